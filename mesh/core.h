@@ -1,0 +1,164 @@
+/* core.h - everything the mesh decides, without sockets, clock, threads or randomness.
+ *
+ * One core is one node. The shell around it (mesh/actor.c with ZeroMQ, tests/sim with a virtual network)
+ * turns what happens into calls of core_on_*, each with the time, and carries out what the core asks
+ * for through `struct core_ops`. The same object files run in both.
+ *
+ * The life of a node:
+ *
+ *     idle --PLAN--> computing+reducing --all ranges final--> COMMIT --applied--> next round, same plan
+ *       ^                  |                                                         |
+ *       +----- ABORT, a member died, no progress, HOLD reached ----------------------+
+ *
+ * A *round* is one exact integer all-reduce of a vector of int32, cut into buckets that become ready
+ * one after the other while back-propagation goes on. What a round means (a training step, an
+ * evaluation, a redo with larger exponents) only the trainer knows. A *plan* divides the shards of a
+ * round over its members and stays valid round after round until it is aborted or held; the leader is
+ * the lowest usable id. A wrong view costs time, never a result: see the three nets in ring.h.
+ *
+ * The core allocates in core_new only. Pointers it is given are borrowed unless said otherwise.
+ * Sources: ring all-reduce, Patarasuk and Yuan, JPDC 2009; suspicion with local health, Dadgar et al.
+ * (Lifeguard), DSN-W 2018; elections and clique of mutual hearing: PROTOCOL.md. */
+#ifndef MESH_CORE_H
+#define MESH_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/proto.h"
+
+struct core;
+
+/* Which memory a zero-copy send reads from; it must not change until core_on_sent(same buffer). */
+enum core_buffer {
+    CORE_BUFFER_OWN, /* this node's contribution */
+    CORE_BUFFER_SUM, /* partial and final sums */
+    CORE_BUFFERS,
+};
+
+/* A received bulk body. The core borrows `data` during core_on_bulk only, unless it calls ops->keep:
+ * then it stays valid until the core calls ops->release(handle). */
+struct core_frame {
+    const void *data;
+    size_t size;
+    void *handle; /* the shell's; never NULL */
+};
+
+struct core_bucket {
+    uint64_t first; /* elements of the vector; buckets are disjoint, together they are the vector */
+    uint64_t count; /* may be 0 */
+};
+
+struct core_config {
+    struct proto_node self;
+    struct proto_hello hello; /* what we say of ourselves; `reply` is ignored */
+    unsigned shards;          /* 1..PROTO_SHARDS_MAX */
+    size_t peers_min;   /* members to wait for before the first round, this node included; >= 1 */
+    uint64_t gather_us; /* how long to wait for others before the first plan when peers_min is 1 */
+    size_t bucket_count;
+    const struct core_bucket *buckets; /* in the order in which they become ready; copied */
+    int32_t *own; /* [vector]: the trainer adds its quantised gradients here; borrowed */
+    int32_t *sum; /* [vector]: result; the trainer reads it between commit and applied; borrowed */
+    size_t state_size;     /* bytes of a node's state, the same on all nodes of a job */
+    uint8_t *state_in;     /* [state_size]: a state being fetched is assembled here; borrowed */
+    uint32_t chunk_elems;  /* elements per ring message, 1..PROTO_CHUNK_MAX; small in tests */
+    uint64_t direct_bytes; /* buckets of at most this many bytes go directly to everyone */
+    uint32_t mutant;       /* simulator only: bits of planted bugs, 0 = none; see tests/sim */
+};
+
+/* What the core asks of its shell. All are called from within core_on_*; none may call back. */
+struct core_ops {
+    /* Open a control link to an endpoint nobody is linked to yet; the shell then calls core_on_link_up
+     * and sends nothing itself. `link` is a small number, 0..2*PROTO_PEERS_MAX-1, chosen by the core. */
+    void (*connect)(void *ctx, unsigned link, const struct proto_endpoint *to);
+    void (*disconnect)(void *ctx, unsigned link);
+    /* Send on a control link; dropped when the queue is full. `body` (job text) is copied. */
+    void (*send)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
+                 size_t body_size);
+    /* Send on the bulk socket of a linked, accepted peer. `body` is not copied when buffer is one of
+     * core_buffer (core_on_sent follows, also when the peer dies) and copied when it is -1. */
+    void (*send_bulk)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
+                      size_t body_size, int buffer);
+    /* A peer was accepted on `link` (bulk socket to host:bulk_port wanted), or is gone (close both
+     * sockets, return what is in flight). */
+    void (*peer_up)(void *ctx, unsigned link, struct proto_node node,
+                    const struct proto_hello *hello);
+    void (*peer_down)(void *ctx, unsigned link, struct proto_node node);
+    void (*keep)(void *ctx, struct core_frame *frame);
+    void (*release)(void *ctx, void *handle);
+    /* To the trainer: compute `shards` of `round` and add them to own (zero it first when `fresh`); tell
+     * each bucket with core_on_bucket. One compute at a time: the next only after the last bucket. */
+    void (*compute)(void *ctx, uint64_t round, uint64_t shards, bool fresh);
+    /* To the trainer: `sum` holds round's total over all shards; apply it, then core_on_applied. */
+    void (*commit)(void *ctx, uint64_t round);
+    /* To the trainer: state_in holds a verified-by-length state before `round`; check its hash, take it
+     * over, then core_on_applied; or core_on_state_bad. */
+    void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash);
+    /* The trainer's present state [state_size], asked for only while it is neither computing an apply
+     * nor adopting; copied at once. */
+    const uint8_t *(*state)(void *ctx);
+    /* Text of the job we offer, NULL when we have none yet. */
+    const char *(*job)(void *ctx);
+    /* A job's text came for a node that wants one. */
+    void (*job_offered)(void *ctx, const char *text, size_t size);
+    /* Every known peer is done or gone after we were done: the node may end. */
+    void (*finished)(void *ctx);
+    /* One line for a person: refused peers, deaths, plans. level as in syslog: 3 error, 4 warning,
+     * 6 info, 7 debug. */
+    void (*log)(void *ctx, int level, const char *line);
+};
+
+struct core_stats {
+    unsigned peers;   /* accepted and heard, without self */
+    unsigned members; /* of the present plan, 0 when idle */
+    uint64_t round;
+    uint64_t plan;  /* hash of the present plan, 0 when idle */
+    uint64_t plans; /* adopted so far */
+    uint64_t aborts;
+    bool leader;
+};
+
+/* All times are microseconds of one monotonic clock. */
+int core_new(struct core **out, const struct core_config *config, const struct core_ops *ops,
+             void *ctx, uint64_t now);
+void core_destroy(struct core **core);
+
+void core_on_tick(struct core *core, uint64_t now); /* at least every CORE_TICK_US */
+/* An endpoint was heard of: beacon (node known), seed or peer list (node.id 0). */
+void core_on_found(struct core *core, uint64_t now, const struct proto_endpoint *at,
+                   struct proto_node node);
+void core_on_link_up(struct core *core, uint64_t now, unsigned link);
+/* The link's TCP connection broke, or the peer refused it: the session on it is over. */
+void core_on_link_down(struct core *core, uint64_t now, unsigned link);
+/* A control message of `from` (routing id of its connection). `from_host` is its address as seen by
+ * us. `body` only for PROTO_JOB. */
+void core_on_message(struct core *core, uint64_t now, struct proto_node from, const char *from_host,
+                     const struct proto_msg *msg, const void *body, size_t body_size);
+void core_on_bulk(struct core *core, uint64_t now, struct proto_node from,
+                  const struct proto_msg *msg, struct core_frame *frame);
+void core_on_sent(struct core *core, uint64_t now, int buffer);
+/* The trainer has finished bucket `bucket` of the compute it was asked for; in rising order. */
+void core_on_bucket(struct core *core, uint64_t now, size_t bucket);
+/* The trainer's state is now the one before `round`. Of the next rounds, buckets from `first_bucket` on
+ * are exchanged (an evaluation needs only the last). `done`: no more rounds; from now on serve only. */
+void core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_hash,
+                     size_t first_bucket, bool done);
+void core_on_state_bad(struct core *core, uint64_t now);
+/* Say goodbye to all (Ctrl-C). */
+void core_leave(struct core *core, uint64_t now);
+
+void core_stats(const struct core *core, struct core_stats *out);
+
+enum {
+    CORE_TICK_US = 10000,
+    CORE_HEARTBEAT_US = 50000,
+    CORE_SUSPECT_US = 250000, /* silence before a peer is suspected */
+    CORE_FORGET_US = 2000000, /* silence before its session is closed */
+    CORE_PROGRESS_US =
+        400000, /* a plan without progress for this long is aborted, + time of own compute */
+    CORE_STARVED_US = 600000, /* idle without a plan: plan alone */
+    CORE_WAIT_US = 150000,    /* the leader waits this long at an idle boundary for the others */
+};
+
+#endif

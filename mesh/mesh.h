@@ -1,0 +1,106 @@
+/* mesh.h - what the program calls: join the mesh, be told what to compute, get exact sums.
+ *
+ *     struct mesh *mesh;
+ *     if (mesh_new(&mesh, &setup, why, sizeof why)) ...          // opens sockets, starts the actor
+ *     mesh_state(mesh, 0, hash, 0, false);                       // our state: before round 0
+ *     for (struct mesh_task t; mesh_next(mesh, &t), t.kind != MESH_DONE;)
+ *         switch (t.kind) {
+ *         case MESH_COMPUTE:  // zero mesh_own() if t.fresh, add the gradients of t.shards for t.round,
+ *                             // mesh_bucket(mesh, b) as each bucket b is complete
+ *         case MESH_COMMIT:   // mesh_sum() is the total of all shards: apply it,
+ *                             // mesh_state(mesh, t.round + 1, hash, first_bucket, done)
+ *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
+ *                             // mesh_state(mesh, t.round, ...), or mesh_state_bad(mesh)
+ *         ...
+ *
+ * Calls on one mesh come from one thread, except mesh_bucket, mesh_stats and mesh_interrupt, which any
+ * thread may call (mesh_interrupt also from a signal handler). The actor thread owns every socket, the
+ * core (core.h) makes every decision. */
+#ifndef MESH_MESH_H
+#define MESH_MESH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mesh/core.h"
+
+struct mesh;
+
+enum { MESH_SEEDS_MAX = 64 };
+
+struct mesh_setup {
+    struct proto_hello hello; /* run, job_hash, numerics, kernel; ports are filled in by mesh_new */
+    const char *group;        /* nodes of another group are not seen; "" the common one */
+    const char *interface;    /* name or address, "lo" = this machine only, NULL = all usable */
+    uint16_t port;            /* control port; 0 = first free from MESH_PORT_FIRST on */
+    uint16_t beacon_port;     /* UDP; 0 = MESH_BEACON_PORT */
+    const struct proto_endpoint *seeds;
+    size_t seed_count;
+    unsigned shards;
+    size_t peers_min;
+    uint64_t gather_ms; /* wait for others before the first round when peers_min is 1 */
+    const struct core_bucket *buckets;
+    size_t bucket_count;
+    uint64_t vector_count; /* elements: sum of the buckets */
+    const uint8_t *state;  /* [state_size]: the trainer's state, read while it waits in mesh_next */
+    size_t state_size;
+    const char *job; /* text handed to nodes that want a job; NULL none. Borrowed. */
+    void (*log)(void *ctx, int level, const char *line); /* from the actor thread */
+    void *log_ctx;
+};
+
+enum { MESH_BEACON_PORT = 5670, MESH_PORT_FIRST = 20000, MESH_PORT_LAST = 20999 };
+
+enum mesh_task_kind {
+    MESH_COMPUTE = 1,
+    MESH_COMMIT,
+    MESH_ADOPT,
+    MESH_DONE,        /* the run is complete on every node we know of */
+    MESH_INTERRUPTED, /* mesh_interrupt was called */
+};
+
+struct mesh_task {
+    enum mesh_task_kind kind;
+    uint64_t round;
+    uint64_t shards;     /* MESH_COMPUTE */
+    bool fresh;          /* MESH_COMPUTE */
+    uint64_t state_hash; /* MESH_ADOPT */
+};
+
+struct mesh_stats {
+    struct core_stats core;
+    uint64_t tx_bytes, rx_bytes; /* bodies and headers, without TCP/IP */
+    uint16_t control_port;
+    uint64_t wait_us; /* time the trainer spent in mesh_next */
+};
+
+/* Returns 0; -EADDRINUSE, -ENODEV (interface) and others with one line in `why` that names the port,
+ * interface or seed, the value and what was expected. Nothing is left behind on error. */
+int mesh_new(struct mesh **out, const struct mesh_setup *setup, char *why, size_t why_size);
+void mesh_destroy(struct mesh **mesh); /* says goodbye, waits at most a second for it to be sent */
+
+int32_t *mesh_own(struct mesh *mesh); /* [vector_count], 64-byte aligned */
+const int32_t *
+mesh_sum(const struct mesh *mesh); /* [vector_count]; valid from MESH_COMMIT to mesh_state */
+const uint8_t *mesh_state_in(const struct mesh *mesh); /* [state_size]; valid during MESH_ADOPT */
+
+void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits */
+void mesh_bucket(struct mesh *mesh, size_t bucket);
+void mesh_state(struct mesh *mesh, uint64_t round, uint64_t state_hash, size_t first_bucket,
+                bool done);
+void mesh_state_bad(struct mesh *mesh);
+void mesh_interrupt(struct mesh *mesh);
+void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
+
+/* For a node started without a job: look for a mesh of `setup->group` and fetch its job's text into
+ * `text[PROTO_JOB_MAX]`, NUL-terminated. Returns 0, -ETIMEDOUT after `timeout_ms`, -EINTR after
+ * mesh_job_interrupt(), or as mesh_new. Only group, interface, ports, seeds and log of `setup` count. */
+int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *why,
+                  size_t why_size);
+void mesh_job_interrupt(void);
+
+/* Interfaces a beacon would use, one "name address" per line, for messages and tests. */
+int mesh_interfaces(char *out, size_t size);
+
+#endif

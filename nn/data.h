@@ -1,0 +1,56 @@
+/* data.h - samples by number: where they come from is hidden here.
+ *
+ * A set has a training and a test part. Sample i is a pure function of the source (files and options).
+ *
+ *     struct data_set *set;
+ *     int rc = data_open(&set, &spec, why, sizeof why);
+ *     data_fill(set, DATA_TRAIN, index, rows, batch);   // rows samples into a pass's batch
+ *
+ * Opening checks every header and length and reads or maps the files; a wrong file is refused with one
+ * line: name, offset, value, what was expected. Calls of data_fill may run in parallel. */
+#ifndef NN_DATA_H
+#define NN_DATA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nn/nn.h"
+
+enum data_source { DATA_GLYPHS, DATA_IDX, DATA_CIFAR10, DATA_CIFAR100, DATA_CSV, DATA_SOURCES };
+enum data_part { DATA_TRAIN, DATA_TEST };
+
+struct data_spec {
+    enum data_source source;
+    uint64_t seed;      /* glyphs: what is drawn; csv: which rows are test */
+    size_t train, test; /* samples to use; 0 = all (glyphs: 12000 and 2000) */
+    const char *dir;    /* folder of the files; NULL or "" = "." */
+    const char *train_images, *train_labels, *test_images,
+        *test_labels;  /* idx; NULL = standard names, plain or .gz */
+    const char *file;  /* csv: one file, relative to dir */
+    double test_share; /* csv: share of rows that are test, default 0.2 */
+    bool regression;   /* csv: last column is a number, not a class */
+};
+
+struct data_info {
+    struct nn_shape input; /* of one sample */
+    size_t classes;        /* 0 for regression */
+    size_t train, test;    /* samples */
+    uint64_t hash;         /* of all contents: nodes with other data are refused */
+};
+
+struct data_set;
+
+int data_open(struct data_set **out, const struct data_spec *spec, char *why, size_t why_size);
+void data_close(struct data_set **set);
+const struct data_info *data_info(const struct data_set *set);
+
+/* Write samples index[rows] into batch->x, ->label and, when the pass has targets, ->target (one-hot for
+ * classes), and set batch->rows. index[i] < number of samples of the part. */
+void data_fill(const struct data_set *set, enum data_part part, const uint32_t *index, size_t rows,
+               struct nn_batch *batch, size_t outputs);
+
+/* Position of the epoch's i-th sample: a permutation of 0..count-1 without memory (cycle-walking
+ * Feistel network: Black and Rogaway, CT-RSA 2002). */
+uint32_t data_shuffle(uint64_t seed, uint64_t epoch, uint32_t i, uint32_t count);
+
+#endif

@@ -1,0 +1,159 @@
+/* nn.h - a network as a list of layers over one flat vector of parameters.
+ *
+ * A model knows shapes, names and offsets; it holds no numbers. Parameters are the caller's float
+ * vector [nn_param_count]; activations of one shard live in a pass. The caller runs layer by layer, so
+ * that all its shards finish a layer before the next one (layer-major order):
+ *
+ *     for (l = 0; l < nn_layer_count(model); l++)
+ *         for (each shard) nn_forward(model, l, pass[shard], params, &context[shard]);
+ *     for (each shard) nn_loss(model, pass[shard], &batch, scale, &result);
+ *     while (l-- > 0)
+ *         for (each shard) nn_backward(model, l, pass[shard], params, &context[shard], &sink);
+ *
+ * The result of every call is a pure function of its arguments: fixed GEMM shapes for a given row count,
+ * one BLAS thread (the caller sets it), own exp/log/tanh, counter-based random numbers. Calls on
+ * different passes may run in parallel. Nothing allocates but the _new functions.
+ *
+ * Shapes: x [B, in...] row-major; images [B, C, H, W]; dense weight [out, in]; conv weight
+ * [out, in, kh, kw], PyTorch's order. */
+#ifndef NN_NN_H
+#define NN_NN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    NN_DIMS_MAX = 4,
+    NN_LAYERS_MAX = 256,
+    NN_NAME_MAX = 64,
+    NN_PARAMS_MAX = 1 << 30, /* elements */
+};
+
+enum nn_kind {
+    NN_DENSE,   /* units */
+    NN_CONV2D,  /* units = filters, kernel, stride, pad */
+    NN_MAXPOOL, /* kernel, stride (default kernel), pad */
+    NN_AVGPOOL, /* same; padding counts as zeros, as in PyTorch's default */
+    NN_FLATTEN,
+    NN_RELU,
+    NN_SIGMOID,
+    NN_TANH,
+    NN_DROPOUT, /* drop: probability; Srivastava et al., JMLR 2014, inverted scaling */
+    NN_KINDS,
+};
+
+enum nn_init {
+    NN_INIT_AUTO,   /* He when the next activation is relu, else Glorot */
+    NN_INIT_HE,     /* normal, variance 2/fan_in; He et al., ICCV 2015 */
+    NN_INIT_GLOROT, /* uniform, variance 2/(fan_in+fan_out); Glorot and Bengio, AISTATS 2010 */
+    NN_INIT_ZERO,
+};
+
+struct nn_layer_spec {
+    enum nn_kind kind;
+    unsigned units;  /* outputs or filters; 1.. */
+    unsigned kernel; /* side of the square window; 1.. */
+    unsigned stride; /* 1..; 0 = default (conv 1, pools kernel) */
+    unsigned pad;    /* 0..kernel-1 */
+    bool no_bias;
+    float drop; /* 0 <= drop < 1 */
+    enum nn_init init;
+    unsigned line; /* in the config, for messages; 0 unknown */
+};
+
+enum nn_loss {
+    NN_CROSS_ENTROPY, /* softmax over the outputs; labels */
+    NN_SQUARED_ERROR, /* mean over outputs of (y - t)^2, as torch.nn.MSELoss; targets */
+    NN_LOGISTIC,      /* one output, label 0 or 1; log(1 + exp(-+z)) */
+};
+
+struct nn_shape {
+    size_t dims; /* 1..NN_DIMS_MAX-1, without the batch */
+    size_t dim[NN_DIMS_MAX];
+};
+
+struct nn_tensor {
+    char name[NN_NAME_MAX]; /* "0.conv.weight": position in the layer list, kind, role */
+    size_t dims;
+    size_t dim[NN_DIMS_MAX];
+    size_t first, count; /* in the parameter vector; tensors are contiguous in layer order */
+    size_t fan_in, fan_out;
+    unsigned layer;
+};
+
+struct nn_context {
+    uint64_t seed;
+    uint64_t epoch, step;
+    uint64_t first_row; /* of this shard within the step's batch */
+    bool training;      /* dropout active */
+};
+
+/* Rows of one shard. Memory is the pass's; the data source fills it. */
+struct nn_batch {
+    size_t rows;    /* 0..rows_max of the pass */
+    float *x;       /* [rows, in] */
+    int32_t *label; /* [rows], cross entropy and logistic */
+    float *target;  /* [rows, out], squared error */
+};
+
+struct nn_result {
+    double loss;      /* sum over rows */
+    uint32_t correct; /* rows whose largest output is the label; logistic: sign; squared error: 0 */
+    bool bad;         /* NaN or infinity */
+};
+
+/* Receives finished pieces of a layer's gradient: elements [first, first+n) of the parameter vector. */
+struct nn_sink {
+    void (*add)(void *ctx, size_t first, const float *g, size_t n);
+    void *ctx;
+};
+
+struct nn_model;
+struct nn_pass;
+
+/* Returns 0, or -EINVAL with one line in `why` naming layer, value and what was expected. */
+int nn_model_new(struct nn_model **out, const struct nn_shape *input,
+                 const struct nn_layer_spec *layers, size_t layer_count, enum nn_loss loss,
+                 char *why, size_t why_size);
+void nn_model_destroy(struct nn_model **model);
+
+size_t nn_layer_count(const struct nn_model *model);
+const char *nn_layer_name(const struct nn_model *model, size_t layer); /* "0.conv" */
+const struct nn_shape *nn_layer_output(const struct nn_model *model, size_t layer);
+double nn_layer_flops(const struct nn_model *model, size_t layer); /* forward, per row */
+size_t nn_param_count(const struct nn_model *model);
+size_t nn_tensor_count(const struct nn_model *model);
+const struct nn_tensor *nn_tensor(const struct nn_model *model, size_t index);
+size_t nn_input_size(const struct nn_model *model);  /* elements per row */
+size_t nn_output_size(const struct nn_model *model); /* elements per row */
+
+/* params[nn_param_count] from the seed alone. */
+void nn_init_params(const struct nn_model *model, uint64_t seed, float *params);
+
+/* Activations and scratch for up to `rows_max` rows; one block of memory. `training` false saves what
+ * only back-propagation needs. Returns 0 or -ENOMEM. */
+int nn_pass_new(struct nn_pass **out, const struct nn_model *model, size_t rows_max, bool training);
+void nn_pass_destroy(struct nn_pass **pass);
+size_t nn_pass_bytes(const struct nn_model *model, size_t rows_max, bool training);
+struct nn_batch *
+nn_pass_batch(struct nn_pass *pass); /* fill before nn_forward of layer 0; borrowed */
+
+void nn_forward(const struct nn_model *model, size_t layer, struct nn_pass *pass,
+                const float *params, const struct nn_context *context);
+/* Loss of the pass's outputs; in a training pass also leaves d loss_sum / d output * `scale` for
+ * nn_backward (scale = 1 / rows of the whole step). */
+void nn_loss(const struct nn_model *model, struct nn_pass *pass, float scale,
+             struct nn_result *out);
+void nn_backward(const struct nn_model *model, size_t layer, struct nn_pass *pass,
+                 const float *params, const struct nn_context *context, const struct nn_sink *sink);
+const float *
+nn_pass_output(const struct nn_pass *pass); /* [rows, out] after the last layer; borrowed */
+
+/* Hash of a 10 ms micro-workload over every kernel: equal on two machines if and, as far as this can
+ * tell, only if they compute the same bits. */
+uint64_t nn_fingerprint(void);
+/* Name of the BLAS kernel in use, e.g. "Haswell"; one BLAS thread per call is set here. */
+const char *nn_blas_init(void);
+
+#endif

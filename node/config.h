@@ -1,0 +1,91 @@
+/* config.h - one checked struct from a YAML file and the command line.
+ *
+ * Every key is declared once, in the table of config.c: section, name, kind, range, default, whether it
+ * is part of the job (decides the result) or only of this node. configs/reference.yaml is the manual.
+ *
+ *     struct config *config;
+ *     int rc = config_load(&config, "digits.yaml", why, sizeof why);
+ *     rc = config_set(config, "train.epochs=5", why, sizeof why);
+ *     rc = config_check(config, why, sizeof why);     // what spans several keys
+ *
+ * Errors are one line: file, line, key, value, what was expected, and the nearest known key. */
+#ifndef NODE_CONFIG_H
+#define NODE_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nn/data.h"
+#include "nn/nn.h"
+#include "nn/optim.h"
+#include "proto/proto.h"
+
+enum { CONFIG_PATH_MAX = 1024 };
+
+struct config {
+    struct {
+        char name[PROTO_NAME_MAX]; /* default: the file's name without .yaml */
+        uint64_t seed;
+        char numerics[PROTO_NAME_MAX]; /* auto, haswell, portable, ... */
+    } run;
+    struct {
+        enum data_source source;
+        char dir[CONFIG_PATH_MAX]; /* this node's folder: not part of the job */
+        char train_images[256], train_labels[256], test_images[256], test_labels[256], file[256];
+        uint64_t train, test, seed;
+        double test_share;
+        bool regression;
+    } data;
+    struct {
+        struct nn_shape input; /* dims 0: taken from the data */
+        size_t count;
+        struct nn_layer_spec layer[NN_LAYERS_MAX];
+    } model;
+    struct {
+        enum nn_loss loss;
+        uint64_t epochs; /* 1.. */
+        uint64_t steps;  /* 0 = epochs decide; else stop after this many */
+        uint64_t batch;  /* multiple of shards */
+        unsigned shards; /* 1..64, default 12 */
+        struct optim_spec optim;
+        bool exact;
+        uint64_t eval_every; /* epochs between evaluations; 0 = only at the end */
+        uint64_t patience;   /* early stopping: evaluations without a better test loss; 0 = off */
+        uint64_t checkpoint_every; /* steps; 0 = only at the end and on Ctrl-C. This node only. */
+    } train;
+    struct {
+        char topology[16]; /* ring */
+        char group[PROTO_NAME_MAX];
+        char interface[64];
+        uint64_t
+            peers; /* wait for this many nodes, self included; 0 = gather for a moment, then go */
+        uint64_t gather_ms;
+        uint64_t port, beacon_port; /* 0 = automatic */
+        uint64_t bucket;            /* bytes of gradients per bucket */
+        struct proto_endpoint seed[64];
+        size_t seed_count;
+    } mesh;
+    unsigned threads; /* workers, this node */
+    char out[CONFIG_PATH_MAX];
+    bool quiet;
+    int log_level;              /* 3 error, 4 warning, 6 info, 7 debug */
+    char file[CONFIG_PATH_MAX]; /* where it came from */
+    char *text; /* the job's YAML with what --set changed appended as overrides; NUL-terminated;
+                                 this is what a node without a job is handed. Owned by the struct. */
+    size_t text_size;
+};
+
+int config_load(struct config **out, const char *path, char *why, size_t why_size);
+int config_parse(struct config **out, const char *name, const char *text, size_t size, char *why,
+                 size_t why_size);
+int config_set(struct config *config, const char *assignment, char *why, size_t why_size);
+int config_check(struct config *config, char *why, size_t why_size);
+void config_destroy(struct config **config);
+
+/* Hash over every key that is part of the job, in canonical form, mixed with the data's hash. */
+uint64_t config_job_hash(const struct config *config, uint64_t data_hash);
+/* data_spec that borrows from the config. */
+void config_data_spec(const struct config *config, struct data_spec *out);
+
+#endif

@@ -1,0 +1,51 @@
+/* metrics.h - what a run leaves to read: metrics.jsonl, result.json, and lines on the terminal.
+ *
+ * A terminal gets one live line that is redrawn at most ten times a second; a pipe gets plain lines, at
+ * most one a second and one per evaluation. Strings are escaped; control characters never reach the
+ * terminal. Files are written with jansson. */
+#ifndef NODE_METRICS_H
+#define NODE_METRICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct metrics;
+
+struct metrics_step {
+    uint64_t step, steps_total;  /* steps done, after this one */
+    uint64_t epoch;              /* of this step, from 0 */
+    double loss;                 /* mean over the batch */
+    double accuracy;             /* of the batch, 0..1; negative when there is none */
+    unsigned peers;              /* members of the plan, self included */
+    uint64_t plan;               /* hash */
+    uint64_t samples;            /* of this step, whole mesh */
+    double compute_s, wait_s;    /* this node, this step */
+    uint64_t tx_bytes, rx_bytes; /* this step */
+    uint64_t state_hash;         /* after the step */
+    bool skipped;                /* NaN or infinity in the gradient: no update */
+    bool evaluated;
+    double test_loss, test_accuracy; /* when evaluated */
+};
+
+struct metrics_result {
+    const char *run, *node;
+    uint64_t steps, epochs, samples;
+    double train_loss, test_loss, test_accuracy, wall_s; /* NaN = null */
+    bool exact;
+    char params_sha256[65], state_sha256[65];
+    unsigned peers_max;
+    uint64_t plans, aborts, tx_bytes, rx_bytes;
+};
+
+/* Creates `dir` (and parents) and metrics.jsonl in it; appends when `resume`. 0 or -errno with `why`. */
+int metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, char *why,
+                size_t why_size);
+void metrics_destroy(struct metrics **metrics);
+void metrics_step(struct metrics *metrics, const struct metrics_step *step);
+int metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
+                   size_t why_size);
+/* A line of text between the live lines; level as in syslog. Thread-safe. */
+void metrics_say(struct metrics *metrics, int level, const char *line);
+
+#endif

@@ -1,0 +1,198 @@
+/* proto.h - the messages of the mesh, and their bytes.
+ *
+ * A message on the wire is one msgpack frame, optionally followed by one raw frame (the body: tensor
+ * chunk, block of state, text of a job). The msgpack frame is an array with fixed positions whose first
+ * two elements are the protocol version and the type; PROTOCOL.md has the grammar of every type.
+ *
+ *     uint8_t frame[PROTO_FRAME_MAX];
+ *     size_t size = proto_encode(&msg, frame);
+ *     struct proto_msg got;
+ *     int rc = proto_decode(&got, frame, size, why, sizeof why);
+ *
+ * Decoding never allocates in proportion to what a frame announces: it scans all counts against the
+ * bytes that are left before it reads. Every field is range-checked here, so that nobody behind this
+ * header meets a count, a name or a number outside the limits below.
+ *
+ * Uses msgpack-c. No threads, no I/O, no clock. */
+#ifndef PROTO_PROTO_H
+#define PROTO_PROTO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    PROTO_VERSION = 1,
+    PROTO_PEERS_MAX = 64,      /* nodes in a mesh */
+    PROTO_SHARDS_MAX = 64,     /* logical shards of a step; one bit each in a coverage bitmap */
+    PROTO_NAME_MAX = 64,       /* bytes of a run name or kernel name, with the final 0 */
+    PROTO_HOST_MAX = 256,      /* bytes of a host, with the final 0 */
+    PROTO_TEXT_MAX = 256,      /* bytes of a reason, with the final 0 */
+    PROTO_FRAME_MAX = 8192,    /* bytes of an encoded header frame */
+    PROTO_CHUNK_MAX = 1 << 18, /* elements of one tensor chunk: 1 MiB */
+    PROTO_BLOCK_MAX = 1 << 20, /* bytes of one block of state */
+    PROTO_JOB_MAX = 1 << 16,   /* bytes of a job's text */
+    PROTO_BEACON_MAX = 255,    /* bytes of a beacon: zbeacon's limit */
+};
+
+/* A node. A restart keeps the id (in a closed mesh) or not, but is always a new incarnation. */
+struct proto_node {
+    uint64_t id;          /* random, not 0 */
+    uint64_t incarnation; /* start time in ns mixed with randomness: rises with every start */
+};
+
+struct proto_endpoint {
+    char host[PROTO_HOST_MAX]; /* name or address; IPv6 without brackets */
+    uint16_t control_port;     /* 1..65535 */
+};
+
+enum proto_type {
+    PROTO_HELLO = 1, /* who I am; first message on a link, answered by a HELLO with `reply` */
+    PROTO_REFUSE,    /* why we do not mix; then the link is closed */
+    PROTO_PEERS,     /* endpoints I know */
+    PROTO_HEARTBEAT, /* every 50 ms */
+    PROTO_PLAN,      /* from the leader: who computes and sums what, from this round on */
+    PROTO_HOLD,      /* from the leader: stop before `round`, somebody wants in */
+    PROTO_ABORT,     /* this plan is over */
+    PROTO_REDUCE,    /* body: partial sums of a range of the vector (int32, little-endian) */
+    PROTO_GATHER,    /* body: final sums of a range of the vector */
+    PROTO_FETCH,     /* send me your state, from this block on */
+    PROTO_STATE,     /* body: one block of state */
+    PROTO_JOB,       /* body: the YAML text of the job; an empty body asks for it */
+    PROTO_BYE,       /* I leave */
+    PROTO_TYPES_END,
+};
+
+enum proto_refusal {
+    PROTO_REFUSE_VERSION = 1, /* protocol version */
+    PROTO_REFUSE_RUN,         /* run.name */
+    PROTO_REFUSE_JOB,         /* what is computed: model, training, data */
+    PROTO_REFUSE_NUMERICS,    /* same job, other bits: kernel or CPU */
+    PROTO_REFUSE_FULL,        /* PROTO_PEERS_MAX reached */
+    PROTO_REFUSE_SELF,        /* you are me */
+    PROTO_REFUSALS_END,
+};
+
+struct proto_hello {
+    bool reply;                  /* this answers a HELLO */
+    bool wants_job;              /* started without a job: send one */
+    char run[PROTO_NAME_MAX];    /* run.name; "" when wants_job */
+    uint64_t job_hash;           /* of everything that decides the result; 0 when wants_job */
+    uint64_t numerics;           /* fingerprint: hash of a micro-workload over every kernel used */
+    char kernel[PROTO_NAME_MAX]; /* BLAS kernel, for messages */
+    uint16_t control_port;       /* where I listen; 1..65535 */
+    uint16_t bulk_port;
+};
+
+struct proto_refuse {
+    enum proto_refusal reason;
+    char yours[PROTO_TEXT_MAX]; /* the value refused */
+    char mine[PROTO_TEXT_MAX];  /* the value expected */
+};
+
+struct proto_peers {
+    size_t count; /* 0..PROTO_PEERS_MAX; the encoder cuts at PROTO_FRAME_MAX */
+    struct proto_endpoint
+        *endpoints; /* borrowed; decoded: into the caller's array, see proto_decode */
+};
+
+struct proto_heartbeat {
+    uint64_t round;      /* next round to be committed */
+    bool idle;           /* in no plan */
+    bool done;           /* the run is complete here */
+    uint64_t have;       /* shards of `round` summed in my contribution, or being computed now */
+    uint64_t state_hash; /* of the state before `round`; 0 unknown */
+    uint32_t speed;      /* micro-shards per second: 1e6 / seconds per shard; 0 unknown */
+    size_t hears_count;  /* nodes that I hear, with their incarnation */
+    struct proto_node hears[PROTO_PEERS_MAX];
+};
+
+struct proto_member {
+    struct proto_node node;
+    uint64_t shards; /* bitmap; disjoint over members, their union is all shards */
+};
+
+struct proto_plan {
+    uint64_t round;   /* first round it is for */
+    uint64_t counter; /* rises with every plan of this leader's incarnation */
+    struct proto_node leader;
+    size_t count;                                 /* 1..PROTO_PEERS_MAX */
+    struct proto_member members[PROTO_PEERS_MAX]; /* in ring order; no node twice */
+};
+
+struct proto_hold {
+    uint64_t plan;  /* proto_plan_hash */
+    uint64_t round; /* do not start this round under the plan */
+};
+
+struct proto_chunk { /* REDUCE and GATHER */
+    uint64_t plan;   /* proto_plan_hash: the fence */
+    uint64_t round;
+    uint16_t bucket;
+    uint16_t hop;      /* how often the sum was passed on; 0 from its origin */
+    bool direct;       /* REDUCE only: sender's own contribution, to everyone, no ring */
+    uint64_t first;    /* first element of the vector: the range */
+    uint32_t count;    /* elements, 0..PROTO_CHUNK_MAX */
+    uint64_t coverage; /* shards in the sum; for GATHER all of them */
+    uint64_t check;    /* linear checksum of the contributions in it, see mesh/check.h */
+};
+
+struct proto_fetch {
+    uint64_t round; /* mine: send only if yours is higher */
+    uint64_t block; /* first block wanted */
+};
+
+struct proto_state {
+    uint64_t round;
+    uint64_t state_hash; /* of the whole */
+    uint64_t size;       /* bytes of the whole */
+    uint64_t block;      /* the body is bytes [block * PROTO_BLOCK_MAX, ...) */
+    uint64_t check;      /* XXH3-64 of the body */
+};
+
+struct proto_msg {
+    enum proto_type type;
+    union {
+        struct proto_hello hello;
+        struct proto_refuse refuse;
+        struct proto_peers peers;
+        struct proto_heartbeat heartbeat;
+        struct proto_plan plan;
+        struct proto_hold hold;
+        uint64_t abort_plan;
+        struct proto_chunk chunk;
+        struct proto_fetch fetch;
+        struct proto_state state;
+    };
+};
+
+/* Encode `msg` into `out[PROTO_FRAME_MAX]`. Returns the size; asserts on fields outside their limits,
+ * which are our own bugs. */
+size_t proto_encode(const struct proto_msg *msg, uint8_t *out);
+
+/* Decode `frame[size]`, received from a peer. PROTO_PEERS needs `msg->peers.endpoints` to point at
+ * room for PROTO_PEERS_MAX endpoints before the call, so that struct proto_msg stays small: pass NULL
+ * to have the type refused.
+ *
+ * Returns 0; -EPROTONOSUPPORT (another version; why names both), -EMSGSIZE (over a limit) or -EBADMSG,
+ * with one line in `why` naming the type, the field, the value and what was expected. */
+int proto_decode(struct proto_msg *msg, struct proto_endpoint *endpoints, const uint8_t *frame,
+                 size_t size, char *why, size_t why_size);
+
+/* Name of a type, for logs and tests: "HELLO"; "?" when unknown. */
+const char *proto_type_name(enum proto_type type);
+
+/* Identity of a plan over all its fields: mix of round, counter, leader and every member. Never 0. */
+uint64_t proto_plan_hash(const struct proto_plan *plan);
+
+/* What a node broadcasts, at most PROTO_BEACON_MAX bytes: a hint that may only cause a connection. */
+struct proto_beacon {
+    struct proto_node node;
+    uint64_t group;        /* hash of mesh.group: other groups are ignored */
+    uint16_t control_port; /* 0: I am leaving */
+};
+
+size_t proto_beacon_encode(const struct proto_beacon *beacon, uint8_t *out);
+int proto_beacon_decode(struct proto_beacon *beacon, const uint8_t *in, size_t size);
+
+#endif

@@ -1,0 +1,30 @@
+/* simd.h - one source, one object per instruction set, chosen once at run time.
+ *
+ * The Makefile compiles every *_simd.c once per name in SIMD_LEVELS with -DSIMD=<name>. Such a file
+ * defines SIMD_NAME(f) for each function f, and a plain file beside it picks with simd_avx2():
+ *
+ *     void SIMD_NAME(exact_add)(...) { ... }                  // exact_simd.c
+ *     return simd_avx2() ? exact_add_avx2(...) : exact_add_base(...);   // exact.c
+ *
+ * Every variant must give the same bits: no fused multiply-add, reductions over a fixed number of
+ * lanes. Uses nothing. */
+#ifndef PROTO_SIMD_H
+#define PROTO_SIMD_H
+
+#include <stdbool.h>
+
+#define SIMD_PASTE_(f, s) f##_##s
+#define SIMD_PASTE(f, s)  SIMD_PASTE_(f, s)
+#define SIMD_NAME(f)      SIMD_PASTE(f, SIMD)
+
+static inline bool
+simd_avx2(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") != 0;
+#else
+    return false;
+#endif
+}
+
+#endif
