@@ -1,0 +1,153 @@
+#!/bin/bash
+# netns.sh - network namespaces for tests and benchmarks: machines and a switch without machines.
+#
+#     TAG-sw     bridge sw0 --+-- p0 ======= eth0 10.77.0.1/24   TAG-0
+#     (the fabric)            +-- p1 ======= eth0 10.77.0.2/24   TAG-1
+#                             +-- ...
+#
+# The bridge has a namespace of its own because a host that runs containers filters what crosses its
+# bridges. TAG holds the caller's process id, so runs side by side do not meet. Links may be shaped (tbf
+# on both ends: full duplex). Where the system allows it, congestion control is cubic: pacing ones (bbr)
+# are slow on loopback. Needs root, iproute2 and veth.
+#
+# As a library:                                 As a program:
+#     . tests/support/netns.sh                      netns.sh up TAG COUNT [RATE]
+#     netns_usable || exit 0    # says why not      netns.sh rate TAG COUNT RATE
+#     trap netns_down EXIT                          netns.sh down TAG
+#     netns_up 4 100mbit        # 0 = loopback only, as TAG-0
+#     netns_exec 2 command ...
+#     netns_cut 2; netns_mend 2 # pull the cable, plug it in
+
+NETNS_TAG=${NETNS_TAG:-mn$$}
+NETNS_COUNT=0
+
+netns_usable() {
+    local why=
+    if [ "$(id -u)" != 0 ]; then
+        why="not root"
+    elif ! command -v ip >/dev/null; then
+        why="no ip command (iproute2)"
+    elif ! ip netns add "$NETNS_TAG-try" 2>/dev/null; then
+        why="ip netns add fails"
+    else
+        ip -n "$NETNS_TAG-try" link add a0 type veth peer name a1 2>/dev/null || why="no veth"
+        ip netns del "$NETNS_TAG-try"
+    fi
+    [ -z "$why" ] || echo "SKIPPED: no network namespaces: $why" >&2
+    [ -z "$why" ]
+}
+
+netns_address() { # INDEX
+    echo "10.77.0.$(($1 + 1))"
+}
+
+# In the background write `ip netns exec "$NETNS_TAG-2" command &`: then $! is the command's process.
+netns_exec() { # INDEX COMMAND ...
+    local index=$1
+    shift
+    ip netns exec "$NETNS_TAG-$index" "$@"
+}
+
+# Every congestion control but a few is reserved to the initial namespace: open cubic for the moment of
+# choosing it, one run at a time, and put the list back.
+netns_cubic() { # COUNT
+    local list=/proc/sys/net/ipv4/tcp_allowed_congestion_control before index
+    local key=net.ipv4.tcp_congestion_control
+    exec 9<"${BASH_SOURCE[0]}"
+    flock 9
+    before=$(<$list)
+    case " $before " in
+    *" cubic "*) ;;
+    *) (echo "$before cubic" >$list) 2>/dev/null ;;
+    esac
+    for ((index = 0; index < $1; index++)); do
+        ip netns exec "$NETNS_TAG-$index" sysctl -qw $key=cubic 2>/dev/null ||
+            echo "netns: cubic is not to be had, congestion control is" \
+                "$(ip netns exec "$NETNS_TAG-$index" sysctl -n $key)" >&2
+    done
+    [ "$(<$list)" = "$before" ] || (echo "$before" >$list) 2>/dev/null
+    exec 9<&-
+}
+
+netns_add() { # NAME
+    ip netns add "$1" && ip -n "$1" link set lo up
+}
+
+netns_plug() { # INDEX
+    local node=$NETNS_TAG-$1 fabric=$NETNS_TAG-sw
+    netns_add "$node" &&
+        ip -n "$node" link add eth0 type veth peer name "p$1" netns "$fabric" &&
+        ip -n "$fabric" link set "p$1" master sw0 up &&
+        ip -n "$node" addr add "$(netns_address "$1")/24" broadcast 10.77.0.255 dev eth0 &&
+        ip -n "$node" link set eth0 up &&
+        ip -n "$node" route add default dev eth0
+}
+
+netns_up() { # COUNT [RATE]
+    local index
+    NETNS_COUNT=$1
+    if [ "$1" = 0 ]; then
+        NETNS_COUNT=1
+        netns_add "$NETNS_TAG-0" || return 1
+    else
+        netns_add "$NETNS_TAG-sw" &&
+            ip -n "$NETNS_TAG-sw" link add sw0 type bridge &&
+            ip -n "$NETNS_TAG-sw" link set sw0 up || return 1
+        for ((index = 0; index < $1; index++)); do
+            netns_plug "$index" || return 1
+        done
+    fi
+    netns_cubic "$NETNS_COUNT"
+    [ -z "$2" ] || netns_rate "$2"
+}
+
+netns_shape() { # NAMESPACE DEVICE RATE
+    ip netns exec "$1" tc qdisc del dev "$2" root 2>/dev/null
+    # burst: TCP hands over 64 KiB at a time; limit: a queue of 20 ms at 100 Mbit/s
+    [ "$3" = none ] ||
+        ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$3" burst 128kb limit 256kb
+}
+
+netns_rate() { # RATE, as tc writes it, or "none"
+    local index
+    for ((index = 0; index < NETNS_COUNT; index++)); do
+        netns_shape "$NETNS_TAG-$index" eth0 "$1" &&
+            netns_shape "$NETNS_TAG-sw" "p$index" "$1" || return 1
+    done
+}
+
+netns_cut() { # INDEX
+    ip -n "$NETNS_TAG-sw" link set "p$1" down
+}
+
+netns_mend() { # INDEX
+    ip -n "$NETNS_TAG-sw" link set "p$1" up
+}
+
+netns_down() {
+    local name
+    for name in $(ip netns list 2>/dev/null | sed -n "s/^\($NETNS_TAG-[0-9a-z]*\).*/\1/p"); do
+        ip netns del "$name"
+    done
+    NETNS_COUNT=0
+}
+
+netns_main() {
+    [ $# -lt 2 ] || NETNS_TAG=$2
+    case "$1:$#" in
+    up:3 | up:4)
+        netns_usable || exit 1
+        if ! netns_up "$3" "${4:-}"; then
+            netns_down
+            exit 1
+        fi
+        ;;
+    rate:4) NETNS_COUNT=$3 && netns_rate "$4" ;;
+    down:2) netns_down ;;
+    *) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+    esac
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+    netns_main "$@"
+fi
