@@ -70,6 +70,7 @@ struct mesh_task {
 
 struct mesh_stats {
     struct core_stats core;
+    struct proto_node node; /* who I am */
     uint64_t tx_bytes, rx_bytes; /* bodies and headers, without TCP/IP */
     uint16_t control_port;
     uint64_t wait_us; /* time the trainer spent in mesh_next */

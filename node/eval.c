@@ -1,0 +1,137 @@
+/* eval.c - what can be said of a job without training it: `check` describes it, `eval` tests a model. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/files.h"
+#include "node/job.h"
+#include "node/state.h"
+#include "node/train.h"
+#include "node/work.h"
+
+enum { LINE = 512 };
+
+static void
+format_shape(const struct nn_shape *shape, char *out, size_t size)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < shape->dims && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%zu", i ? "x" : "", shape->dim[i]);
+}
+
+static size_t
+layer_params(const struct nn_model *model, size_t layer)
+{
+    size_t count = 0;
+    for (size_t t = 0; t < nn_tensor_count(model); t++)
+        if (nn_tensor(model, t)->layer == layer)
+            count += nn_tensor(model, t)->count;
+    return count;
+}
+
+static double
+print_layers(const struct nn_model *model)
+{
+    double flops = 0;
+    printf("%-16s %-14s %12s %14s\n", "layer", "output", "parameters", "Mflop/sample");
+    for (size_t layer = 0; layer < nn_layer_count(model); layer++) {
+        char shape[64];
+        format_shape(nn_layer_output(model, layer), shape, sizeof shape);
+        printf("%-16s %-14s %12zu %14.3f\n", nn_layer_name(model, layer), shape,
+               layer_params(model, layer), nn_layer_flops(model, layer) / 1e6);
+        flops += nn_layer_flops(model, layer);
+    }
+    return flops;
+}
+
+static void
+print_job(const struct config *config, const struct job *job)
+{
+    const struct data_info *data = data_info(job->data);
+    char shape[64];
+    format_shape(&data->input, shape, sizeof shape);
+    printf("run     %s, seed %llu, job %016llx\n", config->run.name,
+           (unsigned long long)config->run.seed,
+           (unsigned long long)config_job_hash(config, data->hash));
+    printf("data    %zu training and %zu test samples of %s, %zu classes\n", data->train,
+           data->test, shape, data->classes);
+    double flops = print_layers(job->model);
+    size_t params = nn_param_count(job->model), slots = optim_slots(&config->train.optim);
+    double batch = (double)config->train.batch, mib = 1024 * 1024;
+    uint64_t per_epoch = (data->train + config->train.batch - 1) / config->train.batch;
+    printf("total   %zu parameters; %llu steps of %llu samples per epoch, %u shards of %llu\n",
+           params, (unsigned long long)per_epoch, (unsigned long long)config->train.batch,
+           config->train.shards, (unsigned long long)(config->train.batch / config->train.shards));
+    printf("step    %.2f Gflop of computing over the whole mesh, %.2f MiB of gradients per node\n",
+           3 * flops * batch / 1e9, (double)(params * sizeof(int32_t)) / mib);
+    printf("memory  %.1f MiB of state, %.1f MiB of activations when one node computes all shards\n",
+           (double)(params * (1 + slots) * sizeof(float)) / mib,
+           (double)work_bytes(job->model, config->train.shards, config->train.batch) / mib);
+    printf("kernel  %s, numerics %016llx\n", job->kernel, (unsigned long long)nn_fingerprint());
+}
+
+int
+train_check(struct config *config)
+{
+    struct job job = {0};
+    char why[LINE];
+    int rc = job_open(&job, config, why, sizeof why);
+    if (rc)
+        fprintf(stderr, "meshnode: %s\n", why);
+    else
+        print_job(config, &job);
+    job_close(&job);
+    return rc ? 2 : 0;
+}
+
+static int
+evaluate(const struct config *config, const struct job *job, const char *path, char *why,
+         size_t why_size)
+{
+    struct pool *pool = NULL;
+    struct work *work = NULL;
+    double loss, accuracy;
+    float *params = calloc(nn_param_count(job->model) + 1, sizeof *params);
+    struct work_setup setup = {
+        .model = job->model,
+        .data = job->data,
+        .exact = job->exact,
+        .threads = config->threads,
+        .shards = config->train.shards,
+        .batch = config->train.batch,
+        .seed = config->run.seed,
+        .exact_mode = config->train.exact,
+        .bucket_bytes = config->mesh.bucket,
+    };
+    int rc = params ? pool_new(&pool, config->threads) : -1;
+    setup.pool = pool;
+    if (!rc)
+        rc = work_new(&work, &setup);
+    if (rc) {
+        snprintf(why, why_size, "not enough memory to evaluate");
+    } else if (!(rc = safetensors_read(path, job->model, params, why, why_size))) {
+        work_evaluate(work, params, &loss, &accuracy);
+        printf("test samples %zu, loss %.6f", data_info(job->data)->test, loss);
+        if (config->train.loss != NN_SQUARED_ERROR)
+            printf(", accuracy %.2f %%", 100 * accuracy);
+        printf("\n");
+    }
+    work_destroy(&work);
+    pool_destroy(&pool);
+    free(params);
+    return rc;
+}
+
+int
+train_eval(struct config *config, const char *model_path)
+{
+    struct job job = {0};
+    char why[LINE];
+    int rc = job_open(&job, config, why, sizeof why);
+    if (!rc)
+        rc = evaluate(config, &job, model_path, why, sizeof why);
+    if (rc)
+        fprintf(stderr, "meshnode: %s\n", why);
+    job_close(&job);
+    return rc ? 2 : 0;
+}

@@ -1,0 +1,109 @@
+/* job.c - open what a config describes and check that its parts fit one another. */
+#include "node/job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int
+check_rows(const struct config *config, const struct data_info *data, char *why, size_t why_size)
+{
+    if (data->train >= config->train.batch && data->train <= UINT32_MAX)
+        return 0;
+    snprintf(why, why_size, "%s: train.batch = %llu, expected at most the %zu training samples",
+             config->file, (unsigned long long)config->train.batch, data->train);
+    return -EINVAL;
+}
+
+static int
+check_outputs(const struct config *config, const struct job *job, char *why, size_t why_size)
+{
+    size_t outputs = nn_output_size(job->model), classes = data_info(job->data)->classes;
+    if (config->train.loss == NN_CROSS_ENTROPY && classes != outputs) {
+        snprintf(why, why_size,
+                 "%s: the last layer has %zu outputs, expected %zu: one per class of the data",
+                 config->file, outputs, classes);
+        return -EINVAL;
+    }
+    if (config->train.loss == NN_LOGISTIC && classes > 2) {
+        snprintf(why, why_size,
+                 "%s: train.loss = logistic, but the data has %zu classes, expected 2",
+                 config->file, classes);
+        return -EINVAL;
+    }
+    size_t targets = classes ? classes : 1;
+    if (config->train.loss == NN_SQUARED_ERROR && outputs != targets) {
+        snprintf(why, why_size,
+                 "%s: the last layer has %zu outputs, expected %zu targets of the data",
+                 config->file, outputs, targets);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int
+open_exact(struct job *job, unsigned shards, char *why, size_t why_size)
+{
+    size_t tensors = nn_tensor_count(job->model);
+    size_t *count = calloc(tensors + 1, sizeof *count);
+    for (size_t i = 0; count && i < tensors; i++)
+        count[i] = nn_tensor(job->model, i)->count;
+    int rc = count ? exact_new(&job->exact, count, tensors, shards) : -ENOMEM;
+    free(count);
+    if (rc)
+        snprintf(why, why_size, "not enough memory for the exponent blocks");
+    return rc;
+}
+
+/* The model's input: as configured, or the shape of the data's samples; equal in size either way. */
+static int
+model_input(const struct config *config, const struct data_info *data, struct nn_shape *input,
+            char *why, size_t why_size)
+{
+    size_t have = 1, want = 1;
+    *input = config->model.input.dims ? config->model.input : data->input;
+    for (size_t i = 0; i < input->dims; i++)
+        want *= input->dim[i];
+    for (size_t i = 0; i < data->input.dims; i++)
+        have *= data->input.dim[i];
+    if (have == want)
+        return 0;
+    snprintf(why, why_size,
+             "%s: model.input has %zu elements, expected the %zu of a sample of the data",
+             config->file, want, have);
+    return -EINVAL;
+}
+
+int
+job_open(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    struct data_spec spec;
+    struct nn_shape input;
+    char reason[256];
+    job->kernel = nn_blas_init();
+    config_data_spec(config, &spec);
+    int rc = data_open(&job->data, &spec, why, why_size);
+    if (!rc)
+        rc = check_rows(config, data_info(job->data), why, why_size);
+    if (!rc)
+        rc = model_input(config, data_info(job->data), &input, why, why_size);
+    if (rc)
+        return rc;
+    rc = nn_model_new(&job->model, &input, config->model.layer, config->model.count,
+                      config->train.loss, reason, sizeof reason);
+    if (rc) {
+        snprintf(why, why_size, "%s: model: %s", config->file, reason);
+        return rc;
+    }
+    rc = check_outputs(config, job, why, why_size);
+    return rc ? rc : open_exact(job, config->train.shards, why, why_size);
+}
+
+void
+job_close(struct job *job)
+{
+    exact_destroy(&job->exact);
+    nn_model_destroy(&job->model);
+    data_close(&job->data);
+}

@@ -1,0 +1,112 @@
+/* state.h - the training state and the function F that advances it.
+ *
+ *     state(round + 1) = F(state(round), total of the round)
+ *
+ * The state is one block of memory, so that it can be hashed, sent to a joiner and checkpointed as it is:
+ *
+ *     header | params [float] | optimiser slots [float] | exponents [int16, one per block]
+ *
+ * The total of a round is the int32 vector that the mesh sums over all shards:
+ *
+ *     gradients [params] | tail: bad, samples, correct, loss in three limbs of 24 bits,
+ *                          then one count of saturated elements per exponent block
+ *
+ * A round is a training step, an evaluation of the whole test part, or, when a gradient did not fit its
+ * block's exponent, only a change of exponents after which the same step is computed again. Which one it
+ * is follows from the state alone, so all nodes agree without a word. */
+#ifndef NODE_STATE_H
+#define NODE_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compress/exact.h"
+#include "nn/nn.h"
+#include "nn/optim.h"
+#include "node/pool.h"
+
+enum state_phase { STATE_TRAIN, STATE_EVALUATE };
+
+/* Plain little-endian numbers; part of the wire and of checkpoints. */
+struct state_header {
+    uint64_t round;      /* rounds applied */
+    uint64_t step;       /* training steps applied, the skipped ones too */
+    uint64_t epoch;      /* present epoch, from 0 */
+    uint64_t epoch_step; /* steps of it done */
+    uint64_t skipped;    /* steps whose gradient held NaN or infinity */
+    uint64_t samples;    /* samples used */
+    uint64_t phase;      /* enum state_phase: what the next round is */
+    uint64_t done;       /* no further round */
+    uint64_t stale;      /* evaluations since the best one */
+    uint64_t evaluations;
+    double epoch_loss; /* sum over the samples of this epoch so far */
+    double epoch_samples;
+    double train_loss; /* mean of the last complete epoch */
+    double test_loss;  /* of the last evaluation */
+    double test_accuracy;
+    double best_loss;
+};
+
+enum { TAIL_BAD, TAIL_SAMPLES, TAIL_CORRECT, TAIL_LOSS, TAIL_OVER = TAIL_LOSS + 3 };
+
+/* What F needs to know of the job; fixed for the run. */
+struct state_job {
+    struct optim_spec optim;
+    uint64_t batch;         /* samples per step */
+    uint64_t train, test;   /* samples in the data */
+    uint64_t epochs, steps; /* stop after; steps 0 = only epochs count */
+    uint64_t eval_every;    /* epochs; 0 = only at the end */
+    uint64_t patience;      /* evaluations without improvement; 0 = off */
+    bool has_accuracy;
+};
+
+struct state {
+    struct state_job job;
+    const struct exact *exact;
+    size_t param_count, slot_count, block_count;
+    size_t size; /* bytes of the block */
+    uint8_t *block;
+    struct state_header *header; /* into block, like the following */
+    float *params;
+    float *slot[OPTIM_SLOTS_MAX];
+    int16_t *exponent;
+    double *square; /* scratch of the norm, one sum per work item */
+};
+
+/* What happened in a round, for metrics. */
+struct state_event {
+    bool stepped; /* a training step was applied or skipped */
+    bool skipped;
+    bool evaluated; /* header's test_* are new */
+    size_t raised;  /* blocks whose exponent was too small: the step is redone */
+    uint64_t samples;
+    double loss; /* mean over the samples of the round */
+    double accuracy;
+};
+
+int state_init(struct state *state, const struct state_job *job, const struct exact *exact,
+               size_t param_count);
+void state_fini(struct state *state);
+/* Header and exponents before round 0; params are the caller's to fill. */
+void state_start(struct state *state);
+
+size_t state_tail(size_t block_count); /* elements of the tail */
+uint64_t state_steps_total(const struct state *state);
+uint64_t state_epoch_steps(const struct state *state);
+/* Samples of the next round, all shards together: less than a batch at the end of an epoch. */
+uint64_t state_rows(const struct state *state);
+
+/* F. */
+void state_apply(struct state *state, const int32_t *total, struct pool *pool,
+                 struct state_event *event);
+
+/* 64-bit hash of the whole block; two halves are hashed by two threads. */
+uint64_t state_hash(const struct state *state, struct pool *pool);
+/* Take over another node's block. -EBADMSG when its hash differs. */
+int state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool);
+
+/* Add a loss sum and counts of one shard to a tail. */
+void state_tail_add(int32_t *tail, uint64_t rows, const struct nn_result *result);
+
+#endif

@@ -1,0 +1,431 @@
+/* train.c - one run: set up the job, then do what the mesh says until the state is done. */
+#include "node/train.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <sodium.h>
+
+#include "mesh/mesh.h"
+#include "nn/files.h"
+#include "node/job.h"
+#include "node/metrics.h"
+#include "node/state.h"
+#include "node/work.h"
+
+enum { LINE = 512, CHECKPOINTS_KEPT = 3 };
+
+struct run {
+    struct config *config;
+    struct job job; /* data, model, exponent blocks */
+    struct pool *pool;
+    struct work *work;
+    struct state state;
+    struct mesh *mesh;
+    struct metrics *metrics;
+    uint64_t job_hash;
+    double started, step_started;
+    double compute_s, wait_s; /* since the last step */
+    uint64_t tx, rx;          /* at the last step */
+    unsigned peers_max;
+    bool failed;
+};
+
+static struct mesh *_Atomic interruptible;
+static volatile sig_atomic_t interrupted;
+
+void
+train_interrupt(void)
+{
+    interrupted = 1;
+    struct mesh *mesh = atomic_load(&interruptible);
+    if (mesh)
+        mesh_interrupt(mesh);
+}
+
+static double
+now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+__attribute__((format(printf, 3, 4))) static void
+say(struct run *run, int level, const char *format, ...)
+{
+    char line[LINE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (level <= run->config->log_level)
+        metrics_say(run->metrics, level, line);
+}
+
+static void
+log_line(void *ctx, int level, const char *line)
+{
+    say(ctx, level, "%s", line);
+}
+
+/* Set-up ------------------------------------------------------------------------------------------ */
+
+static int
+open_state(struct run *run, char *why, size_t why_size)
+{
+    const struct config *config = run->config;
+    const struct data_info *data = data_info(run->job.data);
+    struct state_job job = {
+        .optim = config->train.optim,
+        .batch = config->train.batch,
+        .train = data->train,
+        .test = data->test,
+        .epochs = config->train.epochs,
+        .steps = config->train.steps,
+        .eval_every = config->train.eval_every,
+        .patience = config->train.patience,
+        .has_accuracy = config->train.loss != NN_SQUARED_ERROR,
+    };
+    size_t params = nn_param_count(run->job.model);
+    if (state_init(&run->state, &job, run->job.exact, params)) {
+        snprintf(why, why_size, "not enough memory for %zu parameters", params);
+        return -ENOMEM;
+    }
+    state_start(&run->state);
+    nn_init_params(run->job.model, config->run.seed, run->state.params);
+    return 0;
+}
+
+static int
+open_work(struct run *run, char *why, size_t why_size)
+{
+    const struct config *config = run->config;
+    int rc = pool_new(&run->pool, config->threads);
+    if (rc) {
+        snprintf(why, why_size, "%u threads: %s", config->threads, strerror(-rc));
+        return rc;
+    }
+    struct work_setup setup = {
+        .model = run->job.model,
+        .data = run->job.data,
+        .exact = run->job.exact,
+        .pool = run->pool,
+        .threads = config->threads,
+        .shards = config->train.shards,
+        .batch = config->train.batch,
+        .seed = config->run.seed,
+        .exact_mode = config->train.exact,
+        .bucket_bytes = config->mesh.bucket,
+    };
+    rc = work_new(&run->work, &setup);
+    if (rc)
+        snprintf(why, why_size, "not enough memory for the activations of %llu samples",
+                 (unsigned long long)config->train.batch);
+    return rc;
+}
+
+static int
+open_mesh(struct run *run, char *why, size_t why_size)
+{
+    struct config *config = run->config;
+    struct mesh_setup setup = {
+        .group = config->mesh.group,
+        .interface = config->mesh.interface[0] ? config->mesh.interface : NULL,
+        .port = (uint16_t)config->mesh.port,
+        .beacon_port = (uint16_t)config->mesh.beacon_port,
+        .seeds = config->mesh.seed,
+        .seed_count = config->mesh.seed_count,
+        .shards = config->train.shards,
+        .peers_min = config->mesh.peers ? config->mesh.peers : 1,
+        .gather_ms = config->mesh.gather_ms,
+        .vector_count = work_vector_count(run->work),
+        .state = run->state.block,
+        .state_size = run->state.size,
+        .job = config->text,
+        .log = log_line,
+        .log_ctx = run,
+    };
+    setup.buckets = work_buckets(run->work, &setup.bucket_count);
+    snprintf(setup.hello.run, sizeof setup.hello.run, "%s", config->run.name);
+    snprintf(setup.hello.kernel, sizeof setup.hello.kernel, "%s", run->job.kernel);
+    setup.hello.job_hash = run->job_hash;
+    setup.hello.numerics = nn_fingerprint();
+    int rc = mesh_new(&run->mesh, &setup, why, why_size);
+    atomic_store(&interruptible, run->mesh);
+    return rc;
+}
+
+/* Checkpoints and results ------------------------------------------------------------------------- */
+
+static struct checkpoint
+checkpoint_of(struct run *run)
+{
+    struct checkpoint checkpoint = {
+        .job_hash = run->job_hash, .step = run->state.header->step, .count = 1};
+    checkpoint.section[0] = (struct checkpoint_section){"state", run->state.block, run->state.size};
+    return checkpoint;
+}
+
+static void
+write_checkpoint(struct run *run)
+{
+    char path[CONFIG_PATH_MAX + 64], why[LINE];
+    struct checkpoint checkpoint = checkpoint_of(run);
+    snprintf(path, sizeof path, "%s/checkpoint-%llu", run->config->out,
+             (unsigned long long)checkpoint.step);
+    if (checkpoint_write(path, &checkpoint, why, sizeof why))
+        say(run, 4, "%s", why);
+    else
+        checkpoint_prune(run->config->out, CHECKPOINTS_KEPT);
+}
+
+static int
+resume_from(struct run *run, char *why, size_t why_size)
+{
+    struct checkpoint checkpoint = checkpoint_of(run);
+    int rc = checkpoint_read_newest(run->config->out, &checkpoint, why, why_size);
+    if (rc == -ENOENT && !why[0])
+        return 0;
+    if (!rc)
+        say(run, 6, "resumed at step %llu%s%s", (unsigned long long)checkpoint.step,
+            why[0] ? "; skipped " : "", why);
+    return rc;
+}
+
+static void
+sha256_hex(const void *data, size_t size, char out[65])
+{
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    crypto_hash_sha256(hash, data, size);
+    sodium_bin2hex(out, 65, hash, sizeof hash);
+}
+
+static int
+write_results(struct run *run)
+{
+    const struct state_header *h = run->state.header;
+    char why[LINE], path[CONFIG_PATH_MAX + 64], node[PROTO_NAME_MAX];
+    struct mesh_stats stats;
+    mesh_stats(run->mesh, &stats);
+    snprintf(node, sizeof node, "%016llx", (unsigned long long)stats.node.id);
+    struct metrics_result result = {
+        .run = run->config->run.name,
+        .node = node,
+        .steps = h->step,
+        .epochs = h->epoch,
+        .samples = h->samples,
+        .train_loss = h->train_loss,
+        .test_loss = h->evaluations ? h->test_loss : (double)NAN,
+        .test_accuracy =
+            h->evaluations && run->state.job.has_accuracy ? h->test_accuracy : (double)NAN,
+        .wall_s = now_s() - run->started,
+        .exact = run->config->train.exact,
+        .peers_max = run->peers_max,
+        .plans = stats.core.plans,
+        .aborts = stats.core.aborts,
+        .tx_bytes = stats.tx_bytes,
+        .rx_bytes = stats.rx_bytes,
+    };
+    sha256_hex(run->state.params, run->state.param_count * sizeof(float), result.params_sha256);
+    sha256_hex(run->state.block, run->state.size, result.state_sha256);
+    snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
+    const char *metadata[] = {"run", run->config->run.name, "params_sha256", result.params_sha256,
+                              NULL};
+    int rc = safetensors_write(path, run->job.model, run->state.params, metadata, why, sizeof why);
+    if (!rc)
+        rc = metrics_result(run->metrics, &result, why, sizeof why);
+    if (rc)
+        say(run, 3, "%s", why);
+    return rc;
+}
+
+/* The loop ---------------------------------------------------------------------------------------- */
+
+static void
+report_step(struct run *run, const struct state_event *event, uint64_t hash)
+{
+    const struct state_header *h = run->state.header;
+    struct mesh_stats stats;
+    mesh_stats(run->mesh, &stats);
+    if (stats.core.members > run->peers_max)
+        run->peers_max = stats.core.members;
+    struct metrics_step line = {
+        .step = h->step,
+        .steps_total = state_steps_total(&run->state),
+        .epoch = event->stepped && !h->epoch_step ? h->epoch - 1 : h->epoch,
+        .loss = event->loss,
+        .accuracy = event->accuracy,
+        .peers = stats.core.members,
+        .plan = stats.core.plan,
+        .samples = event->evaluated ? 0 : event->samples,
+        .compute_s = run->compute_s,
+        .wait_s = run->wait_s,
+        .tx_bytes = stats.tx_bytes - run->tx,
+        .rx_bytes = stats.rx_bytes - run->rx,
+        .state_hash = hash,
+        .skipped = event->skipped,
+        .evaluated = event->evaluated,
+        .test_loss = h->test_loss,
+        .test_accuracy = run->state.job.has_accuracy ? h->test_accuracy : -1,
+    };
+    metrics_step(run->metrics, &line);
+    run->compute_s = run->wait_s = 0;
+    run->tx = stats.tx_bytes;
+    run->rx = stats.rx_bytes;
+}
+
+/* Tell the mesh where we are; what the next round exchanges follows from the state. */
+static void
+announce(struct run *run, uint64_t hash)
+{
+    size_t count;
+    work_buckets(run->work, &count);
+    bool evaluation = run->state.header->phase == STATE_EVALUATE;
+    mesh_state(run->mesh, run->state.header->round, hash, evaluation ? count - 1 : 0,
+               run->state.header->done);
+}
+
+static void
+bucket_ready(void *ctx, size_t bucket)
+{
+    mesh_bucket(((struct run *)ctx)->mesh, bucket);
+}
+
+static void
+compute(struct run *run, const struct mesh_task *task)
+{
+    double start = now_s();
+    work_round(run->work, &run->state, task->shards, task->fresh, mesh_own(run->mesh), bucket_ready,
+               run);
+    run->compute_s += now_s() - start;
+}
+
+static void
+commit(struct run *run)
+{
+    struct state_event event;
+    double start = now_s();
+    state_apply(&run->state, mesh_sum(run->mesh), run->pool, &event);
+    uint64_t hash = state_hash(&run->state, run->pool);
+    run->compute_s += now_s() - start;
+    if (event.skipped)
+        say(run, 4, "step %llu: NaN or infinity in the gradient, skipped by all nodes",
+            (unsigned long long)run->state.header->step - 1);
+    if (event.stepped || event.evaluated)
+        report_step(run, &event, hash);
+    announce(run, hash);
+    uint64_t every = run->config->train.checkpoint_every;
+    if (event.stepped && every && run->state.header->step % every == 0)
+        write_checkpoint(run);
+}
+
+static void
+adopt(struct run *run, const struct mesh_task *task)
+{
+    if (state_take(&run->state, mesh_state_in(run->mesh), task->state_hash, run->pool)) {
+        say(run, 4, "a state received for round %llu is damaged: asking again",
+            (unsigned long long)task->round);
+        mesh_state_bad(run->mesh);
+        return;
+    }
+    say(run, 6, "caught up: took the state of step %llu from the mesh",
+        (unsigned long long)run->state.header->step);
+    announce(run, task->state_hash);
+}
+
+/* Until the run is done or interrupted. */
+static enum mesh_task_kind
+follow_mesh(struct run *run)
+{
+    for (;;) {
+        struct mesh_task task;
+        double start = now_s();
+        mesh_next(run->mesh, &task);
+        run->wait_s += now_s() - start;
+        switch (task.kind) {
+        case MESH_COMPUTE:
+            compute(run, &task);
+            break;
+        case MESH_COMMIT:
+            commit(run);
+            break;
+        case MESH_ADOPT:
+            adopt(run, &task);
+            break;
+        case MESH_DONE:
+        case MESH_INTERRUPTED:
+            return task.kind;
+        }
+    }
+}
+
+static int
+run_mesh(struct run *run)
+{
+    announce(run, state_hash(&run->state, run->pool));
+    if (interrupted)
+        mesh_interrupt(run->mesh);
+    bool done = follow_mesh(run) == MESH_DONE;
+    if (!done)
+        say(run, 4, "interrupted at step %llu: checkpoint written to %s",
+            (unsigned long long)run->state.header->step, run->config->out);
+    write_checkpoint(run);
+    if (!done)
+        return 130;
+    return write_results(run) ? 1 : 0;
+}
+
+static int
+open_run(struct run *run, bool resume, char *why, size_t why_size)
+{
+    int rc = job_open(&run->job, run->config, why, why_size);
+    if (!rc)
+        rc = open_state(run, why, why_size);
+    if (!rc)
+        rc = open_work(run, why, why_size);
+    if (rc)
+        return rc;
+    run->job_hash = config_job_hash(run->config, data_info(run->job.data)->hash);
+    rc = metrics_new(&run->metrics, run->config->out, resume, run->config->quiet, why, why_size);
+    if (!rc && resume)
+        rc = resume_from(run, why, why_size);
+    if (!rc)
+        rc = open_mesh(run, why, why_size);
+    return rc;
+}
+
+static void
+close_run(struct run *run)
+{
+    atomic_store(&interruptible, NULL);
+    mesh_destroy(&run->mesh);
+    metrics_destroy(&run->metrics);
+    work_destroy(&run->work);
+    pool_destroy(&run->pool);
+    state_fini(&run->state);
+    job_close(&run->job);
+}
+
+int
+train_run(struct config *config, bool resume)
+{
+    struct run run = {.config = config, .started = now_s()};
+    char why[LINE] = "";
+    int status = 2;
+    if (sodium_init() < 0)
+        snprintf(why, sizeof why, "libsodium does not start");
+    else if (open_run(&run, resume, why, sizeof why) == 0)
+        status = run_mesh(&run);
+    if (status == 2)
+        fprintf(stderr, "meshnode: %s\n", why);
+    close_run(&run);
+    return status;
+}

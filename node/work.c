@@ -1,0 +1,427 @@
+/* work.c - computing shards: rows of the batch, forward, loss, backward, quantise, layer by layer.
+ *
+ * A lane is what one worker pushes through the network at a time: a pass, the rows in it, its result.
+ * In exact mode a lane is one shard; otherwise all shards of a worker share a lane. Back-propagation runs
+ * in sections: from one layer with parameters down to, not including, the next one below it; after each
+ * section all lanes meet, and a bucket may be ready. Lanes add to `own` under a lock per stripe of
+ * exponent blocks; integer sums do not care about the order. */
+#include "node/work.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STRIPE_BLOCKS = 64 };
+
+struct lane {
+    struct work *work;
+    struct nn_pass *pass;
+    uint32_t *index; /* [rows_max] samples */
+    uint64_t shards; /* of this compute */
+    struct nn_context context;
+    struct nn_result result;
+    size_t rows;
+    int32_t bad;
+};
+
+struct section {
+    size_t top, bottom; /* layers, both included; back-propagation runs from top to bottom */
+    size_t bucket;      /* ready after this section; SIZE_MAX none */
+};
+
+struct work {
+    struct work_setup setup;
+    size_t rows_max;         /* of a lane */
+    size_t lane_count, used; /* allocated; in use by this compute */
+    struct lane *lane;
+    struct nn_result *shard_result; /* [shards], evaluation */
+    struct section *section;        /* in order of back-propagation */
+    size_t section_count, present;  /* the section being computed */
+    struct core_bucket *bucket;
+    size_t bucket_count;
+    pthread_mutex_t *stripe;
+    size_t stripe_count;
+    /* Of the present round: */
+    const struct state *state;
+    const float *params;
+    int32_t *own;
+    float scale;
+};
+
+/* Layout ------------------------------------------------------------------------------------------ */
+
+static size_t
+layer_params(const struct nn_model *model, size_t layer, size_t *first)
+{
+    size_t count = 0;
+    for (size_t t = nn_tensor_count(model); t-- > 0;)
+        if (nn_tensor(model, t)->layer == layer) {
+            *first = nn_tensor(model, t)->first;
+            count += nn_tensor(model, t)->count;
+        }
+    return count;
+}
+
+static void
+close_bucket(struct work *work, struct section *section, size_t first, size_t *end)
+{
+    section->bucket = work->bucket_count;
+    work->bucket[work->bucket_count++] = (struct core_bucket){first, *end - first};
+    *end = first;
+}
+
+/* Sections from the top down to the lowest layer with parameters, below which nothing is to be computed; a
+ * bucket closes at the section that makes it large enough, or at the last one. */
+static void
+lay_out(struct work *work)
+{
+    const struct nn_model *model = work->setup.model;
+    size_t end = nn_param_count(model), top = nn_layer_count(model), first = end;
+    for (size_t layer = top; layer-- > 0;) {
+        size_t count = layer_params(model, layer, &first);
+        if (!count)
+            continue;
+        struct section *section = &work->section[work->section_count++];
+        *section = (struct section){top - 1, layer, SIZE_MAX};
+        top = layer;
+        if (!first || (end - first) * sizeof(float) >= work->setup.bucket_bytes)
+            close_bucket(work, section, first, &end);
+    }
+    assert(end == 0);
+    struct core_bucket tail = {nn_param_count(model), state_tail(exact_blocks(work->setup.exact))};
+    work->bucket[work->bucket_count++] = tail;
+}
+
+static int
+new_lanes(struct work *work)
+{
+    const struct work_setup *setup = &work->setup;
+    unsigned per_lane = 1;
+    work->lane_count = setup->shards;
+    if (!setup->exact_mode && setup->threads < setup->shards) {
+        work->lane_count = setup->threads;
+        per_lane = (setup->shards + setup->threads - 1) / setup->threads;
+    }
+    work->rows_max = (setup->batch + setup->shards - 1) / setup->shards * per_lane;
+    work->lane = calloc(work->lane_count, sizeof *work->lane);
+    if (!work->lane)
+        return -ENOMEM;
+    for (size_t i = 0; i < work->lane_count; i++) {
+        struct lane *lane = &work->lane[i];
+        lane->work = work;
+        lane->index = calloc(work->rows_max, sizeof *lane->index);
+        if (!lane->index || nn_pass_new(&lane->pass, setup->model, work->rows_max, true))
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static int
+new_tables(struct work *work)
+{
+    size_t layers = nn_layer_count(work->setup.model);
+    work->stripe_count = exact_blocks(work->setup.exact) / STRIPE_BLOCKS + 1;
+    work->shard_result = calloc(work->setup.shards, sizeof *work->shard_result);
+    work->section = calloc(layers, sizeof *work->section);
+    work->bucket = calloc(layers + 1, sizeof *work->bucket);
+    work->stripe = calloc(work->stripe_count, sizeof *work->stripe);
+    if (!work->shard_result || !work->section || !work->bucket || !work->stripe)
+        return -ENOMEM;
+    for (size_t i = 0; i < work->stripe_count; i++)
+        pthread_mutex_init(&work->stripe[i], NULL);
+    return 0;
+}
+
+int
+work_new(struct work **out, const struct work_setup *setup)
+{
+    assert(setup->shards >= 1);
+    assert(setup->batch >= setup->shards);
+    struct work *work = calloc(1, sizeof *work);
+    *out = work;
+    if (!work)
+        return -ENOMEM;
+    work->setup = *setup;
+    if (new_tables(work) || new_lanes(work)) {
+        work_destroy(out);
+        return -ENOMEM;
+    }
+    lay_out(work);
+    return 0;
+}
+
+void
+work_destroy(struct work **work)
+{
+    struct work *self = *work;
+    if (!self)
+        return;
+    for (size_t i = 0; self->lane && i < self->lane_count; i++) {
+        nn_pass_destroy(&self->lane[i].pass);
+        free(self->lane[i].index);
+    }
+    for (size_t i = 0; self->stripe && i < self->stripe_count; i++)
+        pthread_mutex_destroy(&self->stripe[i]);
+    free(self->stripe);
+    free(self->bucket);
+    free(self->section);
+    free(self->shard_result);
+    free(self->lane);
+    free(self);
+    *work = NULL;
+}
+
+const struct core_bucket *
+work_buckets(const struct work *work, size_t *count)
+{
+    *count = work->bucket_count;
+    return work->bucket;
+}
+
+size_t
+work_vector_count(const struct work *work)
+{
+    const struct core_bucket *tail = &work->bucket[work->bucket_count - 1];
+    return tail->first + tail->count;
+}
+
+size_t
+work_bytes(const struct nn_model *model, unsigned shards, uint64_t batch)
+{
+    return shards * nn_pass_bytes(model, (batch + shards - 1) / shards, true);
+}
+
+/* Rows -------------------------------------------------------------------------------------------- */
+
+static uint64_t
+shard_first(const struct work *work, uint64_t rows, unsigned shard)
+{
+    return rows * shard / work->setup.shards;
+}
+
+/* Share out the set bits of `shards` over the lanes, as evenly as whole shards allow. */
+static void
+assign_lanes(struct work *work, uint64_t shards)
+{
+    size_t count = (size_t)__builtin_popcountll(shards), given = 0;
+    work->used = count < work->lane_count ? count : work->lane_count;
+    for (size_t i = 0; i < work->used; i++) {
+        struct lane *lane = &work->lane[i];
+        lane->shards = 0;
+        for (size_t end = count * (i + 1) / work->used; given < end; given++) {
+            lane->shards |= shards & -shards;
+            shards &= shards - 1;
+        }
+    }
+}
+
+/* The samples of the lane's shards of the present step, in order. */
+static void
+fill_step(struct lane *lane)
+{
+    struct work *work = lane->work;
+    const struct state_header *h = work->state->header;
+    uint64_t rows = state_rows(work->state), base = h->epoch_step * work->setup.batch;
+    uint32_t count = (uint32_t)work->state->job.train;
+    lane->rows = 0;
+    lane->context = (struct nn_context){work->setup.seed, h->epoch, h->step, 0, true};
+    for (uint64_t left = lane->shards; left; left &= left - 1) {
+        unsigned shard = (unsigned)__builtin_ctzll(left);
+        uint64_t first = shard_first(work, rows, shard), end = shard_first(work, rows, shard + 1);
+        if (left == lane->shards)
+            lane->context.first_row = first;
+        for (uint64_t i = first; i < end; i++)
+            lane->index[lane->rows++] =
+                data_shuffle(work->setup.seed, h->epoch, (uint32_t)(base + i), count);
+    }
+    data_fill(work->setup.data, DATA_TRAIN, lane->index, lane->rows, nn_pass_batch(lane->pass),
+              nn_output_size(work->setup.model));
+}
+
+static void
+forward_all(struct lane *lane)
+{
+    const struct nn_model *model = lane->work->setup.model;
+    for (size_t layer = 0; layer < nn_layer_count(model); layer++)
+        nn_forward(model, layer, lane->pass, lane->work->params, &lane->context);
+}
+
+/* Training ---------------------------------------------------------------------------------------- */
+
+static void
+forward_lane(void *ctx, size_t i)
+{
+    struct work *work = ctx;
+    struct lane *lane = &work->lane[i];
+    fill_step(lane);
+    forward_all(lane);
+    nn_loss(work->setup.model, lane->pass, work->scale, &lane->result);
+}
+
+/* First element of a stripe; stripes end where exponent blocks end, so no counter has two owners. */
+static size_t
+stripe_first(const struct work *work, size_t stripe)
+{
+    size_t block = stripe * STRIPE_BLOCKS, blocks = exact_blocks(work->setup.exact);
+    return exact_block_first(work->setup.exact, block < blocks ? block : blocks);
+}
+
+static size_t
+stripe_of(const struct work *work, size_t element)
+{
+    size_t low = 0, high = work->stripe_count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (stripe_first(work, middle) <= element)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* nn_sink: quantise a piece of gradient and add it to own. */
+static void
+add_piece(void *ctx, size_t first, const float *g, size_t n)
+{
+    struct lane *lane = ctx;
+    struct work *work = lane->work;
+    int32_t *over = work->own + work->state->param_count + TAIL_OVER;
+    unsigned shards = (unsigned)__builtin_popcountll(lane->shards);
+    for (size_t stripe = stripe_of(work, first), end = first + n; first < end; stripe++) {
+        size_t stop = stripe_first(work, stripe + 1);
+        size_t count = (stop < end ? stop : end) - first;
+        pthread_mutex_lock(&work->stripe[stripe]);
+        exact_add(work->setup.exact, work->state->exponent, first, g, count, shards, work->own,
+                  over, &lane->bad);
+        pthread_mutex_unlock(&work->stripe[stripe]);
+        first += count;
+        g += count;
+    }
+}
+
+static void
+backward_lane(void *ctx, size_t i)
+{
+    struct work *work = ctx;
+    struct lane *lane = &work->lane[i];
+    const struct section *section = &work->section[work->present];
+    struct nn_sink sink = {add_piece, lane};
+    for (size_t layer = section->top + 1; layer-- > section->bottom;)
+        nn_backward(work->setup.model, layer, lane->pass, work->params, &lane->context, &sink);
+}
+
+static void
+add_results(struct work *work)
+{
+    int32_t *tail = work->own + work->state->param_count;
+    for (size_t i = 0; i < work->used; i++) {
+        struct lane *lane = &work->lane[i];
+        lane->result.bad |= lane->bad != 0;
+        state_tail_add(tail, lane->rows, &lane->result);
+    }
+}
+
+static void
+train_shards(struct work *work, void (*ready)(void *ctx, size_t bucket), void *ctx)
+{
+    work->scale = 1.0f / (float)state_rows(work->state);
+    for (size_t i = 0; i < work->used; i++)
+        work->lane[i].bad = 0;
+    pool_run(work->setup.pool, forward_lane, work, work->used);
+    for (work->present = 0; work->present < work->section_count; work->present++) {
+        pool_run(work->setup.pool, backward_lane, work, work->used);
+        if (work->section[work->present].bucket != SIZE_MAX)
+            ready(ctx, work->section[work->present].bucket);
+    }
+    add_results(work);
+}
+
+/* Evaluation -------------------------------------------------------------------------------------- */
+
+/* One shard of the test part, in pieces of the rows a lane holds. */
+static void
+evaluate_shard(struct lane *lane, unsigned shard)
+{
+    struct work *work = lane->work;
+    const struct nn_model *model = work->setup.model;
+    uint64_t rows = data_info(work->setup.data)->test, end = shard_first(work, rows, shard + 1);
+    struct nn_result sum = {0}, piece;
+    for (uint64_t at = shard_first(work, rows, shard); at < end; at += lane->rows) {
+        lane->rows = end - at < work->rows_max ? end - at : work->rows_max;
+        lane->context = (struct nn_context){work->setup.seed, 0, 0, at, false};
+        for (size_t i = 0; i < lane->rows; i++)
+            lane->index[i] = (uint32_t)(at + i);
+        data_fill(work->setup.data, DATA_TEST, lane->index, lane->rows, nn_pass_batch(lane->pass),
+                  nn_output_size(model));
+        forward_all(lane);
+        nn_loss(model, lane->pass, 1.0f, &piece);
+        sum.loss += piece.loss;
+        sum.correct += piece.correct;
+        sum.bad |= piece.bad;
+    }
+    work->shard_result[shard] = sum;
+}
+
+static void
+evaluate_lane(void *ctx, size_t i)
+{
+    struct work *work = ctx;
+    for (uint64_t left = work->lane[i].shards; left; left &= left - 1)
+        evaluate_shard(&work->lane[i], (unsigned)__builtin_ctzll(left));
+}
+
+static void
+evaluate_shards(struct work *work, uint64_t shards, int32_t *tail)
+{
+    uint64_t rows = data_info(work->setup.data)->test;
+    pool_run(work->setup.pool, evaluate_lane, work, work->used);
+    for (uint64_t left = shards; left; left &= left - 1) {
+        unsigned shard = (unsigned)__builtin_ctzll(left);
+        uint64_t count = shard_first(work, rows, shard + 1) - shard_first(work, rows, shard);
+        state_tail_add(tail, count, &work->shard_result[shard]);
+    }
+}
+
+void
+work_evaluate(struct work *work, const float *params, double *loss, double *accuracy)
+{
+    unsigned shards = work->setup.shards;
+    uint64_t all = shards == 64 ? UINT64_MAX : (UINT64_C(1) << shards) - 1;
+    uint64_t rows = data_info(work->setup.data)->test;
+    struct nn_result sum = {0};
+    work->params = params;
+    assign_lanes(work, all);
+    pool_run(work->setup.pool, evaluate_lane, work, work->used);
+    for (unsigned i = 0; i < shards; i++) {
+        sum.loss += work->shard_result[i].loss;
+        sum.correct += work->shard_result[i].correct;
+    }
+    *loss = rows ? sum.loss / (double)rows : 0;
+    *accuracy = rows ? sum.correct / (double)rows : 0;
+}
+
+/* A round ----------------------------------------------------------------------------------------- */
+
+void
+work_round(struct work *work, const struct state *state, uint64_t shards, bool fresh, int32_t *own,
+           void (*ready)(void *ctx, size_t bucket), void *ctx)
+{
+    bool training = state->header->phase == STATE_TRAIN;
+    const struct core_bucket *tail = &work->bucket[work->bucket_count - 1];
+    work->state = state;
+    work->params = state->params;
+    work->own = own;
+    if (fresh && training)
+        memset(own, 0, work_vector_count(work) * sizeof *own);
+    else if (fresh)
+        memset(own + tail->first, 0, tail->count * sizeof *own);
+    assign_lanes(work, shards);
+    if (training)
+        train_shards(work, ready, ctx);
+    else
+        evaluate_shards(work, shards, own + tail->first);
+    ready(ctx, work->bucket_count - 1);
+}

@@ -1,0 +1,48 @@
+/* work.h - computing shards: rows of the batch, forward, loss, backward, quantise, layer by layer.
+ *
+ * work_round computes some of the shards of a round and adds their integers to `own`. All shards finish a
+ * layer before the next one starts, so that a bucket of gradients is complete, and handed over, while
+ * earlier layers still compute. With train.exact = no the rows of a worker's shards go through the
+ * network as one batch, which is faster and no longer independent of who computes what. */
+#ifndef NODE_WORK_H
+#define NODE_WORK_H
+
+#include "mesh/core.h"
+#include "nn/data.h"
+#include "node/state.h"
+
+struct work;
+
+struct work_setup {
+    const struct nn_model *model;
+    const struct data_set *data;
+    const struct exact *exact;
+    struct pool *pool;
+    unsigned threads; /* of the pool */
+    unsigned shards;
+    uint64_t batch;
+    uint64_t seed;
+    bool exact_mode;
+    size_t bucket_bytes; /* least size of a bucket of gradients, but for the last */
+};
+
+int work_new(struct work **out, const struct work_setup *setup);
+void work_destroy(struct work **work);
+
+/* The vector of a round, cut into buckets in the order in which they become ready; the last one is the
+ * tail. Borrowed. */
+const struct core_bucket *work_buckets(const struct work *work, size_t *count);
+size_t work_vector_count(const struct work *work);
+
+/* Compute `shards` of the state's next round into own (zeroed first when fresh); `ready` is called with
+ * each bucket in rising order. A round of evaluation touches the last bucket only. */
+void work_round(struct work *work, const struct state *state, uint64_t shards, bool fresh,
+                int32_t *own, void (*ready)(void *ctx, size_t bucket), void *ctx);
+
+/* Loss and accuracy over the whole test part, on this machine alone. */
+void work_evaluate(struct work *work, const float *params, double *loss, double *accuracy);
+
+/* Bytes of activations this job keeps. */
+size_t work_bytes(const struct nn_model *model, unsigned shards, uint64_t batch);
+
+#endif

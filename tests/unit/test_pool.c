@@ -1,0 +1,58 @@
+/* Every number is handed out exactly once, whatever the number of threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "node/pool.h"
+
+enum { COUNT = 1000 };
+
+static void
+count_up(void *ctx, size_t i)
+{
+    atomic_fetch_add(&((atomic_int *)ctx)[i], 1);
+}
+
+static void
+test_each_number_once(void **unused)
+{
+    (void)unused;
+    for (unsigned threads = 1; threads <= 5; threads++) {
+        struct pool *pool;
+        atomic_int times[COUNT] = {0};
+        assert_int_equal(pool_new(&pool, threads), 0);
+        for (size_t count = 0; count <= COUNT; count += 1 + count / 3)
+            pool_run(pool, count_up, times, count);
+        int rounds = 0;
+        for (size_t count = 0; count <= COUNT; count += 1 + count / 3)
+            rounds += count > 0;
+        assert_int_equal(times[0], rounds);
+        pool_run(pool, count_up, times, COUNT);
+        assert_int_equal(times[COUNT - 1], 1);
+        pool_destroy(&pool);
+        assert_null(pool);
+    }
+}
+
+static void
+test_destroy_accepts_null(void **unused)
+{
+    (void)unused;
+    struct pool *pool = NULL;
+    pool_destroy(&pool);
+    assert_null(pool);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_number_once),
+        cmocka_unit_test(test_destroy_accepts_null),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
