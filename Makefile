@@ -4,7 +4,6 @@ CC       = gcc
 PREFIX  ?= /usr/local
 SANITIZE =
 WERROR   = -Werror
-tag     := $(CC)$(if $(SANITIZE),-$(subst $(comma),+,$(SANITIZE)))
 comma   := ,
 B       := build/$(CC)$(if $(SANITIZE),-$(subst $(comma),+,$(SANITIZE)))
 
@@ -14,7 +13,7 @@ CFLAGS   = -O2 -g
 ALL_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -UNDEBUG -ffp-contract=off -fno-math-errno \
     -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wcast-qual \
     -Wformat=2 -Wundef -Wdouble-promotion $(WERROR) -I. $(pc_flags) -MMD -MP \
-    $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all) $(CFLAGS)
+    $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined) $(CFLAGS)
 LDLIBS   = $(shell pkg-config --libs $(packages) 2>/dev/null) -lm -lpthread
 LDFLAGS  = $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
@@ -27,7 +26,7 @@ tests    := $(patsubst %.c,$B/%,$(wildcard tests/unit/test_*.c tests/prop/prop_*
 replays  := $(patsubst tests/fuzz/fuzz_%.c,$B/tests/fuzz/replay_%,$(wildcard tests/fuzz/fuzz_*.c))
 benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all deps demo check test process sim bench bench-build cov format format-check lint layers install clean help
+.PHONY: all deps check-deps demo check test test-build process sim bench cov format format-check lint layers install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -56,5 +55,74 @@ $B/tests/fuzz/replay_%: $B/tests/fuzz/fuzz_%.o $B/tests/fuzz/replay.o $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $B/sim: $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c)) $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+deps:                                ## install what the build needs (Debian, Ubuntu; elsewhere: say what)
+	@tests/support/deps.sh build
+check-deps:
+	@tests/support/deps.sh build test
+
+demo: deps                           ## four nodes on this machine find one another and train digits
+	@$(MAKE) -s all
+	./meshnode local -n 4 configs/digits.yaml
+
+check: check-deps                    ## everything that must hold: layers, unit, property, corpora, simulator, real nodes
+	@$(MAKE) -s all test-build
+	@tests/support/layers.sh
+	@MESHNODE=$(abspath $B/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(tests) $(replays) \
+	    $B/sim $(wildcard tests/process/test_*.sh)
+
+test: check-deps                     ## the fast part of check: unit, property, corpora
+	@$(MAKE) -s test-build
+	@tests/run.sh $B/logs $(tests) $(replays)
+
+test-build: $(tests) $(replays) $B/sim
+
+process: all                         ## real nodes: loopback, namespaces, kills, bad input
+	@MESHNODE=$(abspath $B/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(wildcard tests/process/test_*.sh)
+
+SECONDS ?= 60
+sim: check-deps                      ## the simulator for SECONDS=60: schedules, faults by kind, mutants
+	@$(MAKE) -s $B/sim
+	$B/sim --seconds $(SECONDS)
+
+bench: deps                          ## all-reduce and training against raw TCP, Gloo, Open MPI, PyTorch: ratios
+	@tests/support/deps.sh build bench
+	@$(MAKE) -s all $(benches)
+	BUILD=$(abspath $B) python3 tests/bench/run.py $(BENCH)
+
+# libFuzzer under ASan and UBSan; TIME=seconds. New inputs go to build/fuzz, the committed corpus is read.
+TIME ?= 60
+fuzz-%:                              ## fuzz-msg, fuzz-config ...: libFuzzer for TIME=60 seconds
+	@tests/support/deps.sh build lint
+	@$(MAKE) -s CC=clang SANITIZE=fuzzer-no-link,address,undefined B=build/fuzz build/fuzz/tests/fuzz/target_$*
+	@mkdir -p build/fuzz/corpus/$*
+	build/fuzz/tests/fuzz/target_$* -max_total_time=$(TIME) -rss_limit_mb=2048 -timeout=5 \
+	    build/fuzz/corpus/$* tests/fuzz/corpus/$*
+$B/tests/fuzz/target_%: $B/tests/fuzz/fuzz_%.o $(lib_obj)
+	$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LDLIBS)
+
+sources = $(wildcard node/*.[ch] mesh/*.[ch] proto/*.[ch] nn/*.[ch] compress/*.[ch] tests/*/*.[ch])
+format:                              ## clang-format everything in place
+	clang-format -i $(sources)
+format-check:                        ## fail when clang-format would change something
+	@tests/support/deps.sh lint
+	clang-format --dry-run -Werror $(sources)
+layers:                              ## includes point down
+	@tests/support/layers.sh
+lint: format-check layers            ## analyzers of gcc, clang and cppcheck; prints the longest functions
+	@BUILD=$B CFLAGS="$(filter-out -MMD -MP,$(ALL_CFLAGS))" tests/support/lint.sh $(lib_src) $(simd_src) node/main.c
+cov:                                 ## line coverage of the fast tests, by file
+	@$(MAKE) -s B=build/cov CFLAGS="-O0 -g --coverage" LDFLAGS=--coverage test
+	@cd build/cov && for f in $(lib_src); do gcov -n -o $$(dirname $$f) $$(basename $$f .c).o 2>/dev/null; done | \
+	    awk '/^File .*\/?(node|mesh|proto|nn|compress)\//{f=$$2} /^Lines/&&f{print $$0, f; f=""}' | sort -t: -k2 -n
+
+install: all                         ## program and man page below PREFIX=/usr/local
+	install -D -m 755 $B/meshnode $(DESTDIR)$(PREFIX)/bin/meshnode
+	install -D -m 644 node/meshnode.1 $(DESTDIR)$(PREFIX)/share/man/man1/meshnode.1
+clean:                               ## remove build/ and runs/
+	rm -rf build runs meshnode
+help:                                ## this list
+	@sed -n 's/^\([a-z][a-z%-]*\):[^#]*## */\1\t/p' Makefile | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@echo "  CC=clang and SANITIZE=address,undefined (or thread) build and test beside the plain build."
 
 -include $(shell find build -name '*.d' 2>/dev/null)

@@ -1,0 +1,53 @@
+#!/bin/sh
+# deps.sh SET...: install the packages of the named sets (build test lint bench) where they are missing.
+# Debian and Ubuntu: through apt, with sudo where we are not root. Elsewhere, or without sudo: print what is needed.
+set -eu
+
+build="gcc make pkg-config libzmq3-dev libczmq-dev libmsgpack-dev libopenblas-dev libyaml-dev libjansson-dev \
+libsodium-dev libxxhash-dev zlib1g-dev"
+test="libcmocka-dev iproute2 procps"
+lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm"
+bench="g++ libgloo-dev libopenmpi-dev openmpi-bin python3-torch iproute2 python3"
+
+wanted=
+for set in "$@"; do
+    case $set in
+    build) wanted="$wanted $build" ;;
+    test) wanted="$wanted $test" ;;
+    lint) wanted="$wanted $lint" ;;
+    bench) wanted="$wanted $bench" ;;
+    *) echo "deps.sh: set '$set', expected build, test, lint or bench" >&2; exit 2 ;;
+    esac
+done
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+    cc=${CC:-cc}
+    if command -v pkg-config >/dev/null 2>&1 && command -v "$cc" >/dev/null 2>&1 &&
+        pkg-config --exists libzmq libczmq msgpack openblas yaml-0.1 jansson libsodium libxxhash zlib; then
+        exit 0
+    fi
+    echo "This is no Debian or Ubuntu. Please install what these packages hold, then run make again:" >&2
+    echo " $wanted" >&2
+    exit 1
+fi
+
+missing=
+for package in $wanted; do
+    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$state" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+run=
+if [ "$(id -u)" != 0 ]; then
+    if command -v sudo >/dev/null 2>&1 && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+        run=sudo
+    else
+        echo "Missing packages. Please run:" >&2
+        echo "    apt-get install$missing" >&2
+        exit 1
+    fi
+fi
+echo "installing:$missing"
+$run apt-get update -q
+$run env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
