@@ -9,9 +9,10 @@
  *     struct proto_msg got;
  *     int rc = proto_decode(&got, frame, size, why, sizeof why);
  *
- * Decoding never allocates in proportion to what a frame announces: it scans all counts against the
- * bytes that are left before it reads. Every field is range-checked here, so that nobody behind this
- * header meets a count, a name or a number outside the limits below.
+ * Decoding never allocates and never trusts a count: it reads what the grammar of the type expects, from
+ * the bytes that are there. Every field is range-checked here, so that nobody behind this header meets a
+ * count, a name or a number outside the limits below. A message has exactly one encoding (shortest
+ * integers and lengths, no padding, nothing behind it); every other is refused.
  *
  * Uses msgpack-c. No threads, no I/O, no clock. */
 #ifndef PROTO_PROTO_H
@@ -33,7 +34,13 @@ enum {
     PROTO_BLOCK_MAX = 1 << 20, /* bytes of one block of state */
     PROTO_JOB_MAX = 1 << 16,   /* bytes of a job's text */
     PROTO_BEACON_MAX = 255,    /* bytes of a beacon: zbeacon's limit */
+    PROTO_ROUTING_SIZE = 17,   /* bytes of a routing id */
 };
+
+/* Rounds, elements of a vector and bytes of a state stay below 2^48, so that their sums never wrap. */
+#define PROTO_ROUND_MAX  ((UINT64_C(1) << 48) - 1)
+#define PROTO_VECTOR_MAX (UINT64_C(1) << 48)
+#define PROTO_STATE_MAX  (UINT64_C(1) << 48)
 
 /* A node. A restart keeps the id (in a closed mesh) or not, but is always a new incarnation. */
 struct proto_node {
@@ -73,6 +80,7 @@ enum proto_refusal {
     PROTO_REFUSALS_END,
 };
 
+/* Text is printable UTF-8 (text.h; text_copy makes it so), hosts are letters, digits and .:-_% only. */
 struct proto_hello {
     bool reply;                  /* this answers a HELLO */
     bool wants_job;              /* started without a job: send one */
@@ -81,7 +89,7 @@ struct proto_hello {
     uint64_t numerics;           /* fingerprint: hash of a micro-workload over every kernel used */
     char kernel[PROTO_NAME_MAX]; /* BLAS kernel, for messages */
     uint16_t control_port;       /* where I listen; 1..65535 */
-    uint16_t bulk_port;
+    uint16_t bulk_port;          /* where I receive tensors; 0 only when wants_job */
 };
 
 struct proto_refuse {
@@ -97,7 +105,7 @@ struct proto_peers {
 };
 
 struct proto_heartbeat {
-    uint64_t round;      /* next round to be committed */
+    uint64_t round;      /* next round to be committed; all rounds 0..PROTO_ROUND_MAX */
     bool idle;           /* in no plan */
     bool done;           /* the run is complete here */
     uint64_t have;       /* shards of `round` summed in my contribution, or being computed now */
@@ -109,19 +117,20 @@ struct proto_heartbeat {
 
 struct proto_member {
     struct proto_node node;
-    uint64_t shards; /* bitmap; disjoint over members, their union is all shards */
+    uint64_t
+        shards; /* bitmap; disjoint over members, their union is all shards 2^S - 1; 0 helps to sum */
 };
 
 struct proto_plan {
-    uint64_t round;   /* first round it is for */
-    uint64_t counter; /* rises with every plan of this leader's incarnation */
-    struct proto_node leader;
-    size_t count;                                 /* 1..PROTO_PEERS_MAX */
-    struct proto_member members[PROTO_PEERS_MAX]; /* in ring order; no node twice */
+    uint64_t round;           /* first round it is for */
+    uint64_t counter;         /* rises with every plan of this leader's incarnation */
+    struct proto_node leader; /* one of the members */
+    size_t count;             /* 1..PROTO_PEERS_MAX */
+    struct proto_member members[PROTO_PEERS_MAX]; /* in ring order; no id twice */
 };
 
 struct proto_hold {
-    uint64_t plan;  /* proto_plan_hash */
+    uint64_t plan;  /* proto_plan_hash; never 0, here and below */
     uint64_t round; /* do not start this round under the plan */
 };
 
@@ -129,25 +138,26 @@ struct proto_chunk { /* REDUCE and GATHER */
     uint64_t plan;   /* proto_plan_hash: the fence */
     uint64_t round;
     uint16_t bucket;
-    uint16_t hop;      /* how often the sum was passed on; 0 from its origin */
+    uint16_t hop;      /* how often the sum was passed on; 0 from its origin; < PROTO_PEERS_MAX */
     bool direct;       /* REDUCE only: sender's own contribution, to everyone, no ring */
-    uint64_t first;    /* first element of the vector: the range */
+    uint64_t first;    /* first element of the vector: the range; + count <= PROTO_VECTOR_MAX */
     uint32_t count;    /* elements, 0..PROTO_CHUNK_MAX */
-    uint64_t coverage; /* shards in the sum; for GATHER all of them */
+    uint64_t coverage; /* shards in the sum; 0 from a member without; for GATHER all: 2^S - 1 */
     uint64_t check;    /* linear checksum of the contributions in it, see mesh/check.h */
 };
 
 struct proto_fetch {
     uint64_t round; /* mine: send only if yours is higher */
-    uint64_t block; /* first block wanted */
+    uint64_t block; /* first block wanted; < PROTO_STATE_MAX / PROTO_BLOCK_MAX */
 };
 
 struct proto_state {
     uint64_t round;
     uint64_t state_hash; /* of the whole */
-    uint64_t size;       /* bytes of the whole */
-    uint64_t block;      /* the body is bytes [block * PROTO_BLOCK_MAX, ...) */
-    uint64_t check;      /* XXH3-64 of the body */
+    uint64_t size;       /* bytes of the whole; <= PROTO_STATE_MAX */
+    uint64_t
+        block; /* the body is bytes [block * PROTO_BLOCK_MAX, ...) and not empty, unless size is */
+    uint64_t check; /* XXH3-64 of the body */
 };
 
 struct proto_msg {
@@ -170,12 +180,13 @@ struct proto_msg {
  * which are our own bugs. */
 size_t proto_encode(const struct proto_msg *msg, uint8_t *out);
 
-/* Decode `frame[size]`, received from a peer. PROTO_PEERS needs `msg->peers.endpoints` to point at
- * room for PROTO_PEERS_MAX endpoints before the call, so that struct proto_msg stays small: pass NULL
- * to have the type refused.
+/* Decode `frame[size]`, received from a peer. `endpoints` is the caller's room for PROTO_PEERS_MAX
+ * endpoints, which a PROTO_PEERS then points to, so that struct proto_msg stays small; NULL has that
+ * type refused.
  *
- * Returns 0; -EPROTONOSUPPORT (another version; why names both), -EMSGSIZE (over a limit) or -EBADMSG,
- * with one line in `why` naming the type, the field, the value and what was expected. */
+ * Returns 0; -EPROTONOSUPPORT (another version; why names both), -EMSGSIZE (frame, list or text over its
+ * limit) or -EBADMSG, with one line in `why` naming the type, the field, the value and what was expected.
+ * On error `msg` is undefined. */
 int proto_decode(struct proto_msg *msg, struct proto_endpoint *endpoints, const uint8_t *frame,
                  size_t size, char *why, size_t why_size);
 
@@ -193,6 +204,12 @@ struct proto_beacon {
 };
 
 size_t proto_beacon_encode(const struct proto_beacon *beacon, uint8_t *out);
+/* Returns 0, -EPROTONOSUPPORT (ours, of another version) or -EBADMSG (not ours). */
 int proto_beacon_decode(struct proto_beacon *beacon, const uint8_t *in, size_t size);
+
+/* A node as the routing id of its DEALER: byte 1 (ZeroMQ reserves 0), id, incarnation, little-endian. A
+ * restart is another id, so it is never taken for a duplicate of its former self. */
+void proto_routing_encode(struct proto_node node, uint8_t *out); /* out[PROTO_ROUTING_SIZE] */
+int proto_routing_decode(struct proto_node *node, const void *in, size_t size); /* 0, -EBADMSG */
 
 #endif

@@ -1,0 +1,288 @@
+/* messages.c - sample messages of every type, and their comparison. */
+#include "tests/support/messages.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct source {
+    enum messages_size size;
+    struct rand *rand;
+};
+
+static uint64_t
+number(struct source *from, uint64_t low, uint64_t high)
+{
+    if (from->size != MESSAGES_RANDOM)
+        return from->size == MESSAGES_SMALL ? low : high;
+    uint64_t any = rand_any(from->rand);
+    return any >= low && any <= high ? any : rand_range(from->rand, low, high);
+}
+
+static bool
+flag(struct source *from)
+{
+    return number(from, 0, 1);
+}
+
+/* Letters of one to four bytes, at least `least` bytes. */
+static void
+text(struct source *from, char *out, size_t out_size, size_t least)
+{
+    static const char *const letters[] = {
+        "a", "Z", "-", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    size_t length = (size_t)number(from, least, out_size - 1), used = 0;
+    while (used < length) {
+        size_t which = from->size == MESSAGES_RANDOM ? (size_t)rand_below(from->rand, 6) : 1;
+        size_t step = strlen(letters[which]);
+        if (used + step > length)
+            which = 0, step = 1;
+        memcpy(out + used, letters[which], step);
+        used += step;
+    }
+    out[used] = 0;
+}
+
+static void
+host(struct source *from, char *out)
+{
+    static const char letters[] = "az09.:-_%AZ";
+    size_t length = (size_t)number(from, 1, PROTO_HOST_MAX - 1);
+    for (size_t i = 0; i < length; i++)
+        out[i] = letters[number(from, 0, sizeof letters - 2)];
+    out[length] = 0;
+}
+
+static struct proto_node
+node(struct source *from)
+{
+    return (struct proto_node){number(from, 1, UINT64_MAX), number(from, 0, UINT64_MAX)};
+}
+
+static void
+make_hello(struct source *from, struct proto_hello *hello)
+{
+    hello->reply = flag(from);
+    hello->wants_job =
+        from->size == MESSAGES_RANDOM ? rand_bool(from->rand) : from->size == MESSAGES_SMALL;
+    if (!hello->wants_job) {
+        text(from, hello->run, sizeof hello->run, 0);
+        hello->job_hash = number(from, 0, UINT64_MAX);
+    }
+    hello->numerics = number(from, 0, UINT64_MAX);
+    text(from, hello->kernel, sizeof hello->kernel, 0);
+    hello->control_port = (uint16_t)number(from, 1, UINT16_MAX);
+    hello->bulk_port = (uint16_t)number(from, !hello->wants_job, UINT16_MAX);
+}
+
+static void
+make_heartbeat(struct source *from, struct proto_heartbeat *heartbeat)
+{
+    heartbeat->round = number(from, 0, PROTO_ROUND_MAX);
+    heartbeat->idle = flag(from);
+    heartbeat->done = flag(from);
+    heartbeat->have = number(from, 0, UINT64_MAX);
+    heartbeat->state_hash = number(from, 0, UINT64_MAX);
+    heartbeat->speed = (uint32_t)number(from, 0, UINT32_MAX);
+    heartbeat->hears_count = (size_t)number(from, 0, PROTO_PEERS_MAX);
+    for (size_t i = 0; i < heartbeat->hears_count; i++)
+        heartbeat->hears[i] = node(from);
+}
+
+/* All shards dealt out to members with rising ids, some perhaps left without. */
+static void
+make_plan(struct source *from, struct proto_plan *plan)
+{
+    plan->round = number(from, 0, PROTO_ROUND_MAX);
+    plan->counter = number(from, 0, UINT64_MAX);
+    plan->count = (size_t)number(from, 1, PROTO_PEERS_MAX);
+    for (size_t i = 0; i < plan->count; i++) {
+        plan->members[i].node = node(from);
+        plan->members[i].node.id -= plan->members[i].node.id % PROTO_PEERS_MAX;
+        plan->members[i].node.id += i;
+        if (plan->members[i].node.id == 0)
+            plan->members[i].node.id = PROTO_PEERS_MAX;
+    }
+    uint64_t shards = number(from, 1, PROTO_SHARDS_MAX);
+    for (uint64_t shard = 0; shard < shards; shard++)
+        plan->members[number(from, 0, plan->count - 1)].shards |= UINT64_C(1) << shard;
+    plan->leader = plan->members[number(from, 0, plan->count - 1)].node;
+}
+
+static void
+make_chunk(struct source *from, struct proto_chunk *chunk, bool gather)
+{
+    chunk->plan = number(from, 1, UINT64_MAX);
+    chunk->round = number(from, 0, PROTO_ROUND_MAX);
+    chunk->bucket = (uint16_t)number(from, 0, UINT16_MAX);
+    chunk->hop = (uint16_t)number(from, 0, PROTO_PEERS_MAX - 1);
+    chunk->direct = !gather && flag(from);
+    chunk->count = (uint32_t)number(from, 0, PROTO_CHUNK_MAX);
+    chunk->first = number(from, 0, PROTO_VECTOR_MAX - chunk->count);
+    chunk->coverage =
+        gather ? UINT64_MAX >> number(from, 0, PROTO_SHARDS_MAX - 1) : number(from, 0, UINT64_MAX);
+    chunk->check = number(from, 0, UINT64_MAX);
+}
+
+static void
+make_state(struct source *from, struct proto_state *state)
+{
+    state->round = number(from, 0, PROTO_ROUND_MAX);
+    state->state_hash = number(from, 0, UINT64_MAX);
+    state->size = number(from, 0, PROTO_STATE_MAX);
+    state->block = state->size ? number(from, 0, (state->size - 1) / PROTO_BLOCK_MAX) : 0;
+    state->check = number(from, 0, UINT64_MAX);
+}
+
+static void
+make_peers(struct source *from, struct messages_sample *out)
+{
+    out->msg.peers.endpoints = out->endpoints;
+    out->msg.peers.count = (size_t)number(from, 0, 30); /* 64 long hosts would be cut */
+    for (size_t i = 0; i < out->msg.peers.count; i++) {
+        host(from, out->endpoints[i].host);
+        out->endpoints[i].control_port = (uint16_t)number(from, 1, UINT16_MAX);
+    }
+}
+
+void
+messages_make(struct messages_sample *out, enum proto_type type, enum messages_size size,
+              struct rand *rand)
+{
+    struct source from = {size, rand};
+    memset(out, 0, sizeof *out);
+    out->msg.type = type;
+    switch (type) {
+    case PROTO_HELLO:
+        make_hello(&from, &out->msg.hello);
+        break;
+    case PROTO_REFUSE:
+        out->msg.refuse.reason = (enum proto_refusal)number(&from, 1, PROTO_REFUSALS_END - 1);
+        text(&from, out->msg.refuse.yours, PROTO_TEXT_MAX, 0);
+        text(&from, out->msg.refuse.mine, PROTO_TEXT_MAX, 0);
+        break;
+    case PROTO_PEERS:
+        make_peers(&from, out);
+        break;
+    case PROTO_HEARTBEAT:
+        make_heartbeat(&from, &out->msg.heartbeat);
+        break;
+    case PROTO_PLAN:
+        make_plan(&from, &out->msg.plan);
+        break;
+    case PROTO_HOLD:
+        out->msg.hold.plan = number(&from, 1, UINT64_MAX);
+        out->msg.hold.round = number(&from, 0, PROTO_ROUND_MAX);
+        break;
+    case PROTO_ABORT:
+        out->msg.abort_plan = number(&from, 1, UINT64_MAX);
+        break;
+    case PROTO_REDUCE:
+    case PROTO_GATHER:
+        make_chunk(&from, &out->msg.chunk, type == PROTO_GATHER);
+        break;
+    case PROTO_FETCH:
+        out->msg.fetch.round = number(&from, 0, PROTO_ROUND_MAX);
+        out->msg.fetch.block = number(&from, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1);
+        break;
+    case PROTO_STATE:
+        make_state(&from, &out->msg.state);
+        break;
+    default:
+        break;
+    }
+}
+
+static bool
+same_hello(const struct proto_hello *a, const struct proto_hello *b)
+{
+    return a->reply == b->reply && a->wants_job == b->wants_job && !strcmp(a->run, b->run) &&
+           a->job_hash == b->job_hash && a->numerics == b->numerics &&
+           !strcmp(a->kernel, b->kernel) && a->control_port == b->control_port &&
+           a->bulk_port == b->bulk_port;
+}
+
+static bool
+same_node(const struct proto_node *a, const struct proto_node *b)
+{
+    return a->id == b->id && a->incarnation == b->incarnation;
+}
+
+static bool
+same_peers(const struct proto_peers *a, const struct proto_peers *b)
+{
+    bool same = a->count == b->count;
+    for (size_t i = 0; same && i < a->count; i++)
+        same = !strcmp(a->endpoints[i].host, b->endpoints[i].host) &&
+               a->endpoints[i].control_port == b->endpoints[i].control_port;
+    return same;
+}
+
+static bool
+same_heartbeat(const struct proto_heartbeat *a, const struct proto_heartbeat *b)
+{
+    bool same = a->round == b->round && a->idle == b->idle && a->done == b->done &&
+                a->have == b->have && a->state_hash == b->state_hash && a->speed == b->speed &&
+                a->hears_count == b->hears_count;
+    for (size_t i = 0; same && i < a->hears_count; i++)
+        same = same_node(&a->hears[i], &b->hears[i]);
+    return same;
+}
+
+static bool
+same_plan(const struct proto_plan *a, const struct proto_plan *b)
+{
+    bool same = a->round == b->round && a->counter == b->counter &&
+                same_node(&a->leader, &b->leader) && a->count == b->count;
+    for (size_t i = 0; same && i < a->count; i++)
+        same = same_node(&a->members[i].node, &b->members[i].node) &&
+               a->members[i].shards == b->members[i].shards;
+    return same;
+}
+
+static bool
+same_chunk(const struct proto_chunk *a, const struct proto_chunk *b)
+{
+    return a->plan == b->plan && a->round == b->round && a->bucket == b->bucket &&
+           a->hop == b->hop && a->direct == b->direct && a->first == b->first &&
+           a->count == b->count && a->coverage == b->coverage && a->check == b->check;
+}
+
+static bool
+same_state(const struct proto_state *a, const struct proto_state *b)
+{
+    return a->round == b->round && a->state_hash == b->state_hash && a->size == b->size &&
+           a->block == b->block && a->check == b->check;
+}
+
+bool
+messages_equal(const struct proto_msg *a, const struct proto_msg *b)
+{
+    if (a->type != b->type)
+        return false;
+    switch (a->type) {
+    case PROTO_HELLO:
+        return same_hello(&a->hello, &b->hello);
+    case PROTO_REFUSE:
+        return a->refuse.reason == b->refuse.reason && !strcmp(a->refuse.yours, b->refuse.yours) &&
+               !strcmp(a->refuse.mine, b->refuse.mine);
+    case PROTO_PEERS:
+        return same_peers(&a->peers, &b->peers);
+    case PROTO_HEARTBEAT:
+        return same_heartbeat(&a->heartbeat, &b->heartbeat);
+    case PROTO_PLAN:
+        return same_plan(&a->plan, &b->plan);
+    case PROTO_HOLD:
+        return a->hold.plan == b->hold.plan && a->hold.round == b->hold.round;
+    case PROTO_ABORT:
+        return a->abort_plan == b->abort_plan;
+    case PROTO_REDUCE:
+    case PROTO_GATHER:
+        return same_chunk(&a->chunk, &b->chunk);
+    case PROTO_FETCH:
+        return a->fetch.round == b->fetch.round && a->fetch.block == b->fetch.block;
+    case PROTO_STATE:
+        return same_state(&a->state, &b->state);
+    default:
+        return true;
+    }
+}
