@@ -1,0 +1,289 @@
+/* exact.c - the block table, block-wise dispatch, and how exponents move.
+ *
+ * The hot loops are in exact_simd.c. They saturate everything and report the largest magnitude; only a
+ * block in which that exceeds the limit is looked at again, element by element, to count. */
+#include "compress/exact.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compress/exact_simd.h"
+#include "proto/simd.h"
+
+struct exact {
+    size_t blocks;
+    size_t total; /* elements */
+    size_t tensors;
+    int bits;             /* |q| of one shard < 2^bits */
+    size_t *first;        /* [blocks + 1] first element of each block */
+    size_t *tensor_first; /* [tensors + 1] first block of each tensor */
+};
+
+static int
+guard_bits(unsigned shards)
+{
+    int bits = 0;
+    while ((1u << bits) < shards)
+        bits++;
+    return bits;
+}
+
+static void
+cut(struct exact *exact, const size_t *tensor_count)
+{
+    size_t block = 0, first = 0;
+    for (size_t t = 0; t < exact->tensors; t++) {
+        exact->tensor_first[t] = block;
+        for (size_t done = 0; done < tensor_count[t]; done += EXACT_BLOCK)
+            exact->first[block++] = first + done;
+        first += tensor_count[t];
+    }
+    exact->tensor_first[exact->tensors] = block;
+    exact->first[block] = first;
+    assert(block == exact->blocks);
+    assert(first == exact->total);
+}
+
+int
+exact_new(struct exact **out, const size_t *tensor_count, size_t tensors, unsigned shards)
+{
+    assert(shards >= 1 && shards <= EXACT_SHARDS_MAX);
+    struct exact *exact = calloc(1, sizeof *exact);
+    if (!exact)
+        return -ENOMEM;
+    exact->tensors = tensors;
+    exact->bits = 31 - guard_bits(shards);
+    for (size_t t = 0; t < tensors; t++) {
+        exact->total += tensor_count[t];
+        exact->blocks += (tensor_count[t] + EXACT_BLOCK - 1) / EXACT_BLOCK;
+    }
+    exact->first = calloc(exact->blocks + 1, sizeof *exact->first);
+    exact->tensor_first = calloc(tensors + 1, sizeof *exact->tensor_first);
+    if (!exact->first || !exact->tensor_first) {
+        exact_destroy(&exact);
+        return -ENOMEM;
+    }
+    cut(exact, tensor_count);
+    *out = exact;
+    return 0;
+}
+
+void
+exact_destroy(struct exact **exact)
+{
+    if (!*exact)
+        return;
+    free((*exact)->first);
+    free((*exact)->tensor_first);
+    free(*exact);
+    *exact = NULL;
+}
+
+size_t
+exact_blocks(const struct exact *exact)
+{
+    return exact->blocks;
+}
+
+size_t
+exact_block_first(const struct exact *exact, size_t block)
+{
+    assert(block <= exact->blocks);
+    return exact->first[block];
+}
+
+void
+exact_first(const struct exact *exact, int16_t *exponent)
+{
+    for (size_t b = 0; b < exact->blocks; b++)
+        exponent[b] = EXACT_EXPONENT_FIRST;
+}
+
+bool
+exact_valid(const struct exact *exact, const int16_t *exponent)
+{
+    for (size_t b = 0; b < exact->blocks; b++)
+        if (exponent[b] < EXACT_EXPONENT_MIN || exponent[b] > EXACT_EXPONENT_MAX)
+            return false;
+    return true;
+}
+
+/* The block that holds an element: the last one that does not begin behind it. */
+static size_t
+block_of(const struct exact *exact, size_t element)
+{
+    size_t low = 0, high = exact->blocks;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (exact->first[middle] <= element)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Elements from `first` to the end of the block, but at most n. */
+static size_t
+piece(const struct exact *exact, size_t block, size_t first, size_t n)
+{
+    size_t left = exact->first[block + 1] - first;
+    return left < n ? left : n;
+}
+
+static uint32_t
+float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float
+float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* 2^k, a normal float. */
+static float
+power_of_two(int k)
+{
+    assert(k >= -126 && k <= 127);
+    return float_of((uint32_t)(k + 127) << 23);
+}
+
+/* The next smaller float of a positive one. */
+static float
+float_below(float x)
+{
+    return float_of(float_bits(x) - 1);
+}
+
+static void
+count_outside(const float *g, size_t n, float scale, float limit, int32_t *over, int32_t *bad)
+{
+    int32_t not_finite = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(g[i]))
+            not_finite = 1;
+        else if (fabsf(g[i] * scale) > limit)
+            (*over)++;
+    }
+    *bad += not_finite;
+}
+
+void
+exact_add(const struct exact *exact, const int16_t *exponent, size_t first, const float *g,
+          size_t n, unsigned shards_in, int32_t *own, int32_t *over, int32_t *bad)
+{
+    assert(first <= exact->total && n <= exact->total - first);
+    assert(shards_in >= 1 && shards_in <= 1u << (31 - exact->bits));
+    const bool avx2 = simd_avx2();
+    const float limit = float_below((float)shards_in * power_of_two(exact->bits));
+    size_t block = n ? block_of(exact, first) : 0;
+    for (size_t done = 0, m; done < n; done += m, block++) {
+        m = piece(exact, block, first + done, n - done);
+        int32_t *to = own + first + done;
+        float scale = power_of_two(exact->bits - exponent[block]);
+        uint32_t largest = avx2 ? exact_add_avx2(to, g + done, m, scale, limit)
+                                : exact_add_base(to, g + done, m, scale, limit);
+        if (largest > float_bits(limit))
+            count_outside(g + done, m, scale, limit, &over[block], bad);
+    }
+}
+
+void
+exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *sum, size_t first,
+           float *g, size_t n)
+{
+    assert(first <= exact->total && n <= exact->total - first);
+    const bool avx2 = simd_avx2();
+    size_t block = n ? block_of(exact, first) : 0;
+    for (size_t done = 0, m; done < n; done += m, block++) {
+        m = piece(exact, block, first + done, n - done);
+        const int32_t *from = sum + first + done;
+        float scale = power_of_two(exponent[block] - exact->bits);
+        if (avx2)
+            exact_read_avx2(g + done, from, m, scale);
+        else
+            exact_read_base(g + done, from, m, scale);
+    }
+}
+
+static int16_t
+clamp(int e)
+{
+    e = e < EXACT_EXPONENT_MIN ? EXACT_EXPONENT_MIN : e;
+    return (int16_t)(e > EXACT_EXPONENT_MAX ? EXACT_EXPONENT_MAX : e);
+}
+
+/* Lift what lies too far below the largest exponent of its tensor. */
+static void
+apply_floor(const struct exact *exact, int16_t *exponent)
+{
+    for (size_t t = 0; t < exact->tensors; t++) {
+        int largest = EXACT_EXPONENT_MIN;
+        for (size_t b = exact->tensor_first[t]; b < exact->tensor_first[t + 1]; b++)
+            largest = exponent[b] > largest ? exponent[b] : largest;
+        for (size_t b = exact->tensor_first[t]; b < exact->tensor_first[t + 1]; b++)
+            if (exponent[b] < largest - EXACT_SPREAD)
+                exponent[b] = clamp(largest - EXACT_SPREAD);
+    }
+}
+
+static int
+bit_length(uint32_t x)
+{
+    int length = 0;
+    for (; x; x >>= 1)
+        length++;
+    return length;
+}
+
+static void
+follow(const struct exact *exact, const int32_t *sum, int16_t *exponent, int fall_max)
+{
+    const bool avx2 = simd_avx2();
+    for (size_t b = 0; b < exact->blocks; b++) {
+        size_t first = exact->first[b], n = exact->first[b + 1] - first;
+        uint32_t bits = avx2 ? exact_bits_avx2(sum + first, n) : exact_bits_base(sum + first, n);
+        if (!bits)
+            continue;
+        int now = exponent[b];
+        int next = bit_length(bits) - exact->bits + now + EXACT_HEADROOM;
+        exponent[b] = clamp(next < now - fall_max ? now - fall_max : next);
+    }
+    apply_floor(exact, exponent);
+}
+
+void
+exact_adapt(const struct exact *exact, const int32_t *sum, int16_t *exponent)
+{
+    follow(exact, sum, exponent, 1);
+}
+
+void
+exact_settle(const struct exact *exact, const int32_t *sum, int16_t *exponent)
+{
+    follow(exact, sum, exponent, EXACT_EXPONENT_MAX - EXACT_EXPONENT_MIN);
+}
+
+size_t
+exact_raise(const struct exact *exact, const int32_t *over, int16_t *exponent)
+{
+    size_t raised = 0;
+    for (size_t b = 0; b < exact->blocks; b++) {
+        if (!over[b])
+            continue;
+        exponent[b] = clamp(exponent[b] + EXACT_RAISE);
+        raised++;
+    }
+    apply_floor(exact, exponent);
+    return raised;
+}

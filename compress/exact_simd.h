@@ -1,0 +1,26 @@
+/* exact_simd.h - the three loops of exact.c over one block, one variant per instruction set.
+ *
+ * All variants compute the same bits. Pointers need no alignment. */
+#ifndef COMPRESS_EXACT_SIMD_H
+#define COMPRESS_EXACT_SIMD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* own[n] += nearest-even(clamp(g[n] * scale, -limit, limit)), NaN as +limit; 0 < limit < 2^31. Returns the
+ * bits of the largest |g * scale|, which order as floats do, NaN above all. */
+#define EXACT_ADD_DECLARE(name)                                                                    \
+    uint32_t name(int32_t *own, const float *g, size_t n, float scale, float limit)
+/* g[n] = (float)sum[n] * scale */
+#define EXACT_READ_DECLARE(name) void name(float *g, const int32_t *sum, size_t n, float scale)
+/* Bitwise or of all |sum[n]|: has as many bits as the largest. */
+#define EXACT_BITS_DECLARE(name) uint32_t name(const int32_t *sum, size_t n)
+
+EXACT_ADD_DECLARE(exact_add_base);
+EXACT_ADD_DECLARE(exact_add_avx2);
+EXACT_READ_DECLARE(exact_read_base);
+EXACT_READ_DECLARE(exact_read_avx2);
+EXACT_BITS_DECLARE(exact_bits_base);
+EXACT_BITS_DECLARE(exact_bits_avx2);
+
+#endif
