@@ -25,8 +25,9 @@
  * Error: at most half a unit, 2^(e - bits - 1), per element and shard; reading the sum as float adds its
  * rounding to 24 bits. 4 bytes per element. Measured against float64, relative L2 error with 12 shards:
  * 4e-7 for normally distributed gradients, 1.5e-6 for Student's t with two degrees of freedom
- * (tests/prop/prop_exact_sum.c). Relies on the default rounding mode and on denormals not being flushed. Uses libc and
- * proto/simd.h. No threads, no I/O; only exact_new allocates. */
+ * (tests/prop/prop_exact_sum.c). Relies on the default rounding mode and on denormals not being flushed.
+ *
+ * Uses libc and proto/simd.h. No threads, no I/O; only exact_new allocates. */
 #ifndef COMPRESS_EXACT_H
 #define COMPRESS_EXACT_H
 

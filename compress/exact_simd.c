@@ -33,7 +33,7 @@ add_plain(int32_t *own, const float *g, size_t n, float scale, float limit)
         largest = bits > largest ? bits : largest;
         x = x < limit ? x : limit;
         x = x > -limit ? x : -limit;
-        own[i] += (int32_t)lrintf(x);
+        own[i] = (int32_t)((uint32_t)own[i] + (uint32_t)lrintf(x));
     }
     return largest;
 }
