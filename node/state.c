@@ -75,8 +75,7 @@ state_start(struct state *state)
 {
     memset(state->header, 0, sizeof *state->header);
     state->header->best_loss = INFINITY;
-    for (size_t i = 0; i < state->block_count; i++)
-        state->exponent[i] = EXACT_EXPONENT_FIRST;
+    exact_first(state->exact, state->exponent);
 }
 
 size_t
@@ -213,7 +212,10 @@ apply_gradient(struct state *state, const int32_t *total, struct pool *pool)
                         state->job.batch);
     u.factor = clip_factor(&u, pool);
     pool_run(pool, update_item, &u, item_count(state));
-    exact_adapt(state->exact, total, state->exponent);
+    if (h->step == h->skipped)
+        exact_settle(state->exact, total, state->exponent);
+    else
+        exact_adapt(state->exact, total, state->exponent);
 }
 
 static bool
@@ -343,8 +345,9 @@ int
 state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool)
 {
     struct state other = *state;
+    size_t exponents = (size_t)((uint8_t *)state->exponent - state->block);
     other.block = (uint8_t *)(uintptr_t)block;
-    if (hash_block(&other, pool) != hash)
+    if (hash_block(&other, pool) != hash || !exact_valid(state->exact, (const void *)(block + exponents)))
         return -EBADMSG;
     memcpy(state->block, block, state->size);
     return 0;

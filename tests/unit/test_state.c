@@ -1,0 +1,258 @@
+/* F: what a round does to the state. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "node/state.h"
+
+enum { PARAMS = 3000, SHARDS = 4 };
+
+static struct exact *exact;
+static struct pool *pool;
+
+static void
+start(struct state *state, struct state_job *job)
+{
+    assert_int_equal(state_init(state, job, exact, PARAMS), 0);
+    state_start(state);
+    for (size_t i = 0; i < PARAMS; i++)
+        state->params[i] = (float)i * 0.001f;
+}
+
+static struct state_job
+job_of(void)
+{
+    return (struct state_job){
+        .optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f},
+        .batch = 8,
+        .train = 20,
+        .test = 6,
+        .epochs = 2,
+        .eval_every = 1,
+        .has_accuracy = true,
+    };
+}
+
+/* A total of `rows` samples whose gradient is g in every element and whose mean loss is `loss`. */
+static int32_t *
+total_of(const struct state *state, float g, uint64_t rows, double loss)
+{
+    size_t tail = state_tail(state->block_count);
+    int32_t *total = calloc(PARAMS + tail, sizeof *total);
+    float all[PARAMS];
+    for (size_t i = 0; i < PARAMS; i++)
+        all[i] = g;
+    int32_t *over = total + PARAMS + TAIL_OVER;
+    exact_add(exact, state->exponent, 0, all, PARAMS, 1, total, over, total + PARAMS + TAIL_BAD);
+    struct nn_result result = {.loss = loss * (double)rows, .correct = (uint32_t)rows / 2};
+    state_tail_add(total + PARAMS, rows, &result);
+    return total;
+}
+
+static struct state_event
+apply(struct state *state, float g, double loss)
+{
+    struct state_event event;
+    int32_t *total = total_of(state, g, state_rows(state), loss);
+    state_apply(state, total, pool, &event);
+    free(total);
+    return event;
+}
+
+static void
+test_a_step_moves_the_parameters(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_job job = job_of();
+    start(&state, &job);
+    struct state_event event = apply(&state, 0.25f, 2.5);
+    assert_true(event.stepped && !event.skipped && !event.evaluated);
+    assert_true(fabs(event.loss - 2.5) < 1e-6);
+    assert_true(fabsf(state.params[10] - (0.01f - 0.125f)) < 1e-6f);
+    apply(&state, 0.25f, 2.5); /* momentum: 0.5 * 0.25 + 0.25 */
+    assert_true(fabsf(state.params[10] - (0.01f - 0.125f - 0.1875f)) < 1e-6f);
+    assert_int_equal(state.header->step, 2);
+    assert_int_equal(state.header->round, 2);
+    state_fini(&state);
+}
+
+static void
+test_overflow_changes_only_exponents_and_repeats_the_step(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_job job = job_of();
+    start(&state, &job);
+    float before = state.params[10];
+    int rounds = 0;
+    for (struct state_event event = {0}; !event.stepped; rounds++) {
+        event = apply(&state, 1e6f, 1);
+        if (!event.stepped) {
+            assert_true(event.raised > 0);
+            assert_int_equal(state.header->step, 0);
+            assert_true(state.params[10] == before);
+        }
+        assert_true(rounds < 6);
+    }
+    assert_true(rounds > 1);
+    assert_true(fabsf(state.params[10] - (before - 0.5e6f)) < 1.0f);
+    assert_int_equal(state.header->step, 1);
+    assert_int_equal(state.header->round, (uint64_t)rounds);
+    state_fini(&state);
+}
+
+static void
+test_nan_skips_the_step(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_job job = job_of();
+    start(&state, &job);
+    struct state_event event = apply(&state, NAN, 1);
+    assert_true(event.stepped && event.skipped);
+    assert_true(state.params[10] == 0.01f);
+    assert_int_equal(state.header->skipped, 1);
+    event = apply(&state, 0.5f, NAN);
+    assert_true(event.skipped);
+    assert_int_equal(state.header->step, 2);
+    state_fini(&state);
+}
+
+static void
+test_epochs_end_with_an_evaluation(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_job job = job_of();
+    start(&state, &job);
+    const uint64_t rows[] = {8, 8, 4, 6,
+                             8, 8, 4, 6}; /* 20 = 8 + 8 + 4, then 6 test samples; twice */
+    for (size_t i = 0; i < 8; i++) {
+        assert_false(state.header->done);
+        assert_int_equal(state_rows(&state), rows[i]);
+        struct state_event event = apply(&state, 0, 1.5);
+        assert_int_equal(event.evaluated, i % 4 == 3);
+    }
+    assert_true(state.header->done);
+    assert_int_equal(state.header->samples, 40);
+    assert_int_equal(state.header->evaluations, 2);
+    assert_true(fabs(state.header->test_accuracy - 0.5) < 1e-9);
+    assert_true(fabs(state.header->train_loss - 1.5) < 1e-6);
+    state_fini(&state);
+}
+
+static void
+test_stops_early_when_patience_is_over(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_job job = job_of();
+    job.epochs = 100;
+    job.patience = 2;
+    start(&state, &job);
+    int evaluations = 0;
+    while (!state.header->done) {
+        struct state_event event = apply(&state, 0, 1.0 + evaluations);
+        evaluations += event.evaluated;
+        assert_true(evaluations < 10);
+    }
+    assert_int_equal(evaluations, 3); /* one best, two worse */
+    state_fini(&state);
+}
+
+static void
+test_clipping_bounds_the_norm(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_job job = job_of();
+    job.optim.momentum = 0;
+    job.optim.clip_norm = 1;
+    start(&state, &job);
+    apply(&state, 0.5f, 1);
+    double moved = 0;
+    for (size_t i = 0; i < PARAMS; i++) {
+        double d = (double)state.params[i] - (double)((float)i * 0.001f);
+        moved += d * d;
+    }
+    assert_true(fabs(sqrt(moved) - 0.5) < 1e-4); /* rate 0.5 times norm 1 */
+    state_fini(&state);
+}
+
+static void
+test_a_received_state_is_taken_only_if_its_hash_is_right(void **unused)
+{
+    (void)unused;
+    struct state a, b;
+    struct state_job job = job_of();
+    start(&a, &job);
+    start(&b, &job);
+    apply(&a, 0.25f, 1);
+    uint64_t hash = state_hash(&a, pool);
+    assert_int_not_equal(hash, state_hash(&b, pool));
+    a.block[a.size / 2] ^= 1;
+    assert_int_not_equal(state_take(&b, a.block, hash, pool), 0);
+    assert_int_equal(b.header->step, 0);
+    a.block[a.size / 2] ^= 1;
+    assert_int_equal(state_take(&b, a.block, hash, pool), 0);
+    assert_int_equal(b.header->step, 1);
+    assert_int_equal(state_hash(&b, pool), hash);
+    state_fini(&b);
+    state_fini(&a);
+}
+
+static void
+test_loss_survives_the_tail(void **unused)
+{
+    (void)unused;
+    const double loss[] = {0, 1e-6, 0.7, 123456.789, 1e11};
+    struct state state;
+    struct state_job job = job_of();
+    start(&state, &job);
+    for (size_t i = 0; i < sizeof loss / sizeof *loss; i++) {
+        struct state_event event = apply(&state, 0, loss[i] / 8);
+        assert_true(fabs(event.loss * (double)event.samples - loss[i] / 8 * (double)event.samples) <
+                    1e-6 * (1 + loss[i]));
+    }
+    state_fini(&state);
+}
+
+static int
+set_up(void **unused)
+{
+    (void)unused;
+    const size_t count[] = {2000, 1000};
+    return pool_new(&pool, 2) || exact_new(&exact, count, 2, SHARDS);
+}
+
+static int
+tear_down(void **unused)
+{
+    (void)unused;
+    exact_destroy(&exact);
+    pool_destroy(&pool);
+    return 0;
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_step_moves_the_parameters),
+        cmocka_unit_test(test_overflow_changes_only_exponents_and_repeats_the_step),
+        cmocka_unit_test(test_nan_skips_the_step),
+        cmocka_unit_test(test_epochs_end_with_an_evaluation),
+        cmocka_unit_test(test_stops_early_when_patience_is_over),
+        cmocka_unit_test(test_clipping_bounds_the_norm),
+        cmocka_unit_test(test_a_received_state_is_taken_only_if_its_hash_is_right),
+        cmocka_unit_test(test_loss_survives_the_tail),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

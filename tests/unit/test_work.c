@@ -1,0 +1,243 @@
+/* The total of a round does not depend on who computes which shard, in which order, on how many threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "node/work.h"
+
+enum { SHARDS = 5, BATCH = 20, TRAIN = 50, TEST = 33 };
+#define ALL ((UINT64_C(1) << SHARDS) - 1)
+
+static struct data_set *data;
+static struct nn_model *model;
+static struct exact *exact;
+
+struct bench {
+    struct pool *pool;
+    struct work *work;
+    struct state state;
+    int32_t *own;
+    size_t next_bucket;
+};
+
+static void
+bucket_ready(void *ctx, size_t bucket)
+{
+    struct bench *bench = ctx;
+    assert_true(bucket >= bench->next_bucket);
+    bench->next_bucket = bucket + 1;
+}
+
+static void
+bench_init(struct bench *bench, unsigned threads, bool exact_mode)
+{
+    struct state_job job = {
+        .optim = {.kind = OPTIM_SGD, .rate = 0.1f, .momentum = 0.9f},
+        .batch = BATCH,
+        .train = TRAIN,
+        .test = TEST,
+        .epochs = 2,
+        .eval_every = 1,
+        .has_accuracy = true,
+    };
+    memset(bench, 0, sizeof *bench);
+    assert_int_equal(pool_new(&bench->pool, threads), 0);
+    struct work_setup setup = {
+        .model = model,
+        .data = data,
+        .exact = exact,
+        .pool = bench->pool,
+        .threads = threads,
+        .shards = SHARDS,
+        .batch = BATCH,
+        .seed = 7,
+        .exact_mode = exact_mode,
+        .bucket_bytes = 1000,
+    };
+    assert_int_equal(work_new(&bench->work, &setup), 0);
+    assert_int_equal(state_init(&bench->state, &job, exact, nn_param_count(model)), 0);
+    state_start(&bench->state);
+    nn_init_params(model, 7, bench->state.params);
+    bench->own = calloc(work_vector_count(bench->work), sizeof *bench->own);
+    assert_non_null(bench->own);
+}
+
+static void
+bench_fini(struct bench *bench)
+{
+    free(bench->own);
+    state_fini(&bench->state);
+    work_destroy(&bench->work);
+    pool_destroy(&bench->pool);
+}
+
+static void
+compute(struct bench *bench, uint64_t shards, bool fresh)
+{
+    size_t count;
+    work_buckets(bench->work, &count);
+    bench->next_bucket = 0;
+    work_round(bench->work, &bench->state, shards, fresh, bench->own, bucket_ready, bench);
+    assert_int_equal(bench->next_bucket, count);
+}
+
+/* Advance to the first short batch, so that ragged shards are covered, then compare. */
+static void
+advance(struct bench *bench, unsigned rounds)
+{
+    struct state_event event;
+    while (rounds--) {
+        compute(bench, ALL, true);
+        state_apply(&bench->state, bench->own, bench->pool, &event);
+    }
+}
+
+static void
+test_any_grouping_gives_the_same_total(void **unused)
+{
+    (void)unused;
+    for (unsigned rounds = 0; rounds < 4; rounds++) {
+        struct bench one, other;
+        bench_init(&one, 1, true);
+        bench_init(&other, 3, true);
+        advance(&one, rounds);
+        advance(&other, rounds);
+        size_t size = work_vector_count(one.work) * sizeof *one.own;
+        assert_int_equal(state_hash(&one.state, one.pool), state_hash(&other.state, other.pool));
+        compute(&one, ALL, true);
+        compute(&other, 0x12, true);
+        compute(&other, 0x08, false);
+        compute(&other, 0x05, false);
+        size_t tail = nn_param_count(model);
+        if (one.state.header->phase == STATE_TRAIN)
+            assert_memory_equal(one.own, other.own, size);
+        else
+            assert_memory_equal(one.own + tail, other.own + tail, size - tail * sizeof *one.own);
+        bench_fini(&other);
+        bench_fini(&one);
+    }
+}
+
+static void
+test_buckets_cover_the_vector_once(void **unused)
+{
+    (void)unused;
+    struct bench bench;
+    size_t count, sum = 0;
+    bench_init(&bench, 1, true);
+    const struct core_bucket *bucket = work_buckets(bench.work, &count);
+    assert_true(count >= 3);
+    for (size_t i = 0; i < count; i++)
+        sum += bucket[i].count;
+    for (size_t i = 0; i + 2 < count; i++)
+        assert_int_equal(bucket[i + 1].first + bucket[i + 1].count, bucket[i].first);
+    assert_int_equal(bucket[count - 2].first, 0);
+    assert_int_equal(bucket[count - 1].first, nn_param_count(model));
+    assert_int_equal(sum, work_vector_count(bench.work));
+    bench_fini(&bench);
+}
+
+static void
+test_counts_samples_and_learns(void **unused)
+{
+    (void)unused;
+    struct bench bench;
+    struct state_event event = {0};
+    bench_init(&bench, 2, true);
+    double first = 0;
+    unsigned steps = 0, evaluations = 0;
+    uint64_t samples = 0;
+    for (unsigned round = 0; !bench.state.header->done; round++) {
+        assert_true(round < 20);
+        compute(&bench, ALL, true);
+        state_apply(&bench.state, bench.own, bench.pool, &event);
+        first = round ? first : event.loss;
+        steps += event.stepped;
+        evaluations += event.evaluated;
+        samples += event.stepped ? event.samples : 0;
+        if (event.evaluated)
+            assert_int_equal(event.samples, TEST);
+    }
+    assert_int_equal(steps, 6); /* 20 + 20 + 10 samples, twice */
+    assert_int_equal(samples, 2 * TRAIN);
+    assert_int_equal(evaluations, 2);
+    assert_true(bench.state.header->train_loss < first);
+    bench_fini(&bench);
+}
+
+static void
+test_free_mode_agrees_to_rounding(void **unused)
+{
+    (void)unused;
+    struct bench one, other;
+    bench_init(&one, 1, true);
+    bench_init(&other, 2, false);
+    compute(&one, ALL, true);
+    compute(&other, ALL, true);
+    size_t params = nn_param_count(model);
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < params; i++) {
+        double a = one.own[i], b = other.own[i];
+        difference += (a - b) * (a - b);
+        norm += a * a;
+    }
+    assert_true(norm > 0);
+    assert_true(difference < 1e-8 * norm);
+    assert_int_equal(one.own[params + TAIL_CORRECT], other.own[params + TAIL_CORRECT]);
+    bench_fini(&other);
+    bench_fini(&one);
+}
+
+static int
+set_up(void **unused)
+{
+    (void)unused;
+    char why[256];
+    struct data_spec spec = {.source = DATA_GLYPHS, .seed = 3, .train = TRAIN, .test = TEST};
+    struct nn_layer_spec layers[] = {
+        {.kind = NN_CONV2D, .units = 4, .kernel = 5, .pad = 2},
+        {.kind = NN_RELU},
+        {.kind = NN_MAXPOOL, .kernel = 2},
+        {.kind = NN_FLATTEN},
+        {.kind = NN_DROPOUT, .drop = 0.25f},
+        {.kind = NN_DENSE, .units = 12},
+        {.kind = NN_TANH},
+        {.kind = NN_DENSE, .units = 10},
+    };
+    size_t count[NN_LAYERS_MAX], tensors = 0;
+    nn_blas_init();
+    if (data_open(&data, &spec, why, sizeof why) ||
+        nn_model_new(&model, &data_info(data)->input, layers, sizeof layers / sizeof *layers,
+                     NN_CROSS_ENTROPY, why, sizeof why))
+        return -1;
+    for (; tensors < nn_tensor_count(model); tensors++)
+        count[tensors] = nn_tensor(model, tensors)->count;
+    return exact_new(&exact, count, tensors, SHARDS);
+}
+
+static int
+tear_down(void **unused)
+{
+    (void)unused;
+    exact_destroy(&exact);
+    nn_model_destroy(&model);
+    data_close(&data);
+    return 0;
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_grouping_gives_the_same_total),
+        cmocka_unit_test(test_buckets_cover_the_vector_once),
+        cmocka_unit_test(test_counts_samples_and_learns),
+        cmocka_unit_test(test_free_mode_agrees_to_rounding),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
