@@ -1,0 +1,39 @@
+#!/bin/bash
+# Four machines on one switch, nobody is told an address: within 3 s of the last start they train in one
+# ring, and all end with the same weights. Then the same with the last one coming a while after the rest.
+. "$(dirname "$0")/../support/process.sh"
+. "$ROOT/tests/support/netns.sh"
+netns_usable 2>"$WORK/why" || skip "$(cat "$WORK/why")"
+netns_up 4 || fail "no namespaces"
+
+LINK=
+NODES=(n0 n1 n2 n3)
+for index in 0 1 2 3; do
+    WHERE[n$index]="ip netns exec $NETNS_TAG-$index"
+done
+write_job "$WORK/job.yaml" "${1:-600}"
+
+meet() { # NAME OF THE LAST TO START
+    local started
+    started=$(now)
+    wait_until 3 "one ring of 4" peers_are 4 "${NODES[@]}"
+    echo "one ring of 4 after $((($(now) - started) / 1000)) ms from the start of $1"
+    finished 120 "${NODES[@]}"
+    same_hash "${NODES[@]}"
+}
+
+for name in "${NODES[@]}"; do
+    node "$name" "$WORK/job.yaml"
+done
+meet n3
+first=$(result n0 params_sha256)
+
+rm -rf "$WORK"/n[0-3]
+for name in n0 n1 n2; do
+    node "$name" "$WORK/job.yaml"
+done
+wait_until 30 "three nodes to train" reached 40 n0 n1 n2
+node n3 "$WORK/job.yaml"
+meet n3
+[ "$(result n0 params_sha256)" = "$first" ] || fail "a late node changed the result"
+grep -qi "caught up" "$WORK/n3.log" || fail "the late node did not say that it caught up"

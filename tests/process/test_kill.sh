@@ -1,0 +1,86 @@
+#!/bin/bash
+# test_kill.sh [INSTANTS] [SEED] - kill -9 at random instants of training. Four nodes train; one is killed,
+# later another; the two left must end with the weights of a run without any accident, and go on within a
+# second each time. Each run is two instants. Prints for each kill the pause it caused: the largest gap
+# between two steps from there to the next kill (or end), less the gap that was normal before.
+. "$(dirname "$0")/../support/process.sh"
+INSTANTS=${1:-6}
+RANDOM=${2:-1}
+STEPS=240
+PAUSE_MS_MAX=1000
+
+write_job "$WORK/job.yaml" $STEPS
+reference "$WORK/job.yaml"
+
+# Milliseconds: median gap in lines [1, FROM], largest in lines [FROM, TO].
+pause() { # NAME FROM TO
+    sed -n 's/.*"time_s": *\([0-9.e+-]*\).*/\1/p' "$WORK/$1/metrics.jsonl" |
+        awk -v from="$2" -v to="$3" '
+            NR > 1 && NR <= from { gap[++count] = $1 - last }
+            NR >= from && NR <= to && NR > 1 && $1 - last > worst { worst = $1 - last }
+            { last = $1 }
+            END {
+                for (i = 2; i <= count; i++)
+                    for (j = i; j > 1 && gap[j] < gap[j - 1]; j--) {
+                        swap = gap[j]; gap[j] = gap[j - 1]; gap[j - 1] = swap
+                    }
+                pause = 1000 * (worst - gap[int((count + 1) / 2)])
+                printf "%.1f\n", pause > 0 ? pause : 0
+            }'
+}
+
+worse() { # NUMBER NUMBER
+    awk -v a="$1" -v b="$2" 'BEGIN { print a > b ? a : b }'
+}
+
+# Some way into step $1 of the survivors, at no particular instant of it.
+kill_at() { # STEP VICTIM SURVIVOR ...
+    local step=$1 victim=$2
+    shift 2
+    wait_until 60 "step $step" reached "$step" "$@"
+    sleep "0.$(printf '%03d' $((RANDOM % 20)))" # not to wait for anything: to spread the instants
+    kill_node "$victim"
+}
+
+one_run() { # NUMBER
+    local names=(a b c d) first second step1 step2 line1 line2 name
+    local pause1=0 pause2=0
+    for name in "${names[@]}"; do
+        rm -rf "${WORK:?}/$name"
+        node "$name" "$WORK/job.yaml" --peers 4
+    done
+    first=$((RANDOM % 4))
+    second=$(((first + 1 + RANDOM % 3) % 4))
+    step1=$((10 + RANDOM % (STEPS / 2 - 20)))
+    step2=$((STEPS / 2 + RANDOM % (STEPS / 2 - 30)))
+    first=${names[first]} second=${names[second]}
+    local left=()
+    for name in "${names[@]}"; do
+        [ "$name" = "$first" ] || [ "$name" = "$second" ] || left+=("$name")
+    done
+    kill_at $step1 "$first" "${left[@]}"
+    line1=$(steps_done "${left[0]}")
+    kill_at $step2 "$second" "${left[@]}"
+    line2=$(steps_done "${left[0]}")
+    finished 60 "${left[@]}"
+    same_hash reference "${left[@]}"
+    for name in "${left[@]}"; do
+        pause1=$(worse "$pause1" "$(pause "$name" "$line1" "$((line2 - 2))")")
+        pause2=$(worse "$pause2" "$(pause "$name" "$line2" $STEPS)")
+    done
+    echo "| $1 | $first at $line1 | $pause1 | $second at $line2 | $pause2 | same |"
+    printf '%s\n' "$pause1" "$pause2" >>"$WORK/pauses"
+}
+
+echo "| run | killed at step | pause ms | killed at step | pause ms | weights |"
+echo "|---|---|---|---|---|---|"
+for ((run = 1; run <= (INSTANTS + 1) / 2; run++)); do
+    one_run $run
+done
+sort -n "$WORK/pauses" | awk -v most=$PAUSE_MS_MAX '
+    { ms[NR] = $1 }
+    END {
+        printf "%d kills, one hash; pause ms: median %.1f, 99 %% %.1f, worst %.1f\n", NR,
+            ms[int((NR + 1) / 2)], ms[int(0.99 * NR + 0.5)], ms[NR]
+        exit ms[NR] > most
+    }' || fail "a kill stopped the others for more than $PAUSE_MS_MAX ms"

@@ -1,0 +1,48 @@
+#!/bin/bash
+# Nodes that must not train together do not, and each says why: another run name, another job under the
+# same name, other numerics. Both wait for a second node, so neither may take a step.
+. "$(dirname "$0")/../support/process.sh"
+
+says() { # NAME PATTERN
+    grep -Eiq "$2" "$WORK/$1.log"
+}
+
+stopped() { # NAME: interrupted by us, as exit status 130 says
+    local status
+    kill -INT "${PID[$1]}"
+    wait_until 10 "$1 to stop" gone "$1"
+    wait "${PID[$1]}"
+    status=$?
+    unset "PID[$1]"
+    [ $status = 130 ] || fail "$1 ended with status $status after an interrupt, expected 130"
+}
+
+refuse() { # WHAT PATTERN OPTION ...
+    local what=$1 pattern=$2 name
+    shift 2
+    rm -rf "$WORK"/[ab]
+    node a "$WORK/job.yaml" --peers 2
+    node b "$WORK/job.yaml" --peers 2 "$@"
+    for name in a b; do
+        wait_until 20 "$name to say why it does not train with another $what" says $name "$pattern"
+    done
+    for name in a b; do
+        running $name || fail "$name gave up"
+        [ "$(steps_done $name)" = 0 ] || fail "$name trained although the other has another $what"
+    done
+    echo "$what: $(grep -Ei "$pattern" "$WORK/a.log" | head -n 1)"
+    stopped a
+    stopped b
+}
+
+write_job "$WORK/job.yaml" 50
+refuse "run name" "run.*(small|other)" --set run.name=other
+refuse "job" "job" --set train.batch=192
+refuse "numerics" "numerics|kernel" --set run.numerics=portable
+
+# And to be sure that it is not the waiting: two that agree do train.
+rm -rf "$WORK"/[ab]
+node a "$WORK/job.yaml" --peers 2
+node b "$WORK/job.yaml" --peers 2
+finished 60 a b
+same_hash a b

@@ -1,0 +1,176 @@
+#!/bin/bash
+# process.sh - for tests of real nodes: start them, wait for conditions, leave nothing behind.
+#
+#     . "$(dirname "$0")/../support/process.sh"
+#     write_job "$WORK/job.yaml" 200                  # a small network, 200 steps
+#     node a "$WORK/job.yaml" --peers 2               # alone on lo, in a group of this test
+#     node b "$WORK/job.yaml" --peers 2
+#     wait_until 30 "two nodes to train" peers_are 2 a b
+#     finished 60 a b                                 # both end with status 0
+#     same_hash a b
+#
+# MESHNODE names the program. Everything is below $WORK, which is kept when the test fails. Conditions
+# are polled and have deadlines; nothing waits for time to pass.
+
+set -u
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+MESHNODE=${MESHNODE:-$ROOT/build/gcc/meshnode}
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/meshnode-test-XXXXXX")
+GROUP=t$$
+LINK="--interface lo"
+declare -A PID=() WHERE=()
+
+clean_up() {
+    local status=$? pid
+    for pid in "${PID[@]}"; do
+        kill -9 "$pid" 2>/dev/null
+    done
+    wait
+    if declare -F netns_down >/dev/null; then
+        netns_down
+    fi
+    if [ $status = 0 ] || [ $status = 77 ]; then
+        rm -rf "$WORK"
+    else
+        echo "kept: $WORK"
+    fi
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+fail() {
+    local name
+    echo "FAILED: $*"
+    for name in "${!PID[@]}"; do
+        echo "--- last lines of $name"
+        tail -n 8 "$WORK/$name.log"
+    done
+    exit 1
+}
+
+skip() {
+    echo "$*"
+    exit 77
+}
+
+[ -x "$MESHNODE" ] || fail "no program $MESHNODE"
+
+# All layer kinds that train. With 4 nodes on 2 cores a step takes about 10 ms.
+write_job() { # FILE STEPS [LINE FOR THE TRAIN SECTION ...]
+    local file=$1 steps=$2
+    shift 2
+    {
+        printf '%s\n' "run: {name: small, seed: 7}" "data: {source: glyphs, train: 1920, test: 240}" \
+            "model:" "  - input: [1, 28, 28]" "  - conv: {filters: 8, kernel: 5, pad: 2}" "  - relu" \
+            "  - maxpool: 2" "  - flatten" "  - dense: 48" "  - tanh" "  - dropout: 0.2" "  - dense: 10" \
+            "train:" "  epochs: 100000" "  steps: $steps" "  batch: 96" "  shards: 12" \
+            "  optimizer: {sgd: {rate: 0.05, momentum: 0.9}}" "  eval_every: 0"
+        [ $# = 0 ] || printf '  %s\n' "$@"
+    } >"$file"
+}
+
+# WHERE[NAME] may hold words to put before the command, such as "ip netns exec mn1-2".
+node() { # NAME JOB [OPTION ...]
+    local name=$1 job=$2
+    shift 2
+    # shellcheck disable=SC2086 # both are lists of words
+    ${WHERE[$name]:-} "$MESHNODE" "$job" --out "$WORK/$name" --threads 1 --set "mesh.group=$GROUP" $LINK "$@" \
+        >"$WORK/$name.log" 2>&1 </dev/null &
+    PID[$name]=$!
+}
+
+now() { # microseconds
+    echo "${EPOCHREALTIME/[.,]/}"
+}
+
+wait_until() { # SECONDS WHAT COMMAND ...
+    local end=$(($(now) + $1 * 1000000)) seconds=$1 what=$2
+    shift 2
+    until "$@"; do
+        [ "$(now)" -lt $end ] || fail "waited $seconds s for $what"
+        sleep 0.01
+    done
+}
+
+running() { # NAME
+    kill -0 "${PID[$1]}" 2>/dev/null
+}
+
+gone() { # NAME ...
+    local name
+    for name; do
+        if running "$name"; then
+            return 1
+        fi
+    done
+}
+
+finished() { # SECONDS NAME ...
+    local seconds=$1 name status
+    shift
+    wait_until "$seconds" "$* to finish" gone "$@"
+    for name; do
+        wait "${PID[$name]}"
+        status=$?
+        unset "PID[$name]"
+        [ $status = 0 ] || fail "$name ended with status $status: $(tail -n 2 "$WORK/$name.log")"
+    done
+}
+
+kill_node() { # NAME
+    kill -9 "${PID[$1]}"
+    wait "${PID[$1]}" 2>/dev/null
+    unset "PID[$1]"
+}
+
+# The value of KEY in the first object of FILE that has it: numbers and strings bare.
+value() { # FILE KEY
+    sed -n "s/.*\"$2\": *\"\{0,1\}\([^\",}]*\).*/\1/p;T;q" "$1" 2>/dev/null
+}
+
+result() { # NAME KEY
+    value "$WORK/$1/result.json" "$2"
+}
+
+steps_done() { # NAME
+    local line
+    line=$(tail -n 1 "$WORK/$1/metrics.jsonl" 2>/dev/null | sed -n 's/.*"step": *\([0-9]*\).*/\1/p')
+    echo "${line:-0}"
+}
+
+reached() { # STEP NAME ...
+    local step=$1 name
+    shift
+    for name; do
+        [ "$(steps_done "$name")" -ge "$step" ] || return 1
+    done
+}
+
+peers_are() { # COUNT NAME ...
+    local count=$1 name
+    shift
+    for name; do
+        grep -q "\"peers\": *${count}[,}]" "$WORK/$name/metrics.jsonl" 2>/dev/null || return 1
+    done
+}
+
+same_hash() { # NAME ...
+    local key name first=$1
+    for key in params_sha256 state_sha256; do
+        [ -n "$(result "$first" $key)" ] || fail "$first has no $key"
+        for name; do
+            [ "$(result "$name" $key)" = "$(result "$first" $key)" ] ||
+                fail "$key of $name is $(result "$name" $key), of $first $(result "$first" $key)"
+        done
+    done
+}
+
+# What the others must come out at: one node, by itself.
+reference() { # JOB [OPTION ...]
+    local job=$1 group=$GROUP
+    shift
+    GROUP=$group-alone
+    node reference "$job" --set mesh.gather_ms=0 "$@"
+    GROUP=$group
+    finished 120 reference
+}
