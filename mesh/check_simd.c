@@ -1,0 +1,148 @@
+/* check_simd.c - Fletcher's checksum by lanes, beside a sum or a copy.
+ *
+ * The vector is read as rows of CHECK_LANES elements, the last one filled up with zeros. For every lane
+ *
+ *     A = x_0 + x_1 + ... + x_last          B = A after row 0 + A after row 1 + ... after the last
+ *
+ * modulo 2^32, so row r counts in B (rows - r) times: B sees the order, A the values. The halves of the
+ * result are the sums over lanes of A and of B, each times an odd number of the lane's own. All of it is
+ * linear for a fixed n, also where the elements themselves wrap. A change of one element by +-2^k
+ * changes the A half by an odd multiple of 2^k, which is not 0 modulo 2^32. */
+#include "mesh/check_simd.h"
+
+#include <string.h>
+
+#include "mesh/check.h"
+#include "proto/mix.h"
+#include "proto/simd.h"
+
+#if defined(__AVX2__)
+#define VEC_SIZE 32
+#else
+#define VEC_SIZE 16
+#endif
+
+typedef uint32_t vec __attribute__((vector_size(VEC_SIZE)));
+typedef vec vec_anywhere __attribute__((aligned(1), may_alias)); /* in a received frame */
+
+enum { VEC_LANES = sizeof(vec) / sizeof(uint32_t), VECS = CHECK_LANES / VEC_LANES };
+
+struct row {
+    vec v[VECS];
+};
+
+struct fletcher {
+    struct row a, b;
+};
+
+static inline struct row
+row_load(const unsigned char *from)
+{
+    struct row row;
+    for (int i = 0; i < VECS; i++)
+        row.v[i] = ((const vec_anywhere *)from)[i];
+    return row;
+}
+
+static inline void
+row_store(int32_t *to, struct row row)
+{
+    for (int i = 0; i < VECS; i++)
+        ((vec_anywhere *)to)[i] = row.v[i];
+}
+
+static inline struct row
+row_add(struct row x, struct row y)
+{
+    for (int i = 0; i < VECS; i++)
+        x.v[i] += y.v[i];
+    return x;
+}
+
+static inline void
+fletcher_take(struct fletcher *fletcher, struct row x)
+{
+    fletcher->a = row_add(fletcher->a, x);
+    fletcher->b = row_add(fletcher->b, fletcher->a);
+}
+
+static uint64_t
+fletcher_result(const struct fletcher *fletcher)
+{
+    uint32_t a[CHECK_LANES], b[CHECK_LANES], low = 0, high = 0;
+    memcpy(a, &fletcher->a, sizeof a);
+    memcpy(b, &fletcher->b, sizeof b);
+    for (uint32_t lane = 0; lane < CHECK_LANES; lane++) {
+        uint64_t odd = mix64(lane);
+        low += a[lane] * ((uint32_t)odd | 1);
+        high += b[lane] * ((uint32_t)(odd >> 32) | 1);
+    }
+    return (uint64_t)high << 32 | low;
+}
+
+enum { ROW = sizeof(struct row) };
+
+/* The last `n` < CHECK_LANES elements, filled up with zeros. */
+static struct row
+row_tail(const unsigned char *from, size_t n)
+{
+    unsigned char whole[ROW] = {0};
+    if (n)
+        memcpy(whole, from, n * sizeof(int32_t));
+    return row_load(whole);
+}
+
+uint64_t
+SIMD_NAME(check_of)(const void *x, size_t n)
+{
+    const unsigned char *from = x;
+    struct fletcher fletcher = {0};
+    size_t i = 0;
+    for (; i + CHECK_LANES <= n; i += CHECK_LANES, from += ROW)
+        fletcher_take(&fletcher, row_load(from));
+    if (i < n)
+        fletcher_take(&fletcher, row_tail(from, n - i));
+    return fletcher_result(&fletcher);
+}
+
+uint64_t
+SIMD_NAME(check_copy)(int32_t *out, const void *b, size_t n)
+{
+    const unsigned char *from = b;
+    struct fletcher fletcher = {0};
+    size_t i = 0;
+    for (; i + CHECK_LANES <= n; i += CHECK_LANES, from += ROW) {
+        struct row row = row_load(from);
+        row_store(out + i, row);
+        fletcher_take(&fletcher, row);
+    }
+    if (i < n) {
+        struct row row = row_tail(from, n - i);
+        memcpy(out + i, &row, (n - i) * sizeof *out);
+        fletcher_take(&fletcher, row);
+    }
+    return fletcher_result(&fletcher);
+}
+
+void
+SIMD_NAME(check_sum)(int32_t *out, const int32_t *a, const void *b, size_t n, uint64_t *a_check,
+                     uint64_t *out_check)
+{
+    const unsigned char *from_a = (const unsigned char *)a, *from_b = b;
+    struct fletcher of_a = {0}, of_out = {0};
+    size_t i = 0;
+    for (; i + CHECK_LANES <= n; i += CHECK_LANES, from_a += ROW, from_b += ROW) {
+        struct row own = row_load(from_a), sum = row_add(own, row_load(from_b));
+        row_store(out + i, sum);
+        fletcher_take(&of_a, own);
+        fletcher_take(&of_out, sum);
+    }
+    if (i < n) {
+        struct row own = row_tail(from_a, n - i), sum = row_add(own, row_tail(from_b, n - i));
+        memcpy(out + i, &sum, (n - i) * sizeof *out);
+        fletcher_take(&of_a, own);
+        fletcher_take(&of_out, sum);
+    }
+    *a_check = fletcher_result(&of_a);
+    *out_check = fletcher_result(&of_out);
+}

@@ -1,0 +1,219 @@
+/* test_check.c - the linear checksum: against its definition, its linearity, and what it finds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mesh/check.h"
+#include "mesh/check_simd.h"
+#include "proto/simd.h"
+#include "tests/support/rand.h"
+
+enum { COUNT_MAX = 4096 };
+
+static int32_t x[COUNT_MAX + 1], y[COUNT_MAX + 1], z[COUNT_MAX + 1], out[COUNT_MAX + 1];
+
+static void
+fill(struct rand *rand, int32_t *to, size_t n, uint32_t limit)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = (int32_t)((int64_t)rand_below(rand, 2 * (uint64_t)limit + 1) - limit);
+}
+
+/* The definition, element by element. */
+static uint64_t
+naive(const int32_t *v, size_t n)
+{
+    size_t rows = (n + CHECK_LANES - 1) / CHECK_LANES;
+    uint32_t low = 0, high = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t odd = mix64(i % CHECK_LANES);
+        uint32_t weight = (uint32_t)(rows - i / CHECK_LANES);
+        low += (uint32_t)v[i] * ((uint32_t)odd | 1);
+        high += (uint32_t)v[i] * weight * ((uint32_t)(odd >> 32) | 1);
+    }
+    return (uint64_t)high << 32 | low;
+}
+
+static void
+it_follows_its_definition_for_every_count(void **state)
+{
+    (void)state;
+    struct rand rand = {1};
+    fill(&rand, x, COUNT_MAX, INT32_MAX);
+    for (size_t n = 0; n < 300; n++)
+        assert_true(check_of(x, n) == naive(x, n));
+    assert_true(check_of(x, COUNT_MAX) == naive(x, COUNT_MAX));
+    assert_true(check_of(x, 0) == 0);
+}
+
+static void
+it_never_changes(void **state)
+{
+    (void)state; /* on the wire: another value would be another protocol version */
+    for (int i = 0; i < 100; i++)
+        x[i] = i * i - 50;
+    assert_true(check_of(x, 100) == UINT64_C(0x8bd82ff40ff26cde));
+}
+
+static void
+it_is_linear(void **state)
+{
+    (void)state;
+    struct rand rand = {2};
+    for (size_t n = 0; n < 300; n++) {
+        fill(&rand, x, n, INT32_MAX / 2);
+        fill(&rand, y, n, INT32_MAX / 2);
+        for (size_t i = 0; i < n; i++)
+            z[i] = x[i] + y[i];
+        assert_true(check_add(check_of(x, n), check_of(y, n)) == check_of(z, n));
+    }
+}
+
+static void
+it_is_linear_where_elements_wrap(void **state)
+{
+    (void)state;
+    struct rand rand = {3};
+    uint64_t x_check, sum_check;
+    fill(&rand, x, COUNT_MAX, INT32_MAX);
+    fill(&rand, y, COUNT_MAX, INT32_MAX);
+    check_sum(z, x, y, COUNT_MAX, &x_check, &sum_check);
+    assert_true(check_add(x_check, check_of(y, COUNT_MAX)) == sum_check);
+}
+
+static void
+halves_of_a_sum_do_not_mix(void **state)
+{
+    (void)state;
+    assert_true(check_add(0xffffffffu, 1) == 0);
+    assert_true(check_add(UINT64_C(0xffffffff00000002), UINT64_C(0x200000003)) ==
+                UINT64_C(0x100000005));
+}
+
+static void
+it_finds_every_flipped_bit(void **state)
+{
+    (void)state;
+    struct rand rand = {4};
+    fill(&rand, x, COUNT_MAX, INT32_MAX);
+    uint64_t right = check_of(x, COUNT_MAX);
+    for (size_t bit = 0; bit < 32 * (size_t)COUNT_MAX; bit++) {
+        int32_t kept = x[bit / 32];
+        x[bit / 32] = (int32_t)((uint32_t)kept ^ 1U << bit % 32);
+        if (check_of(x, COUNT_MAX) == right)
+            fail_msg("bit %zu of element %zu went unnoticed", bit % 32, bit / 32);
+        x[bit / 32] = kept;
+    }
+}
+
+static void
+it_finds_swapped_elements(void **state)
+{
+    (void)state;
+    struct rand rand = {5};
+    fill(&rand, x, COUNT_MAX, INT32_MAX);
+    uint64_t right = check_of(x, COUNT_MAX);
+    for (size_t i = 0; i < COUNT_MAX; i++) {
+        size_t j = (size_t)rand_below(&rand, COUNT_MAX);
+        int32_t a = x[i], b = x[j];
+        x[i] = b, x[j] = a;
+        assert_true((check_of(x, COUNT_MAX) == right) == (a == b));
+        x[i] = a, x[j] = b;
+    }
+}
+
+static void
+it_finds_a_missing_or_doubled_row(void **state)
+{
+    (void)state;
+    struct rand rand = {6};
+    fill(&rand, x, COUNT_MAX, INT32_MAX);
+    uint64_t right = check_of(x, COUNT_MAX);
+    memcpy(y, x, sizeof x);
+    memmove(y + CHECK_LANES, y, (COUNT_MAX - CHECK_LANES) * sizeof *y);
+    assert_true(check_of(y, COUNT_MAX) != right);
+    memset(x + 160, 0, CHECK_LANES * sizeof *x);
+    assert_true(check_of(x, COUNT_MAX) != right);
+}
+
+static void
+sum_and_copy_agree_with_the_checksum_at_any_alignment(void **state)
+{
+    (void)state;
+    struct rand rand = {7};
+    static uint8_t frame[sizeof x + 8];
+    fill(&rand, x, COUNT_MAX, INT32_MAX / 2);
+    fill(&rand, y, COUNT_MAX, INT32_MAX / 2);
+    for (size_t n = 0; n < 200; n++) {
+        const void *body = memcpy(frame + n % 8, y, n * sizeof *y);
+        uint64_t x_check, sum_check;
+        out[n] = 77;
+        check_sum(out, x, body, n, &x_check, &sum_check);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(out[i], x[i] + y[i]);
+        assert_true(x_check == naive(x, n));
+        assert_true(sum_check == naive(out, n));
+        assert_true(check_copy(out, body, n) == naive(y, n));
+        assert_memory_equal(out, y, n * sizeof *y);
+        assert_int_equal(out[n], 77);
+    }
+}
+
+static void
+a_sum_may_be_made_in_place(void **state)
+{
+    (void)state;
+    struct rand rand = {8};
+    uint64_t own, sum;
+    fill(&rand, x, 1000, INT32_MAX / 2);
+    fill(&rand, y, 1000, INT32_MAX / 2);
+    check_sum(out, x, y, 1000, &own, &sum);
+    check_sum(x, x, y, 1000, &own, &sum);
+    assert_memory_equal(x, out, 1000 * sizeof *x);
+    assert_true(sum == naive(out, 1000));
+}
+
+static void
+all_variants_give_the_same_bits(void **state)
+{
+    (void)state;
+    if (!simd_avx2())
+        skip();
+    struct rand rand = {9};
+    for (size_t n = 0; n < 300; n++) {
+        uint64_t a[2], sum[2];
+        fill(&rand, x, n, INT32_MAX);
+        fill(&rand, y, n, INT32_MAX);
+        assert_true(check_of_base(x, n) == check_of_avx2(x, n));
+        check_sum_base(out, x, y, n, &a[0], &sum[0]);
+        check_sum_avx2(z, x, y, n, &a[1], &sum[1]);
+        assert_true(a[0] == a[1]);
+        assert_true(sum[0] == sum[1]);
+        assert_memory_equal(out, z, n * sizeof *z);
+        assert_true(check_copy_base(out, x, n) == check_copy_avx2(z, x, n));
+        assert_memory_equal(out, z, n * sizeof *z);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_follows_its_definition_for_every_count),
+        cmocka_unit_test(it_never_changes),
+        cmocka_unit_test(it_is_linear),
+        cmocka_unit_test(it_is_linear_where_elements_wrap),
+        cmocka_unit_test(halves_of_a_sum_do_not_mix),
+        cmocka_unit_test(it_finds_every_flipped_bit),
+        cmocka_unit_test(it_finds_swapped_elements),
+        cmocka_unit_test(it_finds_a_missing_or_doubled_row),
+        cmocka_unit_test(sum_and_copy_agree_with_the_checksum_at_any_alignment),
+        cmocka_unit_test(a_sum_may_be_made_in_place),
+        cmocka_unit_test(all_variants_give_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
