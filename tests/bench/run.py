@@ -2,7 +2,7 @@
 """Measures meshnode beside what one would pick instead, and prints Markdown tables of ratios.
 
     run.py [allreduce] [link] [train] [overlap]      parts; none named: all of them
-        --build DIR     where make builds (default build/gcc)
+        --build DIR     where make builds (default $BUILD or build/gcc)
         --rounds N      each contender once per round, in shuffled order
         --quick         a glance: few rounds, short
         --check         exit status 1 if a goal is missed
@@ -548,7 +548,7 @@ def machine():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help="allreduce, link, train, overlap")
-    parser.add_argument("--build", default="build/gcc")
+    parser.add_argument("--build", default=os.environ.get("BUILD", "build/gcc"))
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--check", action="store_true")
@@ -561,6 +561,8 @@ def main():
     unknown = [p for p in options.parts if p not in PARTS]
     if unknown:
         parser.error("%s is not a part (%s)" % (unknown[0], ", ".join(PARTS)))
+    if os.path.isabs(options.build):
+        options.build = os.path.relpath(options.build, ROOT)  # as the rules of the Makefile name it
 
     programs = build(options)
     machine()
