@@ -1,8 +1,18 @@
 /* optim.h - update rules and rate schedules, element by element.
  *
- * An optimiser is a pure function (params, slots, gradient, step) -> (params, slots), in fixed element
- * order, so it may be applied to any range in any order. PyTorch's conventions (momentum without
- * dampening; L2 decay added to the gradient except AdamW, Loshchilov and Hutter, ICLR 2019). */
+ * An optimiser is a pure function (params, slots, gradient, step) -> (params, slots), element by element,
+ * so it may be applied to any range in any order. With g the gradient, p a parameter, PyTorch's
+ * conventions:
+ *
+ *     SGD    g += weight_decay * p;  without momentum: p -= rate * g
+ *            m = momentum * m + g;   p -= rate * m,  Nesterov: p -= rate * (g + momentum * m)
+ *     Adam   g += weight_decay * p
+ *     AdamW  p -= rate * weight_decay * p    (Loshchilov and Hutter, ICLR 2019)
+ *     both   m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2;  t = step + 1
+ *            p -= rate / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+ *
+ * Uses + - * / and sqrt alone, which IEEE 754 rounds exactly, and no libm: the bits are the same on every
+ * machine. */
 #ifndef NN_OPTIM_H
 #define NN_OPTIM_H
 
@@ -15,7 +25,8 @@ enum optim_kind { OPTIM_SGD, OPTIM_ADAM, OPTIM_ADAMW };
 enum optim_schedule {
     OPTIM_CONSTANT,
     OPTIM_STEP, /* rate * gamma ^ floor(epoch / every) */
-    OPTIM_COSINE, /* half a cosine from rate to floor over the run; Loshchilov and Hutter, ICLR 2017 */
+    OPTIM_COSINE, /* half a cosine from rate to floor over the steps after warm-up; Loshchilov and Hutter,
+                     ICLR 2017 */
     OPTIM_INV_SQRT, /* rate * sqrt(warmup) / sqrt(max(step, warmup)); rate / sqrt(step + 1) without warm-up */
 };
 
@@ -31,16 +42,16 @@ struct optim_spec {
     float schedule_gamma;
     unsigned schedule_every; /* epochs */
     float schedule_floor;    /* share of rate */
-    uint64_t warmup;         /* steps of linear warm-up; Goyal et al., 2017 */
-    unsigned rate_batch;     /* linear scaling rule: rate is for this batch size; 0 = off */
+    uint64_t warmup; /* steps of linear warm-up: times (step + 1) / warmup; Goyal et al., 2017 */
+    unsigned rate_batch; /* linear scaling rule: rate is for this batch size; 0 = off */
 };
 
 enum { OPTIM_SLOTS_MAX = 2 };
 
-/* Vectors of state per parameter: 0..OPTIM_SLOTS_MAX. */
+/* Vectors of state per parameter: 0..OPTIM_SLOTS_MAX. They start as zeros. */
 size_t optim_slots(const struct optim_spec *spec);
 
-/* Rate of a step, all rules applied. */
+/* Rate of a step (counted from 0), all rules applied: scaling rule, schedule, warm-up. */
 double optim_rate(const struct optim_spec *spec, uint64_t step, uint64_t steps_total,
                   uint64_t epoch, size_t batch);
 

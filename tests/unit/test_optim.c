@@ -1,0 +1,262 @@
+/* test_optim.c - update rules against PyTorch and by hand, rate schedules, equal bits on every path. */
+#include "nn/optim.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nn/optim_simd.h"
+#include "proto/mix.h"
+#include "proto/simd.h"
+#include "tests/golden/optim_torch.h"
+
+static void
+assert_close(double got, double expected, double relative)
+{
+    if (!(fabs(got - expected) <= relative * fabs(expected)))
+        fail_msg("%.12g, expected %.12g", got, expected);
+}
+
+/* The formula of make_optim.py. */
+static void
+torch_gradient(int t, float g[TORCH_COUNT])
+{
+    for (int i = 0; i < TORCH_COUNT; i++)
+        g[i] = (float)((7 * i + 3 * t * t + 5) % 11 - 5) / 8;
+}
+
+static void
+every_rule_agrees_with_pytorch(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof torch_optim / sizeof torch_optim[0]; c++) {
+        const struct optim_spec *spec = &torch_optim[c].spec;
+        float p[TORCH_COUNT], m[TORCH_COUNT] = {0}, v[TORCH_COUNT] = {0}, g[TORCH_COUNT];
+        float *const slot[OPTIM_SLOTS_MAX] = {m, v};
+        for (int i = 0; i < TORCH_COUNT; i++)
+            p[i] = ((float)i - 3.5f) / 4;
+        for (int t = 0; t < TORCH_STEPS; t++) {
+            torch_gradient(t, g);
+            optim_apply(spec, (double)spec->rate, (uint64_t)t, p, slot, g, TORCH_COUNT);
+        }
+        for (int i = 0; i < TORCH_COUNT; i++)
+            if (fabsf(p[i] - torch_optim[c].params[i]) > 1e-6f * fabsf(p[i]) + 1e-7f)
+                fail_msg("%s, element %d: %.9g, PyTorch has %.9g", torch_optim[c].name, i,
+                         (double)p[i], (double)torch_optim[c].params[i]);
+    }
+}
+
+static void
+worked_examples_come_out(void **state)
+{
+    (void)state;
+    float p = 1, m = 0, v = 0, g = 0.5f;
+    float *const slot[OPTIM_SLOTS_MAX] = {&m, &v};
+    struct optim_spec spec = {.kind = OPTIM_SGD, .weight_decay = 0.25f};
+    optim_apply(&spec, 0.5, 0, &p, slot, &g, 1); /* 1 - 0.5 * (0.5 + 0.25) */
+    assert_true(p == 0.625f);
+
+    spec = (struct optim_spec){.kind = OPTIM_SGD, .momentum = 0.5f};
+    p = 1;
+    optim_apply(&spec, 0.5, 0, &p, slot, &g, 1); /* m = 0.5 */
+    assert_true(p == 0.75f);
+    optim_apply(&spec, 0.5, 1, &p, slot, &g, 1); /* m = 0.75 */
+    assert_true(p == 0.375f);
+
+    spec.nesterov = true;
+    p = 1, m = 0;
+    optim_apply(&spec, 0.5, 0, &p, slot, &g, 1); /* m = 0.5, 1 - 0.5 * (0.5 + 0.25) */
+    assert_true(p == 0.625f && m == 0.5f);
+
+    /* Adam's first step is rate * sign(g) whatever the gradient's size. */
+    spec = (struct optim_spec){.kind = OPTIM_ADAM, .beta1 = 0.9f, .beta2 = 0.999f};
+    p = 1, m = 0, v = 0, g = -1e-6f;
+    optim_apply(&spec, 0.125, 0, &p, slot, &g, 1);
+    assert_close((double)p, 1.125, 1e-6);
+
+    /* AdamW shrinks the parameter even where the gradient is zero. */
+    spec.kind = OPTIM_ADAMW, spec.weight_decay = 0.5f, spec.epsilon = 1e-8f;
+    p = 1, m = 0, v = 0, g = 0;
+    optim_apply(&spec, 0.5, 0, &p, slot, &g, 1);
+    assert_true(p == 0.75f);
+}
+
+static void
+only_momentum_and_adam_keep_state(void **state)
+{
+    (void)state;
+    struct optim_spec spec = {.kind = OPTIM_SGD};
+    assert_int_equal(optim_slots(&spec), 0);
+    spec.momentum = 0.9f;
+    assert_int_equal(optim_slots(&spec), 1);
+    spec.kind = OPTIM_ADAM;
+    assert_int_equal(optim_slots(&spec), 2);
+    spec.kind = OPTIM_ADAMW;
+    assert_int_equal(optim_slots(&spec), 2);
+}
+
+static void
+any_split_into_ranges_gives_the_same_bits(void **state)
+{
+    (void)state;
+    enum { N = 3000 };
+    static float whole[3][N], parts[3][N], g[N];
+    for (size_t c = 0; c < sizeof torch_optim / sizeof torch_optim[0]; c++) {
+        const struct optim_spec *spec = &torch_optim[c].spec;
+        for (size_t i = 0; i < N; i++) {
+            g[i] = (float)(int64_t)mix64(i) / 1e19f;
+            whole[0][i] = (float)(int64_t)mix64(i + N) / 1e20f;
+            whole[1][i] = whole[2][i] = fabsf(whole[0][i]);
+        }
+        memcpy(parts, whole, sizeof parts);
+        float *const slot[OPTIM_SLOTS_MAX] = {whole[1], whole[2]};
+        optim_apply(spec, 0.01, 7, whole[0], slot, g, N);
+        for (size_t i = 0, n, calls = c; i < N; i += n) {
+            n = mix64(calls++) % 50;
+            n = n < N - i ? n : N - i;
+            float *const at[OPTIM_SLOTS_MAX] = {parts[1] + i, parts[2] + i};
+            optim_apply(spec, 0.01, 7, parts[0] + i, at, g + i, n);
+        }
+        assert_memory_equal(whole, parts, sizeof whole);
+    }
+}
+
+static float
+any_float(uint64_t i)
+{
+    uint32_t bits = (uint32_t)mix64(i);
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return isfinite(x) ? x : 1.0f;
+}
+
+/* Finite numbers of every size; what the loops make of them may be infinite or NaN on both paths. */
+static void
+both_instruction_sets_give_the_same_bits(void **state)
+{
+    (void)state;
+    enum { N = 20000 };
+    static float a[3][N], b[3][N], g[N];
+    const struct optim_factors f = {.rate = 0.01f,
+                                    .momentum = 0.9f,
+                                    .decay = 0.001f,
+                                    .keep = 0.99f,
+                                    .beta1 = 0.9f,
+                                    .rest1 = 0.1f,
+                                    .beta2 = 0.999f,
+                                    .rest2 = 0.001f,
+                                    .root = 1.7f,
+                                    .epsilon = 1e-8f};
+    if (!simd_avx2())
+        skip();
+    for (int rule = 0; rule < 4; rule++) {
+        for (size_t i = 0; i < N; i++) {
+            g[i] = any_float(i * 4);
+            a[0][i] = any_float(i * 4 + 1);
+            a[1][i] = any_float(i * 4 + 2);
+            a[2][i] = fabsf(any_float(i * 4 + 3));
+        }
+        memcpy(b, a, sizeof b);
+        if (rule == 0)
+            optim_sgd_base(&f, a[0], g, N), optim_sgd_avx2(&f, b[0], g, N);
+        else if (rule == 1)
+            optim_momentum_base(&f, a[0], a[1], g, N), optim_momentum_avx2(&f, b[0], b[1], g, N);
+        else if (rule == 2)
+            optim_nesterov_base(&f, a[0], a[1], g, N), optim_nesterov_avx2(&f, b[0], b[1], g, N);
+        else
+            optim_adam_base(&f, a[0], a[1], a[2], g, N),
+                optim_adam_avx2(&f, b[0], b[1], b[2], g, N);
+        size_t same = 0;
+        for (int v = 0; v < 3; v++)
+            for (size_t i = 0; i < N; i++)
+                same += memcmp(&a[v][i], &b[v][i], sizeof a[v][i]) == 0 ||
+                        (isnan(a[v][i]) && isnan(b[v][i]));
+        assert_int_equal(same, 3 * N);
+    }
+}
+
+static void
+schedules_agree_with_pytorch(void **state)
+{
+    (void)state;
+    struct optim_spec spec = {.rate = 0.5f, .schedule = OPTIM_COSINE, .schedule_floor = 0.1f};
+    for (uint64_t t = 0; t < 12; t++)
+        assert_close(optim_rate(&spec, t, 12, 0, 64), torch_cosine[t], 2e-8);
+    spec = (struct optim_spec){
+        .rate = 0.5f, .schedule = OPTIM_STEP, .schedule_gamma = 0.25f, .schedule_every = 5};
+    for (uint64_t epoch = 0; epoch < 12; epoch++)
+        assert_close(optim_rate(&spec, 999, 9999, epoch, 64), torch_step[epoch], 1e-15);
+}
+
+static void
+the_cosine_is_exact_to_the_last_bits(void **state)
+{
+    (void)state;
+    const double pi = acos(-1);
+    struct optim_spec spec = {.rate = 1, .schedule = OPTIM_COSINE};
+    for (uint64_t t = 0; t <= 10000; t++) {
+        double got = optim_rate(&spec, t, 10000, 0, 1);
+        double expected = 0.5 * (1 + cos(pi * (double)t / 10000));
+        assert_true(fabs(got - expected) <= 3e-16);
+    }
+    assert_true(optim_rate(&spec, 0, 10000, 0, 1) == 1);
+    assert_true(optim_rate(&spec, 10000, 10000, 0, 1) == 0);
+    assert_true(optim_rate(&spec, 20000, 10000, 0, 1) == 0);
+}
+
+static void
+warm_up_rises_in_equal_steps_and_then_follows_the_schedule(void **state)
+{
+    (void)state;
+    struct optim_spec spec = {.rate = 0.5f, .warmup = 4};
+    assert_true(optim_rate(&spec, 0, 100, 0, 1) == 0.125);
+    assert_true(optim_rate(&spec, 1, 100, 0, 1) == 0.25);
+    assert_true(optim_rate(&spec, 3, 100, 0, 1) == 0.5);
+    assert_true(optim_rate(&spec, 4, 100, 0, 1) == 0.5);
+    spec.schedule = OPTIM_INV_SQRT;
+    assert_true(optim_rate(&spec, 0, 100, 0, 1) == 0.125);
+    assert_true(optim_rate(&spec, 4, 100, 0, 1) == 0.5);
+    assert_true(optim_rate(&spec, 16, 100, 0, 1) == 0.25);
+    assert_true(optim_rate(&spec, 64, 100, 0, 1) == 0.125);
+    spec.warmup = 0;
+    assert_true(optim_rate(&spec, 0, 100, 0, 1) == 0.5);
+    assert_true(optim_rate(&spec, 3, 100, 0, 1) == 0.25);
+    spec = (struct optim_spec){.rate = 0.5f, .warmup = 4, .schedule = OPTIM_COSINE};
+    assert_true(optim_rate(&spec, 1, 8, 0, 1) == 0.25);
+    assert_true(optim_rate(&spec, 4, 8, 0, 1) == 0.5);
+    assert_close(optim_rate(&spec, 6, 8, 0, 1), 0.25, 1e-15);
+    assert_close(optim_rate(&spec, 5, 4, 0, 1), 0, 0);
+    spec.warmup = 8; /* as long as the run */
+    assert_true(optim_rate(&spec, 7, 8, 0, 1) == 0.5);
+}
+
+static void
+the_rate_grows_with_the_batch(void **state)
+{
+    (void)state;
+    struct optim_spec spec = {.rate = 0.125f, .rate_batch = 256};
+    assert_true(optim_rate(&spec, 0, 10, 0, 256) == 0.125);
+    assert_true(optim_rate(&spec, 0, 10, 0, 8192) == 4);
+    assert_true(optim_rate(&spec, 0, 10, 0, 64) == 0.03125);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rule_agrees_with_pytorch),
+        cmocka_unit_test(worked_examples_come_out),
+        cmocka_unit_test(only_momentum_and_adam_keep_state),
+        cmocka_unit_test(any_split_into_ranges_gives_the_same_bits),
+        cmocka_unit_test(both_instruction_sets_give_the_same_bits),
+        cmocka_unit_test(schedules_agree_with_pytorch),
+        cmocka_unit_test(the_cosine_is_exact_to_the_last_bits),
+        cmocka_unit_test(warm_up_rises_in_equal_steps_and_then_follows_the_schedule),
+        cmocka_unit_test(the_rate_grows_with_the_batch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
