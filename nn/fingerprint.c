@@ -1,0 +1,126 @@
+/* fingerprint.c - which BLAS kernel runs, and a hash of what this machine computes.
+ *
+ * The micro-workload is one training step of two small networks that between them use every kind of
+ * layer, every loss and products with full and ragged blocks in each dimension, forward and backward. */
+#include "nn/nn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/blas.h"
+#include "nn/rng.h"
+
+const char *
+nn_blas_init(void)
+{
+    openblas_set_num_threads(1);
+    return openblas_get_corename();
+}
+
+static void
+hash_add(void *ctx, size_t first, const float *g, size_t n)
+{
+    uint64_t hash = mix64_pair(*(uint64_t *)ctx, first);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, g + i, sizeof bits);
+        hash = (hash ^ bits) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    *(uint64_t *)ctx = mix64(hash);
+}
+
+static void
+batch_draw(struct nn_batch *batch, size_t rows, size_t in, size_t out)
+{
+    struct rng_key key = rng_key(1, RNG_INIT, rows, in);
+    uint32_t word[4];
+    batch->rows = rows;
+    for (size_t i = 0; i < rows * in; i++) {
+        rng_block(key, 0, i, word);
+        batch->x[i] = (float)(2 * rng_uniform(word[0]) - 1);
+    }
+    for (size_t i = 0; i < rows * out; i++) {
+        rng_block(key, 1, i, word);
+        batch->target[i] = (float)rng_uniform(word[0]);
+    }
+    for (size_t i = 0; i < rows; i++)
+        batch->label[i] = (int32_t)(i % 2);
+}
+
+static void
+step_hash(const struct nn_model *model, struct nn_pass *pass, float *params, size_t rows,
+          uint64_t *hash)
+{
+    const struct nn_context context = {.seed = 1, .training = true};
+    const struct nn_sink sink = {hash_add, hash};
+    size_t l, count = nn_layer_count(model);
+    struct nn_result result;
+    uint64_t loss;
+    batch_draw(nn_pass_batch(pass), rows, nn_input_size(model), nn_output_size(model));
+    for (l = 0; l < count; l++)
+        nn_forward(model, l, pass, params, &context);
+    hash_add(hash, 0, nn_pass_output(pass), rows * nn_output_size(model));
+    nn_loss(model, pass, 1.0f, &result);
+    memcpy(&loss, &result.loss, sizeof loss);
+    *hash = mix64_pair(*hash, loss);
+    while (l-- > 0)
+        nn_backward(model, l, pass, params, &context, &sink);
+}
+
+/* 0, or -1 without memory. */
+static int
+model_hash(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count,
+           enum nn_loss loss, size_t rows, uint64_t *hash)
+{
+    char why[128];
+    struct nn_model *model = NULL;
+    struct nn_pass *pass = NULL;
+    float *params = NULL;
+    int rc = nn_model_new(&model, input, layers, count, loss, why, sizeof why);
+    if (rc == 0)
+        rc = nn_pass_new(&pass, model, rows, true);
+    if (rc == 0)
+        params = malloc(nn_param_count(model) * sizeof *params);
+    if (params != NULL) {
+        nn_init_params(model, 1, params);
+        hash_add(hash, 0, params, nn_param_count(model));
+        step_hash(model, pass, params, rows, hash);
+    }
+    rc = params == NULL ? -1 : 0;
+    free(params);
+    nn_pass_destroy(&pass);
+    nn_model_destroy(&model);
+    return rc;
+}
+
+uint64_t
+nn_fingerprint(void)
+{
+    static const struct nn_shape image = {3, {3, 14, 15}}, flat = {1, {521}};
+    static const struct nn_layer_spec convolutional[] = {
+        {.kind = NN_CONV2D, .units = 8, .kernel = 5, .pad = 2},
+        {.kind = NN_RELU},
+        {.kind = NN_MAXPOOL, .kernel = 2},
+        {.kind = NN_CONV2D, .units = 13, .kernel = 3, .stride = 2, .pad = 1},
+        {.kind = NN_SIGMOID},
+        {.kind = NN_AVGPOOL, .kernel = 2, .stride = 1, .pad = 1},
+        {.kind = NN_FLATTEN},
+        {.kind = NN_DENSE, .units = 3},
+    };
+    static const struct nn_layer_spec dense[] = {
+        {.kind = NN_DENSE, .units = 200},
+        {.kind = NN_TANH},
+        {.kind = NN_DROPOUT, .drop = 0.25f},
+        {.kind = NN_DENSE, .units = 37},
+        {.kind = NN_RELU},
+        {.kind = NN_DENSE, .units = 2},
+        {.kind = NN_SIGMOID},
+        {.kind = NN_DENSE, .units = 1},
+    };
+    uint64_t hash = 0;
+    int rc = model_hash(&image, convolutional, 8, NN_CROSS_ENTROPY, 5, &hash);
+    rc |= model_hash(&flat, dense, 8, NN_LOGISTIC, 67, &hash);
+    rc |= model_hash(&flat, dense, 5, NN_SQUARED_ERROR, 12, &hash);
+    return rc == 0 ? hash : 0;
+}

@@ -1,0 +1,76 @@
+/* layer.h - what a kind of layer gives to model.c: a table of functions over one block of rows.
+ *
+ * model.c owns shapes, offsets and memory; a kind only computes. Inside nn/ only. */
+#ifndef NN_LAYER_H
+#define NN_LAYER_H
+
+#include "nn/nn.h"
+
+struct layer_kind;
+
+struct layer {
+    struct nn_layer_spec spec; /* defaults filled in */
+    const struct layer_kind *kind;
+    char name[NN_NAME_MAX]; /* "0.conv" */
+    struct nn_shape in, out;
+    size_t in_size, out_size; /* elements per row */
+    struct nn_shape weight;   /* dims 0: no parameters */
+    size_t weight_count;
+    size_t weight_first, bias_first; /* in the parameter vector */
+    unsigned index;
+    bool in_place; /* the output overwrites the input, or is the input under another shape */
+    bool wants_dx; /* some layer before has parameters */
+};
+
+/* One block of rows on its way through one layer. */
+struct layer_io {
+    size_t rows;
+    const float *x; /* [rows, in]; is y when the layer works in place */
+    float *y;       /* [rows, out] */
+    float *dy;      /* [rows, out], backward only; may be destroyed */
+    float *dx;      /* [rows, in]; is dy for element-wise kinds; NULL: not wanted */
+    const float *params;
+    const struct nn_context *context;
+    void *
+        saved; /* layer_kind.saved bytes per row, kept from forward to backward; NULL in evaluation */
+    float *scratch; /* layer_kind.scratch floats, worthless between calls */
+    const struct nn_sink *sink;
+};
+
+struct layer_kind {
+    const char *word;  /* in configs, names and messages */
+    bool element_wise; /* output shape = input shape, and backward turns dy into dx in place */
+    bool is_view;      /* the output is the input's memory under another shape */
+    bool reads_output; /* backward needs y (or, in place, x) untouched by later layers */
+    /* Check spec against ->in, set ->out and ->weight. 0 or -EINVAL with what is wrong in `why`. */
+    int (*shape)(struct layer *layer, char *why, size_t why_size);
+    size_t (*saved)(const struct layer *layer);   /* bytes per row; NULL: none */
+    size_t (*scratch)(const struct layer *layer); /* floats; NULL: none */
+    double (*flops)(const struct layer *layer);   /* forward, per row; NULL: one per output */
+    void (*forward)(const struct layer *layer, const struct layer_io *io);
+    void (*backward)(const struct layer *layer, const struct layer_io *io);
+    /* The same by the definition, for tests; NULL: the loops above are the definition. */
+    void (*forward_naive)(const struct layer *layer, const struct layer_io *io);
+    void (*backward_naive)(const struct layer *layer, const struct layer_io *io);
+};
+
+extern const struct layer_kind dense_kind, conv2d_kind, maxpool_kind, avgpool_kind, flatten_kind,
+    relu_kind, sigmoid_kind, tanh_kind, dropout_kind;
+
+/* The model's layer, for tests of one kind. */
+const struct layer *nn_model_layer(const struct nn_model *model, size_t index);
+
+/* ->out = ->in. */
+int layer_same_shape(struct layer *layer, char *why, size_t why_size);
+/* Outputs along one axis of a sliding window: floor((in + 2 pad - kernel) / stride) + 1. */
+size_t layer_window_count(size_t in, const struct nn_layer_spec *spec);
+/* Check the spec's window on an image and set the spatial part of ->out. */
+int layer_window_shape(struct layer *layer, char *why, size_t why_size);
+
+static inline void
+layer_sink(const struct layer_io *io, size_t first, const float *g, size_t n)
+{
+    io->sink->add(io->sink->ctx, first, g, n);
+}
+
+#endif

@@ -1,0 +1,18 @@
+/* loss.h - losses of one row and of a block of rows; see loss.c. Inside nn/ only. */
+#ifndef NN_LOSS_H
+#define NN_LOSS_H
+
+#include "nn/nn.h"
+
+/* Each returns the loss of finite outputs z[n] and leaves its gradient times `scale` in the last array. */
+double loss_cross_entropy(const float *z, size_t n, int32_t label, float scale, float *p,
+                          bool *correct);
+double loss_squared_error(const float *z, const float *t, size_t n, float scale, float *dz);
+double loss_logistic(float z, int32_t label, float scale, float *dz, bool *correct);
+
+/* All rows of the batch: z [rows, n] to dz [rows, n]. A row with NaN, infinity or a label outside the
+ * outputs makes the result bad and adds nothing else. */
+void loss_rows(enum nn_loss loss, size_t n, const struct nn_batch *batch, const float *z,
+               float scale, float *dz, struct nn_result *out);
+
+#endif

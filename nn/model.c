@@ -1,0 +1,536 @@
+/* model.c - a list of layers becomes shapes, tensors and offsets; a pass is the memory of one block of
+ * rows on its way through them.
+ *
+ * A pass is one block: the struct, the batch, one buffer per layer that neither is a view nor works in
+ * place (two that alternate in evaluation), what kinds save, two gradient buffers that alternate, scratch.
+ * An element-wise layer works in place unless its input is the batch or a layer needs that buffer again
+ * in back-propagation. */
+#include "nn/nn.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/layer.h"
+#include "nn/loss.h"
+#include "nn/rng.h"
+#include "nn/vmath.h"
+
+enum { ALIGN = 64 };
+
+struct nn_model {
+    struct nn_shape input;
+    size_t input_size;
+    size_t layer_count, tensor_count, param_count;
+    enum nn_loss loss;
+    struct layer layer[NN_LAYERS_MAX];
+    struct nn_tensor tensor[2 * NN_LAYERS_MAX];
+};
+
+struct nn_pass {
+    const struct nn_model *model; /* borrowed */
+    size_t rows_max;
+    bool training;
+    struct nn_batch batch;
+    float *out[NN_LAYERS_MAX]; /* [rows, out] of each layer */
+    void *saved[NN_LAYERS_MAX];
+    float *grad[2];
+    unsigned grad_at; /* which of the two holds the gradient of the layer to come */
+    float *scratch;
+};
+
+static const struct layer_kind *const kinds[NN_KINDS] = {
+    [NN_DENSE] = &dense_kind,     [NN_CONV2D] = &conv2d_kind,   [NN_MAXPOOL] = &maxpool_kind,
+    [NN_AVGPOOL] = &avgpool_kind, [NN_FLATTEN] = &flatten_kind, [NN_RELU] = &relu_kind,
+    [NN_SIGMOID] = &sigmoid_kind, [NN_TANH] = &tanh_kind,       [NN_DROPOUT] = &dropout_kind,
+};
+
+/* Product of the dimensions, or 0 when one is 0 or the product exceeds NN_PARAMS_MAX. */
+static size_t
+shape_size(const struct nn_shape *shape)
+{
+    size_t size = 1;
+    for (size_t i = 0; i < shape->dims; i++) {
+        if (shape->dim[i] == 0 || shape->dim[i] > (size_t)NN_PARAMS_MAX / size)
+            return 0;
+        size *= shape->dim[i];
+    }
+    return size;
+}
+
+int
+layer_same_shape(struct layer *layer, char *why, size_t why_size)
+{
+    (void)why;
+    (void)why_size;
+    layer->out = layer->in;
+    return 0;
+}
+
+size_t
+layer_window_count(size_t in, const struct nn_layer_spec *spec)
+{
+    return (in + 2 * (size_t)spec->pad - spec->kernel) / spec->stride + 1;
+}
+
+int
+layer_window_shape(struct layer *layer, char *why, size_t why_size)
+{
+    const struct nn_layer_spec *spec = &layer->spec;
+    const size_t *dim = layer->in.dim;
+    if (layer->in.dims != 3)
+        snprintf(why, why_size, "input has %zu dimension%s, expected 3: channels, height, width",
+                 layer->in.dims, layer->in.dims == 1 ? "" : "s");
+    else if (spec->kernel == 0)
+        snprintf(why, why_size, "kernel = 0, expected at least 1");
+    else if (spec->pad >= spec->kernel)
+        snprintf(why, why_size, "pad = %u, expected less than kernel = %u", spec->pad,
+                 spec->kernel);
+    else if (spec->kernel > dim[1] + 2 * (size_t)spec->pad ||
+             spec->kernel > dim[2] + 2 * (size_t)spec->pad)
+        snprintf(why, why_size, "kernel = %u is larger than the padded input %zu x %zu",
+                 spec->kernel, dim[1] + 2 * (size_t)spec->pad, dim[2] + 2 * (size_t)spec->pad);
+    else {
+        layer->out.dims = 3;
+        layer->out.dim[1] = layer_window_count(dim[1], spec);
+        layer->out.dim[2] = layer_window_count(dim[2], spec);
+        return 0;
+    }
+    return -EINVAL;
+}
+
+/* "line 12: layer 3 (dense): ..." */
+__attribute__((format(printf, 4, 5))) static int
+refuse(const struct layer *layer, char *why, size_t why_size, const char *format, ...)
+{
+    char text[160];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    const char *word = layer->kind == NULL ? "?" : layer->kind->word;
+    if (layer->spec.line != 0)
+        snprintf(why, why_size, "line %u: layer %u (%s): %s", layer->spec.line, layer->index, word,
+                 text);
+    else
+        snprintf(why, why_size, "layer %u (%s): %s", layer->index, word, text);
+    return -EINVAL;
+}
+
+static int
+layer_init(struct layer *layer, unsigned index, const struct nn_layer_spec *spec,
+           const struct nn_shape *in, char *why, size_t why_size)
+{
+    char text[128];
+    *layer = (struct layer){.spec = *spec, .index = index, .in = *in, .in_size = shape_size(in)};
+    if ((unsigned)spec->kind >= NN_KINDS)
+        return refuse(layer, why, why_size, "kind = %d, expected 0..%d", (int)spec->kind,
+                      NN_KINDS - 1);
+    layer->kind = kinds[spec->kind];
+    snprintf(layer->name, sizeof layer->name, "%u.%s", index, layer->kind->word);
+    if (spec->stride == 0)
+        layer->spec.stride = spec->kind == NN_CONV2D || spec->kernel == 0 ? 1 : spec->kernel;
+    if (layer->kind->shape(layer, text, sizeof text) != 0)
+        return refuse(layer, why, why_size, "%s", text);
+    layer->out_size = shape_size(&layer->out);
+    layer->weight_count = layer->weight.dims == 0 ? 0 : shape_size(&layer->weight);
+    if (layer->out_size == 0 || (layer->weight.dims != 0 && layer->weight_count == 0))
+        return refuse(layer, why, why_size, "too large, expected at most %d elements",
+                      NN_PARAMS_MAX);
+    return 0;
+}
+
+static void
+tensor_add(struct nn_model *model, struct layer *layer, const char *role,
+           const struct nn_shape *shape)
+{
+    struct nn_tensor *tensor = &model->tensor[model->tensor_count++];
+    size_t window = layer->weight_count / layer->weight.dim[0] / layer->weight.dim[1];
+    *tensor = (struct nn_tensor){
+        .dims = shape->dims,
+        .first = model->param_count,
+        .count = shape_size(shape),
+        .fan_in = layer->weight.dim[1] * window,
+        .fan_out = layer->weight.dim[0] * window,
+        .layer = layer->index,
+    };
+    memcpy(tensor->dim, shape->dim, sizeof tensor->dim);
+    snprintf(tensor->name, sizeof tensor->name, "%u.%s.%s", layer->index, layer->kind->word, role);
+    model->param_count += tensor->count;
+}
+
+static int
+params_place(struct nn_model *model, struct layer *layer, char *why, size_t why_size)
+{
+    layer->wants_dx = model->param_count > 0;
+    if (layer->weight_count == 0)
+        return 0;
+    layer->weight_first = model->param_count;
+    tensor_add(model, layer, "weight", &layer->weight);
+    layer->bias_first = model->param_count;
+    if (!layer->spec.no_bias)
+        tensor_add(model, layer, "bias", &(struct nn_shape){1, {layer->weight.dim[0]}});
+    if (model->param_count > NN_PARAMS_MAX)
+        return refuse(layer, why, why_size, "more than %d parameters", NN_PARAMS_MAX);
+    return 0;
+}
+
+/* Which layers write over their input: see the top of the file. */
+static void
+places_choose(struct nn_model *model)
+{
+    bool needed = true; /* the buffer we stand on, beginning with the batch */
+    for (size_t l = 0; l < model->layer_count; l++) {
+        struct layer *layer = &model->layer[l];
+        layer->in_place = layer->kind->is_view || (layer->kind->element_wise && !needed);
+        if (!layer->kind->is_view)
+            needed = layer->kind->reads_output;
+    }
+}
+
+static int
+loss_check(const struct nn_model *model, char *why, size_t why_size)
+{
+    const struct layer *last = &model->layer[model->layer_count - 1];
+    if ((unsigned)model->loss > NN_LOGISTIC) {
+        snprintf(why, why_size, "loss = %d, expected 0..%d", (int)model->loss, NN_LOGISTIC);
+        return -EINVAL;
+    }
+    if (last->out.dims != 1)
+        return refuse(last, why, why_size,
+                      "the last output has %zu dimensions, expected 1; add flatten",
+                      last->out.dims);
+    if (model->loss == NN_LOGISTIC && last->out_size != 1)
+        return refuse(last, why, why_size, "%zu outputs, the logistic loss expects 1",
+                      last->out_size);
+    if (model->loss == NN_CROSS_ENTROPY && last->out_size < 2)
+        return refuse(last, why, why_size, "1 output, the cross-entropy loss expects at least 2");
+    if (model->param_count == 0)
+        return refuse(last, why, why_size, "the model has no parameters to train");
+    return 0;
+}
+
+static int
+model_init(struct nn_model *model, const struct nn_layer_spec *layers, char *why, size_t why_size)
+{
+    const struct nn_shape *in = &model->input;
+    for (unsigned l = 0; l < model->layer_count; l++) {
+        struct layer *layer = &model->layer[l];
+        int rc = layer_init(layer, l, &layers[l], in, why, why_size);
+        if (rc == 0)
+            rc = params_place(model, layer, why, why_size);
+        if (rc != 0)
+            return rc;
+        in = &layer->out;
+    }
+    places_choose(model);
+    return loss_check(model, why, why_size);
+}
+
+int
+nn_model_new(struct nn_model **out, const struct nn_shape *input,
+             const struct nn_layer_spec *layers, size_t layer_count, enum nn_loss loss, char *why,
+             size_t why_size)
+{
+    *out = NULL;
+    if (input->dims < 1 || input->dims >= NN_DIMS_MAX || shape_size(input) == 0) {
+        snprintf(why, why_size, "input: expected 1..%d dimensions of 1.., at most %d elements",
+                 NN_DIMS_MAX - 1, NN_PARAMS_MAX);
+        return -EINVAL;
+    }
+    if (layer_count < 1 || layer_count > NN_LAYERS_MAX) {
+        snprintf(why, why_size, "%zu layers, expected 1..%d", layer_count, NN_LAYERS_MAX);
+        return -EINVAL;
+    }
+    struct nn_model *model = calloc(1, sizeof *model);
+    if (model == NULL) {
+        snprintf(why, why_size, "out of memory");
+        return -ENOMEM;
+    }
+    model->input = *input;
+    model->input_size = shape_size(input);
+    model->layer_count = layer_count;
+    model->loss = loss;
+    int rc = model_init(model, layers, why, why_size);
+    if (rc != 0)
+        nn_model_destroy(&model);
+    *out = model;
+    return rc;
+}
+
+void
+nn_model_destroy(struct nn_model **model)
+{
+    free(*model);
+    *model = NULL;
+}
+
+size_t
+nn_layer_count(const struct nn_model *model)
+{
+    return model->layer_count;
+}
+
+const struct layer *
+nn_model_layer(const struct nn_model *model, size_t index)
+{
+    assert(index < model->layer_count);
+    return &model->layer[index];
+}
+
+const char *
+nn_layer_name(const struct nn_model *model, size_t layer)
+{
+    return nn_model_layer(model, layer)->name;
+}
+
+const struct nn_shape *
+nn_layer_output(const struct nn_model *model, size_t layer)
+{
+    return &nn_model_layer(model, layer)->out;
+}
+
+double
+nn_layer_flops(const struct nn_model *model, size_t index)
+{
+    const struct layer *layer = nn_model_layer(model, index);
+    if (layer->kind->is_view)
+        return 0;
+    return layer->kind->flops == NULL ? (double)layer->out_size : layer->kind->flops(layer);
+}
+
+size_t
+nn_param_count(const struct nn_model *model)
+{
+    return model->param_count;
+}
+
+size_t
+nn_tensor_count(const struct nn_model *model)
+{
+    return model->tensor_count;
+}
+
+const struct nn_tensor *
+nn_tensor(const struct nn_model *model, size_t index)
+{
+    assert(index < model->tensor_count);
+    return &model->tensor[index];
+}
+
+size_t
+nn_input_size(const struct nn_model *model)
+{
+    return model->input_size;
+}
+
+size_t
+nn_output_size(const struct nn_model *model)
+{
+    return model->layer[model->layer_count - 1].out_size;
+}
+
+/* He when the first activation after the layer, and before the next parameters, is relu. */
+static enum nn_init
+init_choose(const struct nn_model *model, const struct layer *layer)
+{
+    if (layer->spec.init != NN_INIT_AUTO)
+        return layer->spec.init;
+    for (size_t l = layer->index + 1u; l < model->layer_count; l++) {
+        const struct layer *next = &model->layer[l];
+        if (next->kind == &relu_kind)
+            return NN_INIT_HE;
+        if (next->weight_count > 0 || next->kind == &sigmoid_kind || next->kind == &tanh_kind)
+            break;
+    }
+    return NN_INIT_GLOROT;
+}
+
+static void
+tensor_fill(const struct nn_tensor *tensor, enum nn_init init, struct rng_key key, float *w)
+{
+    double he = sqrt(2.0 / (double)tensor->fan_in);
+    double glorot = sqrt(6.0 / ((double)tensor->fan_in + (double)tensor->fan_out));
+    for (size_t i = 0; i < tensor->count; i += 4) {
+        uint32_t word[4];
+        rng_block(key, 0, i / 4, word);
+        for (size_t j = 0; j < 4 && i + j < tensor->count; j++) {
+            double u = rng_uniform(word[j]);
+            w[i + j] = (float)(init == NN_INIT_HE ? he * vmath_normal(u) : glorot * (2 * u - 1));
+        }
+    }
+}
+
+void
+nn_init_params(const struct nn_model *model, uint64_t seed, float *params)
+{
+    memset(params, 0, model->param_count * sizeof *params);
+    for (size_t t = 0; t < model->tensor_count; t++) {
+        const struct nn_tensor *tensor = &model->tensor[t];
+        const struct layer *layer = &model->layer[tensor->layer];
+        enum nn_init init = init_choose(model, layer);
+        if (tensor->first == layer->weight_first && init != NN_INIT_ZERO)
+            tensor_fill(tensor, init, rng_key(seed, RNG_INIT, t, 0), params + tensor->first);
+    }
+}
+
+/* Hands out aligned pieces of a block; with no block yet it only counts. */
+struct carver {
+    char *base;
+    size_t used;
+    bool overflow;
+};
+
+static void *
+carve(struct carver *carver, size_t rows, size_t row_bytes)
+{
+    size_t at = carver->used, bytes;
+    if (__builtin_mul_overflow(rows, row_bytes, &bytes) || bytes > SIZE_MAX / 2 - at - ALIGN) {
+        carver->overflow = true;
+        return NULL;
+    }
+    carver->used = (at + bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return carver->base == NULL ? NULL : carver->base + at;
+}
+
+static void
+outputs_lay(struct nn_pass *pass, struct carver *carver, size_t largest)
+{
+    const struct nn_model *model = pass->model;
+    float *at = pass->batch.x, *spare[2] = {0};
+    for (size_t i = 0; i < 2 && !pass->training; i++)
+        spare[i] = carve(carver, pass->rows_max, largest * sizeof(float));
+    for (size_t l = 0; l < model->layer_count; l++) {
+        const struct layer *layer = &model->layer[l];
+        if (!layer->in_place && pass->training)
+            at = carve(carver, pass->rows_max, layer->out_size * sizeof(float));
+        else if (!layer->in_place)
+            at = at == spare[0] ? spare[1] : spare[0];
+        pass->out[l] = at;
+        if (pass->training && layer->kind->saved != NULL)
+            pass->saved[l] = carve(carver, pass->rows_max, layer->kind->saved(layer));
+    }
+}
+
+/* Set every pointer of the pass; the bytes used, or SIZE_MAX. */
+static size_t
+pass_lay(struct nn_pass *pass, struct carver *carver)
+{
+    const struct nn_model *model = pass->model;
+    size_t out = nn_output_size(model), largest = 0, scratch = 0;
+    for (size_t l = 0; l < model->layer_count; l++) {
+        const struct layer *layer = &model->layer[l];
+        size_t need = layer->kind->scratch == NULL ? 0 : layer->kind->scratch(layer);
+        scratch = need > scratch ? need : scratch;
+        largest = layer->out_size > largest ? layer->out_size : largest;
+    }
+    carve(carver, 1, sizeof *pass);
+    pass->batch.x = carve(carver, pass->rows_max, model->input_size * sizeof(float));
+    pass->batch.label = carve(carver, pass->rows_max, sizeof(int32_t));
+    pass->batch.target = carve(carver, pass->rows_max, out * sizeof(float));
+    outputs_lay(pass, carver, largest);
+    pass->grad[0] = carve(carver, pass->rows_max, (pass->training ? largest : out) * sizeof(float));
+    pass->grad[1] = carve(carver, pass->training ? pass->rows_max : 0, largest * sizeof(float));
+    pass->scratch = carve(carver, 1, scratch * sizeof(float));
+    return carver->overflow ? SIZE_MAX : carver->used;
+}
+
+size_t
+nn_pass_bytes(const struct nn_model *model, size_t rows_max, bool training)
+{
+    struct nn_pass pass = {.model = model, .rows_max = rows_max, .training = training};
+    return pass_lay(&pass, &(struct carver){0});
+}
+
+int
+nn_pass_new(struct nn_pass **out, const struct nn_model *model, size_t rows_max, bool training)
+{
+    size_t bytes = nn_pass_bytes(model, rows_max, training);
+    char *block = bytes == SIZE_MAX ? NULL : aligned_alloc(ALIGN, bytes);
+    *out = NULL;
+    if (block == NULL)
+        return -ENOMEM;
+    struct nn_pass *pass = (void *)block;
+    *pass = (struct nn_pass){.model = model, .rows_max = rows_max, .training = training};
+    pass_lay(pass, &(struct carver){.base = block});
+    *out = pass;
+    return 0;
+}
+
+void
+nn_pass_destroy(struct nn_pass **pass)
+{
+    free(*pass);
+    *pass = NULL;
+}
+
+struct nn_batch *
+nn_pass_batch(struct nn_pass *pass)
+{
+    return &pass->batch;
+}
+
+const float *
+nn_pass_output(const struct nn_pass *pass)
+{
+    return pass->out[pass->model->layer_count - 1];
+}
+
+void
+nn_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
+           const struct nn_context *context)
+{
+    assert(model == pass->model);
+    assert(l < model->layer_count);
+    assert(pass->batch.rows <= pass->rows_max);
+    const struct layer *layer = &model->layer[l];
+    layer->kind->forward(layer, &(struct layer_io){
+                                    .rows = pass->batch.rows,
+                                    .x = l == 0 ? pass->batch.x : pass->out[l - 1],
+                                    .y = pass->out[l],
+                                    .params = params,
+                                    .context = context,
+                                    .saved = pass->saved[l],
+                                    .scratch = pass->scratch,
+                                });
+}
+
+void
+nn_loss(const struct nn_model *model, struct nn_pass *pass, float scale, struct nn_result *out)
+{
+    assert(model == pass->model);
+    pass->grad_at = 0;
+    loss_rows(model->loss, nn_output_size(model), &pass->batch, nn_pass_output(pass), scale,
+              pass->grad[0], out);
+}
+
+void
+nn_backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
+            const struct nn_context *context, const struct nn_sink *sink)
+{
+    assert(model == pass->model);
+    assert(pass->training);
+    assert(l < model->layer_count);
+    const struct layer *layer = &model->layer[l];
+    if (!layer->wants_dx && layer->weight_count == 0)
+        return;
+    float *dy = pass->grad[pass->grad_at];
+    if (!layer->kind->element_wise)
+        pass->grad_at ^= 1;
+    layer->kind->backward(layer, &(struct layer_io){
+                                     .rows = pass->batch.rows,
+                                     .x = l == 0 ? pass->batch.x : pass->out[l - 1],
+                                     .y = pass->out[l],
+                                     .dy = dy,
+                                     .dx = layer->wants_dx ? pass->grad[pass->grad_at] : NULL,
+                                     .params = params,
+                                     .context = context,
+                                     .saved = pass->saved[l],
+                                     .scratch = pass->scratch,
+                                     .sink = sink,
+                                 });
+}

@@ -1,0 +1,161 @@
+/* pooling.c - maximum and average over square windows of each channel.
+ *
+ * Max: the first largest element wins (a NaN beats all), its position is kept for back-propagation;
+ * padding never wins. Average: padding counts as zeros, the divisor is always kernel^2. */
+#include <string.h>
+
+#include "nn/layer.h"
+
+struct window {
+    size_t top, bottom, left,
+        right; /* rows [top, bottom), columns [left, right) inside the image */
+};
+
+static void
+clip(size_t out, const struct nn_layer_spec *spec, size_t size, size_t *first, size_t *end)
+{
+    size_t start = out * spec->stride, stop = start + spec->kernel; /* in the padded image */
+    *first = start > spec->pad ? start - spec->pad : 0;
+    *end = stop - spec->pad < size ? stop - spec->pad : size;
+}
+
+static struct window
+window_at(const struct layer *layer, size_t row, size_t column)
+{
+    struct window w;
+    clip(row, &layer->spec, layer->in.dim[1], &w.top, &w.bottom);
+    clip(column, &layer->spec, layer->in.dim[2], &w.left, &w.right);
+    return w;
+}
+
+static size_t
+max_saved(const struct layer *layer)
+{
+    return layer->out_size * sizeof(uint32_t);
+}
+
+static double
+flops(const struct layer *layer)
+{
+    return (double)layer->out_size * layer->spec.kernel * layer->spec.kernel;
+}
+
+/* Position of the largest element of a window in the plane x[height, width]. */
+static size_t
+window_max(const float *x, size_t width, struct window w)
+{
+    size_t best = w.top * width + w.left;
+    for (size_t i = w.top; i < w.bottom; i++)
+        for (size_t j = w.left; j < w.right; j++) {
+            float v = x[i * width + j];
+            if (v > x[best] || v != v)
+                best = i * width + j;
+        }
+    return best;
+}
+
+static void
+max_plane(const struct layer *layer, const float *x, float *y, uint32_t *at)
+{
+    size_t height = layer->out.dim[1], width = layer->out.dim[2];
+    for (size_t i = 0; i < height; i++)
+        for (size_t j = 0; j < width; j++) {
+            size_t best = window_max(x, layer->in.dim[2], window_at(layer, i, j));
+            y[i * width + j] = x[best];
+            if (at != NULL)
+                at[i * width + j] = (uint32_t)best;
+        }
+}
+
+static void
+max_forward(const struct layer *layer, const struct layer_io *io)
+{
+    size_t in = layer->in.dim[1] * layer->in.dim[2], out = layer->out.dim[1] * layer->out.dim[2];
+    uint32_t *at = io->saved;
+    for (size_t p = 0; p < io->rows * layer->in.dim[0]; p++)
+        max_plane(layer, io->x + p * in, io->y + p * out, at == NULL ? NULL : at + p * out);
+}
+
+static void
+max_backward(const struct layer *layer, const struct layer_io *io)
+{
+    size_t in = layer->in.dim[1] * layer->in.dim[2], out = layer->out.dim[1] * layer->out.dim[2];
+    const uint32_t *at = io->saved;
+    if (io->dx == NULL)
+        return;
+    memset(io->dx, 0, io->rows * layer->in_size * sizeof *io->dx);
+    for (size_t p = 0; p < io->rows * layer->in.dim[0]; p++)
+        for (size_t i = 0; i < out; i++)
+            io->dx[p * in + at[p * out + i]] += io->dy[p * out + i];
+}
+
+static float
+window_sum(const float *x, size_t width, struct window w)
+{
+    float sum = 0;
+    for (size_t i = w.top; i < w.bottom; i++)
+        for (size_t j = w.left; j < w.right; j++)
+            sum += x[i * width + j];
+    return sum;
+}
+
+static void
+window_add(float *x, size_t width, struct window w, float d)
+{
+    for (size_t i = w.top; i < w.bottom; i++)
+        for (size_t j = w.left; j < w.right; j++)
+            x[i * width + j] += d;
+}
+
+static void
+average_forward(const struct layer *layer, const struct layer_io *io)
+{
+    size_t in = layer->in.dim[1] * layer->in.dim[2], width = layer->in.dim[2];
+    size_t kernel = layer->spec.kernel;
+    float share = 1.0f / (float)(kernel * kernel), *y = io->y;
+    for (size_t p = 0; p < io->rows * layer->in.dim[0]; p++)
+        for (size_t i = 0; i < layer->out.dim[1]; i++)
+            for (size_t j = 0; j < layer->out.dim[2]; j++)
+                *y++ = window_sum(io->x + p * in, width, window_at(layer, i, j)) * share;
+}
+
+static void
+average_backward(const struct layer *layer, const struct layer_io *io)
+{
+    size_t in = layer->in.dim[1] * layer->in.dim[2], width = layer->in.dim[2];
+    size_t kernel = layer->spec.kernel;
+    float share = 1.0f / (float)(kernel * kernel);
+    const float *dy = io->dy;
+    if (io->dx == NULL)
+        return;
+    memset(io->dx, 0, io->rows * layer->in_size * sizeof *io->dx);
+    for (size_t p = 0; p < io->rows * layer->in.dim[0]; p++)
+        for (size_t i = 0; i < layer->out.dim[1]; i++)
+            for (size_t j = 0; j < layer->out.dim[2]; j++)
+                window_add(io->dx + p * in, width, window_at(layer, i, j), *dy++ * share);
+}
+
+static int
+shape(struct layer *layer, char *why, size_t why_size)
+{
+    int rc = layer_window_shape(layer, why, why_size);
+    layer->out.dim[0] = layer->in.dim[0];
+    return rc;
+}
+
+const struct layer_kind maxpool_kind = {
+    .word = "maxpool",
+    .shape = shape,
+    .saved = max_saved,
+    .flops = flops,
+    .forward = max_forward,
+    .backward = max_backward,
+};
+
+const struct layer_kind avgpool_kind = {
+    .word = "avgpool",
+    .shape = shape,
+    .flops = flops,
+    .forward = average_forward,
+    .backward = average_backward,
+};

@@ -1,0 +1,34 @@
+/* simd.h - the vector functions of nn/: declares both variants of each and the plain name that picks.
+ *
+ * nn/<file>_simd.c defines SIMD_NAME(f) for every f here; nn/simd.c defines f from the same list. */
+#ifndef NN_SIMD_H
+#define NN_SIMD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/simd.h"
+
+/* X(name, parameters, arguments): functions without a result */
+#define NN_SIMD_LIST(X)                                                                            \
+    X(vmath_exp, (const float *x, float *y, size_t n), (x, y, n))                                  \
+    X(vmath_log, (const float *x, float *y, size_t n), (x, y, n))                                  \
+    X(vmath_tanh, (const float *x, float *y, size_t n), (x, y, n))                                 \
+    X(vmath_sigmoid, (const float *x, float *y, size_t n), (x, y, n))                              \
+    X(vmath_relu, (const float *x, float *y, size_t n), (x, y, n))                                 \
+    X(vmath_relu_grad, (const float *y, float *dy, size_t n), (y, dy, n))                          \
+    X(vmath_tanh_grad, (const float *y, float *dy, size_t n), (y, dy, n))                          \
+    X(vmath_sigmoid_grad, (const float *y, float *dy, size_t n), (y, dy, n))                       \
+    X(vmath_add_scalar, (float *y, float x, size_t n), (y, x, n))                                  \
+    X(vmath_sum_rows, (const float *x, size_t stride, size_t rows, float *sum, size_t n),          \
+      (x, stride, rows, sum, n))                                                                   \
+    X(vmath_sum, (const float *x, size_t n, double *sum), (x, n, sum))
+
+#define NN_SIMD_DECLARE(name, parameters, arguments)                                               \
+    void name##_base parameters;                                                                   \
+    void name##_avx2 parameters;                                                                   \
+    void name parameters;
+
+NN_SIMD_LIST(NN_SIMD_DECLARE)
+
+#endif
