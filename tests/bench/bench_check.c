@@ -13,7 +13,7 @@ enum { ROUNDS = 41 };
 
 static volatile uint64_t sink;
 
-typedef int32_t vec __attribute__((vector_size(16))); /* what every x86-64 has */
+typedef int32_t vec __attribute__((vector_size(16), may_alias)); /* what every x86-64 has */
 
 static void
 plain_sum(int32_t *out, const int32_t *a, const int32_t *b, size_t n)

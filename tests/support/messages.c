@@ -137,7 +137,7 @@ static void
 make_peers(struct source *from, struct messages_sample *out)
 {
     out->msg.peers.endpoints = out->endpoints;
-    out->msg.peers.count = (size_t)number(from, 0, 30); /* 64 long hosts would be cut */
+    out->msg.peers.count = (size_t)number(from, 0, 8); /* 64 long hosts would be cut */
     for (size_t i = 0; i < out->msg.peers.count; i++) {
         host(from, out->endpoints[i].host);
         out->endpoints[i].control_port = (uint16_t)number(from, 1, UINT16_MAX);

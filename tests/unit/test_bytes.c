@@ -1,0 +1,106 @@
+/* test_bytes.c - the little-endian cursors, and that an overrun sticks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proto/bytes.h"
+
+static void
+numbers_come_back_little_endian(void **state)
+{
+    (void)state;
+    uint8_t buffer[32];
+    struct bytes_out out = bytes_out(buffer, sizeof buffer);
+    bytes_put_u8(&out, 0xab);
+    bytes_put_u16(&out, 0x1234);
+    bytes_put_u32(&out, 0xdeadbeef);
+    bytes_put_u64(&out, UINT64_MAX - 1);
+    bytes_put_raw(&out, "end", 3);
+    assert_false(out.overrun);
+    static const uint8_t expected[] = {0xab, 0x34, 0x12, 0xef, 0xbe, 0xad, 0xde, 0xfe, 0xff,
+                                       0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 'e',  'n',  'd'};
+    assert_int_equal(bytes_written(&out, buffer), sizeof expected);
+    assert_memory_equal(buffer, expected, sizeof expected);
+    struct bytes_in in = bytes_in(buffer, sizeof expected);
+    assert_int_equal(bytes_u8(&in), 0xab);
+    assert_int_equal(bytes_u16(&in), 0x1234);
+    assert_int_equal(bytes_u32(&in), 0xdeadbeef);
+    assert_true(bytes_u64(&in) == UINT64_MAX - 1);
+    assert_int_equal(bytes_left(&in), 3);
+    assert_false(bytes_done(&in));
+    assert_memory_equal(bytes_raw(&in, 3), "end", 3);
+    assert_true(bytes_done(&in));
+}
+
+static void
+reading_behind_the_end_gives_nothing_from_then_on(void **state)
+{
+    (void)state;
+    const uint8_t five[5] = {1, 2, 3, 4, 5};
+    struct bytes_in in = bytes_in(five, sizeof five);
+    assert_int_equal(bytes_u16(&in), 0x0201);
+    assert_int_equal(bytes_u32(&in), 0); /* three are left */
+    assert_int_equal(bytes_u8(&in), 0);  /* one would do, but the overrun sticks */
+    assert_null(bytes_raw(&in, 0));
+    assert_int_equal(bytes_left(&in), 0);
+    assert_false(bytes_done(&in));
+}
+
+static void
+writing_behind_the_end_writes_nothing_from_then_on(void **state)
+{
+    (void)state;
+    uint8_t buffer[8] = {0};
+    struct bytes_out out = bytes_out(buffer, 5);
+    bytes_put_u16(&out, 0x0201);
+    bytes_put_u32(&out, UINT32_MAX);
+    bytes_put_u8(&out, 9);
+    assert_true(out.overrun);
+    assert_int_equal(bytes_written(&out, buffer), 2);
+    assert_memory_equal(buffer, "\1\2\0\0\0\0\0\0", 8);
+}
+
+static void
+huge_lengths_do_not_wrap(void **state)
+{
+    (void)state;
+    uint8_t buffer[4] = {0};
+    struct bytes_in in = bytes_in(buffer, sizeof buffer);
+    assert_null(bytes_raw(&in, SIZE_MAX));
+    struct bytes_out out = bytes_out(buffer, sizeof buffer);
+    bytes_put_raw(&out, buffer, SIZE_MAX);
+    assert_true(out.overrun);
+}
+
+static void
+nothing_can_be_read_from_nothing(void **state)
+{
+    (void)state;
+    struct bytes_in in = bytes_in(NULL, 0);
+    assert_true(bytes_done(&in));
+    assert_non_null(bytes_raw(&in, 0));
+    assert_true(bytes_done(&in));
+    assert_int_equal(bytes_u8(&in), 0);
+    assert_false(bytes_done(&in));
+    struct bytes_out out = bytes_out(NULL, 0);
+    bytes_put_raw(&out, "", 0);
+    assert_false(out.overrun);
+    bytes_put_u8(&out, 1);
+    assert_true(out.overrun);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_come_back_little_endian),
+        cmocka_unit_test(reading_behind_the_end_gives_nothing_from_then_on),
+        cmocka_unit_test(writing_behind_the_end_writes_nothing_from_then_on),
+        cmocka_unit_test(huge_lengths_do_not_wrap),
+        cmocka_unit_test(nothing_can_be_read_from_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,584 @@
+/* test_msg.c - every limit of every message, seen from outside: frames built with msgpack-c's own packer
+ * and read back with its own unpacker. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <msgpack.h>
+
+#include "proto/proto.h"
+#include "tests/support/messages.h"
+
+#define MAX  UINT64_MAX
+#define MANY "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" /* 64 */
+
+static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
+static struct proto_msg got;
+static char why[256];
+
+static size_t
+list_length(const char *form)
+{
+    size_t count = 0, depth = 0;
+    for (; *form && (depth || *form != ']'); form++) {
+        count += depth == 0;
+        depth += (*form == '[') - (*form == ']');
+    }
+    return count;
+}
+
+/* Pack as `form` says: u uint64_t, i int, d double, t text, b bool, 0 nil, y binary, [ ] list, { } map. */
+static void
+pack(msgpack_sbuffer *buffer, const char *form, va_list args)
+{
+    msgpack_packer packer;
+    msgpack_packer_init(&packer, buffer, msgpack_sbuffer_write);
+    for (; *form; form++) {
+        if (*form == 'u')
+            msgpack_pack_uint64(&packer, va_arg(args, uint64_t));
+        else if (*form == 'i')
+            msgpack_pack_int(&packer, va_arg(args, int));
+        else if (*form == 'd')
+            msgpack_pack_double(&packer, va_arg(args, double));
+        else if (*form == '0')
+            msgpack_pack_nil(&packer);
+        else if (*form == '[')
+            msgpack_pack_array(&packer, list_length(form + 1));
+        else if (*form == '{')
+            msgpack_pack_map(&packer, 0);
+        else if (*form == 'b' && va_arg(args, int))
+            msgpack_pack_true(&packer);
+        else if (*form == 'b')
+            msgpack_pack_false(&packer);
+        else if (*form == 't' || *form == 'y') {
+            const char *text = va_arg(args, const char *);
+            if (*form == 't')
+                msgpack_pack_str_with_body(&packer, text, strlen(text));
+            else
+                msgpack_pack_bin_with_body(&packer, text, strlen(text));
+        }
+    }
+}
+
+/* Pack, decode; on success the message is in `got`, otherwise the reason in `why`. */
+static int
+decode(const char *form, ...)
+{
+    msgpack_sbuffer buffer;
+    msgpack_sbuffer_init(&buffer);
+    va_list args;
+    va_start(args, form);
+    pack(&buffer, form, args);
+    va_end(args);
+    why[0] = 0;
+    int rc =
+        proto_decode(&got, endpoints, (const uint8_t *)buffer.data, buffer.size, why, sizeof why);
+    msgpack_sbuffer_destroy(&buffer);
+    return rc;
+}
+
+static int
+decode_bytes(const void *frame, size_t size)
+{
+    why[0] = 0;
+    return proto_decode(&got, endpoints, frame, size, why, sizeof why);
+}
+
+#define refused(rc, reason, ...)                                                                   \
+    do {                                                                                           \
+        assert_int_equal(decode(__VA_ARGS__), rc);                                                 \
+        assert_string_equal(why, reason);                                                          \
+    } while (0)
+
+#define U(x) ((uint64_t)(x))
+
+static void
+samples_are_what_msgpack_says_they_are(void **state)
+{
+    (void)state;
+    static struct messages_sample sample;
+    struct rand rand = {1};
+    for (enum proto_type type = PROTO_HELLO; type < PROTO_TYPES_END; type++) {
+        messages_make(&sample, type, MESSAGES_LARGE, &rand);
+        uint8_t frame[PROTO_FRAME_MAX];
+        size_t size = proto_encode(&sample.msg, frame), end = 0;
+        msgpack_unpacked result;
+        msgpack_unpacked_init(&result);
+        assert_int_equal(msgpack_unpack_next(&result, (const char *)frame, size, &end),
+                         MSGPACK_UNPACK_SUCCESS);
+        assert_int_equal(end, size);
+        assert_int_equal(result.data.type, MSGPACK_OBJECT_ARRAY);
+        assert_int_equal(result.data.via.array.ptr[0].via.u64, PROTO_VERSION);
+        assert_int_equal(result.data.via.array.ptr[1].via.u64, type);
+        msgpack_unpacked_destroy(&result);
+    }
+}
+
+static void
+a_hello_is_these_bytes(void **state)
+{
+    (void)state; /* from PROTOCOL.md: a change here is a new version of the protocol */
+    struct proto_msg msg = {.type = PROTO_HELLO,
+                            .hello = {.reply = true,
+                                      .run = "digits",
+                                      .job_hash = 0x1122334455667788,
+                                      .numerics = 200,
+                                      .kernel = "zen",
+                                      .control_port = 20000,
+                                      .bulk_port = 20001}};
+    static const uint8_t expected[] = {0x9a, 1,    1,    0xc3, 0xc2, 0xa6, 'd',  'i',  'g',
+                                       'i',  't',  's',  0xcf, 0x11, 0x22, 0x33, 0x44, 0x55,
+                                       0x66, 0x77, 0x88, 0xcc, 200,  0xa3, 'z',  'e',  'n',
+                                       0xcd, 0x4e, 0x20, 0xcd, 0x4e, 0x21};
+    uint8_t frame[PROTO_FRAME_MAX];
+    assert_int_equal(proto_encode(&msg, frame), sizeof expected);
+    assert_memory_equal(frame, expected, sizeof expected);
+}
+
+static void
+what_others_pack_is_read(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        decode("[uuuuuubuuuu]", U(1), U(8), U(99), U(7), U(3), U(2), 1, U(1000), U(64), U(5), MAX),
+        0);
+    assert_int_equal(got.type, PROTO_REDUCE);
+    assert_int_equal(got.chunk.plan, 99);
+    assert_int_equal(got.chunk.round, 7);
+    assert_int_equal(got.chunk.bucket, 3);
+    assert_int_equal(got.chunk.hop, 2);
+    assert_true(got.chunk.direct);
+    assert_int_equal(got.chunk.first, 1000);
+    assert_int_equal(got.chunk.count, 64);
+    assert_int_equal(got.chunk.coverage, 5);
+    assert_true(got.chunk.check == MAX);
+}
+
+static void
+another_version_is_named(void **state)
+{
+    (void)state;
+    refused(-EPROTONOSUPPORT, "message.version = 2, expected 1", "[uut]", U(2), U(1), "later");
+    refused(-EPROTONOSUPPORT, "message.version = 0, expected 1", "[uu]", U(0), U(13));
+}
+
+static void
+the_start_of_a_message_is_checked(void **state)
+{
+    (void)state;
+    refused(-EBADMSG, "message is an integer, expected a list, whole and in its shortest form", "u",
+            U(1));
+    refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
+    refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", U(1));
+    refused(-EBADMSG, "message.type = 0, expected 1..13", "[uu]", U(1), U(0));
+    refused(-EBADMSG, "message.type = 14, expected 1..13", "[uu]", U(1), U(14));
+    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..13", "[uu]", U(1), MAX);
+    refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", U(1), U(13), U(0));
+    refused(-EBADMSG, "ABORT has 2 elements, expected 3", "[uu]", U(1), U(7));
+    refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", U(1), U(13));
+    assert_int_equal(decode_bytes("", 0), -EBADMSG);
+    assert_string_equal(why, "message is the end, expected a list, whole and in its shortest form");
+}
+
+static void
+the_kinds_of_fields_do_not_mix(void **state)
+{
+    (void)state;
+    static const char tail[] = ", expected an unsigned integer, whole and in its shortest form";
+    char expected[128];
+    const struct {
+        const char *form, *found;
+    } cases[] = {{"[uui]", "a negative integer"},
+                 {"[uu0]", "nil"},
+                 {"[uub]", "a boolean"},
+                 {"[uu[]]", "a list"},
+                 {"[uu{]", "a map"},
+                 {"[uud]", "a float"},
+                 {"[uut]", "a text"},
+                 {"[uuy]", "binary"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(expected, sizeof expected, "ABORT.plan is %s%s", cases[i].found, tail);
+        if (strchr(cases[i].form, 'd'))
+            assert_int_equal(decode(cases[i].form, U(1), U(7), 1.0), -EBADMSG);
+        else if (strpbrk(cases[i].form, "ty"))
+            assert_int_equal(decode(cases[i].form, U(1), U(7), "1"), -EBADMSG);
+        else
+            assert_int_equal(decode(cases[i].form, U(1), U(7), -1), -EBADMSG);
+        assert_string_equal(why, expected);
+    }
+    refused(-EBADMSG,
+            "HELLO.reply is an integer, expected a boolean, whole and in its shortest form",
+            "[uuubtuutuu]", U(1), U(1), U(1), 0, "", U(0), U(0), "", U(1), U(1));
+}
+
+static void
+longer_forms_than_needed_are_refused(void **state)
+{
+    (void)state;
+    static const char *const frames[] = {
+        "\x93\x01\x07\xcc\x7f",                             /* 127 in 2 bytes */
+        "\x93\x01\x07\xcd\x00\xff",                         /* 255 in 3 */
+        "\x93\x01\x07\xce\x00\x00\xff\xff",                 /* 65535 in 5 */
+        "\x93\x01\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff", /* 2^32 - 1 in 9 */
+        "\x93\xcc\x01\x07\x01",                             /* version */
+        "\xdc\x00\x03\x01\x07\x01",                         /* list */
+        "\x95\x01\x02\x01\xd9\x01\x61\xa0",                 /* text */
+        "\x95\x01\x02\x01\xda\x00\x01\x61\xa0",             /* text */
+    };
+    static const size_t sizes[] = {5, 6, 8, 12, 5, 6, 8, 9};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        assert_int_equal(decode_bytes(frames[i], sizes[i]), -EBADMSG);
+}
+
+static void
+announced_counts_cost_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(decode_bytes("\xdd\x0f\xff\xff\xff", 5), -EBADMSG);
+    assert_int_equal(decode_bytes("\xdf\xff\xff\xff\xff", 5), -EBADMSG);
+    assert_int_equal(decode_bytes("\xdc\xff\xff", 3), -EBADMSG);
+    assert_int_equal(decode_bytes("\xdb\xff\xff\xff\xff", 5), -EBADMSG);
+    assert_int_equal(decode_bytes("\xc9\xff\xff\xff\xff\x01", 6), -EBADMSG);
+    assert_int_equal(decode_bytes("\x93\x01\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
+    assert_int_equal(decode_bytes("\x93\x01\x03\xdc\xff\xff", 6), -EMSGSIZE);
+    assert_string_equal(why, "PEERS.endpoints has 65535 elements, expected 0..64");
+    assert_int_equal(decode_bytes("\x95\x01\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x01\x02\x01\xda\xff\xff", 7), -EBADMSG);
+}
+
+static void
+nesting_is_refused_at_any_depth(void **state)
+{
+    (void)state;
+    uint8_t frame[PROTO_FRAME_MAX + 1];
+    for (int list = 0; list < 2; list++) {
+        memset(frame, list ? 0x92 : 0x91, sizeof frame);
+        for (size_t size = 1; size <= PROTO_FRAME_MAX; size *= 2)
+            assert_int_equal(decode_bytes(frame, size), -EBADMSG);
+    }
+    memset(frame, 0xdd, sizeof frame);
+    assert_int_equal(decode_bytes(frame, PROTO_FRAME_MAX), -EBADMSG);
+    assert_int_equal(decode_bytes(frame, PROTO_FRAME_MAX + 1), -EMSGSIZE);
+    assert_string_equal(why, "message has 8193 bytes, expected at most 8192");
+}
+
+static int
+hello(int wants, const char *run, uint64_t hash, const char *kernel, uint64_t control,
+      uint64_t bulk)
+{
+    return decode("[uubbtuutuu]", U(1), U(1), 0, wants, run, hash, U(0), kernel, control, bulk);
+}
+
+static void
+hello_has_its_limits(void **state)
+{
+    (void)state;
+    assert_int_equal(hello(0, "digits", 1, "zen", 1, 65535), 0);
+    assert_string_equal(got.hello.run, "digits");
+    assert_int_equal(hello(0, &MANY[1], 1, &MANY[1], 65535, 1), 0);
+    assert_int_equal(hello(1, "", 0, "", 1, 0), 0);
+    assert_int_equal(hello(0, MANY, 1, "", 1, 1), -EMSGSIZE);
+    assert_string_equal(why, "HELLO.run has 64 bytes, expected at most 63");
+    assert_int_equal(hello(0, "a\nb", 1, "", 1, 1), -EBADMSG);
+    assert_string_equal(why, "HELLO.run has 3 bytes, expected UTF-8 without control characters");
+    assert_int_equal(hello(0, "", 1, "\x1b[2J", 1, 1), -EBADMSG);
+    assert_int_equal(hello(0, "", 1, "\xc0\x80", 1, 1), -EBADMSG);
+    assert_int_equal(hello(0, "", 1, "", 0, 1), -EBADMSG);
+    assert_string_equal(why, "HELLO.control_port = 0, expected 1..65535");
+    assert_int_equal(hello(0, "", 1, "", 65536, 1), -EBADMSG);
+    assert_int_equal(hello(0, "", 1, "", 1, 65536), -EBADMSG);
+    assert_int_equal(hello(0, "", 1, "", 1, 0), -EBADMSG);
+    assert_string_equal(why, "HELLO.bulk_port = 0, expected 1..65535 without wants_job");
+    assert_int_equal(hello(1, "a", 0, "", 1, 1), -EBADMSG);
+    assert_int_equal(hello(1, "", 255, "", 1, 1), -EBADMSG);
+    assert_string_equal(why, "HELLO.run = \"\", job_hash = ff, expected none with wants_job");
+}
+
+static void
+a_text_may_not_hide_a_zero(void **state)
+{
+    (void)state;
+    assert_int_equal(decode_bytes("\x95\x01\x02\x01\xa3"
+                                  "a\0b"
+                                  "\xa0",
+                                  9),
+                     -EBADMSG);
+}
+
+static void
+refuse_has_its_limits(void **state)
+{
+    (void)state;
+    assert_int_equal(decode("[uuutt]", U(1), U(2), U(6), "a", "b"), 0);
+    assert_int_equal(got.refuse.reason, PROTO_REFUSE_SELF);
+    assert_string_equal(got.refuse.yours, "a");
+    assert_string_equal(got.refuse.mine, "b");
+    refused(-EBADMSG, "REFUSE.reason = 0, expected 1..6", "[uuutt]", U(1), U(2), U(0), "", "");
+    refused(-EBADMSG, "REFUSE.reason = 7, expected 1..6", "[uuutt]", U(1), U(2), U(7), "", "");
+    refused(-EMSGSIZE, "REFUSE.mine has 256 bytes, expected at most 255", "[uuutt]", U(1), U(2),
+            U(1), "", MANY MANY MANY MANY);
+}
+
+static void
+peers_have_their_limits(void **state)
+{
+    (void)state;
+    assert_int_equal(decode("[uu[[tu][tu]]]", U(1), U(3), "fe80::1%eth0", U(1), "b", U(65535)), 0);
+    assert_int_equal(got.peers.count, 2);
+    assert_ptr_equal(got.peers.endpoints, endpoints);
+    assert_string_equal(endpoints[0].host, "fe80::1%eth0");
+    assert_int_equal(endpoints[1].control_port, 65535);
+    assert_int_equal(decode("[uu[]]", U(1), U(3)), 0);
+    assert_int_equal(got.peers.count, 0);
+    refused(-EBADMSG, "PEERS.endpoints[1].control_port = 0, expected 1..65535", "[uu[[tu][tu]]]",
+            U(1), U(3), "a", U(1), "b", U(0));
+    refused(-EBADMSG, "PEERS.endpoints[0].host has 0 bytes, expected a name or address",
+            "[uu[[tu]]]", U(1), U(3), "", U(1));
+    refused(-EBADMSG, "PEERS.endpoints[0].host has 3 bytes, expected a name or address",
+            "[uu[[tu]]]", U(1), U(3), "a;b", U(1));
+    refused(-EBADMSG, "PEERS.endpoints[0] has 1 elements, expected 2..2", "[uu[[t]]]", U(1), U(3),
+            "a");
+    refused(-EMSGSIZE, "PEERS.endpoints[0] has 3 elements, expected 2..2", "[uu[[tuu]]]", U(1),
+            U(3), "a", U(1), U(2));
+}
+
+static void
+peers_need_room_by_the_caller(void **state)
+{
+    (void)state;
+    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x01\x03\x90", 4, why, 256),
+                     -EBADMSG);
+    assert_string_equal(why, "message is PEERS, expected no list of peers");
+}
+
+static void
+too_many_long_peers_are_cut(void **state)
+{
+    (void)state;
+    static struct proto_endpoint long_ones[PROTO_PEERS_MAX];
+    for (size_t i = 0; i < PROTO_PEERS_MAX; i++) {
+        memset(long_ones[i].host, 'h', PROTO_HOST_MAX - 1);
+        long_ones[i].control_port = (uint16_t)(1000 + i);
+    }
+    struct proto_msg msg = {.type = PROTO_PEERS, .peers = {PROTO_PEERS_MAX, long_ones}};
+    uint8_t frame[PROTO_FRAME_MAX];
+    size_t size = proto_encode(&msg, frame);
+    assert_int_equal(decode_bytes(frame, size), 0);
+    assert_int_equal(got.peers.count, (PROTO_FRAME_MAX - 6) / 261);
+    assert_int_equal(endpoints[got.peers.count - 1].control_port, 1000 + got.peers.count - 1);
+    for (size_t i = 0; i < PROTO_PEERS_MAX; i++)
+        long_ones[i].host[100] = 0;
+    size = proto_encode(&msg, frame);
+    assert_int_equal(decode_bytes(frame, size), 0);
+    assert_int_equal(got.peers.count, PROTO_PEERS_MAX);
+}
+
+static int
+heartbeat(uint64_t round, uint64_t speed, uint64_t id)
+{
+    return decode("[uuubbuuu[[uu]]]", U(1), U(4), round, 0, 1, MAX, MAX, speed, id, U(0));
+}
+
+static void
+heartbeat_has_its_limits(void **state)
+{
+    (void)state;
+    assert_int_equal(heartbeat(PROTO_ROUND_MAX, UINT32_MAX, 1), 0);
+    assert_true(got.heartbeat.done);
+    assert_false(got.heartbeat.idle);
+    assert_int_equal(got.heartbeat.hears_count, 1);
+    assert_int_equal(heartbeat(PROTO_ROUND_MAX + 1, 0, 1), -EBADMSG);
+    assert_string_equal(why, "HEARTBEAT.round = 281474976710656, expected 0..281474976710655");
+    assert_int_equal(heartbeat(0, UINT64_C(1) << 32, 1), -EBADMSG);
+    assert_int_equal(heartbeat(0, 0, 0), -EBADMSG);
+    assert_string_equal(why, "HEARTBEAT.hears[0].id = 0, expected 1..18446744073709551615");
+}
+
+/* A plan of two members, led by node `leader` of incarnation 0. */
+static int
+plan(uint64_t leader, uint64_t first, uint64_t first_shards, uint64_t second,
+     uint64_t second_shards)
+{
+    return decode("[uuuuuu[[uuu][uuu]]]", U(1), U(5), U(0), U(0), leader, U(0), first, U(0),
+                  first_shards, second, U(0), second_shards);
+}
+
+static void
+plan_has_its_limits(void **state)
+{
+    (void)state;
+    assert_int_equal(plan(1, 1, 0x0f, 2, 0xf0), 0);
+    assert_int_equal(plan(2, 1, 0, 2, MAX), 0);
+    assert_int_equal(got.plan.count, 2);
+    assert_int_equal(plan(1, 1, 0x0f, 2, 0xf8), -EBADMSG);
+    assert_string_equal(why, "PLAN.members[1].shards = f8, expected none of f");
+    assert_int_equal(plan(1, 1, 0x0f, 1, 0xf0), -EBADMSG);
+    assert_string_equal(why, "PLAN.members[1].id = 1, expected another than members[0]");
+    assert_int_equal(plan(3, 1, 0x0f, 2, 0xf0), -EBADMSG);
+    assert_string_equal(why, "PLAN.leader = 3, expected one of the 2 members");
+    assert_int_equal(plan(1, 1, 0x0e, 2, 0xf0), -EBADMSG);
+    assert_string_equal(why, "PLAN.members: shards fe in all, expected no gap from bit 0 on");
+    assert_int_equal(plan(1, 1, 0, 2, 0), -EBADMSG);
+    assert_int_equal(plan(1, 0, 0x0f, 2, 0xf0), -EBADMSG);
+    refused(-EBADMSG, "PLAN.members has 0 elements, expected 1..64", "[uuuuuu[]]", U(1), U(5), U(0),
+            U(0), U(1), U(0));
+    refused(-EBADMSG, "PLAN.leader = 1, expected one of the 1 members", "[uuuuuu[[uuu]]]", U(1),
+            U(5), U(0), U(0), U(1), U(5), U(1), U(6), U(1));
+}
+
+static int
+chunk(uint64_t type, uint64_t hop, int direct, uint64_t first, uint64_t count, uint64_t coverage)
+{
+    return decode("[uuuuuubuuuu]", U(1), type, U(1), U(0), U(65535), hop, direct, first, count,
+                  coverage, U(0));
+}
+
+static void
+chunks_have_their_limits(void **state)
+{
+    (void)state;
+    const uint64_t reduce = PROTO_REDUCE, gather = PROTO_GATHER;
+    assert_int_equal(chunk(reduce, 63, 1, 0, PROTO_CHUNK_MAX, 0), 0);
+    assert_int_equal(chunk(reduce, 0, 0, PROTO_VECTOR_MAX, 0, MAX), 0);
+    assert_int_equal(chunk(reduce, 0, 0, PROTO_VECTOR_MAX - 1, 1, 5), 0);
+    assert_int_equal(chunk(reduce, 64, 0, 0, 0, 0), -EBADMSG);
+    assert_string_equal(why, "REDUCE.hop = 64, expected 0..63");
+    assert_int_equal(chunk(reduce, 0, 0, 0, PROTO_CHUNK_MAX + 1, 0), -EBADMSG);
+    assert_int_equal(chunk(reduce, 0, 0, PROTO_VECTOR_MAX, 1, 0), -EBADMSG);
+    assert_string_equal(why, "REDUCE.first = 281474976710656, count = 1, expected an end of at "
+                             "most 2^48");
+    assert_int_equal(chunk(reduce, 0, 0, MAX, PROTO_CHUNK_MAX, 0), -EBADMSG);
+    assert_int_equal(chunk(gather, 63, 0, 0, 0, 1), 0);
+    assert_int_equal(chunk(gather, 0, 0, 0, 0, MAX), 0);
+    assert_int_equal(chunk(gather, 0, 1, 0, 0, 1), -EBADMSG);
+    assert_int_equal(chunk(gather, 0, 0, 0, 0, 0), -EBADMSG);
+    assert_int_equal(chunk(gather, 0, 0, 0, 0, 6), -EBADMSG);
+    assert_string_equal(why, "GATHER.direct = 0, coverage = 6, expected 0 and all shards");
+    refused(-EBADMSG, "REDUCE.plan = 0, expected 1..18446744073709551615", "[uuuuuubuuuu]", U(1),
+            U(8), U(0), U(0), U(0), U(0), 0, U(0), U(0), U(0), U(0));
+    refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuu]", U(1), U(8), U(1),
+            U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0));
+}
+
+static void
+state_has_its_limits(void **state)
+{
+    (void)state;
+    static const char form[] = "[uuuuuuu]";
+    assert_int_equal(decode(form, U(1), U(11), U(0), MAX, PROTO_STATE_MAX, U((1 << 28) - 1), MAX),
+                     0);
+    assert_int_equal(decode(form, U(1), U(11), U(0), MAX, U(0), U(0), MAX), 0);
+    assert_int_equal(decode(form, U(1), U(11), U(0), U(0), U(PROTO_BLOCK_MAX + 1), U(1), U(0)), 0);
+    refused(-EBADMSG, "STATE.block = 1, expected less than 1048576 bytes have", form, U(1), U(11),
+            U(0), U(0), U(PROTO_BLOCK_MAX), U(1), U(0));
+    refused(-EBADMSG, "STATE.size = 281474976710657, expected 0..281474976710656", form, U(1),
+            U(11), U(0), U(0), PROTO_STATE_MAX + 1, U(1), U(0));
+    refused(-EBADMSG, "STATE.block = 1099511627776, expected 0..268435455", form, U(1), U(11), U(0),
+            U(0), PROTO_STATE_MAX, UINT64_C(1) << 40, U(0));
+    refused(-EBADMSG, "FETCH.block = 268435456, expected 0..268435455", "[uuuu]", U(1), U(10), U(0),
+            UINT64_C(1) << 28);
+    assert_int_equal(decode("[uuuu]", U(1), U(10), PROTO_ROUND_MAX, U(3)), 0);
+    assert_int_equal(got.fetch.block, 3);
+}
+
+static void
+small_messages_have_their_limits(void **state)
+{
+    (void)state;
+    assert_int_equal(decode("[uuuu]", U(1), U(6), MAX, PROTO_ROUND_MAX), 0);
+    assert_true(got.hold.plan == MAX);
+    assert_int_equal(decode("[uuuu]", U(1), U(6), U(0), U(0)), -EBADMSG);
+    assert_int_equal(decode("[uuuu]", U(1), U(6), U(1), MAX), -EBADMSG);
+    assert_int_equal(decode("[uuu]", U(1), U(7), U(0)), -EBADMSG);
+    assert_int_equal(decode("[uu]", U(1), U(12)), 0);
+    assert_int_equal(got.type, PROTO_JOB);
+    assert_int_equal(decode("[uu]", U(1), U(13)), 0);
+    assert_int_equal(got.type, PROTO_BYE);
+}
+
+static void
+the_reason_fits_any_room(void **state)
+{
+    (void)state;
+    char small[9] = "12345678";
+    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x01", 1, small, 4), -EBADMSG);
+    assert_string_equal(small, "mes");
+    assert_string_equal(small + 4, "5678");
+    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x01", 1, NULL, 0), -EBADMSG);
+}
+
+static void
+types_have_names(void **state)
+{
+    (void)state;
+    assert_string_equal(proto_type_name(PROTO_HELLO), "HELLO");
+    assert_string_equal(proto_type_name(PROTO_BYE), "BYE");
+    assert_string_equal(proto_type_name(PROTO_TYPES_END), "?");
+    assert_string_equal(proto_type_name((enum proto_type)0), "?");
+}
+
+static void
+every_field_of_a_plan_counts_in_its_hash(void **state)
+{
+    (void)state;
+    struct rand rand = {9};
+    static struct messages_sample sample;
+    do
+        messages_make(&sample, PROTO_PLAN, MESSAGES_RANDOM, &rand);
+    while (sample.msg.plan.count < 3);
+    struct proto_plan *one = &sample.msg.plan, two;
+    uint64_t hash = proto_plan_hash(one);
+    assert_true(hash != 0);
+#define CHANGES(change)                                                                            \
+    do {                                                                                           \
+        two = *one;                                                                                \
+        change;                                                                                    \
+        assert_true(proto_plan_hash(&two) != hash);                                                \
+    } while (0)
+    CHANGES(two.round++);
+    CHANGES(two.counter++);
+    CHANGES(two.leader.id++);
+    CHANGES(two.leader.incarnation++);
+    CHANGES(two.count--);
+    CHANGES(two.members[2].node.id++);
+    CHANGES(two.members[2].node.incarnation++);
+    CHANGES(two.members[2].shards++);
+    CHANGES(two.members[0] = one->members[1]; two.members[1] = one->members[0]);
+    two = *one;
+    assert_true(proto_plan_hash(&two) == hash);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(samples_are_what_msgpack_says_they_are),
+        cmocka_unit_test(a_hello_is_these_bytes),
+        cmocka_unit_test(what_others_pack_is_read),
+        cmocka_unit_test(another_version_is_named),
+        cmocka_unit_test(the_start_of_a_message_is_checked),
+        cmocka_unit_test(the_kinds_of_fields_do_not_mix),
+        cmocka_unit_test(longer_forms_than_needed_are_refused),
+        cmocka_unit_test(announced_counts_cost_nothing),
+        cmocka_unit_test(nesting_is_refused_at_any_depth),
+        cmocka_unit_test(hello_has_its_limits),
+        cmocka_unit_test(a_text_may_not_hide_a_zero),
+        cmocka_unit_test(refuse_has_its_limits),
+        cmocka_unit_test(peers_have_their_limits),
+        cmocka_unit_test(peers_need_room_by_the_caller),
+        cmocka_unit_test(too_many_long_peers_are_cut),
+        cmocka_unit_test(heartbeat_has_its_limits),
+        cmocka_unit_test(plan_has_its_limits),
+        cmocka_unit_test(chunks_have_their_limits),
+        cmocka_unit_test(state_has_its_limits),
+        cmocka_unit_test(small_messages_have_their_limits),
+        cmocka_unit_test(the_reason_fits_any_room),
+        cmocka_unit_test(types_have_names),
+        cmocka_unit_test(every_field_of_a_plan_counts_in_its_hash),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
