@@ -117,7 +117,7 @@ test_nan_skips_the_step(void **unused)
     start(&state, &job);
     struct state_event event = apply(&state, NAN, 1);
     assert_true(event.stepped && event.skipped);
-    assert_true(state.params[10] == 0.01f);
+    assert_true(state.params[10] == 10 * 0.001f);
     assert_int_equal(state.header->skipped, 1);
     event = apply(&state, 0.5f, NAN);
     assert_true(event.skipped);
