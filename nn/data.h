@@ -6,7 +6,7 @@
  *     int rc = data_open(&set, &spec, why, sizeof why);
  *     data_fill(set, DATA_TRAIN, index, rows, batch);   // rows samples into a pass's batch
  *
- * Opening checks every header and length and reads or maps the files; a wrong file is refused with one
+ * Opening checks every header and length and reads the files whole; a wrong file is refused with one
  * line: name, offset, value, what was expected. Calls of data_fill may run in parallel. */
 #ifndef NN_DATA_H
 #define NN_DATA_H
@@ -19,16 +19,20 @@
 enum data_source { DATA_GLYPHS, DATA_IDX, DATA_CIFAR10, DATA_CIFAR100, DATA_CSV, DATA_SOURCES };
 enum data_part { DATA_TRAIN, DATA_TEST };
 
+/* Pixels become (byte / 255 - mean) / deviation with the constants customary for the source: 0.1307 and
+ * 0.3081 (MNIST's) for glyphs and idx, CIFAR's own per colour. csv values stay as they are. */
 struct data_spec {
     enum data_source source;
     uint64_t seed;      /* glyphs: what is drawn; csv: which rows are test */
-    size_t train, test; /* samples to use; 0 = all (glyphs: 12000 and 2000) */
+    size_t train, test; /* samples to use, the first ones; 0 = all (glyphs: 12000 and 2000) */
+    size_t classes;     /* idx, csv: labels are 0..classes-1; 0 = see from the training labels */
     const char *dir;    /* folder of the files; NULL or "" = "." */
     const char *train_images, *train_labels, *test_images,
         *test_labels;  /* idx; NULL = standard names, plain or .gz */
     const char *file;  /* csv: one file, relative to dir */
-    double test_share; /* csv: share of rows that are test, default 0.2 */
+    double test_share; /* csv: share of rows that are test; 0 = 0.2 */
     bool regression;   /* csv: last column is a number, not a class */
+    bool standardise;  /* csv: features to mean 0, variance 1 over the training rows */
 };
 
 struct data_info {
@@ -44,8 +48,9 @@ int data_open(struct data_set **out, const struct data_spec *spec, char *why, si
 void data_close(struct data_set **set);
 const struct data_info *data_info(const struct data_set *set);
 
-/* Write samples index[rows] into batch->x, ->label and, when the pass has targets, ->target (one-hot for
- * classes), and set batch->rows. index[i] < number of samples of the part. */
+/* Write samples index[rows] into batch->x, ->label and ->target, where these are not NULL, and set
+ * batch->rows. index[i] < number of samples of the part. A target is one-hot over `outputs` >= classes;
+ * with one output it is the number itself, or the label. Allocates nothing. */
 void data_fill(const struct data_set *set, enum data_part part, const uint32_t *index, size_t rows,
                struct nn_batch *batch, size_t outputs);
 

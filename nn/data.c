@@ -1,0 +1,217 @@
+/* data.c - open a set, check it as a whole, hash it, serve it by number.
+ *
+ * Everything is in memory after data_open: pixels as bytes, scaled when a batch is filled; so a file that
+ * changes, shrinks or goes away during a run harms nobody, and the hash speaks of what is trained on. */
+#include "nn/data.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "nn/data_set.h"
+#include "nn/data_simd.h"
+#include "proto/mix.h"
+
+typedef int load_fn(struct data_set *, const struct data_spec *, char *, size_t);
+
+static load_fn *const loaders[DATA_SOURCES] = {
+    [DATA_GLYPHS] = data_glyphs_load,  [DATA_IDX] = data_idx_load, [DATA_CIFAR10] = data_cifar_load,
+    [DATA_CIFAR100] = data_cifar_load, [DATA_CSV] = data_csv_load,
+};
+
+struct data_norm
+data_norm_of(double mean, double deviation)
+{
+    return (struct data_norm){(float)(1 / (255 * deviation)), (float)(-mean / deviation)};
+}
+
+/* The first `wanted` samples of a part; 0 = all. */
+static int
+cut(struct data_rows *rows, size_t wanted, const char *name, char *why, size_t why_size)
+{
+    if (wanted > rows->count) {
+        snprintf(why, why_size, "data.%s = %zu, expected at most the %zu samples there are", name,
+                 wanted, rows->count);
+        return -EINVAL;
+    }
+    rows->count = wanted ? wanted : rows->count;
+    return 0;
+}
+
+static uint64_t
+hash_more(uint64_t hash, const void *data, size_t size)
+{
+    return data ? XXH3_64bits_withSeed(data, size, hash) : hash;
+}
+
+/* XXH3-64 of shape, counts and contents, chained: each block's hash is the next one's seed. */
+static uint64_t
+set_hash(const struct data_set *set)
+{
+    const struct data_info *info = &set->info;
+    uint64_t hash = 0;
+    const uint64_t head[] = {info->input.dims,   info->input.dim[0], info->input.dim[1],
+                             info->input.dim[2], info->classes,      info->train,
+                             info->test};
+    hash = hash_more(hash, head, sizeof head);
+    hash = hash_more(hash, set->norm, sizeof set->norm);
+    for (int i = 0; i < DATA_PARTS; i++) {
+        const struct data_rows *rows = &set->part[i];
+        hash = hash_more(hash, rows->pixel, rows->count * set->width);
+        hash = hash_more(hash, rows->value, rows->count * set->width * sizeof(float));
+        hash = hash_more(hash, rows->label, rows->count * sizeof(int32_t));
+        hash = hash_more(hash, rows->target, rows->count * sizeof(float));
+    }
+    return hash;
+}
+
+static int
+set_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
+{
+    int rc = loaders[spec->source](set, spec, why, why_size);
+    rc = rc ? rc : cut(&set->part[DATA_TRAIN], spec->train, "train", why, why_size);
+    rc = rc ? rc : cut(&set->part[DATA_TEST], spec->test, "test", why, why_size);
+    if (rc)
+        return rc;
+    set->info.train = set->part[DATA_TRAIN].count;
+    set->info.test = set->part[DATA_TEST].count;
+    set->width = 1;
+    for (size_t i = 0; i < set->info.input.dims; i++)
+        set->width *= set->info.input.dim[i];
+    assert(set->planes >= 1 && set->planes <= DATA_PLANES_MAX && set->width % set->planes == 0);
+    set->info.hash = set_hash(set);
+    return 0;
+}
+
+int
+data_open(struct data_set **out, const struct data_spec *spec, char *why, size_t why_size)
+{
+    assert(out && spec && why);
+    *out = NULL;
+    if (spec->source >= DATA_SOURCES) {
+        snprintf(why, why_size, "data.source = %d, expected 0..%d", (int)spec->source,
+                 DATA_SOURCES - 1);
+        return -EINVAL;
+    }
+    struct data_set *set = calloc(1, sizeof *set);
+    if (!set) {
+        snprintf(why, why_size, "no memory for the data");
+        return -ENOMEM;
+    }
+    int rc = set_load(set, spec, why, why_size);
+    if (rc)
+        data_close(&set);
+    *out = set;
+    return rc;
+}
+
+void
+data_close(struct data_set **set)
+{
+    if (!*set)
+        return;
+    for (int i = 0; i < DATA_PARTS; i++) {
+        free((*set)->part[i].pixel);
+        free((*set)->part[i].value);
+        free((*set)->part[i].label);
+        free((*set)->part[i].target);
+    }
+    free(*set);
+    *set = NULL;
+}
+
+const struct data_info *
+data_info(const struct data_set *set)
+{
+    return &set->info;
+}
+
+static void
+fill_x(const struct data_set *set, const struct data_rows *rows, size_t sample, float *x)
+{
+    if (rows->value) {
+        memcpy(x, rows->value + sample * set->width, set->width * sizeof *x);
+        return;
+    }
+    size_t plane = set->width / set->planes;
+    const uint8_t *pixel = rows->pixel + sample * set->width;
+    for (size_t i = 0; i < set->planes; i++)
+        data_scale(pixel + i * plane, set->norm[i].scale, set->norm[i].shift, x + i * plane, plane);
+}
+
+static void
+fill_target(const struct data_rows *rows, size_t sample, float *target, size_t outputs)
+{
+    if (rows->target || outputs == 1) {
+        assert(outputs == 1);
+        target[0] = rows->target ? rows->target[sample] : (float)rows->label[sample];
+        return;
+    }
+    assert((size_t)rows->label[sample] < outputs);
+    memset(target, 0, outputs * sizeof *target);
+    target[rows->label[sample]] = 1;
+}
+
+void
+data_fill(const struct data_set *set, enum data_part part, const uint32_t *index, size_t rows,
+          struct nn_batch *batch, size_t outputs)
+{
+    assert((int)part < DATA_PARTS);
+    assert(outputs > 0);
+    const struct data_rows *from = &set->part[part];
+    for (size_t i = 0; i < rows; i++) {
+        assert(index[i] < from->count);
+        fill_x(set, from, index[i], batch->x + i * set->width);
+        if (batch->label)
+            batch->label[i] = from->label ? from->label[index[i]] : 0;
+        if (batch->target)
+            fill_target(from, index[i], batch->target + i * outputs, outputs);
+    }
+    batch->rows = rows;
+}
+
+/* A Feistel network over pairs (left, right) in [0, a) x [0, b) with a * b >= count and hardly more, so
+ * that cycle-walking rarely takes a second turn. Each round shifts one half by a hash of the other,
+ * which can be undone, hence a permutation; leaving the positions >= count out by walking on keeps it one.
+ * Below 256 positions the network would be too small to mix: there the walk is longer instead. */
+enum { FEISTEL_ROUNDS = 8, FEISTEL_SIDE_MIN = 16 };
+
+static uint32_t
+feistel_shift(uint32_t half, uint64_t hash, uint32_t side)
+{
+    uint64_t sum = half + (((hash >> 32) * side) >> 32);
+    return (uint32_t)(sum >= side ? sum - side : sum);
+}
+
+static uint64_t
+feistel(uint64_t key, uint32_t i, uint32_t a, uint32_t b)
+{
+    uint32_t left = i / b, right = i % b;
+    for (uint64_t round = 0; round < FEISTEL_ROUNDS; round += 2) {
+        left = feistel_shift(left, mix64(key ^ (round << 32 | right)), a);
+        right = feistel_shift(right, mix64(key ^ ((round + 1) << 32 | left)), b);
+    }
+    return (uint64_t)left * b + right;
+}
+
+uint32_t
+data_shuffle(uint64_t seed, uint64_t epoch, uint32_t i, uint32_t count)
+{
+    assert(i < count);
+    uint64_t key = mix64_pair(seed, epoch);
+    uint32_t a = (uint32_t)sqrt((double)count);
+    a += (uint64_t)a * a < count;
+    a = a < FEISTEL_SIDE_MIN ? FEISTEL_SIDE_MIN : a;
+    uint32_t b = count / a + (count % a != 0);
+    b = b < FEISTEL_SIDE_MIN ? FEISTEL_SIDE_MIN : b;
+    uint64_t at = i;
+    do
+        at = feistel(key, (uint32_t)at, a, b);
+    while (at >= count);
+    return (uint32_t)at;
+}

@@ -1,0 +1,74 @@
+/* data_set.h - what the data_*.c files share: the loaded set and one loader per source.
+ *
+ * A loader fills info.input, info.classes, the scaling and both parts; data.c cuts them to the wanted
+ * number of samples, hashes and serves them. On failure a loader may leave blocks behind in the set;
+ * data_close frees them. */
+#ifndef NN_DATA_SET_H
+#define NN_DATA_SET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nn/data.h"
+#include "nn/data_file.h"
+
+enum {
+    DATA_PARTS = 2,
+    DATA_PLANES_MAX = 3,
+    DATA_CLASSES_MAX = 1024,
+    DATA_ROWS_MAX = INT32_MAX, /* samples of a part */
+};
+
+/* One part. Exactly one of pixel and value is set, and one of label and target. */
+struct data_rows {
+    size_t count;
+    uint8_t *pixel; /* [count, width] */
+    float *value;   /* [count, width] */
+    int32_t *label; /* [count] */
+    float *target;  /* [count] */
+};
+
+/* What a byte becomes: byte * scale + shift. */
+struct data_norm {
+    float scale, shift;
+};
+
+struct data_set {
+    struct data_info info;
+    size_t width;  /* elements of a sample */
+    size_t planes; /* 1..DATA_PLANES_MAX: parts of a sample with their own scaling (colours) */
+    struct data_norm norm[DATA_PLANES_MAX];
+    struct data_rows part[DATA_PARTS];
+};
+
+/* The scaling that gives mean 0 and variance 1 to pixels of this mean and deviation (of 0..1). */
+struct data_norm data_norm_of(double mean, double deviation);
+
+int data_glyphs_load(struct data_set *set, const struct data_spec *spec, char *why,
+                     size_t why_size);
+int data_idx_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
+int data_cifar_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
+int data_csv_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
+
+/* Draw sample `i` of a part. */
+int32_t data_glyphs_draw(uint64_t seed, enum data_part part, uint32_t i, uint8_t pixel[28 * 28]);
+
+/* A tensor of bytes read from an IDX file; the caller frees ->byte. */
+struct data_idx {
+    size_t dims;
+    size_t dim[NN_DIMS_MAX];
+    size_t size; /* product of dim */
+    uint8_t *byte;
+};
+int data_idx_read(struct data_file *file, size_t dims_min, size_t dims_max, struct data_idx *out);
+
+/* Append the records of one file to a part: `labels` bytes (the last one counts, below `classes`), then
+ * 3072 pixels. */
+int data_cifar_read(struct data_file *file, size_t labels, size_t classes, struct data_rows *rows);
+
+/* text[size] is a NUL that does not count. `name` is for messages. */
+int data_csv_parse(struct data_set *set, const char *text, size_t size,
+                   const struct data_spec *spec, const char *name, char *why, size_t why_size);
+
+#endif
