@@ -86,7 +86,8 @@ write_uint(struct pack_out *out, const struct field *field, uint64_t value)
 void
 fields_write(struct pack_out *out, const struct field *fields, size_t count, const uint8_t *base)
 {
-    for (const struct field *field = fields; field < fields + count; field++) {
+    for (size_t i = 0; i < count; i++) {
+        const struct field *field = &fields[i];
         const uint8_t *from = base + field->offset;
         switch (field->kind) {
         case FIELD_BOOL:
