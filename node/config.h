@@ -1,7 +1,7 @@
 /* config.h - one checked struct from a YAML file and the command line.
  *
- * Every key is declared once, in the table of config.c: section, name, kind, range, default, whether it
- * is part of the job (decides the result) or only of this node. configs/reference.yaml is the manual.
+ * Every key is declared once, in the table of config_key.c: section, name, kind, range, default, whether
+ * it is part of the job (decides the result) or only of this node. configs/reference.yaml is the manual.
  *
  *     struct config *config;
  *     int rc = config_load(&config, "digits.yaml", why, sizeof why);
@@ -21,7 +21,7 @@
 #include "nn/optim.h"
 #include "proto/proto.h"
 
-enum { CONFIG_PATH_MAX = 1024 };
+enum { CONFIG_PATH_MAX = 1024, CONFIG_KEYS_MAX = 96 };
 
 struct config {
     struct {
@@ -49,7 +49,7 @@ struct config {
         uint64_t batch;  /* multiple of shards */
         unsigned shards; /* 1..64, default 12 */
         struct optim_spec optim;
-        bool exact;
+        bool exact;          /* always, in this version */
         uint64_t eval_every; /* epochs between evaluations; 0 = only at the end */
         uint64_t patience;   /* early stopping: evaluations without a better test loss; 0 = off */
         uint64_t checkpoint_every; /* steps; 0 = only at the end and on Ctrl-C. This node only. */
@@ -57,7 +57,7 @@ struct config {
     struct {
         char topology[16]; /* ring */
         char group[PROTO_NAME_MAX];
-        char interface[64];
+        char interface[64]; /* "" = all usable */
         uint64_t
             peers; /* wait for this many nodes, self included; 0 = gather for a moment, then go */
         uint64_t gather_ms;
@@ -66,20 +66,27 @@ struct config {
         struct proto_endpoint seed[64];
         size_t seed_count;
     } mesh;
-    unsigned threads; /* workers, this node */
-    char out[CONFIG_PATH_MAX];
+    unsigned threads; /* workers, this node; 0 until config_check made it the number of CPUs */
+    char out[CONFIG_PATH_MAX]; /* "" until config_check made it runs/NAME */
     bool quiet;
-    int log_level;              /* 3 error, 4 warning, 6 info, 7 debug */
-    char file[CONFIG_PATH_MAX]; /* where it came from */
-    char *text; /* the job's YAML with what --set changed appended as overrides; NUL-terminated;
-                                 this is what a node without a job is handed. Owned by the struct. */
-    size_t text_size;
+    int log_level;                  /* 3 error, 4 warning, 6 info, 7 debug */
+    char file[CONFIG_PATH_MAX];     /* where it came from */
+    unsigned line[CONFIG_KEYS_MAX]; /* of each key in the file, for messages; 0 = not there */
+    uint64_t job_hash;              /* of the job's keys; see config_job_hash */
+    char *text; /* what a node without a job is handed: YAML in canonical form of every key that all
+                         nodes share, --set included; NUL-terminated. Owned by the struct. */
+    size_t text_size; /* without the NUL; less than PROTO_JOB_MAX */
 };
 
+/* Read a regular file of less than PROTO_JOB_MAX bytes. 0 or -errno with `why`. */
 int config_load(struct config **out, const char *path, char *why, size_t why_size);
+/* The same from memory; `name` stands for the file in messages. */
 int config_parse(struct config **out, const char *name, const char *text, size_t size, char *why,
                  size_t why_size);
+/* "section.key=value". A list grows by the value; a choice takes the word and its defaults. On error the
+ * config is as before. */
 int config_set(struct config *config, const char *assignment, char *why, size_t why_size);
+/* What spans several keys; fills in what depends on others (threads, out). */
 int config_check(struct config *config, char *why, size_t why_size);
 void config_destroy(struct config **config);
 

@@ -1,0 +1,24 @@
+/* compare.h - the results that several nodes left, side by side: do they hold the same bits? */
+#ifndef NODE_COMPARE_H
+#define NODE_COMPARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct compare_result {
+    unsigned node; /* 1.. */
+    uint64_t steps;
+    double test_accuracy, test_loss, wall_s; /* NaN = none */
+    char params_sha256[65], state_sha256[65];
+};
+
+/* Read `dir/result.json`. 0 or -errno with `why`. */
+int compare_read(struct compare_result *out, const char *dir, char *why, size_t why_size);
+
+/* Print a table and a verdict on results[count], 1.., of `nodes` that started. Returns whether all hold the
+ * same bits. */
+bool compare_print(FILE *file, const struct compare_result *results, size_t count, unsigned nodes);
+
+#endif

@@ -1,0 +1,498 @@
+/* config.c - the whole config: from a file, changed by --set, checked, and back to text.
+ *
+ * config_key.c knows the keys, config_read.c the YAML. The canonical text written here holds every key that
+ * all nodes share, in the table's order and in the shortest form that reads back as the same value.
+ * Its job part is what the job hash is taken of; the whole is what a node without a job receives. */
+#include "node/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "node/config_key.h"
+#include "node/host.h"
+#include "node/typed.h"
+#include "proto/mix.h"
+
+enum { SHOWN_MAX = 160, REASON_SIZE = 320 };
+
+static const struct config_key *
+key_of(const char *path)
+{
+    return config_key_find(NULL, path);
+}
+
+static bool
+of_model(const struct config_key *key)
+{
+    return strncmp(key->section, "model", 5) == 0;
+}
+
+/* --- canonical text --- */
+
+static void
+write_quoted(FILE *file, const char *text)
+{
+    fputc('\'', file);
+    for (; *text; text++)
+        fprintf(file, *text == '\'' ? "''" : "%c", *text);
+    fputc('\'', file);
+}
+
+static void
+write_real(FILE *file, const struct config_key *key, const void *base)
+{
+    const void *at = (const char *)base + key->offset;
+    char text[TYPED_REAL_MAX];
+    double value = 0;
+    float single = 0;
+    bool is_single = key->size == sizeof single;
+    if (is_single)
+        memcpy(&single, at, sizeof single);
+    else
+        memcpy(&value, at, sizeof value);
+    typed_real_format(text, is_single ? (double)single : value, is_single);
+    fputs(text, file);
+}
+
+/* {a: 1, b: 2} of a choice's settings; nothing when it has none. */
+static void write_choice(FILE *file, const struct config_key *choice, const void *base);
+
+static void
+write_shape(FILE *file, const struct nn_shape *shape)
+{
+    fputc('[', file);
+    for (size_t i = 0; i < shape->dims; i++)
+        fprintf(file, "%s%zu", i ? ", " : "", shape->dim[i]);
+    fputc(']', file);
+}
+
+static void
+write_value(FILE *file, const struct config_key *key, const void *base)
+{
+    switch (key->kind) {
+    case CONFIG_UINT:
+        fprintf(file, "%llu", (unsigned long long)config_key_uint(key, base));
+        break;
+    case CONFIG_REAL:
+        write_real(file, key, base);
+        break;
+    case CONFIG_ENUM:
+    case CONFIG_WORD:
+        fputs(config_key_word(key, base), file);
+        break;
+    case CONFIG_CHOICE:
+        write_choice(file, key, base);
+        break;
+    case CONFIG_NAME:
+    case CONFIG_TEXT:
+        write_quoted(file, (const char *)base + key->offset);
+        break;
+    case CONFIG_SHAPE:
+        write_shape(file,
+                    (const struct nn_shape *)(const void *)((const char *)base + key->offset));
+        break;
+    case CONFIG_ENDPOINTS: /* of one node: never written */
+        break;
+    }
+}
+
+static void
+write_choice(FILE *file, const struct config_key *choice, const void *base)
+{
+    char section[96];
+    const char *word = config_key_word(choice, base);
+    snprintf(section, sizeof section, "%s.%s", choice->options, word);
+    const struct config_key *first = config_key_first(section);
+    if (!first) {
+        fputs(word, file);
+        return;
+    }
+    fprintf(file, "{%s: {", word);
+    for (const struct config_key *key = first; key < config_keys + config_key_count; key++) {
+        if (strcmp(key->section, section) != 0)
+            break;
+        fprintf(file, "%s%s: ", key == first ? "" : ", ", key->name);
+        write_value(file, key, base);
+    }
+    fputs("}}", file);
+}
+
+static void
+write_model(FILE *file, const struct config *config)
+{
+    const struct config_key *layer = key_of("model.layer");
+    fputs("model:\n", file);
+    if (config->model.input.dims > 0) {
+        fputs("  - input: ", file);
+        write_shape(file, &config->model.input);
+        fputc('\n', file);
+    }
+    for (size_t i = 0; i < config->model.count; i++) {
+        fputs("  - ", file);
+        write_choice(file, layer, &config->model.layer[i]);
+        fputc('\n', file);
+    }
+}
+
+/* Every key whose scope is in `scopes`. */
+static void
+write_config(FILE *file, const struct config *config, unsigned scopes)
+{
+    const char *section = "";
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        if (!(key->scope & scopes) || of_model(key) || strchr(key->section, '.'))
+            continue;
+        if (strcmp(section, key->section) != 0)
+            fprintf(file, "%s:\n", section = key->section);
+        fprintf(file, "  %s: ", key->name);
+        write_value(file, key, config);
+        fputc('\n', file);
+    }
+    if (config->model.count > 0)
+        write_model(file, config);
+}
+
+static char *
+config_text(const struct config *config, unsigned scopes, size_t *size)
+{
+    char *text = NULL;
+    FILE *file = open_memstream(&text, size);
+    if (!file)
+        return NULL;
+    write_config(file, config, scopes);
+    if (fclose(file) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Bring text and hash up to date with the values. */
+static int
+config_refresh(struct config *config, char *why, size_t why_size)
+{
+    size_t job_size = 0, size = 0;
+    char *job = config_text(config, CONFIG_JOB, &job_size);
+    char *text = config_text(config, CONFIG_JOB | CONFIG_SHARED, &size);
+    if (!job || !text) {
+        free(job);
+        free(text);
+        snprintf(why, why_size, "out of memory");
+        return -ENOMEM;
+    }
+    config->job_hash = XXH3_64bits(job, job_size);
+    free(job);
+    free(config->text);
+    config->text = text;
+    config->text_size = size;
+    return 0;
+}
+
+uint64_t
+config_job_hash(const struct config *config, uint64_t data_hash)
+{
+    return mix64_pair(config->job_hash, data_hash);
+}
+
+/* --- reading --- */
+
+/* run.name from "path/to/digits.yaml": what a name may not hold becomes an underscore. */
+static void
+name_from_file(struct config *config)
+{
+    const char *slash = strrchr(config->file, '/'), *base = slash ? slash + 1 : config->file;
+    const char *dot = strrchr(base, '.');
+    bool suffix = dot && dot > base && (!strcmp(dot, ".yaml") || !strcmp(dot, ".yml"));
+    size_t size = suffix ? (size_t)(dot - base) : strlen(base);
+    if (size >= sizeof config->run.name)
+        size = sizeof config->run.name - 1;
+    char *name = config->run.name;
+    memcpy(name, base, size);
+    for (size_t i = 0; i < size; i++)
+        if (!typed_name_char(name[i]) || (i == 0 && (name[i] == '.' || name[i] == '-')))
+            name[i] = '_';
+    if (size == 0)
+        snprintf(name, sizeof config->run.name, "run");
+}
+
+int
+config_parse(struct config **out, const char *name, const char *text, size_t size, char *why,
+             size_t why_size)
+{
+    *out = NULL;
+    struct config *config = calloc(1, sizeof *config);
+    if (!config) {
+        snprintf(why, why_size, "out of memory");
+        return -ENOMEM;
+    }
+    snprintf(config->file, sizeof config->file, "%s", name);
+    config->train.exact = true;
+    config_key_defaults(NULL, config);
+    int rc = config_read(config, text, size, why, why_size);
+    if (rc == 0 && config->run.name[0] == '\0')
+        name_from_file(config);
+    if (rc == 0)
+        rc = config_refresh(config, why, why_size);
+    if (rc)
+        config_destroy(&config);
+    *out = config;
+    return rc;
+}
+
+static int
+fail_file(const char *path, int error, const char *reason, char *why, size_t why_size)
+{
+    char shown[SHOWN_MAX];
+    typed_escape(shown, sizeof shown, path);
+    snprintf(why, why_size, "%s: %s", shown, reason);
+    return -error;
+}
+
+/* Opening must not wait for a FIFO's other end, nor touch a device. */
+static int
+open_regular(const char *path, char *why, size_t why_size)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        int error = errno;
+        if (fd >= 0)
+            close(fd);
+        return fail_file(path, error, strerror(error), why, why_size);
+    }
+    const char *reason = S_ISDIR(status.st_mode)    ? "is a directory, expected a YAML file"
+                         : !S_ISREG(status.st_mode) ? "is not a regular file"
+                         : status.st_size >= PROTO_JOB_MAX
+                             ? "is too large for a job, expected less than 64 KiB"
+                             : NULL;
+    if (!reason)
+        return fd;
+    close(fd);
+    return fail_file(path, EINVAL, reason, why, why_size);
+}
+
+int
+config_load(struct config **out, const char *path, char *why, size_t why_size)
+{
+    *out = NULL;
+    if (strlen(path) >= CONFIG_PATH_MAX)
+        return fail_file(path, ENAMETOOLONG, "name too long", why, why_size);
+    int fd = open_regular(path, why, why_size);
+    if (fd < 0)
+        return fd;
+    static const size_t room = PROTO_JOB_MAX;
+    char *text = malloc(room);
+    size_t size = 0;
+    ssize_t got = text ? 1 : -1;
+    while (got > 0 && size < room) {
+        do
+            got = read(fd, text + size, room - size);
+        while (got < 0 && errno == EINTR);
+        size += got > 0 ? (size_t)got : 0;
+    }
+    int error = got < 0 ? errno : 0;
+    close(fd);
+    int rc = error          ? fail_file(path, error, strerror(error), why, why_size)
+             : size == room ? fail_file(path, EINVAL, "grew while it was read", why, why_size)
+                            : config_parse(out, path, text, size, why, why_size);
+    free(text);
+    return rc;
+}
+
+void
+config_destroy(struct config **config)
+{
+    if (*config)
+        free((*config)->text);
+    free(*config);
+    *config = NULL;
+}
+
+/* --- --set --- */
+
+/* The settings of a word that is not chosen do nothing: say so rather than take them. */
+static int
+check_chosen(const struct config *config, const struct config_key *key, char *why, size_t why_size)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s", key->section);
+    char *dot = strrchr(path, '.');
+    if (!dot)
+        return 0;
+    *dot++ = '\0';
+    const struct config_key *choice = key_of(path);
+    const char *word = config_key_word(choice, config);
+    if (strcmp(word, dot) == 0)
+        return 0;
+    snprintf(why, why_size, "%s.%s has no effect: %s = %s", key->section, key->name, path, word);
+    return -EINVAL;
+}
+
+static int
+find_settable(const struct config *config, const char *path, const struct config_key **out,
+              char *why, size_t why_size)
+{
+    const struct config_key *key = *out = key_of(path);
+    if (key && of_model(key)) {
+        snprintf(why, why_size, "%s belongs in the job file: --set does not change the model",
+                 path);
+        return -EINVAL;
+    }
+    if (key)
+        return check_chosen(config, key, why, why_size);
+    char section[96];
+    snprintf(section, sizeof section, "%s", path);
+    char *dot = strrchr(section, '.');
+    if (dot)
+        *dot++ = '\0';
+    config_key_unknown(dot ? section : "", dot ? dot : path, why, why_size);
+    return -EINVAL;
+}
+
+int
+config_set(struct config *config, const char *assignment, char *why, size_t why_size)
+{
+    char path[96], shown[SHOWN_MAX];
+    const char *equals = strchr(assignment, '=');
+    if (!equals || equals == assignment || (size_t)(equals - assignment) >= sizeof path) {
+        typed_escape(shown, sizeof shown, assignment);
+        snprintf(why, why_size, "--set %s: expected section.key=value", shown);
+        return -EINVAL;
+    }
+    snprintf(path, sizeof path, "%.*s", (int)(equals - assignment), assignment);
+    const struct config_key *key;
+    int rc = find_settable(config, path, &key, why, why_size);
+    if (rc == 0)
+        rc = config_key_set(key, config, equals + 1, why, why_size);
+    if (rc)
+        return rc;
+    config->line[key - config_keys] = 0;
+    if (config->run.name[0] == '\0')
+        name_from_file(config);
+    return config_refresh(config, why, why_size);
+}
+
+/* --- what spans several keys --- */
+
+/* "digits.yaml:12: " when the file gives the key, else nothing. */
+static int
+fail_key(const struct config *config, const char *path, const char *reason, char *why,
+         size_t why_size)
+{
+    unsigned line = config->line[key_of(path) - config_keys];
+    char file[SHOWN_MAX], where[SHOWN_MAX + 16] = "";
+    typed_escape(file, sizeof file, config->file);
+    if (line > 0)
+        snprintf(where, sizeof where, "%s:%u: ", file, line);
+    snprintf(why, why_size, "%s%s %s", where, path, reason);
+    return -EINVAL;
+}
+
+static int
+check_batch(const struct config *config, char *why, size_t why_size)
+{
+    char reason[REASON_SIZE];
+    uint64_t batch = config->train.batch, shards = config->train.shards;
+    uint64_t below = batch / shards * shards;
+    if (batch % shards != 0) {
+        snprintf(reason, sizeof reason,
+                 "= %llu, expected a multiple of train.shards = %llu: %llu or %llu",
+                 (unsigned long long)batch, (unsigned long long)shards,
+                 (unsigned long long)(below ? below : shards),
+                 (unsigned long long)(below + shards));
+        return fail_key(config, "train.batch", reason, why, why_size);
+    }
+    uint64_t samples = config->data.train;
+    if (samples > 0 && batch > samples) {
+        snprintf(reason, sizeof reason, "= %llu, expected at most data.train = %llu",
+                 (unsigned long long)batch, (unsigned long long)samples);
+        return fail_key(config, "train.batch", reason, why, why_size);
+    }
+    return 0;
+}
+
+static int
+check_data(const struct config *config, char *why, size_t why_size)
+{
+    bool csv = config->data.source == DATA_CSV, regression = config->data.regression;
+    if (csv && config->data.file[0] == '\0')
+        return fail_key(config, "data.file", "is missing: data.source = csv needs one", why,
+                        why_size);
+    if (regression && !csv)
+        return fail_key(config, "data.regression", "= yes, expected only with data.source = csv",
+                        why, why_size);
+    if (regression && config->train.loss != NN_SQUARED_ERROR)
+        return fail_key(config, "train.loss", "must be squared_error with data.regression = yes",
+                        why, why_size);
+    return 0;
+}
+
+static int
+check_train(const struct config *config, char *why, size_t why_size)
+{
+    const struct optim_spec *optim = &config->train.optim;
+    if (optim->kind == OPTIM_SGD && optim->nesterov && optim->momentum <= 0)
+        return fail_key(config, "train.optimizer.sgd.nesterov", "= yes needs a momentum above 0",
+                        why, why_size);
+    if (config->train.patience > 0 && config->train.eval_every == 0)
+        return fail_key(config, "train.patience",
+                        "counts evaluations, but train.eval_every = 0 has only the last one", why,
+                        why_size);
+    return 0;
+}
+
+int
+config_check(struct config *config, char *why, size_t why_size)
+{
+    char file[SHOWN_MAX];
+    typed_escape(file, sizeof file, config->file);
+    if (config->model.count == 0) {
+        snprintf(why, why_size, "%s: no layers, expected `model:` and a list of them", file);
+        return -EINVAL;
+    }
+    if (config->text_size >= PROTO_JOB_MAX) {
+        snprintf(why, why_size, "%s: the job takes %zu bytes, expected less than %d", file,
+                 config->text_size, PROTO_JOB_MAX);
+        return -EMSGSIZE;
+    }
+    int rc;
+    if ((rc = check_batch(config, why, why_size)) || (rc = check_data(config, why, why_size)) ||
+        (rc = check_train(config, why, why_size)))
+        return rc;
+    if (config->threads == 0)
+        config->threads = host_cpus();
+    if (config->out[0] == '\0')
+        snprintf(config->out, sizeof config->out, "runs/%s", config->run.name);
+    return 0;
+}
+
+static const char *
+or_null(const char *text)
+{
+    return *text ? text : NULL;
+}
+
+void
+config_data_spec(const struct config *config, struct data_spec *out)
+{
+    *out = (struct data_spec){
+        .source = config->data.source,
+        .seed = config->data.seed,
+        .train = (size_t)config->data.train,
+        .test = (size_t)config->data.test,
+        .dir = or_null(config->data.dir),
+        .train_images = or_null(config->data.train_images),
+        .train_labels = or_null(config->data.train_labels),
+        .test_images = or_null(config->data.test_images),
+        .test_labels = or_null(config->data.test_labels),
+        .file = or_null(config->data.file),
+        .test_share = config->data.test_share,
+        .regression = config->data.regression,
+    };
+}

@@ -1,0 +1,320 @@
+/* main.c - the program's commands.
+ *
+ * Exit status: 0 done, 1 the run failed, 2 bad usage or config, 130 interrupted. A first SIGINT, SIGTERM or
+ * SIGHUP says goodbye to the mesh and writes a checkpoint, a second one ends the process at once. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mesh/mesh.h"
+#include "node/config.h"
+#include "node/host.h"
+#include "node/local.h"
+#include "node/options.h"
+#include "node/typed.h"
+#include "node/train.h"
+
+enum { WHY_MAX = 512, EXIT_BAD = 2, EXIT_INTERRUPTED = 130, FIND_MS = 3600 * 1000 };
+
+static const char version[] = "0.1.0";
+
+struct command {
+    const char *name;          /* "": the default */
+    size_t args_min, args_max; /* after the name */
+    int (*run)(const struct options *options, const char *const *args, char *const argv[]);
+    const char *usage, *help;
+};
+
+static int
+fail(int status, const char *why)
+{
+    fprintf(stderr, "meshnode: %s\n", why);
+    return status;
+}
+
+/* --- signals --- */
+
+static volatile sig_atomic_t stops;
+
+static void
+on_stop(int signal_number)
+{
+    (void)signal_number;
+    if (stops++)
+        _exit(EXIT_INTERRUPTED);
+    int saved = errno;
+    train_interrupt();
+    mesh_job_interrupt();
+    errno = saved;
+}
+
+/* SIGHUP only where nobody chose to ignore it (nohup). A closed pipe is an error of write, not a death. */
+static void
+catch_stops(void)
+{
+    struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART}, before;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
+}
+
+/* --- configs --- */
+
+/* The job file with the options applied and checked, the kernel pinned. 0 or an exit status. */
+static int
+load(struct config **config, const char *path, const struct options *options, char *const argv[])
+{
+    char why[WHY_MAX];
+    int rc = config_load(config, path, why, sizeof why);
+    if (rc == 0)
+        rc = options_apply(options, *config, why, sizeof why);
+    if (rc == 0)
+        rc = config_check(*config, why, sizeof why);
+    if (rc == 0)
+        rc = host_pin((*config)->run.numerics, argv, why, sizeof why);
+    if (rc == 0)
+        return 0;
+    config_destroy(config);
+    return fail(EXIT_BAD, why);
+}
+
+/* `auto` is the fastest kernel of the node that offers the job: those who get it from us must know which. */
+static void
+name_kernel(struct config *config)
+{
+    char assignment[PROTO_NAME_MAX + 16], ignored[WHY_MAX];
+    const char *numerics = host_numerics(nn_blas_init());
+    if (strcmp(config->run.numerics, "auto") != 0 || !numerics)
+        return;
+    snprintf(assignment, sizeof assignment, "run.numerics=%s", numerics);
+    config_set(config, assignment, ignored, sizeof ignored);
+}
+
+/* --- a node without a job --- */
+
+static void
+log_finding(void *ctx, int level, const char *line)
+{
+    const struct config *config = ctx;
+    char shown[WHY_MAX];
+    typed_escape(shown, sizeof shown, line);
+    if (level <= (config->quiet ? 4 : config->log_level))
+        fprintf(stderr, "%s\n", shown);
+}
+
+/* What the options alone say: no job, but where to look for one. */
+static int
+blank(struct config **config, const struct options *options)
+{
+    static const char nothing[] = "{}";
+    char why[WHY_MAX];
+    int rc = config_parse(config, "meshnode", nothing, strlen(nothing), why, sizeof why);
+    if (rc == 0)
+        rc = options_apply(options, *config, why, sizeof why);
+    if (rc == 0)
+        return 0;
+    config_destroy(config);
+    return fail(EXIT_BAD, why);
+}
+
+/* Wait for a mesh that has a job; its text into text[PROTO_JOB_MAX]. 0 or an exit status. */
+static int
+find_job(struct config *config, char *text)
+{
+    char why[WHY_MAX] = "";
+    struct mesh_setup setup = {
+        .group = config->mesh.group,
+        .interface = config->mesh.interface[0] ? config->mesh.interface : NULL,
+        .port = (uint16_t)config->mesh.port,
+        .beacon_port = (uint16_t)config->mesh.beacon_port,
+        .seeds = config->mesh.seed,
+        .seed_count = config->mesh.seed_count,
+        .log = log_finding,
+        .log_ctx = config,
+    };
+    log_finding(config, 6, "looking for a mesh with a job (see meshnode --help)");
+    int rc;
+    do
+        rc = mesh_job_find(&setup, FIND_MS, text, why, sizeof why);
+    while (rc == -ETIMEDOUT);
+    return rc == 0 ? 0 : rc == -EINTR ? EXIT_INTERRUPTED : fail(EXIT_BAD, why);
+}
+
+static int
+take_job(struct config **config, const char *text, const struct options *options,
+         char *const argv[])
+{
+    char why[WHY_MAX];
+    int rc = config_parse(config, "the mesh's job", text, strlen(text), why, sizeof why);
+    if (rc == 0)
+        rc = options_apply(options, *config, why, sizeof why);
+    if (rc == 0)
+        rc = config_check(*config, why, sizeof why);
+    if (rc == 0)
+        rc = host_pin((*config)->run.numerics, argv, why, sizeof why);
+    return rc == 0 ? 0 : fail(EXIT_BAD, why);
+}
+
+static int
+run_help_out(const struct options *options, char *const argv[])
+{
+    char why[WHY_MAX];
+    struct config *search = NULL, *config = NULL;
+    int status = blank(&search, options);
+    if (status)
+        return status;
+    /* Pinned before the search, so that only a job with another kernel costs a second one. */
+    if (!getenv("MESHNODE_PINNED") && host_pin("auto", argv, why, sizeof why))
+        status = fail(1, why);
+    char *text = malloc(PROTO_JOB_MAX);
+    if (status == 0)
+        status = text ? find_job(search, text) : fail(1, "out of memory");
+    if (status == 0)
+        status = take_job(&config, text, options, argv);
+    if (status == 0)
+        status = train_run(config, options->resume);
+    free(text);
+    config_destroy(&config);
+    config_destroy(&search);
+    return status;
+}
+
+/* --- commands --- */
+
+static int
+run_join(const struct options *options, const char *const *args, char *const argv[])
+{
+    catch_stops();
+    if (!args[0])
+        return run_help_out(options, argv);
+    struct config *config = NULL;
+    int status = load(&config, args[0], options, argv);
+    if (status)
+        return status;
+    name_kernel(config);
+    status = train_run(config, options->resume);
+    config_destroy(&config);
+    return status;
+}
+
+static int
+run_local(const struct options *options, const char *const *args, char *const argv[])
+{
+    struct config *config = NULL;
+    int status = load(&config, args[0], options, argv);
+    if (status)
+        return status;
+    status = local_run(config, args[0], options);
+    config_destroy(&config);
+    return status;
+}
+
+static int
+run_check(const struct options *options, const char *const *args, char *const argv[])
+{
+    struct config *config = NULL;
+    int status = load(&config, args[0], options, argv);
+    if (status)
+        return status;
+    status = train_check(config);
+    config_destroy(&config);
+    return status;
+}
+
+static int
+run_eval(const struct options *options, const char *const *args, char *const argv[])
+{
+    struct config *config = NULL;
+    int status = load(&config, args[0], options, argv);
+    if (status)
+        return status;
+    status = train_eval(config, args[1]);
+    config_destroy(&config);
+    return status;
+}
+
+static const struct command commands[] = {
+    {"", 0, 1, run_join, "[JOB.yaml]", "join the mesh and offer this job, or help with the mesh's"},
+    {"local", 1, 1, run_local, "local [-n N] JOB.yaml", "N nodes on this machine, one terminal"},
+    {"check", 1, 1, run_check, "check JOB.yaml", "check the job; print layers, sizes and cost"},
+    {"eval", 2, 2, run_eval, "eval JOB.yaml MODEL", "loss and accuracy of a saved model"},
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static int
+print_help(void)
+{
+    puts("meshnode trains one neural network on all machines that run it.\n");
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        printf("  meshnode %-22s %s\n", commands[i].usage, commands[i].help);
+    puts("\nOptions, with their defaults:");
+    options_print(stdout);
+    puts("\nconfigs/reference.yaml explains every key of a job.");
+    return 0;
+}
+
+static const struct command *
+command_of(const struct options *options)
+{
+    for (size_t i = 1; i < COMMAND_COUNT; i++)
+        if (options->arg_count > 0 && strcmp(options->args[0], commands[i].name) == 0)
+            return &commands[i];
+    return &commands[0];
+}
+
+static int
+run_command(const struct options *options, char *const argv[])
+{
+    char why[WHY_MAX];
+    const struct command *command = command_of(options);
+    const char *const *args = options->args + (*command->name != '\0');
+    size_t count = options->arg_count - (*command->name != '\0');
+    if (count < command->args_min || count > command->args_max) {
+        snprintf(why, sizeof why, "usage: meshnode %s", command->usage);
+        return fail(EXIT_BAD, why);
+    }
+    if (options->nodes > 0 && command->run != run_local)
+        return fail(EXIT_BAD, "-n is an option of meshnode local");
+    if (options->resume && command->run != run_join && command->run != run_local)
+        return fail(EXIT_BAD, "--resume is for training");
+    const char *none[] = {NULL};
+    return command->run(options, count ? args : none, argv);
+}
+
+/* A descriptor 0..2 that is closed would be taken by the next file opened, and text written into it: occupy
+ * it, opened the wrong way round so that its use is still an error. */
+static void
+occupy_standard_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+                _exit(EXIT_BAD);
+}
+
+int
+main(int argc, char *argv[])
+{
+    char why[WHY_MAX];
+    struct options options;
+    occupy_standard_streams();
+    int rc = options_parse(&options, argc, argv, why, sizeof why), status;
+    if (rc)
+        status = fail(EXIT_BAD, why);
+    else if (options.version)
+        status = printf("meshnode %s\n", version) < 0;
+    else
+        status = options.help ? print_help() : run_command(&options, argv);
+    options_fini(&options);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0)
+        status = fail(1, "cannot write to standard output");
+    return status;
+}

@@ -1,0 +1,224 @@
+/* options.c - the command line, strictly read. See options.h.
+ *
+ *     --name value   --name=value   -n value   -nvalue   --
+ *
+ * Names are not abbreviated, so that a new option never changes what an old command means. */
+#include "node/options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/typed.h"
+
+enum { SHOWN_MAX = 80, NAME_MAX_LENGTH = 32, LEFT_WIDTH = 21 };
+
+struct option {
+    const char *name;
+    const char *value; /* what --help calls it; NULL: takes none */
+    const char *key;   /* "node.threads"; "" = the value names it; NULL = none */
+    const char *fixed; /* value of the key when the option takes none */
+    const char *help;
+};
+
+static const struct option table[] = {
+    {"--set", "KEY=VALUE", "", NULL, "set section.key, e.g. train.epochs=5; repeatable"},
+    {"--out", "DIR", "node.out", NULL, "folder for results (runs/NAME)"},
+    {"--data", "DIR", "data.dir", NULL, "folder of the data files"},
+    {"--peers", "N", "mesh.peers", NULL, "wait for N nodes before the first step"},
+    {"--interface", "IF", "mesh.interface", NULL, "use this network interface (all usable ones)"},
+    {"--peer", "HOST:PORT", "mesh.seeds", NULL, "a node to ask, without broadcast; repeatable"},
+    {"--port", "PORT", "mesh.port", NULL, "listen here (first free one from 20000 on)"},
+    {"--seed", "N", "run.seed", NULL, "seed of everything random"},
+    {"--threads", "N", "node.threads", NULL, "threads that compute (all CPUs)"},
+    {"--resume", NULL, NULL, NULL, "go on from the newest checkpoint in --out"},
+    {"--quiet", NULL, "node.quiet", "yes", "only warnings and errors"},
+    {"--log", "LEVEL", "node.log", NULL, "error, warning, info or debug (info)"},
+    {"-n", "N", NULL, NULL, "local: how many nodes (4)"},
+    {"--help", NULL, NULL, NULL, "this text"},
+    {"--version", NULL, NULL, NULL, "the version"},
+};
+enum { OPTION_COUNT = sizeof table / sizeof table[0] };
+
+struct cursor {
+    struct options *options;
+    int argc, at;
+    char *const *argv;
+    char *why;
+    size_t why_size;
+};
+
+static const struct option *
+option_find(const char *name)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return &table[i];
+    return NULL;
+}
+
+static int
+fail_unknown(const struct cursor *cursor, const char *name)
+{
+    char shown[SHOWN_MAX];
+    const struct option *best = NULL;
+    unsigned limit = 2;
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        unsigned distance = typed_distance(table[i].name, name);
+        if (distance <= limit && strlen(name) > 2) {
+            best = &table[i];
+            limit = distance - (distance > 0);
+        }
+    }
+    typed_escape(shown, sizeof shown, name);
+    snprintf(cursor->why, cursor->why_size, "unknown option %s, %s%s", shown,
+             best ? "did you mean " : "see meshnode --help", best ? best->name : "");
+    return -EINVAL;
+}
+
+static int
+add_set(struct cursor *cursor, const struct option *option, const char *value)
+{
+    struct options *options = cursor->options;
+    if (options->set_count == OPTIONS_SETS_MAX) {
+        snprintf(cursor->why, cursor->why_size, "more than %d options", OPTIONS_SETS_MAX);
+        return -EINVAL;
+    }
+    size_t size = strlen(option->key) + strlen(value) + 2;
+    char *assignment = malloc(size);
+    if (!assignment) {
+        snprintf(cursor->why, cursor->why_size, "out of memory");
+        return -ENOMEM;
+    }
+    snprintf(assignment, size, "%s%s%s", option->key, *option->key ? "=" : "", value);
+    options->set[options->set_count].option = option->name;
+    options->set[options->set_count++].assignment = assignment;
+    return 0;
+}
+
+static int
+set_nodes(struct cursor *cursor, const char *value)
+{
+    char shown[SHOWN_MAX];
+    uint64_t nodes;
+    if (typed_uint(value, &nodes) == 0 && nodes >= 1 && nodes <= PROTO_PEERS_MAX) {
+        cursor->options->nodes = (unsigned)nodes;
+        return 0;
+    }
+    typed_escape(shown, sizeof shown, value);
+    snprintf(cursor->why, cursor->why_size, "-n %s, expected a whole number 1..%d", shown,
+             PROTO_PEERS_MAX);
+    return -EINVAL;
+}
+
+static int
+take(struct cursor *cursor, const struct option *option, const char *value)
+{
+    struct options *options = cursor->options;
+    if (option->key)
+        return add_set(cursor, option, value ? value : option->fixed);
+    if (strcmp(option->name, "-n") == 0)
+        return set_nodes(cursor, value);
+    options->resume = options->resume || strcmp(option->name, "--resume") == 0;
+    options->help = options->help || strcmp(option->name, "--help") == 0;
+    options->version = options->version || strcmp(option->name, "--version") == 0;
+    return 0;
+}
+
+/* `argv[at]` starts with a dash. */
+static int
+take_option(struct cursor *cursor)
+{
+    char name[NAME_MAX_LENGTH];
+    const char *arg = cursor->argv[cursor->at], *value = NULL;
+    const char *equals = strchr(arg, '=');
+    bool short_form = arg[1] != '-' && arg[1] != '\0' && arg[2] != '\0';
+    size_t size = short_form ? 2 : equals ? (size_t)(equals - arg) : strlen(arg);
+    snprintf(name, sizeof name, "%.*s", (int)(size < sizeof name ? size : sizeof name - 1), arg);
+    const struct option *option = option_find(name);
+    if (!option || size >= sizeof name)
+        return fail_unknown(cursor, short_form ? arg : name);
+    if (size < strlen(arg))
+        value = short_form ? arg + 2 : equals + 1;
+    if (value && !option->value) {
+        snprintf(cursor->why, cursor->why_size, "%s takes no value", option->name);
+        return -EINVAL;
+    }
+    if (!value && option->value) {
+        if (cursor->at + 1 == cursor->argc) {
+            snprintf(cursor->why, cursor->why_size, "%s needs a value: %s %s", option->name,
+                     option->name, option->value);
+            return -EINVAL;
+        }
+        value = cursor->argv[++cursor->at];
+    }
+    return take(cursor, option, value);
+}
+
+static int
+take_arg(struct cursor *cursor)
+{
+    char shown[SHOWN_MAX];
+    struct options *options = cursor->options;
+    const char *arg = cursor->argv[cursor->at];
+    if (*arg != '\0' && options->arg_count < OPTIONS_ARGS_MAX) {
+        options->args[options->arg_count++] = arg;
+        return 0;
+    }
+    typed_escape(shown, sizeof shown, arg);
+    snprintf(cursor->why, cursor->why_size, *arg ? "one argument too many: %s" : "empty argument%s",
+             shown);
+    return -EINVAL;
+}
+
+int
+options_parse(struct options *options, int argc, char *const argv[], char *why, size_t why_size)
+{
+    *options = (struct options){0};
+    struct cursor cursor = {options, argc, 1, argv, why, why_size};
+    bool only_args = false;
+    for (; cursor.at < argc; cursor.at++) {
+        const char *arg = argv[cursor.at];
+        int rc = 0;
+        if (!only_args && strcmp(arg, "--") == 0)
+            only_args = true;
+        else
+            rc = !only_args && arg[0] == '-' ? take_option(&cursor) : take_arg(&cursor);
+        if (rc || options->help || options->version)
+            return rc;
+    }
+    return 0;
+}
+
+void
+options_fini(struct options *options)
+{
+    for (size_t i = 0; i < options->set_count; i++)
+        free(options->set[i].assignment);
+    options->set_count = 0;
+}
+
+int
+options_apply(const struct options *options, struct config *config, char *why, size_t why_size)
+{
+    char reason[320];
+    for (size_t i = 0; i < options->set_count; i++) {
+        if (config_set(config, options->set[i].assignment, reason, sizeof reason) == 0)
+            continue;
+        bool named = strncmp(reason, "--set ", 6) == 0;
+        snprintf(why, why_size, "%s%s%s", named ? "" : options->set[i].option, named ? "" : ": ",
+                 reason);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+void
+options_print(FILE *file)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s %s", table[i].name, table[i].value ? table[i].value : "");
+        fprintf(file, "  %-*s %s\n", LEFT_WIDTH, left, table[i].help);
+    }
+}

@@ -1,0 +1,39 @@
+/* options.h - the command line, strictly read.
+ *
+ * Most options are another spelling of --set: `--threads 2` is `--set node.threads=2`. They are kept in
+ * order, so that later ones win, and are applied to a config with options_apply. */
+#ifndef NODE_OPTIONS_H
+#define NODE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "node/config.h"
+
+enum { OPTIONS_ARGS_MAX = 3, OPTIONS_SETS_MAX = 256 };
+
+struct options {
+    const char *args[OPTIONS_ARGS_MAX]; /* what is not an option; borrowed from argv */
+    size_t arg_count;
+    unsigned nodes; /* -n; 0 = not given */
+    bool resume, help, version;
+    size_t set_count;
+    struct {
+        const char *option; /* as typed, for messages: "--threads" */
+        char *assignment;   /* "node.threads=2"; owned */
+    } set[OPTIONS_SETS_MAX];
+};
+
+/* 0 or -EINVAL with `why`. Call options_fini in both cases. Stops at --help and --version. */
+int options_parse(struct options *options, int argc, char *const argv[], char *why,
+                  size_t why_size);
+void options_fini(struct options *options);
+
+/* config_set for all of them. 0 or -EINVAL with `why` naming the option. */
+int options_apply(const struct options *options, struct config *config, char *why, size_t why_size);
+
+/* One line per option, for --help. */
+void options_print(FILE *file);
+
+#endif

@@ -1,0 +1,125 @@
+/* term.c - lines of text, and on a terminal one live line. See term.h.
+ *
+ * A live line is "\r", the text, "\033[K" (erase to the end of the line). It is cut to the width of the
+ * terminal, asked for at each redraw, because a line that wraps cannot be drawn over. */
+#include "node/term.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "node/typed.h"
+
+/* Whether a line can be written without waiting. */
+static bool
+ready(const struct term *term)
+{
+    struct pollfd poll_fd = {.fd = term->fd, .events = POLLOUT};
+    return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLOUT);
+}
+
+static void
+write_all(struct term *term, const char *text, size_t size)
+{
+    while (size > 0) {
+        ssize_t put = write(term->fd, text, size);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return;
+        text += put;
+        size -= (size_t)put;
+    }
+}
+
+void
+term_init(struct term *term, int fd)
+{
+    const char *kind = getenv("TERM");
+    bool dumb = !kind || strcmp(kind, "dumb") == 0;
+    *term = (struct term){.fd = fd, .tty = isatty(fd) && !dumb};
+}
+
+static unsigned
+columns(const struct term *term)
+{
+    struct winsize size;
+    bool known = ioctl(term->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    return known ? size.ws_col - 1U : 79;
+}
+
+size_t
+term_cut(const char *line, unsigned columns_max)
+{
+    size_t used = 0;
+    for (unsigned i = 0; i < columns_max && line[used]; i++) {
+        size_t n = typed_char(line + used);
+        used += n ? n : 1;
+    }
+    return used;
+}
+
+static void
+draw(struct term *term)
+{
+    char out[TERM_LINE_MAX + 8];
+    int size = snprintf(out, sizeof out, "\r%.*s\033[K", (int)term_cut(term->live, columns(term)),
+                        term->live);
+    write_all(term, out, (size_t)size);
+    term->drawn = true;
+}
+
+void
+term_live(struct term *term, uint64_t now_ms, const char *line)
+{
+    if (!term->tty)
+        return;
+    typed_escape(term->live, sizeof term->live, line);
+    if (now_ms < term->next_ms || !ready(term))
+        return;
+    term->next_ms = now_ms + TERM_REDRAW_MS;
+    draw(term);
+}
+
+void
+term_hide(struct term *term)
+{
+    if (term->drawn && ready(term))
+        write_all(term, "\r\033[K", 4);
+    term->drawn = false;
+}
+
+void
+term_line(struct term *term, const char *line)
+{
+    char text[TERM_LINE_MAX], out[TERM_LINE_MAX + 96];
+    if (!ready(term)) {
+        term->dropped++;
+        return;
+    }
+    typed_escape(text, sizeof text, line);
+    size_t used = (size_t)snprintf(out, sizeof out, "%s", term->drawn ? "\r\033[K" : "");
+    if (term->dropped > 0)
+        used += (size_t)snprintf(out + used, sizeof out - used, "(%u lines were not shown)\n",
+                                 term->dropped);
+    used += (size_t)snprintf(out + used, sizeof out - used, "%s\n", text);
+    term->dropped = 0;
+    write_all(term, out, used);
+    if (term->drawn)
+        draw(term);
+}
+
+void
+term_fini(struct term *term)
+{
+    if (term->tty && term->live[0] && ready(term)) {
+        draw(term);
+        write_all(term, "\n", 1);
+    }
+    term->drawn = false;
+    term->live[0] = '\0';
+}

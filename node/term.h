@@ -1,0 +1,40 @@
+/* term.h - lines of text, and on a terminal one live line below them that is redrawn in place.
+ *
+ *     struct term term;
+ *     term_init(&term, STDOUT_FILENO);
+ *     term_live(&term, now_ms, "step 12  loss 0.31");   // terminal only, at most ten times a second
+ *     term_line(&term, "epoch 1 done");                 // above the live line
+ *     term_fini(&term);                                 // leaves the last live line standing
+ *
+ * A reader that is stopped never stops the program: what would block is dropped, and the next line that
+ * gets through says how many were. Everything is escaped (typed.h). Not thread-safe. */
+#ifndef NODE_TERM_H
+#define NODE_TERM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TERM_LINE_MAX = 512, TERM_REDRAW_MS = 100 };
+
+struct term {
+    int fd;
+    bool tty;         /* can be redrawn */
+    bool drawn;       /* a live line is on the screen */
+    uint64_t next_ms; /* do not redraw before */
+    unsigned dropped; /* lines since the last one that got through */
+    char live[TERM_LINE_MAX];
+};
+
+/* `fd` is borrowed. */
+void term_init(struct term *term, int fd);
+void term_fini(struct term *term);
+void term_live(struct term *term, uint64_t now_ms, const char *line);
+void term_line(struct term *term, const char *line);
+/* Take the live line from the screen, so that something else may write to it. */
+void term_hide(struct term *term);
+
+/* Cut `line` (UTF-8) to `columns` characters. Returns the bytes kept. */
+size_t term_cut(const char *line, unsigned columns);
+
+#endif
