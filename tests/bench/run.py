@@ -173,7 +173,8 @@ class Contenders:
         self.where, self.work, self.table = where, work, {}
         self.port = 20000
         if "bench_allreduce" in programs:
-            self.table["meshnode"] = ({}, self.ours(programs["bench_allreduce"]))
+            setting = {"BENCH_INTERFACE": where.interface()}
+            self.table["meshnode"] = (setting, self.ours(programs["bench_allreduce"]))
         if "tcp" in programs:
             for mode in ("poll", "thread"):
                 self.table["tcp-" + mode] = ({"MODE": mode}, self.tcp(programs["tcp"]))
@@ -524,8 +525,9 @@ def overlap_alone(programs, where, work, steps):
 
 
 def overlap_transfer(programs, where, work, size):
-    commands = Contenders(programs, where, work).table["meshnode"][1](2)
-    text = run_together(commands, {"BENCH_SIZES": str(size), "BENCH_MIN": "8", "BENCH_BUDGET": "2"}, 120)
+    setting, commands = Contenders(programs, where, work).table["meshnode"]
+    env = {**setting, "BENCH_SIZES": str(size), "BENCH_MIN": "8", "BENCH_BUDGET": "2"}
+    text = run_together(commands(2), env, 120)
     line = re.search(r"^AR,.*", text or "", re.M)
     return float(line[0].split(",")[5]) / 1e6 if line else None
 
