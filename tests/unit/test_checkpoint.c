@@ -1,0 +1,443 @@
+/* test_checkpoint.c - a checkpoint is read back exactly or refused with the reason. */
+#include "nn/files.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sodium.h>
+
+#include "nn/disk.h"
+
+#define JOB UINT64_C(0x1122334455667788)
+
+enum { PARAMS = 40, STATE = 12 };
+
+static char dir[64], why[1024];
+static uint8_t params[PARAMS], state_bytes[STATE];
+
+static struct checkpoint
+sample(uint64_t step)
+{
+    struct checkpoint c = {.job_hash = JOB, .step = step, .count = 3};
+    c.section[0] = (struct checkpoint_section){"params", params, PARAMS};
+    c.section[1] = (struct checkpoint_section){"none", NULL, 0};
+    c.section[2] = (struct checkpoint_section){"state", state_bytes, STATE};
+    for (size_t i = 0; i < PARAMS; i++)
+        params[i] = (uint8_t)(i * 7 + step);
+    for (size_t i = 0; i < STATE; i++)
+        state_bytes[i] = (uint8_t)(200 - i - step);
+    return c;
+}
+
+static int
+make_directory(void **state)
+{
+    (void)state;
+    strcpy(dir, "/tmp/test_checkpoint_XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static const char *
+path_of(const char *name)
+{
+    static char path[2][128]; /* two may be in use */
+    static int turn;
+    turn = !turn;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", dir, name);
+    return path[turn];
+}
+
+static const char *
+step_path(uint64_t step)
+{
+    char name[40];
+    snprintf(name, sizeof name, "checkpoint-%llu", (unsigned long long)step);
+    return path_of(name);
+}
+
+static void
+write_step(uint64_t step, uint64_t job)
+{
+    struct checkpoint c = sample(step);
+    c.job_hash = job;
+    assert_int_equal(checkpoint_write(step_path(step), &c, why, sizeof why), 0);
+}
+
+static bool
+exists(uint64_t step)
+{
+    return access(step_path(step), F_OK) == 0;
+}
+
+static void
+damage(uint64_t step, long offset)
+{
+    FILE *file = fopen(step_path(step), "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, offset, SEEK_SET), 0);
+    int byte = fgetc(file);
+    assert_int_equal(fseek(file, offset, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 4, file), byte ^ 4);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* What the caller has must be as before after a refusal. */
+static void
+assert_untouched(const struct checkpoint *c)
+{
+    assert_int_equal(c->step, 1);
+    for (size_t i = 0; i < PARAMS; i++)
+        assert_int_equal(params[i], (uint8_t)(i * 7 + 1));
+    for (size_t i = 0; i < STATE; i++)
+        assert_int_equal(state_bytes[i], (uint8_t)(199 - i));
+}
+
+static int
+empty_directory(void **state)
+{
+    (void)state;
+    for (uint64_t step = 0; step < 70; step++)
+        unlink(step_path(step));
+    unlink(path_of("file"));
+    return 0;
+}
+
+static int
+remove_directory(void **state)
+{
+    empty_directory(state);
+    return rmdir(dir);
+}
+
+static void
+a_checkpoint_is_read_back_exactly(void **state)
+{
+    (void)state;
+    write_step(42, JOB);
+    struct checkpoint c = sample(1);
+    assert_int_equal(checkpoint_read(step_path(42), &c, why, sizeof why), 0);
+    assert_int_equal(c.step, 42);
+    assert_int_equal(params[3], 3 * 7 + 42);
+    assert_int_equal(state_bytes[3], 200 - 3 - 42);
+}
+
+/* The bytes of the file, the caller's to free. */
+static uint8_t *
+bytes_of(uint64_t step, size_t *size)
+{
+    uint8_t *data = NULL;
+    assert_int_equal(disk_read(step_path(step), 4096, &data, size, why, sizeof why), 0);
+    return data;
+}
+
+static void
+the_format_is_that_of_the_header(void **state)
+{
+    (void)state;
+    static const uint8_t head[64] = {
+        'M',  'E',  'S',  'H',  'C',  'K',  'P',  'T',
+        1,    0,    0,    0,    3,    0,    0,    0,    /* magic, version, n */
+        12,   1,    0,    0,    0,    0,    0,    0,    /* 268 bytes */
+        0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* job */
+        5,                                              /* step */
+    };
+    static const uint8_t third[32] = {'s', 't', 'a', 't', 'e', 0, 0, 0, 0, 0, 0, 0, 0,
+                                      0,   0,   0,   224, 0,   0, 0, 0, 0, 0, 0, 12};
+    write_step(5, JOB);
+    size_t size;
+    uint8_t *data = bytes_of(5, &size), digest[32];
+    assert_int_equal(size, 64 + 3 * 40 + PARAMS + STATE + 32);
+    assert_memory_equal(data, head, sizeof head);
+    assert_memory_equal(data + 64 + 80, third, sizeof third);
+    assert_memory_equal(data + 184, params, PARAMS);
+    assert_memory_equal(data + 224, state_bytes, STATE);
+    crypto_generichash(digest, sizeof digest, data, size - sizeof digest, NULL, 0);
+    assert_memory_equal(data + size - sizeof digest, digest, sizeof digest);
+    free(data);
+}
+
+static void
+every_truncation_is_refused(void **state)
+{
+    (void)state;
+    write_step(7, JOB);
+    size_t size;
+    uint8_t *data = bytes_of(7, &size);
+    struct checkpoint c = sample(1);
+    for (size_t n = 0; n < size; n++) {
+        uint8_t *cut = malloc(n + !n);
+        assert_non_null(cut);
+        memcpy(cut, data, n);
+        why[0] = 0;
+        assert_int_equal(checkpoint_parse("cut", cut, n, &c, why, sizeof why), -EBADMSG);
+        assert_true(strlen(why) > 10);
+        free(cut);
+    }
+    assert_untouched(&c);
+    assert_int_equal(checkpoint_parse("whole", data, size, &c, why, sizeof why), 0);
+    free(data);
+}
+
+static void
+every_flipped_bit_is_refused(void **state)
+{
+    (void)state;
+    write_step(7, JOB);
+    size_t size;
+    uint8_t *data = bytes_of(7, &size);
+    struct checkpoint c = sample(1);
+    for (size_t bit = 0; bit < 8 * size; bit++) {
+        data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        assert_true(checkpoint_parse("flip", data, size, &c, why, sizeof why) < 0);
+        data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    assert_untouched(&c);
+    free(data);
+}
+
+/* Change a field and mend the hash behind it: what a hash cannot catch. */
+static int
+parse_changed(size_t offset, uint8_t value, size_t cut)
+{
+    size_t size;
+    uint8_t *data = bytes_of(7, &size);
+    struct checkpoint c = sample(1);
+    data[offset] = value;
+    size -= cut;
+    crypto_generichash(data + size - 32, 32, data, size - 32, NULL, 0);
+    int rc = checkpoint_parse("changed", data, size, &c, why, sizeof why);
+    assert_untouched(&c);
+    free(data);
+    return rc;
+}
+
+static void
+fields_are_checked_one_by_one(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t offset;
+        uint8_t value;
+        int rc;
+        const char *why;
+    } row[] = {
+        {0, 'm', -EBADMSG, "not a checkpoint"},
+        {8, 2, -EPROTONOSUPPORT, "version 2, expected 1"},
+        {11, 128, -EPROTONOSUPPORT, "version"},
+        {12, 0, -EBADMSG, "number of sections"},
+        {12, 17, -EBADMSG, "number of sections"},
+        {15, 255, -EBADMSG, "number of sections"},
+        {12, 4, -EBADMSG, "section table"},
+        {12, 2, -EBADMSG, "section table"},
+        {16, 1, -EBADMSG, "bytes, expected"},
+        {23, 255, -EBADMSG, "bytes, expected"},
+        {24, 0, -EINVAL, "another job"},
+        {40, 1, -EBADMSG, "reserved"},
+        {63, 1, -EBADMSG, "reserved"},
+        {64, 'q', -EINVAL, "section qarams of 40 bytes, expected params of 40 bytes"},
+        {64, 0, -EBADMSG, "name of a section"},
+        {64, 27, -EBADMSG, "name of a section"},
+        {64 + 9, 'x', -EBADMSG, "name of a section"},
+        {64 + 15, 'x', -EBADMSG, "name of a section"},
+        {64 + 16, 0, -EBADMSG, "section table"},
+        {64 + 24, 39, -EBADMSG, "params"},
+        {64 + 24, 41, -EBADMSG, "params"},
+        {64 + 31, 255, -EBADMSG, "section table"},
+        {64 + 32, 1, -EBADMSG, "params"},
+        {64 + 40 + 24, 1, -EBADMSG, "none"},
+        {64 + 120, 99, -EBADMSG, "params"},
+    };
+    write_step(7, JOB);
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        int rc = parse_changed(row[i].offset, row[i].value, 0);
+        if (rc != row[i].rc || !strstr(why, row[i].why))
+            fail_msg("row %zu: %d, %s", i, rc, why);
+    }
+    assert_int_equal(parse_changed(0, 'M', 1), -EBADMSG);
+}
+
+static void
+a_checkpoint_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    write_step(7, JOB);
+    struct checkpoint c = sample(1);
+    c.section[2].size--;
+    assert_int_equal(checkpoint_read(step_path(7), &c, why, sizeof why), -EINVAL);
+    c = sample(1);
+    c.section[2].size++;
+    assert_int_equal(checkpoint_read(step_path(7), &c, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "section state of 12 bytes, expected state of 13 bytes"));
+    c = sample(1);
+    c.count = 2;
+    assert_int_equal(checkpoint_read(step_path(7), &c, why, sizeof why), -EINVAL);
+    c = sample(1);
+    strcpy(c.section[0].name, "weights");
+    assert_int_equal(checkpoint_read(step_path(7), &c, why, sizeof why), -EINVAL);
+    c = sample(1);
+    c.job_hash++;
+    c.section[0].size = 1; /* too large as well: the job is the better reason */
+    assert_int_equal(checkpoint_read(step_path(7), &c, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "another job"));
+    assert_untouched(&c);
+    assert_int_equal(checkpoint_read(step_path(8), &c, why, sizeof why), -ENOENT);
+}
+
+static void
+the_newest_valid_one_is_read_and_skipped_ones_are_named(void **state)
+{
+    (void)state;
+    write_step(9, JOB);
+    write_step(10, JOB);
+    write_step(30, JOB);
+    write_step(31, JOB + 1);
+    write_step(32, JOB);
+    damage(30, 190);
+    assert_int_equal(rename(step_path(32), path_of("file")), 0);
+    assert_int_equal(link(path_of("file"), step_path(33)), 0);
+    assert_int_equal(truncate(step_path(9), 100), 0);
+    struct checkpoint c = sample(1);
+    assert_int_equal(checkpoint_read_newest(dir, &c, why, sizeof why), 0);
+    assert_int_equal(c.step, 10);
+    assert_int_equal(params[0], 10);
+    assert_non_null(strstr(why, "checkpoint-33: holds step 32; "));
+    assert_non_null(strstr(why, "checkpoint-31: checkpoint of another job"));
+    assert_non_null(strstr(why, "checkpoint-30: damaged checkpoint: params"));
+    assert_null(strstr(why, "checkpoint-9"));
+}
+
+static void
+no_valid_checkpoint_is_not_the_same_as_none(void **state)
+{
+    (void)state;
+    struct checkpoint c = sample(1);
+    strcpy(why, "x");
+    assert_int_equal(checkpoint_read_newest(dir, &c, why, sizeof why), -ENOENT);
+    assert_string_equal(why, "");
+    assert_int_equal(checkpoint_read_newest("/nonexistent", &c, why, sizeof why), -ENOENT);
+    assert_string_equal(why, "");
+    write_step(3, JOB);
+    damage(3, 200);
+    c = sample(1);
+    assert_int_equal(checkpoint_read_newest(dir, &c, why, sizeof why), -ENOENT);
+    assert_non_null(strstr(why, "damaged"));
+    assert_untouched(&c);
+    assert_int_equal(checkpoint_read_newest("/dev/null", &c, why, sizeof why), -ENOTDIR);
+    assert_true(strlen(why) > 0);
+}
+
+static void
+only_exact_names_count(void **state)
+{
+    (void)state;
+    static const char *const name[] = {"checkpoint-",   "checkpoint-007",
+                                       "checkpoint-7x", "checkpoint--7",
+                                       "Checkpoint-7",  "checkpoint-7.tmp",
+                                       "checkpoint- 7", "checkpoint-7 ",
+                                       "checkpoint",    "checkpoint-99999999999999999999"};
+    struct checkpoint c = sample(7);
+    for (size_t i = 0; i < sizeof name / sizeof name[0]; i++)
+        assert_int_equal(checkpoint_write(path_of(name[i]), &c, why, sizeof why), 0);
+    assert_int_equal(checkpoint_read_newest(dir, &c, why, sizeof why), -ENOENT);
+    assert_string_equal(why, "");
+    checkpoint_prune(dir, 1);
+    assert_int_equal(access(path_of("checkpoint-7.tmp"), F_OK), -1);
+    for (size_t i = 0; i < sizeof name / sizeof name[0]; i++)
+        if (i != 5)
+            assert_int_equal(unlink(path_of(name[i])), 0);
+}
+
+static void
+pruning_keeps_the_newest_of_each_job(void **state)
+{
+    (void)state;
+    for (uint64_t step = 1; step <= 12; step++)
+        write_step(step, step % 3 ? JOB : JOB + 1);
+    checkpoint_prune(dir, 3);
+    const bool left[13] = {[6] = true, [9] = true,  [12] = true, /* the other job's */
+                           [8] = true, [10] = true, [11] = true};
+    for (uint64_t step = 1; step <= 12; step++)
+        if (exists(step) != left[step])
+            fail_msg("checkpoint-%d", (int)step);
+}
+
+static void
+pruning_never_deletes_the_newest_valid_one(void **state)
+{
+    (void)state;
+    for (uint64_t step = 1; step <= 8; step++)
+        write_step(step, JOB);
+    damage(6, 200);
+    damage(7, 210);
+    damage(8, 190);
+    checkpoint_prune(dir, 2);
+    assert_true(exists(8) && exists(7) && exists(6) && exists(5));
+    assert_false(exists(4) || exists(1));
+    struct checkpoint c = sample(1);
+    assert_int_equal(checkpoint_read_newest(dir, &c, why, sizeof why), 0);
+    assert_int_equal(c.step, 5);
+    checkpoint_prune(dir, 0);
+    assert_true(exists(5));
+    FILE *file = fopen(step_path(4), "wb"); /* not ours to delete */
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+    checkpoint_prune(dir, 1);
+    assert_true(exists(4));
+    checkpoint_prune("/nonexistent", 1);
+}
+
+static void
+a_full_disk_is_reported_and_leaves_the_older_ones(void **state)
+{
+    (void)state;
+    struct rlimit old_limit, limit;
+    write_step(1, JOB);
+    struct checkpoint c = sample(2);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    limit = old_limit;
+    limit.rlim_cur = 150;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    int rc = checkpoint_write(step_path(2), &c, why, sizeof why);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(rc, -EFBIG);
+    assert_non_null(strstr(why, "checkpoint-2: cannot write: File too large"));
+    assert_false(exists(2));
+    assert_int_equal(access(path_of("checkpoint-2.tmp"), F_OK), -1);
+    assert_int_equal(checkpoint_read_newest(dir, &c, why, sizeof why), 0);
+    assert_int_equal(c.step, 1);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, NULL, empty_directory)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_checkpoint_is_read_back_exactly),
+        CASE(the_format_is_that_of_the_header),
+        CASE(every_truncation_is_refused),
+        CASE(every_flipped_bit_is_refused),
+        CASE(fields_are_checked_one_by_one),
+        CASE(a_checkpoint_that_does_not_fit_is_refused),
+        CASE(the_newest_valid_one_is_read_and_skipped_ones_are_named),
+        CASE(no_valid_checkpoint_is_not_the_same_as_none),
+        CASE(only_exact_names_count),
+        CASE(pruning_keeps_the_newest_of_each_job),
+        CASE(pruning_never_deletes_the_newest_valid_one),
+        CASE(a_full_disk_is_reported_and_leaves_the_older_ones),
+    };
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}

@@ -1,0 +1,355 @@
+/* test_disk.c - the old or the new file, whatever fails and wherever the process dies.
+ *
+ * The calls that can fail are wrapped: the k-th one fails, or the process ends there, for all k. The
+ * wrapper also checks the order that survives a power cut: nothing is renamed before it was synced.
+ * LDFLAGS: -Wl,--wrap=open,--wrap=write,--wrap=read,--wrap=fsync,--wrap=rename,--wrap=close,--wrap=lseek */
+#include "nn/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { NEVER = -1, SHORT_WRITE = 7 };
+
+static struct {
+    int calls;    /* fallible calls so far */
+    int fail_at;  /* this one fails, or NEVER */
+    int die_at;   /* the process ends before this one, or NEVER */
+    int error;    /* what a failing call reports */
+    bool synced;  /* since the last write */
+    bool corrupt; /* what is read differs from what was written */
+    bool bad_order;
+} fault = {.fail_at = NEVER, .die_at = NEVER};
+
+static bool
+strikes(void)
+{
+    int call = fault.calls++;
+    if (call == fault.die_at)
+        _exit(9);
+    if (call != fault.fail_at)
+        return false;
+    errno = fault.error;
+    return true;
+}
+
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+ssize_t __real_write(int fd, const void *data, size_t size);
+ssize_t __wrap_write(int fd, const void *data, size_t size);
+ssize_t __real_read(int fd, void *data, size_t size);
+ssize_t __wrap_read(int fd, void *data, size_t size);
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __real_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to);
+int __real_close(int fd);
+int __wrap_close(int fd);
+off_t __real_lseek(int fd, off_t offset, int whence);
+off_t __wrap_lseek(int fd, off_t offset, int whence);
+
+int
+__wrap_open(const char *path, int flags, ...)
+{
+    return strikes() ? -1 : __real_open(path, flags, 0600);
+}
+
+ssize_t
+__wrap_write(int fd, const void *data, size_t size)
+{
+    fault.synced = false;
+    if (fault.calls % 2 && size > SHORT_WRITE)
+        size = SHORT_WRITE; /* legal: fewer bytes than asked for */
+    return strikes() ? -1 : __real_write(fd, data, size);
+}
+
+ssize_t
+__wrap_read(int fd, void *data, size_t size)
+{
+    if (strikes())
+        return -1;
+    ssize_t n = __real_read(fd, data, size);
+    if (fault.corrupt && n > 3)
+        ((char *)data)[3] ^= 1;
+    return n;
+}
+
+int
+__wrap_fsync(int fd)
+{
+    if (strikes())
+        return -1;
+    fault.synced = true;
+    return __real_fsync(fd);
+}
+
+int
+__wrap_rename(const char *from, const char *to)
+{
+    fault.bad_order = fault.bad_order || !fault.synced;
+    return strikes() ? -1 : __real_rename(from, to);
+}
+
+int
+__wrap_close(int fd)
+{
+    bool fails = strikes();
+    int rc = __real_close(fd);
+    if (fails)
+        errno = fault.error;
+    return fails ? -1 : rc;
+}
+
+off_t
+__wrap_lseek(int fd, off_t offset, int whence)
+{
+    return strikes() ? -1 : __real_lseek(fd, offset, whence);
+}
+
+static char dir[64], path[96], temp[104], why[256];
+
+static int
+make_directory(void **state)
+{
+    (void)state;
+    strcpy(dir, "/tmp/test_disk_XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof path, "%s/file", dir);
+    snprintf(temp, sizeof temp, "%s" DISK_TEMP, path);
+    return 0;
+}
+
+static int
+remove_directory(void **state)
+{
+    (void)state;
+    unlink(path);
+    unlink(temp);
+    return rmdir(dir);
+}
+
+static void
+no_faults(void)
+{
+    fault.calls = 0;
+    fault.fail_at = fault.die_at = NEVER;
+    fault.corrupt = false;
+}
+
+/* "old" or the new content in three pieces, one of them empty. */
+static int
+write_text(const char *text)
+{
+    size_t half = strlen(text) / 2;
+    struct disk_piece piece[] = {{text, half}, {NULL, 0}, {text + half, strlen(text) - half}};
+    why[0] = 0;
+    return disk_write(path, piece, 3, why, sizeof why);
+}
+
+static void
+assert_content(const char *text)
+{
+    uint8_t *data;
+    size_t size;
+    no_faults();
+    assert_int_equal(disk_read(path, 100, &data, &size, why, sizeof why), 0);
+    assert_int_equal(size, strlen(text));
+    assert_memory_equal(data, text, size);
+    free(data);
+}
+
+static bool
+exists(const char *file)
+{
+    struct stat stat_buf;
+    return stat(file, &stat_buf) == 0;
+}
+
+static const char new_text[] = "the new content, long enough for several short writes";
+
+static void
+a_file_is_written_and_read(void **state)
+{
+    (void)state;
+    no_faults();
+    assert_int_equal(write_text("old"), 0);
+    assert_content("old");
+    assert_int_equal(write_text(new_text), 0);
+    assert_content(new_text);
+    assert_int_equal(write_text(""), 0);
+    assert_content("");
+    assert_false(exists(temp));
+    assert_false(fault.bad_order);
+}
+
+static void
+whichever_call_fails_the_file_is_old_or_new_and_nothing_is_left(void **state)
+{
+    (void)state;
+    const int errors[] = {EIO, ENOSPC, EDQUOT, EROFS};
+    int failures = 0;
+    for (int k = 0;; k++) {
+        no_faults();
+        assert_int_equal(write_text("old"), 0);
+        no_faults();
+        fault.fail_at = k;
+        fault.error = errors[k % 4];
+        int rc = write_text(new_text);
+        bool struck = fault.calls > k;
+        assert_false(exists(temp));
+        if (rc) {
+            failures++;
+            assert_int_equal(rc, -errors[k % 4]);
+            assert_non_null(strstr(why, strerror(errors[k % 4])));
+            no_faults();
+            uint8_t *data;
+            size_t size;
+            assert_int_equal(disk_read(path, 100, &data, &size, why, sizeof why), 0);
+            assert_true(size == 3 || size == strlen(new_text));
+            free(data);
+        } else {
+            assert_content(new_text);
+        }
+        if (!struck)
+            break;
+    }
+    assert_in_range(failures, 12, 40);
+    assert_false(fault.bad_order);
+}
+
+static void
+wherever_the_process_dies_the_file_is_old_or_new(void **state)
+{
+    (void)state;
+    int old = 0, new = 0, status = 0;
+    for (int k = 0; status == 0 || WEXITSTATUS(status) == 9; k++) {
+        no_faults();
+        assert_int_equal(write_text("old"), 0);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            no_faults();
+            fault.die_at = k;
+            _exit(write_text(new_text) ? 1 : 2);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        uint8_t *data;
+        size_t size;
+        assert_int_equal(disk_read(path, 100, &data, &size, why, sizeof why), 0);
+        old += size == 3 && memcmp(data, "old", 3) == 0;
+        new += size == strlen(new_text) && memcmp(data, new_text, size) == 0;
+        assert_int_equal(old + new, k + 1);
+        free(data);
+    }
+    assert_int_equal(WEXITSTATUS(status), 2);
+    assert_true(old > 10);
+    assert_true(new > 1);
+    no_faults();
+    assert_int_equal(write_text("next"), 0); /* what was left behind does not hinder */
+    assert_false(exists(temp));
+}
+
+static void
+interrupted_calls_are_repeated(void **state)
+{
+    (void)state;
+    for (int k = 1; k < 4; k++) {
+        no_faults();
+        fault.fail_at = k;
+        fault.error = EINTR;
+        assert_int_equal(write_text(new_text), 0);
+        assert_content(new_text);
+    }
+}
+
+static void
+a_medium_that_returns_other_bytes_is_noticed(void **state)
+{
+    (void)state;
+    no_faults();
+    assert_int_equal(write_text("old"), 0);
+    fault.corrupt = true;
+    assert_int_equal(write_text(new_text), -EIO);
+    assert_non_null(strstr(why, "reading back"));
+    assert_false(exists(temp));
+    assert_content("old");
+}
+
+static void
+a_full_disk_gives_a_clear_line_and_leaves_nothing(void **state)
+{
+    (void)state;
+    struct rlimit old_limit, limit;
+    no_faults();
+    assert_int_equal(write_text("old"), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    limit = old_limit;
+    limit.rlim_cur = 20;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    int rc = write_text(new_text);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(rc, -EFBIG);
+    assert_non_null(strstr(why, "file: cannot write: File too large"));
+    assert_false(exists(temp));
+    assert_content("old");
+}
+
+static void
+what_is_no_file_is_refused(void **state)
+{
+    (void)state;
+    uint8_t *data;
+    size_t size;
+    no_faults();
+    assert_int_equal(disk_read("/dev/zero", 100, &data, &size, why, sizeof why), -EINVAL);
+    assert_int_equal(disk_read(dir, 100, &data, &size, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "not a regular file"));
+    assert_int_equal(mkfifo(temp, 0600), 0);
+    assert_int_equal(disk_read(temp, 100, &data, &size, why, sizeof why), -EINVAL);
+    unlink(temp);
+    assert_int_equal(disk_read("/nonexistent/file", 100, &data, &size, why, sizeof why), -ENOENT);
+    assert_int_equal(write_text("12345"), 0);
+    assert_int_equal(disk_read(path, 4, &data, &size, why, sizeof why), -EFBIG);
+    assert_non_null(strstr(why, "5 bytes, expected at most 4"));
+    struct disk_piece piece = {"x", 1};
+    assert_int_equal(disk_write("/nonexistent/file", &piece, 1, why, sizeof why), -ENOENT);
+    assert_int_equal(disk_write("/proc/file", &piece, 1, why, sizeof why), -ENOENT);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(write_text("x"), -EISDIR);
+    assert_false(exists(temp));
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(write_text("x"), 0);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_is_written_and_read),
+        cmocka_unit_test(whichever_call_fails_the_file_is_old_or_new_and_nothing_is_left),
+        cmocka_unit_test(wherever_the_process_dies_the_file_is_old_or_new),
+        cmocka_unit_test(interrupted_calls_are_repeated),
+        cmocka_unit_test(a_medium_that_returns_other_bytes_is_noticed),
+        cmocka_unit_test(a_full_disk_gives_a_clear_line_and_leaves_nothing),
+        cmocka_unit_test(what_is_no_file_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}
