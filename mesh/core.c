@@ -1,0 +1,383 @@
+/* core.c - every event of a node: set the clocks, tell the part it concerns, settle. */
+#include "mesh/core.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mesh/inside.h"
+
+void
+core_log(struct core *core, int level, const char *format, ...)
+{
+    char line[CORE_LINE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    core->ops.log(core->ctx, level, line);
+}
+
+/* --- Glue between the ring, which knows ranks, and the peers, which have links -------------------- */
+
+static void
+on_ring_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
+             size_t body_size, int buffer)
+{
+    struct core *core = ctx;
+    const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
+    if (peer->state != PEER_UP || !peer->announced)
+        return;
+    core->own.in_flight[buffer]++;
+    core->ops.send_bulk(core->ctx, (unsigned)peer->link, msg, body, body_size, buffer);
+}
+
+static void
+on_ring_keep(void *ctx, struct core_frame *frame)
+{
+    struct core *core = ctx;
+    core->ops.keep(core->ctx, frame);
+}
+
+static void
+on_ring_release(void *ctx, void *handle)
+{
+    struct core *core = ctx;
+    core->ops.release(core->ctx, handle);
+}
+
+/* --- Life -------------------------------------------------------------------------------------- */
+
+static int
+core_ring(struct core *core)
+{
+    const struct ring_setup setup = {
+        .bucket_count = core->config.bucket_count,
+        .buckets = core->buckets,
+        .own = core->config.own,
+        .sum = core->config.sum,
+        .chunk_elems = core->config.chunk_elems,
+        .direct_bytes = core->config.direct_bytes,
+        .all = core->all,
+        .mutant = core->config.mutant,
+    };
+    static const struct ring_ops ops = {on_ring_send, on_ring_keep, on_ring_release};
+    return ring_new(&core->ring, &setup, &ops, core);
+}
+
+int
+core_new(struct core **out, const struct core_config *config, const struct core_ops *ops, void *ctx,
+         uint64_t now)
+{
+    assert(config->self.id != 0);
+    assert(config->shards >= 1 || config->hello.wants_job);
+    assert(config->shards <= PROTO_SHARDS_MAX);
+    struct core *core = calloc(1, sizeof *core);
+    if (!core)
+        return -ENOMEM;
+    core->config = *config;
+    core->ops = *ops;
+    core->ctx = ctx;
+    core->now = now;
+    if (core->config.chunk_elems == 0)
+        core->config.chunk_elems = PROTO_CHUNK_MAX;
+    core->all = config->shards == 64 ? UINT64_MAX : (1ull << config->shards) - 1;
+    core->buckets = calloc(config->bucket_count + 1, sizeof *core->buckets);
+    if (!core->buckets || core_ring(core) != 0) {
+        core_destroy(&core);
+        return -ENOMEM;
+    }
+    if (config->bucket_count > 0)
+        memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);
+    peers_init(core);
+    plan_init(core);
+    own_init(core);
+    fetch_init(core);
+    *out = core;
+    return 0;
+}
+
+void
+core_destroy(struct core **core)
+{
+    if (!*core)
+        return;
+    ring_destroy(&(*core)->ring);
+    free((*core)->buckets);
+    free(*core);
+    *core = NULL;
+}
+
+/* --- Events ------------------------------------------------------------------------------------ */
+
+static void
+core_clock(struct core *core, uint64_t now)
+{
+    uint64_t gap = now > core->now ? now - core->now : 0;
+    core->awake += gap < CORE_NAP_US ? gap : CORE_NAP_US;
+    core->now += gap;
+}
+
+/* The node may end when everybody it knows has what it has. */
+static void
+core_finish(struct core *core)
+{
+    if (!core->done || core->finished)
+        return;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        if (peer->state == PEER_UP && !peer->done && !peer->hello.wants_job)
+            return;
+    }
+    core->finished = true;
+    core->ops.finished(core->ctx);
+}
+
+/* Let every part do what has become possible. */
+static void
+core_settle(struct core *core)
+{
+    if (core->leaving || core->config.hello.wants_job)
+        return;
+    if (ring_status(core->ring) == RING_BROKEN)
+        plan_abort(core, ring_why(core->ring));
+    fetch_step(core);
+    plan_step(core);
+    own_step(core);
+    if (ring_status(core->ring) == RING_BROKEN)
+        plan_abort(core, ring_why(core->ring));
+    core_finish(core);
+}
+
+void
+core_on_tick(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    if (core->leaving)
+        return;
+    peers_tick(core);
+    plan_tick(core);
+    own_tick(core);
+    if (core->awake >= core->sweep_at_us) {
+        core->sweep_at_us = core->awake + CORE_SWEEP_US;
+        ring_tick(core->ring);
+    }
+    core_settle(core);
+}
+
+void
+core_on_found(struct core *core, uint64_t now, const struct proto_endpoint *at,
+              struct proto_node node)
+{
+    core_clock(core, now);
+    if (core->leaving)
+        return;
+    peers_found(core, at, node, true);
+    core_settle(core);
+}
+
+void
+core_on_link_up(struct core *core, uint64_t now, unsigned link)
+{
+    core_clock(core, now);
+    if (core->leaving || link >= PEERS_LINKS_MAX)
+        return;
+    peers_link_up(core, link);
+    core_settle(core);
+}
+
+void
+core_on_link_down(struct core *core, uint64_t now, unsigned link)
+{
+    core_clock(core, now);
+    if (core->leaving || link >= PEERS_LINKS_MAX)
+        return;
+    peers_link_down(core, link);
+    core_settle(core);
+}
+
+static void
+on_job(struct core *core, int from, const void *body, size_t body_size)
+{
+    if (body_size > 0) {
+        if (core->config.hello.wants_job)
+            core->ops.job_offered(core->ctx, body, body_size);
+        return;
+    }
+    const char *text = core->ops.job(core->ctx);
+    struct proto_msg msg = {.type = PROTO_JOB};
+    const struct peer *peer = &core->peers.peers[from];
+    if (text && peer->state == PEER_UP)
+        core->ops.send(core->ctx, (unsigned)peer->link, &msg, text, strlen(text));
+}
+
+static void
+on_peers(struct core *core, const struct proto_peers *peers)
+{
+    for (size_t k = 0; k < peers->count; k++)
+        peers_found(core, &peers->endpoints[k], (struct proto_node){0, 0}, false);
+}
+
+/* A message of a peer with a session; it is only a helper when it wants a job. */
+static void
+on_session(struct core *core, int i, const struct proto_msg *msg, const void *body,
+           size_t body_size)
+{
+    peers_heard(core, i);
+    if (msg->type == PROTO_JOB) {
+        on_job(core, i, body, body_size);
+        return;
+    }
+    if (msg->type == PROTO_BYE) {
+        peers_bye(core, i);
+        return;
+    }
+    if (!core->peers.peers[i].announced)
+        return;
+    switch (msg->type) {
+    case PROTO_PEERS:
+        on_peers(core, &msg->peers);
+        break;
+    case PROTO_HEARTBEAT:
+        peers_heartbeat(core, i, &msg->heartbeat);
+        plan_on_beat(core, i);
+        break;
+    case PROTO_PLAN:
+        plan_on_plan(core, i, &msg->plan);
+        break;
+    case PROTO_HOLD:
+        plan_on_hold(core, i, &msg->hold);
+        break;
+    case PROTO_ABORT:
+        plan_on_abort(core, i, msg->abort_plan);
+        break;
+    case PROTO_FETCH:
+        fetch_on_fetch(core, i, &msg->fetch);
+        break;
+    default:
+        break;
+    }
+}
+
+void
+core_on_message(struct core *core, uint64_t now, struct proto_node from, const char *from_host,
+                const struct proto_msg *msg, const void *body, size_t body_size)
+{
+    core_clock(core, now);
+    if (core->leaving || from.id == 0)
+        return;
+    if (msg->type == PROTO_HELLO) {
+        peers_hello(core, from, from_host, &msg->hello);
+    } else if (msg->type == PROTO_REFUSE) {
+        peers_refused(core, from, &msg->refuse);
+    } else {
+        int i = peers_find(core, from);
+        if (i >= 0)
+            on_session(core, i, msg, body, body_size);
+    }
+    core_settle(core);
+}
+
+void
+core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const struct proto_msg *msg,
+             struct core_frame *frame)
+{
+    core_clock(core, now);
+    int i = core->leaving ? -1 : peers_find(core, from);
+    if (i < 0 || !core->peers.peers[i].announced)
+        return;
+    peers_heard(core, i);
+    if (msg->type == PROTO_STATE) {
+        fetch_on_block(core, i, &msg->state, frame->data, frame->size);
+    } else if (msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER) {
+        uint64_t before = ring_progress(core->ring);
+        ring_chunk(core->ring, from, msg, frame, core->round);
+        if (ring_progress(core->ring) != before)
+            plan_progress(core);
+    }
+    core_settle(core);
+}
+
+void
+core_on_sent(struct core *core, uint64_t now, int buffer)
+{
+    core_clock(core, now);
+    if (buffer < 0)
+        return;
+    assert(buffer < CORE_BUFFERS);
+    assert(core->own.in_flight[buffer] > 0);
+    core->own.in_flight[buffer]--;
+    if (core->own.blocked)
+        core_settle(core);
+}
+
+void
+core_on_bucket(struct core *core, uint64_t now, size_t bucket)
+{
+    core_clock(core, now);
+    own_bucket(core, bucket);
+    core_settle(core);
+}
+
+void
+core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_hash,
+                size_t first_bucket, bool done)
+{
+    core_clock(core, now);
+    assert(first_bucket < core->config.bucket_count);
+    if (core->own.state == OWN_START)
+        core->started_at_us = core->awake;
+    own_applied(core);
+    fetch_applied(core);
+    core->round = round;
+    core->state_hash = state_hash;
+    core->first_bucket = first_bucket;
+    core->done = done;
+    plan_applied(core);
+    core_settle(core);
+}
+
+void
+core_on_state_bad(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    assert(core->own.state == OWN_ADOPTING);
+    core->own.state = OWN_FREE;
+    fetch_bad(core);
+    core_settle(core);
+}
+
+void
+core_leave(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    if (core->leaving)
+        return;
+    plan_abort(core, "this node leaves");
+    struct proto_msg msg = {.type = PROTO_BYE};
+    for (int i = 0; i < core->peers.high; i++)
+        peers_send(core, i, &msg);
+    core->leaving = true;
+}
+
+void
+core_stats(const struct core *core, struct core_stats *out)
+{
+    *out = (struct core_stats){
+        .round = core->round,
+        .plans = core->plan.plans,
+        .aborts = core->plan.aborts,
+    };
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        out->peers += peer->state == PEER_UP && !peer->suspected && peer->announced;
+    }
+    if (!core->plan.active)
+        return;
+    out->members = (unsigned)core->plan.now.count;
+    out->plan = core->plan.hash;
+    out->leader = plan_leader(core);
+}

@@ -1,0 +1,62 @@
+/* inside.h - a core from inside: the parts of one node, for the files of mesh/ that make it up.
+ *
+ * Each event sets the clocks, goes to the part it concerns, and ends in core_settle (core.c), which lets
+ * every part do what has become possible. */
+#ifndef MESH_INSIDE_H
+#define MESH_INSIDE_H
+
+#include "mesh/core.h"
+#include "mesh/fetch.h"
+#include "mesh/mutant.h"
+#include "mesh/own.h"
+#include "mesh/peers.h"
+#include "mesh/plan.h"
+#include "mesh/ring.h"
+
+enum {
+    CORE_NAP_US = 3 * CORE_TICK_US, /* a longer gap between two events: this node did not run */
+    CORE_LINE_MAX = 512,            /* bytes of a log line */
+    CORE_SWEEP_US = 500000,         /* between two sweeps of frames no plan wants */
+};
+
+struct core {
+    struct core_config config;
+    struct core_ops ops;
+    void *ctx;
+    struct core_bucket *buckets;
+    uint64_t all;           /* bitmap of all shards */
+    uint64_t now;           /* us, of the event being handled */
+    uint64_t awake;         /* us this node has been running: what deadlines are measured in */
+    uint64_t started_at_us; /* awake when the trainer gave its first state */
+
+    uint64_t round; /* next to be committed */
+    uint64_t state_hash;
+    size_t first_bucket;
+    bool done;
+    bool leaving;
+    bool finished;
+
+    struct peers peers;
+    struct plan plan;
+    struct own own;
+    struct fetch fetch;
+    struct ring *ring;
+    uint64_t sweep_at_us; /* awake; when frames no plan wants are released */
+};
+
+void core_log(struct core *core, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static inline bool
+core_mutant(const struct core *core, uint32_t bit)
+{
+    return (core->config.mutant & bit) != 0;
+}
+
+static inline bool
+core_node_equal(struct proto_node a, struct proto_node b)
+{
+    return a.id == b.id && a.incarnation == b.incarnation;
+}
+
+#endif

@@ -1,0 +1,27 @@
+/* mutant.h - bugs planted on purpose, one bit each in core_config.mutant.
+ *
+ * The simulator must find them: a net that nobody ever saw hold something may have a hole. 0 in every
+ * real node. Uses nothing. */
+#ifndef MESH_MUTANT_H
+#define MESH_MUTANT_H
+
+enum {
+    MUTANT_FENCE = 1 << 0,        /* chunks of any plan of this round are taken */
+    MUTANT_COVERAGE = 1 << 1,     /* overlapping and incomplete sums are taken */
+    MUTANT_RANGE = 1 << 2,        /* a chunk may begin and end anywhere in its bucket */
+    MUTANT_CHECK = 1 << 3,        /* checksums are not compared */
+    MUTANT_STATE = 1 << 4,        /* a state is announced one round too high */
+    MUTANT_TWICE = 1 << 5,        /* the leader gives a shard to two members, and members accept */
+    MUTANT_PROGRESS = 1 << 6,     /* a plan without progress is never aborted */
+    MUTANT_SENT = 1 << 7,         /* buffers are rewritten while being sent */
+    MUTANT_HEARING = 1 << 8,      /* peers that do not hear us count as usable */
+    MUTANT_CLIQUE = 1 << 9,       /* members need not hear one another */
+    MUTANT_SILENCE = 1 << 10,     /* silent peers are never suspected */
+    MUTANT_DONE = 1 << 11,        /* finished nodes do not serve their state */
+    MUTANT_STARVED = 1 << 12,     /* a node without plans never plans by itself */
+    MUTANT_FRESH = 1 << 13,       /* own shards that are not assigned stay in the contribution */
+    MUTANT_INCARNATION = 1 << 14, /* a restarted node continues the session of its former self */
+    MUTANT_HOLD = 1 << 15,        /* a plan is never held for a joiner */
+};
+
+#endif

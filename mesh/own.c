@@ -1,0 +1,171 @@
+/* own.c - see own.h for the states and the rules about memory. */
+#include "mesh/own.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "mesh/inside.h"
+
+void
+own_init(struct core *core)
+{
+    core->own = (struct own){.state = OWN_START};
+}
+
+uint64_t
+own_have(const struct core *core)
+{
+    const struct own *own = &core->own;
+    if (own->state == OWN_COMPUTING)
+        return own->has | own->computing;
+    return own->filled ? own->has : 0;
+}
+
+bool
+own_settled(const struct core *core)
+{
+    return core->own.state == OWN_FREE || core->own.state == OWN_COMPUTING;
+}
+
+/* May memory of which `in_flight` sends are under way be rewritten? */
+static bool
+drained(struct core *core, enum core_buffer buffer)
+{
+    struct own *own = &core->own;
+    if (own->in_flight[buffer] == 0 || core_mutant(core, MUTANT_SENT))
+        return true;
+    if (!own->blocked)
+        own->blocked_at_us = core->awake;
+    own->waiting = true;
+    return false;
+}
+
+/* Contribute nothing: only zeros. The trainer is not needed for it. */
+static void
+own_zero(struct core *core)
+{
+    for (size_t b = core->first_bucket; b < core->config.bucket_count; b++)
+        memset(core->config.own + core->buckets[b].first, 0,
+               core->buckets[b].count * sizeof *core->config.own);
+    core->own.filled = true;
+    core->own.has = 0;
+    core->own.ready = core->config.bucket_count;
+}
+
+static void
+own_compute(struct core *core, uint64_t need)
+{
+    struct own *own = &core->own;
+    bool extra = (own->has & ~need) != 0 && !core_mutant(core, MUTANT_FRESH);
+    bool fresh = !own->filled || own->has == 0 || extra;
+    if (fresh)
+        own->has = 0;
+    own->computing = need & ~own->has;
+    own->ready = core->first_bucket;
+    own->state = OWN_COMPUTING;
+    own->filled = true;
+    own->compute_at_us = core->now;
+    core->ops.compute(core->ctx, core->round, own->computing, fresh);
+}
+
+/* Bring own[] to exactly `need`, or tell the ring how far it is. */
+static void
+own_fill(struct core *core, uint64_t need)
+{
+    struct own *own = &core->own;
+    if (own->state == OWN_FREE && !(own->filled && own->has == need)) {
+        if (core_mutant(core, MUTANT_FRESH) && own->filled && (need & ~own->has) == 0)
+            own->has = need;
+        else if (!drained(core, CORE_BUFFER_OWN))
+            return;
+        else if (need == 0)
+            own_zero(core);
+        else
+            own_compute(core, need);
+    }
+    if (own_settled(core) && own_have(core) == need)
+        ring_ready(core->ring,
+                   own->state == OWN_COMPUTING ? own->ready : core->config.bucket_count);
+}
+
+void
+own_step(struct core *core)
+{
+    struct own *own = &core->own;
+    own->waiting = false;
+    if (core->plan.active && own_settled(core) && ring_status(core->ring) == RING_RUNNING) {
+        own_fill(core, plan_mine(core));
+        if (!ring_opened(core->ring) && drained(core, CORE_BUFFER_SUM))
+            ring_open(core->ring);
+    }
+    own->blocked = own->waiting;
+    if (!core->plan.active || !own_settled(core) || ring_status(core->ring) != RING_FINAL)
+        return;
+    assert(own->state == OWN_FREE);
+    own->state = OWN_COMMITTING;
+    core->ops.commit(core->ctx, core->round);
+}
+
+/* A peer that does not read keeps our memory busy: without its session, the shell returns it. */
+void
+own_tick(struct core *core)
+{
+    struct own *own = &core->own;
+    if (!own->blocked)
+        return;
+    uint64_t waited_us = core->awake - own->blocked_at_us;
+    for (int i = 0; i < PEERS_MAX; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        if (peer->state == PEER_UP &&
+            ((waited_us > OWN_DRAIN_US && peer->suspected) || waited_us > OWN_DRAIN_ALL_US))
+            peers_drop(core, i, "does not take what we send");
+    }
+    if (waited_us > OWN_DRAIN_ALL_US)
+        own->blocked_at_us = core->awake;
+}
+
+static void
+own_computed(struct core *core)
+{
+    struct own *own = &core->own;
+    unsigned shards = (unsigned)__builtin_popcountll(own->computing);
+    own->compute_us = core->now - own->compute_at_us;
+    if (shards > 0) {
+        uint64_t speed = 1000000ull * 1000000 * shards / (own->compute_us + 1);
+        if (speed > PEERS_SPEED_MAX)
+            speed = PEERS_SPEED_MAX;
+        own->speed =
+            own->speed == 0 ? (uint32_t)speed : (uint32_t)((3 * (uint64_t)own->speed + speed) / 4);
+        if (own->speed == 0)
+            own->speed = 1;
+    }
+    own->has |= own->computing;
+    own->computing = 0;
+    own->state = OWN_FREE;
+}
+
+void
+own_bucket(struct core *core, size_t bucket)
+{
+    struct own *own = &core->own;
+    assert(own->state == OWN_COMPUTING);
+    assert(bucket < core->config.bucket_count);
+    assert(bucket + 1 > own->ready || bucket < core->first_bucket);
+    if (bucket < core->first_bucket)
+        return;
+    own->ready = bucket + 1;
+    plan_progress(core);
+    if (own->ready == core->config.bucket_count)
+        own_computed(core);
+}
+
+void
+own_applied(struct core *core)
+{
+    struct own *own = &core->own;
+    assert(own->state != OWN_COMPUTING && own->state != OWN_FREE);
+    own->state = OWN_FREE;
+    own->filled = false;
+    own->has = 0;
+    own->computing = 0;
+}

@@ -1,0 +1,49 @@
+/* own.h - what the trainer is doing, what is in `own`, and which memory is still being sent.
+ *
+ *     START --applied--> FREE --compute--> COMPUTING --last bucket--> FREE
+ *                         |  --commit---> COMMITTING --applied-----> FREE (next round)
+ *                         |  --adopt----> ADOPTING --applied, bad--> FREE
+ *
+ * `own` keeps the sum of this node's shards until the round is applied, through any number of plans: a
+ * new plan that asks for more computes only what is missing, one that takes a shard away has all
+ * computed again (shards cannot be subtracted one by one). Nobody writes to `own` while sends from it
+ * are in flight, nor to `sum` in a new round or plan while sends from before are. */
+#ifndef MESH_OWN_H
+#define MESH_OWN_H
+
+#include "mesh/core.h"
+
+enum own_state { OWN_START, OWN_FREE, OWN_COMPUTING, OWN_COMMITTING, OWN_ADOPTING };
+
+enum {
+    OWN_DRAIN_US = 20000,       /* sends to suspected peers that block a new plan: drop the peers */
+    OWN_DRAIN_ALL_US = 1000000, /* sends that block it although nobody is suspected: drop all */
+};
+
+struct own {
+    enum own_state state;
+    bool filled;        /* own[] is the sum over `has` for core->round; false: rubbish */
+    uint64_t has;       /* shards in it */
+    uint64_t computing; /* shards being added */
+    size_t ready;       /* buckets of own[] that hold has | computing */
+    unsigned in_flight[CORE_BUFFERS];
+    bool waiting; /* in this event, for sends to be over */
+    bool blocked; /* it did so in the last event, too, since */
+    uint64_t blocked_at_us;
+    uint64_t compute_at_us; /* now */
+    uint64_t compute_us;    /* how long the last one took */
+    uint32_t speed;         /* shards per 1e6 seconds of one shard: see proto_heartbeat */
+};
+
+void own_init(struct core *core);
+/* Start computing, tell the ring what is ready, commit: whatever is possible now. */
+void own_step(struct core *core);
+void own_tick(struct core *core);
+void own_bucket(struct core *core, size_t bucket);
+void own_applied(struct core *core);
+/* Shards of core->round that are in own[] or on their way into it. */
+uint64_t own_have(const struct core *core);
+/* May the state be read, and a plan be adopted? */
+bool own_settled(const struct core *core);
+
+#endif

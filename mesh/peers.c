@@ -1,0 +1,798 @@
+/* peers.c - see peers.h for the states of a peer. */
+#include "mesh/peers.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "mesh/inside.h"
+
+static bool
+endpoint_equal(const struct proto_endpoint *a, const struct proto_endpoint *b)
+{
+    return a->control_port == b->control_port && strcmp(a->host, b->host) == 0;
+}
+
+static struct proto_endpoint
+endpoint_of(const char *host, uint16_t port)
+{
+    struct proto_endpoint at = {.control_port = port};
+    size_t size = strnlen(host, sizeof at.host - 1);
+    memcpy(at.host, host, size);
+    return at;
+}
+
+/* --- Links ------------------------------------------------------------------------------------- */
+
+static int
+link_open(struct core *core, enum peers_link_use use, int index, const struct proto_endpoint *at)
+{
+    struct peers *peers = &core->peers;
+    for (unsigned k = 0; k < PEERS_LINKS_MAX; k++) {
+        unsigned link = (peers->link_next + k) % PEERS_LINKS_MAX;
+        if (peers->links[link].use != PEERS_LINK_FREE)
+            continue;
+        peers->link_next = link + 1;
+        peers->links[link].use = use;
+        peers->links[link].index = index;
+        core->ops.connect(core->ctx, link, at);
+        return (int)link;
+    }
+    return -1;
+}
+
+static void
+link_close(struct core *core, int link)
+{
+    core->peers.links[link].use = PEERS_LINK_FREE;
+    core->ops.disconnect(core->ctx, (unsigned)link);
+}
+
+static void
+hello_send(struct core *core, int link, bool reply)
+{
+    struct proto_msg msg = {.type = PROTO_HELLO, .hello = core->config.hello};
+    msg.hello.reply = reply;
+    core->ops.send(core->ctx, (unsigned)link, &msg, NULL, 0);
+}
+
+/* --- Peers ------------------------------------------------------------------------------------- */
+
+void
+peers_init(struct core *core)
+{
+    memset(&core->peers, 0, sizeof core->peers);
+    for (int i = 0; i < PEERS_MAX; i++)
+        core->peers.peers[i].link = -1;
+    for (int s = 0; s < PEERS_SEEDS_MAX; s++)
+        core->peers.seeds[s].link = -1;
+    core->peers.exchange_at_us = core->now + PEERS_EXCHANGE_US;
+}
+
+static int
+peer_by_id(const struct core *core, uint64_t id)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state != PEER_FREE && core->peers.peers[i].node.id == id)
+            return i;
+    return -1;
+}
+
+int
+peers_find(const struct core *core, struct proto_node node)
+{
+    int i = peer_by_id(core, node.id);
+    if (i < 0 || core->peers.peers[i].state != PEER_UP)
+        return -1;
+    bool same = core->peers.peers[i].node.incarnation == node.incarnation;
+    return same || core_mutant(core, MUTANT_INCARNATION) ? i : -1;
+}
+
+bool
+peers_usable(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    if (peer->state != PEER_UP || peer->suspected || peer->hello.wants_job)
+        return false;
+    return peer->hears_me || core_mutant(core, MUTANT_HEARING);
+}
+
+bool
+peers_mutual(const struct core *core, int a, int b)
+{
+    const struct peer *peers = core->peers.peers;
+    if (core_mutant(core, MUTANT_CLIQUE))
+        return true;
+    return (peers[a].hears >> b & 1) && (peers[b].hears >> a & 1);
+}
+
+/* Nobody hears slot i any more: it may be given to another node. */
+static void
+peer_forget(struct core *core, int i)
+{
+    for (int j = 0; j < core->peers.high; j++)
+        core->peers.peers[j].hears &= ~(1ull << i);
+    core->peers.peers[i] = (struct peer){.link = -1};
+}
+
+static void
+peer_unlink(struct core *core, int i)
+{
+    struct peer *peer = &core->peers.peers[i];
+    if (peer->link < 0)
+        return;
+    int link = peer->link;
+    peer->link = -1;
+    peer->link_up = false;
+    link_close(core, link);
+}
+
+static void
+peer_retry_later(struct core *core, struct peer *peer)
+{
+    peer->state = PEER_KNOWN;
+    peer->retry_at_us = core->now + peer->retry_us;
+    peer->retry_us =
+        peer->retry_us * 2 > PEERS_RETRY_MAX_US ? PEERS_RETRY_MAX_US : peer->retry_us * 2;
+}
+
+void
+peers_drop(struct core *core, int i, const char *why)
+{
+    struct peer *peer = &core->peers.peers[i];
+    if (peer->state != PEER_UP) {
+        peer_unlink(core, i);
+        return;
+    }
+    core_log(core, 5, "peer %s:%u is gone: %s", peer->at.host, peer->at.control_port, why);
+    int link = peer->link;
+    peer->link = -1;
+    peer->link_up = false;
+    peer->greeted = false;
+    peer->hears_me = false;
+    peer->hears = 0;
+    peer->idle = false;
+    peer->state = PEER_KNOWN;
+    peer->retry_us = PEERS_RETRY_US;
+    peer->found_at_us = core->now;
+    peer_retry_later(core, peer);
+    core->peers.links[link].use = PEERS_LINK_FREE;
+    if (peer->announced)
+        core->ops.peer_down(core->ctx, (unsigned)link, peer->node);
+    else
+        core->ops.disconnect(core->ctx, (unsigned)link);
+    fetch_peer_lost(core, i);
+    plan_peer_lost(core, i, why);
+}
+
+static void
+peer_connect(struct core *core, int i)
+{
+    struct peer *peer = &core->peers.peers[i];
+    peer->link = link_open(core, PEERS_LINK_PEER, i, &peer->at);
+    peer->link_up = false;
+    peer->since_us = core->now;
+    if (peer->link < 0)
+        peer_retry_later(core, peer);
+    else if (peer->state != PEER_REFUSED)
+        peer->state = PEER_CONNECTING;
+}
+
+/* A slot for a new node: a free one, else that of the node not reached for longest. */
+static int
+peer_slot(struct core *core)
+{
+    int best = -1;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        if (peer->state == PEER_FREE)
+            return i;
+        bool waiting = peer->state == PEER_KNOWN || peer->state == PEER_REFUSED;
+        if (waiting && peer->link < 0 &&
+            (best < 0 || peer->found_at_us < core->peers.peers[best].found_at_us))
+            best = i;
+    }
+    if (core->peers.high < PEERS_MAX)
+        return core->peers.high++;
+    if (best >= 0)
+        peer_forget(core, best);
+    return best;
+}
+
+static int
+peer_add(struct core *core, struct proto_node node, const struct proto_endpoint *at)
+{
+    int i = peer_slot(core);
+    if (i < 0)
+        return -1;
+    struct peer *peer = &core->peers.peers[i];
+    peer->state = PEER_KNOWN;
+    peer->node = node;
+    peer->at = *at;
+    peer->retry_us = PEERS_RETRY_US;
+    peer->found_at_us = core->now;
+    return i;
+}
+
+/* The endpoints of everybody we have a session with. */
+static void
+list_send(struct core *core, int to)
+{
+    struct peers *peers = &core->peers;
+    struct proto_msg msg = {.type = PROTO_PEERS};
+    msg.peers.endpoints = peers->list;
+    for (int i = 0; i < core->peers.high; i++)
+        if (i != to && peers->peers[i].state == PEER_UP)
+            peers->list[msg.peers.count++] = peers->peers[i].at;
+    if (msg.peers.count > 0)
+        peers_send(core, to, &msg);
+}
+
+static void
+peer_establish(struct core *core, int i)
+{
+    struct peer *peer = &core->peers.peers[i];
+    peer->state = PEER_UP;
+    peer->suspected = false;
+    peer->hears_me = false;
+    peer->idle = false;
+    peer->done = false;
+    peer->round = 0;
+    peer->have = 0;
+    peer->hears = 0;
+    peer->heard_at_us = core->awake;
+    peer->retry_us = PEERS_RETRY_US;
+    peer->court_us = 0;
+    peer->court_at_us = 0;
+    core_log(core, 6, "peer %s:%u is up", peer->at.host, peer->at.control_port);
+    peer->announced = !peer->hello.wants_job && !core->config.hello.wants_job;
+    if (peer->announced)
+        core->ops.peer_up(core->ctx, (unsigned)peer->link, peer->node, &peer->hello);
+    if (core->config.hello.wants_job) {
+        struct proto_msg ask = {.type = PROTO_JOB};
+        peers_send(core, i, &ask);
+    }
+    if (!peer->announced)
+        return;
+    list_send(core, i);
+    peers_beat(core);
+}
+
+/* --- Greetings --------------------------------------------------------------------------------- */
+
+/* Why we do not mix with a node that says `hello`; 0 when we do. */
+static enum proto_refusal
+judge(const struct core *core, const struct proto_hello *hello)
+{
+    const struct proto_hello *mine = &core->config.hello;
+    if (hello->wants_job || mine->wants_job)
+        return 0;
+    if (strcmp(hello->run, mine->run) != 0)
+        return PROTO_REFUSE_RUN;
+    if (hello->job_hash != mine->job_hash)
+        return PROTO_REFUSE_JOB;
+    if (hello->numerics != mine->numerics)
+        return PROTO_REFUSE_NUMERICS;
+    return 0;
+}
+
+static void
+refusal_fill(struct proto_refuse *out, enum proto_refusal reason, const struct proto_hello *yours,
+             const struct proto_hello *mine)
+{
+    memset(out, 0, sizeof *out);
+    out->reason = reason;
+    if (reason == PROTO_REFUSE_NUMERICS) {
+        memcpy(out->yours, yours->kernel, PROTO_NAME_MAX);
+        memcpy(out->mine, mine->kernel, PROTO_NAME_MAX);
+    } else {
+        memcpy(out->yours, yours->run, PROTO_NAME_MAX);
+        memcpy(out->mine, mine->run, PROTO_NAME_MAX);
+    }
+}
+
+/* One line; theirs and ours are the values that differ. */
+static void
+refusal_log(struct core *core, const struct proto_endpoint *at, enum proto_refusal reason,
+            const char *theirs, const char *ours)
+{
+    switch (reason) {
+    case PROTO_REFUSE_RUN:
+        core_log(core, 4, "peer %s:%u runs '%s', we run '%s': not mixing", at->host,
+                 at->control_port, theirs, ours);
+        break;
+    case PROTO_REFUSE_JOB:
+        core_log(core, 4,
+                 "peer %s:%u runs '%s' with another model, training or data than ours: not mixing",
+                 at->host, at->control_port, theirs);
+        break;
+    case PROTO_REFUSE_NUMERICS:
+        core_log(core, 4,
+                 "peer %s:%u computes other bits with kernel '%s' than we with '%s': not mixing; "
+                 "set run.numerics to one that both have, 'portable' always works",
+                 at->host, at->control_port, theirs, ours);
+        break;
+    default:
+        core_log(core, 4, "peer %s:%u has '%s', we have '%s': not mixing (reason %d)", at->host,
+                 at->control_port, theirs, ours, (int)reason);
+    }
+}
+
+static void
+refuse_send(struct core *core, struct peer *peer)
+{
+    struct proto_msg msg = {.type = PROTO_REFUSE, .refuse = peer->refuse};
+    core->ops.send(core->ctx, (unsigned)peer->link, &msg, NULL, 0);
+    peer->since_us = core->now;
+}
+
+/* `reason` is why; the line is printed once per incarnation. */
+static void
+peer_refuse(struct core *core, int i, enum proto_refusal reason, const struct proto_hello *hello)
+{
+    struct peer *peer = &core->peers.peers[i];
+    refusal_fill(&peer->refuse, reason, hello, &core->config.hello);
+    if (peer->refused != peer->node.incarnation)
+        refusal_log(core, &peer->at, reason, peer->refuse.yours, peer->refuse.mine);
+    peer->refused = peer->node.incarnation;
+    if (peer->state == PEER_UP)
+        peers_drop(core, i, "refused");
+    peer->state = PEER_REFUSED;
+    peer->retry_at_us = core->now + PEERS_REFUSED_US;
+    if (peer->link < 0)
+        peer_connect(core, i);
+    else if (peer->link_up)
+        refuse_send(core, peer);
+}
+
+static void
+seed_close(struct core *core, struct peers_seed *seed)
+{
+    int link = seed->link;
+    seed->link = -1;
+    seed->link_up = false;
+    link_close(core, link);
+}
+
+/* `from` answered a HELLO that went out on some seed's link: the oldest that fits. */
+static void
+seed_answered(struct core *core, struct proto_node from, uint16_t port)
+{
+    struct peers_seed *best = NULL;
+    for (int s = 0; s < core->peers.seed_high; s++) {
+        struct peers_seed *seed = &core->peers.seeds[s];
+        if (seed->used && seed->link_up && seed->at.control_port == port &&
+            (!best || seed->since_us < best->since_us))
+            best = seed;
+    }
+    if (!best)
+        return;
+    best->node = from;
+    best->retry_us = PEERS_RETRY_US;
+    seed_close(core, best);
+}
+
+/* The HELLO is our own: an endpoint that leads back here. */
+static void
+seed_is_self(struct core *core)
+{
+    for (int s = 0; s < core->peers.seed_high; s++) {
+        struct peers_seed *seed = &core->peers.seeds[s];
+        if (!seed->used || !seed->link_up ||
+            seed->at.control_port != core->config.hello.control_port)
+            continue;
+        seed->node = core->config.self;
+        seed_close(core, seed);
+    }
+}
+
+static void
+peer_new_incarnation(struct core *core, int i, struct proto_node node)
+{
+    struct peer *peer = &core->peers.peers[i];
+    struct proto_endpoint at = peer->at;
+    peers_drop(core, i, "restarted");
+    peer_unlink(core, i);
+    peer_forget(core, i);
+    peer->state = PEER_KNOWN;
+    peer->node = node;
+    peer->at = at;
+    peer->retry_us = PEERS_RETRY_US;
+    peer->found_at_us = core->now;
+}
+
+/* The entry that a HELLO is about, brought up to date; -1 when it is to be ignored. */
+static int
+hello_peer(struct core *core, struct proto_node from, const struct proto_endpoint *at)
+{
+    int i = peer_by_id(core, from.id);
+    if (i < 0) {
+        i = peer_add(core, from, at);
+        if (i < 0)
+            core_log(core, 4, "peer %s:%u: the mesh is full with %d nodes", at->host,
+                     at->control_port, PROTO_PEERS_MAX);
+        return i;
+    }
+    struct peer *peer = &core->peers.peers[i];
+    if (from.incarnation < peer->node.incarnation)
+        return -1;
+    if (from.incarnation > peer->node.incarnation && !core_mutant(core, MUTANT_INCARNATION))
+        peer_new_incarnation(core, i, from);
+    if (peer->link < 0)
+        peer->at = *at;
+    return i;
+}
+
+void
+peers_hello(struct core *core, struct proto_node from, const char *host,
+            const struct proto_hello *hello)
+{
+    if (from.id == core->config.self.id) {
+        seed_is_self(core);
+        return;
+    }
+    struct proto_endpoint at = endpoint_of(host, hello->control_port);
+    int i = hello_peer(core, from, &at);
+    if (i < 0)
+        return;
+    struct peer *peer = &core->peers.peers[i];
+    if (hello->reply)
+        seed_answered(core, from, hello->control_port);
+    enum proto_refusal reason = judge(core, hello);
+    if (reason) {
+        if (peer->state != PEER_REFUSED)
+            peer_refuse(core, i, reason, hello);
+        else if (peer->link_up && peer->refuse.reason)
+            refuse_send(core, peer);
+        return;
+    }
+    if (peer->state == PEER_REFUSED)
+        return;
+    peer->hello = *hello;
+    peer->greeted = true;
+    peer->found_at_us = core->now;
+    if (peer->state == PEER_KNOWN) {
+        peer_connect(core, i);
+        return;
+    }
+    if (peer->link_up && !hello->reply)
+        hello_send(core, peer->link, true);
+    if (peer->state == PEER_GREETING)
+        peer_establish(core, i);
+    else if (peer->state == PEER_UP)
+        peers_heard(core, i);
+}
+
+void
+peers_refused(struct core *core, struct proto_node from, const struct proto_refuse *refuse)
+{
+    int i = peer_by_id(core, from.id);
+    if (i < 0 || core->peers.peers[i].node.incarnation != from.incarnation)
+        return;
+    struct peer *peer = &core->peers.peers[i];
+    if (peer->refused != from.incarnation)
+        refusal_log(core, &peer->at, refuse->reason, refuse->mine, refuse->yours);
+    peer->refused = from.incarnation;
+    if (peer->state == PEER_UP)
+        peers_drop(core, i, "it refuses us");
+    peer_unlink(core, i);
+    peer->refuse.reason = 0;
+    peer->state = PEER_REFUSED;
+    peer->retry_at_us = core->now + PEERS_REFUSED_US;
+}
+
+/* --- Finding ----------------------------------------------------------------------------------- */
+
+static void
+seed_add(struct core *core, const struct proto_endpoint *at, bool forever)
+{
+    struct peers *peers = &core->peers;
+    struct peers_seed *room = NULL;
+    for (int s = 0; s < core->peers.seed_high; s++) {
+        struct peers_seed *seed = &core->peers.seeds[s];
+        if (seed->used && endpoint_equal(&seed->at, at)) {
+            seed->forever = seed->forever || forever;
+            return;
+        }
+        if (!seed->used && !room)
+            room = seed;
+    }
+    if (!room && peers->seed_high < PEERS_SEEDS_MAX)
+        room = &peers->seeds[peers->seed_high++];
+    if (room)
+        *room = (struct peers_seed){.used = true,
+                                    .forever = forever,
+                                    .at = *at,
+                                    .link = -1,
+                                    .retry_at_us = core->now,
+                                    .retry_us = PEERS_RETRY_US};
+}
+
+static bool
+endpoint_known(const struct core *core, const struct proto_endpoint *at)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state != PEER_FREE && endpoint_equal(&core->peers.peers[i].at, at))
+            return true;
+    return false;
+}
+
+void
+peers_found(struct core *core, const struct proto_endpoint *at, struct proto_node node,
+            bool forever)
+{
+    if (node.id == core->config.self.id)
+        return;
+    if (node.id == 0) {
+        if (forever || !endpoint_known(core, at))
+            seed_add(core, at, forever);
+        return;
+    }
+    int i = peer_by_id(core, node.id);
+    if (i < 0)
+        i = peer_add(core, node, at);
+    if (i < 0)
+        return;
+    struct peer *peer = &core->peers.peers[i];
+    if (node.incarnation < peer->node.incarnation)
+        return;
+    if (node.incarnation > peer->node.incarnation) {
+        /* A beacon is a hint, nothing more: the live session goes on until the new one says HELLO. */
+        if (peer->state == PEER_UP) {
+            seed_add(core, at, false);
+            return;
+        }
+        peer_new_incarnation(core, i, node);
+    }
+    peer->found_at_us = core->now;
+    if (peer->state != PEER_KNOWN)
+        return;
+    peer->at = *at;
+    if (peer->retry_at_us <= core->now)
+        peer_connect(core, i);
+}
+
+/* --- Links go up and down ---------------------------------------------------------------------- */
+
+void
+peers_link_up(struct core *core, unsigned link)
+{
+    if (core->peers.links[link].use == PEERS_LINK_FREE)
+        return;
+    int index = core->peers.links[link].index;
+    if (core->peers.links[link].use == PEERS_LINK_SEED) {
+        struct peers_seed *seed = &core->peers.seeds[index];
+        seed->link_up = true;
+        seed->since_us = core->now;
+        hello_send(core, seed->link, false);
+        return;
+    }
+    struct peer *peer = &core->peers.peers[index];
+    peer->link_up = true;
+    peer->since_us = core->now;
+    if (peer->state == PEER_REFUSED) {
+        refuse_send(core, peer);
+        return;
+    }
+    if (peer->state != PEER_CONNECTING)
+        return;
+    peer->state = PEER_GREETING;
+    hello_send(core, peer->link, peer->greeted);
+    if (peer->greeted)
+        peer_establish(core, index);
+}
+
+void
+peers_link_down(struct core *core, unsigned link)
+{
+    if (core->peers.links[link].use == PEERS_LINK_FREE)
+        return;
+    int index = core->peers.links[link].index;
+    if (core->peers.links[link].use == PEERS_LINK_SEED) {
+        seed_close(core, &core->peers.seeds[index]);
+        return;
+    }
+    struct peer *peer = &core->peers.peers[index];
+    if (peer->state == PEER_UP) {
+        peers_drop(core, index, "connection closed");
+        return;
+    }
+    peer_unlink(core, index);
+    if (peer->state != PEER_REFUSED)
+        peer_retry_later(core, peer);
+}
+
+void
+peers_bye(struct core *core, int i)
+{
+    peers_drop(core, i, "it leaves");
+    peer_forget(core, i);
+}
+
+/* --- Heartbeats -------------------------------------------------------------------------------- */
+
+void
+peers_heard(struct core *core, int i)
+{
+    core->peers.peers[i].heard_at_us = core->awake;
+    core->peers.peers[i].suspected = false;
+}
+
+void
+peers_heartbeat(struct core *core, int i, const struct proto_heartbeat *beat)
+{
+    struct peer *peer = &core->peers.peers[i];
+    peer->round = beat->round;
+    peer->idle = beat->idle;
+    peer->done = beat->done;
+    peer->have = beat->have & core->all;
+    peer->state_hash = beat->state_hash;
+    peer->speed = beat->speed;
+    peer->hears = 0;
+    peer->hears_me = false;
+    for (size_t h = 0; h < beat->hears_count; h++) {
+        if (core_node_equal(beat->hears[h], core->config.self))
+            peer->hears_me = true;
+        int j = peers_find(core, beat->hears[h]);
+        if (j >= 0)
+            peer->hears |= 1ull << j;
+    }
+    bool odd = peer->round == core->round && peer->state_hash != 0 && core->state_hash != 0 &&
+               peer->state_hash != core->state_hash;
+    if (odd && !peer->odd)
+        core_log(core, 3, "peer %s:%u has another state before round %llu than we", peer->at.host,
+                 peer->at.control_port, (unsigned long long)core->round);
+    peer->odd = odd;
+}
+
+void
+peers_beat(struct core *core)
+{
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT};
+    struct proto_heartbeat *beat = &msg.heartbeat;
+    if (core->leaving || core->config.hello.wants_job)
+        return;
+    beat->round = core->round;
+    beat->idle = plan_idle(core);
+    beat->done = core->done;
+    beat->have = own_have(core);
+    beat->state_hash = core->state_hash;
+    beat->speed = core->own.speed;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        if (peer->state == PEER_UP && !peer->suspected && !peer->hello.wants_job)
+            beat->hears[beat->hears_count++] = peer->node;
+    }
+    core->peers.beat_at_us = core->now + CORE_HEARTBEAT_US;
+    peers_send_all(core, &msg);
+}
+
+void
+peers_send(struct core *core, int i, const struct proto_msg *msg)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    if (peer->state == PEER_UP)
+        core->ops.send(core->ctx, (unsigned)peer->link, msg, NULL, 0);
+}
+
+void
+peers_send_all(struct core *core, const struct proto_msg *msg)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (!core->peers.peers[i].hello.wants_job)
+            peers_send(core, i, msg);
+}
+
+/* --- Time -------------------------------------------------------------------------------------- */
+
+static void
+peer_tick_up(struct core *core, int i)
+{
+    struct peer *peer = &core->peers.peers[i];
+    uint64_t silent_us = core->awake - peer->heard_at_us;
+    if (silent_us > CORE_FORGET_US) {
+        peers_drop(core, i, "silent");
+    } else if (silent_us > CORE_SUSPECT_US && !peer->suspected && !peer->hello.wants_job &&
+               !core_mutant(core, MUTANT_SILENCE)) {
+        peer->suspected = true;
+        core_log(core, 5, "peer %s:%u is silent for %u ms", peer->at.host, peer->at.control_port,
+                 (unsigned)(silent_us / 1000));
+        plan_peer_lost(core, i, "silent");
+    }
+}
+
+static void
+peer_tick(struct core *core, int i)
+{
+    struct peer *peer = &core->peers.peers[i];
+    uint64_t age_us = core->now - peer->since_us;
+    switch (peer->state) {
+    case PEER_FREE:
+        break;
+    case PEER_KNOWN:
+        if (core->now - peer->found_at_us > PEERS_STALE_US)
+            peer_forget(core, i);
+        else if (core->now >= peer->retry_at_us)
+            peer_connect(core, i);
+        break;
+    case PEER_CONNECTING:
+        if (age_us > PEERS_CONNECT_US) {
+            peer_unlink(core, i);
+            peer_retry_later(core, peer);
+        }
+        break;
+    case PEER_GREETING:
+        if (age_us > PEERS_HELLO_US) {
+            hello_send(core, peer->link, peer->greeted);
+            peer->since_us = core->now;
+        }
+        break;
+    case PEER_UP:
+        peer_tick_up(core, i);
+        break;
+    case PEER_REFUSED:
+        if (peer->link >= 0 && age_us > PEERS_CONNECT_US)
+            peer_unlink(core, i);
+        if (core->now >= peer->retry_at_us)
+            peer_forget(core, i);
+        break;
+    }
+}
+
+static bool
+seed_satisfied(const struct core *core, const struct peers_seed *seed)
+{
+    if (seed->node.id == core->config.self.id)
+        return true;
+    if (seed->node.id != 0 && peers_find(core, seed->node) >= 0)
+        return true;
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state == PEER_UP &&
+            endpoint_equal(&core->peers.peers[i].at, &seed->at))
+            return true;
+    return false;
+}
+
+static void
+seed_tick(struct core *core, int s)
+{
+    struct peers_seed *seed = &core->peers.seeds[s];
+    if (!seed->used)
+        return;
+    if (seed->link >= 0) {
+        if (core->now - seed->since_us > PEERS_CONNECT_US)
+            seed_close(core, seed);
+        return;
+    }
+    if (core->now < seed->retry_at_us)
+        return;
+    if (seed_satisfied(core, seed) || (!seed->forever && seed->tries >= PEERS_SEED_TRIES)) {
+        if (seed->forever)
+            seed->retry_at_us = core->now + PEERS_RETRY_MAX_US;
+        else
+            seed->used = false;
+        return;
+    }
+    seed->tries++;
+    seed->since_us = core->now;
+    seed->retry_at_us = core->now + seed->retry_us;
+    seed->retry_us =
+        seed->retry_us * 2 > PEERS_RETRY_MAX_US ? PEERS_RETRY_MAX_US : seed->retry_us * 2;
+    seed->link = link_open(core, PEERS_LINK_SEED, s, &seed->at);
+}
+
+void
+peers_tick(struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        peer_tick(core, i);
+    for (int s = 0; s < core->peers.seed_high; s++)
+        seed_tick(core, s);
+    if (core->now >= core->peers.beat_at_us)
+        peers_beat(core);
+    if (core->now < core->peers.exchange_at_us || core->config.hello.wants_job)
+        return;
+    core->peers.exchange_at_us = core->now + PEERS_EXCHANGE_US;
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state == PEER_UP && !core->peers.peers[i].hello.wants_job)
+            list_send(core, i);
+}

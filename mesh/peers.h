@@ -1,0 +1,140 @@
+/* peers.h - who is there: links, greetings, sessions, silence.
+ *
+ * A pair of nodes has one control connection in each direction: we send on the link that we opened and
+ * hear the peer on the one that it opened. What happens to a peer:
+ *
+ *            found, HELLO            link up            its HELLO is known
+ *     FREE -------------> KNOWN/CONNECTING ---> GREETING ----------------> UP
+ *       ^                     ^   |                |                        |
+ *       | not found for long  |   v other run      v                        | link down, silence,
+ *       +---------------------+  REFUSED <---------+                        | BYE, new incarnation
+ *                             +---------------------------------------------+
+ *
+ * A *seed* is an endpoint whose node we do not know yet. It gets a link of its own only to say HELLO;
+ * its node answers by connecting to us, and we then open the peer's link to the address seen.
+ *
+ * Silence for CORE_SUSPECT_US makes a peer suspected, for CORE_FORGET_US ends its session. Both are
+ * measured in core->awake, which stands still while this node itself does not run: a node that was
+ * paused or starved of CPU does not blame the others for it (Lifeguard). A peer is *usable* when it is
+ * up, not suspected, and says in its heartbeats that it hears us, too. */
+#ifndef MESH_PEERS_H
+#define MESH_PEERS_H
+
+#include "mesh/core.h"
+
+enum {
+    PEERS_MAX = PROTO_PEERS_MAX - 1, /* others; one bit each in struct peer.hears */
+    PEERS_LINKS_MAX = 2 * PROTO_PEERS_MAX,
+    PEERS_SEEDS_MAX = PROTO_PEERS_MAX, /* then further endpoints are ignored */
+    PEERS_RETRY_US = 50000,            /* before connecting again, doubled each time */
+    PEERS_RETRY_MAX_US = 2000000,
+    PEERS_CONNECT_US = 2000000,  /* a link that is not up by then is closed */
+    PEERS_HELLO_US = 300000,     /* HELLO is repeated until answered */
+    PEERS_EXCHANGE_US = 2000000, /* between two lists of endpoints */
+    PEERS_REFUSED_US = 30000000, /* a refused incarnation is left alone for so long */
+    PEERS_STALE_US = 60000000,   /* a node never reached for so long is forgotten */
+    PEERS_SEED_TRIES = 4,        /* of an endpoint that only a peer told us */
+    PEERS_SPEED_MAX = 2000000000,
+};
+
+enum peer_state {
+    PEER_FREE,
+    PEER_KNOWN,      /* no link; connect at retry_at */
+    PEER_CONNECTING, /* link opened */
+    PEER_GREETING,   /* link up, HELLO sent */
+    PEER_UP,         /* a session */
+    PEER_REFUSED,    /* of another run; its link, if any, only carries our REFUSE */
+};
+
+struct peer {
+    enum peer_state state;
+    struct proto_node node;
+    struct proto_endpoint at;
+    int link; /* -1 none */
+    bool link_up;
+    bool announced; /* ops->peer_up was called */
+    bool greeted;   /* `hello` is what it said in this incarnation */
+    struct proto_hello hello;
+    struct proto_refuse refuse; /* to be sent, when reason != 0 */
+    uint64_t refused;           /* incarnation that was logged as refused */
+    uint64_t since_us;          /* link opened, HELLO sent, REFUSE sent */
+    uint64_t retry_at_us;
+    uint64_t retry_us;
+    uint64_t found_at_us;
+
+    uint64_t heard_at_us; /* awake */
+    bool suspected;
+    bool hears_me;
+    uint64_t hears; /* bit i: it hears peers[i] */
+    uint64_t round;
+    bool idle;
+    bool done;
+    uint64_t have;
+    uint64_t state_hash;
+    bool odd; /* its state differs from ours before the same round; said once */
+    uint32_t speed;
+
+    uint64_t court_at_us;  /* awake; no plan is held for it before */
+    uint64_t court_us;     /* back-off, doubled each time it did not get in */
+    uint64_t served_at_us; /* awake; a block of state went to it */
+    uint64_t served_block;
+    uint64_t avoid_at_us; /* awake; no state is fetched from it before */
+};
+
+struct peers_seed {
+    bool used;
+    bool forever; /* named by the user, or not yet answered: tried again and again */
+    struct proto_endpoint at;
+    int link;
+    bool link_up;
+    unsigned tries;
+    struct proto_node node; /* who answered; id 0 nobody yet */
+    uint64_t since_us;
+    uint64_t retry_at_us;
+    uint64_t retry_us;
+};
+
+enum peers_link_use { PEERS_LINK_FREE, PEERS_LINK_PEER, PEERS_LINK_SEED };
+
+struct peers {
+    struct peer peers[PEERS_MAX];
+    struct peers_seed seeds[PEERS_SEEDS_MAX];
+    int high, seed_high; /* no entry from here on was ever used */
+    struct {
+        enum peers_link_use use;
+        int index;
+    } links[PEERS_LINKS_MAX];
+    unsigned link_next; /* numbers are reused as late as possible */
+    uint64_t beat_at_us;
+    uint64_t exchange_at_us;
+    struct proto_endpoint list[PROTO_PEERS_MAX];
+};
+
+void peers_init(struct core *core);
+void peers_tick(struct core *core);
+void peers_found(struct core *core, const struct proto_endpoint *at, struct proto_node node,
+                 bool forever);
+void peers_link_up(struct core *core, unsigned link);
+void peers_link_down(struct core *core, unsigned link);
+void peers_hello(struct core *core, struct proto_node from, const char *host,
+                 const struct proto_hello *hello);
+void peers_refused(struct core *core, struct proto_node from, const struct proto_refuse *refuse);
+void peers_heartbeat(struct core *core, int i, const struct proto_heartbeat *beat);
+void peers_bye(struct core *core, int i);
+
+/* Index of the session with exactly this incarnation, or -1. */
+int peers_find(const struct core *core, struct proto_node node);
+/* The peer said something. */
+void peers_heard(struct core *core, int i);
+bool peers_usable(const struct core *core, int i);
+/* Do a and b hear one another, as far as they told us? */
+bool peers_mutual(const struct core *core, int a, int b);
+/* End the session with peers[i]: sockets closed, plan aborted when it is a member. */
+void peers_drop(struct core *core, int i, const char *why);
+/* Heartbeat to everybody, now. */
+void peers_beat(struct core *core);
+/* Send to peers[i] on the control link; nothing happens without a session. */
+void peers_send(struct core *core, int i, const struct proto_msg *msg);
+void peers_send_all(struct core *core, const struct proto_msg *msg);
+
+#endif

@@ -1,0 +1,85 @@
+/* plan.h - who computes and sums what: the leader's decision and everybody's obedience.
+ *
+ *          all usable peers idle at my round (or waited for long enough), I am the leader
+ *     IDLE ----------------------------- PLAN ---------------------------------> ACTIVE --+ applied:
+ *       ^                                                                          |  ^    | next round
+ *       +---- ABORT, member suspected/gone/restarted/deaf/idle, no progress, HOLD -+  +----+
+ *
+ * Leader: the lowest usable id among those that are not behind. Members: a clique of usable, idle peers
+ * of the same round that hear one another, chosen greedily in the order of ids. Somebody who wants in
+ * makes the leader hold the plan: all stop before the next round, who is behind fetches the state, and
+ * the next plan has one member more. Two plans that meet (a healed partition): the one that is behind
+ * gives up, between equals the one whose leader has the higher id.
+ *
+ * A plan lasts round after round without another message. A node idle for CORE_STARVED_US plans with
+ * the higher ids only; a leader whose plans failed PLAN_FAILS times plans alone. Both are always safe.
+ *
+ * No progress: what is measured is the time in which neither a chunk arrived nor this node computed;
+ * it may be four of the longest recent rounds or computes + CORE_PROGRESS_US, doubled after each
+ * failure, since nobody knows how long the first round takes on the others' machines. */
+#ifndef MESH_PLAN_H
+#define MESH_PLAN_H
+
+#include "mesh/core.h"
+
+enum {
+    PLAN_FAILS = 3,         /* plans aborted in a row at one round: then alone */
+    PLAN_RECENT = 8,        /* rounds whose duration is remembered */
+    PLAN_PATIENCE_MAX = 6,  /* doublings of the progress deadline */
+    PLAN_DEAD_MAX = 8,      /* aborted plans remembered, for a PLAN overtaken by its ABORT */
+    PLAN_GRACE_US = 150000, /* a member may still say "idle" for so long after PLAN */
+    PLAN_COURT_US = 400000, /* between two holds for the same peer, doubled each time */
+    PLAN_COURT_MAX_US = 8000000,
+    PLAN_MERGE_ROUNDS = 1, /* a plan that far ahead is another trajectory's front: join it */
+};
+
+struct plan {
+    bool active;
+    struct proto_plan now;
+    uint64_t hash;
+    unsigned rank;
+    int peer[PROTO_PEERS_MAX]; /* index in peers of each rank; -1 myself */
+    uint64_t hold;             /* first round not to be started, UINT64_MAX none */
+    uint64_t counter;          /* of the last plan I made */
+    uint64_t idle_at_us;       /* awake; since when idle */
+    uint64_t adopted_at_us;    /* awake */
+    uint64_t progress_at_us;   /* awake */
+    uint64_t round_at_us;      /* awake; the present round began */
+    uint64_t recent_us[PLAN_RECENT];
+    unsigned recent_next;
+    unsigned patience;
+    unsigned fails;
+    uint64_t fails_round;
+    uint64_t dead[PLAN_DEAD_MAX];
+    unsigned dead_next;
+    uint64_t plans;
+    uint64_t aborts;
+};
+
+void plan_init(struct core *core);
+/* Lead, when it is time. */
+void plan_step(struct core *core);
+void plan_tick(struct core *core);
+void plan_progress(struct core *core);
+/* core->round has just changed. */
+void plan_applied(struct core *core);
+void plan_on_plan(struct core *core, int from, const struct proto_plan *plan);
+void plan_on_hold(struct core *core, int from, const struct proto_hold *hold);
+void plan_on_abort(struct core *core, int from, uint64_t hash);
+/* Heartbeat of peers[i] was taken in. */
+void plan_on_beat(struct core *core, int i);
+/* peers[i] is suspected or its session has ended. */
+void plan_peer_lost(struct core *core, int i, const char *why);
+void plan_abort(struct core *core, const char *why);
+/* In no plan and not between commit and applied. */
+bool plan_idle(const struct core *core);
+uint64_t plan_mine(const struct core *core); /* my shards */
+bool plan_leader(const struct core *core);
+
+/* Divide `all` shards over n members. have[i]: what member i has already computed; kept whole if
+ * nobody else keeps any of it. The others go where they are finished first: speed[i] shards per
+ * second, all counted equal when one is 0. */
+void plan_divide(uint64_t all, size_t n, const uint64_t *have, const uint32_t *speed,
+                 uint64_t *shards);
+
+#endif

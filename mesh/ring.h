@@ -1,0 +1,89 @@
+/* ring.h - one exact all-reduce of an int32 vector after the other.
+ *
+ * n members in a ring, each with a contribution own[]. A bucket of c elements is cut into n segments,
+ * segment s = [c*s/n, c*(s+1)/n), each sent in chunks of chunk_elems:
+ *
+ *     reduce-scatter  rank s sends own[segment s] to its right neighbour as soon as the bucket is ready;
+ *                     everyone adds its own and passes the sum on; after n-1 steps rank s-1 has all of it
+ *     all-gather      the final segment goes round once more, n-1 steps
+ *
+ * so each member sends 2(n-1)/n of the vector, whatever n (Patarasuk and Yuan, JPDC 2009). A bucket of
+ * at most direct_bytes goes from everyone to everyone instead: one step instead of 2(n-1). Each chunk of
+ * a segment goes through
+ *
+ *     WAITING --REDUCE: sum = own + body--> PASSED --GATHER: sum = body--> FINAL
+ *        +----------- REDUCE, last hop: sum = own + body -------------------^
+ *
+ * Three nets keep a wrong view from becoming a wrong sum: the *fence* (a chunk names its plan and
+ * round), *coverage* (a chunk names the shards in it: adding needs disjoint sets, a final sum all), and
+ * *range* (a chunk names its elements, and only the very chunks of this geometry are taken). A linear
+ * checksum (check.h) travels with every chunk and is verified at every hop. What fails it breaks the
+ * round: nothing wrong is ever added without being noticed.
+ *
+ * Chunks that come too early (bucket not computed here, sum still being sent, next round, plan not yet
+ * known) are kept, at most ring_keep_max of them; no sender has more than one round's chunks under way,
+ * because nobody completes a round without us. No allocation after ring_new. */
+#ifndef MESH_RING_H
+#define MESH_RING_H
+
+#include "mesh/core.h"
+
+struct ring;
+
+struct ring_setup {
+    size_t bucket_count;
+    const struct core_bucket *buckets; /* borrowed */
+    int32_t *own;
+    int32_t *sum;
+    uint32_t chunk_elems;
+    uint64_t direct_bytes;
+    uint64_t all; /* shards of a complete sum */
+    uint32_t mutant;
+};
+
+struct ring_ops {
+    void (*send)(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
+                 size_t body_size, int buffer);
+    void (*keep)(void *ctx, struct core_frame *frame);
+    void (*release)(void *ctx, void *handle);
+};
+
+enum ring_status {
+    RING_OFF,     /* no plan, or no round begun */
+    RING_RUNNING, /* some ranges are not final */
+    RING_FINAL,   /* sum is complete */
+    RING_BROKEN,  /* a chunk contradicted the plan: see ring_why */
+};
+
+int ring_new(struct ring **out, const struct ring_setup *setup, const struct ring_ops *ops,
+             void *ctx);
+void ring_destroy(struct ring **ring);
+
+/* A plan begins; frames kept for another one are released. */
+void ring_plan(struct ring *ring, const struct proto_plan *plan, uint64_t hash, unsigned rank);
+/* A round of the plan begins, of the buckets from `first_bucket` on. sum is not written before
+ * ring_open. */
+void ring_round(struct ring *ring, uint64_t round, size_t first_bucket);
+/* Nothing is being sent from sum any more. */
+void ring_open(struct ring *ring);
+/* Buckets below `end` of own are complete. May be called again with the same or a larger end. */
+void ring_ready(struct ring *ring, size_t end);
+/* The plan is over; all kept frames of it are released. */
+void ring_stop(struct ring *ring);
+/* Frames kept for longer than one call of this: released when no plan wants them. */
+void ring_tick(struct ring *ring);
+
+/* A REDUCE or GATHER came. `round` is the next round to be committed here. */
+void ring_chunk(struct ring *ring, struct proto_node from, const struct proto_msg *msg,
+                struct core_frame *frame, uint64_t round);
+
+enum ring_status ring_status(const struct ring *ring);
+const char *ring_why(const struct ring *ring);
+bool ring_opened(const struct ring *ring);
+/* Chunks taken so far, ever: rises with progress. */
+uint64_t ring_progress(const struct ring *ring);
+/* Bound of the frames kept: two rounds' chunks of the largest mesh. */
+size_t ring_keep_max(const struct ring *ring);
+size_t ring_kept(const struct ring *ring);
+
+#endif
