@@ -1,0 +1,344 @@
+/* test_safetensors.c - what is written is what the format says; what is read is checked to the last byte. */
+#include "nn/files.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "nn/disk.h"
+
+enum { PARAMS = 2 * 3 + 2 + 2 };
+
+static struct nn_model *model;
+static char dir[64], path[96], why[512];
+
+/* 3 inputs, dense 2, relu, dense 1 without bias. */
+static int
+make(void **state)
+{
+    (void)state;
+    const struct nn_shape input = {.dims = 1, .dim = {3}};
+    const struct nn_layer_spec layer[] = {
+        {.kind = NN_DENSE, .units = 2},
+        {.kind = NN_RELU},
+        {.kind = NN_DENSE, .units = 1, .no_bias = true},
+    };
+    strcpy(dir, "/tmp/test_safetensors_XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    return nn_model_new(&model, &input, layer, 3, NN_SQUARED_ERROR, why, sizeof why);
+}
+
+static int
+unmake(void **state)
+{
+    (void)state;
+    nn_model_destroy(&model);
+    unlink(path);
+    return rmdir(dir);
+}
+
+static const char header_text[] =
+    "{\"0.dense.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
+    "\"0.dense.bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[24,32]},"
+    "\"2.dense.weight\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[32,40]}}";
+
+static void
+fill(float params[PARAMS])
+{
+    for (int i = 0; i < PARAMS; i++)
+        params[i] = (float)i - 0.25f;
+}
+
+static int
+write_sample(const char *const *metadata)
+{
+    float params[PARAMS];
+    assert_int_equal(nn_param_count(model), PARAMS);
+    fill(params);
+    return safetensors_write(path, model, params, metadata, why, sizeof why);
+}
+
+/* A file's bytes from a header and the sample's data; the caller's to free. */
+static uint8_t *
+compose(const char *header, size_t *size)
+{
+    float params[PARAMS];
+    fill(params);
+    size_t length = strlen(header);
+    uint8_t *data = calloc(1, 8 + length + sizeof params);
+    assert_non_null(data);
+    for (int i = 0; i < 8; i++)
+        data[i] = (uint8_t)((uint64_t)length >> 8 * i);
+    memcpy(data + 8, header, length);
+    memcpy(data + 8 + length, params, sizeof params);
+    *size = 8 + length + sizeof params;
+    return data;
+}
+
+static int
+parse(const uint8_t *data, size_t size)
+{
+    float params[PARAMS], expected[PARAMS];
+    memset(params, 0x55, sizeof params);
+    memset(expected, 0x55, sizeof expected);
+    int rc = safetensors_parse("m", data, size, model, params, why, sizeof why);
+    if (rc)
+        assert_memory_equal(params, expected, sizeof params);
+    fill(expected);
+    if (!rc)
+        assert_memory_equal(params, expected, sizeof params);
+    return rc;
+}
+
+static void
+the_bytes_are_those_of_the_format(void **state)
+{
+    (void)state;
+    uint8_t *data;
+    size_t size;
+    float params[PARAMS];
+    assert_int_equal(write_sample(NULL), 0);
+    assert_int_equal(disk_read(path, 1000, &data, &size, why, sizeof why), 0);
+    size_t length = strlen(header_text), padded = (length + 7) / 8 * 8;
+    assert_int_equal(size, 8 + padded + sizeof params);
+    assert_int_equal(data[0] + 256 * data[1], padded);
+    assert_memory_equal(data + 8, header_text, length);
+    for (size_t i = length; i < padded; i++)
+        assert_int_equal(data[8 + i], ' ');
+    fill(params);
+    assert_memory_equal(data + 8 + padded, params, sizeof params);
+    assert_int_equal(parse(data, size), 0);
+    free(data);
+}
+
+static void
+metadata_is_written_first_and_ignored_by_the_reader(void **state)
+{
+    (void)state;
+    const char *const metadata[] = {"format", "pt", "run", "a \"quoted\"\nname", NULL};
+    const char expected[] =
+        "{\"__metadata__\":{\"format\":\"pt\",\"run\":\"a \\\"quoted\\\"\\nname\"},\"0.dense";
+    uint8_t *data;
+    size_t size;
+    float params[PARAMS], sample[PARAMS];
+    assert_int_equal(write_sample(metadata), 0);
+    assert_int_equal(disk_read(path, 1000, &data, &size, why, sizeof why), 0);
+    assert_memory_equal(data + 8, expected, strlen(expected));
+    assert_int_equal((size - sizeof params) % 8, 0);
+    free(data);
+    fill(sample);
+    assert_int_equal(safetensors_read(path, model, params, why, sizeof why), 0);
+    assert_memory_equal(params, sample, sizeof params);
+    const char *const wrong[] = {"format", "\xff\xfe", NULL};
+    assert_true(write_sample(wrong) < 0);
+    assert_non_null(strstr(why, "UTF-8"));
+}
+
+static void
+other_orders_and_spacing_are_read(void **state)
+{
+    (void)state;
+    size_t size;
+    uint8_t *data = compose(
+        "{ \"2.dense.weight\" : {\"shape\":[1,2],\"data_offsets\":[32,40],\"dtype\":\"F32\"},\n"
+        "\"0.dense.bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[24,32]},"
+        "\"0.dense.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}    ",
+        &size);
+    assert_int_equal(parse(data, size), 0);
+    free(data);
+}
+
+static void
+every_truncation_and_every_surplus_byte_is_refused(void **state)
+{
+    (void)state;
+    size_t size;
+    uint8_t *data = compose(header_text, &size);
+    assert_int_equal(parse(data, size), 0);
+    for (size_t n = 0; n < size; n++) {
+        uint8_t *cut = malloc(n + !n);
+        assert_non_null(cut);
+        memcpy(cut, data, n);
+        assert_int_equal(parse(cut, n), -EBADMSG);
+        free(cut);
+    }
+    uint8_t *longer = realloc(data, size + 1);
+    assert_non_null(longer);
+    longer[size] = 0;
+    assert_int_equal(parse(longer, size + 1), -EBADMSG);
+    assert_non_null(strstr(why, "1 bytes of data belong to no tensor"));
+    free(longer);
+}
+
+/* The data carry no checksum, but in the header every bit counts. */
+static void
+every_flipped_bit_of_the_header_is_refused(void **state)
+{
+    (void)state;
+    size_t size;
+    uint8_t *data = compose(header_text, &size);
+    for (size_t bit = 0; bit < 8 * (8 + strlen(header_text)); bit++) {
+        data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        why[0] = 0;
+        int rc = parse(data, size);
+        if (rc != -EBADMSG && rc != -EINVAL)
+            fail_msg("bit %zu: %d", bit, rc);
+        assert_true(strlen(why) > 5);
+        data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    free(data);
+}
+
+#define W "\"0.dense.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}"
+#define B "\"0.dense.bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[24,32]}"
+#define V "\"2.dense.weight\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[32,40]}"
+#define V_WITH(dtype, shape, offsets)                                                              \
+    "{" W "," B ",\"2.dense.weight\":{\"dtype\":" dtype ",\"shape\":" shape                        \
+    ",\"data_offsets\":" offsets "}}"
+
+static void
+wrong_headers_are_refused_with_the_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header;
+        int rc;
+        const char *why;
+    } row[] = {
+        {"", -EBADMSG, "does not begin with {"},
+        {"[]", -EBADMSG, "does not begin with {"},
+        {" {" W "," B "," V "}", -EBADMSG, "does not begin with {"},
+        {"{}", -EINVAL, "tensor 0.dense.weight is missing"},
+        {"{" W "," V "}", -EINVAL, "tensor 0.dense.bias is missing"},
+        {"{" W "," B "," V ",\"x\\u001b[31m\":1}", -EINVAL, "surplus tensor x?[31m"},
+        {"{" W "," B "," V "," V "}", -EBADMSG, "duplicate object key"},
+        {"{" W "," B "," V "}x", -EBADMSG, "header, byte"},
+        {"{" W "," B "," V ",\"__metadata__\":[]}", -EBADMSG, "__metadata__ is not an object"},
+        {"{" W "," B "," V ",\"__metadata__\":{\"a\":1}}", -EBADMSG, "__metadata__ a is not a"},
+        {V_WITH("\"F16\"", "[1,2]", "[32,40]"), -EINVAL, "has dtype F16, expected F32"},
+        {V_WITH("3", "[1,2]", "[32,40]"), -EBADMSG, "expected dtype, shape and data_offsets"},
+        {V_WITH("\"F32\",\"x\":1", "[1,2]", "[32,40]"), -EBADMSG, "expected dtype, shape and"},
+        {V_WITH("\"F32\"", "[2,1]", "[32,40]"), -EINVAL, "has shape [2, 1], expected [1, 2]"},
+        {V_WITH("\"F32\"", "[2]", "[32,40]"), -EINVAL, "has shape [2], expected [1, 2]"},
+        {V_WITH("\"F32\"", "[1,2.0]", "[32,40]"), -EINVAL, "expected [1, 2]"},
+        {V_WITH("\"F32\"", "null", "[32,40]"), -EINVAL, "has shape null, expected [1, 2]"},
+        {V_WITH("\"F32\"", "[1,2]", "[32]"), -EBADMSG, "are not two integers"},
+        {V_WITH("\"F32\"", "[1,2]", "{}"), -EBADMSG, "are not two integers"},
+        {V_WITH("\"F32\"", "[1,2]", "[32,40,48]"), -EBADMSG, "are not two integers"},
+        {V_WITH("\"F32\"", "[1,2]", "[32,\"40\"]"), -EBADMSG, "are not two integers"},
+        {V_WITH("\"F32\"", "[1,2]", "[36,40]"), -EBADMSG, "data_offsets 36, 40, expected 8"},
+        {V_WITH("\"F32\"", "[1,2]", "[36,44]"), -EBADMSG, "data_offsets 36, 44, expected 8"},
+        {V_WITH("\"F32\"", "[1,2]", "[40,32]"), -EBADMSG, "data_offsets 40, 32"},
+        {V_WITH("\"F32\"", "[1,2]", "[-8,0]"), -EBADMSG, "data_offsets -8, 0"},
+        {V_WITH("\"F32\"", "[1,2]", "[9223372036854775800,9223372036854775807]"), -EBADMSG,
+         "data_offsets 9223372036854775800"},
+        {V_WITH("\"F32\"", "[1,2]", "[0,18446744073709551616]"), -EBADMSG, "header, byte"},
+        {V_WITH("\"F32\"", "[1,2]", "[24,32]"), -EBADMSG, "overlap or leave a hole at byte 24"},
+        {V_WITH("\"F32\"", "[1,2]", "[30,38]"), -EBADMSG, "overlap or leave a hole at byte 30"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        size_t size;
+        uint8_t *data = compose(row[i].header, &size);
+        int rc = parse(data, size);
+        free(data);
+        if (rc != row[i].rc || strncmp(why, "m: ", 3) != 0 || !strstr(why, row[i].why))
+            fail_msg("row %zu: %d, %s", i, rc, why);
+    }
+}
+
+static void
+announced_sizes_are_not_believed(void **state)
+{
+    (void)state;
+    size_t size;
+    uint8_t *data = compose(header_text, &size);
+    memset(data, 0xff, 8);
+    assert_int_equal(parse(data, size), -EBADMSG);
+    assert_non_null(strstr(why, "header of 18446744073709551615 bytes in a file of"));
+    free(data);
+    enum { DEEP = 60000, LONG = 1 << 20 };
+    char *text = malloc(LONG);
+    assert_non_null(text);
+    memset(text, '[', LONG);
+    memcpy(text, "{\"a\":", 5);
+    text[DEEP] = 0;
+    data = compose(text, &size);
+    assert_int_equal(parse(data, size), -EBADMSG);
+    assert_non_null(strstr(why, "depth"));
+    free(data);
+    text[DEEP] = '[';
+    text[LONG - 1] = 0;
+    data = compose(text, &size);
+    assert_int_equal(parse(data, size), -EBADMSG);
+    assert_non_null(strstr(why, "expected at most"));
+    free(data);
+    free(text);
+}
+
+static void
+a_full_disk_gives_a_clear_line_and_leaves_nothing(void **state)
+{
+    (void)state;
+    struct rlimit old_limit, limit;
+    unlink(path);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    limit = old_limit;
+    limit.rlim_cur = 100;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    int rc = write_sample(NULL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(rc, -EFBIG);
+    assert_non_null(strstr(why, "model.safetensors: cannot write: File too large"));
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(rmdir(dir), 0); /* nothing in it */
+    assert_int_equal(write_sample(NULL), -ENOENT);
+    assert_int_equal(access(dir, F_OK), -1);
+    strcpy(dir, "/tmp/test_safetensors_XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    assert_int_equal(write_sample(NULL), 0);
+}
+
+static void
+a_file_that_cannot_be_the_model_is_not_even_read(void **state)
+{
+    (void)state;
+    float params[PARAMS];
+    assert_int_equal(write_sample(NULL), 0);
+    assert_int_equal(truncate(path, 1L << 40), 0); /* sparse */
+    assert_int_equal(safetensors_read(path, model, params, why, sizeof why), -EFBIG);
+    assert_int_equal(safetensors_read(dir, model, params, why, sizeof why), -EINVAL);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(safetensors_read(path, model, params, why, sizeof why), -ENOENT);
+    assert_non_null(strstr(why, "cannot open: No such file"));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bytes_are_those_of_the_format),
+        cmocka_unit_test(metadata_is_written_first_and_ignored_by_the_reader),
+        cmocka_unit_test(other_orders_and_spacing_are_read),
+        cmocka_unit_test(every_truncation_and_every_surplus_byte_is_refused),
+        cmocka_unit_test(every_flipped_bit_of_the_header_is_refused),
+        cmocka_unit_test(wrong_headers_are_refused_with_the_reason),
+        cmocka_unit_test(announced_sizes_are_not_believed),
+        cmocka_unit_test(a_full_disk_gives_a_clear_line_and_leaves_nothing),
+        cmocka_unit_test(a_file_that_cannot_be_the_model_is_not_even_read),
+    };
+    return cmocka_run_group_tests(tests, make, unmake);
+}
