@@ -19,8 +19,9 @@
 enum data_source { DATA_GLYPHS, DATA_IDX, DATA_CIFAR10, DATA_CIFAR100, DATA_CSV, DATA_SOURCES };
 enum data_part { DATA_TRAIN, DATA_TEST };
 
-/* Pixels become (byte / 255 - mean) / deviation with the constants customary for the source: 0.1307 and
- * 0.3081 (MNIST's) for glyphs and idx, CIFAR's own per colour. csv values stay as they are. */
+/* Pixels become byte / 255 - 0.5 for glyphs and idx, (byte / 255 - mean) / deviation with the customary
+ * constants per colour for CIFAR: fixed, so that it does not matter which share of the data a node holds.
+ * csv values stay as they are. */
 struct data_spec {
     enum data_source source;
     uint64_t seed;      /* glyphs: what is drawn; csv: which rows are test */

@@ -96,12 +96,12 @@ static const double warp = 0.11;                       /* of the plane, each of 
 static const double rotation = 0.19;                   /* tangent of half the angle */
 static const double shear = 0.40;                      /* slant */
 static const double size_low = 0.74, size_high = 1.12; /* of 10 pixels, width and height apart */
-static const double shift_pixels = 2.8;                /* each way */
+static const double shift_pixels = 2.6;                /* each way */
 static const double pen_low = 0.75, pen_high = 1.65;   /* pixels from the middle of the line */
 static const double edge_low = 0.7, edge_high = 1.5;   /* pixels over which the ink fades */
 static const double ink_low = 0.65;                    /* of full darkness */
-static const double noise_high = 0.17;                 /* of full darkness, half width */
-static const double stray_share = 0.35;                /* of samples with a stray mark */
+static const double noise_high = 0.15;                 /* of full darkness, half width */
+static const double stray_share = 0.30;                /* of samples with a stray mark */
 
 /* Random numbers of one sample. */
 struct draw {
@@ -351,7 +351,7 @@ data_glyphs_load(struct data_set *set, const struct data_spec *spec, char *why, 
     set->info.input = (struct nn_shape){3, {1, SIDE, SIDE}};
     set->info.classes = CLASSES;
     set->planes = 1;
-    set->norm[0] = data_norm_of(0.1307, 0.3081);
+    set->norm[0] = data_norm_of(0.5, 1);
     int rc = part_draw(&set->part[DATA_TRAIN], spec->seed, DATA_TRAIN, train);
     rc = rc ? rc : part_draw(&set->part[DATA_TEST], spec->seed, DATA_TEST, test);
     if (rc)

@@ -7,8 +7,7 @@
  *     4+4n  ..  bytes, last dimension fastest
  *
  * Images have 2..4 dimensions: [N, features], [N, H, W] or [N, C, H, W]; labels have one. LeCun, Cortes
- * and Burges, The MNIST database, 1998. Scaling is MNIST's usual mean 0.1307 and deviation 0.3081, for
- * every file, so that it does not depend on which share of the data a node holds. */
+ * and Burges, The MNIST database, 1998. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -240,6 +239,6 @@ data_idx_load(struct data_set *set, const struct data_spec *spec, char *why, siz
         return -EBADMSG;
     }
     set->planes = 1;
-    set->norm[0] = data_norm_of(0.1307, 0.3081);
+    set->norm[0] = data_norm_of(0.5, 1);
     return 0;
 }
