@@ -13,9 +13,9 @@
  *                             // mesh_state(mesh, t.round, ...), or mesh_state_bad(mesh)
  *         ...
  *
- * Calls on one mesh come from one thread, except mesh_bucket, mesh_stats and mesh_interrupt, which any
- * thread may call (mesh_interrupt also from a signal handler). The actor thread owns every socket, the
- * core (core.h) makes every decision. */
+ * Calls on one mesh come from one thread, the trainer, except mesh_bucket, mesh_stats and mesh_interrupt,
+ * which any thread may call (mesh_interrupt also from a signal handler). The core (core.h) makes every
+ * decision; see actor.c for which thread runs it when. */
 #ifndef MESH_MESH_H
 #define MESH_MESH_H
 
@@ -45,8 +45,11 @@ struct mesh_setup {
     uint64_t vector_count; /* elements: sum of the buckets */
     const uint8_t *state;  /* [state_size]: the trainer's state, read while it waits in mesh_next */
     size_t state_size;
-    const char *job; /* text handed to nodes that want a job; NULL none. Borrowed. */
-    void (*log)(void *ctx, int level, const char *line); /* from the actor thread */
+    const char *job;       /* text handed to nodes that want a job; NULL none. Borrowed. */
+    uint32_t chunk_elems;  /* as in struct core_config, the same on all nodes; 0 = the default */
+    uint64_t direct_bytes; /* the same; 0 = the default */
+    /* From any thread, one at a time; must not call mesh_*. */
+    void (*log)(void *ctx, int level, const char *line);
     void *log_ctx;
 };
 
@@ -70,8 +73,10 @@ struct mesh_task {
 
 struct mesh_stats {
     struct core_stats core;
-    struct proto_node node; /* who I am */
+    struct proto_node node;      /* who I am */
     uint64_t tx_bytes, rx_bytes; /* bodies and headers, without TCP/IP */
+    uint64_t dropped;            /* messages not sent: queue full or no connection */
+    uint64_t bad;                /* messages received and not understood */
     uint16_t control_port;
     uint64_t wait_us; /* time the trainer spent in mesh_next */
 };
@@ -100,6 +105,10 @@ void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
 int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *why,
                   size_t why_size);
 void mesh_job_interrupt(void);
+
+/* Keep the memory of received frames in the heap instead of mapping and unmapping each: setting it up
+ * costs more than filling it. For the whole process, once; mesh_new does it too. */
+void mesh_malloc_tune(void);
 
 /* Interfaces a beacon would use, one "name address" per line, for messages and tests. */
 int mesh_interfaces(char *out, size_t size);

@@ -1,0 +1,97 @@
+/* actor_wire.h - the ZeroMQ sockets of a node: control and bulk links, and what comes in on them.
+ *
+ *     others' DEALERs --> ROUTER (control port)      DEALER  --> a peer's ROUTER    control context
+ *     others' PUSHes  --> PULL   (bulk port)         PUSH    --> a peer's PULL      bulk context
+ *
+ * What is received comes through the two bound sockets, what is sent goes through one DEALER and one
+ * PUSH per link (the pattern of ZRE, RFC 36 of ZeroMQ). Two contexts, so that a small control message
+ * never queues behind bulk data in an I/O thread.
+ *
+ * A link is one connection, never reconnected by ZeroMQ: when it breaks, its sockets are closed with all
+ * that is queued, wire_events.link_down is called and the core decides. So nothing that was meant for a
+ * dead peer reaches whoever listens on its port next. The routing id is that of the node (proto_routing)
+ * plus four bytes that number our connections: ZeroMQ silently ignores a second connection with an id
+ * it knows, and a half-open first one may linger. PUSH has no routing id, so each bulk header is preceded
+ * by the node's 17 bytes in the same frame.
+ *
+ * Everything is called by one thread at a time; changing the thread needs a full fence (a mutex). */
+#ifndef MESH_ACTOR_WIRE_H
+#define MESH_ACTOR_WIRE_H
+
+#include <stdatomic.h>
+
+#include "mesh/core.h"
+#include "proto/proto.h"
+
+struct wire;
+
+enum { WIRE_LINKS_MAX = 2 * PROTO_PEERS_MAX };
+
+struct wire_setup {
+    struct proto_node self;
+    const char *address; /* to bind to: "*" or an IPv4 address */
+    uint16_t port;       /* control; 0: the first free one */
+    uint16_t port_first, port_last;
+    int epoll_fd;      /* wire adds its descriptors; their events go to wire_ready */
+    int wake_fd;       /* eventfd, written when zero-copy buffers come back while somebody waits */
+    size_t frames;     /* received bodies that the core may keep at a time */
+    size_t queue_size; /* messages per link that wait for room in its PUSH */
+};
+
+struct wire_events {
+    void (*link_up)(void *ctx, unsigned link);
+    void (*link_down)(void *ctx, unsigned link);
+    void (*message)(void *ctx, struct proto_node from, const char *host,
+                    const struct proto_msg *msg, const void *body, size_t size);
+    void (*bulk)(void *ctx, struct proto_node from, const struct proto_msg *msg,
+                 struct core_frame *frame);
+    void (*log)(void *ctx, int level, const char *line);
+};
+
+struct wire_counts {
+    uint64_t tx_bytes, rx_bytes; /* headers and bodies */
+    uint64_t dropped;            /* not sent: queue full or no connection */
+    uint64_t bad;                /* received and not understood */
+};
+
+/* Returns 0; -EADDRINUSE and others with one line in `why` that names the address and port. */
+int wire_new(struct wire **out, const struct wire_setup *setup, const struct wire_events *events,
+             void *ctx, char *why, size_t why_size);
+/* Control messages already handed over get `linger_ms` to leave. Returns when every zero-copy buffer is
+ * free and no thread of ours is left. */
+void wire_destroy(struct wire **wire, int linger_ms);
+
+uint16_t wire_control_port(const struct wire *wire);
+uint16_t wire_bulk_port(const struct wire *wire);
+void wire_counts(const struct wire *wire, struct wire_counts *out);
+
+/* The operations of struct core_ops. None calls an event: failures are reported by wire_settle. */
+void wire_connect(struct wire *wire, unsigned link, const struct proto_endpoint *to);
+void wire_disconnect(struct wire *wire, unsigned link);
+void wire_send(struct wire *wire, unsigned link, const struct proto_msg *msg, const void *body,
+               size_t size);
+void wire_send_bulk(struct wire *wire, unsigned link, const struct proto_msg *msg, const void *body,
+                    size_t size, int buffer);
+void wire_peer_up(struct wire *wire, unsigned link, struct proto_node node, uint16_t bulk_port);
+void wire_peer_down(struct wire *wire, unsigned link);
+void wire_keep(struct wire *wire, struct core_frame *frame);
+void wire_release(struct wire *wire, void *handle);
+
+/* An epoll event whose data.u64 has WIRE_TAG set. True when more may be waiting: then call wire_ready
+ * again with the same tag before sleeping, since ZeroMQ's descriptors tell of changes only. */
+#define WIRE_TAG (UINT64_C(1) << 63)
+bool wire_ready(struct wire *wire, uint64_t tag);
+#define WIRE_TAG_CONTROL WIRE_TAG
+#define WIRE_TAG_BULK    (WIRE_TAG | UINT64_C(1) << 32)
+/* Reading bulk had stopped because the core kept every frame, and now it may go on: call wire_ready with
+ * WIRE_TAG_BULK. */
+bool wire_stalled(const struct wire *wire);
+
+/* Report links that failed; true when there were any. */
+bool wire_settle(struct wire *wire);
+/* How many zero-copy sends from `buffer` were finished since the last call. */
+unsigned wire_sent(struct wire *wire, int buffer);
+/* True: about to sleep, wake when zero-copy buffers come back. Returns false when some already have. */
+bool wire_sleep(struct wire *wire, bool sleep);
+
+#endif
