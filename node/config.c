@@ -232,7 +232,6 @@ config_parse(struct config **out, const char *name, const char *text, size_t siz
         return -ENOMEM;
     }
     snprintf(config->file, sizeof config->file, "%s", name);
-    config->train.exact = true;
     config_key_defaults(NULL, config);
     int rc = config_read(config, text, size, why, why_size);
     if (rc == 0 && config->run.name[0] == '\0')
