@@ -1,0 +1,115 @@
+#!/usr/bin/python3
+"""Write the golden files of test_golden.c: what PyTorch makes of small networks with every kind of layer.
+
+    /usr/bin/python3 tests/golden/make_golden.py [DIRECTORY]      (default: beside this script)
+
+Per network NAME, in our naming of parameters:
+    NAME.safetensors         parameters before
+    NAME.grad.safetensors    gradient of the mean loss over the batch
+    NAME.RULE.safetensors    parameters after three steps of an optimiser on that batch
+    NAME.batch               little-endian: rows, inputs, outputs (uint32), mean loss (float64),
+                             x (float32 [rows, inputs]), labels (int32 [rows]) or targets (float32 [rows, outputs])
+PyTorch computes in float64, so that the files hold the truth to float32's precision."""
+import json
+import os
+import struct
+import sys
+
+import torch
+from torch import nn
+
+STEPS = 3
+RULES = {
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01, eps=1e-4),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, eps=1e-4),
+}
+
+
+def networks():
+    """Name, input shape, rows, layers (position in our list -> module), loss."""
+    yield "mlp", (12,), 7, [
+        nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 12), nn.Tanh(), nn.Dropout(0.0), nn.Linear(12, 8),
+        nn.Sigmoid(), nn.Linear(8, 5)], "cross_entropy"
+    yield "cnn", (2, 9, 9), 5, [
+        nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3, bias=False),
+        nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(6, 5), nn.Sigmoid(), nn.Linear(5, 4)], \
+        "cross_entropy"
+    yield "strides", (3, 11, 8), 4, [
+        nn.Conv2d(3, 5, 3, stride=2, padding=2), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1),
+        nn.Conv2d(5, 4, 2, padding=1), nn.ReLU(), nn.AvgPool2d(3, stride=2, padding=1), nn.Flatten(),
+        nn.Linear(24, 3)], "cross_entropy"
+    yield "regression", (6,), 9, [nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 3)], "squared_error"
+    yield "logistic", (4,), 10, [nn.Linear(4, 1)], "logistic"
+
+
+WORDS = {nn.Linear: "dense", nn.Conv2d: "conv"}
+LOSSES = {"cross_entropy": nn.CrossEntropyLoss(), "squared_error": nn.MSELoss(),
+          "logistic": nn.BCEWithLogitsLoss()}
+
+
+def names(layers):
+    for i, layer in enumerate(layers):
+        for role, _ in layer.named_parameters():
+            yield f"{i}.{WORDS[type(layer)]}.{role}"
+
+
+def write_tensors(path, pairs):
+    header, data = {}, b""
+    for name, tensor in pairs:
+        raw = tensor.detach().to(torch.float32).contiguous().numpy().tobytes()
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape),
+                        "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def draw_target(loss, rows, outputs):
+    if loss == "cross_entropy":
+        return torch.randint(outputs, (rows,))
+    if loss == "logistic":
+        return torch.randint(2, (rows, 1)).double()
+    return torch.randn(rows, outputs).float().double()
+
+
+def write_batch(path, x, target, outputs, loss):
+    labels = target.to(torch.int32) if not torch.is_floating_point(target) or outputs == 1 \
+        else target.to(torch.float32)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<IIId", len(x), x[0].numel(), outputs, loss.item()))
+        file.write(x.to(torch.float32).numpy().tobytes() + labels.numpy().tobytes())
+
+
+def main():
+    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+    torch.manual_seed(20)
+    for name, shape, rows, layers, loss in networks():
+        net = nn.Sequential(*layers)
+        net.float().double()  # what float32 holds, computed in float64
+        start = [p.detach().clone() for p in net.parameters()]
+        x = torch.randn(rows, *shape).float().double()
+        outputs = net(x).shape[1]
+        target = draw_target(loss, rows, outputs)
+        value = LOSSES[loss](net(x), target)
+        value.backward()
+        path = os.path.join(folder, name)
+        write_batch(path + ".batch", x, target, outputs, value)
+        write_tensors(path + ".safetensors", zip(names(layers), net.parameters()))
+        write_tensors(path + ".grad.safetensors",
+                      zip(names(layers), (p.grad for p in net.parameters())))
+        for rule, make in RULES.items():
+            for p, before in zip(net.parameters(), start):
+                p.data.copy_(before)
+            optimiser = make(net.parameters())
+            for _ in range(STEPS):
+                optimiser.zero_grad()
+                LOSSES[loss](net(x), target).backward()
+                optimiser.step()
+            write_tensors(f"{path}.{rule}.safetensors", zip(names(layers), net.parameters()))
+
+
+main()

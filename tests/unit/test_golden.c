@@ -1,0 +1,274 @@
+/* test_golden.c - loss, every gradient and three optimiser steps against PyTorch, every kind of layer.
+ *
+ * The files in tests/golden were written by make_golden.py there, which also says what is in them. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nn/disk.h"
+#include "nn/files.h"
+#include "nn/nn.h"
+#include "nn/optim.h"
+
+enum { STEPS = 3, LAYERS_MAX = 12, FILE_MAX = 1 << 16 };
+
+#define DENSE(n)                                                                                   \
+    {                                                                                              \
+        .kind = NN_DENSE, .units = n                                                               \
+    }
+
+static const struct network {
+    const char *name;
+    struct nn_shape input;
+    enum nn_loss loss;
+    size_t count;
+    struct nn_layer_spec layer[LAYERS_MAX];
+} networks[] = {
+    {"mlp",
+     {1, {12}},
+     NN_CROSS_ENTROPY,
+     8,
+     {DENSE(16),
+      {.kind = NN_RELU},
+      DENSE(12),
+      {.kind = NN_TANH},
+      {.kind = NN_DROPOUT},
+      DENSE(8),
+      {.kind = NN_SIGMOID},
+      DENSE(5)}},
+    {"cnn",
+     {3, {2, 9, 9}},
+     NN_CROSS_ENTROPY,
+     10,
+     {{.kind = NN_CONV2D, .units = 4, .kernel = 3, .pad = 1},
+      {.kind = NN_RELU},
+      {.kind = NN_MAXPOOL, .kernel = 2},
+      {.kind = NN_CONV2D, .units = 6, .kernel = 3, .no_bias = true},
+      {.kind = NN_TANH},
+      {.kind = NN_AVGPOOL, .kernel = 2},
+      {.kind = NN_FLATTEN},
+      DENSE(5),
+      {.kind = NN_SIGMOID},
+      DENSE(4)}},
+    {"strides",
+     {3, {3, 11, 8}},
+     NN_CROSS_ENTROPY,
+     8,
+     {{.kind = NN_CONV2D, .units = 5, .kernel = 3, .stride = 2, .pad = 2},
+      {.kind = NN_RELU},
+      {.kind = NN_MAXPOOL, .kernel = 3, .stride = 2, .pad = 1},
+      {.kind = NN_CONV2D, .units = 4, .kernel = 2, .pad = 1},
+      {.kind = NN_RELU},
+      {.kind = NN_AVGPOOL, .kernel = 3, .stride = 2, .pad = 1},
+      {.kind = NN_FLATTEN},
+      DENSE(3)}},
+    {"regression", {1, {6}}, NN_SQUARED_ERROR, 3, {DENSE(9), {.kind = NN_TANH}, DENSE(3)}},
+    {"logistic", {1, {4}}, NN_LOGISTIC, 1, {DENSE(1)}},
+};
+
+static const struct {
+    const char *name;
+    struct optim_spec spec;
+} rules[] = {
+    {"momentum", {.kind = OPTIM_SGD, .rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f}},
+    {"nesterov", {.kind = OPTIM_SGD, .rate = 0.1f, .momentum = 0.9f, .nesterov = true}},
+    {"adam", {.kind = OPTIM_ADAM, .rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-4f}},
+    {"adamw",
+     {.kind = OPTIM_ADAMW,
+      .rate = 0.01f,
+      .beta1 = 0.9f,
+      .beta2 = 0.999f,
+      .epsilon = 1e-4f,
+      .weight_decay = 0.1f}},
+};
+
+/* A network with its golden batch and room for what is computed. */
+struct bench {
+    const struct network *network;
+    struct nn_model *model;
+    struct nn_pass *pass;
+    size_t count;      /* parameters */
+    double loss;       /* PyTorch's */
+    float *params, *g; /* [count] */
+    float *golden;     /* [count] what is compared with */
+    float *slot[OPTIM_SLOTS_MAX];
+};
+
+static void
+load(const struct bench *b, const char *what, float *to)
+{
+    char path[128], why[256];
+    snprintf(path, sizeof path, "tests/golden/%s%s.safetensors", b->network->name, what);
+    if (safetensors_read(path, b->model, to, why, sizeof why))
+        fail_msg("%s", why);
+}
+
+static float *
+vector(size_t count)
+{
+    float *x = calloc(count, sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+static void
+load_batch(struct bench *b)
+{
+    char path[128], why[256];
+    uint8_t *data;
+    size_t size;
+    uint32_t head[3]; /* rows, inputs, outputs */
+    snprintf(path, sizeof path, "tests/golden/%s.batch", b->network->name);
+    if (disk_read(path, FILE_MAX, &data, &size, why, sizeof why))
+        fail_msg("%s", why);
+    memcpy(head, data, sizeof head);
+    memcpy(&b->loss, data + 12, sizeof b->loss);
+    assert_int_equal(head[1], nn_input_size(b->model));
+    assert_int_equal(head[2], nn_output_size(b->model));
+    assert_int_equal(nn_pass_new(&b->pass, b->model, head[0], true), 0);
+    struct nn_batch *batch = nn_pass_batch(b->pass);
+    size_t x_size = 4 * (size_t)head[0] * head[1];
+    bool targets = b->network->loss == NN_SQUARED_ERROR;
+    size_t rest = 4 * (size_t)head[0] * (targets ? head[2] : 1);
+    assert_int_equal(size, 20 + x_size + rest);
+    batch->rows = head[0];
+    memcpy(batch->x, data + 20, x_size);
+    memcpy(targets ? (void *)batch->target : (void *)batch->label, data + 20 + x_size, rest);
+    free(data);
+}
+
+static void
+begin(struct bench *b, const struct network *network)
+{
+    char why[256];
+    memset(b, 0, sizeof *b);
+    b->network = network;
+    nn_blas_init();
+    if (nn_model_new(&b->model, &network->input, network->layer, network->count, network->loss, why,
+                     sizeof why))
+        fail_msg("%s", why);
+    b->count = nn_param_count(b->model);
+    b->params = vector(b->count);
+    b->g = vector(b->count);
+    b->golden = vector(b->count);
+    for (int i = 0; i < OPTIM_SLOTS_MAX; i++)
+        b->slot[i] = vector(b->count);
+    load_batch(b);
+}
+
+static void
+end(struct bench *b)
+{
+    free(b->params);
+    free(b->g);
+    free(b->golden);
+    for (int i = 0; i < OPTIM_SLOTS_MAX; i++)
+        free(b->slot[i]);
+    nn_pass_destroy(&b->pass);
+    nn_model_destroy(&b->model);
+}
+
+static void
+add(void *ctx, size_t first, const float *g, size_t n)
+{
+    float *to = (float *)ctx + first;
+    for (size_t i = 0; i < n; i++)
+        to[i] += g[i];
+}
+
+/* Mean loss; leaves its gradient in b->g. */
+static double
+loss_and_gradient(struct bench *b)
+{
+    const struct nn_context context = {.training = true};
+    const struct nn_sink sink = {.add = add, .ctx = b->g};
+    struct nn_batch *batch = nn_pass_batch(b->pass);
+    struct nn_result result;
+    size_t layers = nn_layer_count(b->model);
+    memset(b->g, 0, b->count * sizeof *b->g);
+    for (size_t l = 0; l < layers; l++)
+        nn_forward(b->model, l, b->pass, b->params, &context);
+    nn_loss(b->model, b->pass, 1.0f / (float)batch->rows, &result);
+    for (size_t l = layers; l-- > 0;)
+        nn_backward(b->model, l, b->pass, b->params, &context, &sink);
+    assert_false(result.bad);
+    return result.loss / (double)batch->rows;
+}
+
+/* Every element to 1e-5 of itself and of its tensor's root mean square. */
+static void
+compare(const struct bench *b, const char *what, const float *got)
+{
+    for (size_t t = 0; t < nn_tensor_count(b->model); t++) {
+        const struct nn_tensor *tensor = nn_tensor(b->model, t);
+        const float *expected = b->golden + tensor->first;
+        double square = 0;
+        for (size_t i = 0; i < tensor->count; i++)
+            square += (double)expected[i] * (double)expected[i];
+        double mean = sqrt(square / (double)tensor->count);
+        assert_true(mean > 0);
+        for (size_t i = 0; i < tensor->count; i++) {
+            double error = fabs((double)got[tensor->first + i] - (double)expected[i]);
+            if (!(error <= 1e-5 * (fabs((double)expected[i]) + mean)))
+                fail_msg("%s %s %s[%zu] = %.9g, PyTorch has %.9g", b->network->name, what,
+                         tensor->name, i, (double)got[tensor->first + i], (double)expected[i]);
+        }
+    }
+}
+
+static void
+loss_and_gradients_agree_with_pytorch(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < sizeof networks / sizeof networks[0]; n++) {
+        struct bench b;
+        begin(&b, &networks[n]);
+        load(&b, "", b.params);
+        double loss = loss_and_gradient(&b);
+        if (!(fabs(loss - b.loss) <= 1e-6 * b.loss))
+            fail_msg("%s: loss %.9g, PyTorch has %.9g", networks[n].name, loss, b.loss);
+        load(&b, ".grad", b.golden);
+        compare(&b, "gradient", b.g);
+        end(&b);
+    }
+}
+
+static void
+three_steps_of_every_optimiser_agree_with_pytorch(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < sizeof networks / sizeof networks[0]; n++)
+        for (size_t r = 0; r < sizeof rules / sizeof rules[0]; r++) {
+            struct bench b;
+            char what[32];
+            begin(&b, &networks[n]);
+            load(&b, "", b.params);
+            for (uint64_t step = 0; step < STEPS; step++) {
+                loss_and_gradient(&b);
+                optim_apply(&rules[r].spec, (double)rules[r].spec.rate, step, b.params, b.slot, b.g,
+                            b.count);
+            }
+            snprintf(what, sizeof what, ".%s", rules[r].name);
+            load(&b, what, b.golden);
+            compare(&b, rules[r].name, b.params);
+            end(&b);
+        }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loss_and_gradients_agree_with_pytorch),
+        cmocka_unit_test(three_steps_of_every_optimiser_agree_with_pytorch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
