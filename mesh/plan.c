@@ -351,8 +351,8 @@ court_later(struct core *core, const struct choice *choice)
 static void
 plan_fill(struct core *core, const struct choice *choice, struct proto_plan *plan)
 {
-    uint64_t have[PROTO_PEERS_MAX], shards[PROTO_PEERS_MAX];
-    uint32_t speed[PROTO_PEERS_MAX];
+    uint64_t have[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
+    uint32_t speed[PROTO_PEERS_MAX] = {0};
     for (size_t k = 0; k < choice->n; k++) {
         int i = choice->peer[k];
         plan->members[k].node = i < 0 ? core->config.self : core->peers.peers[i].node;

@@ -1,0 +1,198 @@
+/* fault.c - what a schedule's machines and network are like, and what goes wrong when.
+ *
+ * Swarm testing (Groce et al., ISSTA 2012): each seed allows only a random subset of the faults and
+ * options, so that rare combinations get schedules of their own. */
+#include <string.h>
+
+#include "tests/sim/sim.h"
+
+const char *
+fault_name(enum sim_fault kind)
+{
+    static const char *const names[SIM_FAULTS] = {
+        "crash", "silent", "restart", "pause", "split", "cut", "heal", "power", "many", "reset"};
+    return names[kind];
+}
+
+static uint64_t
+pick(struct sim *sim, uint64_t below)
+{
+    return rand_below(&sim->rand, below);
+}
+
+static bool
+often(struct sim *sim, unsigned one_in)
+{
+    return pick(sim, one_in) == 0;
+}
+
+static void
+profile_shape(struct sim *sim, struct sim_profile *p)
+{
+    p->nodes = (unsigned)(often(sim, 2) ? 2 + pick(sim, 2) : 2 + pick(sim, SIM_NODES_MAX - 1));
+    p->rounds = (unsigned)(3 + pick(sim, 22));
+    p->shards = (unsigned)(1 + pick(sim, often(sim, 4) ? 64 : 12));
+    p->buckets = (unsigned)(2 + pick(sim, SIM_BUCKETS_MAX - 1));
+    p->words = (unsigned)(1 + pick(sim, SIM_WORDS_MAX));
+    p->chunk_elems = (uint32_t)(1 + pick(sim, 24));
+    p->direct_bytes = often(sim, 3) ? 0 : pick(sim, 200);
+    size_t size = 8 + (size_t)pick(sim, often(sim, 4) ? SIM_VECTOR_MAX - 7 : 40);
+    uint64_t first = 0;
+    for (unsigned b = 0; b < p->buckets; b++) {
+        uint64_t rest = size - first;
+        uint64_t count = b + 1 == p->buckets ? rest : pick(sim, rest + 1);
+        if (often(sim, 16))
+            count = b + 1 == p->buckets ? rest : 0;
+        p->bucket[p->buckets - 1 - b] = (struct core_bucket){first, count};
+        first += count;
+    }
+    p->vector = size;
+    if (p->vector > SIM_VECTOR_MAX / 2 && p->chunk_elems < 4)
+        p->chunk_elems = 4; /* or the queue is full of crumbs */
+}
+
+static void
+profile_network(struct sim *sim, struct sim_profile *p)
+{
+    p->delay_us = 20 + pick(sim, 400);
+    p->jitter_us = pick(sim, 1000);
+    p->late_permille = often(sim, 2) ? (unsigned)pick(sim, 60) : 0;
+    p->late_us = 1 + pick(sim, 400000);
+    p->copy_permille = often(sim, 2) ? (unsigned)pick(sim, 100) : 0;
+    p->loss_permille = often(sim, 4) ? (unsigned)pick(sim, 30) : 0;
+    p->corrupt_permille = often(sim, 8) ? (unsigned)pick(sim, 20) : 0;
+    p->bulk_wild = often(sim, 8);
+    p->hold_cut = often(sim, 2);
+    p->leak = often(sim, 4);
+    p->wire = often(sim, 16);
+    p->seeds = often(sim, 4);
+    p->leave = often(sim, 4);
+    p->cuts_stay = often(sim, 8);
+    p->peers_min = 1;
+    p->slow = often(sim, 16);
+    for (unsigned i = 0; i < SIM_NODES_MAX; i++)
+        p->compute_us[i] = p->slow ? 5000 + pick(sim, 60000) : 20 + pick(sim, 1500);
+    if (!p->slow && often(sim, 6))
+        p->compute_us[pick(sim, SIM_NODES_MAX)] *= 10;
+}
+
+void
+fault_profile(struct sim *sim)
+{
+    struct sim_profile *p = &sim->profile;
+    memset(p, 0, sizeof *p);
+    profile_shape(sim, p);
+    profile_network(sim, p);
+    p->fault_count = often(sim, 12) ? 0 : (unsigned)(1 + pick(sim, 24));
+    p->fault_mask = (uint32_t)(1 + pick(sim, (1u << SIM_FAULTS) - 1));
+    if (p->fault_count == 0 && !p->loss_permille && often(sim, 2))
+        p->peers_min = p->nodes;
+    uint64_t span_us = 30000 + pick(sim, often(sim, 3) ? 2500000 : 300000);
+    p->faults_end_us = sim->now + span_us;
+    uint64_t round_us = 0;
+    for (unsigned i = 0; i < p->nodes; i++)
+        round_us = p->compute_us[i] > round_us ? p->compute_us[i] : round_us;
+    round_us *= 2 * p->shards;
+    p->deadline_us = p->faults_end_us + 30000000 + p->rounds * (1000000 + 12 * round_us);
+    for (unsigned f = 0; f < p->fault_count; f++) {
+        unsigned kind = (unsigned)pick(sim, SIM_FAULTS);
+        while (!(p->fault_mask >> kind & 1))
+            kind = (unsigned)pick(sim, SIM_FAULTS);
+        sim_push(sim, sim->now + pick(sim, span_us), SIM_FAULT, 0, kind, 0, NULL);
+    }
+    sim_push(sim, p->faults_end_us, SIM_FAULTS_OVER, 0, 0, 0, NULL);
+}
+
+static unsigned
+running(const struct sim *sim)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        count += sim->nodes[i].up;
+    return count;
+}
+
+static void
+crash(struct sim *sim, unsigned i, bool silent)
+{
+    if (sim->nodes[i].up && running(sim) > 1)
+        shell_crash(sim, i, silent);
+}
+
+static void
+split(struct sim *sim)
+{
+    uint64_t side = rand_u64(&sim->rand);
+    for (unsigned a = 0; a < sim->profile.nodes; a++)
+        for (unsigned b = 0; b < sim->profile.nodes; b++)
+            if ((side >> a & 1) != (side >> b & 1))
+                sim->cut[a][b] = true;
+}
+
+void
+fault_do(struct sim *sim, enum sim_fault kind)
+{
+    unsigned n = sim->profile.nodes, i = (unsigned)pick(sim, n);
+    sim->counts.faults[kind]++;
+    sim->trace = sim->trace * 31 + kind;
+    if (sim->verbose)
+        printf("%9.3f ms  fault %s at node %u\n", (double)sim->now / 1000, fault_name(kind), i);
+    switch (kind) {
+    case SIM_CRASH:
+    case SIM_CRASH_SILENT:
+        crash(sim, i, kind == SIM_CRASH_SILENT);
+        break;
+    case SIM_RESTART:
+        if (sim->nodes[i].up && running(sim) > 1)
+            shell_crash(sim, i, often(sim, 4));
+        if (!sim->nodes[i].up)
+            shell_boot(sim, i, often(sim, 2));
+        break;
+    case SIM_PAUSE:
+        sim->nodes[i].paused_until = sim->now + pick(sim, often(sim, 2) ? 3000000 : 400000);
+        break;
+    case SIM_SPLIT:
+        split(sim);
+        break;
+    case SIM_CUT:
+        sim->cut[i][pick(sim, n)] = true;
+        break;
+    case SIM_HEAL:
+        memset(sim->cut, 0, sizeof sim->cut);
+        break;
+    case SIM_POWER:
+        for (unsigned k = 0; k < n; k++)
+            if (sim->nodes[k].up)
+                shell_crash(sim, k, true);
+        break;
+    case SIM_MANY:
+        for (uint64_t k = pick(sim, n); k > 0; k--)
+            crash(sim, (unsigned)pick(sim, n), false);
+        break;
+    case SIM_RESET:
+        shell_reset(sim, i, (unsigned)pick(sim, 2ull * n));
+        break;
+    default:
+        break;
+    }
+}
+
+/* From here on the network is reliable (cuts may stay) and who is down may come back once. */
+void
+fault_over(struct sim *sim)
+{
+    unsigned n = sim->profile.nodes;
+    sim->faults_over = true;
+    memset(sim->cut, 0, sizeof sim->cut);
+    if (sim->profile.cuts_stay)
+        for (unsigned a = 0; a < n; a++)
+            for (unsigned b = 0; b < n; b++)
+                sim->cut[a][b] = often(sim, 3);
+    for (unsigned i = 0; i < n; i++) {
+        sim->nodes[i].paused_until = 0;
+        if (!sim->nodes[i].up && (i == 0 || rand_bool(&sim->rand)))
+            shell_boot(sim, i, rand_bool(&sim->rand));
+    }
+    if (sim->verbose)
+        printf("%9.3f ms  faults are over\n", (double)sim->now / 1000);
+}

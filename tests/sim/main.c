@@ -1,0 +1,193 @@
+/* main.c - run schedules, find planted bugs, repeat one seed.
+ *
+ *     sim [--seconds S | --seeds N | --events N] [--first SEED]   until one of them is reached
+ *     sim --seed X [--mutant M] [--verbose]                       one schedule, twice: same trace?
+ *     sim --mutants                                               planted bugs must be found in time
+ *
+ * A failure prints the one line that repeats it. Exit status 1 when something was wrong. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "mesh/mutant.h"
+#include "tests/sim/sim.h"
+
+struct options {
+    double seconds;
+    uint64_t seeds, events, first, seed;
+    uint32_t mutant;
+    bool one, mutants, verbose;
+};
+
+static double
+seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void
+report_failure(const struct sim *sim)
+{
+    printf("FAILED: %s (%u nodes, at %.3f ms)\n    sim --seed %" PRIu64 " --mutant %" PRIu32
+           " --verbose    trace %016" PRIx64 "\n",
+           sim->failure, sim->profile.nodes, (double)sim->now / 1000, sim->seed, sim->mutant,
+           sim->trace);
+}
+
+static bool
+same_again(struct sim *sim)
+{
+    uint64_t trace = sim->trace, seed = sim->seed;
+    bool verbose = sim->verbose;
+    sim->verbose = false;
+    sim_run(sim, seed, sim->mutant);
+    sim->verbose = verbose;
+    if (sim->trace == trace)
+        return true;
+    printf("FAILED: seed %" PRIu64 " took another course the second time\n", seed);
+    return false;
+}
+
+static int
+run_one(struct sim *sim, const struct options *options)
+{
+    sim->verbose = options->verbose;
+    bool good = sim_run(sim, options->seed, options->mutant);
+    if (!good)
+        report_failure(sim);
+    else
+        printf("seed %" PRIu64 " passed: %u nodes, %" PRIu64 " events, trace %016" PRIx64 "\n",
+               options->seed, sim->profile.nodes, sim->counts.events, sim->trace);
+    return good && same_again(sim) ? 0 : 1;
+}
+
+static void
+report(const struct sim *sim, double seconds, uint64_t hashes)
+{
+    const struct sim_counts *c = &sim->counts;
+    printf("sim: %" PRIu64 " schedules, %" PRIu64 " events, %" PRIu64 " commits, %" PRIu64
+           " states fetched, %" PRIu64 " plans, %" PRIu64 " aborts\n",
+           c->schedules, c->events, c->commits, c->adoptions, c->plans, c->aborts);
+    printf("sim: %.0f schedules/s, %.2f M events/s, %.0f times real time; %" PRIu64
+           " distinct traces\nsim: faults:",
+           (double)c->schedules / seconds, (double)c->events / seconds / 1e6,
+           (double)c->virtual_us / 1e6 / seconds, hashes);
+    for (int k = 0; k < SIM_FAULTS; k++)
+        printf(" %s %" PRIu64, fault_name((enum sim_fault)k), c->faults[k]);
+    printf("\n");
+}
+
+static int
+run_many(struct sim *sim, const struct options *options)
+{
+    double begin = seconds_now();
+    unsigned failures = 0;
+    uint64_t distinct = 0, last = 0;
+    for (uint64_t k = 0; failures < 5; k++) {
+        bool enough = (options->seeds && k >= options->seeds) ||
+                      (options->events && sim->counts.events >= options->events) ||
+                      (options->seconds > 0 && seconds_now() - begin >= options->seconds);
+        if (enough)
+            break;
+        if (!sim_run(sim, options->first + k, options->mutant)) {
+            report_failure(sim);
+            failures++;
+        }
+        distinct += sim->trace != last;
+        last = sim->trace;
+        if (k % 64 == 0 && !same_again(sim))
+            failures++;
+    }
+    report(sim, seconds_now() - begin, distinct);
+    return failures == 0 ? 0 : 1;
+}
+
+/* Planted bugs and the number of schedules within which they are found. */
+static const struct {
+    const char *name;
+    uint32_t bits;
+    uint64_t budget;
+} plants[] = {
+    {"sums are taken with any coverage, and a shard is given twice",
+     MUTANT_COVERAGE | MUTANT_TWICE, 100},
+    {"a shard is given twice", MUTANT_TWICE, 1000},
+    {"checksums are not compared", MUTANT_CHECK, 2000},
+    {"a state is announced one round too high", MUTANT_STATE, 100},
+    {"no progress deadline", MUTANT_PROGRESS, 2000},
+    {"buffers are rewritten while being sent", MUTANT_SENT, 200},
+    {"shards that were taken away stay in the contribution", MUTANT_FRESH, 2000},
+    {"finished nodes do not serve their state", MUTANT_DONE, 2000},
+};
+
+static int
+run_mutants(struct sim *sim, const struct options *options)
+{
+    int missed = 0;
+    for (size_t m = 0; m < sizeof plants / sizeof *plants; m++) {
+        uint64_t k = 0;
+        while (k < plants[m].budget && sim_run(sim, options->first + k, plants[m].bits))
+            k++;
+        bool found = k < plants[m].budget;
+        printf("mutant %5" PRIu32 " %-8s %6" PRIu64 " of %" PRIu64 ": %s%s%s\n", plants[m].bits,
+               found ? "found at" : "NOT FOUND", found ? k + 1 : k, plants[m].budget,
+               plants[m].name, found ? " -> " : "", found ? sim->failure : "");
+        missed += !found;
+    }
+    return missed == 0 ? 0 : 1;
+}
+
+static bool
+parse(struct options *options, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (strcmp(arg, "--mutants") == 0) {
+            options->mutants = true;
+        } else if (strcmp(arg, "--verbose") == 0) {
+            options->verbose = true;
+        } else if (!value) {
+            return false;
+        } else {
+            i++;
+            if (strcmp(arg, "--seconds") == 0)
+                options->seconds = strtod(value, NULL);
+            else if (strcmp(arg, "--seeds") == 0)
+                options->seeds = strtoull(value, NULL, 10);
+            else if (strcmp(arg, "--events") == 0)
+                options->events = strtoull(value, NULL, 10);
+            else if (strcmp(arg, "--first") == 0)
+                options->first = strtoull(value, NULL, 10);
+            else if (strcmp(arg, "--mutant") == 0)
+                options->mutant = (uint32_t)strtoul(value, NULL, 0);
+            else if (strcmp(arg, "--seed") == 0) {
+                options->seed = strtoull(value, NULL, 10);
+                options->one = true;
+            } else
+                return false;
+        }
+    }
+    return true;
+}
+
+int
+main(int argc, char **argv)
+{
+    struct options options = {.first = 1};
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!parse(&options, argc, argv)) {
+        fprintf(stderr, "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] "
+                        "[--seed X] [--mutant BITS] [--mutants] [--verbose]\n");
+        return 2;
+    }
+    if (!options.seconds && !options.seeds && !options.events)
+        options.seconds = 20;
+    struct sim *sim = sim_new();
+    int rc = options.one       ? run_one(sim, &options)
+             : options.mutants ? run_mutants(sim, &options)
+                               : run_many(sim, &options);
+    sim_destroy(&sim);
+    return rc;
+}

@@ -1,0 +1,644 @@
+/* shell.c - what mesh/actor.c is for a real node, over a virtual network.
+ *
+ * A link is a pair of TCP connections (control, bulk) to a process. Each keeps its order unless the
+ * profile says otherwise; what is sent into a cut waits for its end or is lost. A body sent without a
+ * copy leaves the sender's memory some time before it arrives (SIM_LEAVES); until then it must not
+ * change, and that is checked. The process at the other end may have been replaced meanwhile: then the
+ * connection breaks, or, as ZeroMQ's reconnecting sockets do, the message reaches the new process. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/mix.h"
+#include "tests/sim/sim.h"
+
+static struct sim_message *spare; /* messages are reused */
+
+static struct sim_message *
+message_new(void)
+{
+    struct sim_message *message = spare;
+    if (message)
+        spare = message->next;
+    else
+        message = malloc(sizeof *message);
+    if (!message)
+        abort();
+    message->uses = 1;
+    message->captured = false;
+    message->dead = false;
+    return message;
+}
+
+void
+shell_message_free(struct sim_message *message)
+{
+    if (!message || --message->uses > 0)
+        return;
+    message->next = spare;
+    spare = message;
+}
+
+void
+shell_end(void)
+{
+    while (spare) {
+        struct sim_message *next = spare->next;
+        free(spare);
+        spare = next;
+    }
+}
+
+bool
+shell_cut(const struct sim *sim, unsigned from, unsigned to)
+{
+    return sim->cut[from][to];
+}
+
+static uint64_t
+delay(struct sim *sim)
+{
+    return sim->profile.delay_us + rand_below(&sim->rand, sim->profile.jitter_us + 1);
+}
+
+static uint64_t
+bytes_hash(const void *bytes, size_t size)
+{
+    uint64_t hash = size;
+    const uint8_t *p = bytes;
+    for (size_t k = 0; k < size; k++)
+        hash = (hash ^ p[k]) * 0x100000001b3u;
+    return mix64(hash);
+}
+
+/* --- What the core asks for -------------------------------------------------------------------- */
+
+struct shell {
+    struct sim *sim;
+    struct sim_node *node;
+};
+
+static struct shell shells[SIM_NODES_MAX];
+
+static void
+on_connect(void *ctx, unsigned link, const struct proto_endpoint *to)
+{
+    struct shell *shell = ctx;
+    struct sim_link *l = &shell->node->links[link];
+    unsigned target = to->control_port - 20000u;
+    if (l->open || target >= shell->sim->profile.nodes) {
+        sim_fail(shell->sim, "node %u: link %u opened twice or to nowhere", shell->node->index,
+                 link);
+        return;
+    }
+    uint64_t generation = l->generation + 1;
+    *l = (struct sim_link){.open = true, .to = target, .generation = generation};
+    sim_push(shell->sim, shell->sim->now + 2 * delay(shell->sim), SIM_LINK_UP, shell->node->index,
+             link, generation, NULL);
+}
+
+/* Bodies that have not left yet never will; their memory is free. */
+static void
+link_close(struct sim *sim, struct sim_node *node, unsigned link)
+{
+    struct sim_link *l = &node->links[link];
+    if (!l->open) {
+        sim_fail(sim, "node %u: link %u closed twice", node->index, link);
+        return;
+    }
+    l->open = l->up = l->bulk = false;
+    size_t count;
+    struct sim_event *events = sim_queued(sim, &count);
+    for (size_t k = 0; k < count; k++) {
+        struct sim_message *m = events[k].message;
+        if (!m || events[k].kind != SIM_LEAVES || m->from_index != node->index ||
+            m->link != link || m->dead)
+            continue;
+        m->dead = true;
+        events[k].message = NULL; /* now only the return of the memory */
+        shell_message_free(m);
+        sim_push(sim, sim->now + rand_below(&sim->rand, 200), SIM_RETURNED, node->index,
+                 (uint64_t)m->buffer, 0, NULL);
+        events = sim_queued(sim, &count);
+    }
+}
+
+static void
+on_disconnect(void *ctx, unsigned link)
+{
+    struct shell *shell = ctx;
+    link_close(shell->sim, shell->node, link);
+}
+
+static void
+on_peer_up(void *ctx, unsigned link, struct proto_node node, const struct proto_hello *hello)
+{
+    struct shell *shell = ctx;
+    (void)node;
+    struct sim_link *l = &shell->node->links[link];
+    if (!l->open || !l->up || l->bulk || hello->bulk_port != 30000u + l->to)
+        sim_fail(shell->sim, "node %u: peer up on a link that is not", shell->node->index);
+    l->bulk = true;
+}
+
+static void
+on_peer_down(void *ctx, unsigned link, struct proto_node node)
+{
+    struct shell *shell = ctx;
+    (void)node;
+    if (!shell->node->links[link].bulk)
+        sim_fail(shell->sim, "node %u: peer down that was not up", shell->node->index);
+    link_close(shell->sim, shell->node, link);
+}
+
+static void
+copy_header(struct sim *sim, struct sim_message *message, const struct proto_msg *msg)
+{
+    static uint8_t frame[PROTO_FRAME_MAX];
+    static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
+    message->msg = *msg;
+    if (msg->type == PROTO_PEERS) {
+        if (msg->peers.count > SIM_NODES_MAX)
+            sim_fail(sim, "more endpoints than nodes");
+        memcpy(message->endpoints, msg->peers.endpoints,
+               msg->peers.count * sizeof *message->endpoints);
+        message->msg.peers.endpoints = message->endpoints;
+    }
+    if (!sim->profile.wire)
+        return;
+    char why[256] = "";
+    size_t size = proto_encode(&message->msg, frame);
+    if (proto_decode(&message->msg, endpoints, frame, size, why, sizeof why) != 0) {
+        sim_fail(sim, "own %s refused: %s", proto_type_name(msg->type), why);
+        return;
+    }
+    if (msg->type == PROTO_PEERS) {
+        memcpy(message->endpoints, endpoints, sizeof message->endpoints);
+        message->msg.peers.endpoints = message->endpoints;
+    }
+}
+
+static struct sim_message *
+message_make(struct shell *shell, unsigned link, const struct proto_msg *msg, size_t size)
+{
+    const struct sim_link *l = &shell->node->links[link];
+    struct sim_message *m = message_new();
+    copy_header(shell->sim, m, msg);
+    m->from = (struct proto_node){shell->node->index + 1, shell->node->incarnation};
+    m->from_index = shell->node->index;
+    m->to = l->to;
+    m->to_incarnation = l->incarnation;
+    m->link = link;
+    m->generation = l->generation;
+    m->size = size;
+    m->buffer = -1;
+    shell->sim->counts.bytes += size;
+    return m;
+}
+
+/* When a message sent now on this connection arrives; in order unless it may overtake. */
+static uint64_t
+arrival(struct sim *sim, struct sim_link *link, int stream, bool ordered)
+{
+    uint64_t at = sim->now + 1 + delay(sim);
+    if (!ordered)
+        return at;
+    if (at <= link->fifo_us[stream])
+        at = link->fifo_us[stream] + 1;
+    link->fifo_us[stream] = at;
+    return at;
+}
+
+static void
+on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t body_size)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_link *l = &shell->node->links[link];
+    (void)body;
+    if (!l->open || !l->up || body_size != 0) {
+        sim_fail(sim, "node %u: %s on a link that is not up", shell->node->index,
+                 proto_type_name(msg->type));
+        return;
+    }
+    if (!sim->faults_over && sim_permille(sim, sim->profile.loss_permille))
+        return;
+    struct sim_message *m = message_make(shell, link, msg, 0);
+    m->bulk = false;
+    uint64_t at = arrival(sim, l, 0, true);
+    if (!sim->faults_over && sim_permille(sim, sim->profile.late_permille))
+        at += rand_below(&sim->rand, sim->profile.late_us + 1);
+    sim_push(sim, at, SIM_ARRIVES, m->to, 0, 0, m);
+    if (!sim->faults_over && sim_permille(sim, sim->profile.copy_permille)) {
+        m->uses++;
+        sim_push(sim, at + rand_below(&sim->rand, sim->profile.late_us + 1), SIM_ARRIVES, m->to, 0,
+                 0, m);
+    }
+}
+
+static void
+on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
+             int buffer)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_link *l = &shell->node->links[link];
+    if (!l->open || !l->bulk || size > SIM_BODY_MAX) {
+        sim_fail(sim, "node %u: %s to a peer that is not up", shell->node->index,
+                 proto_type_name(msg->type));
+        return;
+    }
+    struct sim_message *m = message_make(shell, link, msg, size);
+    m->bulk = true;
+    uint64_t arrives = arrival(sim, l, 1, !sim->profile.bulk_wild || sim->faults_over);
+    if (buffer < 0) {
+        m->captured = true;
+        memcpy(m->body, body, size);
+        sim_push(sim, arrives, SIM_ARRIVES, m->to, 0, 0, m);
+        return;
+    }
+    m->buffer = buffer;
+    m->memory = body;
+    m->hash = bytes_hash(body, size);
+    uint64_t leaves = sim->now + 1 + rand_below(&sim->rand, arrives - sim->now);
+    sim_push(sim, leaves, SIM_LEAVES, shell->node->index, arrives, 0, m);
+}
+
+static void
+on_keep(void *ctx, struct core_frame *frame)
+{
+    struct shell *shell = ctx;
+    struct sim_message *m = frame->handle;
+    m->uses++;
+    shell->node->kept++;
+}
+
+static void
+on_release(void *ctx, void *handle)
+{
+    struct shell *shell = ctx;
+    shell->node->kept--;
+    shell_message_free(handle);
+}
+
+static void
+on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
+{
+    struct shell *shell = ctx;
+    trainer_compute(shell->sim, shell->node, round, shards, fresh);
+}
+
+static void
+on_commit(void *ctx, uint64_t round)
+{
+    struct shell *shell = ctx;
+    trainer_commit(shell->sim, shell->node, round);
+}
+
+static void
+on_adopt(void *ctx, uint64_t round, uint64_t hash)
+{
+    struct shell *shell = ctx;
+    trainer_adopt(shell->sim, shell->node, round, hash);
+}
+
+static const uint8_t *
+on_state(void *ctx)
+{
+    struct shell *shell = ctx;
+    if (shell->node->busy == SIM_COMMITTING || shell->node->busy == SIM_ADOPTING)
+        sim_fail(shell->sim, "node %u: state read while it changes", shell->node->index);
+    return (const uint8_t *)&shell->node->state;
+}
+
+static const char *
+on_job(void *ctx)
+{
+    (void)ctx;
+    return NULL;
+}
+
+static void
+on_job_offered(void *ctx, const char *text, size_t size)
+{
+    struct shell *shell = ctx;
+    (void)text;
+    (void)size;
+    sim_fail(shell->sim, "a job nobody asked for");
+}
+
+static void
+on_finished(void *ctx)
+{
+    struct shell *shell = ctx;
+    shell->node->finished = true;
+}
+
+static void
+on_log(void *ctx, int level, const char *line)
+{
+    struct shell *shell = ctx;
+    if (shell->sim->verbose)
+        printf("%9.3f ms  node %u  %d  %s\n", (double)shell->sim->now / 1000, shell->node->index,
+               level, line);
+}
+
+static const struct core_ops shell_ops = {
+    .connect = on_connect,
+    .disconnect = on_disconnect,
+    .send = on_send,
+    .send_bulk = on_send_bulk,
+    .peer_up = on_peer_up,
+    .peer_down = on_peer_down,
+    .keep = on_keep,
+    .release = on_release,
+    .compute = on_compute,
+    .commit = on_commit,
+    .adopt = on_adopt,
+    .state = on_state,
+    .job = on_job,
+    .job_offered = on_job_offered,
+    .finished = on_finished,
+    .log = on_log,
+};
+
+/* --- Life of a process ------------------------------------------------------------------------- */
+
+static struct proto_endpoint
+endpoint(unsigned node)
+{
+    struct proto_endpoint at = {.control_port = (uint16_t)(20000 + node)};
+    snprintf(at.host, sizeof at.host, "10.0.0.%u", node);
+    return at;
+}
+
+static struct core_config
+config_of(const struct sim *sim, struct sim_node *node)
+{
+    const struct sim_profile *p = &sim->profile;
+    return (struct core_config){
+        .self = {node->index + 1, node->incarnation},
+        .hello = {.run = "sim",
+                  .job_hash = 7,
+                  .numerics = 8,
+                  .kernel = "sim",
+                  .control_port = (uint16_t)(20000 + node->index),
+                  .bulk_port = (uint16_t)(30000 + node->index)},
+        .shards = p->shards,
+        .peers_min = p->peers_min,
+        .gather_us = 20000,
+        .bucket_count = p->buckets,
+        .buckets = p->bucket,
+        .own = node->own,
+        .sum = node->sum,
+        .state_size = p->words * sizeof(uint64_t),
+        .state_in = (uint8_t *)&node->state_in,
+        .chunk_elems = p->chunk_elems,
+        .direct_bytes = p->direct_bytes,
+        .mutant = sim->mutant,
+    };
+}
+
+void
+shell_boot(struct sim *sim, unsigned index, bool disk)
+{
+    struct sim_node *node = &sim->nodes[index];
+    node->up = true;
+    node->incarnation++;
+    node->paused_until = 0;
+    node->busy = SIM_FREE;
+    node->done = node->finished = node->left = false;
+    node->kept = 0;
+    for (unsigned l = 0; l < SIM_LINKS_MAX; l++)
+        node->links[l].open = node->links[l].up = node->links[l].bulk = false;
+    if (!disk) {
+        node->disk_round = 0;
+        node->disk = sim->reference[0];
+    }
+    node->round = node->disk_round;
+    node->state = node->disk;
+    memset(&node->state_in, 0, sizeof node->state_in);
+    memset(node->own, 0x55, sizeof node->own);
+    memset(node->sum, 0x55, sizeof node->sum);
+    shells[index] = (struct shell){sim, node};
+    struct core_config config = config_of(sim, node);
+    if (core_new(&node->core, &config, &shell_ops, &shells[index], sim->now) != 0)
+        abort();
+    sim_push(sim, sim->now + rand_below(&sim->rand, CORE_TICK_US), SIM_TICK, index, 0, 0, NULL);
+    sim_push(sim, sim->now + rand_below(&sim->rand, 2000), SIM_BEACON, index, 1, 0, NULL);
+    trainer_start(sim, node);
+}
+
+void
+shell_crash(struct sim *sim, unsigned index, bool silent)
+{
+    struct sim_node *node = &sim->nodes[index];
+    node->up = false;
+    core_destroy(&node->core);
+    if (node->kept != 0)
+        sim_fail(sim, "node %u: %u frames never released", index, node->kept);
+    for (unsigned i = 0; i < sim->profile.nodes && !silent; i++) {
+        struct sim_node *other = &sim->nodes[i];
+        for (unsigned l = 0; l < SIM_LINKS_MAX && other->up; l++) {
+            const struct sim_link *link = &other->links[l];
+            if (link->open && link->up && link->to == index && !sim->cut[index][i])
+                sim_push(sim, sim->now + 1000 + rand_below(&sim->rand, 4000), SIM_LINK_DOWN, i, l,
+                         link->generation, NULL);
+        }
+    }
+}
+
+void
+shell_reset(struct sim *sim, unsigned index, unsigned link)
+{
+    const struct sim_link *l = &sim->nodes[index].links[link];
+    if (sim->nodes[index].up && l->open && l->up)
+        sim_push(sim, sim->now, SIM_LINK_DOWN, index, link, l->generation, NULL);
+}
+
+/* --- Events ------------------------------------------------------------------------------------ */
+
+static void
+ev_link_up(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+{
+    struct sim_link *link = &node->links[event->a];
+    if (!link->open || link->generation != event->b || link->up)
+        return;
+    struct sim_node *target = &sim->nodes[link->to];
+    bool cut = sim->cut[node->index][link->to] || sim->cut[link->to][node->index];
+    if (cut)
+        return; /* the core's own deadline ends it */
+    if (!target->up) {
+        core_on_link_down(node->core, sim->now, (unsigned)event->a);
+        return;
+    }
+    if (target->paused_until > sim->now) {
+        sim_push(sim, target->paused_until + delay(sim), SIM_LINK_UP, node->index, event->a,
+                 event->b, NULL);
+        return;
+    }
+    link->up = true;
+    link->incarnation = target->incarnation;
+    core_on_link_up(node->core, sim->now, (unsigned)event->a);
+}
+
+static void
+ev_link_down(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+{
+    const struct sim_link *link = &node->links[event->a];
+    if (link->open && link->generation == event->b)
+        core_on_link_down(node->core, sim->now, (unsigned)event->a);
+}
+
+static bool
+unreachable(const struct sim *sim, unsigned from, unsigned to)
+{
+    return sim->cut[from][to] || (sim->nodes[to].up && sim->nodes[to].paused_until > sim->now);
+}
+
+/* The kernel takes the bytes, or the peer does not and they stay where they are. */
+static void
+ev_leaves(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+{
+    struct sim_message *m = event->message;
+    if (!m || m->dead)
+        return;
+    if (unreachable(sim, m->from_index, m->to) && rand_bool(&sim->rand)) {
+        m->uses++;
+        sim_push(sim, sim->now + 20000, SIM_LEAVES, node->index, sim->now + 20000 + delay(sim), 0,
+                 m);
+        return;
+    }
+    if (bytes_hash(m->memory, m->size) != m->hash)
+        sim_fail(sim, "node %u: %s of round %" PRIu64 " changed while it was sent", node->index,
+                 proto_type_name(m->msg.type), m->msg.chunk.round);
+    memcpy(m->body, m->memory, m->size);
+    m->captured = true;
+    sim_push(sim, sim->now + rand_below(&sim->rand, 400), SIM_RETURNED, node->index,
+             (uint64_t)m->buffer, 0, NULL);
+    bool wild = sim->profile.bulk_wild && !sim->faults_over;
+    if (wild && sim_permille(sim, 5))
+        return;
+    if (!sim->faults_over && m->size > 0 && sim_permille(sim, sim->profile.corrupt_permille))
+        m->body[rand_below(&sim->rand, m->size)] ^= (uint8_t)(1u << rand_below(&sim->rand, 8));
+    uint64_t at = event->a > sim->now ? event->a : sim->now + 1;
+    m->uses++;
+    sim_push(sim, at, SIM_ARRIVES, m->to, 0, 0, m);
+    if (wild && sim_permille(sim, 10)) {
+        m->uses++;
+        sim_push(sim, at + rand_below(&sim->rand, 300000), SIM_ARRIVES, m->to, 0, 0, m);
+    }
+}
+
+/* The process that the message was for is not there any more: its kernel says so. */
+static bool
+misdelivered(struct sim *sim, const struct sim_message *m)
+{
+    struct sim_node *to = &sim->nodes[m->to], *from = &sim->nodes[m->from_index];
+    if (to->up && (to->incarnation == m->to_incarnation || sim->profile.leak))
+        return false;
+    const struct sim_link *link = &from->links[m->link];
+    if (to->up && from->up && link->open && link->generation == m->generation)
+        sim_push(sim, sim->now + delay(sim), SIM_LINK_DOWN, from->index, m->link, m->generation,
+                 NULL);
+    return true;
+}
+
+static void
+ev_arrives(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+{
+    struct sim_message *m = event->message;
+    if (sim->cut[m->from_index][m->to]) {
+        if (sim->profile.hold_cut) {
+            m->uses++;
+            sim_push(sim, sim->now + 30000, SIM_ARRIVES, m->to, 0, 0, m);
+        }
+        return;
+    }
+    if (misdelivered(sim, m))
+        return;
+    char host[32];
+    snprintf(host, sizeof host, "10.0.0.%u", m->from_index);
+    sim->trace = mix64_pair(sim->trace, (uint64_t)m->msg.type << 32 | m->from_index << 8 | m->to);
+    if (!m->bulk) {
+        core_on_message(node->core, sim->now, m->from, host, &m->msg, NULL, 0);
+        return;
+    }
+    struct core_frame frame = {m->body, m->size, m};
+    core_on_bulk(node->core, sim->now, m->from, &m->msg, &frame);
+}
+
+/* In beacons everybody hears everybody; as seeds each node knows some endpoints, one of them node 0's. */
+static void
+ev_beacon(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+{
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        struct proto_endpoint at = endpoint(i);
+        if (sim->profile.seeds) {
+            if (event->a && (i == 0 || rand_below(&sim->rand, 3) == 0))
+                core_on_found(node->core, sim->now, &at, (struct proto_node){0, 0});
+            continue;
+        }
+        const struct sim_node *other = &sim->nodes[i];
+        if (other->up && other->paused_until <= sim->now && !sim->cut[i][node->index])
+            core_on_found(node->core, sim->now, &at,
+                          (struct proto_node){i + 1, other->incarnation});
+    }
+    if (!sim->profile.seeds)
+        sim_push(sim, sim->now + 500000, SIM_BEACON, node->index, 0, 0, NULL);
+}
+
+static void
+ev_tick(struct sim *sim, struct sim_node *node)
+{
+    core_on_tick(node->core, sim->now);
+    sim_push(sim, sim->now + CORE_TICK_US, SIM_TICK, node->index, 0, 0, NULL);
+    if (!node->finished || !sim->profile.leave || sim->failed)
+        return;
+    core_leave(node->core, sim->now);
+    shell_crash(sim, node->index, false);
+    node->left = true;
+}
+
+void
+shell_event(struct sim *sim, const struct sim_event *event)
+{
+    struct sim_node *node = &sim->nodes[event->node];
+    if (event->kind == SIM_ARRIVES && !node->up) {
+        misdelivered(sim, event->message);
+        return;
+    }
+    if (!node->up || (event->incarnation && event->incarnation != node->incarnation))
+        return;
+    switch (event->kind) {
+    case SIM_TICK:
+        ev_tick(sim, node);
+        break;
+    case SIM_BEACON:
+        ev_beacon(sim, node, event);
+        break;
+    case SIM_LINK_UP:
+        ev_link_up(sim, node, event);
+        break;
+    case SIM_LINK_DOWN:
+        ev_link_down(sim, node, event);
+        break;
+    case SIM_LEAVES:
+        ev_leaves(sim, node, event);
+        break;
+    case SIM_RETURNED:
+        core_on_sent(node->core, sim->now, (int)event->a);
+        break;
+    case SIM_ARRIVES:
+        ev_arrives(sim, node, event);
+        break;
+    case SIM_BUCKET:
+        trainer_bucket(sim, node, (size_t)event->a);
+        break;
+    case SIM_APPLIED:
+        trainer_applied(sim, node);
+        break;
+    default:
+        break;
+    }
+}

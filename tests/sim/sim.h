@@ -1,0 +1,207 @@
+/* sim.h - several cores in one process, with a virtual clock, network and trainer.
+ *
+ *     world     the queue of events, and the schedule's options        world.c
+ *     shell     what mesh/actor.c is for a real node: links, sends     shell.c
+ *     trainer   a run as a pure function, and its reference            trainer.c
+ *     faults    crash, restart, pause, split, one-way cut, heal, ...   fault.c
+ *
+ * A schedule is everything that follows from one seed. Safety is judged at every commit and adoption:
+ * the state must be the reference's, which was computed without any mesh. Memory is judged at every
+ * send: what was handed over without a copy must still be the same when it leaves. Liveness: some time
+ * after the last fault every running node has done all rounds. */
+#ifndef SIM_SIM_H
+#define SIM_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "mesh/core.h"
+#include "tests/support/rand.h"
+
+enum {
+    SIM_NODES_MAX = 8,
+    SIM_LINKS_MAX = 2 * PROTO_PEERS_MAX,
+    SIM_VECTOR_MAX = 200,
+    SIM_BUCKETS_MAX = 5,
+    SIM_WORDS_MAX = 16, /* of 8 bytes: the state */
+    SIM_ROUNDS_MAX = 32,
+    SIM_BODY_MAX = SIM_VECTOR_MAX * 4,
+};
+
+enum sim_fault {
+    SIM_CRASH,        /* the kernel closes its connections: the others are told */
+    SIM_CRASH_SILENT, /* power lost: nobody is told */
+    SIM_RESTART,      /* with or without the state on disk */
+    SIM_PAUSE,
+    SIM_SPLIT,
+    SIM_CUT, /* one direction between two nodes */
+    SIM_HEAL,
+    SIM_POWER, /* everybody crashes at once */
+    SIM_MANY,  /* several crash at once */
+    SIM_RESET, /* one connection breaks */
+    SIM_FAULTS,
+};
+
+/* How the network and the machines of this schedule behave. */
+struct sim_profile {
+    unsigned nodes, rounds, shards, buckets, words;
+    uint32_t chunk_elems;
+    uint64_t direct_bytes;
+    struct core_bucket bucket[SIM_BUCKETS_MAX];
+    size_t vector;
+    size_t peers_min;
+    uint64_t delay_us, jitter_us;
+    unsigned late_permille; /* control messages held back for up to late_us */
+    uint64_t late_us;
+    unsigned copy_permille;    /* control messages delivered twice */
+    unsigned loss_permille;    /* control messages lost */
+    unsigned corrupt_permille; /* bulk bodies with a flipped bit */
+    bool bulk_wild;            /* bulk messages overtake, repeat and vanish, too */
+    bool hold_cut;             /* messages into a cut wait for its end, as in TCP, or are lost */
+    bool leak;                 /* messages to a dead process reach the one on its port */
+    bool wire;                 /* messages go through encode and decode */
+    bool slow;                 /* computing takes longer than the network's timeouts */
+    bool seeds;                /* endpoints are given, no beacons */
+    bool leave;                /* nodes leave once finished */
+    bool cuts_stay;            /* random one-way cuts after the last fault, for ever */
+    uint64_t compute_us[SIM_NODES_MAX]; /* per shard */
+    uint64_t faults_end_us, deadline_us;
+    unsigned fault_count;
+    uint32_t fault_mask;
+};
+
+struct sim_state {
+    uint64_t words[SIM_WORDS_MAX];
+};
+
+enum sim_busy { SIM_FREE, SIM_COMPUTING, SIM_COMMITTING, SIM_ADOPTING };
+
+struct sim_link {
+    bool open, up, bulk;
+    unsigned to;
+    uint64_t generation;
+    uint64_t incarnation; /* of the process reached; 0 not yet */
+    uint64_t fifo_us[2];  /* last arrival: control, bulk */
+};
+
+struct sim_node {
+    unsigned index;
+    bool up;
+    uint64_t incarnation, paused_until;
+    struct core *core;
+    struct sim_link links[SIM_LINKS_MAX];
+    int32_t own[SIM_VECTOR_MAX], sum[SIM_VECTOR_MAX];
+    struct sim_state state, state_in, disk;
+    uint64_t round, disk_round;
+    enum sim_busy busy;
+    uint64_t task_round, task_shards, task_hash;
+    bool done, finished, left;
+    unsigned kept;
+};
+
+struct sim_counts {
+    uint64_t schedules, events, commits, adoptions, plans, aborts, virtual_us, bytes;
+    uint64_t faults[SIM_FAULTS];
+};
+
+struct sim {
+    struct rand rand;
+    struct sim_profile profile;
+    uint32_t mutant;
+    bool verbose;
+    uint64_t seed, now, trace;
+    struct sim_node nodes[SIM_NODES_MAX];
+    bool cut[SIM_NODES_MAX][SIM_NODES_MAX];
+    bool faults_over;
+    struct sim_state reference[SIM_ROUNDS_MAX + 1];
+    uint64_t reference_sum[SIM_ROUNDS_MAX + 1];
+    bool failed;
+    char failure[256];
+    struct sim_counts counts;
+    struct sim_queue *queue;
+};
+
+/* world.c */
+struct sim *sim_new(void);
+void sim_destroy(struct sim **sim);
+/* Run the schedule of `seed`. Returns true when nothing is wrong; else sim->failure says what. */
+bool sim_run(struct sim *sim, uint64_t seed, uint32_t mutant);
+void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool sim_permille(struct sim *sim, unsigned permille);
+
+enum sim_event_kind {
+    SIM_TICK,
+    SIM_BEACON,
+    SIM_LINK_UP,
+    SIM_LINK_DOWN,
+    SIM_LEAVES,   /* a zero-copy body leaves the sender's memory */
+    SIM_RETURNED, /* and the sender is told */
+    SIM_ARRIVES,
+    SIM_BUCKET,
+    SIM_APPLIED,
+    SIM_FAULT,
+    SIM_FAULTS_OVER,
+};
+
+struct sim_event {
+    uint64_t at, order;
+    enum sim_event_kind kind;
+    unsigned node;
+    uint64_t incarnation; /* of the node; 0 whatever */
+    uint64_t a, b;
+    struct sim_message *message;
+};
+
+/* `at` is absolute. Returns false when the queue is full, which is a failure of the schedule. */
+void sim_push(struct sim *sim, uint64_t at, enum sim_event_kind kind, unsigned node, uint64_t a,
+              uint64_t b, struct sim_message *message);
+/* Walk over all waiting events. */
+struct sim_event *sim_queued(struct sim *sim, size_t *count);
+
+/* shell.c */
+struct sim_message {
+    struct proto_msg msg;
+    struct proto_endpoint endpoints[SIM_NODES_MAX];
+    struct proto_node from;
+    unsigned from_index, to, link;
+    uint64_t generation;
+    bool bulk, captured, dead;
+    int buffer;        /* -1 copied */
+    const void *memory;
+    uint64_t hash;
+    uint64_t to_incarnation;
+    size_t size;
+    unsigned uses; /* events and keeps that hold it */
+    uint8_t body[SIM_BODY_MAX];
+    struct sim_message *next;
+};
+
+void shell_boot(struct sim *sim, unsigned node, bool disk);
+void shell_crash(struct sim *sim, unsigned node, bool silent);
+void shell_reset(struct sim *sim, unsigned node, unsigned link);
+void shell_event(struct sim *sim, const struct sim_event *event);
+void shell_message_free(struct sim_message *message);
+void shell_end(void);
+bool shell_cut(const struct sim *sim, unsigned from, unsigned to);
+
+/* trainer.c */
+void trainer_reference(struct sim *sim);
+void trainer_compute(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t shards,
+                     bool fresh);
+void trainer_bucket(struct sim *sim, struct sim_node *node, size_t bucket);
+void trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round);
+void trainer_adopt(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t hash);
+/* The commit or adoption under way is over: tell the core. */
+void trainer_applied(struct sim *sim, struct sim_node *node);
+void trainer_start(struct sim *sim, struct sim_node *node);
+uint64_t trainer_hash(const struct sim *sim, const struct sim_state *state);
+
+/* fault.c */
+void fault_profile(struct sim *sim);
+void fault_do(struct sim *sim, enum sim_fault kind);
+void fault_over(struct sim *sim);
+const char *fault_name(enum sim_fault kind);
+
+#endif

@@ -1,0 +1,190 @@
+/* trainer.c - a training run as a pure function, small enough to run millions of times.
+ *
+ * state(t+1) = F(state(t), sum over shards). The gradient of a shard is a function of (state, shard,
+ * element); which buckets a round exchanges is a function of the state, too, like an evaluation that
+ * needs only the last one. The reference runs the same function without a mesh. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "proto/mix.h"
+#include "tests/sim/sim.h"
+
+static int32_t
+gradient(const struct sim_state *state, uint64_t round, unsigned shard, size_t element)
+{
+    uint64_t bits = mix64(state->words[0] + round * 1000003 + shard * 10007 + element);
+    return (int32_t)(bits >> 40) - (1 << 23);
+}
+
+uint64_t
+trainer_hash(const struct sim *sim, const struct sim_state *state)
+{
+    uint64_t hash = 1;
+    for (unsigned w = 0; w < sim->profile.words; w++)
+        hash = mix64_pair(hash, state->words[w]);
+    return hash | 1;
+}
+
+/* Every sixth round is an evaluation, every sixth begins in the middle. */
+static size_t
+first_bucket(const struct sim *sim, const struct sim_state *state)
+{
+    switch (state->words[0] % 6) {
+    case 0:
+        return sim->profile.buckets - 1;
+    case 1:
+        return sim->profile.buckets / 2;
+    default:
+        return 0;
+    }
+}
+
+static uint64_t
+sum_hash(const struct sim *sim, const struct sim_state *state, const int32_t *sum)
+{
+    uint64_t hash = 2;
+    for (size_t b = first_bucket(sim, state); b < sim->profile.buckets; b++)
+        for (uint64_t e = 0; e < sim->profile.bucket[b].count; e++)
+            hash = hash * 0x9e3779b97f4a7c15u + (uint32_t)sum[sim->profile.bucket[b].first + e];
+    return mix64(hash);
+}
+
+static void
+apply(const struct sim *sim, struct sim_state *state, uint64_t total)
+{
+    for (unsigned w = 0; w < sim->profile.words; w++)
+        state->words[w] = mix64_pair(state->words[w], total + w);
+}
+
+void
+trainer_reference(struct sim *sim)
+{
+    int32_t sum[SIM_VECTOR_MAX];
+    memset(sim->reference, 0, sizeof sim->reference);
+    for (unsigned w = 0; w < sim->profile.words; w++)
+        sim->reference[0].words[w] = mix64_pair(sim->seed, w);
+    for (unsigned t = 0; t < sim->profile.rounds; t++) {
+        const struct sim_state *state = &sim->reference[t];
+        for (size_t e = 0; e < sim->profile.vector; e++) {
+            uint32_t total = 0;
+            for (unsigned s = 0; s < sim->profile.shards; s++)
+                total += (uint32_t)gradient(state, t, s, e);
+            sum[e] = (int32_t)total;
+        }
+        sim->reference_sum[t] = sum_hash(sim, state, sum);
+        sim->reference[t + 1] = *state;
+        apply(sim, &sim->reference[t + 1], sim->reference_sum[t]);
+    }
+}
+
+static void
+judge(struct sim *sim, const struct sim_node *node, const char *how)
+{
+    if (node->round > sim->profile.rounds ||
+        memcmp(&node->state, &sim->reference[node->round], sizeof node->state) != 0)
+        sim_fail(sim, "node %u: state before round %" PRIu64 " differs from the reference after %s",
+                 node->index, node->round, how);
+    sim->trace = mix64_pair(sim->trace, node->state.words[0] ^ node->round);
+}
+
+static void
+tell(struct sim *sim, struct sim_node *node)
+{
+    node->done = node->round == sim->profile.rounds;
+    node->busy = SIM_FREE;
+    if (rand_below(&sim->rand, 3) == 0) {
+        node->disk = node->state;
+        node->disk_round = node->round;
+    }
+    core_on_applied(node->core, sim->now, node->round, trainer_hash(sim, &node->state),
+                    first_bucket(sim, &node->state), node->done);
+}
+
+void
+trainer_start(struct sim *sim, struct sim_node *node)
+{
+    judge(sim, node, "a start");
+    tell(sim, node);
+}
+
+void
+trainer_compute(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t shards, bool fresh)
+{
+    if (node->busy != SIM_FREE)
+        sim_fail(sim, "node %u: asked to compute while busy", node->index);
+    if (round != node->round)
+        sim_fail(sim, "node %u: asked to compute round %" PRIu64 " at %" PRIu64, node->index, round,
+                 node->round);
+    node->busy = SIM_COMPUTING;
+    node->task_round = round;
+    node->task_shards = shards;
+    if (fresh)
+        memset(node->own, 0, sizeof node->own);
+    size_t first = first_bucket(sim, &node->state), last = sim->profile.buckets - 1;
+    uint64_t each_us = sim->profile.compute_us[node->index] *
+                       (uint64_t)__builtin_popcountll(shards) / (last - first + 1);
+    uint64_t at = sim->now;
+    for (size_t b = first; b <= last; b++) {
+        at += 1 + each_us / 2 + rand_below(&sim->rand, each_us + 1);
+        sim_push(sim, at, SIM_BUCKET, node->index, b, 0, NULL);
+    }
+}
+
+void
+trainer_bucket(struct sim *sim, struct sim_node *node, size_t bucket)
+{
+    const struct core_bucket *b = &sim->profile.bucket[bucket];
+    for (unsigned s = 0; s < sim->profile.shards; s++)
+        for (uint64_t e = b->first; (node->task_shards >> s & 1) && e < b->first + b->count; e++)
+            node->own[e] += gradient(&node->state, node->task_round, s, e);
+    if (bucket + 1 == sim->profile.buckets)
+        node->busy = SIM_FREE;
+    core_on_bucket(node->core, sim->now, bucket);
+}
+
+void
+trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round)
+{
+    if (node->busy != SIM_FREE || round != node->round)
+        sim_fail(sim, "node %u: commit of round %" PRIu64 " at %" PRIu64, node->index, round,
+                 node->round);
+    else if (sum_hash(sim, &node->state, node->sum) != sim->reference_sum[round])
+        sim_fail(sim, "node %u: wrong sum committed in round %" PRIu64, node->index, round);
+    node->busy = SIM_COMMITTING;
+    sim_push(sim, sim->now + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0, 0, NULL);
+}
+
+void
+trainer_adopt(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t hash)
+{
+    if (node->busy != SIM_FREE || round <= node->round)
+        sim_fail(sim, "node %u: asked to adopt round %" PRIu64 " at %" PRIu64, node->index, round,
+                 node->round);
+    node->busy = SIM_ADOPTING;
+    node->task_round = round;
+    node->task_hash = hash;
+    sim_push(sim, sim->now + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0, 0, NULL);
+}
+
+void
+trainer_applied(struct sim *sim, struct sim_node *node)
+{
+    if (node->busy == SIM_ADOPTING) {
+        if (trainer_hash(sim, &node->state_in) != node->task_hash) {
+            node->busy = SIM_FREE;
+            core_on_state_bad(node->core, sim->now);
+            return;
+        }
+        node->state = node->state_in;
+        node->round = node->task_round;
+        sim->counts.adoptions++;
+        judge(sim, node, "an adoption");
+    } else {
+        apply(sim, &node->state, sum_hash(sim, &node->state, node->sum));
+        node->round++;
+        sim->counts.commits++;
+        judge(sim, node, "a commit");
+    }
+    if (!sim->failed)
+        tell(sim, node);
+}

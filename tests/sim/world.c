@@ -1,0 +1,209 @@
+/* world.c - the queue of events, and one schedule from its seed to its verdict. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/mix.h"
+#include "tests/sim/sim.h"
+
+enum { QUEUE_MAX = 1 << 16 };
+
+struct sim_queue {
+    struct sim_event events[QUEUE_MAX]; /* a binary heap, earliest first */
+    size_t count;
+    uint64_t order;
+};
+
+struct sim *
+sim_new(void)
+{
+    struct sim *sim = calloc(1, sizeof *sim);
+    if (sim)
+        sim->queue = calloc(1, sizeof *sim->queue);
+    if (!sim || !sim->queue)
+        abort();
+    return sim;
+}
+
+void
+sim_destroy(struct sim **sim)
+{
+    if (*sim)
+        free((*sim)->queue);
+    free(*sim);
+    *sim = NULL;
+    shell_end();
+}
+
+void
+sim_fail(struct sim *sim, const char *format, ...)
+{
+    if (sim->failed)
+        return;
+    sim->failed = true;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sim->failure, sizeof sim->failure, format, args);
+    va_end(args);
+}
+
+bool
+sim_permille(struct sim *sim, unsigned permille)
+{
+    return permille > 0 && rand_below(&sim->rand, 1000) < permille;
+}
+
+static bool
+earlier(const struct sim_event *a, const struct sim_event *b)
+{
+    return a->at != b->at ? a->at < b->at : a->order < b->order;
+}
+
+static void
+queue_push(struct sim *sim, struct sim_event event)
+{
+    struct sim_queue *q = sim->queue;
+    if (q->count == QUEUE_MAX) {
+        sim_fail(sim, "more than %d events wait: messages without bound", QUEUE_MAX);
+        shell_message_free(event.message);
+        return;
+    }
+    event.order = q->order++;
+    size_t i = q->count++;
+    for (; i > 0 && earlier(&event, &q->events[(i - 1) / 2]); i = (i - 1) / 2)
+        q->events[i] = q->events[(i - 1) / 2];
+    q->events[i] = event;
+}
+
+void
+sim_push(struct sim *sim, uint64_t at, enum sim_event_kind kind, unsigned node, uint64_t a,
+         uint64_t b, struct sim_message *message)
+{
+    uint64_t incarnation = 0;
+    if (kind != SIM_ARRIVES && kind != SIM_FAULT && kind != SIM_FAULTS_OVER)
+        incarnation = sim->nodes[node].incarnation;
+    queue_push(sim, (struct sim_event){at, 0, kind, node, incarnation, a, b, message});
+}
+
+struct sim_event *
+sim_queued(struct sim *sim, size_t *count)
+{
+    *count = sim->queue->count;
+    return sim->queue->events;
+}
+
+static struct sim_event
+queue_pop(struct sim *sim)
+{
+    struct sim_queue *q = sim->queue;
+    struct sim_event first = q->events[0], last = q->events[--q->count];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < q->count; i = child) {
+        if (child + 1 < q->count && earlier(&q->events[child + 1], &q->events[child]))
+            child++;
+        if (earlier(&last, &q->events[child]))
+            break;
+        q->events[i] = q->events[child];
+    }
+    q->events[i] = last;
+    return first;
+}
+
+/* A paused process sees nothing; its events wait, in their order. */
+static bool
+paused(struct sim *sim, const struct sim_event *event)
+{
+    const struct sim_node *node = &sim->nodes[event->node];
+    bool outside = event->kind == SIM_LEAVES || event->kind == SIM_FAULT ||
+                   event->kind == SIM_FAULTS_OVER;
+    if (outside || !node->up || node->paused_until <= sim->now ||
+        (event->incarnation && event->incarnation != node->incarnation))
+        return false;
+    struct sim_event later = *event;
+    later.at = node->paused_until;
+    queue_push(sim, later);
+    return true;
+}
+
+static void
+step(struct sim *sim)
+{
+    struct sim_event event = queue_pop(sim);
+    sim->now = event.at;
+    sim->counts.events++;
+    if (paused(sim, &event))
+        return;
+    if (event.kind == SIM_FAULT)
+        fault_do(sim, (enum sim_fault)event.a);
+    else if (event.kind == SIM_FAULTS_OVER)
+        fault_over(sim);
+    else
+        shell_event(sim, &event);
+    shell_message_free(event.message);
+}
+
+static bool
+all_done(const struct sim *sim)
+{
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        if (sim->nodes[i].up && !sim->nodes[i].done)
+            return false;
+    return true;
+}
+
+static void
+judge_progress(struct sim *sim)
+{
+    for (unsigned i = 0; i < sim->profile.nodes && !sim->failed; i++)
+        if (sim->nodes[i].up && !sim->nodes[i].done)
+            sim_fail(sim, "node %u hangs at round %" PRIu64 " of %u", i, sim->nodes[i].round,
+                     sim->profile.rounds);
+}
+
+static void
+stop(struct sim *sim)
+{
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        struct sim_node *node = &sim->nodes[i];
+        if (!node->up)
+            continue;
+        struct core_stats stats;
+        core_stats(node->core, &stats);
+        sim->counts.plans += stats.plans;
+        sim->counts.aborts += stats.aborts;
+        shell_crash(sim, i, true);
+    }
+    while (sim->queue->count > 0)
+        shell_message_free(sim->queue->events[--sim->queue->count].message);
+}
+
+bool
+sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
+{
+    sim->rand.state = mix64(seed);
+    sim->seed = seed;
+    sim->mutant = mutant;
+    sim->now = 1000000;
+    sim->trace = seed;
+    sim->failed = sim->faults_over = false;
+    sim->failure[0] = 0;
+    sim->queue->order = 0;
+    memset(sim->cut, 0, sizeof sim->cut);
+    memset(sim->nodes, 0, sizeof sim->nodes);
+    fault_profile(sim);
+    trainer_reference(sim);
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        sim->nodes[i].index = i;
+        shell_boot(sim, i, false);
+    }
+    while (!sim->failed && sim->queue->count > 0 && sim->now < sim->profile.deadline_us &&
+           !(sim->faults_over && all_done(sim)))
+        step(sim);
+    judge_progress(sim);
+    sim->counts.schedules++;
+    sim->counts.virtual_us += sim->now - 1000000;
+    sim->trace = mix64_pair(sim->trace, sim->now);
+    stop(sim);
+    return !sim->failed;
+}
