@@ -1,0 +1,486 @@
+/* test_torture.c - every constructor of mesh and compress with each of its allocations failing in turn: all
+ * or nothing. And what must not allocate does not: messages, and a core once it is there.
+ * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
+ * Method: "How SQLite Is Tested", out-of-memory testing. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "compress/exact.h"
+#include "mesh/core.h"
+#include "mesh/discover.h"
+#include "mesh/discover_resolve.h"
+#include "mesh/mesh.h"
+#include "tests/support/alloc.h"
+#include "tests/support/messages.h"
+
+enum { ELEMS = 100, BUCKETS = 3, STATE_SIZE = 5000, ROUNDS = 50 };
+
+static const struct core_bucket buckets[BUCKETS] = {{0, 60}, {60, 40}, {100, 0}};
+static char why[256];
+
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+
+void *
+__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return alloc_fails() ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+static size_t frees;
+
+void __real_free(void *block);
+void __wrap_free(void *block);
+
+void
+__wrap_free(void *block)
+{
+    frees += block != NULL;
+    __real_free(block);
+}
+
+/* A constructor; returns its rc and leaves what it made in *out. */
+typedef int (*make)(void **out);
+typedef void (*unmake)(void **out);
+
+/* Construct with the n-th allocation failing, destroy what came of it. False: there were fewer. */
+static bool
+fail_at(size_t n, make construct, unmake destruct)
+{
+    void *made = NULL;
+    why[0] = 0;
+    alloc_calls = frees = 0;
+    alloc_fail_at = n;
+    int rc = construct(&made);
+    alloc_fail_at = 0;
+    if (rc != 0) {
+        assert_int_equal(rc, -ENOMEM);
+        assert_null(made);
+        assert_true(alloc_calls >= n);
+        return true;
+    }
+    assert_non_null(made);
+    destruct(&made);
+    assert_null(made);
+    destruct(&made); /* twice does no harm */
+    return false;
+}
+
+/* Returns how many allocations the constructor makes. */
+static size_t
+torture(make construct, unmake destruct)
+{
+    size_t n = 1;
+    while (fail_at(n, construct, destruct))
+        n++;
+    return n - 1;
+}
+
+/* For parts that get no memory from libraries: what they took they gave back. */
+static size_t
+torture_exactly(make construct, unmake destruct)
+{
+    size_t n = 1;
+    for (bool failed = true; failed; n++) {
+        failed = fail_at(n, construct, destruct);
+        assert_int_equal(frees, alloc_calls - failed);
+    }
+    return n - 2;
+}
+
+/* ---- exact ---- */
+
+static int
+make_exact(void **out)
+{
+    static const size_t counts[] = {10, 2000, 3};
+    struct exact *made = NULL;
+    int rc = exact_new(&made, counts, 3, 12);
+    *out = made;
+    return rc;
+}
+
+static void
+unmake_exact(void **out)
+{
+    struct exact *made = *out;
+    exact_destroy(&made);
+    *out = made;
+}
+
+static void
+exact_is_made_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    assert_true(torture_exactly(make_exact, unmake_exact) >= 2);
+}
+
+/* ---- core: one node alone, computing at once what it is asked for ---- */
+
+struct alone {
+    struct core *core;
+    int32_t own[ELEMS], sum[ELEMS];
+    uint8_t state[STATE_SIZE], state_in[STATE_SIZE];
+    bool compute, commit;
+    uint64_t rounds;
+};
+
+static struct alone alone;
+
+static void
+on_connect(void *ctx, unsigned link, const struct proto_endpoint *to)
+{
+    (void)ctx, (void)link, (void)to;
+}
+
+static void
+on_disconnect(void *ctx, unsigned link)
+{
+    (void)ctx, (void)link;
+}
+
+static void
+on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t body_size)
+{
+    (void)ctx, (void)link, (void)msg, (void)body, (void)body_size;
+}
+
+static void
+on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
+             size_t body_size, int buffer)
+{
+    (void)ctx, (void)link, (void)msg, (void)body, (void)body_size, (void)buffer;
+}
+
+static void
+on_peer_up(void *ctx, unsigned link, struct proto_node node, const struct proto_hello *hello)
+{
+    (void)ctx, (void)link, (void)node, (void)hello;
+}
+
+static void
+on_peer_down(void *ctx, unsigned link, struct proto_node node)
+{
+    (void)ctx, (void)link, (void)node;
+}
+
+static void
+on_keep(void *ctx, struct core_frame *frame)
+{
+    (void)ctx, (void)frame;
+}
+
+static void
+on_release(void *ctx, void *handle)
+{
+    (void)ctx, (void)handle;
+}
+
+static void
+on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
+{
+    struct alone *node = ctx;
+    (void)round, (void)shards, (void)fresh;
+    node->compute = true;
+}
+
+static void
+on_commit(void *ctx, uint64_t round)
+{
+    struct alone *node = ctx;
+    assert_int_equal(round, node->rounds);
+    node->commit = true;
+}
+
+static void
+on_adopt(void *ctx, uint64_t round, uint64_t state_hash)
+{
+    (void)ctx, (void)round, (void)state_hash;
+}
+
+static const uint8_t *
+on_state(void *ctx)
+{
+    return ((struct alone *)ctx)->state;
+}
+
+static const char *
+on_job(void *ctx)
+{
+    (void)ctx;
+    return NULL;
+}
+
+static void
+on_job_offered(void *ctx, const char *text, size_t size)
+{
+    (void)ctx, (void)text, (void)size;
+}
+
+static void
+on_finished(void *ctx)
+{
+    (void)ctx;
+}
+
+static void
+on_log(void *ctx, int level, const char *line)
+{
+    (void)ctx, (void)level, (void)line;
+}
+
+static const struct core_ops ops = {
+    .connect = on_connect,
+    .disconnect = on_disconnect,
+    .send = on_send,
+    .send_bulk = on_send_bulk,
+    .peer_up = on_peer_up,
+    .peer_down = on_peer_down,
+    .keep = on_keep,
+    .release = on_release,
+    .compute = on_compute,
+    .commit = on_commit,
+    .adopt = on_adopt,
+    .state = on_state,
+    .job = on_job,
+    .job_offered = on_job_offered,
+    .finished = on_finished,
+    .log = on_log,
+};
+
+static int
+make_core(void **out)
+{
+    const struct core_config config = {
+        .self = {1, 1},
+        .hello = {.run = "torture", .job_hash = 1, .control_port = 1, .bulk_port = 1},
+        .shards = 12,
+        .peers_min = 1,
+        .bucket_count = BUCKETS,
+        .buckets = buckets,
+        .own = alone.own,
+        .sum = alone.sum,
+        .state_size = STATE_SIZE,
+        .state_in = alone.state_in,
+        .chunk_elems = 16,
+        .direct_bytes = 16,
+    };
+    struct core *made = NULL;
+    int rc = core_new(&made, &config, &ops, &alone, 0);
+    *out = made;
+    return rc;
+}
+
+static void
+unmake_core(void **out)
+{
+    struct core *made = *out;
+    core_destroy(&made);
+    *out = made;
+}
+
+static void
+core_is_made_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    assert_true(torture_exactly(make_core, unmake_core) >= 3);
+}
+
+static void
+a_core_allocates_nothing_once_it_is_there(void **state)
+{
+    (void)state;
+    void *made = NULL;
+    uint64_t now = 0;
+    assert_int_equal(make_core(&made), 0);
+    alone.core = made;
+    alloc_calls = 0;
+    core_on_applied(alone.core, now, 0, 1, 0, false);
+    while (alone.rounds < ROUNDS) {
+        now += CORE_TICK_US;
+        assert_true(now < 60000000);
+        core_on_tick(alone.core, now);
+        if (alone.compute) {
+            alone.compute = false;
+            for (size_t b = 0; b < BUCKETS; b++)
+                core_on_bucket(alone.core, now, b);
+        }
+        if (alone.commit) {
+            alone.commit = false;
+            core_on_applied(alone.core, now, ++alone.rounds, 1, 0, false);
+        }
+    }
+    core_leave(alone.core, now);
+    assert_int_equal(alloc_calls, 0);
+    unmake_core(&made);
+}
+
+/* ---- messages ---- */
+
+static void
+messages_cost_no_allocation(void **state)
+{
+    (void)state;
+    static struct messages_sample sample;
+    static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
+    static struct proto_msg got;
+    struct rand rand = {1};
+    uint8_t frame[PROTO_FRAME_MAX];
+    alloc_calls = 0;
+    for (enum proto_type type = PROTO_HELLO; type < PROTO_TYPES_END; type++)
+        for (int size = 0; size < MESSAGES_SIZES; size++) {
+            messages_make(&sample, type, (enum messages_size)size, &rand);
+            size_t length = proto_encode(&sample.msg, frame);
+            assert_int_equal(proto_decode(&got, endpoints, frame, length, why, sizeof why), 0);
+            frame[length / 2] ^= 0x55;
+            (void)proto_decode(&got, endpoints, frame, length, why, sizeof why);
+        }
+    assert_int_equal(alloc_calls, 0);
+}
+
+/* ---- parts with sockets ---- */
+
+static int
+make_resolve(void **out)
+{
+    static const struct proto_endpoint names[] = {{"127.0.0.1", 1}, {"::1", 2}};
+    struct resolve *made = NULL;
+    int rc = resolve_new(&made, names, 2);
+    *out = made;
+    return rc;
+}
+
+static void
+unmake_resolve(void **out)
+{
+    struct resolve *made = *out;
+    resolve_destroy(&made);
+    *out = made;
+}
+
+static void
+resolve_is_made_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    assert_true(torture(make_resolve, unmake_resolve) >= 2);
+}
+
+/* A port of our own, so that other nodes do not mix in. */
+static uint16_t
+free_udp_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t size = sizeof at;
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+static int
+make_discover(void **out)
+{
+    static const struct proto_endpoint seeds[] = {{"127.0.0.1", 1}};
+    const struct discover_setup setup = {.interface = "lo",
+                                         .port = free_udp_port(),
+                                         .self = {1, 1},
+                                         .seeds = seeds,
+                                         .seed_count = 1};
+    struct discover *made = NULL;
+    int rc = discover_new(&made, &setup, why, sizeof why);
+    assert_int_equal(rc == 0, why[0] == 0);
+    *out = made;
+    return rc;
+}
+
+static void
+unmake_discover(void **out)
+{
+    struct discover *made = *out;
+    discover_destroy(&made);
+    *out = made;
+}
+
+static void
+discover_is_made_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    assert_true(torture(make_discover, unmake_discover) >= 2);
+}
+
+static int
+make_mesh(void **out)
+{
+    static const uint8_t state[STATE_SIZE];
+    const struct mesh_setup setup = {
+        .hello = {.run = "torture", .job_hash = 1},
+        .group = "torture",
+        .interface = "lo",
+        .beacon_port = free_udp_port(),
+        .shards = 12,
+        .peers_min = 1,
+        .buckets = buckets,
+        .bucket_count = BUCKETS,
+        .vector_count = ELEMS,
+        .state = state,
+        .state_size = STATE_SIZE,
+        .log = on_log,
+    };
+    struct mesh *made = NULL;
+    int rc = mesh_new(&made, &setup, why, sizeof why);
+    assert_int_equal(rc == 0, why[0] == 0);
+    *out = made;
+    return rc;
+}
+
+static void
+unmake_mesh(void **out)
+{
+    struct mesh *made = *out;
+    mesh_destroy(&made);
+    *out = made;
+}
+
+static size_t
+open_files(void)
+{
+    size_t count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static void
+mesh_is_made_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    size_t before = open_files();
+    assert_true(torture(make_mesh, unmake_mesh) >= 10);
+    assert_int_equal(open_files(), before);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_is_made_whole_or_not_at_all),
+        cmocka_unit_test(core_is_made_whole_or_not_at_all),
+        cmocka_unit_test(a_core_allocates_nothing_once_it_is_there),
+        cmocka_unit_test(messages_cost_no_allocation),
+        cmocka_unit_test(resolve_is_made_whole_or_not_at_all),
+        cmocka_unit_test(discover_is_made_whole_or_not_at_all),
+        cmocka_unit_test(mesh_is_made_whole_or_not_at_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
