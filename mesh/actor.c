@@ -508,6 +508,7 @@ mesh_stats(struct mesh *mesh, struct mesh_stats *out)
     wire_counts(mesh->wire, &counts);
     out->wait_us = mesh->wait_us;
     out->control_port = wire_control_port(mesh->wire);
+    out->bulk_port = wire_bulk_port(mesh->wire);
     pthread_mutex_unlock(&mesh->lock);
     out->tx_bytes = counts.tx_bytes;
     out->rx_bytes = counts.rx_bytes;

@@ -77,7 +77,7 @@ struct mesh_stats {
     uint64_t tx_bytes, rx_bytes; /* bodies and headers, without TCP/IP */
     uint64_t dropped;            /* messages not sent: queue full or no connection */
     uint64_t bad;                /* messages received and not understood */
-    uint16_t control_port;
+    uint16_t control_port, bulk_port;
     uint64_t wait_us; /* time the trainer spent in mesh_next */
 };
 
