@@ -1,17 +1,22 @@
 /* dense.c - fully connected layer: y = x W^T + b, W [out, in], and its gradients
  * dx = dy W, dW = dy^T x, db = sum of dy over rows.
  *
- * dW is computed in panels of a few rows, so that a panel is still in the level-2 cache when the sink
- * reads it. */
+ * W is by far the largest operand of a small shard, so it is read where it lies: forward computes
+ * y^T = W x^T, with x^T in panels. dW is computed a few rows at a time, so that they are still in the
+ * level-2 cache when the sink reads them. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "nn/blas.h"
+#include "nn/gemm.h"
 #include "nn/layer.h"
 #include "nn/vmath.h"
 
-enum { PANEL = 48 * 1024 }; /* floats of dW at a time */
+enum {
+    CHUNK = 48, /* units at a time: their weights to a depth of GEMM_DEPTH stay in cache */
+    BLOCK = 64, /* rows at a time, forward */
+    STRIPE = 4 * GEMM_COLUMNS, /* inputs at a time, gradient of x */
+};
 
 static int
 shape(struct layer *layer, char *why, size_t why_size)
@@ -31,19 +36,21 @@ shape(struct layer *layer, char *why, size_t why_size)
 }
 
 static size_t
-panel_rows(const struct layer *layer)
+least(size_t a, size_t b)
 {
-    size_t rows = PANEL / layer->in_size / 8 * 8;
-    if (rows < 8)
-        rows = 8;
-    return rows < layer->out_size ? rows : layer->out_size;
+    return a < b ? a : b;
 }
 
 static size_t
-scratch(const struct layer *layer)
+scratch(const struct layer *layer, size_t rows)
 {
-    size_t panel = panel_rows(layer) * layer->in_size;
-    return panel > layer->out_size ? panel : layer->out_size;
+    size_t in = layer->in_size, out = layer->out_size;
+    size_t forward = gemm_packed_size(in, least(rows, BLOCK)) + CHUNK * BLOCK;
+    size_t weights = gemm_packed_size(rows, in) + CHUNK * in + CHUNK * rows;
+    size_t inputs = GEMM_DEPTH * STRIPE;
+    size_t most = forward > weights ? forward : weights;
+    most = most > inputs ? most : inputs;
+    return most > out ? most : out;
 }
 
 static double
@@ -52,35 +59,86 @@ flops(const struct layer *layer)
     return 2.0 * (double)layer->weight_count;
 }
 
+/* yt[units, BLOCK] = W[first .., :] xt, xt packed for `rows` rows. */
+static void
+units_forward(const struct layer *layer, const float *w, size_t units, const float *xt, size_t rows,
+              float *yt)
+{
+    size_t in = layer->in_size;
+    for (size_t k = 0; k < in; k += GEMM_DEPTH) {
+        size_t depth = least(in - k, GEMM_DEPTH);
+        struct gemm_view view = {w + k, units, 0, in, depth, 0, 1};
+        for (size_t r = 0; r < rows; r += GEMM_COLUMNS)
+            gemm_panel(&view, units, least(rows - r, GEMM_COLUMNS), depth,
+                       xt + r * in + k * GEMM_COLUMNS, k > 0, yt + r, BLOCK);
+    }
+}
+
 static void
 forward(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = layer->in_size, out = layer->out_size;
+    const float *w = io->params + layer->weight_first, *b = io->params + layer->bias_first;
+    float *yt = io->scratch, *xt = yt + CHUNK * BLOCK;
+    for (size_t r = 0; r < io->rows; r += BLOCK) {
+        size_t rows = least(io->rows - r, BLOCK);
+        gemm_pack_transposed(io->x + r * in, in, in, rows, xt);
+        for (size_t o = 0; o < out; o += CHUNK) {
+            size_t units = least(out - o, CHUNK);
+            units_forward(layer, w + o * in, units, xt, rows, yt);
+            for (size_t u = 0; !layer->spec.no_bias && u < units; u++)
+                vmath_add_scalar(yt + u * BLOCK, b[o + u], rows);
+            gemm_transpose(yt, BLOCK, units, rows, io->y + r * out + o, out);
+        }
+    }
+}
+
+/* dW and db; each element of dW sums over rows in order. */
+static void
+weights_backward(const struct layer *layer, const struct layer_io *io)
+{
+    size_t in = layer->in_size, out = layer->out_size, rows = io->rows;
+    float *dw = io->scratch, *dyt = dw + CHUNK * in, *x = dyt + CHUNK * rows;
+    gemm_pack(io->x, in, rows, in, x);
+    for (size_t o = 0; o < out; o += CHUNK) {
+        size_t units = least(out - o, CHUNK);
+        for (size_t r = 0; r < rows; r++)
+            memcpy(dyt + r * units, io->dy + r * out + o, units * sizeof *dyt);
+        struct gemm_view view = {dyt, units, 0, 1, rows > 0 ? rows : 1, 0, units};
+        for (size_t i = 0; i < in; i += GEMM_COLUMNS)
+            gemm_panel(&view, units, least(in - i, GEMM_COLUMNS), rows, x + i * rows, false, dw + i,
+                       in);
+        layer_sink(io, layer->weight_first + o * in, dw, units * in);
+    }
     if (layer->spec.no_bias)
-        memset(io->y, 0, io->rows * out * sizeof *io->y);
-    else
-        vmath_spread(io->params + layer->bias_first, io->y, io->rows, out);
-    blas_gemm(false, true, io->rows, out, in, io->x, in, io->params + layer->weight_first, in, 1,
-              io->y, out);
+        return;
+    memset(io->scratch, 0, out * sizeof *io->scratch);
+    vmath_sum_rows(io->dy, out, rows, io->scratch, out);
+    layer_sink(io, layer->bias_first, io->scratch, out);
+}
+
+static void
+inputs_backward(const struct layer *layer, const struct layer_io *io)
+{
+    size_t in = layer->in_size, out = layer->out_size;
+    const float *w = io->params + layer->weight_first;
+    for (size_t i = 0; i < in; i += STRIPE)
+        for (size_t k = 0; k < out; k += GEMM_DEPTH) {
+            size_t width = least(in - i, STRIPE), depth = least(out - k, GEMM_DEPTH);
+            struct gemm_view view = {io->dy + k, io->rows, 0, out, depth, 0, 1};
+            gemm_pack(w + k * in + i, in, depth, width, io->scratch);
+            for (size_t j = 0; j < width; j += GEMM_COLUMNS)
+                gemm_panel(&view, io->rows, least(width - j, GEMM_COLUMNS), depth,
+                           io->scratch + j * depth, k > 0, io->dx + i + j, in);
+        }
 }
 
 static void
 backward(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = layer->in_size, out = layer->out_size, panel = panel_rows(layer);
-    for (size_t o = 0; o < out; o += panel) {
-        size_t n = out - o < panel ? out - o : panel;
-        blas_gemm(true, false, n, in, io->rows, io->dy + o, out, io->x, in, 0, io->scratch, in);
-        layer_sink(io, layer->weight_first + o * in, io->scratch, n * in);
-    }
-    if (!layer->spec.no_bias) {
-        memset(io->scratch, 0, out * sizeof *io->scratch);
-        vmath_sum_rows(io->dy, out, io->rows, io->scratch, out);
-        layer_sink(io, layer->bias_first, io->scratch, out);
-    }
+    weights_backward(layer, io);
     if (io->dx != NULL)
-        blas_gemm(false, false, io->rows, in, out, io->dy, out, io->params + layer->weight_first,
-                  in, 0, io->dx, in);
+        inputs_backward(layer, io);
 }
 
 static void

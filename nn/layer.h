@@ -45,7 +45,7 @@ struct layer_kind {
     /* Check spec against ->in, set ->out and ->weight. 0 or -EINVAL with what is wrong in `why`. */
     int (*shape)(struct layer *layer, char *why, size_t why_size);
     size_t (*saved)(const struct layer *layer);   /* bytes per row; NULL: none */
-    size_t (*scratch)(const struct layer *layer); /* floats; NULL: none */
+    size_t (*scratch)(const struct layer *layer, size_t rows); /* floats; NULL: none */
     double (*flops)(const struct layer *layer);   /* forward, per row; NULL: one per output */
     void (*forward)(const struct layer *layer, const struct layer_io *io);
     void (*backward)(const struct layer *layer, const struct layer_io *io);

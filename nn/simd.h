@@ -4,6 +4,7 @@
 #ifndef NN_SIMD_H
 #define NN_SIMD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,7 +23,19 @@
     X(vmath_add_scalar, (float *y, float x, size_t n), (y, x, n))                                  \
     X(vmath_sum_rows, (const float *x, size_t stride, size_t rows, float *sum, size_t n),          \
       (x, stride, rows, sum, n))                                                                   \
+    X(gemm_panel,                                                                                  \
+      (const struct gemm_view *a, size_t m, size_t n, size_t k, const float *b, bool add,          \
+       float *c, size_t ldc),                                                                      \
+      (a, m, n, k, b, add, c, ldc))                                                                \
+    X(gemm_pack, (const float *b, size_t ldb, size_t k, size_t n, float *out),                     \
+      (b, ldb, k, n, out))                                                                         \
+    X(gemm_pack_transposed, (const float *b, size_t ldb, size_t k, size_t n, float *out),          \
+      (b, ldb, k, n, out))                                                                         \
+    X(gemm_transpose, (const float *x, size_t ldx, size_t m, size_t n, float *y, size_t ldy),      \
+      (x, ldx, m, n, y, ldy))                                                                      \
     X(vmath_sum, (const float *x, size_t n, double *sum), (x, n, sum))
+
+struct gemm_view;
 
 #define NN_SIMD_DECLARE(name, parameters, arguments)                                               \
     void name##_base parameters;                                                                   \

@@ -99,8 +99,8 @@ tanh_one(float x)
     q = q * square - 0x1.555532p-2f;
     float small = (q * square) * x + x;
     float large = 1.0f - 2.0f / (exp_one(size + size) + 1.0f);
-    large = float_of(bits_of(large) | (bits_of(x) & 0x80000000));
-    return size < 0.625f ? small : large;
+    float y = size < 0.625f ? small : large;
+    return float_of((bits_of(y) & 0x7fffffff) | (bits_of(x) & 0x80000000));
 }
 
 static inline float

@@ -235,7 +235,7 @@ bench_open(struct bench *b, const struct nn_model *model, size_t rows, const flo
     *b = (struct bench){.layer = *nn_model_layer(model, 0)};
     struct layer *layer = &b->layer;
     size_t in = rows * layer->in_size, out = rows * layer->out_size;
-    size_t scratch = layer->kind->scratch == NULL ? 0 : layer->kind->scratch(layer);
+    size_t scratch = layer->kind->scratch == NULL ? 0 : layer->kind->scratch(layer, rows);
     if (scratch < layer->weight_count + layer->out_size)
         scratch = layer->weight_count + layer->out_size;
     b->context = (struct nn_context){.seed = 9, .training = true};

@@ -1,0 +1,199 @@
+/* gemm_simd.c - the loop of gemm.h in vector registers, and the copies that feed it.
+ *
+ * A tile is up to ROWS x 16 sums: each step of k takes one panel row of B and multiplies it with one
+ * element per row of A. A machine with narrower vectors goes over the 16 columns several times. */
+#include "nn/gemm.h"
+
+#include <string.h>
+
+#include "nn/simd.h"
+
+#if defined(__AVX2__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+enum { ROWS = 6, VECTORS = 2, WIDE = VECTORS * LANES };
+
+typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
+
+/* Rows at[row[0..rows)] by `vectors` vectors of columns; rows and vectors are constants in every call. */
+static inline __attribute__((always_inline)) void
+tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROWS], size_t k,
+     const float *b, bool add, float *c, size_t ldc)
+{
+    vec s[ROWS][VECTORS];
+    const float *p[ROWS];
+#pragma GCC unroll 6
+    for (int i = 0; i < rows; i++) {
+        p[i] = at[i];
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            s[i][j] = add ? *(const vec *)(c + (size_t)i * ldc + (size_t)(j * LANES)) : (vec){0};
+    }
+    const size_t step = a->step, length = a->run * step, runs = k / a->run;
+    for (size_t r = 0; r < runs; r++) {
+        for (size_t t = 0; t < length; t += step, b += GEMM_COLUMNS) {
+            vec v[VECTORS];
+#pragma GCC unroll 2
+            for (int j = 0; j < vectors; j++)
+                v[j] = *(const vec *)(b + j * LANES);
+#pragma GCC unroll 6
+            for (int i = 0; i < rows; i++) {
+                float x = p[i][t];
+#pragma GCC unroll 2
+                for (int j = 0; j < vectors; j++)
+                    s[i][j] += v[j] * x;
+            }
+        }
+#pragma GCC unroll 6
+        for (int i = 0; i < rows; i++)
+            p[i] += a->jump;
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            *(vec *)(c + (size_t)i * ldc + (size_t)(j * LANES)) = s[i][j];
+}
+
+typedef void tile_fn(const struct gemm_view *a, const float *const at[ROWS], size_t k,
+                     const float *b, bool add, float *c, size_t ldc);
+
+#define TILE(rows, vectors)                                                                        \
+    static void tile_##rows##_##vectors(const struct gemm_view *a, const float *const at[ROWS],    \
+                                        size_t k, const float *b, bool add, float *c, size_t ldc)  \
+    {                                                                                              \
+        tile(rows, vectors, a, at, k, b, add, c, ldc);                                             \
+    }
+TILE(1, 1)
+TILE(2, 1)
+TILE(3, 1) TILE(4, 1) TILE(5, 1) TILE(6, 1) TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2)
+    TILE(6, 2)
+
+        static tile_fn *const tiles[VECTORS][ROWS] = {
+            {tile_1_1, tile_2_1, tile_3_1, tile_4_1, tile_5_1, tile_6_1},
+            {tile_1_2, tile_2_2, tile_3_2, tile_4_2, tile_5_2, tile_6_2},
+};
+
+/* Rows of the next tile: six, but the last two tiles share what is left evenly. */
+static size_t
+tile_rows(size_t left)
+{
+    if (left <= ROWS || left >= 2 * ROWS)
+        return left < ROWS ? left : ROWS;
+    return (left + 1) / 2;
+}
+
+/* All columns of one tile. Columns beyond n are computed on the side. */
+static void
+tile_columns(const struct gemm_view *a, const float *const at[ROWS], size_t rows, size_t n,
+             size_t k, const float *b, bool add, float *c, size_t ldc)
+{
+    for (size_t j = 0; j < n; j += WIDE) {
+        size_t here = n - j < WIDE ? n - j : WIDE, vectors = here > LANES ? 2 : 1;
+        tile_fn *f = tiles[vectors - 1][rows - 1];
+        float side[ROWS * WIDE];
+        if (here == vectors * LANES) {
+            f(a, at, k, b + j, add, c + j, ldc);
+            continue;
+        }
+        memset(side, 0, sizeof side);
+        for (size_t i = 0; add && i < rows; i++)
+            memcpy(side + i * WIDE, c + i * ldc + j, here * sizeof *c);
+        f(a, at, k, b + j, add, side, WIDE);
+        for (size_t i = 0; i < rows; i++)
+            memcpy(c + i * ldc + j, side + i * WIDE, here * sizeof *c);
+    }
+}
+
+void
+SIMD_NAME(gemm_panel)(const struct gemm_view *a, size_t m, size_t n, size_t k, const float *b,
+                      bool add, float *c, size_t ldc)
+{
+    size_t line = 0, column = 0; /* of row i in the view */
+    if (n > GEMM_COLUMNS)
+        n = GEMM_COLUMNS;
+    for (size_t i = 0, rows; i < m; i += rows) {
+        const float *at[ROWS] = {0};
+        rows = tile_rows(m - i);
+        for (size_t r = 0; r < rows; r++) {
+            at[r] = a->at + line * a->line + column * a->row;
+            if (++column == a->width)
+                line++, column = 0;
+        }
+        tile_columns(a, at, rows, n, k, b, add, c + i * ldc, ldc);
+    }
+}
+
+void
+SIMD_NAME(gemm_pack)(const float *b, size_t ldb, size_t k, size_t n, float *out)
+{
+    for (size_t j = 0; j < n; j += GEMM_COLUMNS) {
+        size_t here = n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS;
+        for (size_t i = 0; i < k; i++, out += GEMM_COLUMNS) {
+            if (here == GEMM_COLUMNS) {
+                memcpy(out, b + i * ldb + j, GEMM_COLUMNS * sizeof *out);
+                continue;
+            }
+            memset(out, 0, GEMM_COLUMNS * sizeof *out);
+            memcpy(out, b + i * ldb + j, here * sizeof *out);
+        }
+    }
+}
+
+enum { BLOCK = 8 };
+
+/* y[8, 8] = x[8, 8] transposed: three rounds of exchanging halves of ever larger pieces. */
+static inline void
+transpose_block(const float *x, size_t ldx, float *y, size_t ldy)
+{
+    typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
+    typedef int i8 __attribute__((vector_size(32)));
+    v8 r[BLOCK], t[BLOCK];
+    for (size_t i = 0; i < BLOCK; i++)
+        r[i] = *(const v8 *)(x + i * ldx);
+#if defined(__clang__)
+#define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define MIX(a, b, ...) __builtin_shuffle(a, b, (i8){__VA_ARGS__})
+#endif
+    for (size_t i = 0; i < BLOCK; i += 2) {
+        t[i] = MIX(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        t[i + 1] = MIX(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (size_t i = 0; i < BLOCK; i += 4) {
+        r[i] = MIX(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 1] = MIX(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        r[i + 2] = MIX(t[i + 1], t[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 3] = MIX(t[i + 1], t[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    for (size_t i = 0; i < BLOCK / 2; i++) {
+        *(v8 *)(y + i * ldy) = MIX(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        *(v8 *)(y + (i + 4) * ldy) = MIX(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+#undef MIX
+}
+
+void
+SIMD_NAME(gemm_transpose)(const float *x, size_t ldx, size_t m, size_t n, float *y, size_t ldy)
+{
+    size_t m8 = m / BLOCK * BLOCK, n8 = n / BLOCK * BLOCK;
+    for (size_t i = 0; i < m8; i += BLOCK)
+        for (size_t j = 0; j < n8; j += BLOCK)
+            transpose_block(x + i * ldx + j, ldx, y + j * ldy + i, ldy);
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = i < m8 ? n8 : 0; j < n; j++)
+            y[j * ldy + i] = x[i * ldx + j];
+}
+
+void
+SIMD_NAME(gemm_pack_transposed)(const float *b, size_t ldb, size_t k, size_t n, float *out)
+{
+    for (size_t j = 0; j < n; j += GEMM_COLUMNS, out += k * GEMM_COLUMNS) {
+        size_t here = n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS;
+        if (here < GEMM_COLUMNS)
+            memset(out, 0, k * GEMM_COLUMNS * sizeof *out);
+        SIMD_NAME(gemm_transpose)(b + j * ldb, ldb, here, k, out, GEMM_COLUMNS);
+    }
+}
