@@ -1,0 +1,56 @@
+/* fuzz_csv.c - a table; the first byte chooses the options. What is accepted has finite numbers, labels
+ * within the classes, and every row in one part. */
+#include <assert.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/data_set.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void
+check(const struct data_set *set)
+{
+    size_t features = set->info.input.dim[0];
+    assert(set->part[DATA_TRAIN].count >= 1);
+    assert(set->part[DATA_TEST].count >= 1);
+    for (int p = 0; p < DATA_PARTS; p++) {
+        const struct data_rows *rows = &set->part[p];
+        for (size_t i = 0; i < rows->count * features; i++)
+            assert(isfinite(rows->value[i]));
+        for (size_t i = 0; i < rows->count; i++) {
+            if (rows->target)
+                assert(isfinite(rows->target[i]));
+            else
+                assert(rows->label[i] >= 0 && (size_t)rows->label[i] < set->info.classes);
+        }
+    }
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char why[256];
+    if (size == 0)
+        return 0;
+    struct data_set set = {0};
+    struct data_spec spec = {.regression = data[0] & 1,
+                             .standardise = data[0] & 2,
+                             .classes = data[0] & 4 ? 10 : 0,
+                             .seed = data[0]};
+    char *text = malloc(size);
+    assert(text);
+    memcpy(text, data + 1, size - 1);
+    text[size - 1] = 0;
+    if (data_csv_parse(&set, text, size - 1, &spec, "input", why, sizeof why) == 0)
+        check(&set);
+    free(text);
+    for (int p = 0; p < DATA_PARTS; p++) {
+        free(set.part[p].value);
+        free(set.part[p].label);
+        free(set.part[p].target);
+    }
+    return 0;
+}

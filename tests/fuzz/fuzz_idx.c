@@ -1,0 +1,34 @@
+/* fuzz_idx.c - an IDX file, plain or gzip. What is accepted has a size that fits its dimensions. */
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "nn/data_set.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char why[256];
+    struct data_file *file;
+    struct data_idx idx;
+    if (data_file_open_memory(&file, "input", data, size, why, sizeof why))
+        return 0;
+    int rc = data_idx_read(file, 1, NN_DIMS_MAX, &idx);
+    assert((rc == 0) == (idx.byte != NULL));
+    if (rc == 0) {
+        size_t product = 1;
+        uint64_t sum = 0;
+        for (size_t i = 0; i < idx.dims; i++)
+            product *= idx.dim[i];
+        assert(product == idx.size);
+        assert(data_file_offset(file) == 4 + 4 * idx.dims + idx.size);
+        for (size_t i = 0; i < idx.size; i++)
+            sum += idx.byte[i];
+        assert(sum <= 255 * idx.size);
+    }
+    free(idx.byte);
+    data_file_close(&file);
+    return 0;
+}

@@ -1,0 +1,308 @@
+/* test_data.c - what all sources share: filling batches, the hash, failing whole.
+ *
+ * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+ * Allocations are counted, and one after the other fails. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nn/data.h"
+#include "nn/data_simd.h"
+#include "tests/support/alloc.h"
+#include "tests/support/folder.h"
+#include "tests/support/rand.h"
+
+enum { PIXELS = 784 };
+
+static char why[512];
+
+static struct data_set *
+open_set(const struct data_spec *spec)
+{
+    struct data_set *set;
+    int rc = data_open(&set, spec, why, sizeof why);
+    if (rc)
+        print_message("%s\n", why);
+    assert_int_equal(rc, 0);
+    return set;
+}
+
+static struct data_set *
+open_glyphs(uint64_t seed, size_t train, size_t test)
+{
+    const struct data_spec spec = {
+        .source = DATA_GLYPHS, .seed = seed, .train = train, .test = test};
+    return open_set(&spec);
+}
+
+static void
+a_batch_is_the_samples_asked_for(void **state)
+{
+    (void)state;
+    enum { ROWS = 5 };
+    static float x[ROWS * PIXELS], again[PIXELS];
+    int32_t label[ROWS];
+    float target[ROWS * 12];
+    const uint32_t index[ROWS] = {19, 0, 7, 7, 3};
+    struct data_set *set = open_glyphs(1, 20, 2);
+    struct nn_batch batch = {.x = x, .label = label, .target = target};
+    data_fill(set, DATA_TRAIN, index, ROWS, &batch, 12);
+    assert_int_equal(batch.rows, ROWS);
+    for (size_t i = 0; i < ROWS; i++) {
+        struct nn_batch one = {.x = again};
+        data_fill(set, DATA_TRAIN, &index[i], 1, &one, 12);
+        assert_memory_equal(again, x + i * PIXELS, sizeof again);
+        assert_int_equal(label[i], index[i] % 10);
+        for (size_t k = 0; k < 12; k++)
+            assert_true(target[i * 12 + k] == (k == index[i] % 10 ? 1.0F : 0.0F));
+    }
+    data_fill(set, DATA_TRAIN, index, 0, &batch, 12);
+    assert_int_equal(batch.rows, 0);
+    batch.x = x;
+    data_fill(set, DATA_TRAIN, index, 2, &batch, 1); /* one output: the label itself */
+    assert_true(target[0] == 9.0F && target[1] == 0.0F);
+    for (size_t i = 0; i < 2 * PIXELS; i++)
+        assert_true(x[i] >= -0.5F && x[i] <= 0.5F);
+    data_close(&set);
+    data_close(&set);
+}
+
+static void
+a_table_fills_numbers_and_targets(void **state)
+{
+    (void)state;
+    struct folder folder;
+    folder_init(&folder);
+    folder_write(&folder, "t", "1,2,3.5\n1,2,3.5\n1,2,3.5\n", 24);
+    const struct data_spec spec = {
+        .source = DATA_CSV, .dir = folder.path, .file = "t", .regression = true};
+    struct data_set *set = open_set(&spec);
+    float x[2], target = 0;
+    int32_t label = -1;
+    const uint32_t index = 0;
+    struct nn_batch batch = {.x = x, .label = &label, .target = &target};
+    data_fill(set, DATA_TEST, &index, 1, &batch, 1);
+    assert_true(x[0] == 1 && x[1] == 2 && target == 3.5F);
+    assert_int_equal(label, 0);
+    assert_int_equal(data_info(set)->classes, 0);
+    data_close(&set);
+    folder_fini(&folder);
+}
+
+static uint64_t
+hash_of(const struct data_spec *spec)
+{
+    struct data_set *set = open_set(spec);
+    uint64_t hash = data_info(set)->hash;
+    data_close(&set);
+    return hash;
+}
+
+static void
+the_hash_tells_sets_apart_by_contents_alone(void **state)
+{
+    (void)state;
+    static const struct data_spec glyphs[] = {{.seed = 1, .train = 20, .test = 5},
+                                              {.seed = 2, .train = 20, .test = 5},
+                                              {.seed = 1, .train = 21, .test = 5},
+                                              {.seed = 1, .train = 20, .test = 6},
+                                              {.seed = 1, .train = 5, .test = 20}};
+    for (size_t i = 0; i < 5; i++) {
+        assert_true(hash_of(&glyphs[i]) == hash_of(&glyphs[i]));
+        for (size_t k = 0; k < i; k++)
+            assert_true(hash_of(&glyphs[i]) != hash_of(&glyphs[k]));
+    }
+    struct folder folder;
+    folder_init(&folder);
+    struct data_spec csv = {.source = DATA_CSV, .dir = folder.path, .file = "t"};
+    static const char *const texts[] = {"1,2,0\n3,4,1\n5,6,1\n", /* the first three are equal */
+                                        "1;2;a\n3;4;b\n5;6;b\n", "x,y,z\n1.0,2,0\n3,4,1\n5,6,1",
+                                        "1,2,0\n3,4,1\n5,6,0\n", "1,2,0\n3,4,1\n5,7,1\n",
+                                        "1,0\n2,1\n3,4\n"};
+    uint64_t hash[6];
+    for (size_t i = 0; i < 6; i++) {
+        folder_write(&folder, "t", texts[i], strlen(texts[i]));
+        hash[i] = hash_of(&csv);
+        for (size_t k = 0; k < i; k++)
+            assert_true((hash[i] == hash[k]) == (i < 3));
+    }
+    csv.regression = true;
+    assert_true(hash_of(&csv) != hash[5]);
+    folder_fini(&folder);
+}
+
+static void
+unknown_sources_are_refused(void **state)
+{
+    (void)state;
+    struct data_set *set;
+    const struct data_spec spec = {.source = DATA_SOURCES};
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "data.source = 5, expected 0..4");
+    assert_null(set);
+}
+
+static void
+filling_allocates_nothing(void **state)
+{
+    (void)state;
+    static float x[100 * PIXELS];
+    int32_t label[100];
+    uint32_t index[100];
+    struct data_set *set = open_glyphs(1, 100, 1);
+    struct nn_batch batch = {.x = x, .label = label};
+    for (uint32_t i = 0; i < 100; i++)
+        index[i] = data_shuffle(1, 2, i, 100);
+    alloc_calls = 0;
+    data_fill(set, DATA_TRAIN, index, 100, &batch, 10);
+    assert_int_equal(alloc_calls, 0);
+    data_close(&set);
+}
+
+/* Fail each allocation in turn: an error with a line, nothing leaked (the sanitizer looks), no crash. */
+static void
+every_allocation_may_fail(void **state)
+{
+    (void)state;
+    struct folder folder;
+    folder_init(&folder);
+    folder_write(&folder, "t", "1,2,a\n1,3,b\n", 12);
+    static uint8_t cifar[2 * 3074];
+    folder_write(&folder, "train.bin", cifar, sizeof cifar);
+    folder_write(&folder, "test.bin", cifar, sizeof cifar);
+    static const uint8_t images[] = {0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 1, 7};
+    static const uint8_t labels[] = {0, 0, 8, 1, 0, 0, 0, 1, 0};
+    folder_write(&folder, "i", images, sizeof images);
+    folder_write(&folder, "l", labels, sizeof labels);
+    const struct data_spec specs[] = {
+        {.source = DATA_GLYPHS, .train = 2, .test = 2},
+        {.source = DATA_CSV, .dir = folder.path, .file = "t"},
+        {.source = DATA_CSV, .dir = folder.path, .file = "t", .regression = true, .classes = 0},
+        {.source = DATA_CIFAR100, .dir = folder.path},
+        {.source = DATA_IDX,
+         .dir = folder.path,
+         .train_images = "i",
+         .train_labels = "l",
+         .test_images = "i",
+         .test_labels = "l"},
+    };
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        struct data_set *set;
+        alloc_calls = 0;
+        int whole = data_open(&set, &specs[i], why, sizeof why);
+        assert_int_equal(whole, i == 2 ? -EBADMSG : 0); /* "a" is no number */
+        data_close(&set);
+        size_t calls = alloc_calls;
+        assert_true(calls >= 5);
+        for (alloc_fail_at = 1; alloc_fail_at <= calls; alloc_fail_at++) {
+            alloc_calls = 0;
+            why[0] = 0;
+            assert_int_equal(data_open(&set, &specs[i], why, sizeof why), -ENOMEM);
+            assert_null(set);
+            assert_non_null(strstr(why, "no memory"));
+        }
+        alloc_fail_at = 0;
+    }
+    folder_fini(&folder);
+}
+
+static void
+all_instruction_sets_give_the_same_bits(void **state)
+{
+    (void)state;
+    uint8_t in[300];
+    float base[300], avx2[300];
+    struct rand rand = {1};
+    if (!simd_avx2()) {
+        print_message("SKIPPED: this machine has no AVX2\n");
+        skip();
+    }
+    for (size_t n = 0; n <= 300; n++) {
+        rand_fill(&rand, in, sizeof in);
+        float scale = (float)rand_real(&rand), shift = (float)rand_real(&rand) - 0.5F;
+        data_scale_base(in, scale, shift, base, n);
+        data_scale_avx2(in, scale, shift, avx2, n);
+        assert_memory_equal(base, avx2, n * sizeof *base);
+        for (size_t i = 0; i < n; i++) {
+            volatile float product = (float)in[i] * scale; /* rounded before the addition */
+            assert_true(base[i] == product + shift);
+        }
+    }
+}
+
+struct filler {
+    const struct data_set *set;
+    float x[50 * PIXELS];
+    int32_t label[50];
+};
+
+static void *
+fill_many(void *arg)
+{
+    struct filler *f = arg;
+    uint32_t index[50];
+    struct nn_batch batch = {.x = f->x, .label = f->label};
+    for (uint64_t epoch = 0; epoch < 20; epoch++) {
+        for (uint32_t i = 0; i < 50; i++)
+            index[i] = data_shuffle(1, epoch, i, 50);
+        data_fill(f->set, DATA_TRAIN, index, 50, &batch, 10);
+    }
+    return NULL;
+}
+
+static void
+threads_fill_at_once(void **state)
+{
+    (void)state;
+    static struct filler fillers[3];
+    pthread_t thread[3];
+    struct data_set *set = open_glyphs(1, 50, 1);
+    for (int i = 0; i < 3; i++) {
+        fillers[i].set = set;
+        assert_int_equal(pthread_create(&thread[i], NULL, fill_many, &fillers[i]), 0);
+    }
+    for (int i = 0; i < 3; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 1; i < 3; i++) {
+        assert_memory_equal(fillers[0].x, fillers[i].x, sizeof fillers[0].x);
+        assert_memory_equal(fillers[0].label, fillers[i].label, sizeof fillers[0].label);
+    }
+    data_close(&set);
+}
+
+/* A change of these numbers is a change of everybody's results. */
+static void
+the_shuffle_is_the_one_all_nodes_know(void **state)
+{
+    (void)state;
+    static const uint32_t expected[8] = {57749, 25353, 25891, 54352, 11522, 12497, 7546, 6893};
+    uint32_t got[8];
+    for (uint32_t i = 0; i < 8; i++)
+        got[i] = data_shuffle(1, 2, i, 60000);
+    for (uint32_t i = 0; i < 8; i++)
+        assert_int_equal(got[i], expected[i]);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_is_the_samples_asked_for),
+        cmocka_unit_test(a_table_fills_numbers_and_targets),
+        cmocka_unit_test(the_hash_tells_sets_apart_by_contents_alone),
+        cmocka_unit_test(unknown_sources_are_refused),
+        cmocka_unit_test(filling_allocates_nothing),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(all_instruction_sets_give_the_same_bits),
+        cmocka_unit_test(threads_fill_at_once),
+        cmocka_unit_test(the_shuffle_is_the_one_all_nodes_know),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

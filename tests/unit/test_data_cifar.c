@@ -1,0 +1,147 @@
+/* test_data_cifar.c - CIFAR's binary files, small ones made here. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "nn/data_set.h"
+#include "tests/support/folder.h"
+
+enum { PIXELS = 3072, RECORDS_MAX = 4 };
+
+static char why[512];
+
+/* `n` records whose pixels are record + 10 * plane; the last label byte is first + record. */
+static size_t
+records_make(uint8_t *out, size_t labels, size_t n, uint8_t first)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint8_t *record = out + i * (labels + PIXELS);
+        record[0] = 19;
+        record[labels - 1] = (uint8_t)(first + i);
+        for (size_t k = 0; k < PIXELS; k++)
+            record[labels + k] = (uint8_t)(i + 10 * (k / 1024));
+    }
+    return n * (labels + PIXELS);
+}
+
+static void
+write_records(const struct folder *folder, const char *name, size_t labels, size_t n, uint8_t first)
+{
+    static uint8_t bytes[RECORDS_MAX * (2 + PIXELS)];
+    folder_write(folder, name, bytes, records_make(bytes, labels, n, first));
+}
+
+static void
+cifar10_is_read_from_its_six_files(void **state)
+{
+    (void)state;
+    struct folder folder;
+    struct data_set *set;
+    folder_init(&folder);
+    for (uint8_t i = 1; i <= 5; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "data_batch_%u.bin", i);
+        write_records(&folder, name, 1, 2, i);
+    }
+    struct data_spec spec = {.source = DATA_CIFAR10, .dir = folder.path};
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), -ENOENT);
+    assert_non_null(strstr(why, "/test_batch.bin: No such file"));
+    write_records(&folder, "test_batch.bin", 1, 3, 7);
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+    assert_int_equal(data_info(set)->train, 10);
+    assert_int_equal(data_info(set)->test, 3);
+    assert_int_equal(data_info(set)->classes, 10);
+    static float x[PIXELS];
+    int32_t label;
+    struct nn_batch batch = {.x = x, .label = &label};
+    const uint32_t index = 7; /* second of data_batch_4 */
+    data_fill(set, DATA_TRAIN, &index, 1, &batch, 10);
+    assert_int_equal(label, 5);
+    assert_float_equal(x[0], (1 / 255.0F - 0.4914F) / 0.2470F, 1e-5F);
+    assert_float_equal(x[1024], (11 / 255.0F - 0.4822F) / 0.2435F, 1e-5F);
+    assert_float_equal(x[3071], (21 / 255.0F - 0.4465F) / 0.2616F, 1e-5F);
+    data_close(&set);
+    folder_fini(&folder);
+}
+
+static void
+cifar100_uses_the_fine_label_and_the_archives_folder(void **state)
+{
+    (void)state;
+    struct folder folder, below;
+    struct data_set *set;
+    folder_init(&folder);
+    snprintf(below.path, sizeof below.path, "%s", folder_path(&folder, "cifar-100-binary"));
+    assert_int_equal(mkdir(below.path, 0700), 0);
+    write_records(&below, "train.bin", 2, 4, 96);
+    write_records(&below, "test.bin", 2, 1, 0);
+    struct data_spec spec = {.source = DATA_CIFAR100, .dir = folder.path};
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+    assert_int_equal(data_info(set)->classes, 100);
+    static float x[PIXELS];
+    int32_t label;
+    struct nn_batch batch = {.x = x, .label = &label};
+    const uint32_t index = 3;
+    data_fill(set, DATA_TRAIN, &index, 1, &batch, 100);
+    assert_int_equal(label, 99);
+    data_close(&set);
+    folder_fini(&below);
+    folder_fini(&folder);
+}
+
+static int
+parse(const uint8_t *bytes, size_t size, size_t labels, size_t classes)
+{
+    struct data_file *file;
+    struct data_rows rows = {0};
+    int rc = data_file_open_memory(&file, "f", bytes, size, why, sizeof why);
+    rc = rc ? rc : data_cifar_read(file, labels, classes, &rows);
+    free(rows.pixel);
+    free(rows.label);
+    if (file)
+        data_file_close(&file);
+    return rc;
+}
+
+static void
+lengths_labels_and_gzip_are_refused_by_name(void **state)
+{
+    (void)state;
+    static uint8_t bytes[RECORDS_MAX * (2 + PIXELS)];
+    size_t size = records_make(bytes, 1, 3, 7);
+    assert_int_equal(parse(bytes, size, 1, 10), 0);
+    for (size_t cut = 0; cut < size; cut++)
+        assert_int_equal(parse(bytes, cut, 1, 10), cut > 0 && cut % 3073 == 0 ? 0 : -EBADMSG);
+    assert_int_equal(parse(bytes, size + 1, 1, 10), -EBADMSG);
+    assert_string_equal(why, "f: 9220 bytes, expected a multiple of 3073");
+    records_make(bytes, 1, 3, 8);
+    assert_int_equal(parse(bytes, size, 1, 10), -EBADMSG);
+    assert_string_equal(why, "f: byte 6146: label 10, expected 0..9");
+    size = records_make(bytes, 2, 2, 99);
+    assert_int_equal(parse(bytes, size, 2, 100), -EBADMSG);
+    assert_string_equal(why, "f: byte 3075: label 100, expected 0..99");
+    size_t packed;
+    uint8_t *gzip = folder_gzip(bytes, size, &packed);
+    assert_int_equal(parse(gzip, packed, 1, 10), -EBADMSG);
+    assert_string_equal(why, "f: is gzip, expected the unpacked .bin file");
+    free(gzip);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cifar10_is_read_from_its_six_files),
+        cmocka_unit_test(cifar100_uses_the_fine_label_and_the_archives_folder),
+        cmocka_unit_test(lengths_labels_and_gzip_are_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,451 @@
+/* test_data_csv.c - tables as people and programs write them, and what is no table. */
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "nn/data_set.h"
+#include "tests/support/folder.h"
+#include "tests/support/rand.h"
+
+static char why[512];
+
+/* A set by hand, so that tests can look into it; set_free ends it. */
+static int
+parse_bytes(struct data_set *set, const char *text, size_t size, const struct data_spec *spec)
+{
+    char *copy = malloc(size + 1);
+    memcpy(copy, text, size);
+    copy[size] = 0;
+    memset(set, 0, sizeof *set);
+    int rc = data_csv_parse(set, copy, size, spec, "t.csv", why, sizeof why);
+    free(copy);
+    return rc;
+}
+
+static void
+set_free(struct data_set *set)
+{
+    for (int i = 0; i < DATA_PARTS; i++) {
+        free(set->part[i].value);
+        free(set->part[i].label);
+        free(set->part[i].target);
+    }
+}
+
+static int
+parse_with(const char *text, const struct data_spec *spec)
+{
+    struct data_set set;
+    int rc = parse_bytes(&set, text, strlen(text), spec);
+    set_free(&set);
+    return rc;
+}
+
+static const struct data_spec plain;
+static const struct data_spec regression = {.regression = true};
+
+/* The rows of both parts in the file's order. */
+struct table {
+    size_t rows, columns; /* features */
+    float value[16], target[16];
+    int32_t label[16];
+    size_t classes;
+};
+
+static void
+table_read(struct table *t, const char *text, const struct data_spec *spec)
+{
+    struct data_set set;
+    int rc = parse_bytes(&set, text, strlen(text), spec);
+    if (rc)
+        print_message("%s\n", why);
+    assert_int_equal(rc, 0);
+    t->columns = set.info.input.dim[0];
+    t->classes = set.info.classes;
+    t->rows = set.part[0].count + set.part[1].count;
+    assert_true(t->rows * t->columns <= 16);
+    size_t at[2] = {0};
+    for (uint32_t i = 0; i < t->rows; i++) {
+        bool test = data_shuffle(spec->seed, UINT64_MAX, i, (uint32_t)t->rows) < set.part[1].count;
+        const struct data_rows *rows = &set.part[test];
+        size_t k = at[test]++;
+        memcpy(t->value + i * t->columns, rows->value + k * t->columns, t->columns * sizeof(float));
+        t->target[i] = rows->target ? rows->target[k] : 0;
+        t->label[i] = rows->label ? rows->label[k] : 0;
+    }
+    assert_int_equal(at[0], set.part[0].count);
+    set_free(&set);
+}
+
+static void
+separators_headers_quotes_and_line_ends_are_recognised(void **state)
+{
+    (void)state;
+    static const char *const same[] = {
+        "1,2.5,a\n3,4,b\n",
+        "1,2.5,a\n3,4,b",
+        "1;2.5;a\n3;4;b\n",
+        "1\t2.5\ta\n3\t4\tb\n",
+        "1,2.5,a\r\n3,4,b\r\n",
+        "\xef\xbb\xbf"
+        "1,2.5,a\n3,4,b\n",
+        "x,y,kind\n1,2.5,a\n3,4,b\n",
+        "\"x, or so\",\"y\n\"\"why\"\"\",kind\n1,2.5,a\n3,4,b\n",
+        "x;y, in m;kind\n1;2.5;a\n3;4;b\n",
+        " 1 , 2.5 ,a\n3,\t4 , b \n",
+        "\"1\",\"2.5\",\"a\"\n3, \"4\" ,\"b\"\r\n",
+        "\n\r\n1,2.5,a\n\n\r\n3,4,b\n\n\n",
+        "+1.,.25e1,a\n300e-2,0.4E+1,b\n",
+    };
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        struct table t;
+        table_read(&t, same[i], &plain);
+        assert_int_equal(t.rows, 2);
+        assert_int_equal(t.columns, 2);
+        assert_int_equal(t.classes, 2);
+        static const float expected[4] = {1, 2.5F, 3, 4};
+        assert_memory_equal(t.value, expected, sizeof expected);
+        assert_int_equal(t.label[0], 0);
+        assert_int_equal(t.label[1], 1);
+    }
+}
+
+static void
+classes_are_the_labels_in_order(void **state)
+{
+    (void)state;
+    struct table t;
+    table_read(&t, "1,10\n1,9\n1,-1\n1,9.0\n1,b\n1,a\n1,10\n", &plain);
+    static const int32_t expected[7] = {2, 1, 0, 1, 4, 3, 2};
+    assert_int_equal(t.classes, 5);
+    assert_memory_equal(t.label, expected, sizeof expected);
+    /* given classes: the labels are the classes, whichever of them this file has */
+    const struct data_spec given = {.classes = 7};
+    table_read(&t, "1,6\n1,2\n1,2.0\n", &given);
+    assert_int_equal(t.classes, 7);
+    assert_int_equal(t.label[0], 6);
+    assert_int_equal(t.label[1], 2);
+    assert_int_equal(t.label[2], 2);
+    static const char *const bad[] = {"7", "-1", "0.5", "a", "", "1e99"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char text[64], expect[128];
+        snprintf(text, sizeof text, "1,2\n3,%s\n", bad[i]);
+        snprintf(expect, sizeof expect,
+                 "t.csv: line 2, column 2 (byte 6): \"%s\", expected a label 0..6", bad[i]);
+        assert_int_equal(parse_with(text, &given), -EBADMSG);
+        assert_string_equal(why, expect);
+    }
+}
+
+static void
+a_regression_has_the_last_column_as_target(void **state)
+{
+    (void)state;
+    struct table t;
+    table_read(&t, "x,y\n1,0.1\n2,-3e38\n", &regression);
+    assert_int_equal(t.classes, 0);
+    assert_true(t.target[0] == 0.1F && t.target[1] == -3e38F);
+}
+
+static void
+what_is_no_number_is_named_by_line_column_and_value(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field, *expected;
+    } bad[] = {
+        {"nan", "a number"},
+        {"inf", "a number"},
+        {"-Infinity", "a number"},
+        {"0x10", "a number"},
+        {"", "a number"},
+        {"1e", "a number"},
+        {"1e+", "a number"},
+        {".", "a number"},
+        {"-", "a number"},
+        {"+-1", "a number"},
+        {"1.2.3", "a number"},
+        {"1 2", "a number"},
+        {"1'000", "a number"},
+        {"12abc", "a number"},
+        {"1,5", "a number with a decimal point"},
+        {"1e400", "a number in the range of float"},
+        {"-1e39", "a number in the range of float"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char text[128], expect[256];
+        snprintf(text, sizeof text, "1;2;3\n4;%s;5\n", bad[i].field);
+        snprintf(expect, sizeof expect, "t.csv: line 2, column 2 (byte 8): \"%s\", expected %s",
+                 bad[i].field, bad[i].expected);
+        assert_int_equal(parse_with(text, &regression), -EBADMSG);
+        assert_string_equal(why, expect);
+    }
+    assert_int_equal(parse_with("1,2\n1,\x1b\xff[2J01234567890123456789\n", &regression), -EBADMSG);
+    assert_string_equal(why, "t.csv: line 2, column 2 (byte 6): \"??[2J0123456789012345678...\", "
+                             "expected a number");
+}
+
+static void
+what_is_no_table_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *why;
+    } bad[] = {
+        {"", "t.csv: no rows"},
+        {"\n\r\n\n", "t.csv: no rows"},
+        {"\xef\xbb\xbf", "t.csv: no rows"},
+        {"1\n2\n", "t.csv: one column, expected features and a last column to predict"},
+        {"x,y\n", "t.csv: fewer than two rows, expected one to train on and one to test on"},
+        {"x,y\n1,2\n", "t.csv: fewer than two rows, expected one to train on and one to test on"},
+        {"1,2\n3,4,5\n", "t.csv: line 2 (byte 4): over 2 columns, expected 2 as in the first row"},
+        {"1,2,3\n\n4,5\n", "t.csv: line 3 (byte 7): 2 columns, expected 3 as in the first row"},
+        {"1,2\n3,\"a\n\nb\"\n4\n",
+         "t.csv: line 5 (byte 13): 1 columns, expected 2 as in the first row"},
+        {"1,2\n3,\"4\n", "t.csv: line 2, column 2 (byte 6): \"\"4?\", expected a closing quote"},
+        {"1,2\n\"3\"4,5\n",
+         "t.csv: line 2, column 1 (byte 7): \"4\", expected a separator or the end "
+         "of the line"},
+        {"1,a\n2,\n", "t.csv: line 2, column 2 (byte 6): \"\", expected a label"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(parse_with(bad[i].text, &plain), -EBADMSG);
+        assert_string_equal(why, bad[i].why);
+    }
+}
+
+static void
+labels_are_limited(void **state)
+{
+    (void)state;
+    enum { ROWS = DATA_CLASSES_MAX + 1, LINE = 16 };
+    char *text = calloc(ROWS, LINE);
+    for (int rows = ROWS; rows >= ROWS - 1; rows--) {
+        text[0] = 0;
+        for (int i = 0, at = 0; i < rows; i++)
+            at += snprintf(text + at, LINE, "1,%d\n", i * 7919 % 100003);
+        assert_int_equal(parse_with(text, &plain), rows < ROWS ? 0 : -EBADMSG);
+    }
+    assert_non_null(strstr(why, "at most 1024 different labels"));
+    free(text);
+}
+
+static void
+a_million_columns_are_read(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 1000000, ROWS = 2 };
+    char *text = malloc(ROWS * 2 * COLUMNS + 1);
+    for (size_t i = 0; i < ROWS * COLUMNS; i++) {
+        text[2 * i] = (char)('0' + i % 10);
+        text[2 * i + 1] = (i + 1) % COLUMNS ? ',' : '\n';
+    }
+    struct data_set set;
+    assert_int_equal(parse_bytes(&set, text, ROWS * 2 * COLUMNS, &plain), 0);
+    assert_int_equal(set.info.input.dim[0], COLUMNS - 1);
+    assert_true(set.part[0].value[COLUMNS - 2] == 8);
+    set_free(&set);
+    free(text);
+}
+
+static void
+the_split_is_exact_and_follows_the_seed(void **state)
+{
+    (void)state;
+    char text[8192];
+    for (int i = 0, at = 0; i < 500; i++)
+        at += snprintf(text + at, 16, "%d,%d\n", i, i % 2);
+    float first[100] = {0};
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        struct data_set set;
+        struct data_spec spec = {.seed = seed};
+        bool seen[500] = {false};
+        assert_int_equal(parse_bytes(&set, text, strlen(text), &spec), 0);
+        assert_int_equal(set.part[DATA_TEST].count, 100);
+        for (int p = 0; p < 2; p++) {
+            for (size_t i = 0; i < set.part[p].count; i++) {
+                float v = set.part[p].value[i];
+                assert_false(seen[(int)v]);
+                seen[(int)v] = true;
+                assert_true(i == 0 || v > set.part[p].value[i - 1]);
+            }
+        }
+        if (seed == 0)
+            memcpy(first, set.part[DATA_TEST].value, sizeof first);
+        else
+            assert_memory_not_equal(first, set.part[DATA_TEST].value, sizeof first);
+        set_free(&set);
+    }
+    static const struct {
+        double share;
+        size_t test;
+    } shares[] = {{0.5, 250}, {0.001, 1}, {1e-9, 1}, {0.9999, 499}};
+    for (size_t i = 0; i < 4; i++) {
+        struct data_set set;
+        const struct data_spec spec = {.test_share = shares[i].share};
+        assert_int_equal(parse_bytes(&set, text, strlen(text), &spec), 0);
+        assert_int_equal(set.part[DATA_TEST].count, shares[i].test);
+        set_free(&set);
+    }
+    static const double wrong[] = {-0.1, 1, 2, (double)NAN, (double)INFINITY};
+    for (size_t i = 0; i < 5; i++) {
+        const struct data_spec spec = {.test_share = wrong[i]};
+        assert_int_equal(parse_with(text, &spec), -EINVAL);
+    }
+}
+
+static void
+standardised_features_have_mean_0_and_variance_1_in_training(void **state)
+{
+    (void)state;
+    char text[8192];
+    struct rand rand = {9};
+    for (int i = 0, at = 0; i < 200; i++)
+        at += snprintf(text + at, 64, "%d,7,%d\n", (int)rand_below(&rand, 5000) + 100000, i % 2);
+    struct data_set set;
+    const struct data_spec spec = {.standardise = true};
+    assert_int_equal(parse_bytes(&set, text, strlen(text), &spec), 0);
+    double sum = 0, squares = 0;
+    const struct data_rows *train = &set.part[DATA_TRAIN];
+    for (size_t i = 0; i < train->count; i++) {
+        double x = (double)train->value[2 * i];
+        sum += x;
+        squares += x * x;
+        assert_true(train->value[2 * i + 1] == 0); /* a constant column */
+    }
+    assert_true(fabs(sum) < 1e-3);
+    assert_true(fabs(squares / (double)train->count - 1) < 1e-5);
+    for (size_t i = 0; i < set.part[DATA_TEST].count; i++)
+        assert_true(fabsf(set.part[DATA_TEST].value[2 * i]) < 2);
+    set_free(&set);
+}
+
+/* Numbers printed with all their digits come back as the same bits, and rounding is to nearest. */
+static void
+numbers_are_rounded_exactly_in_any_locale(void **state)
+{
+    (void)state;
+    static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "C"};
+    bool comma = false;
+    for (size_t l = 0; l < 3; l++) {
+        if (!setlocale(LC_ALL, locales[l]))
+            continue;
+        comma |= localeconv()->decimal_point[0] == ',';
+        struct table t;
+        table_read(&t,
+                   "0.1,16777217,1e-46\n1.00000017881393432617187499,1.000000178813934326171876,3."
+                   "4028235e38\n",
+                   &regression);
+        assert_true(t.value[0] == 0.1F);
+        assert_true(t.value[1] == 16777216.0F);
+        assert_true(t.value[2] == 0x1.000002p0F);
+        assert_true(t.value[3] == 0x1.000004p0F);
+        assert_true(t.target[0] == 0);
+        assert_true(t.target[1] == 0x1.fffffep127F);
+    }
+    setlocale(LC_ALL, "C");
+    if (!comma)
+        print_message("SKIPPED in part: no locale with a decimal comma is installed\n");
+    struct rand rand = {11};
+    for (int i = 0; i < 3000; i++) {
+        uint32_t bits = (uint32_t)rand_u64(&rand);
+        float x;
+        char text[128];
+        memcpy(&x, &bits, sizeof x);
+        if (!isfinite(x))
+            continue;
+        struct table t;
+        snprintf(text, sizeof text, "%.9g,%.60g\n0,0\n", (double)x, (double)x);
+        table_read(&t, text, &regression);
+        assert_memory_equal(&t.value[0], &x, sizeof x);
+        assert_memory_equal(&t.target[0], &x, sizeof x);
+    }
+}
+
+static void
+every_truncation_and_random_damage_is_survived(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "\xef\xbb\xbf\"a\"\"\n\",b;c\r\n1.5e3,\" -2 \",x\n3,4,\"y\"\r\n5,6,7\n";
+    struct rand rand = {12};
+    for (int i = 0; i < 20000; i++) {
+        char copy[sizeof text];
+        struct data_set set;
+        memcpy(copy, text, sizeof text);
+        size_t size = i < (int)sizeof text ? (size_t)i : sizeof text - 1;
+        for (uint64_t k = i < (int)sizeof text ? 0 : rand_range(&rand, 1, 5); k > 0; k--)
+            copy[rand_below(&rand, size)] =
+                rand_bool(&rand) ? (char)rand_u64(&rand) : ",;\t\"\n\r-.e"[rand_below(&rand, 9)];
+        int rc = parse_bytes(&set, copy, size, i % 2 ? &plain : &regression);
+        assert_true(rc == 0 || rc == -EBADMSG);
+        set_free(&set);
+    }
+}
+
+static int
+open_file(const char *dir, const char *name)
+{
+    struct data_set *set;
+    const struct data_spec spec = {.source = DATA_CSV, .dir = dir, .file = name};
+    int rc = data_open(&set, &spec, why, sizeof why);
+    data_close(&set);
+    return rc;
+}
+
+static void
+files_are_opened_and_wrong_ones_named(void **state)
+{
+    (void)state;
+    struct folder folder;
+    folder_init(&folder);
+    folder_write(&folder, "good", "1,2\n3,4\n", 8);
+    assert_int_equal(open_file(folder.path, "good"), 0);
+    assert_int_equal(open_file("/nonexistent", folder_path(&folder, "good")), 0);
+    assert_int_equal(open_file(folder.path, NULL), -EINVAL);
+    assert_int_equal(open_file(folder.path, "none"), -ENOENT);
+    folder_write(&folder, "utf16", "1\0,\0002\0\n\0", 8);
+    assert_int_equal(open_file(folder.path, "utf16"), -EBADMSG);
+    assert_non_null(strstr(why, "/utf16: byte 1: a NUL byte, expected text"));
+    size_t packed;
+    uint8_t *gzip = folder_gzip("1,2\n", 4, &packed);
+    folder_write(&folder, "packed", gzip, packed);
+    free(gzip);
+    assert_int_equal(open_file(folder.path, "packed"), -EBADMSG);
+    folder_write(&folder, "sparse", "1,2\n", 4);
+    assert_int_equal(truncate(folder_path(&folder, "sparse"), 1 << 30), 0);
+    assert_int_equal(open_file(folder.path, "sparse"), -EBADMSG); /* one piece read, not 1 GiB */
+    assert_non_null(strstr(why, "byte 4: a NUL byte"));
+    assert_int_equal(truncate(folder_path(&folder, "sparse"), (1 << 30) + 1), 0);
+    assert_int_equal(open_file(folder.path, "sparse"), -EFBIG);
+    folder_fini(&folder);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(separators_headers_quotes_and_line_ends_are_recognised),
+        cmocka_unit_test(classes_are_the_labels_in_order),
+        cmocka_unit_test(a_regression_has_the_last_column_as_target),
+        cmocka_unit_test(what_is_no_number_is_named_by_line_column_and_value),
+        cmocka_unit_test(what_is_no_table_is_refused),
+        cmocka_unit_test(labels_are_limited),
+        cmocka_unit_test(a_million_columns_are_read),
+        cmocka_unit_test(the_split_is_exact_and_follows_the_seed),
+        cmocka_unit_test(standardised_features_have_mean_0_and_variance_1_in_training),
+        cmocka_unit_test(numbers_are_rounded_exactly_in_any_locale),
+        cmocka_unit_test(every_truncation_and_random_damage_is_survived),
+        cmocka_unit_test(files_are_opened_and_wrong_ones_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

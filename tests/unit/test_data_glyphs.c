@@ -1,0 +1,151 @@
+/* test_data_glyphs.c - the drawn digits: the same bytes everywhere, all different, all readable enough. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <xxhash.h>
+
+#include "nn/data_set.h"
+
+enum { PIXELS = 28 * 28 };
+
+static char why[256];
+
+/* A change of this number is a change of everybody's results: only ever on purpose. */
+static void
+the_bytes_are_the_same_on_every_machine(void **state)
+{
+    (void)state;
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < 1000; i++) {
+        uint8_t pixel[PIXELS];
+        data_glyphs_draw(1, i % 2 ? DATA_TEST : DATA_TRAIN, i, pixel);
+        hash = XXH3_64bits_withSeed(pixel, PIXELS, hash);
+    }
+    assert_int_equal(hash, 0x27ab6c1ee58458fb);
+}
+
+static void
+a_sample_depends_on_seed_part_and_number_alone(void **state)
+{
+    (void)state;
+    uint8_t a[PIXELS], b[PIXELS];
+    data_glyphs_draw(1, DATA_TRAIN, 7, a);
+    data_glyphs_draw(1, DATA_TRAIN, 8, b);
+    data_glyphs_draw(1, DATA_TRAIN, 7, b);
+    assert_memory_equal(a, b, PIXELS);
+    data_glyphs_draw(2, DATA_TRAIN, 7, b);
+    assert_memory_not_equal(a, b, PIXELS);
+    data_glyphs_draw(1, DATA_TEST, 7, b);
+    assert_memory_not_equal(a, b, PIXELS);
+    data_glyphs_draw(1, DATA_TRAIN, 17, b);
+    assert_memory_not_equal(a, b, PIXELS);
+    data_glyphs_draw(UINT64_MAX, DATA_TRAIN, UINT32_MAX, b);
+}
+
+static void
+classes_are_balanced(void **state)
+{
+    (void)state;
+    size_t count[10] = {0};
+    uint8_t pixel[PIXELS];
+    for (uint32_t i = 0; i < 200; i++) {
+        int32_t label = data_glyphs_draw(3, DATA_TRAIN, i, pixel);
+        assert_in_range(label, 0, 9);
+        count[label]++;
+    }
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(count[i], 20);
+}
+
+/* Ink is there, is not everywhere, and is in the middle rather than at the border. */
+static void
+every_sample_shows_a_digit(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 3000; i++) {
+        uint8_t pixel[PIXELS];
+        unsigned dark = 0, border = 0;
+        data_glyphs_draw(4, DATA_TEST, i, pixel);
+        for (unsigned k = 0; k < PIXELS; k++) {
+            bool inside = k / 28 >= 2 && k / 28 < 26 && k % 28 >= 2 && k % 28 < 26;
+            dark += inside && pixel[k] > 100;
+            border += !inside && pixel[k] > 100;
+        }
+        assert_in_range(dark, 12, 300);
+        assert_in_range(border, 0, 60);
+    }
+}
+
+/* Nearest mean image: easy digits would all be told apart by it, noise would not be at all. */
+static void
+digits_are_told_apart_by_shape_but_not_by_the_mean_image(void **state)
+{
+    (void)state;
+    enum { N = 2000 };
+    static double mean[10][PIXELS];
+    uint8_t pixel[PIXELS];
+    unsigned right = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        int32_t label = data_glyphs_draw(5, DATA_TRAIN, i, pixel);
+        for (int k = 0; k < PIXELS; k++)
+            mean[label][k] += pixel[k] / (N / 10.0);
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        int32_t label = data_glyphs_draw(5, DATA_TEST, i, pixel), best = 0;
+        double least = 1e30;
+        for (int32_t c = 0; c < 10; c++) {
+            double d = 0;
+            for (int k = 0; k < PIXELS; k++)
+                d += (pixel[k] - mean[c][k]) * (pixel[k] - mean[c][k]);
+            best = d < least ? c : best;
+            least = d < least ? d : least;
+        }
+        right += best == label;
+    }
+    print_message("nearest mean image: %.1f %%\n", 100.0 * right / N);
+    assert_in_range(right, N * 45 / 100, N * 85 / 100);
+}
+
+static void
+numbers_of_samples_have_defaults_and_limits(void **state)
+{
+    (void)state;
+    struct data_spec spec = {.source = DATA_GLYPHS, .seed = 1};
+    struct data_set *set;
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+    assert_int_equal(data_info(set)->train, 12000);
+    assert_int_equal(data_info(set)->test, 2000);
+    assert_int_equal(data_info(set)->classes, 10);
+    assert_int_equal(data_info(set)->input.dims, 3);
+    data_close(&set);
+    spec.train = 1;
+    spec.test = 3;
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+    assert_int_equal(data_info(set)->train, 1);
+    assert_int_equal(data_info(set)->test, 3);
+    data_close(&set);
+    spec.test = SIZE_MAX;
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "data.test = 18446744073709551615, expected 1..4194304");
+    assert_null(set);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bytes_are_the_same_on_every_machine),
+        cmocka_unit_test(a_sample_depends_on_seed_part_and_number_alone),
+        cmocka_unit_test(classes_are_balanced),
+        cmocka_unit_test(every_sample_shows_a_digit),
+        cmocka_unit_test(digits_are_told_apart_by_shape_but_not_by_the_mean_image),
+        cmocka_unit_test(numbers_of_samples_have_defaults_and_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
