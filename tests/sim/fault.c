@@ -9,8 +9,8 @@
 const char *
 fault_name(enum sim_fault kind)
 {
-    static const char *const names[SIM_FAULTS] = {
-        "crash", "silent", "restart", "pause", "split", "cut", "heal", "power", "many", "reset"};
+    static const char *const names[SIM_FAULTS] = {"crash", "silent", "restart", "pause", "split",
+                                                  "cut",   "heal",   "power",   "many",  "reset"};
     return names[kind];
 }
 
@@ -85,7 +85,7 @@ fault_profile(struct sim *sim)
     profile_network(sim, p);
     p->fault_count = often(sim, 12) ? 0 : (unsigned)(1 + pick(sim, 24));
     p->fault_mask = (uint32_t)(1 + pick(sim, (1u << SIM_FAULTS) - 1));
-    if (p->fault_count == 0 && !p->loss_permille && often(sim, 2))
+    if (p->fault_count == 0 && !p->loss_permille && !p->leave && often(sim, 2))
         p->peers_min = p->nodes;
     uint64_t span_us = 30000 + pick(sim, often(sim, 3) ? 2500000 : 300000);
     p->faults_end_us = sim->now + span_us;
@@ -129,6 +129,14 @@ split(struct sim *sim)
                 sim->cut[a][b] = true;
 }
 
+/* A pause under way keeps its end: events already wait for it, in their order. */
+static void
+pause_node(struct sim *sim, struct sim_node *node)
+{
+    if (node->paused_until < sim->now)
+        node->paused_until = sim->now + pick(sim, often(sim, 2) ? 3000000 : 400000);
+}
+
 void
 fault_do(struct sim *sim, enum sim_fault kind)
 {
@@ -149,7 +157,7 @@ fault_do(struct sim *sim, enum sim_fault kind)
             shell_boot(sim, i, often(sim, 2));
         break;
     case SIM_PAUSE:
-        sim->nodes[i].paused_until = sim->now + pick(sim, often(sim, 2) ? 3000000 : 400000);
+        pause_node(sim, &sim->nodes[i]);
         break;
     case SIM_SPLIT:
         split(sim);
@@ -189,7 +197,6 @@ fault_over(struct sim *sim)
             for (unsigned b = 0; b < n; b++)
                 sim->cut[a][b] = often(sim, 3);
     for (unsigned i = 0; i < n; i++) {
-        sim->nodes[i].paused_until = 0;
         if (!sim->nodes[i].up && (i == 0 || rand_bool(&sim->rand)))
             shell_boot(sim, i, rand_bool(&sim->rand));
     }

@@ -152,6 +152,7 @@ struct sim_event {
     uint64_t incarnation; /* of the node; 0 whatever */
     uint64_t a, b;
     struct sim_message *message;
+    bool deferred;
 };
 
 /* `at` is absolute. Returns false when the queue is full, which is a failure of the schedule. */
@@ -168,7 +169,7 @@ struct sim_message {
     unsigned from_index, to, link;
     uint64_t generation;
     bool bulk, captured, dead;
-    int buffer;        /* -1 copied */
+    int buffer; /* -1 copied */
     const void *memory;
     uint64_t hash;
     uint64_t to_incarnation;

@@ -83,7 +83,7 @@ sim_push(struct sim *sim, uint64_t at, enum sim_event_kind kind, unsigned node, 
     uint64_t incarnation = 0;
     if (kind != SIM_ARRIVES && kind != SIM_FAULT && kind != SIM_FAULTS_OVER)
         incarnation = sim->nodes[node].incarnation;
-    queue_push(sim, (struct sim_event){at, 0, kind, node, incarnation, a, b, message});
+    queue_push(sim, (struct sim_event){at, 0, kind, node, incarnation, a, b, message, false});
 }
 
 struct sim_event *
@@ -115,13 +115,16 @@ static bool
 paused(struct sim *sim, const struct sim_event *event)
 {
     const struct sim_node *node = &sim->nodes[event->node];
-    bool outside = event->kind == SIM_LEAVES || event->kind == SIM_FAULT ||
-                   event->kind == SIM_FAULTS_OVER;
-    if (outside || !node->up || node->paused_until <= sim->now ||
+    bool outside =
+        event->kind == SIM_LEAVES || event->kind == SIM_FAULT || event->kind == SIM_FAULTS_OVER;
+    bool awake =
+        node->paused_until < sim->now || (node->paused_until == sim->now && event->deferred);
+    if (outside || !node->up || awake ||
         (event->incarnation && event->incarnation != node->incarnation))
         return false;
     struct sim_event later = *event;
     later.at = node->paused_until;
+    later.deferred = true; /* what waited goes before what comes at the very end of the pause */
     queue_push(sim, later);
     return true;
 }
