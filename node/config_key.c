@@ -177,17 +177,23 @@ config_key_first(const char *section)
     return NULL;
 }
 
+/* Whether `path` is "section.name". */
+static bool
+is_path(const struct config_key *key, const char *path)
+{
+    size_t size = strlen(key->section);
+    return strncmp(path, key->section, size) == 0 && path[size] == '.' &&
+           strcmp(path + size + 1, key->name) == 0;
+}
+
 const struct config_key *
 config_key_find(const char *section, const char *name)
 {
     for (size_t i = 0; i < config_key_count; i++) {
-        char path[PATH_MAX_LENGTH];
-        config_key_path(&config_keys[i], path, sizeof path);
-        bool fits = section ? strcmp(config_keys[i].section, section) == 0 &&
-                                  strcmp(config_keys[i].name, name) == 0
-                            : strcmp(path, name) == 0;
-        if (fits)
-            return &config_keys[i];
+        const struct config_key *key = &config_keys[i];
+        if (section ? strcmp(key->section, section) == 0 && strcmp(key->name, name) == 0
+                    : is_path(key, name))
+            return key;
     }
     return NULL;
 }
@@ -336,7 +342,7 @@ static int
 set_uint(const struct config_key *key, void *base, const char *text)
 {
     uint64_t value;
-    if (typed_uint(text, &value) || (double)value < key->min || (double)value > key->max)
+    if (typed_uint(text, &value) || value < (uint64_t)key->min || value > (uint64_t)key->max)
         return -EINVAL;
     store_uint(key, base, value);
     return 0;

@@ -357,8 +357,10 @@ config_read(struct config *config, const char *text, size_t size, char *why, siz
         snprintf(why, why_size, "out of memory");
         return -ENOMEM;
     }
+    /* Told the encoding, so that bytes that look like UTF-16 are an error; then the mark is ours to skip. */
+    size_t mark = size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     yaml_parser_set_encoding(&reader.yaml, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&reader.yaml, (const unsigned char *)text, size);
+    yaml_parser_set_input_string(&reader.yaml, (const unsigned char *)text + mark, size - mark);
     int rc = read_file(&reader);
     yaml_event_delete(&reader.event);
     yaml_parser_delete(&reader.yaml);

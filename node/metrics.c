@@ -372,7 +372,11 @@ write_object(struct metrics *metrics, const json_t *object)
     if (error == 0) {
         metrics->at += (off_t)size;
         metrics->broken = false;
-    } else if (!metrics->broken) {
+        return;
+    }
+    if (ftruncate(metrics->fd, metrics->at) != 0)
+        error = errno;
+    if (!metrics->broken) {
         char text[METRICS_PATH_MAX + 128];
         snprintf(text, sizeof text, "%s/metrics.jsonl: %s; training goes on", metrics->dir,
                  strerror(error));

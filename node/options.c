@@ -71,8 +71,11 @@ fail_unknown(const struct cursor *cursor, const char *name)
         }
     }
     typed_escape(shown, sizeof shown, name);
-    snprintf(cursor->why, cursor->why_size, "unknown option %s, %s%s", shown,
-             best ? "did you mean " : "see meshnode --help", best ? best->name : "");
+    if (best)
+        snprintf(cursor->why, cursor->why_size, "unknown option %s, did you mean %s?", shown,
+                 best->name);
+    else
+        snprintf(cursor->why, cursor->why_size, "unknown option %s, see meshnode --help", shown);
     return -EINVAL;
 }
 

@@ -1,0 +1,40 @@
+/* fuzz_config.c - a job's text, from a file or from a stranger, in bytes that nobody chose.
+ *
+ * Either it is refused with one printable line, or its canonical text is a job again: the same job. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/config.h"
+#include "node/typed.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void
+must(bool holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "%s\n", what);
+        abort();
+    }
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char why[512] = "";
+    struct config *config, *again;
+    if (config_parse(&config, "job.yaml", (const char *)data, size, why, sizeof why)) {
+        must(config == NULL, "a config despite the error");
+        must(*why != '\0' && typed_printable(why), "the reason is not one clean line");
+        return 0;
+    }
+    must(config_parse(&again, "again", config->text, config->text_size, why, sizeof why) == 0, why);
+    must(strcmp(config->text, again->text) == 0, "the text is not canonical");
+    must(config_job_hash(config, 0) == config_job_hash(again, 0), "another job hash");
+    if (config_check(config, why, sizeof why))
+        must(*why != '\0' && typed_printable(why), "the reason is not one clean line");
+    config_destroy(&config);
+    config_destroy(&again);
+    return 0;
+}

@@ -1,0 +1,128 @@
+/* test_compare.c - whether several nodes came to the same. */
+#include "node/compare.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct compare_result
+result_of(unsigned node, char params, char state)
+{
+    struct compare_result result = {
+        .node = node, .steps = 10, .test_accuracy = 0.98125, .test_loss = 0.0625, .wall_s = node};
+    memset(result.params_sha256, params, 64);
+    memset(result.state_sha256, state, 64);
+    return result;
+}
+
+static char printed[4096];
+
+static bool
+compare(const struct compare_result *results, size_t count, unsigned nodes)
+{
+    FILE *file = fmemopen(printed, sizeof printed, "w");
+    assert_non_null(file);
+    bool same = compare_print(file, results, count, nodes);
+    assert_int_equal(fclose(file), 0);
+    return same;
+}
+
+static void
+equal_hashes_are_the_same_weights(void **state)
+{
+    struct compare_result results[] = {result_of(1, 'a', 'b'), result_of(2, 'a', 'b'),
+                                       result_of(4, 'a', 'b')};
+    (void)state;
+    assert_true(compare(results, 3, 3));
+    assert_non_null(strstr(printed, "all 3 nodes hold the same weights: sha256 aaaa"));
+    assert_non_null(strstr(printed, "test accuracy 98.12 %, test loss 0.0625, wall time 4.0 s"));
+    assert_true(compare(results, 3, 4));
+    assert_non_null(strstr(printed, "the 3 nodes that finished hold the same weights"));
+    assert_true(compare(results, 1, 4));
+    assert_non_null(strstr(printed, "the one node that finished holds"));
+    assert_true(compare(results, 1, 1));
+    assert_non_null(strstr(printed, "the node holds these weights"));
+}
+
+static void
+one_odd_weight_or_state_is_found(void **state)
+{
+    struct compare_result results[] = {result_of(1, 'a', 'b'), result_of(2, 'a', 'b'),
+                                       result_of(3, 'a', 'b')};
+    (void)state;
+    for (int i = 1; i < 3; i++) {
+        struct compare_result good = results[i];
+        results[i].params_sha256[63] = 'f';
+        assert_false(compare(results, 3, 3));
+        assert_non_null(strstr(printed, "DIFFERENT"));
+        assert_null(strstr(printed, "same weights"));
+        results[i] = good;
+        results[i].state_sha256[0] = 'f';
+        assert_false(compare(results, 3, 3));
+        results[i] = good;
+        assert_true(compare(results, 3, 3));
+    }
+}
+
+static void
+what_is_missing_is_a_dash(void **state)
+{
+    struct compare_result result = result_of(1, 'a', 'b');
+    (void)state;
+    result.test_accuracy = result.test_loss = (double)NAN;
+    assert_true(compare(&result, 1, 1));
+    assert_non_null(strstr(printed, "test accuracy -, test loss -"));
+}
+
+static void
+results_that_are_not_whole_are_refused(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "{",
+        "[]",
+        "{}",
+        "3",
+        "{\"steps\": 3}",
+        "{\"steps\": -1, \"params_sha256\": \"HASH\", \"state_sha256\": \"HASH\"}",
+        "{\"steps\": 1, \"steps\": 1, \"params_sha256\": \"HASH\", \"state_sha256\": \"HASH\"}",
+        "{\"steps\": 1, \"params_sha256\": \"HASHa\", \"state_sha256\": \"HASH\"}",
+        "{\"steps\": 1, \"params_sha256\": \"\", \"state_sha256\": \"HASH\"}",
+        "{\"steps\": 1, \"params_sha256\": \"HASH\"}",
+    };
+    static const char hash[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    char dir[] = "/tmp/test_compare_XXXXXX", path[64], why[256];
+    struct compare_result got;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/result.json", dir);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        for (const char *rest = bad[i]; *rest; rest += strncmp(rest, "HASH", 4) == 0 ? 4 : 1)
+            fputs(strncmp(rest, "HASH", 4) == 0 ? hash : (char[]){*rest, 0}, file);
+        assert_int_equal(fclose(file), 0);
+        if (compare_read(&got, dir, why, sizeof why) == 0)
+            fail_msg("accepted: %s", bad[i]);
+        assert_non_null(strstr(why, path));
+    }
+    unlink(path);
+    rmdir(dir);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_hashes_are_the_same_weights),
+        cmocka_unit_test(one_odd_weight_or_state_is_found),
+        cmocka_unit_test(what_is_missing_is_a_dash),
+        cmocka_unit_test(results_that_are_not_whole_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

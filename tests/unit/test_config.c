@@ -1,0 +1,683 @@
+/* test_config.c - jobs as people write them, right and wrong. */
+#include "node/config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "node/config_key.h"
+
+static const char base[] = "model: [flatten, dense: 10]\n";
+
+static struct config *
+parse(const char *text)
+{
+    char why[512] = "";
+    struct config *config;
+    if (config_parse(&config, "job.yaml", text, strlen(text), why, sizeof why))
+        fail_msg("refused: %s", why);
+    return config;
+}
+
+/* Parsed and checked. */
+static int
+try(const char *text, size_t size, char *why, size_t why_size)
+{
+    struct config *config;
+    int rc = config_parse(&config, "job.yaml", text, size, why, why_size);
+    if (rc == 0)
+        rc = config_check(config, why, why_size);
+    config_destroy(&config);
+    return rc;
+}
+
+/* One line that is printable and holds every part of `parts`, which are separated by `|`. */
+static void
+expect_line(const char *what, const char *why, const char *parts)
+{
+    char copy[512], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", parts);
+    if (*why == '\0' || strchr(why, '\n') || strchr(why, '\033'))
+        fail_msg("%s: not one clean line: '%s'", what, why);
+    for (char *part; (part = strsep(&rest, "|"));)
+        if (!strstr(why, part))
+            fail_msg("%s: '%s' does not say '%s'", what, why, part);
+}
+
+static const struct {
+    const char *text, *parts;
+} bad[] = {
+    /* the file */
+    {"", "job.yaml:1:|empty"},
+    {"# nothing\n", "empty"},
+    {"---\n", "expected sections"},
+    {"just text", "expected sections"},
+    {"[1, 2]", "expected sections"},
+    {"model: [dense: 3]\n---\nmodel: [dense: 3]\n", "job.yaml:2:|one document"},
+    {"train: {epochs: 3", "job.yaml|not YAML"},
+    {"train:\n\tepochs: 3\n", "job.yaml:2:|not YAML"},
+    {"train: {epochs: \"3\n", "not YAML"},
+    {"a: *b\n", "unknown section a"},
+    {"train: {epochs: *b}\n", "aliases"},
+    {"train: &x {epochs: 3}\n", "anchors"},
+    {"train: {epochs: !!int 3}\n", "tags"},
+    {"? [a, b]\n: c\n", "name of a key"},
+    {"train: {run: {name: x}}\n", "unknown key train.run"},
+    {"train: {epochs: \"a\\0b\"}\n", "NUL"},
+    /* sections and keys */
+    {"trian: {epochs: 3}\n", "job.yaml:1:|unknown section trian|did you mean train?"},
+    {"server: {}\n", "unknown section server|run, data, model, train, mesh or node"},
+    {"train: 3\n", "train: {key: value}"},
+    {"train: [epochs]\n", "train: {key: value}"},
+    {"train:\n", "train: {key: value}"},
+    {"train: {epochs: 3}\ntrain: {epochs: 4}\n", "job.yaml:2:|train is given twice"},
+    {"train:\n  epochs: 3\n  epochs: 4\n", "job.yaml:3:|train.epochs is given twice"},
+    {"train:\n  bach: 3\n", "job.yaml:2:|unknown key train.bach|did you mean train.batch?"},
+    {"train: {optimiser: adam}\n", "did you mean train.optimizer?"},
+    {"data: {batch: 12}\n", "unknown key data.batch|did you mean train.batch?"},
+    {"train: {learning: 1}\n", "unknown key train.learning|expected one of loss epochs"},
+    {"mesh: {sync: ssp}\n", "unknown key mesh.sync"},
+    {"mesh: {compress: topk}\n", "unknown key mesh.compress"},
+    {"mesh: {stages: 2}\n", "unknown key mesh.stages"},
+    {"data: {private: yes}\n", "unknown key data.private"},
+    {"run: {\"na\\x1b[31mme\": x}\n", "unknown key run.na\\x1b[31mme"},
+    /* values */
+    {"train: {epochs: 0}\n", "job.yaml:1:|train.epochs = 0|1..1000000"},
+    {"train: {epochs: -3}\n", "train.epochs = -3"},
+    {"train: {epochs: +3}\n", "train.epochs = +3"},
+    {"train: {epochs: 3.0}\n", "train.epochs = 3.0|whole number"},
+    {"train: {epochs: 1e3}\n", "train.epochs = 1e3"},
+    {"train: {epochs: 0x10}\n", "train.epochs = 0x10"},
+    {"train: {epochs: 010}\n", "train.epochs = 010"},
+    {"train: {epochs: 3 4}\n", "train.epochs = 3 4"},
+    {"train: {epochs: 99999999999999999999}\n", "train.epochs = 99999999999999999999"},
+    {"train: {epochs: }\n", "train.epochs = \"\""},
+    {"train: {epochs: [3]}\n", "train.epochs|single value"},
+    {"train: {epochs: {a: 3}}\n", "train.epochs|single value"},
+    {"run: {seed: 9007199254740993}\n", "run.seed = 9007199254740993"},
+    {"run: {name: ../../etc}\n", "run.name = ../../etc|letters"},
+    {"run: {name: .hidden}\n", "run.name"},
+    {"run: {name: -rf}\n", "run.name = -rf"},
+    {"run: {numerics: fast}\n", "run.numerics = fast|auto, haswell, skylakex or portable"},
+    {"data: {source: mnist}\n", "data.source = mnist|glyphs, idx"},
+    {"data: {source: text}\n", "data.source = text"},
+    {"data: {test_share: 1}\n", "data.test_share = 1|0.001..0.9"},
+    {"data:\n  test_share: 0,2\n", "job.yaml:2:|data.test_share = 0,2"},
+    {"data: {test_share: nan}\n", "data.test_share = nan"},
+    {"data: {dir: \"a\\tb\"}\n", "data.dir = a\\x09b|printable"},
+    {"data: {regression: maybe}\n", "data.regression = maybe|yes, no, true or false"},
+    {"train: {loss: cross-entropy}\n", "train.loss = cross-entropy|cross_entropy"},
+    {"train: {batch: 0}\n", "train.batch = 0"},
+    {"train: {shards: 0}\n", "train.shards = 0|1..64"},
+    {"train: {shards: 65}\n", "train.shards = 65"},
+    {"train: {shards: 1000000}\n", "train.shards = 1000000"},
+    {"mesh: {topology: server}\n",
+     "mesh.topology = server|not supported by this version: only ring"},
+    {"mesh: {topology: gossip}\n", "not supported by this version: only ring"},
+    {"mesh: {port: 65536}\n", "mesh.port = 65536|0..65535"},
+    {"mesh: {port: -1}\n", "mesh.port = -1"},
+    {"mesh: {peers: 65}\n", "mesh.peers = 65|0..64"},
+    {"mesh: {bucket: 1}\n", "mesh.bucket = 1|4096.."},
+    {"mesh: {seeds: [host]}\n", "mesh.seeds = host|HOST:PORT"},
+    {"mesh: {seeds: ['host:0']}\n", "mesh.seeds = host:0"},
+    {"mesh: {seeds: ['::1:5']}\n", "mesh.seeds = ::1:5"},
+    {"node: {threads: 257}\n", "node.threads = 257"},
+    {"node: {log: loud}\n", "node.log = loud|error, warning, info or debug"},
+    /* choices */
+    {"train: {optimizer: sdg}\n", "train.optimizer = sdg|sgd, adam or adamw"},
+    {"train: {optimizer: {sgd: {rate: 0}}}\n", "train.optimizer.sgd.rate = 0|1e-09..1000"},
+    {"train: {optimizer: {sgd: -0.1}}\n", "train.optimizer.sgd.rate = -0.1"},
+    {"train: {optimizer: {sgd: {rate: inf}}}\n", "train.optimizer.sgd.rate = inf"},
+    {"train: {optimizer: {sgd: {rate: 0.1x}}}\n", "rate = 0.1x"},
+    {"train: {optimizer: {sgd: {lr: 0.1}}}\n", "unknown key train.optimizer.sgd.lr|rate momentum"},
+    {"train: {optimizer: {sgd: {beta1: 0.1}}}\n", "unknown key train.optimizer.sgd.beta1"},
+    {"train: {optimizer: {sgd: {momentum: 1}}}\n", "momentum = 1"},
+    {"train: {optimizer: {sgd: {rate: 1, rate: 2}}}\n", "rate is given twice"},
+    {"train: {optimizer: {sgd: 1, adam: 1}}\n", "one name and its settings"},
+    {"train: {optimizer: {}}\n", "a name"},
+    {"train: {optimizer: [sgd]}\n", "single value"},
+    {"train: {schedule: {constant: 3}}\n", "train.schedule.constant takes no settings"},
+    {"train: {schedule: {step: {gamma: 0}}}\n", "gamma = 0"},
+    /* models */
+    {"model: {dense: 3}\n", "list of layers"},
+    {"model: 3\n", "list of layers"},
+    {"model: []\n", "no layers"},
+    {"run: {name: x}\n", "no layers"},
+    {"model:\n  - flatten\n  - dens: 10\n", "job.yaml:3:|model.layer = dens|dense, conv"},
+    {"model: [dense]\n", "model.dense needs units"},
+    {"model: [dense: {bias: no}]\n", "model.dense needs units"},
+    {"model: [dense: 0]\n", "model.dense.units = 0"},
+    {"model: [dense: 99999999999]\n", "model.dense.units = 99999999999"},
+    {"model: [dense: {units: 3, unit: 4}]\n", "model.dense.unit|did you mean model.dense.units?"},
+    {"model: [conv: {kernel: 3}]\n", "model.conv needs filters"},
+    {"model: [conv: {filters: 3, kernel: 0}]\n", "model.conv.kernel = 0"},
+    {"model: [relu: 3]\n", "model.relu takes no settings"},
+    {"model: [{relu: , dense: 3}]\n", "takes no settings"},
+    {"model: [{dense: 3, relu: }]\n", "one name and its settings"},
+    {"model: [[dense, 3]]\n", "layer"},
+    {"model: [dropout: 1]\n", "model.dropout.drop = 1"},
+    {"model: [flatten, input: 3]\n", "comes before all layers"},
+    {"model: [input: 3, input: 4]\n", "model.input is given twice"},
+    {"model: [input: [1, 2, 3, 4]]\n", "too many values"},
+    {"model: [input: [1, 0, 3]]\n", "model.input = 0"},
+    {"model: [input: [1, [2], 3]]\n", "single value"},
+    /* what spans several keys */
+    {"train: {batch: 100}\nmodel: [dense: 10]\n",
+     "job.yaml:1:|train.batch = 100|train.shards = 12|96 or 108"},
+    {"train: {batch: 7}\nmodel: [dense: 10]\n", "train.batch = 7|12 or 12"},
+    {"train: {shards: 7}\nmodel: [dense: 10]\n", "train.batch = 384|train.shards = 7"},
+    {"data: {train: 96}\nmodel: [dense: 10]\n", "train.batch = 384|data.train = 96"},
+    {"data: {source: csv}\nmodel: [dense: 10]\n", "data.file|csv"},
+    {"data: {regression: yes}\nmodel: [dense: 1]\n", "data.regression|csv"},
+    {"data: {source: csv, file: a, regression: yes}\nmodel: [dense: 1]\n",
+     "train.loss|squared_error"},
+    {"train: {optimizer: {sgd: {nesterov: yes}}}\nmodel: [dense: 10]\n", "nesterov|momentum"},
+    {"train: {patience: 3, eval_every: 0}\nmodel: [dense: 10]\n", "train.patience|eval_every"},
+};
+
+static void
+mistakes_are_named_in_one_line(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char why[512] = "";
+        if (try(bad[i].text, strlen(bad[i].text), why, sizeof why) == 0)
+            fail_msg("accepted: %s", bad[i].text);
+        expect_line(bad[i].text, why, bad[i].parts);
+    }
+}
+
+static void
+bytes_that_are_not_text_are_refused(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t size;
+    } binary[] = {
+        {"run: {name: a}\n\0model: [dense: 3]", 33},
+        {"\0\0\0\0", 4},
+        {"\xff\xfer\0u\0n\0", 8},
+        {"\xfe\xff\0r\0u\0n", 8},
+        {"run: {name: \xc3\x28}\n", 16},
+        {"run: {name: \xed\xa0\x80}\n", 17},
+        {"run: {name: \x07}\n", 15},
+        {"\x1f\x8b\x08\x00", 4},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof binary / sizeof binary[0]; i++) {
+        char why[512] = "";
+        assert_int_not_equal(try(binary[i].bytes, binary[i].size, why, sizeof why), 0);
+        expect_line("bytes", why, "job.yaml");
+    }
+}
+
+static void
+long_lines_and_deep_nesting_end_quickly(void **state)
+{
+    static char text[PROTO_JOB_MAX];
+    static const char fill[] = {'a', '[', '{', '-', '&', '"', ' ', '\n', '?', ':'};
+    char why[512];
+    (void)state;
+    for (size_t i = 0; i < sizeof fill; i++) {
+        memset(text, fill[i], sizeof text);
+        why[0] = '\0';
+        assert_int_not_equal(try(text, sizeof text, why, sizeof why), 0);
+        expect_line("fill", why, "job.yaml");
+        memcpy(text, "train: {loss: ", 14);
+        assert_int_not_equal(try(text, sizeof text, why, sizeof why), 0);
+    }
+}
+
+static void
+a_layer_is_a_name_or_a_name_with_settings(void **state)
+{
+    struct config *config = parse("model:\n"
+                                  "  - input: [1, 28, 28]\n"
+                                  "  - conv: {filters: 16, kernel: 5, pad: 2, bias: no}\n"
+                                  "  - relu\n"
+                                  "  - maxpool: 2\n"
+                                  "  - avgpool\n"
+                                  "  - dropout: {drop: 0.25}\n"
+                                  "  - dense: {units: 10, init: zero}\n");
+    const struct nn_layer_spec *layer = config->model.layer;
+    (void)state;
+    assert_int_equal(config->model.count, 6);
+    assert_int_equal(config->model.input.dims, 3);
+    assert_int_equal(config->model.input.dim[2], 28);
+    assert_int_equal(layer[0].kind, NN_CONV2D);
+    assert_int_equal(layer[0].units, 16);
+    assert_int_equal(layer[0].kernel, 5);
+    assert_int_equal(layer[0].stride, 1);
+    assert_int_equal(layer[0].pad, 2);
+    assert_true(layer[0].no_bias);
+    assert_int_equal(layer[0].line, 3);
+    assert_int_equal(layer[2].kind, NN_MAXPOOL);
+    assert_int_equal(layer[2].kernel, 2);
+    assert_int_equal(layer[3].kind, NN_AVGPOOL);
+    assert_int_equal(layer[3].kernel, 2);
+    assert_true(layer[4].drop == 0.25f);
+    assert_int_equal(layer[5].units, 10);
+    assert_false(layer[5].no_bias);
+    assert_int_equal(layer[5].init, NN_INIT_ZERO);
+    assert_int_equal(layer[5].line, 8);
+    config_destroy(&config);
+}
+
+static void
+a_choice_brings_its_own_defaults(void **state)
+{
+    char why[512];
+    struct config *config = parse("train: {optimizer: {sgd: {rate: 0.2, momentum: 0.9}}}\n");
+    (void)state;
+    assert_int_equal(config->train.optim.kind, OPTIM_SGD);
+    assert_true(config->train.optim.rate == 0.2f);
+    assert_true(config->train.optim.momentum == 0.9f);
+    assert_int_equal(config_set(config, "train.optimizer=adam", why, sizeof why), 0);
+    assert_int_equal(config->train.optim.kind, OPTIM_ADAM);
+    assert_true(config->train.optim.rate == 0.001f);
+    assert_true(config->train.optim.momentum == 0);
+    assert_true(config->train.optim.beta2 == 0.999f);
+    assert_int_equal(config_set(config, "train.optimizer.adam.rate=0.5", why, sizeof why), 0);
+    assert_true(config->train.optim.rate == 0.5f);
+    assert_int_not_equal(config_set(config, "train.optimizer.sgd.rate=0.1", why, sizeof why), 0);
+    expect_line("set", why, "no effect|train.optimizer = adam");
+    assert_int_equal(config_set(config, "train.schedule=step", why, sizeof why), 0);
+    assert_true(config->train.optim.schedule_gamma == 0.1f);
+    config_destroy(&config);
+}
+
+static void
+windows_line_ends_and_a_byte_order_mark_do_no_harm(void **state)
+{
+    struct config *config = parse("\xef\xbb\xbfrun: {name: x}\r\nmodel:\r\n  - dense: 10\r\n");
+    (void)state;
+    assert_string_equal(config->run.name, "x");
+    assert_int_equal(config->model.count, 1);
+    config_destroy(&config);
+}
+
+static void
+the_name_comes_from_the_file(void **state)
+{
+    static const char *const cases[][2] = {
+        {"configs/digits.yaml", "digits"},
+        {"digits.yml", "digits"},
+        {"/x/a b.yaml", "a_b"},
+        {"job", "job"},
+        {".yaml", "_yaml"},
+        {"dir/", "run"},
+    };
+    char why[512];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct config *config;
+        assert_int_equal(config_parse(&config, cases[i][0], base, strlen(base), why, sizeof why),
+                         0);
+        assert_string_equal(config->run.name, cases[i][1]);
+        config_destroy(&config);
+    }
+}
+
+static void
+set_changes_one_key_or_nothing(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"", "section.key=value"},
+        {"train.epochs", "section.key=value"},
+        {"=3", "section.key=value"},
+        {"train.epochs=", "train.epochs = \"\""},
+        {"train.epochs=3 ", "train.epochs = 3 "},
+        {"train.epoch=3", "did you mean train.epochs?"},
+        {"epochs=3", "unknown key epochs|train.epochs?"},
+        {"a.b.c.d=3", "unknown key a.b.c.d"},
+        {"train=3", "unknown key train"},
+        {"model.layer=dense", "belongs in the job file"},
+        {"model.conv.kernel=3", "belongs in the job file"},
+        {"run.name=a/b", "run.name = a/b"},
+        {"data.dir=\xff", "data.dir = \\xff"},
+        {"mesh.seeds=nowhere", "HOST:PORT"},
+        {"train.\033[1m=3", "\\x1b"},
+    };
+    struct config *config = parse(base);
+    char why[512], before[4096];
+    (void)state;
+    snprintf(before, sizeof before, "%s", config->text);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        why[0] = '\0';
+        assert_int_not_equal(config_set(config, wrong[i][0], why, sizeof why), 0);
+        expect_line(wrong[i][0], why, wrong[i][1]);
+        assert_string_equal(config->text, before);
+    }
+    assert_int_equal(config_set(config, "data.file=a=b", why, sizeof why), 0);
+    assert_string_equal(config->data.file, "a=b");
+    assert_int_equal(config_set(config, "mesh.seeds=a:1", why, sizeof why), 0);
+    assert_int_equal(config_set(config, "mesh.seeds=[::2]:2", why, sizeof why), 0);
+    assert_int_equal(config->mesh.seed_count, 2);
+    config_destroy(&config);
+}
+
+static void
+at_most_64_seeds_are_taken(void **state)
+{
+    struct config *config = parse(base);
+    char why[512];
+    (void)state;
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(config_set(config, "mesh.seeds=a:1", why, sizeof why), 0);
+    assert_int_not_equal(config_set(config, "mesh.seeds=a:1", why, sizeof why), 0);
+    expect_line("seeds", why, "mesh.seeds|too many");
+    config_destroy(&config);
+}
+
+/* A value that the key takes and that differs from its default. */
+static const char *
+other_value(const struct config_key *key, char *out, size_t size)
+{
+    switch (key->kind) {
+    case CONFIG_UINT:
+        snprintf(out, size, "%.0f", key->max);
+        return strcmp(out, key->fallback) == 0 ? "1" : out;
+    case CONFIG_REAL:
+        snprintf(out, size, "%.9g", key->max);
+        return strcmp(out, key->fallback) == 0 ? "0.5" : out;
+    case CONFIG_ENUM:
+    case CONFIG_CHOICE:
+    case CONFIG_WORD:
+        return key->words[strcmp(key->words[0].name, key->fallback) == 0 && key->words[1].name]
+            .name;
+    case CONFIG_ENDPOINTS:
+        return "host:1";
+    default:
+        return "it.s-other";
+    }
+}
+
+static struct config *
+parse_again(const struct config *config)
+{
+    char why[512];
+    struct config *again;
+    if (config_parse(&again, "other", config->text, config->text_size, why, sizeof why))
+        fail_msg("own text refused: %s\n%s", why, config->text);
+    return again;
+}
+
+/* Settings of a word that is not the default need the word first. */
+static void
+choose_for(struct config *config, const struct config_key *key)
+{
+    char assignment[128], why[512];
+    const char *dot = strrchr(key->section, '.');
+    if (!dot)
+        return;
+    snprintf(assignment, sizeof assignment, "%.*s=%s", (int)(dot - key->section), key->section,
+             dot + 1);
+    assert_int_equal(config_set(config, assignment, why, sizeof why), 0);
+}
+
+static void
+each_key_counts_for_the_job_or_not_and_travels_or_not(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        char assignment[128], value[64], why[512];
+        if (strncmp(key->section, "model", 5) == 0)
+            continue;
+        struct config *config = parse(base);
+        choose_for(config, key);
+        struct config *before = parse_again(config);
+        snprintf(assignment, sizeof assignment, "%s.%s=%s", key->section, key->name,
+                 other_value(key, value, sizeof value));
+        if (config_set(config, assignment, why, sizeof why))
+            fail_msg("%s", why);
+        struct config *after = parse_again(config);
+        bool only = key->words && !key->words[1].name;
+        if ((config->job_hash != before->job_hash) != (key->scope == CONFIG_JOB))
+            fail_msg("%s: the job hash %s", assignment,
+                     key->scope == CONFIG_JOB ? "is the same" : "differs");
+        if ((strcmp(config->text, before->text) != 0) != (key->scope != CONFIG_NODE && !only))
+            fail_msg("%s: the text is wrong", assignment);
+        assert_true(config->job_hash == after->job_hash);
+        assert_string_equal(config->text, after->text);
+        config_destroy(&config);
+        config_destroy(&before);
+        config_destroy(&after);
+    }
+}
+
+static void
+the_model_is_part_of_the_job(void **state)
+{
+    static const char *const models[] = {
+        "model: [dense: 10]",
+        "model: [dense: 11]",
+        "model: [dense: {units: 10, bias: no}]",
+        "model: [dense: {units: 10, init: he}]",
+        "model: [input: 784, dense: 10]",
+        "model: [flatten, dense: 10]",
+        "model: [maxpool: 2, dense: 10]",
+        "model: [avgpool: 2, dense: 10]",
+        "model: [avgpool: {kernel: 2, pad: 1}, dense: 10]",
+        "model: [dropout: 0.5, dense: 10]",
+        "model: [dropout: 0.50001, dense: 10]",
+    };
+    uint64_t hash[sizeof models / sizeof models[0]];
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct config *config = parse(models[i]), *again = parse_again(config);
+        hash[i] = config_job_hash(config, 1);
+        assert_true(hash[i] == config_job_hash(again, 1));
+        assert_true(hash[i] != config_job_hash(again, 2));
+        for (size_t j = 0; j < i; j++)
+            assert_true(hash[i] != hash[j]);
+        config_destroy(&config);
+        config_destroy(&again);
+    }
+}
+
+static void
+names_with_quotes_and_blanks_survive_the_journey(void **state)
+{
+    struct config *config = parse("data: {source: csv, file: \"it's a 'fïle' #1: {x}\"}\n");
+    struct config *again = parse_again(config);
+    (void)state;
+    assert_string_equal(again->data.file, "it's a 'fïle' #1: {x}");
+    config_destroy(&config);
+    config_destroy(&again);
+}
+
+static void
+own_settings_of_a_node_do_not_travel(void **state)
+{
+    struct config *config = parse("data: {dir: /secret}\nmesh: {interface: eth7, group: g7, "
+                                  "seeds: ['h7:7']}\nnode: {out: /o7}\nmodel: [dense: 10]\n");
+    (void)state;
+    assert_null(strstr(config->text, "/secret"));
+    assert_null(strstr(config->text, "eth7"));
+    assert_null(strstr(config->text, "g7"));
+    assert_null(strstr(config->text, "h7"));
+    assert_null(strstr(config->text, "/o7"));
+    config_destroy(&config);
+}
+
+static void
+check_fills_in_threads_and_folder(void **state)
+{
+    struct config *config = parse(base);
+    char why[512];
+    (void)state;
+    assert_int_equal(config_check(config, why, sizeof why), 0);
+    assert_true(config->threads >= 1);
+    assert_string_equal(config->out, "runs/job");
+    config_destroy(&config);
+}
+
+/* Every key has a line there, and says the default: the file is as good as none. */
+static void
+the_reference_names_every_key_with_its_default(void **state)
+{
+    char why[512];
+    struct config *config;
+    (void)state;
+    if (config_load(&config, "configs/reference.yaml", why, sizeof why))
+        fail_msg("%s", why);
+    assert_int_equal(config_check(config, why, sizeof why), 0);
+    for (size_t i = 0; i < config_key_count; i++)
+        if (!strchr(config_keys[i].section, '.') && strcmp(config_keys[i].name, "layer") != 0 &&
+            config->line[i] == 0)
+            fail_msg("%s.%s is missing", config_keys[i].section, config_keys[i].name);
+    char *model = strstr(config->text, "model:\n");
+    assert_non_null(model);
+    struct config *defaults;
+    assert_int_equal(config_parse(&defaults, "reference", model, strlen(model), why, sizeof why),
+                     0);
+    assert_string_equal(config->text, defaults->text);
+    assert_int_equal(config->mesh.seed_count, 0);
+    assert_int_equal(config_check(defaults, why, sizeof why), 0);
+    config->text = defaults->text = (free(config->text), free(defaults->text), NULL);
+    memset(config->line, 0, sizeof config->line);
+    memset(config->file, 0, sizeof config->file);
+    memset(defaults->line, 0, sizeof defaults->line);
+    memset(defaults->file, 0, sizeof defaults->file);
+    for (size_t i = 0; i < config->model.count; i++)
+        config->model.layer[i].line = defaults->model.layer[i].line = 0;
+    assert_memory_equal(config, defaults, sizeof *config);
+    config_destroy(&config);
+    config_destroy(&defaults);
+}
+
+/* And the settings of choices, which have no line of their own, stand there as `name:`. */
+static void
+the_reference_explains_every_setting(void **state)
+{
+    static char text[PROTO_JOB_MAX];
+    FILE *file = fopen("configs/reference.yaml", "r");
+    (void)state;
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        char name[64];
+        snprintf(name, sizeof name, "%s:", key->name);
+        if (strchr(key->section, '.') && !strstr(text, name))
+            fail_msg("%s.%s is missing", key->section, key->name);
+        for (const struct config_word *word = key->words; word && word->name; word++)
+            if (!strstr(text, word->name))
+                fail_msg("%s.%s: %s is missing", key->section, key->name, word->name);
+    }
+}
+
+static void
+the_jobs_that_come_along_are_good(void **state)
+{
+    static const char *const files[] = {"configs/digits.yaml", "configs/mnist.yaml",
+                                        "configs/mnist-mlp.yaml", "configs/logistic.yaml"};
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char why[512];
+        struct config *config;
+        if (config_load(&config, files[i], why, sizeof why) ||
+            config_check(config, why, sizeof why))
+            fail_msg("%s", why);
+        struct config *again = parse_again(config);
+        assert_true(config->job_hash == again->job_hash);
+        config_destroy(&config);
+        config_destroy(&again);
+    }
+}
+
+static char dir[] = "/tmp/test_config_XXXXXX";
+
+static void
+expect_load(const char *path, const char *parts)
+{
+    char why[512] = "";
+    struct config *config = NULL;
+    assert_true(config_load(&config, path, why, sizeof why) < 0);
+    assert_null(config);
+    expect_line(path, why, parts);
+}
+
+static void
+only_regular_files_are_read(void **state)
+{
+    char path[128];
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    expect_load(dir, "is a directory");
+    expect_load("/dev/zero", "/dev/zero|not a regular file");
+    expect_load("/dev/full", "not a regular file");
+    expect_load("/dev/null", "not a regular file");
+    snprintf(path, sizeof path, "%s/fifo", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    expect_load(path, "fifo|not a regular file");
+    unlink(path);
+    snprintf(path, sizeof path, "%s/loop", dir);
+    assert_int_equal(symlink(path, path), 0);
+    expect_load(path, "loop|symbolic links");
+    unlink(path);
+    snprintf(path, sizeof path, "%s/none\033[1m", dir);
+    expect_load(path, "none\\x1b[1m|No such file");
+    rmdir(dir);
+}
+
+static void
+large_files_are_refused_unread(void **state)
+{
+    char path[] = "/tmp/test_config_XXXXXX";
+    int fd = mkstemp(path);
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)2 << 30), 0);
+    expect_load(path, "64 KiB");
+    assert_int_equal(ftruncate(fd, 0), 0);
+    expect_load(path, "empty");
+    close(fd);
+    unlink(path);
+}
+
+static void
+a_name_that_is_too_long_is_refused(void **state)
+{
+    static char path[8192];
+    (void)state;
+    memset(path, 'a', sizeof path - 1);
+    expect_load(path, "too long");
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mistakes_are_named_in_one_line),
+        cmocka_unit_test(bytes_that_are_not_text_are_refused),
+        cmocka_unit_test(long_lines_and_deep_nesting_end_quickly),
+        cmocka_unit_test(a_layer_is_a_name_or_a_name_with_settings),
+        cmocka_unit_test(a_choice_brings_its_own_defaults),
+        cmocka_unit_test(windows_line_ends_and_a_byte_order_mark_do_no_harm),
+        cmocka_unit_test(the_name_comes_from_the_file),
+        cmocka_unit_test(set_changes_one_key_or_nothing),
+        cmocka_unit_test(at_most_64_seeds_are_taken),
+        cmocka_unit_test(each_key_counts_for_the_job_or_not_and_travels_or_not),
+        cmocka_unit_test(the_model_is_part_of_the_job),
+        cmocka_unit_test(names_with_quotes_and_blanks_survive_the_journey),
+        cmocka_unit_test(own_settings_of_a_node_do_not_travel),
+        cmocka_unit_test(check_fills_in_threads_and_folder),
+        cmocka_unit_test(the_reference_names_every_key_with_its_default),
+        cmocka_unit_test(the_reference_explains_every_setting),
+        cmocka_unit_test(the_jobs_that_come_along_are_good),
+        cmocka_unit_test(only_regular_files_are_read),
+        cmocka_unit_test(large_files_are_refused_unread),
+        cmocka_unit_test(a_name_that_is_too_long_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

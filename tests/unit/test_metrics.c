@@ -1,0 +1,456 @@
+/* test_metrics.c - the files a run leaves, also when disk, killers and other runs interfere. */
+#include "node/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "node/compare.h"
+
+static char dir[64];
+static char why[512];
+
+static int
+make_dir(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/test_metrics_XXXXXX");
+    why[0] = '\0';
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static const char *
+path_of(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static int
+remove_dir(void **state)
+{
+    static const char *const names[] = {"metrics.jsonl", "result.json", "a/b/metrics.jsonl", "a/b",
+                                        "a"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        remove(path_of(names[i]));
+    return rmdir(dir);
+}
+
+static struct metrics *
+open_metrics(bool resume)
+{
+    struct metrics *metrics;
+    if (metrics_new(&metrics, dir, resume, true, why, sizeof why))
+        fail_msg("%s", why);
+    return metrics;
+}
+
+static struct metrics_step
+step_of(uint64_t step)
+{
+    return (struct metrics_step){
+        .step = step,
+        .steps_total = 10,
+        .epoch = 2,
+        .loss = 0.5,
+        .accuracy = 0.75,
+        .peers = 3,
+        .plan = UINT64_MAX,
+        .samples = 100,
+        .compute_s = 0.125,
+        .wait_s = 0.125,
+        .tx_bytes = 7,
+        .rx_bytes = 9,
+        .state_hash = 0xabc,
+    };
+}
+
+/* Line `index` of metrics.jsonl, from 0; the caller frees it. NULL behind the last. */
+static json_t *
+line(size_t index)
+{
+    char text[4096];
+    FILE *file = fopen(path_of("metrics.jsonl"), "r");
+    assert_non_null(file);
+    bool there = true;
+    for (size_t i = 0; there && i <= index; i++)
+        there = fgets(text, sizeof text, file) != NULL;
+    fclose(file);
+    if (!there)
+        return NULL;
+    assert_non_null(strchr(text, '\n'));
+    json_error_t error;
+    json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    if (!object)
+        fail_msg("%s: %s", error.text, text);
+    return object;
+}
+
+static double
+number(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    if (!json_is_number(value))
+        fail_msg("%s is not a number", name);
+    return json_number_value(value);
+}
+
+static void
+each_step_is_an_object_of_its_own(void **state)
+{
+    struct metrics *metrics = open_metrics(false);
+    (void)state;
+    for (uint64_t i = 1; i <= 3; i++) {
+        struct metrics_step step = step_of(i);
+        metrics_step(metrics, &step);
+        json_t *object = line(i - 1); /* at once, not when the run ends */
+        assert_non_null(object);
+        assert_true(number(object, "step") == (double)i);
+        json_decref(object);
+    }
+    json_t *object = line(2);
+    assert_true(number(object, "epoch") == 2);
+    assert_true(number(object, "loss") == 0.5);
+    assert_true(number(object, "accuracy") == 0.75);
+    assert_true(number(object, "peers") == 3);
+    assert_string_equal(json_string_value(json_object_get(object, "plan")), "ffffffffffffffff");
+    assert_true(number(object, "samples") == 100);
+    assert_true(number(object, "samples_per_s") == 400);
+    assert_true(number(object, "compute_s") == 0.125);
+    assert_true(number(object, "wait_s") == 0.125);
+    assert_true(number(object, "tx_bytes") == 7);
+    assert_true(number(object, "rx_bytes") == 9);
+    assert_string_equal(json_string_value(json_object_get(object, "state_hash")),
+                        "0000000000000abc");
+    assert_null(json_object_get(object, "skipped"));
+    assert_null(json_object_get(object, "test_loss"));
+    json_decref(object);
+    assert_null(line(3));
+    metrics_destroy(&metrics);
+    assert_null(metrics);
+}
+
+static void
+what_is_not_a_number_is_null(void **state)
+{
+    struct metrics *metrics = open_metrics(false);
+    struct metrics_step step = step_of(1);
+    (void)state;
+    step.loss = (double)NAN;
+    step.accuracy = -1;
+    metrics_step(metrics, &step);
+    step = step_of(2);
+    step.loss = -(double)INFINITY;
+    step.compute_s = step.wait_s = 0;
+    metrics_step(metrics, &step);
+    json_t *first = line(0), *second = line(1);
+    assert_true(json_is_null(json_object_get(first, "loss")));
+    assert_true(json_is_null(json_object_get(first, "accuracy")));
+    assert_true(json_is_null(json_object_get(second, "loss")));
+    assert_true(isfinite(number(second, "samples_per_s")));
+    json_decref(first);
+    json_decref(second);
+    metrics_destroy(&metrics);
+}
+
+static void
+an_evaluation_joins_the_line_of_its_step(void **state)
+{
+    struct metrics *metrics = open_metrics(false);
+    struct metrics_step step = step_of(1);
+    (void)state;
+    metrics_step(metrics, &step);
+    step.evaluated = true;
+    step.samples = 0;
+    step.loss = 0;
+    step.test_loss = 0.25;
+    step.test_accuracy = 0.5;
+    metrics_step(metrics, &step);
+    step = step_of(2);
+    metrics_step(metrics, &step);
+    json_t *first = line(0), *second = line(1);
+    assert_true(number(first, "loss") == 0.5);
+    assert_true(number(first, "samples") == 100);
+    assert_true(number(first, "test_loss") == 0.25);
+    assert_true(number(first, "test_accuracy") == 0.5);
+    assert_true(number(second, "step") == 2);
+    assert_null(json_object_get(second, "test_loss"));
+    assert_null(line(2));
+    json_decref(first);
+    json_decref(second);
+    metrics_destroy(&metrics);
+}
+
+static void
+an_evaluation_alone_is_a_line(void **state)
+{
+    struct metrics *metrics = open_metrics(false);
+    struct metrics_step step = step_of(5);
+    (void)state;
+    step.evaluated = true;
+    step.samples = 0;
+    step.test_loss = 0.25;
+    step.test_accuracy = -1;
+    metrics_step(metrics, &step);
+    json_t *object = line(0);
+    assert_true(number(object, "step") == 5);
+    assert_true(number(object, "test_loss") == 0.25);
+    assert_true(json_is_null(json_object_get(object, "test_accuracy")));
+    json_decref(object);
+    metrics_destroy(&metrics);
+}
+
+static void
+append(const char *text)
+{
+    FILE *file = fopen(path_of("metrics.jsonl"), "a");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void
+a_resumed_run_continues_behind_the_last_whole_line(void **state)
+{
+    struct metrics *metrics = open_metrics(false);
+    struct metrics_step step = step_of(1);
+    (void)state;
+    metrics_step(metrics, &step);
+    metrics_destroy(&metrics);
+    append("{\"step\":2,\"epo");
+    metrics = open_metrics(true);
+    step = step_of(2);
+    metrics_step(metrics, &step);
+    metrics_destroy(&metrics);
+    json_t *first = line(0), *second = line(1);
+    assert_true(number(first, "step") == 1);
+    assert_true(number(second, "step") == 2);
+    assert_null(line(2));
+    json_decref(first);
+    json_decref(second);
+}
+
+static void
+a_torn_line_longer_than_a_block_goes_too(void **state)
+{
+    static char torn[9000];
+    (void)state;
+    append("{\"step\":1}\n");
+    memset(torn, ' ', sizeof torn - 1);
+    append(torn);
+    struct metrics *metrics = open_metrics(true);
+    metrics_destroy(&metrics);
+    json_t *first = line(0);
+    assert_true(number(first, "step") == 1);
+    assert_null(line(1));
+    json_decref(first);
+}
+
+static void
+a_new_run_starts_with_empty_files(void **state)
+{
+    (void)state;
+    append("{\"step\":1}\n");
+    FILE *file = fopen(path_of("result.json"), "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+    struct metrics *metrics = open_metrics(false);
+    assert_null(line(0));
+    assert_int_equal(access(path_of("result.json"), F_OK), -1);
+    metrics_destroy(&metrics);
+}
+
+static void
+two_runs_do_not_share_a_folder(void **state)
+{
+    struct metrics *metrics = open_metrics(false), *second;
+    struct metrics_step step = step_of(1);
+    (void)state;
+    metrics_step(metrics, &step);
+    assert_int_equal(metrics_new(&second, dir, false, true, why, sizeof why), -EBUSY);
+    assert_null(second);
+    assert_non_null(strstr(why, "in use by another run"));
+    json_t *object = line(0);
+    assert_non_null(object);
+    json_decref(object);
+    metrics_destroy(&metrics);
+    metrics = open_metrics(false);
+    metrics_destroy(&metrics);
+}
+
+static void
+folders_are_made_with_their_parents(void **state)
+{
+    struct metrics *metrics;
+    (void)state;
+    assert_int_equal(metrics_new(&metrics, path_of("a/b"), false, true, why, sizeof why), 0);
+    assert_int_equal(access(path_of("a/b/metrics.jsonl"), F_OK), 0);
+    metrics_destroy(&metrics);
+}
+
+static void
+a_folder_that_cannot_be_is_named(void **state)
+{
+    struct metrics *metrics;
+    (void)state;
+    append("x");
+    assert_int_equal(metrics_new(&metrics, path_of("metrics.jsonl"), false, true, why, sizeof why),
+                     -ENOTDIR);
+    assert_non_null(strstr(why, "metrics.jsonl: "));
+    assert_true(metrics_new(&metrics, path_of("metrics.jsonl/x"), false, true, why, sizeof why) <
+                0);
+    assert_true(metrics_new(&metrics, "/proc/none\033", false, true, why, sizeof why) < 0);
+    assert_non_null(strstr(why, "/proc/none\\x1b: "));
+    assert_int_equal(remove(path_of("metrics.jsonl")), 0);
+    assert_int_equal(mkfifo(path_of("metrics.jsonl"), 0600), 0);
+    assert_true(metrics_new(&metrics, dir, false, true, why, sizeof why) < 0);
+    assert_non_null(strstr(why, "not a regular file"));
+}
+
+/* RLIMIT_FSIZE stands for a full disk. */
+static void
+a_full_disk_costs_lines_but_not_the_run(void **state)
+{
+    struct rlimit before, small;
+    struct metrics *metrics = open_metrics(false);
+    (void)state;
+    int error = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = 300; /* one line, and a part of the second */
+    dup2(null, STDERR_FILENO);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    for (uint64_t i = 1; i <= 5; i++) {
+        struct metrics_step step = step_of(i);
+        metrics_step(metrics, &step);
+    }
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    dup2(error, STDERR_FILENO);
+    close(error);
+    close(null);
+    struct metrics_step step = step_of(6);
+    metrics_step(metrics, &step);
+    metrics_destroy(&metrics);
+    json_t *first = line(0), *second = line(1);
+    assert_true(number(first, "step") == 1);
+    assert_true(number(second, "step") == 6);
+    assert_null(line(2));
+    json_decref(first);
+    json_decref(second);
+}
+
+static struct metrics_result
+result_of(void)
+{
+    struct metrics_result result = {
+        .run = "digits",
+        .node = "a\"b\033",
+        .steps = 10,
+        .epochs = 2,
+        .samples = UINT64_MAX,
+        .train_loss = (double)NAN,
+        .test_loss = 0.25,
+        .test_accuracy = -1,
+        .wall_s = 1.5,
+        .exact = true,
+        .peers_max = 4,
+        .plans = 2,
+        .aborts = 1,
+        .tx_bytes = 5,
+        .rx_bytes = 6,
+    };
+    memset(result.params_sha256, 'a', 64);
+    memset(result.state_sha256, 'b', 64);
+    return result;
+}
+
+static void
+the_result_holds_what_the_run_came_to(void **state)
+{
+    struct metrics *metrics = open_metrics(false);
+    struct metrics_result result = result_of();
+    (void)state;
+    assert_int_equal(metrics_result(metrics, &result, why, sizeof why), 0);
+    metrics_destroy(&metrics);
+    json_error_t error;
+    json_t *object = json_load_file(path_of("result.json"), JSON_REJECT_DUPLICATES, &error);
+    assert_non_null(object);
+    assert_int_equal(json_object_size(object), 17);
+    assert_string_equal(json_string_value(json_object_get(object, "node")), "a\"b\\x1b");
+    assert_true(json_is_null(json_object_get(object, "train_loss")));
+    assert_true(json_is_null(json_object_get(object, "test_accuracy")));
+    assert_true(json_is_true(json_object_get(object, "exact")));
+    assert_true(number(object, "samples") == 9223372036854775807.0);
+    assert_true(number(object, "wall_s") == 1.5);
+    json_decref(object);
+    assert_int_equal(access(path_of("result.json.new"), F_OK), -1);
+}
+
+static void
+results_are_read_back_for_comparison(void **state)
+{
+    struct metrics *metrics = open_metrics(false);
+    struct metrics_result result = result_of();
+    struct compare_result got;
+    (void)state;
+    assert_true(compare_read(&got, dir, why, sizeof why) < 0);
+    assert_non_null(strstr(why, "result.json: "));
+    assert_int_equal(metrics_result(metrics, &result, why, sizeof why), 0);
+    metrics_destroy(&metrics);
+    assert_int_equal(compare_read(&got, dir, why, sizeof why), 0);
+    assert_true(got.steps == 10);
+    assert_true(isnan(got.test_accuracy));
+    assert_true(got.test_loss == 0.25);
+    assert_string_equal(got.state_sha256, result.state_sha256);
+}
+
+static void
+a_result_that_cannot_be_written_is_an_error(void **state)
+{
+    struct metrics *metrics = open_metrics(false);
+    struct metrics_result result = result_of();
+    (void)state;
+    assert_int_equal(mkdir(path_of("result.json"), 0700), 0);
+    assert_true(metrics_result(metrics, &result, why, sizeof why) < 0);
+    assert_non_null(strstr(why, "result.json: "));
+    assert_int_equal(access(path_of("result.json.new"), F_OK), -1);
+    metrics_destroy(&metrics);
+}
+
+int
+main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
+    const struct CMUnitTest tests[] = {
+        TEST(each_step_is_an_object_of_its_own),
+        TEST(what_is_not_a_number_is_null),
+        TEST(an_evaluation_joins_the_line_of_its_step),
+        TEST(an_evaluation_alone_is_a_line),
+        TEST(a_resumed_run_continues_behind_the_last_whole_line),
+        TEST(a_torn_line_longer_than_a_block_goes_too),
+        TEST(a_new_run_starts_with_empty_files),
+        TEST(two_runs_do_not_share_a_folder),
+        TEST(folders_are_made_with_their_parents),
+        TEST(a_folder_that_cannot_be_is_named),
+        TEST(a_full_disk_costs_lines_but_not_the_run),
+        TEST(the_result_holds_what_the_run_came_to),
+        TEST(results_are_read_back_for_comparison),
+        TEST(a_result_that_cannot_be_written_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

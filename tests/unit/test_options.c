@@ -1,0 +1,192 @@
+/* test_options.c - command lines, right and wrong. */
+#include "node/options.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ARGC_MAX = 24 };
+
+/* Blanks separate the arguments; `_` is an empty one. */
+static int
+parse(struct options *options, const char *line, char *why, size_t why_size)
+{
+    static char copy[1024];
+    static char name[] = "meshnode", empty[] = "";
+    char *argv[ARGC_MAX] = {name}, *rest = copy;
+    int argc = 1;
+    why[0] = '\0';
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *word; argc < ARGC_MAX && (word = strsep(&rest, " "));)
+        if (*word)
+            argv[argc++] = strcmp(word, "_") == 0 ? empty : word;
+    return options_parse(options, argc, argv, why, why_size);
+}
+
+static void
+wrong_command_lines_are_named(void **state)
+{
+    static const char *const bad[][2] = {
+        {"--prot 3", "unknown option --prot, did you mean --port?"},
+        {"--http 3", "unknown option --http"},
+        {"--frobnicate", "unknown option --frobnicate, see meshnode --help"},
+        {"-x", "unknown option -x"},
+        {"-", "unknown option -"},
+        {"---", "unknown option ---"},
+        {"-nfoo job", "-n foo, expected a whole number 1..64"},
+        {"-n", "-n needs a value: -n N"},
+        {"-n 0", "-n 0, expected"},
+        {"-n 65", "-n 65"},
+        {"-n -1", "-n -1"},
+        {"--port", "--port needs a value: --port PORT"},
+        {"job --set", "--set needs a value"},
+        {"--quiet=yes", "--quiet takes no value"},
+        {"--help=1", "--help takes no value"},
+        {"a b c d", "one argument too many: d"},
+        {"_", "empty argument"},
+        {"a\033[1m b c d\033[1m", "d\\x1b[1m"},
+        {"--set=\033 --\033[1m", "unknown option --\\x1b[1m"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct options options;
+        char why[256];
+        assert_int_equal(parse(&options, bad[i][0], why, sizeof why), -EINVAL);
+        if (!strstr(why, bad[i][1]))
+            fail_msg("%s: '%s' does not say '%s'", bad[i][0], why, bad[i][1]);
+        options_fini(&options);
+    }
+}
+
+static void
+options_and_arguments_mix_in_any_order(void **state)
+{
+    struct options options;
+    char why[256];
+    (void)state;
+    assert_int_equal(parse(&options, "--seed 7 local -n3 --set=a.b=c=d --resume job.yaml --quiet",
+                           why, sizeof why),
+                     0);
+    assert_int_equal(options.arg_count, 2);
+    assert_string_equal(options.args[0], "local");
+    assert_string_equal(options.args[1], "job.yaml");
+    assert_int_equal(options.nodes, 3);
+    assert_true(options.resume);
+    assert_int_equal(options.set_count, 3);
+    assert_string_equal(options.set[0].assignment, "run.seed=7");
+    assert_string_equal(options.set[1].assignment, "a.b=c=d");
+    assert_string_equal(options.set[2].assignment, "node.quiet=yes");
+    options_fini(&options);
+    options_fini(&options);
+}
+
+static void
+two_dashes_end_the_options(void **state)
+{
+    struct options options;
+    char why[256];
+    (void)state;
+    assert_int_equal(parse(&options, "--quiet -- --help -n", why, sizeof why), 0);
+    assert_false(options.help);
+    assert_int_equal(options.arg_count, 2);
+    assert_string_equal(options.args[0], "--help");
+    options_fini(&options);
+}
+
+static void
+help_wins_over_what_follows(void **state)
+{
+    struct options options;
+    char why[256];
+    (void)state;
+    assert_int_equal(parse(&options, "missing.yaml --help --nonsense", why, sizeof why), 0);
+    assert_true(options.help);
+    options_fini(&options);
+    assert_int_equal(parse(&options, "--version --nonsense", why, sizeof why), 0);
+    assert_true(options.version);
+    options_fini(&options);
+}
+
+static void
+too_many_options_are_refused(void **state)
+{
+    static char word[] = "--quiet", name[] = "meshnode";
+    static char *argv[OPTIONS_SETS_MAX + 3] = {name};
+    struct options options;
+    char why[256] = "";
+    (void)state;
+    for (int i = 1; i <= OPTIONS_SETS_MAX + 1; i++)
+        argv[i] = word;
+    assert_int_equal(options_parse(&options, OPTIONS_SETS_MAX + 2, argv, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "more than 256 options"));
+    options_fini(&options);
+}
+
+static void
+later_options_win_and_lists_grow(void **state)
+{
+    static const char job[] = "model: [dense: 10]";
+    struct options options;
+    struct config *config;
+    char why[256];
+    (void)state;
+    assert_int_equal(config_parse(&config, "job", job, strlen(job), why, sizeof why), 0);
+    assert_int_equal(parse(&options,
+                           "--threads 2 --set node.threads=3 --threads 4 --peer a:1 --peer [::1]:2",
+                           why, sizeof why),
+                     0);
+    assert_int_equal(options_apply(&options, config, why, sizeof why), 0);
+    assert_int_equal(config->threads, 4);
+    assert_int_equal(config->mesh.seed_count, 2);
+    options_fini(&options);
+    config_destroy(&config);
+}
+
+static void
+a_wrong_value_names_the_option(void **state)
+{
+    static const char *const bad[][2] = {
+        {"--threads x", "--threads: node.threads = x, expected a whole number 0..256"},
+        {"--port 65536", "--port: mesh.port = 65536"},
+        {"--peers -1", "--peers: mesh.peers = -1"},
+        {"--peer nowhere", "--peer: mesh.seeds = nowhere, expected HOST:PORT"},
+        {"--seed 1e3", "--seed: run.seed = 1e3"},
+        {"--log loud", "--log: node.log = loud, expected error, warning, info or debug"},
+        {"--set train.epoch=3", "--set: unknown key train.epoch, did you mean train.epochs?"},
+        {"--set train.epochs", "--set train.epochs: expected section.key=value"},
+        {"--seed _", "--seed: run.seed = \"\""},
+    };
+    static const char job[] = "model: [dense: 10]";
+    struct config *config;
+    char why[256];
+    (void)state;
+    assert_int_equal(config_parse(&config, "job", job, strlen(job), why, sizeof why), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct options options;
+        assert_int_equal(parse(&options, bad[i][0], why, sizeof why), 0);
+        assert_int_equal(options_apply(&options, config, why, sizeof why), -EINVAL);
+        if (!strstr(why, bad[i][1]))
+            fail_msg("%s: '%s' does not say '%s'", bad[i][0], why, bad[i][1]);
+        options_fini(&options);
+    }
+    config_destroy(&config);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_command_lines_are_named),
+        cmocka_unit_test(options_and_arguments_mix_in_any_order),
+        cmocka_unit_test(two_dashes_end_the_options),
+        cmocka_unit_test(help_wins_over_what_follows),
+        cmocka_unit_test(too_many_options_are_refused),
+        cmocka_unit_test(later_options_win_and_lists_grow),
+        cmocka_unit_test(a_wrong_value_names_the_option),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

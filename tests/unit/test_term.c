@@ -1,0 +1,206 @@
+/* test_term.c - what reaches a terminal, a pipe, and a reader that is stopped. */
+#define _GNU_SOURCE /* pseudo-terminals */
+#include "node/term.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+struct screen {
+    int master, slave;
+    char text[8192];
+};
+
+static void
+open_screen(struct screen *screen, unsigned short columns)
+{
+    struct winsize size = {.ws_row = 24, .ws_col = columns};
+    struct termios mode;
+    setenv("TERM", "xterm", 1);
+    screen->master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
+    assert_true(screen->master >= 0);
+    assert_int_equal(grantpt(screen->master), 0);
+    assert_int_equal(unlockpt(screen->master), 0);
+    screen->slave = open(ptsname(screen->master), O_RDWR | O_NOCTTY);
+    assert_true(screen->slave >= 0);
+    assert_int_equal(ioctl(screen->slave, TIOCSWINSZ, &size), 0);
+    assert_int_equal(tcgetattr(screen->slave, &mode), 0);
+    mode.c_oflag &= (tcflag_t)~OPOST;
+    assert_int_equal(tcsetattr(screen->slave, TCSANOW, &mode), 0);
+}
+
+static void
+close_screen(struct screen *screen)
+{
+    close(screen->master);
+    close(screen->slave);
+}
+
+/* What was written since the last look. */
+static const char *
+look(struct screen *screen)
+{
+    ssize_t got = read(screen->master, screen->text, sizeof screen->text - 1);
+    screen->text[got > 0 ? got : 0] = '\0';
+    return screen->text;
+}
+
+static void
+a_terminal_gets_one_line_that_is_drawn_over(void **state)
+{
+    struct screen screen;
+    struct term term;
+    (void)state;
+    open_screen(&screen, 80);
+    term_init(&term, screen.slave);
+    assert_true(term.tty);
+    term_live(&term, 1000, "step 1");
+    assert_string_equal(look(&screen), "\rstep 1\033[K");
+    term_line(&term, "epoch 1 done");
+    assert_string_equal(look(&screen), "\r\033[Kepoch 1 done\n\rstep 1\033[K");
+    term_hide(&term);
+    assert_string_equal(look(&screen), "\r\033[K");
+    term_line(&term, "alone");
+    assert_string_equal(look(&screen), "alone\n");
+    term_fini(&term);
+    assert_string_equal(look(&screen), "\rstep 1\033[K\n");
+    term_fini(&term);
+    assert_string_equal(look(&screen), "");
+    close_screen(&screen);
+}
+
+static void
+it_is_redrawn_at_most_ten_times_a_second(void **state)
+{
+    struct screen screen;
+    struct term term;
+    (void)state;
+    open_screen(&screen, 80);
+    term_init(&term, screen.slave);
+    term_live(&term, 1000, "a");
+    term_live(&term, 1099, "b");
+    assert_string_equal(look(&screen), "\ra\033[K");
+    term_live(&term, 1100, "c");
+    assert_string_equal(look(&screen), "\rc\033[K");
+    term_live(&term, 1101, "last");
+    term_fini(&term);
+    assert_string_equal(look(&screen), "\rlast\033[K\n");
+    close_screen(&screen);
+}
+
+static void
+it_never_wraps(void **state)
+{
+    struct screen screen;
+    struct term term;
+    (void)state;
+    open_screen(&screen, 8);
+    term_init(&term, screen.slave);
+    term_live(&term, 1, "grüße, world");
+    assert_string_equal(look(&screen), "\rgrüße, \033[K");
+    close_screen(&screen);
+    assert_int_equal(term_cut("äöü", 2), 4);
+    assert_int_equal(term_cut("ab", 9), 2);
+}
+
+static void
+what_others_sent_cannot_drive_the_terminal(void **state)
+{
+    struct screen screen;
+    struct term term;
+    (void)state;
+    open_screen(&screen, 80);
+    term_init(&term, screen.slave);
+    term_line(&term, "a\033[2Jb\nc\r\xff");
+    assert_string_equal(look(&screen), "a\\x1b[2Jb\\x0ac\\x0d\\xff\n");
+    term_live(&term, 1, "x\033]0;title\a");
+    assert_string_equal(look(&screen), "\rx\\x1b]0;title\\x07\033[K");
+    close_screen(&screen);
+}
+
+static void
+a_dumb_terminal_is_a_pipe(void **state)
+{
+    struct screen screen;
+    struct term term;
+    (void)state;
+    open_screen(&screen, 80);
+    setenv("TERM", "dumb", 1);
+    term_init(&term, screen.slave);
+    term_live(&term, 1, "live");
+    term_line(&term, "line");
+    term_fini(&term);
+    assert_string_equal(look(&screen), "line\n");
+    close_screen(&screen);
+}
+
+static void
+a_reader_that_stops_is_not_waited_for(void **state)
+{
+    char text[65536 + 1];
+    int ends[2];
+    struct term term;
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    term_init(&term, ends[1]);
+    assert_false(term.tty);
+    for (int i = 0; i < 20000; i++)
+        term_line(&term, "a line of text that nobody reads");
+    assert_true(term.dropped > 10000);
+    unsigned dropped = term.dropped;
+    while (read(ends[0], text, sizeof text - 1) == sizeof text - 1)
+        ;
+    term_line(&term, "awake");
+    ssize_t got = read(ends[0], text, sizeof text - 1);
+    assert_true(got > 0);
+    text[got] = '\0';
+    char expected[64];
+    snprintf(expected, sizeof expected, "(%u lines were not shown)\nawake\n", dropped);
+    assert_non_null(strstr(text, expected));
+    assert_int_equal(term.dropped, 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void
+a_line_that_is_too_long_is_cut(void **state)
+{
+    char line[4 * TERM_LINE_MAX], text[4 * TERM_LINE_MAX] = "";
+    int ends[2];
+    struct term term;
+    (void)state;
+    memset(line, '\033', sizeof line - 1);
+    line[sizeof line - 1] = '\0';
+    assert_int_equal(pipe(ends), 0);
+    term_init(&term, ends[1]);
+    term_line(&term, line);
+    ssize_t got = read(ends[0], text, sizeof text - 1);
+    assert_true(got > 0 && got <= TERM_LINE_MAX);
+    assert_int_equal(text[got - 1], '\n');
+    close(ends[0]);
+    close(ends[1]);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_terminal_gets_one_line_that_is_drawn_over),
+        cmocka_unit_test(it_is_redrawn_at_most_ten_times_a_second),
+        cmocka_unit_test(it_never_wraps),
+        cmocka_unit_test(what_others_sent_cannot_drive_the_terminal),
+        cmocka_unit_test(a_dumb_terminal_is_a_pipe),
+        cmocka_unit_test(a_reader_that_stops_is_not_waited_for),
+        cmocka_unit_test(a_line_that_is_too_long_is_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
