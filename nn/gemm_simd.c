@@ -19,7 +19,7 @@ typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4),
 
 /* Rows at[row[0..rows)] by `vectors` vectors of columns; rows and vectors are constants in every call. */
 static inline __attribute__((always_inline)) void
-tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROWS], size_t k,
+tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROWS], size_t runs,
      const float *b, bool add, float *c, size_t ldc)
 {
     vec s[ROWS][VECTORS];
@@ -31,7 +31,7 @@ tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROW
         for (int j = 0; j < vectors; j++)
             s[i][j] = add ? *(const vec *)(c + (size_t)i * ldc + (size_t)(j * LANES)) : (vec){0};
     }
-    const size_t step = a->step, length = a->run * step, runs = k / a->run;
+    const size_t step = a->step, length = a->run * step;
     for (size_t r = 0; r < runs; r++) {
         for (size_t t = 0; t < length; t += step, b += GEMM_COLUMNS) {
             vec v[VECTORS];
@@ -57,23 +57,24 @@ tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROW
             *(vec *)(c + (size_t)i * ldc + (size_t)(j * LANES)) = s[i][j];
 }
 
-typedef void tile_fn(const struct gemm_view *a, const float *const at[ROWS], size_t k,
+typedef void tile_fn(const struct gemm_view *a, const float *const at[ROWS], size_t runs,
                      const float *b, bool add, float *c, size_t ldc);
 
 #define TILE(rows, vectors)                                                                        \
     static void tile_##rows##_##vectors(const struct gemm_view *a, const float *const at[ROWS],    \
-                                        size_t k, const float *b, bool add, float *c, size_t ldc)  \
+                                        size_t runs, const float *b, bool add, float *c,           \
+                                        size_t ldc)                                                \
     {                                                                                              \
-        tile(rows, vectors, a, at, k, b, add, c, ldc);                                             \
+        tile(rows, vectors, a, at, runs, b, add, c, ldc);                                          \
     }
 TILE(1, 1)
 TILE(2, 1)
-TILE(3, 1) TILE(4, 1) TILE(5, 1) TILE(6, 1) TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2)
-    TILE(6, 2)
+TILE(3, 1)
+TILE(4, 1) TILE(5, 1) TILE(6, 1) TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2)
 
-        static tile_fn *const tiles[VECTORS][ROWS] = {
-            {tile_1_1, tile_2_1, tile_3_1, tile_4_1, tile_5_1, tile_6_1},
-            {tile_1_2, tile_2_2, tile_3_2, tile_4_2, tile_5_2, tile_6_2},
+    static tile_fn *const tiles[VECTORS][ROWS] = {
+        {tile_1_1, tile_2_1, tile_3_1, tile_4_1, tile_5_1, tile_6_1},
+        {tile_1_2, tile_2_2, tile_3_2, tile_4_2, tile_5_2, tile_6_2},
 };
 
 /* Rows of the next tile: six, but the last two tiles share what is left evenly. */
@@ -88,20 +89,20 @@ tile_rows(size_t left)
 /* All columns of one tile. Columns beyond n are computed on the side. */
 static void
 tile_columns(const struct gemm_view *a, const float *const at[ROWS], size_t rows, size_t n,
-             size_t k, const float *b, bool add, float *c, size_t ldc)
+             size_t runs, const float *b, bool add, float *c, size_t ldc)
 {
     for (size_t j = 0; j < n; j += WIDE) {
         size_t here = n - j < WIDE ? n - j : WIDE, vectors = here > LANES ? 2 : 1;
         tile_fn *f = tiles[vectors - 1][rows - 1];
         float side[ROWS * WIDE];
         if (here == vectors * LANES) {
-            f(a, at, k, b + j, add, c + j, ldc);
+            f(a, at, runs, b + j, add, c + j, ldc);
             continue;
         }
         memset(side, 0, sizeof side);
         for (size_t i = 0; add && i < rows; i++)
             memcpy(side + i * WIDE, c + i * ldc + j, here * sizeof *c);
-        f(a, at, k, b + j, add, side, WIDE);
+        f(a, at, runs, b + j, add, side, WIDE);
         for (size_t i = 0; i < rows; i++)
             memcpy(c + i * ldc + j, side + i * WIDE, here * sizeof *c);
     }
@@ -112,6 +113,7 @@ SIMD_NAME(gemm_panel)(const struct gemm_view *a, size_t m, size_t n, size_t k, c
                       bool add, float *c, size_t ldc)
 {
     size_t line = 0, column = 0; /* of row i in the view */
+    const size_t runs = k / a->run;
     if (n > GEMM_COLUMNS)
         n = GEMM_COLUMNS;
     for (size_t i = 0, rows; i < m; i += rows) {
@@ -122,7 +124,7 @@ SIMD_NAME(gemm_panel)(const struct gemm_view *a, size_t m, size_t n, size_t k, c
             if (++column == a->width)
                 line++, column = 0;
         }
-        tile_columns(a, at, rows, n, k, b, add, c + i * ldc, ldc);
+        tile_columns(a, at, rows, n, runs, b, add, c + i * ldc, ldc);
     }
 }
 

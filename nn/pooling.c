@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nn/layer.h"
+#include "nn/simd.h"
 
 struct window {
     size_t top, bottom, left,
@@ -40,6 +41,64 @@ flops(const struct layer *layer)
     return (double)layer->out_size * layer->spec.kernel * layer->spec.kernel;
 }
 
+/* Outputs [first, end) along an axis that see the image, not padding, at window offset k. */
+static void
+seen(size_t k, const struct nn_layer_spec *spec, size_t in, size_t out, size_t *first, size_t *end)
+{
+    size_t s = spec->stride;
+    *first = k >= spec->pad ? 0 : (spec->pad - k + s - 1) / s;
+    *end = in + spec->pad <= k ? 0 : (in + spec->pad - k - 1) / s + 1;
+    if (*end > out)
+        *end = out;
+    if (*first > *end)
+        *first = *end;
+}
+
+/* One line of outputs: all positions of the window in order, so that the first largest wins. */
+static void
+max_line(const struct layer *layer, const float *x, size_t row, float *y, uint32_t *at)
+{
+    const struct nn_layer_spec *spec = &layer->spec;
+    size_t width = layer->in.dim[2], n = layer->out.dim[2];
+    struct window lines = window_at(layer, row, 0);
+    pooling_max_start(spec->stride, spec->pad, (uint32_t)(lines.top * width), y, at, n);
+    for (size_t i = lines.top; i < lines.bottom; i++)
+        for (size_t k = 0; k < spec->kernel; k++) {
+            size_t first, end;
+            seen(k, spec, width, n, &first, &end);
+            size_t from = i * width + first * spec->stride + k - spec->pad;
+            if (end > first)
+                pooling_max_line(x + from, spec->stride, (uint32_t)from, y + first, at + first,
+                                 end - first);
+        }
+}
+
+static void
+max_plane(const struct layer *layer, const float *x, float *y, uint32_t *at)
+{
+    size_t width = layer->out.dim[2];
+    for (size_t i = 0; i < layer->out.dim[1]; i++)
+        max_line(layer, x, i, y + i * width, at + i * width);
+}
+
+/* In evaluation the positions of one plane go to scratch. */
+static size_t
+max_scratch(const struct layer *layer, size_t rows)
+{
+    (void)rows;
+    return layer->out.dim[1] * layer->out.dim[2];
+}
+
+static void
+max_forward(const struct layer *layer, const struct layer_io *io)
+{
+    size_t in = layer->in.dim[1] * layer->in.dim[2], out = layer->out.dim[1] * layer->out.dim[2];
+    uint32_t *at = io->saved;
+    for (size_t p = 0; p < io->rows * layer->in.dim[0]; p++)
+        max_plane(layer, io->x + p * in, io->y + p * out,
+                  at == NULL ? (void *)io->scratch : at + p * out);
+}
+
 /* Position of the largest element of a window in the plane x[height, width]. */
 static size_t
 window_max(const float *x, size_t width, struct window w)
@@ -55,25 +114,18 @@ window_max(const float *x, size_t width, struct window w)
 }
 
 static void
-max_plane(const struct layer *layer, const float *x, float *y, uint32_t *at)
+max_forward_naive(const struct layer *layer, const struct layer_io *io)
 {
-    size_t height = layer->out.dim[1], width = layer->out.dim[2];
-    for (size_t i = 0; i < height; i++)
-        for (size_t j = 0; j < width; j++) {
-            size_t best = window_max(x, layer->in.dim[2], window_at(layer, i, j));
-            y[i * width + j] = x[best];
-            if (at != NULL)
-                at[i * width + j] = (uint32_t)best;
-        }
-}
-
-static void
-max_forward(const struct layer *layer, const struct layer_io *io)
-{
-    size_t in = layer->in.dim[1] * layer->in.dim[2], out = layer->out.dim[1] * layer->out.dim[2];
+    size_t in = layer->in.dim[1] * layer->in.dim[2], height = layer->out.dim[1];
+    size_t width = layer->out.dim[2];
     uint32_t *at = io->saved;
-    for (size_t p = 0; p < io->rows * layer->in.dim[0]; p++)
-        max_plane(layer, io->x + p * in, io->y + p * out, at == NULL ? NULL : at + p * out);
+    for (size_t o = 0; o < io->rows * layer->out_size; o++) {
+        const float *x = io->x + o / (height * width) * in;
+        size_t best =
+            window_max(x, layer->in.dim[2], window_at(layer, o / width % height, o % width));
+        io->y[o] = x[best];
+        at[o] = (uint32_t)best;
+    }
 }
 
 static void
@@ -147,9 +199,12 @@ const struct layer_kind maxpool_kind = {
     .word = "maxpool",
     .shape = shape,
     .saved = max_saved,
+    .scratch = max_scratch,
     .flops = flops,
     .forward = max_forward,
     .backward = max_backward,
+    .forward_naive = max_forward_naive,
+    .backward_naive = max_backward,
 };
 
 const struct layer_kind avgpool_kind = {
