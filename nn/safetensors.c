@@ -56,9 +56,10 @@ describe(const struct nn_tensor *tensor)
     json_t *shape = json_array();
     for (size_t d = 0; d < tensor->dims; d++)
         json_array_append_new(shape, json_integer((json_int_t)tensor->dim[d]));
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets",
-                     (json_int_t)(tensor->first * sizeof(float)),
-                     (json_int_t)((tensor->first + tensor->count) * sizeof(float)));
+    json_int_t begin = (json_int_t)tensor->first * (json_int_t)sizeof(float);
+    json_int_t end = begin + (json_int_t)tensor->count * (json_int_t)sizeof(float);
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets", begin,
+                     end);
 }
 
 /* The header's object, or NULL: no memory, or metadata that are not UTF-8. */
@@ -96,8 +97,8 @@ encode_header(const struct nn_model *model, const char *const *metadata, size_t 
     if (block) {
         for (int i = 0; i < LENGTH; i++)
             block[i] = (char)((uint64_t)padded >> 8 * i);
-        memcpy(block + LENGTH, text, length);
-        memset(block + LENGTH + length, ' ', padded - length);
+        memset(block + LENGTH, ' ', padded);
+        memcpy(block + LENGTH, text, length); /* NOLINT: no string */
         *size = LENGTH + padded;
     }
     free(text);

@@ -329,7 +329,7 @@ static void
 silent_blocks_stay_near_the_loudest_of_their_tensor(void **state)
 {
     (void)state;
-    const size_t count[] = {3 * EXACT_BLOCK, EXACT_BLOCK};
+    const size_t count[] = {(size_t)3 * EXACT_BLOCK, EXACT_BLOCK};
     struct exact *exact = table(count, 2, 12);
     static int32_t sum[4 * EXACT_BLOCK];
     int16_t exponent[4] = {10, -20, -1, -20};

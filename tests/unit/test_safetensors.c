@@ -80,7 +80,7 @@ compose(const char *header, size_t *size)
     assert_non_null(data);
     for (int i = 0; i < 8; i++)
         data[i] = (uint8_t)((uint64_t)length >> 8 * i);
-    memcpy(data + 8, header, length);
+    memcpy(data + 8, header, length); /* NOLINT: no string */
     memcpy(data + 8 + length, params, sizeof params);
     *size = 8 + length + sizeof params;
     return data;
