@@ -7,6 +7,9 @@
  *     y[p, f]  = sum over u of image[p * stride + u] W[u, f] + b[f]
  *     dW[u, f] = sum over rows and p of image[p * stride + u] dy[p, f]
  *
+ * where for dW the image is stored line by line, all channels of a line together, so that the sum over p
+ * runs along memory.
+ *
  * dx is again a convolution, of dy in a margin of zeros with the filters turned round. With a stride s,
  * an input pixel whose padded row is a mod s has met only window rows a, a + s, ..., so there are s * s
  * phases, each a convolution of stride 1 with its share of the filter:
@@ -156,19 +159,37 @@ forward(const struct layer *layer, const struct layer_io *io)
     }
 }
 
+/* Row r of the batch with the lines of all channels next to each other: image [height, channels, wide]. */
+static void
+lines_fill(const struct conv *c, const struct layer_io *io, size_t r, float *image)
+{
+    const float *x = io->x + r * c->channels * c->height * c->width;
+    for (size_t ch = 0; ch < c->channels; ch++)
+        for (size_t i = 0; i < c->height; i++, x += c->width)
+            memcpy(image + ((i + c->pad) * c->channels + ch) * c->wide + c->pad, x,
+                   c->width * sizeof *x);
+}
+
+/* One filter from the order (ki, c, kj) into that of the parameters, (c, ki, kj). */
+static void
+filter_sort(const struct conv *c, const float *from, float *to)
+{
+    for (size_t ki = 0; ki < c->kernel; ki++)
+        for (size_t ch = 0; ch < c->channels; ch++, from += c->kernel)
+            memcpy(to + (ch * c->kernel + ki) * c->kernel, from, c->kernel * sizeof *to);
+}
+
 /* Give dw [K, filters] to the sink in the order of the parameters, a panel of filters at a time. */
 static void
 weights_sink(const struct conv *c, const struct layer *layer, const struct layer_io *io,
              const float *dw, float *piece)
 {
-    size_t window = c->kernel * c->kernel;
     float *turned = piece + GEMM_COLUMNS * c->K;
     for (size_t f = 0; f < c->filters; f += GEMM_COLUMNS) {
         size_t n = c->filters - f < GEMM_COLUMNS ? c->filters - f : GEMM_COLUMNS;
         gemm_transpose(dw + f, c->filters, c->K, n, turned, c->K);
         for (size_t i = 0; i < n; i++)
-            gemm_transpose(turned + i * c->K, c->channels, window, c->channels, piece + i * c->K,
-                           window);
+            filter_sort(c, turned + i * c->K, piece + i * c->K);
         layer_sink(io, layer->weight_first + f * c->K, piece, n * c->K);
     }
 }
@@ -176,20 +197,14 @@ weights_sink(const struct conv *c, const struct layer *layer, const struct layer
 static void
 weights_backward(const struct conv *c, const struct layer *layer, const struct layer_io *io)
 {
-    size_t line = c->wide * c->channels;
     float *image = io->scratch, *dy = image + c->image,
           *dw = dy + gemm_packed_size(c->P, c->filters);
-    struct gemm_view view = {image,
-                             c->kernel * c->channels,
-                             line,
-                             1,
-                             c->out_width,
-                             c->stride * line,
-                             c->stride * c->channels};
+    struct gemm_view view = {
+        image, c->kernel, c->wide, 1, c->out_width, c->stride * c->wide * c->channels, c->stride};
     memset(image, 0, c->image * sizeof *image);
     memset(dw, 0, c->K * c->filters * sizeof *dw);
     for (size_t r = 0; r < io->rows; r++) {
-        image_fill(c, io, r, image);
+        lines_fill(c, io, r, image);
         gemm_pack_transposed(io->dy + r * layer->out_size, c->P, c->P, c->filters, dy);
         for (size_t f = 0; f < c->filters; f += GEMM_COLUMNS)
             gemm_panel(&view, c->K, c->filters - f, c->P, dy + f * c->P, true, dw + f, c->filters);

@@ -102,9 +102,8 @@ weights_backward(const struct layer *layer, const struct layer_io *io)
     gemm_pack(io->x, in, rows, in, x);
     for (size_t o = 0; o < out; o += CHUNK) {
         size_t units = least(out - o, CHUNK);
-        for (size_t r = 0; r < rows; r++)
-            memcpy(dyt + r * units, io->dy + r * out + o, units * sizeof *dyt);
-        struct gemm_view view = {dyt, units, 0, 1, rows > 0 ? rows : 1, 0, units};
+        struct gemm_view view = {dyt, units, 0, rows, rows > 0 ? rows : 1, 0, 1};
+        gemm_transpose(io->dy + o, out, rows, units, dyt, rows);
         for (size_t i = 0; i < in; i += GEMM_COLUMNS)
             gemm_panel(&view, units, least(in - i, GEMM_COLUMNS), rows, x + i * rows, false, dw + i,
                        in);
