@@ -5,7 +5,9 @@
 
 Reads the model with struct and json alone, builds the network, takes the batch through it in float32 and in
 float64, and prints per tensor the relative error (L2, and largest element over largest element) of our
-gradient. Fails when a float64 figure, or the loss in either precision, is off by more than 1e-5."""
+gradient. Fails when a float64 figure, or the loss in either precision, is off by more than 1e-5. In float32
+PyTorch itself may be further off than that: where two inputs of a max-pool window, or a relu's input and
+zero, are equal but for rounding, one bit decides where the gradient goes."""
 import json
 import os
 import struct
