@@ -15,8 +15,8 @@
 #include "node/host.h"
 #include "node/local.h"
 #include "node/options.h"
-#include "node/typed.h"
 #include "node/train.h"
+#include "node/typed.h"
 
 enum { WHY_MAX = 512, EXIT_BAD = 2, EXIT_INTERRUPTED = 130, FIND_MS = 3600 * 1000 };
 
@@ -106,8 +106,11 @@ log_finding(void *ctx, int level, const char *line)
     const struct config *config = ctx;
     char shown[WHY_MAX];
     typed_escape(shown, sizeof shown, line);
-    if (level <= (config->quiet ? 4 : config->log_level))
-        fprintf(stderr, "%s\n", shown);
+    FILE *file = level <= 4 ? stderr : stdout;
+    if (level <= (config->quiet ? 4 : config->log_level)) {
+        fprintf(file, "%s\n", shown);
+        fflush(file);
+    }
 }
 
 /* What the options alone say: no job, but where to look for one. */

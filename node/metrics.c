@@ -28,8 +28,11 @@ static const double rate_keep = 0.95; /* of the smoothed rates, per step */
 
 struct metrics {
     char dir[METRICS_PATH_MAX];
+    size_t kept; /* bytes of dir that were there before */
     bool quiet;
     int fd;                                /* metrics.jsonl */
+    bool locked;                           /* it is ours */
+    bool begun;                            /* and holds what this run wrote, or continues */
     off_t at;                              /* where its next line begins */
     off_t last_at;                         /* where the last one does */
     json_t *last;                          /* the last step's object; NULL before the first */
@@ -62,26 +65,43 @@ fail(const char *path, const char *reason, int error, char *why, size_t why_size
 
 /* --- folder and file --- */
 
-/* mkdir -p. */
+/* mkdir -p; `kept` is the length of what was there before. */
 static int
-make_dirs(const char *dir)
+make_dirs(const char *dir, size_t *kept)
 {
     char path[METRICS_PATH_MAX];
-    snprintf(path, sizeof path, "%s", dir);
-    for (char *slash = path + 1; *slash; slash++) {
-        if (*slash != '/')
-            continue;
-        *slash = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return -errno;
-        *slash = '/';
-    }
+    size_t size = strlen(dir);
     struct stat status;
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return -errno;
-    if (stat(path, &status) != 0)
+    *kept = size;
+    for (size_t i = 1; i <= size; i++) {
+        if (dir[i] != '/' && dir[i] != '\0')
+            continue;
+        snprintf(path, sizeof path, "%.*s", (int)i, dir);
+        if (mkdir(path, 0777) == 0)
+            *kept = *kept < i ? *kept : i - 1;
+        else if (errno != EEXIST)
+            return -errno;
+    }
+    if (stat(dir, &status) != 0)
         return -errno;
     return S_ISDIR(status.st_mode) ? 0 : -ENOTDIR;
+}
+
+/* A run that came to nothing leaves nothing: its empty file goes, and the folders made for it. */
+static void
+remove_empty(struct metrics *metrics)
+{
+    char path[METRICS_PATH_MAX + 32];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
+    if (fstat(metrics->fd, &status) != 0 || status.st_size > 0 || unlink(path) != 0)
+        return;
+    for (size_t i = strlen(metrics->dir); i > metrics->kept; i--) {
+        if (metrics->dir[i] == '/' || metrics->dir[i] == '\0') {
+            metrics->dir[i] = '\0';
+            rmdir(metrics->dir);
+        }
+    }
 }
 
 /* Offset behind the last whole line: a node that was killed may have left half a line. */
@@ -116,14 +136,20 @@ open_file(struct metrics *metrics, bool resume, char *why, size_t why_size)
     if (flock(metrics->fd, LOCK_EX | LOCK_NB) != 0)
         return fail(metrics->dir, "in use by another run, choose another folder with --out", EBUSY,
                     why, why_size);
+    metrics->locked = true;
     metrics->at = resume ? whole_lines(metrics->fd) : 0;
-    if (ftruncate(metrics->fd, metrics->at) != 0)
-        return fail(path, strerror(errno), errno, why, why_size);
-    if (!resume) {
-        snprintf(path, sizeof path, "%s/result.json", metrics->dir);
-        if (unlink(path) != 0 && errno != ENOENT)
-            return fail(path, strerror(errno), errno, why, why_size);
-    }
+    return 0;
+}
+
+/* With the first line, not before: a run that fails to start must not cost what an earlier one left. */
+static int
+begin(struct metrics *metrics)
+{
+    char path[METRICS_PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/result.json", metrics->dir);
+    if (ftruncate(metrics->fd, metrics->at) != 0 || (unlink(path) != 0 && errno != ENOENT))
+        return errno;
+    metrics->begun = true;
     return 0;
 }
 
@@ -134,7 +160,8 @@ metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, char
     *out = NULL;
     if (strlen(dir) >= METRICS_PATH_MAX)
         return fail(dir, "name too long", ENAMETOOLONG, why, why_size);
-    int rc = make_dirs(dir);
+    size_t kept;
+    int rc = make_dirs(dir, &kept);
     if (rc)
         return fail(dir, strerror(-rc), -rc, why, why_size);
     struct metrics *metrics = calloc(1, sizeof *metrics);
@@ -144,6 +171,7 @@ metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, char
     metrics->quiet = quiet;
     metrics->started_us = now_us();
     metrics->fd = -1;
+    metrics->kept = kept;
     term_init(&metrics->out, STDOUT_FILENO);
     term_init(&metrics->err, STDERR_FILENO);
     pthread_mutex_init(&metrics->lock, NULL);
@@ -161,6 +189,8 @@ metrics_destroy(struct metrics **metrics)
     if (!m)
         return;
     term_fini(&m->out);
+    if (m->locked)
+        remove_empty(m);
     if (m->fd >= 0)
         close(m->fd);
     json_decref(m->last);
@@ -368,13 +398,15 @@ write_object(struct metrics *metrics, const json_t *object)
         return;
     line[size++] = '\n';
     metrics->last_at = metrics->at;
-    int error = put_at(metrics->fd, line, size, metrics->at);
+    int error = metrics->begun ? 0 : begin(metrics);
+    if (error == 0)
+        error = put_at(metrics->fd, line, size, metrics->at);
     if (error == 0) {
         metrics->at += (off_t)size;
         metrics->broken = false;
         return;
     }
-    if (ftruncate(metrics->fd, metrics->at) != 0)
+    if (metrics->begun && ftruncate(metrics->fd, metrics->at) != 0)
         error = errno;
     if (!metrics->broken) {
         char text[METRICS_PATH_MAX + 128];

@@ -253,15 +253,19 @@ a_torn_line_longer_than_a_block_goes_too(void **state)
     memset(torn, ' ', sizeof torn - 1);
     append(torn);
     struct metrics *metrics = open_metrics(true);
+    struct metrics_step step = step_of(2);
+    metrics_step(metrics, &step);
     metrics_destroy(&metrics);
-    json_t *first = line(0);
+    json_t *first = line(0), *second = line(1);
     assert_true(number(first, "step") == 1);
-    assert_null(line(1));
+    assert_true(number(second, "step") == 2);
+    assert_null(line(2));
     json_decref(first);
+    json_decref(second);
 }
 
 static void
-a_new_run_starts_with_empty_files(void **state)
+a_new_run_replaces_an_old_one_with_its_first_step(void **state)
 {
     (void)state;
     append("{\"step\":1}\n");
@@ -269,9 +273,36 @@ a_new_run_starts_with_empty_files(void **state)
     assert_non_null(file);
     assert_int_equal(fclose(file), 0);
     struct metrics *metrics = open_metrics(false);
-    assert_null(line(0));
+    metrics_destroy(&metrics);
+    json_t *object = line(0);
+    assert_non_null(object); /* it came to nothing: all is as before */
+    json_decref(object);
+    assert_int_equal(access(path_of("result.json"), F_OK), 0);
+    metrics = open_metrics(false);
+    struct metrics_step step = step_of(7);
+    metrics_step(metrics, &step);
+    object = line(0);
+    assert_true(number(object, "step") == 7);
+    json_decref(object);
+    assert_null(line(1));
     assert_int_equal(access(path_of("result.json"), F_OK), -1);
     metrics_destroy(&metrics);
+}
+
+static void
+a_run_that_came_to_nothing_leaves_nothing(void **state)
+{
+    struct metrics *metrics;
+    (void)state;
+    assert_int_equal(metrics_new(&metrics, path_of("a/b"), false, true, why, sizeof why), 0);
+    assert_int_equal(access(path_of("a/b/metrics.jsonl"), F_OK), 0);
+    metrics_destroy(&metrics);
+    assert_int_equal(access(path_of("a"), F_OK), -1);
+    assert_int_equal(access(dir, F_OK), 0);
+    metrics = open_metrics(false);
+    metrics_destroy(&metrics);
+    assert_int_equal(access(path_of("metrics.jsonl"), F_OK), -1);
+    assert_int_equal(access(dir, F_OK), 0);
 }
 
 static void
@@ -443,7 +474,8 @@ main(void)
         TEST(an_evaluation_alone_is_a_line),
         TEST(a_resumed_run_continues_behind_the_last_whole_line),
         TEST(a_torn_line_longer_than_a_block_goes_too),
-        TEST(a_new_run_starts_with_empty_files),
+        TEST(a_new_run_replaces_an_old_one_with_its_first_step),
+        TEST(a_run_that_came_to_nothing_leaves_nothing),
         TEST(two_runs_do_not_share_a_folder),
         TEST(folders_are_made_with_their_parents),
         TEST(a_folder_that_cannot_be_is_named),

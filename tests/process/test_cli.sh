@@ -1,0 +1,179 @@
+#!/bin/sh
+# test_cli.sh - what a person can get wrong on the command line, in a job or in its files: one line on standard
+# error that names it, status 2, and nothing left behind. And what closed, full and broken outputs do.
+set -u
+: "${MESHNODE:?}"
+W=$(mktemp -d "${TMPDIR:-/tmp}/test_cli_XXXXXX") || exit 1
+trap 'chmod -R u+w "$W"; rm -rf "$W"' EXIT
+cd "$W" || exit 1
+mkdir jobs data cwd
+failed=0
+
+complain() {
+    echo "$1: $2"
+    sed 's/^/    /' "$W/err"
+    failed=1
+}
+
+# refuses WHAT PATTERN ARGS...: status 2, exactly one line on stderr that holds PATTERN, nothing on stdout,
+# nothing new in the folder it ran in.
+refuses() {
+    what=$1 pattern=$2
+    shift 2
+    (cd cwd && timeout 20 "$MESHNODE" "$@" >"$W/out" 2>"$W/err" </dev/null)
+    status=$?
+    [ $status = 2 ] || complain "$what" "status $status, expected 2"
+    [ "$(wc -l <err)" = 1 ] || complain "$what" "expected one line"
+    grep -q -e "$pattern" err || complain "$what" "does not say '$pattern'"
+    LC_ALL=C grep -q '[^ -~]' err && complain "$what" "is not printable"
+    [ ! -s out ] || complain "$what" "wrote to standard output"
+    [ -z "$(ls -A cwd)" ] || complain "$what" "left something: $(ls -A cwd)"
+    rm -rf cwd && mkdir cwd
+}
+
+# job NAME LINE...: a small job with these lines instead of the same sections.
+job() {
+    name=$1
+    shift
+    printf '%s\n' "$@" >"jobs/$name.yaml"
+}
+good='model: [flatten, dense: 10]'
+job good 'data: {source: glyphs, train: 24, test: 12}' 'train: {batch: 12, epochs: 1}' "$good"
+
+# --- the command line ---
+refuses 'unknown option' 'unknown option --prot, did you mean --port?' ../jobs/good.yaml --prot 3
+refuses 'option of a later version' 'unknown option --http' ../jobs/good.yaml --http 80
+refuses 'no value' '--port needs a value' ../jobs/good.yaml --port
+refuses 'port not a number' '--port: mesh.port = x' ../jobs/good.yaml --port x
+refuses 'port too large' '65536.*0..65535' ../jobs/good.yaml --port 65536
+refuses 'negative' 'node.threads = -1' ../jobs/good.yaml --threads -1
+refuses 'hexadecimal' 'run.seed = 0x10' ../jobs/good.yaml --seed 0x10
+refuses 'huge' 'run.seed = 99999999999999999999' ../jobs/good.yaml --seed 99999999999999999999
+refuses 'seed of the mesh' 'mesh.seeds = host, expected HOST:PORT' ../jobs/good.yaml --peer host
+refuses 'IPv6 without brackets' 'mesh.seeds = ::1:5' ../jobs/good.yaml --peer ::1:5
+refuses 'log level' 'node.log = loud' ../jobs/good.yaml --log loud
+refuses 'set without value' 'expected section.key=value' ../jobs/good.yaml --set train.epochs
+refuses 'set of an unknown key' 'did you mean train.epochs?' ../jobs/good.yaml --set train.epoch=3
+refuses 'set of the model' 'belongs in the job file' ../jobs/good.yaml --set model.conv.kernel=3
+refuses 'empty argument' 'empty argument' ''
+refuses 'two jobs' 'usage: meshnode \[JOB.yaml\]' ../jobs/good.yaml ../jobs/good.yaml
+refuses 'many arguments' 'one argument too many: d' a b c d
+refuses 'local without a job' 'usage: meshnode local' local
+refuses 'check without a job' 'usage: meshnode check' check
+refuses 'eval without a model' 'usage: meshnode eval' eval ../jobs/good.yaml
+refuses 'a command that does not exist' 'keygen: No such file' keygen
+refuses 'n nodes of one' '-n is an option of meshnode local' -n 3 ../jobs/good.yaml
+refuses 'no nodes' '-n 0, expected a whole number 1..64' local -n 0 ../jobs/good.yaml
+refuses 'one port for many' 'mesh.port = 20000, expected 0 with -n 2' local -n 2 --port 20000 ../jobs/good.yaml
+refuses 'resume of a check' '--resume is for training' check --resume ../jobs/good.yaml
+refuses 'bad option without a job' 'mesh.peers = 65' --peers 65
+
+# --- the job file ---
+mkfifo jobs/fifo
+ln -s loop jobs/loop
+: >jobs/empty.yaml
+printf '\000\001' >jobs/binary.yaml
+truncate -s 2G jobs/large.yaml
+refuses 'missing file' 'none.yaml: No such file' ../jobs/none.yaml
+refuses 'directory' 'jobs: is a directory' ../jobs
+refuses 'FIFO' 'fifo: is not a regular file' ../jobs/fifo
+refuses 'device' '/dev/zero: is not a regular file' /dev/zero
+refuses 'link to itself' 'loop: .*symbolic links' ../jobs/loop
+refuses 'empty file' 'empty.yaml:1: the file is empty' ../jobs/empty.yaml
+refuses 'binary file' 'binary.yaml:1: ' ../jobs/binary.yaml
+refuses 'large file' 'large.yaml: is too large' ../jobs/large.yaml
+refuses 'escapes in a name' 'x\\x1b\[1m: No such file' "$(printf '../x\033[1m')"
+if [ "$(id -u)" != 0 ]; then
+    cp jobs/good.yaml jobs/closed.yaml
+    chmod 000 jobs/closed.yaml
+    refuses 'no permission' 'closed.yaml: Permission denied' ../jobs/closed.yaml
+fi
+
+job typo "$good" 'train: {bach: 12}'
+refuses 'unknown key' 'typo.yaml:2: unknown key train.bach, did you mean train.batch?' ../jobs/typo.yaml
+job shards "$good" 'train:' '  batch: 100' '  shards: 12'
+refuses 'batch and shards' 'shards.yaml:3: train.batch = 100.*train.shards = 12' ../jobs/shards.yaml
+job rate "$good" 'train: {optimizer: {sgd: {rate: 0}}}'
+refuses 'rate 0' 'rate.yaml:2: train.optimizer.sgd.rate = 0' ../jobs/rate.yaml
+job topology "$good" 'mesh: {topology: server}'
+refuses 'topology' 'not supported by this version: only ring' ../jobs/topology.yaml
+job layer 'model: [flatten, dnse: 10]'
+refuses 'unknown layer' 'layer.yaml:1: model.layer = dnse, expected dense' ../jobs/layer.yaml
+job shape 'model: [input: [1, 28, 28], flatten, {conv: 8}, dense: 10]'
+refuses 'layer that does not fit' 'conv' check ../jobs/shape.yaml
+job classes 'data: {source: glyphs, train: 24, test: 12}' 'train: {batch: 12}' 'model: [flatten, dense: 7]'
+refuses 'too few outputs' 'classes.yaml: .*7' check ../jobs/classes.yaml
+job few 'data: {source: glyphs, train: 24, test: 12}' "$good"
+refuses 'batch larger than the data' 'train.batch = 384.*24' ../jobs/few.yaml
+refuses 'and set right' '-n 65' local -n 65 --set train.batch=12 ../jobs/few.yaml
+
+# --- its data ---
+job idx 'data: {source: idx}' 'train: {batch: 12, epochs: 1}' "$good"
+refuses 'no data' 'train-images' ../jobs/idx.yaml --data ../data
+refuses 'no data for many nodes, said once' 'train-images' local -n 3 ../jobs/idx.yaml --data ../data
+refuses 'data folder that is a file' 'good.yaml' ../jobs/idx.yaml --data ../jobs/good.yaml
+printf '\000\000\010\003\000\000\000\002\000\000\000\034\000\000\000\034abc' >data/train-images-idx3-ubyte
+refuses 'truncated data' 'train-images-idx3-ubyte' ../jobs/idx.yaml --data ../data
+
+# --- where it writes ---
+: >data/file
+refuses 'results into a file' 'data/file: Not a directory' ../jobs/good.yaml --out ../data/file --interface lo
+refuses 'results below a file' 'data/file/x: Not a directory' ../jobs/good.yaml --out ../data/file/x --interface lo
+refuses 'results where none can be' '/proc/x: ' ../jobs/good.yaml --out /proc/x --interface lo
+
+# --- the network ---
+refuses 'no such interface' 'nosuch0' ../jobs/good.yaml --interface nosuch0
+refuses 'bad interface name' 'a/b' ../jobs/good.yaml --interface a/b
+refuses 'interface without a job' 'nosuch0' --interface nosuch0 --quiet
+mkdir holder
+"$MESHNODE" jobs/good.yaml --interface lo --port 20999 --peers 2 --set mesh.group=cli$$ --out holder >holder/log 2>&1 &
+holder=$!
+deadline=$(($(date +%s) + 20))
+until grep -q 20999 holder/log || ! kill -0 $holder 2>/dev/null || [ "$(date +%s)" -gt $deadline ]; do :; done
+refuses 'taken port' '20999' ../jobs/good.yaml --interface lo --port 20999 --set mesh.group=cli$$
+kill -TERM $holder
+wait $holder
+status=$?
+cp holder/log err
+[ $status = 130 ] || complain 'a node that waits and is asked to end' "status $status, expected 130"
+
+# --- outputs ---
+answers() { # WHAT STATUS PATTERN COMMAND: run by sh, M is the program; status and what err says
+    M=$MESHNODE timeout 20 sh -c "$4" >"$W/out" 2>"$W/err" </dev/null
+    status=$?
+    [ $status = "$2" ] || complain "$1" "status $status, expected $2"
+    [ -z "$3" ] || grep -q -e "$3" err || complain "$1" "does not say '$3'"
+}
+answers 'help' 0 '' '"$M" --help'
+grep -q 'meshnode local' out || complain 'help' 'does not name local'
+[ ! -s err ] || complain 'help' 'wrote to standard error'
+answers 'help despite a bad job' 0 '' '"$M" jobs/binary.yaml --help'
+answers 'version' 0 '' '"$M" --version'
+grep -q '^meshnode [0-9]' out || complain 'version' 'says no version'
+answers 'help into a full disk' 1 'standard output' '"$M" --help >/dev/full'
+answers 'version into a full disk' 1 'standard output' '"$M" --version >/dev/full'
+answers 'help into a closed output' 1 'standard output' '"$M" --help >&-'
+answers 'errors into a closed output' 2 '' '"$M" jobs/none.yaml 2>&-'
+answers 'nothing open' 2 '' '"$M" jobs/none.yaml <&- >&- 2>&-'
+answers 'check' 0 '' '"$M" check jobs/good.yaml'
+answers 'check into a full disk' 1 'standard output' '"$M" check jobs/good.yaml >/dev/full'
+answers 'empty environment' 0 '' 'env -i "$M" check jobs/good.yaml'
+answers 'foreign locale' 0 '' 'LC_ALL=tr_TR.UTF-8 "$M" check jobs/good.yaml --set train.optimizer.sgd.rate=0.5'
+answers 'two dashes' 0 '' '"$M" check -- jobs/good.yaml'
+answers 'a folder that is gone' 2 'No such file' 'mkdir gone; cd gone; rmdir ../gone; "$M" jobs/good.yaml'
+
+alone='--interface lo --set mesh.gather_ms=0 --out run'
+answers 'a run' 0 '' "\"\$M\" jobs/good.yaml $alone"
+[ -s run/result.json ] && [ -s run/model.safetensors ] && [ -s run/metrics.jsonl ] || complain 'a run' 'left no results'
+answers 'eval' 0 '' '"$M" eval jobs/good.yaml run/model.safetensors'
+answers 'eval of no model' 2 'none' '"$M" eval jobs/good.yaml none'
+answers 'eval of a folder' 2 'run' '"$M" eval jobs/good.yaml run'
+answers 'a run whose reader has gone' 0 '' "{ \"\$M\" jobs/good.yaml $alone; echo \$? >status; } | true; exit \$(cat status)"
+answers 'a run into a full disk' 0 '' "\"\$M\" jobs/good.yaml $alone >/dev/full"
+answers 'a run with nothing open' 0 '' "\"\$M\" jobs/good.yaml $alone <&- >&- 2>&-"
+answers 'a quiet run' 0 '' "\"\$M\" jobs/good.yaml $alone --quiet"
+[ ! -s out ] && [ ! -s err ] || complain 'a quiet run' 'is not quiet'
+answers 'a run without memory to spare' 0 '' "\"\$M\" check jobs/good.yaml --threads 1"
+answers 'no room for descriptors' 0 '' 'ulimit -n 16; "$M" check jobs/good.yaml'
+
+exit $failed
