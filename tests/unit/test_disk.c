@@ -2,7 +2,8 @@
  *
  * The calls that can fail are wrapped: the k-th one fails, or the process ends there, for all k. The
  * wrapper also checks the order that survives a power cut: nothing is renamed before it was synced.
- * LDFLAGS: -Wl,--wrap=open,--wrap=write,--wrap=read,--wrap=fsync,--wrap=rename,--wrap=close,--wrap=lseek */
+ * LDFLAGS: -Wl,--wrap=open,--wrap=write,--wrap=read,--wrap=fsync,--wrap=rename,--wrap=close,--wrap=lseek
+ */
 #include "nn/disk.h"
 
 #include <errno.h>
