@@ -147,14 +147,17 @@ fill_x(const struct data_set *set, const struct data_rows *rows, size_t sample, 
 static void
 fill_target(const struct data_rows *rows, size_t sample, float *target, size_t outputs)
 {
-    if (rows->target || outputs == 1) {
+    assert(rows->target || rows->label);
+    if (rows->target) {
         assert(outputs == 1);
-        target[0] = rows->target ? rows->target[sample] : (float)rows->label[sample];
-        return;
+        target[0] = rows->target[sample];
+    } else if (outputs == 1) {
+        target[0] = (float)rows->label[sample];
+    } else {
+        assert((size_t)rows->label[sample] < outputs);
+        memset(target, 0, outputs * sizeof *target);
+        target[rows->label[sample]] = 1;
     }
-    assert((size_t)rows->label[sample] < outputs);
-    memset(target, 0, outputs * sizeof *target);
-    target[rows->label[sample]] = 1;
 }
 
 void

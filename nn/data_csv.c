@@ -32,6 +32,12 @@ struct slice {
     size_t size;
 };
 
+struct label {
+    struct slice text;
+    bool number;
+    double value; /* of a number */
+};
+
 struct csv {
     const struct data_spec *spec;
     const char *name, *text, *at, *end;
@@ -42,7 +48,7 @@ struct csv {
     size_t data_line;
     size_t rows, columns;
     size_t labels;
-    struct slice label[DATA_CLASSES_MAX];
+    struct label label[DATA_CLASSES_MAX];
     char *why;
     size_t why_size;
 };
@@ -211,30 +217,35 @@ to_float(const struct csv *csv, struct slice s, float *out)
     return isfinite(*out) ? 0 : refuse(csv, s, "a number in the range of float");
 }
 
+static struct label
+label_of(struct slice s)
+{
+    bool number = is_number(s);
+    return (struct label){s, number, number ? strtod(s.at, NULL) : 0};
+}
+
 /* Numbers by value, before texts by their bytes. */
 static int
-label_compare(struct slice a, struct slice b)
+label_compare(const struct label *a, const struct label *b)
 {
-    bool an = is_number(a), bn = is_number(b);
-    if (an != bn)
-        return an ? -1 : 1;
-    if (an) {
-        double x = strtod(a.at, NULL), y = strtod(b.at, NULL);
-        return (x > y) - (x < y);
-    }
-    int rc = memcmp(a.at, b.at, a.size < b.size ? a.size : b.size);
-    return rc ? rc : (a.size > b.size) - (a.size < b.size);
+    if (a->number != b->number)
+        return a->number ? -1 : 1;
+    if (a->number)
+        return (a->value > b->value) - (a->value < b->value);
+    size_t x = a->text.size, y = b->text.size;
+    int rc = memcmp(a->text.at, b->text.at, x < y ? x : y);
+    return rc ? rc : (x > y) - (x < y);
 }
 
 /* Position of the label, or where it belongs. */
 static size_t
-label_find(const struct csv *csv, struct slice s, bool *found)
+label_find(const struct csv *csv, const struct label *label, bool *found)
 {
     size_t low = 0, high = csv->labels;
     *found = false;
     while (low < high && !*found) {
         size_t middle = low + (high - low) / 2;
-        int order = label_compare(s, csv->label[middle]);
+        int order = label_compare(label, &csv->label[middle]);
         *found = order == 0;
         if (order == 0)
             low = middle;
@@ -254,13 +265,14 @@ label_add(struct csv *csv, struct slice s)
         return 0;
     if (s.size == 0)
         return refuse(csv, s, "a label");
-    size_t at = label_find(csv, s, &found);
+    struct label label = label_of(s);
+    size_t at = label_find(csv, &label, &found);
     if (found)
         return 0;
     if (csv->labels == DATA_CLASSES_MAX)
         return refuse(csv, s, "at most 1024 different labels; numbers need data.regression");
     memmove(&csv->label[at + 1], &csv->label[at], (csv->labels - at) * sizeof *csv->label);
-    csv->label[at] = s;
+    csv->label[at] = label;
     csv->labels++;
     return 0;
 }
@@ -270,15 +282,16 @@ label_index(const struct csv *csv, struct slice s, int32_t *out)
 {
     bool found;
     size_t classes = csv->spec->classes;
+    struct label label = label_of(s);
     if (!classes) {
-        *out = (int32_t)label_find(csv, s, &found);
+        *out = (int32_t)label_find(csv, &label, &found);
         assert(found);
         return 0;
     }
     char expected[64];
     snprintf(expected, sizeof expected, "a label 0..%zu", classes - 1);
-    double x = is_number(s) ? strtod(s.at, NULL) : -1;
-    if (!(x >= 0 && x < (double)classes && x == (double)(int32_t)x))
+    double x = label.value;
+    if (!label.number || !(x >= 0 && x < (double)classes && x == (double)(int32_t)x))
         return refuse(csv, s, expected);
     *out = (int32_t)x;
     return 0;
@@ -358,11 +371,11 @@ count_rows(struct csv *csv)
 static int
 part_alloc(struct data_rows *rows, size_t count, size_t features, bool regression)
 {
-    rows->value = malloc(count * features * sizeof *rows->value);
+    rows->value = calloc(count, features * sizeof *rows->value);
     if (regression)
-        rows->target = malloc(count * sizeof *rows->target);
+        rows->target = calloc(count, sizeof *rows->target);
     else
-        rows->label = malloc(count * sizeof *rows->label);
+        rows->label = calloc(count, sizeof *rows->label);
     return rows->value && (rows->target || rows->label) ? 0 : -ENOMEM;
 }
 
@@ -509,33 +522,52 @@ out:
     return rc;
 }
 
-/* The whole file. NUL bytes are refused piece by piece, so a sparse file costs one piece. */
 static int
-read_text(struct data_file *file, char **out, size_t *size)
+check_kind(struct data_file *file)
 {
+    uint64_t size = data_file_size(file);
     if (data_file_is_gzip(file))
         return data_file_refuse(file, -EBADMSG, "is gzip, expected plain text");
-    if (data_file_size(file) > TEXT_MAX)
+    if (size > TEXT_MAX)
         return data_file_refuse(file, -EFBIG, "%llu bytes, expected at most %llu",
-                                (unsigned long long)data_file_size(file),
-                                (unsigned long long)TEXT_MAX);
-    *size = (size_t)data_file_size(file);
-    *out = malloc(*size + 1);
-    if (!*out)
-        return data_file_refuse(file, -ENOMEM, "no memory for its %zu bytes", *size);
-    (*out)[*size] = 0;
-    for (size_t done = 0; done < *size;) {
-        size_t n = *size - done < READ_SIZE ? *size - done : READ_SIZE;
-        int rc = data_file_read(file, *out + done, n);
+                                (unsigned long long)size, (unsigned long long)TEXT_MAX);
+    return 0;
+}
+
+/* The whole file into text[size]. NUL bytes are refused piece by piece, so a sparse file costs one piece. */
+static int
+read_text(struct data_file *file, char *text, size_t size)
+{
+    for (size_t done = 0; done < size;) {
+        size_t n = size - done < READ_SIZE ? size - done : READ_SIZE;
+        int rc = data_file_read(file, text + done, n);
         if (rc)
             return rc;
-        const char *nul = memchr(*out + done, 0, n);
+        const char *nul = memchr(text + done, 0, n);
         if (nul)
             return data_file_refuse(file, -EBADMSG, "byte %zu: a NUL byte, expected text",
-                                    (size_t)(nul - *out));
+                                    (size_t)(nul - text));
         done += n;
     }
     return data_file_end(file);
+}
+
+static int
+load_file(struct data_set *set, const struct data_spec *spec, struct data_file *file,
+          const char *path, char *why, size_t why_size)
+{
+    int rc = check_kind(file);
+    if (rc)
+        return rc;
+    size_t size = (size_t)data_file_size(file);
+    char *text = malloc(size + 1);
+    if (!text)
+        return data_file_refuse(file, -ENOMEM, "no memory for its %zu bytes", size);
+    text[size] = 0;
+    rc = read_text(file, text, size);
+    rc = rc ? rc : data_csv_parse(set, text, size, spec, path, why, why_size);
+    free(text);
+    return rc;
 }
 
 int
@@ -551,11 +583,7 @@ data_csv_load(struct data_set *set, const struct data_spec *spec, char *why, siz
     rc = rc ? rc : data_file_open(&file, path, why, why_size);
     if (rc)
         return rc;
-    char *text = NULL;
-    size_t size = 0;
-    rc = read_text(file, &text, &size);
-    rc = rc ? rc : data_csv_parse(set, text, size, spec, path, why, why_size);
-    free(text);
+    rc = load_file(set, spec, file, path, why, why_size);
     data_file_close(&file);
     return rc;
 }

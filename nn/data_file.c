@@ -43,13 +43,12 @@ int
 data_file_refuse(struct data_file *f, int rc, const char *format, ...)
 {
     assert(rc < 0);
+    va_list args;
+    va_start(args, format);
     int n = snprintf(f->why, f->why_size, "%s: ", f->name);
-    if (n > 0 && (size_t)n < f->why_size) {
-        va_list args;
-        va_start(args, format);
+    if (n > 0 && (size_t)n < f->why_size)
         vsnprintf(f->why + n, f->why_size - (size_t)n, format, args);
-        va_end(args);
-    }
+    va_end(args);
     return rc;
 }
 

@@ -156,8 +156,8 @@ view_draw(struct draw *draw)
     double t = draw_near(draw, rotation), square = t * t;
     v.cosine = (1 - square) / (1 + square);
     v.sine = 2 * t / (1 + square);
-    v.shift_x = SIDE / 2 - 0.5 + draw_near(draw, shift_pixels);
-    v.shift_y = SIDE / 2 - 0.5 + draw_near(draw, shift_pixels);
+    v.shift_x = (SIDE - 1) / 2.0 + draw_near(draw, shift_pixels);
+    v.shift_y = (SIDE - 1) / 2.0 + draw_near(draw, shift_pixels);
     return v;
 }
 
@@ -239,6 +239,8 @@ page_stroke(struct page *page, const struct view *view, struct draw *draw,
 {
     struct point p[POINTS_MAX];
     int count = stroke->count;
+    assert(count >= 2);
+    assert(count <= POINTS_MAX);
     for (int i = 0; i < count; i++) {
         p[i].x = (stroke->at[i][0] - 50) / 50.0 + draw_near(draw, jitter);
         p[i].y = (stroke->at[i][1] - 50) / 50.0 + draw_near(draw, jitter);
@@ -299,8 +301,8 @@ page_develop(const struct page *page, struct draw *draw, double pen, double edge
         if (i % 8 == 0)
             bits = draw_bits(draw);
         double value =
-            dark * ink(page->square[i], pen, edge) + noise * ((double)(bits & 255) - 128);
-        pixel[i] = value <= 0 ? 0 : value >= 255 ? 255 : (uint8_t)(value + 0.5);
+            dark * ink(page->square[i], pen, edge) + noise * ((double)(bits & 255) - 128) + 0.5;
+        pixel[i] = value <= 0 ? 0 : value >= 255 ? 255 : (uint8_t)value;
     }
 }
 

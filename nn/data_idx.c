@@ -148,7 +148,7 @@ static int
 take_labels(const struct data_idx *labels, const char *path, size_t classes, struct data_rows *rows,
             char *why, size_t why_size)
 {
-    rows->label = malloc(labels->size * sizeof *rows->label);
+    rows->label = calloc(labels->size, sizeof *rows->label);
     if (!rows->label) {
         snprintf(why, why_size, "%s: no memory for its labels", path);
         return -ENOMEM;
