@@ -47,7 +47,7 @@ scratch(const struct layer *layer, size_t rows)
     size_t in = layer->in_size, out = layer->out_size;
     size_t forward = gemm_packed_size(in, least(rows, BLOCK)) + CHUNK * BLOCK;
     size_t weights = gemm_packed_size(rows, in) + CHUNK * in + CHUNK * rows;
-    size_t inputs = GEMM_DEPTH * STRIPE;
+    size_t inputs = gemm_depth(out) * STRIPE;
     size_t most = forward > weights ? forward : weights;
     most = most > inputs ? most : inputs;
     return most > out ? most : out;
@@ -64,9 +64,9 @@ static void
 units_forward(const struct layer *layer, const float *w, size_t units, const float *xt, size_t rows,
               float *yt)
 {
-    size_t in = layer->in_size;
-    for (size_t k = 0; k < in; k += GEMM_DEPTH) {
-        size_t depth = least(in - k, GEMM_DEPTH);
+    size_t in = layer->in_size, share = gemm_depth(in);
+    for (size_t k = 0; k < in; k += share) {
+        size_t depth = least(in - k, share);
         struct gemm_view view = {w + k, units, 0, in, depth, 0, 1};
         for (size_t r = 0; r < rows; r += GEMM_COLUMNS)
             gemm_panel(&view, units, least(rows - r, GEMM_COLUMNS), depth,
@@ -119,11 +119,11 @@ weights_backward(const struct layer *layer, const struct layer_io *io)
 static void
 inputs_backward(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = layer->in_size, out = layer->out_size;
+    size_t in = layer->in_size, out = layer->out_size, share = gemm_depth(out);
     const float *w = io->params + layer->weight_first;
     for (size_t i = 0; i < in; i += STRIPE)
-        for (size_t k = 0; k < out; k += GEMM_DEPTH) {
-            size_t width = least(in - i, STRIPE), depth = least(out - k, GEMM_DEPTH);
+        for (size_t k = 0; k < out; k += share) {
+            size_t width = least(in - i, STRIPE), depth = least(out - k, share);
             struct gemm_view view = {io->dy + k, io->rows, 0, out, depth, 0, 1};
             gemm_pack(w + k * in + i, in, depth, width, io->scratch);
             for (size_t j = 0; j < width; j += GEMM_COLUMNS)

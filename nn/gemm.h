@@ -38,6 +38,8 @@ struct gemm_view {
 void gemm_panel(const struct gemm_view *a, size_t m, size_t n, size_t k, const float *b, bool add,
                 float *c, size_t ldc);
 
+/* Equal shares of k of about GEMM_DEPTH; 1 or more. */
+size_t gemm_depth(size_t k);
 /* Floats of the panels of a [k, n] matrix. */
 size_t gemm_packed_size(size_t k, size_t n);
 /* Panels of row-major B [k, n], rows `ldb` apart: out [ceil(n/16)][k][16], filled up with zeros. */

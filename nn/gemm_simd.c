@@ -70,7 +70,8 @@ typedef void tile_fn(const struct gemm_view *a, const float *const at[ROWS], siz
 TILE(1, 1)
 TILE(2, 1)
 TILE(3, 1)
-TILE(4, 1) TILE(5, 1) TILE(6, 1) TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2)
+TILE(4, 1)
+TILE(5, 1) TILE(6, 1) TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2)
 
     static tile_fn *const tiles[VECTORS][ROWS] = {
         {tile_1_1, tile_2_1, tile_3_1, tile_4_1, tile_5_1, tile_6_1},
@@ -128,18 +129,18 @@ SIMD_NAME(gemm_panel)(const struct gemm_view *a, size_t m, size_t n, size_t k, c
     }
 }
 
+/* Row by row, since the rows of a large B are far apart. */
 void
 SIMD_NAME(gemm_pack)(const float *b, size_t ldb, size_t k, size_t n, float *out)
 {
-    for (size_t j = 0; j < n; j += GEMM_COLUMNS) {
-        size_t here = n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS;
-        for (size_t i = 0; i < k; i++, out += GEMM_COLUMNS) {
-            if (here == GEMM_COLUMNS) {
-                memcpy(out, b + i * ldb + j, GEMM_COLUMNS * sizeof *out);
-                continue;
-            }
-            memset(out, 0, GEMM_COLUMNS * sizeof *out);
-            memcpy(out, b + i * ldb + j, here * sizeof *out);
+    size_t whole = n / GEMM_COLUMNS, rest = n % GEMM_COLUMNS;
+    for (size_t i = 0; i < k; i++, b += ldb, out += GEMM_COLUMNS) {
+        for (size_t j = 0; j < whole; j++)
+            memcpy(out + j * k * GEMM_COLUMNS, b + j * GEMM_COLUMNS, GEMM_COLUMNS * sizeof *out);
+        if (rest > 0) {
+            float *last = out + whole * k * GEMM_COLUMNS;
+            memset(last, 0, GEMM_COLUMNS * sizeof *out);
+            memcpy(last, b + whole * GEMM_COLUMNS, rest * sizeof *out);
         }
     }
 }

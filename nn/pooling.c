@@ -41,36 +41,53 @@ flops(const struct layer *layer)
     return (double)layer->out_size * layer->spec.kernel * layer->spec.kernel;
 }
 
-/* Outputs [first, end) along an axis that see the image, not padding, at window offset k. */
-static void
-seen(size_t k, const struct nn_layer_spec *spec, size_t in, size_t out, size_t *first, size_t *end)
+/* Position of the largest element of a window in the plane x[height, width]. */
+static size_t
+window_max(const float *x, size_t width, struct window w)
 {
-    size_t s = spec->stride;
-    *first = k >= spec->pad ? 0 : (spec->pad - k + s - 1) / s;
-    *end = in + spec->pad <= k ? 0 : (in + spec->pad - k - 1) / s + 1;
-    if (*end > out)
-        *end = out;
-    if (*first > *end)
-        *first = *end;
+    size_t best = w.top * width + w.left;
+    for (size_t i = w.top; i < w.bottom; i++)
+        for (size_t j = w.left; j < w.right; j++) {
+            float v = x[i * width + j];
+            if (v > x[best] || v != v)
+                best = i * width + j;
+        }
+    return best;
 }
 
-/* One line of outputs: all positions of the window in order, so that the first largest wins. */
+/* Outputs [first, end) of a line whose windows lie inside the image from left to right. */
+static void
+inside(const struct layer *layer, size_t *first, size_t *end)
+{
+    const struct nn_layer_spec *spec = &layer->spec;
+    size_t fit = layer->in.dim[2] + spec->pad; /* right edge of the image in padded columns */
+    *first = (spec->pad + spec->stride - 1) / spec->stride;
+    *end = fit < spec->kernel ? 0 : (fit - spec->kernel) / spec->stride + 1;
+    if (*end < *first + 4 || *end > layer->out.dim[2]) /* too few for a vector */
+        *end = *first = 0;
+}
+
+/* One line of outputs: windows inside by vectors, the others one by one. */
 static void
 max_line(const struct layer *layer, const float *x, size_t row, float *y, uint32_t *at)
 {
     const struct nn_layer_spec *spec = &layer->spec;
-    size_t width = layer->in.dim[2], n = layer->out.dim[2];
+    size_t width = layer->in.dim[2], n = layer->out.dim[2], first, end;
     struct window lines = window_at(layer, row, 0);
-    pooling_max_start(spec->stride, spec->pad, (uint32_t)(lines.top * width), y, at, n);
-    for (size_t i = lines.top; i < lines.bottom; i++)
-        for (size_t k = 0; k < spec->kernel; k++) {
-            size_t first, end;
-            seen(k, spec, width, n, &first, &end);
-            size_t from = i * width + first * spec->stride + k - spec->pad;
-            if (end > first)
-                pooling_max_line(x + from, spec->stride, (uint32_t)from, y + first, at + first,
-                                 end - first);
-        }
+    inside(layer, &first, &end);
+    for (size_t j = 0; j < n; j++) {
+        if (j == first && end > first)
+            j = end;
+        if (j == n)
+            break;
+        at[j] = (uint32_t)window_max(x, width, window_at(layer, row, j));
+        y[j] = x[at[j]];
+    }
+    if (end > first) {
+        size_t from = lines.top * width + first * spec->stride - spec->pad;
+        pooling_max_line(x + from, width, lines.bottom - lines.top, spec->kernel, spec->stride,
+                         (uint32_t)from, y + first, at + first, end - first);
+    }
 }
 
 static void
@@ -97,20 +114,6 @@ max_forward(const struct layer *layer, const struct layer_io *io)
     for (size_t p = 0; p < io->rows * layer->in.dim[0]; p++)
         max_plane(layer, io->x + p * in, io->y + p * out,
                   at == NULL ? (void *)io->scratch : at + p * out);
-}
-
-/* Position of the largest element of a window in the plane x[height, width]. */
-static size_t
-window_max(const float *x, size_t width, struct window w)
-{
-    size_t best = w.top * width + w.left;
-    for (size_t i = w.top; i < w.bottom; i++)
-        for (size_t j = w.left; j < w.right; j++) {
-            float v = x[i * width + j];
-            if (v > x[best] || v != v)
-                best = i * width + j;
-        }
-    return best;
 }
 
 static void

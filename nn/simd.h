@@ -34,11 +34,9 @@
     X(gemm_transpose, (const float *x, size_t ldx, size_t m, size_t n, float *y, size_t ldy),      \
       (x, ldx, m, n, y, ldy))                                                                      \
     X(pooling_max_line,                                                                            \
-      (const float *x, size_t stride, uint32_t from, float *y, uint32_t *at, size_t n),            \
-      (x, stride, from, y, at, n))                                                                 \
-    X(pooling_max_start,                                                                           \
-      (size_t stride, size_t pad, uint32_t from, float *y, uint32_t *at, size_t n),                \
-      (stride, pad, from, y, at, n))                                                               \
+      (const float *x, size_t width, size_t rows, size_t columns, size_t stride, uint32_t from,    \
+       float *y, uint32_t *at, size_t n),                                                          \
+      (x, width, rows, columns, stride, from, y, at, n))                                           \
     X(vmath_sum, (const float *x, size_t n, double *sum), (x, n, sum))
 
 struct gemm_view;

@@ -330,6 +330,9 @@ fast_layers_equal_naive_ones(void **state)
                                      .stride = 1 + below(3),
                                      .pad = below(kernel),
                                      .no_bias = below(2)};
+        struct nn_layer_spec pool = conv;
+        pool.kind = NN_MAXPOOL;
+        fast_and_naive(&image, &pool, below(4));
         fast_and_naive(&flat, &dense, below(20));
         fast_and_naive(&image, &conv, below(4));
         conv.stride = 1;
