@@ -23,6 +23,9 @@ struct resolve {
     pthread_cond_t changed;
     int holders; /* the owner and the thread; the last one frees */
     bool ending;
+    bool busy; /* the thread looks something up, for who knows how long */
+    bool has_thread;
+    pthread_t thread; /* the owner's, not guarded */
     size_t count;
     struct name *names;
 };
@@ -46,7 +49,6 @@ let_go(struct resolve *resolve)
 {
     pthread_mutex_lock(&resolve->lock);
     bool last = --resolve->holders == 0;
-    pthread_cond_signal(&resolve->changed);
     pthread_mutex_unlock(&resolve->lock);
     if (!last)
         return;
@@ -78,9 +80,11 @@ look_up_all(struct resolve *resolve) /* called and returns with the lock */
         struct name name = resolve->names[i];
         if (resolve_numeric(name.endpoint.host))
             continue;
+        resolve->busy = true;
         pthread_mutex_unlock(&resolve->lock);
         look_up(&name);
         pthread_mutex_lock(&resolve->lock);
+        resolve->busy = false;
         if (name.count) /* what was once known stays known while the name server is away */
             resolve->names[i] = name;
     }
@@ -108,13 +112,9 @@ run(void *arg)
 static int
 start(struct resolve *resolve)
 {
-    pthread_t thread;
-    pthread_attr_t detached;
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
     resolve->holders++;
-    int rc = pthread_create(&thread, &detached, run, resolve);
-    pthread_attr_destroy(&detached);
+    int rc = pthread_create(&resolve->thread, NULL, run, resolve);
+    resolve->has_thread = rc == 0;
     if (rc != 0)
         resolve->holders--;
     return -rc;
@@ -165,15 +165,22 @@ resolve_new(struct resolve **out, const struct proto_endpoint *names, size_t cou
 }
 
 void
-resolve_destroy(struct resolve **resolve)
+resolve_destroy(struct resolve **out)
 {
-    if (!resolve || !*resolve)
+    struct resolve *resolve = out ? *out : NULL;
+    if (!resolve)
         return;
-    pthread_mutex_lock(&(*resolve)->lock);
-    (*resolve)->ending = true;
-    pthread_mutex_unlock(&(*resolve)->lock);
-    let_go(*resolve);
-    *resolve = NULL;
+    pthread_mutex_lock(&resolve->lock);
+    resolve->ending = true;
+    bool busy = resolve->busy;
+    pthread_cond_signal(&resolve->changed);
+    pthread_mutex_unlock(&resolve->lock);
+    if (resolve->has_thread && busy)
+        pthread_detach(resolve->thread);
+    else if (resolve->has_thread)
+        pthread_join(resolve->thread, NULL);
+    let_go(resolve);
+    *out = NULL;
 }
 
 size_t

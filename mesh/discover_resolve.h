@@ -2,8 +2,8 @@
  *
  * Looking a name up can take many seconds, and neither ZeroMQ's I/O threads nor the actor may stand
  * still for that long. One thread looks all names up every RESOLVE_PERIOD_MS; numeric hosts need no
- * thread. A look-up cannot be cancelled: on destroy the thread is told to end and frees what it shares
- * with us when it does. Uses libc and proto/proto.h. */
+ * thread. A look-up cannot be cancelled: destroying while one goes on leaves the thread alone, and it
+ * frees what it shared with us when it ends. Uses libc and proto/proto.h. */
 #ifndef MESH_DISCOVER_RESOLVE_H
 #define MESH_DISCOVER_RESOLVE_H
 
