@@ -30,7 +30,7 @@ enum {
 struct gemm_view {
     const float *at;
     size_t width, line, row; /* width >= 1 */
-    size_t run, jump, step;  /* run >= 1; k is a multiple of run */
+    size_t run, jump, step;  /* run, step >= 1; k is a multiple of run */
 };
 
 /* C[m, n] (rows `ldc` apart) = A[m, k] B[k, n], added to the old C when `add`. b: panel [k][16] of which the

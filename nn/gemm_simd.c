@@ -71,7 +71,8 @@ TILE(1, 1)
 TILE(2, 1)
 TILE(3, 1)
 TILE(4, 1)
-TILE(5, 1) TILE(6, 1) TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2)
+TILE(5, 1)
+TILE(6, 1) TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2)
 
     static tile_fn *const tiles[VECTORS][ROWS] = {
         {tile_1_1, tile_2_1, tile_3_1, tile_4_1, tile_5_1, tile_6_1},
@@ -147,35 +148,29 @@ SIMD_NAME(gemm_pack)(const float *b, size_t ldb, size_t k, size_t n, float *out)
 
 enum { BLOCK = 8 };
 
-/* y[8, 8] = x[8, 8] transposed: three rounds of exchanging halves of ever larger pieces. */
+/* y[8, 8] = x[8, 8] transposed, in three rounds: single elements, pairs and halves change places. */
 static inline void
 transpose_block(const float *x, size_t ldx, float *y, size_t ldy)
 {
     typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
-    typedef int i8 __attribute__((vector_size(32)));
     v8 r[BLOCK], t[BLOCK];
     for (size_t i = 0; i < BLOCK; i++)
         r[i] = *(const v8 *)(x + i * ldx);
-#if defined(__clang__)
-#define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define MIX(a, b, ...) __builtin_shuffle(a, b, (i8){__VA_ARGS__})
-#endif
     for (size_t i = 0; i < BLOCK; i += 2) {
-        t[i] = MIX(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-        t[i + 1] = MIX(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+        t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
     }
     for (size_t i = 0; i < BLOCK; i += 4) {
-        r[i] = MIX(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-        r[i + 1] = MIX(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-        r[i + 2] = MIX(t[i + 1], t[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
-        r[i + 3] = MIX(t[i + 1], t[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+        r[i] = __builtin_shufflevector(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 1] = __builtin_shufflevector(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        r[i + 2] = __builtin_shufflevector(t[i + 1], t[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 3] = __builtin_shufflevector(t[i + 1], t[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
     }
     for (size_t i = 0; i < BLOCK / 2; i++) {
-        *(v8 *)(y + i * ldy) = MIX(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        *(v8 *)(y + (i + 4) * ldy) = MIX(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+        *(v8 *)(y + i * ldy) = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        *(v8 *)(y + (i + 4) * ldy) =
+            __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
-#undef MIX
 }
 
 void

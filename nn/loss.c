@@ -72,10 +72,10 @@ loss_logistic(float z, int32_t label, float scale, float *dz, bool *correct)
 }
 
 static bool
-label_fits(enum nn_loss loss, int32_t label, size_t outputs)
+label_fits(enum nn_loss loss, const int32_t *label, size_t outputs)
 {
     return loss == NN_SQUARED_ERROR ||
-           (label >= 0 && (size_t)label < (loss == NN_LOGISTIC ? 2 : outputs));
+           (*label >= 0 && (size_t)*label < (loss == NN_LOGISTIC ? 2 : outputs));
 }
 
 void
@@ -86,7 +86,7 @@ loss_rows(enum nn_loss loss, size_t n, const struct nn_batch *batch, const float
     for (size_t r = 0; r < batch->rows; r++, z += n, dz += n) {
         bool correct = false;
         double row = 0;
-        if (!finite_all(z, n) || !label_fits(loss, batch->label[r], n)) {
+        if (!finite_all(z, n) || !label_fits(loss, batch->label + r, n)) {
             out->bad = true;
             for (size_t i = 0; i < n; i++)
                 dz[i] = 0;

@@ -1,0 +1,224 @@
+/* bench_nn - samples per second of one thread of training, for comparison with another framework on the
+ * same model.
+ *
+ *     bench_nn mlp|cnn [rows per shard = 256] [shards = 1] [seconds = 3] [sink]
+ *
+ * sink: drop (gradients are only read; default), add (summed as floats and applied by SGD with momentum,
+ * one step per batch of rows * shards), int (rounded into a 32-bit integer vector as the product does,
+ * then applied). Prints model, rows, shards, sink, median, lowest and highest samples/s of blocks, and
+ * the share of time per layer, forward and backward. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "nn/blas.h"
+#include "nn/nn.h"
+#include "nn/rng.h"
+
+enum { SHARDS_MAX = 64, BLOCKS_MAX = 1000 };
+
+struct bench {
+    struct nn_model *model;
+    struct nn_pass *pass[SHARDS_MAX];
+    size_t rows, shards, count;
+    float *params, *grad, *momentum;
+    int32_t *sum;
+    double forward[NN_LAYERS_MAX], backward[NN_LAYERS_MAX], loss, update;
+};
+
+static double
+now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* others may share the machine */
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static volatile float dropped;
+
+static void
+sink_drop(void *ctx, size_t first, const float *g, size_t n)
+{
+    (void)ctx;
+    (void)first;
+    dropped = g[n - 1];
+}
+
+static void
+sink_add(void *ctx, size_t first, const float *g, size_t n)
+{
+    float *restrict grad = ((struct bench *)ctx)->grad + first;
+    for (size_t i = 0; i < n; i++)
+        grad[i] += g[i];
+}
+
+/* Saturating rounding to a fixed exponent: adding 1.5 * 2^23 leaves the integer in the low bits. */
+static void
+sink_int(void *ctx, size_t first, const float *g, size_t n)
+{
+    int32_t *restrict sum = ((struct bench *)ctx)->sum + first;
+    for (size_t i = 0; i < n; i++) {
+        float x = g[i] * 0x1p20f;
+        x = x > 0x1p21f ? 0x1p21f : x;
+        x = x < -0x1p21f ? -0x1p21f : x;
+        sum[i] += (int32_t)x;
+    }
+}
+
+static void
+update(struct bench *b, bool from_int)
+{
+    float *restrict w = b->params, *restrict m = b->momentum, *restrict g = b->grad;
+    if (from_int)
+        for (size_t i = 0; i < b->count; i++)
+            g[i] = (float)b->sum[i] * 0x1p-20f;
+    for (size_t i = 0; i < b->count; i++) {
+        m[i] = 0.9f * m[i] + g[i];
+        w[i] -= 0.01f * m[i];
+    }
+    memset(g, 0, b->count * sizeof *g);
+    if (from_int)
+        memset(b->sum, 0, b->count * sizeof *b->sum);
+}
+
+static void
+step(struct bench *b, void (*add)(void *, size_t, const float *, size_t))
+{
+    const struct nn_context context = {.seed = 1, .training = true};
+    const struct nn_sink sink = {add, b};
+    struct nn_result result;
+    size_t layers = nn_layer_count(b->model), l;
+    double t = now(), next;
+    for (l = 0; l < layers; l++, t = next) {
+        for (size_t s = 0; s < b->shards; s++)
+            nn_forward(b->model, l, b->pass[s], b->params, &context);
+        b->forward[l] += (next = now()) - t;
+    }
+    for (size_t s = 0; s < b->shards; s++)
+        nn_loss(b->model, b->pass[s], 1.0f / (float)(b->rows * b->shards), &result);
+    b->loss += (next = now()) - t;
+    for (t = next; l-- > 0; t = next) {
+        for (size_t s = 0; s < b->shards; s++)
+            nn_backward(b->model, l, b->pass[s], b->params, &context, &sink);
+        b->backward[l] += (next = now()) - t;
+    }
+    if (add != sink_drop)
+        update(b, add == sink_int);
+    b->update += now() - t;
+}
+
+static void
+open_model(struct bench *b, const char *name)
+{
+    static const struct nn_layer_spec mlp[] = {{.kind = NN_DENSE, .units = 512},
+                                               {.kind = NN_RELU},
+                                               {.kind = NN_DENSE, .units = 256},
+                                               {.kind = NN_RELU},
+                                               {.kind = NN_DENSE, .units = 10}};
+    static const struct nn_layer_spec cnn[] = {
+        {.kind = NN_CONV2D, .units = 32, .kernel = 5, .pad = 2},
+        {.kind = NN_RELU},
+        {.kind = NN_MAXPOOL, .kernel = 2},
+        {.kind = NN_CONV2D, .units = 64, .kernel = 5, .pad = 2},
+        {.kind = NN_RELU},
+        {.kind = NN_MAXPOOL, .kernel = 2},
+        {.kind = NN_FLATTEN},
+        {.kind = NN_DENSE, .units = 512},
+        {.kind = NN_RELU},
+        {.kind = NN_DENSE, .units = 10}};
+    bool image = strcmp(name, "cnn") == 0;
+    const struct nn_shape input =
+        image ? (struct nn_shape){3, {1, 28, 28}} : (struct nn_shape){1, {784}};
+    char why[200];
+    if (nn_model_new(&b->model, &input, image ? cnn : mlp, image ? 10 : 5, NN_CROSS_ENTROPY, why,
+                     sizeof why) != 0) {
+        fprintf(stderr, "%s\n", why);
+        exit(1);
+    }
+}
+
+static void *
+zeros(size_t count)
+{
+    void *p = aligned_alloc(64, (count * 4 + 63) / 64 * 64);
+    if (p == NULL)
+        exit(1);
+    return memset(p, 0, count * 4);
+}
+
+static void
+open_passes(struct bench *b)
+{
+    b->count = nn_param_count(b->model);
+    b->params = zeros(b->count);
+    b->grad = zeros(b->count);
+    b->momentum = zeros(b->count);
+    b->sum = zeros(b->count);
+    nn_init_params(b->model, 1, b->params);
+    for (size_t s = 0; s < b->shards; s++) {
+        if (nn_pass_new(&b->pass[s], b->model, b->rows, true) != 0)
+            exit(1);
+        struct nn_batch *batch = nn_pass_batch(b->pass[s]);
+        batch->rows = b->rows;
+        for (size_t i = 0; i < b->rows * nn_input_size(b->model); i++)
+            batch->x[i] = (float)(2 * rng_uniform((uint32_t)mix64(i + s)) - 1);
+        for (size_t i = 0; i < b->rows; i++)
+            batch->label[i] = (int32_t)(mix64(i) % 10);
+    }
+}
+
+static int
+compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void
+print_shares(const struct bench *b)
+{
+    size_t layers = nn_layer_count(b->model);
+    double total = b->loss + b->update;
+    for (size_t l = 0; l < layers; l++)
+        total += b->forward[l] + b->backward[l];
+    for (size_t l = 0; l < layers; l++)
+        printf("  %-10s forward %5.1f %%  backward %5.1f %%\n", nn_layer_name(b->model, l),
+               100 * b->forward[l] / total, 100 * b->backward[l] / total);
+    printf("  loss %.1f %%  update %.1f %%\n", 100 * b->loss / total, 100 * b->update / total);
+}
+
+int
+main(int argc, char **argv)
+{
+    struct bench b = {.rows = argc > 2 ? strtoul(argv[2], NULL, 10) : 256,
+                      .shards = argc > 3 ? strtoul(argv[3], NULL, 10) : 1};
+    double seconds = argc > 4 ? strtod(argv[4], NULL) : 3, rate[BLOCKS_MAX];
+    const char *name = argc > 1 ? argv[1] : "mlp", *sink = argc > 5 ? argv[5] : "drop";
+    void (*add)(void *, size_t, const float *, size_t) = strcmp(sink, "int") == 0   ? sink_int
+                                                         : strcmp(sink, "add") == 0 ? sink_add
+                                                                                    : sink_drop;
+    if (b.shards < 1 || b.shards > SHARDS_MAX || b.rows < 1)
+        return 2;
+    const char *kernel = nn_blas_init();
+    open_model(&b, name);
+    open_passes(&b);
+    step(&b, add);
+    memset(b.forward, 0, sizeof b.forward);
+    memset(b.backward, 0, sizeof b.backward);
+    b.loss = b.update = 0;
+    size_t blocks = 0;
+    for (double start = now(); blocks < 3 || (now() - start < seconds && blocks < BLOCKS_MAX);) {
+        double from = now();
+        size_t steps = 0;
+        do
+            step(&b, add), steps++;
+        while (now() - from < 0.25);
+        rate[blocks++] = (double)(steps * b.rows * b.shards) / (now() - from);
+    }
+    qsort(rate, blocks, sizeof rate[0], compare);
+    printf("NN,%s,%s,%zu,%zu,%s,%.0f,%.0f,%.0f\n", name, kernel, b.rows, b.shards, sink,
+           rate[blocks / 2], rate[0], rate[blocks - 1]);
+    print_shares(&b);
+    return 0;
+}

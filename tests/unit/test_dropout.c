@@ -1,0 +1,98 @@
+/* Dropout keeps the promised share, scales it, repeats itself and rests in evaluation. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "tests/support/one_layer.h"
+
+enum { N = 1003, ROWS = 40 };
+
+static float x[N * ROWS], y[N * ROWS], z[N * ROWS];
+
+static void
+open_dropout(struct one_layer *one, float drop)
+{
+    const struct nn_shape input = {1, {N}};
+    const struct nn_layer_spec spec = {.kind = NN_DROPOUT, .drop = drop};
+    one_layer_open(one, &input, &spec, ROWS, NULL);
+    for (size_t i = 0; i < N * ROWS; i++)
+        x[i] = 1 + (float)(i % 7);
+}
+
+static void
+the_promised_share_survives_scaled(void **state)
+{
+    (void)state;
+    const float drops[] = {0, 0.1f, 0.5f, 0.9f};
+    for (size_t d = 0; d < 4; d++) {
+        struct one_layer one;
+        open_dropout(&one, drops[d]);
+        one_layer_forward(&one, x, y);
+        double kept = 0, p = (double)drops[d], count = N * ROWS;
+        for (size_t i = 0; i < N * ROWS; i++) {
+            assert_true(y[i] == 0 || fabs((double)y[i] - (double)x[i] / (1 - p)) < 1e-5);
+            kept += y[i] != 0;
+        }
+        assert_true(fabs(kept / count - (1 - p)) <= 5 * sqrt(p * (1 - p) / count));
+        one_layer_close(&one);
+    }
+}
+
+static void
+the_gradient_has_the_same_mask(void **state)
+{
+    (void)state;
+    struct one_layer one;
+    open_dropout(&one, 0.4f);
+    one_layer_forward(&one, x, y);
+    one_layer_backward(&one, x, z);
+    assert_memory_equal(y, z, sizeof y);
+    one_layer_close(&one);
+}
+
+static void
+every_part_of_the_context_changes_the_mask(void **state)
+{
+    (void)state;
+    struct one_layer one;
+    open_dropout(&one, 0.5f);
+    struct nn_context base = one.context;
+    one_layer_forward(&one, x, y);
+    for (int part = 0; part < 4; part++) {
+        one.context = base;
+        one.context.seed += part == 0;
+        one.context.epoch += part == 1;
+        one.context.step += part == 2;
+        one.context.first_row += part == 3;
+        one_layer_forward(&one, x, z);
+        assert_memory_not_equal(y, z, sizeof y);
+    }
+    one_layer_close(&one);
+}
+
+static void
+evaluation_changes_nothing(void **state)
+{
+    (void)state;
+    struct one_layer one;
+    open_dropout(&one, 0.5f);
+    one.context.training = false;
+    one_layer_forward(&one, x, y);
+    assert_memory_equal(x, y, sizeof x);
+    one_layer_close(&one);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_promised_share_survives_scaled),
+        cmocka_unit_test(the_gradient_has_the_same_mask),
+        cmocka_unit_test(every_part_of_the_context_changes_the_mask),
+        cmocka_unit_test(evaluation_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+/* Losses of known rows, their gradients, and what makes a result bad. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nn/loss.h"
+
+static void
+near(double a, double b, double tolerance)
+{
+    if (!(fabs(a - b) <= tolerance))
+        fail_msg("%.12g, expected %.12g", a, b);
+}
+
+static void
+cross_entropy_of_a_known_row(void **state)
+{
+    (void)state;
+    const float z[] = {1, 2, 3};
+    float p[3];
+    bool correct;
+    double sum = exp(1) + exp(2) + exp(3);
+    near(loss_cross_entropy(z, 3, 1, 0.5f, p, &correct), log(sum) - 2, 1e-6);
+    assert_false(correct);
+    for (size_t i = 0; i < 3; i++)
+        near((double)p[i], 0.5 * (exp((double)z[i]) / sum - (i == 1)), 1e-6);
+    loss_cross_entropy(z, 3, 2, 1, p, &correct);
+    assert_true(correct);
+}
+
+static void
+cross_entropy_of_huge_outputs_stays_finite(void **state)
+{
+    (void)state;
+    const float z[] = {-3e38f, 3e30f, 0};
+    float p[3];
+    bool correct;
+    near(loss_cross_entropy(z, 3, 1, 1, p, &correct), 0, 0);
+    assert_true(correct);
+    assert_true(p[0] == 0 && p[1] == 0 && p[2] == 0);
+    near(loss_cross_entropy(z, 3, 2, 1, p, &correct), 3e30, 1e24);
+    assert_true(p[1] == 1 && p[2] == -1);
+}
+
+static void
+the_first_of_equal_outputs_is_the_answer(void **state)
+{
+    (void)state;
+    const float z[] = {0, 5, 5};
+    float p[3];
+    bool correct;
+    loss_cross_entropy(z, 3, 1, 1, p, &correct);
+    assert_true(correct);
+    loss_cross_entropy(z, 3, 2, 1, p, &correct);
+    assert_false(correct);
+}
+
+static void
+squared_error_is_a_mean_over_outputs(void **state)
+{
+    (void)state;
+    const float z[] = {1, 2, 4, 8}, t[] = {0, 2, 6, 5};
+    float dz[4];
+    near(loss_squared_error(z, t, 4, 2, dz), (1 + 0 + 4 + 9) / 4.0, 0);
+    const float expected[] = {1, 0, -2, 3};
+    assert_memory_equal(dz, expected, sizeof dz);
+}
+
+static void
+logistic_loss_at_both_ends(void **state)
+{
+    (void)state;
+    const float z[] = {0, 3, -3, 90, -90};
+    for (size_t i = 0; i < 5; i++)
+        for (int label = 0; label < 2; label++) {
+            float dz;
+            bool correct;
+            double sign = label ? -1 : 1, x = (double)z[i];
+            double loss = loss_logistic(z[i], label, 1, &dz, &correct);
+            near(loss, log1p(exp(-fabs(x))) + fmax(sign * x, 0), 1e-6);
+            near((double)dz, 1 / (1 + exp(-x)) - label, 1e-6);
+            assert_int_equal(correct, (x > 0) == (label == 1));
+        }
+}
+
+static void
+sums_run_over_rows(void **state)
+{
+    (void)state;
+    float z[] = {1, 0, 0, 2, 3, 3}, dz[6];
+    int32_t label[] = {0, 1, 1};
+    struct nn_batch batch = {.rows = 3, .label = label};
+    struct nn_result result;
+    loss_rows(NN_CROSS_ENTROPY, 2, &batch, z, 1, dz, &result);
+    assert_int_equal(result.correct, 2);
+    assert_false(result.bad);
+    near(result.loss, log1p(exp(-1)) + log1p(exp(-2)) + log(2), 1e-6);
+}
+
+static void
+bad_rows_are_reported_and_add_nothing(void **state)
+{
+    (void)state;
+    const float poison[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < 3; i++) {
+        float z[] = {1, 0, 0, poison[i]}, dz[4];
+        int32_t label[] = {0, 0};
+        struct nn_batch batch = {.rows = 2, .label = label};
+        struct nn_result result;
+        loss_rows(NN_CROSS_ENTROPY, 2, &batch, z, 1, dz, &result);
+        assert_true(result.bad);
+        near(result.loss, log1p(exp(-1)), 1e-6);
+        assert_true(dz[2] == 0 && dz[3] == 0);
+    }
+}
+
+static void
+a_label_outside_the_outputs_is_bad(void **state)
+{
+    (void)state;
+    const int32_t wrong[] = {-1, 2, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < 4; i++) {
+        float z[] = {1, 0}, dz[2];
+        int32_t label[] = {wrong[i]};
+        struct nn_batch batch = {.rows = 1, .label = label};
+        struct nn_result result;
+        loss_rows(NN_CROSS_ENTROPY, 2, &batch, z, 1, dz, &result);
+        assert_true(result.bad);
+        loss_rows(NN_LOGISTIC, 1, &batch, z, 1, dz, &result);
+        assert_true(result.bad);
+    }
+}
+
+static void
+a_target_that_is_not_finite_is_bad(void **state)
+{
+    (void)state;
+    float z[] = {1, 0}, target[] = {0, NAN}, dz[2];
+    struct nn_batch batch = {.rows = 1, .target = target};
+    struct nn_result result;
+    loss_rows(NN_SQUARED_ERROR, 2, &batch, z, 1, dz, &result);
+    assert_true(result.bad);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cross_entropy_of_a_known_row),
+        cmocka_unit_test(cross_entropy_of_huge_outputs_stays_finite),
+        cmocka_unit_test(the_first_of_equal_outputs_is_the_answer),
+        cmocka_unit_test(squared_error_is_a_mean_over_outputs),
+        cmocka_unit_test(logistic_loss_at_both_ends),
+        cmocka_unit_test(sums_run_over_rows),
+        cmocka_unit_test(bad_rows_are_reported_and_add_nothing),
+        cmocka_unit_test(a_label_outside_the_outputs_is_bad),
+        cmocka_unit_test(a_target_that_is_not_finite_is_bad),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

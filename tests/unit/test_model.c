@@ -1,0 +1,359 @@
+/* A layer list becomes shapes, names and offsets, or is refused with a line that names the fault. Passes
+ * are one block and allocate nothing later. LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
+ */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nn/nn.h"
+
+static size_t allocations;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+void *__real_aligned_alloc(size_t align, size_t size);
+void *__wrap_aligned_alloc(size_t align, size_t size);
+
+void *
+__wrap_malloc(size_t size)
+{
+    allocations++;
+    return __real_malloc(size);
+}
+
+void *
+__wrap_calloc(size_t count, size_t size)
+{
+    allocations++;
+    return __real_calloc(count, size);
+}
+
+void *
+__wrap_realloc(void *old, size_t size)
+{
+    allocations++;
+    return __real_realloc(old, size);
+}
+
+void *
+__wrap_aligned_alloc(size_t align, size_t size)
+{
+    allocations++;
+    return __real_aligned_alloc(align, size);
+}
+
+static const struct nn_shape image = {3, {1, 28, 28}}, flat = {1, {20}};
+static const struct nn_layer_spec digits[] = {
+    {.kind = NN_CONV2D, .units = 16, .kernel = 5, .pad = 2},
+    {.kind = NN_RELU},
+    {.kind = NN_MAXPOOL, .kernel = 2},
+    {.kind = NN_CONV2D, .units = 4, .kernel = 3, .stride = 2, .no_bias = true},
+    {.kind = NN_TANH},
+    {.kind = NN_DROPOUT, .drop = 0.2f},
+    {.kind = NN_FLATTEN},
+    {.kind = NN_DENSE, .units = 10},
+};
+
+static struct nn_model *
+open_digits(void)
+{
+    struct nn_model *model;
+    char why[200] = "";
+    int rc = nn_model_new(&model, &image, digits, 8, NN_CROSS_ENTROPY, why, sizeof why);
+    assert_string_equal(why, "");
+    assert_int_equal(rc, 0);
+    return model;
+}
+
+static void
+shapes_names_and_offsets_follow_the_list(void **state)
+{
+    (void)state;
+    struct nn_model *model = open_digits();
+    static const struct {
+        const char *name;
+        size_t first, count, fan_in, fan_out;
+    } tensor[] = {
+        {"0.conv.weight", 0, 400, 25, 400},   {"0.conv.bias", 400, 16, 25, 400},
+        {"3.conv.weight", 416, 576, 144, 36}, {"7.dense.weight", 992, 1440, 144, 10},
+        {"7.dense.bias", 2432, 10, 144, 10},
+    };
+    assert_int_equal(nn_tensor_count(model), 5);
+    for (size_t i = 0; i < 5; i++) {
+        const struct nn_tensor *t = nn_tensor(model, i);
+        assert_string_equal(t->name, tensor[i].name);
+        assert_int_equal(t->first, tensor[i].first);
+        assert_int_equal(t->count, tensor[i].count);
+        assert_int_equal(t->fan_in, tensor[i].fan_in);
+        assert_int_equal(t->fan_out, tensor[i].fan_out);
+    }
+    assert_int_equal(nn_param_count(model), 2442);
+    assert_int_equal(nn_layer_count(model), 8);
+    assert_string_equal(nn_layer_name(model, 2), "2.maxpool");
+    assert_int_equal(nn_layer_output(model, 3)->dims, 3);
+    assert_int_equal(nn_layer_output(model, 3)->dim[1], 6);
+    assert_int_equal(nn_input_size(model), 784);
+    assert_int_equal(nn_output_size(model), 10);
+    assert_true(nn_layer_flops(model, 0) == 2.0 * 25 * 784 * 16);
+    assert_true(nn_layer_flops(model, 7) == 2.0 * 1440);
+    nn_model_destroy(&model);
+    assert_null(model);
+    nn_model_destroy(&model);
+}
+
+struct wrong {
+    struct nn_shape input;
+    struct nn_layer_spec layers[3];
+    size_t count;
+    enum nn_loss loss;
+    const char *text;
+};
+
+static void
+nonsense_is_refused_with_one_clear_line(void **state)
+{
+    (void)state;
+    const struct nn_layer_spec dense = {.kind = NN_DENSE, .units = 2};
+    const struct wrong wrong[] = {
+        {flat,
+         {{.kind = NN_DENSE}},
+         1,
+         NN_CROSS_ENTROPY,
+         "layer 0 (dense): units = 0, expected at least 1"},
+        {image,
+         {{.kind = NN_RELU}, dense},
+         2,
+         NN_CROSS_ENTROPY,
+         "layer 1 (dense): input has 3 dimensions; put a flatten layer before"},
+        {flat,
+         {{.kind = NN_CONV2D, .units = 2, .kernel = 3, .line = 7}},
+         1,
+         NN_CROSS_ENTROPY,
+         "line 7: layer 0 (conv): input has 1 dimension, expected 3: channels, height, width"},
+        {image,
+         {{.kind = NN_CONV2D, .units = 2, .kernel = 31, .pad = 1}},
+         1,
+         NN_CROSS_ENTROPY,
+         "layer 0 (conv): kernel = 31 is larger than the padded input 30 x 30"},
+        {image,
+         {{.kind = NN_CONV2D, .kernel = 3}},
+         1,
+         NN_CROSS_ENTROPY,
+         "layer 0 (conv): filters = 0, expected at least 1"},
+        {image,
+         {{.kind = NN_MAXPOOL}},
+         1,
+         NN_CROSS_ENTROPY,
+         "layer 0 (maxpool): kernel = 0, expected at least 1"},
+        {image,
+         {{.kind = NN_AVGPOOL, .kernel = 2, .pad = 2}},
+         1,
+         NN_CROSS_ENTROPY,
+         "layer 0 (avgpool): pad = 2, expected less than kernel = 2"},
+        {flat,
+         {{.kind = NN_DROPOUT, .drop = 1}, dense},
+         2,
+         NN_CROSS_ENTROPY,
+         "layer 0 (dropout): drop = 1, expected 0 or more and less than 1"},
+        {flat,
+         {{.kind = NN_DROPOUT, .drop = NAN}, dense},
+         2,
+         NN_CROSS_ENTROPY,
+         "layer 0 (dropout): drop = nan, expected 0 or more and less than 1"},
+        {flat, {dense}, 1, NN_LOGISTIC, "layer 0 (dense): 2 outputs, the logistic loss expects 1"},
+        {flat,
+         {{.kind = NN_DENSE, .units = 1}},
+         1,
+         NN_CROSS_ENTROPY,
+         "layer 0 (dense): 1 output, the cross-entropy loss expects at least 2"},
+        {image,
+         {{.kind = NN_CONV2D, .units = 2, .kernel = 3}},
+         1,
+         NN_CROSS_ENTROPY,
+         "layer 0 (conv): the last output has 3 dimensions, expected 1; add flatten"},
+        {flat,
+         {{.kind = NN_RELU}},
+         1,
+         NN_CROSS_ENTROPY,
+         "layer 0 (relu): the model has no parameters to train"},
+        {flat,
+         {{.kind = (enum nn_kind)99}},
+         1,
+         NN_CROSS_ENTROPY,
+         "layer 0 (?): kind = 99, expected 0..8"},
+        {flat,
+         {{.kind = NN_DENSE, .units = 1u << 30}},
+         1,
+         NN_CROSS_ENTROPY,
+         "layer 0 (dense): too large, expected at most 1073741824 elements"},
+        {flat,
+         {{.kind = NN_DENSE, .units = 40000}, {.kind = NN_DENSE, .units = 27000}},
+         2,
+         NN_CROSS_ENTROPY,
+         "layer 1 (dense): too large, expected at most 1073741824 elements"},
+        {flat,
+         {{.kind = NN_DENSE, .units = 30000},
+          {.kind = NN_DENSE, .units = 30000},
+          {.kind = NN_DENSE, .units = 30000}},
+         3,
+         NN_CROSS_ENTROPY,
+         "layer 2 (dense): more than 1073741824 parameters"},
+        {flat, {{0}}, 0, NN_CROSS_ENTROPY, "0 layers, expected 1..256"},
+        {{1, {0}},
+         {dense},
+         1,
+         NN_CROSS_ENTROPY,
+         "input: expected 1..3 dimensions of 1.., at most 1073741824 elements"},
+        {{3, {1 << 15, 1 << 15, 2}},
+         {dense},
+         1,
+         NN_CROSS_ENTROPY,
+         "input: expected 1..3 dimensions of 1.., at most 1073741824 elements"},
+        {flat, {dense}, 1, (enum nn_loss)5, "loss = 5, expected 0..2"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct nn_model *model = (void *)(uintptr_t)1;
+        char why[200] = "";
+        int rc = nn_model_new(&model, &wrong[i].input, wrong[i].layers, wrong[i].count,
+                              wrong[i].loss, why, sizeof why);
+        assert_string_equal(why, wrong[i].text);
+        assert_int_equal(rc, -EINVAL);
+        assert_null(model);
+    }
+}
+
+static void
+initial_parameters_have_the_promised_spread(void **state)
+{
+    (void)state;
+    const struct nn_layer_spec layers[] = {{.kind = NN_DENSE, .units = 300},
+                                           {.kind = NN_RELU},
+                                           {.kind = NN_DENSE, .units = 200},
+                                           {.kind = NN_TANH},
+                                           {.kind = NN_DENSE, .units = 2, .init = NN_INIT_ZERO}};
+    const double variance[] = {2.0 / 400, 0, 2.0 / 500, 0, 0, 0};
+    struct nn_model *model;
+    char why[200];
+    assert_int_equal(nn_model_new(&model, &(struct nn_shape){1, {400}}, layers, 5, NN_CROSS_ENTROPY,
+                                  why, sizeof why),
+                     0);
+    size_t bytes = nn_param_count(model) * sizeof(float);
+    float *params = malloc(bytes), *again = malloc(bytes);
+    nn_init_params(model, 42, params);
+    nn_init_params(model, 42, again);
+    assert_memory_equal(params, again, bytes);
+    nn_init_params(model, 43, again);
+    assert_memory_not_equal(params, again, bytes);
+    for (size_t t = 0; t < nn_tensor_count(model); t++) {
+        const struct nn_tensor *tensor = nn_tensor(model, t);
+        double sum = 0, squares = 0;
+        for (size_t i = 0; i < tensor->count; i++) {
+            double w = (double)params[tensor->first + i];
+            sum += w;
+            squares += w * w;
+        }
+        double n = (double)tensor->count, v = variance[t];
+        assert_true(fabs(sum / n) <= 5 * sqrt(v / n));
+        assert_true(fabs(squares / n - v) <= 5 * v * sqrt(2 / n));
+    }
+    free(params);
+    free(again);
+    nn_model_destroy(&model);
+}
+
+static void
+sink_count(void *ctx, size_t first, const float *g, size_t n)
+{
+    (void)first;
+    (void)g;
+    *(size_t *)ctx += n;
+}
+
+static void
+a_step_allocates_nothing_and_covers_every_parameter(void **state)
+{
+    (void)state;
+    struct nn_model *model = open_digits();
+    struct nn_pass *pass;
+    const struct nn_context context = {.seed = 1, .training = true};
+    float *params = calloc(nn_param_count(model), sizeof *params);
+    assert_int_equal(nn_pass_new(&pass, model, 3, true), 0);
+    nn_init_params(model, 1, params);
+    for (size_t rows = 0; rows <= 3; rows++) {
+        struct nn_batch *batch = nn_pass_batch(pass);
+        struct nn_result result;
+        size_t before = allocations, covered = 0, l;
+        const struct nn_sink sink = {sink_count, &covered};
+        batch->rows = rows;
+        memset(batch->x, 0, rows * nn_input_size(model) * sizeof *batch->x);
+        memset(batch->label, 0, rows * sizeof *batch->label);
+        for (l = 0; l < nn_layer_count(model); l++)
+            nn_forward(model, l, pass, params, &context);
+        nn_loss(model, pass, 1, &result);
+        while (l-- > 0)
+            nn_backward(model, l, pass, params, &context, &sink);
+        assert_int_equal(covered, nn_param_count(model));
+        assert_false(result.bad);
+        assert_true(fabs(result.loss - (double)rows * log(10)) < 1e-5);
+        assert_int_equal(allocations, before);
+    }
+    free(params);
+    nn_pass_destroy(&pass);
+    assert_null(pass);
+    nn_pass_destroy(&pass);
+    nn_model_destroy(&model);
+}
+
+static void
+evaluation_gives_the_same_outputs_in_less_memory(void **state)
+{
+    (void)state;
+    struct nn_model *model = open_digits();
+    const struct nn_context context = {.seed = 1};
+    float *params = calloc(nn_param_count(model), sizeof *params), first[50];
+    nn_init_params(model, 1, params);
+    for (int training = 0; training < 2; training++) {
+        struct nn_pass *pass;
+        assert_int_equal(nn_pass_new(&pass, model, 5, training), 0);
+        struct nn_batch *batch = nn_pass_batch(pass);
+        batch->rows = 5;
+        for (size_t i = 0; i < 5 * 784; i++)
+            batch->x[i] = (float)(i % 13) / 13;
+        for (size_t l = 0; l < nn_layer_count(model); l++)
+            nn_forward(model, l, pass, params, &context);
+        if (training)
+            assert_memory_equal(nn_pass_output(pass), first, sizeof first);
+        memcpy(first, nn_pass_output(pass), sizeof first);
+        nn_pass_destroy(&pass);
+    }
+    assert_true(nn_pass_bytes(model, 5, false) < nn_pass_bytes(model, 5, true));
+    assert_true(nn_pass_bytes(model, SIZE_MAX / 8, true) == SIZE_MAX);
+    struct nn_pass *pass = (void *)(uintptr_t)1;
+    assert_int_equal(nn_pass_new(&pass, model, SIZE_MAX / 8, true), -ENOMEM);
+    assert_null(pass);
+    free(params);
+    nn_model_destroy(&model);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_names_and_offsets_follow_the_list),
+        cmocka_unit_test(nonsense_is_refused_with_one_clear_line),
+        cmocka_unit_test(initial_parameters_have_the_promised_spread),
+        cmocka_unit_test(a_step_allocates_nothing_and_covers_every_parameter),
+        cmocka_unit_test(evaluation_gives_the_same_outputs_in_less_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

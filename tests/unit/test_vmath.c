@@ -1,0 +1,233 @@
+/* Errors in units in the last place against libm's double, over floats of every exponent; special values;
+ * equal bits of every variant. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nn/simd.h"
+#include "nn/vmath.h"
+#include "proto/mix.h"
+
+enum { N = 4096 };
+
+static float
+float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Every 1021st float from a start, all signs and exponents, NaN and infinity included. */
+static void
+fill(float *x, uint32_t *at)
+{
+    for (size_t i = 0; i < N; i++, *at += 1021)
+        x[i] = float_of(*at);
+}
+
+/* |y - exact| in units of the last place of a float near `exact`. */
+static double
+ulps(float y, double exact)
+{
+    int e;
+    if (isnan(exact) || isinf((float)exact))
+        return isnan(exact) ? (isnan(y) ? 0 : 1e9)
+                            : ((double)y == exact || y == (float)exact ? 0 : 1);
+    frexp(exact, &e);
+    if (e < -125)
+        e = -125;
+    return fabs((double)y - exact) / ldexp(1, e - 24);
+}
+
+static double
+sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static double
+largest_error(void (*f)(const float *, float *, size_t), double (*exact)(double))
+{
+    float x[N], y[N];
+    double worst = 0;
+    uint32_t at = 0;
+    for (size_t block = 0; block < (1ull << 32) / 1021 / N + 1; block++) {
+        fill(x, &at);
+        f(x, y, N);
+        for (size_t i = 0; i < N; i++) {
+            double error = ulps(y[i], exact((double)x[i]));
+            if (error > worst)
+                worst = error;
+        }
+    }
+    return worst;
+}
+
+static void
+errors_stay_within_the_documented_bounds(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        void (*f)(const float *, float *, size_t);
+        double (*exact)(double);
+        double bound;
+    } function[] = {
+        {"exp", vmath_exp, exp, 1.05},
+        {"log", vmath_log, log, 0.85},
+        {"tanh", vmath_tanh, tanh, 1.34},
+        {"sigmoid", vmath_sigmoid, sigmoid, 2.41},
+    };
+    for (size_t i = 0; i < sizeof function / sizeof function[0]; i++) {
+        double worst = largest_error(function[i].f, function[i].exact);
+        print_message("%-8s %.3f ulp\n", function[i].name, worst);
+        assert_true(worst <= function[i].bound);
+    }
+}
+
+static void
+special_values(void **state)
+{
+    (void)state;
+    const float x[] = {0.0f, -0.0f, INFINITY, -INFINITY, 200, -200, 1, -1};
+    float y[8];
+    vmath_exp(x, y, 8);
+    assert_true(y[0] == 1 && y[1] == 1 && y[2] == INFINITY && y[3] == 0 && y[4] == INFINITY &&
+                y[5] == 0);
+    vmath_log(x, y, 8);
+    assert_true(y[0] == -INFINITY && y[1] == -INFINITY && y[2] == INFINITY && isnan(y[3]));
+    assert_true(isnan(y[5]) && y[6] == 0 && isnan(y[7]));
+    vmath_tanh(x, y, 8);
+    assert_true(y[0] == 0 && signbit(y[1]) && y[2] == 1 && y[3] == -1 && y[4] == 1 && y[5] == -1);
+    vmath_sigmoid(x, y, 8);
+    assert_true(y[0] == 0.5f && y[1] == 0.5f && y[2] == 1 && y[3] == 0);
+    vmath_relu(x, y, 8);
+    assert_true(y[0] == 0 && y[2] == INFINITY && y[3] == 0 && y[5] == 0 && y[6] == 1 && y[7] == 0);
+}
+
+static void
+nan_stays_nan(void **state)
+{
+    (void)state;
+    void (*const f[])(const float *, float *, size_t) = {vmath_exp, vmath_log, vmath_tanh,
+                                                         vmath_sigmoid, vmath_relu};
+    float x[17], y[17];
+    for (size_t i = 0; i < 17; i++)
+        x[i] = NAN;
+    for (size_t i = 0; i < sizeof f / sizeof f[0]; i++) {
+        f[i](x, y, 17);
+        for (size_t j = 0; j < 17; j++)
+            assert_true(isnan(y[j]));
+    }
+}
+
+static void
+every_variant_gives_the_same_bits(void **state)
+{
+    (void)state;
+    if (!simd_avx2())
+        skip();
+    static float x[N], y[N], z[N];
+    uint32_t at = 12345;
+    void (*const f[][2])(const float *, float *, size_t) = {
+        {vmath_exp_base, vmath_exp_avx2},
+        {vmath_log_base, vmath_log_avx2},
+        {vmath_tanh_base, vmath_tanh_avx2},
+        {vmath_sigmoid_base, vmath_sigmoid_avx2},
+        {vmath_relu_base, vmath_relu_avx2},
+        {vmath_relu_grad_base, vmath_relu_grad_avx2},
+        {vmath_tanh_grad_base, vmath_tanh_grad_avx2},
+        {vmath_sigmoid_grad_base, vmath_sigmoid_grad_avx2},
+    };
+    for (size_t block = 0; block < 200; block++, at += 7919 * 1021)
+        for (size_t i = 0; i < sizeof f / sizeof f[0]; i++) {
+            fill(x, &at);
+            for (size_t j = 0; j < N; j++) /* equal NaN bits are not promised */
+                x[j] = isnan(x[j]) ? 1 : x[j], y[j] = z[j] = (float)j;
+            f[i][0](x, y, N - block % 9);
+            f[i][1](x, z, N - block % 9);
+            for (size_t j = 0; j < N; j++)
+                assert_true(memcmp(&y[j], &z[j], 4) == 0 || (isnan(y[j]) && isnan(z[j])));
+        }
+    for (size_t n = 0; n < 70; n++) {
+        double a, b;
+        for (size_t j = 0; j < N; j++)
+            x[j] = (float)(mix64(j + n) >> 40) * 1e-6f, y[j] = z[j] = x[j] * 3;
+        vmath_sum_base(x, n, &a);
+        vmath_sum_avx2(x, n, &b);
+        assert_true(a == b);
+        vmath_sum_rows_base(x, 53, n, y, 41);
+        vmath_sum_rows_avx2(x, 53, n, z, 41);
+        vmath_add_scalar_base(y + 50, 0.3f, n);
+        vmath_add_scalar_avx2(z + 50, 0.3f, n);
+        assert_memory_equal(y, z, sizeof y);
+    }
+}
+
+static void
+sums_are_sums(void **state)
+{
+    (void)state;
+    float x[300], sum[10] = {100};
+    for (size_t i = 0; i < 300; i++)
+        x[i] = (float)i;
+    for (size_t n = 0; n <= 300; n++) {
+        double total;
+        vmath_sum(x, n, &total);
+        assert_true(total == (double)n * ((double)n - 1) / 2);
+    }
+    vmath_sum_rows(x, 30, 7, sum, 10);
+    for (size_t j = 0; j < 10; j++)
+        assert_true((double)sum[j] == 7.0 * (double)j + 30 * 21 + (j == 0 ? 100 : 0));
+}
+
+static void
+ln_is_good_to_two_ulp(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 200000; i++) {
+        uint64_t bits = mix64(i) % 0x7fe0000000000000 + 0x0010000000000000;
+        double x = 0.0;
+        if (i % 2)
+            bits = 0x3ff0000000000000 + (int64_t)(mix64(i) >> 12) - (1ll << 51);
+        if (bits >= 0x7ff0000000000000)
+            continue;
+        memcpy(&x, &bits, sizeof x);
+        double exact = log(x), unit = ldexp(1, ilogb(exact == 0 ? 1 : exact) - 52);
+        assert_true(fabs(vmath_ln(x) - exact) <= 2 * unit);
+    }
+    assert_true(vmath_ln(1) == 0);
+}
+
+static void
+normal_inverts_the_normal_distribution(void **state)
+{
+    (void)state;
+    for (double x = -6; x <= 6; x += 0.01) {
+        double p = 0.5 * erfc(-x / sqrt(2));
+        if (fabs(vmath_normal(p) - x) > 1e-6)
+            fail_msg("normal(%g) = %.9g, expected %.9g", p, vmath_normal(p), x);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_stay_within_the_documented_bounds),
+        cmocka_unit_test(special_values),
+        cmocka_unit_test(nan_stays_nan),
+        cmocka_unit_test(every_variant_gives_the_same_bits),
+        cmocka_unit_test(sums_are_sums),
+        cmocka_unit_test(ln_is_good_to_two_ulp),
+        cmocka_unit_test(normal_inverts_the_normal_distribution),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
