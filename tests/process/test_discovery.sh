@@ -16,7 +16,7 @@ write_job "$WORK/job.yaml" "${1:-600}"
 meet() { # NAME OF THE LAST TO START
     local started
     started=$(now)
-    wait_until 3 "one ring of 4" peers_are 4 "${NODES[@]}"
+    wait_until ${RING:-3} "one ring of 4" peers_are 4 "${NODES[@]}"
     echo "one ring of 4 after $((($(now) - started) / 1000)) ms from the start of $1"
     finished 120 "${NODES[@]}"
     same_hash "${NODES[@]}"

@@ -12,39 +12,42 @@ PAUSE_MS_MAX=1000
 write_job "$WORK/job.yaml" $STEPS
 reference "$WORK/job.yaml"
 
-# Milliseconds: median gap in lines [1, FROM], largest in lines [FROM, TO].
+# Milliseconds: largest gap between two steps from FROM to TO, less the median gap up to FROM.
 pause() { # NAME FROM TO
-    sed -n 's/.*"time_s": *\([0-9.e+-]*\).*/\1/p' "$WORK/$1/metrics.jsonl" |
+    sed -n 's/.*"step": *\([0-9]*\).*"time_s": *\([0-9.e+-]*\).*/\1 \2/p' "$WORK/$1/metrics.jsonl" |
         awk -v from="$2" -v to="$3" '
-            NR > 1 && NR <= from { gap[++count] = $1 - last }
-            NR >= from && NR <= to && NR > 1 && $1 - last > worst { worst = $1 - last }
-            { last = $1 }
+            NR > 1 && $1 <= from { gap[++count] = $2 - last }
+            NR > 1 && $1 > from && $1 <= to && $2 - last > worst { worst = $2 - last }
+            { last = $2 }
             END {
                 for (i = 2; i <= count; i++)
                     for (j = i; j > 1 && gap[j] < gap[j - 1]; j--) {
                         swap = gap[j]; gap[j] = gap[j - 1]; gap[j - 1] = swap
                     }
+                if (!count || !worst)
+                    exit 1
                 pause = 1000 * (worst - gap[int((count + 1) / 2)])
-                printf "%.1f\n", pause > 0 ? pause : 0
-            }'
+                printf("%.1f\n", pause > 0 ? pause : 0)
+            }' || fail "no steps of $1 to judge by between $2 and $3"
 }
 
-worse() { # NUMBER NUMBER
-    awk -v a="$1" -v b="$2" 'BEGIN { print a > b ? a : b }'
+worst() { # NUMBER ...
+    printf '%s\n' "$@" | sort -n | tail -n 1
 }
 
-# Some way into step $1 of the survivors, at no particular instant of it.
+# Some way into step $1 of the survivors, at no particular instant of it. Sets AT, the step before the kill.
 kill_at() { # STEP VICTIM SURVIVOR ...
     local step=$1 victim=$2
     shift 2
     wait_until 60 "step $step" reached "$step" "$@"
-    sleep "0.$(printf '%03d' $((RANDOM % 20)))" # not to wait for anything: to spread the instants
+    sleep "0.$(printf '%03d' $((RANDOM % 50)))" # not to wait for anything: to spread the instants
+    AT=$(steps_done "$1")
     kill_node "$victim"
 }
 
 one_run() { # NUMBER
-    local names=(a b c d) first second step1 step2 line1 line2 name
-    local pause1=0 pause2=0
+    local names=(a b c d) first second step1 step2 at1 at2 name
+    local pauses1=() pauses2=()
     for name in "${names[@]}"; do
         rm -rf "${WORK:?}/$name"
         node "$name" "$WORK/job.yaml" --peers 4
@@ -59,17 +62,17 @@ one_run() { # NUMBER
         [ "$name" = "$first" ] || [ "$name" = "$second" ] || left+=("$name")
     done
     kill_at $step1 "$first" "${left[@]}"
-    line1=$(steps_done "${left[0]}")
+    at1=$AT
     kill_at $step2 "$second" "${left[@]}"
-    line2=$(steps_done "${left[0]}")
+    at2=$AT
     finished 60 "${left[@]}"
     same_hash reference "${left[@]}"
     for name in "${left[@]}"; do
-        pause1=$(worse "$pause1" "$(pause "$name" "$line1" "$((line2 - 2))")")
-        pause2=$(worse "$pause2" "$(pause "$name" "$line2" $STEPS)")
+        pauses1+=("$(pause "$name" "$at1" "$at2")") || exit
+        pauses2+=("$(pause "$name" "$at2" $STEPS)") || exit
     done
-    echo "| $1 | $first at $line1 | $pause1 | $second at $line2 | $pause2 | same |"
-    printf '%s\n' "$pause1" "$pause2" >>"$WORK/pauses"
+    printf '%s\n' "$(worst "${pauses1[@]}")" "$(worst "${pauses2[@]}")" | tee -a "$WORK/pauses" |
+        paste -s | (read -r one two && echo "| $1 | $first at $at1 | $one | $second at $at2 | $two | same |")
 }
 
 echo "| run | killed at step | pause ms | killed at step | pause ms | weights |"

@@ -37,7 +37,7 @@ refuse() { # WHAT PATTERN OPTION ...
 
 write_job "$WORK/job.yaml" 50
 refuse "run name" "run.*(small|other)" --set run.name=other
-refuse "job" "job" --set train.batch=192
+refuse "job" "another (job|model|training)" --set train.batch=192
 refuse "numerics" "numerics|kernel" --set run.numerics=portable
 
 # And to be sure that it is not the waiting: two that agree do train.

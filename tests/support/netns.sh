@@ -98,7 +98,7 @@ netns_up() { # COUNT [RATE]
         done
     fi
     netns_cubic "$NETNS_COUNT"
-    [ -z "$2" ] || netns_rate "$2"
+    [ -z "${2:-}" ] || netns_rate "$2"
 }
 
 netns_shape() { # NAMESPACE DEVICE RATE

@@ -40,11 +40,11 @@ trap 'exit 130' INT TERM
 
 fail() {
     local name
-    echo "FAILED: $*"
+    echo "FAILED: $*" >&2
     for name in "${!PID[@]}"; do
         echo "--- last lines of $name"
         tail -n 8 "$WORK/$name.log"
-    done
+    done >&2
     exit 1
 }
 
@@ -56,16 +56,17 @@ skip() {
 [ -x "$MESHNODE" ] || fail "no program $MESHNODE"
 
 # All layer kinds that train. With 4 nodes on 2 cores a step takes about 10 ms.
-write_job() { # FILE STEPS [LINE FOR THE TRAIN SECTION ...]
+write_job() { # FILE STEPS [LINE OF THE TRAIN SECTION ...]
     local file=$1 steps=$2
     shift 2
+    [ $# -gt 0 ] || set -- "eval_every: 0"
     {
         printf '%s\n' "run: {name: small, seed: 7}" "data: {source: glyphs, train: 1920, test: 240}" \
             "model:" "  - input: [1, 28, 28]" "  - conv: {filters: 8, kernel: 5, pad: 2}" "  - relu" \
             "  - maxpool: 2" "  - flatten" "  - dense: 48" "  - tanh" "  - dropout: 0.2" "  - dense: 10" \
             "train:" "  epochs: 100000" "  steps: $steps" "  batch: 96" "  shards: 12" \
-            "  optimizer: {sgd: {rate: 0.05, momentum: 0.9}}" "  eval_every: 0"
-        [ $# = 0 ] || printf '  %s\n' "$@"
+            "  optimizer: {sgd: {rate: 0.05, momentum: 0.9}}"
+        printf '  %s\n' "$@"
     } >"$file"
 }
 
