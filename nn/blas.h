@@ -1,8 +1,7 @@
 /* blas.h - the one include of cblas, and the one way we call it.
  *
- * Bits of a product depend on its shape, the BLAS kernel and the number of BLAS threads (measured with
- * OpenBLAS 0.3.21), but not on who calls it or where the operands lie. So shapes must be functions of
- * the model and the row count only, and nn_blas_init sets one thread. */
+ * Bits of its products depend on shape, kernel and threads (measured with OpenBLAS 0.3.21), which is why our
+ * layers use gemm.h; it stays as the yardstick that loop is measured against. */
 #ifndef NN_BLAS_H
 #define NN_BLAS_H
 

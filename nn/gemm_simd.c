@@ -72,7 +72,8 @@ TILE(2, 1)
 TILE(3, 1)
 TILE(4, 1)
 TILE(5, 1)
-TILE(6, 1) TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2)
+TILE(6, 1)
+TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2)
 
     static tile_fn *const tiles[VECTORS][ROWS] = {
         {tile_1_1, tile_2_1, tile_3_1, tile_4_1, tile_5_1, tile_6_1},
@@ -114,17 +115,21 @@ void
 SIMD_NAME(gemm_panel)(const struct gemm_view *a, size_t m, size_t n, size_t k, const float *b,
                       bool add, float *c, size_t ldc)
 {
-    size_t line = 0, column = 0; /* of row i in the view */
     const size_t runs = k / a->run;
+    const float *line = a->at, *next = a->at; /* of row i: its line and its first element */
+    size_t column = 0;
     if (n > GEMM_COLUMNS)
         n = GEMM_COLUMNS;
     for (size_t i = 0, rows; i < m; i += rows) {
-        const float *at[ROWS] = {0};
+        const float *at[ROWS];
         rows = tile_rows(m - i);
         for (size_t r = 0; r < rows; r++) {
-            at[r] = a->at + line * a->line + column * a->row;
-            if (++column == a->width)
-                line++, column = 0;
+            at[r] = next;
+            next += a->row;
+            if (++column == a->width) {
+                column = 0;
+                next = line += a->line;
+            }
         }
         tile_columns(a, at, rows, n, runs, b, add, c + i * ldc, ldc);
     }

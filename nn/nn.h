@@ -10,9 +10,9 @@
  *     while (l-- > 0)
  *         for (each shard) nn_backward(model, l, pass[shard], params, &context[shard], &sink);
  *
- * The result of every call is a pure function of its arguments: fixed GEMM shapes for a given row count,
- * one BLAS thread (the caller sets it), own exp/log/tanh, counter-based random numbers. Calls on
- * different passes may run in parallel. Nothing allocates but the _new functions.
+ * The result of every call is a pure function of its arguments, the same bits on every machine: products are
+ * plain sums in a fixed order (gemm.h), exp, log and tanh our own (vmath.h), random numbers counted
+ * (rng.h). Calls on different passes may run in parallel. Nothing allocates but the _new functions.
  *
  * Shapes: x [B, in...] row-major; images [B, C, H, W]; dense weight [out, in]; conv weight
  * [out, in, kh, kw], PyTorch's order. */
@@ -151,9 +151,10 @@ const float *
 nn_pass_output(const struct nn_pass *pass); /* [rows, out] after the last layer; borrowed */
 
 /* Hash of a 10 ms micro-workload over every kernel: equal on two machines if and, as far as this can
- * tell, only if they compute the same bits. */
+ * tell, only if they compute the same bits. 0 when memory is short. */
 uint64_t nn_fingerprint(void);
-/* Name of the BLAS kernel in use, e.g. "Haswell"; one BLAS thread per call is set here. */
+/* Name of the BLAS kernel of this machine, e.g. "Haswell"; one BLAS thread per call is set here. No result
+ * of nn/ depends on it: BLAS only serves as the yardstick of bench_gemm. */
 const char *nn_blas_init(void);
 
 #endif

@@ -4,16 +4,17 @@
  *     bench_nn mlp|cnn [rows per shard = 256] [shards = 1] [seconds = 3] [sink]
  *
  * sink: drop (gradients are only read; default), add (summed as floats and applied by SGD with momentum,
- * one step per batch of rows * shards), int (rounded into a 32-bit integer vector as the product does,
- * then applied). Prints model, rows, shards, sink, median, lowest and highest samples/s of blocks, and
- * the share of time per layer, forward and backward. */
+ * one step per batch of rows * shards) or exact (quantised and summed as the product does, then applied).
+ * Prints model, rows, shards, sink, median, lowest and highest samples/s of blocks in processor time,
+ * since others may share the machine, and the share of time per layer, forward and backward. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "nn/blas.h"
+#include "compress/exact.h"
 #include "nn/nn.h"
+#include "nn/optim.h"
 #include "nn/rng.h"
 
 enum { SHARDS_MAX = 64, BLOCKS_MAX = 1000 };
@@ -23,7 +24,9 @@ struct bench {
     struct nn_pass *pass[SHARDS_MAX];
     size_t rows, shards, count;
     float *params, *grad, *momentum;
-    int32_t *sum;
+    struct exact *exact;
+    int16_t *exponent;
+    int32_t *sum, *over, bad;
     double forward[NN_LAYERS_MAX], backward[NN_LAYERS_MAX], loss, update;
 };
 
@@ -31,7 +34,7 @@ static double
 now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* others may share the machine */
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -53,33 +56,24 @@ sink_add(void *ctx, size_t first, const float *g, size_t n)
         grad[i] += g[i];
 }
 
-/* Saturating rounding to a fixed exponent: adding 1.5 * 2^23 leaves the integer in the low bits. */
 static void
-sink_int(void *ctx, size_t first, const float *g, size_t n)
+sink_exact(void *ctx, size_t first, const float *g, size_t n)
 {
-    int32_t *restrict sum = ((struct bench *)ctx)->sum + first;
-    for (size_t i = 0; i < n; i++) {
-        float x = g[i] * 0x1p20f;
-        x = x > 0x1p21f ? 0x1p21f : x;
-        x = x < -0x1p21f ? -0x1p21f : x;
-        sum[i] += (int32_t)x;
-    }
+    struct bench *b = ctx;
+    exact_add(b->exact, b->exponent, first, g, n, 1, b->sum, b->over, &b->bad);
 }
 
 static void
-update(struct bench *b, bool from_int)
+update(struct bench *b, bool exact)
 {
-    float *restrict w = b->params, *restrict m = b->momentum, *restrict g = b->grad;
-    if (from_int)
-        for (size_t i = 0; i < b->count; i++)
-            g[i] = (float)b->sum[i] * 0x1p-20f;
-    for (size_t i = 0; i < b->count; i++) {
-        m[i] = 0.9f * m[i] + g[i];
-        w[i] -= 0.01f * m[i];
-    }
-    memset(g, 0, b->count * sizeof *g);
-    if (from_int)
+    const struct optim_spec spec = {.kind = OPTIM_SGD, .rate = 0.01f, .momentum = 0.9f};
+    float *const slot[OPTIM_SLOTS_MAX] = {b->momentum};
+    if (exact) {
+        exact_read(b->exact, b->exponent, b->sum, 0, b->grad, b->count);
         memset(b->sum, 0, b->count * sizeof *b->sum);
+    }
+    optim_apply(&spec, 0.01, 1, b->params, slot, b->grad, b->count);
+    memset(b->grad, 0, b->count * sizeof *b->grad);
 }
 
 static void
@@ -104,7 +98,7 @@ step(struct bench *b, void (*add)(void *, size_t, const float *, size_t))
         b->backward[l] += (next = now()) - t;
     }
     if (add != sink_drop)
-        update(b, add == sink_int);
+        update(b, add == sink_exact);
     b->update += now() - t;
 }
 
@@ -148,6 +142,20 @@ zeros(size_t count)
 }
 
 static void
+open_exact(struct bench *b)
+{
+    size_t count[2 * NN_LAYERS_MAX], tensors = nn_tensor_count(b->model);
+    for (size_t t = 0; t < tensors; t++)
+        count[t] = nn_tensor(b->model, t)->count;
+    if (exact_new(&b->exact, count, tensors, (unsigned)b->shards) != 0)
+        exit(1);
+    b->exponent = zeros(exact_blocks(b->exact));
+    b->over = zeros(exact_blocks(b->exact));
+    for (size_t i = 0; i < exact_blocks(b->exact); i++)
+        b->exponent[i] = EXACT_EXPONENT_FIRST;
+}
+
+static void
 open_passes(struct bench *b)
 {
     b->count = nn_param_count(b->model);
@@ -156,6 +164,7 @@ open_passes(struct bench *b)
     b->momentum = zeros(b->count);
     b->sum = zeros(b->count);
     nn_init_params(b->model, 1, b->params);
+    open_exact(b);
     for (size_t s = 0; s < b->shards; s++) {
         if (nn_pass_new(&b->pass[s], b->model, b->rows, true) != 0)
             exit(1);
@@ -195,7 +204,7 @@ main(int argc, char **argv)
                       .shards = argc > 3 ? strtoul(argv[3], NULL, 10) : 1};
     double seconds = argc > 4 ? strtod(argv[4], NULL) : 3, rate[BLOCKS_MAX];
     const char *name = argc > 1 ? argv[1] : "mlp", *sink = argc > 5 ? argv[5] : "drop";
-    void (*add)(void *, size_t, const float *, size_t) = strcmp(sink, "int") == 0   ? sink_int
+    void (*add)(void *, size_t, const float *, size_t) = strcmp(sink, "exact") == 0 ? sink_exact
                                                          : strcmp(sink, "add") == 0 ? sink_add
                                                                                     : sink_drop;
     if (b.shards < 1 || b.shards > SHARDS_MAX || b.rows < 1)
@@ -213,7 +222,7 @@ main(int argc, char **argv)
         size_t steps = 0;
         do
             step(&b, add), steps++;
-        while (now() - from < 0.25);
+        while (now() - from < 0.1);
         rate[blocks++] = (double)(steps * b.rows * b.shards) / (now() - from);
     }
     qsort(rate, blocks, sizeof rate[0], compare);
