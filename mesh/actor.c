@@ -506,6 +506,7 @@ mesh_stats(struct mesh *mesh, struct mesh_stats *out)
     pthread_mutex_lock(&mesh->lock);
     core_stats(mesh->core, &out->core);
     wire_counts(mesh->wire, &counts);
+    out->node = mesh->self;
     out->wait_us = mesh->wait_us;
     out->control_port = wire_control_port(mesh->wire);
     out->bulk_port = wire_bulk_port(mesh->wire);
