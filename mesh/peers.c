@@ -232,6 +232,7 @@ peer_establish(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
     peer->state = PEER_UP;
+    core->peers.newest_at_us = core->awake;
     peer->suspected = false;
     peer->hears_me = false;
     peer->idle = false;

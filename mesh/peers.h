@@ -107,6 +107,7 @@ struct peers {
     unsigned link_next; /* numbers are reused as late as possible */
     uint64_t beat_at_us;
     uint64_t exchange_at_us;
+    uint64_t newest_at_us; /* awake; the last session began */
     struct proto_endpoint list[PROTO_PEERS_MAX];
 };
 

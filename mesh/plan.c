@@ -191,8 +191,11 @@ wants_in(const struct core *core, int i)
 static bool
 starved(const struct core *core)
 {
-    return core->awake - core->plan.idle_at_us > CORE_STARVED_US &&
-           !fetch_moving(core, CORE_STARVED_US) && !core_mutant(core, MUTANT_STARVED);
+    uint64_t since_us = core->plan.idle_at_us;
+    if (core->plan.plans == 0 && since_us < core->started_at_us + core->config.gather_us)
+        since_us = core->started_at_us + core->config.gather_us; /* nobody was to plan before */
+    return core->awake > since_us + CORE_STARVED_US && !fetch_moving(core, CORE_STARVED_US) &&
+           !core_mutant(core, MUTANT_STARVED);
 }
 
 /* Has everybody come who is waited for before the first round? */
@@ -206,7 +209,8 @@ gathered(const struct core *core)
         here += wants_in(core, i);
     if (core->config.peers_min > 1)
         return here >= core->config.peers_min;
-    return core->awake - core->started_at_us >= core->config.gather_us;
+    bool quiet = here > 1 && core->awake - core->peers.newest_at_us >= PLAN_QUIET_US;
+    return quiet || core->awake - core->started_at_us >= core->config.gather_us;
 }
 
 static bool
@@ -431,14 +435,14 @@ static void
 court(struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    if (!wants_in(core, i) || plan_member(core, i) || core->awake < peer->court_at_us ||
-        core_mutant(core, MUTANT_HOLD))
+    if (!peers_usable(core, i) || plan_member(core, i))
         return;
-    if (peer->round > core->round + PLAN_MERGE_ROUNDS) {
+    if (peer->round > core->round + PLAN_MERGE_ROUNDS && core->awake >= peer->avoid_at_us) {
         plan_abort(core, "another group is ahead");
         return;
     }
-    if (!hears_plan(core, i) || core->plan.hold != UINT64_MAX)
+    if (peer->done || core->awake < peer->court_at_us || core_mutant(core, MUTANT_HOLD) ||
+        !hears_plan(core, i) || core->plan.hold != UINT64_MAX)
         return;
     bool yields = !peer->idle && peer->node.id < core->config.self.id &&
                   peer->round + PLAN_MERGE_ROUNDS >= core->round;

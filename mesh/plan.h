@@ -24,6 +24,7 @@
 
 enum {
     PLAN_FAILS = 3,         /* plans aborted in a row at one round: then alone */
+    PLAN_QUIET_US = 300000, /* no new peer for so long: gathered, before gather_us is over */
     PLAN_RECENT = 8,        /* rounds whose duration is remembered */
     PLAN_PATIENCE_MAX = 6,  /* doublings of the progress deadline */
     PLAN_DEAD_MAX = 8,      /* aborted plans remembered, for a PLAN overtaken by its ABORT */
