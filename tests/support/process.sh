@@ -15,13 +15,14 @@
 set -u
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 MESHNODE=${MESHNODE:-$ROOT/build/gcc/meshnode}
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/meshnode-test-XXXXXX")
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/meshnode-process-XXXXXX")
 GROUP=t$$
 LINK="--interface lo"
 declare -A PID=() WHERE=()
 
 clean_up() {
     local status=$? pid
+    [ $BASHPID = $$ ] || exit $status # a subshell cleans up nothing
     for pid in "${PID[@]}"; do
         kill -9 "$pid" 2>/dev/null
     done
