@@ -17,7 +17,7 @@ enum { ROWS = 6, VECTORS = 2, WIDE = VECTORS * LANES };
 
 typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
 
-/* Rows at[row[0..rows)] by `vectors` vectors of columns; rows and vectors are constants in every call. */
+/* Rows at[0..rows) by `vectors` vectors of columns; rows and vectors are constants in every call. */
 static inline __attribute__((always_inline)) void
 tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROWS], size_t runs,
      const float *b, bool add, float *c, size_t ldc)
@@ -73,11 +73,16 @@ TILE(3, 1)
 TILE(4, 1)
 TILE(5, 1)
 TILE(6, 1)
-TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2)
+TILE(1, 2)
+TILE(2, 2)
+TILE(3, 2)
+TILE(4, 2)
+TILE(5, 2)
+TILE(6, 2)
 
-    static tile_fn *const tiles[VECTORS][ROWS] = {
-        {tile_1_1, tile_2_1, tile_3_1, tile_4_1, tile_5_1, tile_6_1},
-        {tile_1_2, tile_2_2, tile_3_2, tile_4_2, tile_5_2, tile_6_2},
+static tile_fn *const tiles[VECTORS][ROWS] = {
+    {tile_1_1, tile_2_1, tile_3_1, tile_4_1, tile_5_1, tile_6_1},
+    {tile_1_2, tile_2_2, tile_3_2, tile_4_2, tile_5_2, tile_6_2},
 };
 
 /* Rows of the next tile: six, but the last two tiles share what is left evenly. */

@@ -424,7 +424,8 @@ pass_lay(struct nn_pass *pass, struct carver *carver)
     size_t out = nn_output_size(model), largest = 0, scratch = 0;
     for (size_t l = 0; l < model->layer_count; l++) {
         const struct layer *layer = &model->layer[l];
-        size_t need = layer->kind->scratch == NULL ? 0 : layer->kind->scratch(layer, pass->rows_max);
+        size_t need =
+            layer->kind->scratch == NULL ? 0 : layer->kind->scratch(layer, pass->rows_max);
         scratch = need > scratch ? need : scratch;
         largest = layer->out_size > largest ? layer->out_size : largest;
     }
