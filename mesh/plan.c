@@ -194,6 +194,8 @@ starved(const struct core *core)
     uint64_t since_us = core->plan.idle_at_us;
     if (core->plan.plans == 0 && since_us < core->started_at_us + core->config.gather_us)
         since_us = core->started_at_us + core->config.gather_us; /* nobody was to plan before */
+    if (core->plan.plans == 0 && core->config.peers_min > 1 && since_us < core->peers.newest_at_us)
+        since_us = core->peers.newest_at_us; /* nor before all had come */
     return core->awake > since_us + CORE_STARVED_US && !fetch_moving(core, CORE_STARVED_US) &&
            !core_mutant(core, MUTANT_STARVED);
 }
@@ -390,6 +392,13 @@ propose(struct core *core, const struct choice *choice)
     adopt(core, &msg.plan, proto_plan_hash(&msg.plan), rank, choice->peer);
 }
 
+/* All who are waited for have come, but have they heard of one another? */
+static bool
+too_few(const struct core *core, const struct choice *choice)
+{
+    return core->plan.plans == 0 && core->round == 0 && choice->n < core->config.peers_min;
+}
+
 void
 plan_step(struct core *core)
 {
@@ -404,6 +413,8 @@ plan_step(struct core *core)
     } else {
         choose(core, hungry, &choice);
         if (choice.wait && !hungry && !waited(core))
+            return;
+        if (too_few(core, &choice) && !hungry)
             return;
     }
     propose(core, &choice);
