@@ -74,7 +74,7 @@ void
 state_start(struct state *state)
 {
     memset(state->header, 0, sizeof *state->header);
-    state->header->best_loss = INFINITY;
+    state->header->best_loss = (double)INFINITY;
     exact_first(state->exact, state->exponent);
 }
 

@@ -119,7 +119,7 @@ test_nan_skips_the_step(void **unused)
     assert_true(event.stepped && event.skipped);
     assert_true(state.params[10] == 10 * 0.001f);
     assert_int_equal(state.header->skipped, 1);
-    event = apply(&state, 0.5f, NAN);
+    event = apply(&state, 0.5f, (double)NAN);
     assert_true(event.skipped);
     assert_int_equal(state.header->step, 2);
     state_fini(&state);

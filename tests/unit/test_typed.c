@@ -55,7 +55,7 @@ static void
 the_shortest_form_of_a_number_reads_back_the_same(void **state)
 {
     static const double values[] = {
-        0, 0.1, 0.9999, 1.0 / 3, 1e-30, 123456.789, 9007199254740993.0, FLT_MIN};
+        0, 0.1, 0.9999, 1.0 / 3, 1e-30, 123456.789, 9007199254740993.0, (double)FLT_MIN};
     char text[TYPED_REAL_MAX];
     double back = 0;
     (void)state;
