@@ -128,6 +128,9 @@ adopt(struct core *core, const struct proto_plan *plan, uint64_t hash, unsigned 
     core->plan.rank = rank;
     core->plan.hold = UINT64_MAX;
     memcpy(core->plan.peer, peer, plan->count * sizeof *peer);
+    for (size_t r = 0; r < plan->count; r++)
+        if (peer[r] >= 0)
+            core->peers.peers[peer[r]].idle = false; /* until it says so again */
     core->plan.adopted_at_us = core->awake;
     core->plan.plans++;
     ring_plan(core->ring, plan, hash, rank);
@@ -610,5 +613,6 @@ plan_on_abort(struct core *core, int from, uint64_t hash)
         plan->dead[plan->dead_next++ % PLAN_DEAD_MAX] = hash;
         return;
     }
+    core->peers.peers[from].idle = false; /* a heartbeat follows if it is */
     plan_abort(core, "a member dropped it");
 }

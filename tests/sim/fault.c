@@ -85,7 +85,7 @@ fault_profile(struct sim *sim)
     profile_network(sim, p);
     p->fault_count = often(sim, 12) ? 0 : (unsigned)(1 + pick(sim, 24));
     p->fault_mask = (uint32_t)(1 + pick(sim, (1u << SIM_FAULTS) - 1));
-    if (p->fault_count == 0 && !p->loss_permille && !p->leave && often(sim, 2))
+    if (p->fault_count == 0 && !p->loss_permille && !p->leave && !p->cuts_stay && often(sim, 2))
         p->peers_min = p->nodes;
     uint64_t span_us = 30000 + pick(sim, often(sim, 3) ? 2500000 : 300000);
     p->faults_end_us = sim->now + span_us;
