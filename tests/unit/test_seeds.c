@@ -1,4 +1,4 @@
-/* test_seeds.c - the committed seeds of fuzz_msg and fuzz_beacon are what the encoder writes today.
+/* test_seeds.c - the committed seeds of the fuzz targets of proto and mesh are what the encoder writes today.
  *
  *     build/gcc/tests/unit/test_seeds          compares, from the root of the source
  *     build/gcc/tests/unit/test_seeds write    renews them, after a change of the protocol */
@@ -94,6 +94,125 @@ beacon_seeds(use_seed use)
     use("tests/fuzz/corpus/beacon/routing", bytes, PROTO_ROUTING_SIZE);
 }
 
+/* Actions of fuzz_core with their arguments; act_chunk says how `place` names bucket, segment and chunk. */
+#define TIME(ticks)                      1, ticks
+#define BEAT(node, flags, hears, ahead)  4, node, flags, hears, ahead
+#define PLAN(leader, members)            5, leader, members, 0, 0, 0
+#define CHUNK(node, flags, place, cover) 8, node, flags, place, cover
+#define STATE(node, ahead)               9, node, 0, ahead
+#define TRAINER                          12, 0
+#define SENT                             13, 0, 13, 1
+#define MEET(node)                       14, node
+#define AGREE(idle)                      15, idle
+
+enum { DIRECT = 1, GATHER = 2, HOP = 1 << 5 };
+
+/* Rounds that are committed: alone, as leader of three, second of two, third of three; a state adopted. */
+static const uint8_t core_alone[] = {TRAINER, TIME(100), TRAINER, TRAINER, TRAINER, TRAINER,
+                                     TIME(3), TRAINER,   TRAINER, TRAINER, TRAINER};
+static const uint8_t core_leads[] = {MEET(3),
+                                     MEET(4),
+                                     TRAINER,
+                                     AGREE(1),
+                                     TIME(15),
+                                     AGREE(1),
+                                     TIME(15),
+                                     AGREE(1),
+                                     TIME(15),
+                                     AGREE(1),
+                                     TIME(15),
+                                     AGREE(1),
+                                     TIME(15),
+                                     AGREE(1),
+                                     TIME(15),
+                                     AGREE(0),
+                                     TRAINER,
+                                     TRAINER,
+                                     TRAINER,
+                                     CHUNK(4, 0, 9, 4),
+                                     CHUNK(4, HOP, 6, 6),
+                                     CHUNK(4, GATHER | HOP, 9, 15),
+                                     CHUNK(4, GATHER, 0, 15),
+                                     CHUNK(4, 0, 33, 4),
+                                     CHUNK(4, HOP, 42, 6),
+                                     CHUNK(4, GATHER | HOP, 33, 15),
+                                     CHUNK(4, GATHER, 36, 15),
+                                     CHUNK(4, 0, 10, 4),
+                                     CHUNK(4, HOP, 4, 6),
+                                     CHUNK(4, GATHER | HOP, 10, 15),
+                                     CHUNK(4, GATHER, 1, 15),
+                                     CHUNK(3, DIRECT, 2, 2),
+                                     CHUNK(4, DIRECT, 2, 4),
+                                     SENT,
+                                     SENT,
+                                     SENT,
+                                     SENT,
+                                     TRAINER,
+                                     TRAINER};
+static const uint8_t core_second[] = {MEET(0),
+                                      TRAINER,
+                                      AGREE(1),
+                                      PLAN(0, 5),
+                                      TRAINER,
+                                      TRAINER,
+                                      TRAINER,
+                                      CHUNK(0, 0, 0, 5),
+                                      CHUNK(0, GATHER, 6, 15),
+                                      CHUNK(0, 0, 33, 5),
+                                      CHUNK(0, GATHER, 36, 15),
+                                      CHUNK(0, 0, 66, 5),
+                                      CHUNK(0, GATHER, 69, 15),
+                                      CHUNK(0, 0, 1, 5),
+                                      CHUNK(0, GATHER, 4, 15),
+                                      CHUNK(0, 0, 34, 5),
+                                      CHUNK(0, GATHER, 37, 15),
+                                      CHUNK(0, DIRECT, 2, 5),
+                                      SENT,
+                                      SENT,
+                                      SENT,
+                                      SENT,
+                                      TRAINER,
+                                      TRAINER};
+static const uint8_t core_third[] = {MEET(0),
+                                     MEET(1),
+                                     TRAINER,
+                                     AGREE(1),
+                                     PLAN(0, 7),
+                                     TRAINER,
+                                     TRAINER,
+                                     TRAINER,
+                                     CHUNK(1, 0, 6, 2),
+                                     CHUNK(1, HOP, 0, 11),
+                                     CHUNK(1, GATHER | HOP, 6, 15),
+                                     CHUNK(1, GATHER, 9, 15),
+                                     CHUNK(1, 0, 42, 2),
+                                     CHUNK(1, HOP, 36, 11),
+                                     CHUNK(1, GATHER | HOP, 42, 15),
+                                     CHUNK(1, GATHER, 33, 15),
+                                     CHUNK(1, 0, 4, 2),
+                                     CHUNK(1, HOP, 1, 11),
+                                     CHUNK(1, GATHER | HOP, 4, 15),
+                                     CHUNK(1, GATHER, 10, 15),
+                                     CHUNK(0, DIRECT, 2, 9),
+                                     CHUNK(1, DIRECT, 2, 2),
+                                     SENT,
+                                     SENT,
+                                     SENT,
+                                     SENT,
+                                     TRAINER,
+                                     TRAINER};
+static const uint8_t core_behind[] = {MEET(0), TRAINER, BEAT(0, 1, 255, 5), TIME(2), STATE(0, 5),
+                                      TRAINER, TRAINER};
+static void
+core_seeds(use_seed use)
+{
+    use("tests/fuzz/corpus/core/alone", core_alone, sizeof core_alone);
+    use("tests/fuzz/corpus/core/leads", core_leads, sizeof core_leads);
+    use("tests/fuzz/corpus/core/second", core_second, sizeof core_second);
+    use("tests/fuzz/corpus/core/third", core_third, sizeof core_third);
+    use("tests/fuzz/corpus/core/behind", core_behind, sizeof core_behind);
+}
+
 static void
 seeds_are_todays_encodings(void **state)
 {
@@ -101,6 +220,7 @@ seeds_are_todays_encodings(void **state)
     message_seeds(use);
     hostile_seeds(use);
     beacon_seeds(use);
+    core_seeds(use);
 }
 
 int

@@ -1,0 +1,595 @@
+/* fuzz_core.c - one core among hostile peers: any sequence of messages, links, times and trainer steps.
+ *
+ * The input is a list of actions (see `actions`), each a byte and its arguments. Peers send well-formed
+ * messages with any content, and raw frames. Whatever the core sends goes through the encoder, which asserts on
+ * fields outside their limits; memory is exact, for sanitizers; the trainer is told nothing that is out of turn,
+ * and a round that is committed must have been computed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "mesh/check.h"
+#include "mesh/core.h"
+#include "proto/bytes.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum {
+    NODES = 8,
+    CHUNK = 4, /* elements */
+    SELF = 2,  /* two have a lower id */
+    LINKS = 2 * PROTO_PEERS_MAX,
+    ELEMS = 40,
+    BUCKETS = 3,
+    STATE_SIZE = 1500,
+    FRAMES = 256,
+    ACTIONS_MAX = 4096,
+};
+
+static const struct core_bucket buckets[BUCKETS] = {{0, 24}, {24, 12}, {36, 4}};
+
+struct frame {
+    uint8_t *data;
+    bool kept;
+};
+
+struct world {
+    struct core *core;
+    struct bytes_in in;
+    uint64_t now;
+    uint64_t plan; /* hash of the last plan sent to or by the core */
+    int32_t own[ELEMS], sum[ELEMS];
+    uint8_t state[STATE_SIZE], state_in[STATE_SIZE];
+    bool open[LINKS];
+    size_t in_flight[CORE_BUFFERS];
+    uint64_t touched; /* hash of all bodies */
+    struct frame frames[FRAMES];
+    bool started, computing, committing, adopting, done;
+    size_t bucket;
+    uint64_t round, adopt_round;
+    struct proto_endpoint endpoints[PROTO_PEERS_MAX];
+};
+
+static void
+demand(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+/* ---- what the core asks for ---- */
+
+static void
+encode(struct world *world, const struct proto_msg *msg)
+{
+    uint8_t frame[PROTO_FRAME_MAX];
+    demand(proto_encode(msg, frame) <= sizeof frame);
+    if (msg->type == PROTO_PLAN)
+        world->plan = proto_plan_hash(&msg->plan);
+}
+
+static void
+on_connect(void *ctx, unsigned link, const struct proto_endpoint *to)
+{
+    struct world *world = ctx;
+    demand(link < LINKS && !world->open[link] && to->control_port);
+    world->open[link] = true;
+}
+
+static void
+on_disconnect(void *ctx, unsigned link)
+{
+    struct world *world = ctx;
+    demand(link < LINKS && world->open[link]);
+    world->open[link] = false;
+}
+
+static void
+on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t body_size)
+{
+    struct world *world = ctx;
+    (void)body;
+    demand(link < LINKS && world->open[link] && body_size <= PROTO_JOB_MAX);
+    encode(world, msg);
+}
+
+/* Touch all of what would be sent. */
+static void
+on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
+             size_t body_size, int buffer)
+{
+    struct world *world = ctx;
+    demand(link < LINKS && world->open[link]);
+    encode(world, msg);
+    world->touched ^= body_size ? XXH3_64bits(body, body_size) : 0;
+    if (buffer >= 0)
+        world->in_flight[buffer]++;
+}
+
+static void
+on_peer_up(void *ctx, unsigned link, struct proto_node node, const struct proto_hello *hello)
+{
+    (void)ctx, (void)link;
+    demand(node.id != 0 && hello->bulk_port != 0);
+}
+
+static void
+on_peer_down(void *ctx, unsigned link, struct proto_node node)
+{
+    (void)node;
+    on_disconnect(ctx, link);
+}
+
+static void
+on_keep(void *ctx, struct core_frame *frame)
+{
+    (void)ctx;
+    struct frame *mine = frame->handle;
+    demand(!mine->kept);
+    mine->kept = true;
+}
+
+static void
+on_release(void *ctx, void *handle)
+{
+    (void)ctx;
+    struct frame *frame = handle;
+    demand(frame->kept);
+    free(frame->data);
+    *frame = (struct frame){NULL, false};
+}
+
+static void
+on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
+{
+    struct world *world = ctx;
+    (void)fresh;
+    demand(!world->computing && !world->committing && !world->adopting);
+    demand(round == world->round && shards != 0);
+    demand(world->in_flight[CORE_BUFFER_OWN] == 0);
+    memset(world->own, 1, sizeof world->own);
+    world->computing = true;
+    world->bucket = 0;
+}
+
+static void
+on_commit(void *ctx, uint64_t round)
+{
+    struct world *world = ctx;
+    demand(round == world->round && !world->computing && !world->adopting && !world->committing);
+    world->committing = true;
+}
+
+static void
+on_adopt(void *ctx, uint64_t round, uint64_t state_hash)
+{
+    struct world *world = ctx;
+    (void)state_hash;
+    demand(round > world->round && !world->computing && !world->committing && !world->adopting);
+    world->adopting = true;
+    world->adopt_round = round;
+}
+
+static const uint8_t *
+on_state(void *ctx)
+{
+    struct world *world = ctx;
+    demand(!world->committing && !world->adopting);
+    return world->state;
+}
+
+static const char *
+on_job(void *ctx)
+{
+    (void)ctx;
+    return "run: {}";
+}
+
+static void
+on_job_offered(void *ctx, const char *text, size_t size)
+{
+    (void)ctx, (void)text, (void)size;
+    demand(false); /* we have one */
+}
+
+static void
+on_finished(void *ctx)
+{
+    (void)ctx;
+}
+
+static void
+on_log(void *ctx, int level, const char *line)
+{
+    (void)ctx, (void)level;
+    demand(strlen(line) > 0);
+}
+
+static const struct core_ops ops = {
+    .connect = on_connect,
+    .disconnect = on_disconnect,
+    .send = on_send,
+    .send_bulk = on_send_bulk,
+    .peer_up = on_peer_up,
+    .peer_down = on_peer_down,
+    .keep = on_keep,
+    .release = on_release,
+    .compute = on_compute,
+    .commit = on_commit,
+    .adopt = on_adopt,
+    .state = on_state,
+    .job = on_job,
+    .job_offered = on_job_offered,
+    .finished = on_finished,
+    .log = on_log,
+};
+
+/* ---- actions ---- */
+
+static uint8_t
+u8(struct world *world)
+{
+    return bytes_u8(&world->in);
+}
+
+static struct proto_node
+node_of(uint8_t byte)
+{
+    return (struct proto_node){10 + byte % NODES, 5 + byte / 64};
+}
+
+static uint64_t
+near(struct world *world, uint64_t value)
+{
+    int8_t delta = (int8_t)u8(world);
+    uint64_t moved = value + (uint64_t)(int64_t)delta;
+    return moved > PROTO_ROUND_MAX ? 0 : moved;
+}
+
+/* Only what would have passed the decoder. */
+static void
+deliver(struct world *world, uint8_t from, const struct proto_msg *msg, const void *body,
+        size_t body_size)
+{
+    char host[] = "10.0.0.0";
+    host[7] = (char)('0' + from % NODES);
+    if (msg->type == PROTO_PLAN)
+        world->plan = proto_plan_hash(&msg->plan);
+    core_on_message(world->core, world->now, node_of(from), host, msg, body, body_size);
+}
+
+static void
+act_tick(struct world *world)
+{
+    world->now += 1000ull * u8(world);
+    core_on_tick(world->core, world->now);
+}
+
+static void
+act_time(struct world *world)
+{
+    for (unsigned n = u8(world); n > 0; n--) {
+        world->now += CORE_TICK_US;
+        core_on_tick(world->core, world->now);
+    }
+}
+
+static void
+act_raw(struct world *world)
+{
+    uint8_t from = u8(world);
+    size_t size = u8(world);
+    const uint8_t *frame = bytes_raw(&world->in, size);
+    struct proto_msg msg;
+    char why[256];
+    if (frame && proto_decode(&msg, world->endpoints, frame, size, why, sizeof why) == 0)
+        deliver(world, from, &msg, "x", frame[0] & 1);
+}
+
+static void
+act_hello(struct world *world)
+{
+    uint8_t from = u8(world), flags = u8(world);
+    struct proto_msg msg = {.type = PROTO_HELLO,
+                            .hello = {.reply = flags & 1,
+                                      .wants_job = (flags & 0x0e) == 0x0e,
+                                      .run = "fuzz",
+                                      .job_hash = 1 + ((flags & 0x30) == 0x30),
+                                      .numerics = 1 + ((flags & 0xc0) == 0xc0),
+                                      .control_port = 1000 + from % NODES,
+                                      .bulk_port = 2000}};
+    if (msg.hello.wants_job) {
+        msg.hello.run[0] = 0;
+        msg.hello.job_hash = 0;
+    }
+    deliver(world, from, &msg, NULL, 0);
+}
+
+static void
+act_heartbeat(struct world *world)
+{
+    uint8_t from = u8(world), flags = u8(world), hears = u8(world);
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
+                            .heartbeat = {.round = near(world, world->round),
+                                          .idle = flags & 1,
+                                          .done = (flags & 6) == 6,
+                                          .have = flags >> 4,
+                                          .state_hash = flags & 8 ? 1 : 0,
+                                          .speed = flags}};
+    for (uint8_t k = 0; k < NODES; k++)
+        if (hears >> k & 1)
+            msg.heartbeat.hears[msg.heartbeat.hears_count++] = node_of(k);
+    deliver(world, from, &msg, NULL, 0);
+}
+
+/* Members by bitmap, shards dealt out in turn, perhaps one too few. */
+static void
+act_plan(struct world *world)
+{
+    uint8_t from = u8(world), members = u8(world), turn = u8(world), flags = u8(world);
+    struct proto_msg msg = {
+        .type = PROTO_PLAN,
+        .plan = {.round = near(world, world->round), .counter = flags, .leader = node_of(from)}};
+    struct proto_plan *plan = &msg.plan;
+    bool leads = false;
+    for (uint8_t k = 0; k < NODES; k++) {
+        uint8_t who = (uint8_t)((k + turn) % NODES);
+        if (members >> who & 1)
+            plan->members[plan->count++].node = who == from % NODES ? node_of(from) : node_of(who);
+        leads |= (members >> who & 1) && who == from % NODES;
+    }
+    if (!leads)
+        return;
+    for (size_t shard = 0; shard < (flags & 1 ? 3 : 4); shard++)
+        plan->members[(shard + turn) % plan->count].shards |= UINT64_C(1) << shard;
+    deliver(world, from, &msg, NULL, 0);
+}
+
+static void
+act_plan_word(struct world *world)
+{
+    uint8_t from = u8(world), flags = u8(world);
+    struct core_stats stats;
+    core_stats(world->core, &stats);
+    uint64_t plan = flags & 1 && stats.plan ? stats.plan : world->plan;
+    struct proto_msg msg = {.type = PROTO_ABORT, .abort_plan = plan};
+    if (flags & 2)
+        msg = (struct proto_msg){.type = PROTO_HOLD, .hold = {plan, near(world, world->round)}};
+    deliver(world, from, &msg, NULL, 0);
+}
+
+static void
+act_word(struct world *world)
+{
+    uint8_t from = u8(world), which = u8(world);
+    struct proto_msg msg = {.type = PROTO_BYE};
+    if (which % 4 == 1)
+        msg.type = PROTO_JOB;
+    else if (which % 4 == 2)
+        msg =
+            (struct proto_msg){.type = PROTO_FETCH,
+                               .fetch = {.round = near(world, world->round), .block = which >> 6}};
+    else if (which % 4 == 3)
+        msg = (struct proto_msg){
+            .type = PROTO_REFUSE,
+            .refuse = {.reason = (enum proto_refusal)(1 + which / 4 % 6), .yours = "a"}};
+    deliver(world, from, &msg, "text", which & 0x10 ? 4 : 0);
+}
+
+static void
+deliver_bulk(struct world *world, uint8_t from, const struct proto_msg *msg, const void *body,
+             size_t size)
+{
+    size_t slot = 0;
+    while (slot < FRAMES && world->frames[slot].data)
+        slot++;
+    if (slot == FRAMES)
+        return;
+    struct frame *frame = &world->frames[slot];
+    frame->data = malloc(size ? size : 1);
+    demand(frame->data != NULL);
+    if (size)
+        memcpy(frame->data, body, size);
+    struct core_frame borrowed = {frame->data, size, frame};
+    core_on_bulk(world->core, world->now, node_of(from), msg, &borrowed);
+    if (frame->data && !frame->kept) {
+        free(frame->data);
+        frame->data = NULL;
+    }
+}
+
+/* A chunk of some segment of some bucket for the present number of members, or all of the bucket. */
+static void
+act_chunk(struct world *world)
+{
+    int32_t body[ELEMS + 1];
+    uint8_t from = u8(world), flags = u8(world), place = u8(world), coverage = u8(world);
+    struct core_stats stats;
+    core_stats(world->core, &stats);
+    uint64_t bucket = place % BUCKETS, n = stats.members ? stats.members : 1, s = place / 4 % n;
+    uint64_t first = buckets[bucket].count * s / n + CHUNK * (uint64_t)(place >> 5);
+    uint64_t end = buckets[bucket].count * (s + 1) / n;
+    if (end > first + CHUNK)
+        end = first + CHUNK;
+    if (flags & 1 || first > end)
+        first = 0, end = buckets[bucket].count;
+    memset(body, coverage, sizeof body);
+    struct proto_msg msg = {.type = flags & 2 ? PROTO_GATHER : PROTO_REDUCE,
+                            .chunk = {.plan = stats.plan ? stats.plan : world->plan,
+                                      .round = flags & 4 ? near(world, world->round) : world->round,
+                                      .bucket = (uint16_t)bucket,
+                                      .hop = flags >> 5,
+                                      .direct = (flags & 3) == 1,
+                                      .first = buckets[bucket].first + first,
+                                      .count = (uint32_t)(end - first),
+                                      .coverage = coverage & 0x0f}};
+    if (flags & 2)
+        msg.chunk.coverage = 0x0f;
+    msg.chunk.check = check_of(body, msg.chunk.count) + (flags >> 3 & 1);
+    if (msg.chunk.plan == 0)
+        return;
+    deliver_bulk(world, from, &msg, body,
+                 (msg.chunk.count + (size_t)((flags >> 4 & 1) && (coverage & 0x80))) *
+                     sizeof *body);
+}
+
+static void
+act_state(struct world *world)
+{
+    static const uint8_t body[STATE_SIZE + 1];
+    uint8_t from = u8(world), flags = u8(world);
+    size_t size = STATE_SIZE + ((flags & 7) == 7);
+    struct proto_msg msg = {.type = PROTO_STATE,
+                            .state = {.round = near(world, world->round),
+                                      .state_hash = flags >> 6,
+                                      .size = STATE_SIZE,
+                                      .check = XXH3_64bits(body, size) + (flags >> 3 & 1)}};
+    deliver_bulk(world, from, &msg, body, size);
+}
+
+static void
+act_link(struct world *world)
+{
+    uint8_t which = u8(world);
+    unsigned link = which >> 1;
+    if (!world->open[link])
+        return;
+    if (which & 1)
+        core_on_link_up(world->core, world->now, link);
+    else
+        core_on_link_down(world->core, world->now, link);
+}
+
+static void
+act_found(struct world *world)
+{
+    uint8_t who = u8(world);
+    struct proto_endpoint at = {"10.0.0.0", (uint16_t)(1000 + who % NODES)};
+    struct proto_node node = who & 0x20 ? (struct proto_node){0, 0} : node_of(who);
+    at.host[7] = (char)('0' + who % NODES);
+    core_on_found(world->core, world->now, &at, node);
+}
+
+static void
+applied(struct world *world, uint64_t round, uint8_t flags)
+{
+    world->round = round;
+    world->done |= (flags & 0xf0) == 0xf0;
+    world->committing = world->adopting = false;
+    core_on_applied(world->core, world->now, round, flags & 1, flags >> 1 & 1 ? BUCKETS - 1 : 0,
+                    world->done);
+}
+
+static void
+act_trainer(struct world *world)
+{
+    uint8_t flags = u8(world);
+    if (!world->started) {
+        world->started = true;
+        applied(world, flags & 0x0f, flags & 1);
+    } else if (world->computing) {
+        size_t bucket = world->bucket++;
+        world->computing = world->bucket < BUCKETS;
+        core_on_bucket(world->core, world->now, bucket);
+    } else if (world->committing) {
+        applied(world, world->round + 1, flags);
+    } else if (world->adopting && (flags & 0x0c) == 0x0c) {
+        world->adopting = false;
+        core_on_state_bad(world->core, world->now);
+    } else if (world->adopting) {
+        applied(world, world->adopt_round, flags);
+    }
+}
+
+static void
+act_sent(struct world *world)
+{
+    int buffer = u8(world) % CORE_BUFFERS;
+    if (world->in_flight[buffer] == 0)
+        return;
+    world->in_flight[buffer]--;
+    core_on_sent(world->core, world->now, buffer);
+}
+
+/* What a well-behaved peer does to get a session, in one action. */
+static void
+act_meet(struct world *world)
+{
+    uint8_t who = u8(world);
+    struct proto_msg msg = {.type = PROTO_HELLO,
+                            .hello = {.reply = true,
+                                      .run = "fuzz",
+                                      .job_hash = 1,
+                                      .numerics = 1,
+                                      .control_port = 1000 + who % NODES,
+                                      .bulk_port = 2000}};
+    deliver(world, who, &msg, NULL, 0);
+    for (unsigned link = 0; link < LINKS; link++)
+        if (world->open[link])
+            core_on_link_up(world->core, world->now, link);
+}
+
+/* Everybody hears everybody and waits at the same round. */
+static void
+act_agree(struct world *world)
+{
+    uint8_t idle = u8(world);
+    for (uint8_t who = 0; who < NODES; who++) {
+        struct proto_msg msg = {.type = PROTO_HEARTBEAT,
+                                .heartbeat = {.round = world->round, .idle = idle & 1}};
+        for (uint8_t k = 0; k < NODES; k++)
+            msg.heartbeat.hears[msg.heartbeat.hears_count++] = node_of(k);
+        deliver(world, who, &msg, NULL, 0);
+    }
+}
+
+static void (*const actions[])(struct world *) = {
+    act_tick,  act_time,  act_raw,  act_hello, act_heartbeat, act_plan, act_plan_word, act_word,
+    act_chunk, act_state, act_link, act_found, act_trainer,   act_sent, act_meet,      act_agree,
+};
+
+enum { ACTIONS = sizeof actions / sizeof actions[0] };
+
+static void
+world_open(struct world *world)
+{
+    const struct core_config config = {
+        .self = node_of(SELF),
+        .hello = {.run = "fuzz", .job_hash = 1, .numerics = 1, .control_port = 1, .bulk_port = 2},
+        .shards = 4,
+        .peers_min = 1,
+        .gather_us = 500000,
+        .bucket_count = BUCKETS,
+        .buckets = buckets,
+        .own = world->own,
+        .sum = world->sum,
+        .state_size = STATE_SIZE,
+        .state_in = world->state_in,
+        .chunk_elems = CHUNK,
+        .direct_bytes = 16,
+    };
+    demand(core_new(&world->core, &config, &ops, world, 0) == 0);
+}
+
+static void
+world_close(struct world *world)
+{
+    core_leave(world->core, world->now);
+    core_destroy(&world->core);
+    for (size_t i = 0; i < FRAMES; i++)
+        free(world->frames[i].data);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct world world;
+    memset(&world, 0, sizeof world);
+    world.in = bytes_in(data, size);
+    world_open(&world);
+    for (int i = 0; i < ACTIONS_MAX && bytes_left(&world.in) > 0; i++)
+        actions[u8(&world) % ACTIONS](&world);
+    world_close(&world);
+    return 0;
+}
