@@ -165,6 +165,63 @@ plan_peer_lost(struct core *core, int i, const char *why)
         plan_abort(core, why);
 }
 
+static void
+hold(struct core *core)
+{
+    struct plan *plan = &core->plan;
+    struct proto_msg msg = {.type = PROTO_HOLD,
+                            .hold = {.plan = plan->hash, .round = core->round + 1}};
+    plan->hold = core->round + 1;
+    plan_send(core, &msg);
+}
+
+/* Microseconds until the last member has computed its shards. */
+static double
+makespan_us(size_t n, const uint64_t *shards, const uint32_t *speed)
+{
+    double most_us = 0;
+    for (size_t m = 0; m < n; m++) {
+        double us = 1e12 * __builtin_popcountll(shards[m]) / (double)speed[m];
+        most_us = us > most_us ? us : most_us;
+    }
+    return most_us;
+}
+
+/* Is the present division much slower than one by the speeds known by now? */
+static bool
+unbalanced(const struct core *core)
+{
+    const struct plan *plan = &core->plan;
+    size_t n = plan->now.count;
+    uint64_t none[PROTO_PEERS_MAX] = {0}, mine[PROTO_PEERS_MAX] = {0}, better[PROTO_PEERS_MAX] = {0};
+    uint32_t speed[PROTO_PEERS_MAX] = {0};
+    for (size_t m = 0; m < n; m++) {
+        int i = plan->peer[m];
+        mine[m] = plan->now.members[m].shards;
+        speed[m] = i < 0 ? core->own.speed : core->peers.peers[i].speed;
+        if (speed[m] == 0)
+            return false;
+    }
+    plan_divide(core->all, n, none, speed, better);
+    double now_us = makespan_us(n, mine, speed), then_us = makespan_us(n, better, speed);
+    return 4 * now_us > PLAN_GAIN * then_us && now_us > then_us + PLAN_GAIN_US;
+}
+
+static void
+balance(struct core *core)
+{
+    struct plan *plan = &core->plan;
+    if (!plan_leader(core) || plan->now.count < 2 || plan->hold != UINT64_MAX ||
+        core->awake < plan->balance_at_us || !unbalanced(core))
+        return;
+    uint64_t next_us = plan->balance_us == 0 ? PLAN_BALANCE_US : 2 * plan->balance_us;
+    plan->balance_us = next_us > PLAN_BALANCE_MAX_US ? PLAN_BALANCE_MAX_US : next_us;
+    plan->balance_at_us = core->awake + plan->balance_us;
+    core_log(core, 7, "round %llu: dividing the shards anew by speed",
+             (unsigned long long)core->round);
+    hold(core);
+}
+
 void
 plan_applied(struct core *core)
 {
@@ -178,8 +235,10 @@ plan_applied(struct core *core)
     plan->recent_us[plan->recent_next++ % PLAN_RECENT] = core->awake - plan->round_at_us;
     if (core->done || core->round >= plan->hold)
         go_idle(core);
-    else
+    else {
         round_begin(core);
+        balance(core);
+    }
 }
 
 /* --- Leading ----------------------------------------------------------------------------------- */
@@ -432,16 +491,6 @@ hears_plan(const struct core *core, int i)
         if (core->plan.peer[r] >= 0 && !peers_mutual(core, core->plan.peer[r], i))
             return false;
     return true;
-}
-
-static void
-hold(struct core *core)
-{
-    struct plan *plan = &core->plan;
-    struct proto_msg msg = {.type = PROTO_HOLD,
-                            .hold = {.plan = plan->hash, .round = core->round + 1}};
-    plan->hold = core->round + 1;
-    plan_send(core, &msg);
 }
 
 /* Somebody usable is not in my plan: shall it end for their sake? */

@@ -14,6 +14,9 @@
  * A plan lasts round after round without another message. A node idle for CORE_STARVED_US plans with
  * the higher ids only; a leader whose plans failed PLAN_FAILS times plans alone. Both are always safe.
  *
+ * Speeds are measured while it runs. When another division would make a round PLAN_GAIN quarters as fast,
+ * the leader holds the plan and divides anew; any division gives the same sums.
+ *
  * No progress: what is measured is the time in which neither a chunk arrived nor this node computed;
  * it may be four of the longest recent rounds or computes + CORE_PROGRESS_US, doubled after each
  * failure, since nobody knows how long the first round takes on the others' machines. */
@@ -31,6 +34,10 @@ enum {
     PLAN_GRACE_US = 150000, /* a member may still say "idle" for so long after PLAN */
     PLAN_COURT_US = 400000, /* between two holds for the same peer, doubled each time */
     PLAN_COURT_MAX_US = 8000000,
+    PLAN_GAIN = 5,             /* quarters: a division anew must be 5/4 as fast */
+    PLAN_GAIN_US = 5000,       /* and gain as much a round */
+    PLAN_BALANCE_US = 1000000, /* between two divisions anew, doubled each time */
+    PLAN_BALANCE_MAX_US = 30000000,
     PLAN_MERGE_ROUNDS = 1, /* a plan that far ahead is another trajectory's front: join it */
 };
 
@@ -51,6 +58,8 @@ struct plan {
     unsigned patience;
     unsigned fails;
     uint64_t fails_round;
+    uint64_t balance_at_us; /* awake; not divided anew before */
+    uint64_t balance_us;
     uint64_t dead[PLAN_DEAD_MAX];
     unsigned dead_next;
     uint64_t plans;
