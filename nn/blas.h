@@ -1,7 +1,8 @@
 /* blas.h - the one include of cblas, and the one way we call it.
  *
- * Bits of its products depend on shape, kernel and threads (measured with OpenBLAS 0.3.21), which is why our
- * layers use gemm.h; it stays as the yardstick that loop is measured against. */
+ * Bits of its products depend on shape, kernel and threads (measured with OpenBLAS 0.3.21). So a layer that
+ * calls it does so with shapes that only its own and the number of rows decide, the kernel is part of
+ * what nodes compare when they meet, and a call runs on the caller's thread alone (nn_init). */
 #ifndef NN_BLAS_H
 #define NN_BLAS_H
 
@@ -11,6 +12,9 @@
 #include <stddef.h>
 
 #include <assert.h>
+
+/* Dense layers use it; else gemm.h. Set by nn_init. */
+extern bool blas_used;
 
 /* C[m, n] = op(A)[m, k] op(B)[k, n] + beta C, all row-major; `at` and `bt`: stored transposed. An empty
  * sum (k = 0) leaves beta C. */

@@ -1,13 +1,14 @@
 /* dense.c - fully connected layer: y = x W^T + b, W [out, in], and its gradients
  * dx = dy W, dW = dy^T x, db = sum of dy over rows.
  *
- * W is by far the largest operand of a small shard, so it is read where it lies: forward computes
- * y^T = W x^T, with x^T in panels. dW is computed a few rows at a time, so that they are still in the
- * level-2 cache when the sink reads them. */
+ * Products run through OpenBLAS or our own loop (nn_init). Our own: W is by far the largest operand of a
+ * small shard, so it is read where it lies: forward computes y^T = W x^T, with x^T in panels. dW is
+ * computed some rows at a time, so that they are still in cache when the sink reads them. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "nn/blas.h"
 #include "nn/gemm.h"
 #include "nn/layer.h"
 #include "nn/vmath.h"
@@ -75,7 +76,18 @@ units_forward(const struct layer *layer, const float *w, size_t units, const flo
 }
 
 static void
-forward(const struct layer *layer, const struct layer_io *io)
+forward_blas(const struct layer *layer, const struct layer_io *io)
+{
+    size_t in = layer->in_size, out = layer->out_size;
+    bool bias = !layer->spec.no_bias;
+    if (bias)
+        vmath_spread(io->params + layer->bias_first, io->y, io->rows, out);
+    blas_gemm(false, true, io->rows, out, in, io->x, in, io->params + layer->weight_first, in, bias,
+              io->y, out);
+}
+
+static void
+forward_own(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = layer->in_size, out = layer->out_size;
     const float *w = io->params + layer->weight_first, *b = io->params + layer->bias_first;
@@ -93,9 +105,27 @@ forward(const struct layer *layer, const struct layer_io *io)
     }
 }
 
-/* dW and db; each element of dW sums over rows in order. */
 static void
-weights_backward(const struct layer *layer, const struct layer_io *io)
+forward(const struct layer *layer, const struct layer_io *io)
+{
+    (blas_used ? forward_blas : forward_own)(layer, io);
+}
+
+/* As many units at a time as the scratch memory of our own loop has room for. */
+static void
+weights_backward_blas(const struct layer *layer, const struct layer_io *io)
+{
+    size_t in = layer->in_size, out = layer->out_size, most = CHUNK + io->rows;
+    for (size_t o = 0; o < out; o += most) {
+        size_t units = least(out - o, most);
+        blas_gemm(true, false, units, in, io->rows, io->dy + o, out, io->x, in, 0, io->scratch, in);
+        layer_sink(io, layer->weight_first + o * in, io->scratch, units * in);
+    }
+}
+
+/* Each element of dW sums over rows in order. */
+static void
+weights_backward_own(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = layer->in_size, out = layer->out_size, rows = io->rows;
     float *dw = io->scratch, *dyt = dw + CHUNK * in, *x = dyt + CHUNK * rows;
@@ -109,15 +139,27 @@ weights_backward(const struct layer *layer, const struct layer_io *io)
                        in);
         layer_sink(io, layer->weight_first + o * in, dw, units * in);
     }
-    if (layer->spec.no_bias)
-        return;
+}
+
+static void
+bias_backward(const struct layer *layer, const struct layer_io *io)
+{
+    size_t out = layer->out_size, rows = io->rows;
     memset(io->scratch, 0, out * sizeof *io->scratch);
     vmath_sum_rows(io->dy, out, rows, io->scratch, out);
     layer_sink(io, layer->bias_first, io->scratch, out);
 }
 
 static void
-inputs_backward(const struct layer *layer, const struct layer_io *io)
+inputs_backward_blas(const struct layer *layer, const struct layer_io *io)
+{
+    size_t in = layer->in_size, out = layer->out_size;
+    blas_gemm(false, false, io->rows, in, out, io->dy, out, io->params + layer->weight_first, in, 0,
+              io->dx, in);
+}
+
+static void
+inputs_backward_own(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = layer->in_size, out = layer->out_size, share = gemm_depth(out);
     const float *w = io->params + layer->weight_first;
@@ -135,9 +177,11 @@ inputs_backward(const struct layer *layer, const struct layer_io *io)
 static void
 backward(const struct layer *layer, const struct layer_io *io)
 {
-    weights_backward(layer, io);
+    (blas_used ? weights_backward_blas : weights_backward_own)(layer, io);
+    if (!layer->spec.no_bias)
+        bias_backward(layer, io);
     if (io->dx != NULL)
-        inputs_backward(layer, io);
+        (blas_used ? inputs_backward_blas : inputs_backward_own)(layer, io);
 }
 
 static void

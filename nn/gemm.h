@@ -1,4 +1,6 @@
-/* gemm.h - the one inner loop of all matrix products and convolutions.
+/* gemm.h - our inner loop of matrix products and convolutions.
+ *
+ * All convolutions use it, and dense layers unless the job asks for an OpenBLAS kernel (nn_init).
  *
  * Every element of a product is, by definition, the plain sum in order of k,
  *

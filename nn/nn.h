@@ -10,9 +10,9 @@
  *     while (l-- > 0)
  *         for (each shard) nn_backward(model, l, pass[shard], params, &context[shard], &sink);
  *
- * The result of every call is a pure function of its arguments, the same bits on every machine: products are
- * plain sums in a fixed order (gemm.h), exp, log and tanh our own (vmath.h), random numbers counted
- * (rng.h). Calls on different passes may run in parallel. Nothing allocates but the _new functions.
+ * The result of every call is a pure function of its arguments, and with the portable products the same
+ * bits on every machine: products are plain sums in a fixed order (gemm.h), exp, log and tanh our own
+ * (vmath.h), random numbers counted (rng.h). Calls on different passes may run in parallel. Nothing allocates but the _new functions.
  *
  * Shapes: x [B, in...] row-major; images [B, C, H, W]; dense weight [out, in]; conv weight
  * [out, in, kh, kw], PyTorch's order. */
@@ -150,11 +150,14 @@ void nn_backward(const struct nn_model *model, size_t layer, struct nn_pass *pas
 const float *
 nn_pass_output(const struct nn_pass *pass); /* [rows, out] after the last layer; borrowed */
 
-/* Hash of a 10 ms micro-workload over every kernel: equal on two machines if and, as far as this can
- * tell, only if they compute the same bits. 0 when memory is short. */
+/* Choose what computes the products of dense layers, at start and before other threads: "portable" (the
+ * default), our own loop; any other word, OpenBLAS with the kernel it has loaded, on the caller's thread.
+ * Convolutions run through our own loop either way.
+ *
+ * Returns what is in use, for people: "portable", "openblas Haswell". */
+const char *nn_init(const char *numerics);
+/* Hash of a 10 ms micro-workload over every kernel in use: equal on two machines if and, as far as this
+ * can tell, only if they compute the same bits; a constant when portable. 0 when memory is short. */
 uint64_t nn_fingerprint(void);
-/* Name of the BLAS kernel of this machine, e.g. "Haswell"; one BLAS thread per call is set here. No result
- * of nn/ depends on it: BLAS only serves as the yardstick of bench_gemm. */
-const char *nn_blas_init(void);
 
 #endif

@@ -27,7 +27,8 @@ struct config {
     struct {
         char name[PROTO_NAME_MAX]; /* default: the file's name without .yaml */
         uint64_t seed;
-        char numerics[PROTO_NAME_MAX]; /* auto, haswell, portable, ... */
+        char numerics
+            [PROTO_NAME_MAX]; /* auto, portable, haswell, ...; host_pin makes auto one of the others */
     } run;
     struct {
         enum data_source source;

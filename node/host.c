@@ -1,4 +1,4 @@
-/* host.c - what this machine offers: CPUs, and the BLAS kernel a job asks for. See host.h.
+/* host.c - what this machine offers: CPUs, and what may compute a job's products. See host.h.
  *
  * The variable MESHNODE_PINNED holds the run.numerics that the environment was prepared for: a process
  * that finds it there does not execute itself again, and children inherit all of it. */
@@ -14,14 +14,28 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "nn/nn.h"
+
 struct kernel {
     const char *numerics;
-    const char *coretype; /* what OPENBLAS_CORETYPE calls it; NULL: let the library choose */
+    const char *coretype; /* what OpenBLAS calls it; NULL: our own loop */
     const char *needs;    /* for messages */
-    bool (*usable)(void); /* NULL: everywhere */
+    bool (*usable)(void);
 };
 
+static bool
+always(void)
+{
+    return true;
+}
+
 #if defined(__x86_64__)
+static bool
+has_avx(void)
+{
+    return __builtin_cpu_supports("avx") != 0;
+}
+
 static bool
 has_avx2(void)
 {
@@ -35,38 +49,46 @@ has_avx512(void)
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
+/* Where adders stand beside the multipliers, our own loop is as fast as one of fused operations. */
 static bool
-has_sse42(void)
+own_is_fastest(void)
 {
-    return __builtin_cpu_supports("sse4.2");
+    return __builtin_cpu_is("amd") && !has_avx512();
 }
-
-static const struct kernel kernels[] = {
-    {"auto", NULL, "", NULL},
-    {"haswell", "Haswell", "AVX2 and FMA", has_avx2},
-    {"skylakex", "SkylakeX", "AVX-512", has_avx512},
-    {"portable", "Nehalem", "SSE 4.2", has_sse42},
-};
 #else
-static const struct kernel kernels[] = {{"auto", NULL, "", NULL}};
+static bool
+own_is_fastest(void)
+{
+    return true;
+}
 #endif
 
+/* The fastest first. */
+static const struct kernel kernels[] = {
+#if defined(__x86_64__)
+    {"skylakex", "SkylakeX", "AVX-512", has_avx512},
+    {"haswell", "Haswell", "AVX2 and FMA", has_avx2},
+    {"zen", "Zen", "AVX2 and FMA", has_avx2},
+    {"sandybridge", "Sandybridge", "AVX", has_avx},
+#endif
+    {"portable", NULL, "", always},
+};
+enum { KERNELS = sizeof kernels / sizeof kernels[0] };
+static const struct kernel *const portable = &kernels[KERNELS - 1];
+
+/* NULL when it is not known here. */
 static const struct kernel *
 kernel_find(const char *numerics)
 {
-    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
-        if (strcmp(kernels[i].numerics, numerics) == 0)
-            return &kernels[i];
-    return NULL;
-}
-
-const char *
-host_numerics(const char *kernel)
-{
-    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
-        if (kernels[i].coretype && strcasecmp(kernels[i].coretype, kernel) == 0)
-            return kernels[i].numerics;
-    return NULL;
+    const struct kernel *kernel = kernels;
+    if (strcmp(numerics, "auto") == 0) {
+        while (!kernel->usable())
+            kernel++;
+        return own_is_fastest() ? portable : kernel;
+    }
+    while (kernel < kernels + KERNELS && strcmp(kernel->numerics, numerics) != 0)
+        kernel++;
+    return kernel < kernels + KERNELS ? kernel : NULL;
 }
 
 unsigned
@@ -88,22 +110,38 @@ prepare(const struct kernel *kernel)
            setenv("MESHNODE_PINNED", kernel->numerics, 1) == 0;
 }
 
-int
+/* The environment is prepared; a library built for one kernel, or without this one, does not heed it. */
+static bool
+runs(const struct kernel *kernel)
+{
+    static const char library[] = "openblas ";
+    const char *name = nn_init(kernel->numerics);
+    return !kernel->coretype || (strncmp(name, library, sizeof library - 1) == 0 &&
+                                 strcasecmp(name + sizeof library - 1, kernel->coretype) == 0);
+}
+
+const char *
 host_pin(const char *numerics, char *const argv[], char *why, size_t why_size)
 {
     const struct kernel *kernel = kernel_find(numerics);
-    if (!kernel || (kernel->usable && !kernel->usable())) {
-        snprintf(why, why_size, "run.numerics = %s, this CPU lacks %s", numerics,
-                 kernel ? kernel->needs : "such a kernel");
-        return -ENOTSUP;
-    }
     const char *pinned = getenv("MESHNODE_PINNED");
-    if (pinned && strcmp(pinned, numerics) == 0)
-        return 0;
-    if (prepare(kernel))
-        execv("/proc/self/exe", argv);
-    int error = errno;
-    snprintf(why, why_size, "cannot start anew with run.numerics = %s: %s", numerics,
-             strerror(error));
-    return -error;
+    if (!kernel || !kernel->usable()) {
+        snprintf(why, why_size, "run.numerics = %s, this CPU lacks %s; 'portable' runs everywhere",
+                 numerics, kernel ? kernel->needs : "such a kernel");
+        return NULL;
+    }
+    if (!pinned || strcmp(pinned, kernel->numerics) != 0) {
+        if (prepare(kernel))
+            execv("/proc/self/exe", argv);
+        snprintf(why, why_size, "cannot start anew with run.numerics = %s: %s", kernel->numerics,
+                 strerror(errno));
+        return NULL;
+    }
+    if (!runs(kernel) && strcmp(numerics, "auto") == 0)
+        kernel = portable;
+    if (runs(kernel))
+        return kernel->numerics;
+    snprintf(why, why_size, "run.numerics = %s, this OpenBLAS lacks it; 'portable' runs everywhere",
+             numerics);
+    return NULL;
 }

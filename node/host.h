@@ -1,4 +1,4 @@
-/* host.h - what this machine offers: CPUs, and the BLAS kernel a job asks for. */
+/* host.h - what this machine offers: CPUs, and what may compute a job's products. */
 #ifndef NODE_HOST_H
 #define NODE_HOST_H
 
@@ -7,15 +7,12 @@
 /* CPUs this process may run on; at least 1. */
 unsigned host_cpus(void);
 
-/* Make OpenBLAS use the kernel that `run.numerics` names. The library reads its settings when it is
- * loaded, before main(): so this sets them and executes the program anew with `argv`, once.
+/* Make products run as `run.numerics` says: "portable", an OpenBLAS kernel, or "auto", the fastest of these
+ * for this CPU. OpenBLAS reads its settings when it is loaded, before main(): so this sets them and executes
+ * the program anew with `argv`, once.
  *
- * Returns 0 when the process runs with these settings; -ENOTSUP when this CPU lacks what the kernel
- * needs, or another -errno, with `why`. */
-int host_pin(const char *numerics, char *const argv[], char *why, size_t why_size);
-
-/* run.numerics of a kernel as OpenBLAS calls it ("Haswell" is "haswell"); NULL when it cannot be asked
- * for by name. */
-const char *host_numerics(const char *kernel);
+ * Returns what `auto` came to, else `numerics`, as a constant: the process now runs with it. NULL with `why`
+ * when this CPU or library lacks the kernel, or the program cannot be executed. */
+const char *host_pin(const char *numerics, char *const argv[], char *why, size_t why_size);
 
 #endif

@@ -81,7 +81,7 @@ job_open(struct job *job, const struct config *config, char *why, size_t why_siz
     struct data_spec spec;
     struct nn_shape input;
     char reason[256];
-    job->kernel = nn_blas_init();
+    job->kernel = nn_init(config->run.numerics);
     config_data_spec(config, &spec);
     int rc = data_open(&job->data, &spec, why, why_size);
     if (!rc)

@@ -9,7 +9,7 @@ struct job {
     struct data_set *data;
     struct nn_model *model;
     struct exact *exact;
-    const char *kernel; /* BLAS kernel in use */
+    const char *kernel; /* what computes products, as nn_init says */
 };
 
 /* Returns 0, or a negative errno with one line in `why`. job_close also after an error. */

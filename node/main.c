@@ -68,7 +68,20 @@ catch_stops(void)
 
 /* --- configs --- */
 
-/* The job file with the options applied and checked, the kernel pinned. 0 or an exit status. */
+/* What computes products. `auto` becomes what this machine made of it, which those who get the job from us
+ * then pin too. */
+static int
+pin(struct config *config, char *const argv[], char *why, size_t why_size)
+{
+    char assignment[PROTO_NAME_MAX + 16];
+    const char *numerics = host_pin(config->run.numerics, argv, why, why_size);
+    if (!numerics)
+        return -ENOTSUP;
+    snprintf(assignment, sizeof assignment, "run.numerics=%s", numerics);
+    return config_set(config, assignment, why, why_size);
+}
+
+/* The job file with the options applied and checked, its numerics pinned. 0 or an exit status. */
 static int
 load(struct config **config, const char *path, const struct options *options, char *const argv[])
 {
@@ -79,23 +92,11 @@ load(struct config **config, const char *path, const struct options *options, ch
     if (rc == 0)
         rc = config_check(*config, why, sizeof why);
     if (rc == 0)
-        rc = host_pin((*config)->run.numerics, argv, why, sizeof why);
+        rc = pin(*config, argv, why, sizeof why);
     if (rc == 0)
         return 0;
     config_destroy(config);
     return fail(EXIT_BAD, why);
-}
-
-/* `auto` is the fastest kernel of the node that offers the job: those who get it from us must know which. */
-static void
-name_kernel(struct config *config)
-{
-    char assignment[PROTO_NAME_MAX + 16], ignored[WHY_MAX];
-    const char *numerics = host_numerics(nn_blas_init());
-    if (strcmp(config->run.numerics, "auto") != 0 || !numerics)
-        return;
-    snprintf(assignment, sizeof assignment, "run.numerics=%s", numerics);
-    config_set(config, assignment, ignored, sizeof ignored);
 }
 
 /* --- a node without a job --- */
@@ -162,7 +163,7 @@ take_job(struct config **config, const char *text, const struct options *options
     if (rc == 0)
         rc = config_check(*config, why, sizeof why);
     if (rc == 0)
-        rc = host_pin((*config)->run.numerics, argv, why, sizeof why);
+        rc = pin(*config, argv, why, sizeof why);
     return rc == 0 ? 0 : fail(EXIT_BAD, why);
 }
 
@@ -175,7 +176,7 @@ run_help_out(const struct options *options, char *const argv[])
     if (status)
         return status;
     /* Pinned before the search, so that only a job with another kernel costs a second one. */
-    if (!getenv("MESHNODE_PINNED") && host_pin("auto", argv, why, sizeof why))
+    if (!getenv("MESHNODE_PINNED") && !host_pin("auto", argv, why, sizeof why))
         status = fail(1, why);
     char *text = malloc(PROTO_JOB_MAX);
     if (status == 0)
@@ -202,7 +203,6 @@ run_join(const struct options *options, const char *const *args, char *const arg
     int status = load(&config, args[0], options, argv);
     if (status)
         return status;
-    name_kernel(config);
     status = train_run(config, options->resume);
     config_destroy(&config);
     return status;

@@ -53,7 +53,7 @@ compare(const void *a, const void *b)
 int
 main(void)
 {
-    const char *kernel = nn_blas_init();
+    const char *kernel = nn_init("openblas");
     for (size_t i = 0; i < M * K; i++)
         w[i] = (float)(i % 13) / 13;
     for (size_t i = 0; i < N * K; i++)

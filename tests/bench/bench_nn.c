@@ -1,7 +1,7 @@
 /* bench_nn - samples per second of one thread of training, for comparison with another framework on the
  * same model.
  *
- *     bench_nn mlp|cnn [rows per shard = 256] [shards = 1] [seconds = 3] [sink]
+ *     bench_nn mlp|cnn [rows per shard = 256] [shards = 1] [seconds = 3] [sink] [numerics]
  *
  * sink: drop (gradients are only read; default), add (summed as floats and applied by SGD with momentum,
  * one step per batch of rows * shards) or exact (quantised and summed as the product does, then applied).
@@ -208,7 +208,7 @@ main(int argc, char **argv)
                                                                                     : sink_drop;
     if (b.shards < 1 || b.shards > SHARDS_MAX || b.rows < 1)
         return 2;
-    const char *kernel = nn_blas_init();
+    const char *kernel = nn_init(argc > 6 ? argv[6] : "portable");
     open_model(&b, name);
     open_passes(&b);
     step(&b, add);

@@ -20,7 +20,6 @@ on the system's loopback and the other parts are left out."""
 import argparse
 import collections
 import contextlib
-import ctypes.util
 import json
 import os
 import random
@@ -431,13 +430,12 @@ def train_torch(programs, model, options):
     return float(field[6]), field[7]
 
 
-def our_kernel():
-    """What OpenBLAS picks by itself here, hence what run.numerics auto pins."""
-    path = ctypes.util.find_library("openblas")
-    if not path:
-        return "?"
-    command = "import ctypes; f = ctypes.CDLL(%r).openblas_get_corename; f.restype = ctypes.c_char_p; print(f().decode())"
-    return quietly([sys.executable, "-c", command % path]).stdout.strip()
+def our_kernel(program, work):
+    """What run.numerics auto comes to here."""
+    job = os.path.join(work, "kernel.yaml")
+    write_job(job, "bench", "mlp", 1)
+    line = re.search(r"^kernel +(.*), numerics", quietly([program, "check", job]).stdout, re.M)
+    return line[1] if line else "?"
 
 
 TRAIN_GOALS = {("mlp", False): 1.5, ("mlp", True): 1.0, ("cnn", False): 1.0, ("cnn", True): 0.8}
@@ -464,8 +462,8 @@ def part_train(programs, options, work):
                     rates[model, kind][number] = rate
                     record(options, number, "train", "TR,%s,%s,%.1f" % (model, kind, rate))
             print("  round %d" % (number + 1), file=sys.stderr, flush=True)
-    print("BLAS kernel: ours %s, PyTorch's %s. Ours: %d shards, the whole program. Other processes used "
-          "%.0f %% of the machine meanwhile.\n" % (our_kernel(), kernel, options.shards, 100 * others()))
+    print("Products: ours %s, PyTorch's %s. Ours: %d shards, the whole program. Other processes used "
+          "%.0f %% of the machine meanwhile.\n" % (our_kernel(programs["meshnode"], work), kernel, options.shards, 100 * others()))
     rows = []
     for model in MODELS:
         cells = [rates.get((model, kind), {}) for kind in ("torch", False, True)]

@@ -212,7 +212,7 @@ random_net_check(enum nn_kind kind, enum nn_loss loss)
 static void
 gradients_are_central_differences(void **state)
 {
-    (void)state;
+    nn_init(*state);
     for (int kind = 0; kind < NN_KINDS; kind++)
         for (int loss = 0; loss <= NN_LOGISTIC; loss++)
             for (int i = 0; i < 12; i++)
@@ -317,7 +317,7 @@ fast_and_naive(const struct nn_shape *input, const struct nn_layer_spec *spec, s
 static void
 fast_layers_equal_naive_ones(void **state)
 {
-    (void)state;
+    nn_init(*state);
     for (int i = 0; i < 150; i++) {
         unsigned kernel = 1 + below(5);
         struct nn_shape flat = {1, {1 + below(90)}},
@@ -375,7 +375,7 @@ job_run(void *arg)
 static void
 a_shard_has_the_same_bits_on_any_thread(void **state)
 {
-    (void)state;
+    nn_init(*state);
     const struct nn_layer_spec s[] = {{.kind = NN_CONV2D, .units = 6, .kernel = 5, .pad = 2},
                                       {.kind = NN_RELU},
                                       {.kind = NN_MAXPOOL, .kernel = 2},
@@ -468,11 +468,13 @@ nan_or_infinity_in_an_input_is_bad(void **state)
 int
 main(void)
 {
-    nn_blas_init();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_central_differences),
-        cmocka_unit_test(fast_layers_equal_naive_ones),
-        cmocka_unit_test(a_shard_has_the_same_bits_on_any_thread),
+        cmocka_unit_test_prestate(gradients_are_central_differences, "portable"),
+        cmocka_unit_test_prestate(gradients_are_central_differences, "openblas"),
+        cmocka_unit_test_prestate(fast_layers_equal_naive_ones, "portable"),
+        cmocka_unit_test_prestate(fast_layers_equal_naive_ones, "openblas"),
+        cmocka_unit_test_prestate(a_shard_has_the_same_bits_on_any_thread, "portable"),
+        cmocka_unit_test_prestate(a_shard_has_the_same_bits_on_any_thread, "openblas"),
         cmocka_unit_test(dropout_does_not_depend_on_the_cut),
         cmocka_unit_test(nan_or_infinity_in_an_input_is_bad),
     };

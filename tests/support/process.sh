@@ -72,11 +72,11 @@ write_job() { # FILE STEPS [LINE OF THE TRAIN SECTION ...]
 }
 
 # WHERE[NAME] may hold words to put before the command, such as "ip netns exec mn1-2".
-node() { # NAME JOB [OPTION ...]
+node() { # NAME JOB [OPTION ...]; an empty JOB: help with that of the others
     local name=$1 job=$2
     shift 2
     # shellcheck disable=SC2086 # both are lists of words
-    ${WHERE[$name]:-} "$MESHNODE" "$job" --out "$WORK/$name" --threads 1 --set "mesh.group=$GROUP" $LINK "$@" \
+    ${WHERE[$name]:-} "$MESHNODE" ${job:+"$job"} --out "$WORK/$name" --threads 1 --set "mesh.group=$GROUP" $LINK "$@" \
         >"$WORK/$name.log" 2>&1 </dev/null &
     PID[$name]=$!
 }

@@ -105,7 +105,7 @@ static const struct {
     {"run: {name: ../../etc}\n", "run.name = ../../etc|letters"},
     {"run: {name: .hidden}\n", "run.name"},
     {"run: {name: -rf}\n", "run.name = -rf"},
-    {"run: {numerics: fast}\n", "run.numerics = fast|auto, haswell, skylakex or portable"},
+    {"run: {numerics: fast}\n", "run.numerics = fast|auto, portable, sandybridge, haswell, zen or skylakex"},
     {"data: {source: mnist}\n", "data.source = mnist|glyphs, idx"},
     {"data: {source: text}\n", "data.source = text"},
     {"data: {test_share: 1}\n", "data.test_share = 1|0.001..0.9"},

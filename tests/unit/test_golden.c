@@ -1,4 +1,5 @@
-/* test_golden.c - loss, every gradient and three optimiser steps against PyTorch, every kind of layer.
+/* test_golden.c - loss, every gradient and three optimiser steps against PyTorch, every kind of layer, with
+ * both ways to compute products.
  *
  * The files in tests/golden were written by make_golden.py there, which also says what is in them. */
 #include <math.h>
@@ -151,7 +152,6 @@ begin(struct bench *b, const struct network *network)
     char why[256];
     memset(b, 0, sizeof *b);
     b->network = network;
-    nn_blas_init();
     if (nn_model_new(&b->model, &network->input, network->layer, network->count, network->loss, why,
                      sizeof why))
         fail_msg("%s", why);
@@ -227,7 +227,7 @@ compare(const struct bench *b, const char *what, const float *got)
 static void
 loss_and_gradients_agree_with_pytorch(void **state)
 {
-    (void)state;
+    nn_init(*state);
     for (size_t n = 0; n < sizeof networks / sizeof networks[0]; n++) {
         struct bench b;
         begin(&b, &networks[n]);
@@ -244,7 +244,7 @@ loss_and_gradients_agree_with_pytorch(void **state)
 static void
 three_steps_of_every_optimiser_agree_with_pytorch(void **state)
 {
-    (void)state;
+    nn_init(*state);
     for (size_t n = 0; n < sizeof networks / sizeof networks[0]; n++)
         for (size_t r = 0; r < sizeof rules / sizeof rules[0]; r++) {
             struct bench b;
@@ -267,8 +267,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loss_and_gradients_agree_with_pytorch),
-        cmocka_unit_test(three_steps_of_every_optimiser_agree_with_pytorch),
+        cmocka_unit_test_prestate(loss_and_gradients_agree_with_pytorch, "portable"),
+        cmocka_unit_test_prestate(loss_and_gradients_agree_with_pytorch, "openblas"),
+        cmocka_unit_test_prestate(three_steps_of_every_optimiser_agree_with_pytorch, "portable"),
+        cmocka_unit_test_prestate(three_steps_of_every_optimiser_agree_with_pytorch, "openblas"),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

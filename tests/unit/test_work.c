@@ -210,7 +210,7 @@ set_up(void **unused)
         {.kind = NN_DENSE, .units = 10},
     };
     size_t count[NN_LAYERS_MAX], tensors = 0;
-    nn_blas_init();
+    nn_init("portable");
     if (data_open(&data, &spec, why, sizeof why) ||
         nn_model_new(&model, &data_info(data)->input, layers, sizeof layers / sizeof *layers,
                      NN_CROSS_ENTROPY, why, sizeof why))
