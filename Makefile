@@ -46,7 +46,7 @@ $B/%.o: %.c
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
 $B/tests/unit/%: $B/tests/unit/%.o $(support) $(lib_obj)
-	$(CC) $(LDFLAGS) -o $@ $^ $(shell sed -n 's/^.*LDFLAGS: *//p' tests/unit/$*.c) -lcmocka $(LDLIBS)
+	$(CC) $(LDFLAGS) -o $@ $^ $(shell sed -n 's:^.*LDFLAGS: *::; T; s: *\*/.*::; p' tests/unit/$*.c) -lcmocka $(LDLIBS)
 $B/tests/prop/%: $B/tests/prop/%.o $(support) $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 $B/tests/bench/%: $B/tests/bench/%.o $(lib_obj)

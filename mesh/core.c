@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "mesh/inside.h"
+#include "proto/text.h"
 
 void
 core_log(struct core *core, int level, const char *format, ...)
@@ -270,7 +271,9 @@ core_on_message(struct core *core, uint64_t now, struct proto_node from, const c
     if (core->leaving || from.id == 0)
         return;
     if (msg->type == PROTO_HELLO) {
-        peers_hello(core, from, from_host, &msg->hello);
+        size_t length = strlen(from_host);
+        if (length < PROTO_HOST_MAX && text_host(from_host, length)) /* it goes into peer lists */
+            peers_hello(core, from, from_host, &msg->hello);
     } else if (msg->type == PROTO_REFUSE) {
         peers_refused(core, from, &msg->refuse);
     } else {
