@@ -485,6 +485,7 @@ config_data_spec(const struct config *config, struct data_spec *out)
         .seed = config->data.seed,
         .train = (size_t)config->data.train,
         .test = (size_t)config->data.test,
+        .classes = (size_t)config->data.classes,
         .dir = or_null(config->data.dir),
         .train_images = or_null(config->data.train_images),
         .train_labels = or_null(config->data.train_labels),
@@ -493,5 +494,6 @@ config_data_spec(const struct config *config, struct data_spec *out)
         .file = or_null(config->data.file),
         .test_share = config->data.test_share,
         .regression = config->data.regression,
+        .standardise = config->data.standardise,
     };
 }

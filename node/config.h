@@ -35,8 +35,9 @@ struct config {
         char dir[CONFIG_PATH_MAX]; /* this node's folder: not part of the job */
         char train_images[256], train_labels[256], test_images[256], test_labels[256], file[256];
         uint64_t train, test, seed;
+        uint64_t classes; /* 0 = see from the labels */
         double test_share;
-        bool regression;
+        bool regression, standardise;
     } data;
     struct {
         struct nn_shape input; /* dims 0: taken from the data */

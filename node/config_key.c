@@ -93,8 +93,10 @@ const struct config_key config_keys[] = {
     UINT("data", "train", CONFIG_JOB, MEMBER(data.train), 0, COUNT_MAX, "0"),
     UINT("data", "test", CONFIG_JOB, MEMBER(data.test), 0, COUNT_MAX, "0"),
     UINT("data", "seed", CONFIG_JOB, MEMBER(data.seed), 0, seed_max, "1"),
+    UINT("data", "classes", CONFIG_JOB, MEMBER(data.classes), 0, UNITS_MAX, "0"),
     REAL("data", "test_share", MEMBER(data.test_share), 0.001, 0.9, "0.2"),
     ENUM("data", "regression", CONFIG_JOB, MEMBER(data.regression), yes_no, "no"),
+    ENUM("data", "standardise", CONFIG_JOB, MEMBER(data.standardise), yes_no, "no"),
 
     {"model", "input", CONFIG_SHAPE, CONFIG_JOB, MEMBER(model.input), 1, UNITS_MAX, NULL, "", NULL},
     CHOICE("model", "layer", LAYER(kind), layers, "", "model"),
