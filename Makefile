@@ -17,10 +17,13 @@ ALL_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -UNDEBUG -ffp-
 LDLIBS   = $(shell pkg-config --libs $(packages) 2>/dev/null) -lm -lpthread
 LDFLAGS  = $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
-# A file *_simd.c is compiled once per instruction set; its first lines name the functions after $(SIMD).
+# A file *_simd.c is compiled once per instruction set; its first lines name the functions after $(SIMD). Only the
+# product loop gains from AVX-512.
+x86      := $(filter x86_64,$(shell uname -m))
 simd_src := $(wildcard proto/*_simd.c compress/*_simd.c nn/*_simd.c mesh/*_simd.c)
 lib_src  := $(filter-out $(simd_src) node/main.c,$(wildcard proto/*.c compress/*.c nn/*.c mesh/*.c node/*.c))
-lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) $(simd_src:%.c=$B/%.avx2.o)
+lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) \
+    $(if $(x86),$(simd_src:%.c=$B/%.avx2.o) $B/nn/gemm_simd.avx512.o)
 support  := $(patsubst %.c,$B/%.o,$(wildcard tests/support/*.c))
 tests    := $(patsubst %.c,$B/%,$(wildcard tests/unit/test_*.c tests/prop/prop_*.c))
 replays  := $(patsubst tests/fuzz/fuzz_%.c,$B/tests/fuzz/replay_%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -41,12 +44,15 @@ $B/%.base.o: %.c
 $B/%.avx2.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -O3 -mavx2 -DSIMD=avx2 -c -o $@ $<
+$B/%.avx512.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -O3 -mavx512f -mprefer-vector-width=512 -DSIMD=avx512 -c -o $@ $<
 $B/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
 $B/tests/unit/%: $B/tests/unit/%.o $(support) $(lib_obj)
-	$(CC) $(LDFLAGS) -o $@ $^ $(shell sed -n 's:^.*LDFLAGS: *::; T; s: *\*/.*::; p' tests/unit/$*.c) -lcmocka $(LDLIBS)
+	$(CC) $(LDFLAGS) -o $@ $^ $(shell sed -n 's|^.*LDFLAGS: *||; T; s| *\*/.*||; p' tests/unit/$*.c) -lcmocka $(LDLIBS)
 $B/tests/prop/%: $B/tests/prop/%.o $(support) $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 $B/tests/bench/%: $B/tests/bench/%.o $(lib_obj)

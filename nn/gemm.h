@@ -24,9 +24,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "nn/simd.h"
+
 enum {
     GEMM_COLUMNS = 16, /* of a panel of B */
     GEMM_DEPTH = 256,  /* k worth taking at a time: a panel of B then stays in the level-1 cache */
+    GEMM_VARIANTS = 3,
 };
 
 struct gemm_view {
@@ -39,6 +42,14 @@ struct gemm_view {
  * first n columns count, all when n > 16. n >= 1, k >= 1. */
 void gemm_panel(const struct gemm_view *a, size_t m, size_t n, size_t k, const float *b, bool add,
                 float *c, size_t ldc);
+
+/* Choose the widest variant of gemm_panel that this CPU has and that computes what the base variant does,
+ * which is in use until then. False when a wider one failed. Before other threads. */
+bool gemm_init(void);
+/* The variants that this CPU has, the widest first. Returns how many. */
+size_t gemm_variants(gemm_panel_fn *out[GEMM_VARIANTS]);
+/* Does `f` compute what the base variant does, on tiles of every shape? */
+bool gemm_check(gemm_panel_fn *f);
 
 /* Equal shares of k of about GEMM_DEPTH; 1 or more. */
 size_t gemm_depth(size_t k);

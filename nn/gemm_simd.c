@@ -1,19 +1,22 @@
 /* gemm_simd.c - the loop of gemm.h in vector registers, and the copies that feed it.
  *
- * A tile is up to ROWS x 16 sums: each step of k takes one panel row of B and multiplies it with one
- * element per row of A. A machine with narrower vectors goes over the 16 columns several times. */
+ * Each step of k takes one panel row of B and multiplies it with one element per row of A. A machine with
+ * narrower vectors goes over the 16 columns several times. */
 #include "nn/gemm.h"
 
 #include <string.h>
 
 #include "nn/simd.h"
 
-#if defined(__AVX2__)
-enum { LANES = 8 };
+/* A tile is up to ROWS x VECTORS vectors: as many sums as hide the latency of an addition. */
+#if defined(__AVX512F__)
+enum { LANES = 16, ROWS = 8, VECTORS = 1 };
+#elif defined(__AVX2__)
+enum { LANES = 8, ROWS = 6, VECTORS = 2 };
 #else
-enum { LANES = 4 };
+enum { LANES = 4, ROWS = 6, VECTORS = 2 };
 #endif
-enum { ROWS = 6, VECTORS = 2, WIDE = VECTORS * LANES };
+enum { WIDE = VECTORS * LANES };
 
 typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
 
@@ -24,7 +27,7 @@ tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROW
 {
     vec s[ROWS][VECTORS];
     const float *p[ROWS];
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (int i = 0; i < rows; i++) {
         p[i] = at[i];
 #pragma GCC unroll 2
@@ -38,7 +41,7 @@ tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROW
 #pragma GCC unroll 2
             for (int j = 0; j < vectors; j++)
                 v[j] = *(const vec *)(b + j * LANES);
-#pragma GCC unroll 6
+#pragma GCC unroll 8
             for (int i = 0; i < rows; i++) {
                 float x = p[i][t];
 #pragma GCC unroll 2
@@ -46,11 +49,11 @@ tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROW
                     s[i][j] += v[j] * x;
             }
         }
-#pragma GCC unroll 6
+#pragma GCC unroll 8
         for (int i = 0; i < rows; i++)
             p[i] += a->jump;
     }
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
         for (int j = 0; j < vectors; j++)
@@ -73,6 +76,14 @@ TILE(3, 1)
 TILE(4, 1)
 TILE(5, 1)
 TILE(6, 1)
+#if defined(__AVX512F__)
+TILE(7, 1)
+TILE(8, 1)
+
+static tile_fn *const tiles[VECTORS][ROWS] = {
+    {tile_1_1, tile_2_1, tile_3_1, tile_4_1, tile_5_1, tile_6_1, tile_7_1, tile_8_1},
+};
+#else
 TILE(1, 2)
 TILE(2, 2)
 TILE(3, 2)
@@ -84,8 +95,9 @@ static tile_fn *const tiles[VECTORS][ROWS] = {
     {tile_1_1, tile_2_1, tile_3_1, tile_4_1, tile_5_1, tile_6_1},
     {tile_1_2, tile_2_2, tile_3_2, tile_4_2, tile_5_2, tile_6_2},
 };
+#endif
 
-/* Rows of the next tile: six, but the last two tiles share what is left evenly. */
+/* Rows of the next tile: ROWS, but the last two tiles share what is left evenly. */
 static size_t
 tile_rows(size_t left)
 {
@@ -139,6 +151,8 @@ SIMD_NAME(gemm_panel)(const struct gemm_view *a, size_t m, size_t n, size_t k, c
         tile_columns(a, at, rows, n, runs, b, add, c + i * ldc, ldc);
     }
 }
+
+#if !defined(__AVX512F__) /* moving gains nothing from it */
 
 /* Row by row, since the rows of a large B are far apart. */
 void
@@ -205,3 +219,5 @@ SIMD_NAME(gemm_pack_transposed)(const float *b, size_t ldb, size_t k, size_t n, 
         SIMD_NAME(gemm_transpose)(b + j * ldb, ldb, here, k, out, GEMM_COLUMNS);
     }
 }
+
+#endif

@@ -154,7 +154,8 @@ nn_pass_output(const struct nn_pass *pass); /* [rows, out] after the last layer;
  * default), our own loop; any other word, OpenBLAS with the kernel it has loaded, on the caller's thread.
  * Convolutions run through our own loop either way.
  *
- * Returns what is in use, for people: "portable", "openblas Haswell". */
+ * Returns what is in use, for people: "portable", "openblas Haswell"; followed by a remark when a loop for
+ * vectors of this CPU computed wrong numbers and a narrower one runs instead. */
 const char *nn_init(const char *numerics);
 /* Hash of a 10 ms micro-workload over every kernel in use: equal on two machines if and, as far as this
  * can tell, only if they compute the same bits; a constant when portable. 0 when memory is short. */

@@ -10,6 +10,13 @@
 
 #include "proto/simd.h"
 
+struct gemm_view;
+
+/* gemm.c picks one of its variants, of which there are three. */
+typedef void gemm_panel_fn(const struct gemm_view *a, size_t m, size_t n, size_t k, const float *b,
+                           bool add, float *c, size_t ldc);
+gemm_panel_fn gemm_panel_base, gemm_panel_avx2, gemm_panel_avx512;
+
 /* X(name, parameters, arguments): functions without a result */
 #define NN_SIMD_LIST(X)                                                                            \
     X(vmath_exp, (const float *x, float *y, size_t n), (x, y, n))                                  \
@@ -23,10 +30,6 @@
     X(vmath_add_scalar, (float *y, float x, size_t n), (y, x, n))                                  \
     X(vmath_sum_rows, (const float *x, size_t stride, size_t rows, float *sum, size_t n),          \
       (x, stride, rows, sum, n))                                                                   \
-    X(gemm_panel,                                                                                  \
-      (const struct gemm_view *a, size_t m, size_t n, size_t k, const float *b, bool add,          \
-       float *c, size_t ldc),                                                                      \
-      (a, m, n, k, b, add, c, ldc))                                                                \
     X(gemm_pack, (const float *b, size_t ldb, size_t k, size_t n, float *out),                     \
       (b, ldb, k, n, out))                                                                         \
     X(gemm_pack_transposed, (const float *b, size_t ldb, size_t k, size_t n, float *out),          \
@@ -38,8 +41,6 @@
        float *y, uint32_t *at, size_t n),                                                          \
       (x, width, rows, columns, stride, from, y, at, n))                                           \
     X(vmath_sum, (const float *x, size_t n, double *sum), (x, n, sum))
-
-struct gemm_view;
 
 #define NN_SIMD_DECLARE(name, parameters, arguments)                                               \
     void name##_base parameters;                                                                   \

@@ -117,7 +117,8 @@ runs(const struct kernel *kernel)
     static const char library[] = "openblas ";
     const char *name = nn_init(kernel->numerics);
     return !kernel->coretype || (strncmp(name, library, sizeof library - 1) == 0 &&
-                                 strcasecmp(name + sizeof library - 1, kernel->coretype) == 0);
+                                 strncasecmp(name + sizeof library - 1, kernel->coretype,
+                                             strlen(kernel->coretype)) == 0);
 }
 
 const char *

@@ -1,6 +1,6 @@
 /* simd.h - one source, one object per instruction set, chosen once at run time.
  *
- * The Makefile compiles every *_simd.c once per name in SIMD_LEVELS with -DSIMD=<name>. Such a file
+ * The Makefile compiles every *_simd.c once per instruction set (base, avx2) with -DSIMD=<name>. Such a file
  * defines SIMD_NAME(f) for each function f, and a plain file beside it picks with simd_avx2():
  *
  *     void SIMD_NAME(exact_add)(...) { ... }                  // exact_simd.c
@@ -22,6 +22,17 @@ simd_avx2(void)
 {
 #if defined(__x86_64__)
     return __builtin_cpu_supports("avx2") != 0;
+#else
+    return false;
+#endif
+}
+
+/* For the product loop alone (nn/gemm.h). */
+static inline bool
+simd_avx512(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512f") != 0;
 #else
     return false;
 #endif

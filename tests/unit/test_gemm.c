@@ -44,14 +44,13 @@ every_shape_equals_three_loops(void **state)
 {
     (void)state;
     struct rand rand = {1};
-    void (*const f[])(const struct gemm_view *, size_t, size_t, size_t, const float *, bool,
-                      float *,
-                      size_t) = {gemm_panel_base, simd_avx2() ? gemm_panel_avx2 : gemm_panel};
+    gemm_panel_fn *f[GEMM_VARIANTS];
+    size_t variants = gemm_variants(f);
     fill(&rand, a, SIZE);
     fill(&rand, b, SIZE);
     for (size_t m = 1; m < 30; m++)
         for (size_t n = 1; n <= GEMM_COLUMNS; n++)
-            for (size_t i = 0; i < 4; i++) {
+            for (size_t i = 0; i < 2 * variants; i++) {
                 size_t runs = 1 + rand_below(&rand, 4), run = 1 + rand_below(&rand, 9);
                 bool add = rand_below(&rand, 2);
                 struct gemm_view view = {a + rand_below(&rand, 9),
@@ -64,10 +63,7 @@ every_shape_equals_three_loops(void **state)
                 fill(&rand, c, 30 * LDC);
                 memcpy(expected, c, 30 * LDC * sizeof *c);
                 three_loops(&view, m, n, runs * run, b, add, expected);
-                if (i % 2)
-                    f[0](&view, m, n, runs * run, b, add, c, LDC);
-                else
-                    f[1](&view, m, n, runs * run, b, add, c, LDC);
+                f[i % variants](&view, m, n, runs * run, b, add, c, LDC);
                 assert_memory_equal(c, expected, 30 * LDC * sizeof *c);
             }
 }
@@ -141,10 +137,32 @@ shares_of_the_depth_are_even_and_moderate(void **state)
     }
 }
 
+static void
+wrong_in_one_tile(const struct gemm_view *view, size_t m, size_t n, size_t k, const float *panel,
+                  bool add, float *out, size_t ldc)
+{
+    gemm_panel_base(view, m, n, k, panel, add, out, ldc);
+    if (m == 5 && n == 16)
+        out[4 * ldc + 15] *= 1.0000001f;
+}
+
+static void
+the_check_finds_a_wrong_variant(void **state)
+{
+    (void)state;
+    gemm_panel_fn *f[GEMM_VARIANTS];
+    size_t variants = gemm_variants(f);
+    for (size_t i = 0; i < variants; i++)
+        assert_true(gemm_check(f[i]));
+    assert_false(gemm_check(wrong_in_one_tile));
+    assert_true(gemm_init());
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_check_finds_a_wrong_variant),
         cmocka_unit_test(every_shape_equals_three_loops),
         cmocka_unit_test(a_row_does_not_depend_on_the_rows_around_it),
         cmocka_unit_test(transposing_moves_every_element),
