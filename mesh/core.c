@@ -76,6 +76,7 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     assert(config->self.id != 0);
     assert(config->shards >= 1 || config->hello.wants_job);
     assert(config->shards <= PROTO_SHARDS_MAX);
+    assert(config->bucket_count == 0 || config->buckets[config->bucket_count - 1].count > 0);
     struct core *core = calloc(1, sizeof *core);
     if (!core)
         return -ENOMEM;

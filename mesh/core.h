@@ -57,7 +57,9 @@ struct core_config {
     size_t peers_min;   /* members to wait for before the first round, this node included; >= 1 */
     uint64_t gather_us; /* how long to wait for others before the first plan when peers_min is 1 */
     size_t bucket_count;
-    const struct core_bucket *buckets; /* in the order in which they become ready; copied */
+    /* In the order in which they become ready; copied. The last, which every round exchanges, is not
+     * empty: it keeps the members in step. */
+    const struct core_bucket *buckets;
     int32_t *own; /* [vector]: the trainer adds its quantised gradients here; borrowed */
     int32_t *sum; /* [vector]: result; the trainer reads it between commit and applied; borrowed */
     size_t state_size;     /* bytes of a node's state, the same on all nodes of a job */
@@ -70,7 +72,9 @@ struct core_config {
 /* What the core asks of its shell. All are called from within core_on_*; none may call back. */
 struct core_ops {
     /* Open a control link to an endpoint nobody is linked to yet; the shell then calls core_on_link_up
-     * and sends nothing itself. `link` is a small number, 0..2*PROTO_PEERS_MAX-1, chosen by the core. */
+     * and sends nothing itself. `link` is a small number, 0..2*PROTO_PEERS_MAX-1, chosen by the core. It is
+     * in use until the core calls disconnect or peer_down, exactly one of them; core_on_link_down is
+     * answered in this way, too. */
     void (*connect)(void *ctx, unsigned link, const struct proto_endpoint *to);
     void (*disconnect)(void *ctx, unsigned link);
     /* Send on a control link; dropped when the queue is full. `body` (job text) is copied. */
@@ -81,7 +85,7 @@ struct core_ops {
     void (*send_bulk)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                       size_t body_size, int buffer);
     /* A peer was accepted on `link` (bulk socket to host:bulk_port wanted), or is gone (close both
-     * sockets, return what is in flight). */
+     * sockets, return what is in flight soon: a new plan may be waiting for the memory). */
     void (*peer_up)(void *ctx, unsigned link, struct proto_node node,
                     const struct proto_hello *hello);
     void (*peer_down)(void *ctx, unsigned link, struct proto_node node);

@@ -193,7 +193,8 @@ unbalanced(const struct core *core)
 {
     const struct plan *plan = &core->plan;
     size_t n = plan->now.count;
-    uint64_t none[PROTO_PEERS_MAX] = {0}, mine[PROTO_PEERS_MAX] = {0}, better[PROTO_PEERS_MAX] = {0};
+    uint64_t none[PROTO_PEERS_MAX] = {0}, mine[PROTO_PEERS_MAX] = {0},
+             better[PROTO_PEERS_MAX] = {0};
     uint32_t speed[PROTO_PEERS_MAX] = {0};
     for (size_t m = 0; m < n; m++) {
         int i = plan->peer[m];
@@ -410,6 +411,8 @@ court_later(struct core *core, const struct choice *choice)
             peer->court_us = 0;
             continue;
         }
+        if (core->awake < peer->court_at_us)
+            continue;
         uint64_t next_us = peer->court_us == 0 ? PLAN_COURT_US : 2 * peer->court_us;
         peer->court_us = next_us > PLAN_COURT_MAX_US ? PLAN_COURT_MAX_US : next_us;
         peer->court_at_us = core->awake + peer->court_us;
@@ -522,7 +525,9 @@ contradiction(const struct core *core, int i)
     uint64_t still_us = core->awake - core->plan.progress_at_us;
     if (!peer->hears_me && still_us > CORE_HEARTBEAT_US && !core_mutant(core, MUTANT_HEARING))
         return "a member does not hear us";
-    if (peer->idle && age_us > PLAN_GRACE_US && still_us > CORE_HEARTBEAT_US)
+    /* One that is a round ahead has sent all of this round: it may still be on the way. */
+    uint64_t patience_us = peer->round > core->round ? CORE_SUSPECT_US : CORE_HEARTBEAT_US;
+    if (peer->idle && age_us > PLAN_GRACE_US && still_us > patience_us)
         return "a member is idle";
     if (peer->round > core->round + 1)
         return "a member is ahead";

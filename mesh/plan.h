@@ -32,7 +32,7 @@ enum {
     PLAN_PATIENCE_MAX = 6,  /* doublings of the progress deadline */
     PLAN_DEAD_MAX = 8,      /* aborted plans remembered, for a PLAN overtaken by its ABORT */
     PLAN_GRACE_US = 150000, /* a member may still say "idle" for so long after PLAN */
-    PLAN_COURT_US = 400000, /* between two holds for the same peer, doubled each time */
+    PLAN_COURT_US = 100000, /* between two holds for the same peer, doubled each time */
     PLAN_COURT_MAX_US = 8000000,
     PLAN_GAIN = 5,             /* quarters: a division anew must be 5/4 as fast */
     PLAN_GAIN_US = 5000,       /* and gain as much a round */

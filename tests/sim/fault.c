@@ -41,8 +41,10 @@ profile_shape(struct sim *sim, struct sim_profile *p)
     for (unsigned b = 0; b < p->buckets; b++) {
         uint64_t rest = size - first;
         uint64_t count = b + 1 == p->buckets ? rest : pick(sim, rest + 1);
-        if (often(sim, 16))
-            count = b + 1 == p->buckets ? rest : 0;
+        if (b > 0 && b + 1 < p->buckets && often(sim, 16))
+            count = 0;
+        if (b == 0 && count == 0)
+            count = 1; /* the bucket ready last is never empty */
         p->bucket[p->buckets - 1 - b] = (struct core_bucket){first, count};
         first += count;
     }
@@ -76,12 +78,42 @@ profile_network(struct sim *sim, struct sim_profile *p)
         p->compute_us[pick(sim, SIM_NODES_MAX)] *= 10;
 }
 
+/* A quiet network and equal nodes; one of them is lost while a round is under way. */
+static void
+profile_drill(struct sim *sim, struct sim_profile *p)
+{
+    p->rounds = SIM_ROUNDS_MAX - 1;
+    p->delay_us = 50;
+    p->jitter_us = 200;
+    p->peers_min = 1;
+    uint64_t shard_us = 100 + pick(sim, 1000);
+    for (unsigned i = 0; i < SIM_NODES_MAX; i++)
+        p->compute_us[i] = shard_us;
+    p->faults_end_us = sim->now + 20000 + pick(sim, 100000);
+    p->deadline_us = UINT64_MAX;
+    sim_push(sim, p->faults_end_us - 1, SIM_FAULT, 0, sim->drill_kind, 0, NULL);
+    sim_push(sim, p->faults_end_us, SIM_FAULTS_OVER, 0, 0, 0, NULL);
+}
+
+uint64_t
+fault_drill_step_us(const struct sim *sim)
+{
+    unsigned left = sim->profile.nodes - 1;
+    unsigned shards = (sim->profile.shards + left - 1) / left;
+    return 2 * shards * sim->profile.compute_us[0] + 10000;
+}
+
 void
 fault_profile(struct sim *sim)
 {
     struct sim_profile *p = &sim->profile;
     memset(p, 0, sizeof *p);
     profile_shape(sim, p);
+    sim->drill_at_us = 0;
+    if (sim->drill) {
+        profile_drill(sim, p);
+        return;
+    }
     profile_network(sim, p);
     p->fault_count = often(sim, 12) ? 0 : (unsigned)(1 + pick(sim, 24));
     p->fault_mask = (uint32_t)(1 + pick(sim, (1u << SIM_FAULTS) - 1));
@@ -89,11 +121,7 @@ fault_profile(struct sim *sim)
         p->peers_min = p->nodes;
     uint64_t span_us = 30000 + pick(sim, often(sim, 3) ? 2500000 : 300000);
     p->faults_end_us = sim->now + span_us;
-    uint64_t round_us = 0;
-    for (unsigned i = 0; i < p->nodes; i++)
-        round_us = p->compute_us[i] > round_us ? p->compute_us[i] : round_us;
-    round_us *= 2 * p->shards;
-    p->deadline_us = p->faults_end_us + 30000000 + p->rounds * (1000000 + 12 * round_us);
+    p->deadline_us = UINT64_MAX; /* set when the faults are over */
     for (unsigned f = 0; f < p->fault_count; f++) {
         unsigned kind = (unsigned)pick(sim, SIM_FAULTS);
         while (!(p->fault_mask >> kind & 1))
@@ -133,8 +161,9 @@ split(struct sim *sim)
 static void
 pause_node(struct sim *sim, struct sim_node *node)
 {
+    uint64_t most_us = often(sim, 2) ? 3000000 : 400000;
     if (node->paused_until < sim->now)
-        node->paused_until = sim->now + pick(sim, often(sim, 2) ? 3000000 : 400000);
+        node->paused_until = sim->now + (sim->drill ? 3000000 : pick(sim, most_us));
 }
 
 void
@@ -142,6 +171,8 @@ fault_do(struct sim *sim, enum sim_fault kind)
 {
     unsigned n = sim->profile.nodes, i = (unsigned)pick(sim, n);
     sim->counts.faults[kind]++;
+    if (sim->drill)
+        sim->drill_at_us = sim->now;
     sim->trace = sim->trace * 31 + kind;
     if (sim->verbose)
         printf("%9.3f ms  fault %s at node %u\n", (double)sim->now / 1000, fault_name(kind), i);
@@ -185,12 +216,33 @@ fault_do(struct sim *sim, enum sim_fault kind)
     }
 }
 
+/* Nobody hangs: twice the time that the slowest node would need to compute everything alone, and a few
+ * seconds for time-outs, after the last fault and the last pause. */
+static void
+deadline_set(struct sim *sim)
+{
+    struct sim_profile *p = &sim->profile;
+    uint64_t slowest_us = 0, from_us = sim->now;
+    for (unsigned i = 0; i < p->nodes; i++) {
+        if (p->compute_us[i] > slowest_us)
+            slowest_us = p->compute_us[i];
+        if (sim->nodes[i].up && sim->nodes[i].paused_until > from_us)
+            from_us = sim->nodes[i].paused_until;
+    }
+    uint64_t grace_us = p->cuts_stay ? 12000000 : 4000000;
+    p->deadline_us = from_us + 2ull * slowest_us * p->shards * p->rounds + grace_us;
+}
+
 /* From here on the network is reliable (cuts may stay) and who is down may come back once. */
 void
 fault_over(struct sim *sim)
 {
     unsigned n = sim->profile.nodes;
     sim->faults_over = true;
+    if (sim->drill) {
+        deadline_set(sim);
+        return;
+    }
     memset(sim->cut, 0, sizeof sim->cut);
     if (sim->profile.cuts_stay)
         for (unsigned a = 0; a < n; a++)
@@ -200,6 +252,7 @@ fault_over(struct sim *sim)
         if (!sim->nodes[i].up && (i == 0 || rand_bool(&sim->rand)))
             shell_boot(sim, i, rand_bool(&sim->rand));
     }
+    deadline_set(sim);
     if (sim->verbose)
         printf("%9.3f ms  faults are over\n", (double)sim->now / 1000);
 }

@@ -2,6 +2,7 @@
  *
  *     sim [--seconds S | --seeds N | --events N] [--first SEED]   until one of them is reached
  *     sim --seed X [--mutant M] [--verbose]                       one schedule, twice: same trace?
+ *     sim --drill                                                 how long until the survivors go on
  *     sim --mutants                                               planted bugs must be found in time
  *
  * A failure prints the one line that repeats it. Exit status 1 when something was wrong. */
@@ -18,7 +19,7 @@ struct options {
     double seconds;
     uint64_t seeds, events, first, seed;
     uint32_t mutant;
-    bool one, mutants, verbose;
+    bool one, mutants, drill, verbose;
 };
 
 static double
@@ -66,6 +67,7 @@ static int
 run_one(struct sim *sim, const struct options *options)
 {
     sim->verbose = options->verbose;
+    sim->drill = options->drill; /* with SIM_CRASH */
     bool good = sim_run(sim, options->seed, options->mutant);
     if (!good)
         report_failure(sim);
@@ -116,6 +118,66 @@ run_many(struct sim *sim, const struct options *options)
     return failures == 0 ? 0 : 1;
 }
 
+enum { DRILL_RUNS = 1000, DRILL_TIMES_MAX = DRILL_RUNS * SIM_NODES_MAX };
+
+static int
+by_size(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* The survivors' times from the fault to their next commit, without one round's work; -1 on failure. */
+static int
+drill_times(struct sim *sim, uint64_t first, uint64_t *times)
+{
+    int count = 0;
+    for (uint64_t k = 0; k < DRILL_RUNS; k++) {
+        if (!sim_run(sim, first + k, sim->mutant)) {
+            report_failure(sim);
+            return -1;
+        }
+        uint64_t step_us = fault_drill_step_us(sim);
+        for (unsigned i = 0; i < sim->profile.nodes; i++) {
+            uint64_t us = sim->nodes[i].recovered_us;
+            if (us > 0 && sim->nodes[i].paused_until == 0)
+                times[count++] = us > step_us ? us - step_us : 0;
+        }
+    }
+    return count;
+}
+
+static int
+run_drill(struct sim *sim, const struct options *options)
+{
+    static uint64_t times[DRILL_TIMES_MAX];
+    static const struct {
+        enum sim_fault kind;
+        uint64_t p99_us, most_us;
+    } drills[] = {{SIM_CRASH, 150000, 1000000},
+                  {SIM_CRASH_SILENT, 500000, 1000000},
+                  {SIM_PAUSE, 500000, 1000000}};
+    int bad = 0;
+    sim->drill = true;
+    sim->mutant = options->mutant;
+    for (size_t d = 0; d < sizeof drills / sizeof *drills; d++) {
+        sim->drill_kind = drills[d].kind;
+        int count = drill_times(sim, options->first, times);
+        if (count <= 0)
+            return 1;
+        qsort(times, (size_t)count, sizeof *times, by_size);
+        uint64_t p99_us = times[count * 99 / 100], most_us = times[count - 1];
+        bool good = p99_us <= drills[d].p99_us && most_us <= drills[d].most_us;
+        printf(
+            "drill %-7s %d survivors commit again after, beside one round's work: median %.0f ms, "
+            "p99 %.0f ms, most %.0f ms%s\n",
+            fault_name(drills[d].kind), count, (double)times[count / 2] / 1e3, (double)p99_us / 1e3,
+            (double)most_us / 1e3, good ? "" : "  TOO LONG");
+        bad += !good;
+    }
+    return bad == 0 ? 0 : 1;
+}
+
 /* Planted bugs and the number of schedules within which they are found. */
 static const struct {
     const char *name;
@@ -156,6 +218,8 @@ parse(struct options *options, int argc, char **argv)
         const char *arg = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(arg, "--mutants") == 0) {
             options->mutants = true;
+        } else if (strcmp(arg, "--drill") == 0) {
+            options->drill = true;
         } else if (strcmp(arg, "--verbose") == 0) {
             options->verbose = true;
         } else if (!value) {
@@ -189,7 +253,7 @@ main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!parse(&options, argc, argv)) {
         fprintf(stderr, "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] "
-                        "[--seed X] [--mutant BITS] [--mutants] [--verbose]\n");
+                        "[--seed X] [--mutant BITS] [--mutants] [--drill] [--verbose]\n");
         return 2;
     }
     if (!options.seconds && !options.seeds && !options.events)
@@ -198,6 +262,7 @@ main(int argc, char **argv)
     running = sim;
     signal(SIGABRT, on_abort);
     int rc = options.one       ? run_one(sim, &options)
+             : options.drill   ? run_drill(sim, &options)
              : options.mutants ? run_mutants(sim, &options)
                                : run_many(sim, &options);
     sim_destroy(&sim);

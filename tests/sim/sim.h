@@ -98,6 +98,7 @@ struct sim_node {
     enum sim_busy busy;
     uint64_t task_round, task_shards, task_hash;
     bool done, finished, left;
+    uint64_t recovered_us; /* drill: from the fault to the next round committed here; 0 not yet */
     unsigned kept;
 };
 
@@ -111,6 +112,9 @@ struct sim {
     struct sim_profile profile;
     uint32_t mutant;
     bool verbose;
+    bool drill; /* one fault in an otherwise quiet run: how long until the next commit? */
+    enum sim_fault drill_kind;
+    uint64_t drill_at_us; /* when it happened */
     uint64_t seed, now, trace;
     struct sim_node nodes[SIM_NODES_MAX];
     bool cut[SIM_NODES_MAX][SIM_NODES_MAX];
@@ -201,6 +205,8 @@ uint64_t trainer_hash(const struct sim *sim, const struct sim_state *state);
 
 /* fault.c */
 void fault_profile(struct sim *sim);
+/* What a round takes without the node lost, about: the part of a recovery that is work. */
+uint64_t fault_drill_step_us(const struct sim *sim);
 void fault_do(struct sim *sim, enum sim_fault kind);
 void fault_over(struct sim *sim);
 const char *fault_name(enum sim_fault kind);

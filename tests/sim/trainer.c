@@ -183,6 +183,8 @@ trainer_applied(struct sim *sim, struct sim_node *node)
         apply(sim, &node->state, sum_hash(sim, &node->state, node->sum));
         node->round++;
         sim->counts.commits++;
+        if (sim->drill_at_us && !node->recovered_us)
+            node->recovered_us = sim->now - sim->drill_at_us;
         judge(sim, node, "a commit");
     }
     if (!sim->failed)
