@@ -18,12 +18,12 @@ LDLIBS   = $(shell pkg-config --libs $(packages) 2>/dev/null) -lm -lpthread
 LDFLAGS  = $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
 # A file *_simd.c is compiled once per instruction set; its first lines name the functions after $(SIMD). Only the
-# product loop gains from AVX-512.
+# product loop gains from AVX-512. Off x86 the variant of AVX2 is that of any machine, and never chosen.
 x86      := $(filter x86_64,$(shell uname -m))
 simd_src := $(wildcard proto/*_simd.c compress/*_simd.c nn/*_simd.c mesh/*_simd.c)
 lib_src  := $(filter-out $(simd_src) node/main.c,$(wildcard proto/*.c compress/*.c nn/*.c mesh/*.c node/*.c))
-lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) \
-    $(if $(x86),$(simd_src:%.c=$B/%.avx2.o) $B/nn/gemm_simd.avx512.o)
+lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) $(simd_src:%.c=$B/%.avx2.o) \
+    $(if $(x86),$B/nn/gemm_simd.avx512.o)
 support  := $(patsubst %.c,$B/%.o,$(wildcard tests/support/*.c))
 tests    := $(patsubst %.c,$B/%,$(wildcard tests/unit/test_*.c tests/prop/prop_*.c))
 replays  := $(patsubst tests/fuzz/fuzz_%.c,$B/tests/fuzz/replay_%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -43,7 +43,7 @@ $B/%.base.o: %.c
 	$(CC) $(ALL_CFLAGS) -O3 -DSIMD=base -c -o $@ $<
 $B/%.avx2.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -O3 -mavx2 -DSIMD=avx2 -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) -O3 $(if $(x86),-mavx2) -DSIMD=avx2 -c -o $@ $<
 $B/%.avx512.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -O3 -mavx512f -mprefer-vector-width=512 -DSIMD=avx512 -c -o $@ $<
