@@ -19,7 +19,9 @@ enum {
     SERIAL_SIZE = 4,
     ROUTING_SIZE = PROTO_ROUTING_SIZE + SERIAL_SIZE,
     CONTROL_QUEUE = 1000, /* messages, per direction */
-    BULK_QUEUE = 16,      /* messages inside ZeroMQ, per direction */
+    BULK_OUT = 64,        /* messages inside ZeroMQ; zero-copy ones hold no memory */
+    BULK_IN =
+        4, /* the same received: few, so that they are still in the cache when they are added */
     COPY_MAX = 16 << 10,  /* bodies up to this size are copied: cheaper than to wait for them */
     CONTROL_BUDGET = 256, /* messages per wire_ready */
     BULK_BUDGET = 8,      /* the same for bulk: a few milliseconds of adding at most */
@@ -123,11 +125,11 @@ set(void *socket, int option, int value)
 }
 
 static void
-set_common(void *socket, int queue, int64_t size_max)
+set_common(void *socket, int queue_out, int queue_in, int64_t size_max)
 {
     set(socket, ZMQ_LINGER, 0);
-    set(socket, ZMQ_SNDHWM, queue);
-    set(socket, ZMQ_RCVHWM, queue);
+    set(socket, ZMQ_SNDHWM, queue_out);
+    set(socket, ZMQ_RCVHWM, queue_in);
     set(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
     int rc = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &size_max, sizeof size_max);
     assert(rc == 0);
@@ -136,7 +138,7 @@ set_common(void *socket, int queue, int64_t size_max)
 static void
 set_control(void *socket)
 {
-    set_common(socket, CONTROL_QUEUE,
+    set_common(socket, CONTROL_QUEUE, CONTROL_QUEUE,
                PROTO_JOB_MAX > PROTO_FRAME_MAX ? PROTO_JOB_MAX : PROTO_FRAME_MAX);
     set(socket, ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS);
     set(socket, ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_DEAD_MS);
@@ -148,7 +150,7 @@ static void
 set_bulk(void *socket)
 {
     int64_t body_max = PROTO_CHUNK_MAX * (int64_t)sizeof(int32_t);
-    set_common(socket, BULK_QUEUE, body_max > PROTO_BLOCK_MAX ? body_max : PROTO_BLOCK_MAX);
+    set_common(socket, BULK_OUT, BULK_IN, body_max > PROTO_BLOCK_MAX ? body_max : PROTO_BLOCK_MAX);
 }
 
 static void
