@@ -25,7 +25,7 @@
 
 enum { ELEMS = 100, BUCKETS = 3, STATE_SIZE = 5000, ROUNDS = 50 };
 
-static const struct core_bucket buckets[BUCKETS] = {{0, 60}, {60, 40}, {100, 0}};
+static const struct core_bucket buckets[BUCKETS] = {{0, 60}, {100, 0}, {60, 40}};
 static char why[256];
 
 void *__real_aligned_alloc(size_t alignment, size_t size);
