@@ -345,31 +345,40 @@ peer_refuse(struct core *core, int i, enum proto_refusal reason, const struct pr
         refuse_send(core, peer);
 }
 
+/* Its node is known, or 0 when the link ended without an answer. */
 static void
-seed_close(struct core *core, struct peers_seed *seed)
+seed_close(struct core *core, struct peers_seed *seed, struct proto_node node)
 {
     int link = seed->link;
     seed->link = -1;
     seed->link_up = false;
+    if (node.id != 0) {
+        seed->node = node;
+        seed->retry_us = PEERS_RETRY_US;
+    }
     link_close(core, link);
 }
 
-/* `from` answered a HELLO that went out on some seed's link: the oldest that fits. */
-static void
-seed_answered(struct core *core, struct proto_node from, uint16_t port)
+/* The seed whose link has been up for longest, to `port` (0 any): whose HELLO is answered first. */
+static struct peers_seed *
+seed_oldest(struct core *core, uint16_t port)
 {
     struct peers_seed *best = NULL;
     for (int s = 0; s < core->peers.seed_high; s++) {
         struct peers_seed *seed = &core->peers.seeds[s];
-        if (seed->used && seed->link_up && seed->at.control_port == port &&
+        if (seed->used && seed->link_up && (port == 0 || seed->at.control_port == port) &&
             (!best || seed->since_us < best->since_us))
             best = seed;
     }
-    if (!best)
-        return;
-    best->node = from;
-    best->retry_us = PEERS_RETRY_US;
-    seed_close(core, best);
+    return best;
+}
+
+static void
+seed_answered(struct core *core, struct proto_node from, uint16_t port)
+{
+    struct peers_seed *seed = seed_oldest(core, port);
+    if (seed)
+        seed_close(core, seed, from);
 }
 
 /* The HELLO is our own: an endpoint that leads back here. */
@@ -378,11 +387,8 @@ seed_is_self(struct core *core)
 {
     for (int s = 0; s < core->peers.seed_high; s++) {
         struct peers_seed *seed = &core->peers.seeds[s];
-        if (!seed->used || !seed->link_up ||
-            seed->at.control_port != core->config.hello.control_port)
-            continue;
-        seed->node = core->config.self;
-        seed_close(core, seed);
+        if (seed->used && seed->link_up && seed->at.control_port == core->config.hello.control_port)
+            seed_close(core, seed, core->config.self);
     }
 }
 
@@ -440,10 +446,7 @@ peers_hello(struct core *core, struct proto_node from, const char *host,
         seed_answered(core, from, hello->control_port);
     enum proto_refusal reason = judge(core, hello);
     if (reason) {
-        if (peer->state != PEER_REFUSED)
-            peer_refuse(core, i, reason, hello);
-        else if (peer->link_up && peer->refuse.reason)
-            refuse_send(core, peer);
+        peer_refuse(core, i, reason, hello);
         return;
     }
     if (peer->state == PEER_REFUSED)
@@ -463,10 +466,25 @@ peers_hello(struct core *core, struct proto_node from, const char *host,
         peers_heard(core, i);
 }
 
+/* `from` refused us before it said HELLO: all we know is the seed that led to it. */
+static int
+refused_stranger(struct core *core, struct proto_node from, const char *host)
+{
+    struct peers_seed *best = seed_oldest(core, 0);
+    struct proto_endpoint at = best ? best->at : endpoint_of(host, 0);
+    int i = peer_add(core, from, &at);
+    if (i >= 0 && best)
+        seed_close(core, best, from);
+    return i;
+}
+
 void
-peers_refused(struct core *core, struct proto_node from, const struct proto_refuse *refuse)
+peers_refused(struct core *core, struct proto_node from, const char *host,
+              const struct proto_refuse *refuse)
 {
     int i = peer_by_id(core, from.id);
+    if (i < 0 && from.id != core->config.self.id)
+        i = refused_stranger(core, from, host);
     if (i < 0 || core->peers.peers[i].node.incarnation != from.incarnation)
         return;
     struct peer *peer = &core->peers.peers[i];
@@ -589,7 +607,7 @@ peers_link_down(struct core *core, unsigned link)
         return;
     int index = core->peers.links[link].index;
     if (core->peers.links[link].use == PEERS_LINK_SEED) {
-        seed_close(core, &core->peers.seeds[index]);
+        seed_close(core, &core->peers.seeds[index], (struct proto_node){0, 0});
         return;
     }
     struct peer *peer = &core->peers.peers[index];
@@ -744,7 +762,10 @@ seed_satisfied(const struct core *core, const struct peers_seed *seed)
 {
     if (seed->node.id == core->config.self.id)
         return true;
-    if (seed->node.id != 0 && peers_find(core, seed->node) >= 0)
+    int answered = seed->node.id == 0 ? -1 : peer_by_id(core, seed->node.id);
+    if (answered >= 0 && core_node_equal(core->peers.peers[answered].node, seed->node) &&
+        (core->peers.peers[answered].state == PEER_UP ||
+         core->peers.peers[answered].state == PEER_REFUSED))
         return true;
     for (int i = 0; i < core->peers.high; i++)
         if (core->peers.peers[i].state == PEER_UP &&
@@ -761,7 +782,7 @@ seed_tick(struct core *core, int s)
         return;
     if (seed->link >= 0) {
         if (core->now - seed->since_us > PEERS_CONNECT_US)
-            seed_close(core, seed);
+            seed_close(core, seed, (struct proto_node){0, 0});
         return;
     }
     if (core->now < seed->retry_at_us)

@@ -119,7 +119,8 @@ void peers_link_up(struct core *core, unsigned link);
 void peers_link_down(struct core *core, unsigned link);
 void peers_hello(struct core *core, struct proto_node from, const char *host,
                  const struct proto_hello *hello);
-void peers_refused(struct core *core, struct proto_node from, const struct proto_refuse *refuse);
+void peers_refused(struct core *core, struct proto_node from, const char *host,
+                   const struct proto_refuse *refuse);
 void peers_heartbeat(struct core *core, int i, const struct proto_heartbeat *beat);
 void peers_bye(struct core *core, int i);
 
