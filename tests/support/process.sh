@@ -120,7 +120,7 @@ finished() { # SECONDS NAME ...
 }
 
 kill_node() { # NAME
-    kill -9 "${PID[$1]}"
+    kill -9 "${PID[$1]}" 2>/dev/null
     wait "${PID[$1]}" 2>/dev/null
     unset "PID[$1]"
 }
