@@ -18,6 +18,13 @@ enum { LANES = 4, ROWS = 6, VECTORS = 2 };
 #endif
 enum { WIDE = VECTORS * LANES };
 
+/* Sums stay in registers only when every loop over them is gone. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+
 typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
 
 /* Rows at[0..rows) by `vectors` vectors of columns; rows and vectors are constants in every call. */
@@ -27,10 +34,10 @@ tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROW
 {
     vec s[ROWS][VECTORS];
     const float *p[ROWS];
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < rows; i++) {
         p[i] = at[i];
-#pragma GCC unroll 2
+        UNROLL
         for (int j = 0; j < vectors; j++)
             s[i][j] = add ? *(const vec *)(c + (size_t)i * ldc + (size_t)(j * LANES)) : (vec){0};
     }
@@ -38,26 +45,27 @@ tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROW
     for (size_t r = 0; r < runs; r++) {
         for (size_t t = 0; t < length; t += step, b += GEMM_COLUMNS) {
             vec v[VECTORS];
-#pragma GCC unroll 2
+            UNROLL
             for (int j = 0; j < vectors; j++)
                 v[j] = *(const vec *)(b + j * LANES);
-#pragma GCC unroll 8
+            UNROLL
             for (int i = 0; i < rows; i++) {
                 float x = p[i][t];
-#pragma GCC unroll 2
+                UNROLL
                 for (int j = 0; j < vectors; j++)
                     s[i][j] += v[j] * x;
             }
         }
-#pragma GCC unroll 8
+        UNROLL
         for (int i = 0; i < rows; i++)
             p[i] += a->jump;
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
         for (int j = 0; j < vectors; j++)
             *(vec *)(c + (size_t)i * ldc + (size_t)(j * LANES)) = s[i][j];
+    }
 }
 
 typedef void tile_fn(const struct gemm_view *a, const float *const at[ROWS], size_t runs,
