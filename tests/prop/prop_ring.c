@@ -1,0 +1,128 @@
+/* Whatever the number of members, the sizes, the order of arrival and of buckets: the plain sum, for the
+ * bytes of the cost model; and after a plan that broke off anywhere, the survivors' plan the same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/support/rings.h"
+
+enum { BUCKETS_MAX = 5 };
+
+/* Deliveries and buckets becoming ready, in random order, until nothing is left or `steps` are done. */
+static void
+run(struct rings *rings, struct rand *rand, uint64_t steps)
+{
+    size_t ready[RINGS_MAX] = {0};
+    uint64_t unready = rings->members;
+    while (steps-- > 0 && unready + rings_waiting(rings) > 0) {
+        uint64_t pick = rand_below(rand, unready + rings_waiting(rings));
+        if (pick >= unready) {
+            rings_deliver(rings, (size_t)(pick - unready));
+            continue;
+        }
+        unsigned r = (unsigned)rand_below(rand, rings->members);
+        while (ready[r] == rings->bucket_count)
+            r = (r + 1) % rings->members;
+        rings_ready(rings, rings->member[r], ++ready[r]);
+        unready -= ready[r] == rings->bucket_count;
+    }
+}
+
+static void
+bytes_are_the_models(const struct rings *rings, uint64_t direct_bytes)
+{
+    for (unsigned r = 0; r < rings->members; r++)
+        assert_int_equal(rings->nodes[rings->member[r]].bytes,
+                         rings_cost(rings, r, direct_bytes, 0));
+}
+
+static void
+one_bucket_of_any_size_over_any_number_of_members(void **state)
+{
+    (void)state;
+    struct rand rand = {1};
+    for (unsigned n = 1; n <= RINGS_MAX; n++)
+        for (uint64_t count = 1; count <= 3 * n + 1; count++) {
+            struct core_bucket bucket = {0, count};
+            uint32_t chunk = (uint32_t)rand_range(&rand, 1, 4);
+            struct rings *rings = rings_new(n, &bucket, 1, chunk, 0, &rand);
+            rings_plan(rings, (1u << n) - 1, 1, &rand);
+            run(rings, &rand, UINT64_MAX);
+            assert_true(rings_right(rings, 0));
+            bytes_are_the_models(rings, 0);
+            rings_destroy(&rings);
+        }
+}
+
+/* Buckets fill the vector from its end, as back-propagation does; some are empty. */
+static size_t
+random_buckets(struct rand *rand, struct core_bucket *buckets)
+{
+    size_t count = (size_t)rand_range(rand, 1, BUCKETS_MAX);
+    uint64_t first = 0;
+    for (size_t b = count; b-- > 0;) {
+        uint64_t size = rand_below(rand, 4) == 0 ? 0 : rand_below(rand, 90);
+        buckets[b] = (struct core_bucket){first, size};
+        first += size;
+    }
+    return count;
+}
+
+static void
+random_buckets_small_ones_directly(void **state)
+{
+    (void)state;
+    struct rand rand = {2};
+    for (int k = 0; k < 600; k++) {
+        struct core_bucket buckets[BUCKETS_MAX];
+        size_t count = random_buckets(&rand, buckets);
+        unsigned n = (unsigned)rand_range(&rand, 1, RINGS_MAX);
+        uint32_t chunk = (uint32_t)rand_range(&rand, 1, 20);
+        uint64_t direct = rand_below(&rand, 200);
+        struct rings *rings = rings_new(n, buckets, count, chunk, direct, &rand);
+        rings_plan(rings, (1u << n) - 1, 1, &rand);
+        run(rings, &rand, UINT64_MAX);
+        assert_true(rings_right(rings, 0));
+        bytes_are_the_models(rings, direct);
+        rings_destroy(&rings);
+    }
+}
+
+static void
+survivors_of_a_plan_that_broke_off_get_the_same_sum(void **state)
+{
+    (void)state;
+    struct rand rand = {3};
+    for (int k = 0; k < 600; k++) {
+        struct core_bucket buckets[BUCKETS_MAX];
+        size_t count = random_buckets(&rand, buckets);
+        unsigned n = (unsigned)rand_range(&rand, 2, RINGS_MAX), survivors = 0;
+        uint32_t chunk = (uint32_t)rand_range(&rand, 1, 20);
+        struct rings *rings = rings_new(n, buckets, count, chunk, rand_below(&rand, 200), &rand);
+        rings_plan(rings, (1u << n) - 1, 1, &rand);
+        for (uint64_t plan = 2; plan < 5; plan++) {
+            run(rings, &rand, rand_below(&rand, 200));
+            while (survivors == 0)
+                survivors = (unsigned)rand_below(&rand, 1u << n);
+            rings_plan(rings, survivors, plan, &rand); /* old messages are still under way */
+        }
+        run(rings, &rand, UINT64_MAX);
+        assert_true(rings_right(rings, 0));
+        rings_destroy(&rings);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_bucket_of_any_size_over_any_number_of_members),
+        cmocka_unit_test(random_buckets_small_ones_directly),
+        cmocka_unit_test(survivors_of_a_plan_that_broke_off_get_the_same_sum),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

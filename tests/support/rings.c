@@ -1,0 +1,223 @@
+/* rings.c - see rings.h. */
+#include "tests/support/rings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *
+get(size_t size)
+{
+    void *memory = calloc(1, size + 1);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static void
+message_drop(struct rings_message *message)
+{
+    if (--message->uses > 0)
+        return;
+    free(message->body);
+    free(message);
+}
+
+static void
+on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body, size_t size,
+        int buffer)
+{
+    struct rings_node *node = ctx;
+    struct rings *rings = node->all;
+    (void)buffer;
+    struct rings_message *message = get(sizeof *message);
+    message->from = node->index;
+    message->to = rings->member[rank];
+    message->msg = *msg;
+    message->size = size;
+    message->uses = 1;
+    message->body = get(size + 1);
+    memcpy(message->body + 1, body, size);
+    node->bytes += size;
+    if (rings->waiting == rings->room) {
+        rings->room = rings->room * 2 + 64;
+        rings->queue = realloc(rings->queue, rings->room * sizeof(void *));
+        if (!rings->queue)
+            abort();
+    }
+    rings->queue[rings->waiting++] = message;
+}
+
+static void
+on_keep(void *ctx, struct core_frame *frame)
+{
+    struct rings_node *node = ctx;
+    struct rings_message *message = frame->handle;
+    message->uses++;
+    node->kept++;
+}
+
+static void
+on_release(void *ctx, void *handle)
+{
+    struct rings_node *node = ctx;
+    node->kept--;
+    message_drop(handle);
+}
+
+static const struct ring_ops ring_ops = {on_send, on_keep, on_release};
+
+static void
+shards_fill(struct rings *rings, struct rand *rand)
+{
+    rings->want = get(rings->vector * sizeof(int32_t));
+    for (unsigned s = 0; s < RINGS_SHARDS; s++) {
+        rings->shard[s] = get(rings->vector * sizeof(int32_t));
+        for (size_t e = 0; e < rings->vector; e++) {
+            rings->shard[s][e] = (int32_t)(rand_u64(rand) >> 36) - (1 << 27);
+            rings->want[e] += rings->shard[s][e];
+        }
+    }
+}
+
+struct rings *
+rings_new(unsigned n, const struct core_bucket *buckets, size_t bucket_count, uint32_t chunk_elems,
+          uint64_t direct_bytes, struct rand *rand)
+{
+    struct rings *rings = get(sizeof *rings);
+    rings->n = n;
+    rings->buckets = buckets;
+    rings->bucket_count = bucket_count;
+    for (size_t b = 0; b < bucket_count; b++)
+        rings->vector += buckets[b].count;
+    shards_fill(rings, rand);
+    for (unsigned i = 0; i < n; i++) {
+        struct rings_node *node = &rings->nodes[i];
+        *node = (struct rings_node){.all = rings, .index = i};
+        node->own = get(rings->vector * sizeof(int32_t));
+        node->sum = get(rings->vector * sizeof(int32_t));
+        struct ring_setup setup = {.bucket_count = bucket_count,
+                                   .buckets = buckets,
+                                   .own = node->own,
+                                   .sum = node->sum,
+                                   .chunk_elems = chunk_elems,
+                                   .direct_bytes = direct_bytes,
+                                   .all = (1u << RINGS_SHARDS) - 1};
+        if (ring_new(&node->ring, &setup, &ring_ops, node) != 0)
+            abort();
+    }
+    return rings;
+}
+
+void
+rings_destroy(struct rings **rings)
+{
+    struct rings *r = *rings;
+    while (r->waiting > 0)
+        message_drop(r->queue[--r->waiting]);
+    for (unsigned i = 0; i < r->n; i++) {
+        ring_destroy(&r->nodes[i].ring);
+        if (r->nodes[i].kept != 0)
+            abort(); /* a frame was never released */
+        free(r->nodes[i].own);
+        free(r->nodes[i].sum);
+    }
+    for (unsigned s = 0; s < RINGS_SHARDS; s++)
+        free(r->shard[s]);
+    free(r->want);
+    free(r->queue);
+    free(r);
+    *rings = NULL;
+}
+
+static void
+contribute(struct rings *rings, struct rings_node *node, uint64_t shards)
+{
+    memset(node->own, 0, rings->vector * sizeof(int32_t));
+    memset(node->sum, 0x77, rings->vector * sizeof(int32_t));
+    for (unsigned s = 0; s < RINGS_SHARDS; s++)
+        for (size_t e = 0; (shards >> s & 1) && e < rings->vector; e++)
+            node->own[e] += rings->shard[s][e];
+}
+
+void
+rings_plan(struct rings *rings, unsigned nodes, uint64_t hash, struct rand *rand)
+{
+    struct proto_plan plan = {.counter = hash, .leader = {1, 1}};
+    rings->members = 0;
+    rings->plan = hash;
+    for (unsigned i = 0; i < rings->n; i++)
+        if (nodes >> i & 1)
+            rings->member[rings->members++] = i;
+    plan.count = rings->members;
+    for (unsigned s = 0; s < RINGS_SHARDS; s++)
+        plan.members[rand_below(rand, plan.count)].shards |= 1ull << s;
+    for (unsigned r = 0; r < rings->members; r++)
+        plan.members[r].node = (struct proto_node){rings->member[r] + 1, 1};
+    for (unsigned r = 0; r < rings->members; r++) {
+        struct rings_node *node = &rings->nodes[rings->member[r]];
+        contribute(rings, node, plan.members[r].shards);
+        ring_stop(node->ring);
+        ring_plan(node->ring, &plan, hash, r);
+        ring_round(node->ring, 0, 0);
+        ring_open(node->ring);
+    }
+}
+
+void
+rings_ready(struct rings *rings, unsigned node, size_t end)
+{
+    ring_ready(rings->nodes[node].ring, end);
+}
+
+size_t
+rings_waiting(const struct rings *rings)
+{
+    return rings->waiting;
+}
+
+void
+rings_deliver(struct rings *rings, size_t k)
+{
+    size_t first = 0;
+    while (rings->queue[first]->from != rings->queue[k]->from ||
+           rings->queue[first]->to != rings->queue[k]->to)
+        first++;
+    struct rings_message *message = rings->queue[first];
+    rings->waiting--;
+    memmove(rings->queue + first, rings->queue + first + 1,
+            (rings->waiting - first) * sizeof(void *));
+    struct core_frame frame = {message->body + 1, message->size, message};
+    ring_chunk(rings->nodes[message->to].ring, (struct proto_node){message->from + 1, 1},
+               &message->msg, &frame, 0);
+    message_drop(message);
+}
+
+bool
+rings_right(const struct rings *rings, size_t first_bucket)
+{
+    for (unsigned r = 0; r < rings->members; r++) {
+        const struct rings_node *node = &rings->nodes[rings->member[r]];
+        if (ring_status(node->ring) != RING_FINAL)
+            return false;
+        for (size_t b = first_bucket; b < rings->bucket_count; b++)
+            if (memcmp(node->sum + rings->buckets[b].first, rings->want + rings->buckets[b].first,
+                       rings->buckets[b].count * sizeof(int32_t)) != 0)
+                return false;
+    }
+    return true;
+}
+
+uint64_t
+rings_cost(const struct rings *rings, unsigned rank, uint64_t direct_bytes, size_t first_bucket)
+{
+    uint64_t n = rings->members, elements = 0;
+    for (size_t b = first_bucket; b < rings->bucket_count && n > 1; b++) {
+        uint64_t c = rings->buckets[b].count;
+        uint64_t s = (rank + 1) % n, t = (rank + 2) % n;
+        if (c * sizeof(int32_t) <= direct_bytes)
+            elements += (n - 1) * c;
+        else /* all segments twice, but those that end their trips here */
+            elements += 2 * c - (c * (s + 1) / n - c * s / n) - (c * (t + 1) / n - c * t / n);
+    }
+    return elements * sizeof(int32_t);
+}

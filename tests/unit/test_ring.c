@@ -1,0 +1,263 @@
+/* The ring all-reduce: a worked example step by step, and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mesh/check.h"
+#include "tests/support/rings.h"
+
+enum { ALL = (1 << RINGS_SHARDS) - 1 };
+
+/* The four peers and chunks of reference-cases 1. */
+static const int32_t start[4][4] = {{17, 11, 1, 9}, {5, 13, 23, 14}, {3, 6, 10, 8}, {12, 7, 2, 12}};
+
+static struct rings *
+example(struct rand *rand)
+{
+    static const struct core_bucket bucket = {0, 4};
+    struct rings *rings = rings_new(4, &bucket, 1, 1, 0, rand);
+    rings_plan(rings, 0xf, 1, rand);
+    for (unsigned i = 0; i < 4; i++)
+        memcpy(rings->nodes[i].own, start[i], sizeof start[i]);
+    return rings;
+}
+
+/* Everything that is under way now, in one step of the lecture's clock. */
+static void
+deliver_step(struct rings *rings)
+{
+    for (size_t k = rings_waiting(rings); k > 0; k--)
+        rings_deliver(rings, 0);
+}
+
+static void
+four_peers_sum_in_six_steps_as_in_the_lecture(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned chunk;
+        int32_t sum;
+    } held[3][4] = {
+        {{3, 21}, {0, 22}, {1, 19}, {2, 12}},
+        {{2, 13}, {3, 35}, {0, 25}, {1, 26}},
+        {{1, 37}, {2, 36}, {3, 43}, {0, 37}},
+    };
+    static const int32_t total[4] = {37, 37, 36, 43};
+    struct rand rand = {1};
+    struct rings *rings = example(&rand);
+    for (unsigned i = 0; i < 4; i++)
+        rings_ready(rings, i, 1);
+    for (unsigned step = 0; step < 6; step++) {
+        assert_int_equal(rings_waiting(rings), 4);
+        deliver_step(rings);
+        for (unsigned i = 0; step < 3 && i < 4; i++)
+            assert_int_equal(rings->nodes[i].sum[held[step][i].chunk], held[step][i].sum);
+    }
+    assert_int_equal(rings_waiting(rings), 0);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(ring_status(rings->nodes[i].ring), RING_FINAL);
+        assert_memory_equal(rings->nodes[i].sum, total, sizeof total);
+        assert_int_equal(rings->nodes[i].bytes, 2 * 3 * sizeof(total) / 4); /* 2(k-1)/k */
+    }
+    rings_destroy(&rings);
+}
+
+static void
+small_buckets_take_one_step(void **state)
+{
+    (void)state;
+    static const struct core_bucket bucket = {0, 4};
+    struct rand rand = {1};
+    struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
+    rings_plan(rings, 0xf, 1, &rand);
+    for (unsigned i = 0; i < 4; i++)
+        rings_ready(rings, i, 1);
+    deliver_step(rings);
+    assert_int_equal(rings_waiting(rings), 0);
+    assert_true(rings_right(rings, 0));
+    rings_destroy(&rings);
+}
+
+static void
+alone_nothing_is_sent(void **state)
+{
+    (void)state;
+    static const struct core_bucket buckets[2] = {{3, 9}, {0, 3}};
+    struct rand rand = {1};
+    struct rings *rings = rings_new(1, buckets, 2, 1, 16, &rand);
+    rings_plan(rings, 1, 1, &rand);
+    rings_ready(rings, 0, 1);
+    assert_int_equal(ring_status(rings->nodes[0].ring), RING_RUNNING);
+    rings_ready(rings, 0, 2);
+    assert_true(rings_right(rings, 0));
+    assert_int_equal(rings->nodes[0].bytes, 0);
+    rings_destroy(&rings);
+}
+
+static void
+what_comes_before_the_bucket_is_kept(void **state)
+{
+    (void)state;
+    struct rand rand = {1};
+    struct rings *rings = example(&rand);
+    for (unsigned i = 1; i < 4; i++)
+        rings_ready(rings, i, 1);
+    while (rings_waiting(rings) > 0)
+        rings_deliver(rings, 0);
+    assert_int_equal(ring_kept(rings->nodes[0].ring), 3); /* one of each other peer's segments */
+    rings_ready(rings, 0, 1);
+    assert_int_equal(ring_kept(rings->nodes[0].ring), 0);
+    while (rings_waiting(rings) > 0)
+        rings_deliver(rings, 0);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(ring_status(rings->nodes[i].ring), RING_FINAL);
+    rings_destroy(&rings);
+}
+
+static void
+nothing_is_written_to_sum_before_it_is_open(void **state)
+{
+    (void)state;
+    struct rand rand = {1};
+    struct rings *rings = example(&rand);
+    ring_round(rings->nodes[1].ring, 0, 0); /* again, and not opened */
+    int32_t before[4];
+    memcpy(before, rings->nodes[1].sum, sizeof before);
+    for (unsigned i = 0; i < 4; i++)
+        rings_ready(rings, i, 1);
+    while (rings_waiting(rings) > 0)
+        rings_deliver(rings, 0);
+    assert_memory_equal(rings->nodes[1].sum, before, sizeof before);
+    ring_open(rings->nodes[1].ring);
+    while (rings_waiting(rings) > 0)
+        rings_deliver(rings, 0);
+    assert_int_equal(ring_status(rings->nodes[1].ring), RING_FINAL);
+    rings_destroy(&rings);
+}
+
+/* A good first chunk from peer 3 to peer 0, for the table to spoil. */
+static struct proto_msg
+good_chunk(const int32_t *body)
+{
+    return (struct proto_msg){.type = PROTO_REDUCE,
+                              .chunk = {.plan = 1,
+                                        .round = 0,
+                                        .bucket = 0,
+                                        .hop = 0,
+                                        .first = 3,
+                                        .count = 1,
+                                        .coverage = 0,
+                                        .check = check_of(body, 1)}};
+}
+
+static enum ring_status
+after(const struct proto_msg *msg, const int32_t *body, size_t size, struct proto_node from)
+{
+    struct rand rand = {1};
+    struct rings *rings = example(&rand);
+    static struct rings_message message;
+    message = (struct rings_message){.uses = 1000};
+    struct core_frame frame = {body, size, &message};
+    rings_ready(rings, 0, 1);
+    ring_chunk(rings->nodes[0].ring, from, msg, &frame, 0);
+    enum ring_status status = ring_status(rings->nodes[0].ring);
+    rings_destroy(&rings);
+    return status;
+}
+
+static const struct proto_node third = {4, 1};
+
+static void
+a_chunk_that_contradicts_the_plan_breaks_it(void **state)
+{
+    (void)state;
+    const int32_t body[2] = {12, 12};
+    struct proto_msg good = good_chunk(body);
+    assert_int_equal(after(&good, body, 4, third), RING_RUNNING);
+    assert_int_equal(after(&good, body, 3, third), RING_BROKEN);
+    assert_int_equal(after(&good, body, 8, third), RING_BROKEN);
+    assert_int_equal(after(&good, body, 4, (struct proto_node){3, 1}), RING_BROKEN);
+    assert_int_equal(after(&good, body, 4, (struct proto_node){4, 2}), RING_BROKEN);
+    assert_int_equal(after(&good, body, 4, (struct proto_node){9, 1}), RING_BROKEN);
+#define SPOILT(field, value)                                                                       \
+    do {                                                                                           \
+        struct proto_msg bad = good;                                                               \
+        bad.chunk.field = (value);                                                                 \
+        assert_int_equal(after(&bad, body, bad.chunk.count == 2 ? 8 : 4, third), RING_BROKEN);     \
+    } while (0)
+    SPOILT(hop, 1);
+    SPOILT(hop, UINT16_MAX);
+    SPOILT(bucket, 1);
+    SPOILT(bucket, UINT16_MAX);
+    SPOILT(first, 2);
+    SPOILT(first, 4);
+    SPOILT(first, UINT64_MAX);
+    SPOILT(count, 2);
+    SPOILT(count, 0);
+    SPOILT(coverage, ALL);
+    SPOILT(check, good.chunk.check + 1);
+    SPOILT(direct, true);
+#undef SPOILT
+    struct proto_msg gather = good;
+    gather.type = PROTO_GATHER; /* nobody can have the whole sum of what peer 0 did not yet add */
+    gather.chunk.coverage = ALL;
+    assert_int_not_equal(after(&gather, body, 4, third), RING_FINAL);
+}
+
+static void
+a_chunk_of_another_plan_is_only_kept(void **state)
+{
+    (void)state;
+    const int32_t body[1] = {12};
+    struct proto_msg msg = good_chunk(body);
+    msg.chunk.plan = 2;
+    msg.chunk.check++;
+    assert_int_equal(after(&msg, body, 4, third), RING_RUNNING);
+    msg.chunk.round = 7;
+    assert_int_equal(after(&msg, body, 4, third), RING_RUNNING);
+}
+
+static void
+frames_kept_are_bounded(void **state)
+{
+    (void)state;
+    struct rand rand = {1};
+    struct rings *rings = example(&rand);
+    static struct rings_message message;
+    message = (struct rings_message){.uses = 1u << 30};
+    const int32_t body[1] = {1};
+    struct core_frame frame = {body, 4, &message};
+    struct ring *ring = rings->nodes[0].ring;
+    for (uint64_t k = 0; k < 3 * ring_keep_max(ring); k++) {
+        struct proto_msg msg = good_chunk(body);
+        msg.chunk.plan = 100 + k;
+        ring_chunk(ring, third, &msg, &frame, 0);
+    }
+    assert_int_equal(ring_kept(ring), ring_keep_max(ring));
+    ring_tick(ring);
+    assert_int_equal(ring_kept(ring), ring_keep_max(ring));
+    ring_tick(ring);
+    assert_int_equal(ring_kept(ring), 0);
+    rings_destroy(&rings);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(four_peers_sum_in_six_steps_as_in_the_lecture),
+        cmocka_unit_test(small_buckets_take_one_step),
+        cmocka_unit_test(alone_nothing_is_sent),
+        cmocka_unit_test(what_comes_before_the_bucket_is_kept),
+        cmocka_unit_test(nothing_is_written_to_sum_before_it_is_open),
+        cmocka_unit_test(a_chunk_that_contradicts_the_plan_breaks_it),
+        cmocka_unit_test(a_chunk_of_another_plan_is_only_kept),
+        cmocka_unit_test(frames_kept_are_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
