@@ -88,12 +88,12 @@ core_new(struct core **out, const struct core_config *config, const struct core_
         core->config.chunk_elems = PROTO_CHUNK_MAX;
     core->all = config->shards == 64 ? UINT64_MAX : (1ull << config->shards) - 1;
     core->buckets = calloc(config->bucket_count + 1, sizeof *core->buckets);
+    if (core->buckets && config->bucket_count > 0)
+        memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);
     if (!core->buckets || core_ring(core) != 0) {
         core_destroy(&core);
         return -ENOMEM;
     }
-    if (config->bucket_count > 0)
-        memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);
     peers_init(core);
     plan_init(core);
     own_init(core);

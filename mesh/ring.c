@@ -80,10 +80,18 @@ stride_of(const struct ring *ring, size_t bucket, unsigned n)
     return chunks_of(ring, (ring->setup.buckets[bucket].count + n - 1) / n);
 }
 
+/* Between two, a direct exchange sends the bytes of a ring in half the hops: one message each suffices. */
+static uint64_t
+direct_bytes(const struct ring *ring)
+{
+    bool pair = ring->n == 2 && ring->setup.direct_bytes > 0;
+    return pair ? PROTO_CHUNK_MAX * sizeof(int32_t) : ring->setup.direct_bytes;
+}
+
 static bool
 direct_of(const struct ring *ring, size_t bucket)
 {
-    return ring->setup.buckets[bucket].count * sizeof(int32_t) <= ring->setup.direct_bytes;
+    return ring->setup.buckets[bucket].count * sizeof(int32_t) <= direct_bytes(ring);
 }
 
 static unsigned
@@ -535,7 +543,7 @@ keep(struct ring *ring, struct proto_node from, const struct proto_msg *msg,
 {
     uint64_t most = ring->setup.chunk_elems * sizeof(int32_t);
     if (msg->chunk.direct)
-        most = ring->setup.direct_bytes;
+        most = direct_bytes(ring);
     if (frame->size > most || ring->kept_count == ring->kept_max || kept_already(ring, from, msg))
         return;
     ring->ops.keep(ring->ctx, frame);
