@@ -8,8 +8,8 @@
  *     all-gather      the final segment goes round once more, n-1 steps
  *
  * so each member sends 2(n-1)/n of the vector, whatever n (Patarasuk and Yuan, JPDC 2009). A bucket of
- * at most direct_bytes goes from everyone to everyone instead: one step instead of 2(n-1). Each chunk of
- * a segment goes through
+ * at most direct_bytes (between two members: of one chunk) goes from everyone to everyone instead: one step
+ * instead of 2(n-1). Each chunk of
  *
  *     WAITING --REDUCE: sum = own + body--> PASSED --GATHER: sum = body--> FINAL
  *        +----------- REDUCE, last hop: sum = own + body -------------------^
