@@ -34,12 +34,13 @@ tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROW
 {
     vec s[ROWS][VECTORS];
     const float *p[ROWS];
+    const float *from = c;
     UNROLL
-    for (int i = 0; i < rows; i++) {
+    for (int i = 0; i < rows; i++, from += ldc) {
         p[i] = at[i];
         UNROLL
         for (int j = 0; j < vectors; j++)
-            s[i][j] = add ? *(const vec *)(c + (size_t)i * ldc + (size_t)(j * LANES)) : (vec){0};
+            s[i][j] = add ? *(const vec *)(from + (size_t)(j * LANES)) : (vec){0};
     }
     const size_t step = a->step, length = a->run * step;
     for (size_t r = 0; r < runs; r++) {
@@ -61,10 +62,10 @@ tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROW
             p[i] += a->jump;
     }
     UNROLL
-    for (int i = 0; i < rows; i++) {
+    for (int i = 0; i < rows; i++, c += ldc) {
         UNROLL
         for (int j = 0; j < vectors; j++)
-            *(vec *)(c + (size_t)i * ldc + (size_t)(j * LANES)) = s[i][j];
+            *(vec *)(c + (size_t)(j * LANES)) = s[i][j];
     }
 }
 
@@ -148,12 +149,19 @@ SIMD_NAME(gemm_panel)(const struct gemm_view *a, size_t m, size_t n, size_t k, c
     for (size_t i = 0, rows; i < m; i += rows) {
         const float *at[ROWS];
         rows = tile_rows(m - i);
-        for (size_t r = 0; r < rows; r++) {
-            at[r] = next;
-            next += a->row;
-            if (++column == a->width) {
-                column = 0;
-                next = line += a->line;
+        if (rows < a->width - column) { /* no line ends: without a branch per row */
+            for (size_t r = 0; r < rows; r++)
+                at[r] = next + r * a->row;
+            next += rows * a->row;
+            column += rows;
+        } else {
+            for (size_t r = 0; r < rows; r++) {
+                at[r] = next;
+                next += a->row;
+                if (++column == a->width) {
+                    column = 0;
+                    next = line += a->line;
+                }
             }
         }
         tile_columns(a, at, rows, n, runs, b, add, c + i * ldc, ldc);
