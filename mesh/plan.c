@@ -110,6 +110,15 @@ go_idle(struct core *core)
     peers_beat(core);
 }
 
+/* Members count as idle, and what they have as known, only from their next heartbeat on. */
+static void
+members_busy(struct core *core)
+{
+    for (size_t r = 0; r < core->plan.now.count; r++)
+        if (core->plan.peer[r] >= 0)
+            core->peers.peers[core->plan.peer[r]].idle = false;
+}
+
 static void
 round_begin(struct core *core)
 {
@@ -128,9 +137,7 @@ adopt(struct core *core, const struct proto_plan *plan, uint64_t hash, unsigned 
     core->plan.rank = rank;
     core->plan.hold = UINT64_MAX;
     memcpy(core->plan.peer, peer, plan->count * sizeof *peer);
-    for (size_t r = 0; r < plan->count; r++)
-        if (peer[r] >= 0)
-            core->peers.peers[peer[r]].idle = false; /* until it says so again */
+    members_busy(core);
     core->plan.adopted_at_us = core->awake;
     core->plan.plans++;
     ring_plan(core->ring, plan, hash, rank);
@@ -155,6 +162,7 @@ plan_abort(struct core *core, const char *why)
     }
     struct proto_msg msg = {.type = PROTO_ABORT, .abort_plan = core->plan.hash};
     plan_send(core, &msg);
+    members_busy(core);
     go_idle(core);
 }
 
@@ -540,9 +548,11 @@ plan_on_beat(struct core *core, int i)
     if (!core->plan.active)
         return;
     if (plan_member(core, i)) {
+        bool idle = core->peers.peers[i].idle;
         const char *why = contradiction(core, i);
         if (why)
             plan_abort(core, why);
+        core->peers.peers[i].idle = idle;
     } else if (plan_leader(core)) {
         court(core, i);
     }
@@ -667,6 +677,5 @@ plan_on_abort(struct core *core, int from, uint64_t hash)
         plan->dead[plan->dead_next++ % PLAN_DEAD_MAX] = hash;
         return;
     }
-    core->peers.peers[from].idle = false; /* a heartbeat follows if it is */
     plan_abort(core, "a member dropped it");
 }

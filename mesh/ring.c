@@ -541,10 +541,14 @@ static void
 keep(struct ring *ring, struct proto_node from, const struct proto_msg *msg,
      struct core_frame *frame)
 {
-    uint64_t most = ring->setup.chunk_elems * sizeof(int32_t);
-    if (msg->chunk.direct)
-        most = direct_bytes(ring);
-    if (frame->size > most || ring->kept_count == ring->kept_max || kept_already(ring, from, msg))
+    if (msg->chunk.bucket >= ring->setup.bucket_count)
+        return;
+    /* How many members a plan not yet known has, and so what goes direct in it, is not known either. */
+    uint64_t most = ring->setup.buckets[msg->chunk.bucket].count;
+    if (!msg->chunk.direct && most > ring->setup.chunk_elems)
+        most = ring->setup.chunk_elems;
+    if (frame->size > most * sizeof(int32_t) || ring->kept_count == ring->kept_max ||
+        kept_already(ring, from, msg))
         return;
     ring->ops.keep(ring->ctx, frame);
     ring->kept[ring->kept_count++] =

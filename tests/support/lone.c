@@ -1,0 +1,405 @@
+/* lone.c - see lone.h. */
+#include "tests/support/lone.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void
+contract(bool kept, const char *what)
+{
+    if (kept)
+        return;
+    fprintf(stderr, "the core breaks its contract: %s\n", what);
+    abort();
+}
+
+struct proto_node
+lone_node(const struct lone *lone, unsigned id)
+{
+    return (struct proto_node){id, lone->incarnation[id]};
+}
+
+static void
+on_connect(void *ctx, unsigned link, const struct proto_endpoint *to)
+{
+    struct lone *lone = ctx;
+    contract(link < LONE_LINKS && !lone->links[link].open, "connect on a link in use");
+    unsigned id = to->control_port - 20000u;
+    if (id >= LONE_IDS)
+        id = 0; /* a stranger's endpoint */
+    lone->links[link].open = true;
+    lone->links[link].to = id;
+    lone->connects[id]++;
+}
+
+static void
+link_close(struct lone *lone, unsigned link, bool peer)
+{
+    contract(link < LONE_LINKS && lone->links[link].open, "close of a closed link");
+    contract(lone->links[link].peer == peer, "disconnect and peer_down mixed up");
+    lone->links[link].open = lone->links[link].up = lone->links[link].peer = false;
+}
+
+static void
+on_disconnect(void *ctx, unsigned link)
+{
+    link_close(ctx, link, false);
+}
+
+static void
+on_peer_up(void *ctx, unsigned link, struct proto_node node, const struct proto_hello *hello)
+{
+    struct lone *lone = ctx;
+    (void)hello;
+    contract(link < LONE_LINKS && lone->links[link].up, "peer_up without a link");
+    contract(node.id == lone->links[link].to, "peer_up of somebody else");
+    lone->links[link].peer = true;
+}
+
+static void
+on_peer_down(void *ctx, unsigned link, struct proto_node node)
+{
+    (void)node;
+    link_close(ctx, link, true);
+}
+
+static void
+remember(struct lone *lone, unsigned link, const struct proto_msg *msg, size_t size, int buffer)
+{
+    contract(link < LONE_LINKS && lone->links[link].up, "send on a link that is not up");
+    uint8_t frame[PROTO_FRAME_MAX];
+    contract(proto_encode(msg, frame) > 0, "a message that cannot be encoded");
+    lone->sent[lone->sent_count++ % LONE_SENT_MAX] = (struct lone_sent){
+        .to = lone->links[link].to, .msg = *msg, .body_size = size, .buffer = buffer};
+}
+
+static void
+on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size)
+{
+    (void)body;
+    remember(ctx, link, msg, size, -2);
+}
+
+static void
+on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
+             int buffer)
+{
+    struct lone *lone = ctx;
+    (void)body;
+    contract(lone->links[link].peer, "bulk without a peer");
+    remember(lone, link, msg, size, buffer);
+    if (buffer >= 0)
+        lone->in_flight[buffer]++;
+}
+
+static void
+on_keep(void *ctx, struct core_frame *frame)
+{
+    struct lone *lone = ctx;
+    (void)frame;
+    lone->kept++;
+}
+
+static void
+on_release(void *ctx, void *handle)
+{
+    struct lone *lone = ctx;
+    (void)handle;
+    contract(lone->kept > 0, "release of what was not kept");
+    lone->kept--;
+}
+
+static void
+on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
+{
+    struct lone *lone = ctx;
+    contract(!lone->compute && !lone->commit && !lone->adopt, "compute while busy");
+    contract(lone->in_flight[CORE_BUFFER_OWN] == 0, "compute while own is being sent");
+    lone->compute = true;
+    lone->fresh = fresh;
+    lone->round = round;
+    lone->shards = shards;
+}
+
+static void
+on_commit(void *ctx, uint64_t round)
+{
+    struct lone *lone = ctx;
+    contract(!lone->compute && !lone->commit && !lone->adopt, "commit while busy");
+    lone->commit = true;
+    lone->round = round;
+}
+
+static void
+on_adopt(void *ctx, uint64_t round, uint64_t hash)
+{
+    struct lone *lone = ctx;
+    contract(!lone->compute && !lone->commit && !lone->adopt, "adopt while busy");
+    lone->adopt = true;
+    lone->round = round;
+    lone->hash = hash;
+}
+
+static const uint8_t *
+on_state(void *ctx)
+{
+    struct lone *lone = ctx;
+    contract(!lone->commit && !lone->adopt, "state read while it changes");
+    return lone->state;
+}
+
+static const char *
+on_job(void *ctx)
+{
+    (void)ctx;
+    return "run: {name: lone}\n";
+}
+
+static void
+on_job_offered(void *ctx, const char *text, size_t size)
+{
+    struct lone *lone = ctx;
+    snprintf(lone->job, sizeof lone->job, "%.*s", (int)size, text);
+}
+
+static void
+on_finished(void *ctx)
+{
+    struct lone *lone = ctx;
+    lone->finished = true;
+}
+
+static void
+on_log(void *ctx, int level, const char *line)
+{
+    struct lone *lone = ctx;
+    (void)level;
+    size_t room = LONE_LOG_MAX - lone->log_size;
+    int size = snprintf(lone->log + lone->log_size, room, "%s\n", line);
+    if (size > 0 && (size_t)size < room)
+        lone->log_size += (size_t)size;
+}
+
+static const struct core_ops lone_ops = {
+    .connect = on_connect,
+    .disconnect = on_disconnect,
+    .send = on_send,
+    .send_bulk = on_send_bulk,
+    .peer_up = on_peer_up,
+    .peer_down = on_peer_down,
+    .keep = on_keep,
+    .release = on_release,
+    .compute = on_compute,
+    .commit = on_commit,
+    .adopt = on_adopt,
+    .state = on_state,
+    .job = on_job,
+    .job_offered = on_job_offered,
+    .finished = on_finished,
+    .log = on_log,
+};
+
+static struct proto_hello
+hello_of(unsigned id)
+{
+    return (struct proto_hello){.run = "lone",
+                                .job_hash = 1,
+                                .numerics = 2,
+                                .kernel = "plain",
+                                .control_port = (uint16_t)(20000 + id),
+                                .bulk_port = (uint16_t)(30000 + id)};
+}
+
+struct lone *
+lone_new(const struct lone_setup *setup)
+{
+    static const struct core_bucket buckets[] = {{10, 90}, {0, 10}};
+    struct lone *lone = calloc(1, sizeof *lone);
+    contract(lone != NULL, "memory");
+    lone->now = 1000000;
+    lone->id = (unsigned)setup->id;
+    lone->state_size = setup->state_size ? setup->state_size : 16;
+    lone->state = calloc(1, lone->state_size);
+    lone->state_in = calloc(1, lone->state_size);
+    for (unsigned id = 0; id < LONE_IDS; id++)
+        lone->incarnation[id] = 1;
+    struct core_config config = {
+        .self = {setup->id, 1},
+        .hello = hello_of((unsigned)setup->id),
+        .shards = setup->shards ? setup->shards : LONE_SHARDS,
+        .peers_min = setup->peers_min ? setup->peers_min : 1,
+        .bucket_count = 2,
+        .buckets = buckets,
+        .own = lone->own,
+        .sum = lone->sum,
+        .state_size = lone->state_size,
+        .state_in = lone->state_in,
+        .chunk_elems = 16,
+        .direct_bytes = 40,
+        .mutant = setup->mutant,
+    };
+    if (setup->wants_job)
+        config.hello = (struct proto_hello){.wants_job = true,
+                                            .control_port = config.hello.control_port,
+                                            .bulk_port = config.hello.bulk_port};
+    contract(core_new(&lone->core, &config, &lone_ops, lone, lone->now) == 0, "memory");
+    if (!setup->unstarted && !setup->wants_job)
+        core_on_applied(lone->core, lone->now, 0, 77, 0, false);
+    return lone;
+}
+
+void
+lone_destroy(struct lone **lone)
+{
+    core_destroy(&(*lone)->core);
+    contract((*lone)->kept == 0, "a frame was never released");
+    free((*lone)->state);
+    free((*lone)->state_in);
+    free(*lone);
+    *lone = NULL;
+}
+
+void
+lone_run(struct lone *lone, unsigned ms)
+{
+    for (uint64_t end = lone->now + ms * 1000ull; lone->now < end;) {
+        lone->now += CORE_TICK_US;
+        core_on_tick(lone->core, lone->now);
+    }
+}
+
+void
+lone_run_with(struct lone *lone, unsigned ms, const unsigned *ids, size_t count, uint64_t round,
+              bool idle)
+{
+    for (unsigned t = 0; t < ms; t += 50) {
+        for (size_t k = 0; k < count; k++)
+            lone_beat(lone, ids[k], round, idle);
+        lone_run(lone, 50);
+    }
+}
+
+void
+lone_say(struct lone *lone, unsigned id, const struct proto_msg *msg)
+{
+    char host[32];
+    snprintf(host, sizeof host, "10.0.0.%u", id);
+    core_on_message(lone->core, lone->now, lone_node(lone, id), host, msg, NULL, 0);
+}
+
+void
+lone_hello(struct lone *lone, unsigned id, bool reply)
+{
+    struct proto_msg msg = {.type = PROTO_HELLO, .hello = hello_of(id)};
+    msg.hello.reply = reply;
+    lone_say(lone, id, &msg);
+}
+
+void
+lone_up(struct lone *lone, unsigned id)
+{
+    for (unsigned l = 0; l < LONE_LINKS; l++)
+        if (lone->links[l].open && !lone->links[l].up && lone->links[l].to == id) {
+            lone->links[l].up = true;
+            core_on_link_up(lone->core, lone->now, l);
+        }
+}
+
+void
+lone_down(struct lone *lone, unsigned id)
+{
+    for (unsigned l = 0; l < LONE_LINKS; l++)
+        if (lone->links[l].open && lone->links[l].to == id) {
+            core_on_link_down(lone->core, lone->now, l);
+            return;
+        }
+}
+
+void
+lone_meet(struct lone *lone, unsigned id)
+{
+    lone_hello(lone, id, false);
+    lone_up(lone, id);
+}
+
+void
+lone_beat(struct lone *lone, unsigned id, uint64_t round, bool idle)
+{
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
+                            .heartbeat = {.round = round, .idle = idle, .state_hash = 77 + round}};
+    struct proto_heartbeat *beat = &msg.heartbeat;
+    for (unsigned l = 0; l < LONE_LINKS; l++)
+        if (lone->links[l].peer && lone->links[l].to != id)
+            beat->hears[beat->hears_count++] = lone_node(lone, lone->links[l].to);
+    if (beat->hears_count < PROTO_PEERS_MAX)
+        beat->hears[beat->hears_count++] = lone_node(lone, lone->id);
+    lone_say(lone, id, &msg);
+}
+
+static const struct lone_sent *
+sent_at(const struct lone *lone, uint64_t back)
+{
+    return &lone->sent[(lone->sent_count - 1 - back) % LONE_SENT_MAX];
+}
+
+const struct lone_sent *
+lone_sent(const struct lone *lone, unsigned id, enum proto_type type)
+{
+    for (uint64_t k = 0; k < lone->sent_count && k < LONE_SENT_MAX; k++)
+        if (sent_at(lone, k)->to == id && sent_at(lone, k)->msg.type == type)
+            return sent_at(lone, k);
+    return NULL;
+}
+
+size_t
+lone_sent_count(const struct lone *lone, unsigned id, enum proto_type type)
+{
+    size_t count = 0;
+    for (uint64_t k = 0; k < lone->sent_count && k < LONE_SENT_MAX; k++)
+        count += sent_at(lone, k)->to == id && sent_at(lone, k)->msg.type == type;
+    return count;
+}
+
+void
+lone_forget_sent(struct lone *lone)
+{
+    lone->sent_count = 0;
+}
+
+size_t
+lone_logged(const struct lone *lone, const char *text)
+{
+    size_t count = 0;
+    for (const char *at = lone->log; (at = strstr(at, text)) != NULL; at++)
+        count++;
+    return count;
+}
+
+void
+lone_return(struct lone *lone)
+{
+    for (int buffer = 0; buffer < CORE_BUFFERS; buffer++)
+        while (lone->in_flight[buffer] > 0) {
+            lone->in_flight[buffer]--;
+            core_on_sent(lone->core, lone->now, buffer);
+        }
+}
+
+void
+lone_train(struct lone *lone)
+{
+    if (lone->compute) {
+        lone->compute = false;
+        core_on_bucket(lone->core, lone->now, 0);
+        core_on_bucket(lone->core, lone->now, 1);
+    }
+    if (lone->commit) {
+        lone->commit = false;
+        core_on_applied(lone->core, lone->now, lone->round + 1, 78 + lone->round, 0, false);
+    }
+    if (lone->adopt) {
+        lone->adopt = false;
+        core_on_applied(lone->core, lone->now, lone->round, lone->hash, 0, false);
+    }
+}

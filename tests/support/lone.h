@@ -1,0 +1,93 @@
+/* lone.h - one core whose shell, clock, trainer and peers are the test's.
+ *
+ *     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+ *     lone_meet(lone, 7);                        // node 7 says HELLO; both links are up
+ *     lone_beat(lone, 7, 0, true);               // it is idle at round 0 and hears us
+ *     assert_non_null(lone_sent(lone, 7, PROTO_PLAN));
+ *
+ * Peers are known by small ids; each has incarnation lone->incarnation[id] (1 at first), host
+ * 10.0.0.<id>, control port 20000 + id. What the core does against its shell's contract aborts. */
+#ifndef SUPPORT_LONE_H
+#define SUPPORT_LONE_H
+
+#include "mesh/core.h"
+
+enum {
+    LONE_IDS = 80,
+    LONE_LINKS = 2 * PROTO_PEERS_MAX,
+    LONE_SENT_MAX = 1024,
+    LONE_LOG_MAX = 1 << 16,
+    LONE_VECTOR = 100,
+    LONE_SHARDS = 12,
+};
+
+struct lone_setup {
+    uint64_t id;
+    unsigned shards;   /* 0: LONE_SHARDS */
+    size_t peers_min;  /* 0: 1 */
+    size_t state_size; /* 0: 16 */
+    bool wants_job;
+    bool unstarted; /* the trainer has not given its state yet */
+    uint32_t mutant;
+};
+
+struct lone_sent {
+    unsigned to; /* id of the port the link leads to */
+    struct proto_msg msg;
+    size_t body_size;
+    int buffer; /* of a bulk message; -2 control */
+};
+
+struct lone {
+    struct core *core;
+    uint64_t now;
+    unsigned id;
+    struct {
+        bool open, up, peer;
+        unsigned to;
+    } links[LONE_LINKS];
+    uint64_t incarnation[LONE_IDS];
+    struct lone_sent sent[LONE_SENT_MAX]; /* the newest, a ring */
+    uint64_t sent_count;
+    uint64_t connects[LONE_IDS];
+    char log[LONE_LOG_MAX];
+    size_t log_size;
+    int32_t own[LONE_VECTOR], sum[LONE_VECTOR];
+    uint8_t *state, *state_in;
+    size_t state_size;
+    unsigned in_flight[CORE_BUFFERS];
+    unsigned kept;
+    bool compute, commit, adopt, finished, fresh; /* asked for, the first three until served */
+    uint64_t round, shards, hash;
+    char job[64];
+};
+
+struct lone *lone_new(const struct lone_setup *setup);
+void lone_destroy(struct lone **lone);
+/* Ticks for `ms`. */
+void lone_run(struct lone *lone, unsigned ms);
+/* As lone_run, while the nodes of ids[] repeat: idle or not, at `round`. */
+void lone_run_with(struct lone *lone, unsigned ms, const unsigned *ids, size_t count,
+                   uint64_t round, bool idle);
+void lone_say(struct lone *lone, unsigned id, const struct proto_msg *msg);
+void lone_hello(struct lone *lone, unsigned id, bool reply);
+/* The links that lead to node `id` come up. */
+void lone_up(struct lone *lone, unsigned id);
+/* The connection to node `id` breaks. */
+void lone_down(struct lone *lone, unsigned id);
+void lone_meet(struct lone *lone, unsigned id);
+/* A heartbeat in which `id` hears us and everybody else we met. */
+void lone_beat(struct lone *lone, unsigned id, uint64_t round, bool idle);
+/* The newest message of a type sent to `id`, or NULL. */
+const struct lone_sent *lone_sent(const struct lone *lone, unsigned id, enum proto_type type);
+size_t lone_sent_count(const struct lone *lone, unsigned id, enum proto_type type);
+void lone_forget_sent(struct lone *lone);
+/* How often `text` is in the log. */
+size_t lone_logged(const struct lone *lone, const char *text);
+struct proto_node lone_node(const struct lone *lone, unsigned id);
+/* Everything handed over without a copy has left. */
+void lone_return(struct lone *lone);
+/* Do what the core asked the trainer for. */
+void lone_train(struct lone *lone);
+
+#endif

@@ -1,0 +1,368 @@
+/* Links, greetings, sessions and silence of one node, event by event. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mesh/peers.h"
+#include "tests/support/lone.h"
+
+static unsigned
+peers_heard_of(const struct lone *lone)
+{
+    struct core_stats stats;
+    core_stats(lone->core, &stats);
+    return stats.peers;
+}
+
+static struct proto_endpoint
+endpoint(unsigned id)
+{
+    struct proto_endpoint at = {.control_port = (uint16_t)(20000 + id)};
+    snprintf(at.host, sizeof at.host, "10.0.0.%u", id);
+    return at;
+}
+
+static void
+found(struct lone *lone, unsigned id, bool seed)
+{
+    struct proto_endpoint at = endpoint(id);
+    struct proto_node node = lone_node(lone, id);
+    core_on_found(lone->core, lone->now, &at, seed ? (struct proto_node){0, 0} : node);
+}
+
+static void
+a_beacon_leads_to_a_link_a_hello_and_a_session(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    found(lone, 7, false);
+    assert_int_equal(lone->connects[7], 1);
+    lone_up(lone, 7);
+    assert_false(lone_sent(lone, 7, PROTO_HELLO)->msg.hello.reply);
+    assert_int_equal(peers_heard_of(lone), 0);
+    lone_hello(lone, 7, true);
+    assert_int_equal(peers_heard_of(lone), 1);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_HELLO), 1);
+    assert_non_null(lone_sent(lone, 7, PROTO_HEARTBEAT));
+    lone_destroy(&lone);
+}
+
+static void
+a_hello_from_nowhere_is_answered_over_a_link_of_ours(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone_hello(lone, 7, false);
+    lone_up(lone, 7);
+    assert_true(lone_sent(lone, 7, PROTO_HELLO)->msg.hello.reply);
+    assert_int_equal(peers_heard_of(lone), 1);
+    lone_hello(lone, 7, false); /* it lost its session */
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_HELLO), 2);
+    assert_int_equal(peers_heard_of(lone), 1);
+    lone_destroy(&lone);
+}
+
+static void
+an_unanswered_hello_is_repeated(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    found(lone, 7, false);
+    lone_up(lone, 7);
+    lone_run(lone, 1000);
+    assert_in_range(lone_sent_count(lone, 7, PROTO_HELLO), 3, 5);
+    lone_destroy(&lone);
+}
+
+static void
+a_failed_link_is_tried_again_later_and_later(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    found(lone, 7, false);
+    for (int k = 0; k < 1000; k++) {
+        lone_down(lone, 7);
+        lone_run(lone, 10);
+    }
+    assert_in_range(lone->connects[7], 7, 14); /* 50, 100, ... 2000 ms apart in 10 s */
+    lone_destroy(&lone);
+}
+
+static void
+seeds_are_tried_for_ever_until_their_node_is_known(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    found(lone, 7, true);
+    for (int k = 0; k < 12000; k++) {
+        lone_run(lone, 10);
+        lone_down(lone, 7);
+    }
+    assert_in_range(lone->connects[7], 50, 80); /* every 2 s in 2 minutes */
+    uint64_t before = lone->connects[7];
+    while (lone->connects[7] == before)
+        lone_run(lone, 10);
+    lone_up(lone, 7);
+    lone_hello(lone, 7, true); /* ends the seed's link, opens the peer's */
+    lone_up(lone, 7);
+    assert_int_equal(peers_heard_of(lone), 1);
+    before = lone->connects[7];
+    lone_run_with(lone, 10000, (unsigned[]){7}, 1, 0, false);
+    assert_int_equal(lone->connects[7], before);
+    lone_destroy(&lone);
+}
+
+static void
+a_seed_that_leads_back_here_is_left_alone(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    found(lone, 5, true);
+    lone_run(lone, 10);
+    lone_up(lone, 5);
+    lone_hello(lone, 5, false);
+    lone_run(lone, 20000);
+    assert_int_equal(lone->connects[5], 1);
+    assert_int_equal(peers_heard_of(lone), 0);
+    lone_destroy(&lone);
+}
+
+static void
+say_hello_of(struct lone *lone, unsigned id, const char *run, uint64_t job, uint64_t numerics,
+             const char *kernel)
+{
+    struct proto_msg msg = {.type = PROTO_HELLO,
+                            .hello = {.job_hash = job,
+                                      .numerics = numerics,
+                                      .control_port = (uint16_t)(20000 + id),
+                                      .bulk_port = 1}};
+    snprintf(msg.hello.run, sizeof msg.hello.run, "%s", run);
+    snprintf(msg.hello.kernel, sizeof msg.hello.kernel, "%s", kernel);
+    lone_say(lone, id, &msg);
+}
+
+static void
+who_runs_something_else_is_refused_once_with_both_values(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    say_hello_of(lone, 7, "other", 1, 2, "plain");
+    say_hello_of(lone, 8, "lone", 9, 2, "plain");
+    say_hello_of(lone, 9, "lone", 1, 9, "fancy");
+    for (unsigned id = 7; id <= 9; id++) {
+        lone_up(lone, id);
+        const struct lone_sent *sent = lone_sent(lone, id, PROTO_REFUSE);
+        assert_non_null(sent);
+        assert_int_equal(sent->msg.refuse.reason, PROTO_REFUSE_RUN + (int)(id - 7));
+    }
+    assert_string_equal(lone_sent(lone, 7, PROTO_REFUSE)->msg.refuse.yours, "other");
+    assert_string_equal(lone_sent(lone, 7, PROTO_REFUSE)->msg.refuse.mine, "lone");
+    assert_string_equal(lone_sent(lone, 9, PROTO_REFUSE)->msg.refuse.yours, "fancy");
+    assert_int_equal(
+        lone_logged(lone, "peer 10.0.0.7:20007 runs 'other', we run 'lone': not mixing"), 1);
+    assert_int_equal(lone_logged(lone, "another model, training or data"), 1);
+    assert_int_equal(lone_logged(lone, "kernel 'fancy' than we with 'plain'"), 1);
+    say_hello_of(lone, 7, "other", 1, 2, "plain");
+    assert_int_equal(lone_logged(lone, "not mixing"), 3);
+    assert_int_equal(peers_heard_of(lone), 0);
+    lone_run(lone, 5000);
+    assert_int_equal(lone->connects[7], 1);
+    lone->incarnation[7] = 2; /* it was told, and comes back with the right job */
+    lone_meet(lone, 7);
+    assert_int_equal(peers_heard_of(lone), 1);
+    lone_destroy(&lone);
+}
+
+static void
+who_refuses_us_is_left_alone_for_a_while(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    struct proto_msg no = {
+        .type = PROTO_REFUSE,
+        .refuse = {.reason = PROTO_REFUSE_RUN, .yours = "lone", .mine = "other"}};
+    found(lone, 7, false);
+    lone_up(lone, 7);
+    lone_say(lone, 7, &no);
+    lone_say(lone, 7, &no);
+    found(lone, 8, true); /* known by its address only */
+    lone_run(lone, 10);
+    lone_up(lone, 8);
+    lone_say(lone, 8, &no);
+    assert_int_equal(
+        lone_logged(lone, "peer 10.0.0.7:20007 runs 'other', we run 'lone': not mixing"), 1);
+    assert_int_equal(lone_logged(lone, "peer 10.0.0.8:20008 runs 'other'"), 1);
+    lone_run(lone, 20000);
+    found(lone, 7, false);
+    assert_int_equal(lone->connects[7], 1);
+    assert_int_equal(lone->connects[8], 1);
+    lone_destroy(&lone);
+}
+
+static void
+a_restart_replaces_the_former_self(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone->incarnation[7] = 3;
+    lone_meet(lone, 7);
+    lone->incarnation[7] = 2; /* a late message of the one before */
+    lone_hello(lone, 7, false);
+    lone_beat(lone, 7, 9, true);
+    assert_int_equal(peers_heard_of(lone), 1);
+    assert_int_equal(lone->connects[7], 1);
+    lone->incarnation[7] = 4;
+    lone_beat(lone, 7, 9, true); /* no session yet: says nothing */
+    found(lone, 7, false);       /* a beacon alone evicts nobody */
+    assert_int_equal(peers_heard_of(lone), 1);
+    lone_hello(lone, 7, false);
+    assert_int_equal(peers_heard_of(lone), 0);
+    lone_up(lone, 7);
+    assert_int_equal(peers_heard_of(lone), 1);
+    assert_int_equal(lone_logged(lone, "restarted"), 1);
+    lone_destroy(&lone);
+}
+
+static void
+silence_makes_suspect_and_then_ends_the_session(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone_meet(lone, 7);
+    lone_run(lone, CORE_SUSPECT_US / 1000);
+    assert_int_equal(peers_heard_of(lone), 1);
+    lone_run(lone, 10);
+    assert_int_equal(peers_heard_of(lone), 0);
+    lone_beat(lone, 7, 0, false);
+    assert_int_equal(peers_heard_of(lone), 1);
+    lone_run(lone, CORE_FORGET_US / 1000 + 10);
+    assert_int_equal(lone_logged(lone, "is gone: silent"), 1);
+    lone_run(lone, 100);
+    assert_int_equal(lone->connects[7], 2);
+    lone_destroy(&lone);
+}
+
+static void
+who_was_asleep_itself_suspects_nobody(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone_meet(lone, 7);
+    lone_run(lone, 100);
+    lone->now += 5000000; /* paused */
+    lone_run(lone, 100);
+    assert_int_equal(peers_heard_of(lone), 1);
+    for (int k = 0; k < 20; k++) { /* so starved that it runs once in 200 ms */
+        lone->now += 200000;
+        core_on_tick(lone->core, lone->now);
+        if (k % 3 == 0)
+            lone_beat(lone, 7, 0, false);
+        assert_int_equal(peers_heard_of(lone), 1);
+    }
+    lone_destroy(&lone);
+}
+
+static void
+the_65th_node_is_too_much(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 79});
+    for (unsigned id = 1; id <= PEERS_MAX; id++)
+        lone_meet(lone, id);
+    assert_int_equal(peers_heard_of(lone), PEERS_MAX);
+    lone_hello(lone, PEERS_MAX + 1, false);
+    assert_int_equal(lone->connects[PEERS_MAX + 1], 0);
+    assert_int_equal(lone_logged(lone, "the mesh is full with 64 nodes"), 1);
+    struct proto_msg bye = {.type = PROTO_BYE};
+    lone_say(lone, 3, &bye);
+    lone_meet(lone, PEERS_MAX + 1);
+    assert_int_equal(peers_heard_of(lone), PEERS_MAX);
+    lone_destroy(&lone);
+}
+
+static void
+peers_tell_one_another_whom_they_know(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    assert_int_equal(lone_sent(lone, 8, PROTO_PEERS)->msg.peers.count, 1);
+    struct proto_endpoint known[2] = {endpoint(9), endpoint(8)};
+    struct proto_msg msg = {.type = PROTO_PEERS, .peers = {.count = 2, .endpoints = known}};
+    lone_say(lone, 7, &msg);
+    lone_run(lone, 20);
+    assert_int_equal(lone->connects[9], 1);
+    assert_int_equal(lone->connects[8], 1);
+    for (int k = 0; k < 2000; k++) { /* nobody is there: given up, as only hearsay */
+        lone_down(lone, 9);
+        lone_beat(lone, 7, 0, false);
+        lone_beat(lone, 8, 0, false);
+        lone_run(lone, 10);
+    }
+    assert_int_equal(lone->connects[9], PEERS_SEED_TRIES);
+    lone_destroy(&lone);
+}
+
+static void
+who_wants_a_job_gets_its_text_and_is_no_peer(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    struct proto_msg msg = {
+        .type = PROTO_HELLO,
+        .hello = {.wants_job = true, .control_port = 20007, .bulk_port = 30007}};
+    lone_say(lone, 7, &msg);
+    lone_up(lone, 7);
+    struct proto_msg ask = {.type = PROTO_JOB};
+    lone_say(lone, 7, &ask);
+    assert_int_equal(lone_sent(lone, 7, PROTO_JOB)->body_size, strlen("run: {name: lone}\n"));
+    assert_int_equal(peers_heard_of(lone), 0);
+    lone_beat(lone, 7, 99, true);
+    lone_run(lone, 3000);
+    assert_null(lone_sent(lone, 7, PROTO_HEARTBEAT));
+    lone_destroy(&lone);
+}
+
+static void
+a_node_without_a_job_asks_the_first_peer(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .wants_job = true});
+    found(lone, 7, false);
+    lone_up(lone, 7);
+    lone_hello(lone, 7, true);
+    assert_int_equal(lone_sent(lone, 7, PROTO_JOB)->body_size, 0);
+    struct proto_msg job = {.type = PROTO_JOB};
+    core_on_message(lone->core, lone->now, lone_node(lone, 7), "10.0.0.7", &job, "text", 4);
+    assert_string_equal(lone->job, "text");
+    lone_destroy(&lone);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_beacon_leads_to_a_link_a_hello_and_a_session),
+        cmocka_unit_test(a_hello_from_nowhere_is_answered_over_a_link_of_ours),
+        cmocka_unit_test(an_unanswered_hello_is_repeated),
+        cmocka_unit_test(a_failed_link_is_tried_again_later_and_later),
+        cmocka_unit_test(seeds_are_tried_for_ever_until_their_node_is_known),
+        cmocka_unit_test(a_seed_that_leads_back_here_is_left_alone),
+        cmocka_unit_test(who_runs_something_else_is_refused_once_with_both_values),
+        cmocka_unit_test(who_refuses_us_is_left_alone_for_a_while),
+        cmocka_unit_test(a_restart_replaces_the_former_self),
+        cmocka_unit_test(silence_makes_suspect_and_then_ends_the_session),
+        cmocka_unit_test(who_was_asleep_itself_suspects_nobody),
+        cmocka_unit_test(the_65th_node_is_too_much),
+        cmocka_unit_test(peers_tell_one_another_whom_they_know),
+        cmocka_unit_test(who_wants_a_job_gets_its_text_and_is_no_peer),
+        cmocka_unit_test(a_node_without_a_job_asks_the_first_peer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

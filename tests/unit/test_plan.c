@@ -1,0 +1,508 @@
+/* Who plans what, when, and who obeys. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mesh/plan.h"
+#include "tests/support/lone.h"
+#include "tests/support/rand.h"
+
+enum { ALL = (1 << LONE_SHARDS) - 1 };
+
+/* --- Dividing ---------------------------------------------------------------------------------- */
+
+static void
+divisions_are_disjoint_and_complete_whatever_goes_in(void **state)
+{
+    (void)state;
+    struct rand rand = {4};
+    for (int k = 0; k < 5000; k++) {
+        size_t n = (size_t)rand_range(&rand, 1, PROTO_PEERS_MAX);
+        unsigned count = (unsigned)rand_range(&rand, 1, 64);
+        uint64_t all = count == 64 ? UINT64_MAX : (1ull << count) - 1;
+        uint64_t have[PROTO_PEERS_MAX], shards[PROTO_PEERS_MAX], seen = 0;
+        uint32_t speed[PROTO_PEERS_MAX];
+        for (size_t m = 0; m < n; m++) {
+            have[m] = rand_bool(&rand) ? rand_any(&rand) : 0;
+            speed[m] = (uint32_t)rand_any(&rand);
+        }
+        plan_divide(all, n, have, speed, shards);
+        for (size_t m = 0; m < n; m++) {
+            assert_int_equal(seen & shards[m], 0);
+            seen |= shards[m];
+        }
+        assert_true(seen == all);
+    }
+}
+
+static void
+equals_get_equal_shares(void **state)
+{
+    (void)state;
+    uint64_t have[5] = {0}, shards[5];
+    uint32_t unknown[5] = {0, 9, 9, 9, 9};
+    plan_divide(ALL, 5, have, unknown, shards);
+    for (int m = 0; m < 5; m++)
+        assert_in_range(__builtin_popcountll(shards[m]), 2, 3);
+}
+
+static void
+the_fast_get_more(void **state)
+{
+    (void)state;
+    uint64_t have[3] = {0}, shards[3];
+    uint32_t speed[3] = {10, 20, 30};
+    plan_divide(ALL, 3, have, speed, shards);
+    for (int m = 0; m < 3; m++)
+        assert_int_equal(__builtin_popcountll(shards[m]), 2 * (m + 1));
+}
+
+static void
+what_is_computed_already_is_kept_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    uint64_t have[3] = {0x0f0, 0x00f, 0x810}, shards[3];
+    uint32_t speed[3] = {0};
+    plan_divide(ALL, 3, have, speed, shards);
+    assert_int_equal(shards[0] & 0x0f0, 0x0f0);
+    assert_int_equal(shards[1] & 0x00f, 0x00f);
+    assert_int_equal(shards[0] | shards[1] | shards[2], ALL);
+    assert_int_equal(shards[2], 0xf00); /* overlaps with the first: starts anew */
+}
+
+/* --- Leading ----------------------------------------------------------------------------------- */
+
+static void
+settle_in(struct lone *lone)
+{
+    lone_run(lone, 1); /* one tick */
+}
+
+static void
+alone_one_plans_alone_and_goes_on_round_after_round(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    for (uint64_t round = 0; round < 10; round++) {
+        settle_in(lone);
+        assert_true(lone->compute);
+        assert_int_equal(lone->shards, ALL);
+        lone_train(lone);
+    }
+    struct core_stats stats;
+    core_stats(lone->core, &stats);
+    assert_int_equal(stats.round, 10);
+    assert_int_equal(stats.plans, 1);
+    lone_destroy(&lone);
+}
+
+/* Nodes 7 and 8 are there and idle; node 5 is to lead. */
+static struct lone *
+leader_of_three(size_t peers_min)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = peers_min});
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    lone_beat(lone, 7, 0, true);
+    lone_beat(lone, 8, 0, true);
+    lone_beat(lone, 7, 0, true); /* now hears 8, too */
+    settle_in(lone);
+    return lone;
+}
+
+static const struct proto_plan *
+plan_sent(const struct lone *lone, unsigned id)
+{
+    const struct lone_sent *sent = lone_sent(lone, id, PROTO_PLAN);
+    return sent ? &sent->msg.plan : NULL;
+}
+
+static void
+the_lowest_id_plans_for_those_it_hears(void **state)
+{
+    (void)state;
+    struct lone *lone = leader_of_three(3);
+    const struct proto_plan *plan = plan_sent(lone, 7);
+    assert_non_null(plan);
+    assert_int_equal(plan->count, 3);
+    assert_int_equal(plan->leader.id, 5);
+    assert_int_equal(plan->members[0].node.id, 5);
+    assert_int_equal(plan->members[2].node.id, 8);
+    assert_true(lone->compute);
+    assert_int_equal(lone->shards, plan->members[0].shards);
+    lone_destroy(&lone);
+}
+
+static void
+a_higher_id_waits_for_the_plan(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
+    lone_meet(lone, 3);
+    lone_run_with(lone, 400, (unsigned[]){3}, 1, 0, true);
+    assert_false(lone->compute);
+    lone_run_with(lone, 400, (unsigned[]){3}, 1, 0, true); /* starved */
+    assert_true(lone->compute);
+    assert_int_equal(lone->shards, ALL);
+    lone_destroy(&lone);
+}
+
+static void
+nobody_plans_before_all_are_there(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    lone_meet(lone, 7);
+    lone_run_with(lone, 5000, (unsigned[]){7}, 1, 0, true);
+    assert_false(lone->compute);
+    lone_meet(lone, 8);
+    lone_run_with(lone, 200, (unsigned[]){7, 8}, 2, 0, true);
+    assert_true(lone->compute);
+    assert_int_equal(plan_sent(lone, 8)->count, 3);
+    lone_destroy(&lone);
+}
+
+static void
+who_does_not_hear_us_is_not_planned_for(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone_meet(lone, 7);
+    struct proto_msg deaf = {.type = PROTO_HEARTBEAT, .heartbeat = {.idle = true}};
+    lone_say(lone, 7, &deaf);
+    lone_run(lone, 200);
+    assert_true(lone->compute);
+    assert_null(plan_sent(lone, 7));
+    lone_destroy(&lone);
+}
+
+static void
+a_dead_member_is_replaced_at_once_and_only_its_shards_are_computed(void **state)
+{
+    (void)state;
+    struct lone *lone = leader_of_three(3);
+    uint64_t mine = lone->shards, theirs = plan_sent(lone, 7)->members[1].shards;
+    lone_train(lone);
+    lone_return(lone);
+    lone_forget_sent(lone);
+    lone_down(lone, 8);
+    assert_non_null(lone_sent(lone, 7, PROTO_ABORT));
+    struct proto_msg beat = {
+        .type = PROTO_HEARTBEAT,
+        .heartbeat = {.idle = true, .have = theirs, .hears_count = 1, .hears = {{5, 1}}}};
+    lone_say(lone, 7, &beat);
+    const struct proto_plan *plan = plan_sent(lone, 7);
+    assert_non_null(plan);
+    assert_int_equal(plan->count, 2);
+    assert_int_equal(plan->members[0].shards & mine, mine);
+    assert_int_equal(plan->members[1].shards & theirs, theirs);
+    assert_true(lone->compute);
+    assert_false(lone->fresh);
+    assert_int_equal(lone->shards, plan->members[0].shards & ~mine);
+    lone_destroy(&lone);
+}
+
+static void
+nothing_is_computed_into_memory_still_being_sent(void **state)
+{
+    (void)state;
+    struct lone *lone = leader_of_three(3);
+    lone_train(lone);
+    assert_true(lone->in_flight[CORE_BUFFER_OWN] > 0);
+    lone_down(lone, 8);
+    lone_beat(lone, 7, 0, true);
+    assert_false(lone->compute);
+    lone_return(lone);
+    assert_true(lone->compute);
+    lone_destroy(&lone);
+}
+
+static void
+a_newcomer_makes_the_leader_hold_and_gets_in(void **state)
+{
+    (void)state;
+    struct lone *lone = leader_of_three(3);
+    lone_meet(lone, 9);
+    lone_beat(lone, 9, 0, true);
+    lone_beat(lone, 7, 0, false);
+    lone_beat(lone, 8, 0, false);
+    settle_in(lone);
+    assert_int_equal(lone_sent(lone, 7, PROTO_HOLD)->msg.hold.round, 1);
+    assert_null(lone_sent(lone, 9, PROTO_HOLD));
+    lone_destroy(&lone);
+}
+
+static void
+done_means_finished_when_all_are_done(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .unstarted = true});
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    lone_beat(lone, 7, 3, false);
+    lone_beat(lone, 8, 3, false);
+    core_on_applied(lone->core, lone->now, 9, 1, 0, true);
+    lone_run_with(lone, 1000, (unsigned[]){7, 8}, 2, 3, false);
+    assert_false(lone->finished);
+    struct proto_msg beat = {.type = PROTO_HEARTBEAT, .heartbeat = {.round = 9, .done = true}};
+    lone_say(lone, 7, &beat);
+    assert_false(lone->finished);
+    struct proto_msg bye = {.type = PROTO_BYE};
+    lone_say(lone, 8, &bye);
+    assert_true(lone->finished);
+    assert_false(lone->compute);
+    lone_destroy(&lone);
+}
+
+/* --- Obeying ----------------------------------------------------------------------------------- */
+
+/* A plan of leader 3 for nodes 3 and 5. */
+static struct proto_msg
+plan_of_three(const struct lone *lone)
+{
+    return (struct proto_msg){
+        .type = PROTO_PLAN,
+        .plan = {.round = 0,
+                 .counter = 1,
+                 .leader = lone_node(lone, 3),
+                 .count = 2,
+                 .members = {{lone_node(lone, 3), 0x03f}, {lone_node(lone, 5), 0xfc0}}}};
+}
+
+static struct lone *
+follower(void)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
+    lone_meet(lone, 3);
+    lone_meet(lone, 4);
+    lone_beat(lone, 3, 0, true);
+    return lone;
+}
+
+static void
+a_member_computes_what_the_plan_says(void **state)
+{
+    (void)state;
+    struct lone *lone = follower();
+    struct proto_msg msg = plan_of_three(lone);
+    lone_say(lone, 3, &msg);
+    assert_true(lone->compute);
+    assert_true(lone->fresh);
+    assert_int_equal(lone->shards, 0xfc0);
+    assert_null(lone_sent(lone, 3, PROTO_ABORT));
+    lone_say(lone, 3, &msg); /* twice is once */
+    assert_null(lone_sent(lone, 3, PROTO_ABORT));
+    lone_destroy(&lone);
+}
+
+static void
+refuses(void (*spoil)(struct proto_plan *plan), unsigned from)
+{
+    struct lone *lone = follower();
+    struct proto_msg msg = plan_of_three(lone);
+    spoil(&msg.plan);
+    /* What the encoder would never let through may still be meant by what a decoder lets through. */
+    lone_say(lone, from, &msg);
+    assert_false(lone->compute);
+    struct core_stats stats;
+    core_stats(lone->core, &stats);
+    assert_int_equal(stats.members, 0);
+    lone_destroy(&lone);
+}
+
+static void
+other_round(struct proto_plan *plan)
+{
+    plan->round = 1;
+}
+static void
+without_me(struct proto_plan *plan)
+{
+    plan->members[1].node.id = 4;
+}
+static void
+my_former_self(struct proto_plan *plan)
+{
+    plan->members[1].node.incarnation = 0;
+}
+static void
+with_a_stranger(struct proto_plan *plan)
+{
+    plan->members[0].node.id = 44;
+}
+static void
+with_a_gap(struct proto_plan *plan)
+{
+    plan->members[0].shards = 0x01f;
+}
+static void
+with_an_overlap(struct proto_plan *plan)
+{
+    plan->members[0].shards = 0x07f;
+}
+static void
+with_a_foreign_shard(struct proto_plan *plan)
+{
+    plan->members[0].shards |= 1ull << 63;
+}
+static void
+twice_the_same(struct proto_plan *plan)
+{
+    plan->members[2] = plan->members[0];
+    plan->members[2].shards = 0;
+    plan->count = 3;
+}
+static void
+nothing(struct proto_plan *plan)
+{
+    (void)plan;
+}
+
+static void
+plans_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    refuses(other_round, 3);
+    refuses(without_me, 3);
+    refuses(my_former_self, 3);
+    refuses(with_a_stranger, 3);
+    refuses(with_a_gap, 3);
+    refuses(with_an_overlap, 3);
+    refuses(with_a_foreign_shard, 3);
+    refuses(twice_the_same, 3);
+    refuses(nothing, 4);  /* not from its leader */
+    refuses(nothing, 44); /* not from a peer */
+}
+
+static void
+one_plan_at_a_time_but_the_leader_may_replace_its_own(void **state)
+{
+    (void)state;
+    struct lone *lone = follower();
+    struct proto_msg first = plan_of_three(lone), second = first, foreign = first;
+    lone_say(lone, 3, &first);
+    foreign.plan.leader = foreign.plan.members[0].node = lone_node(lone, 4);
+    lone_say(lone, 4, &foreign);
+    assert_int_equal(lone_sent(lone, 4, PROTO_ABORT)->msg.abort_plan,
+                     proto_plan_hash(&foreign.plan));
+    second.plan.counter = 2;
+    lone_say(lone, 3, &second);
+    struct core_stats stats;
+    core_stats(lone->core, &stats);
+    assert_true(stats.plan == proto_plan_hash(&second.plan));
+    lone_say(lone, 3, &first); /* overtaken */
+    core_stats(lone->core, &stats);
+    assert_true(stats.plan == proto_plan_hash(&second.plan));
+    lone_destroy(&lone);
+}
+
+static void
+only_members_abort_and_only_the_leader_holds(void **state)
+{
+    (void)state;
+    struct lone *lone = follower();
+    struct proto_msg plan = plan_of_three(lone);
+    struct proto_msg abort = {.type = PROTO_ABORT, .abort_plan = proto_plan_hash(&plan.plan)};
+    struct proto_msg hold = {.type = PROTO_HOLD,
+                             .hold = {.plan = proto_plan_hash(&plan.plan), .round = 0}};
+    struct core_stats stats;
+    lone_say(lone, 3, &plan);
+    lone_say(lone, 4, &abort);
+    lone_say(lone, 4, &hold);
+    core_stats(lone->core, &stats);
+    assert_int_equal(stats.members, 2);
+    lone_say(lone, 3, &hold);
+    core_stats(lone->core, &stats);
+    assert_int_equal(stats.members, 0);
+    assert_int_equal(stats.aborts, 0);
+    lone_destroy(&lone);
+}
+
+static void
+a_plan_that_was_aborted_before_it_came_is_not_taken(void **state)
+{
+    (void)state;
+    struct lone *lone = follower();
+    struct proto_msg plan = plan_of_three(lone);
+    struct proto_msg abort = {.type = PROTO_ABORT, .abort_plan = proto_plan_hash(&plan.plan)};
+    lone_say(lone, 4, &abort);
+    lone_say(lone, 3, &plan);
+    assert_false(lone->compute);
+    lone_destroy(&lone);
+}
+
+static void
+no_progress_ends_a_plan_but_not_while_this_node_computes(void **state)
+{
+    (void)state;
+    struct lone *lone = follower();
+    struct proto_msg plan = plan_of_three(lone);
+    struct core_stats stats;
+    lone_say(lone, 3, &plan);
+    lone_run_with(lone, 5000, (unsigned[]){3}, 1, 0, false); /* a long round */
+    core_stats(lone->core, &stats);
+    assert_int_equal(stats.aborts, 0);
+    lone_train(lone);
+    lone_run_with(lone, 5000, (unsigned[]){3}, 1, 0, false); /* theirs may be long, too */
+    core_stats(lone->core, &stats);
+    assert_int_equal(stats.aborts, 0);
+    lone_run_with(lone, 20000, (unsigned[]){3}, 1, 0, false);
+    core_stats(lone->core, &stats);
+    assert_true(stats.aborts > 0);
+    lone_destroy(&lone);
+}
+
+static void
+chunks_may_come_before_their_plan(void **state)
+{
+    (void)state;
+    struct lone *lone = follower();
+    struct proto_msg plan = plan_of_three(lone);
+    const int32_t body[10] = {0};
+    struct core_frame frame = {body, sizeof body, lone};
+    struct proto_msg chunk = {.type = PROTO_REDUCE,
+                              .chunk = {.plan = proto_plan_hash(&plan.plan),
+                                        .bucket = 1,
+                                        .direct = true,
+                                        .count = 10,
+                                        .coverage = 0x03f}};
+    core_on_bulk(lone->core, lone->now, lone_node(lone, 3), &chunk, &frame);
+    assert_int_equal(lone->kept, 1);
+    lone_say(lone, 3, &plan);
+    assert_int_equal(lone->kept, 1);
+    lone_train(lone);
+    assert_int_equal(lone->kept, 0);
+    lone_destroy(&lone);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(divisions_are_disjoint_and_complete_whatever_goes_in),
+        cmocka_unit_test(equals_get_equal_shares),
+        cmocka_unit_test(the_fast_get_more),
+        cmocka_unit_test(what_is_computed_already_is_kept_whole_or_not_at_all),
+        cmocka_unit_test(alone_one_plans_alone_and_goes_on_round_after_round),
+        cmocka_unit_test(the_lowest_id_plans_for_those_it_hears),
+        cmocka_unit_test(a_higher_id_waits_for_the_plan),
+        cmocka_unit_test(nobody_plans_before_all_are_there),
+        cmocka_unit_test(who_does_not_hear_us_is_not_planned_for),
+        cmocka_unit_test(a_dead_member_is_replaced_at_once_and_only_its_shards_are_computed),
+        cmocka_unit_test(nothing_is_computed_into_memory_still_being_sent),
+        cmocka_unit_test(a_newcomer_makes_the_leader_hold_and_gets_in),
+        cmocka_unit_test(done_means_finished_when_all_are_done),
+        cmocka_unit_test(a_member_computes_what_the_plan_says),
+        cmocka_unit_test(plans_that_make_no_sense_are_refused),
+        cmocka_unit_test(one_plan_at_a_time_but_the_leader_may_replace_its_own),
+        cmocka_unit_test(only_members_abort_and_only_the_leader_holds),
+        cmocka_unit_test(a_plan_that_was_aborted_before_it_came_is_not_taken),
+        cmocka_unit_test(no_progress_ends_a_plan_but_not_while_this_node_computes),
+        cmocka_unit_test(chunks_may_come_before_their_plan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
