@@ -26,6 +26,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -127,6 +128,19 @@ def place(count, rate=None):
         subprocess.run([NETNS, "down", tag], check=False)
 
 
+def stop(processes):
+    """A signal that mpirun passes on first; those that do not obey are killed."""
+    for process in processes:
+        process.terminate()
+    end = time.monotonic() + 3
+    for process in processes:
+        try:
+            process.wait(max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
 def run_together(commands, env, timeout):
     """Starts all commands, returns what they printed, or None if one failed or took too long."""
     wait_for_calm()
@@ -141,10 +155,7 @@ def run_together(commands, env, timeout):
         except subprocess.TimeoutExpired:
             loud("took over %d s: %s" % (timeout, " ".join(commands[0])))
         finally:
-            for process in processes:
-                if process.poll() is None:
-                    process.kill()
-                process.wait()
+            stop(processes)
         if any(p.returncode for p in processes):
             errors.seek(0)
             loud("status %s: %s\n%s" % ([p.returncode for p in processes], " ".join(commands[0]),
@@ -579,6 +590,7 @@ def main():
     if os.path.isabs(options.build):
         options.build = os.path.relpath(options.build, ROOT)  # as the rules of the Makefile name it
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that namespaces are removed
     globals()["CALM_S"] = options.calm
     programs = build(options)
     machine()
