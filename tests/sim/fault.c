@@ -95,6 +95,12 @@ profile_drill(struct sim *sim, struct sim_profile *p)
     sim_push(sim, p->faults_end_us, SIM_FAULTS_OVER, 0, 0, 0, NULL);
 }
 
+bool
+fault_drill_late(const struct sim *sim, unsigned node)
+{
+    return sim->drill && sim->drill_kind == SIM_RESTART && node + 1 == sim->profile.nodes;
+}
+
 uint64_t
 fault_drill_step_us(const struct sim *sim)
 {
@@ -171,8 +177,10 @@ fault_do(struct sim *sim, enum sim_fault kind)
 {
     unsigned n = sim->profile.nodes, i = (unsigned)pick(sim, n);
     sim->counts.faults[kind]++;
-    if (sim->drill)
+    if (sim->drill) {
         sim->drill_at_us = sim->now;
+        i = kind == SIM_RESTART ? n - 1 : i;
+    }
     sim->trace = sim->trace * 31 + kind;
     if (sim->verbose)
         printf("%9.3f ms  fault %s at node %u\n", (double)sim->now / 1000, fault_name(kind), i);
@@ -185,7 +193,7 @@ fault_do(struct sim *sim, enum sim_fault kind)
         if (sim->nodes[i].up && running(sim) > 1)
             shell_crash(sim, i, often(sim, 4));
         if (!sim->nodes[i].up)
-            shell_boot(sim, i, often(sim, 2));
+            shell_boot(sim, i, !sim->drill && often(sim, 2));
         break;
     case SIM_PAUSE:
         pause_node(sim, &sim->nodes[i]);

@@ -205,6 +205,8 @@ uint64_t trainer_hash(const struct sim *sim, const struct sim_state *state);
 
 /* fault.c */
 void fault_profile(struct sim *sim);
+/* Does this node join late in the drill? */
+bool fault_drill_late(const struct sim *sim, unsigned node);
 /* What a round takes without the node lost, about: the part of a recovery that is work. */
 uint64_t fault_drill_step_us(const struct sim *sim);
 void fault_do(struct sim *sim, enum sim_fault kind);

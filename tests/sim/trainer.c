@@ -166,6 +166,18 @@ trainer_adopt(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t h
     sim_push(sim, sim->now + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0, 0, NULL);
 }
 
+/* Who lost a member goes on; who came late counts once it computes together with others. */
+static void
+drill_note(struct sim *sim, struct sim_node *node)
+{
+    struct core_stats stats;
+    core_stats(node->core, &stats);
+    bool joins = sim->drill_kind == SIM_RESTART;
+    bool counts = !joins || (node->index + 1 == sim->profile.nodes && stats.members > 1);
+    if (sim->drill_at_us && !node->recovered_us && counts)
+        node->recovered_us = sim->now - sim->drill_at_us;
+}
+
 void
 trainer_applied(struct sim *sim, struct sim_node *node)
 {
@@ -183,8 +195,7 @@ trainer_applied(struct sim *sim, struct sim_node *node)
         apply(sim, &node->state, sum_hash(sim, &node->state, node->sum));
         node->round++;
         sim->counts.commits++;
-        if (sim->drill_at_us && !node->recovered_us)
-            node->recovered_us = sim->now - sim->drill_at_us;
+        drill_note(sim, node);
         judge(sim, node, "a commit");
     }
     if (!sim->failed)

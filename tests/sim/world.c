@@ -198,7 +198,8 @@ sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
     trainer_reference(sim);
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         sim->nodes[i].index = i;
-        shell_boot(sim, i, false);
+        if (!fault_drill_late(sim, i))
+            shell_boot(sim, i, false);
     }
     while (!sim->failed && sim->queue->count > 0 && sim->now < sim->profile.deadline_us &&
            !(sim->faults_over && all_done(sim)))
