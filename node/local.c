@@ -74,7 +74,8 @@ catch_stops(sigset_t *waiting)
     static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++) {
         struct sigaction before;
-        if (sigaction(caught[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN)
+        bool hangup = caught[i] == SIGHUP; /* nohup means it; a shell's & only keeps Ctrl-C away */
+        if (hangup && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN)
             continue;
         sigaction(caught[i], &action, NULL);
         sigaddset(&blocked, caught[i]);
