@@ -84,6 +84,7 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     core->ops = *ops;
     core->ctx = ctx;
     core->now = now;
+    core->awake = 1; /* 0 in a stamp says never */
     if (core->config.chunk_elems == 0)
         core->config.chunk_elems = PROTO_CHUNK_MAX;
     core->all = config->shards == 64 ? UINT64_MAX : (1ull << config->shards) - 1;

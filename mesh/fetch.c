@@ -77,12 +77,12 @@ ask(struct core *core, uint64_t block)
     core->fetch.asked_at_us = core->awake;
 }
 
-/* Two windows ahead of what has come. */
+/* Never more than two windows are under way. */
 static void
 ask_more(struct core *core)
 {
     struct fetch *fetch = &core->fetch;
-    while (fetch->asked < block_count(core) && fetch->asked < fetch->next + 2 * FETCH_WINDOW)
+    while (fetch->asked < block_count(core) && fetch->asked <= fetch->next + FETCH_WINDOW)
         ask(core, fetch->asked);
 }
 

@@ -221,6 +221,8 @@ static const struct {
 } plants[] = {
     {"sums are taken with any coverage, and a shard is given twice", MUTANT_COVERAGE | MUTANT_TWICE,
      100},
+    {"chunks of any plan are taken, with any coverage", MUTANT_FENCE | MUTANT_COVERAGE, 5000},
+    {"chunks of any plan are taken", MUTANT_FENCE, 8000},
     {"checksums are not compared", MUTANT_CHECK, 2000},
     {"a state is announced one round too high", MUTANT_STATE, 100},
     {"no progress deadline", MUTANT_PROGRESS, 2000},

@@ -1,0 +1,233 @@
+/* Whatever peers, links and the clock do, a core breaks no contract, reads nothing beyond its memory and
+ * keeps its tables in bounds.
+ *
+ * Messages pass the decoder's range checks (numbers within their limits, plans that add up) but mean
+ * anything: rounds far away, members unknown, sums of nothing. What the core asks of its shell is
+ * checked in tests/support/lone.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mesh/inside.h"
+#include "tests/support/lone.h"
+#include "tests/support/rand.h"
+
+enum { RUNS = 500, STEPS = 3000, NODES = 8 };
+
+static int32_t junk[LONE_VECTOR + 1];
+
+/* Near what the core expects, or anywhere. */
+static uint64_t
+near(struct rand *rand, uint64_t value)
+{
+    switch (rand_below(rand, 6)) {
+    case 0:
+        return rand_any(rand);
+    case 1:
+        return value + 1;
+    case 2:
+        return value - 1;
+    default:
+        return value;
+    }
+}
+
+static void
+fill_heartbeat(struct lone *lone, struct rand *rand, struct proto_heartbeat *beat)
+{
+    beat->round = near(rand, lone->core->round);
+    beat->idle = rand_bool(rand);
+    beat->done = rand_below(rand, 8) == 0;
+    beat->have = rand_any(rand);
+    beat->state_hash = rand_any(rand);
+    beat->speed = (uint32_t)rand_any(rand);
+    for (unsigned id = 1; id <= NODES; id++)
+        if (rand_below(rand, 4) > 0)
+            beat->hears[beat->hears_count++] = lone_node(lone, id);
+}
+
+static void
+fill_plan(struct lone *lone, struct rand *rand, unsigned from, struct proto_plan *plan)
+{
+    uint64_t left = rand_below(rand, 8) == 0 ? rand_any(rand) : lone->core->all;
+    plan->round = near(rand, lone->core->round);
+    plan->counter = rand_any(rand);
+    plan->leader = lone_node(lone, rand_below(rand, 6) == 0 ? lone->id : from);
+    for (unsigned id = 1; id <= NODES; id++) {
+        if (rand_below(rand, 3) == 0 && id != from && id != lone->id)
+            continue;
+        struct proto_member *member = &plan->members[plan->count++];
+        member->node = lone_node(lone, id);
+        member->shards = id == NODES ? left : left & rand_u64(rand);
+        left &= ~member->shards;
+    }
+    plan->members[plan->count - 1].shards |= left;
+}
+
+static void
+fill_chunk(struct lone *lone, struct rand *rand, struct proto_chunk *chunk)
+{
+    const struct core_bucket *bucket = &lone->core->buckets[rand_below(rand, 2)];
+    chunk->plan = near(rand, lone->core->plan.hash);
+    chunk->round = near(rand, lone->core->round);
+    chunk->bucket = (uint16_t)near(rand, rand_below(rand, 2));
+    chunk->hop = (uint16_t)rand_below(rand, 6);
+    chunk->direct = rand_bool(rand);
+    chunk->first = near(rand, bucket->first + rand_below(rand, bucket->count));
+    chunk->count = (uint32_t)rand_below(rand, rand_bool(rand) ? 17 : LONE_VECTOR);
+    chunk->coverage = rand_bool(rand) ? lone->core->all : rand_any(rand);
+}
+
+static struct proto_msg
+any_message(struct lone *lone, struct rand *rand, unsigned from)
+{
+    static struct proto_endpoint endpoints[4];
+    struct proto_msg msg = {.type = (enum proto_type)rand_range(rand, 1, PROTO_TYPES_END - 1)};
+    switch (msg.type) {
+    case PROTO_HELLO:
+        msg.hello = lone->core->config.hello;
+        msg.hello.control_port = (uint16_t)(20000 + from);
+        msg.hello.reply = rand_bool(rand);
+        msg.hello.numerics += rand_below(rand, 64) == 0;
+        break;
+    case PROTO_REFUSE:
+        msg.refuse.reason = (enum proto_refusal)rand_range(rand, 1, PROTO_REFUSALS_END - 1);
+        break;
+    case PROTO_PEERS:
+        msg.peers.endpoints = endpoints;
+        msg.peers.count = (size_t)rand_below(rand, 5);
+        for (size_t k = 0; k < msg.peers.count; k++) {
+            endpoints[k].host[0] = (char)rand_range(rand, 'a', 'z');
+            endpoints[k].control_port = (uint16_t)rand_range(rand, 1, UINT16_MAX);
+        }
+        break;
+    case PROTO_HEARTBEAT:
+        fill_heartbeat(lone, rand, &msg.heartbeat);
+        break;
+    case PROTO_PLAN:
+        fill_plan(lone, rand, from, &msg.plan);
+        break;
+    case PROTO_HOLD:
+        msg.hold =
+            (struct proto_hold){near(rand, lone->core->plan.hash), near(rand, lone->core->round)};
+        break;
+    case PROTO_ABORT:
+        msg.abort_plan = near(rand, lone->core->plan.hash);
+        break;
+    case PROTO_REDUCE:
+    case PROTO_GATHER:
+        fill_chunk(lone, rand, &msg.chunk);
+        break;
+    case PROTO_FETCH:
+        msg.fetch = (struct proto_fetch){near(rand, lone->core->round), near(rand, 0)};
+        break;
+    case PROTO_STATE:
+        msg.state.round = near(rand, lone->core->round + 1);
+        msg.state.size = near(rand, lone->state_size);
+        msg.state.block = near(rand, 0);
+        break;
+    default:
+        break;
+    }
+    return msg;
+}
+
+static void
+say_anything(struct lone *lone, struct rand *rand)
+{
+    unsigned from = (unsigned)rand_range(rand, 1, NODES + 1);
+    struct proto_msg msg = any_message(lone, rand, from);
+    /* REFUSE and BYE end sessions: rarely, or nothing else would happen. */
+    bool ends = msg.type == PROTO_REFUSE || msg.type == PROTO_BYE;
+    if (ends && rand_below(rand, 40) > 0)
+        return;
+    bool bulk = msg.type == PROTO_REDUCE || msg.type == PROTO_GATHER || msg.type == PROTO_STATE;
+    if (!bulk) {
+        lone_say(lone, from, &msg);
+        return;
+    }
+    size_t size = msg.type == PROTO_STATE ? (size_t)near(rand, lone->state_size)
+                                          : msg.chunk.count * sizeof(int32_t);
+    if (rand_below(rand, 16) == 0 || size > sizeof junk)
+        size = (size_t)rand_below(rand, sizeof junk);
+    struct core_frame frame = {junk, size, lone};
+    core_on_bulk(lone->core, lone->now, lone_node(lone, from), &msg, &frame);
+}
+
+static void
+one_thing(struct lone *lone, struct rand *rand)
+{
+    unsigned id = (unsigned)rand_range(rand, 1, NODES);
+    switch (rand_below(rand, 24)) {
+    case 0:
+        lone_run(lone, 10);
+        break;
+    case 1:
+        lone->now += rand_below(rand, 300000);
+        lone_run(lone, 10);
+        break;
+    case 2:
+        lone_up(lone, id);
+        break;
+    case 3:
+        if (rand_below(rand, 8) == 0)
+            lone_down(lone, id);
+        break;
+    case 4:
+        lone->incarnation[id] += rand_below(rand, 16) == 0;
+        break;
+    case 5:
+        lone_return(lone);
+        break;
+    case 6:
+        lone_train(lone);
+        break;
+    case 7:
+        if (id != lone->id)
+            lone_meet(lone, id);
+        break;
+    default:
+        say_anything(lone, rand);
+        break;
+    }
+}
+
+static void
+no_course_of_events_breaks_a_core(void **state)
+{
+    (void)state;
+    uint64_t plans = 0, kept_most = 0;
+    for (uint64_t run = 0; run < RUNS; run++) {
+        struct rand rand = {run << 32};
+        struct lone *lone = lone_new(
+            &(struct lone_setup){.id = rand_range(&rand, 1, NODES),
+                                 .shards = (unsigned)rand_range(&rand, 1, PROTO_SHARDS_MAX)});
+        for (int k = 0; k < STEPS; k++) {
+            one_thing(lone, &rand);
+            assert_true(lone->kept <= ring_keep_max(lone->core->ring));
+            kept_most = lone->kept > kept_most ? lone->kept : kept_most;
+        }
+        struct core_stats stats;
+        core_stats(lone->core, &stats);
+        plans += stats.plans;
+        core_leave(lone->core, lone->now);
+        lone_return(lone);
+        lone_destroy(&lone);
+    }
+    assert_true(plans > RUNS); /* it was not all refused */
+    assert_true(kept_most > 0);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_course_of_events_breaks_a_core),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
