@@ -74,7 +74,7 @@ void plan_progress(struct core *core);
 /* core->round has just changed. */
 void plan_applied(struct core *core);
 void plan_on_plan(struct core *core, int from, const struct proto_plan *plan);
-void plan_on_hold(struct core *core, int from, const struct proto_hold *hold);
+void plan_on_hold(struct core *core, int from, const struct proto_hold *msg);
 void plan_on_abort(struct core *core, int from, uint64_t hash);
 /* Heartbeat of peers[i] was taken in. */
 void plan_on_beat(struct core *core, int i);

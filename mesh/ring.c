@@ -115,7 +115,7 @@ stages_max(const struct ring *ring)
 {
     size_t total = 0;
     for (size_t b = 0; b < ring->setup.bucket_count; b++)
-        total += chunks_of(ring, ring->setup.buckets[b].count) + 2 * PROTO_PEERS_MAX;
+        total += chunks_of(ring, ring->setup.buckets[b].count) + (size_t)2 * PROTO_PEERS_MAX;
     return total;
 }
 
