@@ -210,14 +210,12 @@ name_from_file(struct config *config)
     const char *dot = strrchr(base, '.');
     bool suffix = dot && dot > base && (!strcmp(dot, ".yaml") || !strcmp(dot, ".yml"));
     size_t size = suffix ? (size_t)(dot - base) : strlen(base);
-    if (size >= sizeof config->run.name)
-        size = sizeof config->run.name - 1;
     char *name = config->run.name;
-    memcpy(name, base, size);
-    for (size_t i = 0; i < size; i++)
+    snprintf(name, sizeof config->run.name, "%.*s", (int)size, base);
+    for (size_t i = 0; name[i]; i++)
         if (!typed_name_char(name[i]) || (i == 0 && (name[i] == '.' || name[i] == '-')))
             name[i] = '_';
-    if (size == 0)
+    if (name[0] == '\0')
         snprintf(name, sizeof config->run.name, "run");
 }
 
@@ -397,20 +395,17 @@ static int
 check_batch(const struct config *config, char *why, size_t why_size)
 {
     char reason[REASON_SIZE];
-    uint64_t batch = config->train.batch, shards = config->train.shards;
-    uint64_t below = batch / shards * shards;
+    unsigned long long batch = config->train.batch, shards = config->train.shards;
+    unsigned long long below = batch / shards * shards, samples = config->data.train;
     if (batch % shards != 0) {
         snprintf(reason, sizeof reason,
-                 "= %llu, expected a multiple of train.shards = %llu: %llu or %llu",
-                 (unsigned long long)batch, (unsigned long long)shards,
-                 (unsigned long long)(below ? below : shards),
-                 (unsigned long long)(below + shards));
+                 "= %llu, expected a multiple of train.shards = %llu: %llu or %llu", batch, shards,
+                 below ? below : shards, below + shards);
         return fail_key(config, "train.batch", reason, why, why_size);
     }
-    uint64_t samples = config->data.train;
     if (samples > 0 && batch > samples) {
-        snprintf(reason, sizeof reason, "= %llu, expected at most data.train = %llu",
-                 (unsigned long long)batch, (unsigned long long)samples);
+        snprintf(reason, sizeof reason, "= %llu, expected at most data.train = %llu", batch,
+                 samples);
         return fail_key(config, "train.batch", reason, why, why_size);
     }
     return 0;

@@ -424,7 +424,7 @@ set_string(const struct config_key *key, void *base, const char *text)
         return -EINVAL;
     char *at = (char *)base + key->offset;
     memset(at, 0, key->size);
-    memcpy(at, text, strlen(text));
+    snprintf(at, key->size, "%s", text);
     return 0;
 }
 

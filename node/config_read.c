@@ -338,8 +338,8 @@ read_sections(struct reader *reader)
 static int
 read_file(struct reader *reader)
 {
-    int rc;
-    if ((rc = next(reader)) || (rc = next(reader))) /* stream, document */
+    int rc = expect(reader, YAML_STREAM_START_EVENT, "text");
+    if (rc || (rc = next(reader)))
         return rc;
     if (is(reader, YAML_STREAM_END_EVENT))
         return fail_at(reader, 1, "the file is empty, expected a job");

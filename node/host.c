@@ -2,7 +2,7 @@
  *
  * The variable MESHNODE_PINNED holds the run.numerics that the environment was prepared for: a process
  * that finds it there does not execute itself again, and children inherit all of it. */
-#define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
+#define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): sched_getaffinity, CPU_COUNT */
 #include "node/host.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
  *
  * Into a pipe goes every line, with "[K] " before it. A terminal shows the progress of the first node that
  * lives as a live line, its messages, and the warnings and errors of all. */
-#define _GNU_SOURCE /* ppoll, pipe2 */
+#define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): ppoll, pipe2 */
 #include "node/local.h"
 
 #include <errno.h>
@@ -255,17 +255,23 @@ is_progress(const char *line)
     return digits > 0 && line[5 + digits] == '/';
 }
 
+/* What the table at the end says for all. */
+static bool
+is_summary(const char *line)
+{
+    return starts(line, "done: ") || starts(line, "weights sha256 ") || starts(line, "results in ");
+}
+
 static void
 show(struct local *local, unsigned index, const char *line)
 {
     char text[LINE_SIZE + 16];
     bool alarm = starts(line, "warning: ") || starts(line, "error: ") || starts(line, "meshnode: ");
     snprintf(text, sizeof text, "[%u] %s", index + 1, line);
-    if (!local->term.tty)
-        term_line(&local->term, text);
-    else if (is_first_alive(local, index) && is_progress(line))
+    bool tty = local->term.tty, first = is_first_alive(local, index);
+    if (tty && first && is_progress(line))
         term_live(&local->term, now_ms(), text);
-    else if (alarm || is_first_alive(local, index))
+    else if (!tty || alarm || (first && !is_summary(line)))
         term_line(&local->term, text);
 }
 
@@ -306,7 +312,7 @@ reap(struct local *local, unsigned index)
     if (WIFSIGNALED(status))
         snprintf(line, sizeof line, "[%u] killed by signal %d (%s)", index + 1, WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
-    else if (WEXITSTATUS(status) != 0)
+    else if (WEXITSTATUS(status) != 0 && !(stops && WEXITSTATUS(status) == 130))
         snprintf(line, sizeof line, "[%u] ended with status %d", index + 1, WEXITSTATUS(status));
     else
         return;
@@ -449,7 +455,7 @@ local_run(const struct config *config, const char *job, const struct options *op
         send_all(&local, SIGKILL);
     }
     run_nodes(&local, &waiting);
-    term_fini(&local.term);
+    term_hide(&local.term);
     if (rc)
         return 1;
     return conclude(&local);

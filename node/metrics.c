@@ -258,11 +258,12 @@ format_step(const struct metrics *metrics, const struct metrics_step *step, char
         snprintf(accuracy, sizeof accuracy, "  accuracy %.1f %%", 100 * step->accuracy);
     format_bytes(rate, sizeof rate, metrics->bytes / seconds);
     format_time(left, sizeof left, (double)steps * seconds / fmax(metrics->steps, 1e-9));
+    /* The most wanted first: a narrow terminal shows no more. */
     snprintf(out, size,
-             "step %llu/%llu  epoch %llu  loss %.4g%s  %.0f samples/s  %u %s  %s/s  ETA %s",
-             (unsigned long long)step->step, (unsigned long long)step->steps_total,
-             (unsigned long long)step->epoch + 1, step->loss, accuracy, metrics->samples / seconds,
-             step->peers, step->peers == 1 ? "node" : "nodes", rate, left);
+             "step %llu/%llu  loss %.4g%s  %u %s  ETA %s  %.0f samples/s  %s/s  epoch %llu",
+             (unsigned long long)step->step, (unsigned long long)step->steps_total, step->loss,
+             accuracy, step->peers, step->peers == 1 ? "node" : "nodes", left,
+             metrics->samples / seconds, rate, (unsigned long long)step->epoch + 1);
 }
 
 static void
