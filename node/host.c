@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "nn/nn.h"
@@ -97,6 +98,26 @@ host_cpus(void)
     cpu_set_t set;
     int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     return count > 0 ? (unsigned)count : 1;
+}
+
+/* A link takes four descriptors, a mesh of 64 nodes less than the wish; alone one gets by with the need. */
+int
+host_descriptors(char *why, size_t why_size)
+{
+    enum { NEED = 64, WISH = 1024 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    rlim_t most = limit.rlim_max == RLIM_INFINITY || limit.rlim_max > WISH ? WISH : limit.rlim_max;
+    if (limit.rlim_cur < most) {
+        limit.rlim_cur = most;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur >= NEED)
+        return 0;
+    snprintf(why, why_size, "at most %llu open files are allowed (ulimit -n), expected at least %d",
+             (unsigned long long)limit.rlim_cur, NEED);
+    return -EMFILE;
 }
 
 /* Idle threads of the library's pool would spin for 2^26 cycles; 2^4 is its least. */

@@ -7,6 +7,10 @@
 /* CPUs this process may run on; at least 1. */
 unsigned host_cpus(void);
 
+/* Allow this process the descriptors that a mesh takes; ZeroMQ ends the program where they run out.
+ * 0, or -EMFILE with `why`. */
+int host_descriptors(char *why, size_t why_size);
+
 /* Make products run as `run.numerics` says: "portable", an OpenBLAS kernel, or "auto", the fastest of these
  * for this CPU. OpenBLAS reads its settings when it is loaded, before main(): so this sets them and executes
  * the program anew with `argv`, once.

@@ -52,7 +52,8 @@ on_stop(int signal_number)
     errno = saved;
 }
 
-/* SIGHUP only where nobody chose to ignore it (nohup). A closed pipe is an error of write, not a death. */
+/* SIGHUP only where nobody chose to ignore it (nohup). A closed pipe and a file that may not grow are
+ * errors of write, not a death. */
 static void
 catch_stops(void)
 {
@@ -64,6 +65,7 @@ catch_stops(void)
         sigaction(SIGHUP, &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL);
 }
 
 /* --- configs --- */
@@ -196,7 +198,10 @@ run_help_out(const struct options *options, char *const argv[])
 static int
 run_join(const struct options *options, const char *const *args, char *const argv[])
 {
+    char why[WHY_MAX];
     catch_stops();
+    if (host_descriptors(why, sizeof why))
+        return fail(EXIT_BAD, why);
     if (!args[0])
         return run_help_out(options, argv);
     struct config *config = NULL;

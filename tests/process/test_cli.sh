@@ -173,7 +173,12 @@ answers 'a run into a full disk' 0 '' "\"\$M\" jobs/good.yaml $alone >/dev/full"
 answers 'a run with nothing open' 0 '' "\"\$M\" jobs/good.yaml $alone <&- >&- 2>&-"
 answers 'a quiet run' 0 '' "\"\$M\" jobs/good.yaml $alone --quiet"
 [ ! -s out ] && [ ! -s err ] || complain 'a quiet run' 'is not quiet'
-answers 'a run without memory to spare' 0 '' "\"\$M\" check jobs/good.yaml --threads 1"
-answers 'no room for descriptors' 0 '' 'ulimit -n 16; "$M" check jobs/good.yaml'
+answers 'few descriptors' 0 '' 'ulimit -n 16; "$M" check jobs/good.yaml'
+answers 'too few descriptors for a mesh' 2 '16 open files' "ulimit -n 16; \"\$M\" jobs/good.yaml $alone"
+answers 'files that may not grow' 0 'status 1' "(ulimit -f 0; \"\$M\" jobs/good.yaml $alone 2>&1; echo status \$?) | cat >&2"
+grep -q 'File too large' err || complain 'files that may not grow' 'does not say what is wrong'
+answers 'nobody may read what is written' 0 '' "umask 777; \"\$M\" jobs/good.yaml $alone-umask"
+answers 'one CPU' 0 '' "taskset -c 0 \"\$M\" jobs/good.yaml $alone"
+answers 'little memory' 0 '' 'ulimit -v 262144; "$M" check jobs/good.yaml'
 
 exit $failed
