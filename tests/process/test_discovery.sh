@@ -1,4 +1,5 @@
 #!/bin/bash
+# test_discovery.sh [JOB.yaml]
 # Four machines on one switch, nobody is told an address: within 3 s of the last start they train in one
 # ring, and all end with the same weights. Then the same with the last one coming a while after the rest.
 . "$(dirname "$0")/../support/process.sh"
@@ -11,12 +12,16 @@ NODES=(n0 n1 n2 n3)
 for index in 0 1 2 3; do
     WHERE[n$index]="ip netns exec $NETNS_TAG-$index"
 done
-write_job "$WORK/job.yaml" "${1:-600}"
+if [ -n "${1:-}" ]; then
+    cp "$1" "$WORK/job.yaml"
+else
+    write_job "$WORK/job.yaml" 600
+fi
 
 meet() { # NAME OF THE LAST TO START
     local started
     started=$(now)
-    wait_until ${RING:-3} "one ring of 4" peers_are 4 "${NODES[@]}"
+    wait_until 3 "one ring of 4" peers_are 4 "${NODES[@]}"
     echo "one ring of 4 after $((($(now) - started) / 1000)) ms from the start of $1"
     finished 120 "${NODES[@]}"
     same_hash "${NODES[@]}"
@@ -32,7 +37,7 @@ rm -rf "$WORK"/n[0-3]
 for name in n0 n1 n2; do
     node "$name" "$WORK/job.yaml"
 done
-wait_until 30 "three nodes to train" reached 40 n0 n1 n2
+wait_until 30 "three nodes to train" reached 20 n0 n1 n2
 node n3 "$WORK/job.yaml"
 meet n3
 [ "$(result n0 params_sha256)" = "$first" ] || fail "a late node changed the result"
