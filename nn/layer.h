@@ -44,9 +44,9 @@ struct layer_kind {
     bool reads_output; /* backward needs y (or, in place, x) untouched by later layers */
     /* Check spec against ->in, set ->out and ->weight. 0 or -EINVAL with what is wrong in `why`. */
     int (*shape)(struct layer *layer, char *why, size_t why_size);
-    size_t (*saved)(const struct layer *layer);   /* bytes per row; NULL: none */
+    size_t (*saved)(const struct layer *layer);                /* bytes per row; NULL: none */
     size_t (*scratch)(const struct layer *layer, size_t rows); /* floats; NULL: none */
-    double (*flops)(const struct layer *layer);   /* forward, per row; NULL: one per output */
+    double (*flops)(const struct layer *layer); /* forward, per row; NULL: one per output */
     void (*forward)(const struct layer *layer, const struct layer_io *io);
     void (*backward)(const struct layer *layer, const struct layer_io *io);
     /* The same by the definition, for tests; NULL: the loops above are the definition. */

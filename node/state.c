@@ -347,7 +347,8 @@ state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool
     struct state other = *state;
     size_t exponents = (size_t)((uint8_t *)state->exponent - state->block);
     other.block = (uint8_t *)(uintptr_t)block;
-    if (hash_block(&other, pool) != hash || !exact_valid(state->exact, (const void *)(block + exponents)))
+    if (hash_block(&other, pool) != hash ||
+        !exact_valid(state->exact, (const void *)(block + exponents)))
         return -EBADMSG;
     memcpy(state->block, block, state->size);
     return 0;
