@@ -29,6 +29,9 @@ tests    := $(patsubst %.c,$B/%,$(wildcard tests/unit/test_*.c tests/prop/prop_*
 replays  := $(patsubst tests/fuzz/fuzz_%.c,$B/tests/fuzz/replay_%,$(wildcard tests/fuzz/fuzz_*.c))
 benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 
+# What ThreadSanitizer cannot see inside ZeroMQ.
+export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
+
 .PHONY: all deps check-deps demo check test test-build process sim bench cov format format-check lint layers install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
