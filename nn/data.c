@@ -20,8 +20,9 @@
 typedef int load_fn(struct data_set *, const struct data_spec *, char *, size_t);
 
 static load_fn *const loaders[DATA_SOURCES] = {
-    [DATA_GLYPHS] = data_glyphs_load,  [DATA_IDX] = data_idx_load, [DATA_CIFAR10] = data_cifar_load,
-    [DATA_CIFAR100] = data_cifar_load, [DATA_CSV] = data_csv_load,
+    [DATA_GLYPHS] = data_glyphs_load, [DATA_IDX] = data_idx_load,
+    [DATA_CIFAR10] = data_cifar_load, [DATA_CIFAR100] = data_cifar_load,
+    [DATA_CSV] = data_csv_load,       [DATA_COUNTING] = data_counting_load,
 };
 
 struct data_norm

@@ -50,6 +50,8 @@ int data_glyphs_load(struct data_set *set, const struct data_spec *spec, char *w
 int data_idx_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
 int data_cifar_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
 int data_csv_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
+int data_counting_load(struct data_set *set, const struct data_spec *spec, char *why,
+                       size_t why_size);
 
 /* Draw sample `i` of a part. */
 int32_t data_glyphs_draw(uint64_t seed, enum data_part part, uint32_t i, uint8_t pixel[28 * 28]);

@@ -2,7 +2,9 @@
  *
  * cross entropy: ln(sum exp z) - z[label], gradient softmax(z) - onehot(label).
  * squared error: mean over outputs of (z - t)^2, gradient 2 (z - t) / outputs.
- * logistic: ln(1 + exp -z) for label 1, ln(1 + exp z) for label 0, gradient sigmoid(z) - label. */
+ * logistic: ln(1 + exp -z) for label 1, ln(1 + exp z) for label 0, gradient sigmoid(z) - label.
+ * count: the gradient is -1 for each output and not averaged over the batch, so that weights count; what
+ *     is reported is not its integral but the size of the mean output: how often a sample was used. */
 #include "nn/loss.h"
 
 #include "nn/vmath.h"
@@ -71,10 +73,21 @@ loss_logistic(float z, int32_t label, float scale, float *dz, bool *correct)
     return vmath_ln(1 + (double)e) + (wrong > 0 ? wrong : 0);
 }
 
+double
+loss_count(const float *z, size_t n, float *dz)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)z[i];
+        dz[i] = -1;
+    }
+    return (sum < 0 ? -sum : sum) / (double)n;
+}
+
 static bool
 label_fits(enum nn_loss loss, const int32_t *label, size_t outputs)
 {
-    return loss == NN_SQUARED_ERROR ||
+    return loss == NN_SQUARED_ERROR || loss == NN_COUNT ||
            (*label >= 0 && (size_t)*label < (loss == NN_LOGISTIC ? 2 : outputs));
 }
 
@@ -94,6 +107,8 @@ loss_rows(enum nn_loss loss, size_t n, const struct nn_batch *batch, const float
             row = loss_cross_entropy(z, n, batch->label[r], scale, dz, &correct);
         } else if (loss == NN_SQUARED_ERROR) {
             row = loss_squared_error(z, batch->target + r * n, n, scale, dz);
+        } else if (loss == NN_COUNT) {
+            row = loss_count(z, n, dz);
         } else {
             row = loss_logistic(z[0], batch->label[r], scale, dz, &correct);
         }

@@ -8,6 +8,7 @@
 double loss_cross_entropy(const float *z, size_t n, int32_t label, float scale, float *p,
                           bool *correct);
 double loss_squared_error(const float *z, const float *t, size_t n, float scale, float *dz);
+double loss_count(const float *z, size_t n, float *dz);
 double loss_logistic(float z, int32_t label, float scale, float *dz, bool *correct);
 
 /* All rows of the batch: z [rows, n] to dz [rows, n]. A row with NaN, infinity or a label outside the

@@ -196,8 +196,8 @@ static int
 loss_check(const struct nn_model *model, char *why, size_t why_size)
 {
     const struct layer *last = &model->layer[model->layer_count - 1];
-    if ((unsigned)model->loss > NN_LOGISTIC) {
-        snprintf(why, why_size, "loss = %d, expected 0..%d", (int)model->loss, NN_LOGISTIC);
+    if ((unsigned)model->loss > NN_COUNT) {
+        snprintf(why, why_size, "loss = %d, expected 0..%d", (int)model->loss, NN_COUNT);
         return -EINVAL;
     }
     if (last->out.dims != 1)

@@ -66,6 +66,7 @@ enum nn_loss {
     NN_CROSS_ENTROPY, /* softmax over the outputs; labels */
     NN_SQUARED_ERROR, /* mean over outputs of (y - t)^2, as torch.nn.MSELoss; targets */
     NN_LOGISTIC,      /* one output, label 0 or 1; log(1 + exp(-+z)) */
+    NN_COUNT, /* gradient -1 per row and output, whatever the outputs: data_counting.c */
 };
 
 struct nn_shape {

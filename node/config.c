@@ -427,6 +427,19 @@ check_data(const struct config *config, char *why, size_t why_size)
     return 0;
 }
 
+/* Each only makes sense with the other. */
+static int
+check_counting(const struct config *config, char *why, size_t why_size)
+{
+    bool data = config->data.source == DATA_COUNTING, loss = config->train.loss == NN_COUNT;
+    if (data == loss)
+        return 0;
+    return data ? fail_key(config, "train.loss", "must be count with data.source = counting", why,
+                           why_size)
+                : fail_key(config, "train.loss",
+                           "= count, expected only with data.source = counting", why, why_size);
+}
+
 static int
 check_train(const struct config *config, char *why, size_t why_size)
 {
@@ -457,7 +470,7 @@ config_check(struct config *config, char *why, size_t why_size)
     }
     int rc;
     if ((rc = check_batch(config, why, why_size)) || (rc = check_data(config, why, why_size)) ||
-        (rc = check_train(config, why, why_size)))
+        (rc = check_counting(config, why, why_size)) || (rc = check_train(config, why, why_size)))
         return rc;
     if (config->threads == 0)
         config->threads = host_cpus();

@@ -112,7 +112,7 @@ evaluate(const struct config *config, const struct job *job, const char *path, c
     } else if (!(rc = safetensors_read(path, job->model, params, why, why_size))) {
         work_evaluate(work, params, &loss, &accuracy);
         printf("test samples %zu, loss %.6f", data_info(job->data)->test, loss);
-        if (config->train.loss != NN_SQUARED_ERROR)
+        if (config->train.loss != NN_SQUARED_ERROR && config->train.loss != NN_COUNT)
             printf(", accuracy %.2f %%", 100 * accuracy);
         printf("\n");
     }

@@ -92,7 +92,8 @@ open_state(struct run *run, char *why, size_t why_size)
         .steps = config->train.steps,
         .eval_every = config->train.eval_every,
         .patience = config->train.patience,
-        .has_accuracy = config->train.loss != NN_SQUARED_ERROR,
+        .has_accuracy =
+            config->train.loss != NN_SQUARED_ERROR && config->train.loss != NN_COUNT,
     };
     size_t params = nn_param_count(run->job.model);
     if (state_init(&run->state, &job, run->job.exact, params)) {

@@ -96,6 +96,30 @@ a_table_fills_numbers_and_targets(void **state)
     folder_fini(&folder);
 }
 
+static void
+a_counting_set_is_the_unit_matrix(void **state)
+{
+    (void)state;
+    struct data_spec spec = {.source = DATA_COUNTING, .train = 5};
+    struct data_set *set = open_set(&spec);
+    assert_int_equal(data_info(set)->test, 5);
+    float x[10], target[4];
+    const uint32_t index[] = {3, 0};
+    struct nn_batch batch = {.x = x, .target = target};
+    for (int part = DATA_TRAIN; part <= DATA_TEST; part++) {
+        data_fill(set, (enum data_part)part, index, 2, &batch, 2);
+        for (size_t i = 0; i < 10; i++)
+            assert_true(x[i] == (i == 3 || i == 5 ? 1.0F : 0.0F));
+    }
+    data_close(&set);
+    spec.test = 6;
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "data.test = 6, expected 1..5");
+    spec = (struct data_spec){.source = DATA_COUNTING, .train = 8193};
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "data.train = 8193, expected 1..8192");
+}
+
 static uint64_t
 hash_of(const struct data_spec *spec)
 {
@@ -145,7 +169,7 @@ unknown_sources_are_refused(void **state)
     struct data_set *set;
     const struct data_spec spec = {.source = DATA_SOURCES};
     assert_int_equal(data_open(&set, &spec, why, sizeof why), -EINVAL);
-    assert_string_equal(why, "data.source = 5, expected 0..4");
+    assert_string_equal(why, "data.source = 6, expected 0..5");
     assert_null(set);
 }
 
@@ -296,6 +320,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_the_samples_asked_for),
         cmocka_unit_test(a_table_fills_numbers_and_targets),
+        cmocka_unit_test(a_counting_set_is_the_unit_matrix),
         cmocka_unit_test(the_hash_tells_sets_apart_by_contents_alone),
         cmocka_unit_test(unknown_sources_are_refused),
         cmocka_unit_test(filling_allocates_nothing),

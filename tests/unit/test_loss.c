@@ -71,6 +71,21 @@ squared_error_is_a_mean_over_outputs(void **state)
 }
 
 static void
+a_count_has_the_same_gradient_everywhere(void **state)
+{
+    (void)state;
+    const int32_t label[] = {0, 0};
+    const float z[] = {1, 3, -4, -8};
+    float dz[4];
+    struct nn_batch batch = {.rows = 2, .label = (int32_t *)(uintptr_t)label};
+    struct nn_result result;
+    loss_rows(NN_COUNT, 2, &batch, z, 0.25f, dz, &result);
+    assert_true(!result.bad && result.loss == 8 && result.correct == 0);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(dz[i] == -1);
+}
+
+static void
 logistic_loss_at_both_ends(void **state)
 {
     (void)state;
@@ -154,6 +169,7 @@ main(void)
         cmocka_unit_test(cross_entropy_of_huge_outputs_stays_finite),
         cmocka_unit_test(the_first_of_equal_outputs_is_the_answer),
         cmocka_unit_test(squared_error_is_a_mean_over_outputs),
+        cmocka_unit_test(a_count_has_the_same_gradient_everywhere),
         cmocka_unit_test(logistic_loss_at_both_ends),
         cmocka_unit_test(sums_run_over_rows),
         cmocka_unit_test(bad_rows_are_reported_and_add_nothing),
