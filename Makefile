@@ -64,6 +64,8 @@ $B/tests/fuzz/replay_%: $B/tests/fuzz/fuzz_%.o $B/tests/fuzz/replay.o $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $B/sim: $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c)) $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$B/switch: $B/tests/chaos/switch.o $(support) $(lib_obj)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 deps:                                ## install what the build needs (Debian, Ubuntu; elsewhere: say what)
 	@tests/support/deps.sh build
@@ -84,7 +86,7 @@ test: check-deps                     ## the fast part of check: unit, property, 
 	@$(MAKE) -s test-build
 	@tests/run.sh $B/logs $(tests) $(replays)
 
-test-build: $(tests) $(replays) $B/sim
+test-build: $(tests) $(replays) $B/sim $B/switch
 
 process: all                         ## real nodes: loopback, namespaces, kills, bad input
 	@MESHNODE=$(abspath $B/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(wildcard tests/process/test_*.sh)
