@@ -1,11 +1,12 @@
 # meshnode: `make help` lists the targets. Sources are found, not listed.
-# CC=clang and SANITIZE=address,undefined (or thread) build beside the plain build.
+# CC=clang, SANITIZE=address,undefined (or thread) and FAILPOINTS=1 build beside the plain build.
 CC       = gcc
 PREFIX  ?= /usr/local
 SANITIZE =
+FAILPOINTS =
 WERROR   = -Werror
 comma   := ,
-B       := build/$(CC)$(if $(SANITIZE),-$(subst $(comma),+,$(SANITIZE)))
+B       := build/$(CC)$(if $(SANITIZE),-$(subst $(comma),+,$(SANITIZE)))$(if $(FAILPOINTS),-fail)
 
 packages = libzmq libczmq msgpack openblas yaml-0.1 jansson libsodium libxxhash zlib
 pc_flags = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(packages) 2>/dev/null))
@@ -13,6 +14,7 @@ CFLAGS   = -O2 -gdwarf-4
 ALL_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -UNDEBUG -ffp-contract=off -fno-math-errno \
     -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wcast-qual \
     -Wformat=2 -Wundef -Wdouble-promotion $(WERROR) -I. $(pc_flags) -MMD -MP \
+    $(if $(FAILPOINTS),-DMESHNODE_FAILPOINTS) \
     $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined) $(CFLAGS)
 LDLIBS   = $(shell pkg-config --libs $(packages) 2>/dev/null) -lm -lpthread
 LDFLAGS  = $(if $(SANITIZE),-fsanitize=$(SANITIZE))
@@ -32,7 +34,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all deps check-deps demo check test test-build process sim bench cov format format-check lint layers install clean help
+.PHONY: all failpoints deps check-deps demo check test test-build process sim bench cov format format-check lint layers install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -77,9 +79,9 @@ demo: deps                           ## four nodes on this machine find one anot
 	./meshnode local -n 4 configs/digits.yaml
 
 check: check-deps                    ## everything that must hold: layers, unit, property, corpora, simulator, real nodes
-	@$(MAKE) -s all test-build
+	@$(MAKE) -s all test-build failpoints
 	@tests/support/layers.sh
-	@MESHNODE=$(abspath $B/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(tests) $(replays) \
+	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(tests) $(replays) \
 	    $B/sim $(wildcard tests/process/test_*.sh)
 
 test: check-deps                     ## the fast part of check: unit, property, corpora
@@ -88,8 +90,11 @@ test: check-deps                     ## the fast part of check: unit, property, 
 
 test-build: $(tests) $(replays) $B/sim $B/switch
 
-process: all                         ## real nodes: loopback, namespaces, kills, bad input
-	@MESHNODE=$(abspath $B/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(wildcard tests/process/test_*.sh)
+failpoints:                          ## the program with points at which tests make it die (proto/fail.h), build/gcc-fail
+	@$(MAKE) -s FAILPOINTS=1 $B-fail/meshnode
+
+process: all failpoints              ## real nodes: loopback, namespaces, kills, bad input
+	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(wildcard tests/process/test_*.sh)
 
 SECONDS ?= 60
 sim: check-deps                      ## the simulator for SECONDS=60: schedules, faults by kind, mutants
@@ -134,6 +139,6 @@ clean:                               ## remove build/ and runs/
 	rm -rf build runs meshnode
 help:                                ## this list
 	@sed -n 's/^\([a-z][a-z%-]*\):[^#]*## */\1\t/p' Makefile | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
-	@echo "  CC=clang and SANITIZE=address,undefined (or thread) build and test beside the plain build."
+	@echo "  CC=clang and SANITIZE=address,undefined (or thread) build and test beside the plain build; FAILPOINTS=1 builds."
 
 -include $(shell find build -name '*.d' 2>/dev/null)

@@ -35,6 +35,7 @@
 #include "mesh/actor_wire.h"
 #include "mesh/discover.h"
 #include "mesh/discover_iface.h"
+#include "proto/fail.h"
 #include "proto/mix.h"
 
 enum {
@@ -120,6 +121,8 @@ on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
 static void
 on_commit(void *ctx, uint64_t round)
 {
+    struct mesh *mesh = ctx;
+    fail_hit(FAIL_LAST_CHUNK, mesh->sum, mesh->setup.vector_count * sizeof *mesh->sum);
     push_task(ctx, (struct mesh_task){.kind = MESH_COMMIT, .round = round});
 }
 
@@ -458,6 +461,8 @@ void
 mesh_bucket(struct mesh *mesh, size_t bucket)
 {
     assert(bucket < mesh->setup.bucket_count);
+    const struct core_bucket *range = &mesh->setup.buckets[bucket];
+    fail_hit(FAIL_BUCKET_READY, mesh->own + range->first, range->count * sizeof *mesh->own);
     pthread_mutex_lock(&mesh->bucket_lock);
     assert(mesh->bucket_waiting < mesh->setup.bucket_count);
     mesh->buckets[(mesh->bucket_first + mesh->bucket_waiting++) % mesh->setup.bucket_count] =
@@ -473,6 +478,7 @@ mesh_bucket(struct mesh *mesh, size_t bucket)
         wake(mesh);
         pthread_cond_signal(&mesh->rest);
     }
+    fail_hit(FAIL_BUCKET_TOLD, NULL, 0);
 }
 
 void

@@ -13,6 +13,7 @@
 #include <zmq.h>
 
 #include "mesh/discover_resolve.h"
+#include "proto/fail.h"
 #include "proto/mix.h"
 
 enum {
@@ -244,6 +245,7 @@ open_control(struct wire *wire, unsigned index, const struct proto_endpoint *to)
 {
     struct plug *plug = &wire->links[index].control;
     uint8_t id[ROUTING_SIZE];
+    fail_hit(FAIL_CONNECT, NULL, 0);
     wire->serial++;
     routing_id(wire, id);
     if (!resolve_numeric(to->host)) /* looking a name up would stop the I/O thread */
@@ -343,6 +345,7 @@ void
 wire_peer_up(struct wire *wire, unsigned link, struct proto_node node, uint16_t bulk_port)
 {
     assert(link < WIRE_LINKS_MAX);
+    fail_hit(FAIL_PEER_UP, NULL, 0);
     close_bulk(wire, link);
     if (open_bulk(wire, link, bulk_port) != 0)
         fail_link(wire, link);
@@ -353,6 +356,7 @@ void
 wire_peer_down(struct wire *wire, unsigned link)
 {
     assert(link < WIRE_LINKS_MAX);
+    fail_hit(FAIL_PEER_DOWN, NULL, 0);
     close_link(wire, link);
 }
 
@@ -373,6 +377,7 @@ wire_send(struct wire *wire, unsigned link, const struct proto_msg *msg, const v
     void *socket = wire->links[link].control.socket;
     uint8_t frame[PROTO_FRAME_MAX];
     size_t frame_size = proto_encode(msg, frame);
+    fail_message(msg->type, FAIL_SEND, NULL, 0);
     if (!socket || wire->links[link].failed ||
         zmq_send(socket, frame, frame_size, ZMQ_DONTWAIT | (size ? ZMQ_SNDMORE : 0)) < 0) {
         wire->counts.dropped++;
@@ -383,6 +388,7 @@ wire_send(struct wire *wire, unsigned link, const struct proto_msg *msg, const v
         wire->counts.dropped++;
         fail_link(wire, link);
     }
+    fail_message(msg->type, FAIL_SENT, NULL, 0);
 }
 
 /* Runs in a thread of ZeroMQ. */
@@ -465,11 +471,13 @@ wire_send_bulk(struct wire *wire, unsigned index, const struct proto_msg *msg, c
         wire->counts.dropped++;
         return;
     }
+    fail_message(msg->type, FAIL_SEND, NULL, 0);
     if (!pack(wire, &parcel, msg, body, size, buffer)) {
         fail_link(wire, index);
         return;
     }
     int rc = link->queue_count ? -EAGAIN : ship(link, &parcel);
+    fail_message(msg->type, FAIL_SENT, NULL, 0);
     if (rc == 0)
         return;
     if (rc != -EAGAIN) {
@@ -599,8 +607,11 @@ take_control(struct wire *wire, zmq_msg_t *id, zmq_msg_t *header, zmq_msg_t *bod
         rc = proto_decode(&wire->msg, wire->endpoints, zmq_msg_data(header), zmq_msg_size(header),
                           why, sizeof why);
     if (rc == 0) {
+        const int type = wire->msg.type;
+        fail_message(type, FAIL_GOT, zmq_msg_data(body), zmq_msg_size(body));
         wire->events.message(wire->ctx, from, host, &wire->msg, zmq_msg_data(body),
                              zmq_msg_size(body));
+        fail_message(type, FAIL_TAKEN, NULL, 0);
         return;
     }
     complain(wire, host, rc, why);
@@ -645,7 +656,10 @@ take_bulk(struct wire *wire, zmq_msg_t *header, struct frame *frame, bool too_lo
         rc = proto_decode(&wire->msg, NULL, data + PROTO_ROUTING_SIZE, size - PROTO_ROUTING_SIZE,
                           why, sizeof why);
     if (rc == 0) {
+        const int type = wire->msg.type;
+        fail_message(type, FAIL_GOT, zmq_msg_data(&frame->body), body.size);
         wire->events.bulk(wire->ctx, from, &wire->msg, &body);
+        fail_message(type, FAIL_TAKEN, NULL, 0);
         return;
     }
     complain(wire, peer_host(header), rc, why);
@@ -687,8 +701,10 @@ read_monitor(struct wire *wire, unsigned index, bool control)
             up = true;
         else
             fail_link(wire, index);
-    if (up && control && !link->failed)
+    if (up && control && !link->failed) {
+        fail_hit(FAIL_CONNECTED, NULL, 0);
         wire->events.link_up(wire->ctx, index);
+    }
 }
 
 bool
@@ -733,6 +749,7 @@ wire_settle(struct wire *wire)
     for (unsigned i = 0; any && i < WIRE_LINKS_MAX; i++)
         if (wire->links[i].failed) {
             close_link(wire, i);
+            fail_hit(FAIL_LINK_LOST, NULL, 0);
             wire->events.link_down(wire->ctx, i);
         }
     return any;

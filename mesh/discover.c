@@ -15,6 +15,7 @@
 
 #include "mesh/discover_iface.h"
 #include "mesh/discover_resolve.h"
+#include "proto/fail.h"
 
 enum {
     FAST_MS = 100, /* between beacons in the first FAST_FOR_MS, so that nodes meet quickly */
@@ -236,6 +237,7 @@ encode(struct discover *discover, uint16_t control_port)
 static void
 udp_send(const struct discover *discover)
 {
+    fail_hit(FAIL_BEACON_SEND, NULL, 0);
     for (size_t i = 0; i < discover->udp_count; i++) {
         const struct socket_udp *udp = &discover->udp[i];
         ssize_t sent = sendto(udp->fd, discover->beacon, discover->beacon_size, MSG_NOSIGNAL,
@@ -298,6 +300,7 @@ udp_read(const struct discover *discover, const struct socket_udp *udp, size_t b
         if (size < 0)
             break;
         char host[INET_ADDRSTRLEN];
+        fail_hit(FAIL_BEACON_GOT, data, (size_t)size);
         if (inet_ntop(AF_INET, &from.sin_addr, host, sizeof host))
             report(discover, host, data, (size_t)size, found, ctx);
     }

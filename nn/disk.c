@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/fail.h"
+
 enum { COMPARE_CHUNK = 1 << 16 };
 
 /* One line about what failed; returns the negative errno. */
@@ -94,11 +96,11 @@ fill(int fd, const char *path, const struct disk_piece *piece, size_t count, cha
      size_t why_size)
 {
     for (size_t i = 0; i < count; i++)
-        if (write_piece(fd, piece[i].data, piece[i].size))
+        if (fail_hit(FAIL_FILE_WRITE, NULL, 0) || write_piece(fd, piece[i].data, piece[i].size))
             return failed(path, "cannot write", why, why_size);
-    if (fsync(fd))
+    if (fail_hit(FAIL_FILE_SYNC, NULL, 0) || fsync(fd))
         return failed(path, "cannot sync", why, why_size);
-    if (compare(fd, piece, count))
+    if (fail_hit(FAIL_FILE_VERIFY, NULL, 0) || compare(fd, piece, count))
         return failed(path, "reading back what was written", why, why_size);
     return 0;
 }
@@ -116,7 +118,9 @@ sync_directory(const char *path, char *why, size_t why_size)
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return failed(dir, "cannot open", why, why_size);
-    int rc = fsync(fd) ? failed(dir, "cannot sync", why, why_size) : 0;
+    int rc = fail_hit(FAIL_DIR_SYNC, NULL, 0) || fsync(fd)
+                 ? failed(dir, "cannot sync", why, why_size)
+                 : 0;
     close(fd);
     return rc;
 }
@@ -131,19 +135,23 @@ disk_write(const char *path, const struct disk_piece *piece, size_t count, char 
         return failed(path, "cannot create", why, why_size);
     }
     unlink(temp); /* of a run that was killed here */
-    int fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = fail_hit(FAIL_FILE_CREATE, NULL, 0)
+                 ? -1
+                 : open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return failed(path, "cannot create", why, why_size);
     int rc = fill(fd, path, piece, count, why, why_size);
     if (close(fd) && !rc)
         rc = failed(path, "cannot close", why, why_size);
-    if (!rc && rename(temp, path))
+    if (!rc && (fail_hit(FAIL_FILE_RENAME, NULL, 0) || rename(temp, path)))
         rc = failed(path, "cannot rename to it", why, why_size);
     if (rc) {
         unlink(temp);
         return rc;
     }
-    return sync_directory(path, why, why_size);
+    rc = sync_directory(path, why, why_size);
+    fail_hit(FAIL_FILE_DONE, NULL, 0);
+    return rc;
 }
 
 static int
@@ -168,7 +176,7 @@ load(int fd, const char *path, size_t size_max, uint8_t **data, size_t *size, ch
         return -ENOMEM;
     }
     ssize_t got = read_whole(fd, buffer, (size_t)stat.st_size);
-    if (got < 0) {
+    if (fail_hit(FAIL_FILE_READ, buffer, (size_t)stat.st_size) || got < 0) {
         int rc = failed(path, "cannot read", why, why_size);
         free(buffer);
         return rc;

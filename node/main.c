@@ -17,6 +17,7 @@
 #include "node/options.h"
 #include "node/train.h"
 #include "node/typed.h"
+#include "proto/fail.h"
 
 enum { WHY_MAX = 512, EXIT_BAD = 2, EXIT_INTERRUPTED = 130, FIND_MS = 3600 * 1000 };
 
@@ -314,6 +315,10 @@ main(int argc, char *argv[])
     char why[WHY_MAX];
     struct options options;
     occupy_standard_streams();
+    if (fail_listed(argc, argv))
+        return 0;
+    if (fail_open(why, sizeof why))
+        return fail(EXIT_BAD, why);
     int rc = options_parse(&options, argc, argv, why, sizeof why), status;
     if (rc)
         status = fail(EXIT_BAD, why);

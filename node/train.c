@@ -19,6 +19,7 @@
 #include "node/metrics.h"
 #include "node/state.h"
 #include "node/work.h"
+#include "proto/fail.h"
 
 enum { LINE = 512, CHECKPOINTS_KEPT = 3 };
 
@@ -180,12 +181,14 @@ write_checkpoint(struct run *run)
 {
     char path[CONFIG_PATH_MAX + 64], why[LINE];
     struct checkpoint checkpoint = checkpoint_of(run);
+    fail_hit(FAIL_CHECKPOINT, NULL, 0);
     snprintf(path, sizeof path, "%s/checkpoint-%llu", run->config->out,
              (unsigned long long)checkpoint.step);
     if (checkpoint_write(path, &checkpoint, why, sizeof why))
         say(run, 4, "%s", why);
     else
         checkpoint_prune(run->config->out, CHECKPOINTS_KEPT);
+    fail_hit(FAIL_CHECKPOINTED, NULL, 0);
 }
 
 static int
@@ -304,8 +307,10 @@ static void
 compute(struct run *run, const struct mesh_task *task)
 {
     double start = now_s();
+    fail_hit(FAIL_COMPUTE, NULL, 0);
     work_round(run->work, &run->state, task->shards, task->fresh, mesh_own(run->mesh), bucket_ready,
                run);
+    fail_hit(FAIL_COMPUTED, NULL, 0);
     run->compute_s += now_s() - start;
 }
 
@@ -314,7 +319,9 @@ commit(struct run *run)
 {
     struct state_event event;
     double start = now_s();
+    fail_hit(FAIL_COMMIT, NULL, 0);
     state_apply(&run->state, mesh_sum(run->mesh), run->pool, &event);
+    fail_hit(FAIL_APPLIED, run->state.block, run->state.size);
     uint64_t hash = state_hash(&run->state, run->pool);
     run->compute_s += now_s() - start;
     if (event.skipped)
@@ -322,7 +329,9 @@ commit(struct run *run)
             (unsigned long long)run->state.header->step - 1);
     if (event.stepped || event.evaluated)
         report_step(run, &event, hash);
+    fail_hit(FAIL_REPORTED, NULL, 0);
     announce(run, hash);
+    fail_hit(FAIL_ANNOUNCED, NULL, 0);
     uint64_t every = run->config->train.checkpoint_every;
     if (event.stepped && every && run->state.header->step % every == 0)
         write_checkpoint(run);
@@ -331,6 +340,7 @@ commit(struct run *run)
 static void
 adopt(struct run *run, const struct mesh_task *task)
 {
+    fail_hit(FAIL_ADOPT, NULL, 0);
     if (state_take(&run->state, mesh_state_in(run->mesh), task->state_hash, run->pool)) {
         say(run, 4, "a state received for round %llu is damaged: asking again",
             (unsigned long long)task->round);
@@ -339,6 +349,7 @@ adopt(struct run *run, const struct mesh_task *task)
     }
     say(run, 6, "caught up: took the state of step %llu from the mesh",
         (unsigned long long)run->state.header->step);
+    fail_hit(FAIL_ADOPTED, NULL, 0);
     announce(run, task->state_hash);
 }
 
@@ -378,10 +389,13 @@ run_mesh(struct run *run)
     if (!done)
         say(run, 4, "interrupted at step %llu: checkpoint written to %s",
             (unsigned long long)run->state.header->step, run->config->out);
+    fail_hit(FAIL_DONE, NULL, 0);
     write_checkpoint(run);
     if (!done)
         return 130;
-    return write_results(run) ? 1 : 0;
+    int rc = write_results(run);
+    fail_hit(FAIL_RESULT, NULL, 0);
+    return rc ? 1 : 0;
 }
 
 static int

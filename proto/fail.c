@@ -1,0 +1,225 @@
+/* fail.c - the table of points and what rules do at them. See fail.h; nothing here without MESHNODE_FAILPOINTS. */
+#include "proto/fail.h"
+
+#ifdef MESHNODE_FAILPOINTS
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proto/mix.h"
+#include "proto/proto.h"
+
+enum { RULES_MAX = 16, NAME_MAX_SIZE = 32, RULE_MAX = 96 };
+enum { POINTS_END = FAIL_MESSAGES + PROTO_TYPES_END * FAIL_STAGES };
+enum action { KILL, STOP, HANG, ERROR, FLIP, ACTIONS_END };
+
+struct point {
+    const char *name;
+    int error;
+    const char *help;
+};
+
+static const struct point points[] = {
+#define FAIL_ROW(symbol, name, error, help) {name, error, help},
+    FAIL_POINTS(FAIL_ROW)
+#undef FAIL_ROW
+};
+
+static const char *const types[PROTO_TYPES_END] = {
+    [PROTO_HELLO] = "hello",   [PROTO_REFUSE] = "refuse",
+    [PROTO_PEERS] = "peers",   [PROTO_HEARTBEAT] = "heartbeat",
+    [PROTO_PLAN] = "plan",     [PROTO_HOLD] = "hold",
+    [PROTO_ABORT] = "abort",   [PROTO_REDUCE] = "reduce",
+    [PROTO_GATHER] = "gather", [PROTO_FETCH] = "fetch",
+    [PROTO_STATE] = "state",   [PROTO_JOB] = "job",
+    [PROTO_BYE] = "bye",
+};
+static const char *const stages[FAIL_STAGES] = {"send", "sent", "got", "taken"};
+static const char *const actions[ACTIONS_END] = {"kill", "stop", "hang", "error", "flip"};
+
+struct rule {
+    int point;
+    unsigned long count;
+    bool repeats, chosen; /* chosen: `bit` was given */
+    enum action action;
+    uint64_t bit;
+};
+
+static struct rule rules[RULES_MAX];
+static size_t rule_count;
+static atomic_ulong hits[POINTS_END];
+
+static bool
+name_of(int point, char name[NAME_MAX_SIZE])
+{
+    int message = point - FAIL_MESSAGES;
+    if (message < 0)
+        snprintf(name, NAME_MAX_SIZE, "%s", points[point].name);
+    else if (types[message / FAIL_STAGES])
+        snprintf(name, NAME_MAX_SIZE, "%s-%s", types[message / FAIL_STAGES],
+                 stages[message % FAIL_STAGES]);
+    else
+        return false;
+    return true;
+}
+
+static int
+point_of(const char *wanted)
+{
+    char name[NAME_MAX_SIZE];
+    for (int point = 0; point < POINTS_END; point++)
+        if (name_of(point, name) && strcmp(name, wanted) == 0)
+            return point;
+    return -1;
+}
+
+static int
+action_of(const char *wanted)
+{
+    for (int action = 0; action < ACTIONS_END; action++)
+        if (strcmp(actions[action], wanted) == 0)
+            return action;
+    return -1;
+}
+
+static int
+read_rule(const char *text, struct rule *rule, char *why, size_t why_size)
+{
+    char copy[RULE_MAX], *rest = copy, *end;
+    snprintf(copy, sizeof copy, "%s", text);
+    char *name = strsep(&rest, ":"), *count = strsep(&rest, ":"), *action = strsep(&rest, "=");
+    rule->point = point_of(name);
+    rule->count = count ? strtoul(count, &end, 10) : 0;
+    rule->repeats = rule->count && *end == '+';
+    int known = action ? action_of(action) : -1;
+    bool counted = rule->count && end[rule->repeats] == '\0';
+    if (rest) {
+        rule->chosen = true;
+        rule->bit = strtoull(rest, &end, 10);
+        counted = counted && known == FLIP && *rest && !*end;
+    }
+    if (rule->point < 0 || known < 0 || !counted) {
+        snprintf(why, why_size,
+                 "MESHNODE_FAIL: '%s', expected POINT:COUNT:ACTION with a point of meshnode "
+                 "--failpoints and kill, stop, hang, error, flip or flip=BIT",
+                 text);
+        return -EINVAL;
+    }
+    rule->action = (enum action)known;
+    return 0;
+}
+
+int
+fail_open(char *why, size_t why_size)
+{
+    const char *given = getenv("MESHNODE_FAIL");
+    char *copy = strdup(given ? given : ""), *rest = copy;
+    int rc = copy ? 0 : -ENOMEM;
+    for (char *text; rc == 0 && *copy && (text = strsep(&rest, ","));) {
+        if (rule_count == RULES_MAX) {
+            snprintf(why, why_size, "MESHNODE_FAIL: more than %d rules", RULES_MAX);
+            rc = -EINVAL;
+        } else {
+            rc = read_rule(text, &rules[rule_count++], why, why_size);
+        }
+    }
+    free(copy);
+    return rc;
+}
+
+bool
+fail_listed(int argc, char *const argv[])
+{
+    char name[NAME_MAX_SIZE];
+    if (argc != 2 || strcmp(argv[1], "--failpoints") != 0)
+        return false;
+    for (int point = 0; point < POINTS_END; point++)
+        if (name_of(point, name))
+            printf("%-16s %s\n", name, point < FAIL_MESSAGES ? points[point].help : "");
+    return true;
+}
+
+static void
+tell(const char *name, unsigned long hit, enum action action)
+{
+    char line[RULE_MAX];
+    int size = snprintf(line, sizeof line, "failpoint %s %lu: %s\n", name, hit, actions[action]);
+    ssize_t put = write(STDERR_FILENO, line, (size_t)size);
+    (void)put;
+}
+
+static void
+flip(const struct rule *rule, unsigned long hit, uint8_t *data, size_t size)
+{
+    uint64_t bit = rule->chosen ? rule->bit : mix64_pair((uint64_t)rule->point, hit);
+    if (size)
+        data[bit / 8 % size] ^= (uint8_t)(1u << bit % 8);
+}
+
+static int
+act(const struct rule *rule, unsigned long hit, void *data, size_t size)
+{
+    char name[NAME_MAX_SIZE];
+    name_of(rule->point, name);
+    tell(name, hit, rule->action);
+    switch (rule->action) {
+    case KILL:
+        kill(getpid(), SIGKILL);
+        return 0;
+    case STOP:
+        kill(getpid(), SIGSTOP);
+        return 0;
+    case HANG:
+        for (;;)
+            pause();
+    case FLIP:
+        if (data)
+            flip(rule, hit, data, size);
+        return 0;
+    case ERROR:
+        errno = rule->point < FAIL_MESSAGES ? points[rule->point].error : 0;
+        return errno ? -1 : 0;
+    case ACTIONS_END:
+        break;
+    }
+    return 0;
+}
+
+static int
+hit(int point, void *data, size_t size)
+{
+    int rc = 0;
+    if (!rule_count)
+        return 0;
+    unsigned long count = atomic_fetch_add(&hits[point], 1) + 1;
+    for (size_t i = 0; i < rule_count && rc == 0; i++) {
+        const struct rule *rule = &rules[i];
+        if (rule->point == point &&
+            (count == rule->count || (rule->repeats && count > rule->count)))
+            rc = act(rule, count, data, size);
+    }
+    return rc;
+}
+
+int
+fail_hit(enum fail_point point, void *data, size_t size)
+{
+    return hit((int)point, data, size);
+}
+
+void
+fail_message(int type, enum fail_stage stage, void *data, size_t size)
+{
+    if (type > 0 && type < PROTO_TYPES_END)
+        hit((int)FAIL_MESSAGES + type * FAIL_STAGES + (int)stage, data, size);
+}
+
+#else
+typedef int fail_nothing; /* ISO C wants a declaration */
+#endif

@@ -1,0 +1,117 @@
+/* fail.h - named points at which a test can make this process die, stop, hang, fail or flip a bit.
+ *
+ *     if (fail_hit(FAIL_FILE_SYNC, NULL, 0) || fsync(fd))
+ *         return failed(path, "cannot sync", ...);
+ *
+ * Compiled in only with -DMESHNODE_FAILPOINTS (make FAILPOINTS=1, beside the plain build); else every call is an
+ * empty inline function and no name of a point is in the program. MESHNODE_FAIL holds rules, separated by commas:
+ *
+ *     POINT:COUNT:ACTION     at the COUNT-th time, from 1 on, that the process comes to POINT;
+ *     POINT:COUNT+:ACTION    at that time and at every later one
+ *
+ *     kill     SIGKILL to itself               stop    SIGSTOP to itself
+ *     hang     this thread sleeps for ever     error   the call fails with the point's errno, where it has one
+ *     flip     one bit of the data at the point changes, where there is data; flip=N: bit N modulo their number
+ *
+ * A rule that acts says so first, in one line on standard error: "failpoint POINT COUNT: ACTION". The points are
+ * in the shells (sockets, files, the training loop); the core's decisions have none. `meshnode --failpoints`
+ * lists them. The idea is that of FreeBSD's fail(9).
+ *
+ * Any thread may come to a point; hits are counted over all threads. */
+#ifndef PROTO_FAIL_H
+#define PROTO_FAIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* name, errno of `error` (0: none), what it means, "data" when there is something to flip */
+#define FAIL_POINTS(X)                                                                             \
+    X(CONNECT, "connect", 0, "a control connection is about to be opened")                         \
+    X(CONNECTED, "connected", 0, "a control connection was opened")                                \
+    X(LINK_LOST, "link-lost", 0, "a connection broke; the core is about to be told")               \
+    X(PEER_UP, "peer-up", 0, "a peer was accepted; its bulk connection is about to be opened")     \
+    X(PEER_DOWN, "peer-down", 0, "a session ended; its connections are about to be closed")        \
+    X(BEACON_SEND, "beacon-send", 0, "a beacon is about to be sent over UDP")                      \
+    X(BEACON_GOT, "beacon-got", 0, "a beacon was received; data")                                  \
+    X(COMPUTE, "compute", 0, "shards are about to be computed")                                    \
+    X(BUCKET_READY, "bucket-ready", 0, "a bucket of gradients was computed; data")                 \
+    X(BUCKET_TOLD, "bucket-told", 0, "... and the core knows, or will")                            \
+    X(COMPUTED, "computed", 0, "all shards asked for were computed")                               \
+    X(LAST_CHUNK, "last-chunk", 0, "the last chunk of a total came; data: the total")              \
+    X(COMMIT, "commit", 0, "a total is about to be applied")                                       \
+    X(APPLIED, "applied", 0, "the state was advanced, nobody told; data: the state")               \
+    X(REPORTED, "reported", 0, "the step is in metrics.jsonl, the core not told")                  \
+    X(ANNOUNCED, "announced", 0, "the core knows of the new state")                                \
+    X(ADOPT, "adopt", 0, "a received state is about to be checked and taken")                      \
+    X(ADOPTED, "adopted", 0, "a received state was taken, nobody told")                            \
+    X(CHECKPOINT, "checkpoint", 0, "a checkpoint is about to be written")                          \
+    X(CHECKPOINTED, "checkpointed", 0, "a checkpoint was written and old ones deleted")            \
+    X(FILE_CREATE, "file-create", ENOSPC, "a new file is about to be created")                     \
+    X(FILE_WRITE, "file-write", ENOSPC, "a piece of it is about to be written")                    \
+    X(FILE_SYNC, "file-sync", EIO, "it is about to be synced")                                     \
+    X(FILE_VERIFY, "file-verify", EIO, "it is about to be read back")                              \
+    X(FILE_RENAME, "file-rename", EIO, "it is about to be renamed")                                \
+    X(DIR_SYNC, "dir-sync", EIO, "it was renamed; the directory is about to be synced")            \
+    X(FILE_DONE, "file-done", 0, "the file is safe")                                               \
+    X(FILE_READ, "file-read", EIO, "a file was read; data")                                        \
+    X(DONE, "done", 0, "the run is over; its results are not written")                             \
+    X(RESULT, "result", 0, "its results are written; the process is about to end")
+
+/* Besides, four points for every type of message, such as plan-send, plan-sent, plan-got, plan-taken. */
+enum fail_stage {
+    FAIL_SEND,  /* it is about to be given to ZeroMQ */
+    FAIL_SENT,  /* it was given to ZeroMQ, which may not have sent it */
+    FAIL_GOT,   /* it was received and decoded; data: its body */
+    FAIL_TAKEN, /* the core has dealt with it */
+    FAIL_STAGES,
+};
+
+enum fail_point {
+#define FAIL_ENUM(symbol, name, error, help) FAIL_##symbol,
+    FAIL_POINTS(FAIL_ENUM)
+#undef FAIL_ENUM
+        FAIL_MESSAGES
+};
+
+#ifdef MESHNODE_FAILPOINTS
+
+/* Read MESHNODE_FAIL; before there are threads. 0 or -EINVAL with one line in `why`. */
+int fail_open(char *why, size_t why_size);
+/* Print the points when that is what the command line asks for. */
+bool fail_listed(int argc, char *const argv[]);
+/* -1 with errno set when a rule makes the call fail, else 0. `data` may be NULL. */
+int fail_hit(enum fail_point point, void *data, size_t size);
+/* `type` is an enum proto_type. */
+void fail_message(int type, enum fail_stage stage, void *data, size_t size);
+
+#else
+
+static inline int
+fail_open(char *why, size_t why_size)
+{
+    (void)why, (void)why_size;
+    return 0;
+}
+
+static inline bool
+fail_listed(int argc, char *const argv[])
+{
+    (void)argc, (void)argv;
+    return false;
+}
+
+static inline int
+fail_hit(enum fail_point point, void *data, size_t size)
+{
+    (void)point, (void)data, (void)size;
+    return 0;
+}
+
+static inline void
+fail_message(int type, enum fail_stage stage, void *data, size_t size)
+{
+    (void)type, (void)stage, (void)data, (void)size;
+}
+
+#endif
+#endif
