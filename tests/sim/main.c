@@ -4,6 +4,7 @@
  *     sim --seed X [--mutant M] [--verbose]                       one schedule, twice: same trace?
  *     sim --drill                                                 how long until the survivors go on
  *     sim --mutants                                               planted bugs must be found in time
+ *     sim --print FILE [--seed X]                                 a scenario's plain lines, see scenario.h
  *
  * Without options: schedules for 14 s, then the drill and the planted bugs.
  *
@@ -16,11 +17,13 @@
 
 #include "mesh/mutant.h"
 #include "tests/sim/sim.h"
+#include "tests/support/scenario.h"
 
 struct options {
     double seconds;
     uint64_t seeds, events, first, seed;
     uint32_t mutant;
+    const char *print;
     bool one, mutants, drill, verbose;
 };
 
@@ -248,6 +251,20 @@ run_mutants(struct sim *sim, const struct options *options)
     return missed == 0 ? run_delays(sim, options) : 1;
 }
 
+static int
+run_print(const struct options *options)
+{
+    char why[512];
+    struct scenario *scenario;
+    if (scenario_load(&scenario, options->print, options->seed, why, sizeof why)) {
+        fprintf(stderr, "sim: %s\n", why);
+        return 2;
+    }
+    scenario_print(scenario, stdout);
+    scenario_destroy(&scenario);
+    return 0;
+}
+
 static bool
 parse(struct options *options, int argc, char **argv)
 {
@@ -273,6 +290,8 @@ parse(struct options *options, int argc, char **argv)
                 options->first = strtoull(value, NULL, 10);
             else if (strcmp(arg, "--mutant") == 0)
                 options->mutant = (uint32_t)strtoul(value, NULL, 0);
+            else if (strcmp(arg, "--print") == 0)
+                options->print = value;
             else if (strcmp(arg, "--seed") == 0) {
                 options->seed = strtoull(value, NULL, 10);
                 options->one = true;
@@ -290,9 +309,12 @@ main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!parse(&options, argc, argv)) {
         fprintf(stderr, "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] "
-                        "[--seed X] [--mutant BITS] [--mutants] [--drill] [--verbose]\n");
+                        "[--seed X] [--mutant BITS] [--mutants] [--drill] [--verbose] "
+                        "[--print FILE]\n");
         return 2;
     }
+    if (options.print)
+        return run_print(&options);
     bool all = argc == 1;
     if (!options.seconds && !options.seeds && !options.events)
         options.seconds = 14;
