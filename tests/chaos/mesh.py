@@ -1,0 +1,300 @@
+"""mesh.py - a set of real nodes for tests of accidents; only the standard library.
+
+    with Mesh(folder, job) as mesh:                   # ends its own processes, whatever happens
+        for name in "abcd":
+            mesh.start(name, "--peers", "4")
+        mesh.wait("step 20", lambda: mesh.step("a") >= 20, seconds=30)
+        mesh.signal(signal.SIGKILL, "b", "c")         # both at the same instant
+        mesh.finish(["a", "d"], seconds=30)           # they end with status 0
+        mesh.hashes(["a", "d"])                       # {(params, state)}: one element
+
+Everything lies below `folder`: NAME/metrics.jsonl and what else a node leaves, NAME.log, job.yaml. A node that
+does not do in time what is expected of it raises Failed, with the last lines of the logs.
+
+Tools share a command line and a loop over numbered, seeded runs: see `tool`. A run that fails keeps its folder
+and prints the command that repeats it. The seed decides what is done to whom and when; the machine's timing it
+cannot repeat.
+
+Environment: MESHNODE is the program (build/gcc/meshnode), FAILNODE the one with failpoints (build/gcc-fail/meshnode).
+"""
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CHAOS = os.path.join(ROOT, "tests", "chaos")
+MESHNODE = os.environ.get("MESHNODE", os.path.join(ROOT, "build", "gcc", "meshnode"))
+FAILNODE = os.environ.get("FAILNODE", os.path.join(ROOT, "build", "gcc-fail", "meshnode"))
+POLL_S = 0.005
+
+
+class Failed(Exception):
+    """A promise was broken, or a deadline passed."""
+
+
+class Node:
+    """One process, and what it has written so far."""
+
+    def __init__(self, name, out, log, process):
+        self.name, self.out, self.log, self.process = name, out, log, process
+        self.status = None  # as of subprocess: -9 is SIGKILL
+        self.stopped = False
+        self._at, self._steps = 0, []
+
+    def alive(self):
+        if self.status is None:
+            self.status = self.process.poll()
+        return self.status is None
+
+    def steps(self):
+        """Objects of metrics.jsonl so far; a resumed or restarted run begins a new list."""
+        try:
+            with open(os.path.join(self.out, "metrics.jsonl"), "rb") as file:
+                file.seek(self._at)
+                data = file.read()
+        except FileNotFoundError:
+            return self._steps
+        whole = data.rfind(b"\n") + 1
+        for line in data[:whole].splitlines():
+            try:
+                self._steps.append(json.loads(line))
+            except ValueError:
+                raise Failed(f"{self.name}: metrics.jsonl holds {line!r}") from None
+        self._at += whole
+        return self._steps
+
+    def step(self):
+        steps = self.steps()
+        return steps[-1]["step"] if steps else 0
+
+    def result(self):
+        try:
+            with open(os.path.join(self.out, "result.json"), encoding="utf-8") as file:
+                return json.load(file)
+        except (OSError, ValueError) as error:
+            raise Failed(f"{self.name}: {error}") from None
+
+    def text(self):
+        with open(self.log, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+
+class Mesh:
+    """Nodes of one job that find one another on the loopback interface, or where `prefix` puts them."""
+
+    def __init__(self, folder, job, program=None, link=("--interface", "lo"), options=()):
+        """`job` is a path or the text of a job; `options` go to every node."""
+        self.folder = folder
+        os.makedirs(folder, exist_ok=True)
+        self.job = job
+        if "\n" in job:
+            self.job = os.path.join(folder, "job.yaml")
+            with open(self.job, "w", encoding="utf-8") as file:
+                file.write(job)
+        self.program = program or MESHNODE
+        self.link, self.options = list(link), list(options)
+        self.group = f"chaos-{os.getpid()}-{os.path.basename(folder)}"[:63]
+        self.nodes = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def start(self, name, *options, env=None, prefix=(), program=None, job=True, out=None, threads=1):
+        """Start or restart a node. `env` is added to the environment; `prefix` goes before the command, such
+        as ["ip", "netns", "exec", "x1"] (which must replace itself by it). job=False: help the others."""
+        out = out or os.path.join(self.folder, name)
+        log = os.path.join(self.folder, name + ".log")
+        command = [*prefix, program or self.program, *([self.job] if job else []), "--out", out,
+                   "--threads", str(threads), "--set", "mesh.group=" + self.group, *self.link, *self.options, *options]
+        with open(log, "ab") as file:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                                       env={**os.environ, **(env or {})})
+        self.nodes[name] = Node(name, out, log, process)
+        return self.nodes[name]
+
+    def wait(self, what, condition, seconds):
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > end:
+                raise Failed(f"waited {seconds:g} s for {what}\n{self.last_lines()}")
+            time.sleep(POLL_S)
+
+    def step(self, name):
+        return self.nodes[name].step()
+
+    def reached(self, step, names):
+        """Have all of them done it? A node that ended too early is an error."""
+        for name in names:
+            node = self.nodes[name]
+            if node.step() < step:
+                if not node.alive() and node.step() < step:
+                    raise Failed(f"{name} ended with status {node.status} before step {step}\n{self.last_lines()}")
+                return False
+        return True
+
+    def signal(self, number, *names):
+        """To all of them, as nearly at once as a loop can."""
+        for pid in [self.nodes[name].process.pid for name in names if self.nodes[name].alive()]:
+            os.kill(pid, number)
+        for name in names:
+            if number in (signal.SIGSTOP, signal.SIGCONT):
+                self.nodes[name].stopped = number == signal.SIGSTOP
+            if number == signal.SIGKILL:
+                self.nodes[name].status = self.nodes[name].process.wait()
+
+    def is_stopped(self, name):
+        """Stopped by a signal, from us or from itself."""
+        try:
+            with open(f"/proc/{self.nodes[name].process.pid}/stat", encoding="utf-8") as file:
+                return file.read().rpartition(")")[2].split()[0] in "tT"
+        except (OSError, IndexError):
+            return False
+
+    def finish(self, names, seconds):
+        self.wait(f"{' '.join(names)} to finish", lambda: not any(self.nodes[n].alive() for n in names), seconds)
+        for name in names:
+            if self.nodes[name].status != 0:
+                raise Failed(f"{name} ended with status {self.nodes[name].status}\n{self.last_lines()}")
+
+    def hashes(self, names):
+        results = [self.nodes[name].result() for name in names]
+        return {(result["params_sha256"], result["state_sha256"]) for result in results}
+
+    def last_lines(self, count=6):
+        parts = []
+        for name, node in self.nodes.items():
+            state = "runs" if node.alive() else f"status {node.status}"
+            lines = node.text().splitlines()[-count:] if os.path.exists(node.log) else []
+            parts.append("\n".join([f"--- {name}: {state}, step {node.step()}"] + lines))
+        return "\n".join(parts)
+
+    def close(self):
+        for node in self.nodes.values():
+            if node.alive():
+                node.process.kill()
+                node.process.wait()
+
+
+def reference(folder, job, *options, program=None):
+    """Hashes and number of steps of the job on one node that nothing happens to."""
+    with Mesh(os.path.join(folder, "reference"), job, program=program) as mesh:
+        mesh.start("one", "--set", "mesh.gather_ms=0", *options)
+        mesh.finish(["one"], seconds=120)
+        result = mesh.nodes["one"].result()
+        return (result["params_sha256"], result["state_sha256"]), result["steps"]
+
+
+def gaps(node, after=0, until=None):
+    """Milliseconds between one step and the next, for steps behind `after`, up to `until`."""
+    steps = node.steps()
+    return [1000 * (b["time_s"] - a["time_s"]) for a, b in zip(steps, steps[1:])
+            if b["step"] > after and (until is None or b["step"] <= until)]
+
+
+def median(values):
+    return sorted(values)[(len(values) - 1) // 2] if values else 0.0
+
+
+def percentile(values, share):
+    """Nearest rank: the smallest value that at least `share` of all do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1)] if ordered else 0.0
+
+
+def pause(node, at):
+    """What an accident at step `at` cost, in milliseconds: the largest gap from there to the end less the
+    step that was usual before; and that step. None when there is nothing to judge by."""
+    before, after = gaps(node, 2, at), gaps(node, at)
+    if len(before) < 3 or not after:
+        return None
+    return max(0.0, max(after) - median(before)), median(before)
+
+
+def load():
+    return "load %.1f on %d CPUs" % (os.getloadavg()[0], os.cpu_count())
+
+
+def table(header, rows):
+    print("| " + " | ".join(header) + " |")
+    print("|" + "---|" * len(header))
+    for row in rows:
+        print("| " + " | ".join(str(cell) for cell in row) + " |", flush=True)
+
+
+class Runs:
+    """Numbered runs with a generator each. `one(folder, random, index)` does a run or raises Failed."""
+
+    def __init__(self, args):
+        self.args, self.failed = args, 0
+        self.folder = args.keep or tempfile.mkdtemp(prefix="meshnode-chaos-")
+        os.makedirs(self.folder, exist_ok=True)
+
+    def __iter__(self):
+        indices = [self.args.run] if self.args.run is not None else range(self.args.runs)
+        end = time.monotonic() + self.args.seconds if self.args.seconds else None
+        for index in indices:
+            if end and time.monotonic() > end:
+                return
+            yield index
+
+    def random(self, index):
+        return random.Random(f"{self.args.seed}/{index}")
+
+    def do(self, one, index, *rest):
+        """The result of the run, or None when it failed."""
+        folder = os.path.join(self.folder, str(index))
+        try:
+            result = one(folder, self.random(index), index, *rest)
+        except Failed as failure:
+            self.failed += 1
+            print(f"FAILED run {index}: {failure}\nkept: {folder}\nrepeat: {self.command(index)}", flush=True)
+            return None
+        if not self.args.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+        return result
+
+    def command(self, index):
+        given = [a for a in sys.argv[1:]]
+        for option in ("--run", "--runs", "--seed", "--seconds"):
+            while option in given:
+                del given[given.index(option):given.index(option) + 2]
+        return " ".join(["python3", os.path.relpath(sys.argv[0], ROOT), *given, "--seed", str(self.args.seed),
+                         "--run", str(index)])
+
+    def close(self):
+        if not self.failed and not self.args.keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def parser(description, runs):
+    """The options all tools have."""
+    own = argparse.ArgumentParser(description=description.split("\n")[0],
+                                  formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    own.add_argument("--seed", type=int, default=int(time.strftime("%j")), help="the day of the year unless given")
+    own.add_argument("--runs", type=int, default=runs)
+    own.add_argument("--run", type=int, help="only this one")
+    own.add_argument("--seconds", type=float, default=0, help="begin no run later than this; 0: do all")
+    own.add_argument("--keep", help="folder for the outputs of all runs, instead of those that fail")
+    return own
+
+
+def tool(args, body):
+    """Run `body(runs)`; exit with 1 when a run failed or it returns a reason."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nodes are ended on the way out
+    runs = Runs(args)
+    print(f"seed {args.seed}, {load()}", flush=True)
+    why = body(runs)
+    runs.close()
+    if why:
+        print(f"FAILED: {why}")
+    sys.exit(1 if why or runs.failed else 0)
