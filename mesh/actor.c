@@ -450,7 +450,8 @@ mesh_next(struct mesh *mesh, struct mesh_task *task)
     uint64_t from = clock_us();
     atomic_store(&mesh->trainer_drives, true);
     pthread_mutex_lock(&mesh->lock);
-    while (!take_task(mesh, task))
+    *task = (struct mesh_task){.kind = MESH_IDLE};
+    while (!take_task(mesh, task) && clock_us() - from < MESH_IDLE_MS * 1000)
         turn(mesh, true);
     mesh->wait_us += clock_us() - from;
     atomic_store(&mesh->trainer_drives, false);

@@ -53,7 +53,12 @@ struct mesh_setup {
     void *log_ctx;
 };
 
-enum { MESH_BEACON_PORT = 5670, MESH_PORT_FIRST = 20000, MESH_PORT_LAST = 20999 };
+enum {
+    MESH_BEACON_PORT = 5670,
+    MESH_PORT_FIRST = 20000,
+    MESH_PORT_LAST = 20999,
+    MESH_IDLE_MS = 1000
+};
 
 enum mesh_task_kind {
     MESH_COMPUTE = 1,
@@ -61,6 +66,7 @@ enum mesh_task_kind {
     MESH_ADOPT,
     MESH_DONE,        /* the run is complete on every node we know of */
     MESH_INTERRUPTED, /* mesh_interrupt was called */
+    MESH_IDLE,        /* nothing to do for MESH_IDLE_MS: the mesh waits for something */
 };
 
 struct mesh_task {

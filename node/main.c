@@ -12,6 +12,7 @@
 
 #include "mesh/mesh.h"
 #include "node/config.h"
+#include "node/health.h"
 #include "node/host.h"
 #include "node/local.h"
 #include "node/options.h"
@@ -250,11 +251,20 @@ run_eval(const struct options *options, const char *const *args, char *const arg
     return status;
 }
 
+static int
+run_health(const struct options *options, const char *const *args, char *const argv[])
+{
+    (void)options;
+    (void)argv;
+    return health_print(args[0] ? args[0] : "runs");
+}
+
 static const struct command commands[] = {
     {"", 0, 1, run_join, "[JOB.yaml]", "join the mesh and offer this job, or help with the mesh's"},
     {"local", 1, 1, run_local, "local [-n N] JOB.yaml", "N nodes on this machine, one terminal"},
     {"check", 1, 1, run_check, "check JOB.yaml", "check the job; print layers, sizes and cost"},
     {"eval", 2, 2, run_eval, "eval JOB.yaml MODEL", "loss and accuracy of a saved model"},
+    {"health", 0, 1, run_health, "health [DIR]", "is the run in DIR (runs) alive? status 0 or 1"},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 

@@ -23,7 +23,7 @@
 #include "node/term.h"
 #include "node/typed.h"
 
-enum { METRICS_PATH_MAX = 1200, PLAIN_MS = 1000, DIGITS = 12 };
+enum { METRICS_PATH_MAX = 1200, PLAIN_MS = 1000, ALIVE_US = 1000000, DIGITS = 12 };
 static const double rate_keep = 0.95; /* of the smoothed rates, per step */
 
 struct metrics {
@@ -39,6 +39,7 @@ struct metrics {
     uint64_t last_step;                    /* its step */
     bool broken;                           /* a write failed, and that was said */
     uint64_t plain_ms;                     /* no plain line before */
+    uint64_t alive_us;                     /* no sign of life before */
     uint64_t started_us;                   /* time of metrics_new: time_s counts from it */
     uint64_t stepped_us;                   /* time of the last step; 0 before the first */
     double seconds, samples, bytes, steps; /* smoothed sums: their ratios are rates */
@@ -480,6 +481,19 @@ metrics_step(struct metrics *metrics, const struct metrics_step *step)
     if (step->samples > 0)
         smooth(metrics, step, now);
     show(metrics, step, now);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
+metrics_alive(struct metrics *metrics)
+{
+    uint64_t now = now_us();
+    pthread_mutex_lock(&metrics->lock);
+    if (now >= metrics->alive_us) {
+        metrics->alive_us = now + ALIVE_US;
+        int rc = futimens(metrics->fd, NULL);
+        (void)rc; /* a disk that is full or gone: a step says so */
+    }
     pthread_mutex_unlock(&metrics->lock);
 }
 

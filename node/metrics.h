@@ -45,6 +45,8 @@ void metrics_destroy(struct metrics **metrics);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
 int metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
                    size_t why_size);
+/* A sign of life without a step: metrics.jsonl is made as new as now, at most once a second. Thread-safe. */
+void metrics_alive(struct metrics *metrics);
 /* A line of text between the live lines; level as in syslog. Thread-safe. */
 void metrics_say(struct metrics *metrics, int level, const char *line);
 

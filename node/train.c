@@ -93,8 +93,7 @@ open_state(struct run *run, char *why, size_t why_size)
         .steps = config->train.steps,
         .eval_every = config->train.eval_every,
         .patience = config->train.patience,
-        .has_accuracy =
-            config->train.loss != NN_SQUARED_ERROR && config->train.loss != NN_COUNT,
+        .has_accuracy = config->train.loss != NN_SQUARED_ERROR && config->train.loss != NN_COUNT,
     };
     size_t params = nn_param_count(run->job.model);
     if (state_init(&run->state, &job, run->job.exact, params)) {
@@ -300,7 +299,9 @@ announce(struct run *run, uint64_t hash)
 static void
 bucket_ready(void *ctx, size_t bucket)
 {
-    mesh_bucket(((struct run *)ctx)->mesh, bucket);
+    struct run *run = ctx;
+    mesh_bucket(run->mesh, bucket);
+    metrics_alive(run->metrics);
 }
 
 static void
@@ -371,6 +372,9 @@ follow_mesh(struct run *run)
             break;
         case MESH_ADOPT:
             adopt(run, &task);
+            break;
+        case MESH_IDLE:
+            metrics_alive(run->metrics);
             break;
         case MESH_DONE:
         case MESH_INTERRUPTED:

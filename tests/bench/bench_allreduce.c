@@ -120,6 +120,8 @@ run(struct bench *bench)
         case MESH_COMMIT:
             commit(bench, &task);
             break;
+        case MESH_IDLE:
+            break;
         default:
             die("unexpected task", "a rank joined late or was interrupted");
         }

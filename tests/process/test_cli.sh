@@ -57,6 +57,7 @@ refuses 'set of an unknown key' 'did you mean train.epochs?' ../jobs/good.yaml -
 refuses 'set of the model' 'belongs in the job file' ../jobs/good.yaml --set model.conv.kernel=3
 refuses 'empty argument' 'empty argument' ''
 refuses 'two jobs' 'usage: meshnode \[JOB.yaml\]' ../jobs/good.yaml ../jobs/good.yaml
+refuses 'health of two' 'usage: meshnode health' health a b
 refuses 'many arguments' 'one argument too many: d' a b c d
 refuses 'local without a job' 'usage: meshnode local' local
 refuses 'check without a job' 'usage: meshnode check' check
@@ -131,6 +132,11 @@ holder=$!
 deadline=$(($(date +%s) + 20))
 until grep -q 20999 holder/log || ! kill -0 $holder 2>/dev/null || [ "$(date +%s)" -gt $deadline ]; do :; done
 refuses 'taken port' '20999' ../jobs/good.yaml --interface lo --port 20999 --set mesh.group=cli$$
+# it waits for another, and says so to who asks: made as old as can be, its metrics.jsonl is new again soon
+touch -d '1 hour ago' holder/metrics.jsonl
+deadline=$(($(date +%s) + 20))
+until "$MESHNODE" health holder >health || [ "$(date +%s)" -gt $deadline ]; do :; done
+grep -q '^holder: no step yet, last sign of life [0-9.]* s ago$' health || complain 'health of a node that waits' "$(cat health)"
 kill -TERM $holder
 wait $holder
 status=$?
@@ -173,6 +179,23 @@ answers 'a run into a full disk' 0 '' "\"\$M\" jobs/good.yaml $alone >/dev/full"
 answers 'a run with nothing open' 0 '' "\"\$M\" jobs/good.yaml $alone <&- >&- 2>&-"
 answers 'a quiet run' 0 '' "\"\$M\" jobs/good.yaml $alone --quiet"
 [ ! -s out ] && [ ! -s err ] || complain 'a quiet run' 'is not quiet'
+answers 'health of a run that is done' 0 '' '"$M" health run'
+grep -q '^run: step 2, loss [0-9.]*, 1 node, done$' out || complain 'health of a run that is done' "$(cat out)"
+mkdir -p runs/dead runs/older runs/empty
+echo '{"step":7,"loss":0.5,"peers":3}' >runs/dead/metrics.jsonl
+cp run/metrics.jsonl runs/older
+touch -d '31 seconds ago' runs/dead/metrics.jsonl
+touch -d '1 hour ago' runs/older/metrics.jsonl
+answers 'health of dead runs' 1 '' '"$M" health'
+grep -q '^runs/dead: step 7, loss 0.5, 3 nodes, last sign of life 3[0-9.]* s ago: dead' out ||
+    complain 'health of dead runs' "$(cat out)"
+for tail in '{"step":' '\0\0\n' '[]\n' '{"step":"x","loss":[],"peers":-1}\n' '\n\n\n'; do
+    printf "$tail" >runs/empty/metrics.jsonl
+    answers 'health of a broken file' 0 '' '"$M" health runs/empty'
+done
+answers 'health of nothing' 1 '' '"$M" health gone'
+answers 'health of a file' 1 '' '"$M" health jobs/good.yaml'
+answers 'health of a FIFO' 1 '' 'mkdir fifo; mkfifo fifo/metrics.jsonl; "$M" health fifo'
 answers 'few descriptors' 0 '' 'ulimit -n 16; "$M" check jobs/good.yaml'
 answers 'too few descriptors for a mesh' 2 '16 open files' "ulimit -n 16; \"\$M\" jobs/good.yaml $alone"
 answers 'files that may not grow' 0 'status 1' "(ulimit -f 0; \"\$M\" jobs/good.yaml $alone 2>&1; echo status \$?) | cat >&2"

@@ -236,6 +236,8 @@ train(void *arg)
     tell_state(node);
     for (;;) {
         mesh_next(node->mesh, &task);
+        if (task.kind == MESH_IDLE)
+            continue;
         if (helping &&
             task.kind != MESH_INTERRUPTED) { /* it has told its last bucket, or soon will */
             pthread_join(node->helper, NULL);
@@ -261,6 +263,8 @@ train(void *arg)
                 pthread_join(node->helper, NULL);
             note(&node->interrupts);
             return NULL;
+        case MESH_IDLE:
+            break;
         }
     }
 }
