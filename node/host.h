@@ -2,6 +2,7 @@
 #ifndef NODE_HOST_H
 #define NODE_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* CPUs this process may run on; at least 1. */
@@ -12,11 +13,12 @@ unsigned host_cpus(void);
 int host_descriptors(char *why, size_t why_size);
 
 /* Make products run as `run.numerics` says: "portable", an OpenBLAS kernel, or "auto", the fastest of these
- * for this CPU. OpenBLAS reads its settings when it is loaded, before main(): so this sets them and executes
+ * for this CPU, by shards (`exact`) or by whole batches. OpenBLAS reads its settings when it is loaded, before main(): so this sets them and executes
  * the program anew with `argv`, once.
  *
  * Returns what `auto` came to, else `numerics`, as a constant: the process now runs with it. NULL with `why`
  * when this CPU or library lacks the kernel, or the program cannot be executed. */
-const char *host_pin(const char *numerics, char *const argv[], char *why, size_t why_size);
+const char *host_pin(const char *numerics, bool exact, char *const argv[], char *why,
+                     size_t why_size);
 
 #endif

@@ -78,7 +78,7 @@ static int
 pin(struct config *config, char *const argv[], char *why, size_t why_size)
 {
     char assignment[PROTO_NAME_MAX + 16];
-    const char *numerics = host_pin(config->run.numerics, argv, why, why_size);
+    const char *numerics = host_pin(config->run.numerics, config->train.exact, argv, why, why_size);
     if (!numerics)
         return -ENOTSUP;
     snprintf(assignment, sizeof assignment, "run.numerics=%s", numerics);
@@ -180,7 +180,7 @@ run_help_out(const struct options *options, char *const argv[])
     if (status)
         return status;
     /* Pinned before the search, so that only a job with another kernel costs a second one. */
-    if (!getenv("MESHNODE_PINNED") && !host_pin("auto", argv, why, sizeof why))
+    if (!getenv("MESHNODE_PINNED") && !host_pin("auto", true, argv, why, sizeof why))
         status = fail(1, why);
     char *text = malloc(PROTO_JOB_MAX);
     if (status == 0)

@@ -455,10 +455,10 @@ def train_torch(programs, model, options):
     return float(field[6]), field[7]
 
 
-def our_kernel(program, work):
+def our_kernel(program, work, exact):
     """What run.numerics auto comes to here."""
     job = os.path.join(work, "kernel.yaml")
-    write_job(job, "bench", "mlp", 1)
+    write_job(job, "bench", "mlp", 1, exact)
     line = re.search(r"^kernel +(.*), numerics", quietly([program, "check", job]).stdout, re.M)
     return line[1] if line else "?"
 
@@ -487,8 +487,9 @@ def part_train(programs, options, work):
                     rates[model, kind][number] = rate
                     record(options, number, "train", "TR,%s,%s,%.1f" % (model, kind, rate))
             print("  round %d" % (number + 1), file=sys.stderr, flush=True)
-    print("Products: ours %s, PyTorch's %s. Ours: %d shards, the whole program. Other processes used "
-          "%.0f %% of the machine meanwhile.\n" % (our_kernel(programs["meshnode"], work), kernel, options.shards, 100 * others()))
+    ours = [our_kernel(programs["meshnode"], work, exact) for exact in (True, False)]
+    print("Products: ours %s (exact: no: %s), PyTorch's %s. Ours: %d shards, the whole program. Other processes used "
+          "%.0f %% of the machine meanwhile.\n" % (*ours, kernel, options.shards, 100 * others()))
     rows = []
     for model in MODELS:
         cells = [rates.get((model, kind), {}) for kind in ("torch", False, True)]
