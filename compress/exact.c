@@ -111,9 +111,8 @@ exact_valid(const struct exact *exact, const int16_t *exponent)
     return true;
 }
 
-/* The block that holds an element: the last one that does not begin behind it. */
-static size_t
-block_of(const struct exact *exact, size_t element)
+size_t
+exact_block_of(const struct exact *exact, size_t element)
 {
     size_t low = 0, high = exact->blocks;
     while (high - low > 1) {
@@ -186,7 +185,7 @@ exact_add(const struct exact *exact, const int16_t *exponent, size_t first, cons
     assert(shards_in >= 1 && shards_in <= 1u << (31 - exact->bits));
     const bool avx2 = simd_avx2();
     const float limit = float_below((float)shards_in * power_of_two(exact->bits));
-    size_t block = n ? block_of(exact, first) : 0;
+    size_t block = n ? exact_block_of(exact, first) : 0;
     for (size_t done = 0, m; done < n; done += m, block++) {
         m = piece(exact, block, first + done, n - done);
         int32_t *to = own + first + done;
@@ -204,7 +203,7 @@ exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *su
 {
     assert(first <= exact->total && n <= exact->total - first);
     const bool avx2 = simd_avx2();
-    size_t block = n ? block_of(exact, first) : 0;
+    size_t block = n ? exact_block_of(exact, first) : 0;
     for (size_t done = 0, m; done < n; done += m, block++) {
         m = piece(exact, block, first + done, n - done);
         const int32_t *from = sum + first + done;
@@ -224,8 +223,8 @@ clamp(int e)
 }
 
 /* Lift what lies too far below the largest exponent of its tensor. */
-static void
-apply_floor(const struct exact *exact, int16_t *exponent)
+void
+exact_floor(const struct exact *exact, int16_t *exponent)
 {
     for (size_t t = 0; t < exact->tensors; t++) {
         int largest = EXACT_EXPONENT_MIN;
@@ -246,11 +245,14 @@ bit_length(uint32_t x)
     return length;
 }
 
-static void
-follow(const struct exact *exact, const int32_t *sum, int16_t *exponent, int fall_max)
+void
+exact_follow(const struct exact *exact, const int32_t *sum, size_t block, size_t end, bool settle,
+             int16_t *exponent)
 {
+    assert(end <= exact->blocks);
     const bool avx2 = simd_avx2();
-    for (size_t b = 0; b < exact->blocks; b++) {
+    const int fall_max = settle ? EXACT_EXPONENT_MAX - EXACT_EXPONENT_MIN : 1;
+    for (size_t b = block; b < end; b++) {
         size_t first = exact->first[b], n = exact->first[b + 1] - first;
         uint32_t bits = avx2 ? exact_bits_avx2(sum + first, n) : exact_bits_base(sum + first, n);
         if (!bits)
@@ -259,19 +261,20 @@ follow(const struct exact *exact, const int32_t *sum, int16_t *exponent, int fal
         int next = bit_length(bits) - exact->bits + now + EXACT_HEADROOM;
         exponent[b] = clamp(next < now - fall_max ? now - fall_max : next);
     }
-    apply_floor(exact, exponent);
 }
 
 void
 exact_adapt(const struct exact *exact, const int32_t *sum, int16_t *exponent)
 {
-    follow(exact, sum, exponent, 1);
+    exact_follow(exact, sum, 0, exact->blocks, false, exponent);
+    exact_floor(exact, exponent);
 }
 
 void
 exact_settle(const struct exact *exact, const int32_t *sum, int16_t *exponent)
 {
-    follow(exact, sum, exponent, EXACT_EXPONENT_MAX - EXACT_EXPONENT_MIN);
+    exact_follow(exact, sum, 0, exact->blocks, true, exponent);
+    exact_floor(exact, exponent);
 }
 
 size_t
@@ -284,6 +287,6 @@ exact_raise(const struct exact *exact, const int32_t *over, int16_t *exponent)
         exponent[b] = clamp(exponent[b] + EXACT_RAISE);
         raised++;
     }
-    apply_floor(exact, exponent);
+    exact_floor(exact, exponent);
     return raised;
 }

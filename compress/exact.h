@@ -54,6 +54,8 @@ void exact_destroy(struct exact **exact);
 size_t exact_blocks(const struct exact *exact);
 /* First element of a block; block == exact_blocks: the total. */
 size_t exact_block_first(const struct exact *exact, size_t block);
+/* The block that holds an element: the last one that does not begin behind it. */
+size_t exact_block_of(const struct exact *exact, size_t element);
 
 /* exponent[blocks] = EXACT_EXPONENT_FIRST. */
 void exact_first(const struct exact *exact, int16_t *exponent);
@@ -73,6 +75,10 @@ void exact_read(const struct exact *exact, const int16_t *exponent, const int32_
 /* Next exponents from a committed sum[total] without overflow. */
 void exact_adapt(const struct exact *exact, const int32_t *sum, int16_t *exponent);
 void exact_settle(const struct exact *exact, const int32_t *sum, int16_t *exponent);
+/* The same in parts: first exact_follow for blocks [block, end), each once, then exact_floor for all. */
+void exact_follow(const struct exact *exact, const int32_t *sum, size_t block, size_t end,
+                  bool settle, int16_t *exponent);
+void exact_floor(const struct exact *exact, int16_t *exponent);
 /* Raise the exponents of the blocks with over[block] != 0; returns how many there were. */
 size_t exact_raise(const struct exact *exact, const int32_t *over, int16_t *exponent);
 

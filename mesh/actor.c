@@ -67,6 +67,7 @@ struct mesh {
     bool more_control, more_bulk, more_beacons; /* read again before sleeping */
     struct mesh_task tasks[TASKS_MAX];
     size_t task_first, task_count;
+    const uint8_t *state; /* the trainer's, as it told us last */
     bool finished;
     uint64_t wait_us;
     bool stop;
@@ -144,7 +145,7 @@ static const uint8_t *
 on_state(void *ctx)
 {
     struct mesh *mesh = ctx;
-    return mesh->setup.state;
+    return mesh->state;
 }
 
 static const char *
@@ -483,10 +484,12 @@ mesh_bucket(struct mesh *mesh, size_t bucket)
 }
 
 void
-mesh_state(struct mesh *mesh, uint64_t round, uint64_t state_hash, size_t first_bucket, bool done)
+mesh_state(struct mesh *mesh, uint64_t round, const void *state, uint64_t state_hash,
+           size_t first_bucket, bool done)
 {
     assert(first_bucket <= mesh->setup.bucket_count);
     pthread_mutex_lock(&mesh->lock);
+    mesh->state = state;
     core_on_applied(mesh->core, clock_us(), round, state_hash, first_bucket, done);
     settle(mesh);
     pthread_mutex_unlock(&mesh->lock);

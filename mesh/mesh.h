@@ -2,13 +2,13 @@
  *
  *     struct mesh *mesh;
  *     if (mesh_new(&mesh, &setup, why, sizeof why)) ...          // opens sockets, starts the actor
- *     mesh_state(mesh, 0, hash, 0, false);                       // our state: before round 0
+ *     mesh_state(mesh, 0, block, hash, 0, false);                // our state: before round 0
  *     for (struct mesh_task t; mesh_next(mesh, &t), t.kind != MESH_DONE;)
  *         switch (t.kind) {
  *         case MESH_COMPUTE:  // zero mesh_own() if t.fresh, add the gradients of t.shards for t.round,
  *                             // mesh_bucket(mesh, b) as each bucket b is complete
  *         case MESH_COMMIT:   // mesh_sum() is the total of all shards: apply it,
- *                             // mesh_state(mesh, t.round + 1, hash, first_bucket, done)
+ *                             // mesh_state(mesh, t.round + 1, block, hash, first_bucket, done)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
  *                             // mesh_state(mesh, t.round, ...), or mesh_state_bad(mesh)
  *         ...
@@ -43,8 +43,7 @@ struct mesh_setup {
     const struct core_bucket *buckets;
     size_t bucket_count;
     uint64_t vector_count; /* elements: sum of the buckets */
-    const uint8_t *state;  /* [state_size]: the trainer's state, read while it waits in mesh_next */
-    size_t state_size;
+    size_t state_size;     /* bytes of a state */
     const char *job;       /* text handed to nodes that want a job; NULL none. Borrowed. */
     uint32_t chunk_elems;  /* as in struct core_config, the same on all nodes; 0 = the default */
     uint64_t direct_bytes; /* the same; 0 = the default */
@@ -99,8 +98,11 @@ const uint8_t *mesh_state_in(const struct mesh *mesh); /* [state_size]; valid du
 
 void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits */
 void mesh_bucket(struct mesh *mesh, size_t bucket);
-void mesh_state(struct mesh *mesh, uint64_t round, uint64_t state_hash, size_t first_bucket,
-                bool done);
+/* The trainer's state is now `state` [state_size], the one before `round`. Others are sent it from there, so
+ * it must stay as it is until the next mesh_state, except while MESH_COMMIT and MESH_ADOPT last. Of the
+ * next round, buckets from first_bucket on are exchanged. */
+void mesh_state(struct mesh *mesh, uint64_t round, const void *state, uint64_t state_hash,
+                size_t first_bucket, bool done);
 void mesh_state_bad(struct mesh *mesh);
 void mesh_interrupt(struct mesh *mesh);
 void mesh_stats(struct mesh *mesh, struct mesh_stats *out);

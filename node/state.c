@@ -1,6 +1,11 @@
-/* state.c - F: from one state and the exact total of a round to the next state. */
+/* state.c - F: from one state and the exact total of a round to the next state.
+ *
+ * The update runs block by block (exponent blocks, 4 KiB of parameters): the old parameters and slots of
+ * a block are copied into the next state and updated there while they are in the first cache. A piece of
+ * the state is hashed as soon as all blocks in it are done. */
 #include "node/state.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -27,9 +32,15 @@ aligned(size_t size)
 }
 
 static size_t
-item_count(const struct state *state)
+items_of(size_t blocks)
 {
-    return (state->block_count + BLOCKS_PER_ITEM - 1) / BLOCKS_PER_ITEM;
+    return (blocks + BLOCKS_PER_ITEM - 1) / BLOCKS_PER_ITEM;
+}
+
+static size_t
+piece_count(const struct state *state)
+{
+    return (state->size + HASH_PIECE - 1) / HASH_PIECE;
 }
 
 int
@@ -47,8 +58,10 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     state->size =
         head + vector * (1 + state->slot_count) + aligned(state->block_count * sizeof(int16_t));
     state->block = aligned_alloc(ALIGN, state->size);
-    state->square = calloc(item_count(state) + 1, sizeof *state->square);
-    if (!state->block || !state->square) {
+    state->square = calloc(items_of(state->block_count) + 1, sizeof *state->square);
+    state->applied = calloc(state->block_count + 1, sizeof *state->applied);
+    state->piece = calloc(piece_count(state), sizeof *state->piece);
+    if (!state->block || !state->square || !state->applied || !state->piece) {
         state_fini(state);
         return -ENOMEM;
     }
@@ -67,6 +80,8 @@ state_fini(struct state *state)
 {
     free(state->block);
     free(state->square);
+    free(state->applied);
+    free(state->piece);
     memset(state, 0, sizeof *state);
 }
 
@@ -127,38 +142,114 @@ tail_loss(const int32_t *tail)
     return sum * LOSS_UNIT;
 }
 
-/* The update of a step, shared out by ranges of exponent blocks. */
-struct update {
-    struct state *state;
-    const int32_t *total;
-    double rate;
-    float factor; /* of the gradient: clipping */
-};
+/* Hashes ------------------------------------------------------------------------------------------ */
 
-/* Call fn for each block of item i with its dequantised gradient. */
 static void
-each_block(struct update *u, size_t i,
-           void (*fn)(struct update *u, size_t i, size_t first, float *g, size_t n))
+hash_piece(const struct state *state, size_t i)
 {
-    const struct state *state = u->state;
-    size_t end = (i + 1) * BLOCKS_PER_ITEM;
-    float g[EXACT_BLOCK];
-    for (size_t b = i * BLOCKS_PER_ITEM; b < end && b < state->block_count; b++) {
-        size_t first = exact_block_first(state->exact, b);
-        size_t n = exact_block_first(state->exact, b + 1) - first;
-        exact_read(state->exact, state->exponent, u->total, first, g, n);
-        fn(u, i, first, g, n);
-    }
+    size_t at = i * HASH_PIECE, left = state->size - at;
+    state->piece[i] = XXH3_64bits(state->block + at, left < HASH_PIECE ? left : HASH_PIECE);
 }
 
 static void
-square_block(struct update *u, size_t i, size_t first, float *g, size_t n)
+hash_if_missing(void *ctx, size_t i)
 {
-    (void)first;
+    const struct state *state = ctx;
+    if (!state->piece[i])
+        hash_piece(state, i);
+}
+
+uint64_t
+state_hash_rest(struct state *state, struct pool *pool)
+{
+    uint64_t hash = state->size;
+    pool_run(pool, hash_if_missing, state, piece_count(state));
+    for (size_t i = 0; i < piece_count(state); i++)
+        hash = mix64_pair(hash, state->piece[i]);
+    return hash ? hash : 1;
+}
+
+static uint64_t
+hash_block(const struct state *state, const uint8_t *block, struct pool *pool)
+{
+    struct state other = *state;
+    other.block = (uint8_t *)(uintptr_t)block;
+    memset(other.piece, 0, piece_count(state) * sizeof *other.piece);
+    return state_hash_rest(&other, pool);
+}
+
+uint64_t
+state_hash(const struct state *state, struct pool *pool)
+{
+    return hash_block(state, state->block, pool);
+}
+
+/* Does piece i consist of blocks that are applied, and of nothing else? */
+static bool
+piece_done(const struct state *state, size_t i)
+{
+    size_t at = i * HASH_PIECE, end = at + HASH_PIECE;
+    size_t vector = aligned(state->param_count * sizeof(float));
+    size_t first = (size_t)((uint8_t *)state->params - state->block);
+    if (at < first || end > first + vector * (1 + state->slot_count))
+        return false;
+    for (size_t done; at < end; at = done) {
+        size_t vector_at = first + (at - first) / vector * vector;
+        done = vector_at + vector < end ? vector_at + vector : end;
+        size_t from = (at - vector_at) / sizeof(float), to = (done - vector_at - 1) / sizeof(float);
+        for (size_t b = exact_block_of(state->exact, from);
+             b < state->block_count && exact_block_first(state->exact, b) <= to; b++)
+            if (!state->applied[b])
+                return false;
+    }
+    return true;
+}
+
+static void
+hash_if_done(void *ctx, size_t i)
+{
+    const struct state *state = ctx;
+    if (!state->piece[i] && piece_done(state, i))
+        hash_piece(state, i);
+}
+
+/* The update of a step, shared out by ranges of exponent blocks ------------------------------------ */
+
+struct update {
+    struct state *next;
+    const struct state *now;
+    const int32_t *total;
+    size_t block, end; /* of exponent blocks */
+};
+
+/* Call fn for each block of item i. */
+static void
+each_block(struct update *u, size_t i, void (*fn)(struct update *u, size_t i, size_t block))
+{
+    size_t block = u->block + i * BLOCKS_PER_ITEM, end = block + BLOCKS_PER_ITEM;
+    for (; block < end && block < u->end; block++)
+        fn(u, i, block);
+}
+
+/* g[EXACT_BLOCK] = the gradient of a block; returns how many elements it has. */
+static size_t
+read_block(const struct update *u, size_t block, float *g)
+{
+    size_t first = exact_block_first(u->now->exact, block);
+    size_t n = exact_block_first(u->now->exact, block + 1) - first;
+    exact_read(u->now->exact, u->now->exponent, u->total, first, g, n);
+    return n;
+}
+
+static void
+square_block(struct update *u, size_t i, size_t block)
+{
+    float g[EXACT_BLOCK];
     double sum = 0;
+    size_t n = read_block(u, block, g);
     for (size_t k = 0; k < n; k++)
         sum += (double)g[k] * (double)g[k];
-    u->state->square[i] += sum;
+    u->next->square[i] += sum;
 }
 
 static void
@@ -168,17 +259,25 @@ square_item(void *ctx, size_t i)
 }
 
 static void
-update_block(struct update *u, size_t i, size_t first, float *g, size_t n)
+update_block(struct update *u, size_t i, size_t block)
 {
     (void)i;
-    struct state *state = u->state;
-    float *slot[OPTIM_SLOTS_MAX] = {0};
-    for (size_t s = 0; s < state->slot_count; s++)
-        slot[s] = state->slot[s] + first;
-    if (u->factor < 1.0f)
-        for (size_t k = 0; k < n; k++)
-            g[k] *= u->factor;
-    optim_apply(&state->job.optim, u->rate, state->header->step, state->params + first, slot, g, n);
+    struct state *next = u->next;
+    if (next->applied[block])
+        return;
+    float g[EXACT_BLOCK], *slot[OPTIM_SLOTS_MAX] = {0};
+    size_t first = exact_block_first(next->exact, block), n = read_block(u, block, g);
+    memcpy(next->params + first, u->now->params + first, n * sizeof *g);
+    for (size_t s = 0; s < next->slot_count; s++) {
+        slot[s] = next->slot[s] + first;
+        memcpy(slot[s], u->now->slot[s] + first, n * sizeof *g);
+    }
+    for (size_t k = 0; next->factor < 1.0f && k < n; k++)
+        g[k] *= next->factor;
+    optim_apply(&next->job.optim, next->rate, u->now->header->step, next->params + first, slot, g,
+                n);
+    exact_follow(next->exact, u->total, block, block + 1, next->settle, next->exponent);
+    next->applied[block] = true;
 }
 
 static void
@@ -191,32 +290,19 @@ update_item(void *ctx, size_t i)
 static float
 clip_factor(struct update *u, struct pool *pool)
 {
-    size_t items = item_count(u->state);
-    double clip = (double)u->state->job.optim.clip_norm, sum = 0;
+    size_t items = items_of(u->end);
+    double clip = (double)u->now->job.optim.clip_norm, sum = 0;
     if (!(clip > 0))
         return 1.0f;
-    memset(u->state->square, 0, items * sizeof *u->state->square);
+    memset(u->next->square, 0, items * sizeof *u->next->square);
     pool_run(pool, square_item, u, items);
     for (size_t i = 0; i < items; i++)
-        sum += u->state->square[i];
+        sum += u->next->square[i];
     double norm = sqrt(sum);
     return norm > clip ? (float)(clip / norm) : 1.0f;
 }
 
-static void
-apply_gradient(struct state *state, const int32_t *total, struct pool *pool)
-{
-    struct update u = {.state = state, .total = total, .factor = 1.0f};
-    struct state_header *h = state->header;
-    u.rate = optim_rate(&state->job.optim, h->step, state_steps_total(state), h->epoch,
-                        state->job.batch);
-    u.factor = clip_factor(&u, pool);
-    pool_run(pool, update_item, &u, item_count(state));
-    if (h->step == h->skipped)
-        exact_settle(state->exact, total, state->exponent);
-    else
-        exact_adapt(state->exact, total, state->exponent);
-}
+/* Headers ----------------------------------------------------------------------------------------- */
 
 static bool
 evaluation_due(const struct state *state)
@@ -240,28 +326,29 @@ finish_epoch(struct state *state)
 }
 
 static void
-apply_step(struct state *state, const int32_t *total, struct pool *pool, struct state_event *event)
+apply_step(struct state *next, const int32_t *tail, struct state_event *event)
 {
-    struct state_header *h = state->header;
-    const int32_t *tail = total + state->param_count;
-    event->raised = exact_raise(state->exact, tail + TAIL_OVER, state->exponent);
+    struct state_header *h = next->header;
+    event->raised = exact_raise(next->exact, tail + TAIL_OVER, next->exponent);
     if (event->raised && !tail[TAIL_BAD])
         return;
     event->stepped = true;
     event->skipped = tail[TAIL_BAD] != 0;
+    next->moves = !event->skipped;
+    next->settle = h->step == h->skipped;
+    next->rate =
+        optim_rate(&next->job.optim, h->step, state_steps_total(next), h->epoch, next->job.batch);
     if (event->skipped)
         h->skipped++;
-    else
-        apply_gradient(state, total, pool);
     h->step++;
     h->epoch_step++;
     h->samples += event->samples;
     h->epoch_loss += event->skipped ? 0 : tail_loss(tail);
     h->epoch_samples += event->skipped ? 0 : (double)event->samples;
-    bool last = h->step >= state_steps_total(state);
-    if (h->epoch_step >= state_epoch_steps(state) || last)
-        finish_epoch(state);
-    if (evaluation_due(state))
+    bool last = h->step >= state_steps_total(next);
+    if (h->epoch_step >= state_epoch_steps(next) || last)
+        finish_epoch(next);
+    if (evaluation_due(next))
         h->phase = STATE_EVALUATE;
     else
         h->done = last;
@@ -283,71 +370,78 @@ apply_evaluation(struct state *state, const int32_t *tail, struct state_event *e
               (state->job.patience && h->stale >= state->job.patience);
 }
 
-void
-state_apply(struct state *state, const int32_t *total, struct pool *pool, struct state_event *event)
+/* Building the next state ------------------------------------------------------------------------- */
+
+bool
+state_begin(struct state *next, const struct state *now, const int32_t *total,
+            struct state_event *event)
 {
-    const int32_t *tail = total + state->param_count;
-    struct state_header *h = state->header;
+    const int32_t *tail = total + now->param_count;
+    assert(next->block != now->block);
+    *next->header = *now->header;
+    memcpy(next->exponent, now->exponent, now->block_count * sizeof *now->exponent);
+    memset(next->applied, 0, now->block_count * sizeof *next->applied);
+    memset(next->piece, 0, piece_count(next) * sizeof *next->piece);
+    next->moves = false;
+    next->factor = 1.0f;
     memset(event, 0, sizeof *event);
     event->samples = (uint64_t)tail[TAIL_SAMPLES];
     if (event->samples) {
         event->loss = tail_loss(tail) / (double)event->samples;
-        event->accuracy =
-            state->job.has_accuracy ? tail[TAIL_CORRECT] / (double)event->samples : -1;
+        event->accuracy = now->job.has_accuracy ? tail[TAIL_CORRECT] / (double)event->samples : -1;
     }
-    h->round++;
-    if (h->phase == STATE_EVALUATE)
-        apply_evaluation(state, tail, event);
+    next->header->round++;
+    if (now->header->phase == STATE_EVALUATE)
+        apply_evaluation(next, tail, event);
     else
-        apply_step(state, total, pool, event);
+        apply_step(next, tail, event);
+    return next->moves && !(next->job.optim.clip_norm > 0);
 }
 
-struct hashing {
-    const struct state *state;
-    uint64_t *piece;
-};
-
-static void
-hash_piece(void *ctx, size_t i)
+void
+state_apply(struct state *next, const struct state *now, const int32_t *total, size_t first,
+            size_t count, struct pool *pool)
 {
-    struct hashing *hashing = ctx;
-    size_t at = i * HASH_PIECE, left = hashing->state->size - at;
-    hashing->piece[i] =
-        XXH3_64bits(hashing->state->block + at, left < HASH_PIECE ? left : HASH_PIECE);
+    if (count == 0)
+        return;
+    size_t block = exact_block_of(now->exact, first),
+           end = exact_block_of(now->exact, first + count - 1) + 1;
+    assert(next->moves);
+    assert(exact_block_first(now->exact, block) == first);
+    assert(exact_block_first(now->exact, end) == first + count);
+    struct update u = {next, now, total, block, end};
+    pool_run(pool, update_item, &u, items_of(end - block));
+    pool_run(pool, hash_if_done, next, piece_count(next));
 }
 
-static uint64_t
-hash_block(const struct state *state, struct pool *pool)
+void
+state_finish(struct state *next, const struct state *now, const int32_t *total, struct pool *pool)
 {
-    enum { BATCH = 64 };
-    uint64_t hash = state->size;
-    size_t pieces = (state->size + HASH_PIECE - 1) / HASH_PIECE;
-    uint64_t all[BATCH];
-    for (size_t i = 0; i < pieces; i += BATCH) {
-        size_t n = pieces - i < BATCH ? pieces - i : BATCH;
-        struct state part = *state;
-        part.block += i * HASH_PIECE;
-        part.size -= i * HASH_PIECE;
-        pool_run(pool, hash_piece, &(struct hashing){&part, all}, n);
-        for (size_t k = 0; k < n; k++)
-            hash = mix64_pair(hash, all[k]);
+    struct update u = {next, now, total, 0, now->block_count};
+    if (next->moves) {
+        next->factor = clip_factor(&u, pool);
+        pool_run(pool, update_item, &u, items_of(u.end));
+        exact_floor(next->exact, next->exponent);
+    } else {
+        size_t from = (size_t)((uint8_t *)now->params - now->block);
+        size_t to = (size_t)((uint8_t *)now->exponent - now->block);
+        memcpy(next->block + from, now->block + from, to - from);
     }
-    return hash ? hash : 1;
 }
 
-uint64_t
-state_hash(const struct state *state, struct pool *pool)
+void
+state_swap(struct state *a, struct state *b)
 {
-    return hash_block(state, pool);
+    struct state other = *a;
+    *a = *b;
+    *b = other;
 }
 
 int
 state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool)
 {
-    struct state other = *state;
     size_t exponents = (size_t)((uint8_t *)state->exponent - state->block);
-    other.block = (uint8_t *)(uintptr_t)block;
-    if (hash_block(&other, pool) != hash ||
+    if (hash_block(state, block, pool) != hash ||
         !exact_valid(state->exact, (const void *)(block + exponents)))
         return -EBADMSG;
     memcpy(state->block, block, state->size);

@@ -13,7 +13,20 @@
  *
  * A round is a training step, an evaluation of the whole test part, or, when a gradient did not fit its
  * block's exponent, only a change of exponents after which the same step is computed again. Which one it
- * is follows from the state alone, so all nodes agree without a word. */
+ * is follows from the state alone, so all nodes agree without a word.
+ *
+ * There are two states, the present one and the next, which F builds beside it:
+ *
+ *     state_begin(next, now, total)    from the tail alone: the header, what kind of round it was
+ *     state_apply(next, now, total, .. ranges of the parameters, in any order, as their sums become final
+ *     state_finish(next, now, total)   what is left
+ *     state_hash_rest(next)            hashes what was not applied, and so hashed, early
+ *     state_swap(now, next)            at commit
+ *
+ * Nothing but state_swap and state_take changes the present state, so that until the commit it can be
+ * hashed, sent and computed from, and a next state that turns out not to be wanted is simply begun anew. After
+ * the swap the other one is the state before, until the next state_begin: swapping back and doing the
+ * round again must give the same hash. */
 #ifndef NODE_STATE_H
 #define NODE_STATE_H
 
@@ -72,6 +85,13 @@ struct state {
     float *slot[OPTIM_SLOTS_MAX];
     int16_t *exponent;
     double *square; /* scratch of the norm, one sum per work item */
+    /* While it is built: */
+    bool moves;      /* the round moves the parameters */
+    bool settle;     /* it is the first that does */
+    double rate;     /* of learning */
+    float factor;    /* of the gradient: clipping */
+    bool *applied;   /* [block_count] parameters, slots and exponent of this block are done */
+    uint64_t *piece; /* hashes of the pieces of the block, 0: not known yet */
 };
 
 /* What happened in a round, for metrics. */
@@ -97,9 +117,19 @@ uint64_t state_epoch_steps(const struct state *state);
 /* Samples of the next round, all shards together: less than a batch at the end of an epoch. */
 uint64_t state_rows(const struct state *state);
 
-/* F. */
-void state_apply(struct state *state, const int32_t *total, struct pool *pool,
+/* Header of `next` and the event, from the tail of `total`. True: state_apply may follow, and `next` has
+ * the parameters of the ranges it was called for; false: all that is left is for state_finish. */
+bool state_begin(struct state *next, const struct state *now, const int32_t *total,
                  struct state_event *event);
+/* Elements [first, first + count) of the parameters, whole exponent blocks. */
+void state_apply(struct state *next, const struct state *now, const int32_t *total, size_t first,
+                 size_t count, struct pool *pool);
+/* The ranges that are left, and the exponents. */
+void state_finish(struct state *next, const struct state *now, const int32_t *total,
+                  struct pool *pool);
+/* As state_hash, of a state just finished; what state_apply has done was hashed then. */
+uint64_t state_hash_rest(struct state *next, struct pool *pool);
+void state_swap(struct state *a, struct state *b);
 
 /* 64-bit hash of the whole block; two halves are hashed by two threads. */
 uint64_t state_hash(const struct state *state, struct pool *pool);

@@ -28,7 +28,7 @@ struct run {
     struct job job; /* data, model, exponent blocks */
     struct pool *pool;
     struct work *work;
-    struct state state;
+    struct state state, next; /* the present one; F builds the next beside it */
     struct mesh *mesh;
     struct metrics *metrics;
     uint64_t job_hash;
@@ -96,7 +96,8 @@ open_state(struct run *run, char *why, size_t why_size)
         .has_accuracy = config->train.loss != NN_SQUARED_ERROR && config->train.loss != NN_COUNT,
     };
     size_t params = nn_param_count(run->job.model);
-    if (state_init(&run->state, &job, run->job.exact, params)) {
+    if (state_init(&run->state, &job, run->job.exact, params) ||
+        state_init(&run->next, &job, run->job.exact, params)) {
         snprintf(why, why_size, "not enough memory for %zu parameters", params);
         return -ENOMEM;
     }
@@ -148,7 +149,6 @@ open_mesh(struct run *run, char *why, size_t why_size)
         .peers_min = config->mesh.peers ? config->mesh.peers : 1,
         .gather_ms = config->mesh.gather_ms,
         .vector_count = work_vector_count(run->work),
-        .state = run->state.block,
         .state_size = run->state.size,
         .job = config->text,
         .log = log_line,
@@ -292,8 +292,8 @@ announce(struct run *run, uint64_t hash)
     size_t count;
     work_buckets(run->work, &count);
     bool evaluation = run->state.header->phase == STATE_EVALUATE;
-    mesh_state(run->mesh, run->state.header->round, hash, evaluation ? count - 1 : 0,
-               run->state.header->done);
+    mesh_state(run->mesh, run->state.header->round, run->state.block, hash,
+               evaluation ? count - 1 : 0, run->state.header->done);
 }
 
 static void
@@ -321,9 +321,11 @@ commit(struct run *run)
     struct state_event event;
     double start = now_s();
     fail_hit(FAIL_COMMIT, NULL, 0);
-    state_apply(&run->state, mesh_sum(run->mesh), run->pool, &event);
-    fail_hit(FAIL_APPLIED, run->state.block, run->state.size);
-    uint64_t hash = state_hash(&run->state, run->pool);
+    state_begin(&run->next, &run->state, mesh_sum(run->mesh), &event);
+    state_finish(&run->next, &run->state, mesh_sum(run->mesh), run->pool);
+    fail_hit(FAIL_APPLIED, run->next.block, run->next.size);
+    uint64_t hash = state_hash_rest(&run->next, run->pool);
+    state_swap(&run->state, &run->next);
     run->compute_s += now_s() - start;
     if (event.skipped)
         say(run, 4, "step %llu: NaN or infinity in the gradient, skipped by all nodes",
@@ -429,6 +431,7 @@ close_run(struct run *run)
     metrics_destroy(&run->metrics);
     work_destroy(&run->work);
     pool_destroy(&run->pool);
+    state_fini(&run->next);
     state_fini(&run->state);
     job_close(&run->job);
 }

@@ -104,14 +104,14 @@ commit(struct bench *bench, const struct mesh_task *task)
     if (round >= WARM - 1)
         bench->last = now;
     const bool done = bench->seconds && round + 1 == WARM + (uint64_t)bench->rounds;
-    mesh_state(bench->mesh, round + 1, round + 1, 0, done);
+    mesh_state(bench->mesh, round + 1, bench, round + 1, 0, done);
 }
 
 static void
 run(struct bench *bench)
 {
     struct mesh_task task;
-    mesh_state(bench->mesh, 0, 0, 0, false);
+    mesh_state(bench->mesh, 0, bench, 0, 0, false);
     for (mesh_next(bench->mesh, &task); task.kind != MESH_DONE; mesh_next(bench->mesh, &task))
         switch (task.kind) {
         case MESH_COMPUTE:
@@ -131,7 +131,6 @@ static void
 measure(struct bench *bench, const char *group, size_t bytes)
 {
     char name[128], why[512];
-    static const uint8_t state[1];
     snprintf(name, sizeof name, "%s-%zu", group, bytes);
     const struct core_bucket bucket = {0, bytes / sizeof(int32_t)};
     const char *interface = getenv("BENCH_INTERFACE");
@@ -144,8 +143,7 @@ measure(struct bench *bench, const char *group, size_t bytes)
         .buckets = &bucket,
         .bucket_count = 1,
         .vector_count = bucket.count,
-        .state = state,
-        .state_size = sizeof state,
+        .state_size = 1,
         .chunk_elems = (uint32_t)measure_setting("BENCH_CHUNK", 0),
         .direct_bytes = (uint64_t)measure_setting("BENCH_DIRECT", 0),
         .log = log_line,

@@ -186,7 +186,7 @@ static void
 tell_state(struct node *node)
 {
     uint64_t round = node->state.round;
-    mesh_state(node->mesh, round, state_hash(node), first_bucket_of(node, round),
+    mesh_state(node->mesh, round, &node->state, state_hash(node), first_bucket_of(node, round),
                round >= atomic_load(&stop_round));
 }
 
@@ -290,7 +290,6 @@ prepare(struct node *node, const struct layout *layout, const char *group)
         .buckets = node->buckets,
         .bucket_count = layout->count,
         .vector_count = first,
-        .state = (const uint8_t *)&node->state,
         .state_size = sizeof node->state,
         .chunk_elems = layout->chunk,
         .direct_bytes = layout->direct,

@@ -15,11 +15,15 @@ enum { PARAMS = 3000, SHARDS = 4 };
 
 static struct exact *exact;
 static struct pool *pool;
+static struct state next; /* what is built beside the state of a case; any case's */
 
 static void
 start(struct state *state, struct state_job *job)
 {
     assert_int_equal(state_init(state, job, exact, PARAMS), 0);
+    if (next.block)
+        state_fini(&next);
+    assert_int_equal(state_init(&next, job, exact, PARAMS), 0);
     state_start(state);
     for (size_t i = 0; i < PARAMS; i++)
         state->params[i] = (float)i * 0.001f;
@@ -60,7 +64,11 @@ apply(struct state *state, float g, double loss)
 {
     struct state_event event;
     int32_t *total = total_of(state, g, state_rows(state), loss);
-    state_apply(state, total, pool, &event);
+    state_begin(&next, state, total, &event);
+    state_finish(&next, state, total, pool);
+    uint64_t hash = state_hash_rest(&next, pool);
+    assert_int_equal(hash, state_hash(&next, pool));
+    state_swap(state, &next);
     free(total);
     return event;
 }
@@ -186,6 +194,92 @@ test_clipping_bounds_the_norm(void **unused)
     state_fini(&state);
 }
 
+/* Ranges in any order, with everything else left to the end, and begun anew in between. */
+static void
+test_ranges_may_be_applied_as_they_come(void **unused)
+{
+    (void)unused;
+    static const struct {
+        size_t first, count;
+    } range[] = {{2000, 1000}, {1024, 976}, {0, 1024}};
+    struct state state;
+    struct state_job job = job_of();
+    start(&state, &job);
+    apply(&state, 0.25f, 1);
+    int32_t *total = total_of(&state, 0.125f, state_rows(&state), 2);
+    struct state_event event;
+    assert_true(state_begin(&next, &state, total, &event));
+    state_finish(&next, &state, total, pool);
+    uint64_t before = state_hash(&state, pool), hash = state_hash_rest(&next, pool);
+    for (size_t count = 0; count <= 3; count++) {
+        assert_true(state_begin(&next, &state, total, &event));
+        assert_int_equal(next.header->step, 2);
+        for (size_t i = 0; i < count; i++)
+            state_apply(&next, &state, total, range[i].first, range[i].count, pool);
+        if (count == 1) /* its parameters are there, the others are not needed for it */
+            assert_true(next.params[2500] != state.params[2500]);
+        state_finish(&next, &state, total, pool);
+        assert_int_equal(state_hash_rest(&next, pool), hash);
+        assert_int_equal(state_hash(&next, pool), hash);
+        assert_int_equal(state_hash(&state, pool), before);
+    }
+    free(total);
+    state_fini(&state);
+}
+
+static void
+test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_step(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_event event;
+    struct state_job job = job_of();
+    start(&state, &job);
+    const float gradient[] = {1e6f, NAN}; /* to be redone, skipped */
+    for (size_t i = 0; i < 2; i++) {
+        int32_t *total = total_of(&state, gradient[i], state_rows(&state), 1);
+        assert_false(state_begin(&next, &state, total, &event));
+        free(total);
+    }
+    for (int i = 0; i < 3; i++)
+        apply(&state, 0, 1);
+    int32_t *total = total_of(&state, 0, state_rows(&state), 1);
+    assert_false(state_begin(&next, &state, total, &event)); /* an evaluation */
+    assert_true(event.evaluated);
+    free(total);
+    state_fini(&state);
+    job.optim.clip_norm = 1;
+    start(&state, &job);
+    total = total_of(&state, 0.25f, state_rows(&state), 1);
+    assert_false(state_begin(&next, &state, total, &event));
+    assert_true(event.stepped);
+    free(total);
+    state_fini(&state);
+}
+
+static void
+test_a_round_can_be_done_again_after_the_swap(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_event event;
+    struct state_job job = job_of();
+    start(&state, &job);
+    apply(&state, 0.25f, 1);
+    int32_t *total = total_of(&state, 0.5f, state_rows(&state), 1);
+    state_begin(&next, &state, total, &event);
+    state_finish(&next, &state, total, pool);
+    uint64_t hash = state_hash_rest(&next, pool);
+    state_swap(&state, &next);
+    state.params[7] += 1; /* an error of this machine's memory */
+    state_swap(&state, &next);
+    state_begin(&next, &state, total, &event);
+    state_finish(&next, &state, total, pool);
+    assert_int_equal(state_hash_rest(&next, pool), hash);
+    free(total);
+    state_fini(&state);
+}
+
 static void
 test_a_received_state_is_taken_only_if_its_hash_is_right(void **unused)
 {
@@ -236,6 +330,7 @@ static int
 tear_down(void **unused)
 {
     (void)unused;
+    state_fini(&next);
     exact_destroy(&exact);
     pool_destroy(&pool);
     return 0;
@@ -251,6 +346,10 @@ main(void)
         cmocka_unit_test(test_epochs_end_with_an_evaluation),
         cmocka_unit_test(test_stops_early_when_patience_is_over),
         cmocka_unit_test(test_clipping_bounds_the_norm),
+        cmocka_unit_test(test_ranges_may_be_applied_as_they_come),
+        cmocka_unit_test(
+            test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_step),
+        cmocka_unit_test(test_a_round_can_be_done_again_after_the_swap),
         cmocka_unit_test(test_a_received_state_is_taken_only_if_its_hash_is_right),
         cmocka_unit_test(test_loss_survives_the_tail),
     };

@@ -422,7 +422,6 @@ discover_is_made_whole_or_not_at_all(void **state)
 static int
 make_mesh(void **out)
 {
-    static const uint8_t state[STATE_SIZE];
     const struct mesh_setup setup = {
         .hello = {.run = "torture", .job_hash = 1},
         .group = "torture",
@@ -433,7 +432,6 @@ make_mesh(void **out)
         .buckets = buckets,
         .bucket_count = BUCKETS,
         .vector_count = ELEMS,
-        .state = state,
         .state_size = STATE_SIZE,
         .log = on_log,
     };

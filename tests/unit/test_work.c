@@ -20,7 +20,7 @@ static struct exact *exact;
 struct bench {
     struct pool *pool;
     struct work *work;
-    struct state state;
+    struct state state, next;
     int32_t *own;
     size_t next_bucket;
 };
@@ -61,6 +61,7 @@ bench_init(struct bench *bench, unsigned threads, bool exact_mode)
     };
     assert_int_equal(work_new(&bench->work, &setup), 0);
     assert_int_equal(state_init(&bench->state, &job, exact, nn_param_count(model)), 0);
+    assert_int_equal(state_init(&bench->next, &job, exact, nn_param_count(model)), 0);
     state_start(&bench->state);
     nn_init_params(model, 7, bench->state.params);
     bench->own = calloc(work_vector_count(bench->work), sizeof *bench->own);
@@ -71,6 +72,7 @@ static void
 bench_fini(struct bench *bench)
 {
     free(bench->own);
+    state_fini(&bench->next);
     state_fini(&bench->state);
     work_destroy(&bench->work);
     pool_destroy(&bench->pool);
@@ -86,14 +88,23 @@ compute(struct bench *bench, uint64_t shards, bool fresh)
     assert_int_equal(bench->next_bucket, count);
 }
 
+static struct state_event
+apply(struct bench *bench)
+{
+    struct state_event event;
+    state_begin(&bench->next, &bench->state, bench->own, &event);
+    state_finish(&bench->next, &bench->state, bench->own, bench->pool);
+    state_swap(&bench->state, &bench->next);
+    return event;
+}
+
 /* Advance to the first short batch, so that ragged shards are covered, then compare. */
 static void
 advance(struct bench *bench, unsigned rounds)
 {
-    struct state_event event;
     while (rounds--) {
         compute(bench, ALL, true);
-        state_apply(&bench->state, bench->own, bench->pool, &event);
+        apply(bench);
     }
 }
 
@@ -155,7 +166,7 @@ test_counts_samples_and_learns(void **unused)
     for (unsigned round = 0; !bench.state.header->done; round++) {
         assert_true(round < 20);
         compute(&bench, ALL, true);
-        state_apply(&bench.state, bench.own, bench.pool, &event);
+        event = apply(&bench);
         first = round ? first : event.loss;
         steps += event.stepped;
         evaluations += event.evaluated;
