@@ -598,6 +598,7 @@ name_self(struct proto_node *out)
         return -EIO;
     clock_gettime(CLOCK_REALTIME, &t);
     out->id |= out->id == 0;
+    out->id = fail_node_id(out->id);
     out->incarnation =
         (((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec) & ~UINT64_C(0xffff)) | noise;
     return 0;

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +52,8 @@ struct rule {
 
 static struct rule rules[RULES_MAX];
 static size_t rule_count;
+static bool counting;    /* hits are wanted */
+static uint64_t node_id; /* 0: not given */
 static atomic_ulong hits[POINTS_END];
 
 static bool
@@ -115,11 +116,35 @@ read_rule(const char *text, struct rule *rule, char *why, size_t why_size)
     return 0;
 }
 
+static void
+print_hits(void)
+{
+    char name[NAME_MAX_SIZE];
+    for (int point = 0; point < POINTS_END; point++)
+        if (name_of(point, name))
+            fprintf(stderr, "failpoint %s hits %lu\n", name, atomic_load(&hits[point]));
+}
+
+static int
+read_id(char *why, size_t why_size)
+{
+    const char *given = getenv("MESHNODE_ID");
+    char *end;
+    if (!given)
+        return 0;
+    node_id = strtoull(given, &end, 16);
+    if (node_id && !*end)
+        return 0;
+    snprintf(why, why_size, "MESHNODE_ID: '%s', expected a number other than 0", given);
+    return -EINVAL;
+}
+
 int
 fail_open(char *why, size_t why_size)
 {
     const char *given = getenv("MESHNODE_FAIL");
-    char *copy = strdup(given ? given : ""), *rest = copy;
+    counting = given && strcmp(given, "hits") == 0 && atexit(print_hits) == 0;
+    char *copy = strdup(given && !counting ? given : ""), *rest = copy;
     int rc = copy ? 0 : -ENOMEM;
     for (char *text; rc == 0 && *copy && (text = strsep(&rest, ","));) {
         if (rule_count == RULES_MAX) {
@@ -130,7 +155,13 @@ fail_open(char *why, size_t why_size)
         }
     }
     free(copy);
-    return rc;
+    return rc == 0 ? read_id(why, why_size) : rc;
+}
+
+uint64_t
+fail_node_id(uint64_t drawn)
+{
+    return node_id ? node_id : drawn;
 }
 
 bool
@@ -195,7 +226,7 @@ static int
 hit(int point, void *data, size_t size)
 {
     int rc = 0;
-    if (!rule_count)
+    if (!rule_count && !counting)
         return 0;
     unsigned long count = atomic_fetch_add(&hits[point], 1) + 1;
     for (size_t i = 0; i < rule_count && rc == 0; i++) {

@@ -13,9 +13,12 @@
  *     hang     this thread sleeps for ever     error   the call fails with the point's errno, where it has one
  *     flip     one bit of the data at the point changes, where there is data; flip=N: bit N modulo their number
  *
+ * MESHNODE_FAIL=hits has no rule; when the process ends it prints how often it came to each point.
+ *
  * A rule that acts says so first, in one line on standard error: "failpoint POINT COUNT: ACTION". The points are
  * in the shells (sockets, files, the training loop); the core's decisions have none. `meshnode --failpoints`
- * lists them. The idea is that of FreeBSD's fail(9).
+ * lists them. MESHNODE_ID, a number in hexadecimal, is the node's id instead of a random one, so that a test can
+ * choose the leader: it is the lowest. The idea is that of FreeBSD's fail(9).
  *
  * Any thread may come to a point; hits are counted over all threads. */
 #ifndef PROTO_FAIL_H
@@ -23,6 +26,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* name, errno of `error` (0: none), what it means, "data" when there is something to flip */
 #define FAIL_POINTS(X)                                                                             \
@@ -75,10 +79,12 @@ enum fail_point {
 
 #ifdef MESHNODE_FAILPOINTS
 
-/* Read MESHNODE_FAIL; before there are threads. 0 or -EINVAL with one line in `why`. */
+/* Read MESHNODE_FAIL and MESHNODE_ID; before there are threads. 0 or -EINVAL with one line in `why`. */
 int fail_open(char *why, size_t why_size);
 /* Print the points when that is what the command line asks for. */
 bool fail_listed(int argc, char *const argv[]);
+/* MESHNODE_ID, or what was drawn. */
+uint64_t fail_node_id(uint64_t drawn);
 /* -1 with errno set when a rule makes the call fail, else 0. `data` may be NULL. */
 int fail_hit(enum fail_point point, void *data, size_t size);
 /* `type` is an enum proto_type. */
@@ -98,6 +104,12 @@ fail_listed(int argc, char *const argv[])
 {
     (void)argc, (void)argv;
     return false;
+}
+
+static inline uint64_t
+fail_node_id(uint64_t drawn)
+{
+    return drawn;
 }
 
 static inline int

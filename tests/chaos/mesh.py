@@ -46,7 +46,7 @@ class Node:
         self.name, self.out, self.log, self.process = name, out, log, process
         self.status = None  # as of subprocess: -9 is SIGKILL
         self.stopped = False
-        self._at, self._steps = 0, []
+        self._at, self._whole, self._steps = 0, 0, []  # the last line is read again
 
     def alive(self):
         if self.status is None:
@@ -54,20 +54,27 @@ class Node:
         return self.status is None
 
     def steps(self):
-        """Objects of metrics.jsonl so far; a resumed or restarted run begins a new list."""
+        """Objects of metrics.jsonl so far. The last line may still be replaced by a longer one: read it again."""
         try:
             with open(os.path.join(self.out, "metrics.jsonl"), "rb") as file:
                 file.seek(self._at)
                 data = file.read()
         except FileNotFoundError:
             return self._steps
-        whole = data.rfind(b"\n") + 1
-        for line in data[:whole].splitlines():
+        lines = data[:data.rfind(b"\n") + 1].splitlines(keepends=True)
+        read = []
+        for line in lines:
             try:
-                self._steps.append(json.loads(line))
+                read.append(json.loads(line))
             except ValueError:
+                if self.alive():
+                    break  # being written
                 raise Failed(f"{self.name}: metrics.jsonl holds {line!r}") from None
-        self._at += whole
+        if read:
+            del self._steps[self._whole:]
+            self._steps += read
+            self._whole = len(self._steps) - 1
+            self._at += sum(map(len, lines[:len(read) - 1]))
         return self._steps
 
     def step(self):
