@@ -1,0 +1,421 @@
+"""net.py - machines, cables and slow processors for the chaos tests, on one machine.
+
+    with Net(4, cpu=0.2) as net:            # 4 namespaces TAG-0.. on the user-space switch
+        for i in range(4):
+            net.start(i)                    # a node there, with the job of net.job
+        net.until(20, "four nodes to train", lambda: net.together(range(4)))
+        net.switch("groups 0 1,2,3")        # see tests/support/links.h and tests/chaos/switch.c
+        net.let(10)
+        net.heal()
+        net.verdict()                       # states against a run without accidents, steps never backwards
+
+Each node has a network namespace, a line to the switch (build/gcc/switch) and, where the system lets us,
+a share of one CPU of its own (a cgroup with cpu quota, v1 or v2): otherwise a node that dies makes the
+others faster and every figure better than it is. The period of the quota is 10 ms, so that a slow
+processor is slow all the time and not stopped for most of a heartbeat.
+
+What a node does is read from its metrics.jsonl; its clock is brought to ours with the smallest difference
+seen between a line's time_s and when we read it. Processes are those of mesh.py; each start of a node is
+an incarnation with a folder of its own, named MACHINE.NUMBER."""
+import argparse
+import collections
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import mesh
+
+BUILD = os.environ.get("BUILD") or os.path.join(mesh.ROOT, "build", "gcc")
+SKIPPED = 77
+PERIOD_US = 10000
+Line = collections.namedtuple("Line", "at step peers hash tx rx compute wait")
+PATTERN = re.compile(
+    r'"step":(\d+),"time_s":([0-9.e+-]+),.*?"peers":(\d+),.*?"samples":(\d+),.*?"compute_s":([0-9.e+-]+),'
+    r'"wait_s":([0-9.e+-]+),"tx_bytes":(\d+),"rx_bytes":(\d+),"state_hash":"([0-9a-f]+)"')
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def loud(text):
+    print("*** " + text, file=sys.stderr, flush=True)
+
+
+def run(*command, check=True):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=check)
+
+
+def missing():
+    """Why there can be no networks here, or None."""
+    if os.geteuid() != 0:
+        return "not root"
+    if not shutil.which("ip"):
+        return "no ip command (iproute2)"
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        return "no /dev/net/tun"
+    name = "net-try%d" % os.getpid()
+    if run("ip", "netns", "add", name, check=False).returncode != 0:
+        return "ip netns add fails"
+    run("ip", "netns", "del", name)
+    return None
+
+
+def job(path, name="net", steps=0, units=48, batch=96, shards=12, train=1920, eval_every=0, rate=0.05):
+    """A small network; steps 0: endless."""
+    with open(path, "w", encoding="ascii") as out:
+        out.write("""run: {name: %s, seed: 7, numerics: portable}
+data: {source: glyphs, train: %d, test: 240}
+model:
+  - input: [1, 28, 28]
+  - flatten
+  - dense: %d
+  - tanh
+  - dense: 10
+train:
+  epochs: 1000000
+  steps: %d
+  batch: %d
+  shards: %d
+  eval_every: %d
+  optimizer: {sgd: {rate: %g, momentum: 0.9}}
+mesh: {gather_ms: 1000}
+""" % (name, train, units, steps, batch, shards, eval_every, rate))
+    return path
+
+
+class Quota:
+    """A share of one CPU for a process and what it starts; where that cannot be had, nothing."""
+    base = None
+    kind = None
+
+    @classmethod
+    def usable(cls):
+        if cls.kind is None:
+            cls.kind = "none"
+            for kind, base, file in (("v1", "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"),
+                                     ("v2", "/sys/fs/cgroup", "cpu.max")):
+                path = os.path.join(base, "net-try%d" % os.getpid())
+                try:
+                    os.mkdir(path)
+                except OSError:
+                    continue
+                if os.access(os.path.join(path, file), os.W_OK):
+                    cls.kind, cls.base = kind, base
+                os.rmdir(path)
+                if cls.kind == kind:
+                    break
+        return cls.kind != "none"
+
+    def __init__(self, name, share):
+        self.path = os.path.join(self.base, name)
+        os.makedirs(self.path, exist_ok=True)
+        self.set(share)
+
+    def write(self, file, text):
+        with open(os.path.join(self.path, file), "w", encoding="ascii") as out:
+            out.write(text)
+
+    def set(self, share):
+        self.share = share
+        quota = max(1000, int(share * PERIOD_US))
+        if self.kind == "v1":
+            self.write("cpu.cfs_period_us", str(PERIOD_US))
+            self.write("cpu.cfs_quota_us", str(quota))
+        else:
+            self.write("cpu.max", "%d %d" % (quota, PERIOD_US))
+
+    def remove(self):
+        try:
+            os.rmdir(self.path)
+        except OSError as error:
+            loud("%s: %s" % (self.path, error.strerror))
+
+
+class Track:
+    """One incarnation of a node: its process and what it has written, in our time."""
+
+    def __init__(self, node, index):
+        self.node, self.index = node, index
+        self.name = node.name
+        self.lines = []
+        self.rest = b""
+        self.file = None
+        self.offset = None  # our clock less its clock
+        self.over = False
+
+    def alive(self):
+        return self.node.alive()
+
+    @property
+    def pid(self):
+        return self.node.process.pid
+
+    def read(self):
+        """Take in what the node has written since."""
+        if self.file is None:
+            try:
+                self.file = open(os.path.join(self.node.out, "metrics.jsonl"), "rb")
+            except OSError:
+                return
+        data = self.file.read()
+        now = time.monotonic()
+        parts = (self.rest + data).split(b"\n")
+        self.rest = parts.pop()
+        for text in parts:
+            found = PATTERN.search(text.decode("ascii", "replace"))
+            if not found or found.group(4) == "0":
+                continue  # an evaluation
+            step, at, peers, _, compute, wait, tx, rx, state = found.groups()
+            difference = now - float(at)
+            if self.offset is None or difference < self.offset:
+                self.offset = difference
+            self.lines.append(Line(float(at), int(step), int(peers), state, int(tx), int(rx),
+                                   float(compute), float(wait)))
+
+    def at(self, line):
+        return line.at + self.offset
+
+    def step(self):
+        return self.lines[-1].step if self.lines else 0
+
+    def times(self, begin, end):
+        """When it completed steps in [begin, end)."""
+        return [t for t in map(self.at, self.lines) if begin <= t < end]
+
+
+class Net(mesh.Mesh):
+    def __init__(self, count, cpu=0.2, tag=None, seed=1, steps=0, options=(), keep=False, **shape):
+        self.count, self.seed, self.keep = count, seed, keep
+        self.cpu = cpu if isinstance(cpu, (list, tuple)) else [cpu] * count
+        self.tag = tag or "net-%d" % os.getpid()
+        self.work = tempfile.mkdtemp(prefix="meshnode-%s-" % self.tag)
+        super().__init__(self.work, job(os.path.join(self.work, "job.yaml"), steps=steps, **shape),
+                         link=("--interface", "eth0"), options=options)
+        self.tracks = []           # every incarnation
+        self.now = [None] * count  # the present one of each machine
+        self.quotas = []
+        self.switch_process = None
+        self.stop_reading = threading.Event()
+        self.poll_s = 0.01
+        self.reader = threading.Thread(target=self.read_all, daemon=True)
+
+    def space(self, index):
+        return "%s-%d" % (self.tag, index)
+
+    def __enter__(self):
+        try:
+            self.open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def open(self):
+        for i in range(self.count):
+            run("ip", "netns", "add", self.space(i))
+            run("ip", "-n", self.space(i), "link", "set", "lo", "up")
+        self.switch_process = subprocess.Popen(
+            [os.path.join(BUILD, "switch"), str(self.seed)] + [self.space(i) for i in range(self.count)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        if self.switch_process.stdout.readline() != "ready\n":
+            raise mesh.Failed("the switch does not start")
+        for i in range(self.count):
+            space = self.space(i)
+            run("ip", "-n", space, "addr", "add", "%s/24" % self.address(i), "broadcast", "10.77.0.255", "dev", "eth0")
+            run("ip", "-n", space, "route", "add", "default", "dev", "eth0")
+        if Quota.usable():
+            self.quotas = [Quota(self.space(i), self.cpu[i]) for i in range(self.count)]
+        else:
+            loud("no cgroup with cpu quota can be made here: a node that dies frees CPU for the others")
+        self.reader.start()
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            self.keep = True
+            loud("kept: %s" % self.work)
+        self.close()
+
+    def close(self):
+        self.stop_reading.set()
+        if self.reader.is_alive():
+            self.reader.join()
+        super().close()
+        if self.switch_process:
+            self.switch_process.stdin.close()
+            self.switch_process.wait()
+        for quota in self.quotas:
+            quota.remove()
+        for i in range(self.count):
+            run("ip", "netns", "del", self.space(i), check=False)
+        if not self.keep:
+            shutil.rmtree(self.work, ignore_errors=True)
+
+    @staticmethod
+    def address(index):
+        return "10.77.0.%d" % (index + 1)
+
+    # ---- what can be done to it ----
+
+    def switch(self, *commands):
+        for command in commands:
+            self.switch_process.stdin.write(command + "\n")
+            answer = self.switch_process.stdout.readline().strip()
+            if not answer.startswith("ok"):
+                raise ValueError("switch: %s" % answer)
+        return answer[3:]
+
+    def heal(self):
+        self.switch("groups " + ",".join(map(str, range(self.count))))
+
+    def start(self, index, *options, **more):
+        name = "%d.%d" % (index, sum(track.index == index for track in self.tracks))
+        prefix = ["ip", "netns", "exec", self.space(index)]
+        if self.quotas:
+            procs = os.path.join(self.quotas[index].path, "cgroup.procs")
+            prefix += ["sh", "-c", 'echo $$ >"$0"; exec "$@"', procs]
+        track = Track(super().start(name, *options, prefix=prefix, **more), index)
+        self.tracks.append(track)
+        self.now[index] = track
+        return track
+
+    def kill(self, index):
+        track = self.now[index]
+        self.signal(signal.SIGKILL, track.name)
+        track.over = True
+        self.now[index] = None
+
+    def restart(self, index, *options):
+        """Kill what is there, if anything is, and start it again without a state."""
+        if self.now[index]:
+            self.kill(index)
+        return self.start(index, *options)
+
+    def end(self):
+        """Stop all nodes and take in the last they have written."""
+        self.stop_reading.set()
+        self.reader.join()
+        for i in range(self.count):
+            if self.now[i]:
+                self.kill(i)
+        for track in self.tracks:
+            track.read()
+
+    def pause(self, index):
+        self.signal(signal.SIGSTOP, self.now[index].name)
+
+    def resume(self, index):
+        self.signal(signal.SIGCONT, self.now[index].name)
+
+    # ---- what it does ----
+
+    def read_all(self):
+        while not self.stop_reading.wait(self.poll_s):
+            for track in list(self.tracks):
+                if not track.over:
+                    track.read()
+
+    def check_alive(self):
+        for track in self.now:
+            if track and not track.alive():
+                raise mesh.Failed("%s ended\n%s" % (track.name, self.last_lines()))
+
+    def let(self, seconds):
+        """Let the mesh run: the time is part of the experiment."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.check_alive()
+            time.sleep(min(0.1, max(0.0, end - time.monotonic())))
+
+    def until(self, seconds, what, condition):
+        end = time.monotonic() + seconds
+        while not condition():
+            self.check_alive()
+            if time.monotonic() > end:
+                raise mesh.Failed("waited %g s for %s\n%s" % (seconds, what, self.last_lines()))
+            time.sleep(0.01)
+
+    def together(self, indices, since=0.0):
+        """Is the last step of each of these (after `since`) one of a plan of all of them?"""
+        indices = list(indices)
+        for i in indices:
+            node = self.now[i]
+            if node is None or not node.lines or node.lines[-1].peers != len(indices) or \
+                    node.at(node.lines[-1]) < since:
+                return False
+        return True
+
+    def begin(self, *options):
+        for i in range(self.count):
+            self.start(i, *options)
+        self.until(60, "%d nodes to train together" % self.count, lambda: self.together(range(self.count)))
+
+    def joined(self, index, since, members):
+        """When `index` first completed a step in a plan of so many, from `since` on."""
+        node = self.now[index]
+        for line in node.lines if node else []:
+            if node.at(line) >= since and line.peers == members:
+                return node.at(line)
+        return None
+
+    def gap(self, indices, begin, end):
+        """The longest time in [begin, end) without a step, over these nodes, and their median step time."""
+        worst, steps = 0.0, []
+        for i in indices:
+            times = [begin] + self.now[i].times(begin, end) + [end]
+            gaps = [b - a for a, b in zip(times, times[1:])]
+            worst = max(worst, max(gaps))
+            steps += gaps[1:-1]
+        return worst, sorted(steps)[len(steps) // 2] if steps else float("inf")
+
+    # ---- the oracle ----
+
+    def reference(self, steps):
+        """Hash of the state after each step of one node that nothing happens to."""
+        with mesh.Mesh(os.path.join(self.work, "reference"), self.job) as alone:
+            track = Track(alone.start("one", "--quiet", "--set", "mesh.gather_ms=0"), 0)
+            while track.alive() and track.step() < steps:
+                time.sleep(0.05)
+                track.read()
+            return {line.step: line.hash for line in track.lines}
+
+    def verdict(self):
+        """0 faults of the state: every step of every node has the hash of a run without accidents, and no
+        node went back. Returns (states compared, wrong ones, steps undone)."""
+        self.end()
+        right = self.reference(max(track.step() for track in self.tracks))
+        compared = wrong = undone = 0
+        for track in self.tracks:
+            last = 0
+            for line in track.lines:
+                compared += 1
+                undone += line.step <= last
+                last = line.step
+                if right.get(line.step) != line.hash:
+                    wrong += 1
+                    if wrong <= 3:
+                        loud("%s: state after step %d is %s, of the reference %s" % (
+                            track.name, line.step, line.hash, right.get(line.step)))
+        return compared, wrong, undone
+
+
+def options(text, **extra):
+    """The options every command has; extra: name=(default, help)."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="keep what the nodes wrote")
+    for name, (default, line) in extra.items():
+        parser.add_argument("--" + name, type=type(default), default=default, help="%s (%s)" % (line, default))
+    chosen = parser.parse_args()
+    why = missing()
+    if why:
+        say("SKIPPED: no network namespaces with TAP devices: %s" % why)
+        sys.exit(SKIPPED)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    return chosen
