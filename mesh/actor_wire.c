@@ -28,7 +28,7 @@ enum {
     BULK_BUDGET = 8,      /* the same for bulk: a few milliseconds of adding at most */
     HEARTBEAT_MS = 250,   /* ZeroMQ's own, on control: a backstop against half-open connections; */
     HEARTBEAT_DEAD_MS = 1500, /* the core suspects a silent peer much sooner */
-    CONNECT_MS = 1000,
+    CONNECT_MS = 400,         /* of TCP alone; a SYN that was lost is sent again only after 1 s */
     HANDSHAKE_MS = 2000,
     BACKLOG = 512,
     SOCKETS_MAX = 8 * WIRE_LINKS_MAX,

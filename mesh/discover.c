@@ -20,7 +20,7 @@
 enum {
     FAST_MS = 100, /* between beacons in the first FAST_FOR_MS, so that nodes meet quickly */
     FAST_FOR_MS = 3000,
-    SLOW_MS = 1000,
+    SLOW_MS = 250,     /* what was split by the network is to be one soon after */
     READ_MAX = 64,     /* beacons per call of discover_read: a flood must not starve the rest */
     PREFIX_SIZE = 5,   /* bytes all our beacons start with: zbeacon filters by them */
     SEEDS_SHOWN = 256, /* addresses of seeds reported per tick */

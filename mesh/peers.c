@@ -566,7 +566,7 @@ peers_found(struct core *core, const struct proto_endpoint *at, struct proto_nod
     if (peer->state != PEER_KNOWN)
         return;
     peer->at = *at;
-    if (peer->retry_at_us <= core->now)
+    if (peer->retry_at_us <= core->now || core->now - peer->since_us >= PEERS_BEACON_US)
         peer_connect(core, i);
 }
 
