@@ -1,4 +1,4 @@
-/* checkpoint.h - what checkpoint_dir.c needs of checkpoint.c beyond files.h. */
+/* checkpoint.h - what checkpoint_dir.c and checkpoint_repair.c need of checkpoint.c beyond files.h. */
 #ifndef NN_CHECKPOINT_H
 #define NN_CHECKPOINT_H
 
@@ -7,12 +7,33 @@
 
 #include "nn/files.h"
 
+enum {
+    CHECKPOINT_HEAD = 64,
+    CHECKPOINT_CHECK = 8,
+    CHECKPOINT_PAYLOAD = CHECKPOINT_PAGE - CHECKPOINT_CHECK,
+    CHECKPOINT_TRAILER = CHECKPOINT_HEAD + 32 + 8 + CHECKPOINT_CHECK,
+};
+
+/* The numbers of a head. */
+struct checkpoint_head {
+    uint64_t size, job_hash, numerics, step, round;
+    size_t count;
+};
+
+void checkpoint_head_encode(const struct checkpoint *checkpoint, uint8_t head[CHECKPOINT_HEAD]);
+/* Which checkpoint is this? From the trailer, or when that is damaged from the first page. 0, -EBADMSG (both
+ * are), -EPROTONOSUPPORT (another version) or the error of reading, with `why`. When the file begins with
+ * our magic, *head is what it claims even if it is damaged; else its size is 0. */
+int checkpoint_probe(const char *path, struct checkpoint_head *head, char *why, size_t why_size);
+/* The check of a page under this head. */
+uint64_t checkpoint_check(const uint8_t head[CHECKPOINT_HEAD], uint64_t page, const uint8_t *data,
+                          size_t payload);
 /* checkpoint_read; when `step` is given, another step in the file is an error. */
 int checkpoint_read_step(const char *path, const uint64_t *step, struct checkpoint *checkpoint,
                          char *why, size_t why_size);
-/* Job hash from the header alone; false when this is no checkpoint. */
-bool checkpoint_job(const char *path, uint64_t *job_hash);
 /* Undamaged and of this step, whatever its job. */
 bool checkpoint_valid(const char *path, uint64_t step);
+/* dir/checkpoint-STEP into path[DISK_PATH_MAX]. */
+void checkpoint_path(char *path, const char *dir, uint64_t step);
 
 #endif

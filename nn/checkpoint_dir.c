@@ -30,8 +30,8 @@ step_of(const char *file, uint64_t *step)
     return true;
 }
 
-static void
-path_of(char path[DISK_PATH_MAX], const char *dir, uint64_t step)
+void
+checkpoint_path(char *path, const char *dir, uint64_t step)
 {
     snprintf(path, DISK_PATH_MAX, "%s/%s%llu", dir, prefix, (unsigned long long)step);
 }
@@ -84,27 +84,40 @@ remember(char *why, size_t why_size, const char *line)
         snprintf(why + used, why_size - used, "%s%s", used ? "; " : "", line);
 }
 
+/* One that cannot be used: is it damaged and perhaps ours, or somebody else's? */
+static void
+pass_over(struct checkpoint_found *found, uint64_t step, int rc)
+{
+    if (rc == -EINVAL)
+        found->others = true;
+    else if (found->damaged_count < CHECKPOINT_DAMAGED_MAX)
+        found->damaged[found->damaged_count++] = step;
+}
+
 int
-checkpoint_read_newest(const char *dir, struct checkpoint *checkpoint, char *why, size_t why_size)
+checkpoint_read_newest(const char *dir, struct checkpoint *checkpoint,
+                       struct checkpoint_found *found, char *why, size_t why_size)
 {
     uint64_t *steps;
     size_t count;
     if (why_size)
         why[0] = 0;
+    *found = (struct checkpoint_found){.whole = false};
     int rc = list(dir, &steps, &count);
     if (rc && rc != -ENOENT)
         snprintf(why, why_size, "%s: %s", dir, strerror(-rc));
-    for (size_t i = 0; !rc && i < count; i++) {
+    for (size_t i = 0; !rc && !found->whole && i < count; i++) {
         char line[512], path[DISK_PATH_MAX];
-        path_of(path, dir, steps[i]);
-        if (checkpoint_read_step(path, &steps[i], checkpoint, line, sizeof line) == 0) {
-            free(steps);
-            return 0;
+        checkpoint_path(path, dir, steps[i]);
+        int bad = checkpoint_read_step(path, &steps[i], checkpoint, line, sizeof line);
+        found->whole = bad == 0;
+        if (bad) {
+            pass_over(found, steps[i], bad);
+            remember(why, why_size, line);
         }
-        remember(why, why_size, line);
     }
     free(steps);
-    return rc ? rc : -ENOENT;
+    return rc ? rc : found->whole ? 0 : -ENOENT;
 }
 
 struct candidate {
@@ -122,13 +135,14 @@ by_job_then_newest(const void *a, const void *b)
 
 /* Walk down each job's checkpoints; once `keep` have been passed, a valid one among them, the rest goes. */
 static void
-delete_old(const char *dir, const struct candidate *candidate, size_t count, unsigned keep)
+delete_old(const char *dir, const struct candidate *candidate, size_t count, unsigned keep,
+           const uint64_t *verified)
 {
     unsigned kept = 0;
     bool safe = false;
     for (size_t i = 0; i < count; i++) {
         char path[DISK_PATH_MAX];
-        path_of(path, dir, candidate[i].step);
+        checkpoint_path(path, dir, candidate[i].step);
         if (i && candidate[i].job_hash != candidate[i - 1].job_hash) {
             kept = 0;
             safe = false;
@@ -138,7 +152,8 @@ delete_old(const char *dir, const struct candidate *candidate, size_t count, uns
             continue;
         }
         kept++;
-        safe = safe || checkpoint_valid(path, candidate[i].step);
+        safe = safe || (verified && *verified == candidate[i].step) ||
+               checkpoint_valid(path, candidate[i].step);
     }
 }
 
@@ -159,7 +174,7 @@ delete_temporaries(const char *dir)
         snprintf(name, sizeof name, "%.*s", (int)(length - suffix), entry->d_name);
         if (!step_of(name, &step))
             continue;
-        path_of(path, dir, step);
+        checkpoint_path(path, dir, step);
         strncat(path, DISK_TEMP, sizeof path - strlen(path) - 1);
         unlink(path);
     }
@@ -167,7 +182,7 @@ delete_temporaries(const char *dir)
 }
 
 void
-checkpoint_prune(const char *dir, unsigned keep)
+checkpoint_prune(const char *dir, unsigned keep, const uint64_t *verified)
 {
     uint64_t *steps;
     size_t count, candidates = 0;
@@ -176,16 +191,33 @@ checkpoint_prune(const char *dir, unsigned keep)
     if (list(dir, &steps, &count) == 0 && count)
         candidate = calloc(count, sizeof *candidate);
     for (size_t i = 0; candidate && i < count; i++) {
-        char path[DISK_PATH_MAX];
-        path_of(path, dir, steps[i]);
-        candidate[candidates].step = steps[i];
-        if (checkpoint_job(path, &candidate[candidates].job_hash))
-            candidates++;
+        char path[DISK_PATH_MAX], why[1];
+        struct checkpoint_head head;
+        checkpoint_path(path, dir, steps[i]);
+        checkpoint_probe(path, &head, why, sizeof why);
+        candidate[candidates] = (struct candidate){steps[i], head.job_hash};
+        candidates += head.size > 0;
     }
     if (candidates) {
         qsort(candidate, candidates, sizeof *candidate, by_job_then_newest);
-        delete_old(dir, candidate, candidates, keep ? keep : 1);
+        delete_old(dir, candidate, candidates, keep ? keep : 1, verified);
     }
     free(candidate);
+    free(steps);
+}
+
+void
+checkpoint_forget(const char *dir, uint64_t job_hash)
+{
+    uint64_t *steps;
+    size_t count;
+    int rc = list(dir, &steps, &count);
+    for (size_t i = 0; !rc && i < count; i++) {
+        char path[DISK_PATH_MAX], why[1];
+        struct checkpoint_head head;
+        checkpoint_path(path, dir, steps[i]);
+        if (checkpoint_probe(path, &head, why, sizeof why) != 0 || head.job_hash == job_hash)
+            unlink(path);
+    }
     free(steps);
 }

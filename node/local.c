@@ -131,6 +131,8 @@ build_args(struct args *args, const struct local *local, const char *job,
     add_set(args, args->out);
     if (options->resume)
         args->arg[args->count++] = "--resume";
+    if (options->fresh)
+        args->arg[args->count++] = "--fresh";
     args->arg[args->count++] = "--";
     args->arg[args->count++] = job;
     args->arg[args->count] = NULL;

@@ -171,6 +171,12 @@ take_job(struct config **config, const char *text, const struct options *options
     return rc == 0 ? 0 : fail(EXIT_BAD, why);
 }
 
+static enum train_start
+start_of(const struct options *options)
+{
+    return options->fresh ? TRAIN_FRESH : options->resume ? TRAIN_RESUME : TRAIN_AUTO;
+}
+
 static int
 run_help_out(const struct options *options, char *const argv[])
 {
@@ -188,7 +194,7 @@ run_help_out(const struct options *options, char *const argv[])
     if (status == 0)
         status = take_job(&config, text, options, argv);
     if (status == 0)
-        status = train_run(config, options->resume);
+        status = train_run(config, start_of(options));
     free(text);
     config_destroy(&config);
     config_destroy(&search);
@@ -210,7 +216,7 @@ run_join(const struct options *options, const char *const *args, char *const arg
     int status = load(&config, args[0], options, argv);
     if (status)
         return status;
-    status = train_run(config, options->resume);
+    status = train_run(config, start_of(options));
     config_destroy(&config);
     return status;
 }
@@ -302,8 +308,11 @@ run_command(const struct options *options, char *const argv[])
     }
     if (options->nodes > 0 && command->run != run_local)
         return fail(EXIT_BAD, "-n is an option of meshnode local");
-    if (options->resume && command->run != run_join && command->run != run_local)
-        return fail(EXIT_BAD, "--resume is for training");
+    if ((options->resume || options->fresh) && command->run != run_join &&
+        command->run != run_local)
+        return fail(EXIT_BAD, "--resume and --fresh are for training");
+    if (options->resume && options->fresh)
+        return fail(EXIT_BAD, "--resume and --fresh exclude one another");
     const char *none[] = {NULL};
     return command->run(options, count ? args : none, argv);
 }

@@ -38,6 +38,8 @@ struct metrics {
     json_t *last;                          /* the last step's object; NULL before the first */
     uint64_t last_step;                    /* its step */
     bool broken;                           /* a write failed, and that was said */
+    uint64_t warnings;                     /* lines said, of warnings and worse */
+    char alarm[128];                       /* what is wrong at present; "" nothing */
     uint64_t plain_ms;                     /* no plain line before */
     uint64_t alive_us;                     /* no sign of life before */
     uint64_t started_us;                   /* time of metrics_new: time_s counts from it */
@@ -124,6 +126,17 @@ whole_lines(int fd)
 }
 
 static int
+in_use(const struct metrics *metrics, char *why, size_t why_size)
+{
+    char reason[128], who[48] = "another run";
+    struct flock name = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(metrics->fd, F_GETLK, &name) == 0 && name.l_type != F_UNLCK && name.l_pid > 0)
+        snprintf(who, sizeof who, "process %ld", (long)name.l_pid);
+    snprintf(reason, sizeof reason, "in use by %s, choose another folder with --out", who);
+    return fail(metrics->dir, reason, EBUSY, why, why_size);
+}
+
+static int
 open_file(struct metrics *metrics, bool resume, char *why, size_t why_size)
 {
     char path[METRICS_PATH_MAX + 32];
@@ -135,9 +148,10 @@ open_file(struct metrics *metrics, bool resume, char *why, size_t why_size)
     if (!S_ISREG(status.st_mode))
         return fail(path, "is not a regular file", EINVAL, why, why_size);
     if (flock(metrics->fd, LOCK_EX | LOCK_NB) != 0)
-        return fail(metrics->dir, "in use by another run, choose another folder with --out", EBUSY,
-                    why, why_size);
+        return in_use(metrics, why, why_size);
     metrics->locked = true;
+    struct flock name = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    (void)fcntl(metrics->fd, F_SETLK, &name); /* this kind of lock tells who holds it */
     metrics->at = resume ? whole_lines(metrics->fd) : 0;
     return 0;
 }
@@ -207,6 +221,7 @@ say(struct metrics *metrics, int level, const char *line)
 {
     char text[TERM_LINE_MAX];
     bool bad = level <= 4;
+    metrics->warnings += bad;
     if (metrics->quiet && !bad)
         return;
     snprintf(text, sizeof text, "%s%.*s",
@@ -224,6 +239,14 @@ metrics_say(struct metrics *metrics, int level, const char *line)
 {
     pthread_mutex_lock(&metrics->lock);
     say(metrics, level, line);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
+metrics_alarm(struct metrics *metrics, const char *line)
+{
+    pthread_mutex_lock(&metrics->lock);
+    snprintf(metrics->alarm, sizeof metrics->alarm, "%s", line ? line : "");
     pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -261,10 +284,11 @@ format_step(const struct metrics *metrics, const struct metrics_step *step, char
     format_time(left, sizeof left, (double)steps * seconds / fmax(metrics->steps, 1e-9));
     /* The most wanted first: a narrow terminal shows no more. */
     snprintf(out, size,
-             "step %llu/%llu  loss %.4g%s  %u %s  ETA %s  %.0f samples/s  %s/s  epoch %llu",
-             (unsigned long long)step->step, (unsigned long long)step->steps_total, step->loss,
-             accuracy, step->peers, step->peers == 1 ? "node" : "nodes", left,
-             metrics->samples / seconds, rate, (unsigned long long)step->epoch + 1);
+             "step %llu/%llu%s%s  loss %.4g%s  %u %s  ETA %s  %.0f samples/s  %s/s  epoch %llu",
+             (unsigned long long)step->step, (unsigned long long)step->steps_total,
+             metrics->alarm[0] ? "  " : "", metrics->alarm, step->loss, accuracy, step->peers,
+             step->peers == 1 ? "node" : "nodes", left, metrics->samples / seconds, rate,
+             (unsigned long long)step->epoch + 1);
 }
 
 static void
@@ -348,7 +372,7 @@ step_object(const struct metrics_step *step, double time_s)
 }
 
 static json_t *
-result_object(const struct metrics_result *result)
+result_object(const struct metrics *metrics, const struct metrics_result *result)
 {
     json_t *object = json_object();
     json_object_set_new(object, "run", safe_text(result->run));
@@ -368,6 +392,7 @@ result_object(const struct metrics_result *result)
     json_object_set_new(object, "aborts", whole(result->aborts));
     json_object_set_new(object, "tx_bytes", whole(result->tx_bytes));
     json_object_set_new(object, "rx_bytes", whole(result->rx_bytes));
+    json_object_set_new(object, "warnings", whole(metrics->warnings));
     return object;
 }
 
@@ -431,6 +456,8 @@ record(struct metrics *metrics, const struct metrics_step *step, uint64_t now)
     } else {
         json_decref(metrics->last);
         metrics->last = step_object(step, (double)(now - metrics->started_us) / 1e6);
+        if (metrics->alarm[0])
+            json_object_set_new(metrics->last, "alarm", safe_text(metrics->alarm));
         metrics->last_step = step->step;
     }
     write_object(metrics, metrics->last);
@@ -540,15 +567,22 @@ int
 metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
                size_t why_size)
 {
-    json_t *object = result_object(result);
+    pthread_mutex_lock(&metrics->lock);
+    json_t *object = result_object(metrics, result);
+    pthread_mutex_unlock(&metrics->lock);
     char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
     json_decref(object);
     int rc = text ? write_result(metrics->dir, text, why, why_size)
                   : fail(metrics->dir, "out of memory", ENOMEM, why, why_size);
     free(text);
+    return rc;
+}
+
+void
+metrics_show_result(struct metrics *metrics, const struct metrics_result *result)
+{
     pthread_mutex_lock(&metrics->lock);
     term_fini(&metrics->out);
     show_result(metrics, result);
     pthread_mutex_unlock(&metrics->lock);
-    return rc;
 }

@@ -43,11 +43,17 @@ int metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, 
                 size_t why_size);
 void metrics_destroy(struct metrics **metrics);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
+/* Write result.json; metrics_show_result tells it to people. */
 int metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
                    size_t why_size);
+void metrics_show_result(struct metrics *metrics, const struct metrics_result *result);
 /* A sign of life without a step: metrics.jsonl is made as new as now, at most once a second. Thread-safe. */
 void metrics_alive(struct metrics *metrics);
-/* A line of text between the live lines; level as in syslog. Thread-safe. */
+/* What is wrong at present, in the live line and the objects of steps until the next call; NULL: nothing.
+ * Thread-safe. */
+void metrics_alarm(struct metrics *metrics, const char *line);
+/* A line of text between the live lines; level as in syslog: warnings and worse are counted in
+ * result.json. Thread-safe. */
 void metrics_say(struct metrics *metrics, int level, const char *line);
 
 #endif

@@ -31,7 +31,8 @@ static const struct option table[] = {
     {"--port", "PORT", "mesh.port", NULL, "listen here (first free one from 20000 on)"},
     {"--seed", "N", "run.seed", NULL, "seed of everything random"},
     {"--threads", "N", "node.threads", NULL, "threads that compute (all CPUs)"},
-    {"--resume", NULL, NULL, NULL, "go on from the newest checkpoint in --out"},
+    {"--resume", NULL, NULL, NULL, "go on from the newest checkpoint in --out, also after the end"},
+    {"--fresh", NULL, NULL, NULL, "begin at step 0 even if --out holds an unfinished run"},
     {"--quiet", NULL, "node.quiet", "yes", "only warnings and errors"},
     {"--log", "LEVEL", "node.log", NULL, "error, warning, info or debug (info)"},
     {"-n", "N", NULL, NULL, "local: how many nodes (4)"},
@@ -123,6 +124,7 @@ take(struct cursor *cursor, const struct option *option, const char *value)
     if (strcmp(option->name, "-n") == 0)
         return set_nodes(cursor, value);
     options->resume = options->resume || strcmp(option->name, "--resume") == 0;
+    options->fresh = options->fresh || strcmp(option->name, "--fresh") == 0;
     options->help = options->help || strcmp(option->name, "--help") == 0;
     options->version = options->version || strcmp(option->name, "--version") == 0;
     return 0;

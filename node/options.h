@@ -17,7 +17,7 @@ struct options {
     const char *args[OPTIONS_ARGS_MAX]; /* what is not an option; borrowed from argv */
     size_t arg_count;
     unsigned nodes; /* -n; 0 = not given */
-    bool resume, help, version;
+    bool resume, fresh, help, version;
     size_t set_count;
     struct {
         const char *option; /* as typed, for messages: "--threads" */

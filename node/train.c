@@ -17,11 +17,12 @@
 #include "nn/files.h"
 #include "node/job.h"
 #include "node/metrics.h"
+#include "node/save.h"
 #include "node/state.h"
 #include "node/work.h"
 #include "proto/fail.h"
 
-enum { LINE = 512, CHECKPOINTS_KEPT = 3 };
+enum { LINE = 512, RESULTS_PATIENCE_S = 10 };
 
 struct run {
     struct config *config;
@@ -31,6 +32,9 @@ struct run {
     struct state state, next; /* the present one; F builds the next beside it */
     struct mesh *mesh;
     struct metrics *metrics;
+    struct save *save;
+    bool resumed;
+    bool anew; /* the first step ends what an earlier run left */
     uint64_t job_hash;
     double started, step_started;
     double compute_s, wait_s; /* since the last step */
@@ -166,40 +170,45 @@ open_mesh(struct run *run, char *why, size_t why_size)
 
 /* Checkpoints and results ------------------------------------------------------------------------- */
 
-static struct checkpoint
-checkpoint_of(struct run *run)
-{
-    struct checkpoint checkpoint = {
-        .job_hash = run->job_hash, .step = run->state.header->step, .count = 1};
-    checkpoint.section[0] = (struct checkpoint_section){"state", run->state.block, run->state.size};
-    return checkpoint;
-}
-
 static void
-write_checkpoint(struct run *run)
+alarm_line(void *ctx, const char *line)
 {
-    char path[CONFIG_PATH_MAX + 64], why[LINE];
-    struct checkpoint checkpoint = checkpoint_of(run);
-    fail_hit(FAIL_CHECKPOINT, NULL, 0);
-    snprintf(path, sizeof path, "%s/checkpoint-%llu", run->config->out,
-             (unsigned long long)checkpoint.step);
-    if (checkpoint_write(path, &checkpoint, why, sizeof why))
-        say(run, 4, "%s", why);
-    else
-        checkpoint_prune(run->config->out, CHECKPOINTS_KEPT);
-    fail_hit(FAIL_CHECKPOINTED, NULL, 0);
+    metrics_alarm(((struct run *)ctx)->metrics, line);
 }
 
 static int
-resume_from(struct run *run, char *why, size_t why_size)
+open_save(struct run *run, char *why, size_t why_size)
 {
-    struct checkpoint checkpoint = checkpoint_of(run);
-    int rc = checkpoint_read_newest(run->config->out, &checkpoint, why, why_size);
-    if (rc == -ENOENT && !why[0])
+    const struct save_setup setup = {
+        .dir = run->config->out,
+        .job_hash = run->job_hash,
+        .numerics = nn_fingerprint(),
+        .block = run->state.block,
+        .size = run->state.size,
+        .say = log_line,
+        .alarm = alarm_line,
+        .ctx = run,
+    };
+    return save_new(&run->save, &setup, why, why_size);
+}
+
+/* The newest whole checkpoint into the state, as `start` says. Sets ->resumed. */
+static int
+resume_from(struct run *run, enum train_start start, char *why, size_t why_size)
+{
+    struct checkpoint_found found;
+    run->anew = start == TRAIN_FRESH || (start == TRAIN_AUTO && save_ended(run->save));
+    if (run->anew)
         return 0;
-    if (!rc)
-        say(run, 6, "resumed at step %llu%s%s", (unsigned long long)checkpoint.step,
-            why[0] ? "; skipped " : "", why);
+    int rc = save_find(run->save, &found, why, why_size);
+    if (rc == 0) {
+        run->resumed = true;
+        return 0;
+    }
+    if (rc != -ENOENT || !why[0] || (start == TRAIN_AUTO && !found.damaged_count))
+        return rc == -ENOENT ? 0 : rc;
+    size_t used = strlen(why);
+    snprintf(why + used, why_size - used, "; --fresh begins anew");
     return rc;
 }
 
@@ -212,10 +221,40 @@ sha256_hex(const void *data, size_t size, char out[65])
 }
 
 static int
+write_files(struct run *run, const struct metrics_result *result, char *why, size_t why_size)
+{
+    char path[CONFIG_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
+    const char *metadata[] = {"run", run->config->run.name, "params_sha256", result->params_sha256,
+                              NULL};
+    int rc = safetensors_write(path, run->job.model, run->state.params, metadata, why, why_size);
+    return rc ? rc : metrics_result(run->metrics, result, why, why_size);
+}
+
+/* A disk that is full may be full for a while only. */
+static int
+insist(struct run *run, const struct metrics_result *result)
+{
+    const struct timespec pause = {.tv_nsec = 200000000};
+    double until = now_s() + RESULTS_PATIENCE_S;
+    char why[LINE];
+    int rc = write_files(run, result, why, sizeof why);
+    if (rc)
+        say(run, 4, "%s; trying again for %d s", why, RESULTS_PATIENCE_S);
+    while (rc && !interrupted && now_s() < until) {
+        nanosleep(&pause, NULL);
+        rc = write_files(run, result, why, sizeof why);
+    }
+    if (rc)
+        say(run, 3, "%s: the results could not be written", why);
+    return rc;
+}
+
+static int
 write_results(struct run *run)
 {
     const struct state_header *h = run->state.header;
-    char why[LINE], path[CONFIG_PATH_MAX + 64], node[PROTO_NAME_MAX];
+    char node[PROTO_NAME_MAX];
     struct mesh_stats stats;
     mesh_stats(run->mesh, &stats);
     snprintf(node, sizeof node, "%016llx", (unsigned long long)stats.node.id);
@@ -239,14 +278,8 @@ write_results(struct run *run)
     };
     sha256_hex(run->state.params, run->state.param_count * sizeof(float), result.params_sha256);
     sha256_hex(run->state.block, run->state.size, result.state_sha256);
-    snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
-    const char *metadata[] = {"run", run->config->run.name, "params_sha256", result.params_sha256,
-                              NULL};
-    int rc = safetensors_write(path, run->job.model, run->state.params, metadata, why, sizeof why);
-    if (!rc)
-        rc = metrics_result(run->metrics, &result, why, sizeof why);
-    if (rc)
-        say(run, 3, "%s", why);
+    int rc = insist(run, &result);
+    metrics_show_result(run->metrics, &result);
     return rc;
 }
 
@@ -336,8 +369,11 @@ commit(struct run *run)
     announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
     uint64_t every = run->config->train.checkpoint_every;
+    if (run->anew)
+        save_forget(run->save);
+    run->anew = false;
     if (event.stepped && every && run->state.header->step % every == 0)
-        write_checkpoint(run);
+        save_step(run->save, run->state.header->step, run->state.header->round);
 }
 
 static void
@@ -388,15 +424,20 @@ follow_mesh(struct run *run)
 static int
 run_mesh(struct run *run)
 {
+    char why[LINE] = "";
     announce(run, state_hash(&run->state, run->pool));
     if (interrupted)
         mesh_interrupt(run->mesh);
     bool done = follow_mesh(run) == MESH_DONE;
-    if (!done)
-        say(run, 4, "interrupted at step %llu: checkpoint written to %s",
-            (unsigned long long)run->state.header->step, run->config->out);
     fail_hit(FAIL_DONE, NULL, 0);
-    write_checkpoint(run);
+    const struct state_header *h = run->state.header;
+    int saved = save_last(run->save, h->step, h->round, why, sizeof why);
+    if (!done)
+        say(run, 4, "interrupted at step %llu: %s%s", (unsigned long long)h->step,
+            saved      ? "no checkpoint: "
+            : h->round ? "checkpoint written to "
+                       : "nothing to save in ",
+            saved ? why : run->config->out);
     if (!done)
         return 130;
     int rc = write_results(run);
@@ -405,7 +446,7 @@ run_mesh(struct run *run)
 }
 
 static int
-open_run(struct run *run, bool resume, char *why, size_t why_size)
+open_run(struct run *run, enum train_start start, char *why, size_t why_size)
 {
     int rc = job_open(&run->job, run->config, why, why_size);
     if (!rc)
@@ -415,9 +456,15 @@ open_run(struct run *run, bool resume, char *why, size_t why_size)
     if (rc)
         return rc;
     run->job_hash = config_job_hash(run->config, data_info(run->job.data)->hash);
-    rc = metrics_new(&run->metrics, run->config->out, resume, run->config->quiet, why, why_size);
-    if (!rc && resume)
-        rc = resume_from(run, why, why_size);
+    rc = open_save(run, why, why_size);
+    if (!rc)
+        rc = resume_from(run, start, why, why_size);
+    if (!rc)
+        rc = metrics_new(&run->metrics, run->config->out, run->resumed, run->config->quiet, why,
+                         why_size);
+    if (!rc && run->resumed)
+        say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
+            why[0] ? "; skipped " : "", why);
     if (!rc)
         rc = open_mesh(run, why, why_size);
     return rc;
@@ -428,6 +475,7 @@ close_run(struct run *run)
 {
     atomic_store(&interruptible, NULL);
     mesh_destroy(&run->mesh);
+    save_destroy(&run->save);
     metrics_destroy(&run->metrics);
     work_destroy(&run->work);
     pool_destroy(&run->pool);
@@ -437,14 +485,14 @@ close_run(struct run *run)
 }
 
 int
-train_run(struct config *config, bool resume)
+train_run(struct config *config, enum train_start start)
 {
     struct run run = {.config = config, .started = now_s()};
     char why[LINE] = "";
     int status = 2;
     if (sodium_init() < 0)
         snprintf(why, sizeof why, "libsodium does not start");
-    else if (open_run(&run, resume, why, sizeof why) == 0)
+    else if (open_run(&run, start, why, sizeof why) == 0)
         status = run_mesh(&run);
     if (status == 2)
         fprintf(stderr, "meshnode: %s\n", why);

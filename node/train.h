@@ -8,9 +8,17 @@
 
 #include "node/config.h"
 
-/* Run the job to its end. `resume` continues from the newest checkpoint in config->out. Returns the exit
- * status: 0 done, 1 failed, 2 bad config or data, 130 interrupted. Prints its own messages. */
-int train_run(struct config *config, bool resume);
+/* Where a run begins. A folder whose run was killed or interrupted goes on by itself, so that a restarted
+ * container needs no option; one whose run has ended begins anew. */
+enum train_start {
+    TRAIN_AUTO,
+    TRAIN_RESUME, /* from the newest checkpoint, even after the end */
+    TRAIN_FRESH,  /* at step 0, whatever is there */
+};
+
+/* Run the job to its end. Returns the exit status: 0 done, 1 failed, 2 bad config or data, 130 interrupted.
+ * Prints its own messages. */
+int train_run(struct config *config, enum train_start start);
 /* Stop at the next safe point; async-signal-safe. */
 void train_interrupt(void);
 

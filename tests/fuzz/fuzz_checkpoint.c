@@ -8,35 +8,45 @@
 #include <string.h>
 
 #include <sodium.h>
-#include <xxhash.h>
 
-#include "nn/files.h"
+#include "nn/checkpoint.h"
 
-enum { HEADER = 64, ENTRY = 40, DIGEST = 32, FIRST = 24, SECOND = 5 };
+enum {
+    HEAD = CHECKPOINT_HEAD,
+    CHECK = CHECKPOINT_CHECK,
+    TRAILER = CHECKPOINT_TRAILER,
+    ENTRY = 32,
+    DIGEST = 32,
+    FIRST = 24,
+    SECOND = 5,
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static uint64_t
-get64(const uint8_t *from)
+static void
+mend_check(uint8_t *data, size_t page, size_t at, size_t end)
 {
-    uint64_t x;
-    memcpy(&x, from, sizeof x);
-    return x;
+    uint64_t check = checkpoint_check(data, page, data + at, end - at - CHECK);
+    memcpy(data + end - CHECK, &check, sizeof check);
 }
 
 static void
 mend(uint8_t *data, size_t size)
 {
-    size_t count = data[12];
-    for (size_t i = 0; i < count && HEADER + (i + 1) * ENTRY <= size; i++) {
-        uint8_t *entry = data + HEADER + i * ENTRY;
-        uint64_t offset = get64(entry + 16), length = get64(entry + 24);
-        if (offset > size || length > size - offset)
-            continue;
-        uint64_t hash = XXH3_64bits(data + offset, (size_t)length);
-        memcpy(entry + 32, &hash, sizeof hash);
+    crypto_generichash_state hash;
+    size_t body = size - TRAILER, page = 0;
+    memcpy(data + body, data, HEAD);
+    crypto_generichash_init(&hash, NULL, 0, DIGEST);
+    for (size_t at = 0; at < body; at += CHECKPOINT_PAGE, page++) {
+        size_t end = at + CHECKPOINT_PAGE < body ? at + CHECKPOINT_PAGE : body;
+        if (end - at <= CHECK)
+            return;
+        mend_check(data, page, at, end);
+        crypto_generichash_update(&hash, data + at, end - at - CHECK);
     }
-    crypto_generichash(data + size - DIGEST, DIGEST, data, size - DIGEST, NULL, 0);
+    crypto_generichash_update(&hash, data + body, HEAD);
+    crypto_generichash_final(&hash, data + body + HEAD, DIGEST);
+    mend_check(data, page, body, size);
 }
 
 static void
@@ -47,11 +57,12 @@ try(const uint8_t *data, size_t size)
     memset(first, 0x55, sizeof first);
     memset(second, 0x55, sizeof second);
     memset(untouched, 0x55, sizeof untouched);
-    struct checkpoint c = {.job_hash = 0x0807060504030201, .step = 77, .count = 2};
+    struct checkpoint c = {
+        .job_hash = 0x0807060504030201, .numerics = 0x1817161514131211, .step = 77, .count = 2};
     c.section[0] = (struct checkpoint_section){"params", first, FIRST};
     c.section[1] = (struct checkpoint_section){"state", second, SECOND};
     if (checkpoint_parse("input", data, size, &c, why, sizeof why) == 0) {
-        assert(size == HEADER + 2 * ENTRY + FIRST + SECOND + DIGEST);
+        assert(size == HEAD + 2 * ENTRY + FIRST + SECOND + CHECK + TRAILER);
         return;
     }
     assert(c.step == 77);
@@ -64,7 +75,7 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     try(data, size);
-    if (size < HEADER + DIGEST)
+    if (size < HEAD + TRAILER)
         return 0;
     uint8_t *mended = malloc(size);
     if (!mended)

@@ -66,7 +66,8 @@ refuses 'a command that does not exist' 'keygen: No such file' keygen
 refuses 'n nodes of one' '-n is an option of meshnode local' -n 3 ../jobs/good.yaml
 refuses 'no nodes' '-n 0, expected a whole number 1..64' local -n 0 ../jobs/good.yaml
 refuses 'one port for many' 'mesh.port = 20000, expected 0 with -n 2' local -n 2 --port 20000 ../jobs/good.yaml
-refuses 'resume of a check' '--resume is for training' check --resume ../jobs/good.yaml
+refuses 'resume of a check' '--resume and --fresh are for training' check --resume ../jobs/good.yaml
+refuses 'resume and begin anew' 'exclude' ../jobs/good.yaml --resume --fresh
 refuses 'bad option without a job' 'mesh.peers = 65' --peers 65
 
 # --- the job file ---

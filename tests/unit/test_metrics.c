@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -385,6 +386,51 @@ a_full_disk_costs_lines_but_not_the_run(void **state)
     json_decref(second);
 }
 
+static void
+an_alarm_stands_in_every_line_until_it_ends(void **state)
+{
+    struct metrics *metrics = open_metrics(false);
+    (void)state;
+    for (uint64_t i = 1; i <= 4; i++) {
+        struct metrics_step step = step_of(i);
+        if (i == 2)
+            metrics_alarm(metrics, "NO CHECKPOINT since step 1");
+        if (i == 4)
+            metrics_alarm(metrics, NULL);
+        metrics_step(metrics, &step);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        json_t *object = line(i);
+        const char *alarm = json_string_value(json_object_get(object, "alarm"));
+        if (i == 0 || i == 3)
+            assert_null(alarm);
+        else
+            assert_string_equal(alarm, "NO CHECKPOINT since step 1");
+        json_decref(object);
+    }
+    metrics_destroy(&metrics);
+}
+
+/* The lock of one process tells another who holds it. */
+static void
+whoever_is_refused_learns_by_whom(void **state)
+{
+    char expected[64];
+    int status;
+    (void)state;
+    struct metrics *metrics = open_metrics(false), *second;
+    snprintf(expected, sizeof expected, "in use by process %ld,", (long)getpid());
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int rc = metrics_new(&second, dir, false, true, why, sizeof why);
+        _exit(rc == -EBUSY && strstr(why, expected) && strstr(why, dir) ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    metrics_destroy(&metrics);
+}
+
 static struct metrics_result
 result_of(void)
 {
@@ -416,12 +462,16 @@ the_result_holds_what_the_run_came_to(void **state)
     struct metrics *metrics = open_metrics(false);
     struct metrics_result result = result_of();
     (void)state;
+    metrics_say(metrics, 6, "nothing bad");
+    metrics_say(metrics, 4, "a warning");
+    metrics_say(metrics, 3, "an error");
     assert_int_equal(metrics_result(metrics, &result, why, sizeof why), 0);
     metrics_destroy(&metrics);
     json_error_t error;
     json_t *object = json_load_file(path_of("result.json"), JSON_REJECT_DUPLICATES, &error);
     assert_non_null(object);
-    assert_int_equal(json_object_size(object), 17);
+    assert_int_equal(json_object_size(object), 18);
+    assert_true(number(object, "warnings") == 2);
     assert_string_equal(json_string_value(json_object_get(object, "node")), "a\"b\\x1b");
     assert_true(json_is_null(json_object_get(object, "train_loss")));
     assert_true(json_is_null(json_object_get(object, "test_accuracy")));
@@ -480,6 +530,8 @@ main(void)
         TEST(folders_are_made_with_their_parents),
         TEST(a_folder_that_cannot_be_is_named),
         TEST(a_full_disk_costs_lines_but_not_the_run),
+        TEST(an_alarm_stands_in_every_line_until_it_ends),
+        TEST(whoever_is_refused_learns_by_whom),
         TEST(the_result_holds_what_the_run_came_to),
         TEST(results_are_read_back_for_comparison),
         TEST(a_result_that_cannot_be_written_is_an_error),

@@ -1,0 +1,240 @@
+/* save.c - see save.h.
+ *
+ *     IDLE --save_step: copy--> FULL --writer takes it--> hash, write, sync, read back, rename, prune--> IDLE
+ *
+ * The writer owns the copy while it is FULL, the trainer while it is IDLE. */
+#include "node/save.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proto/fail.h"
+
+enum { KEPT = 3, LINE = 512, PATH = 4096 };
+
+struct save {
+    struct save_setup setup;
+    uint8_t *image; /* the copy, laid out as the file */
+    size_t size;
+    pthread_t thread;
+    pthread_mutex_t lock; /* over the four below */
+    pthread_cond_t turn;
+    bool full, stop;
+    uint64_t step, round; /* of the copy; round 0: of none */
+    /* The writer's, or the trainer's while the writer is idle. */
+    bool written; /* the copy is a file */
+    bool any;     /* one was written: of this step */
+    uint64_t last_step;
+    char failed[LINE]; /* why the last one could not be written; "" when it was */
+};
+
+struct checkpoint
+save_file(const struct save *save, uint64_t step, uint64_t round)
+{
+    struct checkpoint checkpoint = {
+        .job_hash = save->setup.job_hash,
+        .numerics = save->setup.numerics,
+        .step = step,
+        .round = round,
+        .count = 1,
+        .section[0] = {"state", save->setup.block, save->setup.size},
+    };
+    return checkpoint;
+}
+
+static void
+report_failure(struct save *save, const char *why)
+{
+    char line[LINE + 64], since[48] = "";
+    if (save->any)
+        snprintf(since, sizeof since, " since step %llu", (unsigned long long)save->last_step);
+    if (strcmp(save->failed, why) != 0) {
+        snprintf(line, sizeof line, "%s; training goes on", why);
+        save->setup.say(save->setup.ctx, 4, line);
+    }
+    snprintf(save->failed, sizeof save->failed, "%s", why);
+    snprintf(line, sizeof line, "NO CHECKPOINT%s", since);
+    save->setup.alarm(save->setup.ctx, line);
+}
+
+static void
+report_success(struct save *save, uint64_t step)
+{
+    save->any = true;
+    save->last_step = step;
+    if (!save->failed[0])
+        return;
+    char line[LINE];
+    snprintf(line, sizeof line, "checkpoint of step %llu written: the disk takes them again",
+             (unsigned long long)step);
+    save->failed[0] = '\0';
+    save->setup.say(save->setup.ctx, 6, line);
+    save->setup.alarm(save->setup.ctx, NULL);
+}
+
+/* Make a file of the copy. */
+static int
+store(struct save *save, char *why, size_t why_size)
+{
+    uint64_t step = save->step;
+    fail_hit(FAIL_CHECKPOINT, NULL, 0);
+    checkpoint_seal(save->image, save->size);
+    int rc = checkpoint_store(save->setup.dir, step, save->image, save->size, why, why_size);
+    save->written = rc == 0;
+    if (rc)
+        report_failure(save, why);
+    else
+        report_success(save, step);
+    checkpoint_prune(save->setup.dir, KEPT, rc ? NULL : &step);
+    fail_hit(FAIL_CHECKPOINTED, NULL, 0);
+    return rc;
+}
+
+static void *
+run(void *arg)
+{
+    struct save *save = arg;
+    char why[LINE];
+    pthread_mutex_lock(&save->lock);
+    for (;;) {
+        while (!save->full && !save->stop)
+            pthread_cond_wait(&save->turn, &save->lock);
+        if (!save->full)
+            break;
+        pthread_mutex_unlock(&save->lock);
+        store(save, why, sizeof why);
+        pthread_mutex_lock(&save->lock);
+        save->full = false;
+        pthread_cond_broadcast(&save->turn);
+    }
+    pthread_mutex_unlock(&save->lock);
+    return NULL;
+}
+
+/* The copy is the trainer's until it is full. */
+static void
+copy(struct save *save, uint64_t step, uint64_t round)
+{
+    struct checkpoint checkpoint = save_file(save, step, round);
+    checkpoint_fill(&checkpoint, save->image);
+    save->step = step;
+    save->round = round;
+    save->written = false;
+}
+
+void
+save_step(struct save *save, uint64_t step, uint64_t round)
+{
+    pthread_mutex_lock(&save->lock);
+    bool busy = save->full;
+    pthread_mutex_unlock(&save->lock);
+    if (busy) {
+        char line[LINE];
+        snprintf(line, sizeof line,
+                 "no checkpoint of step %llu: the one before is still being written",
+                 (unsigned long long)step);
+        save->setup.say(save->setup.ctx, 7, line);
+        return;
+    }
+    copy(save, step, round);
+    pthread_mutex_lock(&save->lock);
+    save->full = true;
+    pthread_cond_broadcast(&save->turn);
+    pthread_mutex_unlock(&save->lock);
+}
+
+static void
+wait_idle(struct save *save)
+{
+    pthread_mutex_lock(&save->lock);
+    while (save->full)
+        pthread_cond_wait(&save->turn, &save->lock);
+    pthread_mutex_unlock(&save->lock);
+}
+
+int
+save_last(struct save *save, uint64_t step, uint64_t round, char *why, size_t why_size)
+{
+    if (round == 0)
+        return 0;
+    wait_idle(save);
+    if (save->written && save->step == step && save->round == round)
+        return 0;
+    copy(save, step, round);
+    return store(save, why, why_size);
+}
+
+int
+save_find(struct save *save, struct checkpoint_found *found, char *why, size_t why_size)
+{
+    struct checkpoint checkpoint = save_file(save, 0, 0);
+    return checkpoint_read_newest(save->setup.dir, &checkpoint, found, why, why_size);
+}
+
+bool
+save_ended(const struct save *save)
+{
+    char path[PATH];
+    snprintf(path, sizeof path, "%s/result.json", save->setup.dir);
+    return access(path, F_OK) == 0;
+}
+
+void
+save_forget(struct save *save)
+{
+    checkpoint_forget(save->setup.dir, save->setup.job_hash);
+}
+
+int
+save_new(struct save **out, const struct save_setup *setup, char *why, size_t why_size)
+{
+    struct save *save = calloc(1, sizeof *save);
+    *out = NULL;
+    if (save) {
+        save->setup = *setup;
+        struct checkpoint checkpoint = save_file(save, 0, 0);
+        save->size = checkpoint_size(&checkpoint);
+        save->image = malloc(save->size);
+    }
+    if (!save || !save->image) {
+        snprintf(why, why_size, "not enough memory for a copy of the state, %zu bytes",
+                 setup->size);
+        free(save);
+        return -ENOMEM;
+    }
+    pthread_mutex_init(&save->lock, NULL);
+    pthread_cond_init(&save->turn, NULL);
+    int rc = pthread_create(&save->thread, NULL, run, save);
+    if (rc == 0) {
+        *out = save;
+        return 0;
+    }
+    snprintf(why, why_size, "no thread for checkpoints: %s", strerror(rc));
+    pthread_cond_destroy(&save->turn);
+    pthread_mutex_destroy(&save->lock);
+    free(save->image);
+    free(save);
+    return -rc;
+}
+
+void
+save_destroy(struct save **out)
+{
+    struct save *save = *out;
+    if (!save)
+        return;
+    pthread_mutex_lock(&save->lock);
+    save->stop = true;
+    pthread_cond_broadcast(&save->turn);
+    pthread_mutex_unlock(&save->lock);
+    pthread_join(save->thread, NULL);
+    pthread_cond_destroy(&save->turn);
+    pthread_mutex_destroy(&save->lock);
+    free(save->image);
+    free(save);
+    *out = NULL;
+}

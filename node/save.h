@@ -1,0 +1,52 @@
+/* save.h - checkpoints of a run: written beside the training, found again at the next start.
+ *
+ *     save_new(&save, &setup, why, ...)
+ *     save_find(save, &found, why, ...)    // the newest whole checkpoint into the state, before round 0
+ *     save_step(save, step, round)         // a copy of the state; a thread of its own writes it
+ *     save_last(save, step, round, ...)    // at the end: here and now
+ *
+ * There is one copy. While it is being written further steps are passed over: training never waits for a
+ * disk. What fails is said once for each reason, repeated by `alarm` until a checkpoint could be written
+ * again, and tried anew, with a new file, at the next call. The last three are kept, and always one that was
+ * read back. */
+#ifndef NODE_SAVE_H
+#define NODE_SAVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nn/files.h"
+
+struct save;
+
+struct save_setup {
+    const char *dir; /* borrowed, like `block` */
+    uint64_t job_hash, numerics;
+    uint8_t *block; /* the state */
+    size_t size;
+    /* From any thread. `alarm`: NULL ends it. */
+    void (*say)(void *ctx, int level, const char *line);
+    void (*alarm)(void *ctx, const char *line);
+    void *ctx;
+};
+
+int save_new(struct save **out, const struct save_setup *setup, char *why, size_t why_size);
+void save_destroy(struct save **save); /* waits for what is being written */
+
+/* As checkpoint_read_newest. */
+int save_find(struct save *save, struct checkpoint_found *found, char *why, size_t why_size);
+/* Does `dir` hold the result of a run that came to its end? */
+bool save_ended(const struct save *save);
+
+/* Delete the job's checkpoints: the run begins anew. */
+void save_forget(struct save *save);
+
+void save_step(struct save *save, uint64_t step, uint64_t round);
+/* 0 or -errno with `why`. Before round 1 there is nothing to save. */
+int save_last(struct save *save, uint64_t step, uint64_t round, char *why, size_t why_size);
+
+/* What is saved, for repair: which file a checkpoint of this step would be. */
+struct checkpoint save_file(const struct save *save, uint64_t step, uint64_t round);
+
+#endif
