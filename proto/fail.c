@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "proto/mix.h"
@@ -180,7 +181,10 @@ static void
 tell(const char *name, unsigned long hit, enum action action)
 {
     char line[RULE_MAX];
-    int size = snprintf(line, sizeof line, "failpoint %s %lu: %s\n", name, hit, actions[action]);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int size = snprintf(line, sizeof line, "failpoint %s %lu: %s at %lld.%06ld\n", name, hit,
+                        actions[action], (long long)now.tv_sec, now.tv_nsec / 1000);
     ssize_t put = write(STDERR_FILENO, line, (size_t)size);
     (void)put;
 }

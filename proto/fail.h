@@ -15,7 +15,7 @@
  *
  * MESHNODE_FAIL=hits has no rule; when the process ends it prints how often it came to each point.
  *
- * A rule that acts says so first, in one line on standard error: "failpoint POINT COUNT: ACTION". The points are
+ * A rule that acts says so first, in one line on standard error: "failpoint POINT COUNT: ACTION at SECONDS" since 1970. The points are
  * in the shells (sockets, files, the training loop); the core's decisions have none. `meshnode --failpoints`
  * lists them. MESHNODE_ID, a number in hexadecimal, is the node's id instead of a random one, so that a test can
  * choose the leader: it is the lowest. The idea is that of FreeBSD's fail(9).

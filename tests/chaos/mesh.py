@@ -218,10 +218,23 @@ def percentile(values, share):
     return ordered[max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1)] if ordered else 0.0
 
 
+WINDOW_S = 3.0  # what an accident causes comes within this time: suspicion takes 0.25 s, an end of session 2 s
+
+
 def pause(node, at):
-    """What an accident at step `at` cost, in milliseconds: the largest gap from there to the end less the
-    step that was usual before; and that step. None when there is nothing to judge by."""
-    before, after = gaps(node, 2, at), gaps(node, at)
+    """What an accident at the time `at` cost the node, which has ended: in milliseconds, the largest gap between two
+    steps of those that reach into the WINDOW_S after it, less the step that was usual before; and that step. None
+    when too few steps lie before it, or none behind.
+
+    A node's own clock begins when it starts. The last line of metrics.jsonl is written when its step is done, so the
+    file's time of change says how to convert, to some milliseconds."""
+    steps = node.steps()
+    if not steps:
+        return None
+    origin = os.stat(os.path.join(node.out, "metrics.jsonl")).st_mtime - steps[-1]["time_s"]
+    times = [origin + step["time_s"] for step in steps]
+    before = [1000 * (b - a) for a, b in zip(times, times[1:]) if b <= at]
+    after = [1000 * (b - a) for a, b in zip(times, times[1:]) if b > at and a < at + WINDOW_S]
     if len(before) < 3 or not after:
         return None
     return max(0.0, max(after) - median(before)), median(before)

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""points.py - let a node die, stop or hang at every failpoint, in every role; the others must end alike.
+
+A scene is what a mesh of n nodes goes through and which of them is the victim:
+
+    leader    n nodes train from the start, the lowest id dies         member    the same, the highest id dies
+    joiner    n-1 train, the n-th comes later and dies                 donor     the same, the leader dies
+    survivor  one of n nodes is killed, then the leader dies of the other's death (points met no other way)
+
+A first run of each scene counts how often its victim comes to each point. Then each (scene, n, point, action) is
+one run, in which the victim does it at the k-th time, k drawn from 1 to that count. The others must finish with
+the hash of an undisturbed node. Then the stopped is continued, the dead started again (every other time with
+--resume), and must reach that hash, too. Pauses as in kills.py; what happens before the fourth step has none.
+
+Without --all, --runs cases in an order that --seed draws. A case whose victim never came to the point (the course of
+events varies) must end alike, too, and is counted as missed.
+"""
+import os
+import random
+import re
+import signal
+
+import mesh as chaos
+
+ACTIONS = ["kill", "stop", "hang"]
+SIZES = [2, 3, 4]
+PLAIN, JOIN, AFTER = ["leader", "member"], ["joiner", "donor"], ["survivor"]
+STEPS = {2: 300, 3: 200, 4: 150}
+LIMITS = {"kill": (150, 1000), "stop": (500, 1000), "hang": (None, None)}
+DEADLINE_S = 30
+UNMET = re.compile(r"refuse-|job-|connect$")  # what no scene of one job leads to
+
+
+class Scene:
+    """A job and a course of events; `victim` has its rules in the environment."""
+
+    def __init__(self, role, count, folder):
+        self.role, self.count = role, count
+        with open(f"{chaos.CHAOS}/tiny.yaml", encoding="utf-8") as file:
+            self.job = file.read()
+        if role in JOIN:  # a state of several blocks, and steps that last until the joiner is there
+            self.job = self.job.replace("dense: 24", "dense: 192")
+        self.options = ["--set", f"train.steps={STEPS[count]}", "--set", "train.checkpoint_every=40"]
+        self.hashes, self.steps = chaos.reference(os.path.join(folder, f"{role}-{count}"), self.job, *self.options)
+        self.names = [f"n{i}" for i in range(1, count + 1)]
+        self.victim = self.names[-1] if role in ("member", "joiner") else self.names[0]
+        self.accident = self.names[-1] if role in AFTER else None
+        self.others = [name for name in self.names if name not in (self.victim, self.accident)]
+
+    def start(self, mesh, name, rule, first):
+        env = {"MESHNODE_ID": format(16 * int(name[1:]), "x")}
+        if rule and name == self.victim:
+            env["MESHNODE_FAIL"] = rule
+        start = ["--peers", str(first)] if first else ["--set", "mesh.gather_ms=300"]
+        mesh.start(name, *start, env=env)
+
+    def play(self, mesh, rule):
+        """To the end of all but the victim and whoever was killed on purpose."""
+        first = self.names[:-1] if self.role in JOIN else self.names
+        for name in first:
+            # To wait for a number of nodes would be to wait for a victim that dies too early.
+            self.start(mesh, name, rule, self.count - 1 if self.role == "joiner" else 0)
+        if self.role in JOIN:
+            joiner = self.names[-1]
+            mesh.wait("ten steps", lambda: mesh.reached(10, self.others[:1]) or not mesh.nodes[self.others[0]].alive()
+                      if self.others != [joiner] else mesh.step(first[0]) >= 10 or not self.lives(mesh, first[0]),
+                      DEADLINE_S)
+            self.start(mesh, joiner, rule, 0)
+        if self.accident:
+            mesh.wait("step 50", lambda: mesh.reached(50, self.others), DEADLINE_S)
+            mesh.signal(signal.SIGKILL, self.accident)
+        mesh.finish(self.others, DEADLINE_S)
+
+    @staticmethod
+    def lives(mesh, name):
+        return mesh.nodes[name].alive() and not mesh.is_stopped(name)
+
+    def hits(self, folder):
+        """How often the victim comes to each point when nothing is done to it."""
+        with chaos.Mesh(os.path.join(folder, f"{self.role}-{self.count}-hits"), self.job, program=chaos.FAILNODE,
+                        options=self.options) as mesh:
+            self.play(mesh, "hits")
+            mesh.finish([self.victim], DEADLINE_S)
+            text = mesh.nodes[self.victim].text()
+        return {point: int(count) for point, count in re.findall(r"^failpoint (\S+) hits ([1-9]\d*)$", text, re.M)}
+
+    def bring_back(self, mesh, action, random):
+        """The victim and the killed one, to the same end as the others."""
+        back = [name for name in (self.victim, self.accident) if name]
+        mesh.signal(signal.SIGCONT, self.victim)
+        if action == "hang":
+            mesh.signal(signal.SIGKILL, self.victim)
+        for name in back:
+            if not mesh.nodes[name].alive() and mesh.nodes[name].status != 0:
+                mesh.start(name, *random.choice([["--resume"], []]))
+        mesh.finish(back, DEADLINE_S)
+
+    def run(self, folder, random, action, point, hits):
+        rule = f"{point}:{random.randint(1, hits)}:{action}"
+        with chaos.Mesh(folder, self.job, program=chaos.FAILNODE, options=self.options) as mesh:
+            try:
+                self.play(mesh, rule)
+                fired = re.search(r"^failpoint \S+ \d+: \w+ at ([\d.]+)$", mesh.nodes[self.victim].text(), re.M)
+                pauses = [chaos.pause(mesh.nodes[name], float(fired[1])) for name in self.others] if fired else []
+                self.bring_back(mesh, action, random)
+                found = mesh.hashes([name for name in self.names])
+                if found != {self.hashes}:
+                    raise chaos.Failed(f"hashes {found}, expected {self.hashes}")
+            except chaos.Failed as failure:
+                raise chaos.Failed(f"{self.role} of {self.count}, {rule}: {failure}") from None
+        return rule, fired, max((pause[0] for pause in pauses if pause), default=None)
+
+
+def cases(scenes, hits):
+    """All of them, always in the same order."""
+    plain = {point for (role, _), found in hits.items() if role in PLAIN + JOIN for point in found}
+    joining = re.compile(r"fetch|state|adopt|hold|hello|peer|connect|link|beacon|plan|abort|heartbeat")
+    for (role, count), scene in scenes.items():
+        for point in sorted(hits[role, count]):
+            if (role in JOIN and not joining.search(point)) or (role in AFTER and point in plain):
+                continue
+            for action in ACTIONS:
+                yield scene, action, point, hits[role, count][point]
+
+
+def kinds():
+    return [(action, joins) for action in ACTIONS for joins in (False, True)]
+
+
+def pauses_of(done, kind):
+    return [result[2] for result in done if result[0] == kind and result[2] is not None]
+
+
+def report(done, failed, total):
+    rows = []
+    for kind in kinds():
+        mine, pauses = [result for result in done if result[0] == kind], pauses_of(done, kind)
+        figures = (chaos.percentile(pauses, 0.5), chaos.percentile(pauses, 0.99), max(pauses, default=0))
+        rows.append([kind[0], "while one joins" if kind[1] else "in training", len(mine) + failed[kind], failed[kind],
+                     sum(not result[1] for result in mine), len(pauses), *("%.1f" % figure for figure in figures)])
+    print(f"{total} cases in all; {chaos.load()}")
+    chaos.table(["action", "scene", "runs", "hangs or wrong", "missed", "pauses", "p50 ms", "p99", "max"], rows)
+
+
+def body(runs):
+    args = runs.args
+    roles = args.roles.split(",")
+    scenes = {(role, count): Scene(role, count, runs.folder) for role in roles for count in args.sizes
+              if count > 2 or role not in AFTER}
+    hits = {key: scene.hits(runs.folder) for key, scene in scenes.items()}
+    everything = list(cases(scenes, hits))
+    chosen = everything[:]
+    random.Random(args.seed).shuffle(chosen)
+    if args.point:
+        chosen = [case for case in chosen if re.search(args.point, case[2])]
+    runs.args.runs = len(chosen) if args.all else min(args.runs, len(chosen))
+    done, failed = [], dict.fromkeys(kinds(), 0)
+    for index in runs:
+        scene, action, point, count = chosen[index]
+        kind = action, scene.role in JOIN
+        result = runs.do(lambda folder, rng, _: scene.run(folder, rng, action, point, count), index)
+        if not result:
+            failed[kind] += 1
+            continue
+        rule, fired, pause = result
+        done.append((kind, fired, pause))
+        if args.verbose or (pause or 0) > args.worst:
+            print(f"run {index}: {scene.role} of {scene.count}, {rule}: "
+                  f"{'missed' if not fired else 'no pause' if pause is None else f'{pause:.1f} ms'}", flush=True)
+    report(done, failed, len(everything))
+    met = set().union(*hits.values())
+    never = [point for point in points() if point not in met and not UNMET.match(point)]
+    if args.all and not args.point and never:
+        return f"no scene comes to: {' '.join(never)}"
+    return judge(done, args)
+
+
+def judge(done, args):
+    for action, joins in kinds():
+        pauses = pauses_of(done, (action, joins))
+        p99, most = chaos.percentile(pauses, 0.99), max(pauses, default=0)
+        if most > args.worst:
+            return f"{action}: a pause of {most:.1f} ms, expected at most {args.worst:g}"
+        if args.judge and not joins and LIMITS[action][0] and (p99 > LIMITS[action][0] or most > LIMITS[action][1]):
+            return f"{action}: pause p99 {p99:.1f} ms, max {most:.1f} ms; expected {LIMITS[action]}"
+    return None
+
+
+def points():
+    with os.popen(f"'{chaos.FAILNODE}' --failpoints") as listing:
+        return [line.split()[0] for line in listing]
+
+
+if __name__ == "__main__":
+    parser = chaos.parser(__doc__, runs=20)
+    parser.add_argument("--all", action="store_true", help="every case")
+    parser.add_argument("--roles", default=",".join(PLAIN + JOIN + AFTER))
+    parser.add_argument("--sizes", type=lambda text: [int(n) for n in text.split(",")], default=SIZES)
+    parser.add_argument("--point", help="only points that match this regular expression")
+    parser.add_argument("--judge", action="store_true", help="fail beyond the pass lines: for a quiet machine")
+    parser.add_argument("--worst", type=float, default=5000, help="ms; a longer pause fails in any case")
+    parser.add_argument("--verbose", action="store_true")
+    chaos.tool(parser.parse_args(), body)
