@@ -32,16 +32,15 @@ struct save {
     char failed[LINE]; /* why the last one could not be written; "" when it was */
 };
 
-struct checkpoint
-save_file(const struct save *save, uint64_t step, uint64_t round)
+/* The file of this block. */
+static struct checkpoint
+file_of(const struct save *save, uint8_t *block)
 {
     struct checkpoint checkpoint = {
         .job_hash = save->setup.job_hash,
         .numerics = save->setup.numerics,
-        .step = step,
-        .round = round,
         .count = 1,
-        .section[0] = {"state", save->setup.block, save->setup.size},
+        .section[0] = {"state", block, save->setup.size},
     };
     return checkpoint;
 }
@@ -117,17 +116,17 @@ run(void *arg)
 
 /* The copy is the trainer's until it is full. */
 static void
-copy(struct save *save, uint64_t step, uint64_t round)
+copy(struct save *save, const struct state *state)
 {
-    struct checkpoint checkpoint = save_file(save, step, round);
+    struct checkpoint checkpoint = file_of(save, state->block);
+    checkpoint.step = save->step = state->header->step;
+    checkpoint.round = save->round = state->header->round;
     checkpoint_fill(&checkpoint, save->image);
-    save->step = step;
-    save->round = round;
     save->written = false;
 }
 
 void
-save_step(struct save *save, uint64_t step, uint64_t round)
+save_step(struct save *save, const struct state *state)
 {
     pthread_mutex_lock(&save->lock);
     bool busy = save->full;
@@ -136,11 +135,11 @@ save_step(struct save *save, uint64_t step, uint64_t round)
         char line[LINE];
         snprintf(line, sizeof line,
                  "no checkpoint of step %llu: the one before is still being written",
-                 (unsigned long long)step);
+                 (unsigned long long)state->header->step);
         save->setup.say(save->setup.ctx, 7, line);
         return;
     }
-    copy(save, step, round);
+    copy(save, state);
     pthread_mutex_lock(&save->lock);
     save->full = true;
     pthread_cond_broadcast(&save->turn);
@@ -157,21 +156,23 @@ wait_idle(struct save *save)
 }
 
 int
-save_last(struct save *save, uint64_t step, uint64_t round, char *why, size_t why_size)
+save_last(struct save *save, const struct state *state, char *why, size_t why_size)
 {
-    if (round == 0)
+    const struct state_header *h = state->header;
+    if (h->round == 0)
         return 0;
     wait_idle(save);
-    if (save->written && save->step == step && save->round == round)
+    if (save->written && save->step == h->step && save->round == h->round)
         return 0;
-    copy(save, step, round);
+    copy(save, state);
     return store(save, why, why_size);
 }
 
 int
-save_find(struct save *save, struct checkpoint_found *found, char *why, size_t why_size)
+save_find(struct save *save, struct state *state, struct checkpoint_found *found, char *why,
+          size_t why_size)
 {
-    struct checkpoint checkpoint = save_file(save, 0, 0);
+    struct checkpoint checkpoint = file_of(save, state->block);
     return checkpoint_read_newest(save->setup.dir, &checkpoint, found, why, why_size);
 }
 
@@ -196,7 +197,7 @@ save_new(struct save **out, const struct save_setup *setup, char *why, size_t wh
     *out = NULL;
     if (save) {
         save->setup = *setup;
-        struct checkpoint checkpoint = save_file(save, 0, 0);
+        struct checkpoint checkpoint = file_of(save, NULL);
         save->size = checkpoint_size(&checkpoint);
         save->image = malloc(save->size);
     }

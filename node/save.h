@@ -1,9 +1,9 @@
 /* save.h - checkpoints of a run: written beside the training, found again at the next start.
  *
  *     save_new(&save, &setup, why, ...)
- *     save_find(save, &found, why, ...)    // the newest whole checkpoint into the state, before round 0
- *     save_step(save, step, round)         // a copy of the state; a thread of its own writes it
- *     save_last(save, step, round, ...)    // at the end: here and now
+ *     save_find(save, &state, &found, ...)   // the newest whole checkpoint
+ *     save_step(save, &state)                // copied; a thread of its own writes it
+ *     save_last(save, &state, ...)           // at the end: here and now
  *
  * There is one copy. While it is being written further steps are passed over: training never waits for a
  * disk. What fails is said once for each reason, repeated by `alarm` until a checkpoint could be written
@@ -17,14 +17,14 @@
 #include <stdint.h>
 
 #include "nn/files.h"
+#include "node/state.h"
 
 struct save;
 
 struct save_setup {
-    const char *dir; /* borrowed, like `block` */
+    const char *dir; /* borrowed */
     uint64_t job_hash, numerics;
-    uint8_t *block; /* the state */
-    size_t size;
+    size_t size; /* of a state */
     /* From any thread. `alarm`: NULL ends it. */
     void (*say)(void *ctx, int level, const char *line);
     void (*alarm)(void *ctx, const char *line);
@@ -34,19 +34,17 @@ struct save_setup {
 int save_new(struct save **out, const struct save_setup *setup, char *why, size_t why_size);
 void save_destroy(struct save **save); /* waits for what is being written */
 
-/* As checkpoint_read_newest. */
-int save_find(struct save *save, struct checkpoint_found *found, char *why, size_t why_size);
+/* As checkpoint_read_newest, into the state's block. */
+int save_find(struct save *save, struct state *state, struct checkpoint_found *found, char *why,
+              size_t why_size);
 /* Does `dir` hold the result of a run that came to its end? */
 bool save_ended(const struct save *save);
 
 /* Delete the job's checkpoints: the run begins anew. */
 void save_forget(struct save *save);
 
-void save_step(struct save *save, uint64_t step, uint64_t round);
+void save_step(struct save *save, const struct state *state);
 /* 0 or -errno with `why`. Before round 1 there is nothing to save. */
-int save_last(struct save *save, uint64_t step, uint64_t round, char *why, size_t why_size);
-
-/* What is saved, for repair: which file a checkpoint of this step would be. */
-struct checkpoint save_file(const struct save *save, uint64_t step, uint64_t round);
+int save_last(struct save *save, const struct state *state, char *why, size_t why_size);
 
 #endif

@@ -183,7 +183,6 @@ open_save(struct run *run, char *why, size_t why_size)
         .dir = run->config->out,
         .job_hash = run->job_hash,
         .numerics = nn_fingerprint(),
-        .block = run->state.block,
         .size = run->state.size,
         .say = log_line,
         .alarm = alarm_line,
@@ -200,7 +199,7 @@ resume_from(struct run *run, enum train_start start, char *why, size_t why_size)
     run->anew = start == TRAIN_FRESH || (start == TRAIN_AUTO && save_ended(run->save));
     if (run->anew)
         return 0;
-    int rc = save_find(run->save, &found, why, why_size);
+    int rc = save_find(run->save, &run->state, &found, why, why_size);
     if (rc == 0) {
         run->resumed = true;
         return 0;
@@ -373,7 +372,7 @@ commit(struct run *run)
         save_forget(run->save);
     run->anew = false;
     if (event.stepped && every && run->state.header->step % every == 0)
-        save_step(run->save, run->state.header->step, run->state.header->round);
+        save_step(run->save, &run->state);
 }
 
 static void
@@ -431,7 +430,7 @@ run_mesh(struct run *run)
     bool done = follow_mesh(run) == MESH_DONE;
     fail_hit(FAIL_DONE, NULL, 0);
     const struct state_header *h = run->state.header;
-    int saved = save_last(run->save, h->step, h->round, why, sizeof why);
+    int saved = save_last(run->save, &run->state, why, sizeof why);
     if (!done)
         say(run, 4, "interrupted at step %llu: %s%s", (unsigned long long)h->step,
             saved      ? "no checkpoint: "
