@@ -204,6 +204,13 @@ on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *
 }
 
 static void
+on_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_frame *frame)
+{
+    struct mesh *mesh = ctx;
+    wire_pass_on(mesh->wire, link, msg, frame);
+}
+
+static void
 on_peer_up(void *ctx, unsigned link, struct proto_node node, const struct proto_hello *hello)
 {
     struct mesh *mesh = ctx;
@@ -237,6 +244,7 @@ static const struct core_ops core_ops = {
     .disconnect = on_disconnect,
     .send = on_send,
     .send_bulk = on_send_bulk,
+    .pass_on = on_pass_on,
     .peer_up = on_peer_up,
     .peer_down = on_peer_down,
     .keep = on_keep,

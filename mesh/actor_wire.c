@@ -405,33 +405,31 @@ buffer_free(void *data, void *hint)
     }
 }
 
-/* Build both frames. Whatever happens, a buffer's send is counted as finished once. */
 static bool
-pack(struct wire *wire, struct parcel *out, const struct proto_msg *msg, const void *body,
-     size_t size, int buffer)
+make_header(struct wire *wire, zmq_msg_t *out, const struct proto_msg *msg)
 {
     uint8_t header[PROTO_ROUTING_SIZE + PROTO_FRAME_MAX];
     proto_routing_encode(wire->setup.self, header);
-    size_t header_size = PROTO_ROUTING_SIZE + proto_encode(msg, header + PROTO_ROUTING_SIZE);
+    return make_message(out, header,
+                        PROTO_ROUTING_SIZE + proto_encode(msg, header + PROTO_ROUTING_SIZE));
+}
+
+/* Whatever happens, a buffer's send is counted as finished once. */
+static bool
+make_body(struct wire *wire, zmq_msg_t *out, const void *body, size_t size, int buffer)
+{
     bool copy = buffer < 0 || size <= COPY_MAX, ok;
     union {
         const void *in;
         void *out; /* ZeroMQ wants it so; it only reads */
     } data = {body};
     if (copy)
-        ok = make_message(&out->body, body, size);
+        ok = make_message(out, body, size);
     else
-        ok = zmq_msg_init_data(&out->body, data.out, size, buffer_free, &wire->sent[buffer]) == 0;
+        ok = zmq_msg_init_data(out, data.out, size, buffer_free, &wire->sent[buffer]) == 0;
     if (buffer >= 0 && (copy || !ok))
         atomic_fetch_add(&wire->sent[buffer].done, 1);
-    if (!ok)
-        return false;
-    if (!make_message(&out->header, header, header_size)) {
-        zmq_msg_close(&out->body);
-        return false;
-    }
-    wire->counts.tx_bytes += header_size + size;
-    return true;
+    return ok;
 }
 
 /* Returns 0, -EAGAIN when there is no room, or another error. The parcel is empty unless -EAGAIN. */
@@ -459,24 +457,13 @@ drop(struct wire *wire, unsigned link, struct parcel *parcel)
     fail_link(wire, link);
 }
 
-void
-wire_send_bulk(struct wire *wire, unsigned index, const struct proto_msg *msg, const void *body,
-               size_t size, int buffer)
+/* Send both frames, or queue them. */
+static void
+post(struct wire *wire, unsigned index, const struct proto_msg *msg, struct parcel *parcel)
 {
     struct link *link = &wire->links[index];
-    struct parcel parcel;
-    if (!link->bulk.socket || link->failed) {
-        if (buffer >= 0)
-            atomic_fetch_add(&wire->sent[buffer].done, 1);
-        wire->counts.dropped++;
-        return;
-    }
-    fail_message(msg->type, FAIL_SEND, NULL, 0);
-    if (!pack(wire, &parcel, msg, body, size, buffer)) {
-        fail_link(wire, index);
-        return;
-    }
-    int rc = link->queue_count ? -EAGAIN : ship(link, &parcel);
+    wire->counts.tx_bytes += zmq_msg_size(&parcel->header) + zmq_msg_size(&parcel->body);
+    int rc = link->queue_count ? -EAGAIN : ship(link, parcel);
     fail_message(msg->type, FAIL_SENT, NULL, 0);
     if (rc == 0)
         return;
@@ -484,16 +471,64 @@ wire_send_bulk(struct wire *wire, unsigned index, const struct proto_msg *msg, c
         fail_link(wire, index);
     } else if (link->queue_count == wire->setup.queue_size) {
         log_line(wire, 4, "a peer takes no data and its queue is full: closing its link");
-        drop(wire, index, &parcel);
+        drop(wire, index, parcel);
     } else {
         struct parcel *last =
             &link->queue[(link->queue_first + link->queue_count++) % wire->setup.queue_size];
         zmq_msg_init(&last->header);
         zmq_msg_init(&last->body);
-        zmq_msg_move(&last->header, &parcel.header);
-        zmq_msg_move(&last->body, &parcel.body);
+        zmq_msg_move(&last->header, &parcel->header);
+        zmq_msg_move(&last->body, &parcel->body);
         watch_room(wire, index, true);
     }
+}
+
+static bool
+takes_bulk(struct wire *wire, unsigned index)
+{
+    const struct link *link = &wire->links[index];
+    bool takes = link->bulk.socket && !link->failed;
+    wire->counts.dropped += !takes;
+    return takes;
+}
+
+void
+wire_send_bulk(struct wire *wire, unsigned index, const struct proto_msg *msg, const void *body,
+               size_t size, int buffer)
+{
+    struct parcel parcel;
+    if (!takes_bulk(wire, index)) {
+        if (buffer >= 0)
+            atomic_fetch_add(&wire->sent[buffer].done, 1);
+        return;
+    }
+    fail_message(msg->type, FAIL_SEND, NULL, 0);
+    if (!make_body(wire, &parcel.body, body, size, buffer)) {
+        fail_link(wire, index);
+    } else if (!make_header(wire, &parcel.header, msg)) {
+        zmq_msg_close(&parcel.body);
+        fail_link(wire, index);
+    } else {
+        post(wire, index, msg, &parcel);
+    }
+}
+
+void
+wire_pass_on(struct wire *wire, unsigned index, const struct proto_msg *msg,
+             struct core_frame *frame)
+{
+    struct frame *mine = frame->handle;
+    struct parcel parcel;
+    if (!takes_bulk(wire, index))
+        return;
+    fail_message(msg->type, FAIL_SEND, frame->data, frame->size);
+    if (!make_header(wire, &parcel.header, msg)) {
+        fail_link(wire, index);
+        return;
+    }
+    zmq_msg_init(&parcel.body);
+    zmq_msg_move(&parcel.body, &mine->body);
+    post(wire, index, msg, &parcel);
 }
 
 static void

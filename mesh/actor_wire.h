@@ -72,6 +72,8 @@ void wire_send(struct wire *wire, unsigned link, const struct proto_msg *msg, co
                size_t size);
 void wire_send_bulk(struct wire *wire, unsigned link, const struct proto_msg *msg, const void *body,
                     size_t size, int buffer);
+void wire_pass_on(struct wire *wire, unsigned link, const struct proto_msg *msg,
+                  struct core_frame *frame);
 void wire_peer_up(struct wire *wire, unsigned link, struct proto_node node, uint16_t bulk_port);
 void wire_peer_down(struct wire *wire, unsigned link);
 void wire_keep(struct wire *wire, struct core_frame *frame);

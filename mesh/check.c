@@ -17,7 +17,7 @@ check_of(const int32_t *x, size_t n)
 }
 
 void
-check_sum(int32_t *out, const int32_t *a, const void *b, size_t n, uint64_t *a_check,
+check_sum(void *out, const int32_t *a, const void *b, size_t n, uint64_t *a_check,
           uint64_t *out_check)
 {
     PICK(check_sum)(out, a, b, n, a_check, out_check);

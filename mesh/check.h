@@ -24,8 +24,8 @@ check_add(uint64_t a, uint64_t b)
 /* Checksum of x[n]; x may be unaligned. */
 uint64_t check_of(const int32_t *x, size_t n);
 /* out[n] = a[n] + b[n]; returns the checksum of a into *a_check, of out into *out_check. `b` is a received
- * frame and may be unaligned. */
-void check_sum(int32_t *out, const int32_t *a, const void *b, size_t n, uint64_t *a_check,
+ * frame and may be unaligned; `out` may be the same memory. */
+void check_sum(void *out, const int32_t *a, const void *b, size_t n, uint64_t *a_check,
                uint64_t *out_check);
 /* out[n] = b[n]; returns its checksum. */
 uint64_t check_copy(int32_t *out, const void *b, size_t n);

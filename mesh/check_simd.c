@@ -45,7 +45,7 @@ row_load(const unsigned char *from)
 }
 
 static inline void
-row_store(int32_t *to, struct row row)
+row_store(void *to, struct row row)
 {
     for (int i = 0; i < VECS; i++)
         ((vec_anywhere *)to)[i] = row.v[i];
@@ -125,21 +125,22 @@ SIMD_NAME(check_copy)(int32_t *out, const void *b, size_t n)
 }
 
 void
-SIMD_NAME(check_sum)(int32_t *out, const int32_t *a, const void *b, size_t n, uint64_t *a_check,
+SIMD_NAME(check_sum)(void *out, const int32_t *a, const void *b, size_t n, uint64_t *a_check,
                      uint64_t *out_check)
 {
     const unsigned char *from_a = (const unsigned char *)a, *from_b = b;
+    unsigned char *to = out;
     struct fletcher of_a = {0}, of_out = {0};
     size_t i = 0;
-    for (; i + CHECK_LANES <= n; i += CHECK_LANES, from_a += ROW, from_b += ROW) {
+    for (; i + CHECK_LANES <= n; i += CHECK_LANES, from_a += ROW, from_b += ROW, to += ROW) {
         struct row own = row_load(from_a), sum = row_add(own, row_load(from_b));
-        row_store(out + i, sum);
+        row_store(to, sum);
         fletcher_take(&of_a, own);
         fletcher_take(&of_out, sum);
     }
     if (i < n) {
         struct row own = row_tail(from_a, n - i), sum = row_add(own, row_tail(from_b, n - i));
-        memcpy(out + i, &sum, (n - i) * sizeof *out);
+        memcpy(to, &sum, (n - i) * sizeof *a);
         fletcher_take(&of_a, own);
         fletcher_take(&of_out, sum);
     }

@@ -37,6 +37,15 @@ on_ring_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *
 }
 
 static void
+on_ring_pass(void *ctx, unsigned rank, const struct proto_msg *msg, struct core_frame *frame)
+{
+    struct core *core = ctx;
+    const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
+    if (peer->state == PEER_UP && peer->announced)
+        core->ops.pass_on(core->ctx, (unsigned)peer->link, msg, frame);
+}
+
+static void
 on_ring_keep(void *ctx, struct core_frame *frame)
 {
     struct core *core = ctx;
@@ -65,7 +74,7 @@ core_ring(struct core *core)
         .all = core->all,
         .mutant = core->config.mutant,
     };
-    static const struct ring_ops ops = {on_ring_send, on_ring_keep, on_ring_release};
+    static const struct ring_ops ops = {on_ring_send, on_ring_pass, on_ring_keep, on_ring_release};
     return ring_new(&core->ring, &setup, &ops, core);
 }
 

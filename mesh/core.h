@@ -37,10 +37,10 @@ enum core_buffer {
     CORE_BUFFERS,
 };
 
-/* A received bulk body. The core borrows `data` during core_on_bulk only, unless it calls ops->keep:
- * then it stays valid until the core calls ops->release(handle). */
+/* A received bulk body. The core borrows `data`, and may change it, during core_on_bulk only, unless it calls
+ * ops->keep: then it stays valid until the core calls ops->release(handle). */
 struct core_frame {
-    const void *data;
+    void *data; /* of any alignment */
     size_t size;
     void *handle; /* the shell's; never NULL */
 };
@@ -84,6 +84,10 @@ struct core_ops {
      * core_buffer (core_on_sent follows, also when the peer dies) and copied when it is -1. */
     void (*send_bulk)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                       size_t body_size, int buffer);
+    /* The same with the body of a received frame, which is gone then: nobody looks at it again. One that was
+     * kept is released all the same. */
+    void (*pass_on)(void *ctx, unsigned link, const struct proto_msg *msg,
+                    struct core_frame *frame);
     /* A peer was accepted on `link` (bulk socket to host:bulk_port wanted), or is gone (close both
      * sockets, return what is in flight soon: a new plan may be waiting for the memory). */
     void (*peer_up)(void *ctx, unsigned link, struct proto_node node,

@@ -17,7 +17,7 @@ enum verdict { VERDICT_DONE, VERDICT_LATER, VERDICT_BAD };
 struct lane {
     bool direct;
     bool sent;        /* my contribution is on its way */
-    bool begun;       /* sum holds my contribution: direct and single lanes only */
+    bool begun;       /* sum may be written: direct and single lanes only */
     size_t stage;     /* index of its first chunk in ring->stages */
     size_t stride;    /* chunks of the longest segment */
     uint64_t covered; /* direct: shards in sum */
@@ -283,6 +283,15 @@ lane_send(struct ring *ring, size_t bucket)
         send_segment(ring, bucket);
 }
 
+/* Send a received chunk on to the right neighbour, with what we made of its body. */
+static void
+pass_on(struct ring *ring, enum proto_type type, const struct proto_chunk *chunk,
+        struct core_frame *frame)
+{
+    struct proto_msg msg = {.type = type, .chunk = *chunk};
+    ring->ops.pass_on(ring->ctx, right_of(ring), &msg, frame);
+}
+
 /* --- Receiving --------------------------------------------------------------------------------- */
 
 static bool
@@ -312,7 +321,7 @@ lane_count(struct ring *ring, struct lane *lane)
         ring->left--;
 }
 
-/* Direct and single lanes: sum starts as my contribution. */
+/* Direct and single lanes: sum starts as my contribution, with others it is written when the first comes. */
 static void
 lane_begin(struct ring *ring, size_t bucket)
 {
@@ -326,7 +335,8 @@ lane_begin(struct ring *ring, size_t bucket)
         return;
     }
     lane->begun = true;
-    check_copy(ring->setup.sum + b->first, ring->setup.own + b->first, b->count);
+    if (ring->n == 1)
+        check_copy(ring->setup.sum + b->first, ring->setup.own + b->first, b->count);
     lane->covered = ring->mine;
     lane_count(ring, lane);
 }
@@ -363,7 +373,8 @@ bad(struct ring *ring, const char *what, const struct proto_chunk *chunk)
 }
 
 static enum verdict
-take_direct(struct ring *ring, const struct proto_chunk *chunk, unsigned from, const void *data)
+take_direct(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
+            const struct core_frame *frame)
 {
     struct lane *lane = &ring->lanes[chunk->bucket];
     const struct core_bucket *b = &ring->setup.buckets[chunk->bucket];
@@ -377,8 +388,10 @@ take_direct(struct ring *ring, const struct proto_chunk *chunk, unsigned from, c
     if (overlaps(ring, chunk->coverage, lane->covered))
         return bad(ring, "a shard counted twice", chunk);
     int32_t *sum = ring->setup.sum + b->first;
+    bool first = lane->left == ring->n - 1;
     uint64_t before, after;
-    check_sum(sum, sum, data, b->count, &before, &after);
+    check_sum(sum, first ? ring->setup.own + b->first : sum, frame->data, b->count, &before,
+              &after);
     if (check_differs(ring, check_add(before, chunk->check), after))
         return bad(ring, "wrong checksum", chunk);
     *taken = STAGE_FINAL;
@@ -389,7 +402,7 @@ take_direct(struct ring *ring, const struct proto_chunk *chunk, unsigned from, c
     return VERDICT_DONE;
 }
 
-/* Nothing more to add: the sum becomes final here and starts its second trip. */
+/* The sum becomes final here and starts its second trip. */
 static enum verdict
 reduce_last(struct ring *ring, struct proto_chunk *chunk, uint8_t *stage)
 {
@@ -403,7 +416,8 @@ reduce_last(struct ring *ring, struct proto_chunk *chunk, uint8_t *stage)
 }
 
 static enum verdict
-take_reduce(struct ring *ring, const struct proto_chunk *chunk, unsigned from, const void *data)
+take_reduce(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
+            struct core_frame *frame)
 {
     struct lane *lane = &ring->lanes[chunk->bucket];
     unsigned s = 0;
@@ -416,29 +430,31 @@ take_reduce(struct ring *ring, const struct proto_chunk *chunk, unsigned from, c
     uint8_t *stage = &ring->stages[at];
     if (*stage != STAGE_WAITING)
         return VERDICT_DONE;
-    if (!ring->open || ring->ready <= chunk->bucket)
+    bool last = right_of(ring) == s; /* nothing more to add */
+    if ((last && !ring->open) || ring->ready <= chunk->bucket)
         return VERDICT_LATER;
     if (overlaps(ring, chunk->coverage, ring->mine))
         return bad(ring, "a shard counted twice", chunk);
+    void *to = last ? ring->setup.sum + chunk->first : frame->data;
     uint64_t mine, sum;
-    check_sum(ring->setup.sum + chunk->first, ring->setup.own + chunk->first, data, chunk->count,
-              &mine, &sum);
+    check_sum(to, ring->setup.own + chunk->first, frame->data, chunk->count, &mine, &sum);
     if (check_differs(ring, check_add(chunk->check, mine), sum))
         return bad(ring, "wrong checksum", chunk);
     struct proto_chunk next = *chunk;
     next.check = sum;
     next.coverage |= ring->mine;
     next.hop++;
-    if (right_of(ring) == s)
+    if (last)
         return reduce_last(ring, &next, stage);
     *stage = STAGE_PASSED;
     ring->progress++;
-    send_chunk(ring, right_of(ring), PROTO_REDUCE, &next);
+    pass_on(ring, PROTO_REDUCE, &next, frame);
     return VERDICT_DONE;
 }
 
 static enum verdict
-take_gather(struct ring *ring, const struct proto_chunk *chunk, unsigned from, const void *data)
+take_gather(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
+            struct core_frame *frame)
 {
     struct lane *lane = &ring->lanes[chunk->bucket];
     unsigned s = 0;
@@ -455,7 +471,7 @@ take_gather(struct ring *ring, const struct proto_chunk *chunk, unsigned from, c
         return VERDICT_LATER;
     if (!complete(ring, chunk->coverage))
         return bad(ring, "a shard is missing", chunk);
-    uint64_t check = check_copy(ring->setup.sum + chunk->first, data, chunk->count);
+    uint64_t check = check_copy(ring->setup.sum + chunk->first, frame->data, chunk->count);
     if (check_differs(ring, check, chunk->check))
         return bad(ring, "wrong checksum", chunk);
     *stage = STAGE_FINAL;
@@ -463,7 +479,7 @@ take_gather(struct ring *ring, const struct proto_chunk *chunk, unsigned from, c
     if (chunk->hop + 2u < ring->n) {
         struct proto_chunk next = *chunk;
         next.hop++;
-        send_chunk(ring, right_of(ring), PROTO_GATHER, &next);
+        pass_on(ring, PROTO_GATHER, &next, frame);
     }
     return VERDICT_DONE;
 }
@@ -480,7 +496,7 @@ member_of(const struct ring *ring, struct proto_node node)
 /* A chunk of the present plan and round. */
 static enum verdict
 take(struct ring *ring, struct proto_node node, enum proto_type type,
-     const struct proto_chunk *chunk, const struct core_frame *frame)
+     const struct proto_chunk *chunk, struct core_frame *frame)
 {
     int from = member_of(ring, node);
     if (from < 0 || from == (int)ring->rank || chunk->bucket >= ring->setup.bucket_count ||
@@ -491,10 +507,10 @@ take(struct ring *ring, struct proto_node node, enum proto_type type,
     if (ring->lanes[chunk->bucket].left == 0)
         return VERDICT_DONE;
     if (type == PROTO_GATHER)
-        return take_gather(ring, chunk, (unsigned)from, frame->data);
+        return take_gather(ring, chunk, (unsigned)from, frame);
     if (chunk->direct)
-        return take_direct(ring, chunk, (unsigned)from, frame->data);
-    return take_reduce(ring, chunk, (unsigned)from, frame->data);
+        return take_direct(ring, chunk, (unsigned)from, frame);
+    return take_reduce(ring, chunk, (unsigned)from, frame);
 }
 
 static bool

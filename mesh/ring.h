@@ -11,7 +11,7 @@
  * at most direct_bytes (between two members: of one chunk) goes from everyone to everyone instead: one step
  * instead of 2(n-1). Each chunk of
  *
- *     WAITING --REDUCE: sum = own + body--> PASSED --GATHER: sum = body--> FINAL
+ *     WAITING --REDUCE: body += own, sent on--> PASSED --GATHER: sum = body, sent on--> FINAL
  *        +----------- REDUCE, last hop: sum = own + body -------------------^
  *
  * Three nets keep a wrong view from becoming a wrong sum: the *fence* (a chunk names its plan and
@@ -44,6 +44,8 @@ struct ring_setup {
 struct ring_ops {
     void (*send)(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
                  size_t body_size, int buffer);
+    void (*pass_on)(void *ctx, unsigned rank, const struct proto_msg *msg,
+                    struct core_frame *frame);
     void (*keep)(void *ctx, struct core_frame *frame);
     void (*release)(void *ctx, void *handle);
 };

@@ -74,8 +74,9 @@ affordable(double budget, double seconds)
 static void
 compute(struct bench *bench, const struct mesh_task *task)
 {
-    if (bench->filled != task->shards)
-        fill(bench, task->shards);
+    const uint64_t shards = task->fresh ? task->shards : bench->filled | task->shards;
+    if (bench->filled != shards)
+        fill(bench, shards);
     if (task->round == 1)
         bench->last = measure_now();
     if (task->round == WARM - 1) {

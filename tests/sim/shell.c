@@ -264,6 +264,14 @@ on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *
     sim_push(sim, leaves, SIM_LEAVES, shell->node->index, arrives, 0, m);
 }
 
+/* Nobody may look at what was passed on. */
+static void
+on_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_frame *frame)
+{
+    on_send_bulk(ctx, link, msg, frame->data, frame->size, -1);
+    memset(frame->data, 0x5a, frame->size);
+}
+
 static void
 on_keep(void *ctx, struct core_frame *frame)
 {
@@ -348,6 +356,7 @@ static const struct core_ops shell_ops = {
     .disconnect = on_disconnect,
     .send = on_send,
     .send_bulk = on_send_bulk,
+    .pass_on = on_pass_on,
     .peer_up = on_peer_up,
     .peer_down = on_peer_down,
     .keep = on_keep,

@@ -38,7 +38,7 @@ block_of(const uint8_t *state, uint64_t round, uint64_t block, size_t *size)
 }
 
 static void
-give(struct lone *lone, unsigned from, const uint8_t *state, uint64_t round, uint64_t block)
+give(struct lone *lone, unsigned from, uint8_t *state, uint64_t round, uint64_t block)
 {
     size_t size;
     struct proto_msg msg = block_of(state, round, block, &size);

@@ -462,7 +462,7 @@ chunks_may_come_before_their_plan(void **state)
     (void)state;
     struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
-    const int32_t body[10] = {0};
+    int32_t body[10] = {0};
     struct core_frame frame = {body, sizeof body, lone};
     struct proto_msg chunk = {.type = PROTO_REDUCE,
                               .chunk = {.plan = proto_plan_hash(&plan.plan),
