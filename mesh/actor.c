@@ -62,6 +62,7 @@ struct mesh {
     struct wire *wire;
     struct discover *discover;
     struct proto_node self;
+    char address[64]; /* on which wire listens */
     int epoll_fd, wake_fd;
     uint64_t tick_at, discover_at;              /* us */
     bool more_control, more_bulk, more_beacons; /* read again before sleeping */
@@ -337,6 +338,22 @@ settle(struct mesh *mesh)
     }
 }
 
+/* The address of the one interface that was asked for may change. */
+static void
+follow_address(struct mesh *mesh)
+{
+    const char *address = discover_address(mesh->discover);
+    if (strcmp(address, mesh->address) == 0)
+        return;
+    int rc = wire_move(mesh->wire, address);
+    char line[128];
+    snprintf(line, sizeof line, "listening on %s instead of %s%s%s", address, mesh->address,
+             rc == 0 ? "" : ": ", rc == 0 ? "" : strerror(-rc));
+    on_log(mesh, rc == 0 ? 5 : 4, line);
+    if (rc == 0)
+        snprintf(mesh->address, sizeof mesh->address, "%s", address);
+}
+
 static void
 tick(struct mesh *mesh)
 {
@@ -345,8 +362,10 @@ tick(struct mesh *mesh)
         core_on_tick(mesh->core, now);
         mesh->tick_at = now + CORE_TICK_US;
     }
-    if (now >= mesh->discover_at)
-        mesh->discover_at = discover_tick(mesh->discover, now, on_found, mesh);
+    if (now < mesh->discover_at)
+        return;
+    mesh->discover_at = discover_tick(mesh->discover, now, on_found, mesh);
+    follow_address(mesh);
 }
 
 static void
@@ -670,6 +689,8 @@ open_discover(struct mesh *mesh, char *why, size_t why_size)
         .group = group_hash(setup->group),
         .seeds = setup->seeds,
         .seed_count = setup->seed_count,
+        .log = on_log,
+        .log_ctx = mesh,
     };
     return discover_new(&mesh->discover, &discover, why, why_size);
 }
@@ -690,6 +711,7 @@ open_wire(struct mesh *mesh, char *why, size_t why_size)
         .frames = messages + FRAMES_SPARE,
         .queue_size = messages + FRAMES_SPARE,
     };
+    snprintf(mesh->address, sizeof mesh->address, "%s", wire.address);
     return wire_new(&mesh->wire, &wire, &wire_events, mesh, why, why_size);
 }
 
@@ -729,11 +751,8 @@ watch(struct mesh *mesh, int fd, uint64_t tag)
 static void
 watch_all(struct mesh *mesh)
 {
-    int fds[DISCOVER_FDS_MAX];
-    size_t count = discover_fds(mesh->discover, fds);
     watch(mesh, mesh->wake_fd, TAG_WAKE);
-    for (size_t i = 0; i < count; i++)
-        watch(mesh, fds[i], TAG_BEACON);
+    watch(mesh, discover_fd(mesh->discover), TAG_BEACON);
     mesh->more_beacons = mesh->more_bulk = mesh->more_control = true;
 }
 

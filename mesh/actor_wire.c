@@ -876,6 +876,24 @@ bind_both(struct wire *wire, char *why, size_t why_size)
     return bulk;
 }
 
+int
+wire_move(struct wire *wire, const char *address)
+{
+    void *const sockets[] = {wire->router, wire->pull};
+    const uint16_t ports[] = {wire->control_port, wire->bulk_port};
+    char before[64];
+    size_t size = sizeof before;
+    for (size_t i = 0; i < 2; i++) {
+        if (zmq_getsockopt(sockets[i], ZMQ_LAST_ENDPOINT, before, &size) == 0)
+            zmq_unbind(sockets[i], before);
+        size = sizeof before;
+        int rc = bind_to(sockets[i], address, ports[i]);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
 static void *
 new_context(void)
 {

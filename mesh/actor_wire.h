@@ -29,7 +29,7 @@ enum { WIRE_LINKS_MAX = 2 * PROTO_PEERS_MAX };
 
 struct wire_setup {
     struct proto_node self;
-    const char *address; /* to bind to: "*" or an IPv4 address */
+    const char *address; /* to bind to: "*" or an IPv4 address; borrowed for the call */
     uint16_t port;       /* control; 0: the first free one */
     uint16_t port_first, port_last;
     int epoll_fd;      /* wire adds its descriptors; their events go to wire_ready */
@@ -60,6 +60,10 @@ int wire_new(struct wire **out, const struct wire_setup *setup, const struct wir
 /* Control messages already handed over get `linger_ms` to leave. Returns when every zero-copy buffer is
  * free and no thread of ours is left. */
 void wire_destroy(struct wire **wire, int linger_ms);
+
+/* Listen on another address, with the same ports. 0 or -errno; then the sockets may listen nowhere, and calling
+ * again is the way out. */
+int wire_move(struct wire *wire, const char *address);
 
 uint16_t wire_control_port(const struct wire *wire);
 uint16_t wire_bulk_port(const struct wire *wire);

@@ -1,13 +1,17 @@
-/* discover.c - zbeacon on one interface, UDP sockets on the rest, seeds. */
+/* discover.c - zbeacon on one interface, UDP sockets on the rest, seeds.
+ *
+ * Each interface in use is a source. look_again() makes the sources those that iface_select names now. */
 #include "mesh/discover.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,49 +30,76 @@ enum {
     SEEDS_SHOWN = 256, /* addresses of seeds reported per tick */
 };
 
-struct socket_udp {
-    int fd;
-    struct sockaddr_in to;
+struct source {
+    struct iface iface;
+    int fd; /* UDP; -1: zbeacon serves it */
 };
 
 struct discover {
-    struct discover_setup setup;
+    struct discover_setup setup; /* .interface and .seeds are not kept */
+    char *interface;             /* the one that was asked for, or NULL */
     char address[INET_ADDRSTRLEN];
-    struct socket_udp udp[IFACES_MAX];
-    size_t udp_count;
+    int epoll_fd; /* over the descriptors of all sources */
+    struct source source[IFACES_MAX];
+    size_t source_count;
     zactor_t *zbeacon; /* NULL: not ours */
     void *zbeacon_socket;
     int zbeacon_fd;
-    bool zbeacon_slow;
     struct resolve *resolve;
     uint8_t beacon[PROTO_BEACON_MAX];
-    size_t beacon_size;           /* 0: not published */
-    uint64_t slow_from, next_at;  /* us */
-    struct proto_endpoint *known; /* [SEEDS_SHOWN] */
+    size_t beacon_size;                   /* 0: not published */
+    bool slow;                            /* once a second */
+    uint64_t slow_from, next_at, look_at; /* us */
+    struct proto_endpoint *known;         /* [SEEDS_SHOWN] */
 };
 
 static atomic_flag zbeacon_taken = ATOMIC_FLAG_INIT;
 
+__attribute__((format(printf, 3, 4))) static void
+say(const struct discover *discover, int level, const char *format, ...)
+{
+    char line[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (discover->setup.log)
+        discover->setup.log(discover->setup.log_ctx, level, line);
+}
+
+static struct sockaddr_in
+broadcast_of(const struct discover *discover, const struct iface *iface)
+{
+    return (struct sockaddr_in){.sin_family = AF_INET,
+                                .sin_port = htons(discover->setup.port),
+                                .sin_addr = iface->broadcast};
+}
+
 /* A socket bound to a broadcast address hears that subnet's broadcasts and nothing else; SO_REUSEADDR
- * lets all nodes of a host do so. */
+ * lets all nodes of a host do so. Returns it or a negative errno. */
 static int
-udp_open(struct socket_udp *udp, const struct iface *iface, uint16_t port)
+udp_open(const struct discover *discover, const struct iface *iface)
 {
     int one = 1;
-    udp->to = (struct sockaddr_in){
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = iface->broadcast};
-    udp->fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (udp->fd < 0)
+    struct sockaddr_in at = broadcast_of(discover, iface);
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
         return -errno;
-    if (setsockopt(udp->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        setsockopt(udp->fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof one) != 0 ||
-        bind(udp->fd, (struct sockaddr *)&udp->to, sizeof udp->to) != 0) {
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof one) != 0 ||
+        bind(fd, (struct sockaddr *)&at, sizeof at) != 0) {
         int rc = -errno;
-        close(udp->fd);
-        udp->fd = -1;
+        close(fd);
         return rc;
     }
-    return 0;
+    return fd;
+}
+
+static int
+watch(const struct discover *discover, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    return epoll_ctl(discover->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
 }
 
 /* CZMQ by itself catches signals and writes to the terminal, and it aborts on a multicast address. */
@@ -81,6 +112,32 @@ czmq_tame(void)
     zsys_handler_set(NULL);
     zsys_set_logstream(NULL);
     zsys_set_logsystem(false);
+}
+
+static void
+zbeacon_close(struct discover *discover)
+{
+    if (!discover->zbeacon)
+        return;
+    epoll_ctl(discover->epoll_fd, EPOLL_CTL_DEL, discover->zbeacon_fd, NULL);
+    zactor_destroy(&discover->zbeacon);
+    atomic_flag_clear(&zbeacon_taken);
+}
+
+static void
+zbeacon_publish(struct discover *discover, int interval_ms)
+{
+    if (discover->zbeacon)
+        zsock_send(discover->zbeacon, "sbi", "PUBLISH", discover->beacon, discover->beacon_size,
+                   interval_ms);
+}
+
+static void
+zbeacon_start(struct discover *discover)
+{
+    if (discover->zbeacon)
+        zsock_send(discover->zbeacon, "sb", "SUBSCRIBE", discover->beacon, (size_t)PREFIX_SIZE);
+    zbeacon_publish(discover, FAST_MS);
 }
 
 /* True when zbeacon serves `iface`; false leaves it to a UDP socket. */
@@ -99,56 +156,164 @@ zbeacon_open(struct discover *discover, const struct iface *iface)
     }
     bool works = host && *host;
     zstr_free(&host);
+    if (works) {
+        discover->zbeacon_socket = zsock_resolve(discover->zbeacon);
+        discover->zbeacon_fd = zsock_fd(zactor_sock(discover->zbeacon));
+        works = watch(discover, discover->zbeacon_fd) == 0;
+    }
     if (!works) {
         zactor_destroy(&discover->zbeacon);
         atomic_flag_clear(&zbeacon_taken);
-        return false;
     }
-    discover->zbeacon_socket = zsock_resolve(discover->zbeacon);
-    discover->zbeacon_fd = zsock_fd(zactor_sock(discover->zbeacon));
-    return true;
+    return works;
 }
 
+/* ---- sources ---- */
+
+static bool
+same(const struct iface *a, const struct iface *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->address.s_addr == b->address.s_addr &&
+           a->broadcast.s_addr == b->broadcast.s_addr;
+}
+
+static bool
+serves(const struct discover *discover, const struct iface *iface)
+{
+    for (size_t i = 0; i < discover->source_count; i++)
+        if (same(&discover->source[i].iface, iface))
+            return true;
+    return false;
+}
+
+/* 0 or -errno; -EADDRINUSE and -EACCES are about the port. */
+static int
+source_open(struct discover *discover, const struct iface *iface)
+{
+    int fd = udp_open(discover, iface);
+    if (fd < 0)
+        return fd;
+    if (zbeacon_open(discover, iface)) {
+        close(fd);
+        fd = -1;
+    } else if (watch(discover, fd) != 0) {
+        close(fd);
+        return -ENOSPC;
+    }
+    discover->source[discover->source_count++] = (struct source){*iface, fd};
+    return 0;
+}
+
+static void
+source_close(struct discover *discover, size_t i)
+{
+    if (discover->source[i].fd >= 0)
+        close(discover->source[i].fd);
+    else
+        zbeacon_close(discover);
+    discover->source[i] = discover->source[--discover->source_count];
+}
+
+/* Close the sources that are not in list. */
+static void
+close_gone(struct discover *discover, const struct iface *list, size_t count)
+{
+    for (size_t i = discover->source_count; i-- > 0;) {
+        const struct iface gone = discover->source[i].iface;
+        size_t k = 0;
+        while (k < count && !same(&gone, &list[k]))
+            k++;
+        if (k < count)
+            continue;
+        char address[INET_ADDRSTRLEN];
+        inet_ntop(AF_INET, &gone.address, address, sizeof address);
+        say(discover, 5, "network interface %s %s is gone", gone.name, address);
+        source_close(discover, i);
+    }
+}
+
+/* Open what is in list and not served. What fails is tried again with the next look. Returns how many came. */
+static size_t
+open_new(struct discover *discover, const struct iface *list, size_t count)
+{
+    size_t opened = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (serves(discover, &list[i]) || source_open(discover, &list[i]) != 0)
+            continue;
+        char address[INET_ADDRSTRLEN];
+        inet_ntop(AF_INET, &list[i].address, address, sizeof address);
+        say(discover, 5, "network interface %s %s has come", list[i].name, address);
+        opened++;
+    }
+    return opened;
+}
+
+static void
+set_address(struct discover *discover, const struct iface *first)
+{
+    if (discover->interface)
+        inet_ntop(AF_INET, &first->address, discover->address, sizeof discover->address);
+    else
+        snprintf(discover->address, sizeof discover->address, "*");
+}
+
+static void
+look_again(struct discover *discover, uint64_t now)
+{
+    struct iface list[IFACES_MAX];
+    size_t count;
+    char why[512];
+    if (iface_select(discover->interface, list, &count, why, sizeof why) != 0)
+        count = 0;
+    close_gone(discover, list, count);
+    if (count > 0)
+        set_address(discover, &list[0]);
+    if (open_new(discover, list, count) > 0) {
+        discover->slow_from = now + FAST_FOR_MS * 1000;
+        discover->slow = false;
+        zbeacon_start(discover);
+    }
+}
+
+/* At the start what is wrong is said instead. */
 static int
 open_all(struct discover *discover, char *why, size_t why_size)
 {
     struct iface list[IFACES_MAX];
     size_t count;
-    const char *wanted = discover->setup.interface;
-    int rc = iface_select(wanted, list, &count, why, why_size);
+    int rc = iface_select(discover->interface, list, &count, why, why_size);
     if (rc != 0)
         return rc;
-    if (wanted)
-        inet_ntop(AF_INET, &list[0].address, discover->address, sizeof discover->address);
-    else
-        snprintf(discover->address, sizeof discover->address, "*");
+    set_address(discover, &list[0]);
     for (size_t i = 0; i < count; i++) {
-        struct socket_udp *udp = &discover->udp[discover->udp_count];
-        rc = udp_open(udp, &list[i], discover->setup.port);
+        rc = source_open(discover, &list[i]);
         if (rc == -EADDRINUSE || rc == -EACCES) {
             snprintf(why, why_size, "beacon port %u (UDP) on interface %s: %s",
                      discover->setup.port, list[i].name, strerror(-rc));
             return rc;
         }
-        if (rc != 0) /* an address that went away meanwhile */
-            continue;
-        if (zbeacon_open(discover, &list[i]))
-            close(udp->fd);
-        else
-            discover->udp_count++;
     }
     return 0;
 }
 
+/* ---- life ---- */
+
 static int
 build(struct discover *discover, char *why, size_t why_size)
 {
+    const char *interface = discover->setup.interface;
+    discover->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    int rc = discover->epoll_fd < 0 ? -errno : 0;
     discover->known = calloc(SEEDS_SHOWN, sizeof *discover->known);
-    int rc = discover->known ? 0 : -ENOMEM;
+    discover->interface = interface ? strdup(interface) : NULL;
+    if (rc == 0 && (!discover->known || (interface && !discover->interface)))
+        rc = -ENOMEM;
     if (rc == 0)
         rc = resolve_new(&discover->resolve, discover->setup.seeds, discover->setup.seed_count);
+    discover->setup.interface = NULL; /* both were borrowed for the call only */
+    discover->setup.seeds = NULL;
     if (rc != 0) {
-        snprintf(why, why_size, "seeds: %s", strerror(-rc));
+        snprintf(why, why_size, "discovery: %s", strerror(-rc));
         return rc;
     }
     return open_all(discover, why, why_size);
@@ -168,8 +333,6 @@ discover_new(struct discover **out, const struct discover_setup *setup, char *wh
     discover->setup = *setup;
     discover->next_at = UINT64_MAX;
     int rc = build(discover, why, why_size);
-    discover->setup.interface = NULL; /* borrowed for the call only */
-    discover->setup.seeds = NULL;
     if (rc == 0)
         *out = discover;
     else
@@ -183,13 +346,12 @@ discover_destroy(struct discover **out)
     struct discover *discover = out ? *out : NULL;
     if (!discover)
         return;
-    for (size_t i = 0; i < discover->udp_count; i++)
-        close(discover->udp[i].fd);
-    if (discover->zbeacon) {
-        zactor_destroy(&discover->zbeacon);
-        atomic_flag_clear(&zbeacon_taken);
-    }
+    while (discover->source_count > 0)
+        source_close(discover, discover->source_count - 1);
+    if (discover->epoll_fd >= 0)
+        close(discover->epoll_fd);
     resolve_destroy(&discover->resolve);
+    free(discover->interface);
     free(discover->known);
     free(discover);
     *out = NULL;
@@ -207,23 +369,10 @@ discover_has_zbeacon(const struct discover *discover)
     return discover->zbeacon != NULL;
 }
 
-size_t
-discover_fds(const struct discover *discover, int fds[DISCOVER_FDS_MAX])
+int
+discover_fd(const struct discover *discover)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < discover->udp_count; i++)
-        fds[count++] = discover->udp[i].fd;
-    if (discover->zbeacon)
-        fds[count++] = discover->zbeacon_fd;
-    return count;
-}
-
-static void
-zbeacon_publish(struct discover *discover, int interval_ms)
-{
-    if (discover->zbeacon)
-        zsock_send(discover->zbeacon, "sbi", "PUBLISH", discover->beacon, discover->beacon_size,
-                   interval_ms);
+    return discover->epoll_fd;
 }
 
 static void
@@ -238,10 +387,13 @@ static void
 udp_send(const struct discover *discover)
 {
     fail_hit(FAIL_BEACON_SEND, NULL, 0);
-    for (size_t i = 0; i < discover->udp_count; i++) {
-        const struct socket_udp *udp = &discover->udp[i];
-        ssize_t sent = sendto(udp->fd, discover->beacon, discover->beacon_size, MSG_NOSIGNAL,
-                              (const struct sockaddr *)&udp->to, sizeof udp->to);
+    for (size_t i = 0; i < discover->source_count; i++) {
+        const struct source *source = &discover->source[i];
+        if (source->fd < 0)
+            continue;
+        struct sockaddr_in to = broadcast_of(discover, &source->iface);
+        ssize_t sent = sendto(source->fd, discover->beacon, discover->beacon_size, MSG_NOSIGNAL,
+                              (const struct sockaddr *)&to, sizeof to);
         (void)sent;
     }
 }
@@ -251,10 +403,9 @@ discover_publish(struct discover *discover, uint64_t now, uint16_t control_port)
 {
     assert(control_port != 0);
     encode(discover, control_port);
-    if (discover->zbeacon)
-        zsock_send(discover->zbeacon, "sb", "SUBSCRIBE", discover->beacon, (size_t)PREFIX_SIZE);
-    zbeacon_publish(discover, FAST_MS);
+    zbeacon_start(discover);
     discover->slow_from = now + FAST_FOR_MS * 1000;
+    discover->look_at = now + SLOW_MS * 1000;
     discover->next_at = now;
 }
 
@@ -287,16 +438,14 @@ report(const struct discover *discover, const char *host, const uint8_t *data, s
 }
 
 static size_t
-udp_read(const struct discover *discover, const struct socket_udp *udp, size_t budget,
-         discover_found *found, void *ctx)
+udp_read(const struct discover *discover, int fd, size_t budget, discover_found *found, void *ctx)
 {
     size_t got = 0;
     for (; got < budget; got++) {
         uint8_t data[PROTO_BEACON_MAX + 1];
         struct sockaddr_in from;
         socklen_t from_size = sizeof from;
-        ssize_t size =
-            recvfrom(udp->fd, data, sizeof data, 0, (struct sockaddr *)&from, &from_size);
+        ssize_t size = recvfrom(fd, data, sizeof data, 0, (struct sockaddr *)&from, &from_size);
         if (size < 0)
             break;
         char host[INET_ADDRSTRLEN];
@@ -331,8 +480,9 @@ bool
 discover_read(struct discover *discover, discover_found *found, void *ctx)
 {
     bool more = false;
-    for (size_t i = 0; i < discover->udp_count; i++)
-        more |= udp_read(discover, &discover->udp[i], READ_MAX, found, ctx) == READ_MAX;
+    for (size_t i = 0; i < discover->source_count; i++)
+        if (discover->source[i].fd >= 0)
+            more |= udp_read(discover, discover->source[i].fd, READ_MAX, found, ctx) == READ_MAX;
     if (discover->zbeacon)
         more |= zbeacon_read(discover, READ_MAX, found, ctx) == READ_MAX;
     return more;
@@ -351,13 +501,16 @@ discover_tick(struct discover *discover, uint64_t now, discover_found *found, vo
 {
     if (now < discover->next_at || discover->beacon_size == 0)
         return discover->next_at;
+    if (now >= discover->look_at) {
+        look_again(discover, now);
+        discover->look_at = now + SLOW_MS * 1000;
+    }
     bool slow = now >= discover->slow_from;
     udp_send(discover);
     report_seeds(discover, found, ctx);
-    if (slow && !discover->zbeacon_slow) {
+    if (slow && !discover->slow)
         zbeacon_publish(discover, SLOW_MS);
-        discover->zbeacon_slow = true;
-    }
+    discover->slow = slow;
     discover->next_at = now + (slow ? SLOW_MS : FAST_MS) * 1000;
     return discover->next_at;
 }

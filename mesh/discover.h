@@ -5,6 +5,10 @@
  * does not serve, so that nodes of one machine meet even without a network; and seeds, which the caller
  * names. What is heard is a hint: it may only cause a connection.
  *
+ * The interfaces are looked at again each second: cables are pulled, addresses change by DHCP, containers
+ * are put into other networks. What has gone is closed, what has come is served, and then beacons are
+ * sent as often as at the start.
+ *
  * zbeacon's interface is a setting of the whole process, so the first discover of a process uses it
  * and further ones (tests run several nodes in a process) use UDP sockets only. All functions of one
  * discover are called from one thread at a time. */
@@ -26,9 +30,9 @@ struct discover_setup {
     uint64_t group;
     const struct proto_endpoint *seeds;
     size_t seed_count;
+    void (*log)(void *ctx, int level, const char *line); /* may be NULL */
+    void *log_ctx;
 };
-
-enum { DISCOVER_FDS_MAX = 17 };
 
 typedef void discover_found(void *ctx, const struct proto_endpoint *at, struct proto_node node);
 
@@ -37,10 +41,11 @@ int discover_new(struct discover **out, const struct discover_setup *setup, char
                  size_t why_size);
 void discover_destroy(struct discover **discover);
 
-/* What to bind TCP sockets to: "*", or the address of the one interface that was asked for. */
+/* What to bind TCP sockets to: "*", or the address of the one interface that was asked for. The latter may
+ * be another one after discover_tick. */
 const char *discover_address(const struct discover *discover);
-/* Descriptors that become readable when beacons have come; read until discover_read returns false. */
-size_t discover_fds(const struct discover *discover, int fds[DISCOVER_FDS_MAX]);
+/* Becomes readable when beacons have come; read until discover_read returns false. */
+int discover_fd(const struct discover *discover);
 
 /* From now on say that we listen on `control_port`: often in the first seconds, then each second. */
 void discover_publish(struct discover *discover, uint64_t now, uint16_t control_port);
@@ -50,7 +55,7 @@ void discover_leave(struct discover *discover);
 /* Report what was heard; true when more may be waiting. Nodes of other groups and ourselves are
  * skipped. */
 bool discover_read(struct discover *discover, discover_found *found, void *ctx);
-/* Send what is due and report seeds (node.id 0). Returns when to call again; times in microseconds. */
+/* Send what is due, look at the interfaces and report seeds (node.id 0). Returns when to call again; times in microseconds. */
 uint64_t discover_tick(struct discover *discover, uint64_t now, discover_found *found, void *ctx);
 
 /* Is zbeacon among the sources? */

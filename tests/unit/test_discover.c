@@ -80,12 +80,8 @@ heard_of(const struct heard *heard, uint64_t id, uint16_t port)
 static void
 turn(struct discover *discover, int ms, struct heard *heard)
 {
-    int fds[DISCOVER_FDS_MAX];
-    struct pollfd polls[DISCOVER_FDS_MAX];
-    size_t count = discover_fds(discover, fds);
-    for (size_t i = 0; i < count; i++)
-        polls[i] = (struct pollfd){fds[i], POLLIN, 0};
-    poll(polls, count, ms);
+    struct pollfd beacons = {discover_fd(discover), POLLIN, 0};
+    poll(&beacons, 1, ms);
     discover_tick(discover, now_us(), note, heard);
     while (discover_read(discover, note, heard))
         ;

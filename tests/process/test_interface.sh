@@ -1,0 +1,62 @@
+#!/bin/bash
+# test_interface.sh - the network of a node changes while it trains, as with DHCP, a pulled cable or a container
+# that is moved: its interface is removed and comes back with another address. Node n2 uses all interfaces, n1
+# only eth0. Each time the others go on, all three train together again, and the weights are those of one node.
+. "$(dirname "$0")/../support/process.sh"
+. "$ROOT/tests/support/netns.sh"
+netns_usable 2>"$WORK/why" || skip "$(cat "$WORK/why")"
+netns_up 3 || fail "no namespaces"
+
+LINK=
+NODES=(n0 n1 n2)
+write_job "$WORK/job.yaml" 1500
+for index in 0 1 2; do
+    WHERE[n$index]="ip netns exec $NETNS_TAG-$index"
+    node "n$index" "$WORK/job.yaml" $([ $index != 1 ] || echo --interface eth0)
+done
+
+# Did NAME train with COUNT nodes in the last lines of its metrics?
+trains_with() { # COUNT NAME ...
+    local count=$1 name
+    shift
+    for name; do
+        tail -n 1 "$WORK/$name/metrics.jsonl" 2>/dev/null | grep -q "\"peers\":$count," || return 1
+    done
+}
+
+replug() { # INDEX ADDRESS
+    ip -n "$NETNS_TAG-$1" link del eth0 || fail "cannot remove eth0"
+    wait_until 5 "the others to go on" trains_with 2 $3
+    ip -n "$NETNS_TAG-$1" link add eth0 type veth peer name "p$1" netns "$NETNS_TAG-sw"
+    ip -n "$NETNS_TAG-sw" link set "p$1" master sw0 up
+    ip -n "$NETNS_TAG-$1" addr add "$2/24" broadcast 10.77.0.255 dev eth0
+    ip -n "$NETNS_TAG-$1" link set eth0 up
+}
+
+again() { # WHO
+    local started
+    started=$(now)
+    wait_until 10 "one ring of 3 with $1" trains_with 3 "${NODES[@]}"
+    echo "$1: one ring of 3 again after $((($(now) - started) / 1000)) ms"
+}
+
+wait_until 10 "one ring of 3" trains_with 3 "${NODES[@]}"
+replug 2 10.77.0.102 "n0 n1"
+again n2
+replug 1 10.77.0.101 "n0 n2"
+again n1
+grep -q "listening on 10.77.0.101 instead of 10.77.0.2" "$WORK/n1.log" || fail "n1 does not listen on its new address"
+ip -n "$NETNS_TAG-2" addr del 10.77.0.102/24 dev eth0 # another one, without a moment in between
+ip -n "$NETNS_TAG-2" addr add 10.77.0.103/24 broadcast 10.77.0.255 dev eth0
+wait_until 10 "n2 to notice" grep -q "eth0 10.77.0.103 has come" "$WORK/n2.log"
+again n2
+netns_cut 0
+wait_until 5 "the others to go on" trains_with 2 n1 n2
+netns_mend 0
+again n0
+finished 120 "${NODES[@]}"
+same_hash "${NODES[@]}"
+LINK="--interface lo"
+WHERE=()
+reference "$WORK/job.yaml"
+same_hash reference n0
