@@ -25,6 +25,7 @@ enum {
     FAST_MS = 100, /* between beacons in the first FAST_FOR_MS, so that nodes meet quickly */
     FAST_FOR_MS = 3000,
     SLOW_MS = 250,     /* what was split by the network is to be one soon after */
+    LOOK_MS = 500,     /* between two looks at the interfaces */
     READ_MAX = 64,     /* beacons per call of discover_read: a flood must not starve the rest */
     PREFIX_SIZE = 5,   /* bytes all our beacons start with: zbeacon filters by them */
     SEEDS_SHOWN = 256, /* addresses of seeds reported per tick */
@@ -405,7 +406,7 @@ discover_publish(struct discover *discover, uint64_t now, uint16_t control_port)
     encode(discover, control_port);
     zbeacon_start(discover);
     discover->slow_from = now + FAST_FOR_MS * 1000;
-    discover->look_at = now + SLOW_MS * 1000;
+    discover->look_at = now + LOOK_MS * 1000;
     discover->next_at = now;
 }
 
@@ -503,7 +504,7 @@ discover_tick(struct discover *discover, uint64_t now, discover_found *found, vo
         return discover->next_at;
     if (now >= discover->look_at) {
         look_again(discover, now);
-        discover->look_at = now + SLOW_MS * 1000;
+        discover->look_at = now + LOOK_MS * 1000;
     }
     bool slow = now >= discover->slow_from;
     udp_send(discover);

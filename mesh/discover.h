@@ -5,7 +5,7 @@
  * does not serve, so that nodes of one machine meet even without a network; and seeds, which the caller
  * names. What is heard is a hint: it may only cause a connection.
  *
- * The interfaces are looked at again each second: cables are pulled, addresses change by DHCP, containers
+ * The interfaces are looked at again twice a second: cables are pulled, addresses change by DHCP, containers
  * are put into other networks. What has gone is closed, what has come is served, and then beacons are
  * sent as often as at the start.
  *

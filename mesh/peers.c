@@ -177,6 +177,23 @@ peer_connect(struct core *core, int i)
         peer->state = PEER_CONNECTING;
 }
 
+/* It was found at `at` just now, where it may have moved: let no attempt that was begun before stand in the way. */
+static void
+peer_seen(struct core *core, int i, const struct proto_endpoint *at)
+{
+    struct peer *peer = &core->peers.peers[i];
+    bool late = core->now - peer->since_us >= PEERS_BEACON_US;
+    bool waits = peer->state == PEER_KNOWN && (late || core->now >= peer->retry_at_us);
+    bool dials = peer->state == PEER_CONNECTING && !endpoint_equal(&peer->at, at);
+    if (peer->state == PEER_KNOWN)
+        peer->at = *at;
+    if (!waits && !(dials && late))
+        return;
+    peer_unlink(core, i);
+    peer->at = *at;
+    peer_connect(core, i);
+}
+
 /* A slot for a new node: a free one, else that of the node not reached for longest. */
 static int
 peer_slot(struct core *core)
@@ -458,6 +475,7 @@ peers_hello(struct core *core, struct proto_node from, const char *host,
         peer_connect(core, i);
         return;
     }
+    peer_seen(core, i, &at);
     if (peer->link_up && !hello->reply)
         hello_send(core, peer->link, true);
     if (peer->state == PEER_GREETING)
@@ -563,11 +581,7 @@ peers_found(struct core *core, const struct proto_endpoint *at, struct proto_nod
         peer_new_incarnation(core, i, node);
     }
     peer->found_at_us = core->now;
-    if (peer->state != PEER_KNOWN)
-        return;
-    peer->at = *at;
-    if (peer->retry_at_us <= core->now || core->now - peer->since_us >= PEERS_BEACON_US)
-        peer_connect(core, i);
+    peer_seen(core, i, at);
 }
 
 /* --- Links go up and down ---------------------------------------------------------------------- */

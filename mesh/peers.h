@@ -28,9 +28,10 @@ enum {
     PEERS_SEEDS_MAX = PROTO_PEERS_MAX, /* then further endpoints are ignored */
     PEERS_RETRY_US = 50000,            /* before connecting again, doubled each time */
     PEERS_RETRY_MAX_US = 400000,
-    PEERS_BEACON_US = 200000,   /* a beacon is answered at once when the last attempt is that old */
-    PEERS_CONNECT_US = 2000000, /* a link that is not up by then is closed */
-    PEERS_HELLO_US = 300000,    /* HELLO is repeated until answered */
+    PEERS_BEACON_US =
+        200000, /* found anew, or elsewhere: tried at once when the last attempt is that old */
+    PEERS_CONNECT_US = 2000000,  /* a link that is not up by then is closed */
+    PEERS_HELLO_US = 300000,     /* HELLO is repeated until answered */
     PEERS_EXCHANGE_US = 2000000, /* between two lists of endpoints */
     PEERS_REFUSED_US = 30000000, /* a refused incarnation is left alone for so long */
     PEERS_STALE_US = 60000000,   /* a node never reached for so long is forgotten */
