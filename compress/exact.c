@@ -177,9 +177,28 @@ count_outside(const float *g, size_t n, float scale, float limit, int32_t *over,
     *bad += not_finite;
 }
 
+/* The checksum of elements [first, ...) from sums that count from 0. */
+static uint64_t
+check_at(struct exact_sums sums, size_t first)
+{
+    uint32_t high = (2 * (uint32_t)first + 1) * sums.plain + 2 * sums.weighted;
+    return (uint64_t)high << 32 | sums.plain;
+}
+
+uint64_t
+exact_check(const int32_t *x, size_t first, size_t n)
+{
+    struct exact_sums sums;
+    if (simd_avx2())
+        exact_sums_avx2(x, n, &sums);
+    else
+        exact_sums_base(x, n, &sums);
+    return check_at(sums, first);
+}
+
 void
 exact_add(const struct exact *exact, const int16_t *exponent, size_t first, const float *g,
-          size_t n, unsigned shards_in, int32_t *own, int32_t *over, int32_t *bad)
+          size_t n, unsigned shards_in, int32_t *own, int32_t *over, int32_t *bad, uint64_t *check)
 {
     assert(first <= exact->total && n <= exact->total - first);
     assert(shards_in >= 1 && shards_in <= 1u << (31 - exact->bits));
@@ -190,8 +209,11 @@ exact_add(const struct exact *exact, const int16_t *exponent, size_t first, cons
         m = piece(exact, block, first + done, n - done);
         int32_t *to = own + first + done;
         float scale = power_of_two(exact->bits - exponent[block]);
-        uint32_t largest = avx2 ? exact_add_avx2(to, g + done, m, scale, limit)
-                                : exact_add_base(to, g + done, m, scale, limit);
+        struct exact_sums sums;
+        uint32_t largest = avx2 ? exact_add_avx2(to, g + done, m, scale, limit, &sums)
+                                : exact_add_base(to, g + done, m, scale, limit, &sums);
+        if (check)
+            *check = exact_check_add(*check, check_at(sums, first + done));
         if (largest > float_bits(limit))
             count_outside(g + done, m, scale, limit, &over[block], bad);
     }

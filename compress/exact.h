@@ -27,6 +27,12 @@
  * 4e-7 for normally distributed gradients, 1.5e-6 for Student's t with two degrees of freedom
  * (tests/prop/prop_exact_sum.c). Relies on the default rounding mode and on denormals not being flushed.
  *
+ * A linear checksum, in arithmetic modulo 2^32 half by half, goes with what is added: with x[i] element i of
+ * the vector, low = sum of x[i], high = sum of (2i + 1) x[i]. Sums of checksums are checksums of sums, so
+ * the checksums that the shards had when they were quantised must add up to that of the committed total,
+ * wherever it has been meanwhile: in a contribution waiting to be sent, in partial sums under way. All
+ * factors are odd, so one flipped bit always shows in both halves (Fletcher, IEEE Trans. Commun. 1982).
+ *
  * Uses libc and proto/simd.h. No threads, no I/O; only exact_new allocates. */
 #ifndef COMPRESS_EXACT_H
 #define COMPRESS_EXACT_H
@@ -64,9 +70,20 @@ bool exact_valid(const struct exact *exact, const int16_t *exponent);
 
 /* Add g[n], elements [first, first+n) of one shard's gradient (or of `shards_in` shards already summed,
  * for which the range is as much wider), to own[total]. over[blocks] counts saturated elements per block;
- * *bad grows by one for each block of this call with a NaN or infinity in it. */
+ * *bad grows by one for each block of this call with a NaN or infinity in it. The checksum of what was added to own is added to
+ * *check, which may be NULL. */
 void exact_add(const struct exact *exact, const int16_t *exponent, size_t first, const float *g,
-               size_t n, unsigned shards_in, int32_t *own, int32_t *over, int32_t *bad);
+               size_t n, unsigned shards_in, int32_t *own, int32_t *over, int32_t *bad,
+               uint64_t *check);
+
+/* Checksum of x[n], elements [first, first+n) of a vector. */
+uint64_t exact_check(const int32_t *x, size_t first, size_t n);
+/* Sum of two checksums, half by half. */
+static inline uint64_t
+exact_check_add(uint64_t a, uint64_t b)
+{
+    return ((a & 0xffffffff00000000u) + (b & 0xffffffff00000000u)) | (uint32_t)(a + b);
+}
 
 /* g[n] = float value of elements [first, first+n) of sum[total]. */
 void exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *sum,

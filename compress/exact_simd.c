@@ -22,20 +22,42 @@ float_bits(float x)
     return bits;
 }
 
-/* The plain path, and the last few elements of the others. */
+static inline void
+take(struct exact_sums *sums, uint32_t x, size_t i)
+{
+    sums->plain += x;
+    sums->weighted += x * (uint32_t)i;
+}
+
+/* The plain path, and the elements from `i` on, the last few, of the others. */
 static uint32_t
-add_plain(int32_t *own, const float *g, size_t n, float scale, float limit)
+add_plain(int32_t *own, const float *g, size_t i, size_t n, float scale, float limit,
+          struct exact_sums *sums)
 {
     uint32_t largest = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (; i < n; i++) {
         float x = g[i] * scale;
         uint32_t bits = float_bits(x) & 0x7fffffffu;
         largest = bits > largest ? bits : largest;
         x = x < limit ? x : limit;
         x = x > -limit ? x : -limit;
-        own[i] = (int32_t)((uint32_t)own[i] + (uint32_t)lrintf(x));
+        uint32_t q = (uint32_t)lrintf(x);
+        own[i] = (int32_t)((uint32_t)own[i] + q);
+        take(sums, q, i);
     }
     return largest;
+}
+
+/* Of `rows` rows of `lanes` elements, a[lane] is the sum of a lane, b[lane] the sum of a[lane] after each row, in
+ * which row r counts rows - r times. */
+static inline void
+take_lanes(struct exact_sums *sums, const uint32_t *a, const uint32_t *b, uint32_t lanes,
+           size_t rows)
+{
+    for (uint32_t j = 0; j < lanes; j++) {
+        sums->plain += a[j];
+        sums->weighted += lanes * ((uint32_t)rows * a[j] - b[j]) + j * a[j];
+    }
 }
 
 #if defined(__AVX2__)
@@ -43,19 +65,26 @@ add_plain(int32_t *own, const float *g, size_t n, float scale, float limit)
 enum { LANES = 8 };
 
 static inline uint32_t
-add_vector(int32_t *own, const float *g, size_t n, float scale, float limit)
+add_vector(int32_t *own, const float *g, size_t n, float scale, float limit,
+           struct exact_sums *sums)
 {
     const __m256 s = _mm256_set1_ps(scale), hi = _mm256_set1_ps(limit), lo = _mm256_set1_ps(-limit);
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-    __m256i largest = _mm256_setzero_si256();
+    __m256i largest = _mm256_setzero_si256(), a = largest, b = largest;
     for (size_t i = 0; i < n; i += LANES) {
         __m256i *out = (__m256i *)(own + i);
         __m256 x = _mm256_mul_ps(_mm256_loadu_ps(g + i), s);
         largest = _mm256_max_epi32(largest, _mm256_and_si256(_mm256_castps_si256(x), magnitude));
         x = _mm256_max_ps(_mm256_min_ps(x, hi), lo);
-        _mm256_storeu_si256(out, _mm256_add_epi32(_mm256_loadu_si256(out), _mm256_cvtps_epi32(x)));
+        __m256i q = _mm256_cvtps_epi32(x);
+        _mm256_storeu_si256(out, _mm256_add_epi32(_mm256_loadu_si256(out), q));
+        a = _mm256_add_epi32(a, q);
+        b = _mm256_add_epi32(b, a);
     }
-    uint32_t lane[LANES], most = 0;
+    uint32_t lane[LANES], lane_b[LANES], most = 0;
+    _mm256_storeu_si256((__m256i *)lane, a);
+    _mm256_storeu_si256((__m256i *)lane_b, b);
+    take_lanes(sums, lane, lane_b, LANES, n / LANES);
     _mm256_storeu_si256((__m256i *)lane, largest);
     for (int i = 0; i < LANES; i++)
         most = lane[i] > most ? lane[i] : most;
@@ -67,11 +96,12 @@ add_vector(int32_t *own, const float *g, size_t n, float scale, float limit)
 enum { LANES = 4 };
 
 static inline uint32_t
-add_vector(int32_t *own, const float *g, size_t n, float scale, float limit)
+add_vector(int32_t *own, const float *g, size_t n, float scale, float limit,
+           struct exact_sums *sums)
 {
     const __m128 s = _mm_set1_ps(scale), hi = _mm_set1_ps(limit), lo = _mm_set1_ps(-limit);
     const __m128i magnitude = _mm_set1_epi32(0x7fffffff);
-    __m128i largest = _mm_setzero_si128();
+    __m128i largest = _mm_setzero_si128(), a = largest, b = largest;
     for (size_t i = 0; i < n; i += LANES) {
         __m128i *out = (__m128i *)(own + i);
         __m128 x = _mm_mul_ps(_mm_loadu_ps(g + i), s);
@@ -79,9 +109,15 @@ add_vector(int32_t *own, const float *g, size_t n, float scale, float limit)
         __m128i more = _mm_cmpgt_epi32(bits, largest);
         largest = _mm_or_si128(_mm_and_si128(more, bits), _mm_andnot_si128(more, largest));
         x = _mm_max_ps(_mm_min_ps(x, hi), lo);
-        _mm_storeu_si128(out, _mm_add_epi32(_mm_loadu_si128(out), _mm_cvtps_epi32(x)));
+        __m128i q = _mm_cvtps_epi32(x);
+        _mm_storeu_si128(out, _mm_add_epi32(_mm_loadu_si128(out), q));
+        a = _mm_add_epi32(a, q);
+        b = _mm_add_epi32(b, a);
     }
-    uint32_t lane[LANES], most = 0;
+    uint32_t lane[LANES], lane_b[LANES], most = 0;
+    _mm_storeu_si128((__m128i *)lane, a);
+    _mm_storeu_si128((__m128i *)lane_b, b);
+    take_lanes(sums, lane, lane_b, LANES, n / LANES);
     _mm_storeu_si128((__m128i *)lane, largest);
     for (int i = 0; i < LANES; i++)
         most = lane[i] > most ? lane[i] : most;
@@ -91,16 +127,33 @@ add_vector(int32_t *own, const float *g, size_t n, float scale, float limit)
 #else
 
 enum { LANES = 1 };
-#define add_vector add_plain
+#define add_vector(own, g, n, scale, limit, sums) add_plain(own, g, 0, n, scale, limit, sums)
 
 #endif
 
 EXACT_ADD_DECLARE(SIMD_NAME(exact_add))
 {
     size_t whole = n - n % LANES;
-    uint32_t a = add_vector(own, g, whole, scale, limit);
-    uint32_t b = add_plain(own + whole, g + whole, n - whole, scale, limit);
+    *sums = (struct exact_sums){0};
+    uint32_t a = add_vector(own, g, whole, scale, limit, sums);
+    uint32_t b = add_plain(own, g, whole, n, scale, limit, sums);
     return a > b ? a : b;
+}
+
+EXACT_SUMS_DECLARE(SIMD_NAME(exact_sums))
+{
+    enum { WIDE = 16 };
+    uint32_t a[WIDE] = {0}, b[WIDE] = {0};
+    size_t whole = n - n % WIDE;
+    for (size_t i = 0; i < whole; i += WIDE)
+        for (size_t j = 0; j < WIDE; j++) {
+            a[j] += (uint32_t)x[i + j];
+            b[j] += a[j];
+        }
+    *sums = (struct exact_sums){0};
+    take_lanes(sums, a, b, WIDE, whole / WIDE);
+    for (size_t i = whole; i < n; i++)
+        take(sums, (uint32_t)x[i], i);
 }
 
 EXACT_READ_DECLARE(SIMD_NAME(exact_read))

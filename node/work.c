@@ -295,7 +295,7 @@ add_piece(void *ctx, size_t first, const float *g, size_t n)
         size_t count = (stop < end ? stop : end) - first;
         pthread_mutex_lock(&work->stripe[stripe]);
         exact_add(work->setup.exact, work->state->exponent, first, g, count, shards, work->own,
-                  over, &lane->bad);
+                  over, &lane->bad, NULL);
         pthread_mutex_unlock(&work->stripe[stripe]);
         first += count;
         g += count;

@@ -54,7 +54,7 @@ an_empty_model_has_no_blocks(void **state)
     assert_int_equal(exact_blocks(exact), 0);
     assert_int_equal(exact_block_first(exact, 0), 0);
     int32_t bad = 0;
-    exact_add(exact, NULL, 0, NULL, 0, 1, NULL, NULL, &bad);
+    exact_add(exact, NULL, 0, NULL, 0, 1, NULL, NULL, &bad, NULL);
     exact_adapt(exact, NULL, NULL);
     assert_int_equal(exact_raise(exact, NULL, NULL), 0);
     exact_destroy(&exact);
@@ -68,7 +68,7 @@ quantise(float g, int16_t exponent, unsigned shards, int32_t *over, int32_t *bad
     struct exact *exact = table(&one, 1, shards);
     int32_t own = 0;
     *over = *bad = 0;
-    exact_add(exact, &exponent, 0, &g, 1, 1, &own, over, bad);
+    exact_add(exact, &exponent, 0, &g, 1, 1, &own, over, bad, NULL);
     exact_destroy(&exact);
     return own;
 }
@@ -129,16 +129,16 @@ summed_shards_have_a_wider_range(void **state)
     int16_t exponent = 0;
     int32_t own = 0, over = 0, bad = 0;
     float g = 2.5f;
-    exact_add(exact, &exponent, 0, &g, 1, 3, &own, &over, &bad);
+    exact_add(exact, &exponent, 0, &g, 1, 3, &own, &over, &bad, NULL);
     assert_int_equal(own, 5 << 28);
     assert_int_equal(over, 0);
     g = 1.5f;
-    exact_add(exact, &exponent, 0, &g, 1, 1, &own, &over, &bad);
+    exact_add(exact, &exponent, 0, &g, 1, 1, &own, &over, &bad, NULL);
     assert_int_equal(own, (7 << 28) - 32);
     assert_int_equal(over, 1);
     g = 3.0f;
     own = 0;
-    exact_add(exact, &exponent, 0, &g, 1, 3, &own, &over, &bad);
+    exact_add(exact, &exponent, 0, &g, 1, 3, &own, &over, &bad, NULL);
     assert_int_equal(own, (3 << 29) - 128);
     assert_int_equal(over, 2);
     exact_destroy(&exact);
@@ -158,7 +158,7 @@ sixty_four_shards_of_maximal_values_do_not_overflow(void **state)
         for (size_t i = 0; i < N; i++)
             g[i] = i % 3 == 0 ? 0x1.fffffep-1f : i % 3 == 1 ? -0x1.fffffep-1f : -FLT_MAX;
         for (unsigned s = 0; s < shards; s++)
-            exact_add(exact, &exponent, 0, g, N, 1, own, &over, &bad);
+            exact_add(exact, &exponent, 0, g, N, 1, own, &over, &bad, NULL);
         int bits = 31;
         while ((1u << (31 - bits)) < shards)
             bits--;
@@ -189,7 +189,7 @@ counters_belong_to_the_block_of_the_element(void **state)
     g[1502] = NAN;
     g[1501] = INFINITY;
     g[1500] = 2.0f;
-    exact_add(exact, exponent, 1000, g + 1000, 503, 1, own, over, &bad);
+    exact_add(exact, exponent, 1000, g + 1000, 503, 1, own, over, &bad, NULL);
     assert_int_equal(over[0], 1);
     assert_int_equal(over[1], 2);
     assert_int_equal(over[2], 1);
@@ -198,6 +198,45 @@ counters_belong_to_the_block_of_the_element(void **state)
     assert_int_equal(own[1024], 64 - (1 << 30));
     assert_int_equal(own[999], 0);
     exact_destroy(&exact);
+}
+
+/* The checksum by its definition. */
+static uint64_t
+naive_check(const int32_t *x, size_t first, size_t n)
+{
+    uint32_t low = 0, high = 0;
+    for (size_t i = 0; i < n; i++) {
+        low += (uint32_t)x[i];
+        high += (2 * (uint32_t)(first + i) + 1) * (uint32_t)x[i];
+    }
+    return (uint64_t)high << 32 | low;
+}
+
+static void
+checksums_are_linear_and_see_every_bit(void **state)
+{
+    (void)state;
+    enum { N = 333 };
+    int32_t a[N], b[N], sum[N];
+    for (size_t n = 0; n <= N; n += n < 70 ? 1 : 37) {
+        size_t first = mix64(n) % 100000;
+        for (size_t i = 0; i < n; i++) {
+            a[i] = (int32_t)mix64(n * N + i);
+            b[i] = (int32_t)mix64(~(n * N + i));
+            sum[i] = (int32_t)((uint32_t)a[i] + (uint32_t)b[i]);
+        }
+        uint64_t check = exact_check(sum, first, n);
+        assert_true(exact_check(a, first, n) == naive_check(a, first, n));
+        assert_true(check == exact_check_add(exact_check(a, first, n), exact_check(b, first, n)));
+        for (size_t i = 0; i < n; i += 11)
+            for (int bit = 0; bit < 32; bit++) {
+                int32_t kept = sum[i];
+                sum[i] = (int32_t)((uint32_t)kept ^ 1u << bit);
+                uint64_t flipped = exact_check(sum, first, n);
+                assert_true((uint32_t)flipped != (uint32_t)check && flipped >> 32 != check >> 32);
+                sum[i] = kept;
+            }
+    }
 }
 
 /* Pieces of any length give what one call gives. */
@@ -216,18 +255,20 @@ pieces_equal_the_whole(void **state)
     static float g[N], value[N];
     static int32_t whole[N], pieces[N];
     int32_t over[2][8] = {{0}}, bad = 0;
+    uint64_t check[2] = {0};
     for (size_t i = 0; i < N; i++)
         g[i] = (float)((double)mix64(i) / 1e18 - 9.2);
     memset(whole, 0, sizeof whole);
     memset(pieces, 0, sizeof pieces);
-    exact_add(exact, exponent, 0, g, N, 1, whole, over[0], &bad);
+    exact_add(exact, exponent, 0, g, N, 1, whole, over[0], &bad, &check[0]);
     for (size_t i = 0, n, calls = 0; i < N; i += n) {
         n = mix64(calls++) % 700;
         n = n < N - i ? n : N - i;
-        exact_add(exact, exponent, i, g + i, n, 1, pieces, over[1], &bad);
+        exact_add(exact, exponent, i, g + i, n, 1, pieces, over[1], &bad, &check[1]);
         exact_read(exact, exponent, pieces, i, value + i, n);
     }
     assert_memory_equal(whole, pieces, sizeof whole);
+    assert_true(check[0] == check[1] && check[0] == exact_check(whole, 0, N));
     assert_memory_equal(over[0], over[1], sizeof over[0]);
     assert_true(over[0][1] > 0);
     assert_int_equal(bad, 0);
@@ -279,8 +320,10 @@ both_instruction_sets_give_the_same_bits(void **state)
             own[0][i] = own[1][i] = (int32_t)(mix64(i) >> 33) - (1 << 30);
         }
         n -= at;
-        uint32_t a = exact_add_base(own[0] + at, g + at, n, scale, limit);
-        uint32_t b = exact_add_avx2(own[1] + at, g + at, n, scale, limit);
+        struct exact_sums sums[2];
+        uint32_t a = exact_add_base(own[0] + at, g + at, n, scale, limit, &sums[0]);
+        uint32_t b = exact_add_avx2(own[1] + at, g + at, n, scale, limit, &sums[1]);
+        assert_memory_equal(&sums[0], &sums[1], sizeof sums[0]);
         assert_int_equal(a, b);
         assert_memory_equal(own[0], own[1], sizeof own[0]);
         assert_int_equal(exact_bits_base(own[0] + at, n), exact_bits_avx2(own[0] + at, n));
@@ -358,7 +401,7 @@ rounds_until_it_fits(const struct exact *exact, int16_t *exponent, const float *
         int32_t bad = 0;
         memset(over, 0, sizeof over);
         memset(own, 0, n * sizeof *own);
-        exact_add(exact, exponent, 0, g, n, 1, own, over, &bad);
+        exact_add(exact, exponent, 0, g, n, 1, own, over, &bad, NULL);
         assert_int_equal(bad, 0);
         if (!exact_raise(exact, over, exponent))
             return redone;
@@ -422,6 +465,7 @@ main(void)
         cmocka_unit_test(summed_shards_have_a_wider_range),
         cmocka_unit_test(sixty_four_shards_of_maximal_values_do_not_overflow),
         cmocka_unit_test(counters_belong_to_the_block_of_the_element),
+        cmocka_unit_test(checksums_are_linear_and_see_every_bit),
         cmocka_unit_test(pieces_equal_the_whole),
         cmocka_unit_test(both_instruction_sets_give_the_same_bits),
         cmocka_unit_test(exponents_follow_the_sum),
