@@ -532,6 +532,15 @@ mesh_state_bad(struct mesh *mesh)
 }
 
 void
+mesh_total_bad(struct mesh *mesh)
+{
+    pthread_mutex_lock(&mesh->lock);
+    core_on_total_bad(mesh->core, clock_us());
+    settle(mesh);
+    pthread_mutex_unlock(&mesh->lock);
+}
+
+void
 mesh_interrupt(struct mesh *mesh)
 {
     atomic_store(&mesh->interrupted, true);

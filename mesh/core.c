@@ -365,6 +365,16 @@ core_on_state_bad(struct core *core, uint64_t now)
 }
 
 void
+core_on_total_bad(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    assert(core->own.state == OWN_COMMITTING);
+    own_applied(core);
+    plan_abort(core, "its total is damaged");
+    core_settle(core);
+}
+
+void
 core_leave(struct core *core, uint64_t now)
 {
     core_clock(core, now);
@@ -393,5 +403,6 @@ core_stats(const struct core *core, struct core_stats *out)
         return;
     out->members = (unsigned)core->plan.now.count;
     out->plan = core->plan.hash;
+    out->mine = plan_mine(core);
     out->leader = plan_leader(core);
 }

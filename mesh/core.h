@@ -98,7 +98,8 @@ struct core_ops {
     /* To the trainer: compute `shards` of `round` and add them to own (zero it first when `fresh`); tell
      * each bucket with core_on_bucket. One compute at a time: the next only after the last bucket. */
     void (*compute)(void *ctx, uint64_t round, uint64_t shards, bool fresh);
-    /* To the trainer: `sum` holds round's total over all shards; apply it, then core_on_applied. */
+    /* To the trainer: `sum` holds round's total over all shards; apply it, then core_on_applied, or, when it
+     * is not what it can be, core_on_total_bad. */
     void (*commit)(void *ctx, uint64_t round);
     /* To the trainer: state_in holds a verified-by-length state before `round`; check its hash, take it
      * over, then core_on_applied; or core_on_state_bad. */
@@ -122,6 +123,7 @@ struct core_stats {
     unsigned members; /* of the present plan, 0 when idle */
     uint64_t round;
     uint64_t plan;  /* hash of the present plan, 0 when idle */
+    uint64_t mine;  /* shards that it gives to this node */
     uint64_t plans; /* adopted so far */
     uint64_t aborts;
     bool leader;
@@ -153,6 +155,8 @@ void core_on_bucket(struct core *core, uint64_t now, size_t bucket);
 void core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_hash,
                      size_t first_bucket, bool done);
 void core_on_state_bad(struct core *core, uint64_t now);
+/* The total to be committed is damaged: all of it is computed and summed again under a new plan. */
+void core_on_total_bad(struct core *core, uint64_t now);
 /* Say goodbye to all (Ctrl-C). */
 void core_leave(struct core *core, uint64_t now);
 

@@ -8,7 +8,8 @@
  *         case MESH_COMPUTE:  // zero mesh_own() if t.fresh, add the gradients of t.shards for t.round,
  *                             // mesh_bucket(mesh, b) as each bucket b is complete
  *         case MESH_COMMIT:   // mesh_sum() is the total of all shards: apply it,
- *                             // mesh_state(mesh, t.round + 1, block, hash, first_bucket, done)
+ *                             // mesh_state(mesh, t.round + 1, block, hash, first_bucket, done),
+ *                             // or mesh_total_bad(mesh)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
  *                             // mesh_state(mesh, t.round, ...), or mesh_state_bad(mesh)
  *         ...
@@ -104,6 +105,7 @@ void mesh_bucket(struct mesh *mesh, size_t bucket);
 void mesh_state(struct mesh *mesh, uint64_t round, const void *state, uint64_t state_hash,
                 size_t first_bucket, bool done);
 void mesh_state_bad(struct mesh *mesh);
+void mesh_total_bad(struct mesh *mesh); /* during MESH_COMMIT: the total is damaged */
 void mesh_interrupt(struct mesh *mesh);
 void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
 

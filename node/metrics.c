@@ -357,6 +357,11 @@ step_object(const struct metrics_step *step, double time_s)
     json_object_set_new(object, "peers", whole(step->peers));
     json_object_set_new(object, "plan", hash_text(step->plan));
     json_object_set_new(object, "samples", whole(step->samples));
+    json_object_set_new(object, "first", whole(step->first));
+    json_object_set_new(object, "coverage", hash_text(step->coverage));
+    json_object_set_new(object, "shards", hash_text(step->shards));
+    json_object_set_new(object, "rows", hash_text(step->rows));
+    json_object_set_new(object, "ledger", hash_text(step->ledger));
     json_object_set_new(object, "samples_per_s",
                         number((double)step->samples / fmax(seconds, 1e-9)));
     json_object_set_new(object, "compute_s", number(step->compute_s));

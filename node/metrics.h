@@ -13,13 +13,17 @@
 struct metrics;
 
 struct metrics_step {
-    uint64_t step, steps_total;  /* steps done, after this one */
-    uint64_t epoch;              /* of this step, from 0 */
-    double loss;                 /* mean over the batch */
-    double accuracy;             /* of the batch, 0..1; negative when there is none */
-    unsigned peers;              /* members of the plan, self included */
-    uint64_t plan;               /* hash */
-    uint64_t samples;            /* of this step, whole mesh */
+    uint64_t step, steps_total; /* steps done, after this one */
+    uint64_t epoch;             /* of this step, from 0 */
+    double loss;                /* mean over the batch */
+    double accuracy;            /* of the batch, 0..1; negative when there is none */
+    unsigned peers;             /* members of the plan, self included */
+    uint64_t plan;              /* hash */
+    uint64_t samples;           /* of this step, whole mesh */
+    uint64_t first;             /* of them, in the epoch's permutation */
+    uint64_t coverage, shards;  /* bitmaps: counted in this step, and those this node computed */
+    uint64_t rows,
+        ledger; /* hashes of the samples of this step, and of all steps so far: ledger.h */
     double compute_s, wait_s;    /* this node, this step */
     uint64_t tx_bytes, rx_bytes; /* this step */
     uint64_t state_hash;         /* after the step */

@@ -8,11 +8,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <xxhash.h>
 
+#include "node/ledger.h"
 #include "proto/mix.h"
 
 enum {
@@ -131,6 +133,22 @@ state_tail_add(int32_t *tail, uint64_t rows, const struct nn_result *result)
     tail[TAIL_CORRECT] += (int32_t)result->correct;
     for (int i = 0; i < 3; i++)
         tail[TAIL_LOSS + i] += (int32_t)(loss >> (i * LIMB_BITS) & ((1 << LIMB_BITS) - 1));
+}
+
+/* Checksum of a tail, without the words that hold it. */
+static uint64_t
+tail_check(const int32_t *tail, size_t block_count)
+{
+    return exact_check_add(exact_check(tail, 0, TAIL_CHECK),
+                           exact_check(tail + TAIL_OVER, TAIL_OVER, block_count));
+}
+
+void
+state_tail_seal(int32_t *tail, size_t block_count)
+{
+    uint64_t check = tail_check(tail, block_count);
+    tail[TAIL_CHECK] = (int32_t)(uint32_t)check;
+    tail[TAIL_CHECK + 1] = (int32_t)(uint32_t)(check >> 32);
 }
 
 static double
@@ -304,6 +322,47 @@ clip_factor(struct update *u, struct pool *pool)
 
 /* Headers ----------------------------------------------------------------------------------------- */
 
+static struct ledger_step
+present_step(const struct state *state)
+{
+    const struct state_header *h = state->header;
+    return (struct ledger_step){
+        .seed = state->job.seed,
+        .train = state->job.train,
+        .shards = state->job.shards,
+        .epoch = h->epoch,
+        .first = h->epoch_step * state->job.batch,
+        .rows = state_rows(state),
+    };
+}
+
+int
+state_check(const struct state *state, const int32_t *total, char *why, size_t why_size)
+{
+    const int32_t *tail = total + state->param_count,
+                  *slots = tail + state_tail(state->block_count);
+    uint64_t check = tail_check(tail, state->block_count);
+    if (tail[TAIL_CHECK] != (int32_t)(uint32_t)check ||
+        tail[TAIL_CHECK + 1] != (int32_t)(uint32_t)(check >> 32)) {
+        snprintf(why, why_size, "the checksum of its counters is wrong");
+        return -EBADMSG;
+    }
+    if ((uint32_t)tail[TAIL_SAMPLES] != state_rows(state)) {
+        snprintf(why, why_size, "it is of %u samples, expected %llu", (unsigned)tail[TAIL_SAMPLES],
+                 (unsigned long long)state_rows(state));
+        return -EBADMSG;
+    }
+    if (state->header->phase == STATE_EVALUATE)
+        return 0;
+    struct ledger_step step = present_step(state);
+    int rc = ledger_verify(slots, &step, why, why_size);
+    if (!rc && ledger_check(slots, step.shards) != exact_check(total, 0, state->param_count)) {
+        snprintf(why, why_size, "the checksum of the gradients is not the sum of the shards'");
+        rc = -EBADMSG;
+    }
+    return rc;
+}
+
 static bool
 evaluation_due(const struct state *state)
 {
@@ -332,7 +391,12 @@ apply_step(struct state *next, const int32_t *tail, struct state_event *event)
     event->raised = exact_raise(next->exact, tail + TAIL_OVER, next->exponent);
     if (event->raised && !tail[TAIL_BAD])
         return;
+    const int32_t *slots = tail + state_tail(next->block_count);
     event->stepped = true;
+    event->first = h->epoch_step * next->job.batch;
+    event->coverage = ledger_coverage(slots, next->job.shards);
+    event->rows = ledger_step_rows(slots, next->job.shards);
+    h->ledger = ledger_chain(h->ledger, h->step, event->rows);
     event->skipped = tail[TAIL_BAD] != 0;
     next->moves = !event->skipped;
     next->settle = h->step == h->skipped;

@@ -8,8 +8,9 @@
  *
  * The total of a round is the int32 vector that the mesh sums over all shards:
  *
- *     gradients [params] | tail: bad, samples, correct, loss in three limbs of 24 bits,
+ *     gradients [params] | tail: bad, samples, correct, loss in three limbs of 24 bits, checksum of the tail,
  *                          then one count of saturated elements per exponent block
+ *                        | ledger: see ledger.h; training rounds only
  *
  * A round is a training step, an evaluation of the whole test part, or, when a gradient did not fit its
  * block's exponent, only a change of exponents after which the same step is computed again. Which one it
@@ -59,13 +60,23 @@ struct state_header {
     double test_loss;  /* of the last evaluation */
     double test_accuracy;
     double best_loss;
+    uint64_t ledger; /* running hash of the samples used by the steps so far: ledger.h */
 };
 
-enum { TAIL_BAD, TAIL_SAMPLES, TAIL_CORRECT, TAIL_LOSS, TAIL_OVER = TAIL_LOSS + 3 };
+enum {
+    TAIL_BAD,
+    TAIL_SAMPLES,
+    TAIL_CORRECT,
+    TAIL_LOSS,
+    TAIL_CHECK = TAIL_LOSS + 3,
+    TAIL_OVER = TAIL_CHECK + 2,
+};
 
 /* What F needs to know of the job; fixed for the run. */
 struct state_job {
     struct optim_spec optim;
+    uint64_t seed; /* of the order of the samples */
+    unsigned shards;
     uint64_t batch;         /* samples per step */
     uint64_t train, test;   /* samples in the data */
     uint64_t epochs, steps; /* stop after; steps 0 = only epochs count */
@@ -101,7 +112,10 @@ struct state_event {
     bool evaluated; /* header's test_* are new */
     size_t raised;  /* blocks whose exponent was too small: the step is redone */
     uint64_t samples;
-    double loss; /* mean over the samples of the round */
+    uint64_t first;    /* of them, in the epoch's permutation */
+    uint64_t coverage; /* shards counted, each once */
+    uint64_t rows;     /* hash of the samples: ledger.h */
+    double loss;       /* mean over the samples of the round */
     double accuracy;
 };
 
@@ -111,11 +125,15 @@ void state_fini(struct state *state);
 /* Header and exponents before round 0; params are the caller's to fill. */
 void state_start(struct state *state);
 
-size_t state_tail(size_t block_count); /* elements of the tail */
+size_t state_tail(size_t block_count); /* elements of the tail; the ledger begins behind it */
 uint64_t state_steps_total(const struct state *state);
 uint64_t state_epoch_steps(const struct state *state);
 /* Samples of the next round, all shards together: less than a batch at the end of an epoch. */
 uint64_t state_rows(const struct state *state);
+
+/* May this total be applied: is it that of the samples that are due, each counted once, and as it was when
+ * it was computed? 0, or -EBADMSG with one line in `why`. */
+int state_check(const struct state *state, const int32_t *total, char *why, size_t why_size);
 
 /* Header of `next` and the event, from the tail of `total`. True: state_apply may follow, and `next` has
  * the parameters of the ranges it was called for; false: all that is left is for state_finish. */
@@ -138,5 +156,7 @@ int state_take(struct state *state, const uint8_t *block, uint64_t hash, struct 
 
 /* Add a loss sum and counts of one shard to a tail. */
 void state_tail_add(int32_t *tail, uint64_t rows, const struct nn_result *result);
+/* Put the checksum of a tail into it, when all is added. */
+void state_tail_seal(int32_t *tail, size_t block_count);
 
 #endif

@@ -90,6 +90,8 @@ open_state(struct run *run, char *why, size_t why_size)
     const struct data_info *data = data_info(run->job.data);
     struct state_job job = {
         .optim = config->train.optim,
+        .seed = config->run.seed,
+        .shards = config->train.shards,
         .batch = config->train.batch,
         .train = data->train,
         .test = data->test,
@@ -301,6 +303,11 @@ report_step(struct run *run, const struct state_event *event, uint64_t hash)
         .peers = stats.core.members,
         .plan = stats.core.plan,
         .samples = event->evaluated ? 0 : event->samples,
+        .first = event->first,
+        .coverage = event->coverage,
+        .shards = stats.core.mine,
+        .rows = event->rows,
+        .ledger = h->ledger,
         .compute_s = run->compute_s,
         .wait_s = run->wait_s,
         .tx_bytes = stats.tx_bytes - run->tx,
@@ -351,8 +358,15 @@ static void
 commit(struct run *run)
 {
     struct state_event event;
+    char why[LINE];
     double start = now_s();
     fail_hit(FAIL_COMMIT, NULL, 0);
+    if (state_check(&run->state, mesh_sum(run->mesh), why, sizeof why)) {
+        say(run, 4, "the total of round %llu is damaged: %s; computing it again",
+            (unsigned long long)run->state.header->round, why);
+        mesh_total_bad(run->mesh);
+        return;
+    }
     state_begin(&run->next, &run->state, mesh_sum(run->mesh), &event);
     state_finish(&run->next, &run->state, mesh_sum(run->mesh), run->pool);
     fail_hit(FAIL_APPLIED, run->next.block, run->next.size);

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/ledger.h"
+
 enum { STRIPE_BLOCKS = 64 };
 
 struct lane {
@@ -24,6 +26,7 @@ struct lane {
     struct nn_result result;
     size_t rows;
     int32_t bad;
+    uint64_t check; /* of what was added to own */
 };
 
 struct section {
@@ -90,7 +93,8 @@ lay_out(struct work *work)
             close_bucket(work, section, first, &end);
     }
     assert(end == 0);
-    struct core_bucket tail = {nn_param_count(model), state_tail(exact_blocks(work->setup.exact))};
+    size_t words = state_tail(exact_blocks(work->setup.exact)) + ledger_words(work->setup.shards);
+    struct core_bucket tail = {nn_param_count(model), words};
     work->bucket[work->bucket_count++] = tail;
 }
 
@@ -295,7 +299,7 @@ add_piece(void *ctx, size_t first, const float *g, size_t n)
         size_t count = (stop < end ? stop : end) - first;
         pthread_mutex_lock(&work->stripe[stripe]);
         exact_add(work->setup.exact, work->state->exponent, first, g, count, shards, work->own,
-                  over, &lane->bad, NULL);
+                  over, &lane->bad, &lane->check);
         pthread_mutex_unlock(&work->stripe[stripe]);
         first += count;
         g += count;
@@ -313,6 +317,23 @@ backward_lane(void *ctx, size_t i)
         nn_backward(work->setup.model, layer, lane->pass, work->params, &lane->context, &sink);
 }
 
+/* The shards of a lane into the ledger. Where they share a lane, the first has the checksum of them all. */
+static void
+enter_lane(const struct lane *lane)
+{
+    const struct work *work = lane->work;
+    size_t blocks = exact_blocks(work->setup.exact), at = 0;
+    int32_t *slots = work->own + work->state->param_count + state_tail(blocks);
+    for (uint64_t left = lane->shards; left; left &= left - 1) {
+        unsigned shard = (unsigned)__builtin_ctzll(left);
+        uint64_t rows = state_rows(work->state);
+        size_t n = shard_first(work, rows, shard + 1) - shard_first(work, rows, shard);
+        uint64_t check = left == lane->shards ? lane->check : 0;
+        ledger_add(slots, shard, ledger_rows(shard, lane->index + at, n), check);
+        at += n;
+    }
+}
+
 static void
 add_results(struct work *work)
 {
@@ -321,6 +342,7 @@ add_results(struct work *work)
         struct lane *lane = &work->lane[i];
         lane->result.bad |= lane->bad != 0;
         state_tail_add(tail, lane->rows, &lane->result);
+        enter_lane(lane);
     }
 }
 
@@ -329,7 +351,7 @@ train_shards(struct work *work, void (*ready)(void *ctx, size_t bucket), void *c
 {
     work->scale = 1.0f / (float)state_rows(work->state);
     for (size_t i = 0; i < work->used; i++)
-        work->lane[i].bad = 0;
+        work->lane[i].bad = 0, work->lane[i].check = 0;
     pool_run(work->setup.pool, forward_lane, work, work->used);
     for (work->present = 0; work->present < work->section_count; work->present++) {
         pool_run(work->setup.pool, backward_lane, work, work->used);
@@ -423,5 +445,6 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
         train_shards(work, ready, ctx);
     else
         evaluate_shards(work, shards, own + tail->first);
+    state_tail_seal(own + tail->first, exact_blocks(work->setup.exact));
     ready(ctx, work->bucket_count - 1);
 }

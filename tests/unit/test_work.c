@@ -1,4 +1,5 @@
 /* The total of a round does not depend on who computes which shard, in which order, on how many threads. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,6 +39,8 @@ bench_init(struct bench *bench, unsigned threads, bool exact_mode)
 {
     struct state_job job = {
         .optim = {.kind = OPTIM_SGD, .rate = 0.1f, .momentum = 0.9f},
+        .seed = 7,
+        .shards = SHARDS,
         .batch = BATCH,
         .train = TRAIN,
         .test = TEST,
@@ -102,8 +105,11 @@ apply(struct bench *bench)
 static void
 advance(struct bench *bench, unsigned rounds)
 {
+    char why[200];
     while (rounds--) {
         compute(bench, ALL, true);
+        if (state_check(&bench->state, bench->own, why, sizeof why))
+            fail_msg("%s", why);
         apply(bench);
     }
 }
@@ -181,6 +187,48 @@ test_counts_samples_and_learns(void **unused)
     bench_fini(&bench);
 }
 
+/* Flip some bits one by one, all of the tail and the ledger among them: each must be refused. */
+static void
+test_a_flipped_bit_is_refused(void **unused)
+{
+    (void)unused;
+    char why[200];
+    for (unsigned rounds = 0; rounds < 4; rounds++) {
+        struct bench bench;
+        bench_init(&bench, 2, rounds != 1);
+        advance(&bench, rounds);
+        bool training = bench.state.header->phase == STATE_TRAIN;
+        compute(&bench, ALL & 0x13, true);
+        assert_int_equal(state_check(&bench.state, bench.own, why, sizeof why), -EBADMSG);
+        compute(&bench, ALL & ~0x13u, false);
+        assert_int_equal(state_check(&bench.state, bench.own, why, sizeof why), 0);
+        size_t tail = nn_param_count(model), blocks = exact_blocks(exact);
+        size_t end = training ? work_vector_count(bench.work) : tail + state_tail(blocks);
+        for (size_t bit = training ? 0 : tail * 32; bit < end * 32;
+             bit += bit < tail * 32 ? 97 : 1) {
+            int32_t *word = &bench.own[bit / 32], kept = *word;
+            *word = (int32_t)((uint32_t)kept ^ 1u << bit % 32);
+            assert_int_equal(state_check(&bench.state, bench.own, why, sizeof why), -EBADMSG);
+            *word = kept;
+        }
+        bench_fini(&bench);
+    }
+}
+
+static void
+test_a_total_of_other_samples_is_refused(void **unused)
+{
+    (void)unused;
+    struct bench bench;
+    char why[200];
+    bench_init(&bench, 1, true);
+    compute(&bench, ALL, true);
+    bench.state.job.seed++;
+    assert_int_equal(state_check(&bench.state, bench.own, why, sizeof why), -EBADMSG);
+    assert_string_equal(why, "shard 0 was computed from other samples than its own");
+    bench_fini(&bench);
+}
+
 static void
 test_free_mode_agrees_to_rounding(void **unused)
 {
@@ -248,6 +296,8 @@ main(void)
         cmocka_unit_test(test_any_grouping_gives_the_same_total),
         cmocka_unit_test(test_buckets_cover_the_vector_once),
         cmocka_unit_test(test_counts_samples_and_learns),
+        cmocka_unit_test(test_a_flipped_bit_is_refused),
+        cmocka_unit_test(test_a_total_of_other_samples_is_refused),
         cmocka_unit_test(test_free_mode_agrees_to_rounding),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,0 +1,53 @@
+/* ledger.h - which samples a step used, told by those who used them, and summed along with the gradient.
+ *
+ * Behind the gradients and the tail (state.h), the total of a round holds five words per shard:
+ *
+ *     count | rows, 2 words | check, 2 words
+ *
+ * Whoever computes a shard adds 1 to its count, the hash of the numbers of the samples it used, in order, and the
+ * linear checksum (compress/exact.h) of its quantised gradient, taken as it was quantised. A total may only
+ * be applied if every count is 1, every hash that of the samples which the job gives to the shard, and the
+ * checksums add up to that of the gradient: a second net under the coverage bitmaps of the mesh, from one
+ * end to the other, which also catches a bit that flips in the memory of a contribution or of the total.
+ *
+ * The running hash in the state (state.h: header->ledger) chains what the steps used. It is a function of
+ * the job alone, so a state, whether computed, received or resumed, proves that every step before it was
+ * counted, once, with its own samples: see audit.h. */
+#ifndef NODE_LEDGER_H
+#define NODE_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { LEDGER_WORDS = 5 };
+
+/* What a step uses: positions [first, first + rows) of the epoch's permutation (nn/data.h), shard s of S those from
+ * first + rows * s / S on. */
+struct ledger_step {
+    uint64_t seed, train; /* of the job: data_shuffle(seed, epoch, i, train) */
+    unsigned shards;
+    uint64_t epoch, first, rows;
+};
+
+size_t ledger_words(unsigned shards);
+/* Hash of the samples of one shard, in order: XXH3-64 of pieces of 256 numbers, each hash the seed of the next. */
+uint64_t ledger_rows(unsigned shard, const uint32_t *index, size_t count);
+/* Enter one shard into slots[ledger_words]. */
+void ledger_add(int32_t *slots, unsigned shard, uint64_t rows, uint64_t check);
+/* Bitmap of the shards whose count is 1. */
+uint64_t ledger_coverage(const int32_t *slots, unsigned shards);
+/* Sum of the shards' checksums. */
+uint64_t ledger_check(const int32_t *slots, unsigned shards);
+/* The shard's checksum. */
+uint64_t ledger_shard_check(const int32_t *slots, unsigned shard);
+/* Hash of the samples of the step, from the shards' hashes. */
+uint64_t ledger_step_rows(const int32_t *slots, unsigned shards);
+/* The same from the job. */
+uint64_t ledger_step_expected(const struct ledger_step *step);
+/* Do the slots hold what the job says? 0, or -EBADMSG and `why` names the first shard that differs. */
+int ledger_verify(const int32_t *slots, const struct ledger_step *step, char *why, size_t why_size);
+/* The running hash after a step whose samples hash to `rows`. */
+uint64_t ledger_chain(uint64_t ledger, uint64_t step, uint64_t rows);
+
+#endif

@@ -1,0 +1,122 @@
+/* What the slots of a total say, and that what contradicts the job is refused. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nn/data.h"
+#include "node/ledger.h"
+
+enum { SHARDS = 5, TRAIN = 3000 };
+
+static const struct ledger_step step = {
+    .seed = 9, .train = TRAIN, .shards = SHARDS, .epoch = 2, .first = 600, .rows = 1357};
+
+/* A shard's samples, `shift` positions from where they are. */
+static uint64_t
+rows_of(unsigned shard, uint64_t shift)
+{
+    static uint32_t index[TRAIN];
+    size_t n = 0;
+    uint64_t end = step.first + step.rows * (shard + 1) / SHARDS;
+    for (uint64_t at = step.first + step.rows * shard / SHARDS; at < end; at++)
+        index[n++] = data_shuffle(step.seed, step.epoch, (uint32_t)(at + shift), TRAIN);
+    return ledger_rows(shard, index, n);
+}
+
+static void
+fill(int32_t slots[SHARDS * LEDGER_WORDS])
+{
+    memset(slots, 0, sizeof(int32_t) * ledger_words(SHARDS));
+    for (unsigned s = 0; s < SHARDS; s++)
+        ledger_add(slots, s, rows_of(s, 0), UINT64_C(0x80000001fffffff0) + s);
+}
+
+static void
+the_samples_of_the_step_pass(void **state)
+{
+    (void)state;
+    int32_t slots[SHARDS * LEDGER_WORDS];
+    char why[200];
+    fill(slots);
+    assert_int_equal(ledger_verify(slots, &step, why, sizeof why), 0);
+    assert_int_equal(ledger_coverage(slots, SHARDS), 0x1f);
+    assert_true(ledger_step_rows(slots, SHARDS) == ledger_step_expected(&step));
+    assert_true(ledger_shard_check(slots, 3) == UINT64_C(0x80000001fffffff3));
+    /* 5 * 0xfffffff0 + 10 and 5 * 0x80000001, each modulo 2^32 */
+    assert_true(ledger_check(slots, SHARDS) == UINT64_C(0x80000005ffffffba));
+}
+
+static void
+a_shard_that_is_missing_or_counted_twice_is_named(void **state)
+{
+    (void)state;
+    int32_t slots[SHARDS * LEDGER_WORDS];
+    char why[200];
+    fill(slots);
+    ledger_add(slots, 3, 0, 0);
+    assert_int_equal(ledger_verify(slots, &step, why, sizeof why), -EBADMSG);
+    assert_string_equal(why, "shard 3 was counted 2 times");
+    assert_int_equal(ledger_coverage(slots, SHARDS), 0x17);
+    memset(slots, 0, sizeof slots);
+    assert_int_equal(ledger_verify(slots, &step, why, sizeof why), -EBADMSG);
+    assert_string_equal(why, "shard 0 was counted 0 times");
+}
+
+static void
+other_samples_are_refused(void **state)
+{
+    (void)state;
+    int32_t slots[SHARDS * LEDGER_WORDS];
+    char why[200];
+    for (unsigned wrong = 0; wrong < SHARDS; wrong++) {
+        memset(slots, 0, sizeof slots);
+        for (unsigned s = 0; s < SHARDS; s++)
+            ledger_add(slots, s, rows_of(s, s == wrong), 0);
+        assert_int_equal(ledger_verify(slots, &step, why, sizeof why), -EBADMSG);
+        assert_non_null(strstr(why, "from other samples than its own"));
+        assert_true(ledger_step_rows(slots, SHARDS) != ledger_step_expected(&step));
+    }
+}
+
+static void
+every_flipped_bit_of_counts_and_rows_is_refused(void **state)
+{
+    (void)state;
+    int32_t slots[SHARDS * LEDGER_WORDS];
+    char why[200];
+    for (unsigned bit = 0; bit < SHARDS * LEDGER_WORDS * 32; bit++) {
+        fill(slots);
+        uint64_t check = ledger_check(slots, SHARDS);
+        slots[bit / 32] = (int32_t)((uint32_t)slots[bit / 32] ^ 1u << bit % 32);
+        assert_true(ledger_verify(slots, &step, why, sizeof why) != 0 ||
+                    ledger_check(slots, SHARDS) != check);
+    }
+}
+
+static void
+the_chain_tells_every_order_apart(void **state)
+{
+    (void)state;
+    uint64_t a = ledger_chain(ledger_chain(0, 0, 11), 1, 12);
+    assert_true(a != ledger_chain(ledger_chain(0, 0, 12), 1, 11));
+    assert_true(a != ledger_chain(0, 1, 12));
+    assert_true(a != ledger_chain(a, 1, 12));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_samples_of_the_step_pass),
+        cmocka_unit_test(a_shard_that_is_missing_or_counted_twice_is_named),
+        cmocka_unit_test(other_samples_are_refused),
+        cmocka_unit_test(every_flipped_bit_of_counts_and_rows_is_refused),
+        cmocka_unit_test(the_chain_tells_every_order_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
