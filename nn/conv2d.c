@@ -331,8 +331,9 @@ static void
 backward(const struct layer *layer, const struct layer_io *io)
 {
     struct conv c = conv_of(layer);
-    weights_backward(&c, layer, io);
-    if (!layer->spec.no_bias)
+    if (io->sink != NULL)
+        weights_backward(&c, layer, io);
+    if (io->sink != NULL && !layer->spec.no_bias)
         bias_backward(&c, layer, io);
     if (io->dx != NULL)
         inputs_backward(&c, layer, io);

@@ -177,8 +177,9 @@ inputs_backward_own(const struct layer *layer, const struct layer_io *io)
 static void
 backward(const struct layer *layer, const struct layer_io *io)
 {
-    (blas_used ? weights_backward_blas : weights_backward_own)(layer, io);
-    if (!layer->spec.no_bias)
+    if (io->sink != NULL)
+        (blas_used ? weights_backward_blas : weights_backward_own)(layer, io);
+    if (io->sink != NULL && !layer->spec.no_bias)
         bias_backward(layer, io);
     if (io->dx != NULL)
         (blas_used ? inputs_backward_blas : inputs_backward_own)(layer, io);

@@ -33,8 +33,8 @@ struct layer_io {
     const struct nn_context *context;
     void *
         saved; /* layer_kind.saved bytes per row, kept from forward to backward; NULL in evaluation */
-    float *scratch; /* layer_kind.scratch floats, worthless between calls */
-    const struct nn_sink *sink;
+    float *scratch;             /* layer_kind.scratch floats, worthless between calls */
+    const struct nn_sink *sink; /* backward: NULL: only dx is wanted */
 };
 
 struct layer_kind {

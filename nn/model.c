@@ -509,6 +509,25 @@ nn_loss(const struct nn_model *model, struct nn_pass *pass, float scale, struct 
               pass->grad[0], out);
 }
 
+static void
+backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
+         const struct nn_context *context, const struct nn_sink *sink, float *dx)
+{
+    const struct layer *layer = &model->layer[l];
+    layer->kind->backward(layer, &(struct layer_io){
+                                     .rows = pass->batch.rows,
+                                     .x = l == 0 ? pass->batch.x : pass->out[l - 1],
+                                     .y = pass->out[l],
+                                     .dy = pass->grad[pass->grad_at],
+                                     .dx = dx,
+                                     .params = params,
+                                     .context = context,
+                                     .saved = pass->saved[l],
+                                     .scratch = pass->scratch,
+                                     .sink = sink,
+                                 });
+}
+
 void
 nn_backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
             const struct nn_context *context, const struct nn_sink *sink)
@@ -517,21 +536,19 @@ nn_backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
     assert(pass->training);
     assert(l < model->layer_count);
     const struct layer *layer = &model->layer[l];
-    if (!layer->wants_dx && layer->weight_count == 0)
-        return;
-    float *dy = pass->grad[pass->grad_at];
-    if (!layer->kind->element_wise)
-        pass->grad_at ^= 1;
-    layer->kind->backward(layer, &(struct layer_io){
-                                     .rows = pass->batch.rows,
-                                     .x = l == 0 ? pass->batch.x : pass->out[l - 1],
-                                     .y = pass->out[l],
-                                     .dy = dy,
-                                     .dx = layer->wants_dx ? pass->grad[pass->grad_at] : NULL,
-                                     .params = params,
-                                     .context = context,
-                                     .saved = pass->saved[l],
-                                     .scratch = pass->scratch,
-                                     .sink = sink,
-                                 });
+    unsigned next = layer->kind->element_wise ? pass->grad_at : pass->grad_at ^ 1;
+    if (layer->wants_dx || (sink && layer->weight_count > 0))
+        backward(model, l, pass, params, context, sink, layer->wants_dx ? pass->grad[next] : NULL);
+    pass->grad_at = next;
+}
+
+void
+nn_gradient(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
+            const struct nn_context *context, const struct nn_sink *sink)
+{
+    assert(model == pass->model);
+    assert(pass->training);
+    assert(l < model->layer_count);
+    if (model->layer[l].weight_count > 0)
+        backward(model, l, pass, params, context, sink, NULL);
 }

@@ -66,7 +66,7 @@ enum nn_loss {
     NN_CROSS_ENTROPY, /* softmax over the outputs; labels */
     NN_SQUARED_ERROR, /* mean over outputs of (y - t)^2, as torch.nn.MSELoss; targets */
     NN_LOGISTIC,      /* one output, label 0 or 1; log(1 + exp(-+z)) */
-    NN_COUNT, /* gradient -1 per row and output, whatever the outputs: data_counting.c */
+    NN_COUNT,         /* gradient -1 per row and output, whatever the outputs: data_counting.c */
 };
 
 struct nn_shape {
@@ -147,6 +147,10 @@ void nn_forward(const struct nn_model *model, size_t layer, struct nn_pass *pass
 void nn_loss(const struct nn_model *model, struct nn_pass *pass, float scale,
              struct nn_result *out);
 void nn_backward(const struct nn_model *model, size_t layer, struct nn_pass *pass,
+                 const float *params, const struct nn_context *context, const struct nn_sink *sink);
+/* nn_backward in two halves, so that gradients can leave before more is computed: nn_gradient gives the
+ * layer's own gradient to the sink and changes nothing; nn_backward with sink NULL, after it, does the rest. */
+void nn_gradient(const struct nn_model *model, size_t layer, struct nn_pass *pass,
                  const float *params, const struct nn_context *context, const struct nn_sink *sink);
 const float *
 nn_pass_output(const struct nn_pass *pass); /* [rows, out] after the last layer; borrowed */

@@ -2,8 +2,8 @@
  *
  * A lane is what one worker pushes through the network at a time: a pass, the rows in it, its result.
  * In exact mode a lane is one shard; otherwise all shards of a worker share a lane. Back-propagation runs
- * in sections: from one layer with parameters down to, not including, the next one below it; after each
- * section all lanes meet, and a bucket may be ready. Lanes add to `own` under a lock per stripe of
+ * in sections: from the input of one layer with parameters down to the gradient of the next one below it;
+ * after each section all lanes meet, and buckets may be ready. Lanes add to `own` under a lock per stripe of
  * exponent blocks; integer sums do not care about the order. */
 #include "node/work.h"
 
@@ -30,8 +30,9 @@ struct lane {
 };
 
 struct section {
-    size_t top, bottom; /* layers, both included; back-propagation runs from top to bottom */
-    size_t bucket;      /* ready after this section; SIZE_MAX none */
+    size_t top,
+        layer;    /* gradients of the inputs of layers top to layer + 1, then of layer itself */
+    size_t ready; /* buckets below this one are complete after it */
 };
 
 struct work {
@@ -51,6 +52,10 @@ struct work {
     const float *params;
     int32_t *own;
     float scale;
+    /* Of the round whose forward pass is under way: */
+    bool begun;
+    uint64_t begun_round, begun_shards;
+    size_t layer, layer_end; /* passed; to be passed now */
 };
 
 /* Layout ------------------------------------------------------------------------------------------ */
@@ -67,30 +72,39 @@ layer_params(const struct nn_model *model, size_t layer, size_t *first)
     return count;
 }
 
+/* [first, end) in buckets of about the same size and not above the one asked for, but whole exponent blocks. */
 static void
-close_bucket(struct work *work, struct section *section, size_t first, size_t *end)
+close_buckets(struct work *work, size_t first, size_t end)
 {
-    section->bucket = work->bucket_count;
-    work->bucket[work->bucket_count++] = (struct core_bucket){first, *end - first};
-    *end = first;
+    const struct exact *exact = work->setup.exact;
+    size_t bytes = (end - first) * sizeof(float), most = work->setup.bucket_bytes;
+    size_t low = exact_block_of(exact, first), high = exact_block_of(exact, end - 1) + 1;
+    for (size_t count = (bytes + most - 1) / most; low < high; count--) {
+        size_t next = low + (high - low + count - 1) / count, at = exact_block_first(exact, low);
+        work->bucket[work->bucket_count++] =
+            (struct core_bucket){at, exact_block_first(exact, next) - at};
+        low = next;
+    }
 }
 
-/* Sections from the top down to the lowest layer with parameters, below which nothing is to be computed; a
- * bucket closes at the section that makes it large enough, or at the last one. */
+/* Sections from the top down to the lowest layer with parameters, below which nothing is to be computed;
+ * buckets close at the section that makes them large enough, or at the last one. */
 static void
 lay_out(struct work *work)
 {
     const struct nn_model *model = work->setup.model;
-    size_t end = nn_param_count(model), top = nn_layer_count(model), first = end;
-    for (size_t layer = top; layer-- > 0;) {
-        size_t count = layer_params(model, layer, &first);
-        if (!count)
+    size_t end = nn_param_count(model), top = nn_layer_count(model) - 1, first = end;
+    for (size_t layer = top + 1; layer-- > 0;) {
+        if (!layer_params(model, layer, &first))
             continue;
         struct section *section = &work->section[work->section_count++];
-        *section = (struct section){top - 1, layer, SIZE_MAX};
+        *section = (struct section){.top = top, .layer = layer};
         top = layer;
-        if (!first || (end - first) * sizeof(float) >= work->setup.bucket_bytes)
-            close_bucket(work, section, first, &end);
+        if (!first || (end - first) * sizeof(float) >= work->setup.bucket_bytes) {
+            close_buckets(work, first, end);
+            end = first;
+        }
+        section->ready = work->bucket_count;
     }
     assert(end == 0);
     size_t words = state_tail(exact_blocks(work->setup.exact)) + ledger_words(work->setup.shards);
@@ -126,10 +140,11 @@ static int
 new_tables(struct work *work)
 {
     size_t layers = nn_layer_count(work->setup.model);
+    size_t bytes = nn_param_count(work->setup.model) * sizeof(float);
     work->stripe_count = exact_blocks(work->setup.exact) / STRIPE_BLOCKS + 1;
     work->shard_result = calloc(work->setup.shards, sizeof *work->shard_result);
     work->section = calloc(layers, sizeof *work->section);
-    work->bucket = calloc(layers + 1, sizeof *work->bucket);
+    work->bucket = calloc(2 * layers + 1 + bytes / work->setup.bucket_bytes, sizeof *work->bucket);
     work->stripe = calloc(work->stripe_count, sizeof *work->stripe);
     if (!work->shard_result || !work->section || !work->bucket || !work->stripe)
         return -ENOMEM;
@@ -143,6 +158,7 @@ work_new(struct work **out, const struct work_setup *setup)
 {
     assert(setup->shards >= 1);
     assert(setup->batch >= setup->shards);
+    assert(setup->bucket_bytes > 0);
     struct work *work = calloc(1, sizeof *work);
     *out = work;
     if (!work)
@@ -245,23 +261,62 @@ fill_step(struct lane *lane)
 }
 
 static void
-forward_all(struct lane *lane)
+forward_lane(struct lane *lane, size_t layer, size_t end)
 {
     const struct nn_model *model = lane->work->setup.model;
-    for (size_t layer = 0; layer < nn_layer_count(model); layer++)
+    for (; layer < end; layer++)
         nn_forward(model, layer, lane->pass, lane->work->params, &lane->context);
 }
 
 /* Training ---------------------------------------------------------------------------------------- */
 
 static void
-forward_lane(void *ctx, size_t i)
+advance_lane(void *ctx, size_t i)
 {
     struct work *work = ctx;
     struct lane *lane = &work->lane[i];
-    fill_step(lane);
-    forward_all(lane);
-    nn_loss(work->setup.model, lane->pass, work->scale, &lane->result);
+    if (work->layer == 0)
+        fill_step(lane);
+    forward_lane(lane, work->layer, work->layer_end);
+    if (work->layer_end == nn_layer_count(work->setup.model))
+        nn_loss(work->setup.model, lane->pass, work->scale, &lane->result);
+}
+
+/* Of `shards` of the round after `state`, as far as layer `end`, on from where it stopped the last time. */
+static void
+advance(struct work *work, const struct state *state, uint64_t shards, size_t end)
+{
+    uint64_t round = state->header->round;
+    if (!work->begun || work->begun_round != round || work->begun_shards != shards) {
+        assign_lanes(work, shards);
+        work->layer = 0;
+    }
+    work->begun = true;
+    work->begun_round = round;
+    work->begun_shards = shards;
+    work->state = state;
+    work->params = state->params;
+    work->scale = 1.0f / (float)state_rows(state);
+    work->layer_end = end;
+    if (end > work->layer)
+        pool_run(work->setup.pool, advance_lane, work, work->used);
+    work->layer = end > work->layer ? end : work->layer;
+}
+
+void
+work_begin(struct work *work, const struct state *next, uint64_t shards, size_t known)
+{
+    const struct nn_model *model = work->setup.model;
+    size_t end = 0, first;
+    if (next->header->phase != STATE_TRAIN || next->header->done)
+        return;
+    for (; end + 1 < nn_layer_count(model); end++) {
+        size_t count = layer_params(model, end, &first);
+        if (count && first + count > known)
+            break;
+    }
+    if (end > 0)
+        advance(work, next, shards, end);
 }
 
 /* First element of a stripe; stripes end where exponent blocks end, so no counter has two owners. */
@@ -272,20 +327,6 @@ stripe_first(const struct work *work, size_t stripe)
     return exact_block_first(work->setup.exact, block < blocks ? block : blocks);
 }
 
-static size_t
-stripe_of(const struct work *work, size_t element)
-{
-    size_t low = 0, high = work->stripe_count;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (stripe_first(work, middle) <= element)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* nn_sink: quantise a piece of gradient and add it to own. */
 static void
 add_piece(void *ctx, size_t first, const float *g, size_t n)
@@ -294,7 +335,8 @@ add_piece(void *ctx, size_t first, const float *g, size_t n)
     struct work *work = lane->work;
     int32_t *over = work->own + work->state->param_count + TAIL_OVER;
     unsigned shards = (unsigned)__builtin_popcountll(lane->shards);
-    for (size_t stripe = stripe_of(work, first), end = first + n; first < end; stripe++) {
+    for (size_t stripe = exact_block_of(work->setup.exact, first) / STRIPE_BLOCKS, end = first + n;
+         first < end; stripe++) {
         size_t stop = stripe_first(work, stripe + 1);
         size_t count = (stop < end ? stop : end) - first;
         pthread_mutex_lock(&work->stripe[stripe]);
@@ -313,8 +355,9 @@ backward_lane(void *ctx, size_t i)
     struct lane *lane = &work->lane[i];
     const struct section *section = &work->section[work->present];
     struct nn_sink sink = {add_piece, lane};
-    for (size_t layer = section->top + 1; layer-- > section->bottom;)
-        nn_backward(work->setup.model, layer, lane->pass, work->params, &lane->context, &sink);
+    for (size_t layer = section->top; layer > section->layer; layer--)
+        nn_backward(work->setup.model, layer, lane->pass, work->params, &lane->context, NULL);
+    nn_gradient(work->setup.model, section->layer, lane->pass, work->params, &lane->context, &sink);
 }
 
 /* The shards of a lane into the ledger. Where they share a lane, the first has the checksum of them all. */
@@ -347,16 +390,18 @@ add_results(struct work *work)
 }
 
 static void
-train_shards(struct work *work, void (*ready)(void *ctx, size_t bucket), void *ctx)
+train_shards(struct work *work, const struct state *state, uint64_t shards,
+             void (*ready)(void *ctx, size_t bucket), void *ctx)
 {
-    work->scale = 1.0f / (float)state_rows(work->state);
+    advance(work, state, shards, nn_layer_count(work->setup.model));
+    work->begun = false;
     for (size_t i = 0; i < work->used; i++)
         work->lane[i].bad = 0, work->lane[i].check = 0;
-    pool_run(work->setup.pool, forward_lane, work, work->used);
-    for (work->present = 0; work->present < work->section_count; work->present++) {
+    for (size_t s = 0, told = 0; s < work->section_count; s++) {
+        work->present = s;
         pool_run(work->setup.pool, backward_lane, work, work->used);
-        if (work->section[work->present].bucket != SIZE_MAX)
-            ready(ctx, work->section[work->present].bucket);
+        for (; told < work->section[s].ready; told++)
+            ready(ctx, told);
     }
     add_results(work);
 }
@@ -378,7 +423,7 @@ evaluate_shard(struct lane *lane, unsigned shard)
             lane->index[i] = (uint32_t)(at + i);
         data_fill(work->setup.data, DATA_TEST, lane->index, lane->rows, nn_pass_batch(lane->pass),
                   nn_output_size(model));
-        forward_all(lane);
+        forward_lane(lane, 0, nn_layer_count(model));
         nn_loss(model, lane->pass, 1.0f, &piece);
         sum.loss += piece.loss;
         sum.correct += piece.correct;
@@ -399,6 +444,8 @@ static void
 evaluate_shards(struct work *work, uint64_t shards, int32_t *tail)
 {
     uint64_t rows = data_info(work->setup.data)->test;
+    work->begun = false;
+    assign_lanes(work, shards);
     pool_run(work->setup.pool, evaluate_lane, work, work->used);
     for (uint64_t left = shards; left; left &= left - 1) {
         unsigned shard = (unsigned)__builtin_ctzll(left);
@@ -414,6 +461,7 @@ work_evaluate(struct work *work, const float *params, double *loss, double *accu
     uint64_t all = shards == 64 ? UINT64_MAX : (UINT64_C(1) << shards) - 1;
     uint64_t rows = data_info(work->setup.data)->test;
     struct nn_result sum = {0};
+    work->begun = false;
     work->params = params;
     assign_lanes(work, all);
     pool_run(work->setup.pool, evaluate_lane, work, work->used);
@@ -440,9 +488,8 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
         memset(own, 0, work_vector_count(work) * sizeof *own);
     else if (fresh)
         memset(own + tail->first, 0, tail->count * sizeof *own);
-    assign_lanes(work, shards);
     if (training)
-        train_shards(work, ready, ctx);
+        train_shards(work, state, shards, ready, ctx);
     else
         evaluate_shards(work, shards, own + tail->first);
     state_tail_seal(own + tail->first, exact_blocks(work->setup.exact));

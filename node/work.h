@@ -1,9 +1,14 @@
 /* work.h - computing shards: rows of the batch, forward, loss, backward, quantise, layer by layer.
  *
  * work_round computes some of the shards of a round and adds their integers to `own`. All shards finish a
- * layer before the next one starts, so that a bucket of gradients is complete, and handed over, while
- * earlier layers still compute. With train.exact = no the rows of a worker's shards go through the
- * network as one batch, which is faster and no longer independent of who computes what. */
+ * layer before the next one starts, and the gradient of a layer is computed before that of its input, so that
+ * a bucket of gradients is complete, and handed over, while there is still much to compute. With
+ * train.exact = no the rows of a worker's shards go through the network as one batch, which is faster and
+ * no longer independent of who computes what.
+ *
+ * work_begin does the first part of the work_round to come while the sums of the present round still travel:
+ * the forward pass through those layers whose parameters are known already. It touches neither own nor
+ * the present state; if another round, or other shards, are asked for, what it did is dropped. */
 #ifndef NODE_WORK_H
 #define NODE_WORK_H
 
@@ -23,7 +28,8 @@ struct work_setup {
     uint64_t batch;
     uint64_t seed;
     bool exact_mode;
-    size_t bucket_bytes; /* least size of a bucket of gradients, but for the last */
+    size_t
+        bucket_bytes; /* of a bucket of gradients: smaller layers are put together, larger ones cut */
 };
 
 int work_new(struct work **out, const struct work_setup *setup);
@@ -38,6 +44,10 @@ size_t work_vector_count(const struct work *work);
  * each bucket in rising order. A round of evaluation touches the last bucket only. */
 void work_round(struct work *work, const struct state *state, uint64_t shards, bool fresh,
                 int32_t *own, void (*ready)(void *ctx, size_t bucket), void *ctx);
+
+/* Forward pass of the next round's `shards`, as far as `next`, the state before it, is known: its header
+ * and the parameters below `known`. May be called again when more is. */
+void work_begin(struct work *work, const struct state *next, uint64_t shards, size_t known);
 
 /* Loss and accuracy over the whole test part, on this machine alone. */
 void work_evaluate(struct work *work, const float *params, double *loss, double *accuracy);

@@ -1,5 +1,6 @@
 /* The total of a round does not depend on who computes which shard, in which order, on how many threads. */
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -140,23 +141,79 @@ test_any_grouping_gives_the_same_total(void **unused)
     }
 }
 
+/* Once, in whole exponent blocks, and none much larger than asked for. */
 static void
 test_buckets_cover_the_vector_once(void **unused)
 {
     (void)unused;
     struct bench bench;
-    size_t count, sum = 0;
+    size_t count, params = nn_param_count(model);
     bench_init(&bench, 1, true);
     const struct core_bucket *bucket = work_buckets(bench.work, &count);
-    assert_true(count >= 3);
-    for (size_t i = 0; i < count; i++)
-        sum += bucket[i].count;
-    for (size_t i = 0; i + 2 < count; i++)
-        assert_int_equal(bucket[i + 1].first + bucket[i + 1].count, bucket[i].first);
-    assert_int_equal(bucket[count - 2].first, 0);
-    assert_int_equal(bucket[count - 1].first, nn_param_count(model));
-    assert_int_equal(sum, work_vector_count(bench.work));
+    uint8_t *seen = calloc(params, 1);
+    assert_non_null(seen);
+    assert_true(count >= 5);
+    for (size_t i = 0; i + 1 < count; i++) {
+        assert_true(bucket[i].count * sizeof(float) <= 1000 + EXACT_BLOCK * sizeof(float));
+        assert_int_equal(exact_block_first(exact, exact_block_of(exact, bucket[i].first)),
+                         bucket[i].first);
+        for (size_t e = bucket[i].first; e < bucket[i].first + bucket[i].count; e++)
+            assert_int_equal(seen[e]++, 0);
+    }
+    assert_null(memchr(seen, 0, params));
+    assert_int_equal(bucket[count - 2].first, 0); /* the lowest layer comes last */
+    assert_int_equal(bucket[count - 1].first, params);
+    assert_int_equal(bucket[count - 1].first + bucket[count - 1].count,
+                     work_vector_count(bench.work));
+    free(seen);
     bench_fini(&bench);
+}
+
+/* A forward pass begun before all of the state was known makes no difference, whatever becomes of it. */
+static void
+test_a_round_may_be_begun_early(void **unused)
+{
+    (void)unused;
+    const struct {
+        size_t known[3]; /* parameters; in up to three goes */
+        uint64_t begun, shards;
+        bool other; /* a part of the present round is computed in between */
+    } row[] = {
+        {{104, 0, 0}, ALL, ALL, false},       {{103, 103, 104}, ALL, ALL, false},
+        {{104, 3000, 5000}, ALL, ALL, false}, {{104, 104, 104}, 0x0b, 0x0b, false},
+        {{104, 0, 0}, 0x0b, 0x13, false},     {{104, 0, 0}, ALL, ALL, true},
+    };
+    assert_int_equal(nn_tensor(model, 2)->first, 104); /* the first dense layer's */
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        for (unsigned rounds = 0; rounds < 4; rounds++) {
+            struct bench bench, early;
+            struct state_event event;
+            bench_init(&bench, 1, true);
+            bench_init(&early, 2, true);
+            advance(&bench, rounds + 1);
+            advance(&early, rounds);
+            compute(&early, ALL, true);
+            for (size_t k = 0; k < 3; k++) {
+                state_begin(&early.next, &early.state, early.own, &event);
+                state_finish(&early.next, &early.state, early.own, early.pool);
+                for (size_t e = row[i].known[k]; e < nn_param_count(model); e++)
+                    early.next.params[e] = NAN; /* not to be looked at yet */
+                work_begin(early.work, &early.next, row[i].begun, row[i].known[k]);
+            }
+            if (row[i].other) {
+                compute(&early, 0x10, true);
+                compute(&early, ALL & ~0x10u, false);
+            }
+            apply(&early);
+            compute(&bench, row[i].shards, true);
+            compute(&early, row[i].shards, true);
+            size_t tail = nn_param_count(model), size = work_vector_count(bench.work);
+            size_t first = bench.state.header->phase == STATE_TRAIN ? 0 : tail;
+            assert_memory_equal(bench.own + first, early.own + first,
+                                (size - first) * sizeof *bench.own);
+            bench_fini(&early);
+            bench_fini(&bench);
+        }
 }
 
 static void
@@ -295,6 +352,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_grouping_gives_the_same_total),
         cmocka_unit_test(test_buckets_cover_the_vector_once),
+        cmocka_unit_test(test_a_round_may_be_begun_early),
         cmocka_unit_test(test_counts_samples_and_learns),
         cmocka_unit_test(test_a_flipped_bit_is_refused),
         cmocka_unit_test(test_a_total_of_other_samples_is_refused),
