@@ -1,0 +1,81 @@
+"""accidents.py - a course of random accidents for a running mesh.Mesh; everybody is there and well at its end.
+
+    course = Course(mesh, ["n0", "n1", "n2"], random.Random("1/7"), steps=300)
+    course.run()                # starts the nodes, harms them, heals them
+    course.finish(seconds=60)   # all end with status 0
+    print(course.said)          # what happened, for a person
+
+Accidents: one to all of the nodes are killed at once and started again, with their checkpoints or without; some
+are stopped and go on; one comes late. A mesh of one node can only be killed and started again."""
+import signal
+import time
+
+import mesh as chaos
+
+DEADLINE_S = 60
+BACK = [[], ["--resume"], ["--fresh"]]  # how a node that was killed comes back
+
+
+class Course:
+    def __init__(self, mesh, names, random, steps, options=lambda name: ()):
+        """`options(name)` are those of a node."""
+        self.mesh, self.names, self.random, self.steps = mesh, list(names), random, steps
+        self.options = options
+        self.said = []
+
+    def start(self, name, *more):
+        self.mesh.start(name, *more, *self.options(name))
+
+    def running(self):
+        return [name for name in self.names if name in self.mesh.nodes and self.mesh.nodes[name].alive()]
+
+    def front(self):
+        """The furthest step of any node."""
+        return max(self.mesh.step(name) for name in self.mesh.nodes)
+
+    def until(self, step):
+        self.mesh.wait(f"step {step}", lambda: not self.running() or self.front() >= step, DEADLINE_S)
+        time.sleep(self.random.random() * 0.02)  # waits for nothing: spreads the instants
+
+    def kill(self):
+        names = self.running()
+        victims = self.random.sample(names, self.random.randint(1, len(names)))
+        self.mesh.signal(signal.SIGKILL, *victims)
+        for name in self.random.sample(victims, len(victims)):
+            how = self.random.choice(BACK)
+            if len(victims) == len(self.names) == 1:
+                how = BACK[0]  # or nothing would be left
+            self.start(name, *how)
+            self.said.append(f"killed {name}, back {' '.join(how) or 'as it was'}")
+            time.sleep(self.random.random() * 0.02)
+
+    def stop(self):
+        names = self.running()
+        victims = self.random.sample(names, self.random.randint(1, len(names)))
+        self.mesh.signal(signal.SIGSTOP, *victims)
+        time.sleep(self.random.choice([0.05, 0.3, 0.7]))  # the accident lasts so long
+        self.mesh.signal(signal.SIGCONT, *victims)
+        self.said.append(f"stopped {' '.join(victims)}")
+
+    def join(self, name):
+        self.start(name)
+        self.said.append(f"{name} came late")
+
+    def run(self, most=3):
+        first = self.names[:]
+        late = [first.pop()] if len(first) > 2 and self.random.random() < 0.4 else []
+        for name in first:
+            self.start(name, "--peers", str(len(first)))
+        todo = [self.stop if self.random.random() < 0.4 else self.kill for _ in range(self.random.randint(1, most))]
+        todo += [lambda name=name: self.join(name) for name in late]
+        self.random.shuffle(todo)
+        at = sorted(self.random.randint(3, self.steps * 3 // 4) for _ in todo)
+        for step, accident in zip(at, todo):
+            self.until(step)
+            if accident in (self.kill, self.stop) and not self.running():
+                continue
+            self.said.append(f"at step {self.front()}:")
+            accident()
+
+    def finish(self, seconds):
+        self.mesh.finish(self.names, seconds)
