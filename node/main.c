@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "mesh/mesh.h"
+#include "node/audit.h"
 #include "node/config.h"
 #include "node/health.h"
 #include "node/host.h"
@@ -265,11 +266,20 @@ run_health(const struct options *options, const char *const *args, char *const a
     return health_print(args[0] ? args[0] : "runs");
 }
 
+static int
+run_audit(const struct options *options, const char *const *args, char *const argv[])
+{
+    (void)argv;
+    return audit_run(stdout, args, options->arg_count - 1);
+}
+
 static const struct command commands[] = {
     {"", 0, 1, run_join, "[JOB.yaml]", "join the mesh and offer this job, or help with the mesh's"},
     {"local", 1, 1, run_local, "local [-n N] JOB.yaml", "N nodes on this machine, one terminal"},
     {"check", 1, 1, run_check, "check JOB.yaml", "check the job; print layers, sizes and cost"},
     {"eval", 2, 2, run_eval, "eval JOB.yaml MODEL", "loss and accuracy of a saved model"},
+    {"audit", 1, AUDIT_DIRS_MAX, run_audit, "audit DIR...",
+     "prove from results folders that every sample was used exactly once"},
     {"health", 0, 1, run_health, "health [DIR]", "is the run in DIR (runs) alive? status 0 or 1"},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

@@ -35,6 +35,7 @@ struct metrics {
     bool begun;                            /* and holds what this run wrote, or continues */
     off_t at;                              /* where its next line begins */
     off_t last_at;                         /* where the last one does */
+    json_t *job;                           /* for job.json; NULL when it is written, or none */
     json_t *last;                          /* the last step's object; NULL before the first */
     uint64_t last_step;                    /* its step */
     bool broken;                           /* a write failed, and that was said */
@@ -209,6 +210,7 @@ metrics_destroy(struct metrics **metrics)
     if (m->fd >= 0)
         close(m->fd);
     json_decref(m->last);
+    json_decref(m->job);
     pthread_mutex_destroy(&m->lock);
     free(m);
     *metrics = NULL;
@@ -420,6 +422,44 @@ put_at(int fd, const char *text, size_t size, off_t at)
     return 0;
 }
 
+/* New name, sync, rename: the file is there whole or not at all. */
+static int
+write_whole(const char *dir, const char *name, const json_t *object, char *why, size_t why_size)
+{
+    char path[METRICS_PATH_MAX + 32], temp[METRICS_PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    snprintf(temp, sizeof temp, "%s/%s.new", dir, name);
+    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
+    if (!text)
+        return fail(path, "out of memory", ENOMEM, why, why_size);
+    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int error = fd < 0 ? errno : put_at(fd, text, strlen(text), 0);
+    free(text);
+    if (fd < 0)
+        return fail(temp, strerror(error), error, why, why_size);
+    if (error == 0 && fsync(fd) != 0)
+        error = errno;
+    if (close(fd) != 0 && error == 0)
+        error = errno;
+    if (error == 0 && rename(temp, path) != 0)
+        error = errno;
+    if (error == 0)
+        return 0;
+    unlink(temp);
+    return fail(path, strerror(error), error, why, why_size);
+}
+
+/* Tried again with the next line when the disk is full. */
+static void
+write_job(struct metrics *metrics)
+{
+    char why[METRICS_PATH_MAX + 128];
+    if (metrics->job && write_whole(metrics->dir, "job.json", metrics->job, why, sizeof why) == 0) {
+        json_decref(metrics->job);
+        metrics->job = NULL;
+    }
+}
+
 static void
 write_object(struct metrics *metrics, const json_t *object)
 {
@@ -431,8 +471,10 @@ write_object(struct metrics *metrics, const json_t *object)
     line[size++] = '\n';
     metrics->last_at = metrics->at;
     int error = metrics->begun ? 0 : begin(metrics);
-    if (error == 0)
+    if (error == 0) {
+        write_job(metrics);
         error = put_at(metrics->fd, line, size, metrics->at);
+    }
     if (error == 0) {
         metrics->at += (off_t)size;
         metrics->broken = false;
@@ -503,6 +545,23 @@ show(struct metrics *metrics, const struct metrics_step *step, uint64_t now)
 }
 
 void
+metrics_job(struct metrics *metrics, const struct metrics_job *job)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "run", safe_text(job->run));
+    json_object_set_new(object, "job", hash_text(job->job));
+    json_object_set_new(object, "seed", whole(job->seed));
+    json_object_set_new(object, "train", whole(job->train));
+    json_object_set_new(object, "batch", whole(job->batch));
+    json_object_set_new(object, "shards", whole(job->shards));
+    json_object_set_new(object, "steps", whole(job->steps));
+    pthread_mutex_lock(&metrics->lock);
+    json_decref(metrics->job);
+    metrics->job = object;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
 metrics_step(struct metrics *metrics, const struct metrics_step *step)
 {
     uint64_t now = now_us();
@@ -531,29 +590,6 @@ metrics_alive(struct metrics *metrics)
 
 /* --- result --- */
 
-/* New name, sync, rename: a result is there whole or not at all. */
-static int
-write_result(const char *dir, const char *text, char *why, size_t why_size)
-{
-    char path[METRICS_PATH_MAX + 32], temp[METRICS_PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/result.json", dir);
-    snprintf(temp, sizeof temp, "%s/result.json.new", dir);
-    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return fail(temp, strerror(errno), errno, why, why_size);
-    int error = put_at(fd, text, strlen(text), 0);
-    if (error == 0 && fsync(fd) != 0)
-        error = errno;
-    if (close(fd) != 0 && error == 0)
-        error = errno;
-    if (error == 0 && rename(temp, path) != 0)
-        error = errno;
-    if (error == 0)
-        return 0;
-    unlink(temp);
-    return fail(path, strerror(error), error, why, why_size);
-}
-
 static void
 show_result(struct metrics *metrics, const struct metrics_result *result)
 {
@@ -575,11 +611,8 @@ metrics_result(struct metrics *metrics, const struct metrics_result *result, cha
     pthread_mutex_lock(&metrics->lock);
     json_t *object = result_object(metrics, result);
     pthread_mutex_unlock(&metrics->lock);
-    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
+    int rc = write_whole(metrics->dir, "result.json", object, why, why_size);
     json_decref(object);
-    int rc = text ? write_result(metrics->dir, text, why, why_size)
-                  : fail(metrics->dir, "out of memory", ENOMEM, why, why_size);
-    free(text);
     return rc;
 }
 

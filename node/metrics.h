@@ -32,6 +32,13 @@ struct metrics_step {
     double test_loss, test_accuracy; /* when evaluated */
 };
 
+/* What the lines are to be held against: see audit.h. */
+struct metrics_job {
+    const char *run;
+    uint64_t job, seed, train, batch, steps; /* job: hash; seed of the order of the samples */
+    unsigned shards;
+};
+
 struct metrics_result {
     const char *run, *node;
     uint64_t steps, epochs, samples;
@@ -46,6 +53,8 @@ struct metrics_result {
 int metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, char *why,
                 size_t why_size);
 void metrics_destroy(struct metrics **metrics);
+/* Written as job.json with the first line. */
+void metrics_job(struct metrics *metrics, const struct metrics_job *job);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
 /* Write result.json; metrics_show_result tells it to people. */
 int metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,

@@ -11,7 +11,7 @@
 
 #include "node/config.h"
 
-enum { OPTIONS_ARGS_MAX = 3, OPTIONS_SETS_MAX = 256 };
+enum { OPTIONS_ARGS_MAX = 65, OPTIONS_SETS_MAX = 256 };
 
 struct options {
     const char *args[OPTIONS_ARGS_MAX]; /* what is not an option; borrowed from argv */

@@ -475,6 +475,16 @@ open_run(struct run *run, enum train_start start, char *why, size_t why_size)
     if (!rc)
         rc = metrics_new(&run->metrics, run->config->out, run->resumed, run->config->quiet, why,
                          why_size);
+    if (!rc)
+        metrics_job(run->metrics, &(struct metrics_job){
+                                      .run = run->config->run.name,
+                                      .job = run->job_hash,
+                                      .seed = run->config->run.seed,
+                                      .train = data_info(run->job.data)->train,
+                                      .batch = run->config->train.batch,
+                                      .steps = state_steps_total(&run->state),
+                                      .shards = run->config->train.shards,
+                                  });
     if (!rc && run->resumed)
         say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
             why[0] ? "; skipped " : "", why);

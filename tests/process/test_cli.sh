@@ -58,7 +58,7 @@ refuses 'set of the model' 'belongs in the job file' ../jobs/good.yaml --set mod
 refuses 'empty argument' 'empty argument' ''
 refuses 'two jobs' 'usage: meshnode \[JOB.yaml\]' ../jobs/good.yaml ../jobs/good.yaml
 refuses 'health of two' 'usage: meshnode health' health a b
-refuses 'many arguments' 'one argument too many: d' a b c d
+refuses 'many arguments' 'usage: meshnode' a b c d
 refuses 'local without a job' 'usage: meshnode local' local
 refuses 'check without a job' 'usage: meshnode check' check
 refuses 'eval without a model' 'usage: meshnode eval' eval ../jobs/good.yaml

@@ -1,0 +1,286 @@
+/* Audits of files made to be right, and then wrong in one place. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "node/audit.h"
+#include "node/ledger.h"
+#include "tests/support/folder.h"
+
+/* 3 epochs of 100 samples in steps of 40, 40 and 20, by two nodes. */
+enum { TRAIN = 100, BATCH = 40, EPOCH_STEPS = 3, STEPS = 9, SHARDS = 4 };
+
+static struct folder a, b;
+static char *said;
+
+static const char job_text[] =
+    "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
+    "\"batch\":40,\"shards\":4,\"steps\":9}";
+
+static struct audit_line
+truth(uint64_t step)
+{
+    uint64_t ledger = 0, rows = 0;
+    struct ledger_step due = {0};
+    for (uint64_t s = 0; s < step; s++) {
+        due = (struct ledger_step){5,
+                                   TRAIN,
+                                   SHARDS,
+                                   s / EPOCH_STEPS,
+                                   s % EPOCH_STEPS * BATCH,
+                                   s % EPOCH_STEPS == 2 ? 20 : BATCH};
+        rows = ledger_step_expected(&due);
+        ledger = ledger_chain(ledger, s, rows);
+    }
+    return (struct audit_line){.step = step,
+                               .epoch = due.epoch,
+                               .first = due.first,
+                               .samples = due.rows,
+                               .coverage = 15,
+                               .shards = 5,
+                               .rows = rows,
+                               .ledger = ledger,
+                               .state_hash = 1000 + step,
+                               .plan = 77};
+}
+
+static size_t
+put(char *text, size_t size, const struct audit_line *line)
+{
+    return (size_t)snprintf(
+        text, size,
+        "{\"step\":%llu,\"epoch\":%llu,\"samples\":%llu,\"first\":%llu,\"coverage\":\"%016llx\","
+        "\"shards\":\"%016llx\",\"rows\":\"%016llx\",\"ledger\":\"%016llx\",\"state_hash\":"
+        "\"%016llx\",\"plan\":\"%016llx\"}\n",
+        (unsigned long long)line->step, (unsigned long long)line->epoch,
+        (unsigned long long)line->samples, (unsigned long long)line->first,
+        (unsigned long long)line->coverage, (unsigned long long)line->shards,
+        (unsigned long long)line->rows, (unsigned long long)line->ledger,
+        (unsigned long long)line->state_hash, (unsigned long long)line->plan);
+}
+
+static struct audit_line lines_a[2 * STEPS], lines_b[2 * STEPS];
+static size_t count_a, count_b;
+
+static void
+write_lines(const struct folder *folder, const struct audit_line *line, size_t count,
+            const char *behind)
+{
+    static char text[2 * STEPS * 512 + 512];
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++)
+        size += put(text + size, sizeof text - size, &line[i]);
+    size += (size_t)snprintf(text + size, sizeof text - size, "%s", behind);
+    folder_write(folder, "metrics.jsonl", text, size);
+    folder_write(folder, "job.json", job_text, strlen(job_text));
+}
+
+/* Audit of both folders as they stand; the words it says in `said`. */
+static int
+audit(const char *behind, size_t dirs)
+{
+    const char *const dir[] = {a.path, b.path};
+    size_t size;
+    write_lines(&a, lines_a, count_a, behind);
+    write_lines(&b, lines_b, count_b, "");
+    free(said);
+    FILE *out = open_memstream(&said, &size);
+    int status = audit_run(out, dir, dirs);
+    fclose(out);
+    return status;
+}
+
+static void
+expect(int status, const char *words)
+{
+    if (audit("", 2) != status || !strstr(said, words))
+        fail_msg("expected %d and \"%s\", got: %s", status, words, said);
+}
+
+static int
+make_right(void **state)
+{
+    (void)state;
+    folder_init(&a);
+    folder_init(&b);
+    count_a = count_b = STEPS;
+    for (size_t i = 0; i < STEPS; i++) {
+        lines_a[i] = lines_b[i] = truth(i + 1);
+        lines_b[i].shards = 10;
+    }
+    return 0;
+}
+
+static int
+drop(void **state)
+{
+    (void)state;
+    folder_fini(&a);
+    folder_fini(&b);
+    free(said);
+    said = NULL;
+    return 0;
+}
+
+static void
+right_files_are_proved(void **state)
+{
+    (void)state;
+    expect(
+        0,
+        "proved: every sample was used exactly once in each epoch; 9 of 9 steps, 3 whole epochs of "
+        "100 samples; 2 folders, 18 lines, 0 of them redone with the same bits, 0 cut off; who "
+        "computed all shards is known of 9 steps\n");
+    assert_int_equal(audit("{\"step\":10,\"epo", 2), 0); /* cut off */
+    assert_non_null(strstr(said, "1 cut off"));
+    assert_int_equal(audit("{\"step\":9,\"samples\":0}\n", 2), 0); /* an evaluation alone */
+    assert_int_equal(audit("", 1), 0);
+    assert_non_null(strstr(said, "is known of 0 steps"));
+}
+
+static void
+files_of_late_joiners_add_up(void **state)
+{
+    (void)state;
+    count_a = 5;
+    memmove(lines_b, lines_b + 4, 5 * sizeof *lines_b);
+    count_b = 5;
+    expect(0, "proved: ");
+    memmove(lines_b, lines_b + 3, 2 * sizeof *lines_b);
+    count_b = 2;
+    expect(1,
+           "no file: epoch 1, step 6, sample 80 to epoch 2, step 7, sample 39: not proved by these "
+           "files, but the running hash behind them says that they were counted once\n");
+    lines_b[0].ledger ^= 1;
+    expect(1, "step 7, sample 39: not proved by these files\n");
+}
+
+static void
+a_run_that_is_not_over_is_proved_so_far(void **state)
+{
+    (void)state;
+    count_a = count_b = 4;
+    expect(0, "4 of 9 steps, 1 whole epochs of 100 samples and 40 samples of the next");
+    static const char result[] =
+        "{\"steps\":5,\"params_sha256\":"
+        "\"0123456789012345678901234567890123456789012345678901234567890123\",\"state_sha256\":"
+        "\"0123456789012345678901234567890123456789012345678901234567890123\"}";
+    folder_write(&a, "result.json", result, strlen(result));
+    expect(1, "no file: epoch 1, step 5, sample 40 to epoch 1, step 5, sample 79: not proved");
+}
+
+static void
+a_step_redone_must_be_the_same(void **state)
+{
+    (void)state;
+    lines_a[STEPS] = truth(8);
+    lines_a[STEPS + 1] = truth(9);
+    count_a = STEPS + 2;
+    expect(0, "20 lines, 2 of them redone with the same bits");
+    lines_a[STEPS].state_hash++;
+    expect(1,
+           "metrics.jsonl:10: epoch 2, step 8: state 00000000000003f1, but 00000000000003f0 at ");
+}
+
+static void
+every_wrong_field_is_a_finding(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < STEPS; i++) {
+        struct audit_line right = lines_a[i];
+        char words[64];
+        lines_a[i].epoch++;
+        expect(1, "the job gives it epoch");
+        snprintf(words, sizeof words, "metrics.jsonl:%zu: epoch ", i + 1);
+        expect(1, words);
+        lines_a[i] = right, lines_a[i].first += 1;
+        expect(1, "the job gives it epoch");
+        lines_a[i] = right, lines_a[i].samples -= 1;
+        expect(1, "the job gives it epoch");
+        lines_a[i] = right, lines_a[i].coverage = 7;
+        expect(1, "shards 7 were counted once, expected f");
+        lines_a[i] = right, lines_a[i].rows ^= 1;
+        expect(1, "the hash of its samples is");
+        lines_a[i] = right, lines_a[i].ledger ^= 1;
+        expect(1, "steps before it were lost or repeated");
+        lines_a[i] = right, lines_a[i].state_hash ^= 1;
+        expect(1, "but 0000");
+        lines_a[i] = right, lines_a[i].shards = 4 + 2;
+        expect(1, "shards 2 were computed here and at ");
+        lines_a[i].plan++;
+        expect(0, "is known of 8 steps");
+        lines_a[i] = right, lines_a[i].step = STEPS + 1;
+        expect(1, "step 10, expected 1..9");
+        lines_a[i] = right;
+    }
+    expect(0, "proved");
+}
+
+static void
+wrong_text_is_a_finding(void **state)
+{
+    (void)state;
+    static char longest[AUDIT_LINE_MAX + 3];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 2] = '\n';
+    assert_int_equal(audit(longest, 2), 1);
+    assert_non_null(strstr(said, "metrics.jsonl:10: has more than 4096 bytes"));
+    assert_int_equal(audit("[]\n", 2), 1);
+    assert_non_null(strstr(said, "metrics.jsonl:10: is not a JSON object"));
+    assert_int_equal(audit("{\"step\":9,\"samples\":1}\n", 2), 1);
+    assert_non_null(strstr(said, "metrics.jsonl:10: epoch is missing or of the wrong kind"));
+    const char *const nowhere[] = {"/nowhere\033"};
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    assert_int_equal(audit_run(out, nowhere, 1), 1);
+    fclose(out);
+    assert_non_null(strstr(text, "/nowhere\\x1b/job.json: No such file or directory"));
+    free(text);
+}
+
+/* A line that claims a step far away must not make the audit walk there. */
+static void
+a_huge_step_costs_no_time(void **state)
+{
+    (void)state;
+    static const char job[] =
+        "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
+        "\"batch\":40,\"shards\":4,\"steps\":9000000000000000000}";
+    const char *const dir[] = {a.path};
+    char text[512], *words;
+    size_t size;
+    struct audit_line far = lines_a[8];
+    far.step = UINT64_C(8999999999999999999);
+    folder_write(&a, "metrics.jsonl", text, put(text, sizeof text, &far));
+    folder_write(&a, "job.json", job, strlen(job));
+    FILE *out = open_memstream(&words, &size);
+    assert_int_equal(audit_run(out, dir, 1), 1);
+    fclose(out);
+    assert_non_null(strstr(words, "not proved by these files\n"));
+    free(words);
+}
+
+int
+main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, make_right, drop)
+    const struct CMUnitTest tests[] = {
+        CASE(right_files_are_proved),
+        CASE(files_of_late_joiners_add_up),
+        CASE(a_run_that_is_not_over_is_proved_so_far),
+        CASE(a_step_redone_must_be_the_same),
+        CASE(every_wrong_field_is_a_finding),
+        CASE(wrong_text_is_a_finding),
+        CASE(a_huge_step_costs_no_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
