@@ -96,6 +96,9 @@ failpoints:                          ## the program with points at which tests m
 process: all failpoints              ## real nodes: loopback, namespaces, kills, bad input
 	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(wildcard tests/process/test_*.sh)
 
+compose-test:                        ## containers killed, paused, cut off and moved; needs a docker engine
+	@tests/chaos/compose.sh; status=$$?; [ $$status = 77 ] || exit $$status
+
 SECONDS ?= 60
 sim: check-deps                      ## the simulator for SECONDS=60: schedules, faults by kind, mutants
 	@$(MAKE) -s $B/sim

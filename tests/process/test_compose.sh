@@ -1,0 +1,46 @@
+#!/bin/bash
+# test_compose.sh - Dockerfile and docker-compose.yml as far as they can be judged without an engine: what the image
+# is built from is enough to build the program, what docker-compose makes of its file is what README.md says.
+. "$(dirname "$0")/../support/process.sh"
+cd "$ROOT" || exit 1
+
+# The files that .dockerignore lets in, by its lines "!NAME".
+sed -n 's/^!//p' .dockerignore | tar -c -T - | tar -x -C "$WORK" || fail ".dockerignore names what is not there"
+grep -q '^\*$' .dockerignore || fail ".dockerignore lets everything in"
+steps() { # FOLDER: what make would do there for the program
+    make -s -n -C "$1" B=out out/meshnode 2>&1
+}
+grep -q 'main\.c$' <(steps .) || fail "make does not compile the program"
+cmp -s <(steps .) <(steps "$WORK") || fail "the image is built from other files than the program here"
+make -s -n -C "$WORK" B=out install DESTDIR="$WORK/built" PREFIX=/usr >"$WORK/dry" || fail "make install does not work in the image"
+grep -q 'usr/bin/meshnode' "$WORK/dry" || fail "make install does not install the program"
+
+# Every library that the program is linked with is one that the run stage installs.
+grep -q '^ENTRYPOINT \["meshnode"\]$' Dockerfile || fail "Dockerfile: no entry point"
+grep -q '^USER ' Dockerfile || fail "Dockerfile: runs as root"
+[ -z "${MESHNODE##*/gcc/*}" ] && command -v dpkg-query >/dev/null || skip "libraries are known for Debian's gcc only"
+while read -r name; do
+    file=$(readlink -f "$(ldd "$MESHNODE" | awk -v name="$name" '$1 == name { print $3 }')")
+    package=$(dpkg-query -S "*/$(gcc -print-multiarch)/*$(basename "$file")" | head -n 1 | cut -d : -f 1)
+    case $package in
+    "") fail "no package has $name" ;;
+    libc6 | libgcc-s1 | libstdc++6) ;;
+    *) grep -q "\b$package\b" Dockerfile || fail "Dockerfile: $name of package $package is not installed" ;;
+    esac
+done < <(readelf -d "$MESHNODE" | sed -n '/NEEDED/s/.*\[\(.*\)\]/\1/p')
+
+if docker compose version >/dev/null 2>&1; then
+    COMPOSE="docker compose"
+elif command -v docker-compose >/dev/null; then
+    COMPOSE=docker-compose
+else
+    skip "neither docker compose nor docker-compose to read docker-compose.yml with; the Dockerfile is fine"
+fi
+JOB=configs/mnist.yaml DATA=/tmp NODES=7 THREADS=3 MEMORY=2g \
+    $COMPOSE -f docker-compose.yml config >"$WORK/config" 2>"$WORK/why" ||
+    fail "docker-compose.yml: $(cat "$WORK/why")"
+for wanted in 'configs/mnist.yaml' '/tmp.*/data' 'on-failure:5' 'stop_grace_period: 30s' 'no-new-privileges' '/meshnode/runs'; do
+    tr '\n' ' ' <"$WORK/config" | grep -q -e "$wanted" || fail "docker-compose.yml: no $wanted in $(cat "$WORK/config")"
+done
+$COMPOSE -f docker-compose.yml config 2>/dev/null | grep -q 'configs/digits.yaml' || fail "docker-compose.yml: the default job is not digits"
+"$MESHNODE" check configs/digits.yaml >/dev/null || fail "the default job is wrong"
