@@ -46,7 +46,7 @@ class Node:
         self.name, self.out, self.log, self.process = name, out, log, process
         self.status = None  # as of subprocess: -9 is SIGKILL
         self.stopped = False
-        self._at, self._whole, self._steps = 0, 0, []  # the last line is read again
+        self._at, self._steps = 0, []
 
     def alive(self):
         if self.status is None:
@@ -54,27 +54,27 @@ class Node:
         return self.status is None
 
     def steps(self):
-        """Objects of metrics.jsonl so far. The last line may still be replaced by a longer one: read it again."""
+        """Objects of metrics.jsonl so far. The last line may still be replaced by a longer one, so it is read again;
+        a file that is shorter than it was, or odd, belongs to a new start and is read from its beginning."""
         try:
             with open(os.path.join(self.out, "metrics.jsonl"), "rb") as file:
+                if os.fstat(file.fileno()).st_size < self._at:
+                    self._at, self._steps = 0, []
                 file.seek(self._at)
                 data = file.read()
         except FileNotFoundError:
             return self._steps
         lines = data[:data.rfind(b"\n") + 1].splitlines(keepends=True)
-        read = []
-        for line in lines:
-            try:
-                read.append(json.loads(line))
-            except ValueError:
-                if self.alive():
-                    break  # being written
-                raise Failed(f"{self.name}: metrics.jsonl holds {line!r}") from None
+        try:
+            read = [json.loads(line) for line in lines]
+        except ValueError:
+            if not self.alive():
+                raise Failed(f"{self.name}: metrics.jsonl holds {lines!r}") from None
+            self._at, self._steps = 0, []  # being written, or another start's: read all of it the next time
+            return self._steps
         if read:
-            del self._steps[self._whole:]
-            self._steps += read
-            self._whole = len(self._steps) - 1
-            self._at += sum(map(len, lines[:len(read) - 1]))
+            self._steps[-1:] = read
+            self._at += sum(map(len, lines[:-1]))
         return self._steps
 
     def step(self):
