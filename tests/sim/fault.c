@@ -82,7 +82,7 @@ profile_network(struct sim *sim, struct sim_profile *p)
 static void
 profile_drill(struct sim *sim, struct sim_profile *p)
 {
-    p->rounds = SIM_ROUNDS_MAX - 1;
+    p->rounds = 31;
     p->delay_us = 50;
     p->jitter_us = 200;
     p->peers_min = 1;

@@ -4,11 +4,13 @@
  *     sim --seed X [--mutant M] [--verbose]                       one schedule, twice: same trace?
  *     sim --drill                                                 how long until the survivors go on
  *     sim --mutants                                               planted bugs must be found in time
+ *     sim --scenario FILE|all [--seed X] [--verbose]              a file of configs/chaos-*.yaml
  *     sim --print FILE [--seed X]                                 a scenario's plain lines, see scenario.h
  *
- * Without options: schedules for 14 s, then the drill and the planted bugs.
+ * Without options: schedules for 14 s, then the scenarios, the drill and the planted bugs.
  *
  * A failure prints the one line that repeats it. Exit status 1 when something was wrong. */
+#include <glob.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,7 +25,7 @@ struct options {
     double seconds;
     uint64_t seeds, events, first, seed;
     uint32_t mutant;
-    const char *print;
+    const char *print, *scenario;
     bool one, mutants, drill, verbose;
 };
 
@@ -251,6 +253,58 @@ run_mutants(struct sim *sim, const struct options *options)
     return missed == 0 ? run_delays(sim, options) : 1;
 }
 
+/* One file; 2 when it is none. */
+static int
+play_file(struct sim *sim, const char *path, uint64_t seed)
+{
+    char why[512];
+    struct scenario *scenario;
+    if (scenario_load(&scenario, path, seed, why, sizeof why)) {
+        fprintf(stderr, "sim: %s\n", why);
+        return 2;
+    }
+    sim->play.scenario = scenario;
+    bool good = sim_run(sim, scenario->seed, sim->mutant);
+    const struct sim_play *play = &sim->play;
+    printf("%s: %u rounds in %.1f s, longest wait for a round %.0f ms, for one plan after the last "
+           "of some faults %.0f ms\n",
+           path, sim->profile.rounds, (double)(sim->now - play->met_us) / 1e6,
+           (double)play->worst_gap_us / 1e3, (double)play->worst_join_us / 1e3);
+    if (!good)
+        printf("FAILED: %s (at %.3f s)\n    sim --scenario %s --seed %" PRIu64 " --verbose\n",
+               sim->failure, (double)(sim->now - play->met_us) / 1e6, path, scenario->seed);
+    good = good && same_again(sim);
+    sim->play.scenario = NULL;
+    scenario_destroy(&scenario);
+    return good ? 0 : 1;
+}
+
+/* All files of configs/. */
+static int
+play_files(struct sim *sim, uint64_t seed)
+{
+    glob_t files = {0};
+    int rc = 0;
+    if (glob("configs/chaos-*.yaml", 0, NULL, &files) != 0) {
+        fprintf(stderr, "sim: no configs/chaos-*.yaml here\n");
+        rc = 2;
+    }
+    for (size_t k = 0; rc == 0 && k < files.gl_pathc; k++)
+        rc = play_file(sim, files.gl_pathv[k], seed);
+    globfree(&files);
+    return rc;
+}
+
+static int
+run_scenario(struct sim *sim, const struct options *options)
+{
+    sim->verbose = options->verbose;
+    sim->mutant = options->mutant;
+    if (strcmp(options->scenario, "all") == 0)
+        return play_files(sim, options->seed);
+    return play_file(sim, options->scenario, options->seed);
+}
+
 static int
 run_print(const struct options *options)
 {
@@ -290,6 +344,8 @@ parse(struct options *options, int argc, char **argv)
                 options->first = strtoull(value, NULL, 10);
             else if (strcmp(arg, "--mutant") == 0)
                 options->mutant = (uint32_t)strtoul(value, NULL, 0);
+            else if (strcmp(arg, "--scenario") == 0)
+                options->scenario = value;
             else if (strcmp(arg, "--print") == 0)
                 options->print = value;
             else if (strcmp(arg, "--seed") == 0) {
@@ -310,7 +366,7 @@ main(int argc, char **argv)
     if (!parse(&options, argc, argv)) {
         fprintf(stderr, "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] "
                         "[--seed X] [--mutant BITS] [--mutants] [--drill] [--verbose] "
-                        "[--print FILE]\n");
+                        "[--scenario FILE] [--print FILE]\n");
         return 2;
     }
     if (options.print)
@@ -321,12 +377,13 @@ main(int argc, char **argv)
     struct sim *sim = sim_new();
     running = sim;
     signal(SIGABRT, on_abort);
-    int rc = options.one       ? run_one(sim, &options)
+    int rc = options.scenario  ? run_scenario(sim, &options)
+             : options.one     ? run_one(sim, &options)
              : options.drill   ? run_drill(sim, &options)
              : options.mutants ? run_mutants(sim, &options)
                                : run_many(sim, &options);
     if (all)
-        rc |= run_drill(sim, &options) | run_mutants(sim, &options);
+        rc |= play_files(sim, 0) | run_drill(sim, &options) | run_mutants(sim, &options);
     sim_destroy(&sim);
     return rc;
 }

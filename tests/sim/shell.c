@@ -196,11 +196,32 @@ message_make(struct shell *shell, unsigned link, const struct proto_msg *msg, si
     return m;
 }
 
+/* When the last bit of a message is on its way; a header is taken for 100 bytes. */
+static uint64_t
+line_free(struct sim *sim, struct sim_node *from, size_t size)
+{
+    if (from->bits_per_s == 0)
+        return sim->now;
+    uint64_t begin_us = from->sent_us > sim->now ? from->sent_us : sim->now;
+    from->sent_us = begin_us + (size + 100) * 8 * 1000000 / from->bits_per_s;
+    return from->sent_us;
+}
+
+/* A lost packet costs TCP a round trip when others follow it, else its time-out. */
+static uint64_t
+retransmission(struct sim *sim)
+{
+    if (!sim_permille(sim, sim->play.loss_permille))
+        return 0;
+    return rand_below(&sim->rand, 4) ? 2 * delay(sim) : 200000 + rand_below(&sim->rand, 100000);
+}
+
 /* When a message sent now on this connection arrives; in order unless it may overtake. */
 static uint64_t
-arrival(struct sim *sim, struct sim_link *link, int stream, bool ordered)
+arrival(struct sim *sim, struct sim_node *from, struct sim_link *link, int stream, bool ordered,
+        size_t size)
 {
-    uint64_t at = sim->now + 1 + delay(sim);
+    uint64_t at = line_free(sim, from, size) + 1 + delay(sim) + retransmission(sim);
     if (!ordered)
         return at;
     if (at <= link->fifo_us[stream])
@@ -225,7 +246,7 @@ on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
         return;
     struct sim_message *m = message_make(shell, link, msg, 0);
     m->bulk = false;
-    uint64_t at = arrival(sim, l, 0, true);
+    uint64_t at = arrival(sim, shell->node, l, 0, true, 0);
     if (!sim->faults_over && sim_permille(sim, sim->profile.late_permille))
         at += rand_below(&sim->rand, sim->profile.late_us + 1);
     sim_push(sim, at, SIM_ARRIVES, m->to, 0, 0, m);
@@ -250,7 +271,8 @@ on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *
     }
     struct sim_message *m = message_make(shell, link, msg, size);
     m->bulk = true;
-    uint64_t arrives = arrival(sim, l, 1, !sim->profile.bulk_wild || sim->faults_over);
+    uint64_t arrives =
+        arrival(sim, shell->node, l, 1, !sim->profile.bulk_wild || sim->faults_over, size);
     if (buffer < 0) {
         m->captured = true;
         memcpy(m->body, body, size);

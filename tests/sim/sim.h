@@ -4,6 +4,7 @@
  *     shell     what mesh/actor.c is for a real node: links, sends     shell.c
  *     trainer   a run as a pure function, and its reference            trainer.c
  *     faults    crash, restart, pause, split, one-way cut, heal, ...   fault.c
+ *     play      a scenario file, and how long its faults stop anybody  play.c
  *
  * A schedule is everything that follows from one seed. Safety is judged at every commit and adoption:
  * the state must be the reference's, which was computed without any mesh. Memory is judged at every
@@ -19,6 +20,7 @@
 
 #include "mesh/core.h"
 #include "tests/support/rand.h"
+#include "tests/support/scenario.h"
 
 enum {
     SIM_NODES_MAX = 8,
@@ -26,7 +28,7 @@ enum {
     SIM_VECTOR_MAX = 200,
     SIM_BUCKETS_MAX = 5,
     SIM_WORDS_MAX = 16, /* of 8 bytes: the state */
-    SIM_ROUNDS_MAX = 32,
+    SIM_ROUNDS_MAX = 1 << 16,
     SIM_BODY_MAX = SIM_VECTOR_MAX * 4,
 };
 
@@ -98,6 +100,10 @@ struct sim_node {
     enum sim_busy busy;
     uint64_t task_round, task_shards, task_hash;
     bool done, finished, left;
+    bool disk_full;        /* nothing new gets onto it */
+    uint64_t bits_per_s;   /* of what it sends; 0 without limit */
+    uint64_t sent_us;      /* when its line is free again */
+    uint64_t progress_us;  /* the last commit, adoption, start or end of a pause */
     uint64_t recovered_us; /* drill: from the fault to the next round committed here; 0 not yet */
     unsigned kept;
 };
@@ -105,6 +111,19 @@ struct sim_node {
 struct sim_counts {
     uint64_t schedules, events, commits, adoptions, plans, aborts, virtual_us, bytes;
     uint64_t faults[SIM_FAULTS];
+};
+
+/* A scenario being played, and what was seen. */
+struct sim_play {
+    const struct scenario *scenario;
+    size_t next;
+    uint64_t met_us;     /* 0: not all have met */
+    uint64_t changed_us; /* the last action */
+    uint64_t joined_us;  /* when all who run were last in one plan */
+    unsigned cuts, paused, slowed, loss_permille;
+    uint64_t lossy_us; /* until then packets were lost not long ago */
+    uint64_t alone_us; /* a round computed by one node */
+    uint64_t worst_gap_us, worst_join_us;
 };
 
 struct sim {
@@ -115,12 +134,14 @@ struct sim {
     bool drill; /* one fault in an otherwise quiet run: how long until the next commit? */
     enum sim_fault drill_kind;
     uint64_t drill_at_us; /* when it happened */
+    struct sim_play play; /* scenario NULL: none */
     uint64_t seed, now, trace;
     struct sim_node nodes[SIM_NODES_MAX];
     bool cut[SIM_NODES_MAX][SIM_NODES_MAX];
     bool faults_over;
-    struct sim_state reference[SIM_ROUNDS_MAX + 1];
-    uint64_t reference_sum[SIM_ROUNDS_MAX + 1];
+    struct sim_state *reference; /* [rounds + 1] */
+    uint64_t *reference_sum;
+    unsigned reference_room;
     bool failed;
     char failure[256];
     struct sim_counts counts;
@@ -147,6 +168,8 @@ enum sim_event_kind {
     SIM_APPLIED,
     SIM_FAULT,
     SIM_FAULTS_OVER,
+    SIM_ACTION, /* of a scenario */
+    SIM_WATCH,
 };
 
 struct sim_event {
@@ -212,5 +235,12 @@ uint64_t fault_drill_step_us(const struct sim *sim);
 void fault_do(struct sim *sim, enum sim_fault kind);
 void fault_over(struct sim *sim);
 const char *fault_name(enum sim_fault kind);
+
+/* play.c */
+void play_profile(struct sim *sim);
+void play_start(struct sim *sim);
+void play_event(struct sim *sim, const struct sim_event *event);
+/* A node has committed or adopted a round. */
+void play_progress(struct sim *sim, struct sim_node *node);
 
 #endif

@@ -4,6 +4,7 @@
  * element); which buckets a round exchanges is a function of the state, too, like an evaluation that
  * needs only the last one. The reference runs the same function without a mesh. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/mix.h"
@@ -60,7 +61,16 @@ void
 trainer_reference(struct sim *sim)
 {
     int32_t sum[SIM_VECTOR_MAX];
-    memset(sim->reference, 0, sizeof sim->reference);
+    if (sim->profile.rounds + 1 > sim->reference_room) {
+        sim->reference_room = sim->profile.rounds + 1;
+        free(sim->reference);
+        free(sim->reference_sum);
+        sim->reference = calloc(sim->reference_room, sizeof *sim->reference);
+        sim->reference_sum = calloc(sim->reference_room, sizeof *sim->reference_sum);
+        if (!sim->reference || !sim->reference_sum)
+            abort();
+    }
+    memset(sim->reference, 0, sizeof *sim->reference);
     for (unsigned w = 0; w < sim->profile.words; w++)
         sim->reference[0].words[w] = mix64_pair(sim->seed, w);
     for (unsigned t = 0; t < sim->profile.rounds; t++) {
@@ -92,7 +102,7 @@ tell(struct sim *sim, struct sim_node *node)
 {
     node->done = node->round == sim->profile.rounds;
     node->busy = SIM_FREE;
-    if (rand_below(&sim->rand, 3) == 0) {
+    if (rand_below(&sim->rand, 3) == 0 && !node->disk_full) {
         node->disk = node->state;
         node->disk_round = node->round;
     }
@@ -198,6 +208,8 @@ trainer_applied(struct sim *sim, struct sim_node *node)
         drill_note(sim, node);
         judge(sim, node, "a commit");
     }
+    if (sim->play.scenario)
+        play_progress(sim, node);
     if (!sim->failed)
         tell(sim, node);
 }

@@ -29,8 +29,11 @@ sim_new(void)
 void
 sim_destroy(struct sim **sim)
 {
-    if (*sim)
+    if (*sim) {
         free((*sim)->queue);
+        free((*sim)->reference);
+        free((*sim)->reference_sum);
+    }
     free(*sim);
     *sim = NULL;
     shell_end();
@@ -81,7 +84,7 @@ sim_push(struct sim *sim, uint64_t at, enum sim_event_kind kind, unsigned node, 
          uint64_t b, struct sim_message *message)
 {
     uint64_t incarnation = 0;
-    if (kind != SIM_ARRIVES && kind != SIM_FAULT && kind != SIM_FAULTS_OVER)
+    if (kind != SIM_ARRIVES && kind < SIM_FAULT)
         incarnation = sim->nodes[node].incarnation;
     queue_push(sim, (struct sim_event){at, 0, kind, node, incarnation, a, b, message, false});
 }
@@ -115,8 +118,7 @@ static bool
 paused(struct sim *sim, const struct sim_event *event)
 {
     const struct sim_node *node = &sim->nodes[event->node];
-    bool outside =
-        event->kind == SIM_LEAVES || event->kind == SIM_FAULT || event->kind == SIM_FAULTS_OVER;
+    bool outside = event->kind == SIM_LEAVES || event->kind >= SIM_FAULT;
     bool awake =
         node->paused_until < sim->now || (node->paused_until == sim->now && event->deferred);
     if (outside || !node->up || awake ||
@@ -141,6 +143,8 @@ step(struct sim *sim)
         fault_do(sim, (enum sim_fault)event.a);
     else if (event.kind == SIM_FAULTS_OVER)
         fault_over(sim);
+    else if (event.kind > SIM_FAULTS_OVER)
+        play_event(sim, &event);
     else
         shell_event(sim, &event);
     shell_message_free(event.message);
@@ -194,13 +198,18 @@ sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
     sim->queue->order = 0;
     memset(sim->cut, 0, sizeof sim->cut);
     memset(sim->nodes, 0, sizeof sim->nodes);
-    fault_profile(sim);
+    if (sim->play.scenario)
+        play_profile(sim);
+    else
+        fault_profile(sim);
     trainer_reference(sim);
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         sim->nodes[i].index = i;
-        if (!fault_drill_late(sim, i))
+        if (!fault_drill_late(sim, i) && !(sim->play.scenario && i >= sim->play.scenario->nodes))
             shell_boot(sim, i, false);
     }
+    if (sim->play.scenario)
+        play_start(sim);
     while (!sim->failed && sim->queue->count > 0 && sim->now < sim->profile.deadline_us &&
            !(sim->faults_over && all_done(sim)))
         step(sim);

@@ -863,6 +863,7 @@ build(struct reader *reader)
     if ((rc = draw(reader)))
         return rc;
     s->count = 0;
+    s->drawn = true;
     return expand(reader);
 }
 

@@ -76,6 +76,7 @@ struct scenario {
     unsigned most;  /* highest number used */
     uint64_t seed;
     uint64_t end_ms; /* nothing begins or ends later */
+    bool drawn;      /* some of it is random: faults may come upon one another */
     size_t count;
     struct scenario_action actions[SCENARIO_ACTIONS_MAX]; /* rising at_ms */
 };
