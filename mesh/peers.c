@@ -643,9 +643,19 @@ peers_bye(struct core *core, int i)
 
 /* --- Heartbeats -------------------------------------------------------------------------------- */
 
+/* What kept a peer out of the plan is over: it is worth a hold at once. */
+static void
+peer_healed(struct core *core, int i)
+{
+    core->peers.peers[i].court_us = 0;
+    core->peers.peers[i].court_at_us = 0;
+}
+
 void
 peers_heard(struct core *core, int i)
 {
+    if (core->peers.peers[i].suspected)
+        peer_healed(core, i);
     core->peers.peers[i].heard_at_us = core->awake;
     core->peers.peers[i].suspected = false;
 }
@@ -660,6 +670,8 @@ peers_heartbeat(struct core *core, int i, const struct proto_heartbeat *beat)
     peer->have = beat->have & core->all;
     peer->state_hash = beat->state_hash;
     peer->speed = beat->speed;
+    uint64_t heard = peer->hears;
+    bool deaf = !peer->hears_me;
     peer->hears = 0;
     peer->hears_me = false;
     for (size_t h = 0; h < beat->hears_count; h++) {
@@ -669,6 +681,12 @@ peers_heartbeat(struct core *core, int i, const struct proto_heartbeat *beat)
         if (j >= 0)
             peer->hears |= 1ull << j;
     }
+    for (uint64_t news = peer->hears & ~heard; news; news &= news - 1) {
+        peer_healed(core, __builtin_ctzll(news));
+        peer_healed(core, i);
+    }
+    if (deaf && peer->hears_me)
+        peer_healed(core, i);
     bool odd = peer->round == core->round && peer->state_hash != 0 && core->state_hash != 0 &&
                peer->state_hash != core->state_hash;
     if (odd && !peer->odd)

@@ -12,6 +12,11 @@
 #include "proto/mix.h"
 #include "tests/sim/sim.h"
 
+enum {
+    CONNECT_US = 400000, /* what actor_wire.c gives a connection to come up */
+    BEACON_US = 250000,  /* as in discover.c */
+};
+
 static struct sim_message *spare; /* messages are reused */
 
 static struct sim_message *
@@ -497,8 +502,10 @@ ev_link_up(struct sim *sim, struct sim_node *node, const struct sim_event *event
         return;
     struct sim_node *target = &sim->nodes[link->to];
     bool cut = sim->cut[node->index][link->to] || sim->cut[link->to][node->index];
-    if (cut)
-        return; /* the core's own deadline ends it */
+    if (cut) {
+        sim_push(sim, sim->now + CONNECT_US, SIM_LINK_DOWN, node->index, event->a, event->b, NULL);
+        return;
+    }
     if (!target->up) {
         core_on_link_down(node->core, sim->now, (unsigned)event->a);
         return;
@@ -616,7 +623,7 @@ ev_beacon(struct sim *sim, struct sim_node *node, const struct sim_event *event)
                           (struct proto_node){i + 1, other->incarnation});
     }
     if (!sim->profile.seeds)
-        sim_push(sim, sim->now + 500000, SIM_BEACON, node->index, 0, 0, NULL);
+        sim_push(sim, sim->now + BEACON_US, SIM_BEACON, node->index, 0, 0, NULL);
 }
 
 static void
