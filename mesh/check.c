@@ -23,6 +23,13 @@ check_sum(void *out, const int32_t *a, const void *b, size_t n, uint64_t *a_chec
     PICK(check_sum)(out, a, b, n, a_check, out_check);
 }
 
+void
+check_sum_copy(int32_t *out, const int32_t *a, void *b, size_t n, uint64_t *a_check,
+               uint64_t *out_check)
+{
+    PICK(check_sum_copy)(out, a, b, n, a_check, out_check);
+}
+
 uint64_t
 check_copy(int32_t *out, const void *b, size_t n)
 {

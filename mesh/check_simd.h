@@ -9,6 +9,8 @@
     uint64_t check_of_##name(const void *x, size_t n);                                             \
     void check_sum_##name(void *out, const int32_t *a, const void *b, size_t n, uint64_t *a_check, \
                           uint64_t *out_check);                                                    \
+    void check_sum_copy_##name(int32_t *out, const int32_t *a, void *b, size_t n,                  \
+                               uint64_t *a_check, uint64_t *out_check);                            \
     uint64_t check_copy_##name(int32_t *out, const void *b, size_t n);
 
 CHECK_VARIANT(base)

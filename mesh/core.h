@@ -33,7 +33,6 @@ struct core;
 /* Which memory a zero-copy send reads from; it must not change until core_on_sent(same buffer). */
 enum core_buffer {
     CORE_BUFFER_OWN, /* this node's contribution */
-    CORE_BUFFER_SUM, /* partial and final sums */
     CORE_BUFFERS,
 };
 

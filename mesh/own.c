@@ -95,8 +95,6 @@ own_step(struct core *core)
     own->waiting = false;
     if (core->plan.active && own_settled(core) && ring_status(core->ring) == RING_RUNNING) {
         own_fill(core, plan_mine(core));
-        if (!ring_opened(core->ring) && drained(core, CORE_BUFFER_SUM))
-            ring_open(core->ring);
     }
     own->blocked = own->waiting;
     if (!core->plan.active || !own_settled(core) || ring_status(core->ring) != RING_FINAL)

@@ -48,7 +48,6 @@ struct ring {
     struct proto_node members[PROTO_PEERS_MAX];
 
     bool running; /* a round was begun */
-    bool open;    /* sum may be written */
     bool broken;
     uint64_t round;
     size_t first_bucket;
@@ -60,11 +59,14 @@ struct ring {
 
 /* --- Geometry ---------------------------------------------------------------------------------- */
 
+/* Long segments begin where copies may bypass the caches. */
 static uint64_t
 segment_first(const struct ring *ring, size_t bucket, unsigned s)
 {
     const struct core_bucket *b = &ring->setup.buckets[bucket];
-    return b->first + b->count * s / ring->n;
+    uint64_t first = b->first + b->count * s / ring->n;
+    bool inside = s > 0 && s < ring->n && b->count / ring->n >= CHECK_STREAM;
+    return inside ? first / CHECK_LANES * CHECK_LANES : first;
 }
 
 static size_t
@@ -219,13 +221,11 @@ fail(struct ring *ring, const char *what, const struct proto_chunk *chunk)
 /* --- Sending ----------------------------------------------------------------------------------- */
 
 static void
-send_chunk(struct ring *ring, unsigned rank, enum proto_type type, const struct proto_chunk *chunk)
+send_own(struct ring *ring, unsigned rank, const struct proto_chunk *chunk)
 {
-    bool own = type == PROTO_REDUCE && chunk->hop == 0;
-    const int32_t *from = own ? ring->setup.own : ring->setup.sum;
-    struct proto_msg msg = {.type = type, .chunk = *chunk};
-    ring->ops.send(ring->ctx, rank, &msg, from + chunk->first, chunk->count * sizeof(int32_t),
-                   own ? CORE_BUFFER_OWN : CORE_BUFFER_SUM);
+    struct proto_msg msg = {.type = PROTO_REDUCE, .chunk = *chunk};
+    ring->ops.send(ring->ctx, rank, &msg, ring->setup.own + chunk->first,
+                   chunk->count * sizeof(int32_t), CORE_BUFFER_OWN);
 }
 
 static struct proto_chunk
@@ -255,7 +255,7 @@ send_segment(struct ring *ring, size_t bucket)
             count = ring->setup.chunk_elems;
         struct proto_chunk chunk = own_chunk(ring, bucket, first, count);
         ring->stages[lane->stage + ring->rank * lane->stride + c] = STAGE_PASSED;
-        send_chunk(ring, right_of(ring), PROTO_REDUCE, &chunk);
+        send_own(ring, right_of(ring), &chunk);
     }
 }
 
@@ -265,7 +265,7 @@ send_direct(struct ring *ring, size_t bucket)
     const struct core_bucket *b = &ring->setup.buckets[bucket];
     struct proto_chunk chunk = own_chunk(ring, bucket, b->first, b->count);
     for (unsigned d = 1; d < ring->n; d++)
-        send_chunk(ring, (ring->rank + d) % ring->n, PROTO_REDUCE, &chunk);
+        send_own(ring, (ring->rank + d) % ring->n, &chunk);
 }
 
 static void
@@ -404,14 +404,14 @@ take_direct(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
 
 /* The sum becomes final here and starts its second trip. */
 static enum verdict
-reduce_last(struct ring *ring, struct proto_chunk *chunk, uint8_t *stage)
+reduce_last(struct ring *ring, struct proto_chunk *chunk, uint8_t *stage, struct core_frame *frame)
 {
     if (!complete(ring, chunk->coverage))
         return bad(ring, "a shard is missing", chunk);
     *stage = STAGE_FINAL;
     lane_count(ring, &ring->lanes[chunk->bucket]);
     chunk->hop = 0;
-    send_chunk(ring, right_of(ring), PROTO_GATHER, chunk);
+    pass_on(ring, PROTO_GATHER, chunk, frame);
     return VERDICT_DONE;
 }
 
@@ -431,13 +431,16 @@ take_reduce(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
     if (*stage != STAGE_WAITING)
         return VERDICT_DONE;
     bool last = right_of(ring) == s; /* nothing more to add */
-    if ((last && !ring->open) || ring->ready <= chunk->bucket)
+    if (ring->ready <= chunk->bucket)
         return VERDICT_LATER;
     if (overlaps(ring, chunk->coverage, ring->mine))
         return bad(ring, "a shard counted twice", chunk);
-    void *to = last ? ring->setup.sum + chunk->first : frame->data;
+    const int32_t *own = ring->setup.own + chunk->first;
     uint64_t mine, sum;
-    check_sum(to, ring->setup.own + chunk->first, frame->data, chunk->count, &mine, &sum);
+    if (last)
+        check_sum_copy(ring->setup.sum + chunk->first, own, frame->data, chunk->count, &mine, &sum);
+    else
+        check_sum(frame->data, own, frame->data, chunk->count, &mine, &sum);
     if (check_differs(ring, check_add(chunk->check, mine), sum))
         return bad(ring, "wrong checksum", chunk);
     struct proto_chunk next = *chunk;
@@ -445,7 +448,7 @@ take_reduce(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
     next.coverage |= ring->mine;
     next.hop++;
     if (last)
-        return reduce_last(ring, &next, stage);
+        return reduce_last(ring, &next, stage, frame);
     *stage = STAGE_PASSED;
     ring->progress++;
     pass_on(ring, PROTO_REDUCE, &next, frame);
@@ -467,7 +470,7 @@ take_gather(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
     uint8_t *stage = &ring->stages[at];
     if (*stage == STAGE_FINAL)
         return VERDICT_DONE;
-    if (*stage == STAGE_WAITING || !ring->open) /* overtook the sum it was made of */
+    if (*stage == STAGE_WAITING) /* overtook the sum it was made of */
         return VERDICT_LATER;
     if (!complete(ring, chunk->coverage))
         return bad(ring, "a shard is missing", chunk);
@@ -617,7 +620,6 @@ ring_round(struct ring *ring, uint64_t round, size_t first_bucket)
 {
     assert(ring->planned);
     ring->running = true;
-    ring->open = false;
     ring->broken = false;
     ring->round = round;
     ring->first_bucket = first_bucket;
@@ -639,19 +641,9 @@ push(struct ring *ring)
 {
     for (size_t b = ring->first_bucket; b < ring->ready; b++) {
         lane_send(ring, b);
-        if (ring->open)
-            lane_begin(ring, b);
+        lane_begin(ring, b);
     }
     drain(ring);
-}
-
-void
-ring_open(struct ring *ring)
-{
-    if (ring->open || !ring->running)
-        return;
-    ring->open = true;
-    push(ring);
 }
 
 void
@@ -680,12 +672,6 @@ const char *
 ring_why(const struct ring *ring)
 {
     return ring->why;
-}
-
-bool
-ring_opened(const struct ring *ring)
-{
-    return ring->open;
 }
 
 uint64_t

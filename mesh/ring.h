@@ -12,7 +12,7 @@
  * instead of 2(n-1). Each chunk of
  *
  *     WAITING --REDUCE: body += own, sent on--> PASSED --GATHER: sum = body, sent on--> FINAL
- *        +----------- REDUCE, last hop: sum = own + body -------------------^
+ *        +----------- REDUCE, last hop: sum = body += own, sent on ----------------------^
  *
  * Three nets keep a wrong view from becoming a wrong sum: the *fence* (a chunk names its plan and
  * round), *coverage* (a chunk names the shards in it: adding needs disjoint sets, a final sum all), and
@@ -20,7 +20,7 @@
  * checksum (check.h) travels with every chunk and is verified at every hop. What fails it breaks the
  * round: nothing wrong is ever added without being noticed.
  *
- * Chunks that come too early (bucket not computed here, sum still being sent, next round, plan not yet
+ * Chunks that come too early (bucket not computed here, next round, plan not yet
  * known) are kept, at most ring_keep_max of them; no sender has more than one round's chunks under way,
  * because nobody completes a round without us. No allocation after ring_new. */
 #ifndef MESH_RING_H
@@ -63,11 +63,8 @@ void ring_destroy(struct ring **ring);
 
 /* A plan begins; frames kept for another one are released. */
 void ring_plan(struct ring *ring, const struct proto_plan *plan, uint64_t hash, unsigned rank);
-/* A round of the plan begins, of the buckets from `first_bucket` on. sum is not written before
- * ring_open. */
+/* A round of the plan begins, of the buckets from `first_bucket` on; sum may be written. */
 void ring_round(struct ring *ring, uint64_t round, size_t first_bucket);
-/* Nothing is being sent from sum any more. */
-void ring_open(struct ring *ring);
 /* Buckets below `end` of own are complete. May be called again with the same or a larger end. */
 void ring_ready(struct ring *ring, size_t end);
 /* The plan is over; all kept frames of it are released. */
@@ -81,7 +78,6 @@ void ring_chunk(struct ring *ring, struct proto_node from, const struct proto_ms
 
 enum ring_status ring_status(const struct ring *ring);
 const char *ring_why(const struct ring *ring);
-bool ring_opened(const struct ring *ring);
 /* Chunks taken so far, ever: rises with progress. */
 uint64_t ring_progress(const struct ring *ring);
 /* Bound of the frames kept: two rounds' chunks of the largest mesh. */

@@ -167,7 +167,6 @@ rings_plan(struct rings *rings, unsigned nodes, uint64_t hash, struct rand *rand
         ring_stop(node->ring);
         ring_plan(node->ring, &plan, hash, r);
         ring_round(node->ring, 0, 0);
-        ring_open(node->ring);
     }
 }
 

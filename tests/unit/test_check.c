@@ -199,6 +199,37 @@ all_variants_give_the_same_bits(void **state)
     }
 }
 
+/* Long vectors, some of them past the caches: the same sums, copies and checksums. */
+static void
+long_copies_are_the_same(void **state)
+{
+    (void)state;
+    enum { MOST = CHECK_STREAM + CHECK_LANES + 8 };
+    static const size_t counts[] = {CHECK_STREAM - 1, CHECK_STREAM, CHECK_STREAM + 5,
+                                    CHECK_STREAM + CHECK_LANES};
+    int32_t *own = aligned_alloc(64, 4 * MOST * sizeof *own);
+    assert_non_null(own);
+    int32_t *frame = own + MOST, *kept = own + (size_t)2 * MOST, *to = own + (size_t)3 * MOST;
+    struct rand rand = {9};
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
+        for (size_t shift = 0; shift < 2; shift++) {
+            size_t n = counts[c];
+            uint64_t own_check, sum_check;
+            fill(&rand, own, n, INT32_MAX);
+            fill(&rand, frame, n, INT32_MAX);
+            memcpy(kept, frame, n * sizeof *frame);
+            assert_true(check_copy(to + shift, frame, n) == check_of(frame, n));
+            assert_memory_equal(to + shift, frame, n * sizeof *frame);
+            check_sum_copy(to + shift, own, frame, n, &own_check, &sum_check);
+            assert_memory_equal(to + shift, frame, n * sizeof *frame);
+            for (size_t i = 0; i < n; i++)
+                assert_true((uint32_t)frame[i] == (uint32_t)own[i] + (uint32_t)kept[i]);
+            assert_true(own_check == check_of(own, n));
+            assert_true(sum_check == check_of(frame, n));
+        }
+    free(own);
+}
+
 int
 main(void)
 {
@@ -213,6 +244,7 @@ main(void)
         cmocka_unit_test(it_finds_a_missing_or_doubled_row),
         cmocka_unit_test(sum_and_copy_agree_with_the_checksum_at_any_alignment),
         cmocka_unit_test(a_sum_may_be_made_in_place),
+        cmocka_unit_test(long_copies_are_the_same),
         cmocka_unit_test(all_variants_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

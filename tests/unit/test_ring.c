@@ -132,27 +132,6 @@ what_comes_before_the_bucket_is_kept(void **state)
     rings_destroy(&rings);
 }
 
-static void
-nothing_is_written_to_sum_before_it_is_open(void **state)
-{
-    (void)state;
-    struct rand rand = {1};
-    struct rings *rings = example(&rand);
-    ring_round(rings->nodes[1].ring, 0, 0); /* again, and not opened */
-    int32_t before[4];
-    memcpy(before, rings->nodes[1].sum, sizeof before);
-    for (unsigned i = 0; i < 4; i++)
-        rings_ready(rings, i, 1);
-    while (rings_waiting(rings) > 0)
-        rings_deliver(rings, 0);
-    assert_memory_equal(rings->nodes[1].sum, before, sizeof before);
-    ring_open(rings->nodes[1].ring);
-    while (rings_waiting(rings) > 0)
-        rings_deliver(rings, 0);
-    assert_int_equal(ring_status(rings->nodes[1].ring), RING_FINAL);
-    rings_destroy(&rings);
-}
-
 /* A good first chunk from peer 3 to peer 0, for the table to spoil. */
 static struct proto_msg
 good_chunk(const int32_t *body)
@@ -269,7 +248,6 @@ main(void)
         cmocka_unit_test(small_buckets_take_one_step),
         cmocka_unit_test(alone_nothing_is_sent),
         cmocka_unit_test(what_comes_before_the_bucket_is_kept),
-        cmocka_unit_test(nothing_is_written_to_sum_before_it_is_open),
         cmocka_unit_test(a_chunk_that_contradicts_the_plan_breaks_it),
         cmocka_unit_test(a_chunk_of_another_plan_is_only_kept),
         cmocka_unit_test(frames_kept_are_bounded),
