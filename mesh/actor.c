@@ -83,6 +83,7 @@ struct mesh {
     bool thread_runs;
     int32_t *own, *sum;
     uint8_t *state_in;
+    uint8_t page_in[PROTO_PAGE_MAX];
     bool *quick; /* [bucket_count]: telling the core is little work */
     char *job;   /* mesh_job_find: where the text goes */
     bool job_found;
@@ -133,6 +134,22 @@ on_adopt(void *ctx, uint64_t round, uint64_t state_hash)
 {
     push_task(ctx,
               (struct mesh_task){.kind = MESH_ADOPT, .round = round, .state_hash = state_hash});
+}
+
+static void
+on_page(void *ctx, uint64_t round, const void *data, size_t size)
+{
+    struct mesh *mesh = ctx;
+    if (size)
+        memcpy(mesh->page_in, data, size);
+    push_task(ctx, (struct mesh_task){.kind = MESH_PAGE, .round = round, .size = size});
+}
+
+static void
+on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
+{
+    struct mesh *mesh = ctx;
+    mesh->setup.want(mesh->setup.want_ctx, step, round, page);
 }
 
 static void
@@ -256,6 +273,8 @@ static const struct core_ops core_ops = {
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
+    .page = on_page,
+    .want = on_want,
     .finished = on_finished,
     .log = on_log,
 };
@@ -541,6 +560,31 @@ mesh_total_bad(struct mesh *mesh)
 }
 
 void
+mesh_want(struct mesh *mesh, uint64_t step, uint64_t round, uint64_t page)
+{
+    pthread_mutex_lock(&mesh->lock);
+    core_want(mesh->core, clock_us(), step, round, page);
+    settle(mesh);
+    pthread_mutex_unlock(&mesh->lock);
+}
+
+const uint8_t *
+mesh_page_in(const struct mesh *mesh)
+{
+    return mesh->page_in;
+}
+
+void
+mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size)
+{
+    pthread_mutex_lock(&mesh->lock);
+    core_on_page(mesh->core, clock_us(), round, data, size);
+    settle(mesh);
+    pthread_mutex_unlock(&mesh->lock);
+    wake(mesh);
+}
+
+void
 mesh_interrupt(struct mesh *mesh)
 {
     atomic_store(&mesh->interrupted, true);
@@ -745,7 +789,10 @@ open_core(struct mesh *mesh)
     };
     config.hello.control_port = wire_control_port(mesh->wire);
     config.hello.bulk_port = wire_bulk_port(mesh->wire);
-    return core_new(&mesh->core, &config, &core_ops, mesh, clock_us());
+    struct core_ops ops = core_ops;
+    if (!setup->want)
+        ops.want = NULL;
+    return core_new(&mesh->core, &config, &ops, mesh, clock_us());
 }
 
 static void

@@ -108,6 +108,7 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     plan_init(core);
     own_init(core);
     fetch_init(core);
+    mend_init(core);
     *out = core;
     return 0;
 }
@@ -156,6 +157,7 @@ core_settle(struct core *core)
         return;
     if (ring_status(core->ring) == RING_BROKEN)
         plan_abort(core, ring_why(core->ring));
+    mend_step(core);
     fetch_step(core);
     plan_step(core);
     own_step(core);
@@ -269,6 +271,9 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
     case PROTO_FETCH:
         fetch_on_fetch(core, i, &msg->fetch);
         break;
+    case PROTO_WANT:
+        mend_on_want(core, i, &msg->page);
+        break;
     default:
         break;
     }
@@ -306,6 +311,8 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
     peers_heard(core, i);
     if (msg->type == PROTO_STATE) {
         fetch_on_block(core, i, &msg->state, frame->data, frame->size);
+    } else if (msg->type == PROTO_PAGE) {
+        mend_on_page(core, i, &msg->page, frame->data, frame->size);
     } else if (msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER) {
         uint64_t before = ring_progress(core->ring);
         ring_chunk(core->ring, from, msg, frame, core->round);
@@ -375,6 +382,27 @@ core_on_total_bad(struct core *core, uint64_t now)
 }
 
 void
+core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page)
+{
+    core_clock(core, now);
+    assert(step <= PROTO_ROUND_MAX);
+    assert(round <= PROTO_ROUND_MAX);
+    assert(page < PROTO_STATE_MAX / PROTO_PAGE_MAX);
+    mend_want(core, &(struct proto_page){.step = step, .round = round, .page = page});
+    core_settle(core);
+}
+
+void
+core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size)
+{
+    core_clock(core, now);
+    if (core->leaving)
+        return;
+    mend_read(core, round, data, size);
+    core_settle(core);
+}
+
+void
 core_leave(struct core *core, uint64_t now)
 {
     core_clock(core, now);
@@ -398,6 +426,8 @@ core_stats(const struct core *core, struct core_stats *out)
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
         out->peers += peer->state == PEER_UP && !peer->suspected && peer->announced;
+        if (peers_usable(core, i) && peer->round > out->ahead)
+            out->ahead = peer->round;
     }
     if (!core->plan.active)
         return;

@@ -110,6 +110,12 @@ struct core_ops {
     const char *(*job)(void *ctx);
     /* A job's text came for a node that wants one. */
     void (*job_offered)(void *ctx, const char *text, size_t size);
+    /* The page asked for with core_want came from a peer, as of `round`; size 0: nobody has it now. `data` is
+     * borrowed during the call. */
+    void (*page)(void *ctx, uint64_t round, const void *data, size_t size);
+    /* A peer wants this page of our checkpoint of `step`: core_on_page answers, at any later time and with any
+     * result; until then no other is asked for. NULL: we have none. */
+    void (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
     /* Every known peer is done or gone after we were done: the node may end. */
     void (*finished)(void *ctx);
     /* One line for a person: refused peers, deaths, plans. level as in syslog: 3 error, 4 warning,
@@ -121,6 +127,7 @@ struct core_stats {
     unsigned peers;   /* accepted and heard, without self */
     unsigned members; /* of the present plan, 0 when idle */
     uint64_t round;
+    uint64_t ahead; /* highest round of a usable peer, 0 nobody's */
     uint64_t plan;  /* hash of the present plan, 0 when idle */
     uint64_t mine;  /* shards that it gives to this node */
     uint64_t plans; /* adopted so far */
@@ -156,6 +163,11 @@ void core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t s
 void core_on_state_bad(struct core *core, uint64_t now);
 /* The total to be committed is damaged: all of it is computed and summed again under a new plan. */
 void core_on_total_bad(struct core *core, uint64_t now);
+/* Ask the others for a page of the checkpoint of `step`, round 0: whatever theirs is. Replaces what was asked
+ * for before; ops->page follows, within about MEND_REST_US after everybody was asked. */
+void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
+/* The answer to ops->want; size 0: we do not have it. Copied at once. */
+void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);
 /* Say goodbye to all (Ctrl-C). */
 void core_leave(struct core *core, uint64_t now);
 

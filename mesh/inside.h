@@ -7,6 +7,7 @@
 
 #include "mesh/core.h"
 #include "mesh/fetch.h"
+#include "mesh/mend.h"
 #include "mesh/mutant.h"
 #include "mesh/own.h"
 #include "mesh/peers.h"
@@ -40,6 +41,7 @@ struct core {
     struct plan plan;
     struct own own;
     struct fetch fetch;
+    struct mend mend;
     struct ring *ring;
     uint64_t sweep_at_us; /* awake; when frames no plan wants are released */
 };

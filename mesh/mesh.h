@@ -14,8 +14,8 @@
  *                             // mesh_state(mesh, t.round, ...), or mesh_state_bad(mesh)
  *         ...
  *
- * Calls on one mesh come from one thread, the trainer, except mesh_bucket, mesh_stats and mesh_interrupt,
- * which any thread may call (mesh_interrupt also from a signal handler). The core (core.h) makes every
+ * Calls on one mesh come from one thread, the trainer, except mesh_bucket, mesh_page, mesh_stats and
+ * mesh_interrupt, which any thread may call (mesh_interrupt also from a signal handler). The core (core.h) makes every
  * decision; see actor.c for which thread runs it when. */
 #ifndef MESH_MESH_H
 #define MESH_MESH_H
@@ -48,6 +48,10 @@ struct mesh_setup {
     const char *job;       /* text handed to nodes that want a job; NULL none. Borrowed. */
     uint32_t chunk_elems;  /* as in struct core_config, the same on all nodes; 0 = the default */
     uint64_t direct_bytes; /* the same; 0 = the default */
+    /* A peer wants this page of our checkpoint of `step`: mesh_page answers, later and from another thread.
+     * NULL: we have none. Called as `log` is. */
+    void (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
+    void *want_ctx;
     /* From any thread, one at a time; must not call mesh_*. */
     void (*log)(void *ctx, int level, const char *line);
     void *log_ctx;
@@ -66,6 +70,7 @@ enum mesh_task_kind {
     MESH_ADOPT,
     MESH_DONE,        /* the run is complete on every node we know of */
     MESH_INTERRUPTED, /* mesh_interrupt was called */
+    MESH_PAGE,        /* the answer to mesh_want */
     MESH_IDLE,        /* nothing to do for MESH_IDLE_MS: the mesh waits for something */
 };
 
@@ -75,6 +80,7 @@ struct mesh_task {
     uint64_t shards;     /* MESH_COMPUTE */
     bool fresh;          /* MESH_COMPUTE */
     uint64_t state_hash; /* MESH_ADOPT */
+    size_t size;         /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has it now */
 };
 
 struct mesh_stats {
@@ -106,6 +112,13 @@ void mesh_state(struct mesh *mesh, uint64_t round, const void *state, uint64_t s
                 size_t first_bucket, bool done);
 void mesh_state_bad(struct mesh *mesh);
 void mesh_total_bad(struct mesh *mesh); /* during MESH_COMMIT: the total is damaged */
+/* Ask the other nodes for a page of the checkpoint of `step`, as of `round` if that is not 0: MESH_PAGE follows,
+ * with the round of what came. Possible before the first mesh_state. */
+void mesh_want(struct mesh *mesh, uint64_t step, uint64_t round, uint64_t page);
+const uint8_t *
+mesh_page_in(const struct mesh *mesh); /* valid from MESH_PAGE to the next mesh_want */
+/* Answer setup.want, once each; size 0: we do not have it. */
+void mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size);
 void mesh_interrupt(struct mesh *mesh);
 void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
 

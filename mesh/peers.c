@@ -161,6 +161,7 @@ peers_drop(struct core *core, int i, const char *why)
     else
         core->ops.disconnect(core->ctx, (unsigned)link);
     fetch_peer_lost(core, i);
+    mend_peer_lost(core, i);
     plan_peer_lost(core, i, why);
 }
 

@@ -84,12 +84,14 @@ remember(char *why, size_t why_size, const char *line)
         snprintf(why + used, why_size - used, "%s%s", used ? "; " : "", line);
 }
 
-/* One that cannot be used: is it damaged and perhaps ours, or somebody else's? */
+/* One that cannot be used: somebody else's, unfit, or damaged and perhaps ours? */
 static void
 pass_over(struct checkpoint_found *found, uint64_t step, int rc)
 {
     if (rc == -EINVAL)
         found->others = true;
+    else if (rc != -EBADMSG && rc != -EIO)
+        found->unfit = true;
     else if (found->damaged_count < CHECKPOINT_DAMAGED_MAX)
         found->damaged[found->damaged_count++] = step;
 }

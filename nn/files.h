@@ -95,6 +95,7 @@ int checkpoint_parse(const char *name, const uint8_t *data, size_t size,
 struct checkpoint_found {
     bool whole;           /* a valid one was read */
     bool others;          /* checkpoints of other jobs were passed over */
+    bool unfit;           /* and one of this job that is not damaged, but cannot be used here */
     size_t damaged_count; /* newer than that one, and perhaps of this job; newest first */
     uint64_t damaged[CHECKPOINT_DAMAGED_MAX]; /* their steps; CHECKPOINT_DAMAGED_MAX at most */
 };

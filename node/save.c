@@ -2,7 +2,8 @@
  *
  *     IDLE --save_step: copy--> FULL --writer takes it--> hash, write, sync, read back, rename, prune--> IDLE
  *
- * The writer owns the copy while it is FULL, the trainer while it is IDLE. */
+ * The writer owns the copy while it is FULL, the trainer while it is IDLE. In between the writer reads pages for
+ * nodes whose checkpoint is damaged. */
 #include "node/save.h"
 
 #include <errno.h>
@@ -21,14 +22,17 @@ struct save {
     uint8_t *image; /* the copy, laid out as the file */
     size_t size;
     pthread_t thread;
-    pthread_mutex_t lock; /* over the four below */
+    pthread_mutex_t lock; /* down to `round` */
     pthread_cond_t turn;
-    bool full, stop;
+    bool full, stop, quiet, answering;
+    bool asked; /* for a page */
+    uint64_t ask_step, ask_round, ask_page;
     uint64_t step, round; /* of the copy; round 0: of none */
     /* The writer's, or the trainer's while the writer is idle. */
     bool written; /* the copy is a file */
     bool any;     /* one was written: of this step */
     uint64_t last_step;
+    uint8_t page[CHECKPOINT_PAGE];
     char failed[LINE]; /* why the last one could not be written; "" when it was */
 };
 
@@ -93,6 +97,55 @@ store(struct save *save, char *why, size_t why_size)
     return rc;
 }
 
+struct checkpoint
+save_file(const struct save *save, struct state *state)
+{
+    return file_of(save, state->block);
+}
+
+/* Read the page that was asked for. The lock is held, but not meanwhile. */
+static void
+answer(struct save *save)
+{
+    struct checkpoint file = file_of(save, NULL);
+    size_t page = (size_t)save->ask_page;
+    file.step = save->ask_step;
+    file.round = save->ask_round;
+    save->asked = false;
+    save->answering = true;
+    pthread_mutex_unlock(&save->lock);
+    size_t size = checkpoint_page_read(save->setup.dir, &file, page, save->page);
+    save->setup.answer(save->setup.ctx, size ? file.round : 0, save->page, size);
+    pthread_mutex_lock(&save->lock);
+    save->answering = false;
+    pthread_cond_broadcast(&save->turn);
+}
+
+void
+save_serve(struct save *save, uint64_t step, uint64_t round, uint64_t page)
+{
+    pthread_mutex_lock(&save->lock);
+    save->asked = !save->quiet;
+    save->ask_step = step;
+    save->ask_round = round;
+    save->ask_page = page;
+    pthread_cond_broadcast(&save->turn);
+    pthread_mutex_unlock(&save->lock);
+}
+
+void
+save_quiet(struct save *save)
+{
+    if (!save)
+        return;
+    pthread_mutex_lock(&save->lock);
+    save->quiet = true;
+    save->asked = false;
+    while (save->answering)
+        pthread_cond_wait(&save->turn, &save->lock);
+    pthread_mutex_unlock(&save->lock);
+}
+
 static void *
 run(void *arg)
 {
@@ -100,8 +153,12 @@ run(void *arg)
     char why[LINE];
     pthread_mutex_lock(&save->lock);
     for (;;) {
-        while (!save->full && !save->stop)
+        while (!save->full && !save->asked && !save->stop)
             pthread_cond_wait(&save->turn, &save->lock);
+        if (save->asked) {
+            answer(save);
+            continue;
+        }
         if (!save->full)
             break;
         pthread_mutex_unlock(&save->lock);

@@ -25,6 +25,8 @@ struct save_setup {
     const char *dir; /* borrowed */
     uint64_t job_hash, numerics;
     size_t size; /* of a state */
+    /* From the writer's thread: the answer to save_serve; size 0: no such page. */
+    void (*answer)(void *ctx, uint64_t round, const void *data, size_t size);
     /* From any thread. `alarm`: NULL ends it. */
     void (*say)(void *ctx, int level, const char *line);
     void (*alarm)(void *ctx, const char *line);
@@ -44,6 +46,14 @@ bool save_ended(const struct save *save);
 void save_forget(struct save *save);
 
 void save_step(struct save *save, const struct state *state);
+/* The file of a state: what repair.h needs. */
+struct checkpoint save_file(const struct save *save, struct state *state);
+/* Read a page of the checkpoint of `step` for another node, in the writer's thread; one at a time. From any
+ * thread, does not wait. */
+void save_serve(struct save *save, uint64_t step, uint64_t round, uint64_t page);
+/* No answer any more from here on. */
+void save_quiet(struct save *save);
+
 /* 0 or -errno with `why`. Before round 1 there is nothing to save. */
 int save_last(struct save *save, const struct state *state, char *why, size_t why_size);
 

@@ -17,6 +17,7 @@
 #include "nn/files.h"
 #include "node/job.h"
 #include "node/metrics.h"
+#include "node/repair.h"
 #include "node/save.h"
 #include "node/state.h"
 #include "node/work.h"
@@ -33,8 +34,9 @@ struct run {
     struct mesh *mesh;
     struct metrics *metrics;
     struct save *save;
-    bool resumed;
-    bool anew; /* the first step ends what an earlier run left */
+    struct checkpoint_found found;
+    bool resumed; /* an earlier run goes on */
+    bool anew;    /* the first step ends what an earlier run left */
     uint64_t job_hash;
     double started, step_started;
     double compute_s, wait_s; /* since the last step */
@@ -140,6 +142,18 @@ open_work(struct run *run, char *why, size_t why_size)
     return rc;
 }
 
+static void
+answer_page(void *ctx, uint64_t round, const void *data, size_t size)
+{
+    mesh_page(((struct run *)ctx)->mesh, round, data, size);
+}
+
+static void
+serve_page(void *ctx, uint64_t step, uint64_t round, uint64_t page)
+{
+    save_serve(((struct run *)ctx)->save, step, round, page);
+}
+
 static int
 open_mesh(struct run *run, char *why, size_t why_size)
 {
@@ -157,6 +171,8 @@ open_mesh(struct run *run, char *why, size_t why_size)
         .vector_count = work_vector_count(run->work),
         .state_size = run->state.size,
         .job = config->text,
+        .want = serve_page,
+        .want_ctx = run,
         .log = log_line,
         .log_ctx = run,
     };
@@ -186,6 +202,7 @@ open_save(struct run *run, char *why, size_t why_size)
         .job_hash = run->job_hash,
         .numerics = nn_fingerprint(),
         .size = run->state.size,
+        .answer = answer_page,
         .say = log_line,
         .alarm = alarm_line,
         .ctx = run,
@@ -193,24 +210,55 @@ open_save(struct run *run, char *why, size_t why_size)
     return save_new(&run->save, &setup, why, why_size);
 }
 
-/* The newest whole checkpoint into the state, as `start` says. Sets ->resumed. */
+/* The newest whole checkpoint into the state, as `start` says. What is damaged is repaired later, when there
+ * are others to ask. */
 static int
 resume_from(struct run *run, enum train_start start, char *why, size_t why_size)
 {
-    struct checkpoint_found found;
+    struct checkpoint_found *found = &run->found;
     run->anew = start == TRAIN_FRESH || (start == TRAIN_AUTO && save_ended(run->save));
     if (run->anew)
         return 0;
-    int rc = save_find(run->save, &run->state, &found, why, why_size);
-    if (rc == 0) {
-        run->resumed = true;
-        return 0;
-    }
-    if (rc != -ENOENT || !why[0] || (start == TRAIN_AUTO && !found.damaged_count))
+    int rc = save_find(run->save, &run->state, found, why, why_size);
+    run->resumed = found->whole || found->damaged_count > 0;
+    if (run->resumed || !why[0])
         return rc == -ENOENT ? 0 : rc;
+    if (rc == -ENOENT && !found->unfit && start == TRAIN_AUTO)
+        return 0;
     size_t used = strlen(why);
     snprintf(why + used, why_size - used, "; --fresh begins anew");
     return rc;
+}
+
+/* Returns 0, or the exit status. */
+static int
+repair_damaged(struct run *run)
+{
+    char why[LINE] = "";
+    struct repair repair = {
+        .dir = run->config->out,
+        .mesh = run->mesh,
+        .file = save_file(run->save, &run->state),
+        .found = run->found,
+        .peers_min = (unsigned)run->config->mesh.peers,
+        .gather_ms = run->config->mesh.gather_ms,
+        .say = log_line,
+        .ctx = run,
+    };
+    enum repair_end end = repair_run(&repair, why, sizeof why);
+    run->found.whole = run->found.whole || end == REPAIR_DONE;
+    if (end == REPAIR_INTERRUPTED)
+        return 130;
+    if (end == REPAIR_FAILED && !run->found.whole) {
+        say(run, 3,
+            "%s: no checkpoint is whole, here or elsewhere, and training does not start over "
+            "by itself; --fresh begins anew",
+            run->config->out);
+        return 1;
+    }
+    if (run->found.whole)
+        say(run, 6, "resumed at step %llu", (unsigned long long)run->state.header->step);
+    return 0;
 }
 
 static void
@@ -424,6 +472,8 @@ follow_mesh(struct run *run)
         case MESH_ADOPT:
             adopt(run, &task);
             break;
+        case MESH_PAGE: /* asked for and not waited for */
+            break;
         case MESH_IDLE:
             metrics_alive(run->metrics);
             break;
@@ -438,9 +488,14 @@ static int
 run_mesh(struct run *run)
 {
     char why[LINE] = "";
-    announce(run, state_hash(&run->state, run->pool));
     if (interrupted)
         mesh_interrupt(run->mesh);
+    if (run->found.damaged_count) {
+        int status = repair_damaged(run);
+        if (status)
+            return status;
+    }
+    announce(run, state_hash(&run->state, run->pool));
     bool done = follow_mesh(run) == MESH_DONE;
     fail_hit(FAIL_DONE, NULL, 0);
     const struct state_header *h = run->state.header;
@@ -485,7 +540,7 @@ open_run(struct run *run, enum train_start start, char *why, size_t why_size)
                                       .steps = state_steps_total(&run->state),
                                       .shards = run->config->train.shards,
                                   });
-    if (!rc && run->resumed)
+    if (!rc && run->found.whole && !run->found.damaged_count)
         say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
             why[0] ? "; skipped " : "", why);
     if (!rc)
@@ -497,6 +552,7 @@ static void
 close_run(struct run *run)
 {
     atomic_store(&interruptible, NULL);
+    save_quiet(run->save);
     mesh_destroy(&run->mesh);
     save_destroy(&run->save);
     metrics_destroy(&run->metrics);

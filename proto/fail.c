@@ -38,7 +38,8 @@ static const char *const types[PROTO_TYPES_END] = {
     [PROTO_ABORT] = "abort",   [PROTO_REDUCE] = "reduce",
     [PROTO_GATHER] = "gather", [PROTO_FETCH] = "fetch",
     [PROTO_STATE] = "state",   [PROTO_JOB] = "job",
-    [PROTO_BYE] = "bye",
+    [PROTO_BYE] = "bye",       [PROTO_WANT] = "want",
+    [PROTO_PAGE] = "page",
 };
 static const char *const stages[FAIL_STAGES] = {"send", "sent", "got", "taken"};
 static const char *const actions[ACTIONS_END] = {"kill", "stop", "hang", "error", "flip"};

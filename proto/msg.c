@@ -104,6 +104,12 @@ static const struct field state_fields[] = {
     FIELD_UINT(proto_state, check, 0, UINT64_MAX),
 };
 
+static const struct field page_fields[] = {
+    FIELD_UINT(proto_page, step, 0, PROTO_ROUND_MAX),
+    FIELD_UINT(proto_page, round, 0, PROTO_ROUND_MAX),
+    FIELD_UINT(proto_page, page, 0, PROTO_STATE_MAX / PROTO_PAGE_MAX - 1),
+};
+
 /* Shards 0..S-1 for some S: a bitmap without gaps from the lowest bit on. */
 static bool
 is_all_shards(uint64_t shards)
@@ -226,6 +232,8 @@ static const struct type types[PROTO_TYPES_END] = {
     [PROTO_STATE] = {"STATE", FIELDS(state_fields), rule_state},
     [PROTO_JOB] = {"JOB", NULL, 0, NULL},
     [PROTO_BYE] = {"BYE", NULL, 0, NULL},
+    [PROTO_WANT] = {"WANT", FIELDS(page_fields), NULL},
+    [PROTO_PAGE] = {"PAGE", FIELDS(page_fields), NULL},
 };
 
 const char *

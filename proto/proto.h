@@ -32,6 +32,7 @@ enum {
     PROTO_FRAME_MAX = 8192,    /* bytes of an encoded header frame */
     PROTO_CHUNK_MAX = 1 << 18, /* elements of one tensor chunk: 1 MiB */
     PROTO_BLOCK_MAX = 1 << 20, /* bytes of one block of state */
+    PROTO_PAGE_MAX = 1 << 16,  /* bytes of a page of a checkpoint */
     PROTO_JOB_MAX = 1 << 16,   /* bytes of a job's text */
     PROTO_BEACON_MAX = 255,    /* bytes of a beacon: zbeacon's limit */
     PROTO_ROUTING_SIZE = 17,   /* bytes of a routing id */
@@ -67,6 +68,8 @@ enum proto_type {
     PROTO_STATE,     /* body: one block of state */
     PROTO_JOB,       /* body: the YAML text of the job; an empty body asks for it */
     PROTO_BYE,       /* I leave */
+    PROTO_WANT,      /* send me this page of a checkpoint: mine is damaged */
+    PROTO_PAGE,      /* body: one page of a checkpoint, empty when I have it neither */
     PROTO_TYPES_END,
 };
 
@@ -160,6 +163,12 @@ struct proto_state {
     uint64_t check; /* XXH3-64 of the body */
 };
 
+struct proto_page { /* WANT and PAGE */
+    uint64_t step;  /* of the checkpoint: which one; <= PROTO_ROUND_MAX, like round */
+    uint64_t round; /* the same more closely; WANT: 0 unknown; PAGE: 0 when there is no body */
+    uint64_t page;  /* < PROTO_STATE_MAX / PROTO_PAGE_MAX */
+};
+
 struct proto_msg {
     enum proto_type type;
     union {
@@ -173,6 +182,7 @@ struct proto_msg {
         struct proto_chunk chunk;
         struct proto_fetch fetch;
         struct proto_state state;
+        struct proto_page page;
     };
 };
 

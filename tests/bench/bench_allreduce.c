@@ -121,6 +121,7 @@ run(struct bench *bench)
         case MESH_COMMIT:
             commit(bench, &task);
             break;
+        case MESH_PAGE:
         case MESH_IDLE:
             break;
         default:

@@ -187,6 +187,29 @@ on_log(void *ctx, int level, const char *line)
         lone->log_size += (size_t)size;
 }
 
+static void
+on_page(void *ctx, uint64_t round, const void *data, size_t size)
+{
+    struct lone *lone = ctx;
+    contract(!lone->page_came, "a page that nobody asked for");
+    contract(size <= PROTO_PAGE_MAX, "a page that is too large");
+    lone->page_came = true;
+    lone->page.round = round;
+    lone->page_size = size;
+    if (size)
+        memcpy(lone->page_body, data,
+               size < sizeof lone->page_body ? size : sizeof lone->page_body);
+}
+
+static void
+on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
+{
+    struct lone *lone = ctx;
+    contract(!lone->page_wanted, "a second page wanted before the first was read");
+    lone->page_wanted = true;
+    lone->page = (struct proto_page){step, round, page};
+}
+
 static const struct core_ops lone_ops = {
     .connect = on_connect,
     .disconnect = on_disconnect,
@@ -203,6 +226,8 @@ static const struct core_ops lone_ops = {
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
+    .page = on_page,
+    .want = on_want,
     .finished = on_finished,
     .log = on_log,
 };

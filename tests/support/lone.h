@@ -60,6 +60,10 @@ struct lone {
     bool compute, commit, adopt, finished, fresh; /* asked for, the first three until served */
     uint64_t round, shards, hash;
     char job[64];
+    bool page_came, page_wanted; /* ops->page, ops->want were called */
+    struct proto_page page;      /* with these; page.page counts for wanted only */
+    uint8_t page_body[64];       /* the first bytes of what came */
+    size_t page_size;
 };
 
 struct lone *lone_new(const struct lone_setup *setup);

@@ -187,6 +187,12 @@ messages_make(struct messages_sample *out, enum proto_type type, enum messages_s
     case PROTO_STATE:
         make_state(&from, &out->msg.state);
         break;
+    case PROTO_WANT:
+    case PROTO_PAGE:
+        out->msg.page.step = number(&from, 0, PROTO_ROUND_MAX);
+        out->msg.page.round = number(&from, 0, PROTO_ROUND_MAX);
+        out->msg.page.page = number(&from, 0, PROTO_STATE_MAX / PROTO_PAGE_MAX - 1);
+        break;
     default:
         break;
     }
@@ -282,6 +288,10 @@ messages_equal(const struct proto_msg *a, const struct proto_msg *b)
         return a->fetch.round == b->fetch.round && a->fetch.block == b->fetch.block;
     case PROTO_STATE:
         return same_state(&a->state, &b->state);
+    case PROTO_WANT:
+    case PROTO_PAGE:
+        return a->page.step == b->page.step && a->page.round == b->page.round &&
+               a->page.page == b->page.page;
     default:
         return true;
     }

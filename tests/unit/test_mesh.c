@@ -263,6 +263,7 @@ train(void *arg)
                 pthread_join(node->helper, NULL);
             note(&node->interrupts);
             return NULL;
+        case MESH_PAGE:
         case MESH_IDLE:
             break;
         }
