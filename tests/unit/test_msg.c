@@ -174,9 +174,9 @@ the_start_of_a_message_is_checked(void **state)
             U(1));
     refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
     refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", U(1));
-    refused(-EBADMSG, "message.type = 0, expected 1..13", "[uu]", U(1), U(0));
-    refused(-EBADMSG, "message.type = 14, expected 1..13", "[uu]", U(1), U(14));
-    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..13", "[uu]", U(1), MAX);
+    refused(-EBADMSG, "message.type = 0, expected 1..15", "[uu]", U(1), U(0));
+    refused(-EBADMSG, "message.type = 16, expected 1..15", "[uu]", U(1), U(16));
+    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..15", "[uu]", U(1), MAX);
     refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", U(1), U(13), U(0));
     refused(-EBADMSG, "ABORT has 2 elements, expected 3", "[uu]", U(1), U(7));
     refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", U(1), U(13));
