@@ -134,17 +134,28 @@ core_clock(struct core *core, uint64_t now)
     core->now += gap;
 }
 
+/* Whom a node that is done still has to serve. One that has not moved for so long hangs, though its
+ * heartbeats come. */
+static bool
+core_lags(const struct core *core, const struct peer *peer)
+{
+    uint64_t seen = peer->moved_at_us > peer->served_at_us ? peer->moved_at_us : peer->served_at_us;
+    if (peer->state != PEER_UP || peer->done || peer->hello.wants_job)
+        return false;
+    if (seen < core->applied_at_us)
+        seen = core->applied_at_us;
+    return core->awake - seen < CORE_LINGER_US + 4 * core->round_us;
+}
+
 /* The node may end when everybody it knows has what it has. */
 static void
 core_finish(struct core *core)
 {
     if (!core->done || core->finished)
         return;
-    for (int i = 0; i < core->peers.high; i++) {
-        const struct peer *peer = &core->peers.peers[i];
-        if (peer->state == PEER_UP && !peer->done && !peer->hello.wants_job)
+    for (int i = 0; i < core->peers.high; i++)
+        if (core_lags(core, &core->peers.peers[i]))
             return;
-    }
     core->finished = true;
     core->ops.finished(core->ctx);
 }
@@ -354,6 +365,8 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
     own_applied(core);
     fetch_applied(core);
     core->round = round;
+    core->round_us = core->awake - core->applied_at_us;
+    core->applied_at_us = core->awake;
     core->state_hash = state_hash;
     core->first_bucket = first_bucket;
     core->done = done;

@@ -182,6 +182,8 @@ enum {
         400000, /* a plan without progress for this long is aborted, + time of own compute */
     CORE_STARVED_US = 600000, /* idle without a plan: plan alone */
     CORE_WAIT_US = 150000,    /* the leader waits this long at an idle boundary for the others */
+    CORE_LINGER_US =
+        5000000, /* who is done waits so long, and four rounds, for one who gets no further */
 };
 
 #endif

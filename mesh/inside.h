@@ -31,6 +31,8 @@ struct core {
     uint64_t started_at_us; /* awake when the trainer gave its first state */
 
     uint64_t round; /* next to be committed */
+    uint64_t applied_at_us,
+        round_us; /* awake; when `round` began, and how long the one before took */
     uint64_t state_hash;
     size_t first_bucket;
     bool done;

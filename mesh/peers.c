@@ -256,6 +256,7 @@ peer_establish(struct core *core, int i)
     peer->idle = false;
     peer->done = false;
     peer->round = 0;
+    peer->moved_at_us = core->awake;
     peer->have = 0;
     peer->hears = 0;
     peer->heard_at_us = core->awake;
@@ -665,6 +666,8 @@ void
 peers_heartbeat(struct core *core, int i, const struct proto_heartbeat *beat)
 {
     struct peer *peer = &core->peers.peers[i];
+    if (peer->round != beat->round)
+        peer->moved_at_us = core->awake;
     peer->round = beat->round;
     peer->idle = beat->idle;
     peer->done = beat->done;

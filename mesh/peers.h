@@ -69,6 +69,7 @@ struct peer {
     bool hears_me;
     uint64_t hears; /* bit i: it hears peers[i] */
     uint64_t round;
+    uint64_t moved_at_us; /* awake; `round` was another before */
     bool idle;
     bool done;
     uint64_t have;

@@ -258,6 +258,24 @@ done_means_finished_when_all_are_done(void **state)
     lone_destroy(&lone);
 }
 
+/* Its heartbeats come, its trainer hangs. */
+static void
+done_means_finished_without_one_who_gets_no_further(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .unstarted = true});
+    lone_meet(lone, 7);
+    lone_beat(lone, 7, 3, false);
+    core_on_applied(lone->core, lone->now, 9, 1, 0, true);
+    lone_run_with(lone, CORE_LINGER_US / 1000 - 100, (unsigned[]){7}, 1, 3, false);
+    assert_false(lone->finished);
+    lone_run_with(lone, 1000, (unsigned[]){7}, 1, 4, false);
+    assert_false(lone->finished);
+    lone_run_with(lone, CORE_LINGER_US / 1000, (unsigned[]){7}, 1, 4, false);
+    assert_true(lone->finished);
+    lone_destroy(&lone);
+}
+
 /* --- Obeying ----------------------------------------------------------------------------------- */
 
 /* A plan of leader 3 for nodes 3 and 5. */
@@ -496,6 +514,7 @@ main(void)
         cmocka_unit_test(nothing_is_computed_into_memory_still_being_sent),
         cmocka_unit_test(a_newcomer_makes_the_leader_hold_and_gets_in),
         cmocka_unit_test(done_means_finished_when_all_are_done),
+        cmocka_unit_test(done_means_finished_without_one_who_gets_no_further),
         cmocka_unit_test(a_member_computes_what_the_plan_says),
         cmocka_unit_test(plans_that_make_no_sense_are_refused),
         cmocka_unit_test(one_plan_at_a_time_but_the_leader_may_replace_its_own),
