@@ -9,8 +9,9 @@
 const char *
 fault_name(enum sim_fault kind)
 {
-    static const char *const names[SIM_FAULTS] = {"crash", "silent", "restart", "pause", "split",
-                                                  "cut",   "heal",   "power",   "many",  "reset"};
+    static const char *const names[SIM_FAULTS] = {"crash", "silent",    "restart", "pause", "split",
+                                                  "cut",   "heal",      "power",   "many",  "reset",
+                                                  "slow",  "disk_full", "rot"};
     return names[kind];
 }
 
@@ -49,6 +50,9 @@ profile_shape(struct sim *sim, struct sim_profile *p)
         first += count;
     }
     p->vector = size;
+    p->counters = p->shards < SIM_COUNTERS_MAX ? p->shards : SIM_COUNTERS_MAX;
+    if (p->counters > p->bucket[p->buckets - 1].count)
+        p->counters = (unsigned)p->bucket[p->buckets - 1].count;
     if (p->vector > SIM_VECTOR_MAX / 2 && p->chunk_elems < 4)
         p->chunk_elems = 4; /* or the queue is full of crumbs */
 }
@@ -146,6 +150,14 @@ running(const struct sim *sim)
     return count;
 }
 
+/* From 100 bytes in a millisecond to as many in ten; for up to two seconds. */
+static void
+slow(struct sim *sim, struct sim_node *node)
+{
+    node->bits_per_s = 80000 + pick(sim, 720000);
+    node->slow_until = sim->now + pick(sim, 2000000);
+}
+
 static void
 crash(struct sim *sim, unsigned i, bool silent)
 {
@@ -219,6 +231,15 @@ fault_do(struct sim *sim, enum sim_fault kind)
     case SIM_RESET:
         shell_reset(sim, i, (unsigned)pick(sim, 2ull * n));
         break;
+    case SIM_SLOW:
+        slow(sim, &sim->nodes[i]);
+        break;
+    case SIM_FULL:
+        sim->nodes[i].disk.full = !sim->nodes[i].disk.full;
+        break;
+    case SIM_ROT:
+        sim_disk_rot(sim, &sim->nodes[i]);
+        break;
     default:
         break;
     }
@@ -257,6 +278,7 @@ fault_over(struct sim *sim)
             for (unsigned b = 0; b < n; b++)
                 sim->cut[a][b] = often(sim, 3);
     for (unsigned i = 0; i < n; i++) {
+        sim->nodes[i].bits_per_s = 0;
         if (!sim->nodes[i].up && (i == 0 || rand_bool(&sim->rand)))
             shell_boot(sim, i, rand_bool(&sim->rand));
     }

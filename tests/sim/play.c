@@ -28,6 +28,7 @@ play_profile(struct sim *sim)
     p->shards = SHARDS;
     p->buckets = 3;
     p->words = 8;
+    p->counters = 8;
     p->chunk_elems = 16;
     p->direct_bytes = 40;
     p->bucket[2] = (struct core_bucket){0, 8};
@@ -124,7 +125,7 @@ do_action(struct sim *sim, size_t k)
         break;
     case SCENARIO_DISK_FULL:
     case SCENARIO_DISK_OK:
-        node->disk_full = a->verb == SCENARIO_DISK_FULL;
+        node->disk.full = a->verb == SCENARIO_DISK_FULL;
         break;
     default:
         break;

@@ -205,7 +205,7 @@ message_make(struct shell *shell, unsigned link, const struct proto_msg *msg, si
 static uint64_t
 line_free(struct sim *sim, struct sim_node *from, size_t size)
 {
-    if (from->bits_per_s == 0)
+    if (from->bits_per_s == 0 || (from->slow_until && from->slow_until < sim->now))
         return sim->now;
     uint64_t begin_us = from->sent_us > sim->now ? from->sent_us : sim->now;
     from->sent_us = begin_us + (size + 100) * 8 * 1000000 / from->bits_per_s;
@@ -427,7 +427,7 @@ config_of(const struct sim *sim, struct sim_node *node)
         .buckets = p->bucket,
         .own = node->own,
         .sum = node->sum,
-        .state_size = p->words * sizeof(uint64_t),
+        .state_size = (p->words + p->counters) * sizeof(uint64_t),
         .state_in = (uint8_t *)&node->state_in,
         .chunk_elems = p->chunk_elems,
         .direct_bytes = p->direct_bytes,
@@ -442,17 +442,15 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->up = true;
     node->incarnation++;
     node->paused_until = 0;
+    node->sent_us = 0;
     node->busy = SIM_FREE;
     node->done = node->finished = node->left = false;
     node->kept = 0;
     for (unsigned l = 0; l < SIM_LINKS_MAX; l++)
         node->links[l].open = node->links[l].up = node->links[l].bulk = false;
-    if (!disk) {
-        node->disk_round = 0;
-        node->disk = sim->reference[0];
-    }
-    node->round = node->disk_round;
-    node->state = node->disk;
+    if (!disk)
+        sim_disk_clear(node);
+    sim_disk_load(sim, node);
     memset(&node->state_in, 0, sizeof node->state_in);
     memset(node->own, 0x55, sizeof node->own);
     memset(node->sum, 0x55, sizeof node->sum);
@@ -470,6 +468,7 @@ shell_crash(struct sim *sim, unsigned index, bool silent)
 {
     struct sim_node *node = &sim->nodes[index];
     node->up = false;
+    sim_disk_crash(sim, node);
     core_destroy(&node->core);
     if (node->kept != 0)
         sim_fail(sim, "node %u: %u frames never released", index, node->kept);

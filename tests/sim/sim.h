@@ -3,11 +3,13 @@
  *     world     the queue of events, and the schedule's options        world.c
  *     shell     what mesh/actor.c is for a real node: links, sends     shell.c
  *     trainer   a run as a pure function, and its reference            trainer.c
+ *     disk      checkpoints, some of them lost, torn or rotten         disk.c
  *     faults    crash, restart, pause, split, one-way cut, heal, ...   fault.c
  *     play      a scenario file, and how long its faults stop anybody  play.c
  *
- * A schedule is everything that follows from one seed. Safety is judged at every commit and adoption:
- * the state must be the reference's, which was computed without any mesh. Memory is judged at every
+ * A schedule is everything that follows from one seed. Safety is judged at every commit and adoption,
+ * twice: the state must be the reference's, which was computed without any mesh; and its counters must
+ * say that each shard of each round was added exactly once, which needs no reference. Memory is judged at every
  * send: what was handed over without a copy must still be the same when it leaves. Liveness: some time
  * after the last fault every running node has done all rounds. */
 #ifndef SIM_SIM_H
@@ -27,7 +29,9 @@ enum {
     SIM_LINKS_MAX = 2 * PROTO_PEERS_MAX,
     SIM_VECTOR_MAX = 200,
     SIM_BUCKETS_MAX = 5,
-    SIM_WORDS_MAX = 16, /* of 8 bytes: the state */
+    SIM_WORDS_MAX = 16,   /* of 8 bytes: the state */
+    SIM_COUNTERS_MAX = 8, /* words behind them: how often shards were added */
+    SIM_FILES_MAX = 3,
     SIM_ROUNDS_MAX = 1 << 16,
     SIM_BODY_MAX = SIM_VECTOR_MAX * 4,
 };
@@ -43,12 +47,15 @@ enum sim_fault {
     SIM_POWER, /* everybody crashes at once */
     SIM_MANY,  /* several crash at once */
     SIM_RESET, /* one connection breaks */
+    SIM_SLOW,  /* what a node sends crawls for a while */
+    SIM_FULL,  /* a disk takes nothing for a while */
+    SIM_ROT,   /* the newest checkpoint of a node has a wrong bit */
     SIM_FAULTS,
 };
 
 /* How the network and the machines of this schedule behave. */
 struct sim_profile {
-    unsigned nodes, rounds, shards, buckets, words;
+    unsigned nodes, rounds, shards, buckets, words, counters;
     uint32_t chunk_elems;
     uint64_t direct_bytes;
     struct core_bucket bucket[SIM_BUCKETS_MAX];
@@ -75,7 +82,21 @@ struct sim_profile {
 };
 
 struct sim_state {
-    uint64_t words[SIM_WORDS_MAX];
+    uint64_t words[SIM_WORDS_MAX + SIM_COUNTERS_MAX];
+};
+
+struct sim_file {
+    bool used;
+    uint64_t round, check;
+    struct sim_state state;
+};
+
+/* As nn/checkpoint keeps it: a new file is complete before it counts, the last few stay, and what does
+ * not match its check is passed over. */
+struct sim_disk {
+    struct sim_file files[SIM_FILES_MAX], writing;
+    uint64_t written_us; /* when `writing` will be safe */
+    bool full;
 };
 
 enum sim_busy { SIM_FREE, SIM_COMPUTING, SIM_COMMITTING, SIM_ADOPTING };
@@ -95,13 +116,14 @@ struct sim_node {
     struct core *core;
     struct sim_link links[SIM_LINKS_MAX];
     int32_t own[SIM_VECTOR_MAX], sum[SIM_VECTOR_MAX];
-    struct sim_state state, state_in, disk;
-    uint64_t round, disk_round;
+    struct sim_state state, state_in;
+    struct sim_disk disk;
+    uint64_t round;
     enum sim_busy busy;
     uint64_t task_round, task_shards, task_hash;
     bool done, finished, left;
-    bool disk_full;        /* nothing new gets onto it */
-    uint64_t bits_per_s;   /* of what it sends; 0 without limit */
+    uint64_t bits_per_s; /* of what it sends; 0 without limit */
+    uint64_t slow_until;
     uint64_t sent_us;      /* when its line is free again */
     uint64_t progress_us;  /* the last commit, adoption, start or end of a pause */
     uint64_t recovered_us; /* drill: from the fault to the next round committed here; 0 not yet */
@@ -225,6 +247,16 @@ void trainer_adopt(struct sim *sim, struct sim_node *node, uint64_t round, uint6
 void trainer_applied(struct sim *sim, struct sim_node *node);
 void trainer_start(struct sim *sim, struct sim_node *node);
 uint64_t trainer_hash(const struct sim *sim, const struct sim_state *state);
+
+/* disk.c */
+void sim_disk_write(struct sim *sim, struct sim_node *node);
+void sim_disk_crash(struct sim *sim, struct sim_node *node);
+/* Nothing is left of it. */
+void sim_disk_clear(struct sim_node *node);
+/* Flip a bit of the newest file. */
+void sim_disk_rot(struct sim *sim, struct sim_node *node);
+/* The newest file that can be trusted becomes the node's state, else the initial state. */
+void sim_disk_load(struct sim *sim, struct sim_node *node);
 
 /* fault.c */
 void fault_profile(struct sim *sim);

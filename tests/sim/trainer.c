@@ -1,7 +1,8 @@
 /* trainer.c - a training run as a pure function, small enough to run millions of times.
  *
  * state(t+1) = F(state(t), sum over shards). The gradient of a shard is a function of (state, shard,
- * element); which buckets a round exchanges is a function of the state, too, like an evaluation that
+ * element), except for the first elements, which count: element c gets 1 from each shard that is c
+ * modulo the number of counters, so their sums are known beforehand. Which buckets a round exchanges is a function of the state, too, like an evaluation that
  * needs only the last one. The reference runs the same function without a mesh. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,9 +11,19 @@
 #include "proto/mix.h"
 #include "tests/sim/sim.h"
 
-static int32_t
-gradient(const struct sim_state *state, uint64_t round, unsigned shard, size_t element)
+/* Shards that counter c counts. */
+static uint64_t
+counted(const struct sim_profile *p, unsigned c)
 {
+    return (p->shards + p->counters - 1 - c) / p->counters;
+}
+
+static int32_t
+gradient(const struct sim_profile *p, const struct sim_state *state, uint64_t round, unsigned shard,
+         size_t element)
+{
+    if (element < p->counters)
+        return shard % p->counters == element;
     uint64_t bits = mix64(state->words[0] + round * 1000003 + shard * 10007 + element);
     return (int32_t)(bits >> 40) - (1 << 23);
 }
@@ -21,7 +32,7 @@ uint64_t
 trainer_hash(const struct sim *sim, const struct sim_state *state)
 {
     uint64_t hash = 1;
-    for (unsigned w = 0; w < sim->profile.words; w++)
+    for (unsigned w = 0; w < sim->profile.words + sim->profile.counters; w++)
         hash = mix64_pair(hash, state->words[w]);
     return hash | 1;
 }
@@ -51,10 +62,12 @@ sum_hash(const struct sim *sim, const struct sim_state *state, const int32_t *su
 }
 
 static void
-apply(const struct sim *sim, struct sim_state *state, uint64_t total)
+apply(const struct sim *sim, struct sim_state *state, uint64_t total, const int32_t *sum)
 {
     for (unsigned w = 0; w < sim->profile.words; w++)
         state->words[w] = mix64_pair(state->words[w], total + w);
+    for (unsigned c = 0; c < sim->profile.counters; c++)
+        state->words[sim->profile.words + c] += (uint64_t)sum[c];
 }
 
 void
@@ -78,13 +91,25 @@ trainer_reference(struct sim *sim)
         for (size_t e = 0; e < sim->profile.vector; e++) {
             uint32_t total = 0;
             for (unsigned s = 0; s < sim->profile.shards; s++)
-                total += (uint32_t)gradient(state, t, s, e);
+                total += (uint32_t)gradient(&sim->profile, state, t, s, e);
             sum[e] = (int32_t)total;
         }
         sim->reference_sum[t] = sum_hash(sim, state, sum);
         sim->reference[t + 1] = *state;
-        apply(sim, &sim->reference[t + 1], sim->reference_sum[t]);
+        apply(sim, &sim->reference[t + 1], sim->reference_sum[t], sum);
     }
+}
+
+static void
+judge_counters(struct sim *sim, const struct sim_node *node)
+{
+    const struct sim_profile *p = &sim->profile;
+    for (unsigned c = 0; c < p->counters; c++)
+        if (node->state.words[p->words + c] != node->round * counted(p, c))
+            sim_fail(sim,
+                     "node %u: counter %u says %" PRIu64 " after %" PRIu64 " rounds of %" PRIu64
+                     " shards",
+                     node->index, c, node->state.words[p->words + c], node->round, counted(p, c));
 }
 
 static void
@@ -94,6 +119,7 @@ judge(struct sim *sim, const struct sim_node *node, const char *how)
         memcmp(&node->state, &sim->reference[node->round], sizeof node->state) != 0)
         sim_fail(sim, "node %u: state before round %" PRIu64 " differs from the reference after %s",
                  node->index, node->round, how);
+    judge_counters(sim, node);
     sim->trace = mix64_pair(sim->trace, node->state.words[0] ^ node->round);
 }
 
@@ -102,10 +128,8 @@ tell(struct sim *sim, struct sim_node *node)
 {
     node->done = node->round == sim->profile.rounds;
     node->busy = SIM_FREE;
-    if (rand_below(&sim->rand, 3) == 0 && !node->disk_full) {
-        node->disk = node->state;
-        node->disk_round = node->round;
-    }
+    if (rand_below(&sim->rand, 3) == 0)
+        sim_disk_write(sim, node);
     core_on_applied(node->core, sim->now, node->round, trainer_hash(sim, &node->state),
                     first_bucket(sim, &node->state), node->done);
 }
@@ -146,7 +170,7 @@ trainer_bucket(struct sim *sim, struct sim_node *node, size_t bucket)
     const struct core_bucket *b = &sim->profile.bucket[bucket];
     for (unsigned s = 0; s < sim->profile.shards; s++)
         for (uint64_t e = b->first; (node->task_shards >> s & 1) && e < b->first + b->count; e++)
-            node->own[e] += gradient(&node->state, node->task_round, s, e);
+            node->own[e] += gradient(&sim->profile, &node->state, node->task_round, s, e);
     if (bucket + 1 == sim->profile.buckets)
         node->busy = SIM_FREE;
     core_on_bucket(node->core, sim->now, bucket);
@@ -202,7 +226,7 @@ trainer_applied(struct sim *sim, struct sim_node *node)
         sim->counts.adoptions++;
         judge(sim, node, "an adoption");
     } else {
-        apply(sim, &node->state, sum_hash(sim, &node->state, node->sum));
+        apply(sim, &node->state, sum_hash(sim, &node->state, node->sum), node->sum);
         node->round++;
         sim->counts.commits++;
         drill_note(sim, node);
