@@ -34,7 +34,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all failpoints deps check-deps demo check test test-build process sim bench cov format format-check lint layers install clean help
+.PHONY: all failpoints chaos chaos-night deps check-deps demo check test test-build process sim bench cov format format-check lint layers install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -95,6 +95,18 @@ failpoints:                          ## the program with points at which tests m
 
 process: all failpoints              ## real nodes: loopback, namespaces, kills, bad input
 	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(wildcard tests/process/test_*.sh)
+
+# Tools of tests/chaos; each prints its seed and a table. The night's judge pauses by the pass lines of a quiet machine.
+chaos = BUILD=$(abspath $B) MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) \
+    MESHNODE_CLANG=$(abspath build/clang/meshnode) tests/chaos/run.sh
+chaos: check-deps                    ## minutes of accidents for real nodes: failpoints, kills, hash matrix, cold starts, scenarios
+	@$(MAKE) -s all failpoints $B/sim $B/switch
+	@$(chaos) short
+chaos-night: check-deps              ## the same, all of it: hours
+	@tests/support/deps.sh lint
+	@$(MAKE) -s all failpoints $B/sim $B/switch
+	@$(MAKE) -s CC=clang build/clang/meshnode
+	@$(chaos) night
 
 compose-test:                        ## containers killed, paused, cut off and moved; needs a docker engine
 	@tests/chaos/compose.sh; status=$$?; [ $$status = 77 ] || exit $$status

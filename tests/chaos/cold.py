@@ -136,6 +136,6 @@ def body(runs):
 if __name__ == "__main__":
     parser = chaos.parser(__doc__, runs=50)
     parser.add_argument("--nodes", type=int, default=5, help="at most this many")
-    parser.add_argument("--least", type=int, default=2, help="damage no node with fewer checkpoints")
+    parser.add_argument("--least", type=int, default=1, help="damage no node with fewer checkpoints")
     parser.add_argument("--verbose", action="store_true")
     chaos.tool(parser.parse_args(), body)

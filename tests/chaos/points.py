@@ -115,12 +115,12 @@ class Scene:
         return rule, fired, max((pause[0] for pause in pauses if pause), default=None)
 
 
-def cases(scenes, hits):
+def cases(scenes, hits, actions):
     """All of them, always in the same order."""
     for key, scene in scenes.items():
         for point in sorted(hits[key]):
             if re.match(POINTS.get(scene.role, ""), point):
-                for action in ACTIONS:
+                for action in actions:
                     yield scene, action, point, hits[key][point]
 
 
@@ -151,7 +151,7 @@ def body(runs):
         keys = random.Random(args.seed).sample(keys, min(args.scenes, len(keys)))
     scenes = {key: Scene(*key, runs.folder) for key in keys}
     hits = {key: scene.hits(runs.folder) for key, scene in scenes.items()}
-    everything = list(cases(scenes, hits))
+    everything = list(cases(scenes, hits, args.actions.split(",")))
     chosen = everything[:]
     random.Random(args.seed).shuffle(chosen)
     if args.point:
@@ -199,6 +199,7 @@ if __name__ == "__main__":
     parser.add_argument("--all", action="store_true", help="every case")
     parser.add_argument("--scenes", type=int, default=3)
     parser.add_argument("--roles", default=",".join(PLAIN + JOIN + AFTER))
+    parser.add_argument("--actions", default=",".join(ACTIONS))
     parser.add_argument("--sizes", type=lambda text: [int(n) for n in text.split(",")], default=SIZES)
     parser.add_argument("--point", help="only points that match this regular expression")
     parser.add_argument("--judge", action="store_true", help="fail beyond the pass lines: for a quiet machine")
