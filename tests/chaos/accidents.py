@@ -7,13 +7,14 @@
 
 Accidents: one to all of the nodes are killed at once and started again, with their checkpoints or without; some
 are stopped and go on; one comes late. A mesh of one node can only be killed and started again."""
+import os
 import signal
 import time
 
 import mesh as chaos
 
 DEADLINE_S = 60
-BACK = [[], ["--resume"], ["--fresh"]]  # how a node that was killed comes back
+BACK = ["with its files", "with --resume", "with nothing"]  # how a node that was killed comes back
 
 
 class Course:
@@ -22,9 +23,14 @@ class Course:
         self.mesh, self.names, self.random, self.steps = mesh, list(names), random, steps
         self.options = options
         self.said = []
+        self.folders = []  # of all starts: one that comes back with nothing gets a new one
 
-    def start(self, name, *more):
-        self.mesh.start(name, *more, *self.options(name))
+    def start(self, name, *more, how=BACK[0]):
+        out = self.mesh.nodes[name].out if name in self.mesh.nodes else None
+        if not out or how == BACK[2]:
+            out = os.path.join(self.mesh.folder, f"{name}-{len(self.folders)}")
+            self.folders.append(out)
+        self.mesh.start(name, *more, *(["--resume"] if how == BACK[1] else []), *self.options(name), out=out)
 
     def running(self):
         return [name for name in self.names if name in self.mesh.nodes and self.mesh.nodes[name].alive()]
@@ -43,10 +49,8 @@ class Course:
         self.mesh.signal(signal.SIGKILL, *victims)
         for name in self.random.sample(victims, len(victims)):
             how = self.random.choice(BACK)
-            if len(victims) == len(self.names) == 1:
-                how = BACK[0]  # or nothing would be left
-            self.start(name, *how)
-            self.said.append(f"killed {name}, back {' '.join(how) or 'as it was'}")
+            self.start(name, how=how)
+            self.said.append(f"killed {name}, back {how}")
             time.sleep(self.random.random() * 0.02)
 
     def stop(self):
