@@ -69,6 +69,8 @@ profile_network(struct sim *sim, struct sim_profile *p)
     p->corrupt_permille = often(sim, 8) ? (unsigned)pick(sim, 20) : 0;
     p->bulk_wild = often(sim, 8);
     p->hold_cut = often(sim, 2);
+    p->both_cut = often(sim, 2);
+    p->far = often(sim, 8);
     p->leak = often(sim, 4);
     p->wire = often(sim, 16);
     p->seeds = often(sim, 4);
@@ -119,6 +121,7 @@ fault_profile(struct sim *sim)
     struct sim_profile *p = &sim->profile;
     memset(p, 0, sizeof *p);
     profile_shape(sim, p);
+    p->stranger = SIM_NODES_MAX;
     sim->drill_at_us = 0;
     if (sim->drill) {
         profile_drill(sim, p);
@@ -129,6 +132,8 @@ fault_profile(struct sim *sim)
     p->fault_mask = (uint32_t)(1 + pick(sim, (1u << SIM_FAULTS) - 1));
     if (p->fault_count == 0 && !p->loss_permille && !p->leave && !p->cuts_stay && often(sim, 2))
         p->peers_min = p->nodes;
+    else if (p->nodes > 2 && often(sim, 16))
+        p->stranger = (unsigned)pick(sim, p->nodes);
     uint64_t span_us = 30000 + pick(sim, often(sim, 3) ? 2500000 : 300000);
     p->faults_end_us = sim->now + span_us;
     p->deadline_us = UINT64_MAX; /* set when the faults are over */

@@ -32,6 +32,7 @@ message_new(void)
     message->uses = 1;
     message->captured = false;
     message->dead = false;
+    message->lost = false;
     return message;
 }
 
@@ -54,10 +55,18 @@ shell_end(void)
     }
 }
 
-bool
-shell_cut(const struct sim *sim, unsigned from, unsigned to)
+/* Does nothing sent by `from` reach `to`? */
+static bool
+is_cut(const struct sim *sim, unsigned from, unsigned to)
 {
-    return sim->cut[from][to];
+    return sim->cut[from][to] || (sim->profile.both_cut && sim->cut[to][from]);
+}
+
+/* How much longer than others the way from a to b is. */
+static uint64_t
+way(const struct sim *sim, unsigned a, unsigned b)
+{
+    return sim->profile.far ? mix64(sim->seed + 64 * a + b) % 20000 : 0;
 }
 
 static uint64_t
@@ -143,6 +152,9 @@ on_peer_up(void *ctx, unsigned link, struct proto_node node, const struct proto_
     struct sim_link *l = &shell->node->links[link];
     if (!l->open || !l->up || l->bulk || hello->bulk_port != 30000u + l->to)
         sim_fail(shell->sim, "node %u: peer up on a link that is not", shell->node->index);
+    if ((l->to == shell->sim->profile.stranger) !=
+        (shell->node->index == shell->sim->profile.stranger))
+        sim_fail(shell->sim, "node %u: accepted a peer of another job", shell->node->index);
     l->bulk = true;
 }
 
@@ -195,6 +207,7 @@ message_make(struct shell *shell, unsigned link, const struct proto_msg *msg, si
     m->to_incarnation = l->incarnation;
     m->link = link;
     m->generation = l->generation;
+    m->lost = l->broken && rand_bool(&shell->sim->rand);
     m->size = size;
     m->buffer = -1;
     shell->sim->counts.bytes += size;
@@ -226,7 +239,8 @@ static uint64_t
 arrival(struct sim *sim, struct sim_node *from, struct sim_link *link, int stream, bool ordered,
         size_t size)
 {
-    uint64_t at = line_free(sim, from, size) + 1 + delay(sim) + retransmission(sim);
+    uint64_t at = line_free(sim, from, size) + 1 + delay(sim) + retransmission(sim) +
+                  way(sim, from->index, link->to);
     if (!ordered)
         return at;
     if (at <= link->fifo_us[stream])
@@ -415,7 +429,7 @@ config_of(const struct sim *sim, struct sim_node *node)
     return (struct core_config){
         .self = {node->index + 1, node->incarnation},
         .hello = {.run = "sim",
-                  .job_hash = 7,
+                  .job_hash = node->index == p->stranger ? 6 : 7,
                   .numerics = 8,
                   .kernel = "sim",
                   .control_port = (uint16_t)(20000 + node->index),
@@ -483,12 +497,30 @@ shell_crash(struct sim *sim, unsigned index, bool silent)
     }
 }
 
+/* The stream ends at some byte of what is under way: whole messages before it arrive, the others never.
+ * It takes a moment until somebody is told; ZeroMQ may have connected again by then. */
 void
 shell_reset(struct sim *sim, unsigned index, unsigned link)
 {
-    const struct sim_link *l = &sim->nodes[index].links[link];
-    if (sim->nodes[index].up && l->open && l->up)
-        sim_push(sim, sim->now, SIM_LINK_DOWN, index, link, l->generation, NULL);
+    struct sim_link *l = &sim->nodes[index].links[link];
+    if (!sim->nodes[index].up || !l->open || !l->up)
+        return;
+    uint64_t last[2];
+    for (int stream = 0; stream < 2; stream++)
+        last[stream] = l->fifo_us[stream] > sim->now
+                           ? sim->now + rand_below(&sim->rand, l->fifo_us[stream] - sim->now + 1)
+                           : sim->now;
+    size_t count;
+    struct sim_event *events = sim_queued(sim, &count);
+    for (size_t k = 0; k < count; k++) {
+        struct sim_message *m = events[k].message;
+        if (m && m->from_index == index && m->link == link && m->generation == l->generation &&
+            m->from.incarnation == sim->nodes[index].incarnation && events[k].at > last[m->bulk])
+            m->lost = true;
+    }
+    l->broken = true;
+    sim_push(sim, sim->now + rand_below(&sim->rand, 5000), SIM_LINK_DOWN, index, link,
+             l->generation, NULL);
 }
 
 /* --- Events ------------------------------------------------------------------------------------ */
@@ -530,7 +562,7 @@ ev_link_down(struct sim *sim, struct sim_node *node, const struct sim_event *eve
 static bool
 unreachable(const struct sim *sim, unsigned from, unsigned to)
 {
-    return sim->cut[from][to] || (sim->nodes[to].up && sim->nodes[to].paused_until > sim->now);
+    return is_cut(sim, from, to) || (sim->nodes[to].up && sim->nodes[to].paused_until > sim->now);
 }
 
 /* The kernel takes the bytes, or the peer does not and they stay where they are. */
@@ -554,7 +586,7 @@ ev_leaves(struct sim *sim, struct sim_node *node, const struct sim_event *event)
     sim_push(sim, sim->now + rand_below(&sim->rand, 400), SIM_RETURNED, node->index,
              (uint64_t)m->buffer, 0, NULL);
     bool wild = sim->profile.bulk_wild && !sim->faults_over;
-    if (wild && sim_permille(sim, 5))
+    if (m->lost || (wild && sim_permille(sim, 5)))
         return;
     if (!sim->faults_over && m->size > 0 && sim_permille(sim, sim->profile.corrupt_permille))
         m->body[rand_below(&sim->rand, m->size)] ^= (uint8_t)(1u << rand_below(&sim->rand, 8));
@@ -585,7 +617,9 @@ static void
 ev_arrives(struct sim *sim, struct sim_node *node, const struct sim_event *event)
 {
     struct sim_message *m = event->message;
-    if (sim->cut[m->from_index][m->to]) {
+    if (m->lost)
+        return;
+    if (is_cut(sim, m->from_index, m->to)) {
         if (sim->profile.hold_cut) {
             m->uses++;
             sim_push(sim, sim->now + 30000, SIM_ARRIVES, m->to, 0, 0, m);

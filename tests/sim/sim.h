@@ -5,6 +5,7 @@
  *     trainer   a run as a pure function, and its reference            trainer.c
  *     disk      checkpoints, some of them lost, torn or rotten         disk.c
  *     faults    crash, restart, pause, split, one-way cut, heal, ...   fault.c
+ *     plain     a second generator of schedules, written apart         plain.c
  *     play      a scenario file, and how long its faults stop anybody  play.c
  *
  * A schedule is everything that follows from one seed. Safety is judged at every commit and adoption,
@@ -68,6 +69,9 @@ struct sim_profile {
     unsigned loss_permille;    /* control messages lost */
     unsigned corrupt_permille; /* bulk bodies with a flipped bit */
     bool bulk_wild;            /* bulk messages overtake, repeat and vanish, too */
+    bool both_cut;             /* without its acknowledgements TCP delivers nothing, either */
+    bool far;                  /* some ways are 20 ms longer than others */
+    unsigned stranger;         /* this node is of another job, SIM_NODES_MAX none */
     bool hold_cut;             /* messages into a cut wait for its end, as in TCP, or are lost */
     bool leak;                 /* messages to a dead process reach the one on its port */
     bool wire;                 /* messages go through encode and decode */
@@ -103,6 +107,7 @@ enum sim_busy { SIM_FREE, SIM_COMPUTING, SIM_COMMITTING, SIM_ADOPTING };
 
 struct sim_link {
     bool open, up, bulk;
+    bool broken; /* at some byte, and nobody has noticed yet */
     unsigned to;
     uint64_t generation;
     uint64_t incarnation; /* of the process reached; 0 not yet */
@@ -133,6 +138,9 @@ struct sim_node {
 struct sim_counts {
     uint64_t schedules, events, commits, adoptions, plans, aborts, virtual_us, bytes;
     uint64_t faults[SIM_FAULTS];
+    uint64_t
+        worst_us; /* a running node without a new round once the faults were over, beside a round */
+    uint64_t digest; /* of all traces, in any order */
 };
 
 /* A scenario being played, and what was seen. */
@@ -217,7 +225,7 @@ struct sim_message {
     struct proto_node from;
     unsigned from_index, to, link;
     uint64_t generation;
-    bool bulk, captured, dead;
+    bool bulk, captured, dead, lost;
     int buffer; /* -1 copied */
     const void *memory;
     uint64_t hash;
@@ -234,7 +242,6 @@ void shell_reset(struct sim *sim, unsigned node, unsigned link);
 void shell_event(struct sim *sim, const struct sim_event *event);
 void shell_message_free(struct sim_message *message);
 void shell_end(void);
-bool shell_cut(const struct sim *sim, unsigned from, unsigned to);
 
 /* trainer.c */
 void trainer_reference(struct sim *sim);
@@ -267,6 +274,10 @@ uint64_t fault_drill_step_us(const struct sim *sim);
 void fault_do(struct sim *sim, enum sim_fault kind);
 void fault_over(struct sim *sim);
 const char *fault_name(enum sim_fault kind);
+
+/* plain.c: every fourth seed is of this generator. */
+bool plain_seed(const struct sim *sim);
+void plain_profile(struct sim *sim);
 
 /* play.c */
 void play_profile(struct sim *sim);

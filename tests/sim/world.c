@@ -200,6 +200,8 @@ sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
     memset(sim->nodes, 0, sizeof sim->nodes);
     if (sim->play.scenario)
         play_profile(sim);
+    else if (!sim->drill && plain_seed(sim))
+        plain_profile(sim);
     else
         fault_profile(sim);
     trainer_reference(sim);
@@ -217,6 +219,7 @@ sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
     sim->counts.schedules++;
     sim->counts.virtual_us += sim->now - 1000000;
     sim->trace = mix64_pair(sim->trace, sim->now);
+    sim->counts.digest += sim->trace;
     stop(sim);
     return !sim->failed;
 }
