@@ -273,6 +273,7 @@ fault_over(struct sim *sim)
 {
     unsigned n = sim->profile.nodes;
     sim->faults_over = true;
+    sim->over_us = sim->now;
     if (sim->drill) {
         deadline_set(sim);
         return;

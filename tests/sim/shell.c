@@ -457,6 +457,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->incarnation++;
     node->paused_until = 0;
     node->sent_us = 0;
+    node->progress_us = sim->now;
     node->busy = SIM_FREE;
     node->done = node->finished = node->left = false;
     node->kept = 0;
@@ -503,6 +504,8 @@ void
 shell_reset(struct sim *sim, unsigned index, unsigned link)
 {
     struct sim_link *l = &sim->nodes[index].links[link];
+    for (unsigned k = 0; k < SIM_LINKS_MAX && !(l->open && l->up); k++)
+        l = &sim->nodes[index].links[link = (link + 1) % SIM_LINKS_MAX];
     if (!sim->nodes[index].up || !l->open || !l->up)
         return;
     uint64_t last[2];

@@ -169,6 +169,7 @@ struct sim {
     struct sim_node nodes[SIM_NODES_MAX];
     bool cut[SIM_NODES_MAX][SIM_NODES_MAX];
     bool faults_over;
+    uint64_t over_us;            /* when */
     struct sim_state *reference; /* [rounds + 1] */
     uint64_t *reference_sum;
     unsigned reference_room;

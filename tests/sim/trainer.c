@@ -212,6 +212,18 @@ drill_note(struct sim *sim, struct sim_node *node)
         node->recovered_us = sim->now - sim->drill_at_us;
 }
 
+/* How long the nodes that run go without a new round once nothing happens to them any more. */
+static void
+note_wait(struct sim *sim, struct sim_node *node)
+{
+    uint64_t from_us = node->progress_us > sim->over_us ? node->progress_us : sim->over_us;
+    from_us = node->paused_until > from_us ? node->paused_until : from_us;
+    uint64_t alone_us = sim->profile.compute_us[node->index] * sim->profile.shards * 3 / 2;
+    if (sim->faults_over && sim->now > from_us + alone_us + sim->counts.worst_us)
+        sim->counts.worst_us = sim->now - from_us - alone_us;
+    node->progress_us = sim->now;
+}
+
 void
 trainer_applied(struct sim *sim, struct sim_node *node)
 {
@@ -234,6 +246,7 @@ trainer_applied(struct sim *sim, struct sim_node *node)
     }
     if (sim->play.scenario)
         play_progress(sim, node);
+    note_wait(sim, node);
     if (!sim->failed)
         tell(sim, node);
 }

@@ -1,0 +1,76 @@
+/* drill.c - one fault in an otherwise quiet run: how long until the others go on? */
+#include <stdlib.h>
+
+#include "tests/sim/run.h"
+
+enum { DRILL_RUNS = 1000, DRILL_TIMES_MAX = DRILL_RUNS * SIM_NODES_MAX };
+
+static int
+by_size(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* The survivors' times from the fault to their next commit, without one round's work; -1 on failure. */
+static int
+drill_times(struct sim *sim, uint64_t first, uint64_t *times)
+{
+    int count = 0;
+    for (uint64_t k = 0; k < DRILL_RUNS; k++) {
+        if (!sim_run(sim, first + k, sim->mutant)) {
+            run_failure(sim);
+            return -1;
+        }
+        uint64_t step_us = fault_drill_step_us(sim);
+        for (unsigned i = 0; i < sim->profile.nodes; i++) {
+            uint64_t us = sim->nodes[i].recovered_us;
+            if (us > 0 && sim->nodes[i].paused_until == 0)
+                times[count++] = us > step_us ? us - step_us : 0;
+        }
+    }
+    return count;
+}
+
+static const struct drill {
+    enum sim_fault kind;
+    uint64_t p99_us, most_us; /* may take so long */
+} drills[] = {
+    {SIM_CRASH, 150000, 1000000},
+    {SIM_CRASH_SILENT, 500000, 1000000},
+    {SIM_PAUSE, 500000, 1000000},
+    {SIM_RESTART, 300000, 1000000}}; /* here: somebody comes late and computes with the others */
+
+bool
+drill_passed(struct sim *sim, uint64_t first, size_t k)
+{
+    const struct drill *drill = &drills[k];
+    static uint64_t times[DRILL_TIMES_MAX];
+    sim->drill = true;
+    sim->drill_kind = drill->kind;
+    int count = drill_times(sim, first, times);
+    sim->drill = false;
+    if (count < 0)
+        return false;
+    if (count == 0)
+        times[count++] = UINT64_MAX;
+    qsort(times, (size_t)count, sizeof *times, by_size);
+    uint64_t p99_us = times[count * 99 / 100], most_us = times[count - 1];
+    bool good = count > DRILL_RUNS / 2 && p99_us <= drill->p99_us && most_us <= drill->most_us;
+    printf(
+        "drill %-7s %4d nodes commit after, beside one round's work: median %.0f ms, p99 %.0f ms, "
+        "most %.0f ms%s\n",
+        fault_name(drill->kind), count, (double)times[count / 2] / 1e3, (double)p99_us / 1e3,
+        (double)most_us / 1e3, good ? "" : "  TOO LONG");
+    return good;
+}
+
+int
+run_drill(struct sim *sim, const struct sim_options *options)
+{
+    bool good = true;
+    sim->mutant = options->mutant;
+    for (size_t d = 0; d < sizeof drills / sizeof *drills; d++)
+        good &= drill_passed(sim, options->first, d);
+    return good ? 0 : 1;
+}

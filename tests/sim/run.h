@@ -1,0 +1,32 @@
+/* run.h - what the simulator's command line can ask for; each returns the exit status. */
+#ifndef SIM_RUN_H
+#define SIM_RUN_H
+
+#include "tests/sim/sim.h"
+
+struct sim_options {
+    double seconds; /* stop after so many, of any kind, the first that is reached; 0 none */
+    uint64_t seeds, events;
+    uint64_t first, seed;
+    unsigned jobs;
+    uint32_t mutant;
+    const char *print, *scenario;
+    bool one, mutants, drill, verbose;
+};
+
+/* main.c */
+/* A failed schedule: what, where, and the command that repeats it. */
+void run_failure(const struct sim *sim);
+/* Run it a second time: the same trace? */
+bool run_again(struct sim *sim);
+
+/* many.c: schedules by the thousand. */
+int run_many(struct sim *sim, const struct sim_options *options);
+/* drill.c: how long until the survivors go on. */
+int run_drill(struct sim *sim, const struct sim_options *options);
+/* Is the k-th drill passed with this mutant? */
+bool drill_passed(struct sim *sim, uint64_t first, size_t k);
+/* plants.c: planted bugs must be found. */
+int run_plants(struct sim *sim, const struct sim_options *options);
+
+#endif
