@@ -39,14 +39,15 @@
 #include "proto/mix.h"
 
 enum {
-    CHUNK_ELEMS = 1 << 18,   /* elements per ring message: 1 MiB */
-    DIRECT_BYTES = 64 << 10, /* buckets up to this size go to everyone */
-    REST_US = 2000,          /* how long the actor thread rests before it looks for work */
-    GOODBYE_MS = 500,        /* for the last control messages to leave */
-    EVENTS_MAX = 32,         /* epoll events per turn */
-    TASKS_MAX = 8,           /* the core has at most one compute and one commit or adopt out */
-    FILES_WANTED = 4096,     /* open files: connections of strangers must not use them up */
-    FRAMES_SPARE = 256,      /* received bodies kept, beside those of two rounds */
+    CHUNK_ELEMS = 1 << 18,     /* elements per ring message: 1 MiB */
+    EXPRESS_BYTES = 256 << 10, /* buckets up to this size do not wait for larger ones */
+    DIRECT_BYTES = 64 << 10,   /* buckets up to this size go to everyone */
+    REST_US = 2000,            /* how long the actor thread rests before it looks for work */
+    GOODBYE_MS = 500,          /* for the last control messages to leave */
+    EVENTS_MAX = 32,           /* epoll events per turn */
+    TASKS_MAX = 8,             /* the core has at most one compute and one commit or adopt out */
+    FILES_WANTED = 4096,       /* open files: connections of strangers must not use them up */
+    FRAMES_SPARE = 256,        /* received bodies kept, beside those of two rounds */
     VECTOR_ALIGN = 4096,
     HUGE_PAGE = 2 << 20,
 };
@@ -68,7 +69,9 @@ struct mesh {
     bool more_control, more_bulk, more_beacons; /* read again before sleeping */
     struct mesh_task tasks[TASKS_MAX];
     size_t task_first, task_count;
-    const uint8_t *state; /* the trainer's, as it told us last */
+    const uint8_t *state;           /* the trainer's, as it told us last */
+    bool lent;                      /* the trainer has a bucket of the sum */
+    uint64_t lent_plan, lent_round; /* of the last that it had */
     bool finished;
     uint64_t wait_us;
     bool stop;
@@ -84,8 +87,9 @@ struct mesh {
     int32_t *own, *sum;
     uint8_t *state_in;
     uint8_t page_in[PROTO_PAGE_MAX];
-    bool *quick; /* [bucket_count]: telling the core is little work */
-    char *job;   /* mesh_job_find: where the text goes */
+    bool *express; /* [bucket_count]: is small */
+    bool *quick;   /* [bucket_count]: telling the core is little work */
+    char *job;     /* mesh_job_find: where the text goes */
     bool job_found;
 };
 
@@ -473,6 +477,33 @@ run(void *arg)
 
 /* ---- calls of the trainer ---- */
 
+/* Does the trainer have nothing yet of the sum that it gets a part of now? */
+static bool
+first_of_sum(struct mesh *mesh)
+{
+    struct core_stats stats;
+    core_stats(mesh->core, &stats);
+    bool first =
+        stats.plan == 0 || stats.plan != mesh->lent_plan || stats.round != mesh->lent_round;
+    mesh->lent_plan = stats.plan;
+    mesh->lent_round = stats.round;
+    return first;
+}
+
+static bool
+take_bucket_of_sum(struct mesh *mesh, struct mesh_task *task)
+{
+    struct core_stats stats;
+    size_t bucket;
+    if (!core_lend(mesh->core, clock_us(), &bucket))
+        return false;
+    core_stats(mesh->core, &stats);
+    mesh->lent = true;
+    *task = (struct mesh_task){.kind = MESH_SUMMED, .round = stats.round, .bucket = bucket};
+    task->fresh = first_of_sum(mesh);
+    return true;
+}
+
 static bool
 take_task(struct mesh *mesh, struct mesh_task *task)
 {
@@ -484,8 +515,12 @@ take_task(struct mesh *mesh, struct mesh_task *task)
         *task = mesh->tasks[mesh->task_first];
         mesh->task_first = (mesh->task_first + 1) % TASKS_MAX;
         mesh->task_count--;
+        if (task->kind == MESH_COMMIT)
+            task->fresh = first_of_sum(mesh);
         return true;
     }
+    if (take_bucket_of_sum(mesh, task))
+        return true;
     if (mesh->finished)
         *task = (struct mesh_task){.kind = MESH_DONE};
     return mesh->finished;
@@ -497,6 +532,11 @@ mesh_next(struct mesh *mesh, struct mesh_task *task)
     uint64_t from = clock_us();
     atomic_store(&mesh->trainer_drives, true);
     pthread_mutex_lock(&mesh->lock);
+    if (mesh->lent) {
+        mesh->lent = false;
+        core_on_returned(mesh->core, clock_us());
+        settle(mesh);
+    }
     *task = (struct mesh_task){.kind = MESH_IDLE};
     while (!take_task(mesh, task) && clock_us() - from < MESH_IDLE_MS * 1000)
         turn(mesh, true);
@@ -723,8 +763,12 @@ open_memory(struct mesh *mesh)
     mesh->state_in = new_block(setup->state_size);
     mesh->buckets = calloc(setup->bucket_count + 1, sizeof *mesh->buckets);
     mesh->quick = calloc(setup->bucket_count + 1, sizeof *mesh->quick);
-    if (!mesh->own || !mesh->sum || !mesh->state_in || !mesh->buckets || !mesh->quick)
+    mesh->express = calloc(setup->bucket_count + 1, sizeof *mesh->express);
+    if (!mesh->own || !mesh->sum || !mesh->state_in || !mesh->buckets || !mesh->quick ||
+        !mesh->express)
         return -ENOMEM;
+    for (size_t b = 0; b < setup->bucket_count; b++)
+        mesh->express[b] = setup->buckets[b].count * sizeof(int32_t) <= EXPRESS_BYTES;
     for (size_t b = 0; b < setup->bucket_count; b++) /* the last: mesh_next follows anyway */
         mesh->quick[b] = b + 1 == setup->bucket_count ||
                          setup->buckets[b].count * sizeof(int32_t) <= setup->direct_bytes;
@@ -763,6 +807,8 @@ open_wire(struct mesh *mesh, char *why, size_t why_size)
         .wake_fd = mesh->wake_fd,
         .frames = messages + FRAMES_SPARE,
         .queue_size = messages + FRAMES_SPARE,
+        .express = mesh->express,
+        .bucket_count = setup->bucket_count,
     };
     snprintf(mesh->address, sizeof mesh->address, "%s", wire.address);
     return wire_new(&mesh->wire, &wire, &wire_events, mesh, why, why_size);
@@ -850,6 +896,7 @@ close_parts(struct mesh **out, int linger_ms)
     pthread_mutex_destroy(&mesh->lock);
     pthread_cond_destroy(&mesh->rest);
     free(mesh->quick);
+    free(mesh->express);
     free(mesh->buckets);
     free(mesh->state_in);
     free(mesh->sum);

@@ -35,7 +35,14 @@ enum {
     REASONS_MAX = 64, /* distinct (host, error) of bad bytes that are logged */
 };
 
-enum tag { TAG_CONTROL = 0, TAG_BULK = 1, TAG_CONTROL_MONITOR, TAG_BULK_MONITOR, TAG_ROOM };
+enum tag {
+    TAG_CONTROL = 0,
+    TAG_BULK = 1,
+    TAG_CONTROL_MONITOR,
+    TAG_BULK_MONITOR,
+    TAG_EXPRESS_MONITOR,
+    TAG_ROOM
+};
 
 /* An outgoing socket with the socket that tells what becomes of its connection. */
 struct plug {
@@ -49,7 +56,7 @@ struct parcel {
 };
 
 struct link {
-    struct plug control, bulk;
+    struct plug control, bulk, express;
     bool failed;            /* report and close at the next wire_settle */
     struct proto_node node; /* id 0: not accepted yet */
     char host[PROTO_HOST_MAX];
@@ -260,20 +267,26 @@ open_control(struct wire *wire, unsigned index, const struct proto_endpoint *to)
 }
 
 static int
-open_bulk(struct wire *wire, unsigned index, uint16_t port)
+open_push(struct wire *wire, unsigned index, struct plug *plug, enum tag tag, uint16_t port)
 {
-    struct link *link = &wire->links[index];
-    struct plug *plug = &link->bulk;
     wire->serial++;
-    link->queue = calloc(wire->setup.queue_size, sizeof *link->queue);
-    if (!link->queue)
-        return -ENOMEM;
     plug->socket = zmq_socket(wire->bulk_ctx, ZMQ_PUSH);
     if (!plug->socket)
         return -zmq_errno();
     set_bulk(plug->socket);
-    int rc = plug_watch(wire, plug, wire->bulk_ctx, TAG_BULK_MONITOR, index);
-    return rc != 0 ? rc : plug_connect(plug, link->host, port);
+    int rc = plug_watch(wire, plug, wire->bulk_ctx, tag, index);
+    return rc != 0 ? rc : plug_connect(plug, wire->links[index].host, port);
+}
+
+static int
+open_bulk(struct wire *wire, unsigned index, uint16_t port)
+{
+    struct link *link = &wire->links[index];
+    link->queue = calloc(wire->setup.queue_size, sizeof *link->queue);
+    if (!link->queue)
+        return -ENOMEM;
+    int rc = open_push(wire, index, &link->bulk, TAG_BULK_MONITOR, port);
+    return rc != 0 ? rc : open_push(wire, index, &link->express, TAG_EXPRESS_MONITOR, port);
 }
 
 static void
@@ -310,6 +323,7 @@ close_bulk(struct wire *wire, unsigned index)
     if (link->bulk.socket)
         watch_room(wire, index, false);
     plug_close(wire, &link->bulk);
+    plug_close(wire, &link->express);
     queue_clear(wire, link);
     link->node = (struct proto_node){0, 0};
 }
@@ -434,12 +448,12 @@ make_body(struct wire *wire, zmq_msg_t *out, const void *body, size_t size, int 
 
 /* Returns 0, -EAGAIN when there is no room, or another error. The parcel is empty unless -EAGAIN. */
 static int
-ship(struct link *link, struct parcel *parcel)
+ship(void *socket, struct parcel *parcel)
 {
     int rc = 0;
-    if (zmq_msg_send(&parcel->header, link->bulk.socket, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
+    if (zmq_msg_send(&parcel->header, socket, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
         rc = zmq_errno() == EAGAIN ? -EAGAIN : -EPIPE;
-    else if (zmq_msg_send(&parcel->body, link->bulk.socket, ZMQ_DONTWAIT) < 0)
+    else if (zmq_msg_send(&parcel->body, socket, ZMQ_DONTWAIT) < 0)
         rc = -EPIPE; /* half a message: the connection has just gone */
     if (rc != -EAGAIN) {
         zmq_msg_close(&parcel->header);
@@ -457,13 +471,22 @@ drop(struct wire *wire, unsigned link, struct parcel *parcel)
     fail_link(wire, link);
 }
 
-/* Send both frames, or queue them. */
+static bool
+by_express(const struct wire *wire, const struct proto_msg *msg)
+{
+    return (msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER) &&
+           msg->chunk.bucket < wire->setup.bucket_count && wire->setup.express[msg->chunk.bucket];
+}
+
+/* Send both frames, or queue them. What finds no room in the express goes with the others. */
 static void
 post(struct wire *wire, unsigned index, const struct proto_msg *msg, struct parcel *parcel)
 {
     struct link *link = &wire->links[index];
     wire->counts.tx_bytes += zmq_msg_size(&parcel->header) + zmq_msg_size(&parcel->body);
-    int rc = link->queue_count ? -EAGAIN : ship(link, parcel);
+    int rc = by_express(wire, msg) ? ship(link->express.socket, parcel) : -EAGAIN;
+    if (rc == -EAGAIN && link->queue_count == 0)
+        rc = ship(link->bulk.socket, parcel);
     fail_message(msg->type, FAIL_SENT, NULL, 0);
     if (rc == 0)
         return;
@@ -487,7 +510,7 @@ static bool
 takes_bulk(struct wire *wire, unsigned index)
 {
     const struct link *link = &wire->links[index];
-    bool takes = link->bulk.socket && !link->failed;
+    bool takes = link->express.socket && !link->failed;
     wire->counts.dropped += !takes;
     return takes;
 }
@@ -536,7 +559,7 @@ queue_ship(struct wire *wire, unsigned index)
 {
     struct link *link = &wire->links[index];
     while (link->queue_count > 0 && !link->failed) {
-        int rc = ship(link, &link->queue[link->queue_first]);
+        int rc = ship(link->bulk.socket, &link->queue[link->queue_first]);
         if (rc == -EAGAIN)
             return;
         link->queue_first = (link->queue_first + 1) % wire->setup.queue_size;
@@ -725,10 +748,9 @@ read_bulk_one(struct wire *wire)
 }
 
 static void
-read_monitor(struct wire *wire, unsigned index, bool control)
+read_monitor(struct wire *wire, unsigned index, struct plug *plug)
 {
     struct link *link = &wire->links[index];
-    struct plug *plug = control ? &link->control : &link->bulk;
     uint16_t event;
     bool up = false;
     while (plug->monitor && monitor_read(plug->monitor, &event))
@@ -736,7 +758,7 @@ read_monitor(struct wire *wire, unsigned index, bool control)
             up = true;
         else
             fail_link(wire, index);
-    if (up && control && !link->failed) {
+    if (up && plug == &link->control && !link->failed) {
         fail_hit(FAIL_CONNECTED, NULL, 0);
         wire->events.link_up(wire->ctx, index);
     }
@@ -757,10 +779,13 @@ wire_ready(struct wire *wire, uint64_t tag)
             ;
         return left == 0;
     case TAG_CONTROL_MONITOR:
-        read_monitor(wire, link, true);
+        read_monitor(wire, link, &wire->links[link].control);
         break;
     case TAG_BULK_MONITOR:
-        read_monitor(wire, link, false);
+        read_monitor(wire, link, &wire->links[link].bulk);
+        break;
+    case TAG_EXPRESS_MONITOR:
+        read_monitor(wire, link, &wire->links[link].express);
         break;
     case TAG_ROOM:
         if (wire->links[link].bulk.socket)

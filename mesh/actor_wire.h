@@ -3,9 +3,13 @@
  *     others' DEALERs --> ROUTER (control port)      DEALER  --> a peer's ROUTER    control context
  *     others' PUSHes  --> PULL   (bulk port)         PUSH    --> a peer's PULL      bulk context
  *
+ *     (two of them: express)
+ *
  * What is received comes through the two bound sockets, what is sent goes through one DEALER and one
  * PUSH per link (the pattern of ZRE, RFC 36 of ZeroMQ). Two contexts, so that a small control message
- * never queues behind bulk data in an I/O thread.
+ * never queues behind bulk data in an I/O thread; two PUSHes, so that small buckets, which the next step
+ * needs first and which are ready last, do not queue behind megabytes of the others: TCP shares the network
+ * between the two.
  *
  * A link is one connection, never reconnected by ZeroMQ: when it breaks, its sockets are closed with all
  * that is queued, wire_events.link_down is called and the core decides. So nothing that was meant for a
@@ -36,6 +40,8 @@ struct wire_setup {
     int wake_fd;       /* eventfd, written when zero-copy buffers come back while somebody waits */
     size_t frames;     /* received bodies that the core may keep at a time */
     size_t queue_size; /* messages per link that wait for room in its PUSH */
+    const bool *express; /* [bucket_count]: chunks of this bucket go by express; borrowed */
+    size_t bucket_count;
 };
 
 struct wire_events {

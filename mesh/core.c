@@ -354,6 +354,21 @@ core_on_bucket(struct core *core, uint64_t now, size_t bucket)
     core_settle(core);
 }
 
+bool
+core_lend(struct core *core, uint64_t now, size_t *bucket)
+{
+    core_clock(core, now);
+    return own_lend(core, bucket);
+}
+
+void
+core_on_returned(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    own_returned(core);
+    core_settle(core);
+}
+
 void
 core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_hash,
                 size_t first_bucket, bool done)

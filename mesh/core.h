@@ -156,6 +156,12 @@ void core_on_bulk(struct core *core, uint64_t now, struct proto_node from,
 void core_on_sent(struct core *core, uint64_t now, int buffer);
 /* The trainer has finished bucket `bucket` of the compute it was asked for; in rising order. */
 void core_on_bucket(struct core *core, uint64_t now, size_t bucket);
+/* For a trainer that has nothing to do before the round is complete: a bucket whose sum is final already, each
+ * once under a plan, the last bucket first. It may read that part of sum until core_on_returned, which is soon: a
+ * new plan waits for it. Whatever it makes of it is of use only if the round is committed under the same plan.
+ * False when there is none. */
+bool core_lend(struct core *core, uint64_t now, size_t *bucket);
+void core_on_returned(struct core *core, uint64_t now);
 /* The trainer's state is now the one before `round`. Of the next rounds, buckets from `first_bucket` on
  * are exchanged (an evaluation needs only the last). `done`: no more rounds; from now on serve only. */
 void core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_hash,

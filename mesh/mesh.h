@@ -7,12 +7,28 @@
  *         switch (t.kind) {
  *         case MESH_COMPUTE:  // zero mesh_own() if t.fresh, add the gradients of t.shards for t.round,
  *                             // mesh_bucket(mesh, b) as each bucket b is complete
+ *         case MESH_SUMMED:   // optional: bucket t.bucket of mesh_sum() is final; see below
  *         case MESH_COMMIT:   // mesh_sum() is the total of all shards: apply it,
  *                             // mesh_state(mesh, t.round + 1, block, hash, first_bucket, done),
  *                             // or mesh_total_bad(mesh)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
  *                             // mesh_state(mesh, t.round, ...), or mesh_state_bad(mesh)
  *         ...
+ *
+ * While the sums of a round still travel, the trainer is told of each bucket that is final, the last bucket
+ * first (t.fresh), then the others as they come. It may build the next state from them and compute ahead with it,
+ * but beside the present one: others are still served that, and when the plan is dropped before
+ * MESH_COMMIT, shards of the round have to be computed from it again. Then all that was built is void: the next
+ * MESH_SUMMED or MESH_COMMIT is t.fresh.
+ *
+ * Who touches which memory, and when:
+ *
+ *     own        the trainer writes from MESH_COMPUTE until its last mesh_bucket, each bucket until it is told;
+ *                the mesh reads what was told until MESH_COMMIT, and zeroes it when no shard is ours
+ *     sum        the mesh writes; the trainer reads a bucket from MESH_SUMMED to its next mesh_next, all
+ *                from MESH_COMMIT to mesh_state
+ *     state      the trainer's; the mesh reads it from mesh_state to MESH_COMMIT or MESH_ADOPT
+ *     state_in   the mesh writes; the trainer reads from MESH_ADOPT to mesh_state
  *
  * Calls on one mesh come from one thread, the trainer, except mesh_bucket, mesh_page, mesh_stats and
  * mesh_interrupt, which any thread may call (mesh_interrupt also from a signal handler). The core (core.h) makes every
@@ -66,6 +82,7 @@ enum {
 
 enum mesh_task_kind {
     MESH_COMPUTE = 1,
+    MESH_SUMMED,
     MESH_COMMIT,
     MESH_ADOPT,
     MESH_DONE,        /* the run is complete on every node we know of */
@@ -77,8 +94,9 @@ enum mesh_task_kind {
 struct mesh_task {
     enum mesh_task_kind kind;
     uint64_t round;
-    uint64_t shards;     /* MESH_COMPUTE */
-    bool fresh;          /* MESH_COMPUTE */
+    uint64_t shards; /* MESH_COMPUTE */
+    bool fresh;    /* MESH_COMPUTE: zero own; _SUMMED, _COMMIT: the first of this plan and round */
+    size_t bucket; /* MESH_SUMMED */
     uint64_t state_hash; /* MESH_ADOPT */
     size_t size;         /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has it now */
 };
@@ -100,7 +118,7 @@ void mesh_destroy(struct mesh **mesh); /* says goodbye, waits at most a second f
 
 int32_t *mesh_own(struct mesh *mesh); /* [vector_count], 64-byte aligned */
 const int32_t *
-mesh_sum(const struct mesh *mesh); /* [vector_count]; valid from MESH_COMMIT to mesh_state */
+mesh_sum(const struct mesh *mesh); /* [vector_count]; for when it is valid see above */
 const uint8_t *mesh_state_in(const struct mesh *mesh); /* [state_size]; valid during MESH_ADOPT */
 
 void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits */

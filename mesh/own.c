@@ -83,7 +83,7 @@ own_fill(struct core *core, uint64_t need)
         else
             own_compute(core, need);
     }
-    if (own_settled(core) && own_have(core) == need)
+    if (own_settled(core) && own_have(core) == need && !own->lent) /* sum is written from then on */
         ring_ready(core->ring,
                    own->state == OWN_COMPUTING ? own->ready : core->config.bucket_count);
 }
@@ -127,7 +127,8 @@ own_computed(struct core *core)
 {
     struct own *own = &core->own;
     unsigned shards = (unsigned)__builtin_popcountll(own->computing);
-    own->compute_us = core->now - own->compute_at_us;
+    own->compute_us = core->now - own->compute_at_us + own->saved_us;
+    own->saved_us = 0;
     if (shards > 0) {
         uint64_t speed = 1000000ull * 1000000 * shards / (own->compute_us + 1);
         if (speed > PEERS_SPEED_MAX)
@@ -157,6 +158,27 @@ own_bucket(struct core *core, size_t bucket)
         own_computed(core);
 }
 
+bool
+own_lend(struct core *core, size_t *bucket)
+{
+    struct own *own = &core->own;
+    if (own->lent || own->state != OWN_FREE || !core->plan.active ||
+        !ring_final(core->ring, bucket))
+        return false;
+    own->lent = true;
+    own->lent_at_us = core->now;
+    return true;
+}
+
+void
+own_returned(struct core *core)
+{
+    struct own *own = &core->own;
+    assert(own->lent);
+    own->lent = false;
+    own->ahead_us += core->now - own->lent_at_us;
+}
+
 void
 own_applied(struct core *core)
 {
@@ -166,4 +188,6 @@ own_applied(struct core *core)
     own->filled = false;
     own->has = 0;
     own->computing = 0;
+    own->saved_us = own->ahead_us;
+    own->ahead_us = 0;
 }

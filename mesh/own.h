@@ -6,8 +6,11 @@
  *
  * `own` keeps the sum of this node's shards until the round is applied, through any number of plans: a
  * new plan that asks for more computes only what is missing, one that takes a shard away has all
- * computed again (shards cannot be subtracted one by one). Nobody writes to `own` while sends from it
- * are in flight, nor to `sum` in a new round or plan while sends from before are. */
+ * computed again (shards cannot be subtracted one by one). Nobody writes to `own` while sends from it are in
+ * flight.
+ *
+ * While FREE, the trainer may borrow buckets of `sum` that are final already and work ahead with them. A new
+ * plan does not write to `sum` while it has one. */
 #ifndef MESH_OWN_H
 #define MESH_OWN_H
 
@@ -31,6 +34,10 @@ struct own {
     bool blocked; /* it did so in the last event, too, since */
     uint64_t blocked_at_us;
     uint64_t compute_at_us; /* now */
+    bool lent;              /* the trainer reads a part of sum */
+    uint64_t lent_at_us;    /* now */
+    uint64_t ahead_us;      /* it worked ahead for the next round, and */
+    uint64_t saved_us;      /* for this one: counts as computing */
     uint64_t compute_us;    /* how long the last one took */
     uint32_t speed;         /* shards per 1e6 seconds of one shard: see proto_heartbeat */
 };
@@ -40,6 +47,8 @@ void own_init(struct core *core);
 void own_step(struct core *core);
 void own_tick(struct core *core);
 void own_bucket(struct core *core, size_t bucket);
+bool own_lend(struct core *core, size_t *bucket);
+void own_returned(struct core *core);
 void own_applied(struct core *core);
 /* Shards of core->round that are in own[] or on their way into it. */
 uint64_t own_have(const struct core *core);

@@ -17,6 +17,7 @@ enum verdict { VERDICT_DONE, VERDICT_LATER, VERDICT_BAD };
 struct lane {
     bool direct;
     bool sent;        /* my contribution is on its way */
+    bool lent;        /* ring_final has named it */
     bool begun;       /* sum may be written: direct and single lanes only */
     size_t stage;     /* index of its first chunk in ring->stages */
     size_t stride;    /* chunks of the longest segment */
@@ -654,6 +655,35 @@ ring_ready(struct ring *ring, size_t end)
         return;
     ring->ready = end;
     push(ring);
+}
+
+/* --- Lending ----------------------------------------------------------------------------------- */
+
+static bool
+lend(struct ring *ring, size_t bucket)
+{
+    struct lane *lane = &ring->lanes[bucket];
+    bool can = lane->left == 0 && !lane->lent;
+    lane->lent = lane->lent || can;
+    return can;
+}
+
+bool
+ring_final(struct ring *ring, size_t *bucket)
+{
+    size_t last = ring->setup.bucket_count - 1;
+    if (ring_status(ring) != RING_RUNNING || ring->ready <= last || ring->lanes[last].left > 0)
+        return false;
+    if (lend(ring, last)) {
+        *bucket = last;
+        return true;
+    }
+    for (size_t b = ring->first_bucket; b < last; b++)
+        if (lend(ring, b)) {
+            *bucket = b;
+            return true;
+        }
+    return false;
 }
 
 /* --- Looking ----------------------------------------------------------------------------------- */

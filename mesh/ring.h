@@ -76,6 +76,9 @@ void ring_tick(struct ring *ring);
 void ring_chunk(struct ring *ring, struct proto_node from, const struct proto_msg *msg,
                 struct core_frame *frame, uint64_t round);
 
+/* A bucket whose sum is final although the round is not, each once a round and plan and the last one first:
+ * its part of sum is not written again before the next ring_ready of another round or plan. */
+bool ring_final(struct ring *ring, size_t *bucket);
 enum ring_status ring_status(const struct ring *ring);
 const char *ring_why(const struct ring *ring);
 /* Chunks taken so far, ever: rises with progress. */

@@ -478,6 +478,15 @@ state_apply(struct state *next, const struct state *now, const int32_t *total, s
     pool_run(pool, hash_if_done, next, piece_count(next));
 }
 
+size_t
+state_known(const struct state *next)
+{
+    size_t b = 0;
+    while (b < next->block_count && next->applied[b])
+        b++;
+    return exact_block_first(next->exact, b);
+}
+
 void
 state_finish(struct state *next, const struct state *now, const int32_t *total, struct pool *pool)
 {

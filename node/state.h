@@ -142,6 +142,8 @@ bool state_begin(struct state *next, const struct state *now, const int32_t *tot
 /* Elements [first, first + count) of the parameters, whole exponent blocks. */
 void state_apply(struct state *next, const struct state *now, const int32_t *total, size_t first,
                  size_t count, struct pool *pool);
+/* Parameters below this one are those of `next`. */
+size_t state_known(const struct state *next);
 /* The ranges that are left, and the exponents. */
 void state_finish(struct state *next, const struct state *now, const int32_t *total,
                   struct pool *pool);

@@ -31,6 +31,9 @@ struct run {
     struct pool *pool;
     struct work *work;
     struct state state, next; /* the present one; F builds the next beside it */
+    struct state_event event; /* of the round that leads to next */
+    bool early;               /* next may be built bucket by bucket */
+    uint64_t shards;          /* computed here for the present round */
     struct mesh *mesh;
     struct metrics *metrics;
     struct save *save;
@@ -395,6 +398,7 @@ static void
 compute(struct run *run, const struct mesh_task *task)
 {
     double start = now_s();
+    run->shards = task->fresh ? task->shards : run->shards | task->shards;
     fail_hit(FAIL_COMPUTE, NULL, 0);
     work_round(run->work, &run->state, task->shards, task->fresh, mesh_own(run->mesh), bucket_ready,
                run);
@@ -402,30 +406,57 @@ compute(struct run *run, const struct mesh_task *task)
     run->compute_s += now_s() - start;
 }
 
+/* The next state is begun anew when the sum is that of another plan: what was made of it before is void. */
 static void
-commit(struct run *run)
+begin_next(struct run *run)
 {
-    struct state_event event;
+    work_drop(run->work);
+    run->early = state_begin(&run->next, &run->state, mesh_sum(run->mesh), &run->event);
+}
+
+/* A bucket is final: apply it and compute ahead of the commit. The plan may last and give us the same shards. */
+static void
+work_ahead(struct run *run, const struct mesh_task *task)
+{
+    size_t count;
+    const struct core_bucket *bucket = &work_buckets(run->work, &count)[task->bucket];
+    double start = now_s();
+    if (task->fresh)
+        begin_next(run);
+    else if (run->early)
+        state_apply(&run->next, &run->state, mesh_sum(run->mesh), bucket->first, bucket->count,
+                    run->pool);
+    if (run->early)
+        work_begin(run->work, &run->next, run->shards, state_known(&run->next));
+    run->compute_s += now_s() - start;
+}
+
+static void
+commit(struct run *run, const struct mesh_task *task)
+{
+    const struct state_event *event = &run->event;
     char why[LINE];
     double start = now_s();
     fail_hit(FAIL_COMMIT, NULL, 0);
     if (state_check(&run->state, mesh_sum(run->mesh), why, sizeof why)) {
         say(run, 4, "the total of round %llu is damaged: %s; computing it again",
             (unsigned long long)run->state.header->round, why);
+        work_drop(run->work);
         mesh_total_bad(run->mesh);
         return;
     }
-    state_begin(&run->next, &run->state, mesh_sum(run->mesh), &event);
+    if (task->fresh)
+        begin_next(run);
     state_finish(&run->next, &run->state, mesh_sum(run->mesh), run->pool);
     fail_hit(FAIL_APPLIED, run->next.block, run->next.size);
     uint64_t hash = state_hash_rest(&run->next, run->pool);
     state_swap(&run->state, &run->next);
     run->compute_s += now_s() - start;
-    if (event.skipped)
+    if (event->skipped)
         say(run, 4, "step %llu: NaN or infinity in the gradient, skipped by all nodes",
             (unsigned long long)run->state.header->step - 1);
-    if (event.stepped || event.evaluated)
-        report_step(run, &event, hash);
+    if (event->stepped || event->evaluated)
+        report_step(run, event, hash);
     fail_hit(FAIL_REPORTED, NULL, 0);
     announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
@@ -433,7 +464,7 @@ commit(struct run *run)
     if (run->anew)
         save_forget(run->save);
     run->anew = false;
-    if (event.stepped && every && run->state.header->step % every == 0)
+    if (event->stepped && every && run->state.header->step % every == 0)
         save_step(run->save, &run->state);
 }
 
@@ -441,6 +472,7 @@ static void
 adopt(struct run *run, const struct mesh_task *task)
 {
     fail_hit(FAIL_ADOPT, NULL, 0);
+    work_drop(run->work);
     if (state_take(&run->state, mesh_state_in(run->mesh), task->state_hash, run->pool)) {
         say(run, 4, "a state received for round %llu is damaged: asking again",
             (unsigned long long)task->round);
@@ -466,8 +498,11 @@ follow_mesh(struct run *run)
         case MESH_COMPUTE:
             compute(run, &task);
             break;
+        case MESH_SUMMED:
+            work_ahead(run, &task);
+            break;
         case MESH_COMMIT:
-            commit(run);
+            commit(run, &task);
             break;
         case MESH_ADOPT:
             adopt(run, &task);

@@ -304,6 +304,12 @@ advance(struct work *work, const struct state *state, uint64_t shards, size_t en
 }
 
 void
+work_drop(struct work *work)
+{
+    work->begun = false;
+}
+
+void
 work_begin(struct work *work, const struct state *next, uint64_t shards, size_t known)
 {
     const struct nn_model *model = work->setup.model;

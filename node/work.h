@@ -49,6 +49,9 @@ void work_round(struct work *work, const struct state *state, uint64_t shards, b
  * and the parameters below `known`. May be called again when more is. */
 void work_begin(struct work *work, const struct state *next, uint64_t shards, size_t known);
 
+/* What was begun is of no use: the state it began from will not come. */
+void work_drop(struct work *work);
+
 /* Loss and accuracy over the whole test part, on this machine alone. */
 void work_evaluate(struct work *work, const float *params, double *loss, double *accuracy);
 

@@ -62,12 +62,13 @@ struct node {
     bool helper_computes; /* a second thread fills and tells buckets */
     pthread_t thread, helper;
     struct mesh_task task;
+    uint64_t summed; /* buckets of the round that came before all of it, as a bitmap */
     int32_t shard_count, shard_sum; /* of the bitmap that is being summed */
     struct {                        /* the state that others may fetch */
         uint64_t round, hash;
     } state;
     /* under world_lock */
-    uint64_t committed, adopted, wrong, finished, interrupts;
+    uint64_t committed, adopted, wrong, finished, interrupts, early;
     char log[LOG_MAX];
     size_t log_size;
 };
@@ -205,10 +206,40 @@ commit(struct node *node)
     }
     node->state.round = round + 1;
     node->state.hash = hash;
-    if (!right)
+    if (!right || (!node->task.fresh && !node->summed))
         note(&node->wrong);
+    node->summed = 0;
     note(&node->committed);
     tell_state(node);
+}
+
+/* Is this bucket of the sum that of the round? */
+static bool
+bucket_right(struct node *node, size_t b)
+{
+    const int32_t *sum = mesh_sum(node->mesh);
+    const uint64_t all = (UINT64_C(1) << SHARDS) - 1;
+    bool right = true;
+    count_shards(node, all);
+    for (uint64_t i = node->buckets[b].first; i < node->buckets[b].first + node->buckets[b].count;
+         i++)
+        right &= sum[i] == gradients(node, node->task.round, all, i);
+    return right;
+}
+
+/* Each bucket once, the last one first; its sum is there before the others are. */
+static void
+summed(struct node *node)
+{
+    const struct mesh_task *task = &node->task;
+    bool last = task->bucket + 1 == node->layout->count;
+    if (task->fresh)
+        node->summed = 0;
+    if (task->fresh != last || node->summed >> task->bucket & 1 ||
+        task->round != node->state.round || !bucket_right(node, task->bucket))
+        note(&node->wrong);
+    node->summed |= UINT64_C(1) << task->bucket;
+    note(&node->early);
 }
 
 static void
@@ -248,6 +279,9 @@ train(void *arg)
         case MESH_COMPUTE:
             compute(node);
             helping = node->helper_computes;
+            break;
+        case MESH_SUMMED:
+            summed(node);
             break;
         case MESH_COMMIT:
             commit(node);
