@@ -383,6 +383,7 @@ tick(struct mesh *mesh)
     uint64_t now = clock_us();
     if (now >= mesh->tick_at) {
         core_on_tick(mesh->core, now);
+        wire_tick(mesh->wire, now);
         mesh->tick_at = now + CORE_TICK_US;
     }
     if (now < mesh->discover_at)

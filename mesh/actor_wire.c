@@ -12,6 +12,7 @@
 
 #include <zmq.h>
 
+#include "mesh/actor_guard.h"
 #include "mesh/discover_resolve.h"
 #include "proto/fail.h"
 #include "proto/mix.h"
@@ -32,7 +33,11 @@ enum {
     HANDSHAKE_MS = 2000,
     BACKLOG = 512,
     SOCKETS_MAX = 8 * WIRE_LINKS_MAX,
-    REASONS_MAX = 64, /* distinct (host, error) of bad bytes that are logged */
+    /* Bytes that ZeroMQ may hold of one connection; without a message nobody but a stranger comes near. */
+    CONTROL_HELD_MAX = 1 << 20,
+    BULK_HELD_MAX = (BULK_IN + 3) * PROTO_BLOCK_MAX,
+    OUT_HELD_MAX = 1 << 16, /* of one that we opened: nothing is to come on it */
+    REASONS_MAX = 64,       /* distinct (host, error) of bad bytes that are logged */
 };
 
 enum tag {
@@ -48,6 +53,7 @@ enum tag {
 struct plug {
     void *socket, *monitor;
     int monitor_fd;
+    int fd; /* of the connection, -1 none */
 };
 
 /* A message that waits for room. */
@@ -85,6 +91,8 @@ struct wire {
     void *ctx;
     void *control_ctx, *bulk_ctx;
     void *router, *pull;
+    struct guard *guard;
+    void *accepted[2]; /* monitors of router and pull */
     uint16_t control_port, bulk_port;
     uint32_t serial; /* of the next connection */
     bool any_failed, pull_stalled;
@@ -178,13 +186,14 @@ fail_link(struct wire *wire, unsigned link)
 
 /* Events of a monitor are two frames: number and value, then the endpoint. */
 static bool
-monitor_read(void *monitor, uint16_t *event)
+monitor_read(void *monitor, uint16_t *event, int32_t *fd)
 {
     uint8_t value[6];
     char endpoint[PROTO_HOST_MAX];
-    if (zmq_recv(monitor, value, sizeof value, ZMQ_DONTWAIT) < (int)sizeof *event)
+    if (zmq_recv(monitor, value, sizeof value, ZMQ_DONTWAIT) < (int)sizeof value)
         return false;
     memcpy(event, value, sizeof *event);
+    memcpy(fd, value + sizeof *event, sizeof *fd);
     return zmq_recv(monitor, endpoint, sizeof endpoint, ZMQ_DONTWAIT) >= 0;
 }
 
@@ -195,9 +204,10 @@ plug_watch(struct wire *wire, struct plug *plug, void *context, enum tag tag, un
 {
     char name[64];
     uint16_t event;
-    const int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                       ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-                       ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED;
+    int32_t fd;
+    const int events = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED;
     snprintf(name, sizeof name, "inproc://monitor-%u", wire->serial);
     if (zmq_socket_monitor(plug->socket, name, events) != 0)
         return -zmq_errno();
@@ -207,7 +217,7 @@ plug_watch(struct wire *wire, struct plug *plug, void *context, enum tag tag, un
     set(plug->monitor, ZMQ_LINGER, 0);
     if (zmq_connect(plug->monitor, name) != 0)
         return -zmq_errno();
-    monitor_read(plug->monitor, &event);
+    monitor_read(plug->monitor, &event, &fd);
     plug->monitor_fd = socket_fd(plug->monitor);
     watch(wire, plug->monitor_fd, tag, link);
     return 0;
@@ -225,7 +235,8 @@ plug_close(struct wire *wire, struct plug *plug)
     }
     if (plug->socket)
         zmq_close(plug->socket);
-    *plug = (struct plug){NULL, NULL, -1};
+    guard_remove(wire->guard, plug->fd);
+    *plug = (struct plug){NULL, NULL, -1, -1};
 }
 
 static int
@@ -691,6 +702,7 @@ read_control_one(struct wire *wire)
     if (has_more(&header))
         zmq_msg_recv(&body, wire->router, ZMQ_DONTWAIT);
     too_long = skip_rest(wire->router, &body);
+    guard_heard(wire->guard, zmq_msg_get(&header, ZMQ_SRCFD));
     take_control(wire, &id, &header, &body, too_long);
     zmq_msg_close(&id);
     zmq_msg_close(&header);
@@ -740,6 +752,7 @@ read_bulk_one(struct wire *wire)
     if (has_more(&header))
         zmq_msg_recv(&frame->body, wire->pull, ZMQ_DONTWAIT);
     bool too_long = skip_rest(wire->pull, &frame->body);
+    guard_heard(wire->guard, zmq_msg_get(&header, ZMQ_SRCFD));
     take_bulk(wire, &header, frame, too_long);
     zmq_msg_close(&header);
     if (!frame->kept)
@@ -752,9 +765,12 @@ read_monitor(struct wire *wire, unsigned index, struct plug *plug)
 {
     struct link *link = &wire->links[index];
     uint16_t event;
+    int32_t fd;
     bool up = false;
-    while (plug->monitor && monitor_read(plug->monitor, &event))
-        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
+    while (plug->monitor && monitor_read(plug->monitor, &event, &fd))
+        if (event == ZMQ_EVENT_CONNECTED)
+            guard_add(wire->guard, plug->fd = fd, OUT_HELD_MAX);
+        else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
             up = true;
         else
             fail_link(wire, index);
@@ -799,6 +815,29 @@ bool
 wire_stalled(const struct wire *wire)
 {
     return wire->pull_stalled && wire->free_frames;
+}
+
+static void
+read_accepted(struct wire *wire, void *monitor, uint64_t bytes_max)
+{
+    uint16_t event;
+    int32_t fd;
+    while (monitor && monitor_read(monitor, &event, &fd))
+        if (event == ZMQ_EVENT_ACCEPTED)
+            guard_add(wire->guard, fd, bytes_max);
+        else
+            guard_remove(wire->guard, fd);
+}
+
+void
+wire_tick(struct wire *wire, uint64_t now)
+{
+    read_accepted(wire, wire->accepted[0], CONTROL_HELD_MAX);
+    read_accepted(wire, wire->accepted[1], BULK_HELD_MAX);
+    unsigned ended = guard_check(wire->guard, now);
+    wire->counts.bad += ended;
+    if (ended > 0)
+        log_line(wire, 4, "a stranger sends messages without an end: not listened to");
 }
 
 bool
@@ -928,10 +967,32 @@ new_context(void)
     return context;
 }
 
+/* Connected before the socket is bound, and with room for any number of events: see plug_watch. */
+static void *
+watch_accepted(void *socket, void *context)
+{
+    static const char name[] = "inproc://monitor-bound";
+    void *monitor = zmq_socket(context, ZMQ_PAIR);
+    if (!monitor)
+        return NULL;
+    set(monitor, ZMQ_LINGER, 0);
+    set(monitor, ZMQ_RCVHWM, 0);
+    if (zmq_socket_monitor(socket, name, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) == 0 &&
+        zmq_connect(monitor, name) == 0)
+        return monitor;
+    zmq_close(monitor);
+    return NULL;
+}
+
 static int
 build(struct wire *wire)
 {
     size_t frames = wire->setup.frames;
+    int rc = guard_new(&wire->guard);
+    if (rc != 0)
+        return rc;
+    for (size_t i = 0; i < WIRE_LINKS_MAX; i++)
+        wire->links[i].control.fd = wire->links[i].bulk.fd = -1;
     wire->frames = calloc(frames, sizeof *wire->frames);
     wire->control_ctx = new_context();
     wire->bulk_ctx = new_context();
@@ -951,7 +1012,9 @@ build(struct wire *wire)
         return -zmq_errno();
     set_control(wire->router);
     set_bulk(wire->pull);
-    return 0;
+    wire->accepted[0] = watch_accepted(wire->router, wire->control_ctx);
+    wire->accepted[1] = watch_accepted(wire->pull, wire->bulk_ctx);
+    return wire->accepted[0] && wire->accepted[1] ? 0 : -zmq_errno();
 }
 
 int
@@ -985,6 +1048,17 @@ wire_new(struct wire **out, const struct wire_setup *setup, const struct wire_ev
     return 0;
 }
 
+static void
+close_bound(void *socket, void *monitor)
+{
+    if (socket)
+        zmq_socket_monitor(socket, NULL, 0);
+    if (monitor)
+        zmq_close(monitor);
+    if (socket)
+        zmq_close(socket);
+}
+
 void
 wire_destroy(struct wire **out, int linger_ms)
 {
@@ -999,14 +1073,13 @@ wire_destroy(struct wire **out, int linger_ms)
     for (size_t i = 0; wire->frames && i < wire->setup.frames; i++)
         if (wire->frames[i].kept)
             frame_put_back(wire, &wire->frames[i]);
-    if (wire->router)
-        zmq_close(wire->router);
-    if (wire->pull)
-        zmq_close(wire->pull);
+    close_bound(wire->router, wire->accepted[0]);
+    close_bound(wire->pull, wire->accepted[1]);
     if (wire->bulk_ctx)
         zmq_ctx_term(wire->bulk_ctx); /* waits for the free functions of all zero-copy sends */
     if (wire->control_ctx)
         zmq_ctx_term(wire->control_ctx);
+    guard_destroy(&wire->guard);
     free(wire->frames);
     free(wire);
     *out = NULL;

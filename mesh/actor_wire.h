@@ -99,6 +99,8 @@ bool wire_ready(struct wire *wire, uint64_t tag);
  * WIRE_TAG_BULK. */
 bool wire_stalled(const struct wire *wire);
 
+/* Look after connections on which nothing sensible comes; at least every CORE_TICK_US, time in microseconds. */
+void wire_tick(struct wire *wire, uint64_t now);
 /* Report links that failed; true when there were any. */
 bool wire_settle(struct wire *wire);
 /* How many zero-copy sends from `buffer` were finished since the last call. */

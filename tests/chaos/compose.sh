@@ -11,7 +11,7 @@
 #     | what happened | at step | to | longest pause of the others, ms | until all were together, ms |
 set -u
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-STEPS=${1:-2500}
+STEPS=${1:-6000}
 PAUSE_MS_MAX=1000
 PROJECT=meshchaos$$
 export IMAGE=meshnode-chaos:$$ JOB=configs/chaos.yaml THREADS=1
@@ -127,6 +127,7 @@ event() { # WHAT VICTIM ...
     FROM+=("$(step_of 1)")
     REUNION+=("")
     STARTED=$(now)
+    echo "# step ${FROM[${#FROM[@]} - 1]}: ${EVENTS[${#EVENTS[@]} - 1]}"
 }
 
 go_on() { # NUMBER ...: these make some steps without the others

@@ -1,0 +1,65 @@
+#!/bin/bash
+# test_strangers.sh - whoever connects to the ports of a node and is none: three nodes train while one of them gets
+# silence, HTTP, TLS, old and broken ZMTP, huge, empty and endless messages (strangers.py). They end with the weights
+# of an undisturbed run, no step waits a second, and memory and descriptors stay as they were.
+. "$(dirname "$0")/../support/process.sh"
+GROWTH_KB_MAX=32768
+PAUSE_MS_MAX=1000
+
+rss_kb() { # PID
+    sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"
+}
+
+descriptors() { # PID
+    ls "/proc/$1/fd" | wc -l
+}
+
+few_descriptors() { # NAME COUNT
+    [ "$(descriptors "${PID[$1]}")" -le "$2" ]
+}
+
+# Bound by the node on lo: control first, then bulk.
+ports() { # PID
+    ss -Hltnp | sed -n "s/.*127.0.0.1:\([0-9]*\) .*pid=$1,.*/\1/p" | sort -n
+}
+
+write_job "$WORK/job.yaml" 100000
+NODES=(a b c)
+for name in "${NODES[@]}"; do
+    node $name "$WORK/job.yaml" --peers 3
+done
+wait_until 30 "three nodes to train" reached 50 "${NODES[@]}"
+read -r control bulk < <(ports "${PID[a]}" | paste -s -d ' ')
+[ -n "$bulk" ] || fail "a listens on no two ports: $(ports "${PID[a]}" | paste -s)"
+before=$(rss_kb "${PID[a]}") before_fds=$(descriptors "${PID[a]}")
+worst=0
+# shellcheck disable=SC2013 # words
+for name in $(sed -n '/^CASES/,/\]/s/[^a-z0-9_]/ /gp' "$(dirname "$0")/strangers.py"); do
+    from=$(steps_done a)
+    timeout 60 /usr/bin/python3 "$(dirname "$0")/strangers.py" 127.0.0.1 "$control" "$bulk" "$name" >"$WORK/$name.out" 2>&1 ||
+        fail "$name: $(tail -n 3 "$WORK/$name.out")"
+    wait_until 10 "three nodes to train on after $name" reached $((from + 10)) "${NODES[@]}"
+    grown=$(($(rss_kb "${PID[a]}") - before))
+    echo "$name: memory has grown by $grown kB, $(descriptors "${PID[a]}") descriptors"
+    [ $grown -le $GROWTH_KB_MAX ] || fail "$name: a has grown by $grown kB, expected at most $GROWTH_KB_MAX"
+done
+wait_until 10 "a to have its $before_fds descriptors again" few_descriptors a $((before_fds + 2))
+for name in "${NODES[@]}"; do
+    kill -TERM "${PID[$name]}"
+done
+wait_until 10 "all to end" gone "${NODES[@]}"
+
+# No step waited long for what strangers did, and what was trained is what one node trains by itself.
+sed -n 's/.*"time_s": *\([0-9.e+-]*\).*/\1/p' "$WORK/b/metrics.jsonl" | awk -v most=$PAUSE_MS_MAX '
+    NR > 1 && 1000 * ($1 - last) > worst { worst = 1000 * ($1 - last) }
+    { last = $1 }
+    END { printf "longest step of b: %.0f ms of %d steps\n", worst, NR; exit worst > most }' ||
+    fail "a step of b took longer than $PAUSE_MS_MAX ms"
+hash_at() { # NAME STEP
+    sed -n "s/.*\"step\":$2,.*\"state_hash\":\"\([0-9a-f]*\)\".*/\1/p" "$WORK/$1/metrics.jsonl"
+}
+last=$(steps_done b)
+reference "$WORK/job.yaml" --set "train.steps=$((last + 1))" --set mesh.interface=lo
+[ -n "$(hash_at b "$last")" ] && [ "$(hash_at b "$last")" = "$(hash_at reference "$last")" ] ||
+    fail "the state after step $last is $(hash_at b "$last"), of one node alone $(hash_at reference "$last")"
+echo "step $last: the state of one node alone"
