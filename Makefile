@@ -34,7 +34,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all failpoints chaos chaos-night deps check-deps demo check test test-build process sim bench cov format format-check lint layers install clean help
+.PHONY: all failpoints chaos chaos-night deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -115,6 +115,14 @@ SECONDS ?= 60
 sim: check-deps                      ## the simulator for SECONDS=60: schedules, faults by kind, mutants
 	@$(MAKE) -s $B/sim
 	$B/sim --seconds $(SECONDS)
+
+SEEDS ?= 1 2 3 4 5
+torture: check-deps                  ## checkpoints: 100,000 damages per seed in SEEDS, every crash state, repairs by real nodes
+	@$(MAKE) -s all $B/tests/prop/prop_checkpoint $B/tests/unit/test_crash $B/tests/unit/test_save
+	$B/tests/unit/test_crash
+	$B/tests/unit/test_save
+	for seed in $(SEEDS); do $B/tests/prop/prop_checkpoint 100000 $$seed && \
+	    MESHNODE=$(abspath $B/meshnode) tests/process/test_repair.sh $$seed || exit 1; done
 
 bench: deps                          ## all-reduce and training against raw TCP, Gloo, Open MPI, PyTorch: ratios
 	@tests/support/deps.sh build bench

@@ -33,7 +33,7 @@ struct save {
     bool any;     /* one was written: of this step */
     uint64_t last_step;
     uint8_t page[CHECKPOINT_PAGE];
-    char failed[LINE]; /* why the last one could not be written; "" when it was */
+    int failed; /* why the last one could not be written, 0: it was */
 };
 
 /* The file of this block. */
@@ -50,16 +50,16 @@ file_of(const struct save *save, uint8_t *block)
 }
 
 static void
-report_failure(struct save *save, const char *why)
+report_failure(struct save *save, int rc, const char *why)
 {
     char line[LINE + 64], since[48] = "";
     if (save->any)
         snprintf(since, sizeof since, " since step %llu", (unsigned long long)save->last_step);
-    if (strcmp(save->failed, why) != 0) {
+    if (save->failed != rc) { /* once for each reason */
         snprintf(line, sizeof line, "%s; training goes on", why);
         save->setup.say(save->setup.ctx, 4, line);
     }
-    snprintf(save->failed, sizeof save->failed, "%s", why);
+    save->failed = rc;
     snprintf(line, sizeof line, "NO CHECKPOINT%s", since);
     save->setup.alarm(save->setup.ctx, line);
 }
@@ -69,12 +69,12 @@ report_success(struct save *save, uint64_t step)
 {
     save->any = true;
     save->last_step = step;
-    if (!save->failed[0])
+    if (!save->failed)
         return;
     char line[LINE];
     snprintf(line, sizeof line, "checkpoint of step %llu written: the disk takes them again",
              (unsigned long long)step);
-    save->failed[0] = '\0';
+    save->failed = 0;
     save->setup.say(save->setup.ctx, 6, line);
     save->setup.alarm(save->setup.ctx, NULL);
 }
@@ -89,7 +89,7 @@ store(struct save *save, char *why, size_t why_size)
     int rc = checkpoint_store(save->setup.dir, step, save->image, save->size, why, why_size);
     save->written = rc == 0;
     if (rc)
-        report_failure(save, why);
+        report_failure(save, rc, why);
     else
         report_success(save, step);
     checkpoint_prune(save->setup.dir, KEPT, rc ? NULL : &step);

@@ -1,0 +1,83 @@
+#!/bin/bash
+# test_disk.sh - a disk that is full, for a while or for good, and a folder that is taken. Three nodes train, one
+# of them writes into a small tmpfs (root). While it is full nobody stops: the node says so, in every step's
+# object, too; when there is room again it writes checkpoints, and all end with the weights of a run without any
+# accident. When it stays full to the end, that node alone ends with status 1 and says why; a restart with room
+# goes on from the newest checkpoint.
+. "$(dirname "$0")/../support/process.sh"
+STEPS=160
+NODES=(a b c)
+
+mkdir "$WORK/b"
+mount -t tmpfs -o size=4m none "$WORK/b" 2>/dev/null || skip "mounting a tmpfs needs root"
+clean_disk() {
+    umount "$WORK/b"
+}
+trap 'clean_disk; clean_up' EXIT
+
+write_job "$WORK/job.yaml" $STEPS
+reference "$WORK/job.yaml"
+
+fill_disk() {
+    dd if=/dev/zero of="$WORK/b/filler" bs=64k status=none 2>/dev/null
+    [ "$(df --output=avail "$WORK/b" | tail -n 1)" -eq 0 ] || fail "the disk is not full"
+}
+
+start_all() {
+    local name
+    for name in "${NODES[@]}"; do
+        node "$name" "$WORK/job.yaml" --peers 3 --set train.checkpoint_every=10
+    done
+}
+
+has_checkpoint() {
+    compgen -G "$WORK/b/checkpoint-*" >/dev/null
+}
+
+says() { # NAME PATTERN
+    grep -q -e "$2" "$WORK/$1.log"
+}
+
+echo "full for a while"
+fill_disk
+start_all
+wait_until 60 "a to reach step 60" reached 60 a
+wait_until 60 "b to say that its disk is full" says b 'warning: .*No space left on device; training goes on'
+! has_checkpoint || fail "b has a checkpoint on a full disk"
+rm "$WORK/b/filler"
+wait_until 60 "b to write a checkpoint" has_checkpoint
+finished 120 "${NODES[@]}"
+same_hash reference "${NODES[@]}"
+says b 'checkpoint of step .* written: the disk takes them again' || fail "b does not say that all is well"
+[ "$(result b warnings)" -ge 1 ] || fail "b's result counts no warnings"
+! says a 'No space left' || fail "a, too, speaks of a full disk"
+
+echo "a folder that is taken"
+rm -rf "$WORK"/[ac] "$WORK"/b/*
+start_all
+wait_until 60 "step 20" reached 20 a b c
+"$MESHNODE" "$WORK/job.yaml" --out "$WORK/a" --set "mesh.group=$GROUP" $LINK >"$WORK/second.log" 2>&1
+[ $? = 2 ] || fail "a second node in a folder was not refused"
+[ "$(wc -l <"$WORK/second.log")" = 1 ] || fail "$(cat "$WORK/second.log")"
+grep -q "$WORK/a: in use by process ${PID[a]}," "$WORK/second.log" || fail "$(cat "$WORK/second.log")"
+
+echo "full to the end"
+wait_until 60 "b to write a checkpoint" has_checkpoint
+fill_disk
+finished 120 a c
+wait_until 60 "b to give up" gone b
+wait "${PID[b]}"
+status=$?
+unset "PID[b]"
+[ $status = 1 ] || fail "b ended with status $status, expected 1"
+says b 'error: .*No space left on device: the results could not be written' || fail "b does not say why"
+grep -q '"alarm": *"NO CHECKPOINT since step' "$WORK/b/metrics.jsonl" ||
+    says b 'metrics.jsonl: No space left on device; training goes on' || fail "no alarm in b's metrics"
+[ ! -e "$WORK/b/result.json" ] || fail "b has a result"
+same_hash reference a c
+rm "$WORK/b/filler"
+node b "$WORK/job.yaml" --set mesh.gather_ms=0
+finished 120 b
+says b 'resumed at step [1-9]' || fail "b did not go on: $(cat "$WORK/b.log")"
+same_hash reference b
+echo "three nodes, one hash, one full disk"
