@@ -240,6 +240,24 @@ def pause(node, at):
     return max(0.0, max(after) - median(before)), median(before)
 
 
+# Milliseconds: 99 of 100 pauses, the longest one. Promised on a machine with nothing else to do.
+LIMITS = {"kill": (150, 1000), "stop": (500, 1000)}
+
+
+def judge(kind, pauses, judge_all, worst):
+    """Why these pauses are too long, or None. On a busy machine the median must still keep what is promised of 99 of
+    100, and none may exceed `worst`; with `judge_all` the whole promise is held against them."""
+    p99_limit, max_limit = LIMITS.get(kind, (None, None))
+    p50, p99, most = percentile(pauses, 0.5), percentile(pauses, 0.99), max(pauses, default=0)
+    if most > worst:
+        return f"{kind}: a pause of {most:.1f} ms, expected at most {worst:g}"
+    if p99_limit and len(pauses) >= 3 and p50 > p99_limit:
+        return f"{kind}: the median pause is {p50:.1f} ms, expected at most {p99_limit}"
+    if p99_limit and judge_all and (p99 > p99_limit or most > max_limit):
+        return f"{kind}: pause p99 {p99:.1f} ms, max {most:.1f} ms; expected {p99_limit} and {max_limit}"
+    return None
+
+
 def load():
     return "load %.1f on %d CPUs" % (os.getloadavg()[0], os.cpu_count())
 
