@@ -156,9 +156,17 @@ set_control(void *socket)
 {
     set_common(socket, CONTROL_QUEUE, CONTROL_QUEUE,
                PROTO_JOB_MAX > PROTO_FRAME_MAX ? PROTO_JOB_MAX : PROTO_FRAME_MAX);
-    set(socket, ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS);
-    set(socket, ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_DEAD_MS);
-    set(socket, ZMQ_HEARTBEAT_TTL, HEARTBEAT_DEAD_MS);
+}
+
+/* Only where nothing is ever received: ZeroMQ (4.3.4, 4.3.5) aborts the process when it is to
+ * ping on a broken connection whose input it had stopped, because nobody reads or the socket is being
+ * closed. The other side answers, and ends the connection when no ping comes. */
+static void
+set_heartbeat(void *dealer)
+{
+    set(dealer, ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS);
+    set(dealer, ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_DEAD_MS);
+    set(dealer, ZMQ_HEARTBEAT_TTL, HEARTBEAT_DEAD_MS);
 }
 
 /* No heartbeats here: a long body on a slow link would look like death. */
@@ -272,6 +280,7 @@ open_control(struct wire *wire, unsigned index, const struct proto_endpoint *to)
     if (!plug->socket)
         return -zmq_errno();
     set_control(plug->socket);
+    set_heartbeat(plug->socket);
     zmq_setsockopt(plug->socket, ZMQ_ROUTING_ID, id, sizeof id);
     int rc = plug_watch(wire, plug, wire->control_ctx, TAG_CONTROL_MONITOR, index);
     return rc != 0 ? rc : plug_connect(plug, to->host, to->control_port);
