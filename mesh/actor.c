@@ -157,6 +157,15 @@ on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
 }
 
 static void
+on_probe(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words)
+{
+    struct mesh_task task = {.kind = MESH_PROBE, .round = round, .shards = shard};
+    assert(words <= MESH_CLAIM_MAX);
+    memcpy(task.claim, claim, words * sizeof *claim);
+    push_task(ctx, task);
+}
+
+static void
 on_finished(void *ctx)
 {
     struct mesh *mesh = ctx;
@@ -274,6 +283,7 @@ static const struct core_ops core_ops = {
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,
+    .probe = on_probe,
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
@@ -609,6 +619,15 @@ mesh_want(struct mesh *mesh, uint64_t step, uint64_t round, uint64_t page)
     pthread_mutex_unlock(&mesh->lock);
 }
 
+void
+mesh_probed(struct mesh *mesh, bool equal)
+{
+    pthread_mutex_lock(&mesh->lock);
+    core_on_probed(mesh->core, clock_us(), equal);
+    settle(mesh);
+    pthread_mutex_unlock(&mesh->lock);
+}
+
 const uint8_t *
 mesh_page_in(const struct mesh *mesh)
 {
@@ -833,7 +852,11 @@ open_core(struct mesh *mesh)
         .state_in = mesh->state_in,
         .chunk_elems = setup->chunk_elems,
         .direct_bytes = setup->direct_bytes,
+        .audit_share = (uint64_t)(setup->audit * 4294967296.0),
+        .audit_bucket = setup->audit_bucket,
     };
+    if (getrandom(&config.audit_seed, sizeof config.audit_seed, 0) != sizeof config.audit_seed)
+        return -EIO;
     config.hello.control_port = wire_control_port(mesh->wire);
     config.hello.bulk_port = wire_bulk_port(mesh->wire);
     struct core_ops ops = core_ops;

@@ -107,6 +107,7 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     peers_init(core);
     plan_init(core);
     own_init(core);
+    probe_init(core);
     fetch_init(core);
     mend_init(core);
     *out = core;
@@ -172,6 +173,7 @@ core_settle(struct core *core)
     fetch_step(core);
     plan_step(core);
     own_step(core);
+    probe_step(core);
     if (ring_status(core->ring) == RING_BROKEN)
         plan_abort(core, ring_why(core->ring));
     core_finish(core);
@@ -186,6 +188,7 @@ core_on_tick(struct core *core, uint64_t now)
     peers_tick(core);
     plan_tick(core);
     own_tick(core);
+    probe_tick(core);
     if (core->awake >= core->sweep_at_us) {
         core->sweep_at_us = core->awake + CORE_SWEEP_US;
         ring_tick(core->ring);
@@ -278,6 +281,9 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         break;
     case PROTO_ABORT:
         plan_on_abort(core, i, msg->abort_plan);
+        break;
+    case PROTO_ACCUSE:
+        probe_on_accuse(core, i, &msg->accuse);
         break;
     case PROTO_FETCH:
         fetch_on_fetch(core, i, &msg->fetch);
@@ -431,6 +437,14 @@ core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, 
 }
 
 void
+core_on_probed(struct core *core, uint64_t now, bool equal)
+{
+    core_clock(core, now);
+    probe_answer(core, equal);
+    core_settle(core);
+}
+
+void
 core_leave(struct core *core, uint64_t now)
 {
     core_clock(core, now);
@@ -450,6 +464,8 @@ core_stats(const struct core *core, struct core_stats *out)
         .round = core->round,
         .plans = core->plan.plans,
         .aborts = core->plan.aborts,
+        .probes = core->probe.probes,
+        .expulsions = core->probe.expulsions,
     };
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];

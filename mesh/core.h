@@ -65,7 +65,12 @@ struct core_config {
     uint8_t *state_in;     /* [state_size]: a state being fetched is assembled here; borrowed */
     uint32_t chunk_elems;  /* elements per ring message, 1..PROTO_CHUNK_MAX; small in tests */
     uint64_t direct_bytes; /* buckets of at most this many bytes go directly to everyone */
-    uint32_t mutant;       /* simulator only: bits of planted bugs, 0 = none; see tests/sim */
+    /* Audits, see probe.h: of this share of (round, member) pairs, times 2^32; 0 none. The claims are a bucket
+     * of its own, not the last, that a round exchanges or not; `shards` times as many words as one has. */
+    uint64_t audit_share;
+    uint64_t audit_seed; /* this node's secret */
+    size_t audit_bucket;
+    uint32_t mutant; /* simulator only: bits of planted bugs, 0 = none; see tests/sim */
 };
 
 /* What the core asks of its shell. All are called from within core_on_*; none may call back. */
@@ -103,6 +108,9 @@ struct core_ops {
     /* To the trainer: state_in holds a verified-by-length state before `round`; check its hash, take it
      * over, then core_on_applied; or core_on_state_bad. */
     void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash);
+    /* To the trainer: compute `shard` (one bit) of `round` apart, and answer with core_on_probed whether the
+     * words for it are those claimed; `claim` is borrowed until this returns. */
+    void (*probe)(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words);
     /* The trainer's present state [state_size], asked for only while it is neither computing an apply
      * nor adopting; copied at once. */
     const uint8_t *(*state)(void *ctx);
@@ -132,6 +140,8 @@ struct core_stats {
     uint64_t mine;  /* shards that it gives to this node */
     uint64_t plans; /* adopted so far */
     uint64_t aborts;
+    uint64_t probes;     /* shards of others recomputed */
+    unsigned expulsions; /* nodes that were expelled for what they contributed */
     bool leader;
 };
 
@@ -174,6 +184,8 @@ void core_on_total_bad(struct core *core, uint64_t now);
 void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
 /* The answer to ops->want; size 0: we do not have it. Copied at once. */
 void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);
+/* The answer to ops->probe. */
+void core_on_probed(struct core *core, uint64_t now, bool equal);
 /* Say goodbye to all (Ctrl-C). */
 void core_leave(struct core *core, uint64_t now);
 

@@ -12,6 +12,7 @@
 #include "mesh/own.h"
 #include "mesh/peers.h"
 #include "mesh/plan.h"
+#include "mesh/probe.h"
 #include "mesh/ring.h"
 
 enum {
@@ -44,6 +45,7 @@ struct core {
     struct own own;
     struct fetch fetch;
     struct mend mend;
+    struct probe probe;
     struct ring *ring;
     uint64_t sweep_at_us; /* awake; when frames no plan wants are released */
 };

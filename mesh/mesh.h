@@ -11,6 +11,7 @@
  *         case MESH_COMMIT:   // mesh_sum() is the total of all shards: apply it,
  *                             // mesh_state(mesh, t.round + 1, block, hash, first_bucket, done),
  *                             // or mesh_total_bad(mesh)
+ *         case MESH_PROBE:    // compute t.shards apart and compare with t.claim: mesh_probed(mesh, equal)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
  *                             // mesh_state(mesh, t.round, ...), or mesh_state_bad(mesh)
  *         ...
@@ -61,6 +62,8 @@ struct mesh_setup {
     size_t bucket_count;
     uint64_t vector_count; /* elements: sum of the buckets */
     size_t state_size;     /* bytes of a state */
+    double audit;          /* 0..1: share of (round, member) pairs audited; core.h */
+    size_t audit_bucket;   /* with audit > 0: the claims */
     const char *job;       /* text handed to nodes that want a job; NULL none. Borrowed. */
     uint32_t chunk_elems;  /* as in struct core_config, the same on all nodes; 0 = the default */
     uint64_t direct_bytes; /* the same; 0 = the default */
@@ -80,11 +83,14 @@ enum {
     MESH_IDLE_MS = 1000
 };
 
+enum { MESH_CLAIM_MAX = 8 }; /* words of a shard in the bucket of claims */
+
 enum mesh_task_kind {
     MESH_COMPUTE = 1,
     MESH_SUMMED,
     MESH_COMMIT,
     MESH_ADOPT,
+    MESH_PROBE,       /* an audit: core.h */
     MESH_DONE,        /* the run is complete on every node we know of */
     MESH_INTERRUPTED, /* mesh_interrupt was called */
     MESH_PAGE,        /* the answer to mesh_want */
@@ -97,8 +103,9 @@ struct mesh_task {
     uint64_t shards; /* MESH_COMPUTE */
     bool fresh;    /* MESH_COMPUTE: zero own; _SUMMED, _COMMIT: the first of this plan and round */
     size_t bucket; /* MESH_SUMMED */
-    uint64_t state_hash; /* MESH_ADOPT */
-    size_t size;         /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has it now */
+    uint64_t state_hash;           /* MESH_ADOPT */
+    size_t size;                   /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has it now */
+    int32_t claim[MESH_CLAIM_MAX]; /* MESH_PROBE */
 };
 
 struct mesh_stats {
@@ -137,6 +144,7 @@ const uint8_t *
 mesh_page_in(const struct mesh *mesh); /* valid from MESH_PAGE to the next mesh_want */
 /* Answer setup.want, once each; size 0: we do not have it. */
 void mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size);
+void mesh_probed(struct mesh *mesh, bool equal); /* the answer to MESH_PROBE */
 void mesh_interrupt(struct mesh *mesh);
 void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
 

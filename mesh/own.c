@@ -24,7 +24,8 @@ own_have(const struct core *core)
 bool
 own_settled(const struct core *core)
 {
-    return core->own.state == OWN_FREE || core->own.state == OWN_COMPUTING;
+    return core->own.state == OWN_FREE || core->own.state == OWN_COMPUTING ||
+           core->own.state == OWN_PROBING;
 }
 
 /* May memory of which `in_flight` sends are under way be rewritten? */
@@ -83,9 +84,11 @@ own_fill(struct core *core, uint64_t need)
         else
             own_compute(core, need);
     }
-    if (own_settled(core) && own_have(core) == need && !own->lent) /* sum is written from then on */
-        ring_ready(core->ring,
-                   own->state == OWN_COMPUTING ? own->ready : core->config.bucket_count);
+    if (!own_settled(core) || own_have(core) != need || own->lent) /* sum is written from then on */
+        return;
+    size_t all = core->config.bucket_count;
+    size_t end = own->state == OWN_COMPUTING ? own->ready : all;
+    ring_ready(core->ring, end == all && probe_holds(core) ? all - 1 : end);
 }
 
 void

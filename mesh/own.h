@@ -3,6 +3,7 @@
  *     START --applied--> FREE --compute--> COMPUTING --last bucket--> FREE
  *                         |  --commit---> COMMITTING --applied-----> FREE (next round)
  *                         |  --adopt----> ADOPTING --applied, bad--> FREE
+ *                         |  --probe----> PROBING --answer---------> FREE
  *
  * `own` keeps the sum of this node's shards until the round is applied, through any number of plans: a
  * new plan that asks for more computes only what is missing, one that takes a shard away has all
@@ -16,7 +17,14 @@
 
 #include "mesh/core.h"
 
-enum own_state { OWN_START, OWN_FREE, OWN_COMPUTING, OWN_COMMITTING, OWN_ADOPTING };
+enum own_state {
+    OWN_START,
+    OWN_FREE,
+    OWN_COMPUTING,
+    OWN_COMMITTING,
+    OWN_ADOPTING,
+    OWN_PROBING,
+};
 
 enum {
     OWN_DRAIN_US = 20000,       /* sends to suspected peers that block a new plan: drop the peers */

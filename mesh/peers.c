@@ -331,6 +331,10 @@ refusal_log(struct core *core, const struct proto_endpoint *at, enum proto_refus
                  "set run.numerics to one that both have, 'portable' always works",
                  at->host, at->control_port, theirs, ours);
         break;
+    case PROTO_REFUSE_EXPELLED:
+        core_log(core, 3, "peer %s:%u and we compute different gradients: no more to do with it",
+                 at->host, at->control_port);
+        break;
     default:
         core_log(core, 4, "peer %s:%u has '%s', we have '%s': not mixing (reason %d)", at->host,
                  at->control_port, theirs, ours, (int)reason);
@@ -362,6 +366,13 @@ peer_refuse(struct core *core, int i, enum proto_refusal reason, const struct pr
         peer_connect(core, i);
     else if (peer->link_up)
         refuse_send(core, peer);
+}
+
+void
+peers_expel(struct core *core, int i)
+{
+    const struct proto_hello hello = core->peers.peers[i].hello;
+    peer_refuse(core, i, PROTO_REFUSE_EXPELLED, &hello);
 }
 
 /* Its node is known, or 0 when the link ended without an answer. */
@@ -463,7 +474,8 @@ peers_hello(struct core *core, struct proto_node from, const char *host,
     struct peer *peer = &core->peers.peers[i];
     if (hello->reply)
         seed_answered(core, from, hello->control_port);
-    enum proto_refusal reason = judge(core, hello);
+    enum proto_refusal reason =
+        probe_expelled(core, from.id) ? PROTO_REFUSE_EXPELLED : judge(core, hello);
     if (reason) {
         peer_refuse(core, i, reason, hello);
         return;

@@ -122,6 +122,8 @@ void peers_link_up(struct core *core, unsigned link);
 void peers_link_down(struct core *core, unsigned link);
 void peers_hello(struct core *core, struct proto_node from, const char *host,
                  const struct proto_hello *hello);
+/* Refuse an accepted peer from now on, for what it contributed. */
+void peers_expel(struct core *core, int i);
 void peers_refused(struct core *core, struct proto_node from, const char *host,
                    const struct proto_refuse *refuse);
 void peers_heartbeat(struct core *core, int i, const struct proto_heartbeat *beat);

@@ -125,6 +125,7 @@ round_begin(struct core *core)
     core->plan.round_at_us = core->awake;
     plan_progress(core);
     ring_round(core->ring, core->round, core->first_bucket);
+    probe_round(core);
 }
 
 static void

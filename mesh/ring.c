@@ -698,6 +698,13 @@ ring_status(const struct ring *ring)
     return ring->left == 0 && ring->ready == ring->setup.bucket_count ? RING_FINAL : RING_RUNNING;
 }
 
+bool
+ring_complete(const struct ring *ring, size_t bucket)
+{
+    return ring->planned && ring->running && !ring->broken && bucket < ring->ready &&
+           ring->lanes[bucket].left == 0;
+}
+
 const char *
 ring_why(const struct ring *ring)
 {

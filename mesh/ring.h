@@ -80,6 +80,8 @@ void ring_chunk(struct ring *ring, struct proto_node from, const struct proto_ms
  * its part of sum is not written again before the next ring_ready of another round or plan. */
 bool ring_final(struct ring *ring, size_t *bucket);
 enum ring_status ring_status(const struct ring *ring);
+/* Is a bucket of the running round complete in sum? */
+bool ring_complete(const struct ring *ring, size_t bucket);
 const char *ring_why(const struct ring *ring);
 /* Chunks taken so far, ever: rises with progress. */
 uint64_t ring_progress(const struct ring *ring);

@@ -444,6 +444,10 @@ static int
 check_train(const struct config *config, char *why, size_t why_size)
 {
     const struct optim_spec *optim = &config->train.optim;
+    if (config->mesh.audit > 0 && !config->train.exact)
+        return fail_key(config, "mesh.audit",
+                        "needs train.exact = yes: else nobody can recompute a shard", why,
+                        why_size);
     if (optim->kind == OPTIM_SGD && optim->nesterov && optim->momentum <= 0)
         return fail_key(config, "train.optimizer.sgd.nesterov", "= yes needs a momentum above 0",
                         why, why_size);

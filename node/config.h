@@ -65,6 +65,7 @@ struct config {
         uint64_t gather_ms;
         uint64_t port, beacon_port; /* 0 = automatic */
         uint64_t bucket;            /* bytes of gradients per bucket */
+        double audit; /* 0..1: share of (round, member) pairs that a node recomputes a shard of */
         struct proto_endpoint seed[64];
         size_t seed_count;
     } mesh;

@@ -164,6 +164,7 @@ const struct config_key config_keys[] = {
     UINT("mesh", "port", CONFIG_NODE, MEMBER(mesh.port), 0, 65535, "0"),
     UINT("mesh", "beacon_port", CONFIG_NODE, MEMBER(mesh.beacon_port), 0, 65535, "0"),
     UINT("mesh", "bucket", CONFIG_JOB, MEMBER(mesh.bucket), 4096, 1 << 30, "1048576"),
+    REAL("mesh", "audit", MEMBER(mesh.audit), 0, 1, "0"),
     TEXT(CONFIG_ENDPOINTS, "mesh", "seeds", CONFIG_NODE, MEMBER(mesh.seed)),
 
     UINT("node", "threads", CONFIG_NODE, MEMBER(threads), 0, 256, "0"),

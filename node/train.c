@@ -30,6 +30,7 @@ struct run {
     struct job job; /* data, model, exponent blocks */
     struct pool *pool;
     struct work *work;
+    int32_t *scratch;         /* [vector] for audits, else NULL */
     struct state state, next; /* the present one; F builds the next beside it */
     struct state_event event; /* of the round that leads to next */
     bool early;               /* next may be built bucket by bucket */
@@ -137,8 +138,13 @@ open_work(struct run *run, char *why, size_t why_size)
         .seed = config->run.seed,
         .exact_mode = config->train.exact,
         .bucket_bytes = config->mesh.bucket,
+        .claims = config->mesh.audit > 0,
     };
     rc = work_new(&run->work, &setup);
+    if (!rc && setup.claims) {
+        run->scratch = calloc(work_vector_count(run->work), sizeof *run->scratch);
+        rc = run->scratch ? 0 : -ENOMEM;
+    }
     if (rc)
         snprintf(why, why_size, "not enough memory for the activations of %llu samples",
                  (unsigned long long)config->train.batch);
@@ -180,6 +186,8 @@ open_mesh(struct run *run, char *why, size_t why_size)
         .log_ctx = run,
     };
     setup.buckets = work_buckets(run->work, &setup.bucket_count);
+    setup.audit = config->mesh.audit;
+    setup.audit_bucket = setup.audit > 0 ? setup.bucket_count - 2 : 0;
     snprintf(setup.hello.run, sizeof setup.hello.run, "%s", config->run.name);
     snprintf(setup.hello.kernel, sizeof setup.hello.kernel, "%s", run->job.kernel);
     setup.hello.job_hash = run->job_hash;
@@ -325,6 +333,8 @@ write_results(struct run *run)
         .peers_max = run->peers_max,
         .plans = stats.core.plans,
         .aborts = stats.core.aborts,
+        .audits = stats.core.probes,
+        .expelled = stats.core.expulsions,
         .tx_bytes = stats.tx_bytes,
         .rx_bytes = stats.rx_bytes,
     };
@@ -485,6 +495,17 @@ adopt(struct run *run, const struct mesh_task *task)
     announce(run, task->state_hash);
 }
 
+/* Somebody else's shard, computed here: is it what was claimed? */
+static void
+audit(struct run *run, const struct mesh_task *task)
+{
+    double start = now_s();
+    unsigned shard = (unsigned)__builtin_ctzll(task->shards);
+    bool equal = work_probe(run->work, &run->state, shard, run->scratch, task->claim);
+    run->compute_s += now_s() - start;
+    mesh_probed(run->mesh, equal);
+}
+
 /* Until the run is done or interrupted. */
 static enum mesh_task_kind
 follow_mesh(struct run *run)
@@ -506,6 +527,9 @@ follow_mesh(struct run *run)
             break;
         case MESH_ADOPT:
             adopt(run, &task);
+            break;
+        case MESH_PROBE:
+            audit(run, &task);
             break;
         case MESH_PAGE: /* asked for and not waited for */
             break;
@@ -591,6 +615,7 @@ close_run(struct run *run)
     mesh_destroy(&run->mesh);
     save_destroy(&run->save);
     metrics_destroy(&run->metrics);
+    free(run->scratch);
     work_destroy(&run->work);
     pool_destroy(&run->pool);
     state_fini(&run->next);

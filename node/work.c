@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "node/ledger.h"
+#include "proto/fail.h"
 
 enum { STRIPE_BLOCKS = 64 };
 
@@ -44,9 +45,10 @@ struct work {
     struct section *section;        /* in order of back-propagation */
     size_t section_count, present;  /* the section being computed */
     struct core_bucket *bucket;
-    size_t bucket_count;
+    size_t bucket_count, vector_count;
     pthread_mutex_t *stripe;
     size_t stripe_count;
+    bool probing; /* it is somebody else's shard that is computed */
     /* Of the present round: */
     const struct state *state;
     const float *params;
@@ -107,8 +109,13 @@ lay_out(struct work *work)
         section->ready = work->bucket_count;
     }
     assert(end == 0);
-    size_t words = state_tail(exact_blocks(work->setup.exact)) + ledger_words(work->setup.shards);
-    struct core_bucket tail = {nn_param_count(model), words};
+    struct core_bucket tail = {nn_param_count(model), state_tail(exact_blocks(work->setup.exact))};
+    struct core_bucket ledger = {tail.first + tail.count, ledger_words(work->setup.shards)};
+    work->vector_count = ledger.first + ledger.count;
+    if (work->setup.claims)
+        work->bucket[work->bucket_count++] = ledger;
+    else
+        tail.count += ledger.count;
     work->bucket[work->bucket_count++] = tail;
 }
 
@@ -144,7 +151,7 @@ new_tables(struct work *work)
     work->stripe_count = exact_blocks(work->setup.exact) / STRIPE_BLOCKS + 1;
     work->shard_result = calloc(work->setup.shards, sizeof *work->shard_result);
     work->section = calloc(layers, sizeof *work->section);
-    work->bucket = calloc(2 * layers + 1 + bytes / work->setup.bucket_bytes, sizeof *work->bucket);
+    work->bucket = calloc(2 * layers + 2 + bytes / work->setup.bucket_bytes, sizeof *work->bucket);
     work->stripe = calloc(work->stripe_count, sizeof *work->stripe);
     if (!work->shard_result || !work->section || !work->bucket || !work->stripe)
         return -ENOMEM;
@@ -203,8 +210,7 @@ work_buckets(const struct work *work, size_t *count)
 size_t
 work_vector_count(const struct work *work)
 {
-    const struct core_bucket *tail = &work->bucket[work->bucket_count - 1];
-    return tail->first + tail->count;
+    return work->vector_count;
 }
 
 size_t
@@ -333,6 +339,20 @@ stripe_first(const struct work *work, size_t stripe)
     return exact_block_first(work->setup.exact, block < blocks ? block : blocks);
 }
 
+/* For tests of audits: a wrong bit in the first element, which the checksum confirms. */
+static void
+lie(struct lane *lane, size_t first)
+{
+    if (first != 0 || lane != lane->work->lane || lane->work->probing ||
+        fail_hit(FAIL_LIE, NULL, 0) == 0)
+        return;
+    const int32_t bit = 1;
+    pthread_mutex_lock(&lane->work->stripe[0]);
+    lane->work->own[0] += bit;
+    pthread_mutex_unlock(&lane->work->stripe[0]);
+    lane->check = exact_check_add(lane->check, exact_check(&bit, 0, 1));
+}
+
 /* nn_sink: quantise a piece of gradient and add it to own. */
 static void
 add_piece(void *ctx, size_t first, const float *g, size_t n)
@@ -341,6 +361,7 @@ add_piece(void *ctx, size_t first, const float *g, size_t n)
     struct work *work = lane->work;
     int32_t *over = work->own + work->state->param_count + TAIL_OVER;
     unsigned shards = (unsigned)__builtin_popcountll(lane->shards);
+    lie(lane, first);
     for (size_t stripe = exact_block_of(work->setup.exact, first) / STRIPE_BLOCKS, end = first + n;
          first < end; stripe++) {
         size_t stop = stripe_first(work, stripe + 1);
@@ -410,6 +431,8 @@ train_shards(struct work *work, const struct state *state, uint64_t shards,
             ready(ctx, told);
     }
     add_results(work);
+    if (work->setup.claims)
+        ready(ctx, work->bucket_count - 2);
 }
 
 /* Evaluation -------------------------------------------------------------------------------------- */
@@ -500,4 +523,23 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
         evaluate_shards(work, shards, own + tail->first);
     state_tail_seal(own + tail->first, exact_blocks(work->setup.exact));
     ready(ctx, work->bucket_count - 1);
+}
+
+static void
+nobody(void *ctx, size_t bucket)
+{
+    (void)ctx;
+    (void)bucket;
+}
+
+bool
+work_probe(struct work *work, const struct state *state, unsigned shard, int32_t *scratch,
+           const int32_t *claim)
+{
+    assert(state->header->phase == STATE_TRAIN);
+    work->probing = true;
+    work_round(work, state, UINT64_C(1) << shard, true, scratch, nobody, NULL);
+    work->probing = false;
+    const int32_t *slots = scratch + state->param_count + state_tail(state->block_count);
+    return memcmp(slots + ledger_words(shard), claim, LEDGER_WORDS * sizeof *claim) == 0;
 }

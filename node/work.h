@@ -28,6 +28,7 @@ struct work_setup {
     uint64_t batch;
     uint64_t seed;
     bool exact_mode;
+    bool claims; /* the ledger is a bucket of its own, the last but one: mesh.audit */
     size_t
         bucket_bytes; /* of a bucket of gradients: smaller layers are put together, larger ones cut */
 };
@@ -44,6 +45,11 @@ size_t work_vector_count(const struct work *work);
  * each bucket in rising order. A round of evaluation touches the last bucket only. */
 void work_round(struct work *work, const struct state *state, uint64_t shards, bool fresh,
                 int32_t *own, void (*ready)(void *ctx, size_t bucket), void *ctx);
+
+/* Recompute one shard of the state's next round, a training step, into `scratch`, a vector like own: does the
+ * ledger come to the words claim[LEDGER_WORDS]? */
+bool work_probe(struct work *work, const struct state *state, unsigned shard, int32_t *scratch,
+                const int32_t *claim);
 
 /* Forward pass of the next round's `shards`, as far as `next`, the state before it, is known: its header
  * and the parameters below `known`. May be called again when more is. */

@@ -39,7 +39,7 @@ static const char *const types[PROTO_TYPES_END] = {
     [PROTO_GATHER] = "gather", [PROTO_FETCH] = "fetch",
     [PROTO_STATE] = "state",   [PROTO_JOB] = "job",
     [PROTO_BYE] = "bye",       [PROTO_WANT] = "want",
-    [PROTO_PAGE] = "page",
+    [PROTO_PAGE] = "page",     [PROTO_ACCUSE] = "accuse",
 };
 static const char *const stages[FAIL_STAGES] = {"send", "sent", "got", "taken"};
 static const char *const actions[ACTIONS_END] = {"kill", "stop", "hang", "error", "flip"};

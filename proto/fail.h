@@ -38,6 +38,8 @@
     X(BEACON_SEND, "beacon-send", 0, "a beacon is about to be sent over UDP")                      \
     X(BEACON_GOT, "beacon-got", 0, "a beacon was received; data")                                  \
     X(COMPUTE, "compute", 0, "shards are about to be computed")                                    \
+    X(LIE, "lie", EIO,                                                                             \
+      "a shard's gradient is about to be added; error: with a wrong bit, and its checksum")        \
     X(BUCKET_READY, "bucket-ready", 0, "a bucket of gradients was computed; data")                 \
     X(BUCKET_TOLD, "bucket-told", 0, "... and the core knows, or will")                            \
     X(COMPUTED, "computed", 0, "all shards asked for were computed")                               \

@@ -110,6 +110,13 @@ static const struct field page_fields[] = {
     FIELD_UINT(proto_page, page, 0, PROTO_STATE_MAX / PROTO_PAGE_MAX - 1),
 };
 
+static const struct field accuse_fields[] = {
+    FIELD_UINT(proto_accuse, plan, 1, UINT64_MAX),
+    FIELD_UINT(proto_accuse, round, 0, PROTO_ROUND_MAX),
+    FIELD_UINT(proto_accuse, id, 1, UINT64_MAX),
+    FIELD_UINT(proto_accuse, shard, 0, PROTO_SHARDS_MAX - 1),
+};
+
 /* Shards 0..S-1 for some S: a bitmap without gaps from the lowest bit on. */
 static bool
 is_all_shards(uint64_t shards)
@@ -234,6 +241,7 @@ static const struct type types[PROTO_TYPES_END] = {
     [PROTO_BYE] = {"BYE", NULL, 0, NULL},
     [PROTO_WANT] = {"WANT", FIELDS(page_fields), NULL},
     [PROTO_PAGE] = {"PAGE", FIELDS(page_fields), NULL},
+    [PROTO_ACCUSE] = {"ACCUSE", FIELDS(accuse_fields), NULL},
 };
 
 const char *

@@ -70,6 +70,7 @@ enum proto_type {
     PROTO_BYE,       /* I leave */
     PROTO_WANT,      /* send me this page of a checkpoint: mine is damaged */
     PROTO_PAGE,      /* body: one page of a checkpoint, empty when I have it neither */
+    PROTO_ACCUSE,    /* a member's shard is not what I compute for it */
     PROTO_TYPES_END,
 };
 
@@ -80,6 +81,7 @@ enum proto_refusal {
     PROTO_REFUSE_NUMERICS,    /* same job, other bits: kernel or CPU */
     PROTO_REFUSE_FULL,        /* PROTO_PEERS_MAX reached */
     PROTO_REFUSE_SELF,        /* you are me */
+    PROTO_REFUSE_EXPELLED,    /* you contributed what is wrong: mesh.audit */
     PROTO_REFUSALS_END,
 };
 
@@ -169,6 +171,13 @@ struct proto_page { /* WANT and PAGE */
     uint64_t page;  /* < PROTO_STATE_MAX / PROTO_PAGE_MAX */
 };
 
+struct proto_accuse {
+    uint64_t plan;
+    uint64_t round;
+    uint64_t id;    /* of the node accused */
+    uint16_t shard; /* < PROTO_SHARDS_MAX */
+};
+
 struct proto_msg {
     enum proto_type type;
     union {
@@ -183,6 +192,7 @@ struct proto_msg {
         struct proto_fetch fetch;
         struct proto_state state;
         struct proto_page page;
+        struct proto_accuse accuse;
     };
 };
 

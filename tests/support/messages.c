@@ -193,6 +193,12 @@ messages_make(struct messages_sample *out, enum proto_type type, enum messages_s
         out->msg.page.round = number(&from, 0, PROTO_ROUND_MAX);
         out->msg.page.page = number(&from, 0, PROTO_STATE_MAX / PROTO_PAGE_MAX - 1);
         break;
+    case PROTO_ACCUSE:
+        out->msg.accuse.plan = number(&from, 1, UINT64_MAX);
+        out->msg.accuse.round = number(&from, 0, PROTO_ROUND_MAX);
+        out->msg.accuse.id = number(&from, 1, UINT64_MAX);
+        out->msg.accuse.shard = (uint16_t)number(&from, 0, PROTO_SHARDS_MAX - 1);
+        break;
     default:
         break;
     }
@@ -292,6 +298,9 @@ messages_equal(const struct proto_msg *a, const struct proto_msg *b)
     case PROTO_PAGE:
         return a->page.step == b->page.step && a->page.round == b->page.round &&
                a->page.page == b->page.page;
+    case PROTO_ACCUSE:
+        return a->accuse.plan == b->accuse.plan && a->accuse.round == b->accuse.round &&
+               a->accuse.id == b->accuse.id && a->accuse.shard == b->accuse.shard;
     default:
         return true;
     }

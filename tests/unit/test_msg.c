@@ -175,7 +175,7 @@ the_start_of_a_message_is_checked(void **state)
     refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
     refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", U(1));
     refused(-EBADMSG, "message.type = 0, expected 1..15", "[uu]", U(1), U(0));
-    refused(-EBADMSG, "message.type = 16, expected 1..15", "[uu]", U(1), U(16));
+    refused(-EBADMSG, "message.type = 17, expected 1..16", "[uu]", U(1), U(17));
     refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..15", "[uu]", U(1), MAX);
     refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", U(1), U(13), U(0));
     refused(-EBADMSG, "ABORT has 2 elements, expected 3", "[uu]", U(1), U(7));
@@ -498,6 +498,11 @@ small_messages_have_their_limits(void **state)
     assert_int_equal(got.type, PROTO_JOB);
     assert_int_equal(decode("[uu]", U(1), U(13)), 0);
     assert_int_equal(got.type, PROTO_BYE);
+    assert_int_equal(decode("[uuuuuu]", U(1), U(16), MAX, PROTO_ROUND_MAX, MAX, U(63)), 0);
+    assert_true(got.accuse.id == MAX && got.accuse.shard == 63);
+    assert_int_equal(decode("[uuuuuu]", U(1), U(16), U(0), U(1), U(1), U(1)), -EBADMSG);
+    assert_int_equal(decode("[uuuuuu]", U(1), U(16), U(1), U(1), U(0), U(1)), -EBADMSG);
+    assert_int_equal(decode("[uuuuuu]", U(1), U(16), U(1), U(1), U(1), U(64)), -EBADMSG);
 }
 
 static void
