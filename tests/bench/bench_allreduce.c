@@ -122,6 +122,7 @@ run(struct bench *bench)
             commit(bench, &task);
             break;
         case MESH_PAGE:
+        case MESH_PROBE:
         case MESH_IDLE:
             break;
         default:

@@ -298,6 +298,7 @@ train(void *arg)
             note(&node->interrupts);
             return NULL;
         case MESH_PAGE:
+        case MESH_PROBE:
         case MESH_IDLE:
             break;
         }

@@ -174,9 +174,9 @@ the_start_of_a_message_is_checked(void **state)
             U(1));
     refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
     refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", U(1));
-    refused(-EBADMSG, "message.type = 0, expected 1..15", "[uu]", U(1), U(0));
+    refused(-EBADMSG, "message.type = 0, expected 1..16", "[uu]", U(1), U(0));
     refused(-EBADMSG, "message.type = 17, expected 1..16", "[uu]", U(1), U(17));
-    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..15", "[uu]", U(1), MAX);
+    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..16", "[uu]", U(1), MAX);
     refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", U(1), U(13), U(0));
     refused(-EBADMSG, "ABORT has 2 elements, expected 3", "[uu]", U(1), U(7));
     refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", U(1), U(13));
@@ -317,8 +317,8 @@ refuse_has_its_limits(void **state)
     assert_int_equal(got.refuse.reason, PROTO_REFUSE_SELF);
     assert_string_equal(got.refuse.yours, "a");
     assert_string_equal(got.refuse.mine, "b");
-    refused(-EBADMSG, "REFUSE.reason = 0, expected 1..6", "[uuutt]", U(1), U(2), U(0), "", "");
-    refused(-EBADMSG, "REFUSE.reason = 7, expected 1..6", "[uuutt]", U(1), U(2), U(7), "", "");
+    refused(-EBADMSG, "REFUSE.reason = 0, expected 1..7", "[uuutt]", U(1), U(2), U(0), "", "");
+    refused(-EBADMSG, "REFUSE.reason = 8, expected 1..7", "[uuutt]", U(1), U(2), U(8), "", "");
     refused(-EMSGSIZE, "REFUSE.mine has 256 bytes, expected at most 255", "[uuutt]", U(1), U(2),
             U(1), "", MANY MANY MANY MANY);
 }
