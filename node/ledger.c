@@ -77,15 +77,6 @@ ledger_check(const int32_t *slots, unsigned shards)
     return (uint64_t)high << 32 | low;
 }
 
-uint64_t
-ledger_step_rows(const int32_t *slots, unsigned shards)
-{
-    uint64_t hash = 0;
-    for (unsigned s = 0; s < shards; s++)
-        hash = mix64_pair(hash, get(slots + ledger_words(s), ROWS));
-    return hash;
-}
-
 /* ledger_rows of the samples that the job gives to a shard. */
 static uint64_t
 shard_expected(const struct ledger_step *step, unsigned shard)

@@ -41,9 +41,7 @@ uint64_t ledger_coverage(const int32_t *slots, unsigned shards);
 uint64_t ledger_check(const int32_t *slots, unsigned shards);
 /* The shard's checksum. */
 uint64_t ledger_shard_check(const int32_t *slots, unsigned shard);
-/* Hash of the samples of the step, from the shards' hashes. */
-uint64_t ledger_step_rows(const int32_t *slots, unsigned shards);
-/* The same from the job. */
+/* Hash of the samples of the step, over the shards' hashes. */
 uint64_t ledger_step_expected(const struct ledger_step *step);
 /* Do the slots hold what the job says? 0, or -EBADMSG and `why` names the first shard that differs. */
 int ledger_verify(const int32_t *slots, const struct ledger_step *step, char *why, size_t why_size);

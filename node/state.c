@@ -337,11 +337,13 @@ present_step(const struct state *state)
 }
 
 int
-state_check(const struct state *state, const int32_t *total, char *why, size_t why_size)
+state_check(const struct state *state, const int32_t *total, uint64_t *coverage, char *why,
+            size_t why_size)
 {
     const int32_t *tail = total + state->param_count,
                   *slots = tail + state_tail(state->block_count);
     uint64_t check = tail_check(tail, state->block_count);
+    *coverage = 0;
     if (tail[TAIL_CHECK] != (int32_t)(uint32_t)check ||
         tail[TAIL_CHECK + 1] != (int32_t)(uint32_t)(check >> 32)) {
         snprintf(why, why_size, "the checksum of its counters is wrong");
@@ -355,6 +357,7 @@ state_check(const struct state *state, const int32_t *total, char *why, size_t w
     if (state->header->phase == STATE_EVALUATE)
         return 0;
     struct ledger_step step = present_step(state);
+    *coverage = ledger_coverage(slots, step.shards);
     int rc = ledger_verify(slots, &step, why, why_size);
     if (!rc && ledger_check(slots, step.shards) != exact_check(total, 0, state->param_count)) {
         snprintf(why, why_size, "the checksum of the gradients is not the sum of the shards'");
@@ -391,11 +394,10 @@ apply_step(struct state *next, const int32_t *tail, struct state_event *event)
     event->raised = exact_raise(next->exact, tail + TAIL_OVER, next->exponent);
     if (event->raised && !tail[TAIL_BAD])
         return;
-    const int32_t *slots = tail + state_tail(next->block_count);
+    const struct ledger_step used = present_step(next);
     event->stepped = true;
-    event->first = h->epoch_step * next->job.batch;
-    event->coverage = ledger_coverage(slots, next->job.shards);
-    event->rows = ledger_step_rows(slots, next->job.shards);
+    event->first = used.first;
+    event->rows = ledger_step_expected(&used);
     h->ledger = ledger_chain(h->ledger, h->step, event->rows);
     event->skipped = tail[TAIL_BAD] != 0;
     next->moves = !event->skipped;

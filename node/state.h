@@ -113,7 +113,7 @@ struct state_event {
     size_t raised;  /* blocks whose exponent was too small: the step is redone */
     uint64_t samples;
     uint64_t first;    /* of them, in the epoch's permutation */
-    uint64_t coverage; /* shards counted, each once */
+    uint64_t coverage; /* shards counted, each once: from state_check */
     uint64_t rows;     /* hash of the samples: ledger.h */
     double loss;       /* mean over the samples of the round */
     double accuracy;
@@ -132,8 +132,10 @@ uint64_t state_epoch_steps(const struct state *state);
 uint64_t state_rows(const struct state *state);
 
 /* May this total be applied: is it that of the samples that are due, each counted once, and as it was when
- * it was computed? 0, or -EBADMSG with one line in `why`. */
-int state_check(const struct state *state, const int32_t *total, char *why, size_t why_size);
+ * it was computed? 0 and the shards that were counted, none in an evaluation; or -EBADMSG with one line in
+ * `why`. */
+int state_check(const struct state *state, const int32_t *total, uint64_t *coverage, char *why,
+                size_t why_size);
 
 /* Header of `next` and the event, from the tail of `total`. True: state_apply may follow, and `next` has
  * the parameters of the ranges it was called for; false: all that is left is for state_finish. */

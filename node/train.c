@@ -433,7 +433,7 @@ work_ahead(struct run *run, const struct mesh_task *task)
     double start = now_s();
     if (task->fresh)
         begin_next(run);
-    else if (run->early)
+    else if (run->early && bucket->first < run->state.param_count) /* not the ledger */
         state_apply(&run->next, &run->state, mesh_sum(run->mesh), bucket->first, bucket->count,
                     run->pool);
     if (run->early)
@@ -446,9 +446,10 @@ commit(struct run *run, const struct mesh_task *task)
 {
     const struct state_event *event = &run->event;
     char why[LINE];
+    uint64_t coverage;
     double start = now_s();
     fail_hit(FAIL_COMMIT, NULL, 0);
-    if (state_check(&run->state, mesh_sum(run->mesh), why, sizeof why)) {
+    if (state_check(&run->state, mesh_sum(run->mesh), &coverage, why, sizeof why)) {
         say(run, 4, "the total of round %llu is damaged: %s; computing it again",
             (unsigned long long)run->state.header->round, why);
         work_drop(run->work);
@@ -457,6 +458,7 @@ commit(struct run *run, const struct mesh_task *task)
     }
     if (task->fresh)
         begin_next(run);
+    run->event.coverage = coverage;
     state_finish(&run->next, &run->state, mesh_sum(run->mesh), run->pool);
     fail_hit(FAIL_APPLIED, run->next.block, run->next.size);
     uint64_t hash = state_hash_rest(&run->next, run->pool);

@@ -107,9 +107,10 @@ static void
 advance(struct bench *bench, unsigned rounds)
 {
     char why[200];
+    uint64_t coverage;
     while (rounds--) {
         compute(bench, ALL, true);
-        if (state_check(&bench->state, bench->own, why, sizeof why))
+        if (state_check(&bench->state, bench->own, &coverage, why, sizeof why))
             fail_msg("%s", why);
         apply(bench);
     }
@@ -250,22 +251,25 @@ test_a_flipped_bit_is_refused(void **unused)
 {
     (void)unused;
     char why[200];
+    uint64_t coverage;
     for (unsigned rounds = 0; rounds < 4; rounds++) {
         struct bench bench;
         bench_init(&bench, 2, rounds != 1);
         advance(&bench, rounds);
         bool training = bench.state.header->phase == STATE_TRAIN;
         compute(&bench, ALL & 0x13, true);
-        assert_int_equal(state_check(&bench.state, bench.own, why, sizeof why), -EBADMSG);
+        assert_int_equal(state_check(&bench.state, bench.own, &coverage, why, sizeof why),
+                         -EBADMSG);
         compute(&bench, ALL & ~0x13u, false);
-        assert_int_equal(state_check(&bench.state, bench.own, why, sizeof why), 0);
+        assert_int_equal(state_check(&bench.state, bench.own, &coverage, why, sizeof why), 0);
         size_t tail = nn_param_count(model), blocks = exact_blocks(exact);
         size_t end = training ? work_vector_count(bench.work) : tail + state_tail(blocks);
         for (size_t bit = training ? 0 : tail * 32; bit < end * 32;
              bit += bit < tail * 32 ? 97 : 1) {
             int32_t *word = &bench.own[bit / 32], kept = *word;
             *word = (int32_t)((uint32_t)kept ^ 1u << bit % 32);
-            assert_int_equal(state_check(&bench.state, bench.own, why, sizeof why), -EBADMSG);
+            assert_int_equal(state_check(&bench.state, bench.own, &coverage, why, sizeof why),
+                             -EBADMSG);
             *word = kept;
         }
         bench_fini(&bench);
@@ -278,10 +282,11 @@ test_a_total_of_other_samples_is_refused(void **unused)
     (void)unused;
     struct bench bench;
     char why[200];
+    uint64_t coverage;
     bench_init(&bench, 1, true);
     compute(&bench, ALL, true);
     bench.state.job.seed++;
-    assert_int_equal(state_check(&bench.state, bench.own, why, sizeof why), -EBADMSG);
+    assert_int_equal(state_check(&bench.state, bench.own, &coverage, why, sizeof why), -EBADMSG);
     assert_string_equal(why, "shard 0 was computed from other samples than its own");
     bench_fini(&bench);
 }
