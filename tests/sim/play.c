@@ -3,7 +3,8 @@
  * The network is a quiet LAN and the nodes are equal, so what is seen is the protocol: no node that runs
  * may go without a new round for longer than a second and a round's work (two seconds where random
  * faults come upon one another, one more where packets get lost), and after the last action all
- * that can reach one another must be in one plan again within the same time. States are judged against
+ * that can reach one another must be in one plan again within the same time. Where nothing happens
+ * nobody may be much slower than alone. States are judged against
  * the reference as always. Rounds last about 15 ms with four nodes, enough of them for the whole file. */
 #include <inttypes.h>
 #include <string.h>
@@ -14,6 +15,7 @@ enum {
     SHARDS = 12,
     SHARD_US = 4000,
     WATCH_US = 20000,
+    PACE_US = 1000000,
     PROMISE_US = 1000000, /* beside a round's work and transfer */
 };
 
@@ -182,6 +184,80 @@ judge_gap(struct sim *sim, const struct sim_node *node)
                  (double)gap_us / 1e6, node->round);
 }
 
+/* Do all of `set` run and hear one another? */
+static bool
+clique(const struct sim *sim, unsigned set)
+{
+    for (unsigned a = 0; a < sim->profile.nodes; a++) {
+        if ((set >> a & 1) && !sim->nodes[a].up)
+            return false;
+        for (unsigned b = 0; b < sim->profile.nodes; b++)
+            if ((set >> a & 1) && (set >> b & 1) && sim->cut[a][b])
+                return false;
+    }
+    return true;
+}
+
+static unsigned
+clique_max(const struct sim *sim)
+{
+    unsigned most = 1;
+    for (unsigned set = 1; set < 1u << sim->profile.nodes; set++)
+        if ((unsigned)__builtin_popcount(set) > most && clique(sim, set))
+            most = (unsigned)__builtin_popcount(set);
+    return most;
+}
+
+static uint64_t
+front(const struct sim *sim)
+{
+    uint64_t most = 0;
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        if (sim->nodes[i].up && sim->nodes[i].round > most)
+            most = sim->nodes[i].round;
+    return most;
+}
+
+/* The largest group that can compute together has done half of what it could, at least. */
+static void
+judge_front(struct sim *sim, uint64_t us)
+{
+    unsigned members = clique_max(sim);
+    uint64_t least = us / ((SHARDS + members - 1) / members * SHARD_US * 2);
+    uint64_t now = front(sim), then = sim->play.pace_front;
+    if (now < then + least && now < sim->profile.rounds)
+        sim_fail(sim, "%" PRIu64 " rounds in a second of peace, %u nodes together do %" PRIu64,
+                 now - then, members, 2 * least);
+}
+
+/* A second in which nothing happened: everybody has done half of what it could have done alone, at least.
+ * Plans that fail again and again are slower. */
+static void
+judge_pace(struct sim *sim)
+{
+    struct sim_play *play = &sim->play;
+    uint64_t since_us = play->pace_us > play->changed_us ? play->pace_us : 0;
+    bool over = since_us && sim->now - since_us >= PACE_US;
+    bool peace = !play->slowed && !play->paused && sim->now >= play->lossy_us &&
+                 sim->now - play->changed_us > allowed_us(sim);
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        struct sim_node *node = &sim->nodes[i];
+        uint64_t least = (sim->now - since_us) / (2 * play->alone_us);
+        if (over && peace && node->up && !node->done && node->round < node->pace_round + least)
+            sim_fail(sim,
+                     "node %u: %" PRIu64 " rounds in a second of peace, alone it does %" PRIu64,
+                     i + 1, node->round - node->pace_round, 2 * least);
+        if (over || !since_us)
+            node->pace_round = node->round;
+    }
+    if (over && peace)
+        judge_front(sim, sim->now - since_us);
+    if (over || !since_us) {
+        play->pace_us = peace ? sim->now : 0;
+        play->pace_front = front(sim);
+    }
+}
+
 /* Are all who run in one plan? */
 static bool
 joined(const struct sim *sim)
@@ -237,6 +313,7 @@ watch(struct sim *sim)
         for (unsigned i = 0; i < sim->profile.nodes; i++)
             judge_gap(sim, &sim->nodes[i]);
         judge_joined(sim);
+        judge_pace(sim);
     }
     sim_push(sim, sim->now + WATCH_US, SIM_WATCH, 0, 0, 0, NULL);
 }

@@ -568,6 +568,38 @@ unreachable(const struct sim *sim, unsigned from, unsigned to)
     return is_cut(sim, from, to) || (sim->nodes[to].up && sim->nodes[to].paused_until > sim->now);
 }
 
+/* One bit of what a chunk says of itself. Its count is that of the body, which is checked on the wire. */
+static void
+header_flip(struct sim *sim, struct proto_chunk *chunk)
+{
+    switch (rand_below(&sim->rand, 8)) {
+    case 0:
+        chunk->plan ^= 1ull << rand_below(&sim->rand, 64);
+        break;
+    case 1:
+        chunk->round ^= 1ull << rand_below(&sim->rand, 2);
+        break;
+    case 2:
+        chunk->bucket ^= (uint16_t)(1u << rand_below(&sim->rand, 3));
+        break;
+    case 3:
+        chunk->hop ^= (uint16_t)(1u << rand_below(&sim->rand, 3));
+        break;
+    case 4:
+        chunk->direct = !chunk->direct;
+        break;
+    case 5:
+        chunk->first ^= 1ull << rand_below(&sim->rand, 8);
+        break;
+    case 6:
+        chunk->coverage ^= 1ull << rand_below(&sim->rand, sim->profile.shards);
+        break;
+    default:
+        chunk->check ^= 1ull << rand_below(&sim->rand, 61);
+        break;
+    }
+}
+
 /* The kernel takes the bytes, or the peer does not and they stay where they are. */
 static void
 ev_leaves(struct sim *sim, struct sim_node *node, const struct sim_event *event)
@@ -593,6 +625,9 @@ ev_leaves(struct sim *sim, struct sim_node *node, const struct sim_event *event)
         return;
     if (!sim->faults_over && m->size > 0 && sim_permille(sim, sim->profile.corrupt_permille))
         m->body[rand_below(&sim->rand, m->size)] ^= (uint8_t)(1u << rand_below(&sim->rand, 8));
+    bool chunk = m->msg.type == PROTO_REDUCE || m->msg.type == PROTO_GATHER;
+    if (!sim->faults_over && chunk && sim_permille(sim, sim->profile.header_permille))
+        header_flip(sim, &m->msg.chunk);
     uint64_t at = event->a > sim->now ? event->a : sim->now + 1;
     m->uses++;
     sim_push(sim, at, SIM_ARRIVES, m->to, 0, 0, m);

@@ -68,6 +68,7 @@ struct sim_profile {
     unsigned copy_permille;    /* control messages delivered twice */
     unsigned loss_permille;    /* control messages lost */
     unsigned corrupt_permille; /* bulk bodies with a flipped bit */
+    unsigned header_permille;  /* bulk headers with one */
     bool bulk_wild;            /* bulk messages overtake, repeat and vanish, too */
     bool both_cut;             /* without its acknowledgements TCP delivers nothing, either */
     bool far;                  /* some ways are 20 ms longer than others */
@@ -130,6 +131,7 @@ struct sim_node {
     uint64_t bits_per_s; /* of what it sends; 0 without limit */
     uint64_t slow_until;
     uint64_t sent_us;      /* when its line is free again */
+    uint64_t pace_round;   /* at the beginning of the watch's present second */
     uint64_t progress_us;  /* the last commit, adoption, start or end of a pause */
     uint64_t recovered_us; /* drill: from the fault to the next round committed here; 0 not yet */
     unsigned kept;
@@ -151,8 +153,10 @@ struct sim_play {
     uint64_t changed_us; /* the last action */
     uint64_t joined_us;  /* when all who run were last in one plan */
     unsigned cuts, paused, slowed, loss_permille;
-    uint64_t lossy_us; /* until then packets were lost not long ago */
-    uint64_t alone_us; /* a round computed by one node */
+    uint64_t pace_front; /* highest round when it began */
+    uint64_t pace_us;    /* when the present second of peace began; 0 none */
+    uint64_t lossy_us;   /* until then packets were lost not long ago */
+    uint64_t alone_us;   /* a round computed by one node */
     uint64_t worst_gap_us, worst_join_us;
 };
 
