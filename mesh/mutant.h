@@ -22,6 +22,7 @@ enum {
     MUTANT_FRESH = 1 << 13,       /* own shards that are not assigned stay in the contribution */
     MUTANT_INCARNATION = 1 << 14, /* a restarted node continues the session of its former self */
     MUTANT_HOLD = 1 << 15,        /* a plan is never held for a joiner */
+    MUTANT_LENT = 1 << 16,        /* a part of the sum is rewritten while the trainer reads it */
 };
 
 #endif

@@ -84,7 +84,9 @@ own_fill(struct core *core, uint64_t need)
         else
             own_compute(core, need);
     }
-    if (!own_settled(core) || own_have(core) != need || own->lent) /* sum is written from then on */
+    if (own->lent && !core_mutant(core, MUTANT_LENT))
+        return; /* sum is written from here on */
+    if (!own_settled(core) || own_have(core) != need)
         return;
     size_t all = core->config.bucket_count;
     size_t end = own->state == OWN_COMPUTING ? own->ready : all;

@@ -42,6 +42,7 @@ static const struct {
     {"buffers are rewritten while being sent", MUTANT_SENT, 200},
     {"shards that were taken away stay in the contribution", MUTANT_FRESH, 2000},
     {"finished nodes do not serve their state", MUTANT_DONE, 2000},
+    {"a part of the sum is rewritten while the trainer reads it", MUTANT_LENT, 4000},
 };
 
 int

@@ -461,6 +461,8 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->busy = SIM_FREE;
     node->done = node->finished = node->left = false;
     node->kept = 0;
+    node->lent = node->marked = false;
+    node->lent_until = 0;
     for (unsigned l = 0; l < SIM_LINKS_MAX; l++)
         node->links[l].open = node->links[l].up = node->links[l].bulk = false;
     if (!disk)
@@ -747,7 +749,12 @@ shell_event(struct sim *sim, const struct sim_event *event)
     case SIM_APPLIED:
         trainer_applied(sim, node);
         break;
+    case SIM_READ:
+        trainer_read(sim, node);
+        break;
     default:
         break;
     }
+    if (node->up && !sim->failed)
+        trainer_borrow(sim, node);
 }

@@ -127,6 +127,11 @@ struct sim_node {
     uint64_t round;
     enum sim_busy busy;
     uint64_t task_round, task_shards, task_hash;
+    bool lent; /* the trainer has bucket lent_bucket of sum */
+    bool marked;
+    size_t lent_bucket;
+    uint64_t lent_until;
+    int32_t lent_copy[SIM_VECTOR_MAX];
     bool done, finished, left;
     uint64_t bits_per_s; /* of what it sends; 0 without limit */
     uint64_t slow_until;
@@ -201,6 +206,7 @@ enum sim_event_kind {
     SIM_ARRIVES,
     SIM_BUCKET,
     SIM_APPLIED,
+    SIM_READ, /* the trainer has read the bucket it was lent */
     SIM_FAULT,
     SIM_FAULTS_OVER,
     SIM_ACTION, /* of a scenario */
@@ -256,6 +262,8 @@ void trainer_bucket(struct sim *sim, struct sim_node *node, size_t bucket);
 void trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round);
 void trainer_adopt(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t hash);
 /* The commit or adoption under way is over: tell the core. */
+void trainer_borrow(struct sim *sim, struct sim_node *node);
+void trainer_read(struct sim *sim, struct sim_node *node);
 void trainer_applied(struct sim *sim, struct sim_node *node);
 void trainer_start(struct sim *sim, struct sim_node *node);
 uint64_t trainer_hash(const struct sim *sim, const struct sim_state *state);

@@ -141,6 +141,13 @@ trainer_start(struct sim *sim, struct sim_node *node)
     tell(sim, node);
 }
 
+/* When it has returned what it borrowed. */
+static uint64_t
+free_at(const struct sim *sim, const struct sim_node *node)
+{
+    return node->lent_until > sim->now ? node->lent_until : sim->now;
+}
+
 void
 trainer_compute(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t shards, bool fresh)
 {
@@ -157,7 +164,7 @@ trainer_compute(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t
     size_t first = first_bucket(sim, &node->state), last = sim->profile.buckets - 1;
     uint64_t each_us = sim->profile.compute_us[node->index] *
                        (uint64_t)__builtin_popcountll(shards) / (last - first + 1);
-    uint64_t at = sim->now;
+    uint64_t at = free_at(sim, node);
     for (size_t b = first; b <= last; b++) {
         at += 1 + each_us / 2 + rand_below(&sim->rand, each_us + 1);
         sim_push(sim, at, SIM_BUCKET, node->index, b, 0, NULL);
@@ -176,16 +183,42 @@ trainer_bucket(struct sim *sim, struct sim_node *node, size_t bucket)
     core_on_bucket(node->core, sim->now, bucket);
 }
 
+/* What is lent is marked, so that it shows when somebody writes there, and put right at the end. */
+static void
+mark(struct sim *sim, struct sim_node *node, size_t bucket)
+{
+    const struct core_bucket *b = &sim->profile.bucket[bucket];
+    memcpy(node->lent_copy, node->sum + b->first, b->count * sizeof *node->sum);
+    memset(node->sum + b->first, 0x6b, b->count * sizeof *node->sum);
+    node->lent_bucket = bucket;
+    node->marked = true;
+}
+
+static void
+unmark(struct sim *sim, struct sim_node *node)
+{
+    const struct core_bucket *b = &sim->profile.bucket[node->lent_bucket];
+    for (uint64_t e = b->first; node->marked && e < b->first + b->count; e++)
+        if (node->sum[e] != 0x6b6b6b6b)
+            sim_fail(sim, "node %u: bucket %zu of the sum changed while the trainer had it",
+                     node->index, node->lent_bucket);
+    if (node->marked)
+        memcpy(node->sum + b->first, node->lent_copy, b->count * sizeof *node->sum);
+    node->marked = false;
+}
+
 void
 trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round)
 {
+    unmark(sim, node);
     if (node->busy != SIM_FREE || round != node->round)
         sim_fail(sim, "node %u: commit of round %" PRIu64 " at %" PRIu64, node->index, round,
                  node->round);
     else if (sum_hash(sim, &node->state, node->sum) != sim->reference_sum[round])
         sim_fail(sim, "node %u: wrong sum committed in round %" PRIu64, node->index, round);
     node->busy = SIM_COMMITTING;
-    sim_push(sim, sim->now + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0, 0, NULL);
+    sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0,
+             0, NULL);
 }
 
 void
@@ -197,7 +230,48 @@ trainer_adopt(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t h
     node->busy = SIM_ADOPTING;
     node->task_round = round;
     node->task_hash = hash;
-    sim_push(sim, sim->now + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0, 0, NULL);
+    sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0,
+             0, NULL);
+}
+
+static bool
+bucket_right(const struct sim *sim, const struct sim_node *node, size_t bucket)
+{
+    const struct core_bucket *b = &sim->profile.bucket[bucket];
+    for (uint64_t e = b->first; e < b->first + b->count; e++) {
+        uint32_t total = 0;
+        for (unsigned s = 0; s < sim->profile.shards; s++)
+            total += (uint32_t)gradient(&sim->profile, &node->state, node->round, s, e);
+        if ((int32_t)total != node->sum[e])
+            return false;
+    }
+    return true;
+}
+
+/* Now and then a trainer with nothing to do works ahead with a bucket that is final before the others. */
+void
+trainer_borrow(struct sim *sim, struct sim_node *node)
+{
+    size_t bucket;
+    if (node->busy != SIM_FREE || node->lent || rand_below(&sim->rand, 4) == 0 ||
+        !core_lend(node->core, sim->now, &bucket))
+        return;
+    if (!bucket_right(sim, node, bucket))
+        sim_fail(sim, "node %u: bucket %zu of round %" PRIu64 " is said to be final and is wrong",
+                 node->index, bucket, node->round);
+    mark(sim, node, bucket);
+    node->lent = true;
+    node->lent_until =
+        sim->now + 1 + rand_below(&sim->rand, rand_below(&sim->rand, 8) ? 3000 : 100000);
+    sim_push(sim, node->lent_until, SIM_READ, node->index, 0, 0, NULL);
+}
+
+void
+trainer_read(struct sim *sim, struct sim_node *node)
+{
+    unmark(sim, node);
+    node->lent = false;
+    core_on_returned(node->core, sim->now);
 }
 
 /* Who lost a member goes on; who came late counts once it computes together with others. */
