@@ -3,8 +3,8 @@
 
 #include <errno.h>
 #include <linux/tcp.h>
+#include <netdb.h>
 #include <netinet/in.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -17,16 +17,22 @@ struct line {
 };
 
 struct guard {
+    guard_known *known;
+    void *ctx;
     int high; /* no line from here on is used */
     uint64_t checked_us;
     struct line lines[GUARD_LINES_MAX];
 };
 
 int
-guard_new(struct guard **out)
+guard_new(struct guard **out, guard_known *known, void *ctx)
 {
     *out = calloc(1, sizeof **out);
-    return *out ? 0 : -ENOMEM;
+    if (!*out)
+        return -ENOMEM;
+    (*out)->known = known;
+    (*out)->ctx = ctx;
+    return 0;
 }
 
 void
@@ -78,16 +84,33 @@ guard_heard(struct guard *guard, int fd)
         guard->lines[fd].fresh = true;
 }
 
+static bool
+is_known(const struct guard *guard, int fd)
+{
+    struct sockaddr_storage from;
+    socklen_t size = sizeof from;
+    char host[NI_MAXHOST];
+    if (getpeername(fd, (struct sockaddr *)&from, &size) != 0 ||
+        getnameinfo((struct sockaddr *)&from, size, host, sizeof host, NULL, 0, NI_NUMERICHOST) !=
+            0)
+        return false;
+    return guard->known(guard->ctx, strncmp(host, "::ffff:", 7) == 0 ? host + 7 : host);
+}
+
 /* What ZeroMQ took: what has come less what still waits in the kernel. */
 static bool
-too_much(const struct line *line, int fd, uint64_t bytes)
+too_much(const struct guard *guard, int fd, uint64_t bytes)
 {
+    const struct line *line = &guard->lines[fd];
+    uint64_t least = line->bytes_max < GUARD_STRANGER_MAX ? line->bytes_max : GUARD_STRANGER_MAX;
     int waiting = 0;
-    if (bytes - line->heard <= line->bytes_max)
+    if (bytes - line->heard <= least)
         return false;
     if (ioctl(fd, FIONREAD, &waiting) != 0 || waiting < 0)
         waiting = 0;
-    return bytes - line->heard > line->bytes_max + (uint64_t)waiting;
+    if (bytes - line->heard <= least + (uint64_t)waiting)
+        return false;
+    return bytes - line->heard > line->bytes_max + (uint64_t)waiting || !is_known(guard, fd);
 }
 
 unsigned
@@ -109,7 +132,7 @@ guard_check(struct guard *guard, uint64_t now_us)
             line->fresh = false;
         } else if (!bytes_come(fd, &bytes) || bytes < line->heard) {
             line->used = false;
-        } else if (too_much(line, fd, bytes)) {
+        } else if (too_much(guard, fd, bytes)) {
             shutdown(fd, SHUT_RDWR);
             line->used = false;
             ended++;

@@ -34,7 +34,7 @@ enum {
     BACKLOG = 512,
     SOCKETS_MAX = 8 * WIRE_LINKS_MAX,
     /* Bytes that ZeroMQ may hold of one connection; without a message nobody but a stranger comes near. */
-    CONTROL_HELD_MAX = 1 << 20,
+    CONTROL_HELD_MAX = 1 << 18,
     BULK_HELD_MAX = (BULK_IN + 3) * PROTO_BLOCK_MAX,
     OUT_HELD_MAX = 1 << 16, /* of one that we opened: nothing is to come on it */
     REASONS_MAX = 64,       /* distinct (host, error) of bad bytes that are logged */
@@ -993,11 +993,21 @@ watch_accepted(void *socket, void *context)
     return NULL;
 }
 
+static bool
+is_peer(void *ctx, const char *host)
+{
+    const struct wire *wire = ctx;
+    for (unsigned i = 0; i < WIRE_LINKS_MAX; i++)
+        if (wire->links[i].node.id != 0 && strcmp(wire->links[i].host, host) == 0)
+            return true;
+    return false;
+}
+
 static int
 build(struct wire *wire)
 {
     size_t frames = wire->setup.frames;
-    int rc = guard_new(&wire->guard);
+    int rc = guard_new(&wire->guard, is_peer, wire);
     if (rc != 0)
         return rc;
     for (size_t i = 0; i < WIRE_LINKS_MAX; i++)

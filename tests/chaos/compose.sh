@@ -137,7 +137,7 @@ go_on() { # NUMBER ...: these make some steps without the others
 }
 
 reunited() { # COUNT NUMBER ...
-    wait_until 30 "$1 nodes to be together" together "$@"
+    wait_until 60 "$1 nodes to be together" together "$@"
     REUNION[${#REUNION[@]} - 1]=$((($(now) - STARTED) / 1000))
     go_on 1
 }

@@ -1,4 +1,4 @@
-"""strangers.py HOST CONTROL BULK [CASE ...]: what others than nodes may send to a node's two ports.
+"""strangers.py HOST CONTROL BULK [CASE ...]: what others than nodes may send to the two ports of a node on loopback.
 
 Each case says what it does and must end by itself within its deadline; whether the node minds is for the caller to
 see (test_strangers.sh). A case that the node ends early, by closing the connection, is fine.
@@ -11,6 +11,7 @@ import time
 
 HOST = sys.argv[1]
 PORTS = [int(port) for port in sys.argv[2:4]]
+FROM = "127.0.0.2"  # a host on which no node is known; on Linux all of 127/8 is this machine
 DEADLINE_S = 5
 # ZMTP 3.0: signature, version, mechanism in 20 bytes, as-server, filler; RFC 23.
 SIGNATURE = b"\xff" + bytes(7) + b"\x01\x7f"
@@ -48,7 +49,7 @@ class Line:
 
     def __init__(self, port):
         self.alive = True
-        self.socket = socket.create_connection((HOST, PORTS[port]), timeout=DEADLINE_S)
+        self.socket = socket.create_connection((HOST, PORTS[port]), DEADLINE_S, (FROM, 0))
         self.socket.settimeout(0.5)
 
     def send(self, data):

@@ -15,11 +15,20 @@
 
 #include <cmocka.h>
 
-enum { MOST = 10000 };
+enum { MOST = 80000, ROOM = 200000 /* of the sockets, so that nothing blocks */ };
 
 static struct guard *guard;
 static uint64_t now = 1000000;
 static int ours, theirs; /* the two ends of a connection; the guard looks after ours */
+
+static bool
+known(void *ctx, const char *host)
+{
+    assert_string_equal(host, "127.0.0.1");
+    return *(bool *)ctx;
+}
+
+static bool known_here;
 
 static int
 connect_both(void **state)
@@ -29,14 +38,18 @@ connect_both(void **state)
     socklen_t size = sizeof at;
     int listening = socket(AF_INET, SOCK_STREAM, 0);
     theirs = socket(AF_INET, SOCK_STREAM, 0);
+    int room = ROOM;
+    setsockopt(listening, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    setsockopt(theirs, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
     if (bind(listening, (struct sockaddr *)&at, sizeof at) != 0 || listen(listening, 1) != 0 ||
         getsockname(listening, (struct sockaddr *)&at, &size) != 0 ||
         connect(theirs, (struct sockaddr *)&at, sizeof at) != 0)
         return -1;
     ours = accept(listening, NULL, NULL);
     close(listening);
-    if (ours < 0 || guard_new(&guard) != 0)
+    if (ours < 0 || guard_new(&guard, known, &known_here) != 0)
         return -1;
+    known_here = true;
     guard_add(guard, ours, MOST);
     return 0;
 }
@@ -55,7 +68,7 @@ close_both(void **state)
 static void
 come(size_t size, bool take)
 {
-    char buffer[MOST * 4] = {0};
+    static char buffer[MOST * 4];
     assert_true(size <= sizeof buffer);
     assert_int_equal(send(theirs, buffer, size, 0), (ssize_t)size);
     if (take)
@@ -93,6 +106,19 @@ too_much_without_a_message_ends_it(void **state)
 }
 
 static void
+a_stranger_may_send_less(void **state)
+{
+    (void)state;
+    come(GUARD_STRANGER_MAX + 2 * GUARD_SPARE, true);
+    assert_int_equal(check(), 0);
+    assert_false(ended());
+    known_here = false;
+    come(2 * GUARD_SPARE, true);
+    assert_int_equal(check(), 1);
+    assert_true(ended());
+}
+
+static void
 a_whole_message_begins_a_new_count(void **state)
 {
     (void)state;
@@ -109,10 +135,11 @@ static void
 what_waits_in_the_kernel_does_not_count(void **state)
 {
     (void)state;
-    come(3 * MOST, false);
+    come(MOST + 2 * GUARD_SPARE, false);
     assert_int_equal(check(), 0);
     assert_false(ended());
-    come(3 * MOST, true);
+    char buffer[MOST + 2 * GUARD_SPARE];
+    assert_int_equal(recv(ours, buffer, sizeof buffer, MSG_WAITALL), sizeof buffer);
     assert_int_equal(check(), 1);
 }
 
@@ -120,12 +147,12 @@ static void
 some_bytes_a_second_are_free(void **state)
 {
     (void)state;
-    for (int s = 0; s < 40; s++) {
+    for (int s = 0; s < 400; s++) {
         come(GUARD_SPARE, true);
         for (int i = 0; i < 1000000 / GUARD_PERIOD_US; i++)
             assert_int_equal(check(), 0);
     }
-    for (int s = 0; s < 40 && !ended(); s++) {
+    for (int s = 0; s < 400 && !ended(); s++) {
         come(2 * GUARD_SPARE, true);
         for (int i = 0; i < 1000000 / GUARD_PERIOD_US; i++)
             check();
@@ -147,7 +174,7 @@ what_is_no_connection_is_ignored(void **state)
     guard_remove(guard, GUARD_LINES_MAX + 1);
     guard_remove(NULL, 3);
     guard_remove(guard, ours);
-    come(3 * MOST, true); /* no longer its business */
+    come(2 * MOST, true); /* no longer its business */
     assert_int_equal(check(), 0);
     assert_false(ended());
     assert_int_equal(write(pipes[1], "x", 1), 1);
@@ -174,6 +201,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(too_much_without_a_message_ends_it, connect_both,
                                         close_both),
+        cmocka_unit_test_setup_teardown(a_stranger_may_send_less, connect_both, close_both),
         cmocka_unit_test_setup_teardown(a_whole_message_begins_a_new_count, connect_both,
                                         close_both),
         cmocka_unit_test_setup_teardown(what_waits_in_the_kernel_does_not_count, connect_both,
