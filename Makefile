@@ -112,9 +112,13 @@ compose-test:                        ## containers killed, paused, cut off and m
 	@tests/chaos/compose.sh; status=$$?; [ $$status = 77 ] || exit $$status
 
 SECONDS ?= 60
-sim: check-deps                      ## the simulator for SECONDS=60: schedules, faults by kind, mutants
+JOBS    ?= 2
+sim: check-deps                      ## the simulator for SECONDS=60 on JOBS=2 cores, scenarios, drills, planted bugs
 	@$(MAKE) -s $B/sim
-	$B/sim --seconds $(SECONDS)
+	$B/sim --scenario all
+	$B/sim --drill
+	$B/sim --mutants
+	$B/sim --seconds $(SECONDS) --jobs $(JOBS) --first $$(date +%s)000
 
 SEEDS ?= 1 2 3 4 5
 torture: check-deps                  ## checkpoints: 100,000 damages per seed in SEEDS, every crash state, repairs by real nodes

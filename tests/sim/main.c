@@ -7,7 +7,7 @@
  *     sim --scenario FILE|all [--seed X] [--verbose]              a file of configs/chaos-*.yaml
  *     sim --print FILE [--seed X]                                 a scenario's plain lines, see scenario.h
  *
- * Without options: schedules for 14 s, then the scenarios, the drill and the planted bugs.
+ * Without options: some schedules, then the scenarios, the drills and the planted bugs.
  *
  * A failure prints the one line that repeats it. Exit status 1 when something was wrong. */
 #include <glob.h>
@@ -27,6 +27,8 @@ run_failure(const struct sim *sim)
            sim->failure, sim->profile.nodes, (double)sim->now / 1000, sim->seed, sim->mutant,
            sim->trace);
 }
+
+enum { SMOKE_SEEDS = 6000 };
 
 static const struct sim *running;
 
@@ -68,8 +70,7 @@ run_one(struct sim *sim, const struct sim_options *options)
     return good && run_again(sim) ? 0 : 1;
 }
 
-/* One file; 2 when it is none. */
-static int
+int
 play_file(struct sim *sim, const char *path, uint64_t seed)
 {
     char why[512];
@@ -81,13 +82,17 @@ play_file(struct sim *sim, const char *path, uint64_t seed)
     sim->play.scenario = scenario;
     bool good = sim_run(sim, scenario->seed, sim->mutant);
     const struct sim_play *play = &sim->play;
-    printf("%s: %u rounds in %.1f s, longest wait for a round %.0f ms, for one plan after the last "
-           "of some faults %.0f ms\n",
-           path, sim->profile.rounds, (double)(sim->now - play->met_us) / 1e6,
-           (double)play->worst_gap_us / 1e3, (double)play->worst_join_us / 1e3);
-    if (!good)
-        printf("FAILED: %s (at %.3f s)\n    sim --scenario %s --seed %" PRIu64 " --verbose\n",
-               sim->failure, (double)(sim->now - play->met_us) / 1e6, path, scenario->seed);
+    double played_s = (double)(sim->now - play->met_us) / 1e6;
+    if (good)
+        printf("%s: %u rounds in %.1f s, longest wait for a round %.0f ms, for one plan after the "
+               "last of some faults %.0f ms\n",
+               path, sim->profile.rounds, played_s, (double)play->worst_gap_us / 1e3,
+               (double)play->worst_join_us / 1e3);
+    else
+        printf("%s %s: %s (at %.3f s)\n    sim --scenario %s --seed %" PRIu64 " --mutant %" PRIu32
+               " --verbose\n",
+               sim->mutant ? "    in" : "FAILED in", path, sim->failure, played_s, path,
+               scenario->seed, sim->mutant);
     good = good && run_again(sim);
     sim->play.scenario = NULL;
     scenario_destroy(&scenario);
@@ -191,7 +196,7 @@ main(int argc, char **argv)
         return run_print(&options);
     bool all = argc == 1;
     if (!options.seconds && !options.seeds && !options.events)
-        options.seconds = 14;
+        options.seeds = SMOKE_SEEDS;
     struct sim *sim = sim_new();
     running = sim;
     signal(SIGABRT, on_abort);

@@ -20,6 +20,9 @@ void run_failure(const struct sim *sim);
 /* Run it a second time: the same trace? */
 bool run_again(struct sim *sim);
 
+/* A scenario file; 1 when something was wrong, 2 when it is none. */
+int play_file(struct sim *sim, const char *path, uint64_t seed);
+
 /* many.c: schedules by the thousand. */
 int run_many(struct sim *sim, const struct sim_options *options);
 /* drill.c: how long until the survivors go on. */
