@@ -11,11 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "proto/fail.h"
 
-enum { KEPT = 3, LINE = 512, PATH = 4096 };
+enum { KEPT = 3, LINE = 512, PATH = 4096, INTERVAL_MAX = 1 << 20 };
 
 struct save {
     struct save_setup setup;
@@ -32,6 +33,7 @@ struct save {
     bool written; /* the copy is a file */
     bool any;     /* one was written: of this step */
     uint64_t last_step;
+    double stepped_at, step_s; /* the trainer's: the last step, and how long one takes */
     uint8_t page[CHECKPOINT_PAGE];
     int failed; /* why the last one could not be written, 0: it was */
 };
@@ -182,9 +184,35 @@ copy(struct save *save, const struct state *state)
     save->written = false;
 }
 
-void
-save_step(struct save *save, const struct state *state)
+uint64_t
+save_interval(double step_s)
 {
+    uint64_t interval = 1;
+    while (interval < INTERVAL_MAX && (double)interval * step_s < SAVE_EVERY_S)
+        interval *= 2;
+    return interval;
+}
+
+/* Steps take very different times; one that was adopted takes none. */
+static bool
+is_due(struct save *save, uint64_t step, uint64_t every)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec, took = now - save->stepped_at;
+    if (save->stepped_at > 0)
+        save->step_s = save->step_s > 0 ? 0.9 * save->step_s + 0.1 * took : took;
+    save->stepped_at = now;
+    if (every == 0 && save->step_s > 0)
+        every = save_interval(save->step_s);
+    return every && step % every == 0;
+}
+
+void
+save_step(struct save *save, const struct state *state, uint64_t every)
+{
+    if (!is_due(save, state->header->step, every))
+        return;
     pthread_mutex_lock(&save->lock);
     bool busy = save->full;
     pthread_mutex_unlock(&save->lock);

@@ -2,7 +2,7 @@
  *
  *     save_new(&save, &setup, why, ...)
  *     save_find(save, &state, &found, ...)   // the newest whole checkpoint
- *     save_step(save, &state)                // copied; a thread of its own writes it
+ *     save_step(save, &state, every)         // copied; a thread of its own writes it
  *     save_last(save, &state, ...)           // at the end: here and now
  *
  * There is one copy. While it is being written further steps are passed over: training never waits for a
@@ -45,7 +45,13 @@ bool save_ended(const struct save *save);
 /* Delete the job's checkpoints: the run begins anew. */
 void save_forget(struct save *save);
 
-void save_step(struct save *save, const struct state *state);
+/* Steps between checkpoints when a step takes this long and nobody chose: the power of two that makes about
+ * SAVE_EVERY_S. So nodes that step together save the same steps, and their files can restore one another. */
+uint64_t save_interval(double step_s);
+enum { SAVE_EVERY_S = 30 };
+
+/* `every` steps; 0: by save_interval of the steps so far. Called after each step. */
+void save_step(struct save *save, const struct state *state, uint64_t every);
 /* The file of a state: what repair.h needs. */
 struct checkpoint save_file(const struct save *save, struct state *state);
 /* Read a page of the checkpoint of `step` for another node, in the writer's thread; one at a time. From any

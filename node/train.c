@@ -472,12 +472,11 @@ commit(struct run *run, const struct mesh_task *task)
     fail_hit(FAIL_REPORTED, NULL, 0);
     announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
-    uint64_t every = run->config->train.checkpoint_every;
     if (run->anew)
         save_forget(run->save);
     run->anew = false;
-    if (event->stepped && every && run->state.header->step % every == 0)
-        save_step(run->save, &run->state);
+    if (event->stepped)
+        save_step(run->save, &run->state, run->config->train.checkpoint_every);
 }
 
 static void

@@ -448,6 +448,109 @@ no_valid_checkpoint_is_not_the_same_as_none(void **state)
 }
 
 static void
+what_is_no_checkpoint_at_all_is_damaged_or_not_ours(void **state)
+{
+    (void)state;
+    static uint8_t bytes[FILE_SIZE];
+    const struct {
+        size_t size;
+        int byte;
+    } row[] = {{0, 0}, {1, 0}, {100, 'M'}, {FILE_SIZE, 0}, {FILE_SIZE, 0xff}, {FILE_SIZE - 1, 0}};
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        memset(bytes, row[i].byte, row[i].size);
+        struct disk_piece piece = {bytes, row[i].size};
+        assert_int_equal(disk_write(step_path(9), &piece, 1, why, sizeof why), 0);
+        struct checkpoint c = sample(1);
+        assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), -ENOENT);
+        assert_int_equal(found.damaged_count, 1);
+        assert_false(found.others || found.unfit);
+        assert_untouched(&c);
+    }
+    write_step(9, JOB);
+    size_t size;
+    uint8_t *data = bytes_of(9, &size);
+    data[8] = 1; /* of an earlier version of this program */
+    struct disk_piece piece = {data, size - 50};
+    assert_int_equal(disk_write(step_path(9), &piece, 1, why, sizeof why), 0);
+    free(data);
+    struct checkpoint c = sample(1);
+    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), -ENOENT);
+    assert_non_null(strstr(why, "version 1, expected 2"));
+    assert_true(found.unfit && found.damaged_count == 0);
+    assert_int_equal(unlink(step_path(9)), 0);
+    assert_int_equal(mkdir(step_path(9), 0700), 0);
+    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), -ENOENT);
+    assert_true(found.others);
+    assert_int_equal(rmdir(step_path(9)), 0);
+}
+
+/* What is left of a damaged checkpoint, and pages of it for others. */
+static void
+whole_pages_are_salvaged(void **state)
+{
+    (void)state;
+    static uint8_t image[FILE_SIZE], page[CHECKPOINT_PAGE];
+    bool good[4];
+    size_t size, offset;
+    write_step(7, JOB);
+    uint8_t *data = bytes_of(7, &size);
+    struct checkpoint c = sample(7);
+    c.round = 0;
+    assert_int_equal(checkpoint_pages(&c), 4);
+    assert_int_equal(checkpoint_salvage(dir, &c, image, good), 0);
+    assert_int_equal(c.round, 9);
+    assert_memory_equal(image, data, size);
+    damage(7, 10); /* the head: the trailer tells the round */
+    damage(7, CHECKPOINT_PAGE + 5);
+    c.round = 0;
+    assert_int_equal(checkpoint_salvage(dir, &c, image, good), 2);
+    assert_int_equal(c.round, 9);
+    assert_false(good[0] || good[1]);
+    assert_true(good[2] && good[3]);
+    c.round = 0;
+    assert_int_equal(checkpoint_page_read(dir, &c, 1, page), 0);
+    assert_int_equal(checkpoint_page_read(dir, &c, 4, page), 0);
+    assert_int_equal(checkpoint_page_read(dir, &c, 2, page), LAST - 2 * CHECKPOINT_PAGE);
+    assert_memory_equal(page, data + 2 * CHECKPOINT_PAGE, LAST - 2 * CHECKPOINT_PAGE);
+    assert_int_equal(c.round, 9);
+    assert_int_equal(truncate(step_path(7), 2 * CHECKPOINT_PAGE), 0); /* and no trailer */
+    c.round = 0;
+    assert_int_equal(checkpoint_salvage(dir, &c, image, good), 4);
+    assert_int_equal(c.round, 0);
+    for (size_t i = 0; i < 4; i++) { /* all comes from others */
+        size_t n = checkpoint_page(&c, i, &offset);
+        c.round = 9;
+        assert_true(checkpoint_page_good(&c, i, data + offset, n));
+        assert_false(checkpoint_page_good(&c, i, data + offset, n - 1));
+        assert_false(checkpoint_page_good(&c, (i + 1) % 4, data + offset, n));
+        c.round = 8;
+        assert_false(checkpoint_page_good(&c, i, data + offset, n));
+    }
+    c.step = 8;
+    assert_int_equal(checkpoint_salvage(dir, &c, image, good), 4);
+    free(data);
+}
+
+static void
+a_folder_full_of_old_ones_is_borne(void **state)
+{
+    (void)state;
+    char name[64];
+    write_step(1, JOB);
+    for (int i = 2; i < 5000; i++) {
+        snprintf(name, sizeof name, "checkpoint-%d", i);
+        assert_int_equal(link(step_path(1), path_of(name)), 0);
+    }
+    struct checkpoint c = sample(1);
+    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), 0);
+    assert_int_equal(c.step, 1);
+    assert_int_equal(found.damaged_count, CHECKPOINT_DAMAGED_MAX);
+    checkpoint_forget(dir, JOB);
+    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), -ENOENT);
+    assert_string_equal(why, "");
+}
+
+static void
 only_exact_names_count(void **state)
 {
     (void)state;
@@ -545,6 +648,9 @@ main(void)
         CASE(a_checkpoint_that_does_not_fit_is_refused),
         CASE(the_newest_valid_one_is_read_and_skipped_ones_are_named),
         CASE(no_valid_checkpoint_is_not_the_same_as_none),
+        CASE(what_is_no_checkpoint_at_all_is_damaged_or_not_ours),
+        CASE(whole_pages_are_salvaged),
+        CASE(a_folder_full_of_old_ones_is_borne),
         CASE(only_exact_names_count),
         CASE(pruning_keeps_the_newest_of_each_job),
         CASE(pruning_never_deletes_the_newest_valid_one),

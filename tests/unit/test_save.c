@@ -266,7 +266,7 @@ static bool
 step_is_saved(uint64_t step)
 {
     at_step(step);
-    save_step(save, &state);
+    save_step(save, &state, 1);
     memset(block, 0xee, SIZE); /* the copy is already made */
     return there(step);
 }
@@ -293,7 +293,7 @@ the_last_is_not_written_twice_and_nothing_before_the_first_round(void **unused)
     assert_int_equal(save_last(save, &state, why, sizeof why), 0);
     assert_false(there(0));
     at_step(2);
-    save_step(save, &state);
+    save_step(save, &state, 1);
     WAIT_FOR(there(2));
     assert_int_equal(save_last(save, &state, why, sizeof why), 0);
     atomic_store(&fault.calls, 0);
@@ -310,11 +310,11 @@ a_disk_that_hangs_does_not_stop_the_trainer(void **unused)
     (void)unused;
     atomic_store(&fault.hang, true);
     at_step(1);
-    save_step(save, &state);
+    save_step(save, &state, 1);
     WAIT_FOR(atomic_load(&fault.hangs));
     for (uint64_t step = 2; step <= 4; step++) {
         at_step(step);
-        save_step(save, &state); /* returns, or this test does */
+        save_step(save, &state, 1); /* returns, or this test does */
     }
     assert_false(there(1));
     atomic_store(&fault.hang, false);
@@ -383,7 +383,7 @@ a_disk_that_stays_full_is_said_once(void **unused)
     assert_true(there(1));
     no_faults();
     at_step(9);
-    save_step(save, &state);
+    save_step(save, &state, 1);
     WAIT_FOR(look(&said.news) == 1);
     assert_non_null(strstr(said.last, "step 9 written"));
     assert_int_equal(newest(), 9);
@@ -417,6 +417,26 @@ pages_are_read_for_others(void **unused)
     assert_int_equal(look(&said.answers), answers);
 }
 
+static void
+without_a_choice_nodes_that_step_together_save_the_same_steps(void **unused)
+{
+    (void)unused;
+    assert_int_equal(save_interval(100), 1);
+    assert_int_equal(save_interval(30), 1);
+    assert_int_equal(save_interval(29), 2);
+    assert_int_equal(save_interval(1), 32);
+    assert_int_equal(save_interval(0.01), 4096);
+    assert_int_equal(save_interval(0), 1 << 20);
+    for (uint64_t step = 1; step <= 64; step++) { /* these take no time */
+        at_step(step);
+        save_step(save, &state, 0);
+        save_step(save, &state, 100);
+    }
+    assert_int_equal(save_last(save, &state, why, sizeof why), 0);
+    for (uint64_t step = 1; step < 64; step++)
+        assert_false(there(step));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int
@@ -429,6 +449,7 @@ main(void)
         CASE(whichever_call_fails_it_is_said_and_the_next_one_succeeds),
         CASE(a_disk_that_stays_full_is_said_once),
         CASE(pages_are_read_for_others),
+        CASE(without_a_choice_nodes_that_step_together_save_the_same_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
