@@ -620,6 +620,16 @@ mesh_want(struct mesh *mesh, uint64_t step, uint64_t round, uint64_t page)
 }
 
 void
+mesh_damaged(struct mesh *mesh)
+{
+    pthread_mutex_lock(&mesh->lock);
+    settle(mesh);
+    core_on_damaged(mesh->core, clock_us());
+    settle(mesh);
+    pthread_mutex_unlock(&mesh->lock);
+}
+
+void
 mesh_probed(struct mesh *mesh, bool equal)
 {
     pthread_mutex_lock(&mesh->lock);

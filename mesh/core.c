@@ -437,6 +437,18 @@ core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, 
 }
 
 void
+core_on_damaged(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    core->own.filled = false;
+    core->own.has = core->own.computing = 0;
+    core->own.state = OWN_DAMAGED;
+    core->damages++;
+    plan_abort(core, "this node's state is damaged");
+    core_settle(core);
+}
+
+void
 core_on_probed(struct core *core, uint64_t now, bool equal)
 {
     core_clock(core, now);
@@ -464,6 +476,7 @@ core_stats(const struct core *core, struct core_stats *out)
         .round = core->round,
         .plans = core->plan.plans,
         .aborts = core->plan.aborts,
+        .damages = core->damages,
         .probes = core->probe.probes,
         .expulsions = core->probe.expulsions,
     };

@@ -140,6 +140,7 @@ struct core_stats {
     uint64_t mine;  /* shards that it gives to this node */
     uint64_t plans; /* adopted so far */
     uint64_t aborts;
+    uint64_t damages;    /* how often the trainer's state was found to be damaged */
     uint64_t probes;     /* shards of others recomputed */
     unsigned expulsions; /* nodes that were expelled for what they contributed */
     bool leader;
@@ -184,6 +185,9 @@ void core_on_total_bad(struct core *core, uint64_t now);
 void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
 /* The answer to ops->want; size 0: we do not have it. Copied at once. */
 void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);
+/* The trainer's state is not what it said it was: what it was asked for is void, and so is its contribution. The
+ * others go on without it. core_on_applied follows, with an older state that it can vouch for. */
+void core_on_damaged(struct core *core, uint64_t now);
 /* The answer to ops->probe. */
 void core_on_probed(struct core *core, uint64_t now, bool equal);
 /* Say goodbye to all (Ctrl-C). */

@@ -46,6 +46,7 @@ struct core {
     struct fetch fetch;
     struct mend mend;
     struct probe probe;
+    uint64_t damages;
     struct ring *ring;
     uint64_t sweep_at_us; /* awake; when frames no plan wants are released */
 };

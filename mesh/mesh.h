@@ -144,6 +144,9 @@ const uint8_t *
 mesh_page_in(const struct mesh *mesh); /* valid from MESH_PAGE to the next mesh_want */
 /* Answer setup.want, once each; size 0: we do not have it. */
 void mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size);
+/* The state given last has changed in memory: in the midst of MESH_COMPUTE, instead of its last bucket, or of
+ * MESH_COMMIT. mesh_state follows, with an older state. */
+void mesh_damaged(struct mesh *mesh);
 void mesh_probed(struct mesh *mesh, bool equal); /* the answer to MESH_PROBE */
 void mesh_interrupt(struct mesh *mesh);
 void mesh_stats(struct mesh *mesh, struct mesh_stats *out);

@@ -5,6 +5,8 @@
  *                         |  --adopt----> ADOPTING --applied, bad--> FREE
  *                         |  --probe----> PROBING --answer---------> FREE
  *
+ *     any --damaged--> DAMAGED --applied, an older state--> FREE
+ *
  * `own` keeps the sum of this node's shards until the round is applied, through any number of plans: a
  * new plan that asks for more computes only what is missing, one that takes a shard away has all
  * computed again (shards cannot be subtracted one by one). Nobody writes to `own` while sends from it are in
@@ -24,6 +26,7 @@ enum own_state {
     OWN_COMMITTING,
     OWN_ADOPTING,
     OWN_PROBING,
+    OWN_DAMAGED,
 };
 
 enum {

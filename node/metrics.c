@@ -397,6 +397,7 @@ result_object(const struct metrics *metrics, const struct metrics_result *result
     json_object_set_new(object, "peers_max", whole(result->peers_max));
     json_object_set_new(object, "plans", whole(result->plans));
     json_object_set_new(object, "aborts", whole(result->aborts));
+    json_object_set_new(object, "damages", whole(result->damages));
     json_object_set_new(object, "audits", whole(result->audits));
     json_object_set_new(object, "expelled", whole(result->expelled));
     json_object_set_new(object, "tx_bytes", whole(result->tx_bytes));

@@ -46,7 +46,7 @@ struct metrics_result {
     bool exact;
     char params_sha256[65], state_sha256[65];
     unsigned peers_max;
-    uint64_t plans, aborts, audits, expelled, tx_bytes, rx_bytes;
+    uint64_t plans, aborts, damages, audits, expelled, tx_bytes, rx_bytes;
 };
 
 /* Creates `dir` (and parents) and metrics.jsonl in it; appends when `resume`. 0 or -errno with `why`. */

@@ -30,6 +30,8 @@ struct run {
     struct job job; /* data, model, exponent blocks */
     struct pool *pool;
     struct work *work;
+    uint64_t hash, round;     /* of the state, as it was told to the mesh */
+    bool damaged;             /* it is not what it was */
     int32_t *scratch;         /* [vector] for audits, else NULL */
     struct state state, next; /* the present one; F builds the next beside it */
     struct state_event event; /* of the round that leads to next */
@@ -333,6 +335,7 @@ write_results(struct run *run)
         .peers_max = run->peers_max,
         .plans = stats.core.plans,
         .aborts = stats.core.aborts,
+        .damages = stats.core.damages,
         .audits = stats.core.probes,
         .expelled = stats.core.expulsions,
         .tx_bytes = stats.tx_bytes,
@@ -392,14 +395,49 @@ announce(struct run *run, uint64_t hash)
     size_t count;
     work_buckets(run->work, &count);
     bool evaluation = run->state.header->phase == STATE_EVALUATE;
+    run->hash = hash;
+    run->round = run->state.header->round;
     mesh_state(run->mesh, run->state.header->round, run->state.block, hash,
                evaluation ? count - 1 : 0, run->state.header->done);
+}
+
+/* Is the state still the one that was told to the mesh? What is computed from it counts only if it is: nothing
+ * is final before the last bucket. */
+static bool
+sound(struct run *run)
+{
+    run->damaged = run->damaged || state_hash(&run->state, run->pool) != run->hash;
+    return !run->damaged;
+}
+
+/* Begin with what can be trusted, the newest checkpoint or what the seed gives; the others have the rest. */
+static void
+recover(struct run *run)
+{
+    char why[LINE] = "";
+    struct checkpoint_found found = {0};
+    say(run, 3, "the state before round %llu changed in memory: taking it from the others",
+        (unsigned long long)run->round);
+    mesh_damaged(run->mesh);
+    work_drop(run->work);
+    bool none = run->anew || save_find(run->save, &run->state, &found, why, sizeof why);
+    if (none || !found.whole || run->state.header->round > run->round) {
+        memset(run->state.block, 0, run->state.size);
+        state_start(&run->state);
+        nn_init_params(run->job.model, run->config->run.seed, run->state.params);
+    }
+    run->damaged = false;
+    announce(run, state_hash(&run->state, run->pool));
 }
 
 static void
 bucket_ready(void *ctx, size_t bucket)
 {
     struct run *run = ctx;
+    size_t count;
+    work_buckets(run->work, &count);
+    if (bucket == count - 1 && !sound(run))
+        return;
     mesh_bucket(run->mesh, bucket);
     metrics_alive(run->metrics);
 }
@@ -409,11 +447,13 @@ compute(struct run *run, const struct mesh_task *task)
 {
     double start = now_s();
     run->shards = task->fresh ? task->shards : run->shards | task->shards;
-    fail_hit(FAIL_COMPUTE, NULL, 0);
+    fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     work_round(run->work, &run->state, task->shards, task->fresh, mesh_own(run->mesh), bucket_ready,
                run);
-    fail_hit(FAIL_COMPUTED, NULL, 0);
     run->compute_s += now_s() - start;
+    if (run->damaged)
+        recover(run);
+    fail_hit(FAIL_COMPUTED, run->state.block, run->state.size);
 }
 
 /* The next state is begun anew when the sum is that of another plan: what was made of it before is void. */
@@ -462,6 +502,10 @@ commit(struct run *run, const struct mesh_task *task)
     state_finish(&run->next, &run->state, mesh_sum(run->mesh), run->pool);
     fail_hit(FAIL_APPLIED, run->next.block, run->next.size);
     uint64_t hash = state_hash_rest(&run->next, run->pool);
+    if (!sound(run)) { /* and so what was made of it is doubtful */
+        recover(run);
+        return;
+    }
     state_swap(&run->state, &run->next);
     run->compute_s += now_s() - start;
     if (event->skipped)
@@ -557,7 +601,14 @@ run_mesh(struct run *run)
     }
     announce(run, state_hash(&run->state, run->pool));
     bool done = follow_mesh(run) == MESH_DONE;
-    fail_hit(FAIL_DONE, NULL, 0);
+    fail_hit(FAIL_DONE, run->state.block, run->state.size);
+    if (!sound(run)) {
+        say(run, 3,
+            "the state changed in memory: neither a checkpoint nor results of it are written; "
+            "start "
+            "again to have them from the others or the last checkpoint");
+        return 1;
+    }
     const struct state_header *h = run->state.header;
     int saved = save_last(run->save, &run->state, why, sizeof why);
     if (!done)

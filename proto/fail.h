@@ -37,12 +37,12 @@
     X(PEER_DOWN, "peer-down", 0, "a session ended; its connections are about to be closed")        \
     X(BEACON_SEND, "beacon-send", 0, "a beacon is about to be sent over UDP")                      \
     X(BEACON_GOT, "beacon-got", 0, "a beacon was received; data")                                  \
-    X(COMPUTE, "compute", 0, "shards are about to be computed")                                    \
+    X(COMPUTE, "compute", 0, "shards are about to be computed; data: the state")                   \
     X(LIE, "lie", EIO,                                                                             \
       "a shard's gradient is about to be added; error: with a wrong bit, and its checksum")        \
     X(BUCKET_READY, "bucket-ready", 0, "a bucket of gradients was computed; data")                 \
     X(BUCKET_TOLD, "bucket-told", 0, "... and the core knows, or will")                            \
-    X(COMPUTED, "computed", 0, "all shards asked for were computed")                               \
+    X(COMPUTED, "computed", 0, "all shards asked for were computed; data: the state")              \
     X(LAST_CHUNK, "last-chunk", 0, "the last chunk of a total came; data: the total")              \
     X(COMMIT, "commit", 0, "a total is about to be applied")                                       \
     X(APPLIED, "applied", 0, "the state was advanced, nobody told; data: the state")               \
@@ -60,7 +60,7 @@
     X(DIR_SYNC, "dir-sync", EIO, "it was renamed; the directory is about to be synced")            \
     X(FILE_DONE, "file-done", 0, "the file is safe")                                               \
     X(FILE_READ, "file-read", EIO, "a file was read; data")                                        \
-    X(DONE, "done", 0, "the run is over; its results are not written")                             \
+    X(DONE, "done", 0, "the run is over; its results are not written; data: the state")            \
     X(RESULT, "result", 0, "its results are written; the process is about to end")
 
 /* Besides, four points for every type of message, such as plan-send, plan-sent, plan-got, plan-taken. */

@@ -470,7 +470,7 @@ the_result_holds_what_the_run_came_to(void **state)
     json_error_t error;
     json_t *object = json_load_file(path_of("result.json"), JSON_REJECT_DUPLICATES, &error);
     assert_non_null(object);
-    assert_int_equal(json_object_size(object), 20);
+    assert_int_equal(json_object_size(object), 21);
     assert_true(number(object, "warnings") == 2);
     assert_string_equal(json_string_value(json_object_get(object, "node")), "a\"b\\x1b");
     assert_true(json_is_null(json_object_get(object, "train_loss")));

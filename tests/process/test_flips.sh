@@ -1,0 +1,92 @@
+#!/bin/bash
+# test_flips.sh [FLIPS] [SEED] [TARGET ...] - single bits flip in the memory of one of three nodes that train the
+# counting model: in its contribution to a sum, in partial sums it receives, in the total, in its state, and in the
+# state that a joiner receives. Every flip must be noticed, and at every step the state must be the one of an
+# undisturbed run: `meshnode audit` compares the hashes of all nodes with it. FLIPS per target, 16 at a time (16).
+# FAILNODE names the program built with FAILPOINTS=1.
+. "$(dirname "$0")/../support/process.sh"
+FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
+[ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
+FLIPS=${1:-16}
+RANDOM=${2:-1}
+shift $(($# < 2 ? $# : 2))
+TARGETS=("${@:-gradient}")
+[ $# -gt 0 ] || TARGETS=(gradient partial total state transfer)
+MESHNODE=$FAILNODE
+EPOCHS=30
+AT_ONCE=16 # rules that a process can have
+
+declare -A POINTS=([gradient]="bucket-ready" [partial]="reduce-got gather-got" [total]="last-chunk"
+    [state]="compute computed" [transfer]="state-got")
+# How a flip is noticed. A line may be printed by several nodes: each round counts once.
+declare -A NOTICED=([gradient]="the total of round \([0-9]*\) is damaged"
+    [partial]="round \([0-9]*\): plan of [0-9]* dropped: wrong checksum"
+    [total]="the total of round \([0-9]*\) is damaged"
+    [state]="the state before round \([0-9]*\) changed in memory")
+
+count() { # NAME [OPTION ...]
+    local name=$1
+    shift
+    node "$name" "$ROOT/configs/counting.yaml" --set "train.epochs=$EPOCHS" --set "mesh.group=$GROUP-$run" --fresh "$@"
+}
+
+# 16 at one of the target's points, far enough apart that no two are in one round; of transfers, at the first 16
+# blocks.
+rules() { # TARGET
+    local points=(${POINTS[$1]}) at=0 index list= point
+    point=${points[$((run % ${#points[@]}))]}
+    for ((index = 0; index < AT_ONCE; index++)); do
+        list+=,$point
+        if [ "$1" = transfer ]; then
+            list+=:$((index + 1))
+        else
+            at=$((at + 8 + RANDOM % 6))
+            list+=:$at
+        fi
+        list+=:flip=$((RANDOM << 15 | RANDOM))
+    done
+    echo "${list#,}"
+}
+
+noticed() { # TARGET: rounds in which one was noticed
+    if [ "$1" = transfer ]; then
+        grep -hc 'wrong checksum' "$WORK/a.log"
+    else
+        sed -n "s/.*${NOTICED[$1]}.*/\1/p" "$WORK/a.log" "$WORK/b.log" "$WORK/c.log" | sort -un | wc -l
+    fi
+}
+
+one_run() { # TARGET: adds to FIRED and SEEN
+    local peers=3
+    if [ "$1" = transfer ]; then
+        peers=2
+    else
+        MESHNODE_FAIL=$(rules "$1") count a --peers 3
+    fi
+    count b --peers $peers
+    count c --peers $peers
+    if [ "$1" = transfer ]; then
+        wait_until 30 "step 20" reached 20 b c
+        MESHNODE_FAIL=$(rules "$1") count a
+    fi
+    finished 60 a b c
+    same_hash reference a b c
+    "$MESHNODE" audit "$WORK/reference" "$WORK/b" "$WORK/c" $([ -s "$WORK/a/metrics.jsonl" ] && echo "$WORK/a") >"$WORK/audit" ||
+        fail "$1: $(cat "$WORK/audit")"
+    FIRED=$((FIRED + $(grep -c '^failpoint' "$WORK/a.log")))
+    SEEN=$((SEEN + $(noticed "$1")))
+}
+
+run=reference
+count reference --set mesh.gather_ms=0
+finished 60 reference
+for target in "${TARGETS[@]}"; do
+    FIRED=0 SEEN=0
+    for ((run = 0; FIRED < FLIPS; run++)); do
+        before=$FIRED
+        one_run "$target"
+        [ $FIRED -gt "$before" ] || fail "$target: no flip in run $run"
+    done
+    echo "$target: $FIRED bits flipped, $SEEN noticed, no wrong state in any step"
+    [ $SEEN -ge $FIRED ] || fail "$target: $((FIRED - SEEN)) flips were not noticed"
+done
