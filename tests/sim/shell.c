@@ -574,7 +574,7 @@ unreachable(const struct sim *sim, unsigned from, unsigned to)
 static void
 header_flip(struct sim *sim, struct proto_chunk *chunk)
 {
-    switch (rand_below(&sim->rand, 8)) {
+    switch (rand_below(&sim->rand, 12)) {
     case 0:
         chunk->plan ^= 1ull << rand_below(&sim->rand, 64);
         break;
@@ -596,8 +596,11 @@ header_flip(struct sim *sim, struct proto_chunk *chunk)
     case 6:
         chunk->coverage ^= 1ull << rand_below(&sim->rand, sim->profile.shards);
         break;
-    default:
+    case 7:
         chunk->check ^= 1ull << rand_below(&sim->rand, 61);
+        break;
+    default: /* the most dangerous one */
+        chunk->first ^= 1ull << rand_below(&sim->rand, 6);
         break;
     }
 }
