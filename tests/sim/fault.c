@@ -67,6 +67,7 @@ profile_network(struct sim *sim, struct sim_profile *p)
     p->copy_permille = often(sim, 2) ? (unsigned)pick(sim, 100) : 0;
     p->loss_permille = often(sim, 4) ? (unsigned)pick(sim, 30) : 0;
     p->corrupt_permille = often(sim, 8) ? (unsigned)pick(sim, 20) : 0;
+    p->memory_permille = often(sim, 8) ? (unsigned)pick(sim, 60) : 0;
     p->header_permille = often(sim, 6) ? (unsigned)pick(sim, 40) : 0;
     p->bulk_wild = often(sim, 8);
     p->hold_cut = often(sim, 2);

@@ -62,6 +62,7 @@ add(struct share *total, const struct share *share)
     t->adoptions += c->adoptions;
     t->plans += c->plans;
     t->aborts += c->aborts;
+    t->flips += c->flips;
     t->virtual_us += c->virtual_us;
     t->digest += c->digest;
     t->worst_us = c->worst_us > t->worst_us ? c->worst_us : t->worst_us;
@@ -93,7 +94,7 @@ report(const struct share *total, const struct sim_options *options, double seco
         (double)c->worst_us / 1e3);
     for (int k = 0; k < SIM_FAULTS; k++)
         printf(" %s %" PRIu64, fault_name((enum sim_fault)k), c->faults[k]);
-    printf("\nsim: digest %016" PRIx64 " of all traces\n", c->digest);
+    printf(" bits %" PRIu64 "\nsim: digest %016" PRIx64 " of all traces\n", c->flips, c->digest);
 }
 
 static int

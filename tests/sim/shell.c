@@ -276,6 +276,68 @@ on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
     }
 }
 
+/* One bit of what a chunk says of itself. Its count is that of the body, which is checked on the wire. */
+static void
+header_flip(struct sim *sim, struct proto_chunk *chunk)
+{
+    sim->counts.flips++;
+    switch (rand_below(&sim->rand, 12)) {
+    case 0:
+        chunk->plan ^= 1ull << rand_below(&sim->rand, 64);
+        break;
+    case 1:
+        chunk->round ^= 1ull << rand_below(&sim->rand, 2);
+        break;
+    case 2:
+        chunk->bucket ^= (uint16_t)(1u << rand_below(&sim->rand, 3));
+        break;
+    case 3:
+        chunk->hop ^= (uint16_t)(1u << rand_below(&sim->rand, 3));
+        break;
+    case 4:
+        chunk->direct = !chunk->direct;
+        break;
+    case 5:
+        chunk->first ^= 1ull << rand_below(&sim->rand, 8);
+        break;
+    case 6:
+        chunk->coverage ^= 1ull << rand_below(&sim->rand, sim->profile.shards);
+        break;
+    case 7:
+        chunk->check ^= 1ull << rand_below(&sim->rand, 61);
+        break;
+    default: /* the most dangerous one */
+        chunk->first ^= 1ull << rand_below(&sim->rand, 6);
+        break;
+    }
+}
+
+/* A bulk message is on its way: its bits may flip, it may vanish or come twice. Takes over one use of it. */
+static void
+depart(struct sim *sim, struct sim_message *m, uint64_t at)
+{
+    const struct sim_profile *p = &sim->profile;
+    bool wild = p->bulk_wild && !sim->faults_over;
+    if (m->lost || (wild && sim_permille(sim, 5))) {
+        shell_message_free(m);
+        return;
+    }
+    if (!sim->faults_over && m->size > 0 && sim_permille(sim, p->corrupt_permille)) {
+        m->body[rand_below(&sim->rand, m->size)] ^= (uint8_t)(1u << rand_below(&sim->rand, 8));
+        sim->counts.flips++;
+    }
+    bool chunk = m->msg.type == PROTO_REDUCE || m->msg.type == PROTO_GATHER;
+    if (!sim->faults_over && chunk && sim_permille(sim, p->header_permille))
+        header_flip(sim, &m->msg.chunk);
+    if (wild && sim_permille(sim, 10)) {
+        struct sim_message *twin = message_new();
+        *twin = *m;
+        twin->uses = 1;
+        sim_push(sim, at + rand_below(&sim->rand, 300000), SIM_ARRIVES, m->to, 0, 0, twin);
+    }
+    sim_push(sim, at, SIM_ARRIVES, m->to, 0, 0, m);
+}
+
 static void
 on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
              int buffer)
@@ -295,7 +357,7 @@ on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *
     if (buffer < 0) {
         m->captured = true;
         memcpy(m->body, body, size);
-        sim_push(sim, arrives, SIM_ARRIVES, m->to, 0, 0, m);
+        depart(sim, m, arrives);
         return;
     }
     m->buffer = buffer;
@@ -461,7 +523,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->busy = SIM_FREE;
     node->done = node->finished = node->left = false;
     node->kept = 0;
-    node->lent = node->marked = false;
+    node->lent = node->marked = node->total_bad = false;
     node->lent_until = 0;
     for (unsigned l = 0; l < SIM_LINKS_MAX; l++)
         node->links[l].open = node->links[l].up = node->links[l].bulk = false;
@@ -570,41 +632,6 @@ unreachable(const struct sim *sim, unsigned from, unsigned to)
     return is_cut(sim, from, to) || (sim->nodes[to].up && sim->nodes[to].paused_until > sim->now);
 }
 
-/* One bit of what a chunk says of itself. Its count is that of the body, which is checked on the wire. */
-static void
-header_flip(struct sim *sim, struct proto_chunk *chunk)
-{
-    switch (rand_below(&sim->rand, 12)) {
-    case 0:
-        chunk->plan ^= 1ull << rand_below(&sim->rand, 64);
-        break;
-    case 1:
-        chunk->round ^= 1ull << rand_below(&sim->rand, 2);
-        break;
-    case 2:
-        chunk->bucket ^= (uint16_t)(1u << rand_below(&sim->rand, 3));
-        break;
-    case 3:
-        chunk->hop ^= (uint16_t)(1u << rand_below(&sim->rand, 3));
-        break;
-    case 4:
-        chunk->direct = !chunk->direct;
-        break;
-    case 5:
-        chunk->first ^= 1ull << rand_below(&sim->rand, 8);
-        break;
-    case 6:
-        chunk->coverage ^= 1ull << rand_below(&sim->rand, sim->profile.shards);
-        break;
-    case 7:
-        chunk->check ^= 1ull << rand_below(&sim->rand, 61);
-        break;
-    default: /* the most dangerous one */
-        chunk->first ^= 1ull << rand_below(&sim->rand, 6);
-        break;
-    }
-}
-
 /* The kernel takes the bytes, or the peer does not and they stay where they are. */
 static void
 ev_leaves(struct sim *sim, struct sim_node *node, const struct sim_event *event)
@@ -625,21 +652,8 @@ ev_leaves(struct sim *sim, struct sim_node *node, const struct sim_event *event)
     m->captured = true;
     sim_push(sim, sim->now + rand_below(&sim->rand, 400), SIM_RETURNED, node->index,
              (uint64_t)m->buffer, 0, NULL);
-    bool wild = sim->profile.bulk_wild && !sim->faults_over;
-    if (m->lost || (wild && sim_permille(sim, 5)))
-        return;
-    if (!sim->faults_over && m->size > 0 && sim_permille(sim, sim->profile.corrupt_permille))
-        m->body[rand_below(&sim->rand, m->size)] ^= (uint8_t)(1u << rand_below(&sim->rand, 8));
-    bool chunk = m->msg.type == PROTO_REDUCE || m->msg.type == PROTO_GATHER;
-    if (!sim->faults_over && chunk && sim_permille(sim, sim->profile.header_permille))
-        header_flip(sim, &m->msg.chunk);
-    uint64_t at = event->a > sim->now ? event->a : sim->now + 1;
     m->uses++;
-    sim_push(sim, at, SIM_ARRIVES, m->to, 0, 0, m);
-    if (wild && sim_permille(sim, 10)) {
-        m->uses++;
-        sim_push(sim, at + rand_below(&sim->rand, 300000), SIM_ARRIVES, m->to, 0, 0, m);
-    }
+    depart(sim, m, event->a > sim->now ? event->a : sim->now + 1);
 }
 
 /* The process that the message was for is not there any more: its kernel says so. */

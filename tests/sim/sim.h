@@ -68,18 +68,20 @@ struct sim_profile {
     unsigned copy_permille;    /* control messages delivered twice */
     unsigned loss_permille;    /* control messages lost */
     unsigned corrupt_permille; /* bulk bodies with a flipped bit */
-    unsigned header_permille;  /* bulk headers with one */
-    bool bulk_wild;            /* bulk messages overtake, repeat and vanish, too */
-    bool both_cut;             /* without its acknowledgements TCP delivers nothing, either */
-    bool far;                  /* some ways are 20 ms longer than others */
-    unsigned stranger;         /* this node is of another job, SIM_NODES_MAX none */
-    bool hold_cut;             /* messages into a cut wait for its end, as in TCP, or are lost */
-    bool leak;                 /* messages to a dead process reach the one on its port */
-    bool wire;                 /* messages go through encode and decode */
-    bool slow;                 /* computing takes longer than the network's timeouts */
-    bool seeds;                /* endpoints are given, no beacons */
-    bool leave;                /* nodes leave once finished */
-    bool cuts_stay;            /* random one-way cuts after the last fault, for ever */
+    unsigned
+        memory_permille; /* contributions and totals with one, which the ledger tells the trainer */
+    unsigned header_permille; /* bulk headers with one */
+    bool bulk_wild;           /* bulk messages overtake, repeat and vanish, too */
+    bool both_cut;            /* without its acknowledgements TCP delivers nothing, either */
+    bool far;                 /* some ways are 20 ms longer than others */
+    unsigned stranger;        /* this node is of another job, SIM_NODES_MAX none */
+    bool hold_cut;            /* messages into a cut wait for its end, as in TCP, or are lost */
+    bool leak;                /* messages to a dead process reach the one on its port */
+    bool wire;                /* messages go through encode and decode */
+    bool slow;                /* computing takes longer than the network's timeouts */
+    bool seeds;               /* endpoints are given, no beacons */
+    bool leave;               /* nodes leave once finished */
+    bool cuts_stay;           /* random one-way cuts after the last fault, for ever */
     uint64_t compute_us[SIM_NODES_MAX]; /* per shard */
     uint64_t faults_end_us, deadline_us;
     unsigned fault_count;
@@ -127,7 +129,8 @@ struct sim_node {
     uint64_t round;
     enum sim_busy busy;
     uint64_t task_round, task_shards, task_hash;
-    bool lent; /* the trainer has bucket lent_bucket of sum */
+    bool total_bad; /* the ledger does not agree with the total to be committed */
+    bool lent;      /* the trainer has bucket lent_bucket of sum */
     bool marked;
     size_t lent_bucket;
     uint64_t lent_until;
@@ -144,6 +147,7 @@ struct sim_node {
 
 struct sim_counts {
     uint64_t schedules, events, commits, adoptions, plans, aborts, virtual_us, bytes;
+    uint64_t flips; /* bits of bodies, headers, contributions and totals */
     uint64_t faults[SIM_FAULTS];
     uint64_t
         worst_us; /* a running node without a new round once the faults were over, beside a round */
@@ -179,6 +183,7 @@ struct sim {
     bool cut[SIM_NODES_MAX][SIM_NODES_MAX];
     bool faults_over;
     uint64_t over_us;            /* when */
+    uint64_t flipped;            /* bit t: a contribution to round t was damaged in memory */
     struct sim_state *reference; /* [rounds + 1] */
     uint64_t *reference_sum;
     unsigned reference_room;

@@ -171,6 +171,26 @@ trainer_compute(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t
     }
 }
 
+static bool
+memory_flips(struct sim *sim)
+{
+    return !sim->faults_over && sim_permille(sim, sim->profile.memory_permille);
+}
+
+static void
+flip(struct sim *sim, int32_t *vector, uint64_t count)
+{
+    uint64_t bit = rand_below(&sim->rand, count * 32);
+    sim->counts.flips++;
+    vector[bit / 32] = (int32_t)((uint32_t)vector[bit / 32] ^ 1u << bit % 32);
+}
+
+static bool
+round_flipped(const struct sim *sim, uint64_t round)
+{
+    return round < 64 && (sim->flipped >> round & 1);
+}
+
 void
 trainer_bucket(struct sim *sim, struct sim_node *node, size_t bucket)
 {
@@ -178,6 +198,10 @@ trainer_bucket(struct sim *sim, struct sim_node *node, size_t bucket)
     for (unsigned s = 0; s < sim->profile.shards; s++)
         for (uint64_t e = b->first; (node->task_shards >> s & 1) && e < b->first + b->count; e++)
             node->own[e] += gradient(&sim->profile, &node->state, node->task_round, s, e);
+    if (b->count > 0 && node->task_shards && memory_flips(sim)) {
+        flip(sim, node->own + b->first, b->count);
+        sim->flipped |= 1ull << node->task_round;
+    }
     if (bucket + 1 == sim->profile.buckets)
         node->busy = SIM_FREE;
     core_on_bucket(node->core, sim->now, bucket);
@@ -214,7 +238,15 @@ trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round)
     if (node->busy != SIM_FREE || round != node->round)
         sim_fail(sim, "node %u: commit of round %" PRIu64 " at %" PRIu64, node->index, round,
                  node->round);
-    else if (sum_hash(sim, &node->state, node->sum) != sim->reference_sum[round])
+    else if (memory_flips(sim)) {
+        const struct core_bucket *last = &sim->profile.bucket[sim->profile.buckets - 1];
+        flip(sim, node->sum + last->first, last->count);
+        node->total_bad = true;
+    } else if (sum_hash(sim, &node->state, node->sum) == sim->reference_sum[round])
+        node->total_bad = false;
+    else if (round_flipped(sim, round))
+        node->total_bad = true;
+    else
         sim_fail(sim, "node %u: wrong sum committed in round %" PRIu64, node->index, round);
     node->busy = SIM_COMMITTING;
     sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0,
@@ -256,7 +288,7 @@ trainer_borrow(struct sim *sim, struct sim_node *node)
     if (node->busy != SIM_FREE || node->lent || rand_below(&sim->rand, 4) == 0 ||
         !core_lend(node->core, sim->now, &bucket))
         return;
-    if (!bucket_right(sim, node, bucket))
+    if (!bucket_right(sim, node, bucket) && !round_flipped(sim, node->round))
         sim_fail(sim, "node %u: bucket %zu of round %" PRIu64 " is said to be final and is wrong",
                  node->index, bucket, node->round);
     mark(sim, node, bucket);
@@ -311,6 +343,11 @@ trainer_applied(struct sim *sim, struct sim_node *node)
         node->round = node->task_round;
         sim->counts.adoptions++;
         judge(sim, node, "an adoption");
+    } else if (node->total_bad) {
+        node->busy = SIM_FREE;
+        node->total_bad = false;
+        core_on_total_bad(node->core, sim->now);
+        return;
     } else {
         apply(sim, &node->state, sum_hash(sim, &node->state, node->sum), node->sum);
         node->round++;
