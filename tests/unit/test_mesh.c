@@ -62,13 +62,14 @@ struct node {
     bool helper_computes; /* a second thread fills and tells buckets */
     pthread_t thread, helper;
     struct mesh_task task;
-    uint64_t summed; /* buckets of the round that came before all of it, as a bitmap */
+    _Atomic pid_t victim; /* to be killed when the first part of a sum of three comes */
+    uint64_t summed;      /* buckets of the round that came before all of it, as a bitmap */
     int32_t shard_count, shard_sum; /* of the bitmap that is being summed */
     struct {                        /* the state that others may fetch */
         uint64_t round, hash;
     } state;
     /* under world_lock */
-    uint64_t committed, adopted, wrong, finished, interrupts, early;
+    uint64_t committed, adopted, wrong, finished, interrupts, early, redone, killed;
     char log[LOG_MAX];
     size_t log_size;
 };
@@ -208,6 +209,8 @@ commit(struct node *node)
     node->state.hash = hash;
     if (!right || (!node->task.fresh && !node->summed))
         note(&node->wrong);
+    if (node->task.fresh && node->summed)
+        note(&node->redone);
     node->summed = 0;
     note(&node->committed);
     tell_state(node);
@@ -233,6 +236,8 @@ summed(struct node *node)
 {
     const struct mesh_task *task = &node->task;
     bool last = task->bucket + 1 == node->layout->count;
+    if (task->fresh && node->summed)
+        note(&node->redone);
     if (task->fresh)
         node->summed = 0;
     if (task->fresh != last || node->summed >> task->bucket & 1 ||
@@ -240,6 +245,13 @@ summed(struct node *node)
         note(&node->wrong);
     node->summed |= UINT64_C(1) << task->bucket;
     note(&node->early);
+    struct mesh_stats stats;
+    mesh_stats(node->mesh, &stats);
+    if (atomic_load(&node->victim) > 0 && stats.core.members == 3) {
+        kill(node->victim, SIGKILL);
+        note(&node->killed);
+        atomic_store(&node->victim, 0);
+    }
 }
 
 static void
@@ -254,6 +266,7 @@ adopt(struct node *node)
         mesh_state_bad(node->mesh);
         return;
     }
+    node->summed = 0;
     note(&node->adopted);
     tell_state(node);
 }
@@ -957,6 +970,36 @@ a_seed_replaces_beacons(void **state)
     finish_together(nodes, 2, 10);
 }
 
+/* A member dies when another has a part of the sum already, and the rest will never come. */
+static void
+parts_of_a_sum_are_void_when_its_plan_is_dropped(void **state)
+{
+    (void)state;
+    bool seen = false;
+    for (int trial = 0; !seen; trial++) { /* the rest may come all the same */
+        assert_true(trial < 20);
+        struct node nodes[2];
+        char group[32];
+        new_group(group);
+        int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        pid_t child = fork();
+        if (child == 0)
+            live_and_die(&large, group, nowhere);
+        close(nowhere);
+        for (size_t i = 0; i < 2; i++)
+            prepare(&nodes[i], &large, group);
+        atomic_store(&nodes[0].victim, child);
+        for (size_t i = 0; i < 2; i++)
+            start(&nodes[i]);
+        WAIT_FOR(look(&nodes[0].killed) == 1);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        WAIT_FOR(members_are(nodes, 2, 2));
+        finish_together(nodes, 2, 2);
+        assert_int_equal(nodes[0].state.hash, history(&large, nodes[0].state.round));
+        seen = nodes[0].redone > 0;
+    }
+}
+
 int
 main(int argc, char **argv)
 {
@@ -971,6 +1014,7 @@ main(int argc, char **argv)
         cmocka_unit_test(a_late_joiner_gets_the_state_and_a_share),
         cmocka_unit_test(a_node_that_leaves_is_not_missed),
         cmocka_unit_test(a_killed_node_is_replaced_within_a_second),
+        cmocka_unit_test(parts_of_a_sum_are_void_when_its_plan_is_dropped),
         cmocka_unit_test(runs_jobs_and_numerics_do_not_mix),
         cmocka_unit_test(a_taken_port_is_named),
         cmocka_unit_test(an_unusable_interface_is_named),
