@@ -29,7 +29,7 @@ def bring_back(mesh, kind, victims, random):
     mesh.finish(victims, DEADLINE_S)
 
 
-def one(folder, random, index, kinds, nodes_max, job, reference):
+def one(folder, random, index, kinds, nodes_max, limit, job, reference):
     kind = kinds[index % len(kinds)]
     count = random.randint(2, nodes_max)
     names = [f"n{i}" for i in range(count)]
@@ -53,6 +53,8 @@ def one(folder, random, index, kinds, nodes_max, job, reference):
         if found != {hashes}:
             raise chaos.Failed(f"{kind} {' '.join(victims)} of {count} at step {step}: hashes {found}, expected {hashes}")
         worst = max(pauses, default=None)
+        if worst and worst[0] > limit:
+            raise chaos.Failed(f"{kind} {' '.join(victims)} of {count} at step {step}: a pause of {worst[0]:.0f} ms")
         return kind, count, len(victims), step, worst, found
 
 
@@ -72,15 +74,15 @@ def body(runs):
     reference = chaos.reference(runs.folder, job)
     done, failed = {kind: [] for kind in kinds}, {kind: 0 for kind in kinds}
     for index in runs:
-        result = runs.do(one, index, kinds, args.nodes, job, reference)
+        result = runs.do(one, index, kinds, args.nodes, args.worst, job, reference)
         if not result:
             failed[kinds[index % len(kinds)]] += 1
             continue
         done[result[0]].append(result)
-        if args.verbose or (result[4] and result[4][0] > args.worst):
+        if args.verbose:
             print(f"run {index}: {result[0]} {result[2]} of {result[1]} at step {result[3]}, pause {result[4]}")
     print(f"seed {args.seed}, {chaos.load()}")
-    chaos.table(["accident", "runs", "hangs or wrong", "pause p50 ms", "p99", "max", "usual step", "hashes"],
+    chaos.table(["accident", "runs", "hangs, wrong or --worst", "pause p50 ms", "p99", "max", "usual step", "hashes"],
                 [row(kind, done[kind], failed[kind]) for kind in kinds])
     for kind in kinds:
         why = chaos.judge(kind, [result[4][0] for result in done[kind] if result[4]], args.judge, args.worst)

@@ -6,6 +6,8 @@ A scene is what a mesh of n nodes goes through and which of them is the victim:
     leader    n nodes train from the start, the lowest id dies         member    the same, the highest id dies
     joiner    n-1 train, the n-th comes later and dies                 donor     the same, the leader dies
     survivor  one of n nodes is killed, then the leader dies of what follows from the other's death
+    damaged   all are killed and start again; the highest, whose newest checkpoint is damaged, dies
+    lender    the same, the lowest, which has the pages that the highest needs, dies
 
 A first run of each scene counts how often its victim comes to each point. Then each (scene, n, point, action) is
 one run, in which the victim does it at the k-th time, k drawn from 1 to that count. The others must finish with
@@ -21,16 +23,18 @@ import re
 import signal
 
 import mesh as chaos
+from cold import checkpoints
 
 ACTIONS = ["kill", "stop", "hang"]
 SIZES = [2, 3, 4]
-PLAIN, JOIN, AFTER = ["leader", "member"], ["joiner", "donor"], ["survivor"]
+PLAIN, JOIN, AFTER, COLD = ["leader", "member"], ["joiner", "donor"], ["survivor"], ["damaged", "lender"]
 STEPS = {2: 300, 3: 200, 4: 150}
 DEADLINE_S = 30
 # Where else to look is a waste of time: the rest is as in scenes of training.
 POINTS = {"joiner": r"fetch|state|adopt|hold|hello|peer|connect|link|beacon|plan|abort|heartbeat|commit|bucket-r",
           "survivor": r"abort|hold|link|peer-d|plan|heartbeat|reduce-s|gather-g|compute|bucket-r|commit|reported"}
 POINTS["donor"] = POINTS["joiner"]
+POINTS["damaged"] = POINTS["lender"] = r"file|want|page|checkpoint|dir|state|fetch|adopt|hello-t|plan-[gs]"
 UNMET = re.compile(r"refuse-|job-|connect$")  # what no scene of one job leads to
 
 
@@ -46,7 +50,7 @@ class Scene:
         self.options = ["--set", f"train.steps={STEPS[count]}", "--set", "train.checkpoint_every=40"]
         self.hashes, self.steps = chaos.reference(os.path.join(folder, f"{role}-{count}"), self.job, *self.options)
         self.names = [f"n{i}" for i in range(1, count + 1)]
-        self.victim = self.names[-1] if role in ("member", "joiner") else self.names[0]
+        self.victim = self.names[-1] if role in ("member", "joiner", "damaged") else self.names[0]
         self.accident = self.names[-1] if role in AFTER else None
         self.others = [name for name in self.names if name not in (self.victim, self.accident)]
 
@@ -59,6 +63,8 @@ class Scene:
 
     def play(self, mesh, rule):
         """To the end of all but the victim and whoever was killed on purpose."""
+        if self.role in COLD:
+            self.power_cut(mesh)
         first = self.names[:-1] if self.role in JOIN else self.names
         for name in first:
             # To wait for a number of nodes would be to wait for a victim that dies too early.
@@ -73,6 +79,21 @@ class Scene:
             mesh.wait("step 50", lambda: mesh.reached(50, self.others), DEADLINE_S)
             mesh.signal(signal.SIGKILL, self.accident)
         mesh.finish(self.others, DEADLINE_S)
+
+    def power_cut(self, mesh):
+        """All have a checkpoint and are gone; a page of the last one's newest is wrong."""
+        for name in self.names:
+            self.start(mesh, name, None, self.count)
+        mesh.wait("a checkpoint of every node", lambda: all(checkpoints(mesh.nodes[name].out) for name in self.names),
+                  DEADLINE_S)
+        mesh.signal(signal.SIGKILL, *self.names)
+        out = mesh.nodes[self.names[-1]].out
+        path = f"{out}/checkpoint-{checkpoints(out)[0]}"
+        with open(path, "r+b") as file:
+            file.seek(os.path.getsize(path) // 2)
+            byte = file.read(1)[0]
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte ^ 4]))
 
     @staticmethod
     def lives(mesh, name):
@@ -124,7 +145,7 @@ def cases(scenes, hits, actions):
 
 
 def kinds():
-    return [(action, joins) for action in ACTIONS for joins in (False, True)]
+    return [(action, other) for action in ACTIONS for other in (False, True)]
 
 
 def pauses_of(done, kind):
@@ -136,7 +157,7 @@ def report(done, failed, total):
     for kind in kinds():
         mine, pauses = [result for result in done if result[0] == kind], pauses_of(done, kind)
         figures = (chaos.percentile(pauses, 0.5), chaos.percentile(pauses, 0.99), max(pauses, default=0))
-        rows.append([kind[0], "while one joins" if kind[1] else "in training", len(mine) + failed[kind], failed[kind],
+        rows.append([kind[0], "joining, cold start" if kind[1] else "in training", len(mine) + failed[kind], failed[kind],
                      sum(not result[1] for result in mine), len(pauses), *("%.1f" % figure for figure in figures)])
     print(f"{total} cases in these scenes; {chaos.load()}")
     chaos.table(["action", "scene", "runs", "hangs or wrong", "missed", "pauses", "p50 ms", "p99", "max"], rows)
@@ -145,7 +166,8 @@ def report(done, failed, total):
 def body(runs):
     args = runs.args
     roles = args.roles.split(",")
-    keys = [(role, count) for role in roles for count in args.sizes if count > 2 or role not in AFTER]
+    keys = [(role, count) for role in roles for count in args.sizes
+            if (count > 2 or role not in AFTER) and (count < 4 or role not in COLD)]
     if not args.all:
         keys = random.Random(args.seed).sample(keys, min(args.scenes, len(keys)))
     scenes = {key: Scene(*key, runs.folder) for key in keys}
@@ -159,7 +181,7 @@ def body(runs):
     done, failed = [], dict.fromkeys(kinds(), 0)
     for index in runs:
         scene, action, point, count = chosen[index]
-        kind = action, scene.role in JOIN
+        kind = action, scene.role in JOIN + COLD
         result = runs.do(lambda folder, rng, _: scene.run(folder, rng, action, point, count), index)
         if not result:
             failed[kind] += 1
@@ -178,9 +200,9 @@ def body(runs):
 
 
 def judge(done, args):
-    for action, joins in kinds():
-        pauses = pauses_of(done, (action, joins))
-        why = chaos.judge(action if not joins else "while one joins", pauses, args.judge, args.worst)
+    for action, other in kinds():
+        pauses = pauses_of(done, (action, other))
+        why = chaos.judge(action if not other else "joining, cold start", pauses, args.judge, args.worst)
         if why:
             return why
     return None
@@ -195,7 +217,7 @@ if __name__ == "__main__":
     parser = chaos.parser(__doc__, runs=20)
     parser.add_argument("--all", action="store_true", help="every case")
     parser.add_argument("--scenes", type=int, default=3)
-    parser.add_argument("--roles", default=",".join(PLAIN + JOIN + AFTER))
+    parser.add_argument("--roles", default=",".join(PLAIN + JOIN + AFTER + COLD))
     parser.add_argument("--actions", default=",".join(ACTIONS))
     parser.add_argument("--sizes", type=lambda text: [int(n) for n in text.split(",")], default=SIZES)
     parser.add_argument("--point", help="only points that match this regular expression")

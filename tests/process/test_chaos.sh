@@ -7,7 +7,7 @@ command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 seed=${1:-$((10#$(date +%j)))}
 [ -x "${FAILNODE:-build/gcc-fail/meshnode}" ] || { echo "no program with failpoints: make failpoints"; exit 77; }
 status=0
-for tool in "points.py --runs 16 --scenes 2 --seconds 12" "kills.py --runs 8 --seconds 8" "matrix.py --runs 8 --seconds 8" \
+for tool in "points.py --runs 16 --scenes 2 --seconds 12" "kills.py --runs 12 --seconds 10" "matrix.py --runs 8 --seconds 8" \
     "counting.py --runs 4 --seconds 4" "cold.py --runs 8 --seconds 6"; do
     echo "tests/chaos/$tool --seed $seed"
     # shellcheck disable=SC2086
