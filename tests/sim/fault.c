@@ -123,18 +123,22 @@ fault_profile(struct sim *sim)
     struct sim_profile *p = &sim->profile;
     memset(p, 0, sizeof *p);
     profile_shape(sim, p);
-    p->stranger = SIM_NODES_MAX;
+    p->stranger = p->liar = SIM_NODES_MAX;
     sim->drill_at_us = 0;
     if (sim->drill) {
         profile_drill(sim, p);
         return;
     }
     profile_network(sim, p);
+    if (!p->memory_permille && often(sim, 6)) /* a bit that flips in a claim makes a liar */
+        audit_profile(sim, p);
     p->fault_count = often(sim, 12) ? 0 : (unsigned)(1 + pick(sim, 24));
     p->fault_mask = (uint32_t)(1 + pick(sim, (1u << SIM_FAULTS) - 1));
     if (p->fault_count == 0 && !p->loss_permille && !p->leave && !p->cuts_stay && often(sim, 2))
         p->peers_min = p->nodes;
-    else if (p->nodes > 2 && often(sim, 16))
+    if (p->peers_min == p->nodes && rand_bool(&sim->rand))
+        audit_liar(sim, p);
+    else if (p->peers_min == 1 && p->nodes > 2 && often(sim, 16))
         p->stranger = (unsigned)pick(sim, p->nodes);
     uint64_t span_us = 30000 + pick(sim, often(sim, 3) ? 2500000 : 300000);
     p->faults_end_us = sim->now + span_us;

@@ -62,6 +62,8 @@ add(struct share *total, const struct share *share)
     t->adoptions += c->adoptions;
     t->plans += c->plans;
     t->aborts += c->aborts;
+    t->probes += c->probes;
+    t->expulsions += c->expulsions;
     t->flips += c->flips;
     t->virtual_us += c->virtual_us;
     t->digest += c->digest;
@@ -86,8 +88,9 @@ report(const struct share *total, const struct sim_options *options, double seco
            (double)c->schedules / total->cpu_s, (double)c->schedules / seconds, options->jobs,
            (double)c->events / total->cpu_s / 1e6, (double)c->virtual_us / 1e6 / total->cpu_s);
     printf("sim: %" PRIu64 " commits and %" PRIu64 " adoptions, all of the reference's state and "
-           "with the right counts; %" PRIu64 " plans, %" PRIu64 " aborted\n",
-           c->commits, c->adoptions, c->plans, c->aborts);
+           "with the right counts; %" PRIu64 " plans, %" PRIu64 " aborted; %" PRIu64
+           " shards audited, %" PRIu64 " times a liar expelled\n",
+           c->commits, c->adoptions, c->plans, c->aborts, c->probes, c->expulsions);
     printf(
         "sim: longest wait for a round once the faults were over, beside the work of one: %.0f ms\n"
         "sim: faults:",

@@ -50,7 +50,7 @@ plain_profile(struct sim *sim)
     p->hold_cut = rand_bool(rand);
     p->both_cut = rand_bool(rand);
     p->peers_min = 1;
-    p->stranger = SIM_NODES_MAX;
+    p->stranger = p->liar = SIM_NODES_MAX;
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         p->compute_us[i] = rand_range(rand, 100, 900);
     uint64_t span_us = 100000 + rand_below(rand, 2000000);

@@ -40,7 +40,7 @@ play_profile(struct sim *sim)
     p->delay_us = 50;
     p->jitter_us = 200;
     p->hold_cut = true;
-    p->stranger = SIM_NODES_MAX;
+    p->stranger = p->liar = SIM_NODES_MAX;
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         p->compute_us[i] = SHARD_US;
     sim->play.alone_us = SHARDS * SHARD_US * 3 / 2;

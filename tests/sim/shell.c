@@ -276,10 +276,12 @@ on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
     }
 }
 
-/* One bit of what a chunk says of itself. Its count is that of the body, which is checked on the wire. */
+/* One bit of what a chunk says of itself. Its count is that of the body, which is checked on the wire; what
+ * the decoder refuses never arrives. */
 static void
-header_flip(struct sim *sim, struct proto_chunk *chunk)
+header_flip(struct sim *sim, struct sim_message *m)
 {
+    struct proto_chunk *chunk = &m->msg.chunk;
     sim->counts.flips++;
     switch (rand_below(&sim->rand, 12)) {
     case 0:
@@ -310,6 +312,9 @@ header_flip(struct sim *sim, struct proto_chunk *chunk)
         chunk->first ^= 1ull << rand_below(&sim->rand, 6);
         break;
     }
+    if (m->msg.type == PROTO_GATHER &&
+        (chunk->direct || (chunk->coverage & (chunk->coverage + 1)) || chunk->coverage == 0))
+        m->lost = true;
 }
 
 /* A bulk message is on its way: its bits may flip, it may vanish or come twice. Takes over one use of it. */
@@ -328,7 +333,7 @@ depart(struct sim *sim, struct sim_message *m, uint64_t at)
     }
     bool chunk = m->msg.type == PROTO_REDUCE || m->msg.type == PROTO_GATHER;
     if (!sim->faults_over && chunk && sim_permille(sim, p->header_permille))
-        header_flip(sim, &m->msg.chunk);
+        header_flip(sim, m);
     if (wild && sim_permille(sim, 10)) {
         struct sim_message *twin = message_new();
         *twin = *m;
@@ -413,6 +418,15 @@ on_adopt(void *ctx, uint64_t round, uint64_t hash)
     trainer_adopt(shell->sim, shell->node, round, hash);
 }
 
+static void
+on_probe(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words)
+{
+    struct shell *shell = ctx;
+    if (words != 1)
+        sim_fail(shell->sim, "a claim of %zu words", words);
+    trainer_probe(shell->sim, shell->node, round, shard, *claim);
+}
+
 static const uint8_t *
 on_state(void *ctx)
 {
@@ -467,6 +481,7 @@ static const struct core_ops shell_ops = {
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,
+    .probe = on_probe,
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
@@ -507,6 +522,9 @@ config_of(const struct sim *sim, struct sim_node *node)
         .state_in = (uint8_t *)&node->state_in,
         .chunk_elems = p->chunk_elems,
         .direct_bytes = p->direct_bytes,
+        .audit_share = p->audit_share,
+        .audit_seed = mix64_pair(sim->seed, node->index),
+        .audit_bucket = p->audit_share ? p->buckets - 2u : 0,
         .mutant = sim->mutant,
     };
 }

@@ -3,6 +3,7 @@
  *     world     the queue of events, and the schedule's options        world.c
  *     shell     what mesh/actor.c is for a real node: links, sends     shell.c
  *     trainer   a run as a pure function, and its reference            trainer.c
+ *     audit     members that check one another, and a liar             audit.c
  *     disk      checkpoints, some of them lost, torn or rotten         disk.c
  *     faults    crash, restart, pause, split, one-way cut, heal, ...   fault.c
  *     plain     a second generator of schedules, written apart         plain.c
@@ -74,6 +75,8 @@ struct sim_profile {
     bool bulk_wild;           /* bulk messages overtake, repeat and vanish, too */
     bool both_cut;            /* without its acknowledgements TCP delivers nothing, either */
     bool far;                 /* some ways are 20 ms longer than others */
+    uint64_t audit_share;     /* as in core_config; 0: no claims bucket */
+    unsigned liar;            /* computes wrongly, SIM_NODES_MAX none */
     unsigned stranger;        /* this node is of another job, SIM_NODES_MAX none */
     bool hold_cut;            /* messages into a cut wait for its end, as in TCP, or are lost */
     bool leak;                /* messages to a dead process reach the one on its port */
@@ -106,7 +109,7 @@ struct sim_disk {
     bool full;
 };
 
-enum sim_busy { SIM_FREE, SIM_COMPUTING, SIM_COMMITTING, SIM_ADOPTING };
+enum sim_busy { SIM_FREE, SIM_COMPUTING, SIM_COMMITTING, SIM_ADOPTING, SIM_PROBING };
 
 struct sim_link {
     bool open, up, bulk;
@@ -129,6 +132,7 @@ struct sim_node {
     uint64_t round;
     enum sim_busy busy;
     uint64_t task_round, task_shards, task_hash;
+    bool claim_right;
     bool total_bad; /* the ledger does not agree with the total to be committed */
     bool lent;      /* the trainer has bucket lent_bucket of sum */
     bool marked;
@@ -146,7 +150,8 @@ struct sim_node {
 };
 
 struct sim_counts {
-    uint64_t schedules, events, commits, adoptions, plans, aborts, virtual_us, bytes;
+    uint64_t schedules, events, commits, adoptions, plans, aborts, virtual_us, bytes, probes,
+        expulsions;
     uint64_t flips; /* bits of bodies, headers, contributions and totals */
     uint64_t faults[SIM_FAULTS];
     uint64_t
@@ -265,6 +270,8 @@ void trainer_compute(struct sim *sim, struct sim_node *node, uint64_t round, uin
                      bool fresh);
 void trainer_bucket(struct sim *sim, struct sim_node *node, size_t bucket);
 void trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round);
+void trainer_probe(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t shard,
+                   int32_t claim);
 void trainer_adopt(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t hash);
 /* The commit or adoption under way is over: tell the core. */
 void trainer_borrow(struct sim *sim, struct sim_node *node);
@@ -282,6 +289,14 @@ void sim_disk_clear(struct sim_node *node);
 void sim_disk_rot(struct sim *sim, struct sim_node *node);
 /* The newest file that can be trusted becomes the node's state, else the initial state. */
 void sim_disk_load(struct sim *sim, struct sim_node *node);
+
+/* audit.c */
+void audit_profile(struct sim *sim, struct sim_profile *profile);
+void audit_liar(struct sim *sim, struct sim_profile *profile);
+/* Is this element the claim of a shard? */
+bool audit_claim_of(const struct sim_profile *profile, size_t element, unsigned *shard);
+void audit_lie(const struct sim *sim, struct sim_node *node, size_t bucket, size_t first_bucket);
+void audit_judge(struct sim *sim, const struct sim_node *node, unsigned expulsions);
 
 /* fault.c */
 void fault_profile(struct sim *sim);

@@ -24,6 +24,9 @@ gradient(const struct sim_profile *p, const struct sim_state *state, uint64_t ro
 {
     if (element < p->counters)
         return shard % p->counters == element;
+    unsigned owner;
+    if (audit_claim_of(p, element, &owner) && owner != shard)
+        return 0;
     uint64_t bits = mix64(state->words[0] + round * 1000003 + shard * 10007 + element);
     return (int32_t)(bits >> 40) - (1 << 23);
 }
@@ -104,6 +107,8 @@ static void
 judge_counters(struct sim *sim, const struct sim_node *node)
 {
     const struct sim_profile *p = &sim->profile;
+    if (node->index == p->liar)
+        return;
     for (unsigned c = 0; c < p->counters; c++)
         if (node->state.words[p->words + c] != node->round * counted(p, c))
             sim_fail(sim,
@@ -115,8 +120,9 @@ judge_counters(struct sim *sim, const struct sim_node *node)
 static void
 judge(struct sim *sim, const struct sim_node *node, const char *how)
 {
-    if (node->round > sim->profile.rounds ||
-        memcmp(&node->state, &sim->reference[node->round], sizeof node->state) != 0)
+    if (node->index != sim->profile.liar &&
+        (node->round > sim->profile.rounds ||
+         memcmp(&node->state, &sim->reference[node->round], sizeof node->state) != 0))
         sim_fail(sim, "node %u: state before round %" PRIu64 " differs from the reference after %s",
                  node->index, node->round, how);
     judge_counters(sim, node);
@@ -198,6 +204,7 @@ trainer_bucket(struct sim *sim, struct sim_node *node, size_t bucket)
     for (unsigned s = 0; s < sim->profile.shards; s++)
         for (uint64_t e = b->first; (node->task_shards >> s & 1) && e < b->first + b->count; e++)
             node->own[e] += gradient(&sim->profile, &node->state, node->task_round, s, e);
+    audit_lie(sim, node, bucket, first_bucket(sim, &node->state));
     if (b->count > 0 && node->task_shards && memory_flips(sim)) {
         flip(sim, node->own + b->first, b->count);
         sim->flipped |= 1ull << node->task_round;
@@ -246,6 +253,8 @@ trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round)
         node->total_bad = false;
     else if (round_flipped(sim, round))
         node->total_bad = true;
+    else if (node->index == sim->profile.liar)
+        node->total_bad = false; /* it believes itself */
     else
         sim_fail(sim, "node %u: wrong sum committed in round %" PRIu64, node->index, round);
     node->busy = SIM_COMMITTING;
@@ -288,7 +297,8 @@ trainer_borrow(struct sim *sim, struct sim_node *node)
     if (node->busy != SIM_FREE || node->lent || rand_below(&sim->rand, 4) == 0 ||
         !core_lend(node->core, sim->now, &bucket))
         return;
-    if (!bucket_right(sim, node, bucket) && !round_flipped(sim, node->round))
+    if (!bucket_right(sim, node, bucket) && !round_flipped(sim, node->round) &&
+        sim->profile.liar == SIM_NODES_MAX)
         sim_fail(sim, "node %u: bucket %zu of round %" PRIu64 " is said to be final and is wrong",
                  node->index, bucket, node->round);
     mark(sim, node, bucket);
@@ -330,9 +340,30 @@ note_wait(struct sim *sim, struct sim_node *node)
     node->progress_us = sim->now;
 }
 
+/* Compute a shard of another member apart, and compare what it said of it. */
+void
+trainer_probe(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t shard, int32_t claim)
+{
+    const struct sim_profile *p = &sim->profile;
+    unsigned s = (unsigned)__builtin_ctzll(shard);
+    size_t element = p->bucket[p->buckets - 2].first + s;
+    if (node->busy != SIM_FREE || round != node->round)
+        sim_fail(sim, "node %u: asked to audit round %" PRIu64 " at %" PRIu64, node->index, round,
+                 node->round);
+    node->busy = SIM_PROBING;
+    node->claim_right = gradient(p, &node->state, round, s, element) == claim;
+    sim_push(sim, free_at(sim, node) + 1 + p->compute_us[node->index], SIM_APPLIED, node->index, 0,
+             0, NULL);
+}
+
 void
 trainer_applied(struct sim *sim, struct sim_node *node)
 {
+    if (node->busy == SIM_PROBING) {
+        node->busy = SIM_FREE;
+        core_on_probed(node->core, sim->now, node->claim_right);
+        return;
+    }
     if (node->busy == SIM_ADOPTING) {
         if (trainer_hash(sim, &node->state_in) != node->task_hash) {
             node->busy = SIM_FREE;

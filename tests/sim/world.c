@@ -154,7 +154,7 @@ static bool
 all_done(const struct sim *sim)
 {
     for (unsigned i = 0; i < sim->profile.nodes; i++)
-        if (sim->nodes[i].up && !sim->nodes[i].done)
+        if (sim->nodes[i].up && !sim->nodes[i].done && i != sim->profile.liar)
             return false;
     return true;
 }
@@ -163,7 +163,7 @@ static void
 judge_progress(struct sim *sim)
 {
     for (unsigned i = 0; i < sim->profile.nodes && !sim->failed; i++)
-        if (sim->nodes[i].up && !sim->nodes[i].done)
+        if (sim->nodes[i].up && !sim->nodes[i].done && i != sim->profile.liar)
             sim_fail(sim, "node %u hangs at round %" PRIu64 " of %u", i, sim->nodes[i].round,
                      sim->profile.rounds);
 }
@@ -179,6 +179,9 @@ stop(struct sim *sim)
         core_stats(node->core, &stats);
         sim->counts.plans += stats.plans;
         sim->counts.aborts += stats.aborts;
+        sim->counts.probes += stats.probes;
+        sim->counts.expulsions += stats.expulsions;
+        audit_judge(sim, node, stats.expulsions);
         shell_crash(sim, i, true);
     }
     while (sim->queue->count > 0)
