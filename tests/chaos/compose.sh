@@ -11,7 +11,7 @@
 #     | what happened | at step | to | longest pause of the others, ms | until all were together, ms |
 set -u
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-STEPS=${1:-6000}
+STEPS=${1:-8000}
 PAUSE_MS_MAX=1000
 PROJECT=meshchaos$$
 export IMAGE=meshnode-chaos:$$ JOB=configs/chaos.yaml THREADS=1
@@ -173,7 +173,7 @@ run: {name: chaos, seed: 7, numerics: portable}
 data: {source: glyphs, train: 1920, test: 240}
 model: [input: [1, 28, 28], conv: {filters: 8, kernel: 5, pad: 2}, relu, maxpool: 2, flatten, dense: 48, tanh,
         dropout: 0.2, dense: 10]
-train: {epochs: 100000, steps: $STEPS, batch: 384, shards: 12, optimizer: {sgd: {rate: 0.05, momentum: 0.9}},
+train: {epochs: 100000, steps: $STEPS, batch: 96, shards: 12, optimizer: {sgd: {rate: 0.05, momentum: 0.9}},
         eval_every: 0}
 EOF
 ID=()

@@ -109,6 +109,46 @@ job few 'data: {source: glyphs, train: 24, test: 12}' "$good"
 refuses 'batch larger than the data' 'train.batch = 384.*24' ../jobs/few.yaml
 refuses 'and set right' '-n 65' local -n 65 --set train.batch=12 ../jobs/few.yaml
 
+# --- values ---
+# value PATTERN LINE...: a job of these lines is refused
+value() {
+    pattern=$1
+    shift
+    printf '%s\n' "$good" "$@" >jobs/value.yaml
+    refuses "$(printf %.60s "$*")" "$pattern" ../jobs/value.yaml
+}
+value 'train.batch = 0, expected' 'train: {batch: 0}'
+value 'train.batch = -12, expected' 'train: {batch: -12}'
+value 'train.batch = 1e3, expected' 'train: {batch: 1e3}'
+value 'train.batch = 012x, expected' 'train: {batch: 012x}'
+value 'train.batch = 12.0, expected' 'train: {batch: 12.0}'
+value 'train.batch = 0x60, expected' 'train: {batch: 0x60}'
+value 'train.batch = 99999999999999999999999, expected' 'train: {batch: 99999999999999999999999}'
+value 'train.shards = 0, expected' 'train: {shards: 0}'
+value 'train.shards = 65, expected' 'train: {shards: 65}'
+value 'train.shards = 1000000, expected' 'train: {shards: 1000000}'
+value 'rate = -0.1, expected' 'train: {optimizer: {sgd: -0.1}}'
+value 'rate = nan, expected' 'train: {optimizer: {sgd: nan}}'
+value 'rate = .inf, expected' 'train: {optimizer: {sgd: .inf}}'
+value 'rate = 1,5, expected' 'train: {optimizer: {sgd: "1,5"}}'
+value 'rate = 1e400, expected' 'train: {optimizer: {sgd: 1e400}}'
+value 'value.yaml:3: .*twice' 'train: {epochs: 1}' 'train: {epochs: 2}'
+value 'value.yaml:2: .*twice' 'train: {epochs: 1, epochs: 2}'
+value 'mesh.seeds = host:0' 'mesh: {seeds: ["host:0"]}'
+value 'mesh.seeds = host:65536' 'mesh: {seeds: ["host:65536"]}'
+value 'mesh.seeds = host:-1' 'mesh: {seeds: ["host:-1"]}'
+value 'mesh.seeds = aaa*\.\.\., expected' "mesh: {seeds: [\"$(printf '%0300d' 0 | tr 0 a):5\"]}"
+value 'value.yaml: is too large' "run: {name: $(head -c 1000000 /dev/zero | tr '\0' x)}"
+value 'value.yaml:1: byte .* is not text in UTF-8' "$(printf 'run: {name: \377\376}')"
+printf 'model: [flatten, dense: 0]\n' >jobs/width.yaml
+refuses 'a layer without units' 'units = 0, expected' ../jobs/width.yaml
+printf 'model: [flatten, dense: 1048576, dense: 1048576, dense: 10]\n' >jobs/width.yaml
+refuses 'a model that no memory holds' 'layer 2 (dense): too large' check ../jobs/width.yaml
+refuses 'a device that is full' '/dev/full: is not a regular file' /dev/full
+refuses 'resume and begin anew' 'resume' --resume --fresh ../jobs/good.yaml
+refuses 'help with a value' '--help takes no value' --help=x
+printf '\357\273\277%s\r\n%s\r\n%s\r\n' 'data: {source: glyphs, train: 24, test: 12}' 'train: {batch: 12, epochs: 1}' "$good" >jobs/dos.yaml
+
 # --- its data ---
 job idx 'data: {source: idx}' 'train: {batch: 12, epochs: 1}' "$good"
 refuses 'no data' 'train-images' ../jobs/idx.yaml --data ../data
@@ -166,6 +206,8 @@ answers 'check' 0 '' '"$M" check jobs/good.yaml'
 answers 'check into a full disk' 1 'standard output' '"$M" check jobs/good.yaml >/dev/full'
 answers 'empty environment' 0 '' 'env -i "$M" check jobs/good.yaml'
 answers 'foreign locale' 0 '' 'LC_ALL=tr_TR.UTF-8 "$M" check jobs/good.yaml --set train.optimizer.sgd.rate=0.5'
+answers 'byte order mark and CRLF' 0 '' '"$M" check jobs/dos.yaml'
+answers 'the last of repeated options' 0 '' '"$M" check --threads 1 --threads 2 jobs/good.yaml'
 answers 'two dashes' 0 '' '"$M" check -- jobs/good.yaml'
 answers 'a folder that is gone' 2 'No such file' 'mkdir gone; cd gone; rmdir ../gone; "$M" jobs/good.yaml'
 
@@ -202,6 +244,7 @@ answers 'too few descriptors for a mesh' 2 '16 open files' "ulimit -n 16; \"\$M\
 answers 'files that may not grow' 0 'status 1' "(ulimit -f 0; \"\$M\" jobs/good.yaml $alone 2>&1; echo status \$?) | cat >&2"
 grep -q 'File too large' err || complain 'files that may not grow' 'does not say what is wrong'
 [ "$(id -u)" != 0 ] || answers 'nobody may read what is written' 0 '' "umask 777; \"\$M\" jobs/good.yaml $alone-umask"
+answers 'everybody may write' 0 '' "umask 0; \"\$M\" jobs/good.yaml $alone-umask0"
 answers 'one CPU' 0 '' "taskset -c 0 \"\$M\" jobs/good.yaml $alone"
 answers 'little memory' 0 '' 'ulimit -v 262144; "$M" check jobs/good.yaml'
 
