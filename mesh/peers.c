@@ -178,6 +178,23 @@ peer_connect(struct core *core, int i)
         peer->state = PEER_CONNECTING;
 }
 
+static void
+peer_dial(struct core *core, int i, const struct proto_endpoint *at)
+{
+    peer_unlink(core, i);
+    core->peers.peers[i].at = *at;
+    peer_connect(core, i);
+}
+
+/* It says HELLO from `at`, and our link leads to where it was before: another node may have that address now,
+ * and would take all that is meant for this one. A reply it could only give through the right link. */
+static bool
+dialled_elsewhere(const struct peer *peer, const struct proto_endpoint *at, bool reply)
+{
+    return (peer->state == PEER_CONNECTING || (peer->state == PEER_GREETING && !reply)) &&
+           !endpoint_equal(&peer->at, at);
+}
+
 /* It was found at `at` just now, where it may have moved: let no attempt that was begun before stand in the way. */
 static void
 peer_seen(struct core *core, int i, const struct proto_endpoint *at)
@@ -190,9 +207,7 @@ peer_seen(struct core *core, int i, const struct proto_endpoint *at)
         peer->at = *at;
     if (!waits && !(dials && late))
         return;
-    peer_unlink(core, i);
-    peer->at = *at;
-    peer_connect(core, i);
+    peer_dial(core, i, at);
 }
 
 /* A slot for a new node: a free one, else that of the node not reached for longest. */
@@ -489,7 +504,10 @@ peers_hello(struct core *core, struct proto_node from, const char *host,
         peer_connect(core, i);
         return;
     }
-    peer_seen(core, i, &at);
+    if (dialled_elsewhere(peer, &at, hello->reply)) {
+        peer_dial(core, i, &at);
+        return;
+    }
     if (peer->link_up && !hello->reply)
         hello_send(core, peer->link, true);
     if (peer->state == PEER_GREETING)

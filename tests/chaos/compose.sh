@@ -11,7 +11,7 @@
 #     | what happened | at step | to | longest pause of the others, ms | until all were together, ms |
 set -u
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-STEPS=${1:-8000}
+STEPS=${1:-10000}
 PAUSE_MS_MAX=1000
 PROJECT=meshchaos$$
 export IMAGE=meshnode-chaos:$$ JOB=configs/chaos.yaml THREADS=1

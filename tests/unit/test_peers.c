@@ -67,6 +67,26 @@ a_hello_from_nowhere_is_answered_over_a_link_of_ours(void **state)
     lone_destroy(&lone);
 }
 
+/* A container that took the address of another one, which comes back with a new address. */
+static void
+a_link_that_leads_to_another_node_is_not_taken_for_its(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    struct proto_endpoint former = {"10.0.0.9", 20009};
+    core_on_found(lone->core, lone->now, &former, lone_node(lone, 7));
+    lone_up(lone, 9); /* there is somebody, who does not answer for node 7 */
+    assert_non_null(lone_sent(lone, 9, PROTO_HELLO));
+    lone_hello(lone, 7, false);
+    assert_int_equal(lone->connects[7], 1);
+    assert_int_equal(lone_logged(lone, "is up"), 0);
+    lone_up(lone, 7);
+    assert_int_equal(lone_logged(lone, "peer 10.0.0.7:20007 is up"), 1);
+    assert_non_null(lone_sent(lone, 7, PROTO_HEARTBEAT));
+    assert_null(lone_sent(lone, 9, PROTO_HEARTBEAT));
+    lone_destroy(&lone);
+}
+
 static void
 an_unanswered_hello_is_repeated(void **state)
 {
@@ -350,6 +370,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_beacon_leads_to_a_link_a_hello_and_a_session),
         cmocka_unit_test(a_hello_from_nowhere_is_answered_over_a_link_of_ours),
+        cmocka_unit_test(a_link_that_leads_to_another_node_is_not_taken_for_its),
         cmocka_unit_test(an_unanswered_hello_is_repeated),
         cmocka_unit_test(a_failed_link_is_tried_again_later_and_later),
         cmocka_unit_test(seeds_are_tried_for_ever_until_their_node_is_known),
