@@ -135,20 +135,21 @@ state_tail_add(int32_t *tail, uint64_t rows, const struct nn_result *result)
         tail[TAIL_LOSS + i] += (int32_t)(loss >> (i * LIMB_BITS) & ((1 << LIMB_BITS) - 1));
 }
 
-/* Checksum of a tail, without the words that hold it. */
-static uint64_t
-tail_check(const int32_t *tail, size_t block_count)
+uint64_t
+state_tail_check(const int32_t *tail, size_t block_count)
 {
     return exact_check_add(exact_check(tail, 0, TAIL_CHECK),
                            exact_check(tail + TAIL_OVER, TAIL_OVER, block_count));
 }
 
 void
-state_tail_seal(int32_t *tail, size_t block_count)
+state_tail_seal(int32_t *tail, size_t block_count, uint64_t before)
 {
-    uint64_t check = tail_check(tail, block_count);
-    tail[TAIL_CHECK] = (int32_t)(uint32_t)check;
-    tail[TAIL_CHECK + 1] = (int32_t)(uint32_t)(check >> 32);
+    uint64_t after = state_tail_check(tail, block_count);
+    uint32_t low = (uint32_t)after - (uint32_t)before;
+    uint32_t high = (uint32_t)(after >> 32) - (uint32_t)(before >> 32);
+    tail[TAIL_CHECK] = (int32_t)((uint32_t)tail[TAIL_CHECK] + low);
+    tail[TAIL_CHECK + 1] = (int32_t)((uint32_t)tail[TAIL_CHECK + 1] + high);
 }
 
 static double
@@ -342,7 +343,7 @@ state_check(const struct state *state, const int32_t *total, uint64_t *coverage,
 {
     const int32_t *tail = total + state->param_count,
                   *slots = tail + state_tail(state->block_count);
-    uint64_t check = tail_check(tail, state->block_count);
+    uint64_t check = state_tail_check(tail, state->block_count);
     *coverage = 0;
     if (tail[TAIL_CHECK] != (int32_t)(uint32_t)check ||
         tail[TAIL_CHECK + 1] != (int32_t)(uint32_t)(check >> 32)) {

@@ -160,7 +160,10 @@ int state_take(struct state *state, const uint8_t *block, uint64_t hash, struct 
 
 /* Add a loss sum and counts of one shard to a tail. */
 void state_tail_add(int32_t *tail, uint64_t rows, const struct nn_result *result);
-/* Put the checksum of a tail into it, when all is added. */
-void state_tail_seal(int32_t *tail, size_t block_count);
+/* Checksum of what a tail holds. */
+uint64_t state_tail_check(const int32_t *tail, size_t block_count);
+/* Add the checksum of what was added to a tail since it had checksum `before`, 0 when it was zeros, to the one
+ * it carries: what has changed by itself before that stays wrong. */
+void state_tail_seal(int32_t *tail, size_t block_count, uint64_t before);
 
 #endif

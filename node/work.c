@@ -517,11 +517,13 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
         memset(own, 0, work_vector_count(work) * sizeof *own);
     else if (fresh)
         memset(own + tail->first, 0, tail->count * sizeof *own);
+    size_t blocks = exact_blocks(work->setup.exact);
+    uint64_t before = fresh ? 0 : state_tail_check(own + tail->first, blocks);
     if (training)
         train_shards(work, state, shards, ready, ctx);
     else
         evaluate_shards(work, shards, own + tail->first);
-    state_tail_seal(own + tail->first, exact_blocks(work->setup.exact));
+    state_tail_seal(own + tail->first, blocks, before);
     ready(ctx, work->bucket_count - 1);
 }
 

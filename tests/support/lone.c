@@ -177,6 +177,17 @@ on_finished(void *ctx)
 }
 
 static void
+on_probe(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words)
+{
+    struct lone *lone = ctx;
+    contract(!lone->probe && !lone->compute && !lone->commit && words > 0, "one task at a time");
+    lone->probe = true;
+    lone->round = round;
+    lone->probed = shard;
+    lone->claim = claim[0];
+}
+
+static void
 on_log(void *ctx, int level, const char *line)
 {
     struct lone *lone = ctx;
@@ -223,6 +234,7 @@ static const struct core_ops lone_ops = {
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,
+    .probe = on_probe,
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
@@ -268,7 +280,9 @@ lone_new(const struct lone_setup *setup)
         .state_size = lone->state_size,
         .state_in = lone->state_in,
         .chunk_elems = 16,
-        .direct_bytes = 40,
+        .direct_bytes = setup->audit_share ? 4096 : 40,
+        .audit_share = setup->audit_share,
+        .audit_seed = 99,
         .mutant = setup->mutant,
     };
     if (setup->wants_job)

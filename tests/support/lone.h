@@ -29,6 +29,7 @@ struct lone_setup {
     bool wants_job;
     bool unstarted; /* the trainer has not given its state yet */
     uint32_t mutant;
+    uint64_t audit_share; /* the claims are bucket 0, and all buckets go directly */
 };
 
 struct lone_sent {
@@ -58,6 +59,9 @@ struct lone {
     unsigned in_flight[CORE_BUFFERS];
     unsigned kept;
     bool compute, commit, adopt, finished, fresh; /* asked for, the first three until served */
+    bool probe;      /* asked for, until answered with core_on_probed */
+    uint64_t probed; /* which shard */
+    int32_t claim;   /* its first word */
     uint64_t round, shards, hash;
     char job[64];
     bool page_came, page_wanted; /* ops->page, ops->want were called */

@@ -260,6 +260,14 @@ test_a_flipped_bit_is_refused(void **unused)
         compute(&bench, ALL & 0x13, true);
         assert_int_equal(state_check(&bench.state, bench.own, &coverage, why, sizeof why),
                          -EBADMSG);
+        for (size_t word = nn_param_count(model); word < nn_param_count(model) + TAIL_OVER;
+             word++) {
+            bench.own[word] ^= 64; /* also when more is added later */
+            compute(&bench, ALL & ~0x13u, false);
+            assert_int_equal(state_check(&bench.state, bench.own, &coverage, why, sizeof why),
+                             -EBADMSG);
+            compute(&bench, ALL & 0x13, true);
+        }
         compute(&bench, ALL & ~0x13u, false);
         assert_int_equal(state_check(&bench.state, bench.own, &coverage, why, sizeof why), 0);
         size_t tail = nn_param_count(model), blocks = exact_blocks(exact);

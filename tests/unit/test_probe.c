@@ -1,0 +1,245 @@
+/* Who recomputes whose shards, what is kept back meanwhile, and who is expelled. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mesh/check.h"
+#include "mesh/probe.h"
+#include "tests/support/lone.h"
+
+/* Bucket 0, elements 10..99, holds the claims, 9 words for each of 10 shards. */
+enum { SHARDS = 10, CLAIMS_FIRST = 10, CLAIMS = 90, TAIL = 10, ALWAYS = 0, NEVER = 1 };
+
+static struct lone *
+mesh_of(size_t nodes, int often)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){
+        .id = 5,
+        .shards = SHARDS,
+        .peers_min = nodes,
+        .audit_share = often == ALWAYS ? UINT64_C(1) << 32 : 1, /* one in 2^32 */
+    });
+    for (unsigned id = 7; id < 6 + nodes; id++)
+        lone_meet(lone, id);
+    for (unsigned id = 7; id < 6 + nodes; id++)
+        lone_beat(lone, id, 0, true);
+    lone_run_with(lone, 200, (unsigned[]){7, 8}, nodes - 1, 0, true);
+    assert_true(lone->compute);
+    return lone;
+}
+
+static const struct proto_plan *
+plan_of(const struct lone *lone)
+{
+    const struct lone_sent *sent = lone_sent(lone, 7, PROTO_PLAN);
+    assert_non_null(sent);
+    return &sent->msg.plan;
+}
+
+static uint64_t
+shards_of(const struct lone *lone, unsigned id)
+{
+    const struct proto_plan *plan = plan_of(lone);
+    for (size_t r = 0; r < plan->count; r++)
+        if (plan->members[r].node.id == id)
+            return plan->members[r].shards;
+    return 0;
+}
+
+/* The contribution of `id` to a bucket of the round: claims are 100 + shard. */
+static void
+contribute(struct lone *lone, unsigned id, uint64_t round, unsigned bucket)
+{
+    static int32_t bodies[2][LONE_IDS][CLAIMS]; /* borrowed while kept */
+    int32_t *body = bodies[bucket][id];
+    uint64_t shards = shards_of(lone, id);
+    uint32_t count = bucket ? TAIL : CLAIMS;
+    memset(body, 0, CLAIMS * sizeof *body);
+    for (int s = 0; s < SHARDS && !bucket; s++)
+        body[s * (CLAIMS / SHARDS)] = shards >> s & 1 ? 100 + s : 0;
+    struct proto_msg msg = {.type = PROTO_REDUCE,
+                            .chunk = {.plan = proto_plan_hash(plan_of(lone)),
+                                      .round = round,
+                                      .bucket = (uint16_t)bucket,
+                                      .direct = true,
+                                      .first = bucket ? 0 : CLAIMS_FIRST,
+                                      .count = count,
+                                      .coverage = shards,
+                                      .check = check_of(body, count)}};
+    struct core_frame frame = {body, count * sizeof *body, lone};
+    core_on_bulk(lone->core, lone->now, lone_node(lone, id), &msg, &frame);
+}
+
+/* How many contributions of ours to a bucket went to `id`. */
+static size_t
+sent_to(const struct lone *lone, unsigned id, unsigned bucket)
+{
+    size_t count = 0;
+    for (uint64_t k = 0; k < lone->sent_count && k < LONE_SENT_MAX; k++)
+        count += lone->sent[k].to == id && lone->sent[k].msg.type == PROTO_REDUCE &&
+                 lone->sent[k].msg.chunk.bucket == bucket;
+    return count;
+}
+
+static unsigned
+expulsions(const struct lone *lone)
+{
+    struct core_stats stats;
+    core_stats(lone->core, &stats);
+    return stats.expulsions;
+}
+
+static void
+accuse(struct lone *lone, unsigned from, unsigned whom)
+{
+    uint64_t shards = whom == lone->id ? 1 : shards_of(lone, whom);
+    struct proto_msg msg = {.type = PROTO_ACCUSE,
+                            .accuse = {.plan = proto_plan_hash(plan_of(lone)),
+                                       .round = 0,
+                                       .id = whom,
+                                       .shard = (uint16_t)__builtin_ctzll(shards)}};
+    lone_say(lone, from, &msg);
+}
+
+static void
+the_last_bucket_waits_for_the_audit(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(2, ALWAYS);
+    lone_train(lone);
+    assert_int_equal(sent_to(lone, 7, 0), 1);
+    assert_int_equal(sent_to(lone, 7, 1), 0);
+    assert_false(lone->probe);
+    contribute(lone, 7, 0, 1);
+    assert_false(lone->probe); /* not before the claims are there */
+    contribute(lone, 7, 0, 0);
+    assert_true(lone->probe);
+    assert_true(lone->probed & shards_of(lone, 7));
+    assert_int_equal(lone->claim, 100 + __builtin_ctzll(lone->probed));
+    assert_int_equal(sent_to(lone, 7, 1), 0);
+    lone->probe = false;
+    core_on_probed(lone->core, lone->now, true);
+    assert_int_equal(sent_to(lone, 7, 1), 1);
+    assert_true(lone->commit);
+    assert_int_equal(expulsions(lone), 0);
+    lone_destroy(&lone);
+}
+
+static void
+a_wrong_claim_expels_for_good(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(2, ALWAYS);
+    lone_train(lone);
+    contribute(lone, 7, 0, 1);
+    contribute(lone, 7, 0, 0);
+    lone->probe = false;
+    core_on_probed(lone->core, lone->now, false);
+    assert_int_equal(sent_to(lone, 7, 1), 0);
+    assert_false(lone->commit);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_ACCUSE), 1);
+    assert_int_equal(expulsions(lone), 1);
+    assert_int_equal(lone_logged(lone, "it is expelled from the run"), 1);
+    lone->incarnation[7] = 2; /* it comes back */
+    lone_forget_sent(lone);
+    lone_hello(lone, 7, false);
+    lone_up(lone, 7);
+    const struct lone_sent *refusal = lone_sent(lone, 7, PROTO_REFUSE);
+    assert_non_null(refusal);
+    assert_int_equal(refusal->msg.refuse.reason, PROTO_REFUSE_EXPELLED);
+    lone_destroy(&lone);
+}
+
+static void
+who_is_accused_is_audited_by_us_too(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(3, NEVER);
+    lone_train(lone);
+    assert_int_equal(sent_to(lone, 7, 1), 1);
+    accuse(lone, 8, 7);
+    assert_false(lone->probe);
+    contribute(lone, 7, 0, 0);
+    contribute(lone, 8, 0, 0);
+    assert_true(lone->probe);
+    assert_true(lone->probed & shards_of(lone, 7));
+    lone->probe = false;
+    core_on_probed(lone->core, lone->now, false);
+    assert_int_equal(lone_sent_count(lone, 8, PROTO_ACCUSE), 1);
+    assert_int_equal(expulsions(lone), 0); /* the others are to see for themselves */
+    lone_run_with(lone, PROBE_GRACE_US / 1000 + 20, (unsigned[]){7, 8}, 2, 0, false);
+    assert_int_equal(expulsions(lone), 1);
+    lone_destroy(&lone);
+}
+
+static void
+a_false_accusation_costs_only_time(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(3, NEVER);
+    lone_train(lone);
+    for (unsigned id = 7; id <= 8; id++)
+        contribute(lone, id, 0, 0);
+    accuse(lone, 8, 7);
+    assert_true(lone->probe);
+    lone->probe = false;
+    core_on_probed(lone->core, lone->now, true);
+    for (unsigned id = 7; id <= 8; id++)
+        contribute(lone, id, 0, 1);
+    assert_true(lone->commit);
+    lone_return(lone);
+    lone_train(lone); /* applied: the next round begins, of which the suspect is audited */
+    lone_return(lone);
+    lone_train(lone);
+    for (unsigned id = 7; id <= 8; id++)
+        contribute(lone, id, 1, 0);
+    assert_true(lone->probe);
+    assert_true(lone->probed & shards_of(lone, 7));
+    assert_int_equal(expulsions(lone), 0);
+    lone_destroy(&lone);
+}
+
+static void
+accusations_of_us_or_by_the_accused_are_ignored(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(3, NEVER);
+    lone_train(lone);
+    for (unsigned id = 7; id <= 8; id++)
+        contribute(lone, id, 0, 0);
+    accuse(lone, 8, 5);
+    accuse(lone, 8, 8);
+    assert_false(lone->probe);
+    lone_destroy(&lone);
+}
+
+static void
+without_luck_nobody_is_audited(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(2, NEVER);
+    lone_train(lone);
+    for (unsigned bucket = 0; bucket < 2; bucket++)
+        contribute(lone, 7, 0, bucket);
+    assert_false(lone->probe);
+    assert_true(lone->commit);
+    lone_destroy(&lone);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_bucket_waits_for_the_audit),
+        cmocka_unit_test(a_wrong_claim_expels_for_good),
+        cmocka_unit_test(who_is_accused_is_audited_by_us_too),
+        cmocka_unit_test(a_false_accusation_costs_only_time),
+        cmocka_unit_test(accusations_of_us_or_by_the_accused_are_ignored),
+        cmocka_unit_test(without_luck_nobody_is_audited),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
