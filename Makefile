@@ -34,7 +34,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all failpoints chaos chaos-night deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers install clean help
+.PHONY: all failpoints flips chaos chaos-night deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -89,6 +89,10 @@ test: check-deps                     ## the fast part of check: unit, property, 
 	@tests/run.sh $B/logs $(tests) $(replays)
 
 test-build: $(tests) $(replays) $B/sim $B/switch
+
+flips: all failpoints                ## half an hour: 1,000 flipped bits in each of five places, 200 liars
+	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_flips.sh 1000
+	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_liar.sh 200
 
 failpoints:                          ## the program with points at which tests make it die (proto/fail.h), build/gcc-fail
 	@$(MAKE) -s FAILPOINTS=1 $B-fail/meshnode

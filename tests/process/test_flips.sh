@@ -33,7 +33,8 @@ count() { # NAME [OPTION ...]
 # 16 at one of the target's points, far enough apart that no two are in one round; of transfers, at the first 16
 # blocks.
 rules() { # TARGET
-    local points=(${POINTS[$1]}) at=0 index list= point
+    local points at=0 index list="" point
+    read -ra points <<<"${POINTS[$1]}"
     point=${points[$((run % ${#points[@]}))]}
     for ((index = 0; index < AT_ONCE; index++)); do
         list+=,$point
