@@ -46,6 +46,7 @@ class Node:
         self.name, self.out, self.log, self.process = name, out, log, process
         self.status = None  # as of subprocess: -9 is SIGKILL
         self.stopped = False
+        self.origin = float("inf")  # when its clock began, by ours: the earliest that a line allows
         self._at, self._steps = 0, []
 
     def alive(self):
@@ -73,6 +74,8 @@ class Node:
             self._at, self._steps = 0, []  # being written, or another start's: read all of it the next time
             return self._steps
         if read:
+            if len(read) > 1 or not self._steps:
+                self.origin = min(self.origin, time.time() - read[-1]["time_s"])
             self._steps[-1:] = read
             self._at += sum(map(len, lines[:-1]))
         return self._steps
@@ -135,6 +138,8 @@ class Mesh:
             if time.monotonic() > end:
                 raise Failed(f"waited {seconds:g} s for {what}\n{self.last_lines()}")
             time.sleep(POLL_S)
+            for node in self.nodes.values():
+                node.steps()  # see Node.origin
 
     def step(self, name):
         return self.nodes[name].step()
@@ -226,13 +231,8 @@ def pause(node, at):
     steps of those that reach into the WINDOW_S after it, less the step that was usual before; and that step. None
     when too few steps lie before it, or none behind.
 
-    A node's own clock begins when it starts. The last line of metrics.jsonl is written when its step is done, so the
-    file's time of change says how to convert, to some milliseconds."""
-    steps = node.steps()
-    if not steps:
-        return None
-    origin = os.stat(os.path.join(node.out, "metrics.jsonl")).st_mtime - steps[-1]["time_s"]
-    times = [origin + step["time_s"] for step in steps]
+    A node's own clock begins when it starts; Node.origin says when that was, to some milliseconds."""
+    times = [node.origin + step["time_s"] for step in node.steps()]
     before = [1000 * (b - a) for a, b in zip(times, times[1:]) if b <= at]
     after = [1000 * (b - a) for a, b in zip(times, times[1:]) if b > at and a < at + WINDOW_S]
     if len(before) < 3 or not after:
