@@ -83,11 +83,10 @@ count reference --set mesh.gather_ms=0
 finished 60 reference
 for target in "${TARGETS[@]}"; do
     FIRED=0 SEEN=0
-    for ((run = 0; FIRED < FLIPS; run++)); do
-        before=$FIRED
+    for ((run = 0; FIRED < FLIPS && run < 4 + FLIPS / 4; run++)); do # a slow node may be given no shard
         one_run "$target"
-        [ $FIRED -gt "$before" ] || fail "$target: no flip in run $run"
     done
+    [ $FIRED -ge "$FLIPS" ] || fail "$target: only $FIRED flips in $run runs"
     echo "$target: $FIRED bits flipped, $SEEN noticed, no wrong state in any step"
     [ $SEEN -ge $FIRED ] || fail "$target: $((FIRED - SEEN)) flips were not noticed"
 done
