@@ -28,7 +28,7 @@ run_failure(const struct sim *sim)
            sim->trace);
 }
 
-enum { SMOKE_SEEDS = 6000 };
+enum { SMOKE_SEEDS = 4000 };
 
 static const struct sim *running;
 
