@@ -2,8 +2,8 @@
  *
  * The claims bucket holds one word per shard. The liar adds one to an element of the sum for every shard
  * it computes and claims a gradient that has it. Where everything is audited it must never get into a
- * total that anybody else commits, and everybody else must expel it; nobody honest may ever be expelled,
- * whatever else goes wrong. */
+ * total that anybody else commits, which is judged at every commit; who audits it expels it. Nobody honest
+ * may ever be expelled, whatever else goes wrong. */
 #include "proto/mix.h"
 #include "tests/sim/sim.h"
 
@@ -70,6 +70,7 @@ void
 audit_judge(struct sim *sim, const struct sim_node *node, unsigned expulsions)
 {
     unsigned expected = sim->profile.liar < SIM_NODES_MAX ? 1 : 0;
-    if (node->index != sim->profile.liar && expulsions != expected)
-        sim_fail(sim, "node %u expelled %u nodes, expected %u", node->index, expulsions, expected);
+    if (node->index != sim->profile.liar && expulsions > expected)
+        sim_fail(sim, "node %u expelled %u nodes, expected at most %u", node->index, expulsions,
+                 expected);
 }
