@@ -27,7 +27,7 @@ static const struct plant {
     {"buffers are rewritten while being sent", MUTANT_SENT, 200, 0, NULL},
     {"shards that were taken away stay in the contribution", MUTANT_FRESH, 2000, 0, NULL},
     {"finished nodes do not serve their state", MUTANT_DONE, 2000, 0, NULL},
-    {"a part of the sum is rewritten while the trainer reads it", MUTANT_LENT, 4000, 0, NULL},
+    {"a part of the sum is rewritten while the trainer reads it", MUTANT_LENT, 15000, 0, NULL},
     {"silent peers are never suspected", MUTANT_SILENCE, 0, 1, NULL},
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL},
     {"peers that do not hear us count as usable", MUTANT_HEARING, 0, 0,
