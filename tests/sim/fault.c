@@ -269,8 +269,9 @@ deadline_set(struct sim *sim)
         if (sim->nodes[i].up && sim->nodes[i].paused_until > from_us)
             from_us = sim->nodes[i].paused_until;
     }
+    uint64_t work = p->shards + (p->audit_share ? p->nodes : 0); /* who audits computes more */
     uint64_t grace_us = p->cuts_stay ? 12000000 : 4000000;
-    p->deadline_us = from_us + 2ull * slowest_us * p->shards * p->rounds + grace_us;
+    p->deadline_us = from_us + 2ull * slowest_us * work * p->rounds + grace_us;
 }
 
 /* From here on the network is reliable (cuts may stay) and who is down may come back once. */
