@@ -269,7 +269,7 @@ deadline_set(struct sim *sim)
         if (sim->nodes[i].up && sim->nodes[i].paused_until > from_us)
             from_us = sim->nodes[i].paused_until;
     }
-    uint64_t work = p->shards + (p->audit_share ? p->nodes : 0); /* who audits computes more */
+    uint64_t work = p->shards + (p->audit_share ? 4 * p->nodes : 0); /* who audits computes more */
     uint64_t grace_us = p->cuts_stay ? 12000000 : 4000000;
     p->deadline_us = from_us + 2ull * slowest_us * work * p->rounds + grace_us;
 }
