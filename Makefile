@@ -97,7 +97,7 @@ flips: all failpoints                ## half an hour: 1,000 flipped bits in each
 failpoints:                          ## the program with points at which tests make it die (proto/fail.h), build/gcc-fail
 	@$(MAKE) -s FAILPOINTS=1 $B-fail/meshnode
 
-process: all failpoints              ## real nodes: loopback, namespaces, kills, bad input
+process: all failpoints $B/switch    ## real nodes: loopback, namespaces, kills, bad input
 	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(wildcard tests/process/test_*.sh)
 
 # Tools of tests/chaos; each prints its seed and a table. The night's judge pauses by the pass lines of a quiet machine.

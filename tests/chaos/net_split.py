@@ -13,7 +13,6 @@ step undone."""
 import sys
 import time
 
-import mesh
 import net
 
 SIDES = {
@@ -112,10 +111,9 @@ def main():
         for _ in range(chosen.rounds):
             for name in names:
                 good = scene(here, name, *table[name]) and good
-        compared, wrong, undone = here.verdict()
-        net.say("%d states compared with a run without accidents: %d wrong; steps undone: %d; %s" % (
-            compared, wrong, undone, mesh.load()))
-    return 0 if good and compared > 0 and wrong == 0 and undone == 0 else 1
+        verdict = here.verdict()
+        net.say(str(verdict))
+    return 0 if good and verdict.good() else 1
 
 
 if __name__ == "__main__":

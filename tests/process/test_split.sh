@@ -1,0 +1,19 @@
+#!/bin/bash
+# test_split.sh [SEED] - a part of tests/chaos/net_split.py and net_cut.py, another one each day: one split of a
+# real network and two pulled cables. Four nodes in namespaces on the user-space switch.
+. "$(dirname "$0")/../support/process.sh"
+SEED=${1:-$(date +%-j)}
+SPLITS=("1|3" "2|2" "three" "each" "one-way 1>3" "one-way 3>1" "one-way 2>2" "one line" "1 Hz 2|2")
+
+part() {
+    echo "$*"
+    python3 "$ROOT/tests/chaos/$@"
+    case $? in
+    0) ;;
+    77) exit 77 ;;
+    *) fail "$*" ;;
+    esac
+}
+
+part net_split.py --seconds 2 --seed "$SEED" --only "${SPLITS[SEED % ${#SPLITS[@]}]}"
+part net_cut.py --cuts 2 --seed "$SEED"
