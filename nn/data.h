@@ -16,7 +16,15 @@
 
 #include "nn/nn.h"
 
-enum data_source { DATA_GLYPHS, DATA_IDX, DATA_CIFAR10, DATA_CIFAR100, DATA_CSV, DATA_COUNTING, DATA_SOURCES };
+enum data_source {
+    DATA_GLYPHS,
+    DATA_IDX,
+    DATA_CIFAR10,
+    DATA_CIFAR100,
+    DATA_CSV,
+    DATA_COUNTING,
+    DATA_SOURCES
+};
 enum data_part { DATA_TRAIN, DATA_TEST };
 
 /* Pixels become byte / 255 - 0.5 for glyphs and idx, (byte / 255 - mean) / deviation with the customary
@@ -24,10 +32,11 @@ enum data_part { DATA_TRAIN, DATA_TEST };
  * csv values stay as they are. */
 struct data_spec {
     enum data_source source;
-    uint64_t seed;      /* glyphs: what is drawn; csv: which rows are test */
-    size_t train, test; /* samples to use, the first ones; 0 = all (glyphs: 12000 and 2000; counting: 960, and as many) */
-    size_t classes;     /* idx, csv: labels are 0..classes-1; 0 = see from the training labels */
-    const char *dir;    /* folder of the files; NULL or "" = "." */
+    uint64_t seed; /* glyphs: what is drawn; csv: which rows are test */
+    size_t train,
+        test; /* samples to use, the first ones; 0 = all (glyphs: 12000 and 2000; counting: 960, and as many) */
+    size_t classes;  /* idx, csv: labels are 0..classes-1; 0 = see from the training labels */
+    const char *dir; /* folder of the files; NULL or "" = "." */
     const char *train_images, *train_labels, *test_images,
         *test_labels;  /* idx; NULL = standard names, plain or .gz */
     const char *file;  /* csv: one file, relative to dir */

@@ -26,11 +26,12 @@ audit_profile(struct sim *sim, struct sim_profile *p)
     p->audit_share = rand_bool(&sim->rand) ? 1ull << 32 : (1ull << 32) / 20;
 }
 
-/* Nothing else goes wrong: a liar that is alone could lead others anywhere. */
+/* Nothing else goes wrong: a liar that is alone, be it since a flipped bit ended its plans, could lead others
+ * anywhere. */
 void
 audit_liar(struct sim *sim, struct sim_profile *p)
 {
-    if (!p->audit_share || p->shards < p->nodes)
+    if (!p->audit_share || p->shards < p->nodes || p->corrupt_permille || p->header_permille)
         return;
     p->audit_share = 1ull << 32;
     p->liar = (unsigned)rand_below(&sim->rand, p->nodes);
