@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #include "nn/files.h"
+#include "tests/support/wrapped.h"
 
 enum {
     OPS = 64,
@@ -75,19 +76,6 @@ base(const char *path)
 }
 
 /* NOLINTBEGIN(bugprone-reserved-identifier): the linker's names */
-int __real_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...);
-ssize_t __real_write(int fd, const void *data, size_t size);
-ssize_t __wrap_write(int fd, const void *data, size_t size);
-int __real_fsync(int fd);
-int __wrap_fsync(int fd);
-int __real_rename(const char *from, const char *to);
-int __wrap_rename(const char *from, const char *to);
-int __real_unlink(const char *path);
-int __wrap_unlink(const char *path);
-int __real_close(int fd);
-int __wrap_close(int fd);
-
 int
 __wrap_open(const char *path, int flags, ...)
 {

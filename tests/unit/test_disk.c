@@ -5,6 +5,7 @@
  * LDFLAGS: -Wl,--wrap=open,--wrap=write,--wrap=read,--wrap=fsync,--wrap=rename,--wrap=close,--wrap=lseek
  */
 #include "nn/disk.h"
+#include "tests/support/wrapped.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,21 +49,6 @@ strikes(void)
 }
 
 /* NOLINTBEGIN(bugprone-reserved-identifier): the linker's names */
-int __real_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...);
-ssize_t __real_write(int fd, const void *data, size_t size);
-ssize_t __wrap_write(int fd, const void *data, size_t size);
-ssize_t __real_read(int fd, void *data, size_t size);
-ssize_t __wrap_read(int fd, void *data, size_t size);
-int __real_fsync(int fd);
-int __wrap_fsync(int fd);
-int __real_rename(const char *from, const char *to);
-int __wrap_rename(const char *from, const char *to);
-int __real_close(int fd);
-int __wrap_close(int fd);
-off_t __real_lseek(int fd, off_t offset, int whence);
-off_t __wrap_lseek(int fd, off_t offset, int whence);
-
 int
 __wrap_open(const char *path, int flags, ...)
 {
