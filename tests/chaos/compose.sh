@@ -64,18 +64,8 @@ fail() {
     exit 1
 }
 
-now() { # microseconds
-    echo "${EPOCHREALTIME/[.,]/}"
-}
-
-wait_until() { # SECONDS WHAT COMMAND ...
-    local end=$(($(now) + $1 * 1000000)) seconds=$1 what=$2
-    shift 2
-    until "$@"; do
-        [ "$(now)" -lt $end ] || fail "waited $seconds s for $what"
-        sleep 0.1
-    done
-}
+WAIT_STEP=0.1 # an engine answers slowly
+. "$ROOT/tests/support/wait.sh"
 
 find_containers() { # COUNT: their ids into ID
     local number

@@ -81,18 +81,7 @@ node() { # NAME JOB [OPTION ...]; an empty JOB: help with that of the others
     PID[$name]=$!
 }
 
-now() { # microseconds
-    echo "${EPOCHREALTIME/[.,]/}"
-}
-
-wait_until() { # SECONDS WHAT COMMAND ...
-    local end=$(($(now) + $1 * 1000000)) seconds=$1 what=$2
-    shift 2
-    until "$@"; do
-        [ "$(now)" -lt $end ] || fail "waited $seconds s for $what"
-        sleep 0.01
-    done
-}
+. "$(dirname "${BASH_SOURCE[0]}")/wait.sh"
 
 running() { # NAME
     kill -0 "${PID[$1]}" 2>/dev/null
