@@ -1,8 +1,8 @@
 /* state.c - F: from one state and the exact total of a round to the next state.
  *
  * The update runs block by block (exponent blocks, 4 KiB of parameters): the old parameters and slots of
- * a block are copied into the next state and updated there while they are in the first cache. A piece of
- * the state is hashed as soon as all blocks in it are done. */
+ * a block are copied into the next state and updated there while they are in the first cache, and while they
+ * are there, too, the old ones are compared with their hash and the new ones are hashed. */
 #include "node/state.h"
 
 #include <assert.h>
@@ -12,15 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
 #include "node/ledger.h"
+#include "proto/hash.h"
 #include "proto/mix.h"
 
 enum {
     ALIGN = 64,
     LIMB_BITS = 24,
-    HASH_PIECE = 1 << 18, /* bytes; fixed, since the hash is a hash of the pieces' hashes */
     BLOCKS_PER_ITEM = 64, /* exponent blocks one worker updates at a time */
 };
 
@@ -39,10 +37,10 @@ items_of(size_t blocks)
     return (blocks + BLOCKS_PER_ITEM - 1) / BLOCKS_PER_ITEM;
 }
 
-static size_t
-piece_count(const struct state *state)
+static void
+forget(const struct state *state, uint64_t *hash)
 {
-    return (state->size + HASH_PIECE - 1) / HASH_PIECE;
+    memset(hash, 0, state->block_count * sizeof *hash);
 }
 
 int
@@ -62,8 +60,9 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     state->block = aligned_alloc(ALIGN, state->size);
     state->square = calloc(items_of(state->block_count) + 1, sizeof *state->square);
     state->applied = calloc(state->block_count + 1, sizeof *state->applied);
-    state->piece = calloc(piece_count(state), sizeof *state->piece);
-    if (!state->block || !state->square || !state->applied || !state->piece) {
+    state->hash = calloc(state->block_count + 1, sizeof *state->hash);
+    state->scratch = calloc(state->block_count + 1, sizeof *state->scratch);
+    if (!state->block || !state->square || !state->applied || !state->hash || !state->scratch) {
         state_fini(state);
         return -ENOMEM;
     }
@@ -83,7 +82,8 @@ state_fini(struct state *state)
     free(state->block);
     free(state->square);
     free(state->applied);
-    free(state->piece);
+    free(state->hash);
+    free(state->scratch);
     memset(state, 0, sizeof *state);
 }
 
@@ -93,6 +93,8 @@ state_start(struct state *state)
     memset(state->header, 0, sizeof *state->header);
     state->header->best_loss = (double)INFINITY;
     exact_first(state->exact, state->exponent);
+    forget(state, state->hash);
+    state->head_hash = 0;
 }
 
 size_t
@@ -163,73 +165,94 @@ tail_loss(const int32_t *tail)
 
 /* Hashes ------------------------------------------------------------------------------------------ */
 
-static void
-hash_piece(const struct state *state, size_t i)
+/* What the hash functions look at: a state's memory or a copy of it, and where the blocks' hashes go. */
+struct hashing {
+    const struct state *state;
+    const uint8_t *memory;
+    uint64_t *hash;
+};
+
+/* Of parameters and slots of a block; the last one has the padding behind it. */
+static uint64_t
+hash_block(const struct state *state, const uint8_t *memory, size_t block)
 {
-    size_t at = i * HASH_PIECE, left = state->size - at;
-    state->piece[i] = XXH3_64bits(state->block + at, left < HASH_PIECE ? left : HASH_PIECE);
+    size_t vector = aligned(state->param_count * sizeof(float));
+    size_t from = exact_block_first(state->exact, block) * sizeof(float);
+    size_t end = block + 1 < state->block_count
+                     ? exact_block_first(state->exact, block + 1) * sizeof(float)
+                     : vector;
+    const uint8_t *at = memory + ((const uint8_t *)state->params - state->block) + from;
+    uint64_t hash = 0;
+    for (size_t v = 0; v <= state->slot_count; v++, at += vector)
+        hash = mix64_pair(hash, hash64(at, end - from));
+    return hash ? hash : 1;
+}
+
+static uint64_t
+hash_head(const struct state *state, const uint8_t *memory)
+{
+    const uint8_t *exponent = memory + ((const uint8_t *)state->exponent - state->block);
+    return mix64_pair(hash64(memory, aligned(sizeof *state->header)),
+                      hash64(exponent, aligned(state->block_count * sizeof(int16_t))));
 }
 
 static void
-hash_if_missing(void *ctx, size_t i)
+hash_item(void *ctx, size_t i)
 {
-    const struct state *state = ctx;
-    if (!state->piece[i])
-        hash_piece(state, i);
+    const struct hashing *h = ctx;
+    size_t end = (i + 1) * BLOCKS_PER_ITEM;
+    for (size_t b = i * BLOCKS_PER_ITEM; b < end && b < h->state->block_count; b++)
+        if (!h->hash[b])
+            h->hash[b] = hash_block(h->state, h->memory, b);
+}
+
+/* Of all, where the blocks' hashes that are not 0 are known already. */
+static uint64_t
+hash_all(const struct hashing *h, struct pool *pool)
+{
+    uint64_t hash = hash_head(h->state, h->memory);
+    pool_run(pool, hash_item, (void *)(uintptr_t)h, items_of(h->state->block_count));
+    for (size_t b = 0; b < h->state->block_count; b++)
+        hash = mix64_pair(hash, h->hash[b]);
+    return hash ? hash : 1;
 }
 
 uint64_t
 state_hash_rest(struct state *state, struct pool *pool)
 {
-    uint64_t hash = state->size;
-    pool_run(pool, hash_if_missing, state, piece_count(state));
-    for (size_t i = 0; i < piece_count(state); i++)
-        hash = mix64_pair(hash, state->piece[i]);
-    return hash ? hash : 1;
-}
-
-static uint64_t
-hash_block(const struct state *state, const uint8_t *block, struct pool *pool)
-{
-    struct state other = *state;
-    other.block = (uint8_t *)(uintptr_t)block;
-    memset(other.piece, 0, piece_count(state) * sizeof *other.piece);
-    return state_hash_rest(&other, pool);
+    state->head_hash = hash_head(state, state->block);
+    return hash_all(&(struct hashing){state, state->block, state->hash}, pool);
 }
 
 uint64_t
 state_hash(const struct state *state, struct pool *pool)
 {
-    return hash_block(state, state->block, pool);
+    forget(state, state->scratch);
+    return hash_all(&(struct hashing){state, state->block, state->scratch}, pool);
 }
 
-/* Does piece i consist of blocks that are applied, and of nothing else? */
+uint64_t
+state_hash_anew(struct state *state, struct pool *pool)
+{
+    forget(state, state->hash);
+    return state_hash_rest(state, pool);
+}
+
+/* Where nothing moves, the blocks were copied unseen. */
 static bool
-piece_done(const struct state *state, size_t i)
+copied_otherwise(const struct state *next, const struct state *now)
 {
-    size_t at = i * HASH_PIECE, end = at + HASH_PIECE;
-    size_t vector = aligned(state->param_count * sizeof(float));
-    size_t first = (size_t)((uint8_t *)state->params - state->block);
-    if (at < first || end > first + vector * (1 + state->slot_count))
-        return false;
-    for (size_t done; at < end; at = done) {
-        size_t vector_at = first + (at - first) / vector * vector;
-        done = vector_at + vector < end ? vector_at + vector : end;
-        size_t from = (at - vector_at) / sizeof(float), to = (done - vector_at - 1) / sizeof(float);
-        for (size_t b = exact_block_of(state->exact, from);
-             b < state->block_count && exact_block_first(state->exact, b) <= to; b++)
-            if (!state->applied[b])
-                return false;
-    }
-    return true;
+    for (size_t b = 0; !next->moves && b < now->block_count; b++)
+        if (now->hash[b] && now->hash[b] != next->hash[b])
+            return true;
+    return false;
 }
 
-static void
-hash_if_done(void *ctx, size_t i)
+bool
+state_doubted(const struct state *next, const struct state *now)
 {
-    const struct state *state = ctx;
-    if (!state->piece[i] && piece_done(state, i))
-        hash_piece(state, i);
+    return atomic_load(&next->doubt) || copied_otherwise(next, now) ||
+           (now->head_hash && now->head_hash != hash_head(now, now->block));
 }
 
 /* The update of a step, shared out by ranges of exponent blocks ------------------------------------ */
@@ -296,6 +319,9 @@ update_block(struct update *u, size_t i, size_t block)
     optim_apply(&next->job.optim, next->rate, u->now->header->step, next->params + first, slot, g,
                 n);
     exact_follow(next->exact, u->total, block, block + 1, next->settle, next->exponent);
+    next->hash[block] = hash_block(next, next->block, block);
+    if (u->now->hash[block] && u->now->hash[block] != hash_block(u->now, u->now->block, block))
+        atomic_store(&next->doubt, true);
     next->applied[block] = true;
 }
 
@@ -448,7 +474,8 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
     *next->header = *now->header;
     memcpy(next->exponent, now->exponent, now->block_count * sizeof *now->exponent);
     memset(next->applied, 0, now->block_count * sizeof *next->applied);
-    memset(next->piece, 0, piece_count(next) * sizeof *next->piece);
+    forget(next, next->hash);
+    atomic_store(&next->doubt, false);
     next->moves = false;
     next->factor = 1.0f;
     memset(event, 0, sizeof *event);
@@ -478,7 +505,6 @@ state_apply(struct state *next, const struct state *now, const int32_t *total, s
     assert(exact_block_first(now->exact, end) == first + count);
     struct update u = {next, now, total, block, end};
     pool_run(pool, update_item, &u, items_of(end - block));
-    pool_run(pool, hash_if_done, next, piece_count(next));
 }
 
 size_t
@@ -517,9 +543,12 @@ int
 state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool)
 {
     size_t exponents = (size_t)((uint8_t *)state->exponent - state->block);
-    if (hash_block(state, block, pool) != hash ||
+    forget(state, state->scratch);
+    if (hash_all(&(struct hashing){state, block, state->scratch}, pool) != hash ||
         !exact_valid(state->exact, (const void *)(block + exponents)))
         return -EBADMSG;
     memcpy(state->block, block, state->size);
+    memcpy(state->hash, state->scratch, state->block_count * sizeof *state->hash);
+    state->head_hash = hash_head(state, block);
     return 0;
 }

@@ -21,7 +21,8 @@
  *     state_begin(next, now, total)    from the tail alone: the header, what kind of round it was
  *     state_apply(next, now, total, .. ranges of the parameters, in any order, as their sums become final
  *     state_finish(next, now, total)   what is left
- *     state_hash_rest(next)            hashes what was not applied, and so hashed, early
+ *     state_hash_rest(next)            hashes what was not hashed when it was applied
+ *     state_doubted(next)              bits may flip: was the present state still what it was?
  *     state_swap(now, next)            at commit
  *
  * Nothing but state_swap and state_take changes the present state, so that until the commit it can be
@@ -31,6 +32,7 @@
 #ifndef NODE_STATE_H
 #define NODE_STATE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -95,14 +97,18 @@ struct state {
     float *params;
     float *slot[OPTIM_SLOTS_MAX];
     int16_t *exponent;
-    double *square; /* scratch of the norm, one sum per work item */
+    double *square;     /* scratch of the norm, one sum per work item */
+    uint64_t head_hash; /* of header and exponents, with hash */
     /* While it is built: */
-    bool moves;      /* the round moves the parameters */
-    bool settle;     /* it is the first that does */
-    double rate;     /* of learning */
-    float factor;    /* of the gradient: clipping */
-    bool *applied;   /* [block_count] parameters, slots and exponent of this block are done */
-    uint64_t *piece; /* hashes of the pieces of the block, 0: not known yet */
+    bool moves;    /* the round moves the parameters */
+    bool settle;   /* it is the first that does */
+    double rate;   /* of learning */
+    float factor;  /* of the gradient: clipping */
+    bool *applied; /* [block_count] parameters, slots and exponent of this block are done */
+    uint64_t *
+        hash; /* [block_count] of parameters and slots of each block as it was built; 0: not known */
+    uint64_t *scratch; /* [block_count] for hashing anew */
+    atomic_bool doubt; /* what it was built from was no longer what had been hashed */
 };
 
 /* What happened in a round, for metrics. */
@@ -149,11 +155,17 @@ size_t state_known(const struct state *next);
 /* The ranges that are left, and the exponents. */
 void state_finish(struct state *next, const struct state *now, const int32_t *total,
                   struct pool *pool);
-/* As state_hash, of a state just finished; what state_apply has done was hashed then. */
+/* Remembers the hashes of its parts and returns that of the whole, as state_hash does. */
 uint64_t state_hash_rest(struct state *next, struct pool *pool);
+/* The same of a state that was not made by state_finish. */
+uint64_t state_hash_anew(struct state *state, struct pool *pool);
+/* Was any part of `now` no longer what was remembered of it, when `next` was made of it? Of a part that was not
+ * remembered nothing is said. After state_hash_rest(next). */
+bool state_doubted(const struct state *next, const struct state *now);
 void state_swap(struct state *a, struct state *b);
 
-/* 64-bit hash of the whole block; two halves are hashed by two threads. */
+/* 64-bit hash of the whole block, never 0: XXH3-64 of header and exponents, and of the parameters and of each
+ * slot of every exponent block, mixed in order. Of what is there now, whatever is remembered. */
 uint64_t state_hash(const struct state *state, struct pool *pool);
 /* Take over another node's block. -EBADMSG when its hash differs. */
 int state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool);

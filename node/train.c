@@ -427,7 +427,7 @@ recover(struct run *run)
         nn_init_params(run->job.model, run->config->run.seed, run->state.params);
     }
     run->damaged = false;
-    announce(run, state_hash(&run->state, run->pool));
+    announce(run, state_hash_anew(&run->state, run->pool));
 }
 
 static void
@@ -502,7 +502,7 @@ commit(struct run *run, const struct mesh_task *task)
     state_finish(&run->next, &run->state, mesh_sum(run->mesh), run->pool);
     fail_hit(FAIL_APPLIED, run->next.block, run->next.size);
     uint64_t hash = state_hash_rest(&run->next, run->pool);
-    if (!sound(run)) { /* and so what was made of it is doubtful */
+    if (state_doubted(&run->next, &run->state)) {
         recover(run);
         return;
     }
@@ -599,7 +599,7 @@ run_mesh(struct run *run)
         if (status)
             return status;
     }
-    announce(run, state_hash(&run->state, run->pool));
+    announce(run, state_hash_anew(&run->state, run->pool));
     bool done = follow_mesh(run) == MESH_DONE;
     fail_hit(FAIL_DONE, run->state.block, run->state.size);
     if (!sound(run)) {

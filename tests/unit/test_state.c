@@ -281,6 +281,40 @@ test_a_round_can_be_done_again_after_the_swap(void **unused)
     state_fini(&state);
 }
 
+/* Bits that flip in the present state while the next one is made of it: in a parameter, a slot, an exponent, the
+ * header, in a step and in an evaluation. */
+static void
+test_a_state_that_changed_is_noticed_when_it_is_used(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_event event;
+    struct state_job job = job_of();
+    job.optim.momentum = 0.5f;
+    for (int round = 0; round < 8; round++) {
+        start(&state, &job);
+        for (int i = 0; i < round; i++)
+            apply(&state, 0.25f, 1);
+        state_hash_anew(&state, pool);
+        int32_t *total = total_of(&state, 0.125f, state_rows(&state), 1);
+        void *part[] = {NULL, &state.params[PARAMS - 1], &state.slot[0][1500], state.exponent,
+                        &state.header->best_loss};
+        for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+            unsigned char *byte = part[i];
+            if (byte)
+                *byte ^= 1;
+            state_begin(&next, &state, total, &event);
+            state_finish(&next, &state, total, pool);
+            state_hash_rest(&next, pool);
+            assert_int_equal(state_doubted(&next, &state), byte != NULL);
+            if (byte)
+                *byte ^= 1;
+        }
+        free(total);
+        state_fini(&state);
+    }
+}
+
 static void
 test_a_received_state_is_taken_only_if_its_hash_is_right(void **unused)
 {
@@ -351,6 +385,7 @@ main(void)
         cmocka_unit_test(
             test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_step),
         cmocka_unit_test(test_a_round_can_be_done_again_after_the_swap),
+        cmocka_unit_test(test_a_state_that_changed_is_noticed_when_it_is_used),
         cmocka_unit_test(test_a_received_state_is_taken_only_if_its_hash_is_right),
         cmocka_unit_test(test_loss_survives_the_tail),
     };

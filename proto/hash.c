@@ -1,0 +1,11 @@
+/* hash.c - see hash.h. */
+#include "proto/hash.h"
+
+#include "proto/hash_simd.h"
+#include "proto/simd.h"
+
+uint64_t
+hash64(const void *data, size_t size)
+{
+    return simd_avx2() ? hash64_avx2(data, size) : hash64_base(data, size);
+}

@@ -1,0 +1,13 @@
+/* hash_simd.c - xxhash's own code, compiled for one instruction set. */
+#include "proto/hash_simd.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "proto/simd.h"
+
+uint64_t
+SIMD_NAME(hash64)(const void *data, size_t size)
+{
+    return XXH3_64bits(data, size);
+}
