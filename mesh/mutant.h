@@ -23,6 +23,7 @@ enum {
     MUTANT_INCARNATION = 1 << 14, /* a restarted node continues the session of its former self */
     MUTANT_HOLD = 1 << 15,        /* a plan is never held for a joiner */
     MUTANT_LENT = 1 << 16,        /* a part of the sum is rewritten while the trainer reads it */
+    MUTANT_GHOST = 1 << 17,       /* a node whose port another one has got is not forgotten */
 };
 
 #endif

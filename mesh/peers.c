@@ -785,11 +785,32 @@ peer_tick_up(struct core *core, int i)
     }
 }
 
+/* A process that died, and whose port another node has got. Our calls would reach that one for ever. */
+static bool
+peer_replaced(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    if (peer->state == PEER_FREE || peer->state == PEER_UP || core_mutant(core, MUTANT_GHOST))
+        return false;
+    for (int j = 0; j < core->peers.high; j++) {
+        const struct peer *other = &core->peers.peers[j];
+        bool there = j != i && (other->state == PEER_UP || other->state == PEER_REFUSED);
+        if (there && other->found_at_us > peer->found_at_us &&
+            endpoint_equal(&other->at, &peer->at))
+            return true;
+    }
+    return false;
+}
+
 static void
 peer_tick(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
     uint64_t age_us = core->now - peer->since_us;
+    if (peer_replaced(core, i)) {
+        peer_unlink(core, i);
+        peer_forget(core, i);
+    }
     switch (peer->state) {
     case PEER_FREE:
         break;
@@ -806,7 +827,10 @@ peer_tick(struct core *core, int i)
         }
         break;
     case PEER_GREETING:
-        if (age_us > PEERS_HELLO_US) {
+        if (core->now - peer->found_at_us > PEERS_STALE_US) {
+            peer_unlink(core, i);
+            peer_forget(core, i);
+        } else if (age_us > PEERS_HELLO_US) {
             hello_send(core, peer->link, peer->greeted);
             peer->since_us = core->now;
         }

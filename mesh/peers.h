@@ -10,6 +10,9 @@
  *       +---------------------+  REFUSED <---------+                        | BYE, new incarnation
  *                             +---------------------------------------------+
  *
+ * A node that is started again has another id, and often the same address: who has no session is forgotten
+ * when one that was found later has its endpoint.
+ *
  * A *seed* is an endpoint whose node we do not know yet. It gets a link of its own only to say HELLO;
  * its node answers by connecting to us, and we then open the peer's link to the address seen.
  *
@@ -34,7 +37,7 @@ enum {
     PEERS_HELLO_US = 300000,     /* HELLO is repeated until answered */
     PEERS_EXCHANGE_US = 2000000, /* between two lists of endpoints */
     PEERS_REFUSED_US = 30000000, /* a refused incarnation is left alone for so long */
-    PEERS_STALE_US = 60000000,   /* a node never reached for so long is forgotten */
+    PEERS_STALE_US = 60000000,   /* a node neither found nor reached for so long is forgotten */
     PEERS_SEED_TRIES = 4,        /* of an endpoint that only a peer told us */
     PEERS_SPEED_MAX = 2000000000,
 };

@@ -35,6 +35,8 @@ static const struct plant {
     {"members need not hear one another", MUTANT_CLIQUE, 0, 0, "configs/chaos-oneway.yaml"},
     {"a restarted node continues the session of its former self", MUTANT_INCARNATION, 0, 0,
      "configs/chaos-kill.yaml"},
+    {"a node whose port another one has got is not forgotten", MUTANT_GHOST, 0, 0,
+     "configs/chaos-return.yaml"},
 };
 
 static bool

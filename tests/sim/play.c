@@ -230,6 +230,17 @@ judge_front(struct sim *sim, uint64_t us)
                  now - then, members, 2 * least);
 }
 
+/* In peace a node has one link to each other one: those to processes that are gone are closed. */
+static void
+judge_links(struct sim *sim, const struct sim_node *node)
+{
+    unsigned links[SIM_NODES_MAX] = {0};
+    for (unsigned l = 0; l < SIM_LINKS_MAX; l++)
+        if (node->links[l].open && ++links[node->links[l].to] > 1)
+            sim_fail(sim, "node %u: two links to node %u in peace", node->index + 1,
+                     node->links[l].to + 1);
+}
+
 /* A second in which nothing happened: everybody has done half of what it could have done alone, at least.
  * Plans that fail again and again are slower. */
 static void
@@ -247,6 +258,8 @@ judge_pace(struct sim *sim)
             sim_fail(sim,
                      "node %u: %" PRIu64 " rounds in a second of peace, alone it does %" PRIu64,
                      i + 1, node->round - node->pace_round, 2 * least);
+        if (over && peace && node->up && !node->done)
+            judge_links(sim, node);
         if (over || !since_us)
             node->pace_round = node->round;
     }

@@ -201,7 +201,7 @@ message_make(struct shell *shell, unsigned link, const struct proto_msg *msg, si
     const struct sim_link *l = &shell->node->links[link];
     struct sim_message *m = message_new();
     copy_header(shell->sim, m, msg);
-    m->from = (struct proto_node){shell->node->index + 1, shell->node->incarnation};
+    m->from = (struct proto_node){shell->node->id, shell->node->incarnation};
     m->from_index = shell->node->index;
     m->to = l->to;
     m->to_incarnation = l->incarnation;
@@ -504,7 +504,7 @@ config_of(const struct sim *sim, struct sim_node *node)
 {
     const struct sim_profile *p = &sim->profile;
     return (struct core_config){
-        .self = {node->index + 1, node->incarnation},
+        .self = {node->id, node->incarnation},
         .hello = {.run = "sim",
                   .job_hash = node->index == p->stranger ? 6 : 7,
                   .numerics = 8,
@@ -534,6 +534,8 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
 {
     struct sim_node *node = &sim->nodes[index];
     node->up = true;
+    if (!disk) /* as a real process has another one each time */
+        node->id = node->index + 1 + SIM_NODES_MAX * node->incarnation;
     node->incarnation++;
     node->paused_until = 0;
     node->sent_us = 0;
@@ -728,7 +730,7 @@ ev_beacon(struct sim *sim, struct sim_node *node, const struct sim_event *event)
         const struct sim_node *other = &sim->nodes[i];
         if (other->up && other->paused_until <= sim->now && !sim->cut[i][node->index])
             core_on_found(node->core, sim->now, &at,
-                          (struct proto_node){i + 1, other->incarnation});
+                          (struct proto_node){other->id, other->incarnation});
     }
     if (!sim->profile.seeds)
         sim_push(sim, sim->now + BEACON_US, SIM_BEACON, node->index, 0, 0, NULL);

@@ -123,6 +123,7 @@ struct sim_link {
 struct sim_node {
     unsigned index;
     bool up;
+    uint64_t id; /* another one when it was started without a disk */
     uint64_t incarnation, paused_until;
     struct core *core;
     struct sim_link links[SIM_LINKS_MAX];

@@ -87,6 +87,46 @@ a_link_that_leads_to_another_node_is_not_taken_for_its(void **state)
     lone_destroy(&lone);
 }
 
+/* Node 7 died; node 8, a new process, has its host and port. */
+static void
+a_node_whose_endpoint_another_one_has_got_is_forgotten(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    struct proto_endpoint at = endpoint(8);
+    core_on_found(lone->core, lone->now, &at, lone_node(lone, 7));
+    lone_up(lone, 8);
+    assert_int_equal(lone_sent_count(lone, 8, PROTO_HELLO), 1);
+    lone_run(lone, 10);
+    lone_meet(lone, 8);
+    lone_forget_sent(lone);
+    lone_run_with(lone, 5000, (unsigned[]){8}, 1, 0, false);
+    assert_int_equal(lone_sent_count(lone, 8, PROTO_HELLO), 0);
+    assert_int_equal(lone->connects[8], 2);
+    lone_destroy(&lone);
+}
+
+/* Something takes our HELLO and is no node that we could talk to. */
+static void
+who_never_answers_and_is_no_longer_found_is_forgotten(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    found(lone, 7, false);
+    lone_up(lone, 7);
+    lone_run(lone, 59000);
+    lone_forget_sent(lone);
+    lone_run(lone, 900);
+    assert_in_range(lone_sent_count(lone, 7, PROTO_HELLO), 2, 4);
+    lone_run(lone, 200);
+    lone_forget_sent(lone);
+    lone_run(lone, 2000);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_HELLO), 0);
+    for (unsigned l = 0; l < LONE_LINKS; l++)
+        assert_false(lone->links[l].open);
+    lone_destroy(&lone);
+}
+
 static void
 an_unanswered_hello_is_repeated(void **state)
 {
@@ -371,6 +411,8 @@ main(void)
         cmocka_unit_test(a_beacon_leads_to_a_link_a_hello_and_a_session),
         cmocka_unit_test(a_hello_from_nowhere_is_answered_over_a_link_of_ours),
         cmocka_unit_test(a_link_that_leads_to_another_node_is_not_taken_for_its),
+        cmocka_unit_test(a_node_whose_endpoint_another_one_has_got_is_forgotten),
+        cmocka_unit_test(who_never_answers_and_is_no_longer_found_is_forgotten),
         cmocka_unit_test(an_unanswered_hello_is_repeated),
         cmocka_unit_test(a_failed_link_is_tried_again_later_and_later),
         cmocka_unit_test(seeds_are_tried_for_ever_until_their_node_is_known),
