@@ -256,8 +256,8 @@ fault_do(struct sim *sim, enum sim_fault kind)
     }
 }
 
-/* Nobody hangs: twice the time that the slowest node would need to compute everything alone, and a few
- * seconds for time-outs, after the last fault and the last pause. */
+/* Nobody hangs: twice the time that the slowest node would need to compute everything alone and that sums need
+ * twice around the ring, and a few seconds for time-outs, after the last fault and the last pause. */
 static void
 deadline_set(struct sim *sim)
 {
@@ -271,7 +271,9 @@ deadline_set(struct sim *sim)
     }
     uint64_t work = p->shards + (p->audit_share ? 4 * p->nodes : 0); /* who audits computes more */
     uint64_t grace_us = p->cuts_stay ? 12000000 : 4000000;
-    p->deadline_us = from_us + 2ull * slowest_us * work * p->rounds + grace_us;
+    uint64_t hop_us = p->delay_us + p->jitter_us + (p->far ? SIM_FAR_US : 0);
+    uint64_t round_us = slowest_us * work + 2ull * p->nodes * hop_us;
+    p->deadline_us = from_us + 2 * round_us * p->rounds + grace_us;
 }
 
 /* From here on the network is reliable (cuts may stay) and who is down may come back once. */

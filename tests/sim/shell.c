@@ -66,7 +66,7 @@ is_cut(const struct sim *sim, unsigned from, unsigned to)
 static uint64_t
 way(const struct sim *sim, unsigned a, unsigned b)
 {
-    return sim->profile.far ? mix64(sim->seed + 64 * a + b) % 20000 : 0;
+    return sim->profile.far ? mix64(sim->seed + 64 * a + b) % SIM_FAR_US : 0;
 }
 
 static uint64_t

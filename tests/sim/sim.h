@@ -35,6 +35,7 @@ enum {
     SIM_COUNTERS_MAX = 8, /* words behind them: how often shards were added */
     SIM_FILES_MAX = 3,
     SIM_ROUNDS_MAX = 1 << 16,
+    SIM_FAR_US = 20000, /* how much longer some ways are than others */
     SIM_BODY_MAX = SIM_VECTOR_MAX * 4,
 };
 
@@ -74,7 +75,7 @@ struct sim_profile {
     unsigned header_permille; /* bulk headers with one */
     bool bulk_wild;           /* bulk messages overtake, repeat and vanish, too */
     bool both_cut;            /* without its acknowledgements TCP delivers nothing, either */
-    bool far;                 /* some ways are 20 ms longer than others */
+    bool far;                 /* some ways are up to SIM_FAR_US longer than others */
     uint64_t audit_share;     /* as in core_config; 0: no claims bucket */
     unsigned liar;            /* computes wrongly, SIM_NODES_MAX none */
     unsigned stranger;        /* this node is of another job, SIM_NODES_MAX none */
