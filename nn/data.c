@@ -57,15 +57,15 @@ set_hash(const struct data_set *set)
     const struct data_info *info = &set->info;
     uint64_t hash = 0;
     const uint64_t head[] = {info->input.dims,   info->input.dim[0], info->input.dim[1],
-                             info->input.dim[2], info->classes,      info->train,
-                             info->test};
+                             info->input.dim[2], info->classes,      info->labels,
+                             info->train,        info->test};
     hash = hash_more(hash, head, sizeof head);
     hash = hash_more(hash, set->norm, sizeof set->norm);
     for (int i = 0; i < DATA_PARTS; i++) {
         const struct data_rows *rows = &set->part[i];
         hash = hash_more(hash, rows->pixel, rows->count * set->width);
         hash = hash_more(hash, rows->value, rows->count * set->width * sizeof(float));
-        hash = hash_more(hash, rows->label, rows->count * sizeof(int32_t));
+        hash = hash_more(hash, rows->label, rows->count * info->labels * sizeof(int32_t));
         hash = hash_more(hash, rows->target, rows->count * sizeof(float));
     }
     return hash;
@@ -81,6 +81,7 @@ set_load(struct data_set *set, const struct data_spec *spec, char *why, size_t w
         return rc;
     set->info.train = set->part[DATA_TRAIN].count;
     set->info.test = set->part[DATA_TEST].count;
+    set->info.labels = set->info.labels ? set->info.labels : 1;
     set->width = 1;
     for (size_t i = 0; i < set->info.input.dims; i++)
         set->width *= set->info.input.dim[i];
@@ -161,18 +162,29 @@ fill_target(const struct data_rows *rows, size_t sample, float *target, size_t o
     }
 }
 
+static void
+fill_labels(const struct data_rows *rows, size_t sample, int32_t *label, size_t labels)
+{
+    if (rows->label)
+        memcpy(label, rows->label + sample * labels, labels * sizeof *label);
+    else
+        memset(label, 0, labels * sizeof *label);
+}
+
 void
 data_fill(const struct data_set *set, enum data_part part, const uint32_t *index, size_t rows,
           struct nn_batch *batch, size_t outputs)
 {
+    const struct data_rows *from = &set->part[part];
+    size_t labels = set->info.labels;
     assert((int)part < DATA_PARTS);
     assert(outputs > 0);
-    const struct data_rows *from = &set->part[part];
+    assert(!batch->target || labels == 1);
     for (size_t i = 0; i < rows; i++) {
         assert(index[i] < from->count);
         fill_x(set, from, index[i], batch->x + i * set->width);
         if (batch->label)
-            batch->label[i] = from->label ? from->label[index[i]] : 0;
+            fill_labels(from, index[i], batch->label + i * labels, labels);
         if (batch->target)
             fill_target(from, index[i], batch->target + i * outputs, outputs);
     }

@@ -48,6 +48,7 @@ struct data_spec {
 struct data_info {
     struct nn_shape input; /* of one sample */
     size_t classes;        /* 0 for regression */
+    size_t labels;         /* per sample: 1, or one for each position of a sequence */
     size_t train, test;    /* samples */
     uint64_t hash;         /* of all contents: nodes with other data are refused */
 };
@@ -58,8 +59,8 @@ int data_open(struct data_set **out, const struct data_spec *spec, char *why, si
 void data_close(struct data_set **set);
 const struct data_info *data_info(const struct data_set *set);
 
-/* Write samples index[rows] into batch->x, ->label and ->target, where these are not NULL, and set
- * batch->rows. index[i] < number of samples of the part. A target is one-hot over `outputs` >= classes;
+/* Write samples index[rows] into batch->x, ->label [rows, info->labels] and ->target, where these are not NULL,
+ * and set batch->rows. index[i] < number of samples of the part. A target is one-hot over `outputs` >= classes;
  * with one output it is the number itself, or the label. Allocates nothing. */
 void data_fill(const struct data_set *set, enum data_part part, const uint32_t *index, size_t rows,
                struct nn_batch *batch, size_t outputs);

@@ -1,7 +1,7 @@
 /* data_set.h - what the data_*.c files share: the loaded set and one loader per source.
  *
- * A loader fills info.input, info.classes, the scaling and both parts; data.c cuts them to the wanted
- * number of samples, hashes and serves them. On failure a loader may leave blocks behind in the set;
+ * A loader fills info.input, info.classes, info.labels (0 means 1), the scaling and both parts; data.c cuts
+ * them to the wanted number of samples, hashes and serves them. On failure a loader may leave blocks behind in the set;
  * data_close frees them. */
 #ifndef NN_DATA_SET_H
 #define NN_DATA_SET_H
@@ -25,7 +25,7 @@ struct data_rows {
     size_t count;
     uint8_t *pixel; /* [count, width] */
     float *value;   /* [count, width] */
-    int32_t *label; /* [count] */
+    int32_t *label; /* [count, info.labels]; NN_LABEL_NONE: a position that does not count */
     float *target;  /* [count] */
 };
 

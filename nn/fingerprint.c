@@ -26,7 +26,7 @@ hash_add(void *ctx, size_t first, const float *g, size_t n)
 }
 
 static void
-batch_draw(struct nn_batch *batch, size_t rows, size_t in, size_t out)
+batch_draw(struct nn_batch *batch, size_t rows, size_t in, size_t out, size_t labels)
 {
     struct rng_key key = rng_key(1, RNG_INIT, rows, in);
     uint32_t word[4];
@@ -35,11 +35,11 @@ batch_draw(struct nn_batch *batch, size_t rows, size_t in, size_t out)
         rng_block(key, 0, i, word);
         batch->x[i] = (float)(2 * rng_uniform(word[0]) - 1);
     }
-    for (size_t i = 0; i < rows * out; i++) {
+    for (size_t i = 0; batch->target && i < rows * out; i++) {
         rng_block(key, 1, i, word);
         batch->target[i] = (float)rng_uniform(word[0]);
     }
-    for (size_t i = 0; i < rows; i++)
+    for (size_t i = 0; i < rows * labels; i++)
         batch->label[i] = (int32_t)(i % 2);
 }
 
@@ -52,7 +52,8 @@ step_hash(const struct nn_model *model, struct nn_pass *pass, float *params, siz
     size_t l, count = nn_layer_count(model);
     struct nn_result result;
     uint64_t loss;
-    batch_draw(nn_pass_batch(pass), rows, nn_input_size(model), nn_output_size(model));
+    batch_draw(nn_pass_batch(pass), rows, nn_input_size(model), nn_output_size(model),
+               nn_label_count(model));
     for (l = 0; l < count; l++)
         nn_forward(model, l, pass, params, &context);
     hash_add(hash, 0, nn_pass_output(pass), rows * nn_output_size(model));

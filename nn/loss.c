@@ -1,11 +1,14 @@
 /* loss.c - the loss of a block of rows and its gradient with respect to the network's outputs z.
  *
- * cross entropy: ln(sum exp z) - z[label], gradient softmax(z) - onehot(label).
+ * cross entropy: ln(sum exp z) - z[label], gradient softmax(z) - onehot(label); with smoothing s the target is
+ *     (1 - s) onehot(label) + s / outputs instead of onehot(label) (Szegedy et al., CVPR 2016).
  * squared error: mean over outputs of (z - t)^2, gradient 2 (z - t) / outputs.
  * logistic: ln(1 + exp -z) for label 1, ln(1 + exp z) for label 0, gradient sigmoid(z) - label.
  * count: the gradient is -1 for each output and not averaged over the batch, so that weights count; what
  *     is reported is not its integral but the size of the mean output: how often a sample was used. */
 #include "nn/loss.h"
+
+#include <string.h>
 
 #include "nn/vmath.h"
 
@@ -31,21 +34,27 @@ largest(const float *z, size_t n)
 }
 
 double
-loss_cross_entropy(const float *z, size_t n, int32_t label, float scale, float *p, bool *correct)
+loss_cross_entropy(const float *z, size_t n, int32_t label, float smoothing, float scale, float *p,
+                   bool *correct)
 {
     size_t top = largest(z, n);
-    double sum = 0;
+    double sum = 0, mean = 0;
+    float other = smoothing / (float)n, own = 1.0f - smoothing;
     *correct = top == (size_t)label;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         p[i] = z[i] - z[top];
-    double own = (double)p[label];
+        mean += (double)p[i];
+    }
+    double target = (double)p[label];
+    if (smoothing > 0)
+        target = (double)own * target + (double)other * mean;
     vmath_exp(p, p, n);
     for (size_t i = 0; i < n; i++)
         sum += (double)p[i];
     float share = (float)(1 / sum);
     for (size_t i = 0; i < n; i++)
-        p[i] = (p[i] * share - (i == (size_t)label ? 1.0f : 0.0f)) * scale;
-    return vmath_ln(sum) - own;
+        p[i] = (p[i] * share - (other + (i == (size_t)label ? own : 0.0f))) * scale;
+    return vmath_ln(sum) - target;
 }
 
 double
@@ -85,35 +94,74 @@ loss_count(const float *z, size_t n, float *dz)
 }
 
 static bool
-label_fits(enum nn_loss loss, const int32_t *label, size_t outputs)
+labels_fit(const struct loss_spec *spec, const int32_t *label)
 {
-    return loss == NN_SQUARED_ERROR || loss == NN_COUNT ||
-           (*label >= 0 && (size_t)*label < (loss == NN_LOGISTIC ? 2 : outputs));
+    size_t classes = spec->kind == NN_LOGISTIC ? 2 : spec->outputs;
+    int32_t least = spec->kind == NN_CROSS_ENTROPY ? NN_LABEL_NONE : 0;
+    if (spec->kind == NN_SQUARED_ERROR || spec->kind == NN_COUNT)
+        return true;
+    for (size_t t = 0; t < spec->positions; t++)
+        if (label[t] < least || (label[t] > 0 && (size_t)label[t] >= classes))
+            return false;
+    return true;
+}
+
+/* The mean over the positions that have a label. */
+static double
+positions_cross_entropy(const struct loss_spec *spec, const float *z, const int32_t *label,
+                        float scale, float *dz, uint32_t *correct)
+{
+    size_t n = spec->outputs, labelled = 0, hits = 0;
+    double sum = 0;
+    for (size_t t = 0; t < spec->positions; t++)
+        labelled += label[t] != NN_LABEL_NONE;
+    for (size_t t = 0; t < spec->positions; t++) {
+        bool hit = false;
+        if (label[t] == NN_LABEL_NONE)
+            memset(dz + t * n, 0, n * sizeof *dz);
+        else
+            sum += loss_cross_entropy(z + t * n, n, label[t], spec->smoothing,
+                                      scale / (float)labelled, dz + t * n, &hit);
+        hits += hit;
+    }
+    size_t most = labelled > 0 ? labelled : 1;
+    *correct = (uint32_t)((hits * spec->positions + most / 2) / most);
+    return sum / (double)most;
+}
+
+static double
+loss_row(const struct loss_spec *spec, const struct nn_batch *batch, size_t row, const float *z,
+         float scale, float *dz, uint32_t *correct)
+{
+    bool hit = false;
+    double loss = 0;
+    if (spec->kind == NN_CROSS_ENTROPY)
+        return positions_cross_entropy(spec, z, batch->label + row * spec->positions, scale, dz,
+                                       correct);
+    if (spec->kind == NN_SQUARED_ERROR)
+        return loss_squared_error(z, batch->target + row * spec->outputs, spec->outputs, scale, dz);
+    if (spec->kind == NN_COUNT)
+        return loss_count(z, spec->outputs, dz);
+    loss = loss_logistic(z[0], batch->label[row], scale, dz, &hit);
+    *correct = hit;
+    return loss;
 }
 
 void
-loss_rows(enum nn_loss loss, size_t n, const struct nn_batch *batch, const float *z, float scale,
+loss_rows(const struct loss_spec *spec, const struct nn_batch *batch, const float *z, float scale,
           float *dz, struct nn_result *out)
 {
+    size_t n = spec->positions * spec->outputs;
     *out = (struct nn_result){0};
     for (size_t r = 0; r < batch->rows; r++, z += n, dz += n) {
-        bool correct = false;
-        double row = 0;
-        if (!finite_all(z, n) || !label_fits(loss, batch->label + r, n)) {
-            out->bad = true;
-            for (size_t i = 0; i < n; i++)
-                dz[i] = 0;
-        } else if (loss == NN_CROSS_ENTROPY) {
-            row = loss_cross_entropy(z, n, batch->label[r], scale, dz, &correct);
-        } else if (loss == NN_SQUARED_ERROR) {
-            row = loss_squared_error(z, batch->target + r * n, n, scale, dz);
-        } else if (loss == NN_COUNT) {
-            row = loss_count(z, n, dz);
+        uint32_t correct = 0;
+        if (finite_all(z, n) && labels_fit(spec, batch->label + r * spec->positions)) {
+            out->loss += loss_row(spec, batch, r, z, scale, dz, &correct);
+            out->correct += correct;
         } else {
-            row = loss_logistic(z[0], batch->label[r], scale, dz, &correct);
+            out->bad = true;
+            memset(dz, 0, n * sizeof *dz);
         }
-        out->loss += row;
-        out->correct += correct;
     }
     if (!(out->loss <= DOUBLE_MAX))
         out->bad = true;

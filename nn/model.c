@@ -26,7 +26,7 @@ struct nn_model {
     struct nn_shape input;
     size_t input_size;
     size_t layer_count, tensor_count, param_count;
-    enum nn_loss loss;
+    struct loss_spec loss;
     struct layer layer[NN_LAYERS_MAX];
     struct nn_tensor tensor[2 * NN_LAYERS_MAX];
 };
@@ -196,18 +196,20 @@ static int
 loss_check(const struct nn_model *model, char *why, size_t why_size)
 {
     const struct layer *last = &model->layer[model->layer_count - 1];
-    if ((unsigned)model->loss > NN_COUNT) {
-        snprintf(why, why_size, "loss = %d, expected 0..%d", (int)model->loss, NN_COUNT);
+    enum nn_loss loss = model->loss.kind;
+    if ((unsigned)loss > NN_COUNT) {
+        snprintf(why, why_size, "loss = %d, expected 0..%d", (int)loss, NN_COUNT);
         return -EINVAL;
     }
-    if (last->out.dims != 1)
+    bool sequence = loss == NN_CROSS_ENTROPY && last->out.dims == 2;
+    if (last->out.dims != 1 && !sequence)
         return refuse(last, why, why_size,
                       "the last output has %zu dimensions, expected 1; add flatten",
                       last->out.dims);
-    if (model->loss == NN_LOGISTIC && last->out_size != 1)
+    if (loss == NN_LOGISTIC && last->out_size != 1)
         return refuse(last, why, why_size, "%zu outputs, the logistic loss expects 1",
                       last->out_size);
-    if (model->loss == NN_CROSS_ENTROPY && last->out_size < 2)
+    if (loss == NN_CROSS_ENTROPY && last->out.dim[last->out.dims - 1] < 2)
         return refuse(last, why, why_size, "1 output, the cross-entropy loss expects at least 2");
     if (model->param_count == 0)
         return refuse(last, why, why_size, "the model has no parameters to train");
@@ -228,7 +230,10 @@ model_init(struct nn_model *model, const struct nn_layer_spec *layers, char *why
         in = &layer->out;
     }
     places_choose(model);
-    return loss_check(model, why, why_size);
+    int rc = loss_check(model, why, why_size);
+    model->loss.outputs = in->dim[in->dims - 1];
+    model->loss.positions = in->dims == 2 ? in->dim[0] : 1;
+    return rc;
 }
 
 int
@@ -254,7 +259,7 @@ nn_model_new(struct nn_model **out, const struct nn_shape *input,
     model->input = *input;
     model->input_size = shape_size(input);
     model->layer_count = layer_count;
-    model->loss = loss;
+    model->loss.kind = loss;
     int rc = model_init(model, layers, why, why_size);
     if (rc != 0)
         nn_model_destroy(&model);
@@ -332,6 +337,20 @@ size_t
 nn_output_size(const struct nn_model *model)
 {
     return model->layer[model->layer_count - 1].out_size;
+}
+
+size_t
+nn_label_count(const struct nn_model *model)
+{
+    return model->loss.positions;
+}
+
+void
+nn_model_smooth(struct nn_model *model, float share)
+{
+    assert(share >= 0);
+    assert(share < 1);
+    model->loss.smoothing = share;
 }
 
 /* He when the first activation after the layer, and before the next parameters, is relu. */
@@ -431,8 +450,9 @@ pass_lay(struct nn_pass *pass, struct carver *carver)
     }
     carve(carver, 1, sizeof *pass);
     pass->batch.x = carve(carver, pass->rows_max, model->input_size * sizeof(float));
-    pass->batch.label = carve(carver, pass->rows_max, sizeof(int32_t));
-    pass->batch.target = carve(carver, pass->rows_max, out * sizeof(float));
+    pass->batch.label = carve(carver, pass->rows_max, model->loss.positions * sizeof(int32_t));
+    if (model->loss.positions == 1)
+        pass->batch.target = carve(carver, pass->rows_max, out * sizeof(float));
     outputs_lay(pass, carver, largest);
     pass->grad[0] = carve(carver, pass->rows_max, (pass->training ? largest : out) * sizeof(float));
     pass->grad[1] = carve(carver, pass->training ? pass->rows_max : 0, largest * sizeof(float));
@@ -505,8 +525,7 @@ nn_loss(const struct nn_model *model, struct nn_pass *pass, float scale, struct 
 {
     assert(model == pass->model);
     pass->grad_at = 0;
-    loss_rows(model->loss, nn_output_size(model), &pass->batch, nn_pass_output(pass), scale,
-              pass->grad[0], out);
+    loss_rows(&model->loss, &pass->batch, nn_pass_output(pass), scale, pass->grad[0], out);
 }
 
 static void

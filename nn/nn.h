@@ -28,6 +28,7 @@ enum {
     NN_LAYERS_MAX = 256,
     NN_NAME_MAX = 64,
     NN_PARAMS_MAX = 1 << 30, /* elements */
+    NN_LABEL_NONE = -1,      /* cross entropy: this one does not count */
 };
 
 enum nn_kind {
@@ -63,7 +64,8 @@ struct nn_layer_spec {
 };
 
 enum nn_loss {
-    NN_CROSS_ENTROPY, /* softmax over the outputs; labels */
+    NN_CROSS_ENTROPY, /* softmax over the last dimension; one label, or for outputs [T, V] T of them: then
+                         the loss of a row is the mean over its positions with a label */
     NN_SQUARED_ERROR, /* mean over outputs of (y - t)^2, as torch.nn.MSELoss; targets */
     NN_LOGISTIC,      /* one output, label 0 or 1; log(1 + exp(-+z)) */
     NN_COUNT,         /* gradient -1 per row and output, whatever the outputs: data_counting.c */
@@ -94,14 +96,16 @@ struct nn_context {
 struct nn_batch {
     size_t rows;    /* 0..rows_max of the pass */
     float *x;       /* [rows, in] */
-    int32_t *label; /* [rows], cross entropy and logistic */
-    float *target;  /* [rows, out], squared error */
+    int32_t *label; /* [rows, nn_label_count], cross entropy and logistic */
+    float *target;  /* [rows, out], squared error; NULL when nn_label_count > 1 */
 };
 
 struct nn_result {
-    double loss;      /* sum over rows */
-    uint32_t correct; /* rows whose largest output is the label; logistic: sign; squared error: 0 */
-    bool bad;         /* NaN or infinity */
+    double loss; /* sum over rows */
+    /* Labels that are the largest output, of nn_label_count per row (where fewer count, their share times that,
+     * rounded); logistic: by sign; squared error: 0. */
+    uint32_t correct;
+    bool bad; /* NaN or infinity */
 };
 
 /* Receives finished pieces of a layer's gradient: elements [first, first+n) of the parameter vector. */
@@ -128,6 +132,11 @@ size_t nn_tensor_count(const struct nn_model *model);
 const struct nn_tensor *nn_tensor(const struct nn_model *model, size_t index);
 size_t nn_input_size(const struct nn_model *model);  /* elements per row */
 size_t nn_output_size(const struct nn_model *model); /* elements per row */
+/* Labels per row: 1, or T for outputs [T, V]. */
+size_t nn_label_count(const struct nn_model *model);
+/* Cross entropy: move this share (0 <= share < 1) of each target from the label to all classes alike (Szegedy et
+ * al., CVPR 2016). Before the first pass. */
+void nn_model_smooth(struct nn_model *model, float share);
 
 /* params[nn_param_count] from the seed alone. */
 void nn_init_params(const struct nn_model *model, uint64_t seed, float *params);

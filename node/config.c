@@ -448,6 +448,9 @@ check_train(const struct config *config, char *why, size_t why_size)
         return fail_key(config, "mesh.audit",
                         "needs train.exact = yes: else nobody can recompute a shard", why,
                         why_size);
+    if (config->train.label_smoothing > 0 && config->train.loss != NN_CROSS_ENTROPY)
+        return fail_key(config, "train.label_smoothing",
+                        "above 0, expected only with train.loss = cross_entropy", why, why_size);
     if (optim->kind == OPTIM_SGD && optim->nesterov && optim->momentum <= 0)
         return fail_key(config, "train.optimizer.sgd.nesterov", "= yes needs a momentum above 0",
                         why, why_size);

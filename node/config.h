@@ -21,7 +21,7 @@
 #include "nn/optim.h"
 #include "proto/proto.h"
 
-enum { CONFIG_PATH_MAX = 1024, CONFIG_KEYS_MAX = 96 };
+enum { CONFIG_PATH_MAX = 1024, CONFIG_KEYS_MAX = 160 };
 
 struct config {
     struct {
@@ -46,10 +46,11 @@ struct config {
     } model;
     struct {
         enum nn_loss loss;
-        uint64_t epochs; /* 1.. */
-        uint64_t steps;  /* 0 = epochs decide; else stop after this many */
-        uint64_t batch;  /* multiple of shards */
-        unsigned shards; /* 1..64, default 12 */
+        double label_smoothing; /* 0 <= s < 1, cross entropy */
+        uint64_t epochs;        /* 1.. */
+        uint64_t steps;         /* 0 = epochs decide; else stop after this many */
+        uint64_t batch;         /* multiple of shards */
+        unsigned shards;        /* 1..64, default 12 */
         struct optim_spec optim;
         bool exact;          /* always, in this version */
         uint64_t eval_every; /* epochs between evaluations; 0 = only at the end */

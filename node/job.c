@@ -19,7 +19,20 @@ check_rows(const struct config *config, const struct data_info *data, char *why,
 static int
 check_outputs(const struct config *config, const struct job *job, char *why, size_t why_size)
 {
-    size_t outputs = nn_output_size(job->model), classes = data_info(job->data)->classes;
+    const struct data_info *data = data_info(job->data);
+    size_t labels = nn_label_count(job->model), outputs = nn_output_size(job->model) / labels,
+           classes = data->classes;
+    if (labels != data->labels && config->train.loss != NN_COUNT) {
+        snprintf(why, why_size,
+                 "%s: the last layer has outputs for %zu label%s per sample, the data has %zu",
+                 config->file, labels, labels == 1 ? "" : "s", data->labels);
+        return -EINVAL;
+    }
+    if (data->train > INT32_MAX / labels || data->test > INT32_MAX / labels) {
+        snprintf(why, why_size, "%s: %zu labels per sample, expected at most %d in all samples",
+                 config->file, labels, INT32_MAX);
+        return -EINVAL;
+    }
     if (config->train.loss == NN_CROSS_ENTROPY && classes != outputs) {
         snprintf(why, why_size,
                  "%s: the last layer has %zu outputs, expected %zu: one per class of the data",
@@ -96,6 +109,7 @@ job_open(struct job *job, const struct config *config, char *why, size_t why_siz
         snprintf(why, why_size, "%s: model: %s", config->file, reason);
         return rc;
     }
+    nn_model_smooth(job->model, (float)config->train.label_smoothing);
     rc = check_outputs(config, job, why, why_size);
     return rc ? rc : open_exact(job, config->train.shards, why, why_size);
 }

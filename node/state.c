@@ -482,7 +482,8 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
     event->samples = (uint64_t)tail[TAIL_SAMPLES];
     if (event->samples) {
         event->loss = tail_loss(tail) / (double)event->samples;
-        event->accuracy = now->job.has_accuracy ? tail[TAIL_CORRECT] / (double)event->samples : -1;
+        double labels = (double)event->samples * (double)now->job.labels;
+        event->accuracy = labels > 0 ? tail[TAIL_CORRECT] / labels : -1;
     }
     next->header->round++;
     if (now->header->phase == STATE_EVALUATE)

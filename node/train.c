@@ -96,6 +96,7 @@ open_state(struct run *run, char *why, size_t why_size)
 {
     const struct config *config = run->config;
     const struct data_info *data = data_info(run->job.data);
+    bool labelled = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
     struct state_job job = {
         .optim = config->train.optim,
         .seed = config->run.seed,
@@ -107,7 +108,7 @@ open_state(struct run *run, char *why, size_t why_size)
         .steps = config->train.steps,
         .eval_every = config->train.eval_every,
         .patience = config->train.patience,
-        .has_accuracy = config->train.loss != NN_SQUARED_ERROR && config->train.loss != NN_COUNT,
+        .labels = labelled ? nn_label_count(run->job.model) : 0,
     };
     size_t params = nn_param_count(run->job.model);
     if (state_init(&run->state, &job, run->job.exact, params) ||
@@ -328,8 +329,7 @@ write_results(struct run *run)
         .samples = h->samples,
         .train_loss = h->train_loss,
         .test_loss = h->evaluations ? h->test_loss : (double)NAN,
-        .test_accuracy =
-            h->evaluations && run->state.job.has_accuracy ? h->test_accuracy : (double)NAN,
+        .test_accuracy = h->evaluations && run->state.job.labels ? h->test_accuracy : (double)NAN,
         .wall_s = now_s() - run->started,
         .exact = run->config->train.exact,
         .peers_max = run->peers_max,
@@ -380,7 +380,7 @@ report_step(struct run *run, const struct state_event *event, uint64_t hash)
         .skipped = event->skipped,
         .evaluated = event->evaluated,
         .test_loss = h->test_loss,
-        .test_accuracy = run->state.job.has_accuracy ? h->test_accuracy : -1,
+        .test_accuracy = run->state.job.labels ? h->test_accuracy : -1,
     };
     metrics_step(run->metrics, &line);
     run->compute_s = run->wait_s = 0;

@@ -499,7 +499,7 @@ work_evaluate(struct work *work, const float *params, double *loss, double *accu
         sum.correct += work->shard_result[i].correct;
     }
     *loss = rows ? sum.loss / (double)rows : 0;
-    *accuracy = rows ? sum.correct / (double)rows : 0;
+    *accuracy = rows ? sum.correct / (double)(rows * nn_label_count(work->setup.model)) : 0;
 }
 
 /* A round ----------------------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "nn/data.h"
+#include "nn/data_set.h"
 #include "nn/data_simd.h"
 #include "tests/support/alloc.h"
 #include "tests/support/folder.h"
@@ -314,11 +315,29 @@ the_shuffle_is_the_one_all_nodes_know(void **state)
         assert_int_equal(got[i], expected[i]);
 }
 
+/* As a source of sequences has it. */
+static void
+a_sample_may_have_a_label_per_position(void **state)
+{
+    (void)state;
+    float value[] = {1, 2, 3, 4, 5, 6}, x[6];
+    int32_t known[] = {2, 3, NN_LABEL_NONE, 5, 6, 7}, label[6];
+    const uint32_t index[] = {1, 0};
+    struct data_set set = {.info = {.input = {1, {3}}, .labels = 3}, .width = 3, .planes = 1};
+    set.part[DATA_TEST] = (struct data_rows){.count = 2, .value = value, .label = known};
+    struct nn_batch batch = {.x = x, .label = label};
+    data_fill(&set, DATA_TEST, index, 2, &batch, 24);
+    const int32_t expected[] = {5, 6, 7, 2, 3, NN_LABEL_NONE};
+    assert_memory_equal(label, expected, sizeof label);
+    assert_true(x[0] == 4 && x[3] == 1);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_the_samples_asked_for),
+        cmocka_unit_test(a_sample_may_have_a_label_per_position),
         cmocka_unit_test(a_table_fills_numbers_and_targets),
         cmocka_unit_test(a_counting_set_is_the_unit_matrix),
         cmocka_unit_test(the_hash_tells_sets_apart_by_contents_alone),

@@ -24,11 +24,11 @@ cross_entropy_of_a_known_row(void **state)
     float p[3];
     bool correct;
     double sum = exp(1) + exp(2) + exp(3);
-    near(loss_cross_entropy(z, 3, 1, 0.5f, p, &correct), log(sum) - 2, 1e-6);
+    near(loss_cross_entropy(z, 3, 1, 0, 0.5f, p, &correct), log(sum) - 2, 1e-6);
     assert_false(correct);
     for (size_t i = 0; i < 3; i++)
         near((double)p[i], 0.5 * (exp((double)z[i]) / sum - (i == 1)), 1e-6);
-    loss_cross_entropy(z, 3, 2, 1, p, &correct);
+    loss_cross_entropy(z, 3, 2, 0, 1, p, &correct);
     assert_true(correct);
 }
 
@@ -39,10 +39,10 @@ cross_entropy_of_huge_outputs_stays_finite(void **state)
     const float z[] = {-3e38f, 3e30f, 0};
     float p[3];
     bool correct;
-    near(loss_cross_entropy(z, 3, 1, 1, p, &correct), 0, 0);
+    near(loss_cross_entropy(z, 3, 1, 0, 1, p, &correct), 0, 0);
     assert_true(correct);
     assert_true(p[0] == 0 && p[1] == 0 && p[2] == 0);
-    near(loss_cross_entropy(z, 3, 2, 1, p, &correct), 3e30, 1e24);
+    near(loss_cross_entropy(z, 3, 2, 0, 1, p, &correct), 3e30, 1e24);
     assert_true(p[1] == 1 && p[2] == -1);
 }
 
@@ -53,9 +53,9 @@ the_first_of_equal_outputs_is_the_answer(void **state)
     const float z[] = {0, 5, 5};
     float p[3];
     bool correct;
-    loss_cross_entropy(z, 3, 1, 1, p, &correct);
+    loss_cross_entropy(z, 3, 1, 0, 1, p, &correct);
     assert_true(correct);
-    loss_cross_entropy(z, 3, 2, 1, p, &correct);
+    loss_cross_entropy(z, 3, 2, 0, 1, p, &correct);
     assert_false(correct);
 }
 
@@ -79,7 +79,7 @@ a_count_has_the_same_gradient_everywhere(void **state)
     float dz[4];
     struct nn_batch batch = {.rows = 2, .label = (int32_t *)(uintptr_t)label};
     struct nn_result result;
-    loss_rows(NN_COUNT, 2, &batch, z, 0.25f, dz, &result);
+    loss_rows(&(struct loss_spec){NN_COUNT, 1, 2, 0}, &batch, z, 0.25f, dz, &result);
     assert_true(!result.bad && result.loss == 8 && result.correct == 0);
     for (size_t i = 0; i < 4; i++)
         assert_true(dz[i] == -1);
@@ -110,7 +110,7 @@ sums_run_over_rows(void **state)
     int32_t label[] = {0, 1, 1};
     struct nn_batch batch = {.rows = 3, .label = label};
     struct nn_result result;
-    loss_rows(NN_CROSS_ENTROPY, 2, &batch, z, 1, dz, &result);
+    loss_rows(&(struct loss_spec){NN_CROSS_ENTROPY, 1, 2, 0}, &batch, z, 1, dz, &result);
     assert_int_equal(result.correct, 2);
     assert_false(result.bad);
     near(result.loss, log1p(exp(-1)) + log1p(exp(-2)) + log(2), 1e-6);
@@ -126,7 +126,7 @@ bad_rows_are_reported_and_add_nothing(void **state)
         int32_t label[] = {0, 0};
         struct nn_batch batch = {.rows = 2, .label = label};
         struct nn_result result;
-        loss_rows(NN_CROSS_ENTROPY, 2, &batch, z, 1, dz, &result);
+        loss_rows(&(struct loss_spec){NN_CROSS_ENTROPY, 1, 2, 0}, &batch, z, 1, dz, &result);
         assert_true(result.bad);
         near(result.loss, log1p(exp(-1)), 1e-6);
         assert_true(dz[2] == 0 && dz[3] == 0);
@@ -137,17 +137,60 @@ static void
 a_label_outside_the_outputs_is_bad(void **state)
 {
     (void)state;
-    const int32_t wrong[] = {-1, 2, INT32_MAX, INT32_MIN};
+    const int32_t wrong[] = {-2, 2, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < 4; i++) {
         float z[] = {1, 0}, dz[2];
         int32_t label[] = {wrong[i]};
         struct nn_batch batch = {.rows = 1, .label = label};
         struct nn_result result;
-        loss_rows(NN_CROSS_ENTROPY, 2, &batch, z, 1, dz, &result);
+        loss_rows(&(struct loss_spec){NN_CROSS_ENTROPY, 1, 2, 0}, &batch, z, 1, dz, &result);
         assert_true(result.bad);
-        loss_rows(NN_LOGISTIC, 1, &batch, z, 1, dz, &result);
+        loss_rows(&(struct loss_spec){NN_LOGISTIC, 1, 1, 0}, &batch, z, 1, dz, &result);
         assert_true(result.bad);
     }
+}
+
+/* A label missing is not a wrong one: the row is the mean over the others. */
+static void
+a_sequence_counts_its_positions_that_have_a_label(void **state)
+{
+    (void)state;
+    float z[] = {1, 0, 9, 9, 0, 2, 5, 5, 3, 1, 7, 7}, dz[12];
+    int32_t label[] = {0, NN_LABEL_NONE, 0, NN_LABEL_NONE, NN_LABEL_NONE, NN_LABEL_NONE};
+    struct nn_batch batch = {.rows = 2, .label = label};
+    struct nn_result result;
+    const struct loss_spec spec = {NN_CROSS_ENTROPY, 3, 2, 0};
+    loss_rows(&spec, &batch, z, 3, dz, &result);
+    assert_false(result.bad);
+    near(result.loss, (log1p(exp(-1)) + log1p(exp(2))) / 2, 1e-6);
+    assert_int_equal(result.correct, 2); /* one of two: 1.5 of three */
+    near((double)dz[0], 1.5 * (1 / (1 + exp(-1)) - 1), 1e-6);
+    near((double)dz[5], 1.5 / (1 + exp(-2)), 1e-6);
+    assert_true(dz[2] == 0 && dz[3] == 0);
+    for (size_t i = 6; i < 12; i++)
+        assert_true(dz[i] == 0);
+    label[4] = 2;
+    loss_rows(&spec, &batch, z, 3, dz, &result);
+    assert_true(result.bad);
+    label[4] = 0;
+    z[11] = NAN; /* nobody asks, but it will spread */
+    loss_rows(&spec, &batch, z, 3, dz, &result);
+    assert_true(result.bad);
+}
+
+static void
+smoothing_spreads_a_share_of_the_target(void **state)
+{
+    (void)state;
+    const float z[] = {1, 2, 3};
+    float p[3];
+    bool correct;
+    double sum = exp(1) + exp(2) + exp(3), target[] = {0.1, 0.8, 0.1};
+    near(loss_cross_entropy(z, 3, 1, 0.3f, 0.5f, p, &correct), log(sum) - 2, 1e-6);
+    for (size_t i = 0; i < 3; i++)
+        near((double)p[i], 0.5 * (exp((double)z[i]) / sum - target[i]), 1e-6);
+    const float apart[] = {0, 10};
+    near(loss_cross_entropy(apart, 2, 1, 0.2f, 1, p, &correct), log1p(exp(-10)) + 0.1 * 10, 1e-6);
 }
 
 static void
@@ -157,7 +200,7 @@ a_target_that_is_not_finite_is_bad(void **state)
     float z[] = {1, 0}, target[] = {0, NAN}, dz[2];
     struct nn_batch batch = {.rows = 1, .target = target};
     struct nn_result result;
-    loss_rows(NN_SQUARED_ERROR, 2, &batch, z, 1, dz, &result);
+    loss_rows(&(struct loss_spec){NN_SQUARED_ERROR, 1, 2, 0}, &batch, z, 1, dz, &result);
     assert_true(result.bad);
 }
 
@@ -166,6 +209,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cross_entropy_of_a_known_row),
+        cmocka_unit_test(a_sequence_counts_its_positions_that_have_a_label),
+        cmocka_unit_test(smoothing_spreads_a_share_of_the_target),
         cmocka_unit_test(cross_entropy_of_huge_outputs_stays_finite),
         cmocka_unit_test(the_first_of_equal_outputs_is_the_answer),
         cmocka_unit_test(squared_error_is_a_mean_over_outputs),

@@ -39,7 +39,7 @@ job_of(void)
         .test = 6,
         .epochs = 2,
         .eval_every = 1,
-        .has_accuracy = true,
+        .labels = 1,
     };
 }
 

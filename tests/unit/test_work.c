@@ -47,7 +47,7 @@ bench_init(struct bench *bench, unsigned threads, bool exact_mode)
         .test = TEST,
         .epochs = 2,
         .eval_every = 1,
-        .has_accuracy = true,
+        .labels = 1,
     };
     memset(bench, 0, sizeof *bench);
     assert_int_equal(pool_new(&bench->pool, threads), 0);
