@@ -37,6 +37,7 @@
 #include "mesh/discover_iface.h"
 #include "proto/fail.h"
 #include "proto/mix.h"
+#include "proto/text.h"
 
 enum {
     CHUNK_ELEMS = 1 << 18,     /* elements per ring message: 1 MiB */
@@ -867,6 +868,7 @@ open_core(struct mesh *mesh)
     };
     if (getrandom(&config.audit_seed, sizeof config.audit_seed, 0) != sizeof config.audit_seed)
         return -EIO;
+    text_copy(config.hello.mesh, sizeof config.hello.mesh, setup->group ? setup->group : "");
     config.hello.control_port = wire_control_port(mesh->wire);
     config.hello.bulk_port = wire_bulk_port(mesh->wire);
     struct core_ops ops = core_ops;

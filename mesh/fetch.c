@@ -149,7 +149,7 @@ fetch_step(struct core *core)
     struct fetch *fetch = &core->fetch;
     if (fetch->complete) {
         if (core->own.state == OWN_FREE && !core->plan.active) {
-            core->own.state = OWN_ADOPTING;
+            own_ask(core, OWN_ADOPTING);
             core->ops.adopt(core->ctx, fetch->round, fetch->hash);
         }
         return;

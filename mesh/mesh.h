@@ -48,11 +48,12 @@ struct mesh;
 enum { MESH_SEEDS_MAX = 64 };
 
 struct mesh_setup {
-    struct proto_hello hello; /* run, job_hash, numerics, kernel; ports are filled in by mesh_new */
-    const char *group;        /* nodes of another group are not seen; "" the common one */
-    const char *interface;    /* name or address, "lo" = this machine only, NULL = all usable */
-    uint16_t port;            /* control port; 0 = first free from MESH_PORT_FIRST on */
-    uint16_t beacon_port;     /* UDP; 0 = MESH_BEACON_PORT */
+    struct proto_hello
+        hello;             /* run, job_hash, numerics, kernel; the rest is filled in by mesh_new */
+    const char *group;     /* nodes of another group are not seen, or refused; "" the common one */
+    const char *interface; /* name or address, "lo" = this machine only, NULL = all usable */
+    uint16_t port;         /* control port; 0 = first free from MESH_PORT_FIRST on */
+    uint16_t beacon_port;  /* UDP; 0 = MESH_BEACON_PORT */
     const struct proto_endpoint *seeds;
     size_t seed_count;
     unsigned shards;

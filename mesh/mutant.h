@@ -24,6 +24,7 @@ enum {
     MUTANT_HOLD = 1 << 15,        /* a plan is never held for a joiner */
     MUTANT_LENT = 1 << 16,        /* a part of the sum is rewritten while the trainer reads it */
     MUTANT_GHOST = 1 << 17,       /* a node whose port another one has got is not forgotten */
+    MUTANT_STUCK = 1 << 18,       /* a hung trainer's node is given shards again and again */
 };
 
 #endif

@@ -12,6 +12,13 @@ own_init(struct core *core)
     core->own = (struct own){.state = OWN_START};
 }
 
+void
+own_ask(struct core *core, enum own_state state)
+{
+    core->own.state = state;
+    core->own.moved_at_us = core->awake;
+}
+
 uint64_t
 own_have(const struct core *core)
 {
@@ -26,6 +33,15 @@ own_settled(const struct core *core)
 {
     return core->own.state == OWN_FREE || core->own.state == OWN_COMPUTING ||
            core->own.state == OWN_PROBING;
+}
+
+uint64_t
+own_busy_us(const struct core *core)
+{
+    const struct own *own = &core->own;
+    bool asked = own->state == OWN_COMPUTING || own->state == OWN_COMMITTING ||
+                 own->state == OWN_ADOPTING || own->state == OWN_PROBING || own->lent;
+    return asked ? core->awake - own->moved_at_us + 1 : 0;
 }
 
 /* May memory of which `in_flight` sends are under way be rewritten? */
@@ -63,7 +79,7 @@ own_compute(struct core *core, uint64_t need)
         own->has = 0;
     own->computing = need & ~own->has;
     own->ready = core->first_bucket;
-    own->state = OWN_COMPUTING;
+    own_ask(core, OWN_COMPUTING);
     own->filled = true;
     own->compute_at_us = core->now;
     core->ops.compute(core->ctx, core->round, own->computing, fresh);
@@ -105,7 +121,7 @@ own_step(struct core *core)
     if (!core->plan.active || !own_settled(core) || ring_status(core->ring) != RING_FINAL)
         return;
     assert(own->state == OWN_FREE);
-    own->state = OWN_COMMITTING;
+    own_ask(core, OWN_COMMITTING);
     core->ops.commit(core->ctx, core->round);
 }
 
@@ -158,6 +174,7 @@ own_bucket(struct core *core, size_t bucket)
     if (bucket < core->first_bucket)
         return;
     own->ready = bucket + 1;
+    own->moved_at_us = core->awake;
     plan_progress(core);
     if (own->ready == core->config.bucket_count)
         own_computed(core);
@@ -172,6 +189,7 @@ own_lend(struct core *core, size_t *bucket)
         return false;
     own->lent = true;
     own->lent_at_us = core->now;
+    own->moved_at_us = core->awake;
     return true;
 }
 
@@ -181,6 +199,7 @@ own_returned(struct core *core)
     struct own *own = &core->own;
     assert(own->lent);
     own->lent = false;
+    own->moved_at_us = core->awake;
     own->ahead_us += core->now - own->lent_at_us;
 }
 

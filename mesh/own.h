@@ -44,6 +44,7 @@ struct own {
     bool waiting; /* in this event, for sends to be over */
     bool blocked; /* it did so in the last event, too, since */
     uint64_t blocked_at_us;
+    uint64_t moved_at_us;   /* awake; the trainer was last asked for something, or got on with it */
     uint64_t compute_at_us; /* now */
     bool lent;              /* the trainer reads a part of sum */
     uint64_t lent_at_us;    /* now */
@@ -54,6 +55,8 @@ struct own {
 };
 
 void own_init(struct core *core);
+/* The trainer is about to be asked for something. */
+void own_ask(struct core *core, enum own_state state);
 /* Start computing, tell the ring what is ready, commit: whatever is possible now. */
 void own_step(struct core *core);
 void own_tick(struct core *core);
@@ -63,6 +66,8 @@ void own_returned(struct core *core);
 void own_applied(struct core *core);
 /* Shards of core->round that are in own[] or on their way into it. */
 uint64_t own_have(const struct core *core);
+/* How long the trainer has not got on with what it was asked for; 0 when it has nothing to do. */
+uint64_t own_busy_us(const struct core *core);
 /* May the state be read, and a plan be adopted? */
 bool own_settled(const struct core *core);
 

@@ -2,6 +2,7 @@
 #include "mesh/peers.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "mesh/inside.h"
@@ -65,6 +66,7 @@ peers_init(struct core *core)
         core->peers.peers[i].link = -1;
     for (int s = 0; s < PEERS_SEEDS_MAX; s++)
         core->peers.seeds[s].link = -1;
+    core->peers.away.link = -1;
     core->peers.exchange_at_us = core->now + PEERS_EXCHANGE_US;
 }
 
@@ -278,6 +280,8 @@ peer_establish(struct core *core, int i)
     peer->retry_us = PEERS_RETRY_US;
     peer->court_us = 0;
     peer->court_at_us = 0;
+    peer->busy_us = 0;
+    peer->stuck = false;
     core_log(core, 6, "peer %s:%u is up", peer->at.host, peer->at.control_port);
     peer->announced = !peer->hello.wants_job && !core->config.hello.wants_job;
     if (peer->announced)
@@ -299,6 +303,8 @@ static enum proto_refusal
 judge(const struct core *core, const struct proto_hello *hello)
 {
     const struct proto_hello *mine = &core->config.hello;
+    if (strcmp(hello->mesh, mine->mesh) != 0)
+        return PROTO_REFUSE_MESH;
     if (hello->wants_job || mine->wants_job)
         return 0;
     if (strcmp(hello->run, mine->run) != 0)
@@ -319,10 +325,24 @@ refusal_fill(struct proto_refuse *out, enum proto_refusal reason, const struct p
     if (reason == PROTO_REFUSE_NUMERICS) {
         memcpy(out->yours, yours->kernel, PROTO_NAME_MAX);
         memcpy(out->mine, mine->kernel, PROTO_NAME_MAX);
+    } else if (reason == PROTO_REFUSE_MESH) {
+        memcpy(out->yours, yours->mesh, PROTO_NAME_MAX);
+        memcpy(out->mine, mine->mesh, PROTO_NAME_MAX);
     } else {
         memcpy(out->yours, yours->run, PROTO_NAME_MAX);
         memcpy(out->mine, mine->run, PROTO_NAME_MAX);
     }
+}
+
+static void
+full_log(struct core *core, int which, const struct proto_endpoint *at, const char *what)
+{
+    uint64_t *said_us = &core->peers.full_at_us[which];
+    if (*said_us > 0 && core->now - *said_us < PEERS_FULL_US)
+        return;
+    *said_us = core->now;
+    core_log(core, 4, "peer %s:%u %s: the mesh is full with %d nodes", at->host, at->control_port,
+             what, PROTO_PEERS_MAX);
 }
 
 /* One line; theirs and ours are the values that differ. */
@@ -345,6 +365,14 @@ refusal_log(struct core *core, const struct proto_endpoint *at, enum proto_refus
                  "peer %s:%u computes other bits with kernel '%s' than we with '%s': not mixing; "
                  "set run.numerics to one that both have, 'portable' always works",
                  at->host, at->control_port, theirs, ours);
+        break;
+    case PROTO_REFUSE_MESH:
+        core_log(core, 4,
+                 "peer %s:%u is of mesh '%s', we are of mesh '%s' (mesh.group): not mixing",
+                 at->host, at->control_port, theirs, ours);
+        break;
+    case PROTO_REFUSE_FULL:
+        full_log(core, 1, at, "takes us not in");
         break;
     case PROTO_REFUSE_EXPELLED:
         core_log(core, 3, "peer %s:%u and we compute different gradients: no more to do with it",
@@ -381,6 +409,36 @@ peer_refuse(struct core *core, int i, enum proto_refusal reason, const struct pr
         peer_connect(core, i);
     else if (peer->link_up)
         refuse_send(core, peer);
+}
+
+/* No slot for `node`: say so, when nobody else is being told just now. It repeats its HELLO until then. */
+static void
+turn_away(struct core *core, struct proto_node node, const struct proto_endpoint *at)
+{
+    struct peers_away *away = &core->peers.away;
+    full_log(core, 0, at, "is not taken in");
+    if (away->link >= 0)
+        return;
+    *away = (struct peers_away){.node = node, .since_us = core->now};
+    away->link = link_open(core, PEERS_LINK_AWAY, 0, at);
+}
+
+static void
+away_close(struct core *core)
+{
+    int link = core->peers.away.link;
+    core->peers.away.link = -1;
+    link_close(core, link);
+}
+
+static void
+away_send(struct core *core)
+{
+    struct proto_msg msg = {.type = PROTO_REFUSE, .refuse = {.reason = PROTO_REFUSE_FULL}};
+    snprintf(msg.refuse.mine, sizeof msg.refuse.mine, "%d nodes", PROTO_PEERS_MAX);
+    snprintf(msg.refuse.yours, sizeof msg.refuse.yours, "one more");
+    core->ops.send(core->ctx, (unsigned)core->peers.away.link, &msg, NULL, 0);
+    core->peers.away.since_us = core->now;
 }
 
 void
@@ -460,8 +518,7 @@ hello_peer(struct core *core, struct proto_node from, const struct proto_endpoin
     if (i < 0) {
         i = peer_add(core, from, at);
         if (i < 0)
-            core_log(core, 4, "peer %s:%u: the mesh is full with %d nodes", at->host,
-                     at->control_port, PROTO_PEERS_MAX);
+            turn_away(core, from, at);
         return i;
     }
     struct peer *peer = &core->peers.peers[i];
@@ -624,6 +681,10 @@ peers_link_up(struct core *core, unsigned link)
     if (core->peers.links[link].use == PEERS_LINK_FREE)
         return;
     int index = core->peers.links[link].index;
+    if (core->peers.links[link].use == PEERS_LINK_AWAY) {
+        away_send(core);
+        return;
+    }
     if (core->peers.links[link].use == PEERS_LINK_SEED) {
         struct peers_seed *seed = &core->peers.seeds[index];
         seed->link_up = true;
@@ -652,6 +713,10 @@ peers_link_down(struct core *core, unsigned link)
     if (core->peers.links[link].use == PEERS_LINK_FREE)
         return;
     int index = core->peers.links[link].index;
+    if (core->peers.links[link].use == PEERS_LINK_AWAY) {
+        away_close(core);
+        return;
+    }
     if (core->peers.links[link].use == PEERS_LINK_SEED) {
         seed_close(core, &core->peers.seeds[index], (struct proto_node){0, 0});
         return;
@@ -704,6 +769,11 @@ peers_heartbeat(struct core *core, int i, const struct proto_heartbeat *beat)
     peer->have = beat->have & core->all;
     peer->state_hash = beat->state_hash;
     peer->speed = beat->speed;
+    if (peer->stuck && beat->busy_us < peer->busy_us) {
+        peer->stuck = false;
+        peer_healed(core, i);
+    }
+    peer->busy_us = beat->busy_us;
     uint64_t heard = peer->hears;
     bool deaf = !peer->hears_me;
     peer->hears = 0;
@@ -742,6 +812,7 @@ peers_beat(struct core *core)
     beat->have = own_have(core);
     beat->state_hash = core->state_hash;
     beat->speed = core->own.speed;
+    beat->busy_us = own_busy_us(core);
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
         if (peer->state == PEER_UP && !peer->suspected && !peer->hello.wants_job)
@@ -899,6 +970,8 @@ peers_tick(struct core *core)
         peer_tick(core, i);
     for (int s = 0; s < core->peers.seed_high; s++)
         seed_tick(core, s);
+    if (core->peers.away.link >= 0 && core->now - core->peers.away.since_us > PEERS_CONNECT_US)
+        away_close(core);
     if (core->now >= core->peers.beat_at_us)
         peers_beat(core);
     if (core->now < core->peers.exchange_at_us || core->config.hello.wants_job)

@@ -13,13 +13,20 @@
  * A node that is started again has another id, and often the same address: who has no session is forgotten
  * when one that was found later has its endpoint.
  *
+ * A mesh has at most PROTO_PEERS_MAX nodes. Who comes when there is no slot left is told so on a link that is
+ * used for nothing else, one newcomer after another; nobody loses a slot for it.
+ *
  * A *seed* is an endpoint whose node we do not know yet. It gets a link of its own only to say HELLO;
  * its node answers by connecting to us, and we then open the peer's link to the address seen.
  *
  * Silence for CORE_SUSPECT_US makes a peer suspected, for CORE_FORGET_US ends its session. Both are
  * measured in core->awake, which stands still while this node itself does not run: a node that was
  * paused or starved of CPU does not blame the others for it (Lifeguard). A peer is *usable* when it is
- * up, not suspected, and says in its heartbeats that it hears us, too. */
+ * up, not suspected, and says in its heartbeats that it hears us, too.
+ *
+ * A node whose heartbeats come may still hang: they say how long its trainer has not got on with what it was
+ * asked for. One that is *stuck* for longer than a plan may be without progress is in no plan until its trainer
+ * moves again. */
 #ifndef MESH_PEERS_H
 #define MESH_PEERS_H
 
@@ -39,6 +46,7 @@ enum {
     PEERS_REFUSED_US = 30000000, /* a refused incarnation is left alone for so long */
     PEERS_STALE_US = 60000000,   /* a node neither found nor reached for so long is forgotten */
     PEERS_SEED_TRIES = 4,        /* of an endpoint that only a peer told us */
+    PEERS_FULL_US = 30000000,    /* between two lines that say so, each way */
     PEERS_SPEED_MAX = 2000000000,
 };
 
@@ -79,6 +87,8 @@ struct peer {
     uint64_t state_hash;
     bool odd; /* its state differs from ours before the same round; said once */
     uint32_t speed;
+    uint64_t busy_us;
+    bool stuck;
 
     uint64_t court_at_us;  /* awake; no plan is held for it before */
     uint64_t court_us;     /* back-off, doubled each time it did not get in */
@@ -100,12 +110,21 @@ struct peers_seed {
     uint64_t retry_us;
 };
 
-enum peers_link_use { PEERS_LINK_FREE, PEERS_LINK_PEER, PEERS_LINK_SEED };
+/* The newcomer that is told that there is no room. */
+struct peers_away {
+    int link; /* -1 none */
+    struct proto_node node;
+    uint64_t since_us;
+};
+
+enum peers_link_use { PEERS_LINK_FREE, PEERS_LINK_PEER, PEERS_LINK_SEED, PEERS_LINK_AWAY };
 
 struct peers {
     struct peer peers[PEERS_MAX];
     struct peers_seed seeds[PEERS_SEEDS_MAX];
-    int high, seed_high; /* no entry from here on was ever used */
+    struct peers_away away;
+    uint64_t full_at_us[2]; /* when it was last said: of this mesh, of another */
+    int high, seed_high;    /* no entry from here on was ever used */
     struct {
         enum peers_link_use use;
         int index;

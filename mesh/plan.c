@@ -251,12 +251,58 @@ plan_applied(struct core *core)
     }
 }
 
+/* --- Hung trainers ----------------------------------------------------------------------------- */
+
+/* The longest recent round or compute. */
+static uint64_t
+recent_max(const struct core *core)
+{
+    uint64_t most = core->own.compute_us;
+    for (unsigned k = 0; k < PLAN_RECENT; k++)
+        if (core->plan.recent_us[k] > most)
+            most = core->plan.recent_us[k];
+    return most;
+}
+
+/* Nobody knows how long a trainer takes that is slower than ours and has not finished anything yet. */
+static uint64_t
+stuck_us(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    uint64_t most = recent_max(core), own_us = own_busy_us(core);
+    uint64_t shards = (uint64_t)__builtin_popcountll(peer->have);
+    uint64_t expected_us = peer->speed ? UINT64_C(1000000) * 1000000 * shards / peer->speed : most;
+    most = expected_us > most ? expected_us : most;
+    most = own_us > most ? own_us : most;
+    return CORE_PROGRESS_US + 4 * most;
+}
+
+static void
+judge_stuck(struct core *core, int i)
+{
+    struct peer *peer = &core->peers.peers[i];
+    if (peer->stuck || peer->busy_us <= stuck_us(core, i) || core_mutant(core, MUTANT_STUCK))
+        return;
+    peer->stuck = true;
+    core_log(core, 4, "peer %s:%u computes nothing for %u ms: left out until it does",
+             peer->at.host, peer->at.control_port, (unsigned)(peer->busy_us / 1000));
+}
+
+/* Our own trainer hangs: others are to lead. */
+static bool
+stuck_here(const struct core *core)
+{
+    return own_busy_us(core) > CORE_PROGRESS_US + 4 * recent_max(core) &&
+           !core_mutant(core, MUTANT_STUCK);
+}
+
 /* --- Leading ----------------------------------------------------------------------------------- */
 
 static bool
 wants_in(const struct core *core, int i)
 {
-    return peers_usable(core, i) && !core->peers.peers[i].done;
+    const struct peer *peer = &core->peers.peers[i];
+    return peers_usable(core, i) && !peer->done && !peer->stuck;
 }
 
 /* Idle for long, although nothing is being fetched: nobody plans for us. */
@@ -292,7 +338,7 @@ is_leader(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        if (peers_usable(core, i) && peer->round >= core->round && !peer->done &&
+        if (peers_usable(core, i) && peer->round >= core->round && !peer->done && !peer->stuck &&
             peer->node.id < core->config.self.id)
             return false;
     }
@@ -375,17 +421,6 @@ choose(const struct core *core, bool hungry, struct choice *choice)
         else if (core->awake >= peer->court_at_us)
             choice->wait = true;
     }
-}
-
-/* How long to wait at an idle boundary; longer while a joiner is getting its state. */
-static uint64_t
-recent_max(const struct core *core)
-{
-    uint64_t most = core->own.compute_us;
-    for (unsigned k = 0; k < PLAN_RECENT; k++)
-        if (core->plan.recent_us[k] > most)
-            most = core->plan.recent_us[k];
-    return most;
 }
 
 static bool
@@ -479,6 +514,8 @@ plan_step(struct core *core)
     if (!plan_idle(core) || core->done || core->leaving || core->fetch.complete || !gathered(core))
         return;
     bool hungry = starved(core);
+    if (stuck_here(core))
+        return;
     if (!hungry && (somebody_ahead(core) || !is_leader(core)))
         return;
     struct choice choice;
@@ -510,7 +547,7 @@ static void
 court(struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    if (!peers_usable(core, i) || plan_member(core, i))
+    if (!peers_usable(core, i) || peer->stuck || plan_member(core, i))
         return;
     if (peer->round > core->round + PLAN_MERGE_ROUNDS && core->awake >= peer->avoid_at_us) {
         plan_abort(core, "another group is ahead");
@@ -534,6 +571,8 @@ contradiction(const struct core *core, int i)
     uint64_t still_us = core->awake - core->plan.progress_at_us;
     if (!peer->hears_me && still_us > CORE_HEARTBEAT_US && !core_mutant(core, MUTANT_HEARING))
         return "a member does not hear us";
+    if (peer->stuck)
+        return "a member's trainer hangs";
     /* One that is a round ahead has sent all of this round: it may still be on the way. */
     uint64_t patience_us = peer->round > core->round ? CORE_SUSPECT_US : CORE_HEARTBEAT_US;
     if (peer->idle && age_us > PLAN_GRACE_US && still_us > patience_us)
@@ -546,6 +585,7 @@ contradiction(const struct core *core, int i)
 void
 plan_on_beat(struct core *core, int i)
 {
+    judge_stuck(core, i);
     if (!core->plan.active)
         return;
     if (plan_member(core, i)) {

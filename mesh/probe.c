@@ -106,7 +106,7 @@ probe_step(struct core *core)
     probe->owner = member->node;
     probe->owner_plan = core->plan.hash;
     probe->probes++;
-    own->state = OWN_PROBING;
+    own_ask(core, OWN_PROBING);
     plan_progress(core);
     core->ops.probe(core->ctx, core->round, shard, core->config.sum + first, words);
 }

@@ -34,6 +34,7 @@ static const struct field member_fields[] = {
 static const struct field hello_fields[] = {
     FIELD_BOOL(proto_hello, reply),
     FIELD_BOOL(proto_hello, wants_job),
+    FIELD_TEXT(proto_hello, mesh, FIELD_TEXT, 0),
     FIELD_TEXT(proto_hello, run, FIELD_TEXT, 0),
     FIELD_UINT(proto_hello, job_hash, 0, UINT64_MAX),
     FIELD_UINT(proto_hello, numerics, 0, UINT64_MAX),
@@ -59,6 +60,7 @@ static const struct field heartbeat_fields[] = {
     FIELD_UINT(proto_heartbeat, have, 0, UINT64_MAX),
     FIELD_UINT(proto_heartbeat, state_hash, 0, UINT64_MAX),
     FIELD_UINT(proto_heartbeat, speed, 0, UINT32_MAX),
+    FIELD_UINT(proto_heartbeat, busy_us, 0, PROTO_ROUND_MAX),
     FIELD_LIST(proto_heartbeat, hears, hears_count, 0, PROTO_PEERS_MAX, node_fields, false),
 };
 

@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 enum {
-    PROTO_VERSION = 1,
+    PROTO_VERSION = 2,
     PROTO_PEERS_MAX = 64,      /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64,     /* logical shards of a step; one bit each in a coverage bitmap */
     PROTO_NAME_MAX = 64,       /* bytes of a run name or kernel name, with the final 0 */
@@ -82,6 +82,7 @@ enum proto_refusal {
     PROTO_REFUSE_FULL,        /* PROTO_PEERS_MAX reached */
     PROTO_REFUSE_SELF,        /* you are me */
     PROTO_REFUSE_EXPELLED,    /* you contributed what is wrong: mesh.audit */
+    PROTO_REFUSE_MESH,        /* mesh.group */
     PROTO_REFUSALS_END,
 };
 
@@ -89,6 +90,7 @@ enum proto_refusal {
 struct proto_hello {
     bool reply;                  /* this answers a HELLO */
     bool wants_job;              /* started without a job: send one */
+    char mesh[PROTO_NAME_MAX];   /* mesh.group; "" the common one */
     char run[PROTO_NAME_MAX];    /* run.name; "" when wants_job */
     uint64_t job_hash;           /* of everything that decides the result; 0 when wants_job */
     uint64_t numerics;           /* fingerprint: hash of a micro-workload over every kernel used */
@@ -116,7 +118,9 @@ struct proto_heartbeat {
     uint64_t have;       /* shards of `round` summed in my contribution, or being computed now */
     uint64_t state_hash; /* of the state before `round`; 0 unknown */
     uint32_t speed;      /* micro-shards per second: 1e6 / seconds per shard; 0 unknown */
-    size_t hears_count;  /* nodes that I hear, with their incarnation */
+    uint64_t
+        busy_us; /* since the trainer last got on with what it was asked for; 0: nothing to do */
+    size_t hears_count; /* nodes that I hear, with their incarnation */
     struct proto_node hears[PROTO_PEERS_MAX];
 };
 

@@ -25,7 +25,7 @@ drill_times(struct sim *sim, uint64_t first, uint64_t *times)
         uint64_t step_us = fault_drill_step_us(sim);
         for (unsigned i = 0; i < sim->profile.nodes; i++) {
             uint64_t us = sim->nodes[i].recovered_us;
-            if (us > 0 && sim->nodes[i].paused_until == 0)
+            if (us > 0 && sim->nodes[i].paused_until == 0 && sim->nodes[i].hung_until == 0)
                 times[count++] = us > step_us ? us - step_us : 0;
         }
     }
@@ -39,7 +39,8 @@ static const struct drill {
     {SIM_CRASH, 150000, 1000000},
     {SIM_CRASH_SILENT, 500000, 1000000},
     {SIM_PAUSE, 500000, 1000000},
-    {SIM_RESTART, 300000, 1000000}}; /* here: somebody comes late and computes with the others */
+    {SIM_RESTART, 300000, 1000000}, /* here: somebody comes late and computes with the others */
+    {SIM_HANG, 800000, 1500000}};
 
 bool
 drill_passed(struct sim *sim, uint64_t first, size_t k)

@@ -11,7 +11,7 @@ fault_name(enum sim_fault kind)
 {
     static const char *const names[SIM_FAULTS] = {"crash", "silent",    "restart", "pause", "split",
                                                   "cut",   "heal",      "power",   "many",  "reset",
-                                                  "slow",  "disk_full", "rot"};
+                                                  "slow",  "disk_full", "rot",     "hang"};
     return names[kind];
 }
 
@@ -193,6 +193,15 @@ pause_node(struct sim *sim, struct sim_node *node)
     uint64_t most_us = often(sim, 2) ? 3000000 : 400000;
     if (node->paused_until < sim->now)
         node->paused_until = sim->now + (sim->drill ? 3000000 : pick(sim, most_us));
+    if (node->hung_until > sim->now && node->paused_until > node->hung_until)
+        node->paused_until = node->hung_until; /* what waits for both keeps its order */
+}
+
+static void
+hang_trainer(struct sim *sim, struct sim_node *node)
+{
+    if (node->hung_until < sim->now && node->paused_until < sim->now)
+        node->hung_until = sim->now + (sim->drill ? 3000000 : pick(sim, 3000000));
 }
 
 void
@@ -251,6 +260,9 @@ fault_do(struct sim *sim, enum sim_fault kind)
     case SIM_ROT:
         sim_disk_rot(sim, &sim->nodes[i]);
         break;
+    case SIM_HANG:
+        hang_trainer(sim, &sim->nodes[i]);
+        break;
     default:
         break;
     }
@@ -268,6 +280,8 @@ deadline_set(struct sim *sim)
             slowest_us = p->compute_us[i];
         if (sim->nodes[i].up && sim->nodes[i].paused_until > from_us)
             from_us = sim->nodes[i].paused_until;
+        if (sim->nodes[i].up && sim->nodes[i].hung_until > from_us)
+            from_us = sim->nodes[i].hung_until;
     }
     uint64_t work = p->shards + (p->audit_share ? 4 * p->nodes : 0); /* who audits computes more */
     uint64_t grace_us = p->cuts_stay ? 12000000 : 4000000;

@@ -30,6 +30,7 @@ static const struct plant {
     {"a part of the sum is rewritten while the trainer reads it", MUTANT_LENT, 15000, 0, NULL},
     {"silent peers are never suspected", MUTANT_SILENCE, 0, 1, NULL},
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL},
+    {"a hung trainer is given shards again and again", MUTANT_STUCK, 0, 4, NULL},
     {"peers that do not hear us count as usable", MUTANT_HEARING, 0, 0,
      "configs/chaos-oneway.yaml"},
     {"members need not hear one another", MUTANT_CLIQUE, 0, 0, "configs/chaos-oneway.yaml"},

@@ -537,7 +537,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     if (!disk) /* as a real process has another one each time */
         node->id = node->index + 1 + SIM_NODES_MAX * node->incarnation;
     node->incarnation++;
-    node->paused_until = 0;
+    node->paused_until = node->hung_until = 0;
     node->sent_us = 0;
     node->progress_us = sim->now;
     node->busy = SIM_FREE;

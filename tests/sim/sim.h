@@ -53,6 +53,7 @@ enum sim_fault {
     SIM_SLOW,  /* what a node sends crawls for a while */
     SIM_FULL,  /* a disk takes nothing for a while */
     SIM_ROT,   /* the newest checkpoint of a node has a wrong bit */
+    SIM_HANG,  /* a trainer does nothing for a while; its core goes on */
     SIM_FAULTS,
 };
 
@@ -126,6 +127,7 @@ struct sim_node {
     bool up;
     uint64_t id; /* another one when it was started without a disk */
     uint64_t incarnation, paused_until;
+    uint64_t hung_until; /* its trainer */
     struct core *core;
     struct sim_link links[SIM_LINKS_MAX];
     int32_t own[SIM_VECTOR_MAX], sum[SIM_VECTOR_MAX];

@@ -334,6 +334,7 @@ note_wait(struct sim *sim, struct sim_node *node)
 {
     uint64_t from_us = node->progress_us > sim->over_us ? node->progress_us : sim->over_us;
     from_us = node->paused_until > from_us ? node->paused_until : from_us;
+    from_us = node->hung_until > from_us ? node->hung_until : from_us;
     uint64_t alone_us = sim->profile.compute_us[node->index] * sim->profile.shards * 3 / 2;
     if (sim->faults_over && sim->now > from_us + alone_us + sim->counts.worst_us)
         sim->counts.worst_us = sim->now - from_us - alone_us;

@@ -113,19 +113,28 @@ queue_pop(struct sim *sim)
     return first;
 }
 
-/* A paused process sees nothing; its events wait, in their order. */
+/* Until when the event's node, or its trainer, does nothing. */
+static uint64_t
+held_until(const struct sim_node *node, const struct sim_event *event)
+{
+    bool trains =
+        event->kind == SIM_BUCKET || event->kind == SIM_APPLIED || event->kind == SIM_READ;
+    return trains && node->hung_until > node->paused_until ? node->hung_until : node->paused_until;
+}
+
+/* A paused process sees nothing, a hung trainer gets on with nothing; its events wait, in their order. */
 static bool
 paused(struct sim *sim, const struct sim_event *event)
 {
     const struct sim_node *node = &sim->nodes[event->node];
     bool outside = event->kind == SIM_LEAVES || event->kind >= SIM_FAULT;
-    bool awake =
-        node->paused_until < sim->now || (node->paused_until == sim->now && event->deferred);
+    uint64_t until = held_until(node, event);
+    bool awake = until < sim->now || (until == sim->now && event->deferred);
     if (outside || !node->up || awake ||
         (event->incarnation && event->incarnation != node->incarnation))
         return false;
     struct sim_event later = *event;
-    later.at = node->paused_until;
+    later.at = until;
     later.deferred = true; /* what waited goes before what comes at the very end of the pause */
     queue_push(sim, later);
     return true;

@@ -64,6 +64,7 @@ make_hello(struct source *from, struct proto_hello *hello)
     hello->reply = flag(from);
     hello->wants_job =
         from->size == MESSAGES_RANDOM ? rand_bool(from->rand) : from->size == MESSAGES_SMALL;
+    text(from, hello->mesh, sizeof hello->mesh, 0);
     if (!hello->wants_job) {
         text(from, hello->run, sizeof hello->run, 0);
         hello->job_hash = number(from, 0, UINT64_MAX);
@@ -83,6 +84,7 @@ make_heartbeat(struct source *from, struct proto_heartbeat *heartbeat)
     heartbeat->have = number(from, 0, UINT64_MAX);
     heartbeat->state_hash = number(from, 0, UINT64_MAX);
     heartbeat->speed = (uint32_t)number(from, 0, UINT32_MAX);
+    heartbeat->busy_us = number(from, 0, PROTO_ROUND_MAX);
     heartbeat->hears_count = (size_t)number(from, 0, PROTO_PEERS_MAX);
     for (size_t i = 0; i < heartbeat->hears_count; i++)
         heartbeat->hears[i] = node(from);

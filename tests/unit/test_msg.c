@@ -124,16 +124,17 @@ a_hello_is_these_bytes(void **state)
     (void)state; /* from PROTOCOL.md: a change here is a new version of the protocol */
     struct proto_msg msg = {.type = PROTO_HELLO,
                             .hello = {.reply = true,
+                                      .mesh = "m",
                                       .run = "digits",
                                       .job_hash = 0x1122334455667788,
                                       .numerics = 200,
                                       .kernel = "zen",
                                       .control_port = 20000,
                                       .bulk_port = 20001}};
-    static const uint8_t expected[] = {0x9a, 1,    1,    0xc3, 0xc2, 0xa6, 'd',  'i',  'g',
-                                       'i',  't',  's',  0xcf, 0x11, 0x22, 0x33, 0x44, 0x55,
-                                       0x66, 0x77, 0x88, 0xcc, 200,  0xa3, 'z',  'e',  'n',
-                                       0xcd, 0x4e, 0x20, 0xcd, 0x4e, 0x21};
+    static const uint8_t expected[] = {0x9b, 2,    1,    0xc3, 0xc2, 0xa1, 'm',  0xa6, 'd',
+                                       'i',  'g',  'i',  't',  's',  0xcf, 0x11, 0x22, 0x33,
+                                       0x44, 0x55, 0x66, 0x77, 0x88, 0xcc, 200,  0xa3, 'z',
+                                       'e',  'n',  0xcd, 0x4e, 0x20, 0xcd, 0x4e, 0x21};
     uint8_t frame[PROTO_FRAME_MAX];
     assert_int_equal(proto_encode(&msg, frame), sizeof expected);
     assert_memory_equal(frame, expected, sizeof expected);
@@ -144,7 +145,7 @@ what_others_pack_is_read(void **state)
 {
     (void)state;
     assert_int_equal(
-        decode("[uuuuuubuuuu]", U(1), U(8), U(99), U(7), U(3), U(2), 1, U(1000), U(64), U(5), MAX),
+        decode("[uuuuuubuuuu]", U(2), U(8), U(99), U(7), U(3), U(2), 1, U(1000), U(64), U(5), MAX),
         0);
     assert_int_equal(got.type, PROTO_REDUCE);
     assert_int_equal(got.chunk.plan, 99);
@@ -162,8 +163,8 @@ static void
 another_version_is_named(void **state)
 {
     (void)state;
-    refused(-EPROTONOSUPPORT, "message.version = 2, expected 1", "[uut]", U(2), U(1), "later");
-    refused(-EPROTONOSUPPORT, "message.version = 0, expected 1", "[uu]", U(0), U(13));
+    refused(-EPROTONOSUPPORT, "message.version = 3, expected 2", "[uut]", U(3), U(1), "later");
+    refused(-EPROTONOSUPPORT, "message.version = 0, expected 2", "[uu]", U(0), U(13));
 }
 
 static void
@@ -171,15 +172,15 @@ the_start_of_a_message_is_checked(void **state)
 {
     (void)state;
     refused(-EBADMSG, "message is an integer, expected a list, whole and in its shortest form", "u",
-            U(1));
+            U(2));
     refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
-    refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", U(1));
-    refused(-EBADMSG, "message.type = 0, expected 1..16", "[uu]", U(1), U(0));
-    refused(-EBADMSG, "message.type = 17, expected 1..16", "[uu]", U(1), U(17));
-    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..16", "[uu]", U(1), MAX);
-    refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", U(1), U(13), U(0));
-    refused(-EBADMSG, "ABORT has 2 elements, expected 3", "[uu]", U(1), U(7));
-    refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", U(1), U(13));
+    refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", U(2));
+    refused(-EBADMSG, "message.type = 0, expected 1..16", "[uu]", U(2), U(0));
+    refused(-EBADMSG, "message.type = 17, expected 1..16", "[uu]", U(2), U(17));
+    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..16", "[uu]", U(2), MAX);
+    refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", U(2), U(13), U(0));
+    refused(-EBADMSG, "ABORT has 2 elements, expected 3", "[uu]", U(2), U(7));
+    refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", U(2), U(13));
     assert_int_equal(decode_bytes("", 0), -EBADMSG);
     assert_string_equal(why, "message is the end, expected a list, whole and in its shortest form");
 }
@@ -203,16 +204,16 @@ the_kinds_of_fields_do_not_mix(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(expected, sizeof expected, "ABORT.plan is %s%s", cases[i].found, tail);
         if (strchr(cases[i].form, 'd'))
-            assert_int_equal(decode(cases[i].form, U(1), U(7), 1.0), -EBADMSG);
+            assert_int_equal(decode(cases[i].form, U(2), U(7), 1.0), -EBADMSG);
         else if (strpbrk(cases[i].form, "ty"))
-            assert_int_equal(decode(cases[i].form, U(1), U(7), "1"), -EBADMSG);
+            assert_int_equal(decode(cases[i].form, U(2), U(7), "1"), -EBADMSG);
         else
-            assert_int_equal(decode(cases[i].form, U(1), U(7), -1), -EBADMSG);
+            assert_int_equal(decode(cases[i].form, U(2), U(7), -1), -EBADMSG);
         assert_string_equal(why, expected);
     }
     refused(-EBADMSG,
             "HELLO.reply is an integer, expected a boolean, whole and in its shortest form",
-            "[uuubtuutuu]", U(1), U(1), U(1), 0, "", U(0), U(0), "", U(1), U(1));
+            "[uuubttuutuu]", U(2), U(1), U(1), 0, "", "", U(0), U(0), "", U(1), U(1));
 }
 
 static void
@@ -220,14 +221,14 @@ longer_forms_than_needed_are_refused(void **state)
 {
     (void)state;
     static const char *const frames[] = {
-        "\x93\x01\x07\xcc\x7f",                             /* 127 in 2 bytes */
-        "\x93\x01\x07\xcd\x00\xff",                         /* 255 in 3 */
-        "\x93\x01\x07\xce\x00\x00\xff\xff",                 /* 65535 in 5 */
-        "\x93\x01\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff", /* 2^32 - 1 in 9 */
-        "\x93\xcc\x01\x07\x01",                             /* version */
-        "\xdc\x00\x03\x01\x07\x01",                         /* list */
-        "\x95\x01\x02\x01\xd9\x01\x61\xa0",                 /* text */
-        "\x95\x01\x02\x01\xda\x00\x01\x61\xa0",             /* text */
+        "\x93\x02\x07\xcc\x7f",                             /* 127 in 2 bytes */
+        "\x93\x02\x07\xcd\x00\xff",                         /* 255 in 3 */
+        "\x93\x02\x07\xce\x00\x00\xff\xff",                 /* 65535 in 5 */
+        "\x93\x02\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff", /* 2^32 - 1 in 9 */
+        "\x93\xcc\x02\x07\x01",                             /* version */
+        "\xdc\x00\x03\x02\x07\x01",                         /* list */
+        "\x95\x02\x02\x01\xd9\x01\x61\xa0",                 /* text */
+        "\x95\x02\x02\x01\xda\x00\x01\x61\xa0",             /* text */
     };
     static const size_t sizes[] = {5, 6, 8, 12, 5, 6, 8, 9};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -243,11 +244,11 @@ announced_counts_cost_nothing(void **state)
     assert_int_equal(decode_bytes("\xdc\xff\xff", 3), -EBADMSG);
     assert_int_equal(decode_bytes("\xdb\xff\xff\xff\xff", 5), -EBADMSG);
     assert_int_equal(decode_bytes("\xc9\xff\xff\xff\xff\x01", 6), -EBADMSG);
-    assert_int_equal(decode_bytes("\x93\x01\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
-    assert_int_equal(decode_bytes("\x93\x01\x03\xdc\xff\xff", 6), -EMSGSIZE);
+    assert_int_equal(decode_bytes("\x93\x02\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
+    assert_int_equal(decode_bytes("\x93\x02\x03\xdc\xff\xff", 6), -EMSGSIZE);
     assert_string_equal(why, "PEERS.endpoints has 65535 elements, expected 0..64");
-    assert_int_equal(decode_bytes("\x95\x01\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
-    assert_int_equal(decode_bytes("\x95\x01\x02\x01\xda\xff\xff", 7), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x02\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x02\x02\x01\xda\xff\xff", 7), -EBADMSG);
 }
 
 static void
@@ -270,7 +271,8 @@ static int
 hello(int wants, const char *run, uint64_t hash, const char *kernel, uint64_t control,
       uint64_t bulk)
 {
-    return decode("[uubbtuutuu]", U(1), U(1), 0, wants, run, hash, U(0), kernel, control, bulk);
+    return decode("[uubbttuutuu]", U(2), U(1), 0, wants, "mesh", run, hash, U(0), kernel, control,
+                  bulk);
 }
 
 static void
@@ -302,7 +304,7 @@ static void
 a_text_may_not_hide_a_zero(void **state)
 {
     (void)state;
-    assert_int_equal(decode_bytes("\x95\x01\x02\x01\xa3"
+    assert_int_equal(decode_bytes("\x95\x02\x02\x01\xa3"
                                   "a\0b"
                                   "\xa0",
                                   9),
@@ -313,13 +315,13 @@ static void
 refuse_has_its_limits(void **state)
 {
     (void)state;
-    assert_int_equal(decode("[uuutt]", U(1), U(2), U(6), "a", "b"), 0);
+    assert_int_equal(decode("[uuutt]", U(2), U(2), U(6), "a", "b"), 0);
     assert_int_equal(got.refuse.reason, PROTO_REFUSE_SELF);
     assert_string_equal(got.refuse.yours, "a");
     assert_string_equal(got.refuse.mine, "b");
-    refused(-EBADMSG, "REFUSE.reason = 0, expected 1..7", "[uuutt]", U(1), U(2), U(0), "", "");
-    refused(-EBADMSG, "REFUSE.reason = 8, expected 1..7", "[uuutt]", U(1), U(2), U(8), "", "");
-    refused(-EMSGSIZE, "REFUSE.mine has 256 bytes, expected at most 255", "[uuutt]", U(1), U(2),
+    refused(-EBADMSG, "REFUSE.reason = 0, expected 1..8", "[uuutt]", U(2), U(2), U(0), "", "");
+    refused(-EBADMSG, "REFUSE.reason = 9, expected 1..8", "[uuutt]", U(2), U(2), U(9), "", "");
+    refused(-EMSGSIZE, "REFUSE.mine has 256 bytes, expected at most 255", "[uuutt]", U(2), U(2),
             U(1), "", MANY MANY MANY MANY);
 }
 
@@ -327,22 +329,22 @@ static void
 peers_have_their_limits(void **state)
 {
     (void)state;
-    assert_int_equal(decode("[uu[[tu][tu]]]", U(1), U(3), "fe80::1%eth0", U(1), "b", U(65535)), 0);
+    assert_int_equal(decode("[uu[[tu][tu]]]", U(2), U(3), "fe80::1%eth0", U(1), "b", U(65535)), 0);
     assert_int_equal(got.peers.count, 2);
     assert_ptr_equal(got.peers.endpoints, endpoints);
     assert_string_equal(endpoints[0].host, "fe80::1%eth0");
     assert_int_equal(endpoints[1].control_port, 65535);
-    assert_int_equal(decode("[uu[]]", U(1), U(3)), 0);
+    assert_int_equal(decode("[uu[]]", U(2), U(3)), 0);
     assert_int_equal(got.peers.count, 0);
     refused(-EBADMSG, "PEERS.endpoints[1].control_port = 0, expected 1..65535", "[uu[[tu][tu]]]",
-            U(1), U(3), "a", U(1), "b", U(0));
+            U(2), U(3), "a", U(1), "b", U(0));
     refused(-EBADMSG, "PEERS.endpoints[0].host has 0 bytes, expected a name or address",
-            "[uu[[tu]]]", U(1), U(3), "", U(1));
+            "[uu[[tu]]]", U(2), U(3), "", U(1));
     refused(-EBADMSG, "PEERS.endpoints[0].host has 3 bytes, expected a name or address",
-            "[uu[[tu]]]", U(1), U(3), "a;b", U(1));
-    refused(-EBADMSG, "PEERS.endpoints[0] has 1 elements, expected 2..2", "[uu[[t]]]", U(1), U(3),
+            "[uu[[tu]]]", U(2), U(3), "a;b", U(1));
+    refused(-EBADMSG, "PEERS.endpoints[0] has 1 elements, expected 2..2", "[uu[[t]]]", U(2), U(3),
             "a");
-    refused(-EMSGSIZE, "PEERS.endpoints[0] has 3 elements, expected 2..2", "[uu[[tuu]]]", U(1),
+    refused(-EMSGSIZE, "PEERS.endpoints[0] has 3 elements, expected 2..2", "[uu[[tuu]]]", U(2),
             U(3), "a", U(1), U(2));
 }
 
@@ -350,7 +352,7 @@ static void
 peers_need_room_by_the_caller(void **state)
 {
     (void)state;
-    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x01\x03\x90", 4, why, 256),
+    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x02\x03\x90", 4, why, 256),
                      -EBADMSG);
     assert_string_equal(why, "message is PEERS, expected no list of peers");
 }
@@ -380,7 +382,7 @@ too_many_long_peers_are_cut(void **state)
 static int
 heartbeat(uint64_t round, uint64_t speed, uint64_t id)
 {
-    return decode("[uuubbuuu[[uu]]]", U(1), U(4), round, 0, 1, MAX, MAX, speed, id, U(0));
+    return decode("[uuubbuuuu[[uu]]]", U(2), U(4), round, 0, 1, MAX, MAX, speed, U(0), id, U(0));
 }
 
 static void
@@ -403,7 +405,7 @@ static int
 plan(uint64_t leader, uint64_t first, uint64_t first_shards, uint64_t second,
      uint64_t second_shards)
 {
-    return decode("[uuuuuu[[uuu][uuu]]]", U(1), U(5), U(0), U(0), leader, U(0), first, U(0),
+    return decode("[uuuuuu[[uuu][uuu]]]", U(2), U(5), U(0), U(0), leader, U(0), first, U(0),
                   first_shards, second, U(0), second_shards);
 }
 
@@ -424,16 +426,16 @@ plan_has_its_limits(void **state)
     assert_string_equal(why, "PLAN.members: shards fe in all, expected no gap from bit 0 on");
     assert_int_equal(plan(1, 1, 0, 2, 0), -EBADMSG);
     assert_int_equal(plan(1, 0, 0x0f, 2, 0xf0), -EBADMSG);
-    refused(-EBADMSG, "PLAN.members has 0 elements, expected 1..64", "[uuuuuu[]]", U(1), U(5), U(0),
+    refused(-EBADMSG, "PLAN.members has 0 elements, expected 1..64", "[uuuuuu[]]", U(2), U(5), U(0),
             U(0), U(1), U(0));
-    refused(-EBADMSG, "PLAN.leader = 1, expected one of the 1 members", "[uuuuuu[[uuu]]]", U(1),
+    refused(-EBADMSG, "PLAN.leader = 1, expected one of the 1 members", "[uuuuuu[[uuu]]]", U(2),
             U(5), U(0), U(0), U(1), U(5), U(1), U(6), U(1));
 }
 
 static int
 chunk(uint64_t type, uint64_t hop, int direct, uint64_t first, uint64_t count, uint64_t coverage)
 {
-    return decode("[uuuuuubuuuu]", U(1), type, U(1), U(0), U(65535), hop, direct, first, count,
+    return decode("[uuuuuubuuuu]", U(2), type, U(1), U(0), U(65535), hop, direct, first, count,
                   coverage, U(0));
 }
 
@@ -458,9 +460,9 @@ chunks_have_their_limits(void **state)
     assert_int_equal(chunk(gather, 0, 0, 0, 0, 0), -EBADMSG);
     assert_int_equal(chunk(gather, 0, 0, 0, 0, 6), -EBADMSG);
     assert_string_equal(why, "GATHER.direct = 0, coverage = 6, expected 0 and all shards");
-    refused(-EBADMSG, "REDUCE.plan = 0, expected 1..18446744073709551615", "[uuuuuubuuuu]", U(1),
+    refused(-EBADMSG, "REDUCE.plan = 0, expected 1..18446744073709551615", "[uuuuuubuuuu]", U(2),
             U(8), U(0), U(0), U(0), U(0), 0, U(0), U(0), U(0), U(0));
-    refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuu]", U(1), U(8), U(1),
+    refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuu]", U(2), U(8), U(1),
             U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0));
 }
 
@@ -469,19 +471,19 @@ state_has_its_limits(void **state)
 {
     (void)state;
     static const char form[] = "[uuuuuuu]";
-    assert_int_equal(decode(form, U(1), U(11), U(0), MAX, PROTO_STATE_MAX, U((1 << 28) - 1), MAX),
+    assert_int_equal(decode(form, U(2), U(11), U(0), MAX, PROTO_STATE_MAX, U((1 << 28) - 1), MAX),
                      0);
-    assert_int_equal(decode(form, U(1), U(11), U(0), MAX, U(0), U(0), MAX), 0);
-    assert_int_equal(decode(form, U(1), U(11), U(0), U(0), U(PROTO_BLOCK_MAX + 1), U(1), U(0)), 0);
-    refused(-EBADMSG, "STATE.block = 1, expected less than 1048576 bytes have", form, U(1), U(11),
+    assert_int_equal(decode(form, U(2), U(11), U(0), MAX, U(0), U(0), MAX), 0);
+    assert_int_equal(decode(form, U(2), U(11), U(0), U(0), U(PROTO_BLOCK_MAX + 1), U(1), U(0)), 0);
+    refused(-EBADMSG, "STATE.block = 1, expected less than 1048576 bytes have", form, U(2), U(11),
             U(0), U(0), U(PROTO_BLOCK_MAX), U(1), U(0));
-    refused(-EBADMSG, "STATE.size = 281474976710657, expected 0..281474976710656", form, U(1),
+    refused(-EBADMSG, "STATE.size = 281474976710657, expected 0..281474976710656", form, U(2),
             U(11), U(0), U(0), PROTO_STATE_MAX + 1, U(1), U(0));
-    refused(-EBADMSG, "STATE.block = 1099511627776, expected 0..268435455", form, U(1), U(11), U(0),
+    refused(-EBADMSG, "STATE.block = 1099511627776, expected 0..268435455", form, U(2), U(11), U(0),
             U(0), PROTO_STATE_MAX, UINT64_C(1) << 40, U(0));
-    refused(-EBADMSG, "FETCH.block = 268435456, expected 0..268435455", "[uuuu]", U(1), U(10), U(0),
+    refused(-EBADMSG, "FETCH.block = 268435456, expected 0..268435455", "[uuuu]", U(2), U(10), U(0),
             UINT64_C(1) << 28);
-    assert_int_equal(decode("[uuuu]", U(1), U(10), PROTO_ROUND_MAX, U(3)), 0);
+    assert_int_equal(decode("[uuuu]", U(2), U(10), PROTO_ROUND_MAX, U(3)), 0);
     assert_int_equal(got.fetch.block, 3);
 }
 
@@ -489,20 +491,20 @@ static void
 small_messages_have_their_limits(void **state)
 {
     (void)state;
-    assert_int_equal(decode("[uuuu]", U(1), U(6), MAX, PROTO_ROUND_MAX), 0);
+    assert_int_equal(decode("[uuuu]", U(2), U(6), MAX, PROTO_ROUND_MAX), 0);
     assert_true(got.hold.plan == MAX);
-    assert_int_equal(decode("[uuuu]", U(1), U(6), U(0), U(0)), -EBADMSG);
-    assert_int_equal(decode("[uuuu]", U(1), U(6), U(1), MAX), -EBADMSG);
-    assert_int_equal(decode("[uuu]", U(1), U(7), U(0)), -EBADMSG);
-    assert_int_equal(decode("[uu]", U(1), U(12)), 0);
+    assert_int_equal(decode("[uuuu]", U(2), U(6), U(0), U(0)), -EBADMSG);
+    assert_int_equal(decode("[uuuu]", U(2), U(6), U(1), MAX), -EBADMSG);
+    assert_int_equal(decode("[uuu]", U(2), U(7), U(0)), -EBADMSG);
+    assert_int_equal(decode("[uu]", U(2), U(12)), 0);
     assert_int_equal(got.type, PROTO_JOB);
-    assert_int_equal(decode("[uu]", U(1), U(13)), 0);
+    assert_int_equal(decode("[uu]", U(2), U(13)), 0);
     assert_int_equal(got.type, PROTO_BYE);
-    assert_int_equal(decode("[uuuuuu]", U(1), U(16), MAX, PROTO_ROUND_MAX, MAX, U(63)), 0);
+    assert_int_equal(decode("[uuuuuu]", U(2), U(16), MAX, PROTO_ROUND_MAX, MAX, U(63)), 0);
     assert_true(got.accuse.id == MAX && got.accuse.shard == 63);
-    assert_int_equal(decode("[uuuuuu]", U(1), U(16), U(0), U(1), U(1), U(1)), -EBADMSG);
-    assert_int_equal(decode("[uuuuuu]", U(1), U(16), U(1), U(1), U(0), U(1)), -EBADMSG);
-    assert_int_equal(decode("[uuuuuu]", U(1), U(16), U(1), U(1), U(1), U(64)), -EBADMSG);
+    assert_int_equal(decode("[uuuuuu]", U(2), U(16), U(0), U(1), U(1), U(1)), -EBADMSG);
+    assert_int_equal(decode("[uuuuuu]", U(2), U(16), U(1), U(1), U(0), U(1)), -EBADMSG);
+    assert_int_equal(decode("[uuuuuu]", U(2), U(16), U(1), U(1), U(1), U(64)), -EBADMSG);
 }
 
 static void

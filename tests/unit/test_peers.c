@@ -265,6 +265,57 @@ who_refuses_us_is_left_alone_for_a_while(void **state)
 }
 
 static void
+who_is_refused_by_a_full_mesh_is_told_once(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    struct proto_msg no = {.type = PROTO_REFUSE,
+                           .refuse = {.reason = PROTO_REFUSE_FULL, .mine = "64 nodes"}};
+    for (unsigned id = 7; id < 20; id++) {
+        lone_hello(lone, id, false);
+        lone_up(lone, id);
+        lone_say(lone, id, &no);
+    }
+    assert_int_equal(peers_heard_of(lone), 0);
+    assert_int_equal(lone_logged(lone, "takes us not in: the mesh is full with 64 nodes"), 1);
+    lone_destroy(&lone);
+}
+
+static void
+two_meshes_that_meet_refuse_each_other_by_name(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    struct proto_msg msg = {.type = PROTO_HELLO,
+                            .hello = {.mesh = "attic",
+                                      .run = "lone",
+                                      .job_hash = 1,
+                                      .numerics = 2,
+                                      .kernel = "plain",
+                                      .control_port = 20007,
+                                      .bulk_port = 30007}};
+    lone_say(lone, 7, &msg);
+    lone_up(lone, 7);
+    const struct lone_sent *sent = lone_sent(lone, 7, PROTO_REFUSE);
+    assert_non_null(sent);
+    assert_int_equal(sent->msg.refuse.reason, PROTO_REFUSE_MESH);
+    assert_string_equal(sent->msg.refuse.yours, "attic");
+    assert_string_equal(sent->msg.refuse.mine, "");
+    assert_int_equal(lone_logged(lone, "is of mesh 'attic', we are of mesh ''"), 1);
+    struct proto_msg no = {.type = PROTO_REFUSE, .refuse = sent->msg.refuse};
+    lone_hello(lone, 8, false);
+    lone_up(lone, 8);
+    lone_say(lone, 8, &no); /* the other way round: as it says it of itself */
+    assert_int_equal(lone_logged(lone, "10.0.0.8:20008 is of mesh '', we are of mesh 'attic'"), 1);
+    msg.hello.wants_job = true;
+    msg.hello.run[0] = 0;
+    msg.hello.job_hash = 0;
+    lone_say(lone, 9, &msg);
+    assert_int_equal(peers_heard_of(lone), 0);
+    lone_destroy(&lone);
+}
+
+static void
 a_restart_replaces_the_former_self(void **state)
 {
     (void)state;
@@ -336,8 +387,25 @@ the_65th_node_is_too_much(void **state)
         lone_meet(lone, id);
     assert_int_equal(peers_heard_of(lone), PEERS_MAX);
     lone_hello(lone, PEERS_MAX + 1, false);
-    assert_int_equal(lone->connects[PEERS_MAX + 1], 0);
-    assert_int_equal(lone_logged(lone, "the mesh is full with 64 nodes"), 1);
+    lone_hello(lone, PEERS_MAX + 2, false); /* is told after the first */
+    assert_int_equal(lone->connects[PEERS_MAX + 2], 0);
+    lone_up(lone, PEERS_MAX + 1);
+    const struct lone_sent *sent = lone_sent(lone, PEERS_MAX + 1, PROTO_REFUSE);
+    assert_non_null(sent);
+    assert_int_equal(sent->msg.refuse.reason, PROTO_REFUSE_FULL);
+    assert_string_equal(sent->msg.refuse.mine, "64 nodes");
+    assert_int_equal(lone_logged(lone, "is not taken in: the mesh is full with 64 nodes"), 1);
+    for (unsigned ms = 0; ms < PEERS_CONNECT_US / 1000 + 20; ms += 100) {
+        for (unsigned id = 1; id <= PEERS_MAX; id++)
+            lone_beat(lone, id, 0, false);
+        lone_run(lone, 100);
+    }
+    assert_int_equal(peers_heard_of(lone), PEERS_MAX);
+    lone_hello(lone, PEERS_MAX + 2, false);
+    lone_up(lone, PEERS_MAX + 2);
+    assert_non_null(lone_sent(lone, PEERS_MAX + 2, PROTO_REFUSE));
+    lone_down(lone, PEERS_MAX + 2);
+    assert_int_equal(lone_logged(lone, "the mesh is full"), 1);
     struct proto_msg bye = {.type = PROTO_BYE};
     lone_say(lone, 3, &bye);
     lone_meet(lone, PEERS_MAX + 1);
@@ -419,6 +487,8 @@ main(void)
         cmocka_unit_test(a_seed_that_leads_back_here_is_left_alone),
         cmocka_unit_test(who_runs_something_else_is_refused_once_with_both_values),
         cmocka_unit_test(who_refuses_us_is_left_alone_for_a_while),
+        cmocka_unit_test(who_is_refused_by_a_full_mesh_is_told_once),
+        cmocka_unit_test(two_meshes_that_meet_refuse_each_other_by_name),
         cmocka_unit_test(a_restart_replaces_the_former_self),
         cmocka_unit_test(silence_makes_suspect_and_then_ends_the_session),
         cmocka_unit_test(who_was_asleep_itself_suspects_nobody),

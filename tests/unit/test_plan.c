@@ -474,6 +474,80 @@ no_progress_ends_a_plan_but_not_while_this_node_computes(void **state)
     lone_destroy(&lone);
 }
 
+/* A heartbeat of `id`, whose trainer has not moved for `busy_ms`. */
+static void
+beat_busy(struct lone *lone, unsigned id, bool idle, uint64_t busy_ms)
+{
+    struct proto_msg msg = {
+        .type = PROTO_HEARTBEAT,
+        .heartbeat = {.idle = idle, .busy_us = busy_ms * 1000, .state_hash = 77}};
+    for (unsigned other = 7; other <= 8; other++)
+        if (other != id)
+            msg.heartbeat.hears[msg.heartbeat.hears_count++] = lone_node(lone, other);
+    msg.heartbeat.hears[msg.heartbeat.hears_count++] = lone_node(lone, lone->id);
+    lone_say(lone, id, &msg);
+}
+
+static void
+a_hung_trainer_is_left_out_until_it_moves(void **state)
+{
+    (void)state;
+    struct lone *lone = leader_of_three(3);
+    assert_int_equal(plan_sent(lone, 7)->count, 3);
+    for (unsigned t = 0; t < 300; t += 50) {
+        beat_busy(lone, 7, false, t);
+        beat_busy(lone, 8, false, 0);
+        lone_run(lone, 50);
+    }
+    lone_return(lone);
+    beat_busy(lone, 7, false, 400); /* it may take as long as a plan without progress */
+    assert_int_equal(lone_logged(lone, "left out"), 0);
+    beat_busy(lone, 7, false, 4000000); /* but not that long */
+    beat_busy(lone, 8, true, 0);
+    beat_busy(lone, 7, true, 4000050);
+    settle_in(lone);
+    assert_int_equal(lone_logged(lone, "10.0.0.7:20007 computes nothing for 4000000 ms"), 1);
+    assert_int_equal(plan_sent(lone, 8)->count, 2);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_PLAN), 1);
+    lone_forget_sent(lone);
+    for (unsigned t = 0; t < 500; t += 50) { /* its wish is not heard */
+        beat_busy(lone, 7, true, 4000100 + t);
+        beat_busy(lone, 8, false, 0);
+        lone_run(lone, 50);
+    }
+    assert_null(lone_sent(lone, 8, PROTO_HOLD));
+    beat_busy(lone, 7, true, 0);
+    lone_run(lone, 10);
+    assert_non_null(lone_sent(lone, 8, PROTO_HOLD));
+    lone_destroy(&lone);
+}
+
+static void
+whose_trainer_hangs_leads_nobody(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 7});
+    lone_meet(lone, 5);
+    lone_beat(lone, 5, 0, true);
+    struct proto_msg msg = {
+        .type = PROTO_HEARTBEAT,
+        .heartbeat = {.idle = true, .busy_us = 4000000000, .state_hash = 77, .hears_count = 1}};
+    msg.heartbeat.hears[0] = lone_node(lone, 7);
+    lone_say(lone, 5, &msg);
+    lone_run(lone, 50);
+    assert_true(lone->compute); /* though 5 is lower, and without waiting until it starves */
+    assert_int_equal(lone->shards, ALL);
+    lone_destroy(&lone);
+    lone = leader_of_three(3);
+    assert_true(lone->compute); /* and is never computed */
+    lone_run_with(lone, 1000, (unsigned[]){7, 8}, 2, 0, true);
+    lone_return(lone);
+    lone_forget_sent(lone);
+    lone_run_with(lone, 2000, (unsigned[]){7, 8}, 2, 0, true);
+    assert_null(lone_sent(lone, 7, PROTO_PLAN));
+    lone_destroy(&lone);
+}
+
 static void
 chunks_may_come_before_their_plan(void **state)
 {
@@ -521,6 +595,8 @@ main(void)
         cmocka_unit_test(only_members_abort_and_only_the_leader_holds),
         cmocka_unit_test(a_plan_that_was_aborted_before_it_came_is_not_taken),
         cmocka_unit_test(no_progress_ends_a_plan_but_not_while_this_node_computes),
+        cmocka_unit_test(a_hung_trainer_is_left_out_until_it_moves),
+        cmocka_unit_test(whose_trainer_hangs_leads_nobody),
         cmocka_unit_test(chunks_may_come_before_their_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
