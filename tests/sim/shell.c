@@ -175,7 +175,7 @@ copy_header(struct sim *sim, struct sim_message *message, const struct proto_msg
     static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
     message->msg = *msg;
     if (msg->type == PROTO_PEERS) {
-        if (msg->peers.count > SIM_NODES_MAX)
+        if (msg->peers.count > SIM_ENDPOINTS_MAX)
             sim_fail(sim, "more endpoints than nodes");
         memcpy(message->endpoints, msg->peers.endpoints,
                msg->peers.count * sizeof *message->endpoints);

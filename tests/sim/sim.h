@@ -28,6 +28,8 @@
 
 enum {
     SIM_NODES_MAX = 8,
+    SIM_ENDPOINTS_MAX =
+        4 * SIM_NODES_MAX, /* in a list: those of nodes not yet known to be gone, too */
     SIM_LINKS_MAX = 2 * PROTO_PEERS_MAX,
     SIM_VECTOR_MAX = 200,
     SIM_BUCKETS_MAX = 5,
@@ -246,7 +248,7 @@ struct sim_event *sim_queued(struct sim *sim, size_t *count);
 /* shell.c */
 struct sim_message {
     struct proto_msg msg;
-    struct proto_endpoint endpoints[SIM_NODES_MAX];
+    struct proto_endpoint endpoints[SIM_ENDPOINTS_MAX];
     struct proto_node from;
     unsigned from_index, to, link;
     uint64_t generation;
