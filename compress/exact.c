@@ -95,6 +95,19 @@ exact_block_first(const struct exact *exact, size_t block)
     return exact->first[block];
 }
 
+size_t
+exact_tensors(const struct exact *exact)
+{
+    return exact->tensors;
+}
+
+size_t
+exact_tensor_first(const struct exact *exact, size_t tensor)
+{
+    assert(tensor <= exact->tensors);
+    return exact->tensor_first[tensor];
+}
+
 void
 exact_first(const struct exact *exact, int16_t *exponent)
 {

@@ -62,6 +62,9 @@ size_t exact_blocks(const struct exact *exact);
 size_t exact_block_first(const struct exact *exact, size_t block);
 /* The block that holds an element: the last one that does not begin behind it. */
 size_t exact_block_of(const struct exact *exact, size_t element);
+size_t exact_tensors(const struct exact *exact);
+/* First block of a tensor; tensor == exact_tensors: exact_blocks. */
+size_t exact_tensor_first(const struct exact *exact, size_t tensor);
 
 /* exponent[blocks] = EXACT_EXPONENT_FIRST. */
 void exact_first(const struct exact *exact, int16_t *exponent);

@@ -3,16 +3,37 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #include "nn/optim_simd.h"
 #include "proto/simd.h"
 
+enum { PIECE = 1024 };                /* of a range, on the stack */
+static const double RATIO_MAX = 1e24; /* times any rate it is finite */
+
 size_t
 optim_slots(const struct optim_spec *spec)
 {
-    if (spec->kind == OPTIM_SGD)
+    switch (spec->kind) {
+    case OPTIM_SGD:
         return spec->momentum > 0 ? 1 : 0;
+    case OPTIM_RMSPROP:
+        return spec->momentum > 0 ? 2 : 1;
+    case OPTIM_LION:
+    case OPTIM_LARS:
+        return 1;
+    case OPTIM_ADAM:
+    case OPTIM_ADAMW:
+    case OPTIM_LAMB:
+        break;
+    }
     return 2;
+}
+
+bool
+optim_layerwise(const struct optim_spec *spec)
+{
+    return spec->kind == OPTIM_LARS || spec->kind == OPTIM_LAMB;
 }
 
 /* x^n by squaring: a fixed sequence of multiplications. */
@@ -120,17 +141,141 @@ apply_adam(const struct optim_spec *spec, double rate, uint64_t step, float *par
     (simd_avx2() ? optim_adam_avx2 : optim_adam_base)(&f, params, slot[0], slot[1], g, n);
 }
 
+static void
+apply_rmsprop(const struct optim_spec *spec, double rate, float *params,
+              float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n)
+{
+    const bool avx2 = simd_avx2();
+    const struct optim_factors f = {
+        .rate = (float)rate,
+        .momentum = spec->momentum,
+        .decay = spec->weight_decay,
+        .beta2 = spec->beta2,
+        .rest2 = (float)(1 - (double)spec->beta2),
+        .epsilon = spec->epsilon,
+    };
+    if (spec->momentum > 0)
+        (avx2 ? optim_rmsprop_momentum_avx2 : optim_rmsprop_momentum_base)(&f, params, slot[1],
+                                                                           slot[0], g, n);
+    else
+        (avx2 ? optim_rmsprop_avx2 : optim_rmsprop_base)(&f, params, slot[0], g, n);
+}
+
+static void
+apply_lion(const struct optim_spec *spec, double rate, float *params, float *slot, const float *g,
+           size_t n)
+{
+    const struct optim_factors f = {
+        .rate = (float)rate,
+        .keep = (float)(1 - rate * (double)spec->weight_decay),
+        .beta1 = spec->beta1,
+        .rest1 = (float)(1 - (double)spec->beta1),
+        .beta2 = spec->beta2,
+        .rest2 = (float)(1 - (double)spec->beta2),
+    };
+    (simd_avx2() ? optim_lion_avx2 : optim_lion_base)(&f, params, slot, g, n);
+}
+
+/* New m and v, and the direction in which they point. */
+static void
+lamb_direction(const struct optim_spec *spec, uint64_t step, const float *params, float *m,
+               float *v, const float *g, float *direction, size_t n)
+{
+    const double beta1 = (double)spec->beta1, beta2 = (double)spec->beta2;
+    const struct optim_factors f = {
+        .decay = spec->weight_decay,
+        .beta1 = spec->beta1,
+        .rest1 = (float)(1 - beta1),
+        .beta2 = spec->beta2,
+        .rest2 = (float)(1 - beta2),
+        .lift = (float)(1 / (1 - power(beta1, step + 1))),
+        .root = (float)(1 / sqrt(1 - power(beta2, step + 1))),
+        .epsilon = spec->epsilon,
+    };
+    (simd_avx2() ? optim_lamb_avx2 : optim_lamb_base)(&f, params, m, v, g, direction, n);
+}
+
+static void
+apply_lamb(const struct optim_spec *spec, double rate, uint64_t step, float *params,
+           float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n)
+{
+    const struct optim_factors f = {.rate = (float)rate};
+    float direction[PIECE];
+    for (size_t at = 0, k; at < n; at += k) {
+        k = n - at < PIECE ? n - at : PIECE;
+        lamb_direction(spec, step, params + at, slot[0] + at, slot[1] + at, g + at, direction, k);
+        (simd_avx2() ? optim_sgd_avx2 : optim_sgd_base)(&f, params + at, direction, k);
+    }
+}
+
+static double
+squares(const float *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+void
+optim_squares(const struct optim_spec *spec, uint64_t step, const float *params,
+              const float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n, double sum[2])
+{
+    float m[PIECE], v[PIECE], direction[PIECE];
+    assert(optim_layerwise(spec));
+    sum[0] += squares(params, n);
+    if (spec->kind == OPTIM_LARS) {
+        sum[1] += squares(g, n);
+        return;
+    }
+    for (size_t at = 0, k; at < n; at += k) {
+        k = n - at < PIECE ? n - at : PIECE;
+        memcpy(m, slot[0] + at, k * sizeof *m);
+        memcpy(v, slot[1] + at, k * sizeof *v);
+        lamb_direction(spec, step, params + at, m, v, g + at, direction, k);
+        sum[1] += squares(direction, k);
+    }
+}
+
+float
+optim_ratio(const struct optim_spec *spec, const double sum[2])
+{
+    double size = sqrt(sum[0]), change = sqrt(sum[1]);
+    if (!(size > 0 && change > 0 && isfinite(size) && isfinite(change)))
+        return 1;
+    double ratio = spec->kind == OPTIM_LARS
+                       ? (double)spec->trust * size / (change + (double)spec->weight_decay * size)
+                       : size / change;
+    return (float)(ratio < RATIO_MAX ? ratio : RATIO_MAX);
+}
+
 void
 optim_apply(const struct optim_spec *spec, double rate, uint64_t step, float *params,
             float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n)
 {
-    for (size_t s = 0; s < optim_slots(spec); s++)
-        assert(slot[s]);
-    if (spec->kind != OPTIM_SGD) {
-        apply_adam(spec, rate, step, params, slot, g, n);
-        return;
-    }
     const struct optim_factors f = {
         .rate = (float)rate, .momentum = spec->momentum, .decay = spec->weight_decay};
-    apply_sgd(spec, &f, params, slot[0], g, n);
+    for (size_t s = 0; s < optim_slots(spec); s++)
+        assert(slot[s]);
+    switch (spec->kind) {
+    case OPTIM_SGD:
+        apply_sgd(spec, &f, params, slot[0], g, n);
+        break;
+    case OPTIM_ADAM:
+    case OPTIM_ADAMW:
+        apply_adam(spec, rate, step, params, slot, g, n);
+        break;
+    case OPTIM_RMSPROP:
+        apply_rmsprop(spec, rate, params, slot, g, n);
+        break;
+    case OPTIM_LION:
+        apply_lion(spec, rate, params, slot[0], g, n);
+        break;
+    case OPTIM_LARS:
+        (simd_avx2() ? optim_lars_avx2 : optim_lars_base)(&f, params, slot[0], g, n);
+        break;
+    case OPTIM_LAMB:
+        apply_lamb(spec, rate, step, params, slot, g, n);
+        break;
+    }
 }

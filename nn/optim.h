@@ -2,7 +2,7 @@
  *
  * An optimiser is a pure function (params, slots, gradient, step) -> (params, slots), element by element,
  * so it may be applied to any range in any order. With g the gradient, p a parameter, PyTorch's
- * conventions:
+ * conventions where it has the rule:
  *
  *     SGD    g += weight_decay * p;  without momentum: p -= rate * g
  *            m = momentum * m + g;   p -= rate * m,  Nesterov: p -= rate * (g + momentum * m)
@@ -10,6 +10,22 @@
  *     AdamW  p -= rate * weight_decay * p    (Loshchilov and Hutter, ICLR 2019)
  *     both   m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2;  t = step + 1
  *            p -= rate / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+ *     RMSprop  g += weight_decay * p;  v = beta2 * v + (1 - beta2) * g^2;  d = g / (sqrt(v) + epsilon)
+ *            without momentum: p -= rate * d;  else m = momentum * m + d;  p -= rate * m
+ *     Lion   c = beta1 * m + (1 - beta1) * g;  m = beta2 * m + (1 - beta2) * g
+ *            p -= rate * (sign(c) + weight_decay * p)
+ *     LARS   m = momentum * m + ratio * rate * (g + weight_decay * p);  p -= m
+ *     LAMB   m, v as Adam;  r = m / (1 - beta1^t) / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+ *            p -= ratio * rate * (r + weight_decay * p)
+ *
+ * The last two have a ratio for each tensor, so that its change is in proportion to its size, |.| being
+ * the L2 norm over the tensor: LARS trust * |p| / (|g| + weight_decay * |p|), LAMB |p| / |r +
+ * weight_decay * p|; 1 where the number above or below the bar is 0, as with biases that begin at 0. The
+ * caller sums the squares over the tensor, in an order of his own that is always the same, before he applies
+ * anything of it, and passes ratio * rate as the rate:
+ *
+ *     for (each range of the tensor)  optim_squares(&spec, step, p, slot, g, n, sum);
+ *     rate * optim_ratio(&spec, sum)
  *
  * Uses + - * / and sqrt alone, which IEEE 754 rounds exactly, and no libm: the bits are the same on every
  * machine. */
@@ -20,7 +36,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum optim_kind { OPTIM_SGD, OPTIM_ADAM, OPTIM_ADAMW };
+enum optim_kind {
+    OPTIM_SGD,
+    OPTIM_ADAM,
+    OPTIM_ADAMW,
+    OPTIM_RMSPROP, /* Tieleman and Hinton, lecture 6.5, 2012 */
+    OPTIM_LION,    /* Chen et al., NeurIPS 2023 */
+    OPTIM_LARS,    /* You, Gitman and Ginsburg, 2017 */
+    OPTIM_LAMB,    /* You et al., ICLR 2020 */
+};
 
 enum optim_schedule {
     OPTIM_CONSTANT,
@@ -33,9 +57,10 @@ enum optim_schedule {
 struct optim_spec {
     enum optim_kind kind;
     float rate;
-    float momentum;              /* SGD: 0..1 */
+    float momentum;              /* SGD, RMSprop, LARS: 0..1 */
     bool nesterov;               /* Sutskever et al., ICML 2013 */
-    float beta1, beta2, epsilon; /* Adam: Kingma and Ba, ICLR 2015 */
+    float beta1, beta2, epsilon; /* Adam: Kingma and Ba, ICLR 2015; RMSprop, Lion, LAMB */
+    float trust;                 /* LARS */
     float weight_decay;
     float clip_norm; /* global L2 norm; 0 = off. Pascanu et al., ICML 2013 */
     enum optim_schedule schedule;
@@ -54,6 +79,16 @@ size_t optim_slots(const struct optim_spec *spec);
 /* Rate of a step (counted from 0), all rules applied: scaling rule, schedule, warm-up. */
 double optim_rate(const struct optim_spec *spec, uint64_t step, uint64_t steps_total,
                   uint64_t epoch, size_t batch);
+
+/* Does the rule have a ratio for each tensor? */
+bool optim_layerwise(const struct optim_spec *spec);
+
+/* Of a range of a tensor: add to sum[0] the squares of the parameters, to sum[1] those of the gradient (LARS) or
+ * of the direction (LAMB) of this step. What is passed is not changed. */
+void optim_squares(const struct optim_spec *spec, uint64_t step, const float *params,
+                   const float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n,
+                   double sum[2]);
+float optim_ratio(const struct optim_spec *spec, const double sum[2]);
 
 /* Update elements [0, n) of params and slots (slot[i] may be NULL when unused) with gradient g[n], already
  * multiplied by the clipping factor. `step` counts from 0 (bias correction). */

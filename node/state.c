@@ -62,7 +62,13 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     state->applied = calloc(state->block_count + 1, sizeof *state->applied);
     state->hash = calloc(state->block_count + 1, sizeof *state->hash);
     state->scratch = calloc(state->block_count + 1, sizeof *state->scratch);
-    if (!state->block || !state->square || !state->applied || !state->hash || !state->scratch) {
+    bool layerwise = optim_layerwise(&job->optim);
+    if (layerwise) {
+        state->norm = calloc(state->block_count + 1, sizeof *state->norm);
+        state->ratio = calloc(state->block_count + 1, sizeof *state->ratio);
+    }
+    if (!state->block || !state->square || !state->applied || !state->hash || !state->scratch ||
+        (layerwise && (!state->norm || !state->ratio))) {
         state_fini(state);
         return -ENOMEM;
     }
@@ -84,6 +90,8 @@ state_fini(struct state *state)
     free(state->applied);
     free(state->hash);
     free(state->scratch);
+    free(state->norm);
+    free(state->ratio);
     memset(state, 0, sizeof *state);
 }
 
@@ -301,6 +309,57 @@ square_item(void *ctx, size_t i)
 }
 
 static void
+clip(const struct state *next, float *g, size_t n)
+{
+    for (size_t k = 0; next->factor < 1.0f && k < n; k++)
+        g[k] *= next->factor;
+}
+
+static void
+norm_block(struct update *u, size_t i, size_t block)
+{
+    (void)i;
+    const struct state *now = u->now;
+    const float *slot[OPTIM_SLOTS_MAX] = {0};
+    float g[EXACT_BLOCK];
+    double *sum = u->next->norm[block];
+    size_t first = exact_block_first(now->exact, block), n = read_block(u, block, g);
+    clip(u->next, g, n);
+    for (size_t s = 0; s < now->slot_count; s++)
+        slot[s] = now->slot[s] + first;
+    sum[0] = sum[1] = 0;
+    optim_squares(&now->job.optim, now->header->step, now->params + first, slot, g, n, sum);
+}
+
+static void
+norm_item(void *ctx, size_t i)
+{
+    each_block(ctx, i, norm_block);
+}
+
+/* The ratio of each tensor for the optimisers that have one; the sums run in fixed order. */
+static void
+find_ratios(struct update *u, struct pool *pool)
+{
+    struct state *next = u->next;
+    if (!next->ratio)
+        return;
+    pool_run(pool, norm_item, u, items_of(u->end));
+    for (size_t t = 0; t < exact_tensors(next->exact); t++) {
+        size_t from = exact_tensor_first(next->exact, t),
+               end = exact_tensor_first(next->exact, t + 1);
+        double sum[2] = {0};
+        for (size_t b = from; b < end; b++) {
+            sum[0] += next->norm[b][0];
+            sum[1] += next->norm[b][1];
+        }
+        float ratio = optim_ratio(&next->job.optim, sum);
+        for (size_t b = from; b < end; b++)
+            next->ratio[b] = ratio;
+    }
+}
+
+static void
 update_block(struct update *u, size_t i, size_t block)
 {
     (void)i;
@@ -314,10 +373,9 @@ update_block(struct update *u, size_t i, size_t block)
         slot[s] = next->slot[s] + first;
         memcpy(slot[s], u->now->slot[s] + first, n * sizeof *g);
     }
-    for (size_t k = 0; next->factor < 1.0f && k < n; k++)
-        g[k] *= next->factor;
-    optim_apply(&next->job.optim, next->rate, u->now->header->step, next->params + first, slot, g,
-                n);
+    clip(next, g, n);
+    double rate = next->ratio ? next->rate * (double)next->ratio[block] : next->rate;
+    optim_apply(&next->job.optim, rate, u->now->header->step, next->params + first, slot, g, n);
     exact_follow(next->exact, u->total, block, block + 1, next->settle, next->exponent);
     next->hash[block] = hash_block(next, next->block, block);
     if (u->now->hash[block] && u->now->hash[block] != hash_block(u->now, u->now->block, block))
@@ -490,7 +548,7 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
         apply_evaluation(next, tail, event);
     else
         apply_step(next, tail, event);
-    return next->moves && !(next->job.optim.clip_norm > 0);
+    return next->moves && !(next->job.optim.clip_norm > 0) && !next->ratio;
 }
 
 void
@@ -523,6 +581,7 @@ state_finish(struct state *next, const struct state *now, const int32_t *total, 
     struct update u = {next, now, total, 0, now->block_count};
     if (next->moves) {
         next->factor = clip_factor(&u, pool);
+        find_ratios(&u, pool);
         pool_run(pool, update_item, &u, items_of(u.end));
         exact_floor(next->exact, next->exponent);
     } else {

@@ -98,6 +98,8 @@ struct state {
     float *slot[OPTIM_SLOTS_MAX];
     int16_t *exponent;
     double *square;     /* scratch of the norm, one sum per work item */
+    double (*norm)[2];  /* [block_count] layer-wise optimisers: optim_squares of each block */
+    float *ratio;       /* [block_count] of its tensor; NULL for others */
     uint64_t head_hash; /* of header and exponents, with hash */
     /* While it is built: */
     bool moves;    /* the round moves the parameters */

@@ -26,6 +26,9 @@ CASES = [
     ("adam, large epsilon", "OPTIM_ADAM", dict(lr=0.1, eps=0.5), torch.optim.Adam),
     ("adamw", "OPTIM_ADAMW", dict(lr=0.01), torch.optim.AdamW),
     ("adamw, decay", "OPTIM_ADAMW", dict(lr=0.1, weight_decay=0.3, eps=1e-3), torch.optim.AdamW),
+    ("rmsprop", "OPTIM_RMSPROP", dict(lr=0.01), torch.optim.RMSprop),
+    ("rmsprop, decay", "OPTIM_RMSPROP", dict(lr=0.1, alpha=0.8, eps=1e-3, weight_decay=0.1), torch.optim.RMSprop),
+    ("rmsprop, momentum", "OPTIM_RMSPROP", dict(lr=0.02, momentum=0.9, weight_decay=0.05), torch.optim.RMSprop),
 ]
 
 
@@ -43,6 +46,9 @@ def spec(kind, options):
     if kind == "OPTIM_SGD":
         fields.append(f".momentum = {float(options.get('momentum', 0))}f")
         fields.append(f".nesterov = {str(options.get('nesterov', False)).lower()}")
+    elif kind == "OPTIM_RMSPROP":
+        fields += [f".momentum = {float(options.get('momentum', 0))}f", f".beta2 = {options.get('alpha', 0.99)}f",
+                   f".epsilon = {options.get('eps', 1e-8)}f"]
     else:
         beta1, beta2 = options.get("betas", (0.9, 0.999))
         fields += [f".beta1 = {beta1}f", f".beta2 = {beta2}f",

@@ -29,6 +29,12 @@ static const struct {
      {-0.906448305f, -0.58622992f, -0.379422814f, -0.13500993f, 0.168220297f, 0.343384415f, 0.635513186f, 0.872905135f}},
     {"adamw, decay", {.kind = OPTIM_ADAMW, .rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 0.001f, .weight_decay = 0.3f},
      {-1.05592668f, -0.178850234f, -0.358381271f, -0.212709919f, 0.512228489f, 0.0347043611f, 0.628767848f, 0.745134354f}},
+    {"rmsprop", {.kind = OPTIM_RMSPROP, .rate = 0.01f, .momentum = 0.0f, .beta2 = 0.99f, .epsilon = 1e-08f, .weight_decay = 0.0f},
+     {-1.14781916f, -0.460878551f, -0.359924674f, -0.257112592f, 0.337265551f, 0.244702905f, 0.597139001f, 0.930449665f}},
+    {"rmsprop, decay", {.kind = OPTIM_RMSPROP, .rate = 0.1f, .momentum = 0.0f, .beta2 = 0.8f, .epsilon = 0.001f, .weight_decay = 0.1f},
+     {-1.23395479f, -0.218905941f, -0.276604831f, -0.427281976f, 0.582331002f, 0.115944549f, 0.40006268f, 0.957658768f}},
+    {"rmsprop, momentum", {.kind = OPTIM_RMSPROP, .rate = 0.02f, .momentum = 0.9f, .beta2 = 0.99f, .epsilon = 1e-08f, .weight_decay = 0.05f},
+     {-1.31269002f, 0.610021949f, -0.621562898f, -0.364614129f, 1.49889934f, -1.00122416f, 0.763541102f, 0.790154517f}},
 };
 
 /* rate 0.5, 12 steps */

@@ -85,8 +85,153 @@ worked_examples_come_out(void **state)
     assert_true(p == 0.75f);
 }
 
+/* Lion, LARS and LAMB as their papers write them, in double precision; PyTorch has none of them. Two tensors of
+ * different size, one of which begins at 0. */
+enum { SIZE = 300, HALF = 100 };
+
+struct naive {
+    double p[SIZE], m[SIZE], v[SIZE];
+};
+
+static double
+norm(const double *x, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    return sqrt(sum);
+}
+
 static void
-only_momentum_and_adam_keep_state(void **state)
+naive_lion(const struct optim_spec *s, struct naive *a, const double *g, int first, int n)
+{
+    const double b1 = (double)s->beta1, b2 = (double)s->beta2;
+    for (int i = first; i < first + n; i++) {
+        double c = b1 * a->m[i] + (1 - b1) * g[i];
+        double sign = c > 0 ? 1 : c < 0 ? -1 : 0;
+        a->p[i] -= (double)s->rate * (sign + (double)s->weight_decay * a->p[i]);
+        a->m[i] = b2 * a->m[i] + (1 - b2) * g[i];
+    }
+}
+
+static void
+naive_lars(const struct optim_spec *s, struct naive *a, const double *g, int first, int n)
+{
+    double size = norm(a->p + first, n), change = norm(g + first, n),
+           decay = (double)s->weight_decay;
+    double ratio = size > 0 && change > 0 ? (double)s->trust * size / (change + decay * size) : 1;
+    for (int i = first; i < first + n; i++) {
+        a->m[i] =
+            (double)s->momentum * a->m[i] + (double)s->rate * ratio * (g[i] + decay * a->p[i]);
+        a->p[i] -= a->m[i];
+    }
+}
+
+static void
+naive_lamb(const struct optim_spec *s, int t, struct naive *a, const double *g, int first, int n)
+{
+    const double b1 = (double)s->beta1, b2 = (double)s->beta2;
+    double r[SIZE];
+    for (int i = first; i < first + n; i++) {
+        a->m[i] = b1 * a->m[i] + (1 - b1) * g[i];
+        a->v[i] = b2 * a->v[i] + (1 - b2) * g[i] * g[i];
+        double mean = a->m[i] / (1 - pow(b1, t + 1)), square = a->v[i] / (1 - pow(b2, t + 1));
+        r[i] = mean / (sqrt(square) + (double)s->epsilon) + (double)s->weight_decay * a->p[i];
+    }
+    double size = norm(a->p + first, n), change = norm(r + first, n);
+    for (int i = first; i < first + n; i++)
+        a->p[i] -= (double)s->rate * (size > 0 && change > 0 ? size / change : 1) * r[i];
+}
+
+static void
+naive_step(const struct optim_spec *s, int t, struct naive *a, const double *g, int first, int n)
+{
+    if (s->kind == OPTIM_LION)
+        naive_lion(s, a, g, first, n);
+    else if (s->kind == OPTIM_LARS)
+        naive_lars(s, a, g, first, n);
+    else
+        naive_lamb(s, t, a, g, first, n);
+}
+
+/* One tensor, the squares in two ranges. */
+static void
+tensor_step(const struct optim_spec *spec, int t, float *p, float *m, float *v, const float *g,
+            int n)
+{
+    float *const slot[OPTIM_SLOTS_MAX] = {m, v};
+    double sum[2] = {0}, rate = (double)spec->rate;
+    for (int at = 0, k = n / 3; optim_layerwise(spec) && at < n; at += k, k = n - at) {
+        const float *const from[OPTIM_SLOTS_MAX] = {m + at, v + at};
+        optim_squares(spec, (uint64_t)t, p + at, from, g + at, (size_t)k, sum);
+    }
+    if (optim_layerwise(spec))
+        rate *= (double)optim_ratio(spec, sum);
+    optim_apply(spec, rate, (uint64_t)t, p, slot, g, (size_t)n);
+}
+
+static const struct optim_spec by_hand[] = {
+    {.kind = OPTIM_LION, .rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f},
+    {.kind = OPTIM_LION, .rate = 0.125f, .beta1 = 0.5f, .beta2 = 0.75f, .weight_decay = 0.5f},
+    {.kind = OPTIM_LARS, .rate = 1, .momentum = 0.9f, .trust = 0.001f},
+    {.kind = OPTIM_LARS, .rate = 5, .momentum = 0, .trust = 0.02f, .weight_decay = 0.1f},
+    {.kind = OPTIM_LAMB, .rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-6f},
+    {.kind = OPTIM_LAMB,
+     .rate = 0.1f,
+     .beta1 = 0.5f,
+     .beta2 = 0.9f,
+     .epsilon = 0.01f,
+     .weight_decay = 0.3f},
+};
+
+static void
+rules_of_papers_agree_with_their_formulas(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof by_hand / sizeof by_hand[0]; c++) {
+        const struct optim_spec *spec = &by_hand[c];
+        static struct naive naive;
+        float p[SIZE], m[SIZE] = {0}, v[SIZE] = {0}, g[SIZE];
+        double wide[SIZE];
+        memset(&naive, 0, sizeof naive);
+        for (int i = 0; i < SIZE; i++)
+            naive.p[i] = (double)(p[i] = i < HALF ? 0 : (float)(i % 17 - 8) / 8);
+        for (int t = 0; t < 10; t++) {
+            for (int i = 0; i < SIZE; i++)
+                wide[i] = (double)(g[i] = (float)((13 * i + 5 * t) % 29 - 14) / 64);
+            for (int k = 0; k < 2; k++) {
+                int first = k ? HALF : 0, n = k ? SIZE - HALF : HALF;
+                naive_step(spec, t, &naive, wide, first, n);
+                tensor_step(spec, t, p + first, m + first, v + first, g + first, n);
+            }
+        }
+        for (int i = 0; i < SIZE; i++)
+            if (!(fabs((double)p[i] - naive.p[i]) <= 2e-6 * (1 + fabs(naive.p[i]))))
+                fail_msg("rule %zu, element %d: %.9g, expected %.9g", c, i, (double)p[i],
+                         naive.p[i]);
+    }
+}
+
+static void
+a_ratio_is_finite_whatever_the_numbers(void **state)
+{
+    (void)state;
+    const struct optim_spec lars = {.kind = OPTIM_LARS, .trust = 1000, .weight_decay = 0},
+                            lamb = {.kind = OPTIM_LAMB};
+    static const double edge[] = {0, 1e-90, 1, 1e77, 1e300, INFINITY, NAN};
+    for (size_t i = 0; i < 7; i++)
+        for (size_t k = 0; k < 7; k++) {
+            const double sum[2] = {edge[i], edge[k]};
+            assert_true(isfinite(optim_ratio(&lars, sum)) && isfinite(optim_ratio(&lamb, sum)));
+        }
+    assert_true(optim_ratio(&lamb, (const double[2]){16, 4}) == 2);
+    assert_true(optim_ratio(&lars, (const double[2]){16, 4}) == 2000);
+    assert_true(optim_ratio(&lamb, (const double[2]){0, 4}) == 1);
+    assert_true(optim_ratio(&lamb, (const double[2]){4, 0}) == 1);
+}
+
+static void
+every_rule_keeps_the_state_it_needs(void **state)
 {
     (void)state;
     struct optim_spec spec = {.kind = OPTIM_SGD};
@@ -97,6 +242,16 @@ only_momentum_and_adam_keep_state(void **state)
     assert_int_equal(optim_slots(&spec), 2);
     spec.kind = OPTIM_ADAMW;
     assert_int_equal(optim_slots(&spec), 2);
+    spec = (struct optim_spec){.kind = OPTIM_RMSPROP};
+    assert_int_equal(optim_slots(&spec), 1);
+    spec.momentum = 0.9f;
+    assert_int_equal(optim_slots(&spec), 2);
+    spec.kind = OPTIM_LION;
+    assert_int_equal(optim_slots(&spec), 1);
+    spec.kind = OPTIM_LARS;
+    assert_int_equal(optim_slots(&spec), 1);
+    spec.kind = OPTIM_LAMB;
+    assert_int_equal(optim_slots(&spec), 2);
 }
 
 static void
@@ -105,8 +260,9 @@ any_split_into_ranges_gives_the_same_bits(void **state)
     (void)state;
     enum { N = 3000 };
     static float whole[3][N], parts[3][N], g[N];
-    for (size_t c = 0; c < sizeof torch_optim / sizeof torch_optim[0]; c++) {
-        const struct optim_spec *spec = &torch_optim[c].spec;
+    const size_t torch = sizeof torch_optim / sizeof torch_optim[0];
+    for (size_t c = 0; c < torch + sizeof by_hand / sizeof by_hand[0]; c++) {
+        const struct optim_spec *spec = c < torch ? &torch_optim[c].spec : &by_hand[c - torch];
         for (size_t i = 0; i < N; i++) {
             g[i] = (float)(int64_t)mix64(i) / 1e19f;
             whole[0][i] = (float)(int64_t)mix64(i + N) / 1e20f;
@@ -148,7 +304,7 @@ both_instruction_sets_give_the_same_bits(void **state)
 {
     (void)state;
     enum { N = 20000 };
-    static float a[3][N], b[3][N], g[N];
+    static float a[4][N], b[4][N], g[N];
     const struct optim_factors f = {.rate = 0.01f,
                                     .momentum = 0.9f,
                                     .decay = 0.001f,
@@ -157,16 +313,18 @@ both_instruction_sets_give_the_same_bits(void **state)
                                     .rest1 = 0.1f,
                                     .beta2 = 0.999f,
                                     .rest2 = 0.001f,
+                                    .lift = 2.5f,
                                     .root = 1.7f,
                                     .epsilon = 1e-8f};
     if (!simd_avx2())
         skip();
-    for (int rule = 0; rule < 4; rule++) {
+    for (int rule = 0; rule < 9; rule++) {
         for (size_t i = 0; i < N; i++) {
             g[i] = any_float(i * 4);
             a[0][i] = any_float(i * 4 + 1);
             a[1][i] = any_float(i * 4 + 2);
             a[2][i] = fabsf(any_float(i * 4 + 3));
+            a[1][i] = rule == 4 ? fabsf(a[1][i]) : a[1][i]; /* a mean of squares */
         }
         memcpy(b, a, sizeof b);
         if (rule == 0)
@@ -175,14 +333,26 @@ both_instruction_sets_give_the_same_bits(void **state)
             optim_momentum_base(&f, a[0], a[1], g, N), optim_momentum_avx2(&f, b[0], b[1], g, N);
         else if (rule == 2)
             optim_nesterov_base(&f, a[0], a[1], g, N), optim_nesterov_avx2(&f, b[0], b[1], g, N);
-        else
+        else if (rule == 3)
             optim_adam_base(&f, a[0], a[1], a[2], g, N),
                 optim_adam_avx2(&f, b[0], b[1], b[2], g, N);
+        else if (rule == 4)
+            optim_rmsprop_base(&f, a[0], a[1], g, N), optim_rmsprop_avx2(&f, b[0], b[1], g, N);
+        else if (rule == 5)
+            optim_rmsprop_momentum_base(&f, a[0], a[1], a[2], g, N),
+                optim_rmsprop_momentum_avx2(&f, b[0], b[1], b[2], g, N);
+        else if (rule == 6)
+            optim_lion_base(&f, a[0], a[1], g, N), optim_lion_avx2(&f, b[0], b[1], g, N);
+        else if (rule == 7)
+            optim_lars_base(&f, a[0], a[1], g, N), optim_lars_avx2(&f, b[0], b[1], g, N);
+        else
+            optim_lamb_base(&f, a[0], a[1], a[2], g, a[3], N),
+                optim_lamb_avx2(&f, b[0], b[1], b[2], g, b[3], N);
         size_t same = 0;
-        for (int v = 0; v < 3; v++)
+        for (int v = 0; v < 4; v++)
             for (size_t i = 0; i < N; i++)
                 same += bits_of(a[v][i]) == bits_of(b[v][i]) || (isnan(a[v][i]) && isnan(b[v][i]));
-        assert_int_equal(same, 3 * N);
+        assert_int_equal(same, 4 * N);
     }
 }
 
@@ -257,7 +427,9 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rule_agrees_with_pytorch),
         cmocka_unit_test(worked_examples_come_out),
-        cmocka_unit_test(only_momentum_and_adam_keep_state),
+        cmocka_unit_test(rules_of_papers_agree_with_their_formulas),
+        cmocka_unit_test(a_ratio_is_finite_whatever_the_numbers),
+        cmocka_unit_test(every_rule_keeps_the_state_it_needs),
         cmocka_unit_test(any_split_into_ranges_gives_the_same_bits),
         cmocka_unit_test(both_instruction_sets_give_the_same_bits),
         cmocka_unit_test(schedules_agree_with_pytorch),

@@ -195,6 +195,44 @@ test_clipping_bounds_the_norm(void **unused)
     state_fini(&state);
 }
 
+/* LARS by hand over two tensors, whichever number of threads sums the squares; nothing is known early. */
+static void
+test_layerwise_rates_are_those_of_the_whole_tensor(void **unused)
+{
+    (void)unused;
+    static const size_t first[] = {0, 2000, PARAMS};
+    struct state state;
+    struct state_job job = job_of();
+    struct state_event event;
+    job.optim = (struct optim_spec){.kind = OPTIM_LARS, .rate = 0.5f, .trust = 0.01f};
+    start(&state, &job);
+    int32_t *total = total_of(&state, 0.25f, state_rows(&state), 1);
+    assert_false(state_begin(&next, &state, total, &event));
+    free(total);
+    float before[PARAMS];
+    memcpy(before, state.params, sizeof before);
+    apply(&state, 0.25f, 1);
+    for (size_t t = 0; t < 2; t++) {
+        double size = 0;
+        for (size_t i = first[t]; i < first[t + 1]; i++)
+            size += (double)before[i] * (double)before[i];
+        double moved = 0.5 * 0.01 * sqrt(size) / sqrt((double)(first[t + 1] - first[t]));
+        for (size_t i = first[t]; i < first[t + 1]; i++)
+            assert_true(fabs((double)(before[i] - state.params[i]) - moved) < 1e-6);
+    }
+    uint64_t hash = state_hash(&state, pool);
+    struct pool *alone, *usual = pool;
+    assert_int_equal(pool_new(&alone, 1), 0);
+    state_fini(&state);
+    start(&state, &job);
+    pool = alone;
+    apply(&state, 0.25f, 1);
+    assert_int_equal(state_hash(&state, pool), hash);
+    pool = usual;
+    pool_destroy(&alone);
+    state_fini(&state);
+}
+
 /* Ranges in any order, with everything else left to the end, and begun anew in between. */
 static void
 test_ranges_may_be_applied_as_they_come(void **unused)
@@ -381,6 +419,7 @@ main(void)
         cmocka_unit_test(test_epochs_end_with_an_evaluation),
         cmocka_unit_test(test_stops_early_when_patience_is_over),
         cmocka_unit_test(test_clipping_bounds_the_norm),
+        cmocka_unit_test(test_layerwise_rates_are_those_of_the_whole_tensor),
         cmocka_unit_test(test_ranges_may_be_applied_as_they_come),
         cmocka_unit_test(
             test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_step),
