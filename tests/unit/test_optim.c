@@ -218,7 +218,7 @@ a_ratio_is_finite_whatever_the_numbers(void **state)
     (void)state;
     const struct optim_spec lars = {.kind = OPTIM_LARS, .trust = 1000, .weight_decay = 0},
                             lamb = {.kind = OPTIM_LAMB};
-    static const double edge[] = {0, 1e-90, 1, 1e77, 1e300, INFINITY, NAN};
+    static const double edge[] = {0, 1e-90, 1, 1e77, 1e300, (double)INFINITY, (double)NAN};
     for (size_t i = 0; i < 7; i++)
         for (size_t k = 0; k < 7; k++) {
             const double sum[2] = {edge[i], edge[k]};
