@@ -1,7 +1,8 @@
 /* act.c - activations, element by element, and flatten, which only renames the shape.
  *
  * relu: max(0, x), gradient dy where y > 0. sigmoid: 1 / (1 + exp -x), gradient dy y (1 - y). tanh:
- * gradient dy (1 - y^2). All gradients need the output only. */
+ * gradient dy (1 - y^2). These gradients need the output only; those of gelu (Hendrycks and Gimpel, 2016) and
+ * silu, x sigmoid(x), need the input, so they never work in place. */
 #include "nn/layer.h"
 #include "nn/vmath.h"
 
@@ -39,6 +40,34 @@ static void
 tanh_backward(const struct layer *layer, const struct layer_io *io)
 {
     vmath_tanh_grad(io->y, io->dy, io->rows * layer->out_size);
+}
+
+static void
+gelu_forward(const struct layer *layer, const struct layer_io *io)
+{
+    (layer->spec.approximate ? vmath_gelu_tanh : vmath_gelu)(io->x, io->y,
+                                                             io->rows * layer->out_size);
+}
+
+static void
+gelu_backward(const struct layer *layer, const struct layer_io *io)
+{
+    if (io->dx != NULL)
+        (layer->spec.approximate ? vmath_gelu_tanh_grad : vmath_gelu_grad)(
+            io->x, io->dy, io->dx, io->rows * layer->out_size);
+}
+
+static void
+silu_forward(const struct layer *layer, const struct layer_io *io)
+{
+    vmath_silu(io->x, io->y, io->rows * layer->out_size);
+}
+
+static void
+silu_backward(const struct layer *layer, const struct layer_io *io)
+{
+    if (io->dx != NULL)
+        vmath_silu_grad(io->x, io->dy, io->dx, io->rows * layer->out_size);
 }
 
 static int
@@ -82,6 +111,20 @@ const struct layer_kind tanh_kind = {
     .shape = layer_same_shape,
     .forward = tanh_forward,
     .backward = tanh_backward,
+};
+
+const struct layer_kind gelu_kind = {
+    .word = "gelu",
+    .shape = layer_same_shape,
+    .forward = gelu_forward,
+    .backward = gelu_backward,
+};
+
+const struct layer_kind silu_kind = {
+    .word = "silu",
+    .shape = layer_same_shape,
+    .forward = silu_forward,
+    .backward = silu_backward,
 };
 
 const struct layer_kind flatten_kind = {

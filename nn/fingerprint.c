@@ -139,13 +139,20 @@ nn_fingerprint(void)
         {.kind = NN_DROPOUT, .drop = 0.25f},
         {.kind = NN_DENSE, .units = 37},
         {.kind = NN_RELU},
+        {.kind = NN_DENSE, .units = 53},
+        {.kind = NN_LAYERNORM, .epsilon = 1e-5f},
+        {.kind = NN_GELU},
+        {.kind = NN_DENSE, .units = 41},
+        {.kind = NN_RMSNORM, .epsilon = 1e-5f},
+        {.kind = NN_GELU, .approximate = true},
+        {.kind = NN_SILU},
         {.kind = NN_DENSE, .units = 2},
         {.kind = NN_SIGMOID},
         {.kind = NN_DENSE, .units = 1},
     };
     uint64_t hash = 0;
     int rc = model_hash(&image, convolutional, 8, NN_CROSS_ENTROPY, 5, &hash);
-    rc |= model_hash(&flat, dense, 8, NN_LOGISTIC, 67, &hash);
+    rc |= model_hash(&flat, dense, sizeof dense / sizeof dense[0], NN_LOGISTIC, 67, &hash);
     rc |= model_hash(&flat, dense, 5, NN_SQUARED_ERROR, 12, &hash);
     if (blas_used)
         rc |= products_hash(&hash);

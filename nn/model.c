@@ -44,9 +44,11 @@ struct nn_pass {
 };
 
 static const struct layer_kind *const kinds[NN_KINDS] = {
-    [NN_DENSE] = &dense_kind,     [NN_CONV2D] = &conv2d_kind,   [NN_MAXPOOL] = &maxpool_kind,
-    [NN_AVGPOOL] = &avgpool_kind, [NN_FLATTEN] = &flatten_kind, [NN_RELU] = &relu_kind,
-    [NN_SIGMOID] = &sigmoid_kind, [NN_TANH] = &tanh_kind,       [NN_DROPOUT] = &dropout_kind,
+    [NN_DENSE] = &dense_kind,         [NN_CONV2D] = &conv2d_kind,   [NN_MAXPOOL] = &maxpool_kind,
+    [NN_AVGPOOL] = &avgpool_kind,     [NN_FLATTEN] = &flatten_kind, [NN_RELU] = &relu_kind,
+    [NN_SIGMOID] = &sigmoid_kind,     [NN_TANH] = &tanh_kind,       [NN_DROPOUT] = &dropout_kind,
+    [NN_LAYERNORM] = &layernorm_kind, [NN_RMSNORM] = &rmsnorm_kind, [NN_GELU] = &gelu_kind,
+    [NN_SILU] = &silu_kind,
 };
 
 /* Product of the dimensions, or 0 when one is 0 or the product exceeds NN_PARAMS_MAX. */
@@ -149,13 +151,15 @@ tensor_add(struct nn_model *model, struct layer *layer, const char *role,
            const struct nn_shape *shape)
 {
     struct nn_tensor *tensor = &model->tensor[model->tensor_count++];
-    size_t window = layer->weight_count / layer->weight.dim[0] / layer->weight.dim[1];
+    bool matrix = layer->weight.dims > 1; /* a norm's is a vector, each element from one to one */
+    size_t fan_in = matrix ? layer->weight_count / layer->weight.dim[0] : 1;
+    size_t fan_out = matrix ? layer->weight_count / layer->weight.dim[1] : 1;
     *tensor = (struct nn_tensor){
         .dims = shape->dims,
         .first = model->param_count,
         .count = shape_size(shape),
-        .fan_in = layer->weight.dim[1] * window,
-        .fan_out = layer->weight.dim[0] * window,
+        .fan_in = fan_in,
+        .fan_out = fan_out,
         .layer = layer->index,
     };
     memcpy(tensor->dim, shape->dim, sizeof tensor->dim);
@@ -379,7 +383,9 @@ tensor_fill(const struct nn_tensor *tensor, enum nn_init init, struct rng_key ke
         rng_block(key, 0, i / 4, word);
         for (size_t j = 0; j < 4 && i + j < tensor->count; j++) {
             double u = rng_uniform(word[j]);
-            w[i + j] = (float)(init == NN_INIT_HE ? he * vmath_normal(u) : glorot * (2 * u - 1));
+            w[i + j] = (float)(init == NN_INIT_ONE  ? 1
+                               : init == NN_INIT_HE ? he * vmath_normal(u)
+                                                    : glorot * (2 * u - 1));
         }
     }
 }

@@ -40,7 +40,11 @@ enum nn_kind {
     NN_RELU,
     NN_SIGMOID,
     NN_TANH,
-    NN_DROPOUT, /* drop: probability; Srivastava et al., JMLR 2014, inverted scaling */
+    NN_DROPOUT,   /* drop: probability; Srivastava et al., JMLR 2014, inverted scaling */
+    NN_LAYERNORM, /* epsilon; of each vector along the last dimension */
+    NN_RMSNORM,   /* same, without centring and bias */
+    NN_GELU,      /* approximate: by tanh */
+    NN_SILU,
     NN_KINDS,
 };
 
@@ -49,6 +53,7 @@ enum nn_init {
     NN_INIT_HE,     /* normal, variance 2/fan_in; He et al., ICCV 2015 */
     NN_INIT_GLOROT, /* uniform, variance 2/(fan_in+fan_out); Glorot and Bengio, AISTATS 2010 */
     NN_INIT_ZERO,
+    NN_INIT_ONE, /* weights of norms, always */
 };
 
 struct nn_layer_spec {
@@ -58,7 +63,9 @@ struct nn_layer_spec {
     unsigned stride; /* 1..; 0 = default (conv 1, pools kernel) */
     unsigned pad;    /* 0..kernel-1 */
     bool no_bias;
-    float drop; /* 0 <= drop < 1 */
+    bool approximate;
+    float drop;    /* 0 <= drop < 1 */
+    float epsilon; /* 0 < epsilon <= 1 */
     enum nn_init init;
     unsigned line; /* in the config, for messages; 0 unknown */
 };

@@ -40,6 +40,24 @@ gemm_panel_fn gemm_panel_base, gemm_panel_avx2, gemm_panel_avx512;
       (const float *x, size_t width, size_t rows, size_t columns, size_t stride, uint32_t from,    \
        float *y, uint32_t *at, size_t n),                                                          \
       (x, width, rows, columns, stride, from, y, at, n))                                           \
+    X(vmath_gelu, (const float *x, float *y, size_t n), (x, y, n))                                 \
+    X(vmath_gelu_grad, (const float *x, const float *dy, float *dx, size_t n), (x, dy, dx, n))     \
+    X(vmath_gelu_tanh, (const float *x, float *y, size_t n), (x, y, n))                            \
+    X(vmath_gelu_tanh_grad, (const float *x, const float *dy, float *dx, size_t n),                \
+      (x, dy, dx, n))                                                                              \
+    X(vmath_silu, (const float *x, float *y, size_t n), (x, y, n))                                 \
+    X(vmath_silu_grad, (const float *x, const float *dy, float *dx, size_t n), (x, dy, dx, n))     \
+    X(norm_forward,                                                                                \
+      (const float *x, const float *w, const float *b, float epsilon, bool centred, float *y,      \
+       float *stats, size_t n),                                                                    \
+      (x, w, b, epsilon, centred, y, stats, n))                                                    \
+    X(norm_gradient,                                                                               \
+      (const float *x, const float *dy, const float *stats, float *dw, float *db, size_t n),       \
+      (x, dy, stats, dw, db, n))                                                                   \
+    X(norm_backward,                                                                               \
+      (const float *x, const float *dy, const float *w, const float *stats, bool centred,          \
+       float *dx, size_t n),                                                                       \
+      (x, dy, w, stats, centred, dx, n))                                                           \
     X(vmath_sum, (const float *x, size_t n, double *sum), (x, n, sum))
 
 #define NN_SIMD_DECLARE(name, parameters, arguments)                                               \

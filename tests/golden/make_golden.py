@@ -42,17 +42,31 @@ def networks():
         nn.Linear(24, 3)], "cross_entropy"
     yield "regression", (6,), 9, [nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 3)], "squared_error"
     yield "logistic", (4,), 10, [nn.Linear(4, 1)], "logistic"
+    yield "norms", (12,), 8, [
+        nn.Linear(12, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 12), RMSNorm(12),
+        nn.GELU(approximate="tanh"), nn.Linear(12, 10), nn.LayerNorm(10, eps=1e-3), nn.SiLU(),
+        nn.Linear(10, 5)], "smoothed"
 
 
-WORDS = {nn.Linear: "dense", nn.Conv2d: "conv"}
+class RMSNorm(nn.Module):
+    def __init__(self, features, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(features))
+        self.eps = eps
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
+
+
+WORDS = {nn.Linear: "dense", nn.Conv2d: "conv", nn.LayerNorm: "layernorm", RMSNorm: "rmsnorm"}
 LOSSES = {"cross_entropy": nn.CrossEntropyLoss(), "squared_error": nn.MSELoss(),
-          "logistic": nn.BCEWithLogitsLoss()}
+          "logistic": nn.BCEWithLogitsLoss(), "smoothed": nn.CrossEntropyLoss(label_smoothing=0.1)}
 
 
-def names(layers):
+def names(layers, path=""):
     for i, layer in enumerate(layers):
         for role, _ in layer.named_parameters():
-            yield f"{i}.{WORDS[type(layer)]}.{role}"
+            yield f"{path}{i}.{WORDS[type(layer)]}.{role}"
 
 
 def write_tensors(path, pairs):
@@ -69,7 +83,7 @@ def write_tensors(path, pairs):
 
 
 def draw_target(loss, rows, outputs):
-    if loss == "cross_entropy":
+    if loss in ("cross_entropy", "smoothed"):
         return torch.randint(outputs, (rows,))
     if loss == "logistic":
         return torch.randint(2, (rows, 1)).double()
@@ -89,6 +103,9 @@ def main():
     torch.manual_seed(20)
     for name, shape, rows, layers, loss in networks():
         net = nn.Sequential(*layers)
+        for parameter in net.parameters():
+            if (parameter == 1).all():  # the weights of norms, which would hide a mistake
+                parameter.data += 0.2 * torch.randn(parameter.shape)
         net.float().double()  # what float32 holds, computed in float64
         start = [p.detach().clone() for p in net.parameters()]
         x = torch.randn(rows, *shape).float().double()

@@ -176,6 +176,8 @@ image_layers(struct nn_layer_spec *s, enum nn_kind kind)
                                     .stride = below(4),
                                     .pad = below(kernel),
                                     .drop = 0.3f,
+                                    .epsilon = 0.1f,
+                                    .approximate = below(2),
                                     .no_bias = below(2)};
     s[n++] = (struct nn_layer_spec){.kind = NN_TANH};
     s[n++] = (struct nn_layer_spec){.kind = NN_FLATTEN};
@@ -187,7 +189,11 @@ flat_layers(struct nn_layer_spec *s, enum nn_kind kind)
 {
     size_t n = 0;
     s[n++] = (struct nn_layer_spec){.kind = NN_DENSE, .units = 1 + below(5), .no_bias = below(2)};
-    s[n++] = (struct nn_layer_spec){.kind = kind, .units = 1 + below(5), .drop = 0.3f};
+    s[n++] = (struct nn_layer_spec){.kind = kind,
+                                    .units = 1 + below(5),
+                                    .drop = 0.3f,
+                                    .epsilon = 0.1f,
+                                    .approximate = below(2)};
     s[n++] = (struct nn_layer_spec){.kind = NN_SIGMOID};
     return n;
 }

@@ -57,6 +57,30 @@ tanh_slope(double t)
     return 1 - tanh(t) * tanh(t);
 }
 
+static double
+gelu(double t)
+{
+    return t * erfc(-t / sqrt(2)) / 2;
+}
+
+static double
+gelu_slope(double t)
+{
+    return erfc(-t / sqrt(2)) / 2 + t * exp(-t * t / 2) / sqrt(2 * acos(-1));
+}
+
+static double
+silu(double t)
+{
+    return t * sigmoid(t);
+}
+
+static double
+silu_slope(double t)
+{
+    return sigmoid(t) * (1 + t * (1 - sigmoid(t)));
+}
+
 static void
 formulas_hold(void **state)
 {
@@ -64,6 +88,8 @@ formulas_hold(void **state)
     check(NN_RELU, relu, relu_slope);
     check(NN_SIGMOID, sigmoid, sigmoid_slope);
     check(NN_TANH, tanh, tanh_slope);
+    check(NN_GELU, gelu, gelu_slope);
+    check(NN_SILU, silu, silu_slope);
 }
 
 static void

@@ -30,12 +30,14 @@ static const struct network {
     const char *name;
     struct nn_shape input;
     enum nn_loss loss;
+    float smoothing;
     size_t count;
     struct nn_layer_spec layer[LAYERS_MAX];
 } networks[] = {
     {"mlp",
      {1, {12}},
      NN_CROSS_ENTROPY,
+     0,
      8,
      {DENSE(16),
       {.kind = NN_RELU},
@@ -48,6 +50,7 @@ static const struct network {
     {"cnn",
      {3, {2, 9, 9}},
      NN_CROSS_ENTROPY,
+     0,
      10,
      {{.kind = NN_CONV2D, .units = 4, .kernel = 3, .pad = 1},
       {.kind = NN_RELU},
@@ -62,6 +65,7 @@ static const struct network {
     {"strides",
      {3, {3, 11, 8}},
      NN_CROSS_ENTROPY,
+     0,
      8,
      {{.kind = NN_CONV2D, .units = 5, .kernel = 3, .stride = 2, .pad = 2},
       {.kind = NN_RELU},
@@ -71,8 +75,23 @@ static const struct network {
       {.kind = NN_AVGPOOL, .kernel = 3, .stride = 2, .pad = 1},
       {.kind = NN_FLATTEN},
       DENSE(3)}},
-    {"regression", {1, {6}}, NN_SQUARED_ERROR, 3, {DENSE(9), {.kind = NN_TANH}, DENSE(3)}},
-    {"logistic", {1, {4}}, NN_LOGISTIC, 1, {DENSE(1)}},
+    {"regression", {1, {6}}, NN_SQUARED_ERROR, 0, 3, {DENSE(9), {.kind = NN_TANH}, DENSE(3)}},
+    {"logistic", {1, {4}}, NN_LOGISTIC, 0, 1, {DENSE(1)}},
+    {"norms",
+     {1, {12}},
+     NN_CROSS_ENTROPY,
+     0.1f,
+     10,
+     {DENSE(16),
+      {.kind = NN_LAYERNORM, .epsilon = 1e-5f},
+      {.kind = NN_GELU},
+      DENSE(12),
+      {.kind = NN_RMSNORM, .epsilon = 1e-5f},
+      {.kind = NN_GELU, .approximate = true},
+      DENSE(10),
+      {.kind = NN_LAYERNORM, .epsilon = 1e-3f},
+      {.kind = NN_SILU},
+      DENSE(5)}},
 };
 
 static const struct {
@@ -155,6 +174,7 @@ begin(struct bench *b, const struct network *network)
     if (nn_model_new(&b->model, &network->input, network->layer, network->count, network->loss, why,
                      sizeof why))
         fail_msg("%s", why);
+    nn_model_smooth(b->model, network->smoothing);
     b->count = nn_param_count(b->model);
     b->params = vector(b->count);
     b->g = vector(b->count);

@@ -92,6 +92,84 @@ errors_stay_within_the_documented_bounds(void **state)
     }
 }
 
+static double
+gelu(double x)
+{
+    return x * erfc(-x / sqrt(2)) / 2;
+}
+
+static double
+gelu_slope(double x)
+{
+    return erfc(-x / sqrt(2)) / 2 + x * exp(-x * x / 2) / sqrt(2 * acos(-1));
+}
+
+static double
+gelu_tanh(double x)
+{
+    return x / (1 + exp(-2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+}
+
+static double
+silu(double x)
+{
+    return x * sigmoid(x);
+}
+
+static double
+difference(double (*f)(double), double x)
+{
+    return (f(x + 1e-4) - f(x - 1e-4)) / 2e-4;
+}
+
+static double
+silu_slope(double x)
+{
+    return difference(silu, x);
+}
+
+static double
+gelu_tanh_slope(double x)
+{
+    return difference(gelu_tanh, x);
+}
+
+/* Relative error of the value down to -4, beyond which it is next to nothing, and absolute of the slope. */
+static void
+activations_are_close_everywhere(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*f)(const float *, float *, size_t);
+        void (*grad)(const float *, const float *, float *, size_t);
+        double (*exact)(double), (*slope)(double);
+    } function[] = {
+        {vmath_gelu, vmath_gelu_grad, gelu, gelu_slope},
+        {vmath_gelu_tanh, vmath_gelu_tanh_grad, gelu_tanh, gelu_tanh_slope},
+        {vmath_silu, vmath_silu_grad, silu, silu_slope},
+    };
+    const float one = 1;
+    for (size_t i = 0; i < sizeof function / sizeof function[0]; i++)
+        for (float x = -20; x < 20; x += 0x1p-10f) {
+            float y, slope;
+            double exact = function[i].exact((double)x);
+            function[i].f(&x, &y, 1);
+            function[i].grad(&x, &one, &slope, 1);
+            if (fabs((double)y - exact) > (x > -4 ? 1.5e-6 : 2e-4) * fabs(exact) + 1e-30 ||
+                fabs((double)slope - function[i].slope((double)x)) > 1.2e-6)
+                fail_msg("function %zu of %g = %.9g, slope %.9g", i, (double)x, (double)y,
+                         (double)slope);
+        }
+    const float far[] = {-3e38f, 3e38f};
+    for (size_t i = 0; i < sizeof function / sizeof function[0]; i++)
+        for (size_t k = 0; k < 2; k++) {
+            float y, slope;
+            function[i].f(far + k, &y, 1);
+            function[i].grad(far + k, &one, &slope, 1);
+            assert_true(y == (k ? far[k] : 0) && slope == (float)k);
+        }
+}
+
 static void
 special_values(void **state)
 {
@@ -116,8 +194,9 @@ static void
 nan_stays_nan(void **state)
 {
     (void)state;
-    void (*const f[])(const float *, float *, size_t) = {vmath_exp, vmath_log, vmath_tanh,
-                                                         vmath_sigmoid, vmath_relu};
+    void (*const f[])(const float *, float *, size_t) = {vmath_exp,       vmath_log,  vmath_tanh,
+                                                         vmath_sigmoid,   vmath_relu, vmath_gelu,
+                                                         vmath_gelu_tanh, vmath_silu};
     float x[17], y[17];
     for (size_t i = 0; i < 17; i++)
         x[i] = NAN;
@@ -142,6 +221,9 @@ every_variant_gives_the_same_bits(void **state)
         {vmath_tanh_base, vmath_tanh_avx2},
         {vmath_sigmoid_base, vmath_sigmoid_avx2},
         {vmath_relu_base, vmath_relu_avx2},
+        {vmath_gelu_base, vmath_gelu_avx2},
+        {vmath_gelu_tanh_base, vmath_gelu_tanh_avx2},
+        {vmath_silu_base, vmath_silu_avx2},
         {vmath_relu_grad_base, vmath_relu_grad_avx2},
         {vmath_tanh_grad_base, vmath_tanh_grad_avx2},
         {vmath_sigmoid_grad_base, vmath_sigmoid_grad_avx2},
@@ -222,6 +304,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_stay_within_the_documented_bounds),
+        cmocka_unit_test(activations_are_close_everywhere),
         cmocka_unit_test(special_values),
         cmocka_unit_test(nan_stays_nan),
         cmocka_unit_test(every_variant_gives_the_same_bits),
