@@ -159,14 +159,14 @@ gelu_tanh_slope(float x)
     float t = x > 30 ? 30 : x;
     t = t < -30 ? -30 : t;
     float s = gelu_tanh_share(x), inner = 1.59576912f + 0.214064449f * (t * t);
-    return s + (t * inner) * (s * (1.0f - s));
+    return s + (t * inner) * (s * gelu_tanh_share(-x));
 }
 
 static inline float
 silu_slope(float x)
 {
     float s = sigmoid_one(x);
-    return s + (x * s) * (1.0f - s);
+    return s + (x * s) * sigmoid_one(-x); /* 1 - s with all its digits */
 }
 
 void

@@ -156,7 +156,7 @@ activations_are_close_everywhere(void **state)
             function[i].f(&x, &y, 1);
             function[i].grad(&x, &one, &slope, 1);
             if (fabs((double)y - exact) > (x > -4 ? 1.5e-6 : 2e-4) * fabs(exact) + 1e-30 ||
-                fabs((double)slope - function[i].slope((double)x)) > 1.2e-6)
+                fabs((double)slope - function[i].slope((double)x)) > 6e-7)
                 fail_msg("function %zu of %g = %.9g, slope %.9g", i, (double)x, (double)y,
                          (double)slope);
         }
