@@ -51,7 +51,7 @@ struct core_bucket {
 
 struct core_config {
     struct proto_node self;
-    struct proto_hello hello; /* what we say of ourselves; `reply` is ignored */
+    struct proto_hello hello; /* what we say of ourselves; `asks` and `answers` are ignored */
     unsigned shards;          /* 1..PROTO_SHARDS_MAX */
     size_t peers_min;   /* members to wait for before the first round, this node included; >= 1 */
     uint64_t gather_us; /* how long to wait for others before the first plan when peers_min is 1 */

@@ -25,6 +25,7 @@ enum {
     MUTANT_LENT = 1 << 16,        /* a part of the sum is rewritten while the trainer reads it */
     MUTANT_GHOST = 1 << 17,       /* a node whose port another one has got is not forgotten */
     MUTANT_STUCK = 1 << 18,       /* a hung trainer's node is given shards again and again */
+    MUTANT_LINK = 1 << 19,        /* any HELLO of a node makes a session of our link */
 };
 
 #endif

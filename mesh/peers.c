@@ -48,11 +48,20 @@ link_close(struct core *core, int link)
     core->ops.disconnect(core->ctx, (unsigned)link);
 }
 
+/* Never 0, and not that of any link of the last four thousand million. */
+static uint32_t
+link_number(struct core *core)
+{
+    core->peers.number += core->peers.number == UINT32_MAX ? 2 : 1;
+    return core->peers.number;
+}
+
 static void
-hello_send(struct core *core, int link, bool reply)
+hello_send(struct core *core, int link, uint32_t asks, uint32_t answers)
 {
     struct proto_msg msg = {.type = PROTO_HELLO, .hello = core->config.hello};
-    msg.hello.reply = reply;
+    msg.hello.asks = asks;
+    msg.hello.answers = answers;
     core->ops.send(core->ctx, (unsigned)link, &msg, NULL, 0);
 }
 
@@ -172,6 +181,7 @@ peer_connect(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
     peer->link = link_open(core, PEERS_LINK_PEER, i, &peer->at);
+    peer->number = link_number(core);
     peer->link_up = false;
     peer->since_us = core->now;
     if (peer->link < 0)
@@ -188,13 +198,13 @@ peer_dial(struct core *core, int i, const struct proto_endpoint *at)
     peer_connect(core, i);
 }
 
-/* It says HELLO from `at`, and our link leads to where it was before: another node may have that address now,
- * and would take all that is meant for this one. A reply it could only give through the right link. */
+/* It says HELLO from `at`, and our link, of which it knows nothing, leads to where it was before: another node may
+ * have that address now. */
 static bool
-dialled_elsewhere(const struct peer *peer, const struct proto_endpoint *at, bool reply)
+dialled_elsewhere(const struct peer *peer, const struct proto_endpoint *at, uint32_t answers)
 {
-    return (peer->state == PEER_CONNECTING || (peer->state == PEER_GREETING && !reply)) &&
-           !endpoint_equal(&peer->at, at);
+    bool unknown = peer->state == PEER_GREETING && answers != peer->number;
+    return (peer->state == PEER_CONNECTING || unknown) && !endpoint_equal(&peer->at, at);
 }
 
 /* It was found at `at` just now, where it may have moved: let no attempt that was begun before stand in the way. */
@@ -204,7 +214,8 @@ peer_seen(struct core *core, int i, const struct proto_endpoint *at)
     struct peer *peer = &core->peers.peers[i];
     bool late = core->now - peer->since_us >= PEERS_BEACON_US;
     bool waits = peer->state == PEER_KNOWN && (late || core->now >= peer->retry_at_us);
-    bool dials = peer->state == PEER_CONNECTING && !endpoint_equal(&peer->at, at);
+    bool dials = (peer->state == PEER_CONNECTING || peer->state == PEER_GREETING) &&
+                 !endpoint_equal(&peer->at, at);
     if (peer->state == PEER_KNOWN)
         peer->at = *at;
     if (!waits && !(dials && late))
@@ -462,36 +473,27 @@ seed_close(struct core *core, struct peers_seed *seed, struct proto_node node)
     link_close(core, link);
 }
 
-/* The seed whose link has been up for longest, to `port` (0 any): whose HELLO is answered first. */
+/* The seed whose link has been up for longest: its HELLO is answered first. */
 static struct peers_seed *
-seed_oldest(struct core *core, uint16_t port)
+seed_oldest(struct core *core)
 {
     struct peers_seed *best = NULL;
     for (int s = 0; s < core->peers.seed_high; s++) {
         struct peers_seed *seed = &core->peers.seeds[s];
-        if (seed->used && seed->link_up && (port == 0 || seed->at.control_port == port) &&
-            (!best || seed->since_us < best->since_us))
+        if (seed->used && seed->link_up && (!best || seed->since_us < best->since_us))
             best = seed;
     }
     return best;
 }
 
+/* The link with this number leads to `from`. */
 static void
-seed_answered(struct core *core, struct proto_node from, uint16_t port)
-{
-    struct peers_seed *seed = seed_oldest(core, port);
-    if (seed)
-        seed_close(core, seed, from);
-}
-
-/* The HELLO is our own: an endpoint that leads back here. */
-static void
-seed_is_self(struct core *core)
+seed_answered(struct core *core, struct proto_node from, uint32_t number)
 {
     for (int s = 0; s < core->peers.seed_high; s++) {
         struct peers_seed *seed = &core->peers.seeds[s];
-        if (seed->used && seed->link_up && seed->at.control_port == core->config.hello.control_port)
-            seed_close(core, seed, core->config.self);
+        if (seed->used && seed->link_up && seed->number == number)
+            seed_close(core, seed, from);
     }
 }
 
@@ -536,7 +538,7 @@ peers_hello(struct core *core, struct proto_node from, const char *host,
             const struct proto_hello *hello)
 {
     if (from.id == core->config.self.id) {
-        seed_is_self(core);
+        seed_answered(core, from, hello->asks); /* it leads back here */
         return;
     }
     struct proto_endpoint at = endpoint_of(host, hello->control_port);
@@ -544,8 +546,7 @@ peers_hello(struct core *core, struct proto_node from, const char *host,
     if (i < 0)
         return;
     struct peer *peer = &core->peers.peers[i];
-    if (hello->reply)
-        seed_answered(core, from, hello->control_port);
+    seed_answered(core, from, hello->answers);
     enum proto_refusal reason =
         probe_expelled(core, from.id) ? PROTO_REFUSE_EXPELLED : judge(core, hello);
     if (reason) {
@@ -561,23 +562,24 @@ peers_hello(struct core *core, struct proto_node from, const char *host,
         peer_connect(core, i);
         return;
     }
-    if (dialled_elsewhere(peer, &at, hello->reply)) {
+    if (dialled_elsewhere(peer, &at, hello->answers)) {
         peer_dial(core, i, &at);
         return;
     }
-    if (peer->link_up && !hello->reply)
-        hello_send(core, peer->link, true);
-    if (peer->state == PEER_GREETING)
+    bool answer = hello->answers == peer->number || core_mutant(core, MUTANT_LINK);
+    if (peer->state == PEER_GREETING && answer)
         peer_establish(core, i);
     else if (peer->state == PEER_UP)
         peers_heard(core, i);
+    if (peer->link_up && hello->asks != 0)
+        hello_send(core, peer->link, peer->state == PEER_UP ? 0 : peer->number, hello->asks);
 }
 
 /* `from` refused us before it said HELLO: all we know is the seed that led to it. */
 static int
 refused_stranger(struct core *core, struct proto_node from, const char *host)
 {
-    struct peers_seed *best = seed_oldest(core, 0);
+    struct peers_seed *best = seed_oldest(core);
     struct proto_endpoint at = best ? best->at : endpoint_of(host, 0);
     int i = peer_add(core, from, &at);
     if (i >= 0 && best)
@@ -689,7 +691,7 @@ peers_link_up(struct core *core, unsigned link)
         struct peers_seed *seed = &core->peers.seeds[index];
         seed->link_up = true;
         seed->since_us = core->now;
-        hello_send(core, seed->link, false);
+        hello_send(core, seed->link, seed->number, 0);
         return;
     }
     struct peer *peer = &core->peers.peers[index];
@@ -702,9 +704,7 @@ peers_link_up(struct core *core, unsigned link)
     if (peer->state != PEER_CONNECTING)
         return;
     peer->state = PEER_GREETING;
-    hello_send(core, peer->link, peer->greeted);
-    if (peer->greeted)
-        peer_establish(core, index);
+    hello_send(core, peer->link, peer->number, peer->greeted ? peer->hello.asks : 0);
 }
 
 void
@@ -902,7 +902,7 @@ peer_tick(struct core *core, int i)
             peer_unlink(core, i);
             peer_forget(core, i);
         } else if (age_us > PEERS_HELLO_US) {
-            hello_send(core, peer->link, peer->greeted);
+            hello_send(core, peer->link, peer->number, 0);
             peer->since_us = core->now;
         }
         break;
@@ -960,6 +960,7 @@ seed_tick(struct core *core, int s)
     seed->retry_at_us = core->now + seed->retry_us;
     seed->retry_us =
         seed->retry_us * 2 > PEERS_RETRY_MAX_US ? PEERS_RETRY_MAX_US : seed->retry_us * 2;
+    seed->number = link_number(core);
     seed->link = link_open(core, PEERS_LINK_SEED, s, &seed->at);
 }
 

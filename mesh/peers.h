@@ -3,7 +3,7 @@
  * A pair of nodes has one control connection in each direction: we send on the link that we opened and
  * hear the peer on the one that it opened. What happens to a peer:
  *
- *            found, HELLO            link up            its HELLO is known
+ *            found, HELLO            link up            it answers HELLO
  *     FREE -------------> KNOWN/CONNECTING ---> GREETING ----------------> UP
  *       ^                     ^   |                |                        |
  *       | not found for long  |   v other run      v                        | link down, silence,
@@ -15,6 +15,10 @@
  *
  * A mesh has at most PROTO_PEERS_MAX nodes. Who comes when there is no slot left is told so on a link that is
  * used for nothing else, one newcomer after another; nobody loses a slot for it.
+ *
+ * Addresses wander from node to node (DHCP, containers), and a link may lead to another node than the one it was
+ * opened for. So each link has a number, which our HELLO on it carries, and only a HELLO of that node that
+ * answers this very number makes a session of it.
  *
  * A *seed* is an endpoint whose node we do not know yet. It gets a link of its own only to say HELLO;
  * its node answers by connecting to us, and we then open the peer's link to the address seen.
@@ -65,8 +69,9 @@ struct peer {
     struct proto_endpoint at;
     int link; /* -1 none */
     bool link_up;
-    bool announced; /* ops->peer_up was called */
-    bool greeted;   /* `hello` is what it said in this incarnation */
+    uint32_t number; /* of its newest link */
+    bool announced;  /* ops->peer_up was called */
+    bool greeted;    /* `hello` is what it said in this incarnation */
     struct proto_hello hello;
     struct proto_refuse refuse; /* to be sent, when reason != 0 */
     uint64_t refused;           /* incarnation that was logged as refused */
@@ -103,6 +108,7 @@ struct peers_seed {
     struct proto_endpoint at;
     int link;
     bool link_up;
+    uint32_t number;
     unsigned tries;
     struct proto_node node; /* who answered; id 0 nobody yet */
     uint64_t since_us;
@@ -129,7 +135,8 @@ struct peers {
         enum peers_link_use use;
         int index;
     } links[PEERS_LINKS_MAX];
-    unsigned link_next; /* numbers are reused as late as possible */
+    unsigned link_next; /* links are reused as late as possible */
+    uint32_t number;    /* of the newest link, the first is 1 */
     uint64_t beat_at_us;
     uint64_t exchange_at_us;
     uint64_t newest_at_us; /* awake; the last session began */

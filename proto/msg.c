@@ -32,7 +32,8 @@ static const struct field member_fields[] = {
 };
 
 static const struct field hello_fields[] = {
-    FIELD_BOOL(proto_hello, reply),
+    FIELD_UINT(proto_hello, asks, 0, UINT32_MAX),
+    FIELD_UINT(proto_hello, answers, 0, UINT32_MAX),
     FIELD_BOOL(proto_hello, wants_job),
     FIELD_TEXT(proto_hello, mesh, FIELD_TEXT, 0),
     FIELD_TEXT(proto_hello, run, FIELD_TEXT, 0),

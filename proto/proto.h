@@ -55,7 +55,7 @@ struct proto_endpoint {
 };
 
 enum proto_type {
-    PROTO_HELLO = 1, /* who I am; first message on a link, answered by a HELLO with `reply` */
+    PROTO_HELLO = 1, /* who I am; first message on a link, answered by a HELLO */
     PROTO_REFUSE,    /* why we do not mix; then the link is closed */
     PROTO_PEERS,     /* endpoints I know */
     PROTO_HEARTBEAT, /* every 50 ms */
@@ -88,7 +88,9 @@ enum proto_refusal {
 
 /* Text is printable UTF-8 (text.h; text_copy makes it so), hosts are letters, digits and .:-_% only. */
 struct proto_hello {
-    bool reply;                  /* this answers a HELLO */
+    uint32_t
+        asks; /* number of the sender's link, to be repeated in the answer; 0: none is wanted */
+    uint32_t answers;            /* what the HELLO that this answers asked; 0: this answers none */
     bool wants_job;              /* started without a job: send one */
     char mesh[PROTO_NAME_MAX];   /* mesh.group; "" the common one */
     char run[PROTO_NAME_MAX];    /* run.name; "" when wants_job */

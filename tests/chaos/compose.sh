@@ -58,8 +58,9 @@ fail() {
     local number
     echo "FAILED: $*" >&2
     for number in "${!ID[@]}"; do
-        echo "--- last lines of node $number"
-        docker logs --tail 8 "${ID[number]}" 2>&1
+        echo "--- last lines of node $number, $(address "$number")"
+        docker logs -t "${ID[number]}" >"$WORK/$number.log" 2>&1
+        tail -n 8 "$WORK/$number.log"
     done >&2
     exit 1
 }

@@ -42,6 +42,7 @@ struct world {
     int32_t own[ELEMS], sum[ELEMS];
     uint8_t state[STATE_SIZE], state_in[STATE_SIZE];
     bool open[LINKS];
+    uint32_t asked[LINKS]; /* in the newest HELLO */
     size_t in_flight[CORE_BUFFERS];
     uint64_t touched; /* hash of all bodies */
     struct frame frames[FRAMES];
@@ -91,6 +92,8 @@ on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
     struct world *world = ctx;
     (void)body;
     demand(link < LINKS && world->open[link] && body_size <= PROTO_JOB_MAX);
+    if (msg->type == PROTO_HELLO && msg->hello.asks != 0)
+        world->asked[link] = msg->hello.asks;
     encode(world, msg);
 }
 
@@ -301,7 +304,8 @@ act_hello(struct world *world)
 {
     uint8_t from = u8(world), flags = u8(world);
     struct proto_msg msg = {.type = PROTO_HELLO,
-                            .hello = {.reply = flags & 1,
+                            .hello = {.asks = flags & 1,
+                                      .answers = flags & 2 ? world->asked[from % LINKS] : 0,
                                       .wants_job = (flags & 0x0e) == 0x0e,
                                       .run = "fuzz",
                                       .job_hash = 1 + ((flags & 0x30) == 0x30),
@@ -527,16 +531,20 @@ act_meet(struct world *world)
 {
     uint8_t who = u8(world);
     struct proto_msg msg = {.type = PROTO_HELLO,
-                            .hello = {.reply = true,
+                            .hello = {.asks = 1,
                                       .run = "fuzz",
                                       .job_hash = 1,
                                       .numerics = 1,
                                       .control_port = 1000 + who % NODES,
                                       .bulk_port = 2000}};
     deliver(world, who, &msg, NULL, 0);
-    for (unsigned link = 0; link < LINKS; link++)
-        if (world->open[link])
-            core_on_link_up(world->core, world->now, link);
+    for (unsigned link = 0; link < LINKS; link++) {
+        if (!world->open[link])
+            continue;
+        core_on_link_up(world->core, world->now, link);
+        msg.hello.answers = world->asked[link];
+        deliver(world, who, &msg, NULL, 0);
+    }
 }
 
 /* Everybody hears everybody and waits at the same round. */

@@ -92,7 +92,8 @@ any_message(struct lone *lone, struct rand *rand, unsigned from)
     case PROTO_HELLO:
         msg.hello = lone->core->config.hello;
         msg.hello.control_port = (uint16_t)(20000 + from);
-        msg.hello.reply = rand_bool(rand);
+        msg.hello.asks = (uint32_t)rand_below(rand, 3);
+        msg.hello.answers = rand_bool(rand) ? lone->asked[from] : 0;
         msg.hello.numerics += rand_below(rand, 64) == 0;
         break;
     case PROTO_REFUSE:

@@ -11,7 +11,7 @@ fault_name(enum sim_fault kind)
 {
     static const char *const names[SIM_FAULTS] = {"crash", "silent",    "restart", "pause", "split",
                                                   "cut",   "heal",      "power",   "many",  "reset",
-                                                  "slow",  "disk_full", "rot",     "hang"};
+                                                  "slow",  "disk_full", "rot",     "hang",  "move"};
     return names[kind];
 }
 
@@ -262,6 +262,9 @@ fault_do(struct sim *sim, enum sim_fault kind)
         break;
     case SIM_HANG:
         hang_trainer(sim, &sim->nodes[i]);
+        break;
+    case SIM_MOVE:
+        shell_move(sim, i, (unsigned)pick(sim, n));
         break;
     default:
         break;

@@ -94,19 +94,33 @@ struct shell {
 
 static struct shell shells[SIM_NODES_MAX];
 
+/* The node that has this address now. */
+static unsigned
+holder(const struct sim *sim, unsigned address)
+{
+    unsigned i = 0;
+    while (sim->address[i] != address)
+        i++;
+    return i;
+}
+
 static void
 on_connect(void *ctx, unsigned link, const struct proto_endpoint *to)
 {
     struct shell *shell = ctx;
     struct sim_link *l = &shell->node->links[link];
-    unsigned target = to->control_port - 20000u;
-    if (l->open || target >= shell->sim->profile.nodes) {
+    unsigned address = SIM_NODES_MAX;
+    if (l->open || sscanf(to->host, "10.0.0.%u", &address) != 1 ||
+        address >= shell->sim->profile.nodes) {
         sim_fail(shell->sim, "node %u: link %u opened twice or to nowhere", shell->node->index,
                  link);
         return;
     }
     uint64_t generation = l->generation + 1;
-    *l = (struct sim_link){.open = true, .to = target, .generation = generation};
+    *l = (struct sim_link){.open = true,
+                           .address = address,
+                           .to = holder(shell->sim, address),
+                           .generation = generation};
     sim_push(shell->sim, shell->sim->now + 2 * delay(shell->sim), SIM_LINK_UP, shell->node->index,
              link, generation, NULL);
 }
@@ -491,11 +505,12 @@ static const struct core_ops shell_ops = {
 
 /* --- Life of a process ------------------------------------------------------------------------- */
 
+/* All have the same port, as in containers. */
 static struct proto_endpoint
-endpoint(unsigned node)
+endpoint(unsigned address)
 {
-    struct proto_endpoint at = {.control_port = (uint16_t)(20000 + node)};
-    snprintf(at.host, sizeof at.host, "10.0.0.%u", node);
+    struct proto_endpoint at = {.control_port = 20000};
+    snprintf(at.host, sizeof at.host, "10.0.0.%u", address);
     return at;
 }
 
@@ -509,7 +524,7 @@ config_of(const struct sim *sim, struct sim_node *node)
                   .job_hash = node->index == p->stranger ? 6 : 7,
                   .numerics = 8,
                   .kernel = "sim",
-                  .control_port = (uint16_t)(20000 + node->index),
+                  .control_port = 20000,
                   .bulk_port = (uint16_t)(30000 + node->index)},
         .shards = p->shards,
         .peers_min = p->peers_min,
@@ -584,14 +599,10 @@ shell_crash(struct sim *sim, unsigned index, bool silent)
 
 /* The stream ends at some byte of what is under way: whole messages before it arrive, the others never.
  * It takes a moment until somebody is told; ZeroMQ may have connected again by then. */
-void
-shell_reset(struct sim *sim, unsigned index, unsigned link)
+static void
+link_break(struct sim *sim, unsigned index, unsigned link, uint64_t most_us)
 {
     struct sim_link *l = &sim->nodes[index].links[link];
-    for (unsigned k = 0; k < SIM_LINKS_MAX && !(l->open && l->up); k++)
-        l = &sim->nodes[index].links[link = (link + 1) % SIM_LINKS_MAX];
-    if (!sim->nodes[index].up || !l->open || !l->up)
-        return;
     uint64_t last[2];
     for (int stream = 0; stream < 2; stream++)
         last[stream] = l->fifo_us[stream] > sim->now
@@ -606,8 +617,34 @@ shell_reset(struct sim *sim, unsigned index, unsigned link)
             m->lost = true;
     }
     l->broken = true;
-    sim_push(sim, sim->now + rand_below(&sim->rand, 5000), SIM_LINK_DOWN, index, link,
+    sim_push(sim, sim->now + rand_below(&sim->rand, most_us), SIM_LINK_DOWN, index, link,
              l->generation, NULL);
+}
+
+void
+shell_reset(struct sim *sim, unsigned index, unsigned link)
+{
+    struct sim_link *l = &sim->nodes[index].links[link];
+    for (unsigned k = 0; k < SIM_LINKS_MAX && !(l->open && l->up); k++)
+        l = &sim->nodes[index].links[link = (link + 1) % SIM_LINKS_MAX];
+    if (sim->nodes[index].up && l->open && l->up)
+        link_break(sim, index, link, 5000);
+}
+
+void
+shell_move(struct sim *sim, unsigned a, unsigned b)
+{
+    unsigned address = sim->address[a];
+    uint64_t most_us = rand_bool(&sim->rand) ? 5000 : 500000;
+    sim->address[a] = sim->address[b];
+    sim->address[b] = address;
+    for (unsigned i = 0; i < sim->profile.nodes && a != b; i++)
+        for (unsigned l = 0; l < SIM_LINKS_MAX && sim->nodes[i].up; l++) {
+            const struct sim_link *link = &sim->nodes[i].links[l];
+            bool concerned = i == a || i == b || link->to == a || link->to == b;
+            if (link->open && link->up && concerned)
+                link_break(sim, i, l, most_us);
+        }
 }
 
 /* --- Events ------------------------------------------------------------------------------------ */
@@ -618,6 +655,7 @@ ev_link_up(struct sim *sim, struct sim_node *node, const struct sim_event *event
     struct sim_link *link = &node->links[event->a];
     if (!link->open || link->generation != event->b || link->up)
         return;
+    link->to = holder(sim, link->address);
     struct sim_node *target = &sim->nodes[link->to];
     bool cut = sim->cut[node->index][link->to] || sim->cut[link->to][node->index];
     if (cut) {
@@ -706,7 +744,7 @@ ev_arrives(struct sim *sim, struct sim_node *node, const struct sim_event *event
     if (misdelivered(sim, m))
         return;
     char host[32];
-    snprintf(host, sizeof host, "10.0.0.%u", m->from_index);
+    snprintf(host, sizeof host, "10.0.0.%u", sim->address[m->from_index]);
     sim->trace = mix64_pair(sim->trace, (uint64_t)m->msg.type << 32 | m->from_index << 8 | m->to);
     if (!m->bulk) {
         core_on_message(node->core, sim->now, m->from, host, &m->msg, NULL, 0);
@@ -716,12 +754,12 @@ ev_arrives(struct sim *sim, struct sim_node *node, const struct sim_event *event
     core_on_bulk(node->core, sim->now, m->from, &m->msg, &frame);
 }
 
-/* In beacons everybody hears everybody; as seeds each node knows some endpoints, one of them node 0's. */
+/* In beacons everybody hears everybody; as seeds each node knows some endpoints, address 0 among them. */
 static void
 ev_beacon(struct sim *sim, struct sim_node *node, const struct sim_event *event)
 {
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
-        struct proto_endpoint at = endpoint(i);
+        struct proto_endpoint at = endpoint(sim->profile.seeds ? i : sim->address[i]);
         if (sim->profile.seeds) {
             if (event->a && (i == 0 || rand_below(&sim->rand, 3) == 0))
                 core_on_found(node->core, sim->now, &at, (struct proto_node){0, 0});

@@ -56,6 +56,7 @@ enum sim_fault {
     SIM_FULL,  /* a disk takes nothing for a while */
     SIM_ROT,   /* the newest checkpoint of a node has a wrong bit */
     SIM_HANG,  /* a trainer does nothing for a while; its core goes on */
+    SIM_MOVE,  /* two nodes swap their addresses */
     SIM_FAULTS,
 };
 
@@ -117,8 +118,9 @@ enum sim_busy { SIM_FREE, SIM_COMPUTING, SIM_COMMITTING, SIM_ADOPTING, SIM_PROBI
 
 struct sim_link {
     bool open, up, bulk;
-    bool broken; /* at some byte, and nobody has noticed yet */
-    unsigned to;
+    bool broken;      /* at some byte, and nobody has noticed yet */
+    unsigned address; /* dialled */
+    unsigned to;      /* who had it when the link came up */
     uint64_t generation;
     uint64_t incarnation; /* of the process reached; 0 not yet */
     uint64_t fifo_us[2];  /* last arrival: control, bulk */
@@ -192,6 +194,7 @@ struct sim {
     uint64_t seed, now, trace;
     struct sim_node nodes[SIM_NODES_MAX];
     bool cut[SIM_NODES_MAX][SIM_NODES_MAX];
+    unsigned address[SIM_NODES_MAX]; /* of each node, a permutation */
     bool faults_over;
     uint64_t over_us;            /* when */
     uint64_t flipped;            /* bit t: a contribution to round t was damaged in memory */
@@ -266,6 +269,8 @@ struct sim_message {
 void shell_boot(struct sim *sim, unsigned node, bool disk);
 void shell_crash(struct sim *sim, unsigned node, bool silent);
 void shell_reset(struct sim *sim, unsigned node, unsigned link);
+/* Nodes a and b swap their addresses; all their connections break. */
+void shell_move(struct sim *sim, unsigned a, unsigned b);
 void shell_event(struct sim *sim, const struct sim_event *event);
 void shell_message_free(struct sim_message *message);
 void shell_end(void);

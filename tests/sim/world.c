@@ -209,6 +209,8 @@ sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
     sim->failure[0] = 0;
     sim->queue->order = 0;
     memset(sim->cut, 0, sizeof sim->cut);
+    for (unsigned i = 0; i < SIM_NODES_MAX; i++)
+        sim->address[i] = i;
     sim->flipped = 0;
     memset(sim->nodes, 0, sizeof sim->nodes);
     if (sim->play.scenario)

@@ -69,6 +69,8 @@ remember(struct lone *lone, unsigned link, const struct proto_msg *msg, size_t s
 {
     contract(link < LONE_LINKS && lone->links[link].up, "send on a link that is not up");
     uint8_t frame[PROTO_FRAME_MAX];
+    if (msg->type == PROTO_HELLO && msg->hello.asks != 0)
+        lone->asked[lone->links[link].to] = msg->hello.asks;
     contract(proto_encode(msg, frame) > 0, "a message that cannot be encoded");
     lone->sent[lone->sent_count++ % LONE_SENT_MAX] = (struct lone_sent){
         .to = lone->links[link].to, .msg = *msg, .body_size = size, .buffer = buffer};
@@ -335,10 +337,11 @@ lone_say(struct lone *lone, unsigned id, const struct proto_msg *msg)
 }
 
 void
-lone_hello(struct lone *lone, unsigned id, bool reply)
+lone_hello(struct lone *lone, unsigned id, bool answer)
 {
     struct proto_msg msg = {.type = PROTO_HELLO, .hello = hello_of(id)};
-    msg.hello.reply = reply;
+    msg.hello.asks = answer ? 0 : 900 + id;
+    msg.hello.answers = answer ? lone->asked[id] : 0;
     lone_say(lone, id, &msg);
 }
 
@@ -367,6 +370,7 @@ lone_meet(struct lone *lone, unsigned id)
 {
     lone_hello(lone, id, false);
     lone_up(lone, id);
+    lone_hello(lone, id, true);
 }
 
 void

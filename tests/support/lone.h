@@ -51,6 +51,7 @@ struct lone {
     struct lone_sent sent[LONE_SENT_MAX]; /* the newest, a ring */
     uint64_t sent_count;
     uint64_t connects[LONE_IDS];
+    uint32_t asked[LONE_IDS]; /* in the newest HELLO on a link to this id */
     char log[LONE_LOG_MAX];
     size_t log_size;
     int32_t own[LONE_VECTOR], sum[LONE_VECTOR];
@@ -78,7 +79,8 @@ void lone_run(struct lone *lone, unsigned ms);
 void lone_run_with(struct lone *lone, unsigned ms, const unsigned *ids, size_t count,
                    uint64_t round, bool idle);
 void lone_say(struct lone *lone, unsigned id, const struct proto_msg *msg);
-void lone_hello(struct lone *lone, unsigned id, bool reply);
+/* A first HELLO, which asks for an answer, or the answer to the newest of ours. */
+void lone_hello(struct lone *lone, unsigned id, bool answer);
 /* The links that lead to node `id` come up. */
 void lone_up(struct lone *lone, unsigned id);
 /* The connection to node `id` breaks. */

@@ -61,7 +61,8 @@ node(struct source *from)
 static void
 make_hello(struct source *from, struct proto_hello *hello)
 {
-    hello->reply = flag(from);
+    hello->asks = (uint32_t)number(from, 0, UINT32_MAX);
+    hello->answers = (uint32_t)number(from, 0, UINT32_MAX);
     hello->wants_job =
         from->size == MESSAGES_RANDOM ? rand_bool(from->rand) : from->size == MESSAGES_SMALL;
     text(from, hello->mesh, sizeof hello->mesh, 0);
@@ -209,8 +210,8 @@ messages_make(struct messages_sample *out, enum proto_type type, enum messages_s
 static bool
 same_hello(const struct proto_hello *a, const struct proto_hello *b)
 {
-    return a->reply == b->reply && a->wants_job == b->wants_job && !strcmp(a->run, b->run) &&
-           a->job_hash == b->job_hash && a->numerics == b->numerics &&
+    return a->asks == b->asks && a->answers == b->answers && a->wants_job == b->wants_job &&
+           !strcmp(a->run, b->run) && a->job_hash == b->job_hash && a->numerics == b->numerics &&
            !strcmp(a->kernel, b->kernel) && a->control_port == b->control_port &&
            a->bulk_port == b->bulk_port;
 }

@@ -123,7 +123,8 @@ a_hello_is_these_bytes(void **state)
 {
     (void)state; /* from PROTOCOL.md: a change here is a new version of the protocol */
     struct proto_msg msg = {.type = PROTO_HELLO,
-                            .hello = {.reply = true,
+                            .hello = {.asks = 300,
+                                      .answers = 7,
                                       .mesh = "m",
                                       .run = "digits",
                                       .job_hash = 0x1122334455667788,
@@ -131,9 +132,9 @@ a_hello_is_these_bytes(void **state)
                                       .kernel = "zen",
                                       .control_port = 20000,
                                       .bulk_port = 20001}};
-    static const uint8_t expected[] = {0x9b, 2,    1,    0xc3, 0xc2, 0xa1, 'm',  0xa6, 'd',
-                                       'i',  'g',  'i',  't',  's',  0xcf, 0x11, 0x22, 0x33,
-                                       0x44, 0x55, 0x66, 0x77, 0x88, 0xcc, 200,  0xa3, 'z',
+    static const uint8_t expected[] = {0x9c, 2,    1,    0xcd, 1,    0x2c, 7,    0xc2, 0xa1, 'm',
+                                       0xa6, 'd',  'i',  'g',  'i',  't',  's',  0xcf, 0x11, 0x22,
+                                       0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0xcc, 200,  0xa3, 'z',
                                        'e',  'n',  0xcd, 0x4e, 0x20, 0xcd, 0x4e, 0x21};
     uint8_t frame[PROTO_FRAME_MAX];
     assert_int_equal(proto_encode(&msg, frame), sizeof expected);
@@ -212,8 +213,8 @@ the_kinds_of_fields_do_not_mix(void **state)
         assert_string_equal(why, expected);
     }
     refused(-EBADMSG,
-            "HELLO.reply is an integer, expected a boolean, whole and in its shortest form",
-            "[uuubttuutuu]", U(2), U(1), U(1), 0, "", "", U(0), U(0), "", U(1), U(1));
+            "HELLO.wants_job is an integer, expected a boolean, whole and in its shortest form",
+            "[uuuuuttuutuu]", U(2), U(1), U(1), U(1), U(0), "", "", U(0), U(0), "", U(1), U(1));
 }
 
 static void
@@ -271,8 +272,8 @@ static int
 hello(int wants, const char *run, uint64_t hash, const char *kernel, uint64_t control,
       uint64_t bulk)
 {
-    return decode("[uubbttuutuu]", U(2), U(1), 0, wants, "mesh", run, hash, U(0), kernel, control,
-                  bulk);
+    return decode("[uuuubttuutuu]", U(2), U(1), U(0), U(0), wants, "mesh", run, hash, U(0), kernel,
+                  control, bulk);
 }
 
 static void

@@ -43,7 +43,7 @@ a_beacon_leads_to_a_link_a_hello_and_a_session(void **state)
     found(lone, 7, false);
     assert_int_equal(lone->connects[7], 1);
     lone_up(lone, 7);
-    assert_false(lone_sent(lone, 7, PROTO_HELLO)->msg.hello.reply);
+    assert_int_equal(lone_sent(lone, 7, PROTO_HELLO)->msg.hello.answers, 0);
     assert_int_equal(peers_heard_of(lone), 0);
     lone_hello(lone, 7, true);
     assert_int_equal(peers_heard_of(lone), 1);
@@ -59,10 +59,14 @@ a_hello_from_nowhere_is_answered_over_a_link_of_ours(void **state)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_hello(lone, 7, false);
     lone_up(lone, 7);
-    assert_true(lone_sent(lone, 7, PROTO_HELLO)->msg.hello.reply);
+    assert_int_equal(lone_sent(lone, 7, PROTO_HELLO)->msg.hello.answers, 907);
+    assert_int_equal(peers_heard_of(lone), 0);
+    lone_hello(lone, 7, true);
     assert_int_equal(peers_heard_of(lone), 1);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_HELLO), 1);
     lone_hello(lone, 7, false); /* it lost its session */
     assert_int_equal(lone_sent_count(lone, 7, PROTO_HELLO), 2);
+    assert_int_equal(lone_sent(lone, 7, PROTO_HELLO)->msg.hello.asks, 0);
     assert_int_equal(peers_heard_of(lone), 1);
     lone_destroy(&lone);
 }
@@ -77,10 +81,18 @@ a_link_that_leads_to_another_node_is_not_taken_for_its(void **state)
     core_on_found(lone->core, lone->now, &former, lone_node(lone, 7));
     lone_up(lone, 9); /* there is somebody, who does not answer for node 7 */
     assert_non_null(lone_sent(lone, 9, PROTO_HELLO));
-    lone_hello(lone, 7, false);
+    struct proto_endpoint now = endpoint(7);
+    core_on_found(lone->core, lone->now, &now,
+                  (struct proto_node){0, 0}); /* it came by a list, too */
+    lone_run(lone, 10);
+    lone_up(lone, 7);
     assert_int_equal(lone->connects[7], 1);
+    lone_hello(lone, 7, true); /* it answers, but not to what was said at its former address */
+    assert_int_equal(lone->connects[7], 2);
     assert_int_equal(lone_logged(lone, "is up"), 0);
     lone_up(lone, 7);
+    assert_int_equal(lone_logged(lone, "is up"), 0);
+    lone_hello(lone, 7, true);
     assert_int_equal(lone_logged(lone, "peer 10.0.0.7:20007 is up"), 1);
     assert_non_null(lone_sent(lone, 7, PROTO_HEARTBEAT));
     assert_null(lone_sent(lone, 9, PROTO_HEARTBEAT));
@@ -170,6 +182,7 @@ seeds_are_tried_for_ever_until_their_node_is_known(void **state)
     lone_up(lone, 7);
     lone_hello(lone, 7, true); /* ends the seed's link, opens the peer's */
     lone_up(lone, 7);
+    lone_hello(lone, 7, true);
     assert_int_equal(peers_heard_of(lone), 1);
     before = lone->connects[7];
     lone_run_with(lone, 10000, (unsigned[]){7}, 1, 0, false);
@@ -185,7 +198,9 @@ a_seed_that_leads_back_here_is_left_alone(void **state)
     found(lone, 5, true);
     lone_run(lone, 10);
     lone_up(lone, 5);
-    lone_hello(lone, 5, false);
+    struct proto_msg echo = {.type = PROTO_HELLO,
+                             .hello = lone_sent(lone, 5, PROTO_HELLO)->msg.hello};
+    lone_say(lone, 5, &echo);
     lone_run(lone, 20000);
     assert_int_equal(lone->connects[5], 1);
     assert_int_equal(peers_heard_of(lone), 0);
@@ -334,6 +349,7 @@ a_restart_replaces_the_former_self(void **state)
     lone_hello(lone, 7, false);
     assert_int_equal(peers_heard_of(lone), 0);
     lone_up(lone, 7);
+    lone_hello(lone, 7, true);
     assert_int_equal(peers_heard_of(lone), 1);
     assert_int_equal(lone_logged(lone, "restarted"), 1);
     lone_destroy(&lone);
@@ -447,6 +463,8 @@ who_wants_a_job_gets_its_text_and_is_no_peer(void **state)
         .hello = {.wants_job = true, .control_port = 20007, .bulk_port = 30007}};
     lone_say(lone, 7, &msg);
     lone_up(lone, 7);
+    msg.hello.answers = lone->asked[7];
+    lone_say(lone, 7, &msg);
     struct proto_msg ask = {.type = PROTO_JOB};
     lone_say(lone, 7, &ask);
     assert_int_equal(lone_sent(lone, 7, PROTO_JOB)->body_size, strlen("run: {name: lone}\n"));
