@@ -1,5 +1,6 @@
 /* dense.c - fully connected layer: y = x W^T + b, W [out, in], and its gradients
- * dx = dy W, dW = dy^T x, db = sum of dy over rows.
+ * dx = dy W, dW = dy^T x, db = sum of dy over rows. On a sequence [T, C] it works on each position alone, as if
+ * that were a row.
  *
  * Products run through OpenBLAS or our own loop (nn_init). Our own: W is by far the largest operand of a
  * small shard, so it is read where it lies: forward computes y^T = W x^T, with x^T in panels. dW is
@@ -19,10 +20,23 @@ enum {
     STRIPE = 4 * GEMM_COLUMNS, /* inputs at a time, gradient of x */
 };
 
+static size_t
+inputs(const struct layer *layer)
+{
+    return layer->in.dim[layer->in.dims - 1];
+}
+
+/* Rows of the products: one per row, or one per position of each row. */
+static size_t
+vectors(const struct layer *layer, const struct layer_io *io)
+{
+    return io->rows * (layer->in_size / inputs(layer));
+}
+
 static int
 shape(struct layer *layer, char *why, size_t why_size)
 {
-    if (layer->in.dims != 1) {
+    if (layer->in.dims > 2) {
         snprintf(why, why_size, "input has %zu dimensions; put a flatten layer before",
                  layer->in.dims);
         return -EINVAL;
@@ -31,8 +45,9 @@ shape(struct layer *layer, char *why, size_t why_size)
         snprintf(why, why_size, "units = 0, expected at least 1");
         return -EINVAL;
     }
-    layer->out = (struct nn_shape){1, {layer->spec.units}};
-    layer->weight = (struct nn_shape){2, {layer->spec.units, layer->in.dim[0]}};
+    layer->out = layer->in;
+    layer->out.dim[layer->in.dims - 1] = layer->spec.units;
+    layer->weight = (struct nn_shape){2, {layer->spec.units, inputs(layer)}};
     return 0;
 }
 
@@ -45,7 +60,8 @@ least(size_t a, size_t b)
 static size_t
 scratch(const struct layer *layer, size_t rows)
 {
-    size_t in = layer->in_size, out = layer->out_size;
+    size_t in = inputs(layer), out = layer->spec.units;
+    rows *= layer->in_size / in;
     size_t forward = gemm_packed_size(in, least(rows, BLOCK)) + CHUNK * BLOCK;
     size_t weights = gemm_packed_size(rows, in) + CHUNK * in + CHUNK * rows;
     size_t inputs = gemm_depth(out) * STRIPE;
@@ -57,7 +73,7 @@ scratch(const struct layer *layer, size_t rows)
 static double
 flops(const struct layer *layer)
 {
-    return 2.0 * (double)layer->weight_count;
+    return 2.0 * (double)layer->weight_count * (double)(layer->in_size / inputs(layer));
 }
 
 /* yt[units, BLOCK] = W[first .., :] xt, xt packed for `rows` rows. */
@@ -65,7 +81,7 @@ static void
 units_forward(const struct layer *layer, const float *w, size_t units, const float *xt, size_t rows,
               float *yt)
 {
-    size_t in = layer->in_size, share = gemm_depth(in);
+    size_t in = inputs(layer), share = gemm_depth(in);
     for (size_t k = 0; k < in; k += share) {
         size_t depth = least(in - k, share);
         struct gemm_view view = {w + k, units, 0, in, depth, 0, 1};
@@ -78,22 +94,22 @@ units_forward(const struct layer *layer, const float *w, size_t units, const flo
 static void
 forward_blas(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = layer->in_size, out = layer->out_size;
+    size_t in = inputs(layer), out = layer->spec.units;
     bool bias = !layer->spec.no_bias;
     if (bias)
-        vmath_spread(io->params + layer->bias_first, io->y, io->rows, out);
-    blas_gemm(false, true, io->rows, out, in, io->x, in, io->params + layer->weight_first, in, bias,
-              io->y, out);
+        vmath_spread(io->params + layer->bias_first, io->y, vectors(layer, io), out);
+    blas_gemm(false, true, vectors(layer, io), out, in, io->x, in, io->params + layer->weight_first,
+              in, bias, io->y, out);
 }
 
 static void
 forward_own(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = layer->in_size, out = layer->out_size;
+    size_t in = inputs(layer), out = layer->spec.units;
     const float *w = io->params + layer->weight_first, *b = io->params + layer->bias_first;
     float *yt = io->scratch, *xt = yt + CHUNK * BLOCK;
-    for (size_t r = 0; r < io->rows; r += BLOCK) {
-        size_t rows = least(io->rows - r, BLOCK);
+    for (size_t r = 0; r < vectors(layer, io); r += BLOCK) {
+        size_t rows = least(vectors(layer, io) - r, BLOCK);
         gemm_pack_transposed(io->x + r * in, in, in, rows, xt);
         for (size_t o = 0; o < out; o += CHUNK) {
             size_t units = least(out - o, CHUNK);
@@ -115,10 +131,11 @@ forward(const struct layer *layer, const struct layer_io *io)
 static void
 weights_backward_blas(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = layer->in_size, out = layer->out_size, most = CHUNK + io->rows;
+    size_t in = inputs(layer), out = layer->spec.units, most = CHUNK + vectors(layer, io);
     for (size_t o = 0; o < out; o += most) {
         size_t units = least(out - o, most);
-        blas_gemm(true, false, units, in, io->rows, io->dy + o, out, io->x, in, 0, io->scratch, in);
+        blas_gemm(true, false, units, in, vectors(layer, io), io->dy + o, out, io->x, in, 0,
+                  io->scratch, in);
         layer_sink(io, layer->weight_first + o * in, io->scratch, units * in);
     }
 }
@@ -127,7 +144,7 @@ weights_backward_blas(const struct layer *layer, const struct layer_io *io)
 static void
 weights_backward_own(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = layer->in_size, out = layer->out_size, rows = io->rows;
+    size_t in = inputs(layer), out = layer->spec.units, rows = vectors(layer, io);
     float *dw = io->scratch, *dyt = dw + CHUNK * in, *x = dyt + CHUNK * rows;
     gemm_pack(io->x, in, rows, in, x);
     for (size_t o = 0; o < out; o += CHUNK) {
@@ -144,7 +161,7 @@ weights_backward_own(const struct layer *layer, const struct layer_io *io)
 static void
 bias_backward(const struct layer *layer, const struct layer_io *io)
 {
-    size_t out = layer->out_size, rows = io->rows;
+    size_t out = layer->spec.units, rows = vectors(layer, io);
     memset(io->scratch, 0, out * sizeof *io->scratch);
     vmath_sum_rows(io->dy, out, rows, io->scratch, out);
     layer_sink(io, layer->bias_first, io->scratch, out);
@@ -153,23 +170,23 @@ bias_backward(const struct layer *layer, const struct layer_io *io)
 static void
 inputs_backward_blas(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = layer->in_size, out = layer->out_size;
-    blas_gemm(false, false, io->rows, in, out, io->dy, out, io->params + layer->weight_first, in, 0,
-              io->dx, in);
+    size_t in = inputs(layer), out = layer->spec.units;
+    blas_gemm(false, false, vectors(layer, io), in, out, io->dy, out,
+              io->params + layer->weight_first, in, 0, io->dx, in);
 }
 
 static void
 inputs_backward_own(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = layer->in_size, out = layer->out_size, share = gemm_depth(out);
+    size_t in = inputs(layer), out = layer->spec.units, share = gemm_depth(out);
     const float *w = io->params + layer->weight_first;
     for (size_t i = 0; i < in; i += STRIPE)
         for (size_t k = 0; k < out; k += share) {
             size_t width = least(in - i, STRIPE), depth = least(out - k, share);
-            struct gemm_view view = {io->dy + k, io->rows, 0, out, depth, 0, 1};
+            struct gemm_view view = {io->dy + k, vectors(layer, io), 0, out, depth, 0, 1};
             gemm_pack(w + k * in + i, in, depth, width, io->scratch);
             for (size_t j = 0; j < width; j += GEMM_COLUMNS)
-                gemm_panel(&view, io->rows, least(width - j, GEMM_COLUMNS), depth,
+                gemm_panel(&view, vectors(layer, io), least(width - j, GEMM_COLUMNS), depth,
                            io->scratch + j * depth, k > 0, io->dx + i + j, in);
         }
 }
@@ -188,8 +205,8 @@ backward(const struct layer *layer, const struct layer_io *io)
 static void
 forward_naive(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = layer->in_size, out = layer->out_size;
-    for (size_t r = 0; r < io->rows; r++)
+    size_t in = inputs(layer), out = layer->spec.units;
+    for (size_t r = 0; r < vectors(layer, io); r++)
         for (size_t o = 0; o < out; o++) {
             const float *w = io->params + layer->weight_first + o * in;
             double sum = layer->spec.no_bias ? 0 : (double)io->params[layer->bias_first + o];
@@ -203,15 +220,15 @@ forward_naive(const struct layer *layer, const struct layer_io *io)
 static double
 unit_gradient(const struct layer *layer, const struct layer_io *io, size_t o)
 {
-    size_t in = layer->in_size, out = layer->out_size;
+    size_t in = inputs(layer), out = layer->spec.units;
     double bias = 0;
     for (size_t i = 0; i < in; i++) {
         double sum = 0;
-        for (size_t r = 0; r < io->rows; r++)
+        for (size_t r = 0; r < vectors(layer, io); r++)
             sum += (double)io->dy[r * out + o] * (double)io->x[r * in + i];
         io->scratch[i] = (float)sum;
     }
-    for (size_t r = 0; r < io->rows; r++)
+    for (size_t r = 0; r < vectors(layer, io); r++)
         bias += (double)io->dy[r * out + o];
     return bias;
 }
@@ -219,14 +236,14 @@ unit_gradient(const struct layer *layer, const struct layer_io *io, size_t o)
 static void
 backward_naive(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = layer->in_size, out = layer->out_size;
+    size_t in = inputs(layer), out = layer->spec.units;
     for (size_t o = 0; o < out; o++) {
         float bias = (float)unit_gradient(layer, io, o);
         layer_sink(io, layer->weight_first + o * in, io->scratch, in);
         if (!layer->spec.no_bias)
             layer_sink(io, layer->bias_first + o, &bias, 1);
     }
-    for (size_t r = 0; io->dx != NULL && r < io->rows; r++)
+    for (size_t r = 0; io->dx != NULL && r < vectors(layer, io); r++)
         for (size_t i = 0; i < in; i++) {
             double sum = 0;
             for (size_t o = 0; o < out; o++)

@@ -56,7 +56,7 @@ struct layer_kind {
 
 extern const struct layer_kind dense_kind, conv2d_kind, maxpool_kind, avgpool_kind, flatten_kind,
     relu_kind, sigmoid_kind, tanh_kind, dropout_kind, layernorm_kind, rmsnorm_kind, gelu_kind,
-    silu_kind;
+    silu_kind, embedding_kind, positions_kind;
 
 /* The model's layer, for tests of one kind. */
 const struct layer *nn_model_layer(const struct nn_model *model, size_t index);

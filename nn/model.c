@@ -44,11 +44,14 @@ struct nn_pass {
 };
 
 static const struct layer_kind *const kinds[NN_KINDS] = {
-    [NN_DENSE] = &dense_kind,         [NN_CONV2D] = &conv2d_kind,   [NN_MAXPOOL] = &maxpool_kind,
-    [NN_AVGPOOL] = &avgpool_kind,     [NN_FLATTEN] = &flatten_kind, [NN_RELU] = &relu_kind,
-    [NN_SIGMOID] = &sigmoid_kind,     [NN_TANH] = &tanh_kind,       [NN_DROPOUT] = &dropout_kind,
-    [NN_LAYERNORM] = &layernorm_kind, [NN_RMSNORM] = &rmsnorm_kind, [NN_GELU] = &gelu_kind,
-    [NN_SILU] = &silu_kind,
+    [NN_DENSE] = &dense_kind,         [NN_CONV2D] = &conv2d_kind,
+    [NN_MAXPOOL] = &maxpool_kind,     [NN_AVGPOOL] = &avgpool_kind,
+    [NN_FLATTEN] = &flatten_kind,     [NN_RELU] = &relu_kind,
+    [NN_SIGMOID] = &sigmoid_kind,     [NN_TANH] = &tanh_kind,
+    [NN_DROPOUT] = &dropout_kind,     [NN_LAYERNORM] = &layernorm_kind,
+    [NN_RMSNORM] = &rmsnorm_kind,     [NN_GELU] = &gelu_kind,
+    [NN_SILU] = &silu_kind,           [NN_EMBEDDING] = &embedding_kind,
+    [NN_POSITIONS] = &positions_kind,
 };
 
 /* Product of the dimensions, or 0 when one is 0 or the product exceeds NN_PARAMS_MAX. */
@@ -373,19 +376,28 @@ init_choose(const struct nn_model *model, const struct layer *layer)
     return NN_INIT_GLOROT;
 }
 
+/* An initial weight from a uniform number in (0, 1). */
+static double
+element_draw(const struct nn_tensor *tensor, enum nn_init init, double u)
+{
+    double in = (double)tensor->fan_in, out = (double)tensor->fan_out;
+    if (init == NN_INIT_ONE)
+        return 1;
+    if (init == NN_INIT_SMALL)
+        return 0.02 * vmath_normal(u);
+    return init == NN_INIT_HE ? sqrt(2.0 / in) * vmath_normal(u)
+                              : sqrt(6.0 / (in + out)) * (2 * u - 1);
+}
+
 static void
 tensor_fill(const struct nn_tensor *tensor, enum nn_init init, struct rng_key key, float *w)
 {
-    double he = sqrt(2.0 / (double)tensor->fan_in);
-    double glorot = sqrt(6.0 / ((double)tensor->fan_in + (double)tensor->fan_out));
     for (size_t i = 0; i < tensor->count; i += 4) {
         uint32_t word[4];
         rng_block(key, 0, i / 4, word);
         for (size_t j = 0; j < 4 && i + j < tensor->count; j++) {
             double u = rng_uniform(word[j]);
-            w[i + j] = (float)(init == NN_INIT_ONE  ? 1
-                               : init == NN_INIT_HE ? he * vmath_normal(u)
-                                                    : glorot * (2 * u - 1));
+            w[i + j] = (float)element_draw(tensor, init, u);
         }
     }
 }

@@ -15,7 +15,7 @@
  * (vmath.h), random numbers counted (rng.h). Calls on different passes may run in parallel. Nothing allocates but the _new functions.
  *
  * Shapes: x [B, in...] row-major; images [B, C, H, W]; dense weight [out, in]; conv weight
- * [out, in, kh, kw], PyTorch's order. */
+ * [out, in, kh, kw], PyTorch's order; sequences [B, T, C]. */
 #ifndef NN_NN_H
 #define NN_NN_H
 
@@ -45,6 +45,8 @@ enum nn_kind {
     NN_RMSNORM,   /* same, without centring and bias */
     NN_GELU,      /* approximate: by tanh */
     NN_SILU,
+    NN_EMBEDDING, /* units, tokens; [T] numbers of tokens to [T, units] */
+    NN_POSITIONS, /* sinusoidal: or learned; adds to each position of [T, C] a vector of its own */
     NN_KINDS,
 };
 
@@ -53,7 +55,8 @@ enum nn_init {
     NN_INIT_HE,     /* normal, variance 2/fan_in; He et al., ICCV 2015 */
     NN_INIT_GLOROT, /* uniform, variance 2/(fan_in+fan_out); Glorot and Bengio, AISTATS 2010 */
     NN_INIT_ZERO,
-    NN_INIT_ONE, /* weights of norms, always */
+    NN_INIT_ONE,   /* weights of norms, always */
+    NN_INIT_SMALL, /* normal, deviation 0.02; embeddings and positions, always */
 };
 
 struct nn_layer_spec {
@@ -64,8 +67,10 @@ struct nn_layer_spec {
     unsigned pad;    /* 0..kernel-1 */
     bool no_bias;
     bool approximate;
-    float drop;    /* 0 <= drop < 1 */
-    float epsilon; /* 0 < epsilon <= 1 */
+    bool sinusoidal;
+    unsigned tokens; /* 1.. */
+    float drop;      /* 0 <= drop < 1 */
+    float epsilon;   /* 0 < epsilon <= 1 */
     enum nn_init init;
     unsigned line; /* in the config, for messages; 0 unknown */
 };

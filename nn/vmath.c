@@ -2,6 +2,8 @@
  *
  * ln: x = m 2^e with m in [sqrt(1/2), sqrt 2) and s = (m - 1) / (m + 1), |s| < 0.1716, so
  * log m = 2 (s + s^3/3 + ... + s^21/21), truncated below 2^-56.
+ * sin: x = n pi + r, |r| <= pi/2, Taylor series to r^21; pi in two parts, so that n * pi_hi is exact. power: e^x with
+ * x = n ln 2 + r, Taylor series to r^14.
  * normal: algorithm AS 241, PPND7 (Wichura: The Percentage Points of the Normal Distribution, Applied
  * Statistics 37, 1988), a rational function in the middle and two of sqrt(-log tail) outside. */
 #include "nn/vmath.h"
@@ -28,6 +30,36 @@ vmath_ln(double x)
         sum = (sum + 1.0 / k) * square;
     const double ln2_hi = 0x1.62e42feep-1, ln2_lo = 0x1.a39ef35793c76p-33;
     return ((double)e * ln2_lo + 2 * (s * sum)) + 2 * s + (double)e * ln2_hi;
+}
+
+double
+vmath_sin(double x)
+{
+    assert(x > -0x1p20);
+    assert(x < 0x1p20);
+    const double pi_hi = 0x1.921fb544p+1, pi_lo = 0x1.0b4611a626331p-33;
+    int64_t n = (int64_t)(x / (pi_hi + pi_lo) + (x < 0 ? -0.5 : 0.5));
+    double r = (x - (double)n * pi_hi) - (double)n * pi_lo, square = r * r, sum = 0;
+    for (int k = 21; k >= 3; k -= 2)
+        sum = (1 + sum) * -square / (double)(k * (k - 1));
+    double y = r + r * sum;
+    return n % 2 == 0 ? y : -y;
+}
+
+double
+vmath_power(double base, double exponent)
+{
+    const double ln2_hi = 0x1.62e42feep-1, ln2_lo = 0x1.a39ef35793c76p-33;
+    double x = exponent * vmath_ln(base), sum = 0;
+    assert(x > -708);
+    assert(x < 709);
+    int64_t n = (int64_t)(x / (ln2_hi + ln2_lo) + (x < 0 ? -0.5 : 0.5));
+    double r = (x - (double)n * ln2_hi) - (double)n * ln2_lo, two;
+    for (int k = 14; k >= 1; k--)
+        sum = (1 + sum) * r / k;
+    uint64_t bits = (uint64_t)(n + 1023) << 52;
+    memcpy(&two, &bits, sizeof two);
+    return (1 + sum) * two;
 }
 
 /* (a[0] + a[1] r + ...) / (b[0] + b[1] r + ...), four terms each. */

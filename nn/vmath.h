@@ -23,6 +23,10 @@ void vmath_tanh(const float *x, float *y, size_t n);
 void vmath_sigmoid(const float *x, float *y, size_t n);
 /* Natural logarithm of one positive, normal, finite double. */
 double vmath_ln(double x);
+/* sin x for |x| < 2^20; absolute error below 1e-15 (1 + |x|). */
+double vmath_sin(double x);
+/* base^exponent for base > 0 where the result is a normal number; relative error below 1e-15 (1 + |ln result|). */
+double vmath_power(double base, double exponent);
 /* x with P(standard normal < x) = p, for 0 < p < 1; absolute error below 1e-6 for |x| < 6. */
 double vmath_normal(double p);
 

@@ -37,15 +37,17 @@ static const struct config_word sources[] = {
     {NULL, 0},
 };
 static const struct config_word layers[] = {
-    {"dense", NN_DENSE},     {"conv", NN_CONV2D},
-    {"maxpool", NN_MAXPOOL}, {"avgpool", NN_AVGPOOL},
-    {"flatten", NN_FLATTEN}, {"relu", NN_RELU},
-    {"sigmoid", NN_SIGMOID}, {"tanh", NN_TANH},
-    {"dropout", NN_DROPOUT}, {"layernorm", NN_LAYERNORM},
-    {"rmsnorm", NN_RMSNORM}, {"gelu", NN_GELU},
-    {"silu", NN_SILU},       {NULL, 0},
+    {"dense", NN_DENSE},         {"conv", NN_CONV2D},
+    {"maxpool", NN_MAXPOOL},     {"avgpool", NN_AVGPOOL},
+    {"flatten", NN_FLATTEN},     {"relu", NN_RELU},
+    {"sigmoid", NN_SIGMOID},     {"tanh", NN_TANH},
+    {"dropout", NN_DROPOUT},     {"layernorm", NN_LAYERNORM},
+    {"rmsnorm", NN_RMSNORM},     {"gelu", NN_GELU},
+    {"silu", NN_SILU},           {"embedding", NN_EMBEDDING},
+    {"positions", NN_POSITIONS}, {NULL, 0},
 };
 static const struct config_word approximations[] = {{"none", 0}, {"tanh", 1}, {NULL, 0}};
+static const struct config_word position_kinds[] = {{"learned", 0}, {"sinusoidal", 1}, {NULL, 0}};
 static const struct config_word inits[] = {
     {"auto", NN_INIT_AUTO}, {"he", NN_INIT_HE}, {"glorot", NN_INIT_GLOROT},
     {"zero", NN_INIT_ZERO}, {NULL, 0},
@@ -58,14 +60,8 @@ static const struct config_word losses[] = {
     {NULL, 0},
 };
 static const struct config_word optimizers[] = {
-    {"sgd", OPTIM_SGD},
-    {"adam", OPTIM_ADAM},
-    {"adamw", OPTIM_ADAMW},
-    {"rmsprop", OPTIM_RMSPROP},
-    {"lion", OPTIM_LION},
-    {"lars", OPTIM_LARS},
-    {"lamb", OPTIM_LAMB},
-    {NULL, 0},
+    {"sgd", OPTIM_SGD},   {"adam", OPTIM_ADAM}, {"adamw", OPTIM_ADAMW}, {"rmsprop", OPTIM_RMSPROP},
+    {"lion", OPTIM_LION}, {"lars", OPTIM_LARS}, {"lamb", OPTIM_LAMB},   {NULL, 0},
 };
 static const struct config_word schedules[] = {
     {"constant", OPTIM_CONSTANT},
@@ -134,6 +130,9 @@ const struct config_key config_keys[] = {
     REAL("model.layernorm", "epsilon", LAYER(epsilon), 1e-12, 1, "1e-5"),
     ENUM("model.layernorm", "bias", CONFIG_JOB, LAYER(no_bias), no_yes, "yes"),
     REAL("model.rmsnorm", "epsilon", LAYER(epsilon), 1e-12, 1, "1e-5"),
+    UINT("model.embedding", "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
+    UINT("model.embedding", "tokens", CONFIG_JOB, LAYER(tokens), 1, UNITS_MAX, "256"),
+    ENUM("model.positions", "kind", CONFIG_JOB, LAYER(sinusoidal), position_kinds, "learned"),
     ENUM("model.gelu", "approximate", CONFIG_JOB, LAYER(approximate), approximations, "none"),
 
     ENUM("train", "loss", CONFIG_JOB, MEMBER(train.loss), losses, "cross_entropy"),

@@ -8,7 +8,7 @@ Per network NAME, in our naming of parameters:
     NAME.grad.safetensors    gradient of the mean loss over the batch
     NAME.RULE.safetensors    parameters after three steps of an optimiser on that batch
     NAME.batch               little-endian: rows, inputs, outputs (uint32), mean loss (float64),
-                             x (float32 [rows, inputs]), labels (int32 [rows]) or targets (float32 [rows, outputs])
+                             x (float32 [rows, inputs]), labels (int32 [rows] or [rows, positions]) or targets (float32 [rows, outputs])
 PyTorch computes in float64, so that the files hold the truth to float32's precision."""
 import json
 import os
@@ -46,6 +46,37 @@ def networks():
         nn.Linear(12, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 12), RMSNorm(12),
         nn.GELU(approximate="tanh"), nn.Linear(12, 10), nn.LayerNorm(10, eps=1e-3), nn.SiLU(),
         nn.Linear(10, 5)], "smoothed"
+    yield "tokens", (6,), 5, [
+        Tokens(9, 8), Positions(6, 8), nn.Linear(8, 10), nn.GELU(), nn.LayerNorm(10),
+        nn.Linear(10, 9)], "masked"
+    yield "sines", (7,), 4, [
+        Tokens(5, 6), Sines(7, 6), nn.Linear(6, 8, bias=False), nn.SiLU(), nn.Linear(8, 5)], \
+        "masked"
+
+
+class Tokens(nn.Embedding):
+    def forward(self, x):
+        return super().forward(x.long())
+
+
+class Positions(nn.Module):
+    def __init__(self, positions, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(positions, features))
+
+    def forward(self, x):
+        return x + self.weight
+
+
+class Sines(nn.Module):
+    def __init__(self, positions, features):
+        super().__init__()
+        t, k = torch.arange(positions).double()[:, None], torch.arange(features)
+        angle = t / 10000.0 ** ((k - k % 2).double() / features)
+        self.waves = torch.where(k % 2 == 0, angle.sin(), angle.cos())
+
+    def forward(self, x):
+        return x + self.waves
 
 
 class RMSNorm(nn.Module):
@@ -58,9 +89,16 @@ class RMSNorm(nn.Module):
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
 
 
-WORDS = {nn.Linear: "dense", nn.Conv2d: "conv", nn.LayerNorm: "layernorm", RMSNorm: "rmsnorm"}
+WORDS = {nn.Linear: "dense", nn.Conv2d: "conv", nn.LayerNorm: "layernorm", RMSNorm: "rmsnorm",
+         Tokens: "embedding", Positions: "positions"}
 LOSSES = {"cross_entropy": nn.CrossEntropyLoss(), "squared_error": nn.MSELoss(),
-          "logistic": nn.BCEWithLogitsLoss(), "smoothed": nn.CrossEntropyLoss(label_smoothing=0.1)}
+          "logistic": nn.BCEWithLogitsLoss(), "masked": lambda z, labels: masked(z, labels), "smoothed": nn.CrossEntropyLoss(label_smoothing=0.1)}
+
+
+def masked(z, labels):
+    """Mean over the rows of the mean over their positions with a label."""
+    loss = nn.functional.cross_entropy(z.transpose(1, 2), labels, ignore_index=-1, reduction="none")
+    return (loss.sum(1) / (labels != -1).sum(1)).mean()
 
 
 def names(layers, path=""):
@@ -82,7 +120,17 @@ def write_tensors(path, pairs):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
-def draw_target(loss, rows, outputs):
+def draw_inputs(loss, rows, shape, layers):
+    if loss == "masked":
+        return torch.randint(layers[0].num_embeddings, (rows, *shape)).double()
+    return torch.randn(rows, *shape).float().double()
+
+
+def draw_target(loss, rows, outputs, shape):
+    if loss == "masked":
+        labels = torch.randint(outputs, (rows, *shape))
+        labels[0, 0] = labels[-1, 1:4] = -1
+        return labels
     if loss in ("cross_entropy", "smoothed"):
         return torch.randint(outputs, (rows,))
     if loss == "logistic":
@@ -108,9 +156,9 @@ def main():
                 parameter.data += 0.2 * torch.randn(parameter.shape)
         net.float().double()  # what float32 holds, computed in float64
         start = [p.detach().clone() for p in net.parameters()]
-        x = torch.randn(rows, *shape).float().double()
-        outputs = net(x).shape[1]
-        target = draw_target(loss, rows, outputs)
+        x = draw_inputs(loss, rows, shape, layers)
+        outputs = net(x).shape[-1]
+        target = draw_target(loss, rows, outputs, shape)
         value = LOSSES[loss](net(x), target)
         value.backward()
         path = os.path.join(folder, name)

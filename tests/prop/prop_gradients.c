@@ -156,10 +156,15 @@ net_open(struct net *net, const struct nn_shape *input, const struct nn_layer_sp
     struct nn_batch *batch = nn_pass_batch(net->pass);
     batch->rows = rows;
     fill(batch->x, rows * nn_input_size(net->model));
-    fill(batch->target, rows * nn_output_size(net->model));
-    for (size_t i = 0; i < rows; i++)
-        batch->label[i] =
-            (int32_t)below(loss == NN_LOGISTIC ? 2 : (unsigned)nn_output_size(net->model));
+    if (batch->target != NULL)
+        fill(batch->target, rows * nn_output_size(net->model));
+    size_t labels = nn_label_count(net->model);
+    for (size_t i = 0; i < rows * labels; i++)
+        batch->label[i] = (int32_t)below(
+            loss == NN_LOGISTIC ? 2 : (unsigned)(nn_output_size(net->model) / labels));
+    if (layers[0].kind == NN_EMBEDDING)
+        for (size_t i = 0; i < rows * nn_input_size(net->model); i++)
+            batch->x[i] = (float)below(layers[0].tokens);
 }
 
 static size_t
@@ -198,6 +203,43 @@ flat_layers(struct nn_layer_spec *s, enum nn_kind kind)
     return n;
 }
 
+/* Sequences of tokens: the kind between positions and the last layer. */
+static size_t
+token_layers(struct nn_layer_spec *s, enum nn_kind kind)
+{
+    size_t n = 0;
+    s[n++] =
+        (struct nn_layer_spec){.kind = NN_EMBEDDING, .units = 1 + below(6), .tokens = 1 + below(5)};
+    s[n++] = (struct nn_layer_spec){.kind = NN_POSITIONS, .sinusoidal = below(2)};
+    if (kind != NN_EMBEDDING)
+        s[n++] = (struct nn_layer_spec){
+            .kind = kind, .units = 1 + below(5), .drop = 0.3f, .epsilon = 0.1f};
+    return n;
+}
+
+static void
+random_tokens_check(enum nn_kind kind, enum nn_loss loss)
+{
+    struct nn_layer_spec s[8];
+    struct nn_shape text = {1, {1 + below(5)}};
+    size_t n = token_layers(s, kind);
+    bool whole = loss != NN_CROSS_ENTROPY || below(2);
+    if (whole)
+        s[n++] = (struct nn_layer_spec){.kind = NN_FLATTEN};
+    s[n++] =
+        (struct nn_layer_spec){.kind = NN_DENSE, .units = loss == NN_LOGISTIC ? 1 : 2 + below(3)};
+    struct net net;
+    net_open(&net, &text, s, n, loss, below(4));
+    net_check(&net);
+    net_close(&net);
+}
+
+static bool
+takes_any_shape(enum nn_kind kind)
+{
+    return kind != NN_CONV2D && kind != NN_MAXPOOL && kind != NN_AVGPOOL && kind != NN_FLATTEN;
+}
+
 static void
 random_net_check(enum nn_kind kind, enum nn_loss loss)
 {
@@ -221,8 +263,12 @@ gradients_are_central_differences(void **state)
     nn_init(*state);
     for (int kind = 0; kind < NN_KINDS; kind++)
         for (int loss = 0; loss <= NN_LOGISTIC; loss++)
-            for (int i = 0; i < 12; i++)
-                random_net_check((enum nn_kind)kind, (enum nn_loss)loss);
+            for (int i = 0; i < 12; i++) {
+                if (kind != NN_EMBEDDING && kind != NN_POSITIONS)
+                    random_net_check((enum nn_kind)kind, (enum nn_loss)loss);
+                if (takes_any_shape((enum nn_kind)kind))
+                    random_tokens_check((enum nn_kind)kind, (enum nn_loss)loss);
+            }
     assert_true(kinks < checked / 20);
 }
 
@@ -327,7 +373,8 @@ fast_layers_equal_naive_ones(void **state)
     for (int i = 0; i < 150; i++) {
         unsigned kernel = 1 + below(5);
         struct nn_shape flat = {1, {1 + below(90)}},
-                        image = {3, {1 + below(5), kernel + below(12), kernel + below(20)}};
+                        image = {3, {1 + below(5), kernel + below(12), kernel + below(20)}},
+                        sequence = {2, {1 + below(40), 1 + below(50)}};
         struct nn_layer_spec dense = {
             .kind = NN_DENSE, .units = 1 + below(70), .no_bias = below(2)};
         struct nn_layer_spec conv = {.kind = NN_CONV2D,
@@ -340,6 +387,7 @@ fast_layers_equal_naive_ones(void **state)
         pool.kind = NN_MAXPOOL;
         fast_and_naive(&image, &pool, below(4));
         fast_and_naive(&flat, &dense, below(20));
+        fast_and_naive(&sequence, &dense, below(5));
         fast_and_naive(&image, &conv, below(4));
         conv.stride = 1;
         fast_and_naive(&image, &conv, below(4));

@@ -92,6 +92,27 @@ static const struct network {
       {.kind = NN_LAYERNORM, .epsilon = 1e-3f},
       {.kind = NN_SILU},
       DENSE(5)}},
+    {"tokens",
+     {1, {6}},
+     NN_CROSS_ENTROPY,
+     0,
+     6,
+     {{.kind = NN_EMBEDDING, .units = 8, .tokens = 9},
+      {.kind = NN_POSITIONS},
+      DENSE(10),
+      {.kind = NN_GELU},
+      {.kind = NN_LAYERNORM, .epsilon = 1e-5f},
+      DENSE(9)}},
+    {"sines",
+     {1, {7}},
+     NN_CROSS_ENTROPY,
+     0,
+     5,
+     {{.kind = NN_EMBEDDING, .units = 6, .tokens = 5},
+      {.kind = NN_POSITIONS, .sinusoidal = true},
+      {.kind = NN_DENSE, .units = 8, .no_bias = true},
+      {.kind = NN_SILU},
+      DENSE(5)}},
 };
 
 static const struct {
@@ -152,12 +173,13 @@ load_batch(struct bench *b)
     memcpy(head, data, sizeof head);
     memcpy(&b->loss, data + 12, sizeof b->loss);
     assert_int_equal(head[1], nn_input_size(b->model));
-    assert_int_equal(head[2], nn_output_size(b->model));
+    size_t labels = nn_label_count(b->model);
+    assert_int_equal(head[2] * labels, nn_output_size(b->model));
     assert_int_equal(nn_pass_new(&b->pass, b->model, head[0], true), 0);
     struct nn_batch *batch = nn_pass_batch(b->pass);
     size_t x_size = 4 * (size_t)head[0] * head[1];
     bool targets = b->network->loss == NN_SQUARED_ERROR;
-    size_t rest = 4 * (size_t)head[0] * (targets ? head[2] : 1);
+    size_t rest = 4 * (size_t)head[0] * (targets ? head[2] : labels);
     assert_int_equal(size, 20 + x_size + rest);
     batch->rows = head[0];
     memcpy(batch->x, data + 20, x_size);

@@ -289,6 +289,20 @@ ln_is_good_to_two_ulp(void **state)
 }
 
 static void
+sines_and_powers_are_good_to_a_float_and_beyond(void **state)
+{
+    (void)state;
+    for (double x = -1000; x < 1000; x += 0.0137)
+        assert_true(fabs(vmath_sin(x) - sin(x)) <= 1e-15 * (1 + fabs(x)));
+    assert_true(fabs(vmath_sin(1000000) - sin(1000000)) <= 1e-9);
+    assert_true(vmath_sin(0) == 0 && vmath_power(10000, 0) == 1);
+    for (double e = -70; e < 70; e += 0.0137) {
+        double exact = pow(10000, e);
+        assert_true(fabs(vmath_power(10000, e) - exact) <= 1e-15 * (1 + fabs(log(exact))) * exact);
+    }
+}
+
+static void
 normal_inverts_the_normal_distribution(void **state)
 {
     (void)state;
@@ -310,6 +324,7 @@ main(void)
         cmocka_unit_test(every_variant_gives_the_same_bits),
         cmocka_unit_test(sums_are_sums),
         cmocka_unit_test(ln_is_good_to_two_ulp),
+        cmocka_unit_test(sines_and_powers_are_good_to_a_float_and_beyond),
         cmocka_unit_test(normal_inverts_the_normal_distribution),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,122 @@
+/* Tokens become rows of a table, positions are added, and what is no token is bad. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/one_layer.h"
+
+static void
+each_token_is_a_row_and_collects_its_gradient(void **state)
+{
+    (void)state;
+    struct one_layer one;
+    const struct nn_layer_spec spec = {.kind = NN_EMBEDDING, .units = 2, .tokens = 3};
+    const float w[] = {1, 2, 3, 4, 5, 6}, x[] = {2, 0, 2, 1, 2, 2};
+    const float dy[] = {1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60};
+    float y[12], none[12];
+    one_layer_open(&one, &(struct nn_shape){1, {3}}, &spec, 2, w);
+    one_layer_forward(&one, x, y);
+    const float expected[] = {5, 6, 1, 2, 5, 6, 3, 4, 5, 6, 5, 6};
+    assert_memory_equal(y, expected, sizeof y);
+    one_layer_backward(&one, dy, none);
+    const float grad[] = {2, 20, 4, 40, 15, 150};
+    assert_memory_equal(one.grad, grad, sizeof grad);
+    one_layer_close(&one);
+}
+
+static void
+what_is_no_token_is_nan(void **state)
+{
+    (void)state;
+    struct one_layer one;
+    const struct nn_layer_spec spec = {.kind = NN_EMBEDDING, .units = 1, .tokens = 3};
+    const float w[] = {1, 2, 3}, x[] = {-1, 3, 0.5f, NAN, INFINITY, 1e30f, -0.0f, 2};
+    const float dy[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    float y[8], none[8];
+    one_layer_open(&one, &(struct nn_shape){1, {8}}, &spec, 1, w);
+    one_layer_forward(&one, x, y);
+    for (size_t i = 0; i < 6; i++)
+        assert_true(isnan(y[i]));
+    assert_true(y[6] == 1 && y[7] == 3);
+    one_layer_backward(&one, dy, none);
+    assert_true(one.grad[0] == 1 && one.grad[1] == 0 && one.grad[2] == 1);
+    one_layer_close(&one);
+}
+
+static void
+positions_are_added_to_every_row(void **state)
+{
+    (void)state;
+    enum { T = 50, C = 6, N = T * C };
+    static float x[2 * N], y[2 * N], dy[2 * N], dx[2 * N], w[N];
+    for (int sinusoidal = 0; sinusoidal < 2; sinusoidal++) {
+        struct one_layer one;
+        const struct nn_layer_spec spec = {.kind = NN_POSITIONS, .sinusoidal = sinusoidal};
+        for (size_t i = 0; i < 2 * N; i++)
+            x[i] = (float)i, dy[i] = (float)(i % 7), w[i % N] = 0.5f * (float)(i % N);
+        one_layer_open(&one, &(struct nn_shape){2, {T, C}}, &spec, 2, w);
+        assert_int_equal(one.layer->weight_count, sinusoidal ? 0 : N);
+        one_layer_forward(&one, x, y);
+        one_layer_backward(&one, dy, dx);
+        assert_memory_equal(dx, dy, sizeof dx);
+        for (size_t i = 0; i < 2 * N; i++) {
+            double t = (double)(i % N / C), k = (double)(i % C - i % 2);
+            double angle = t / pow(10000, k / C);
+            double p = sinusoidal ? (i % 2 ? cos(angle) : sin(angle)) : (double)w[i % N];
+            assert_true(fabs((double)y[i] - (double)x[i] - p) <= 1e-7 * (10 + (double)x[i]));
+        }
+        for (size_t i = 0; !sinusoidal && i < N; i++)
+            assert_true(one.grad[i] == dy[i] + dy[N + i]);
+        one_layer_close(&one);
+    }
+}
+
+static void
+misplaced_layers_are_refused(void **state)
+{
+    (void)state;
+    const struct nn_layer_spec table = {.kind = NN_EMBEDDING, .units = 2, .tokens = 3};
+    const struct {
+        struct nn_shape input;
+        struct nn_layer_spec layers[2];
+        const char *text;
+    } wrong[] = {
+        {{1, {4}},
+         {{.kind = NN_RELU}, table},
+         "layer 1 (embedding): expected as the first layer: its inputs are numbers of tokens"},
+        {{3, {1, 2, 2}},
+         {table, table},
+         "layer 0 (embedding): input has 3 dimensions, expected 1: tokens"},
+        {{1, {4}},
+         {{.kind = NN_EMBEDDING, .units = 2}, table},
+         "layer 0 (embedding): tokens = 0, expected 1..16777216"},
+        {{1, {4}},
+         {{.kind = NN_POSITIONS}, table},
+         "layer 0 (positions): input has 1 dimension, expected 2: positions, features"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct nn_model *model;
+        char why[200];
+        assert_int_equal(nn_model_new(&model, &wrong[i].input, wrong[i].layers, 2, NN_CROSS_ENTROPY,
+                                      why, sizeof why),
+                         -EINVAL);
+        assert_string_equal(why, wrong[i].text);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_token_is_a_row_and_collects_its_gradient),
+        cmocka_unit_test(what_is_no_token_is_nan),
+        cmocka_unit_test(positions_are_added_to_every_row),
+        cmocka_unit_test(misplaced_layers_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
