@@ -47,8 +47,9 @@ enum {
     GOODBYE_MS = 500,          /* for the last control messages to leave */
     EVENTS_MAX = 32,           /* epoll events per turn */
     TASKS_MAX = 8,             /* the core has at most one compute and one commit or adopt out */
-    FILES_WANTED = 4096,       /* open files: connections of strangers must not use them up */
-    FRAMES_SPARE = 256,        /* received bodies kept, beside those of two rounds */
+    TRIM_US = 5000000,   /* peers that go leave holes in all heaps, which are given back then */
+    FILES_WANTED = 4096, /* open files: connections of strangers must not use them up */
+    FRAMES_SPARE = 256,  /* received bodies kept, beside those of two rounds */
     VECTOR_ALIGN = 4096,
     HUGE_PAGE = 2 << 20,
 };
@@ -67,6 +68,7 @@ struct mesh {
     char address[64]; /* on which wire listens */
     int epoll_fd, wake_fd;
     uint64_t tick_at, discover_at;              /* us */
+    uint64_t trim_at;                           /* us; 0: no peer has gone since the last time */
     bool more_control, more_bulk, more_beacons; /* read again before sleeping */
     struct mesh_task tasks[TASKS_MAX];
     size_t task_first, task_count;
@@ -255,6 +257,8 @@ on_peer_down(void *ctx, unsigned link, struct proto_node node)
     struct mesh *mesh = ctx;
     (void)node;
     wire_peer_down(mesh->wire, link);
+    if (!mesh->trim_at)
+        mesh->trim_at = clock_us() + TRIM_US;
 }
 
 static void
@@ -396,6 +400,10 @@ tick(struct mesh *mesh)
         core_on_tick(mesh->core, now);
         wire_tick(mesh->wire, now);
         mesh->tick_at = now + CORE_TICK_US;
+    }
+    if (mesh->trim_at && now >= mesh->trim_at) {
+        mesh->trim_at = 0;
+        malloc_trim(0);
     }
     if (now < mesh->discover_at)
         return;

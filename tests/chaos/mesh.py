@@ -133,13 +133,19 @@ class Mesh:
         return self.nodes[name]
 
     def wait(self, what, condition, seconds):
+        """`what` is waited for: a text, or a function that makes it."""
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
+                what = what() if callable(what) else what
                 raise Failed(f"waited {seconds:g} s for {what}\n{self.last_lines()}")
             time.sleep(POLL_S)
-            for node in self.nodes.values():
-                node.steps()  # see Node.origin
+            self.look()
+
+    def look(self):
+        """While waiting: take in what the nodes wrote; see Node.origin."""
+        for node in self.nodes.values():
+            node.steps()
 
     def step(self, name):
         return self.nodes[name].step()

@@ -325,6 +325,9 @@ class Net(mesh.Mesh):
 
     # ---- what it does ----
 
+    def look(self):
+        """The reader takes in what they write."""
+
     def read_all(self):
         while not self.stop_reading.wait(self.poll_s):
             for track in list(self.tracks):
@@ -344,12 +347,11 @@ class Net(mesh.Mesh):
             time.sleep(min(0.1, max(0.0, end - time.monotonic())))
 
     def until(self, seconds, what, condition):
-        end = time.monotonic() + seconds
-        while not condition():
+        """As mesh.Mesh.wait; a node that ends is an error at once."""
+        def met():
             self.check_alive()
-            if time.monotonic() > end:
-                raise mesh.Failed("waited %g s for %s\n%s" % (seconds, what, self.last_lines()))
-            time.sleep(0.01)
+            return condition()
+        self.wait(what, met, seconds)
 
     def together(self, indices, since=0.0):
         """Is the last step of each of these (after `since`) one of a plan of all of them?"""
@@ -426,6 +428,22 @@ class Verdict(collections.namedtuple("Verdict", "compared wrong undone reference
     def __str__(self):
         return "%d states of %d steps: %d differ from one another or (to step %d) from a run without accidents; " \
             "steps undone: %d; %s" % (self.compared, self.last, self.wrong, self.reference, self.undone, mesh.load())
+
+
+def judge(why, verdict):
+    """The exit status: 1 when there is a reason `why` or a state was wrong; the last lines say so."""
+    if why or not verdict.good():
+        say("FAILED: %s" % (why or verdict))
+        return 1
+    return 0
+
+
+def tool(main):
+    """Run `main`; a deadline that passed is a line, not a traceback."""
+    try:
+        sys.exit(main())
+    except mesh.Failed as failure:
+        sys.exit("FAILED: %s\nrepeat: python3 %s" % (failure, " ".join(sys.argv)))
 
 
 def options(text, **extra):

@@ -113,8 +113,8 @@ def main():
                 good = scene(here, name, *table[name]) and good
         verdict = here.verdict()
         net.say(str(verdict))
-    return 0 if good and verdict.good() else 1
+    return net.judge(None if good else "a split cost more than %g s" % LIMIT_S, verdict)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    net.tool(main)

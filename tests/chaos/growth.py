@@ -1,0 +1,85 @@
+"""growth.py - does a process grow? Its memory and descriptors, taken whenever things stand the same.
+
+    growth = Growth(pid)
+    mesh.wait(growth.what, lambda: growth.sample(time.monotonic()), growth.SETTLE_S)    # all peers are up
+    growth.why()                  # None, or what has grown
+
+What may differ between two such instants is passing (a checkpoint being written, a connection whose end is on its
+way): `sample` refuses until the number of descriptors is that of the first one. Memory: a line is fitted by least squares to
+the samples behind the first third, in which buffers reach their sizes. It may rise by 1 MB/h; in a short run, where a
+few pages more are a steep line, by SHORT_KB in all."""
+import os
+
+import mesh
+
+SETTLE_S = 10
+SHORT_KB = 1024
+RISE_KB_H = 1000.0
+
+
+def resident_kb(pid):
+    with open("/proc/%d/status" % pid, encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+
+
+def descriptors(pid):
+    return len(os.listdir("/proc/%d/fd" % pid))
+
+
+def slope(points):
+    """Least squares: units per second."""
+    n = len(points)
+    mean_t = sum(t for t, _ in points) / n
+    mean_y = sum(y for _, y in points) / n
+    spread = sum((t - mean_t) ** 2 for t, _ in points)
+    return sum((t - mean_t) * (y - mean_y) for t, y in points) / spread if spread else 0.0
+
+
+class Growth:
+    def __init__(self, name, pid):
+        self.name, self.pid = name, pid
+        self.points = []  # (seconds, resident kB, descriptors)
+
+    def sample(self, at):
+        """Takes one and returns True when it has as many descriptors as at the first."""
+        count = descriptors(self.pid)
+        if self.points and count != self.points[0][2]:
+            return False
+        self.points.append((at, resident_kb(self.pid), count))
+        return True
+
+    def what(self):
+        return "%s to have its %d descriptors again, it has %d" % (
+            self.name, self.points[0][2] if self.points else 0, descriptors(self.pid))
+
+    def settled(self):
+        end = self.points[-1][0]
+        return [(t, rss) for t, rss, _ in self.points if 3 * t >= end]
+
+    def rise_kb_h(self):
+        return slope(self.settled()) * 3600
+
+    def why(self):
+        if len(self.points) < 6:
+            return "%s: %d samples, expected 6 and more" % (self.name, len(self.points))
+        points = self.settled()
+        seconds = points[-1][0] - points[0][0]
+        rise, most = self.rise_kb_h(), max(RISE_KB_H, SHORT_KB * 3600 / max(seconds, 1))
+        if rise > most:
+            return "%s: memory rises by %.0f kB in %.0f s, expected at most %.0f" % (
+                self.name, rise * seconds / 3600, seconds, most * seconds / 3600)
+        return None
+
+    def row(self):
+        points = self.settled()
+        return [self.name, len(self.points), "%.1f" % (points[0][1] / 1000), "%.1f" % (points[-1][1] / 1000),
+                "%+.2f" % (self.rise_kb_h() / 1000), self.points[0][2]]
+
+
+HEADER = ["node", "samples", "RSS, MB: settled", "end", "growth, MB/h", "descriptors, all together"]
+
+
+def report(watched):
+    """Prints the table; the first reason why one of them has grown, or None."""
+    mesh.table(HEADER, [growth.row() for growth in watched])
+    return next((why for why in (growth.why() for growth in watched) if why), None)
