@@ -29,7 +29,8 @@ enum {
     BULK_BUDGET = 8,      /* the same for bulk: a few milliseconds of adding at most */
     HEARTBEAT_MS = 250,   /* ZeroMQ's own, on control: a backstop against half-open connections; */
     HEARTBEAT_DEAD_MS = 1500, /* the core suspects a silent peer much sooner */
-    CONNECT_MS = 400,         /* of TCP alone; a SYN that was lost is sent again only after 1 s */
+    KEEPALIVE_S = 4,  /* of TCP, where we listen: a peer that lost power never says that it goes */
+    CONNECT_MS = 400, /* of TCP alone; a SYN that was lost is sent again only after 1 s */
     HANDSHAKE_MS = 2000,
     BACKLOG = 512,
     SOCKETS_MAX = 8 * WIRE_LINKS_MAX,
@@ -149,6 +150,16 @@ set_common(void *socket, int queue_out, int queue_in, int64_t size_max)
     set(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
     int rc = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &size_max, sizeof size_max);
     assert(rc == 0);
+}
+
+/* What it sends is the kernel's: a peer that is stopped or busy answers. */
+static void
+set_keepalive(void *bound)
+{
+    set(bound, ZMQ_TCP_KEEPALIVE, 1);
+    set(bound, ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_S);
+    set(bound, ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_S / 2);
+    set(bound, ZMQ_TCP_KEEPALIVE_CNT, 3);
 }
 
 static void
@@ -1031,6 +1042,8 @@ build(struct wire *wire)
         return -zmq_errno();
     set_control(wire->router);
     set_bulk(wire->pull);
+    set_keepalive(wire->router);
+    set_keepalive(wire->pull);
     wire->accepted[0] = watch_accepted(wire->router, wire->control_ctx);
     wire->accepted[1] = watch_accepted(wire->pull, wire->bulk_ctx);
     return wire->accepted[0] && wire->accepted[1] ? 0 : -zmq_errno();

@@ -12,7 +12,7 @@ import os
 
 import mesh
 
-SETTLE_S = 10
+SETTLE_S = 20
 SHORT_KB = 1024
 RISE_KB_H = 1000.0
 

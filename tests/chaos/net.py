@@ -240,6 +240,8 @@ class Net(mesh.Mesh):
             space = self.space(i)
             run("ip", "-n", space, "addr", "add", "%s/24" % self.address(i), "broadcast", "10.77.0.255", "dev", "eth0")
             run("ip", "-n", space, "route", "add", "default", "dev", "eth0")
+            # The kernel of a process that is killed behind a cut gives up within a second to end its connections.
+            run("ip", "netns", "exec", space, "sysctl", "-qw", "net.ipv4.tcp_orphan_retries=1")
         if Quota.usable():
             self.quotas = [Quota(self.space(i), self.cpu[i]) for i in range(self.count)]
         else:
@@ -289,7 +291,8 @@ class Net(mesh.Mesh):
         prefix = ["ip", "netns", "exec", self.space(index)]
         if self.quotas:
             procs = os.path.join(self.quotas[index].path, "cgroup.procs")
-            prefix += ["sh", "-c", 'echo $$ >"$0"; exec "$@"', procs]
+            # In this order: in there /sys is another one.
+            prefix = ["sh", "-c", 'echo $$ >"$0" && exec "$@"', procs, *prefix]
         track = Track(super().start(name, *options, prefix=prefix, **more), index)
         self.tracks.append(track)
         self.now[index] = track

@@ -3,7 +3,7 @@
     faults = Faults(here, random.Random(seed), kill=[2, 3])
     faults.next()         # one accident from beginning to end
 
-An accident: a node is killed and comes back without its state; a node is stopped and goes on; a node's cable
+An accident: a node is killed, or its machine loses power, and it comes back without its state; a node is stopped and goes on; a node's cable
 is cut; the mesh is split in two; one direction between two nodes is cut; a node's link becomes slow. Each has
 its length. `down` is the history of what was missing: (from, to, node)."""
 import time
@@ -13,7 +13,7 @@ class Faults:
     def __init__(self, here, rng, kill=None, kinds=None):
         self.here, self.rng = here, rng
         self.victims = list(range(here.count)) if kill is None else list(kill)
-        self.kinds = kinds or ["kill", "pause", "cut", "split", "one-way", "slow"]
+        self.kinds = kinds or ["kill", "power", "pause", "cut", "split", "one-way", "slow"]
         self.count = {kind: 0 for kind in self.kinds}
         self.down = []
 
@@ -25,6 +25,17 @@ class Faults:
         begin = time.monotonic()
         self.here.kill(node)
         self.here.let(lasts)
+        self.missing(begin, node)
+        self.here.start(node)
+
+    def power(self, lasts):
+        """Its machine loses power: nobody closes its connections."""
+        node = self.rng.choice(self.victims)
+        begin = time.monotonic()
+        self.here.switch("groups %d %s" % (node, ",".join(str(i) for i in range(self.here.count) if i != node)))
+        self.here.kill(node)
+        self.here.let(max(lasts, 3))  # until its kernel says goodbye no more: net.py
+        self.here.heal()
         self.missing(begin, node)
         self.here.start(node)
 

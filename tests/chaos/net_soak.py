@@ -35,12 +35,14 @@ def period(here, faults, every, watched, began, log):
 
 def main():
     chosen = net.options(__doc__, seconds=(3600.0, "of accidents"), every=(10.0, "seconds between accidents"),
-                         cpu=(0.06, "of one CPU, for each node"), log=("/dev/null", "file for the samples"))
+                         cpu=(0.06, "of one CPU, for each node"),
+                         kinds=("kill,power,pause,cut,split,one-way,slow", "of accidents"), log=("/dev/null", "file for the samples"))
     with net.Net(4, batch=960, cpu=chosen.cpu, seed=chosen.seed, keep=chosen.keep) as here, \
             open(chosen.log, "w", encoding="ascii") as log:
         here.poll_s = 0.1
         here.begin()
-        faults = net_faults.Faults(here, random.Random(chosen.seed), kill=[2, 3])
+        faults = net_faults.Faults(here, random.Random(chosen.seed), kill=[2, 3],
+                                   kinds=chosen.kinds.split(","))
         watched = [growth.Growth("node %d" % i, here.now[i].pid) for i in KEPT]
         began = time.monotonic()
         while time.monotonic() - began < chosen.seconds:
