@@ -155,6 +155,10 @@ nn_fingerprint(void)
         {.kind = NN_EMBEDDING, .units = 24, .tokens = 11},
         {.kind = NN_POSITIONS},
         {.kind = NN_POSITIONS, .sinusoidal = true},
+        {.kind = NN_RESIDUAL},
+        {.kind = NN_DENSE, .units = 72},
+        {.kind = NN_ATTENTION, .units = 2},
+        {.kind = NN_RESIDUAL_END},
         {.kind = NN_DENSE, .units = 7},
     };
     uint64_t hash = 0;

@@ -11,15 +11,17 @@ struct layer_kind;
 struct layer {
     struct nn_layer_spec spec; /* defaults filled in */
     const struct layer_kind *kind;
-    char name[NN_NAME_MAX]; /* "0.conv" */
+    char path[NN_PATH_MAX]; /* "3", or "3.0" in the list of the residual at 3 */
+    char name[NN_NAME_MAX]; /* "3.0.dense" */
     struct nn_shape in, out;
     size_t in_size, out_size; /* elements per row */
     struct nn_shape weight;   /* dims 0: no parameters */
     size_t weight_count;
     size_t weight_first, bias_first; /* in the parameter vector */
-    unsigned index;
-    bool in_place; /* the output overwrites the input, or is the input under another shape */
-    bool wants_dx; /* some layer before has parameters */
+    unsigned index;                  /* counting those in lists, too */
+    unsigned partner; /* of a residual: the index of its end, and the other way round */
+    bool in_place;    /* the output overwrites the input, or is the input under another shape */
+    bool wants_dx;    /* some layer before has parameters */
 };
 
 /* One block of rows on its way through one layer. */
@@ -33,6 +35,7 @@ struct layer_io {
     const struct nn_context *context;
     void *
         saved; /* layer_kind.saved bytes per row, kept from forward to backward; NULL in evaluation */
+    float *held;                /* of the partner: forward its output, backward what it saved */
     float *scratch;             /* layer_kind.scratch floats, worthless between calls */
     const struct nn_sink *sink; /* backward: NULL: only dx is wanted */
 };
@@ -56,7 +59,7 @@ struct layer_kind {
 
 extern const struct layer_kind dense_kind, conv2d_kind, maxpool_kind, avgpool_kind, flatten_kind,
     relu_kind, sigmoid_kind, tanh_kind, dropout_kind, layernorm_kind, rmsnorm_kind, gelu_kind,
-    silu_kind, embedding_kind, positions_kind;
+    silu_kind, embedding_kind, positions_kind, residual_kind, residual_end_kind, attention_kind;
 
 /* The model's layer, for tests of one kind. */
 const struct layer *nn_model_layer(const struct nn_model *model, size_t index);

@@ -2,7 +2,7 @@
  * rows on its way through them.
  *
  * A pass is one block: the struct, the batch, one buffer per layer that neither is a view nor works in
- * place (two that alternate in evaluation), what kinds save, two gradient buffers that alternate, scratch.
+ * place (in evaluation two that alternate, and one more for each residual that holds one), what kinds save, two gradient buffers that alternate, scratch.
  * An element-wise layer works in place unless its input is the batch or a layer needs that buffer again
  * in back-propagation. */
 #include "nn/nn.h"
@@ -44,14 +44,24 @@ struct nn_pass {
 };
 
 static const struct layer_kind *const kinds[NN_KINDS] = {
-    [NN_DENSE] = &dense_kind,         [NN_CONV2D] = &conv2d_kind,
-    [NN_MAXPOOL] = &maxpool_kind,     [NN_AVGPOOL] = &avgpool_kind,
-    [NN_FLATTEN] = &flatten_kind,     [NN_RELU] = &relu_kind,
-    [NN_SIGMOID] = &sigmoid_kind,     [NN_TANH] = &tanh_kind,
-    [NN_DROPOUT] = &dropout_kind,     [NN_LAYERNORM] = &layernorm_kind,
-    [NN_RMSNORM] = &rmsnorm_kind,     [NN_GELU] = &gelu_kind,
-    [NN_SILU] = &silu_kind,           [NN_EMBEDDING] = &embedding_kind,
+    [NN_DENSE] = &dense_kind,
+    [NN_CONV2D] = &conv2d_kind,
+    [NN_MAXPOOL] = &maxpool_kind,
+    [NN_AVGPOOL] = &avgpool_kind,
+    [NN_FLATTEN] = &flatten_kind,
+    [NN_RELU] = &relu_kind,
+    [NN_SIGMOID] = &sigmoid_kind,
+    [NN_TANH] = &tanh_kind,
+    [NN_DROPOUT] = &dropout_kind,
+    [NN_LAYERNORM] = &layernorm_kind,
+    [NN_RMSNORM] = &rmsnorm_kind,
+    [NN_GELU] = &gelu_kind,
+    [NN_SILU] = &silu_kind,
+    [NN_EMBEDDING] = &embedding_kind,
     [NN_POSITIONS] = &positions_kind,
+    [NN_RESIDUAL] = &residual_kind,
+    [NN_RESIDUAL_END] = &residual_end_kind,
+    [NN_ATTENTION] = &attention_kind,
 };
 
 /* Product of the dimensions, or 0 when one is 0 or the product exceeds NN_PARAMS_MAX. */
@@ -112,31 +122,97 @@ layer_window_shape(struct layer *layer, char *why, size_t why_size)
 __attribute__((format(printf, 4, 5))) static int
 refuse(const struct layer *layer, char *why, size_t why_size, const char *format, ...)
 {
-    char text[160];
+    char text[224];
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     const char *word = layer->kind == NULL ? "?" : layer->kind->word;
     if (layer->spec.line != 0)
-        snprintf(why, why_size, "line %u: layer %u (%s): %s", layer->spec.line, layer->index, word,
+        snprintf(why, why_size, "line %u: layer %s (%s): %s", layer->spec.line, layer->path, word,
                  text);
     else
-        snprintf(why, why_size, "layer %u (%s): %s", layer->index, word, text);
+        snprintf(why, why_size, "layer %s (%s): %s", layer->path, word, text);
     return -EINVAL;
 }
 
-static int
-layer_init(struct layer *layer, unsigned index, const struct nn_layer_spec *spec,
-           const struct nn_shape *in, char *why, size_t why_size)
+/* Where in the lists within lists the next layer stands. */
+struct nest {
+    unsigned depth, at[NN_NEST_MAX + 1]; /* at[0..depth]: position in each list */
+    unsigned open[NN_NEST_MAX];          /* index of each residual that is open */
+};
+
+static void
+path_write(const struct nest *nest, char path[NN_PATH_MAX])
 {
-    char text[128];
-    *layer = (struct layer){.spec = *spec, .index = index, .in = *in, .in_size = shape_size(in)};
+    int used = 0;
+    for (unsigned i = 0; i <= nest->depth; i++)
+        used += snprintf(path + used, NN_PATH_MAX - (size_t)used, "%s%u", i > 0 ? "." : "",
+                         nest->at[i]);
+}
+
+static bool
+shape_equal(const struct nn_shape *a, const struct nn_shape *b)
+{
+    bool equal = a->dims == b->dims;
+    for (size_t i = 0; equal && i < a->dims; i++)
+        equal = a->dim[i] == b->dim[i];
+    return equal;
+}
+
+static int
+residual_open(struct nest *nest, struct layer *layer, char *why, size_t why_size)
+{
+    if (nest->depth == NN_NEST_MAX)
+        return refuse(layer, why, why_size, "nested more than %d deep", NN_NEST_MAX);
+    nest->open[nest->depth++] = layer->index;
+    nest->at[nest->depth] = 0;
+    return 0;
+}
+
+static int
+residual_close(struct nest *nest, struct nn_model *model, struct layer *end, char *why,
+               size_t why_size)
+{
+    struct layer *begin = &model->layer[nest->open[nest->depth]];
+    begin->partner = end->index;
+    end->partner = begin->index;
+    if (end->index == begin->index + 1)
+        return refuse(begin, why, why_size, "no layers, expected at least one");
+    if (!shape_equal(&begin->in, &end->in))
+        return refuse(
+            begin, why, why_size,
+            "its layers make another shape of their input, so they cannot be added to it");
+    return 0;
+}
+
+/* Path and position of a layer before it is looked at, and of the next one. */
+static int
+layer_place(struct nest *nest, struct layer *layer, enum nn_kind kind, char *why, size_t why_size)
+{
+    if (kind == NN_RESIDUAL_END && nest->depth == 0) {
+        path_write(nest, layer->path);
+        return refuse(layer, why, why_size, "the end of no residual");
+    }
+    nest->depth -= kind == NN_RESIDUAL_END;
+    path_write(nest, layer->path);
+    nest->at[nest->depth] += kind != NN_RESIDUAL;
+    return 0;
+}
+
+static int
+layer_init(struct layer *layer, const struct nn_layer_spec *spec, const struct nn_shape *in,
+           char *why, size_t why_size)
+{
+    char text[192];
+    layer->spec = *spec;
+    layer->in = *in;
+    layer->in_size = shape_size(in);
     if ((unsigned)spec->kind >= NN_KINDS)
         return refuse(layer, why, why_size, "kind = %d, expected 0..%d", (int)spec->kind,
                       NN_KINDS - 1);
     layer->kind = kinds[spec->kind];
-    snprintf(layer->name, sizeof layer->name, "%u.%s", index, layer->kind->word);
+    snprintf(layer->name, sizeof layer->name, "%s.%s", layer->path, layer->kind->word);
     if (spec->stride == 0)
         layer->spec.stride = spec->kind == NN_CONV2D || spec->kernel == 0 ? 1 : spec->kernel;
     if (layer->kind->shape(layer, text, sizeof text) != 0)
@@ -166,7 +242,7 @@ tensor_add(struct nn_model *model, struct layer *layer, const char *role,
         .layer = layer->index,
     };
     memcpy(tensor->dim, shape->dim, sizeof tensor->dim);
-    snprintf(tensor->name, sizeof tensor->name, "%u.%s.%s", layer->index, layer->kind->word, role);
+    snprintf(tensor->name, sizeof tensor->name, "%s.%s.%s", layer->path, layer->kind->word, role);
     model->param_count += tensor->count;
 }
 
@@ -194,7 +270,9 @@ places_choose(struct nn_model *model)
     for (size_t l = 0; l < model->layer_count; l++) {
         struct layer *layer = &model->layer[l];
         layer->in_place = layer->kind->is_view || (layer->kind->element_wise && !needed);
-        if (!layer->kind->is_view)
+        if (layer->kind == &residual_kind)
+            needed = true; /* at its end */
+        else if (!layer->kind->is_view)
             needed = layer->kind->reads_output;
     }
 }
@@ -227,15 +305,25 @@ static int
 model_init(struct nn_model *model, const struct nn_layer_spec *layers, char *why, size_t why_size)
 {
     const struct nn_shape *in = &model->input;
+    struct nest nest = {0};
     for (unsigned l = 0; l < model->layer_count; l++) {
         struct layer *layer = &model->layer[l];
-        int rc = layer_init(layer, l, &layers[l], in, why, why_size);
+        layer->index = l;
+        int rc = layer_place(&nest, layer, layers[l].kind, why, why_size);
+        if (rc == 0)
+            rc = layer_init(layer, &layers[l], in, why, why_size);
+        if (rc == 0 && layer->kind == &residual_kind)
+            rc = residual_open(&nest, layer, why, why_size);
+        if (rc == 0 && layer->kind == &residual_end_kind)
+            rc = residual_close(&nest, model, layer, why, why_size);
         if (rc == 0)
             rc = params_place(model, layer, why, why_size);
         if (rc != 0)
             return rc;
         in = &layer->out;
     }
+    if (nest.depth > 0)
+        return refuse(&model->layer[nest.open[nest.depth - 1]], why, why_size, "has no end");
     places_choose(model);
     int rc = loss_check(model, why, why_size);
     model->loss.outputs = in->dim[in->dims - 1];
@@ -434,19 +522,51 @@ carve(struct carver *carver, size_t rows, size_t row_bytes)
     return carver->base == NULL ? NULL : carver->base + at;
 }
 
+/* Buffers of an evaluation: one for each residual that is open, what a layer reads and what it writes. */
+enum { SPARES = NN_NEST_MAX + 2 };
+
+static size_t
+nest_depth(const struct nn_model *model)
+{
+    size_t depth = 0, deepest = 0;
+    for (size_t l = 0; l < model->layer_count; l++) {
+        depth += model->layer[l].kind == &residual_kind;
+        depth -= model->layer[l].kind == &residual_end_kind;
+        deepest = depth > deepest ? depth : deepest;
+    }
+    return deepest;
+}
+
+/* The first spare that is neither `at` nor held. */
+static float *
+spare_choose(float *const *spare, const float *at, float *const *held, size_t depth)
+{
+    for (;; spare++) {
+        bool used = *spare == at;
+        for (size_t i = 0; i < depth; i++)
+            used |= *spare == held[i];
+        if (!used)
+            return *spare;
+    }
+}
+
 static void
 outputs_lay(struct nn_pass *pass, struct carver *carver, size_t largest)
 {
     const struct nn_model *model = pass->model;
-    float *at = pass->batch.x, *spare[2] = {0};
-    for (size_t i = 0; i < 2 && !pass->training; i++)
+    float *at = pass->batch.x, *spare[SPARES] = {0}, *held[NN_NEST_MAX] = {0};
+    size_t depth = 0, spares = pass->training ? 0 : nest_depth(model) + 2;
+    for (size_t i = 0; i < spares; i++)
         spare[i] = carve(carver, pass->rows_max, largest * sizeof(float));
     for (size_t l = 0; l < model->layer_count; l++) {
         const struct layer *layer = &model->layer[l];
         if (!layer->in_place && pass->training)
             at = carve(carver, pass->rows_max, layer->out_size * sizeof(float));
-        else if (!layer->in_place)
-            at = at == spare[0] ? spare[1] : spare[0];
+        else if (!layer->in_place && carver->base != NULL)
+            at = spare_choose(spare, at, held, depth);
+        if (layer->kind == &residual_kind)
+            held[depth++] = at;
+        depth -= layer->kind == &residual_end_kind;
         pass->out[l] = at;
         if (pass->training && layer->kind->saved != NULL)
             pass->saved[l] = carve(carver, pass->rows_max, layer->kind->saved(layer));
@@ -534,6 +654,7 @@ nn_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const f
                                     .params = params,
                                     .context = context,
                                     .saved = pass->saved[l],
+                                    .held = pass->out[layer->partner],
                                     .scratch = pass->scratch,
                                 });
 }
@@ -560,6 +681,7 @@ backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const flo
                                      .params = params,
                                      .context = context,
                                      .saved = pass->saved[l],
+                                     .held = pass->saved[layer->partner],
                                      .scratch = pass->scratch,
                                      .sink = sink,
                                  });

@@ -27,6 +27,8 @@ enum {
     NN_DIMS_MAX = 4,
     NN_LAYERS_MAX = 256,
     NN_NAME_MAX = 64,
+    NN_NEST_MAX = 4, /* residuals within residuals */
+    NN_PATH_MAX = 24,
     NN_PARAMS_MAX = 1 << 30, /* elements */
     NN_LABEL_NONE = -1,      /* cross entropy: this one does not count */
 };
@@ -47,6 +49,9 @@ enum nn_kind {
     NN_SILU,
     NN_EMBEDDING, /* units, tokens; [T] numbers of tokens to [T, units] */
     NN_POSITIONS, /* sinusoidal: or learned; adds to each position of [T, C] a vector of its own */
+    NN_RESIDUAL,  /* to what the layers up to its end give, its input is added */
+    NN_RESIDUAL_END,
+    NN_ATTENTION, /* units = heads; causal; [T, 3 C] queries, keys, values to [T, C] */
     NN_KINDS,
 };
 
@@ -89,7 +94,8 @@ struct nn_shape {
 };
 
 struct nn_tensor {
-    char name[NN_NAME_MAX]; /* "0.conv.weight": position in the layer list, kind, role */
+    char name
+        [NN_NAME_MAX]; /* "0.conv.weight": position in the layer list, kind, role; in a residual "3.0.conv.weight" */
     size_t dims;
     size_t dim[NN_DIMS_MAX];
     size_t first, count; /* in the parameter vector; tensors are contiguous in layer order */

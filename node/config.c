@@ -133,10 +133,16 @@ write_model(FILE *file, const struct config *config)
         write_shape(file, &config->model.input);
         fputc('\n', file);
     }
-    for (size_t i = 0; i < config->model.count; i++) {
-        fputs("  - ", file);
-        write_choice(file, layer, &config->model.layer[i]);
-        fputc('\n', file);
+    for (size_t i = 0, depth = 0; i < config->model.count; i++) {
+        const struct nn_layer_spec *spec = &config->model.layer[i];
+        if (spec->kind == NN_RESIDUAL_END) {
+            depth--;
+            continue;
+        }
+        fprintf(file, "%*s- ", (int)(2 + 4 * depth), "");
+        write_choice(file, layer, spec);
+        fputs(spec->kind == NN_RESIDUAL ? ":\n" : "\n", file);
+        depth += spec->kind == NN_RESIDUAL;
     }
 }
 

@@ -37,14 +37,12 @@ static const struct config_word sources[] = {
     {NULL, 0},
 };
 static const struct config_word layers[] = {
-    {"dense", NN_DENSE},         {"conv", NN_CONV2D},
-    {"maxpool", NN_MAXPOOL},     {"avgpool", NN_AVGPOOL},
-    {"flatten", NN_FLATTEN},     {"relu", NN_RELU},
-    {"sigmoid", NN_SIGMOID},     {"tanh", NN_TANH},
-    {"dropout", NN_DROPOUT},     {"layernorm", NN_LAYERNORM},
-    {"rmsnorm", NN_RMSNORM},     {"gelu", NN_GELU},
-    {"silu", NN_SILU},           {"embedding", NN_EMBEDDING},
-    {"positions", NN_POSITIONS}, {NULL, 0},
+    {"dense", NN_DENSE},         {"conv", NN_CONV2D},         {"maxpool", NN_MAXPOOL},
+    {"avgpool", NN_AVGPOOL},     {"flatten", NN_FLATTEN},     {"relu", NN_RELU},
+    {"sigmoid", NN_SIGMOID},     {"tanh", NN_TANH},           {"dropout", NN_DROPOUT},
+    {"layernorm", NN_LAYERNORM}, {"rmsnorm", NN_RMSNORM},     {"gelu", NN_GELU},
+    {"silu", NN_SILU},           {"embedding", NN_EMBEDDING}, {"positions", NN_POSITIONS},
+    {"residual", NN_RESIDUAL},   {"attention", NN_ATTENTION}, {NULL, 0},
 };
 static const struct config_word approximations[] = {{"none", 0}, {"tanh", 1}, {NULL, 0}};
 static const struct config_word position_kinds[] = {{"learned", 0}, {"sinusoidal", 1}, {NULL, 0}};
@@ -133,6 +131,7 @@ const struct config_key config_keys[] = {
     UINT("model.embedding", "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
     UINT("model.embedding", "tokens", CONFIG_JOB, LAYER(tokens), 1, UNITS_MAX, "256"),
     ENUM("model.positions", "kind", CONFIG_JOB, LAYER(sinusoidal), position_kinds, "learned"),
+    UINT("model.attention", "heads", CONFIG_JOB, LAYER(units), 1, SIDE_MAX, NULL),
     ENUM("model.gelu", "approximate", CONFIG_JOB, LAYER(approximate), approximations, "none"),
 
     ENUM("train", "loss", CONFIG_JOB, MEMBER(train.loss), losses, "cross_entropy"),

@@ -7,7 +7,7 @@
  *     file     = { section: { key: value, ... }, ..., model: [ layer, ... ] }
  *     value    = scalar | choice | list of scalars
  *     choice   = name | { name: scalar } | { name: { key: scalar, ... } }
- *     layer    = choice | { input: value }                                       */
+ *     layer    = choice | { residual: [ layer, ... ] } | { input: value }                                     */
 #include "node/config_key.h"
 
 #include <errno.h>
@@ -247,37 +247,89 @@ read_value(struct reader *reader, const struct config_key *key, void *base)
 }
 
 static int
-read_layer(struct reader *reader)
+read_input(struct reader *reader)
 {
     struct config *config = reader->config;
-    const struct config_key *layer = config_key_find("model", "layer"), *input;
+    const struct config_key *input;
+    int rc;
+    if (config->model.count > 0)
+        return fail_at(reader, line_of(reader), "model.input comes before all layers");
+    if ((rc = find_key(reader, "model", "input", &input)) || (rc = next(reader)) ||
+        (rc = read_value(reader, input, config)))
+        return rc;
+    return expect(reader, YAML_MAPPING_END_EVENT, "one layer per line");
+}
+
+/* NULL when there are too many. */
+static struct nn_layer_spec *
+add_layer(struct reader *reader)
+{
+    struct config *config = reader->config;
+    if (config->model.count == NN_LAYERS_MAX) {
+        fail_at(reader, line_of(reader), "model has more than %d layers", NN_LAYERS_MAX);
+        return NULL;
+    }
+    struct nn_layer_spec *spec = &config->model.layer[config->model.count++];
+    spec->line = line_of(reader);
+    return spec;
+}
+
+static int read_layers(struct reader *reader, unsigned depth);
+
+/* After `residual`: its list, and an end behind it. */
+static int
+read_residual(struct reader *reader, bool inner, unsigned depth)
+{
+    if (!inner)
+        return fail_at(reader, line_of(reader), "residual needs a list of layers");
+    if (depth == NN_NEST_MAX)
+        return fail_at(reader, line_of(reader), "residuals more than %d deep", NN_NEST_MAX);
+    int rc = expect(reader, YAML_SEQUENCE_START_EVENT, "a list of layers in residual");
+    if (rc || (rc = read_layers(reader, depth + 1)))
+        return rc;
+    struct nn_layer_spec *spec = add_layer(reader);
+    if (!spec)
+        return -EINVAL;
+    spec->kind = NN_RESIDUAL_END;
+    return expect(reader, YAML_MAPPING_END_EVENT, "one layer per line");
+}
+
+static int
+read_layer(struct reader *reader, unsigned depth)
+{
+    const struct config_key *layer = config_key_find("model", "layer");
     bool inner = is(reader, YAML_MAPPING_START_EVENT);
     int rc = inner ? expect(reader, YAML_SCALAR_EVENT, "the name of a layer") : 0;
     if (rc)
         return rc;
-    if (inner && strcmp(scalar(reader), "input") == 0) {
-        if (config->model.count > 0)
-            return fail_at(reader, line_of(reader), "model.input comes before all layers");
-        if ((rc = find_key(reader, "model", "input", &input)) || (rc = next(reader)) ||
-            (rc = read_value(reader, input, config)))
+    if (!is(reader, YAML_SCALAR_EVENT))
+        return fail_at(reader, line_of(reader), "expected a layer");
+    if (inner && strcmp(scalar(reader), "input") == 0)
+        return read_input(reader);
+    struct nn_layer_spec *spec = add_layer(reader);
+    if (!spec)
+        return -EINVAL;
+    if (strcmp(scalar(reader), "residual") != 0)
+        return read_word(reader, layer, spec, inner);
+    rc = read_scalar(reader, layer, spec);
+    return rc ? rc : read_residual(reader, inner, depth);
+}
+
+static int
+read_layers(struct reader *reader, unsigned depth)
+{
+    int rc;
+    while ((rc = next(reader)) == 0 && !is(reader, YAML_SEQUENCE_END_EVENT))
+        if ((rc = read_layer(reader, depth)))
             return rc;
-        return expect(reader, YAML_MAPPING_END_EVENT, "one layer per line");
-    }
-    if (config->model.count == NN_LAYERS_MAX)
-        return fail_at(reader, line_of(reader), "model has more than %d layers", NN_LAYERS_MAX);
-    struct nn_layer_spec *spec = &config->model.layer[config->model.count++];
-    spec->line = line_of(reader);
-    return is(reader, YAML_SCALAR_EVENT) ? read_word(reader, layer, spec, inner)
-                                         : fail_at(reader, line_of(reader), "expected a layer");
+    return rc;
 }
 
 static int
 read_model(struct reader *reader)
 {
     int rc = expect(reader, YAML_SEQUENCE_START_EVENT, "a list of layers in model");
-    while (rc == 0 && (rc = next(reader)) == 0 && !is(reader, YAML_SEQUENCE_END_EVENT))
-        rc = read_layer(reader);
-    return rc;
+    return rc ? rc : read_layers(reader, 0);
 }
 
 static int

@@ -52,6 +52,35 @@ def networks():
     yield "sines", (7,), 4, [
         Tokens(5, 6), Sines(7, 6), nn.Linear(6, 8, bias=False), nn.SiLU(), nn.Linear(8, 5)], \
         "masked"
+    yield "residual", (7,), 6, [
+        nn.Linear(7, 6), Residual(nn.Tanh(), nn.Linear(6, 6)), nn.ReLU(),
+        Residual(Residual(nn.Linear(6, 8), nn.ReLU(), Residual(nn.Linear(8, 8)), nn.Linear(8, 6)),
+                 nn.Sigmoid()), nn.Linear(6, 4)], "cross_entropy"
+    yield "gpt", (9,), 3, [
+        Tokens(11, 12), Positions(9, 12),
+        Residual(nn.LayerNorm(12), nn.Linear(12, 36), Attention(3), nn.Linear(12, 12)),
+        Residual(nn.LayerNorm(12), nn.Linear(12, 24), nn.GELU(), nn.Linear(24, 12)),
+        nn.LayerNorm(12), nn.Linear(12, 11, bias=False)], "masked"
+
+
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+class Attention(nn.Module):
+    def __init__(self, heads):
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, x):
+        rows, positions, features = x.shape
+        q, k, v = (part.reshape(rows, positions, self.heads, -1).transpose(1, 2)
+                   for part in x.split(features // 3, dim=2))
+        scores = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
+        later = torch.ones(positions, positions, dtype=torch.bool).triu(1)
+        shares = scores.masked_fill(later, float("-inf")).softmax(3)
+        return (shares @ v).transpose(1, 2).reshape(rows, positions, -1)
 
 
 class Tokens(nn.Embedding):
@@ -103,6 +132,9 @@ def masked(z, labels):
 
 def names(layers, path=""):
     for i, layer in enumerate(layers):
+        if isinstance(layer, Residual):
+            yield from names(layer, f"{path}{i}.")
+            continue
         for role, _ in layer.named_parameters():
             yield f"{path}{i}.{WORDS[type(layer)]}.{role}"
 

@@ -40,6 +40,7 @@ write_layers(const char *folder, const struct config *config, const struct job *
         [NN_SIGMOID] = "sigmoid",     [NN_TANH] = "tanh",           [NN_DROPOUT] = "dropout",
         [NN_LAYERNORM] = "layernorm", [NN_RMSNORM] = "rmsnorm",     [NN_GELU] = "gelu",
         [NN_SILU] = "silu",           [NN_EMBEDDING] = "embedding", [NN_POSITIONS] = "positions",
+        [NN_RESIDUAL] = "residual",   [NN_RESIDUAL_END] = "add",    [NN_ATTENTION] = "attention",
     };
     char path[PATH];
     path_in(path, folder, "layers");

@@ -211,16 +211,31 @@ token_layers(struct nn_layer_spec *s, enum nn_kind kind)
     s[n++] =
         (struct nn_layer_spec){.kind = NN_EMBEDDING, .units = 1 + below(6), .tokens = 1 + below(5)};
     s[n++] = (struct nn_layer_spec){.kind = NN_POSITIONS, .sinusoidal = below(2)};
+    if (kind == NN_RESIDUAL || kind == NN_RESIDUAL_END) {
+        unsigned depth = 1 + below(3);
+        for (unsigned i = 0; i < depth; i++)
+            s[n++] = (struct nn_layer_spec){.kind = NN_RESIDUAL};
+        s[n++] = (struct nn_layer_spec){.kind = below(2) ? NN_TANH : NN_SILU};
+        for (unsigned i = 0; i < depth; i++) {
+            s[n++] = (struct nn_layer_spec){.kind = NN_DENSE, .units = s[0].units};
+            s[n++] = (struct nn_layer_spec){.kind = NN_RESIDUAL_END};
+        }
+        return n;
+    }
+    if (kind == NN_ATTENTION)
+        s[n++] = (struct nn_layer_spec){.kind = NN_DENSE, .units = 12 * (1 + below(2))};
     if (kind != NN_EMBEDDING)
         s[n++] = (struct nn_layer_spec){
             .kind = kind, .units = 1 + below(5), .drop = 0.3f, .epsilon = 0.1f};
+    if (kind == NN_ATTENTION)
+        s[n - 1].units = 1u << below(3);
     return n;
 }
 
 static void
 random_tokens_check(enum nn_kind kind, enum nn_loss loss)
 {
-    struct nn_layer_spec s[8];
+    struct nn_layer_spec s[16];
     struct nn_shape text = {1, {1 + below(5)}};
     size_t n = token_layers(s, kind);
     bool whole = loss != NN_CROSS_ENTROPY || below(2);
@@ -238,6 +253,13 @@ static bool
 takes_any_shape(enum nn_kind kind)
 {
     return kind != NN_CONV2D && kind != NN_MAXPOOL && kind != NN_AVGPOOL && kind != NN_FLATTEN;
+}
+
+static bool
+takes_images(enum nn_kind kind)
+{
+    return kind != NN_EMBEDDING && kind != NN_POSITIONS && kind != NN_RESIDUAL &&
+           kind != NN_RESIDUAL_END && kind != NN_ATTENTION;
 }
 
 static void
@@ -264,7 +286,7 @@ gradients_are_central_differences(void **state)
     for (int kind = 0; kind < NN_KINDS; kind++)
         for (int loss = 0; loss <= NN_LOGISTIC; loss++)
             for (int i = 0; i < 12; i++) {
-                if (kind != NN_EMBEDDING && kind != NN_POSITIONS)
+                if (takes_images((enum nn_kind)kind))
                     random_net_check((enum nn_kind)kind, (enum nn_loss)loss);
                 if (takes_any_shape((enum nn_kind)kind))
                     random_tokens_check((enum nn_kind)kind, (enum nn_loss)loss);
@@ -388,6 +410,10 @@ fast_layers_equal_naive_ones(void **state)
         fast_and_naive(&image, &pool, below(4));
         fast_and_naive(&flat, &dense, below(20));
         fast_and_naive(&sequence, &dense, below(5));
+        struct nn_layer_spec attention = {.kind = NN_ATTENTION, .units = 1 + below(3)};
+        sequence.dim[0] = 1 + below(120);
+        sequence.dim[1] = 3 * attention.units * (1 + below(40));
+        fast_and_naive(&sequence, &attention, below(3));
         fast_and_naive(&image, &conv, below(4));
         conv.stride = 1;
         fast_and_naive(&image, &conv, below(4));

@@ -132,7 +132,8 @@ static const struct {
     {"node: {threads: 257}\n", "node.threads = 257"},
     {"node: {log: loud}\n", "node.log = loud|error, warning, info or debug"},
     /* choices */
-    {"train: {optimizer: sdg}\n", "train.optimizer = sdg|sgd, adam, adamw, rmsprop, lion, lars or lamb"},
+    {"train: {optimizer: sdg}\n",
+     "train.optimizer = sdg|sgd, adam, adamw, rmsprop, lion, lars or lamb"},
     {"train: {optimizer: {sgd: {rate: 0}}}\n", "train.optimizer.sgd.rate = 0|1e-09..1000"},
     {"train: {optimizer: {sgd: -0.1}}\n", "train.optimizer.sgd.rate = -0.1"},
     {"train: {optimizer: {sgd: {rate: inf}}}\n", "train.optimizer.sgd.rate = inf"},
@@ -168,6 +169,19 @@ static const struct {
     {"model: [{dense: 3, relu: }]\n", "one name and its settings"},
     {"model: [[dense, 3]]\n", "layer"},
     {"model: [dropout: 1]\n", "model.dropout.drop = 1"},
+    {"model: [residual]\n", "job.yaml:1: residual needs a list of layers"},
+    {"model: [residual: 3]\n", "expected a list of layers in residual"},
+    {"model: [residual: [relu], relu: 1]\n", "relu takes no settings"},
+    {"model: [{residual: [relu], tanh: 1}]\n", "expected one layer per line"},
+    {"model: [residual: [input: [1]]]\n", "model.input comes before all layers"},
+    {"model: [residual: [residual: [residual: [residual: [residual: [relu]]]]]]\n",
+     "residuals more than 4 deep"},
+    {"model: [residual: [reul]]\n", "model.layer = reul, expected"},
+    {"model: [attention]\n", "model.attention needs heads"},
+    {"model: [gelu: 1]\n", "model.gelu.approximate = 1, expected none or tanh"},
+    {"model: [layernorm: 0]\n", "model.layernorm.epsilon = 0, expected a number 1e-12..1"},
+    {"model: [positions: sines]\n", "model.positions.kind = sines, expected learned or sinusoidal"},
+    {"model: [embedding: {tokens: 3}]\n", "model.embedding needs units"},
     {"model: [flatten, input: 3]\n", "comes before all layers"},
     {"model: [input: 3, input: 4]\n", "model.input is given twice"},
     {"model: [input: [1, 2, 3, 4]]\n", "too many values"},
@@ -414,6 +428,37 @@ parse_again(const struct config *config)
     return again;
 }
 
+/* In any way of writing lists, and again from the canonical text. */
+static void
+a_residual_is_a_list_that_nests(void **state)
+{
+    struct config *config = parse("model:\n"
+                                  "  - residual: [layernorm, dense: 12, residual: [relu]]\n"
+                                  "  - residual:\n"
+                                  "    - residual:\n"
+                                  "        - attention: {heads: 2}\n"
+                                  "    - gelu: tanh\n"
+                                  "  - dense: 4\n");
+    static const enum nn_kind kinds[] = {
+        NN_RESIDUAL,     NN_LAYERNORM,    NN_DENSE,        NN_RESIDUAL, NN_RELU,
+        NN_RESIDUAL_END, NN_RESIDUAL_END, NN_RESIDUAL,     NN_RESIDUAL, NN_ATTENTION,
+        NN_RESIDUAL_END, NN_GELU,         NN_RESIDUAL_END, NN_DENSE};
+    struct config *again = parse_again(config);
+    (void)state;
+    assert_int_equal(config->model.count, 14);
+    for (size_t i = 0; i < 14; i++) {
+        assert_int_equal(config->model.layer[i].kind, kinds[i]);
+        assert_int_equal(again->model.layer[i].kind, kinds[i]);
+    }
+    assert_int_equal(config->model.layer[9].line, 5);
+    assert_int_equal(again->model.layer[9].units, 2);
+    assert_true(again->model.layer[11].approximate);
+    assert_string_equal(config->text, again->text);
+    assert_true(config->job_hash == again->job_hash);
+    config_destroy(&config);
+    config_destroy(&again);
+}
+
 /* Settings of a word that is not the default need the word first. */
 static void
 choose_for(struct config *config, const struct config_key *key)
@@ -472,6 +517,9 @@ the_model_is_part_of_the_job(void **state)
         "model: [avgpool: 2, dense: 10]",
         "model: [avgpool: {kernel: 2, pad: 1}, dense: 10]",
         "model: [dropout: 0.5, dense: 10]",
+        "model: [residual: [dropout: 0.5], dense: 10]",
+        "model: [residual: [dropout: 0.5, dense: 10]]",
+        "model: [residual: [residual: [dropout: 0.5]], dense: 10]",
         "model: [dropout: 0.50001, dense: 10]",
     };
     uint64_t hash[sizeof models / sizeof models[0]];
@@ -667,6 +715,7 @@ main(void)
         cmocka_unit_test(bytes_that_are_not_text_are_refused),
         cmocka_unit_test(long_lines_and_deep_nesting_end_quickly),
         cmocka_unit_test(a_layer_is_a_name_or_a_name_with_settings),
+        cmocka_unit_test(a_residual_is_a_list_that_nests),
         cmocka_unit_test(a_choice_brings_its_own_defaults),
         cmocka_unit_test(windows_line_ends_and_a_byte_order_mark_do_no_harm),
         cmocka_unit_test(the_name_comes_from_the_file),

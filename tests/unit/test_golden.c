@@ -19,7 +19,7 @@
 #include "nn/nn.h"
 #include "nn/optim.h"
 
-enum { STEPS = 3, LAYERS_MAX = 12, FILE_MAX = 1 << 16 };
+enum { STEPS = 3, LAYERS_MAX = 20, FILE_MAX = 1 << 16 };
 
 #define DENSE(n)                                                                                   \
     {                                                                                              \
@@ -113,6 +113,50 @@ static const struct network {
       {.kind = NN_DENSE, .units = 8, .no_bias = true},
       {.kind = NN_SILU},
       DENSE(5)}},
+    {"residual",
+     {1, {7}},
+     NN_CROSS_ENTROPY,
+     0,
+     18,
+     {DENSE(6),
+      {.kind = NN_RESIDUAL},
+      {.kind = NN_TANH},
+      DENSE(6),
+      {.kind = NN_RESIDUAL_END},
+      {.kind = NN_RELU},
+      {.kind = NN_RESIDUAL},
+      {.kind = NN_RESIDUAL},
+      DENSE(8),
+      {.kind = NN_RELU},
+      {.kind = NN_RESIDUAL},
+      DENSE(8),
+      {.kind = NN_RESIDUAL_END},
+      DENSE(6),
+      {.kind = NN_RESIDUAL_END},
+      {.kind = NN_SIGMOID},
+      {.kind = NN_RESIDUAL_END},
+      DENSE(4)}},
+    {"gpt",
+     {1, {9}},
+     NN_CROSS_ENTROPY,
+     0,
+     16,
+     {{.kind = NN_EMBEDDING, .units = 12, .tokens = 11},
+      {.kind = NN_POSITIONS},
+      {.kind = NN_RESIDUAL},
+      {.kind = NN_LAYERNORM, .epsilon = 1e-5f},
+      DENSE(36),
+      {.kind = NN_ATTENTION, .units = 3},
+      DENSE(12),
+      {.kind = NN_RESIDUAL_END},
+      {.kind = NN_RESIDUAL},
+      {.kind = NN_LAYERNORM, .epsilon = 1e-5f},
+      DENSE(24),
+      {.kind = NN_GELU},
+      DENSE(12),
+      {.kind = NN_RESIDUAL_END},
+      {.kind = NN_LAYERNORM, .epsilon = 1e-5f},
+      {.kind = NN_DENSE, .units = 11, .no_bias = true}}},
 };
 
 static const struct {
