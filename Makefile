@@ -106,7 +106,7 @@ chaos = BUILD=$(abspath $B) MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $
 chaos: check-deps                    ## minutes of accidents for real nodes: failpoints, kills, hash matrix, cold starts, scenarios
 	@$(MAKE) -s all failpoints $B/sim $B/switch
 	@$(chaos) short
-chaos-night: check-deps              ## the same, all of it: hours
+chaos-night: check-deps              ## the same, all of it, with networks and containers: hours; PERCENT=1 of it
 	@tests/support/deps.sh lint
 	@$(MAKE) -s all failpoints $B/sim $B/switch
 	@$(MAKE) -s CC=clang build/clang/meshnode

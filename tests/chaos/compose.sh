@@ -137,6 +137,7 @@ results() { # NUMBER OR alone
     local id=$PROJECT-alone
     [ "$1" = alone ] || id=${ID[$1]}
     docker cp "$id:/meshnode/runs/chaos" "$WORK/$1" >/dev/null 2>&1 || fail "node $1 left no results"
+    sed -n 's/.*"step": *\([0-9]*\).*"time_s": *\([0-9.e+-]*\).*/\1 \2/p' "$WORK/$1/metrics.jsonl" >"$WORK/$1/steps"
 }
 
 value() { # NAME KEY
@@ -145,9 +146,8 @@ value() { # NAME KEY
 
 # Longest and usual gap between two steps of NUMBER from step FROM to TO, in ms; "" when there are none.
 gaps() { # NUMBER FROM TO
-    sed -n 's/.*"step": *\([0-9]*\).*"time_s": *\([0-9.e+-]*\).*/\1 \2/p' "$WORK/$1/metrics.jsonl" |
-        awk -v from="$2" -v to="$3" '$1 == step + 1 && $2 > time && $1 > from && $1 <= to { print 1000 * ($2 - time) }
-            { step = $1; time = $2 }' | sort -n |
+    awk -v from="$2" -v to="$3" '$1 == step + 1 && $2 > time && $1 > from && $1 <= to { print 1000 * ($2 - time) }
+        { step = $1; time = $2 }' "$WORK/$1/steps" | sort -n |
         awk '{ gap[NR] = $1 } END { if (NR) printf("%.0f %.0f\n", gap[NR], gap[int((NR + 1) / 2)]) }'
 }
 
@@ -204,6 +204,8 @@ go_on 3
 event "a fifth comes" 3 5
 compose up -d --no-recreate --scale node=5 || fail "docker-compose up: $(tail -n 5 "$WORK/compose.log")"
 find_containers 5
+before=$STARTED STARTED=$(date -d "$(docker inspect -f '{{.State.StartedAt}}' "${ID[5]}")" +%s%6N)
+echo "# docker-compose took $(((STARTED - before) / 1000)) ms until it ran"
 reunited 4 1 2 4 5
 event "docker network connect" 3
 docker network connect ${PROJECT}_mesh "${ID[3]}"

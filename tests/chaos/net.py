@@ -455,7 +455,7 @@ def options(text, **extra):
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="keep what the nodes wrote")
     for name, (default, line) in extra.items():
-        parser.add_argument("--" + name, type=type(default), default=default, help="%s (%s)" % (line, default))
+        parser.add_argument("--" + name, type=type(default), default=default, help=("%s (%s)" % (line, default)).replace("%", "%%"))
     chosen = parser.parse_args()
     why = missing()
     if why:
