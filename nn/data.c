@@ -1,7 +1,8 @@
 /* data.c - open a set, check it as a whole, hash it, serve it by number.
  *
- * Everything is in memory after data_open: pixels as bytes, scaled when a batch is filled; so a file that
- * changes, shrinks or goes away during a run harms nobody, and the hash speaks of what is trained on. */
+ * Most sources have everything in memory after data_open: pixels as bytes, scaled when a batch is filled; so a file
+ * that changes, shrinks or goes away during a run harms nobody, and the hash speaks of what is trained on. Those
+ * that are larger than memory (npy) check each piece that they read against the hash that it had. */
 #include "nn/data.h"
 
 #include <assert.h>
@@ -23,12 +24,28 @@ static load_fn *const loaders[DATA_SOURCES] = {
     [DATA_GLYPHS] = data_glyphs_load, [DATA_IDX] = data_idx_load,
     [DATA_CIFAR10] = data_cifar_load, [DATA_CIFAR100] = data_cifar_load,
     [DATA_CSV] = data_csv_load,       [DATA_COUNTING] = data_counting_load,
+    [DATA_NPY] = data_npy_load,
 };
 
 struct data_norm
 data_norm_of(double mean, double deviation)
 {
     return (struct data_norm){(float)(1 / (255 * deviation)), (float)(-mean / deviation)};
+}
+
+int
+data_check_split(const struct data_spec *spec, char *why, size_t why_size)
+{
+    if (!(spec->test_share >= 0 && spec->test_share < 1)) {
+        snprintf(why, why_size, "data.test_share = %g, expected 0..1, below 1", spec->test_share);
+        return -EINVAL;
+    }
+    if (spec->classes > DATA_CLASSES_MAX) {
+        snprintf(why, why_size, "data.classes = %zu, expected 0..%d", spec->classes,
+                 DATA_CLASSES_MAX);
+        return -EINVAL;
+    }
+    return 0;
 }
 
 /* The first `wanted` samples of a part; 0 = all. */
@@ -55,7 +72,7 @@ static uint64_t
 set_hash(const struct data_set *set)
 {
     const struct data_info *info = &set->info;
-    uint64_t hash = 0;
+    uint64_t hash = set->far ? set->far->hash : 0;
     const uint64_t head[] = {info->input.dims,   info->input.dim[0], info->input.dim[1],
                              info->input.dim[2], info->classes,      info->labels,
                              info->train,        info->test};
@@ -123,6 +140,9 @@ data_close(struct data_set **set)
         free((*set)->part[i].label);
         free((*set)->part[i].target);
     }
+    if ((*set)->far && (*set)->far->close)
+        (*set)->far->close((*set)->far->ctx);
+    free((*set)->far);
     free(*set);
     *set = NULL;
 }
@@ -131,6 +151,28 @@ const struct data_info *
 data_info(const struct data_set *set)
 {
     return &set->info;
+}
+
+/* A sample that cannot be had is zeros, and data_failed says why. */
+static void
+fill_far(struct data_far *far, enum data_part part, uint32_t sample, float *x, size_t width)
+{
+    char why[DATA_WHY_SIZE];
+    int none = 0;
+    if (far->fill(far->ctx, part, sample, x, why, sizeof why) == 0)
+        return;
+    memset(x, 0, width * sizeof *x);
+    if (atomic_compare_exchange_strong(&far->broken, &none, 1)) {
+        memcpy(far->why, why, sizeof why);
+        atomic_store(&far->broken, 2);
+    }
+}
+
+const char *
+data_failed(const struct data_set *set)
+{
+    int broken = set->far ? atomic_load(&set->far->broken) : 0;
+    return broken == 0 ? NULL : broken == 2 ? set->far->why : "the data cannot be read";
 }
 
 static void
@@ -182,7 +224,11 @@ data_fill(const struct data_set *set, enum data_part part, const uint32_t *index
     assert(!batch->target || labels == 1);
     for (size_t i = 0; i < rows; i++) {
         assert(index[i] < from->count);
-        fill_x(set, from, index[i], batch->x + i * set->width);
+        float *x = batch->x + i * set->width;
+        if (set->far)
+            fill_far(set->far, part, index[i], x, set->width);
+        else
+            fill_x(set, from, index[i], x);
         if (batch->label)
             fill_labels(from, index[i], batch->label + i * labels, labels);
         if (batch->target)

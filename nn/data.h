@@ -7,7 +7,8 @@
  *     data_fill(set, DATA_TRAIN, index, rows, batch);   // rows samples into a pass's batch
  *
  * Opening checks every header and length and reads the files whole; a wrong file is refused with one
- * line: name, offset, value, what was expected. Calls of data_fill may run in parallel. */
+ * line: name, offset, value, what was expected. Calls of data_fill may run in parallel. The samples of npy stay on
+ * disk; whoever uses what data_fill gave him asks data_failed first. */
 #ifndef NN_DATA_H
 #define NN_DATA_H
 
@@ -23,25 +24,27 @@ enum data_source {
     DATA_CIFAR100,
     DATA_CSV,
     DATA_COUNTING,
+    DATA_NPY,
     DATA_SOURCES
 };
 enum data_part { DATA_TRAIN, DATA_TEST };
 
 /* Pixels become byte / 255 - 0.5 for glyphs and idx, (byte / 255 - mean) / deviation with the customary
  * constants per colour for CIFAR: fixed, so that it does not matter which share of the data a node holds.
- * csv values stay as they are. */
+ * npy's bytes are taken for pixels, too; its other numbers and those of csv stay as they are. */
 struct data_spec {
     enum data_source source;
-    uint64_t seed; /* glyphs: what is drawn; csv: which rows are test */
+    uint64_t seed; /* glyphs: what is drawn; csv, npy: which rows are test */
     size_t train,
         test; /* samples to use, the first ones; 0 = all (glyphs: 12000 and 2000; counting: 960, and as many) */
-    size_t classes;  /* idx, csv: labels are 0..classes-1; 0 = see from the training labels */
+    size_t classes;  /* idx, csv, npy: labels are 0..classes-1; 0 = see from the training labels */
     const char *dir; /* folder of the files; NULL or "" = "." */
     const char *train_images, *train_labels, *test_images,
-        *test_labels;  /* idx; NULL = standard names, plain or .gz */
-    const char *file;  /* csv: one file, relative to dir */
-    double test_share; /* csv: share of rows that are test; 0 = 0.2 */
-    bool regression;   /* csv: last column is a number, not a class */
+        *test_labels; /* idx, npy; NULL = standard names, of idx plain or .gz; npy without both of the last
+                          has one array for both parts */
+    const char *file;  /* csv, npy: one file, relative to dir; the last column is the label */
+    double test_share; /* csv, npy: share of rows that are test; 0 = 0.2 */
+    bool regression;   /* csv, npy: labels are numbers, not classes */
     bool standardise;  /* csv: features to mean 0, variance 1 over the training rows */
 };
 
@@ -61,9 +64,13 @@ const struct data_info *data_info(const struct data_set *set);
 
 /* Write samples index[rows] into batch->x, ->label [rows, info->labels] and ->target, where these are not NULL,
  * and set batch->rows. index[i] < number of samples of the part. A target is one-hot over `outputs` >= classes;
- * with one output it is the number itself, or the label. Allocates nothing. */
+ * with one output it is the number itself, or the label. Allocates nothing. A sample that cannot be read is
+ * zeros. */
 void data_fill(const struct data_set *set, enum data_part part, const uint32_t *index, size_t rows,
                struct nn_batch *batch, size_t outputs);
+
+/* NULL, or one line about the first sample that could not be read: nothing filled since then is to be used. */
+const char *data_failed(const struct data_set *set);
 
 /* Position of the epoch's i-th sample: a permutation of 0..count-1 without memory (cycle-walking
  * Feistel network: Black and Rogaway, CT-RSA 2002). */

@@ -477,27 +477,12 @@ parse(struct csv *csv, struct data_set *set)
     return rc ? rc : split_and_read(csv, set);
 }
 
-static int
-check_spec(const struct data_spec *spec, char *why, size_t why_size)
-{
-    if (!(spec->test_share >= 0 && spec->test_share < 1)) {
-        snprintf(why, why_size, "data.test_share = %g, expected 0..1, below 1", spec->test_share);
-        return -EINVAL;
-    }
-    if (spec->classes > DATA_CLASSES_MAX) {
-        snprintf(why, why_size, "data.classes = %zu, expected 0..%d", spec->classes,
-                 DATA_CLASSES_MAX);
-        return -EINVAL;
-    }
-    return 0;
-}
-
 int
 data_csv_parse(struct data_set *set, const char *text, size_t size, const struct data_spec *spec,
                const char *name, char *why, size_t why_size)
 {
     assert(text[size] == 0);
-    int rc = check_spec(spec, why, why_size);
+    int rc = data_check_split(spec, why, why_size);
     if (rc)
         return rc;
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);

@@ -133,19 +133,36 @@ file_alloc(const char *name, char *why, size_t why_size)
 }
 
 /* O_NONBLOCK: opening a FIFO nobody writes to must not wait for a writer. */
+int
+data_file_descriptor(const char *path, uint64_t *size, char *why, size_t why_size)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        rc = -errno;
+        snprintf(why, why_size, "%s: %s", path, strerror(-rc));
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = -EINVAL;
+        snprintf(why, why_size, "%s: is %s, expected a regular file", path,
+                 S_ISDIR(st.st_mode)    ? "a folder"
+                 : S_ISFIFO(st.st_mode) ? "a pipe"
+                                        : "a device or socket");
+    } else {
+        *size = (uint64_t)st.st_size;
+        return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
 static int
 open_regular(struct data_file *f)
 {
-    struct stat st;
-    f->fd = open(f->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (f->fd < 0 || fstat(f->fd, &st) != 0)
-        return data_file_refuse(f, -errno, "%s", strerror(errno));
-    if (!S_ISREG(st.st_mode))
-        return data_file_refuse(f, -EINVAL, "is %s, expected a regular file",
-                                S_ISDIR(st.st_mode)    ? "a folder"
-                                : S_ISFIFO(st.st_mode) ? "a pipe"
-                                                       : "a device or socket");
-    f->size = f->unread = (uint64_t)st.st_size;
+    f->fd = data_file_descriptor(f->name, &f->size, f->why, f->why_size);
+    if (f->fd < 0)
+        return f->fd;
+    f->unread = f->size;
     if (f->size > DATA_FILE_MAX)
         return data_file_refuse(f, -EFBIG, "%llu bytes, expected at most %llu",
                                 (unsigned long long)f->size, (unsigned long long)DATA_FILE_MAX);

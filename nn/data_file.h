@@ -37,6 +37,9 @@ int data_file_open_memory(struct data_file **out, const char *name, const uint8_
                           size_t size, char *why, size_t why_size);
 void data_file_close(struct data_file **file);
 
+/* The same without a reader: a file descriptor of the caller's and the size of the file, whatever it is. */
+int data_file_descriptor(const char *path, uint64_t *size, char *why, size_t why_size);
+
 /* Bytes on disk; of a gzip file, the compressed ones. */
 uint64_t data_file_size(const struct data_file *file);
 int data_file_is_gzip(const struct data_file *file);

@@ -6,6 +6,7 @@
 #ifndef NN_DATA_SET_H
 #define NN_DATA_SET_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,10 +18,12 @@ enum {
     DATA_PARTS = 2,
     DATA_PLANES_MAX = 3,
     DATA_CLASSES_MAX = 1024,
+    DATA_WHY_SIZE = 512,
     DATA_ROWS_MAX = INT32_MAX, /* samples of a part */
 };
 
-/* One part. Exactly one of pixel and value is set, and one of label and target. */
+/* One part. Exactly one of pixel and value is set, or none when the samples are far; and one of label and
+ * target. */
 struct data_rows {
     size_t count;
     uint8_t *pixel; /* [count, width] */
@@ -34,12 +37,24 @@ struct data_norm {
     float scale, shift;
 };
 
+/* Samples that are not in memory. Calls of fill may run in parallel; the first one that fails is remembered. */
+struct data_far {
+    int (*fill)(void *ctx, enum data_part part, uint32_t sample, float *x, char *why,
+                size_t why_size);
+    void (*close)(void *ctx);
+    void *ctx;
+    uint64_t hash;     /* of the contents */
+    atomic_int broken; /* 0; 1: why is being written; 2: it is there */
+    char why[DATA_WHY_SIZE];
+};
+
 struct data_set {
     struct data_info info;
     size_t width;  /* elements of a sample */
     size_t planes; /* 1..DATA_PLANES_MAX: parts of a sample with their own scaling (colours) */
     struct data_norm norm[DATA_PLANES_MAX];
     struct data_rows part[DATA_PARTS];
+    struct data_far *far; /* NULL: all is in memory */
 };
 
 /* The scaling that gives mean 0 and variance 1 to pixels of this mean and deviation (of 0..1). */
@@ -52,6 +67,11 @@ int data_cifar_load(struct data_set *set, const struct data_spec *spec, char *wh
 int data_csv_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
 int data_counting_load(struct data_set *set, const struct data_spec *spec, char *why,
                        size_t why_size);
+
+int data_npy_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
+
+/* Are test_share and classes of the spec in range, for the sources that cut the test part off themselves? */
+int data_check_split(const struct data_spec *spec, char *why, size_t why_size);
 
 /* Draw sample `i` of a part. */
 int32_t data_glyphs_draw(uint64_t seed, enum data_part part, uint32_t i, uint8_t pixel[28 * 28]);

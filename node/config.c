@@ -417,20 +417,43 @@ check_batch(const struct config *config, char *why, size_t why_size)
     return 0;
 }
 
+/* One table, or features and labels, of which the test part has both or neither. */
+static int
+check_npy(const struct config *config, char *why, size_t why_size)
+{
+    bool images = config->data.test_images[0] != '\0', labels = config->data.test_labels[0] != '\0';
+    bool others = images || labels || config->data.train_images[0] || config->data.train_labels[0];
+    if (config->data.file[0] != '\0' && others)
+        return fail_key(config, "data.file",
+                        "is one table of npy, expected without train_images, train_labels, "
+                        "test_images and test_labels",
+                        why, why_size);
+    if (images != labels)
+        return fail_key(config, images ? "data.test_labels" : "data.test_images",
+                        images ? "is missing: data.test_images is there"
+                               : "is missing: data.test_labels is there",
+                        why, why_size);
+    return 0;
+}
+
 static int
 check_data(const struct config *config, char *why, size_t why_size)
 {
-    bool csv = config->data.source == DATA_CSV, regression = config->data.regression;
+    enum data_source source = config->data.source;
+    bool csv = source == DATA_CSV, npy = source == DATA_NPY, regression = config->data.regression;
     if (csv && config->data.file[0] == '\0')
         return fail_key(config, "data.file", "is missing: data.source = csv needs one", why,
                         why_size);
-    if (regression && !csv)
-        return fail_key(config, "data.regression", "= yes, expected only with data.source = csv",
+    if (config->data.standardise && !csv)
+        return fail_key(config, "data.standardise", "= yes, expected only with data.source = csv",
                         why, why_size);
+    if (regression && !csv && !npy)
+        return fail_key(config, "data.regression",
+                        "= yes, expected only with data.source = csv or npy", why, why_size);
     if (regression && config->train.loss != NN_SQUARED_ERROR)
         return fail_key(config, "train.loss", "must be squared_error with data.regression = yes",
                         why, why_size);
-    return 0;
+    return npy ? check_npy(config, why, why_size) : 0;
 }
 
 /* Each only makes sense with the other. */

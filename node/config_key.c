@@ -28,13 +28,9 @@ static const struct config_word numerics[] = {
     {"zen", 0},  {"skylakex", 0}, {NULL, 0},
 };
 static const struct config_word sources[] = {
-    {"glyphs", DATA_GLYPHS},
-    {"idx", DATA_IDX},
-    {"cifar10", DATA_CIFAR10},
-    {"cifar100", DATA_CIFAR100},
-    {"csv", DATA_CSV},
-    {"counting", DATA_COUNTING},
-    {NULL, 0},
+    {"glyphs", DATA_GLYPHS},     {"idx", DATA_IDX}, {"cifar10", DATA_CIFAR10},
+    {"cifar100", DATA_CIFAR100}, {"csv", DATA_CSV}, {"counting", DATA_COUNTING},
+    {"npy", DATA_NPY},           {NULL, 0},
 };
 static const struct config_word layers[] = {
     {"dense", NN_DENSE},         {"conv", NN_CONV2D},         {"maxpool", NN_MAXPOOL},

@@ -1,4 +1,5 @@
 /* eval.c - what can be said of a job without training it: `check` describes it, `eval` tests a model. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +91,7 @@ evaluate(const struct config *config, const struct job *job, const char *path, c
 {
     struct pool *pool = NULL;
     struct work *work = NULL;
-    double loss, accuracy;
+    double loss = 0, accuracy = 0;
     float *params = calloc(nn_param_count(job->model) + 1, sizeof *params);
     struct work_setup setup = {
         .model = job->model,
@@ -111,6 +112,11 @@ evaluate(const struct config *config, const struct job *job, const char *path, c
         snprintf(why, why_size, "not enough memory to evaluate");
     } else if (!(rc = safetensors_read(path, job->model, params, why, why_size))) {
         work_evaluate(work, params, &loss, &accuracy);
+        const char *failed = data_failed(job->data);
+        rc = failed ? -EIO : 0;
+        snprintf(why, why_size, "%s", failed ? failed : "");
+    }
+    if (!rc) {
         printf("test samples %zu, loss %.6f", data_info(job->data)->test, loss);
         if (config->train.loss != NN_SQUARED_ERROR && config->train.loss != NN_COUNT)
             printf(", accuracy %.2f %%", 100 * accuracy);

@@ -32,6 +32,7 @@ struct run {
     struct work *work;
     uint64_t hash, round;     /* of the state, as it was told to the mesh */
     bool damaged;             /* it is not what it was */
+    bool blind;               /* the data can no longer be read */
     int32_t *scratch;         /* [vector] for audits, else NULL */
     struct state state, next; /* the present one; F builds the next beside it */
     struct state_event event; /* of the round that leads to next */
@@ -430,13 +431,28 @@ recover(struct run *run)
     announce(run, state_hash_anew(&run->state, run->pool));
 }
 
+/* What was computed from data that could not be read is not handed over, as nothing is final before the last
+ * bucket; the others go on without this node. */
+static bool
+give_up(struct run *run)
+{
+    const char *why = data_failed(run->job.data);
+    if (!why)
+        return false;
+    if (!run->blind)
+        say(run, 3, "%s; leaving the mesh", why);
+    run->blind = true;
+    mesh_interrupt(run->mesh);
+    return true;
+}
+
 static void
 bucket_ready(void *ctx, size_t bucket)
 {
     struct run *run = ctx;
     size_t count;
     work_buckets(run->work, &count);
-    if (bucket == count - 1 && !sound(run))
+    if (bucket == count - 1 && (!sound(run) || data_failed(run->job.data)))
         return;
     mesh_bucket(run->mesh, bucket);
     metrics_alive(run->metrics);
@@ -451,7 +467,7 @@ compute(struct run *run, const struct mesh_task *task)
     work_round(run->work, &run->state, task->shards, task->fresh, mesh_own(run->mesh), bucket_ready,
                run);
     run->compute_s += now_s() - start;
-    if (run->damaged)
+    if (!give_up(run) && run->damaged)
         recover(run);
     fail_hit(FAIL_COMPUTED, run->state.block, run->state.size);
 }
@@ -548,7 +564,8 @@ audit(struct run *run, const struct mesh_task *task)
     unsigned shard = (unsigned)__builtin_ctzll(task->shards);
     bool equal = work_probe(run->work, &run->state, shard, run->scratch, task->claim);
     run->compute_s += now_s() - start;
-    mesh_probed(run->mesh, equal);
+    if (!give_up(run))
+        mesh_probed(run->mesh, equal);
 }
 
 /* Until the run is done or interrupted. */
@@ -612,13 +629,14 @@ run_mesh(struct run *run)
     const struct state_header *h = run->state.header;
     int saved = save_last(run->save, &run->state, why, sizeof why);
     if (!done)
-        say(run, 4, "interrupted at step %llu: %s%s", (unsigned long long)h->step,
+        say(run, 4, "%s at step %llu: %s%s", run->blind ? "stopped" : "interrupted",
+            (unsigned long long)h->step,
             saved      ? "no checkpoint: "
             : h->round ? "checkpoint written to "
                        : "nothing to save in ",
             saved ? why : run->config->out);
     if (!done)
-        return 130;
+        return run->blind ? 1 : 130;
     int rc = write_results(run);
     fail_hit(FAIL_RESULT, NULL, 0);
     return rc ? 1 : 0;

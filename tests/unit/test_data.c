@@ -18,6 +18,7 @@
 #include "nn/data_simd.h"
 #include "tests/support/alloc.h"
 #include "tests/support/folder.h"
+#include "tests/support/npy_make.h"
 #include "tests/support/rand.h"
 
 enum { PIXELS = 784 };
@@ -170,7 +171,10 @@ unknown_sources_are_refused(void **state)
     struct data_set *set;
     const struct data_spec spec = {.source = DATA_SOURCES};
     assert_int_equal(data_open(&set, &spec, why, sizeof why), -EINVAL);
-    assert_string_equal(why, "data.source = 6, expected 0..5");
+    char expected[64];
+    snprintf(expected, sizeof expected, "data.source = %d, expected 0..%d", DATA_SOURCES,
+             DATA_SOURCES - 1);
+    assert_string_equal(why, expected);
     assert_null(set);
 }
 
@@ -204,6 +208,14 @@ every_allocation_may_fail(void **state)
     folder_write(&folder, "test.bin", cifar, sizeof cifar);
     static const uint8_t images[] = {0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 1, 7};
     static const uint8_t labels[] = {0, 0, 8, 1, 0, 0, 0, 1, 0};
+    static const double rows[] = {3, 1, 2, 0};
+    size_t size;
+    uint8_t *array = npy_make(&(struct npy_make){"<f4", 2, {2, 2}}, rows, &size);
+    folder_write(&folder, "n", array, size);
+    free(array);
+    array = npy_make(&(struct npy_make){"<f4", 1, {2}}, rows, &size);
+    folder_write(&folder, "m", array, size);
+    free(array);
     folder_write(&folder, "i", images, sizeof images);
     folder_write(&folder, "l", labels, sizeof labels);
     const struct data_spec specs[] = {
@@ -211,6 +223,14 @@ every_allocation_may_fail(void **state)
         {.source = DATA_CSV, .dir = folder.path, .file = "t"},
         {.source = DATA_CSV, .dir = folder.path, .file = "t", .regression = true, .classes = 0},
         {.source = DATA_CIFAR100, .dir = folder.path},
+        {.source = DATA_NPY, .dir = folder.path, .file = "n"},
+        {.source = DATA_NPY,
+         .dir = folder.path,
+         .train_images = "n",
+         .train_labels = "m",
+         .test_images = "n",
+         .test_labels = "m",
+         .regression = true},
         {.source = DATA_IDX,
          .dir = folder.path,
          .train_images = "i",

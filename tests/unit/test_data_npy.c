@@ -1,0 +1,289 @@
+/* test_data_npy.c - arrays as a source: parts, labels, numbers, and files that go bad in use. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "nn/data_set.h"
+#include "tests/support/folder.h"
+#include "tests/support/npy_make.h"
+
+static char why[512];
+
+enum { ROWS = 50, WIDTH = 6 };
+
+/* features.npy [50, 2, 3], element k of row r being 10 r + k; labels.npy [50], r % 7. */
+struct fixture {
+    struct folder folder;
+    struct data_spec spec;
+    double value[ROWS * WIDTH], label[ROWS];
+};
+
+static void
+write_array(const struct fixture *f, const char *name, const struct npy_make *make,
+            const double *value)
+{
+    size_t size;
+    uint8_t *bytes = npy_make(make, value, &size);
+    folder_write(&f->folder, name, bytes, size);
+    free(bytes);
+}
+
+static int
+setup(void **state)
+{
+    static struct fixture f;
+    folder_init(&f.folder);
+    for (size_t i = 0; i < ROWS * WIDTH; i++)
+        f.value[i] = (double)(i / WIDTH * 10 + i % WIDTH);
+    for (size_t i = 0; i < ROWS; i++)
+        f.label[i] = (double)(i % 7);
+    write_array(&f, "features.npy", &(struct npy_make){"<f4", 3, {ROWS, 2, 3}}, f.value);
+    write_array(&f, "labels.npy", &(struct npy_make){"<i8", 1, {ROWS}}, f.label);
+    f.spec = (struct data_spec){.source = DATA_NPY, .dir = f.folder.path, .seed = 3};
+    *state = &f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    folder_fini(&((struct fixture *)*state)->folder);
+    return 0;
+}
+
+static struct data_set *
+open_set(const struct data_spec *spec)
+{
+    struct data_set *set;
+    if (data_open(&set, spec, why, sizeof why))
+        fail_msg("%s", why);
+    return set;
+}
+
+static void
+expect_refused(const struct data_spec *spec, int rc, const char *text)
+{
+    struct data_set *set;
+    assert_int_equal(data_open(&set, spec, why, sizeof why), rc);
+    assert_null(set);
+    if (!strstr(why, text))
+        fail_msg("%s, expected %s", why, text);
+}
+
+static void
+every_row_is_in_one_part_with_its_label(void **state)
+{
+    struct fixture *f = *state;
+    struct data_set *set = open_set(&f->spec);
+    const struct data_info *info = data_info(set);
+    size_t seen[ROWS] = {0}, moved = 0;
+    assert_int_equal(info->input.dims, 3);
+    assert_int_equal(info->input.dim[0], 1);
+    assert_int_equal(info->input.dim[1], 2);
+    assert_int_equal(info->input.dim[2], 3);
+    assert_int_equal(info->classes, 7);
+    assert_int_equal(info->train, 40);
+    assert_int_equal(info->test, 10);
+    for (int part = 0; part < 2; part++)
+        for (uint32_t i = 0; i < (part ? info->test : info->train); i++) {
+            float x[WIDTH];
+            int32_t label;
+            struct nn_batch batch = {.x = x, .label = &label};
+            data_fill(set, (enum data_part)part, &i, 1, &batch, 7);
+            size_t row = (size_t)x[0] / 10;
+            assert_true(row < ROWS);
+            for (size_t k = 0; k < WIDTH; k++)
+                assert_true(x[k] == (float)f->value[row * WIDTH + k]);
+            assert_int_equal(label, row % 7);
+            seen[row]++;
+            moved += row != i + (part ? 0 : 10);
+        }
+    for (size_t i = 0; i < ROWS; i++)
+        assert_int_equal(seen[i], 1);
+    assert_true(moved > ROWS / 2);
+    assert_null(data_failed(set));
+    data_close(&set);
+}
+
+static void
+the_split_follows_seed_and_share_and_the_hash_both(void **state)
+{
+    struct fixture *f = *state;
+    const struct data_spec specs[] = {
+        f->spec,
+        {.source = DATA_NPY, .dir = f->folder.path, .seed = 4},
+        {.source = DATA_NPY, .dir = f->folder.path, .seed = 3, .test_share = 0.5},
+        {.source = DATA_NPY, .dir = f->folder.path, .seed = 3, .train = 20},
+        {.source = DATA_NPY, .dir = f->folder.path, .seed = 3, .classes = 8},
+    };
+    uint64_t hash[5];
+    for (int i = 0; i < 5; i++) {
+        struct data_set *set = open_set(&specs[i]);
+        hash[i] = data_info(set)->hash;
+        assert_int_equal(data_info(set)->test, i == 2 ? 25 : 10);
+        assert_int_equal(data_info(set)->train, i == 2 ? 25 : i == 3 ? 20 : 40);
+        assert_int_equal(data_info(set)->classes, i == 4 ? 8 : 7);
+        data_close(&set);
+        for (int k = 0; k < i; k++)
+            assert_true(hash[i] != hash[k]);
+    }
+    f->value[7] += 1;
+    write_array(f, "features.npy", &(struct npy_make){"<f4", 3, {ROWS, 2, 3}}, f->value);
+    struct data_set *set = open_set(&f->spec);
+    assert_true(data_info(set)->hash != hash[0]);
+    data_close(&set);
+}
+
+static void
+bytes_are_pixels_and_other_types_are_numbers(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const types[] = {"|u1", "<f4", ">f8", "<i4"};
+    const uint32_t index = 5;
+    float row = 0;
+    for (size_t t = 0; t < 4; t++) {
+        float x[WIDTH];
+        struct nn_batch batch = {.x = x};
+        for (size_t i = 0; i < ROWS * WIDTH; i++)
+            f->value[i] = (double)(i % 251);
+        write_array(f, "features.npy", &(struct npy_make){types[t], 2, {ROWS, WIDTH}}, f->value);
+        struct data_set *set = open_set(&f->spec);
+        assert_int_equal(data_info(set)->input.dims, 1);
+        data_fill(set, DATA_TRAIN, &index, 1, &batch, 7);
+        if (t == 0)
+            row = (x[0] + 0.5F) * 255;
+        assert_float_equal(x[0], t ? row : row / 255 - 0.5F, 1e-4);
+        data_close(&set);
+    }
+}
+
+static void
+a_table_has_the_label_in_its_last_column(void **state)
+{
+    struct fixture *f = *state;
+    struct data_spec spec = f->spec;
+    spec.file = "table.npy";
+    for (size_t i = 0; i < ROWS; i++)
+        f->value[i * WIDTH + 5] = (double)(i % 3);
+    write_array(f, "table.npy", &(struct npy_make){"<f4", 2, {ROWS, WIDTH}}, f->value);
+    for (int regression = 0; regression < 2; regression++) {
+        spec.regression = regression;
+        struct data_set *set = open_set(&spec);
+        assert_int_equal(data_info(set)->classes, regression ? 0 : 3);
+        assert_int_equal(data_info(set)->input.dim[0], 5);
+        for (uint32_t i = 0; i < 40; i++) {
+            float x[WIDTH] = {0}, target;
+            int32_t label;
+            struct nn_batch batch = {.x = x, .label = &label, .target = &target};
+            data_fill(set, DATA_TRAIN, &i, 1, &batch, 1);
+            assert_true(target == (float)((int)x[0] / 10 % 3));
+            assert_true(x[5] == 0); /* not a feature */
+        }
+        data_close(&set);
+    }
+    write_array(f, "table.npy", &(struct npy_make){"<f4", 1, {ROWS}}, f->value);
+    expect_refused(&spec, -EBADMSG, "table.npy: 1 dimensions and rows of 1, expected a table");
+}
+
+static void
+test_files_of_their_own_are_taken_as_they_are(void **state)
+{
+    struct fixture *f = *state;
+    struct data_spec spec = f->spec;
+    spec.test_images = "x.npy", spec.test_labels = "y.npy";
+    write_array(f, "x.npy", &(struct npy_make){">f8", 3, {3, 2, 3}}, f->value);
+    write_array(f, "y.npy", &(struct npy_make){"|u1", 2, {3, 1}}, f->label);
+    struct data_set *set = open_set(&spec);
+    assert_int_equal(data_info(set)->train, ROWS);
+    assert_int_equal(data_info(set)->test, 3);
+    for (int part = 0; part < 2; part++)
+        for (uint32_t i = 0; i < 3; i++) {
+            float x[WIDTH];
+            struct nn_batch batch = {.x = x};
+            data_fill(set, (enum data_part)part, &i, 1, &batch, 7);
+            assert_true(x[5] == (float)f->value[i * WIDTH + 5]);
+        }
+    data_close(&set);
+    write_array(f, "y.npy", &(struct npy_make){"<i4", 1, {3}}, (const double[]){0, 7, 1});
+    expect_refused(&spec, -EBADMSG, "y.npy: row 1: label 7, expected a whole number 0..6");
+    write_array(f, "x.npy", &(struct npy_make){"<f4", 3, {3, 3, 2}}, f->value);
+    expect_refused(&spec, -EBADMSG, "x.npy: samples of another shape than those of");
+}
+
+static void
+wrong_labels_are_named(void **state)
+{
+    struct fixture *f = *state;
+    static const double bad[] = {-1, 1024, 0.5};
+    for (size_t i = 0; i < 3; i++) {
+        f->label[30] = bad[i];
+        write_array(f, "labels.npy", &(struct npy_make){"<f8", 1, {ROWS}}, f->label);
+        expect_refused(&f->spec, -EBADMSG, "labels.npy: row 30: label ");
+    }
+    f->label[30] = 2;
+    struct data_spec spec = f->spec;
+    spec.classes = 5;
+    write_array(f, "labels.npy", &(struct npy_make){"<f8", 1, {ROWS}}, f->label);
+    expect_refused(&spec, -EBADMSG, "labels.npy: row 5: label 5, expected a whole number 0..4");
+    write_array(f, "labels.npy", &(struct npy_make){"<i4", 1, {ROWS - 1}}, f->label);
+    expect_refused(&f->spec, -EBADMSG, "labels.npy: 49 labels, expected 50, one per row of");
+    write_array(f, "labels.npy", &(struct npy_make){"<i4", 2, {ROWS / 2, 2}}, f->label);
+    expect_refused(&f->spec, -EBADMSG, "labels.npy: 2 elements per row, expected 1");
+    assert_int_equal(remove(folder_path(&f->folder, "labels.npy")), 0);
+    expect_refused(&f->spec, -ENOENT, "labels.npy: No such file");
+    write_array(f, "features.npy", &(struct npy_make){"<f4", 2, {1, WIDTH}}, f->value);
+    expect_refused(&f->spec, -EBADMSG, "features.npy: 1 row, expected one to train on");
+    assert_int_equal(remove(folder_path(&f->folder, "features.npy")), 0);
+    expect_refused(&f->spec, -ENOENT, "features.npy: No such file");
+}
+
+static void
+a_file_that_shrinks_in_use_is_a_failure_of_the_set(void **state)
+{
+    struct fixture *f = *state;
+    struct data_set *set = open_set(&f->spec);
+    char path[512];
+    struct stat st;
+    float x[40 * WIDTH];
+    uint32_t index[40];
+    struct nn_batch batch = {.x = x};
+    for (uint32_t i = 0; i < 40; i++)
+        index[i] = i;
+    snprintf(path, sizeof path, "%s", folder_path(&f->folder, "features.npy"));
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(truncate(path, st.st_size - 1), 0);
+    data_fill(set, DATA_TRAIN, index, 40, &batch, 7);
+    assert_non_null(data_failed(set));
+    assert_non_null(strstr(data_failed(set), "features.npy: cut off at byte"));
+    assert_int_equal(truncate(path, 0), 0);
+    memset(x, 1, sizeof x);
+    data_fill(set, DATA_TRAIN, index, 40, &batch, 7);
+    for (size_t i = 0; i < 40 * WIDTH; i++)
+        assert_true(x[i] == 0);
+    data_close(&set);
+}
+
+#define WITH_FILES(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_FILES(every_row_is_in_one_part_with_its_label),
+        WITH_FILES(the_split_follows_seed_and_share_and_the_hash_both),
+        WITH_FILES(bytes_are_pixels_and_other_types_are_numbers),
+        WITH_FILES(a_table_has_the_label_in_its_last_column),
+        WITH_FILES(test_files_of_their_own_are_taken_as_they_are),
+        WITH_FILES(wrong_labels_are_named),
+        WITH_FILES(a_file_that_shrinks_in_use_is_a_failure_of_the_set),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
