@@ -144,6 +144,12 @@ on_adopt(void *ctx, uint64_t round, uint64_t state_hash)
 }
 
 static void
+on_back(void *ctx, uint64_t round)
+{
+    push_task(ctx, (struct mesh_task){.kind = MESH_BACK, .round = round});
+}
+
+static void
 on_page(void *ctx, uint64_t round, const void *data, size_t size)
 {
     struct mesh *mesh = ctx;
@@ -289,6 +295,7 @@ static const struct core_ops core_ops = {
     .commit = on_commit,
     .adopt = on_adopt,
     .probe = on_probe,
+    .back = on_back,
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,

@@ -108,6 +108,7 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     plan_init(core);
     own_init(core);
     probe_init(core);
+    doubt_init(core);
     fetch_init(core);
     mend_init(core);
     *out = core;
@@ -138,10 +139,13 @@ core_clock(struct core *core, uint64_t now)
 /* Whom a node that is done still has to serve. One that has not moved for so long hangs, though its
  * heartbeats come. */
 static bool
-core_lags(const struct core *core, const struct peer *peer)
+core_lags(const struct core *core, int i)
 {
+    const struct peer *peer = &core->peers.peers[i];
     uint64_t seen = peer->moved_at_us > peer->served_at_us ? peer->moved_at_us : peer->served_at_us;
-    if (peer->state != PEER_UP || peer->done || peer->hello.wants_job)
+    if (peer->state != PEER_UP || peer->hello.wants_job || peer->apart)
+        return false;
+    if (peer->done && !doubt_shuns(core, i))
         return false;
     if (seen < core->applied_at_us)
         seen = core->applied_at_us;
@@ -152,13 +156,28 @@ core_lags(const struct core *core, const struct peer *peer)
 static void
 core_finish(struct core *core)
 {
-    if (!core->done || core->finished)
+    if (!core->done || core->finished || core->doubt.open)
         return;
     for (int i = 0; i < core->peers.high; i++)
-        if (core_lags(core, &core->peers.peers[i]))
+        if (core_lags(core, i))
             return;
     core->finished = true;
     core->ops.finished(core->ctx);
+}
+
+static void
+core_broken(struct core *core)
+{
+    unsigned rank;
+    uint64_t state;
+    if (ring_status(core->ring) != RING_BROKEN)
+        return;
+    if (ring_odd(core->ring, &rank, &state)) {
+        doubt_chunk(core, core->plan.peer[rank], state);
+        plan_differ(core);
+    } else {
+        plan_abort(core, ring_why(core->ring));
+    }
 }
 
 /* Let every part do what has become possible. */
@@ -167,15 +186,14 @@ core_settle(struct core *core)
 {
     if (core->leaving || core->config.hello.wants_job)
         return;
-    if (ring_status(core->ring) == RING_BROKEN)
-        plan_abort(core, ring_why(core->ring));
+    core_broken(core);
+    doubt_step(core);
     mend_step(core);
     fetch_step(core);
     plan_step(core);
     own_step(core);
     probe_step(core);
-    if (ring_status(core->ring) == RING_BROKEN)
-        plan_abort(core, ring_why(core->ring));
+    core_broken(core);
     core_finish(core);
 }
 
@@ -280,7 +298,7 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         plan_on_hold(core, i, &msg->hold);
         break;
     case PROTO_ABORT:
-        plan_on_abort(core, i, msg->abort_plan);
+        plan_on_abort(core, i, &msg->abort);
         break;
     case PROTO_ACCUSE:
         probe_on_accuse(core, i, &msg->accuse);
@@ -391,6 +409,7 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
     core->state_hash = state_hash;
     core->first_bucket = first_bucket;
     core->done = done;
+    doubt_applied(core);
     plan_applied(core);
     core_settle(core);
 }
@@ -440,11 +459,7 @@ void
 core_on_damaged(struct core *core, uint64_t now)
 {
     core_clock(core, now);
-    core->own.filled = false;
-    core->own.has = core->own.computing = 0;
-    core->own.state = OWN_DAMAGED;
-    core->damages++;
-    plan_abort(core, "this node's state is damaged");
+    own_damaged(core, "this node's state is damaged");
     core_settle(core);
 }
 

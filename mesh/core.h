@@ -108,6 +108,9 @@ struct core_ops {
     /* To the trainer: state_in holds a verified-by-length state before `round`; check its hash, take it
      * over, then core_on_applied; or core_on_state_bad. */
     void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash);
+    /* To the trainer: other nodes hold another state before `round` than it does, and not fewer of them.
+     * core_on_applied follows, with an older state that it can vouch for: of a lower round, or the initial one. */
+    void (*back)(void *ctx, uint64_t round);
     /* To the trainer: compute `shard` (one bit) of `round` apart, and answer with core_on_probed whether the
      * words for it are those claimed; `claim` is borrowed until this returns. */
     void (*probe)(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words);
@@ -140,7 +143,8 @@ struct core_stats {
     uint64_t mine;  /* shards that it gives to this node */
     uint64_t plans; /* adopted so far */
     uint64_t aborts;
-    uint64_t damages;    /* how often the trainer's state was found to be damaged */
+    uint64_t
+        damages; /* how often the trainer went back to an older state, see core_on_damaged, ops->back */
     uint64_t probes;     /* shards of others recomputed */
     unsigned expulsions; /* nodes that were expelled for what they contributed */
     bool leader;
@@ -185,8 +189,9 @@ void core_on_total_bad(struct core *core, uint64_t now);
 void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
 /* The answer to ops->want; size 0: we do not have it. Copied at once. */
 void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);
-/* The trainer's state is not what it said it was: what it was asked for is void, and so is its contribution. The
- * others go on without it. core_on_applied follows, with an older state that it can vouch for. */
+/* The trainer's state is not what it said it was: as if it had been asked to go back with ops->back, and in the
+ * midst of any task, which is void, as is its contribution. The others go on without it. core_on_applied follows, with
+ * an older state that it can vouch for. */
 void core_on_damaged(struct core *core, uint64_t now);
 /* The answer to ops->probe. */
 void core_on_probed(struct core *core, uint64_t now, bool equal);

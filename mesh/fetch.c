@@ -99,6 +99,15 @@ donor_better(const struct peer *a, const struct peer *b)
     return a->node.id < b->node.id;
 }
 
+/* Nothing that is known speaks against its state. */
+static bool
+donor_fit(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    return peer->state_hash != 0 && !doubt_shuns(core, i) && !probe_suspects(core, peer->node.id) &&
+           doubt_trusts(core, peer->round, peer->state_hash);
+}
+
 static int
 donor_choose(const struct core *core)
 {
@@ -106,7 +115,7 @@ donor_choose(const struct core *core)
     int best = -1;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        if (!peers_usable(core, i) || peer->round <= core->round ||
+        if (!peers_usable(core, i) || peer->round <= core->round || !donor_fit(core, i) ||
             core->awake < peer->avoid_at_us || !(peer->idle || peer->done || patient))
             continue;
         if (best < 0 || donor_better(peer, &core->peers.peers[best]))
@@ -147,6 +156,11 @@ void
 fetch_step(struct core *core)
 {
     struct fetch *fetch = &core->fetch;
+    if (fetch->complete && core->own.state != OWN_ADOPTING &&
+        !doubt_trusts(core, fetch->round, fetch->hash))
+        fetch_stop(core);
+    if (fetch->donor >= 0 && !fetch->complete && !donor_fit(core, fetch->donor))
+        fetch_stop(core);
     if (fetch->complete) {
         if (core->own.state == OWN_FREE && !core->plan.active) {
             own_ask(core, OWN_ADOPTING);
@@ -154,7 +168,8 @@ fetch_step(struct core *core)
         }
         return;
     }
-    if (core->plan.active || core->leaving || core->done || !own_settled(core)) {
+    if (core->plan.active || core->leaving || core->done || !own_settled(core) ||
+        doubt_wary(core)) {
         fetch->donor = -1;
         return;
     }
@@ -226,8 +241,9 @@ void
 fetch_on_fetch(struct core *core, int from, const struct proto_fetch *fetch)
 {
     struct peer *peer = &core->peers.peers[from];
-    if (!own_settled(core) || core->round <= fetch->round || fetch->block >= block_count(core) ||
-        !peer->announced || (core->done && core_mutant(core, MUTANT_DONE)))
+    if (!own_settled(core) || core->doubt.open || core->round <= fetch->round ||
+        fetch->block >= block_count(core) || !peer->announced ||
+        (core->done && core_mutant(core, MUTANT_DONE)))
         return;
     bool again = peer->served_at_us > 0 && peer->served_block == fetch->block &&
                  core->awake - peer->served_at_us < FETCH_REPEAT_US;

@@ -6,6 +6,7 @@
 #define MESH_INSIDE_H
 
 #include "mesh/core.h"
+#include "mesh/doubt.h"
 #include "mesh/fetch.h"
 #include "mesh/mend.h"
 #include "mesh/mutant.h"
@@ -46,6 +47,7 @@ struct core {
     struct fetch fetch;
     struct mend mend;
     struct probe probe;
+    struct doubt doubt;
     uint64_t damages;
     struct ring *ring;
     uint64_t sweep_at_us; /* awake; when frames no plan wants are released */

@@ -14,6 +14,7 @@
  *         case MESH_PROBE:    // compute t.shards apart and compare with t.claim: mesh_probed(mesh, equal)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
  *                             // mesh_state(mesh, t.round, ...), or mesh_state_bad(mesh)
+ *         case MESH_BACK:     // ours before t.round may be wrong: mesh_state of an older one that we can vouch for
  *         ...
  *
  * While the sums of a round still travel, the trainer is told of each bucket that is final, the last bucket
@@ -28,7 +29,7 @@
  *                the mesh reads what was told until MESH_COMMIT, and zeroes it when no shard is ours
  *     sum        the mesh writes; the trainer reads a bucket from MESH_SUMMED to its next mesh_next, all
  *                from MESH_COMMIT to mesh_state
- *     state      the trainer's; the mesh reads it from mesh_state to MESH_COMMIT or MESH_ADOPT
+ *     state      the trainer's; the mesh reads it from mesh_state to MESH_COMMIT, _ADOPT or _BACK
  *     state_in   the mesh writes; the trainer reads from MESH_ADOPT to mesh_state
  *
  * Calls on one mesh come from one thread, the trainer, except mesh_bucket, mesh_page, mesh_stats and
@@ -92,6 +93,7 @@ enum mesh_task_kind {
     MESH_COMMIT,
     MESH_ADOPT,
     MESH_PROBE,       /* an audit: core.h */
+    MESH_BACK,        /* other nodes hold another state: back to an older one */
     MESH_DONE,        /* the run is complete on every node we know of */
     MESH_INTERRUPTED, /* mesh_interrupt was called */
     MESH_PAGE,        /* the answer to mesh_want */
@@ -132,7 +134,7 @@ const uint8_t *mesh_state_in(const struct mesh *mesh); /* [state_size]; valid du
 void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits */
 void mesh_bucket(struct mesh *mesh, size_t bucket);
 /* The trainer's state is now `state` [state_size], the one before `round`. Others are sent it from there, so
- * it must stay as it is until the next mesh_state, except while MESH_COMMIT and MESH_ADOPT last. Of the
+ * it must stay as it is until the next mesh_state, except while MESH_COMMIT, MESH_ADOPT and MESH_BACK last. Of the
  * next round, buckets from first_bucket on are exchanged. */
 void mesh_state(struct mesh *mesh, uint64_t round, const void *state, uint64_t state_hash,
                 size_t first_bucket, bool done);

@@ -26,6 +26,7 @@ enum {
     MUTANT_GHOST = 1 << 17,       /* a node whose port another one has got is not forgotten */
     MUTANT_STUCK = 1 << 18,       /* a hung trainer's node is given shards again and again */
     MUTANT_LINK = 1 << 19,        /* any HELLO of a node makes a session of our link */
+    MUTANT_ODD = 1 << 20,         /* states are not compared */
 };
 
 #endif

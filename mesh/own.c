@@ -215,3 +215,17 @@ own_applied(struct core *core)
     own->saved_us = own->ahead_us;
     own->ahead_us = 0;
 }
+
+void
+own_damaged(struct core *core, const char *why)
+{
+    struct own *own = &core->own;
+    own->state = OWN_DAMAGED;
+    own->filled = false;
+    own->has = own->computing = 0;
+    core->state_hash = 0;
+    core->done = false;
+    core->damages++;
+    plan_abort(core, why);
+    peers_beat(core);
+}

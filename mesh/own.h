@@ -5,7 +5,7 @@
  *                         |  --adopt----> ADOPTING --applied, bad--> FREE
  *                         |  --probe----> PROBING --answer---------> FREE
  *
- *     any --damaged--> DAMAGED --applied, an older state--> FREE
+ *     any --damaged, or doubted (doubt.h)--> DAMAGED --applied, an older state--> FREE
  *
  * `own` keeps the sum of this node's shards until the round is applied, through any number of plans: a
  * new plan that asks for more computes only what is missing, one that takes a shard away has all
@@ -64,6 +64,8 @@ void own_bucket(struct core *core, size_t bucket);
 bool own_lend(struct core *core, size_t *bucket);
 void own_returned(struct core *core);
 void own_applied(struct core *core);
+/* The trainer's state counts no more, nor what it was doing with it. */
+void own_damaged(struct core *core, const char *why);
 /* Shards of core->round that are in own[] or on their way into it. */
 uint64_t own_have(const struct core *core);
 /* How long the trainer has not got on with what it was asked for; 0 when it has nothing to do. */

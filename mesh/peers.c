@@ -123,6 +123,7 @@ peer_forget(struct core *core, int i)
     for (int j = 0; j < core->peers.high; j++)
         core->peers.peers[j].hears &= ~(1ull << i);
     core->peers.peers[i] = (struct peer){.link = -1};
+    doubt_forget(core, i);
 }
 
 static void
@@ -286,6 +287,7 @@ peer_establish(struct core *core, int i)
     peer->round = 0;
     peer->moved_at_us = core->awake;
     peer->have = 0;
+    peer->state_hash = 0;
     peer->hears = 0;
     peer->heard_at_us = core->awake;
     peer->retry_us = PEERS_RETRY_US;
@@ -791,12 +793,7 @@ peers_heartbeat(struct core *core, int i, const struct proto_heartbeat *beat)
     }
     if (deaf && peer->hears_me)
         peer_healed(core, i);
-    bool odd = peer->round == core->round && peer->state_hash != 0 && core->state_hash != 0 &&
-               peer->state_hash != core->state_hash;
-    if (odd && !peer->odd)
-        core_log(core, 3, "peer %s:%u has another state before round %llu than we", peer->at.host,
-                 peer->at.control_port, (unsigned long long)core->round);
-    peer->odd = odd;
+    doubt_beat(core, i);
 }
 
 void

@@ -90,7 +90,12 @@ struct peer {
     bool done;
     uint64_t have;
     uint64_t state_hash;
-    bool odd; /* its state differs from ours before the same round; said once */
+    bool odd;            /* its state is wrong as far as we know, that before */
+    uint64_t odd_round;  /* this round, and it has not gone back since: see doubt.h */
+    uint64_t outvoted;   /* + 1; the last round in which it was the odd one */
+    uint64_t tied_round; /* the last in which it was its word against ours, */
+    unsigned ties;       /* and how often, */
+    bool apart;          /* once too often */
     uint32_t speed;
     uint64_t busy_us;
     bool stuck;

@@ -124,7 +124,7 @@ round_begin(struct core *core)
 {
     core->plan.round_at_us = core->awake;
     plan_progress(core);
-    ring_round(core->ring, core->round, core->first_bucket);
+    ring_round(core->ring, core->round, core->first_bucket, core->state_hash);
     probe_round(core);
 }
 
@@ -148,8 +148,8 @@ adopt(struct core *core, const struct proto_plan *plan, uint64_t hash, unsigned 
              __builtin_popcountll(plan_mine(core)));
 }
 
-void
-plan_abort(struct core *core, const char *why)
+static void
+drop(struct core *core, const char *why, bool differ)
 {
     if (!core->plan.active)
         return;
@@ -161,10 +161,25 @@ plan_abort(struct core *core, const char *why)
         core->plan.fails = core->plan.fails_round == core->round ? core->plan.fails + 1 : 1;
         core->plan.fails_round = core->round;
     }
-    struct proto_msg msg = {.type = PROTO_ABORT, .abort_plan = core->plan.hash};
+    struct proto_msg msg = {.type = PROTO_ABORT,
+                            .abort = {.plan = core->plan.hash, .differ = differ}};
     plan_send(core, &msg);
     members_busy(core);
     go_idle(core);
+}
+
+void
+plan_abort(struct core *core, const char *why)
+{
+    drop(core, why, false);
+}
+
+void
+plan_differ(struct core *core)
+{
+    if (core->plan.active)
+        doubt_warn(core);
+    drop(core, "its members hold different states", true);
 }
 
 void
@@ -302,7 +317,7 @@ static bool
 wants_in(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    return peers_usable(core, i) && !peer->done && !peer->stuck;
+    return peers_usable(core, i) && !peer->done && !peer->stuck && !doubt_shuns(core, i);
 }
 
 /* Idle for long, although nothing is being fetched: nobody plans for us. */
@@ -338,8 +353,7 @@ is_leader(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        if (peers_usable(core, i) && peer->round >= core->round && !peer->done && !peer->stuck &&
-            peer->node.id < core->config.self.id)
+        if (wants_in(core, i) && peer->round >= core->round && peer->node.id < core->config.self.id)
             return false;
     }
     return true;
@@ -349,7 +363,8 @@ static bool
 somebody_ahead(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++)
-        if (peers_usable(core, i) && core->peers.peers[i].round > core->round)
+        if (peers_usable(core, i) && core->peers.peers[i].round > core->round &&
+            !doubt_shuns(core, i))
             return true;
     return false;
 }
@@ -511,7 +526,8 @@ too_few(const struct core *core, const struct choice *choice)
 void
 plan_step(struct core *core)
 {
-    if (!plan_idle(core) || core->done || core->leaving || core->fetch.complete || !gathered(core))
+    if (!plan_idle(core) || core->done || core->leaving || core->fetch.complete ||
+        doubt_pending(core) || !gathered(core))
         return;
     bool hungry = starved(core);
     if (stuck_here(core))
@@ -547,7 +563,7 @@ static void
 court(struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    if (!peers_usable(core, i) || peer->stuck || plan_member(core, i))
+    if (!peers_usable(core, i) || peer->stuck || plan_member(core, i) || doubt_shuns(core, i))
         return;
     if (peer->round > core->round + PLAN_MERGE_ROUNDS && core->awake >= peer->avoid_at_us) {
         plan_abort(core, "another group is ahead");
@@ -648,7 +664,7 @@ plan_resolve(const struct core *core, const struct proto_plan *plan, int *peer, 
             continue;
         }
         peer[k] = peers_find(core, plan->members[k].node);
-        if (peer[k] < 0 || core->peers.peers[peer[k]].suspected)
+        if (peer[k] < 0 || core->peers.peers[peer[k]].suspected || doubt_shuns(core, peer[k]))
             return false;
         for (unsigned j = 0; j < k; j++)
             if (peer[j] == peer[k])
@@ -684,8 +700,9 @@ plan_on_plan(struct core *core, int from, const struct proto_plan *plan)
         return;
     if (!core_node_equal(plan->leader, core->peers.peers[from].node))
         return;
-    bool ready = own_settled(core) && !core->done && !core->leaving && !core->fetch.complete &&
-                 plan->round == core->round && (!core->plan.active || replaces(core, plan));
+    bool ready = own_settled(core) && !core->doubt.open && !core->done && !core->leaving &&
+                 !core->fetch.complete && plan->round == core->round &&
+                 (!core->plan.active || replaces(core, plan));
     if (ready && !is_dead(core, hash) && plan_covers(core, plan) &&
         plan_resolve(core, plan, peer, &rank)) {
         if (core->plan.active)
@@ -693,7 +710,7 @@ plan_on_plan(struct core *core, int from, const struct proto_plan *plan)
         adopt(core, plan, hash, rank, peer);
         return;
     }
-    struct proto_msg no = {.type = PROTO_ABORT, .abort_plan = hash};
+    struct proto_msg no = {.type = PROTO_ABORT, .abort = {.plan = hash}};
     peers_send(core, from, &no);
 }
 
@@ -711,12 +728,15 @@ plan_on_hold(struct core *core, int from, const struct proto_hold *msg)
 }
 
 void
-plan_on_abort(struct core *core, int from, uint64_t hash)
+plan_on_abort(struct core *core, int from, const struct proto_abort *msg)
 {
     struct plan *plan = &core->plan;
-    if (!plan->active || hash != plan->hash || !plan_member(core, from)) {
-        plan->dead[plan->dead_next++ % PLAN_DEAD_MAX] = hash;
+    if (!plan->active || msg->plan != plan->hash || !plan_member(core, from)) {
+        plan->dead[plan->dead_next++ % PLAN_DEAD_MAX] = msg->plan;
         return;
     }
-    plan_abort(core, "a member dropped it");
+    if (msg->differ)
+        plan_differ(core);
+    else
+        plan_abort(core, "a member dropped it");
 }

@@ -77,12 +77,14 @@ void plan_progress(struct core *core);
 void plan_applied(struct core *core);
 void plan_on_plan(struct core *core, int from, const struct proto_plan *plan);
 void plan_on_hold(struct core *core, int from, const struct proto_hold *msg);
-void plan_on_abort(struct core *core, int from, uint64_t hash);
+void plan_on_abort(struct core *core, int from, const struct proto_abort *msg);
 /* Heartbeat of peers[i] was taken in. */
 void plan_on_beat(struct core *core, int i);
 /* peers[i] is suspected or its session has ended. */
 void plan_peer_lost(struct core *core, int i, const char *why);
 void plan_abort(struct core *core, const char *why);
+/* The same, as its members hold different states. */
+void plan_differ(struct core *core);
 /* In no plan and not between commit and applied. */
 bool plan_idle(const struct core *core);
 uint64_t plan_mine(const struct core *core); /* my shards */

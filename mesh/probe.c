@@ -27,6 +27,13 @@ probe_expelled(const struct core *core, uint64_t id)
     return listed(core->probe.expelled, core->probe.expulsions, id);
 }
 
+bool
+probe_suspects(const struct core *core, uint64_t id)
+{
+    return core->probe.accused.id == id || probe_expelled(core, id) ||
+           listed(core->probe.suspect, core->probe.suspects, id);
+}
+
 static void
 suspect_add(struct probe *probe, uint64_t id)
 {

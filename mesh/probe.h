@@ -48,6 +48,8 @@ void probe_tick(struct core *core);
 /* The trainer's answer. */
 void probe_answer(struct core *core, bool equal);
 void probe_on_accuse(struct core *core, int from, const struct proto_accuse *msg);
+/* Was it accused, by us or by another? No state is taken from it. */
+bool probe_suspects(const struct core *core, uint64_t id);
 bool probe_expelled(const struct core *core, uint64_t id);
 
 #endif

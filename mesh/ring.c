@@ -50,7 +50,11 @@ struct ring {
 
     bool running; /* a round was begun */
     bool broken;
+    bool odd; /* as a member computes from another state: */
+    unsigned odd_rank;
+    uint64_t odd_state;
     uint64_t round;
+    uint64_t state; /* hash of what is computed from */
     size_t first_bucket;
     size_t ready;
     size_t left; /* lanes that are not final */
@@ -241,6 +245,7 @@ own_chunk(const struct ring *ring, size_t bucket, uint64_t first, uint64_t count
         .count = (uint32_t)count,
         .coverage = ring->mine,
         .check = check_of(ring->setup.own + first, count),
+        .state = ring->state,
     };
 }
 
@@ -488,6 +493,15 @@ take_gather(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
     return VERDICT_DONE;
 }
 
+static enum verdict
+odd(struct ring *ring, unsigned from, const struct proto_chunk *chunk)
+{
+    ring->odd = true;
+    ring->odd_rank = from;
+    ring->odd_state = chunk->state;
+    return bad(ring, "another state", chunk);
+}
+
 static int
 member_of(const struct ring *ring, struct proto_node node)
 {
@@ -503,6 +517,9 @@ take(struct ring *ring, struct proto_node node, enum proto_type type,
      const struct proto_chunk *chunk, struct core_frame *frame)
 {
     int from = member_of(ring, node);
+    if (from >= 0 && from != (int)ring->rank && chunk->state != ring->state &&
+        !(ring->setup.mutant & MUTANT_ODD))
+        return odd(ring, (unsigned)from, chunk);
     if (from < 0 || from == (int)ring->rank || chunk->bucket >= ring->setup.bucket_count ||
         chunk->bucket < ring->first_bucket)
         return bad(ring, "not for this ring", chunk);
@@ -617,12 +634,14 @@ lane_reset(struct ring *ring, size_t bucket, size_t *stage)
 }
 
 void
-ring_round(struct ring *ring, uint64_t round, size_t first_bucket)
+ring_round(struct ring *ring, uint64_t round, size_t first_bucket, uint64_t state)
 {
     assert(ring->planned);
     ring->running = true;
     ring->broken = false;
+    ring->odd = false;
     ring->round = round;
+    ring->state = state;
     ring->first_bucket = first_bucket;
     ring->ready = 0;
     ring->left = 0;
@@ -709,6 +728,14 @@ const char *
 ring_why(const struct ring *ring)
 {
     return ring->why;
+}
+
+bool
+ring_odd(const struct ring *ring, unsigned *rank, uint64_t *state)
+{
+    *rank = ring->odd_rank;
+    *state = ring->odd_state;
+    return ring->broken && ring->odd;
 }
 
 uint64_t

@@ -17,8 +17,9 @@
  * Three nets keep a wrong view from becoming a wrong sum: the *fence* (a chunk names its plan and
  * round), *coverage* (a chunk names the shards in it: adding needs disjoint sets, a final sum all), and
  * *range* (a chunk names its elements, and only the very chunks of this geometry are taken). A linear
- * checksum (check.h) travels with every chunk and is verified at every hop. What fails it breaks the
- * round: nothing wrong is ever added without being noticed.
+ * checksum (check.h) travels with every chunk and is verified at every hop, and so does the hash of the
+ * state that it was computed from: every member compares it with its own, so a sum becomes final only when
+ * all of them agree. What fails breaks the round: nothing wrong is ever added without being noticed.
  *
  * Chunks that come too early (bucket not computed here, next round, plan not yet
  * known) are kept, at most ring_keep_max of them; no sender has more than one round's chunks under way,
@@ -63,8 +64,9 @@ void ring_destroy(struct ring **ring);
 
 /* A plan begins; frames kept for another one are released. */
 void ring_plan(struct ring *ring, const struct proto_plan *plan, uint64_t hash, unsigned rank);
-/* A round of the plan begins, of the buckets from `first_bucket` on; sum may be written. */
-void ring_round(struct ring *ring, uint64_t round, size_t first_bucket);
+/* A round of the plan begins, of the buckets from `first_bucket` on, computed from a state of hash `state`; sum
+ * may be written. */
+void ring_round(struct ring *ring, uint64_t round, size_t first_bucket, uint64_t state);
 /* Buckets below `end` of own are complete. May be called again with the same or a larger end. */
 void ring_ready(struct ring *ring, size_t end);
 /* The plan is over; all kept frames of it are released. */
@@ -83,6 +85,8 @@ enum ring_status ring_status(const struct ring *ring);
 /* Is a bucket of the running round complete in sum? */
 bool ring_complete(const struct ring *ring, size_t bucket);
 const char *ring_why(const struct ring *ring);
+/* Is it broken since a member computes from another state: of which rank, and that state's hash? */
+bool ring_odd(const struct ring *ring, unsigned *rank, uint64_t *state);
 /* Chunks taken so far, ever: rises with progress. */
 uint64_t ring_progress(const struct ring *ring);
 /* Bound of the frames kept: two rounds' chunks of the largest mesh. */

@@ -223,3 +223,11 @@ checkpoint_forget(const char *dir, uint64_t job_hash)
     }
     free(steps);
 }
+
+void
+checkpoint_delete(const char *dir, uint64_t step)
+{
+    char path[DISK_PATH_MAX];
+    checkpoint_path(path, dir, step);
+    unlink(path);
+}

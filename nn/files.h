@@ -108,6 +108,8 @@ int checkpoint_read_newest(const char *dir, struct checkpoint *checkpoint,
  * one, and what an interrupted write left. Files that are no checkpoints stay. `verified`, if not NULL, is
  * a step whose file has just been read back. */
 void checkpoint_prune(const char *dir, unsigned keep, const uint64_t *verified);
+/* Delete the one of this step, if there is one. */
+void checkpoint_delete(const char *dir, uint64_t step);
 /* Delete all checkpoints of this job, and those too damaged to tell their job. */
 void checkpoint_forget(const char *dir, uint64_t job_hash);
 

@@ -579,6 +579,26 @@ metrics_step(struct metrics *metrics, const struct metrics_step *step)
 }
 
 void
+metrics_withdraw(struct metrics *metrics)
+{
+    pthread_mutex_lock(&metrics->lock);
+    if (metrics->last && metrics->begun) {
+        bool evaluated = json_object_del(metrics->last, "test_loss") == 0;
+        json_object_del(metrics->last, "test_accuracy");
+        metrics->at = metrics->last_at;
+        int rc = ftruncate(metrics->fd, metrics->at);
+        (void)rc; /* what is written next covers it */
+        if (evaluated) {
+            write_object(metrics, metrics->last);
+        } else {
+            json_decref(metrics->last);
+            metrics->last = NULL;
+        }
+    }
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
 metrics_alive(struct metrics *metrics)
 {
     uint64_t now = now_us();

@@ -56,6 +56,8 @@ void metrics_destroy(struct metrics **metrics);
 /* Written as job.json with the first line. */
 void metrics_job(struct metrics *metrics, const struct metrics_job *job);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
+/* The last step, or the evaluation after it, counts no more: its line goes, or its figures. */
+void metrics_withdraw(struct metrics *metrics);
 /* Write result.json; metrics_show_result tells it to people. */
 int metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
                    size_t why_size);

@@ -253,6 +253,16 @@ save_last(struct save *save, const struct state *state, char *why, size_t why_si
     return store(save, why, why_size);
 }
 
+void
+save_withdraw(struct save *save, const struct state *state)
+{
+    wait_idle(save);
+    if (!save->written || save->step != state->header->step || save->round != state->header->round)
+        return;
+    checkpoint_delete(save->setup.dir, save->step);
+    save->written = false;
+}
+
 int
 save_find(struct save *save, struct state *state, struct checkpoint_found *found, char *why,
           size_t why_size)

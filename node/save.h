@@ -42,6 +42,9 @@ int save_find(struct save *save, struct state *state, struct checkpoint_found *f
 /* Does `dir` hold the result of a run that came to its end? */
 bool save_ended(const struct save *save);
 
+/* The checkpoint of this very state, if there is one, is of a wrong state: delete it. Waits for the writer. */
+void save_withdraw(struct save *save, const struct state *state);
+
 /* Delete the job's checkpoints: the run begins anew. */
 void save_forget(struct save *save);
 

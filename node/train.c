@@ -33,6 +33,9 @@ struct run {
     uint64_t hash, round;     /* of the state, as it was told to the mesh */
     bool damaged;             /* it is not what it was */
     bool blind;               /* the data can no longer be read */
+    uint64_t reported;        /* the last round in the metrics */
+    bool before;              /* `next` is the one that it was made of, */
+    uint64_t before_hash;     /* which had this hash */
     int32_t *scratch;         /* [vector] for audits, else NULL */
     struct state state, next; /* the present one; F builds the next beside it */
     struct state_event event; /* of the round that leads to next */
@@ -384,6 +387,7 @@ report_step(struct run *run, const struct state_event *event, uint64_t hash)
         .test_accuracy = run->state.job.labels ? h->test_accuracy : -1,
     };
     metrics_step(run->metrics, &line);
+    run->reported = h->round;
     run->compute_s = run->wait_s = 0;
     run->tx = stats.tx_bytes;
     run->rx = stats.rx_bytes;
@@ -411,23 +415,37 @@ sound(struct run *run)
     return !run->damaged;
 }
 
-/* Begin with what can be trusted, the newest checkpoint or what the seed gives; the others have the rest. */
-static void
-recover(struct run *run)
+/* The state that the present one was made of, if it is still there. */
+static bool
+state_before(struct run *run)
+{
+    if (!run->before || state_hash(&run->next, run->pool) != run->before_hash)
+        return false;
+    state_swap(&run->state, &run->next);
+    return true;
+}
+
+static bool
+state_saved(struct run *run)
 {
     char why[LINE] = "";
     struct checkpoint_found found = {0};
-    say(run, 3, "the state before round %llu changed in memory: taking it from the others",
-        (unsigned long long)run->round);
-    mesh_damaged(run->mesh);
+    return !run->anew && save_find(run->save, &run->state, &found, why, sizeof why) == 0 &&
+           found.whole && run->state.header->round < run->round;
+}
+
+/* To the newest state that can be trusted: the one before, a checkpoint, what the seed gives. */
+static void
+go_back(struct run *run)
+{
     work_drop(run->work);
-    bool none = run->anew || save_find(run->save, &run->state, &found, why, sizeof why);
-    if (none || !found.whole || run->state.header->round > run->round) {
+    save_withdraw(run->save, &run->state);
+    if (!state_before(run) && !state_saved(run)) {
         memset(run->state.block, 0, run->state.size);
         state_start(&run->state);
         nn_init_params(run->job.model, run->config->run.seed, run->state.params);
     }
-    run->damaged = false;
+    run->before = run->damaged = false;
     announce(run, state_hash_anew(&run->state, run->pool));
 }
 
@@ -444,6 +462,27 @@ give_up(struct run *run)
     run->blind = true;
     mesh_interrupt(run->mesh);
     return true;
+}
+
+/* What is told of it counts no more; the others go on without it, and have what is needed to catch up. */
+static void
+recover(struct run *run)
+{
+    say(run, 3, "the state before round %llu changed in memory: going back to an older one",
+        (unsigned long long)run->round);
+    mesh_damaged(run->mesh);
+    go_back(run);
+}
+
+/* Other nodes hold another one. */
+static void
+retreat(struct run *run)
+{
+    say(run, 3, "the state before round %llu may be wrong: going back to an older one",
+        (unsigned long long)run->round);
+    if (run->reported == run->round)
+        metrics_withdraw(run->metrics);
+    go_back(run);
 }
 
 static void
@@ -477,6 +516,7 @@ static void
 begin_next(struct run *run)
 {
     work_drop(run->work);
+    run->before = false;
     run->early = state_begin(&run->next, &run->state, mesh_sum(run->mesh), &run->event);
 }
 
@@ -523,6 +563,8 @@ commit(struct run *run, const struct mesh_task *task)
         return;
     }
     state_swap(&run->state, &run->next);
+    run->before = true;
+    run->before_hash = run->hash;
     run->compute_s += now_s() - start;
     if (event->skipped)
         say(run, 4, "step %llu: NaN or infinity in the gradient, skipped by all nodes",
@@ -550,6 +592,7 @@ adopt(struct run *run, const struct mesh_task *task)
         mesh_state_bad(run->mesh);
         return;
     }
+    run->before = false;
     say(run, 6, "caught up: took the state of step %llu from the mesh",
         (unsigned long long)run->state.header->step);
     fail_hit(FAIL_ADOPTED, NULL, 0);
@@ -592,6 +635,9 @@ follow_mesh(struct run *run)
             break;
         case MESH_PROBE:
             audit(run, &task);
+            break;
+        case MESH_BACK:
+            retreat(run);
             break;
         case MESH_PAGE: /* asked for and not waited for */
             break;

@@ -79,7 +79,8 @@ static const struct field hold_fields[] = {
 };
 
 static const struct field abort_fields[] = {
-    {.name = "plan", .kind = FIELD_UINT, .width = sizeof(uint64_t), .min = 1, .max = UINT64_MAX},
+    FIELD_UINT(proto_abort, plan, 1, UINT64_MAX),
+    FIELD_BOOL(proto_abort, differ),
 };
 
 static const struct field chunk_fields[] = {
@@ -92,6 +93,7 @@ static const struct field chunk_fields[] = {
     FIELD_UINT(proto_chunk, count, 0, PROTO_CHUNK_MAX),
     FIELD_UINT(proto_chunk, coverage, 0, UINT64_MAX),
     FIELD_UINT(proto_chunk, check, 0, UINT64_MAX),
+    FIELD_UINT(proto_chunk, state, 0, UINT64_MAX),
 };
 
 static const struct field fetch_fields[] = {

@@ -145,6 +145,11 @@ struct proto_hold {
     uint64_t round; /* do not start this round under the plan */
 };
 
+struct proto_abort {
+    uint64_t plan;
+    bool differ; /* because its members do not hold the same state */
+};
+
 struct proto_chunk { /* REDUCE and GATHER */
     uint64_t plan;   /* proto_plan_hash: the fence */
     uint64_t round;
@@ -155,6 +160,7 @@ struct proto_chunk { /* REDUCE and GATHER */
     uint32_t count;    /* elements, 0..PROTO_CHUNK_MAX */
     uint64_t coverage; /* shards in the sum; 0 from a member without; for GATHER all: 2^S - 1 */
     uint64_t check;    /* linear checksum of the contributions in it, see mesh/check.h */
+    uint64_t state;    /* hash of the state before `round` that all of it was computed from */
 };
 
 struct proto_fetch {
@@ -193,7 +199,7 @@ struct proto_msg {
         struct proto_heartbeat heartbeat;
         struct proto_plan plan;
         struct proto_hold hold;
-        uint64_t abort_plan;
+        struct proto_abort abort;
         struct proto_chunk chunk;
         struct proto_fetch fetch;
         struct proto_state state;

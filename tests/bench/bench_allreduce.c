@@ -123,6 +123,7 @@ run(struct bench *bench)
             break;
         case MESH_PAGE:
         case MESH_PROBE:
+        case MESH_BACK:
         case MESH_IDLE:
             break;
         default:

@@ -46,9 +46,9 @@ struct world {
     size_t in_flight[CORE_BUFFERS];
     uint64_t touched; /* hash of all bodies */
     struct frame frames[FRAMES];
-    bool started, computing, committing, adopting, done;
+    bool started, computing, committing, adopting, back, done;
     size_t bucket;
-    uint64_t round, adopt_round;
+    uint64_t round, adopt_round, hash;
     struct proto_endpoint endpoints[PROTO_PEERS_MAX];
 };
 
@@ -156,7 +156,7 @@ on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
 {
     struct world *world = ctx;
     (void)fresh;
-    demand(!world->computing && !world->committing && !world->adopting);
+    demand(!world->computing && !world->committing && !world->adopting && !world->back);
     demand(round == world->round && shards != 0);
     demand(world->in_flight[CORE_BUFFER_OWN] == 0);
     memset(world->own, 1, sizeof world->own);
@@ -182,11 +182,21 @@ on_adopt(void *ctx, uint64_t round, uint64_t state_hash)
     world->adopt_round = round;
 }
 
+static void
+on_back(void *ctx, uint64_t round)
+{
+    struct world *world = ctx;
+    demand(round == world->round && !world->computing && !world->committing && !world->adopting &&
+           !world->back);
+    world->back = true;
+    world->done = false;
+}
+
 static const uint8_t *
 on_state(void *ctx)
 {
     struct world *world = ctx;
-    demand(!world->committing && !world->adopting);
+    demand(!world->committing && !world->adopting && !world->back);
     return world->state;
 }
 
@@ -230,6 +240,7 @@ static const struct core_ops ops = {
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,
+    .back = on_back,
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
@@ -366,7 +377,7 @@ act_plan_word(struct world *world)
     struct core_stats stats;
     core_stats(world->core, &stats);
     uint64_t plan = flags & 1 && stats.plan ? stats.plan : world->plan;
-    struct proto_msg msg = {.type = PROTO_ABORT, .abort_plan = plan};
+    struct proto_msg msg = {.type = PROTO_ABORT, .abort.plan = plan};
     if (flags & 2)
         msg = (struct proto_msg){.type = PROTO_HOLD, .hold = {plan, near(world, world->round)}};
     deliver(world, from, &msg, NULL, 0);
@@ -439,6 +450,7 @@ act_chunk(struct world *world)
                                       .coverage = coverage & 0x0f}};
     if (flags & 2)
         msg.chunk.coverage = 0x0f;
+    msg.chunk.state = world->hash + ((flags & 0xe0) == 0xe0);
     msg.chunk.check = check_of(body, msg.chunk.count) + (flags >> 3 & 1);
     if (msg.chunk.plan == 0)
         return;
@@ -489,8 +501,9 @@ applied(struct world *world, uint64_t round, uint8_t flags)
 {
     world->round = round;
     world->done |= (flags & 0xf0) == 0xf0;
-    world->committing = world->adopting = false;
-    core_on_applied(world->core, world->now, round, flags & 1, flags >> 1 & 1 ? BUCKETS - 1 : 0,
+    world->committing = world->adopting = world->back = false;
+    world->hash = flags & 1;
+    core_on_applied(world->core, world->now, round, world->hash, flags >> 1 & 1 ? BUCKETS - 1 : 0,
                     world->done);
 }
 
@@ -501,6 +514,13 @@ act_trainer(struct world *world)
     if (!world->started) {
         world->started = true;
         applied(world, flags & 0x0f, flags & 1);
+    } else if (world->back) {
+        applied(world, world->round ? world->round - 1 : 0, flags);
+    } else if (flags == 0xe8) {
+        world->computing = world->committing = world->adopting = false;
+        world->back = true;
+        world->done = false;
+        core_on_damaged(world->core, world->now);
     } else if (world->computing) {
         size_t bucket = world->bucket++;
         world->computing = world->bucket < BUCKETS;

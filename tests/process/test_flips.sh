@@ -1,7 +1,7 @@
 #!/bin/bash
 # test_flips.sh [FLIPS] [SEED] [TARGET ...] - single bits flip in the memory of one of three nodes that train the
-# counting model: in its contribution to a sum, in partial sums it receives, in the total, in its state, and in the
-# state that a joiner receives. Every flip must be noticed, and at every step the state must be the one of an
+# counting model: in its contribution to a sum, in partial sums it receives, in the total, in its state, in its next
+# state before it is hashed (with two others, and with one), and in the state that a joiner receives. Every flip must be noticed, and at every step the state must be the one of an
 # undisturbed run: `meshnode audit` compares the hashes of all nodes with it. FLIPS per target, 16 at a time (16).
 # FAILNODE names the program built with FAILPOINTS=1.
 . "$(dirname "$0")/../support/process.sh"
@@ -11,18 +11,20 @@ FLIPS=${1:-16}
 RANDOM=${2:-1}
 shift $(($# < 2 ? $# : 2))
 TARGETS=("${@:-gradient}")
-[ $# -gt 0 ] || TARGETS=(gradient partial total state transfer)
+[ $# -gt 0 ] || TARGETS=(gradient partial total state next pair transfer)
 MESHNODE=$FAILNODE
 EPOCHS=30
 AT_ONCE=16 # rules that a process can have
 
 declare -A POINTS=([gradient]="bucket-ready" [partial]="reduce-got gather-got" [total]="last-chunk"
-    [state]="compute computed" [transfer]="state-got")
+    [state]="compute computed" [next]="applied" [pair]="applied" [transfer]="state-got")
 # How a flip is noticed. A line may be printed by several nodes: each round counts once.
 declare -A NOTICED=([gradient]="the total of round \([0-9]*\) is damaged"
     [partial]="round \([0-9]*\): plan of [0-9]* dropped: wrong checksum"
     [total]="the total of round \([0-9]*\) is damaged"
-    [state]="the state before round \([0-9]*\) changed in memory")
+    [state]="the state before round \([0-9]*\) changed in memory"
+    [next]="the state before round \([0-9]*\) \(may be wrong\|changed in memory\)"
+    [pair]="the state before round \([0-9]*\) \(may be wrong\|changed in memory\)")
 
 count() { # NAME [OPTION ...]
     local name=$1
@@ -53,26 +55,30 @@ noticed() { # TARGET: rounds in which one was noticed
     if [ "$1" = transfer ]; then
         grep -hc 'wrong checksum' "$WORK/a.log"
     else
-        sed -n "s/.*${NOTICED[$1]}.*/\1/p" "$WORK/a.log" "$WORK/b.log" "$WORK/c.log" | sort -un | wc -l
+        sed -n "s/.*${NOTICED[$1]}.*/\1/p" "${LOGS[@]}" | sort -un | wc -l
     fi
 }
 
 one_run() { # TARGET: adds to FIRED and SEEN
-    local peers=3
-    if [ "$1" = transfer ]; then
-        peers=2
-    else
-        MESHNODE_FAIL=$(rules "$1") count a --peers 3
-    fi
-    count b --peers $peers
-    count c --peers $peers
+    local peers=3 node
+    local nodes=(a b c)
+    [ "$1" != pair ] || nodes=(a b)
+    [ "$1" != pair ] && [ "$1" != transfer ] || peers=2
+    local others=("${nodes[@]:1}")
+    others=("${others[@]/#/$WORK/}")
+    LOGS=("${nodes[@]/#/$WORK/}")
+    LOGS=("${LOGS[@]/%/.log}")
+    [ "$1" = transfer ] || MESHNODE_FAIL=$(rules "$1") count a --peers $peers
+    for node in "${nodes[@]:1}"; do
+        count "$node" --peers $peers
+    done
     if [ "$1" = transfer ]; then
         wait_until 30 "step 20" reached 20 b c
         MESHNODE_FAIL=$(rules "$1") count a
     fi
-    finished 60 a b c
-    same_hash reference a b c
-    "$MESHNODE" audit "$WORK/reference" "$WORK/b" "$WORK/c" $([ -s "$WORK/a/metrics.jsonl" ] && echo "$WORK/a") >"$WORK/audit" ||
+    finished 60 "${nodes[@]}"
+    same_hash reference "${nodes[@]}"
+    "$MESHNODE" audit "$WORK/reference" "${others[@]}" $([ -s "$WORK/a/metrics.jsonl" ] && echo "$WORK/a") >"$WORK/audit" ||
         fail "$1: $(cat "$WORK/audit")"
     FIRED=$((FIRED + $(grep -c '^failpoint' "$WORK/a.log")))
     SEEN=$((SEEN + $(noticed "$1")))

@@ -118,7 +118,7 @@ any_message(struct lone *lone, struct rand *rand, unsigned from)
             (struct proto_hold){near(rand, lone->core->plan.hash), near(rand, lone->core->round)};
         break;
     case PROTO_ABORT:
-        msg.abort_plan = near(rand, lone->core->plan.hash);
+        msg.abort.plan = near(rand, lone->core->plan.hash);
         break;
     case PROTO_REDUCE:
     case PROTO_GATHER:

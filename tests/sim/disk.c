@@ -63,6 +63,15 @@ sim_disk_crash(struct sim *sim, struct sim_node *node)
 }
 
 void
+sim_disk_withdraw(struct sim_node *node, uint64_t round)
+{
+    struct sim_disk *disk = &node->disk;
+    disk->writing.used = disk->writing.used && disk->writing.round < round;
+    for (unsigned k = 0; k < SIM_FILES_MAX; k++)
+        disk->files[k].used = disk->files[k].used && disk->files[k].round < round;
+}
+
+void
 sim_disk_clear(struct sim_node *node)
 {
     bool full = node->disk.full;

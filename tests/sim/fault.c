@@ -9,9 +9,9 @@
 const char *
 fault_name(enum sim_fault kind)
 {
-    static const char *const names[SIM_FAULTS] = {"crash", "silent",    "restart", "pause", "split",
-                                                  "cut",   "heal",      "power",   "many",  "reset",
-                                                  "slow",  "disk_full", "rot",     "hang",  "move"};
+    static const char *const names[SIM_FAULTS] = {
+        "crash", "silent", "restart", "pause",     "split", "cut",  "heal", "power",
+        "many",  "reset",  "slow",    "disk_full", "rot",   "hang", "move", "flip"};
     return names[kind];
 }
 
@@ -117,6 +117,18 @@ fault_drill_step_us(const struct sim *sim)
     return 2 * shards * sim->profile.compute_us[0] + 10000;
 }
 
+/* Where all can compare their states, and nobody goes on alone, who could not. */
+static void
+profile_flips(struct sim *sim, struct sim_profile *p)
+{
+    p->fault_mask = 1u << SIM_FLIP;
+    p->fault_count = (unsigned)(1 + pick(sim, 6));
+    p->peers_min = p->nodes;
+    p->loss_permille = p->late_permille = p->corrupt_permille = p->memory_permille =
+        p->header_permille = 0;
+    p->bulk_wild = p->leave = p->cuts_stay = false;
+}
+
 void
 fault_profile(struct sim *sim)
 {
@@ -133,10 +145,12 @@ fault_profile(struct sim *sim)
     if (!p->memory_permille && often(sim, 6)) /* a bit that flips in a claim makes a liar */
         audit_profile(sim, p);
     p->fault_count = often(sim, 12) ? 0 : (unsigned)(1 + pick(sim, 24));
-    p->fault_mask = (uint32_t)(1 + pick(sim, (1u << SIM_FAULTS) - 1));
+    p->fault_mask = (uint32_t)(1 + pick(sim, (1u << SIM_FLIP) - 1));
     if (p->fault_count == 0 && !p->loss_permille && !p->leave && !p->cuts_stay && often(sim, 2))
         p->peers_min = p->nodes;
-    if (p->peers_min == p->nodes && rand_bool(&sim->rand))
+    if (often(sim, 8))
+        profile_flips(sim, p);
+    else if (p->peers_min == p->nodes && rand_bool(&sim->rand))
         audit_liar(sim, p);
     else if (p->peers_min == 1 && p->nodes > 2 && often(sim, 16))
         p->stranger = (unsigned)pick(sim, p->nodes);
@@ -144,9 +158,9 @@ fault_profile(struct sim *sim)
     p->faults_end_us = sim->now + span_us;
     p->deadline_us = UINT64_MAX; /* set when the faults are over */
     for (unsigned f = 0; f < p->fault_count; f++) {
-        unsigned kind = (unsigned)pick(sim, SIM_FAULTS);
+        unsigned kind = p->fault_mask >> SIM_FLIP ? SIM_FLIP : (unsigned)pick(sim, SIM_FLIP);
         while (!(p->fault_mask >> kind & 1))
-            kind = (unsigned)pick(sim, SIM_FAULTS);
+            kind = (unsigned)pick(sim, SIM_FLIP);
         sim_push(sim, sim->now + pick(sim, span_us), SIM_FAULT, 0, kind, 0, NULL);
     }
     sim_push(sim, p->faults_end_us, SIM_FAULTS_OVER, 0, 0, 0, NULL);
@@ -257,6 +271,9 @@ fault_do(struct sim *sim, enum sim_fault kind)
     case SIM_FULL:
         sim->nodes[i].disk.full = !sim->nodes[i].disk.full;
         break;
+    case SIM_FLIP:
+        sim->nodes[i].flip = true;
+        break;
     case SIM_ROT:
         sim_disk_rot(sim, &sim->nodes[i]);
         break;
@@ -288,6 +305,8 @@ deadline_set(struct sim *sim)
     }
     uint64_t work = p->shards + (p->audit_share ? 4 * p->nodes : 0); /* who audits computes more */
     uint64_t grace_us = p->cuts_stay ? 12000000 : 4000000;
+    if (p->fault_mask >> SIM_FLIP) /* they come when states do, and each costs a vote and a round */
+        grace_us += 600000 * p->fault_count;
     uint64_t hop_us = p->delay_us + p->jitter_us + (p->far ? SIM_FAR_US : 0);
     uint64_t round_us = slowest_us * work + 2ull * p->nodes * hop_us;
     p->deadline_us = from_us + 2 * round_us * p->rounds + grace_us;

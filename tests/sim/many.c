@@ -65,6 +65,8 @@ add(struct share *total, const struct share *share)
     t->probes += c->probes;
     t->expulsions += c->expulsions;
     t->flips += c->flips;
+    t->states += c->states;
+    t->damages += c->damages;
     t->virtual_us += c->virtual_us;
     t->digest += c->digest;
     t->worst_us = c->worst_us > t->worst_us ? c->worst_us : t->worst_us;
@@ -97,7 +99,9 @@ report(const struct share *total, const struct sim_options *options, double seco
         (double)c->worst_us / 1e3);
     for (int k = 0; k < SIM_FAULTS; k++)
         printf(" %s %" PRIu64, fault_name((enum sim_fault)k), c->faults[k]);
-    printf(" bits %" PRIu64 "\nsim: digest %016" PRIx64 " of all traces\n", c->flips, c->digest);
+    printf(" bits %" PRIu64 ", of states %" PRIu64 ", for which nodes went back %" PRIu64
+           " times\nsim: digest %016" PRIx64 " of all traces\n",
+           c->flips, c->states, c->damages, c->digest);
 }
 
 static int

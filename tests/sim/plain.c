@@ -58,6 +58,6 @@ plain_profile(struct sim *sim)
     p->deadline_us = UINT64_MAX;
     for (uint64_t left = rand_below(rand, FAULTS + 1); left > 0; left--)
         sim_push(sim, sim->now + rand_below(rand, span_us), SIM_FAULT, 0,
-                 rand_below(rand, SIM_FAULTS), 0, NULL);
+                 rand_below(rand, SIM_FLIP), 0, NULL);
     sim_push(sim, p->faults_end_us, SIM_FAULTS_OVER, 0, 0, 0, NULL);
 }

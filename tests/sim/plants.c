@@ -29,6 +29,7 @@ static const struct plant {
     {"finished nodes do not serve their state", MUTANT_DONE, 2000, 0, NULL},
     {"a part of the sum is rewritten while the trainer reads it", MUTANT_LENT, 15000, 0, NULL},
     {"any HELLO of a node makes a session of our link", MUTANT_LINK, 15000, 0, NULL},
+    {"states are not compared", MUTANT_ODD, 400, 0, NULL},
     {"silent peers are never suspected", MUTANT_SILENCE, 0, 1, NULL},
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL},
     {"a hung trainer is given shards again and again", MUTANT_STUCK, 0, 4, NULL},

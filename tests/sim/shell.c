@@ -441,11 +441,19 @@ on_probe(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t
     trainer_probe(shell->sim, shell->node, round, shard, *claim);
 }
 
+static void
+on_back(void *ctx, uint64_t round)
+{
+    struct shell *shell = ctx;
+    trainer_back(shell->sim, shell->node, round);
+}
+
 static const uint8_t *
 on_state(void *ctx)
 {
     struct shell *shell = ctx;
-    if (shell->node->busy == SIM_COMMITTING || shell->node->busy == SIM_ADOPTING)
+    if (shell->node->busy == SIM_COMMITTING || shell->node->busy == SIM_ADOPTING ||
+        shell->node->busy == SIM_GOING_BACK)
         sim_fail(shell->sim, "node %u: state read while it changes", shell->node->index);
     return (const uint8_t *)&shell->node->state;
 }
@@ -495,6 +503,7 @@ static const struct core_ops shell_ops = {
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,
+    .back = on_back,
     .probe = on_probe,
     .state = on_state,
     .job = on_job,
@@ -559,6 +568,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->done = node->finished = node->left = false;
     node->kept = 0;
     node->lent = node->marked = node->total_bad = false;
+    node->older_valid = node->flip = node->wrong = false;
     node->lent_until = 0;
     for (unsigned l = 0; l < SIM_LINKS_MAX; l++)
         node->links[l].open = node->links[l].up = node->links[l].bulk = false;

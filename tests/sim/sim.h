@@ -57,6 +57,7 @@ enum sim_fault {
     SIM_ROT,   /* the newest checkpoint of a node has a wrong bit */
     SIM_HANG,  /* a trainer does nothing for a while; its core goes on */
     SIM_MOVE,  /* two nodes swap their addresses */
+    SIM_FLIP, /* the next state of a node has a wrong bit, and the hash is of that; with no other fault */
     SIM_FAULTS,
 };
 
@@ -114,7 +115,14 @@ struct sim_disk {
     bool full;
 };
 
-enum sim_busy { SIM_FREE, SIM_COMPUTING, SIM_COMMITTING, SIM_ADOPTING, SIM_PROBING };
+enum sim_busy {
+    SIM_FREE,
+    SIM_COMPUTING,
+    SIM_COMMITTING,
+    SIM_ADOPTING,
+    SIM_PROBING,
+    SIM_GOING_BACK
+};
 
 struct sim_link {
     bool open, up, bulk;
@@ -135,7 +143,11 @@ struct sim_node {
     struct core *core;
     struct sim_link links[SIM_LINKS_MAX];
     int32_t own[SIM_VECTOR_MAX], sum[SIM_VECTOR_MAX];
-    struct sim_state state, state_in;
+    struct sim_state state, state_in, older;
+    uint64_t older_round;
+    bool older_valid; /* `older` is what the state was made of */
+    bool flip;        /* a bit of the next state is going to flip */
+    bool wrong;       /* it did, and nobody has noticed */
     struct sim_disk disk;
     uint64_t round;
     enum sim_busy busy;
@@ -160,7 +172,8 @@ struct sim_node {
 struct sim_counts {
     uint64_t schedules, events, commits, adoptions, plans, aborts, virtual_us, bytes, probes,
         expulsions;
-    uint64_t flips; /* bits of bodies, headers, contributions and totals */
+    uint64_t flips;           /* bits of bodies, headers, contributions, totals and states */
+    uint64_t states, damages; /* of states; how often a node went back */
     uint64_t faults[SIM_FAULTS];
     uint64_t
         worst_us; /* a running node without a new round once the faults were over, beside a round */
@@ -284,6 +297,7 @@ void trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round);
 void trainer_probe(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t shard,
                    int32_t claim);
 void trainer_adopt(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t hash);
+void trainer_back(struct sim *sim, struct sim_node *node, uint64_t round);
 /* The commit or adoption under way is over: tell the core. */
 void trainer_borrow(struct sim *sim, struct sim_node *node);
 void trainer_read(struct sim *sim, struct sim_node *node);
@@ -294,6 +308,8 @@ uint64_t trainer_hash(const struct sim *sim, const struct sim_state *state);
 /* disk.c */
 void sim_disk_write(struct sim *sim, struct sim_node *node);
 void sim_disk_crash(struct sim *sim, struct sim_node *node);
+/* Files from this round on are deleted. */
+void sim_disk_withdraw(struct sim_node *node, uint64_t round);
 /* Nothing is left of it. */
 void sim_disk_clear(struct sim_node *node);
 /* Flip a bit of the newest file. */

@@ -118,9 +118,10 @@ judge_counters(struct sim *sim, const struct sim_node *node)
 }
 
 static void
-judge(struct sim *sim, const struct sim_node *node, const char *how)
+judge(struct sim *sim, struct sim_node *node, const char *how, bool flipped)
 {
-    if (node->index != sim->profile.liar &&
+    node->wrong = flipped;
+    if (node->index != sim->profile.liar && !flipped &&
         (node->round > sim->profile.rounds ||
          memcmp(&node->state, &sim->reference[node->round], sizeof node->state) != 0))
         sim_fail(sim, "node %u: state before round %" PRIu64 " differs from the reference after %s",
@@ -143,7 +144,7 @@ tell(struct sim *sim, struct sim_node *node)
 void
 trainer_start(struct sim *sim, struct sim_node *node)
 {
-    judge(sim, node, "a start");
+    judge(sim, node, "a start", false);
     tell(sim, node);
 }
 
@@ -242,6 +243,9 @@ void
 trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round)
 {
     unmark(sim, node);
+    if (node->wrong)
+        sim_fail(sim, "node %u: goes on from a wrong state before round %" PRIu64, node->index,
+                 round);
     if (node->busy != SIM_FREE || round != node->round)
         sim_fail(sim, "node %u: commit of round %" PRIu64 " at %" PRIu64, node->index, round,
                  node->round);
@@ -303,6 +307,7 @@ trainer_borrow(struct sim *sim, struct sim_node *node)
                  node->index, bucket, node->round);
     mark(sim, node, bucket);
     node->lent = true;
+    node->older_valid = false; /* the next state is being made in its place */
     node->lent_until =
         sim->now + 1 + rand_below(&sim->rand, rand_below(&sim->rand, 8) ? 3000 : 100000);
     sim_push(sim, node->lent_until, SIM_READ, node->index, 0, 0, NULL);
@@ -336,7 +341,8 @@ note_wait(struct sim *sim, struct sim_node *node)
     from_us = node->paused_until > from_us ? node->paused_until : from_us;
     from_us = node->hung_until > from_us ? node->hung_until : from_us;
     uint64_t alone_us = sim->profile.compute_us[node->index] * sim->profile.shards * 3 / 2;
-    if (sim->faults_over && sim->now > from_us + alone_us + sim->counts.worst_us)
+    if (sim->faults_over && !(sim->profile.fault_mask >> SIM_FLIP) && /* some come late */
+        sim->now > from_us + alone_us + sim->counts.worst_us)
         sim->counts.worst_us = sim->now - from_us - alone_us;
     node->progress_us = sim->now;
 }
@@ -357,12 +363,64 @@ trainer_probe(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t s
              0, NULL);
 }
 
+/* One at a time, and where all can see it: whoever computes alone cannot. */
+static bool
+state_flips(struct sim *sim, struct sim_node *node)
+{
+    struct core_stats stats;
+    core_stats(node->core, &stats);
+    bool flips = node->flip && stats.members == sim->profile.nodes;
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        flips = flips && !sim->nodes[i].wrong;
+    if (!flips)
+        return false;
+    uint64_t bit = rand_below(&sim->rand, sim->profile.words * 64);
+    node->state.words[bit / 64] ^= 1ull << bit % 64;
+    node->flip = false;
+    sim->counts.flips++;
+    sim->counts.states++;
+    return true;
+}
+
+/* To what the present state was made of, or else to a checkpoint that is older. */
+void
+trainer_back(struct sim *sim, struct sim_node *node, uint64_t round)
+{
+    if (node->busy != SIM_FREE || round != node->round)
+        sim_fail(sim, "node %u: asked to go back from round %" PRIu64 " at %" PRIu64, node->index,
+                 round, node->round);
+    node->busy = SIM_GOING_BACK;
+    sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 3000), SIM_APPLIED, node->index,
+             0, 0, NULL);
+}
+
+static void
+went_back(struct sim *sim, struct sim_node *node)
+{
+    unmark(sim, node);
+    sim_disk_withdraw(node, node->round);
+    if (node->older_valid) {
+        node->state = node->older;
+        node->round = node->older_round;
+    } else {
+        sim_disk_load(sim, node);
+    }
+    node->older_valid = false;
+    judge(sim, node, "going back", false);
+    if (!sim->failed)
+        tell(sim, node);
+}
+
 void
 trainer_applied(struct sim *sim, struct sim_node *node)
 {
     if (node->busy == SIM_PROBING) {
         node->busy = SIM_FREE;
         core_on_probed(node->core, sim->now, node->claim_right);
+        return;
+    }
+    if (node->busy == SIM_GOING_BACK) {
+        went_back(sim, node);
         return;
     }
     if (node->busy == SIM_ADOPTING) {
@@ -373,19 +431,23 @@ trainer_applied(struct sim *sim, struct sim_node *node)
         }
         node->state = node->state_in;
         node->round = node->task_round;
+        node->older_valid = false;
         sim->counts.adoptions++;
-        judge(sim, node, "an adoption");
+        judge(sim, node, "an adoption", false);
     } else if (node->total_bad) {
         node->busy = SIM_FREE;
         node->total_bad = false;
         core_on_total_bad(node->core, sim->now);
         return;
     } else {
+        node->older = node->state;
+        node->older_round = node->round;
+        node->older_valid = true;
         apply(sim, &node->state, sum_hash(sim, &node->state, node->sum), node->sum);
         node->round++;
         sim->counts.commits++;
         drill_note(sim, node);
-        judge(sim, node, "a commit");
+        judge(sim, node, "a commit", state_flips(sim, node));
     }
     if (sim->play.scenario)
         play_progress(sim, node);

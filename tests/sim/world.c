@@ -163,7 +163,8 @@ static bool
 all_done(const struct sim *sim)
 {
     for (unsigned i = 0; i < sim->profile.nodes; i++)
-        if (sim->nodes[i].up && !sim->nodes[i].done && i != sim->profile.liar)
+        if (sim->nodes[i].up && (!sim->nodes[i].done || sim->nodes[i].wrong) &&
+            i != sim->profile.liar)
             return false;
     return true;
 }
@@ -172,9 +173,10 @@ static void
 judge_progress(struct sim *sim)
 {
     for (unsigned i = 0; i < sim->profile.nodes && !sim->failed; i++)
-        if (sim->nodes[i].up && !sim->nodes[i].done && i != sim->profile.liar)
-            sim_fail(sim, "node %u hangs at round %" PRIu64 " of %u", i, sim->nodes[i].round,
-                     sim->profile.rounds);
+        if (sim->nodes[i].up && (!sim->nodes[i].done || sim->nodes[i].wrong) &&
+            i != sim->profile.liar)
+            sim_fail(sim, "node %u hangs at round %" PRIu64 " of %u%s", i, sim->nodes[i].round,
+                     sim->profile.rounds, sim->nodes[i].wrong ? " with a wrong state" : "");
 }
 
 static void
@@ -189,6 +191,7 @@ stop(struct sim *sim)
         sim->counts.plans += stats.plans;
         sim->counts.aborts += stats.aborts;
         sim->counts.probes += stats.probes;
+        sim->counts.damages += stats.damages;
         sim->counts.expulsions += stats.expulsions;
         audit_judge(sim, node, stats.expulsions);
         shell_crash(sim, i, true);

@@ -122,7 +122,7 @@ static void
 on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
 {
     struct lone *lone = ctx;
-    contract(!lone->compute && !lone->commit && !lone->adopt, "compute while busy");
+    contract(!lone->compute && !lone->commit && !lone->adopt && !lone->back, "compute while busy");
     contract(lone->in_flight[CORE_BUFFER_OWN] == 0, "compute while own is being sent");
     lone->compute = true;
     lone->fresh = fresh;
@@ -147,6 +147,15 @@ on_adopt(void *ctx, uint64_t round, uint64_t hash)
     lone->adopt = true;
     lone->round = round;
     lone->hash = hash;
+}
+
+static void
+on_back(void *ctx, uint64_t round)
+{
+    struct lone *lone = ctx;
+    contract(!lone->compute && !lone->commit && !lone->adopt && !lone->back, "back while busy");
+    lone->back = true;
+    lone->round = round;
 }
 
 static const uint8_t *
@@ -236,6 +245,7 @@ static const struct core_ops lone_ops = {
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,
+    .back = on_back,
     .probe = on_probe,
     .state = on_state,
     .job = on_job,
@@ -447,6 +457,11 @@ lone_train(struct lone *lone)
     if (lone->commit) {
         lone->commit = false;
         core_on_applied(lone->core, lone->now, lone->round + 1, 78 + lone->round, 0, false);
+    }
+    if (lone->back) {
+        lone->back = false;
+        uint64_t round = lone->round > 0 ? lone->round - 1 : 0;
+        core_on_applied(lone->core, lone->now, round, 77 + round, 0, false);
     }
     if (lone->adopt) {
         lone->adopt = false;

@@ -59,7 +59,8 @@ struct lone {
     size_t state_size;
     unsigned in_flight[CORE_BUFFERS];
     unsigned kept;
-    bool compute, commit, adopt, finished, fresh; /* asked for, the first three until served */
+    bool compute, commit, adopt, back; /* asked for, until served */
+    bool finished, fresh;
     bool probe;      /* asked for, until answered with core_on_probed */
     uint64_t probed; /* which shard */
     int32_t claim;   /* its first word */

@@ -124,6 +124,7 @@ make_chunk(struct source *from, struct proto_chunk *chunk, bool gather)
     chunk->coverage =
         gather ? UINT64_MAX >> number(from, 0, PROTO_SHARDS_MAX - 1) : number(from, 0, UINT64_MAX);
     chunk->check = number(from, 0, UINT64_MAX);
+    chunk->state = number(from, 0, UINT64_MAX);
 }
 
 static void
@@ -177,7 +178,8 @@ messages_make(struct messages_sample *out, enum proto_type type, enum messages_s
         out->msg.hold.round = number(&from, 0, PROTO_ROUND_MAX);
         break;
     case PROTO_ABORT:
-        out->msg.abort_plan = number(&from, 1, UINT64_MAX);
+        out->msg.abort.plan = number(&from, 1, UINT64_MAX);
+        out->msg.abort.differ = flag(&from);
         break;
     case PROTO_REDUCE:
     case PROTO_GATHER:
@@ -259,7 +261,8 @@ same_chunk(const struct proto_chunk *a, const struct proto_chunk *b)
 {
     return a->plan == b->plan && a->round == b->round && a->bucket == b->bucket &&
            a->hop == b->hop && a->direct == b->direct && a->first == b->first &&
-           a->count == b->count && a->coverage == b->coverage && a->check == b->check;
+           a->count == b->count && a->coverage == b->coverage && a->check == b->check &&
+           a->state == b->state;
 }
 
 static bool
@@ -289,7 +292,7 @@ messages_equal(const struct proto_msg *a, const struct proto_msg *b)
     case PROTO_HOLD:
         return a->hold.plan == b->hold.plan && a->hold.round == b->hold.round;
     case PROTO_ABORT:
-        return a->abort_plan == b->abort_plan;
+        return a->abort.plan == b->abort.plan && a->abort.differ == b->abort.differ;
     case PROTO_REDUCE:
     case PROTO_GATHER:
         return same_chunk(&a->chunk, &b->chunk);

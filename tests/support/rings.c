@@ -166,7 +166,7 @@ rings_plan(struct rings *rings, unsigned nodes, uint64_t hash, struct rand *rand
         contribute(rings, node, plan.members[r].shards);
         ring_stop(node->ring);
         ring_plan(node->ring, &plan, hash, r);
-        ring_round(node->ring, 0, 0);
+        ring_round(node->ring, 0, 0, 0);
     }
 }
 

@@ -312,6 +312,7 @@ train(void *arg)
             return NULL;
         case MESH_PAGE:
         case MESH_PROBE:
+        case MESH_BACK:
         case MESH_IDLE:
             break;
         }

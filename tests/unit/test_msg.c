@@ -145,9 +145,9 @@ static void
 what_others_pack_is_read(void **state)
 {
     (void)state;
-    assert_int_equal(
-        decode("[uuuuuubuuuu]", U(2), U(8), U(99), U(7), U(3), U(2), 1, U(1000), U(64), U(5), MAX),
-        0);
+    assert_int_equal(decode("[uuuuuubuuuuu]", U(2), U(8), U(99), U(7), U(3), U(2), 1, U(1000),
+                            U(64), U(5), MAX, U(77)),
+                     0);
     assert_int_equal(got.type, PROTO_REDUCE);
     assert_int_equal(got.chunk.plan, 99);
     assert_int_equal(got.chunk.round, 7);
@@ -158,6 +158,7 @@ what_others_pack_is_read(void **state)
     assert_int_equal(got.chunk.count, 64);
     assert_int_equal(got.chunk.coverage, 5);
     assert_true(got.chunk.check == MAX);
+    assert_int_equal(got.chunk.state, 77);
 }
 
 static void
@@ -180,7 +181,7 @@ the_start_of_a_message_is_checked(void **state)
     refused(-EBADMSG, "message.type = 17, expected 1..16", "[uu]", U(2), U(17));
     refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..16", "[uu]", U(2), MAX);
     refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", U(2), U(13), U(0));
-    refused(-EBADMSG, "ABORT has 2 elements, expected 3", "[uu]", U(2), U(7));
+    refused(-EBADMSG, "ABORT has 2 elements, expected 4", "[uu]", U(2), U(7));
     refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", U(2), U(13));
     assert_int_equal(decode_bytes("", 0), -EBADMSG);
     assert_string_equal(why, "message is the end, expected a list, whole and in its shortest form");
@@ -194,22 +195,22 @@ the_kinds_of_fields_do_not_mix(void **state)
     char expected[128];
     const struct {
         const char *form, *found;
-    } cases[] = {{"[uui]", "a negative integer"},
-                 {"[uu0]", "nil"},
-                 {"[uub]", "a boolean"},
-                 {"[uu[]]", "a list"},
-                 {"[uu{]", "a map"},
-                 {"[uud]", "a float"},
-                 {"[uut]", "a text"},
-                 {"[uuy]", "binary"}};
+    } cases[] = {{"[uuib]", "a negative integer"},
+                 {"[uu0b]", "nil"},
+                 {"[uubb]", "a boolean"},
+                 {"[uu[]b]", "a list"},
+                 {"[uu{b]", "a map"},
+                 {"[uudb]", "a float"},
+                 {"[uutb]", "a text"},
+                 {"[uuyb]", "binary"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(expected, sizeof expected, "ABORT.plan is %s%s", cases[i].found, tail);
         if (strchr(cases[i].form, 'd'))
-            assert_int_equal(decode(cases[i].form, U(2), U(7), 1.0), -EBADMSG);
+            assert_int_equal(decode(cases[i].form, U(2), U(7), 1.0, 0), -EBADMSG);
         else if (strpbrk(cases[i].form, "ty"))
-            assert_int_equal(decode(cases[i].form, U(2), U(7), "1"), -EBADMSG);
+            assert_int_equal(decode(cases[i].form, U(2), U(7), "1", 0), -EBADMSG);
         else
-            assert_int_equal(decode(cases[i].form, U(2), U(7), -1), -EBADMSG);
+            assert_int_equal(decode(cases[i].form, U(2), U(7), -1, 0), -EBADMSG);
         assert_string_equal(why, expected);
     }
     refused(-EBADMSG,
@@ -222,16 +223,16 @@ longer_forms_than_needed_are_refused(void **state)
 {
     (void)state;
     static const char *const frames[] = {
-        "\x93\x02\x07\xcc\x7f",                             /* 127 in 2 bytes */
-        "\x93\x02\x07\xcd\x00\xff",                         /* 255 in 3 */
-        "\x93\x02\x07\xce\x00\x00\xff\xff",                 /* 65535 in 5 */
-        "\x93\x02\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff", /* 2^32 - 1 in 9 */
-        "\x93\xcc\x02\x07\x01",                             /* version */
-        "\xdc\x00\x03\x02\x07\x01",                         /* list */
-        "\x95\x02\x02\x01\xd9\x01\x61\xa0",                 /* text */
-        "\x95\x02\x02\x01\xda\x00\x01\x61\xa0",             /* text */
+        "\x94\x02\x07\xcc\x7f\xc2",                             /* 127 in 2 bytes */
+        "\x94\x02\x07\xcd\x00\xff\xc2",                         /* 255 in 3 */
+        "\x94\x02\x07\xce\x00\x00\xff\xff\xc2",                 /* 65535 in 5 */
+        "\x94\x02\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff\xc2", /* 2^32 - 1 in 9 */
+        "\x94\xcc\x02\x07\x01\xc2",                             /* version */
+        "\xdc\x00\x04\x02\x07\x01\xc2",                         /* list */
+        "\x95\x02\x02\x01\xd9\x01\x61\xa0",                     /* text */
+        "\x95\x02\x02\x01\xda\x00\x01\x61\xa0",                 /* text */
     };
-    static const size_t sizes[] = {5, 6, 8, 12, 5, 6, 8, 9};
+    static const size_t sizes[] = {6, 7, 9, 13, 6, 7, 8, 9};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         assert_int_equal(decode_bytes(frames[i], sizes[i]), -EBADMSG);
 }
@@ -436,8 +437,8 @@ plan_has_its_limits(void **state)
 static int
 chunk(uint64_t type, uint64_t hop, int direct, uint64_t first, uint64_t count, uint64_t coverage)
 {
-    return decode("[uuuuuubuuuu]", U(2), type, U(1), U(0), U(65535), hop, direct, first, count,
-                  coverage, U(0));
+    return decode("[uuuuuubuuuuu]", U(2), type, U(1), U(0), U(65535), hop, direct, first, count,
+                  coverage, U(0), U(0));
 }
 
 static void
@@ -461,10 +462,10 @@ chunks_have_their_limits(void **state)
     assert_int_equal(chunk(gather, 0, 0, 0, 0, 0), -EBADMSG);
     assert_int_equal(chunk(gather, 0, 0, 0, 0, 6), -EBADMSG);
     assert_string_equal(why, "GATHER.direct = 0, coverage = 6, expected 0 and all shards");
-    refused(-EBADMSG, "REDUCE.plan = 0, expected 1..18446744073709551615", "[uuuuuubuuuu]", U(2),
-            U(8), U(0), U(0), U(0), U(0), 0, U(0), U(0), U(0), U(0));
-    refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuu]", U(2), U(8), U(1),
-            U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0));
+    refused(-EBADMSG, "REDUCE.plan = 0, expected 1..18446744073709551615", "[uuuuuubuuuuu]", U(2),
+            U(8), U(0), U(0), U(0), U(0), 0, U(0), U(0), U(0), U(0), U(0));
+    refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuuu]", U(2), U(8),
+            U(1), U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0), U(0));
 }
 
 static void
@@ -496,7 +497,9 @@ small_messages_have_their_limits(void **state)
     assert_true(got.hold.plan == MAX);
     assert_int_equal(decode("[uuuu]", U(2), U(6), U(0), U(0)), -EBADMSG);
     assert_int_equal(decode("[uuuu]", U(2), U(6), U(1), MAX), -EBADMSG);
-    assert_int_equal(decode("[uuu]", U(2), U(7), U(0)), -EBADMSG);
+    assert_int_equal(decode("[uuub]", U(2), U(7), U(0), 0), -EBADMSG);
+    assert_int_equal(decode("[uuub]", U(2), U(7), U(1), 1), 0);
+    assert_true(got.abort.differ);
     assert_int_equal(decode("[uu]", U(2), U(12)), 0);
     assert_int_equal(got.type, PROTO_JOB);
     assert_int_equal(decode("[uu]", U(2), U(13)), 0);

@@ -69,7 +69,8 @@ contribute(struct lone *lone, unsigned id, uint64_t round, unsigned bucket)
                                       .first = bucket ? 0 : CLAIMS_FIRST,
                                       .count = count,
                                       .coverage = shards,
-                                      .check = check_of(body, count)}};
+                                      .check = check_of(body, count),
+                                      .state = 77 + round}};
     struct core_frame frame = {body, count * sizeof *body, lone};
     core_on_bulk(lone->core, lone->now, lone_node(lone, id), &msg, &frame);
 }

@@ -214,6 +214,12 @@ on_adopt(void *ctx, uint64_t round, uint64_t state_hash)
     (void)ctx, (void)round, (void)state_hash;
 }
 
+static void
+on_back(void *ctx, uint64_t round)
+{
+    (void)ctx, (void)round;
+}
+
 static const uint8_t *
 on_state(void *ctx)
 {
@@ -258,6 +264,7 @@ static const struct core_ops ops = {
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,
+    .back = on_back,
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
