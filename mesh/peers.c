@@ -224,7 +224,7 @@ peer_seen(struct core *core, int i, const struct proto_endpoint *at)
     peer_dial(core, i, at);
 }
 
-/* A slot for a new node: a free one, else that of the node not reached for longest. */
+/* A slot for a new node: a free one, else that of the node found longest ago among those that never said HELLO. */
 static int
 peer_slot(struct core *core)
 {
@@ -233,15 +233,16 @@ peer_slot(struct core *core)
         const struct peer *peer = &core->peers.peers[i];
         if (peer->state == PEER_FREE)
             return i;
-        bool waiting = peer->state == PEER_KNOWN || peer->state == PEER_REFUSED;
-        if (waiting && peer->link < 0 &&
+        if (peer->state != PEER_UP && !peer->greeted &&
             (best < 0 || peer->found_at_us < core->peers.peers[best].found_at_us))
             best = i;
     }
     if (core->peers.high < PEERS_MAX)
         return core->peers.high++;
-    if (best >= 0)
+    if (best >= 0) {
+        peer_unlink(core, best);
         peer_forget(core, best);
+    }
     return best;
 }
 
@@ -646,6 +647,18 @@ endpoint_known(const struct core *core, const struct proto_endpoint *at)
     return false;
 }
 
+/* Whoever floods the network with beacons of nodes that are none costs us a bounded number of connections a second,
+ * and nobody who is there: a node that we do not believe yet says so again, and says HELLO when it hears us. */
+static bool
+news_believed(struct core *core)
+{
+    uint64_t *until_us = &core->peers.news_us;
+    if (*until_us > core->now + PEERS_NEWS_MAX * PEERS_NEWS_US)
+        return false;
+    *until_us = (*until_us > core->now ? *until_us : core->now) + PEERS_NEWS_US;
+    return true;
+}
+
 void
 peers_found(struct core *core, const struct proto_endpoint *at, struct proto_node node,
             bool forever)
@@ -658,6 +671,9 @@ peers_found(struct core *core, const struct proto_endpoint *at, struct proto_nod
         return;
     }
     int i = peer_by_id(core, node.id);
+    bool known = i >= 0 && node.incarnation <= core->peers.peers[i].node.incarnation;
+    if (!known && !news_believed(core))
+        return;
     if (i < 0)
         i = peer_add(core, node, at);
     if (i < 0)

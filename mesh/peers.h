@@ -50,6 +50,8 @@ enum {
     PEERS_REFUSED_US = 30000000, /* a refused incarnation is left alone for so long */
     PEERS_STALE_US = 60000000,   /* a node neither found nor reached for so long is forgotten */
     PEERS_SEED_TRIES = 4,        /* of an endpoint that only a peer told us */
+    PEERS_NEWS_US = 30000,       /* beacons with news cost a connection each: one in so long is believed, */
+    PEERS_NEWS_MAX = 64,         /* after so many at once */
     PEERS_FULL_US = 30000000,    /* between two lines that say so, each way */
     PEERS_SPEED_MAX = 2000000000,
 };
@@ -143,6 +145,7 @@ struct peers {
     unsigned link_next; /* links are reused as late as possible */
     uint32_t number;    /* of the newest link, the first is 1 */
     uint64_t beat_at_us;
+    uint64_t news_us; /* the news believed so far, one in PEERS_NEWS_US, would last until then */
     uint64_t exchange_at_us;
     uint64_t newest_at_us; /* awake; the last session began */
     struct proto_endpoint list[PROTO_PEERS_MAX];

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """net_goodput.py - what accidents cost (P10): steps done against what the nodes alive could have done.
 
-    net_goodput.py [--seconds 600] [--nodes 8] [--every 10] [--cpu 0.15]
+    net_goodput.py [--seconds 600] [--nodes 8] [--every 10] [--cpu 0.12]
 
 Nodes on the user-space switch, each with a quota of CPU, so that all together use less than the machine and a node
 that is gone makes no other faster. Every 10 s one accident: a node is killed and started again without its
@@ -73,8 +73,8 @@ def by_kind(here, faults, rows, rate):
 def main():
     chosen = net.options(__doc__, seconds=(600.0, "of accidents"), nodes=(8, "how many"),
                          every=(10.0, "seconds from one accident to the next"),
-                         cpu=(0.15, "of one CPU, for each node"), conv=(16, "filters"),
-                         batch=(448, "samples per step"), calm=(20.0, "seconds without accidents, before and after"),
+                         cpu=(0.12, "of one CPU, for each node"), conv=(16, "filters"),
+                         batch=(112, "samples per step"), calm=(20.0, "seconds without accidents, before and after"),
                          least=(95.0, "%; less is a failure"), kinds=("kill,pause,cut,slow", "of accidents"))
     with net.Net(chosen.nodes, cpu=chosen.cpu, seed=chosen.seed, keep=chosen.keep, conv=chosen.conv,
                  batch=chosen.batch, shards=56, train=2 * chosen.batch) as here:

@@ -151,6 +151,30 @@ an_unanswered_hello_is_repeated(void **state)
     lone_destroy(&lone);
 }
 
+/* Ten thousand beacons of nodes that are none in a second. */
+static void
+a_flood_of_beacons_makes_few_connections(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone_meet(lone, 7);
+    uint64_t before = lone->connects[9], links_before = lone->connects[7];
+    for (unsigned k = 0; k < 10000; k++) {
+        struct proto_endpoint at = endpoint(9);
+        core_on_found(lone->core, lone->now, &at, (struct proto_node){1000 + k, 1});
+        lone_down(lone, 9);
+        if (k % 100 == 99)
+            lone_run_with(lone, 10, (unsigned[]){7}, 1, 0, false);
+    }
+    assert_in_range(lone->connects[9] - before, 64,
+                    2500); /* every one of 63 is tried 4 times a second and more */
+    assert_int_equal(lone->connects[7], links_before);
+    assert_int_equal(peers_heard_of(lone), 1);
+    lone_meet(lone, 8); /* somebody real */
+    assert_int_equal(peers_heard_of(lone), 2);
+    lone_destroy(&lone);
+}
+
 static void
 a_failed_link_is_tried_again_later_and_later(void **state)
 {
@@ -500,6 +524,7 @@ main(void)
         cmocka_unit_test(a_node_whose_endpoint_another_one_has_got_is_forgotten),
         cmocka_unit_test(who_never_answers_and_is_no_longer_found_is_forgotten),
         cmocka_unit_test(an_unanswered_hello_is_repeated),
+        cmocka_unit_test(a_flood_of_beacons_makes_few_connections),
         cmocka_unit_test(a_failed_link_is_tried_again_later_and_later),
         cmocka_unit_test(seeds_are_tried_for_ever_until_their_node_is_known),
         cmocka_unit_test(a_seed_that_leads_back_here_is_left_alone),
