@@ -24,7 +24,7 @@ static load_fn *const loaders[DATA_SOURCES] = {
     [DATA_GLYPHS] = data_glyphs_load, [DATA_IDX] = data_idx_load,
     [DATA_CIFAR10] = data_cifar_load, [DATA_CIFAR100] = data_cifar_load,
     [DATA_CSV] = data_csv_load,       [DATA_COUNTING] = data_counting_load,
-    [DATA_NPY] = data_npy_load,
+    [DATA_NPY] = data_npy_load,       [DATA_TEXT] = data_text_load,
 };
 
 struct data_norm
@@ -80,7 +80,7 @@ set_hash(const struct data_set *set)
     hash = hash_more(hash, set->norm, sizeof set->norm);
     for (int i = 0; i < DATA_PARTS; i++) {
         const struct data_rows *rows = &set->part[i];
-        hash = hash_more(hash, rows->pixel, rows->count * set->width);
+        hash = hash_more(hash, rows->pixel, rows->count * set->width + set->next_byte);
         hash = hash_more(hash, rows->value, rows->count * set->width * sizeof(float));
         hash = hash_more(hash, rows->label, rows->count * info->labels * sizeof(int32_t));
         hash = hash_more(hash, rows->target, rows->count * sizeof(float));
@@ -205,8 +205,13 @@ fill_target(const struct data_rows *rows, size_t sample, float *target, size_t o
 }
 
 static void
-fill_labels(const struct data_rows *rows, size_t sample, int32_t *label, size_t labels)
+fill_labels(const struct data_set *set, const struct data_rows *rows, size_t sample, int32_t *label)
 {
+    size_t labels = set->info.labels;
+    for (size_t i = 0; set->next_byte && i < labels; i++)
+        label[i] = rows->pixel[sample * labels + i + 1];
+    if (set->next_byte)
+        return;
     if (rows->label)
         memcpy(label, rows->label + sample * labels, labels * sizeof *label);
     else
@@ -221,7 +226,7 @@ data_fill(const struct data_set *set, enum data_part part, const uint32_t *index
     size_t labels = set->info.labels;
     assert((int)part < DATA_PARTS);
     assert(outputs > 0);
-    assert(!batch->target || labels == 1);
+    assert(!batch->target || (labels == 1 && !set->next_byte));
     for (size_t i = 0; i < rows; i++) {
         assert(index[i] < from->count);
         float *x = batch->x + i * set->width;
@@ -230,7 +235,7 @@ data_fill(const struct data_set *set, enum data_part part, const uint32_t *index
         else
             fill_x(set, from, index[i], x);
         if (batch->label)
-            fill_labels(from, index[i], batch->label + i * labels, labels);
+            fill_labels(set, from, index[i], batch->label + i * labels);
         if (batch->target)
             fill_target(from, index[i], batch->target + i * outputs, outputs);
     }

@@ -25,13 +25,15 @@ enum data_source {
     DATA_CSV,
     DATA_COUNTING,
     DATA_NPY,
+    DATA_TEXT,
     DATA_SOURCES
 };
 enum data_part { DATA_TRAIN, DATA_TEST };
 
 /* Pixels become byte / 255 - 0.5 for glyphs and idx, (byte / 255 - mean) / deviation with the customary
  * constants per colour for CIFAR: fixed, so that it does not matter which share of the data a node holds.
- * npy's bytes are taken for pixels, too; its other numbers and those of csv stay as they are. */
+ * npy's bytes are taken for pixels, too; its other numbers and those of csv stay as they are, and so do the
+ * bytes of a text, which are tokens. */
 struct data_spec {
     enum data_source source;
     uint64_t seed; /* glyphs: what is drawn; csv, npy: which rows are test */
@@ -42,8 +44,11 @@ struct data_spec {
     const char *train_images, *train_labels, *test_images,
         *test_labels; /* idx, npy; NULL = standard names, of idx plain or .gz; npy without both of the last
                           has one array for both parts */
-    const char *file;  /* csv, npy: one file, relative to dir; the last column is the label */
-    double test_share; /* csv, npy: share of rows that are test; 0 = 0.2 */
+    const char *
+        file; /* csv, npy, text: one file, relative to dir; of the first two, the last column is the
+                          label */
+    double test_share; /* csv, npy, text: share of rows or bytes that are test; 0 = 0.2 */
+    size_t context;    /* text: bytes of a sample; 0 = 128 */
     bool regression;   /* csv, npy: labels are numbers, not classes */
     bool standardise;  /* csv: features to mean 0, variance 1 over the training rows */
 };

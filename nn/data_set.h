@@ -23,7 +23,7 @@ enum {
 };
 
 /* One part. Exactly one of pixel and value is set, or none when the samples are far; and one of label and
- * target. */
+ * target, or none when the next byte is the label. */
 struct data_rows {
     size_t count;
     uint8_t *pixel; /* [count, width] */
@@ -55,6 +55,7 @@ struct data_set {
     struct data_norm norm[DATA_PLANES_MAX];
     struct data_rows part[DATA_PARTS];
     struct data_far *far; /* NULL: all is in memory */
+    bool next_byte;       /* text: the label of a byte is the one behind it; pixel has one more */
 };
 
 /* The scaling that gives mean 0 and variance 1 to pixels of this mean and deviation (of 0..1). */
@@ -69,6 +70,7 @@ int data_counting_load(struct data_set *set, const struct data_spec *spec, char 
                        size_t why_size);
 
 int data_npy_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
+int data_text_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
 
 /* Are test_share and classes of the spec in range, for the sources that cut the test part off themselves? */
 int data_check_split(const struct data_spec *spec, char *why, size_t why_size);

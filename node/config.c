@@ -441,8 +441,13 @@ check_data(const struct config *config, char *why, size_t why_size)
 {
     enum data_source source = config->data.source;
     bool csv = source == DATA_CSV, npy = source == DATA_NPY, regression = config->data.regression;
-    if (csv && config->data.file[0] == '\0')
-        return fail_key(config, "data.file", "is missing: data.source = csv needs one", why,
+    if ((csv || source == DATA_TEXT) && config->data.file[0] == '\0')
+        return fail_key(config, "data.file",
+                        csv ? "is missing: data.source = csv needs one"
+                            : "is missing: data.source = text needs one",
+                        why, why_size);
+    if (source == DATA_TEXT && config->train.loss != NN_CROSS_ENTROPY)
+        return fail_key(config, "train.loss", "must be cross_entropy with data.source = text", why,
                         why_size);
     if (config->data.standardise && !csv)
         return fail_key(config, "data.standardise", "= yes, expected only with data.source = csv",
@@ -537,6 +542,7 @@ config_data_spec(const struct config *config, struct data_spec *out)
         .test_labels = or_null(config->data.test_labels),
         .file = or_null(config->data.file),
         .test_share = config->data.test_share,
+        .context = (size_t)config->data.context,
         .regression = config->data.regression,
         .standardise = config->data.standardise,
     };

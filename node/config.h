@@ -37,6 +37,7 @@ struct config {
         uint64_t train, test, seed;
         uint64_t classes; /* 0 = see from the labels */
         double test_share;
+        uint64_t context; /* bytes of a window of text */
         bool regression, standardise;
     } data;
     struct {

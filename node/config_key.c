@@ -28,9 +28,9 @@ static const struct config_word numerics[] = {
     {"zen", 0},  {"skylakex", 0}, {NULL, 0},
 };
 static const struct config_word sources[] = {
-    {"glyphs", DATA_GLYPHS},     {"idx", DATA_IDX}, {"cifar10", DATA_CIFAR10},
-    {"cifar100", DATA_CIFAR100}, {"csv", DATA_CSV}, {"counting", DATA_COUNTING},
-    {"npy", DATA_NPY},           {NULL, 0},
+    {"glyphs", DATA_GLYPHS},     {"idx", DATA_IDX},   {"cifar10", DATA_CIFAR10},
+    {"cifar100", DATA_CIFAR100}, {"csv", DATA_CSV},   {"counting", DATA_COUNTING},
+    {"npy", DATA_NPY},           {"text", DATA_TEXT}, {NULL, 0},
 };
 static const struct config_word layers[] = {
     {"dense", NN_DENSE},         {"conv", NN_CONV2D},         {"maxpool", NN_MAXPOOL},
@@ -100,6 +100,7 @@ const struct config_key config_keys[] = {
     UINT("data", "seed", CONFIG_JOB, MEMBER(data.seed), 0, seed_max, "1"),
     UINT("data", "classes", CONFIG_JOB, MEMBER(data.classes), 0, UNITS_MAX, "0"),
     REAL("data", "test_share", MEMBER(data.test_share), 0.001, 0.9, "0.2"),
+    UINT("data", "context", CONFIG_JOB, MEMBER(data.context), 1, 65536, "128"),
     ENUM("data", "regression", CONFIG_JOB, MEMBER(data.regression), yes_no, "no"),
     ENUM("data", "standardise", CONFIG_JOB, MEMBER(data.standardise), yes_no, "no"),
 
