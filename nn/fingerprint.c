@@ -125,11 +125,13 @@ nn_fingerprint(void)
     static const struct nn_shape image = {3, {3, 14, 15}}, flat = {1, {521}};
     static const struct nn_layer_spec convolutional[] = {
         {.kind = NN_CONV2D, .units = 8, .kernel = 5, .pad = 2},
+        {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f},
         {.kind = NN_RELU},
         {.kind = NN_MAXPOOL, .kernel = 2},
         {.kind = NN_CONV2D, .units = 13, .kernel = 3, .stride = 2, .pad = 1},
         {.kind = NN_SIGMOID},
         {.kind = NN_AVGPOOL, .kernel = 2, .stride = 1, .pad = 1},
+        {.kind = NN_GLOBALPOOL},
         {.kind = NN_FLATTEN},
         {.kind = NN_DENSE, .units = 3},
     };
@@ -162,7 +164,8 @@ nn_fingerprint(void)
         {.kind = NN_DENSE, .units = 7},
     };
     uint64_t hash = 0;
-    int rc = model_hash(&image, convolutional, 8, NN_CROSS_ENTROPY, 5, &hash);
+    int rc = model_hash(&image, convolutional, sizeof convolutional / sizeof convolutional[0],
+                        NN_CROSS_ENTROPY, 5, &hash);
     rc |= model_hash(&flat, dense, sizeof dense / sizeof dense[0], NN_LOGISTIC, 67, &hash);
     rc |= model_hash(&flat, dense, 5, NN_SQUARED_ERROR, 12, &hash);
     rc |= model_hash(&text, sequential, sizeof sequential / sizeof sequential[0], NN_CROSS_ENTROPY,

@@ -35,7 +35,8 @@ struct layer_io {
     const struct nn_context *context;
     void *
         saved; /* layer_kind.saved bytes per row, kept from forward to backward; NULL in evaluation */
-    float *held;                /* of the partner: forward its output, backward what it saved */
+    const float *held;          /* of the partner: forward its output, backward what it saved */
+    float scale;                /* backward: of the loss, 1 / rows of the whole step */
     float *scratch;             /* layer_kind.scratch floats, worthless between calls */
     const struct nn_sink *sink; /* backward: NULL: only dx is wanted */
 };
@@ -44,6 +45,7 @@ struct layer_kind {
     const char *word;  /* in configs, names and messages */
     bool element_wise; /* output shape = input shape, and backward turns dy into dx in place */
     bool is_view;      /* the output is the input's memory under another shape */
+    bool running; /* behind weight and bias stand running averages of mean and variance, as long */
     bool reads_output; /* backward needs y (or, in place, x) untouched by later layers */
     /* Check spec against ->in, set ->out and ->weight. 0 or -EINVAL with what is wrong in `why`. */
     int (*shape)(struct layer *layer, char *why, size_t why_size);
@@ -59,7 +61,8 @@ struct layer_kind {
 
 extern const struct layer_kind dense_kind, conv2d_kind, maxpool_kind, avgpool_kind, flatten_kind,
     relu_kind, sigmoid_kind, tanh_kind, dropout_kind, layernorm_kind, rmsnorm_kind, gelu_kind,
-    silu_kind, embedding_kind, positions_kind, residual_kind, residual_end_kind, attention_kind;
+    silu_kind, embedding_kind, positions_kind, residual_kind, residual_end_kind, attention_kind,
+    globalpool_kind, batchnorm_kind;
 
 /* The model's layer, for tests of one kind. */
 const struct layer *nn_model_layer(const struct nn_model *model, size_t index);

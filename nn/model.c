@@ -28,7 +28,7 @@ struct nn_model {
     size_t layer_count, tensor_count, param_count;
     struct loss_spec loss;
     struct layer layer[NN_LAYERS_MAX];
-    struct nn_tensor tensor[2 * NN_LAYERS_MAX];
+    struct nn_tensor tensor[4 * NN_LAYERS_MAX];
 };
 
 struct nn_pass {
@@ -39,6 +39,7 @@ struct nn_pass {
     float *out[NN_LAYERS_MAX]; /* [rows, out] of each layer */
     void *saved[NN_LAYERS_MAX];
     float *grad[2];
+    float scale;      /* that nn_loss was given */
     unsigned grad_at; /* which of the two holds the gradient of the layer to come */
     float *scratch;
 };
@@ -62,6 +63,8 @@ static const struct layer_kind *const kinds[NN_KINDS] = {
     [NN_RESIDUAL] = &residual_kind,
     [NN_RESIDUAL_END] = &residual_end_kind,
     [NN_ATTENTION] = &attention_kind,
+    [NN_GLOBALPOOL] = &globalpool_kind,
+    [NN_BATCHNORM] = &batchnorm_kind,
 };
 
 /* Product of the dimensions, or 0 when one is 0 or the product exceeds NN_PARAMS_MAX. */
@@ -257,6 +260,10 @@ params_place(struct nn_model *model, struct layer *layer, char *why, size_t why_
     layer->bias_first = model->param_count;
     if (!layer->spec.no_bias)
         tensor_add(model, layer, "bias", &(struct nn_shape){1, {layer->weight.dim[0]}});
+    for (int i = 0; layer->kind->running && i < 2; i++) {
+        tensor_add(model, layer, i == 0 ? "running_mean" : "running_var", &layer->weight);
+        model->tensor[model->tensor_count - 1].average = layer->spec.momentum;
+    }
     if (model->param_count > NN_PARAMS_MAX)
         return refuse(layer, why, why_size, "more than %d parameters", NN_PARAMS_MAX);
     return 0;
@@ -498,7 +505,9 @@ nn_init_params(const struct nn_model *model, uint64_t seed, float *params)
         const struct nn_tensor *tensor = &model->tensor[t];
         const struct layer *layer = &model->layer[tensor->layer];
         enum nn_init init = init_choose(model, layer);
-        if (tensor->first == layer->weight_first && init != NN_INIT_ZERO)
+        bool variance = tensor->average > 0 && t > 0 && model->tensor[t - 1].average > 0 &&
+                        model->tensor[t - 1].layer == tensor->layer;
+        if ((variance || tensor->first == layer->weight_first) && init != NN_INIT_ZERO)
             tensor_fill(tensor, init, rng_key(seed, RNG_INIT, t, 0), params + tensor->first);
     }
 }
@@ -664,6 +673,7 @@ nn_loss(const struct nn_model *model, struct nn_pass *pass, float scale, struct 
 {
     assert(model == pass->model);
     pass->grad_at = 0;
+    pass->scale = scale;
     loss_rows(&model->loss, &pass->batch, nn_pass_output(pass), scale, pass->grad[0], out);
 }
 
@@ -681,6 +691,7 @@ backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const flo
                                      .params = params,
                                      .context = context,
                                      .saved = pass->saved[l],
+                                     .scale = pass->scale,
                                      .held = pass->saved[layer->partner],
                                      .scratch = pass->scratch,
                                      .sink = sink,

@@ -51,7 +51,9 @@ enum nn_kind {
     NN_POSITIONS, /* sinusoidal: or learned; adds to each position of [T, C] a vector of its own */
     NN_RESIDUAL,  /* to what the layers up to its end give, its input is added */
     NN_RESIDUAL_END,
-    NN_ATTENTION, /* units = heads; causal; [T, 3 C] queries, keys, values to [T, C] */
+    NN_ATTENTION,  /* units = heads; causal; [T, 3 C] queries, keys, values to [T, C] */
+    NN_GLOBALPOOL, /* mean over height and width, or over positions */
+    NN_BATCHNORM,  /* epsilon, momentum */
     NN_KINDS,
 };
 
@@ -76,6 +78,7 @@ struct nn_layer_spec {
     unsigned tokens; /* 1.. */
     float drop;      /* 0 <= drop < 1 */
     float epsilon;   /* 0 < epsilon <= 1 */
+    float momentum;  /* of running averages: 0 < momentum <= 1 */
     enum nn_init init;
     unsigned line; /* in the config, for messages; 0 unknown */
 };
@@ -101,6 +104,9 @@ struct nn_tensor {
     size_t first, count; /* in the parameter vector; tensors are contiguous in layer order */
     size_t fan_in, fan_out;
     unsigned layer;
+    /* Above 0: no weights, but running averages, which move by this share of their summed gradient and by no
+     * optimiser (batchnorm.c). */
+    float average;
 };
 
 struct nn_context {

@@ -1,11 +1,14 @@
-/* pooling.c - maximum and average over square windows of each channel.
+/* pooling.c - maximum and average over square windows of each channel, and the average of all of it.
  *
  * Max: the first largest element wins (a NaN beats all), its position is kept for back-propagation;
  * padding never wins. Average: padding counts as zeros, the divisor is always kernel^2. */
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "nn/layer.h"
 #include "nn/simd.h"
+#include "nn/vmath.h"
 
 struct window {
     size_t top, bottom, left,
@@ -191,6 +194,54 @@ average_backward(const struct layer *layer, const struct layer_io *io)
 }
 
 static int
+global_shape(struct layer *layer, char *why, size_t why_size)
+{
+    if (layer->in.dims < 2) {
+        snprintf(why, why_size, "input has 1 dimension, expected an image or a sequence");
+        return -EINVAL;
+    }
+    layer->out = (struct nn_shape){1, {layer->in.dim[layer->in.dims == 2 ? 1 : 0]}};
+    return 0;
+}
+
+static double
+global_flops(const struct layer *layer)
+{
+    return (double)layer->in_size;
+}
+
+static void
+global_forward(const struct layer *layer, const struct layer_io *io)
+{
+    size_t channels = layer->out_size, count = layer->in_size / channels;
+    for (size_t r = 0; r < io->rows; r++) {
+        const float *x = io->x + r * layer->in_size;
+        float *y = io->y + r * channels, share = 1.0f / (float)count;
+        memset(y, 0, channels * sizeof *y);
+        if (layer->in.dims == 2)
+            vmath_sum_rows(x, channels, count, y, channels);
+        for (size_t c = 0; layer->in.dims == 3 && c < channels; c++) {
+            double sum;
+            vmath_sum(x + c * count, count, &sum);
+            y[c] = (float)sum;
+        }
+        for (size_t c = 0; c < channels; c++)
+            y[c] *= share;
+    }
+}
+
+static void
+global_backward(const struct layer *layer, const struct layer_io *io)
+{
+    size_t channels = layer->out_size, count = layer->in_size / channels;
+    float share = 1.0f / (float)count;
+    for (size_t i = 0; io->dx != NULL && i < io->rows * layer->in_size; i++) {
+        size_t at = i % layer->in_size, c = layer->in.dims == 2 ? at % channels : at / count;
+        io->dx[i] = io->dy[i / layer->in_size * channels + c] * share;
+    }
+}
+
+static int
 shape(struct layer *layer, char *why, size_t why_size)
 {
     int rc = layer_window_shape(layer, why, why_size);
@@ -208,6 +259,14 @@ const struct layer_kind maxpool_kind = {
     .backward = max_backward,
     .forward_naive = max_forward_naive,
     .backward_naive = max_backward,
+};
+
+const struct layer_kind globalpool_kind = {
+    .word = "globalpool",
+    .shape = global_shape,
+    .flops = global_flops,
+    .forward = global_forward,
+    .backward = global_backward,
 };
 
 const struct layer_kind avgpool_kind = {

@@ -33,12 +33,16 @@ static const struct config_word sources[] = {
     {"npy", DATA_NPY},           {"text", DATA_TEXT}, {NULL, 0},
 };
 static const struct config_word layers[] = {
-    {"dense", NN_DENSE},         {"conv", NN_CONV2D},         {"maxpool", NN_MAXPOOL},
-    {"avgpool", NN_AVGPOOL},     {"flatten", NN_FLATTEN},     {"relu", NN_RELU},
-    {"sigmoid", NN_SIGMOID},     {"tanh", NN_TANH},           {"dropout", NN_DROPOUT},
-    {"layernorm", NN_LAYERNORM}, {"rmsnorm", NN_RMSNORM},     {"gelu", NN_GELU},
-    {"silu", NN_SILU},           {"embedding", NN_EMBEDDING}, {"positions", NN_POSITIONS},
-    {"residual", NN_RESIDUAL},   {"attention", NN_ATTENTION}, {NULL, 0},
+    {"dense", NN_DENSE},         {"conv", NN_CONV2D},
+    {"maxpool", NN_MAXPOOL},     {"avgpool", NN_AVGPOOL},
+    {"flatten", NN_FLATTEN},     {"relu", NN_RELU},
+    {"sigmoid", NN_SIGMOID},     {"tanh", NN_TANH},
+    {"dropout", NN_DROPOUT},     {"layernorm", NN_LAYERNORM},
+    {"rmsnorm", NN_RMSNORM},     {"gelu", NN_GELU},
+    {"silu", NN_SILU},           {"embedding", NN_EMBEDDING},
+    {"positions", NN_POSITIONS}, {"residual", NN_RESIDUAL},
+    {"attention", NN_ATTENTION}, {"globalpool", NN_GLOBALPOOL},
+    {"batchnorm", NN_BATCHNORM}, {NULL, 0},
 };
 static const struct config_word approximations[] = {{"none", 0}, {"tanh", 1}, {NULL, 0}};
 static const struct config_word position_kinds[] = {{"learned", 0}, {"sinusoidal", 1}, {NULL, 0}};
@@ -122,6 +126,8 @@ const struct config_key config_keys[] = {
     UINT("model.avgpool", "stride", CONFIG_JOB, LAYER(stride), 0, SIDE_MAX, "0"),
     UINT("model.avgpool", "pad", CONFIG_JOB, LAYER(pad), 0, SIDE_MAX, "0"),
     REAL("model.dropout", "drop", LAYER(drop), 0, 0.999, "0.5"),
+    REAL("model.batchnorm", "epsilon", LAYER(epsilon), 1e-12, 1, "1e-5"),
+    REAL("model.batchnorm", "momentum", LAYER(momentum), 1e-6, 1, "0.1"),
     REAL("model.layernorm", "epsilon", LAYER(epsilon), 1e-12, 1, "1e-5"),
     ENUM("model.layernorm", "bias", CONFIG_JOB, LAYER(no_bias), no_yes, "yes"),
     REAL("model.rmsnorm", "epsilon", LAYER(epsilon), 1e-12, 1, "1e-5"),
@@ -325,7 +331,7 @@ key_expected(const struct config_key *key, char *out, size_t size)
     case CONFIG_WORD:
         break;
     }
-    char list[288];
+    char list[400];
     words_list(key->words, list, sizeof list);
     const char *only = key->words[1].name ? "expected" : "not supported by this version: only";
     snprintf(out, size, "%s %s", only, list);
@@ -334,7 +340,7 @@ key_expected(const struct config_key *key, char *out, size_t size)
 static int
 key_refuse(const struct config_key *key, const char *text, char *why, size_t why_size)
 {
-    char shown[SHOWN_MAX], path[PATH_MAX_LENGTH], expected[360];
+    char shown[SHOWN_MAX], path[PATH_MAX_LENGTH], expected[480];
     bool cut = typed_escape(shown, sizeof shown, text) < strlen(text) && typed_printable(text);
     config_key_path(key, path, sizeof path);
     key_expected(key, expected, sizeof expected);

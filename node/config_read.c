@@ -18,7 +18,7 @@
 
 #include "node/typed.h"
 
-enum { NAME_SIZE = 80, REASON_SIZE = 512 };
+enum { NAME_SIZE = 80, REASON_SIZE = 640 };
 
 struct reader {
     struct config *config;

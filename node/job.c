@@ -64,6 +64,12 @@ open_exact(struct job *job, unsigned shards, char *why, size_t why_size)
         count[i] = nn_tensor(job->model, i)->count;
     int rc = count ? exact_new(&job->exact, count, tensors, shards) : -ENOMEM;
     free(count);
+    job->average = rc ? NULL : calloc(exact_blocks(job->exact) + 1, sizeof *job->average);
+    for (size_t i = 0; job->average && i < tensors; i++)
+        for (size_t b = exact_tensor_first(job->exact, i);
+             b < exact_tensor_first(job->exact, i + 1); b++)
+            job->average[b] = nn_tensor(job->model, i)->average;
+    rc = job->average ? rc : -ENOMEM;
     if (rc)
         snprintf(why, why_size, "not enough memory for the exponent blocks");
     return rc;
@@ -118,6 +124,8 @@ void
 job_close(struct job *job)
 {
     exact_destroy(&job->exact);
+    free(job->average);
+    job->average = NULL;
     nn_model_destroy(&job->model);
     data_close(&job->data);
 }

@@ -9,6 +9,7 @@ struct job {
     struct data_set *data;
     struct nn_model *model;
     struct exact *exact;
+    float *average;     /* per exponent block: struct state_job */
     const char *kernel; /* what computes products, as nn_init says */
 };
 

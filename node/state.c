@@ -291,9 +291,18 @@ read_block(const struct update *u, size_t block, float *g)
     return n;
 }
 
+/* Above 0: the block holds running averages, see struct state_job. */
+static float
+average_of(const struct state *state, size_t block)
+{
+    return state->job.average ? state->job.average[block] : 0;
+}
+
 static void
 square_block(struct update *u, size_t i, size_t block)
 {
+    if (average_of(u->now, block) > 0)
+        return;
     float g[EXACT_BLOCK];
     double sum = 0;
     size_t n = read_block(u, block, g);
@@ -359,6 +368,17 @@ find_ratios(struct update *u, struct pool *pool)
     }
 }
 
+/* The optimiser's step of a block that next has a copy of. */
+static void
+optimise(struct update *u, size_t block, float *slot[OPTIM_SLOTS_MAX], float *g, size_t n)
+{
+    struct state *next = u->next;
+    clip(next, g, n);
+    double rate = next->ratio ? next->rate * (double)next->ratio[block] : next->rate;
+    optim_apply(&next->job.optim, rate, u->now->header->step,
+                next->params + exact_block_first(next->exact, block), slot, g, n);
+}
+
 static void
 update_block(struct update *u, size_t i, size_t block)
 {
@@ -373,9 +393,11 @@ update_block(struct update *u, size_t i, size_t block)
         slot[s] = next->slot[s] + first;
         memcpy(slot[s], u->now->slot[s] + first, n * sizeof *g);
     }
-    clip(next, g, n);
-    double rate = next->ratio ? next->rate * (double)next->ratio[block] : next->rate;
-    optim_apply(&next->job.optim, rate, u->now->header->step, next->params + first, slot, g, n);
+    float average = average_of(next, block);
+    for (size_t k = 0; average > 0 && k < n; k++)
+        next->params[first + k] -= average * g[k];
+    if (!(average > 0))
+        optimise(u, block, slot, g, n);
     exact_follow(next->exact, u->total, block, block + 1, next->settle, next->exponent);
     next->hash[block] = hash_block(next, next->block, block);
     if (u->now->hash[block] && u->now->hash[block] != hash_block(u->now, u->now->block, block))

@@ -84,6 +84,9 @@ struct state_job {
     uint64_t epochs, steps; /* stop after; steps 0 = only epochs count */
     uint64_t eval_every;    /* epochs; 0 = only at the end */
     uint64_t patience;      /* evaluations without improvement; 0 = off */
+    const float *
+        average; /* per exponent block: above 0, it moves by this share of its sum, not by the optimiser;
+                             NULL: none does. Borrowed */
     uint64_t labels; /* per sample, of which the right ones count as accuracy; 0: it has none */
 };
 

@@ -112,6 +112,7 @@ open_state(struct run *run, char *why, size_t why_size)
         .steps = config->train.steps,
         .eval_every = config->train.eval_every,
         .patience = config->train.patience,
+        .average = run->job.average,
         .labels = labelled ? nn_label_count(run->job.model) : 0,
     };
     size_t params = nn_param_count(run->job.model);

@@ -10,6 +10,7 @@ Per network NAME, in our naming of parameters:
     NAME.batch               little-endian: rows, inputs, outputs (uint32), mean loss (float64),
                              x (float32 [rows, inputs]), labels (int32 [rows] or [rows, positions]) or targets (float32 [rows, outputs])
 PyTorch computes in float64, so that the files hold the truth to float32's precision."""
+import copy
 import json
 import os
 import struct
@@ -61,6 +62,15 @@ def networks():
         Residual(nn.LayerNorm(12), nn.Linear(12, 36), Attention(3), nn.Linear(12, 12)),
         Residual(nn.LayerNorm(12), nn.Linear(12, 24), nn.GELU(), nn.Linear(24, 12)),
         nn.LayerNorm(12), nn.Linear(12, 11, bias=False)], "masked"
+    yield "batchnorm", (2, 5, 4), 6, [
+        nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), GlobalPool(),
+        nn.Linear(4, 7, bias=False), nn.BatchNorm1d(7, eps=1e-3, momentum=0.3), nn.Tanh(),
+        nn.Linear(7, 3)], "cross_entropy"
+
+
+class GlobalPool(nn.Module):
+    def forward(self, x):
+        return x.flatten(2).mean(2)
 
 
 class Residual(nn.Sequential):
@@ -119,7 +129,8 @@ class RMSNorm(nn.Module):
 
 
 WORDS = {nn.Linear: "dense", nn.Conv2d: "conv", nn.LayerNorm: "layernorm", RMSNorm: "rmsnorm",
-         Tokens: "embedding", Positions: "positions"}
+         Tokens: "embedding", Positions: "positions",
+         nn.BatchNorm1d: "batchnorm", nn.BatchNorm2d: "batchnorm"}
 LOSSES = {"cross_entropy": nn.CrossEntropyLoss(), "squared_error": nn.MSELoss(),
           "logistic": nn.BCEWithLogitsLoss(), "masked": lambda z, labels: masked(z, labels), "smoothed": nn.CrossEntropyLoss(label_smoothing=0.1)}
 
@@ -130,13 +141,17 @@ def masked(z, labels):
     return (loss.sum(1) / (labels != -1).sum(1)).mean()
 
 
-def names(layers, path=""):
+def tensors(layers, path=""):
+    """Our name and the tensor, in our order."""
     for i, layer in enumerate(layers):
         if isinstance(layer, Residual):
-            yield from names(layer, f"{path}{i}.")
+            yield from tensors(layer, f"{path}{i}.")
             continue
         for role, _ in layer.named_parameters():
-            yield f"{path}{i}.{WORDS[type(layer)]}.{role}"
+            yield f"{path}{i}.{WORDS[type(layer)]}.{role}", getattr(layer, role)
+        for role, average in layer.named_buffers():
+            if role.startswith("running"):
+                yield f"{path}{i}.{WORDS[type(layer)]}.{role}", average
 
 
 def write_tensors(path, pairs):
@@ -178,35 +193,46 @@ def write_batch(path, x, target, outputs, loss):
         file.write(x.to(torch.float32).numpy().tobytes() + labels.numpy().tobytes())
 
 
+def gradients(net, named, start):
+    """Of a running average: the one before less the statistic of the batch."""
+    momentum = {id(average): module.momentum for module in net.modules()
+                if hasattr(module, "running_mean") for average in module.buffers()}
+    for (name, tensor), before in zip(named, start):
+        yield name, (before - tensor) / momentum[id(tensor)] if id(tensor) in momentum else tensor.grad
+
+
 def main():
     folder = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
     torch.manual_seed(20)
-    for name, shape, rows, layers, loss in networks():
+    for name_of, shape, rows, layers, loss in networks():
         net = nn.Sequential(*layers)
         for parameter in net.parameters():
             if (parameter == 1).all():  # the weights of norms, which would hide a mistake
                 parameter.data += 0.2 * torch.randn(parameter.shape)
+        for name, average in tensors(layers):
+            if ".running" in name:
+                average += 0.3 * torch.rand(average.shape)
         net.float().double()  # what float32 holds, computed in float64
-        start = [p.detach().clone() for p in net.parameters()]
+        named = list(tensors(layers))
+        start = [tensor.detach().clone() for _, tensor in named]
         x = draw_inputs(loss, rows, shape, layers)
-        outputs = net(x).shape[-1]
+        outputs = copy.deepcopy(net)(x).shape[-1]
         target = draw_target(loss, rows, outputs, shape)
+        path = os.path.join(folder, name_of)
+        write_tensors(path + ".safetensors", named)
         value = LOSSES[loss](net(x), target)
         value.backward()
-        path = os.path.join(folder, name)
         write_batch(path + ".batch", x, target, outputs, value)
-        write_tensors(path + ".safetensors", zip(names(layers), net.parameters()))
-        write_tensors(path + ".grad.safetensors",
-                      zip(names(layers), (p.grad for p in net.parameters())))
+        write_tensors(path + ".grad.safetensors", gradients(net, named, start))
         for rule, make in RULES.items():
-            for p, before in zip(net.parameters(), start):
-                p.data.copy_(before)
+            for (_, tensor), before in zip(named, start):
+                tensor.data.copy_(before)
             optimiser = make(net.parameters())
             for _ in range(STEPS):
                 optimiser.zero_grad()
                 LOSSES[loss](net(x), target).backward()
                 optimiser.step()
-            write_tensors(f"{path}.{rule}.safetensors", zip(names(layers), net.parameters()))
+            write_tensors(f"{path}.{rule}.safetensors", named)
 
 
 main()

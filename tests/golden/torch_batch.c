@@ -35,12 +35,26 @@ static void
 write_layers(const char *folder, const struct config *config, const struct job *job)
 {
     static const char *const kind[NN_KINDS] = {
-        [NN_DENSE] = "dense",         [NN_CONV2D] = "conv",         [NN_MAXPOOL] = "maxpool",
-        [NN_AVGPOOL] = "avgpool",     [NN_FLATTEN] = "flatten",     [NN_RELU] = "relu",
-        [NN_SIGMOID] = "sigmoid",     [NN_TANH] = "tanh",           [NN_DROPOUT] = "dropout",
-        [NN_LAYERNORM] = "layernorm", [NN_RMSNORM] = "rmsnorm",     [NN_GELU] = "gelu",
-        [NN_SILU] = "silu",           [NN_EMBEDDING] = "embedding", [NN_POSITIONS] = "positions",
-        [NN_RESIDUAL] = "residual",   [NN_RESIDUAL_END] = "add",    [NN_ATTENTION] = "attention",
+        [NN_DENSE] = "dense",
+        [NN_CONV2D] = "conv",
+        [NN_MAXPOOL] = "maxpool",
+        [NN_AVGPOOL] = "avgpool",
+        [NN_FLATTEN] = "flatten",
+        [NN_RELU] = "relu",
+        [NN_SIGMOID] = "sigmoid",
+        [NN_TANH] = "tanh",
+        [NN_DROPOUT] = "dropout",
+        [NN_LAYERNORM] = "layernorm",
+        [NN_RMSNORM] = "rmsnorm",
+        [NN_GELU] = "gelu",
+        [NN_SILU] = "silu",
+        [NN_EMBEDDING] = "embedding",
+        [NN_POSITIONS] = "positions",
+        [NN_RESIDUAL] = "residual",
+        [NN_RESIDUAL_END] = "add",
+        [NN_ATTENTION] = "attention",
+        [NN_GLOBALPOOL] = "globalpool",
+        [NN_BATCHNORM] = "batchnorm",
     };
     char path[PATH];
     path_in(path, folder, "layers");

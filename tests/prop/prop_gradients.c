@@ -131,8 +131,12 @@ static void
 net_check(struct net *net)
 {
     net_backward(net);
-    for (size_t i = 0; i < nn_param_count(net->model); i++)
-        check_one(net, &net->params[i], (double)net->grad[i], i);
+    for (size_t t = 0; t < nn_tensor_count(net->model); t++) {
+        const struct nn_tensor *tensor = nn_tensor(net->model, t);
+        for (size_t i = tensor->first; i < tensor->first + tensor->count; i++)
+            if (!(tensor->average > 0)) /* the loss does not know of them */
+                check_one(net, &net->params[i], (double)net->grad[i], i);
+    }
 }
 
 /* Every network below begins with a layer with a bias, so the gradients of the inputs of all later layers
@@ -182,6 +186,7 @@ image_layers(struct nn_layer_spec *s, enum nn_kind kind)
                                     .pad = below(kernel),
                                     .drop = 0.3f,
                                     .epsilon = 0.1f,
+                                    .momentum = 0.1f,
                                     .approximate = below(2),
                                     .no_bias = below(2)};
     s[n++] = (struct nn_layer_spec){.kind = NN_TANH};
@@ -198,6 +203,7 @@ flat_layers(struct nn_layer_spec *s, enum nn_kind kind)
                                     .units = 1 + below(5),
                                     .drop = 0.3f,
                                     .epsilon = 0.1f,
+                                    .momentum = 0.1f,
                                     .approximate = below(2)};
     s[n++] = (struct nn_layer_spec){.kind = NN_SIGMOID};
     return n;
@@ -226,7 +232,7 @@ token_layers(struct nn_layer_spec *s, enum nn_kind kind)
         s[n++] = (struct nn_layer_spec){.kind = NN_DENSE, .units = 12 * (1 + below(2))};
     if (kind != NN_EMBEDDING)
         s[n++] = (struct nn_layer_spec){
-            .kind = kind, .units = 1 + below(5), .drop = 0.3f, .epsilon = 0.1f};
+            .kind = kind, .units = 1 + below(5), .drop = 0.3f, .epsilon = 0.1f, .momentum = 0.1f};
     if (kind == NN_ATTENTION)
         s[n - 1].units = 1u << below(3);
     return n;
@@ -238,7 +244,7 @@ random_tokens_check(enum nn_kind kind, enum nn_loss loss)
     struct nn_layer_spec s[16];
     struct nn_shape text = {1, {1 + below(5)}};
     size_t n = token_layers(s, kind);
-    bool whole = loss != NN_CROSS_ENTROPY || below(2);
+    bool whole = loss != NN_CROSS_ENTROPY || kind == NN_GLOBALPOOL || below(2);
     if (whole)
         s[n++] = (struct nn_layer_spec){.kind = NN_FLATTEN};
     s[n++] =
@@ -259,7 +265,7 @@ static bool
 takes_images(enum nn_kind kind)
 {
     return kind != NN_EMBEDDING && kind != NN_POSITIONS && kind != NN_RESIDUAL &&
-           kind != NN_RESIDUAL_END && kind != NN_ATTENTION;
+           kind != NN_RESIDUAL_END && kind != NN_ATTENTION && kind != NN_GLOBALPOOL;
 }
 
 static void

@@ -176,6 +176,35 @@ test_stops_early_when_patience_is_over(void **unused)
     state_fini(&state);
 }
 
+/* By its own rule, whatever the optimiser and the others' length. */
+static void
+test_a_running_average_moves_by_its_share(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_job job = job_of();
+    job.optim.clip_norm = 1e-3f;
+    float *average = calloc(exact_blocks(exact), sizeof *average);
+    average[1] = 0.25f;
+    job.average = average;
+    start(&state, &job);
+    size_t first = exact_block_first(exact, 1), end = exact_block_first(exact, 2);
+    for (int i = 0; i < 2; i++) {
+        float before[PARAMS];
+        memcpy(before, state.params, sizeof before);
+        apply(&state, 0.5f, 1);
+        for (size_t k = 0; k < PARAMS; k++) {
+            float moved = before[k] - state.params[k];
+            if (k >= first && k < end)
+                assert_true(state.params[k] == before[k] - 0.25f * 0.5f && state.slot[0][k] == 0);
+            else
+                assert_true(moved < 1e-3f && state.slot[0][k] != 0);
+        }
+    }
+    state_fini(&state);
+    free(average);
+}
+
 static void
 test_clipping_bounds_the_norm(void **unused)
 {
@@ -418,6 +447,7 @@ main(void)
         cmocka_unit_test(test_nan_skips_the_step),
         cmocka_unit_test(test_epochs_end_with_an_evaluation),
         cmocka_unit_test(test_stops_early_when_patience_is_over),
+        cmocka_unit_test(test_a_running_average_moves_by_its_share),
         cmocka_unit_test(test_clipping_bounds_the_norm),
         cmocka_unit_test(test_layerwise_rates_are_those_of_the_whole_tensor),
         cmocka_unit_test(test_ranges_may_be_applied_as_they_come),

@@ -323,12 +323,26 @@ test_free_mode_agrees_to_rounding(void **unused)
 }
 
 static int
+open_model(const struct nn_layer_spec *layers, size_t layer_count)
+{
+    char why[256];
+    struct data_spec spec = {.source = DATA_GLYPHS, .seed = 3, .train = TRAIN, .test = TEST};
+    size_t count[NN_LAYERS_MAX], tensors = 0;
+    nn_init("portable");
+    if (data_open(&data, &spec, why, sizeof why) ||
+        nn_model_new(&model, &data_info(data)->input, layers, layer_count, NN_CROSS_ENTROPY, why,
+                     sizeof why))
+        return -1;
+    for (; tensors < nn_tensor_count(model); tensors++)
+        count[tensors] = nn_tensor(model, tensors)->count;
+    return exact_new(&exact, count, tensors, SHARDS);
+}
+
+static int
 set_up(void **unused)
 {
     (void)unused;
-    char why[256];
-    struct data_spec spec = {.source = DATA_GLYPHS, .seed = 3, .train = TRAIN, .test = TEST};
-    struct nn_layer_spec layers[] = {
+    const struct nn_layer_spec layers[] = {
         {.kind = NN_CONV2D, .units = 4, .kernel = 5, .pad = 2},
         {.kind = NN_RELU},
         {.kind = NN_MAXPOOL, .kernel = 2},
@@ -338,15 +352,27 @@ set_up(void **unused)
         {.kind = NN_TANH},
         {.kind = NN_DENSE, .units = 10},
     };
-    size_t count[NN_LAYERS_MAX], tensors = 0;
-    nn_init("portable");
-    if (data_open(&data, &spec, why, sizeof why) ||
-        nn_model_new(&model, &data_info(data)->input, layers, sizeof layers / sizeof *layers,
-                     NN_CROSS_ENTROPY, why, sizeof why))
-        return -1;
-    for (; tensors < nn_tensor_count(model); tensors++)
-        count[tensors] = nn_tensor(model, tensors)->count;
-    return exact_new(&exact, count, tensors, SHARDS);
+    return open_model(layers, sizeof layers / sizeof *layers);
+}
+
+/* Running averages, of which a shard has its own statistics, and sums around lists of layers. */
+static int
+set_up_averages(void **unused)
+{
+    (void)unused;
+    const struct nn_layer_spec layers[] = {
+        {.kind = NN_CONV2D, .units = 4, .kernel = 5, .stride = 2},
+        {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f},
+        {.kind = NN_RELU},
+        {.kind = NN_RESIDUAL},
+        {.kind = NN_CONV2D, .units = 4, .kernel = 3, .pad = 1},
+        {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.5f},
+        {.kind = NN_RESIDUAL_END},
+        {.kind = NN_FLATTEN},
+        {.kind = NN_LAYERNORM, .epsilon = 1e-5f},
+        {.kind = NN_DENSE, .units = 10},
+    };
+    return open_model(layers, sizeof layers / sizeof *layers);
 }
 
 static int
@@ -371,5 +397,11 @@ main(void)
         cmocka_unit_test(test_a_total_of_other_samples_is_refused),
         cmocka_unit_test(test_free_mode_agrees_to_rounding),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    const struct CMUnitTest averages[] = {
+        cmocka_unit_test(test_any_grouping_gives_the_same_total),
+        cmocka_unit_test(test_a_round_may_be_begun_early),
+        cmocka_unit_test(test_counts_samples_and_learns),
+    };
+    int failed = cmocka_run_group_tests(tests, set_up, tear_down);
+    return failed + cmocka_run_group_tests(averages, set_up_averages, tear_down);
 }

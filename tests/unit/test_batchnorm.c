@@ -1,0 +1,109 @@
+/* Batch normalisation: names, what evaluation uses, what averages are told. Values are PyTorch's (test_golden.c). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/one_layer.h"
+
+/* weight, bias, running mean and variance of two channels */
+static const float params[] = {2, 3, 10, 20, 1, -1, 4, 0.25f};
+static const struct nn_layer_spec spec = {.kind = NN_BATCHNORM, .epsilon = 1e-6f, .momentum = 0.5f};
+static const struct nn_shape features = {1, {2}}, image = {3, {2, 1, 2}};
+
+static void
+near(float got, double expected)
+{
+    if (!(fabs((double)got - expected) <= 5e-5))
+        fail_msg("%.9g, expected %.9g", (double)got, expected);
+}
+
+static void
+evaluation_uses_the_running_averages(void **state)
+{
+    (void)state;
+    struct one_layer one;
+    const float x[] = {1, 0, 5, 1};
+    float y[4];
+    one_layer_open(&one, &features, &spec, 2, params);
+    one.context.training = false;
+    one_layer_forward(&one, x, y);
+    near(y[0], 10);
+    near(y[1], 20 + 3 * 2);
+    near(y[2], 10 + 2 * 2);
+    near(y[3], 20 + 3 * 4);
+    one_layer_close(&one);
+}
+
+/* Two rows of [2, 1, 2]: channel 0 has 1 3 5 7, channel 1 has 2 2 2 2. */
+static void
+averages_are_told_their_distance_to_the_shard(void **state)
+{
+    (void)state;
+    struct one_layer one;
+    const float x[] = {1, 3, 2, 2, 5, 7, 2, 2}, dy[] = {1, 0, 0, 0, 0, 0, 0, 1};
+    float y[8], dx[8];
+    one_layer_open(&one, &image, &spec, 2, params);
+    one.io.scale = 0.25f; /* two of eight rows */
+    one_layer_forward(&one, x, y);
+    near(y[0], 10 - 3 * 2 / sqrt(5));
+    near(y[3], 20);
+    one_layer_backward(&one, dy, dx);
+    near(one.grad[0], -3 / sqrt(5));
+    near(one.grad[2], 1);
+    near(one.grad[4], (1.0 - 4) / 2);
+    near(one.grad[5], (-1.0 - 2) / 2);
+    near(one.grad[6], (4 - 5.0 * 4 / 3) / 2);
+    near(one.grad[7], 0.25 / 2);
+    one_layer_close(&one);
+}
+
+static void
+a_shard_without_rows_says_nothing(void **state)
+{
+    (void)state;
+    struct one_layer one;
+    float none[1] = {0};
+    one_layer_open(&one, &features, &spec, 0, params);
+    one.io.saved = realloc(one.io.saved, 4 * sizeof(float));
+    one.io.scale = 1;
+    one_layer_forward(&one, none, none);
+    one_layer_backward(&one, none, none);
+    for (size_t i = 0; i < 8; i++)
+        assert_true(one.grad[i] == 0);
+    one_layer_close(&one);
+}
+
+static void
+averages_are_no_weights(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"0.batchnorm.weight", "0.batchnorm.bias",
+                                        "0.batchnorm.running_mean", "0.batchnorm.running_var"};
+    struct one_layer one;
+    float first[8 + 6];
+    one_layer_open(&one, &features, &spec, 1, params);
+    for (size_t t = 0; t < 4; t++) {
+        assert_string_equal(nn_tensor(one.model, t)->name, names[t]);
+        assert_true(nn_tensor(one.model, t)->average == (t < 2 ? 0 : 0.5f));
+    }
+    nn_init_params(one.model, 1, first);
+    const float expected[] = {1, 1, 0, 0, 0, 0, 1, 1};
+    assert_memory_equal(first, expected, sizeof expected);
+    one_layer_close(&one);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(evaluation_uses_the_running_averages),
+        cmocka_unit_test(averages_are_told_their_distance_to_the_shard),
+        cmocka_unit_test(a_shard_without_rows_says_nothing),
+        cmocka_unit_test(averages_are_no_weights),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
