@@ -74,6 +74,24 @@ raw_offset(const struct data_file *f)
     return f->size - f->unread - f->z.avail_in;
 }
 
+/* Up to n bytes, fewer only at the end of the file. */
+static ssize_t
+read_full(int fd, uint8_t *to, size_t n)
+{
+    size_t done = 0;
+    while (done < n) {
+        ssize_t got = read(fd, to + done, n - done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
 /* Get the next raw bytes into in[]; none left is not an error. A file that shrinks while it is read ends
  * early, one that grows is read to the size it had. */
 static int
@@ -87,9 +105,7 @@ raw_fill(struct data_file *f)
         memcpy(f->in, f->bytes, want);
         f->bytes += want;
     } else {
-        do
-            got = read(f->fd, f->in, want);
-        while (got < 0 && errno == EINTR);
+        got = read_full(f->fd, f->in, want);
     }
     if (got < 0)
         return data_file_refuse(f, -errno, "byte %llu: %s",

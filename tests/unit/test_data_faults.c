@@ -1,0 +1,206 @@
+/* test_data_faults.c - disks that fail in the middle, reads that come in crumbs or are interrupted, samples that are
+ * there twice: every source that reads files.
+ * LDFLAGS: -Wl,--wrap=read,--wrap=pread */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "nn/data_set.h"
+#include "tests/support/folder.h"
+#include "tests/support/npy_make.h"
+#include "tests/support/wrapped.h"
+
+static char why[512];
+static struct {
+    size_t calls, fail_at; /* 0: never */
+    int error;
+    size_t crumb;   /* bytes at most; 0: all */
+    bool interrupt; /* every other call */
+} disk;
+
+/* Whether this call fails, with errno set; shortens it. */
+static bool
+disk_fails(size_t *n)
+{
+    disk.calls++;
+    if (disk.interrupt && disk.calls % 2) {
+        errno = EINTR;
+        return true;
+    }
+    if (disk.fail_at && disk.calls >= disk.fail_at) {
+        errno = disk.error;
+        return true;
+    }
+    if (disk.crumb && *n > disk.crumb)
+        *n = disk.crumb;
+    return false;
+}
+
+ssize_t
+__wrap_read(int fd, void *to, size_t n)
+{
+    return disk_fails(&n) ? -1 : __real_read(fd, to, n);
+}
+
+ssize_t
+__wrap_pread(int fd, void *to, size_t n, off_t at)
+{
+    return disk_fails(&n) ? -1 : __real_pread(fd, to, n, at);
+}
+
+enum { SOURCES = 6 };
+
+/* A folder in which each source finds its files; the samples of csv and idx are all the same one. */
+struct fixture {
+    struct folder folder;
+    struct data_spec spec[SOURCES];
+};
+
+static void
+write_npy(const struct fixture *f, const char *name, const struct npy_make *make,
+          const double *value)
+{
+    size_t size;
+    uint8_t *bytes = npy_make(make, value, &size);
+    folder_write(&f->folder, name, bytes, size);
+    free(bytes);
+}
+
+static int
+setup(void **state)
+{
+    static struct fixture f;
+    static const uint8_t images[] = {0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 1, 7, 7};
+    static const uint8_t labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 1, 1};
+    static const double value[100] = {0};
+    static uint8_t cifar[2 * 3074];
+    size_t packed;
+    folder_init(&f.folder);
+    folder_write(&f.folder, "i", images, sizeof images);
+    folder_write(&f.folder, "l", labels, sizeof labels);
+    uint8_t *gzip = folder_gzip(images, sizeof images, &packed);
+    folder_write(&f.folder, "i.gz", gzip, packed);
+    free(gzip);
+    folder_write(&f.folder, "t", "1,2,3\n1,2,3\n1,2,3\n", 18);
+    folder_write(&f.folder, "train.bin", cifar, sizeof cifar);
+    folder_write(&f.folder, "test.bin", cifar, sizeof cifar);
+    write_npy(&f, "features.npy", &(struct npy_make){"<f4", 2, {10, 10}}, value);
+    write_npy(&f, "labels.npy", &(struct npy_make){"<i4", 1, {10}}, value);
+    const struct data_spec any = {.dir = f.folder.path, .test_share = 0.4, .context = 2};
+    for (int i = 0; i < SOURCES; i++)
+        f.spec[i] = any;
+    for (int i = 0; i < 2; i++) {
+        f.spec[i].source = DATA_IDX;
+        f.spec[i].train_images = f.spec[i].test_images = i ? "i.gz" : "i";
+        f.spec[i].train_labels = f.spec[i].test_labels = "l";
+    }
+    f.spec[2].source = DATA_CSV, f.spec[2].file = "t";
+    f.spec[3].source = DATA_CIFAR100;
+    f.spec[4].source = DATA_NPY;
+    f.spec[5].source = DATA_TEXT, f.spec[5].file = "t";
+    memset(&disk, 0, sizeof disk);
+    *state = &f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    memset(&disk, 0, sizeof disk);
+    folder_fini(&((struct fixture *)*state)->folder);
+    return 0;
+}
+
+/* The hash of a set, or 0 and `rc`. */
+static uint64_t
+open_set(const struct data_spec *spec, int *rc)
+{
+    struct data_set *set;
+    disk.calls = 0;
+    *rc = data_open(&set, spec, why, sizeof why);
+    assert_true((set != NULL) == (*rc == 0));
+    uint64_t hash = set ? data_info(set)->hash : 0;
+    data_close(&set);
+    return hash;
+}
+
+static void
+a_disk_that_fails_at_any_read_is_named(void **state)
+{
+    struct fixture *f = *state;
+    static const int errors[] = {EIO, ESTALE};
+    for (int i = 0; i < SOURCES; i++)
+        for (size_t e = 0; e < 2; e++) {
+            int rc;
+            disk.fail_at = 0;
+            open_set(&f->spec[i], &rc);
+            assert_int_equal(rc, 0);
+            size_t calls = disk.calls;
+            assert_true(calls > 0);
+            disk.error = errors[e];
+            for (disk.fail_at = 1; disk.fail_at <= calls; disk.fail_at++) {
+                why[0] = 0;
+                open_set(&f->spec[i], &rc);
+                assert_true(rc < 0);
+                if (!strstr(why, strerror(errors[e])) || !strstr(why, f->folder.path))
+                    fail_msg("source %d, read %zu: %s", i, disk.fail_at, why);
+            }
+        }
+}
+
+static void
+crumbs_and_interruptions_change_nothing(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < SOURCES; i++) {
+        int rc;
+        uint64_t hash = open_set(&f->spec[i], &rc);
+        assert_int_equal(rc, 0);
+        disk.crumb = 1, disk.interrupt = true;
+        assert_true(open_set(&f->spec[i], &rc) == hash);
+        assert_int_equal(rc, 0);
+        disk.crumb = 0, disk.interrupt = false;
+    }
+}
+
+/* Far samples: the error comes when one is used, and stays. */
+static void
+a_disk_that_fails_during_training_is_a_failure_of_the_set(void **state)
+{
+    struct fixture *f = *state;
+    struct data_set *set;
+    float x[10];
+    const uint32_t index = 0;
+    struct nn_batch batch = {.x = x};
+    assert_int_equal(data_open(&set, &f->spec[4], why, sizeof why), 0);
+    data_fill(set, DATA_TRAIN, &index, 1, &batch, 1);
+    assert_null(data_failed(set));
+    disk.calls = 0, disk.fail_at = 1, disk.error = EIO;
+    data_fill(set, DATA_TRAIN, &index, 1, &batch, 1);
+    disk.fail_at = 0;
+    data_fill(set, DATA_TRAIN, &index, 1, &batch, 1);
+    assert_non_null(data_failed(set));
+    assert_non_null(strstr(data_failed(set), "features.npy: byte "));
+    assert_non_null(strstr(data_failed(set), strerror(EIO)));
+    data_close(&set);
+}
+
+#define WITH_FILES(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_FILES(a_disk_that_fails_at_any_read_is_named),
+        WITH_FILES(crumbs_and_interruptions_change_nothing),
+        WITH_FILES(a_disk_that_fails_during_training_is_a_failure_of_the_set),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
