@@ -75,6 +75,7 @@ struct link {
 /* A received body; on the free list unless the core looks at it or keeps it. */
 struct frame {
     zmq_msg_t body;
+    bool lent; /* the core looks at it just now, and may keep and release it meanwhile */
     bool kept;
     struct frame *next;
 };
@@ -613,8 +614,8 @@ wire_keep(struct wire *wire, struct core_frame *frame)
 static void
 frame_put_back(struct wire *wire, struct frame *frame)
 {
+    assert(!frame->lent && !frame->kept);
     zmq_msg_close(&frame->body);
-    frame->kept = false;
     frame->next = wire->free_frames;
     wire->free_frames = frame;
 }
@@ -622,7 +623,11 @@ frame_put_back(struct wire *wire, struct frame *frame)
 void
 wire_release(struct wire *wire, void *handle)
 {
-    frame_put_back(wire, handle);
+    struct frame *mine = handle;
+    assert(mine->kept);
+    mine->kept = false;
+    if (!mine->lent)
+        frame_put_back(wire, mine);
 }
 
 /* ---- what comes in ---- */
@@ -773,7 +778,9 @@ read_bulk_one(struct wire *wire)
         zmq_msg_recv(&frame->body, wire->pull, ZMQ_DONTWAIT);
     bool too_long = skip_rest(wire->pull, &frame->body);
     guard_heard(wire->guard, zmq_msg_get(&header, ZMQ_SRCFD));
+    frame->lent = true;
     take_bulk(wire, &header, frame, too_long);
+    frame->lent = false;
     zmq_msg_close(&header);
     if (!frame->kept)
         frame_put_back(wire, frame);
@@ -1104,7 +1111,7 @@ wire_destroy(struct wire **out, int linger_ms)
     }
     for (size_t i = 0; wire->frames && i < wire->setup.frames; i++)
         if (wire->frames[i].kept)
-            frame_put_back(wire, &wire->frames[i]);
+            zmq_msg_close(&wire->frames[i].body);
     close_bound(wire->router, wire->accepted[0]);
     close_bound(wire->pull, wire->accepted[1]);
     if (wire->bulk_ctx)

@@ -35,7 +35,7 @@ PLAIN, JOIN, AFTER, COLD = ["leader", "member"], ["joiner", "donor"], ["survivor
 ASK, ODD = ["asker", "giver"], ["host", "accuser"]
 LAST = ["member", "joiner", "damaged", "asker"]  # in these the highest is the victim
 LEAST = {"survivor": 3, "accuser": 3}  # nodes
-MOST = {"damaged": 3, "lender": 3, "giver": 2}
+MOST = {"damaged": 3, "lender": 3, "giver": 2, "accuser": 3}
 STEPS = {2: 300, 3: 200, 4: 150}
 DEADLINE_S = 90
 # Where else to look is a waste of time: the rest is as in scenes of training.
@@ -58,6 +58,7 @@ class Scene:
             self.job = self.job.replace("dense: 24", "dense: 192")
         self.options = ["--set", f"train.steps={STEPS[count]}", "--set", "train.checkpoint_every=40"]
         if role == "accuser":
+            self.options[1] = "train.steps=60"
             self.options += ["--set", "mesh.audit=1"]
         self.hashes, self.steps = chaos.reference(os.path.join(folder, f"{role}-{count}"), self.job, *self.options)
         self.names = [f"n{i}" for i in range(1, count + 1)]
@@ -71,7 +72,7 @@ class Scene:
         if rule and name == self.victim:
             env["MESHNODE_FAIL"] = rule
         if name == self.liar:
-            env["MESHNODE_FAIL"] = "lie:100:error"
+            env["MESHNODE_FAIL"] = "lie:50:error"
         start = ["--peers", str(first)] if first else ["--set", "mesh.gather_ms=300"]
         mesh.start(name, *start, env=env, job=self.role not in ASK or name != self.names[-1])
 
@@ -204,8 +205,11 @@ def body(runs):
             if LEAST.get(role, 2) <= count <= MOST.get(role, 4)]
     if not args.all:
         keys = random.Random(args.seed).sample(keys, min(args.scenes, len(keys)))
-    scenes = {key: Scene(*key, runs.folder) for key in keys}
-    hits = {key: scene.hits(runs.folder) for key, scene in scenes.items()}
+    try:
+        scenes = {key: Scene(*key, runs.folder) for key in keys}
+        hits = {key: scene.hits(runs.folder) for key, scene in scenes.items()}
+    except chaos.Failed as failure:
+        return f"without any accident: {failure}"
     everything = list(cases(scenes, hits, args.actions.split(",")))
     chosen = everything[:]
     random.Random(args.seed).shuffle(chosen)

@@ -1,0 +1,176 @@
+/* test_actor_wire.c - received bodies between two wires on the loopback interface: each is kept by one reader. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "mesh/actor_wire.h"
+
+enum { FRAMES = 6, WORDS = 8000, DEADLINE_S = 20 };
+
+struct end {
+    struct wire *wire;
+    int epoll_fd, wake_fd;
+    bool up;      /* link 0 */
+    bool fickle;  /* keeps a body and releases it in the same call */
+    unsigned got; /* bodies */
+    struct core_frame kept[FRAMES];
+    unsigned kept_count;
+};
+
+static void
+on_link_up(void *ctx, unsigned link)
+{
+    struct end *end = ctx;
+    end->up = link == 0;
+}
+
+static void
+on_link_down(void *ctx, unsigned link)
+{
+    (void)ctx;
+    fail_msg("link %u broke", link);
+}
+
+static void
+on_message(void *ctx, struct proto_node from, const char *host, const struct proto_msg *msg,
+           const void *body, size_t size)
+{
+    (void)ctx, (void)from, (void)host, (void)msg, (void)body, (void)size;
+}
+
+static void
+on_bulk(void *ctx, struct proto_node from, const struct proto_msg *msg, struct core_frame *frame)
+{
+    struct end *end = ctx;
+    (void)from;
+    assert_int_equal(msg->chunk.count, WORDS);
+    end->got++;
+    wire_keep(end->wire, frame);
+    if (end->fickle)
+        wire_release(end->wire, frame->handle);
+    else
+        end->kept[end->kept_count++] = *frame;
+}
+
+static void
+on_log(void *ctx, int level, const char *line)
+{
+    (void)ctx, (void)level;
+    fail_msg("%s", line);
+}
+
+static void
+end_open(struct end *end, uint64_t id)
+{
+    static const struct wire_events events = {on_link_up, on_link_down, on_message, on_bulk,
+                                              on_log};
+    static const bool express[1];
+    char why[256] = "";
+    *end = (struct end){.epoll_fd = epoll_create1(0), .wake_fd = eventfd(0, EFD_NONBLOCK)};
+    struct wire_setup setup = {.self = {id, 1},
+                               .address = "127.0.0.1",
+                               .port_first = 23100,
+                               .port_last = 23199,
+                               .epoll_fd = end->epoll_fd,
+                               .wake_fd = end->wake_fd,
+                               .frames = FRAMES,
+                               .queue_size = 64,
+                               .express = express,
+                               .bucket_count = 1};
+    if (wire_new(&end->wire, &setup, &events, end, why, sizeof why) != 0)
+        fail_msg("%s", why);
+}
+
+static void
+end_close(struct end *end)
+{
+    wire_destroy(&end->wire, 0);
+    close(end->epoll_fd);
+    close(end->wake_fd);
+}
+
+/* What has come, for a millisecond. */
+static void
+end_turn(struct end *end)
+{
+    struct epoll_event events[16];
+    int count = epoll_wait(end->epoll_fd, events, 16, 1);
+    for (int k = 0; k < count; k++)
+        if (events[k].data.u64 & WIRE_TAG)
+            wire_ready(end->wire, events[k].data.u64);
+    wire_ready(end->wire, WIRE_TAG_BULK);
+    wire_settle(end->wire);
+}
+
+static void
+turn_until(struct end *a, struct end *b, const bool *flag, unsigned got)
+{
+    time_t deadline = time(NULL) + DEADLINE_S;
+    while (!*flag || b->got < got) {
+        end_turn(a);
+        end_turn(b);
+        if (time(NULL) > deadline)
+            fail_msg("%u bodies came, expected %u", b->got, got);
+    }
+}
+
+static void
+send_body(struct end *end, int32_t number)
+{
+    static int32_t body[WORDS];
+    struct proto_msg msg = {
+        .type = PROTO_REDUCE,
+        .chunk = {.plan = 1, .round = 1, .first = 0, .count = WORDS, .coverage = 1}};
+    for (size_t k = 0; k < WORDS; k++)
+        body[k] = number;
+    wire_send_bulk(end->wire, 0, &msg, body, sizeof body, -1);
+}
+
+static void
+a_body_kept_and_released_at_once_is_free_once(void **state)
+{
+    (void)state;
+    struct end a, b;
+    end_open(&a, 1);
+    end_open(&b, 2);
+    struct proto_endpoint at = {"127.0.0.1", wire_control_port(b.wire)};
+    wire_connect(a.wire, 0, &at);
+    turn_until(&a, &b, &a.up, 0);
+    wire_peer_up(a.wire, 0, (struct proto_node){2, 1}, wire_bulk_port(b.wire));
+    b.fickle = true;
+    send_body(&a, 100);
+    turn_until(&a, &b, &a.up, 1);
+    b.fickle = false;
+    for (int32_t k = 0; k < FRAMES; k++)
+        send_body(&a, k);
+    turn_until(&a, &b, &a.up, 1 + FRAMES);
+    for (unsigned k = 0; k < FRAMES; k++) {
+        for (unsigned j = 0; j < k; j++)
+            assert_ptr_not_equal(b.kept[k].handle, b.kept[j].handle);
+        const int32_t *body = b.kept[k].data;
+        assert_int_equal(b.kept[k].size, WORDS * sizeof *body);
+        assert_int_equal(body[0], k);
+        assert_int_equal(body[WORDS - 1], k);
+    }
+    wire_release(b.wire, b.kept[0].handle); /* the others are freed with the wire */
+    end_close(&a);
+    end_close(&b);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_body_kept_and_released_at_once_is_free_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
