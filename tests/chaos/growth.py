@@ -6,14 +6,14 @@
 
 What may differ between two such instants is passing (a checkpoint being written, a connection whose end is on its
 way): `sample` refuses until the number of descriptors is that of the first one. Memory: a line is fitted by least squares to
-the samples behind the first third, in which buffers reach their sizes. It may rise by 1 MB/h; in a short run, where a
-few pages more are a steep line, by SHORT_KB in all."""
+the samples behind the first third, in which buffers reach their sizes. It may rise by 1 MB/h. In less than LONG_S, where
+buffers still reach their sizes and a few pages more are a steep line, it may rise by `short_kb` in all."""
 import os
 
 import mesh
 
 SETTLE_S = 20
-SHORT_KB = 1024
+LONG_S = 1800
 RISE_KB_H = 1000.0
 
 
@@ -36,8 +36,8 @@ def slope(points):
 
 
 class Growth:
-    def __init__(self, name, pid):
-        self.name, self.pid = name, pid
+    def __init__(self, name, pid, short_kb=2048):
+        self.name, self.pid, self.short_kb = name, pid, short_kb
         self.points = []  # (seconds, resident kB, descriptors)
 
     def sample(self, at):
@@ -64,7 +64,8 @@ class Growth:
             return "%s: %d samples, expected 6 and more" % (self.name, len(self.points))
         points = self.settled()
         seconds = points[-1][0] - points[0][0]
-        rise, most = self.rise_kb_h(), max(RISE_KB_H, SHORT_KB * 3600 / max(seconds, 1))
+        rise = self.rise_kb_h()
+        most = RISE_KB_H if seconds >= LONG_S else self.short_kb * 3600 / max(seconds, 1)
         if rise > most:
             return "%s: memory rises by %.0f kB in %.0f s, expected at most %.0f" % (
                 self.name, rise * seconds / 3600, seconds, most * seconds / 3600)

@@ -43,7 +43,7 @@ def main():
         here.begin()
         faults = net_faults.Faults(here, random.Random(chosen.seed), kill=[2, 3],
                                    kinds=chosen.kinds.split(","))
-        watched = [growth.Growth("node %d" % i, here.now[i].pid) for i in KEPT]
+        watched = [growth.Growth("node %d" % i, here.now[i].pid, short_kb=8192) for i in KEPT]
         began = time.monotonic()
         while time.monotonic() - began < chosen.seconds:
             period(here, faults, chosen.every, watched, began, log)
