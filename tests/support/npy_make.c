@@ -22,11 +22,11 @@ npy_make_text(uint8_t *out, uint8_t version, const char *text)
 static uint64_t
 bits_of(char kind, size_t item, double value)
 {
-    uint64_t bits = (uint64_t)(int64_t)value;
+    uint64_t bits;
     uint32_t half;
     float single = (float)value;
     if (kind != 'f')
-        return bits;
+        return (uint64_t)(int64_t)value;
     if (item == 8) {
         memcpy(&bits, &value, sizeof bits);
         return bits;
@@ -51,9 +51,7 @@ npy_make(const struct npy_make *make, const double *value, size_t *size)
     assert(file);
     size_t at = npy_make_text(file, 1, text);
     for (size_t i = 0; i < count; i++) {
-        uint64_t bits = make->type[1] == 'f' || value[i] < 0 || value[i] >= 0
-                            ? bits_of(make->type[1], item, value[i])
-                            : 0;
+        uint64_t bits = bits_of(make->type[1], item, value[i]);
         for (size_t k = 0; k < item; k++)
             file[at++] = (uint8_t)(bits >> (8 * (make->type[0] == '>' ? item - 1 - k : k)));
     }
