@@ -191,11 +191,26 @@ inputs_backward_own(const struct layer *layer, const struct layer_io *io)
         }
 }
 
+void
+dense_weights_backward(const struct layer *layer, const struct layer_io *io)
+{
+    (blas_used ? weights_backward_blas : weights_backward_own)(layer, io);
+}
+
+/* Of a tied layer: dy, from which the embedding computes the gradient of the weight, its own with it. */
+static size_t
+saved(const struct layer *layer)
+{
+    return layer->tied != NULL ? layer->out_size * sizeof(float) : 0;
+}
+
 static void
 backward(const struct layer *layer, const struct layer_io *io)
 {
-    if (io->sink != NULL)
-        (blas_used ? weights_backward_blas : weights_backward_own)(layer, io);
+    if (layer->tied != NULL)
+        memcpy(io->saved, io->dy, io->rows * layer->out_size * sizeof *io->dy);
+    else if (io->sink != NULL)
+        dense_weights_backward(layer, io);
     if (io->sink != NULL && !layer->spec.no_bias)
         bias_backward(layer, io);
     if (io->dx != NULL)
@@ -256,6 +271,7 @@ backward_naive(const struct layer *layer, const struct layer_io *io)
 const struct layer_kind dense_kind = {
     .word = "dense",
     .shape = shape,
+    .saved = saved,
     .scratch = scratch,
     .flops = flops,
     .forward = forward,

@@ -2,7 +2,9 @@
  *
  * embedding: input [T] whole numbers 0..tokens-1, output [T, units]: row x[t] of W [tokens, units]. Its gradient is
  *     the sum over rows and positions in order of dy, added to the row of the token. A number that is no token
- *     gives NaN, so that the step is refused as bad (loss.c).
+ *     gives NaN, so that the step is refused as bad (loss.c). A dense layer may be tied to it and use W, too (Press and
+ *     Wolf, EACL 2017): then the embedding, which comes last in back-propagation, adds both gradients before they
+ *     go to the sink, so that each element goes there once.
  * positions: y[t] = x[t] + p[t] for x [T, C], so that later layers can tell positions apart. p is learned, W [T, C],
  *     or sinusoidal (Vaswani et al., NeurIPS 2017): p[t][2i] = sin(t / 10000^(2i/C)), p[t][2i+1] the cosine. */
 #include <errno.h>
@@ -38,8 +40,8 @@ shape(struct layer *layer, char *why, size_t why_size)
 static size_t
 scratch(const struct layer *layer, size_t rows)
 {
-    (void)rows;
-    return layer->weight_count;
+    const struct layer *tied = layer->tied;
+    return layer->weight_count + (tied != NULL ? tied->kind->scratch(tied, rows) : 0);
 }
 
 /* The token that x stands for, or `tokens` when there is none. */
@@ -68,6 +70,32 @@ forward(const struct layer *layer, const struct layer_io *io)
     }
 }
 
+struct collector {
+    float *g;
+    size_t first;
+};
+
+static void
+collect(void *ctx, size_t first, const float *g, size_t n)
+{
+    const struct collector *to = ctx;
+    vmath_sum_rows(g, n, 1, to->g + (first - to->first), n);
+}
+
+/* Add the gradient of the tied layer to that in scratch. */
+static void
+tied_backward(const struct layer *layer, const struct layer_io *io)
+{
+    struct collector to = {io->scratch, layer->weight_first};
+    const struct nn_sink sink = {collect, &to};
+    struct layer_io other = *io;
+    other.x = io->tied_x;
+    other.dy = io->held;
+    other.scratch = io->scratch + layer->weight_count;
+    other.sink = &sink;
+    dense_weights_backward(layer->tied, &other);
+}
+
 static void
 backward(const struct layer *layer, const struct layer_io *io)
 {
@@ -80,6 +108,8 @@ backward(const struct layer *layer, const struct layer_io *io)
         if (token < layer->spec.tokens)
             vmath_sum_rows(io->dy + i * n, n, 1, io->scratch + token * n, n);
     }
+    if (layer->tied != NULL)
+        tied_backward(layer, io);
     layer_sink(io, layer->weight_first, io->scratch, layer->weight_count);
 }
 

@@ -19,9 +19,11 @@ struct layer {
     size_t weight_count;
     size_t weight_first, bias_first; /* in the parameter vector */
     unsigned index;                  /* counting those in lists, too */
-    unsigned partner; /* of a residual: the index of its end, and the other way round */
-    bool in_place;    /* the output overwrites the input, or is the input under another shape */
-    bool wants_dx;    /* some layer before has parameters */
+    const struct layer *tied; /* embedding and dense: the other one with the same weight, or NULL */
+    /* Of a residual: the index of its end, and the other way round; of a tied embedding: of the dense layer. */
+    unsigned partner;
+    bool in_place; /* the output overwrites the input, or is the input under another shape */
+    bool wants_dx; /* some layer before has parameters */
 };
 
 /* One block of rows on its way through one layer. */
@@ -35,7 +37,8 @@ struct layer_io {
     const struct nn_context *context;
     void *
         saved; /* layer_kind.saved bytes per row, kept from forward to backward; NULL in evaluation */
-    const float *held;          /* of the partner: forward its output, backward what it saved */
+    float *held;                /* of the partner: forward its output, backward what it saved */
+    const float *tied_x;        /* backward of a tied embedding: what the dense layer read */
     float scale;                /* backward: of the loss, 1 / rows of the whole step */
     float *scratch;             /* layer_kind.scratch floats, worthless between calls */
     const struct nn_sink *sink; /* backward: NULL: only dx is wanted */
@@ -73,6 +76,9 @@ int layer_same_shape(struct layer *layer, char *why, size_t why_size);
 size_t layer_window_count(size_t in, const struct nn_layer_spec *spec);
 /* Check the spec's window on an image and set the spatial part of ->out. */
 int layer_window_shape(struct layer *layer, char *why, size_t why_size);
+
+/* Give the gradient of a dense layer's weight alone to the sink. Changes neither x nor dy. */
+void dense_weights_backward(const struct layer *layer, const struct layer_io *io);
 
 static inline void
 layer_sink(const struct layer_io *io, size_t first, const float *g, size_t n)

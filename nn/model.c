@@ -80,6 +80,15 @@ shape_size(const struct nn_shape *shape)
     return size;
 }
 
+static bool
+shape_equal(const struct nn_shape *a, const struct nn_shape *b)
+{
+    bool equal = a->dims == b->dims;
+    for (size_t i = 0; equal && i < a->dims; i++)
+        equal = a->dim[i] == b->dim[i];
+    return equal;
+}
+
 int
 layer_same_shape(struct layer *layer, char *why, size_t why_size)
 {
@@ -152,15 +161,6 @@ path_write(const struct nest *nest, char path[NN_PATH_MAX])
     for (unsigned i = 0; i <= nest->depth; i++)
         used += snprintf(path + used, NN_PATH_MAX - (size_t)used, "%s%u", i > 0 ? "." : "",
                          nest->at[i]);
-}
-
-static bool
-shape_equal(const struct nn_shape *a, const struct nn_shape *b)
-{
-    bool equal = a->dims == b->dims;
-    for (size_t i = 0; equal && i < a->dims; i++)
-        equal = a->dim[i] == b->dim[i];
-    return equal;
 }
 
 static int
@@ -250,13 +250,36 @@ tensor_add(struct nn_model *model, struct layer *layer, const char *role,
 }
 
 static int
+tie(struct layer *table, struct layer *dense, char *why, size_t why_size)
+{
+    if (table->kind != &embedding_kind || !shape_equal(&table->weight, &dense->weight))
+        return refuse(
+            dense, why, why_size,
+            "tied to no embedding of %zu tokens and %zu units, expected as the first layer",
+            dense->weight.dim[0], dense->weight.dim[1]);
+    if (table->tied != NULL)
+        return refuse(dense, why, why_size, "another layer is tied to the embedding");
+    dense->weight_first = table->weight_first;
+    dense->tied = table;
+    table->tied = dense;
+    table->partner = dense->index;
+    return 0;
+}
+
+static int
 params_place(struct nn_model *model, struct layer *layer, char *why, size_t why_size)
 {
     layer->wants_dx = model->param_count > 0;
     if (layer->weight_count == 0)
         return 0;
     layer->weight_first = model->param_count;
-    tensor_add(model, layer, "weight", &layer->weight);
+    if (layer->kind == &dense_kind && layer->spec.tied) {
+        int rc = tie(&model->layer[0], layer, why, why_size);
+        if (rc != 0)
+            return rc;
+    } else {
+        tensor_add(model, layer, "weight", &layer->weight);
+    }
     layer->bias_first = model->param_count;
     if (!layer->spec.no_bias)
         tensor_add(model, layer, "bias", &(struct nn_shape){1, {layer->weight.dim[0]}});
@@ -693,6 +716,9 @@ backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const flo
                                      .saved = pass->saved[l],
                                      .scale = pass->scale,
                                      .held = pass->saved[layer->partner],
+                                     .tied_x = layer->tied != NULL && layer->partner > 0
+                                                   ? pass->out[layer->partner - 1]
+                                                   : NULL,
                                      .scratch = pass->scratch,
                                      .sink = sink,
                                  });

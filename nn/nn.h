@@ -34,7 +34,7 @@ enum {
 };
 
 enum nn_kind {
-    NN_DENSE,   /* units */
+    NN_DENSE,   /* units; tied: its weight is that of the embedding, the first layer */
     NN_CONV2D,  /* units = filters, kernel, stride, pad */
     NN_MAXPOOL, /* kernel, stride (default kernel), pad */
     NN_AVGPOOL, /* same; padding counts as zeros, as in PyTorch's default */
@@ -73,6 +73,7 @@ struct nn_layer_spec {
     unsigned stride; /* 1..; 0 = default (conv 1, pools kernel) */
     unsigned pad;    /* 0..kernel-1 */
     bool no_bias;
+    bool tied;
     bool approximate;
     bool sinusoidal;
     unsigned tokens; /* 1.. */

@@ -113,6 +113,7 @@ const struct config_key config_keys[] = {
     UINT("model.dense", "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
     ENUM("model.dense", "bias", CONFIG_JOB, LAYER(no_bias), no_yes, "yes"),
     ENUM("model.dense", "init", CONFIG_JOB, LAYER(init), inits, "auto"),
+    ENUM("model.dense", "tied", CONFIG_JOB, LAYER(tied), yes_no, "no"),
     UINT("model.conv", "filters", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
     UINT("model.conv", "kernel", CONFIG_JOB, LAYER(kernel), 1, SIDE_MAX, "3"),
     UINT("model.conv", "stride", CONFIG_JOB, LAYER(stride), 1, SIDE_MAX, "1"),

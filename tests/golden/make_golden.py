@@ -66,6 +66,18 @@ def networks():
         nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), GlobalPool(),
         nn.Linear(4, 7, bias=False), nn.BatchNorm1d(7, eps=1e-3, momentum=0.3), nn.Tanh(),
         nn.Linear(7, 3)], "cross_entropy"
+    table = Tokens(9, 6)
+    yield "tied", (5,), 4, [table, nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 6), Tied(table)], "masked"
+
+
+class Tied(nn.Module):
+    def __init__(self, table):
+        super().__init__()
+        self.table = [table]  # no parameter of this layer
+        self.bias = nn.Parameter(torch.randn(table.num_embeddings))
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.table[0].weight, self.bias)
 
 
 class GlobalPool(nn.Module):
@@ -130,7 +142,8 @@ class RMSNorm(nn.Module):
 
 WORDS = {nn.Linear: "dense", nn.Conv2d: "conv", nn.LayerNorm: "layernorm", RMSNorm: "rmsnorm",
          Tokens: "embedding", Positions: "positions",
-         nn.BatchNorm1d: "batchnorm", nn.BatchNorm2d: "batchnorm"}
+         nn.BatchNorm1d: "batchnorm", nn.BatchNorm2d: "batchnorm",
+         Tied: "dense"}
 LOSSES = {"cross_entropy": nn.CrossEntropyLoss(), "squared_error": nn.MSELoss(),
           "logistic": nn.BCEWithLogitsLoss(), "masked": lambda z, labels: masked(z, labels), "smoothed": nn.CrossEntropyLoss(label_smoothing=0.1)}
 

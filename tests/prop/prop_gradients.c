@@ -255,6 +255,22 @@ random_tokens_check(enum nn_kind kind, enum nn_loss loss)
     net_close(&net);
 }
 
+static void
+random_tied_check(void)
+{
+    unsigned units = 1 + below(6), tokens = 2 + below(60);
+    const struct nn_layer_spec s[] = {
+        {.kind = NN_EMBEDDING, .units = units, .tokens = tokens},
+        {.kind = NN_DENSE, .units = units},
+        {.kind = NN_SILU},
+        {.kind = NN_DENSE, .units = tokens, .tied = true, .no_bias = below(2)}};
+    struct nn_shape text = {1, {1 + below(5)}};
+    struct net net;
+    net_open(&net, &text, s, 4, NN_CROSS_ENTROPY, below(4));
+    net_check(&net);
+    net_close(&net);
+}
+
 static bool
 takes_any_shape(enum nn_kind kind)
 {
@@ -297,6 +313,8 @@ gradients_are_central_differences(void **state)
                 if (takes_any_shape((enum nn_kind)kind))
                     random_tokens_check((enum nn_kind)kind, (enum nn_loss)loss);
             }
+    for (int i = 0; i < 12; i++)
+        random_tied_check();
     assert_true(kinks < checked / 20);
 }
 

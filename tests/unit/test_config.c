@@ -645,7 +645,8 @@ static void
 the_jobs_that_come_along_are_good(void **state)
 {
     static const char *const files[] = {"configs/digits.yaml", "configs/mnist.yaml",
-                                        "configs/mnist-mlp.yaml", "configs/logistic.yaml"};
+                                        "configs/mnist-mlp.yaml", "configs/logistic.yaml",
+                                        "configs/gpt.yaml"};
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char why[512];

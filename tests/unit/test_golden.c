@@ -170,6 +170,16 @@ static const struct network {
       {.kind = NN_BATCHNORM, .epsilon = 1e-3f, .momentum = 0.3f},
       {.kind = NN_TANH},
       DENSE(3)}},
+    {"tied",
+     {1, {5}},
+     NN_CROSS_ENTROPY,
+     0,
+     5,
+     {{.kind = NN_EMBEDDING, .units = 6, .tokens = 9},
+      DENSE(8),
+      {.kind = NN_TANH},
+      DENSE(6),
+      {.kind = NN_DENSE, .units = 9, .tied = true}}},
 };
 
 static const struct {
