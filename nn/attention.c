@@ -225,7 +225,7 @@ shares_naive(const struct head *head)
 {
     for (size_t i = 0; i < head->T; i++) {
         float *p = head->p + i * head->T;
-        double sum = 0, top = -INFINITY, scale = 1 / sqrt((double)head->d);
+        double sum = 0, top = -(double)INFINITY, scale = 1 / sqrt((double)head->d);
         for (size_t j = 0; j < head->T; j++) {
             double s = dot(head->q + i * head->in, head->k + j * head->in, head->d) * scale;
             p[j] = j <= i ? (float)s : -INFINITY;
