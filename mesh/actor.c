@@ -51,6 +51,8 @@ enum {
     FILES_WANTED = 4096, /* open files: connections of strangers must not use them up */
     FRAMES_SPARE = 256,  /* received bodies kept, beside those of two rounds */
     VECTOR_ALIGN = 4096,
+    LOG_ROUNDS = 8,       /* totals kept for a node that catches up, at least, */
+    LOG_BYTES = 32 << 20, /* and as many as fit; memory that is taken only when one comes */
     HUGE_PAGE = 2 << 20,
 };
 
@@ -88,7 +90,8 @@ struct mesh {
     pthread_t thread;
     bool thread_runs;
     int32_t *own, *sum;
-    uint8_t *state_in;
+    uint8_t *state_in, *log;
+    size_t log_size;
     uint8_t page_in[PROTO_PAGE_MAX];
     bool *express; /* [bucket_count]: is small */
     bool *quick;   /* [bucket_count]: telling the core is little work */
@@ -807,11 +810,14 @@ open_memory(struct mesh *mesh)
     mesh->own = new_block(setup->vector_count * sizeof *mesh->own);
     mesh->sum = new_block(setup->vector_count * sizeof *mesh->sum);
     mesh->state_in = new_block(setup->state_size);
+    mesh->log_size = LOG_ROUNDS * setup->vector_count * sizeof *mesh->sum;
+    mesh->log_size = mesh->log_size > LOG_BYTES ? mesh->log_size : LOG_BYTES;
+    mesh->log = malloc(mesh->log_size);
     mesh->buckets = calloc(setup->bucket_count + 1, sizeof *mesh->buckets);
     mesh->quick = calloc(setup->bucket_count + 1, sizeof *mesh->quick);
     mesh->express = calloc(setup->bucket_count + 1, sizeof *mesh->express);
-    if (!mesh->own || !mesh->sum || !mesh->state_in || !mesh->buckets || !mesh->quick ||
-        !mesh->express)
+    if (!mesh->own || !mesh->sum || !mesh->state_in || !mesh->log || !mesh->buckets ||
+        !mesh->quick || !mesh->express)
         return -ENOMEM;
     for (size_t b = 0; b < setup->bucket_count; b++)
         mesh->express[b] = setup->buckets[b].count * sizeof(int32_t) <= EXPRESS_BYTES;
@@ -876,6 +882,8 @@ open_core(struct mesh *mesh)
         .sum = mesh->sum,
         .state_size = setup->state_size,
         .state_in = mesh->state_in,
+        .log = mesh->log,
+        .log_size = mesh->log_size,
         .chunk_elems = setup->chunk_elems,
         .direct_bytes = setup->direct_bytes,
         .audit_share = (uint64_t)(setup->audit * 4294967296.0),
@@ -950,6 +958,7 @@ close_parts(struct mesh **out, int linger_ms)
     free(mesh->express);
     free(mesh->buckets);
     free(mesh->state_in);
+    free(mesh->log);
     free(mesh->sum);
     free(mesh->own);
     free(mesh);

@@ -85,6 +85,7 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     assert(config->self.id != 0);
     assert(config->shards >= 1 || config->hello.wants_job);
     assert(config->shards <= PROTO_SHARDS_MAX);
+    assert(config->state_size <= PROTO_STATE_MAX);
     assert(config->bucket_count == 0 || config->buckets[config->bucket_count - 1].count > 0);
     struct core *core = calloc(1, sizeof *core);
     if (!core)
@@ -100,7 +101,10 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     core->buckets = calloc(config->bucket_count + 1, sizeof *core->buckets);
     if (core->buckets && config->bucket_count > 0)
         memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);
-    if (!core->buckets || core_ring(core) != 0) {
+    if (core->config.block_size == 0)
+        core->config.block_size = PROTO_BLOCK_MAX;
+    core->hashes = calloc(serve_blocks(core), sizeof *core->hashes);
+    if (!core->buckets || !core->hashes || core_ring(core) != 0 || fetch_init(core) != 0) {
         core_destroy(&core);
         return -ENOMEM;
     }
@@ -109,7 +113,7 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     own_init(core);
     probe_init(core);
     doubt_init(core);
-    fetch_init(core);
+    serve_init(core);
     mend_init(core);
     *out = core;
     return 0;
@@ -121,6 +125,8 @@ core_destroy(struct core **core)
     if (!*core)
         return;
     ring_destroy(&(*core)->ring);
+    fetch_fini(*core);
+    free((*core)->hashes);
     free((*core)->buckets);
     free(*core);
     *core = NULL;
@@ -190,6 +196,7 @@ core_settle(struct core *core)
     doubt_step(core);
     mend_step(core);
     fetch_step(core);
+    serve_step(core);
     plan_step(core);
     own_step(core);
     probe_step(core);
@@ -304,7 +311,10 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         probe_on_accuse(core, i, &msg->accuse);
         break;
     case PROTO_FETCH:
-        fetch_on_fetch(core, i, &msg->fetch);
+        serve_on_fetch(core, i, &msg->fetch);
+        break;
+    case PROTO_FOLLOW:
+        serve_on_follow(core, i, &msg->follow);
         break;
     case PROTO_WANT:
         mend_on_want(core, i, &msg->page);
@@ -346,6 +356,10 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
     peers_heard(core, i);
     if (msg->type == PROTO_STATE) {
         fetch_on_block(core, i, &msg->state, frame->data, frame->size);
+    } else if (msg->type == PROTO_OFFER) {
+        fetch_on_offer(core, i, &msg->offer, frame->data, frame->size);
+    } else if (msg->type == PROTO_TOTAL) {
+        fetch_on_total(core, i, &msg->total, frame);
     } else if (msg->type == PROTO_PAGE) {
         mend_on_page(core, i, &msg->page, frame->data, frame->size);
     } else if (msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER) {
@@ -401,8 +415,10 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
     assert(first_bucket < core->config.bucket_count);
     if (core->own.state == OWN_START)
         core->started_at_us = core->awake;
+    if (core->own.state == OWN_COMMITTING)
+        serve_committed(core);
     own_applied(core);
-    fetch_applied(core);
+    fetch_applied(core, round);
     core->round = round;
     core->round_us = core->awake - core->applied_at_us;
     core->applied_at_us = core->awake;
@@ -430,6 +446,7 @@ core_on_total_bad(struct core *core, uint64_t now)
     core_clock(core, now);
     assert(core->own.state == OWN_COMMITTING);
     own_applied(core);
+    fetch_total_bad(core);
     plan_abort(core, "its total is damaged");
     core_settle(core);
 }
@@ -440,7 +457,7 @@ core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64
     core_clock(core, now);
     assert(step <= PROTO_ROUND_MAX);
     assert(round <= PROTO_ROUND_MAX);
-    assert(page < PROTO_STATE_MAX / PROTO_PAGE_MAX);
+    assert(page < PROTO_FILE_MAX / PROTO_PAGE_MAX);
     mend_want(core, &(struct proto_page){.step = step, .round = round, .page = page});
     core_settle(core);
 }

@@ -61,8 +61,13 @@ struct core_config {
     const struct core_bucket *buckets;
     int32_t *own; /* [vector]: the trainer adds its quantised gradients here; borrowed */
     int32_t *sum; /* [vector]: result; the trainer reads it between commit and applied; borrowed */
-    size_t state_size;     /* bytes of a node's state, the same on all nodes of a job */
-    uint8_t *state_in;     /* [state_size]: a state being fetched is assembled here; borrowed */
+    size_t state_size; /* bytes of a node's state, the same on all nodes of a job */
+    /* [state_size]: a state being fetched is assembled here, one being given is copied here; borrowed */
+    uint8_t *state_in;
+    uint8_t *
+        log; /* [log_size]: the last totals, for those that catch up; borrowed. It is written only while */
+    size_t log_size;   /* somebody does, and what does not fit is not kept */
+    size_t block_size; /* of states and totals on their way, 0 = PROTO_BLOCK_MAX; small in tests */
     uint32_t chunk_elems;  /* elements per ring message, 1..PROTO_CHUNK_MAX; small in tests */
     uint64_t direct_bytes; /* buckets of at most this many bytes go directly to everyone */
     /* Audits, see probe.h: of this share of (round, member) pairs, times 2^32; 0 none. The claims are a bucket

@@ -1,194 +1,437 @@
-/* fetch.c - see fetch.h for the states of a transfer. */
+/* fetch.c - see fetch.h for the stages of catching up. */
 #include "mesh/fetch.h"
 
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <xxhash.h>
 
 #include "mesh/inside.h"
 
-void
+enum { FETCH_HERE = 255, FETCH_MISSING = 254 }; /* no index in peers is so high */
+
+int
 fetch_init(struct core *core)
 {
-    core->fetch = (struct fetch){.donor = -1};
+    core->fetch = (struct fetch){.from = -1};
+    core->fetch.blocks = calloc(serve_blocks(core), 1);
+    return core->fetch.blocks ? 0 : -ENOMEM;
 }
 
-static uint64_t
-block_count(const struct core *core)
+static void
+kept_remove(struct core *core, size_t k)
 {
-    uint64_t blocks = (core->config.state_size + PROTO_BLOCK_MAX - 1) / PROTO_BLOCK_MAX;
-    return blocks == 0 ? 1 : blocks;
+    struct fetch *fetch = &core->fetch;
+    core->ops.release(core->ctx, fetch->kept[k].frame.handle);
+    fetch->kept[k] = fetch->kept[--fetch->kept_count];
 }
 
-static size_t
-block_size(const struct core *core, uint64_t block)
+static void
+kept_clear(struct core *core)
 {
-    size_t rest = core->config.state_size - (size_t)block * PROTO_BLOCK_MAX;
-    return rest < PROTO_BLOCK_MAX ? rest : PROTO_BLOCK_MAX;
+    while (core->fetch.kept_count > 0)
+        kept_remove(core, core->fetch.kept_count - 1);
+}
+
+void
+fetch_fini(struct core *core)
+{
+    kept_clear(core);
+    free(core->fetch.blocks);
+}
+
+static void
+stage(struct core *core, enum fetch_stage next)
+{
+    struct fetch *fetch = &core->fetch;
+    if (fetch->stage == FETCH_FOLLOWING)
+        kept_clear(core);
+    fetch->stage = next;
+    fetch->sure = false;
+    fetch->since_us = core->awake;
+    fetch->progress_at_us = core->awake;
+    fetch->asked_at_us = core->awake;
+    fetch->from = -1;
+    fetch->tried = 0;
+    fetch->block = 0;
+}
+
+void
+fetch_reset(struct core *core)
+{
+    if (core->fetch.stage != FETCH_NONE)
+        stage(core, FETCH_NONE);
+    core->fetch.listed = false;
+    core->fetch.adopted = false;
+}
+
+void
+fetch_planned(struct core *core)
+{
+    fetch_reset(core);
+    core->fetch.rest_us = 0;
+}
+
+bool
+fetch_uses_state_in(const struct core *core)
+{
+    return core->fetch.stage == FETCH_ASKING || core->fetch.stage == FETCH_BLOCKS ||
+           core->fetch.stage == FETCH_COMPLETE;
+}
+
+static bool
+runs(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    return peers_usable(core, i) && !peer->idle && !peer->done && !peer->stuck;
+}
+
+/* Usable, and nothing that is known speaks against its state. */
+static bool
+fit(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    return peers_usable(core, i) && core->awake >= peer->avoid_at_us && peer->state_hash != 0 &&
+           !doubt_shuns(core, i) && !probe_suspects(core, peer->node.id) &&
+           doubt_trusts(core, peer->round, peer->state_hash);
+}
+
+static bool
+ahead(const struct core *core, int i)
+{
+    return fit(core, i) && core->peers.peers[i].round > core->round;
+}
+
+static bool
+anybody(const struct core *core, bool (*is)(const struct core *core, int i))
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (is(core, i))
+            return true;
+    return false;
 }
 
 bool
 fetch_moving(const struct core *core, uint64_t us)
 {
-    return (core->fetch.donor >= 0 || core->fetch.complete) &&
-           core->awake - core->fetch.progress_at_us < us;
+    const struct fetch *fetch = &core->fetch;
+    if (fetch->stage == FETCH_NONE)
+        return core->awake < fetch->rest_at_us && anybody(core, runs);
+    bool later = fetch->stage == FETCH_FOLLOWING ? fetch->from >= 0 && runs(core, fetch->from)
+                                                 : anybody(core, runs);
+    return later || core->awake - fetch->progress_at_us < us;
+}
+
+bool
+fetch_ready(const struct core *core)
+{
+    const struct fetch *fetch = &core->fetch;
+    bool sure = fetch->sure || core->awake - fetch->since_us >= FETCH_SURE_US;
+    if (fetch->stage != FETCH_FOLLOWING || fetch->from < 0 || !sure || core->plan.active ||
+        core->done)
+        return false;
+    for (int i = 0; i < core->peers.high; i++)
+        if (peers_usable(core, i) && core->peers.peers[i].round > core->round + 1)
+            return false;
+    return true;
+}
+
+/* --- Asking -------------------------------------------------------------------------------------- */
+
+static bool
+list_equal(const struct fetch_list *a, const struct fetch_list *b)
+{
+    return a->round == b->round && a->hash == b->hash && a->check == b->check;
 }
 
 static void
-fetch_stop(struct core *core)
+ask(struct core *core, int i)
 {
-    core->fetch.donor = -1;
-    core->fetch.complete = false;
-    core->fetch.named = false;
+    core->fetch.donors[i].asked = true;
+    struct proto_msg msg = {.type = PROTO_FETCH, .fetch = {.round = core->fetch.wanted}};
+    peers_send(core, i, &msg);
+}
+
+/* Of a round that none of them has finished when it hears of it. */
+static uint64_t
+name_round(const struct core *core)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        if (!ahead(core, i))
+            continue;
+        uint64_t more = runs(core, i) && peer->pace_us ? FETCH_AHEAD_US / peer->pace_us : 0;
+        uint64_t round = peer->round + (more < FETCH_AHEAD_MAX ? more : FETCH_AHEAD_MAX);
+        most = round > most ? round : most;
+    }
+    return most < PROTO_ROUND_MAX ? most : PROTO_ROUND_MAX;
+}
+
+static void
+asking_begin(struct core *core, uint64_t round)
+{
+    struct fetch *fetch = &core->fetch;
+    serve_yield(core);
+    stage(core, FETCH_ASKING);
+    fetch->wanted = round;
+    fetch->offer_us = 0;
+    fetch->ask_us = FETCH_ASK_US;
+    for (int i = 0; i < core->peers.high; i++) {
+        fetch->donors[i] = (struct fetch_donor){.ask_us = FETCH_BLOCK_US};
+    }
+}
+
+static void
+ask_again(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    bool again = core->awake - fetch->asked_at_us >= fetch->ask_us;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct fetch_donor *donor = &fetch->donors[i];
+        if (ahead(core, i) && (!donor->asked || (again && (!donor->offered || !fetch->listed))))
+            ask(core, i);
+    }
+    if (!again)
+        return;
+    fetch->asked_at_us = core->awake;
+    fetch->ask_us = 2 * fetch->ask_us < FETCH_ASK_MAX_US ? 2 * fetch->ask_us : FETCH_ASK_MAX_US;
+}
+
+static void
+list_take(struct core *core, const struct fetch_list *list, const void *body, size_t size)
+{
+    struct fetch *fetch = &core->fetch;
+    memcpy(core->hashes, body, size);
+    memset(fetch->blocks, FETCH_MISSING, serve_blocks(core));
+    fetch->list = *list;
+    fetch->listed = true;
+    fetch->here = fetch->next = 0;
+}
+
+void
+fetch_on_offer(struct core *core, int from, const struct proto_offer *offer, const void *body,
+               size_t size)
+{
+    struct fetch *fetch = &core->fetch;
+    bool asks = fetch->stage == FETCH_ASKING || fetch->stage == FETCH_BLOCKS;
+    if (!asks || offer->round <= core->round || offer->size != core->config.state_size ||
+        size != serve_blocks(core) * sizeof *core->hashes ||
+        serve_offer_check(offer, body, size) != offer->check)
+        return;
+    struct fetch_donor *donor = &fetch->donors[from];
+    donor->offered = true;
+    donor->list = (struct fetch_list){offer->round, offer->state_hash, offer->check};
+    fetch->progress_at_us = core->awake;
+    if (fetch->offer_us == 0)
+        fetch->offer_us = core->awake;
+    bool wanted = fetch->stage == FETCH_BLOCKS
+                      ? !fetch->listed && list_equal(&donor->list, &fetch->list)
+                      : !fetch->listed || fetch->here == 0;
+    if (wanted)
+        list_take(core, &donor->list, body, size);
+}
+
+/* Does it offer the state that was chosen? */
+static bool
+gives(const struct core *core, int i)
+{
+    const struct fetch_donor *donor = &core->fetch.donors[i];
+    return donor->offered && list_equal(&donor->list, &core->fetch.list) && fit(core, i) &&
+           doubt_trusts(core, donor->list.round, donor->list.hash);
+}
+
+static unsigned
+votes(const struct core *core, int i)
+{
+    unsigned count = 0;
+    const struct fetch_donor *donors = core->fetch.donors;
+    for (int k = 0; k < core->peers.high; k++)
+        count +=
+            ahead(core, k) && donors[k].offered && list_equal(&donors[k].list, &donors[i].list);
+    return donors[i].list.round > core->round ? count : 0;
+}
+
+/* What most offer, of the highest round among equals; one who has offered nothing yet is waited for a moment. */
+static void
+choose(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    unsigned most = 0;
+    int best = -1;
+    bool all = true;
+    for (int i = 0; i < core->peers.high; i++) {
+        bool offers = ahead(core, i) && fetch->donors[i].offered;
+        unsigned count = offers ? votes(core, i) : 0;
+        all = all && (offers || !ahead(core, i));
+        if (count > most || (count > 0 && count == most &&
+                             fetch->donors[i].list.round > fetch->donors[best].list.round)) {
+            most = count;
+            best = i;
+        }
+    }
+    if (best < 0 || (!all && core->awake - fetch->offer_us < FETCH_VOTE_US))
+        return;
+    if (!fetch->listed || !list_equal(&fetch->list, &fetch->donors[best].list)) {
+        fetch->listed = false;
+        fetch->list = fetch->donors[best].list;
+        fetch->wanted = fetch->list.round;
+        fetch->asked_at_us = core->awake;
+        for (int i = 0; i < core->peers.high; i++)
+            if (gives(core, i))
+                ask(core, i);
+    }
+    fetch->stage = FETCH_BLOCKS;
+    core_log(core, 6, "catching up: the state before round %llu from %u nodes",
+             (unsigned long long)fetch->list.round, most);
+}
+
+static void
+asking_step(struct core *core)
+{
+    if (!anybody(core, ahead)) {
+        stage(core, FETCH_NONE);
+        return;
+    }
+    ask_again(core);
+    choose(core);
+}
+
+/* --- Blocks -------------------------------------------------------------------------------------- */
+
+/* What is under way from `i` may be asked of others. */
+static void
+blocks_free(struct core *core, int i)
+{
+    struct fetch *fetch = &core->fetch;
+    uint64_t count = fetch->donors[i].under_way;
+    for (uint64_t b = 0; count > 0 && b < serve_blocks(core); b++)
+        if (fetch->blocks[b] == i) {
+            fetch->blocks[b] = FETCH_MISSING;
+            fetch->next = b < fetch->next ? b : fetch->next;
+            count--;
+        }
+    fetch->donors[i].under_way = 0;
 }
 
 void
 fetch_peer_lost(struct core *core, int i)
 {
-    if (core->fetch.donor == i && !core->fetch.complete)
-        fetch_stop(core);
-}
-
-void
-fetch_applied(struct core *core)
-{
-    fetch_stop(core);
-}
-
-void
-fetch_bad(struct core *core)
-{
     struct fetch *fetch = &core->fetch;
-    core_log(core, 3, "a state before round %llu does not match its hash: thrown away",
-             (unsigned long long)fetch->round);
-    if (fetch->donor >= 0)
-        core->peers.peers[fetch->donor].avoid_at_us = core->awake + FETCH_BAD_US;
-    fetch_stop(core);
+    if (fetch->listed)
+        blocks_free(core, i);
+    fetch->donors[i] = (struct fetch_donor){.ask_us = FETCH_BLOCK_US};
+    if (fetch->from == i)
+        fetch->from = -1;
 }
 
-/* --- Fetching ---------------------------------------------------------------------------------- */
+/* The next run of missing blocks, at most a window. */
+static uint64_t
+missing(const struct core *core, uint64_t *first)
+{
+    const struct fetch *fetch = &core->fetch;
+    uint64_t all = serve_blocks(core), count = 0;
+    for (*first = fetch->next; *first < all && fetch->blocks[*first] != FETCH_MISSING; ++*first)
+        ;
+    while (count < FETCH_WINDOW && *first + count < all &&
+           fetch->blocks[*first + count] == FETCH_MISSING)
+        count++;
+    return count;
+}
 
 static void
-ask(struct core *core, uint64_t block)
-{
-    struct proto_msg msg = {.type = PROTO_FETCH, .fetch = {.round = core->round, .block = block}};
-    peers_send(core, core->fetch.donor, &msg);
-    core->fetch.asked = block + FETCH_WINDOW;
-    core->fetch.asked_at_us = core->awake;
-}
-
-/* Never more than two windows are under way. */
-static void
-ask_more(struct core *core)
+blocks_ask(struct core *core, int i, uint64_t first, uint64_t count)
 {
     struct fetch *fetch = &core->fetch;
-    while (fetch->asked < block_count(core) && fetch->asked <= fetch->next + FETCH_WINDOW)
-        ask(core, fetch->asked);
+    struct fetch_donor *donor = &fetch->donors[i];
+    struct proto_msg msg = {
+        .type = PROTO_FETCH,
+        .fetch = {.round = fetch->list.round, .block = first, .count = (uint16_t)count}};
+    if (donor->under_way == 0)
+        donor->since_us = core->awake;
+    memset(fetch->blocks + first, i, count);
+    donor->under_way += count;
+    peers_send(core, i, &msg);
 }
 
-/* Is `a` a better donor than `b`? At rest before in motion, then the higher round, then the lower id,
- * which is the leader that waits for us. */
-static bool
-donor_better(const struct peer *a, const struct peer *b)
+/* Nothing is missing, but a slow donor has two or more to send: take over one of them. */
+static void
+blocks_help(struct core *core, int i)
 {
-    bool rest_a = a->idle || a->done, rest_b = b->idle || b->done;
-    if (a->round != b->round)
-        return a->round > b->round;
-    if (rest_a != rest_b)
-        return rest_a;
-    return a->node.id < b->node.id;
-}
-
-/* Nothing that is known speaks against its state. */
-static bool
-donor_fit(const struct core *core, int i)
-{
-    const struct peer *peer = &core->peers.peers[i];
-    return peer->state_hash != 0 && !doubt_shuns(core, i) && !probe_suspects(core, peer->node.id) &&
-           doubt_trusts(core, peer->round, peer->state_hash);
-}
-
-static int
-donor_choose(const struct core *core)
-{
-    bool patient = core->awake - core->plan.idle_at_us > FETCH_PATIENT_US;
-    int best = -1;
-    for (int i = 0; i < core->peers.high; i++) {
-        const struct peer *peer = &core->peers.peers[i];
-        if (!peers_usable(core, i) || peer->round <= core->round || !donor_fit(core, i) ||
-            core->awake < peer->avoid_at_us || !(peer->idle || peer->done || patient))
+    struct fetch *fetch = &core->fetch;
+    for (uint64_t b = serve_blocks(core); b-- > 0;) {
+        int owner = fetch->blocks[b];
+        if (owner == FETCH_HERE || owner == FETCH_MISSING || fetch->donors[owner].under_way < 2)
             continue;
-        if (best < 0 || donor_better(peer, &core->peers.peers[best]))
-            best = i;
+        fetch->donors[owner].under_way--;
+        blocks_ask(core, i, b, 1);
+        return;
     }
-    return best;
 }
 
 static void
-fetch_begin(struct core *core)
+donor_step(struct core *core, int i)
 {
     struct fetch *fetch = &core->fetch;
-    fetch->donor = donor_choose(core);
-    if (fetch->donor < 0)
-        return;
-    fetch->named = false;
-    fetch->next = 0;
-    fetch->tries = 0;
-    ask(core, 0);
-}
-
-static void
-fetch_retry(struct core *core)
-{
-    struct fetch *fetch = &core->fetch;
-    if (core->awake - fetch->asked_at_us < FETCH_ASK_US ||
-        (fetch->named && core->awake - fetch->progress_at_us < FETCH_ASK_US))
-        return;
-    if (++fetch->tries < FETCH_TRIES && peers_usable(core, fetch->donor)) {
-        ask(core, fetch->next);
-        return;
-    }
-    core->peers.peers[fetch->donor].avoid_at_us = core->awake + FETCH_AVOID_US;
-    fetch_stop(core);
-}
-
-void
-fetch_step(struct core *core)
-{
-    struct fetch *fetch = &core->fetch;
-    if (fetch->complete && core->own.state != OWN_ADOPTING &&
-        !doubt_trusts(core, fetch->round, fetch->hash))
-        fetch_stop(core);
-    if (fetch->donor >= 0 && !fetch->complete && !donor_fit(core, fetch->donor))
-        fetch_stop(core);
-    if (fetch->complete) {
-        if (core->own.state == OWN_FREE && !core->plan.active) {
-            own_ask(core, OWN_ADOPTING);
-            core->ops.adopt(core->ctx, fetch->round, fetch->hash);
+    struct fetch_donor *donor = &fetch->donors[i];
+    if (donor->under_way > 0 && core->awake - donor->since_us >= donor->ask_us) {
+        blocks_free(core, i);
+        donor->ask_us *= 2;
+        if (++donor->tries == FETCH_TRIES) {
+            core->peers.peers[i].avoid_at_us = core->awake + FETCH_AVOID_US;
+            donor->offered = false;
         }
-        return;
+        return; /* the others first */
     }
-    if (core->plan.active || core->leaving || core->done || !own_settled(core) ||
-        doubt_wary(core)) {
-        fetch->donor = -1;
-        return;
+    uint64_t first, count;
+    while (donor->under_way <= FETCH_WINDOW && (count = missing(core, &first)) > 0) {
+        fetch->next = first;
+        blocks_ask(core, i, first, count);
     }
-    if (fetch->donor >= 0)
-        fetch_retry(core);
-    else
-        fetch_begin(core);
+    if (donor->under_way == 0)
+        blocks_help(core, i);
 }
 
 static void
-restart(struct core *core, const struct proto_state *msg)
+blocks_step(struct core *core)
 {
     struct fetch *fetch = &core->fetch;
-    fetch->named = true;
-    fetch->round = msg->round;
-    fetch->hash = msg->state_hash;
-    fetch->next = 0;
-    if (msg->block != 0)
-        ask(core, 0);
+    if (!anybody(core, gives)) {
+        for (int i = 0; i < core->peers.high && fetch->listed; i++)
+            blocks_free(core, i);
+        asking_begin(core, fetch->listed && fetch->list.round > core->round ? fetch->list.round
+                                                                            : name_round(core));
+        return;
+    }
+    if (!fetch->listed) {
+        ask_again(core);
+        return;
+    }
+    for (int i = 0; i < core->peers.high; i++)
+        if (gives(core, i))
+            donor_step(core, i);
+}
+
+/* Another donor is to send it, if there is one. */
+static void
+block_bad(struct core *core, int from, uint64_t block)
+{
+    struct fetch *fetch = &core->fetch;
+    core_log(core, 4, "block %llu of a state is not what was offered: asked for again",
+             (unsigned long long)block);
+    if (fetch->blocks[block] == from) {
+        fetch->blocks[block] = FETCH_MISSING;
+        fetch->next = block < fetch->next ? block : fetch->next;
+        fetch->donors[from].under_way--;
+    }
+    for (int i = 0; i < core->peers.high; i++)
+        if (i != from && gives(core, i)) {
+            blocks_free(core, from);
+            core->peers.peers[from].avoid_at_us = core->awake + FETCH_AVOID_US;
+            return;
+        }
 }
 
 void
@@ -196,62 +439,339 @@ fetch_on_block(struct core *core, int from, const struct proto_state *msg, const
                size_t size)
 {
     struct fetch *fetch = &core->fetch;
-    if (fetch->complete || fetch->donor != from || msg->round <= core->round ||
-        msg->size != core->config.state_size || msg->block >= block_count(core) ||
-        size != block_size(core, msg->block))
+    if (fetch->stage != FETCH_BLOCKS || !fetch->listed || !gives(core, from) ||
+        msg->round != fetch->list.round || msg->block >= serve_blocks(core))
         return;
-    if (!fetch->named || msg->round > fetch->round ||
-        (msg->round == fetch->round && msg->state_hash != fetch->hash))
-        restart(core, msg);
-    if (msg->round != fetch->round || msg->block != fetch->next)
-        return;
-    if (XXH3_64bits(body, size) != msg->check) {
-        core_log(core, 4, "block %llu of a state has a wrong checksum: asked for again",
-                 (unsigned long long)msg->block);
+    if (size == 0 && core->config.state_size > 0) { /* it has the copy no more */
+        blocks_free(core, from);
+        fetch->donors[from].offered = false;
         return;
     }
-    memcpy(core->config.state_in + (size_t)msg->block * PROTO_BLOCK_MAX, body, size);
-    fetch->next++;
-    fetch->tries = 0;
+    if (size != serve_block_size(core, msg->block) || fetch->blocks[msg->block] == FETCH_HERE)
+        return;
+    if (XXH3_64bits(body, size) != core->hashes[msg->block] && !core_mutant(core, MUTANT_BLOCK)) {
+        block_bad(core, from, msg->block);
+        return;
+    }
+    memcpy(core->config.state_in + (size_t)msg->block * core->config.block_size, body, size);
+    if (fetch->blocks[msg->block] != FETCH_MISSING)
+        fetch->donors[fetch->blocks[msg->block]].under_way--;
+    fetch->blocks[msg->block] = FETCH_HERE;
+    fetch->donors[from].since_us = core->awake;
+    fetch->donors[from].tries = 0;
     fetch->progress_at_us = core->awake;
-    fetch->complete = fetch->next == block_count(core);
-    if (!fetch->complete)
-        ask_more(core);
+    if (++fetch->here == serve_blocks(core))
+        fetch->stage = FETCH_COMPLETE;
 }
 
-/* --- Serving ----------------------------------------------------------------------------------- */
-
 static void
-serve(struct core *core, int to, const uint8_t *state, uint64_t block)
+complete_step(struct core *core)
 {
-    struct proto_msg msg = {.type = PROTO_STATE,
-                            .state = {.round = core->round,
-                                      .state_hash = core->state_hash,
-                                      .size = core->config.state_size,
-                                      .block = block}};
-    size_t size = block_size(core, block);
-    const uint8_t *body = state + (size_t)block * PROTO_BLOCK_MAX;
-    msg.state.check = XXH3_64bits(body, size);
-    if (core_mutant(core, MUTANT_STATE))
-        msg.state.round++;
-    core->ops.send_bulk(core->ctx, (unsigned)core->peers.peers[to].link, &msg, body, size, -1);
+    if (core->own.state != OWN_FREE || core->plan.active)
+        return;
+    serve_reset(core);
+    own_ask(core, OWN_ADOPTING);
+    core->ops.adopt(core->ctx, core->fetch.list.round, core->fetch.list.hash);
 }
 
 void
-fetch_on_fetch(struct core *core, int from, const struct proto_fetch *fetch)
+fetch_bad(struct core *core)
 {
-    struct peer *peer = &core->peers.peers[from];
-    if (!own_settled(core) || core->doubt.open || core->round <= fetch->round ||
-        fetch->block >= block_count(core) || !peer->announced ||
-        (core->done && core_mutant(core, MUTANT_DONE)))
+    core_log(core, 3, "a state before round %llu does not match its hash: thrown away",
+             (unsigned long long)core->fetch.list.round);
+    for (int i = 0; i < core->peers.high; i++)
+        if (gives(core, i))
+            core->peers.peers[i].avoid_at_us = core->awake + FETCH_BAD_US;
+    fetch_reset(core);
+}
+
+/* --- Following ----------------------------------------------------------------------------------- */
+
+static uint64_t
+follow_window(const struct core *core)
+{
+    uint64_t block = serve_total_size(core, 0);
+    block = block < core->config.block_size ? block : core->config.block_size;
+    uint64_t count = FETCH_FOLLOW_BYTES / (block + 1);
+    count = count < FETCH_FOLLOW_LEAST ? FETCH_FOLLOW_LEAST : count;
+    return count > FETCH_FOLLOW_MAX ? FETCH_FOLLOW_MAX : count;
+}
+
+static void
+follow(struct core *core, bool again)
+{
+    struct fetch *fetch = &core->fetch;
+    struct proto_msg msg = {.type = PROTO_FOLLOW,
+                            .follow = {.round = core->round,
+                                       .block = fetch->block,
+                                       .count = (uint16_t)follow_window(core),
+                                       .again = again}};
+    fetch->told_round = core->round;
+    fetch->told_block = fetch->block;
+    fetch->asked_at_us = core->awake;
+    peers_send(core, fetch->from, &msg);
+}
+
+static void
+follow_begin(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    bool behind = anybody(core, ahead);
+    int best = -1;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        if (!fit(core, i) || peer->stuck || (fetch->tried >> i & 1) ||
+            peer->round < core->round + behind)
+            continue;
+        uint64_t self =
+            core->config.self.id; /* joiners that come together go to different donors */
+        if (best < 0 || (peer->node.id ^ self) < (core->peers.peers[best].node.id ^ self))
+            best = i;
+    }
+    fetch->from = best;
+    fetch->ask_us = FETCH_FOLLOW_US;
+    fetch->progress_at_us = core->awake;
+    if (best >= 0)
+        follow(core, true);
+}
+
+/* Nobody has the totals, or has them no more. */
+static void
+overtaken(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    if (!fetch->adopted && anybody(core, ahead)) {
+        asking_begin(core, name_round(core));
         return;
-    bool again = peer->served_at_us > 0 && peer->served_block == fetch->block &&
-                 core->awake - peer->served_at_us < FETCH_REPEAT_US;
-    if (again)
+    }
+    fetch->rest_at_us = core->awake + FETCH_AGAIN_US;
+    if (fetch->adopted && fetch->tried) {
+        if (fetch->rest_us == 0)
+            core_log(core, 4, "the mesh is faster than its totals come here: catching up anew");
+        fetch->rest_us = fetch->rest_us == 0 ? FETCH_REST_US : 2 * fetch->rest_us;
+        if (fetch->rest_us > FETCH_REST_MAX_US)
+            fetch->rest_us = FETCH_REST_MAX_US;
+        fetch->rest_at_us = core->awake + fetch->rest_us;
+    }
+    fetch_reset(core);
+}
+
+static void
+scatter(struct core *core, uint64_t at, const uint8_t *body, size_t size)
+{
+    for (size_t b = core->first_bucket; b < core->config.bucket_count && size > 0; b++) {
+        uint64_t whole = core->buckets[b].count * sizeof(int32_t);
+        if (at < whole) {
+            size_t part = whole - at < size ? (size_t)(whole - at) : size;
+            memcpy((uint8_t *)(core->config.sum + core->buckets[b].first) + at, body, part);
+            body += part;
+            size -= part;
+            at = 0;
+        } else {
+            at -= whole;
+        }
+    }
+}
+
+/* The block whose turn it is; the last one completes the total. */
+static void
+total_take(struct core *core, const struct proto_total *total, const void *body, size_t size)
+{
+    struct fetch *fetch = &core->fetch;
+    uint64_t whole = serve_total_size(core, core->first_bucket);
+    uint64_t at = fetch->block * core->config.block_size, rest = whole - at;
+    if (size != (rest < core->config.block_size ? rest : core->config.block_size) ||
+        serve_total_check(total->round, total->block, body, size) != total->check)
         return;
-    peer->served_at_us = core->awake;
-    peer->served_block = fetch->block;
-    const uint8_t *state = core->ops.state(core->ctx);
-    for (uint64_t b = fetch->block; b < fetch->block + FETCH_WINDOW && b < block_count(core); b++)
-        serve(core, from, state, b);
+    scatter(core, at, body, size);
+    fetch->block++;
+    fetch->sure = true;
+    fetch->progress_at_us = core->awake;
+    if (fetch->block * core->config.block_size < whole)
+        return;
+    own_ask(core, OWN_COMMITTING);
+    serve_finish(core);
+    core->ops.commit(core->ctx, core->round);
+}
+
+/* May sum be written, and the trainer be asked? */
+static bool
+follows(const struct core *core)
+{
+    return core->fetch.stage == FETCH_FOLLOWING && core->own.state == OWN_FREE && !core->own.lent &&
+           !core->plan.active;
+}
+
+static bool
+its_turn(const struct core *core, const struct proto_total *total)
+{
+    return total->round == core->round && total->block == core->fetch.block;
+}
+
+static void
+kept_take(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    for (size_t k = 0; k < fetch->kept_count && follows(core);) {
+        struct fetch_kept kept = fetch->kept[k];
+        if (its_turn(core, &kept.total))
+            total_take(core, &kept.total, kept.frame.data, kept.frame.size);
+        else if (kept.total.round > core->round ||
+                 (kept.total.round == core->round && kept.total.block > fetch->block)) {
+            k++;
+            continue;
+        }
+        kept_remove(core, k);
+        k = 0;
+    }
+}
+
+static void
+total_keep(struct core *core, const struct proto_total *total, struct core_frame *frame)
+{
+    struct fetch *fetch = &core->fetch;
+    if (fetch->kept_count >= follow_window(core) || total->round < core->round ||
+        (total->round == core->round && total->block < fetch->block) ||
+        frame->size > core->config.block_size)
+        return;
+    for (size_t k = 0; k < fetch->kept_count; k++)
+        if (fetch->kept[k].total.round == total->round &&
+            fetch->kept[k].total.block == total->block)
+            return;
+    core->ops.keep(core->ctx, frame);
+    fetch->kept[fetch->kept_count++] = (struct fetch_kept){*total, *frame};
+}
+
+void
+fetch_on_total(struct core *core, int from, const struct proto_total *total,
+               struct core_frame *frame)
+{
+    struct fetch *fetch = &core->fetch;
+    if (fetch->stage != FETCH_FOLLOWING || fetch->from != from)
+        return;
+    if (frame->size == 0) {
+        if (its_turn(core, total)) {
+            fetch->tried |=
+                fetch->sure ? 1ull << from : UINT64_MAX; /* the others hardly have more */
+            fetch->from = -1;
+        }
+    } else if (follows(core) && its_turn(core, total)) {
+        total_take(core, total, frame->data, frame->size);
+    } else {
+        total_keep(core, total, frame);
+    }
+}
+
+void
+fetch_total_bad(struct core *core)
+{
+    if (core->fetch.stage != FETCH_FOLLOWING)
+        return;
+    core->fetch.block = 0;
+    core->fetch.told_round = core->round;
+    core->fetch.told_block = 1; /* so tell again */
+}
+
+/* Half of what was allowed has come, or nothing for long. */
+static void
+follow_more(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    uint64_t block = core->config.block_size;
+    uint64_t each = (serve_total_size(core, 0) + block - 1) / block;
+    uint64_t came = (core->round - fetch->told_round) * each + fetch->block;
+    uint64_t since_us =
+        fetch->asked_at_us > fetch->progress_at_us ? fetch->asked_at_us : fetch->progress_at_us;
+    if (fetch->block < fetch->told_block && core->round == fetch->told_round) {
+        follow(core, true); /* a total was bad */
+    } else if (came >= fetch->told_block + follow_window(core) / 2) {
+        follow(core, false);
+    } else if (core->awake - fetch->progress_at_us >
+                   (fetch->sure ? FETCH_LOST_US : FETCH_SURE_US) &&
+               anybody(core, ahead)) {
+        fetch->tried |= 1ull << fetch->from;
+        fetch->from = -1;
+    } else if (core->awake - since_us >= fetch->ask_us) {
+        fetch->ask_us = 2 * fetch->ask_us < FETCH_ASK_MAX_US ? 2 * fetch->ask_us : FETCH_ASK_MAX_US;
+        follow(core, true);
+    }
+}
+
+static void
+following_step(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    kept_take(core);
+    if (core->own.state == OWN_COMMITTING)
+        return;
+    if (fetch->from >= 0 && (!fit(core, fetch->from) || core->peers.peers[fetch->from].stuck))
+        fetch->from = -1;
+    if (fetch->from < 0) {
+        kept_clear(core);
+        follow_begin(core);
+    }
+    if (fetch->from >= 0)
+        follow_more(core);
+    else if (fetch->stage == FETCH_FOLLOWING)
+        overtaken(core);
+}
+
+/* --- Steps --------------------------------------------------------------------------------------- */
+
+void
+fetch_applied(struct core *core, uint64_t round)
+{
+    struct fetch *fetch = &core->fetch;
+    bool follows_on = fetch->stage == FETCH_FOLLOWING && round == core->round + 1;
+    if (fetch->stage == FETCH_COMPLETE && round == fetch->list.round) {
+        stage(core, FETCH_FOLLOWING);
+        fetch->listed = false;
+        fetch->adopted = fetch->sure = true;
+    } else if (follows_on && !core->plan.active) {
+        fetch->block = 0;
+    } else if (fetch->stage != FETCH_NONE) {
+        fetch_reset(core);
+    }
+}
+
+static bool
+runs_here(const struct core *core, int i)
+{
+    return runs(core, i) && core->peers.peers[i].round == core->round;
+}
+
+/* Somebody may have the totals already: that would be the shortest way. */
+static void
+none_step(struct core *core)
+{
+    bool waits = core->awake - core->plan.idle_at_us >= FETCH_IDLE_US;
+    if (core->awake >= core->fetch.rest_at_us &&
+        (anybody(core, ahead) || (waits && anybody(core, runs_here))))
+        stage(core, FETCH_FOLLOWING);
+}
+
+void
+fetch_step(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    if (core->plan.active || core->leaving || core->done) {
+        if (fetch->stage != FETCH_NONE && core->own.state != OWN_ADOPTING)
+            fetch_reset(core);
+        return;
+    }
+    if (fetch->stage == FETCH_COMPLETE && core->own.state != OWN_ADOPTING &&
+        !doubt_trusts(core, fetch->list.round, fetch->list.hash))
+        fetch_reset(core);
+    if (!own_settled(core) || (fetch->stage != FETCH_COMPLETE && doubt_wary(core)))
+        return;
+    if (fetch->stage == FETCH_NONE)
+        none_step(core);
+    if (fetch->stage == FETCH_FOLLOWING)
+        following_step(core);
+    if (fetch->stage == FETCH_ASKING)
+        asking_step(core);
+    if (fetch->stage == FETCH_BLOCKS)
+        blocks_step(core);
+    if (fetch->stage == FETCH_COMPLETE)
+        complete_step(core);
 }

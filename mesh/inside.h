@@ -15,6 +15,7 @@
 #include "mesh/plan.h"
 #include "mesh/probe.h"
 #include "mesh/ring.h"
+#include "mesh/serve.h"
 
 enum {
     CORE_NAP_US = 3 * CORE_TICK_US, /* a longer gap between two events: this node did not run */
@@ -45,6 +46,8 @@ struct core {
     struct plan plan;
     struct own own;
     struct fetch fetch;
+    struct serve serve;
+    uint64_t *hashes; /* [serve_blocks] of the state in state_in: being fetched, or being given */
     struct mend mend;
     struct probe probe;
     struct doubt doubt;

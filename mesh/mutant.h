@@ -27,6 +27,8 @@ enum {
     MUTANT_STUCK = 1 << 18,       /* a hung trainer's node is given shards again and again */
     MUTANT_LINK = 1 << 19,        /* any HELLO of a node makes a session of our link */
     MUTANT_ODD = 1 << 20,         /* states are not compared */
+    MUTANT_BLOCK = 1 << 21,       /* blocks of a state are not compared with their hashes */
+    MUTANT_TOTAL = 1 << 22,       /* who follows is given the total of the round before */
 };
 
 #endif

@@ -122,6 +122,7 @@ own_step(struct core *core)
         return;
     assert(own->state == OWN_FREE);
     own_ask(core, OWN_COMMITTING);
+    serve_finish(core);
     core->ops.commit(core->ctx, core->round);
 }
 
@@ -226,6 +227,8 @@ own_damaged(struct core *core, const char *why)
     core->state_hash = 0;
     core->done = false;
     core->damages++;
+    serve_reset(core);
+    fetch_reset(core);
     plan_abort(core, why);
     peers_beat(core);
 }

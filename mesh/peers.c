@@ -163,6 +163,8 @@ peers_drop(struct core *core, int i, const char *why)
     peer->hears_me = false;
     peer->hears = 0;
     peer->idle = false;
+    peer->ready = false;
+    peer->pace_at_us = 0;
     peer->state = PEER_KNOWN;
     peer->retry_us = PEERS_RETRY_US;
     peer->found_at_us = core->now;
@@ -173,6 +175,7 @@ peers_drop(struct core *core, int i, const char *why)
     else
         core->ops.disconnect(core->ctx, (unsigned)link);
     fetch_peer_lost(core, i);
+    serve_peer_lost(core, i);
     mend_peer_lost(core, i);
     plan_peer_lost(core, i, why);
 }
@@ -775,14 +778,29 @@ peers_heard(struct core *core, int i)
     core->peers.peers[i].suspected = false;
 }
 
+/* How fast its rounds are, from two heartbeats with some time between. */
+static void
+peer_pace(struct core *core, struct peer *peer, uint64_t round)
+{
+    uint64_t us = core->now - peer->pace_at_us;
+    if (peer->pace_at_us && us < CORE_HEARTBEAT_US)
+        return;
+    bool moved = peer->pace_at_us && round > peer->pace_round;
+    peer->pace_us = moved ? us / (round - peer->pace_round) : 0;
+    peer->pace_at_us = core->now;
+    peer->pace_round = round;
+}
+
 void
 peers_heartbeat(struct core *core, int i, const struct proto_heartbeat *beat)
 {
     struct peer *peer = &core->peers.peers[i];
+    peer_pace(core, peer, beat->round);
     if (peer->round != beat->round)
         peer->moved_at_us = core->awake;
     peer->round = beat->round;
     peer->idle = beat->idle;
+    peer->ready = beat->ready;
     peer->done = beat->done;
     peer->have = beat->have & core->all;
     peer->state_hash = beat->state_hash;
@@ -821,6 +839,7 @@ peers_beat(struct core *core)
         return;
     beat->round = core->round;
     beat->idle = plan_idle(core);
+    beat->ready = fetch_ready(core);
     beat->done = core->done;
     beat->have = own_have(core);
     beat->state_hash = core->state_hash;

@@ -50,9 +50,10 @@ enum {
     PEERS_REFUSED_US = 30000000, /* a refused incarnation is left alone for so long */
     PEERS_STALE_US = 60000000,   /* a node neither found nor reached for so long is forgotten */
     PEERS_SEED_TRIES = 4,        /* of an endpoint that only a peer told us */
-    PEERS_NEWS_US = 30000,       /* beacons with news cost a connection each: one in so long is believed, */
-    PEERS_NEWS_MAX = 64,         /* after so many at once */
-    PEERS_FULL_US = 30000000,    /* between two lines that say so, each way */
+    PEERS_NEWS_US =
+        30000,           /* beacons with news cost a connection each: one in so long is believed, */
+    PEERS_NEWS_MAX = 64, /* after so many at once */
+    PEERS_FULL_US = 30000000, /* between two lines that say so, each way */
     PEERS_SPEED_MAX = 2000000000,
 };
 
@@ -88,7 +89,11 @@ struct peer {
     uint64_t hears; /* bit i: it hears peers[i] */
     uint64_t round;
     uint64_t moved_at_us; /* awake; `round` was another before */
+    uint64_t pace_us;     /* of its last rounds, 0 unknown; measured since */
+    uint64_t pace_at_us;  /* now, when it was */
+    uint64_t pace_round;  /* at this one */
     bool idle;
+    bool ready; /* it follows the mesh and can be let in */
     bool done;
     uint64_t have;
     uint64_t state_hash;

@@ -132,7 +132,9 @@ static void
 adopt(struct core *core, const struct proto_plan *plan, uint64_t hash, unsigned rank,
       const int *peer)
 {
+    fetch_planned(core);
     core->plan.active = true;
+    core->plan.held = false;
     core->plan.now = *plan;
     core->plan.hash = hash;
     core->plan.rank = rank;
@@ -258,9 +260,10 @@ plan_applied(struct core *core)
         return;
     }
     plan->recent_us[plan->recent_next++ % PLAN_RECENT] = core->awake - plan->round_at_us;
-    if (core->done || core->round >= plan->hold)
+    if (core->done || core->round >= plan->hold) {
+        plan->held = true;
         go_idle(core);
-    else {
+    } else {
         round_begin(core);
         balance(core);
     }
@@ -433,31 +436,33 @@ choose(const struct core *core, bool hungry, struct choice *choice)
             continue;
         if (peer->idle && peer->round == core->round)
             choice_add(core, choice, i);
-        else if (core->awake >= peer->court_at_us)
+        else if (core->awake >= peer->court_at_us &&
+                 (!core->plan.held || peer->ready || !peer->idle))
             choice->wait = true;
     }
 }
 
+/* Is somebody about to catch up, who is waited for up to a round? */
 static bool
-serving(const struct core *core)
+nearly(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        if (wants_in(core, i) && peer->round < core->round && peer->served_at_us > 0 &&
-            core->awake - peer->served_at_us < CORE_WAIT_US)
+        bool served = peer->served_at_us > 0 && core->awake - peer->served_at_us < CORE_WAIT_US;
+        if (wants_in(core, i) && peer->round < core->round && (peer->ready || served))
             return true;
     }
     return false;
 }
 
+/* How long to wait at an idle boundary. */
 static bool
 waited(const struct core *core)
 {
-    uint64_t waited_us = core->awake - core->plan.idle_at_us;
     uint64_t most_us = CORE_WAIT_US;
-    if (serving(core))
-        most_us += 2 * recent_max(core);
-    return waited_us >= most_us;
+    if (nearly(core) && recent_max(core) > most_us)
+        most_us = recent_max(core);
+    return core->awake - core->plan.idle_at_us >= most_us;
 }
 
 /* Who did not get in is not waited for again at once. */
@@ -526,7 +531,7 @@ too_few(const struct core *core, const struct choice *choice)
 void
 plan_step(struct core *core)
 {
-    if (!plan_idle(core) || core->done || core->leaving || core->fetch.complete ||
+    if (!plan_idle(core) || core->done || core->leaving || core->fetch.stage == FETCH_COMPLETE ||
         doubt_pending(core) || !gathered(core))
         return;
     bool hungry = starved(core);
@@ -572,9 +577,10 @@ court(struct core *core, int i)
     if (peer->done || core->awake < peer->court_at_us || core_mutant(core, MUTANT_HOLD) ||
         !hears_plan(core, i) || core->plan.hold != UINT64_MAX)
         return;
-    bool yields = !peer->idle && peer->node.id < core->config.self.id &&
+    bool yields = !peer->idle && !peer->ready && peer->node.id < core->config.self.id &&
                   peer->round + PLAN_MERGE_ROUNDS >= core->round;
-    if (peer->idle || yields)
+    bool waits = peer->ready || (peer->idle && peer->round == core->round + 1);
+    if (waits || yields)
         hold(core);
 }
 
@@ -701,7 +707,7 @@ plan_on_plan(struct core *core, int from, const struct proto_plan *plan)
     if (!core_node_equal(plan->leader, core->peers.peers[from].node))
         return;
     bool ready = own_settled(core) && !core->doubt.open && !core->done && !core->leaving &&
-                 !core->fetch.complete && plan->round == core->round &&
+                 core->fetch.stage != FETCH_COMPLETE && plan->round == core->round &&
                  (!core->plan.active || replaces(core, plan));
     if (ready && !is_dead(core, hash) && plan_covers(core, plan) &&
         plan_resolve(core, plan, peer, &rank)) {
@@ -723,8 +729,10 @@ plan_on_hold(struct core *core, int from, const struct proto_hold *msg)
         return;
     if (msg->round < plan->hold)
         plan->hold = msg->round;
-    if (core->round >= plan->hold && own_settled(core))
+    if (core->round >= plan->hold && own_settled(core)) {
+        plan->held = true;
         go_idle(core);
+    }
 }
 
 void

@@ -50,6 +50,7 @@ struct plan {
     unsigned rank;
     int peer[PROTO_PEERS_MAX]; /* index in peers of each rank; -1 myself */
     uint64_t hold;             /* first round not to be started, UINT64_MAX none */
+    bool held;                 /* the last plan ended by it */
     uint64_t counter;          /* of the last plan I made */
     uint64_t idle_at_us;       /* awake; since when idle */
     uint64_t adopted_at_us;    /* awake */

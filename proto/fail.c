@@ -40,6 +40,8 @@ static const char *const types[PROTO_TYPES_END] = {
     [PROTO_STATE] = "state",   [PROTO_JOB] = "job",
     [PROTO_BYE] = "bye",       [PROTO_WANT] = "want",
     [PROTO_PAGE] = "page",     [PROTO_ACCUSE] = "accuse",
+    [PROTO_OFFER] = "offer",   [PROTO_FOLLOW] = "follow",
+    [PROTO_TOTAL] = "total",
 };
 static const char *const stages[FAIL_STAGES] = {"send", "sent", "got", "taken"};
 static const char *const actions[ACTIONS_END] = {"kill", "stop", "hang", "error", "flip"};

@@ -57,6 +57,7 @@ static const struct field peers_fields[] = {
 static const struct field heartbeat_fields[] = {
     FIELD_UINT(proto_heartbeat, round, 0, PROTO_ROUND_MAX),
     FIELD_BOOL(proto_heartbeat, idle),
+    FIELD_BOOL(proto_heartbeat, ready),
     FIELD_BOOL(proto_heartbeat, done),
     FIELD_UINT(proto_heartbeat, have, 0, UINT64_MAX),
     FIELD_UINT(proto_heartbeat, state_hash, 0, UINT64_MAX),
@@ -99,20 +100,38 @@ static const struct field chunk_fields[] = {
 static const struct field fetch_fields[] = {
     FIELD_UINT(proto_fetch, round, 0, PROTO_ROUND_MAX),
     FIELD_UINT(proto_fetch, block, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1),
+    FIELD_UINT(proto_fetch, count, 0, PROTO_COUNT_MAX - 1),
+};
+
+static const struct field offer_fields[] = {
+    FIELD_UINT(proto_offer, round, 0, PROTO_ROUND_MAX),
+    FIELD_UINT(proto_offer, state_hash, 0, UINT64_MAX),
+    FIELD_UINT(proto_offer, size, 0, PROTO_STATE_MAX),
+    FIELD_UINT(proto_offer, check, 0, UINT64_MAX),
 };
 
 static const struct field state_fields[] = {
     FIELD_UINT(proto_state, round, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_state, state_hash, 0, UINT64_MAX),
-    FIELD_UINT(proto_state, size, 0, PROTO_STATE_MAX),
     FIELD_UINT(proto_state, block, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1),
-    FIELD_UINT(proto_state, check, 0, UINT64_MAX),
+};
+
+static const struct field follow_fields[] = {
+    FIELD_UINT(proto_follow, round, 0, PROTO_ROUND_MAX),
+    FIELD_UINT(proto_follow, block, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1),
+    FIELD_UINT(proto_follow, count, 1, PROTO_COUNT_MAX - 1),
+    FIELD_BOOL(proto_follow, again),
+};
+
+static const struct field total_fields[] = {
+    FIELD_UINT(proto_total, round, 0, PROTO_ROUND_MAX),
+    FIELD_UINT(proto_total, block, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1),
+    FIELD_UINT(proto_total, check, 0, UINT64_MAX),
 };
 
 static const struct field page_fields[] = {
     FIELD_UINT(proto_page, step, 0, PROTO_ROUND_MAX),
     FIELD_UINT(proto_page, round, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_page, page, 0, PROTO_STATE_MAX / PROTO_PAGE_MAX - 1),
+    FIELD_UINT(proto_page, page, 0, PROTO_FILE_MAX / PROTO_PAGE_MAX - 1),
 };
 
 static const struct field accuse_fields[] = {
@@ -210,17 +229,6 @@ rule_chunk(const struct proto_msg *msg, char *why, size_t why_size)
     return 0;
 }
 
-static int
-rule_state(const struct proto_msg *msg, char *why, size_t why_size)
-{
-    const struct proto_state *state = &msg->state;
-    if (state->block == 0 || state->block * PROTO_BLOCK_MAX < state->size)
-        return 0;
-    snprintf(why, why_size, "STATE.block = %llu, expected less than %llu bytes have",
-             (unsigned long long)state->block, (unsigned long long)state->size);
-    return -EBADMSG;
-}
-
 struct type {
     const char *name;
     const struct field *fields;
@@ -241,12 +249,15 @@ static const struct type types[PROTO_TYPES_END] = {
     [PROTO_REDUCE] = {"REDUCE", FIELDS(chunk_fields), rule_chunk},
     [PROTO_GATHER] = {"GATHER", FIELDS(chunk_fields), rule_chunk},
     [PROTO_FETCH] = {"FETCH", FIELDS(fetch_fields), NULL},
-    [PROTO_STATE] = {"STATE", FIELDS(state_fields), rule_state},
+    [PROTO_STATE] = {"STATE", FIELDS(state_fields), NULL},
     [PROTO_JOB] = {"JOB", NULL, 0, NULL},
     [PROTO_BYE] = {"BYE", NULL, 0, NULL},
     [PROTO_WANT] = {"WANT", FIELDS(page_fields), NULL},
     [PROTO_PAGE] = {"PAGE", FIELDS(page_fields), NULL},
     [PROTO_ACCUSE] = {"ACCUSE", FIELDS(accuse_fields), NULL},
+    [PROTO_OFFER] = {"OFFER", FIELDS(offer_fields), NULL},
+    [PROTO_FOLLOW] = {"FOLLOW", FIELDS(follow_fields), NULL},
+    [PROTO_TOTAL] = {"TOTAL", FIELDS(total_fields), NULL},
 };
 
 const char *

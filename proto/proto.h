@@ -31,17 +31,20 @@ enum {
     PROTO_TEXT_MAX = 256,      /* bytes of a reason, with the final 0 */
     PROTO_FRAME_MAX = 8192,    /* bytes of an encoded header frame */
     PROTO_CHUNK_MAX = 1 << 18, /* elements of one tensor chunk: 1 MiB */
-    PROTO_BLOCK_MAX = 1 << 20, /* bytes of one block of state */
+    PROTO_BLOCK_MAX = 1 << 20, /* bytes of one block of state or total */
+    PROTO_COUNT_MAX = 1024,    /* blocks asked for at a time */
     PROTO_PAGE_MAX = 1 << 16,  /* bytes of a page of a checkpoint */
     PROTO_JOB_MAX = 1 << 16,   /* bytes of a job's text */
     PROTO_BEACON_MAX = 255,    /* bytes of a beacon: zbeacon's limit */
     PROTO_ROUTING_SIZE = 17,   /* bytes of a routing id */
 };
 
-/* Rounds, elements of a vector and bytes of a state stay below 2^48, so that their sums never wrap. */
+/* Rounds, elements of a vector and bytes of a file stay below 2^48, so that their sums never wrap. */
 #define PROTO_ROUND_MAX  ((UINT64_C(1) << 48) - 1)
 #define PROTO_VECTOR_MAX (UINT64_C(1) << 48)
-#define PROTO_STATE_MAX  (UINT64_C(1) << 48)
+#define PROTO_FILE_MAX   (UINT64_C(1) << 48)
+/* The hashes of a state's blocks fit a block. */
+#define PROTO_STATE_MAX (UINT64_C(1) << 37)
 
 /* A node. A restart keeps the id (in a closed mesh) or not, but is always a new incarnation. */
 struct proto_node {
@@ -64,13 +67,16 @@ enum proto_type {
     PROTO_ABORT,     /* this plan is over */
     PROTO_REDUCE,    /* body: partial sums of a range of the vector (int32, little-endian) */
     PROTO_GATHER,    /* body: final sums of a range of the vector */
-    PROTO_FETCH,     /* send me your state, from this block on */
+    PROTO_FETCH,     /* copy your state for me, or send me these blocks of the copy */
     PROTO_STATE,     /* body: one block of state */
     PROTO_JOB,       /* body: the YAML text of the job; an empty body asks for it */
     PROTO_BYE,       /* I leave */
     PROTO_WANT,      /* send me this page of a checkpoint: mine is damaged */
     PROTO_PAGE,      /* body: one page of a checkpoint, empty when I have it neither */
     PROTO_ACCUSE,    /* a member's shard is not what I compute for it */
+    PROTO_OFFER,     /* body: the hashes of the blocks of a copied state */
+    PROTO_FOLLOW,    /* send me the totals from this one on, as they come */
+    PROTO_TOTAL,     /* body: one block of a round's total, empty when I have it no more */
     PROTO_TYPES_END,
 };
 
@@ -116,6 +122,7 @@ struct proto_peers {
 struct proto_heartbeat {
     uint64_t round;      /* next round to be committed; all rounds 0..PROTO_ROUND_MAX */
     bool idle;           /* in no plan */
+    bool ready;          /* in no plan, and up with you if you waited for a total */
     bool done;           /* the run is complete here */
     uint64_t have;       /* shards of `round` summed in my contribution, or being computed now */
     uint64_t state_hash; /* of the state before `round`; 0 unknown */
@@ -164,23 +171,40 @@ struct proto_chunk { /* REDUCE and GATHER */
 };
 
 struct proto_fetch {
-    uint64_t round; /* mine: send only if yours is higher */
+    uint64_t round; /* count 0: copy the state before it, or a later one; else: of the copy */
     uint64_t block; /* first block wanted; < PROTO_STATE_MAX / PROTO_BLOCK_MAX */
+    uint16_t count; /* blocks wanted, < PROTO_COUNT_MAX; 0: an OFFER */
+};
+
+struct proto_offer {
+    uint64_t round;
+    uint64_t state_hash; /* of the whole */
+    uint64_t size;       /* bytes of the whole; <= PROTO_STATE_MAX */
+    uint64_t check;      /* XXH3-64 of the body, seeded with the other fields: mesh/serve.h */
 };
 
 struct proto_state {
     uint64_t round;
-    uint64_t state_hash; /* of the whole */
-    uint64_t size;       /* bytes of the whole; <= PROTO_STATE_MAX */
-    uint64_t
-        block; /* the body is bytes [block * PROTO_BLOCK_MAX, ...) and not empty, unless size is */
-    uint64_t check; /* XXH3-64 of the body */
+    uint64_t block; /* the body is bytes [block * PROTO_BLOCK_MAX, ...) */
+};
+
+struct proto_follow {
+    uint64_t round; /* mine: the total that I have to apply next */
+    uint64_t block; /* of it, the first that I do not have; < PROTO_STATE_MAX / PROTO_BLOCK_MAX */
+    uint16_t count; /* how many may be under way, from here on; 1..PROTO_COUNT_MAX - 1 */
+    bool again;     /* begin here, even if you have sent more */
+};
+
+struct proto_total {
+    uint64_t round;
+    uint64_t block;
+    uint64_t check; /* XXH3-64 of the body, seeded with the other fields */
 };
 
 struct proto_page { /* WANT and PAGE */
     uint64_t step;  /* of the checkpoint: which one; <= PROTO_ROUND_MAX, like round */
     uint64_t round; /* the same more closely; WANT: 0 unknown; PAGE: 0 when there is no body */
-    uint64_t page;  /* < PROTO_STATE_MAX / PROTO_PAGE_MAX */
+    uint64_t page;  /* < PROTO_FILE_MAX / PROTO_PAGE_MAX */
 };
 
 struct proto_accuse {
@@ -202,7 +226,10 @@ struct proto_msg {
         struct proto_abort abort;
         struct proto_chunk chunk;
         struct proto_fetch fetch;
+        struct proto_offer offer;
         struct proto_state state;
+        struct proto_follow follow;
+        struct proto_total total;
         struct proto_page page;
         struct proto_accuse accuse;
     };

@@ -11,6 +11,7 @@
 
 #include "mesh/check.h"
 #include "mesh/core.h"
+#include "mesh/serve.h"
 #include "proto/bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -40,6 +41,7 @@ struct world {
     uint64_t now;
     uint64_t plan; /* hash of the last plan sent to or by the core */
     int32_t own[ELEMS], sum[ELEMS];
+    uint8_t log[3 * ELEMS * sizeof(int32_t)];
     uint8_t state[STATE_SIZE], state_in[STATE_SIZE];
     bool open[LINKS];
     uint32_t asked[LINKS]; /* in the newest HELLO */
@@ -388,12 +390,19 @@ act_word(struct world *world)
 {
     uint8_t from = u8(world), which = u8(world);
     struct proto_msg msg = {.type = PROTO_BYE};
-    if (which % 4 == 1)
+    if (which % 8 == 1)
         msg.type = PROTO_JOB;
+    else if (which % 8 == 5)
+        msg = (struct proto_msg){.type = PROTO_FOLLOW,
+                                 .follow = {.round = near(world, world->round),
+                                            .block = which >> 6,
+                                            .count = 1 + (which >> 4),
+                                            .again = which >> 3 & 1}};
     else if (which % 4 == 2)
-        msg =
-            (struct proto_msg){.type = PROTO_FETCH,
-                               .fetch = {.round = near(world, world->round), .block = which >> 6}};
+        msg = (struct proto_msg){.type = PROTO_FETCH,
+                                 .fetch = {.round = near(world, world->round),
+                                           .block = which >> 6,
+                                           .count = which >> 2 & 3}};
     else if (which % 4 == 3)
         msg = (struct proto_msg){
             .type = PROTO_REFUSE,
@@ -465,11 +474,22 @@ act_state(struct world *world)
     static const uint8_t body[STATE_SIZE + 1];
     uint8_t from = u8(world), flags = u8(world);
     size_t size = STATE_SIZE + ((flags & 7) == 7);
-    struct proto_msg msg = {.type = PROTO_STATE,
-                            .state = {.round = near(world, world->round),
-                                      .state_hash = flags >> 6,
-                                      .size = STATE_SIZE,
-                                      .check = XXH3_64bits(body, size) + (flags >> 3 & 1)}};
+    uint64_t round = near(world, world->round), hash = XXH3_64bits(body, STATE_SIZE);
+    struct proto_msg msg = {.type = PROTO_STATE, .state = {.round = round}};
+    if (flags >> 6 == 1) {
+        msg = (struct proto_msg){.type = PROTO_OFFER,
+                                 .offer = {.round = round, .state_hash = 7, .size = STATE_SIZE}};
+        msg.offer.check = serve_offer_check(&msg.offer, &hash, sizeof hash) + (flags >> 3 & 1);
+        deliver_bulk(world, from, &msg, &hash, sizeof hash);
+        return;
+    }
+    if (flags >> 6 == 2) {
+        size = (flags & 7) == 6 ? 0 : sizeof world->sum;
+        msg = (struct proto_msg){.type = PROTO_TOTAL, .total = {.round = round}};
+        msg.total.check = serve_total_check(round, 0, world->sum, size) + (flags >> 3 & 1);
+        deliver_bulk(world, from, &msg, world->sum, size);
+        return;
+    }
     deliver_bulk(world, from, &msg, body, size);
 }
 
@@ -603,6 +623,8 @@ world_open(struct world *world)
         .sum = world->sum,
         .state_size = STATE_SIZE,
         .state_in = world->state_in,
+        .log = world->log,
+        .log_size = sizeof world->log,
         .chunk_elems = CHUNK,
         .direct_bytes = 16,
     };

@@ -125,12 +125,27 @@ any_message(struct lone *lone, struct rand *rand, unsigned from)
         fill_chunk(lone, rand, &msg.chunk);
         break;
     case PROTO_FETCH:
-        msg.fetch = (struct proto_fetch){near(rand, lone->core->round), near(rand, 0)};
+        msg.fetch = (struct proto_fetch){near(rand, lone->core->round) & PROTO_ROUND_MAX,
+                                         near(rand, 0) % 128, (uint16_t)rand_below(rand, 5)};
         break;
     case PROTO_STATE:
-        msg.state.round = near(rand, lone->core->round + 1);
-        msg.state.size = near(rand, lone->state_size);
-        msg.state.block = near(rand, 0);
+        msg.state = (struct proto_state){near(rand, lone->core->round + 1) & PROTO_ROUND_MAX,
+                                         near(rand, 0) % 128};
+        break;
+    case PROTO_OFFER:
+        msg.offer =
+            (struct proto_offer){.round = near(rand, lone->core->round + 1) & PROTO_ROUND_MAX,
+                                 .size = near(rand, lone->state_size)};
+        msg.offer.check = serve_offer_check(&msg.offer, junk, sizeof(uint64_t));
+        break;
+    case PROTO_FOLLOW:
+        msg.follow = (struct proto_follow){near(rand, lone->core->round) & PROTO_ROUND_MAX,
+                                           near(rand, 0) % 128, (uint16_t)(1 + rand_below(rand, 5)),
+                                           rand_bool(rand)};
+        break;
+    case PROTO_TOTAL:
+        msg.total = (struct proto_total){.round = near(rand, lone->core->round) & PROTO_ROUND_MAX};
+        msg.total.check = serve_total_check(msg.total.round, 0, junk, sizeof lone->sum);
         break;
     default:
         break;
@@ -147,13 +162,16 @@ say_anything(struct lone *lone, struct rand *rand)
     bool ends = msg.type == PROTO_REFUSE || msg.type == PROTO_BYE;
     if (ends && rand_below(rand, 40) > 0)
         return;
-    bool bulk = msg.type == PROTO_REDUCE || msg.type == PROTO_GATHER || msg.type == PROTO_STATE;
+    bool bulk = msg.type == PROTO_REDUCE || msg.type == PROTO_GATHER || msg.type == PROTO_STATE ||
+                msg.type == PROTO_OFFER || msg.type == PROTO_TOTAL;
     if (!bulk) {
         lone_say(lone, from, &msg);
         return;
     }
-    size_t size = msg.type == PROTO_STATE ? (size_t)near(rand, lone->state_size)
-                                          : msg.chunk.count * sizeof(int32_t);
+    size_t size = msg.type == PROTO_STATE   ? (size_t)near(rand, lone->state_size)
+                  : msg.type == PROTO_OFFER ? sizeof(uint64_t)
+                  : msg.type == PROTO_TOTAL ? sizeof lone->sum
+                                            : msg.chunk.count * sizeof(int32_t);
     if (rand_below(rand, 16) == 0 || size > sizeof junk)
         size = (size_t)rand_below(rand, sizeof junk);
     struct core_frame frame = {junk, size, lone};

@@ -37,6 +37,8 @@ profile_shape(struct sim *sim, struct sim_profile *p)
     p->words = (unsigned)(1 + pick(sim, SIM_WORDS_MAX));
     p->chunk_elems = (uint32_t)(1 + pick(sim, 24));
     p->direct_bytes = often(sim, 3) ? 0 : pick(sim, 200);
+    p->block_size = 4 + (size_t)pick(sim, often(sim, 2) ? 24 : 200);
+    p->log_size = often(sim, 4) ? (size_t)pick(sim, SIM_LOG_MAX) : SIM_LOG_MAX;
     size_t size = 8 + (size_t)pick(sim, often(sim, 4) ? SIM_VECTOR_MAX - 7 : 40);
     uint64_t first = 0;
     for (unsigned b = 0; b < p->buckets; b++) {

@@ -42,6 +42,8 @@ plain_profile(struct sim *sim)
     p->counters = p->counters < SIM_COUNTERS_MAX ? p->counters : SIM_COUNTERS_MAX;
     p->chunk_elems = (uint32_t)rand_range(rand, 2, VECTOR);
     p->direct_bytes = rand_below(rand, VECTOR * sizeof(int32_t));
+    p->block_size = rand_range(rand, 4, 100);
+    p->log_size = SIM_LOG_MAX;
     p->delay_us = rand_range(rand, 50, 500);
     p->jitter_us = p->delay_us;
     p->copy_permille = (unsigned)rand_below(rand, 100);

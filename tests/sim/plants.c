@@ -23,6 +23,8 @@ static const struct plant {
     {"a chunk may begin and end anywhere in its bucket", MUTANT_RANGE, 15000, 0, NULL},
     {"checksums are not compared", MUTANT_CHECK, 2000, 0, NULL},
     {"a state is announced one round too high", MUTANT_STATE, 100, 0, NULL},
+    {"blocks of a state are not compared with their hashes", MUTANT_BLOCK, 2000, 0, NULL},
+    {"who follows is given the total of the round before", MUTANT_TOTAL, 200, 0, NULL},
     {"no progress deadline", MUTANT_PROGRESS, 2000, 0, NULL},
     {"buffers are rewritten while being sent", MUTANT_SENT, 200, 0, NULL},
     {"shards that were taken away stay in the contribution", MUTANT_FRESH, 2000, 0, NULL},

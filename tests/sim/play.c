@@ -33,6 +33,8 @@ play_profile(struct sim *sim)
     p->counters = 8;
     p->chunk_elems = 16;
     p->direct_bytes = 40;
+    p->block_size = 32;
+    p->log_size = SIM_LOG_MAX;
     p->bucket[2] = (struct core_bucket){0, 8};
     p->bucket[1] = (struct core_bucket){8, 72};
     p->bucket[0] = (struct core_bucket){80, 120};

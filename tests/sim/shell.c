@@ -544,6 +544,9 @@ config_of(const struct sim *sim, struct sim_node *node)
         .sum = node->sum,
         .state_size = (p->words + p->counters) * sizeof(uint64_t),
         .state_in = (uint8_t *)&node->state_in,
+        .log = node->log,
+        .log_size = p->log_size,
+        .block_size = p->block_size,
         .chunk_elems = p->chunk_elems,
         .direct_bytes = p->direct_bytes,
         .audit_share = p->audit_share,
@@ -576,6 +579,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
         sim_disk_clear(node);
     sim_disk_load(sim, node);
     memset(&node->state_in, 0, sizeof node->state_in);
+    memset(node->log, 0x55, sizeof node->log);
     memset(node->own, 0x55, sizeof node->own);
     memset(node->sum, 0x55, sizeof node->sum);
     shells[index] = (struct shell){sim, node};

@@ -39,6 +39,7 @@ enum {
     SIM_ROUNDS_MAX = 1 << 16,
     SIM_FAR_US = 20000, /* how much longer some ways are than others */
     SIM_BODY_MAX = SIM_VECTOR_MAX * 4,
+    SIM_LOG_MAX = 8 * SIM_BODY_MAX,
 };
 
 enum sim_fault {
@@ -66,6 +67,7 @@ struct sim_profile {
     unsigned nodes, rounds, shards, buckets, words, counters;
     uint32_t chunk_elems;
     uint64_t direct_bytes;
+    size_t block_size, log_size;
     struct core_bucket bucket[SIM_BUCKETS_MAX];
     size_t vector;
     size_t peers_min;
@@ -148,6 +150,7 @@ struct sim_node {
     bool older_valid; /* `older` is what the state was made of */
     bool flip;        /* a bit of the next state is going to flip */
     bool wrong;       /* it did, and nobody has noticed */
+    uint8_t log[SIM_LOG_MAX];
     struct sim_disk disk;
     uint64_t round;
     enum sim_busy busy;

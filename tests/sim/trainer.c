@@ -425,6 +425,9 @@ trainer_applied(struct sim *sim, struct sim_node *node)
     }
     if (node->busy == SIM_ADOPTING) {
         if (trainer_hash(sim, &node->state_in) != node->task_hash) {
+            if (sim->profile.liar == SIM_NODES_MAX)
+                sim_fail(sim, "node %u: blocks of a state that is not the one offered",
+                         node->index);
             node->busy = SIM_FREE;
             core_on_state_bad(node->core, sim->now);
             return;

@@ -291,6 +291,8 @@ lone_new(const struct lone_setup *setup)
         .sum = lone->sum,
         .state_size = lone->state_size,
         .state_in = lone->state_in,
+        .log = lone->totals,
+        .log_size = sizeof lone->totals,
         .chunk_elems = 16,
         .direct_bytes = setup->audit_share ? 4096 : 40,
         .audit_share = setup->audit_share,
@@ -386,8 +388,10 @@ lone_meet(struct lone *lone, unsigned id)
 void
 lone_beat(struct lone *lone, unsigned id, uint64_t round, bool idle)
 {
-    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
-                            .heartbeat = {.round = round, .idle = idle, .state_hash = 77 + round}};
+    struct proto_msg msg = {
+        .type = PROTO_HEARTBEAT,
+        .heartbeat = {
+            .round = round, .idle = idle, .ready = lone->ready, .state_hash = 77 + round}};
     struct proto_heartbeat *beat = &msg.heartbeat;
     for (unsigned l = 0; l < LONE_LINKS; l++)
         if (lone->links[l].peer && lone->links[l].to != id)

@@ -55,7 +55,7 @@ struct lone {
     char log[LONE_LOG_MAX];
     size_t log_size;
     int32_t own[LONE_VECTOR], sum[LONE_VECTOR];
-    uint8_t *state, *state_in;
+    uint8_t *state, *state_in, totals[4 * LONE_VECTOR * sizeof(int32_t)];
     size_t state_size;
     unsigned in_flight[CORE_BUFFERS];
     unsigned kept;
@@ -66,6 +66,7 @@ struct lone {
     int32_t claim;   /* its first word */
     uint64_t round, shards, hash;
     char job[64];
+    bool ready;                  /* what lone_beat says */
     bool page_came, page_wanted; /* ops->page, ops->want were called */
     struct proto_page page;      /* with these; page.page counts for wanted only */
     uint8_t page_body[64];       /* the first bytes of what came */

@@ -81,6 +81,7 @@ make_heartbeat(struct source *from, struct proto_heartbeat *heartbeat)
 {
     heartbeat->round = number(from, 0, PROTO_ROUND_MAX);
     heartbeat->idle = flag(from);
+    heartbeat->ready = flag(from);
     heartbeat->done = flag(from);
     heartbeat->have = number(from, 0, UINT64_MAX);
     heartbeat->state_hash = number(from, 0, UINT64_MAX);
@@ -131,10 +132,33 @@ static void
 make_state(struct source *from, struct proto_state *state)
 {
     state->round = number(from, 0, PROTO_ROUND_MAX);
-    state->state_hash = number(from, 0, UINT64_MAX);
-    state->size = number(from, 0, PROTO_STATE_MAX);
-    state->block = state->size ? number(from, 0, (state->size - 1) / PROTO_BLOCK_MAX) : 0;
-    state->check = number(from, 0, UINT64_MAX);
+    state->block = number(from, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1);
+}
+
+static void
+make_offer(struct source *from, struct proto_offer *offer)
+{
+    offer->round = number(from, 0, PROTO_ROUND_MAX);
+    offer->state_hash = number(from, 0, UINT64_MAX);
+    offer->size = number(from, 0, PROTO_STATE_MAX);
+    offer->check = number(from, 0, UINT64_MAX);
+}
+
+static void
+make_follow(struct source *from, struct proto_follow *follow)
+{
+    follow->round = number(from, 0, PROTO_ROUND_MAX);
+    follow->block = number(from, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1);
+    follow->count = (uint16_t)number(from, 1, PROTO_COUNT_MAX - 1);
+    follow->again = flag(from);
+}
+
+static void
+make_total(struct source *from, struct proto_total *total)
+{
+    total->round = number(from, 0, PROTO_ROUND_MAX);
+    total->block = number(from, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1);
+    total->check = number(from, 0, UINT64_MAX);
 }
 
 static void
@@ -188,6 +212,16 @@ messages_make(struct messages_sample *out, enum proto_type type, enum messages_s
     case PROTO_FETCH:
         out->msg.fetch.round = number(&from, 0, PROTO_ROUND_MAX);
         out->msg.fetch.block = number(&from, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1);
+        out->msg.fetch.count = (uint16_t)number(&from, 0, PROTO_COUNT_MAX - 1);
+        break;
+    case PROTO_OFFER:
+        make_offer(&from, &out->msg.offer);
+        break;
+    case PROTO_FOLLOW:
+        make_follow(&from, &out->msg.follow);
+        break;
+    case PROTO_TOTAL:
+        make_total(&from, &out->msg.total);
         break;
     case PROTO_STATE:
         make_state(&from, &out->msg.state);
@@ -196,7 +230,7 @@ messages_make(struct messages_sample *out, enum proto_type type, enum messages_s
     case PROTO_PAGE:
         out->msg.page.step = number(&from, 0, PROTO_ROUND_MAX);
         out->msg.page.round = number(&from, 0, PROTO_ROUND_MAX);
-        out->msg.page.page = number(&from, 0, PROTO_STATE_MAX / PROTO_PAGE_MAX - 1);
+        out->msg.page.page = number(&from, 0, PROTO_FILE_MAX / PROTO_PAGE_MAX - 1);
         break;
     case PROTO_ACCUSE:
         out->msg.accuse.plan = number(&from, 1, UINT64_MAX);
@@ -237,9 +271,9 @@ same_peers(const struct proto_peers *a, const struct proto_peers *b)
 static bool
 same_heartbeat(const struct proto_heartbeat *a, const struct proto_heartbeat *b)
 {
-    bool same = a->round == b->round && a->idle == b->idle && a->done == b->done &&
-                a->have == b->have && a->state_hash == b->state_hash && a->speed == b->speed &&
-                a->hears_count == b->hears_count;
+    bool same = a->round == b->round && a->idle == b->idle && a->ready == b->ready &&
+                a->done == b->done && a->have == b->have && a->state_hash == b->state_hash &&
+                a->speed == b->speed && a->hears_count == b->hears_count;
     for (size_t i = 0; same && i < a->hears_count; i++)
         same = same_node(&a->hears[i], &b->hears[i]);
     return same;
@@ -266,10 +300,23 @@ same_chunk(const struct proto_chunk *a, const struct proto_chunk *b)
 }
 
 static bool
-same_state(const struct proto_state *a, const struct proto_state *b)
+same_offer(const struct proto_offer *a, const struct proto_offer *b)
 {
     return a->round == b->round && a->state_hash == b->state_hash && a->size == b->size &&
-           a->block == b->block && a->check == b->check;
+           a->check == b->check;
+}
+
+static bool
+same_follow(const struct proto_follow *a, const struct proto_follow *b)
+{
+    return a->round == b->round && a->block == b->block && a->count == b->count &&
+           a->again == b->again;
+}
+
+static bool
+same_total(const struct proto_total *a, const struct proto_total *b)
+{
+    return a->round == b->round && a->block == b->block && a->check == b->check;
 }
 
 bool
@@ -297,9 +344,16 @@ messages_equal(const struct proto_msg *a, const struct proto_msg *b)
     case PROTO_GATHER:
         return same_chunk(&a->chunk, &b->chunk);
     case PROTO_FETCH:
-        return a->fetch.round == b->fetch.round && a->fetch.block == b->fetch.block;
+        return a->fetch.round == b->fetch.round && a->fetch.block == b->fetch.block &&
+               a->fetch.count == b->fetch.count;
     case PROTO_STATE:
-        return same_state(&a->state, &b->state);
+        return a->state.round == b->state.round && a->state.block == b->state.block;
+    case PROTO_OFFER:
+        return same_offer(&a->offer, &b->offer);
+    case PROTO_FOLLOW:
+        return same_follow(&a->follow, &b->follow);
+    case PROTO_TOTAL:
+        return same_total(&a->total, &b->total);
     case PROTO_WANT:
     case PROTO_PAGE:
         return a->page.step == b->page.step && a->page.round == b->page.round &&

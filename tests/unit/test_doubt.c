@@ -99,7 +99,7 @@ two_who_differ_again_and_again_part(void **state)
     assert_int_equal(lone_logged(lone, "go separate ways"), 1);
     tell(lone, 7, 9, 66);
     lone_run(lone, 400);
-    assert_null(lone_sent(lone, 7, PROTO_FETCH));
+    assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
     lone_destroy(&lone);
 }
 
@@ -110,18 +110,18 @@ of_two_ahead_who_differ_neither_is_fetched(void **state)
     struct lone *lone = mesh_of(3);
     tell(lone, 7, 9, 0); /* no hash: nothing to fetch */
     tell(lone, 8, 9, 66);
-    assert_non_null(lone_sent(lone, 8, PROTO_FETCH));
+    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
     lone_forget_sent(lone);
     tell(lone, 7, 9, 67);
     tell(lone, 8, 9, 66);
     lone_run(lone, 200);
-    assert_null(lone_sent(lone, 7, PROTO_FETCH));
-    assert_null(lone_sent(lone, 8, PROTO_FETCH));
+    assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
+    assert_null(lone_sent(lone, 8, PROTO_FOLLOW));
     tell(lone, 7, 8, 65); /* has gone back, and is believed again */
     tell(lone, 9, 9, 66); /* and 8 has a second voice */
     lone_run(lone, 20);
-    assert_non_null(lone_sent(lone, 7, PROTO_FETCH) ? lone_sent(lone, 7, PROTO_FETCH)
-                                                    : lone_sent(lone, 9, PROTO_FETCH));
+    assert_non_null(lone_sent(lone, 7, PROTO_FOLLOW) ? lone_sent(lone, 7, PROTO_FOLLOW)
+                                                    : lone_sent(lone, 9, PROTO_FOLLOW));
     lone_destroy(&lone);
 }
 
@@ -137,10 +137,10 @@ who_was_accused_is_not_fetched_from(void **state)
     lone_say(lone, 8, &accuse);
     tell(lone, 7, 9, 66);
     lone_run(lone, 400);
-    assert_null(lone_sent(lone, 7, PROTO_FETCH));
+    assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
     tell(lone, 8, 8, 65);
     lone_run(lone, 20);
-    assert_non_null(lone_sent(lone, 8, PROTO_FETCH));
+    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
     lone_destroy(&lone);
 }
 

@@ -1,4 +1,4 @@
-/* A node that is behind fetches a state of several blocks. */
+/* A node that is behind: a state in blocks from several donors, then totals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,10 +9,10 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
-#include "mesh/fetch.h"
+#include "mesh/inside.h"
 #include "tests/support/lone.h"
 
-enum { BLOCKS = 11, SIZE = 10 * PROTO_BLOCK_MAX + 12345 };
+enum { BLOCKS = 21, SIZE = 20 * PROTO_BLOCK_MAX + 12345 };
 
 static uint8_t *
 state_of(uint64_t round)
@@ -24,112 +24,172 @@ state_of(uint64_t round)
     return state;
 }
 
-static struct proto_msg
-block_of(const uint8_t *state, uint64_t round, uint64_t block, size_t *size)
+static size_t
+size_of(uint64_t block)
 {
-    *size = block + 1 == BLOCKS ? SIZE % PROTO_BLOCK_MAX : PROTO_BLOCK_MAX;
-    return (struct proto_msg){
-        .type = PROTO_STATE,
-        .state = {.round = round,
-                  .state_hash = 77 + round,
-                  .size = SIZE,
-                  .block = block,
-                  .check = XXH3_64bits(state + block * PROTO_BLOCK_MAX, *size)}};
+    return block + 1 == BLOCKS ? SIZE % PROTO_BLOCK_MAX : PROTO_BLOCK_MAX;
+}
+
+static void
+say_bulk(struct lone *lone, unsigned from, const struct proto_msg *msg, void *body, size_t size)
+{
+    struct core_frame frame = {body, size, lone};
+    core_on_bulk(lone->core, lone->now, lone_node(lone, from), msg, &frame);
+}
+
+static void
+offer(struct lone *lone, unsigned from, const uint8_t *state, uint64_t round)
+{
+    uint64_t hashes[BLOCKS];
+    for (uint64_t b = 0; b < BLOCKS; b++)
+        hashes[b] = XXH3_64bits(state + b * PROTO_BLOCK_MAX, size_of(b));
+    struct proto_msg msg = {.type = PROTO_OFFER,
+                            .offer = {.round = round, .state_hash = 77 + round, .size = SIZE}};
+    msg.offer.check = serve_offer_check(&msg.offer, hashes, sizeof hashes);
+    say_bulk(lone, from, &msg, hashes, sizeof hashes);
 }
 
 static void
 give(struct lone *lone, unsigned from, uint8_t *state, uint64_t round, uint64_t block)
 {
-    size_t size;
-    struct proto_msg msg = block_of(state, round, block, &size);
-    struct core_frame frame = {state + block * PROTO_BLOCK_MAX, size, lone};
-    core_on_bulk(lone->core, lone->now, lone_node(lone, from), &msg, &frame);
+    struct proto_msg msg = {.type = PROTO_STATE, .state = {.round = round, .block = block}};
+    say_bulk(lone, from, &msg, state + block * PROTO_BLOCK_MAX, size_of(block));
 }
 
-/* Node 5 at round 0; node 7 is idle at round 9. */
+/* Nobody has the total of `round`. */
+static void
+give_none(struct lone *lone, unsigned from, uint64_t round)
+{
+    struct proto_msg msg = {
+        .type = PROTO_TOTAL,
+        .total = {.round = round, .check = serve_total_check(round, 0, NULL, 0)}};
+    say_bulk(lone, from, &msg, NULL, 0);
+}
+
+static void
+give_total(struct lone *lone, unsigned from, uint64_t round, int32_t value)
+{
+    static int32_t totals[8][LONE_VECTOR]; /* some are kept */
+    static unsigned turn;
+    int32_t *total = totals[turn++ % 8];
+    size_t size = sizeof totals[0];
+    for (size_t k = 0; k < LONE_VECTOR; k++)
+        total[k] = value + (int32_t)k;
+    struct proto_msg msg = {
+        .type = PROTO_TOTAL,
+        .total = {.round = round, .check = serve_total_check(round, 0, total, size)}};
+    say_bulk(lone, from, &msg, total, size);
+}
+
+/* Node 5 at round 0; nodes 7, 8, ... are at round 9, and have no totals. */
 static struct lone *
-behind(void)
+behind(unsigned donors, bool idle)
 {
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE});
-    lone_meet(lone, 7);
-    lone_beat(lone, 7, 9, true);
+    for (unsigned id = 7; id < 7 + donors; id++)
+        lone_meet(lone, id);
+    for (unsigned id = 7; id < 7 + donors; id++)
+        lone_beat(lone, id, 9, idle);
+    for (unsigned id = 7; id < 7 + donors; id++)
+        if (lone_sent(lone, id, PROTO_FOLLOW))
+            give_none(lone, id, 0);
     return lone;
 }
 
-static uint64_t
-asked(const struct lone *lone, unsigned id)
+/* Donors that answer what they are asked for, in the order in which they were. */
+struct donors {
+    uint64_t next;  /* message looked at */
+    unsigned mute;  /* id of one that does not answer */
+    unsigned wrong; /* id of one that sends other blocks than it offered */
+    unsigned given[16];
+};
+
+static void
+answer(struct lone *lone, struct donors *donors, uint8_t *state, uint64_t round)
 {
-    const struct lone_sent *sent = lone_sent(lone, id, PROTO_FETCH);
-    return sent ? sent->msg.fetch.block : UINT64_MAX;
+    for (; donors->next < lone->sent_count; donors->next++) {
+        struct lone_sent sent = lone->sent[donors->next % LONE_SENT_MAX];
+        const struct proto_fetch *fetch = &sent.msg.fetch;
+        if (sent.msg.type != PROTO_FETCH || sent.to == donors->mute)
+            continue;
+        for (uint64_t b = fetch->block; b < fetch->block + fetch->count; b++) {
+            bool wrong = sent.to == donors->wrong;
+            state[b * PROTO_BLOCK_MAX + 7] ^= wrong;
+            give(lone, sent.to, state, round, b);
+            state[b * PROTO_BLOCK_MAX + 7] ^= wrong;
+            donors->given[sent.to]++;
+        }
+    }
 }
 
 static void
-blocks_come_in_windows_and_make_the_whole(void **state)
+blocks_of_several_donors_make_the_whole(void **state)
 {
     (void)state;
-    struct lone *lone = behind();
+    struct lone *lone = behind(2, true);
     uint8_t *want = state_of(9);
-    assert_int_equal(asked(lone, 7), 0);
-    for (uint64_t b = 0; b < BLOCKS; b++) {
-        give(lone, 7, want, 9, b);
-        uint64_t windows = 2 + (b + 1) / FETCH_WINDOW;
-        uint64_t most = (BLOCKS + FETCH_WINDOW - 1) / FETCH_WINDOW;
-        assert_int_equal(lone_sent_count(lone, 7, PROTO_FETCH), windows < most ? windows : most);
-    }
+    assert_int_equal(lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.count, 0);
+    assert_int_equal(lone_sent(lone, 8, PROTO_FETCH)->msg.fetch.count, 0);
+    assert_int_equal(lone_sent(lone, 8, PROTO_FETCH)->msg.fetch.round, 9);
+    offer(lone, 7, want, 9);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_FETCH), 1); /* node 8 may offer, too */
+    offer(lone, 8, want, 9);
+    lone_run(lone, 10);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_FETCH), 3);
+    assert_int_equal(lone_sent_count(lone, 8, PROTO_FETCH), 3);
+    struct donors donors = {0};
+    answer(lone, &donors, want, 9);
     assert_true(lone->adopt);
+    assert_true(donors.given[7] >= 8 && donors.given[8] >= 8);
+    assert_in_range(donors.given[7] + donors.given[8], BLOCKS,
+                    BLOCKS + 2); /* the last are helped with */
     assert_int_equal(lone->round, 9);
     assert_int_equal(lone->hash, 77 + 9);
     assert_memory_equal(lone->state_in, want, SIZE);
-    lone_train(lone);
-    struct core_stats stats;
-    core_stats(lone->core, &stats);
-    assert_int_equal(stats.round, 9);
     free(want);
     lone_destroy(&lone);
 }
 
 static void
-what_is_lost_or_broken_is_asked_for_again(void **state)
+what_a_dead_donor_owed_is_asked_of_another(void **state)
 {
     (void)state;
-    struct lone *lone = behind();
+    struct lone *lone = behind(2, true);
     uint8_t *want = state_of(9);
-    give(lone, 7, want, 9, 0);
-    give(lone, 7, want, 9, 2); /* 1 was lost */
-    want[PROTO_BLOCK_MAX + 5] ^= 1;
-    size_t size;
-    struct proto_msg msg = block_of(want, 9, 1, &size);
-    want[PROTO_BLOCK_MAX + 5] ^= 1;
-    struct core_frame frame = {want + PROTO_BLOCK_MAX, size, lone};
-    core_on_bulk(lone->core, lone->now, lone_node(lone, 7), &msg, &frame);
-    assert_int_equal(lone_logged(lone, "wrong checksum"), 1);
-    lone_forget_sent(lone);
-    lone_run_with(lone, 150, (unsigned[]){7}, 1, 9, true);
-    assert_int_equal(asked(lone, 7), 1);
-    for (uint64_t b = 1; b < BLOCKS; b++)
-        give(lone, 7, want, 9, b);
+    offer(lone, 7, want, 9);
+    offer(lone, 8, want, 9);
+    struct donors donors = {.mute = 7};
+    give(lone, 7, want, 9, lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.block);
+    lone_down(lone, 7);
+    answer(lone, &donors, want, 9);
     assert_true(lone->adopt);
+    assert_int_equal(donors.given[8], BLOCKS - 1); /* what had come stays */
     assert_memory_equal(lone->state_in, want, SIZE);
     free(want);
     lone_destroy(&lone);
 }
 
 static void
-a_donor_that_goes_on_makes_it_begin_anew(void **state)
+a_transfer_goes_on_where_its_last_donor_left_it(void **state)
 {
     (void)state;
-    struct lone *lone = behind();
-    uint8_t *old = state_of(9), *want = state_of(10);
-    for (uint64_t b = 0; b < 3; b++)
-        give(lone, 7, old, 9, b);
-    give(lone, 7, want, 10, 3);
-    assert_int_equal(asked(lone, 7), 0);
-    give(lone, 7, old, 9, 3); /* late */
-    for (uint64_t b = 0; b < BLOCKS; b++)
-        give(lone, 7, want, 10, b);
-    assert_int_equal(lone->round, 10);
+    struct lone *lone = behind(1, true);
+    uint8_t *want = state_of(9);
+    offer(lone, 7, want, 9);
+    lone_run(lone, 30);
+    for (uint64_t b = 0; b < 8; b++)
+        give(lone, 7, want, 9, b);
+    lone_down(lone, 7);
+    lone_meet(lone, 8);
+    lone_beat(lone, 8, 12, true);
+    give_none(lone, 8, 0);
+    assert_int_equal(lone_sent(lone, 8, PROTO_FETCH)->msg.fetch.count, 0);
+    offer(lone, 8, want, 9);
+    struct donors donors = {.mute = 7};
+    answer(lone, &donors, want, 9);
+    assert_true(lone->adopt);
+    assert_int_equal(donors.given[8], BLOCKS - 8);
     assert_memory_equal(lone->state_in, want, SIZE);
-    free(old);
     free(want);
     lone_destroy(&lone);
 }
@@ -138,11 +198,59 @@ static void
 a_silent_donor_is_left_for_another(void **state)
 {
     (void)state;
-    struct lone *lone = behind();
-    lone_meet(lone, 8);
-    lone_run_with(lone, 700, (unsigned[]){7, 8}, 2, 9, true);
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_FETCH), FETCH_TRIES);
-    assert_true(lone_sent_count(lone, 8, PROTO_FETCH) > 0);
+    struct lone *lone = behind(2, true);
+    uint8_t *want = state_of(9);
+    offer(lone, 7, want, 9);
+    offer(lone, 8, want, 9);
+    struct donors donors = {.mute = 7};
+    for (int ms = 0; ms < 5000 && !lone->adopt; ms += 50) {
+        answer(lone, &donors, want, 9);
+        lone_run_with(lone, 50, (unsigned[]){7, 8}, 2, 9, true);
+    }
+    assert_true(lone->adopt);
+    assert_in_range(donors.given[8], BLOCKS - 1, BLOCKS);
+    assert_memory_equal(lone->state_in, want, SIZE);
+    free(want);
+    lone_destroy(&lone);
+}
+
+static void
+a_block_that_is_not_what_was_offered_is_asked_of_another(void **state)
+{
+    (void)state;
+    struct lone *lone = behind(2, true);
+    uint8_t *want = state_of(9);
+    offer(lone, 7, want, 9);
+    offer(lone, 8, want, 9);
+    struct donors donors = {.wrong = 7};
+    answer(lone, &donors, want, 9);
+    assert_true(lone->adopt);
+    assert_true(lone_logged(lone, "not what was offered") > 0);
+    assert_true(donors.given[7] > 0);
+    assert_in_range(donors.given[8], BLOCKS - 1, BLOCKS);
+    assert_memory_equal(lone->state_in, want, SIZE);
+    free(want);
+    lone_destroy(&lone);
+}
+
+static void
+what_most_offer_is_taken(void **state)
+{
+    (void)state;
+    struct lone *lone = behind(3, true);
+    uint8_t *want = state_of(9), *other = state_of(10);
+    offer(lone, 8, want, 9);
+    offer(lone, 9, want, 9);
+    offer(lone, 7, other, 9);
+    assert_int_equal(lone_sent(lone, 8, PROTO_FETCH)->msg.fetch.count, 0); /* the list again */
+    offer(lone, 8, want, 9);
+    struct donors donors = {.mute = 7};
+    answer(lone, &donors, want, 9);
+    assert_true(lone->adopt);
+    assert_in_range(donors.given[8] + donors.given[9], BLOCKS, BLOCKS + 2);
+    assert_memory_equal(lone->state_in, want, SIZE);
+    free(want);
+    free(other);
     lone_destroy(&lone);
 }
 
@@ -150,10 +258,12 @@ static void
 a_state_with_a_wrong_hash_is_thrown_away(void **state)
 {
     (void)state;
-    struct lone *lone = behind();
+    struct lone *lone = behind(1, true);
     uint8_t *want = state_of(9);
-    for (uint64_t b = 0; b < BLOCKS; b++)
-        give(lone, 7, want, 9, b);
+    offer(lone, 7, want, 9);
+    struct donors donors = {0};
+    lone_run(lone, 30);
+    answer(lone, &donors, want, 9);
     assert_true(lone->adopt);
     lone->adopt = false;
     lone_forget_sent(lone);
@@ -162,70 +272,173 @@ a_state_with_a_wrong_hash_is_thrown_away(void **state)
     assert_null(lone_sent(lone, 7, PROTO_FETCH));
     lone_meet(lone, 8);
     lone_beat(lone, 8, 9, true);
-    assert_int_equal(asked(lone, 8), 0);
+    give_none(lone, 8, 0);
+    assert_non_null(lone_sent(lone, 8, PROTO_FETCH));
     free(want);
     lone_destroy(&lone);
 }
 
 static void
-blocks_that_nobody_asked_for_are_ignored(void **state)
+what_nobody_asked_for_is_ignored(void **state)
 {
     (void)state;
-    struct lone *lone = behind();
+    struct lone *lone = behind(1, true);
+    uint8_t *want = state_of(9), nothing[64] = {0};
     lone_meet(lone, 8);
-    uint8_t *want = state_of(9);
-    give(lone, 8, want, 9, 0); /* not the donor */
-    give(lone, 7, want, 0, 0); /* not ahead */
-    size_t size;
-    struct proto_msg msg = block_of(want, 9, 0, &size);
-    struct core_frame frame = {want, size, lone};
-#define SPOILT(field, value)                                                                       \
-    do {                                                                                           \
-        struct proto_msg bad = msg;                                                                \
-        bad.state.field = (value);                                                                 \
-        core_on_bulk(lone->core, lone->now, lone_node(lone, 7), &bad, &frame);                     \
-    } while (0)
-    SPOILT(size, SIZE - 1);
-    SPOILT(size, UINT64_MAX);
-    SPOILT(block, BLOCKS);
-    SPOILT(block, UINT64_MAX);
-    SPOILT(block, BLOCKS - 1); /* which is shorter */
-#undef SPOILT
-    frame.size--;
-    core_on_bulk(lone->core, lone->now, lone_node(lone, 7), &msg, &frame);
-    uint8_t nothing[64] = {0};
+    give(lone, 7, want, 9, 0); /* nothing offered yet */
+    uint64_t hashes[BLOCKS] = {0};
+    struct proto_msg msg = {.type = PROTO_OFFER, .offer = {.round = 9, .size = SIZE}};
+    say_bulk(lone, 7, &msg, hashes, sizeof hashes); /* wrong check */
+    msg.offer.check = serve_offer_check(&msg.offer, hashes, sizeof hashes - 8);
+    say_bulk(lone, 7, &msg, hashes, sizeof hashes - 8); /* a hash is missing */
+    msg.offer.size = SIZE - 1;
+    msg.offer.check = serve_offer_check(&msg.offer, hashes, sizeof hashes);
+    say_bulk(lone, 7, &msg, hashes, sizeof hashes); /* another state */
+    offer(lone, 7, want, 0);                        /* not ahead */
+    give(lone, 7, want, 9, 0);
     assert_memory_equal(lone->state_in, nothing, sizeof nothing);
-    for (uint64_t b = 0; b < BLOCKS; b++)
-        give(lone, 7, want, 9, b);
+    offer(lone, 7, want, 9);
+    lone_run(lone, 30);
+    give(lone, 8, want, 9, 0);  /* not a donor */
+    give(lone, 7, want, 10, 0); /* of another round */
+    msg = (struct proto_msg){.type = PROTO_STATE, .state = {.round = 9, .block = BLOCKS}};
+    say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX);
+    msg.state.block = BLOCKS - 1; /* which is shorter */
+    say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX);
+    msg.state.block = 0;
+    say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX - 1);
+    assert_memory_equal(lone->state_in, nothing, sizeof nothing);
+    struct donors donors = {0};
+    answer(lone, &donors, want, 9);
     assert_memory_equal(lone->state_in, want, SIZE);
     free(want);
     lone_destroy(&lone);
 }
 
+/* Node 5 has taken the state before round 9 from node 7, which runs. */
+static struct lone *
+following(void)
+{
+    struct lone *lone = behind(1, false);
+    uint8_t *want = state_of(9);
+    offer(lone, 7, want, 9);
+    struct donors donors = {0};
+    lone_run(lone, 30);
+    answer(lone, &donors, want, 9);
+    lone_train(lone);
+    free(want);
+    assert_non_null(lone_sent(lone, 7, PROTO_FOLLOW));
+    assert_int_equal(lone_sent(lone, 7, PROTO_FOLLOW)->msg.follow.round, 9);
+    return lone;
+}
+
 static void
-a_state_is_served_by_windows_and_not_while_it_changes(void **state)
+totals_are_applied_in_their_order(void **state)
 {
     (void)state;
-    struct lone *lone =
-        lone_new(&(struct lone_setup){.id = 5, .state_size = SIZE, .unstarted = true});
+    struct lone *lone = following();
+    give_total(lone, 7, 10, 100); /* too early: kept */
+    give_total(lone, 7, 8, 50);
+    give_total(lone, 8, 9, 50); /* who is that? */
+    assert_false(lone->commit);
+    give_total(lone, 7, 9, 0);
+    assert_true(lone->commit);
+    assert_int_equal(lone->round, 9);
+    assert_int_equal(lone->sum[10], 0); /* bucket 0 begins there */
+    assert_int_equal(lone->sum[99], 89);
+    assert_int_equal(lone->sum[0], 90);
+    lone_train(lone);
+    assert_true(lone->commit);
+    assert_int_equal(lone->round, 10);
+    assert_int_equal(lone->sum[99], 189);
+    lone_train(lone);
+    assert_false(lone->commit);
+    assert_int_equal(lone->kept, 0);
+    lone_destroy(&lone);
+}
+
+static void
+a_damaged_total_is_asked_for_again(void **state)
+{
+    (void)state;
+    struct lone *lone = following();
+    static int32_t total[LONE_VECTOR] = {1};
+    struct proto_msg msg = {
+        .type = PROTO_TOTAL,
+        .total = {.round = 9, .check = serve_total_check(9, 0, total, sizeof total)}};
+    total[50] ^= 1;
+    say_bulk(lone, 7, &msg, total, sizeof total);
+    assert_false(lone->commit);
+    msg.total.round = 10; /* the right check of another round */
+    msg.total.check = serve_total_check(9, 0, total, sizeof total);
+    say_bulk(lone, 7, &msg, total, sizeof total);
+    lone_forget_sent(lone);
+    lone_run_with(lone, 300, (unsigned[]){7}, 1, 10, false);
+    assert_true(lone_sent(lone, 7, PROTO_FOLLOW)->msg.follow.again);
+    give_total(lone, 7, 9, 0);
+    assert_true(lone->commit);
+    lone->commit = false;
+    lone_forget_sent(lone);
+    core_on_total_bad(lone->core, lone->now); /* says the ledger */
+    assert_int_equal(lone_sent(lone, 7, PROTO_FOLLOW)->msg.follow.block, 0);
+    give_total(lone, 7, 9, 0);
+    assert_true(lone->commit);
+    lone_train(lone);
+    assert_false(lone->commit); /* that of round 10 was not what it said */
+    lone_destroy(&lone);
+}
+
+static bool
+says_ready(struct lone *lone)
+{
+    lone_forget_sent(lone);
+    lone_run(lone, 60);
+    return lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.ready;
+}
+
+static void
+only_who_is_up_says_ready(void **state)
+{
+    (void)state;
+    struct lone *lone = behind(1, false);
+    assert_false(says_ready(lone));
+    lone_destroy(&lone);
+    lone = following();
+    lone_beat(lone, 7, 11, false);
+    assert_false(says_ready(lone));
+    give_total(lone, 7, 9, 0);
+    lone_train(lone);
+    assert_true(says_ready(lone)); /* one behind */
+    lone_down(lone, 7);
     lone_meet(lone, 7);
-    struct proto_msg ask = {.type = PROTO_FETCH, .fetch = {.round = 0, .block = 8}};
-    lone_say(lone, 7, &ask);
-    assert_null(lone_sent(lone, 7, PROTO_STATE)); /* nothing to give yet */
-    core_on_applied(lone->core, lone->now, 4, 1004, 0, false);
-    lone_say(lone, 7, &ask);
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_STATE), BLOCKS - 8);
-    const struct lone_sent *sent = lone_sent(lone, 7, PROTO_STATE);
-    assert_int_equal(sent->body_size, SIZE % PROTO_BLOCK_MAX);
-    assert_int_equal(sent->msg.state.round, 4);
-    assert_int_equal(sent->buffer, -1);
-    for (int k = 0; k < 1000; k++)
-        lone_say(lone, 7, &ask); /* a storm */
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_STATE), BLOCKS - 8);
-    ask.fetch.round = 4; /* not behind */
-    lone_run(lone, 100);
-    lone_say(lone, 7, &ask);
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_STATE), BLOCKS - 8);
+    assert_false(says_ready(lone));
+    lone_destroy(&lone);
+}
+
+static void
+who_is_overtaken_begins_anew_later_and_says_so_once(void **state)
+{
+    (void)state;
+    struct lone *lone = following();
+    for (uint64_t round = 20; round < 200; round += 20) {
+        give_none(lone, 7, lone->core->round);
+        lone_forget_sent(lone);
+        lone_run_with(lone, 200, (unsigned[]){7}, 1, round, false);
+        assert_null(lone_sent(lone, 7, PROTO_FETCH));
+        lone_run_with(lone, 10000, (unsigned[]){7}, 1, round, false);
+        give_none(lone, 7, lone->core->round);
+        lone_run_with(lone, 50, (unsigned[]){7}, 1, round, false);
+        assert_non_null(lone_sent(lone, 7, PROTO_FETCH));
+        uint8_t *want = state_of(round);
+        struct donors donors = {.next = lone->sent_count};
+        offer(lone, 7, want, round);
+        lone_run(lone, 30);
+        answer(lone, &donors, want, round);
+        assert_true(lone->adopt);
+        lone_train(lone);
+        free(want);
+    }
+    assert_int_equal(lone_logged(lone, "faster than its totals"), 1);
     lone_destroy(&lone);
 }
 
@@ -233,13 +446,18 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_come_in_windows_and_make_the_whole),
-        cmocka_unit_test(what_is_lost_or_broken_is_asked_for_again),
-        cmocka_unit_test(a_donor_that_goes_on_makes_it_begin_anew),
+        cmocka_unit_test(blocks_of_several_donors_make_the_whole),
+        cmocka_unit_test(what_a_dead_donor_owed_is_asked_of_another),
+        cmocka_unit_test(a_transfer_goes_on_where_its_last_donor_left_it),
         cmocka_unit_test(a_silent_donor_is_left_for_another),
+        cmocka_unit_test(a_block_that_is_not_what_was_offered_is_asked_of_another),
+        cmocka_unit_test(what_most_offer_is_taken),
         cmocka_unit_test(a_state_with_a_wrong_hash_is_thrown_away),
-        cmocka_unit_test(blocks_that_nobody_asked_for_are_ignored),
-        cmocka_unit_test(a_state_is_served_by_windows_and_not_while_it_changes),
+        cmocka_unit_test(what_nobody_asked_for_is_ignored),
+        cmocka_unit_test(totals_are_applied_in_their_order),
+        cmocka_unit_test(a_damaged_total_is_asked_for_again),
+        cmocka_unit_test(only_who_is_up_says_ready),
+        cmocka_unit_test(who_is_overtaken_begins_anew_later_and_says_so_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

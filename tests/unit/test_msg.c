@@ -177,9 +177,9 @@ the_start_of_a_message_is_checked(void **state)
             U(2));
     refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
     refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", U(2));
-    refused(-EBADMSG, "message.type = 0, expected 1..16", "[uu]", U(2), U(0));
-    refused(-EBADMSG, "message.type = 17, expected 1..16", "[uu]", U(2), U(17));
-    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..16", "[uu]", U(2), MAX);
+    refused(-EBADMSG, "message.type = 0, expected 1..19", "[uu]", U(2), U(0));
+    refused(-EBADMSG, "message.type = 20, expected 1..19", "[uu]", U(2), U(20));
+    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..19", "[uu]", U(2), MAX);
     refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", U(2), U(13), U(0));
     refused(-EBADMSG, "ABORT has 2 elements, expected 4", "[uu]", U(2), U(7));
     refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", U(2), U(13));
@@ -384,7 +384,8 @@ too_many_long_peers_are_cut(void **state)
 static int
 heartbeat(uint64_t round, uint64_t speed, uint64_t id)
 {
-    return decode("[uuubbuuuu[[uu]]]", U(2), U(4), round, 0, 1, MAX, MAX, speed, U(0), id, U(0));
+    return decode("[uuubbbuuuu[[uu]]]", U(2), U(4), round, 0, 0, 1, MAX, MAX, speed, U(0), id,
+                  U(0));
 }
 
 static void
@@ -472,21 +473,27 @@ static void
 state_has_its_limits(void **state)
 {
     (void)state;
-    static const char form[] = "[uuuuuuu]";
-    assert_int_equal(decode(form, U(2), U(11), U(0), MAX, PROTO_STATE_MAX, U((1 << 28) - 1), MAX),
-                     0);
-    assert_int_equal(decode(form, U(2), U(11), U(0), MAX, U(0), U(0), MAX), 0);
-    assert_int_equal(decode(form, U(2), U(11), U(0), U(0), U(PROTO_BLOCK_MAX + 1), U(1), U(0)), 0);
-    refused(-EBADMSG, "STATE.block = 1, expected less than 1048576 bytes have", form, U(2), U(11),
-            U(0), U(0), U(PROTO_BLOCK_MAX), U(1), U(0));
-    refused(-EBADMSG, "STATE.size = 281474976710657, expected 0..281474976710656", form, U(2),
-            U(11), U(0), U(0), PROTO_STATE_MAX + 1, U(1), U(0));
-    refused(-EBADMSG, "STATE.block = 1099511627776, expected 0..268435455", form, U(2), U(11), U(0),
-            U(0), PROTO_STATE_MAX, UINT64_C(1) << 40, U(0));
-    refused(-EBADMSG, "FETCH.block = 268435456, expected 0..268435455", "[uuuu]", U(2), U(10), U(0),
-            UINT64_C(1) << 28);
-    assert_int_equal(decode("[uuuu]", U(2), U(10), PROTO_ROUND_MAX, U(3)), 0);
+    static const char form[] = "[uuuuuu]";
+    assert_int_equal(decode(form, U(2), U(17), U(0), MAX, PROTO_STATE_MAX, MAX), 0);
+    assert_int_equal(got.offer.size, PROTO_STATE_MAX);
+    refused(-EBADMSG, "OFFER.size = 137438953473, expected 0..137438953472", form, U(2), U(17),
+            U(0), U(0), PROTO_STATE_MAX + 1, U(0));
+    assert_int_equal(decode("[uuuu]", U(2), U(11), PROTO_ROUND_MAX, U((1 << 17) - 1)), 0);
+    refused(-EBADMSG, "STATE.block = 131072, expected 0..131071", "[uuuu]", U(2), U(11), U(0),
+            U(1 << 17));
+    assert_int_equal(decode("[uuuuu]", U(2), U(10), PROTO_ROUND_MAX, U(3), U(1023)), 0);
     assert_int_equal(got.fetch.block, 3);
+    refused(-EBADMSG, "FETCH.block = 131072, expected 0..131071", "[uuuuu]", U(2), U(10), U(0),
+            U(1 << 17), U(0));
+    refused(-EBADMSG, "FETCH.count = 1024, expected 0..1023", "[uuuuu]", U(2), U(10), U(0), U(0),
+            U(1024));
+    assert_int_equal(decode("[uuuuub]", U(2), U(18), PROTO_ROUND_MAX, U(3), U(1), 1), 0);
+    assert_true(got.follow.again);
+    refused(-EBADMSG, "FOLLOW.count = 0, expected 1..1023", "[uuuuub]", U(2), U(18), U(0), U(0),
+            U(0), 0);
+    assert_int_equal(decode("[uuuuu]", U(2), U(19), PROTO_ROUND_MAX, U(3), MAX), 0);
+    refused(-EBADMSG, "TOTAL.block = 131072, expected 0..131071", "[uuuuu]", U(2), U(19), U(0),
+            U(1 << 17), U(0));
 }
 
 static void

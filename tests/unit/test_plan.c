@@ -231,6 +231,9 @@ a_newcomer_makes_the_leader_hold_and_gets_in(void **state)
     lone_beat(lone, 7, 0, false);
     lone_beat(lone, 8, 0, false);
     settle_in(lone);
+    assert_null(lone_sent(lone, 7, PROTO_HOLD)); /* it has not said that it can keep up */
+    lone->ready = true;
+    lone_beat(lone, 9, 0, true);
     assert_int_equal(lone_sent(lone, 7, PROTO_HOLD)->msg.hold.round, 1);
     assert_null(lone_sent(lone, 9, PROTO_HOLD));
     lone_destroy(&lone);
@@ -480,7 +483,7 @@ beat_busy(struct lone *lone, unsigned id, bool idle, uint64_t busy_ms)
 {
     struct proto_msg msg = {
         .type = PROTO_HEARTBEAT,
-        .heartbeat = {.idle = idle, .busy_us = busy_ms * 1000, .state_hash = 77}};
+        .heartbeat = {.idle = idle, .ready = idle, .busy_us = busy_ms * 1000, .state_hash = 77}};
     for (unsigned other = 7; other <= 8; other++)
         if (other != id)
             msg.heartbeat.hears[msg.heartbeat.hears_count++] = lone_node(lone, other);
