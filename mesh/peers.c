@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mesh/inside.h"
+#include "proto/mix.h"
 
 static bool
 endpoint_equal(const struct proto_endpoint *a, const struct proto_endpoint *b)
@@ -48,7 +49,8 @@ link_close(struct core *core, int link)
     core->ops.disconnect(core->ctx, (unsigned)link);
 }
 
-/* Never 0, and not that of any link of the last four thousand million. */
+/* Never 0, and not that of any link of the last four thousand million, nor, most likely, of one of this node before
+ * it was started again: an answer to that may still come. */
 static uint32_t
 link_number(struct core *core)
 {
@@ -70,12 +72,14 @@ hello_send(struct core *core, int link, uint32_t asks, uint32_t answers)
 void
 peers_init(struct core *core)
 {
+    const struct proto_node *self = &core->config.self;
     memset(&core->peers, 0, sizeof core->peers);
     for (int i = 0; i < PEERS_MAX; i++)
         core->peers.peers[i].link = -1;
     for (int s = 0; s < PEERS_SEEDS_MAX; s++)
         core->peers.seeds[s].link = -1;
     core->peers.away.link = -1;
+    core->peers.number = (uint32_t)mix64_pair(self->id, self->incarnation);
     core->peers.exchange_at_us = core->now + PEERS_EXCHANGE_US;
 }
 

@@ -148,7 +148,7 @@ struct peers {
         int index;
     } links[PEERS_LINKS_MAX];
     unsigned link_next; /* links are reused as late as possible */
-    uint32_t number;    /* of the newest link, the first is 1 */
+    uint32_t number;    /* of the newest link */
     uint64_t beat_at_us;
     uint64_t news_us; /* the news believed so far, one in PEERS_NEWS_US, would last until then */
     uint64_t exchange_at_us;

@@ -281,7 +281,7 @@ lone_new(const struct lone_setup *setup)
     for (unsigned id = 0; id < LONE_IDS; id++)
         lone->incarnation[id] = 1;
     struct core_config config = {
-        .self = {setup->id, 1},
+        .self = {setup->id, setup->incarnation ? setup->incarnation : 1},
         .hello = hello_of((unsigned)setup->id),
         .shards = setup->shards ? setup->shards : LONE_SHARDS,
         .peers_min = setup->peers_min ? setup->peers_min : 1,

@@ -23,9 +23,10 @@ enum {
 
 struct lone_setup {
     uint64_t id;
-    unsigned shards;   /* 0: LONE_SHARDS */
-    size_t peers_min;  /* 0: 1 */
-    size_t state_size; /* 0: 16 */
+    uint64_t incarnation; /* 0: 1 */
+    unsigned shards;      /* 0: LONE_SHARDS */
+    size_t peers_min;     /* 0: 1 */
+    size_t state_size;    /* 0: 16 */
     bool wants_job;
     bool unstarted; /* the trainer has not given its state yet */
     uint32_t mutant;

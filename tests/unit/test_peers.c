@@ -99,6 +99,28 @@ a_link_that_leads_to_another_node_is_not_taken_for_its(void **state)
     lone_destroy(&lone);
 }
 
+/* It was started again before the answer came. */
+static void
+an_answer_to_a_link_of_before_the_last_start_makes_no_session(void **state)
+{
+    (void)state;
+    uint32_t before = 0;
+    for (uint64_t incarnation = 1; incarnation <= 2; incarnation++) {
+        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .incarnation = incarnation});
+        struct proto_endpoint at = endpoint(7);
+        core_on_found(lone->core, lone->now, &at, lone_node(lone, 7));
+        lone_up(lone, 7);
+        uint32_t asked = lone->asked[7];
+        lone->asked[7] = before;
+        lone_hello(lone, 7, true);
+        assert_int_equal(lone_logged(lone, "is up"), 0);
+        before = lone->asked[7] = asked;
+        lone_hello(lone, 7, true);
+        assert_int_equal(lone_logged(lone, "is up"), 1);
+        lone_destroy(&lone);
+    }
+}
+
 /* Node 7 died; node 8, a new process, has its host and port. */
 static void
 a_node_whose_endpoint_another_one_has_got_is_forgotten(void **state)
@@ -521,6 +543,7 @@ main(void)
         cmocka_unit_test(a_beacon_leads_to_a_link_a_hello_and_a_session),
         cmocka_unit_test(a_hello_from_nowhere_is_answered_over_a_link_of_ours),
         cmocka_unit_test(a_link_that_leads_to_another_node_is_not_taken_for_its),
+        cmocka_unit_test(an_answer_to_a_link_of_before_the_last_start_makes_no_session),
         cmocka_unit_test(a_node_whose_endpoint_another_one_has_got_is_forgotten),
         cmocka_unit_test(who_never_answers_and_is_no_longer_found_is_forgotten),
         cmocka_unit_test(an_unanswered_hello_is_repeated),
