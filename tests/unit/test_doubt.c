@@ -121,7 +121,7 @@ of_two_ahead_who_differ_neither_is_fetched(void **state)
     tell(lone, 9, 9, 66); /* and 8 has a second voice */
     lone_run(lone, 20);
     assert_non_null(lone_sent(lone, 7, PROTO_FOLLOW) ? lone_sent(lone, 7, PROTO_FOLLOW)
-                                                    : lone_sent(lone, 9, PROTO_FOLLOW));
+                                                     : lone_sent(lone, 9, PROTO_FOLLOW));
     lone_destroy(&lone);
 }
 
