@@ -75,6 +75,7 @@ struct mesh {
     struct mesh_task tasks[TASKS_MAX];
     size_t task_first, task_count;
     const uint8_t *state;           /* the trainer's, as it told us last */
+    size_t first_bucket;            /* that this round exchanges */
     bool lent;                      /* the trainer has a bucket of the sum */
     uint64_t lent_plan, lent_round; /* of the last that it had */
     bool finished;
@@ -135,7 +136,9 @@ static void
 on_commit(void *ctx, uint64_t round)
 {
     struct mesh *mesh = ctx;
-    fail_hit(FAIL_LAST_CHUNK, mesh->sum, mesh->setup.vector_count * sizeof *mesh->sum);
+    size_t first = mesh->first_bucket > 0 ? mesh->setup.buckets[mesh->first_bucket].first : 0;
+    fail_hit(FAIL_LAST_CHUNK, mesh->sum + first,
+             (mesh->setup.vector_count - first) * sizeof *mesh->sum);
     push_task(ctx, (struct mesh_task){.kind = MESH_COMMIT, .round = round});
 }
 
@@ -606,6 +609,7 @@ mesh_state(struct mesh *mesh, uint64_t round, const void *state, uint64_t state_
     assert(first_bucket <= mesh->setup.bucket_count);
     pthread_mutex_lock(&mesh->lock);
     mesh->state = state;
+    mesh->first_bucket = first_bucket;
     core_on_applied(mesh->core, clock_us(), round, state_hash, first_bucket, done);
     settle(mesh);
     pthread_mutex_unlock(&mesh->lock);

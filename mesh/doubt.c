@@ -103,8 +103,10 @@ doubt_beat(struct core *core, int i)
     struct peer *peer = &core->peers.peers[i];
     if (peer->round < peer->odd_round || peer->round < core->round)
         peer->odd = false; /* it has gone back, or is behind us */
-    if (peer->state_hash == 0)
+    if (peer->state_hash == 0) {
+        peer->tied = false;
         return;
+    }
     core->doubt.untold &= ~(1ull << i);
     if (core->state_hash == 0)
         return;
@@ -131,6 +133,7 @@ doubt_forget(struct core *core, int i)
 {
     core->doubt.claim[i] = 0;
     core->doubt.untold &= ~(1ull << i);
+    core->peers.peers[i].tied = false;
 }
 
 void
@@ -203,14 +206,18 @@ outvote(struct core *core)
     }
 }
 
-/* Has it been one against one for too often in this round? Then we part. */
+/* Has it been one against one for too often in this round? Then we part. What it says before it has gone back, too,
+ * is what it said the last time. */
 static bool
 parts(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
     if (peer->tied_round != core->round)
         peer->ties = 0;
+    else if (peer->tied)
+        return false;
     peer->tied_round = core->round;
+    peer->tied = true;
     if (++peer->ties < DOUBT_TIES)
         return false;
     say(core, i, "again and again; we compute different bits, and go separate ways");

@@ -102,7 +102,8 @@ struct peer {
     uint64_t outvoted;   /* + 1; the last round in which it was the odd one */
     uint64_t tied_round; /* the last in which it was its word against ours, */
     unsigned ties;       /* and how often, */
-    bool apart;          /* once too often */
+    bool tied;           /* and it has not gone back since; */
+    bool apart;          /* it was once too often */
     uint32_t speed;
     uint64_t busy_us;
     bool stuck;
