@@ -53,7 +53,7 @@ rules() { # TARGET
 
 noticed() { # TARGET: rounds in which one was noticed
     if [ "$1" = transfer ]; then
-        grep -hc 'wrong checksum' "$WORK/a.log"
+        grep -hc 'of a state is not what was offered' "$WORK/a.log"
     else
         sed -n "s/.*${NOTICED[$1]}.*/\1/p" "${LOGS[@]}" | sort -un | wc -l
     fi
