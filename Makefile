@@ -92,6 +92,7 @@ test-build: $(tests) $(replays) $B/sim $B/switch
 
 flips: all failpoints                ## half an hour: 1,000 flipped bits in each of seven places, 200 liars
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_flips.sh 1000
+	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_flips.sh 1000 1 vote
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_liar.sh 200
 
 failpoints:                          ## the program with points at which tests make it die (proto/fail.h), build/gcc-fail

@@ -573,6 +573,19 @@ scatter(struct core *core, uint64_t at, const uint8_t *body, size_t size)
     }
 }
 
+/* We hold another state than the one we follow: ours has changed since it was adopted, or its has, which the others
+ * will find. Back to one that can be vouched for. */
+static void
+state_differs(struct core *core)
+{
+    uint64_t round = core->round;
+    const struct peer *peer = &core->peers.peers[core->fetch.from];
+    core_log(core, 3, "before round %llu peer %s:%u has another state than we: going back",
+             (unsigned long long)round, peer->at.host, peer->at.control_port);
+    own_damaged(core, "the mesh has another state");
+    core->ops.back(core->ctx, round);
+}
+
 /* The block whose turn it is; the last one completes the total. */
 static void
 total_take(struct core *core, const struct proto_total *total, const void *body, size_t size)
@@ -581,8 +594,12 @@ total_take(struct core *core, const struct proto_total *total, const void *body,
     uint64_t whole = serve_total_size(core, core->first_bucket);
     uint64_t at = fetch->block * core->config.block_size, rest = whole - at;
     if (size != (rest < core->config.block_size ? rest : core->config.block_size) ||
-        serve_total_check(total->round, total->block, body, size) != total->check)
+        serve_total_check(total, body, size) != total->check)
         return;
+    if (total->state_hash != core->state_hash) {
+        state_differs(core);
+        return;
+    }
     scatter(core, at, body, size);
     fetch->block++;
     fetch->sure = true;
@@ -614,10 +631,12 @@ kept_take(struct core *core)
     struct fetch *fetch = &core->fetch;
     for (size_t k = 0; k < fetch->kept_count && follows(core);) {
         struct fetch_kept kept = fetch->kept[k];
-        if (its_turn(core, &kept.total))
+        if (its_turn(core, &kept.total)) {
             total_take(core, &kept.total, kept.frame.data, kept.frame.size);
-        else if (kept.total.round > core->round ||
-                 (kept.total.round == core->round && kept.total.block > fetch->block)) {
+            if (fetch->stage != FETCH_FOLLOWING)
+                return; /* nothing is kept any more */
+        } else if (kept.total.round > core->round ||
+                   (kept.total.round == core->round && kept.total.block > fetch->block)) {
             k++;
             continue;
         }

@@ -49,9 +49,10 @@ serve_offer_check(const struct proto_offer *offer, const void *body, size_t size
 }
 
 uint64_t
-serve_total_check(uint64_t round, uint64_t block, const void *body, size_t size)
+serve_total_check(const struct proto_total *total, const void *body, size_t size)
 {
-    return XXH3_64bits_withSeed(body, size, mix64_pair(round, block));
+    uint64_t seed = mix64_pair(mix64_pair(total->round, total->block), total->state_hash);
+    return XXH3_64bits_withSeed(body, size, seed);
 }
 
 /* --- The copy ------------------------------------------------------------------------------------ */
@@ -244,6 +245,7 @@ serve_committed(struct core *core)
     drop_overlapping(core, at, at + size);
     serve->totals[core->round % SERVE_ROUNDS_MAX].at = at;
     serve->totals[core->round % SERVE_ROUNDS_MAX].size = size;
+    serve->totals[core->round % SERVE_ROUNDS_MAX].state_hash = core->state_hash;
     serve->next = at + size;
     for (size_t b = core->first_bucket; b < core->config.bucket_count; b++) {
         size_t bytes = core->buckets[b].count * sizeof(int32_t);
@@ -268,8 +270,9 @@ send_total(struct core *core, int to, uint64_t round, uint64_t block)
         size = skip < whole ? whole - skip : 0;
         size = size < core->config.block_size ? size : core->config.block_size;
         body += serve->totals[round % SERVE_ROUNDS_MAX].at + skip;
+        msg.total.state_hash = serve->totals[round % SERVE_ROUNDS_MAX].state_hash;
     }
-    msg.total.check = serve_total_check(msg.total.round, block, body, size);
+    msg.total.check = serve_total_check(&msg.total, body, size);
     peer->served_at_us = core->awake;
     core->ops.send_bulk(core->ctx, (unsigned)peer->link, &msg, body, size, -1);
 }

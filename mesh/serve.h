@@ -48,6 +48,7 @@ struct serve {
     size_t next; /* where the log goes on */
     struct {
         size_t at, size;
+        uint64_t state_hash;    /* of the state it was applied to */
     } totals[SERVE_ROUNDS_MAX]; /* of round % SERVE_ROUNDS_MAX */
     struct serve_follower followers[PEERS_MAX];
 };
@@ -74,6 +75,6 @@ size_t serve_block_size(const struct core *core, uint64_t block);
 uint64_t serve_total_size(const struct core *core, size_t first_bucket);
 /* What an OFFER and a TOTAL are checked by: body and what is said of it. */
 uint64_t serve_offer_check(const struct proto_offer *offer, const void *body, size_t size);
-uint64_t serve_total_check(uint64_t round, uint64_t block, const void *body, size_t size);
+uint64_t serve_total_check(const struct proto_total *total, const void *body, size_t size);
 
 #endif

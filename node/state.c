@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "node/ledger.h"
+#include "proto/fail.h"
 #include "proto/hash.h"
 #include "proto/mix.h"
 
@@ -399,6 +400,7 @@ update_block(struct update *u, size_t i, size_t block)
     if (!(average > 0))
         optimise(u, block, slot, g, n);
     exact_follow(next->exact, u->total, block, block + 1, next->settle, next->exponent);
+    fail_hit(FAIL_UPDATED, next->params + first, n * sizeof *next->params);
     next->hash[block] = hash_block(next, next->block, block);
     if (u->now->hash[block] && u->now->hash[block] != hash_block(u->now, u->now->block, block))
         atomic_store(&next->doubt, true);

@@ -45,6 +45,8 @@
     X(COMPUTED, "computed", 0, "all shards asked for were computed; data: the state")              \
     X(LAST_CHUNK, "last-chunk", 0, "the last chunk of a total came; data: the total")              \
     X(COMMIT, "commit", 0, "a total is about to be applied")                                       \
+    X(UPDATED, "updated", 0,                                                                       \
+      "a block of the next state was computed, not yet hashed; data: its parameters")              \
     X(APPLIED, "applied", 0, "the state was advanced, nobody told; data: the state")               \
     X(REPORTED, "reported", 0, "the step is in metrics.jsonl, the core not told")                  \
     X(ANNOUNCED, "announced", 0, "the core knows of the new state")                                \

@@ -125,6 +125,7 @@ static const struct field follow_fields[] = {
 static const struct field total_fields[] = {
     FIELD_UINT(proto_total, round, 0, PROTO_ROUND_MAX),
     FIELD_UINT(proto_total, block, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1),
+    FIELD_UINT(proto_total, state_hash, 0, UINT64_MAX),
     FIELD_UINT(proto_total, check, 0, UINT64_MAX),
 };
 

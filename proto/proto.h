@@ -198,7 +198,8 @@ struct proto_follow {
 struct proto_total {
     uint64_t round;
     uint64_t block;
-    uint64_t check; /* XXH3-64 of the body, seeded with the other fields */
+    uint64_t state_hash; /* of the state before this round, to which it is to be applied */
+    uint64_t check;      /* XXH3-64 of the body, seeded with the other fields */
 };
 
 struct proto_page { /* WANT and PAGE */

@@ -485,8 +485,9 @@ act_state(struct world *world)
     }
     if (flags >> 6 == 2) {
         size = (flags & 7) == 6 ? 0 : sizeof world->sum;
-        msg = (struct proto_msg){.type = PROTO_TOTAL, .total = {.round = round}};
-        msg.total.check = serve_total_check(round, 0, world->sum, size) + (flags >> 3 & 1);
+        msg = (struct proto_msg){.type = PROTO_TOTAL,
+                                 .total = {.round = round, .state_hash = flags >> 4 & 1 ? 9 : 7}};
+        msg.total.check = serve_total_check(&msg.total, world->sum, size) + (flags >> 3 & 1);
         deliver_bulk(world, from, &msg, world->sum, size);
         return;
     }

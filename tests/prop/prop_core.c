@@ -145,7 +145,8 @@ any_message(struct lone *lone, struct rand *rand, unsigned from)
         break;
     case PROTO_TOTAL:
         msg.total = (struct proto_total){.round = near(rand, lone->core->round) & PROTO_ROUND_MAX};
-        msg.total.check = serve_total_check(msg.total.round, 0, junk, sizeof lone->sum);
+        msg.total.state_hash = rand_below(rand, 2) ? lone->core->state_hash : rand_any(rand);
+        msg.total.check = serve_total_check(&msg.total, junk, sizeof lone->sum);
         break;
     default:
         break;

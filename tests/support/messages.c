@@ -158,6 +158,7 @@ make_total(struct source *from, struct proto_total *total)
 {
     total->round = number(from, 0, PROTO_ROUND_MAX);
     total->block = number(from, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1);
+    total->state_hash = number(from, 0, UINT64_MAX);
     total->check = number(from, 0, UINT64_MAX);
 }
 
@@ -316,7 +317,8 @@ same_follow(const struct proto_follow *a, const struct proto_follow *b)
 static bool
 same_total(const struct proto_total *a, const struct proto_total *b)
 {
-    return a->round == b->round && a->block == b->block && a->check == b->check;
+    return a->round == b->round && a->block == b->block && a->state_hash == b->state_hash &&
+           a->check == b->check;
 }
 
 bool

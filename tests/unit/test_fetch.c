@@ -60,14 +60,14 @@ give(struct lone *lone, unsigned from, uint8_t *state, uint64_t round, uint64_t 
 static void
 give_none(struct lone *lone, unsigned from, uint64_t round)
 {
-    struct proto_msg msg = {
-        .type = PROTO_TOTAL,
-        .total = {.round = round, .check = serve_total_check(round, 0, NULL, 0)}};
+    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round}};
+    msg.total.check = serve_total_check(&msg.total, NULL, 0);
     say_bulk(lone, from, &msg, NULL, 0);
 }
 
+/* The total that `from` applied to a state with this hash. */
 static void
-give_total(struct lone *lone, unsigned from, uint64_t round, int32_t value)
+give_total_to(struct lone *lone, unsigned from, uint64_t round, uint64_t hash, int32_t value)
 {
     static int32_t totals[8][LONE_VECTOR]; /* some are kept */
     static unsigned turn;
@@ -75,10 +75,15 @@ give_total(struct lone *lone, unsigned from, uint64_t round, int32_t value)
     size_t size = sizeof totals[0];
     for (size_t k = 0; k < LONE_VECTOR; k++)
         total[k] = value + (int32_t)k;
-    struct proto_msg msg = {
-        .type = PROTO_TOTAL,
-        .total = {.round = round, .check = serve_total_check(round, 0, total, size)}};
+    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round, .state_hash = hash}};
+    msg.total.check = serve_total_check(&msg.total, total, size);
     say_bulk(lone, from, &msg, total, size);
+}
+
+static void
+give_total(struct lone *lone, unsigned from, uint64_t round, int32_t value)
+{
+    give_total_to(lone, from, round, 77 + round, value);
 }
 
 /* Node 5 at round 0; nodes 7, 8, ... are at round 9, and have no totals. */
@@ -357,20 +362,35 @@ totals_are_applied_in_their_order(void **state)
     lone_destroy(&lone);
 }
 
+/* A bit of ours flipped since, or one of its. */
+static void
+who_follows_from_another_state_goes_back(void **state)
+{
+    (void)state;
+    struct lone *lone = following();
+    give_total_to(lone, 7, 9, 1234, 0);
+    assert_false(lone->commit);
+    assert_true(lone->back);
+    assert_int_equal(lone_logged(lone, "has another state than we"), 1);
+    assert_int_equal(lone->kept, 0);
+    lone_train(lone);
+    assert_int_equal(lone->core->round, 8);
+    lone_destroy(&lone);
+}
+
 static void
 a_damaged_total_is_asked_for_again(void **state)
 {
     (void)state;
     struct lone *lone = following();
     static int32_t total[LONE_VECTOR] = {1};
-    struct proto_msg msg = {
-        .type = PROTO_TOTAL,
-        .total = {.round = 9, .check = serve_total_check(9, 0, total, sizeof total)}};
+    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 77 + 9}};
+    msg.total.check = serve_total_check(&msg.total, total, sizeof total);
     total[50] ^= 1;
     say_bulk(lone, 7, &msg, total, sizeof total);
     assert_false(lone->commit);
+    msg.total.check = serve_total_check(&msg.total, total, sizeof total);
     msg.total.round = 10; /* the right check of another round */
-    msg.total.check = serve_total_check(9, 0, total, sizeof total);
     say_bulk(lone, 7, &msg, total, sizeof total);
     lone_forget_sent(lone);
     lone_run_with(lone, 300, (unsigned[]){7}, 1, 10, false);
@@ -455,6 +475,7 @@ main(void)
         cmocka_unit_test(a_state_with_a_wrong_hash_is_thrown_away),
         cmocka_unit_test(what_nobody_asked_for_is_ignored),
         cmocka_unit_test(totals_are_applied_in_their_order),
+        cmocka_unit_test(who_follows_from_another_state_goes_back),
         cmocka_unit_test(a_damaged_total_is_asked_for_again),
         cmocka_unit_test(only_who_is_up_says_ready),
         cmocka_unit_test(who_is_overtaken_begins_anew_later_and_says_so_once),
