@@ -759,13 +759,20 @@ runs_here(const struct core *core, int i)
     return runs(core, i) && core->peers.peers[i].round == core->round;
 }
 
+/* It is at rest, perhaps for our sake. */
+static bool
+rests_ahead(const struct core *core, int i)
+{
+    return ahead(core, i) && core->peers.peers[i].idle;
+}
+
 /* Somebody may have the totals already: that would be the shortest way. */
 static void
 none_step(struct core *core)
 {
     bool waits = core->awake - core->plan.idle_at_us >= FETCH_IDLE_US;
-    if (core->awake >= core->fetch.rest_at_us &&
-        (anybody(core, ahead) || (waits && anybody(core, runs_here))))
+    bool rested = core->awake >= core->fetch.rest_at_us || anybody(core, rests_ahead);
+    if (rested && (anybody(core, ahead) || (waits && anybody(core, runs_here))))
         stage(core, FETCH_FOLLOWING);
 }
 

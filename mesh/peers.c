@@ -301,6 +301,7 @@ peer_establish(struct core *core, int i)
     peer->retry_us = PEERS_RETRY_US;
     peer->court_us = 0;
     peer->court_at_us = 0;
+    peer->behind_at_us = 0;
     peer->busy_us = 0;
     peer->stuck = false;
     core_log(core, 6, "peer %s:%u is up", peer->at.host, peer->at.control_port);

@@ -108,6 +108,7 @@ struct peer {
     uint64_t busy_us;
     bool stuck;
 
+    uint64_t behind_at_us; /* awake; since when it rests behind us, 0 it does not */
     uint64_t court_at_us;  /* awake; no plan is held for it before */
     uint64_t court_us;     /* back-off, doubled each time it did not get in */
     uint64_t served_at_us; /* awake; a block of state went to it */

@@ -372,6 +372,26 @@ somebody_ahead(const struct core *core)
     return false;
 }
 
+/* Since when it rests at a round that we have passed. */
+static void
+mark_behind(struct core *core, int i)
+{
+    struct peer *peer = &core->peers.peers[i];
+    if (!peer->idle || peer->round >= core->round)
+        peer->behind_at_us = 0;
+    else if (peer->behind_at_us == 0)
+        peer->behind_at_us = core->awake;
+}
+
+/* Will it never get in while we go on? */
+static bool
+chases(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    return peer->idle && peer->round < core->round && peer->behind_at_us > 0 &&
+           core->awake - peer->behind_at_us >= PLAN_CHASE_US && recent_max(core) < PLAN_SHORT_US;
+}
+
 struct choice {
     size_t n;
     int peer[PROTO_PEERS_MAX]; /* -1 myself */
@@ -437,7 +457,7 @@ choose(const struct core *core, bool hungry, struct choice *choice)
         if (peer->idle && peer->round == core->round)
             choice_add(core, choice, i);
         else if (core->awake >= peer->court_at_us &&
-                 (!core->plan.held || peer->ready || !peer->idle))
+                 (!core->plan.held || peer->ready || !peer->idle || chases(core, i)))
             choice->wait = true;
     }
 }
@@ -579,7 +599,7 @@ court(struct core *core, int i)
         return;
     bool yields = !peer->idle && !peer->ready && peer->node.id < core->config.self.id &&
                   peer->round + PLAN_MERGE_ROUNDS >= core->round;
-    bool waits = peer->ready || (peer->idle && peer->round == core->round + 1);
+    bool waits = peer->ready || (peer->idle && peer->round == core->round + 1) || chases(core, i);
     if (waits || yields)
         hold(core);
 }
@@ -608,6 +628,7 @@ void
 plan_on_beat(struct core *core, int i)
 {
     judge_stuck(core, i);
+    mark_behind(core, i);
     if (!core->plan.active)
         return;
     if (plan_member(core, i)) {

@@ -36,6 +36,8 @@ enum {
     PLAN_GRACE_US = 150000, /* a member may still say "idle" for so long after PLAN */
     PLAN_COURT_US = 100000, /* between two holds for the same peer, doubled each time */
     PLAN_COURT_MAX_US = 8000000,
+    PLAN_SHORT_US = 20000,     /* rounds below that are over before their totals have travelled: */
+    PLAN_CHASE_US = 300000,    /* who has followed them for so long in vain is waited for */
     PLAN_GAIN = 5,             /* quarters: a division anew must be 5/4 as fast */
     PLAN_GAIN_US = 5000,       /* and gain as much a round */
     PLAN_BALANCE_US = 1000000, /* between two divisions anew, doubled each time */

@@ -292,6 +292,15 @@ on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
 
 /* One bit of what a chunk says of itself. Its count is that of the body, which is checked on the wire; what
  * the decoder refuses never arrives. */
+/* A chunk is taken for another one. */
+static void
+first_flip(struct sim *sim, struct proto_chunk *chunk, uint64_t bits)
+{
+    chunk->first ^= 1ull << rand_below(&sim->rand, bits);
+    if (chunk->round < sizeof sim->moved && sim->moved[chunk->round] < UINT8_MAX)
+        sim->moved[chunk->round]++;
+}
+
 static void
 header_flip(struct sim *sim, struct sim_message *m)
 {
@@ -314,7 +323,7 @@ header_flip(struct sim *sim, struct sim_message *m)
         chunk->direct = !chunk->direct;
         break;
     case 5:
-        chunk->first ^= 1ull << rand_below(&sim->rand, 8);
+        first_flip(sim, chunk, 8);
         break;
     case 6:
         chunk->coverage ^= 1ull << rand_below(&sim->rand, sim->profile.shards);
@@ -323,7 +332,7 @@ header_flip(struct sim *sim, struct sim_message *m)
         chunk->check ^= 1ull << rand_below(&sim->rand, 61);
         break;
     default: /* the most dangerous one */
-        chunk->first ^= 1ull << rand_below(&sim->rand, 6);
+        first_flip(sim, chunk, 6);
         break;
     }
     if (m->msg.type == PROTO_GATHER &&

@@ -214,6 +214,7 @@ struct sim {
     bool faults_over;
     uint64_t over_us;            /* when */
     uint64_t flipped;            /* bit t: a contribution to round t was damaged in memory */
+    uint8_t moved[64];           /* chunks of round t whose range was changed on the way */
     struct sim_state *reference; /* [rounds + 1] */
     uint64_t *reference_sum;
     unsigned reference_room;

@@ -192,10 +192,12 @@ flip(struct sim *sim, int32_t *vector, uint64_t count)
     vector[bit / 32] = (int32_t)((uint32_t)vector[bit / 32] ^ 1u << bit % 32);
 }
 
+/* Is the ledger wrong? A contribution was damaged in memory, or two chunks changed places: the checksum of a hop
+ * does not depend on the range, that of the ledger does. */
 static bool
 round_flipped(const struct sim *sim, uint64_t round)
 {
-    return round < 64 && (sim->flipped >> round & 1);
+    return round < 64 && ((sim->flipped >> round & 1) || sim->moved[round] > 1);
 }
 
 void

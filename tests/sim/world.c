@@ -215,6 +215,7 @@ sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         sim->address[i] = i;
     sim->flipped = 0;
+    memset(sim->moved, 0, sizeof sim->moved);
     memset(sim->nodes, 0, sizeof sim->nodes);
     if (sim->play.scenario)
         play_profile(sim);
