@@ -547,12 +547,31 @@ apply_evaluation(struct state *state, const int32_t *tail, struct state_event *e
 
 /* Building the next state ------------------------------------------------------------------------- */
 
+static void
+clear_behind(void *part, size_t size)
+{
+    memset((uint8_t *)part + size, 0, aligned(size) - size);
+}
+
+/* What lies between the parts is hashed, too, and nothing else would ever write it again: a bit that flipped there would
+ * be in every state built here. */
+static void
+clear_gaps(struct state *next)
+{
+    clear_behind(next->header, sizeof *next->header);
+    clear_behind(next->params, next->param_count * sizeof *next->params);
+    for (size_t s = 0; s < next->slot_count; s++)
+        clear_behind(next->slot[s], next->param_count * sizeof *next->slot[s]);
+    clear_behind(next->exponent, next->block_count * sizeof *next->exponent);
+}
+
 bool
 state_begin(struct state *next, const struct state *now, const int32_t *total,
             struct state_event *event)
 {
     const int32_t *tail = total + now->param_count;
     assert(next->block != now->block);
+    clear_gaps(next);
     *next->header = *now->header;
     memcpy(next->exponent, now->exponent, now->block_count * sizeof *now->exponent);
     memset(next->applied, 0, now->block_count * sizeof *next->applied);

@@ -382,6 +382,30 @@ test_a_state_that_changed_is_noticed_when_it_is_used(void **unused)
     }
 }
 
+/* A bit that flipped between the parts is gone with the next state that is built there. */
+static void
+test_gaps_are_cleared(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_event event;
+    struct state_job job = job_of();
+    start(&state, &job);
+    int32_t *total = total_of(&state, 0.125f, state_rows(&state), 1);
+    uint64_t hash = 0;
+    for (size_t at = 0; at < next.size; at++) {
+        memset(next.block, 0, next.size);
+        next.block[at] = 1;
+        state_begin(&next, &state, total, &event);
+        state_finish(&next, &state, total, pool);
+        uint64_t now = state_hash_rest(&next, pool);
+        assert_true(at == 0 || now == hash);
+        hash = now;
+    }
+    free(total);
+    state_fini(&state);
+}
+
 static void
 test_a_received_state_is_taken_only_if_its_hash_is_right(void **unused)
 {
@@ -455,6 +479,7 @@ main(void)
             test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_step),
         cmocka_unit_test(test_a_round_can_be_done_again_after_the_swap),
         cmocka_unit_test(test_a_state_that_changed_is_noticed_when_it_is_used),
+        cmocka_unit_test(test_gaps_are_cleared),
         cmocka_unit_test(test_a_received_state_is_taken_only_if_its_hash_is_right),
         cmocka_unit_test(test_loss_survives_the_tail),
     };
