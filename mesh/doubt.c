@@ -270,9 +270,8 @@ doubt_step(struct core *core)
     }
     if (doubt->since_us == 0)
         doubt->since_us = core->awake;
-    if (doubt->open || member_odd(core)) {
+    if (doubt->open || member_odd(core))
         plan_differ(core);
-    }
     if (!doubt->open)
         outvote(core);
     else if ((tally.all || core->awake - doubt->since_us >= DOUBT_GRACE_US) &&

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
 #include "mesh/inside.h"
+#include "proto/hash.h"
 
 enum { FETCH_HERE = 255, FETCH_MISSING = 254 }; /* no index in peers is so high */
 
@@ -449,7 +448,7 @@ fetch_on_block(struct core *core, int from, const struct proto_state *msg, const
     }
     if (size != serve_block_size(core, msg->block) || fetch->blocks[msg->block] == FETCH_HERE)
         return;
-    if (XXH3_64bits(body, size) != core->hashes[msg->block] && !core_mutant(core, MUTANT_BLOCK)) {
+    if (hash64(body, size) != core->hashes[msg->block] && !core_mutant(core, MUTANT_BLOCK)) {
         block_bad(core, from, msg->block);
         return;
     }

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "mesh/inside.h"
+#include "proto/hash.h"
 #include "proto/mix.h"
 
 void
@@ -118,7 +119,7 @@ copy_some(struct core *core, uint64_t most)
         size_t size = serve_block_size(core, serve->copied);
         uint8_t *to = core->config.state_in + (size_t)serve->copied * core->config.block_size;
         memcpy(to, state + (to - core->config.state_in), size);
-        core->hashes[serve->copied++] = XXH3_64bits(to, size);
+        core->hashes[serve->copied++] = hash64(to, size);
     }
     if (serve->copied == serve_blocks(core))
         serve->state = SERVE_COPIED;

@@ -58,3 +58,13 @@ npy_make(const struct npy_make *make, const double *value, size_t *size)
     *size = at;
     return file;
 }
+
+void
+npy_make_file(const struct folder *folder, const char *name, const struct npy_make *make,
+              const double *value)
+{
+    size_t size;
+    uint8_t *bytes = npy_make(make, value, &size);
+    folder_write(folder, name, bytes, size);
+    free(bytes);
+}

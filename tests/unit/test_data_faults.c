@@ -63,16 +63,6 @@ struct fixture {
     struct data_spec spec[SOURCES];
 };
 
-static void
-write_npy(const struct fixture *f, const char *name, const struct npy_make *make,
-          const double *value)
-{
-    size_t size;
-    uint8_t *bytes = npy_make(make, value, &size);
-    folder_write(&f->folder, name, bytes, size);
-    free(bytes);
-}
-
 static int
 setup(void **state)
 {
@@ -91,8 +81,8 @@ setup(void **state)
     folder_write(&f.folder, "t", "1,2,3\n1,2,3\n1,2,3\n", 18);
     folder_write(&f.folder, "train.bin", cifar, sizeof cifar);
     folder_write(&f.folder, "test.bin", cifar, sizeof cifar);
-    write_npy(&f, "features.npy", &(struct npy_make){"<f4", 2, {10, 10}}, value);
-    write_npy(&f, "labels.npy", &(struct npy_make){"<i4", 1, {10}}, value);
+    npy_make_file(&f.folder, "features.npy", &(struct npy_make){"<f4", 2, {10, 10}}, value);
+    npy_make_file(&f.folder, "labels.npy", &(struct npy_make){"<i4", 1, {10}}, value);
     const struct data_spec any = {.dir = f.folder.path, .test_share = 0.4, .context = 2};
     for (int i = 0; i < SOURCES; i++)
         f.spec[i] = any;

@@ -26,16 +26,6 @@ struct fixture {
     double value[ROWS * WIDTH], label[ROWS];
 };
 
-static void
-write_array(const struct fixture *f, const char *name, const struct npy_make *make,
-            const double *value)
-{
-    size_t size;
-    uint8_t *bytes = npy_make(make, value, &size);
-    folder_write(&f->folder, name, bytes, size);
-    free(bytes);
-}
-
 static int
 setup(void **state)
 {
@@ -45,8 +35,8 @@ setup(void **state)
         f.value[i] = (double)(i / WIDTH * 10 + i % WIDTH);
     for (size_t i = 0; i < ROWS; i++)
         f.label[i] = (double)(i % 7);
-    write_array(&f, "features.npy", &(struct npy_make){"<f4", 3, {ROWS, 2, 3}}, f.value);
-    write_array(&f, "labels.npy", &(struct npy_make){"<i8", 1, {ROWS}}, f.label);
+    npy_make_file(&f.folder, "features.npy", &(struct npy_make){"<f4", 3, {ROWS, 2, 3}}, f.value);
+    npy_make_file(&f.folder, "labels.npy", &(struct npy_make){"<i8", 1, {ROWS}}, f.label);
     f.spec = (struct data_spec){.source = DATA_NPY, .dir = f.folder.path, .seed = 3};
     *state = &f;
     return 0;
@@ -136,7 +126,7 @@ the_split_follows_seed_and_share_and_the_hash_both(void **state)
             assert_true(hash[i] != hash[k]);
     }
     f->value[7] += 1;
-    write_array(f, "features.npy", &(struct npy_make){"<f4", 3, {ROWS, 2, 3}}, f->value);
+    npy_make_file(&f->folder, "features.npy", &(struct npy_make){"<f4", 3, {ROWS, 2, 3}}, f->value);
     struct data_set *set = open_set(&f->spec);
     assert_true(data_info(set)->hash != hash[0]);
     data_close(&set);
@@ -154,7 +144,8 @@ bytes_are_pixels_and_other_types_are_numbers(void **state)
         struct nn_batch batch = {.x = x};
         for (size_t i = 0; i < ROWS * WIDTH; i++)
             f->value[i] = (double)(i % 251);
-        write_array(f, "features.npy", &(struct npy_make){types[t], 2, {ROWS, WIDTH}}, f->value);
+        npy_make_file(&f->folder, "features.npy", &(struct npy_make){types[t], 2, {ROWS, WIDTH}},
+                      f->value);
         struct data_set *set = open_set(&f->spec);
         assert_int_equal(data_info(set)->input.dims, 1);
         data_fill(set, DATA_TRAIN, &index, 1, &batch, 7);
@@ -173,7 +164,7 @@ a_table_has_the_label_in_its_last_column(void **state)
     spec.file = "table.npy";
     for (size_t i = 0; i < ROWS; i++)
         f->value[i * WIDTH + 5] = (double)(i % 3);
-    write_array(f, "table.npy", &(struct npy_make){"<f4", 2, {ROWS, WIDTH}}, f->value);
+    npy_make_file(&f->folder, "table.npy", &(struct npy_make){"<f4", 2, {ROWS, WIDTH}}, f->value);
     for (int regression = 0; regression < 2; regression++) {
         spec.regression = regression;
         struct data_set *set = open_set(&spec);
@@ -189,7 +180,7 @@ a_table_has_the_label_in_its_last_column(void **state)
         }
         data_close(&set);
     }
-    write_array(f, "table.npy", &(struct npy_make){"<f4", 1, {ROWS}}, f->value);
+    npy_make_file(&f->folder, "table.npy", &(struct npy_make){"<f4", 1, {ROWS}}, f->value);
     expect_refused(&spec, -EBADMSG, "table.npy: 1 dimensions and rows of 1, expected a table");
 }
 
@@ -199,8 +190,8 @@ test_files_of_their_own_are_taken_as_they_are(void **state)
     struct fixture *f = *state;
     struct data_spec spec = f->spec;
     spec.test_images = "x.npy", spec.test_labels = "y.npy";
-    write_array(f, "x.npy", &(struct npy_make){">f8", 3, {3, 2, 3}}, f->value);
-    write_array(f, "y.npy", &(struct npy_make){"|u1", 2, {3, 1}}, f->label);
+    npy_make_file(&f->folder, "x.npy", &(struct npy_make){">f8", 3, {3, 2, 3}}, f->value);
+    npy_make_file(&f->folder, "y.npy", &(struct npy_make){"|u1", 2, {3, 1}}, f->label);
     struct data_set *set = open_set(&spec);
     assert_int_equal(data_info(set)->train, ROWS);
     assert_int_equal(data_info(set)->test, 3);
@@ -212,9 +203,10 @@ test_files_of_their_own_are_taken_as_they_are(void **state)
             assert_true(x[5] == (float)f->value[i * WIDTH + 5]);
         }
     data_close(&set);
-    write_array(f, "y.npy", &(struct npy_make){"<i4", 1, {3}}, (const double[]){0, 7, 1});
+    npy_make_file(&f->folder, "y.npy", &(struct npy_make){"<i4", 1, {3}},
+                  (const double[]){0, 7, 1});
     expect_refused(&spec, -EBADMSG, "y.npy: row 1: label 7, expected a whole number 0..6");
-    write_array(f, "x.npy", &(struct npy_make){"<f4", 3, {3, 3, 2}}, f->value);
+    npy_make_file(&f->folder, "x.npy", &(struct npy_make){"<f4", 3, {3, 3, 2}}, f->value);
     expect_refused(&spec, -EBADMSG, "x.npy: samples of another shape than those of");
 }
 
@@ -225,21 +217,21 @@ wrong_labels_are_named(void **state)
     static const double bad[] = {-1, 1024, 0.5};
     for (size_t i = 0; i < 3; i++) {
         f->label[30] = bad[i];
-        write_array(f, "labels.npy", &(struct npy_make){"<f8", 1, {ROWS}}, f->label);
+        npy_make_file(&f->folder, "labels.npy", &(struct npy_make){"<f8", 1, {ROWS}}, f->label);
         expect_refused(&f->spec, -EBADMSG, "labels.npy: row 30: label ");
     }
     f->label[30] = 2;
     struct data_spec spec = f->spec;
     spec.classes = 5;
-    write_array(f, "labels.npy", &(struct npy_make){"<f8", 1, {ROWS}}, f->label);
+    npy_make_file(&f->folder, "labels.npy", &(struct npy_make){"<f8", 1, {ROWS}}, f->label);
     expect_refused(&spec, -EBADMSG, "labels.npy: row 5: label 5, expected a whole number 0..4");
-    write_array(f, "labels.npy", &(struct npy_make){"<i4", 1, {ROWS - 1}}, f->label);
+    npy_make_file(&f->folder, "labels.npy", &(struct npy_make){"<i4", 1, {ROWS - 1}}, f->label);
     expect_refused(&f->spec, -EBADMSG, "labels.npy: 49 labels, expected 50, one per row of");
-    write_array(f, "labels.npy", &(struct npy_make){"<i4", 2, {ROWS / 2, 2}}, f->label);
+    npy_make_file(&f->folder, "labels.npy", &(struct npy_make){"<i4", 2, {ROWS / 2, 2}}, f->label);
     expect_refused(&f->spec, -EBADMSG, "labels.npy: 2 elements per row, expected 1");
     assert_int_equal(remove(folder_path(&f->folder, "labels.npy")), 0);
     expect_refused(&f->spec, -ENOENT, "labels.npy: No such file");
-    write_array(f, "features.npy", &(struct npy_make){"<f4", 2, {1, WIDTH}}, f->value);
+    npy_make_file(&f->folder, "features.npy", &(struct npy_make){"<f4", 2, {1, WIDTH}}, f->value);
     expect_refused(&f->spec, -EBADMSG, "features.npy: 1 row, expected one to train on");
     assert_int_equal(remove(folder_path(&f->folder, "features.npy")), 0);
     expect_refused(&f->spec, -ENOENT, "features.npy: No such file");
