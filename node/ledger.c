@@ -65,6 +65,15 @@ ledger_shard_check(const int32_t *slots, unsigned shard)
     return get(slots + ledger_words(shard), CHECK);
 }
 
+bool
+ledger_empty(const int32_t *slots, unsigned shards)
+{
+    for (size_t i = 0; i < ledger_words(shards); i++)
+        if (slots[i])
+            return false;
+    return true;
+}
+
 uint64_t
 ledger_check(const int32_t *slots, unsigned shards)
 {

@@ -37,6 +37,8 @@ uint64_t ledger_rows(unsigned shard, const uint32_t *index, size_t count);
 void ledger_add(int32_t *slots, unsigned shard, uint64_t rows, uint64_t check);
 /* Bitmap of the shards whose count is 1. */
 uint64_t ledger_coverage(const int32_t *slots, unsigned shards);
+/* Are all slots zero, as in an evaluation, which uses no samples? */
+bool ledger_empty(const int32_t *slots, unsigned shards);
 /* Sum of the shards' checksums. */
 uint64_t ledger_check(const int32_t *slots, unsigned shards);
 /* The shard's checksum. */

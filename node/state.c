@@ -463,8 +463,12 @@ state_check(const struct state *state, const int32_t *total, uint64_t *coverage,
                  (unsigned long long)state_rows(state));
         return -EBADMSG;
     }
-    if (state->header->phase == STATE_EVALUATE)
-        return 0;
+    if (state->header->phase == STATE_EVALUATE) {
+        if (ledger_empty(slots, state->job.shards))
+            return 0;
+        snprintf(why, why_size, "it counts shards, but is of an evaluation");
+        return -EBADMSG;
+    }
     struct ledger_step step = present_step(state);
     *coverage = ledger_coverage(slots, step.shards);
     int rc = ledger_verify(slots, &step, why, why_size);
