@@ -350,6 +350,9 @@ refusal_fill(struct proto_refuse *out, enum proto_refusal reason, const struct p
     } else if (reason == PROTO_REFUSE_MESH) {
         memcpy(out->yours, yours->mesh, PROTO_NAME_MAX);
         memcpy(out->mine, mine->mesh, PROTO_NAME_MAX);
+    } else if (reason == PROTO_REFUSE_JOB) {
+        snprintf(out->yours, PROTO_NAME_MAX, "%016llx", (unsigned long long)yours->job_hash);
+        snprintf(out->mine, PROTO_NAME_MAX, "%016llx", (unsigned long long)mine->job_hash);
     } else {
         memcpy(out->yours, yours->run, PROTO_NAME_MAX);
         memcpy(out->mine, mine->run, PROTO_NAME_MAX);
@@ -379,8 +382,9 @@ refusal_log(struct core *core, const struct proto_endpoint *at, enum proto_refus
         break;
     case PROTO_REFUSE_JOB:
         core_log(core, 4,
-                 "peer %s:%u runs '%s' with another model, training or data than ours: not mixing",
-                 at->host, at->control_port, theirs);
+                 "peer %s:%u has another model, training or data than ours, job %s, not %s: not "
+                 "mixing (meshnode check prints it)",
+                 at->host, at->control_port, theirs, ours);
         break;
     case PROTO_REFUSE_NUMERICS:
         core_log(core, 4,

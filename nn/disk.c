@@ -155,8 +155,8 @@ disk_write(const char *path, const struct disk_piece *piece, size_t count, char 
 }
 
 static int
-load(int fd, const char *path, size_t size_max, uint8_t **data, size_t *size, char *why,
-     size_t why_size)
+load(int fd, const char *path, size_t size_max, uint8_t **data, size_t *got, size_t *size,
+     char *why, size_t why_size)
 {
     struct stat stat;
     if (fstat(fd, &stat))
@@ -165,24 +165,21 @@ load(int fd, const char *path, size_t size_max, uint8_t **data, size_t *size, ch
         snprintf(why, why_size, "%s: not a regular file", path);
         return -EINVAL;
     }
-    if ((uint64_t)stat.st_size > size_max) {
-        snprintf(why, why_size, "%s: %lld bytes, expected at most %zu", path,
-                 (long long)stat.st_size, size_max);
-        return -EFBIG;
-    }
-    uint8_t *buffer = malloc((size_t)stat.st_size + 1);
+    size_t wanted = (uint64_t)stat.st_size > size_max ? size_max : (size_t)stat.st_size;
+    uint8_t *buffer = malloc(wanted + 1);
     if (!buffer) {
-        snprintf(why, why_size, "%s: no memory for %lld bytes", path, (long long)stat.st_size);
+        snprintf(why, why_size, "%s: no memory for %zu bytes", path, wanted);
         return -ENOMEM;
     }
-    ssize_t got = read_whole(fd, buffer, (size_t)stat.st_size);
-    if (fail_hit(FAIL_FILE_READ, buffer, (size_t)stat.st_size) || got < 0) {
+    ssize_t done = read_whole(fd, buffer, wanted);
+    if (fail_hit(FAIL_FILE_READ, buffer, wanted) || done < 0) {
         int rc = failed(path, "cannot read", why, why_size);
         free(buffer);
         return rc;
     }
     *data = buffer;
-    *size = (size_t)got;
+    *got = (size_t)done;
+    *size = *got < wanted ? *got : (size_t)stat.st_size;
     return 0;
 }
 
@@ -190,10 +187,24 @@ int
 disk_read(const char *path, size_t size_max, uint8_t **data, size_t *size, char *why,
           size_t why_size)
 {
+    size_t got;
+    int rc = disk_read_head(path, size_max, data, &got, size, why, why_size);
+    if (rc || got == *size)
+        return rc;
+    free(*data);
+    *data = NULL;
+    snprintf(why, why_size, "%s: %zu bytes, expected at most %zu", path, *size, size_max);
+    return -EFBIG;
+}
+
+int
+disk_read_head(const char *path, size_t size_max, uint8_t **data, size_t *got, size_t *size,
+               char *why, size_t why_size)
+{
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
     if (fd < 0)
         return failed(path, "cannot open", why, why_size);
-    int rc = load(fd, path, size_max, data, size, why, why_size);
+    int rc = load(fd, path, size_max, data, got, size, why, why_size);
     close(fd);
     return rc;
 }

@@ -28,5 +28,8 @@ int disk_write(const char *path, const struct disk_piece *piece, size_t count, c
  * -EFBIG when it is larger. */
 int disk_read(const char *path, size_t size_max, uint8_t **data, size_t *size, char *why,
               size_t why_size);
+/* The same, but of a larger file its first size_max bytes: *got of them, of *size in the file. */
+int disk_read_head(const char *path, size_t size_max, uint8_t **data, size_t *got, size_t *size,
+                   char *why, size_t why_size);
 
 #endif

@@ -1,6 +1,7 @@
 /* safetensors.c - parameters as a file that the safetensors library and PyTorch read. Format: files.h. */
 #include "nn/files.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -20,6 +21,7 @@ enum {
     LENGTH = 8,               /* bytes of the header's length */
     HEADER_ROOM = 64 << 10,   /* for metadata */
     HEADER_ROOM_TENSOR = 512, /* per tensor */
+    NAMED = 3,                /* tensors in a message; of the others the number */
 };
 
 static const char metadata_key[] = "__metadata__";
@@ -28,7 +30,7 @@ static const char metadata_key[] = "__metadata__";
 struct reading {
     const char *name;
     const struct nn_model *model;
-    size_t data_size; /* bytes behind the header */
+    size_t data_size; /* bytes behind the header, as the file's size has it */
     char *why;
     size_t why_size;
 };
@@ -180,8 +182,6 @@ check_tensor(const struct reading *r, const json_t *header, const struct nn_tens
 {
     const json_t *entry = json_object_get(header, tensor->name);
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
-    if (!entry)
-        return refuse(r, -EINVAL, "tensor %s is missing", tensor->name);
     if (json_object_size(entry) != 3 || !dtype)
         return refuse(r, -EBADMSG, "tensor %s: expected dtype, shape and data_offsets",
                       tensor->name);
@@ -200,27 +200,64 @@ find(const struct nn_model *model, const char *name)
     return NULL;
 }
 
-static int
-check_surplus(const struct reading *r, json_t *header)
+/* "a, b, c and 5 more" */
+struct names {
+    char text[NAMED * (NN_NAME_MAX + 2) + 32];
+    size_t count;
+};
+
+static void
+names_add(struct names *names, const char *name)
 {
+    size_t used = strlen(names->text);
+    if (names->count++ < NAMED)
+        snprintf(names->text + used, sizeof names->text - used, "%s%.63s", used ? ", " : "", name);
+}
+
+static void
+names_end(struct names *names)
+{
+    size_t used = strlen(names->text);
+    if (names->count > NAMED)
+        snprintf(names->text + used, sizeof names->text - used, " and %zu more",
+                 names->count - NAMED);
+}
+
+/* The model's names, and no others. */
+static int
+check_names(const struct reading *r, json_t *header)
+{
+    struct names missing = {0}, surplus = {0};
     const char *name;
     json_t *value;
+    for (size_t i = 0; i < nn_tensor_count(r->model); i++)
+        if (!json_object_get(header, nn_tensor(r->model, i)->name))
+            names_add(&missing, nn_tensor(r->model, i)->name);
     json_object_foreach(header, name, value)
     {
-        if (strcmp(name, metadata_key) != 0) {
-            if (!find(r->model, name))
-                return refuse(r, -EINVAL, "surplus tensor %.64s", name);
-            continue;
-        }
-        const char *key;
-        json_t *text;
-        if (!json_is_object(value))
-            return refuse(r, -EBADMSG, "__metadata__ is not an object");
-        json_object_foreach(value, key, text)
-        {
-            if (!json_is_string(text))
-                return refuse(r, -EBADMSG, "__metadata__ %.64s is not a string", key);
-        }
+        if (strcmp(name, metadata_key) != 0 && !find(r->model, name))
+            names_add(&surplus, name);
+    }
+    names_end(&missing);
+    names_end(&surplus);
+    if (missing.count == 0 && surplus.count == 0)
+        return 0;
+    return refuse(r, -EINVAL, "%s%s%s%s%s", missing.count ? "missing tensor " : "", missing.text,
+                  missing.count && surplus.count ? "; " : "",
+                  surplus.count ? "surplus tensor " : "", surplus.text);
+}
+
+static int
+check_metadata(const struct reading *r, json_t *header)
+{
+    const char *key;
+    json_t *metadata = json_object_get(header, metadata_key), *text;
+    if (metadata && !json_is_object(metadata))
+        return refuse(r, -EBADMSG, "__metadata__ is not an object");
+    json_object_foreach(metadata, key, text)
+    {
+        if (!json_is_string(text))
+            return refuse(r, -EBADMSG, "__metadata__ %.64s is not a string", key);
     }
     return 0;
 }
@@ -259,10 +296,12 @@ check_tensors(const struct reading *r, json_t *header, size_t *begin)
 {
     size_t count = nn_tensor_count(r->model);
     int rc = json_is_object(header) ? 0 : refuse(r, -EBADMSG, "the header is not an object");
+    if (!rc)
+        rc = check_names(r, header);
     for (size_t i = 0; !rc && i < count; i++)
         rc = check_tensor(r, header, nn_tensor(r->model, i), &begin[i]);
     if (!rc)
-        rc = check_surplus(r, header);
+        rc = check_metadata(r, header);
     struct extent *extent = rc ? NULL : calloc(count + 1, sizeof *extent);
     if (!extent)
         return rc ? rc : refuse(r, -ENOMEM, "no memory");
@@ -295,9 +334,11 @@ parse_header(const struct reading *r, const uint8_t *text, size_t length, size_t
     return rc;
 }
 
-int
-safetensors_parse(const char *name, const uint8_t *data, size_t size, const struct nn_model *model,
-                  float *params, char *why, size_t why_size)
+/* data[have] is the beginning of a file of `size` bytes, at least its header unless that is too long; all of it
+ * unless the file is too long for the model, which then is said. */
+static int
+parse(const char *name, const uint8_t *data, size_t have, size_t size, const struct nn_model *model,
+      float *params, char *why, size_t why_size)
 {
     struct reading r = {.name = name, .model = model, .why = why, .why_size = why_size};
     uint64_t length = 0;
@@ -315,6 +356,7 @@ safetensors_parse(const char *name, const uint8_t *data, size_t size, const stru
     if (!begin)
         return refuse(&r, -ENOMEM, "no memory");
     int rc = parse_header(&r, data + LENGTH, (size_t)length, begin);
+    assert(rc || have == size);
     const uint8_t *values = data + LENGTH + length;
     for (size_t i = 0; !rc && i < nn_tensor_count(model); i++) {
         const struct nn_tensor *tensor = nn_tensor(model, i);
@@ -325,15 +367,22 @@ safetensors_parse(const char *name, const uint8_t *data, size_t size, const stru
 }
 
 int
+safetensors_parse(const char *name, const uint8_t *data, size_t size, const struct nn_model *model,
+                  float *params, char *why, size_t why_size)
+{
+    return parse(name, data, size, size, model, params, why, why_size);
+}
+
+int
 safetensors_read(const char *path, const struct nn_model *model, float *params, char *why,
                  size_t why_size)
 {
     uint8_t *data;
-    size_t size, most = LENGTH + header_max(model) + nn_param_count(model) * sizeof *params;
-    int rc = disk_read(path, most, &data, &size, why, why_size);
+    size_t have, size, most = LENGTH + header_max(model) + nn_param_count(model) * sizeof *params;
+    int rc = disk_read_head(path, most, &data, &have, &size, why, why_size);
     if (rc)
         return rc;
-    rc = safetensors_parse(path, data, size, model, params, why, why_size);
+    rc = parse(path, data, have, size, model, params, why, why_size);
     free(data);
     return rc;
 }

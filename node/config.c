@@ -124,10 +124,15 @@ write_choice(FILE *file, const struct config_key *choice, const void *base)
 }
 
 static void
-write_model(FILE *file, const struct config *config)
+write_model(FILE *file, const struct config *config, unsigned scopes)
 {
     const struct config_key *layer = key_of("model.layer");
     fputs("model:\n", file);
+    if (config->model.from[0] != '\0' && (scopes & CONFIG_SHARED)) {
+        fputs("  - from: ", file);
+        write_quoted(file, config->model.from);
+        fputc('\n', file);
+    }
     if (config->model.input.dims > 0) {
         fputs("  - input: ", file);
         write_shape(file, &config->model.input);
@@ -162,7 +167,7 @@ write_config(FILE *file, const struct config *config, unsigned scopes)
         fputc('\n', file);
     }
     if (config->model.count > 0)
-        write_model(file, config);
+        write_model(file, config, scopes);
 }
 
 static char *
@@ -201,9 +206,10 @@ config_refresh(struct config *config, char *why, size_t why_size)
 }
 
 uint64_t
-config_job_hash(const struct config *config, uint64_t data_hash)
+config_job_hash(const struct config *config, uint64_t data_hash, uint64_t from_hash)
 {
-    return mix64_pair(config->job_hash, data_hash);
+    uint64_t hash = mix64_pair(config->job_hash, data_hash);
+    return from_hash ? mix64_pair(hash, from_hash) : hash;
 }
 
 /* --- reading --- */
@@ -342,8 +348,8 @@ find_settable(const struct config *config, const char *path, const struct config
               char *why, size_t why_size)
 {
     const struct config_key *key = *out = key_of(path);
-    if (key && of_model(key)) {
-        snprintf(why, why_size, "%s belongs in the job file: --set does not change the model",
+    if (key && of_model(key) && key->kind != CONFIG_TEXT) {
+        snprintf(why, why_size, "%s belongs in the job file: --set does not change the layers",
                  path);
         return -EINVAL;
     }

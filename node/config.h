@@ -41,7 +41,8 @@ struct config {
         bool regression, standardise;
     } data;
     struct {
-        struct nn_shape input; /* dims 0: taken from the data */
+        struct nn_shape input;      /* dims 0: taken from the data */
+        char from[CONFIG_PATH_MAX]; /* model.safetensors to start from; "" = the seed's weights */
         size_t count;
         struct nn_layer_spec layer[NN_LAYERS_MAX];
     } model;
@@ -95,8 +96,9 @@ int config_set(struct config *config, const char *assignment, char *why, size_t 
 int config_check(struct config *config, char *why, size_t why_size);
 void config_destroy(struct config **config);
 
-/* Hash over every key that is part of the job, in canonical form, mixed with the data's hash. */
-uint64_t config_job_hash(const struct config *config, uint64_t data_hash);
+/* Hash over every key that is part of the job, in canonical form, mixed with the data's hash and that of the
+ * weights in model.from, 0 without. */
+uint64_t config_job_hash(const struct config *config, uint64_t data_hash, uint64_t from_hash);
 /* data_spec that borrows from the config. */
 void config_data_spec(const struct config *config, struct data_spec *out);
 

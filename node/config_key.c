@@ -109,6 +109,7 @@ const struct config_key config_keys[] = {
     ENUM("data", "standardise", CONFIG_JOB, MEMBER(data.standardise), yes_no, "no"),
 
     {"model", "input", CONFIG_SHAPE, CONFIG_JOB, MEMBER(model.input), 1, UNITS_MAX, NULL, "", NULL},
+    TEXT(CONFIG_TEXT, "model", "from", CONFIG_SHARED, MEMBER(model.from)),
     CHOICE("model", "layer", LAYER(kind), layers, "", "model"),
     UINT("model.dense", "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
     ENUM("model.dense", "bias", CONFIG_JOB, LAYER(no_bias), no_yes, "yes"),

@@ -7,7 +7,7 @@
  *     file     = { section: { key: value, ... }, ..., model: [ layer, ... ] }
  *     value    = scalar | choice | list of scalars
  *     choice   = name | { name: scalar } | { name: { key: scalar, ... } }
- *     layer    = choice | { residual: [ layer, ... ] } | { input: value }                                     */
+ *     layer    = choice | { residual: [ layer, ... ] } | { input: value } | { from: value }                                     */
 #include "node/config_key.h"
 
 #include <errno.h>
@@ -247,15 +247,15 @@ read_value(struct reader *reader, const struct config_key *key, void *base)
 }
 
 static int
-read_input(struct reader *reader)
+read_before(struct reader *reader, const char *name)
 {
     struct config *config = reader->config;
-    const struct config_key *input;
+    const struct config_key *key;
     int rc;
     if (config->model.count > 0)
-        return fail_at(reader, line_of(reader), "model.input comes before all layers");
-    if ((rc = find_key(reader, "model", "input", &input)) || (rc = next(reader)) ||
-        (rc = read_value(reader, input, config)))
+        return fail_at(reader, line_of(reader), "model.%s comes before all layers", name);
+    if ((rc = find_key(reader, "model", name, &key)) || (rc = next(reader)) ||
+        (rc = read_value(reader, key, config)))
         return rc;
     return expect(reader, YAML_MAPPING_END_EVENT, "one layer per line");
 }
@@ -305,7 +305,9 @@ read_layer(struct reader *reader, unsigned depth)
     if (!is(reader, YAML_SCALAR_EVENT))
         return fail_at(reader, line_of(reader), "expected a layer");
     if (inner && strcmp(scalar(reader), "input") == 0)
-        return read_input(reader);
+        return read_before(reader, "input");
+    if (inner && strcmp(scalar(reader), "from") == 0)
+        return read_before(reader, "from");
     struct nn_layer_spec *spec = add_layer(reader);
     if (!spec)
         return -EINVAL;

@@ -52,8 +52,10 @@ print_job(const struct config *config, const struct job *job)
     char shape[64];
     format_shape(&data->input, shape, sizeof shape);
     printf("run     %s, seed %llu, job %016llx\n", config->run.name,
-           (unsigned long long)config->run.seed,
-           (unsigned long long)config_job_hash(config, data->hash));
+           (unsigned long long)config->run.seed, (unsigned long long)job_hash(job, config));
+    if (job->from)
+        printf("from    %s, weights %016llx\n", config->model.from,
+               (unsigned long long)job->from_hash);
     printf("data    %zu training and %zu test samples of %s, %zu classes\n", data->train,
            data->test, shape, data->classes);
     double flops = print_layers(job->model);
@@ -77,6 +79,8 @@ train_check(struct config *config)
     struct job job = {0};
     char why[LINE];
     int rc = job_open(&job, config, why, sizeof why);
+    if (!rc)
+        rc = job_start(&job, config, why, sizeof why);
     if (rc)
         fprintf(stderr, "meshnode: %s\n", why);
     else

@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/files.h"
+#include "proto/hash.h"
+
+enum { JOB_REASON = 400 };
+
 static int
 check_rows(const struct config *config, const struct data_info *data, char *why, size_t why_size)
 {
@@ -120,9 +125,47 @@ job_open(struct job *job, const struct config *config, char *why, size_t why_siz
     return rc ? rc : open_exact(job, config->train.shards, why, why_size);
 }
 
+int
+job_start(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    char reason[JOB_REASON];
+    size_t count = nn_param_count(job->model);
+    if (config->model.from[0] == '\0')
+        return 0;
+    job->from = calloc(count + 1, sizeof *job->from);
+    int rc = job->from ? safetensors_read(config->model.from, job->model, job->from, reason,
+                                          sizeof reason)
+                       : -ENOMEM;
+    if (rc) {
+        snprintf(why, why_size, "%s: model.from: %s", config->file,
+                 job->from ? reason : "not enough memory");
+        return rc;
+    }
+    uint64_t hash = hash64(job->from, count * sizeof *job->from);
+    job->from_hash = hash ? hash : 1;
+    return 0;
+}
+
+void
+job_params(const struct job *job, const struct config *config, float *params)
+{
+    if (job->from)
+        memcpy(params, job->from, nn_param_count(job->model) * sizeof *params);
+    else
+        nn_init_params(job->model, config->run.seed, params);
+}
+
+uint64_t
+job_hash(const struct job *job, const struct config *config)
+{
+    return config_job_hash(config, data_info(job->data)->hash, job->from_hash);
+}
+
 void
 job_close(struct job *job)
 {
+    free(job->from);
+    job->from = NULL;
     exact_destroy(&job->exact);
     free(job->average);
     job->average = NULL;

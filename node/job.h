@@ -1,4 +1,4 @@
-/* job.h - what a config describes, opened: data, model, exponent blocks. */
+/* job.h - what a config describes, opened: data, model, exponent blocks; and the weights that training starts from. */
 #ifndef NODE_JOB_H
 #define NODE_JOB_H
 
@@ -10,11 +10,20 @@ struct job {
     struct nn_model *model;
     struct exact *exact;
     float *average;     /* per exponent block: struct state_job */
+    float *from;        /* [params] the weights in model.from; NULL without */
+    uint64_t from_hash; /* of them; 0 without */
     const char *kernel; /* what computes products, as nn_init says */
 };
 
 /* Returns 0, or a negative errno with one line in `why`. job_close also after an error. */
 int job_open(struct job *job, const struct config *config, char *why, size_t why_size);
 void job_close(struct job *job);
+
+/* What a job is trained from: read model.from, where there is one. Same results. */
+int job_start(struct job *job, const struct config *config, char *why, size_t why_size);
+/* params[nn_param_count] before the first step: those of model.from or of the seed. */
+void job_params(const struct job *job, const struct config *config, float *params);
+/* Equal on nodes that may train together. After job_start. */
+uint64_t job_hash(const struct job *job, const struct config *config);
 
 #endif

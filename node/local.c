@@ -432,6 +432,8 @@ check_job(const struct config *config, unsigned count)
         rc = -EINVAL;
     } else {
         rc = job_open(&job, config, why, sizeof why);
+        if (!rc)
+            rc = job_start(&job, config, why, sizeof why);
         job_close(&job);
     }
     if (rc)

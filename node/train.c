@@ -122,7 +122,7 @@ open_state(struct run *run, char *why, size_t why_size)
         return -ENOMEM;
     }
     state_start(&run->state);
-    nn_init_params(run->job.model, config->run.seed, run->state.params);
+    job_params(&run->job, config, run->state.params);
     return 0;
 }
 
@@ -435,7 +435,7 @@ state_saved(struct run *run)
            found.whole && run->state.header->round < run->round;
 }
 
-/* To the newest state that can be trusted: the one before, a checkpoint, what the seed gives. */
+/* To the newest state that can be trusted: the one before, a checkpoint, the one before the first step. */
 static void
 go_back(struct run *run)
 {
@@ -444,7 +444,7 @@ go_back(struct run *run)
     if (!state_before(run) && !state_saved(run)) {
         memset(run->state.block, 0, run->state.size);
         state_start(&run->state);
-        nn_init_params(run->job.model, run->config->run.seed, run->state.params);
+        job_params(&run->job, run->config, run->state.params);
     }
     run->before = run->damaged = false;
     announce(run, state_hash_anew(&run->state, run->pool));
@@ -694,12 +694,14 @@ open_run(struct run *run, enum train_start start, char *why, size_t why_size)
 {
     int rc = job_open(&run->job, run->config, why, why_size);
     if (!rc)
+        rc = job_start(&run->job, run->config, why, why_size);
+    if (!rc)
         rc = open_state(run, why, why_size);
     if (!rc)
         rc = open_work(run, why, why_size);
     if (rc)
         return rc;
-    run->job_hash = config_job_hash(run->config, data_info(run->job.data)->hash);
+    run->job_hash = job_hash(&run->job, run->config);
     rc = open_save(run, why, why_size);
     if (!rc)
         rc = resume_from(run, start, why, why_size);
@@ -719,6 +721,9 @@ open_run(struct run *run, enum train_start start, char *why, size_t why_size)
     if (!rc && run->found.whole && !run->found.damaged_count)
         say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
             why[0] ? "; skipped " : "", why);
+    if (!rc && run->job.from)
+        say(run, 6, "the job starts from %s, weights %016llx", run->config->model.from,
+            (unsigned long long)run->job.from_hash);
     if (!rc)
         rc = open_mesh(run, why, why_size);
     return rc;

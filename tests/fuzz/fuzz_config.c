@@ -31,7 +31,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     must(config_parse(&again, "again", config->text, config->text_size, why, sizeof why) == 0, why);
     must(strcmp(config->text, again->text) == 0, "the text is not canonical");
-    must(config_job_hash(config, 0) == config_job_hash(again, 0), "another job hash");
+    must(config_job_hash(config, 0, 0) == config_job_hash(again, 0, 0), "another job hash");
     if (config_check(config, why, sizeof why))
         must(*why != '\0' && typed_printable(why), "the reason is not one clean line");
     config_destroy(&config);

@@ -184,6 +184,9 @@ static const struct {
     {"model: [embedding: {tokens: 3}]\n", "model.embedding needs units"},
     {"model: [flatten, input: 3]\n", "comes before all layers"},
     {"model: [input: 3, input: 4]\n", "model.input is given twice"},
+    {"model: [flatten, from: a]\n", "model.from comes before all layers"},
+    {"model: [from: [a]]\n", "model.from: expected a single value"},
+    {"model: [from: a, from: b]\n", "model.from is given twice"},
     {"model: [input: [1, 2, 3, 4]]\n", "too many values"},
     {"model: [input: [1, 0, 3]]\n", "model.input = 0"},
     {"model: [input: [1, [2], 3]]\n", "single value"},
@@ -538,14 +541,38 @@ the_model_is_part_of_the_job(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct config *config = parse(models[i]), *again = parse_again(config);
-        hash[i] = config_job_hash(config, 1);
-        assert_true(hash[i] == config_job_hash(again, 1));
-        assert_true(hash[i] != config_job_hash(again, 2));
+        hash[i] = config_job_hash(config, 1, 0);
+        assert_true(hash[i] == config_job_hash(again, 1, 0));
+        assert_true(hash[i] != config_job_hash(again, 2, 0));
+        assert_true(hash[i] != config_job_hash(again, 1, 1));
+        assert_true(config_job_hash(again, 1, 2) != config_job_hash(again, 1, 1));
         for (size_t j = 0; j < i; j++)
             assert_true(hash[i] != hash[j]);
         config_destroy(&config);
         config_destroy(&again);
     }
+}
+
+/* The name of a file is handed on, but does not count. */
+static void
+what_it_starts_from_counts_by_its_weights(void **state)
+{
+    struct config *plain = parse("model: [input: 784, dense: 10]"),
+                  *from = parse("model: [from: \"it's/m.safetensors\", input: 784, dense: 10]"),
+                  *again = parse_again(from);
+    char why[512];
+    (void)state;
+    assert_string_equal(again->model.from, "it's/m.safetensors");
+    assert_string_equal(again->text, from->text);
+    assert_true(config_job_hash(plain, 1, 0) == config_job_hash(from, 1, 0));
+    assert_int_equal(config_set(plain, "model.from=it's/m.safetensors", why, sizeof why), 0);
+    assert_string_equal(plain->text, from->text);
+    assert_int_equal(config_set(plain, "model.from=", why, sizeof why), 0);
+    assert_string_equal(plain->model.from, "");
+    assert_int_not_equal(config_set(plain, "model.input=3", why, sizeof why), 0);
+    config_destroy(&plain);
+    config_destroy(&from);
+    config_destroy(&again);
 }
 
 static void
@@ -736,6 +763,7 @@ main(void)
         cmocka_unit_test(at_most_64_seeds_are_taken),
         cmocka_unit_test(each_key_counts_for_the_job_or_not_and_travels_or_not),
         cmocka_unit_test(the_model_is_part_of_the_job),
+        cmocka_unit_test(what_it_starts_from_counts_by_its_weights),
         cmocka_unit_test(names_with_quotes_and_blanks_survive_the_journey),
         cmocka_unit_test(own_settings_of_a_node_do_not_travel),
         cmocka_unit_test(check_fills_in_threads_and_folder),

@@ -318,6 +318,12 @@ what_is_no_file_is_refused(void **state)
     assert_int_equal(write_text("12345"), 0);
     assert_int_equal(disk_read(path, 4, &data, &size, why, sizeof why), -EFBIG);
     assert_non_null(strstr(why, "5 bytes, expected at most 4"));
+    size_t got;
+    assert_int_equal(disk_read_head(path, 4, &data, &got, &size, why, sizeof why), 0);
+    assert_int_equal(got, 4);
+    assert_int_equal(size, 5);
+    assert_memory_equal(data, "1234", 4);
+    free(data);
     struct disk_piece piece = {"x", 1};
     assert_int_equal(disk_write("/nonexistent/file", &piece, 1, why, sizeof why), -ENOENT);
     assert_int_equal(disk_write("/proc/file", &piece, 1, why, sizeof why), -ENOENT);

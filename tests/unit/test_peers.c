@@ -286,7 +286,10 @@ who_runs_something_else_is_refused_once_with_both_values(void **state)
     assert_string_equal(lone_sent(lone, 9, PROTO_REFUSE)->msg.refuse.yours, "fancy");
     assert_int_equal(
         lone_logged(lone, "peer 10.0.0.7:20007 runs 'other', we run 'lone': not mixing"), 1);
-    assert_int_equal(lone_logged(lone, "another model, training or data"), 1);
+    assert_int_equal(lone_logged(lone,
+                                 "another model, training or data than ours, job 0000000000000009, "
+                                 "not 0000000000000001: not mixing"),
+                     1);
     assert_int_equal(lone_logged(lone, "kernel 'fancy' than we with 'plain'"), 1);
     say_hello_of(lone, 7, "other", 1, 2, "plain");
     assert_int_equal(lone_logged(lone, "not mixing"), 3);
