@@ -11,7 +11,7 @@ B       := build/$(CC)$(if $(SANITIZE),-$(subst $(comma),+,$(SANITIZE)))$(if $(F
 packages = libzmq libczmq msgpack openblas yaml-0.1 jansson libsodium libxxhash zlib
 pc_flags = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(packages) 2>/dev/null))
 CFLAGS   = -O2 -gdwarf-4
-ALL_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -UNDEBUG -ffp-contract=off -fno-math-errno \
+ALL_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -UNDEBUG -ffp-contract=off -fno-math-errno -fno-trapping-math \
     -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wcast-qual \
     -Wformat=2 -Wundef -Wdouble-promotion $(WERROR) -I. $(pc_flags) -MMD -MP \
     $(if $(FAILPOINTS),-DMESHNODE_FAILPOINTS) \

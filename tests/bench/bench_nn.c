@@ -1,7 +1,7 @@
 /* bench_nn - samples per second of one thread of training, for comparison with another framework on the
  * same model.
  *
- *     bench_nn mlp|cnn [rows per shard = 256] [shards = 1] [seconds = 3] [sink] [numerics]
+ *     bench_nn mlp|cnn|gpt|resnet [rows per shard = 256] [shards = 1] [seconds = 3] [sink] [numerics]
  *
  * sink: drop (gradients are only read; default), add (summed as floats and applied by SGD with momentum,
  * one step per batch of rows * shards) or exact (quantised and summed as the product does, then applied).
@@ -21,6 +21,7 @@
 enum { SHARDS_MAX = 64, BLOCKS_MAX = 1000 };
 
 struct bench {
+    const struct network *network;
     struct nn_model *model;
     struct nn_pass *pass[SHARDS_MAX];
     size_t rows, shards, count;
@@ -101,31 +102,104 @@ step(struct bench *b, void (*add)(void *, size_t, const float *, size_t))
     b->update += now() - t;
 }
 
+static const struct nn_layer_spec mlp[] = {{.kind = NN_DENSE, .units = 512},
+                                           {.kind = NN_RELU},
+                                           {.kind = NN_DENSE, .units = 256},
+                                           {.kind = NN_RELU},
+                                           {.kind = NN_DENSE, .units = 10}};
+
+static const struct nn_layer_spec cnn[] = {{.kind = NN_CONV2D, .units = 32, .kernel = 5, .pad = 2},
+                                           {.kind = NN_RELU},
+                                           {.kind = NN_MAXPOOL, .kernel = 2},
+                                           {.kind = NN_CONV2D, .units = 64, .kernel = 5, .pad = 2},
+                                           {.kind = NN_RELU},
+                                           {.kind = NN_MAXPOOL, .kernel = 2},
+                                           {.kind = NN_FLATTEN},
+                                           {.kind = NN_DENSE, .units = 512},
+                                           {.kind = NN_RELU},
+                                           {.kind = NN_DENSE, .units = 10}};
+
+#define LAYERNORM                                                                                  \
+    {                                                                                              \
+        .kind = NN_LAYERNORM, .epsilon = 1e-5f                                                     \
+    }
+#define HEADS                                                                                      \
+    {.kind = NN_RESIDUAL}, LAYERNORM, {.kind = NN_DENSE, .units = 384},                            \
+        {.kind = NN_ATTENTION, .units = 4}, {.kind = NN_DENSE, .units = 128},                      \
+    {                                                                                              \
+        .kind = NN_RESIDUAL_END                                                                    \
+    }
+#define FEED                                                                                       \
+    {.kind = NN_RESIDUAL}, LAYERNORM, {.kind = NN_DENSE, .units = 512},                            \
+        {.kind = NN_GELU, .approximate = true}, {.kind = NN_DENSE, .units = 128},                  \
+    {                                                                                              \
+        .kind = NN_RESIDUAL_END                                                                    \
+    }
+
+static const struct nn_layer_spec gpt[] = {
+    {.kind = NN_EMBEDDING, .units = 128, .tokens = 256},
+    {.kind = NN_POSITIONS},
+    HEADS,
+    FEED,
+    HEADS,
+    FEED,
+    HEADS,
+    FEED,
+    HEADS,
+    FEED,
+    LAYERNORM,
+    {.kind = NN_DENSE, .units = 256, .no_bias = true, .tied = true}};
+
+#define CONV(filters, by)                                                                          \
+    {.kind = NN_CONV2D, .units = filters, .kernel = 3, .pad = 1, .stride = by, .no_bias = true},   \
+    {                                                                                              \
+        .kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f                                   \
+    }
+#define RELU                                                                                       \
+    {                                                                                              \
+        .kind = NN_RELU                                                                            \
+    }
+#define BLOCK(filters)                                                                             \
+    {.kind = NN_RESIDUAL}, CONV(filters, 1), RELU, CONV(filters, 1), {.kind = NN_RESIDUAL_END}, RELU
+
+static const struct nn_layer_spec resnet[] = {CONV(16, 1),
+                                              RELU,
+                                              CONV(32, 2),
+                                              RELU,
+                                              BLOCK(32),
+                                              CONV(64, 2),
+                                              RELU,
+                                              BLOCK(64),
+                                              {.kind = NN_GLOBALPOOL},
+                                              {.kind = NN_DENSE, .units = 10}};
+
+#define LIST(layers) layers, sizeof layers / sizeof *layers
+
+static const struct network {
+    const char *name;
+    const struct nn_layer_spec *layer;
+    size_t layers;
+    struct nn_shape input;
+    unsigned tokens; /* inputs are tokens rather than pixels */
+    size_t classes;
+} networks[] = {
+    {"mlp", LIST(mlp), {1, {784}}, 0, 10},
+    {"cnn", LIST(cnn), {3, {1, 28, 28}}, 0, 10},
+    {"gpt", LIST(gpt), {1, {128}}, 256, 256},
+    {"resnet", LIST(resnet), {3, {3, 32, 32}}, 0, 10},
+};
+
 static void
 open_model(struct bench *b, const char *name)
 {
-    static const struct nn_layer_spec mlp[] = {{.kind = NN_DENSE, .units = 512},
-                                               {.kind = NN_RELU},
-                                               {.kind = NN_DENSE, .units = 256},
-                                               {.kind = NN_RELU},
-                                               {.kind = NN_DENSE, .units = 10}};
-    static const struct nn_layer_spec cnn[] = {
-        {.kind = NN_CONV2D, .units = 32, .kernel = 5, .pad = 2},
-        {.kind = NN_RELU},
-        {.kind = NN_MAXPOOL, .kernel = 2},
-        {.kind = NN_CONV2D, .units = 64, .kernel = 5, .pad = 2},
-        {.kind = NN_RELU},
-        {.kind = NN_MAXPOOL, .kernel = 2},
-        {.kind = NN_FLATTEN},
-        {.kind = NN_DENSE, .units = 512},
-        {.kind = NN_RELU},
-        {.kind = NN_DENSE, .units = 10}};
-    bool image = strcmp(name, "cnn") == 0;
-    const struct nn_shape input =
-        image ? (struct nn_shape){3, {1, 28, 28}} : (struct nn_shape){1, {784}};
     char why[200];
-    if (nn_model_new(&b->model, &input, image ? cnn : mlp, image ? 10 : 5, NN_CROSS_ENTROPY, why,
-                     sizeof why) != 0) {
+    size_t i = 0;
+    while (strcmp(name, networks[i].name) != 0)
+        if (++i == sizeof networks / sizeof *networks)
+            exit(2);
+    b->network = &networks[i];
+    if (nn_model_new(&b->model, &b->network->input, b->network->layer, b->network->layers,
+                     NN_CROSS_ENTROPY, why, sizeof why) != 0) {
         fprintf(stderr, "%s\n", why);
         exit(1);
     }
@@ -170,9 +244,11 @@ open_passes(struct bench *b)
         struct nn_batch *batch = nn_pass_batch(b->pass[s]);
         batch->rows = b->rows;
         for (size_t i = 0; i < b->rows * nn_input_size(b->model); i++)
-            batch->x[i] = (float)(2 * rng_uniform((uint32_t)mix64(i + s)) - 1);
-        for (size_t i = 0; i < b->rows; i++)
-            batch->label[i] = (int32_t)(mix64(i) % 10);
+            batch->x[i] = b->network->tokens > 0
+                              ? (float)(mix64(i + s) % b->network->tokens)
+                              : (float)(2 * rng_uniform((uint32_t)mix64(i + s)) - 1);
+        for (size_t i = 0; i < b->rows * nn_label_count(b->model); i++)
+            batch->label[i] = (int32_t)(mix64(i) % b->network->classes);
     }
 }
 
