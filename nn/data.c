@@ -104,7 +104,8 @@ set_load(struct data_set *set, const struct data_spec *spec, char *why, size_t w
         set->width *= set->info.input.dim[i];
     assert(set->planes >= 1 && set->planes <= DATA_PLANES_MAX && set->width % set->planes == 0);
     set->info.hash = set_hash(set);
-    return 0;
+    set->augment = spec->augment;
+    return data_augment_check(set, why, why_size);
 }
 
 int

@@ -30,6 +30,12 @@ enum data_source {
 };
 enum data_part { DATA_TRAIN, DATA_TEST };
 
+/* How images vary from one epoch to the next. */
+struct data_augment {
+    unsigned shift; /* pixels, in each direction; less than the sides of an image */
+    bool flip;      /* half of them, left to right */
+};
+
 /* Pixels become byte / 255 - 0.5 for glyphs and idx, (byte / 255 - mean) / deviation with the customary
  * constants per colour for CIFAR: fixed, so that it does not matter which share of the data a node holds.
  * npy's bytes are taken for pixels, too; its other numbers and those of csv stay as they are, and so do the
@@ -47,10 +53,11 @@ struct data_spec {
     const char *
         file; /* csv, npy, text: one file, relative to dir; of the first two, the last column is the
                           label */
-    double test_share; /* csv, npy, text: share of rows or bytes that are test; 0 = 0.2 */
-    size_t context;    /* text: bytes of a sample; 0 = 128 */
-    bool regression;   /* csv, npy: labels are numbers, not classes */
-    bool standardise;  /* csv: features to mean 0, variance 1 over the training rows */
+    double test_share;           /* csv, npy, text: share of rows or bytes that are test; 0 = 0.2 */
+    size_t context;              /* text: bytes of a sample; 0 = 128 */
+    bool regression;             /* csv, npy: labels are numbers, not classes */
+    bool standardise;            /* csv: features to mean 0, variance 1 over the training rows */
+    struct data_augment augment; /* samples must be images [channels, height, width] */
 };
 
 struct data_info {
@@ -73,6 +80,11 @@ const struct data_info *data_info(const struct data_set *set);
  * zeros. */
 void data_fill(const struct data_set *set, enum data_part part, const uint32_t *index, size_t rows,
                struct nn_batch *batch, size_t outputs);
+
+/* What data_fill wrote of training samples index[batch->rows], as this epoch of the run with this seed shows them:
+ * a function of these and the number of each sample alone. Nothing without spec.augment. */
+void data_augment(const struct data_set *set, uint64_t seed, uint64_t epoch, const uint32_t *index,
+                  struct nn_batch *batch);
 
 /* NULL, or one line about the first sample that could not be read: nothing filled since then is to be used. */
 const char *data_failed(const struct data_set *set);

@@ -272,6 +272,8 @@ load(struct data_set *set, struct source *s, const struct data_spec *spec, struc
     if (rc)
         return rc;
     s->width = npy_header(s->features[DATA_TRAIN])->width - table;
+    if (npy_header(s->features[DATA_TRAIN])->type == NPY_UINT8)
+        set->far->black = data_norm_of(0.5, 1).shift;
     rc = apart && !table ? load_apart(set, s, spec, l) : load_shared(set, s, spec, l);
     set->info.classes = spec->regression ? 0 : l->classes ? l->classes : l->most + 1;
     set->far->hash = npy_hash(s->features[DATA_TRAIN]) ^ s->test;

@@ -44,6 +44,7 @@ struct data_far {
     void (*close)(void *ctx);
     void *ctx;
     uint64_t hash;     /* of the contents */
+    float black;       /* what a pixel outside an image is */
     atomic_int broken; /* 0; 1: why is being written; 2: it is there */
     char why[DATA_WHY_SIZE];
 };
@@ -55,7 +56,8 @@ struct data_set {
     struct data_norm norm[DATA_PLANES_MAX];
     struct data_rows part[DATA_PARTS];
     struct data_far *far; /* NULL: all is in memory */
-    bool next_byte;       /* text: the label of a byte is the one behind it; pixel has one more */
+    struct data_augment augment;
+    bool next_byte; /* text: the label of a byte is the one behind it; pixel has one more */
 };
 
 /* The scaling that gives mean 0 and variance 1 to pixels of this mean and deviation (of 0..1). */
@@ -74,6 +76,19 @@ int data_text_load(struct data_set *set, const struct data_spec *spec, char *why
 
 /* Are test_share and classes of the spec in range, for the sources that cut the test part off themselves? */
 int data_check_split(const struct data_spec *spec, char *why, size_t why_size);
+
+/* One view of an image: out[c][y][x] = in[c][y + down][x + right], of the mirrored one. */
+struct data_view {
+    int down, right;
+    bool mirrored;
+};
+struct data_view data_view_draw(const struct data_augment *augment, uint64_t seed, uint64_t epoch,
+                                uint32_t sample);
+/* x [C, H, W] in place; what comes in from outside is black[c % blacks]. */
+void data_view_show(float *x, const struct nn_shape *shape, struct data_view view,
+                    const float *black, size_t blacks);
+/* Are the set's samples such that its augmentation can be? 0 or -EINVAL. */
+int data_augment_check(const struct data_set *set, char *why, size_t why_size);
 
 /* Draw sample `i` of a part. */
 int32_t data_glyphs_draw(uint64_t seed, enum data_part part, uint32_t i, uint8_t pixel[28 * 28]);

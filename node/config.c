@@ -551,5 +551,6 @@ config_data_spec(const struct config *config, struct data_spec *out)
         .context = (size_t)config->data.context,
         .regression = config->data.regression,
         .standardise = config->data.standardise,
+        .augment = config->data.augmented ? config->data.augment : (struct data_augment){0},
     };
 }

@@ -39,6 +39,8 @@ struct config {
         double test_share;
         uint64_t context; /* bytes of a window of text */
         bool regression, standardise;
+        bool augmented;
+        struct data_augment augment; /* if so */
     } data;
     struct {
         struct nn_shape input;      /* dims 0: taken from the data */

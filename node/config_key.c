@@ -32,6 +32,7 @@ static const struct config_word sources[] = {
     {"cifar100", DATA_CIFAR100}, {"csv", DATA_CSV},   {"counting", DATA_COUNTING},
     {"npy", DATA_NPY},           {"text", DATA_TEXT}, {NULL, 0},
 };
+static const struct config_word augmentations[] = {{"none", 0}, {"shift", 1}, {NULL, 0}};
 static const struct config_word layers[] = {
     {"dense", NN_DENSE},         {"conv", NN_CONV2D},
     {"maxpool", NN_MAXPOOL},     {"avgpool", NN_AVGPOOL},
@@ -107,6 +108,9 @@ const struct config_key config_keys[] = {
     UINT("data", "context", CONFIG_JOB, MEMBER(data.context), 1, 65536, "128"),
     ENUM("data", "regression", CONFIG_JOB, MEMBER(data.regression), yes_no, "no"),
     ENUM("data", "standardise", CONFIG_JOB, MEMBER(data.standardise), yes_no, "no"),
+    CHOICE("data", "augment", MEMBER(data.augmented), augmentations, "none", "data.augment"),
+    UINT("data.augment.shift", "pixels", CONFIG_JOB, MEMBER(data.augment.shift), 0, SIDE_MAX, "2"),
+    ENUM("data.augment.shift", "flip", CONFIG_JOB, MEMBER(data.augment.flip), yes_no, "no"),
 
     {"model", "input", CONFIG_SHAPE, CONFIG_JOB, MEMBER(model.input), 1, UNITS_MAX, NULL, "", NULL},
     TEXT(CONFIG_TEXT, "model", "from", CONFIG_SHARED, MEMBER(model.from)),

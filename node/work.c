@@ -264,6 +264,8 @@ fill_step(struct lane *lane)
     }
     data_fill(work->setup.data, DATA_TRAIN, lane->index, lane->rows, nn_pass_batch(lane->pass),
               nn_output_size(work->setup.model));
+    data_augment(work->setup.data, work->setup.seed, h->epoch, lane->index,
+                 nn_pass_batch(lane->pass));
 }
 
 static void

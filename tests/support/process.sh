@@ -62,7 +62,7 @@ write_job() { # FILE STEPS [LINE OF THE TRAIN SECTION ...]
     shift 2
     [ $# -gt 0 ] || set -- "eval_every: 0"
     {
-        printf '%s\n' "run: {name: small, seed: 7}" "data: {source: glyphs, train: 1920, test: 240}" \
+        printf '%s\n' "run: {name: small, seed: 7}" "data: {source: glyphs, train: 1920, test: 240, augment: {shift: 2}}" \
             "model:" "  - input: [1, 28, 28]" "  - conv: {filters: 8, kernel: 5, pad: 2}" "  - relu" \
             "  - maxpool: 2" "  - flatten" "  - dense: 48" "  - tanh" "  - dropout: 0.2" "  - dense: 10" \
             "train:" "  epochs: 100000" "  steps: $steps" "  batch: 96" "  shards: 12" \
