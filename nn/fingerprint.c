@@ -161,6 +161,9 @@ nn_fingerprint(void)
         {.kind = NN_DENSE, .units = 72},
         {.kind = NN_ATTENTION, .units = 2},
         {.kind = NN_RESIDUAL_END},
+        {.kind = NN_RNN, .units = 9},
+        {.kind = NN_LSTM, .units = 13},
+        {.kind = NN_GRU, .units = 11},
         {.kind = NN_DENSE, .units = 7},
     };
     uint64_t hash = 0;

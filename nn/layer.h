@@ -49,6 +49,8 @@ struct layer_kind {
     bool element_wise; /* output shape = input shape, and backward turns dy into dx in place */
     bool is_view;      /* the output is the input's memory under another shape */
     bool running; /* behind weight and bias stand running averages of mean and variance, as long */
+    bool
+        recurrent; /* weight is W_ih; behind it W_hh [.., units], b_ih, b_hh: PyTorch's names and order */
     bool reads_output; /* backward needs y (or, in place, x) untouched by later layers */
     /* Check spec against ->in, set ->out and ->weight. 0 or -EINVAL with what is wrong in `why`. */
     int (*shape)(struct layer *layer, char *why, size_t why_size);
@@ -65,7 +67,7 @@ struct layer_kind {
 extern const struct layer_kind dense_kind, conv2d_kind, maxpool_kind, avgpool_kind, flatten_kind,
     relu_kind, sigmoid_kind, tanh_kind, dropout_kind, layernorm_kind, rmsnorm_kind, gelu_kind,
     silu_kind, embedding_kind, positions_kind, residual_kind, residual_end_kind, attention_kind,
-    globalpool_kind, batchnorm_kind;
+    globalpool_kind, batchnorm_kind, rnn_kind, lstm_kind, gru_kind;
 
 /* The model's layer, for tests of one kind. */
 const struct layer *nn_model_layer(const struct nn_model *model, size_t index);

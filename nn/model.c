@@ -65,6 +65,9 @@ static const struct layer_kind *const kinds[NN_KINDS] = {
     [NN_ATTENTION] = &attention_kind,
     [NN_GLOBALPOOL] = &globalpool_kind,
     [NN_BATCHNORM] = &batchnorm_kind,
+    [NN_RNN] = &rnn_kind,
+    [NN_LSTM] = &lstm_kind,
+    [NN_GRU] = &gru_kind,
 };
 
 /* Product of the dimensions, or 0 when one is 0 or the product exceeds NN_PARAMS_MAX. */
@@ -249,6 +252,21 @@ tensor_add(struct nn_model *model, struct layer *layer, const char *role,
     model->param_count += tensor->count;
 }
 
+/* As torch.nn.LSTM has them with one layer. */
+static void
+recurrent_tensors_add(struct nn_model *model, struct layer *layer)
+{
+    size_t gates = layer->weight.dim[0], units = layer->spec.units;
+    const struct nn_shape hidden = {2, {gates, units}}, bias = {1, {gates}};
+    tensor_add(model, layer, "weight_ih_l0", &layer->weight);
+    tensor_add(model, layer, "weight_hh_l0", &hidden);
+    layer->bias_first = model->param_count;
+    tensor_add(model, layer, "bias_ih_l0", &bias);
+    tensor_add(model, layer, "bias_hh_l0", &bias);
+    for (size_t t = model->tensor_count - 4; t < model->tensor_count; t++)
+        model->tensor[t].fan_in = units;
+}
+
 static int
 tie(struct layer *table, struct layer *dense, char *why, size_t why_size)
 {
@@ -277,11 +295,14 @@ params_place(struct nn_model *model, struct layer *layer, char *why, size_t why_
         int rc = tie(&model->layer[0], layer, why, why_size);
         if (rc != 0)
             return rc;
+    } else if (layer->kind->recurrent) {
+        recurrent_tensors_add(model, layer);
     } else {
         tensor_add(model, layer, "weight", &layer->weight);
     }
-    layer->bias_first = model->param_count;
-    if (!layer->spec.no_bias)
+    if (!layer->kind->recurrent)
+        layer->bias_first = model->param_count;
+    if (!layer->spec.no_bias && !layer->kind->recurrent)
         tensor_add(model, layer, "bias", &(struct nn_shape){1, {layer->weight.dim[0]}});
     for (int i = 0; layer->kind->running && i < 2; i++) {
         tensor_add(model, layer, i == 0 ? "running_mean" : "running_var", &layer->weight);
@@ -503,6 +524,8 @@ element_draw(const struct nn_tensor *tensor, enum nn_init init, double u)
         return 1;
     if (init == NN_INIT_SMALL)
         return 0.02 * vmath_normal(u);
+    if (init == NN_INIT_UNITS)
+        return (2 * u - 1) / sqrt(in);
     return init == NN_INIT_HE ? sqrt(2.0 / in) * vmath_normal(u)
                               : sqrt(6.0 / (in + out)) * (2 * u - 1);
 }
@@ -530,7 +553,8 @@ nn_init_params(const struct nn_model *model, uint64_t seed, float *params)
         enum nn_init init = init_choose(model, layer);
         bool variance = tensor->average > 0 && t > 0 && model->tensor[t - 1].average > 0 &&
                         model->tensor[t - 1].layer == tensor->layer;
-        if ((variance || tensor->first == layer->weight_first) && init != NN_INIT_ZERO)
+        bool drawn = layer->kind->recurrent || tensor->first == layer->weight_first;
+        if ((variance || drawn) && init != NN_INIT_ZERO)
             tensor_fill(tensor, init, rng_key(seed, RNG_INIT, t, 0), params + tensor->first);
     }
 }

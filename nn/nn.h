@@ -54,6 +54,9 @@ enum nn_kind {
     NN_ATTENTION,  /* units = heads; causal; [T, 3 C] queries, keys, values to [T, C] */
     NN_GLOBALPOOL, /* mean over height and width, or over positions */
     NN_BATCHNORM,  /* epsilon, momentum */
+    NN_RNN,        /* units, last; [T, C] to [T, units], or the last of them alone */
+    NN_LSTM,
+    NN_GRU,
     NN_KINDS,
 };
 
@@ -64,6 +67,7 @@ enum nn_init {
     NN_INIT_ZERO,
     NN_INIT_ONE,   /* weights of norms, always */
     NN_INIT_SMALL, /* normal, deviation 0.02; embeddings and positions, always */
+    NN_INIT_UNITS, /* uniform within 1/sqrt(units), biases, too; recurrent layers, always */
 };
 
 struct nn_layer_spec {
@@ -76,6 +80,7 @@ struct nn_layer_spec {
     bool tied;
     bool approximate;
     bool sinusoidal;
+    bool last;
     unsigned tokens; /* 1.. */
     float drop;      /* 0 <= drop < 1 */
     float epsilon;   /* 0 < epsilon <= 1 */

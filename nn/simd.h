@@ -58,6 +58,21 @@ gemm_panel_fn gemm_panel_base, gemm_panel_avx2, gemm_panel_avx512;
       (const float *x, const float *dy, const float *w, const float *stats, bool centred,          \
        float *dx, size_t n),                                                                       \
       (x, dy, w, stats, centred, dx, n))                                                           \
+    X(recurrent_lstm,                                                                              \
+      (float *gates, const float *c0, float *c, float *bent, float *h, size_t rows, size_t units), \
+      (gates, c0, c, bent, h, rows, units))                                                        \
+    X(recurrent_lstm_grad,                                                                         \
+      (float *gates, const float *c0, const float *bent, float *dh, float *dc, size_t rows,        \
+       size_t units),                                                                              \
+      (gates, c0, bent, dh, dc, rows, units))                                                      \
+    X(recurrent_gru,                                                                               \
+      (float *gates, const float *hidden, const float *h0, float *q, float *h, size_t rows,        \
+       size_t units),                                                                              \
+      (gates, hidden, h0, q, h, rows, units))                                                      \
+    X(recurrent_gru_grad,                                                                          \
+      (float *gates, const float *h0, float *q, float *dh, size_t rows, size_t units),             \
+      (gates, h0, q, dh, rows, units))                                                             \
+    X(recurrent_rnn_grad, (float *gates, const float *h, float *dh, size_t n), (gates, h, dh, n))  \
     X(vmath_sum, (const float *x, size_t n, double *sum), (x, n, sum))
 
 #define NN_SIMD_DECLARE(name, parameters, arguments)                                               \

@@ -10,57 +10,7 @@
  * 0 <= t <= 14.5 (2.7e-7 with rounding), so that the lower tail keeps its digits.
  * sigmoid: with e = exp -|x|, 1 / (1 + e) or e / (1 + e), so that no digit cancels. */
 #include "nn/simd.h"
-
-#include <stdint.h>
-#include <string.h>
-
-static const float EXP_MAX = 89.0f, EXP_MIN = -104.5f; /* exp overflows before, is 0 before */
-static const float LOG2_E = 1.44269504f, LN2_HI = 0.693359375f, LN2_LO = -2.12194440e-4f;
-static const float SHIFT = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
-
-static inline float
-float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static inline uint32_t
-bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-/* 2^n for -126 <= n <= 127. */
-static inline float
-power_of_two(int32_t n)
-{
-    return float_of((uint32_t)(n + 127) << 23);
-}
-
-static inline float
-exp_one(float x)
-{
-    float t = x > EXP_MAX ? EXP_MAX : x;
-    t = t < EXP_MIN ? EXP_MIN : t; /* NaN passes both */
-    float shifted = t * LOG2_E + SHIFT;
-    int32_t n = (int32_t)(bits_of(shifted) - bits_of(SHIFT));
-    float whole = shifted - SHIFT;
-    float r = (t - whole * LN2_HI) - whole * LN2_LO;
-    float p = 1.0f / 5040;
-    p = p * r + 1.0f / 720;
-    p = p * r + 1.0f / 120;
-    p = p * r + 1.0f / 24;
-    p = p * r + 1.0f / 6;
-    p = p * r + 0.5f;
-    p = (p * r) * r + r;
-    int32_t half = n >> 1;
-    float y = ((1.0f + p) * power_of_two(half)) * power_of_two(n - half);
-    return x != x ? x : y;
-}
+#include "nn/vmath_one.h"
 
 static inline float
 log_one(float x)
@@ -88,28 +38,6 @@ log_one(float x)
     y = x < inf ? y : x; /* inf and NaN */
     y = x == 0 ? -inf : y;
     return x < 0 ? float_of(0x7fc00000) : y;
-}
-
-static inline float
-tanh_one(float x)
-{
-    float size = float_of(bits_of(x) & 0x7fffffff), square = x * x;
-    float q = -0x1.75e1cep-8f;
-    q = q * square + 0x1.52269cp-6f;
-    q = q * square - 0x1.b83c5ap-5f;
-    q = q * square + 0x1.110726p-3f;
-    q = q * square - 0x1.555532p-2f;
-    float small = (q * square) * x + x;
-    float large = 1.0f - 2.0f / (exp_one(size + size) + 1.0f);
-    float y = size < 0.625f ? small : large;
-    return float_of((bits_of(y) & 0x7fffffff) | (bits_of(x) & 0x80000000));
-}
-
-static inline float
-sigmoid_one(float x)
-{
-    float e = exp_one(float_of(bits_of(x) | 0x80000000));
-    return (x < 0 ? e : 1.0f) / (1.0f + e);
 }
 
 static inline float

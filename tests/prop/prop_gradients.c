@@ -209,6 +209,12 @@ flat_layers(struct nn_layer_spec *s, enum nn_kind kind)
     return n;
 }
 
+static bool
+recurrent(enum nn_kind kind)
+{
+    return kind == NN_RNN || kind == NN_LSTM || kind == NN_GRU;
+}
+
 /* Sequences of tokens: the kind between positions and the last layer. */
 static size_t
 token_layers(struct nn_layer_spec *s, enum nn_kind kind)
@@ -233,6 +239,8 @@ token_layers(struct nn_layer_spec *s, enum nn_kind kind)
     if (kind != NN_EMBEDDING)
         s[n++] = (struct nn_layer_spec){
             .kind = kind, .units = 1 + below(5), .drop = 0.3f, .epsilon = 0.1f, .momentum = 0.1f};
+    if (recurrent(kind))
+        s[n - 1].last = below(2);
     if (kind == NN_ATTENTION)
         s[n - 1].units = 1u << below(3);
     return n;
@@ -244,7 +252,7 @@ random_tokens_check(enum nn_kind kind, enum nn_loss loss)
     struct nn_layer_spec s[16];
     struct nn_shape text = {1, {1 + below(5)}};
     size_t n = token_layers(s, kind);
-    bool whole = loss != NN_CROSS_ENTROPY || kind == NN_GLOBALPOOL || below(2);
+    bool whole = s[n - 1].last || loss != NN_CROSS_ENTROPY || kind == NN_GLOBALPOOL || below(2);
     if (whole)
         s[n++] = (struct nn_layer_spec){.kind = NN_FLATTEN};
     s[n++] =
@@ -281,7 +289,8 @@ static bool
 takes_images(enum nn_kind kind)
 {
     return kind != NN_EMBEDDING && kind != NN_POSITIONS && kind != NN_RESIDUAL &&
-           kind != NN_RESIDUAL_END && kind != NN_ATTENTION && kind != NN_GLOBALPOOL;
+           kind != NN_RESIDUAL_END && kind != NN_ATTENTION && kind != NN_GLOBALPOOL &&
+           !recurrent(kind);
 }
 
 static void
