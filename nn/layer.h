@@ -22,8 +22,10 @@ struct layer {
     const struct layer *tied; /* embedding and dense: the other one with the same weight, or NULL */
     /* Of a residual: the index of its end, and the other way round; of a tied embedding: of the dense layer. */
     unsigned partner;
-    bool in_place; /* the output overwrites the input, or is the input under another shape */
-    bool wants_dx; /* some layer before has parameters */
+    bool in_place;    /* the output overwrites the input, or is the input under another shape */
+    bool wants_dx;    /* some layer before has parameters */
+    unsigned segment; /* of those that are computed again one by one: segment.c */
+    bool kept;        /* its buffer has what the segment gives */
 };
 
 /* One block of rows on its way through one layer. */
@@ -68,6 +70,12 @@ extern const struct layer_kind dense_kind, conv2d_kind, maxpool_kind, avgpool_ki
     relu_kind, sigmoid_kind, tanh_kind, dropout_kind, layernorm_kind, rmsnorm_kind, gelu_kind,
     silu_kind, embedding_kind, positions_kind, residual_kind, residual_end_kind, attention_kind,
     globalpool_kind, batchnorm_kind, rnn_kind, lstm_kind, gru_kind;
+
+/* Set ->segment and ->kept of all layers, which are one segment before. */
+void segment_plan(struct layer *layer, size_t count);
+size_t segment_saved(const struct layer *layer); /* bytes per row */
+/* Are the layer's input and what it saves needed until the end of back-propagation? */
+bool segment_pins(const struct layer *layer);
 
 /* The model's layer, for tests of one kind. */
 const struct layer *nn_model_layer(const struct nn_model *model, size_t index);

@@ -2,7 +2,7 @@
  * rows on its way through them.
  *
  * A pass is one block: the struct, the batch, one buffer per layer that neither is a view nor works in
- * place (in evaluation two that alternate, and one more for each residual that holds one), what kinds save, two gradient buffers that alternate, scratch.
+ * place (fewer when some are computed again: segment.c; in evaluation two that alternate, and one more for each residual that holds one), what kinds save, two gradient buffers that alternate, scratch.
  * An element-wise layer works in place unless its input is the batch or a layer needs that buffer again
  * in back-propagation. */
 #include "nn/nn.h"
@@ -41,6 +41,7 @@ struct nn_pass {
     float *grad[2];
     float scale;      /* that nn_loss was given */
     unsigned grad_at; /* which of the two holds the gradient of the layer to come */
+    unsigned live;    /* segment whose insides are there */
     float *scratch;
 };
 
@@ -499,6 +500,12 @@ nn_model_smooth(struct nn_model *model, float share)
     model->loss.smoothing = share;
 }
 
+void
+nn_model_recompute(struct nn_model *model)
+{
+    segment_plan(model->layer, model->layer_count);
+}
+
 /* He when the first activation after the layer, and before the next parameters, is relu. */
 static enum nn_init
 init_choose(const struct nn_model *model, const struct layer *layer)
@@ -606,27 +613,67 @@ spare_choose(float *const *spare, const float *at, float *const *held, size_t de
     }
 }
 
+/* Of an evaluation. */
 static void
-outputs_lay(struct nn_pass *pass, struct carver *carver, size_t largest)
+spares_lay(struct nn_pass *pass, struct carver *carver, size_t largest)
 {
     const struct nn_model *model = pass->model;
     float *at = pass->batch.x, *spare[SPARES] = {0}, *held[NN_NEST_MAX] = {0};
-    size_t depth = 0, spares = pass->training ? 0 : nest_depth(model) + 2;
+    size_t depth = 0, spares = nest_depth(model) + 2;
     for (size_t i = 0; i < spares; i++)
         spare[i] = carve(carver, pass->rows_max, largest * sizeof(float));
     for (size_t l = 0; l < model->layer_count; l++) {
         const struct layer *layer = &model->layer[l];
-        if (!layer->in_place && pass->training)
-            at = carve(carver, pass->rows_max, layer->out_size * sizeof(float));
-        else if (!layer->in_place && carver->base != NULL)
+        if (!layer->in_place && carver->base != NULL)
             at = spare_choose(spare, at, held, depth);
         if (layer->kind == &residual_kind)
             held[depth++] = at;
         depth -= layer->kind == &residual_end_kind;
         pass->out[l] = at;
-        if (pass->training && layer->kind->saved != NULL)
-            pass->saved[l] = carve(carver, pass->rows_max, layer->kind->saved(layer));
     }
+}
+
+static void
+output_lay(struct nn_pass *pass, struct carver *carver, size_t l)
+{
+    const struct layer *layer = &pass->model->layer[l];
+    if (layer->in_place)
+        pass->out[l] = l == 0 ? pass->batch.x : pass->out[l - 1];
+    else
+        pass->out[l] = carve(carver, pass->rows_max, layer->out_size * sizeof(float));
+}
+
+static void
+saved_lay(struct nn_pass *pass, struct carver *carver, size_t l)
+{
+    size_t bytes = segment_saved(&pass->model->layer[l]);
+    if (bytes > 0)
+        pass->saved[l] = carve(carver, pass->rows_max, bytes);
+}
+
+/* What is kept, then the insides of all segments, each from the same place on. */
+static void
+outputs_lay(struct nn_pass *pass, struct carver *carver)
+{
+    const struct nn_model *model = pass->model;
+    for (size_t l = 0; l < model->layer_count; l++) {
+        if (model->layer[l].kept && !model->layer[l].in_place)
+            output_lay(pass, carver, l);
+        if (segment_pins(&model->layer[l]))
+            saved_lay(pass, carver, l);
+    }
+    size_t first = carver->used, end = first;
+    for (size_t l = 0; l < model->layer_count; l++) {
+        const struct layer *layer = &model->layer[l];
+        if (l > 0 && layer->segment != model->layer[l - 1].segment)
+            carver->used = first;
+        if (!layer->kept || layer->in_place)
+            output_lay(pass, carver, l);
+        if (!segment_pins(layer))
+            saved_lay(pass, carver, l);
+        end = carver->used > end ? carver->used : end;
+    }
+    carver->used = end;
 }
 
 /* Set every pointer of the pass; the bytes used, or SIZE_MAX. */
@@ -647,7 +694,10 @@ pass_lay(struct nn_pass *pass, struct carver *carver)
     pass->batch.label = carve(carver, pass->rows_max, model->loss.positions * sizeof(int32_t));
     if (model->loss.positions == 1)
         pass->batch.target = carve(carver, pass->rows_max, out * sizeof(float));
-    outputs_lay(pass, carver, largest);
+    if (pass->training)
+        outputs_lay(pass, carver);
+    else
+        spares_lay(pass, carver, largest);
     pass->grad[0] = carve(carver, pass->rows_max, (pass->training ? largest : out) * sizeof(float));
     pass->grad[1] = carve(carver, pass->training ? pass->rows_max : 0, largest * sizeof(float));
     pass->scratch = carve(carver, 1, scratch * sizeof(float));
@@ -695,14 +745,12 @@ nn_pass_output(const struct nn_pass *pass)
     return pass->out[pass->model->layer_count - 1];
 }
 
-void
-nn_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
-           const struct nn_context *context)
+static void
+forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
+        const struct nn_context *context)
 {
-    assert(model == pass->model);
-    assert(l < model->layer_count);
-    assert(pass->batch.rows <= pass->rows_max);
     const struct layer *layer = &model->layer[l];
+    pass->live = layer->segment;
     layer->kind->forward(layer, &(struct layer_io){
                                     .rows = pass->batch.rows,
                                     .x = l == 0 ? pass->batch.x : pass->out[l - 1],
@@ -713,6 +761,35 @@ nn_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const f
                                     .held = pass->out[layer->partner],
                                     .scratch = pass->scratch,
                                 });
+}
+
+void
+nn_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
+           const struct nn_context *context)
+{
+    assert(model == pass->model);
+    assert(l < model->layer_count);
+    assert(pass->batch.rows <= pass->rows_max);
+    forward(model, l, pass, params, context);
+}
+
+/* Compute the insides of the segment of layer `l` again, unless they are there. */
+static void
+revive(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
+       const struct nn_context *context)
+{
+    size_t first = l, end = l + 1;
+    if (pass->live == model->layer[l].segment)
+        return;
+    while (first > 0 && model->layer[first - 1].segment == model->layer[l].segment)
+        first--;
+    while (end < model->layer_count && model->layer[end].segment == model->layer[l].segment)
+        end++;
+    const struct layer *last = &model->layer[end - 1];
+    end -= last->kept && !last->in_place && segment_saved(last) == 0; /* what it gave is there */
+    pass->live = last->segment;
+    for (; first < end; first++)
+        forward(model, first, pass, params, context);
 }
 
 void
@@ -756,6 +833,7 @@ nn_backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
     assert(pass->training);
     assert(l < model->layer_count);
     const struct layer *layer = &model->layer[l];
+    revive(model, l, pass, params, context);
     unsigned next = layer->kind->element_wise ? pass->grad_at : pass->grad_at ^ 1;
     if (layer->wants_dx || (sink && layer->weight_count > 0))
         backward(model, l, pass, params, context, sink, layer->wants_dx ? pass->grad[next] : NULL);
@@ -769,6 +847,8 @@ nn_gradient(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
     assert(model == pass->model);
     assert(pass->training);
     assert(l < model->layer_count);
-    if (model->layer[l].weight_count > 0)
-        backward(model, l, pass, params, context, sink, NULL);
+    if (model->layer[l].weight_count == 0)
+        return;
+    revive(model, l, pass, params, context);
+    backward(model, l, pass, params, context, sink, NULL);
 }

@@ -167,6 +167,9 @@ size_t nn_label_count(const struct nn_model *model);
 /* Cross entropy: move this share (0 <= share < 1) of each target from the label to all classes alike (Szegedy et
  * al., CVPR 2016). Before the first pass. */
 void nn_model_smooth(struct nn_model *model, float share);
+/* Keep only some activations in a training pass and compute the others again in back-propagation (segment.c): less
+ * memory, the same bits. Before the first pass. */
+void nn_model_recompute(struct nn_model *model);
 
 /* params[nn_param_count] from the seed alone. */
 void nn_init_params(const struct nn_model *model, uint64_t seed, float *params);

@@ -59,6 +59,7 @@ struct config {
         bool exact;          /* always, in this version */
         uint64_t eval_every; /* epochs between evaluations; 0 = only at the end */
         uint64_t patience;   /* early stopping: evaluations without a better test loss; 0 = off */
+        bool recompute;      /* activations: less memory, more work */
         uint64_t checkpoint_every; /* steps; 0 = about every half minute. This node only. */
     } train;
     struct {

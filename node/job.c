@@ -121,6 +121,8 @@ job_open(struct job *job, const struct config *config, char *why, size_t why_siz
         return rc;
     }
     nn_model_smooth(job->model, (float)config->train.label_smoothing);
+    if (config->train.recompute)
+        nn_model_recompute(job->model);
     rc = check_outputs(config, job, why, why_size);
     return rc ? rc : open_exact(job, config->train.shards, why, why_size);
 }
