@@ -1,24 +1,53 @@
 /* recurrent_simd.c - gates and their gradients of recurrent.c, one step of all rows, all gates in one loop.
  *
- * Rows of gates are [gates H], all others [H]; the definitions stand in recurrent.c. */
+ * Rows of gates are [gates H], all others [H]; the definitions stand in recurrent.c. No two arrays overlap. */
 #include "nn/simd.h"
 #include "nn/vmath_one.h"
+
+/* One row; its gates as so many arrays, so that a compiler sees that they are apart. */
+static inline void
+lstm_row(float *restrict gi, float *restrict gf, float *restrict gg, float *restrict go,
+         const float *restrict c0, float *restrict c, float *restrict bent, float *restrict h,
+         size_t n)
+{
+    for (size_t j = 0; j < n; j++) {
+        float i = sigmoid_one(gi[j]), f = sigmoid_one(gf[j]);
+        float g = tanh_one(gg[j]), o = sigmoid_one(go[j]);
+        float cell = f * c0[j] + i * g, squashed = tanh_one(cell);
+        gi[j] = i;
+        gf[j] = f;
+        gg[j] = g;
+        go[j] = o;
+        c[j] = cell;
+        bent[j] = squashed;
+        h[j] = o * squashed;
+    }
+}
 
 void
 SIMD_NAME(recurrent_lstm)(float *gates, const float *c0, float *c, float *bent, float *h,
                           size_t rows, size_t units)
 {
-    for (size_t r = 0; r < rows; r++) {
-        float *gi = gates + 4 * r * units, *gf = gi + units, *gg = gf + units, *go = gg + units;
-        for (size_t k = 0, j = r * units; k < units; k++, j++) {
-            float i = sigmoid_one(gi[k]), f = sigmoid_one(gf[k]);
-            float g = tanh_one(gg[k]), o = sigmoid_one(go[k]);
-            float cell = f * c0[j] + i * g, squashed = tanh_one(cell);
-            gi[k] = i, gf[k] = f, gg[k] = g, go[k] = o;
-            c[j] = cell;
-            bent[j] = squashed;
-            h[j] = o * squashed;
-        }
+    size_t n = units;
+    for (size_t r = 0; r < rows; r++, gates += 4 * n)
+        lstm_row(gates, gates + n, gates + 2 * n, gates + 3 * n, c0 + r * n, c + r * n,
+                 bent + r * n, h + r * n, n);
+}
+
+static inline void
+lstm_row_grad(float *restrict gi, float *restrict gf, float *restrict gg, float *restrict go,
+              const float *restrict c0, const float *restrict bent, float *restrict dh,
+              float *restrict dc, size_t n)
+{
+    for (size_t j = 0; j < n; j++) {
+        float i = gi[j], f = gf[j], g = gg[j], o = go[j], b = bent[j], d = dh[j];
+        float all = dc[j] + (d * o) * (1.0f - b * b);
+        go[j] = (d * b) * (o * (1.0f - o));
+        gi[j] = (all * g) * (i * (1.0f - i));
+        gg[j] = (all * i) * (1.0f - g * g);
+        gf[j] = (all * c0[j]) * (f * (1.0f - f));
+        dc[j] = all * f;
+        dh[j] = 0;
     }
 }
 
@@ -26,18 +55,25 @@ void
 SIMD_NAME(recurrent_lstm_grad)(float *gates, const float *c0, const float *bent, float *dh,
                                float *dc, size_t rows, size_t units)
 {
-    for (size_t r = 0; r < rows; r++) {
-        float *gi = gates + 4 * r * units, *gf = gi + units, *gg = gf + units, *go = gg + units;
-        for (size_t k = 0, j = r * units; k < units; k++, j++) {
-            float i = gi[k], f = gf[k], g = gg[k], o = go[k], b = bent[j], d = dh[j];
-            float all = dc[j] + (d * o) * (1.0f - b * b);
-            go[k] = (d * b) * (o * (1.0f - o));
-            gi[k] = (all * g) * (i * (1.0f - i));
-            gg[k] = (all * i) * (1.0f - g * g);
-            gf[k] = (all * c0[j]) * (f * (1.0f - f));
-            dc[j] = all * f;
-            dh[j] = 0;
-        }
+    size_t n = units;
+    for (size_t r = 0; r < rows; r++, gates += 4 * n)
+        lstm_row_grad(gates, gates + n, gates + 2 * n, gates + 3 * n, c0 + r * n, bent + r * n,
+                      dh + r * n, dc + r * n, n);
+}
+
+static inline void
+gru_row(float *restrict gr, float *restrict gz, float *restrict gn, const float *restrict qr,
+        const float *restrict qz, const float *restrict qn, const float *restrict h0,
+        float *restrict q, float *restrict h, size_t n)
+{
+    for (size_t j = 0; j < n; j++) {
+        float reset = sigmoid_one(gr[j] + qr[j]), z = sigmoid_one(gz[j] + qz[j]);
+        float fresh = tanh_one(gn[j] + reset * qn[j]);
+        gr[j] = reset;
+        gz[j] = z;
+        gn[j] = fresh;
+        q[j] = qn[j];
+        h[j] = (1.0f - z) * fresh + z * h0[j];
     }
 }
 
@@ -45,16 +81,24 @@ void
 SIMD_NAME(recurrent_gru)(float *gates, const float *hidden, const float *h0, float *q, float *h,
                          size_t rows, size_t units)
 {
-    for (size_t row = 0; row < rows; row++) {
-        float *gr = gates + 3 * row * units, *gz = gr + units, *gn = gz + units;
-        const float *qr = hidden + 3 * row * units, *qz = qr + units, *qn = qz + units;
-        for (size_t k = 0, j = row * units; k < units; k++, j++) {
-            float r = sigmoid_one(gr[k] + qr[k]), z = sigmoid_one(gz[k] + qz[k]);
-            float n = tanh_one(gn[k] + r * qn[k]);
-            gr[k] = r, gz[k] = z, gn[k] = n;
-            q[j] = qn[k];
-            h[j] = (1.0f - z) * n + z * h0[j];
-        }
+    size_t n = units;
+    for (size_t r = 0; r < rows; r++, gates += 3 * n, hidden += 3 * n)
+        gru_row(gates, gates + n, gates + 2 * n, hidden, hidden + n, hidden + 2 * n, h0 + r * n,
+                q + r * n, h + r * n, n);
+}
+
+static inline void
+gru_row_grad(float *restrict gr, float *restrict gz, float *restrict gn, const float *restrict h0,
+             float *restrict q, float *restrict dh, size_t n)
+{
+    for (size_t j = 0; j < n; j++) {
+        float reset = gr[j], z = gz[j], fresh = gn[j], d = dh[j];
+        float dp = (d * (1.0f - z)) * (1.0f - fresh * fresh);
+        gz[j] = (d * (h0[j] - fresh)) * (z * (1.0f - z));
+        gr[j] = (dp * q[j]) * (reset * (1.0f - reset));
+        gn[j] = dp;
+        q[j] = dp * reset;
+        dh[j] = d * z;
     }
 }
 
@@ -62,18 +106,9 @@ void
 SIMD_NAME(recurrent_gru_grad)(float *gates, const float *h0, float *q, float *dh, size_t rows,
                               size_t units)
 {
-    for (size_t row = 0; row < rows; row++) {
-        float *gr = gates + 3 * row * units, *gz = gr + units, *gn = gz + units;
-        for (size_t k = 0, j = row * units; k < units; k++, j++) {
-            float r = gr[k], z = gz[k], n = gn[k], d = dh[j];
-            float dp = (d * (1.0f - z)) * (1.0f - n * n);
-            gz[k] = (d * (h0[j] - n)) * (z * (1.0f - z));
-            gr[k] = (dp * q[j]) * (r * (1.0f - r));
-            gn[k] = dp;
-            q[j] = dp * r;
-            dh[j] = d * z;
-        }
-    }
+    size_t n = units;
+    for (size_t r = 0; r < rows; r++, gates += 3 * n)
+        gru_row_grad(gates, gates + n, gates + 2 * n, h0 + r * n, q + r * n, dh + r * n, n);
 }
 
 void

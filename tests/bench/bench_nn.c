@@ -1,7 +1,7 @@
 /* bench_nn - samples per second of one thread of training, for comparison with another framework on the
  * same model.
  *
- *     bench_nn mlp|cnn|gpt|resnet [rows per shard = 256] [shards = 1] [seconds = 3] [sink] [numerics]
+ *     bench_nn mlp|cnn|gpt|resnet|lstm [rows per shard = 256] [shards = 1] [seconds = 3] [sink] [numerics]
  *
  * sink: drop (gradients are only read; default), add (summed as floats and applied by SGD with momentum,
  * one step per batch of rows * shards) or exact (quantised and summed as the product does, then applied).
@@ -173,6 +173,10 @@ static const struct nn_layer_spec resnet[] = {CONV(16, 1),
                                               {.kind = NN_GLOBALPOOL},
                                               {.kind = NN_DENSE, .units = 10}};
 
+static const struct nn_layer_spec lstm[] = {{.kind = NN_EMBEDDING, .units = 64, .tokens = 256},
+                                            {.kind = NN_LSTM, .units = 256},
+                                            {.kind = NN_DENSE, .units = 256}};
+
 #define LIST(layers) layers, sizeof layers / sizeof *layers
 
 static const struct network {
@@ -186,6 +190,7 @@ static const struct network {
     {"mlp", LIST(mlp), {1, {784}}, 0, 10},
     {"cnn", LIST(cnn), {3, {1, 28, 28}}, 0, 10},
     {"gpt", LIST(gpt), {1, {128}}, 256, 256},
+    {"lstm", LIST(lstm), {1, {128}}, 256, 256},
     {"resnet", LIST(resnet), {3, {3, 32, 32}}, 0, 10},
 };
 
