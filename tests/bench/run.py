@@ -376,7 +376,9 @@ def part_link(programs, options, work):
 
 # ---- training ----
 
-MLP = """
+IMAGES = "data: {source: glyphs, train: 4096, test: 256}"
+TEXT = "data: {source: text, file: bench.txt, context: 128}"
+MLP = """  - input: [1, 28, 28]
   - flatten
   - dense: 512
   - relu
@@ -384,7 +386,7 @@ MLP = """
   - relu
   - dense: 10
 """
-CNN = """
+CNN = """  - input: [1, 28, 28]
   - conv: {filters: 32, kernel: 5, pad: 2}
   - relu
   - maxpool: 2
@@ -396,18 +398,33 @@ CNN = """
   - relu
   - dense: 10
 """
-MODELS = {"mlp": MLP, "cnn": CNN}
+LSTM = """  - embedding: 64
+  - lstm: 256
+  - dense: 256
+"""
+# name: data, layers, samples per step, steps of a measurement, what PyTorch needs to know of the samples
+MODELS = {
+    "mlp": (IMAGES, MLP, 256, 400, []),
+    "cnn": (IMAGES, CNN, 256, 24, []),
+    "lstm": (TEXT, LSTM, 32, 60, ["--input", "128", "--classes", "256", "--tokens"]),
+}
 
 
-def write_job(path, name, model, steps, exact=True, batch=256, shards=8, peers=1, group=""):
+def write_text(folder):
+    with open(os.path.join(folder, "bench.txt"), "wb") as out:
+        out.write(bytes(random.Random(1).choices(range(97, 123), k=200000)))
+
+
+def write_job(path, name, model, steps, exact=True, batch=0, shards=8, peers=1, group=""):
+    data, layers, usual = MODELS[model][:3]
     with open(path, "w") as out:
-        out.write("run: {name: %s, seed: 1}\ndata: {source: glyphs, train: 4096, test: 256}\n"
-                  "model:\n  - input: [1, 28, 28]%s"
+        out.write("run: {name: %s, seed: 1}\n%s\n"
+                  "model:\n%s"
                   "train:\n  loss: cross_entropy\n  epochs: 1000000\n  steps: %d\n  batch: %d\n"
                   "  shards: %d\n  optimizer: {sgd: {rate: 0.01, momentum: 0.9}}\n  exact: %s\n"
                   "  eval_every: 0\n"
                   "mesh: {topology: ring, peers: %d, gather_ms: 1, group: %s}\n"
-                  % (name, MODELS[model], steps, batch, shards, "yes" if exact else "no", peers,
+                  % (name, data, layers, steps, batch or usual, shards, "yes" if exact else "no", peers,
                      group or "bench%d" % random.randrange(1 << 30)))
 
 
@@ -428,25 +445,27 @@ def seconds_per_step(folder):
 def train_once(program, where, jobs, work, env=None, timeout=300):
     """One process per job file, together. Returns their folders, or None."""
     folders = [tempfile.mkdtemp(dir=work) for _ in jobs]
-    commands = [where.inside(rank, [program, job, "--out", folder, "--threads", "1", "--quiet",
+    commands = [where.inside(rank, [program, job, "--out", folder, "--data", work, "--threads", "1", "--quiet",
                                     "--interface", where.interface()])
                 for rank, (job, folder) in enumerate(zip(jobs, folders))]
     return folders if run_together(commands, env or {}, timeout) is not None else None
 
 
 def steps_for(model, options):
-    return {"mlp": 400, "cnn": 24}[model] // (4 if options.quick else 1)
+    return MODELS[model][3] // (4 if options.quick else 1)
 
 
 def train_ours(programs, where, model, exact, options, work):
     job = os.path.join(work, "train.yaml")
     write_job(job, "bench", model, steps_for(model, options), exact, shards=options.shards)
     folders = train_once(programs["meshnode"], where, [job], work)
-    return 256 / seconds_per_step(folders[0]) if folders else None
+    return MODELS[model][2] / seconds_per_step(folders[0]) if folders else None
 
 
-def train_torch(programs, model, options):
-    text = run_together([[PYTHON_WITH_TORCH, programs["torch"], model, "--seconds",
+def train_torch(programs, model, options, work):
+    job = os.path.join(work, "torch.yaml")
+    write_job(job, "bench", model, 1)
+    text = run_together([[PYTHON_WITH_TORCH, programs["torch"], job, *MODELS[model][4], "--seconds",
                           "1" if options.quick else "3"]], {}, 120)
     line = re.search(r"^TR,.*", text or "", re.M)
     if not line:
@@ -463,13 +482,15 @@ def our_kernel(program, work, exact):
     return line[1] if line else "?"
 
 
-TRAIN_GOALS = {("mlp", False): 1.5, ("mlp", True): 1.0, ("cnn", False): 1.0, ("cnn", True): 0.8}
+TRAIN_GOALS = {("mlp", False): 1.5, ("mlp", True): 1.0, ("cnn", False): 1.0, ("cnn", True): 0.8,
+               ("lstm", False): 1.0, ("lstm", True): 0.85}
 
 
 def part_train(programs, options, work):
     if "meshnode" not in programs:
         return
-    print("## Training, one process, one thread, batch 256\n")
+    print("## Training, one process, one thread\n")
+    write_text(work)
     rates, kernel = collections.defaultdict(dict), "?"
     others = busy_by_others()
     with place(0) as where:
@@ -480,7 +501,7 @@ def part_train(programs, options, work):
             random.shuffle(turns)
             for model, kind in turns:
                 if kind == "torch":
-                    rate, kernel = train_torch(programs, model, options)
+                    rate, kernel = train_torch(programs, model, options, work)
                 else:
                     rate = train_ours(programs, where, model, kind, options, work)
                 if rate:

@@ -1,21 +1,25 @@
 #!/usr/bin/python3
-"""Training speed of PyTorch on one process: the models that we train, on data already in memory.
+"""Training speed of PyTorch on one process: the model, batch and optimiser of a job of ours, on data already in memory.
 
-    torch_train.py mlp|cnn [--batch 256] [--threads 1] [--seconds 3]
+    torch_train.py JOB.yaml [--input 1,28,28] [--classes 10] [--tokens] [--threads 1] [--seconds 3]
 
-Prints  TR,torch,MODEL,BATCH,THREADS,STEPS,SAMPLES_PER_S,KERNEL  where the rate is the median over blocks
+Samples have the shape --input, with --tokens they are whole numbers below --classes, as many labels, too. Prints
+TR,torch,JOB,BATCH,THREADS,STEPS,SAMPLES_PER_S,KERNEL  where JOB is the job's name, the rate is the median over blocks
 of steps and KERNEL the kernel that OpenBLAS chose (or "?", should PyTorch use another library)."""
 import argparse
 import ctypes
 import os
 import statistics
+import sys
 import time
 
 
 def arguments():
     parser = argparse.ArgumentParser()
-    parser.add_argument("model", choices=["mlp", "cnn"])
-    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("job")
+    parser.add_argument("--input", default="1,28,28")
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--tokens", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3)
     return parser.parse_args()
@@ -24,20 +28,12 @@ def arguments():
 OPTIONS = arguments()
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # read when the libraries load
     os.environ[variable] = str(OPTIONS.threads)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden"))
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
-
-def mlp():
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(),
-                         nn.Linear(256, 10))
-
-
-def cnn():
-    return nn.Sequential(nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 10))
+import torch_model  # noqa: E402
 
 
 def kernel():
@@ -50,22 +46,34 @@ def kernel():
     return "?"
 
 
+def draw(shape, batch):
+    if OPTIONS.tokens:
+        x = torch.randint(OPTIONS.classes, (batch, *shape))
+        return x, torch.randint(OPTIONS.classes, x.shape)
+    return torch.randn(batch, *shape), torch.randint(OPTIONS.classes, (batch,))
+
+
 def main():
     torch.set_num_threads(OPTIONS.threads)
     torch.manual_seed(1)
-    net = {"mlp": mlp, "cnn": cnn}[OPTIONS.model]()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    batches = [(torch.randn(OPTIONS.batch, 1, 28, 28), torch.randint(10, (OPTIONS.batch,)))
-               for _ in range(16)]
+    job = torch_model.read_job(OPTIONS.job)
+    shape, batch = tuple(int(n) for n in OPTIONS.input.split(",")), job["train"]["batch"]
+    net = torch_model.build(job["model"], shape)
+    _, optimizer = torch_model.optimizer_of(job["train"], net.parameters())
+    batches = [draw(shape, batch) for _ in range(16)]
 
     def step(number):
-        images, labels = batches[number % len(batches)]
+        x, labels = batches[number % len(batches)]
         optimizer.zero_grad()
-        nn.functional.cross_entropy(net(images), labels).backward()
+        outputs = net(x)
+        nn.functional.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), labels.reshape(-1)).backward()
         optimizer.step()
 
+    start = time.perf_counter()
     for number in range(10):
         step(number)
+        if time.perf_counter() - start > OPTIONS.seconds:
+            break
     rates, done, block = [], 0, 1
     end = time.perf_counter() + OPTIONS.seconds
     while time.perf_counter() < end or len(rates) < 3:
@@ -77,8 +85,8 @@ def main():
         if took < 0.1 and not rates:
             block *= 2  # blocks of a tenth of a second
         else:
-            rates.append(block * OPTIONS.batch / took)
-    print("TR,torch,%s,%d,%d,%d,%.1f,%s" % (OPTIONS.model, OPTIONS.batch, OPTIONS.threads, done,
+            rates.append(block * batch / took)
+    print("TR,torch,%s,%d,%d,%d,%.1f,%s" % (job["run"]["name"], batch, OPTIONS.threads, done,
                                            statistics.median(rates), kernel()))
 
 

@@ -262,3 +262,26 @@ def write_tensors(path, pairs):
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def optimizer_of(train, parameters):
+    """Its base rate and the optimiser of `train.optimizer`."""
+    word, options = next(iter(train.get("optimizer", {"sgd": 0.1}).items()))
+    options = options if isinstance(options, dict) else {"rate": options}
+    options = {k: v if isinstance(v, bool) else float(v) for k, v in options.items()}
+    decay = options.get("weight_decay", 0.01 if word == "adamw" else 0.0)
+    if word == "sgd":
+        rate = options.get("rate", 0.1)
+        return rate, torch.optim.SGD(parameters, lr=rate, momentum=options.get("momentum", 0.0),
+                                     nesterov=options.get("nesterov", False), weight_decay=decay)
+    if word in ("adam", "adamw"):
+        rate = options.get("rate", 0.001)
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[word]
+        return rate, kind(parameters, lr=rate, betas=(options.get("beta1", 0.9), options.get("beta2", 0.999)),
+                          eps=options.get("epsilon", 1e-8), weight_decay=decay)
+    if word == "rmsprop":
+        rate = options.get("rate", 0.01)
+        return rate, torch.optim.RMSprop(parameters, lr=rate, alpha=options.get("alpha", 0.99),
+                                         eps=options.get("epsilon", 1e-8), weight_decay=decay,
+                                         momentum=options.get("momentum", 0.0))
+    raise SystemExit("train.optimizer.%s is not known here" % word)

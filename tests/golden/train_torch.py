@@ -156,29 +156,6 @@ def make_net(job, shape):
 
 # ---- training ----
 
-def optimizer_of(train, parameters):
-    word, options = next(iter(train.get("optimizer", {"sgd": 0.1}).items()))
-    options = options if isinstance(options, dict) else {"rate": options}
-    options = {k: v if isinstance(v, bool) else float(v) for k, v in options.items()}
-    decay = options.get("weight_decay", 0.01 if word == "adamw" else 0.0)
-    if word == "sgd":
-        rate = options.get("rate", 0.1)
-        return rate, torch.optim.SGD(parameters, lr=rate, momentum=options.get("momentum", 0.0),
-                                     nesterov=options.get("nesterov", False), weight_decay=decay)
-    if word in ("adam", "adamw"):
-        rate = options.get("rate", 0.001)
-        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[word]
-        return rate, kind(parameters, lr=rate, betas=(options.get("beta1", 0.9), options.get("beta2", 0.999)),
-                          eps=options.get("epsilon", 1e-8), weight_decay=decay)
-    if word == "rmsprop":
-        rate = options.get("rate", 0.01)
-        return rate, torch.optim.RMSprop(parameters, lr=rate, alpha=options.get("alpha", 0.99),
-                                         eps=options.get("epsilon", 1e-8), weight_decay=decay,
-                                         momentum=options.get("momentum", 0.0))
-    import optimisers
-    return optimisers.make(word, parameters, options)
-
-
 def rate_of(train, rate, step, steps, epoch):
     """As nn/optim.c."""
     schedule, warmup, batch = train.get("schedule", "constant"), train.get("warmup", 0), train.get("batch", 384)
@@ -223,7 +200,7 @@ def main():
     (x, labels), test = load_data(data, OPTIONS.data or data.get("dir", "") or ".")
     net = make_net(job, x.shape[1:])
     smoothing, clip = float(train.get("label_smoothing", 0)), float(train.get("clip_norm", 0))
-    rate, optimizer = optimizer_of(train, net.parameters())
+    rate, optimizer = torch_model.optimizer_of(train, net.parameters())
     batch = train.get("batch", 384)
     epoch_steps = -(-len(x) // batch)
     steps = train.get("epochs", 3) * epoch_steps
