@@ -17,13 +17,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nn/gemm.h"
 #include "nn/layer.h"
-
-/* x as [outer, channels, inner]. */
-struct view {
-    size_t outer, channels, inner;
-    double count; /* values per channel */
-};
+#include "nn/simd.h"
 
 static size_t
 channels_of(const struct layer *layer)
@@ -31,14 +27,19 @@ channels_of(const struct layer *layer)
     return layer->in.dim[layer->in.dims == 2 ? 1 : 0];
 }
 
-static struct view
-view_of(const struct layer *layer, size_t rows)
+/* [T, C] and [C] are not images: to lie together, their channels are turned into [C, rows]. */
+static bool
+features(const struct layer *layer)
 {
-    struct view v = {.channels = channels_of(layer)};
-    v.inner = layer->in.dims == 3 ? layer->in.dim[1] * layer->in.dim[2] : 1;
-    v.outer = rows * (layer->in_size / (v.channels * v.inner));
-    v.count = (double)(v.outer * v.inner);
-    return v;
+    return layer->in.dims != 3;
+}
+
+static struct batchnorm_channel
+channel_of(const struct layer *layer, size_t rows)
+{
+    size_t channels = channels_of(layer), plane = layer->in_size / channels;
+    return features(layer) ? (struct batchnorm_channel){1, rows * plane, 0}
+                           : (struct batchnorm_channel){rows, plane, layer->in_size};
 }
 
 static int
@@ -68,42 +69,17 @@ saved(const struct layer *layer)
     return 2 * channels_of(layer) * sizeof(float);
 }
 
+/* 4 numbers per channel for the sink, and turned x and dy. */
 static size_t
 scratch(const struct layer *layer, size_t rows)
 {
-    (void)rows;
-    return 4 * channels_of(layer) + 2 * channels_of(layer) * (sizeof(double) / sizeof(float));
+    return 4 * channels_of(layer) + (features(layer) ? 2 * rows * layer->in_size : 0);
 }
 
 static double
 flops(const struct layer *layer)
 {
     return 4.0 * (double)layer->in_size;
-}
-
-/* sum[c] = sum of (x - mean[c])^power over the channel, power 1 or 2. */
-static void
-moments(const struct view *v, const float *x, const float *mean, int power, double *sum)
-{
-    memset(sum, 0, v->channels * sizeof *sum);
-    for (size_t o = 0; o < v->outer; o++)
-        for (size_t c = 0; c < v->channels; c++)
-            for (size_t k = 0; k < v->inner; k++) {
-                double d = (double)*x++ - (power == 2 ? (double)mean[c] : 0);
-                sum[c] += power == 2 ? d * d : d;
-            }
-}
-
-static void
-statistics(const struct view *v, const float *x, double *sum, float *mean, float *variance)
-{
-    double count = v->count > 0 ? v->count : 1;
-    moments(v, x, NULL, 1, sum);
-    for (size_t c = 0; c < v->channels; c++)
-        mean[c] = (float)(sum[c] / count);
-    moments(v, x, mean, 2, sum);
-    for (size_t c = 0; c < v->channels; c++)
-        variance[c] = (float)(sum[c] / count);
 }
 
 static float
@@ -113,81 +89,93 @@ root(const struct layer *layer, float variance)
     return (float)(1 / sqrt(positive + (double)layer->spec.epsilon));
 }
 
+/* Rows [rows, channels] turned into [channels, rows]. */
+static float *
+turned(const float *x, size_t rows, size_t channels, float *to)
+{
+    gemm_transpose(x, channels, rows, channels, to, rows);
+    return to;
+}
+
+static void
+statistics(const struct batchnorm_channel *c, const float *x, float *mean, float *variance)
+{
+    double sum, count = (double)(c->planes * c->plane);
+    batchnorm_sum(c, x, &sum);
+    *mean = count > 0 ? (float)(sum / count) : 0;
+    batchnorm_squares(c, x, *mean, &sum);
+    *variance = count > 0 ? (float)(sum / count) : 0;
+}
+
 static void
 forward(const struct layer *layer, const struct layer_io *io)
 {
-    struct view v = view_of(layer, io->rows);
-    double *sum = (double *)(void *)io->scratch;
-    const float *w = io->params + layer->weight_first, *b = w + v.channels;
-    const float *mean = b + v.channels, *variance = mean + v.channels, *x = io->x;
-    float *y = io->y, *kept = io->saved;
-    if (io->context->training && kept != NULL) {
-        statistics(&v, x, sum, kept, kept + v.channels);
+    const struct batchnorm_channel c = channel_of(layer, io->rows);
+    size_t n = channels_of(layer);
+    const float *w = io->params + layer->weight_first, *b = w + n, *mean = b + n;
+    const float *x = io->x;
+    float *y = io->y, *kept = io->context->training ? io->saved : NULL;
+    if (features(layer))
+        x = y = turned(io->x, c.plane, n, io->scratch);
+    if (kept != NULL)
         mean = kept;
-        variance = kept + v.channels;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = i * c.plane;
+        if (kept != NULL)
+            statistics(&c, x + at, &kept[i], &kept[n + i]);
+        batchnorm_forward(&c, x + at, mean[i], root(layer, mean[n + i]) * w[i], b[i], y + at);
     }
-    for (size_t o = 0; o < v.outer; o++)
-        for (size_t c = 0; c < v.channels; c++) {
-            float scale = root(layer, variance[c]) * w[c];
-            for (size_t k = 0; k < v.inner; k++)
-                *y++ = (*x++ - mean[c]) * scale + b[c];
-        }
+    if (features(layer))
+        gemm_transpose(y, c.plane, n, c.plane, io->y, n);
 }
 
-/* dw and db of each channel. */
+/* What goes to the sink for a channel, g[0], g[n], g[2 n], g[3 n]. */
 static void
-sums(const struct layer *layer, const struct layer_io *io, const struct view *v, double *dw,
-     double *db)
+gradient(const struct layer *layer, const struct layer_io *io, size_t channel, double dw, double db,
+         float *g)
 {
-    const float *mean = io->saved, *variance = mean + v->channels, *x = io->x, *dy = io->dy;
-    memset(dw, 0, v->channels * sizeof *dw);
-    memset(db, 0, v->channels * sizeof *db);
-    for (size_t o = 0; o < v->outer; o++)
-        for (size_t c = 0; c < v->channels; c++)
-            for (size_t k = 0; k < v->inner; k++, x++, dy++) {
-                dw[c] += (double)*dy * ((double)*x - (double)mean[c]);
-                db[c] += (double)*dy;
-            }
-    for (size_t c = 0; c < v->channels; c++)
-        dw[c] *= (double)root(layer, variance[c]);
-}
-
-static void
-sink_all(const struct layer *layer, const struct layer_io *io, const struct view *v,
-         const double *dw, const double *db, float *g)
-{
-    size_t n = v->channels;
-    const float *stats = io->saved, *running = io->params + layer->weight_first + 2 * n;
-    double share = (double)io->rows * (double)io->scale;
-    double unbiased = v->count > 1 ? v->count / (v->count - 1) : 1;
-    for (size_t c = 0; c < n; c++) {
-        g[c] = (float)dw[c];
-        g[n + c] = (float)db[c];
-        g[2 * n + c] = (float)(((double)running[c] - (double)stats[c]) * share);
-        g[3 * n + c] = (float)(((double)running[n + c] - (double)stats[n + c] * unbiased) * share);
-    }
-    layer_sink(io, layer->weight_first, g, 4 * n);
+    const struct batchnorm_channel c = channel_of(layer, io->rows);
+    size_t n = channels_of(layer);
+    const float *stats = (float *)io->saved + channel;
+    const float *running = io->params + layer->weight_first + 2 * n + channel;
+    double share = (double)io->rows * (double)io->scale, count = (double)(c.planes * c.plane);
+    double unbiased = count > 1 ? count / (count - 1) : 1;
+    g[0] = (float)dw;
+    g[n] = (float)db;
+    g[2 * n] = (float)(((double)running[0] - (double)stats[0]) * share);
+    g[3 * n] = (float)(((double)running[n] - (double)stats[n] * unbiased) * share);
 }
 
 static void
 backward(const struct layer *layer, const struct layer_io *io)
 {
     assert(io->context->training);
-    struct view v = view_of(layer, io->rows);
-    double *dw = (double *)(void *)io->scratch, *db = dw + v.channels;
-    const float *w = io->params + layer->weight_first, *mean = io->saved;
-    const float *variance = mean + v.channels, *x = io->x, *dy = io->dy;
-    float *dx = io->dx;
-    sums(layer, io, &v, dw, db);
+    const struct batchnorm_channel c = channel_of(layer, io->rows);
+    size_t n = channels_of(layer);
+    const float *w = io->params + layer->weight_first, *mean = io->saved, *x = io->x, *dy = io->dy;
+    float *g = io->scratch, *side = g + 4 * n, *dx = io->dx;
+    double dw, db, count = (double)(c.planes * c.plane);
+    if (features(layer)) {
+        x = turned(io->x, c.plane, n, side);
+        dy = turned(io->dy, c.plane, n, side + c.plane * n);
+        dx = io->dx == NULL ? NULL : side;
+    }
+    for (size_t i = 0; i < n; i++) {
+        size_t at = i * c.plane;
+        float r = root(layer, mean[n + i]);
+        batchnorm_along(&c, x + at, dy + at, mean[i], &dw);
+        batchnorm_sum(&c, dy + at, &db);
+        dw *= (double)r;
+        gradient(layer, io, i, dw, db, g + i);
+        const struct batchnorm_slope slope = {mean[i], r, w[i] * r, (float)(db / count),
+                                              (float)(dw / count)};
+        if (dx != NULL)
+            batchnorm_backward(&c, x + at, dy + at, &slope, dx + at);
+    }
     if (io->sink != NULL)
-        sink_all(layer, io, &v, dw, db, (float *)(void *)(db + v.channels));
-    for (size_t o = 0; dx != NULL && o < v.outer; o++)
-        for (size_t c = 0; c < v.channels; c++) {
-            float r = root(layer, variance[c]), plain = (float)(db[c] / v.count);
-            float along = (float)(dw[c] / v.count);
-            for (size_t k = 0; k < v.inner; k++, x++)
-                *dx++ = (w[c] * r) * ((*dy++ - plain) - ((*x - mean[c]) * r) * along);
-        }
+        layer_sink(io, layer->weight_first, g, 4 * n);
+    if (dx != NULL && features(layer))
+        gemm_transpose(dx, c.plane, n, c.plane, io->dx, n);
 }
 
 const struct layer_kind batchnorm_kind = {

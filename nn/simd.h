@@ -17,6 +17,16 @@ typedef void gemm_panel_fn(const struct gemm_view *a, size_t m, size_t n, size_t
                            bool add, float *c, size_t ldc);
 gemm_panel_fn gemm_panel_base, gemm_panel_avx2, gemm_panel_avx512;
 
+/* A channel lies in `planes` pieces of `plane` values, `stride` apart. */
+struct batchnorm_channel {
+    size_t planes, plane, stride;
+};
+
+/* dx = scale ((dy - plain) - z along), z = (x - mean) r. */
+struct batchnorm_slope {
+    float mean, r, scale, plain, along;
+};
+
 /* X(name, parameters, arguments): functions without a result */
 #define NN_SIMD_LIST(X)                                                                            \
     X(vmath_exp, (const float *x, float *y, size_t n), (x, y, n))                                  \
@@ -73,7 +83,24 @@ gemm_panel_fn gemm_panel_base, gemm_panel_avx2, gemm_panel_avx512;
       (float *gates, const float *h0, float *q, float *dh, size_t rows, size_t units),             \
       (gates, h0, q, dh, rows, units))                                                             \
     X(recurrent_rnn_grad, (float *gates, const float *h, float *dh, size_t n), (gates, h, dh, n))  \
-    X(vmath_sum, (const float *x, size_t n, double *sum), (x, n, sum))
+    X(vmath_sum, (const float *x, size_t n, double *sum), (x, n, sum))                             \
+    X(batchnorm_sum, (const struct batchnorm_channel *c, const float *x, double *sum),             \
+      (c, x, sum))                                                                                 \
+    X(batchnorm_squares,                                                                           \
+      (const struct batchnorm_channel *c, const float *x, float mean, double *sum),                \
+      (c, x, mean, sum))                                                                           \
+    X(batchnorm_along,                                                                             \
+      (const struct batchnorm_channel *c, const float *x, const float *dy, float mean,             \
+       double *sum),                                                                               \
+      (c, x, dy, mean, sum))                                                                       \
+    X(batchnorm_forward,                                                                           \
+      (const struct batchnorm_channel *c, const float *x, float mean, float scale, float b,        \
+       float *y),                                                                                  \
+      (c, x, mean, scale, b, y))                                                                   \
+    X(batchnorm_backward,                                                                          \
+      (const struct batchnorm_channel *c, const float *x, const float *dy,                         \
+       const struct batchnorm_slope *s, float *dx),                                                \
+      (c, x, dy, s, dx))
 
 #define NN_SIMD_DECLARE(name, parameters, arguments)                                               \
     void name##_base parameters;                                                                   \

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "nn/simd.h"
 #include "tests/support/one_layer.h"
 
 /* weight, bias, running mean and variance of two channels */
@@ -96,6 +97,63 @@ averages_are_no_weights(void **state)
     one_layer_close(&one);
 }
 
+/* The sums by their definition: 16 lanes over 4096 values at a time, then in double. */
+static double
+sum_naive(const struct batchnorm_channel *c, const float *x, const float *dy, float mean, int kind)
+{
+    double sum = 0;
+    for (size_t p = 0; p < c->planes; p++)
+        for (size_t first = 0; first < c->plane; first += 4096) {
+            double piece = 0;
+            for (size_t lane = 0; lane < 16; lane++) {
+                float part = 0;
+                for (size_t i = first + lane; i < c->plane && i < first + 4096; i += 16) {
+                    float d = x[p * c->stride + i] - mean;
+                    part += kind == 0   ? x[p * c->stride + i]
+                            : kind == 1 ? d * d
+                                        : dy[p * c->stride + i] * d;
+                }
+                piece += (double)part;
+            }
+            sum += piece;
+        }
+    return sum;
+}
+
+static void
+every_variant_gives_the_same_bits(void **state)
+{
+    (void)state;
+    enum { N = 9000 };
+    static float x[N], dy[N], a[N], b[N];
+    const struct batchnorm_slope slope = {0.3f, 1.7f, 0.9f, 0.01f, -0.02f};
+    for (size_t i = 0; i < N; i++) {
+        x[i] = (float)((int)(i * 7919 % 2003) - 900) / 977.0f;
+        dy[i] = (float)((int)(i * 6007 % 1999) - 1000) / 991.0f;
+    }
+    for (size_t plane = 1; plane <= 8200; plane = plane < 70 ? plane + 1 : plane * 9 / 8) {
+        const struct batchnorm_channel c = {plane < 1000 ? 3 : 1, plane, plane + 5};
+        double sum[3], wide[3];
+        batchnorm_sum_base(&c, x, &sum[0]);
+        batchnorm_squares_base(&c, x, 0.3f, &sum[1]);
+        batchnorm_along_base(&c, x, dy, 0.3f, &sum[2]);
+        for (int kind = 0; kind < 3; kind++)
+            assert_true(sum[kind] == sum_naive(&c, x, dy, 0.3f, kind));
+        if (!simd_avx2())
+            continue;
+        batchnorm_sum_avx2(&c, x, &wide[0]);
+        batchnorm_squares_avx2(&c, x, 0.3f, &wide[1]);
+        batchnorm_along_avx2(&c, x, dy, 0.3f, &wide[2]);
+        assert_memory_equal(sum, wide, sizeof sum);
+        batchnorm_forward_base(&c, x, 0.3f, 1.1f, 0.2f, a);
+        batchnorm_forward_avx2(&c, x, 0.3f, 1.1f, 0.2f, b);
+        assert_memory_equal(a, b, sizeof a);
+        batchnorm_backward_base(&c, x, dy, &slope, a);
+        batchnorm_backward_avx2(&c, x, dy, &slope, b);
+        assert_memory_equal(a, b, sizeof a);
+    }
+}
+
 int
 main(void)
 {
@@ -104,6 +162,7 @@ main(void)
         cmocka_unit_test(averages_are_told_their_distance_to_the_shard),
         cmocka_unit_test(a_shard_without_rows_says_nothing),
         cmocka_unit_test(averages_are_no_weights),
+        cmocka_unit_test(every_variant_gives_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
