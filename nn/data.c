@@ -130,11 +130,61 @@ data_open(struct data_set **out, const struct data_spec *spec, char *why, size_t
     return rc;
 }
 
+static int
+check_width(const struct data_set *set, const struct data_set *like, const char *path, char *why,
+            size_t why_size)
+{
+    if (set->width == like->width)
+        return 0;
+    snprintf(why, why_size, "%s: %zu elements per row, expected the %zu of a sample of the data",
+             path, set->width, like->width);
+    return -EINVAL;
+}
+
+/* Numbers like those of `like`, which are bytes scaled by plane, or columns scaled each by its own. */
+static void
+scale_like(struct data_set *set, const struct data_set *like)
+{
+    const struct data_far *far = like->far;
+    if (set->far && (far || like->part[DATA_TEST].pixel)) {
+        set->far->planes = far ? far->planes : like->planes;
+        memcpy(set->far->norm, far ? far->norm : like->norm, sizeof set->far->norm);
+    }
+    for (size_t i = 0; like->column && !set->far && i < set->width; i++)
+        data_scale_column(&set->part[DATA_TEST], set->width, i, &like->column[i]);
+}
+
+int
+data_open_rows(struct data_set **out, const struct data_set *like, const char *path, char *why,
+               size_t why_size)
+{
+    size_t size = strlen(path);
+    bool npy = size > 4 && strcmp(path + size - 4, ".npy") == 0;
+    struct data_spec spec = {.source = npy ? DATA_NPY : DATA_CSV, .file = path, .bare = true};
+    int rc = data_open(out, &spec, why, why_size);
+    rc = rc ? rc : check_width(*out, like, path, why, why_size);
+    if (rc)
+        data_close(out);
+    else
+        scale_like(*out, like);
+    return rc;
+}
+
+void
+data_scale_column(struct data_rows *rows, size_t width, size_t index,
+                  const struct data_column *column)
+{
+    float *value = rows->value + index;
+    for (size_t i = 0; i < rows->count; i++, value += width)
+        *value = (float)(((double)*value - column->mean) * column->scale);
+}
+
 void
 data_close(struct data_set **set)
 {
     if (!*set)
         return;
+    free((*set)->column);
     for (int i = 0; i < DATA_PARTS; i++) {
         free((*set)->part[i].pixel);
         free((*set)->part[i].value);
@@ -192,8 +242,9 @@ fill_x(const struct data_set *set, const struct data_rows *rows, size_t sample, 
 static void
 fill_target(const struct data_rows *rows, size_t sample, float *target, size_t outputs)
 {
-    assert(rows->target || rows->label);
-    if (rows->target) {
+    if (!rows->target && !rows->label) {
+        memset(target, 0, outputs * sizeof *target);
+    } else if (rows->target) {
         assert(outputs == 1);
         target[0] = rows->target[sample];
     } else if (outputs == 1) {

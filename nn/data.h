@@ -58,6 +58,7 @@ struct data_spec {
     bool regression;             /* csv, npy: labels are numbers, not classes */
     bool standardise;            /* csv: features to mean 0, variance 1 over the training rows */
     struct data_augment augment; /* samples must be images [channels, height, width] */
+    bool bare; /* csv, npy: no column is a label, and all rows are test samples, in order */
 };
 
 struct data_info {
@@ -71,12 +72,16 @@ struct data_info {
 struct data_set;
 
 int data_open(struct data_set **out, const struct data_spec *spec, char *why, size_t why_size);
+/* The rows of a file, of a name in .npy an array of NumPy, else a table of numbers: a bare set whose samples have the
+ * size of those of `like` and are scaled as they are. */
+int data_open_rows(struct data_set **out, const struct data_set *like, const char *path, char *why,
+                   size_t why_size);
 void data_close(struct data_set **set);
 const struct data_info *data_info(const struct data_set *set);
 
 /* Write samples index[rows] into batch->x, ->label [rows, info->labels] and ->target, where these are not NULL,
  * and set batch->rows. index[i] < number of samples of the part. A target is one-hot over `outputs` >= classes;
- * with one output it is the number itself, or the label. Allocates nothing. A sample that cannot be read is
+ * with one output it is the number itself, or the label. A bare set has zeros for both. Allocates nothing. A sample that cannot be read is
  * zeros. */
 void data_fill(const struct data_set *set, enum data_part part, const uint32_t *index, size_t rows,
                struct nn_batch *batch, size_t outputs);

@@ -46,7 +46,7 @@ struct csv {
     bool row_ends;    /* after the last field */
     const char *data; /* behind the header */
     size_t data_line;
-    size_t rows, columns;
+    size_t rows, columns, features; /* columns but the label */
     size_t labels;
     struct label label[DATA_CLASSES_MAX];
     char *why;
@@ -261,7 +261,7 @@ static int
 label_add(struct csv *csv, struct slice s)
 {
     bool found;
-    if (csv->spec->regression || csv->spec->classes)
+    if (csv->spec->regression || csv->spec->classes || csv->spec->bare)
         return 0;
     if (s.size == 0)
         return refuse(csv, s, "a label");
@@ -328,9 +328,10 @@ read_header(struct csv *csv)
         numbers += last;
         csv->columns++;
     } while (!csv->row_ends);
-    if (csv->columns < 2)
+    csv->features = csv->columns - !csv->spec->bare;
+    if (csv->features == 0)
         return refuse_file(csv, "one column, expected features and a last column to predict");
-    if (numbers - last > 0)
+    if (numbers > (last && !csv->spec->bare))
         csv->at = row;
     else
         lines_count(csv, row);
@@ -369,14 +370,15 @@ count_rows(struct csv *csv)
 }
 
 static int
-part_alloc(struct data_rows *rows, size_t count, size_t features, bool regression)
+part_alloc(const struct csv *csv, struct data_rows *rows, size_t count)
 {
-    rows->value = calloc(count, features * sizeof *rows->value);
-    if (regression)
+    const struct data_spec *spec = csv->spec;
+    rows->value = calloc(count + 1, csv->features * sizeof *rows->value);
+    if (spec->regression)
         rows->target = calloc(count, sizeof *rows->target);
-    else
+    else if (!spec->bare)
         rows->label = calloc(count, sizeof *rows->label);
-    return rows->value && (rows->target || rows->label) ? 0 : -ENOMEM;
+    return rows->value && (rows->target || rows->label || spec->bare) ? 0 : -ENOMEM;
 }
 
 static int
@@ -384,15 +386,15 @@ read_row(struct csv *csv, struct data_rows *rows)
 {
     struct slice s;
     int rc = 0;
-    for (size_t i = 0; i + 1 < csv->columns && !rc; i++) {
+    for (size_t i = 0; i < csv->features && !rc; i++) {
         rc = field_next(csv, &s);
-        rc = rc ? rc : to_float(csv, s, &rows->value[rows->count * (csv->columns - 1) + i]);
+        rc = rc ? rc : to_float(csv, s, &rows->value[rows->count * csv->features + i]);
     }
-    rc = rc ? rc : field_next(csv, &s);
-    if (rc)
-        return rc;
-    rc = rows->target ? to_float(csv, s, &rows->target[rows->count])
-                      : label_index(csv, s, &rows->label[rows->count]);
+    if (!rc && !csv->spec->bare)
+        rc = field_next(csv, &s);
+    if (!rc && !csv->spec->bare)
+        rc = rows->target ? to_float(csv, s, &rows->target[rows->count])
+                          : label_index(csv, s, &rows->label[rows->count]);
     rows->count++;
     return rc;
 }
@@ -406,7 +408,9 @@ read_rows(struct csv *csv, struct data_set *set, size_t test)
     csv->line = csv->data_line;
     for (uint32_t i = 0; row_next(csv); i++) {
         const char *row = csv->at;
-        uint32_t place = data_shuffle(csv->spec->seed, SPLIT_EPOCH, i, (uint32_t)csv->rows);
+        uint32_t place = csv->spec->bare
+                             ? i
+                             : data_shuffle(csv->spec->seed, SPLIT_EPOCH, i, (uint32_t)csv->rows);
         int rc = read_row(csv, &set->part[place < test ? DATA_TEST : DATA_TRAIN]);
         if (rc)
             return rc;
@@ -415,46 +419,58 @@ read_rows(struct csv *csv, struct data_set *set, size_t test)
     return 0;
 }
 
-/* Both parts by the mean and deviation of the training rows, summed in their order. */
-static void
-standardise_column(struct data_set *set, size_t features, size_t column)
+/* Mean and deviation of the training rows, summed in their order. */
+static struct data_column
+column_of(const struct data_rows *train, size_t features, size_t index)
 {
-    const struct data_rows *train = &set->part[DATA_TRAIN];
     double mean = 0, variance = 0;
     for (size_t i = 0; i < train->count; i++)
-        mean += (double)train->value[i * features + column];
+        mean += (double)train->value[i * features + index];
     mean /= (double)train->count;
     for (size_t i = 0; i < train->count; i++) {
-        double off = (double)train->value[i * features + column] - mean;
+        double off = (double)train->value[i * features + index] - mean;
         variance += off * off;
     }
     variance /= (double)train->count;
-    double scale = variance > 0 ? 1 / sqrt(variance) : 1;
-    for (int p = 0; p < DATA_PARTS; p++) {
-        float *value = set->part[p].value + column;
-        for (size_t i = 0; i < set->part[p].count; i++, value += features)
-            *value = (float)(((double)*value - mean) * scale);
+    return (struct data_column){mean, variance > 0 ? 1 / sqrt(variance) : 1};
+}
+
+static int
+standardise(struct data_set *set, size_t features)
+{
+    set->column = calloc(features, sizeof *set->column);
+    for (size_t i = 0; set->column && i < features; i++) {
+        set->column[i] = column_of(&set->part[DATA_TRAIN], features, i);
+        for (int p = 0; p < DATA_PARTS; p++)
+            data_scale_column(&set->part[p], features, i, &set->column[i]);
     }
+    return set->column ? 0 : -ENOMEM;
+}
+
+static size_t
+test_rows(const struct csv *csv)
+{
+    double share = csv->spec->test_share > 0 ? csv->spec->test_share : 0.2;
+    size_t test = (size_t)(share * (double)csv->rows + 0.5);
+    if (csv->spec->bare)
+        return csv->rows;
+    return test < 1 ? 1 : test > csv->rows - 1 ? csv->rows - 1 : test;
 }
 
 static int
 split_and_read(struct csv *csv, struct data_set *set)
 {
-    double share = csv->spec->test_share > 0 ? csv->spec->test_share : 0.2;
-    size_t test = (size_t)(share * (double)csv->rows + 0.5);
-    test = test < 1 ? 1 : test > csv->rows - 1 ? csv->rows - 1 : test;
-    size_t features = csv->columns - 1;
-    bool regression = csv->spec->regression;
-    if (part_alloc(&set->part[DATA_TRAIN], csv->rows - test, features, regression) ||
-        part_alloc(&set->part[DATA_TEST], test, features, regression)) {
+    const struct data_spec *spec = csv->spec;
+    size_t test = test_rows(csv);
+    int rc = part_alloc(csv, &set->part[DATA_TRAIN], csv->rows - test);
+    rc = rc ? rc : part_alloc(csv, &set->part[DATA_TEST], test);
+    rc = rc ? rc : read_rows(csv, set, test);
+    if (!rc && spec->standardise)
+        rc = standardise(set, csv->features);
+    if (rc == -ENOMEM)
         refuse_file(csv, "no memory for its numbers");
-        return -ENOMEM;
-    }
-    int rc = read_rows(csv, set, test);
-    for (size_t i = 0; i < features && !rc && csv->spec->standardise; i++)
-        standardise_column(set, features, i);
-    set->info.input = (struct nn_shape){1, {features}};
-    set->info.classes = regression ? 0 : csv->spec->classes ? csv->spec->classes : csv->labels;
+    set->info.input = (struct nn_shape){1, {csv->features}};
+    set->info.classes = spec->regression ? 0 : spec->classes ? spec->classes : csv->labels;
     set->planes = 1;
     return rc;
 }
@@ -470,7 +486,7 @@ parse(struct csv *csv, struct data_set *set)
     detect_separator(csv);
     int rc = read_header(csv);
     rc = rc ? rc : count_rows(csv);
-    if (!rc && csv->rows < 2)
+    if (!rc && csv->rows < 2 && !(csv->spec->bare && csv->rows == 1))
         rc = refuse_file(csv, "fewer than two rows, expected one to train on and one to test on");
     if (!rc && csv->rows > DATA_ROWS_MAX)
         rc = refuse_file(csv, "over 2147483647 rows");

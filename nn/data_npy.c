@@ -25,6 +25,7 @@ struct source {
     size_t width;                     /* elements of a sample */
     uint64_t seed;
     uint32_t test; /* rows of the shared array that are test */
+    const struct data_far *far;
 };
 
 /* Row of a sample in its array. */
@@ -43,11 +44,10 @@ fill(void *ctx, enum data_part part, uint32_t sample, float *x, char *why, size_
     const struct source *s = ctx;
     const struct npy *array = s->features[DATA_TEST] ? s->features[part] : s->features[DATA_TRAIN];
     int rc = npy_row(array, row_of(s, (int)part, sample), 0, s->width, x, why, why_size);
-    if (npy_header(array)->type == NPY_UINT8) {
-        const struct data_norm norm = data_norm_of(0.5, 1);
-        for (size_t i = 0; !rc && i < s->width; i++)
-            x[i] = x[i] * norm.scale + norm.shift;
-    }
+    if (npy_header(array)->type != NPY_UINT8)
+        return rc;
+    for (size_t i = 0, plane = s->width / s->far->planes; !rc && i < s->width; i++)
+        x[i] = x[i] * s->far->norm[i / plane].scale + s->far->norm[i / plane].shift;
     return rc;
 }
 
@@ -260,6 +260,22 @@ load_apart(struct data_set *set, struct source *s, const struct data_spec *spec,
     return rc;
 }
 
+/* One array without labels. */
+static int
+load_bare(struct data_set *set, struct source *s, const struct data_spec *spec, char *why,
+          size_t why_size)
+{
+    struct npy **array = &s->features[DATA_TEST];
+    int rc = open_array(array, spec, spec->file, "features.npy", why, why_size);
+    rc = rc ? rc : shape_of(*array, 0, &set->info.input, why, why_size);
+    if (rc)
+        return rc;
+    s->width = npy_header(*array)->width;
+    set->part[DATA_TEST].count = npy_header(*array)->dim[0];
+    set->far->hash = npy_hash(*array);
+    return 0;
+}
+
 static int
 load(struct data_set *set, struct source *s, const struct data_spec *spec, struct labels *l)
 {
@@ -299,10 +315,13 @@ data_npy_load(struct data_set *set, const struct data_spec *spec, char *why, siz
         return -ENOMEM;
     }
     s->seed = spec->seed;
+    s->far = set->far;
+    set->far->planes = 1;
+    set->far->norm[0] = data_norm_of(0.5, 1);
     set->far->fill = fill;
     set->far->close = source_close;
     set->far->ctx = s;
-    rc = load(set, s, spec, &labels);
+    rc = spec->bare ? load_bare(set, s, spec, why, why_size) : load(set, s, spec, &labels);
     free(labels.label);
     free(labels.target);
     return rc;

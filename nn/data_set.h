@@ -23,7 +23,7 @@ enum {
 };
 
 /* One part. Exactly one of pixel and value is set, or none when the samples are far; and one of label and
- * target, or none when the next byte is the label. */
+ * target, or none when the next byte is the label or the set is bare. */
 struct data_rows {
     size_t count;
     uint8_t *pixel; /* [count, width] */
@@ -37,13 +37,20 @@ struct data_norm {
     float scale, shift;
 };
 
+/* What a number becomes: (number - mean) * scale. */
+struct data_column {
+    double mean, scale;
+};
+
 /* Samples that are not in memory. Calls of fill may run in parallel; the first one that fails is remembered. */
 struct data_far {
     int (*fill)(void *ctx, enum data_part part, uint32_t sample, float *x, char *why,
                 size_t why_size);
     void (*close)(void *ctx);
     void *ctx;
-    uint64_t hash;     /* of the contents */
+    uint64_t hash; /* of the contents */
+    size_t planes; /* 0 or those of norm: what the bytes of npy become */
+    struct data_norm norm[DATA_PLANES_MAX];
     float black;       /* what a pixel outside an image is */
     atomic_int broken; /* 0; 1: why is being written; 2: it is there */
     char why[DATA_WHY_SIZE];
@@ -55,13 +62,17 @@ struct data_set {
     size_t planes; /* 1..DATA_PLANES_MAX: parts of a sample with their own scaling (colours) */
     struct data_norm norm[DATA_PLANES_MAX];
     struct data_rows part[DATA_PARTS];
-    struct data_far *far; /* NULL: all is in memory */
+    struct data_far *far;       /* NULL: all is in memory */
+    struct data_column *column; /* [width] csv, standardised; else NULL */
     struct data_augment augment;
     bool next_byte; /* text: the label of a byte is the one behind it; pixel has one more */
 };
 
 /* The scaling that gives mean 0 and variance 1 to pixels of this mean and deviation (of 0..1). */
 struct data_norm data_norm_of(double mean, double deviation);
+/* Of a column with its mean and scale, in place. */
+void data_scale_column(struct data_rows *rows, size_t width, size_t index,
+                       const struct data_column *column);
 
 int data_glyphs_load(struct data_set *set, const struct data_spec *spec, char *why,
                      size_t why_size);

@@ -22,7 +22,7 @@
 
 #include "proto/mix.h"
 
-enum rng_use { RNG_INIT = 1, RNG_DROPOUT = 2, RNG_AUGMENT = 3 };
+enum rng_use { RNG_INIT = 1, RNG_DROPOUT = 2, RNG_AUGMENT = 3, RNG_SAMPLE = 4 };
 
 struct rng_key {
     uint32_t word[2];

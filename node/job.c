@@ -9,7 +9,7 @@
 #include "nn/files.h"
 #include "proto/hash.h"
 
-enum { JOB_REASON = 400 };
+enum { JOB_REASON = 400, DATA_BYTES = 256 };
 
 static int
 check_rows(const struct config *config, const struct data_info *data, char *why, size_t why_size)
@@ -99,23 +99,13 @@ model_input(const struct config *config, const struct data_info *data, struct nn
     return -EINVAL;
 }
 
-int
-job_open(struct job *job, const struct config *config, char *why, size_t why_size)
+static int
+open_model(struct job *job, const struct config *config, const struct nn_shape *input, char *why,
+           size_t why_size)
 {
-    struct data_spec spec;
-    struct nn_shape input;
     char reason[256];
-    job->kernel = nn_init(config->run.numerics);
-    config_data_spec(config, &spec);
-    int rc = data_open(&job->data, &spec, why, why_size);
-    if (!rc)
-        rc = check_rows(config, data_info(job->data), why, why_size);
-    if (!rc)
-        rc = model_input(config, data_info(job->data), &input, why, why_size);
-    if (rc)
-        return rc;
-    rc = nn_model_new(&job->model, &input, config->model.layer, config->model.count,
-                      config->train.loss, reason, sizeof reason);
+    int rc = nn_model_new(&job->model, input, config->model.layer, config->model.count,
+                          config->train.loss, reason, sizeof reason);
     if (rc) {
         snprintf(why, why_size, "%s: model: %s", config->file, reason);
         return rc;
@@ -123,6 +113,45 @@ job_open(struct job *job, const struct config *config, char *why, size_t why_siz
     nn_model_smooth(job->model, (float)config->train.label_smoothing);
     if (config->train.recompute)
         nn_model_recompute(job->model);
+    return 0;
+}
+
+int
+job_open_bytes(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    struct nn_shape input = {1, {(size_t)config->data.context}};
+    size_t values = input.dim[0] * DATA_BYTES;
+    if (config->data.source != DATA_TEXT) {
+        snprintf(why, why_size,
+                 "%s: data.source is not text: only a model that predicts bytes writes a text",
+                 config->file);
+        return -EINVAL;
+    }
+    job->kernel = nn_init(config->run.numerics);
+    int rc = open_model(job, config, &input, why, why_size);
+    if (rc || nn_output_size(job->model) == values)
+        return rc;
+    snprintf(why, why_size, "%s: the last layer has %zu outputs, expected %zu: %d for each byte",
+             config->file, nn_output_size(job->model), values, DATA_BYTES);
+    return -EINVAL;
+}
+
+int
+job_open(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    struct data_spec spec;
+    struct nn_shape input;
+    job->kernel = nn_init(config->run.numerics);
+    config_data_spec(config, &spec);
+    int rc = data_open(&job->data, &spec, why, why_size);
+    if (!rc)
+        rc = check_rows(config, data_info(job->data), why, why_size);
+    if (!rc)
+        rc = model_input(config, data_info(job->data), &input, why, why_size);
+    if (!rc)
+        rc = open_model(job, config, &input, why, why_size);
+    if (rc)
+        return rc;
     rc = check_outputs(config, job, why, why_size);
     return rc ? rc : open_exact(job, config->train.shards, why, why_size);
 }
@@ -155,6 +184,27 @@ job_params(const struct job *job, const struct config *config, float *params)
         memcpy(params, job->from, nn_param_count(job->model) * sizeof *params);
     else
         nn_init_params(job->model, config->run.seed, params);
+}
+
+struct state_job
+job_rules(const struct job *job, const struct config *config)
+{
+    const struct data_info *data = data_info(job->data);
+    bool labelled = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
+    return (struct state_job){
+        .optim = config->train.optim,
+        .seed = config->run.seed,
+        .shards = config->train.shards,
+        .batch = config->train.batch,
+        .train = data->train,
+        .test = data->test,
+        .epochs = config->train.epochs,
+        .steps = config->train.steps,
+        .eval_every = config->train.eval_every,
+        .patience = config->train.patience,
+        .average = job->average,
+        .labels = labelled ? nn_label_count(job->model) : 0,
+    };
 }
 
 uint64_t

@@ -4,6 +4,7 @@
 
 #include "compress/exact.h"
 #include "node/config.h"
+#include "node/state.h"
 
 struct job {
     struct data_set *data;
@@ -18,11 +19,15 @@ struct job {
 /* Returns 0, or a negative errno with one line in `why`. job_close also after an error. */
 int job_open(struct job *job, const struct config *config, char *why, size_t why_size);
 void job_close(struct job *job);
+/* The model alone, without data: one that reads data.context bytes and gives the odds of the byte behind each. */
+int job_open_bytes(struct job *job, const struct config *config, char *why, size_t why_size);
 
 /* What a job is trained from: read model.from, where there is one. Same results. */
 int job_start(struct job *job, const struct config *config, char *why, size_t why_size);
 /* params[nn_param_count] before the first step: those of model.from or of the seed. */
 void job_params(const struct job *job, const struct config *config, float *params);
+/* What F needs to know; borrows from the job. */
+struct state_job job_rules(const struct job *job, const struct config *config);
 /* Equal on nodes that may train together. After job_start. */
 uint64_t job_hash(const struct job *job, const struct config *config);
 

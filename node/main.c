@@ -13,10 +13,13 @@
 #include "mesh/mesh.h"
 #include "node/audit.h"
 #include "node/config.h"
+#include "node/convert.h"
 #include "node/health.h"
 #include "node/host.h"
 #include "node/local.h"
 #include "node/options.h"
+#include "node/predict.h"
+#include "node/sample.h"
 #include "node/train.h"
 #include "node/typed.h"
 #include "proto/fail.h"
@@ -259,6 +262,43 @@ run_eval(const struct options *options, const char *const *args, char *const arg
 }
 
 static int
+run_sample(const struct options *options, const char *const *args, char *const argv[])
+{
+    struct config *config = NULL;
+    int status = load(&config, args[0], options, argv);
+    if (status)
+        return status;
+    status = sample_run(config, args[1], options);
+    config_destroy(&config);
+    return status;
+}
+
+static int
+run_predict(const struct options *options, const char *const *args, char *const argv[])
+{
+    struct config *config = NULL;
+    int status = load(&config, args[0], options, argv);
+    if (status)
+        return status;
+    status = predict_run(config, args[1], options->arg_count > 3 ? args[2] : NULL);
+    config_destroy(&config);
+    return status;
+}
+
+static int
+run_convert(const struct options *options, const char *const *args, char *const argv[])
+{
+    struct config *config = NULL;
+    int status = load(&config, args[0], options, argv);
+    if (status)
+        return status;
+    status = options->arg_count > 3 ? convert_checkpoint(config, args[1], args[2])
+                                    : convert_data(config, args[1]);
+    config_destroy(&config);
+    return status;
+}
+
+static int
 run_health(const struct options *options, const char *const *args, char *const argv[])
 {
     (void)options;
@@ -278,6 +318,13 @@ static const struct command commands[] = {
     {"local", 1, 1, run_local, "local [-n N] JOB.yaml", "N nodes on this machine, one terminal"},
     {"check", 1, 1, run_check, "check JOB.yaml", "check the job; print layers, sizes and cost"},
     {"eval", 2, 2, run_eval, "eval JOB.yaml MODEL", "loss and accuracy of a saved model"},
+    {"sample", 2, 2, run_sample, "sample JOB.yaml MODEL", "let a model of bytes write a text"},
+    {"predict", 2, 3, run_predict, "predict JOB.yaml MODEL [FILE]",
+     "outputs for the test samples, or those in FILE, as CSV"},
+    {"convert", 2, 3, run_convert, "convert JOB.yaml DIR",
+     "the job's data as arrays of NumPy in DIR"},
+    {"convert", 2, 3, run_convert, "convert JOB.yaml CHECKPOINT MODEL",
+     "the weights in a checkpoint as model.safetensors"},
     {"audit", 1, AUDIT_DIRS_MAX, run_audit, "audit DIR...",
      "prove from results folders that every sample was used exactly once"},
     {"health", 0, 1, run_health, "health [DIR]", "is the run in DIR (runs) alive? status 0 or 1"},
@@ -289,7 +336,7 @@ print_help(void)
 {
     puts("meshnode trains one neural network on all machines that run it.\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        printf("  meshnode %-22s %s\n", commands[i].usage, commands[i].help);
+        printf("  meshnode %-33s %s\n", commands[i].usage, commands[i].help);
     puts("\nOptions, with their defaults:");
     options_print(stdout);
     puts("\nconfigs/reference.yaml explains every key of a job.");
@@ -316,8 +363,11 @@ run_command(const struct options *options, char *const argv[])
         snprintf(why, sizeof why, "usage: meshnode %s", command->usage);
         return fail(EXIT_BAD, why);
     }
-    if (options->nodes > 0 && command->run != run_local)
-        return fail(EXIT_BAD, "-n is an option of meshnode local");
+    if (options->command && strcmp(options->command, command->name) != 0) {
+        snprintf(why, sizeof why, "%s is an option of meshnode %s", options->option,
+                 options->command);
+        return fail(EXIT_BAD, why);
+    }
     if ((options->resume || options->fresh) && command->run != run_join &&
         command->run != run_local)
         return fail(EXIT_BAD, "--resume and --fresh are for training");

@@ -19,25 +19,37 @@ struct option {
     const char *key;   /* "node.threads"; "" = the value names it; NULL = none */
     const char *fixed; /* value of the key when the option takes none */
     const char *help;
+    const char *command; /* the only one that has it; NULL: many */
 };
 
+enum { LENGTH_MAX = 100000000, TOP_K_MAX = 256 };
+static const double TEMPERATURE_MAX = 1000;
+
 static const struct option table[] = {
-    {"--set", "KEY=VALUE", "", NULL, "set section.key, e.g. train.epochs=5; repeatable"},
-    {"--out", "DIR", "node.out", NULL, "folder for results (runs/NAME)"},
-    {"--data", "DIR", "data.dir", NULL, "folder of the data files"},
-    {"--peers", "N", "mesh.peers", NULL, "wait for N nodes before the first step"},
-    {"--interface", "IF", "mesh.interface", NULL, "use this network interface (all usable ones)"},
-    {"--peer", "HOST:PORT", "mesh.seeds", NULL, "a node to ask, without broadcast; repeatable"},
-    {"--port", "PORT", "mesh.port", NULL, "listen here (first free one from 20000 on)"},
-    {"--seed", "N", "run.seed", NULL, "seed of everything random"},
-    {"--threads", "N", "node.threads", NULL, "threads that compute (all CPUs)"},
-    {"--resume", NULL, NULL, NULL, "go on from the newest checkpoint in --out, also after the end"},
-    {"--fresh", NULL, NULL, NULL, "begin at step 0 even if --out holds an unfinished run"},
-    {"--quiet", NULL, "node.quiet", "yes", "only warnings and errors"},
-    {"--log", "LEVEL", "node.log", NULL, "error, warning, info or debug (info)"},
-    {"-n", "N", NULL, NULL, "local: how many nodes (4)"},
-    {"--help", NULL, NULL, NULL, "this text"},
-    {"--version", NULL, NULL, NULL, "the version"},
+    {"--set", "KEY=VALUE", "", NULL, "set section.key, e.g. train.epochs=5; repeatable", NULL},
+    {"--out", "DIR", "node.out", NULL, "folder for results (runs/NAME)", NULL},
+    {"--data", "DIR", "data.dir", NULL, "folder of the data files", NULL},
+    {"--peers", "N", "mesh.peers", NULL, "wait for N nodes before the first step", NULL},
+    {"--interface", "IF", "mesh.interface", NULL, "use this network interface (all usable ones)",
+     NULL},
+    {"--peer", "HOST:PORT", "mesh.seeds", NULL, "a node to ask, without broadcast; repeatable",
+     NULL},
+    {"--port", "PORT", "mesh.port", NULL, "listen here (first free one from 20000 on)", NULL},
+    {"--seed", "N", "run.seed", NULL, "seed of everything random", NULL},
+    {"--threads", "N", "node.threads", NULL, "threads that compute (all CPUs)", NULL},
+    {"--resume", NULL, NULL, NULL, "go on from the newest checkpoint in --out, also after the end",
+     NULL},
+    {"--fresh", NULL, NULL, NULL, "begin at step 0 even if --out holds an unfinished run", NULL},
+    {"--quiet", NULL, "node.quiet", "yes", "only warnings and errors", NULL},
+    {"--log", "LEVEL", "node.log", NULL, "error, warning, info or debug (info)", NULL},
+    {"-n", "N", NULL, NULL, "local: how many nodes (4)", "local"},
+    {"--prompt", "TEXT", NULL, NULL, "sample: what the text begins with (a line break)", "sample"},
+    {"--length", "N", NULL, NULL, "sample: bytes to add (256)", "sample"},
+    {"--temperature", "T", NULL, NULL, "sample: below 1 bolder, 0 always the likeliest (1)",
+     "sample"},
+    {"--top-k", "K", NULL, NULL, "sample: draw among the K likeliest (0: all)", "sample"},
+    {"--help", NULL, NULL, NULL, "this text", NULL},
+    {"--version", NULL, NULL, NULL, "the version", NULL},
 };
 enum { OPTION_COUNT = sizeof table / sizeof table[0] };
 
@@ -101,17 +113,47 @@ add_set(struct cursor *cursor, const struct option *option, const char *value)
 }
 
 static int
-set_nodes(struct cursor *cursor, const char *value)
+set_uint(struct cursor *cursor, const char *name, const char *value, uint64_t min, uint64_t max,
+         uint64_t *out)
 {
     char shown[SHOWN_MAX];
-    uint64_t nodes;
-    if (typed_uint(value, &nodes) == 0 && nodes >= 1 && nodes <= PROTO_PEERS_MAX) {
-        cursor->options->nodes = (unsigned)nodes;
+    if (typed_uint(value, out) == 0 && *out >= min && *out <= max)
         return 0;
-    }
     typed_escape(shown, sizeof shown, value);
-    snprintf(cursor->why, cursor->why_size, "-n %s, expected a whole number 1..%d", shown,
-             PROTO_PEERS_MAX);
+    snprintf(cursor->why, cursor->why_size, "%s %s, expected a whole number %llu..%llu", name,
+             shown, (unsigned long long)min, (unsigned long long)max);
+    return -EINVAL;
+}
+
+static int
+set_nodes(struct cursor *cursor, const char *value)
+{
+    uint64_t nodes = 0;
+    int rc = set_uint(cursor, "-n", value, 1, PROTO_PEERS_MAX, &nodes);
+    cursor->options->nodes = rc ? 0 : (unsigned)nodes;
+    return rc;
+}
+
+static int
+set_prompt(struct cursor *cursor, const char *value)
+{
+    cursor->options->prompt = value;
+    if (*value)
+        return 0;
+    snprintf(cursor->why, cursor->why_size, "--prompt is empty, expected at least one byte");
+    return -EINVAL;
+}
+
+static int
+set_temperature(struct cursor *cursor, const char *value)
+{
+    char shown[SHOWN_MAX];
+    double *out = &cursor->options->temperature;
+    if (typed_real(value, out) == 0 && *out >= 0 && *out <= TEMPERATURE_MAX)
+        return 0;
+    typed_escape(shown, sizeof shown, value);
+    snprintf(cursor->why, cursor->why_size, "--temperature %s, expected a number 0..%g", shown,
+             TEMPERATURE_MAX);
     return -EINVAL;
 }
 
@@ -121,8 +163,20 @@ take(struct cursor *cursor, const struct option *option, const char *value)
     struct options *options = cursor->options;
     if (option->key)
         return add_set(cursor, option, value ? value : option->fixed);
+    if (option->command && !options->command) {
+        options->option = option->name;
+        options->command = option->command;
+    }
     if (strcmp(option->name, "-n") == 0)
         return set_nodes(cursor, value);
+    if (strcmp(option->name, "--prompt") == 0)
+        return set_prompt(cursor, value);
+    if (strcmp(option->name, "--length") == 0)
+        return set_uint(cursor, option->name, value, 1, LENGTH_MAX, &options->length);
+    if (strcmp(option->name, "--top-k") == 0)
+        return set_uint(cursor, option->name, value, 0, TOP_K_MAX, &options->top_k);
+    if (strcmp(option->name, "--temperature") == 0)
+        return set_temperature(cursor, value);
     options->resume = options->resume || strcmp(option->name, "--resume") == 0;
     options->fresh = options->fresh || strcmp(option->name, "--fresh") == 0;
     options->help = options->help || strcmp(option->name, "--help") == 0;
@@ -179,7 +233,7 @@ take_arg(struct cursor *cursor)
 int
 options_parse(struct options *options, int argc, char *const argv[], char *why, size_t why_size)
 {
-    *options = (struct options){0};
+    *options = (struct options){.length = 256, .temperature = 1};
     struct cursor cursor = {options, argc, 1, argv, why, why_size};
     bool only_args = false;
     for (; cursor.at < argc; cursor.at++) {

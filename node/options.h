@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "node/config.h"
@@ -18,6 +19,11 @@ struct options {
     size_t arg_count;
     unsigned nodes; /* -n; 0 = not given */
     bool resume, fresh, help, version;
+    const char *prompt; /* of sample, like the following; borrowed; NULL = not given */
+    uint64_t length, top_k;
+    double temperature;
+    const char *option,
+        *command; /* the first option that only one command has, and which; NULL = none */
     size_t set_count;
     struct {
         const char *option; /* as typed, for messages: "--threads" */

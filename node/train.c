@@ -99,22 +99,7 @@ static int
 open_state(struct run *run, char *why, size_t why_size)
 {
     const struct config *config = run->config;
-    const struct data_info *data = data_info(run->job.data);
-    bool labelled = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
-    struct state_job job = {
-        .optim = config->train.optim,
-        .seed = config->run.seed,
-        .shards = config->train.shards,
-        .batch = config->train.batch,
-        .train = data->train,
-        .test = data->test,
-        .epochs = config->train.epochs,
-        .steps = config->train.steps,
-        .eval_every = config->train.eval_every,
-        .patience = config->train.patience,
-        .average = run->job.average,
-        .labels = labelled ? nn_label_count(run->job.model) : 0,
-    };
+    const struct state_job job = job_rules(&run->job, config);
     size_t params = nn_param_count(run->job.model);
     if (state_init(&run->state, &job, run->job.exact, params) ||
         state_init(&run->next, &job, run->job.exact, params)) {

@@ -11,19 +11,20 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void
-check(const struct data_set *set)
+check(const struct data_set *set, bool bare)
 {
     size_t features = set->info.input.dim[0];
-    assert(set->part[DATA_TRAIN].count >= 1);
+    assert(bare ? set->part[DATA_TRAIN].count == 0 : set->part[DATA_TRAIN].count >= 1);
     assert(set->part[DATA_TEST].count >= 1);
     for (int p = 0; p < DATA_PARTS; p++) {
         const struct data_rows *rows = &set->part[p];
         for (size_t i = 0; i < rows->count * features; i++)
             assert(isfinite(rows->value[i]));
         for (size_t i = 0; i < rows->count; i++) {
+            assert(!bare || (!rows->target && !rows->label));
             if (rows->target)
                 assert(isfinite(rows->target[i]));
-            else
+            else if (!bare)
                 assert(rows->label[i] >= 0 && (size_t)rows->label[i] < set->info.classes);
         }
     }
@@ -39,18 +40,22 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct data_spec spec = {.regression = data[0] & 1,
                              .standardise = data[0] & 2,
                              .classes = data[0] & 4 ? 10 : 0,
-                             .seed = data[0]};
+                             .seed = data[0],
+                             .bare = data[0] & 8};
+    if (spec.bare)
+        spec.regression = spec.standardise = false;
     char *text = malloc(size);
     assert(text);
     memcpy(text, data + 1, size - 1);
     text[size - 1] = 0;
     if (data_csv_parse(&set, text, size - 1, &spec, "input", why, sizeof why) == 0)
-        check(&set);
+        check(&set, spec.bare);
     free(text);
     for (int p = 0; p < DATA_PARTS; p++) {
         free(set.part[p].value);
         free(set.part[p].label);
         free(set.part[p].target);
     }
+    free(set.column);
     return 0;
 }

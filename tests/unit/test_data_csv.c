@@ -39,6 +39,7 @@ set_free(struct data_set *set)
         free(set->part[i].label);
         free(set->part[i].target);
     }
+    free(set->column);
 }
 
 static int
@@ -477,6 +478,34 @@ files_are_opened_and_wrong_ones_named(void **state)
     folder_fini(&folder);
 }
 
+static void
+check_bare(const char *text, size_t columns, size_t rows, const float *value)
+{
+    static const struct data_spec bare = {.bare = true};
+    struct data_set set;
+    assert_int_equal(parse_bytes(&set, text, strlen(text), &bare), 0);
+    assert_int_equal(set.info.input.dim[0], columns);
+    assert_int_equal(set.part[DATA_TRAIN].count, 0);
+    assert_int_equal(set.part[DATA_TEST].count, rows);
+    assert_null(set.part[DATA_TEST].label);
+    assert_null(set.part[DATA_TEST].target);
+    assert_memory_equal(set.part[DATA_TEST].value, value, rows * columns * sizeof *value);
+    set_free(&set);
+}
+
+static void
+a_bare_table_has_features_alone_and_keeps_its_order(void **state)
+{
+    static const float value[] = {1, 2, 3, 4, 5, 6};
+    (void)state;
+    check_bare("a,b\n1,2\n3,4\n5,6\n", 2, 3, value);
+    check_bare("1,2\n3,4\n5,6", 2, 3, value);
+    check_bare("x\n1\n2\n3\n4\n5\n6\n", 1, 6, value);
+    check_bare("1;2;3;4;5;6\n", 6, 1, value);
+    assert_int_equal(parse_with("a,2\n", &(struct data_spec){.bare = true}), -EBADMSG);
+    assert_int_equal(parse_with("a,b\n", &(struct data_spec){.bare = true}), -EBADMSG);
+}
+
 int
 main(void)
 {
@@ -493,6 +522,7 @@ main(void)
         cmocka_unit_test(numbers_are_the_same_in_a_locale_with_a_decimal_comma),
         cmocka_unit_test(numbers_are_rounded_exactly),
         cmocka_unit_test(every_truncation_and_random_damage_is_survived),
+        cmocka_unit_test(a_bare_table_has_features_alone_and_keeps_its_order),
         cmocka_unit_test(files_are_opened_and_wrong_ones_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

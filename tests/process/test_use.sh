@@ -1,0 +1,112 @@
+#!/bin/bash
+# What a trained model is good for: predict says what eval counts, sample writes the same text for the same seed and
+# looks no further back than the context, convert gives arrays that train to the same weights.
+. "$(dirname "$0")/../support/process.sh"
+
+run() { # WHAT COMMAND ...: its output goes to $WORK/out
+    local what=$1
+    shift
+    timeout 60 "$MESHNODE" "$@" >"$WORK/out" 2>"$WORK/err" || fail "$what: status $?: $(cat "$WORK/err")"
+}
+
+refused() { # WHAT PATTERN COMMAND ...
+    local what=$1 pattern=$2 status
+    shift 2
+    timeout 20 "$MESHNODE" "$@" >"$WORK/out" 2>"$WORK/err"
+    status=$?
+    [ $status = 2 ] || fail "$what: status $status, expected 2"
+    [ "$(wc -l <"$WORK/err")" = 1 ] && [ ! -s "$WORK/out" ] || fail "$what: expected one line: $(cat "$WORK/err")"
+    grep -Eq "$pattern" "$WORK/err" || fail "$what: $(cat "$WORK/err")"
+}
+
+# --- images ---
+write_job "$WORK/job.yaml" 40
+sed -i 's/, augment: {[^}]*}//' "$WORK/job.yaml"
+reference "$WORK/job.yaml"
+mv "$WORK/reference" "$WORK/images"
+model=$WORK/images/model.safetensors
+run predict predict "$WORK/job.yaml" "$model"
+mv "$WORK/out" "$WORK/table"
+[ "$(head -n 1 "$WORK/table")" = row,label,class,p0,p1,p2,p3,p4,p5,p6,p7,p8,p9 ] || fail "header $(head -n 1 "$WORK/table")"
+run eval eval "$WORK/job.yaml" "$model"
+share=$(awk -F, 'NR > 1 { n++; right += $2 == $3; sum = 0; for (i = 4; i <= NF; i++) sum += $i
+        if (NF != 13 || $1 != NR - 2 || sum < 0.999 || sum > 1.001) exit 1 }
+    END { printf "accuracy %.2f %%", 100 * right / n }' "$WORK/table") || fail "a line of the table is wrong"
+grep -q ", $share\$" "$WORK/out" || fail "predict has $share, eval says: $(cat "$WORK/out")"
+
+run convert convert "$WORK/job.yaml" "$WORK/arrays"
+run "predict a file" predict "$WORK/job.yaml" "$model" "$WORK/arrays/test-features.npy"
+cut -d, -f 1,3- "$WORK/table" | cmp - "$WORK/out" || fail "the rows of a file are predicted otherwise"
+sed 's/source: glyphs, train: 1920, test: 240/source: npy, test_images: test-features.npy, test_labels: test-labels.npy/' \
+    "$WORK/job.yaml" >"$WORK/arrays.yaml"
+reference "$WORK/arrays.yaml" --data "$WORK/arrays"
+[ "$(result reference params_sha256)" = "$(result images params_sha256)" ] || fail "arrays train to other weights"
+refused "arrays again" "arrays/features.npy: cannot write: File exists" convert "$WORK/job.yaml" "$WORK/arrays"
+
+run "convert a checkpoint" convert "$WORK/job.yaml" "$WORK/images/checkpoint-40" "$WORK/model"
+run "predict with it" predict "$WORK/job.yaml" "$WORK/model"
+cmp -s "$WORK/out" "$WORK/table" || fail "the checkpoint holds other weights"
+refused "checkpoint of another job" "checkpoint-40: .*job" convert "$WORK/job.yaml" "$WORK/images/checkpoint-40" "$WORK/model" --seed 9
+refused "no rows like these" "labels.npy: 1 elements per row, expected the 784" predict "$WORK/job.yaml" "$model" "$WORK/arrays/labels.npy"
+refused "no such rows" "nil.csv: .*No such file" predict "$WORK/job.yaml" "$model" "$WORK/nil.csv"
+refused "sample of images" "data.source is not text" sample "$WORK/job.yaml" "$model"
+echo "images: $share"
+
+# --- a table, scaled by its training rows ---
+awk 'BEGIN { srand(3); print "one;two;sum"
+    for (i = 0; i < 480; i++) { a = rand() * 50; b = rand(); printf "%.6f;%.6f;%.6f\n", a, b, a / 25 + b } }' >"$WORK/table.csv"
+cat >"$WORK/table.yaml" <<'EOF'
+data: {source: csv, file: table.csv, regression: yes, standardise: yes}
+model: [dense: 16, tanh, dense: 1]
+train: {loss: squared_error, epochs: 20, batch: 48}
+EOF
+reference "$WORK/table.yaml" --data "$WORK"
+run "predict numbers" predict "$WORK/table.yaml" "$WORK/reference/model.safetensors" --data "$WORK"
+[ "$(head -n 1 "$WORK/out")" = row,target0,y0 ] || fail "header $(head -n 1 "$WORK/out")"
+awk -F, 'NR > 1 { d = $2 - $3; sum += d * d; n++ } END { exit !(n == 96 && sum / n < 0.05) }' "$WORK/out" || fail "poor predictions"
+tail -n +2 "$WORK/out" | cut -d, -f 3 | sort >"$WORK/known"
+cut -d';' -f 1,2 "$WORK/table.csv" >"$WORK/rows.csv"
+run "predict rows" predict "$WORK/table.yaml" "$WORK/reference/model.safetensors" "$WORK/rows.csv" --data "$WORK"
+[ "$(head -n 1 "$WORK/out")" = row,y0 ] || fail "header $(head -n 1 "$WORK/out")"
+[ "$(wc -l <"$WORK/out")" = 481 ] || fail "$(wc -l <"$WORK/out") lines for 480 rows"
+[ -z "$(cut -d, -f 2 "$WORK/out" | sort | comm -13 - "$WORK/known")" ] || fail "rows without their last column are predicted otherwise"
+echo "numbers: $(wc -l <"$WORK/known") rows alike"
+
+# --- a text ---
+for ((i = 0; i < 200; i++)); do
+    echo "the quick brown fox $i jumps over the lazy dog"
+done >"$WORK/input.txt"
+cat >"$WORK/text.yaml" <<'EOF'
+data: {source: text, file: input.txt, context: 16}
+model: [embedding: 24, positions: learned, residual: [layernorm, dense: 72, attention: 2, dense: 24], dense: 256]
+train: {epochs: 4, batch: 48, optimizer: {adam: 0.01}}
+EOF
+reference "$WORK/text.yaml" --data "$WORK"
+model=$WORK/reference/model.safetensors
+text() { # OPTION ...; the job's data are not there
+    run sample sample "$WORK/text.yaml" "$model" --length 80 "$@"
+    [ "$(wc -c <"$WORK/out")" -gt 80 ] || fail "sample $* wrote $(wc -c <"$WORK/out") bytes"
+}
+text --prompt "the qui"
+cp "$WORK/out" "$WORK/first"
+[ "$(wc -c <"$WORK/first")" = 88 ] && [ "$(head -c 7 "$WORK/first")" = "the qui" ] || fail "prompt and 80 bytes: $(cat "$WORK/first")"
+text --prompt "the qui"
+cmp -s "$WORK/out" "$WORK/first" || fail "another text with the same seed"
+text --prompt "the qui" --seed 2
+! cmp -s "$WORK/out" "$WORK/first" || fail "the same text with another seed"
+text --temperature 0 --seed 2
+cp "$WORK/out" "$WORK/first"
+text --top-k 1 --temperature 5
+cmp -s "$WORK/out" "$WORK/first" || fail "the likeliest byte is another with top-k 1"
+text --prompt "0123456789abcdefthe quick brown "
+tail -c 81 "$WORK/out" >"$WORK/first"
+text --prompt "FEDCBA9876543210the quick brown "
+tail -c 81 "$WORK/out" | cmp -s - "$WORK/first" || fail "it looks back further than the context"
+refused "sample with another model" "missing tensor" sample "$WORK/text.yaml" "$WORK/images/model.safetensors"
+refused "predict a text" "each position of a sequence" predict "$WORK/text.yaml" "$model" --data "$WORK"
+refused "convert a text" "16 labels per sample, expected 1" convert "$WORK/text.yaml" "$WORK/none" --data "$WORK"
+refused "empty prompt" "prompt is empty" sample "$WORK/text.yaml" "$model" --prompt ""
+refused "prompt of another command" "prompt is an option of meshnode sample" eval "$WORK/text.yaml" "$model" --prompt a
+timeout 20 "$MESHNODE" sample "$WORK/text.yaml" "$model" --length 100000000 | head -c 100 >/dev/null
+[ "${PIPESTATUS[0]}" != 124 ] || fail "sample goes on when nobody reads"
+echo "text: $(head -c 60 "$WORK/first" | tr '\n' '|')"
