@@ -24,6 +24,15 @@ core_log(struct core *core, int level, const char *format, ...)
 
 /* --- Glue between the ring, which knows ranks, and the peers, which have links -------------------- */
 
+/* A chunk as it leaves. */
+static struct proto_msg
+stamp(const struct core *core, const struct proto_msg *msg)
+{
+    struct proto_msg stamped = {.type = msg->type, .chunk = msg->chunk};
+    stamped.chunk.sent_us = core->now;
+    return stamped;
+}
+
 static void
 on_ring_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
              size_t body_size, int buffer)
@@ -33,7 +42,8 @@ on_ring_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *
     if (peer->state != PEER_UP || !peer->announced)
         return;
     core->own.in_flight[buffer]++;
-    core->ops.send_bulk(core->ctx, (unsigned)peer->link, msg, body, body_size, buffer);
+    struct proto_msg stamped = stamp(core, msg);
+    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &stamped, body, body_size, buffer);
 }
 
 static void
@@ -41,8 +51,10 @@ on_ring_pass(void *ctx, unsigned rank, const struct proto_msg *msg, struct core_
 {
     struct core *core = ctx;
     const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
-    if (peer->state == PEER_UP && peer->announced)
-        core->ops.pass_on(core->ctx, (unsigned)peer->link, msg, frame);
+    if (peer->state != PEER_UP || !peer->announced)
+        return;
+    struct proto_msg stamped = stamp(core, msg);
+    core->ops.pass_on(core->ctx, (unsigned)peer->link, &stamped, frame);
 }
 
 static void
@@ -113,6 +125,7 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     own_init(core);
     probe_init(core);
     doubt_init(core);
+    pace_init(core);
     serve_init(core);
     mend_init(core);
     *out = core;
@@ -214,6 +227,7 @@ core_on_tick(struct core *core, uint64_t now)
     plan_tick(core);
     own_tick(core);
     probe_tick(core);
+    pace_tick(core);
     if (core->awake >= core->sweep_at_us) {
         core->sweep_at_us = core->awake + CORE_SWEEP_US;
         ring_tick(core->ring);
@@ -310,6 +324,9 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
     case PROTO_ACCUSE:
         probe_on_accuse(core, i, &msg->accuse);
         break;
+    case PROTO_ASIDE:
+        pace_on_aside(core, &msg->aside);
+        break;
     case PROTO_FETCH:
         serve_on_fetch(core, i, &msg->fetch);
         break;
@@ -363,6 +380,8 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
     } else if (msg->type == PROTO_PAGE) {
         mend_on_page(core, i, &msg->page, frame->data, frame->size);
     } else if (msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER) {
+        if (msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
+            pace_chunk(core, i, &msg->chunk);
         uint64_t before = ring_progress(core->ring);
         ring_chunk(core->ring, from, msg, frame, core->round);
         if (ring_progress(core->ring) != before)
@@ -418,6 +437,7 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
     if (core->own.state == OWN_COMMITTING)
         serve_committed(core);
     own_applied(core);
+    pace_applied(core);
     fetch_applied(core, round);
     core->round = round;
     core->round_us = core->awake - core->applied_at_us;
@@ -511,6 +531,7 @@ core_stats(const struct core *core, struct core_stats *out)
         .damages = core->damages,
         .probes = core->probe.probes,
         .expulsions = core->probe.expulsions,
+        .aside = pace_rests(core),
     };
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];

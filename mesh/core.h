@@ -153,6 +153,7 @@ struct core_stats {
     uint64_t probes;     /* shards of others recomputed */
     unsigned expulsions; /* nodes that were expelled for what they contributed */
     bool leader;
+    bool aside; /* it was left out for a while, see pace.h */
 };
 
 /* All times are microseconds of one monotonic clock. */

@@ -11,6 +11,7 @@
 #include "mesh/mend.h"
 #include "mesh/mutant.h"
 #include "mesh/own.h"
+#include "mesh/pace.h"
 #include "mesh/peers.h"
 #include "mesh/plan.h"
 #include "mesh/probe.h"
@@ -51,6 +52,7 @@ struct core {
     struct mend mend;
     struct probe probe;
     struct doubt doubt;
+    struct pace pace;
     uint64_t damages;
     struct ring *ring;
     uint64_t sweep_at_us; /* awake; when frames no plan wants are released */

@@ -29,6 +29,7 @@ enum {
     MUTANT_ODD = 1 << 20,         /* states are not compared */
     MUTANT_BLOCK = 1 << 21,       /* blocks of a state are not compared with their hashes */
     MUTANT_TOTAL = 1 << 22,       /* who follows is given the total of the round before */
+    MUTANT_PACE = 1 << 23,        /* a slow member is never left out */
 };
 
 #endif

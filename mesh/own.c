@@ -123,6 +123,7 @@ own_step(struct core *core)
     assert(own->state == OWN_FREE);
     own_ask(core, OWN_COMMITTING);
     serve_finish(core);
+    pace_commit(core);
     core->ops.commit(core->ctx, core->round);
 }
 

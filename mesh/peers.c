@@ -301,9 +301,14 @@ peer_establish(struct core *core, int i)
     peer->retry_us = PEERS_RETRY_US;
     peer->court_us = 0;
     peer->court_at_us = 0;
+    peer->chase_us = peer->chase_at_us = 0;
     peer->behind_at_us = 0;
     peer->busy_us = 0;
     peer->stuck = false;
+    peer->aside = peer->trial = false;
+    peer->courts = 0;
+    peer->told_at_us = 0;
+    pace_meet(core, i);
     core_log(core, 6, "peer %s:%u is up", peer->at.host, peer->at.control_port);
     peer->announced = !peer->hello.wants_job && !core->config.hello.wants_job;
     if (peer->announced)
@@ -819,16 +824,29 @@ peers_heartbeat(struct core *core, int i, const struct proto_heartbeat *beat)
         peer_healed(core, i);
     }
     peer->busy_us = beat->busy_us;
+    peer->apply_us = beat->apply_us;
+    pace_heard(core, i, beat->sent_us);
+    if (peer->aside && !beat->aside) {
+        peer->trial = true;
+        peer->courts = 0;
+        peer_healed(core, i);
+    }
+    peer->aside = beat->aside;
     uint64_t heard = peer->hears;
     bool deaf = !peer->hears_me;
     peer->hears = 0;
     peer->hears_me = false;
     for (size_t h = 0; h < beat->hears_count; h++) {
-        if (core_node_equal(beat->hears[h], core->config.self))
+        const struct proto_hearing *hearing = &beat->hears[h];
+        if (core_node_equal(hearing->node, core->config.self)) {
             peer->hears_me = true;
-        int j = peers_find(core, beat->hears[h]);
-        if (j >= 0)
-            peer->hears |= 1ull << j;
+            peer->lag_us[PEERS_MAX] = hearing->lag_us;
+        }
+        int j = peers_find(core, hearing->node);
+        if (j < 0)
+            continue;
+        peer->hears |= 1ull << j;
+        peer->lag_us[j] = hearing->lag_us;
     }
     for (uint64_t news = peer->hears & ~heard; news; news &= news - 1) {
         peer_healed(core, __builtin_ctzll(news));
@@ -854,10 +872,14 @@ peers_beat(struct core *core)
     beat->state_hash = core->state_hash;
     beat->speed = core->own.speed;
     beat->busy_us = own_busy_us(core);
+    beat->aside = pace_rests(core);
+    beat->apply_us = core->pace.apply_us;
+    beat->sent_us = core->now;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
         if (peer->state == PEER_UP && !peer->suspected && !peer->hello.wants_job)
-            beat->hears[beat->hears_count++] = peer->node;
+            beat->hears[beat->hears_count++] =
+                (struct proto_hearing){peer->node, pace_lag_us(core, i)};
     }
     core->peers.beat_at_us = core->now + CORE_HEARTBEAT_US;
     peers_send_all(core, &msg);

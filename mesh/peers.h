@@ -107,11 +107,18 @@ struct peer {
     uint32_t speed;
     uint64_t busy_us;
     bool stuck;
+    bool aside; /* it says that it was left out: pace.h */
+    uint32_t apply_us;
+    uint32_t lag_us[PROTO_PEERS_MAX]; /* of chunks from peers[j] to it; the last from us */
+    uint64_t told_at_us;              /* awake; that it is left out */
+    bool trial;                       /* it was left out and has come back */
+    unsigned courts;                  /* plans held for it in vain */
 
-    uint64_t behind_at_us; /* awake; since when it rests behind us, 0 it does not */
-    uint64_t court_at_us;  /* awake; no plan is held for it before */
-    uint64_t court_us;     /* back-off, doubled each time it did not get in */
-    uint64_t served_at_us; /* awake; a block of state went to it */
+    uint64_t behind_at_us;          /* awake; since when it rests behind us, 0 it does not */
+    uint64_t court_at_us;           /* awake; no plan is held for it before */
+    uint64_t court_us;              /* back-off, doubled each time it did not get in */
+    uint64_t chase_at_us, chase_us; /* the same, of standing still for it in short rounds */
+    uint64_t served_at_us;          /* awake; a block of state went to it */
     uint64_t served_block;
     uint64_t avoid_at_us; /* awake; no state is fetched from it before */
 };

@@ -126,6 +126,7 @@ round_begin(struct core *core)
     plan_progress(core);
     ring_round(core->ring, core->round, core->first_bucket, core->state_hash);
     probe_round(core);
+    pace_begin(core);
 }
 
 static void
@@ -144,6 +145,7 @@ adopt(struct core *core, const struct proto_plan *plan, uint64_t hash, unsigned 
     core->plan.adopted_at_us = core->awake;
     core->plan.plans++;
     ring_plan(core->ring, plan, hash, rank);
+    pace_plan(core);
     round_begin(core);
     core_log(core, 7, "plan %016llx: round %llu, %u members, %d shards here",
              (unsigned long long)hash, (unsigned long long)plan->round, (unsigned)plan->count,
@@ -259,21 +261,25 @@ plan_applied(struct core *core)
         peers_beat(core);
         return;
     }
-    plan->recent_us[plan->recent_next++ % PLAN_RECENT] = core->awake - plan->round_at_us;
+    uint64_t took_us = core->awake - plan->round_at_us;
+    plan->recent_us[plan->recent_next++ % PLAN_RECENT] = took_us;
+    bool slow = pace_round(core, took_us);
     if (core->done || core->round >= plan->hold) {
         plan->held = true;
         go_idle(core);
     } else {
         round_begin(core);
-        balance(core);
+        if (slow)
+            hold(core);
+        else
+            balance(core);
     }
 }
 
 /* --- Hung trainers ----------------------------------------------------------------------------- */
 
-/* The longest recent round or compute. */
-static uint64_t
-recent_max(const struct core *core)
+uint64_t
+plan_recent_max(const struct core *core)
 {
     uint64_t most = core->own.compute_us;
     for (unsigned k = 0; k < PLAN_RECENT; k++)
@@ -287,7 +293,7 @@ static uint64_t
 stuck_us(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    uint64_t most = recent_max(core), own_us = own_busy_us(core);
+    uint64_t most = plan_recent_max(core), own_us = own_busy_us(core);
     uint64_t shards = (uint64_t)__builtin_popcountll(peer->have);
     uint64_t expected_us = peer->speed ? UINT64_C(1000000) * 1000000 * shards / peer->speed : most;
     most = expected_us > most ? expected_us : most;
@@ -310,7 +316,7 @@ judge_stuck(struct core *core, int i)
 static bool
 stuck_here(const struct core *core)
 {
-    return own_busy_us(core) > CORE_PROGRESS_US + 4 * recent_max(core) &&
+    return own_busy_us(core) > CORE_PROGRESS_US + 4 * plan_recent_max(core) &&
            !core_mutant(core, MUTANT_STUCK);
 }
 
@@ -320,7 +326,8 @@ static bool
 wants_in(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    return peers_usable(core, i) && !peer->done && !peer->stuck && !doubt_shuns(core, i);
+    return peers_usable(core, i) && !peer->done && !peer->stuck && !doubt_shuns(core, i) &&
+           !pace_aside(core, i);
 }
 
 /* Idle for long, although nothing is being fetched: nobody plans for us. */
@@ -389,7 +396,18 @@ chases(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
     return peer->idle && peer->round < core->round && peer->behind_at_us > 0 &&
-           core->awake - peer->behind_at_us >= PLAN_CHASE_US && recent_max(core) < PLAN_SHORT_US;
+           core->awake - peer->behind_at_us >= PLAN_CHASE_US && core->awake >= peer->chase_at_us &&
+           plan_recent_max(core) < PLAN_SHORT_US;
+}
+
+/* The mesh stood still for it, and it did not get in: next time after twice as long, whatever is heard of it. */
+static void
+chased(struct core *core, struct peer *peer)
+{
+    peer->chase_us = peer->chase_us == 0 ? PLAN_CHASE_US : 2 * peer->chase_us;
+    if (peer->chase_us > PLAN_CHASE_MAX_US)
+        peer->chase_us = PLAN_CHASE_MAX_US;
+    peer->chase_at_us = core->awake + peer->chase_us;
 }
 
 struct choice {
@@ -480,8 +498,8 @@ static bool
 waited(const struct core *core)
 {
     uint64_t most_us = CORE_WAIT_US;
-    if (nearly(core) && recent_max(core) > most_us)
-        most_us = recent_max(core);
+    if (nearly(core) && plan_recent_max(core) > most_us)
+        most_us = plan_recent_max(core);
     return core->awake - core->plan.idle_at_us >= most_us;
 }
 
@@ -492,14 +510,19 @@ court_later(struct core *core, const struct choice *choice)
     for (int i = 0; i < core->peers.high; i++) {
         struct peer *peer = &core->peers.peers[i];
         if (chosen(choice, i)) {
-            peer->court_us = 0;
+            peer->court_us = peer->chase_us = 0;
+            peer->courts = 0;
             continue;
         }
+        if (chases(core, i))
+            chased(core, peer);
         if (core->awake < peer->court_at_us)
             continue;
         uint64_t next_us = peer->court_us == 0 ? PLAN_COURT_US : 2 * peer->court_us;
         peer->court_us = next_us > PLAN_COURT_MAX_US ? PLAN_COURT_MAX_US : next_us;
         peer->court_at_us = core->awake + peer->court_us;
+        if (wants_in(core, i) && hears_all(core, choice, i))
+            pace_courted(core, i);
     }
 }
 
@@ -555,7 +578,7 @@ plan_step(struct core *core)
         doubt_pending(core) || !gathered(core))
         return;
     bool hungry = starved(core);
-    if (stuck_here(core))
+    if (stuck_here(core) || pace_rests(core))
         return;
     if (!hungry && (somebody_ahead(core) || !is_leader(core)))
         return;
@@ -594,8 +617,8 @@ court(struct core *core, int i)
         plan_abort(core, "another group is ahead");
         return;
     }
-    if (peer->done || core->awake < peer->court_at_us || core_mutant(core, MUTANT_HOLD) ||
-        !hears_plan(core, i) || core->plan.hold != UINT64_MAX)
+    if (peer->done || pace_aside(core, i) || core->awake < peer->court_at_us ||
+        core_mutant(core, MUTANT_HOLD) || !hears_plan(core, i) || core->plan.hold != UINT64_MAX)
         return;
     bool yields = !peer->idle && !peer->ready && peer->node.id < core->config.self.id &&
                   peer->round + PLAN_MERGE_ROUNDS >= core->round;
@@ -650,7 +673,7 @@ plan_tick(struct core *core)
         return;
     if (core->own.state != OWN_FREE)
         plan_progress(core); /* my own computing and applying take the time they take */
-    uint64_t most_us = (CORE_PROGRESS_US + 4 * recent_max(core)) << plan->patience;
+    uint64_t most_us = (CORE_PROGRESS_US + 4 * plan_recent_max(core)) << plan->patience;
     if (core->awake - plan->progress_at_us > most_us && !core_mutant(core, MUTANT_PROGRESS)) {
         if (plan->patience < PLAN_PATIENCE_MAX)
             plan->patience++;

@@ -36,11 +36,12 @@ enum {
     PLAN_GRACE_US = 150000, /* a member may still say "idle" for so long after PLAN */
     PLAN_COURT_US = 100000, /* between two holds for the same peer, doubled each time */
     PLAN_COURT_MAX_US = 8000000,
-    PLAN_SHORT_US = 20000,     /* rounds below that are over before their totals have travelled: */
-    PLAN_CHASE_US = 300000,    /* who has followed them for so long in vain is waited for */
-    PLAN_GAIN = 5,             /* quarters: a division anew must be 5/4 as fast */
-    PLAN_GAIN_US = 5000,       /* and gain as much a round */
-    PLAN_BALANCE_US = 1000000, /* between two divisions anew, doubled each time */
+    PLAN_SHORT_US = 20000,  /* rounds below that are over before their totals have travelled: */
+    PLAN_CHASE_US = 300000, /* who has followed them for so long in vain is waited for, */
+    PLAN_CHASE_MAX_US = 8000000, /* and after twice that again, and so on */
+    PLAN_GAIN = 5,               /* quarters: a division anew must be 5/4 as fast */
+    PLAN_GAIN_US = 5000,         /* and gain as much a round */
+    PLAN_BALANCE_US = 1000000,   /* between two divisions anew, doubled each time */
     PLAN_BALANCE_MAX_US = 30000000,
     PLAN_MERGE_ROUNDS = 1, /* a plan that far ahead is another trajectory's front: join it */
 };
@@ -92,6 +93,8 @@ void plan_differ(struct core *core);
 bool plan_idle(const struct core *core);
 uint64_t plan_mine(const struct core *core); /* my shards */
 bool plan_leader(const struct core *core);
+/* The longest recent round or compute, in microseconds. */
+uint64_t plan_recent_max(const struct core *core);
 
 /* Divide `all` shards over n members. have[i]: what member i has already computed; kept whole if
  * nobody else keeps any of it. The others go where they are finished first: speed[i] shards per

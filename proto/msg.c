@@ -15,11 +15,6 @@
 #include "proto/pack.h"
 #include "proto/proto.h"
 
-static const struct field node_fields[] = {
-    FIELD_UINT(proto_node, id, 1, UINT64_MAX),
-    FIELD_UINT(proto_node, incarnation, 0, UINT64_MAX),
-};
-
 static const struct field endpoint_fields[] = {
     FIELD_TEXT(proto_endpoint, host, FIELD_HOST, 1),
     FIELD_UINT(proto_endpoint, control_port, 1, UINT16_MAX),
@@ -54,16 +49,25 @@ static const struct field peers_fields[] = {
     FIELD_LIST(proto_peers, endpoints, count, 0, PROTO_PEERS_MAX, endpoint_fields, true),
 };
 
+static const struct field hearing_fields[] = {
+    FIELD_UINT(proto_hearing, node.id, 1, UINT64_MAX),
+    FIELD_UINT(proto_hearing, node.incarnation, 0, UINT64_MAX),
+    FIELD_UINT(proto_hearing, lag_us, 0, UINT32_MAX),
+};
+
 static const struct field heartbeat_fields[] = {
     FIELD_UINT(proto_heartbeat, round, 0, PROTO_ROUND_MAX),
     FIELD_BOOL(proto_heartbeat, idle),
     FIELD_BOOL(proto_heartbeat, ready),
     FIELD_BOOL(proto_heartbeat, done),
+    FIELD_BOOL(proto_heartbeat, aside),
     FIELD_UINT(proto_heartbeat, have, 0, UINT64_MAX),
     FIELD_UINT(proto_heartbeat, state_hash, 0, UINT64_MAX),
     FIELD_UINT(proto_heartbeat, speed, 0, UINT32_MAX),
     FIELD_UINT(proto_heartbeat, busy_us, 0, PROTO_ROUND_MAX),
-    FIELD_LIST(proto_heartbeat, hears, hears_count, 0, PROTO_PEERS_MAX, node_fields, false),
+    FIELD_UINT(proto_heartbeat, apply_us, 0, UINT32_MAX),
+    FIELD_UINT(proto_heartbeat, sent_us, 0, UINT64_MAX),
+    FIELD_LIST(proto_heartbeat, hears, hears_count, 0, PROTO_PEERS_MAX, hearing_fields, false),
 };
 
 static const struct field plan_fields[] = {
@@ -95,6 +99,7 @@ static const struct field chunk_fields[] = {
     FIELD_UINT(proto_chunk, coverage, 0, UINT64_MAX),
     FIELD_UINT(proto_chunk, check, 0, UINT64_MAX),
     FIELD_UINT(proto_chunk, state, 0, UINT64_MAX),
+    FIELD_UINT(proto_chunk, sent_us, 0, UINT64_MAX),
 };
 
 static const struct field fetch_fields[] = {
@@ -140,6 +145,11 @@ static const struct field accuse_fields[] = {
     FIELD_UINT(proto_accuse, round, 0, PROTO_ROUND_MAX),
     FIELD_UINT(proto_accuse, id, 1, UINT64_MAX),
     FIELD_UINT(proto_accuse, shard, 0, PROTO_SHARDS_MAX - 1),
+};
+
+static const struct field aside_fields[] = {
+    FIELD_UINT(proto_aside, with_us, 0, PROTO_ROUND_MAX),
+    FIELD_UINT(proto_aside, without_us, 0, PROTO_ROUND_MAX),
 };
 
 /* Shards 0..S-1 for some S: a bitmap without gaps from the lowest bit on. */
@@ -259,6 +269,7 @@ static const struct type types[PROTO_TYPES_END] = {
     [PROTO_OFFER] = {"OFFER", FIELDS(offer_fields), NULL},
     [PROTO_FOLLOW] = {"FOLLOW", FIELDS(follow_fields), NULL},
     [PROTO_TOTAL] = {"TOTAL", FIELDS(total_fields), NULL},
+    [PROTO_ASIDE] = {"ASIDE", FIELDS(aside_fields), NULL},
 };
 
 const char *

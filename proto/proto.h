@@ -77,6 +77,7 @@ enum proto_type {
     PROTO_OFFER,     /* body: the hashes of the blocks of a copied state */
     PROTO_FOLLOW,    /* send me the totals from this one on, as they come */
     PROTO_TOTAL,     /* body: one block of a round's total, empty when I have it no more */
+    PROTO_ASIDE,     /* from the leader: you are left out for a while, or called back */
     PROTO_TYPES_END,
 };
 
@@ -119,18 +120,25 @@ struct proto_peers {
         *endpoints; /* borrowed; decoded: into the caller's array, see proto_decode */
 };
 
+struct proto_hearing {
+    struct proto_node node;
+    uint32_t lag_us; /* what its chunks of a round take on their way; 0 unknown: mesh/pace.h */
+};
+
 struct proto_heartbeat {
     uint64_t round;      /* next round to be committed; all rounds 0..PROTO_ROUND_MAX */
     bool idle;           /* in no plan */
     bool ready;          /* in no plan, and up with you if you waited for a total */
     bool done;           /* the run is complete here */
+    bool aside;          /* I was left out: plan without me */
     uint64_t have;       /* shards of `round` summed in my contribution, or being computed now */
     uint64_t state_hash; /* of the state before `round`; 0 unknown */
     uint32_t speed;      /* micro-shards per second: 1e6 / seconds per shard; 0 unknown */
-    uint64_t
-        busy_us; /* since the trainer last got on with what it was asked for; 0: nothing to do */
-    size_t hears_count; /* nodes that I hear, with their incarnation */
-    struct proto_node hears[PROTO_PEERS_MAX];
+    uint64_t busy_us;    /* the trainer has not got on for so long; 0: nothing to do */
+    uint32_t apply_us;   /* what it takes to apply a sum; 0 unknown */
+    uint64_t sent_us;    /* of my clock */
+    size_t hears_count;  /* nodes that I hear, with their incarnation */
+    struct proto_hearing hears[PROTO_PEERS_MAX];
 };
 
 struct proto_member {
@@ -168,6 +176,7 @@ struct proto_chunk { /* REDUCE and GATHER */
     uint64_t coverage; /* shards in the sum; 0 from a member without; for GATHER all: 2^S - 1 */
     uint64_t check;    /* linear checksum of the contributions in it, see mesh/check.h */
     uint64_t state;    /* hash of the state before `round` that all of it was computed from */
+    uint64_t sent_us;  /* of the sender's clock */
 };
 
 struct proto_fetch {
@@ -215,6 +224,11 @@ struct proto_accuse {
     uint16_t shard; /* < PROTO_SHARDS_MAX */
 };
 
+struct proto_aside {
+    uint64_t with_us;    /* a round with you, 0: you did not catch up */
+    uint64_t without_us; /* a round without you, 0: come back */
+};
+
 struct proto_msg {
     enum proto_type type;
     union {
@@ -233,6 +247,7 @@ struct proto_msg {
         struct proto_total total;
         struct proto_page page;
         struct proto_accuse accuse;
+        struct proto_aside aside;
     };
 };
 

@@ -51,7 +51,7 @@ main(void)
     measure(&msg);
     msg = (struct proto_msg){.type = PROTO_HEARTBEAT, .heartbeat = {.hears_count = NODES}};
     for (uint64_t i = 0; i < NODES; i++)
-        msg.heartbeat.hears[i] = (struct proto_node){UINT64_MAX - i, UINT64_MAX};
+        msg.heartbeat.hears[i] = (struct proto_hearing){{UINT64_MAX - i, UINT64_MAX}, 0};
     measure(&msg);
     msg = (struct proto_msg){.type = PROTO_PLAN, .plan = {.count = NODES}};
     for (uint64_t i = 0; i < NODES; i++)

@@ -345,7 +345,7 @@ act_heartbeat(struct world *world)
                                           .speed = flags}};
     for (uint8_t k = 0; k < NODES; k++)
         if (hears >> k & 1)
-            msg.heartbeat.hears[msg.heartbeat.hears_count++] = node_of(k);
+            msg.heartbeat.hears[msg.heartbeat.hears_count++].node = node_of(k);
     deliver(world, from, &msg, NULL, 0);
 }
 
@@ -597,7 +597,7 @@ act_agree(struct world *world)
         struct proto_msg msg = {.type = PROTO_HEARTBEAT,
                                 .heartbeat = {.round = world->round, .idle = idle & 1}};
         for (uint8_t k = 0; k < NODES; k++)
-            msg.heartbeat.hears[msg.heartbeat.hears_count++] = node_of(k);
+            msg.heartbeat.hears[msg.heartbeat.hears_count++].node = node_of(k);
         deliver(world, who, &msg, NULL, 0);
     }
 }

@@ -48,7 +48,7 @@ fill_heartbeat(struct lone *lone, struct rand *rand, struct proto_heartbeat *bea
     beat->speed = (uint32_t)rand_any(rand);
     for (unsigned id = 1; id <= NODES; id++)
         if (rand_below(rand, 4) > 0)
-            beat->hears[beat->hears_count++] = lone_node(lone, id);
+            beat->hears[beat->hears_count++].node = lone_node(lone, id);
 }
 
 static void

@@ -84,6 +84,9 @@ profile_network(struct sim *sim, struct sim_profile *p)
     p->slow = often(sim, 16);
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         p->compute_us[i] = p->slow ? 5000 + pick(sim, 60000) : 20 + pick(sim, 1500);
+    if (often(sim, 8)) /* some on a slow line; heartbeats of all the others need a fifth of it */
+        for (uint64_t k = 1 + pick(sim, 2); k > 0; k--)
+            p->line_bits[pick(sim, SIM_NODES_MAX)] = 500000 + pick(sim, 3000000);
     if (!p->slow && often(sim, 6))
         p->compute_us[pick(sim, SIM_NODES_MAX)] *= 10;
 }
@@ -309,6 +312,9 @@ deadline_set(struct sim *sim)
     uint64_t grace_us = p->cuts_stay ? 12000000 : 4000000;
     if (p->fault_mask >> SIM_FLIP) /* they come when states do, and each costs a vote and a round */
         grace_us += 600000 * p->fault_count;
+    for (unsigned i = 0; i < p->nodes; i++)
+        if (p->line_bits[i]) /* what a round may take on it */
+            grace_us += p->rounds * UINT64_C(1000000);
     uint64_t hop_us = p->delay_us + p->jitter_us + (p->far ? SIM_FAR_US : 0);
     uint64_t round_us = slowest_us * work + 2ull * p->nodes * hop_us;
     p->deadline_us = from_us + 2 * round_us * p->rounds + grace_us;
@@ -321,7 +327,7 @@ fault_over(struct sim *sim)
     unsigned n = sim->profile.nodes;
     sim->faults_over = true;
     sim->over_us = sim->now;
-    if (sim->drill) {
+    if (sim->drill || sim->slow) {
         deadline_set(sim);
         return;
     }

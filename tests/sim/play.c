@@ -273,7 +273,18 @@ judge_pace(struct sim *sim)
     }
 }
 
-/* Are all who run in one plan? */
+/* Does it run, and was it not left out? */
+static bool
+takes_part(const struct sim *sim, unsigned i)
+{
+    struct core_stats stats;
+    if (!sim->nodes[i].up)
+        return false;
+    core_stats(sim->nodes[i].core, &stats);
+    return !stats.aside;
+}
+
+/* Are all who take part in one plan? */
 static bool
 joined(const struct sim *sim)
 {
@@ -281,9 +292,9 @@ joined(const struct sim *sim)
     unsigned up = 0;
     uint64_t plan = 0;
     for (unsigned i = 0; i < sim->profile.nodes; i++)
-        up += sim->nodes[i].up;
+        up += takes_part(sim, i);
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
-        if (!sim->nodes[i].up)
+        if (!takes_part(sim, i))
             continue;
         core_stats(sim->nodes[i].core, &stats);
         if (stats.members != up || (plan && plan != stats.plan))

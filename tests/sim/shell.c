@@ -228,15 +228,29 @@ message_make(struct shell *shell, unsigned link, const struct proto_msg *msg, si
     return m;
 }
 
+static uint64_t
+line_take(uint64_t *free_us, uint64_t at, uint64_t bits, size_t size)
+{
+    uint64_t begin_us = *free_us > at ? *free_us : at;
+    *free_us = begin_us + (size + 100) * 8 * 1000000 / bits;
+    return *free_us;
+}
+
 /* When the last bit of a message is on its way; a header is taken for 100 bytes. */
 static uint64_t
 line_free(struct sim *sim, struct sim_node *from, size_t size)
 {
-    if (from->bits_per_s == 0 || (from->slow_until && from->slow_until < sim->now))
-        return sim->now;
-    uint64_t begin_us = from->sent_us > sim->now ? from->sent_us : sim->now;
-    from->sent_us = begin_us + (size + 100) * 8 * 1000000 / from->bits_per_s;
-    return from->sent_us;
+    bool slowed = from->bits_per_s > 0 && !(from->slow_until && from->slow_until < sim->now);
+    uint64_t bits = slowed ? from->bits_per_s : sim->profile.line_bits[from->index];
+    return bits ? line_take(&from->sent_us, sim->now, bits, size) : sim->now;
+}
+
+/* When the last bit of a message that comes at `at` has come through the line of who receives it. */
+static uint64_t
+line_received(struct sim *sim, struct sim_node *to, uint64_t at, size_t size)
+{
+    uint64_t bits = sim->profile.line_bits[to->index];
+    return bits ? line_take(&to->received_us, at, bits, size) : at;
 }
 
 /* A lost packet costs TCP a round trip when others follow it, else its time-out. */
@@ -255,6 +269,7 @@ arrival(struct sim *sim, struct sim_node *from, struct sim_link *link, int strea
 {
     uint64_t at = line_free(sim, from, size) + 1 + delay(sim) + retransmission(sim) +
                   way(sim, from->index, link->to);
+    at = line_received(sim, &sim->nodes[link->to], at, size);
     if (!ordered)
         return at;
     if (at <= link->fifo_us[stream])
@@ -574,7 +589,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
         node->id = node->index + 1 + SIM_NODES_MAX * node->incarnation;
     node->incarnation++;
     node->paused_until = node->hung_until = 0;
-    node->sent_us = 0;
+    node->sent_us = node->received_us = 0;
     node->progress_us = sim->now;
     node->busy = SIM_FREE;
     node->done = node->finished = node->left = false;

@@ -7,6 +7,7 @@
  *     disk      checkpoints, some of them lost, torn or rotten         disk.c
  *     faults    crash, restart, pause, split, one-way cut, heal, ...   fault.c
  *     plain     a second generator of schedules, written apart         plain.c
+ *     slow      a member on a slow line, or that computes slowly  slow.c
  *     play      a scenario file, and how long its faults stop anybody  play.c
  *
  * A schedule is everything that follows from one seed. Safety is judged at every commit and adoption,
@@ -94,6 +95,7 @@ struct sim_profile {
     bool leave;               /* nodes leave once finished */
     bool cuts_stay;           /* random one-way cuts after the last fault, for ever */
     uint64_t compute_us[SIM_NODES_MAX]; /* per shard */
+    uint64_t line_bits[SIM_NODES_MAX];  /* per second, either way; 0 without limit */
     uint64_t faults_end_us, deadline_us;
     unsigned fault_count;
     uint32_t fault_mask;
@@ -166,6 +168,8 @@ struct sim_node {
     uint64_t bits_per_s; /* of what it sends; 0 without limit */
     uint64_t slow_until;
     uint64_t sent_us;      /* when its line is free again */
+    uint64_t received_us;  /* the same the other way */
+    uint64_t done_us;      /* when it had done all rounds */
     uint64_t pace_round;   /* at the beginning of the watch's present second */
     uint64_t progress_us;  /* the last commit, adoption, start or end of a pause */
     uint64_t recovered_us; /* drill: from the fault to the next round committed here; 0 not yet */
@@ -198,6 +202,9 @@ struct sim_play {
     uint64_t worst_gap_us, worst_join_us;
 };
 
+/* A quiet run with a slow member, or without it: how fast are the others? */
+enum sim_slow { SIM_SLOW_OFF, SIM_SLOW_PRESENT, SIM_SLOW_ABSENT };
+
 struct sim {
     struct rand rand;
     struct sim_profile profile;
@@ -205,6 +212,8 @@ struct sim {
     bool verbose;
     bool drill; /* one fault in an otherwise quiet run: how long until the next commit? */
     enum sim_fault drill_kind;
+    enum sim_slow slow;
+    unsigned slow_node;
     uint64_t drill_at_us; /* when it happened */
     struct sim_play play; /* scenario NULL: none */
     uint64_t seed, now, trace;
@@ -338,6 +347,10 @@ uint64_t fault_drill_step_us(const struct sim *sim);
 void fault_do(struct sim *sim, enum sim_fault kind);
 void fault_over(struct sim *sim);
 const char *fault_name(enum sim_fault kind);
+
+/* slow.c */
+void slow_profile(struct sim *sim);
+bool slow_absent(const struct sim *sim, unsigned node);
 
 /* plain.c: every fourth seed is of this generator. */
 bool plain_seed(const struct sim *sim);

@@ -134,6 +134,8 @@ static void
 tell(struct sim *sim, struct sim_node *node)
 {
     node->done = node->round == sim->profile.rounds;
+    if (node->done && !node->done_us)
+        node->done_us = sim->now;
     node->busy = SIM_FREE;
     if (rand_below(&sim->rand, 3) == 0)
         sim_disk_write(sim, node);

@@ -219,6 +219,8 @@ sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
     memset(sim->nodes, 0, sizeof sim->nodes);
     if (sim->play.scenario)
         play_profile(sim);
+    else if (sim->slow)
+        slow_profile(sim);
     else if (!sim->drill && plain_seed(sim))
         plain_profile(sim);
     else
@@ -226,7 +228,8 @@ sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
     trainer_reference(sim);
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         sim->nodes[i].index = i;
-        if (!fault_drill_late(sim, i) && !(sim->play.scenario && i >= sim->play.scenario->nodes))
+        if (!fault_drill_late(sim, i) && !slow_absent(sim, i) &&
+            !(sim->play.scenario && i >= sim->play.scenario->nodes))
             shell_boot(sim, i, false);
     }
     if (sim->play.scenario)

@@ -395,9 +395,9 @@ lone_beat(struct lone *lone, unsigned id, uint64_t round, bool idle)
     struct proto_heartbeat *beat = &msg.heartbeat;
     for (unsigned l = 0; l < LONE_LINKS; l++)
         if (lone->links[l].peer && lone->links[l].to != id)
-            beat->hears[beat->hears_count++] = lone_node(lone, lone->links[l].to);
+            beat->hears[beat->hears_count++].node = lone_node(lone, lone->links[l].to);
     if (beat->hears_count < PROTO_PEERS_MAX)
-        beat->hears[beat->hears_count++] = lone_node(lone, lone->id);
+        beat->hears[beat->hears_count++].node = lone_node(lone, lone->id);
     lone_say(lone, id, &msg);
 }
 

@@ -83,13 +83,17 @@ make_heartbeat(struct source *from, struct proto_heartbeat *heartbeat)
     heartbeat->idle = flag(from);
     heartbeat->ready = flag(from);
     heartbeat->done = flag(from);
+    heartbeat->aside = flag(from);
     heartbeat->have = number(from, 0, UINT64_MAX);
     heartbeat->state_hash = number(from, 0, UINT64_MAX);
     heartbeat->speed = (uint32_t)number(from, 0, UINT32_MAX);
     heartbeat->busy_us = number(from, 0, PROTO_ROUND_MAX);
+    heartbeat->apply_us = (uint32_t)number(from, 0, UINT32_MAX);
+    heartbeat->sent_us = number(from, 0, UINT64_MAX);
     heartbeat->hears_count = (size_t)number(from, 0, PROTO_PEERS_MAX);
     for (size_t i = 0; i < heartbeat->hears_count; i++)
-        heartbeat->hears[i] = node(from);
+        heartbeat->hears[i] =
+            (struct proto_hearing){node(from), (uint32_t)number(from, 0, UINT32_MAX)};
 }
 
 /* All shards dealt out to members with rising ids, some perhaps left without. */
@@ -126,6 +130,7 @@ make_chunk(struct source *from, struct proto_chunk *chunk, bool gather)
         gather ? UINT64_MAX >> number(from, 0, PROTO_SHARDS_MAX - 1) : number(from, 0, UINT64_MAX);
     chunk->check = number(from, 0, UINT64_MAX);
     chunk->state = number(from, 0, UINT64_MAX);
+    chunk->sent_us = number(from, 0, UINT64_MAX);
 }
 
 static void
@@ -197,6 +202,10 @@ messages_make(struct messages_sample *out, enum proto_type type, enum messages_s
         break;
     case PROTO_PLAN:
         make_plan(&from, &out->msg.plan);
+        break;
+    case PROTO_ASIDE:
+        out->msg.aside.with_us = number(&from, 0, PROTO_ROUND_MAX);
+        out->msg.aside.without_us = number(&from, 0, PROTO_ROUND_MAX);
         break;
     case PROTO_HOLD:
         out->msg.hold.plan = number(&from, 1, UINT64_MAX);
@@ -273,10 +282,13 @@ static bool
 same_heartbeat(const struct proto_heartbeat *a, const struct proto_heartbeat *b)
 {
     bool same = a->round == b->round && a->idle == b->idle && a->ready == b->ready &&
-                a->done == b->done && a->have == b->have && a->state_hash == b->state_hash &&
-                a->speed == b->speed && a->hears_count == b->hears_count;
+                a->done == b->done && a->aside == b->aside && a->have == b->have &&
+                a->state_hash == b->state_hash && a->speed == b->speed &&
+                a->busy_us == b->busy_us && a->apply_us == b->apply_us &&
+                a->sent_us == b->sent_us && a->hears_count == b->hears_count;
     for (size_t i = 0; same && i < a->hears_count; i++)
-        same = same_node(&a->hears[i], &b->hears[i]);
+        same = same_node(&a->hears[i].node, &b->hears[i].node) &&
+               a->hears[i].lag_us == b->hears[i].lag_us;
     return same;
 }
 
@@ -297,7 +309,7 @@ same_chunk(const struct proto_chunk *a, const struct proto_chunk *b)
     return a->plan == b->plan && a->round == b->round && a->bucket == b->bucket &&
            a->hop == b->hop && a->direct == b->direct && a->first == b->first &&
            a->count == b->count && a->coverage == b->coverage && a->check == b->check &&
-           a->state == b->state;
+           a->state == b->state && a->sent_us == b->sent_us;
 }
 
 static bool
@@ -363,6 +375,8 @@ messages_equal(const struct proto_msg *a, const struct proto_msg *b)
     case PROTO_ACCUSE:
         return a->accuse.plan == b->accuse.plan && a->accuse.round == b->accuse.round &&
                a->accuse.id == b->accuse.id && a->accuse.shard == b->accuse.shard;
+    case PROTO_ASIDE:
+        return a->aside.with_us == b->aside.with_us && a->aside.without_us == b->aside.without_us;
     default:
         return true;
     }

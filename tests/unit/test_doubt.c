@@ -28,10 +28,10 @@ tell(struct lone *lone, unsigned id, uint64_t round, uint64_t hash)
     struct proto_msg msg = {
         .type = PROTO_HEARTBEAT,
         .heartbeat = {.round = round, .idle = true, .state_hash = hash, .hears_count = 1}};
-    msg.heartbeat.hears[0] = lone_node(lone, 5);
+    msg.heartbeat.hears[0].node = lone_node(lone, 5);
     for (size_t k = 0; k < sizeof ids / sizeof *ids; k++)
         if (ids[k] != id)
-            msg.heartbeat.hears[msg.heartbeat.hears_count++] = lone_node(lone, ids[k]);
+            msg.heartbeat.hears[msg.heartbeat.hears_count++].node = lone_node(lone, ids[k]);
     lone_say(lone, id, &msg);
 }
 

@@ -714,7 +714,7 @@ runs_jobs_and_numerics_do_not_mix(void **state)
 {
     (void)state;
     refuse_each_other(other_run, "'other'", "'test'");
-    refuse_each_other(other_job, "another model", "'test'");
+    refuse_each_other(other_job, "another model", "000000000000000c");
     refuse_each_other(other_numerics, "plain", "fancy");
 }
 

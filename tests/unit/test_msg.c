@@ -145,8 +145,8 @@ static void
 what_others_pack_is_read(void **state)
 {
     (void)state;
-    assert_int_equal(decode("[uuuuuubuuuuu]", U(2), U(8), U(99), U(7), U(3), U(2), 1, U(1000),
-                            U(64), U(5), MAX, U(77)),
+    assert_int_equal(decode("[uuuuuubuuuuuu]", U(2), U(8), U(99), U(7), U(3), U(2), 1, U(1000),
+                            U(64), U(5), MAX, U(77), U(6)),
                      0);
     assert_int_equal(got.type, PROTO_REDUCE);
     assert_int_equal(got.chunk.plan, 99);
@@ -159,6 +159,7 @@ what_others_pack_is_read(void **state)
     assert_int_equal(got.chunk.coverage, 5);
     assert_true(got.chunk.check == MAX);
     assert_int_equal(got.chunk.state, 77);
+    assert_int_equal(got.chunk.sent_us, 6);
 }
 
 static void
@@ -177,9 +178,9 @@ the_start_of_a_message_is_checked(void **state)
             U(2));
     refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
     refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", U(2));
-    refused(-EBADMSG, "message.type = 0, expected 1..19", "[uu]", U(2), U(0));
-    refused(-EBADMSG, "message.type = 20, expected 1..19", "[uu]", U(2), U(20));
-    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..19", "[uu]", U(2), MAX);
+    refused(-EBADMSG, "message.type = 0, expected 1..20", "[uu]", U(2), U(0));
+    refused(-EBADMSG, "message.type = 21, expected 1..20", "[uu]", U(2), U(21));
+    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..20", "[uu]", U(2), MAX);
     refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", U(2), U(13), U(0));
     refused(-EBADMSG, "ABORT has 2 elements, expected 4", "[uu]", U(2), U(7));
     refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", U(2), U(13));
@@ -384,8 +385,8 @@ too_many_long_peers_are_cut(void **state)
 static int
 heartbeat(uint64_t round, uint64_t speed, uint64_t id)
 {
-    return decode("[uuubbbuuuu[[uu]]]", U(2), U(4), round, 0, 0, 1, MAX, MAX, speed, U(0), id,
-                  U(0));
+    return decode("[uuubbbbuuuuuu[[uuu]]]", U(2), U(4), round, 0, 0, 1, 1, MAX, MAX, speed, U(0),
+                  U(7), MAX, id, U(0), U(9));
 }
 
 static void
@@ -395,12 +396,15 @@ heartbeat_has_its_limits(void **state)
     assert_int_equal(heartbeat(PROTO_ROUND_MAX, UINT32_MAX, 1), 0);
     assert_true(got.heartbeat.done);
     assert_false(got.heartbeat.idle);
+    assert_true(got.heartbeat.aside);
+    assert_int_equal(got.heartbeat.apply_us, 7);
     assert_int_equal(got.heartbeat.hears_count, 1);
+    assert_int_equal(got.heartbeat.hears[0].lag_us, 9);
     assert_int_equal(heartbeat(PROTO_ROUND_MAX + 1, 0, 1), -EBADMSG);
     assert_string_equal(why, "HEARTBEAT.round = 281474976710656, expected 0..281474976710655");
     assert_int_equal(heartbeat(0, UINT64_C(1) << 32, 1), -EBADMSG);
     assert_int_equal(heartbeat(0, 0, 0), -EBADMSG);
-    assert_string_equal(why, "HEARTBEAT.hears[0].id = 0, expected 1..18446744073709551615");
+    assert_string_equal(why, "HEARTBEAT.hears[0].node.id = 0, expected 1..18446744073709551615");
 }
 
 /* A plan of two members, led by node `leader` of incarnation 0. */
@@ -438,8 +442,8 @@ plan_has_its_limits(void **state)
 static int
 chunk(uint64_t type, uint64_t hop, int direct, uint64_t first, uint64_t count, uint64_t coverage)
 {
-    return decode("[uuuuuubuuuuu]", U(2), type, U(1), U(0), U(65535), hop, direct, first, count,
-                  coverage, U(0), U(0));
+    return decode("[uuuuuubuuuuuu]", U(2), type, U(1), U(0), U(65535), hop, direct, first, count,
+                  coverage, U(0), U(0), U(0));
 }
 
 static void
@@ -463,10 +467,10 @@ chunks_have_their_limits(void **state)
     assert_int_equal(chunk(gather, 0, 0, 0, 0, 0), -EBADMSG);
     assert_int_equal(chunk(gather, 0, 0, 0, 0, 6), -EBADMSG);
     assert_string_equal(why, "GATHER.direct = 0, coverage = 6, expected 0 and all shards");
-    refused(-EBADMSG, "REDUCE.plan = 0, expected 1..18446744073709551615", "[uuuuuubuuuuu]", U(2),
-            U(8), U(0), U(0), U(0), U(0), 0, U(0), U(0), U(0), U(0), U(0));
-    refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuuu]", U(2), U(8),
-            U(1), U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0), U(0));
+    refused(-EBADMSG, "REDUCE.plan = 0, expected 1..18446744073709551615", "[uuuuuubuuuuuu]", U(2),
+            U(8), U(0), U(0), U(0), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0));
+    refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuuuu]", U(2), U(8),
+            U(1), U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0));
 }
 
 static void

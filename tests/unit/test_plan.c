@@ -193,7 +193,7 @@ a_dead_member_is_replaced_at_once_and_only_its_shards_are_computed(void **state)
     assert_non_null(lone_sent(lone, 7, PROTO_ABORT));
     struct proto_msg beat = {
         .type = PROTO_HEARTBEAT,
-        .heartbeat = {.idle = true, .have = theirs, .hears_count = 1, .hears = {{5, 1}}}};
+        .heartbeat = {.idle = true, .have = theirs, .hears_count = 1, .hears = {{{5, 1}, 0}}}};
     lone_say(lone, 7, &beat);
     const struct proto_plan *plan = plan_sent(lone, 7);
     assert_non_null(plan);
@@ -486,8 +486,8 @@ beat_busy(struct lone *lone, unsigned id, bool idle, uint64_t busy_ms)
         .heartbeat = {.idle = idle, .ready = idle, .busy_us = busy_ms * 1000, .state_hash = 77}};
     for (unsigned other = 7; other <= 8; other++)
         if (other != id)
-            msg.heartbeat.hears[msg.heartbeat.hears_count++] = lone_node(lone, other);
-    msg.heartbeat.hears[msg.heartbeat.hears_count++] = lone_node(lone, lone->id);
+            msg.heartbeat.hears[msg.heartbeat.hears_count++].node = lone_node(lone, other);
+    msg.heartbeat.hears[msg.heartbeat.hears_count++].node = lone_node(lone, lone->id);
     lone_say(lone, id, &msg);
 }
 
@@ -535,7 +535,7 @@ whose_trainer_hangs_leads_nobody(void **state)
     struct proto_msg msg = {
         .type = PROTO_HEARTBEAT,
         .heartbeat = {.idle = true, .busy_us = 4000000000, .state_hash = 77, .hears_count = 1}};
-    msg.heartbeat.hears[0] = lone_node(lone, 7);
+    msg.heartbeat.hears[0].node = lone_node(lone, 7);
     lone_say(lone, 5, &msg);
     lone_run(lone, 50);
     assert_true(lone->compute); /* though 5 is lower, and without waiting until it starves */

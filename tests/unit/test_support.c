@@ -141,7 +141,7 @@ one_changed_field_makes_another_message(void **state)
     assert_false(messages_equal(&a.msg, &b.msg));
     messages_make(&a, PROTO_HEARTBEAT, MESSAGES_LARGE, &rand);
     b = a;
-    b.msg.heartbeat.hears[63].incarnation ^= 1;
+    b.msg.heartbeat.hears[63].node.incarnation ^= 1;
     assert_false(messages_equal(&a.msg, &b.msg));
     messages_make(&a, PROTO_HELLO, MESSAGES_LARGE, &rand);
     b = a;
