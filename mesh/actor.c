@@ -807,16 +807,34 @@ open_locks(struct mesh *mesh)
     return mesh->epoll_fd < 0 || mesh->wake_fd < 0 ? -errno : 0;
 }
 
+size_t
+mesh_log_size(size_t vector)
+{
+    return LOG_ROUNDS * vector > LOG_BYTES ? LOG_ROUNDS * vector : LOG_BYTES;
+}
+
+static size_t
+whole_pages(size_t size)
+{
+    return (size + VECTOR_ALIGN - 1) / VECTOR_ALIGN * VECTOR_ALIGN;
+}
+
+size_t
+mesh_idle_size(size_t state, size_t vector)
+{
+    return whole_pages(state) + mesh_log_size(vector);
+}
+
 static int
 open_memory(struct mesh *mesh)
 {
     const struct mesh_setup *setup = &mesh->setup;
     mesh->own = new_block(setup->vector_count * sizeof *mesh->own);
     mesh->sum = new_block(setup->vector_count * sizeof *mesh->sum);
-    mesh->state_in = new_block(setup->state_size);
-    mesh->log_size = LOG_ROUNDS * setup->vector_count * sizeof *mesh->sum;
-    mesh->log_size = mesh->log_size > LOG_BYTES ? mesh->log_size : LOG_BYTES;
-    mesh->log = malloc(mesh->log_size);
+    mesh->log_size = mesh_log_size(setup->vector_count * sizeof *mesh->sum);
+    mesh->state_in = setup->idle ? setup->idle : new_block(setup->state_size);
+    mesh->log =
+        setup->idle ? mesh->state_in + whole_pages(setup->state_size) : malloc(mesh->log_size);
     mesh->buckets = calloc(setup->bucket_count + 1, sizeof *mesh->buckets);
     mesh->quick = calloc(setup->bucket_count + 1, sizeof *mesh->quick);
     mesh->express = calloc(setup->bucket_count + 1, sizeof *mesh->express);
@@ -961,8 +979,10 @@ close_parts(struct mesh **out, int linger_ms)
     free(mesh->quick);
     free(mesh->express);
     free(mesh->buckets);
-    free(mesh->state_in);
-    free(mesh->log);
+    if (!mesh->setup.idle) {
+        free(mesh->state_in);
+        free(mesh->log);
+    }
     free(mesh->sum);
     free(mesh->own);
     free(mesh);

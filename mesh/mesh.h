@@ -67,6 +67,8 @@ struct mesh_setup {
     double audit;          /* 0..1: share of (round, member) pairs audited; core.h */
     size_t audit_bucket;   /* with audit > 0: the claims */
     const char *job;       /* text handed to nodes that want a job; NULL none. Borrowed. */
+    /* [mesh_idle_size] bytes on whole pages for what is seldom touched, the caller's; NULL: of its own */
+    void *idle;
     uint32_t chunk_elems;  /* as in struct core_config, the same on all nodes; 0 = the default */
     uint64_t direct_bytes; /* the same; 0 = the default */
     /* A peer wants this page of our checkpoint of `step`: mesh_page answers, later and from another thread.
@@ -123,6 +125,9 @@ struct mesh_stats {
 
 /* Returns 0; -EADDRINUSE, -ENODEV (interface) and others with one line in `why` that names the port,
  * interface or seed, the value and what was expected. Nothing is left behind on error. */
+/* Bytes that are kept of the totals, when one takes `vector` bytes. */
+size_t mesh_log_size(size_t vector);
+size_t mesh_idle_size(size_t state, size_t vector); /* bytes of a state and of a total */
 int mesh_new(struct mesh **out, const struct mesh_setup *setup, char *why, size_t why_size);
 void mesh_destroy(struct mesh **mesh); /* says goodbye, waits at most a second for it to be sent */
 

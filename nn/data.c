@@ -204,6 +204,20 @@ data_info(const struct data_set *set)
     return &set->info;
 }
 
+size_t
+data_bytes(const struct data_set *set)
+{
+    size_t bytes = set->far ? set->far->bytes : 0;
+    for (int i = 0; i < DATA_PARTS; i++) {
+        const struct data_rows *rows = &set->part[i];
+        bytes += rows->pixel ? rows->count * set->width + set->next_byte : 0;
+        bytes += rows->value ? rows->count * set->width * sizeof *rows->value : 0;
+        bytes += rows->label ? rows->count * set->info.labels * sizeof *rows->label : 0;
+        bytes += rows->target ? rows->count * sizeof *rows->target : 0;
+    }
+    return bytes;
+}
+
 /* A sample that cannot be had is zeros, and data_failed says why. */
 static void
 fill_far(struct data_far *far, enum data_part part, uint32_t sample, float *x, size_t width)

@@ -78,6 +78,7 @@ int data_open_rows(struct data_set **out, const struct data_set *like, const cha
                    size_t why_size);
 void data_close(struct data_set **set);
 const struct data_info *data_info(const struct data_set *set);
+size_t data_bytes(const struct data_set *set); /* of memory */
 
 /* Write samples index[rows] into batch->x, ->label [rows, info->labels] and ->target, where these are not NULL,
  * and set batch->rows. index[i] < number of samples of the part. A target is one-hot over `outputs` >= classes;

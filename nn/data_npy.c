@@ -293,8 +293,11 @@ load(struct data_set *set, struct source *s, const struct data_spec *spec, struc
     rc = apart && !table ? load_apart(set, s, spec, l) : load_shared(set, s, spec, l);
     set->info.classes = spec->regression ? 0 : l->classes ? l->classes : l->most + 1;
     set->far->hash = npy_hash(s->features[DATA_TRAIN]) ^ s->test;
+    set->far->bytes = npy_bytes(s->features[DATA_TRAIN]);
     if (!rc && s->features[DATA_TEST])
         set->far->hash += 3 * npy_hash(s->features[DATA_TEST]);
+    if (!rc && s->features[DATA_TEST])
+        set->far->bytes += npy_bytes(s->features[DATA_TEST]);
     return rc;
 }
 

@@ -49,6 +49,7 @@ struct data_far {
     void (*close)(void *ctx);
     void *ctx;
     uint64_t hash; /* of the contents */
+    size_t bytes;  /* of memory */
     size_t planes; /* 0 or those of norm: what the bytes of npy become */
     struct data_norm norm[DATA_PLANES_MAX];
     float black;       /* what a pixel outside an image is */

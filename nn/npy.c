@@ -491,6 +491,12 @@ npy_name(const struct npy *array)
     return array->name;
 }
 
+size_t
+npy_bytes(const struct npy *array)
+{
+    return (size_t)((array->header.bytes - 1) / array->page + 1) * sizeof *array->hash;
+}
+
 uint64_t
 npy_hash(const struct npy *array)
 {

@@ -47,6 +47,7 @@ int npy_open(struct npy **out, const char *path, char *why, size_t why_size);
 void npy_close(struct npy **array);
 const struct npy_header *npy_header(const struct npy *array);
 const char *npy_name(const struct npy *array);
+size_t npy_bytes(const struct npy *array); /* of memory, for as long as it is open */
 /* Of type, shape and contents. */
 uint64_t npy_hash(const struct npy *array);
 

@@ -60,6 +60,7 @@ struct config {
         uint64_t eval_every; /* epochs between evaluations; 0 = only at the end */
         uint64_t patience;   /* early stopping: evaluations without a better test loss; 0 = off */
         bool recompute;      /* activations: less memory, more work */
+        uint64_t memory_max; /* MiB, 0 = no limit. This node only. */
         uint64_t checkpoint_every; /* steps; 0 = about every half minute. This node only. */
     } train;
     struct {

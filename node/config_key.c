@@ -178,6 +178,7 @@ const struct config_key config_keys[] = {
     UINT("train", "eval_every", CONFIG_JOB, MEMBER(train.eval_every), 0, 1000000, "1"),
     UINT("train", "patience", CONFIG_JOB, MEMBER(train.patience), 0, 1000000, "0"),
     ENUM("train", "recompute", CONFIG_SHARED, MEMBER(train.recompute), yes_no, "no"),
+    UINT("train", "memory_max", CONFIG_NODE, MEMBER(train.memory_max), 0, 1 << 24, "0"),
     UINT("train", "checkpoint_every", CONFIG_NODE, MEMBER(train.checkpoint_every), 0, COUNT_MAX, "0"),
     REAL("train.optimizer.sgd", "rate", MEMBER(train.optim.rate), 1e-9, 1000, "0.1"),
     REAL("train.optimizer.sgd", "momentum", MEMBER(train.optim.momentum), 0, 0.99999, "0"),

@@ -6,6 +6,7 @@
 
 #include "nn/files.h"
 #include "node/job.h"
+#include "node/memory.h"
 #include "node/state.h"
 #include "node/train.h"
 #include "node/work.h"
@@ -46,7 +47,7 @@ print_layers(const struct nn_model *model)
 }
 
 static void
-print_job(const struct config *config, const struct job *job)
+print_job(const struct config *config, const struct job *job, const struct memory *memory)
 {
     const struct data_info *data = data_info(job->data);
     char shape[64];
@@ -59,7 +60,7 @@ print_job(const struct config *config, const struct job *job)
     printf("data    %zu training and %zu test samples of %s, %zu classes\n", data->train,
            data->test, shape, data->classes);
     double flops = print_layers(job->model);
-    size_t params = nn_param_count(job->model), slots = optim_slots(&config->train.optim);
+    size_t params = nn_param_count(job->model);
     double batch = (double)config->train.batch, mib = 1024 * 1024;
     uint64_t per_epoch = (data->train + config->train.batch - 1) / config->train.batch;
     printf("total   %zu parameters; %llu steps of %llu samples per epoch, %u shards of %llu\n",
@@ -67,9 +68,7 @@ print_job(const struct config *config, const struct job *job)
            config->train.shards, (unsigned long long)(config->train.batch / config->train.shards));
     printf("step    %.2f Gflop of computing over the whole mesh, %.2f MiB of gradients per node\n",
            3 * flops * batch / 1e9, (double)(params * sizeof(int32_t)) / mib);
-    printf("memory  %.1f MiB of state, %.1f MiB of activations when one node computes all shards\n",
-           (double)(params * (1 + slots) * sizeof(float)) / mib,
-           (double)work_bytes(job->model, config->train.shards, config->train.batch) / mib);
+    memory_print(memory, config);
     printf("kernel  %s, numerics %016llx\n", job->kernel, (unsigned long long)nn_fingerprint());
 }
 
@@ -77,14 +76,17 @@ int
 train_check(struct config *config)
 {
     struct job job = {0};
+    struct memory memory;
     char why[LINE];
     int rc = job_open(&job, config, why, sizeof why);
     if (!rc)
         rc = job_start(&job, config, why, sizeof why);
+    if (!rc)
+        rc = memory_plan(&memory, config, &job, why, sizeof why);
     if (rc)
         fprintf(stderr, "meshnode: %s\n", why);
     else
-        print_job(config, &job);
+        print_job(config, &job, &memory);
     job_close(&job);
     return rc ? 2 : 0;
 }

@@ -294,7 +294,7 @@ save_new(struct save **out, const struct save_setup *setup, char *why, size_t wh
         save->setup = *setup;
         struct checkpoint checkpoint = file_of(save, NULL);
         save->size = checkpoint_size(&checkpoint);
-        save->image = malloc(save->size);
+        save->image = setup->spill ? spill_take(setup->spill, save->size) : malloc(save->size);
     }
     if (!save || !save->image) {
         snprintf(why, why_size, "not enough memory for a copy of the state, %zu bytes",
@@ -312,7 +312,8 @@ save_new(struct save **out, const struct save_setup *setup, char *why, size_t wh
     snprintf(why, why_size, "no thread for checkpoints: %s", strerror(rc));
     pthread_cond_destroy(&save->turn);
     pthread_mutex_destroy(&save->lock);
-    free(save->image);
+    if (!save->setup.spill)
+        free(save->image);
     free(save);
     return -rc;
 }
@@ -330,7 +331,8 @@ save_destroy(struct save **out)
     pthread_join(save->thread, NULL);
     pthread_cond_destroy(&save->turn);
     pthread_mutex_destroy(&save->lock);
-    free(save->image);
+    if (!save->setup.spill)
+        free(save->image);
     free(save);
     *out = NULL;
 }

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "nn/files.h"
+#include "node/memory.h"
 #include "node/state.h"
 
 struct save;
@@ -24,7 +25,8 @@ struct save;
 struct save_setup {
     const char *dir; /* borrowed */
     uint64_t job_hash, numerics;
-    size_t size; /* of a state */
+    size_t size;         /* of a state */
+    struct spill *spill; /* memory for the copy; NULL: the heap. Borrowed. */
     /* From the writer's thread: the answer to save_serve; size 0: no such page. */
     void (*answer)(void *ctx, uint64_t round, const void *data, size_t size);
     /* From any thread. `alarm`: NULL ends it. */

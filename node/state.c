@@ -44,6 +44,13 @@ forget(const struct state *state, uint64_t *hash)
     memset(hash, 0, state->block_count * sizeof *hash);
 }
 
+size_t
+state_size(const struct optim_spec *optim, size_t param_count, size_t block_count)
+{
+    size_t vectors = (1 + optim_slots(optim)) * aligned(param_count * sizeof(float));
+    return aligned(sizeof(struct state_header)) + vectors + aligned(block_count * sizeof(int16_t));
+}
+
 int
 state_init(struct state *state, const struct state_job *job, const struct exact *exact,
            size_t param_count)
@@ -56,9 +63,8 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     state->block_count = exact_blocks(exact);
     size_t vector = aligned(param_count * sizeof(float));
     size_t head = aligned(sizeof *state->header);
-    state->size =
-        head + vector * (1 + state->slot_count) + aligned(state->block_count * sizeof(int16_t));
-    state->block = aligned_alloc(ALIGN, state->size);
+    state->size = state_size(&job->optim, param_count, state->block_count);
+    state->block = job->block ? job->block : aligned_alloc(ALIGN, state->size);
     state->square = calloc(items_of(state->block_count) + 1, sizeof *state->square);
     state->applied = calloc(state->block_count + 1, sizeof *state->applied);
     state->hash = calloc(state->block_count + 1, sizeof *state->hash);
@@ -73,7 +79,8 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
         state_fini(state);
         return -ENOMEM;
     }
-    memset(state->block, 0, state->size);
+    if (!job->block)
+        memset(state->block, 0, state->size);
     uint8_t *at = state->block;
     state->header = (struct state_header *)(void *)at;
     state->params = (float *)(void *)(at += head);
@@ -86,7 +93,8 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
 void
 state_fini(struct state *state)
 {
-    free(state->block);
+    if (!state->job.block)
+        free(state->block);
     free(state->square);
     free(state->applied);
     free(state->hash);

@@ -87,6 +87,7 @@ struct state_job {
     const float *
         average; /* per exponent block: above 0, it moves by this share of its sum, not by the optimiser;
                              NULL: none does. Borrowed */
+    void *block;     /* [state_size] zeros on whole pages, the caller's; NULL: of its own */
     uint64_t labels; /* per sample, of which the right ones count as accuracy; 0: it has none */
 };
 
@@ -130,6 +131,8 @@ struct state_event {
     double accuracy;
 };
 
+/* Bytes of the block. */
+size_t state_size(const struct optim_spec *optim, size_t param_count, size_t block_count);
 int state_init(struct state *state, const struct state_job *job, const struct exact *exact,
                size_t param_count);
 void state_fini(struct state *state);

@@ -16,6 +16,7 @@
 #include "mesh/mesh.h"
 #include "nn/files.h"
 #include "node/job.h"
+#include "node/memory.h"
 #include "node/metrics.h"
 #include "node/repair.h"
 #include "node/save.h"
@@ -27,7 +28,9 @@ enum { LINE = 512, RESULTS_PATIENCE_S = 10 };
 
 struct run {
     struct config *config;
-    struct job job; /* data, model, exponent blocks */
+    struct job job;       /* data, model, exponent blocks */
+    struct memory memory; /* what there is of it, and how it is used */
+    struct spill spill;
     struct pool *pool;
     struct work *work;
     uint64_t hash, round;     /* of the state, as it was told to the mesh */
@@ -96,13 +99,33 @@ log_line(void *ctx, int level, const char *line)
 /* Set-up ------------------------------------------------------------------------------------------ */
 
 static int
+open_memory(struct run *run, char *why, size_t why_size)
+{
+    int rc = memory_plan(&run->memory, run->config, &run->job, why, why_size);
+    if (rc || !run->memory.spilled)
+        return rc;
+    return spill_open(&run->spill, run->config->out, memory_file(&run->memory), why, why_size);
+}
+
+/* NULL: on the heap. */
+static void *
+idle_memory(struct run *run, size_t size)
+{
+    return run->memory.spilled ? spill_take(&run->spill, size) : NULL;
+}
+
+static int
 open_state(struct run *run, char *why, size_t why_size)
 {
     const struct config *config = run->config;
     const struct state_job job = job_rules(&run->job, config);
     size_t params = nn_param_count(run->job.model);
+    size_t size = state_size(&job.optim, params, exact_blocks(run->job.exact));
+    struct state_job other = job;
+    job.block = idle_memory(run, size);
+    other.block = idle_memory(run, size);
     if (state_init(&run->state, &job, run->job.exact, params) ||
-        state_init(&run->next, &job, run->job.exact, params)) {
+        state_init(&run->next, &other, run->job.exact, params)) {
         snprintf(why, why_size, "not enough memory for %zu parameters", params);
         return -ENOMEM;
     }
@@ -130,6 +153,7 @@ open_work(struct run *run, char *why, size_t why_size)
         .batch = config->train.batch,
         .seed = config->run.seed,
         .exact_mode = config->train.exact,
+        .lanes = run->memory.lanes,
         .bucket_bytes = config->mesh.bucket,
         .claims = config->mesh.audit > 0,
     };
@@ -172,6 +196,8 @@ open_mesh(struct run *run, char *why, size_t why_size)
         .gather_ms = config->mesh.gather_ms,
         .vector_count = work_vector_count(run->work),
         .state_size = run->state.size,
+        .idle = idle_memory(
+            run, mesh_idle_size(run->state.size, work_vector_count(run->work) * sizeof(int32_t))),
         .job = config->text,
         .want = serve_page,
         .want_ctx = run,
@@ -206,6 +232,7 @@ open_save(struct run *run, char *why, size_t why_size)
         .job_hash = run->job_hash,
         .numerics = nn_fingerprint(),
         .size = run->state.size,
+        .spill = run->memory.spilled ? &run->spill : NULL,
         .answer = answer_page,
         .say = log_line,
         .alarm = alarm_line,
@@ -681,6 +708,8 @@ open_run(struct run *run, enum train_start start, char *why, size_t why_size)
     if (!rc)
         rc = job_start(&run->job, run->config, why, why_size);
     if (!rc)
+        rc = open_memory(run, why, why_size);
+    if (!rc)
         rc = open_state(run, why, why_size);
     if (!rc)
         rc = open_work(run, why, why_size);
@@ -706,6 +735,9 @@ open_run(struct run *run, enum train_start start, char *why, size_t why_size)
     if (!rc && run->found.whole && !run->found.damaged_count)
         say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
             why[0] ? "; skipped " : "", why);
+    if (!rc && (run->memory.spilled || run->memory.lanes < run->config->train.shards))
+        say(run, 6, "train.memory_max: %u of %u shards at a time%s", run->memory.lanes,
+            run->config->train.shards, run->memory.spilled ? ", states in a file" : "");
     if (!rc && run->job.from)
         say(run, 6, "the job starts from %s, weights %016llx", run->config->model.from,
             (unsigned long long)run->job.from_hash);
@@ -727,6 +759,7 @@ close_run(struct run *run)
     pool_destroy(&run->pool);
     state_fini(&run->next);
     state_fini(&run->state);
+    spill_close(&run->spill);
     job_close(&run->job);
 }
 

@@ -1,7 +1,7 @@
 /* work.c - computing shards: rows of the batch, forward, loss, backward, quantise, layer by layer.
  *
  * A lane is what one worker pushes through the network at a time: a pass, the rows in it, its result.
- * In exact mode a lane is one shard; otherwise all shards of a worker share a lane. Back-propagation runs
+ * In exact mode a lane is one shard, and when there are fewer lanes, shards come in waves; otherwise all shards of a worker share a lane. Back-propagation runs
  * in sections: from the input of one layer with parameters down to the gradient of the next one below it;
  * after each section all lanes meet, and buckets may be ready. Lanes add to `own` under a lock per stripe of
  * exponent blocks; integer sums do not care about the order. */
@@ -111,7 +111,7 @@ lay_out(struct work *work)
     assert(end == 0);
     struct core_bucket tail = {nn_param_count(model), state_tail(exact_blocks(work->setup.exact))};
     struct core_bucket ledger = {tail.first + tail.count, ledger_words(work->setup.shards)};
-    work->vector_count = ledger.first + ledger.count;
+    work->vector_count = work_vector(work->setup.exact, nn_param_count(model), work->setup.shards);
     if (work->setup.claims)
         work->bucket[work->bucket_count++] = ledger;
     else
@@ -124,7 +124,9 @@ new_lanes(struct work *work)
 {
     const struct work_setup *setup = &work->setup;
     unsigned per_lane = 1;
-    work->lane_count = setup->shards;
+    work->lane_count = setup->lanes && setup->exact_mode && setup->lanes < setup->shards
+                           ? setup->lanes
+                           : setup->shards;
     if (!setup->exact_mode && setup->threads < setup->shards) {
         work->lane_count = setup->threads;
         per_lane = (setup->shards + setup->threads - 1) / setup->threads;
@@ -214,9 +216,9 @@ work_vector_count(const struct work *work)
 }
 
 size_t
-work_bytes(const struct nn_model *model, unsigned shards, uint64_t batch)
+work_vector(const struct exact *exact, size_t param_count, unsigned shards)
 {
-    return shards * nn_pass_bytes(model, (batch + shards - 1) / shards, true);
+    return param_count + state_tail(exact_blocks(exact)) + ledger_words(shards);
 }
 
 /* Rows -------------------------------------------------------------------------------------------- */
@@ -311,6 +313,18 @@ advance(struct work *work, const struct state *state, uint64_t shards, size_t en
     work->layer = end > work->layer ? end : work->layer;
 }
 
+/* The shards of those that are computed first: as many as there are lanes. */
+static uint64_t
+first_wave(const struct work *work, uint64_t shards)
+{
+    uint64_t wave = 0;
+    for (size_t i = 0; work->setup.exact_mode && shards && i < work->lane_count; i++) {
+        wave |= shards & -shards;
+        shards &= shards - 1;
+    }
+    return work->setup.exact_mode ? wave : shards;
+}
+
 void
 work_drop(struct work *work)
 {
@@ -330,7 +344,7 @@ work_begin(struct work *work, const struct state *next, uint64_t shards, size_t 
             break;
     }
     if (end > 0)
-        advance(work, next, shards, end);
+        advance(work, next, first_wave(work, shards), end);
 }
 
 /* First element of a stripe; stripes end where exponent blocks end, so no counter has two owners. */
@@ -418,9 +432,10 @@ add_results(struct work *work)
     }
 }
 
+/* Shards for which there are lanes; buckets are ready when there are none to come. */
 static void
-train_shards(struct work *work, const struct state *state, uint64_t shards,
-             void (*ready)(void *ctx, size_t bucket), void *ctx)
+train_wave(struct work *work, const struct state *state, uint64_t shards, bool last,
+           void (*ready)(void *ctx, size_t bucket), void *ctx)
 {
     advance(work, state, shards, nn_layer_count(work->setup.model));
     work->begun = false;
@@ -429,10 +444,21 @@ train_shards(struct work *work, const struct state *state, uint64_t shards,
     for (size_t s = 0, told = 0; s < work->section_count; s++) {
         work->present = s;
         pool_run(work->setup.pool, backward_lane, work, work->used);
-        for (; told < work->section[s].ready; told++)
+        for (; last && told < work->section[s].ready; told++)
             ready(ctx, told);
     }
     add_results(work);
+}
+
+static void
+train_shards(struct work *work, const struct state *state, uint64_t shards,
+             void (*ready)(void *ctx, size_t bucket), void *ctx)
+{
+    do {
+        uint64_t wave = first_wave(work, shards);
+        shards &= ~wave;
+        train_wave(work, state, wave, shards == 0, ready, ctx);
+    } while (shards);
     if (work->setup.claims)
         ready(ctx, work->bucket_count - 2);
 }

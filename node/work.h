@@ -28,7 +28,8 @@ struct work_setup {
     uint64_t batch;
     uint64_t seed;
     bool exact_mode;
-    bool claims; /* the ledger is a bucket of its own, the last but one: mesh.audit */
+    unsigned lanes; /* shards computed at a time in exact mode, the others after them; 0: all */
+    bool claims;    /* the ledger is a bucket of its own, the last but one: mesh.audit */
     size_t
         bucket_bytes; /* of a bucket of gradients: smaller layers are put together, larger ones cut */
 };
@@ -61,7 +62,7 @@ void work_drop(struct work *work);
 /* Loss and accuracy over the whole test part, on this machine alone. */
 void work_evaluate(struct work *work, const float *params, double *loss, double *accuracy);
 
-/* Bytes of activations this job keeps. */
-size_t work_bytes(const struct nn_model *model, unsigned shards, uint64_t batch);
+/* Elements of the vector of a round. */
+size_t work_vector(const struct exact *exact, size_t param_count, unsigned shards);
 
 #endif

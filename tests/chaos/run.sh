@@ -18,13 +18,13 @@ points=--all matrix=--all
     scenarios=("${scenarios[@]:0:$(part ${#scenarios[@]})}")
 case $mode in
 short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py --runs 30" "counting.py --runs 12"
-    "cold.py --runs 20" "scenario.py configs/chaos-kill.yaml configs/chaos-pause.yaml configs/chaos-power.yaml
+    "cold.py --runs 20" memory.py "scenario.py configs/chaos-kill.yaml configs/chaos-pause.yaml configs/chaos-power.yaml
     configs/chaos-join.yaml configs/chaos-return.yaml configs/chaos-disk.yaml" "churn.py --cycles 60"
     "net_split.py --seconds 2 --only 1|3,2|2,each" "net_cut.py --cuts 10" "net_rough.py --seconds 20"
     "net_soak.py --seconds 120 --every 5 --cpu 0.12") ;;
 night) tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds kill,stop --judge"
     "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "counting.py --runs $(part 1000)"
-    "cold.py --runs $(part 200)" "scenario.py ${scenarios[*]}" "net_split.py --rounds $(part 10)"
+    "cold.py --runs $(part 200)" memory.py "scenario.py ${scenarios[*]}" "net_split.py --rounds $(part 10)"
     "net_cut.py --cuts $(part 100)" "churn.py --cycles $(part 2000)" "net_rough.py --seconds $(part 600)" "net_flood.py"
     "net_unequal.py --rounds $(part 2)" "net_goodput.py --seconds $(part 600)"
     "net_soak.py --seconds $(part 3600)" "compose.sh $((PERCENT < 100 ? 10000 : 30000))") ;;

@@ -36,7 +36,7 @@ bucket_ready(void *ctx, size_t bucket)
 }
 
 static void
-bench_init(struct bench *bench, unsigned threads, bool exact_mode)
+bench_init_lanes(struct bench *bench, unsigned threads, bool exact_mode, unsigned lanes)
 {
     struct state_job job = {
         .optim = {.kind = OPTIM_SGD, .rate = 0.1f, .momentum = 0.9f},
@@ -61,6 +61,7 @@ bench_init(struct bench *bench, unsigned threads, bool exact_mode)
         .batch = BATCH,
         .seed = 7,
         .exact_mode = exact_mode,
+        .lanes = lanes,
         .bucket_bytes = 1000,
     };
     assert_int_equal(work_new(&bench->work, &setup), 0);
@@ -70,6 +71,12 @@ bench_init(struct bench *bench, unsigned threads, bool exact_mode)
     nn_init_params(model, 7, bench->state.params);
     bench->own = calloc(work_vector_count(bench->work), sizeof *bench->own);
     assert_non_null(bench->own);
+}
+
+static void
+bench_init(struct bench *bench, unsigned threads, bool exact_mode)
+{
+    bench_init_lanes(bench, threads, exact_mode, 0);
 }
 
 static void
@@ -140,6 +147,29 @@ test_any_grouping_gives_the_same_total(void **unused)
         bench_fini(&other);
         bench_fini(&one);
     }
+}
+
+/* Shards that are computed one after the other with the same memory, also those that were begun early. */
+static void
+test_fewer_lanes_give_the_same_total(void **unused)
+{
+    (void)unused;
+    for (unsigned lanes = 1; lanes <= SHARDS; lanes++)
+        for (unsigned rounds = 0; rounds < 4; rounds++) {
+            struct bench all, few;
+            bench_init_lanes(&all, 2, true, 0);
+            bench_init_lanes(&few, 2, true, lanes);
+            advance(&all, rounds);
+            advance(&few, rounds);
+            size_t size = work_vector_count(all.work) * sizeof *all.own;
+            size_t tail = all.state.header->phase == STATE_TRAIN ? 0 : nn_param_count(model);
+            compute(&all, ALL, true);
+            work_begin(few.work, &few.state, ALL, 104);
+            compute(&few, ALL, true);
+            assert_memory_equal(all.own + tail, few.own + tail, size - tail * sizeof *all.own);
+            bench_fini(&few);
+            bench_fini(&all);
+        }
 }
 
 /* Once, in whole exponent blocks, and none much larger than asked for. */
@@ -389,6 +419,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_grouping_gives_the_same_total),
+        cmocka_unit_test(test_fewer_lanes_give_the_same_total),
         cmocka_unit_test(test_buckets_cover_the_vector_once),
         cmocka_unit_test(test_a_round_may_be_begun_early),
         cmocka_unit_test(test_counts_samples_and_learns),

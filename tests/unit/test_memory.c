@@ -1,0 +1,136 @@
+/* test_memory.c - what a node does when memory is limited. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "node/memory.h"
+#include "tests/support/folder.h"
+
+static char why[512];
+
+static const char text[] = "data: {source: glyphs, train: 2400, test: 24}\n"
+                           "model: [flatten, dense: 500, relu, dense: 500, relu, dense: 500, relu, "
+                           "dense: 500, relu, dense: 10]\n"
+                           "train: {batch: 2400, optimizer: {adam: 0.001}}\n";
+
+static int
+plan(const char *const *set, struct memory *memory)
+{
+    struct config *config;
+    struct job job = {0};
+    assert_int_equal(config_parse(&config, "test", text, strlen(text), why, sizeof why), 0);
+    for (; *set; set++)
+        assert_int_equal(config_set(config, *set, why, sizeof why), 0);
+    assert_int_equal(config_check(config, why, sizeof why), 0);
+    assert_int_equal(job_open(&job, config, why, sizeof why), 0);
+    int rc = memory_plan(memory, config, &job, why, sizeof why);
+    job_close(&job);
+    config_destroy(&config);
+    return rc;
+}
+
+/* A MiB less each time, from no limit to what is refused: never more than allowed, and shards are computed one after
+ * the other before states go to a file, though not by fewer than there are threads. */
+static void
+less_and_less_is_enough_until_it_is_refused(void **state)
+{
+    (void)state;
+    char limit[64];
+    const char *const set[] = {limit, "node.threads=2", NULL};
+    struct memory last = {0}, memory;
+    bool fewer = false, spilled = false;
+    snprintf(limit, sizeof limit, "train.memory_max=0");
+    assert_int_equal(plan(set, &memory), 0);
+    assert_int_equal(memory.lanes, 12);
+    assert_false(memory.spilled);
+    uint64_t all = memory_total(&memory) >> 20, least = 0;
+    for (uint64_t mib = all + 1; mib > 0; mib--) {
+        snprintf(limit, sizeof limit, "train.memory_max=%llu", (unsigned long long)mib);
+        int rc = plan(set, &memory);
+        if (rc) {
+            assert_int_equal(rc, -ENOMEM);
+            snprintf(limit, sizeof limit, "expected at least %llu MiB",
+                     (unsigned long long)mib + 1);
+            if (!strstr(why, limit))
+                fail_msg("%s: %s is missing", why, limit);
+            least = mib + 1;
+            break;
+        }
+        assert_true(memory_total(&memory) <= mib << 20);
+        fewer = fewer || (memory.lanes < 12 && !memory.spilled);
+        if (!memory.spilled)
+            assert_in_range(memory.lanes, 2, 12);
+        spilled = spilled || memory.spilled;
+        assert_true(spilled == memory.spilled); /* and never back */
+        last = memory;
+    }
+    assert_true(fewer && spilled && least > 0);
+    assert_in_range(last.lanes, 1, 2);
+}
+
+static void
+recomputing_takes_less(void **state)
+{
+    (void)state;
+    struct memory plain, again;
+    assert_int_equal(plan((const char *[]){"run.seed=1", NULL}, &plain), 0);
+    assert_int_equal(plan((const char *[]){"train.recompute=yes", NULL}, &again), 0);
+    assert_true(again.shard < plain.shard);
+    assert_true(memory_total(&plain) - memory_total(&again) == 12 * (plain.shard - again.shard));
+}
+
+static void
+a_file_gives_zeros_that_can_be_written(void **state)
+{
+    (void)state;
+    struct folder folder;
+    struct spill spill;
+    folder_init(&folder);
+    int rc = spill_open(&spill, folder_path(&folder, "not/yet/there"), 3 << 20, why, sizeof why);
+    if (rc == -EINVAL) /* the folder for scratch files lies in memory */
+        skip();
+    assert_int_equal(rc, 0);
+    uint8_t *a = spill_take(&spill, (1 << 20) + 1), *b = spill_take(&spill, 1 << 20);
+    assert_int_equal((uintptr_t)b % 4096, 0);
+    assert_true(b >= a + (1 << 20) + 1);
+    for (size_t i = 0; i < 1 << 20; i++)
+        assert_int_equal(a[i] | b[i], 0);
+    memset(a, 1, (1 << 20) + 1);
+    memset(b, 2, 1 << 20);
+    assert_int_equal(a[1 << 20], 1);
+    spill_close(&spill);
+    spill_close(&spill);
+    folder_fini(&folder);
+}
+
+static void
+a_file_without_a_place_is_refused(void **state)
+{
+    (void)state;
+    struct spill spill;
+    assert_int_equal(spill_open(&spill, "/proc/self", 4096, why, sizeof why) < 0, 1);
+    assert_non_null(strstr(why, "/proc/self: "));
+    assert_int_equal(spill_open(&spill, "/dev/shm", 4096, why, sizeof why), -EINVAL);
+    assert_string_equal(
+        why, "/dev/shm: lies in memory, expected a disk: train.memory_max needs a file there");
+    assert_int_equal(spill_open(&spill, ".", UINT64_C(1) << 60, why, sizeof why) < 0, 1);
+    assert_non_null(strstr(why, "no room for a file of 1152921504606846976 bytes"));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(less_and_less_is_enough_until_it_is_refused),
+        cmocka_unit_test(recomputing_takes_less),
+        cmocka_unit_test(a_file_gives_zeros_that_can_be_written),
+        cmocka_unit_test(a_file_without_a_place_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
