@@ -118,7 +118,7 @@ static int
 open_state(struct run *run, char *why, size_t why_size)
 {
     const struct config *config = run->config;
-    const struct state_job job = job_rules(&run->job, config);
+    struct state_job job = job_rules(&run->job, config);
     size_t params = nn_param_count(run->job.model);
     size_t size = state_size(&job.optim, params, exact_blocks(run->job.exact));
     struct state_job other = job;
