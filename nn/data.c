@@ -103,6 +103,8 @@ set_load(struct data_set *set, const struct data_spec *spec, char *why, size_t w
     for (size_t i = 0; i < set->info.input.dims; i++)
         set->width *= set->info.input.dim[i];
     assert(set->planes >= 1 && set->planes <= DATA_PLANES_MAX && set->width % set->planes == 0);
+    set->reproduce = spec->reproduce;
+    set->info.targets = set->reproduce ? set->width : set->info.classes ? set->info.classes : 1;
     set->info.hash = set_hash(set);
     set->augment = spec->augment;
     return data_augment_check(set, why, why_size);
@@ -285,6 +287,13 @@ fill_labels(const struct data_set *set, const struct data_rows *rows, size_t sam
 }
 
 void
+data_reproduce(const struct data_set *set, struct nn_batch *batch)
+{
+    if (batch->target && set->reproduce)
+        memcpy(batch->target, batch->x, batch->rows * set->width * sizeof *batch->x);
+}
+
+void
 data_fill(const struct data_set *set, enum data_part part, const uint32_t *index, size_t rows,
           struct nn_batch *batch, size_t outputs)
 {
@@ -302,10 +311,12 @@ data_fill(const struct data_set *set, enum data_part part, const uint32_t *index
             fill_x(set, from, index[i], x);
         if (batch->label)
             fill_labels(set, from, index[i], batch->label + i * labels);
-        if (batch->target)
+        if (batch->target && !set->reproduce)
             fill_target(from, index[i], batch->target + i * outputs, outputs);
     }
     batch->rows = rows;
+    assert(!batch->target || !set->reproduce || outputs == set->width);
+    data_reproduce(set, batch);
 }
 
 /* A Feistel network over pairs (left, right) in [0, a) x [0, b) with a * b >= count and hardly more, so

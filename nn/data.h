@@ -58,12 +58,14 @@ struct data_spec {
     bool regression;             /* csv, npy: labels are numbers, not classes */
     bool standardise;            /* csv: features to mean 0, variance 1 over the training rows */
     struct data_augment augment; /* samples must be images [channels, height, width] */
+    bool reproduce;              /* the targets of a sample are its own numbers */
     bool bare; /* csv, npy: no column is a label, and all rows are test samples, in order */
 };
 
 struct data_info {
     struct nn_shape input; /* of one sample */
     size_t classes;        /* 0 for regression */
+    size_t targets;        /* per sample, of a squared error */
     size_t labels;         /* per sample: 1, or one for each position of a sequence */
     size_t train, test;    /* samples */
     uint64_t hash;         /* of all contents: nodes with other data are refused */

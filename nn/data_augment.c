@@ -117,4 +117,5 @@ data_augment(const struct data_set *set, uint64_t seed, uint64_t epoch, const ui
     for (size_t i = 0; i < batch->rows; i++)
         data_view_show(batch->x + i * set->width, &set->info.input,
                        data_view_draw(augment, seed, epoch, index[i]), black, set->planes);
+    data_reproduce(set, batch);
 }

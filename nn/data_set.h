@@ -66,6 +66,7 @@ struct data_set {
     struct data_far *far;       /* NULL: all is in memory */
     struct data_column *column; /* [width] csv, standardised; else NULL */
     struct data_augment augment;
+    bool reproduce; /* targets are what x is */
     bool next_byte; /* text: the label of a byte is the one behind it; pixel has one more */
 };
 
@@ -85,6 +86,9 @@ int data_counting_load(struct data_set *set, const struct data_spec *spec, char 
 
 int data_npy_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
 int data_text_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
+
+/* Targets from x, where they are the same. */
+void data_reproduce(const struct data_set *set, struct nn_batch *batch);
 
 /* Are test_share and classes of the spec in range, for the sources that cut the test part off themselves? */
 int data_check_split(const struct data_spec *spec, char *why, size_t why_size);

@@ -69,7 +69,7 @@ struct layer_kind {
 extern const struct layer_kind dense_kind, conv2d_kind, maxpool_kind, avgpool_kind, flatten_kind,
     relu_kind, sigmoid_kind, tanh_kind, dropout_kind, layernorm_kind, rmsnorm_kind, gelu_kind,
     silu_kind, embedding_kind, positions_kind, residual_kind, residual_end_kind, attention_kind,
-    globalpool_kind, batchnorm_kind, rnn_kind, lstm_kind, gru_kind;
+    globalpool_kind, batchnorm_kind, rnn_kind, lstm_kind, gru_kind, upsample_kind;
 
 /* Set ->segment and ->kept of all layers, which are one segment before. */
 void segment_plan(struct layer *layer, size_t count);

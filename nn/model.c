@@ -69,6 +69,7 @@ static const struct layer_kind *const kinds[NN_KINDS] = {
     [NN_RNN] = &rnn_kind,
     [NN_LSTM] = &lstm_kind,
     [NN_GRU] = &gru_kind,
+    [NN_UPSAMPLE] = &upsample_kind,
 };
 
 /* Product of the dimensions, or 0 when one is 0 or the product exceeds NN_PARAMS_MAX. */

@@ -57,6 +57,7 @@ enum nn_kind {
     NN_RNN,        /* units, last; [T, C] to [T, units], or the last of them alone */
     NN_LSTM,
     NN_GRU,
+    NN_UPSAMPLE, /* kernel: the factor; images only */
     NN_KINDS,
 };
 

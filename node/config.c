@@ -464,6 +464,9 @@ check_data(const struct config *config, char *why, size_t why_size)
     if (regression && config->train.loss != NN_SQUARED_ERROR)
         return fail_key(config, "train.loss", "must be squared_error with data.regression = yes",
                         why, why_size);
+    if (config->data.reproduce && config->train.loss != NN_SQUARED_ERROR)
+        return fail_key(config, "train.loss", "must be squared_error with data.target = input", why,
+                        why_size);
     return npy ? check_npy(config, why, why_size) : 0;
 }
 
@@ -550,6 +553,7 @@ config_data_spec(const struct config *config, struct data_spec *out)
         .test_share = config->data.test_share,
         .context = (size_t)config->data.context,
         .regression = config->data.regression,
+        .reproduce = config->data.reproduce,
         .standardise = config->data.standardise,
         .augment = config->data.augmented ? config->data.augment : (struct data_augment){0},
     };

@@ -38,7 +38,7 @@ struct config {
         uint64_t classes; /* 0 = see from the labels */
         double test_share;
         uint64_t context; /* bytes of a window of text */
-        bool regression, standardise;
+        bool regression, reproduce, standardise;
         bool augmented;
         struct data_augment augment; /* if so */
     } data;

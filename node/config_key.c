@@ -33,6 +33,7 @@ static const struct config_word sources[] = {
     {"npy", DATA_NPY},           {"text", DATA_TEXT}, {NULL, 0},
 };
 static const struct config_word augmentations[] = {{"none", 0}, {"shift", 1}, {NULL, 0}};
+static const struct config_word targets[] = {{"label", 0}, {"input", 1}, {NULL, 0}};
 static const struct config_word layers[] = {
     {"dense", NN_DENSE},
     {"conv", NN_CONV2D},
@@ -53,6 +54,7 @@ static const struct config_word layers[] = {
     {"attention", NN_ATTENTION},
     {"globalpool", NN_GLOBALPOOL},
     {"batchnorm", NN_BATCHNORM},
+    {"upsample", NN_UPSAMPLE},
     {"rnn", NN_RNN},
     {"lstm", NN_LSTM},
     {"gru", NN_GRU},
@@ -120,6 +122,7 @@ const struct config_key config_keys[] = {
     REAL("data", "test_share", MEMBER(data.test_share), 0.001, 0.9, "0.2"),
     UINT("data", "context", CONFIG_JOB, MEMBER(data.context), 1, 65536, "128"),
     ENUM("data", "regression", CONFIG_JOB, MEMBER(data.regression), yes_no, "no"),
+    ENUM("data", "target", CONFIG_JOB, MEMBER(data.reproduce), targets, "label"),
     ENUM("data", "standardise", CONFIG_JOB, MEMBER(data.standardise), yes_no, "no"),
     CHOICE("data", "augment", MEMBER(data.augmented), augmentations, "none", "data.augment"),
     UINT("data.augment.shift", "pixels", CONFIG_JOB, MEMBER(data.augment.shift), 0, SIDE_MAX, "2"),
@@ -144,6 +147,7 @@ const struct config_key config_keys[] = {
     UINT("model.avgpool", "kernel", CONFIG_JOB, LAYER(kernel), 1, SIDE_MAX, "2"),
     UINT("model.avgpool", "stride", CONFIG_JOB, LAYER(stride), 0, SIDE_MAX, "0"),
     UINT("model.avgpool", "pad", CONFIG_JOB, LAYER(pad), 0, SIDE_MAX, "0"),
+    UINT("model.upsample", "factor", CONFIG_JOB, LAYER(kernel), 1, SIDE_MAX, "2"),
     REAL("model.dropout", "drop", LAYER(drop), 0, 0.999, "0.5"),
     REAL("model.batchnorm", "epsilon", LAYER(epsilon), 1e-12, 1, "1e-5"),
     REAL("model.batchnorm", "momentum", LAYER(momentum), 1e-6, 1, "0.1"),

@@ -157,6 +157,7 @@ convert_data(struct config *config, const char *dir)
     struct data_set *data = NULL;
     char why[LINE + CONFIG_PATH_MAX];
     config_data_spec(config, &spec);
+    spec.reproduce = false;
     int rc = data_open(&data, &spec, why, sizeof why);
     if (!rc)
         rc = write_data(config, data, dir, why, sizeof why);

@@ -50,11 +50,10 @@ check_outputs(const struct config *config, const struct job *job, char *why, siz
                  config->file, classes);
         return -EINVAL;
     }
-    size_t targets = classes ? classes : 1;
-    if (config->train.loss == NN_SQUARED_ERROR && outputs != targets) {
+    if (config->train.loss == NN_SQUARED_ERROR && outputs != data->targets) {
         snprintf(why, why_size,
                  "%s: the last layer has %zu outputs, expected %zu targets of the data",
-                 config->file, outputs, targets);
+                 config->file, outputs, data->targets);
         return -EINVAL;
     }
     return 0;

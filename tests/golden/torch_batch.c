@@ -55,6 +55,7 @@ write_layers(const char *folder, const struct config *config, const struct job *
         [NN_ATTENTION] = "attention",
         [NN_GLOBALPOOL] = "globalpool",
         [NN_BATCHNORM] = "batchnorm",
+        [NN_UPSAMPLE] = "upsample",
     };
     char path[PATH];
     path_in(path, folder, "layers");

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 import yaml
 
-MAIN = {"dense": "units", "conv": "filters", "maxpool": "kernel", "avgpool": "kernel", "dropout": "drop",
+MAIN = {"dense": "units", "conv": "filters", "maxpool": "kernel", "avgpool": "kernel", "upsample": "factor", "dropout": "drop",
         "batchnorm": "epsilon", "layernorm": "epsilon", "rmsnorm": "epsilon", "gelu": "approximate",
         "embedding": "units", "positions": "kind", "attention": "heads",
         "rnn": "units", "lstm": "units", "gru": "units"}
@@ -162,6 +162,7 @@ def layer_of(entry, shape, first):
                                   get("pad", 0), bias=bias),
         "maxpool": lambda: nn.MaxPool2d(**window()),
         "avgpool": lambda: nn.AvgPool2d(**window()),
+        "upsample": lambda: nn.Upsample(scale_factor=get("factor", 2)),
         "flatten": nn.Flatten, "globalpool": GlobalPool,
         "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "silu": nn.SiLU,
         "gelu": lambda: nn.GELU(approximate=get("approximate", "none")),

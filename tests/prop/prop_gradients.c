@@ -282,7 +282,8 @@ random_tied_check(void)
 static bool
 takes_any_shape(enum nn_kind kind)
 {
-    return kind != NN_CONV2D && kind != NN_MAXPOOL && kind != NN_AVGPOOL && kind != NN_FLATTEN;
+    return kind != NN_CONV2D && kind != NN_MAXPOOL && kind != NN_AVGPOOL && kind != NN_UPSAMPLE &&
+           kind != NN_FLATTEN;
 }
 
 static bool
@@ -299,7 +300,8 @@ random_net_check(enum nn_kind kind, enum nn_loss loss)
     struct nn_layer_spec s[8];
     struct nn_shape image = {3, {1 + below(3), 3 + below(4), 3 + below(4)}},
                     flat = {1, {1 + below(6)}};
-    bool needs_image = kind == NN_CONV2D || kind == NN_MAXPOOL || kind == NN_AVGPOOL;
+    bool needs_image =
+        kind == NN_CONV2D || kind == NN_MAXPOOL || kind == NN_AVGPOOL || kind == NN_UPSAMPLE;
     bool is_image = needs_image || (kind != NN_DENSE && below(2));
     size_t n = is_image ? image_layers(s, kind) : flat_layers(s, kind);
     s[n++] =
@@ -441,6 +443,8 @@ fast_layers_equal_naive_ones(void **state)
         struct nn_layer_spec pool = conv;
         pool.kind = NN_MAXPOOL;
         fast_and_naive(&image, &pool, below(4));
+        struct nn_layer_spec larger = {.kind = NN_UPSAMPLE, .kernel = 1 + below(4)};
+        fast_and_naive(&image, &larger, below(4));
         fast_and_naive(&flat, &dense, below(20));
         fast_and_naive(&sequence, &dense, below(5));
         struct nn_layer_spec attention = {.kind = NN_ATTENTION, .units = 1 + below(3)};

@@ -190,7 +190,7 @@ nonsense_is_refused_with_one_clear_line(void **state)
          {{.kind = (enum nn_kind)99}},
          1,
          NN_CROSS_ENTROPY,
-         "layer 0 (?): kind = 99, expected 0..22"},
+         "layer 0 (?): kind = 99, expected 0..23"},
         {flat,
          {{.kind = NN_DENSE, .units = 1u << 30}},
          1,

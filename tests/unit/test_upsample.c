@@ -1,0 +1,65 @@
+/* test_upsample.c - larger images of known numbers. That it equals its definition, and its gradient a difference, is
+ * in tests/prop/prop_gradients.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/one_layer.h"
+
+static void
+each_pixel_becomes_a_square_and_sums_its_gradients(void **state)
+{
+    const struct nn_shape input = {3, {2, 1, 2}};
+    const struct nn_layer_spec spec = {.kind = NN_UPSAMPLE, .kernel = 2};
+    const float x[] = {1, 2, 3, 4}, dy[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 7, 6, 5, 4, 3, 2};
+    float y[16], dx[4];
+    struct one_layer one;
+    (void)state;
+    one_layer_open(&one, &input, &spec, 1, NULL);
+    one_layer_forward(&one, x, y);
+    assert_memory_equal(y, ((const float[]){1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}),
+                        sizeof y);
+    one_layer_backward(&one, dy, dx);
+    assert_memory_equal(dx, ((const float[]){14, 22, 26, 18}), sizeof dx);
+    one_layer_close(&one);
+}
+
+static void
+what_does_not_fit_is_named(void **state)
+{
+    static const struct {
+        struct nn_shape input;
+        unsigned factor;
+        const char *why;
+    } bad[] = {
+        {{1, {4}}, 2, "layer 0 (upsample): input has 1 dimension, expected 3"},
+        {{2, {4, 4}}, 2, "layer 0 (upsample): input has 2 dimensions, expected 3"},
+        {{3, {1, 4, 4}}, 0, "layer 0 (upsample): factor = 0, expected at least 1"},
+        {{3, {1, 4, 4}}, 1u << 31, "layer 0 (upsample): factor = 2147483648, expected"},
+        {{3, {1, 4, 4}}, 1u << 20, "layer 0 (upsample)"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        const struct nn_layer_spec layers[] = {{.kind = NN_UPSAMPLE, .kernel = bad[i].factor},
+                                               {.kind = NN_FLATTEN},
+                                               {.kind = NN_DENSE, .units = 2}};
+        struct nn_model *model;
+        char why[200] = "";
+        int rc = nn_model_new(&model, &bad[i].input, layers, 3, NN_CROSS_ENTROPY, why, sizeof why);
+        if (rc == 0 || !strstr(why, bad[i].why))
+            fail_msg("row %zu: %d, %s", i, rc, why);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_pixel_becomes_a_square_and_sums_its_gradients),
+        cmocka_unit_test(what_does_not_fit_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
