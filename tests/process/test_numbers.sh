@@ -22,7 +22,7 @@ trains() { # CONFIG LOSS OPTION ...: better than LOSS on the test part
 }
 
 trains regression 1.3
-trains autoencoder 0.03 --set data.train=1920 --set data.test=240
+trains autoencoder 0.03 --set train.epochs=10 --set train.eval_every=0 --set data.train=1920 --set data.test=240
 
 refused() { # PATTERN OPTION ...
     local pattern=$1 status
