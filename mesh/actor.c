@@ -56,8 +56,7 @@ enum {
     HUGE_PAGE = 2 << 20,
 };
 
-#define TAG_WAKE   UINT64_C(1)
-#define TAG_BEACON UINT64_C(2)
+#define TAG_WAKE UINT64_C(1)
 
 struct mesh {
     struct mesh_setup setup;
@@ -69,9 +68,9 @@ struct mesh {
     struct proto_node self;
     char address[64]; /* on which wire listens */
     int epoll_fd, wake_fd;
-    uint64_t tick_at, discover_at;              /* us */
-    uint64_t trim_at;                           /* us; 0: no peer has gone since the last time */
-    bool more_control, more_bulk, more_beacons; /* read again before sleeping */
+    uint64_t tick_at, discover_at; /* us */
+    uint64_t trim_at;              /* us; 0: no peer has gone since the last time */
+    bool more_control, more_bulk;  /* read again before sleeping */
     struct mesh_task tasks[TASKS_MAX];
     size_t task_first, task_count;
     const uint8_t *state;           /* the trainer's, as it told us last */
@@ -412,6 +411,7 @@ tick(struct mesh *mesh)
     if (now >= mesh->tick_at) {
         core_on_tick(mesh->core, now);
         wire_tick(mesh->wire, now);
+        discover_read(mesh->discover, on_found, mesh);
         mesh->tick_at = now + CORE_TICK_US;
     }
     if (mesh->trim_at && now >= mesh->trim_at) {
@@ -434,8 +434,6 @@ handle(struct mesh *mesh, uint64_t tag)
         mesh->more_control = true;
     else if (tag & WIRE_TAG)
         wire_ready(mesh->wire, tag);
-    else if (tag == TAG_BEACON)
-        mesh->more_beacons = true;
     else if (read(mesh->wake_fd, &count, sizeof count) < 0)
         assert(errno == EAGAIN);
 }
@@ -448,14 +446,12 @@ read_all(struct mesh *mesh)
         mesh->more_control = wire_ready(mesh->wire, WIRE_TAG_CONTROL);
     if (mesh->more_bulk || wire_stalled(mesh->wire))
         mesh->more_bulk = wire_ready(mesh->wire, WIRE_TAG_BULK);
-    if (mesh->more_beacons)
-        mesh->more_beacons = discover_read(mesh->discover, on_found, mesh);
 }
 
 static int
 sleep_ms(const struct mesh *mesh)
 {
-    if (mesh->more_control || mesh->more_bulk || mesh->more_beacons)
+    if (mesh->more_control || mesh->more_bulk)
         return 0;
     uint64_t now = clock_us(),
              until = mesh->tick_at < mesh->discover_at ? mesh->tick_at : mesh->discover_at;
@@ -935,8 +931,7 @@ static void
 watch_all(struct mesh *mesh)
 {
     watch(mesh, mesh->wake_fd, TAG_WAKE);
-    watch(mesh, discover_fd(mesh->discover), TAG_BEACON);
-    mesh->more_beacons = mesh->more_bulk = mesh->more_control = true;
+    mesh->more_bulk = mesh->more_control = true;
 }
 
 static int

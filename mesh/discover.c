@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,7 +25,7 @@ enum {
     FAST_FOR_MS = 3000,
     SLOW_MS = 250,     /* what was split by the network is to be one soon after */
     LOOK_MS = 500,     /* between two looks at the interfaces */
-    READ_MAX = 64,     /* beacons per call of discover_read: a flood must not starve the rest */
+    READ_MAX = 16,     /* beacons per call of discover_read and source */
     PREFIX_SIZE = 5,   /* bytes all our beacons start with: zbeacon filters by them */
     SEEDS_SHOWN = 256, /* addresses of seeds reported per tick */
 };
@@ -40,12 +39,10 @@ struct discover {
     struct discover_setup setup; /* .interface and .seeds are not kept */
     char *interface;             /* the one that was asked for, or NULL */
     char address[INET_ADDRSTRLEN];
-    int epoll_fd; /* over the descriptors of all sources */
     struct source source[IFACES_MAX];
     size_t source_count;
     zactor_t *zbeacon; /* NULL: not ours */
     void *zbeacon_socket;
-    int zbeacon_fd;
     struct resolve *resolve;
     uint8_t beacon[PROTO_BEACON_MAX];
     size_t beacon_size;                   /* 0: not published */
@@ -96,13 +93,6 @@ udp_open(const struct discover *discover, const struct iface *iface)
     return fd;
 }
 
-static int
-watch(const struct discover *discover, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    return epoll_ctl(discover->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
-}
-
 /* CZMQ by itself catches signals and writes to the terminal, and it aborts on a multicast address. */
 static void
 czmq_tame(void)
@@ -120,7 +110,6 @@ zbeacon_close(struct discover *discover)
 {
     if (!discover->zbeacon)
         return;
-    epoll_ctl(discover->epoll_fd, EPOLL_CTL_DEL, discover->zbeacon_fd, NULL);
     zactor_destroy(&discover->zbeacon);
     atomic_flag_clear(&zbeacon_taken);
 }
@@ -159,10 +148,7 @@ zbeacon_open(struct discover *discover, const struct iface *iface)
     zstr_free(&host);
     if (works) {
         discover->zbeacon_socket = zsock_resolve(discover->zbeacon);
-        discover->zbeacon_fd = zsock_fd(zactor_sock(discover->zbeacon));
-        works = watch(discover, discover->zbeacon_fd) == 0;
-    }
-    if (!works) {
+    } else {
         zactor_destroy(&discover->zbeacon);
         atomic_flag_clear(&zbeacon_taken);
     }
@@ -197,9 +183,6 @@ source_open(struct discover *discover, const struct iface *iface)
     if (zbeacon_open(discover, iface)) {
         close(fd);
         fd = -1;
-    } else if (watch(discover, fd) != 0) {
-        close(fd);
-        return -ENOSPC;
     }
     discover->source[discover->source_count++] = (struct source){*iface, fd};
     return 0;
@@ -303,12 +286,9 @@ static int
 build(struct discover *discover, char *why, size_t why_size)
 {
     const char *interface = discover->setup.interface;
-    discover->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    int rc = discover->epoll_fd < 0 ? -errno : 0;
     discover->known = calloc(SEEDS_SHOWN, sizeof *discover->known);
     discover->interface = interface ? strdup(interface) : NULL;
-    if (rc == 0 && (!discover->known || (interface && !discover->interface)))
-        rc = -ENOMEM;
+    int rc = discover->known && (!interface || discover->interface) ? 0 : -ENOMEM;
     if (rc == 0)
         rc = resolve_new(&discover->resolve, discover->setup.seeds, discover->setup.seed_count);
     discover->setup.interface = NULL; /* both were borrowed for the call only */
@@ -349,8 +329,6 @@ discover_destroy(struct discover **out)
         return;
     while (discover->source_count > 0)
         source_close(discover, discover->source_count - 1);
-    if (discover->epoll_fd >= 0)
-        close(discover->epoll_fd);
     resolve_destroy(&discover->resolve);
     free(discover->interface);
     free(discover->known);
@@ -368,12 +346,6 @@ bool
 discover_has_zbeacon(const struct discover *discover)
 {
     return discover->zbeacon != NULL;
-}
-
-int
-discover_fd(const struct discover *discover)
-{
-    return discover->epoll_fd;
 }
 
 static void

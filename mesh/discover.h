@@ -44,16 +44,15 @@ void discover_destroy(struct discover **discover);
 /* What to bind TCP sockets to: "*", or the address of the one interface that was asked for. The latter may
  * be another one after discover_tick. */
 const char *discover_address(const struct discover *discover);
-/* Becomes readable when beacons have come; read until discover_read returns false. */
-int discover_fd(const struct discover *discover);
 
 /* From now on say that we listen on `control_port`: often in the first seconds, then each second. */
 void discover_publish(struct discover *discover, uint64_t now, uint16_t control_port);
 /* Say, once, that we leave. */
 void discover_leave(struct discover *discover);
 
-/* Report what was heard; true when more may be waiting. Nodes of other groups and ourselves are
- * skipped. */
+/* Report a portion of what was heard since the last call; true when more may be waiting. To be called every
+ * now and then, not whenever a beacon comes: of a flood, most is then dropped by the kernel, since zbeacon waits
+ * when we do not read. Nodes of other groups and ourselves are skipped. */
 bool discover_read(struct discover *discover, discover_found *found, void *ctx);
 /* Send what is due, look at the interfaces and report seeds (node.id 0). Returns when to call again; times in microseconds. */
 uint64_t discover_tick(struct discover *discover, uint64_t now, discover_found *found, void *ctx);

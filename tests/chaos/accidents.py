@@ -2,7 +2,7 @@
 
     course = Course(mesh, ["n0", "n1", "n2"], random.Random("1/7"), steps=300)
     course.run()                # starts the nodes, harms them, heals them
-    course.finish(seconds=60)   # all end with status 0
+    course.finish()             # all end with status 0
     print(course.said)          # what happened, for a person
 
 Accidents: one to all of the nodes are killed at once and started again, with their checkpoints or without; some
@@ -13,7 +13,6 @@ import time
 
 import mesh as chaos
 
-DEADLINE_S = 60
 BACK = ["with its files", "with --resume", "with nothing"]  # how a node that was killed comes back
 
 
@@ -40,7 +39,7 @@ class Course:
         return max(self.mesh.step(name) for name in self.mesh.nodes)
 
     def until(self, step):
-        self.mesh.wait(f"step {step}", lambda: not self.running() or self.front() >= step, DEADLINE_S)
+        self.mesh.wait(f"step {step}", lambda: not self.running() or self.front() >= step)
         time.sleep(self.random.random() * 0.02)  # waits for nothing: spreads the instants
 
     def kill(self):
@@ -81,5 +80,5 @@ class Course:
             self.said.append(f"at step {self.front()}:")
             accident()
 
-    def finish(self, seconds):
-        self.mesh.finish(self.names, seconds)
+    def finish(self):
+        self.mesh.finish(self.names)

@@ -17,7 +17,6 @@ import time
 import growth
 import mesh as chaos
 
-DEADLINE_S = 60
 
 
 def alone():
@@ -43,10 +42,10 @@ def go(mesh, random, name):
         mesh.signal(signal.SIGSTOP, name)
         others = [each for each in mesh.nodes if each != name]
         mesh.wait(f"the others to do without {name}",
-                  lambda: mesh.nodes["n0"].steps()[-1]["peers"] == len(others), DEADLINE_S)
+                  lambda: mesh.nodes["n0"].steps()[-1]["peers"] == len(others))
     if kind == "goodbye":
         mesh.signal(signal.SIGTERM, name)
-        mesh.wait(f"{name} to end", lambda: not mesh.nodes[name].alive(), DEADLINE_S)
+        mesh.wait(f"{name} to end", lambda: not mesh.nodes[name].alive())
     else:
         mesh.signal(signal.SIGKILL, name)
 
@@ -58,7 +57,7 @@ def one(folder, random, index, cycles, count, log):
     with chaos.Mesh(folder, job) as mesh:
         for name in names:
             mesh.start(name, "--fresh", "--peers", str(count))
-        mesh.wait("all to train", lambda: together(mesh, names, 20), DEADLINE_S)
+        mesh.wait("all to train", lambda: together(mesh, names, 20))
         watched = growth.Growth("n0", mesh.nodes["n0"].process.pid)
         began = time.monotonic()
         for cycle in range(cycles):
@@ -66,12 +65,11 @@ def one(folder, random, index, cycles, count, log):
             go(mesh, random, victim)
             rest = [name for name in names if name != victim]
             after = mesh.step("n0")
-            mesh.wait(f"{' '.join(rest)} to go on", lambda: together(mesh, rest, after), DEADLINE_S)
+            mesh.wait(f"{' '.join(rest)} to go on", lambda: together(mesh, rest, after))
             mesh.start(victim, "--fresh")
             after = mesh.step("n0")
-            mesh.wait(f"{victim} to be back", lambda: together(mesh, names, after), DEADLINE_S)
-            mesh.wait(lambda: f"{watched.what()} after cycle {cycle}", lambda: watched.sample(time.monotonic() - began),
-                      growth.SETTLE_S)
+            mesh.wait(f"{victim} to be back", lambda: together(mesh, names, after))
+            mesh.wait(lambda: f"{watched.what()} after cycle {cycle}", lambda: watched.sample(time.monotonic() - began))
             if log:
                 print(cycle, *watched.points[-1], flush=True)
         hashes = {}

@@ -42,7 +42,7 @@ def one(folder, random, index, nodes_max, audit):
         course = Course(mesh, names, random, STEPS)
         try:
             course.run()
-            course.finish(60)
+            course.finish()
             for name in names:
                 check(sys.executable, os.path.join(chaos.ROOT, "tests", "support", "counts.py"),
                       os.path.join(mesh.nodes[name].out, "model.safetensors"), str(EPOCHS))

@@ -1,7 +1,7 @@
 """growth.py - does a process grow? Its memory and descriptors, taken whenever things stand the same.
 
     growth = Growth(pid)
-    mesh.wait(growth.what, lambda: growth.sample(time.monotonic()), growth.SETTLE_S)    # all peers are up
+    mesh.wait(growth.what, lambda: growth.sample(time.monotonic()))    # all peers are up
     growth.why()                  # None, or what has grown
 
 What may differ between two such instants is passing (a checkpoint being written, a connection whose end is on its
@@ -12,7 +12,6 @@ import os
 
 import mesh
 
-SETTLE_S = 20
 LONG_S = 1800
 RISE_KB_H = 1000.0
 
@@ -24,6 +23,15 @@ def resident_kb(pid):
 
 def descriptors(pid):
     return len(os.listdir("/proc/%d/fd" % pid))
+
+
+def cpu_s(pid):
+    """Used by all threads that are there."""
+    total = 0
+    for task in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/schedstat" % (pid, task), encoding="ascii") as file:
+            total += int(file.read().split()[0])
+    return total / 1e9
 
 
 def slope(points):

@@ -16,7 +16,6 @@ import time
 import mesh as chaos
 
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
-DEADLINE_S = 120  # a hang; far more than the run takes on a starved machine
 
 
 def bring_back(mesh, kind, victims, random):
@@ -26,7 +25,7 @@ def bring_back(mesh, kind, victims, random):
     else:
         for name in victims:
             mesh.start(name, *random.choice([["--resume"], []]))
-    mesh.finish(victims, DEADLINE_S)
+    mesh.finish(victims)
 
 
 def one(folder, random, index, kinds, nodes_max, limit, job, reference):
@@ -40,12 +39,12 @@ def one(folder, random, index, kinds, nodes_max, limit, job, reference):
         for name in names:
             mesh.start(name, "--peers", str(count))
         step = random.randint(10, steps * 2 // 3)
-        mesh.wait(f"step {step}", lambda: mesh.reached(step, survivors), DEADLINE_S)
+        mesh.wait(f"step {step}", lambda: mesh.reached(step, survivors))
         time.sleep(random.random() * 0.02)  # waits for nothing: spreads the instants
         step, at = min(mesh.step(name) for name in survivors), time.time()
         if victims:
             mesh.signal(SIGNALS[kind], *victims)
-        mesh.finish(survivors, DEADLINE_S)
+        mesh.finish(survivors)
         pauses = [p for p in (chaos.pause(mesh.nodes[name], at) for name in survivors) if p]
         if kind != "none":
             bring_back(mesh, kind, victims, random)

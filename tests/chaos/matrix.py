@@ -30,7 +30,7 @@ def one(folder, rng, index, combination, job):
                     course.start(name, "--peers", str(count))
             else:
                 course.run()
-            course.finish(90)
+            course.finish()
         except chaos.Failed as failure:
             raise chaos.Failed(f"{combination}, {', '.join(course.said)}: {failure}") from None
         return count, mesh.hashes(names), course.said

@@ -33,6 +33,7 @@ CHAOS = os.path.join(ROOT, "tests", "chaos")
 MESHNODE = os.environ.get("MESHNODE", os.path.join(ROOT, "build", "gcc", "meshnode"))
 FAILNODE = os.environ.get("FAILNODE", os.path.join(ROOT, "build", "gcc-fail", "meshnode"))
 POLL_S = 0.005
+DEADLINE_S = 120  # a hang: far more than anything takes on a starved machine
 
 
 class Failed(Exception):
@@ -132,7 +133,7 @@ class Mesh:
         self.nodes[name] = Node(name, out, log, process)
         return self.nodes[name]
 
-    def wait(self, what, condition, seconds):
+    def wait(self, what, condition, seconds=DEADLINE_S):
         """`what` is waited for: a text, or a function that makes it."""
         end = time.monotonic() + seconds
         while not condition():
@@ -178,7 +179,7 @@ class Mesh:
         except (OSError, IndexError):
             return False
 
-    def finish(self, names, seconds):
+    def finish(self, names, seconds=DEADLINE_S):
         self.wait(f"{' '.join(names)} to finish", lambda: not any(self.nodes[n].alive() for n in names), seconds)
         for name in names:
             if self.nodes[name].status != 0:
@@ -207,7 +208,7 @@ def reference(folder, job, *options, program=None):
     """Hashes and number of steps of the job on one node that nothing happens to."""
     with Mesh(os.path.join(folder, "reference"), job, program=program) as mesh:
         mesh.start("one", "--set", "mesh.gather_ms=0", *options)
-        mesh.finish(["one"], seconds=120)
+        mesh.finish(["one"])
         result = mesh.nodes["one"].result()
         return (result["params_sha256"], result["state_sha256"]), result["steps"]
 
@@ -332,6 +333,13 @@ def parser(description, runs):
     return own
 
 
+def conclude(why, failed=0):
+    """The end of every tool: the reason why a promise was not kept, if there is one, is its last line."""
+    if why:
+        print(f"FAILED: {why}")
+    sys.exit(1 if why or failed else 0)
+
+
 def tool(args, body):
     """Run `body(runs)`; exit with 1 when a run failed or it returns a reason."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nodes are ended on the way out
@@ -339,6 +347,4 @@ def tool(args, body):
     print(f"seed {args.seed}, {load()}", flush=True)
     why = body(runs)
     runs.close()
-    if why:
-        print(f"FAILED: {why}")
-    sys.exit(1 if why or runs.failed else 0)
+    conclude(why, runs.failed)

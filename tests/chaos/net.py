@@ -3,11 +3,11 @@
     with Net(4, cpu=0.2) as net:            # 4 namespaces TAG-0.. on the user-space switch
         for i in range(4):
             net.start(i)                    # a node there, with the job of net.job
-        net.until(20, "four nodes to train", lambda: net.together(range(4)))
+        net.meet()                          # until they train together
         net.switch("groups 0 1,2,3")        # see tests/support/links.h and tests/chaos/switch.c
         net.let(10)
         net.heal()
-        net.verdict()                       # states against a run without accidents, steps never backwards
+        net.verdict()                       # states against a run without accidents, steps never backwards; or Failed
 
 Each node has a network namespace, a line to the switch (build/gcc/switch) and, where the system lets us,
 a share of one CPU of its own (a cgroup with cpu quota, v1 or v2): otherwise a node that dies makes the
@@ -329,7 +329,8 @@ class Net(mesh.Mesh):
     # ---- what it does ----
 
     def look(self):
-        """The reader takes in what they write."""
+        """While waiting: a node that ends is an error at once. The reader takes in what they write."""
+        self.check_alive()
 
     def read_all(self):
         while not self.stop_reading.wait(self.poll_s):
@@ -349,13 +350,6 @@ class Net(mesh.Mesh):
             self.check_alive()
             time.sleep(min(0.1, max(0.0, end - time.monotonic())))
 
-    def until(self, seconds, what, condition):
-        """As mesh.Mesh.wait; a node that ends is an error at once."""
-        def met():
-            self.check_alive()
-            return condition()
-        self.wait(what, met, seconds)
-
     def together(self, indices, since=0.0):
         """Is the last step of each of these (after `since`) one of a plan of all of them?"""
         indices = list(indices)
@@ -366,10 +360,22 @@ class Net(mesh.Mesh):
                 return False
         return True
 
+    def meet(self, indices=None, since=None):
+        """Until these, or all, train together: by a step of each after `since`, or of the last half second."""
+        indices = list(range(self.count) if indices is None else indices)
+        self.wait("%s to train together" % ", ".join(map(str, indices)), lambda: self.together(
+            indices, time.monotonic() - 0.5 if since is None else since))
+
+    def meet_again(self, since):
+        """Until each has done a step of all of them; the seconds that took."""
+        everybody = range(self.count)
+        self.wait("all to be together again", lambda: all(self.joined(i, since, self.count) for i in everybody))
+        return max(self.joined(i, since, self.count) for i in everybody) - since
+
     def begin(self, *options):
         for i in range(self.count):
             self.start(i, *options)
-        self.until(60, "%d nodes to train together" % self.count, lambda: self.together(range(self.count)))
+        self.meet()
 
     def joined(self, index, since, members):
         """When `index` first completed a step in a plan of so many, from `since` on."""
@@ -404,7 +410,7 @@ class Net(mesh.Mesh):
     def verdict(self, seconds=60):
         """Ends all nodes. The state after a step is the same on all nodes and, as far as one node alone gets in
         `seconds`, that of a run without accidents; no incarnation went back. Each state is a function of
-        the one before, so states that are equal early and late were equal between. Returns a Verdict."""
+        the one before, so states that are equal early and late were equal between. Says so, or raises Failed."""
         self.end()
         last = max(track.step() for track in self.tracks)
         right = self.reference(last, seconds)
@@ -421,32 +427,28 @@ class Net(mesh.Mesh):
                     if wrong <= 3:
                         say("WRONG: %s: state after step %d is %s, elsewhere %s" % (
                             track.name, line.step, line.hash, seen[line.step]))
-        return Verdict(compared, wrong, undone, min(last, max(right, default=0)), last)
-
-
-class Verdict(collections.namedtuple("Verdict", "compared wrong undone reference last")):
-    def good(self):
-        return self.wrong == 0 and self.undone == 0 and self.reference > 0
-
-    def __str__(self):
-        return "%d states of %d steps: %d differ from one another or (to step %d) from a run without accidents; " \
-            "steps undone: %d; %s" % (self.compared, self.last, self.wrong, self.reference, self.undone, mesh.load())
-
-
-def judge(why, verdict):
-    """The exit status: 1 when there is a reason `why` or a state was wrong; the last lines say so."""
-    if why or not verdict.good():
-        say("FAILED: %s" % (why or verdict))
-        return 1
-    return 0
+        reference = min(last, max(right, default=0))
+        text = "%d states of %d steps: %d differ from one another or (to step %d) from a run without accidents; " \
+            "steps undone: %d; %s" % (compared, last, wrong, reference, undone, mesh.load())
+        if wrong or undone or not reference:
+            raise mesh.Failed(text)
+        say(text)
 
 
 def tool(main):
-    """Run `main`; a deadline that passed is a line, not a traceback."""
+    """Run `main`, which returns why a promise was not kept, or None; a deadline that passed is such a reason."""
     try:
-        sys.exit(main())
+        why = main()
     except mesh.Failed as failure:
-        sys.exit("FAILED: %s\nrepeat: python3 %s" % (failure, " ".join(sys.argv)))
+        why = failure
+    if why:
+        say("repeat: python3 %s" % " ".join(sys.argv))
+    mesh.conclude(why)
+
+
+def skip(why):
+    say("SKIPPED: " + why)
+    sys.exit(SKIPPED)
 
 
 def options(text, **extra):
@@ -459,8 +461,7 @@ def options(text, **extra):
     chosen = parser.parse_args()
     why = missing()
     if why:
-        say("SKIPPED: no network namespaces with TAP devices: %s" % why)
-        sys.exit(SKIPPED)
+        skip("no network namespaces with TAP devices: %s" % why)
     os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)  # what is measured is not what else this machine does
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     return chosen

@@ -18,7 +18,7 @@ import net
 def cut(here, rng, carrier):
     """One cut: longest gap of the survivors and of the node that was cut off, time to be together, step; seconds."""
     everybody = range(here.count)
-    here.until(30, "all to train together", lambda: here.together(everybody, time.monotonic() - 0.3))
+    here.meet()
     here.let(rng.uniform(0.2, 0.5))
     victim = rng.randrange(here.count)
     rest = [i for i in everybody if i != victim]
@@ -29,8 +29,7 @@ def cut(here, rng, carrier):
     plugged = time.monotonic()
     here.switch("carrier %d 1" % victim) if carrier else here.heal()
     others, alone = here.gap(rest, begin, plugged)[0], here.gap([victim], begin, plugged)[0]
-    here.until(30, "all to be together again", lambda: all(here.joined(i, plugged, here.count) for i in everybody))
-    return others, alone, max(here.joined(i, plugged, here.count) for i in everybody) - plugged, step
+    return others, alone, here.meet_again(plugged), step
 
 
 def main():
@@ -41,20 +40,18 @@ def main():
     with net.Net(chosen.nodes, cpu=chosen.cpu, seed=chosen.seed, keep=chosen.keep) as here:
         here.begin()
         cuts = [cut(here, rng, chosen.carrier) for _ in range(chosen.cuts)]
-        verdict = here.verdict()
+        here.verdict()
     net.say("| %d cuts, ms | median | 99 %% | most |" % len(cuts))
     net.say("|---|---|---|---|")
     for name, k in (("survivors", 0), ("the one cut off", 1), ("together again", 2), ("a step before", 3)):
         times = [1000 * each[k] for each in cuts]
         net.say("| %s | %.0f | %.0f | %.0f |" % (name, mesh.median(times), mesh.percentile(times, 0.99), max(times)))
-    net.say(str(verdict))
     step = mesh.median([each[3] for each in cuts])
     pauses = [each[0] for each in cuts]
-    why = None
     if mesh.percentile(pauses, 0.99) > 0.5 * chosen.patience + step or max(pauses) >= chosen.patience + step:
-        why = "survivors paused for up to %.0f ms, 99 %% below %.0f; expected %.0f and %.0f, and a step" % (
+        return "survivors paused for up to %.0f ms, 99 %% below %.0f; expected %.0f and %.0f, and a step" % (
             1000 * max(pauses), 1000 * mesh.percentile(pauses, 0.99), 1000 * chosen.patience, 500 * chosen.patience)
-    return net.judge(why, verdict)
+    return None
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def steps_at(here, at):
 
 def calm(here, seconds):
     """Steps per second without accidents."""
-    here.until(60, "all to train together", lambda: here.together(range(here.count), time.monotonic() - 0.5))
+    here.meet()
     here.let(2)
     begin = time.monotonic()
     here.let(seconds)
@@ -76,11 +76,10 @@ def main():
                          cpu=(0.12, "of one CPU, for each node"), conv=(16, "filters"),
                          batch=(112, "samples per step"), calm=(20.0, "seconds without accidents, before and after"),
                          least=(95.0, "%; less is a failure"), kinds=("kill,pause,cut,slow", "of accidents"))
+    if not net.Quota.usable():
+        net.skip("no quotas of CPU here")
     with net.Net(chosen.nodes, cpu=chosen.cpu, seed=chosen.seed, keep=chosen.keep, conv=chosen.conv,
                  batch=chosen.batch, shards=56, train=2 * chosen.batch) as here:
-        if not here.quotas:
-            net.say("SKIPPED: no quotas of CPU here")
-            return net.SKIPPED
         here.begin()
         faults = net_faults.Faults(here, random.Random(chosen.seed), kinds=chosen.kinds.split(","))
         before = calm(here, chosen.calm)
@@ -92,11 +91,10 @@ def main():
         net.say("|---|---|---|")
         by_kind(here, faults, rows, rate)
         net.say("| all | %d | **%.1f %%** |" % (len(rows), 100 * goodput))
-        verdict = here.verdict()
-    net.say("%.1f steps/s before, %.1f after; %d steps, %.1f of %d nodes alive in the mean; %s" % (
-        before, after, steps, alive / chosen.seconds, chosen.nodes, verdict))
-    why = "%.1f %%, expected %g" % (100 * goodput, chosen.least) if 100 * goodput < chosen.least else None
-    return net.judge(why, verdict)
+        here.verdict()
+    net.say("%.1f steps/s before, %.1f after; %d steps, %.1f of %d nodes alive in the mean" % (
+        before, after, steps, alive / chosen.seconds, chosen.nodes))
+    return "%.1f %%, expected %g" % (100 * goodput, chosen.least) if 100 * goodput < chosen.least else None
 
 
 if __name__ == "__main__":

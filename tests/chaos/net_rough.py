@@ -33,8 +33,8 @@ def main():
         counts = here.switch("count")
         here.switch("clear")
         mended = time.monotonic()
-        here.until(30, "all to be together on good lines", lambda: here.together(everybody, mended + 1))
-        verdict = here.verdict()
+        here.meet(since=mended + 1)
+        here.verdict()
     net.say("| node | steps | together with all | usual step, ms | longest, ms |")
     net.say("|---|---|---|---|---|")
     for i in everybody:
@@ -44,14 +44,11 @@ def main():
     lost = sum(int(part[5:]) for part in counts.split() if part.startswith("lost="))
     doubled = sum(int(part[4:]) for part in counts.split() if part.startswith("dup="))
     late = sum(int(part[8:]) for part in counts.split() if part.startswith("reorder="))
-    net.say("packets: %d lost, %d doubled, %d overtaken; %s" % (lost, doubled, late, verdict))
+    net.say("packets: %d lost, %d doubled, %d overtaken" % (lost, doubled, late))
     longest = max(gap for gap, _ in gaps)
-    why = None
     if longest > chosen.gap:
-        why = "%.1f s without a step, expected at most %g" % (longest, chosen.gap)
-    if not lost or not doubled or not late:
-        why = "the lines were good"
-    return net.judge(why, verdict)
+        return "%.1f s without a step, expected at most %g" % (longest, chosen.gap)
+    return None if lost and doubled and late else "the lines were good"
 
 
 if __name__ == "__main__":

@@ -24,11 +24,11 @@ def period(here, faults, every, watched, began, log):
     """An accident, the rest of its period, and a sample of each node."""
     begin = time.monotonic()
     faults.next()
-    here.until(60, "all to be together again", lambda: here.together(range(here.count), time.monotonic() - 0.5))
+    here.meet()
     here.let(max(CALM_S, every - (time.monotonic() - begin)))
-    here.until(60, "all to be together", lambda: here.together(range(here.count), time.monotonic() - 0.5))
+    here.meet()
     for node in watched:
-        here.until(growth.SETTLE_S, node.what, lambda n=node: n.sample(time.monotonic() - began))
+        here.wait(node.what, lambda n=node: n.sample(time.monotonic() - began))
         log.write("%.0f %s %d %d\n" % (node.points[-1][0], node.name, *node.points[-1][1:]))
     log.flush()
 
@@ -48,9 +48,9 @@ def main():
         while time.monotonic() - began < chosen.seconds:
             period(here, faults, chosen.every, watched, began, log)
         why = growth.report(watched)
-        verdict = here.verdict()
-    net.say("%.0f s; %s; %s" % (chosen.seconds, faults.text(), verdict))
-    return net.judge(why, verdict)
+        here.verdict()
+    net.say("%.0f s; %s" % (chosen.seconds, faults.text()))
+    return why
 
 
 if __name__ == "__main__":

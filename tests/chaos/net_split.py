@@ -68,7 +68,7 @@ def aborts(here):
 def scene(here, limit, name, sides, act, seconds):
     """Returns True when it is within the limits."""
     everybody = range(here.count)
-    here.until(30, "all to train together", lambda: here.together(everybody, time.monotonic() - 0.5))
+    here.meet()
     before = aborts(here)
     begin = time.monotonic()
     act(here, sides, seconds)
@@ -82,9 +82,7 @@ def scene(here, limit, name, sides, act, seconds):
     else:
         here.heal()
         end = time.monotonic()
-        here.until(30, "all to be together after " + name,
-                   lambda: all(here.joined(i, end, here.count) for i in everybody))
-        took = max(here.joined(i, end, here.count) for i in everybody) - end
+        took = here.meet_again(end)
         worst, _ = here.gap(everybody, end, end + took + 0.001)
         heal = "%.0f (longest gap %.0f)" % (1000 * took, 1000 * worst)
         good = good and took < limit
@@ -111,9 +109,8 @@ def main():
         for _ in range(chosen.rounds):
             for name in names:
                 good = scene(here, chosen.limit, name, *table[name]) and good
-        verdict = here.verdict()
-        net.say(str(verdict))
-    return net.judge(None if good else "a split cost more than %g s" % chosen.limit, verdict)
+        here.verdict()
+    return None if good else "a split cost more than %g s" % chosen.limit
 
 
 if __name__ == "__main__":

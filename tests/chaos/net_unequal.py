@@ -58,12 +58,10 @@ def one(name, chosen):
             act(here)
         for i in range(count):
             here.start(i)
-        here.until(60, "the first steps", lambda: here.now[0].step() > 5)
+        here.wait("the first steps", lambda: here.now[0].step() > 5)
         rate, peers = speed(here, chosen.seconds)
         dropped = sum(track.node.text().count(" dropped: ") for track in here.tracks if track.index == 0)
-        verdict = here.verdict(20)
-        if not verdict.good():
-            raise mesh.Failed("%s: %s" % (name, verdict))
+        here.verdict(20)
         return rate, peers, dropped
 
 
@@ -89,9 +87,7 @@ def main():
             good = good and (share >= 0.8 or name == "alone")
             net.say("| %s | %.1f | %.0f %% | %.2f | %d |" % (name, rate, 100 * share, peers, dropped))
     net.say(mesh.load())
-    if not good:
-        net.say("FAILED: less than 80 % of the speed without the slow node")
-    return 0 if good else 1
+    return None if good else "less than 80 % of the speed without the slow node"
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ def play(world, lines, within):
     count = int(lines[0][2][0])
     for number in range(1, count + 1):
         world.start(number)
-    world.mesh.wait(f"{count} nodes to meet", lambda: world.well(3), 60)
+    world.mesh.wait(f"{count} nodes to meet", lambda: world.well(3))
     begun = time.monotonic()
     worst, moved, front = 0.0, begun, 0
     for at, verb, arguments in lines[1:]:

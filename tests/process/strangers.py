@@ -4,6 +4,7 @@ Each case says what it does and must end by itself within its deadline; whether 
 see (test_strangers.sh). A case that the node ends early, by closing the connection, is fine.
 """
 import os
+import resource
 import socket
 import struct
 import sys
@@ -13,6 +14,7 @@ HOST = sys.argv[1]
 PORTS = [int(port) for port in sys.argv[2:4]]
 FROM = "127.0.0.2"  # a host on which no node is known; on Linux all of 127/8 is this machine
 DEADLINE_S = 5
+SILENT = int(os.environ.get("SILENT", 1000))
 # ZMTP 3.0: signature, version, mechanism in 20 bytes, as-server, filler; RFC 23.
 SIGNATURE = b"\xff" + bytes(7) + b"\x01\x7f"
 
@@ -98,8 +100,10 @@ def until_closed(line, data, seconds=DEADLINE_S):
 
 
 def silence(port):
-    """500 connections that say nothing"""
-    lines = [Line(port) for _ in range(500)]
+    """SILENT connections that say nothing"""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, SILENT + 100), hard))
+    lines = [Line(port) for _ in range(SILENT)]
     time.sleep(2.5)  # what is tried: that they are ended after the time a handshake may take
     for line in lines:
         line.close()

@@ -44,6 +44,14 @@ for name in $(sed -n '/^CASES/,/\]/s/[^a-z0-9_]/ /gp' "$(dirname "$0")/strangers
     [ $grown -le $GROWTH_KB_MAX ] || fail "$name: a has grown by $grown kB, expected at most $GROWTH_KB_MAX"
 done
 wait_until 10 "a to have its $before_fds descriptors again" few_descriptors a $((before_fds + 2))
+
+# A node that may open no more files: 60 connections of strangers stay unanswered, and the others train on with it.
+from=$(steps_done a)
+prlimit --pid "${PID[a]}" --nofile=$((before_fds + 20)):
+SILENT=60 timeout 60 /usr/bin/python3 "$(dirname "$0")/strangers.py" 127.0.0.1 "$control" "$bulk" silence >"$WORK/full.out" 2>&1 ||
+    fail "silence without files: $(tail -n 3 "$WORK/full.out")"
+wait_until 10 "three nodes to train on without files" reached $((from + 10)) "${NODES[@]}"
+wait_until 10 "a to have its $before_fds descriptors again" few_descriptors a $((before_fds + 2))
 for name in "${NODES[@]}"; do
     kill -TERM "${PID[$name]}"
 done
