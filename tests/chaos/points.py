@@ -39,6 +39,7 @@ LAST = ["member", "joiner", "damaged", "asker"]  # in these the highest is the v
 LEAST = {"survivor": 3, "accuser": 3}  # nodes
 MOST = {"damaged": 3, "lender": 3, "giver": 2, "accuser": 3}
 STEPS = {2: 300, 3: 200, 4: 150}
+GATHER_MS = {False: (300, 3000), True: (1500, 5000)}  # the first attempt, another; in a cold start
 LOST = "no checkpoint is whole, here or elsewhere"
 # Where else to look is a waste of time: the rest is as in scenes of training.
 POINTS = {"joiner": r"fetch|state|adopt|hold|hello|peer|connect|link|beacon|plan|abort|heartbeat|commit|bucket-r",
@@ -53,7 +54,7 @@ class Scene:
     """A job and a course of events; `victim` has its rules in the environment."""
 
     def __init__(self, role, count, folder):
-        self.role, self.count, self.gather_ms = role, count, 300
+        self.role, self.count, self.gather_ms = role, count, GATHER_MS[role in COLD][0]
         with open(f"{chaos.CHAOS}/tiny.yaml", encoding="utf-8") as file:
             self.job = file.read()
         if role in JOIN + ASK:  # a state of several blocks, and steps that last until the joiner is there
@@ -100,7 +101,7 @@ class Scene:
                                              for name in self.others))
             mesh.signal(signal.SIGKILL, self.accident)
         if self.role == "giver" and rule != "hits":  # without it the other has no job
-            mesh.wait("the failpoint", lambda: "\nfailpoint " in mesh.nodes[self.victim].text())
+            mesh.wait("the failpoint", lambda: self.came(mesh))
         else:
             self.finish(mesh, self.others)
 
@@ -118,7 +119,7 @@ class Scene:
         victim = mesh.nodes[self.victim]
         mesh.wait(f"{self.victim} to {action} or end", lambda: not victim.alive() or self.role == "asker" or (
             mesh.is_stopped(self.victim) if action == "stop" else
-            action == "hang" and "\nfailpoint " in victim.text()))
+            action == "hang" and self.came(mesh)))
 
     def power_cut(self, mesh):
         """All have a checkpoint and are gone; a page of the last one's newest is wrong."""
@@ -133,6 +134,10 @@ class Scene:
             byte = file.read(1)[0]
             file.seek(-1, os.SEEK_CUR)
             file.write(bytes([byte ^ 4]))
+
+    def came(self, mesh):
+        """The line in which the victim says that it came to its point, and when."""
+        return re.search(r"^failpoint \S+ \d+: \w+ at ([\d.]+)$", mesh.nodes[self.victim].text(), re.M)
 
     @staticmethod
     def lives(mesh, name):
@@ -166,7 +171,7 @@ class Scene:
 
     def run(self, folder, random, action, point, hits):
         """The rule of the last attempt, whether the first missed, the worst pause."""
-        for name, k, self.gather_ms in (("a", random.randint(1, hits), 300), ("b", 1, 3000)):
+        for name, k, self.gather_ms in zip("ab", (random.randint(1, hits), 1), GATHER_MS[self.role in COLD]):
             rule = f"{point}:{k}:{action}"
             fired, pause = self.attempt(f"{folder}/{name}", random, action, rule)
             if fired:
@@ -178,7 +183,7 @@ class Scene:
             try:
                 self.play(mesh, rule)
                 self.settle(mesh, action)
-                fired = re.search(r"^failpoint \S+ \d+: \w+ at ([\d.]+)$", mesh.nodes[self.victim].text(), re.M)
+                fired = self.came(mesh)
                 pauses = [chaos.pause(mesh.nodes[name], float(fired[1])) for name in self.others] if fired else []
                 self.bring_back(mesh, action, random)
                 found = mesh.hashes([name for name in self.names])
