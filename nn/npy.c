@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <xxhash.h>
@@ -27,8 +28,9 @@
 #define ROWS_MAX ((uint64_t)INT32_MAX)
 
 enum {
-    FIXED = 10,       /* bytes before the text, version 1.0 */
-    PAGE = 512,       /* rows shorter than this share one */
+    FIXED = 10, /* bytes before the text, version 1.0 */
+    PAGE = 512, /* rows shorter than this share one */
+    HOLES = 16, /* of a file above DATA_FILE_MAX, at least one byte of so many is on the disk */
     PIECE = 64 << 10, /* read and hashed at a time */
     DIGITS_MAX = 19,  /* of a dimension */
     WORD_MAX = 16,    /* of a key or type */
@@ -419,6 +421,21 @@ scan(struct npy *array, const struct desk *desk)
     return rc;
 }
 
+/* A large file of nothing but holes would take hours to read, and costs nothing to make. */
+static int
+check_holes(const struct npy *array, uint64_t size, const struct desk *desk)
+{
+    struct stat st;
+    if (size <= DATA_FILE_MAX || fstat(array->fd, &st) != 0)
+        return 0;
+    uint64_t there = (uint64_t)st.st_blocks * 512;
+    if (there >= size / HOLES)
+        return 0;
+    return refuse(desk, -EFBIG,
+                  "%llu bytes, of which %llu are on the disk: not an array that was written",
+                  (unsigned long long)size, (unsigned long long)there);
+}
+
 static int
 prepare(struct npy *array, uint64_t file_size, const struct desk *desk)
 {
@@ -427,6 +444,7 @@ prepare(struct npy *array, uint64_t file_size, const struct desk *desk)
     size_t n = file_size < sizeof head ? (size_t)file_size : sizeof head;
     int rc = read_at(array, 0, head, n, desk);
     rc = rc ? rc : npy_header_parse(h, head, n, file_size, desk->name, desk->why, desk->why_size);
+    rc = rc ? rc : check_holes(array, file_size, desk);
     if (rc)
         return rc;
     uint64_t row = h->width * h->item, pages;

@@ -89,6 +89,7 @@ wrong_headers_are_named_by_byte_and_value(void **state)
         {"{'descr': 'f4'}\n", 0, "expected a type"},
         {"{'descr': '|f4'}\n", 0, "expected a type"},
         {"{'descr': '<c8'}\n", 0, "expected a type"},
+        {"{'descr': '|O'}\n", 0, "f: byte 20: 0x27, expected a type"},
         {"{'descr': ''}\n", 0, "expected a type"},
         {"{'descr': [('a', '<f4')]}\n", 0, "f: byte 20: 0x5b, expected a type"},
         {"{'descr': '<f4\n", 0, "f: byte 20: 0x27, expected a type"},
@@ -441,6 +442,30 @@ what_is_not_a_regular_file_is_refused_at_once(void **state)
 
 #define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+/* Whose header fits its size; expected at once, not after reading it all. */
+static void
+a_sparse_tebibyte_is_refused(void **state)
+{
+    (void)state;
+    uint8_t head[256];
+    struct folder folder;
+    struct npy *array;
+    uint64_t tebibyte = UINT64_C(1) << 40;
+    const char *text = "{'descr': '|u1', 'fortran_order': False, 'shape': (1073741824, 1024)}\n";
+    size_t size = npy_make_text(head, 1, text);
+    folder_init(&folder);
+    folder_write(&folder, "big.npy", head, size);
+    if (truncate(folder_path(&folder, "big.npy"), (off_t)(tebibyte + size)) != 0) {
+        folder_fini(&folder);
+        print_message("the scratch folder takes no sparse file of 1 TiB\n");
+        skip();
+    }
+    assert_int_equal(npy_open(&array, folder_path(&folder, "big.npy"), why, sizeof why), -EFBIG);
+    assert_null(array);
+    assert_non_null(strstr(why, "of which"));
+    folder_fini(&folder);
+}
+
 int
 main(void)
 {
@@ -449,6 +474,7 @@ main(void)
         cmocka_unit_test(wrong_headers_are_named_by_byte_and_value),
         cmocka_unit_test(what_is_no_npy_file_is_named),
         cmocka_unit_test(products_that_overflow_are_refused),
+        cmocka_unit_test(a_sparse_tebibyte_is_refused),
         cmocka_unit_test(every_truncation_and_random_damage_is_survived),
         WITH_FILE(rows_come_out_as_they_were_written),
         WITH_FILE(columns_are_read_in_order),
