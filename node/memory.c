@@ -137,7 +137,7 @@ memory_print(const struct memory *m, const struct config *config)
     row("  activations", m->lanes * (double)m->shard, text);
     if (m->spilled)
         snprintf(file, sizeof file, "and %.1f in a file", (double)memory_file(m) / MIB);
-    row("  all", (double)memory_total(m), file);
+    row("  all, at most", (double)memory_total(m), file);
 }
 
 /* --- the file --- */
