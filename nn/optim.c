@@ -11,8 +11,9 @@
 enum { PIECE = 1024 };                /* of a range, on the stack */
 static const double RATIO_MAX = 1e24; /* times any rate it is finite */
 
-size_t
-optim_slots(const struct optim_spec *spec)
+/* Of the rule itself. */
+static size_t
+rule_slots(const struct optim_spec *spec)
 {
     switch (spec->kind) {
     case OPTIM_SGD:
@@ -28,6 +29,12 @@ optim_slots(const struct optim_spec *spec)
         break;
     }
     return 2;
+}
+
+size_t
+optim_slots(const struct optim_spec *spec)
+{
+    return rule_slots(spec) + (spec->ema > 0);
 }
 
 bool
@@ -113,7 +120,7 @@ apply_sgd(const struct optim_spec *spec, const struct optim_factors *f, float *p
           const float *g, size_t n)
 {
     const bool avx2 = simd_avx2();
-    if (!optim_slots(spec))
+    if (!rule_slots(spec))
         (avx2 ? optim_sgd_avx2 : optim_sgd_base)(f, params, g, n);
     else if (spec->nesterov)
         (avx2 ? optim_nesterov_avx2 : optim_nesterov_base)(f, params, slot, g, n);
@@ -255,7 +262,7 @@ optim_apply(const struct optim_spec *spec, double rate, uint64_t step, float *pa
 {
     const struct optim_factors f = {
         .rate = (float)rate, .momentum = spec->momentum, .decay = spec->weight_decay};
-    for (size_t s = 0; s < optim_slots(spec); s++)
+    for (size_t s = 0; s < rule_slots(spec); s++)
         assert(slot[s]);
     switch (spec->kind) {
     case OPTIM_SGD:
@@ -278,4 +285,15 @@ optim_apply(const struct optim_spec *spec, double rate, uint64_t step, float *pa
         apply_lamb(spec, rate, step, params, slot, g, n);
         break;
     }
+}
+
+void
+optim_average(const struct optim_spec *spec, uint64_t count, const float *params, float *average,
+              size_t n)
+{
+    double ema = (double)spec->ema;
+    const float share = (float)((1 - ema) / (1 - power(ema, count)));
+    assert(count > 0);
+    for (size_t i = 0; i < n; i++)
+        average[i] += share * (params[i] - average[i]);
 }

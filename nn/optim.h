@@ -69,11 +69,13 @@ struct optim_spec {
     float schedule_floor;    /* share of rate */
     uint64_t warmup; /* steps of linear warm-up: times (step + 1) / warmup; Goyal et al., 2017 */
     unsigned rate_batch; /* linear scaling rule: rate is for this batch size; 0 = off */
+    float ema;           /* optim_average: 0 <= ema < 1; 0 = off */
 };
 
-enum { OPTIM_SLOTS_MAX = 2 };
+enum { OPTIM_SLOTS_MAX = 3 };
 
-/* Vectors of state per parameter: 0..OPTIM_SLOTS_MAX. They start as zeros. */
+/* Vectors of state per parameter: 0..OPTIM_SLOTS_MAX. They start as zeros. The last one is that of optim_average,
+ * when the spec has ema. */
 size_t optim_slots(const struct optim_spec *spec);
 
 /* Rate of a step (counted from 0), all rules applied: scaling rule, schedule, warm-up. */
@@ -94,5 +96,14 @@ float optim_ratio(const struct optim_spec *spec, const double sum[2]);
  * multiplied by the clipping factor. `step` counts from 0 (bias correction). */
 void optim_apply(const struct optim_spec *spec, double rate, uint64_t step, float *params,
                  float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n);
+
+/* The mean of a parameter's values so far, each one step older counting ema times as much (Polyak and Juditsky, SIAM
+ * J. Control Optim. 1992, averaged all alike): after the update number `count`, from 1,
+ *
+ *     average += (1 - ema) / (1 - ema^count) * (p - average)
+ *
+ * so that the weights add up to 1 from the first one on. */
+void optim_average(const struct optim_spec *spec, uint64_t count, const float *params,
+                   float *average, size_t n);
 
 #endif

@@ -178,6 +178,7 @@ const struct config_key config_keys[] = {
     UINT("train", "rate_batch", CONFIG_JOB, MEMBER(train.optim.rate_batch), 0, BATCH_MAX, "0"),
     REAL("train", "clip_norm", MEMBER(train.optim.clip_norm), 0, 1e6, "0"),
     REAL("train", "label_smoothing", MEMBER(train.label_smoothing), 0, 0.999, "0"),
+    REAL("train", "ema", MEMBER(train.optim.ema), 0, 0.999999, "0"),
     ENUM("train", "exact", CONFIG_JOB, MEMBER(train.exact), yes_no, "yes"),
     UINT("train", "eval_every", CONFIG_JOB, MEMBER(train.eval_every), 0, 1000000, "1"),
     UINT("train", "patience", CONFIG_JOB, MEMBER(train.patience), 0, 1000000, "0"),

@@ -183,7 +183,7 @@ write_model(const struct config *config, const struct job *job, struct state *st
         return rc;
     snprintf(step, sizeof step, "%llu", (unsigned long long)checkpoint.step);
     const char *metadata[] = {"run", config->run.name, "step", step, NULL};
-    return safetensors_write(model_path, job->model, state->params, metadata, why, why_size);
+    return safetensors_write(model_path, job->model, state_weights(state), metadata, why, why_size);
 }
 
 int

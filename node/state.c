@@ -133,6 +133,14 @@ state_steps_total(const struct state *state)
     return state->job.steps && state->job.steps < all ? state->job.steps : all;
 }
 
+const float *
+state_weights(const struct state *state)
+{
+    const struct state_header *h = state->header;
+    bool averaged = state->job.optim.ema > 0 && h->step > h->skipped;
+    return averaged ? state->slot[state->slot_count - 1] : state->params;
+}
+
 uint64_t
 state_rows(const struct state *state)
 {
@@ -407,6 +415,10 @@ update_block(struct update *u, size_t i, size_t block)
         next->params[first + k] -= average * g[k];
     if (!(average > 0))
         optimise(u, block, slot, g, n);
+    const struct state_header *h = u->now->header;
+    if (next->job.optim.ema > 0)
+        optim_average(&next->job.optim, h->step - h->skipped + 1, next->params + first,
+                      slot[next->slot_count - 1], n);
     exact_follow(next->exact, u->total, block, block + 1, next->settle, next->exponent);
     fail_hit(FAIL_UPDATED, next->params + first, n * sizeof *next->params);
     next->hash[block] = hash_block(next, next->block, block);

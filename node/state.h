@@ -4,7 +4,7 @@
  *
  * The state is one block of memory, so that it can be hashed, sent to a joiner and checkpointed as it is:
  *
- *     header | params [float] | optimiser slots [float] | exponents [int16, one per block]
+ *     header | params [float] | optimiser slots, average of params [float] | exponents [int16, one per block]
  *
  * The total of a round is the int32 vector that the mesh sums over all shards:
  *
@@ -139,6 +139,9 @@ void state_fini(struct state *state);
 /* Header and exponents before round 0; params are the caller's to fill. */
 void state_start(struct state *state);
 
+/* What the run gives: the parameters or, with train.ema, their average over the steps. This is what is evaluated and
+ * written as a model. */
+const float *state_weights(const struct state *state);
 size_t state_tail(size_t block_count); /* elements of the tail; the ledger begins behind it */
 uint64_t state_steps_total(const struct state *state);
 uint64_t state_epoch_steps(const struct state *state);

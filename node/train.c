@@ -307,7 +307,8 @@ write_files(struct run *run, const struct metrics_result *result, char *why, siz
     snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
     const char *metadata[] = {"run", run->config->run.name, "params_sha256", result->params_sha256,
                               NULL};
-    int rc = safetensors_write(path, run->job.model, run->state.params, metadata, why, why_size);
+    int rc = safetensors_write(path, run->job.model, state_weights(&run->state), metadata, why,
+                               why_size);
     return rc ? rc : metrics_result(run->metrics, result, why, why_size);
 }
 
@@ -358,7 +359,8 @@ write_results(struct run *run)
         .tx_bytes = stats.tx_bytes,
         .rx_bytes = stats.rx_bytes,
     };
-    sha256_hex(run->state.params, run->state.param_count * sizeof(float), result.params_sha256);
+    sha256_hex(state_weights(&run->state), run->state.param_count * sizeof(float),
+               result.params_sha256);
     sha256_hex(run->state.block, run->state.size, result.state_sha256);
     int rc = insist(run, &result);
     metrics_show_result(run->metrics, &result);

@@ -539,7 +539,7 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     bool training = state->header->phase == STATE_TRAIN;
     const struct core_bucket *tail = &work->bucket[work->bucket_count - 1];
     work->state = state;
-    work->params = state->params;
+    work->params = training ? state->params : state_weights(state);
     work->own = own;
     if (fresh && training)
         memset(own, 0, work_vector_count(work) * sizeof *own);

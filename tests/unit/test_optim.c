@@ -252,6 +252,35 @@ every_rule_keeps_the_state_it_needs(void **state)
     assert_int_equal(optim_slots(&spec), 1);
     spec.kind = OPTIM_LAMB;
     assert_int_equal(optim_slots(&spec), 2);
+    spec.ema = 0.9f;
+    assert_int_equal(optim_slots(&spec), 3);
+    spec = (struct optim_spec){.kind = OPTIM_SGD, .ema = 0.9f};
+    assert_int_equal(optim_slots(&spec), 1);
+}
+
+/* By the definition: the sum over the steps of ema^age times the value, over the sum of ema^age. */
+static void
+the_average_counts_each_step_less_than_the_next(void **state)
+{
+    enum { STEPS = 400 };
+    static const float emas[] = {0.0001f, 0.5f, 0.9f, 0.999f, 0.999999f};
+    (void)state;
+    for (size_t e = 0; e < sizeof emas / sizeof emas[0]; e++) {
+        const struct optim_spec spec = {.kind = OPTIM_SGD, .ema = emas[e]};
+        double sum[2] = {0}, weight = 0, ema = (double)emas[e];
+        float p[2], average[2] = {0};
+        for (uint64_t t = 1; t <= STEPS; t++) {
+            p[0] = (float)t;
+            p[1] = t % 3 ? 1 : -2;
+            optim_average(&spec, t, p, average, 2);
+            for (int i = 0; i < 2; i++)
+                sum[i] = sum[i] * ema + (double)p[i];
+            weight = weight * ema + 1;
+            for (int i = 0; i < 2; i++)
+                assert_true(fabs((double)average[i] - sum[i] / weight) <
+                            1e-4 * (1 + (double)t / 10));
+        }
+    }
 }
 
 static void
@@ -430,6 +459,7 @@ main(void)
         cmocka_unit_test(rules_of_papers_agree_with_their_formulas),
         cmocka_unit_test(a_ratio_is_finite_whatever_the_numbers),
         cmocka_unit_test(every_rule_keeps_the_state_it_needs),
+        cmocka_unit_test(the_average_counts_each_step_less_than_the_next),
         cmocka_unit_test(any_split_into_ranges_gives_the_same_bits),
         cmocka_unit_test(both_instruction_sets_give_the_same_bits),
         cmocka_unit_test(schedules_agree_with_pytorch),

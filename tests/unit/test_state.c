@@ -117,6 +117,31 @@ test_overflow_changes_only_exponents_and_repeats_the_step(void **unused)
     state_fini(&state);
 }
 
+/* p after each step, and 0.5 to the power of its age; a step that was skipped is none. */
+static void
+test_the_average_is_that_of_the_steps_taken(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_job job = job_of();
+    job.optim.momentum = 0;
+    job.optim.ema = 0.5f;
+    start(&state, &job);
+    assert_int_equal(state.slot_count, 1);
+    assert_ptr_equal(state_weights(&state), state.params);
+    apply(&state, NAN, 1);
+    assert_ptr_equal(state_weights(&state), state.params);
+    assert_true(state.slot[0][10] == 0);
+    apply(&state, 0.25f, 1);
+    assert_ptr_equal(state_weights(&state), state.slot[0]);
+    assert_memory_equal(state.slot[0], state.params, PARAMS * sizeof(float));
+    float first = state.params[10];
+    apply(&state, 0.25f, 1);
+    assert_true(state.params[10] != first);
+    assert_true(fabsf(state.slot[0][10] - (first + 2 * state.params[10]) / 3) < 1e-6f);
+    state_fini(&state);
+}
+
 static void
 test_nan_skips_the_step(void **unused)
 {
@@ -468,6 +493,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_step_moves_the_parameters),
         cmocka_unit_test(test_overflow_changes_only_exponents_and_repeats_the_step),
+        cmocka_unit_test(test_the_average_is_that_of_the_steps_taken),
         cmocka_unit_test(test_nan_skips_the_step),
         cmocka_unit_test(test_epochs_end_with_an_evaluation),
         cmocka_unit_test(test_stops_early_when_patience_is_over),
