@@ -208,6 +208,14 @@ layer_place(struct nest *nest, struct layer *layer, enum nn_kind kind, char *why
     return 0;
 }
 
+static void
+name_write(struct layer *layer)
+{
+    char path[NN_PATH_MAX];
+    memcpy(path, layer->path, sizeof path);
+    snprintf(layer->name, sizeof layer->name, "%s.%s", path, layer->kind->word);
+}
+
 static int
 layer_init(struct layer *layer, const struct nn_layer_spec *spec, const struct nn_shape *in,
            char *why, size_t why_size)
@@ -220,7 +228,7 @@ layer_init(struct layer *layer, const struct nn_layer_spec *spec, const struct n
         return refuse(layer, why, why_size, "kind = %d, expected 0..%d", (int)spec->kind,
                       NN_KINDS - 1);
     layer->kind = kinds[spec->kind];
-    snprintf(layer->name, sizeof layer->name, "%s.%s", layer->path, layer->kind->word);
+    name_write(layer);
     if (spec->stride == 0)
         layer->spec.stride = spec->kind == NN_CONV2D || spec->kernel == 0 ? 1 : spec->kernel;
     if (layer->kind->shape(layer, text, sizeof text) != 0)
