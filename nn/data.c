@@ -319,6 +319,44 @@ data_fill(const struct data_set *set, enum data_part part, const uint32_t *index
     data_reproduce(set, batch);
 }
 
+/* -EINVAL when sample `index` of a part, which goes through x[width], is no sequence of tokens. */
+static int
+check_sample(const struct data_set *set, enum data_part part, uint32_t index, float *x,
+             size_t tokens, char *why, size_t why_size)
+{
+    struct nn_batch batch = {.x = x};
+    data_fill(set, part, &index, 1, &batch, 1);
+    for (size_t i = 0; i < set->width; i++) {
+        if (x[i] >= 0 && x[i] < (float)tokens && x[i] == floorf(x[i]))
+            continue;
+        snprintf(why, why_size,
+                 "element %zu of %s sample %u is %.9g, expected a token: a whole number 0..%zu", i,
+                 part == DATA_TRAIN ? "training" : "test", (unsigned)index, (double)x[i],
+                 tokens - 1);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+int
+data_check_tokens(const struct data_set *set, size_t tokens, char *why, size_t why_size)
+{
+    if (set->next_byte && tokens > UINT8_MAX)
+        return 0;
+    float *x = calloc(set->width, sizeof *x);
+    int rc = x ? 0 : -ENOMEM;
+    if (rc)
+        snprintf(why, why_size, "not enough memory for a sample");
+    for (int part = 0; part < DATA_PARTS; part++)
+        for (size_t i = 0; i < set->part[part].count && !rc; i++)
+            rc = check_sample(set, (enum data_part)part, (uint32_t)i, x, tokens, why, why_size);
+    const char *failed = data_failed(set);
+    if (failed)
+        snprintf(why, why_size, "%s", failed);
+    free(x);
+    return failed ? -EIO : rc;
+}
+
 /* A Feistel network over pairs (left, right) in [0, a) x [0, b) with a * b >= count and hardly more, so
  * that cycle-walking rarely takes a second turn. Each round shifts one half by a hash of the other,
  * which can be undone, hence a permutation; leaving the positions >= count out by walking on keeps it one.

@@ -94,6 +94,10 @@ void data_fill(const struct data_set *set, enum data_part part, const uint32_t *
 void data_augment(const struct data_set *set, uint64_t seed, uint64_t epoch, const uint32_t *index,
                   struct nn_batch *batch);
 
+/* Are all elements of all samples whole numbers 0..tokens-1? 0, -EINVAL naming the first that is not, or the error of
+ * reading. Bytes of a text are not looked at when they all fit. */
+int data_check_tokens(const struct data_set *set, size_t tokens, char *why, size_t why_size);
+
 /* NULL, or one line about the first sample that could not be read: nothing filled since then is to be used. */
 const char *data_failed(const struct data_set *set);
 

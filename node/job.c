@@ -59,6 +59,21 @@ check_outputs(const struct config *config, const struct job *job, char *why, siz
     return 0;
 }
 
+/* Only tokens may go into an embedding, which is the first layer. */
+static int
+check_inputs(const struct config *config, const struct job *job, char *why, size_t why_size)
+{
+    char reason[JOB_REASON];
+    const struct nn_layer_spec *first = &config->model.layer[0];
+    if (first->kind != NN_EMBEDDING)
+        return 0;
+    int rc = data_check_tokens(job->data, first->tokens, reason, sizeof reason);
+    if (rc)
+        snprintf(why, why_size, "%s: model: line %u: layer 0 (embedding): %s", config->file,
+                 first->line, reason);
+    return rc;
+}
+
 static int
 open_exact(struct job *job, unsigned shards, char *why, size_t why_size)
 {
@@ -152,6 +167,8 @@ job_open(struct job *job, const struct config *config, char *why, size_t why_siz
     if (rc)
         return rc;
     rc = check_outputs(config, job, why, why_size);
+    if (!rc)
+        rc = check_inputs(config, job, why, why_size);
     return rc ? rc : open_exact(job, config->train.shards, why, why_size);
 }
 

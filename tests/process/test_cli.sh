@@ -105,6 +105,8 @@ job shape 'model: [input: [1, 28, 28], flatten, {conv: 8}, dense: 10]'
 refuses 'layer that does not fit' 'conv' check ../jobs/shape.yaml
 job classes 'data: {source: glyphs, train: 24, test: 12}' 'train: {batch: 12}' 'model: [flatten, dense: 7]'
 refuses 'too few outputs' 'classes.yaml: .*7' check ../jobs/classes.yaml
+job tokens 'data: {source: glyphs, train: 24, test: 12}' 'train: {batch: 12}' 'model: [input: 784, embedding: 4, flatten, dense: 10]'
+refuses 'pixels for tokens' 'tokens.yaml: model: line 3: layer 0 (embedding): element 0 of training sample 0 is .*, expected a token: a whole number 0..255' check ../jobs/tokens.yaml
 job few 'data: {source: glyphs, train: 24, test: 12}' "$good"
 refuses 'batch larger than the data' 'train.batch = 384.*24' ../jobs/few.yaml
 refuses 'and set right' '-n 65' local -n 65 --set train.batch=12 ../jobs/few.yaml

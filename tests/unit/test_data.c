@@ -353,6 +353,66 @@ a_sample_may_have_a_label_per_position(void **state)
     assert_true(x[0] == 4 && x[3] == 1);
 }
 
+static int
+check_tokens(const struct data_spec *spec, size_t tokens)
+{
+    struct data_set *set = open_set(spec);
+    int rc = data_check_tokens(set, tokens, why, sizeof why);
+    data_close(&set);
+    return rc;
+}
+
+static void
+only_whole_numbers_in_range_are_tokens(void **state)
+{
+    (void)state;
+    static const char good[] = "3,0,1.5\n2,1,7\n0,3,-1\n", bad[] = "3,0,1\n2,0.5,1\n0,-1,1\n";
+    static const double ints[] = {1, 2, 0, 4, 3, 0}, rest[] = {0, 0, 0};
+    struct folder folder;
+    folder_init(&folder);
+    struct data_spec spec = {
+        .source = DATA_CSV, .dir = folder.path, .file = "t", .regression = true};
+    folder_write(&folder, "t", good, sizeof good - 1);
+    assert_int_equal(check_tokens(&spec, 4), 0);
+    assert_int_equal(check_tokens(&spec, 3), -EINVAL);
+    assert_non_null(strstr(why, " is 3, expected a token: a whole number 0..2"));
+    folder_write(&folder, "t", bad, sizeof bad - 1);
+    assert_int_equal(check_tokens(&spec, 256), -EINVAL);
+    assert_true(strstr(why, "is 0.5, expected") || strstr(why, "is -1, expected"));
+    spec.source = DATA_TEXT;
+    spec.context = 4;
+    spec.test_share = 0.5;
+    assert_int_equal(check_tokens(&spec, 256), 0);
+    assert_int_equal(check_tokens(&spec, 60), 0);
+    assert_int_equal(check_tokens(&spec, 50), -EINVAL);
+    npy_make_file(&folder, "features.npy", &(struct npy_make){"<i4", 2, {3, 2}}, ints);
+    npy_make_file(&folder, "labels.npy", &(struct npy_make){"<i4", 1, {3}}, rest);
+    spec = (struct data_spec){.source = DATA_NPY, .dir = folder.path};
+    assert_int_equal(check_tokens(&spec, 5), 0);
+    assert_int_equal(check_tokens(&spec, 4), -EINVAL);
+    npy_make_file(&folder, "features.npy", &(struct npy_make){"|u1", 2, {3, 2}}, ints);
+    assert_int_equal(check_tokens(&spec, 256), -EINVAL); /* bytes of npy are pixels */
+    folder_fini(&folder);
+}
+
+static void
+an_autoencoder_is_to_give_back_its_input(void **state)
+{
+    (void)state;
+    static float x[2 * PIXELS], target[2 * PIXELS];
+    const uint32_t index[2] = {3, 1};
+    const struct data_spec spec = {
+        .source = DATA_GLYPHS, .train = 5, .test = 2, .reproduce = true, .augment = {.shift = 3}};
+    struct data_set *set = open_set(&spec);
+    struct nn_batch batch = {.x = x, .target = target};
+    assert_int_equal(data_info(set)->targets, PIXELS);
+    data_fill(set, DATA_TRAIN, index, 2, &batch, PIXELS);
+    assert_memory_equal(x, target, sizeof x);
+    data_augment(set, 1, 0, index, &batch);
+    assert_memory_equal(x, target, sizeof x);
+    data_close(&set);
+}
+
 int
 main(void)
 {
@@ -367,6 +427,8 @@ main(void)
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(all_instruction_sets_give_the_same_bits),
         cmocka_unit_test(threads_fill_at_once),
+        cmocka_unit_test(only_whole_numbers_in_range_are_tokens),
+        cmocka_unit_test(an_autoencoder_is_to_give_back_its_input),
         cmocka_unit_test(the_shuffle_is_the_one_all_nodes_know),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
