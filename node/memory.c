@@ -45,7 +45,7 @@ uint64_t
 memory_total(const struct memory *m)
 {
     uint64_t idle = m->spilled ? m->weights + WINDOW : STATES * state_all(m) + m->log;
-    return m->program + m->data + m->sums + idle + m->lanes * m->shard;
+    return m->program + m->data + m->from + m->sums + idle + m->lanes * m->shard;
 }
 
 static bool
@@ -73,6 +73,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .program = PROGRAM,
         .data = data_bytes(job->data),
         .weights = params * sizeof(float),
+        .from = job->from ? params * sizeof(float) : 0,
         .slots = optim_slots(&config->train.optim) * params * sizeof(float),
         .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
         .shard = nn_pass_bytes(job->model, (config->train.batch + shards - 1) / shards, true),
@@ -103,7 +104,7 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
              (unsigned long long)config->train.memory_max,
              (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
              (double)(m->program + m->data + WINDOW) / MIB, (double)m->sums / MIB,
-             (double)m->weights / MIB, (double)m->lanes * (double)m->shard / MIB,
+             (double)(m->weights + m->from) / MIB, (double)m->lanes * (double)m->shard / MIB,
              least > 1 ? "all shards, which train.exact = no computes at a time" : "one shard",
              config->train.recompute ? "" : "; train.recompute = yes makes these less");
     return -ENOMEM;
@@ -124,7 +125,7 @@ memory_print(const struct memory *m, const struct config *config)
     printf("memory                           MiB\n");
     row("  program", (double)m->program, "about");
     row("  data", (double)m->data, "");
-    row("  weights", (double)m->weights, "");
+    row("  weights", (double)(m->weights + m->from), m->from ? "and those of model.from" : "");
     row("  optimiser state", (double)m->slots, where);
     snprintf(text, sizeof text, "the next step's, another node's, the checkpoint's%s%s",
              *where ? "; " : "", where);

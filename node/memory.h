@@ -13,6 +13,7 @@
 struct memory {
     /* Bytes. */
     uint64_t program, data, weights, slots;
+    uint64_t from;  /* weights of model.from, kept for when the state is lost */
     uint64_t sums;  /* gradients, their sums and what of them is on its way */
     uint64_t rest;  /* of a state */
     uint64_t shard; /* activations of one */

@@ -173,9 +173,9 @@ def body(folder, seed, limits):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--folder", help="for files, on a disk (not in memory); default: below the current one")
+    parser.add_argument("--folder", default="/var/tmp", help="for files, on a disk, not in memory")
     args = parser.parse_args()
-    folder = tempfile.mkdtemp(prefix="meshnode-memory-", dir=args.folder or ".")
+    folder = tempfile.mkdtemp(prefix="meshnode-memory-", dir=args.folder)
     limits = limits_can_be_set()
     try:
         body(os.path.abspath(folder), args.seed, limits)
