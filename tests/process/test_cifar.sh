@@ -1,6 +1,6 @@
 #!/bin/bash
 # configs/cifar-resnet.yaml on files of CIFAR-10's format, whose classes are colours: it trains, and comes to the same
-# weights on one node and on two. (CIFAR_STEPS=100: it learns them, too, in minutes.)
+# weights on one node and on two.
 . "$(dirname "$0")/../support/process.sh"
 
 mkdir "$WORK/data"
@@ -25,14 +25,9 @@ END
 
 job=("$ROOT/configs/cifar-resnet.yaml" --data "$WORK/data" --set data.test=32 --set train.batch=32 --set train.steps=4
     --set train.eval_every=0)
-if [ -n "${CIFAR_STEPS:-}" ]; then
-    job+=(--set "train.steps=$CIFAR_STEPS" --set train.warmup=10)
-fi
 reference "${job[@]}"
 node a "${job[@]}" --peers 2
 node b "${job[@]}" --peers 2
 finished 120 a b
 same_hash reference a b
-right=$(result a test_accuracy)
-[ -z "${CIFAR_STEPS:-}" ] || awk "BEGIN { exit !($right > 0.9) }" || fail "$right of the test images are right"
 echo "test loss $(result a test_loss) after 4 steps: $(result a params_sha256)"
