@@ -11,13 +11,15 @@ Per network NAME, in our naming of parameters:
                              x (float32 [rows, inputs]), labels (int32 [rows] or [rows, positions]) or targets (float32 [rows, outputs])
 PyTorch computes in float64, so that the files hold the truth to float32's precision."""
 import copy
-import json
 import os
 import struct
 import sys
 
 import torch
 from torch import nn
+
+from torch_model import (GRU, LSTM, RNN, Attention, GlobalPool, Lamb, Lars, Lion, Positions, Residual, RMSNorm, Sines,
+                         Tied, Tokens, layer_norm, tensors, write_tensors)
 
 STEPS = 3
 RULES = {
@@ -26,6 +28,14 @@ RULES = {
     "adam": lambda p: torch.optim.Adam(p, lr=0.01, eps=1e-4),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, eps=1e-4),
 }
+# Of some networks alone: Lion's sign is no golden value where a gradient is 0 but for rounding.
+MORE = {
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.9, eps=1e-4, momentum=0.5, weight_decay=0.01),
+    "lion": lambda p: Lion(p, lr=0.01, beta1=0.9, beta2=0.99, weight_decay=0.1),
+    "lars": lambda p: Lars(p, lr=1.0, momentum=0.9, trust=0.01, weight_decay=0.01),
+    "lamb": lambda p: Lamb(p, lr=0.01, beta1=0.9, beta2=0.999, epsilon=1e-4, weight_decay=0.1),
+}
+MORE_OF = ("mlp", "norms", "recurrent")
 
 
 def networks():
@@ -68,82 +78,20 @@ def networks():
         nn.Linear(7, 3)], "cross_entropy"
     table = Tokens(9, 6)
     yield "tied", (5,), 4, [table, nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 6), Tied(table)], "masked"
+    yield "recurrent", (7,), 5, [
+        Tokens(9, 5), RNN(5, 6, batch_first=True), LSTM(6, 7, batch_first=True), GRU(7, 6, batch_first=True),
+        nn.Linear(6, 9)], "masked"
+    yield "last", (6,), 5, [
+        Tokens(8, 5), layer_norm(5, 1e-5, False), last(LSTM(5, 8, batch_first=True)), nn.Linear(8, 4)], "cross_entropy"
+    yield "pooled", (6,), 5, [Tokens(8, 5), Sines(6, 5), nn.Linear(5, 7), nn.SiLU(), GlobalPool(), nn.Linear(7, 4)], \
+        "cross_entropy"
 
 
-class Tied(nn.Module):
-    def __init__(self, table):
-        super().__init__()
-        self.table = [table]  # no parameter of this layer
-        self.bias = nn.Parameter(torch.randn(table.num_embeddings))
-
-    def forward(self, x):
-        return nn.functional.linear(x, self.table[0].weight, self.bias)
+def last(layer):
+    layer.last = True
+    return layer
 
 
-class GlobalPool(nn.Module):
-    def forward(self, x):
-        return x.flatten(2).mean(2)
-
-
-class Residual(nn.Sequential):
-    def forward(self, x):
-        return x + super().forward(x)
-
-
-class Attention(nn.Module):
-    def __init__(self, heads):
-        super().__init__()
-        self.heads = heads
-
-    def forward(self, x):
-        rows, positions, features = x.shape
-        q, k, v = (part.reshape(rows, positions, self.heads, -1).transpose(1, 2)
-                   for part in x.split(features // 3, dim=2))
-        scores = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
-        later = torch.ones(positions, positions, dtype=torch.bool).triu(1)
-        shares = scores.masked_fill(later, float("-inf")).softmax(3)
-        return (shares @ v).transpose(1, 2).reshape(rows, positions, -1)
-
-
-class Tokens(nn.Embedding):
-    def forward(self, x):
-        return super().forward(x.long())
-
-
-class Positions(nn.Module):
-    def __init__(self, positions, features):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(positions, features))
-
-    def forward(self, x):
-        return x + self.weight
-
-
-class Sines(nn.Module):
-    def __init__(self, positions, features):
-        super().__init__()
-        t, k = torch.arange(positions).double()[:, None], torch.arange(features)
-        angle = t / 10000.0 ** ((k - k % 2).double() / features)
-        self.waves = torch.where(k % 2 == 0, angle.sin(), angle.cos())
-
-    def forward(self, x):
-        return x + self.waves
-
-
-class RMSNorm(nn.Module):
-    def __init__(self, features, eps=1e-5):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(features))
-        self.eps = eps
-
-    def forward(self, x):
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
-
-
-WORDS = {nn.Linear: "dense", nn.Conv2d: "conv", nn.LayerNorm: "layernorm", RMSNorm: "rmsnorm",
-         Tokens: "embedding", Positions: "positions",
-         nn.BatchNorm1d: "batchnorm", nn.BatchNorm2d: "batchnorm",
-         Tied: "dense"}
 LOSSES = {"cross_entropy": nn.CrossEntropyLoss(), "squared_error": nn.MSELoss(),
           "logistic": nn.BCEWithLogitsLoss(), "masked": lambda z, labels: masked(z, labels), "smoothed": nn.CrossEntropyLoss(label_smoothing=0.1)}
 
@@ -154,34 +102,8 @@ def masked(z, labels):
     return (loss.sum(1) / (labels != -1).sum(1)).mean()
 
 
-def tensors(layers, path=""):
-    """Our name and the tensor, in our order."""
-    for i, layer in enumerate(layers):
-        if isinstance(layer, Residual):
-            yield from tensors(layer, f"{path}{i}.")
-            continue
-        for role, _ in layer.named_parameters():
-            yield f"{path}{i}.{WORDS[type(layer)]}.{role}", getattr(layer, role)
-        for role, average in layer.named_buffers():
-            if role.startswith("running"):
-                yield f"{path}{i}.{WORDS[type(layer)]}.{role}", average
-
-
-def write_tensors(path, pairs):
-    header, data = {}, b""
-    for name, tensor in pairs:
-        raw = tensor.detach().to(torch.float32).contiguous().numpy().tobytes()
-        header[name] = {"dtype": "F32", "shape": list(tensor.shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-
-
 def draw_inputs(loss, rows, shape, layers):
-    if loss == "masked":
+    if isinstance(layers[0], Tokens):
         return torch.randint(layers[0].num_embeddings, (rows, *shape)).double()
     return torch.randn(rows, *shape).float().double()
 
@@ -237,7 +159,8 @@ def main():
         value.backward()
         write_batch(path + ".batch", x, target, outputs, value)
         write_tensors(path + ".grad.safetensors", gradients(net, named, start))
-        for rule, make in RULES.items():
+        rules = {**RULES, **MORE} if name_of in MORE_OF else RULES
+        for rule, make in rules.items():
             for (_, tensor), before in zip(named, start):
                 tensor.data.copy_(before)
             optimiser = make(net.parameters())

@@ -265,6 +265,56 @@ def write_tensors(path, pairs):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
+class Textbook(torch.optim.Optimizer):
+    """Rules that PyTorch has not, one tensor at a time, by the formulas of their papers (nn/optim.h)."""
+
+    def __init__(self, parameters, **options):
+        super().__init__(parameters, options)
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                state.setdefault("m", torch.zeros_like(p))
+                state.setdefault("v", torch.zeros_like(p))
+                state["t"] = state.get("t", 0) + 1
+                self.change(p, p.grad, state, group)
+
+
+def ratio(above, below):
+    return above / below if above > 0 and below > 0 else 1.0
+
+
+class Lion(Textbook):
+    def change(self, p, g, state, o):
+        direction = (o["beta1"] * state["m"] + (1 - o["beta1"]) * g).sign()
+        state["m"] = o["beta2"] * state["m"] + (1 - o["beta2"]) * g
+        p -= o["lr"] * (direction + o["weight_decay"] * p)
+
+
+class Lars(Textbook):
+    def change(self, p, g, state, o):
+        size = p.norm()
+        trust = ratio(o["trust"] * size, g.norm() + o["weight_decay"] * size) if g.norm() > 0 else 1.0
+        state["m"] = o["momentum"] * state["m"] + o["lr"] * trust * (g + o["weight_decay"] * p)
+        p -= state["m"]
+
+
+class Lamb(Textbook):
+    def change(self, p, g, state, o):
+        state["m"] = o["beta1"] * state["m"] + (1 - o["beta1"]) * g
+        state["v"] = o["beta2"] * state["v"] + (1 - o["beta2"]) * g * g
+        mean, square = state["m"] / (1 - o["beta1"] ** state["t"]), state["v"] / (1 - o["beta2"] ** state["t"])
+        direction = mean / (square.sqrt() + o["epsilon"]) + o["weight_decay"] * p
+        p -= o["lr"] * ratio(p.norm(), direction.norm()) * direction
+
+
+DEFAULTS = {"lion": dict(rate=1e-4, beta1=0.9, beta2=0.99, weight_decay=0.0),
+            "lars": dict(rate=1.0, momentum=0.9, trust=0.001, weight_decay=0.0),
+            "lamb": dict(rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-6, weight_decay=0.01)}
+
+
 def optimizer_of(train, parameters):
     """Its base rate and the optimiser of `train.optimizer`."""
     word, options = next(iter(train.get("optimizer", {"sgd": 0.1}).items()))
@@ -285,4 +335,8 @@ def optimizer_of(train, parameters):
         return rate, torch.optim.RMSprop(parameters, lr=rate, alpha=options.get("alpha", 0.99),
                                          eps=options.get("epsilon", 1e-8), weight_decay=decay,
                                          momentum=options.get("momentum", 0.0))
-    raise SystemExit("train.optimizer.%s is not known here" % word)
+    if word not in DEFAULTS:
+        raise SystemExit("train.optimizer.%s is not known here" % word)
+    options = {**DEFAULTS[word], **options}
+    rate = options.pop("rate")
+    return rate, {"lion": Lion, "lars": Lars, "lamb": Lamb}[word](parameters, lr=rate, **options)

@@ -180,6 +180,36 @@ static const struct network {
       {.kind = NN_TANH},
       DENSE(6),
       {.kind = NN_DENSE, .units = 9, .tied = true}}},
+    {"recurrent",
+     {1, {7}},
+     NN_CROSS_ENTROPY,
+     0,
+     5,
+     {{.kind = NN_EMBEDDING, .units = 5, .tokens = 9},
+      {.kind = NN_RNN, .units = 6},
+      {.kind = NN_LSTM, .units = 7},
+      {.kind = NN_GRU, .units = 6},
+      DENSE(9)}},
+    {"last",
+     {1, {6}},
+     NN_CROSS_ENTROPY,
+     0,
+     4,
+     {{.kind = NN_EMBEDDING, .units = 5, .tokens = 8},
+      {.kind = NN_LAYERNORM, .epsilon = 1e-5f, .no_bias = true},
+      {.kind = NN_LSTM, .units = 8, .last = true},
+      DENSE(4)}},
+    {"pooled",
+     {1, {6}},
+     NN_CROSS_ENTROPY,
+     0,
+     6,
+     {{.kind = NN_EMBEDDING, .units = 5, .tokens = 8},
+      {.kind = NN_POSITIONS, .sinusoidal = true},
+      DENSE(7),
+      {.kind = NN_SILU},
+      {.kind = NN_GLOBALPOOL},
+      DENSE(4)}},
 };
 
 static const struct {
@@ -196,7 +226,39 @@ static const struct {
       .beta2 = 0.999f,
       .epsilon = 1e-4f,
       .weight_decay = 0.1f}},
+    /* from here on, of some networks only */
+    {"rmsprop",
+     {.kind = OPTIM_RMSPROP,
+      .rate = 0.01f,
+      .beta2 = 0.9f,
+      .epsilon = 1e-4f,
+      .momentum = 0.5f,
+      .weight_decay = 0.01f}},
+    {"lion",
+     {.kind = OPTIM_LION, .rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .weight_decay = 0.1f}},
+    {"lars",
+     {.kind = OPTIM_LARS, .rate = 1, .momentum = 0.9f, .trust = 0.01f, .weight_decay = 0.01f}},
+    {"lamb",
+     {.kind = OPTIM_LAMB,
+      .rate = 0.01f,
+      .beta1 = 0.9f,
+      .beta2 = 0.999f,
+      .epsilon = 1e-4f,
+      .weight_decay = 0.1f}},
 };
+
+enum { RULES = sizeof rules / sizeof rules[0], RULES_OF_ALL = 4 };
+
+/* As in make_golden.py. */
+static size_t
+rules_of(const struct network *network)
+{
+    static const char *const all[] = {"mlp", "norms", "recurrent"};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(network->name, all[i]) == 0)
+            return RULES;
+    return RULES_OF_ALL;
+}
 
 /* A network with its golden batch and room for what is computed. */
 struct bench {
@@ -362,9 +424,14 @@ step_apply(struct bench *b, const struct optim_spec *spec, uint64_t step)
             slot[i] = b->slot[i] + first;
         for (size_t i = 0; tensor->average > 0 && i < tensor->count; i++)
             b->params[first + i] -= tensor->average * b->g[first + i];
+        double rate = (double)spec->rate, sum[2] = {0};
+        if (optim_layerwise(spec)) {
+            optim_squares(spec, step, b->params + first, (const float *const *)slot, b->g + first,
+                          tensor->count, sum);
+            rate *= (double)optim_ratio(spec, sum);
+        }
         if (!(tensor->average > 0))
-            optim_apply(spec, (double)spec->rate, step, b->params + first, slot, b->g + first,
-                        tensor->count);
+            optim_apply(spec, rate, step, b->params + first, slot, b->g + first, tensor->count);
     }
 }
 
@@ -373,7 +440,7 @@ three_steps_of_every_optimiser_agree_with_pytorch(void **state)
 {
     nn_init(*state);
     for (size_t n = 0; n < sizeof networks / sizeof networks[0]; n++)
-        for (size_t r = 0; r < sizeof rules / sizeof rules[0]; r++) {
+        for (size_t r = 0; r < rules_of(&networks[n]); r++) {
             struct bench b;
             char what[32];
             begin(&b, &networks[n]);
