@@ -85,6 +85,9 @@ def networks():
         Tokens(8, 5), layer_norm(5, 1e-5, False), last(LSTM(5, 8, batch_first=True)), nn.Linear(8, 4)], "cross_entropy"
     yield "pooled", (6,), 5, [Tokens(8, 5), Sines(6, 5), nn.Linear(5, 7), nn.SiLU(), GlobalPool(), nn.Linear(7, 4)], \
         "cross_entropy"
+    yield "upsampled", (2, 3, 4), 4, [
+        nn.Conv2d(2, 3, 2, padding=1), nn.Upsample(scale_factor=2), nn.Tanh(), nn.AvgPool2d(4, stride=2), nn.Flatten(),
+        nn.Linear(36, 3)], "cross_entropy"
 
 
 def last(layer):

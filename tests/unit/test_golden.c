@@ -210,6 +210,17 @@ static const struct network {
       {.kind = NN_SILU},
       {.kind = NN_GLOBALPOOL},
       DENSE(4)}},
+    {"upsampled",
+     {3, {2, 3, 4}},
+     NN_CROSS_ENTROPY,
+     0,
+     6,
+     {{.kind = NN_CONV2D, .units = 3, .kernel = 2, .pad = 1},
+      {.kind = NN_UPSAMPLE, .kernel = 2},
+      {.kind = NN_TANH},
+      {.kind = NN_AVGPOOL, .kernel = 4, .stride = 2},
+      {.kind = NN_FLATTEN},
+      DENSE(3)}},
 };
 
 static const struct {
