@@ -20,21 +20,9 @@
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
 #include "tests/support/rand.h"
+#include "tests/support/sets.h"
 
 enum { PIXELS = 784 };
-
-static char why[512];
-
-static struct data_set *
-open_set(const struct data_spec *spec)
-{
-    struct data_set *set;
-    int rc = data_open(&set, spec, why, sizeof why);
-    if (rc)
-        print_message("%s\n", why);
-    assert_int_equal(rc, 0);
-    return set;
-}
 
 static struct data_set *
 open_glyphs(uint64_t seed, size_t train, size_t test)

@@ -14,8 +14,7 @@
 #include "nn/data_set.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
-
-static char why[512];
+#include "tests/support/sets.h"
 
 enum { ROWS = 50, WIDTH = 6 };
 
@@ -47,25 +46,6 @@ teardown(void **state)
 {
     folder_fini(&((struct fixture *)*state)->folder);
     return 0;
-}
-
-static struct data_set *
-open_set(const struct data_spec *spec)
-{
-    struct data_set *set;
-    if (data_open(&set, spec, why, sizeof why))
-        fail_msg("%s", why);
-    return set;
-}
-
-static void
-expect_refused(const struct data_spec *spec, int rc, const char *text)
-{
-    struct data_set *set;
-    assert_int_equal(data_open(&set, spec, why, sizeof why), rc);
-    assert_null(set);
-    if (!strstr(why, text))
-        fail_msg("%s, expected %s", why, text);
 }
 
 static void

@@ -13,10 +13,10 @@
 
 #include "nn/data_set.h"
 #include "tests/support/folder.h"
+#include "tests/support/sets.h"
 
 enum { SIZE = 1000 };
 
-static char why[512];
 static uint8_t text[SIZE];
 static struct folder folder;
 
@@ -37,15 +37,6 @@ teardown(void **state)
     (void)state;
     folder_fini(&folder);
     return 0;
-}
-
-static struct data_set *
-open_set(const struct data_spec *spec)
-{
-    struct data_set *set;
-    if (data_open(&set, spec, why, sizeof why))
-        fail_msg("%s", why);
-    return set;
 }
 
 static void
@@ -117,16 +108,6 @@ the_hash_is_that_of_all_bytes_used(void **state)
     assert_true(hash_of(&other) != hash);
     other = spec, other.train = 5;
     assert_true(hash_of(&other) != hash);
-}
-
-static void
-expect_refused(const struct data_spec *spec, int rc, const char *expected)
-{
-    struct data_set *set;
-    assert_int_equal(data_open(&set, spec, why, sizeof why), rc);
-    assert_null(set);
-    if (!strstr(why, expected))
-        fail_msg("%s, expected %s", why, expected);
 }
 
 static void

@@ -229,15 +229,6 @@ teardown(void **state)
     return 0;
 }
 
-static void
-write_array(const struct fixture *f, const struct npy_make *make, const double *value)
-{
-    size_t size;
-    uint8_t *bytes = npy_make(make, value, &size);
-    folder_write(&f->folder, "a.npy", bytes, size);
-    free(bytes);
-}
-
 static struct npy *
 open_array(const struct fixture *f)
 {
@@ -264,7 +255,8 @@ rows_come_out_as_they_were_written(void **state)
             for (size_t i = 0; i < count; i++)
                 value[i] = t == 0 ? (double)(mix64(i) % 256)
                                   : (double)((int)(mix64(i) % 2001) - 1000) / (t < 5 ? 1 : 8);
-            write_array(f, &(struct npy_make){types[t], 2, {ROWS, width}}, value);
+            npy_make_file(&f->folder, "a.npy", &(struct npy_make){types[t], 2, {ROWS, width}},
+                          value);
             struct npy *array = open_array(f);
             for (size_t r = ROWS; r-- > 0;) {
                 const size_t first = r % 2 && width > 2 ? 1 : 0, n = width - 2 * first;
@@ -301,13 +293,13 @@ columns_are_read_in_order(void **state)
     static double value[ROWS * WIDTH];
     for (size_t i = 0; i < ROWS * WIDTH; i++)
         value[i] = (double)i * 1e9;
-    write_array(f, &(struct npy_make){">i8", 2, {ROWS, WIDTH}}, value);
+    npy_make_file(&f->folder, "a.npy", &(struct npy_make){">i8", 2, {ROWS, WIDTH}}, value);
     struct npy *array = open_array(f);
     struct column c = {value, WIDTH, WIDTH - 1, 0};
     assert_int_equal(npy_column(array, WIDTH - 1, same, &c, why, sizeof why), -ECANCELED);
     assert_int_equal(c.rows, 3001);
     npy_close(&array);
-    write_array(f, &(struct npy_make){">i8", 2, {2000, WIDTH}}, value);
+    npy_make_file(&f->folder, "a.npy", &(struct npy_make){">i8", 2, {2000, WIDTH}}, value);
     array = open_array(f);
     c = (struct column){value, WIDTH, 0, 0};
     assert_int_equal(npy_column(array, 0, same, &c, why, sizeof why), 0);
@@ -325,7 +317,8 @@ numbers_that_are_not_finite_floats_are_named(void **state)
     for (size_t i = 0; i < 4; i++) {
         char expected[64];
         value[5 * 100 + 99] = bad[i];
-        write_array(f, &(struct npy_make){i % 2 ? "<f8" : ">f8", 2, {6, 100}}, value);
+        npy_make_file(&f->folder, "a.npy", &(struct npy_make){i % 2 ? "<f8" : ">f8", 2, {6, 100}},
+                      value);
         assert_int_equal(npy_open(&array, f->path, why, sizeof why), -EBADMSG);
         assert_null(array);
         snprintf(expected, sizeof expected, "row 5, element 99: %g, expected a finite float",
@@ -337,7 +330,7 @@ numbers_that_are_not_finite_floats_are_named(void **state)
 static uint64_t
 hash_of(const struct fixture *f, const struct npy_make *make, const double *value)
 {
-    write_array(f, make, value);
+    npy_make_file(&f->folder, "a.npy", make, value);
     struct npy *array = open_array(f);
     uint64_t hash = npy_hash(array);
     npy_close(&array);
@@ -385,7 +378,7 @@ a_file_that_changes_shrinks_or_is_replaced_gives_errors_and_never_other_numbers(
     struct stat st;
     for (size_t i = 0; i < ROWS * WIDTH; i++)
         value[i] = (double)(i % 251);
-    write_array(f, &(struct npy_make){"<f4", 2, {ROWS, WIDTH}}, value);
+    npy_make_file(&f->folder, "a.npy", &(struct npy_make){"<f4", 2, {ROWS, WIDTH}}, value);
     struct npy *array = open_array(f);
     assert_int_equal(stat(f->path, &st), 0);
     overwrite(f->path, st.st_size - 1, 0x55);
@@ -399,7 +392,7 @@ a_file_that_changes_shrinks_or_is_replaced_gives_errors_and_never_other_numbers(
     assert_int_equal(npy_row(array, 3, 0, WIDTH, row, why, sizeof why), 0);
     npy_close(&array);
 
-    write_array(f, &(struct npy_make){"<f4", 2, {ROWS, WIDTH}}, value);
+    npy_make_file(&f->folder, "a.npy", &(struct npy_make){"<f4", 2, {ROWS, WIDTH}}, value);
     array = open_array(f);
     folder_write(&f->folder, "other", "other", 5);
     assert_int_equal(rename(folder_path(&f->folder, "other"), f->path), 0);

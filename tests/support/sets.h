@@ -1,0 +1,36 @@
+/* sets.h - data sets that must open, and specs that must be refused. `why` is the last line that was said. */
+#ifndef SUPPORT_SETS_H
+#define SUPPORT_SETS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nn/data.h"
+
+static char why[512];
+
+static inline struct data_set *
+open_set(const struct data_spec *spec)
+{
+    struct data_set *set;
+    if (data_open(&set, spec, why, sizeof why))
+        fail_msg("%s", why);
+    return set;
+}
+
+static inline void
+expect_refused(const struct data_spec *spec, int rc, const char *text)
+{
+    struct data_set *set;
+    assert_int_equal(data_open(&set, spec, why, sizeof why), rc);
+    assert_null(set);
+    if (!strstr(why, text))
+        fail_msg("%s, expected %s", why, text);
+}
+
+#endif
