@@ -242,10 +242,10 @@ on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
 
 static void
 on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
-             int buffer)
+             bool lent)
 {
     struct mesh *mesh = ctx;
-    wire_send_bulk(mesh->wire, link, msg, body, size, buffer);
+    wire_send_bulk(mesh->wire, link, msg, body, size, lent);
 }
 
 static void
@@ -382,9 +382,8 @@ settle(struct mesh *mesh)
         any = wire_settle(mesh->wire);
         for (; take_bucket(mesh, &bucket); any = true)
             core_on_bucket(mesh->core, clock_us(), bucket);
-        for (int b = 0; b < CORE_BUFFERS; b++)
-            for (unsigned n = wire_sent(mesh->wire, b); n > 0; n--, any = true)
-                core_on_sent(mesh->core, clock_us(), b);
+        for (unsigned n = wire_sent(mesh->wire); n > 0; n--, any = true)
+            core_on_sent(mesh->core, clock_us());
     }
 }
 

@@ -80,7 +80,7 @@ struct frame {
     struct frame *next;
 };
 
-/* Zero-copy sends of one buffer, counted by ZeroMQ's threads as they finish. */
+/* Zero-copy sends, counted by ZeroMQ's threads as they finish. */
 struct sent {
     atomic_uint done;
     unsigned taken;
@@ -99,7 +99,7 @@ struct wire {
     uint32_t serial; /* of the next connection */
     bool any_failed, pull_stalled;
     struct wire_counts counts;
-    struct sent sent[CORE_BUFFERS];
+    struct sent sent;
     atomic_bool sleeping;
     struct frame *frames, *free_frames;
     uint64_t reasons[REASONS_MAX];
@@ -460,11 +460,11 @@ make_header(struct wire *wire, zmq_msg_t *out, const struct proto_msg *msg)
                         PROTO_ROUTING_SIZE + proto_encode(msg, header + PROTO_ROUTING_SIZE));
 }
 
-/* Whatever happens, a buffer's send is counted as finished once. */
+/* Whatever happens, a body that was lent is counted as returned once. */
 static bool
-make_body(struct wire *wire, zmq_msg_t *out, const void *body, size_t size, int buffer)
+make_body(struct wire *wire, zmq_msg_t *out, const void *body, size_t size, bool lent)
 {
-    bool copy = buffer < 0 || size <= COPY_MAX, ok;
+    bool copy = !lent || size <= COPY_MAX, ok;
     union {
         const void *in;
         void *out; /* ZeroMQ wants it so; it only reads */
@@ -472,9 +472,9 @@ make_body(struct wire *wire, zmq_msg_t *out, const void *body, size_t size, int 
     if (copy)
         ok = make_message(out, body, size);
     else
-        ok = zmq_msg_init_data(out, data.out, size, buffer_free, &wire->sent[buffer]) == 0;
-    if (buffer >= 0 && (copy || !ok))
-        atomic_fetch_add(&wire->sent[buffer].done, 1);
+        ok = zmq_msg_init_data(out, data.out, size, buffer_free, &wire->sent) == 0;
+    if (lent && (copy || !ok))
+        atomic_fetch_add(&wire->sent.done, 1);
     return ok;
 }
 
@@ -549,16 +549,16 @@ takes_bulk(struct wire *wire, unsigned index)
 
 void
 wire_send_bulk(struct wire *wire, unsigned index, const struct proto_msg *msg, const void *body,
-               size_t size, int buffer)
+               size_t size, bool lent)
 {
     struct parcel parcel;
     if (!takes_bulk(wire, index)) {
-        if (buffer >= 0)
-            atomic_fetch_add(&wire->sent[buffer].done, 1);
+        if (lent)
+            atomic_fetch_add(&wire->sent.done, 1);
         return;
     }
     fail_message(msg->type, FAIL_SEND, NULL, 0);
-    if (!make_body(wire, &parcel.body, body, size, buffer)) {
+    if (!make_body(wire, &parcel.body, body, size, lent)) {
         fail_link(wire, index);
     } else if (!make_header(wire, &parcel.header, msg)) {
         zmq_msg_close(&parcel.body);
@@ -882,9 +882,9 @@ wire_settle(struct wire *wire)
 }
 
 unsigned
-wire_sent(struct wire *wire, int buffer)
+wire_sent(struct wire *wire)
 {
-    struct sent *sent = &wire->sent[buffer];
+    struct sent *sent = &wire->sent;
     unsigned done = atomic_load(&sent->done), fresh = done - sent->taken;
     sent->taken = done;
     return fresh;
@@ -894,10 +894,7 @@ bool
 wire_sleep(struct wire *wire, bool sleep)
 {
     atomic_store(&wire->sleeping, sleep);
-    for (int b = 0; sleep && b < CORE_BUFFERS; b++)
-        if (atomic_load(&wire->sent[b].done) != wire->sent[b].taken)
-            return false;
-    return true;
+    return !sleep || atomic_load(&wire->sent.done) == wire->sent.taken;
 }
 
 /* ---- life ---- */
@@ -1039,8 +1036,7 @@ build(struct wire *wire)
         zmq_msg_init(&wire->frames[i].body);
         frame_put_back(wire, &wire->frames[i]);
     }
-    for (int b = 0; b < CORE_BUFFERS; b++)
-        wire->sent[b].wire = wire;
+    wire->sent.wire = wire;
     wire->router = zmq_socket(wire->control_ctx, ZMQ_ROUTER);
     if (!wire->router)
         return -zmq_errno();

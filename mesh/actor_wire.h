@@ -81,7 +81,7 @@ void wire_disconnect(struct wire *wire, unsigned link);
 void wire_send(struct wire *wire, unsigned link, const struct proto_msg *msg, const void *body,
                size_t size);
 void wire_send_bulk(struct wire *wire, unsigned link, const struct proto_msg *msg, const void *body,
-                    size_t size, int buffer);
+                    size_t size, bool lent);
 void wire_pass_on(struct wire *wire, unsigned link, const struct proto_msg *msg,
                   struct core_frame *frame);
 void wire_peer_up(struct wire *wire, unsigned link, struct proto_node node, uint16_t bulk_port);
@@ -103,8 +103,8 @@ bool wire_stalled(const struct wire *wire);
 void wire_tick(struct wire *wire, uint64_t now);
 /* Report links that failed; true when there were any. */
 bool wire_settle(struct wire *wire);
-/* How many zero-copy sends from `buffer` were finished since the last call. */
-unsigned wire_sent(struct wire *wire, int buffer);
+/* How many bodies that were lent were returned since the last call. */
+unsigned wire_sent(struct wire *wire);
 /* True: about to sleep, wake when zero-copy buffers come back. Returns false when some already have. */
 bool wire_sleep(struct wire *wire, bool sleep);
 

@@ -35,15 +35,15 @@ stamp(const struct core *core, const struct proto_msg *msg)
 
 static void
 on_ring_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
-             size_t body_size, int buffer)
+             size_t body_size)
 {
     struct core *core = ctx;
     const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
     if (peer->state != PEER_UP || !peer->announced)
         return;
-    core->own.in_flight[buffer]++;
+    core->own.in_flight++;
     struct proto_msg stamped = stamp(core, msg);
-    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &stamped, body, body_size, buffer);
+    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &stamped, body, body_size, true);
 }
 
 static void
@@ -391,14 +391,11 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
 }
 
 void
-core_on_sent(struct core *core, uint64_t now, int buffer)
+core_on_sent(struct core *core, uint64_t now)
 {
     core_clock(core, now);
-    if (buffer < 0)
-        return;
-    assert(buffer < CORE_BUFFERS);
-    assert(core->own.in_flight[buffer] > 0);
-    core->own.in_flight[buffer]--;
+    assert(core->own.in_flight > 0);
+    core->own.in_flight--;
     if (core->own.blocked)
         core_settle(core);
 }

@@ -30,12 +30,6 @@
 
 struct core;
 
-/* Which memory a zero-copy send reads from; it must not change until core_on_sent(same buffer). */
-enum core_buffer {
-    CORE_BUFFER_OWN, /* this node's contribution */
-    CORE_BUFFERS,
-};
-
 /* A received bulk body. The core borrows `data`, and may change it, during core_on_bulk only, unless it calls
  * ops->keep: then it stays valid until the core calls ops->release(handle). */
 struct core_frame {
@@ -89,10 +83,10 @@ struct core_ops {
     /* Send on a control link; dropped when the queue is full. `body` (job text) is copied. */
     void (*send)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                  size_t body_size);
-    /* Send on the bulk socket of a linked, accepted peer. `body` is not copied when buffer is one of
-     * core_buffer (core_on_sent follows, also when the peer dies) and copied when it is -1. */
+    /* Send on the bulk socket of a linked, accepted peer. `body` is copied unless it is lent, being of
+     * config.own: then it does not change until core_on_sent, which follows also when the peer dies. */
     void (*send_bulk)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
-                      size_t body_size, int buffer);
+                      size_t body_size, bool lent);
     /* The same with the body of a received frame, which is gone then: nobody looks at it again. One that was
      * kept is released all the same. */
     void (*pass_on)(void *ctx, unsigned link, const struct proto_msg *msg,
@@ -174,7 +168,8 @@ void core_on_message(struct core *core, uint64_t now, struct proto_node from, co
                      const struct proto_msg *msg, const void *body, size_t body_size);
 void core_on_bulk(struct core *core, uint64_t now, struct proto_node from,
                   const struct proto_msg *msg, struct core_frame *frame);
-void core_on_sent(struct core *core, uint64_t now, int buffer);
+/* One body that was lent is no longer needed. */
+void core_on_sent(struct core *core, uint64_t now);
 /* The trainer has finished bucket `bucket` of the compute it was asked for; in rising order. */
 void core_on_bucket(struct core *core, uint64_t now, size_t bucket);
 /* For a trainer that has nothing to do before the round is complete: a bucket whose sum is final already, each

@@ -102,7 +102,8 @@ answer(struct core *core, uint64_t round, const void *data, size_t size)
     mend->answering = false;
     msg.page.round = round;
     if (i >= 0 && core->peers.peers[i].announced)
-        core->ops.send_bulk(core->ctx, (unsigned)core->peers.peers[i].link, &msg, data, size, -1);
+        core->ops.send_bulk(core->ctx, (unsigned)core->peers.peers[i].link, &msg, data, size,
+                            false);
 }
 
 void

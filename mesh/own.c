@@ -44,12 +44,12 @@ own_busy_us(const struct core *core)
     return asked ? core->awake - own->moved_at_us + 1 : 0;
 }
 
-/* May memory of which `in_flight` sends are under way be rewritten? */
+/* May own[] be rewritten, of which `in_flight` sends are under way? */
 static bool
-drained(struct core *core, enum core_buffer buffer)
+drained(struct core *core)
 {
     struct own *own = &core->own;
-    if (own->in_flight[buffer] == 0 || core_mutant(core, MUTANT_SENT))
+    if (own->in_flight == 0 || core_mutant(core, MUTANT_SENT))
         return true;
     if (!own->blocked)
         own->blocked_at_us = core->awake;
@@ -93,7 +93,7 @@ own_fill(struct core *core, uint64_t need)
     if (own->state == OWN_FREE && !(own->filled && own->has == need)) {
         if (core_mutant(core, MUTANT_FRESH) && own->filled && (need & ~own->has) == 0)
             own->has = need;
-        else if (!drained(core, CORE_BUFFER_OWN))
+        else if (!drained(core))
             return;
         else if (need == 0)
             own_zero(core);

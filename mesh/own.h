@@ -40,9 +40,9 @@ struct own {
     uint64_t has;       /* shards in it */
     uint64_t computing; /* shards being added */
     size_t ready;       /* buckets of own[] that hold has | computing */
-    unsigned in_flight[CORE_BUFFERS];
-    bool waiting; /* in this event, for sends to be over */
-    bool blocked; /* it did so in the last event, too, since */
+    unsigned in_flight; /* bodies lent */
+    bool waiting;       /* in this event, for sends to be over */
+    bool blocked;       /* it did so in the last event, too, since */
     uint64_t blocked_at_us;
     uint64_t moved_at_us;   /* awake; the trainer was last asked for something, or got on with it */
     uint64_t compute_at_us; /* now */

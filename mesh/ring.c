@@ -230,7 +230,7 @@ send_own(struct ring *ring, unsigned rank, const struct proto_chunk *chunk)
 {
     struct proto_msg msg = {.type = PROTO_REDUCE, .chunk = *chunk};
     ring->ops.send(ring->ctx, rank, &msg, ring->setup.own + chunk->first,
-                   chunk->count * sizeof(int32_t), CORE_BUFFER_OWN);
+                   chunk->count * sizeof(int32_t));
 }
 
 static struct proto_chunk

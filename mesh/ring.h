@@ -44,7 +44,7 @@ struct ring_setup {
 
 struct ring_ops {
     void (*send)(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
-                 size_t body_size, int buffer);
+                 size_t body_size); /* body: of own[] */
     void (*pass_on)(void *ctx, unsigned rank, const struct proto_msg *msg,
                     struct core_frame *frame);
     void (*keep)(void *ctx, struct core_frame *frame);

@@ -144,7 +144,7 @@ offer(struct core *core, int to)
     msg.offer.check = serve_offer_check(&msg.offer, core->hashes, size);
     peer->served_at_us = core->awake;
     peer->served_block = UINT64_MAX; /* none */
-    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &msg, core->hashes, size, -1);
+    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &msg, core->hashes, size, false);
 }
 
 static void
@@ -156,7 +156,7 @@ send_blocks(struct core *core, int to, uint64_t first, uint64_t count)
                                 .state = {.round = core->serve.round, .block = b}};
         core->ops.send_bulk(core->ctx, (unsigned)peer->link, &msg,
                             core->config.state_in + (size_t)b * core->config.block_size,
-                            serve_block_size(core, b), -1);
+                            serve_block_size(core, b), false);
     }
 }
 
@@ -166,7 +166,8 @@ send_none(struct core *core, int to, const struct proto_fetch *fetch)
 {
     struct proto_msg msg = {.type = PROTO_STATE,
                             .state = {.round = fetch->round, .block = fetch->block}};
-    core->ops.send_bulk(core->ctx, (unsigned)core->peers.peers[to].link, &msg, core->hashes, 0, -1);
+    core->ops.send_bulk(core->ctx, (unsigned)core->peers.peers[to].link, &msg, core->hashes, 0,
+                        false);
 }
 
 /* A copy is asked for: the one that there is, if its owner can still go on from it, or a new one. */
@@ -275,7 +276,7 @@ send_total(struct core *core, int to, uint64_t round, uint64_t block)
     }
     msg.total.check = serve_total_check(&msg.total, body, size);
     peer->served_at_us = core->awake;
-    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &msg, body, size, -1);
+    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &msg, body, size, false);
 }
 
 /* Push what this follower may have and there is. */

@@ -45,8 +45,8 @@ struct world {
     uint8_t state[STATE_SIZE], state_in[STATE_SIZE];
     bool open[LINKS];
     uint32_t asked[LINKS]; /* in the newest HELLO */
-    size_t in_flight[CORE_BUFFERS];
-    uint64_t touched; /* hash of all bodies */
+    size_t in_flight;      /* bodies lent */
+    uint64_t touched;      /* hash of all bodies */
     struct frame frames[FRAMES];
     bool started, computing, committing, adopting, back, done;
     size_t bucket;
@@ -102,21 +102,20 @@ on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
 /* Touch all of what would be sent. */
 static void
 on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
-             size_t body_size, int buffer)
+             size_t body_size, bool lent)
 {
     struct world *world = ctx;
     demand(link < LINKS && world->open[link]);
     encode(world, msg);
     world->touched ^= body_size ? XXH3_64bits(body, body_size) : 0;
-    if (buffer >= 0)
-        world->in_flight[buffer]++;
+    world->in_flight += lent;
 }
 
 /* Nobody may look at what was passed on. */
 static void
 on_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_frame *frame)
 {
-    on_send_bulk(ctx, link, msg, frame->data, frame->size, -1);
+    on_send_bulk(ctx, link, msg, frame->data, frame->size, false);
     memset(frame->data, 0x5a, frame->size);
 }
 
@@ -160,7 +159,7 @@ on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
     (void)fresh;
     demand(!world->computing && !world->committing && !world->adopting && !world->back);
     demand(round == world->round && shards != 0);
-    demand(world->in_flight[CORE_BUFFER_OWN] == 0);
+    demand(world->in_flight == 0);
     memset(world->own, 1, sizeof world->own);
     world->computing = true;
     world->bucket = 0;
@@ -559,11 +558,10 @@ act_trainer(struct world *world)
 static void
 act_sent(struct world *world)
 {
-    int buffer = u8(world) % CORE_BUFFERS;
-    if (world->in_flight[buffer] == 0)
-        return;
-    world->in_flight[buffer]--;
-    core_on_sent(world->core, world->now, buffer);
+    for (unsigned left = 1 + u8(world) % 2; left > 0 && world->in_flight > 0; left--) {
+        world->in_flight--;
+        core_on_sent(world->core, world->now);
+    }
 }
 
 /* What a well-behaved peer does to get a session, in one action. */

@@ -145,8 +145,8 @@ link_close(struct sim *sim, struct sim_node *node, unsigned link)
         m->dead = true;
         events[k].message = NULL; /* now only the return of the memory */
         shell_message_free(m);
-        sim_push(sim, sim->now + rand_below(&sim->rand, 200), SIM_RETURNED, node->index,
-                 (uint64_t)m->buffer, 0, NULL);
+        sim_push(sim, sim->now + rand_below(&sim->rand, 200), SIM_RETURNED, node->index, 0, 0,
+                 NULL);
         events = sim_queued(sim, &count);
     }
 }
@@ -223,7 +223,6 @@ message_make(struct shell *shell, unsigned link, const struct proto_msg *msg, si
     m->generation = l->generation;
     m->lost = l->broken && rand_bool(&shell->sim->rand);
     m->size = size;
-    m->buffer = -1;
     shell->sim->counts.bytes += size;
     return m;
 }
@@ -383,7 +382,7 @@ depart(struct sim *sim, struct sim_message *m, uint64_t at)
 
 static void
 on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
-             int buffer)
+             bool lent)
 {
     struct shell *shell = ctx;
     struct sim *sim = shell->sim;
@@ -397,13 +396,12 @@ on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *
     m->bulk = true;
     uint64_t arrives =
         arrival(sim, shell->node, l, 1, !sim->profile.bulk_wild || sim->faults_over, size);
-    if (buffer < 0) {
+    if (!lent) {
         m->captured = true;
         memcpy(m->body, body, size);
         depart(sim, m, arrives);
         return;
     }
-    m->buffer = buffer;
     m->memory = body;
     m->hash = bytes_hash(body, size);
     uint64_t leaves = sim->now + 1 + rand_below(&sim->rand, arrives - sim->now);
@@ -414,7 +412,7 @@ on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *
 static void
 on_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_frame *frame)
 {
-    on_send_bulk(ctx, link, msg, frame->data, frame->size, -1);
+    on_send_bulk(ctx, link, msg, frame->data, frame->size, false);
     memset(frame->data, 0x5a, frame->size);
 }
 
@@ -746,8 +744,7 @@ ev_leaves(struct sim *sim, struct sim_node *node, const struct sim_event *event)
                  proto_type_name(m->msg.type), m->msg.chunk.round);
     memcpy(m->body, m->memory, m->size);
     m->captured = true;
-    sim_push(sim, sim->now + rand_below(&sim->rand, 400), SIM_RETURNED, node->index,
-             (uint64_t)m->buffer, 0, NULL);
+    sim_push(sim, sim->now + rand_below(&sim->rand, 400), SIM_RETURNED, node->index, 0, 0, NULL);
     m->uses++;
     depart(sim, m, event->a > sim->now ? event->a : sim->now + 1);
 }
@@ -851,7 +848,7 @@ shell_event(struct sim *sim, const struct sim_event *event)
         ev_leaves(sim, node, event);
         break;
     case SIM_RETURNED:
-        core_on_sent(node->core, sim->now, (int)event->a);
+        core_on_sent(node->core, sim->now);
         break;
     case SIM_ARRIVES:
         ev_arrives(sim, node, event);

@@ -282,7 +282,6 @@ struct sim_message {
     unsigned from_index, to, link;
     uint64_t generation;
     bool bulk, captured, dead, lost;
-    int buffer; /* -1 copied */
     const void *memory;
     uint64_t hash;
     uint64_t to_incarnation;

@@ -65,40 +65,39 @@ on_peer_down(void *ctx, unsigned link, struct proto_node node)
 }
 
 static void
-remember(struct lone *lone, unsigned link, const struct proto_msg *msg, size_t size, int buffer)
+remember(struct lone *lone, unsigned link, const struct proto_msg *msg, size_t size)
 {
     contract(link < LONE_LINKS && lone->links[link].up, "send on a link that is not up");
     uint8_t frame[PROTO_FRAME_MAX];
     if (msg->type == PROTO_HELLO && msg->hello.asks != 0)
         lone->asked[lone->links[link].to] = msg->hello.asks;
     contract(proto_encode(msg, frame) > 0, "a message that cannot be encoded");
-    lone->sent[lone->sent_count++ % LONE_SENT_MAX] = (struct lone_sent){
-        .to = lone->links[link].to, .msg = *msg, .body_size = size, .buffer = buffer};
+    lone->sent[lone->sent_count++ % LONE_SENT_MAX] =
+        (struct lone_sent){.to = lone->links[link].to, .msg = *msg, .body_size = size};
 }
 
 static void
 on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size)
 {
     (void)body;
-    remember(ctx, link, msg, size, -2);
+    remember(ctx, link, msg, size);
 }
 
 static void
 on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
-             int buffer)
+             bool lent)
 {
     struct lone *lone = ctx;
     (void)body;
     contract(lone->links[link].peer, "bulk without a peer");
-    remember(lone, link, msg, size, buffer);
-    if (buffer >= 0)
-        lone->in_flight[buffer]++;
+    remember(lone, link, msg, size);
+    lone->in_flight += lent;
 }
 
 static void
 on_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_frame *frame)
 {
-    on_send_bulk(ctx, link, msg, frame->data, frame->size, -1);
+    on_send_bulk(ctx, link, msg, frame->data, frame->size, false);
 }
 
 static void
@@ -123,7 +122,7 @@ on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
 {
     struct lone *lone = ctx;
     contract(!lone->compute && !lone->commit && !lone->adopt && !lone->back, "compute while busy");
-    contract(lone->in_flight[CORE_BUFFER_OWN] == 0, "compute while own is being sent");
+    contract(lone->in_flight == 0, "compute while own is being sent");
     lone->compute = true;
     lone->fresh = fresh;
     lone->round = round;
@@ -443,11 +442,10 @@ lone_logged(const struct lone *lone, const char *text)
 void
 lone_return(struct lone *lone)
 {
-    for (int buffer = 0; buffer < CORE_BUFFERS; buffer++)
-        while (lone->in_flight[buffer] > 0) {
-            lone->in_flight[buffer]--;
-            core_on_sent(lone->core, lone->now, buffer);
-        }
+    while (lone->in_flight > 0) {
+        lone->in_flight--;
+        core_on_sent(lone->core, lone->now);
+    }
 }
 
 void

@@ -37,7 +37,6 @@ struct lone_sent {
     unsigned to; /* id of the port the link leads to */
     struct proto_msg msg;
     size_t body_size;
-    int buffer; /* of a bulk message; -2 control */
 };
 
 struct lone {
@@ -58,7 +57,7 @@ struct lone {
     int32_t own[LONE_VECTOR], sum[LONE_VECTOR];
     uint8_t *state, *state_in, totals[4 * LONE_VECTOR * sizeof(int32_t)];
     size_t state_size;
-    unsigned in_flight[CORE_BUFFERS];
+    unsigned in_flight; /* bodies lent */
     unsigned kept;
     bool compute, commit, adopt, back; /* asked for, until served */
     bool finished, fresh;

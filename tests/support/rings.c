@@ -23,12 +23,10 @@ message_drop(struct rings_message *message)
 }
 
 static void
-on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body, size_t size,
-        int buffer)
+on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body, size_t size)
 {
     struct rings_node *node = ctx;
     struct rings *rings = node->all;
-    (void)buffer;
     struct rings_message *message = get(sizeof *message);
     message->from = node->index;
     message->to = rings->member[rank];
@@ -51,7 +49,7 @@ on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
 static void
 on_pass_on(void *ctx, unsigned rank, const struct proto_msg *msg, struct core_frame *frame)
 {
-    on_send(ctx, rank, msg, frame->data, frame->size, -1);
+    on_send(ctx, rank, msg, frame->data, frame->size);
     memset(frame->data, 0x5a, frame->size);
 }
 

@@ -132,7 +132,7 @@ send_body(struct end *end, int32_t number)
         .chunk = {.plan = 1, .round = 1, .first = 0, .count = WORDS, .coverage = 1}};
     for (size_t k = 0; k < WORDS; k++)
         body[k] = number;
-    wire_send_bulk(end->wire, 0, &msg, body, sizeof body, -1);
+    wire_send_bulk(end->wire, 0, &msg, body, sizeof body, false);
 }
 
 static void

@@ -212,7 +212,7 @@ nothing_is_computed_into_memory_still_being_sent(void **state)
     (void)state;
     struct lone *lone = leader_of_three(3);
     lone_train(lone);
-    assert_true(lone->in_flight[CORE_BUFFER_OWN] > 0);
+    assert_true(lone->in_flight > 0);
     lone_down(lone, 8);
     lone_beat(lone, 7, 0, true);
     assert_false(lone->compute);

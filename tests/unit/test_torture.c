@@ -157,15 +157,15 @@ on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
 
 static void
 on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
-             size_t body_size, int buffer)
+             size_t body_size, bool lent)
 {
-    (void)ctx, (void)link, (void)msg, (void)body, (void)body_size, (void)buffer;
+    (void)ctx, (void)link, (void)msg, (void)body, (void)body_size, (void)lent;
 }
 
 static void
 on_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_frame *frame)
 {
-    on_send_bulk(ctx, link, msg, frame->data, frame->size, -1);
+    on_send_bulk(ctx, link, msg, frame->data, frame->size, false);
 }
 
 static void
