@@ -211,6 +211,7 @@ job_rules(const struct job *job, const struct config *config)
         .optim = config->train.optim,
         .seed = config->run.seed,
         .shards = config->train.shards,
+        .claims = config->mesh.audit > 0,
         .batch = config->train.batch,
         .train = data->train,
         .test = data->test,

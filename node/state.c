@@ -484,7 +484,7 @@ state_check(const struct state *state, const int32_t *total, uint64_t *coverage,
         return -EBADMSG;
     }
     if (state->header->phase == STATE_EVALUATE) {
-        if (ledger_empty(slots, state->job.shards))
+        if (state->job.claims || ledger_empty(slots, state->job.shards))
             return 0;
         snprintf(why, why_size, "it counts shards, but is of an evaluation");
         return -EBADMSG;

@@ -79,7 +79,8 @@ struct state_job {
     struct optim_spec optim;
     uint64_t seed; /* of the order of the samples */
     unsigned shards;
-    uint64_t batch;         /* samples per step */
+    bool claims;    /* the ledger is exchanged by itself (work.h), and in evaluations not at all */
+    uint64_t batch; /* samples per step */
     uint64_t train, test;   /* samples in the data */
     uint64_t epochs, steps; /* stop after; steps 0 = only epochs count */
     uint64_t eval_every;    /* epochs; 0 = only at the end */

@@ -47,6 +47,7 @@ class Node:
         self.name, self.out, self.log, self.process = name, out, log, process
         self.status = None  # as of subprocess: -9 is SIGKILL
         self.stopped = False
+        self.began = time.time()
         self.origin = float("inf")  # when its clock began, by ours: the earliest that a line allows
         self._at, self._steps = 0, []
 

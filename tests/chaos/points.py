@@ -44,6 +44,8 @@ LOST = "no checkpoint is whole, here or elsewhere"
 # Where else to look is a waste of time: the rest is as in scenes of training.
 POINTS = {"joiner": r"fetch|state|adopt|hold|hello|peer|connect|link|beacon|plan|abort|heartbeat|commit|bucket-r",
           "survivor": r"abort|hold|link|peer-d|plan|heartbeat|reduce-s|gather-g|compute|bucket-r|commit|reported"}
+# What only a late or lost node brings comes there by chance, if at all.
+POINTS["leader"] = POINTS["member"] = r"(?!abort|state|offer|follow|total|hold|fetch|adopt|refuse|link-lost|peer-down)"
 POINTS["asker"] = POINTS["giver"] = r"job"
 POINTS["host"], POINTS["accuser"] = r"refuse", r"accuse"
 POINTS["donor"] = POINTS["joiner"]

@@ -39,6 +39,15 @@ for name in "${HONEST[@]}" d; do
     [ "$(result "$name" expelled)" = 0 ] || fail "$name expelled an honest node"
 done
 
+# Evaluations exchange no claims: a run with audits and evaluations ends, with the weights of one without audits.
+write_job "$WORK/job.yaml" 30
+for audit in 0 1; do
+    node "eval-$audit" "$WORK/job.yaml" --set mesh.gather_ms=0 --set train.eval_every=1 --set mesh.audit=$audit \
+        --set "mesh.group=$GROUP-eval-$audit"
+    finished 60 "eval-$audit"
+done
+same_hash eval-0 eval-1
+
 kept_out() {
     local name
     for name in "${HONEST[@]}"; do
