@@ -80,10 +80,10 @@ def build(options):
             found[os.path.basename(name)] = os.path.join(ROOT, path)
         else:
             loud("NOT MEASURED: %s: %s" % (name, (done.stdout.splitlines() or ["?"])[-1]))
-    if quietly([PYTHON_WITH_TORCH, "-c", "import torch"]).returncode == 0:
+    if quietly([PYTHON_WITH_TORCH, "-c", "import torch, yaml"]).returncode == 0:
         found["torch"] = os.path.join(HERE, "torch_train.py")
     else:
-        loud("NOT MEASURED: torch: %s has no torch" % PYTHON_WITH_TORCH)
+        loud("NOT MEASURED: torch: %s has no torch or no yaml" % PYTHON_WITH_TORCH)
     return found
 
 

@@ -8,7 +8,8 @@ our outputs in evaluation (over the largest output), of the loss in training, an
 largest element over largest element) of our gradient. Fails when one of the first two, in either precision, or a
 float64 figure of the third, is off by more than 1e-5. In float32 PyTorch itself may be further off than that:
 where two inputs of a max-pool window, or a relu's input and zero, are equal but for rounding, one bit decides where
-the gradient goes. Such a bit may also be one of ours, so a network with relus passes when the L2 errors do, by 1e-3."""
+the gradient goes; and of the gradient of weights before a batchnorm most cancels. Such a bit may also be one of ours,
+so a network with relus passes when the L2 errors do, by 1e-3."""
 import os
 import struct
 import sys

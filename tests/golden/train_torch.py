@@ -109,7 +109,8 @@ def load_data(data, folder):
 # ---- model ----
 
 def draw(layer, layers_after):
-    """nn_init_params: He when the next activation is relu, else Glorot; zero biases; what is a norm's stays 1."""
+    """nn_init_params: He when the next activation is relu, else Glorot; zero biases; norms and recurrent layers keep what
+    PyTorch draws, as we do."""
     if isinstance(layer, (torch_model.Tokens, torch_model.Positions)):
         nn.init.normal_(layer.weight, std=0.02)
     elif isinstance(layer, torch_model.Tied):

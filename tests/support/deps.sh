@@ -7,7 +7,7 @@ build="gcc make pkg-config libzmq3-dev libczmq-dev libmsgpack-dev libopenblas-de
 libsodium-dev libxxhash-dev zlib1g-dev"
 test="libcmocka-dev iproute2 procps binutils python3"
 lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm"
-bench="g++ libgloo-dev libopenmpi-dev openmpi-bin python3-torch iproute2 python3"
+bench="g++ libgloo-dev libopenmpi-dev openmpi-bin python3-torch python3-yaml iproute2 python3"
 
 wanted=
 for set in "$@"; do
