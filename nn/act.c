@@ -88,6 +88,7 @@ flatten_nothing(const struct layer *layer, const struct layer_io *io)
 
 const struct layer_kind relu_kind = {
     .word = "relu",
+    .by_rows = true,
     .element_wise = true,
     .reads_output = true,
     .shape = layer_same_shape,
@@ -97,6 +98,7 @@ const struct layer_kind relu_kind = {
 
 const struct layer_kind sigmoid_kind = {
     .word = "sigmoid",
+    .by_rows = true,
     .element_wise = true,
     .reads_output = true,
     .shape = layer_same_shape,
@@ -106,6 +108,7 @@ const struct layer_kind sigmoid_kind = {
 
 const struct layer_kind tanh_kind = {
     .word = "tanh",
+    .by_rows = true,
     .element_wise = true,
     .reads_output = true,
     .shape = layer_same_shape,
@@ -115,6 +118,7 @@ const struct layer_kind tanh_kind = {
 
 const struct layer_kind gelu_kind = {
     .word = "gelu",
+    .by_rows = true,
     .shape = layer_same_shape,
     .forward = gelu_forward,
     .backward = gelu_backward,
@@ -122,6 +126,7 @@ const struct layer_kind gelu_kind = {
 
 const struct layer_kind silu_kind = {
     .word = "silu",
+    .by_rows = true,
     .shape = layer_same_shape,
     .forward = silu_forward,
     .backward = silu_backward,

@@ -299,6 +299,7 @@ backward_naive(const struct layer *layer, const struct layer_io *io)
 
 const struct layer_kind attention_kind = {
     .word = "attention",
+    .by_rows = true,
     .shape = shape,
     .scratch = scratch,
     .flops = flops,

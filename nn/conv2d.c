@@ -92,8 +92,7 @@ scratch(const struct layer *layer, size_t rows)
 {
     struct conv c = conv_of(layer);
     size_t forward = c.image + c.P * c.filters + gemm_packed_size(c.K, c.filters);
-    size_t weights =
-        c.image + gemm_packed_size(c.P, c.filters) + c.K * (c.filters + 2 * GEMM_COLUMNS);
+    size_t weights = c.image + c.P * GEMM_COLUMNS + c.K * (c.filters + 2 * GEMM_COLUMNS);
     size_t inputs = c.dy_image + c.height * c.width * c.channels +
                     gemm_packed_size(c.kernel * c.kernel * c.filters, c.channels);
     (void)rows;
@@ -187,6 +186,8 @@ weights_sink(const struct conv *c, const struct layer *layer, const struct layer
     float *turned = piece + GEMM_COLUMNS * c->K;
     for (size_t f = 0; f < c->filters; f += GEMM_COLUMNS) {
         size_t n = c->filters - f < GEMM_COLUMNS ? c->filters - f : GEMM_COLUMNS;
+        if (!layer_part(io, f / GEMM_COLUMNS))
+            continue;
         gemm_transpose(dw + f, c->filters, c->K, n, turned, c->K);
         for (size_t i = 0; i < n; i++)
             filter_sort(c, turned + i * c->K, piece + i * c->K);
@@ -197,17 +198,20 @@ weights_sink(const struct conv *c, const struct layer *layer, const struct layer
 static void
 weights_backward(const struct conv *c, const struct layer *layer, const struct layer_io *io)
 {
-    float *image = io->scratch, *dy = image + c->image,
-          *dw = dy + gemm_packed_size(c->P, c->filters);
+    float *image = io->scratch, *dy = image + c->image, *dw = dy + c->P * GEMM_COLUMNS;
     struct gemm_view view = {
         image, c->kernel, c->wide, 1, c->out_width, c->stride * c->wide * c->channels, c->stride};
     memset(image, 0, c->image * sizeof *image);
     memset(dw, 0, c->K * c->filters * sizeof *dw);
     for (size_t r = 0; r < io->rows; r++) {
         lines_fill(c, io, r, image);
-        gemm_pack_transposed(io->dy + r * layer->out_size, c->P, c->P, c->filters, dy);
-        for (size_t f = 0; f < c->filters; f += GEMM_COLUMNS)
-            gemm_panel(&view, c->K, c->filters - f, c->P, dy + f * c->P, true, dw + f, c->filters);
+        for (size_t f = 0; f < c->filters; f += GEMM_COLUMNS) {
+            size_t n = c->filters - f < GEMM_COLUMNS ? c->filters - f : GEMM_COLUMNS;
+            if (!layer_part(io, f / GEMM_COLUMNS))
+                continue;
+            gemm_pack_transposed(io->dy + r * layer->out_size + f * c->P, c->P, c->P, n, dy);
+            gemm_panel(&view, c->K, n, c->P, dy, true, dw + f, c->filters);
+        }
     }
     weights_sink(c, layer, io, dw, dw + c->K * c->filters);
 }
@@ -333,7 +337,7 @@ backward(const struct layer *layer, const struct layer_io *io)
     struct conv c = conv_of(layer);
     if (io->sink != NULL)
         weights_backward(&c, layer, io);
-    if (io->sink != NULL && !layer->spec.no_bias)
+    if (io->sink != NULL && !layer->spec.no_bias && layer_part(io, 0))
         bias_backward(&c, layer, io);
     if (io->dx != NULL)
         inputs_backward(&c, layer, io);
@@ -406,6 +410,8 @@ backward_naive(const struct layer *layer, const struct layer_io *io)
 
 const struct layer_kind conv2d_kind = {
     .word = "conv",
+    .by_rows = true,
+    .by_units = true,
     .shape = shape,
     .scratch = scratch,
     .flops = flops,

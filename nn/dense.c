@@ -148,6 +148,8 @@ weights_backward_own(const struct layer *layer, const struct layer_io *io)
     float *dw = io->scratch, *dyt = dw + CHUNK * in, *x = dyt + CHUNK * rows;
     gemm_pack(io->x, in, rows, in, x);
     for (size_t o = 0; o < out; o += CHUNK) {
+        if (!layer_part(io, o / CHUNK))
+            continue;
         size_t units = least(out - o, CHUNK);
         struct gemm_view view = {dyt, units, 0, rows, rows > 0 ? rows : 1, 0, 1};
         gemm_transpose(io->dy + o, out, rows, units, dyt, rows);
@@ -207,11 +209,11 @@ saved(const struct layer *layer)
 static void
 backward(const struct layer *layer, const struct layer_io *io)
 {
-    if (layer->tied != NULL)
-        memcpy(io->saved, io->dy, io->rows * layer->out_size * sizeof *io->dy);
-    else if (io->sink != NULL)
+    if (layer->tied == NULL && io->sink != NULL)
         dense_weights_backward(layer, io);
-    if (io->sink != NULL && !layer->spec.no_bias)
+    if (layer->tied != NULL && layer_part(io, 0))
+        memcpy(io->saved, io->dy, io->rows * layer->out_size * sizeof *io->dy);
+    if (io->sink != NULL && !layer->spec.no_bias && layer_part(io, 0))
         bias_backward(layer, io);
     if (io->dx != NULL)
         (blas_used ? inputs_backward_blas : inputs_backward_own)(layer, io);
@@ -270,6 +272,8 @@ backward_naive(const struct layer *layer, const struct layer_io *io)
 
 const struct layer_kind dense_kind = {
     .word = "dense",
+    .by_rows = true,
+    .by_units = true,
     .shape = shape,
     .saved = saved,
     .scratch = scratch,

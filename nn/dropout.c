@@ -66,6 +66,7 @@ backward(const struct layer *layer, const struct layer_io *io)
 
 const struct layer_kind dropout_kind = {
     .word = "dropout",
+    .by_rows = true,
     .element_wise = true,
     .shape = shape,
     .forward = forward,

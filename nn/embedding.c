@@ -178,6 +178,7 @@ positions_backward(const struct layer *layer, const struct layer_io *io)
 
 const struct layer_kind embedding_kind = {
     .word = "embedding",
+    .by_rows = true,
     .shape = shape,
     .scratch = scratch,
     .flops = lookup_flops,
@@ -187,6 +188,7 @@ const struct layer_kind embedding_kind = {
 
 const struct layer_kind positions_kind = {
     .word = "positions",
+    .by_rows = true,
     .element_wise = true,
     .shape = positions_shape,
     .scratch = positions_scratch,

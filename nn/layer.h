@@ -44,6 +44,8 @@ struct layer_io {
     float scale;                /* backward: of the loss, 1 / rows of the whole step */
     float *scratch;             /* layer_kind.scratch floats, worthless between calls */
     const struct nn_sink *sink; /* backward: NULL: only dx is wanted */
+    /* Of kinds that work by_units: of `parts` calls for one gradient this is number `part`. */
+    unsigned part, parts;
 };
 
 struct layer_kind {
@@ -53,6 +55,9 @@ struct layer_kind {
     bool running; /* behind weight and bias stand running averages of mean and variance, as long */
     bool
         recurrent; /* weight is W_ih; behind it W_hh [.., units], b_ih, b_hh: PyTorch's names and order */
+    /* Rows may be computed in pieces: what is computed of a row, but for gradients of weights, depends on no other. */
+    bool by_rows;
+    bool by_units;     /* gradients of weights may be computed in layer_io.parts pieces */
     bool reads_output; /* backward needs y (or, in place, x) untouched by later layers */
     /* Check spec against ->in, set ->out and ->weight. 0 or -EINVAL with what is wrong in `why`. */
     int (*shape)(struct layer *layer, char *why, size_t why_size);
@@ -89,6 +94,13 @@ int layer_window_shape(struct layer *layer, char *why, size_t why_size);
 
 /* Give the gradient of a dense layer's weight alone to the sink. Changes neither x nor dy. */
 void dense_weights_backward(const struct layer *layer, const struct layer_io *io);
+
+/* Is piece `i` of a gradient in this call's part? */
+static inline bool
+layer_part(const struct layer_io *io, size_t i)
+{
+    return io->parts < 2 || i % io->parts == io->part;
+}
 
 static inline void
 layer_sink(const struct layer_io *io, size_t first, const float *g, size_t n)

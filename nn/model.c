@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/blas.h"
 #include "nn/layer.h"
 #include "nn/loss.h"
 #include "nn/rng.h"
@@ -43,6 +44,7 @@ struct nn_pass {
     unsigned grad_at; /* which of the two holds the gradient of the layer to come */
     unsigned live;    /* segment whose insides are there */
     float *scratch;
+    const struct nn_team *team; /* NULL: none */
 };
 
 static const struct layer_kind *const kinds[NN_KINDS] = {
@@ -685,19 +687,33 @@ outputs_lay(struct nn_pass *pass, struct carver *carver)
     carver->used = end;
 }
 
+/* A multiple of a cache line. */
+size_t
+nn_team_scratch(const struct nn_model *model, size_t rows_max)
+{
+    size_t most = 0;
+    for (size_t l = 0; l < model->layer_count; l++) {
+        const struct layer *layer = &model->layer[l];
+        size_t need = layer->kind->scratch == NULL ? 0 : layer->kind->scratch(layer, rows_max);
+        most = need > most ? need : most;
+    }
+    return (most + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+void
+nn_pass_team(struct nn_pass *pass, const struct nn_team *team)
+{
+    pass->team = team;
+}
+
 /* Set every pointer of the pass; the bytes used, or SIZE_MAX. */
 static size_t
 pass_lay(struct nn_pass *pass, struct carver *carver)
 {
     const struct nn_model *model = pass->model;
-    size_t out = nn_output_size(model), largest = 0, scratch = 0;
-    for (size_t l = 0; l < model->layer_count; l++) {
-        const struct layer *layer = &model->layer[l];
-        size_t need =
-            layer->kind->scratch == NULL ? 0 : layer->kind->scratch(layer, pass->rows_max);
-        scratch = need > scratch ? need : scratch;
-        largest = layer->out_size > largest ? layer->out_size : largest;
-    }
+    size_t out = nn_output_size(model), largest = 0;
+    for (size_t l = 0; l < model->layer_count; l++)
+        largest = model->layer[l].out_size > largest ? model->layer[l].out_size : largest;
     carve(carver, 1, sizeof *pass);
     pass->batch.x = carve(carver, pass->rows_max, model->input_size * sizeof(float));
     pass->batch.label = carve(carver, pass->rows_max, model->loss.positions * sizeof(int32_t));
@@ -709,7 +725,7 @@ pass_lay(struct nn_pass *pass, struct carver *carver)
         spares_lay(pass, carver, largest);
     pass->grad[0] = carve(carver, pass->rows_max, (pass->training ? largest : out) * sizeof(float));
     pass->grad[1] = carve(carver, pass->training ? pass->rows_max : 0, largest * sizeof(float));
-    pass->scratch = carve(carver, 1, scratch * sizeof(float));
+    pass->scratch = carve(carver, 1, nn_team_scratch(model, pass->rows_max) * sizeof(float));
     return carver->overflow ? SIZE_MAX : carver->used;
 }
 
@@ -754,22 +770,83 @@ nn_pass_output(const struct nn_pass *pass)
     return pass->out[pass->model->layer_count - 1];
 }
 
+/* A call of a layer that a team shares out. */
+struct share {
+    const struct layer *layer;
+    void (*call)(const struct layer *layer, const struct layer_io *io);
+    struct layer_io io;
+    const struct nn_team *team;
+    size_t scratch;
+    bool units; /* rather than rows */
+};
+
+static void
+share_part(void *arg, size_t i)
+{
+    const struct share *share = arg;
+    const struct layer *layer = share->layer;
+    struct layer_io io = share->io;
+    struct nn_context context = *io.context;
+    size_t parts = share->team->parts, first = io.rows * i / parts;
+    io.scratch = share->team->scratch + i * share->scratch;
+    if (share->units) {
+        io.part = (unsigned)i;
+        io.parts = (unsigned)parts;
+    } else {
+        size_t saved = layer->kind->saved == NULL ? 0 : layer->kind->saved(layer);
+        io.rows = io.rows * (i + 1) / parts - first;
+        io.x += first * layer->in_size;
+        io.y += first * layer->out_size;
+        io.dy = io.dy == NULL ? NULL : io.dy + first * layer->out_size;
+        io.dx = io.dx == NULL ? NULL : io.dx + first * layer->in_size;
+        io.saved = io.saved == NULL ? NULL : (char *)io.saved + first * saved;
+        io.held = io.held == NULL ? NULL : io.held + first * layer->out_size;
+        context.first_row += first;
+        io.context = &context;
+    }
+    if (share->units || io.rows > 0)
+        share->call(layer, &io);
+}
+
+/* Rows of a product of OpenBLAS may depend on one another. */
+static bool
+divisible(const struct layer *layer, bool units)
+{
+    return (units ? layer->kind->by_units : layer->kind->by_rows) &&
+           !(blas_used && layer->kind == &dense_kind);
+}
+
+static void
+call(struct nn_pass *pass, const struct layer *layer,
+     void (*function)(const struct layer *layer, const struct layer_io *io),
+     const struct layer_io *io, bool units)
+{
+    struct share share = {layer, function, *io, pass->team, 0, units};
+    if (pass->team == NULL || !divisible(layer, units)) {
+        function(layer, io);
+        return;
+    }
+    share.scratch = nn_team_scratch(pass->model, pass->rows_max);
+    pass->team->run(pass->team->ctx, share_part, &share, pass->team->parts);
+}
+
 static void
 forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
         const struct nn_context *context)
 {
     const struct layer *layer = &model->layer[l];
     pass->live = layer->segment;
-    layer->kind->forward(layer, &(struct layer_io){
-                                    .rows = pass->batch.rows,
-                                    .x = l == 0 ? pass->batch.x : pass->out[l - 1],
-                                    .y = pass->out[l],
-                                    .params = params,
-                                    .context = context,
-                                    .saved = pass->saved[l],
-                                    .held = pass->out[layer->partner],
-                                    .scratch = pass->scratch,
-                                });
+    const struct layer_io io = {
+        .rows = pass->batch.rows,
+        .x = l == 0 ? pass->batch.x : pass->out[l - 1],
+        .y = pass->out[l],
+        .params = params,
+        .context = context,
+        .saved = pass->saved[l],
+        .held = pass->out[layer->partner],
+        .scratch = pass->scratch,
+    };
+    call(pass, layer, layer->kind->forward, &io, false);
 }
 
 void
@@ -815,23 +892,31 @@ backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const flo
          const struct nn_context *context, const struct nn_sink *sink, float *dx)
 {
     const struct layer *layer = &model->layer[l];
-    layer->kind->backward(layer, &(struct layer_io){
-                                     .rows = pass->batch.rows,
-                                     .x = l == 0 ? pass->batch.x : pass->out[l - 1],
-                                     .y = pass->out[l],
-                                     .dy = pass->grad[pass->grad_at],
-                                     .dx = dx,
-                                     .params = params,
-                                     .context = context,
-                                     .saved = pass->saved[l],
-                                     .scale = pass->scale,
-                                     .held = pass->saved[layer->partner],
-                                     .tied_x = layer->tied != NULL && layer->partner > 0
-                                                   ? pass->out[layer->partner - 1]
-                                                   : NULL,
-                                     .scratch = pass->scratch,
-                                     .sink = sink,
-                                 });
+    struct layer_io io = {
+        .rows = pass->batch.rows,
+        .x = l == 0 ? pass->batch.x : pass->out[l - 1],
+        .y = pass->out[l],
+        .dy = pass->grad[pass->grad_at],
+        .params = params,
+        .context = context,
+        .saved = pass->saved[l],
+        .scale = pass->scale,
+        .held = pass->saved[layer->partner],
+        .tied_x = layer->tied != NULL && layer->partner > 0 ? pass->out[layer->partner - 1] : NULL,
+        .scratch = pass->scratch,
+        .sink = sink,
+    };
+    if (pass->team == NULL || !layer->kind->by_rows) {
+        io.dx = dx;
+        layer->kind->backward(layer, &io);
+        return;
+    }
+    if (sink != NULL && layer->weight_count > 0)
+        call(pass, layer, layer->kind->backward, &io, true);
+    io.sink = NULL;
+    io.dx = dx;
+    if (dx != NULL)
+        call(pass, layer, layer->kind->backward, &io, false);
 }
 
 void

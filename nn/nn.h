@@ -145,6 +145,15 @@ struct nn_sink {
     void *ctx;
 };
 
+/* Threads that share the work on one pass. run calls part(arg, i) for each i below `count`, in any order and at the
+ * same time, and returns when all are done. */
+struct nn_team {
+    unsigned parts; /* 1.. */
+    void (*run)(void *ctx, void (*part)(void *arg, size_t i), void *arg, size_t count);
+    void *ctx;
+    float *scratch; /* [parts, nn_team_scratch] */
+};
+
 struct nn_model;
 struct nn_pass;
 
@@ -179,6 +188,11 @@ void nn_init_params(const struct nn_model *model, uint64_t seed, float *params);
  * only back-propagation needs. Returns 0 or -ENOMEM. */
 int nn_pass_new(struct nn_pass **out, const struct nn_model *model, size_t rows_max, bool training);
 void nn_pass_destroy(struct nn_pass **pass);
+/* Floats of scratch memory of each part of a team. */
+size_t nn_team_scratch(const struct nn_model *model, size_t rows_max);
+/* Calls on the pass share out rows, and units of gradients, over the team, with the same bits as without it; then a
+ * sink is called by several threads at once. NULL: no longer. Borrowed. */
+void nn_pass_team(struct nn_pass *pass, const struct nn_team *team);
 size_t nn_pass_bytes(const struct nn_model *model, size_t rows_max, bool training);
 struct nn_batch *
 nn_pass_batch(struct nn_pass *pass); /* fill before nn_forward of layer 0; borrowed */

@@ -119,6 +119,7 @@ rms_backward(const struct layer *layer, const struct layer_io *io)
 
 const struct layer_kind layernorm_kind = {
     .word = "layernorm",
+    .by_rows = true,
     .shape = shape,
     .saved = saved,
     .scratch = scratch,
@@ -129,6 +130,7 @@ const struct layer_kind layernorm_kind = {
 
 const struct layer_kind rmsnorm_kind = {
     .word = "rmsnorm",
+    .by_rows = true,
     .shape = rms_shape,
     .saved = saved,
     .scratch = scratch,

@@ -251,6 +251,7 @@ shape(struct layer *layer, char *why, size_t why_size)
 
 const struct layer_kind maxpool_kind = {
     .word = "maxpool",
+    .by_rows = true,
     .shape = shape,
     .saved = max_saved,
     .scratch = max_scratch,
@@ -263,6 +264,7 @@ const struct layer_kind maxpool_kind = {
 
 const struct layer_kind globalpool_kind = {
     .word = "globalpool",
+    .by_rows = true,
     .shape = global_shape,
     .flops = global_flops,
     .forward = global_forward,
@@ -271,6 +273,7 @@ const struct layer_kind globalpool_kind = {
 
 const struct layer_kind avgpool_kind = {
     .word = "avgpool",
+    .by_rows = true,
     .shape = shape,
     .flops = flops,
     .forward = average_forward,

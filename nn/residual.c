@@ -42,6 +42,7 @@ add_backward(const struct layer *layer, const struct layer_io *io)
 
 const struct layer_kind residual_kind = {
     .word = "residual",
+    .by_rows = true,
     .element_wise = true,
     .is_view = true,
     .shape = layer_same_shape,
@@ -51,6 +52,7 @@ const struct layer_kind residual_kind = {
 
 const struct layer_kind residual_end_kind = {
     .word = "add",
+    .by_rows = true,
     .element_wise = true,
     .shape = layer_same_shape,
     .saved = add_saved,

@@ -4,7 +4,8 @@
  * In exact mode a lane is one shard, and when there are fewer lanes, shards come in waves; otherwise all shards of a worker share a lane. Back-propagation runs
  * in sections: from the input of one layer with parameters down to the gradient of the next one below it;
  * after each section all lanes meet, and buckets may be ready. Lanes add to `own` under a lock per stripe of
- * exponent blocks; integer sums do not care about the order. */
+ * exponent blocks; integer sums do not care about the order. When there are fewer lanes than threads, all threads work on
+ * one lane after the other, on pieces of each layer (nn_team), with the same bits. */
 #include "node/work.h"
 
 #include <assert.h>
@@ -26,6 +27,7 @@ struct lane {
     struct nn_context context;
     struct nn_result result;
     size_t rows;
+    pthread_mutex_t lock; /* of the next two, when a team computes the lane */
     int32_t bad;
     uint64_t check; /* of what was added to own */
 };
@@ -41,6 +43,7 @@ struct work {
     size_t rows_max;         /* of a lane */
     size_t lane_count, used; /* allocated; in use by this compute */
     struct lane *lane;
+    struct nn_team team; /* all threads, on one lane at a time, when there are fewer lanes */
     struct nn_result *shard_result; /* [shards], evaluation */
     struct section *section;        /* in order of back-propagation */
     size_t section_count, present;  /* the section being computed */
@@ -138,11 +141,29 @@ new_lanes(struct work *work)
     for (size_t i = 0; i < work->lane_count; i++) {
         struct lane *lane = &work->lane[i];
         lane->work = work;
+        pthread_mutex_init(&lane->lock, NULL);
         lane->index = calloc(work->rows_max, sizeof *lane->index);
         if (!lane->index || nn_pass_new(&lane->pass, setup->model, work->rows_max, true))
             return -ENOMEM;
     }
     return 0;
+}
+
+static void
+run_parts(void *pool, void (*part)(void *arg, size_t i), void *arg, size_t count)
+{
+    pool_run(pool, part, arg, count);
+}
+
+static int
+new_team(struct work *work)
+{
+    const struct work_setup *setup = &work->setup;
+    size_t count = setup->threads * nn_team_scratch(setup->model, work->rows_max);
+    float *scratch =
+        setup->threads > 1 && count > 0 ? aligned_alloc(64, count * sizeof(float)) : NULL;
+    work->team = (struct nn_team){setup->threads, run_parts, setup->pool, scratch};
+    return setup->threads > 1 && count > 0 && !scratch ? -ENOMEM : 0;
 }
 
 static int
@@ -173,7 +194,7 @@ work_new(struct work **out, const struct work_setup *setup)
     if (!work)
         return -ENOMEM;
     work->setup = *setup;
-    if (new_tables(work) || new_lanes(work)) {
+    if (new_tables(work) || new_lanes(work) || new_team(work)) {
         work_destroy(out);
         return -ENOMEM;
     }
@@ -188,12 +209,14 @@ work_destroy(struct work **work)
     if (!self)
         return;
     for (size_t i = 0; self->lane && i < self->lane_count; i++) {
+        pthread_mutex_destroy(&self->lane[i].lock);
         nn_pass_destroy(&self->lane[i].pass);
         free(self->lane[i].index);
     }
     for (size_t i = 0; self->stripe && i < self->stripe_count; i++)
         pthread_mutex_destroy(&self->stripe[i]);
     free(self->stripe);
+    free(self->team.scratch);
     free(self->bucket);
     free(self->section);
     free(self->shard_result);
@@ -243,6 +266,19 @@ assign_lanes(struct work *work, uint64_t shards)
             shards &= shards - 1;
         }
     }
+}
+
+/* Each lane by a thread of its own; or, when that leaves threads without a lane, each by all of them. */
+static void
+run_lanes(struct work *work, void (*run)(void *ctx, size_t lane))
+{
+    const bool together = work->used < work->setup.threads;
+    for (size_t i = 0; i < work->used; i++)
+        nn_pass_team(work->lane[i].pass, together ? &work->team : NULL);
+    if (!together)
+        pool_run(work->setup.pool, run, work, work->used);
+    for (size_t i = 0; together && i < work->used; i++)
+        run(work, i);
 }
 
 /* The samples of the lane's shards of the present step, in order. */
@@ -309,7 +345,7 @@ advance(struct work *work, const struct state *state, uint64_t shards, size_t en
     work->scale = 1.0f / (float)state_rows(state);
     work->layer_end = end;
     if (end > work->layer)
-        pool_run(work->setup.pool, advance_lane, work, work->used);
+        run_lanes(work, advance_lane);
     work->layer = end > work->layer ? end : work->layer;
 }
 
@@ -377,18 +413,25 @@ add_piece(void *ctx, size_t first, const float *g, size_t n)
     struct work *work = lane->work;
     int32_t *over = work->own + work->state->param_count + TAIL_OVER;
     unsigned shards = (unsigned)__builtin_popcountll(lane->shards);
-    lie(lane, first);
+    const size_t begin = first;
+    int32_t bad = 0;
+    uint64_t check = 0;
     for (size_t stripe = exact_block_of(work->setup.exact, first) / STRIPE_BLOCKS, end = first + n;
          first < end; stripe++) {
         size_t stop = stripe_first(work, stripe + 1);
         size_t count = (stop < end ? stop : end) - first;
         pthread_mutex_lock(&work->stripe[stripe]);
         exact_add(work->setup.exact, work->state->exponent, first, g, count, shards, work->own,
-                  over, &lane->bad, &lane->check);
+                  over, &bad, &check);
         pthread_mutex_unlock(&work->stripe[stripe]);
         first += count;
         g += count;
     }
+    pthread_mutex_lock(&lane->lock);
+    lane->bad |= bad;
+    lane->check = exact_check_add(lane->check, check);
+    lie(lane, begin);
+    pthread_mutex_unlock(&lane->lock);
 }
 
 static void
@@ -443,7 +486,7 @@ train_wave(struct work *work, const struct state *state, uint64_t shards, bool l
         work->lane[i].bad = 0, work->lane[i].check = 0;
     for (size_t s = 0, told = 0; s < work->section_count; s++) {
         work->present = s;
-        pool_run(work->setup.pool, backward_lane, work, work->used);
+        run_lanes(work, backward_lane);
         for (; last && told < work->section[s].ready; told++)
             ready(ctx, told);
     }
@@ -503,7 +546,7 @@ evaluate_shards(struct work *work, uint64_t shards, int32_t *tail)
     uint64_t rows = data_info(work->setup.data)->test;
     work->begun = false;
     assign_lanes(work, shards);
-    pool_run(work->setup.pool, evaluate_lane, work, work->used);
+    run_lanes(work, evaluate_lane);
     for (uint64_t left = shards; left; left &= left - 1) {
         unsigned shard = (unsigned)__builtin_ctzll(left);
         uint64_t count = shard_first(work, rows, shard + 1) - shard_first(work, rows, shard);
@@ -521,7 +564,7 @@ work_evaluate(struct work *work, const float *params, double *loss, double *accu
     work->begun = false;
     work->params = params;
     assign_lanes(work, all);
-    pool_run(work->setup.pool, evaluate_lane, work, work->used);
+    run_lanes(work, evaluate_lane);
     for (unsigned i = 0; i < shards; i++) {
         sum.loss += work->shard_result[i].loss;
         sum.correct += work->shard_result[i].correct;

@@ -1,0 +1,183 @@
+/* A team computes the bits that one thread computes, whatever the number of parts and their order. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nn/nn.h"
+#include "nn/rng.h"
+
+enum { ROWS = 7, PARTS_MAX = 9 };
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
+static const struct nn_layer_spec image[] = {
+    {.kind = NN_CONV2D, .units = 40, .kernel = 3, .pad = 1},
+    {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f},
+    {.kind = NN_RELU},
+    {.kind = NN_MAXPOOL, .kernel = 2},
+    {.kind = NN_RESIDUAL},
+    {.kind = NN_CONV2D, .units = 40, .kernel = 3, .pad = 1, .no_bias = true},
+    {.kind = NN_TANH},
+    {.kind = NN_DROPOUT, .drop = 0.3f},
+    {.kind = NN_RESIDUAL_END},
+    {.kind = NN_AVGPOOL, .kernel = 2},
+    {.kind = NN_CONV2D, .units = 20, .kernel = 3, .stride = 2, .pad = 1},
+    {.kind = NN_FLATTEN},
+    {.kind = NN_DENSE, .units = 70},
+    {.kind = NN_SIGMOID},
+    {.kind = NN_DENSE, .units = 10},
+};
+static const struct nn_layer_spec text[] = {
+    {.kind = NN_EMBEDDING, .units = 24, .tokens = 60},
+    {.kind = NN_POSITIONS},
+    {.kind = NN_POSITIONS, .sinusoidal = true},
+    {.kind = NN_RESIDUAL},
+    {.kind = NN_LAYERNORM, .epsilon = 1e-5f},
+    {.kind = NN_DENSE, .units = 72},
+    {.kind = NN_ATTENTION, .units = 3},
+    {.kind = NN_DENSE, .units = 24},
+    {.kind = NN_RESIDUAL_END},
+    {.kind = NN_RESIDUAL},
+    {.kind = NN_RMSNORM, .epsilon = 1e-5f},
+    {.kind = NN_DENSE, .units = 120},
+    {.kind = NN_GELU, .approximate = true},
+    {.kind = NN_GELU},
+    {.kind = NN_SILU},
+    {.kind = NN_DENSE, .units = 24},
+    {.kind = NN_RESIDUAL_END},
+    {.kind = NN_LSTM, .units = 24},
+    {.kind = NN_DENSE, .units = 60, .tied = true, .no_bias = true},
+};
+static const struct nn_layer_spec mean[] = {
+    {.kind = NN_CONV2D, .units = 20, .kernel = 3},
+    {.kind = NN_GLOBALPOOL},
+    {.kind = NN_DENSE, .units = 4},
+};
+
+/* What a step gives. */
+struct step {
+    size_t count, outputs;
+    float *grad, *out;
+    struct nn_result result;
+};
+
+static void
+sink_once(void *ctx, size_t first, const float *g, size_t n)
+{
+    struct step *step = ctx;
+    assert_true(first <= step->count && n <= step->count - first);
+    for (size_t i = 0; i < n; i++)
+        if (step->grad[first + i] != 0)
+            fail_msg("element %zu is given twice", first + i);
+    memcpy(step->grad + first, g, n * sizeof *g);
+}
+
+static size_t scratch, called;
+
+/* The last part first, each on memory full of NaN. */
+static void
+run_backwards(void *ctx, void (*part)(void *arg, size_t i), void *arg, size_t count)
+{
+    called++;
+    memset(((struct nn_team *)ctx)->scratch, 0xff, count * scratch * sizeof(float));
+    while (count-- > 0)
+        part(arg, count);
+}
+
+static void
+fill(const struct nn_model *model, struct nn_batch *batch, bool tokens)
+{
+    batch->rows = ROWS;
+    for (size_t i = 0; i < ROWS * nn_input_size(model); i++)
+        batch->x[i] = tokens ? (float)(mix64(i) % 60) : (float)(mix64(i) % 2001) / 1000 - 1;
+    for (size_t i = 0; i < ROWS * nn_label_count(model); i++)
+        batch->label[i] = (int32_t)(mix64(i) % 4);
+}
+
+static void
+compute(struct step *step, const struct nn_model *model, const float *params, bool tokens,
+        bool split, const struct nn_team *team)
+{
+    const struct nn_context context = {.seed = 3, .first_row = 11, .training = true};
+    const struct nn_sink sink = {sink_once, step};
+    struct nn_pass *pass;
+    size_t l, layers = nn_layer_count(model);
+    step->count = nn_param_count(model);
+    step->outputs = ROWS * nn_output_size(model);
+    step->grad = calloc(step->count, sizeof *step->grad);
+    step->out = calloc(step->outputs, sizeof *step->out);
+    assert_int_equal(nn_pass_new(&pass, model, ROWS, true), 0);
+    nn_pass_team(pass, team);
+    fill(model, nn_pass_batch(pass), tokens);
+    for (l = 0; l < layers; l++)
+        nn_forward(model, l, pass, params, &context);
+    memcpy(step->out, nn_pass_output(pass), step->outputs * sizeof *step->out);
+    nn_loss(model, pass, 0.25f, &step->result);
+    while (l-- > 0) {
+        if (split)
+            nn_gradient(model, l, pass, params, &context, &sink);
+        nn_backward(model, l, pass, params, &context, split ? NULL : &sink);
+    }
+    nn_pass_destroy(&pass);
+}
+
+static void
+compare(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count)
+{
+    struct nn_model *model;
+    struct step alone, together;
+    bool tokens = layers[0].kind == NN_EMBEDDING;
+    char why[200];
+    if (nn_model_new(&model, input, layers, count, NN_CROSS_ENTROPY, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    float *params = malloc(nn_param_count(model) * sizeof *params);
+    nn_init_params(model, 5, params);
+    compute(&alone, model, params, tokens, false, NULL);
+    assert_false(alone.result.bad);
+    scratch = nn_team_scratch(model, ROWS);
+    for (unsigned parts = 1; parts <= PARTS_MAX; parts++) {
+        struct nn_team team = {parts, run_backwards, &team,
+                               malloc(parts * scratch * sizeof(float))};
+        called = 0;
+        compute(&together, model, params, tokens, parts % 2, &team);
+        assert_true(called > count);
+        assert_memory_equal(alone.out, together.out, alone.outputs * sizeof(float));
+        assert_memory_equal(alone.grad, together.grad, alone.count * sizeof(float));
+        free(together.grad);
+        free(together.out);
+        free(team.scratch);
+    }
+    free(alone.grad);
+    free(alone.out);
+    free(params);
+    nn_model_destroy(&model);
+}
+
+static void
+images_give_the_same_bits(void **state)
+{
+    (void)state;
+    compare(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image));
+    compare(&(struct nn_shape){3, {1, 9, 8}}, mean, COUNT(mean));
+}
+
+static void
+sequences_give_the_same_bits(void **state)
+{
+    (void)state;
+    compare(&(struct nn_shape){1, {50}}, text, COUNT(text));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(images_give_the_same_bits),
+        cmocka_unit_test(sequences_give_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
