@@ -45,7 +45,7 @@ uint64_t
 memory_total(const struct memory *m)
 {
     uint64_t idle = m->spilled ? m->weights + WINDOW : STATES * state_all(m) + m->log;
-    return m->program + m->data + m->from + m->sums + idle + m->lanes * m->shard;
+    return m->program + m->data + m->from + m->sums + idle + m->team + m->lanes * m->shard;
 }
 
 static bool
@@ -69,6 +69,8 @@ measure(struct memory *m, const struct config *config, const struct job *job)
     size_t params = nn_param_count(job->model), blocks = exact_blocks(job->exact);
     unsigned shards = config->train.shards;
     uint64_t vector = work_vector(job->exact, params, shards) * sizeof(int32_t);
+    uint64_t rows = (config->train.batch + shards - 1) / shards;
+    uint64_t scratch = nn_team_scratch(job->model, rows) * sizeof(float);
     *m = (struct memory){
         .program = PROGRAM,
         .data = data_bytes(job->data),
@@ -76,7 +78,8 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .from = job->from ? params * sizeof(float) : 0,
         .slots = optim_slots(&config->train.optim) * params * sizeof(float),
         .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
-        .shard = nn_pass_bytes(job->model, (config->train.batch + shards - 1) / shards, true),
+        .shard = nn_pass_bytes(job->model, rows, true),
+        .team = config->threads > 1 ? config->threads * scratch : 0,
         .log = mesh_log_size(vector),
         .most = config->train.memory_max << 20,
         .lanes = shards,
@@ -136,6 +139,8 @@ memory_print(const struct memory *m, const struct config *config)
     snprintf(text, sizeof text, "%u of %u shards at a time, %.1f each; recompute: %s", m->lanes,
              config->train.shards, (double)m->shard / MIB, config->train.recompute ? "yes" : "no");
     row("  activations", m->lanes * (double)m->shard, text);
+    if (m->team > 0)
+        row("  threads", (double)m->team, "that share out one shard");
     if (m->spilled)
         snprintf(file, sizeof file, "and %.1f in a file", (double)memory_file(m) / MIB);
     row("  all, at most", (double)memory_total(m), file);
