@@ -33,7 +33,8 @@ uint64_t memory_file(const struct memory *memory); /* bytes of the file; 0 witho
 /* A table for people. */
 void memory_print(const struct memory *memory, const struct config *config);
 
-/* Memory of a file without a name in `dir`, which gets its room on the disk here. */
+/* Memory of a file without a name in `dir`, which gets its room on the disk here. A disk that cannot be read later ends
+ * the process (SIGBUS), as if the machine had failed; what it reads wrong, the hash of the state finds. */
 struct spill {
     uint8_t *base;
     size_t size, used;
