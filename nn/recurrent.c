@@ -21,6 +21,7 @@
  * In evaluation the tape is STEPS long and used again. Products run through our own loop (gemm.h), in order: p starts
  * with the sum of both biases (gru: of r and z b_ih, and q with b_hh, whose sum is added to p), then x, then h'. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,11 +52,12 @@ static int
 shape(struct layer *layer, char *why, size_t why_size)
 {
     size_t units = layer->spec.units, gates = gates_of(layer);
+    size_t most = (size_t)sqrt((double)(NN_PARAMS_MAX / (int)gates)); /* of W_hh */
     if (layer->in.dims != 2)
         snprintf(why, why_size, "input has %zu dimension%s, expected 2: positions, features",
                  layer->in.dims, layer->in.dims == 1 ? "" : "s");
-    else if (units == 0 || units > NN_PARAMS_MAX / gates)
-        snprintf(why, why_size, "units = %zu, expected 1..%zu", units, NN_PARAMS_MAX / gates);
+    else if (units == 0 || units > most)
+        snprintf(why, why_size, "units = %zu, expected 1..%zu", units, most);
     else {
         if (layer->spec.last)
             layer->out = (struct nn_shape){1, {units}};

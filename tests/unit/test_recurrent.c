@@ -202,11 +202,13 @@ wrong_shapes_are_refused(void **state)
         struct nn_shape input;
         struct nn_layer_spec layer;
         const char *text;
-    } wrong[] = {
-        {{1, {4}},
-         {.kind = NN_LSTM, .units = 3},
-         "layer 0 (lstm): input has 1 dimension, expected 2: positions, features"},
-        {{2, {4, 2}}, {.kind = NN_GRU}, "layer 0 (gru): units = 0, expected 1..357913941"}};
+    } wrong[] = {{{1, {4}},
+                  {.kind = NN_LSTM, .units = 3},
+                  "layer 0 (lstm): input has 1 dimension, expected 2: positions, features"},
+                 {{2, {4, 2}}, {.kind = NN_GRU}, "layer 0 (gru): units = 0, expected 1..18918"},
+                 {{2, {4, 1}},
+                  {.kind = NN_LSTM, .units = 16385},
+                  "layer 0 (lstm): units = 16385, expected 1..16384"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct nn_model *model;
         char why[200];
