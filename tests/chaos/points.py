@@ -42,13 +42,15 @@ STEPS = {2: 300, 3: 200, 4: 150}
 GATHER_MS = {False: (300, 3000), True: (1500, 5000)}  # the first attempt, another; in a cold start
 LOST = "no checkpoint is whole, here or elsewhere"
 # Where else to look is a waste of time: the rest is as in scenes of training.
-POINTS = {"joiner": r"fetch|state|adopt|hold|hello|peer|connect|link|beacon|plan|abort|heartbeat|commit|bucket-r",
-          "survivor": r"abort|hold|link|peer-d|plan|heartbeat|reduce-s|gather-g|compute|bucket-r|commit|reported"}
+POINTS = {"joiner": r"fetch|state|adopt|offer|follow|total|hold|hello|peers|peer-u|connect|beacon|plan|heartbeat|commit|bucket-r",
+          "survivor": r"abort|link|peer-d|plan|heartbeat|reduce-s|gather-g|compute|bucket-r|commit|reported"}
 # What only a late or lost node brings comes there by chance, if at all.
 POINTS["leader"] = POINTS["member"] = r"(?!abort|state|offer|follow|total|hold|fetch|adopt|refuse|link-lost|peer-down)"
 POINTS["asker"] = POINTS["giver"] = r"job"
 POINTS["host"], POINTS["accuser"] = r"refuse", r"accuse"
-POINTS["donor"] = POINTS["joiner"]
+POINTS["donor", 2] = POINTS["joiner"]
+POINTS["donor"] = r"hold|hello|peers|peer-u|connect|beacon|plan|heartbeat|commit|bucket-r"  # one of several, asked or not
+CHANCE = r"hold"  # whether the others hold for a joiner depends on the instant: a case whose victim did not is no failure
 POINTS["damaged"] = POINTS["lender"] = r"file|want|page|checkpoint|dir|hello-t|plan-[gs]"
 
 
@@ -112,7 +114,7 @@ class Scene:
         if self.role in COLD:
             mesh.wait(f"{' '.join(names)} to end", lambda: not any(mesh.nodes[name].alive() for name in names))
             for name in names:
-                if mesh.nodes[name].status == 1 and LOST in "".join(mesh.nodes[name].text().splitlines()[-1:]):
+                if mesh.nodes[name].status == 1 and LOST in mesh.nodes[name].text():
                     mesh.start(name, "--fresh")
         mesh.finish(names)
 
@@ -178,6 +180,8 @@ class Scene:
             fired, pause = self.attempt(f"{folder}/{name}", random, action, rule)
             if fired:
                 return rule, k, pause
+        if re.match(CHANCE, point):
+            return rule, None, None
         raise chaos.Failed(f"{self.role} of {self.count}, {rule}: the victim never came to it")
 
     def attempt(self, folder, random, action, rule):
@@ -200,7 +204,7 @@ def cases(scenes, hits, actions):
     """All of them, always in the same order."""
     for key, scene in scenes.items():
         for point in sorted(hits[key]):
-            if re.match(POINTS.get(scene.role, ""), point):
+            if re.match(POINTS.get(key, POINTS.get(scene.role, "")), point):
                 for action in actions:
                     yield scene, action, point, hits[key][point]
 
@@ -242,7 +246,7 @@ def body(runs):
     if args.point:
         chosen = [case for case in chosen if re.search(args.point, case[2])]
     runs.args.runs = len(chosen) if args.all else min(args.runs, len(chosen))
-    done, failed = [], dict.fromkeys(kinds(), 0)
+    done, missed, failed = [], [], dict.fromkeys(kinds(), 0)
     for index in runs:
         scene, action, point, count = chosen[index]
         kind = action, scene.role in JOIN + ASK + COLD
@@ -251,11 +255,16 @@ def body(runs):
             failed[kind] += 1
             continue
         rule, k, pause = result
+        if k is None:
+            missed.append(rule)
+            continue
         done.append((kind, point, pause))
         if args.verbose or (pause or 0) > args.worst:
             print(f"run {index}: {scene.role} of {scene.count}, {rule}: "
                   f"{'no pause' if pause is None else f'{pause:.1f} ms'}", flush=True)
     report(done, failed, len(everything))
+    if missed:
+        print(f"no victim came to, by chance: {' '.join(missed)}")
     never = unreached(done, everything, hits, args)
     if whole(args) and never:
         return f"no case came to: {' '.join(never)}"

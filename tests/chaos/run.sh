@@ -38,7 +38,7 @@ esac
 declare -A TRIES=(
     [points.py]="killed, stopped, hung at named points" [kills.py]="several killed or stopped at once"
     [matrix.py]="one hash: nodes, threads, compilers" [counting.py]="every sample once per epoch"
-    [cold.py]="power cut, damaged checkpoints" [scenario.py]="configs/chaos-*.yaml"
+    [cold.py]="power cut, damaged checkpoints" [memory.py]="memory limits, data larger than memory" [scenario.py]="configs/chaos-*.yaml"
     [churn.py]="nodes come and go: memory" [joins.py]="a late node takes 72 MB of state"
     [net_split.py]="split networks" [net_cut.py]="cables pulled" [net_rough.py]="lost and late packets"
     [net_flood.py]="strangers flood the ports" [net_unequal.py]="a slow machine or link"

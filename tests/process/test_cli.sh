@@ -248,6 +248,7 @@ grep -q 'File too large' err || complain 'files that may not grow' 'does not say
 [ "$(id -u)" != 0 ] || answers 'nobody may read what is written' 0 '' "umask 777; \"\$M\" jobs/good.yaml $alone-umask"
 answers 'everybody may write' 0 '' "umask 0; \"\$M\" jobs/good.yaml $alone-umask0"
 answers 'one CPU' 0 '' "taskset -c 0 \"\$M\" jobs/good.yaml $alone"
+answers 'too little memory' 2 'not enough memory\|Resource temporarily unavailable' "ulimit -v 65536; \"\$M\" jobs/good.yaml $alone-small"
 answers 'little memory' 0 '' 'ulimit -v 262144; "$M" check jobs/good.yaml'
 
 exit $failed

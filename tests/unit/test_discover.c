@@ -215,12 +215,18 @@ junk_and_farewells_are_not_reported(void **state)
     uint64_t group = any(), id;
     struct discover *node = open_on("lo", port, group, &id);
     discover_publish(node, now_us(), 1000);
-    uint8_t junk[1400], beacon[PROTO_BEACON_MAX];
+    static uint8_t junk[65507]; /* the longest there is */
+    uint8_t beacon[PROTO_BEACON_MAX];
     struct proto_beacon says = {{any(), 7}, group, 4242};
     size_t size = proto_beacon_encode(&says, beacon);
     memset(junk, 0x5a, sizeof junk);
     for (size_t n = 0; n < 300; n++)
-        send_to(port, junk, n < 256 ? n : sizeof junk);
+        send_to(port, junk, n < 256 ? n : 1472);
+    send_to(port, junk, sizeof junk);
+    struct proto_beacon longer = {{any(), 7}, group, 4242};
+    proto_beacon_encode(&longer, junk); /* with something behind it */
+    send_to(port, junk, size + 1);
+    send_to(port, junk, sizeof junk);
     for (size_t n = 0; n < size; n++) /* cut short */
         send_to(port, beacon, n);
     for (size_t bit = 0; bit < 40; bit++) { /* magic and version wrong */
