@@ -90,6 +90,8 @@ void
 pace_plan(struct core *core)
 {
     core->pace.rounds = 0;
+    core->pace.window_us = core->pace.window_rounds = 0;
+    core->pace.average_us = 0;
     core->pace.slow = 0;
     for (int i = 0; i < core->peers.high; i++)
         core->pace.lines[i].count = 0;
@@ -114,6 +116,17 @@ lines_note(struct core *core)
             line->recent_us[line->count++ % PACE_RECENT] =
                 us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
     }
+}
+
+static void
+round_note(struct pace *pace, uint64_t us)
+{
+    pace->round_us[pace->rounds++ % PACE_RECENT] = us;
+    pace->window_us += us;
+    if (++pace->window_rounds < PACE_JUDGE_ROUNDS || pace->window_us < PACE_JUDGE_US)
+        return;
+    pace->average_us = pace->window_us / pace->window_rounds;
+    pace->window_us = pace->window_rounds = 0;
 }
 
 /* The shortest of the last rounds, 0 when there were not enough. */
@@ -304,7 +317,9 @@ decide(struct core *core, bool trial)
         else
             pace_on_aside(core, &(struct proto_aside){view.round_us, without_us});
     }
-    pace->before_us = pace->rests ? 0 : view.round_us;
+    pace->before_us = pace->average_us > 0 ? pace->average_us : view.round_us;
+    if (pace->rests) /* another node leads */
+        pace->before_us = 0;
     return true;
 }
 
@@ -330,6 +345,18 @@ trial_in_plan(const struct core *core)
     return false;
 }
 
+/* Did it help to leave somebody out? */
+static void
+judge(struct core *core, bool trial)
+{
+    struct pace *pace = &core->pace;
+    if (pace->before_us == 0 || pace->average_us == 0 || trial)
+        return;
+    if (10 * pace->average_us > 9 * pace->before_us)
+        call_back(core);
+    pace->before_us = 0;
+}
+
 /* After a round of a plan that this node leads. */
 static bool
 lead(struct core *core)
@@ -345,11 +372,7 @@ lead(struct core *core)
         return false;
     if (!trial)
         pace->without_us = us;
-    if (pace->before_us > 0 && !trial) {
-        if (10 * us > 9 * pace->before_us)
-            call_back(core);
-        pace->before_us = 0;
-    }
+    judge(core, trial);
     if (core->awake < pace->look_at_us || core->awake < pace->immune_at_us ||
         core_mutant(core, MUTANT_PACE))
         return false;
@@ -364,7 +387,7 @@ pace_round(struct core *core, uint64_t us)
     lines_note(core);
     if (!pace->full)
         return false;
-    pace->round_us[pace->rounds++ % PACE_RECENT] = us;
+    round_note(pace, us);
     return plan_leader(core) && lead(core);
 }
 

@@ -17,9 +17,10 @@
  *
  * The worst member is taken out of the prediction, then the worst of the rest, and so on; to the best of all these
  * sets is added again who costs nothing. It wins if it is PACE_GAIN quarters as fast as the whole by prediction, and
- * than what rounds take in fact, for PACE_SURE_US. With two members it may be one of them alone. When leaving out did
- * not help, who was left out is called back. Who comes back to a plan that is then much slower is sent away again in
- * the middle of the round.
+ * than what rounds take in fact, for PACE_SURE_US. With two members it may be one of them alone. A prediction is no
+ * proof: where processors are rationed, a node that computes more is stopped more often. So rounds are counted for
+ * PACE_JUDGE_US before and after, and when leaving out did not help, who was left out is called back. Who comes back
+ * to a plan that is then much slower is sent away again in the middle of the round.
  *
  * A node that catches up and says that it is ready, but keeps a held plan waiting in vain again and again, is left
  * out, too. A node that was left out does not believe it when none of the others gets any further. */
@@ -34,6 +35,8 @@ enum {
     PACE_RECENT = 4,         /* rounds whose smallest times count */
     PACE_ROUNDS = 3,         /* of a plan before it is judged */
     PACE_LOOK_US = 200000,   /* between two decisions */
+    PACE_JUDGE_US = 1000000, /* rounds of at least so long, all together, ... */
+    PACE_JUDGE_ROUNDS = 8,   /* and as many, say how long one takes on average */
     PACE_SURE_US = 600000,   /* for so long the decision is the same: not the noise of a moment */
     PACE_BASE_US = 15000000, /* quickest messages are remembered for one to two of these */
     PACE_REST_US = 10000000, /* who is left out comes back, doubled each time */
@@ -78,6 +81,9 @@ struct pace {
     uint32_t apply_us;
     uint64_t round_us[PACE_RECENT]; /* of full rounds of the plan */
     unsigned rounds;
+    uint64_t window_us; /* of full rounds since the last average */
+    unsigned window_rounds;
+    uint64_t average_us; /* of a full round of the plan, 0 unknown */
     uint64_t look_at_us; /* awake */
     uint64_t slow;       /* bitmap of ranks: what was decided at the last look, and first */
     uint64_t slow_at_us; /* awake; then */

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "mesh/inside.h"
 #include "mesh/pace.h"
 #include "tests/support/lone.h"
 #include "tests/support/rand.h"
@@ -285,6 +286,36 @@ who_says_it_was_left_out_is_not_planned_for(void **state)
     lone_destroy(&lone);
 }
 
+/* Rounds of a rationed processor: quick ones, and one in which it is stopped. Is somebody called back who was left out
+ * when a round took `before_us`? */
+static bool
+called_back(uint64_t before_us, uint64_t quick_us, uint64_t stopped_us)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone_run(lone, 1000);
+    assert_true(lone->core->plan.active && plan_leader(lone->core));
+    struct pace *pace = &lone->core->pace;
+    pace->full = true;
+    pace->before_us = before_us;
+    for (int k = 0; pace->before_us > 0; k++) {
+        assert_in_range(k, 0, 100);
+        pace_round(lone->core, k % 4 == 3 ? stopped_us : quick_us);
+    }
+    bool called = lone_logged(lone, "called back") == 1;
+    lone_destroy(&lone);
+    return called;
+}
+
+static void
+leaving_out_is_judged_by_what_rounds_take_on_average(void **state)
+{
+    (void)state;
+    assert_true(called_back(79 * MS, 26 * MS, 400 * MS));
+    assert_true(called_back(79 * MS, 75 * MS, 75 * MS));
+    assert_false(called_back(79 * MS, 26 * MS, 26 * MS));
+    assert_false(called_back(79 * MS, 26 * MS, 120 * MS));
+}
+
 int
 main(void)
 {
@@ -301,6 +332,7 @@ main(void)
         cmocka_unit_test(who_is_left_out_says_so_and_waits),
         cmocka_unit_test(who_is_left_out_goes_on_when_nobody_else_does),
         cmocka_unit_test(who_says_it_was_left_out_is_not_planned_for),
+        cmocka_unit_test(leaving_out_is_judged_by_what_rounds_take_on_average),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
