@@ -10,7 +10,8 @@ A scene is what a mesh of n nodes goes through and which of them is the victim:
     lender    the same, the lowest, which has the pages that the highest needs, dies
     asker     as joiner, but the n-th has no job and asks for it       giver     the same with 2, whom it asks dies
     host      a node of another run comes, the leader dies of it
-    accuser   all audit one another, the highest lies, and the leader dies of that
+    accuser   all audit one another, the highest lies, and the leader dies of that. An audit recomputes one shard, so
+              lies about the others may be in the result: all must end, with whatever weights
 
 Two first runs of each scene count how often its victim comes to each point; the lower count is what it does every
 time. Then each (scene, n, point, action) is one run, in which the victim does it at the k-th time, k drawn from 1
@@ -79,7 +80,7 @@ class Scene:
         if rule and name == self.victim:
             env["MESHNODE_FAIL"] = rule
         if name == self.liar:
-            env["MESHNODE_FAIL"] = "lie:50+:error"  # in all its shards, so that whichever is audited shows it
+            env["MESHNODE_FAIL"] = "lie:50+:error"
         start = ["--peers", str(first)] if first else ["--set", f"mesh.gather_ms={self.gather_ms}"]
         mesh.start(name, *start, env=env, job=self.role not in ASK or name != self.names[-1])
 
@@ -193,7 +194,7 @@ class Scene:
                 pauses = [chaos.pause(mesh.nodes[name], float(fired[1])) for name in self.others] if fired else []
                 self.bring_back(mesh, action, random)
                 found = mesh.hashes([name for name in self.names])
-                if found != {self.hashes}:
+                if found != {self.hashes} and not self.liar:
                     raise chaos.Failed(f"hashes {found}, expected {self.hashes}")
             except chaos.Failed as failure:
                 raise chaos.Failed(f"{self.role} of {self.count}, {rule}: {failure}") from None
