@@ -1,6 +1,6 @@
 """torch_model.py - our jobs and model files in PyTorch: the network of a YAML job, its parameters by our names.
 
-    job = read_job("configs/gpt.yaml", ["train.steps=100"])
+    job = read_job("configs/shakespeare-gpt.yaml", ["train.steps=100"])
     net = build(job["model"], (64,))               # the shape of a sample
     load(net, read_tensors("model.safetensors"))
 

@@ -671,9 +671,9 @@ the_reference_explains_every_setting(void **state)
 static void
 the_jobs_that_come_along_are_good(void **state)
 {
-    static const char *const files[] = {"configs/digits.yaml",      "configs/mnist.yaml",
-                                        "configs/mnist-mlp.yaml",   "configs/logistic.yaml",
-                                        "configs/gpt.yaml",         "configs/mnist-resnet.yaml",
+    static const char *const files[] = {"configs/digits.yaml",          "configs/mnist.yaml",
+                                        "configs/mnist-mlp.yaml",       "configs/logistic.yaml",
+                                        "configs/shakespeare-gpt.yaml", "configs/mnist-resnet.yaml",
                                         "configs/cifar-resnet.yaml"};
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
