@@ -433,6 +433,10 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
         core->started_at_us = core->awake;
     if (core->own.state == OWN_COMMITTING)
         serve_committed(core);
+    if (core->own.state == OWN_COMMITTING && core->plan.active && core->plan.now.count > 1)
+        doubt_agreed(core, core->round);
+    else if (core->own.state == OWN_ADOPTING || core->own.state == OWN_START)
+        doubt_agreed(core, round);
     own_applied(core);
     pace_applied(core);
     fetch_applied(core, round);

@@ -108,7 +108,8 @@ struct core_ops {
      * over, then core_on_applied; or core_on_state_bad. */
     void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash);
     /* To the trainer: other nodes hold another state before `round` than it does, and not fewer of them.
-     * core_on_applied follows, with an older state that it can vouch for: of a lower round, or the initial one. */
+     * core_on_applied follows, with an older state that it can vouch for: of a round below this one, which is not
+     * higher than its own, or the initial one. */
     void (*back)(void *ctx, uint64_t round);
     /* To the trainer: compute `shard` (one bit) of `round` apart, and answer with core_on_probed whether the
      * words for it are those claimed; `claim` is borrowed until this returns. */

@@ -1,12 +1,15 @@
 /* doubt.c - see doubt.h for what is done about it. */
 #include "mesh/doubt.h"
 
+#include <string.h>
+
 #include "mesh/inside.h"
 
 void
 doubt_init(struct core *core)
 {
-    core->doubt = (struct doubt){.open = false};
+    memset(&core->doubt, 0, sizeof core->doubt);
+    core->doubt.past_to = UINT64_MAX - 1; /* none */
 }
 
 static bool
@@ -22,7 +25,7 @@ doubt_shuns(const struct core *core, int i)
     const struct peer *peer = &core->peers.peers[i];
     if (core_mutant(core, MUTANT_ODD))
         return false;
-    if (peer->apart)
+    if (peer->apart || (peer->round > core->round && core->round < core->doubt.dispute))
         return true;
     return peer->round > core->round ? peer->odd : peer->round == core->round && differs(core, i);
 }
@@ -110,6 +113,8 @@ doubt_beat(struct core *core, int i)
     core->doubt.untold &= ~(1ull << i);
     if (core->state_hash == 0)
         return;
+    if (!peer->apart && doubt_past(core, peer->round) == peer->state_hash)
+        doubt_agreed(core, peer->round);
     if (peer->round == core->round) {
         core->doubt.claim[i] = peer->apart ? 0 : peer->state_hash;
         peer->odd = differs(core, i);
@@ -136,10 +141,63 @@ doubt_forget(struct core *core, int i)
     core->peers.peers[i].tied = false;
 }
 
+/* The rounds remembered follow one another; what came before a copy of another node's state is not known. */
+static void
+remember(struct core *core)
+{
+    struct doubt *doubt = &core->doubt;
+    uint64_t *slot = &doubt->past[core->round % DOUBT_PAST];
+    bool again = core->round >= doubt->past_from && core->round <= doubt->past_to &&
+                 *slot == core->state_hash;
+    if (core->round != doubt->past_to + 1 && !again)
+        doubt->past_from = core->round;
+    *slot = core->state_hash;
+    doubt->past_to = core->round;
+    if (doubt->past_to - doubt->past_from >= DOUBT_PAST)
+        doubt->past_from = doubt->past_to - DOUBT_PAST + 1;
+}
+
+uint64_t
+doubt_past(const struct core *core, uint64_t round)
+{
+    const struct doubt *doubt = &core->doubt;
+    bool known = round >= doubt->past_from && round <= doubt->past_to && core->state_hash != 0;
+    return known && !core_mutant(core, MUTANT_PAST) ? doubt->past[round % DOUBT_PAST] : 0;
+}
+
+bool
+doubt_strays(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    uint64_t ours = peer->round < core->round ? doubt_past(core, peer->round) : 0;
+    return peers_usable(core, i) && !peer->apart && peer->state_hash != 0 && ours != 0 &&
+           ours != peer->state_hash;
+}
+
+void
+doubt_agreed(struct core *core, uint64_t round)
+{
+    if (round + 1 > core->doubt.sure)
+        core->doubt.sure = round + 1;
+}
+
+void
+doubt_back(struct core *core, uint64_t round, const char *why)
+{
+    uint64_t sure = core->doubt.sure < round ? core->doubt.sure : round;
+    own_damaged(core, why);
+    core->ops.back(core->ctx, sure);
+}
+
 void
 doubt_applied(struct core *core)
 {
     struct doubt *doubt = &core->doubt;
+    remember(core);
+    if (doubt->sure > core->round + 1)
+        doubt->sure = core->round + 1;
+    if (core->round >= doubt->differ_round)
+        doubt->differ_round = 0;
     doubt->since_us = 0;
     doubt->open = false;
     for (int i = 0; i < core->peers.high; i++) {
@@ -241,10 +299,9 @@ go_back(struct core *core, const struct tally *tally)
     }
     if (!back)
         return;
-    uint64_t round = core->round;
     core->doubt.wary_us = 0; /* whom not to follow is known */
-    own_damaged(core, "its members hold different states");
-    core->ops.back(core->ctx, round);
+    core->doubt.dispute = tie ? core->round : 0;
+    doubt_back(core, core->round, "its members hold different states");
 }
 
 static bool
@@ -256,6 +313,100 @@ member_odd(const struct core *core)
     return false;
 }
 
+/* --- The past -------------------------------------------------------------------------------------- */
+
+static bool
+member(const struct core *core, int i)
+{
+    for (size_t r = 0; core->plan.active && r < core->plan.now.count; r++)
+        if (core->plan.peer[r] == i)
+            return true;
+    return false;
+}
+
+struct dispute {
+    uint64_t round;         /* the lowest in which somebody had another state, UINT64_MAX nobody */
+    unsigned same, against; /* nodes */
+};
+
+static struct dispute
+past_count(const struct core *core)
+{
+    struct dispute d = {.round = UINT64_MAX, .same = 1};
+    for (int i = 0; i < core->peers.high; i++)
+        if (doubt_strays(core, i)) {
+            const struct peer *peer = &core->peers.peers[i];
+            d.against++;
+            d.round = peer->round < d.round ? peer->round : d.round;
+        }
+    for (int i = 0; i < core->peers.high && d.against > 0; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        bool agrees = peers_usable(core, i) && !peer->apart && peer->round >= d.round &&
+                      peer->state_hash != 0 && doubt_past(core, peer->round) == peer->state_hash;
+        bool leads = peers_usable(core, i) && peer->round > core->round && !doubt_shuns(core, i);
+        d.same += agrees || leads || (member(core, i) && !doubt_strays(core, i));
+    }
+    return d;
+}
+
+/* With as many on either side: not with the same peer for ever. */
+static bool
+past_parts(struct core *core)
+{
+    bool all = true;
+    for (int i = 0; i < core->peers.high; i++) {
+        struct peer *peer = &core->peers.peers[i];
+        if (!doubt_strays(core, i))
+            continue;
+        if (++peer->disputes >= DOUBT_TIES)
+            peer->apart = true;
+        else
+            all = false;
+        if (peer->apart)
+            core_log(core, 3, "peer %s:%u and we differ again and again; we go separate ways",
+                     peer->at.host, peer->at.control_port);
+    }
+    return all;
+}
+
+static void
+past_go_back(struct core *core, const struct dispute *d)
+{
+    bool tie = d->against == d->same;
+    if (tie && past_parts(core))
+        return;
+    core_log(core, 3, "before round %llu %u nodes had another state than we and %u of us: %s",
+             (unsigned long long)d->round, d->against, d->same,
+             tie ? "computing it again" : "ours is wrong");
+    core->doubt.dispute = tie ? d->round : 0;
+    core->doubt.wary_us = 0;
+    doubt_back(core, d->round, "others had another state");
+}
+
+enum doubt_verdict
+doubt_differs(struct core *core)
+{
+    struct doubt *doubt = &core->doubt;
+    unsigned ours = 1 + holders(core, core->round, core->state_hash), ahead = 0;
+    if (doubt->differ_round != core->round + 1 || core->own.state != OWN_FREE) {
+        doubt->differ_round = core->round + 1;
+        doubt->wary_us = core->awake + DOUBT_GRACE_US;
+        return DOUBT_WAIT;
+    }
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        ahead += peers_usable(core, i) && peer->round > core->round && !doubt_shuns(core, i);
+    }
+    for (int i = 0; i < core->peers.high && ahead <= ours; i++) {
+        struct peer *peer = &core->peers.peers[i];
+        if (peer->round > core->round && peers_usable(core, i)) {
+            peer->odd = true;
+            peer->odd_round = core->round + 1;
+        }
+    }
+    return ahead > ours ? DOUBT_COPY : DOUBT_STAY;
+}
+
 void
 doubt_step(struct core *core)
 {
@@ -263,7 +414,18 @@ doubt_step(struct core *core)
     if (!own_settled(core) || core->state_hash == 0 || core_mutant(core, MUTANT_ODD))
         return;
     struct tally tally = count_claims(core);
-    doubt->open = tally.other >= tally.same;
+    struct dispute past = past_count(core);
+    bool differ = past.against > 0 && past.against >= past.same;
+    if (!differ)
+        doubt->past_at_us = core->awake;
+    bool late = core->awake - doubt->past_at_us >= DOUBT_GRACE_US; /* all have spoken since */
+    doubt->open = late || tally.other >= tally.same;
+    if (late) {
+        plan_differ(core);
+        if (core->own.state == OWN_FREE)
+            past_go_back(core, &past);
+        return;
+    }
     if (tally.other == 0) {
         doubt->since_us = 0;
         return;

@@ -71,6 +71,7 @@ fetch_planned(struct core *core)
 {
     fetch_reset(core);
     core->fetch.rest_us = 0;
+    core->fetch.copies = false;
 }
 
 bool
@@ -572,17 +573,22 @@ scatter(struct core *core, uint64_t at, const uint8_t *body, size_t size)
     }
 }
 
-/* We hold another state than the one we follow: ours has changed since it was adopted, or its has, which the others
- * will find. Back to one that can be vouched for. */
+/* We hold another state than the one we follow: ours has changed since it was adopted, or its has. Where more have
+ * theirs: back, and as the older state may be as wrong, a copy of the present one. */
 static void
 state_differs(struct core *core)
 {
-    uint64_t round = core->round;
     const struct peer *peer = &core->peers.peers[core->fetch.from];
-    core_log(core, 3, "before round %llu peer %s:%u has another state than we: going back",
-             (unsigned long long)round, peer->at.host, peer->at.control_port);
-    own_damaged(core, "the mesh has another state");
-    core->ops.back(core->ctx, round);
+    enum doubt_verdict verdict = doubt_differs(core);
+    if (verdict != DOUBT_WAIT)
+        core_log(core, 3, "before round %llu peer %s:%u has another state than we: %s",
+                 (unsigned long long)core->round, peer->at.host, peer->at.control_port,
+                 verdict == DOUBT_COPY ? "taking a copy" : "not following");
+    fetch_reset(core);
+    if (verdict != DOUBT_COPY)
+        return;
+    core->fetch.copies = true;
+    doubt_back(core, core->round, "the mesh has another state");
 }
 
 /* The block whose turn it is; the last one completes the total. */
@@ -599,6 +605,7 @@ total_take(struct core *core, const struct proto_total *total, const void *body,
         state_differs(core);
         return;
     }
+    doubt_agreed(core, core->round);
     scatter(core, at, body, size);
     fetch->block++;
     fetch->sure = true;
@@ -668,7 +675,11 @@ fetch_on_total(struct core *core, int from, const struct proto_total *total,
     if (fetch->stage != FETCH_FOLLOWING || fetch->from != from)
         return;
     if (frame->size == 0) {
-        if (its_turn(core, total)) {
+        bool honest = serve_total_check(total, frame->data, 0) == total->check;
+        bool differs = honest && total->state_hash != 0 && total->state_hash != core->state_hash;
+        if (its_turn(core, total) && differs) {
+            state_differs(core);
+        } else if (its_turn(core, total)) {
             fetch->tried |=
                 fetch->sure ? 1ull << from : UINT64_MAX; /* the others hardly have more */
             fetch->from = -1;
@@ -720,7 +731,7 @@ following_step(struct core *core)
 {
     struct fetch *fetch = &core->fetch;
     kept_take(core);
-    if (core->own.state == OWN_COMMITTING)
+    if (core->own.state == OWN_COMMITTING || fetch->stage != FETCH_FOLLOWING)
         return;
     if (fetch->from >= 0 && (!fit(core, fetch->from) || core->peers.peers[fetch->from].stuck))
         fetch->from = -1;
@@ -745,6 +756,7 @@ fetch_applied(struct core *core, uint64_t round)
         stage(core, FETCH_FOLLOWING);
         fetch->listed = false;
         fetch->adopted = fetch->sure = true;
+        fetch->copies = false;
     } else if (follows_on && !core->plan.active) {
         fetch->block = 0;
     } else if (fetch->stage != FETCH_NONE) {
@@ -771,7 +783,9 @@ none_step(struct core *core)
 {
     bool waits = core->awake - core->plan.idle_at_us >= FETCH_IDLE_US;
     bool rested = core->awake >= core->fetch.rest_at_us || anybody(core, rests_ahead);
-    if (rested && (anybody(core, ahead) || (waits && anybody(core, runs_here))))
+    if (core->fetch.copies && anybody(core, ahead))
+        asking_begin(core, name_round(core));
+    else if (rested && (anybody(core, ahead) || (waits && anybody(core, runs_here))))
         stage(core, FETCH_FOLLOWING);
 }
 

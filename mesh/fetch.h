@@ -83,6 +83,7 @@ struct fetch {
 
     int from;                        /* donor of totals, -1 none */
     uint64_t tried;                  /* bitmap of peers that did not have the totals */
+    bool copies;                     /* of a state first: no totals lead from ours to theirs */
     bool sure;                       /* it has them */
     uint64_t since_us;               /* awake; the stage began */
     bool adopted;                    /* and not yet in a plan since: overtaken means too slow */

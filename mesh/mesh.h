@@ -95,7 +95,7 @@ enum mesh_task_kind {
     MESH_COMMIT,
     MESH_ADOPT,
     MESH_PROBE,       /* an audit: core.h */
-    MESH_BACK,        /* other nodes hold another state: back to an older one */
+    MESH_BACK,        /* other nodes hold another state: back to one before a round below `round` */
     MESH_DONE,        /* the run is complete on every node we know of */
     MESH_INTERRUPTED, /* mesh_interrupt was called */
     MESH_PAGE,        /* the answer to mesh_want */

@@ -30,6 +30,7 @@ enum {
     MUTANT_BLOCK = 1 << 21,       /* blocks of a state are not compared with their hashes */
     MUTANT_TOTAL = 1 << 22,       /* who follows is given the total of the round before */
     MUTANT_PACE = 1 << 23,        /* a slow member is never left out */
+    MUTANT_PAST = 1 << 24,        /* states of rounds long ago are not compared */
 };
 
 #endif

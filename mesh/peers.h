@@ -103,6 +103,7 @@ struct peer {
     uint64_t tied_round; /* the last in which it was its word against ours, */
     unsigned ties;       /* and how often, */
     bool tied;           /* and it has not gone back since; */
+    unsigned disputes;   /* how often as many nodes had its state of long ago as ours */
     bool apart;          /* it was once too often */
     uint32_t speed;
     uint64_t busy_us;

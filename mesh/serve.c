@@ -266,6 +266,7 @@ send_total(struct core *core, int to, uint64_t round, uint64_t block)
         round--;
     size_t size = 0;
     const uint8_t *body = core->config.log;
+    msg.total.state_hash = doubt_past(core, round);
     if (serve->logs && round >= serve->first) {
         size_t skip = (size_t)block * core->config.block_size;
         size_t whole = serve->totals[round % SERVE_ROUNDS_MAX].size;

@@ -598,6 +598,43 @@ metrics_withdraw(struct metrics *metrics)
     pthread_mutex_unlock(&metrics->lock);
 }
 
+/* Where the last of the lines before `at` begins, and its step; -1 when there is none that can be read. */
+static off_t
+last_line(int fd, off_t at, uint64_t *step)
+{
+    char line[1024];
+    size_t size = at < (off_t)sizeof line ? (size_t)at : sizeof line;
+    if (size == 0 || pread(fd, line, size, at - (off_t)size) != (ssize_t)size)
+        return -1;
+    size_t begin = size - 1; /* the end of the line */
+    while (begin > 0 && line[begin - 1] != '\n')
+        begin--;
+    json_t *object = json_loadb(line + begin, size - begin, 0, NULL);
+    const json_t *number = json_object_get(object, "step");
+    bool good = json_is_integer(number);
+    if (good)
+        *step = (uint64_t)json_integer_value(number);
+    json_decref(object);
+    return good ? at - (off_t)(size - begin) : -1;
+}
+
+void
+metrics_withdraw_from(struct metrics *metrics, uint64_t step)
+{
+    uint64_t last;
+    off_t begin;
+    pthread_mutex_lock(&metrics->lock);
+    if (metrics->begun) {
+        while ((begin = last_line(metrics->fd, metrics->at, &last)) >= 0 && last >= step)
+            metrics->at = begin;
+        int rc = ftruncate(metrics->fd, metrics->at);
+        (void)rc; /* what is written next covers it */
+        json_decref(metrics->last);
+        metrics->last = NULL;
+    }
+    pthread_mutex_unlock(&metrics->lock);
+}
+
 void
 metrics_alive(struct metrics *metrics)
 {

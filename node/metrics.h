@@ -58,6 +58,8 @@ void metrics_job(struct metrics *metrics, const struct metrics_job *job);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
 /* The last step, or the evaluation after it, counts no more: its line goes, or its figures. */
 void metrics_withdraw(struct metrics *metrics);
+/* All lines of this step and later ones count no more. */
+void metrics_withdraw_from(struct metrics *metrics, uint64_t step);
 /* Write result.json; metrics_show_result tells it to people. */
 int metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
                    size_t why_size);

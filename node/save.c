@@ -272,6 +272,25 @@ save_find(struct save *save, struct state *state, struct checkpoint_found *found
 }
 
 bool
+save_find_below(struct save *save, struct state *state, uint64_t round)
+{
+    char why[512] = "";
+    wait_idle(save);
+    for (uint64_t last = UINT64_MAX;;) {
+        struct checkpoint_found found = {0};
+        if (save_find(save, state, &found, why, sizeof why) != 0 || !found.whole)
+            return false;
+        if (state->header->round < round)
+            return true;
+        uint64_t step = state->header->step;
+        if (step == last)
+            return false; /* it cannot be deleted */
+        checkpoint_delete(save->setup.dir, last = step);
+        save->written = save->written && save->step != step;
+    }
+}
+
+bool
 save_ended(const struct save *save)
 {
     char path[PATH];

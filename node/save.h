@@ -44,6 +44,10 @@ int save_find(struct save *save, struct state *state, struct checkpoint_found *f
 /* Does `dir` hold the result of a run that came to its end? */
 bool save_ended(const struct save *save);
 
+/* The newest whole checkpoint of a state before a round below `round`, into `state`; later ones, of states that are
+ * wrong, are deleted. Waits for the writer. False when there is none. */
+bool save_find_below(struct save *save, struct state *state, uint64_t round);
+
 /* The checkpoint of this very state, if there is one, is of a wrong state: delete it. Waits for the writer. */
 void save_withdraw(struct save *save, const struct state *state);
 

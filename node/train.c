@@ -432,30 +432,24 @@ sound(struct run *run)
 
 /* The state that the present one was made of, if it is still there. */
 static bool
-state_before(struct run *run)
+state_before(struct run *run, uint64_t round)
 {
-    if (!run->before || state_hash(&run->next, run->pool) != run->before_hash)
+    if (!run->before || run->next.header->round >= round ||
+        state_hash(&run->next, run->pool) != run->before_hash)
         return false;
     state_swap(&run->state, &run->next);
     return true;
 }
 
-static bool
-state_saved(struct run *run)
-{
-    char why[LINE] = "";
-    struct checkpoint_found found = {0};
-    return !run->anew && save_find(run->save, &run->state, &found, why, sizeof why) == 0 &&
-           found.whole && run->state.header->round < run->round;
-}
-
-/* To the newest state that can be trusted: the one before, a checkpoint, the one before the first step. */
+/* To the newest state before a round below `round` that can be trusted: the one before, a checkpoint, the one before
+ * the first step. */
 static void
-go_back(struct run *run)
+go_back(struct run *run, uint64_t round)
 {
     work_drop(run->work);
     save_withdraw(run->save, &run->state);
-    if (!state_before(run) && !state_saved(run)) {
+    if (!state_before(run, round) &&
+        (run->anew || !save_find_below(run->save, &run->state, round))) {
         memset(run->state.block, 0, run->state.size);
         state_start(&run->state);
         job_params(&run->job, run->config, run->state.params);
@@ -486,18 +480,21 @@ recover(struct run *run)
     say(run, 3, "the state before round %llu changed in memory: going back to an older one",
         (unsigned long long)run->round);
     mesh_damaged(run->mesh);
-    go_back(run);
+    go_back(run, run->round);
 }
 
-/* Other nodes hold another one. */
+/* Other nodes hold another one, or held another one before a round long ago. */
 static void
-retreat(struct run *run)
+retreat(struct run *run, uint64_t round)
 {
+    bool past = round < run->round;
     say(run, 3, "the state before round %llu may be wrong: going back to an older one",
-        (unsigned long long)run->round);
-    if (run->reported == run->round)
+        (unsigned long long)round);
+    if (!past && run->reported == run->round)
         metrics_withdraw(run->metrics);
-    go_back(run);
+    go_back(run, round);
+    if (past)
+        metrics_withdraw_from(run->metrics, run->state.header->step + 1);
 }
 
 static void
@@ -652,7 +649,7 @@ follow_mesh(struct run *run)
             audit(run, &task);
             break;
         case MESH_BACK:
-            retreat(run);
+            retreat(run, task.round);
             break;
         case MESH_PAGE: /* asked for and not waited for */
             break;

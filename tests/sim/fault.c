@@ -235,6 +235,10 @@ fault_do(struct sim *sim, enum sim_fault kind)
     sim->trace = sim->trace * 31 + kind;
     if (sim->verbose)
         printf("%9.3f ms  fault %s at node %u\n", (double)sim->now / 1000, fault_name(kind), i);
+    if (sim->alone) {
+        alone_cut(sim);
+        return;
+    }
     switch (kind) {
     case SIM_CRASH:
     case SIM_CRASH_SILENT:
@@ -327,7 +331,9 @@ fault_over(struct sim *sim)
     unsigned n = sim->profile.nodes;
     sim->faults_over = true;
     sim->over_us = sim->now;
-    if (sim->drill || sim->slow) {
+    if (sim->alone)
+        memset(sim->cut, 0, sizeof sim->cut);
+    if (sim->drill || sim->slow || sim->alone) {
         deadline_set(sim);
         return;
     }

@@ -36,6 +36,7 @@ static const struct plant {
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL},
     {"a hung trainer is given shards again and again", MUTANT_STUCK, 0, 4, NULL},
     {"a slow member is never left out", MUTANT_PACE, 0, 5, NULL},
+    {"states of rounds long ago are not compared", MUTANT_PAST, 0, 6, NULL},
     {"peers that do not hear us count as usable", MUTANT_HEARING, 0, 0,
      "configs/chaos-oneway.yaml"},
     {"members need not hear one another", MUTANT_CLIQUE, 0, 0, "configs/chaos-oneway.yaml"},

@@ -30,6 +30,7 @@ int run_drill(struct sim *sim, const struct sim_options *options);
 /* Is the k-th drill passed with this mutant? */
 bool drill_passed(struct sim *sim, uint64_t first, size_t k);
 /* slow.c: do the others keep their speed beside a slow member? */
+bool alone_passed(struct sim *sim, uint64_t first);
 bool slow_passed(struct sim *sim, uint64_t first);
 /* plants.c: planted bugs must be found. */
 int run_plants(struct sim *sim, const struct sim_options *options);

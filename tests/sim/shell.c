@@ -593,7 +593,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->done = node->finished = node->left = false;
     node->kept = 0;
     node->lent = node->marked = node->total_bad = false;
-    node->older_valid = node->flip = node->wrong = false;
+    node->older_valid = node->flip = node->wrong = node->strayed = false;
     node->lent_until = 0;
     for (unsigned l = 0; l < SIM_LINKS_MAX; l++)
         node->links[l].open = node->links[l].up = node->links[l].bulk = false;

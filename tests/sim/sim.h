@@ -7,6 +7,7 @@
  *     disk      checkpoints, some of them lost, torn or rotten         disk.c
  *     faults    crash, restart, pause, split, one-way cut, heal, ...   fault.c
  *     plain     a second generator of schedules, written apart         plain.c
+ *     alone     a node cut off from the others whose state is wrong   alone.c
  *     slow      a member on a slow line, or that computes slowly  slow.c
  *     play      a scenario file, and how long its faults stop anybody  play.c
  *
@@ -151,6 +152,7 @@ struct sim_node {
     uint64_t older_round;
     bool older_valid; /* `older` is what the state was made of */
     bool flip;        /* a bit of the next state is going to flip */
+    bool strayed;     /* it did, where nobody could notice */
     bool wrong;       /* it did, and nobody has noticed */
     uint8_t log[SIM_LOG_MAX];
     struct sim_disk disk;
@@ -214,6 +216,8 @@ struct sim {
     enum sim_fault drill_kind;
     enum sim_slow slow;
     unsigned slow_node;
+    bool alone; /* a bit flips in a node that is cut off from the others */
+    unsigned alone_node;
     uint64_t drill_at_us; /* when it happened */
     struct sim_play play; /* scenario NULL: none */
     uint64_t seed, now, trace;
@@ -350,6 +354,11 @@ const char *fault_name(enum sim_fault kind);
 /* slow.c */
 void slow_profile(struct sim *sim);
 bool slow_absent(const struct sim *sim, unsigned node);
+
+/* alone.c */
+void alone_profile(struct sim *sim);
+void alone_cut(struct sim *sim);
+bool alone_flips(const struct sim_node *node);
 
 /* plain.c: every fourth seed is of this generator. */
 bool plain_seed(const struct sim *sim);

@@ -121,7 +121,10 @@ static void
 judge(struct sim *sim, struct sim_node *node, const char *how, bool flipped)
 {
     node->wrong = flipped;
-    if (node->index != sim->profile.liar && !flipped &&
+    if (node->strayed && node->round <= sim->profile.rounds &&
+        memcmp(&node->state, &sim->reference[node->round], sizeof node->state) == 0)
+        node->strayed = false;
+    if (node->index != sim->profile.liar && !flipped && !node->strayed &&
         (node->round > sim->profile.rounds ||
          memcmp(&node->state, &sim->reference[node->round], sizeof node->state) != 0))
         sim_fail(sim, "node %u: state before round %" PRIu64 " differs from the reference after %s",
@@ -261,7 +264,7 @@ trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round)
         node->total_bad = false;
     else if (round_flipped(sim, round))
         node->total_bad = true;
-    else if (node->index == sim->profile.liar)
+    else if (node->index == sim->profile.liar || node->strayed)
         node->total_bad = false; /* it believes itself */
     else
         sim_fail(sim, "node %u: wrong sum committed in round %" PRIu64, node->index, round);
@@ -374,6 +377,8 @@ state_flips(struct sim *sim, struct sim_node *node)
     struct core_stats stats;
     core_stats(node->core, &stats);
     bool flips = node->flip && stats.members == sim->profile.nodes;
+    if (sim->alone)
+        flips = alone_flips(node);
     for (unsigned i = 0; i < sim->profile.nodes; i++)
         flips = flips && !sim->nodes[i].wrong;
     if (!flips)
@@ -383,17 +388,19 @@ state_flips(struct sim *sim, struct sim_node *node)
     node->flip = false;
     sim->counts.flips++;
     sim->counts.states++;
-    return true;
+    node->strayed = sim->alone;
+    return !sim->alone;
 }
 
 /* To what the present state was made of, or else to a checkpoint that is older. */
 void
 trainer_back(struct sim *sim, struct sim_node *node, uint64_t round)
 {
-    if (node->busy != SIM_FREE || round != node->round)
+    if (node->busy != SIM_FREE || round > node->round)
         sim_fail(sim, "node %u: asked to go back from round %" PRIu64 " at %" PRIu64, node->index,
                  round, node->round);
     node->busy = SIM_GOING_BACK;
+    node->task_round = round;
     sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 3000), SIM_APPLIED, node->index,
              0, 0, NULL);
 }
@@ -402,8 +409,8 @@ static void
 went_back(struct sim *sim, struct sim_node *node)
 {
     unmark(sim, node);
-    sim_disk_withdraw(node, node->round);
-    if (node->older_valid) {
+    sim_disk_withdraw(node, node->task_round);
+    if (node->older_valid && node->older_round < node->task_round) {
         node->state = node->older;
         node->round = node->older_round;
     } else {

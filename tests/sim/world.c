@@ -160,10 +160,16 @@ step(struct sim *sim)
 }
 
 static bool
+astray(const struct sim_node *node)
+{
+    return node->wrong || node->strayed;
+}
+
+static bool
 all_done(const struct sim *sim)
 {
     for (unsigned i = 0; i < sim->profile.nodes; i++)
-        if (sim->nodes[i].up && (!sim->nodes[i].done || sim->nodes[i].wrong) &&
+        if (sim->nodes[i].up && (!sim->nodes[i].done || astray(&sim->nodes[i])) &&
             i != sim->profile.liar)
             return false;
     return true;
@@ -173,10 +179,10 @@ static void
 judge_progress(struct sim *sim)
 {
     for (unsigned i = 0; i < sim->profile.nodes && !sim->failed; i++)
-        if (sim->nodes[i].up && (!sim->nodes[i].done || sim->nodes[i].wrong) &&
+        if (sim->nodes[i].up && (!sim->nodes[i].done || astray(&sim->nodes[i])) &&
             i != sim->profile.liar)
             sim_fail(sim, "node %u hangs at round %" PRIu64 " of %u%s", i, sim->nodes[i].round,
-                     sim->profile.rounds, sim->nodes[i].wrong ? " with a wrong state" : "");
+                     sim->profile.rounds, astray(&sim->nodes[i]) ? " with a wrong state" : "");
 }
 
 static void
@@ -221,6 +227,8 @@ sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
         play_profile(sim);
     else if (sim->slow)
         slow_profile(sim);
+    else if (sim->alone)
+        alone_profile(sim);
     else if (!sim->drill && plain_seed(sim))
         plain_profile(sim);
     else

@@ -362,19 +362,72 @@ totals_are_applied_in_their_order(void **state)
     lone_destroy(&lone);
 }
 
-/* A bit of ours flipped since, or one of its. */
+/* A bit of ours flipped since, or one of its: as many have theirs as ours, so it is not followed until one has gone
+ * back. */
 static void
-who_follows_from_another_state_goes_back(void **state)
+who_follows_one_of_another_state_stops(void **state)
 {
     (void)state;
     struct lone *lone = following();
+    lone_beat(lone, 7, 10, false);
+    lone_forget_sent(lone);
+    give_total_to(lone, 7, 9, 1234, 0);
+    lone_run(lone, 150);
+    lone_beat(lone, 7, 10, false);
     give_total_to(lone, 7, 9, 1234, 0);
     assert_false(lone->commit);
-    assert_true(lone->back);
-    assert_int_equal(lone_logged(lone, "has another state than we"), 1);
+    assert_false(lone->back);
+    assert_int_equal(lone_logged(lone, "has another state than we: not following"), 1);
+    lone_forget_sent(lone);
     assert_int_equal(lone->kept, 0);
+    lone_run(lone, 300);
+    assert_null(lone_sent(lone, 7, PROTO_FETCH));
+    assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
+    lone_destroy(&lone);
+}
+
+/* To go back would not help when the older state is as wrong. */
+static void
+who_differs_from_more_takes_a_copy(void **state)
+{
+    (void)state;
+    struct lone *lone = following();
+    lone_meet(lone, 8);
+    lone_beat(lone, 7, 10, false);
+    lone_beat(lone, 8, 10, false);
+    lone_forget_sent(lone);
+    give_total_to(lone, 7, 9, 1234, 0);
+    assert_false(lone->back); /* at first sight */
+    lone_run(lone, 150);
+    lone_beat(lone, 7, 10, false);
+    lone_beat(lone, 8, 10, false);
+    give_total_to(lone, 7, 9, 1234, 0);
+    assert_int_equal(lone_logged(lone, "has another state than we: taking a copy"), 1);
+    assert_true(lone->back);
     lone_train(lone);
-    assert_int_equal(lone->core->round, 8);
+    lone_run(lone, 20);
+    assert_non_null(lone_sent(lone, 7, PROTO_FETCH));
+    assert_non_null(lone_sent(lone, 8, PROTO_FETCH));
+    lone_destroy(&lone);
+}
+
+/* It has no totals, but says which state it had: another one. */
+static void
+an_empty_total_of_another_state_is_not_copied(void **state)
+{
+    (void)state;
+    struct lone *lone = following();
+    lone_beat(lone, 7, 10, false);
+    lone_forget_sent(lone);
+    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
+    msg.total.check = serve_total_check(&msg.total, "", 0);
+    say_bulk(lone, 7, &msg, NULL, 0);
+    lone_run(lone, 150);
+    lone_beat(lone, 7, 10, false);
+    say_bulk(lone, 7, &msg, NULL, 0);
+    lone_run(lone, 300);
+    assert_int_equal(lone_logged(lone, "not following"), 1);
+    assert_null(lone_sent(lone, 7, PROTO_FETCH));
     lone_destroy(&lone);
 }
 
@@ -475,7 +528,9 @@ main(void)
         cmocka_unit_test(a_state_with_a_wrong_hash_is_thrown_away),
         cmocka_unit_test(what_nobody_asked_for_is_ignored),
         cmocka_unit_test(totals_are_applied_in_their_order),
-        cmocka_unit_test(who_follows_from_another_state_goes_back),
+        cmocka_unit_test(who_follows_one_of_another_state_stops),
+        cmocka_unit_test(who_differs_from_more_takes_a_copy),
+        cmocka_unit_test(an_empty_total_of_another_state_is_not_copied),
         cmocka_unit_test(a_damaged_total_is_asked_for_again),
         cmocka_unit_test(only_who_is_up_says_ready),
         cmocka_unit_test(who_is_overtaken_begins_anew_later_and_says_so_once),

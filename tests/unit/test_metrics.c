@@ -197,6 +197,30 @@ an_evaluation_joins_the_line_of_its_step(void **state)
 }
 
 static void
+lines_of_steps_that_are_done_again_go(void **state)
+{
+    (void)state;
+    struct metrics *metrics = open_metrics(false);
+    for (uint64_t k = 1; k <= 9; k++) {
+        struct metrics_step step = step_of(k);
+        metrics_step(metrics, &step);
+    }
+    metrics_withdraw_from(metrics, 4);
+    metrics_withdraw_from(metrics, 40);
+    struct metrics_step step = step_of(4);
+    metrics_step(metrics, &step);
+    for (size_t k = 0; k < 4; k++) {
+        json_t *object = line(k);
+        assert_int_equal(number(object, "step"), k + 1);
+        json_decref(object);
+    }
+    assert_null(line(4));
+    metrics_withdraw_from(metrics, 0);
+    assert_null(line(0));
+    metrics_destroy(&metrics);
+}
+
+static void
 an_evaluation_alone_is_a_line(void **state)
 {
     struct metrics *metrics = open_metrics(false);
@@ -521,6 +545,7 @@ main(void)
         TEST(each_step_is_an_object_of_its_own),
         TEST(what_is_not_a_number_is_null),
         TEST(an_evaluation_joins_the_line_of_its_step),
+        TEST(lines_of_steps_that_are_done_again_go),
         TEST(an_evaluation_alone_is_a_line),
         TEST(a_resumed_run_continues_behind_the_last_whole_line),
         TEST(a_torn_line_longer_than_a_block_goes_too),
