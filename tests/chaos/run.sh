@@ -24,7 +24,7 @@ short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py -
     "cold.py --runs 20" memory.py "scenario.py configs/chaos-kill.yaml configs/chaos-pause.yaml configs/chaos-power.yaml
     configs/chaos-join.yaml configs/chaos-return.yaml configs/chaos-disk.yaml" "churn.py --cycles 60" "joins.py"
     "net_split.py --seconds 2 --only 1|3,2|2,each --limit 10" "net_cut.py --cuts 10 --patience 10"
-    "net_rough.py --seconds 20" "net_flood.py --seconds 2 --rounds 1 --least 0"
+    "net_rough.py --seconds 20" "net_flood.py --seconds 2 --rounds 1 --least 0 --grown 131072"
     "net_soak.py --seconds 120 --every 5 --cpu 0.12") ;;
 night) tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds kill,stop --judge"
     "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "counting.py --runs $(part 1000)"
