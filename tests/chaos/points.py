@@ -52,7 +52,7 @@ POINTS["host"], POINTS["accuser"] = r"refuse", r"accuse"
 POINTS["donor", 2] = POINTS["joiner"]
 POINTS["donor"] = r"hold|hello|peers|peer-u|connect|beacon|plan|heartbeat|commit|bucket-r"  # one of several, asked or not
 CHANCE = r"hold"  # whether the others hold for a joiner depends on the instant: a case whose victim did not is no failure
-POINTS["damaged"] = POINTS["lender"] = r"file|want|page|checkpoint|dir|hello-t|plan-[gs]"
+POINTS["damaged"] = POINTS["lender"] = r"file|want|page|checkpoint|dir|hello-t"
 
 
 class Scene:
