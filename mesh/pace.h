@@ -39,7 +39,7 @@ enum {
     PACE_JUDGE_ROUNDS = 8,   /* and as many, say how long one takes on average */
     PACE_SURE_US = 600000,   /* for so long the decision is the same: not the noise of a moment */
     PACE_BASE_US = 15000000, /* quickest messages are remembered for one to two of these */
-    PACE_REST_US = 10000000, /* who is left out comes back, doubled each time */
+    PACE_REST_US = 2000000, /* who is left out comes back, doubled each time */
     PACE_REST_MAX_US = 300000000,
     PACE_FORGIVE_US = 60000000, /* in plans for so long: the next rest is a short one again */
     PACE_TOLD_US = 2000000,     /* told so long ago and still not aside: told again */

@@ -67,6 +67,7 @@ add(struct share *total, const struct share *share)
     t->flips += c->flips;
     t->states += c->states;
     t->damages += c->damages;
+    t->limits += c->limits;
     t->virtual_us += c->virtual_us;
     t->digest += c->digest;
     t->worst_us = c->worst_us > t->worst_us ? c->worst_us : t->worst_us;
@@ -100,8 +101,10 @@ report(const struct share *total, const struct sim_options *options, double seco
     for (int k = 0; k < SIM_FAULTS; k++)
         printf(" %s %" PRIu64, fault_name((enum sim_fault)k), c->faults[k]);
     printf(" bits %" PRIu64 ", of states %" PRIu64 ", for which nodes went back %" PRIu64
-           " times\nsim: digest %016" PRIx64 " of all traces\n",
-           c->flips, c->states, c->damages, c->digest);
+           " times; %" PRIu64
+           " schedules end where the others took such a state before they had computed it\n"
+           "sim: digest %016" PRIx64 " of all traces\n",
+           c->flips, c->states, c->damages, c->limits, c->digest);
 }
 
 static int

@@ -183,6 +183,7 @@ struct sim_counts {
         expulsions;
     uint64_t flips;           /* bits of bodies, headers, contributions, totals and states */
     uint64_t states, damages; /* of states; how often a node went back */
+    uint64_t limits;          /* schedules that ended at the limit of comparing states */
     uint64_t faults[SIM_FAULTS];
     uint64_t
         worst_us; /* a running node without a new round once the faults were over, beside a round */
@@ -232,6 +233,7 @@ struct sim {
     uint64_t *reference_sum;
     unsigned reference_room;
     bool failed;
+    bool limit; /* the run ends: a wrong state was taken before anybody else had computed it */
     char failure[256];
     struct sim_counts counts;
     struct sim_queue *queue;

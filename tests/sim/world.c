@@ -214,7 +214,7 @@ sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
     sim->mutant = mutant;
     sim->now = 1000000;
     sim->trace = seed;
-    sim->failed = sim->faults_over = false;
+    sim->failed = sim->faults_over = sim->limit = false;
     sim->failure[0] = 0;
     sim->queue->order = 0;
     memset(sim->cut, 0, sizeof sim->cut);
@@ -242,10 +242,13 @@ sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
     }
     if (sim->play.scenario)
         play_start(sim);
-    while (!sim->failed && sim->queue->count > 0 && sim->now < sim->profile.deadline_us &&
-           !(sim->faults_over && all_done(sim)))
+    while (!sim->failed && !sim->limit && sim->queue->count > 0 &&
+           sim->now < sim->profile.deadline_us && !(sim->faults_over && all_done(sim)))
         step(sim);
-    judge_progress(sim);
+    if (sim->limit)
+        sim->counts.limits++;
+    else
+        judge_progress(sim);
     sim->counts.schedules++;
     sim->counts.virtual_us += sim->now - 1000000;
     sim->trace = mix64_pair(sim->trace, sim->now);
