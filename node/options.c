@@ -45,7 +45,7 @@ static const struct option table[] = {
     {"-n", "N", NULL, NULL, "local: how many nodes (4)", "local"},
     {"--prompt", "TEXT", NULL, NULL, "sample: what the text begins with (a line break)", "sample"},
     {"--length", "N", NULL, NULL, "sample: bytes to add (256)", "sample"},
-    {"--temperature", "T", NULL, NULL, "sample: below 1 bolder, 0 always the likeliest (1)",
+    {"--temperature", "T", NULL, NULL, "sample: below 1 nearer to the likeliest, 0 always the likeliest (1)",
      "sample"},
     {"--top-k", "K", NULL, NULL, "sample: draw among the K likeliest (0: all)", "sample"},
     {"--help", NULL, NULL, NULL, "this text", NULL},
