@@ -301,7 +301,8 @@ decide(struct core *core, bool trial)
     if (!again)
         pace->slow_at_us = core->awake;
     pace->slow = out;
-    bool sure = trial || (again && core->awake - pace->slow_at_us >= PACE_SURE_US);
+    bool proved = trial && (pace->without_us == 0 || clearly_less(pace->without_us, view.round_us));
+    bool sure = proved || (again && core->awake - pace->slow_at_us >= PACE_SURE_US);
     if (!out || !sure)
         return false;
     uint64_t all = view.n == 64 ? UINT64_MAX : (UINT64_C(1) << view.n) - 1;
@@ -371,7 +372,7 @@ lead(struct core *core)
     if (us == 0 || core->plan.hold != UINT64_MAX)
         return false;
     if (!trial)
-        pace->without_us = us;
+        pace->without_us = pace->average_us > 0 ? pace->average_us : us;
     judge(core, trial);
     if (core->awake < pace->look_at_us || core->awake < pace->immune_at_us ||
         core_mutant(core, MUTANT_PACE))

@@ -20,7 +20,7 @@
  * than what rounds take in fact, for PACE_SURE_US. With two members it may be one of them alone. A prediction is no
  * proof: where processors are rationed, a node that computes more is stopped more often. So rounds are counted for
  * PACE_JUDGE_US before and after, and when leaving out did not help, who was left out is called back. Who comes back
- * to a plan that is then much slower is sent away again in the middle of the round.
+ * is sent away again when rounds took clearly less without it, if need be in the middle of a round.
  *
  * A node that catches up and says that it is ready, but keeps a held plan waiting in vain again and again, is left
  * out, too. A node that was left out does not believe it when none of the others gets any further. */
@@ -39,7 +39,7 @@ enum {
     PACE_JUDGE_ROUNDS = 8,   /* and as many, say how long one takes on average */
     PACE_SURE_US = 600000,   /* for so long the decision is the same: not the noise of a moment */
     PACE_BASE_US = 15000000, /* quickest messages are remembered for one to two of these */
-    PACE_REST_US = 2000000, /* who is left out comes back, doubled each time */
+    PACE_REST_US = 2000000,  /* who is left out comes back, doubled each time */
     PACE_REST_MAX_US = 300000000,
     PACE_FORGIVE_US = 60000000, /* in plans for so long: the next rest is a short one again */
     PACE_TOLD_US = 2000000,     /* told so long ago and still not aside: told again */
