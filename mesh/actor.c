@@ -892,6 +892,7 @@ open_core(struct mesh *mesh)
         .hello = setup->hello,
         .shards = setup->shards,
         .peers_min = setup->peers_min,
+        .keep_all = setup->keep_all,
         .gather_us = setup->gather_ms * 1000,
         .bucket_count = setup->bucket_count,
         .buckets = setup->buckets,

@@ -48,6 +48,7 @@ struct core_config {
     struct proto_hello hello; /* what we say of ourselves; `asks` and `answers` are ignored */
     unsigned shards;          /* 1..PROTO_SHARDS_MAX */
     size_t peers_min;   /* members to wait for before the first round, this node included; >= 1 */
+    bool keep_all;      /* nobody is left out for being slow: pace.h */
     uint64_t gather_us; /* how long to wait for others before the first plan when peers_min is 1 */
     size_t bucket_count;
     /* In the order in which they become ready; copied. The last, which every round exchanges, is not

@@ -59,6 +59,7 @@ struct mesh_setup {
     size_t seed_count;
     unsigned shards;
     size_t peers_min;
+    bool keep_all;      /* nobody is left out for being slow, as measurements of all want it */
     uint64_t gather_ms; /* wait for others before the first round when peers_min is 1 */
     const struct core_bucket *buckets;
     size_t bucket_count;

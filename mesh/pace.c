@@ -375,7 +375,7 @@ lead(struct core *core)
         pace->without_us = pace->average_us > 0 ? pace->average_us : us;
     judge(core, trial);
     if (core->awake < pace->look_at_us || core->awake < pace->immune_at_us ||
-        core_mutant(core, MUTANT_PACE))
+        core->config.keep_all || core_mutant(core, MUTANT_PACE))
         return false;
     pace->look_at_us = core->awake + PACE_LOOK_US;
     return decide(core, trial);

@@ -144,6 +144,7 @@ measure(struct bench *bench, const char *group, size_t bytes)
         .interface = interface ? interface : "lo",
         .shards = (unsigned)bench->ranks,
         .peers_min = (size_t)bench->ranks,
+        .keep_all = true,
         .buckets = &bucket,
         .bucket_count = 1,
         .vector_count = bucket.count,
