@@ -177,6 +177,13 @@ float_below(float x)
     return float_of(float_bits(x) - 1);
 }
 
+static int16_t
+clamp(int e)
+{
+    e = e < EXACT_EXPONENT_MIN ? EXACT_EXPONENT_MIN : e;
+    return (int16_t)(e > EXACT_EXPONENT_MAX ? EXACT_EXPONENT_MAX : e);
+}
+
 static void
 count_outside(const float *g, size_t n, float scale, float limit, int32_t *over, int32_t *bad)
 {
@@ -221,7 +228,7 @@ exact_add(const struct exact *exact, const int16_t *exponent, size_t first, cons
     for (size_t done = 0, m; done < n; done += m, block++) {
         m = piece(exact, block, first + done, n - done);
         int32_t *to = own + first + done;
-        float scale = power_of_two(exact->bits - exponent[block]);
+        float scale = power_of_two(exact->bits - clamp(exponent[block]));
         struct exact_sums sums;
         uint32_t largest = avx2 ? exact_add_avx2(to, g + done, m, scale, limit, &sums)
                                 : exact_add_base(to, g + done, m, scale, limit, &sums);
@@ -242,19 +249,12 @@ exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *su
     for (size_t done = 0, m; done < n; done += m, block++) {
         m = piece(exact, block, first + done, n - done);
         const int32_t *from = sum + first + done;
-        float scale = power_of_two(exponent[block] - exact->bits);
+        float scale = power_of_two(clamp(exponent[block]) - exact->bits);
         if (avx2)
             exact_read_avx2(g + done, from, m, scale);
         else
             exact_read_base(g + done, from, m, scale);
     }
-}
-
-static int16_t
-clamp(int e)
-{
-    e = e < EXACT_EXPONENT_MIN ? EXACT_EXPONENT_MIN : e;
-    return (int16_t)(e > EXACT_EXPONENT_MAX ? EXACT_EXPONENT_MAX : e);
 }
 
 /* Lift what lies too far below the largest exponent of its tensor. */

@@ -68,7 +68,8 @@ size_t exact_tensor_first(const struct exact *exact, size_t tensor);
 
 /* exponent[blocks] = EXACT_EXPONENT_FIRST. */
 void exact_first(const struct exact *exact, int16_t *exponent);
-/* Every exponent within its limits? For exponents read from a file or a peer; the rest asserts it. */
+/* Every exponent within its limits? For exponents read from a file or a peer. One outside, which only a bit that flips in
+ * memory can bring about, is taken as the nearest one inside by all that follows. */
 bool exact_valid(const struct exact *exact, const int16_t *exponent);
 
 /* Add g[n], elements [first, first+n) of one shard's gradient (or of `shards_in` shards already summed,

@@ -274,10 +274,15 @@ copied_otherwise(const struct state *next, const struct state *now)
 }
 
 bool
+state_head_sound(const struct state *state)
+{
+    return !state->head_hash || state->head_hash == hash_head(state, state->block);
+}
+
+bool
 state_doubted(const struct state *next, const struct state *now)
 {
-    return atomic_load(&next->doubt) || copied_otherwise(next, now) ||
-           (now->head_hash && now->head_hash != hash_head(now, now->block));
+    return atomic_load(&next->doubt) || copied_otherwise(next, now) || !state_head_sound(now);
 }
 
 /* The update of a step, shared out by ranges of exponent blocks ------------------------------------ */

@@ -174,6 +174,9 @@ uint64_t state_hash_anew(struct state *state, struct pool *pool);
 /* Was any part of `now` no longer what was remembered of it, when `next` was made of it? Of a part that was not
  * remembered nothing is said. After state_hash_rest(next). */
 bool state_doubted(const struct state *next, const struct state *now);
+/* Are header and exponents what was remembered of them? What is indexed by them must not be read before that is known.
+ * True where nothing is remembered. */
+bool state_head_sound(const struct state *state);
 void state_swap(struct state *a, struct state *b);
 
 /* 64-bit hash of the whole block, never 0: XXH3-64 of header and exponents, and of the parameters and of each

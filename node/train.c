@@ -515,8 +515,10 @@ compute(struct run *run, const struct mesh_task *task)
     double start = now_s();
     run->shards = task->fresh ? task->shards : run->shards | task->shards;
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
-    work_round(run->work, &run->state, task->shards, task->fresh, mesh_own(run->mesh), bucket_ready,
-               run);
+    run->damaged = !state_head_sound(&run->state);
+    if (!run->damaged)
+        work_round(run->work, &run->state, task->shards, task->fresh, mesh_own(run->mesh),
+                   bucket_ready, run);
     run->compute_s += now_s() - start;
     if (!give_up(run) && run->damaged)
         recover(run);
@@ -529,7 +531,8 @@ begin_next(struct run *run)
 {
     work_drop(run->work);
     run->before = false;
-    run->early = state_begin(&run->next, &run->state, mesh_sum(run->mesh), &run->event);
+    run->early = state_head_sound(&run->state) &&
+                 state_begin(&run->next, &run->state, mesh_sum(run->mesh), &run->event);
 }
 
 /* A bucket is final: apply it and compute ahead of the commit. The plan may last and give us the same shards. */
@@ -557,6 +560,10 @@ commit(struct run *run, const struct mesh_task *task)
     uint64_t coverage;
     double start = now_s();
     fail_hit(FAIL_COMMIT, NULL, 0);
+    if (!state_head_sound(&run->state)) {
+        recover(run);
+        return;
+    }
     if (state_check(&run->state, mesh_sum(run->mesh), &coverage, why, sizeof why)) {
         say(run, 4, "the total of round %llu is damaged: %s; computing it again",
             (unsigned long long)run->state.header->round, why);

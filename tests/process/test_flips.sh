@@ -1,6 +1,6 @@
 #!/bin/bash
 # test_flips.sh [FLIPS] [SEED] [TARGET ...] - single bits flip in the memory of one of three nodes that train the
-# counting model: in its contribution to a sum, in partial sums it receives, in the total, in its state, in its next
+# counting model: in its contribution to a sum, in partial sums it receives, in the total, in its state and its header, in its next
 # state before it is hashed (with two others, and with one), and in the state that a joiner receives. Every flip must be
 # noticed, and at every step the state must be the one of an undisturbed run: `meshnode audit` compares the hashes of
 # all nodes with it. FLIPS per target, 16 at a time (16). One more target is not among those that are taken when none
@@ -14,13 +14,14 @@ FLIPS=${1:-16}
 RANDOM=${2:-1}
 shift $(($# < 2 ? $# : 2))
 TARGETS=("${@:-gradient}")
-[ $# -gt 0 ] || TARGETS=(gradient partial total state next pair transfer)
+[ $# -gt 0 ] || TARGETS=(gradient partial total state head next pair transfer)
 MESHNODE=$FAILNODE
 EPOCHS=30
 AT_ONCE=16 # rules that a process can have
+HEAD_BITS=$((17 * 64)) # a state begins with its header: rounds, steps, phase
 
 declare -A POINTS=([gradient]="bucket-ready" [partial]="reduce-got gather-got" [total]="last-chunk"
-    [state]="compute computed" [next]="applied" [pair]="applied" [vote]="updated" [transfer]="state-got")
+    [state]="compute computed" [head]="compute computed" [next]="applied" [pair]="applied" [vote]="updated" [transfer]="state-got")
 declare -A EACH=([updated]=30) # how often a step comes to a point, if not once
 # How a flip is noticed. Of a total several nodes may say so: each round counts once. Of a state its node does, and
 # another one may be in a round that is done again.
@@ -28,6 +29,7 @@ declare -A NOTICED=([gradient]="the total of round \([0-9]*\) is damaged"
     [partial]="round \([0-9]*\): plan of [0-9]* dropped: wrong checksum"
     [total]="the total of round \([0-9]*\) is damaged"
     [state]="the state before round [0-9]* changed in memory"
+    [head]="the state before round [0-9]* changed in memory"
     [next]="the state before round [0-9]* \(may be wrong\|changed in memory\)"
     [pair]="the state before round [0-9]* \(may be wrong\|changed in memory\)"
     [vote]="the state before round [0-9]* may be wrong"
@@ -42,7 +44,7 @@ count() { # NAME [OPTION ...]
 # 16 at one of the target's points, far enough apart that no two are in one round; of transfers, at the first 16
 # blocks.
 rules() { # TARGET
-    local points at=0 index list="" point
+    local points at=0 index list="" point bit
     read -ra points <<<"${POINTS[$1]}"
     point=${points[$((run % ${#points[@]}))]}
     for ((index = 0; index < AT_ONCE; index++)); do
@@ -53,14 +55,16 @@ rules() { # TARGET
             at=$((at + (8 + RANDOM % 6) * ${EACH[$point]:-1}))
             list+=:$at
         fi
-        list+=:flip=$((RANDOM << 15 | RANDOM))
+        bit=$((RANDOM << 15 | RANDOM))
+        [ "$1" != head ] || bit=$((bit % HEAD_BITS))
+        list+=:flip=$bit
     done
     echo "${list#,}"
 }
 
 noticed() { # TARGET: how often
     case $1 in
-    state | next | pair | vote | transfer) grep -c "${NOTICED[$1]}" "$WORK/a.log" ;;
+    state | head | next | pair | vote | transfer) grep -c "${NOTICED[$1]}" "$WORK/a.log" ;;
     *) sed -n "s/.*${NOTICED[$1]}.*/\1/p" "${LOGS[@]}" | sort -un | wc -l ;;
     esac
 }

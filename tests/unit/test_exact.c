@@ -455,6 +455,29 @@ exponents_out_of_range_are_recognised(void **state)
     exact_destroy(&exact);
 }
 
+static void
+exponents_out_of_range_count_as_the_nearest_one(void **state)
+{
+    (void)state;
+    static const int16_t wild[] = {INT16_MIN, EXACT_EXPONENT_MIN - 1, EXACT_EXPONENT_MAX + 1,
+                                   INT16_MAX};
+    const size_t one = 1;
+    struct exact *exact = table(&one, 1, 12);
+    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
+        int16_t exponent = wild[i], tame = wild[i] < 0 ? EXACT_EXPONENT_MIN : EXACT_EXPONENT_MAX;
+        int32_t own[2] = {0}, over[2] = {0}, bad[2] = {0};
+        float g = 0x1p-90f, back[2];
+        exact_add(exact, &exponent, 0, &g, 1, 1, &own[0], &over[0], &bad[0], NULL);
+        exact_add(exact, &tame, 0, &g, 1, 1, &own[1], &over[1], &bad[1], NULL);
+        assert_int_equal(own[0], own[1]);
+        assert_int_equal(over[0], over[1]);
+        exact_read(exact, &exponent, own, 0, &back[0], 1);
+        exact_read(exact, &tame, own, 0, &back[1], 1);
+        assert_memory_equal(&back[0], &back[1], sizeof back[0]);
+    }
+    exact_destroy(&exact);
+}
+
 int
 main(void)
 {
@@ -472,6 +495,7 @@ main(void)
         cmocka_unit_test(silent_blocks_stay_near_the_loudest_of_their_tensor),
         cmocka_unit_test(a_scale_that_jumps_by_2_to_the_40_needs_five_redone_rounds),
         cmocka_unit_test(exponents_out_of_range_are_recognised),
+        cmocka_unit_test(exponents_out_of_range_count_as_the_nearest_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
