@@ -7,6 +7,7 @@
 . "$(dirname "$0")/../support/process.sh"
 STEPS=160
 NODES=(a b c)
+KEPT=3 # checkpoints, as node/save.c has it
 
 mkdir "$WORK/b"
 mount -t tmpfs -o size=4m none "$WORK/b" 2>/dev/null || skip "mounting a tmpfs needs root"
@@ -18,9 +19,27 @@ trap 'clean_disk; clean_up' EXIT
 write_job "$WORK/job.yaml" $STEPS
 reference "$WORK/job.yaml"
 
-fill_disk() {
-    dd if=/dev/zero of="$WORK/b/filler" bs=64k status=none 2>/dev/null
-    [ "$(df --output=avail "$WORK/b" | tail -n 1)" -eq 0 ] || fail "the disk is not full"
+is_full() {
+    dd if=/dev/zero of="$WORK/b/filler" bs=64k oflag=append conv=notrunc status=none 2>/dev/null
+    [ "$(df --output=avail "$WORK/b" | tail -n 1)" -eq 0 ]
+}
+
+stopped() { # NAME
+    grep -q '^State:.*T' "/proc/${PID[$1]}/status"
+}
+
+# b neither writes a file nor is about to delete an old one, both of which would make room again.
+idle() {
+    ! compgen -G "$WORK/b/*.tmp" >/dev/null && [ "$(compgen -G "$WORK/b/checkpoint-*" | wc -l)" -le $KEPT ]
+}
+
+full_for_good() {
+    local status=1
+    kill -STOP "${PID[b]}"
+    wait_until 10 "b to stop" stopped b
+    ! idle || ! is_full || status=0
+    kill -CONT "${PID[b]}"
+    return $status
 }
 
 start_all() {
@@ -39,7 +58,7 @@ says() { # NAME PATTERN
 }
 
 echo "full for a while"
-fill_disk
+is_full || fail "the disk is not full"
 start_all
 wait_until 60 "a to reach step 60" reached 60 a
 wait_until 60 "b to say that its disk is full" says b 'warning: .*No space left on device; training goes on'
@@ -63,7 +82,7 @@ grep -q "$WORK/a: in use by process ${PID[a]}," "$WORK/second.log" || fail "$(ca
 
 echo "full to the end"
 wait_until 60 "b to write a checkpoint" has_checkpoint
-fill_disk
+wait_until 60 "the disk to be full" full_for_good
 finished 120 a c
 wait_until 60 "b to give up" gone b
 wait "${PID[b]}"
