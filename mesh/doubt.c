@@ -315,15 +315,6 @@ member_odd(const struct core *core)
 
 /* --- The past -------------------------------------------------------------------------------------- */
 
-static bool
-member(const struct core *core, int i)
-{
-    for (size_t r = 0; core->plan.active && r < core->plan.now.count; r++)
-        if (core->plan.peer[r] == i)
-            return true;
-    return false;
-}
-
 struct dispute {
     uint64_t round;         /* the lowest in which somebody had another state, UINT64_MAX nobody */
     unsigned same, against; /* nodes */
@@ -344,7 +335,7 @@ past_count(const struct core *core)
         bool agrees = peers_usable(core, i) && !peer->apart && peer->round >= d.round &&
                       peer->state_hash != 0 && doubt_past(core, peer->round) == peer->state_hash;
         bool leads = peers_usable(core, i) && peer->round > core->round && !doubt_shuns(core, i);
-        d.same += agrees || leads || (member(core, i) && !doubt_strays(core, i));
+        d.same += agrees || leads || (plan_member(core, i) && !doubt_strays(core, i));
     }
     return d;
 }

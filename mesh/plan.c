@@ -36,7 +36,7 @@ plan_progress(struct core *core)
     core->plan.progress_at_us = core->awake;
 }
 
-static bool
+bool
 plan_member(const struct core *core, int i)
 {
     for (size_t r = 0; core->plan.active && r < core->plan.now.count; r++)

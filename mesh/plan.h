@@ -93,6 +93,8 @@ void plan_differ(struct core *core);
 bool plan_idle(const struct core *core);
 uint64_t plan_mine(const struct core *core); /* my shards */
 bool plan_leader(const struct core *core);
+/* Is peer i in the present plan? */
+bool plan_member(const struct core *core, int i);
 /* The longest recent round or compute, in microseconds. */
 uint64_t plan_recent_max(const struct core *core);
 
