@@ -31,8 +31,10 @@ static const char version[] = "0.1.0";
 struct command {
     const char *name;          /* "": the default */
     size_t args_min, args_max; /* after the name */
-    int (*run)(const struct options *options, const char *const *args, char *const argv[]);
     const char *usage, *help;
+    int (*run)(const struct options *options, const char *const *args, char *const argv[]);
+    /* instead of `run`: with the job that args[0] names */
+    int (*with_job)(struct config *config, const struct options *options, const char *const *args);
 };
 
 static int
@@ -225,77 +227,58 @@ run_join(const struct options *options, const char *const *args, char *const arg
     return status;
 }
 
+/* Load the job, do something with it, done. */
 static int
-run_local(const struct options *options, const char *const *args, char *const argv[])
+run_with_job(const struct command *command, const struct options *options, const char *const *args,
+             char *const argv[])
 {
     struct config *config = NULL;
     int status = load(&config, args[0], options, argv);
     if (status)
         return status;
-    status = local_run(config, args[0], options);
+    status = command->with_job(config, options, args);
     config_destroy(&config);
     return status;
 }
 
 static int
-run_check(const struct options *options, const char *const *args, char *const argv[])
+do_local(struct config *config, const struct options *options, const char *const *args)
 {
-    struct config *config = NULL;
-    int status = load(&config, args[0], options, argv);
-    if (status)
-        return status;
-    status = train_check(config);
-    config_destroy(&config);
-    return status;
+    return local_run(config, args[0], options);
 }
 
 static int
-run_eval(const struct options *options, const char *const *args, char *const argv[])
+do_check(struct config *config, const struct options *options, const char *const *args)
 {
-    struct config *config = NULL;
-    int status = load(&config, args[0], options, argv);
-    if (status)
-        return status;
-    status = train_eval(config, args[1]);
-    config_destroy(&config);
-    return status;
+    (void)options;
+    (void)args;
+    return train_check(config);
 }
 
 static int
-run_sample(const struct options *options, const char *const *args, char *const argv[])
+do_eval(struct config *config, const struct options *options, const char *const *args)
 {
-    struct config *config = NULL;
-    int status = load(&config, args[0], options, argv);
-    if (status)
-        return status;
-    status = sample_run(config, args[1], options);
-    config_destroy(&config);
-    return status;
+    (void)options;
+    return train_eval(config, args[1]);
 }
 
 static int
-run_predict(const struct options *options, const char *const *args, char *const argv[])
+do_sample(struct config *config, const struct options *options, const char *const *args)
 {
-    struct config *config = NULL;
-    int status = load(&config, args[0], options, argv);
-    if (status)
-        return status;
-    status = predict_run(config, args[1], options->arg_count > 3 ? args[2] : NULL);
-    config_destroy(&config);
-    return status;
+    return sample_run(config, args[1], options);
 }
 
 static int
-run_convert(const struct options *options, const char *const *args, char *const argv[])
+do_predict(struct config *config, const struct options *options, const char *const *args)
 {
-    struct config *config = NULL;
-    int status = load(&config, args[0], options, argv);
-    if (status)
-        return status;
-    status = options->arg_count > 3 ? convert_checkpoint(config, args[1], args[2])
-                                    : convert_data(config, args[1]);
-    config_destroy(&config);
-    return status;
+    return predict_run(config, args[1], options->arg_count > 3 ? args[2] : NULL);
+}
+
+static int
+do_convert(struct config *config, const struct options *options, const char *const *args)
+{
+    return options->arg_count > 3 ? convert_checkpoint(config, args[1], args[2])
+                                  : convert_data(config, args[1]);
 }
 
 static int
@@ -314,20 +297,24 @@ run_audit(const struct options *options, const char *const *args, char *const ar
 }
 
 static const struct command commands[] = {
-    {"", 0, 1, run_join, "[JOB.yaml]", "join the mesh and offer this job, or help with the mesh's"},
-    {"local", 1, 1, run_local, "local [-n N] JOB.yaml", "N nodes on this machine, one terminal"},
-    {"check", 1, 1, run_check, "check JOB.yaml", "check the job; print layers, sizes and cost"},
-    {"eval", 2, 2, run_eval, "eval JOB.yaml MODEL", "loss and accuracy of a saved model"},
-    {"sample", 2, 2, run_sample, "sample JOB.yaml MODEL", "let a model of bytes write a text"},
-    {"predict", 2, 3, run_predict, "predict JOB.yaml MODEL [FILE]",
-     "outputs for the test samples, or those in FILE, as CSV"},
-    {"convert", 2, 3, run_convert, "convert JOB.yaml DIR",
-     "the job's data as arrays of NumPy in DIR"},
-    {"convert", 2, 3, run_convert, "convert JOB.yaml CHECKPOINT MODEL",
-     "the weights in a checkpoint as model.safetensors"},
-    {"audit", 1, AUDIT_DIRS_MAX, run_audit, "audit DIR...",
-     "prove from results folders that every sample was used exactly once"},
-    {"health", 0, 1, run_health, "health [DIR]", "is the run in DIR (runs) alive? status 0 or 1"},
+    {"", 0, 1, "[JOB.yaml]", "join the mesh and offer this job, or help with the mesh's", run_join,
+     NULL},
+    {"local", 1, 1, "local [-n N] JOB.yaml", "N nodes on this machine, one terminal", NULL,
+     do_local},
+    {"check", 1, 1, "check JOB.yaml", "check the job; print layers, sizes and cost", NULL,
+     do_check},
+    {"eval", 2, 2, "eval JOB.yaml MODEL", "loss and accuracy of a saved model", NULL, do_eval},
+    {"sample", 2, 2, "sample JOB.yaml MODEL", "let a model of bytes write a text", NULL, do_sample},
+    {"predict", 2, 3, "predict JOB.yaml MODEL [FILE]",
+     "outputs for the test samples, or those in FILE, as CSV", NULL, do_predict},
+    {"convert", 2, 3, "convert JOB.yaml DIR", "the job's data as arrays of NumPy in DIR", NULL,
+     do_convert},
+    {"convert", 2, 3, "convert JOB.yaml CHECKPOINT MODEL",
+     "the weights in a checkpoint as model.safetensors", NULL, do_convert},
+    {"audit", 1, AUDIT_DIRS_MAX, "audit DIR...",
+     "prove from results folders that every sample was used exactly once", run_audit, NULL},
+    {"health", 0, 1, "health [DIR]", "is the run in DIR (runs) alive? status 0 or 1", run_health,
+     NULL},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -369,11 +356,13 @@ run_command(const struct options *options, char *const argv[])
         return fail(EXIT_BAD, why);
     }
     if ((options->resume || options->fresh) && command->run != run_join &&
-        command->run != run_local)
+        command->with_job != do_local)
         return fail(EXIT_BAD, "--resume and --fresh are for training");
     if (options->resume && options->fresh)
         return fail(EXIT_BAD, "--resume and --fresh exclude one another");
     const char *none[] = {NULL};
+    if (command->with_job)
+        return run_with_job(command, options, args, argv);
     return command->run(options, count ? args : none, argv);
 }
 
