@@ -14,114 +14,32 @@
  *
  * The core never calls back, so its requests to the trainer queue up here (`tasks`) and the bodies of
  * zero-copy sends are counted as ZeroMQ returns them. */
-#include "mesh/mesh.h"
+#include "mesh/actor.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/random.h>
-#include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "mesh/actor_wire.h"
 #include "mesh/discover.h"
 #include "mesh/discover_iface.h"
 #include "proto/fail.h"
-#include "proto/mix.h"
-#include "proto/text.h"
 
 enum {
-    CHUNK_ELEMS = 1 << 18,     /* elements per ring message: 1 MiB */
-    EXPRESS_BYTES = 256 << 10, /* buckets up to this size do not wait for larger ones */
-    DIRECT_BYTES = 64 << 10,   /* buckets up to this size go to everyone */
-    REST_US = 2000,            /* how long the actor thread rests before it looks for work */
-    GOODBYE_MS = 500,          /* for the last control messages to leave */
-    EVENTS_MAX = 32,           /* epoll events per turn */
-    TASKS_MAX = 8,             /* the core has at most one compute and one commit or adopt out */
-    TRIM_US = 5000000,   /* peers that go leave holes in all heaps, which are given back then */
-    FILES_WANTED = 4096, /* open files: connections of strangers must not use them up */
-    FRAMES_SPARE = 256,  /* received bodies kept, beside those of two rounds */
-    VECTOR_ALIGN = 4096,
-    LOG_ROUNDS = 8,       /* totals kept for a node that catches up, at least, */
-    LOG_BYTES = 32 << 20, /* and as many as fit; memory that is taken only when one comes */
-    HUGE_PAGE = 2 << 20,
+    REST_US = 2000,    /* how long the actor thread rests before it looks for work */
+    EVENTS_MAX = 32,   /* epoll events per turn */
+    TRIM_US = 5000000, /* peers that go leave holes in all heaps, which are given back then */
 };
-
-#define TAG_WAKE UINT64_C(1)
-
-struct mesh {
-    struct mesh_setup setup;
-    pthread_mutex_t lock; /* core, wire, discover and everything down to `stop` */
-    pthread_cond_t rest;  /* the actor thread rests here */
-    struct core *core;
-    struct wire *wire;
-    struct discover *discover;
-    struct proto_node self;
-    char address[64]; /* on which wire listens */
-    int epoll_fd, wake_fd;
-    uint64_t tick_at, discover_at; /* us */
-    uint64_t trim_at;              /* us; 0: no peer has gone since the last time */
-    bool more_control, more_bulk;  /* read again before sleeping */
-    struct mesh_task tasks[TASKS_MAX];
-    size_t task_first, task_count;
-    const uint8_t *state;           /* the trainer's, as it told us last */
-    size_t first_bucket;            /* that this round exchanges */
-    bool lent;                      /* the trainer has a bucket of the sum */
-    uint64_t lent_plan, lent_round; /* of the last that it had */
-    bool finished;
-    uint64_t wait_us;
-    bool stop;
-
-    pthread_mutex_t bucket_lock; /* the three below */
-    size_t *buckets;             /* [bucket_count], a ring: finished, not yet told to the core */
-    size_t bucket_first, bucket_waiting;
-
-    atomic_bool trainer_drives; /* the trainer is in mesh_next */
-    atomic_bool interrupted;
-    pthread_t thread;
-    bool thread_runs;
-    int32_t *own, *sum;
-    uint8_t *state_in, *log;
-    size_t log_size;
-    uint8_t page_in[PROTO_PAGE_MAX];
-    bool *express; /* [bucket_count]: is small */
-    bool *quick;   /* [bucket_count]: telling the core is little work */
-    char *job;     /* mesh_job_find: where the text goes */
-    bool job_found;
-};
-
-static uint64_t
-clock_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
-static void
-wake(struct mesh *mesh)
-{
-    uint64_t one = 1;
-    ssize_t rc = write(mesh->wake_fd, &one, sizeof one);
-    (void)rc; /* full means that it is awake */
-}
 
 /* ---- what the core asks for ---- */
 
 static void
 push_task(struct mesh *mesh, struct mesh_task task)
 {
-    assert(mesh->task_count < TASKS_MAX);
-    mesh->tasks[(mesh->task_first + mesh->task_count++) % TASKS_MAX] = task;
+    assert(mesh->task_count < ACTOR_TASKS_MAX);
+    mesh->tasks[(mesh->task_first + mesh->task_count++) % ACTOR_TASKS_MAX] = task;
 }
 
 static void
@@ -211,8 +129,8 @@ on_job_offered(void *ctx, const char *text, size_t size)
     mesh->job_found = true;
 }
 
-static void
-on_log(void *ctx, int level, const char *line)
+void
+actor_log(void *ctx, int level, const char *line)
 {
     struct mesh *mesh = ctx;
     if (mesh->setup.log)
@@ -269,7 +187,7 @@ on_peer_down(void *ctx, unsigned link, struct proto_node node)
     (void)node;
     wire_peer_down(mesh->wire, link);
     if (!mesh->trim_at)
-        mesh->trim_at = clock_us() + TRIM_US;
+        mesh->trim_at = actor_clock_us() + TRIM_US;
 }
 
 static void
@@ -286,7 +204,7 @@ on_release(void *ctx, void *handle)
     wire_release(mesh->wire, handle);
 }
 
-static const struct core_ops core_ops = {
+const struct core_ops actor_core_ops = {
     .connect = on_connect,
     .disconnect = on_disconnect,
     .send = on_send,
@@ -307,7 +225,7 @@ static const struct core_ops core_ops = {
     .page = on_page,
     .want = on_want,
     .finished = on_finished,
-    .log = on_log,
+    .log = actor_log,
 };
 
 /* ---- what happens to the core ---- */
@@ -316,14 +234,14 @@ static void
 on_link_up(void *ctx, unsigned link)
 {
     struct mesh *mesh = ctx;
-    core_on_link_up(mesh->core, clock_us(), link);
+    core_on_link_up(mesh->core, actor_clock_us(), link);
 }
 
 static void
 on_link_down(void *ctx, unsigned link)
 {
     struct mesh *mesh = ctx;
-    core_on_link_down(mesh->core, clock_us(), link);
+    core_on_link_down(mesh->core, actor_clock_us(), link);
 }
 
 static void
@@ -331,29 +249,29 @@ on_message(void *ctx, struct proto_node from, const char *host, const struct pro
            const void *body, size_t size)
 {
     struct mesh *mesh = ctx;
-    core_on_message(mesh->core, clock_us(), from, host, msg, body, size);
+    core_on_message(mesh->core, actor_clock_us(), from, host, msg, body, size);
 }
 
 static void
 on_bulk(void *ctx, struct proto_node from, const struct proto_msg *msg, struct core_frame *frame)
 {
     struct mesh *mesh = ctx;
-    core_on_bulk(mesh->core, clock_us(), from, msg, frame);
+    core_on_bulk(mesh->core, actor_clock_us(), from, msg, frame);
 }
 
 static void
 on_found(void *ctx, const struct proto_endpoint *at, struct proto_node node)
 {
     struct mesh *mesh = ctx;
-    core_on_found(mesh->core, clock_us(), at, node);
+    core_on_found(mesh->core, actor_clock_us(), at, node);
 }
 
-static const struct wire_events wire_events = {
+const struct wire_events actor_wire_events = {
     .link_up = on_link_up,
     .link_down = on_link_down,
     .message = on_message,
     .bulk = on_bulk,
-    .log = on_log,
+    .log = actor_log,
 };
 
 /* ---- the loop; everything here holds the lock ---- */
@@ -373,17 +291,17 @@ take_bucket(struct mesh *mesh, size_t *bucket)
 }
 
 /* Tell the core what has gathered on the side, until nothing more comes of it. */
-static void
-settle(struct mesh *mesh)
+void
+actor_settle(struct mesh *mesh)
 {
     size_t bucket;
     bool any = true;
     while (any) {
         any = wire_settle(mesh->wire);
         for (; take_bucket(mesh, &bucket); any = true)
-            core_on_bucket(mesh->core, clock_us(), bucket);
+            core_on_bucket(mesh->core, actor_clock_us(), bucket);
         for (unsigned n = wire_sent(mesh->wire); n > 0; n--, any = true)
-            core_on_sent(mesh->core, clock_us());
+            core_on_sent(mesh->core, actor_clock_us());
     }
 }
 
@@ -398,7 +316,7 @@ follow_address(struct mesh *mesh)
     char line[128];
     snprintf(line, sizeof line, "listening on %s instead of %s%s%s", address, mesh->address,
              rc == 0 ? "" : ": ", rc == 0 ? "" : strerror(-rc));
-    on_log(mesh, rc == 0 ? 5 : 4, line);
+    actor_log(mesh, rc == 0 ? 5 : 4, line);
     if (rc == 0)
         snprintf(mesh->address, sizeof mesh->address, "%s", address);
 }
@@ -406,7 +324,7 @@ follow_address(struct mesh *mesh)
 static void
 tick(struct mesh *mesh)
 {
-    uint64_t now = clock_us();
+    uint64_t now = actor_clock_us();
     if (now >= mesh->tick_at) {
         core_on_tick(mesh->core, now);
         wire_tick(mesh->wire, now);
@@ -452,14 +370,14 @@ sleep_ms(const struct mesh *mesh)
 {
     if (mesh->more_control || mesh->more_bulk)
         return 0;
-    uint64_t now = clock_us(),
+    uint64_t now = actor_clock_us(),
              until = mesh->tick_at < mesh->discover_at ? mesh->tick_at : mesh->discover_at;
     return until <= now ? 0 : (int)((until - now + 999) / 1000);
 }
 
 /* One turn: sleep without the lock until something happens, then deal with it. */
-static void
-turn(struct mesh *mesh, bool trainer)
+void
+actor_turn(struct mesh *mesh, bool trainer)
 {
     struct epoll_event events[EVENTS_MAX];
     int timeout = wire_sleep(mesh->wire, true) ? sleep_ms(mesh) : 0;
@@ -473,7 +391,7 @@ turn(struct mesh *mesh, bool trainer)
         handle(mesh, events[i].data.u64);
     read_all(mesh);
     tick(mesh);
-    settle(mesh);
+    actor_settle(mesh);
 }
 
 static void
@@ -489,8 +407,8 @@ rest(struct mesh *mesh)
     pthread_cond_timedwait(&mesh->rest, &mesh->lock, &until);
 }
 
-static void *
-run(void *arg)
+void *
+actor_run(void *arg)
 {
     struct mesh *mesh = arg;
     pthread_mutex_lock(&mesh->lock);
@@ -498,7 +416,7 @@ run(void *arg)
         if (atomic_load(&mesh->trainer_drives))
             rest(mesh);
         else
-            turn(mesh, false);
+            actor_turn(mesh, false);
     pthread_mutex_unlock(&mesh->lock);
     return NULL;
 }
@@ -523,7 +441,7 @@ take_bucket_of_sum(struct mesh *mesh, struct mesh_task *task)
 {
     struct core_stats stats;
     size_t bucket;
-    if (!core_lend(mesh->core, clock_us(), &bucket))
+    if (!core_lend(mesh->core, actor_clock_us(), &bucket))
         return false;
     core_stats(mesh->core, &stats);
     mesh->lent = true;
@@ -541,7 +459,7 @@ take_task(struct mesh *mesh, struct mesh_task *task)
     }
     if (mesh->task_count > 0) {
         *task = mesh->tasks[mesh->task_first];
-        mesh->task_first = (mesh->task_first + 1) % TASKS_MAX;
+        mesh->task_first = (mesh->task_first + 1) % ACTOR_TASKS_MAX;
         mesh->task_count--;
         if (task->kind == MESH_COMMIT)
             task->fresh = first_of_sum(mesh);
@@ -557,18 +475,18 @@ take_task(struct mesh *mesh, struct mesh_task *task)
 void
 mesh_next(struct mesh *mesh, struct mesh_task *task)
 {
-    uint64_t from = clock_us();
+    uint64_t from = actor_clock_us();
     atomic_store(&mesh->trainer_drives, true);
     pthread_mutex_lock(&mesh->lock);
     if (mesh->lent) {
         mesh->lent = false;
-        core_on_returned(mesh->core, clock_us());
-        settle(mesh);
+        core_on_returned(mesh->core, actor_clock_us());
+        actor_settle(mesh);
     }
     *task = (struct mesh_task){.kind = MESH_IDLE};
-    while (!take_task(mesh, task) && clock_us() - from < MESH_IDLE_MS * 1000)
-        turn(mesh, true);
-    mesh->wait_us += clock_us() - from;
+    while (!take_task(mesh, task) && actor_clock_us() - from < MESH_IDLE_MS * 1000)
+        actor_turn(mesh, true);
+    mesh->wait_us += actor_clock_us() - from;
     atomic_store(&mesh->trainer_drives, false);
     pthread_mutex_unlock(&mesh->lock);
 }
@@ -586,12 +504,12 @@ mesh_bucket(struct mesh *mesh, size_t bucket)
     pthread_mutex_unlock(&mesh->bucket_lock);
     bool told = mesh->quick[bucket] && pthread_mutex_trylock(&mesh->lock) == 0;
     if (told) {
-        settle(mesh);
+        actor_settle(mesh);
         told = !atomic_load(&mesh->trainer_drives); /* else it may have a task now */
         pthread_mutex_unlock(&mesh->lock);
     }
     if (!told) {
-        wake(mesh);
+        actor_wake(mesh);
         pthread_cond_signal(&mesh->rest);
     }
     fail_hit(FAIL_BUCKET_TOLD, NULL, 0);
@@ -605,8 +523,8 @@ mesh_state(struct mesh *mesh, uint64_t round, const void *state, uint64_t state_
     pthread_mutex_lock(&mesh->lock);
     mesh->state = state;
     mesh->first_bucket = first_bucket;
-    core_on_applied(mesh->core, clock_us(), round, state_hash, first_bucket, done);
-    settle(mesh);
+    core_on_applied(mesh->core, actor_clock_us(), round, state_hash, first_bucket, done);
+    actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }
 
@@ -614,8 +532,8 @@ void
 mesh_state_bad(struct mesh *mesh)
 {
     pthread_mutex_lock(&mesh->lock);
-    core_on_state_bad(mesh->core, clock_us());
-    settle(mesh);
+    core_on_state_bad(mesh->core, actor_clock_us());
+    actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }
 
@@ -623,8 +541,8 @@ void
 mesh_total_bad(struct mesh *mesh)
 {
     pthread_mutex_lock(&mesh->lock);
-    core_on_total_bad(mesh->core, clock_us());
-    settle(mesh);
+    core_on_total_bad(mesh->core, actor_clock_us());
+    actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }
 
@@ -632,8 +550,8 @@ void
 mesh_want(struct mesh *mesh, uint64_t step, uint64_t round, uint64_t page)
 {
     pthread_mutex_lock(&mesh->lock);
-    core_want(mesh->core, clock_us(), step, round, page);
-    settle(mesh);
+    core_want(mesh->core, actor_clock_us(), step, round, page);
+    actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }
 
@@ -641,9 +559,9 @@ void
 mesh_damaged(struct mesh *mesh)
 {
     pthread_mutex_lock(&mesh->lock);
-    settle(mesh);
-    core_on_damaged(mesh->core, clock_us());
-    settle(mesh);
+    actor_settle(mesh);
+    core_on_damaged(mesh->core, actor_clock_us());
+    actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }
 
@@ -651,8 +569,8 @@ void
 mesh_probed(struct mesh *mesh, bool equal)
 {
     pthread_mutex_lock(&mesh->lock);
-    core_on_probed(mesh->core, clock_us(), equal);
-    settle(mesh);
+    core_on_probed(mesh->core, actor_clock_us(), equal);
+    actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }
 
@@ -666,17 +584,17 @@ void
 mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size)
 {
     pthread_mutex_lock(&mesh->lock);
-    core_on_page(mesh->core, clock_us(), round, data, size);
-    settle(mesh);
+    core_on_page(mesh->core, actor_clock_us(), round, data, size);
+    actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
-    wake(mesh);
+    actor_wake(mesh);
 }
 
 void
 mesh_interrupt(struct mesh *mesh)
 {
     atomic_store(&mesh->interrupted, true);
-    wake(mesh);
+    actor_wake(mesh);
 }
 
 void
@@ -720,401 +638,4 @@ mesh_interfaces(char *out, size_t size)
 {
     iface_print("\n", out, size);
     return 0;
-}
-
-/* ---- life ---- */
-
-void
-mesh_malloc_tune(void)
-{
-    static atomic_flag done = ATOMIC_FLAG_INIT;
-    if (atomic_flag_test_and_set(&done))
-        return;
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);
-    mallopt(M_TRIM_THRESHOLD, 512 << 20);
-    mallopt(M_TOP_PAD, 16 << 20);
-}
-
-static void
-raise_file_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_WANTED)
-        return;
-    limit.rlim_cur = limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED;
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-static uint64_t
-group_hash(const char *group)
-{
-    uint64_t hash = mix64(0);
-    for (const char *c = group ? group : ""; *c; c++)
-        hash = mix64_pair(hash, (uint8_t)*c);
-    return hash;
-}
-
-/* Nanoseconds since 1970, the lowest 16 bits random: rises with every start, and two starts in the same
- * instant still differ. */
-static int
-name_self(struct proto_node *out)
-{
-    uint16_t noise;
-    struct timespec t;
-    if (getrandom(&out->id, sizeof out->id, 0) != sizeof out->id ||
-        getrandom(&noise, sizeof noise, 0) != sizeof noise)
-        return -EIO;
-    clock_gettime(CLOCK_REALTIME, &t);
-    out->id |= out->id == 0;
-    out->id = fail_node_id(out->id);
-    out->incarnation =
-        (((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec) & ~UINT64_C(0xffff)) | noise;
-    return 0;
-}
-
-/* Large pages, where the system gives them, save a good part of what adding and sending costs. */
-static void *
-new_block(size_t size)
-{
-    size_t align = size < HUGE_PAGE ? VECTOR_ALIGN : HUGE_PAGE;
-    size_t whole = (size / align + 1) * align;
-    void *block = aligned_alloc(align, whole);
-    if (!block)
-        return NULL;
-    if (align == HUGE_PAGE)
-        madvise(block, whole, MADV_HUGEPAGE);
-    memset(block, 0, whole);
-    return block;
-}
-
-static int
-open_locks(struct mesh *mesh)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&mesh->rest, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&mesh->lock, NULL);
-    pthread_mutex_init(&mesh->bucket_lock, NULL);
-    mesh->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    mesh->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    return mesh->epoll_fd < 0 || mesh->wake_fd < 0 ? -errno : 0;
-}
-
-size_t
-mesh_log_size(size_t vector)
-{
-    return LOG_ROUNDS * vector > LOG_BYTES ? LOG_ROUNDS * vector : LOG_BYTES;
-}
-
-static size_t
-whole_pages(size_t size)
-{
-    return (size + VECTOR_ALIGN - 1) / VECTOR_ALIGN * VECTOR_ALIGN;
-}
-
-size_t
-mesh_idle_size(size_t state, size_t vector)
-{
-    return whole_pages(state) + mesh_log_size(vector);
-}
-
-static int
-open_memory(struct mesh *mesh)
-{
-    const struct mesh_setup *setup = &mesh->setup;
-    mesh->own = new_block(setup->vector_count * sizeof *mesh->own);
-    mesh->sum = new_block(setup->vector_count * sizeof *mesh->sum);
-    mesh->log_size = mesh_log_size(setup->vector_count * sizeof *mesh->sum);
-    mesh->state_in = setup->idle ? setup->idle : new_block(setup->state_size);
-    mesh->log =
-        setup->idle ? mesh->state_in + whole_pages(setup->state_size) : malloc(mesh->log_size);
-    mesh->buckets = calloc(setup->bucket_count + 1, sizeof *mesh->buckets);
-    mesh->quick = calloc(setup->bucket_count + 1, sizeof *mesh->quick);
-    mesh->express = calloc(setup->bucket_count + 1, sizeof *mesh->express);
-    if (!mesh->own || !mesh->sum || !mesh->state_in || !mesh->log || !mesh->buckets ||
-        !mesh->quick || !mesh->express)
-        return -ENOMEM;
-    for (size_t b = 0; b < setup->bucket_count; b++)
-        mesh->express[b] = setup->buckets[b].count * sizeof(int32_t) <= EXPRESS_BYTES;
-    for (size_t b = 0; b < setup->bucket_count; b++) /* the last: mesh_next follows anyway */
-        mesh->quick[b] = b + 1 == setup->bucket_count ||
-                         setup->buckets[b].count * sizeof(int32_t) <= setup->direct_bytes;
-    return 0;
-}
-
-static int
-open_discover(struct mesh *mesh, char *why, size_t why_size)
-{
-    const struct mesh_setup *setup = &mesh->setup;
-    struct discover_setup discover = {
-        .interface = setup->interface,
-        .port = setup->beacon_port ? setup->beacon_port : MESH_BEACON_PORT,
-        .self = mesh->self,
-        .group = group_hash(setup->group),
-        .seeds = setup->seeds,
-        .seed_count = setup->seed_count,
-        .log = on_log,
-        .log_ctx = mesh,
-    };
-    return discover_new(&mesh->discover, &discover, why, why_size);
-}
-
-static int
-open_wire(struct mesh *mesh, char *why, size_t why_size)
-{
-    const struct mesh_setup *setup = &mesh->setup;
-    size_t messages = 2 * (setup->vector_count / setup->chunk_elems + setup->bucket_count + 1);
-    struct wire_setup wire = {
-        .self = mesh->self,
-        .address = discover_address(mesh->discover),
-        .port = setup->port,
-        .port_first = MESH_PORT_FIRST,
-        .port_last = MESH_PORT_LAST,
-        .epoll_fd = mesh->epoll_fd,
-        .wake_fd = mesh->wake_fd,
-        .frames = messages + FRAMES_SPARE,
-        .queue_size = messages + FRAMES_SPARE,
-        .express = mesh->express,
-        .bucket_count = setup->bucket_count,
-    };
-    snprintf(mesh->address, sizeof mesh->address, "%s", wire.address);
-    return wire_new(&mesh->wire, &wire, &wire_events, mesh, why, why_size);
-}
-
-static int
-open_core(struct mesh *mesh)
-{
-    const struct mesh_setup *setup = &mesh->setup;
-    struct core_config config = {
-        .self = mesh->self,
-        .hello = setup->hello,
-        .shards = setup->shards,
-        .peers_min = setup->peers_min,
-        .keep_all = setup->keep_all,
-        .gather_us = setup->gather_ms * 1000,
-        .bucket_count = setup->bucket_count,
-        .buckets = setup->buckets,
-        .own = mesh->own,
-        .sum = mesh->sum,
-        .state_size = setup->state_size,
-        .state_in = mesh->state_in,
-        .log = mesh->log,
-        .log_size = mesh->log_size,
-        .chunk_elems = setup->chunk_elems,
-        .direct_bytes = setup->direct_bytes,
-        .audit_share = (uint64_t)(setup->audit * 4294967296.0),
-        .audit_bucket = setup->audit_bucket,
-    };
-    if (getrandom(&config.audit_seed, sizeof config.audit_seed, 0) != sizeof config.audit_seed)
-        return -EIO;
-    text_copy(config.hello.mesh, sizeof config.hello.mesh, setup->group ? setup->group : "");
-    config.hello.control_port = wire_control_port(mesh->wire);
-    config.hello.bulk_port = wire_bulk_port(mesh->wire);
-    struct core_ops ops = core_ops;
-    if (!setup->want)
-        ops.want = NULL;
-    return core_new(&mesh->core, &config, &ops, mesh, clock_us());
-}
-
-static void
-watch(struct mesh *mesh, int fd, uint64_t tag)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    event.data.u64 = tag;
-    int rc = epoll_ctl(mesh->epoll_fd, EPOLL_CTL_ADD, fd, &event);
-    assert(rc == 0);
-}
-
-static void
-watch_all(struct mesh *mesh)
-{
-    watch(mesh, mesh->wake_fd, TAG_WAKE);
-    mesh->more_bulk = mesh->more_control = true;
-}
-
-static int
-open_parts(struct mesh *mesh, char *why, size_t why_size)
-{
-    int rc = open_locks(mesh);
-    if (rc == 0)
-        rc = name_self(&mesh->self);
-    if (rc == 0)
-        rc = open_memory(mesh);
-    if (rc != 0) {
-        snprintf(why, why_size, "mesh: %s", strerror(-rc));
-        return rc;
-    }
-    rc = open_discover(mesh, why, why_size);
-    if (rc == 0)
-        rc = open_wire(mesh, why, why_size);
-    if (rc != 0)
-        return rc;
-    rc = open_core(mesh);
-    if (rc != 0)
-        snprintf(why, why_size, "mesh: %s", strerror(-rc));
-    return rc;
-}
-
-static void
-close_parts(struct mesh **out, int linger_ms)
-{
-    struct mesh *mesh = *out;
-    core_destroy(&mesh->core);
-    wire_destroy(&mesh->wire, linger_ms);
-    discover_destroy(&mesh->discover);
-    if (mesh->epoll_fd >= 0)
-        close(mesh->epoll_fd);
-    if (mesh->wake_fd >= 0)
-        close(mesh->wake_fd);
-    pthread_mutex_destroy(&mesh->bucket_lock);
-    pthread_mutex_destroy(&mesh->lock);
-    pthread_cond_destroy(&mesh->rest);
-    free(mesh->quick);
-    free(mesh->express);
-    free(mesh->buckets);
-    if (!mesh->setup.idle) {
-        free(mesh->state_in);
-        free(mesh->log);
-    }
-    free(mesh->sum);
-    free(mesh->own);
-    free(mesh);
-    *out = NULL;
-}
-
-/* Everything but the actor thread. */
-static int
-open_mesh(struct mesh **out, const struct mesh_setup *setup, char *why, size_t why_size)
-{
-    *out = NULL;
-    mesh_malloc_tune();
-    raise_file_limit();
-    struct mesh *mesh = calloc(1, sizeof *mesh);
-    if (!mesh) {
-        snprintf(why, why_size, "mesh: out of memory");
-        return -ENOMEM;
-    }
-    mesh->setup = *setup;
-    if (mesh->setup.chunk_elems == 0)
-        mesh->setup.chunk_elems = CHUNK_ELEMS;
-    if (mesh->setup.direct_bytes == 0)
-        mesh->setup.direct_bytes = DIRECT_BYTES;
-    mesh->epoll_fd = mesh->wake_fd = -1;
-    int rc = open_parts(mesh, why, why_size);
-    if (rc != 0) {
-        close_parts(&mesh, 0);
-        return rc;
-    }
-    watch_all(mesh);
-    discover_publish(mesh->discover, clock_us(), wire_control_port(mesh->wire));
-    *out = mesh;
-    return 0;
-}
-
-int
-mesh_new(struct mesh **out, const struct mesh_setup *setup, char *why, size_t why_size)
-{
-    int rc = open_mesh(out, setup, why, why_size);
-    if (rc != 0)
-        return rc;
-    rc = pthread_create(&(*out)->thread, NULL, run, *out);
-    if (rc != 0) {
-        snprintf(why, why_size, "mesh: no thread: %s", strerror(rc));
-        close_parts(out, 0);
-        return -rc;
-    }
-    (*out)->thread_runs = true;
-    return 0;
-}
-
-static void
-say_goodbye(struct mesh *mesh)
-{
-    core_leave(mesh->core, clock_us());
-    settle(mesh);
-    discover_leave(mesh->discover);
-}
-
-void
-mesh_destroy(struct mesh **out)
-{
-    struct mesh *mesh = out ? *out : NULL;
-    if (!mesh)
-        return;
-    pthread_mutex_lock(&mesh->lock);
-    mesh->stop = true;
-    say_goodbye(mesh);
-    pthread_mutex_unlock(&mesh->lock);
-    pthread_cond_signal(&mesh->rest);
-    wake(mesh);
-    pthread_join(mesh->thread, NULL);
-    close_parts(out, GOODBYE_MS);
-}
-
-/* ---- a node without a job ---- */
-
-static atomic_int job_wake_fd = -1; /* of the search that runs */
-static atomic_bool job_interrupted;
-
-void
-mesh_job_interrupt(void)
-{
-    uint64_t one = 1;
-    int fd = atomic_load(&job_wake_fd);
-    atomic_store(&job_interrupted, true);
-    if (fd >= 0) {
-        ssize_t rc = write(fd, &one, sizeof one);
-        (void)rc;
-    }
-}
-
-static int
-search(struct mesh *mesh, uint64_t timeout_ms)
-{
-    uint64_t end = clock_us() + timeout_ms * 1000;
-    atomic_store(&job_wake_fd, mesh->wake_fd);
-    while (!mesh->job_found && !atomic_load(&job_interrupted) && clock_us() < end)
-        turn(mesh, true);
-    atomic_store(&job_wake_fd, -1);
-    if (mesh->job_found)
-        return 0;
-    return atomic_load(&job_interrupted) ? -EINTR : -ETIMEDOUT;
-}
-
-int
-mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *why,
-              size_t why_size)
-{
-    struct mesh *mesh;
-    struct mesh_setup only = {
-        .group = setup->group,
-        .interface = setup->interface,
-        .port = setup->port,
-        .beacon_port = setup->beacon_port,
-        .seeds = setup->seeds,
-        .seed_count = setup->seed_count,
-        .log = setup->log,
-        .log_ctx = setup->log_ctx,
-        .hello = {.wants_job = true},
-        .shards = 1,
-        .peers_min = PROTO_PEERS_MAX,
-    };
-    int rc = open_mesh(&mesh, &only, why, why_size);
-    if (rc != 0)
-        return rc;
-    mesh->job = text;
-    pthread_mutex_lock(&mesh->lock);
-    rc = search(mesh, timeout_ms);
-    say_goodbye(mesh);
-    pthread_mutex_unlock(&mesh->lock);
-    if (rc == -ETIMEDOUT)
-        snprintf(why, why_size, "no mesh with a job was found within %llu ms",
-                 (unsigned long long)timeout_ms);
-    else if (rc == -EINTR)
-        snprintf(why, why_size, "interrupted");
-    atomic_store(&job_interrupted, false);
-    close_parts(&mesh, GOODBYE_MS);
-    return rc;
 }
