@@ -11,7 +11,7 @@
 #     | what happened | at step | to | longest pause of the others, ms | until all were together, ms |
 set -u
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-STEPS=${1:-10000}
+STEPS=${1:-30000}
 PAUSE_MS_MAX=1000
 PROJECT=meshchaos$$
 export IMAGE=meshnode-chaos:$$ JOB=configs/chaos.yaml THREADS=1
@@ -237,7 +237,7 @@ all_ended() {
         [ "$(docker inspect -f '{{.State.Status}}' "${ID[number]}")" = exited ] || return 1
     done
 }
-wait_until 300 "the run to end" all_ended
+wait_until 900 "the run to end" all_ended
 for number in "${!ID[@]}"; do
     status=$(docker inspect -f '{{.State.ExitCode}}' "${ID[number]}")
     [ "$status" = 0 ] || fail "node $number ended with status $status"
