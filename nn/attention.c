@@ -6,8 +6,11 @@
  *     S = Q K^T / sqrt d      P[i] = softmax of S[i][0..i], 0 beyond      Y = P V
  *     dV = P^T dY      dP = dY V^T      dS = P (dP - rowsum(P dP)) / sqrt d      dQ = dS K      dK = dS^T Q
  *
- * P is computed again in back-propagation, the same bits, instead of being kept: it would be larger than all else.
- * Products run through our own loop (gemm.h) and leave out the blocks that are zero. */
+ * Of P and dP there is only a strip at a time: STRIP queries by the keys up to the last of them. So memory grows with
+ * T, not with its square. Back-propagation computes P again, the same bits, from nothing that was kept (Dao et al.,
+ * NeurIPS 2022, keep maxima and sums of rows and cut the keys up, too; here a strip has whole rows). Strips add to dV
+ * and dK in the order of queries, so their height changes no bit. Products run through our own loop (gemm.h) and leave
+ * out what is above the diagonal in steps of a panel. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,13 +20,19 @@
 #include "nn/layer.h"
 #include "nn/vmath.h"
 
-enum { BLOCK = 48 }; /* rows of a product at a time */
+enum {
+    STRIP = 48, /* queries at a time: a multiple of STEP and of the rows of a product's tile */
+    STEP = GEMM_COLUMNS /* that the zeros above the diagonal are left out in */
+};
 
 /* One head of one row: positions, features per head, features of the layer's input and output. */
 struct head {
     size_t T, d, in, out;
     const float *q, *k, *v; /* rows `in` apart */
-    float *p, *dp, *panels; /* [T, T], [T, T], scratch of either operand */
+    size_t wide;   /* from row to row of a strip: odd in cache lines, so a column's share no set */
+    float *p, *dp; /* [STRIP, wide] */
+    float *keys, *values; /* packed operands of [d, T] or [T, d] */
+    float *along, *few;   /* the same of [T, d] and of [STRIP, d] */
 };
 
 static int
@@ -47,23 +56,10 @@ shape(struct layer *layer, char *why, size_t why_size)
     return -EINVAL;
 }
 
-static struct head
-head_of(const struct layer *layer, const struct layer_io *io, size_t row, size_t h)
+static size_t
+strip_width(const struct layer *layer)
 {
-    size_t T = layer->in.dim[0], in = layer->in.dim[1], out = in / 3, d = out / layer->spec.units;
-    const float *q = io->x + row * layer->in_size + h * d;
-    return (struct head){
-        .T = T,
-        .d = d,
-        .in = in,
-        .out = out,
-        .q = q,
-        .k = q + out,
-        .v = q + 2 * out,
-        .p = io->scratch,
-        .dp = io->scratch + T * T,
-        .panels = io->scratch + 2 * T * T,
-    };
+    return ((layer->in.dim[0] / STEP + 1) | 1) * STEP;
 }
 
 static size_t
@@ -71,8 +67,23 @@ scratch(const struct layer *layer, size_t rows)
 {
     (void)rows;
     size_t T = layer->in.dim[0], d = layer->out.dim[1] / layer->spec.units;
-    size_t across = gemm_packed_size(d, T), along = gemm_packed_size(T, d);
-    return 2 * T * T + (across > along ? across : along);
+    return 2 * STRIP * strip_width(layer) + 2 * gemm_packed_size(d, T) +
+           gemm_packed_size(T + STRIP, d);
+}
+
+static struct head
+head_of(const struct layer *layer, const struct layer_io *io, size_t row, size_t h)
+{
+    size_t T = layer->in.dim[0], in = layer->in.dim[1], out = in / 3, d = out / layer->spec.units;
+    const float *q = io->x + row * layer->in_size + h * d;
+    struct head head = {T, d, in, out, q, q + out, q + 2 * out, .wide = strip_width(layer)};
+    head.p = io->scratch;
+    head.dp = head.p + STRIP * head.wide;
+    head.keys = head.dp + STRIP * head.wide;
+    head.values = head.keys + gemm_packed_size(d, T);
+    head.along = head.values + gemm_packed_size(d, T);
+    head.few = head.along + gemm_packed_size(T, d);
+    return head;
 }
 
 /* Half of two products [T, C] by [C, T], the other half being zero. */
@@ -88,49 +99,50 @@ least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* s[T, T] = A B^T below and in the blocks on the diagonal; A, B [T, d]. */
+/* s[rows, i + rows] = A B^T for the strip at query i, but for what lies STEP above the diagonal; a [rows, d] of the
+ * strip, b [d, T] packed. */
 static void
-lower_product(const struct head *head, const float *a, size_t lda, const float *b, size_t ldb,
-              float *s)
+strip_product(const struct head *head, size_t i, size_t rows, const float *a, size_t lda,
+              const float *b, float *s)
 {
-    size_t T = head->T, d = head->d;
-    gemm_pack_transposed(b, ldb, d, T, head->panels);
-    for (size_t j = 0; j < T; j += GEMM_COLUMNS) {
-        struct gemm_view view = {a + j * lda, T - j, 0, lda, d, 0, 1};
-        gemm_panel(&view, T - j, least(T - j, GEMM_COLUMNS), d, head->panels + j * d, false,
-                   s + j * T + j, T);
+    size_t d = head->d;
+    for (size_t j = 0; j < i + rows; j += STEP) {
+        size_t above = j < i ? 0 : j - i;
+        struct gemm_view view = {a + above * lda, rows, 0, lda, d, 0, 1};
+        gemm_panel(&view, rows - above, least(i + rows - j, STEP), d, b + j * d, false,
+                   s + above * head->wide + j, head->wide);
     }
 }
 
-/* c[T, d] = P B for lower triangular P [T, T]. */
+/* c[rows, d] = P B for the strip at query i; b [T, d] packed. */
 static void
-lower_times(const struct head *head, const float *p, const float *b, size_t ldb, float *c,
-            size_t ldc)
+strip_times(const struct head *head, size_t i, size_t rows, const float *p, const float *b,
+            float *c, size_t ldc)
 {
-    size_t T = head->T, d = head->d;
-    gemm_pack(b, ldb, T, d, head->panels);
-    for (size_t i = 0; i < T; i += BLOCK) {
-        size_t rows = least(T - i, BLOCK), k = i + rows;
-        struct gemm_view view = {p + i * T, rows, 0, T, k, 0, 1};
-        for (size_t j = 0; j < d; j += GEMM_COLUMNS)
-            gemm_panel(&view, rows, least(d - j, GEMM_COLUMNS), k, head->panels + j * T, false,
-                       c + i * ldc + j, ldc);
-    }
+    size_t d = head->d, T = head->T, k = i + rows;
+    struct gemm_view view = {p, rows, 0, head->wide, k, 0, 1};
+    for (size_t j = 0; j < d; j += GEMM_COLUMNS)
+        gemm_panel(&view, rows, least(d - j, GEMM_COLUMNS), k, b + j * T, false, c + j, ldc);
 }
 
-/* c[T, d] = P^T B. */
+/* The strip's part of c[T, d] = P^T B, b [rows, d]: added for keys before the strip, the first for others. */
 static void
-upper_times(const struct head *head, const float *p, const float *b, size_t ldb, float *c,
-            size_t ldc)
+strip_across(const struct head *head, size_t i, size_t rows, const float *p, const float *b,
+             size_t ldb, float *c, size_t ldc)
 {
-    size_t T = head->T, d = head->d;
-    gemm_pack(b, ldb, T, d, head->panels);
-    for (size_t i = 0; i < T; i += BLOCK) {
-        size_t rows = least(T - i, BLOCK), k = T - i;
-        struct gemm_view view = {p + i * T + i, rows, 0, 1, k, 0, T};
-        for (size_t j = 0; j < d; j += GEMM_COLUMNS)
-            gemm_panel(&view, rows, least(d - j, GEMM_COLUMNS), k,
-                       head->panels + j * T + i * GEMM_COLUMNS, false, c + i * ldc + j, ldc);
+    size_t d = head->d, wide = head->wide;
+    gemm_pack(b, ldb, rows, d, head->few);
+    for (size_t j = 0; j < d; j += GEMM_COLUMNS) {
+        struct gemm_view view = {p, i + rows, 0, 1, rows, 0, wide};
+        size_t n = least(d - j, GEMM_COLUMNS);
+        const float *panel = head->few + j * rows;
+        if (i > 0)
+            gemm_panel(&view, i, n, rows, panel, true, c + j, ldc);
+        for (size_t t = 0; t < rows; t += STEP) {
+            view = (struct gemm_view){p + t * wide + i + t, STEP, 0, 1, rows - t, 0, wide};
+            gemm_panel(&view, least(rows - t, STEP), n, rows - t, panel + t * GEMM_COLUMNS, false,
+                       c + (i + t) * ldc + j, ldc);
+        }
     }
 }
 
@@ -140,42 +152,39 @@ scale_of(const struct head *head)
     return (float)(1 / sqrt((double)head->d));
 }
 
-/* p[i][0..i] = softmax of scale * s, in place; zeros beyond. */
+/* Of the strip at query i: p[r][0..i+r] = softmax of scale * s, in place; zeros beyond. */
 static void
-softmax(const struct head *head)
+softmax(const struct head *head, size_t i, size_t rows)
 {
-    float scale = scale_of(head);
-    for (size_t i = 0; i < head->T; i++) {
-        float *p = head->p + i * head->T, top = p[0];
-        double sum;
-        for (size_t j = 1; j <= i; j++)
-            top = p[j] > top ? p[j] : top;
-        for (size_t j = 0; j <= i; j++)
-            p[j] = (p[j] - top) * scale;
-        vmath_exp(p, p, i + 1);
-        vmath_sum(p, i + 1, &sum);
-        float share = (float)(1 / sum);
-        for (size_t j = 0; j <= i; j++)
-            p[j] *= share;
-        memset(p + i + 1, 0, (head->T - i - 1) * sizeof *p);
+    for (size_t r = 0; r < rows; r++) {
+        float *p = head->p + r * head->wide;
+        attention_shares(p, scale_of(head), i + r + 1);
+        memset(p + i + r + 1, 0, (rows - r - 1) * sizeof *p);
     }
 }
 
-/* dp[i][0..i] becomes dS; zeros beyond. */
+/* dp[r][0..i+r] becomes dS; zeros beyond. */
 static void
-softmax_backward(const struct head *head)
+softmax_backward(const struct head *head, size_t i, size_t rows)
 {
-    float scale = scale_of(head);
-    for (size_t i = 0; i < head->T; i++) {
-        const float *p = head->p + i * head->T;
-        float *dp = head->dp + i * head->T;
-        double sum = 0;
-        for (size_t j = 0; j <= i; j++)
-            sum += (double)p[j] * (double)dp[j];
-        float mean = (float)sum;
-        for (size_t j = 0; j <= i; j++)
-            dp[j] = (p[j] * (dp[j] - mean)) * scale;
-        memset(dp + i + 1, 0, (head->T - i - 1) * sizeof *dp);
+    for (size_t r = 0; r < rows; r++) {
+        float *dp = head->dp + r * head->wide;
+        attention_slopes(head->p + r * head->wide, dp, scale_of(head), i + r + 1);
+        memset(dp + i + r + 1, 0, (rows - r - 1) * sizeof *dp);
+    }
+}
+
+static void
+head_forward(const struct head *head, float *y)
+{
+    size_t T = head->T, d = head->d, in = head->in, out = head->out;
+    gemm_pack_transposed(head->k, in, d, T, head->keys);
+    gemm_pack(head->v, in, T, d, head->along);
+    for (size_t i = 0; i < T; i += STRIP) {
+        size_t rows = least(T - i, STRIP);
+        strip_product(head, i, rows, head->q + i * in, in, head->keys, head->p);
+        softmax(head, i, rows);
+        strip_times(head, i, rows, head->p, head->along, y + i * out, out);
     }
 }
 
@@ -185,11 +194,28 @@ forward(const struct layer *layer, const struct layer_io *io)
     for (size_t r = 0; r < io->rows; r++)
         for (size_t h = 0; h < layer->spec.units; h++) {
             struct head head = head_of(layer, io, r, h);
-            lower_product(&head, head.q, head.in, head.k, head.in, head.p);
-            softmax(&head);
-            lower_times(&head, head.p, head.v, head.in, io->y + r * layer->out_size + h * head.d,
-                        head.out);
+            head_forward(&head, io->y + r * layer->out_size + h * head.d);
         }
+}
+
+static void
+head_backward(const struct head *head, const float *dy, float *dx)
+{
+    size_t T = head->T, d = head->d, in = head->in, out = head->out;
+    gemm_pack_transposed(head->k, in, d, T, head->keys);
+    gemm_pack_transposed(head->v, in, d, T, head->values);
+    gemm_pack(head->k, in, T, d, head->along);
+    for (size_t i = 0; i < T; i += STRIP, dy += STRIP * out) {
+        size_t rows = least(T - i, STRIP);
+        const float *q = head->q + i * in;
+        strip_product(head, i, rows, q, in, head->keys, head->p);
+        softmax(head, i, rows);
+        strip_across(head, i, rows, head->p, dy, out, dx + 2 * out, in);
+        strip_product(head, i, rows, dy, out, head->values, head->dp);
+        softmax_backward(head, i, rows);
+        strip_times(head, i, rows, head->dp, head->along, dx + i * in, in);
+        strip_across(head, i, rows, head->dp, q, in, dx + out, in);
+    }
 }
 
 static void
@@ -198,15 +224,8 @@ backward(const struct layer *layer, const struct layer_io *io)
     for (size_t r = 0; io->dx != NULL && r < io->rows; r++)
         for (size_t h = 0; h < layer->spec.units; h++) {
             struct head head = head_of(layer, io, r, h);
-            const float *dy = io->dy + r * layer->out_size + h * head.d;
-            float *dx = io->dx + r * layer->in_size + h * head.d;
-            lower_product(&head, head.q, head.in, head.k, head.in, head.p);
-            softmax(&head);
-            upper_times(&head, head.p, dy, head.out, dx + 2 * head.out, head.in);
-            lower_product(&head, dy, head.out, head.v, head.in, head.dp);
-            softmax_backward(&head);
-            lower_times(&head, head.dp, head.k, head.in, dx, head.in);
-            upper_times(&head, head.dp, head.q, head.in, dx + head.out, head.in);
+            head_backward(&head, io->dy + r * layer->out_size + h * head.d,
+                          io->dx + r * layer->in_size + h * head.d);
         }
 }
 
@@ -219,26 +238,24 @@ dot(const float *a, const float *b, size_t n)
     return sum;
 }
 
-/* p[i][0..i] by the definition; zeros beyond. */
+/* p[0..i] of query i by the definition. */
 static void
-shares_naive(const struct head *head)
+shares_naive(const struct head *head, size_t i)
 {
-    for (size_t i = 0; i < head->T; i++) {
-        float *p = head->p + i * head->T;
-        double sum = 0, top = -(double)INFINITY, scale = 1 / sqrt((double)head->d);
-        for (size_t j = 0; j < head->T; j++) {
-            double s = dot(head->q + i * head->in, head->k + j * head->in, head->d) * scale;
-            p[j] = j <= i ? (float)s : -INFINITY;
-            top = j <= i && s > top ? s : top;
-        }
-        for (size_t j = 0; j < head->T; j++)
-            p[j] -= (float)top;
-        vmath_exp(p, p, head->T);
-        for (size_t j = 0; j < head->T; j++)
-            sum += (double)p[j];
-        for (size_t j = 0; j < head->T; j++)
-            p[j] = (float)((double)p[j] / sum);
+    float *p = head->p;
+    double sum = 0, top = -(double)INFINITY, scale = 1 / sqrt((double)head->d);
+    for (size_t j = 0; j <= i; j++) {
+        double s = dot(head->q + i * head->in, head->k + j * head->in, head->d) * scale;
+        p[j] = (float)s;
+        top = s > top ? s : top;
     }
+    for (size_t j = 0; j <= i; j++)
+        p[j] -= (float)top;
+    vmath_exp(p, p, i + 1);
+    for (size_t j = 0; j <= i; j++)
+        sum += (double)p[j];
+    for (size_t j = 0; j <= i; j++)
+        p[j] = (float)((double)p[j] / sum);
 }
 
 static void
@@ -248,41 +265,42 @@ forward_naive(const struct layer *layer, const struct layer_io *io)
         for (size_t h = 0; h < layer->spec.units; h++) {
             struct head head = head_of(layer, io, r, h);
             float *y = io->y + r * layer->out_size + h * head.d;
-            shares_naive(&head);
-            for (size_t i = 0; i < head.T; i++)
+            for (size_t i = 0; i < head.T; i++) {
+                shares_naive(&head, i);
                 for (size_t c = 0; c < head.d; c++) {
                     double sum = 0;
-                    for (size_t j = 0; j < head.T; j++)
-                        sum += (double)head.p[i * head.T + j] * (double)head.v[j * head.in + c];
+                    for (size_t j = 0; j <= i; j++)
+                        sum += (double)head.p[j] * (double)head.v[j * head.in + c];
                     y[i * head.out + c] = (float)sum;
                 }
+            }
         }
 }
 
+/* What query i gives to dx, whose rows before i have what those before it gave. */
 static void
-head_backward_naive(const struct head *head, const float *dy, float *dx)
+query_backward_naive(const struct head *head, size_t i, const float *dy, float *dx)
 {
-    size_t T = head->T, in = head->in, out = head->out;
-    for (size_t i = 0; i < T; i++)
-        for (size_t j = 0; j < T; j++) {
-            double mean = 0, scale = 1 / sqrt((double)head->d);
-            for (size_t m = 0; m < T; m++)
-                mean += (double)head->p[i * T + m] * dot(dy + i * out, head->v + m * in, head->d);
-            double dp = dot(dy + i * out, head->v + j * in, head->d);
-            head->dp[i * T + j] = (float)((double)head->p[i * T + j] * (dp - mean) * scale);
+    size_t in = head->in, out = head->out;
+    double mean = 0, scale = 1 / sqrt((double)head->d);
+    shares_naive(head, i);
+    for (size_t j = 0; j <= i; j++) {
+        double dp = dot(dy + i * out, head->v + j * in, head->d);
+        mean += (double)head->p[j] * dp;
+        head->dp[j] = (float)dp;
+    }
+    for (size_t j = 0; j <= i; j++)
+        head->dp[j] = (float)((double)head->p[j] * ((double)head->dp[j] - mean) * scale);
+    for (size_t c = 0; c < head->d; c++) {
+        double q = 0;
+        for (size_t j = 0; j <= i; j++) {
+            float *k = dx + j * in + out + c, *v = k + out;
+            q += (double)head->dp[j] * (double)head->k[j * in + c];
+            *k = (j < i ? *k : 0) + head->dp[j] * head->q[i * in + c];
+            *v = (j < i ? *v : 0) + head->p[j] * dy[i * out + c];
         }
-    for (size_t i = 0; i < T; i++)
-        for (size_t c = 0; c < head->d; c++) {
-            double q = 0, k = 0, v = 0;
-            for (size_t j = 0; j < T; j++) {
-                q += (double)head->dp[i * T + j] * (double)head->k[j * in + c];
-                k += (double)head->dp[j * T + i] * (double)head->q[j * in + c];
-                v += (double)head->p[j * T + i] * (double)dy[j * out + c];
-            }
-            dx[i * in + c] = (float)q;
-            dx[i * in + out + c] = (float)k;
-            dx[i * in + 2 * out + c] = (float)v;
-        }
+        dx[i * in + c] = (float)q;
+    }
 }
 
 static void
@@ -291,9 +309,9 @@ backward_naive(const struct layer *layer, const struct layer_io *io)
     for (size_t r = 0; r < io->rows; r++)
         for (size_t h = 0; h < layer->spec.units; h++) {
             struct head head = head_of(layer, io, r, h);
-            shares_naive(&head);
-            head_backward_naive(&head, io->dy + r * layer->out_size + h * head.d,
-                                io->dx + r * layer->in_size + h * head.d);
+            for (size_t i = 0; i < head.T; i++)
+                query_backward_naive(&head, i, io->dy + r * layer->out_size + h * head.d,
+                                     io->dx + r * layer->in_size + h * head.d);
         }
 }
 

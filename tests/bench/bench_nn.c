@@ -3,6 +3,7 @@
  *
  *     bench_nn mlp|cnn|gpt|resnet|lstm [rows per shard = 256] [shards = 1] [seconds = 3] [sink] [numerics]
  *
+ * gpt and lstm may be followed by the context, as in gpt:1024 (128).
  * sink: drop (gradients are only read; default), add (summed as floats and applied by SGD with momentum,
  * one step per batch of rows * shards) or exact (quantised and summed as the product does, then applied).
  * Prints model, rows, shards, sink, median, lowest and highest samples/s of blocks in processor time,
@@ -22,6 +23,7 @@ enum { SHARDS_MAX = 64, BLOCKS_MAX = 1000 };
 
 struct bench {
     const struct network *network;
+    struct nn_shape input;
     struct nn_model *model;
     struct nn_pass *pass[SHARDS_MAX];
     size_t rows, shards, count;
@@ -198,13 +200,16 @@ static void
 open_model(struct bench *b, const char *name)
 {
     char why[200];
-    size_t i = 0;
-    while (strcmp(name, networks[i].name) != 0)
+    size_t i = 0, length = strcspn(name, ":");
+    while (strncmp(name, networks[i].name, length) != 0 || networks[i].name[length] != 0)
         if (++i == sizeof networks / sizeof *networks)
             exit(2);
     b->network = &networks[i];
-    if (nn_model_new(&b->model, &b->network->input, b->network->layer, b->network->layers,
-                     NN_CROSS_ENTROPY, why, sizeof why) != 0) {
+    b->input = b->network->input;
+    if (name[length] == ':')
+        b->input.dim[0] = strtoul(name + length + 1, NULL, 10);
+    if (nn_model_new(&b->model, &b->input, b->network->layer, b->network->layers, NN_CROSS_ENTROPY,
+                     why, sizeof why) != 0) {
         fprintf(stderr, "%s\n", why);
         exit(1);
     }
