@@ -288,12 +288,12 @@ optim_apply(const struct optim_spec *spec, double rate, uint64_t step, float *pa
 }
 
 void
-optim_average(const struct optim_spec *spec, uint64_t count, const float *params, float *average,
-              size_t n)
+optim_average(const struct optim_spec *spec, uint64_t count, uint64_t steps, const float *params,
+              float *average, size_t n)
 {
     double ema = (double)spec->ema;
-    const float share = (float)((1 - ema) / (1 - power(ema, count)));
-    assert(count > 0);
+    const float share = (float)((1 - power(ema, steps)) / (1 - power(ema, count)));
+    assert(steps > 0 && steps <= count);
     for (size_t i = 0; i < n; i++)
         average[i] += share * (params[i] - average[i]);
 }

@@ -98,12 +98,13 @@ void optim_apply(const struct optim_spec *spec, double rate, uint64_t step, floa
                  float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n);
 
 /* The mean of a parameter's values so far, each one step older counting ema times as much (Polyak and Juditsky, SIAM
- * J. Control Optim. 1992, averaged all alike): after the update number `count`, from 1,
+ * J. Control Optim. 1992, averaged all alike): after an update that stands for `steps` of them, 1.., the last being
+ * number `count`, from 1,
  *
- *     average += (1 - ema) / (1 - ema^count) * (p - average)
+ *     average += (1 - ema^steps) / (1 - ema^count) * (p - average)
  *
  * so that the weights add up to 1 from the first one on. */
-void optim_average(const struct optim_spec *spec, uint64_t count, const float *params,
-                   float *average, size_t n);
+void optim_average(const struct optim_spec *spec, uint64_t count, uint64_t steps,
+                   const float *params, float *average, size_t n);
 
 #endif

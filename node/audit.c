@@ -91,7 +91,7 @@ static bool
 same_job(const struct audit_job *a, const struct audit_job *b)
 {
     return a->job == b->job && a->seed == b->seed && a->train == b->train && a->batch == b->batch &&
-           a->steps == b->steps && a->shards == b->shards;
+           a->steps == b->steps && a->shards == b->shards && a->local_steps == b->local_steps;
 }
 
 static void
@@ -215,18 +215,36 @@ epoch_steps(const struct audit_job *job)
     return (job->train + job->batch - 1) / job->batch;
 }
 
-/* What the step uses, step counted from 1 as in the lines. */
-static struct ledger_step
-step_of(const struct audit_job *job, uint64_t step)
+/* Steps done before the round that `step`, counted from 1 as in the lines, is part of. */
+static uint64_t
+round_first(const struct audit_job *job, uint64_t step)
 {
-    uint64_t in_epoch = (step - 1) % epoch_steps(job), first = in_epoch * job->batch;
+    return step - 1 - (step - 1) % epoch_steps(job) % job->local_steps;
+}
+
+/* Its last step. */
+static uint64_t
+round_last(const struct audit_job *job, uint64_t step)
+{
+    uint64_t first = round_first(job, step), left = epoch_steps(job) - first % epoch_steps(job);
+    uint64_t last = first + (job->local_steps < left ? job->local_steps : left);
+    return last < job->steps ? last : job->steps;
+}
+
+/* What the round uses. */
+static struct ledger_step
+round_of(const struct audit_job *job, uint64_t step)
+{
+    uint64_t before = round_first(job, step), count = round_last(job, step) - before;
+    uint64_t first = before % epoch_steps(job) * job->batch, rest = job->train - first;
     return (struct ledger_step){
         .seed = job->seed,
         .train = job->train,
         .shards = job->shards,
-        .epoch = (step - 1) / epoch_steps(job),
+        .epoch = before / epoch_steps(job),
         .first = first,
-        .rows = job->train - first < job->batch ? job->train - first : job->batch,
+        .rows = rest < count * job->batch ? rest : count * job->batch,
+        .batch = job->batch,
     };
 }
 
@@ -298,7 +316,7 @@ judge_step(struct audit *audit, const struct entry *entry, size_t n, uint64_t al
 static void
 judge_gap(struct audit *audit, uint64_t first, uint64_t last, bool proved)
 {
-    struct ledger_step from = step_of(&audit->job, first), to = step_of(&audit->job, last);
+    struct ledger_step from = round_of(&audit->job, first), to = round_of(&audit->job, last);
     char where[160];
     snprintf(where, sizeof where,
              "no file: epoch %llu, step %llu, sample %llu to epoch %llu, step %llu, sample %llu",
@@ -330,23 +348,25 @@ judge(struct audit *audit)
     uint64_t all = audit->job.shards == 64 ? UINT64_MAX : (UINT64_C(1) << audit->job.shards) - 1;
     size_t i = 0;
     for (size_t n; i < audit->entry_count && audit->entry[i].said.step <= limit; i += n) {
-        uint64_t gap = step + 1, rows = 0;
+        uint64_t gap = step + 1, rows = 0, said = audit->entry[i].said.step;
         n = same_step(audit, i);
-        if (audit->entry[i].said.step == 0)
+        if (said == 0 || round_last(&audit->job, said) != said)
             continue;
         struct ledger_step due = {0};
-        lost = audit->entry[i].said.step - step > GAP_MAX;
+        uint64_t before = round_first(&audit->job, said);
+        lost = said - step > GAP_MAX;
         if (lost)
-            step = audit->entry[i].said.step - 1;
-        for (; step < audit->entry[i].said.step; step++) {
-            due = step_of(&audit->job, step + 1);
+            step = before;
+        while (step < said) {
+            due = round_of(&audit->job, step + 1);
             rows = ledger_step_expected(&due);
             ledger = ledger_chain(ledger, step, rows);
+            step = round_last(&audit->job, step + 1);
         }
         if (lost)
             ledger = audit->entry[i].said.ledger;
-        if (gap < step)
-            judge_gap(audit, gap, step - 1, !lost && audit->entry[i].said.ledger == ledger);
+        if (gap <= before)
+            judge_gap(audit, gap, before, !lost && audit->entry[i].said.ledger == ledger);
         for (size_t k = 0; k < n; k++)
             judge_line(audit, &audit->entry[i + k], &due, rows, ledger);
         judge_step(audit, audit->entry + i, n, all);
@@ -354,11 +374,16 @@ judge(struct audit *audit)
     for (size_t k = 0; k < audit->entry_count; k++) {
         uint64_t said = audit->entry[k].said.step;
         char at[SHOWN_SIZE + 32];
-        if (said > 0 && said <= limit)
+        bool inside = said > 0 && said <= limit;
+        if (inside && round_last(&audit->job, said) == said)
             continue;
         place(audit, audit->entry[k].dir, "metrics.jsonl", audit->entry[k].line, at, sizeof at);
-        find(audit, at, "step %llu, expected 1..%llu", (unsigned long long)said,
-             (unsigned long long)limit);
+        if (inside)
+            find(audit, at, "step %llu, expected step %llu, with which its round ends",
+                 (unsigned long long)said, (unsigned long long)round_last(&audit->job, said));
+        else
+            find(audit, at, "step %llu, expected 1..%llu", (unsigned long long)said,
+                 (unsigned long long)limit);
     }
     if (audit->results_steps > step && audit->results_steps <= limit)
         judge_gap(audit, step + 1, audit->results_steps, false);

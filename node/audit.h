@@ -8,6 +8,8 @@
  * (a step that was redone after all nodes were killed), must give the same state hash, and no shard may have
  * been computed by two nodes of one plan.
  *
+ * With train.local_steps there is a line per round, which speaks of all its steps and bears the number of the last.
+ *
  * What contradicts this is a finding. So is a step that no line tells of: it is not proved by these files.
  * Where the running hash behind such a gap is right, the gap's steps were counted, but their lines are
  * elsewhere (a node that joined late has only the rest), and the finding says so. A last line that was cut
@@ -23,7 +25,7 @@ enum { AUDIT_DIRS_MAX = 64, AUDIT_LINE_MAX = 4096 };
 
 struct audit_job {
     uint64_t job; /* hash */
-    uint64_t seed, train, batch, steps;
+    uint64_t seed, train, batch, steps, local_steps;
     unsigned shards;
 };
 

@@ -8,6 +8,8 @@
 #include "node/audit.h"
 #include "proto/proto.h"
 
+enum { LOCAL_STEPS_MAX = 1 << 24 }; /* more than a config takes */
+
 struct reading {
     const json_t *object;
     const char *wrong; /* the first key that is missing or of another kind */
@@ -74,11 +76,14 @@ audit_read_job(struct audit_job *out, const char *text, size_t size, char *why, 
         .batch = number(&reading, "batch"),
         .steps = number(&reading, "steps"),
         .shards = (unsigned)shards,
+        .local_steps = json_object_get(object, "local_steps") ? number(&reading, "local_steps") : 1,
     };
     const char *wrong = shards < 1 || shards > PROTO_SHARDS_MAX          ? "shards is out of range"
                         : out->train < 1 || out->train > UINT32_MAX      ? "train is out of range"
                         : out->batch < shards || out->batch > out->train ? "batch is out of range"
-                                                                         : NULL;
+                        : out->local_steps < 1 || out->local_steps > LOCAL_STEPS_MAX
+                            ? "local_steps is out of range"
+                            : NULL;
     int rc = finish(&reading, wrong, why, why_size);
     json_decref(object);
     return rc;

@@ -483,6 +483,47 @@ check_counting(const struct config *config, char *why, size_t why_size)
                            "= count, expected only with data.source = counting", why, why_size);
 }
 
+/* With one step to an exchange there are no blocks; with more, a shard keeps nothing from round to round, which leaves
+ * plain SGD. */
+static int
+check_local_steps(const struct config *config, char *why, size_t why_size)
+{
+    const struct optim_spec *optim = &config->train.optim;
+    char reason[REASON_SIZE];
+    uint64_t steps = config->train.local_steps, batch = config->train.batch;
+    bool nesterov = config->train.block_nesterov, momentum = config->train.block_momentum > 0;
+    if (steps == 1 && (momentum || nesterov || config->train.block_rate != 1.0f))
+        return fail_key(config,
+                        momentum   ? "train.block_momentum"
+                        : nesterov ? "train.block_nesterov"
+                                   : "train.block_rate",
+                        "has no effect with train.local_steps = 1, expected 2 or more", why,
+                        why_size);
+    if (steps == 1)
+        return 0;
+    if (optim->kind != OPTIM_SGD || optim->momentum > 0) {
+        snprintf(reason, sizeof reason,
+                 "= %llu, expected 1 with this train.optimizer: local steps are those of sgd "
+                 "without momentum; train.block_momentum is that between exchanges",
+                 (unsigned long long)steps);
+        return fail_key(config, "train.local_steps", reason, why, why_size);
+    }
+    if (!config->train.exact)
+        return fail_key(config, "train.local_steps",
+                        "above 1 needs train.exact = yes: each shard takes its own steps", why,
+                        why_size);
+    if (steps * batch > CONFIG_ROUND_MAX) {
+        snprintf(reason, sizeof reason,
+                 "= %llu times train.batch = %llu, expected at most %d samples between exchanges",
+                 (unsigned long long)steps, (unsigned long long)batch, CONFIG_ROUND_MAX);
+        return fail_key(config, "train.local_steps", reason, why, why_size);
+    }
+    if (nesterov && !momentum)
+        return fail_key(config, "train.block_nesterov", "= yes needs a block_momentum above 0", why,
+                        why_size);
+    return 0;
+}
+
 static int
 check_train(const struct config *config, char *why, size_t why_size)
 {
@@ -520,7 +561,8 @@ config_check(struct config *config, char *why, size_t why_size)
     }
     int rc;
     if ((rc = check_batch(config, why, why_size)) || (rc = check_data(config, why, why_size)) ||
-        (rc = check_counting(config, why, why_size)) || (rc = check_train(config, why, why_size)))
+        (rc = check_counting(config, why, why_size)) || (rc = check_train(config, why, why_size)) ||
+        (rc = check_local_steps(config, why, why_size)))
         return rc;
     if (config->threads == 0)
         config->threads = host_cpus();

@@ -21,7 +21,7 @@
 #include "nn/optim.h"
 #include "proto/proto.h"
 
-enum { CONFIG_PATH_MAX = 1024, CONFIG_KEYS_MAX = 160 };
+enum { CONFIG_PATH_MAX = 1024, CONFIG_KEYS_MAX = 160, CONFIG_ROUND_MAX = 1 << 24 };
 
 struct config {
     struct {
@@ -56,6 +56,9 @@ struct config {
         uint64_t batch;         /* multiple of shards */
         unsigned shards;        /* 1..64, default 12 */
         struct optim_spec optim;
+        uint64_t local_steps;             /* of each shard between two exchanges; 1.. */
+        float block_momentum, block_rate; /* job.h: job_outer; with local_steps above 1 */
+        bool block_nesterov;
         bool exact;          /* always, in this version */
         uint64_t eval_every; /* epochs between evaluations; 0 = only at the end */
         uint64_t patience;   /* early stopping: evaluations without a better test loss; 0 = off */

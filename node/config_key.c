@@ -14,7 +14,13 @@
 #define MEMBER(m) offsetof(struct config, m), sizeof(((struct config *)NULL)->m)
 #define LAYER(m)  offsetof(struct nn_layer_spec, m), sizeof(((struct nn_layer_spec *)NULL)->m)
 
-enum { BATCH_MAX = 1 << 24, UNITS_MAX = 1 << 20, SIDE_MAX = 1024, COUNT_MAX = 1000000000 };
+enum {
+    BATCH_MAX = 1 << 24,
+    UNITS_MAX = 1 << 20,
+    SIDE_MAX = 1024,
+    COUNT_MAX = 1000000000,
+    LOCAL_STEPS_MAX = 65536
+};
 static const double seed_max = 9007199254740992.0; /* 2^53: exact in every JSON reader */
 
 static const struct config_word yes_no[] = {
@@ -179,6 +185,10 @@ const struct config_key config_keys[] = {
     REAL("train", "clip_norm", MEMBER(train.optim.clip_norm), 0, 1e6, "0"),
     REAL("train", "label_smoothing", MEMBER(train.label_smoothing), 0, 0.999, "0"),
     REAL("train", "ema", MEMBER(train.optim.ema), 0, 0.999999, "0"),
+    UINT("train", "local_steps", CONFIG_JOB, MEMBER(train.local_steps), 1, LOCAL_STEPS_MAX, "1"),
+    REAL("train", "block_momentum", MEMBER(train.block_momentum), 0, 0.99999, "0"),
+    REAL("train", "block_rate", MEMBER(train.block_rate), 1e-6, 1000, "1"),
+    ENUM("train", "block_nesterov", CONFIG_JOB, MEMBER(train.block_nesterov), yes_no, "no"),
     ENUM("train", "exact", CONFIG_JOB, MEMBER(train.exact), yes_no, "yes"),
     UINT("train", "eval_every", CONFIG_JOB, MEMBER(train.eval_every), 0, 1000000, "1"),
     UINT("train", "patience", CONFIG_JOB, MEMBER(train.patience), 0, 1000000, "0"),

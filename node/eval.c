@@ -105,6 +105,7 @@ evaluate(const struct config *config, const struct job *job, const char *path, c
         .exact = job->exact,
         .threads = config->threads,
         .shards = config->train.shards,
+        .local_steps = 1,
         .batch = config->train.batch,
         .seed = config->run.seed,
         .exact_mode = config->train.exact,

@@ -75,19 +75,22 @@ check_inputs(const struct config *config, const struct job *job, char *why, size
 }
 
 static int
-open_exact(struct job *job, unsigned shards, char *why, size_t why_size)
+open_exact(struct job *job, const struct config *config, char *why, size_t why_size)
 {
+    bool walks = config->train.local_steps > 1; /* running averages have moved within the shards */
     size_t tensors = nn_tensor_count(job->model);
     size_t *count = calloc(tensors + 1, sizeof *count);
     for (size_t i = 0; count && i < tensors; i++)
         count[i] = nn_tensor(job->model, i)->count;
-    int rc = count ? exact_new(&job->exact, count, tensors, shards) : -ENOMEM;
+    int rc = count ? exact_new(&job->exact, count, tensors, config->train.shards) : -ENOMEM;
     free(count);
     job->average = rc ? NULL : calloc(exact_blocks(job->exact) + 1, sizeof *job->average);
     for (size_t i = 0; job->average && i < tensors; i++)
         for (size_t b = exact_tensor_first(job->exact, i);
              b < exact_tensor_first(job->exact, i + 1); b++)
-            job->average[b] = nn_tensor(job->model, i)->average;
+            job->average[b] = walks && nn_tensor(job->model, i)->average > 0
+                                  ? 1
+                                  : nn_tensor(job->model, i)->average;
     rc = job->average ? rc : -ENOMEM;
     if (rc)
         snprintf(why, why_size, "not enough memory for the exponent blocks");
@@ -169,7 +172,7 @@ job_open(struct job *job, const struct config *config, char *why, size_t why_siz
     rc = check_outputs(config, job, why, why_size);
     if (!rc)
         rc = check_inputs(config, job, why, why_size);
-    return rc ? rc : open_exact(job, config->train.shards, why, why_size);
+    return rc ? rc : open_exact(job, config, why, why_size);
 }
 
 int
@@ -202,17 +205,32 @@ job_params(const struct job *job, const struct config *config, float *params)
         nn_init_params(job->model, config->run.seed, params);
 }
 
+struct optim_spec
+job_outer(const struct config *config)
+{
+    if (config->train.local_steps <= 1)
+        return config->train.optim;
+    return (struct optim_spec){
+        .kind = OPTIM_SGD,
+        .rate = config->train.block_rate,
+        .momentum = config->train.block_momentum,
+        .nesterov = config->train.block_nesterov,
+        .ema = config->train.optim.ema,
+    };
+}
+
 struct state_job
 job_rules(const struct job *job, const struct config *config)
 {
     const struct data_info *data = data_info(job->data);
     bool labelled = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
     return (struct state_job){
-        .optim = config->train.optim,
+        .optim = job_outer(config),
         .seed = config->run.seed,
         .shards = config->train.shards,
         .claims = config->mesh.audit > 0,
         .batch = config->train.batch,
+        .local_steps = config->train.local_steps,
         .train = data->train,
         .test = data->test,
         .epochs = config->train.epochs,

@@ -26,6 +26,11 @@ int job_open_bytes(struct job *job, const struct config *config, char *why, size
 int job_start(struct job *job, const struct config *config, char *why, size_t why_size);
 /* params[nn_param_count] before the first step: those of model.from or of the seed. */
 void job_params(const struct job *job, const struct config *config, float *params);
+/* What is applied to the sum of a round: the optimiser; with train.local_steps above 1, in which it is that of the
+ * steps within a shard, block-wise model-update filtering of the mean difference (BMUF; Chen and Huo, ICASSP 2016).
+ * With G the sum, v = block_momentum * v + G, and the parameters p -= block_rate * v; the paper's Nesterov variant, seen from
+ * where blocks begin, is p -= block_rate * (G + block_momentum * v). That is SGD, with G in the place of the gradient. */
+struct optim_spec job_outer(const struct config *config);
 /* What F needs to know; borrows from the job. */
 struct state_job job_rules(const struct job *job, const struct config *config);
 /* Equal on nodes that may train together. After job_start. */

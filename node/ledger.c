@@ -1,6 +1,7 @@
 /* ledger.c - slots of shards in a total, and the hashes of what was used. See ledger.h. */
 #include "node/ledger.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 
@@ -17,13 +18,19 @@ ledger_words(unsigned shards)
     return (size_t)shards * LEDGER_WORDS;
 }
 
+static uint64_t
+hash_piece(const uint32_t *index, size_t count, uint64_t hash)
+{
+    return XXH3_64bits_withSeed(index, count * sizeof *index, hash);
+}
+
 uint64_t
 ledger_rows(unsigned shard, const uint32_t *index, size_t count)
 {
     uint64_t hash = shard;
     for (size_t n; count > 0; index += n, count -= n) {
         n = count < PIECE ? count : PIECE;
-        hash = XXH3_64bits_withSeed(index, n * sizeof *index, hash);
+        hash = hash_piece(index, n, hash);
     }
     return hash;
 }
@@ -91,16 +98,22 @@ static uint64_t
 shard_expected(const struct ledger_step *step, unsigned shard)
 {
     uint32_t index[PIECE], count = (uint32_t)step->train;
-    uint64_t at = step->first + step->rows * shard / step->shards;
-    uint64_t end = step->first + step->rows * (shard + 1) / step->shards;
     uint64_t hash = shard;
-    while (at < end) {
-        size_t n = 0;
-        for (; n < PIECE && at < end; at++)
+    size_t n = 0;
+    assert(step->batch > 0);
+    for (uint64_t done = 0, rows; done < step->rows; done += rows) {
+        rows = step->rows - done < step->batch ? step->rows - done : step->batch;
+        uint64_t at = step->first + done + rows * shard / step->shards;
+        uint64_t end = step->first + done + rows * (shard + 1) / step->shards;
+        for (; at < end; at++) {
             index[n++] = data_shuffle(step->seed, step->epoch, (uint32_t)at, count);
-        hash = XXH3_64bits_withSeed(index, n * sizeof *index, hash);
+            if (n == PIECE) {
+                hash = hash_piece(index, n, hash);
+                n = 0;
+            }
+        }
     }
-    return hash;
+    return n ? hash_piece(index, n, hash) : hash;
 }
 
 uint64_t

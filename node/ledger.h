@@ -22,12 +22,14 @@
 
 enum { LEDGER_WORDS = 5 };
 
-/* What a step uses: positions [first, first + rows) of the epoch's permutation (nn/data.h), shard s of S those from
- * first + rows * s / S on. */
+/* What a round uses: positions [first, first + rows) of the epoch's permutation (nn/data.h), `batch` at each of its
+ * steps, of which there are several with train.local_steps. Of n rows from i on, shard s of S has those from
+ * i + n * s / S on. */
 struct ledger_step {
     uint64_t seed, train; /* of the job: data_shuffle(seed, epoch, i, train) */
     unsigned shards;
     uint64_t epoch, first, rows;
+    uint64_t batch; /* 1.. */
 };
 
 size_t ledger_words(unsigned shards);

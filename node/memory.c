@@ -16,6 +16,7 @@
 #include "mesh/mesh.h"
 #include "nn/files.h"
 #include "node/state.h"
+#include "node/walk.h"
 #include "node/work.h"
 
 enum {
@@ -45,7 +46,8 @@ uint64_t
 memory_total(const struct memory *m)
 {
     uint64_t idle = m->spilled ? m->weights + WINDOW : STATES * state_all(m) + m->log;
-    return m->program + m->data + m->from + m->sums + idle + m->team + m->lanes * m->shard;
+    return m->program + m->data + m->from + m->sums + idle + m->team +
+           m->lanes * (m->shard + m->walk);
 }
 
 static bool
@@ -71,20 +73,22 @@ measure(struct memory *m, const struct config *config, const struct job *job)
     uint64_t vector = work_vector(job->exact, params, shards) * sizeof(int32_t);
     uint64_t rows = (config->train.batch + shards - 1) / shards;
     uint64_t scratch = nn_team_scratch(job->model, rows) * sizeof(float);
+    const struct optim_spec outer = job_outer(config);
     *m = (struct memory){
         .program = PROGRAM,
         .data = data_bytes(job->data),
         .weights = params * sizeof(float),
         .from = job->from ? params * sizeof(float) : 0,
-        .slots = optim_slots(&config->train.optim) * params * sizeof(float),
+        .slots = optim_slots(&outer) * params * sizeof(float),
         .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
         .shard = nn_pass_bytes(job->model, rows, true),
+        .walk = config->train.local_steps > 1 ? walk_bytes(job->model) : 0,
         .team = config->threads > 1 ? config->threads * scratch : 0,
         .log = mesh_log_size(vector),
         .most = config->train.memory_max << 20,
         .lanes = shards,
     };
-    m->rest = state_size(&config->train.optim, params, blocks) - m->weights - m->slots;
+    m->rest = state_size(&outer, params, blocks) - m->weights - m->slots;
 }
 
 int
@@ -103,11 +107,12 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
     snprintf(why, why_size,
              "train.memory_max = %llu, expected at least %llu MiB: %.1f of program and data, %.1f "
              "of sums of "
-             "gradients, %.1f of weights and %.1f of activations of %s%s",
+             "gradients, %.1f of weights and %.1f of activations%s of %s%s",
              (unsigned long long)config->train.memory_max,
              (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
              (double)(m->program + m->data + WINDOW) / MIB, (double)m->sums / MIB,
-             (double)(m->weights + m->from) / MIB, (double)m->lanes * (double)m->shard / MIB,
+             (double)(m->weights + m->from) / MIB,
+             (double)m->lanes * (double)(m->shard + m->walk) / MIB, m->walk ? " and weights" : "",
              least > 1 ? "all shards, which train.exact = no computes at a time" : "one shard",
              config->train.recompute ? "" : "; train.recompute = yes makes these less");
     return -ENOMEM;
@@ -139,6 +144,10 @@ memory_print(const struct memory *m, const struct config *config)
     snprintf(text, sizeof text, "%u of %u shards at a time, %.1f each; recompute: %s", m->lanes,
              config->train.shards, (double)m->shard / MIB, config->train.recompute ? "yes" : "no");
     row("  activations", m->lanes * (double)m->shard, text);
+    if (m->walk > 0) {
+        snprintf(text, sizeof text, "weights and gradient of each of %u shards", m->lanes);
+        row("  local steps", (double)(m->lanes * m->walk), text);
+    }
     if (m->team > 0)
         row("  threads", (double)m->team, "that share out one shard");
     if (m->spilled)

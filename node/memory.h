@@ -17,6 +17,7 @@ struct memory {
     uint64_t sums;  /* gradients, their sums and what of them is on its way */
     uint64_t rest;  /* of a state */
     uint64_t shard; /* activations of one */
+    uint64_t walk;  /* parameters and gradient of one, with train.local_steps */
     uint64_t team;  /* what threads that share out one shard need beside them */
     uint64_t log;   /* sums that are kept for nodes that catch up; only while one does */
     uint64_t most;  /* train.memory_max; 0: none */

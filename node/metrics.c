@@ -558,6 +558,7 @@ metrics_job(struct metrics *metrics, const struct metrics_job *job)
     json_object_set_new(object, "batch", whole(job->batch));
     json_object_set_new(object, "shards", whole(job->shards));
     json_object_set_new(object, "steps", whole(job->steps));
+    json_object_set_new(object, "local_steps", whole(job->local_steps));
     pthread_mutex_lock(&metrics->lock);
     json_decref(metrics->job);
     metrics->job = object;

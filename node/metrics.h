@@ -37,6 +37,7 @@ struct metrics_job {
     const char *run;
     uint64_t job, seed, train, batch, steps; /* job: hash; seed of the order of the samples */
     unsigned shards;
+    uint64_t local_steps;
 };
 
 struct metrics_result {

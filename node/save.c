@@ -195,23 +195,24 @@ save_interval(double step_s)
 
 /* Steps take very different times; one that was adopted takes none. */
 static bool
-is_due(struct save *save, uint64_t step, uint64_t every)
+is_due(struct save *save, uint64_t step, uint64_t steps, uint64_t every)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec, took = now - save->stepped_at;
+    double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    double took = (now - save->stepped_at) / (double)steps;
     if (save->stepped_at > 0)
         save->step_s = save->step_s > 0 ? 0.9 * save->step_s + 0.1 * took : took;
     save->stepped_at = now;
     if (every == 0 && save->step_s > 0)
         every = save_interval(save->step_s);
-    return every && step % every == 0;
+    return every && step % every < steps;
 }
 
 void
-save_step(struct save *save, const struct state *state, uint64_t every)
+save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t every)
 {
-    if (!is_due(save, state->header->step, every))
+    if (!is_due(save, state->header->step, steps, every))
         return;
     pthread_mutex_lock(&save->lock);
     bool busy = save->full;

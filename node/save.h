@@ -2,7 +2,7 @@
  *
  *     save_new(&save, &setup, why, ...)
  *     save_find(save, &state, &found, ...)   // the newest whole checkpoint
- *     save_step(save, &state, every)         // copied; a thread of its own writes it
+ *     save_step(save, &state, steps, every)        // copied; a thread of its own writes it
  *     save_last(save, &state, ...)           // at the end: here and now
  *
  * There is one copy. While it is being written further steps are passed over: training never waits for a
@@ -60,7 +60,7 @@ uint64_t save_interval(double step_s);
 enum { SAVE_EVERY_S = 30 };
 
 /* `every` steps; 0: by save_interval of the steps so far. Called after each step. */
-void save_step(struct save *save, const struct state *state, uint64_t every);
+void save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t every);
 /* The file of a state: what repair.h needs. */
 struct checkpoint save_file(const struct save *save, struct state *state);
 /* Read a page of the checkpoint of `step` for another node, in the writer's thread; one at a time. From any

@@ -56,6 +56,7 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
            size_t param_count)
 {
     memset(state, 0, sizeof *state);
+    assert(job->local_steps > 0);
     state->job = *job;
     state->exact = exact;
     state->param_count = param_count;
@@ -141,13 +142,28 @@ state_weights(const struct state *state)
     return averaged ? state->slot[state->slot_count - 1] : state->params;
 }
 
+static uint64_t
+smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+uint64_t
+state_steps(const struct state *state)
+{
+    const struct state_header *h = state->header;
+    uint64_t all = state_steps_total(state), left = h->step < all ? all - h->step : 1;
+    return smaller(state->job.local_steps, smaller(state_epoch_steps(state) - h->epoch_step, left));
+}
+
 uint64_t
 state_rows(const struct state *state)
 {
+    const struct state_job *job = &state->job;
     if (state->header->phase == STATE_EVALUATE)
-        return state->job.test;
-    uint64_t left = state->job.train - state->header->epoch_step * state->job.batch;
-    return left < state->job.batch ? left : state->job.batch;
+        return job->test;
+    return smaller(job->train - state->header->epoch_step * job->batch,
+                   state_steps(state) * job->batch);
 }
 
 void
@@ -422,8 +438,8 @@ update_block(struct update *u, size_t i, size_t block)
         optimise(u, block, slot, g, n);
     const struct state_header *h = u->now->header;
     if (next->job.optim.ema > 0)
-        optim_average(&next->job.optim, h->step - h->skipped + 1, next->params + first,
-                      slot[next->slot_count - 1], n);
+        optim_average(&next->job.optim, h->step - h->skipped + state_steps(u->now),
+                      state_steps(u->now), next->params + first, slot[next->slot_count - 1], n);
     exact_follow(next->exact, u->total, block, block + 1, next->settle, next->exponent);
     fail_hit(FAIL_UPDATED, next->params + first, n * sizeof *next->params);
     next->hash[block] = hash_block(next, next->block, block);
@@ -467,6 +483,7 @@ present_step(const struct state *state)
         .epoch = h->epoch,
         .first = h->epoch_step * state->job.batch,
         .rows = state_rows(state),
+        .batch = state->job.batch,
     };
 }
 
@@ -534,6 +551,7 @@ apply_step(struct state *next, const int32_t *tail, struct state_event *event)
         return;
     const struct ledger_step used = present_step(next);
     event->stepped = true;
+    event->steps = state_steps(next);
     event->first = used.first;
     event->rows = ledger_step_expected(&used);
     h->ledger = ledger_chain(h->ledger, h->step, event->rows);
@@ -543,9 +561,9 @@ apply_step(struct state *next, const int32_t *tail, struct state_event *event)
     next->rate =
         optim_rate(&next->job.optim, h->step, state_steps_total(next), h->epoch, next->job.batch);
     if (event->skipped)
-        h->skipped++;
-    h->step++;
-    h->epoch_step++;
+        h->skipped += event->steps;
+    h->step += event->steps;
+    h->epoch_step += event->steps;
     h->samples += event->samples;
     h->epoch_loss += event->skipped ? 0 : tail_loss(tail);
     h->epoch_samples += event->skipped ? 0 : (double)event->samples;

@@ -12,7 +12,10 @@
  *                          then one count of saturated elements per exponent block
  *                        | ledger: see ledger.h; training rounds only
  *
- * A round is a training step, an evaluation of the whole test part, or, when a gradient did not fit its
+ * With train.local_steps the gradients are those of a round of several steps: in each shard the difference between the
+ * parameters now and after its own steps (walk.h), weighted by samples, so that the sum is the mean difference.
+ *
+ * A round is a training step, or several, an evaluation of the whole test part, or, when a gradient did not fit its
  * block's exponent, only a change of exponents after which the same step is computed again. Which one it
  * is follows from the state alone, so all nodes agree without a word.
  *
@@ -81,6 +84,7 @@ struct state_job {
     unsigned shards;
     bool claims;    /* the ledger is exchanged by itself (work.h), and in evaluations not at all */
     uint64_t batch; /* samples per step */
+    uint64_t local_steps;   /* of a round, 1..; fewer at the end of an epoch and of the run */
     uint64_t train, test;   /* samples in the data */
     uint64_t epochs, steps; /* stop after; steps 0 = only epochs count */
     uint64_t eval_every;    /* epochs; 0 = only at the end */
@@ -124,6 +128,7 @@ struct state_event {
     bool skipped;
     bool evaluated; /* header's test_* are new */
     size_t raised;  /* blocks whose exponent was too small: the step is redone */
+    uint64_t steps; /* of the round */
     uint64_t samples;
     uint64_t first;    /* of them, in the epoch's permutation */
     uint64_t coverage; /* shards counted, each once: from state_check */
@@ -146,7 +151,9 @@ const float *state_weights(const struct state *state);
 size_t state_tail(size_t block_count); /* elements of the tail; the ledger begins behind it */
 uint64_t state_steps_total(const struct state *state);
 uint64_t state_epoch_steps(const struct state *state);
-/* Samples of the next round, all shards together: less than a batch at the end of an epoch. */
+/* Steps of the next round, a training one. */
+uint64_t state_steps(const struct state *state);
+/* Samples of the next round, all shards together: less than a batch per step at the end of an epoch. */
 uint64_t state_rows(const struct state *state);
 
 /* May this total be applied: is it that of the samples that are due, each counted once, and as it was when

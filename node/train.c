@@ -134,6 +134,12 @@ open_state(struct run *run, char *why, size_t why_size)
     return 0;
 }
 
+static void
+sign_of_life(void *ctx)
+{
+    metrics_alive(((struct run *)ctx)->metrics);
+}
+
 static int
 open_work(struct run *run, char *why, size_t why_size)
 {
@@ -151,6 +157,10 @@ open_work(struct run *run, char *why, size_t why_size)
         .threads = config->threads,
         .shards = config->train.shards,
         .batch = config->train.batch,
+        .local_steps = config->train.local_steps,
+        .local = config->train.optim,
+        .alive = sign_of_life,
+        .alive_ctx = run,
         .seed = config->run.seed,
         .exact_mode = config->train.exact,
         .lanes = run->memory.lanes,
@@ -597,7 +607,7 @@ commit(struct run *run, const struct mesh_task *task)
         save_forget(run->save);
     run->anew = false;
     if (event->stepped)
-        save_step(run->save, &run->state, run->config->train.checkpoint_every);
+        save_step(run->save, &run->state, event->steps, run->config->train.checkpoint_every);
 }
 
 static void
@@ -737,6 +747,7 @@ open_run(struct run *run, enum train_start start, char *why, size_t why_size)
                                       .batch = run->config->train.batch,
                                       .steps = state_steps_total(&run->state),
                                       .shards = run->config->train.shards,
+                                      .local_steps = run->config->train.local_steps,
                                   });
     if (!rc && run->found.whole && !run->found.damaged_count)
         say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "node/ledger.h"
+#include "node/walk.h"
 #include "proto/fail.h"
 
 enum { STRIPE_BLOCKS = 64 };
@@ -22,11 +23,13 @@ enum { STRIPE_BLOCKS = 64 };
 struct lane {
     struct work *work;
     struct nn_pass *pass;
-    uint32_t *index; /* [rows_max] samples */
+    uint32_t *index; /* [count_max] samples of the round */
+    size_t count;    /* of them */
     uint64_t shards; /* of this compute */
     struct nn_context context;
     struct nn_result result;
-    size_t rows;
+    size_t rows;          /* in the pass */
+    struct walk walk;     /* with local steps */
     pthread_mutex_t lock; /* of the next two, when a team computes the lane */
     int32_t bad;
     uint64_t check; /* of what was added to own */
@@ -41,6 +44,8 @@ struct section {
 struct work {
     struct work_setup setup;
     size_t rows_max;         /* of a lane */
+    size_t count_max;        /* of a lane in a round */
+    bool walks;              /* several local steps to a round */
     size_t lane_count, used; /* allocated; in use by this compute */
     struct lane *lane;
     struct nn_team team; /* all threads, on one lane at a time, when there are fewer lanes */
@@ -57,6 +62,7 @@ struct work {
     const float *params;
     int32_t *own;
     float scale;
+    uint64_t step; /* of the round, from 0, when it has several */
     /* Of the round whose forward pass is under way: */
     bool begun;
     uint64_t begun_round, begun_shards;
@@ -135,6 +141,9 @@ new_lanes(struct work *work)
         per_lane = (setup->shards + setup->threads - 1) / setup->threads;
     }
     work->rows_max = (setup->batch + setup->shards - 1) / setup->shards * per_lane;
+    uint64_t steps = (data_info(setup->data)->train + setup->batch - 1) / setup->batch;
+    work->walks = setup->local_steps > 1;
+    work->count_max = work->rows_max * (setup->local_steps < steps ? setup->local_steps : steps);
     work->lane = calloc(work->lane_count, sizeof *work->lane);
     if (!work->lane)
         return -ENOMEM;
@@ -142,7 +151,9 @@ new_lanes(struct work *work)
         struct lane *lane = &work->lane[i];
         lane->work = work;
         pthread_mutex_init(&lane->lock, NULL);
-        lane->index = calloc(work->rows_max, sizeof *lane->index);
+        lane->index = calloc(work->count_max, sizeof *lane->index);
+        if (work->walks && walk_init(&lane->walk, setup->model, &setup->local))
+            return -ENOMEM;
         if (!lane->index || nn_pass_new(&lane->pass, setup->model, work->rows_max, true))
             return -ENOMEM;
     }
@@ -189,6 +200,7 @@ work_new(struct work **out, const struct work_setup *setup)
     assert(setup->shards >= 1);
     assert(setup->batch >= setup->shards);
     assert(setup->bucket_bytes > 0);
+    assert(setup->local_steps == 1 || (setup->local_steps > 1 && setup->exact_mode));
     struct work *work = calloc(1, sizeof *work);
     *out = work;
     if (!work)
@@ -211,6 +223,7 @@ work_destroy(struct work **work)
     for (size_t i = 0; self->lane && i < self->lane_count; i++) {
         pthread_mutex_destroy(&self->lane[i].lock);
         nn_pass_destroy(&self->lane[i].pass);
+        walk_fini(&self->lane[i].walk);
         free(self->lane[i].index);
     }
     for (size_t i = 0; self->stripe && i < self->stripe_count; i++)
@@ -252,6 +265,26 @@ shard_first(const struct work *work, uint64_t rows, unsigned shard)
     return rows * shard / work->setup.shards;
 }
 
+/* Of all shards in a step of the round, counted from 0. */
+static uint64_t
+step_rows(const struct work *work, uint64_t step)
+{
+    uint64_t left = state_rows(work->state) - step * work->setup.batch;
+    return left < work->setup.batch ? left : work->setup.batch;
+}
+
+/* Of a shard in all steps of the round. */
+static size_t
+shard_rows(const struct work *work, unsigned shard)
+{
+    size_t sum = 0;
+    for (uint64_t i = 0; i < state_steps(work->state); i++) {
+        uint64_t rows = step_rows(work, i);
+        sum += shard_first(work, rows, shard + 1) - shard_first(work, rows, shard);
+    }
+    return sum;
+}
+
 /* Share out the set bits of `shards` over the lanes, as evenly as whole shards allow. */
 static void
 assign_lanes(struct work *work, uint64_t shards)
@@ -281,37 +314,37 @@ run_lanes(struct work *work, void (*run)(void *ctx, size_t lane))
         run(work, i);
 }
 
-/* The samples of the lane's shards of the present step, in order. */
+/* The samples of the lane's shards of a step of the present round, in order, behind those of the steps before. */
 static void
-fill_step(struct lane *lane)
+fill_step(struct lane *lane, uint64_t step)
 {
     struct work *work = lane->work;
     const struct state_header *h = work->state->header;
-    uint64_t rows = state_rows(work->state), base = h->epoch_step * work->setup.batch;
-    uint32_t count = (uint32_t)work->state->job.train;
+    uint64_t rows = step_rows(work, step), base = (h->epoch_step + step) * work->setup.batch;
+    uint32_t count = (uint32_t)work->state->job.train, *index = lane->index + lane->count;
     lane->rows = 0;
-    lane->context = (struct nn_context){work->setup.seed, h->epoch, h->step, 0, true};
+    lane->context = (struct nn_context){work->setup.seed, h->epoch, h->step + step, 0, true};
     for (uint64_t left = lane->shards; left; left &= left - 1) {
         unsigned shard = (unsigned)__builtin_ctzll(left);
         uint64_t first = shard_first(work, rows, shard), end = shard_first(work, rows, shard + 1);
         if (left == lane->shards)
             lane->context.first_row = first;
         for (uint64_t i = first; i < end; i++)
-            lane->index[lane->rows++] =
+            index[lane->rows++] =
                 data_shuffle(work->setup.seed, h->epoch, (uint32_t)(base + i), count);
     }
-    data_fill(work->setup.data, DATA_TRAIN, lane->index, lane->rows, nn_pass_batch(lane->pass),
+    lane->count += lane->rows;
+    data_fill(work->setup.data, DATA_TRAIN, index, lane->rows, nn_pass_batch(lane->pass),
               nn_output_size(work->setup.model));
-    data_augment(work->setup.data, work->setup.seed, h->epoch, lane->index,
-                 nn_pass_batch(lane->pass));
+    data_augment(work->setup.data, work->setup.seed, h->epoch, index, nn_pass_batch(lane->pass));
 }
 
 static void
-forward_lane(struct lane *lane, size_t layer, size_t end)
+forward_lane(struct lane *lane, const float *params, size_t layer, size_t end)
 {
     const struct nn_model *model = lane->work->setup.model;
     for (; layer < end; layer++)
-        nn_forward(model, layer, lane->pass, lane->work->params, &lane->context);
+        nn_forward(model, layer, lane->pass, params, &lane->context);
 }
 
 /* Training ---------------------------------------------------------------------------------------- */
@@ -321,9 +354,11 @@ advance_lane(void *ctx, size_t i)
 {
     struct work *work = ctx;
     struct lane *lane = &work->lane[i];
-    if (work->layer == 0)
-        fill_step(lane);
-    forward_lane(lane, work->layer, work->layer_end);
+    if (work->layer == 0) {
+        lane->count = 0;
+        fill_step(lane, 0);
+    }
+    forward_lane(lane, work->params, work->layer, work->layer_end);
     if (work->layer_end == nn_layer_count(work->setup.model))
         nn_loss(work->setup.model, lane->pass, work->scale, &lane->result);
 }
@@ -372,7 +407,7 @@ work_begin(struct work *work, const struct state *next, uint64_t shards, size_t 
 {
     const struct nn_model *model = work->setup.model;
     size_t end = 0, first;
-    if (next->header->phase != STATE_TRAIN || next->header->done)
+    if (work->walks || next->header->phase != STATE_TRAIN || next->header->done)
         return;
     for (; end + 1 < nn_layer_count(model); end++) {
         size_t count = layer_params(model, end, &first);
@@ -435,15 +470,74 @@ add_piece(void *ctx, size_t first, const float *g, size_t n)
 }
 
 static void
+backward_section(struct lane *lane, size_t index, const float *params, const struct nn_sink *sink)
+{
+    const struct nn_model *model = lane->work->setup.model;
+    const struct section *section = &lane->work->section[index];
+    for (size_t layer = section->top; layer > section->layer; layer--)
+        nn_backward(model, layer, lane->pass, params, &lane->context, NULL);
+    nn_gradient(model, section->layer, lane->pass, params, &lane->context, sink);
+}
+
+static void
 backward_lane(void *ctx, size_t i)
 {
     struct work *work = ctx;
+    struct nn_sink sink = {add_piece, &work->lane[i]};
+    backward_section(&work->lane[i], work->present, work->params, &sink);
+}
+
+/* One local step; a shard that has no rows in it stays where it is. */
+static void
+walk_on(struct lane *lane, uint64_t step)
+{
+    struct work *work = lane->work;
+    const struct state_job *job = &work->state->job;
+    const struct state_header *h = work->state->header;
+    struct nn_result result;
+    fill_step(lane, step);
+    if (lane->rows == 0)
+        return;
+    forward_lane(lane, lane->walk.params, 0, nn_layer_count(work->setup.model));
+    nn_loss(work->setup.model, lane->pass, 1.0f / (float)lane->rows, &result);
+    lane->result.loss += result.loss;
+    lane->result.correct += result.correct;
+    lane->result.bad |= result.bad;
+    const struct nn_sink sink = walk_sink(&lane->walk);
+    for (size_t s = 0; s < work->section_count; s++)
+        backward_section(lane, s, lane->walk.params, &sink);
+    walk_step(&lane->walk, optim_rate(&work->setup.local, h->step + step,
+                                      state_steps_total(work->state), h->epoch, job->batch));
+}
+
+/* The present local step of the lane's shard; with the last one its part of the sum. */
+static void
+walk_lane(void *ctx, size_t i)
+{
+    struct work *work = ctx;
     struct lane *lane = &work->lane[i];
-    const struct section *section = &work->section[work->present];
-    struct nn_sink sink = {add_piece, lane};
-    for (size_t layer = section->top; layer > section->layer; layer--)
-        nn_backward(work->setup.model, layer, lane->pass, work->params, &lane->context, NULL);
-    nn_gradient(work->setup.model, section->layer, lane->pass, work->params, &lane->context, &sink);
+    const struct state *state = work->state;
+    if (work->step == 0) {
+        lane->count = 0;
+        lane->result = (struct nn_result){0};
+        walk_begin(&lane->walk, work->params);
+    }
+    walk_on(lane, work->step);
+    if (work->step + 1 < state_steps(state))
+        return;
+    walk_end(&lane->walk, work->params, (float)((double)lane->count / (double)state_rows(state)));
+    add_piece(lane, 0, lane->walk.gradient, state->param_count);
+}
+
+/* All local steps of the lanes' shards. */
+static void
+walk_wave(struct work *work)
+{
+    for (work->step = 0; work->step < state_steps(work->state); work->step++) {
+        run_lanes(work, walk_lane);
+        if (work->setup.alive)
+            work->setup.alive(work->setup.alive_ctx);
+    }
 }
 
 /* The shards of a lane into the ledger. Where they share a lane, the first has the checksum of them all. */
@@ -455,8 +549,7 @@ enter_lane(const struct lane *lane)
     int32_t *slots = work->own + work->state->param_count + state_tail(blocks);
     for (uint64_t left = lane->shards; left; left &= left - 1) {
         unsigned shard = (unsigned)__builtin_ctzll(left);
-        uint64_t rows = state_rows(work->state);
-        size_t n = shard_first(work, rows, shard + 1) - shard_first(work, rows, shard);
+        size_t n = shard_rows(work, shard);
         uint64_t check = left == lane->shards ? lane->check : 0;
         ledger_add(slots, shard, ledger_rows(shard, lane->index + at, n), check);
         at += n;
@@ -470,7 +563,7 @@ add_results(struct work *work)
     for (size_t i = 0; i < work->used; i++) {
         struct lane *lane = &work->lane[i];
         lane->result.bad |= lane->bad != 0;
-        state_tail_add(tail, lane->rows, &lane->result);
+        state_tail_add(tail, lane->count, &lane->result);
         enter_lane(lane);
     }
 }
@@ -480,13 +573,19 @@ static void
 train_wave(struct work *work, const struct state *state, uint64_t shards, bool last,
            void (*ready)(void *ctx, size_t bucket), void *ctx)
 {
-    advance(work, state, shards, nn_layer_count(work->setup.model));
+    if (work->walks)
+        assign_lanes(work, shards);
+    else
+        advance(work, state, shards, nn_layer_count(work->setup.model));
     work->begun = false;
     for (size_t i = 0; i < work->used; i++)
         work->lane[i].bad = 0, work->lane[i].check = 0;
+    if (work->walks)
+        walk_wave(work);
     for (size_t s = 0, told = 0; s < work->section_count; s++) {
         work->present = s;
-        run_lanes(work, backward_lane);
+        if (!work->walks)
+            run_lanes(work, backward_lane);
         for (; last && told < work->section[s].ready; told++)
             ready(ctx, told);
     }
@@ -523,7 +622,7 @@ evaluate_shard(struct lane *lane, unsigned shard)
             lane->index[i] = (uint32_t)(at + i);
         data_fill(work->setup.data, DATA_TEST, lane->index, lane->rows, nn_pass_batch(lane->pass),
                   nn_output_size(model));
-        forward_lane(lane, 0, nn_layer_count(model));
+        forward_lane(lane, work->params, 0, nn_layer_count(model));
         nn_loss(model, lane->pass, 1.0f, &piece);
         sum.loss += piece.loss;
         sum.correct += piece.correct;

@@ -6,6 +6,9 @@
  * train.exact = no the rows of a worker's shards go through the network as one batch, which is faster and
  * no longer independent of who computes what.
  *
+ * With several local steps to a round each shard walks by itself (walk.h) before anything of it is added, and all
+ * buckets are ready at once; work_begin does nothing.
+ *
  * work_begin does the first part of the work_round to come while the sums of the present round still travel:
  * the forward pass through those layers whose parameters are known already. It touches neither own nor
  * the present state; if another round, or other shards, are asked for, what it did is dropped. */
@@ -26,6 +29,10 @@ struct work_setup {
     unsigned threads; /* of the pool */
     unsigned shards;
     uint64_t batch;
+    uint64_t local_steps;     /* of a round, as in struct state_job; above 1 only in exact mode */
+    struct optim_spec local;  /* of these steps, then: walk.h */
+    void (*alive)(void *ctx); /* called after each of them; may be NULL */
+    void *alive_ctx;
     uint64_t seed;
     bool exact_mode;
     unsigned lanes; /* shards computed at a time in exact mode, the others after them; 0: all */

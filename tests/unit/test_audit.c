@@ -25,6 +25,8 @@ static const char job_text[] =
     "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
     "\"batch\":40,\"shards\":4,\"steps\":9}";
 
+static const char *job_said = job_text;
+
 static struct audit_line
 truth(uint64_t step)
 {
@@ -36,7 +38,8 @@ truth(uint64_t step)
                                    SHARDS,
                                    s / EPOCH_STEPS,
                                    s % EPOCH_STEPS * BATCH,
-                                   s % EPOCH_STEPS == 2 ? 20 : BATCH};
+                                   s % EPOCH_STEPS == 2 ? 20 : BATCH,
+                                   BATCH};
         rows = ledger_step_expected(&due);
         ledger = ledger_chain(ledger, s, rows);
     }
@@ -80,7 +83,7 @@ write_lines(const struct folder *folder, const struct audit_line *line, size_t c
         size += put(text + size, sizeof text - size, &line[i]);
     size += (size_t)snprintf(text + size, sizeof text - size, "%s", behind);
     folder_write(folder, "metrics.jsonl", text, size);
-    folder_write(folder, "job.json", job_text, strlen(job_text));
+    folder_write(folder, "job.json", job_said, strlen(job_said));
 }
 
 /* Audit of both folders as they stand; the words it says in `said`. */
@@ -247,6 +250,54 @@ wrong_text_is_a_finding(void **state)
     free(text);
 }
 
+/* Epochs of 3 steps in rounds of 2: 80 samples, then 20. */
+static void
+rounds_of_several_steps_are_proved(void **state)
+{
+    (void)state;
+    static const char job[] =
+        "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
+        "\"batch\":40,\"shards\":4,\"steps\":8,\"local_steps\":2}";
+    static const struct {
+        uint64_t step, before, first, rows;
+    } round[] = {{2, 0, 0, 80}, {3, 2, 80, 20}, {5, 3, 0, 80}, {6, 5, 80, 20}, {8, 6, 0, 80}};
+    enum { ROUNDS = sizeof round / sizeof *round };
+    uint64_t ledger = 0;
+    job_said = job;
+    count_a = count_b = ROUNDS;
+    for (size_t i = 0; i < ROUNDS; i++) {
+        struct ledger_step due = {
+            5, TRAIN, SHARDS, round[i].before / EPOCH_STEPS, round[i].first, round[i].rows, BATCH};
+        uint64_t rows = ledger_step_expected(&due);
+        ledger = ledger_chain(ledger, round[i].before, rows);
+        lines_a[i].step = round[i].step;
+        lines_a[i].epoch = due.epoch;
+        lines_a[i].first = due.first;
+        lines_a[i].samples = due.rows;
+        lines_a[i].rows = rows;
+        lines_a[i].ledger = ledger;
+        lines_b[i] = lines_a[i];
+        lines_b[i].shards = 10;
+    }
+    expect(0, "proved: every sample was used exactly once in each epoch; 8 of 8 steps, 2 whole "
+              "epochs of 100 samples and 80 samples of the next; 2 folders, 10 lines");
+    lines_a[2].step = 4;
+    expect(1, "metrics.jsonl:3: step 4, expected step 5, with which its round ends");
+    lines_a[2].step = 5, lines_a[3].rows ^= 1;
+    expect(1, "epoch 1, step 6, samples 80+20: the hash of its samples is");
+    lines_a[3].rows ^= 1, lines_a[4].samples = 40;
+    expect(1, "the job gives it epoch 2, samples 0+80");
+    lines_a[4].samples = 80;
+    memmove(lines_a + 1, lines_a + 3, 2 * sizeof *lines_a);
+    memmove(lines_b + 1, lines_b + 3, 2 * sizeof *lines_b);
+    count_a = count_b = 3;
+    expect(1,
+           "no file: epoch 0, step 3, sample 80 to epoch 1, step 5, sample 79: not proved by these "
+           "files, but the running hash behind them says that they were counted once\n");
+    job_said = job_text;
+    expect(1, "the job gives it");
+}
+
 /* A line that claims a step far away must not make the audit walk there. */
 static void
 a_huge_step_costs_no_time(void **state)
@@ -280,6 +331,7 @@ main(void)
         CASE(a_step_redone_must_be_the_same),
         CASE(every_wrong_field_is_a_finding),
         CASE(wrong_text_is_a_finding),
+        CASE(rounds_of_several_steps_are_proved),
         CASE(a_huge_step_costs_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

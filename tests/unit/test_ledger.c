@@ -13,8 +13,13 @@
 
 enum { SHARDS = 5, TRAIN = 3000 };
 
-static const struct ledger_step step = {
-    .seed = 9, .train = TRAIN, .shards = SHARDS, .epoch = 2, .first = 600, .rows = 1357};
+static const struct ledger_step step = {.seed = 9,
+                                        .train = TRAIN,
+                                        .shards = SHARDS,
+                                        .epoch = 2,
+                                        .first = 600,
+                                        .rows = 1357,
+                                        .batch = 1357};
 
 /* A shard's samples, `shift` positions from where they are. */
 static uint64_t

@@ -85,6 +85,26 @@ recomputing_takes_less(void **state)
     assert_true(memory_total(&plain) - memory_total(&again) == 12 * (plain.shard - again.shard));
 }
 
+/* Weights and gradient of each shard that is computed at a time, and a velocity. */
+static void
+local_steps_take_memory_for_each_lane(void **state)
+{
+    (void)state;
+    struct memory plain, walking, few;
+    const char *const set[] = {"train.optimizer=sgd", "train.local_steps=4",
+                               "train.block_momentum=0.5", NULL};
+    assert_int_equal(plan((const char *[]){"train.optimizer=sgd", NULL}, &plain), 0);
+    assert_int_equal(plan(set, &walking), 0);
+    assert_int_equal(plain.walk, 0);
+    assert_int_equal(walking.walk, 2 * walking.weights);
+    assert_int_equal(plain.slots, 0);
+    assert_int_equal(walking.slots, walking.weights);
+    assert_true(memory_total(&walking) >= memory_total(&plain) + 12 * walking.walk);
+    few = walking;
+    few.lanes = 3;
+    assert_true(memory_total(&walking) - memory_total(&few) == 9 * (walking.shard + walking.walk));
+}
+
 static void
 a_file_gives_zeros_that_can_be_written(void **state)
 {
@@ -129,6 +149,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(less_and_less_is_enough_until_it_is_refused),
         cmocka_unit_test(recomputing_takes_less),
+        cmocka_unit_test(local_steps_take_memory_for_each_lane),
         cmocka_unit_test(a_file_gives_zeros_that_can_be_written),
         cmocka_unit_test(a_file_without_a_place_is_refused),
     };

@@ -272,7 +272,7 @@ the_average_counts_each_step_less_than_the_next(void **state)
         for (uint64_t t = 1; t <= STEPS; t++) {
             p[0] = (float)t;
             p[1] = t % 3 ? 1 : -2;
-            optim_average(&spec, t, p, average, 2);
+            optim_average(&spec, t, 1, p, average, 2);
             for (int i = 0; i < 2; i++)
                 sum[i] = sum[i] * ema + (double)p[i];
             weight = weight * ema + 1;

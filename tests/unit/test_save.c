@@ -252,7 +252,7 @@ static bool
 step_is_saved(uint64_t step)
 {
     at_step(step);
-    save_step(save, &state, 1);
+    save_step(save, &state, 1, 1);
     memset(block, 0xee, SIZE); /* the copy is already made */
     return there(step);
 }
@@ -279,7 +279,7 @@ the_last_is_not_written_twice_and_nothing_before_the_first_round(void **unused)
     assert_int_equal(save_last(save, &state, why, sizeof why), 0);
     assert_false(there(0));
     at_step(2);
-    save_step(save, &state, 1);
+    save_step(save, &state, 1, 1);
     WAIT_FOR(there(2));
     assert_int_equal(save_last(save, &state, why, sizeof why), 0);
     atomic_store(&fault.calls, 0);
@@ -296,11 +296,11 @@ a_disk_that_hangs_does_not_stop_the_trainer(void **unused)
     (void)unused;
     atomic_store(&fault.hang, true);
     at_step(1);
-    save_step(save, &state, 1);
+    save_step(save, &state, 1, 1);
     WAIT_FOR(atomic_load(&fault.hangs));
     for (uint64_t step = 2; step <= 4; step++) {
         at_step(step);
-        save_step(save, &state, 1); /* returns, or this test does */
+        save_step(save, &state, 1, 1); /* returns, or this test does */
     }
     assert_false(there(1));
     atomic_store(&fault.hang, false);
@@ -369,7 +369,7 @@ a_disk_that_stays_full_is_said_once(void **unused)
     assert_true(there(1));
     no_faults();
     at_step(9);
-    save_step(save, &state, 1);
+    save_step(save, &state, 1, 1);
     WAIT_FOR(look(&said.news) == 1);
     assert_non_null(strstr(said.last, "step 9 written"));
     assert_int_equal(newest(), 9);
@@ -415,8 +415,8 @@ without_a_choice_nodes_that_step_together_save_the_same_steps(void **unused)
     assert_int_equal(save_interval(0), 1 << 20);
     for (uint64_t step = 1; step <= 64; step++) { /* these take no time */
         at_step(step);
-        save_step(save, &state, 0);
-        save_step(save, &state, 100);
+        save_step(save, &state, 1, 0);
+        save_step(save, &state, 1, 100);
     }
     assert_int_equal(save_last(save, &state, why, sizeof why), 0);
     for (uint64_t step = 1; step < 64; step++)

@@ -35,6 +35,7 @@ job_of(void)
     return (struct state_job){
         .optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f},
         .batch = 8,
+        .local_steps = 1,
         .train = 20,
         .test = 6,
         .epochs = 2,

@@ -15,6 +15,7 @@
 enum { SHARDS = 5, BATCH = 20, TRAIN = 50, TEST = 33 };
 #define ALL ((UINT64_C(1) << SHARDS) - 1)
 
+static uint64_t local_steps = 1;
 static struct data_set *data;
 static struct nn_model *model;
 static struct exact *exact;
@@ -38,11 +39,15 @@ bucket_ready(void *ctx, size_t bucket)
 static void
 bench_init_lanes(struct bench *bench, unsigned threads, bool exact_mode, unsigned lanes)
 {
+    const struct optim_spec plain = {.kind = OPTIM_SGD, .rate = 0.1f, .clip_norm = 1};
     struct state_job job = {
-        .optim = {.kind = OPTIM_SGD, .rate = 0.1f, .momentum = 0.9f},
+        .optim = {.kind = OPTIM_SGD,
+                  .rate = local_steps > 1 ? 1 : 0.1f,
+                  .momentum = local_steps > 1 ? 0.5f : 0.9f},
         .seed = 7,
         .shards = SHARDS,
         .batch = BATCH,
+        .local_steps = local_steps,
         .train = TRAIN,
         .test = TEST,
         .epochs = 2,
@@ -59,6 +64,8 @@ bench_init_lanes(struct bench *bench, unsigned threads, bool exact_mode, unsigne
         .threads = threads,
         .shards = SHARDS,
         .batch = BATCH,
+        .local_steps = local_steps,
+        .local = plain,
         .seed = 7,
         .exact_mode = exact_mode,
         .lanes = lanes,
@@ -262,7 +269,7 @@ test_counts_samples_and_learns(void **unused)
         compute(&bench, ALL, true);
         event = apply(&bench);
         first = round ? first : event.loss;
-        steps += event.stepped;
+        steps += (unsigned)event.steps;
         evaluations += event.evaluated;
         samples += event.stepped ? event.samples : 0;
         if (event.evaluated)
@@ -284,7 +291,7 @@ test_a_flipped_bit_is_refused(void **unused)
     uint64_t coverage;
     for (unsigned rounds = 0; rounds < 4; rounds++) {
         struct bench bench;
-        bench_init(&bench, 2, rounds != 1);
+        bench_init(&bench, 2, rounds != 1 || local_steps > 1);
         advance(&bench, rounds);
         bool training = bench.state.header->phase == STATE_TRAIN;
         compute(&bench, ALL & 0x13, true);
@@ -432,6 +439,18 @@ main(void)
         cmocka_unit_test(test_a_round_may_be_begun_early),
         cmocka_unit_test(test_counts_samples_and_learns),
     };
+    /* In rounds of two steps, 40 and 10 samples. */
+    const struct CMUnitTest walks[] = {
+        cmocka_unit_test(test_any_grouping_gives_the_same_total),
+        cmocka_unit_test(test_fewer_lanes_give_the_same_total),
+        cmocka_unit_test(test_a_round_may_be_begun_early),
+        cmocka_unit_test(test_counts_samples_and_learns),
+        cmocka_unit_test(test_a_flipped_bit_is_refused),
+        cmocka_unit_test(test_a_total_of_other_samples_is_refused),
+    };
     int failed = cmocka_run_group_tests(tests, set_up, tear_down);
+    failed += cmocka_run_group_tests(averages, set_up_averages, tear_down);
+    local_steps = 2;
+    failed += cmocka_run_group_tests(walks, set_up, tear_down);
     return failed + cmocka_run_group_tests(averages, set_up_averages, tear_down);
 }

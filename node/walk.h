@@ -1,0 +1,41 @@
+/* walk.h - local steps: how far a shard gets by itself before its result is exchanged.
+ *
+ * With train.local_steps = H a round takes each shard from the parameters of the state through H steps of plain SGD,
+ * each on the shard's rows of one step's batch, and what is summed over the shards is the way back (local SGD: Stich, ICLR
+ * 2019; federated averaging: McMahan et al., AISTATS 2017):
+ *
+ *     p = state;  H times  p -= rate * (factor * g(p) + weight_decay * p);  share * (state - p)
+ *
+ * with g the mean gradient over the shard's rows, factor what clips it to clip_norm, share the shard's part of
+ * the round's samples. Running averages of normalisation (nn_tensor.average) move by their own share of g and are not
+ * clipped. The unit is the shard and not the node, so the way depends on the state and the shard alone.
+ *
+ * Sums run in fixed order on one thread. Only walk_init allocates. */
+#ifndef NODE_WALK_H
+#define NODE_WALK_H
+
+#include "nn/nn.h"
+#include "nn/optim.h"
+
+struct walk {
+    const struct nn_model *model;   /* borrowed */
+    const struct optim_spec *optim; /* SGD without momentum; borrowed */
+    float *params;                  /* [nn_param_count] where it has got to */
+    float *gradient;                /* [nn_param_count] */
+};
+
+/* What walk_init takes. */
+size_t walk_bytes(const struct nn_model *model);
+/* Returns 0 or -ENOMEM. */
+int walk_init(struct walk *walk, const struct nn_model *model, const struct optim_spec *optim);
+void walk_fini(struct walk *walk);
+
+void walk_begin(struct walk *walk, const float *params);
+/* Takes the gradient of a step: each element once. */
+struct nn_sink walk_sink(struct walk *walk);
+/* The step, once the gradient is whole. */
+void walk_step(struct walk *walk, double rate);
+/* gradient = share * (from - params) */
+void walk_end(struct walk *walk, const float *from, float share);
+
+#endif
