@@ -557,41 +557,14 @@ backward_naive(const struct layer *layer, const struct layer_io *io)
     }
 }
 
-const struct layer_kind rnn_kind = {
-    .word = "rnn",
-    .recurrent = true,
-    .shape = shape,
-    .saved = saved,
-    .scratch = scratch,
-    .flops = flops,
-    .forward = forward,
-    .backward = backward,
-    .forward_naive = forward_naive,
-    .backward_naive = backward_naive,
-};
+/* The steps tell them apart by the layer's kind. */
+#define KIND(name)                                                                                 \
+    {                                                                                              \
+        .word = (name), .recurrent = true, .shape = shape, .saved = saved, .scratch = scratch,     \
+        .flops = flops, .forward = forward, .backward = backward, .forward_naive = forward_naive,  \
+        .backward_naive = backward_naive,                                                          \
+    }
 
-const struct layer_kind lstm_kind = {
-    .word = "lstm",
-    .recurrent = true,
-    .shape = shape,
-    .saved = saved,
-    .scratch = scratch,
-    .flops = flops,
-    .forward = forward,
-    .backward = backward,
-    .forward_naive = forward_naive,
-    .backward_naive = backward_naive,
-};
-
-const struct layer_kind gru_kind = {
-    .word = "gru",
-    .recurrent = true,
-    .shape = shape,
-    .saved = saved,
-    .scratch = scratch,
-    .flops = flops,
-    .forward = forward,
-    .backward = backward,
-    .forward_naive = forward_naive,
-    .backward_naive = backward_naive,
-};
+const struct layer_kind rnn_kind = KIND("rnn");
+const struct layer_kind lstm_kind = KIND("lstm");
+const struct layer_kind gru_kind = KIND("gru");
