@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "compress/exact_simd.h"
+#include "proto/float_bits.h"
 #include "proto/simd.h"
 
 struct exact {
@@ -146,28 +146,12 @@ piece(const struct exact *exact, size_t block, size_t first, size_t n)
     return left < n ? left : n;
 }
 
-static uint32_t
-float_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static float
-float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* 2^k, a normal float. */
 static float
-power_of_two(int k)
+scale_of(int k)
 {
     assert(k >= -126 && k <= 127);
-    return float_of((uint32_t)(k + 127) << 23);
+    return power_of_two(k);
 }
 
 /* The next smaller float of a positive one. */
@@ -223,12 +207,12 @@ exact_add(const struct exact *exact, const int16_t *exponent, size_t first, cons
     assert(first <= exact->total && n <= exact->total - first);
     assert(shards_in >= 1 && shards_in <= 1u << (31 - exact->bits));
     const bool avx2 = simd_avx2();
-    const float limit = float_below((float)shards_in * power_of_two(exact->bits));
+    const float limit = float_below((float)shards_in * scale_of(exact->bits));
     size_t block = n ? exact_block_of(exact, first) : 0;
     for (size_t done = 0, m; done < n; done += m, block++) {
         m = piece(exact, block, first + done, n - done);
         int32_t *to = own + first + done;
-        float scale = power_of_two(exact->bits - clamp(exponent[block]));
+        float scale = scale_of(exact->bits - clamp(exponent[block]));
         struct exact_sums sums;
         uint32_t largest = avx2 ? exact_add_avx2(to, g + done, m, scale, limit, &sums)
                                 : exact_add_base(to, g + done, m, scale, limit, &sums);
@@ -249,7 +233,7 @@ exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *su
     for (size_t done = 0, m; done < n; done += m, block++) {
         m = piece(exact, block, first + done, n - done);
         const int32_t *from = sum + first + done;
-        float scale = power_of_two(clamp(exponent[block]) - exact->bits);
+        float scale = scale_of(clamp(exponent[block]) - exact->bits);
         if (avx2)
             exact_read_avx2(g + done, from, m, scale);
         else

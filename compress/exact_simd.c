@@ -6,21 +6,13 @@
 #include "compress/exact_simd.h"
 
 #include <math.h>
-#include <string.h>
 
 #ifdef __SSE2__
 #include <immintrin.h>
 #endif
 
+#include "proto/float_bits.h"
 #include "proto/simd.h"
-
-static inline uint32_t
-float_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
 
 static inline void
 take(struct exact_sums *sums, uint32_t x, size_t i)

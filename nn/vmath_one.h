@@ -3,34 +3,12 @@
 #define NN_VMATH_ONE_H
 
 #include <stdint.h>
-#include <string.h>
+
+#include "proto/float_bits.h"
 
 static const float EXP_MAX = 89.0f, EXP_MIN = -104.5f; /* exp overflows before, is 0 before */
 static const float LOG2_E = 1.44269504f, LN2_HI = 0.693359375f, LN2_LO = -2.12194440e-4f;
 static const float SHIFT = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
-
-static inline float
-float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static inline uint32_t
-bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-/* 2^n for -126 <= n <= 127. */
-static inline float
-power_of_two(int32_t n)
-{
-    return float_of((uint32_t)(n + 127) << 23);
-}
 
 static inline float
 exp_one(float x)
@@ -38,7 +16,7 @@ exp_one(float x)
     float t = x > EXP_MAX ? EXP_MAX : x;
     t = t < EXP_MIN ? EXP_MIN : t; /* NaN passes both */
     float shifted = t * LOG2_E + SHIFT;
-    int32_t n = (int32_t)(bits_of(shifted) - bits_of(SHIFT));
+    int32_t n = (int32_t)(float_bits(shifted) - float_bits(SHIFT));
     float whole = shifted - SHIFT;
     float r = (t - whole * LN2_HI) - whole * LN2_LO;
     float p = 1.0f / 5040;
@@ -56,7 +34,7 @@ exp_one(float x)
 static inline float
 tanh_one(float x)
 {
-    float size = float_of(bits_of(x) & 0x7fffffff), square = x * x;
+    float size = float_of(float_bits(x) & 0x7fffffff), square = x * x;
     float q = -0x1.75e1cep-8f;
     q = q * square + 0x1.52269cp-6f;
     q = q * square - 0x1.b83c5ap-5f;
@@ -65,13 +43,13 @@ tanh_one(float x)
     float small = (q * square) * x + x;
     float large = 1.0f - 2.0f / (exp_one(size + size) + 1.0f);
     float y = size < 0.625f ? small : large;
-    return float_of((bits_of(y) & 0x7fffffff) | (bits_of(x) & 0x80000000));
+    return float_of((float_bits(y) & 0x7fffffff) | (float_bits(x) & 0x80000000));
 }
 
 static inline float
 sigmoid_one(float x)
 {
-    float e = exp_one(float_of(bits_of(x) | 0x80000000));
+    float e = exp_one(float_of(float_bits(x) | 0x80000000));
     return (x < 0 ? e : 1.0f) / (1.0f + e);
 }
 

@@ -16,10 +16,10 @@ static inline float
 log_one(float x)
 {
     float tiny = x < 0x1p-126f ? 0x1p23f : 1.0f; /* denormals are scaled up */
-    uint32_t bits = bits_of(x * tiny);
-    uint32_t offset = bits - bits_of(0.70710678f); /* exponent field counts from sqrt(1/2) */
+    uint32_t bits = float_bits(x * tiny);
+    uint32_t offset = bits - float_bits(0.70710678f); /* exponent field counts from sqrt(1/2) */
     int32_t e = (int32_t)offset >> 23;
-    float f = float_of((offset & 0x7fffff) + bits_of(0.70710678f)) - 1.0f;
+    float f = float_of((offset & 0x7fffff) + float_bits(0.70710678f)) - 1.0f;
     float whole = (float)e - (x < 0x1p-126f ? 23.0f : 0.0f);
     float p = 0x1.230776p-4f;
     p = p * f - 0x1.e9f7cap-4f;
@@ -43,7 +43,7 @@ log_one(float x)
 static inline float
 below_normal(float x, float bell) /* bell = exp(-x^2/2) */
 {
-    float size = float_of(bits_of(x) & 0x7fffffff), s = 1.0f / (1.0f + 0.4f * size);
+    float size = float_of(float_bits(x) & 0x7fffffff), s = 1.0f / (1.0f + 0.4f * size);
     float q = 0x1.07d96ap-5f;
     q = q * s - 0x1.6a06p-3f;
     q = q * s + 0x1.87564cp-2f;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Includes point down or stay in the folder: node -> mesh, nn, compress, proto; mesh -> compress, proto;
-# compress -> proto; nn -> proto/simd.h and proto/mix.h; proto -> nothing of ours.
+# compress -> proto; nn -> proto/simd.h, mix.h and float_bits.h; proto -> nothing of ours.
 cd "$(dirname "$0")/../.." || exit 2
 bad=0
 forbid() { # folder, pattern of includes it must not have

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "nn/optim_simd.h"
+#include "proto/float_bits.h"
 #include "proto/mix.h"
 #include "proto/simd.h"
 #include "tests/golden/optim_torch.h"
@@ -313,18 +314,8 @@ any_split_into_ranges_gives_the_same_bits(void **state)
 static float
 any_float(uint64_t i)
 {
-    uint32_t bits = (uint32_t)mix64(i);
-    float x;
-    memcpy(&x, &bits, sizeof x);
+    float x = float_of((uint32_t)mix64(i));
     return isfinite(x) ? x : 1.0f;
-}
-
-static uint32_t
-bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
 }
 
 /* Finite numbers of every size; what the loops make of them may be infinite or NaN on both paths. */
@@ -380,7 +371,8 @@ both_instruction_sets_give_the_same_bits(void **state)
         size_t same = 0;
         for (int v = 0; v < 4; v++)
             for (size_t i = 0; i < N; i++)
-                same += bits_of(a[v][i]) == bits_of(b[v][i]) || (isnan(a[v][i]) && isnan(b[v][i]));
+                same += float_bits(a[v][i]) == float_bits(b[v][i]) ||
+                        (isnan(a[v][i]) && isnan(b[v][i]));
         assert_int_equal(same, 4 * N);
     }
 }

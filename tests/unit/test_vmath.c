@@ -12,17 +12,10 @@
 
 #include "nn/simd.h"
 #include "nn/vmath.h"
+#include "proto/float_bits.h"
 #include "proto/mix.h"
 
 enum { N = 4096 };
-
-static float
-float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 /* Every 1021st float from a start, all signs and exponents, NaN and infinity included. */
 static void

@@ -1,0 +1,31 @@
+/* float_bits.h - a float as its bits and back, and powers of two made of bits. Uses libc. */
+#ifndef PROTO_FLOAT_BITS_H
+#define PROTO_FLOAT_BITS_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t
+float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float
+float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* 2^n for -126 <= n <= 127. */
+static inline float
+power_of_two(int32_t n)
+{
+    return float_of((uint32_t)(n + 127) << 23);
+}
+
+#endif
