@@ -14,6 +14,10 @@ import statistics
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden"))
+
+import torch_threads  # noqa: E402
+
 
 def arguments():
     parser = argparse.ArgumentParser()
@@ -28,9 +32,7 @@ def arguments():
 
 
 OPTIONS = arguments()
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # read when the libraries load
-    os.environ[variable] = str(OPTIONS.threads)
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden"))
+torch_threads.set_threads(OPTIONS.threads)
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402

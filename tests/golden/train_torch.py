@@ -19,6 +19,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import torch_threads  # noqa: E402
+
 
 def arguments():
     parser = argparse.ArgumentParser()
@@ -34,8 +36,7 @@ def arguments():
 
 
 OPTIONS = arguments()
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # read when the libraries load
-    os.environ[variable] = str(OPTIONS.threads)
+torch_threads.set_threads(OPTIONS.threads)
 
 import numpy  # noqa: E402
 import torch  # noqa: E402
