@@ -147,11 +147,24 @@ core_destroy(struct core **core)
 
 /* --- Events ------------------------------------------------------------------------------------ */
 
+/* How much of the time since the last event this node was able to hear the others. Ticks are due every CORE_TICK_US;
+ * where they come late, since our threads wait for a processor, what others send waits, too. So a late one counts as
+ * if it had been in time, which stretches each deadline by as much as we are late. */
+static uint64_t
+core_heed(const struct core *core, uint64_t gap)
+{
+    uint64_t least = gap / CORE_LATE_MAX, us = gap < CORE_DUE_US ? gap : CORE_DUE_US;
+    us = us > least ? us : least;
+    if (core_mutant(core, MUTANT_LATE))
+        us = gap;
+    return us < CORE_NAP_US ? us : CORE_NAP_US;
+}
+
 static void
 core_clock(struct core *core, uint64_t now)
 {
     uint64_t gap = now > core->now ? now - core->now : 0;
-    core->awake += gap < CORE_NAP_US ? gap : CORE_NAP_US;
+    core->awake += core_heed(core, gap);
     core->now += gap;
 }
 
@@ -529,6 +542,8 @@ core_stats(const struct core *core, struct core_stats *out)
         .round = core->round,
         .plans = core->plan.plans,
         .aborts = core->plan.aborts,
+        .waits_us = plan_waits_us(core),
+        .step_us = plan_recent_max(core),
         .damages = core->damages,
         .probes = core->probe.probes,
         .expulsions = core->probe.expulsions,

@@ -144,6 +144,8 @@ struct core_stats {
     uint64_t mine;  /* shards that it gives to this node */
     uint64_t plans; /* adopted so far */
     uint64_t aborts;
+    uint64_t waits_us; /* for so long the others have waited for this node to plan, see plan.h */
+    uint64_t step_us;  /* the longest recent round or compute */
     uint64_t
         damages; /* how often the trainer went back to an older state, see core_on_damaged, ops->back */
     uint64_t probes;     /* shards of others recomputed */
@@ -207,6 +209,7 @@ enum {
     CORE_TICK_US = 10000,
     CORE_HEARTBEAT_US = 50000,
     CORE_SUSPECT_US = 250000, /* silence before a peer is suspected */
+    CORE_SPLIT_US = 375000,   /* the same when more than half of the mesh is silent */
     CORE_FORGET_US = 2000000, /* silence before its session is closed */
     CORE_PROGRESS_US =
         400000, /* a plan without progress for this long is aborted, + time of own compute */

@@ -19,9 +19,11 @@
 #include "mesh/serve.h"
 
 enum {
-    CORE_NAP_US = 3 * CORE_TICK_US, /* a longer gap between two events: this node did not run */
-    CORE_LINE_MAX = 512,            /* bytes of a log line */
-    CORE_SWEEP_US = 500000,         /* between two sweeps of frames no plan wants */
+    CORE_DUE_US = CORE_TICK_US + 2000, /* a longer gap between two events: this node is late */
+    CORE_LATE_MAX = 8,                 /* and its deadlines are so many times as long at most; */
+    CORE_NAP_US = 3 * CORE_TICK_US,    /* no gap counts for more: then this node did not run */
+    CORE_LINE_MAX = 512,               /* bytes of a log line */
+    CORE_SWEEP_US = 500000,            /* between two sweeps of frames no plan wants */
 };
 
 struct core {

@@ -31,6 +31,9 @@ enum {
     MUTANT_TOTAL = 1 << 22,       /* who follows is given the total of the round before */
     MUTANT_PACE = 1 << 23,        /* a slow member is never left out */
     MUTANT_PAST = 1 << 24,        /* states of rounds long ago are not compared */
+    MUTANT_LATE = 1 << 25,        /* deadlines are not stretched when this node is late */
+    MUTANT_HALF = 1 << 26,        /* most of the mesh is suspected as quickly as one node */
+    MUTANT_WAIT = 1 << 27,        /* a held plan waits for a joiner as long as it takes */
 };
 
 #endif

@@ -903,6 +903,32 @@ peers_send_all(struct core *core, const struct proto_msg *msg)
 
 /* --- Time -------------------------------------------------------------------------------------- */
 
+/* When more than half of the mesh is silent at once, we may be the one that does not hear. */
+static bool
+peers_hush(const struct core *core)
+{
+    unsigned mesh = 1, silent = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        if (peer->state != PEER_UP || peer->hello.wants_job)
+            continue;
+        mesh++;
+        silent += core->awake - peer->heard_at_us > PEERS_HUSH_US;
+    }
+    return 2 * silent > mesh && !core_mutant(core, MUTANT_HALF);
+}
+
+/* Has peers[i] been silent for so long that it is not to be counted on? */
+static bool
+peer_lost(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    uint64_t silent_us = core->awake - peer->heard_at_us;
+    if (silent_us <= CORE_SUSPECT_US || peer->hello.wants_job || core_mutant(core, MUTANT_SILENCE))
+        return false;
+    return silent_us > CORE_SPLIT_US || !peers_hush(core);
+}
+
 static void
 peer_tick_up(struct core *core, int i)
 {
@@ -910,8 +936,7 @@ peer_tick_up(struct core *core, int i)
     uint64_t silent_us = core->awake - peer->heard_at_us;
     if (silent_us > CORE_FORGET_US) {
         peers_drop(core, i, "silent");
-    } else if (silent_us > CORE_SUSPECT_US && !peer->suspected && !peer->hello.wants_job &&
-               !core_mutant(core, MUTANT_SILENCE)) {
+    } else if (!peer->suspected && peer_lost(core, i)) {
         peer->suspected = true;
         core_log(core, 5, "peer %s:%u is silent for %u ms", peer->at.host, peer->at.control_port,
                  (unsigned)(silent_us / 1000));

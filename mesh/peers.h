@@ -24,8 +24,10 @@
  * its node answers by connecting to us, and we then open the peer's link to the address seen.
  *
  * Silence for CORE_SUSPECT_US makes a peer suspected, for CORE_FORGET_US ends its session. Both are
- * measured in core->awake, which stands still while this node itself does not run: a node that was
- * paused or starved of CPU does not blame the others for it (Lifeguard). A peer is *usable* when it is
+ * measured in core->awake, which stands still while this node itself does not run, and goes the slower the later its
+ * ticks come: a node that was paused or is starved of CPU does not blame the others for it (Lifeguard). More than half
+ * of the mesh is not suspected on silence before CORE_SPLIT_US: it is rather this node that hears nobody. Then it goes
+ * on all the same, with whom it hears or alone, as it must on the smaller side of a split. A peer is *usable* when it is
  * up, not suspected, and says in its heartbeats that it hears us, too.
  *
  * A node whose heartbeats come may still hang: they say how long its trainer has not got on with what it was
@@ -50,6 +52,7 @@ enum {
     PEERS_REFUSED_US = 30000000, /* a refused incarnation is left alone for so long */
     PEERS_STALE_US = 60000000,   /* a node neither found nor reached for so long is forgotten */
     PEERS_SEED_TRIES = 4,        /* of an endpoint that only a peer told us */
+    PEERS_HUSH_US = 125000, /* who missed two heartbeats counts when most of the mesh is silent */
     PEERS_NEWS_US =
         30000,           /* beacons with news cost a connection each: one in so long is believed, */
     PEERS_NEWS_MAX = 64, /* after so many at once */

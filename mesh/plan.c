@@ -500,7 +500,7 @@ waited(const struct core *core)
     uint64_t most_us = CORE_WAIT_US;
     if (nearly(core) && plan_recent_max(core) > most_us)
         most_us = plan_recent_max(core);
-    return core->awake - core->plan.idle_at_us >= most_us;
+    return core->awake - core->plan.idle_at_us >= most_us && !core_mutant(core, MUTANT_WAIT);
 }
 
 /* Who did not get in is not waited for again at once. */
@@ -571,16 +571,28 @@ too_few(const struct core *core, const struct choice *choice)
     return core->plan.plans == 0 && core->round == 0 && choice->n < core->config.peers_min;
 }
 
+/* Is the next plan for us to make? */
+static bool
+leads(const struct core *core, bool hungry)
+{
+    if (!plan_idle(core) || core->done || core->leaving || core->fetch.stage == FETCH_COMPLETE ||
+        doubt_pending(core) || !gathered(core) || stuck_here(core) || pace_rests(core))
+        return false;
+    return hungry || (!somebody_ahead(core) && is_leader(core));
+}
+
+uint64_t
+plan_waits_us(const struct core *core)
+{
+    bool waits = core->plan.plans > 0 && leads(core, false);
+    return waits ? core->awake - core->plan.idle_at_us : 0;
+}
+
 void
 plan_step(struct core *core)
 {
-    if (!plan_idle(core) || core->done || core->leaving || core->fetch.stage == FETCH_COMPLETE ||
-        doubt_pending(core) || !gathered(core))
-        return;
     bool hungry = starved(core);
-    if (stuck_here(core) || pace_rests(core))
-        return;
-    if (!hungry && (somebody_ahead(core) || !is_leader(core)))
+    if (!leads(core, hungry))
         return;
     struct choice choice;
     if (core->plan.fails >= PLAN_FAILS && core->plan.fails_round == core->round) {

@@ -8,8 +8,10 @@
  * Leader: the lowest usable id among those that are not behind. Members: a clique of usable, idle peers
  * of the same round that hear one another, chosen greedily in the order of ids. Somebody who wants in
  * makes the leader hold the plan: all stop before the next round, who is behind fetches the state, and
- * the next plan has one member more. Two plans that meet (a healed partition): the one that is behind
- * gives up, between equals the one whose leader has the higher id.
+ * the next plan has one member more. They stand still for CORE_WAIT_US at most or, for one that is nearly
+ * there, for the longest of the last PLAN_RECENT rounds; then the next plan is made without it. Two plans
+ * that meet (a healed partition): the one that is behind gives up, between equals the one whose leader has
+ * the higher id.
  *
  * A plan lasts round after round without another message. A node idle for CORE_STARVED_US plans with
  * the higher ids only; a leader whose plans failed PLAN_FAILS times plans alone. Both are always safe.
@@ -95,6 +97,8 @@ uint64_t plan_mine(const struct core *core); /* my shards */
 bool plan_leader(const struct core *core);
 /* Is peer i in the present plan? */
 bool plan_member(const struct core *core, int i);
+/* How long the others have waited for us to make the next plan; 0 when that is not for us. */
+uint64_t plan_waits_us(const struct core *core);
 /* The longest recent round or compute, in microseconds. */
 uint64_t plan_recent_max(const struct core *core);
 

@@ -22,8 +22,8 @@ drill_times(struct sim *sim, uint64_t first, uint64_t *times)
             run_failure(sim);
             return -1;
         }
-        uint64_t step_us = fault_drill_step_us(sim);
         for (unsigned i = 0; i < sim->profile.nodes; i++) {
+            uint64_t step_us = fault_drill_step_us(sim, i);
             uint64_t us = sim->nodes[i].recovered_us;
             if (us > 0 && sim->nodes[i].paused_until == 0 && sim->nodes[i].hung_until == 0)
                 times[count++] = us > step_us ? us - step_us : 0;
@@ -40,15 +40,19 @@ static const struct drill {
     {SIM_CRASH_SILENT, 500000, 1000000},
     {SIM_PAUSE, 500000, 1000000},
     {SIM_RESTART, 300000, 1000000}, /* here: somebody comes late and computes with the others */
-    {SIM_HANG, 800000, 1500000}};
+    {SIM_HANG, 800000, 1500000},
+    {SIM_SPLIT, 500000, 1000000}, /* either side, also a small one, which hears few or nobody */
+};
+
+enum { DRILLS = sizeof drills / sizeof *drills, OTHERS = 3 };
 
 bool
 drill_passed(struct sim *sim, uint64_t first, size_t k)
 {
-    if (k == sizeof drills / sizeof *drills)
-        return slow_passed(sim, first);
-    if (k == sizeof drills / sizeof *drills + 1)
-        return alone_passed(sim, first);
+    static bool (*const others[OTHERS])(struct sim *, uint64_t) = {slow_passed, alone_passed,
+                                                                   late_passed};
+    if (k >= DRILLS)
+        return others[k - DRILLS](sim, first);
     const struct drill *drill = &drills[k];
     static uint64_t times[DRILL_TIMES_MAX];
     sim->drill = true;
@@ -75,7 +79,7 @@ run_drill(struct sim *sim, const struct sim_options *options)
 {
     bool good = true;
     sim->mutant = options->mutant;
-    for (size_t d = 0; d <= sizeof drills / sizeof *drills + 1; d++)
+    for (size_t d = 0; d < DRILLS + OTHERS; d++)
         good &= drill_passed(sim, options->first, d);
     return good ? 0 : 1;
 }

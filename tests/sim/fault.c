@@ -115,9 +115,11 @@ fault_drill_late(const struct sim *sim, unsigned node)
 }
 
 uint64_t
-fault_drill_step_us(const struct sim *sim)
+fault_drill_step_us(const struct sim *sim, unsigned node)
 {
-    unsigned left = sim->profile.nodes - 1;
+    unsigned left = sim->drill_kind == SIM_SPLIT ? 0 : sim->profile.nodes - 1;
+    for (unsigned i = 0; i < sim->profile.nodes && sim->drill_kind == SIM_SPLIT; i++)
+        left += !sim->cut[i][node];
     unsigned shards = (sim->profile.shards + left - 1) / left;
     return 2 * shards * sim->profile.compute_us[0] + 10000;
 }
@@ -239,6 +241,10 @@ fault_do(struct sim *sim, enum sim_fault kind)
         alone_cut(sim);
         return;
     }
+    if (sim->late) {
+        late_event(sim);
+        return;
+    }
     switch (kind) {
     case SIM_CRASH:
     case SIM_CRASH_SILENT:
@@ -333,7 +339,7 @@ fault_over(struct sim *sim)
     sim->over_us = sim->now;
     if (sim->alone)
         memset(sim->cut, 0, sizeof sim->cut);
-    if (sim->drill || sim->slow || sim->alone) {
+    if (sim->drill || sim->slow || sim->alone || sim->late) {
         deadline_set(sim);
         return;
     }

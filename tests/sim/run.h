@@ -32,6 +32,8 @@ bool drill_passed(struct sim *sim, uint64_t first, size_t k);
 /* slow.c: do the others keep their speed beside a slow member? */
 bool alone_passed(struct sim *sim, uint64_t first);
 bool slow_passed(struct sim *sim, uint64_t first);
+/* late.c: does a node blame the others when it hears nothing for a while? */
+bool late_passed(struct sim *sim, uint64_t first);
 /* plants.c: planted bugs must be found. */
 int run_plants(struct sim *sim, const struct sim_options *options);
 

@@ -586,7 +586,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     if (!disk) /* as a real process has another one each time */
         node->id = node->index + 1 + SIM_NODES_MAX * node->incarnation;
     node->incarnation++;
-    node->paused_until = node->hung_until = 0;
+    node->paused_until = node->hung_until = node->stalled_until = 0;
     node->sent_us = node->received_us = 0;
     node->progress_us = sim->now;
     node->busy = SIM_FREE;
@@ -809,10 +809,25 @@ ev_beacon(struct sim *sim, struct sim_node *node, const struct sim_event *event)
         sim_push(sim, sim->now + BEACON_US, SIM_BEACON, node->index, 0, 0, NULL);
 }
 
+/* Whoever is to make the next plan keeps the others no longer than a step, or than nobody minds. */
+static void
+judge_wait(struct sim *sim, const struct sim_node *node)
+{
+    struct core_stats stats;
+    core_stats(node->core, &stats);
+    uint64_t most_us = stats.step_us > CORE_WAIT_US ? stats.step_us : CORE_WAIT_US;
+    if (stats.waits_us > most_us + CORE_TICK_US)
+        sim_fail(sim, "node %u keeps the others waiting for %" PRIu64 " ms, a step takes %" PRIu64,
+                 node->index, stats.waits_us / 1000, stats.step_us / 1000);
+}
+
 static void
 ev_tick(struct sim *sim, struct sim_node *node)
 {
     core_on_tick(node->core, sim->now);
+    judge_wait(sim, node);
+    if (sim->late)
+        late_judge(sim, node);
     sim_push(sim, sim->now + CORE_TICK_US, SIM_TICK, node->index, 0, 0, NULL);
     if (!node->finished || !sim->profile.leave || sim->failed)
         return;

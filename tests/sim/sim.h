@@ -8,6 +8,7 @@
  *     faults    crash, restart, pause, split, one-way cut, heal, ...   fault.c
  *     plain     a second generator of schedules, written apart         plain.c
  *     alone     a node cut off from the others whose state is wrong   alone.c
+ *     late      a node that runs late, or hears nothing, for a while   late.c
  *     slow      a member on a slow line, or that computes slowly  slow.c
  *     play      a scenario file, and how long its faults stop anybody  play.c
  *
@@ -144,7 +145,8 @@ struct sim_node {
     bool up;
     uint64_t id; /* another one when it was started without a disk */
     uint64_t incarnation, paused_until;
-    uint64_t hung_until; /* its trainer */
+    uint64_t hung_until;    /* its trainer */
+    uint64_t stalled_until; /* what it takes in from the network */
     struct core *core;
     struct sim_link links[SIM_LINKS_MAX];
     int32_t own[SIM_VECTOR_MAX], sum[SIM_VECTOR_MAX];
@@ -208,6 +210,9 @@ struct sim_play {
 /* A quiet run with a slow member, or without it: how fast are the others? */
 enum sim_slow { SIM_SLOW_OFF, SIM_SLOW_PRESENT, SIM_SLOW_ABSENT };
 
+/* A quiet run in which a node hears nothing for a while: its own processor is to blame, or its network. */
+enum sim_late { SIM_LATE_OFF, SIM_LATE_STARVED, SIM_LATE_DEAF };
+
 struct sim {
     struct rand rand;
     struct sim_profile profile;
@@ -217,6 +222,8 @@ struct sim {
     enum sim_fault drill_kind;
     enum sim_slow slow;
     unsigned slow_node;
+    enum sim_late late;
+    unsigned late_node;
     bool alone; /* a bit flips in a node that is cut off from the others */
     unsigned alone_node;
     uint64_t drill_at_us; /* when it happened */
@@ -347,8 +354,8 @@ void audit_judge(struct sim *sim, const struct sim_node *node, unsigned expulsio
 void fault_profile(struct sim *sim);
 /* Does this node join late in the drill? */
 bool fault_drill_late(const struct sim *sim, unsigned node);
-/* What a round takes without the node lost, about: the part of a recovery that is work. */
-uint64_t fault_drill_step_us(const struct sim *sim);
+/* What a round takes without those lost to this node, about: the part of a recovery that is work. */
+uint64_t fault_drill_step_us(const struct sim *sim, unsigned node);
 void fault_do(struct sim *sim, enum sim_fault kind);
 void fault_over(struct sim *sim);
 const char *fault_name(enum sim_fault kind);
@@ -361,6 +368,12 @@ bool slow_absent(const struct sim *sim, unsigned node);
 void alone_profile(struct sim *sim);
 void alone_cut(struct sim *sim);
 bool alone_flips(const struct sim_node *node);
+
+/* late.c */
+void late_profile(struct sim *sim);
+/* The node hears nothing, or runs for a moment: what comes next? */
+void late_event(struct sim *sim);
+void late_judge(struct sim *sim, const struct sim_node *node);
 
 /* plain.c: every fourth seed is of this generator. */
 bool plain_seed(const struct sim *sim);

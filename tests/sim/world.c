@@ -113,16 +113,20 @@ queue_pop(struct sim *sim)
     return first;
 }
 
-/* Until when the event's node, or its trainer, does nothing. */
+/* Until when the event's node, or its trainer, or its network, does nothing. */
 static uint64_t
 held_until(const struct sim_node *node, const struct sim_event *event)
 {
     bool trains =
         event->kind == SIM_BUCKET || event->kind == SIM_APPLIED || event->kind == SIM_READ;
-    return trains && node->hung_until > node->paused_until ? node->hung_until : node->paused_until;
+    bool comes =
+        event->kind == SIM_ARRIVES || event->kind == SIM_LINK_UP || event->kind == SIM_LINK_DOWN;
+    uint64_t own_us = trains ? node->hung_until : comes ? node->stalled_until : 0;
+    return own_us > node->paused_until ? own_us : node->paused_until;
 }
 
-/* A paused process sees nothing, a hung trainer gets on with nothing; its events wait, in their order. */
+/* A paused process sees nothing, a hung trainer gets on with nothing, a stalled network brings nothing; its events
+ * wait, in their order. */
 static bool
 paused(struct sim *sim, const struct sim_event *event)
 {
@@ -229,6 +233,8 @@ sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
         slow_profile(sim);
     else if (sim->alone)
         alone_profile(sim);
+    else if (sim->late)
+        late_profile(sim);
     else if (!sim->drill && plain_seed(sim))
         plain_profile(sim);
     else

@@ -443,6 +443,77 @@ who_was_asleep_itself_suspects_nobody(void **state)
     lone_destroy(&lone);
 }
 
+/* Ticks so far apart for `us`. */
+static void
+run_late(struct lone *lone, uint64_t us, uint64_t gap_us)
+{
+    for (uint64_t end = lone->now + us; lone->now < end;) {
+        lone->now += gap_us;
+        core_on_tick(lone->core, lone->now);
+    }
+}
+
+static void
+who_is_late_itself_gives_the_others_as_much_longer(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t gap_us, times; /* as long */
+    } cases[] = {{10000, 1}, {12000, 1}, {24000, 2}, {60000, 5}, {96000, 8}, {160000, 8}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+        lone_meet(lone, 7);
+        uint64_t patience_us = cases[k].times * CORE_SUSPECT_US, gap_us = cases[k].gap_us;
+        run_late(lone, patience_us - 2 * gap_us, gap_us);
+        assert_int_equal(peers_heard_of(lone), 1);
+        run_late(lone, 4 * gap_us, gap_us);
+        assert_int_equal(peers_heard_of(lone), 0);
+        lone_destroy(&lone);
+    }
+}
+
+static void
+what_was_late_once_counts_no_longer_when_it_is_over(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone_meet(lone, 7);
+    run_late(lone, 400000, 80000);
+    lone_beat(lone, 7, 0, false);
+    lone_run(lone, CORE_SUSPECT_US / 1000 + 10);
+    assert_int_equal(peers_heard_of(lone), 0);
+    lone_destroy(&lone);
+}
+
+static void
+most_of_the_mesh_is_suspected_later_but_in_bounded_time(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    const unsigned ids[] = {7, 8, 9};
+    for (int k = 0; k < 3; k++)
+        lone_meet(lone, ids[k]);
+    lone_run_with(lone, 200, ids, 3, 0, false);
+    lone_run(lone, CORE_SPLIT_US / 1000 - 60); /* since 50 ms before */
+    assert_int_equal(peers_heard_of(lone), 3);
+    lone_run(lone, 30);
+    assert_int_equal(peers_heard_of(lone), 0);
+    lone_destroy(&lone);
+}
+
+static void
+half_of_the_mesh_is_suspected_at_once(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    const unsigned ids[] = {7, 8, 9};
+    for (int k = 0; k < 3; k++)
+        lone_meet(lone, ids[k]);
+    lone_run_with(lone, CORE_SUSPECT_US / 1000 + 50, ids, 1, 0, false);
+    assert_int_equal(peers_heard_of(lone), 1);
+    lone_destroy(&lone);
+}
+
 static void
 the_65th_node_is_too_much(void **state)
 {
@@ -561,6 +632,10 @@ main(void)
         cmocka_unit_test(a_restart_replaces_the_former_self),
         cmocka_unit_test(silence_makes_suspect_and_then_ends_the_session),
         cmocka_unit_test(who_was_asleep_itself_suspects_nobody),
+        cmocka_unit_test(who_is_late_itself_gives_the_others_as_much_longer),
+        cmocka_unit_test(what_was_late_once_counts_no_longer_when_it_is_over),
+        cmocka_unit_test(most_of_the_mesh_is_suspected_later_but_in_bounded_time),
+        cmocka_unit_test(half_of_the_mesh_is_suspected_at_once),
         cmocka_unit_test(the_65th_node_is_too_much),
         cmocka_unit_test(peers_tell_one_another_whom_they_know),
         cmocka_unit_test(who_wants_a_job_gets_its_text_and_is_no_peer),
