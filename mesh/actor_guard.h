@@ -3,8 +3,8 @@
  * ZeroMQ bounds the frames of a message and the messages in a queue, but not the frames in a message: who says
  * "more follows" for ever fills the memory, and nothing of it is ever handed to us. So the bytes of each
  * connection are counted by the kernel (TCP_INFO), and what ZeroMQ took of them since the last whole message
- * may not exceed a limit that no node comes near to: a small one for hosts on which we know no node, since
- * ZeroMQ may need 64 bytes of memory for two that came. Commands of ZMTP are no messages: GUARD_SPARE bytes
+ * may not exceed a limit that no node comes near to: a small one for hosts on which we never knew a node,
+ * since ZeroMQ may need 64 bytes of memory for two that came. Commands of ZMTP are no messages: GUARD_SPARE bytes
  * a second are free.
  *
  * The descriptors are ZeroMQ's. Shutting one down makes it close the connection and drop what it holds. One
@@ -25,7 +25,7 @@ enum {
     GUARD_STRANGER_MAX = 1 << 16
 };
 
-/* Do we know a node on this host? An address as text, IPv4 also where it came as IPv6. */
+/* Do we know a node on this host, or did we? An address as text, IPv4 also where it came as IPv6. */
 typedef bool guard_known(void *ctx, const char *host);
 
 /* 0 or -ENOMEM. */

@@ -16,6 +16,7 @@
 #include "mesh/discover_resolve.h"
 #include "proto/fail.h"
 #include "proto/mix.h"
+#include "proto/text.h"
 
 enum {
     SERIAL_SIZE = 4,
@@ -105,6 +106,9 @@ struct wire {
     uint64_t reasons[REASONS_MAX];
     size_t reason_count;
     struct link links[WIRE_LINKS_MAX];
+    char met[WIRE_LINKS_MAX]
+            [PROTO_HOST_MAX]; /* hosts on which there has been a node, the last ones */
+    unsigned met_count;
     struct proto_endpoint endpoints[PROTO_PEERS_MAX]; /* room for proto_decode */
     struct proto_msg msg;
 };
@@ -387,6 +391,15 @@ wire_disconnect(struct wire *wire, unsigned link)
     close_link(wire, link);
 }
 
+static bool
+has_met(const struct wire *wire, const char *host)
+{
+    bool met = false;
+    for (unsigned i = 0; !met && i < WIRE_LINKS_MAX; i++)
+        met = strcmp(wire->met[i], host) == 0;
+    return met;
+}
+
 void
 wire_peer_up(struct wire *wire, unsigned link, struct proto_node node, uint16_t bulk_port)
 {
@@ -396,6 +409,9 @@ wire_peer_up(struct wire *wire, unsigned link, struct proto_node node, uint16_t 
     if (open_bulk(wire, link, bulk_port) != 0)
         fail_link(wire, link);
     wire->links[link].node = node;
+    if (!has_met(wire, wire->links[link].host))
+        text_copy(wire->met[wire->met_count++ % WIRE_LINKS_MAX], PROTO_HOST_MAX,
+                  wire->links[link].host);
 }
 
 void
@@ -1008,14 +1024,15 @@ watch_accepted(void *socket, void *context)
     return NULL;
 }
 
+/* One that is gone, too: who is held up by much else to do takes others for gone, and gets what they sent meanwhile. */
 static bool
 is_peer(void *ctx, const char *host)
 {
     const struct wire *wire = ctx;
-    for (unsigned i = 0; i < WIRE_LINKS_MAX; i++)
-        if (wire->links[i].node.id != 0 && strcmp(wire->links[i].host, host) == 0)
-            return true;
-    return false;
+    bool peer = has_met(wire, host);
+    for (unsigned i = 0; !peer && i < WIRE_LINKS_MAX; i++)
+        peer = wire->links[i].node.id != 0 && strcmp(wire->links[i].host, host) == 0;
+    return peer;
 }
 
 static int

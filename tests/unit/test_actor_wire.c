@@ -166,11 +166,48 @@ a_body_kept_and_released_at_once_is_free_once(void **state)
     end_close(&b);
 }
 
+/* Who has too much else to do may take a peer for gone before it reads what that one has sent. */
+static void
+what_a_lost_peer_has_sent_is_not_taken_for_a_strangers(void **state)
+{
+    (void)state;
+    static int32_t body[WORDS];
+    const struct proto_msg msg = {
+        .type = PROTO_REDUCE,
+        .chunk = {.plan = 1, .round = 1, .first = 0, .count = WORDS, .coverage = 1}};
+    struct end a, b;
+    uint64_t now = 1000000;
+    end_open(&a, 1);
+    end_open(&b, 2);
+    struct proto_endpoint to_a = {"127.0.0.1", wire_control_port(a.wire)};
+    struct proto_endpoint to_b = {"127.0.0.1", wire_control_port(b.wire)};
+    wire_connect(a.wire, 0, &to_b);
+    wire_connect(b.wire, 0, &to_a);
+    turn_until(&a, &b, &a.up, 0);
+    turn_until(&a, &b, &b.up, 0);
+    wire_peer_up(a.wire, 0, (struct proto_node){2, 1}, wire_bulk_port(b.wire));
+    wire_peer_up(b.wire, 0, (struct proto_node){1, 1}, wire_bulk_port(a.wire));
+    wire_peer_down(b.wire, 0);
+    for (unsigned k = 0; k < FRAMES; k++)
+        wire_send_bulk(a.wire, 0, &msg, body, sizeof body, true);
+    time_t deadline = time(NULL) + DEADLINE_S;
+    for (unsigned sent = 0; sent < FRAMES; sent += wire_sent(a.wire)) {
+        assert_true(time(NULL) <= deadline);
+        end_turn(&a);
+        wire_tick(b.wire, now += 20000);
+    }
+    wire_tick(b.wire, now += 20000);
+    turn_until(&a, &b, &a.up, FRAMES);
+    end_close(&a);
+    end_close(&b);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_body_kept_and_released_at_once_is_free_once),
+        cmocka_unit_test(what_a_lost_peer_has_sent_is_not_taken_for_a_strangers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
