@@ -229,6 +229,19 @@ def report(done, failed, total):
     chaos.table(["action", "scene", "runs", "failed", "pauses", "p50 ms", "p99", "max"], rows)
 
 
+def prepare(keys, folder):
+    """The scenes, how often their victims come to each point, and the names of scenes that fail by themselves."""
+    scenes, hits, broken = {}, {}, []
+    for key in keys:
+        try:
+            scene = Scene(*key, folder)
+            hits[key], scenes[key] = scene.hits(folder), scene
+        except chaos.Failed as failure:
+            broken.append(f"{key[0]} of {key[1]}")
+            print(f"{broken[-1]}, without any accident: {failure}", flush=True)
+    return scenes, hits, broken
+
+
 def body(runs):
     args = runs.args
     roles = args.roles.split(",")
@@ -236,11 +249,7 @@ def body(runs):
             if LEAST.get(role, 2) <= count <= MOST.get(role, 4)]
     if not args.all:
         keys = random.Random(args.seed).sample(keys, min(args.scenes, len(keys)))
-    try:
-        scenes = {key: Scene(*key, runs.folder) for key in keys}
-        hits = {key: scene.hits(runs.folder) for key, scene in scenes.items()}
-    except chaos.Failed as failure:
-        return f"without any accident: {failure}"
+    scenes, hits, broken = prepare(keys, runs.folder)
     everything = list(cases(scenes, hits, args.actions.split(",")))
     chosen = everything[:]
     random.Random(args.seed).shuffle(chosen)
@@ -267,6 +276,8 @@ def body(runs):
     if missed:
         print(f"no victim came to, by chance: {' '.join(missed)}")
     never = unreached(done, everything, hits, args)
+    if broken:
+        return f"{', '.join(broken)} failed without any accident"
     if whole(args) and never:
         return f"no case came to: {' '.join(never)}"
     return judge(done, args)
