@@ -66,8 +66,11 @@ print_job(const struct config *config, const struct job *job, const struct memor
     printf("total   %zu parameters; %llu steps of %llu samples per epoch, %u shards of %llu\n",
            params, (unsigned long long)per_epoch, (unsigned long long)config->train.batch,
            config->train.shards, (unsigned long long)(config->train.batch / config->train.shards));
-    printf("step    %.2f Gflop of computing over the whole mesh, %.2f MiB of gradients per node\n",
+    printf("step    %.2f Gflop of computing over the whole mesh, %.2f MiB of gradients per node",
            3 * flops * batch / 1e9, (double)(params * sizeof(int32_t)) / mib);
+    if (config->train.local_steps > 1)
+        printf(" every %llu steps", (unsigned long long)config->train.local_steps);
+    printf("\n");
     memory_print(memory, config);
     printf("kernel  %s, numerics %016llx\n", job->kernel, (unsigned long long)nn_fingerprint());
 }

@@ -1,8 +1,8 @@
 #!/bin/bash
 # test_local_steps.sh [all] - rounds of three steps with block momentum on 1, 2, 3 and 4 nodes with 1 and 2 threads: one
 # hash of the weights, one of the whole state; less is sent, in proportion; something is learned. Then one of three
-# nodes is killed and goes on: the same hash again, and `meshnode audit` proves from what they wrote that every sample was
-# used once. Without "all", four combinations.
+# nodes, which also audit one another and compute activations again, is killed and goes on: the same hash again, and
+# `meshnode audit` proves from what they wrote that every sample was used once. Without "all", four combinations.
 . "$(dirname "$0")/../support/process.sh"
 COMBINATIONS=(1x1 2x2 3x1 4x2)
 [ "${1:-}" != all ] || COMBINATIONS=({1,2,3,4}x{1,2})
@@ -61,6 +61,7 @@ awk -v each="$(result once-a tx_bytes)" -v three="$(result 2x2-0 tx_bytes)" \
     'BEGIN { printf "bytes with one step to an exchange: %.2f times\n", each / three; exit !(each / three > 2) }' ||
     fail "$(result once-a tx_bytes) bytes with one step to an exchange, $(result 2x2-0 tx_bytes) with three"
 
+LOCAL+=(--set mesh.audit=0.3 --set train.recompute=yes)
 for name in a b c; do
     node $name "$WORK/job.yaml" --peers 3 "${LOCAL[@]}"
 done
@@ -69,4 +70,5 @@ kill_node b
 node b "$WORK/job.yaml" "${LOCAL[@]}"
 finished 120 a b c
 same_hash 1x1-0 a b c
+[ "$(result a audits)" -gt 0 ] || fail "a audited nobody"
 "$MESHNODE" audit "$WORK/a" "$WORK/b" "$WORK/c" || fail "the audit"

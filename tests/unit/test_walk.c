@@ -29,13 +29,15 @@ static double x_of[TRAIN], y_of[TRAIN]; /* by row of the files */
 static struct folder folder;
 static char why[512];
 
-static const char text[] =
-    "run: {seed: 5, numerics: portable}\n"
-    "data: {source: npy, train_images: x, train_labels: y, test_images: x, test_labels: y, "
-    "regression: yes}\n"
-    "model: [dense: {units: 1, bias: no}]\n"
-    "train: {loss: squared_error, epochs: 1, batch: 2, shards: 2, optimizer: {sgd: 0.125}, "
-    "local_steps: 2}\n";
+#define JOB(model)                                                                                 \
+    "run: {seed: 5, numerics: portable}\n"                                                         \
+    "data: {source: npy, train_images: x, train_labels: y, test_images: x, test_labels: y, "       \
+    "regression: yes}\n"                                                                           \
+    "model: [" model "dense: {units: 1, bias: no}]\n"                                              \
+    "train: {loss: squared_error, epochs: 1, batch: 2, shards: 2, optimizer: {sgd: 0.125}, "       \
+    "local_steps: 2}\n"
+
+static const char *text = JOB("");
 
 static int
 set_up(void **unused)
@@ -104,11 +106,12 @@ line_init(struct line *line, const char *const *set)
     };
     struct state_job rules = job_rules(&line->job, line->config);
     assert_int_equal(work_new(&line->work, &setup), 0);
-    assert_int_equal(nn_param_count(line->job.model), 1);
-    assert_int_equal(state_init(&line->state, &rules, line->job.exact, 1), 0);
-    assert_int_equal(state_init(&line->next, &rules, line->job.exact, 1), 0);
+    size_t params = nn_param_count(line->job.model);
+    assert_int_equal(state_init(&line->state, &rules, line->job.exact, params), 0);
+    assert_int_equal(state_init(&line->next, &rules, line->job.exact, params), 0);
     state_start(&line->state);
-    line->state.params[0] = 1;
+    for (size_t i = 0; i < params; i++)
+        line->state.params[i] = 1;
     line->own = calloc(work_vector_count(line->work), sizeof *line->own);
     assert_non_null(line->own);
 }
@@ -260,6 +263,91 @@ a_difference_weighs_what_its_samples_do(void **unused)
     line_fini(&line);
 }
 
+/* Without numbers nothing moves, and all steps of the round are done. */
+static void
+a_round_without_numbers_is_skipped_whole(void **unused)
+{
+    (void)unused;
+    struct line line;
+    struct state_event event;
+    line_init(&line, (const char *const[]){NULL});
+    line.state.params[0] = NAN;
+    assert_true(isnan(line_round(&line, &event)));
+    assert_true(event.skipped && event.steps == H);
+    assert_int_equal(line.state.header->skipped, H);
+    assert_int_equal(line.state.header->step, H);
+    line_fini(&line);
+}
+
+static void
+keep_gradient(void *ctx, size_t first, const float *g, size_t n)
+{
+    assert_int_equal(first, 0);
+    assert_int_equal(n, 1);
+    *(float *)ctx = g[0];
+}
+
+/* How far a shard comes from w in the round that begins with `step`: by the network itself. */
+static float
+walk_alone(const struct nn_model *model, float w, unsigned shard, uint64_t step)
+{
+    struct nn_pass *pass;
+    struct nn_result result;
+    assert_int_equal(nn_pass_new(&pass, model, 1, true), 0);
+    for (uint64_t end = step + H; step < end; step++) {
+        const struct nn_context context = {SEED, 0, step, shard, true};
+        struct nn_batch *batch = nn_pass_batch(pass);
+        float g = 0;
+        struct nn_sink sink = {keep_gradient, &g};
+        batch->rows = 1;
+        batch->x[0] = (float)sample[BATCH * step + shard][0];
+        batch->target[0] = (float)sample[BATCH * step + shard][1];
+        nn_forward(model, 0, pass, &w, &context);
+        nn_forward(model, 1, pass, &w, &context);
+        nn_loss(model, pass, 1, &result);
+        nn_gradient(model, 1, pass, &w, &context, &sink);
+        w -= 0.125f * g;
+    }
+    nn_pass_destroy(&pass);
+    return w;
+}
+
+/* What is dropped hangs on the number of the local step and the row in it. */
+static void
+random_numbers_are_those_of_the_local_step(void **unused)
+{
+    (void)unused;
+    struct line line;
+    struct state_event event;
+    text = JOB("dropout: 0.5, ");
+    line_init(&line, (const char *const[]){NULL});
+    for (uint64_t step = 0; step < 2 * H; step += H) {
+        float w = line.state.params[0], mean = 0;
+        for (unsigned shard = 0; shard < SHARDS; shard++)
+            mean += walk_alone(line.job.model, w, shard, step) / SHARDS;
+        assert_true(fabs(line_round(&line, &event) - (double)mean) < 1e-6);
+    }
+    line_fini(&line);
+    text = JOB("");
+}
+
+/* Both shards see 1 and then 2: the running mean goes from 1 to 1 and 1.5 in each, and so does theirs, with all momenta. */
+static void
+running_averages_follow_the_shards(void **unused)
+{
+    (void)unused;
+    struct line line;
+    struct state_event event;
+    text = JOB("batchnorm: {momentum: 0.5}, ");
+    line_init(&line,
+              (const char *const[]){"train.block_momentum=0.5", "train.block_rate=0.5", NULL});
+    assert_true(nn_tensor(line.job.model, 2)->average > 0);
+    line_round(&line, &event);
+    assert_true(line.state.params[nn_tensor(line.job.model, 2)->first] == 1.5f);
+    line_fini(&line);
+    text = JOB("");
+}
+
 /* Chen and Huo's own form: the blocks begin at Wg, W is the model, and G = mean - Wg. */
 static void
 the_filter_is_that_of_the_paper(void **unused)
@@ -271,10 +359,11 @@ the_filter_is_that_of_the_paper(void **unused)
         double W = 2, Wg = 2, delta = 0;
         struct config *config;
         assert_int_equal(config_parse(&config, "test", text, strlen(text), why, sizeof why), 0);
-        config_set(config, "train.block_momentum=0.75", why, sizeof why);
-        config_set(config, "train.block_rate=0.5", why, sizeof why);
-        config_set(config, nesterov ? "train.block_nesterov=yes" : "train.block_nesterov=no", why,
-                   sizeof why);
+        const char *const set[] = {"train.block_momentum=0.75", "train.block_rate=0.5",
+                                   nesterov ? "train.block_nesterov=yes"
+                                            : "train.block_nesterov=no"};
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(config_set(config, set[i], why, sizeof why), 0);
         struct optim_spec outer = job_outer(config);
         assert_int_equal(optim_slots(&outer), 1);
         for (uint64_t t = 0; t < 20; t++) {
@@ -332,6 +421,9 @@ main(void)
         cmocka_unit_test(schedules_count_local_steps),
         cmocka_unit_test(fewer_steps_at_the_end),
         cmocka_unit_test(a_difference_weighs_what_its_samples_do),
+        cmocka_unit_test(a_round_without_numbers_is_skipped_whole),
+        cmocka_unit_test(random_numbers_are_those_of_the_local_step),
+        cmocka_unit_test(running_averages_follow_the_shards),
         cmocka_unit_test(the_filter_is_that_of_the_paper),
         cmocka_unit_test(running_averages_walk_along),
     };
