@@ -6,10 +6,11 @@
 Builds the network of the job, takes the batch through it in float32 and in float64, and prints the largest error of
 our outputs in evaluation (over the largest output), of the loss in training, and per tensor the relative error (L2, and
 largest element over largest element) of our gradient. Fails when one of the first two, in either precision, or a
-float64 figure of the third, is off by more than 1e-5. In float32 PyTorch itself may be further off than that:
-where two inputs of a max-pool window, or a relu's input and zero, are equal but for rounding, one bit decides where
-the gradient goes; and of the gradient of weights before a batchnorm most cancels. Such a bit may also be one of ours,
-so a network with relus passes when the L2 errors do, by 1e-3."""
+float64 figure of the third, is off by more than 1e-5. Where PyTorch's own gradient in float32 is further off, ours may
+be twice as far: in a trained network the gradients of biases are what is left of sums that nearly cancel. Where two
+inputs of a max-pool window, or a relu's input and zero, are equal but for rounding, one bit decides where the gradient
+goes; and of the gradient of weights before a batchnorm most cancels. Such a bit may also be one of ours, so a network
+with relus passes when the L2 errors do, by 1e-3."""
 import os
 import struct
 import sys
@@ -49,8 +50,9 @@ def errors(ours, theirs):
             (difference.abs().max() / theirs.double().abs().max()).item())
 
 
-def check(net, x, labels, our_loss, our_outputs, ours, dtype, kinks):
-    """Prints one precision. Returns how many limits are passed over."""
+def check(net, x, labels, our_loss, our_outputs, ours, dtype, kinks, single):
+    """Prints one precision. Returns how many limits are passed over. single: PyTorch's gradients in float32, kept and
+    used here."""
     net.to(dtype)
     with torch.no_grad():
         outputs = net.eval()(x.to(dtype))
@@ -65,10 +67,14 @@ def check(net, x, labels, our_loss, our_outputs, ours, dtype, kinks):
         if parameter.grad is None:
             continue
         l2, largest = errors(ours[name], parameter.grad)
-        print(f"    {name:28} gradient: L2 {l2:.1e}, largest {largest:.1e}")
-        if dtype == torch.float64:
-            bad += not l2 <= (LIMIT_KINKS if kinks else LIMIT)
-            bad += not (kinks or largest <= LIMIT)
+        if dtype == torch.float32:
+            single[name] = parameter.grad.clone()
+            print(f"    {name:28} gradient: L2 {l2:.1e}, largest {largest:.1e}")
+            continue
+        own = errors(single[name], parameter.grad)
+        print(f"    {name:28} gradient: L2 {l2:.1e}, largest {largest:.1e}; PyTorch's float32 {own[0]:.1e}, {own[1]:.1e}")
+        bad += not l2 <= (LIMIT_KINKS if kinks else max(LIMIT, 2 * own[0]))
+        bad += not (kinks or largest <= max(LIMIT, 2 * own[1]))
     return bad
 
 
@@ -77,7 +83,7 @@ def main():
     job, values = torch_model.read_job(path), torch_model.read_tensors(model)
     ours = torch_model.read_tensors(os.path.join(folder, "grad.safetensors"))
     shape, x, labels, loss, outputs = read_batch(os.path.join(folder, "batch"))
-    bad = 0
+    bad, single = 0, {}
     for dtype in (torch.float32, torch.float64):
         net = torch_model.build(job["model"], shape)
         torch_model.load(net, values)
@@ -85,7 +91,8 @@ def main():
         for module in net.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
-        bad += check(net, x, labels, loss, outputs, ours, dtype, nn.ReLU in kinds or nn.MaxPool2d in kinds)
+        bad += check(net, x, labels, loss, outputs, ours, dtype, nn.ReLU in kinds or nn.MaxPool2d in kinds,
+                     single)
     print("DIFFERENT: %d figures over the limit" % bad if bad else "equal")
     sys.exit(1 if bad else 0)
 
