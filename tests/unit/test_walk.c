@@ -164,9 +164,9 @@ two_shards_and_two_steps_by_hand(void **unused)
          * -0.5703125 */
         {{"train.block_momentum=0.5", "train.block_nesterov=yes"}, 1.75, 2.35546875},
         /* 1/32 of what it was comes off with each step: 1.46875, 0.4541015625; 0.46875, 2.4853515625 */
-        {{"train.optimizer.sgd.weight_decay=0.25"}, 1.4697265625, NAN},
+        {{"train.optimizer.sgd.weight_decay=0.25"}, 1.4697265625, (double)NAN},
         /* no step is longer than 1/8 * 4: shard 0 1.5, 1; shard 1 0.5, 1 */
-        {{"train.clip_norm=4"}, 1, NAN},
+        {{"train.clip_norm=4"}, 1, (double)NAN},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct line line;
