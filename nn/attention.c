@@ -7,10 +7,10 @@
  *     dV = P^T dY      dP = dY V^T      dS = P (dP - rowsum(P dP)) / sqrt d      dQ = dS K      dK = dS^T Q
  *
  * Of P and dP there is only a strip at a time: STRIP queries by the keys up to the last of them. So memory grows with
- * T, not with its square. Back-propagation computes P again, the same bits, from nothing that was kept (Dao et al.,
- * NeurIPS 2022, keep maxima and sums of rows and cut the keys up, too; here a strip has whole rows). Strips add to dV
- * and dK in the order of queries, so their height changes no bit. Products run through our own loop (gemm.h) and leave
- * out what is above the diagonal in steps of a panel. */
+ * T, not with its square. Back-propagation computes P again, the same bits, from what is kept of each query: its
+ * largest score and 1 / its sum of exponentials (as Dao et al., NeurIPS 2022, who cut up the keys, too; here a strip
+ * has whole rows). Strips add to dV and dK in the order of queries, so their height changes no bit. Products run
+ * through our own loop (gemm.h) and leave out what is above the diagonal in steps of a panel. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,6 +31,7 @@ struct head {
     const float *q, *k, *v; /* rows `in` apart */
     size_t wide;   /* from row to row of a strip: odd in cache lines, so a column's share no set */
     float *p, *dp; /* [STRIP, wide] */
+    float *kept;   /* [T, 2] of each query, from forward to backward; NULL: not */
     float *keys, *values; /* packed operands of [d, T] or [T, d] */
     float *along, *few;   /* the same of [T, d] and of [STRIP, d] */
 };
@@ -63,6 +64,12 @@ strip_width(const struct layer *layer)
 }
 
 static size_t
+saved(const struct layer *layer)
+{
+    return layer->spec.units * layer->in.dim[0] * 2 * sizeof(float);
+}
+
+static size_t
 scratch(const struct layer *layer, size_t rows)
 {
     (void)rows;
@@ -77,6 +84,8 @@ head_of(const struct layer *layer, const struct layer_io *io, size_t row, size_t
     size_t T = layer->in.dim[0], in = layer->in.dim[1], out = in / 3, d = out / layer->spec.units;
     const float *q = io->x + row * layer->in_size + h * d;
     struct head head = {T, d, in, out, q, q + out, q + 2 * out, .wide = strip_width(layer)};
+    if (io->saved != NULL)
+        head.kept = (float *)io->saved + (row * layer->spec.units + h) * 2 * T;
     head.p = io->scratch;
     head.dp = head.p + STRIP * head.wide;
     head.keys = head.dp + STRIP * head.wide;
@@ -154,11 +163,15 @@ scale_of(const struct head *head)
 
 /* Of the strip at query i: p[r][0..i+r] = softmax of scale * s, in place; zeros beyond. */
 static void
-softmax(const struct head *head, size_t i, size_t rows)
+softmax(const struct head *head, size_t i, size_t rows, bool again)
 {
     for (size_t r = 0; r < rows; r++) {
-        float *p = head->p + r * head->wide;
-        attention_shares(p, scale_of(head), i + r + 1);
+        float *p = head->p + r * head->wide, unkept[2];
+        float *kept = head->kept == NULL ? unkept : head->kept + 2 * (i + r);
+        if (again)
+            attention_again(p, scale_of(head), kept, i + r + 1);
+        else
+            attention_shares(p, scale_of(head), kept, i + r + 1);
         memset(p + i + r + 1, 0, (rows - r - 1) * sizeof *p);
     }
 }
@@ -183,7 +196,7 @@ head_forward(const struct head *head, float *y)
     for (size_t i = 0; i < T; i += STRIP) {
         size_t rows = least(T - i, STRIP);
         strip_product(head, i, rows, head->q + i * in, in, head->keys, head->p);
-        softmax(head, i, rows);
+        softmax(head, i, rows, false);
         strip_times(head, i, rows, head->p, head->along, y + i * out, out);
     }
 }
@@ -209,7 +222,7 @@ head_backward(const struct head *head, const float *dy, float *dx)
         size_t rows = least(T - i, STRIP);
         const float *q = head->q + i * in;
         strip_product(head, i, rows, q, in, head->keys, head->p);
-        softmax(head, i, rows);
+        softmax(head, i, rows, true);
         strip_across(head, i, rows, head->p, dy, out, dx + 2 * out, in);
         strip_product(head, i, rows, dy, out, head->values, head->dp);
         softmax_backward(head, i, rows);
@@ -319,6 +332,7 @@ const struct layer_kind attention_kind = {
     .word = "attention",
     .by_rows = true,
     .shape = shape,
+    .saved = saved,
     .scratch = scratch,
     .flops = flops,
     .forward = forward,

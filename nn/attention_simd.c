@@ -1,4 +1,4 @@
-/* attention_simd.c - one query of attention.c: its softmax, and the derivative of that. */
+/* attention_simd.c - one query of attention.c: its softmax, the same again from what was kept, and its derivative. */
 #include "nn/simd.h"
 
 #include <math.h>
@@ -21,13 +21,21 @@ largest(const float *s, size_t n)
     return top;
 }
 
-/* Beyond the last key up to whole lanes there is -inf, the exponential of which is 0. */
-void
-SIMD_NAME(attention_shares)(float *s, float scale, size_t n)
+/* Beyond the last key up to whole lanes -inf, the exponential of which is 0. Returns how many there are then. */
+static inline size_t
+lanes_fill(float *s, size_t n)
 {
-    double sum;
     for (; n % LANES != 0; n++)
         s[n] = -INFINITY;
+    return n;
+}
+
+/* kept: the largest score, and 1 / the sum of exponentials. */
+void
+SIMD_NAME(attention_shares)(float *s, float scale, float kept[2], size_t n)
+{
+    double sum;
+    n = lanes_fill(s, n);
     float top = largest(s, n);
     for (size_t i = 0; i < n; i++)
         s[i] = exp_one((s[i] - top) * scale);
@@ -35,6 +43,17 @@ SIMD_NAME(attention_shares)(float *s, float scale, size_t n)
     float share = (float)(1 / sum);
     for (size_t i = 0; i < n; i++)
         s[i] *= share;
+    kept[0] = top;
+    kept[1] = share;
+}
+
+void
+SIMD_NAME(attention_again)(float *s, float scale, const float kept[2], size_t n)
+{
+    float top = kept[0], share = kept[1];
+    n = lanes_fill(s, n);
+    for (size_t i = 0; i < n; i++)
+        s[i] = exp_one((s[i] - top) * scale) * share;
 }
 
 void
