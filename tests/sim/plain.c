@@ -58,8 +58,9 @@ plain_profile(struct sim *sim)
     uint64_t span_us = 100000 + rand_below(rand, 2000000);
     p->faults_end_us = sim->now + span_us;
     p->deadline_us = UINT64_MAX;
-    for (uint64_t left = rand_below(rand, FAULTS + 1); left > 0; left--)
-        sim_push(sim, sim->now + rand_below(rand, span_us), SIM_FAULT, 0,
-                 rand_below(rand, SIM_FLIP), 0, NULL);
+    for (uint64_t left = rand_below(rand, FAULTS + 1); left > 0; left--) {
+        uint64_t fault = rand_below(rand, SIM_FLIP);
+        sim_push(sim, sim->now + rand_below(rand, span_us), SIM_FAULT, 0, fault, 0, NULL);
+    }
     sim_push(sim, p->faults_end_us, SIM_FAULTS_OVER, 0, 0, 0, NULL);
 }

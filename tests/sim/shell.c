@@ -365,7 +365,8 @@ depart(struct sim *sim, struct sim_message *m, uint64_t at)
         return;
     }
     if (!sim->faults_over && m->size > 0 && sim_permille(sim, p->corrupt_permille)) {
-        m->body[rand_below(&sim->rand, m->size)] ^= (uint8_t)(1u << rand_below(&sim->rand, 8));
+        size_t byte = rand_below(&sim->rand, m->size);
+        m->body[byte] ^= (uint8_t)(1u << rand_below(&sim->rand, 8));
         sim->counts.flips++;
     }
     bool chunk = m->msg.type == PROTO_REDUCE || m->msg.type == PROTO_GATHER;
