@@ -90,7 +90,7 @@ test: check-deps                     ## the fast part of check: unit, property, 
 
 test-build: $(tests) $(replays) $B/sim $B/switch
 
-flips: all failpoints                ## half an hour: 1,000 flipped bits in each of seven places, 200 liars
+flips: all failpoints                ## half an hour: 1,000 flipped bits in each of eight places, 200 liars
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_flips.sh 1000
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_flips.sh 1000 1 vote
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_liar.sh 200
