@@ -353,7 +353,7 @@ judge(struct core *core, bool trial)
     struct pace *pace = &core->pace;
     if (pace->before_us == 0 || pace->average_us == 0 || trial)
         return;
-    if (10 * pace->average_us > 9 * pace->before_us)
+    if (!clearly_less(pace->average_us, pace->before_us))
         call_back(core);
     pace->before_us = 0;
 }

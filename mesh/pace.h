@@ -19,8 +19,9 @@
  * sets is added again who costs nothing. It wins if it is PACE_GAIN quarters as fast as the whole by prediction, and
  * than what rounds take in fact, for PACE_SURE_US. With two members it may be one of them alone. A prediction is no
  * proof: where processors are rationed, a node that computes more is stopped more often. So rounds are counted for
- * PACE_JUDGE_US before and after, and when leaving out did not help, who was left out is called back. Who comes back
- * is sent away again when rounds took clearly less without it, if need be in the middle of a round.
+ * PACE_JUDGE_US before and after, and when they did not become shorter by the same margin, who was left out is called
+ * back. Who comes back is sent away again when rounds took clearly less without it, if need be in the middle of a
+ * round.
  *
  * A node that catches up and says that it is ready, but keeps a held plan waiting in vain again and again, is left
  * out, too. A node that was left out does not believe it when none of the others gets any further. */
