@@ -2,36 +2,21 @@
  *
  * When they meet again, others have passed the round of the flip, too: whoever is ahead, the wrong state must not
  * spread, its node must go back below that round, and all end with the reference's. */
-#include <string.h>
-
 #include "tests/sim/run.h"
 
-enum { ALONE_RUNS = 100, ROUNDS = 500, SHARDS = 12, SHARD_US = 800, VECTOR = 60 };
+enum { ALONE_RUNS = 100, ROUNDS = 500, SHARD_US = 800, VECTOR = 60 };
 
 void
 alone_profile(struct sim *sim)
 {
     struct sim_profile *p = &sim->profile;
     struct rand *rand = &sim->rand;
-    memset(p, 0, sizeof *p);
+    quiet_profile(p, VECTOR);
     p->nodes = (unsigned)rand_range(rand, 2, 4);
-    p->shards = SHARDS;
     p->rounds = ROUNDS;
-    p->words = 4;
-    p->vector = VECTOR;
-    p->buckets = 2;
-    p->bucket[0] = (struct core_bucket){20, VECTOR - 20};
-    p->bucket[1] = (struct core_bucket){0, 20};
-    p->counters = 4;
-    p->block_size = 50;
-    p->log_size = SIM_LOG_MAX;
-    p->chunk_elems = VECTOR;
     p->direct_bytes = rand_bool(rand) ? 0 : VECTOR * sizeof(int32_t);
-    p->delay_us = 50;
-    p->jitter_us = 200;
     p->hold_cut = rand_bool(rand);
     p->peers_min = p->nodes;
-    p->stranger = p->liar = SIM_NODES_MAX;
     sim->alone_node = (unsigned)rand_below(rand, p->nodes);
     for (unsigned i = 0; i < SIM_NODES_MAX; i++) /* now the one is ahead, now the others are */
         p->compute_us[i] = rand_range(rand, SHARD_US / 2, SHARD_US);
@@ -39,7 +24,6 @@ alone_profile(struct sim *sim)
     p->faults_end_us = cut_us + rand_range(rand, 1500000, 2500000);
     sim_push(sim, cut_us, SIM_FAULT, 0, SIM_SPLIT, 0, NULL);
     sim_push(sim, p->faults_end_us, SIM_FAULTS_OVER, 0, 0, 0, NULL);
-    p->deadline_us = UINT64_MAX;
 }
 
 void

@@ -6,14 +6,12 @@
  *
  * Nobody else is late, so whoever it suspects it suspects wrongly. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "tests/sim/run.h"
 
 enum {
     LATE_RUNS = 100,
     ROUNDS = 600,
-    SHARDS = 12,
     SHARD_US = 800,
     VECTOR = 60,
     BEGIN_US = 500000, /* all have met, and the first plan is theirs */
@@ -26,32 +24,18 @@ late_profile(struct sim *sim)
 {
     struct sim_profile *p = &sim->profile;
     struct rand *rand = &sim->rand;
-    memset(p, 0, sizeof *p);
+    quiet_profile(p, VECTOR);
     bool deaf = sim->late == SIM_LATE_DEAF; /* of two, one is not more than half */
     p->nodes = (unsigned)rand_range(rand, deaf ? 3 : 2, 5);
-    p->shards = SHARDS;
     p->rounds = ROUNDS;
-    p->words = 4;
-    p->vector = VECTOR;
-    p->buckets = 2;
-    p->bucket[0] = (struct core_bucket){20, VECTOR - 20};
-    p->bucket[1] = (struct core_bucket){0, 20};
-    p->counters = 4;
-    p->block_size = 50;
-    p->log_size = SIM_LOG_MAX;
-    p->chunk_elems = VECTOR;
     p->direct_bytes = rand_bool(rand) ? 0 : VECTOR * sizeof(int32_t);
-    p->delay_us = 50;
-    p->jitter_us = 200;
     p->peers_min = p->nodes;
-    p->stranger = p->liar = SIM_NODES_MAX;
     sim->late_node = (unsigned)rand_below(rand, p->nodes);
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         p->compute_us[i] = rand_range(rand, SHARD_US / 2, SHARD_US);
     p->faults_end_us = sim->now + BEGIN_US + LAST_US;
     sim_push(sim, sim->now + BEGIN_US, SIM_FAULT, 0, SIM_PAUSE, 0, NULL);
     sim_push(sim, p->faults_end_us, SIM_FAULTS_OVER, 0, 0, 0, NULL);
-    p->deadline_us = UINT64_MAX;
 }
 
 void

@@ -360,6 +360,9 @@ void fault_do(struct sim *sim, enum sim_fault kind);
 void fault_over(struct sim *sim);
 const char *fault_name(enum sim_fault kind);
 
+/* quiet.c: what the next three have in common; the rest is 0. */
+void quiet_profile(struct sim_profile *p, uint32_t vector);
+
 /* slow.c */
 void slow_profile(struct sim *sim);
 bool slow_absent(const struct sim *sim, unsigned node);

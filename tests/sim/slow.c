@@ -2,35 +2,22 @@
  *
  * The same quiet run twice: with the slow node, and without it. Nobody shall lose more than a fifth by its
  * presence, all of them end with the same state, and the slow one, too. */
-#include <string.h>
-
 #include "tests/sim/run.h"
 
-enum { SLOW_RUNS = 24, SLOW_SHARE = 80, ROUNDS = 900, SHARDS = 12, VECTOR = 160 };
+enum { SLOW_RUNS = 24, SLOW_SHARE = 80, ROUNDS = 900, VECTOR = 160 };
 
 void
 slow_profile(struct sim *sim)
 {
     struct sim_profile *p = &sim->profile;
     struct rand *rand = &sim->rand;
-    memset(p, 0, sizeof *p);
+    quiet_profile(p, VECTOR);
     p->nodes = (unsigned)rand_range(rand, 2, 5);
-    p->shards = SHARDS;
     p->rounds = ROUNDS;
-    p->words = 4;
-    p->vector = VECTOR;
-    p->buckets = 2;
-    p->bucket[0] = (struct core_bucket){20, VECTOR - 20};
-    p->bucket[1] = (struct core_bucket){0, 20};
-    p->counters = 4;
     p->block_size = 100;
-    p->log_size = SIM_LOG_MAX;
     p->chunk_elems = (uint32_t)rand_range(rand, 30, VECTOR);
     p->direct_bytes = rand_bool(rand) ? 0 : VECTOR * sizeof(int32_t);
-    p->delay_us = 50;
-    p->jitter_us = 200;
     p->peers_min = 1;
-    p->stranger = p->liar = SIM_NODES_MAX;
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         p->compute_us[i] = rand_range(rand, 3000, 5000);
     sim->slow_node = (unsigned)rand_below(rand, p->nodes);
@@ -40,7 +27,6 @@ slow_profile(struct sim *sim)
         p->compute_us[sim->slow_node] *= 10;
     p->faults_end_us = sim->now + 1;
     sim_push(sim, p->faults_end_us, SIM_FAULTS_OVER, 0, 0, 0, NULL);
-    p->deadline_us = UINT64_MAX;
 }
 
 bool
