@@ -36,15 +36,7 @@ END
 LOCAL=(--set train.local_steps=3 --set train.block_momentum=0.5 --set train.block_nesterov=yes)
 
 for combination in "${COMBINATIONS[@]}"; do
-    nodes=${combination%x*} names=()
-    for ((index = 0; index < nodes; index++)); do
-        names+=("$combination-$index")
-        node "$combination-$index" "$WORK/job.yaml" --peers "$nodes" --threads "${combination#*x}" "${LOCAL[@]}"
-    done
-    finished 120 "${names[@]}"
-    same_hash 1x1-0 "${names[@]}"
-    [ "$(result "${names[0]}" peers_max)" = "$nodes" ] || fail "$combination: they did not train together"
-    echo "$nodes nodes of ${combination#*x} threads: $(result "${names[0]}" params_sha256)"
+    train_on "" "$combination" "$WORK/job.yaml" "${LOCAL[@]}"
 done
 rounds=$(grep -c '"rows"' "$WORK/1x1-0/metrics.jsonl")
 [ "$rounds" = 27 ] || fail "$rounds rounds, expected 27: 6 in each of four epochs of 16 steps, and 3, 3, 2 steps"

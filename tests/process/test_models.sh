@@ -46,28 +46,13 @@ train: {epochs: 100, steps: 12, batch: 48, shards: $2, optimizer: {sgd: {rate: 0
 END
 }
 
-train_on() { # JOB NODES x THREADS
-    local nodes=${2%x*} threads=${2#*x} names=() index
-    for ((index = 0; index < nodes; index++)); do
-        names+=("$1-$2-$index")
-        node "$1-$2-$index" "$WORK/$1.yaml" --data "$WORK/data" --peers "$nodes" --threads "$threads"
-    done
-    finished 120 "${names[@]}"
-    same_hash "$1-1x1-0" "${names[@]}"
-    for index in "${names[@]}"; do
-        [ "$(result "$index" peers_max)" = "$nodes" ] ||
-            fail "$index trained with $(result "$index" peers_max) nodes, expected $nodes"
-    done
-    echo "$1, $nodes nodes of $threads threads: $(result "$1-$2-0" params_sha256)"
-}
-
 for model in gpt resnet; do
     write_$model "$WORK/$model.yaml" 6
     for combination in 1x1 "${COMBINATIONS[@]}"; do
-        train_on $model "$combination"
+        train_on $model- "$combination" "$WORK/$model.yaml" --data "$WORK/data"
     done
     write_$model "$WORK/$model-single.yaml" 1
     for combination in 1x1 "${SINGLE[@]}"; do
-        train_on $model-single "$combination"
+        train_on $model-single- "$combination" "$WORK/$model-single.yaml" --data "$WORK/data"
     done
 done

@@ -25,15 +25,7 @@ train:
 END
 
 for combination in "${COMBINATIONS[@]}"; do
-    nodes=${combination%x*} names=()
-    for ((index = 0; index < nodes; index++)); do
-        names+=("$combination-$index")
-        node "$combination-$index" "$WORK/job.yaml" --data "$ROOT" --peers "$nodes" --threads "${combination#*x}"
-    done
-    finished 120 "${names[@]}"
-    same_hash 1x1-0 "${names[@]}"
-    [ "$(result "${names[0]}" peers_max)" = "$nodes" ] || fail "$combination: they did not train together"
-    echo "$nodes nodes of ${combination#*x} threads: $(result "${names[0]}" params_sha256)"
+    train_on "" "$combination" "$WORK/job.yaml" --data "$ROOT"
 done
 awk -v loss="$(result 1x1-0 test_loss)" 'BEGIN { exit !(loss > 1 && loss < 4.2) }' ||
     fail "test loss $(result 1x1-0 test_loss), expected below 4.2: the text is not learned"

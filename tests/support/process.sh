@@ -137,6 +137,24 @@ reached() { # STEP NAME ...
     done
 }
 
+# A job on N nodes of T threads each, which all take part and end with the hash of what PREFIX1x1-0 had. They are called
+# PREFIXNxT-0 and so on.
+train_on() { # PREFIX NxT JOB [OPTION ...]
+    local prefix=$1 size=$2 job=$3 nodes=${2%x*} names=() index name
+    shift 3
+    for ((index = 0; index < nodes; index++)); do
+        names+=("$prefix$size-$index")
+        node "$prefix$size-$index" "$job" --peers "$nodes" --threads "${size#*x}" "$@"
+    done
+    finished 120 "${names[@]}"
+    same_hash "${prefix}1x1-0" "${names[@]}"
+    for name in "${names[@]}"; do
+        [ "$(result "$name" peers_max)" = "$nodes" ] ||
+            fail "$name trained with $(result "$name" peers_max) nodes, expected $nodes"
+    done
+    echo "${prefix:+${prefix%-}, }$nodes nodes of ${size#*x} threads: $(result "${names[0]}" params_sha256)"
+}
+
 peers_are() { # COUNT NAME ...
     local count=$1 name
     shift
