@@ -106,8 +106,8 @@ struct wire {
     uint64_t reasons[REASONS_MAX];
     size_t reason_count;
     struct link links[WIRE_LINKS_MAX];
-    char met[WIRE_LINKS_MAX]
-            [PROTO_HOST_MAX]; /* hosts on which there has been a node, the last ones */
+    /* Hosts on which there has been a node, the last ones. */
+    char met[WIRE_LINKS_MAX][PROTO_HOST_MAX];
     unsigned met_count;
     struct proto_endpoint endpoints[PROTO_PEERS_MAX]; /* room for proto_decode */
     struct proto_msg msg;
