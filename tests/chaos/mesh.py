@@ -59,6 +59,13 @@ class Node:
     def steps(self):
         """Objects of metrics.jsonl so far. The last line may still be replaced by a longer one, so it is read again;
         a file that is shorter than it was, or odd, belongs to a new start and is read from its beginning."""
+        ended = not self.alive()  # before it is read: what one that lives is writing may be odd
+        if self._read() or not ended or self._read():
+            return self._steps
+        raise Failed(f"{self.name}: {self.out}/metrics.jsonl holds lines that are no JSON")
+
+    def _read(self):
+        """False: there are odd lines from where the last reading ended; the next one begins at the beginning."""
         try:
             with open(os.path.join(self.out, "metrics.jsonl"), "rb") as file:
                 if os.fstat(file.fileno()).st_size < self._at:
@@ -66,21 +73,19 @@ class Node:
                 file.seek(self._at)
                 data = file.read()
         except FileNotFoundError:
-            return self._steps
+            return True
         lines = data[:data.rfind(b"\n") + 1].splitlines(keepends=True)
         try:
             read = [json.loads(line) for line in lines]
         except ValueError:
-            if not self.alive():
-                raise Failed(f"{self.name}: metrics.jsonl holds {lines!r}") from None
-            self._at, self._steps = 0, []  # being written, or another start's: read all of it the next time
-            return self._steps
+            self._at, self._steps = 0, []
+            return False
         if read:
             if len(read) > 1 or not self._steps:
                 self.origin = min(self.origin, time.time() - read[-1]["time_s"])
             self._steps[-1:] = read
             self._at += sum(map(len, lines[:-1]))
-        return self._steps
+        return True
 
     def step(self):
         steps = self.steps()
