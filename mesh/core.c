@@ -120,6 +120,9 @@ core_new(struct core **out, const struct core_config *config, const struct core_
         core_destroy(&core);
         return -ENOMEM;
     }
+    link_init(core);
+    rendezvous_init(core);
+    admit_init(core);
     peers_init(core);
     plan_init(core);
     own_init(core);
@@ -237,6 +240,10 @@ core_on_tick(struct core *core, uint64_t now)
     if (core->leaving)
         return;
     peers_tick(core);
+    rendezvous_tick(core);
+    admit_tick(core);
+    heartbeat_tick(core);
+    rendezvous_tell_tick(core);
     plan_tick(core);
     own_tick(core);
     probe_tick(core);
@@ -263,9 +270,9 @@ void
 core_on_link_up(struct core *core, uint64_t now, unsigned link)
 {
     core_clock(core, now);
-    if (core->leaving || link >= PEERS_LINKS_MAX)
+    if (core->leaving || link >= LINK_MAX)
         return;
-    peers_link_up(core, link);
+    link_up(core, link);
     core_settle(core);
 }
 
@@ -273,9 +280,9 @@ void
 core_on_link_down(struct core *core, uint64_t now, unsigned link)
 {
     core_clock(core, now);
-    if (core->leaving || link >= PEERS_LINKS_MAX)
+    if (core->leaving || link >= LINK_MAX)
         return;
-    peers_link_down(core, link);
+    link_down(core, link);
     core_settle(core);
 }
 
@@ -306,7 +313,7 @@ static void
 on_session(struct core *core, int i, const struct proto_msg *msg, const void *body,
            size_t body_size)
 {
-    peers_heard(core, i);
+    heartbeat_heard(core, i);
     if (msg->type == PROTO_JOB) {
         on_job(core, i, body, body_size);
         return;
@@ -322,7 +329,7 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         on_peers(core, &msg->peers);
         break;
     case PROTO_HEARTBEAT:
-        peers_heartbeat(core, i, &msg->heartbeat);
+        heartbeat_take(core, i, &msg->heartbeat);
         plan_on_beat(core, i);
         break;
     case PROTO_PLAN:
@@ -366,7 +373,7 @@ core_on_message(struct core *core, uint64_t now, struct proto_node from, const c
         if (length < PROTO_HOST_MAX && text_host(from_host, length)) /* it goes into peer lists */
             peers_hello(core, from, from_host, &msg->hello);
     } else if (msg->type == PROTO_REFUSE) {
-        peers_refused(core, from, from_host, &msg->refuse);
+        admit_refused(core, from, from_host, &msg->refuse);
     } else {
         int i = peers_find(core, from);
         if (i >= 0)
@@ -383,7 +390,7 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
     int i = core->leaving ? -1 : peers_find(core, from);
     if (i < 0 || !core->peers.peers[i].announced)
         return;
-    peers_heard(core, i);
+    heartbeat_heard(core, i);
     if (msg->type == PROTO_STATE) {
         fetch_on_block(core, i, &msg->state, frame->data, frame->size);
     } else if (msg->type == PROTO_OFFER) {

@@ -5,9 +5,14 @@
 #ifndef MESH_INSIDE_H
 #define MESH_INSIDE_H
 
+#include <string.h>
+
+#include "mesh/admit.h"
 #include "mesh/core.h"
 #include "mesh/doubt.h"
 #include "mesh/fetch.h"
+#include "mesh/heartbeat.h"
+#include "mesh/link.h"
 #include "mesh/mend.h"
 #include "mesh/mutant.h"
 #include "mesh/own.h"
@@ -15,6 +20,7 @@
 #include "mesh/peers.h"
 #include "mesh/plan.h"
 #include "mesh/probe.h"
+#include "mesh/rendezvous.h"
 #include "mesh/ring.h"
 #include "mesh/serve.h"
 
@@ -45,6 +51,9 @@ struct core {
     bool leaving;
     bool finished;
 
+    struct link_table links;
+    struct rendezvous rendezvous;
+    struct admit admit;
     struct peers peers;
     struct plan plan;
     struct own own;
@@ -73,6 +82,20 @@ static inline bool
 core_node_equal(struct proto_node a, struct proto_node b)
 {
     return a.id == b.id && a.incarnation == b.incarnation;
+}
+
+static inline bool
+core_endpoint_equal(const struct proto_endpoint *a, const struct proto_endpoint *b)
+{
+    return a->control_port == b->control_port && strcmp(a->host, b->host) == 0;
+}
+
+static inline struct proto_endpoint
+core_endpoint(const char *host, uint16_t port)
+{
+    struct proto_endpoint at = {.control_port = port};
+    memcpy(at.host, host, strnlen(host, sizeof at.host - 1));
+    return at;
 }
 
 #endif

@@ -231,5 +231,5 @@ own_damaged(struct core *core, const char *why)
     serve_reset(core);
     fetch_reset(core);
     plan_abort(core, why);
-    peers_beat(core);
+    heartbeat_send(core);
 }

@@ -457,7 +457,7 @@ rest_ends(struct core *core, const char *why)
     core_log(core, 6, "this node is left out no longer: %s", why);
     core->pace.rests = false;
     core->plan.idle_at_us = core->awake;
-    peers_beat(core);
+    heartbeat_send(core);
 }
 
 void
@@ -487,7 +487,7 @@ pace_on_aside(struct core *core, const struct proto_aside *msg)
             "this node is left out for %u s: its link or CPU is too slow (a round with it takes %u "
             "ms, without it about %u ms)",
             seconds, (unsigned)(msg->with_us / 1000), (unsigned)(msg->without_us / 1000));
-    peers_beat(core);
+    heartbeat_send(core);
 }
 
 void

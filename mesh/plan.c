@@ -107,7 +107,7 @@ go_idle(struct core *core)
     core->plan.hold = UINT64_MAX;
     core->plan.idle_at_us = core->awake;
     ring_stop(core->ring);
-    peers_beat(core);
+    heartbeat_send(core);
 }
 
 /* Members count as idle, and what they have as known, only from their next heartbeat on. */
@@ -258,7 +258,7 @@ plan_applied(struct core *core)
     plan->patience = 0;
     if (!plan->active) {
         plan->idle_at_us = core->awake;
-        peers_beat(core);
+        heartbeat_send(core);
         return;
     }
     uint64_t took_us = core->awake - plan->round_at_us;

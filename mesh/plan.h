@@ -19,7 +19,7 @@
  * Speeds are measured while it runs. When another division would make a round PLAN_GAIN quarters as fast,
  * the leader holds the plan and divides anew; any division gives the same sums.
  *
- * A member whose trainer hangs (peers.h) ends the plan, and is in the next one only when it moves again.
+ * A member whose trainer hangs (heartbeat.h) ends the plan, and is in the next one only when it moves again.
  *
  * No progress: what is measured is the time in which neither a chunk arrived nor this node computed;
  * it may be four of the longest recent rounds or computes + CORE_PROGRESS_US, doubled after each

@@ -129,7 +129,7 @@ expel(struct core *core)
         probe->expelled[probe->expulsions++ % PROTO_PEERS_MAX] = node.id;
     int i = peers_find(core, node);
     if (i >= 0)
-        peers_expel(core, i);
+        admit_expel(core, i);
     if (present(core))
         plan_abort(core, "a member was expelled");
 }

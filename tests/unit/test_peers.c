@@ -8,7 +8,9 @@
 
 #include <cmocka.h>
 
+#include "mesh/link.h"
 #include "mesh/peers.h"
+#include "mesh/rendezvous.h"
 #include "tests/support/lone.h"
 
 static unsigned
@@ -531,7 +533,7 @@ the_65th_node_is_too_much(void **state)
     assert_int_equal(sent->msg.refuse.reason, PROTO_REFUSE_FULL);
     assert_string_equal(sent->msg.refuse.mine, "64 nodes");
     assert_int_equal(lone_logged(lone, "is not taken in: the mesh is full with 64 nodes"), 1);
-    for (unsigned ms = 0; ms < PEERS_CONNECT_US / 1000 + 20; ms += 100) {
+    for (unsigned ms = 0; ms < LINK_CONNECT_US / 1000 + 20; ms += 100) {
         for (unsigned id = 1; id <= PEERS_MAX; id++)
             lone_beat(lone, id, 0, false);
         lone_run(lone, 100);
@@ -569,7 +571,7 @@ peers_tell_one_another_whom_they_know(void **state)
         lone_beat(lone, 8, 0, false);
         lone_run(lone, 10);
     }
-    assert_int_equal(lone->connects[9], PEERS_SEED_TRIES);
+    assert_int_equal(lone->connects[9], RENDEZVOUS_TRIES);
     lone_destroy(&lone);
 }
 
