@@ -40,6 +40,11 @@ class Failed(Exception):
     """A promise was broken, or a deadline passed."""
 
 
+def needs(program):
+    if not os.access(program, os.X_OK):
+        sys.exit(f"{program} is missing: run `make{' failpoints' if program == FAILNODE else ''}` first")
+
+
 class Node:
     """One process, and what it has written so far."""
 
@@ -133,6 +138,7 @@ class Mesh:
         log = os.path.join(self.folder, name + ".log")
         command = [*prefix, program or self.program, *([self.job] if job else []), "--out", out,
                    "--threads", str(threads), "--set", "mesh.group=" + self.group, *self.link, *self.options, *options]
+        needs(program or self.program)
         with open(log, "ab") as file:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
                                        env={**os.environ, **(env or {})})
