@@ -1,6 +1,6 @@
-/* layer.h - what a kind of layer gives to model.c: a table of functions over one block of rows.
+/* layer.h - what a kind of layer gives to a model: a table of functions over one block of rows.
  *
- * model.c owns shapes, offsets and memory; a kind only computes. Inside nn/ only. */
+ * model.c owns shapes and offsets, pass.c memory; a kind only computes. Inside nn/ only. */
 #ifndef NN_LAYER_H
 #define NN_LAYER_H
 
@@ -78,13 +78,15 @@ extern const struct layer_kind dense_kind, conv2d_kind, maxpool_kind, avgpool_ki
 
 /* Set ->segment and ->kept of all layers, which are one segment before. */
 void segment_plan(struct layer *layer, size_t count);
-size_t segment_saved(const struct layer *layer); /* bytes per row */
 /* Are the layer's input and what it saves needed until the end of back-propagation? */
 bool segment_pins(const struct layer *layer);
 
 /* The model's layer, for tests of one kind. */
 const struct layer *nn_model_layer(const struct nn_model *model, size_t index);
 
+/* Product of the dimensions, or 0 when one is 0 or the product exceeds NN_PARAMS_MAX. */
+size_t shape_size(const struct nn_shape *shape);
+bool shape_equal(const struct nn_shape *a, const struct nn_shape *b);
 /* ->out = ->in. */
 int layer_same_shape(struct layer *layer, char *why, size_t why_size);
 /* Outputs along one axis of a sliding window: floor((in + 2 pad - kernel) / stride) + 1. */
@@ -94,6 +96,13 @@ int layer_window_shape(struct layer *layer, char *why, size_t why_size);
 
 /* Give the gradient of a dense layer's weight alone to the sink. Changes neither x nor dy. */
 void dense_weights_backward(const struct layer *layer, const struct layer_io *io);
+
+/* Bytes per row. */
+static inline size_t
+layer_saved(const struct layer *layer)
+{
+    return layer->kind->saved == NULL ? 0 : layer->kind->saved(layer);
+}
 
 /* Is piece `i` of a gradient in this call's part? */
 static inline bool

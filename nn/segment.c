@@ -24,12 +24,6 @@ struct plan {
     bool may[NN_LAYERS_MAX]; /* be cut before this one */
 };
 
-size_t
-segment_saved(const struct layer *layer)
-{
-    return layer->kind->saved == NULL ? 0 : layer->kind->saved(layer);
-}
-
 /* The gradient of a shared weight is computed at the embedding, from what the dense layer read and saved. */
 bool
 segment_pins(const struct layer *layer)
@@ -78,7 +72,7 @@ inside(const struct plan *plan, size_t first, size_t end)
     size_t bytes = 0, kept = holder(plan, first, end);
     for (size_t l = first; l < end; l++) {
         const struct layer *layer = &plan->layer[l];
-        bytes += segment_pins(layer) ? 0 : segment_saved(layer);
+        bytes += segment_pins(layer) ? 0 : layer_saved(layer);
         bytes += layer->in_place || l == kept ? 0 : layer->out_size * sizeof(float);
     }
     return bytes;

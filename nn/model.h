@@ -1,0 +1,17 @@
+/* model.h - the inside of a model, for what gives it parameters and takes passes through it. Inside nn/ only. */
+#ifndef NN_MODEL_H
+#define NN_MODEL_H
+
+#include "nn/layer.h"
+#include "nn/loss.h"
+
+struct nn_model {
+    struct nn_shape input;
+    size_t input_size;
+    size_t layer_count, tensor_count, param_count;
+    struct loss_spec loss;
+    struct layer layer[NN_LAYERS_MAX];
+    struct nn_tensor tensor[4 * NN_LAYERS_MAX];
+};
+
+#endif
