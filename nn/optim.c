@@ -37,6 +37,13 @@ optim_slots(const struct optim_spec *spec)
     return rule_slots(spec) + (spec->ema > 0);
 }
 
+float
+optim_clip(const struct optim_spec *spec, double squares)
+{
+    double most = (double)spec->clip_norm, norm = sqrt(squares);
+    return most > 0 && norm > most ? (float)(most / norm) : 1.0f;
+}
+
 bool
 optim_layerwise(const struct optim_spec *spec)
 {

@@ -82,6 +82,9 @@ size_t optim_slots(const struct optim_spec *spec);
 double optim_rate(const struct optim_spec *spec, uint64_t step, uint64_t steps_total,
                   uint64_t epoch, size_t batch);
 
+/* What brings a gradient down to clip_norm whose squares add up to `squares`; 1 where it is within, or clipping is off. */
+float optim_clip(const struct optim_spec *spec, double squares);
+
 /* Does the rule have a ratio for each tensor? */
 bool optim_layerwise(const struct optim_spec *spec);
 

@@ -6,7 +6,6 @@
 #include "node/state_inside.h"
 
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 #include "proto/fail.h"
@@ -163,20 +162,19 @@ update_item(void *ctx, size_t i)
     each_block(ctx, i, update_block);
 }
 
-/* Factor that brings the global norm down to clip_norm; the sum runs in fixed order. */
+/* Of the gradient; the sum runs in fixed order. */
 static float
 clip_factor(struct update *u, struct pool *pool)
 {
     size_t items = state_items(u->end);
-    double clip = (double)u->now->job.optim.clip_norm, sum = 0;
-    if (!(clip > 0))
+    double sum = 0;
+    if (!(u->now->job.optim.clip_norm > 0))
         return 1.0f;
     memset(u->next->square, 0, items * sizeof *u->next->square);
     pool_run(pool, square_item, u, items);
     for (size_t i = 0; i < items; i++)
         sum += u->next->square[i];
-    double norm = sqrt(sum);
-    return norm > clip ? (float)(clip / norm) : 1.0f;
+    return optim_clip(&u->now->job.optim, sum);
 }
 
 void

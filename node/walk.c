@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,26 +47,25 @@ walk_sink(struct walk *walk)
     return (struct nn_sink){take, walk};
 }
 
-/* What brings the norm of the gradient down to clip_norm. */
-static float
-clip_factor(const struct walk *walk)
+/* Of the gradient, without the shares of running averages. */
+static double
+squares(const struct walk *walk)
 {
-    double clip = (double)walk->optim->clip_norm, sum = 0;
-    for (size_t t = 0; clip > 0 && t < nn_tensor_count(walk->model); t++) {
+    double sum = 0;
+    for (size_t t = 0; t < nn_tensor_count(walk->model); t++) {
         const struct nn_tensor *tensor = nn_tensor(walk->model, t);
         const float *g = walk->gradient + tensor->first;
         for (size_t i = 0; !(tensor->average > 0) && i < tensor->count; i++)
             sum += (double)g[i] * (double)g[i];
     }
-    double norm = sqrt(sum);
-    return norm > clip && clip > 0 ? (float)(clip / norm) : 1.0f;
+    return sum;
 }
 
 void
 walk_step(struct walk *walk, double rate)
 {
     float *none[OPTIM_SLOTS_MAX] = {0};
-    float factor = clip_factor(walk);
+    float factor = walk->optim->clip_norm > 0 ? optim_clip(walk->optim, squares(walk)) : 1.0f;
     for (size_t t = 0; t < nn_tensor_count(walk->model); t++) {
         const struct nn_tensor *tensor = nn_tensor(walk->model, t);
         float *p = walk->params + tensor->first, *g = walk->gradient + tensor->first;

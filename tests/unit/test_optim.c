@@ -442,6 +442,20 @@ the_rate_grows_with_the_batch(void **state)
     assert_true(optim_rate(&spec, 0, 10, 0, 64) == 0.03125);
 }
 
+static void
+a_gradient_is_clipped_to_the_norm_and_no_further(void **state)
+{
+    (void)state;
+    struct optim_spec spec = {.clip_norm = 2};
+    assert_true(optim_clip(&spec, 64) == 0.25f);
+    assert_true(optim_clip(&spec, 4) == 1);
+    assert_true(optim_clip(&spec, 0) == 1);
+    assert_true(optim_clip(&spec, (double)INFINITY) == 0);
+    assert_true(optim_clip(&spec, (double)NAN) == 1);
+    spec.clip_norm = 0;
+    assert_true(optim_clip(&spec, 64) == 1);
+}
+
 int
 main(void)
 {
@@ -458,6 +472,7 @@ main(void)
         cmocka_unit_test(the_cosine_is_exact_to_the_last_bits),
         cmocka_unit_test(warm_up_rises_in_equal_steps_and_then_follows_the_schedule),
         cmocka_unit_test(the_rate_grows_with_the_batch),
+        cmocka_unit_test(a_gradient_is_clipped_to_the_norm_and_no_further),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
