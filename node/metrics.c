@@ -1,4 +1,4 @@
-/* metrics.c - what a run leaves to read. See metrics.h.
+/* metrics.c - the files a run leaves, and what is wrong with them told to people (show.h).
  *
  * metrics.jsonl has one object per step. Each is written with one write() at a known offset: what a full
  * disk cut off is overwritten by the next line, and an evaluation, which comes after its step, replaces
@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,33 +19,27 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "node/term.h"
+#include "node/metrics_object.h"
+#include "node/show.h"
 #include "node/typed.h"
 
-enum { METRICS_PATH_MAX = 1200, PLAIN_MS = 1000, ALIVE_US = 1000000, DIGITS = 12 };
-static const double rate_keep = 0.95; /* of the smoothed rates, per step */
+enum { METRICS_PATH_MAX = 1200, ALIVE_US = 1000000, DIGITS = 12 };
 
 struct metrics {
     char dir[METRICS_PATH_MAX];
-    size_t kept; /* bytes of dir that were there before */
-    bool quiet;
-    int fd;                                /* metrics.jsonl */
-    bool locked;                           /* it is ours */
-    bool begun;                            /* and holds what this run wrote, or continues */
-    off_t at;                              /* where its next line begins */
-    off_t last_at;                         /* where the last one does */
-    json_t *job;                           /* for job.json; NULL when it is written, or none */
-    json_t *last;                          /* the last step's object; NULL before the first */
-    uint64_t last_step;                    /* its step */
-    bool broken;                           /* a write failed, and that was said */
-    uint64_t warnings;                     /* lines said, of warnings and worse */
-    char alarm[128];                       /* what is wrong at present; "" nothing */
-    uint64_t plain_ms;                     /* no plain line before */
-    uint64_t alive_us;                     /* no sign of life before */
-    uint64_t started_us;                   /* time of metrics_new: time_s counts from it */
-    uint64_t stepped_us;                   /* time of the last step; 0 before the first */
-    double seconds, samples, bytes, steps; /* smoothed sums: their ratios are rates */
-    struct term out, err;
+    size_t kept;         /* bytes of dir that were there before */
+    int fd;              /* metrics.jsonl */
+    bool locked;         /* it is ours */
+    bool begun;          /* and holds what this run wrote, or continues */
+    off_t at;            /* where its next line begins */
+    off_t last_at;       /* where the last one does */
+    json_t *job;         /* for job.json; NULL when it is written, or none */
+    json_t *last;        /* the last step's object; NULL before the first */
+    uint64_t last_step;  /* its step */
+    bool broken;         /* a write failed, and that was said */
+    uint64_t alive_us;   /* no sign of life before */
+    uint64_t started_us; /* time of metrics_new: time_s counts from it */
+    struct show show;
     pthread_mutex_t lock; /* over everything above */
 };
 
@@ -184,12 +177,10 @@ metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, char
     if (!metrics)
         return fail(dir, "out of memory", ENOMEM, why, why_size);
     snprintf(metrics->dir, sizeof metrics->dir, "%s", dir);
-    metrics->quiet = quiet;
     metrics->started_us = now_us();
     metrics->fd = -1;
     metrics->kept = kept;
-    term_init(&metrics->out, STDOUT_FILENO);
-    term_init(&metrics->err, STDERR_FILENO);
+    show_init(&metrics->show, quiet);
     pthread_mutex_init(&metrics->lock, NULL);
     rc = open_file(metrics, resume, why, why_size);
     if (rc)
@@ -204,7 +195,7 @@ metrics_destroy(struct metrics **metrics)
     struct metrics *m = *metrics;
     if (!m)
         return;
-    term_fini(&m->out);
+    show_fini(&m->show);
     if (m->locked)
         remove_empty(m);
     if (m->fd >= 0)
@@ -218,29 +209,11 @@ metrics_destroy(struct metrics **metrics)
 
 /* --- lines for people --- */
 
-static void
-say(struct metrics *metrics, int level, const char *line)
-{
-    char text[TERM_LINE_MAX];
-    bool bad = level <= 4;
-    metrics->warnings += bad;
-    if (metrics->quiet && !bad)
-        return;
-    snprintf(text, sizeof text, "%s%.*s",
-             level <= 3   ? "error: "
-             : level == 4 ? "warning: "
-                          : "",
-             TERM_LINE_MAX - 16, line);
-    if (bad)
-        term_hide(&metrics->out);
-    term_line(bad ? &metrics->err : &metrics->out, text);
-}
-
 void
 metrics_say(struct metrics *metrics, int level, const char *line)
 {
     pthread_mutex_lock(&metrics->lock);
-    say(metrics, level, line);
+    show_say(&metrics->show, level, line);
     pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -248,162 +221,8 @@ void
 metrics_alarm(struct metrics *metrics, const char *line)
 {
     pthread_mutex_lock(&metrics->lock);
-    snprintf(metrics->alarm, sizeof metrics->alarm, "%s", line ? line : "");
+    show_alarm(&metrics->show, line);
     pthread_mutex_unlock(&metrics->lock);
-}
-
-/* "12.3 MB" */
-static void
-format_bytes(char *out, size_t size, double bytes)
-{
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    size_t unit = 0;
-    for (; bytes >= 1000 && unit < 4; unit++)
-        bytes /= 1000;
-    snprintf(out, size, "%.*f %s", unit == 0 || bytes >= 100 ? 0 : 1, bytes, units[unit]);
-}
-
-/* "1:02:03" or "2:03" */
-static void
-format_time(char *out, size_t size, double seconds)
-{
-    unsigned long long s = seconds < 3.6e9 ? (unsigned long long)(seconds + 0.5) : 3600000000ULL;
-    if (s >= 3600)
-        snprintf(out, size, "%llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
-    else
-        snprintf(out, size, "%llu:%02llu", s / 60, s % 60);
-}
-
-static void
-format_step(const struct metrics *metrics, const struct metrics_step *step, char *out, size_t size)
-{
-    char accuracy[32] = "", rate[32], left[32];
-    double seconds = metrics->seconds > 0 ? metrics->seconds : 1e-9;
-    uint64_t steps = step->steps_total > step->step ? step->steps_total - step->step : 0;
-    if (step->accuracy >= 0)
-        snprintf(accuracy, sizeof accuracy, "  accuracy %.1f %%", 100 * step->accuracy);
-    format_bytes(rate, sizeof rate, metrics->bytes / seconds);
-    format_time(left, sizeof left, (double)steps * seconds / fmax(metrics->steps, 1e-9));
-    /* The most wanted first: a narrow terminal shows no more. */
-    snprintf(out, size,
-             "step %llu/%llu%s%s  loss %.4g%s  %u %s  ETA %s  %.0f samples/s  %s/s  epoch %llu",
-             (unsigned long long)step->step, (unsigned long long)step->steps_total,
-             metrics->alarm[0] ? "  " : "", metrics->alarm, step->loss, accuracy, step->peers,
-             step->peers == 1 ? "node" : "nodes", left, metrics->samples / seconds, rate,
-             (unsigned long long)step->epoch + 1);
-}
-
-static void
-format_test(double loss, double accuracy, char *out, size_t size)
-{
-    int used = snprintf(out, size, "test loss %.4g", loss);
-    if (isfinite(accuracy) && accuracy >= 0 && used > 0 && (size_t)used < size)
-        snprintf(out + used, size - (size_t)used, ", test accuracy %.2f %%", 100 * accuracy);
-}
-
-/* --- objects --- */
-
-static json_t *
-number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-/* 0..1; negative means that there is none. */
-static json_t *
-share(double value)
-{
-    return value < 0 ? json_null() : number(value);
-}
-
-/* JSON's integers end at 2^63 - 1 here. */
-static json_t *
-whole(uint64_t value)
-{
-    return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
-}
-
-static json_t *
-hash_text(uint64_t hash)
-{
-    char text[17];
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
-    return json_string(text);
-}
-
-static json_t *
-safe_text(const char *text)
-{
-    char safe[512];
-    typed_escape(safe, sizeof safe, text ? text : "");
-    return json_string(safe);
-}
-
-static void
-set_test(json_t *object, const struct metrics_step *step)
-{
-    json_object_set_new(object, "test_loss", number(step->test_loss));
-    json_object_set_new(object, "test_accuracy", share(step->test_accuracy));
-}
-
-static json_t *
-step_object(const struct metrics_step *step, double time_s)
-{
-    double seconds = step->compute_s + step->wait_s;
-    json_t *object = json_object();
-    json_object_set_new(object, "step", whole(step->step));
-    json_object_set_new(object, "time_s", number(time_s));
-    json_object_set_new(object, "epoch", whole(step->epoch));
-    json_object_set_new(object, "loss", number(step->loss));
-    json_object_set_new(object, "accuracy", share(step->accuracy));
-    json_object_set_new(object, "peers", whole(step->peers));
-    json_object_set_new(object, "plan", hash_text(step->plan));
-    json_object_set_new(object, "samples", whole(step->samples));
-    json_object_set_new(object, "first", whole(step->first));
-    json_object_set_new(object, "coverage", hash_text(step->coverage));
-    json_object_set_new(object, "shards", hash_text(step->shards));
-    json_object_set_new(object, "rows", hash_text(step->rows));
-    json_object_set_new(object, "ledger", hash_text(step->ledger));
-    json_object_set_new(object, "samples_per_s",
-                        number((double)step->samples / fmax(seconds, 1e-9)));
-    json_object_set_new(object, "compute_s", number(step->compute_s));
-    json_object_set_new(object, "wait_s", number(step->wait_s));
-    json_object_set_new(object, "tx_bytes", whole(step->tx_bytes));
-    json_object_set_new(object, "rx_bytes", whole(step->rx_bytes));
-    json_object_set_new(object, "state_hash", hash_text(step->state_hash));
-    if (step->skipped)
-        json_object_set_new(object, "skipped", json_true());
-    if (step->evaluated)
-        set_test(object, step);
-    return object;
-}
-
-static json_t *
-result_object(const struct metrics *metrics, const struct metrics_result *result)
-{
-    json_t *object = json_object();
-    json_object_set_new(object, "run", safe_text(result->run));
-    json_object_set_new(object, "node", safe_text(result->node));
-    json_object_set_new(object, "steps", whole(result->steps));
-    json_object_set_new(object, "epochs", whole(result->epochs));
-    json_object_set_new(object, "samples", whole(result->samples));
-    json_object_set_new(object, "train_loss", number(result->train_loss));
-    json_object_set_new(object, "test_loss", number(result->test_loss));
-    json_object_set_new(object, "test_accuracy", share(result->test_accuracy));
-    json_object_set_new(object, "wall_s", number(result->wall_s));
-    json_object_set_new(object, "exact", json_boolean(result->exact));
-    json_object_set_new(object, "params_sha256", safe_text(result->params_sha256));
-    json_object_set_new(object, "state_sha256", safe_text(result->state_sha256));
-    json_object_set_new(object, "peers_max", whole(result->peers_max));
-    json_object_set_new(object, "plans", whole(result->plans));
-    json_object_set_new(object, "aborts", whole(result->aborts));
-    json_object_set_new(object, "damages", whole(result->damages));
-    json_object_set_new(object, "audits", whole(result->audits));
-    json_object_set_new(object, "expelled", whole(result->expelled));
-    json_object_set_new(object, "tx_bytes", whole(result->tx_bytes));
-    json_object_set_new(object, "rx_bytes", whole(result->rx_bytes));
-    json_object_set_new(object, "warnings", whole(metrics->warnings));
-    return object;
 }
 
 /* --- steps --- */
@@ -490,7 +309,7 @@ write_object(struct metrics *metrics, const json_t *object)
         snprintf(text, sizeof text, "%s/metrics.jsonl: %s; training goes on", metrics->dir,
                  strerror(error));
         metrics->broken = true;
-        say(metrics, 4, text);
+        show_say(&metrics->show, 4, text);
     }
 }
 
@@ -501,64 +320,21 @@ record(struct metrics *metrics, const struct metrics_step *step, uint64_t now)
     bool joins =
         metrics->last && step->evaluated && step->samples == 0 && metrics->last_step == step->step;
     if (joins) {
-        set_test(metrics->last, step);
+        metrics_test_set(metrics->last, step);
         metrics->at = metrics->last_at;
     } else {
         json_decref(metrics->last);
-        metrics->last = step_object(step, (double)(now - metrics->started_us) / 1e6);
-        if (metrics->alarm[0])
-            json_object_set_new(metrics->last, "alarm", safe_text(metrics->alarm));
+        metrics->last = metrics_step_object(step, (double)(now - metrics->started_us) / 1e6,
+                                            metrics->show.alarm);
         metrics->last_step = step->step;
     }
     write_object(metrics, metrics->last);
 }
 
-static void
-smooth(struct metrics *metrics, const struct metrics_step *step, uint64_t now)
-{
-    double seconds = metrics->stepped_us ? (double)(now - metrics->stepped_us) / 1e6
-                                         : step->compute_s + step->wait_s;
-    metrics->stepped_us = now;
-    metrics->seconds = rate_keep * metrics->seconds + seconds;
-    metrics->samples = rate_keep * metrics->samples + (double)step->samples;
-    metrics->bytes = rate_keep * metrics->bytes + (double)(step->tx_bytes + step->rx_bytes);
-    metrics->steps = rate_keep * metrics->steps + 1;
-}
-
-static void
-show(struct metrics *metrics, const struct metrics_step *step, uint64_t now)
-{
-    char line[TERM_LINE_MAX], test[128];
-    uint64_t now_ms = now / 1000;
-    if (metrics->quiet)
-        return;
-    if (step->samples > 0) {
-        format_step(metrics, step, line, sizeof line);
-        term_live(&metrics->out, now_ms, line);
-        if (!metrics->out.tty && now_ms >= metrics->plain_ms) {
-            metrics->plain_ms = now_ms + PLAIN_MS;
-            term_line(&metrics->out, line);
-        }
-    }
-    if (step->evaluated) {
-        format_test(step->test_loss, step->test_accuracy, test, sizeof test);
-        snprintf(line, sizeof line, "step %llu: %s", (unsigned long long)step->step, test);
-        term_line(&metrics->out, line);
-    }
-}
-
 void
 metrics_job(struct metrics *metrics, const struct metrics_job *job)
 {
-    json_t *object = json_object();
-    json_object_set_new(object, "run", safe_text(job->run));
-    json_object_set_new(object, "job", hash_text(job->job));
-    json_object_set_new(object, "seed", whole(job->seed));
-    json_object_set_new(object, "train", whole(job->train));
-    json_object_set_new(object, "batch", whole(job->batch));
-    json_object_set_new(object, "shards", whole(job->shards));
-    json_object_set_new(object, "steps", whole(job->steps));
-    json_object_set_new(object, "local_steps", whole(job->local_steps));
+    json_t *object = metrics_job_object(job);
     pthread_mutex_lock(&metrics->lock);
     json_decref(metrics->job);
     metrics->job = object;
@@ -571,11 +347,9 @@ metrics_step(struct metrics *metrics, const struct metrics_step *step)
     uint64_t now = now_us();
     pthread_mutex_lock(&metrics->lock);
     if (step->skipped)
-        say(metrics, 4, "a gradient was not finite: this step changed nothing");
+        show_say(&metrics->show, 4, "a gradient was not finite: this step changed nothing");
     record(metrics, step, now);
-    if (step->samples > 0)
-        smooth(metrics, step, now);
-    show(metrics, step, now);
+    show_step(&metrics->show, step, now);
     pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -649,28 +423,12 @@ metrics_alive(struct metrics *metrics)
     pthread_mutex_unlock(&metrics->lock);
 }
 
-/* --- result --- */
-
-static void
-show_result(struct metrics *metrics, const struct metrics_result *result)
-{
-    char line[METRICS_PATH_MAX + 64], test[128];
-    format_test(result->test_loss, result->test_accuracy, test, sizeof test);
-    snprintf(line, sizeof line, "done: %llu steps, %s, %.1f s", (unsigned long long)result->steps,
-             test, result->wall_s);
-    say(metrics, 6, line);
-    snprintf(line, sizeof line, "weights sha256 %s", result->params_sha256);
-    say(metrics, 6, line);
-    snprintf(line, sizeof line, "results in %s", metrics->dir);
-    say(metrics, 6, line);
-}
-
 int
 metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
                size_t why_size)
 {
     pthread_mutex_lock(&metrics->lock);
-    json_t *object = result_object(metrics, result);
+    json_t *object = metrics_result_object(result, metrics->show.warnings);
     pthread_mutex_unlock(&metrics->lock);
     int rc = write_whole(metrics->dir, "result.json", object, why, why_size);
     json_decref(object);
@@ -681,7 +439,6 @@ void
 metrics_show_result(struct metrics *metrics, const struct metrics_result *result)
 {
     pthread_mutex_lock(&metrics->lock);
-    term_fini(&metrics->out);
-    show_result(metrics, result);
+    show_result(&metrics->show, result, metrics->dir);
     pthread_mutex_unlock(&metrics->lock);
 }

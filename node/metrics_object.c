@@ -1,0 +1,127 @@
+/* metrics_object.c - steps, jobs and results as JSON objects. */
+#include "node/metrics_object.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "node/typed.h"
+
+static json_t *
+number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* 0..1; negative means that there is none. */
+static json_t *
+share(double value)
+{
+    return value < 0 ? json_null() : number(value);
+}
+
+/* JSON's integers end at 2^63 - 1 here. */
+static json_t *
+whole(uint64_t value)
+{
+    return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+static json_t *
+hash_text(uint64_t hash)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    return json_string(text);
+}
+
+static json_t *
+safe_text(const char *text)
+{
+    char safe[512];
+    typed_escape(safe, sizeof safe, text ? text : "");
+    return json_string(safe);
+}
+
+void
+metrics_test_set(json_t *object, const struct metrics_step *step)
+{
+    json_object_set_new(object, "test_loss", number(step->test_loss));
+    json_object_set_new(object, "test_accuracy", share(step->test_accuracy));
+}
+
+json_t *
+metrics_step_object(const struct metrics_step *step, double time_s, const char *alarm)
+{
+    double seconds = step->compute_s + step->wait_s;
+    json_t *object = json_object();
+    json_object_set_new(object, "step", whole(step->step));
+    json_object_set_new(object, "time_s", number(time_s));
+    json_object_set_new(object, "epoch", whole(step->epoch));
+    json_object_set_new(object, "loss", number(step->loss));
+    json_object_set_new(object, "accuracy", share(step->accuracy));
+    json_object_set_new(object, "peers", whole(step->peers));
+    json_object_set_new(object, "plan", hash_text(step->plan));
+    json_object_set_new(object, "samples", whole(step->samples));
+    json_object_set_new(object, "first", whole(step->first));
+    json_object_set_new(object, "coverage", hash_text(step->coverage));
+    json_object_set_new(object, "shards", hash_text(step->shards));
+    json_object_set_new(object, "rows", hash_text(step->rows));
+    json_object_set_new(object, "ledger", hash_text(step->ledger));
+    json_object_set_new(object, "samples_per_s",
+                        number((double)step->samples / fmax(seconds, 1e-9)));
+    json_object_set_new(object, "compute_s", number(step->compute_s));
+    json_object_set_new(object, "wait_s", number(step->wait_s));
+    json_object_set_new(object, "tx_bytes", whole(step->tx_bytes));
+    json_object_set_new(object, "rx_bytes", whole(step->rx_bytes));
+    json_object_set_new(object, "state_hash", hash_text(step->state_hash));
+    if (step->skipped)
+        json_object_set_new(object, "skipped", json_true());
+    if (step->evaluated)
+        metrics_test_set(object, step);
+    if (alarm[0])
+        json_object_set_new(object, "alarm", safe_text(alarm));
+    return object;
+}
+
+json_t *
+metrics_result_object(const struct metrics_result *result, uint64_t warnings)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "run", safe_text(result->run));
+    json_object_set_new(object, "node", safe_text(result->node));
+    json_object_set_new(object, "steps", whole(result->steps));
+    json_object_set_new(object, "epochs", whole(result->epochs));
+    json_object_set_new(object, "samples", whole(result->samples));
+    json_object_set_new(object, "train_loss", number(result->train_loss));
+    json_object_set_new(object, "test_loss", number(result->test_loss));
+    json_object_set_new(object, "test_accuracy", share(result->test_accuracy));
+    json_object_set_new(object, "wall_s", number(result->wall_s));
+    json_object_set_new(object, "exact", json_boolean(result->exact));
+    json_object_set_new(object, "params_sha256", safe_text(result->params_sha256));
+    json_object_set_new(object, "state_sha256", safe_text(result->state_sha256));
+    json_object_set_new(object, "peers_max", whole(result->peers_max));
+    json_object_set_new(object, "plans", whole(result->plans));
+    json_object_set_new(object, "aborts", whole(result->aborts));
+    json_object_set_new(object, "damages", whole(result->damages));
+    json_object_set_new(object, "audits", whole(result->audits));
+    json_object_set_new(object, "expelled", whole(result->expelled));
+    json_object_set_new(object, "tx_bytes", whole(result->tx_bytes));
+    json_object_set_new(object, "rx_bytes", whole(result->rx_bytes));
+    json_object_set_new(object, "warnings", whole(warnings));
+    return object;
+}
+
+json_t *
+metrics_job_object(const struct metrics_job *job)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "run", safe_text(job->run));
+    json_object_set_new(object, "job", hash_text(job->job));
+    json_object_set_new(object, "seed", whole(job->seed));
+    json_object_set_new(object, "train", whole(job->train));
+    json_object_set_new(object, "batch", whole(job->batch));
+    json_object_set_new(object, "shards", whole(job->shards));
+    json_object_set_new(object, "steps", whole(job->steps));
+    json_object_set_new(object, "local_steps", whole(job->local_steps));
+    return object;
+}
