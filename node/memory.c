@@ -17,7 +17,7 @@
 #include "nn/files.h"
 #include "node/state.h"
 #include "node/walk.h"
-#include "node/work.h"
+#include "node/buckets.h"
 
 enum {
     PROGRAM = 32 << 20, /* code, libraries, stacks, sockets */
@@ -70,7 +70,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
 {
     size_t params = nn_param_count(job->model), blocks = exact_blocks(job->exact);
     unsigned shards = config->train.shards;
-    uint64_t vector = work_vector(job->exact, params, shards) * sizeof(int32_t);
+    uint64_t vector = buckets_vector(job->exact, params, shards) * sizeof(int32_t);
     uint64_t rows = (config->train.batch + shards - 1) / shards;
     uint64_t scratch = nn_team_scratch(job->model, rows) * sizeof(float);
     const struct optim_spec outer = job_outer(config);

@@ -69,7 +69,4 @@ void work_drop(struct work *work);
 /* Loss and accuracy over the whole test part, on this machine alone. */
 void work_evaluate(struct work *work, const float *params, double *loss, double *accuracy);
 
-/* Elements of the vector of a round. */
-size_t work_vector(const struct exact *exact, size_t param_count, unsigned shards);
-
 #endif
