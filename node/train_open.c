@@ -1,0 +1,251 @@
+/* train_open.c - a run set up: job, memory, state, workers, the checkpoint it goes on from, metrics, mesh; and closed. */
+#include "node/train_inside.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sodium.h>
+
+static int
+open_memory(struct run *run, char *why, size_t why_size)
+{
+    int rc = memory_plan(&run->memory, run->config, &run->job, why, why_size);
+    if (rc || !run->memory.spilled)
+        return rc;
+    return spill_open(&run->spill, run->config->out, memory_file(&run->memory), why, why_size);
+}
+
+/* NULL: on the heap. */
+static void *
+idle_memory(struct run *run, size_t size)
+{
+    return run->memory.spilled ? spill_take(&run->spill, size) : NULL;
+}
+
+static int
+open_state(struct run *run, char *why, size_t why_size)
+{
+    const struct config *config = run->config;
+    struct state_job job = job_rules(&run->job, config);
+    size_t params = nn_param_count(run->job.model);
+    size_t size = state_size(&job.optim, params, exact_blocks(run->job.exact));
+    struct state_job other = job;
+    job.block = idle_memory(run, size);
+    other.block = idle_memory(run, size);
+    if (state_init(&run->state, &job, run->job.exact, params) ||
+        state_init(&run->next, &other, run->job.exact, params)) {
+        snprintf(why, why_size, "not enough memory for %zu parameters", params);
+        return -ENOMEM;
+    }
+    state_start(&run->state);
+    job_params(&run->job, config, run->state.params);
+    return 0;
+}
+
+static void
+sign_of_life(void *ctx)
+{
+    metrics_alive(((struct run *)ctx)->metrics);
+}
+
+static int
+open_work(struct run *run, char *why, size_t why_size)
+{
+    const struct config *config = run->config;
+    int rc = pool_new(&run->pool, config->threads);
+    if (rc) {
+        snprintf(why, why_size, "%u threads: %s", config->threads, strerror(-rc));
+        return rc;
+    }
+    struct work_setup setup = {
+        .model = run->job.model,
+        .data = run->job.data,
+        .exact = run->job.exact,
+        .pool = run->pool,
+        .threads = config->threads,
+        .shards = config->train.shards,
+        .batch = config->train.batch,
+        .local_steps = config->train.local_steps,
+        .local = config->train.optim,
+        .alive = sign_of_life,
+        .alive_ctx = run,
+        .seed = config->run.seed,
+        .exact_mode = config->train.exact,
+        .lanes = run->memory.lanes,
+        .bucket_bytes = config->mesh.bucket,
+        .claims = config->mesh.audit > 0,
+    };
+    rc = work_new(&run->work, &setup);
+    if (!rc && setup.claims) {
+        run->scratch = calloc(work_vector_count(run->work), sizeof *run->scratch);
+        rc = run->scratch ? 0 : -ENOMEM;
+    }
+    if (rc)
+        snprintf(why, why_size, "not enough memory for the activations of %llu samples",
+                 (unsigned long long)config->train.batch);
+    return rc;
+}
+
+static void
+answer_page(void *ctx, uint64_t round, const void *data, size_t size)
+{
+    mesh_page(((struct run *)ctx)->mesh, round, data, size);
+}
+
+static void
+serve_page(void *ctx, uint64_t step, uint64_t round, uint64_t page)
+{
+    save_serve(((struct run *)ctx)->save, step, round, page);
+}
+
+static int
+open_mesh(struct run *run, char *why, size_t why_size)
+{
+    struct config *config = run->config;
+    struct mesh_setup setup = {
+        .group = config->mesh.group,
+        .interface = config->mesh.interface[0] ? config->mesh.interface : NULL,
+        .port = (uint16_t)config->mesh.port,
+        .beacon_port = (uint16_t)config->mesh.beacon_port,
+        .seeds = config->mesh.seed,
+        .seed_count = config->mesh.seed_count,
+        .shards = config->train.shards,
+        .peers_min = config->mesh.peers ? config->mesh.peers : 1,
+        .gather_ms = config->mesh.gather_ms,
+        .vector_count = work_vector_count(run->work),
+        .state_size = run->state.size,
+        .idle = idle_memory(
+            run, mesh_idle_size(run->state.size, work_vector_count(run->work) * sizeof(int32_t))),
+        .job = config->text,
+        .want = serve_page,
+        .want_ctx = run,
+        .log = train_log,
+        .log_ctx = run,
+    };
+    setup.buckets = work_buckets(run->work, &setup.bucket_count);
+    setup.audit = config->mesh.audit;
+    setup.audit_bucket = setup.audit > 0 ? setup.bucket_count - 2 : 0;
+    snprintf(setup.hello.run, sizeof setup.hello.run, "%s", config->run.name);
+    snprintf(setup.hello.kernel, sizeof setup.hello.kernel, "%s", run->job.kernel);
+    setup.hello.job_hash = run->job_hash;
+    setup.hello.numerics = nn_fingerprint();
+    return mesh_new(&run->mesh, &setup, why, why_size);
+}
+
+static void
+alarm_line(void *ctx, const char *line)
+{
+    metrics_alarm(((struct run *)ctx)->metrics, line);
+}
+
+static int
+open_save(struct run *run, char *why, size_t why_size)
+{
+    const struct save_setup setup = {
+        .dir = run->config->out,
+        .job_hash = run->job_hash,
+        .numerics = nn_fingerprint(),
+        .size = run->state.size,
+        .spill = run->memory.spilled ? &run->spill : NULL,
+        .answer = answer_page,
+        .say = train_log,
+        .alarm = alarm_line,
+        .ctx = run,
+    };
+    return save_new(&run->save, &setup, why, why_size);
+}
+
+/* The newest whole checkpoint into the state, as `start` says. What is damaged is repaired later, when there
+ * are others to ask. */
+static int
+resume_from(struct run *run, enum train_start start, char *why, size_t why_size)
+{
+    struct checkpoint_found *found = &run->found;
+    run->anew = start == TRAIN_FRESH || (start == TRAIN_AUTO && save_ended(run->save));
+    if (run->anew)
+        return 0;
+    int rc = save_find(run->save, &run->state, found, why, why_size);
+    run->resumed = found->whole || found->damaged_count > 0;
+    if (run->resumed || !why[0])
+        return rc == -ENOENT ? 0 : rc;
+    if (rc == -ENOENT && !found->unfit && start == TRAIN_AUTO)
+        return 0;
+    size_t used = strlen(why);
+    snprintf(why + used, why_size - used, "; --fresh begins anew");
+    return rc;
+}
+
+/* `skipped`: checkpoints that were of no use, or "". */
+static void
+tell_start(struct run *run, const char *skipped)
+{
+    const struct config *config = run->config;
+    metrics_job(run->metrics, &(struct metrics_job){
+                                  .run = config->run.name,
+                                  .job = run->job_hash,
+                                  .seed = config->run.seed,
+                                  .train = data_info(run->job.data)->train,
+                                  .batch = config->train.batch,
+                                  .steps = state_steps_total(&run->state),
+                                  .shards = config->train.shards,
+                                  .local_steps = config->train.local_steps,
+                              });
+    if (run->found.whole && !run->found.damaged_count)
+        train_say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
+                  skipped[0] ? "; skipped " : "", skipped);
+    if (run->memory.spilled || run->memory.lanes < config->train.shards)
+        train_say(run, 6, "train.memory_max: %u of %u shards at a time%s", run->memory.lanes,
+                  config->train.shards, run->memory.spilled ? ", states in a file" : "");
+    if (run->job.from)
+        train_say(run, 6, "the job starts from %s, weights %016llx", config->model.from,
+                  (unsigned long long)run->job.from_hash);
+}
+
+int
+train_open(struct run *run, enum train_start start, char *why, size_t why_size)
+{
+    if (sodium_init() < 0) {
+        snprintf(why, why_size, "libsodium does not start");
+        return -ENOSYS;
+    }
+    int rc = job_open(&run->job, run->config, why, why_size);
+    if (!rc)
+        rc = job_start(&run->job, run->config, why, why_size);
+    if (!rc)
+        rc = open_memory(run, why, why_size);
+    if (!rc)
+        rc = open_state(run, why, why_size);
+    if (!rc)
+        rc = open_work(run, why, why_size);
+    if (rc)
+        return rc;
+    run->job_hash = job_hash(&run->job, run->config);
+    rc = open_save(run, why, why_size);
+    if (!rc)
+        rc = resume_from(run, start, why, why_size);
+    if (!rc)
+        rc = metrics_new(&run->metrics, run->config->out, run->resumed, run->config->quiet, why,
+                         why_size);
+    if (rc)
+        return rc;
+    tell_start(run, why);
+    return open_mesh(run, why, why_size);
+}
+
+void
+train_close(struct run *run)
+{
+    save_quiet(run->save);
+    mesh_destroy(&run->mesh);
+    save_destroy(&run->save);
+    metrics_destroy(&run->metrics);
+    free(run->scratch);
+    work_destroy(&run->work);
+    pool_destroy(&run->pool);
+    state_fini(&run->next);
+    state_fini(&run->state);
+    spill_close(&run->spill);
+    job_close(&run->job);
+}

@@ -1,0 +1,85 @@
+/* train_result.c - what a run that is done leaves: the model, result.json, its last lines. */
+#include "node/train_inside.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <sodium.h>
+
+enum { PATIENCE_S = 10 };
+
+static void
+sha256_hex(const void *data, size_t size, char out[65])
+{
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    crypto_hash_sha256(hash, data, size);
+    sodium_bin2hex(out, 65, hash, sizeof hash);
+}
+
+static int
+write_files(struct run *run, const struct metrics_result *result, char *why, size_t why_size)
+{
+    char path[CONFIG_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
+    const char *metadata[] = {"run", run->config->run.name, "params_sha256", result->params_sha256,
+                              NULL};
+    int rc = safetensors_write(path, run->job.model, state_weights(&run->state), metadata, why,
+                               why_size);
+    return rc ? rc : metrics_result(run->metrics, result, why, why_size);
+}
+
+/* A disk that is full may be full for a while only. */
+static int
+insist(struct run *run, const struct metrics_result *result)
+{
+    const struct timespec pause = {.tv_nsec = 200000000};
+    double until = train_now_s() + PATIENCE_S;
+    char why[TRAIN_LINE];
+    int rc = write_files(run, result, why, sizeof why);
+    if (rc)
+        train_say(run, 4, "%s; trying again for %d s", why, PATIENCE_S);
+    while (rc && !train_interrupted() && train_now_s() < until) {
+        nanosleep(&pause, NULL);
+        rc = write_files(run, result, why, sizeof why);
+    }
+    if (rc)
+        train_say(run, 3, "%s: the results could not be written", why);
+    return rc;
+}
+
+int
+train_results(struct run *run)
+{
+    const struct state_header *h = run->state.header;
+    char node[PROTO_NAME_MAX];
+    struct mesh_stats stats;
+    mesh_stats(run->mesh, &stats);
+    snprintf(node, sizeof node, "%016llx", (unsigned long long)stats.node.id);
+    struct metrics_result result = {
+        .run = run->config->run.name,
+        .node = node,
+        .steps = h->step,
+        .epochs = h->epoch,
+        .samples = h->samples,
+        .train_loss = h->train_loss,
+        .test_loss = h->evaluations ? h->test_loss : (double)NAN,
+        .test_accuracy = h->evaluations && run->state.job.labels ? h->test_accuracy : (double)NAN,
+        .wall_s = train_now_s() - run->started,
+        .exact = run->config->train.exact,
+        .peers_max = run->peers_max,
+        .plans = stats.core.plans,
+        .aborts = stats.core.aborts,
+        .damages = stats.core.damages,
+        .audits = stats.core.probes,
+        .expelled = stats.core.expulsions,
+        .tx_bytes = stats.tx_bytes,
+        .rx_bytes = stats.rx_bytes,
+    };
+    sha256_hex(state_weights(&run->state), run->state.param_count * sizeof(float),
+               result.params_sha256);
+    sha256_hex(run->state.block, run->state.size, result.state_sha256);
+    int rc = insist(run, &result);
+    metrics_show_result(run->metrics, &result);
+    return rc;
+}
