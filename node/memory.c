@@ -15,9 +15,9 @@
 
 #include "mesh/mesh.h"
 #include "nn/files.h"
+#include "node/buckets.h"
 #include "node/state.h"
 #include "node/walk.h"
-#include "node/buckets.h"
 
 enum {
     PROGRAM = 32 << 20, /* code, libraries, stacks, sockets */
