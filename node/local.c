@@ -20,9 +20,9 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "node/clock.h"
 #include "node/compare.h"
 #include "node/config_key.h"
 #include "node/host.h"
@@ -241,14 +241,6 @@ is_first_alive(const struct local *local, unsigned index)
     return first == index;
 }
 
-static uint64_t
-now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* "step 12/300 ..." is progress, "step 12: ..." an evaluation. */
 static bool
 is_progress(const char *line)
@@ -272,7 +264,7 @@ show(struct local *local, unsigned index, const char *line)
     snprintf(text, sizeof text, "[%u] %s", index + 1, line);
     bool tty = local->term.tty, first = is_first_alive(local, index);
     if (tty && first && is_progress(line))
-        term_live(&local->term, now_ms(), text);
+        term_live(&local->term, clock_ms(), text);
     else if (!tty || alarm || (first && !is_summary(line)))
         term_line(&local->term, text);
 }

@@ -16,9 +16,9 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "node/clock.h"
 #include "node/metrics_object.h"
 #include "node/show.h"
 #include "node/typed.h"
@@ -42,14 +42,6 @@ struct metrics {
     struct show show;
     pthread_mutex_t lock; /* over everything above */
 };
-
-static uint64_t
-now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
 
 static int
 fail(const char *path, const char *reason, int error, char *why, size_t why_size)
@@ -177,7 +169,7 @@ metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, char
     if (!metrics)
         return fail(dir, "out of memory", ENOMEM, why, why_size);
     snprintf(metrics->dir, sizeof metrics->dir, "%s", dir);
-    metrics->started_us = now_us();
+    metrics->started_us = clock_us();
     metrics->fd = -1;
     metrics->kept = kept;
     show_init(&metrics->show, quiet);
@@ -344,7 +336,7 @@ metrics_job(struct metrics *metrics, const struct metrics_job *job)
 void
 metrics_step(struct metrics *metrics, const struct metrics_step *step)
 {
-    uint64_t now = now_us();
+    uint64_t now = clock_us();
     pthread_mutex_lock(&metrics->lock);
     if (step->skipped)
         show_say(&metrics->show, 4, "a gradient was not finite: this step changed nothing");
@@ -413,7 +405,7 @@ metrics_withdraw_from(struct metrics *metrics, uint64_t step)
 void
 metrics_alive(struct metrics *metrics)
 {
-    uint64_t now = now_us();
+    uint64_t now = clock_us();
     pthread_mutex_lock(&metrics->lock);
     if (now >= metrics->alive_us) {
         metrics->alive_us = now + ALIVE_US;

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "node/clock.h"
 
 enum { LINE = 512 };
 
@@ -18,14 +19,6 @@ struct mending {
     size_t pages, bad, first_bad, next;
     uint64_t started_ms, gathered_ms, gained_ms; /* gathered 0: not yet */
 };
-
-static uint64_t
-now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 __attribute__((format(printf, 3, 4))) static void
 say(struct repair *repair, int level, const char *format, ...)
@@ -71,7 +64,7 @@ take(struct mending *m, const struct mesh_task *task)
     memcpy(m->image + offset, data, task->size);
     m->good[page] = true;
     m->bad--;
-    m->gained_ms = now_ms();
+    m->gained_ms = clock_ms();
 }
 
 /* Has everybody come who is waited for, and nobody helped for long? */
@@ -79,7 +72,7 @@ static bool
 hopeless(struct mending *m, const struct mesh_stats *stats)
 {
     const struct repair *repair = m->repair;
-    uint64_t now = now_ms();
+    uint64_t now = clock_ms();
     bool here = repair->peers_min > 1 ? stats->core.peers + 1 >= repair->peers_min
                                       : now - m->started_ms >= repair->gather_ms;
     if (!m->gathered_ms && (here || stats->core.ahead > 0))
@@ -154,7 +147,7 @@ tell_missing(const struct mending *m, char *why, size_t why_size)
 static enum repair_end
 mend(struct repair *repair, uint64_t step, char *why, size_t why_size)
 {
-    struct mending m = {.repair = repair, .file = repair->file, .started_ms = now_ms()};
+    struct mending m = {.repair = repair, .file = repair->file, .started_ms = clock_ms()};
     enum repair_end end = REPAIR_FAILED;
     m.file.step = step;
     m.file.round = 0;

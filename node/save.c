@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "node/clock.h"
 #include "proto/fail.h"
 
 enum { KEPT = 3, LINE = 512, PATH = 4096, INTERVAL_MAX = 1 << 20 };
@@ -197,10 +197,7 @@ save_interval(double step_s)
 static bool
 is_due(struct save *save, uint64_t step, uint64_t steps, uint64_t every)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-    double took = (now - save->stepped_at) / (double)steps;
+    double now = clock_s(), took = (now - save->stepped_at) / (double)steps;
     if (save->stepped_at > 0)
         save->step_s = save->step_s > 0 ? 0.9 * save->step_s + 0.1 * took : took;
     save->stepped_at = now;

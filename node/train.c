@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "node/clock.h"
 #include "node/repair.h"
 #include "proto/fail.h"
 
@@ -27,14 +27,6 @@ bool
 train_interrupted(void)
 {
     return interrupted;
-}
-
-double
-train_now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 void
@@ -229,14 +221,14 @@ bucket_ready(void *ctx, size_t bucket)
 static void
 compute(struct run *run, const struct mesh_task *task)
 {
-    double start = train_now_s();
+    double start = clock_s();
     run->shards = task->fresh ? task->shards : run->shards | task->shards;
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     run->damaged = !state_head_sound(&run->state);
     if (!run->damaged)
         work_round(run->work, &run->state, task->shards, task->fresh, mesh_own(run->mesh),
                    bucket_ready, run);
-    run->compute_s += train_now_s() - start;
+    run->compute_s += clock_s() - start;
     if (!give_up(run) && run->damaged)
         recover(run);
     fail_hit(FAIL_COMPUTED, run->state.block, run->state.size);
@@ -258,7 +250,7 @@ work_ahead(struct run *run, const struct mesh_task *task)
 {
     size_t count;
     const struct core_bucket *bucket = &work_buckets(run->work, &count)[task->bucket];
-    double start = train_now_s();
+    double start = clock_s();
     if (task->fresh)
         begin_next(run);
     else if (run->early && bucket->first < run->state.param_count) /* not the ledger */
@@ -266,7 +258,7 @@ work_ahead(struct run *run, const struct mesh_task *task)
                     run->pool);
     if (run->early)
         work_begin(run->work, &run->next, run->shards, state_known(&run->next));
-    run->compute_s += train_now_s() - start;
+    run->compute_s += clock_s() - start;
 }
 
 static void
@@ -275,7 +267,7 @@ commit(struct run *run, const struct mesh_task *task)
     const struct state_event *event = &run->event;
     char why[TRAIN_LINE];
     uint64_t coverage;
-    double start = train_now_s();
+    double start = clock_s();
     fail_hit(FAIL_COMMIT, NULL, 0);
     if (!state_head_sound(&run->state)) {
         recover(run);
@@ -301,7 +293,7 @@ commit(struct run *run, const struct mesh_task *task)
     state_swap(&run->state, &run->next);
     run->before = true;
     run->before_hash = run->hash;
-    run->compute_s += train_now_s() - start;
+    run->compute_s += clock_s() - start;
     if (event->skipped)
         train_say(run, 4, "step %llu: NaN or infinity in the gradient, skipped by all nodes",
                   (unsigned long long)run->state.header->step - 1);
@@ -339,10 +331,10 @@ adopt(struct run *run, const struct mesh_task *task)
 static void
 audit(struct run *run, const struct mesh_task *task)
 {
-    double start = train_now_s();
+    double start = clock_s();
     unsigned shard = (unsigned)__builtin_ctzll(task->shards);
     bool equal = work_probe(run->work, &run->state, shard, run->scratch, task->claim);
-    run->compute_s += train_now_s() - start;
+    run->compute_s += clock_s() - start;
     if (!give_up(run))
         mesh_probed(run->mesh, equal);
 }
@@ -353,9 +345,9 @@ follow_mesh(struct run *run)
 {
     for (;;) {
         struct mesh_task task;
-        double start = train_now_s();
+        double start = clock_s();
         mesh_next(run->mesh, &task);
-        run->wait_s += train_now_s() - start;
+        run->wait_s += clock_s() - start;
         switch (task.kind) {
         case MESH_COMPUTE:
             compute(run, &task);
@@ -428,7 +420,7 @@ run_mesh(struct run *run)
 int
 train_run(struct config *config, enum train_start start)
 {
-    struct run run = {.config = config, .started = train_now_s()};
+    struct run run = {.config = config, .started = clock_s()};
     char why[TRAIN_LINE] = "";
     int status = 2;
     if (train_open(&run, start, why, sizeof why) == 0) {

@@ -55,7 +55,6 @@ void train_close(struct run *run);
 int train_results(struct run *run);
 
 bool train_interrupted(void);
-double train_now_s(void);
 /* Level as in syslog. */
 void train_say(struct run *run, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

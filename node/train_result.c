@@ -7,6 +7,8 @@
 
 #include <sodium.h>
 
+#include "node/clock.h"
+
 enum { PATIENCE_S = 10 };
 
 static void
@@ -34,12 +36,12 @@ static int
 insist(struct run *run, const struct metrics_result *result)
 {
     const struct timespec pause = {.tv_nsec = 200000000};
-    double until = train_now_s() + PATIENCE_S;
+    double until = clock_s() + PATIENCE_S;
     char why[TRAIN_LINE];
     int rc = write_files(run, result, why, sizeof why);
     if (rc)
         train_say(run, 4, "%s; trying again for %d s", why, PATIENCE_S);
-    while (rc && !train_interrupted() && train_now_s() < until) {
+    while (rc && !train_interrupted() && clock_s() < until) {
         nanosleep(&pause, NULL);
         rc = write_files(run, result, why, sizeof why);
     }
@@ -65,7 +67,7 @@ train_results(struct run *run)
         .train_loss = h->train_loss,
         .test_loss = h->evaluations ? h->test_loss : (double)NAN,
         .test_accuracy = h->evaluations && run->state.job.labels ? h->test_accuracy : (double)NAN,
-        .wall_s = train_now_s() - run->started,
+        .wall_s = clock_s() - run->started,
         .exact = run->config->train.exact,
         .peers_max = run->peers_max,
         .plans = stats.core.plans,
