@@ -106,8 +106,9 @@ is_known(const struct iface *list, size_t count, const struct iface *one)
     return false;
 }
 
-size_t
-iface_list(struct iface out[IFACES_MAX])
+/* The usable interfaces, best first, loopback last. Returns their number. */
+static size_t
+list_usable(struct iface out[IFACES_MAX])
 {
     struct ifaddrs *all = NULL;
     char route[IF_NAMESIZE];
@@ -127,7 +128,7 @@ void
 iface_print(const char *separator, char *out, size_t size)
 {
     struct iface list[IFACES_MAX];
-    size_t count = iface_list(list), at = 0;
+    size_t count = list_usable(list), at = 0;
     if (size)
         out[0] = '\0';
     for (size_t i = 0; i < count && at < size; i++) {
@@ -169,7 +170,7 @@ int
 iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, char *why,
              size_t why_size)
 {
-    size_t usable_count = iface_list(out);
+    size_t usable_count = list_usable(out);
     *count = wanted ? matching(wanted, out, usable_count) : preferred(out, usable_count);
     if (*count)
         return 0;

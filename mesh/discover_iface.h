@@ -25,9 +25,6 @@ struct iface {
  * default route leaves there and the name is not of the last kind. */
 int iface_rank(const char *name, bool hardware, bool default_route);
 
-/* The usable interfaces, best first, loopback last. Returns their number. */
-size_t iface_list(struct iface out[IFACES_MAX]);
-
 /* Those that `wanted` means: NULL the preferred ones and loopback, "lo" or 127.0.0.1 loopback only,
  * another name or address exactly that one.
  *

@@ -165,8 +165,9 @@ doubt_past(const struct core *core, uint64_t round)
     return known && !core_mutant(core, MUTANT_PAST) ? doubt->past[round % DOUBT_PAST] : 0;
 }
 
-bool
-doubt_strays(const struct core *core, int i)
+/* Does peers[i] say that it had another state than ours before a round that we have passed? */
+static bool
+strays(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
     uint64_t ours = peer->round < core->round ? doubt_past(core, peer->round) : 0;
@@ -325,7 +326,7 @@ past_count(const struct core *core)
 {
     struct dispute d = {.round = UINT64_MAX, .same = 1};
     for (int i = 0; i < core->peers.high; i++)
-        if (doubt_strays(core, i)) {
+        if (strays(core, i)) {
             const struct peer *peer = &core->peers.peers[i];
             d.against++;
             d.round = peer->round < d.round ? peer->round : d.round;
@@ -335,7 +336,7 @@ past_count(const struct core *core)
         bool agrees = peers_usable(core, i) && !peer->apart && peer->round >= d.round &&
                       peer->state_hash != 0 && doubt_past(core, peer->round) == peer->state_hash;
         bool leads = peers_usable(core, i) && peer->round > core->round && !doubt_shuns(core, i);
-        d.same += agrees || leads || (plan_member(core, i) && !doubt_strays(core, i));
+        d.same += agrees || leads || (plan_member(core, i) && !strays(core, i));
     }
     return d;
 }
@@ -347,7 +348,7 @@ past_parts(struct core *core)
     bool all = true;
     for (int i = 0; i < core->peers.high; i++) {
         struct peer *peer = &core->peers.peers[i];
-        if (!doubt_strays(core, i))
+        if (!strays(core, i))
             continue;
         if (++peer->disputes >= DOUBT_TIES)
             peer->apart = true;

@@ -65,8 +65,6 @@ void doubt_applied(struct core *core);
 bool doubt_shuns(const struct core *core, int i);
 /* Our state before `round`, 0 unknown. */
 uint64_t doubt_past(const struct core *core, uint64_t round);
-/* Does peers[i] say that it had another state than ours before a round that we have passed? */
-bool doubt_strays(const struct core *core, int i);
 /* Others had the same state before this round as we. */
 void doubt_agreed(struct core *core, uint64_t round);
 /* Those ahead had another state before our round. What is to be done: wait for a moment what they say; nothing, since

@@ -177,8 +177,8 @@ body_copy(uint8_t *image, const uint8_t *from, uint8_t *data, size_t at, size_t 
 
 /* --- writing --- */
 
-void
-checkpoint_head_encode(const struct checkpoint *checkpoint, uint8_t head[HEAD])
+static void
+head_encode(const struct checkpoint *checkpoint, uint8_t head[HEAD])
 {
     memset(head, 0, HEAD);
     memcpy(head, magic, sizeof magic);
@@ -196,7 +196,7 @@ checkpoint_fill(const struct checkpoint *checkpoint, uint8_t *image)
 {
     check_arguments(checkpoint);
     size_t at = HEAD + checkpoint->count * ENTRY;
-    checkpoint_head_encode(checkpoint, image);
+    head_encode(checkpoint, image);
     for (size_t i = 0; i < checkpoint->count; i++) {
         const struct checkpoint_section *section = &checkpoint->section[i];
         uint8_t *entry = image + HEAD + i * ENTRY;
@@ -570,7 +570,7 @@ checkpoint_page_good(const struct checkpoint *checkpoint, size_t page, const uin
     size_t offset;
     if (size != checkpoint_page(checkpoint, page, &offset))
         return false;
-    checkpoint_head_encode(checkpoint, head);
+    head_encode(checkpoint, head);
     size_t payload = size - CHECKPOINT_CHECK;
     return checkpoint_check(head, page, data, payload) == get64(data + payload);
 }

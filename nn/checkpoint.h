@@ -20,7 +20,6 @@ struct checkpoint_head {
     size_t count;
 };
 
-void checkpoint_head_encode(const struct checkpoint *checkpoint, uint8_t head[CHECKPOINT_HEAD]);
 /* Which checkpoint is this? From the trailer, or when that is damaged from the first page. 0, -EBADMSG (both
  * are), -EPROTONOSUPPORT (another version) or the error of reading, with `why`. When the file begins with
  * our magic, *head is what it claims even if it is damaged; else its size is 0. */

@@ -89,8 +89,6 @@ size_t shape_size(const struct nn_shape *shape);
 bool shape_equal(const struct nn_shape *a, const struct nn_shape *b);
 /* ->out = ->in. */
 int layer_same_shape(struct layer *layer, char *why, size_t why_size);
-/* Outputs along one axis of a sliding window: floor((in + 2 pad - kernel) / stride) + 1. */
-size_t layer_window_count(size_t in, const struct nn_layer_spec *spec);
 /* Check the spec's window on an image and set the spatial part of ->out. */
 int layer_window_shape(struct layer *layer, char *why, size_t why_size);
 

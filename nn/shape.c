@@ -34,8 +34,9 @@ layer_same_shape(struct layer *layer, char *why, size_t why_size)
     return 0;
 }
 
-size_t
-layer_window_count(size_t in, const struct nn_layer_spec *spec)
+/* Outputs along one axis of a sliding window: floor((in + 2 pad - kernel) / stride) + 1. */
+static size_t
+window_count(size_t in, const struct nn_layer_spec *spec)
 {
     return (in + 2 * (size_t)spec->pad - spec->kernel) / spec->stride + 1;
 }
@@ -59,8 +60,8 @@ layer_window_shape(struct layer *layer, char *why, size_t why_size)
                  spec->kernel, dim[1] + 2 * (size_t)spec->pad, dim[2] + 2 * (size_t)spec->pad);
     else {
         layer->out.dims = 3;
-        layer->out.dim[1] = layer_window_count(dim[1], spec);
-        layer->out.dim[2] = layer_window_count(dim[2], spec);
+        layer->out.dim[1] = window_count(dim[1], spec);
+        layer->out.dim[2] = window_count(dim[2], spec);
         return 0;
     }
     return -EINVAL;

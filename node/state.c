@@ -84,8 +84,8 @@ state_start(struct state *state)
     state->head_hash = 0;
 }
 
-uint64_t
-state_epoch_steps(const struct state *state)
+static uint64_t
+epoch_steps(const struct state *state)
 {
     return (state->job.train + state->job.batch - 1) / state->job.batch;
 }
@@ -93,7 +93,7 @@ state_epoch_steps(const struct state *state)
 uint64_t
 state_steps_total(const struct state *state)
 {
-    uint64_t all = state->job.epochs * state_epoch_steps(state);
+    uint64_t all = state->job.epochs * epoch_steps(state);
     return state->job.steps && state->job.steps < all ? state->job.steps : all;
 }
 
@@ -116,7 +116,7 @@ state_steps(const struct state *state)
 {
     const struct state_header *h = state->header;
     uint64_t all = state_steps_total(state), left = h->step < all ? all - h->step : 1;
-    return smaller(state->job.local_steps, smaller(state_epoch_steps(state) - h->epoch_step, left));
+    return smaller(state->job.local_steps, smaller(epoch_steps(state) - h->epoch_step, left));
 }
 
 uint64_t
@@ -227,7 +227,7 @@ apply_step(struct state *next, const int32_t *tail, struct state_event *event)
     h->epoch_loss += event->skipped ? 0 : state_tail_loss(tail);
     h->epoch_samples += event->skipped ? 0 : (double)event->samples;
     bool last = h->step >= state_steps_total(next);
-    if (h->epoch_step >= state_epoch_steps(next) || last)
+    if (h->epoch_step >= epoch_steps(next) || last)
         finish_epoch(next);
     if (evaluation_due(next))
         h->phase = STATE_EVALUATE;

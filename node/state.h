@@ -150,7 +150,6 @@ void state_start(struct state *state);
 const float *state_weights(const struct state *state);
 size_t state_tail(size_t block_count); /* elements of the tail; the ledger begins behind it */
 uint64_t state_steps_total(const struct state *state);
-uint64_t state_epoch_steps(const struct state *state);
 /* Steps of the next round, a training one. */
 uint64_t state_steps(const struct state *state);
 /* Samples of the next round, all shards together: less than a batch per step at the end of an epoch. */
