@@ -13,7 +13,7 @@
 #include "tests/sim/sim.h"
 
 enum {
-    CONNECT_US = 400000, /* what actor_wire.c gives a connection to come up */
+    CONNECT_US = 400000, /* what actor_wire_link.c gives a connection to come up */
     BEACON_US = 250000,  /* as in discover.c */
 };
 

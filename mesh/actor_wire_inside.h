@@ -1,0 +1,131 @@
+/* actor_wire_inside.h - a wire from inside, for the files actor_wire*.c that make it up.
+ *
+ *     actor_wire.c          the bound sockets, birth and death, whose event is whose
+ *     actor_wire_socket.c   options, monitors, descriptors
+ *     actor_wire_link.c     outgoing connections
+ *     actor_wire_send.c     what goes out
+ *     actor_wire_receive.c  what comes in */
+#ifndef MESH_ACTOR_WIRE_INSIDE_H
+#define MESH_ACTOR_WIRE_INSIDE_H
+
+#include <stdatomic.h>
+
+#include <zmq.h>
+
+#include "mesh/actor_guard.h"
+#include "mesh/actor_wire.h"
+
+enum {
+    WIRE_SERIAL_SIZE = 4,
+    WIRE_ROUTING_SIZE = PROTO_ROUTING_SIZE + WIRE_SERIAL_SIZE,
+    /* Received bulk messages inside ZeroMQ: few, so that they are still in the cache when they are added. */
+    WIRE_BULK_IN = 4,
+    WIRE_REASONS_MAX = 64, /* distinct (host, error) of bad bytes that are logged */
+};
+
+enum tag {
+    TAG_CONTROL = 0,
+    TAG_BULK = 1,
+    TAG_CONTROL_MONITOR,
+    TAG_BULK_MONITOR,
+    TAG_EXPRESS_MONITOR,
+    TAG_ROOM
+};
+
+/* An outgoing socket with the socket that tells what becomes of its connection. */
+struct plug {
+    void *socket, *monitor;
+    int monitor_fd;
+    int fd; /* of the connection, -1 none */
+};
+
+/* A message that waits for room. */
+struct parcel {
+    zmq_msg_t header, body;
+};
+
+struct link {
+    struct plug control, bulk, express;
+    bool failed;            /* report and close at the next wire_settle */
+    struct proto_node node; /* id 0: not accepted yet */
+    char host[PROTO_HOST_MAX];
+    struct parcel *queue; /* [queue_size], a ring; allocated with the bulk socket */
+    size_t queue_first, queue_count;
+    bool wants_room; /* its PUSH is watched */
+};
+
+/* A received body; on the free list unless the core looks at it or keeps it. */
+struct frame {
+    zmq_msg_t body;
+    bool lent; /* the core looks at it just now, and may keep and release it meanwhile */
+    bool kept;
+    struct frame *next;
+};
+
+/* Zero-copy sends, counted by ZeroMQ's threads as they finish. */
+struct sent {
+    atomic_uint done;
+    unsigned taken;
+    struct wire *wire;
+};
+
+struct wire {
+    struct wire_setup setup;
+    struct wire_events events;
+    void *ctx;
+    void *control_ctx, *bulk_ctx;
+    void *router, *pull;
+    struct guard *guard;
+    void *accepted[2]; /* monitors of router and pull */
+    uint16_t control_port, bulk_port;
+    uint32_t serial; /* of the next connection */
+    bool any_failed, pull_stalled;
+    struct wire_counts counts;
+    struct sent sent;
+    atomic_bool sleeping;
+    struct frame *frames, *free_frames;
+    uint64_t reasons[WIRE_REASONS_MAX];
+    size_t reason_count;
+    struct link links[WIRE_LINKS_MAX];
+    /* Hosts on which there has been a node, the last ones. */
+    char met[WIRE_LINKS_MAX][PROTO_HOST_MAX];
+    unsigned met_count;
+    struct proto_endpoint endpoints[PROTO_PEERS_MAX]; /* room for proto_decode */
+    struct proto_msg msg;
+};
+
+/* --- actor_wire.c --- */
+void wire_log(struct wire *wire, int level, const char *line);
+
+/* --- actor_wire_socket.c --- */
+void wire_watch(struct wire *wire, int fd, enum tag tag, unsigned link);
+void wire_unwatch(struct wire *wire, int fd);
+int wire_socket_fd(void *socket);
+void wire_set(void *socket, int option, int value);
+void wire_set_control(void *socket);
+void wire_set_bulk(void *socket);
+/* The next event of a monitor; false when there is none. */
+bool wire_monitor_read(void *monitor, uint16_t *event, int32_t *fd);
+
+/* --- actor_wire_link.c --- */
+/* Close the link and report it at the next wire_settle. */
+void wire_fail(struct wire *wire, unsigned link);
+void wire_close(struct wire *wire, unsigned link);
+void wire_read_monitor(struct wire *wire, unsigned link, struct plug *plug);
+/* Is or was there a node on this host? See guard_known. */
+bool wire_knows(void *ctx, const char *host);
+
+/* --- actor_wire_send.c --- */
+/* Send on what waits for room in the PUSH of this link. */
+void wire_queue_ship(struct wire *wire, unsigned link);
+/* Drop what waits; before the PUSH is closed. */
+void wire_queue_close(struct wire *wire, unsigned link);
+
+/* --- actor_wire_receive.c --- */
+int wire_frames_new(struct wire *wire);
+void wire_frames_free(struct wire *wire);
+/* One message; false when there is none, or no frame to put it into. */
+bool wire_receive_control(struct wire *wire);
+bool wire_receive_bulk(struct wire *wire);
+
+#endif
