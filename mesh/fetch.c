@@ -60,6 +60,12 @@ fetch_uses_state_in(const struct core *core)
            core->fetch.stage == FETCH_COMPLETE;
 }
 
+void
+fetch_yield(struct core *core)
+{
+    core->fetch.listed = false;
+}
+
 bool
 fetch_runs(const struct core *core, int i)
 {

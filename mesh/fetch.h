@@ -115,5 +115,7 @@ bool fetch_moving(const struct core *core, uint64_t us);
 /* Would this node be at the mesh's round soon if that waited? */
 bool fetch_ready(const struct core *core);
 bool fetch_uses_state_in(const struct core *core);
+/* A copy to give is made where blocks of an earlier try may lie: they are gone. */
+void fetch_yield(struct core *core);
 
 #endif

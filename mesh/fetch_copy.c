@@ -288,11 +288,13 @@ blocks_step(struct core *core)
             donor_step(core, i);
 }
 
-/* Another donor is to send it, if there is one. */
+/* Another donor is to send it, if there is one. Of one alone that sends what it did not offer again and again, the
+ * list may be what is wrong. */
 static void
 block_bad(struct core *core, int from, uint64_t block)
 {
     struct fetch *fetch = &core->fetch;
+    bool others = false;
     core_log(core, 4, "block %llu of a state is not what was offered: asked for again",
              (unsigned long long)block);
     if (fetch->blocks[block] == from) {
@@ -301,11 +303,14 @@ block_bad(struct core *core, int from, uint64_t block)
         fetch->donors[from].under_way--;
     }
     for (int i = 0; i < core->peers.high; i++)
-        if (i != from && gives(core, i)) {
-            blocks_free(core, from);
-            core->peers.peers[from].avoid_at_us = core->awake + FETCH_AVOID_US;
-            return;
-        }
+        others = others || (i != from && gives(core, i));
+    bool spent = ++fetch->donors[from].tries >= FETCH_TRIES;
+    if (!others && !spent)
+        return;
+    blocks_free(core, from);
+    core->peers.peers[from].avoid_at_us = core->awake + FETCH_AVOID_US;
+    if (!others)
+        fetch->listed = false;
 }
 
 void

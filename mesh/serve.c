@@ -104,6 +104,7 @@ copy_begin(struct core *core)
     struct serve *serve = &core->serve;
     if (!serve->logs)
         log_begin(core);
+    fetch_yield(core);
     serve->state = SERVE_COPYING;
     serve->round = core->round + core_mutant(core, MUTANT_STATE);
     serve->hash = core->state_hash;

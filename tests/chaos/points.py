@@ -40,6 +40,7 @@ LAST = ["member", "joiner", "damaged", "asker"]  # in these the highest is the v
 LEAST = {"survivor": 3, "accuser": 3}  # nodes
 MOST = {"damaged": 3, "lender": 3, "giver": 2, "accuser": 3}
 STEPS = {2: 300, 3: 200, 4: 150}
+ASKED = 5  # times as many steps where a node comes without a job: who could give it must not have ended before
 GATHER_MS = {False: (300, 3000), True: (1500, 5000)}  # the first attempt, another; in a cold start
 LOST = "no checkpoint is whole, here or elsewhere"
 # Where else to look is a waste of time: the rest is as in scenes of training.
@@ -51,7 +52,9 @@ POINTS["asker"] = POINTS["giver"] = r"job"
 POINTS["host"], POINTS["accuser"] = r"refuse", r"accuse"
 POINTS["donor", 2] = POINTS["joiner"]
 POINTS["donor"] = r"hold|hello|peers|peer-u|connect|beacon|plan|heartbeat|commit|bucket-r"  # one of several, asked or not
-CHANCE = r"hold"  # whether the others hold for a joiner depends on the instant: a case whose victim did not is no failure
+# Whether the others hold for a joiner depends on the instant, and the last one to end has nobody to say goodbye to: a
+# case whose victim did not is no failure.
+CHANCE = r"hold|bye"
 POINTS["damaged"] = POINTS["lender"] = r"file|want|page|checkpoint|dir|hello-t"
 
 
@@ -64,7 +67,8 @@ class Scene:
             self.job = file.read()
         if role in JOIN + ASK:  # a state of several blocks, and steps that last until the joiner is there
             self.job = self.job.replace("dense: 24", "dense: 192")
-        self.options = ["--set", f"train.steps={STEPS[count]}", "--set", "train.checkpoint_every=40"]
+        steps = STEPS[count] * (ASKED if role in ASK else 1)
+        self.options = ["--set", f"train.steps={steps}", "--set", "train.checkpoint_every=40"]
         if role == "accuser":
             self.options[1] = "train.steps=60"
             self.options += ["--set", "mesh.audit=1"]

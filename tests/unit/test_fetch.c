@@ -199,6 +199,46 @@ a_transfer_goes_on_where_its_last_donor_left_it(void **state)
     lone_destroy(&lone);
 }
 
+/* Blocks and a copy that is given lie in the same memory. */
+static void
+a_copy_that_was_given_takes_the_place_of_blocks_that_were_there(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(
+        &(struct lone_setup){.id = 5, .peers_min = 3, .state_size = SIZE, .unstarted = true});
+    lone_meet(lone, 3); /* leads, but makes no plan */
+    lone_meet(lone, 7);
+    lone_beat(lone, 3, 4, true);
+    lone_beat(lone, 7, 9, true);
+    core_on_applied(lone->core, lone->now, 4, 77 + 4, 0, false);
+    lone_run(lone, 20);
+    give_none(lone, 7, 4);
+    uint8_t *want = state_of(9);
+    offer(lone, 7, want, 9);
+    lone_run(lone, 30);
+    for (uint64_t b = 0; b < 8; b++)
+        give(lone, 7, want, 9, b);
+    lone_down(lone, 7);
+    lone_meet(lone, 8);
+    lone_beat(lone, 8, 0, true);
+    struct proto_msg ask = {.type = PROTO_FETCH, .fetch = {.round = 4}};
+    lone_say(lone, 8, &ask);
+    lone_run(lone, 30);
+    assert_int_equal(lone_sent(lone, 8, PROTO_OFFER)->msg.offer.round, 4);
+    lone_forget_sent(lone);
+    lone_meet(lone, 7);
+    lone_beat(lone, 7, 9, true);
+    give_none(lone, 7, 4);
+    offer(lone, 7, want, 9);
+    struct donors donors = {0};
+    answer(lone, &donors, want, 9);
+    assert_int_equal(donors.given[7], BLOCKS);
+    assert_true(lone->adopt);
+    assert_memory_equal(lone->state_in, want, SIZE);
+    free(want);
+    lone_destroy(&lone);
+}
+
 static void
 a_silent_donor_is_left_for_another(void **state)
 {
@@ -233,6 +273,34 @@ a_block_that_is_not_what_was_offered_is_asked_of_another(void **state)
     assert_true(lone_logged(lone, "not what was offered") > 0);
     assert_true(donors.given[7] > 0);
     assert_in_range(donors.given[8], BLOCKS - 1, BLOCKS);
+    assert_memory_equal(lone->state_in, want, SIZE);
+    free(want);
+    lone_destroy(&lone);
+}
+
+/* A list that was damaged here, say: not asked for its blocks for ever. */
+static void
+who_alone_sends_what_was_not_offered_is_left_for_a_while(void **state)
+{
+    (void)state;
+    struct lone *lone = behind(1, true);
+    uint8_t *want = state_of(9);
+    offer(lone, 7, want, 9);
+    lone_run(lone, 30);
+    struct donors donors = {0};
+    lone->core->hashes[5] ^= 1;
+    answer(lone, &donors, want, 9);
+    assert_in_range(lone_logged(lone, "block 5 of a state is not what was offered"), FETCH_TRIES,
+                    BLOCKS); /* good ones in between count for it */
+    assert_false(lone->adopt);
+    lone_forget_sent(lone);
+    lone_run_with(lone, 1000, (unsigned[]){7}, 1, 9, true);
+    give_none(lone, 7, 0);
+    offer(lone, 7, want, 9);
+    lone_run_with(lone, 50, (unsigned[]){7}, 1, 9, true);
+    donors.next = 0;
+    answer(lone, &donors, want, 9);
+    assert_true(lone->adopt);
     assert_memory_equal(lone->state_in, want, SIZE);
     free(want);
     lone_destroy(&lone);
@@ -522,8 +590,10 @@ main(void)
         cmocka_unit_test(blocks_of_several_donors_make_the_whole),
         cmocka_unit_test(what_a_dead_donor_owed_is_asked_of_another),
         cmocka_unit_test(a_transfer_goes_on_where_its_last_donor_left_it),
+        cmocka_unit_test(a_copy_that_was_given_takes_the_place_of_blocks_that_were_there),
         cmocka_unit_test(a_silent_donor_is_left_for_another),
         cmocka_unit_test(a_block_that_is_not_what_was_offered_is_asked_of_another),
+        cmocka_unit_test(who_alone_sends_what_was_not_offered_is_left_for_a_while),
         cmocka_unit_test(what_most_offer_is_taken),
         cmocka_unit_test(a_state_with_a_wrong_hash_is_thrown_away),
         cmocka_unit_test(what_nobody_asked_for_is_ignored),
