@@ -1,57 +1,14 @@
-/* A layer list becomes shapes, names and offsets, or is refused with a line that names the fault. Passes
- * are one block and allocate nothing later. LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
- */
-#include <errno.h>
+/* A layer list becomes shapes, names and offsets, or is refused with a line that names the fault. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
 #include "nn/nn.h"
 #include "tests/support/refused.h"
-
-static size_t allocations;
-
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-void *__real_aligned_alloc(size_t align, size_t size);
-void *__wrap_aligned_alloc(size_t align, size_t size);
-
-void *
-__wrap_malloc(size_t size)
-{
-    allocations++;
-    return __real_malloc(size);
-}
-
-void *
-__wrap_calloc(size_t count, size_t size)
-{
-    allocations++;
-    return __real_calloc(count, size);
-}
-
-void *
-__wrap_realloc(void *old, size_t size)
-{
-    allocations++;
-    return __real_realloc(old, size);
-}
-
-void *
-__wrap_aligned_alloc(size_t align, size_t size)
-{
-    allocations++;
-    return __real_aligned_alloc(align, size);
-}
 
 static const struct nn_shape image = {3, {1, 28, 28}}, flat = {1, {20}};
 static const struct nn_layer_spec digits[] = {
@@ -337,80 +294,6 @@ initial_parameters_have_the_promised_spread(void **state)
     nn_model_destroy(&model);
 }
 
-static void
-sink_count(void *ctx, size_t first, const float *g, size_t n)
-{
-    (void)first;
-    (void)g;
-    *(size_t *)ctx += n;
-}
-
-static void
-a_step_allocates_nothing_and_covers_every_parameter(void **state)
-{
-    (void)state;
-    struct nn_model *model = open_digits();
-    struct nn_pass *pass;
-    const struct nn_context context = {.seed = 1, .training = true};
-    float *params = calloc(nn_param_count(model), sizeof *params);
-    assert_int_equal(nn_pass_new(&pass, model, 3, true), 0);
-    nn_init_params(model, 1, params);
-    for (size_t rows = 0; rows <= 3; rows++) {
-        struct nn_batch *batch = nn_pass_batch(pass);
-        struct nn_result result;
-        size_t before = allocations, covered = 0, l;
-        const struct nn_sink sink = {sink_count, &covered};
-        batch->rows = rows;
-        memset(batch->x, 0, rows * nn_input_size(model) * sizeof *batch->x);
-        memset(batch->label, 0, rows * sizeof *batch->label);
-        for (l = 0; l < nn_layer_count(model); l++)
-            nn_forward(model, l, pass, params, &context);
-        nn_loss(model, pass, 1, &result);
-        while (l-- > 0)
-            nn_backward(model, l, pass, params, &context, &sink);
-        assert_int_equal(covered, nn_param_count(model));
-        assert_false(result.bad);
-        assert_true(fabs(result.loss - (double)rows * log(10)) < 1e-5);
-        assert_int_equal(allocations, before);
-    }
-    free(params);
-    nn_pass_destroy(&pass);
-    assert_null(pass);
-    nn_pass_destroy(&pass);
-    nn_model_destroy(&model);
-}
-
-static void
-evaluation_gives_the_same_outputs_in_less_memory(void **state)
-{
-    (void)state;
-    struct nn_model *model = open_digits();
-    const struct nn_context context = {.seed = 1};
-    float *params = calloc(nn_param_count(model), sizeof *params), first[50];
-    nn_init_params(model, 1, params);
-    for (int training = 0; training < 2; training++) {
-        struct nn_pass *pass;
-        assert_int_equal(nn_pass_new(&pass, model, 5, training), 0);
-        struct nn_batch *batch = nn_pass_batch(pass);
-        batch->rows = 5;
-        for (size_t i = 0; i < 5 * 784; i++)
-            batch->x[i] = (float)(i % 13) / 13;
-        for (size_t l = 0; l < nn_layer_count(model); l++)
-            nn_forward(model, l, pass, params, &context);
-        if (training)
-            assert_memory_equal(nn_pass_output(pass), first, sizeof first);
-        memcpy(first, nn_pass_output(pass), sizeof first);
-        nn_pass_destroy(&pass);
-    }
-    assert_true(nn_pass_bytes(model, 5, false) < nn_pass_bytes(model, 5, true));
-    assert_true(nn_pass_bytes(model, SIZE_MAX / 8, true) == SIZE_MAX);
-    struct nn_pass *pass = (void *)(uintptr_t)1;
-    assert_int_equal(nn_pass_new(&pass, model, SIZE_MAX / 8, true), -ENOMEM);
-    assert_null(pass);
-    free(params);
-    nn_model_destroy(&model);
-}
-
 int
 main(void)
 {
@@ -418,8 +301,6 @@ main(void)
         cmocka_unit_test(shapes_names_and_offsets_follow_the_list),
         cmocka_unit_test(nonsense_is_refused_with_one_clear_line),
         cmocka_unit_test(initial_parameters_have_the_promised_spread),
-        cmocka_unit_test(a_step_allocates_nothing_and_covers_every_parameter),
-        cmocka_unit_test(evaluation_gives_the_same_outputs_in_less_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
