@@ -73,7 +73,7 @@ ask_again(struct core *core)
     if (!again)
         return;
     fetch->asked_at_us = core->awake;
-    fetch->ask_us = 2 * fetch->ask_us < FETCH_ASK_MAX_US ? 2 * fetch->ask_us : FETCH_ASK_MAX_US;
+    fetch_ask_later(fetch);
 }
 
 static void

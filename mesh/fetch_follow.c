@@ -252,7 +252,7 @@ follow_more(struct core *core)
         fetch->tried |= 1ull << fetch->from;
         fetch->from = -1;
     } else if (core->awake - since_us >= fetch->ask_us) {
-        fetch->ask_us = 2 * fetch->ask_us < FETCH_ASK_MAX_US ? 2 * fetch->ask_us : FETCH_ASK_MAX_US;
+        fetch_ask_later(fetch);
         follow(core, true);
     }
 }

@@ -7,6 +7,13 @@
 
 void fetch_enter(struct core *core, enum fetch_stage next);
 
+/* An answer is waited for twice as long from now on. */
+static inline void
+fetch_ask_later(struct fetch *fetch)
+{
+    fetch->ask_us = 2 * fetch->ask_us < FETCH_ASK_MAX_US ? 2 * fetch->ask_us : FETCH_ASK_MAX_US;
+}
+
 bool fetch_runs(const struct core *core, int i);
 /* Usable, and nothing that is known speaks against its state. */
 bool fetch_fit(const struct core *core, int i);

@@ -379,6 +379,17 @@ follow_mesh(struct run *run)
     }
 }
 
+/* `why`: there is no checkpoint; or NULL. */
+static void
+tell_stopped(struct run *run, const char *why)
+{
+    const struct state_header *h = run->state.header;
+    const char *saved = h->round ? "checkpoint written to " : "nothing to save in ";
+    train_say(run, 4, "%s at step %llu: %s%s", run->blind ? "stopped" : "interrupted",
+              (unsigned long long)h->step, why ? "no checkpoint: " : saved,
+              why ? why : run->config->out);
+}
+
 static int
 run_mesh(struct run *run)
 {
@@ -397,21 +408,14 @@ run_mesh(struct run *run)
         train_say(
             run, 3,
             "the state changed in memory: neither a checkpoint nor results of it are written; "
-            "start "
-            "again to have them from the others or the last checkpoint");
+            "start again to have them from the others or the last checkpoint");
         return 1;
     }
-    const struct state_header *h = run->state.header;
-    int saved = save_last(run->save, &run->state, why, sizeof why);
-    if (!done)
-        train_say(run, 4, "%s at step %llu: %s%s", run->blind ? "stopped" : "interrupted",
-                  (unsigned long long)h->step,
-                  saved      ? "no checkpoint: "
-                  : h->round ? "checkpoint written to "
-                             : "nothing to save in ",
-                  saved ? why : run->config->out);
-    if (!done)
+    int failed = save_last(run->save, &run->state, why, sizeof why);
+    if (!done) {
+        tell_stopped(run, failed ? why : NULL);
         return run->blind ? 1 : 130;
+    }
     int rc = train_results(run);
     fail_hit(FAIL_RESULT, NULL, 0);
     return rc ? 1 : 0;
