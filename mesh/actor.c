@@ -28,9 +28,10 @@
 #include "proto/fail.h"
 
 enum {
-    REST_US = 2000,    /* how long the actor thread rests before it looks for work */
-    EVENTS_MAX = 32,   /* epoll events per turn */
-    TRIM_US = 5000000, /* peers that go leave holes in all heaps, which are given back then */
+    REST_US = 2000,  /* how long the actor thread rests before it looks for work */
+    EVENTS_MAX = 32, /* epoll events per turn */
+    TRIM_US =
+        5000000, /* peers that come and go leave holes in all heaps, which are given back then */
 };
 
 /* ---- what the core asks for ---- */
@@ -174,10 +175,18 @@ on_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_fr
 }
 
 static void
+trim_soon(struct mesh *mesh)
+{
+    if (!mesh->trim_at)
+        mesh->trim_at = actor_clock_us() + TRIM_US;
+}
+
+static void
 on_peer_up(void *ctx, unsigned link, struct proto_node node, const struct proto_hello *hello)
 {
     struct mesh *mesh = ctx;
     wire_peer_up(mesh->wire, link, node, hello->bulk_port);
+    trim_soon(mesh);
 }
 
 static void
@@ -186,8 +195,7 @@ on_peer_down(void *ctx, unsigned link, struct proto_node node)
     struct mesh *mesh = ctx;
     (void)node;
     wire_peer_down(mesh->wire, link);
-    if (!mesh->trim_at)
-        mesh->trim_at = actor_clock_us() + TRIM_US;
+    trim_soon(mesh);
 }
 
 static void

@@ -25,7 +25,7 @@ struct mesh {
     char address[64]; /* on which wire listens */
     int epoll_fd, wake_fd;
     uint64_t tick_at, discover_at; /* us */
-    uint64_t trim_at;              /* us; 0: no peer has gone since the last time */
+    uint64_t trim_at;              /* us; 0: no peer has come or gone since the last time */
     bool more_control, more_bulk;  /* read again before sleeping */
     struct mesh_task tasks[ACTOR_TASKS_MAX];
     size_t task_first, task_count;
