@@ -34,7 +34,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all failpoints flips chaos chaos-night deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers install clean help
+.PHONY: all failpoints flips chaos chaos-night compose-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -90,7 +90,7 @@ test: check-deps                     ## the fast part of check: unit, property, 
 
 test-build: $(tests) $(replays) $B/sim $B/switch
 
-flips: all failpoints                ## half an hour: 1,000 flipped bits in each of eight places, 200 liars
+flips: all failpoints                ## half an hour: 1,000 flipped bits in each of nine places, 200 liars
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_flips.sh 1000
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_flips.sh 1000 1 vote
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_liar.sh 200
