@@ -61,6 +61,35 @@ peer_pace(struct core *core, struct peer *peer, uint64_t round)
     peer->pace_round = round;
 }
 
+/* Whom it hears; whoever hears another again is worth a hold. */
+static void
+take_hears(struct core *core, int i, const struct proto_heartbeat *beat)
+{
+    struct peer *peer = &core->peers.peers[i];
+    uint64_t heard = peer->hears;
+    bool deaf = !peer->hears_me;
+    peer->hears = 0;
+    peer->hears_me = false;
+    for (size_t h = 0; h < beat->hears_count; h++) {
+        const struct proto_hearing *hearing = &beat->hears[h];
+        if (core_node_equal(hearing->node, core->config.self)) {
+            peer->hears_me = true;
+            peer->lag_us[PEERS_MAX] = hearing->lag_us;
+        }
+        int j = peers_find(core, hearing->node);
+        if (j < 0)
+            continue;
+        peer->hears |= 1ull << j;
+        peer->lag_us[j] = hearing->lag_us;
+    }
+    for (uint64_t news = peer->hears & ~heard; news; news &= news - 1) {
+        healed(core, __builtin_ctzll(news));
+        healed(core, i);
+    }
+    if (deaf && peer->hears_me)
+        healed(core, i);
+}
+
 void
 heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat)
 {
@@ -88,28 +117,7 @@ heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat)
         healed(core, i);
     }
     peer->aside = beat->aside;
-    uint64_t heard = peer->hears;
-    bool deaf = !peer->hears_me;
-    peer->hears = 0;
-    peer->hears_me = false;
-    for (size_t h = 0; h < beat->hears_count; h++) {
-        const struct proto_hearing *hearing = &beat->hears[h];
-        if (core_node_equal(hearing->node, core->config.self)) {
-            peer->hears_me = true;
-            peer->lag_us[PEERS_MAX] = hearing->lag_us;
-        }
-        int j = peers_find(core, hearing->node);
-        if (j < 0)
-            continue;
-        peer->hears |= 1ull << j;
-        peer->lag_us[j] = hearing->lag_us;
-    }
-    for (uint64_t news = peer->hears & ~heard; news; news &= news - 1) {
-        healed(core, __builtin_ctzll(news));
-        healed(core, i);
-    }
-    if (deaf && peer->hears_me)
-        healed(core, i);
+    take_hears(core, i, beat);
     doubt_beat(core, i);
 }
 
