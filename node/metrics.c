@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "node/audit.h"
 #include "node/clock.h"
 #include "node/metrics_object.h"
 #include "node/show.h"
@@ -277,7 +278,7 @@ write_job(struct metrics *metrics)
 static void
 write_object(struct metrics *metrics, const json_t *object)
 {
-    char line[1024];
+    char line[AUDIT_LINE_MAX + 1];
     size_t size =
         json_dumpb(object, line, sizeof line - 1, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS));
     if (size == 0 || size >= sizeof line)
@@ -369,7 +370,7 @@ metrics_withdraw(struct metrics *metrics)
 static off_t
 last_line(int fd, off_t at, uint64_t *step)
 {
-    char line[1024];
+    char line[AUDIT_LINE_MAX + 2]; /* and the ends of two */
     size_t size = at < (off_t)sizeof line ? (size_t)at : sizeof line;
     if (size == 0 || pread(fd, line, size, at - (off_t)size) != (ssize_t)size)
         return -1;

@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "node/audit.h"
 #include "node/compare.h"
 
 static char dir[64];
@@ -246,6 +247,33 @@ append(const char *text)
     assert_non_null(file);
     fputs(text, file);
     assert_int_equal(fclose(file), 0);
+}
+
+/* An audit takes lines as long as this one. */
+static void
+the_longest_line_goes_like_any_other(void **state)
+{
+    char text[AUDIT_LINE_MAX + 2];
+    (void)state;
+    struct metrics *metrics = open_metrics(false);
+    for (uint64_t k = 1; k <= 3; k++) {
+        struct metrics_step step = step_of(k);
+        metrics_step(metrics, &step);
+    }
+    metrics_destroy(&metrics);
+    memset(text, ' ', sizeof text);
+    memcpy(text, "{\"step\":4", 9);
+    memcpy(text + AUDIT_LINE_MAX - 1, "}\n", 3);
+    append(text);
+    metrics = open_metrics(true);
+    struct metrics_step step = step_of(5);
+    metrics_step(metrics, &step);
+    metrics_withdraw_from(metrics, 3);
+    json_t *object = line(1);
+    assert_int_equal(number(object, "step"), 2);
+    json_decref(object);
+    assert_null(line(2));
+    metrics_destroy(&metrics);
 }
 
 static void
@@ -547,6 +575,7 @@ main(void)
         TEST(an_evaluation_joins_the_line_of_its_step),
         TEST(lines_of_steps_that_are_done_again_go),
         TEST(an_evaluation_alone_is_a_line),
+        TEST(the_longest_line_goes_like_any_other),
         TEST(a_resumed_run_continues_behind_the_last_whole_line),
         TEST(a_torn_line_longer_than_a_block_goes_too),
         TEST(a_new_run_replaces_an_old_one_with_its_first_step),
