@@ -348,7 +348,8 @@ find_settable(const struct config *config, const char *path, const struct config
               char *why, size_t why_size)
 {
     const struct config_key *key = *out = key_of(path);
-    if (key && of_model(key) && key->kind != CONFIG_TEXT) {
+    bool model = strcmp(path, "model") == 0 || (key && of_model(key) && key->kind != CONFIG_TEXT);
+    if (model) {
         snprintf(why, why_size, "%s belongs in the job file: --set does not change the layers",
                  path);
         return -EINVAL;

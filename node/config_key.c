@@ -312,27 +312,6 @@ key_nearest(const char *section, const char *name)
     return best;
 }
 
-void
-config_key_unknown(const char *section, const char *name, char *why, size_t why_size)
-{
-    char shown[SHOWN_MAX], near[PATH_MAX_LENGTH];
-    typed_escape(shown, sizeof shown, name);
-    const struct config_key *best = key_nearest(section, name);
-    if (best)
-        config_key_path(best, near, sizeof near);
-    const char *dot = *section ? "." : "";
-    if (best) {
-        snprintf(why, why_size, "unknown key %s%s%s, did you mean %s?", section, dot, shown, near);
-        return;
-    }
-    size_t used =
-        (size_t)snprintf(why, why_size, "unknown key %s%s%s, expected one of", section, dot, shown);
-    const struct config_key *end = config_keys + config_key_count;
-    for (const struct config_key *key = config_key_first(section); key && key < end; key++)
-        if (strcmp(key->section, section) == 0 && used < why_size)
-            used += (size_t)snprintf(why + used, why_size - used, " %s", key->name);
-}
-
 /* "a, b or c" */
 static void
 words_list(const struct config_word *words, char *out, size_t size)
@@ -377,6 +356,68 @@ key_expected(const struct config_key *key, char *out, size_t size)
     words_list(key->words, list, sizeof list);
     const char *only = key->words[1].name ? "expected" : "not supported by this version: only";
     snprintf(out, size, "%s %s", only, list);
+}
+
+/* " a b c" behind what is in `why`. */
+static void
+append_names(const char *section, char *why, size_t why_size)
+{
+    size_t used = strlen(why);
+    for (size_t i = 0; i < config_key_count; i++)
+        if (strcmp(config_keys[i].section, section) == 0 && used < why_size)
+            used += (size_t)snprintf(why + used, why_size - used, " %s", config_keys[i].name);
+}
+
+/* The key that `path` goes beyond, as if it were a section: cuts `path` down to it. */
+static const struct config_key *
+key_above(char *path)
+{
+    for (char *dot; (dot = strrchr(path, '.'));) {
+        *dot = '\0';
+        const struct config_key *key = config_key_find(NULL, path);
+        if (key)
+            return key;
+    }
+    return NULL;
+}
+
+/* Nothing of nearly this name: a section taken for a key, no key of the section, a key taken for a section, or
+ * neither. */
+static void
+expected_instead(const char *section, char *path, const char *shown, char *why, size_t why_size)
+{
+    char expected[480];
+    const struct config_key *above;
+    if (config_key_first(path)) {
+        snprintf(why, why_size, "unknown key %s, expected %s.KEY, the KEY one of", shown, shown);
+        append_names(path, why, why_size);
+    } else if (config_key_first(section)) {
+        snprintf(why, why_size, "unknown key %s, expected one of", shown);
+        append_names(section, why, why_size);
+    } else if ((above = key_above(path))) {
+        key_expected(above, expected, sizeof expected);
+        snprintf(why, why_size, "unknown key %s: %s has a value, %s", shown, path, expected);
+    } else {
+        snprintf(why, why_size,
+                 "unknown key %s, expected one of the sections run, data, model, train, mesh or "
+                 "node, a dot, and a key",
+                 shown);
+    }
+}
+
+void
+config_key_unknown(const char *section, const char *name, char *why, size_t why_size)
+{
+    char path[2 * PATH_MAX_LENGTH], shown[2 * PATH_MAX_LENGTH], near[PATH_MAX_LENGTH];
+    snprintf(path, sizeof path, "%s%s%s", section, *section ? "." : "", name);
+    typed_escape(shown, sizeof shown, path);
+    const struct config_key *best = config_key_first(path) ? NULL : key_nearest(section, name);
+    if (!best) {
+        expected_instead(section, path, shown, why, why_size);
+        return;
+    }
+    config_key_path(best, near, sizeof near);
+    snprintf(why, why_size, "unknown key %s, did you mean %s?", shown, near);
 }
 
 static int
