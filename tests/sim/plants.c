@@ -2,8 +2,8 @@
  *
  * A bug that can only be seen in a sum or a state is looked for in random schedules; one that costs time
  * by the drills and by the scenario made for it. Of the nets that stand one behind the other (fence and
- * coverage, the plan that a starved node makes for itself and the state that it fetches) one alone may be
- * missing: they are planted in pairs. The budgets are some ten times what was needed when they were set. */
+ * coverage) one alone may be missing: they are planted in a pair. The budgets are some ten times what was
+ * needed when they were set. */
 #include <inttypes.h>
 
 #include "mesh/mutant.h"
@@ -36,6 +36,7 @@ static const struct plant {
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL},
     {"a hung trainer is given shards again and again", MUTANT_STUCK, 0, 4, NULL},
     {"a slow member is never left out", MUTANT_PACE, 0, 6, NULL},
+    {"a node without plans never plans by itself", MUTANT_STARVED, 0, 6, NULL},
     {"states of rounds long ago are not compared", MUTANT_PAST, 0, 7, NULL},
     {"deadlines are not stretched when the node itself is late", MUTANT_LATE, 0, 8, NULL},
     {"most of the mesh is suspected as quickly as one node", MUTANT_HALF, 0, 8, NULL},
