@@ -105,6 +105,7 @@ collect(struct mending *m)
         if (task.size > 0)
             take(m, &task);
         mesh_stats(m->repair->mesh, &stats);
+        m->repair->met = m->repair->met || stats.core.peers > 0;
         if (task.size == 0 && ahead(m, &stats))
             return REPAIR_AHEAD;
         if (hopeless(m, &stats))
@@ -139,9 +140,9 @@ tell_missing(const struct mending *m, char *why, size_t why_size)
     while (first < m->pages && m->good[first])
         first++;
     snprintf(why, why_size,
-             "checkpoint of step %llu: %zu of %zu pages are damaged here and on every other node, "
-             "page %zu the first",
-             (unsigned long long)m->file.step, m->bad, m->pages, first);
+             "checkpoint of step %llu: %zu of %zu pages are damaged here%s, page %zu the first",
+             (unsigned long long)m->file.step, m->bad, m->pages,
+             m->repair->met ? " and on every other node" : ", and no other node was met", first);
 }
 
 static enum repair_end

@@ -26,6 +26,7 @@ struct repair {
     uint64_t gather_ms; /* when that is 1: how long somebody may come */
     void (*say)(void *ctx, int level, const char *line);
     void *ctx;
+    bool met; /* set by repair_run: another node was there to be asked */
 };
 
 enum { REPAIR_PATIENCE_MS = 5000 }; /* without a page, with everybody there who is waited for */

@@ -68,9 +68,10 @@ repair_damaged(struct run *run)
         return 130;
     if (end == REPAIR_FAILED && !run->found.whole) {
         train_say(run, 3,
-                  "%s: no checkpoint is whole, here or elsewhere, and training does not start over "
-                  "by itself; --fresh begins anew",
-                  run->config->out);
+                  "%s: no checkpoint is whole%s, and training does not start over by itself; "
+                  "--fresh begins anew",
+                  run->config->out,
+                  repair.met ? ", here or elsewhere" : " here, no other node was met");
         return 1;
     }
     if (run->found.whole)

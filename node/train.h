@@ -9,7 +9,8 @@
 #include "node/config.h"
 
 /* Where a run begins. A folder whose run was killed or interrupted goes on by itself, so that a restarted
- * container needs no option; one whose run has ended begins anew. */
+ * container needs no option; one whose run has ended begins anew. One with an unfinished run of another job is refused
+ * unless it is to be TRAIN_FRESH. */
 enum train_start {
     TRAIN_AUTO,
     TRAIN_RESUME, /* from the newest checkpoint, even after the end */

@@ -8,6 +8,9 @@
 
 #include <sodium.h>
 
+#include "nn/disk.h"
+#include "node/audit.h"
+
 static int
 open_memory(struct run *run, char *why, size_t why_size)
 {
@@ -157,6 +160,66 @@ open_save(struct run *run, char *why, size_t why_size)
     return save_new(&run->save, &setup, why, why_size);
 }
 
+/* Of the run that the folder holds, as its job.json has it. */
+static bool
+job_left(const struct run *run, struct audit_job *job)
+{
+    char path[DISK_PATH_MAX], why[TRAIN_LINE];
+    uint8_t *text;
+    size_t size;
+    snprintf(path, sizeof path, "%s/job.json", run->config->out);
+    if (disk_read(path, AUDIT_LINE_MAX, &text, &size, why, sizeof why))
+        return false;
+    bool good = audit_read_job(job, (const char *)text, size, why, sizeof why) == 0;
+    free(text);
+    return good;
+}
+
+/* "run.seed 7, here 9"; `left` NULL: nothing is known of it. */
+static void
+tell_difference(const struct run *run, const struct audit_job *left, char *out, size_t size)
+{
+    const struct config *config = run->config;
+    const struct audit_job none = {0}, *job = left ? left : &none;
+    const struct {
+        const char *name;
+        uint64_t there, here;
+    } number[] = {
+        {"run.seed", job->seed, config->run.seed},
+        {"steps", job->steps, state_steps_total(&run->state)},
+        {"training samples", job->train, data_info(run->job.data)->train},
+        {"train.batch", job->batch, config->train.batch},
+        {"train.shards", job->shards, config->train.shards},
+        {"train.local_steps", job->local_steps, config->train.local_steps},
+    };
+    for (size_t i = 0; left && i < sizeof number / sizeof number[0]; i++) {
+        if (number[i].there != number[i].here) {
+            snprintf(out, size, "%s %llu, here %llu", number[i].name,
+                     (unsigned long long)number[i].there, (unsigned long long)number[i].here);
+            return;
+        }
+    }
+    snprintf(out, size, "other data, model or settings");
+}
+
+/* There are checkpoints, but only of other jobs. They may be older than a run of ours that had none yet: job.json tells
+ * whose metrics these are. */
+static int
+check_left(const struct run *run, char *why, size_t why_size)
+{
+    char difference[128];
+    struct audit_job left;
+    bool known = job_left(run, &left);
+    if (known && left.job == run->job_hash)
+        return 0;
+    tell_difference(run, known ? &left : NULL, difference, sizeof difference);
+    snprintf(
+        why, why_size,
+        "%s: holds %s run of another job (%s); --fresh begins anew, --out takes another folder",
+        run->config->out, save_ended(run->save) ? "a" : "an unfinished", difference);
+    return -EEXIST;
+}
+
 /* The newest whole checkpoint into the state, as `start` says. What is damaged is repaired later, when there
  * are others to ask. */
 static int
@@ -168,10 +231,12 @@ resume_from(struct run *run, enum train_start start, char *why, size_t why_size)
         return 0;
     int rc = save_find(run->save, &run->state, found, why, why_size);
     run->resumed = found->whole || found->damaged_count > 0;
-    if (run->resumed || !why[0])
-        return rc == -ENOENT ? 0 : rc;
-    if (rc == -ENOENT && !found->unfit && start == TRAIN_AUTO)
+    if (run->resumed || (rc == -ENOENT && !why[0]))
         return 0;
+    if (rc != -ENOENT) /* the folder itself */
+        return rc;
+    if (!found->unfit)
+        return check_left(run, why, why_size);
     size_t used = strlen(why);
     snprintf(why + used, why_size - used, "; --fresh begins anew");
     return rc;
@@ -179,7 +244,7 @@ resume_from(struct run *run, enum train_start start, char *why, size_t why_size)
 
 /* `skipped`: checkpoints that were of no use, or "". */
 static void
-tell_start(struct run *run, const char *skipped)
+tell_start(struct run *run, enum train_start start, const char *skipped)
 {
     const struct config *config = run->config;
     metrics_job(run->metrics, &(struct metrics_job){
@@ -195,6 +260,9 @@ tell_start(struct run *run, const char *skipped)
     if (run->found.whole && !run->found.damaged_count)
         train_say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
                   skipped[0] ? "; skipped " : "", skipped);
+    if (start == TRAIN_RESUME && !run->resumed)
+        train_say(run, 6, "%s: no checkpoint to resume from: begins at step 0, or where others are",
+                  config->out);
     if (run->memory.spilled || run->memory.lanes < config->train.shards)
         train_say(run, 6, "train.memory_max: %u of %u shards at a time%s", run->memory.lanes,
                   config->train.shards, run->memory.spilled ? ", states in a file" : "");
@@ -230,7 +298,7 @@ train_open(struct run *run, enum train_start start, char *why, size_t why_size)
                          why_size);
     if (rc)
         return rc;
-    tell_start(run, why);
+    tell_start(run, start, why);
     return open_mesh(run, why, why_size);
 }
 

@@ -1,0 +1,98 @@
+#!/bin/bash
+# test_folder.sh - what a start makes of the folder that it finds: an unfinished run of the same job goes on, one of
+# another job is refused and not touched, unless the person says --fresh; where nothing can be lost nobody is asked. And
+# what it says of checkpoints that nobody can use.
+. "$(dirname "$0")/../support/process.sh"
+ALONE=(--threads 1 --set "mesh.group=$GROUP" $LINK --set mesh.gather_ms=0)
+STEPS=2000
+
+write_job "$WORK/job.yaml" $STEPS
+
+alone() { # OPTION ...: node a by itself, a checkpoint every 5 steps
+    node a "$WORK/job.yaml" --set mesh.gather_ms=0 --set train.checkpoint_every=5 "$@"
+}
+
+until_step() { # STEP CHECKPOINT OPTION ...: train so far, then kill
+    local step=$1 checkpoint=$2
+    shift 2
+    alone "$@"
+    wait_until 60 "step $step" reached "$step" a
+    [ -z "$checkpoint" ] || wait_until 60 "a checkpoint" compgen -G "$WORK/a/checkpoint-*[05]" >/dev/null
+    kill_node a
+}
+
+snapshot() {
+    (cd "$WORK/a" && sha256sum ./*)
+}
+
+refused() { # WHAT PATTERN FOLDER OPTION ...: status 2 and one line
+    local what=$1 pattern=$2 folder=$3 status
+    shift 3
+    timeout 20 "$MESHNODE" "$WORK/job.yaml" "${ALONE[@]}" --out "$folder" "$@" >"$WORK/out" 2>"$WORK/err" </dev/null
+    status=$?
+    [ $status = 2 ] || fail "$what: status $status, expected 2: $(cat "$WORK/err")"
+    [ "$(wc -l <"$WORK/err")" = 1 ] && [ ! -s "$WORK/out" ] || fail "$what: expected one line: $(cat "$WORK/err")"
+    grep -Eq "$pattern" "$WORK/err" || fail "$what: $(cat "$WORK/err")"
+    cat "$WORK/err"
+}
+
+says() { # PATTERN
+    grep -Eq -e "$1" "$WORK/a.log" || fail "a does not say '$1': $(cat "$WORK/a.log")"
+}
+
+echo "an unfinished run of another job"
+until_step 12 yes
+before=$(snapshot)
+ways='; --fresh begins anew, --out takes another folder$'
+refused "another seed" "$WORK/a: holds an unfinished run of another job \(run.seed 7, here 9\)$ways" "$WORK/a" --seed 9
+refused "more steps" "\(steps $STEPS, here 60\)$ways" "$WORK/a" --set train.steps=60
+refused "another rate" "\(other data, model or settings\)$ways" "$WORK/a" --set train.optimizer.sgd.rate=0.01
+refused "another seed, to be resumed" "\(run.seed 7, here 9\)$ways" "$WORK/a" --seed 9 --resume
+[ "$(snapshot)" = "$before" ] || fail "the refused runs changed the folder"
+
+echo "the same job goes on, another one begins anew when told to"
+until_step 20 yes
+says 'resumed at step [1-9]'
+until_step 2 "" --seed 9 --fresh --set train.checkpoint_every=0
+until_step 2 "" --seed 9 --set train.checkpoint_every=0 # its own metrics, though only checkpoints of the other job
+rm "$WORK/a/job.json"
+refused "whose metrics are not known" "\(other data, model or settings\)$ways" "$WORK/a" --seed 9
+
+echo "nothing to lose"
+alone --set train.steps=10 --fresh
+finished 60 a
+alone --set train.steps=5 # the run in it has ended
+finished 60 a
+rm -r "$WORK/a"
+until_step 2 "" --set train.checkpoint_every=0
+until_step 2 "" --set train.checkpoint_every=0 --seed 9 # no checkpoint in it
+rm -r "$WORK/a"
+until_step 2 "" --resume
+says "$WORK/a: no checkpoint to resume from: begins at step 0"
+refused "no folder" '/dev/null: Not a directory$' /dev/null
+refused "a long name" ': File name too long$' "$WORK/$(printf %0300d 0)"
+
+echo "a damaged checkpoint, and nobody else"
+rm -r "$WORK/a"
+until_step 12 yes
+file=$(compgen -G "$WORK/a/checkpoint-*[05]" | sort -V | tail -n 1)
+mv "$file" "$WORK/whole"
+rm -f "$WORK"/a/checkpoint-*
+cp "$WORK/whole" "$file"
+printf 'XXXX' | dd of="$file" bs=1 seek=70000 conv=notrunc status=none
+alone
+wait_until 60 "a to give up" gone a
+wait "${PID[a]}"
+status=$?
+unset "PID[a]"
+[ $status = 1 ] || fail "a ended with status $status, expected 1"
+says '1 of [0-9]* pages are damaged here, and no other node was met, page 1 the first$'
+says 'no checkpoint is whole here, no other node was met, and training does not start over by itself; --fresh'
+
+echo "a checkpoint of another version"
+cp "$WORK/whole" "$file"
+for at in 8 $(($(stat -c %s "$file") - 112 + 8)); do
+    printf '\3' | dd of="$file" bs=1 seek=$at conv=notrunc status=none
+done
+refused "another version" "checkpoint-[0-9]*: checkpoint version 3, expected 2; --fresh begins anew$" "$WORK/a"
+echo "goes on, refused, begun anew"
