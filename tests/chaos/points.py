@@ -55,7 +55,8 @@ POINTS["donor"] = r"hold|hello|peers|peer-u|connect|beacon|plan|heartbeat|commit
 # Whether the others hold for a joiner depends on the instant, and the last one to end has nobody to say goodbye to: a
 # case whose victim did not is no failure.
 CHANCE = r"hold|bye"
-POINTS["damaged"] = POINTS["lender"] = r"file|want|page|checkpoint|dir|hello-t"
+POINTS["damaged"] = POINTS["lender", 2] = r"file|want|page|checkpoint|dir|hello-t"
+POINTS["lender"] = r"file|checkpoint|dir|hello-t"  # one of several, asked or not
 
 
 class Scene:
