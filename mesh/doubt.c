@@ -226,17 +226,24 @@ claims(const struct core *core, uint64_t hash)
     return count;
 }
 
+/* Is what peers[i] holds before our round still to be heard? Also of a member of whom there was no heartbeat yet. */
+static bool
+silent(const struct core *core, int i)
+{
+    bool member = core->peers.peers[i].state == PEER_UP && (core->doubt.untold >> i & 1);
+    return core->doubt.claim[i] == 0 && (member || peers_usable(core, i));
+}
+
 static struct tally
 count_claims(const struct core *core)
 {
     struct tally tally = {.same = 1 + claims(core, core->state_hash), .all = true};
     for (int i = 0; i < core->peers.high; i++) {
-        uint64_t claim = core->doubt.claim[i];
-        tally.all = tally.all && (claim != 0 || !peers_usable(core, i));
-        unsigned count = differs(core, i) ? claims(core, claim) : 0;
+        tally.all = tally.all && !silent(core, i);
+        unsigned count = differs(core, i) ? claims(core, core->doubt.claim[i]) : 0;
         if (count > tally.other) {
             tally.other = count;
-            tally.hash = claim;
+            tally.hash = core->doubt.claim[i];
         }
     }
     return tally;
@@ -285,6 +292,16 @@ parts(struct core *core, int i)
     return true;
 }
 
+/* Is there another node to train with than those who contradict us? */
+static bool
+third(const struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (peers_usable(core, i) && !differs(core, i) && !core->peers.peers[i].apart)
+            return true;
+    return false;
+}
+
 static void
 go_back(struct core *core, const struct tally *tally)
 {
@@ -300,9 +317,35 @@ go_back(struct core *core, const struct tally *tally)
     }
     if (!back)
         return;
-    core->doubt.wary_us = 0; /* whom not to follow is known */
+    /* Whom not to follow is known; but a node alone is not to go on before the others have gone back. */
+    core->doubt.wary_us = tie && third(core) ? core->awake + DOUBT_GRACE_US : 0;
     core->doubt.dispute = tie ? core->round : 0;
     doubt_back(core, core->round, "its members hold different states");
+}
+
+/* One against one, but somebody else is ahead: it passed our round with one of the two states, and says with which
+ * when it is followed. */
+static bool
+ahead_decides(struct core *core, const struct tally *tally)
+{
+    if (tally->other != tally->same || core_mutant(core, MUTANT_PAST))
+        return false;
+    bool found = false;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        found =
+            found || (peers_usable(core, i) && peer->round > core->round && !doubt_shuns(core, i) &&
+                      peer->state_hash != 0 && doubt_trusts(core, peer->round, peer->state_hash));
+    }
+    for (int i = 0; i < core->peers.high && found; i++) {
+        struct peer *peer = &core->peers.peers[i];
+        if (!differs(core, i) || peer->outvoted == core->round + 1)
+            continue;
+        peer->outvoted = core->round + 1;
+        core->doubt.wary_us = 0;
+        say(core, i, "as many have this one; who is ahead decides");
+    }
+    return found;
 }
 
 static bool
@@ -375,28 +418,43 @@ past_go_back(struct core *core, const struct dispute *d)
     doubt_back(core, d->round, "others had another state");
 }
 
+/* Is it ahead, as far as is known with a state that is not ours? That it was odd before this round says so, too. */
+static bool
+passed(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    bool ahead = peers_usable(core, i) && !peer->apart && peer->round > core->round;
+    return ahead && (!doubt_shuns(core, i) || (peer->odd && peer->odd_round == core->round &&
+                                               core->round >= core->doubt.dispute));
+}
+
 enum doubt_verdict
-doubt_differs(struct core *core)
+doubt_differs(struct core *core, uint64_t hash)
 {
     struct doubt *doubt = &core->doubt;
-    unsigned ours = 1 + holders(core, core->round, core->state_hash), ahead = 0;
+    unsigned ours = 1 + holders(core, core->round, core->state_hash);
+    unsigned theirs = holders(core, core->round, hash);
     if (doubt->differ_round != core->round + 1 || core->own.state != OWN_FREE) {
         doubt->differ_round = core->round + 1;
         doubt->wary_us = core->awake + DOUBT_GRACE_US;
         return DOUBT_WAIT;
     }
-    for (int i = 0; i < core->peers.high; i++) {
-        const struct peer *peer = &core->peers.peers[i];
-        ahead += peers_usable(core, i) && peer->round > core->round && !doubt_shuns(core, i);
-    }
-    for (int i = 0; i < core->peers.high && ahead <= ours; i++) {
+    for (int i = 0; i < core->peers.high; i++)
+        theirs += passed(core, i);
+    for (int i = 0; i < core->peers.high && theirs <= ours; i++) {
         struct peer *peer = &core->peers.peers[i];
         if (peer->round > core->round && peers_usable(core, i)) {
             peer->odd = true;
             peer->odd_round = core->round + 1;
         }
     }
-    return ahead > ours ? DOUBT_COPY : DOUBT_STAY;
+    if (theirs <= ours)
+        return DOUBT_STAY;
+    doubt->dispute = 0; /* it is settled: who was odd before this round was right */
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].odd_round == core->round)
+            core->peers.peers[i].odd = false;
+    return DOUBT_COPY;
 }
 
 void
@@ -429,7 +487,7 @@ doubt_step(struct core *core)
     if (!doubt->open)
         outvote(core);
     else if ((tally.all || core->awake - doubt->since_us >= DOUBT_GRACE_US) &&
-             core->own.state == OWN_FREE)
+             core->own.state == OWN_FREE && !ahead_decides(core, &tally))
         go_back(core, &tally);
 }
 

@@ -9,7 +9,9 @@
  *       ^                       +--all have told theirs, or DOUBT_GRACE_US: no---> ops->back
  *       +----------------- core_on_applied, of an older state ----------------------+
  *
- * Outvoted or between two of a kind, the answer is the same: back to a state that the trainer can vouch for.
+ * Between two of a kind while another one is ahead, that one decides: it is followed, and whose state it did not have
+ * before the round in dispute is outvoted. Else,
+ * outvoted or between two of a kind, the answer is the same: back to a state that the trainer can vouch for.
  * From there one fetches what the majority has, or, between two, both do the round again and must agree.
  * Who is *odd* is in no plan of ours and gives us no state until it has gone back. Between the same two in
  * the same round again and again (DOUBT_TIES), they compute different bits, and go separate ways.
@@ -67,10 +69,11 @@ bool doubt_shuns(const struct core *core, int i);
 uint64_t doubt_past(const struct core *core, uint64_t round);
 /* Others had the same state before this round as we. */
 void doubt_agreed(struct core *core, uint64_t round);
-/* Those ahead had another state before our round. What is to be done: wait for a moment what they say; nothing, since
- * they are not more than those who have ours, and odd from now on; or go back, and take a copy of theirs. */
+/* Those ahead had another state before our round, of this hash. What is to be done: wait for a moment what they say;
+ * nothing, since with those who are here and have theirs they are not more than those who have ours, and odd from now
+ * on; or go back, and take a copy of theirs. */
 enum doubt_verdict { DOUBT_WAIT, DOUBT_STAY, DOUBT_COPY };
-enum doubt_verdict doubt_differs(struct core *core);
+enum doubt_verdict doubt_differs(struct core *core, uint64_t hash);
 /* Back below `round`, to a state that others had, too. */
 void doubt_back(struct core *core, uint64_t round, const char *why);
 /* Is there nobody who has another state before this round, or are they fewer than those with this one? */

@@ -107,10 +107,10 @@ scatter(struct core *core, uint64_t at, const uint8_t *body, size_t size)
 /* We hold another state than the one we follow: ours has changed since it was adopted, or its has. Where more have
  * theirs: back, and as the older state may be as wrong, a copy of the present one. */
 static void
-state_differs(struct core *core)
+state_differs(struct core *core, uint64_t hash)
 {
     const struct peer *peer = &core->peers.peers[core->fetch.from];
-    enum doubt_verdict verdict = doubt_differs(core);
+    enum doubt_verdict verdict = doubt_differs(core, hash);
     if (verdict != DOUBT_WAIT)
         core_log(core, 3, "before round %llu peer %s:%u has another state than we: %s",
                  (unsigned long long)core->round, peer->at.host, peer->at.control_port,
@@ -133,7 +133,7 @@ total_take(struct core *core, const struct proto_total *total, const void *body,
         serve_total_check(total, body, size) != total->check)
         return;
     if (total->state_hash != core->state_hash) {
-        state_differs(core);
+        state_differs(core, total->state_hash);
         return;
     }
     doubt_agreed(core, core->round);
@@ -209,7 +209,7 @@ fetch_on_total(struct core *core, int from, const struct proto_total *total,
         bool honest = serve_total_check(total, frame->data, 0) == total->check;
         bool differs = honest && total->state_hash != 0 && total->state_hash != core->state_hash;
         if (its_turn(core, total) && differs) {
-            state_differs(core);
+            state_differs(core, total->state_hash);
         } else if (its_turn(core, total)) {
             fetch->tried |=
                 fetch->sure ? 1ull << from : UINT64_MAX; /* the others hardly have more */

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "mesh/doubt.h"
+#include "mesh/serve.h"
 #include "tests/support/lone.h"
 
 static const unsigned ids[] = {7, 8, 9};
@@ -108,6 +109,48 @@ two_who_differ_again_and_again_part(void **state)
     lone_destroy(&lone);
 }
 
+/* The total of round 0 is not here, says `id`, but that it had the state of this hash before it. */
+static void
+tell_past(struct lone *lone, unsigned id, uint64_t hash)
+{
+    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 0, .state_hash = hash}};
+    msg.total.check = serve_total_check(&msg.total, NULL, 0);
+    struct core_frame frame = {NULL, 0, lone};
+    core_on_bulk(lone->core, lone->now, lone_node(lone, id), &msg, &frame);
+}
+
+/* One against one in round 0; node 8 is a round ahead, and had a state of this hash before it. */
+static struct lone *
+tie_with_one_ahead(uint64_t past)
+{
+    struct lone *lone = mesh_of(2);
+    tell(lone, 8, 1, 88);
+    tell(lone, 7, 0, 66);
+    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
+    tell_past(lone, 8, past);
+    lone_run(lone, DOUBT_GRACE_US / 1000 + 20);
+    assert_int_equal(lone_logged(lone, "who is ahead decides"), 1);
+    assert_false(lone->back);
+    assert_null(lone_sent(lone, 7, PROTO_PLAN));
+    return lone;
+}
+
+static void
+of_one_against_one_who_is_ahead_decides(void **state)
+{
+    (void)state;
+    struct lone *lone = tie_with_one_ahead(66);
+    tell_past(lone, 8, 66);
+    assert_true(lone->back);
+    assert_int_equal(lone_logged(lone, "taking a copy"), 1);
+    lone_destroy(&lone);
+
+    lone = tie_with_one_ahead(77);
+    assert_int_equal(lone_logged(lone, "another state than we"), 0);
+    assert_non_null(lone_sent(lone, 8, PROTO_FETCH)); /* nobody has totals */
+    lone_destroy(&lone);
+}
+
 static void
 of_two_ahead_who_differ_neither_is_fetched(void **state)
 {
@@ -157,6 +200,7 @@ main(void)
         cmocka_unit_test(who_is_outvoted_goes_back),
         cmocka_unit_test(the_vote_does_not_wait_for_ever),
         cmocka_unit_test(two_who_differ_again_and_again_part),
+        cmocka_unit_test(of_one_against_one_who_is_ahead_decides),
         cmocka_unit_test(of_two_ahead_who_differ_neither_is_fetched),
         cmocka_unit_test(who_was_accused_is_not_fetched_from),
     };
