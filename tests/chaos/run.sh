@@ -17,7 +17,7 @@ part() { # COUNT: PERCENT of it, at least 1
 
 scenarios=(configs/chaos-*.yaml)
 points=--all matrix=--all
-[ "$PERCENT" -ge 100 ] || points="--runs $(part 1300) --scenes 6" matrix="--runs $(part 504)" \
+[ "$PERCENT" -ge 100 ] || points="--runs $(part 1700) --scenes 6" matrix="--runs $(part 504)" \
     scenarios=("${scenarios[@]:0:$(part ${#scenarios[@]})}")
 case $mode in
 short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py --runs 30" "counting.py --runs 12"
