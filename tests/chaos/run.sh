@@ -31,7 +31,8 @@ night) tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds 
     "cold.py --runs $(part 200)" memory.py "scenario.py ${scenarios[*]}" "net_split.py --rounds $(part 10)"
     "net_cut.py --cuts $(part 100)" "churn.py --cycles $(part 2000)" "joins.py --runs $(part 20) --judge" "net_rough.py --seconds $(part 600)" "net_flood.py"
     "net_unequal.py --rounds $(part 2)" "net_goodput.py --seconds $(part 600)"
-    "net_soak.py --seconds $(part 3600) --every $((PERCENT < 10 ? 3 : 10))" compose.sh) ;;
+    "net_soak.py --seconds $(part 3600) --every $((PERCENT < 10 ? 3 : 10))" compose.sh
+    "../process/test_disk.sh $(part 60)") ;;
 *) echo "usage: run.sh short|night [SEED]" >&2; exit 2 ;;
 esac
 
@@ -43,6 +44,7 @@ declare -A TRIES=(
     [net_split.py]="split networks" [net_cut.py]="cables pulled" [net_rough.py]="lost and late packets"
     [net_flood.py]="strangers flood the ports" [net_unequal.py]="a slow machine or link"
     [net_goodput.py]="speed under accidents" [net_soak.py]="memory under accidents" [compose.sh]="containers"
+    [../process/test_disk.sh]="a disk that stays full for long"
 )
 
 log=$(mktemp) || exit 2

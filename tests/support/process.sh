@@ -175,11 +175,11 @@ same_hash() { # NAME ...
 }
 
 # What the others must come out at: one node, by itself.
-reference() { # JOB [OPTION ...]
+reference() { # JOB [OPTION ...]; PATIENCE=120 seconds
     local job=$1 group=$GROUP
     shift
     GROUP=$group-alone
     node reference "$job" --set mesh.gather_ms=0 "$@"
     GROUP=$group
-    finished 120 reference
+    finished "${PATIENCE:-120}" reference
 }
