@@ -12,12 +12,24 @@ alone() { # OPTION ...: node a by itself, a checkpoint every 5 steps
     node a "$WORK/job.yaml" --set mesh.gather_ms=0 --set train.checkpoint_every=5 "$@"
 }
 
-until_step() { # STEP CHECKPOINT OPTION ...: train so far, then kill
-    local step=$1 checkpoint=$2
-    shift 2
+has_checkpoint() {
+    compgen -G "$WORK/a/checkpoint-*[05]" >/dev/null
+}
+
+killed_after() { # PATTERN OPTION ...: killed when it has trained and has said that
+    local pattern=$1
+    shift
+    rm -f "$WORK/a.log"
     alone "$@"
-    wait_until 60 "step $step" reached "$step" a
-    [ -z "$checkpoint" ] || wait_until 60 "a checkpoint" compgen -G "$WORK/a/checkpoint-*[05]" >/dev/null
+    wait_until 60 "a to train" grep -sq '^step [0-9]' "$WORK/a.log"
+    says "$pattern"
+    kill_node a
+}
+
+to_checkpoint() { # in an empty folder
+    rm -rf "$WORK/a"
+    alone
+    wait_until 60 "a checkpoint" has_checkpoint
     kill_node a
 }
 
@@ -41,7 +53,7 @@ says() { # PATTERN
 }
 
 echo "an unfinished run of another job"
-until_step 12 yes
+to_checkpoint
 before=$(snapshot)
 ways='; --fresh begins anew, --out takes another folder$'
 refused "another seed" "$WORK/a: holds an unfinished run of another job \(run.seed 7, here 9\)$ways" "$WORK/a" --seed 9
@@ -51,10 +63,9 @@ refused "another seed, to be resumed" "\(run.seed 7, here 9\)$ways" "$WORK/a" --
 [ "$(snapshot)" = "$before" ] || fail "the refused runs changed the folder"
 
 echo "the same job goes on, another one begins anew when told to"
-until_step 20 yes
-says 'resumed at step [1-9]'
-until_step 2 "" --seed 9 --fresh --set train.checkpoint_every=0
-until_step 2 "" --seed 9 --set train.checkpoint_every=0 # its own metrics, though only checkpoints of the other job
+killed_after 'resumed at step [1-9]'
+killed_after '^step [0-9]' --seed 9 --fresh --set train.checkpoint_every=0
+killed_after '^step [0-9]' --seed 9 --set train.checkpoint_every=0 # its own metrics, though only checkpoints of the other job
 rm "$WORK/a/job.json"
 refused "whose metrics are not known" "\(other data, model or settings\)$ways" "$WORK/a" --seed 9
 
@@ -64,17 +75,15 @@ finished 60 a
 alone --set train.steps=5 # the run in it has ended
 finished 60 a
 rm -r "$WORK/a"
-until_step 2 "" --set train.checkpoint_every=0
-until_step 2 "" --set train.checkpoint_every=0 --seed 9 # no checkpoint in it
+killed_after '^step [0-9]' --set train.checkpoint_every=0
+killed_after '^step [0-9]' --set train.checkpoint_every=0 --seed 9 # no checkpoint in it
 rm -r "$WORK/a"
-until_step 2 "" --resume
-says "$WORK/a: no checkpoint to resume from: begins at step 0"
+killed_after "$WORK/a: no checkpoint to resume from: begins at step 0" --resume
 refused "no folder" '/dev/null: Not a directory$' /dev/null
 refused "a long name" ': File name too long$' "$WORK/$(printf %0300d 0)"
 
 echo "a damaged checkpoint, and nobody else"
-rm -r "$WORK/a"
-until_step 12 yes
+to_checkpoint
 file=$(compgen -G "$WORK/a/checkpoint-*[05]" | sort -V | tail -n 1)
 mv "$file" "$WORK/whole"
 rm -f "$WORK"/a/checkpoint-*
