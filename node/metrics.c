@@ -429,9 +429,9 @@ metrics_result(struct metrics *metrics, const struct metrics_result *result, cha
 }
 
 void
-metrics_show_result(struct metrics *metrics, const struct metrics_result *result)
+metrics_show_result(struct metrics *metrics, const struct metrics_result *result, bool written)
 {
     pthread_mutex_lock(&metrics->lock);
-    show_result(&metrics->show, result, metrics->dir);
+    show_result(&metrics->show, result, written ? metrics->dir : NULL);
     pthread_mutex_unlock(&metrics->lock);
 }

@@ -64,7 +64,8 @@ void metrics_withdraw_from(struct metrics *metrics, uint64_t step);
 /* Write result.json; metrics_show_result tells it to people. */
 int metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
                    size_t why_size);
-void metrics_show_result(struct metrics *metrics, const struct metrics_result *result);
+void metrics_show_result(struct metrics *metrics, const struct metrics_result *result,
+                         bool written);
 /* A sign of life without a step: metrics.jsonl is made as new as now, at most once a second. Thread-safe. */
 void metrics_alive(struct metrics *metrics);
 /* What is wrong at present, in the live line and the objects of steps until the next call; NULL: nothing.

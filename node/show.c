@@ -142,6 +142,8 @@ show_result(struct show *show, const struct metrics_result *result, const char *
     show_say(show, 6, line);
     snprintf(line, sizeof line, "weights sha256 %s", result->params_sha256);
     show_say(show, 6, line);
+    if (!dir)
+        return;
     snprintf(line, sizeof line, "results in %s", dir);
     show_say(show, 6, line);
 }

@@ -23,7 +23,7 @@ void show_fini(struct show *show);
 void show_say(struct show *show, int level, const char *line);
 void show_alarm(struct show *show, const char *line); /* NULL: nothing is wrong */
 void show_step(struct show *show, const struct metrics_step *step, uint64_t now_us);
-/* The last lines; results are in `dir`. */
+/* The last lines; results are in `dir`, NULL if they could not be written. */
 void show_result(struct show *show, const struct metrics_result *result, const char *dir);
 
 #endif

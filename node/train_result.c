@@ -82,6 +82,6 @@ train_results(struct run *run)
                result.params_sha256);
     sha256_hex(run->state.block, run->state.size, result.state_sha256);
     int rc = insist(run, &result);
-    metrics_show_result(run->metrics, &result);
+    metrics_show_result(run->metrics, &result, rc == 0);
     return rc;
 }
