@@ -238,9 +238,10 @@ struct sim {
     uint8_t moved[64];           /* chunks of round t whose range was changed on the way */
     struct sim_state *reference; /* [rounds + 1] */
     uint64_t *reference_sum;
+    uint64_t *liar_hash; /* [rounds + 1], of its states; 0 none */
     unsigned reference_room;
     bool failed;
-    bool limit; /* the run ends: a wrong state was taken before anybody else had computed it */
+    bool limit; /* the run ends: a wrong state was taken from who alone had computed it */
     char failure[256];
     struct sim_counts counts;
     struct sim_queue *queue;

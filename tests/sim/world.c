@@ -33,6 +33,7 @@ sim_destroy(struct sim **sim)
         free((*sim)->queue);
         free((*sim)->reference);
         free((*sim)->reference_sum);
+        free((*sim)->liar_hash);
     }
     free(*sim);
     *sim = NULL;
