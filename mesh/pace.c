@@ -290,6 +290,14 @@ leave_out(struct core *core, int i, uint64_t with_us, uint64_t without_us)
     tell(core, i, with_us, without_us);
 }
 
+uint64_t
+pace_sober(const struct core *core, uint64_t us)
+{
+    const struct pace *pace = &core->pace;
+    bool known = pace->came_us > pace->predicted_us && core->awake < pace->err_at_us;
+    return known ? us * pace->came_us / pace->predicted_us : us;
+}
+
 static bool
 decide(struct core *core, bool trial)
 {
@@ -297,6 +305,10 @@ decide(struct core *core, bool trial)
     struct pace_view view;
     view_fill(core, &view);
     uint64_t out = pace_decide(&view);
+    uint64_t all = view.n == 64 ? UINT64_MAX : (UINT64_C(1) << view.n) - 1;
+    uint64_t without_us = pace_predict(&view, all & ~out);
+    if (!clearly_less(pace_sober(core, without_us), view.round_us))
+        out = 0;
     bool again = out && !(out & ~pace->slow);
     if (!again)
         pace->slow_at_us = core->awake;
@@ -305,20 +317,21 @@ decide(struct core *core, bool trial)
     bool sure = proved || (again && core->awake - pace->slow_at_us >= PACE_SURE_US);
     if (!out || !sure)
         return false;
-    uint64_t all = view.n == 64 ? UINT64_MAX : (UINT64_C(1) << view.n) - 1;
-    uint64_t without_us = pace_predict(&view, all & ~out);
     if (without_us == 0)
         without_us = 1;
+    uint64_t then_us = pace_sober(core, without_us);
     for (size_t m = 0; m < view.n; m++) {
         int i = core->plan.peer[m];
         if (!(out >> m & 1))
             continue;
         if (i >= 0)
-            leave_out(core, i, view.round_us, without_us);
+            leave_out(core, i, view.round_us, then_us);
         else
-            pace_on_aside(core, &(struct proto_aside){view.round_us, without_us});
+            pace_on_aside(core, &(struct proto_aside){view.round_us, then_us});
     }
     pace->before_us = pace->average_us > 0 ? pace->average_us : view.round_us;
+    pace->predicted_us = without_us;
+    pace->came_us = 0;
     if (pace->rests) /* another node leads */
         pace->before_us = 0;
     return true;
@@ -353,6 +366,8 @@ judge(struct core *core, bool trial)
     struct pace *pace = &core->pace;
     if (pace->before_us == 0 || pace->average_us == 0 || trial)
         return;
+    pace->came_us = pace->average_us;
+    pace->err_at_us = core->awake + PACE_ERR_US;
     if (!clearly_less(pace->average_us, pace->before_us))
         call_back(core);
     pace->before_us = 0;

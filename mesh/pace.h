@@ -20,7 +20,8 @@
  * than what rounds take in fact, for PACE_SURE_US. With two members it may be one of them alone. A prediction is no
  * proof: where processors are rationed, a node that computes more is stopped more often. So rounds are counted for
  * PACE_JUDGE_US before and after, and when they did not become shorter by the same margin, who was left out is called
- * back. Who comes back is sent away again when rounds took clearly less without it, if need be in the middle of a
+ * back. How much longer rounds took than was predicted is remembered for PACE_ERR_US: later predictions are taken to be
+ * as wrong. Who comes back is sent away again when rounds took clearly less without it, if need be in the middle of a
  * round.
  *
  * A node that catches up and says that it is ready, but keeps a held plan waiting in vain again and again, is left
@@ -40,6 +41,7 @@ enum {
     PACE_JUDGE_ROUNDS = 8,   /* and as many, say how long one takes on average */
     PACE_SURE_US = 600000,   /* for so long the decision is the same: not the noise of a moment */
     PACE_BASE_US = 15000000, /* quickest messages are remembered for one to two of these */
+    PACE_ERR_US = 300000000, /* what was predicted and what came is remembered for so long */
     PACE_REST_US = 2000000,  /* who is left out comes back, doubled each time */
     PACE_REST_MAX_US = 300000000,
     PACE_FORGIVE_US = 60000000, /* in plans for so long: the next rest is a short one again */
@@ -91,7 +93,9 @@ struct pace {
     uint64_t without_us; /* a round without those who were left out, 0 unknown */
     uint64_t
         before_us; /* a round with those who were left out last, until it is seen whether it helped */
-    uint64_t immune_at_us; /* awake; nobody is left out before */
+    uint64_t immune_at_us;          /* awake; nobody is left out before */
+    uint64_t predicted_us, came_us; /* a round without those who were left out last; 0 not known */
+    uint64_t err_at_us;             /* awake; until then that is remembered */
 
     bool rests;          /* this node is left out */
     uint64_t rest_at_us; /* awake; until then */
@@ -113,6 +117,8 @@ void pace_applied(struct core *core);
 void pace_plan(struct core *core);
 void pace_begin(struct core *core);
 bool pace_round(struct core *core, uint64_t us);
+/* A prediction, made as much longer as the last one was too short. */
+uint64_t pace_sober(const struct core *core, uint64_t us);
 void pace_tick(struct core *core);
 void pace_on_aside(struct core *core, const struct proto_aside *msg);
 /* A plan was held for peers[i], which did not get in. */

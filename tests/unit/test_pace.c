@@ -316,6 +316,27 @@ leaving_out_is_judged_by_what_rounds_take_on_average(void **state)
     assert_false(called_back(79 * MS, 26 * MS, 120 * MS));
 }
 
+static void
+predictions_are_taken_for_as_wrong_as_the_last_one(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone_run(lone, 1000);
+    struct pace *pace = &lone->core->pace;
+    assert_int_equal(pace_sober(lone->core, 6 * MS), 6 * MS);
+    pace->full = true;
+    pace->before_us = 500 * MS;
+    pace->predicted_us = 10 * MS;
+    for (int k = 0; pace->before_us > 0; k++) {
+        assert_in_range(k, 0, 100);
+        pace_round(lone->core, 150 * MS);
+    }
+    assert_int_equal(pace_sober(lone->core, 6 * MS), 90 * MS);
+    lone->core->awake += PACE_ERR_US;
+    assert_int_equal(pace_sober(lone->core, 6 * MS), 6 * MS);
+    lone_destroy(&lone);
+}
+
 int
 main(void)
 {
@@ -333,6 +354,7 @@ main(void)
         cmocka_unit_test(who_is_left_out_goes_on_when_nobody_else_does),
         cmocka_unit_test(who_says_it_was_left_out_is_not_planned_for),
         cmocka_unit_test(leaving_out_is_judged_by_what_rounds_take_on_average),
+        cmocka_unit_test(predictions_are_taken_for_as_wrong_as_the_last_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
