@@ -3,13 +3,28 @@
 
 #include "mesh/inside.h"
 
+/* Again and again: who is asked may have been killed, or may not have had our HELLO yet. */
+static void
+ask_for_job(struct core *core)
+{
+    struct proto_msg ask = {.type = PROTO_JOB};
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state == PEER_UP)
+            peers_send(core, i, &ask);
+}
+
 void
 heartbeat_send(struct core *core)
 {
     struct proto_msg msg = {.type = PROTO_HEARTBEAT};
     struct proto_heartbeat *beat = &msg.heartbeat;
-    if (core->leaving || core->config.hello.wants_job)
+    core->peers.beat_at_us = core->now + CORE_HEARTBEAT_US;
+    if (core->leaving)
         return;
+    if (core->config.hello.wants_job) {
+        ask_for_job(core);
+        return;
+    }
     beat->round = core->round;
     beat->idle = plan_idle(core);
     beat->ready = fetch_ready(core);
@@ -27,7 +42,6 @@ heartbeat_send(struct core *core)
             beat->hears[beat->hears_count++] =
                 (struct proto_hearing){peer->node, pace_lag_us(core, i)};
     }
-    core->peers.beat_at_us = core->now + CORE_HEARTBEAT_US;
     peers_send_all(core, &msg);
 }
 

@@ -21,7 +21,7 @@ enum {
     HEARTBEAT_HUSH_US = 125000, /* who missed two counts when most of the mesh is silent */
 };
 
-/* To everybody, now. */
+/* To everybody, now; who has no job asks for one instead. */
 void heartbeat_send(struct core *core);
 /* The peer said something. */
 void heartbeat_heard(struct core *core, int i);

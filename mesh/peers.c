@@ -228,10 +228,8 @@ peer_establish(struct core *core, int i)
     peer->announced = !peer->hello.wants_job && !core->config.hello.wants_job;
     if (peer->announced)
         core->ops.peer_up(core->ctx, (unsigned)peer->link, peer->node, &peer->hello);
-    if (core->config.hello.wants_job) {
-        struct proto_msg ask = {.type = PROTO_JOB};
-        peers_send(core, i, &ask);
-    }
+    if (core->config.hello.wants_job)
+        heartbeat_send(core); /* asks for it */
     if (!peer->announced)
         return;
     rendezvous_tell(core, i);
