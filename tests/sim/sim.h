@@ -239,6 +239,7 @@ struct sim {
     struct sim_state *reference; /* [rounds + 1] */
     uint64_t *reference_sum;
     uint64_t *liar_hash; /* [rounds + 1], of its states; 0 none */
+    uint64_t *liar_sum;  /* [rounds + 1], of what it commits */
     unsigned reference_room;
     bool failed;
     bool limit; /* the run ends: a wrong state was taken from who alone had computed it */

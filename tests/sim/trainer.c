@@ -82,13 +82,16 @@ trainer_reference(struct sim *sim)
         free(sim->reference);
         free(sim->reference_sum);
         free(sim->liar_hash);
+        free(sim->liar_sum);
         sim->liar_hash = calloc(sim->reference_room, sizeof *sim->liar_hash);
+        sim->liar_sum = calloc(sim->reference_room, sizeof *sim->liar_sum);
         sim->reference = calloc(sim->reference_room, sizeof *sim->reference);
         sim->reference_sum = calloc(sim->reference_room, sizeof *sim->reference_sum);
-        if (!sim->reference || !sim->reference_sum || !sim->liar_hash)
+        if (!sim->reference || !sim->reference_sum || !sim->liar_hash || !sim->liar_sum)
             abort();
     }
     memset(sim->liar_hash, 0, sim->reference_room * sizeof *sim->liar_hash);
+    memset(sim->liar_sum, 0, sim->reference_room * sizeof *sim->liar_sum);
     memset(sim->reference, 0, sizeof *sim->reference);
     for (unsigned w = 0; w < sim->profile.words; w++)
         sim->reference[0].words[w] = mix64_pair(sim->seed, w);
@@ -284,6 +287,17 @@ unmark(struct sim *sim, struct sim_node *node)
     node->marked = false;
 }
 
+/* As led_astray: by a total of the liar's that it was sent, not by one of a plan. */
+static bool
+follows_liar(const struct sim *sim, const struct sim_node *node, uint64_t round)
+{
+    struct core_stats stats;
+    core_stats(node->core, &stats);
+    return sim->profile.liar < SIM_NODES_MAX && stats.members == 0 &&
+           round <= sim->profile.rounds &&
+           sum_hash(sim, &node->state, node->sum) == sim->liar_sum[round];
+}
+
 void
 trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round)
 {
@@ -302,8 +316,12 @@ trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round)
         node->total_bad = false;
     else if (round_flipped(sim, round))
         node->total_bad = true;
-    else if (node->index == sim->profile.liar || node->strayed)
+    else if (node->index == sim->profile.liar || node->strayed) {
         node->total_bad = false; /* it believes itself */
+        if (node->index == sim->profile.liar && round <= sim->profile.rounds)
+            sim->liar_sum[round] = sum_hash(sim, &node->state, node->sum);
+    } else if (follows_liar(sim, node, round))
+        sim->limit = true;
     else
         sim_fail(sim, "node %u: wrong sum committed in round %" PRIu64, node->index, round);
     node->busy = SIM_COMMITTING;

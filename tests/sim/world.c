@@ -34,6 +34,7 @@ sim_destroy(struct sim **sim)
         free((*sim)->reference);
         free((*sim)->reference_sum);
         free((*sim)->liar_hash);
+        free((*sim)->liar_sum);
     }
     free(*sim);
     *sim = NULL;
