@@ -99,7 +99,7 @@ count reference --set mesh.gather_ms=0
 finished 60 reference
 for target in "${TARGETS[@]}"; do
     FIRED=0 SEEN=0
-    for ((run = 0; FIRED < FLIPS && run < 4 + FLIPS / 4; run++)); do # a slow node may be given no shard
+    for ((run = 0; FIRED < FLIPS && run < 4 + FLIPS / 2; run++)); do # a slow node may be given no shard, or be behind most of the time
         one_run "$target"
     done
     [ $FIRED -ge "$FLIPS" ] || fail "$target: only $FIRED flips in $run runs"
