@@ -174,17 +174,24 @@ what_a_dead_donor_owed_is_asked_of_another(void **state)
     lone_destroy(&lone);
 }
 
+/* Node 7, which offers this state before round 9, gives the first eight blocks of it and is gone. */
+static void
+lose_donor(struct lone *lone, uint8_t *want)
+{
+    offer(lone, 7, want, 9);
+    lone_run(lone, 30);
+    for (uint64_t b = 0; b < 8; b++)
+        give(lone, 7, want, 9, b);
+    lone_down(lone, 7);
+}
+
 static void
 a_transfer_goes_on_where_its_last_donor_left_it(void **state)
 {
     (void)state;
     struct lone *lone = behind(1, true);
     uint8_t *want = state_of(9);
-    offer(lone, 7, want, 9);
-    lone_run(lone, 30);
-    for (uint64_t b = 0; b < 8; b++)
-        give(lone, 7, want, 9, b);
-    lone_down(lone, 7);
+    lose_donor(lone, want);
     lone_meet(lone, 8);
     lone_beat(lone, 8, 12, true);
     give_none(lone, 8, 0);
@@ -214,11 +221,7 @@ a_copy_that_was_given_takes_the_place_of_blocks_that_were_there(void **state)
     lone_run(lone, 20);
     give_none(lone, 7, 4);
     uint8_t *want = state_of(9);
-    offer(lone, 7, want, 9);
-    lone_run(lone, 30);
-    for (uint64_t b = 0; b < 8; b++)
-        give(lone, 7, want, 9, b);
-    lone_down(lone, 7);
+    lose_donor(lone, want);
     lone_meet(lone, 8);
     lone_beat(lone, 8, 0, true);
     struct proto_msg ask = {.type = PROTO_FETCH, .fetch = {.round = 4}};

@@ -8,30 +8,10 @@
 #include <cmocka.h>
 
 #include "nn/nn.h"
+#include "tests/support/digits_model.h"
 #include "tests/support/refused.h"
 
 static const struct nn_shape image = {3, {1, 28, 28}}, flat = {1, {20}};
-static const struct nn_layer_spec digits[] = {
-    {.kind = NN_CONV2D, .units = 16, .kernel = 5, .pad = 2},
-    {.kind = NN_RELU},
-    {.kind = NN_MAXPOOL, .kernel = 2},
-    {.kind = NN_CONV2D, .units = 4, .kernel = 3, .stride = 2, .no_bias = true},
-    {.kind = NN_TANH},
-    {.kind = NN_DROPOUT, .drop = 0.2f},
-    {.kind = NN_FLATTEN},
-    {.kind = NN_DENSE, .units = 10},
-};
-
-static struct nn_model *
-open_digits(void)
-{
-    struct nn_model *model;
-    char why[200] = "";
-    int rc = nn_model_new(&model, &image, digits, 8, NN_CROSS_ENTROPY, why, sizeof why);
-    assert_string_equal(why, "");
-    assert_int_equal(rc, 0);
-    return model;
-}
 
 static void
 shapes_names_and_offsets_follow_the_list(void **state)

@@ -13,6 +13,7 @@
 
 #include "nn/nn.h"
 #include "tests/support/alloc.h"
+#include "tests/support/digits_model.h"
 
 void *__real_aligned_alloc(size_t align, size_t size);
 void *__wrap_aligned_alloc(size_t align, size_t size);
@@ -21,29 +22,6 @@ void *
 __wrap_aligned_alloc(size_t align, size_t size)
 {
     return alloc_fails() ? NULL : __real_aligned_alloc(align, size);
-}
-
-static const struct nn_layer_spec digits[] = {
-    {.kind = NN_CONV2D, .units = 16, .kernel = 5, .pad = 2},
-    {.kind = NN_RELU},
-    {.kind = NN_MAXPOOL, .kernel = 2},
-    {.kind = NN_CONV2D, .units = 4, .kernel = 3, .stride = 2, .no_bias = true},
-    {.kind = NN_TANH},
-    {.kind = NN_DROPOUT, .drop = 0.2f},
-    {.kind = NN_FLATTEN},
-    {.kind = NN_DENSE, .units = 10},
-};
-
-static struct nn_model *
-open_digits(void)
-{
-    struct nn_model *model;
-    char why[200] = "";
-    int rc = nn_model_new(&model, &(const struct nn_shape){3, {1, 28, 28}}, digits, 8,
-                          NN_CROSS_ENTROPY, why, sizeof why);
-    assert_string_equal(why, "");
-    assert_int_equal(rc, 0);
-    return model;
 }
 
 static void
