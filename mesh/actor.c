@@ -178,7 +178,7 @@ static void
 trim_soon(struct mesh *mesh)
 {
     if (!mesh->trim_at)
-        mesh->trim_at = actor_clock_us() + TRIM_US;
+        mesh->trim_at = clock_us() + TRIM_US;
 }
 
 static void
@@ -242,14 +242,14 @@ static void
 on_link_up(void *ctx, unsigned link)
 {
     struct mesh *mesh = ctx;
-    core_on_link_up(mesh->core, actor_clock_us(), link);
+    core_on_link_up(mesh->core, clock_us(), link);
 }
 
 static void
 on_link_down(void *ctx, unsigned link)
 {
     struct mesh *mesh = ctx;
-    core_on_link_down(mesh->core, actor_clock_us(), link);
+    core_on_link_down(mesh->core, clock_us(), link);
 }
 
 static void
@@ -257,21 +257,21 @@ on_message(void *ctx, struct proto_node from, const char *host, const struct pro
            const void *body, size_t size)
 {
     struct mesh *mesh = ctx;
-    core_on_message(mesh->core, actor_clock_us(), from, host, msg, body, size);
+    core_on_message(mesh->core, clock_us(), from, host, msg, body, size);
 }
 
 static void
 on_bulk(void *ctx, struct proto_node from, const struct proto_msg *msg, struct core_frame *frame)
 {
     struct mesh *mesh = ctx;
-    core_on_bulk(mesh->core, actor_clock_us(), from, msg, frame);
+    core_on_bulk(mesh->core, clock_us(), from, msg, frame);
 }
 
 static void
 on_found(void *ctx, const struct proto_endpoint *at, struct proto_node node)
 {
     struct mesh *mesh = ctx;
-    core_on_found(mesh->core, actor_clock_us(), at, node);
+    core_on_found(mesh->core, clock_us(), at, node);
 }
 
 const struct wire_events actor_wire_events = {
@@ -307,9 +307,9 @@ actor_settle(struct mesh *mesh)
     while (any) {
         any = wire_settle(mesh->wire);
         for (; take_bucket(mesh, &bucket); any = true)
-            core_on_bucket(mesh->core, actor_clock_us(), bucket);
+            core_on_bucket(mesh->core, clock_us(), bucket);
         for (unsigned n = wire_sent(mesh->wire); n > 0; n--, any = true)
-            core_on_sent(mesh->core, actor_clock_us());
+            core_on_sent(mesh->core, clock_us());
     }
 }
 
@@ -332,7 +332,7 @@ follow_address(struct mesh *mesh)
 static void
 tick(struct mesh *mesh)
 {
-    uint64_t now = actor_clock_us();
+    uint64_t now = clock_us();
     if (now >= mesh->tick_at) {
         core_on_tick(mesh->core, now);
         wire_tick(mesh->wire, now);
@@ -378,7 +378,7 @@ sleep_ms(const struct mesh *mesh)
 {
     if (mesh->more_control || mesh->more_bulk)
         return 0;
-    uint64_t now = actor_clock_us(),
+    uint64_t now = clock_us(),
              until = mesh->tick_at < mesh->discover_at ? mesh->tick_at : mesh->discover_at;
     return until <= now ? 0 : (int)((until - now + 999) / 1000);
 }
@@ -449,7 +449,7 @@ take_bucket_of_sum(struct mesh *mesh, struct mesh_task *task)
 {
     struct core_stats stats;
     size_t bucket;
-    if (!core_lend(mesh->core, actor_clock_us(), &bucket))
+    if (!core_lend(mesh->core, clock_us(), &bucket))
         return false;
     core_stats(mesh->core, &stats);
     mesh->lent = true;
@@ -483,18 +483,18 @@ take_task(struct mesh *mesh, struct mesh_task *task)
 void
 mesh_next(struct mesh *mesh, struct mesh_task *task)
 {
-    uint64_t from = actor_clock_us();
+    uint64_t from = clock_us();
     atomic_store(&mesh->trainer_drives, true);
     pthread_mutex_lock(&mesh->lock);
     if (mesh->lent) {
         mesh->lent = false;
-        core_on_returned(mesh->core, actor_clock_us());
+        core_on_returned(mesh->core, clock_us());
         actor_settle(mesh);
     }
     *task = (struct mesh_task){.kind = MESH_IDLE};
-    while (!take_task(mesh, task) && actor_clock_us() - from < MESH_IDLE_MS * 1000)
+    while (!take_task(mesh, task) && clock_us() - from < MESH_IDLE_MS * 1000)
         actor_turn(mesh, true);
-    mesh->wait_us += actor_clock_us() - from;
+    mesh->wait_us += clock_us() - from;
     atomic_store(&mesh->trainer_drives, false);
     pthread_mutex_unlock(&mesh->lock);
 }
@@ -531,7 +531,7 @@ mesh_state(struct mesh *mesh, uint64_t round, const void *state, uint64_t state_
     pthread_mutex_lock(&mesh->lock);
     mesh->state = state;
     mesh->first_bucket = first_bucket;
-    core_on_applied(mesh->core, actor_clock_us(), round, state_hash, first_bucket, done);
+    core_on_applied(mesh->core, clock_us(), round, state_hash, first_bucket, done);
     actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }
@@ -540,7 +540,7 @@ void
 mesh_state_bad(struct mesh *mesh)
 {
     pthread_mutex_lock(&mesh->lock);
-    core_on_state_bad(mesh->core, actor_clock_us());
+    core_on_state_bad(mesh->core, clock_us());
     actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }
@@ -549,7 +549,7 @@ void
 mesh_total_bad(struct mesh *mesh)
 {
     pthread_mutex_lock(&mesh->lock);
-    core_on_total_bad(mesh->core, actor_clock_us());
+    core_on_total_bad(mesh->core, clock_us());
     actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }
@@ -558,7 +558,7 @@ void
 mesh_want(struct mesh *mesh, uint64_t step, uint64_t round, uint64_t page)
 {
     pthread_mutex_lock(&mesh->lock);
-    core_want(mesh->core, actor_clock_us(), step, round, page);
+    core_want(mesh->core, clock_us(), step, round, page);
     actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }
@@ -568,7 +568,7 @@ mesh_damaged(struct mesh *mesh)
 {
     pthread_mutex_lock(&mesh->lock);
     actor_settle(mesh);
-    core_on_damaged(mesh->core, actor_clock_us());
+    core_on_damaged(mesh->core, clock_us());
     actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }
@@ -577,7 +577,7 @@ void
 mesh_probed(struct mesh *mesh, bool equal)
 {
     pthread_mutex_lock(&mesh->lock);
-    core_on_probed(mesh->core, actor_clock_us(), equal);
+    core_on_probed(mesh->core, clock_us(), equal);
     actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }
@@ -592,7 +592,7 @@ void
 mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size)
 {
     pthread_mutex_lock(&mesh->lock);
-    core_on_page(mesh->core, actor_clock_us(), round, data, size);
+    core_on_page(mesh->core, clock_us(), round, data, size);
     actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
     actor_wake(mesh);

@@ -9,6 +9,7 @@
 
 #include "mesh/actor_wire.h"
 #include "mesh/mesh.h"
+#include "proto/clock.h"
 
 enum { ACTOR_TASKS_MAX = 8 }; /* the core has at most one compute and one commit or adopt out */
 
@@ -54,14 +55,6 @@ struct mesh {
     char *job;     /* mesh_job_find: where the text goes */
     bool job_found;
 };
-
-static inline uint64_t
-actor_clock_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
 
 static inline void
 actor_wake(struct mesh *mesh)

@@ -223,7 +223,7 @@ open_core(struct mesh *mesh)
     struct core_ops ops = actor_core_ops;
     if (!setup->want)
         ops.want = NULL;
-    return core_new(&mesh->core, &config, &ops, mesh, actor_clock_us());
+    return core_new(&mesh->core, &config, &ops, mesh, clock_us());
 }
 
 static void
@@ -316,7 +316,7 @@ open_mesh(struct mesh **out, const struct mesh_setup *setup, char *why, size_t w
         return rc;
     }
     watch_all(mesh);
-    discover_publish(mesh->discover, actor_clock_us(), wire_control_port(mesh->wire));
+    discover_publish(mesh->discover, clock_us(), wire_control_port(mesh->wire));
     *out = mesh;
     return 0;
 }
@@ -340,7 +340,7 @@ mesh_new(struct mesh **out, const struct mesh_setup *setup, char *why, size_t wh
 static void
 say_goodbye(struct mesh *mesh)
 {
-    core_leave(mesh->core, actor_clock_us());
+    core_leave(mesh->core, clock_us());
     actor_settle(mesh);
     discover_leave(mesh->discover);
 }
@@ -381,9 +381,9 @@ mesh_job_interrupt(void)
 static int
 search(struct mesh *mesh, uint64_t timeout_ms)
 {
-    uint64_t end = actor_clock_us() + timeout_ms * 1000;
+    uint64_t end = clock_us() + timeout_ms * 1000;
     atomic_store(&job_wake_fd, mesh->wake_fd);
-    while (!mesh->job_found && !atomic_load(&job_interrupted) && actor_clock_us() < end)
+    while (!mesh->job_found && !atomic_load(&job_interrupted) && clock_us() < end)
         actor_turn(mesh, true);
     atomic_store(&job_wake_fd, -1);
     if (mesh->job_found)

@@ -22,12 +22,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "node/clock.h"
 #include "node/compare.h"
 #include "node/config_key.h"
 #include "node/host.h"
 #include "node/job.h"
 #include "node/term.h"
+#include "proto/clock.h"
 
 enum {
     NODES_DEFAULT = 4,

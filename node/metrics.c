@@ -19,10 +19,10 @@
 #include <unistd.h>
 
 #include "node/audit.h"
-#include "node/clock.h"
 #include "node/metrics_object.h"
 #include "node/show.h"
 #include "node/typed.h"
+#include "proto/clock.h"
 
 enum { METRICS_PATH_MAX = 1200, ALIVE_US = 1000000, DIGITS = 12 };
 

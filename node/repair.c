@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/clock.h"
+#include "proto/clock.h"
 
 enum { LINE = 512 };
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "node/clock.h"
+#include "proto/clock.h"
 #include "proto/fail.h"
 
 enum { KEPT = 3, LINE = 512, PATH = 4096, INTERVAL_MAX = 1 << 20 };

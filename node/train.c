@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "node/clock.h"
 #include "node/repair.h"
+#include "proto/clock.h"
 #include "proto/fail.h"
 
 static struct mesh *_Atomic interruptible;

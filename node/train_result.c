@@ -7,7 +7,7 @@
 
 #include <sodium.h>
 
-#include "node/clock.h"
+#include "proto/clock.h"
 
 enum { PATIENCE_S = 10 };
 

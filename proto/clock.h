@@ -1,6 +1,6 @@
 /* clock.h - time that only rises, for what is measured and waited for. */
-#ifndef NODE_CLOCK_H
-#define NODE_CLOCK_H
+#ifndef PROTO_CLOCK_H
+#define PROTO_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
