@@ -1,5 +1,5 @@
-# One node. The first stage builds the program as `make deps all` does, the second holds it with the libraries
-# it needs to run. See README.md, "With docker-compose".
+# One node. The first stage builds the program as `make deps all` does. The second stage contains it and the libraries
+# that it needs to run. docker-compose.yml explains how to use it.
 #
 #     docker build -t meshnode .
 #     docker run --rm meshnode --help

@@ -16,7 +16,7 @@ overlap    two nodes on a link on which transfer takes as long as computing: is 
 
 Machines are noisy and differ, so nothing here is a time to reach: contenders run interleaved and a ratio
 is the median over rounds of the ratio within the round. Goals are printed beside the ratios. What is not
-installed is left out, loudly (make bench-deps). Namespaces need root; without it allreduce and train run
+installed is left out, loudly (`make bench` installs it). Namespaces need root; without it allreduce and train run
 on the system's loopback and the other parts are left out."""
 import argparse
 import collections

@@ -1,6 +1,7 @@
 #!/bin/bash
 # test_compose.sh - Dockerfile and docker-compose.yml as far as they can be judged without an engine: what the image
-# is built from is enough to build the program, what docker-compose makes of its file is what README.md says.
+# is built from is enough to build the program, README.md names the image's packages, and docker-compose makes of its file
+# what that file's comments say.
 . "$(dirname "$0")/../support/process.sh"
 cd "$ROOT" || exit 1
 
@@ -14,6 +15,13 @@ grep -q 'main\.c$' <(steps .) || fail "make does not compile the program"
 cmp -s <(steps .) <(steps "$WORK") || fail "the image is built from other files than the program here"
 make -s -n -C "$WORK" B=out install DESTDIR="$WORK/built" PREFIX=/usr >"$WORK/dry" || fail "make install does not work in the image"
 grep -q 'usr/bin/meshnode' "$WORK/dry" || fail "make install does not install the program"
+
+# README.md names the packages that a copied binary needs: those of the run stage.
+packages=$(sed -n '/--no-install-recommends/,/&& rm/p' Dockerfile | grep -o '\b\(lib\|zlib\)[a-z0-9.+-]*[0-9]g\?\(-[a-z0-9]*\)\?')
+[ "$(wc -w <<<"$packages")" -ge 8 ] || fail "Dockerfile: the run stage installs only $packages"
+for package in $packages; do
+    grep -q "apt-get install.* $package\( \|$\)" README.md || fail "README.md: no $package beside the copied binary"
+done
 
 # Every library that the program is linked with is one that the run stage installs.
 grep -q '^ENTRYPOINT \["meshnode"\]$' Dockerfile || fail "Dockerfile: no entry point"

@@ -7,7 +7,7 @@ COMBINATIONS=(1x1 2x2 3x1)
 
 cat >"$WORK/job.yaml" <<END
 run: {name: sequence, seed: 3, numerics: portable}
-data: {source: text, file: README.md, context: 24, train: 480, test: 96}
+data: {source: text, file: proto/PROTOCOL.md, context: 24, train: 480, test: 96}
 model:
   - embedding: 12
   - lstm: 20
