@@ -17,6 +17,7 @@
 #include "nn/data_set.h"
 #include "nn/data_simd.h"
 #include "proto/mix.h"
+#include "proto/text.h"
 
 typedef int load_fn(struct data_set *, const struct data_spec *, char *, size_t);
 
@@ -88,6 +89,15 @@ set_hash(const struct data_set *set)
     return hash;
 }
 
+static size_t
+elements(const struct nn_shape *shape)
+{
+    size_t n = 1;
+    for (size_t i = 0; i < shape->dims; i++)
+        n *= shape->dim[i];
+    return n;
+}
+
 static int
 set_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
 {
@@ -99,9 +109,7 @@ set_load(struct data_set *set, const struct data_spec *spec, char *why, size_t w
     set->info.train = set->part[DATA_TRAIN].count;
     set->info.test = set->part[DATA_TEST].count;
     set->info.labels = set->info.labels ? set->info.labels : 1;
-    set->width = 1;
-    for (size_t i = 0; i < set->info.input.dims; i++)
-        set->width *= set->info.input.dim[i];
+    set->width = elements(&set->info.input);
     assert(set->planes >= 1 && set->planes <= DATA_PLANES_MAX && set->width % set->planes == 0);
     set->reproduce = spec->reproduce;
     set->info.targets = set->reproduce ? set->width : set->info.classes ? set->info.classes : 1;
@@ -133,31 +141,31 @@ data_open(struct data_set **out, const struct data_spec *spec, char *why, size_t
 }
 
 static int
-check_width(const struct data_set *set, const struct data_set *like, const char *path, char *why,
-            size_t why_size)
+check_width(const struct data_set *set, const struct data_scaling *like, const char *path,
+            char *why, size_t why_size)
 {
-    if (set->width == like->width)
+    size_t wanted = elements(&like->input);
+    if (set->width == wanted)
         return 0;
-    snprintf(why, why_size, "%s: %zu elements per row, expected the %zu of a sample of the data",
-             path, set->width, like->width);
+    snprintf(why, why_size, "%s: %zu elements per row, expected the %zu of a sample of the data%s",
+             path, set->width, wanted, set->width == wanted + 1 ? " (without the label)" : "");
     return -EINVAL;
 }
 
-/* Numbers like those of `like`, which are bytes scaled by plane, or columns scaled each by its own. */
+/* Bytes by plane, columns each by its own. */
 static void
-scale_like(struct data_set *set, const struct data_set *like)
+scale_like(struct data_set *set, const struct data_scaling *like)
 {
-    const struct data_far *far = like->far;
-    if (set->far && (far || like->part[DATA_TEST].pixel)) {
-        set->far->planes = far ? far->planes : like->planes;
-        memcpy(set->far->norm, far ? far->norm : like->norm, sizeof set->far->norm);
+    if (set->far && like->planes) {
+        set->far->planes = like->planes;
+        memcpy(set->far->norm, like->norm, sizeof set->far->norm);
     }
     for (size_t i = 0; like->column && !set->far && i < set->width; i++)
         data_scale_column(&set->part[DATA_TEST], set->width, i, &like->column[i]);
 }
 
 int
-data_open_rows(struct data_set **out, const struct data_set *like, const char *path, char *why,
+data_open_rows(struct data_set **out, const struct data_scaling *like, const char *path, char *why,
                size_t why_size)
 {
     size_t size = strlen(path);
@@ -187,6 +195,7 @@ data_close(struct data_set **set)
     if (!*set)
         return;
     free((*set)->column);
+    free((*set)->class_name);
     for (int i = 0; i < DATA_PARTS; i++) {
         free((*set)->part[i].pixel);
         free((*set)->part[i].value);
@@ -206,10 +215,52 @@ data_info(const struct data_set *set)
     return &set->info;
 }
 
+void
+data_scaling(const struct data_set *set, struct data_scaling *out)
+{
+    const struct data_far *far = set->far;
+    *out = (struct data_scaling){.input = set->info.input, .column = set->column};
+    if (far || set->part[DATA_TRAIN].pixel) {
+        out->planes = far ? far->planes : set->planes;
+        memcpy(out->norm, far ? far->norm : set->norm, sizeof out->norm);
+    }
+}
+
+int
+data_names_new(struct data_set *set, size_t classes)
+{
+    set->class_name = calloc(classes, sizeof *set->class_name);
+    return set->class_name ? 0 : -ENOMEM;
+}
+
+void
+data_name_set(struct data_set *set, size_t class, const char *name, size_t size)
+{
+    char *to = set->class_name[class];
+    for (size_t at = 0, room = DATA_NAME_SIZE - 1; at < size;) {
+        size_t step = text_character(name + at, size - at), n = step ? step : 1;
+        if (n > room)
+            break;
+        memcpy(to, step ? name + at : "?", n);
+        at += n;
+        to += n;
+        room -= n;
+    }
+}
+
+const char *
+data_class_name(const struct data_set *set, size_t class)
+{
+    assert(class < set->info.classes);
+    return set->class_name ? set->class_name[class] : NULL;
+}
+
 size_t
 data_bytes(const struct data_set *set)
 {
     size_t bytes = set->far ? set->far->bytes : 0;
+    bytes += set->class_name ? set->info.classes * sizeof *set->class_name : 0;
+    bytes += set->column ? set->width * sizeof *set->column : 0;
     for (int i = 0; i < DATA_PARTS; i++) {
         const struct data_rows *rows = &set->part[i];
         bytes += rows->pixel ? rows->count * set->width + set->next_byte : 0;

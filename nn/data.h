@@ -71,15 +71,43 @@ struct data_info {
     uint64_t hash;         /* of all contents: nodes with other data are refused */
 };
 
+enum { DATA_PLANES_MAX = 3, DATA_NAME_SIZE = 128 };
+
+/* What a byte becomes: byte * scale + shift. */
+struct data_norm {
+    float scale, shift;
+};
+
+/* What a number becomes: (number - mean) * scale. */
+struct data_column {
+    double mean, scale;
+};
+
+/* What turns the numbers of a file into a sample. Whoever keeps this with a trained model can predict
+ * without the data that the model has learned from. */
+struct data_scaling {
+    struct nn_shape input; /* of a sample */
+    size_t
+        planes; /* equal parts of a sample whose bytes have their own norm (colours); 0: no bytes */
+    struct data_norm norm[DATA_PLANES_MAX];
+    const struct data_column *column; /* [elements of input], of standardise; NULL: numbers stay */
+};
+
 struct data_set;
 
 int data_open(struct data_set **out, const struct data_spec *spec, char *why, size_t why_size);
 /* The rows of a file, of a name in .npy an array of NumPy, else a table of numbers: a bare set whose samples have the
- * size of those of `like` and are scaled as they are. */
-int data_open_rows(struct data_set **out, const struct data_set *like, const char *path, char *why,
-                   size_t why_size);
+ * size of like->input and are scaled as `like` says. */
+int data_open_rows(struct data_set **out, const struct data_scaling *like, const char *path,
+                   char *why, size_t why_size);
 void data_close(struct data_set **set);
 const struct data_info *data_info(const struct data_set *set);
+/* Borrowed from the set. */
+void data_scaling(const struct data_set *set, struct data_scaling *out);
+/* Name of a class 0..classes-1 in the files: a label of csv, a folder of images, a word of CIFAR's list. Printable
+ * UTF-8 of less than DATA_NAME_SIZE bytes, borrowed. NULL: the files give none but its number (glyphs, idx, npy,
+ * text, and csv with data.classes). Names are not part of info.hash. */
+const char *data_class_name(const struct data_set *set, size_t class);
 size_t data_bytes(const struct data_set *set); /* of memory */
 
 /* Write samples index[rows] into batch->x, ->label [rows, info->labels] and ->target, where these are not NULL,

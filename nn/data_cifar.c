@@ -3,6 +3,9 @@
  *     CIFAR-10:  label, 1024 red, 1024 green, 1024 blue; rows of 32; data_batch_1..5.bin, test_batch.bin
  *     CIFAR-100: coarse label, fine label (the one used), pixels as above; train.bin, test.bin
  *
+ * The archives hold the names of the classes, too, one a line: batches.meta.txt, fine_label_names.txt. They are
+ * read when they are there.
+ *
  * Krizhevsky, Learning multiple layers of features from tiny images, 2009. Scaling is the training set's
  * usual mean and deviation per colour, for every file. */
 #include <assert.h>
@@ -13,13 +16,14 @@
 
 #include "nn/data_set.h"
 
-enum { PLANE = 32 * 32, PIXELS = 3 * PLANE, LABELS_MAX = 2, FILES_MAX = 5 };
+enum { PLANE = 32 * 32, PIXELS = 3 * PLANE, LABELS_MAX = 2, FILES_MAX = 5, NAMES_SIZE = 1 << 14 };
 
 struct kind {
     size_t labels, classes;
     const char *folder; /* the archive unpacks into it */
     const char *train[FILES_MAX + 1];
     const char *test[2];
+    const char *names;
     double mean[3], deviation[3];
 };
 
@@ -30,6 +34,7 @@ static const struct kind cifar10 = {
     .train = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
               "data_batch_5.bin"},
     .test = {"test_batch.bin"},
+    .names = "batches.meta.txt",
     .mean = {0.4914, 0.4822, 0.4465},
     .deviation = {0.2470, 0.2435, 0.2616},
 };
@@ -40,6 +45,7 @@ static const struct kind cifar100 = {
     .folder = "cifar-100-binary",
     .train = {"train.bin"},
     .test = {"test.bin"},
+    .names = "fine_label_names.txt",
     .mean = {0.5071, 0.4865, 0.4409},
     .deviation = {0.2673, 0.2564, 0.2762},
 };
@@ -97,7 +103,20 @@ data_cifar_read(struct data_file *file, size_t labels, size_t classes, struct da
     return rc ? rc : data_file_end(file);
 }
 
-/* In data.dir or in the archive's folder below it. */
+/* In data.dir or in the archive's folder below it; when in neither, the first, for the message. */
+static int
+find(const struct data_spec *spec, const struct kind *kind, const char *name,
+     char path[DATA_PATH_SIZE], char *why, size_t why_size)
+{
+    int rc = data_file_path(path, spec->dir, "", name, why, why_size);
+    if (!rc && access(path, F_OK) != 0) {
+        rc = data_file_path(path, spec->dir, kind->folder, name, why, why_size);
+        if (!rc && access(path, F_OK) != 0)
+            rc = data_file_path(path, spec->dir, "", name, why, why_size);
+    }
+    return rc;
+}
+
 static int
 load_files(const struct data_spec *spec, const struct kind *kind, const char *const *name,
            struct data_rows *rows, char *why, size_t why_size)
@@ -105,12 +124,7 @@ load_files(const struct data_spec *spec, const struct kind *kind, const char *co
     for (; *name; name++) {
         char path[DATA_PATH_SIZE];
         struct data_file *file;
-        int rc = data_file_path(path, spec->dir, "", *name, why, why_size);
-        if (!rc && access(path, F_OK) != 0) {
-            rc = data_file_path(path, spec->dir, kind->folder, *name, why, why_size);
-            if (!rc && access(path, F_OK) != 0)
-                rc = data_file_path(path, spec->dir, "", *name, why, why_size);
-        }
+        int rc = find(spec, kind, *name, path, why, why_size);
         rc = rc ? rc : data_file_open(&file, path, why, why_size);
         if (rc)
             return rc;
@@ -120,6 +134,60 @@ load_files(const struct data_spec *spec, const struct kind *kind, const char *co
             return rc;
     }
     return 0;
+}
+
+/* One name a line; empty lines do not count. */
+static int
+take_names(struct data_set *set, struct data_file *file, const char *text, size_t size)
+{
+    size_t found = 0;
+    for (size_t at = 0, n; at < size; at += n + 1) {
+        n = 0;
+        while (at + n < size && text[at + n] != '\n')
+            n++;
+        size_t length = n > 0 && text[at + n - 1] == '\r' ? n - 1 : n;
+        if (length > 0 && found < set->info.classes)
+            data_name_set(set, found, text + at, length);
+        found += length > 0;
+    }
+    if (found == set->info.classes)
+        return 0;
+    return data_file_refuse(file, -EBADMSG, "%zu names of classes, expected %zu", found,
+                            set->info.classes);
+}
+
+static int
+read_names(struct data_set *set, struct data_file *file)
+{
+    char text[NAMES_SIZE];
+    uint64_t size = data_file_size(file);
+    if (data_file_is_gzip(file) || size > sizeof text)
+        return data_file_refuse(file, -EBADMSG,
+                                "expected names of classes, one a line, in at most %d bytes",
+                                NAMES_SIZE);
+    int rc = data_names_new(set, set->info.classes);
+    if (rc)
+        return data_file_refuse(file, rc, "no memory for its names");
+    rc = data_file_read(file, text, (size_t)size);
+    rc = rc ? rc : data_file_end(file);
+    return rc ? rc : take_names(set, file, text, (size_t)size);
+}
+
+static int
+load_names(struct data_set *set, const struct data_spec *spec, const struct kind *kind, char *why,
+           size_t why_size)
+{
+    char path[DATA_PATH_SIZE];
+    struct data_file *file;
+    int rc = find(spec, kind, kind->names, path, why, why_size);
+    if (rc || access(path, F_OK) != 0)
+        return rc;
+    rc = data_file_open(&file, path, why, why_size);
+    if (rc)
+        return rc;
+    rc = read_names(set, file);
+    data_file_close(&file);
+    return rc;
 }
 
 int
@@ -132,5 +200,6 @@ data_cifar_load(struct data_set *set, const struct data_spec *spec, char *why, s
     for (int i = 0; i < 3; i++)
         set->norm[i] = data_norm_of(kind->mean[i], kind->deviation[i]);
     int rc = load_files(spec, kind, kind->train, &set->part[DATA_TRAIN], why, why_size);
-    return rc ? rc : load_files(spec, kind, kind->test, &set->part[DATA_TEST], why, why_size);
+    rc = rc ? rc : load_files(spec, kind, kind->test, &set->part[DATA_TEST], why, why_size);
+    return rc ? rc : load_names(set, spec, kind, why, why_size);
 }

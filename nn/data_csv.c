@@ -447,6 +447,18 @@ standardise(struct data_set *set, size_t features)
     return set->column ? 0 : -ENOMEM;
 }
 
+/* With data.classes the labels are numbers. */
+static int
+name_classes(const struct csv *csv, struct data_set *set)
+{
+    if (!csv->labels)
+        return 0;
+    int rc = data_names_new(set, csv->labels);
+    for (size_t i = 0; i < csv->labels && !rc; i++)
+        data_name_set(set, i, csv->label[i].text.at, csv->label[i].text.size);
+    return rc;
+}
+
 static size_t
 test_rows(const struct csv *csv)
 {
@@ -465,6 +477,7 @@ split_and_read(struct csv *csv, struct data_set *set)
     int rc = part_alloc(csv, &set->part[DATA_TRAIN], csv->rows - test);
     rc = rc ? rc : part_alloc(csv, &set->part[DATA_TEST], test);
     rc = rc ? rc : read_rows(csv, set, test);
+    rc = rc ? rc : name_classes(csv, set);
     if (!rc && spec->standardise)
         rc = standardise(set, csv->features);
     if (rc == -ENOMEM)

@@ -16,7 +16,6 @@
 
 enum {
     DATA_PARTS = 2,
-    DATA_PLANES_MAX = 3,
     DATA_CLASSES_MAX = 1024,
     DATA_WHY_SIZE = 512,
     DATA_ROWS_MAX = INT32_MAX, /* samples of a part */
@@ -30,16 +29,6 @@ struct data_rows {
     float *value;   /* [count, width] */
     int32_t *label; /* [count, info.labels]; NN_LABEL_NONE: a position that does not count */
     float *target;  /* [count] */
-};
-
-/* What a byte becomes: byte * scale + shift. */
-struct data_norm {
-    float scale, shift;
-};
-
-/* What a number becomes: (number - mean) * scale. */
-struct data_column {
-    double mean, scale;
 };
 
 /* Samples that are not in memory. Calls of fill may run in parallel; the first one that fails is remembered. */
@@ -63,12 +52,18 @@ struct data_set {
     size_t planes; /* 1..DATA_PLANES_MAX: parts of a sample with their own scaling (colours) */
     struct data_norm norm[DATA_PLANES_MAX];
     struct data_rows part[DATA_PARTS];
-    struct data_far *far;       /* NULL: all is in memory */
-    struct data_column *column; /* [width] csv, standardised; else NULL */
+    struct data_far *far;               /* NULL: all is in memory */
+    struct data_column *column;         /* [width] csv, standardised; else NULL */
+    char (*class_name)[DATA_NAME_SIZE]; /* [info.classes]; NULL: classes have numbers alone */
     struct data_augment augment;
     bool reproduce; /* targets are what x is */
     bool next_byte; /* text: the label of a byte is the one behind it; pixel has one more */
 };
+
+/* Room for the names of this many classes; -ENOMEM. */
+int data_names_new(struct data_set *set, size_t classes);
+/* Any bytes: what is not printable becomes '?', what is too long is cut off. */
+void data_name_set(struct data_set *set, size_t class, const char *name, size_t size);
 
 /* The scaling that gives mean 0 and variance 1 to pixels of this mean and deviation (of 0..1). */
 struct data_norm data_norm_of(double mean, double deviation);

@@ -150,6 +150,15 @@ open_predicting(struct predicting *p, const char *model_path, char *why, size_t 
     return safetensors_read(model_path, p->model, p->params, why, why_size);
 }
 
+static int
+open_rows(struct data_set **out, const struct data_set *like, const char *path, char *why,
+          size_t why_size)
+{
+    struct data_scaling scaling;
+    data_scaling(like, &scaling);
+    return data_open_rows(out, &scaling, path, why, why_size);
+}
+
 int
 predict_run(struct config *config, const char *model_path, const char *rows_path)
 {
@@ -162,7 +171,7 @@ predict_run(struct config *config, const char *model_path, const char *rows_path
     if (!rc)
         rc = check_model(&p, why, sizeof why);
     if (!rc && rows_path)
-        rc = data_open_rows(&rows, job.data, rows_path, why, sizeof why);
+        rc = open_rows(&rows, job.data, rows_path, why, sizeof why);
     p.data = rows ? rows : job.data;
     if (!rc)
         rc = open_predicting(&p, model_path, why, sizeof why);

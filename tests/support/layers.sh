@@ -1,6 +1,6 @@
 #!/bin/sh
 # Includes point down or stay in the folder: node -> mesh, nn, compress, proto; mesh -> compress, proto;
-# compress -> proto; nn -> proto/simd.h, mix.h and float_bits.h; proto -> nothing of ours.
+# compress -> proto; nn -> proto/simd.h, mix.h, text.h and float_bits.h; proto -> nothing of ours.
 cd "$(dirname "$0")/../.." || exit 2
 bad=0
 forbid() { # folder, pattern of includes it must not have
@@ -12,7 +12,7 @@ forbid() { # folder, pattern of includes it must not have
 forbid proto 'mesh|nn|compress|node|tests'
 forbid compress 'mesh|nn|node|tests'
 forbid mesh 'nn|node|tests'
-forbid nn 'mesh|compress|node|tests|proto/(proto|bytes|text)'
+forbid nn 'mesh|compress|node|tests|proto/(proto|bytes)'
 forbid node 'tests'
 # The core decides without sockets, clocks, threads or randomness.
 if grep -nE '# *include <(zmq|czmq|time|pthread|threads|sys/|unistd|stdio_ext|poll)' \

@@ -135,12 +135,44 @@ lengths_labels_and_gzip_are_refused_by_name(void **state)
     free(gzip);
 }
 
+static void
+a_list_of_names_is_read_when_it_is_there(void **state)
+{
+    static const char names[] =
+        "airplane\r\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
+    (void)state;
+    struct folder folder;
+    struct data_set *set;
+    folder_init(&folder);
+    for (unsigned i = 1; i <= 6; i++) {
+        char name[32];
+        snprintf(name, sizeof name, i < 6 ? "data_batch_%u.bin" : "test_batch.bin", i);
+        write_records(&folder, name, 1, 1, 0);
+    }
+    struct data_spec spec = {.source = DATA_CIFAR10, .dir = folder.path};
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+    assert_null(data_class_name(set, 9));
+    uint64_t hash = data_info(set)->hash;
+    data_close(&set);
+    folder_write(&folder, "batches.meta.txt", names, sizeof names - 1);
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+    assert_string_equal(data_class_name(set, 0), "airplane");
+    assert_string_equal(data_class_name(set, 9), "truck");
+    assert_true(data_info(set)->hash == hash);
+    data_close(&set);
+    folder_write(&folder, "batches.meta.txt", names, 21);
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EBADMSG);
+    assert_non_null(strstr(why, "batches.meta.txt: 2 names of classes, expected 10"));
+    folder_fini(&folder);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cifar10_is_read_from_its_six_files),
         cmocka_unit_test(cifar100_uses_the_fine_label_and_the_archives_folder),
+        cmocka_unit_test(a_list_of_names_is_read_when_it_is_there),
         cmocka_unit_test(lengths_labels_and_gzip_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

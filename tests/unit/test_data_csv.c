@@ -40,6 +40,7 @@ set_free(struct data_set *set)
         free(set->part[i].target);
     }
     free(set->column);
+    free(set->class_name);
 }
 
 static int
@@ -506,12 +507,43 @@ a_bare_table_has_features_alone_and_keeps_its_order(void **state)
     assert_int_equal(parse_with("a,b\n", &(struct data_spec){.bare = true}), -EBADMSG);
 }
 
+static void
+check_names(const char *text, const struct data_spec *spec, size_t classes, const char *const *name)
+{
+    struct data_set set;
+    assert_int_equal(parse_bytes(&set, text, strlen(text), spec), 0);
+    assert_int_equal(set.info.classes, classes);
+    for (size_t i = 0; i < classes; i++)
+        if (name)
+            assert_string_equal(data_class_name(&set, i), name[i]);
+        else
+            assert_null(data_class_name(&set, i));
+    set_free(&set);
+}
+
+static void
+classes_are_named_as_their_labels_are_written(void **state)
+{
+    (void)state;
+    check_names("1,dog\n2,cat\n3,dog\n4,\"a, b\"\n", &plain, 3,
+                (const char *[]){"a, b", "cat", "dog"});
+    check_names("1;5\n2;1\n3;10\n4;none\n", &plain, 4, (const char *[]){"1", "5", "10", "none"});
+    check_names("1,a\x01\xff\n2,K\xc3\xa4se\n", &plain, 2, (const char *[]){"K\xc3\xa4se", "a??"});
+    check_names("1,0\n2,1\n", &(struct data_spec){.classes = 2}, 2, NULL);
+    char text[400] = "1,", name[DATA_NAME_SIZE] = {0};
+    memset(text + 2, 'x', 300);
+    strcpy(text + 302, "\n2,y\n");
+    memset(name, 'x', DATA_NAME_SIZE - 1);
+    check_names(text, &plain, 2, (const char *[]){name, "y"});
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(separators_headers_quotes_and_line_ends_are_recognised),
         cmocka_unit_test(classes_are_the_labels_in_order),
+        cmocka_unit_test(classes_are_named_as_their_labels_are_written),
         cmocka_unit_test(a_regression_has_the_last_column_as_target),
         cmocka_unit_test(what_is_no_number_is_named_by_line_column_and_value),
         cmocka_unit_test(what_is_no_table_is_refused),
