@@ -218,6 +218,7 @@ open_core(struct mesh *mesh)
     if (getrandom(&config.audit_seed, sizeof config.audit_seed, 0) != sizeof config.audit_seed)
         return -EIO;
     text_copy(config.hello.mesh, sizeof config.hello.mesh, setup->group ? setup->group : "");
+    text_copy(config.hello.name, sizeof config.hello.name, setup->hello.name);
     config.hello.control_port = wire_control_port(mesh->wire);
     config.hello.bulk_port = wire_bulk_port(mesh->wire);
     struct core_ops ops = actor_core_ops;
@@ -409,6 +410,7 @@ mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, c
         .shards = 1,
         .peers_min = PROTO_PEERS_MAX,
     };
+    memcpy(only.hello.name, setup->hello.name, sizeof only.hello.name);
     int rc = open_mesh(&mesh, &only, why, why_size);
     if (rc != 0)
         return rc;

@@ -50,7 +50,7 @@ enum { MESH_SEEDS_MAX = 64 };
 
 struct mesh_setup {
     struct proto_hello
-        hello;             /* run, job_hash, numerics, kernel; the rest is filled in by mesh_new */
+        hello; /* run, job_hash, numerics, kernel, name; the rest is filled in by mesh_new */
     const char *group;     /* nodes of another group are not seen, or refused; "" the common one */
     const char *interface; /* name or address, "lo" = this machine only, NULL = all usable */
     uint16_t port;         /* control port; 0 = first free from MESH_PORT_FIRST on */
@@ -162,7 +162,7 @@ void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
 
 /* For a node started without a job: look for a mesh of `setup->group` and fetch its job's text into
  * `text[PROTO_JOB_MAX]`, NUL-terminated. Returns 0, -ETIMEDOUT after `timeout_ms`, -EINTR after
- * mesh_job_interrupt(), or as mesh_new. Only group, interface, ports, seeds and log of `setup` count. */
+ * mesh_job_interrupt(), or as mesh_new. Only group, interface, ports, seeds, log and hello.name of `setup` count. */
 int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *why,
                   size_t why_size);
 void mesh_job_interrupt(void);

@@ -79,6 +79,7 @@ struct config {
         struct proto_endpoint seed[64];
         size_t seed_count;
     } mesh;
+    char name[PROTO_NAME_MAX]; /* of this node, for people; "" = that of the machine: host_name */
     unsigned threads; /* workers, this node; 0 until config_check made it the number of CPUs */
     char out[CONFIG_PATH_MAX]; /* "" until config_check made it runs/NAME */
     bool quiet;

@@ -242,6 +242,7 @@ const struct config_key config_keys[] = {
     REAL("mesh", "audit", MEMBER(mesh.audit), 0, 1, "0"),
     TEXT(CONFIG_ENDPOINTS, "mesh", "seeds", CONFIG_NODE, MEMBER(mesh.seed)),
 
+    TEXT(CONFIG_NAME, "node", "name", CONFIG_NODE, MEMBER(name)),
     UINT("node", "threads", CONFIG_NODE, MEMBER(threads), 0, 256, "0"),
     TEXT(CONFIG_TEXT, "node", "out", CONFIG_NODE, MEMBER(out)),
     ENUM("node", "quiet", CONFIG_NODE, MEMBER(quiet), yes_no, "no"),

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "nn/nn.h"
+#include "proto/text.h"
 
 struct kernel {
     const char *numerics;
@@ -91,6 +92,15 @@ kernel_find(const char *numerics, bool exact)
     while (kernel < kernels + KERNELS && strcmp(kernel->numerics, numerics) != 0)
         kernel++;
     return kernel < kernels + KERNELS ? kernel : NULL;
+}
+
+void
+host_name(const char *name, char *out, size_t size)
+{
+    char machine[256] = "";
+    if (!name[0] && gethostname(machine, sizeof machine - 1) == 0)
+        machine[strcspn(machine, ".")] = '\0';
+    text_copy(out, size, name[0] ? name : machine);
 }
 
 unsigned

@@ -8,6 +8,10 @@
 /* CPUs this process may run on; at least 1. */
 unsigned host_cpus(void);
 
+/* What other nodes call this one: `name`, or, where that is "", the name of this machine up to its first dot, as
+ * printable text. */
+void host_name(const char *name, char *out, size_t size);
+
 /* Allow this process the descriptors that a mesh takes; ZeroMQ ends the program where they run out.
  * 0, or -EMFILE with `why`. */
 int host_descriptors(char *why, size_t why_size);

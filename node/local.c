@@ -32,7 +32,7 @@
 enum {
     NODES_DEFAULT = 4,
     LINE_SIZE = 2048,
-    ARGS_MAX = 2 * OPTIONS_SETS_MAX + 24,
+    ARGS_MAX = 2 * OPTIONS_SETS_MAX + 26,
     PATH_SIZE = 1200,
     SET_SIZE = 1400,
     WHY_SIZE = 512,
@@ -90,7 +90,7 @@ catch_stops(sigset_t *waiting)
 struct args {
     const char *arg[ARGS_MAX];
     size_t count;
-    char group[SET_SIZE], peers[SET_SIZE], threads[SET_SIZE], out[SET_SIZE];
+    char group[SET_SIZE], peers[SET_SIZE], threads[SET_SIZE], name[SET_SIZE], out[SET_SIZE];
 };
 
 static void
@@ -126,6 +126,7 @@ build_args(struct args *args, const struct local *local, const char *job,
     snprintf(args->threads, sizeof args->threads, "node.threads=%u", share ? share : 1);
     if (!threads_given(local->config, options))
         add_set(args, args->threads);
+    add_set(args, args->name);
     for (size_t i = 0; i < options->set_count; i++)
         add_set(args, options->set[i].assignment);
     add_set(args, args->out);
@@ -196,6 +197,7 @@ start_all(struct local *local, const char *job, const struct options *options,
     for (unsigned i = 0; i < local->count; i++) {
         char dir[PATH_SIZE];
         node_dir(local, i, dir, sizeof dir);
+        snprintf(args.name, sizeof args.name, "node.name=node-%u", i + 1);
         snprintf(args.out, sizeof args.out, "node.out=%s", dir);
         int rc = start_node(&local->child[i], &args, signals);
         if (rc) {

@@ -154,6 +154,7 @@ find_job(struct config *config, char *text)
         .log = log_finding,
         .log_ctx = config,
     };
+    host_name(config->name, setup.hello.name, sizeof setup.hello.name);
     log_finding(config, 6, "looking for a mesh with a job (see meshnode --help)");
     int rc;
     do

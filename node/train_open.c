@@ -10,6 +10,7 @@
 
 #include "nn/disk.h"
 #include "node/audit.h"
+#include "node/host.h"
 
 static int
 open_memory(struct run *run, char *why, size_t why_size)
@@ -132,6 +133,7 @@ open_mesh(struct run *run, char *why, size_t why_size)
     setup.audit_bucket = setup.audit > 0 ? setup.bucket_count - 2 : 0;
     snprintf(setup.hello.run, sizeof setup.hello.run, "%s", config->run.name);
     snprintf(setup.hello.kernel, sizeof setup.hello.kernel, "%s", run->job.kernel);
+    host_name(config->name, setup.hello.name, sizeof setup.hello.name);
     setup.hello.job_hash = run->job_hash;
     setup.hello.numerics = nn_fingerprint();
     return mesh_new(&run->mesh, &setup, why, why_size);

@@ -35,6 +35,7 @@ static const struct field hello_fields[] = {
     FIELD_UINT(proto_hello, job_hash, 0, UINT64_MAX),
     FIELD_UINT(proto_hello, numerics, 0, UINT64_MAX),
     FIELD_TEXT(proto_hello, kernel, FIELD_TEXT, 0),
+    FIELD_TEXT(proto_hello, name, FIELD_TEXT, 0),
     FIELD_UINT(proto_hello, control_port, 1, UINT16_MAX),
     FIELD_UINT(proto_hello, bulk_port, 0, UINT16_MAX),
 };

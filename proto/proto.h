@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 enum {
-    PROTO_VERSION = 2,
+    PROTO_VERSION = 3,
     PROTO_PEERS_MAX = 64,      /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64,     /* logical shards of a step; one bit each in a coverage bitmap */
     PROTO_NAME_MAX = 64,       /* bytes of a run name or kernel name, with the final 0 */
@@ -59,7 +59,7 @@ struct proto_endpoint {
 
 enum proto_type {
     PROTO_HELLO = 1, /* who I am; first message on a link, answered by a HELLO */
-    PROTO_REFUSE,    /* why we do not mix; then the link is closed */
+    PROTO_REFUSE, /* why we do not mix; then the link is closed. Body: what our job is made of, or empty */
     PROTO_PEERS,     /* endpoints I know */
     PROTO_HEARTBEAT, /* every 50 ms */
     PROTO_PLAN,      /* from the leader: who computes and sums what, from this round on */
@@ -104,6 +104,7 @@ struct proto_hello {
     uint64_t job_hash;           /* of everything that decides the result; 0 when wants_job */
     uint64_t numerics;           /* fingerprint: hash of a micro-workload over every kernel used */
     char kernel[PROTO_NAME_MAX]; /* BLAS kernel, for messages */
+    char name[PROTO_NAME_MAX];   /* what people call this node: its host's name; "" unknown */
     uint16_t control_port;       /* where I listen; 1..65535 */
     uint16_t bulk_port;          /* where I receive tensors; 0 only when wants_job */
 };

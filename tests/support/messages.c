@@ -72,6 +72,7 @@ make_hello(struct source *from, struct proto_hello *hello)
     }
     hello->numerics = number(from, 0, UINT64_MAX);
     text(from, hello->kernel, sizeof hello->kernel, 0);
+    text(from, hello->name, sizeof hello->name, 0);
     hello->control_port = (uint16_t)number(from, 1, UINT16_MAX);
     hello->bulk_port = (uint16_t)number(from, !hello->wants_job, UINT16_MAX);
 }
@@ -258,8 +259,8 @@ same_hello(const struct proto_hello *a, const struct proto_hello *b)
 {
     return a->asks == b->asks && a->answers == b->answers && a->wants_job == b->wants_job &&
            !strcmp(a->run, b->run) && a->job_hash == b->job_hash && a->numerics == b->numerics &&
-           !strcmp(a->kernel, b->kernel) && a->control_port == b->control_port &&
-           a->bulk_port == b->bulk_port;
+           !strcmp(a->kernel, b->kernel) && !strcmp(a->name, b->name) &&
+           a->control_port == b->control_port && a->bulk_port == b->bulk_port;
 }
 
 static bool

@@ -14,6 +14,7 @@
 #include "tests/support/messages.h"
 
 #define MAX  UINT64_MAX
+#define V    U(PROTO_VERSION)
 #define MANY "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" /* 64 */
 
 static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
@@ -130,12 +131,13 @@ a_hello_is_these_bytes(void **state)
                                       .job_hash = 0x1122334455667788,
                                       .numerics = 200,
                                       .kernel = "zen",
+                                      .name = "pc3",
                                       .control_port = 20000,
                                       .bulk_port = 20001}};
-    static const uint8_t expected[] = {0x9c, 2,    1,    0xcd, 1,    0x2c, 7,    0xc2, 0xa1, 'm',
-                                       0xa6, 'd',  'i',  'g',  'i',  't',  's',  0xcf, 0x11, 0x22,
-                                       0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0xcc, 200,  0xa3, 'z',
-                                       'e',  'n',  0xcd, 0x4e, 0x20, 0xcd, 0x4e, 0x21};
+    static const uint8_t expected[] = {
+        0x9d, 3,   1,   0xcd, 1,    0x2c, 7,    0xc2, 0xa1, 'm',  0xa6, 'd',  'i',  'g',
+        'i',  't', 's', 0xcf, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0xcc, 200,
+        0xa3, 'z', 'e', 'n',  0xa3, 'p',  'c',  '3',  0xcd, 0x4e, 0x20, 0xcd, 0x4e, 0x21};
     uint8_t frame[PROTO_FRAME_MAX];
     assert_int_equal(proto_encode(&msg, frame), sizeof expected);
     assert_memory_equal(frame, expected, sizeof expected);
@@ -145,8 +147,8 @@ static void
 what_others_pack_is_read(void **state)
 {
     (void)state;
-    assert_int_equal(decode("[uuuuuubuuuuuu]", U(2), U(8), U(99), U(7), U(3), U(2), 1, U(1000),
-                            U(64), U(5), MAX, U(77), U(6)),
+    assert_int_equal(decode("[uuuuuubuuuuuu]", V, U(8), U(99), U(7), U(3), U(2), 1, U(1000), U(64),
+                            U(5), MAX, U(77), U(6)),
                      0);
     assert_int_equal(got.type, PROTO_REDUCE);
     assert_int_equal(got.chunk.plan, 99);
@@ -166,8 +168,8 @@ static void
 another_version_is_named(void **state)
 {
     (void)state;
-    refused(-EPROTONOSUPPORT, "message.version = 3, expected 2", "[uut]", U(3), U(1), "later");
-    refused(-EPROTONOSUPPORT, "message.version = 0, expected 2", "[uu]", U(0), U(13));
+    refused(-EPROTONOSUPPORT, "message.version = 4, expected 3", "[uut]", U(4), U(1), "later");
+    refused(-EPROTONOSUPPORT, "message.version = 0, expected 3", "[uu]", U(0), U(13));
 }
 
 static void
@@ -175,15 +177,15 @@ the_start_of_a_message_is_checked(void **state)
 {
     (void)state;
     refused(-EBADMSG, "message is an integer, expected a list, whole and in its shortest form", "u",
-            U(2));
+            V);
     refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
-    refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", U(2));
-    refused(-EBADMSG, "message.type = 0, expected 1..20", "[uu]", U(2), U(0));
-    refused(-EBADMSG, "message.type = 21, expected 1..20", "[uu]", U(2), U(21));
-    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..20", "[uu]", U(2), MAX);
-    refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", U(2), U(13), U(0));
-    refused(-EBADMSG, "ABORT has 2 elements, expected 4", "[uu]", U(2), U(7));
-    refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", U(2), U(13));
+    refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", V);
+    refused(-EBADMSG, "message.type = 0, expected 1..20", "[uu]", V, U(0));
+    refused(-EBADMSG, "message.type = 21, expected 1..20", "[uu]", V, U(21));
+    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..20", "[uu]", V, MAX);
+    refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", V, U(13), U(0));
+    refused(-EBADMSG, "ABORT has 2 elements, expected 4", "[uu]", V, U(7));
+    refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", V, U(13));
     assert_int_equal(decode_bytes("", 0), -EBADMSG);
     assert_string_equal(why, "message is the end, expected a list, whole and in its shortest form");
 }
@@ -207,16 +209,16 @@ the_kinds_of_fields_do_not_mix(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(expected, sizeof expected, "ABORT.plan is %s%s", cases[i].found, tail);
         if (strchr(cases[i].form, 'd'))
-            assert_int_equal(decode(cases[i].form, U(2), U(7), 1.0, 0), -EBADMSG);
+            assert_int_equal(decode(cases[i].form, V, U(7), 1.0, 0), -EBADMSG);
         else if (strpbrk(cases[i].form, "ty"))
-            assert_int_equal(decode(cases[i].form, U(2), U(7), "1", 0), -EBADMSG);
+            assert_int_equal(decode(cases[i].form, V, U(7), "1", 0), -EBADMSG);
         else
-            assert_int_equal(decode(cases[i].form, U(2), U(7), -1, 0), -EBADMSG);
+            assert_int_equal(decode(cases[i].form, V, U(7), -1, 0), -EBADMSG);
         assert_string_equal(why, expected);
     }
     refused(-EBADMSG,
             "HELLO.wants_job is an integer, expected a boolean, whole and in its shortest form",
-            "[uuuuuttuutuu]", U(2), U(1), U(1), U(1), U(0), "", "", U(0), U(0), "", U(1), U(1));
+            "[uuuuuttuuttuu]", V, U(1), U(1), U(1), U(0), "", "", U(0), U(0), "", "", U(1), U(1));
 }
 
 static void
@@ -224,14 +226,14 @@ longer_forms_than_needed_are_refused(void **state)
 {
     (void)state;
     static const char *const frames[] = {
-        "\x94\x02\x07\xcc\x7f\xc2",                             /* 127 in 2 bytes */
-        "\x94\x02\x07\xcd\x00\xff\xc2",                         /* 255 in 3 */
-        "\x94\x02\x07\xce\x00\x00\xff\xff\xc2",                 /* 65535 in 5 */
-        "\x94\x02\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff\xc2", /* 2^32 - 1 in 9 */
-        "\x94\xcc\x02\x07\x01\xc2",                             /* version */
-        "\xdc\x00\x04\x02\x07\x01\xc2",                         /* list */
-        "\x95\x02\x02\x01\xd9\x01\x61\xa0",                     /* text */
-        "\x95\x02\x02\x01\xda\x00\x01\x61\xa0",                 /* text */
+        "\x94\x03\x07\xcc\x7f\xc2",                             /* 127 in 2 bytes */
+        "\x94\x03\x07\xcd\x00\xff\xc2",                         /* 255 in 3 */
+        "\x94\x03\x07\xce\x00\x00\xff\xff\xc2",                 /* 65535 in 5 */
+        "\x94\x03\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff\xc2", /* 2^32 - 1 in 9 */
+        "\x94\xcc\x03\x07\x01\xc2",                             /* version */
+        "\xdc\x00\x04\x03\x07\x01\xc2",                         /* list */
+        "\x95\x03\x02\x01\xd9\x01\x61\xa0",                     /* text */
+        "\x95\x03\x02\x01\xda\x00\x01\x61\xa0",                 /* text */
     };
     static const size_t sizes[] = {6, 7, 9, 13, 6, 7, 8, 9};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -247,11 +249,11 @@ announced_counts_cost_nothing(void **state)
     assert_int_equal(decode_bytes("\xdc\xff\xff", 3), -EBADMSG);
     assert_int_equal(decode_bytes("\xdb\xff\xff\xff\xff", 5), -EBADMSG);
     assert_int_equal(decode_bytes("\xc9\xff\xff\xff\xff\x01", 6), -EBADMSG);
-    assert_int_equal(decode_bytes("\x93\x02\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
-    assert_int_equal(decode_bytes("\x93\x02\x03\xdc\xff\xff", 6), -EMSGSIZE);
+    assert_int_equal(decode_bytes("\x93\x03\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
+    assert_int_equal(decode_bytes("\x93\x03\x03\xdc\xff\xff", 6), -EMSGSIZE);
     assert_string_equal(why, "PEERS.endpoints has 65535 elements, expected 0..64");
-    assert_int_equal(decode_bytes("\x95\x02\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
-    assert_int_equal(decode_bytes("\x95\x02\x02\x01\xda\xff\xff", 7), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x03\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x03\x02\x01\xda\xff\xff", 7), -EBADMSG);
 }
 
 static void
@@ -274,8 +276,8 @@ static int
 hello(int wants, const char *run, uint64_t hash, const char *kernel, uint64_t control,
       uint64_t bulk)
 {
-    return decode("[uuuubttuutuu]", U(2), U(1), U(0), U(0), wants, "mesh", run, hash, U(0), kernel,
-                  control, bulk);
+    return decode("[uuuubttuuttuu]", V, U(1), U(0), U(0), wants, "mesh", run, hash, U(0), kernel,
+                  kernel, control, bulk);
 }
 
 static void
@@ -307,7 +309,7 @@ static void
 a_text_may_not_hide_a_zero(void **state)
 {
     (void)state;
-    assert_int_equal(decode_bytes("\x95\x02\x02\x01\xa3"
+    assert_int_equal(decode_bytes("\x95\x03\x02\x01\xa3"
                                   "a\0b"
                                   "\xa0",
                                   9),
@@ -318,44 +320,44 @@ static void
 refuse_has_its_limits(void **state)
 {
     (void)state;
-    assert_int_equal(decode("[uuutt]", U(2), U(2), U(6), "a", "b"), 0);
+    assert_int_equal(decode("[uuutt]", V, U(2), U(6), "a", "b"), 0);
     assert_int_equal(got.refuse.reason, PROTO_REFUSE_SELF);
     assert_string_equal(got.refuse.yours, "a");
     assert_string_equal(got.refuse.mine, "b");
-    refused(-EBADMSG, "REFUSE.reason = 0, expected 1..8", "[uuutt]", U(2), U(2), U(0), "", "");
-    refused(-EBADMSG, "REFUSE.reason = 9, expected 1..8", "[uuutt]", U(2), U(2), U(9), "", "");
-    refused(-EMSGSIZE, "REFUSE.mine has 256 bytes, expected at most 255", "[uuutt]", U(2), U(2),
-            U(1), "", MANY MANY MANY MANY);
+    refused(-EBADMSG, "REFUSE.reason = 0, expected 1..8", "[uuutt]", V, U(2), U(0), "", "");
+    refused(-EBADMSG, "REFUSE.reason = 9, expected 1..8", "[uuutt]", V, U(2), U(9), "", "");
+    refused(-EMSGSIZE, "REFUSE.mine has 256 bytes, expected at most 255", "[uuutt]", V, U(2), U(1),
+            "", MANY MANY MANY MANY);
 }
 
 static void
 peers_have_their_limits(void **state)
 {
     (void)state;
-    assert_int_equal(decode("[uu[[tu][tu]]]", U(2), U(3), "fe80::1%eth0", U(1), "b", U(65535)), 0);
+    assert_int_equal(decode("[uu[[tu][tu]]]", V, U(3), "fe80::1%eth0", U(1), "b", U(65535)), 0);
     assert_int_equal(got.peers.count, 2);
     assert_ptr_equal(got.peers.endpoints, endpoints);
     assert_string_equal(endpoints[0].host, "fe80::1%eth0");
     assert_int_equal(endpoints[1].control_port, 65535);
-    assert_int_equal(decode("[uu[]]", U(2), U(3)), 0);
+    assert_int_equal(decode("[uu[]]", V, U(3)), 0);
     assert_int_equal(got.peers.count, 0);
-    refused(-EBADMSG, "PEERS.endpoints[1].control_port = 0, expected 1..65535", "[uu[[tu][tu]]]",
-            U(2), U(3), "a", U(1), "b", U(0));
+    refused(-EBADMSG, "PEERS.endpoints[1].control_port = 0, expected 1..65535", "[uu[[tu][tu]]]", V,
+            U(3), "a", U(1), "b", U(0));
     refused(-EBADMSG, "PEERS.endpoints[0].host has 0 bytes, expected a name or address",
-            "[uu[[tu]]]", U(2), U(3), "", U(1));
+            "[uu[[tu]]]", V, U(3), "", U(1));
     refused(-EBADMSG, "PEERS.endpoints[0].host has 3 bytes, expected a name or address",
-            "[uu[[tu]]]", U(2), U(3), "a;b", U(1));
-    refused(-EBADMSG, "PEERS.endpoints[0] has 1 elements, expected 2..2", "[uu[[t]]]", U(2), U(3),
+            "[uu[[tu]]]", V, U(3), "a;b", U(1));
+    refused(-EBADMSG, "PEERS.endpoints[0] has 1 elements, expected 2..2", "[uu[[t]]]", V, U(3),
             "a");
-    refused(-EMSGSIZE, "PEERS.endpoints[0] has 3 elements, expected 2..2", "[uu[[tuu]]]", U(2),
-            U(3), "a", U(1), U(2));
+    refused(-EMSGSIZE, "PEERS.endpoints[0] has 3 elements, expected 2..2", "[uu[[tuu]]]", V, U(3),
+            "a", U(1), U(2));
 }
 
 static void
 peers_need_room_by_the_caller(void **state)
 {
     (void)state;
-    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x02\x03\x90", 4, why, 256),
+    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x03\x03\x90", 4, why, 256),
                      -EBADMSG);
     assert_string_equal(why, "message is PEERS, expected no list of peers");
 }
@@ -385,8 +387,8 @@ too_many_long_peers_are_cut(void **state)
 static int
 heartbeat(uint64_t round, uint64_t speed, uint64_t id)
 {
-    return decode("[uuubbbbuuuuuu[[uuu]]]", U(2), U(4), round, 0, 0, 1, 1, MAX, MAX, speed, U(0),
-                  U(7), MAX, id, U(0), U(9));
+    return decode("[uuubbbbuuuuuu[[uuu]]]", V, U(4), round, 0, 0, 1, 1, MAX, MAX, speed, U(0), U(7),
+                  MAX, id, U(0), U(9));
 }
 
 static void
@@ -412,7 +414,7 @@ static int
 plan(uint64_t leader, uint64_t first, uint64_t first_shards, uint64_t second,
      uint64_t second_shards)
 {
-    return decode("[uuuuuu[[uuu][uuu]]]", U(2), U(5), U(0), U(0), leader, U(0), first, U(0),
+    return decode("[uuuuuu[[uuu][uuu]]]", V, U(5), U(0), U(0), leader, U(0), first, U(0),
                   first_shards, second, U(0), second_shards);
 }
 
@@ -433,16 +435,16 @@ plan_has_its_limits(void **state)
     assert_string_equal(why, "PLAN.members: shards fe in all, expected no gap from bit 0 on");
     assert_int_equal(plan(1, 1, 0, 2, 0), -EBADMSG);
     assert_int_equal(plan(1, 0, 0x0f, 2, 0xf0), -EBADMSG);
-    refused(-EBADMSG, "PLAN.members has 0 elements, expected 1..64", "[uuuuuu[]]", U(2), U(5), U(0),
+    refused(-EBADMSG, "PLAN.members has 0 elements, expected 1..64", "[uuuuuu[]]", V, U(5), U(0),
             U(0), U(1), U(0));
-    refused(-EBADMSG, "PLAN.leader = 1, expected one of the 1 members", "[uuuuuu[[uuu]]]", U(2),
-            U(5), U(0), U(0), U(1), U(5), U(1), U(6), U(1));
+    refused(-EBADMSG, "PLAN.leader = 1, expected one of the 1 members", "[uuuuuu[[uuu]]]", V, U(5),
+            U(0), U(0), U(1), U(5), U(1), U(6), U(1));
 }
 
 static int
 chunk(uint64_t type, uint64_t hop, int direct, uint64_t first, uint64_t count, uint64_t coverage)
 {
-    return decode("[uuuuuubuuuuuu]", U(2), type, U(1), U(0), U(65535), hop, direct, first, count,
+    return decode("[uuuuuubuuuuuu]", V, type, U(1), U(0), U(65535), hop, direct, first, count,
                   coverage, U(0), U(0), U(0));
 }
 
@@ -467,10 +469,10 @@ chunks_have_their_limits(void **state)
     assert_int_equal(chunk(gather, 0, 0, 0, 0, 0), -EBADMSG);
     assert_int_equal(chunk(gather, 0, 0, 0, 0, 6), -EBADMSG);
     assert_string_equal(why, "GATHER.direct = 0, coverage = 6, expected 0 and all shards");
-    refused(-EBADMSG, "REDUCE.plan = 0, expected 1..18446744073709551615", "[uuuuuubuuuuuu]", U(2),
+    refused(-EBADMSG, "REDUCE.plan = 0, expected 1..18446744073709551615", "[uuuuuubuuuuuu]", V,
             U(8), U(0), U(0), U(0), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0));
-    refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuuuu]", U(2), U(8),
-            U(1), U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0));
+    refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuuuu]", V, U(8), U(1),
+            U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0));
 }
 
 static void
@@ -478,25 +480,25 @@ state_has_its_limits(void **state)
 {
     (void)state;
     static const char form[] = "[uuuuuu]";
-    assert_int_equal(decode(form, U(2), U(17), U(0), MAX, PROTO_STATE_MAX, MAX), 0);
+    assert_int_equal(decode(form, V, U(17), U(0), MAX, PROTO_STATE_MAX, MAX), 0);
     assert_int_equal(got.offer.size, PROTO_STATE_MAX);
-    refused(-EBADMSG, "OFFER.size = 137438953473, expected 0..137438953472", form, U(2), U(17),
-            U(0), U(0), PROTO_STATE_MAX + 1, U(0));
-    assert_int_equal(decode("[uuuu]", U(2), U(11), PROTO_ROUND_MAX, U((1 << 17) - 1)), 0);
-    refused(-EBADMSG, "STATE.block = 131072, expected 0..131071", "[uuuu]", U(2), U(11), U(0),
+    refused(-EBADMSG, "OFFER.size = 137438953473, expected 0..137438953472", form, V, U(17), U(0),
+            U(0), PROTO_STATE_MAX + 1, U(0));
+    assert_int_equal(decode("[uuuu]", V, U(11), PROTO_ROUND_MAX, U((1 << 17) - 1)), 0);
+    refused(-EBADMSG, "STATE.block = 131072, expected 0..131071", "[uuuu]", V, U(11), U(0),
             U(1 << 17));
-    assert_int_equal(decode("[uuuuu]", U(2), U(10), PROTO_ROUND_MAX, U(3), U(1023)), 0);
+    assert_int_equal(decode("[uuuuu]", V, U(10), PROTO_ROUND_MAX, U(3), U(1023)), 0);
     assert_int_equal(got.fetch.block, 3);
-    refused(-EBADMSG, "FETCH.block = 131072, expected 0..131071", "[uuuuu]", U(2), U(10), U(0),
+    refused(-EBADMSG, "FETCH.block = 131072, expected 0..131071", "[uuuuu]", V, U(10), U(0),
             U(1 << 17), U(0));
-    refused(-EBADMSG, "FETCH.count = 1024, expected 0..1023", "[uuuuu]", U(2), U(10), U(0), U(0),
+    refused(-EBADMSG, "FETCH.count = 1024, expected 0..1023", "[uuuuu]", V, U(10), U(0), U(0),
             U(1024));
-    assert_int_equal(decode("[uuuuub]", U(2), U(18), PROTO_ROUND_MAX, U(3), U(1), 1), 0);
+    assert_int_equal(decode("[uuuuub]", V, U(18), PROTO_ROUND_MAX, U(3), U(1), 1), 0);
     assert_true(got.follow.again);
-    refused(-EBADMSG, "FOLLOW.count = 0, expected 1..1023", "[uuuuub]", U(2), U(18), U(0), U(0),
-            U(0), 0);
-    assert_int_equal(decode("[uuuuuu]", U(2), U(19), PROTO_ROUND_MAX, U(3), MAX, MAX), 0);
-    refused(-EBADMSG, "TOTAL.block = 131072, expected 0..131071", "[uuuuuu]", U(2), U(19), U(0),
+    refused(-EBADMSG, "FOLLOW.count = 0, expected 1..1023", "[uuuuub]", V, U(18), U(0), U(0), U(0),
+            0);
+    assert_int_equal(decode("[uuuuuu]", V, U(19), PROTO_ROUND_MAX, U(3), MAX, MAX), 0);
+    refused(-EBADMSG, "TOTAL.block = 131072, expected 0..131071", "[uuuuuu]", V, U(19), U(0),
             U(1 << 17), U(0), U(0));
 }
 
@@ -504,22 +506,22 @@ static void
 small_messages_have_their_limits(void **state)
 {
     (void)state;
-    assert_int_equal(decode("[uuuu]", U(2), U(6), MAX, PROTO_ROUND_MAX), 0);
+    assert_int_equal(decode("[uuuu]", V, U(6), MAX, PROTO_ROUND_MAX), 0);
     assert_true(got.hold.plan == MAX);
-    assert_int_equal(decode("[uuuu]", U(2), U(6), U(0), U(0)), -EBADMSG);
-    assert_int_equal(decode("[uuuu]", U(2), U(6), U(1), MAX), -EBADMSG);
-    assert_int_equal(decode("[uuub]", U(2), U(7), U(0), 0), -EBADMSG);
-    assert_int_equal(decode("[uuub]", U(2), U(7), U(1), 1), 0);
+    assert_int_equal(decode("[uuuu]", V, U(6), U(0), U(0)), -EBADMSG);
+    assert_int_equal(decode("[uuuu]", V, U(6), U(1), MAX), -EBADMSG);
+    assert_int_equal(decode("[uuub]", V, U(7), U(0), 0), -EBADMSG);
+    assert_int_equal(decode("[uuub]", V, U(7), U(1), 1), 0);
     assert_true(got.abort.differ);
-    assert_int_equal(decode("[uu]", U(2), U(12)), 0);
+    assert_int_equal(decode("[uu]", V, U(12)), 0);
     assert_int_equal(got.type, PROTO_JOB);
-    assert_int_equal(decode("[uu]", U(2), U(13)), 0);
+    assert_int_equal(decode("[uu]", V, U(13)), 0);
     assert_int_equal(got.type, PROTO_BYE);
-    assert_int_equal(decode("[uuuuuu]", U(2), U(16), MAX, PROTO_ROUND_MAX, MAX, U(63)), 0);
+    assert_int_equal(decode("[uuuuuu]", V, U(16), MAX, PROTO_ROUND_MAX, MAX, U(63)), 0);
     assert_true(got.accuse.id == MAX && got.accuse.shard == 63);
-    assert_int_equal(decode("[uuuuuu]", U(2), U(16), U(0), U(1), U(1), U(1)), -EBADMSG);
-    assert_int_equal(decode("[uuuuuu]", U(2), U(16), U(1), U(1), U(0), U(1)), -EBADMSG);
-    assert_int_equal(decode("[uuuuuu]", U(2), U(16), U(1), U(1), U(1), U(64)), -EBADMSG);
+    assert_int_equal(decode("[uuuuuu]", V, U(16), U(0), U(1), U(1), U(1)), -EBADMSG);
+    assert_int_equal(decode("[uuuuuu]", V, U(16), U(1), U(1), U(0), U(1)), -EBADMSG);
+    assert_int_equal(decode("[uuuuuu]", V, U(16), U(1), U(1), U(1), U(64)), -EBADMSG);
 }
 
 static void
