@@ -1,4 +1,4 @@
-/* exact_simd.h - the four loops of exact.c over one block, one variant per instruction set.
+/* exact_simd.h - the four inner loops of exact.c on one block, one variant per instruction set.
  *
  * All variants compute the same bits. Pointers need no alignment. */
 #ifndef COMPRESS_EXACT_SIMD_H
@@ -7,16 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* own[n] += nearest-even(clamp(g[n] * scale, -limit, limit)), NaN as +limit; 0 < limit < 2^31. Returns the
- * bits of the largest |g * scale|, which order as floats do, NaN above all. What was added goes into sums. */
+/* own[n] += nearest-even(clamp(g[n] * scale, -limit, limit)), NaN as +limit; 0 < limit < 2^31. Returns the bits of
+ * the largest |g * scale|; such bits have the order of the floats, with NaN above all. Sets *sums to the sums of what
+ * was added to own. */
 #define EXACT_ADD_DECLARE(name)                                                                    \
     uint32_t name(int32_t *own, const float *g, size_t n, float scale, float limit,                \
                   struct exact_sums *sums)
-/* The sums of x[n]. */
+/* Sets *sums to the sums of x[n]. */
 #define EXACT_SUMS_DECLARE(name) void name(const int32_t *x, size_t n, struct exact_sums *sums)
 /* g[n] = (float)sum[n] * scale */
 #define EXACT_READ_DECLARE(name) void name(float *g, const int32_t *sum, size_t n, float scale)
-/* Bitwise or of all |sum[n]|: has as many bits as the largest. */
+/* Bitwise or of all |sum[n]|: it has as many bits as the largest one. */
 #define EXACT_BITS_DECLARE(name) uint32_t name(const int32_t *sum, size_t n)
 
 /* Modulo 2^32. */

@@ -1,6 +1,6 @@
-/* bytes.h - bounded little-endian cursors whose overrun sticks.
+/* bytes.h - little-endian cursors with bounds checks. An overrun is remembered.
  *
- * Read or write a whole record without looking, then ask once:
+ * Read or write a whole record first, and check once at the end:
  *
  *     struct bytes_in in = bytes_in(frame, size);
  *     uint32_t magic = bytes_u32(&in);
@@ -8,7 +8,7 @@
  *     if (!bytes_done(&in))                // too short or too long
  *         return -EBADMSG;
  *
- * After an overrun every read gives 0 and every write does nothing. Uses nothing. */
+ * After an overrun every read returns 0 and every write does nothing. Uses nothing. */
 #ifndef PROTO_BYTES_H
 #define PROTO_BYTES_H
 
@@ -31,10 +31,10 @@ uint8_t bytes_u8(struct bytes_in *in);
 uint16_t bytes_u16(struct bytes_in *in);
 uint32_t bytes_u32(struct bytes_in *in);
 uint64_t bytes_u64(struct bytes_in *in);
-/* The next `size` bytes, borrowed from the input; NULL on overrun (and only then). */
+/* The next `size` bytes, borrowed from the input. NULL only on overrun. */
 const uint8_t *bytes_raw(struct bytes_in *in, size_t size);
 size_t bytes_left(const struct bytes_in *in);
-/* No overrun and nothing left. */
+/* True when there was no overrun and nothing is left. */
 bool bytes_done(const struct bytes_in *in);
 
 struct bytes_out bytes_out(void *data, size_t size);

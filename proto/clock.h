@@ -1,4 +1,4 @@
-/* clock.h - time that only rises, for what is measured and waited for. */
+/* clock.h - monotonic time: it never jumps back. For measuring and waiting. */
 #ifndef PROTO_CLOCK_H
 #define PROTO_CLOCK_H
 

@@ -3,24 +3,25 @@
  *     if (fail_hit(FAIL_FILE_SYNC, NULL, 0) || fsync(fd))
  *         return failed(path, "cannot sync", ...);
  *
- * Compiled in only with -DMESHNODE_FAILPOINTS (make FAILPOINTS=1, beside the plain build); else every call is an
- * empty inline function and no name of a point is in the program. MESHNODE_FAIL holds rules, separated by commas:
+ * The points exist only in a build with -DMESHNODE_FAILPOINTS (make failpoints). In every other build each call is an
+ * empty inline function, and the program does not contain the names of the points. The environment variable
+ * MESHNODE_FAIL holds rules, separated by commas:
  *
- *     POINT:COUNT:ACTION     at the COUNT-th time, from 1 on, that the process comes to POINT;
- *     POINT:COUNT+:ACTION    at that time and at every later one
+ *     POINT:COUNT:ACTION     acts at the COUNT-th time (from 1) that the process comes to POINT
+ *     POINT:COUNT+:ACTION    acts at that time and at every later one
  *
  *     kill     SIGKILL to itself               stop    SIGSTOP to itself
- *     hang     this thread sleeps for ever     error   the call fails with the point's errno, where it has one
- *     flip     one bit of the data at the point changes, where there is data; flip=N: bit N modulo their number
+ *     hang     this thread sleeps for ever     error   the call fails with the errno of the point, if it has one
+ *     flip     flips one bit of the data at the point, if there is data; flip=N: bit N modulo the number of bits
  *
- * MESHNODE_FAIL=hits has no rule; when the process ends it prints how often it came to each point.
+ * MESHNODE_FAIL=hits sets no rule. When the process ends, it prints how often it came to each point.
  *
- * A rule that acts says so first, in one line on standard error: "failpoint POINT COUNT: ACTION at SECONDS" since 1970. The points are
- * in the shells (sockets, files, the training loop); the core's decisions have none. `meshnode --failpoints`
- * lists them. MESHNODE_ID, a number in hexadecimal, is the node's id instead of a random one, so that a test can
- * choose the leader: it is the lowest. The idea is that of FreeBSD's fail(9).
+ * A rule that acts first prints one line on standard error: "failpoint POINT COUNT: ACTION at SECONDS" (since 1970).
+ * The points are in the shell code (sockets, files, the training loop). The core has none. `meshnode --failpoints`
+ * lists them. MESHNODE_ID, a hexadecimal number, replaces the random id of the node. A test uses it to choose the
+ * leader, which is the node with the lowest id. FreeBSD's fail(9) has the same idea.
  *
- * Any thread may come to a point; hits are counted over all threads. */
+ * Any thread may come to a point. Hits are counted over all threads. */
 #ifndef PROTO_FAIL_H
 #define PROTO_FAIL_H
 
@@ -28,7 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* name, errno of `error` (0: none), what it means, "data" when there is something to flip */
+/* name, errno of `error` (0: none), meaning; "data" when there is data to flip */
 #define FAIL_POINTS(X)                                                                             \
     X(CONNECT, "connect", 0, "a control connection is about to be opened")                         \
     X(CONNECTED, "connected", 0, "a control connection was opened")                                \
@@ -65,12 +66,12 @@
     X(DONE, "done", 0, "the run is over; its results are not written; data: the state")            \
     X(RESULT, "result", 0, "its results are written; the process is about to end")
 
-/* Besides, four points for every type of message, such as plan-send, plan-sent, plan-got, plan-taken. */
+/* There are also four points for every message type, for example plan-send, plan-sent, plan-got, plan-taken. */
 enum fail_stage {
     FAIL_SEND,  /* it is about to be given to ZeroMQ */
     FAIL_SENT,  /* it was given to ZeroMQ, which may not have sent it */
     FAIL_GOT,   /* it was received and decoded; data: its body */
-    FAIL_TAKEN, /* the core has dealt with it */
+    FAIL_TAKEN, /* the core has handled it */
     FAIL_STAGES,
 };
 
@@ -83,13 +84,14 @@ enum fail_point {
 
 #ifdef MESHNODE_FAILPOINTS
 
-/* Read MESHNODE_FAIL and MESHNODE_ID; before there are threads. 0 or -EINVAL with one line in `why`. */
+/* Reads MESHNODE_FAIL and MESHNODE_ID. Call it before any thread is started. Returns 0, or -EINVAL with one line in
+ * `why`. */
 int fail_open(char *why, size_t why_size);
-/* Print the points when that is what the command line asks for. */
+/* Prints the points and returns true if the command line asks for them. */
 bool fail_listed(int argc, char *const argv[]);
-/* MESHNODE_ID, or what was drawn. */
+/* Returns MESHNODE_ID if it is set, else `drawn`. */
 uint64_t fail_node_id(uint64_t drawn);
-/* -1 with errno set when a rule makes the call fail, else 0. `data` may be NULL. */
+/* Returns -1 with errno set if a rule makes the call fail, else 0. `data` may be NULL. */
 int fail_hit(enum fail_point point, void *data, size_t size);
 /* `type` is an enum proto_type. */
 void fail_message(int type, enum fail_stage stage, void *data, size_t size);

@@ -1,4 +1,4 @@
-/* float_bits.h - a float as its bits and back, and powers of two made of bits. Uses libc. */
+/* float_bits.h - converts a float to its bits and back; makes powers of two. Uses libc. */
 #ifndef PROTO_FLOAT_BITS_H
 #define PROTO_FLOAT_BITS_H
 

@@ -1,7 +1,7 @@
-/* hash.h - XXH3-64 with the widest vectors of the machine.
+/* hash.h - XXH3-64 with the widest vector instructions of the machine.
  *
- * The system's library is built for any x86-64; the same hash with AVX2 is twice as fast on what lies in the
- * caches. Uses xxhash and proto/simd.h. */
+ * The system's library is built for any x86-64 CPU. The same hash with AVX2 is twice as fast on data in the caches.
+ * Uses xxhash and proto/simd.h. */
 #ifndef PROTO_HASH_H
 #define PROTO_HASH_H
 

@@ -1,7 +1,7 @@
-/* mix.h - the 64-bit mixer all nodes agree on.
+/* mix.h - the 64-bit mixer that all nodes use.
  *
- * The finaliser of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
- * OOPSLA 2014). Uses nothing. Test vector: mix64(0) = 0xe220a8397b1dcdaf. */
+ * It is the finaliser of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA
+ * 2014). Test vector: mix64(0) = 0xe220a8397b1dcdaf. Uses nothing. */
 #ifndef PROTO_MIX_H
 #define PROTO_MIX_H
 
@@ -16,7 +16,7 @@ mix64(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Order matters: mix64_pair(a, b) != mix64_pair(b, a). */
+/* The order matters: mix64_pair(a, b) != mix64_pair(b, a). */
 static inline uint64_t
 mix64_pair(uint64_t a, uint64_t b)
 {

@@ -1,10 +1,10 @@
-/* pack.h - msgpack, one token at a time, within bounds and without memory of its own.
+/* pack.h - reads and writes msgpack one token at a time, with bounds checks and without allocating memory.
  *
- * Writing goes through msgpack-c's packer into a buffer of fixed size. Reading does not go through
- * msgpack_unpack, which reserves memory by announced counts (8 GiB for the five bytes dd 0f ff ff ff): the
- * caller knows which token must come next and asks for it. Only the shortest form of a token is taken, so
- * equal messages are equal bytes. A reader that fails stays where it is; pack_found then names what is
- * there. Format: github.com/msgpack/msgpack/blob/master/spec.md. Uses msgpack-c. */
+ * Writing uses msgpack-c's packer on a buffer of fixed size. Reading does not use msgpack_unpack, because it
+ * allocates memory for the counts that a message announces: 8 GiB for the five bytes dd 0f ff ff ff. Instead the
+ * caller knows which token must come next and asks for it. Only the shortest form of a token is accepted, so equal
+ * messages have equal bytes. When a read fails, the cursor does not move, and pack_found describes the token there.
+ * Format: github.com/msgpack/msgpack/blob/master/spec.md. Uses msgpack-c. */
 #ifndef PROTO_PACK_H
 #define PROTO_PACK_H
 
@@ -18,11 +18,11 @@ struct pack_in {
 
 bool pack_read_uint(struct pack_in *in, uint64_t *value);
 bool pack_read_bool(struct pack_in *in, bool *value);
-/* *text is borrowed from the input, without a final 0; at most 65535 bytes. */
+/* *text is borrowed from the input and has no final 0. At most 65535 bytes. */
 bool pack_read_text(struct pack_in *in, const char **text, size_t *size);
-/* The elements follow; at most 65535. */
+/* Reads only the head; the elements follow. At most 65535 elements. */
 bool pack_read_list(struct pack_in *in, size_t *count);
-/* What is at the cursor, for messages: "a float". */
+/* Describes the token at the cursor, for messages: "a float". */
 const char *pack_found(const struct pack_in *in);
 
 struct pack_out {

@@ -1,13 +1,13 @@
-/* simd.h - one source, one object per instruction set, chosen once at run time.
+/* simd.h - one source file becomes one object per instruction set; the program chooses once, when it runs.
  *
- * The Makefile compiles every *_simd.c once per instruction set (base, avx2) with -DSIMD=<name>. Such a file
- * defines SIMD_NAME(f) for each function f, and a plain file beside it picks with simd_avx2():
+ * The Makefile compiles every *_simd.c once per instruction set (base, avx2) with -DSIMD=<name>. Such a file defines
+ * SIMD_NAME(f) for each function f. A plain file beside it chooses with simd_avx2():
  *
  *     void SIMD_NAME(exact_add)(...) { ... }                  // exact_simd.c
  *     return simd_avx2() ? exact_add_avx2(...) : exact_add_base(...);   // exact.c
  *
- * Every variant must give the same bits: no fused multiply-add, reductions over a fixed number of
- * lanes. Uses nothing. */
+ * Every variant must give the same bits: no fused multiply-add, and reductions over a fixed number of lanes. Uses
+ * nothing. */
 #ifndef PROTO_SIMD_H
 #define PROTO_SIMD_H
 
@@ -27,7 +27,7 @@ simd_avx2(void)
 #endif
 }
 
-/* For the product loop alone (nn/gemm.h). */
+/* Only for the product loop (nn/gemm.h). */
 static inline bool
 simd_avx512(void)
 {
