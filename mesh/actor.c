@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 
 #include "mesh/discover.h"
 #include "mesh/discover_iface.h"
@@ -419,6 +420,7 @@ void *
 actor_run(void *arg)
 {
     struct mesh *mesh = arg;
+    prctl(PR_SET_NAME, "mesh");
     pthread_mutex_lock(&mesh->lock);
     while (!mesh->stop)
         if (atomic_load(&mesh->trainer_drives))

@@ -77,4 +77,7 @@ void actor_turn(struct mesh *mesh, bool trainer);
 /* Tell the core what has gathered on the side, until nothing more comes of it. */
 void actor_settle(struct mesh *mesh);
 
+/* Room for the threads of the libraries and some memory for them? 0, -ENOMEM or -EAGAIN with `why`. */
+int actor_room(char *why, size_t why_size);
+
 #endif

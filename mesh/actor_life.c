@@ -36,11 +36,14 @@ void
 mesh_malloc_tune(void)
 {
     static atomic_flag done = ATOMIC_FLAG_INIT;
+    struct rlimit limit;
     if (atomic_flag_test_and_set(&done))
         return;
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 512 << 20);
     mallopt(M_TOP_PAD, 16 << 20);
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        mallopt(M_ARENA_MAX, 1); /* each further one takes 64 MiB of address space */
 }
 
 static void
@@ -255,7 +258,9 @@ open_parts(struct mesh *mesh, char *why, size_t why_size)
         snprintf(why, why_size, "mesh: %s", strerror(-rc));
         return rc;
     }
-    rc = open_discover(mesh, why, why_size);
+    rc = actor_room(why, why_size);
+    if (rc == 0)
+        rc = open_discover(mesh, why, why_size);
     if (rc == 0)
         rc = open_wire(mesh, why, why_size);
     if (rc != 0)
@@ -367,16 +372,17 @@ mesh_destroy(struct mesh **out)
 static atomic_int job_wake_fd = -1; /* of the search that runs */
 static atomic_bool job_interrupted;
 
-void
+bool
 mesh_job_interrupt(void)
 {
     uint64_t one = 1;
     int fd = atomic_load(&job_wake_fd);
+    if (fd < 0)
+        return false;
     atomic_store(&job_interrupted, true);
-    if (fd >= 0) {
-        ssize_t rc = write(fd, &one, sizeof one);
-        (void)rc;
-    }
+    ssize_t rc = write(fd, &one, sizeof one);
+    (void)rc;
+    return true;
 }
 
 static int

@@ -165,7 +165,8 @@ void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
  * mesh_job_interrupt(), or as mesh_new. Only group, interface, ports, seeds, log and hello.name of `setup` count. */
 int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *why,
                   size_t why_size);
-void mesh_job_interrupt(void);
+/* Async-signal-safe. False: nobody is looking for a job. */
+bool mesh_job_interrupt(void);
 
 /* Keep the memory of received frames in the heap instead of mapping and unmapping each: setting it up
  * costs more than filling it. For the whole process, once; mesh_new does it too. */

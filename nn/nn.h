@@ -219,6 +219,9 @@ nn_pass_output(const struct nn_pass *pass); /* [rows, out] after the last layer;
  * Returns what is in use, for people: "portable", "openblas Haswell"; followed by a remark when a loop for
  * vectors of this CPU computed wrong numbers and a narrower one runs instead. */
 const char *nn_init(const char *numerics);
+/* After nn_init, before the first product: take the address space in which `threads` threads (1..) compute
+ * products. -ENOMEM when there is less than OpenBLAS wants, 128 MiB per thread: it would try for ever. */
+int nn_reserve(unsigned threads);
 /* Hash of a 10 ms micro-workload over every kernel in use: equal on two machines if and, as far as this
  * can tell, only if they compute the same bits; a constant when portable. 0 when memory is short. */
 uint64_t nn_fingerprint(void);

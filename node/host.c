@@ -153,6 +153,12 @@ runs(const struct kernel *kernel)
                                              strlen(kernel->coretype)) == 0);
 }
 
+bool
+host_pinned(void)
+{
+    return getenv("MESHNODE_PINNED") != NULL;
+}
+
 const char *
 host_pin(const char *numerics, bool exact, char *const argv[], char *why, size_t why_size)
 {

@@ -25,4 +25,7 @@ int host_descriptors(char *why, size_t why_size);
 const char *host_pin(const char *numerics, bool exact, char *const argv[], char *why,
                      size_t why_size);
 
+/* host_pin has set up this process: OpenBLAS has no threads of its own. */
+bool host_pinned(void);
+
 #endif

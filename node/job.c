@@ -133,6 +133,20 @@ open_model(struct job *job, const struct config *config, const struct nn_shape *
     return 0;
 }
 
+static int
+open_numerics(struct job *job, const struct config *config, unsigned threads, char *why,
+              size_t why_size)
+{
+    job->kernel = nn_init(config->run.numerics);
+    int rc = nn_reserve(threads);
+    if (rc)
+        snprintf(why, why_size,
+                 "not enough address space (ulimit -v): OpenBLAS takes 128 MiB for each of %u "
+                 "thread%s; fewer --threads or run.numerics = portable take less",
+                 threads, threads > 1 ? "s" : "");
+    return rc;
+}
+
 int
 job_open_bytes(struct job *job, const struct config *config, char *why, size_t why_size)
 {
@@ -144,8 +158,9 @@ job_open_bytes(struct job *job, const struct config *config, char *why, size_t w
                  config->file);
         return -EINVAL;
     }
-    job->kernel = nn_init(config->run.numerics);
-    int rc = open_model(job, config, &input, why, why_size);
+    int rc = open_numerics(job, config, 1, why, why_size);
+    if (!rc)
+        rc = open_model(job, config, &input, why, why_size);
     if (rc || nn_output_size(job->model) == values)
         return rc;
     snprintf(why, why_size, "%s: the last layer has %zu outputs, expected %zu: %d for each byte",
@@ -158,9 +173,10 @@ job_open(struct job *job, const struct config *config, char *why, size_t why_siz
 {
     struct data_spec spec;
     struct nn_shape input;
-    job->kernel = nn_init(config->run.numerics);
     config_data_spec(config, &spec);
-    int rc = data_open(&job->data, &spec, why, why_size);
+    int rc = open_numerics(job, config, config->threads, why, why_size);
+    if (!rc)
+        rc = data_open(&job->data, &spec, why, why_size);
     if (!rc)
         rc = check_rows(config, data_info(job->data), why, why_size);
     if (!rc)

@@ -1,13 +1,15 @@
 /* main.c - the program's commands.
  *
  * Exit status: 0 done, 1 the run failed, 2 bad usage or config, 130 interrupted. A first SIGINT, SIGTERM or
- * SIGHUP says goodbye to the mesh and writes a checkpoint, a second one ends the process at once. */
+ * SIGHUP says goodbye to the mesh and writes a checkpoint, a second one ends the process at once; so does the first
+ * as long as there is neither. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "mesh/mesh.h"
@@ -52,11 +54,9 @@ static void
 on_stop(int signal_number)
 {
     (void)signal_number;
-    if (stops++)
-        _exit(EXIT_INTERRUPTED);
     int saved = errno;
-    train_interrupt();
-    mesh_job_interrupt();
+    if (stops++ || (!train_interrupt() && !mesh_job_interrupt()))
+        _exit(EXIT_INTERRUPTED);
     errno = saved;
 }
 
@@ -193,7 +193,7 @@ run_help_out(const struct options *options, char *const argv[])
     if (status)
         return status;
     /* Pinned before the search, so that only a job with another kernel costs a second one. */
-    if (!getenv("MESHNODE_PINNED") && !host_pin("auto", true, argv, why, sizeof why))
+    if (!host_pinned() && !host_pin("auto", true, argv, why, sizeof why))
         status = fail(1, why);
     char *text = malloc(PROTO_JOB_MAX);
     if (status == 0)
@@ -383,6 +383,9 @@ main(int argc, char *argv[])
 {
     char why[WHY_MAX];
     struct options options;
+    prctl(
+        PR_SET_NAME,
+        "meshnode"); /* executed anew through /proc/self/exe it would be "exe" to ps and killall */
     occupy_standard_streams();
     if (fail_listed(argc, argv))
         return 0;
@@ -398,5 +401,8 @@ main(int argc, char *argv[])
     options_fini(&options);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0)
         status = fail(1, "cannot write to standard output");
+    /* Threads of an OpenBLAS that is not set up may try for memory for ever, and exit() waits for them. */
+    if (!host_pinned())
+        _exit(status);
     return status;
 }

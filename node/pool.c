@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 enum { SPINS = 2000 };
 
@@ -52,6 +53,7 @@ static void *
 worker_main(void *arg)
 {
     struct pool *pool = arg;
+    prctl(PR_SET_NAME, "work");
     for (unsigned long seen = 0; wait_for(pool, seen); seen++) {
         take_all(pool);
         if (atomic_fetch_sub(&pool->inside, 1) == 1) {

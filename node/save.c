@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "proto/clock.h"
@@ -153,6 +154,7 @@ run(void *arg)
 {
     struct save *save = arg;
     char why[LINE];
+    prctl(PR_SET_NAME, "save");
     pthread_mutex_lock(&save->lock);
     for (;;) {
         while (!save->full && !save->asked && !save->stop)

@@ -14,13 +14,14 @@
 static struct mesh *_Atomic interruptible;
 static volatile sig_atomic_t interrupted;
 
-void
+bool
 train_interrupt(void)
 {
-    interrupted = 1;
     struct mesh *mesh = atomic_load(&interruptible);
+    interrupted = 1;
     if (mesh)
         mesh_interrupt(mesh);
+    return mesh != NULL;
 }
 
 bool
@@ -395,8 +396,6 @@ static int
 run_mesh(struct run *run)
 {
     char why[TRAIN_LINE] = "";
-    if (interrupted)
-        mesh_interrupt(run->mesh);
     if (run->found.damaged_count) {
         int status = repair_damaged(run);
         if (status)

@@ -20,8 +20,8 @@ enum train_start {
 /* Run the job to its end. Returns the exit status: 0 done, 1 failed, 2 bad config or data, 130 interrupted.
  * Prints its own messages. */
 int train_run(struct config *config, enum train_start start);
-/* Stop at the next safe point; async-signal-safe. */
-void train_interrupt(void);
+/* Stop at the next safe point; async-signal-safe. False: no run has begun, there is nothing to save. */
+bool train_interrupt(void);
 
 /* Loss and accuracy of `model_path` on the test part. Exit status as above. */
 int train_eval(struct config *config, const char *model_path);
