@@ -625,6 +625,26 @@ mesh_stats(struct mesh *mesh, struct mesh_stats *out)
     out->bad = counts.bad;
 }
 
+void
+actor_status(const struct mesh *mesh, struct mesh_status *out)
+{
+    core_status(mesh->core, &out->core);
+    out->control_port = wire_control_port(mesh->wire);
+    out->bulk_port = wire_bulk_port(mesh->wire);
+    out->beacon_port = mesh->setup.beacon_port;
+    discover_print(mesh->discover, true, out->interfaces, sizeof out->interfaces);
+    discover_print(mesh->discover, false, out->names, sizeof out->names);
+    discover_reach(mesh->discover, out->address);
+}
+
+void
+mesh_status(struct mesh *mesh, struct mesh_status *out)
+{
+    pthread_mutex_lock(&mesh->lock);
+    actor_status(mesh, out);
+    pthread_mutex_unlock(&mesh->lock);
+}
+
 int32_t *
 mesh_own(struct mesh *mesh)
 {

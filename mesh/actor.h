@@ -76,6 +76,8 @@ void *actor_run(void *ctx);
 void actor_turn(struct mesh *mesh, bool trainer);
 /* Tell the core what has gathered on the side, until nothing more comes of it. */
 void actor_settle(struct mesh *mesh);
+/* With the lock. */
+void actor_status(const struct mesh *mesh, struct mesh_status *out);
 
 /* Room for the threads of the libraries and some memory for them? 0, -ENOMEM or -EAGAIN with `why`. */
 int actor_room(char *why, size_t why_size);

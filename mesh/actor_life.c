@@ -30,6 +30,7 @@ enum {
     LOG_ROUNDS = 8,       /* totals kept for a node that catches up, at least, */
     LOG_BYTES = 32 << 20, /* and as many as fit; memory that is taken only when one comes */
     HUGE_PAGE = 2 << 20,
+    SEARCH_US = 1000000, /* between two calls of setup.searching */
 };
 
 void
@@ -161,7 +162,7 @@ open_discover(struct mesh *mesh, char *why, size_t why_size)
     const struct mesh_setup *setup = &mesh->setup;
     struct discover_setup discover = {
         .interface = setup->interface,
-        .port = setup->beacon_port ? setup->beacon_port : MESH_BEACON_PORT,
+        .port = setup->beacon_port,
         .self = mesh->self,
         .group = group_hash(setup->group),
         .seeds = setup->seeds,
@@ -315,6 +316,8 @@ open_mesh(struct mesh **out, const struct mesh_setup *setup, char *why, size_t w
         mesh->setup.chunk_elems = CHUNK_ELEMS;
     if (mesh->setup.direct_bytes == 0)
         mesh->setup.direct_bytes = DIRECT_BYTES;
+    if (mesh->setup.beacon_port == 0)
+        mesh->setup.beacon_port = MESH_BEACON_PORT;
     mesh->epoll_fd = mesh->wake_fd = -1;
     int rc = open_parts(mesh, why, why_size);
     if (rc != 0) {
@@ -385,13 +388,29 @@ mesh_job_interrupt(void)
     return true;
 }
 
+/* Returns when to tell again. */
+static uint64_t
+tell_search(const struct mesh *mesh, uint64_t since_us)
+{
+    struct mesh_status status;
+    uint64_t searching_us = clock_us() - since_us;
+    if (mesh->setup.searching) {
+        actor_status(mesh, &status);
+        mesh->setup.searching(mesh->setup.searching_ctx, &status, searching_us);
+    }
+    return since_us + (searching_us / SEARCH_US + 1) * SEARCH_US;
+}
+
 static int
 search(struct mesh *mesh, uint64_t timeout_ms)
 {
-    uint64_t end = clock_us() + timeout_ms * 1000;
+    uint64_t since = clock_us(), end = since + timeout_ms * 1000, tell_at = since;
     atomic_store(&job_wake_fd, mesh->wake_fd);
-    while (!mesh->job_found && !atomic_load(&job_interrupted) && clock_us() < end)
+    while (!mesh->job_found && !atomic_load(&job_interrupted) && clock_us() < end) {
+        if (clock_us() >= tell_at)
+            tell_at = tell_search(mesh, since);
         actor_turn(mesh, true);
+    }
     atomic_store(&job_wake_fd, -1);
     if (mesh->job_found)
         return 0;
@@ -412,6 +431,8 @@ mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, c
         .seed_count = setup->seed_count,
         .log = setup->log,
         .log_ctx = setup->log_ctx,
+        .searching = setup->searching,
+        .searching_ctx = setup->searching_ctx,
         .hello = {.wants_job = true},
         .shards = 1,
         .peers_min = PROTO_PEERS_MAX,

@@ -120,6 +120,7 @@ admit_refuse(struct core *core, int i, enum proto_refusal reason, const struct p
     if (peer->refused != peer->node.incarnation)
         refusal_log(core, &peer->at, reason, peer->refuse.yours, peer->refuse.mine);
     peer->refused = peer->node.incarnation;
+    contact_settled(core, peer->node);
     if (peer->state == PEER_UP)
         peers_drop(core, i, "refused");
     peer->state = PEER_REFUSED;
@@ -162,6 +163,7 @@ admit_refused(struct core *core, struct proto_node from, const char *host,
     if (peer->refused != from.incarnation)
         refusal_log(core, &peer->at, refuse->reason, refuse->mine, refuse->yours);
     peer->refused = from.incarnation;
+    contact_settled(core, from);
     peers_drop(core, i, "it refuses us");
     peer->refuse.reason = 0;
     peer->state = PEER_REFUSED;

@@ -248,6 +248,7 @@ core_on_tick(struct core *core, uint64_t now)
     own_tick(core);
     probe_tick(core);
     pace_tick(core);
+    contact_tick(core);
     if (core->awake >= core->sweep_at_us) {
         core->sweep_at_us = core->awake + CORE_SWEEP_US;
         ring_tick(core->ring);
@@ -555,6 +556,8 @@ core_stats(const struct core *core, struct core_stats *out)
         .probes = core->probe.probes,
         .expulsions = core->probe.expulsions,
         .aside = pace_rests(core),
+        .unreached = core->contacts.unreached,
+        .shared = core->shared,
     };
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
@@ -568,4 +571,17 @@ core_stats(const struct core *core, struct core_stats *out)
     out->plan = core->plan.hash;
     out->mine = plan_mine(core);
     out->leader = plan_leader(core);
+}
+
+void
+core_status(const struct core *core, struct core_status *out)
+{
+    *out = (struct core_status){.here = 1, .wanted = (unsigned)core->config.peers_min};
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        out->here += peer->state == PEER_UP && !peer->suspected && peer->announced;
+    }
+    out->waiting = plan_waits_for_peers(core) && out->here < out->wanted;
+    out->waiting_us = out->waiting ? core->awake - core->started_at_us : 0;
+    contact_list(core, out);
 }

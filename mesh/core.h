@@ -135,9 +135,40 @@ struct core_ops {
     void (*log)(void *ctx, int level, const char *line);
 };
 
+/* How far this node and one that it hears came, which have no session. */
+enum core_gap {
+    CORE_GAP_NONE, /* they have one, or there is nothing to wonder about: not heard now, refused, gone */
+    CORE_GAP_SILENT, /* its beacons come, but no connection, in neither direction */
+    CORE_GAP_OURS,   /* its connections reach us, ours do not reach it */
+    CORE_GAP_THEIRS, /* ours reach it, its own do not reach us */
+    CORE_GAP_BOTH,   /* both do, and still there is no session */
+};
+
+/* A node that was heard, now or earlier. */
+struct core_contact {
+    struct proto_endpoint at;
+    char name[PROTO_NAME_MAX]; /* what it calls itself; "" unknown */
+    bool here;                 /* there is a session */
+    bool met;                  /* there was one */
+    bool settled;              /* refused, or gone with a goodbye, or without a job */
+    enum core_gap gap;
+};
+
+/* Who is there, and who is not: for people. */
+struct core_status {
+    unsigned here;       /* nodes with a session, and this one */
+    unsigned wanted;     /* peers_min */
+    bool waiting;        /* the first round waits for more nodes than are here, */
+    uint64_t waiting_us; /* for so long */
+    size_t contact_count;
+    struct core_contact contacts[PROTO_PEERS_MAX];
+};
+
 struct core_stats {
-    unsigned peers;   /* accepted and heard, without self */
-    unsigned members; /* of the present plan, 0 when idle */
+    unsigned peers;     /* accepted and heard, without self */
+    unsigned unreached; /* nodes heard for some seconds now, without a session */
+    uint64_t shared;    /* rounds of this node that others took part in, or that came from them */
+    unsigned members;   /* of the present plan, 0 when idle */
     uint64_t round;
     uint64_t ahead; /* highest round of a usable peer, 0 nobody's */
     uint64_t plan;  /* hash of the present plan, 0 when idle */
@@ -204,6 +235,7 @@ void core_on_probed(struct core *core, uint64_t now, bool equal);
 void core_leave(struct core *core, uint64_t now);
 
 void core_stats(const struct core *core, struct core_stats *out);
+void core_status(const struct core *core, struct core_status *out);
 
 enum {
     CORE_TICK_US = 10000,

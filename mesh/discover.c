@@ -41,6 +41,8 @@ struct discover {
     char address[INET_ADDRSTRLEN];
     struct source source[IFACES_MAX];
     size_t source_count;
+    struct iface wanted[IFACES_MAX]; /* at the last look, the best first */
+    size_t wanted_count;
     zactor_t *zbeacon; /* NULL: not ours */
     void *zbeacon_socket;
     struct resolve *resolve;
@@ -244,15 +246,15 @@ set_address(struct discover *discover, const struct iface *first)
 static void
 look_again(struct discover *discover, uint64_t now)
 {
-    struct iface list[IFACES_MAX];
-    size_t count;
+    const struct iface *list = discover->wanted;
     char why[512];
-    if (iface_select(discover->interface, list, &count, why, sizeof why) != 0)
-        count = 0;
-    close_gone(discover, list, count);
-    if (count > 0)
+    if (iface_select(discover->interface, discover->wanted, &discover->wanted_count, why,
+                     sizeof why) != 0)
+        discover->wanted_count = 0;
+    close_gone(discover, list, discover->wanted_count);
+    if (discover->wanted_count > 0)
         set_address(discover, &list[0]);
-    if (open_new(discover, list, count) > 0) {
+    if (open_new(discover, list, discover->wanted_count) > 0) {
         discover->slow_from = now + FAST_FOR_MS * 1000;
         discover->slow = false;
         zbeacon_start(discover);
@@ -263,13 +265,13 @@ look_again(struct discover *discover, uint64_t now)
 static int
 open_all(struct discover *discover, char *why, size_t why_size)
 {
-    struct iface list[IFACES_MAX];
-    size_t count;
-    int rc = iface_select(discover->interface, list, &count, why, why_size);
+    const struct iface *list = discover->wanted;
+    int rc =
+        iface_select(discover->interface, discover->wanted, &discover->wanted_count, why, why_size);
     if (rc != 0)
         return rc;
     set_address(discover, &list[0]);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < discover->wanted_count; i++) {
         rc = source_open(discover, &list[i]);
         if (rc == -EADDRINUSE || rc == -EACCES) {
             snprintf(why, why_size, "beacon port %u (UDP) on interface %s: %s",
@@ -340,6 +342,31 @@ const char *
 discover_address(const struct discover *discover)
 {
     return discover->address;
+}
+
+void
+discover_print(const struct discover *discover, bool addresses, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < discover->wanted_count && used < size; i++) {
+        const struct iface *iface = &discover->wanted[i];
+        char address[INET_ADDRSTRLEN];
+        if (iface->loopback && i > 0)
+            continue;
+        inet_ntop(AF_INET, &iface->address, address, sizeof address);
+        int put = snprintf(out + used, size - used, "%s%s%s%s", i > 0 ? ", " : "", iface->name,
+                           addresses ? " " : "", addresses ? address : "");
+        used += put > 0 ? (size_t)put : 0;
+    }
+}
+
+void
+discover_reach(const struct discover *discover, char out[INET_ADDRSTRLEN])
+{
+    out[0] = '\0';
+    if (discover->wanted_count > 0)
+        inet_ntop(AF_INET, &discover->wanted[0].address, out, INET_ADDRSTRLEN);
 }
 
 bool

@@ -15,6 +15,7 @@
 #ifndef MESH_DISCOVER_H
 #define MESH_DISCOVER_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -44,6 +45,12 @@ void discover_destroy(struct discover **discover);
 /* What to bind TCP sockets to: "*", or the address of the one interface that was asked for. The latter may
  * be another one after discover_tick. */
 const char *discover_address(const struct discover *discover);
+
+/* The interfaces in use, separated by ", ": "eth0 192.168.7.11", or the name alone; loopback only where there is no
+ * other. Cut at `size`. */
+void discover_print(const struct discover *discover, bool addresses, char *out, size_t size);
+/* The address on the best of them, "" none. */
+void discover_reach(const struct discover *discover, char out[INET_ADDRSTRLEN]);
 
 /* From now on say that we listen on `control_port`: often in the first seconds, then each second. */
 void discover_publish(struct discover *discover, uint64_t now, uint16_t control_port);

@@ -350,6 +350,7 @@ complete_step(struct core *core)
         return;
     serve_reset(core);
     own_ask(core, OWN_ADOPTING);
+    core->shared++;
     core->ops.adopt(core->ctx, core->fetch.list.round, core->fetch.list.hash);
 }
 

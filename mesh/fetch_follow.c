@@ -145,6 +145,7 @@ total_take(struct core *core, const struct proto_total *total, const void *body,
         return;
     own_ask(core, OWN_COMMITTING);
     serve_finish(core);
+    core->shared++;
     core->ops.commit(core->ctx, core->round);
 }
 

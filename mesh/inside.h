@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mesh/admit.h"
+#include "mesh/contact.h"
 #include "mesh/core.h"
 #include "mesh/doubt.h"
 #include "mesh/fetch.h"
@@ -55,6 +56,7 @@ struct core {
     struct rendezvous rendezvous;
     struct admit admit;
     struct peers peers;
+    struct contacts contacts;
     struct plan plan;
     struct own own;
     struct fetch fetch;
@@ -65,6 +67,7 @@ struct core {
     struct doubt doubt;
     struct pace pace;
     uint64_t damages;
+    uint64_t shared; /* rounds that others took part in */
     struct ring *ring;
     uint64_t sweep_at_us; /* awake; when frames no plan wants are released */
 };

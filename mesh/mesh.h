@@ -32,12 +32,13 @@
  *     state      the trainer's; the mesh reads it from mesh_state to MESH_COMMIT, _ADOPT or _BACK
  *     state_in   the mesh writes; the trainer reads from MESH_ADOPT to mesh_state
  *
- * Calls on one mesh come from one thread, the trainer, except mesh_bucket, mesh_page, mesh_stats and
+ * Calls on one mesh come from one thread, the trainer, except mesh_bucket, mesh_page, mesh_stats, mesh_status and
  * mesh_interrupt, which any thread may call (mesh_interrupt also from a signal handler). The core (core.h) makes every
  * decision; see actor.c for which thread runs it when. */
 #ifndef MESH_MESH_H
 #define MESH_MESH_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,8 +46,9 @@
 #include "mesh/core.h"
 
 struct mesh;
+struct mesh_status;
 
-enum { MESH_SEEDS_MAX = 64 };
+enum { MESH_SEEDS_MAX = 64, MESH_INTERFACES_MAX = 256 };
 
 struct mesh_setup {
     struct proto_hello
@@ -79,6 +81,10 @@ struct mesh_setup {
     /* From any thread, one at a time; must not call mesh_*. */
     void (*log)(void *ctx, int level, const char *line);
     void *log_ctx;
+    /* mesh_job_find: called at the start and then each second of the search, with how long it has lasted. NULL: not.
+     * Must not call mesh_*. */
+    void (*searching)(void *ctx, const struct mesh_status *status, uint64_t searching_us);
+    void *searching_ctx;
 };
 
 enum {
@@ -124,6 +130,21 @@ struct mesh_stats {
     uint64_t wait_us; /* time the trainer spent in mesh_next */
 };
 
+/* Where this node can be reached, who is here, who is waited for, and who was heard and not met. For people: the
+ * first line of a run, what is shown while it waits, and result.json. */
+struct mesh_status {
+    char address
+        [INET_ADDRSTRLEN]; /* of this node, on the best interface in use; "" none at present */
+    uint16_t control_port; /* TCP; others reach this node at address:control_port, */
+    uint16_t bulk_port;    /* TCP; and there */
+    uint16_t beacon_port;  /* UDP */
+    /* The interfaces in use: "eth0 192.168.7.11, wlan0 10.0.0.3", and their names alone: "eth0, wlan0". Loopback
+     * is named where there is no other. "" when there is none at present. */
+    char interfaces[MESH_INTERFACES_MAX];
+    char names[MESH_INTERFACES_MAX];
+    struct core_status core; /* see core.h */
+};
+
 /* Returns 0; -EADDRINUSE, -ENODEV (interface) and others with one line in `why` that names the port,
  * interface or seed, the value and what was expected. Nothing is left behind on error. */
 /* Bytes that are kept of the totals, when one takes `vector` bytes. */
@@ -159,10 +180,12 @@ void mesh_damaged(struct mesh *mesh);
 void mesh_probed(struct mesh *mesh, bool equal); /* the answer to MESH_PROBE */
 void mesh_interrupt(struct mesh *mesh);
 void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
+void mesh_status(struct mesh *mesh, struct mesh_status *out);
 
 /* For a node started without a job: look for a mesh of `setup->group` and fetch its job's text into
  * `text[PROTO_JOB_MAX]`, NUL-terminated. Returns 0, -ETIMEDOUT after `timeout_ms`, -EINTR after
- * mesh_job_interrupt(), or as mesh_new. Only group, interface, ports, seeds, log and hello.name of `setup` count. */
+ * mesh_job_interrupt(), or as mesh_new. Only group, interface, ports, seeds, log, searching and hello.name of `setup`
+ * count. */
 int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *why,
                   size_t why_size);
 /* Async-signal-safe. False: nobody is looking for a job. */

@@ -124,6 +124,7 @@ own_step(struct core *core)
     own_ask(core, OWN_COMMITTING);
     serve_finish(core);
     pace_commit(core);
+    core->shared += core->plan.now.count > 1;
     core->ops.commit(core->ctx, core->round);
 }
 

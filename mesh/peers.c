@@ -86,6 +86,7 @@ peers_drop(struct core *core, int i, const char *why)
         return;
     }
     core_log(core, 5, "peer %s:%u is gone: %s", peer->at.host, peer->at.control_port, why);
+    contact_lost(core, peer->node);
     int link = peer->link;
     peer->link = -1;
     peer->link_up = false;
@@ -227,6 +228,10 @@ peer_establish(struct core *core, int i)
     core_log(core, 6, "peer %s:%u is up", peer->at.host, peer->at.control_port);
     peer->announced = !peer->hello.wants_job && !core->config.hello.wants_job;
     if (peer->announced)
+        contact_met(core, peer->node);
+    else
+        contact_settled(core, peer->node);
+    if (peer->announced)
         core->ops.peer_up(core->ctx, (unsigned)peer->link, peer->node, &peer->hello);
     if (core->config.hello.wants_job)
         heartbeat_send(core); /* asks for it */
@@ -279,6 +284,7 @@ peers_hello(struct core *core, struct proto_node from, const char *host,
     if (i < 0)
         return;
     struct peer *peer = &core->peers.peers[i];
+    contact_hello(core, from, &at, hello->name);
     rendezvous_answered(core, from, hello->answers);
     enum proto_refusal reason = admit_judge(core, from, hello);
     if (reason) {
@@ -348,6 +354,7 @@ peers_found(struct core *core, const struct proto_endpoint *at, struct proto_nod
         peer_new_incarnation(core, i, node);
     }
     peer->found_at_us = core->now;
+    contact_heard(core, node, at);
     peer_seen(core, i, at);
 }
 
@@ -357,6 +364,7 @@ peers_link_up(struct core *core, int i)
     struct peer *peer = &core->peers.peers[i];
     peer->link_up = true;
     peer->since_us = core->now;
+    contact_link(core, peer->node);
     if (peer->state == PEER_REFUSED) {
         admit_say(core, i);
         return;
@@ -383,6 +391,7 @@ peers_link_down(struct core *core, int i)
 void
 peers_bye(struct core *core, int i)
 {
+    contact_settled(core, core->peers.peers[i].node);
     peers_drop(core, i, "it leaves");
     peer_forget(core, i);
 }

@@ -358,6 +358,13 @@ gathered(const struct core *core)
     return quiet || core->awake - core->started_at_us >= core->config.gather_us;
 }
 
+bool
+plan_waits_for_peers(const struct core *core)
+{
+    return core->config.peers_min > 1 && core->own.state != OWN_START && !core->done &&
+           !gathered(core);
+}
+
 static bool
 is_leader(const struct core *core)
 {

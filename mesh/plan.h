@@ -97,6 +97,8 @@ uint64_t plan_mine(const struct core *core); /* my shards */
 bool plan_leader(const struct core *core);
 /* Is peer i in the present plan? */
 bool plan_member(const struct core *core, int i);
+/* Does the first round wait for config.peers_min nodes? */
+bool plan_waits_for_peers(const struct core *core);
 /* How long the others have waited for us to make the next plan; 0 when that is not for us. */
 uint64_t plan_waits_us(const struct core *core);
 /* The longest recent round or compute, in microseconds. */
