@@ -51,34 +51,35 @@ struct mesh_status;
 enum { MESH_SEEDS_MAX = 64, MESH_INTERFACES_MAX = 256 };
 
 struct mesh_setup {
-    struct proto_hello
-        hello; /* run, job_hash, numerics, kernel, name; the rest is filled in by mesh_new */
-    const char *group;     /* nodes of another group are not seen, or refused; "" the common one */
-    const char *interface; /* name or address, "lo" = this machine only, NULL = all usable */
-    uint16_t port;         /* control port; 0 = first free from MESH_PORT_FIRST on */
-    uint16_t beacon_port;  /* UDP; 0 = MESH_BEACON_PORT */
+    /* run, job_hash, numerics, kernel, name; the rest is filled in by mesh_new */
+    struct proto_hello hello;
+    const char *group; /* nodes of other groups are ignored or refused; "" is the default group */
+    const char *interface; /* name or address; "lo": this machine only; NULL: all usable ones */
+    uint16_t port;         /* control port; 0: the first free one from MESH_PORT_FIRST on */
+    uint16_t beacon_port;  /* UDP; 0: MESH_BEACON_PORT */
     const struct proto_endpoint *seeds;
     size_t seed_count;
     unsigned shards;
     size_t peers_min;
-    bool keep_all;      /* nobody is left out for being slow, as measurements of all want it */
-    uint64_t gather_ms; /* wait for others before the first round when peers_min is 1 */
+    bool keep_all;      /* leave no node out for being slow; for measurements of all nodes */
+    uint64_t gather_ms; /* how long to wait for others before the first round when peers_min is 1 */
     const struct core_bucket *buckets;
     size_t bucket_count;
     uint64_t vector_count; /* elements: sum of the buckets */
     size_t state_size;     /* bytes of a state */
-    double audit;          /* 0..1: share of (round, member) pairs audited; core.h */
-    size_t audit_bucket;   /* with audit > 0: the claims */
-    const char *job;       /* text handed to nodes that want a job; NULL none. Borrowed. */
-    /* [mesh_idle_size] bytes on whole pages for what is seldom touched, the caller's; NULL: of its own */
+    double audit;          /* 0..1: share of (round, member) pairs that are audited; core.h */
+    size_t audit_bucket;   /* with audit > 0: the bucket of the claims */
+    const char *job;       /* text for nodes that want a job; NULL: none. Borrowed. */
+    /* [mesh_idle_size] bytes of the caller, on whole pages, for data that is seldom used; NULL: the mesh allocates
+     * it */
     void *idle;
     uint32_t chunk_elems;  /* as in struct core_config, the same on all nodes; 0 = the default */
     uint64_t direct_bytes; /* the same; 0 = the default */
-    /* A peer wants this page of our checkpoint of `step`: mesh_page answers, later and from another thread.
-     * NULL: we have none. Called as `log` is. */
+    /* A peer wants this page of our checkpoint of `step`. mesh_page answers later, from another thread. NULL: we
+     * have no checkpoints. It is called in the same way as `log`. */
     void (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
     void *want_ctx;
-    /* From any thread, one at a time; must not call mesh_*. */
+    /* May be called from any thread, one call at a time. It must not call mesh_*. */
     void (*log)(void *ctx, int level, const char *line);
     void *log_ctx;
     /* mesh_job_find: called at the start and then each second of the search, with how long it has lasted. NULL: not.
@@ -94,29 +95,30 @@ enum {
     MESH_IDLE_MS = 1000
 };
 
-enum { MESH_CLAIM_MAX = 8 }; /* words of a shard in the bucket of claims */
+enum { MESH_CLAIM_MAX = 8 }; /* words of a shard in the claims bucket */
 
 enum mesh_task_kind {
     MESH_COMPUTE = 1,
     MESH_SUMMED,
     MESH_COMMIT,
     MESH_ADOPT,
-    MESH_PROBE,       /* an audit: core.h */
-    MESH_BACK,        /* other nodes hold another state: back to one before a round below `round` */
-    MESH_DONE,        /* the run is complete on every node we know of */
+    MESH_PROBE, /* an audit: core.h */
+    MESH_BACK, /* other nodes hold another state: go back to a state before a round below `round` */
+    MESH_DONE, /* the run is complete on every node we know of */
     MESH_INTERRUPTED, /* mesh_interrupt was called */
     MESH_PAGE,        /* the answer to mesh_want */
-    MESH_IDLE,        /* nothing to do for MESH_IDLE_MS: the mesh waits for something */
+    MESH_IDLE,        /* nothing to do for MESH_IDLE_MS: the mesh is waiting */
 };
 
 struct mesh_task {
     enum mesh_task_kind kind;
     uint64_t round;
     uint64_t shards; /* MESH_COMPUTE */
-    bool fresh;    /* MESH_COMPUTE: zero own; _SUMMED, _COMMIT: the first of this plan and round */
-    size_t bucket; /* MESH_SUMMED */
-    uint64_t state_hash;           /* MESH_ADOPT */
-    size_t size;                   /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has it now */
+    /* MESH_COMPUTE: set own to zero; _SUMMED, _COMMIT: the first task of this plan and round */
+    bool fresh;
+    size_t bucket;       /* MESH_SUMMED */
+    uint64_t state_hash; /* MESH_ADOPT */
+    size_t size;         /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has the page now */
     int32_t claim[MESH_CLAIM_MAX]; /* MESH_PROBE */
 };
 
@@ -145,37 +147,37 @@ struct mesh_status {
     struct core_status core; /* see core.h */
 };
 
-/* Returns 0; -EADDRINUSE, -ENODEV (interface) and others with one line in `why` that names the port,
- * interface or seed, the value and what was expected. Nothing is left behind on error. */
-/* Bytes that are kept of the totals, when one takes `vector` bytes. */
+/* Returns 0, or -EADDRINUSE, -ENODEV (interface) and others with one line in `why` that names the port, interface
+ * or seed, the value and what was expected. After an error nothing is left behind. */
+/* Bytes for keeping the last totals, when one total has `vector` bytes. */
 size_t mesh_log_size(size_t vector);
 size_t mesh_idle_size(size_t state, size_t vector); /* bytes of a state and of a total */
 int mesh_new(struct mesh **out, const struct mesh_setup *setup, char *why, size_t why_size);
-void mesh_destroy(struct mesh **mesh); /* says goodbye, waits at most a second for it to be sent */
+void mesh_destroy(
+    struct mesh **mesh); /* says goodbye, and waits at most a second until the goodbye is sent */
 
-int32_t *mesh_own(struct mesh *mesh); /* [vector_count], 64-byte aligned */
-const int32_t *
-mesh_sum(const struct mesh *mesh); /* [vector_count]; for when it is valid see above */
+int32_t *mesh_own(struct mesh *mesh);             /* [vector_count], 64-byte aligned */
+const int32_t *mesh_sum(const struct mesh *mesh); /* [vector_count]; valid as described above */
 const uint8_t *mesh_state_in(const struct mesh *mesh); /* [state_size]; valid during MESH_ADOPT */
 
-void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits */
+void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits for the next task */
 void mesh_bucket(struct mesh *mesh, size_t bucket);
-/* The trainer's state is now `state` [state_size], the one before `round`. Others are sent it from there, so
- * it must stay as it is until the next mesh_state, except while MESH_COMMIT, MESH_ADOPT and MESH_BACK last. Of the
- * next round, buckets from first_bucket on are exchanged. */
+/* The trainer's state is now `state` [state_size], the one before `round`. The mesh sends it to others from there,
+ * so it must not change until the next mesh_state, except during MESH_COMMIT, MESH_ADOPT and MESH_BACK. The next
+ * round exchanges the buckets from first_bucket on. */
 void mesh_state(struct mesh *mesh, uint64_t round, const void *state, uint64_t state_hash,
                 size_t first_bucket, bool done);
 void mesh_state_bad(struct mesh *mesh);
 void mesh_total_bad(struct mesh *mesh); /* during MESH_COMMIT: the total is damaged */
-/* Ask the other nodes for a page of the checkpoint of `step`, as of `round` if that is not 0: MESH_PAGE follows,
- * with the round of what came. Possible before the first mesh_state. */
+/* Asks the other nodes for a page of the checkpoint of `step`, as of `round` if that is not 0. MESH_PAGE follows,
+ * with the round of the page that came. It may be called before the first mesh_state. */
 void mesh_want(struct mesh *mesh, uint64_t step, uint64_t round, uint64_t page);
 const uint8_t *
 mesh_page_in(const struct mesh *mesh); /* valid from MESH_PAGE to the next mesh_want */
-/* Answer setup.want, once each; size 0: we do not have it. */
+/* Answers setup.want; call it once for each. size 0: we do not have the page. */
 void mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size);
-/* The state given last has changed in memory: in the midst of MESH_COMPUTE, instead of its last bucket, or of
- * MESH_COMMIT. mesh_state follows, with an older state. */
+/* The last given state has changed in memory. Call it during MESH_COMPUTE, instead of its last mesh_bucket, or
+ * during MESH_COMMIT. mesh_state follows with an older state. */
 void mesh_damaged(struct mesh *mesh);
 void mesh_probed(struct mesh *mesh, bool equal); /* the answer to MESH_PROBE */
 void mesh_interrupt(struct mesh *mesh);
@@ -191,11 +193,11 @@ int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *tex
 /* Async-signal-safe. False: nobody is looking for a job. */
 bool mesh_job_interrupt(void);
 
-/* Keep the memory of received frames in the heap instead of mapping and unmapping each: setting it up
- * costs more than filling it. For the whole process, once; mesh_new does it too. */
+/* Keeps the memory of received frames in the heap instead of mapping and unmapping each frame: mapping costs more
+ * than filling it. For the whole process, once. mesh_new does it, too. */
 void mesh_malloc_tune(void);
 
-/* Interfaces a beacon would use, one "name address" per line, for messages and tests. */
+/* The interfaces that beacons would use, one "name address" per line, for messages and tests. */
 int mesh_interfaces(char *out, size_t size);
 
 #endif
