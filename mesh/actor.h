@@ -1,4 +1,4 @@
-/* actor.h - what actor.c, which runs a node, and actor_life.c, which opens and closes it, share. Not for others. */
+/* actor.h - shared by actor.c, which runs a node, and actor_life.c, which opens and closes it. Not for other files. */
 #ifndef MESH_ACTOR_H
 #define MESH_ACTOR_H
 
@@ -11,35 +11,35 @@
 #include "mesh/mesh.h"
 #include "proto/clock.h"
 
-enum { ACTOR_TASKS_MAX = 8 }; /* the core has at most one compute and one commit or adopt out */
+enum { ACTOR_TASKS_MAX = 8 }; /* the core has at most one compute and one commit or adopt open */
 
 #define ACTOR_TAG_WAKE UINT64_C(1)
 
 struct mesh {
     struct mesh_setup setup;
-    pthread_mutex_t lock; /* core, wire, discover and everything down to `stop` */
-    pthread_cond_t rest;  /* the actor thread rests here */
+    pthread_mutex_t lock; /* protects core, wire, discover and everything down to `stop` */
+    pthread_cond_t rest;  /* the actor thread waits here */
     struct core *core;
     struct wire *wire;
     struct discover *discover;
     struct proto_node self;
-    char address[64]; /* on which wire listens */
+    char address[64]; /* the address on which wire listens */
     int epoll_fd, wake_fd;
     uint64_t tick_at, discover_at; /* us */
-    uint64_t trim_at;              /* us; 0: no peer has come or gone since the last time */
+    uint64_t trim_at;              /* us; 0: no peer came or went since the last trim */
     bool more_control, more_bulk;  /* read again before sleeping */
     struct mesh_task tasks[ACTOR_TASKS_MAX];
     size_t task_first, task_count;
-    const uint8_t *state;           /* the trainer's, as it told us last */
-    size_t first_bucket;            /* that this round exchanges */
+    const uint8_t *state;           /* the trainer's state, as it told us last */
+    size_t first_bucket;            /* the first bucket that this round exchanges */
     bool lent;                      /* the trainer has a bucket of the sum */
-    uint64_t lent_plan, lent_round; /* of the last that it had */
+    uint64_t lent_plan, lent_round; /* plan and round of the last lent bucket */
     bool finished;
     uint64_t wait_us;
     bool stop;
 
-    pthread_mutex_t bucket_lock; /* the three below */
-    size_t *buckets;             /* [bucket_count], a ring: finished, not yet told to the core */
+    pthread_mutex_t bucket_lock; /* protects the three below */
+    size_t *buckets; /* [bucket_count], a ring: finished buckets that the core does not know yet */
     size_t bucket_first, bucket_waiting;
 
     atomic_bool trainer_drives; /* the trainer is in mesh_next */
@@ -50,9 +50,9 @@ struct mesh {
     uint8_t *state_in, *log;
     size_t log_size;
     uint8_t page_in[PROTO_PAGE_MAX];
-    bool *express; /* [bucket_count]: is small */
-    bool *quick;   /* [bucket_count]: telling the core is little work */
-    char *job;     /* mesh_job_find: where the text goes */
+    bool *express; /* [bucket_count]: the bucket is small */
+    bool *quick;   /* [bucket_count]: telling the core costs little time */
+    char *job;     /* mesh_job_find: where to write the text */
     bool job_found;
 };
 
@@ -61,20 +61,20 @@ actor_wake(struct mesh *mesh)
 {
     uint64_t one = 1;
     ssize_t rc = write(mesh->wake_fd, &one, sizeof one);
-    (void)rc; /* full means that it is awake */
+    (void)rc; /* a full descriptor means that the actor is awake */
 }
 
-/* What the core asks for, and what the sockets tell it; ctx: the mesh. */
+/* What the core asks for, and what the sockets report; ctx: the mesh. */
 extern const struct core_ops actor_core_ops;
 extern const struct wire_events actor_wire_events;
 void actor_log(void *ctx, int level, const char *line);
 
 /* The actor thread; ctx: the mesh. */
 void *actor_run(void *ctx);
-/* Both with the lock. One turn of the loop, by the trainer or the actor thread: sleep without the lock until something
- * happens, then deal with it. */
+/* Call both with the lock. One turn of the loop, by the trainer or the actor thread: sleeps without the lock until
+ * something happens, then handles it. */
 void actor_turn(struct mesh *mesh, bool trainer);
-/* Tell the core what has gathered on the side, until nothing more comes of it. */
+/* Tells the core everything that is waiting, until nothing more follows. */
 void actor_settle(struct mesh *mesh);
 /* With the lock. */
 void actor_status(const struct mesh *mesh, struct mesh_status *out);

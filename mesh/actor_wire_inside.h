@@ -1,10 +1,10 @@
-/* actor_wire_inside.h - a wire from inside, for the files actor_wire*.c that make it up.
+/* actor_wire_inside.h - the inside of a wire, for the files actor_wire*.c that implement it.
  *
- *     actor_wire.c          the bound sockets, birth and death, whose event is whose
+ *     actor_wire.c          the bound sockets, start and end, which event belongs to which socket
  *     actor_wire_socket.c   options, monitors, descriptors
  *     actor_wire_link.c     outgoing connections
- *     actor_wire_send.c     what goes out
- *     actor_wire_receive.c  what comes in */
+ *     actor_wire_send.c     sending
+ *     actor_wire_receive.c  receiving */
 #ifndef MESH_ACTOR_WIRE_INSIDE_H
 #define MESH_ACTOR_WIRE_INSIDE_H
 
@@ -18,9 +18,9 @@
 enum {
     WIRE_SERIAL_SIZE = 4,
     WIRE_ROUTING_SIZE = PROTO_ROUTING_SIZE + WIRE_SERIAL_SIZE,
-    /* Received bulk messages inside ZeroMQ: few, so that they are still in the cache when they are added. */
+    /* Received bulk messages inside ZeroMQ: few, so that they are still in the cache when they are added up. */
     WIRE_BULK_IN = 4,
-    WIRE_REASONS_MAX = 64, /* distinct (host, error) of bad bytes that are logged */
+    WIRE_REASONS_MAX = 64, /* different (host, error) pairs of bad bytes that are logged */
 };
 
 enum tag {
@@ -32,32 +32,32 @@ enum tag {
     TAG_ROOM
 };
 
-/* An outgoing socket with the socket that tells what becomes of its connection. */
+/* An outgoing socket and the socket that reports the events of its connection. */
 struct plug {
     void *socket, *monitor;
     int monitor_fd;
-    int fd; /* of the connection, -1 none */
+    int fd; /* descriptor of the connection; -1: none */
 };
 
-/* A message that waits for room. */
+/* A message that waits for room in a queue. */
 struct parcel {
     zmq_msg_t header, body;
 };
 
 struct link {
     struct plug control, bulk, express;
-    bool failed;            /* report and close at the next wire_settle */
+    bool failed;            /* wire_settle must report and close it */
     struct proto_node node; /* id 0: not accepted yet */
     char host[PROTO_HOST_MAX];
     struct parcel *queue; /* [queue_size], a ring; allocated with the bulk socket */
     size_t queue_first, queue_count;
-    bool wants_room; /* its PUSH is watched */
+    bool wants_room; /* its PUSH is watched for room */
 };
 
-/* A received body; on the free list unless the core looks at it or keeps it. */
+/* A received body. It is on the free list unless the core uses it or keeps it. */
 struct frame {
     zmq_msg_t body;
-    bool lent; /* the core looks at it just now, and may keep and release it meanwhile */
+    bool lent; /* the core is using it, and may keep and release it meanwhile */
     bool kept;
     struct frame *next;
 };
@@ -78,7 +78,7 @@ struct wire {
     struct guard *guard;
     void *accepted[2]; /* monitors of router and pull */
     uint16_t control_port, bulk_port;
-    uint32_t serial; /* of the next connection */
+    uint32_t serial; /* serial number of the next connection */
     bool any_failed, pull_stalled;
     struct wire_counts counts;
     struct sent sent;
@@ -87,7 +87,7 @@ struct wire {
     uint64_t reasons[WIRE_REASONS_MAX];
     size_t reason_count;
     struct link links[WIRE_LINKS_MAX];
-    /* Hosts on which there has been a node, the last ones. */
+    /* The last hosts on which there was a node. */
     char met[WIRE_LINKS_MAX][PROTO_HOST_MAX];
     unsigned met_count;
     struct proto_endpoint endpoints[PROTO_PEERS_MAX]; /* room for proto_decode */
@@ -108,7 +108,7 @@ void wire_set_bulk(void *socket);
 bool wire_monitor_read(void *monitor, uint16_t *event, int32_t *fd);
 
 /* --- actor_wire_link.c --- */
-/* Close the link and report it at the next wire_settle. */
+/* Closes the link; the next wire_settle reports it. */
 void wire_fail(struct wire *wire, unsigned link);
 void wire_close(struct wire *wire, unsigned link);
 void wire_read_monitor(struct wire *wire, unsigned link, struct plug *plug);
@@ -116,15 +116,15 @@ void wire_read_monitor(struct wire *wire, unsigned link, struct plug *plug);
 bool wire_knows(void *ctx, const char *host);
 
 /* --- actor_wire_send.c --- */
-/* Send on what waits for room in the PUSH of this link. */
+/* Sends what waits for room in the PUSH of this link. */
 void wire_queue_ship(struct wire *wire, unsigned link);
-/* Drop what waits; before the PUSH is closed. */
+/* Drops what waits. Call it before the PUSH is closed. */
 void wire_queue_close(struct wire *wire, unsigned link);
 
 /* --- actor_wire_receive.c --- */
 int wire_frames_new(struct wire *wire);
 void wire_frames_free(struct wire *wire);
-/* One message; false when there is none, or no frame to put it into. */
+/* Receives one message. False when there is none, or no frame for it. */
 bool wire_receive_control(struct wire *wire);
 bool wire_receive_bulk(struct wire *wire);
 

@@ -1,48 +1,48 @@
-/* admit.h - with whom this node mixes: HELLOs are judged, refusals are said, heard and logged.
+/* admit.h - which nodes this node works with: it judges HELLOs, sends and receives refusals, and logs them.
  *
- * Only nodes of one mesh, run and job whose kernels compute the same bits may add up their gradients. Who differs gets
- * a REFUSE with both values, on a link that carries nothing else, and is left alone for ADMIT_REFUSED_US; each side
- * prints one line about each incarnation of the other.
+ * Only nodes of one mesh, run and job whose kernels compute the same bits may add up their gradients. A node that
+ * differs gets a REFUSE with both values on a link that carries nothing else. Then it is left alone for
+ * ADMIT_REFUSED_US. Each side prints one line about each incarnation of the other.
  *
- * A mesh has at most PROTO_PEERS_MAX nodes. Who comes when there is no slot left is told so on a link that is
- * used for nothing else, one newcomer after another; nobody loses a slot for it. */
+ * A mesh has at most PROTO_PEERS_MAX nodes. When no slot is left, a newcomer is told so, one newcomer after
+ * another, on a link for this purpose only. No member loses its slot. */
 #ifndef MESH_ADMIT_H
 #define MESH_ADMIT_H
 
 #include "mesh/core.h"
 
 enum {
-    ADMIT_REFUSED_US = 30000000, /* a refused incarnation is left alone for so long */
-    ADMIT_FULL_US = 30000000,    /* between two lines that say so, each way */
+    ADMIT_REFUSED_US = 30000000, /* a refused incarnation is left alone for this long */
+    ADMIT_FULL_US = 30000000,    /* time between two log lines about this, for each direction */
 };
 
-/* The newcomer that is told that there is no room. */
+/* The newcomer that is being told that the mesh is full. */
 struct admit_away {
-    int link; /* -1 none */
+    int link; /* -1: none */
     struct proto_node node;
     uint64_t since_us;
 };
 
 struct admit {
     struct admit_away away;
-    uint64_t full_at_us[2]; /* when it was last said: of this mesh, of another */
+    uint64_t full_at_us[2]; /* when it was last logged: for this mesh, and for another one */
 };
 
 void admit_init(struct core *core);
-/* Why we do not mix with `from`, which says `hello`; 0 when we do. */
+/* The reason to refuse `from`, which sent `hello`; 0: none. */
 enum proto_refusal admit_judge(const struct core *core, struct proto_node from,
                                const struct proto_hello *hello);
-/* Refuse peers[i], which said `hello`, from now on; the line is printed once per incarnation. */
+/* Refuses peers[i], which sent `hello`, from now on. Logs once per incarnation. */
 void admit_refuse(struct core *core, int i, enum proto_refusal reason,
                   const struct proto_hello *hello);
-/* Refuse an accepted peer from now on, for what it contributed. */
+/* Refuses an accepted peer from now on, because of a wrong contribution. */
 void admit_expel(struct core *core, int i);
 /* The link to peers[i], which we refuse, is up: tell it why. */
 void admit_say(struct core *core, int i);
-/* It refuses us. */
+/* `from` refuses us. */
 void admit_refused(struct core *core, struct proto_node from, const char *host,
                    const struct proto_refuse *refuse);
-/* No slot for `node`: say so, when nobody else is being told just now. It repeats its HELLO until then. */
+/* There is no slot for `node`: tells it so if no other newcomer is being told. It repeats its HELLO until then. */
 void admit_turn_away(struct core *core, struct proto_node node, const struct proto_endpoint *at);
 void admit_link_up(struct core *core);
 void admit_link_down(struct core *core);

@@ -1,17 +1,17 @@
-/* discover.h - how nodes of one LAN, one host or one list of seeds hear of one another.
+/* discover.h - how nodes of one LAN, one host or one list of seeds learn of one another.
  *
- * Three sources feed one callback: CZMQ's zbeacon on the best broadcast interface; the same datagrams
- * (proto_beacon) from small UDP sockets on the other usable interfaces and on loopback, which zbeacon
- * does not serve, so that nodes of one machine meet even without a network; and seeds, which the caller
- * names. What is heard is a hint: it may only cause a connection.
+ * Three sources feed one callback: CZMQ's zbeacon on the best broadcast interface; small UDP sockets with the same
+ * datagrams (proto_beacon) on the other usable interfaces and on loopback, which zbeacon does not serve, so that
+ * nodes of one machine meet even without a network; and seeds, which the caller names. What a node hears is only a
+ * hint: all it can cause is a connection.
  *
- * The interfaces are looked at again twice a second: cables are pulled, addresses change by DHCP, containers
- * are put into other networks. What has gone is closed, what has come is served, and then beacons are
- * sent as often as at the start.
+ * The interfaces are checked twice a second, because cables are pulled, DHCP changes addresses, and containers move
+ * to other networks. Sockets of interfaces that are gone are closed, new interfaces get sockets, and then beacons
+ * are sent as often as at the start.
  *
- * zbeacon's interface is a setting of the whole process, so the first discover of a process uses it
- * and further ones (tests run several nodes in a process) use UDP sockets only. All functions of one
- * discover are called from one thread at a time. */
+ * zbeacon's interface is a setting of the whole process. So only the first discover of a process uses zbeacon;
+ * others (tests run several nodes in a process) use UDP sockets only. One thread at a time may call the functions
+ * of one discover. */
 #ifndef MESH_DISCOVER_H
 #define MESH_DISCOVER_H
 
@@ -42,8 +42,8 @@ int discover_new(struct discover **out, const struct discover_setup *setup, char
                  size_t why_size);
 void discover_destroy(struct discover **discover);
 
-/* What to bind TCP sockets to: "*", or the address of the one interface that was asked for. The latter may
- * be another one after discover_tick. */
+/* The address for TCP sockets: "*", or the address of the one interface that was asked for. discover_tick may
+ * change the latter. */
 const char *discover_address(const struct discover *discover);
 
 /* The interfaces in use, separated by ", ": "eth0 192.168.7.11", or the name alone; loopback only where there is no
@@ -52,19 +52,20 @@ void discover_print(const struct discover *discover, bool addresses, char *out, 
 /* The address on the best of them, "" none. */
 void discover_reach(const struct discover *discover, char out[INET_ADDRSTRLEN]);
 
-/* From now on say that we listen on `control_port`: often in the first seconds, then each second. */
+/* From now on, announce that we listen on `control_port`: often in the first seconds, then once a second. */
 void discover_publish(struct discover *discover, uint64_t now, uint16_t control_port);
-/* Say, once, that we leave. */
+/* Announces once that we leave. */
 void discover_leave(struct discover *discover);
 
-/* Report a portion of what was heard since the last call; true when more may be waiting. To be called every
- * now and then, not whenever a beacon comes: of a flood, most is then dropped by the kernel, since zbeacon waits
- * when we do not read. Nodes of other groups and ourselves are skipped. */
+/* Reports a part of what was heard since the last call. True when more may be waiting. Call it periodically, not
+ * for each beacon: then the kernel drops most of a flood, because zbeacon waits while we do not read. Beacons of
+ * other groups and our own are skipped. */
 bool discover_read(struct discover *discover, discover_found *found, void *ctx);
-/* Send what is due, look at the interfaces and report seeds (node.id 0). Returns when to call again; times in microseconds. */
+/* Sends what is due, checks the interfaces and reports seeds (node.id 0). Returns when to call it again;
+ * microseconds. */
 uint64_t discover_tick(struct discover *discover, uint64_t now, discover_found *found, void *ctx);
 
-/* Is zbeacon among the sources? */
+/* Does it use zbeacon? */
 bool discover_has_zbeacon(const struct discover *discover);
 
 #endif

@@ -1,9 +1,8 @@
 /* discover_iface.h - which network interfaces carry beacons.
  *
- * Usable is an interface that is up and has an IPv4 broadcast address, and the loopback interface. Of
- * the usable ones those that lead somewhere are preferred: hardware and ordinary names before the
- * bridges and cable ends that container and machine managers create, which often come first in the
- * system's list and reach nobody. Uses libc only. */
+ * An interface is usable if it is up and has an IPv4 broadcast address; the loopback interface is usable, too.
+ * Hardware and ordinary names are preferred over the bridges and cable ends that container and machine managers
+ * create. Those often come first in the system's list and lead nowhere. Uses libc only. */
 #ifndef MESH_DISCOVER_IFACE_H
 #define MESH_DISCOVER_IFACE_H
 
@@ -18,15 +17,15 @@ struct iface {
     char name[IF_NAMESIZE];
     struct in_addr address, broadcast;
     bool loopback;
-    int rank; /* see iface_rank; loopback 0 */
+    int rank; /* see iface_rank; loopback has 0 */
 };
 
-/* 3 hardware, 2 any other name, 1 a name that container and machine managers give; one more when the
- * default route leaves there and the name is not of the last kind. */
+/* 3: hardware; 2: any other name; 1: a name that container and machine managers give. One more if the default route
+ * uses the interface, but not for the last kind. */
 int iface_rank(const char *name, bool hardware, bool default_route);
 
-/* Those that `wanted` means: NULL the preferred ones and loopback, "lo" or 127.0.0.1 loopback only,
- * another name or address exactly that one.
+/* The interfaces that `wanted` means. NULL: the preferred ones and loopback. "lo" or 127.0.0.1: only loopback.
+ * Another name or address: exactly that one.
  *
  * Returns 0, or -ENODEV with a line in `why` that lists the usable ones. */
 int iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, char *why,

@@ -1,9 +1,9 @@
-/* discover_resolve.h - host names of seeds to addresses, off everybody's way.
+/* discover_resolve.h - looks up the host names of seeds in a thread of its own.
  *
- * Looking a name up can take many seconds, and neither ZeroMQ's I/O threads nor the actor may stand
- * still for that long. One thread looks all names up every RESOLVE_PERIOD_MS; numeric hosts need no
- * thread. A look-up cannot be cancelled: destroying while one goes on leaves the thread alone, and it
- * frees what it shared with us when it ends. Uses libc and proto/proto.h. */
+ * A look-up can take many seconds, and neither ZeroMQ's I/O threads nor the actor may wait that long. One thread
+ * looks up all names every RESOLVE_PERIOD_MS. Numeric hosts need no thread. A look-up cannot be cancelled: if
+ * resolve_destroy is called during one, it leaves the thread alone, and the thread frees the shared memory when it
+ * ends. Uses libc and proto/proto.h. */
 #ifndef MESH_DISCOVER_RESOLVE_H
 #define MESH_DISCOVER_RESOLVE_H
 
@@ -20,10 +20,10 @@ struct resolve;
 int resolve_new(struct resolve **out, const struct proto_endpoint *names, size_t count);
 void resolve_destroy(struct resolve **resolve);
 
-/* The addresses known by now, into out[max]; returns their number. */
+/* Copies the addresses known so far to out[max] and returns their number. */
 size_t resolve_known(struct resolve *resolve, struct proto_endpoint *out, size_t max);
 
-/* Is it an IPv4 or IPv6 address (with or without %zone)? */
+/* Is `host` an IPv4 or IPv6 address (with or without %zone)? */
 bool resolve_numeric(const char *host);
 
 #endif

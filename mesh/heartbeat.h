@@ -1,32 +1,34 @@
-/* heartbeat.h - who is alive: heartbeats, and what their absence means.
+/* heartbeat.h - which nodes are alive: heartbeats, and what follows when they do not come.
  *
- * Every CORE_HEARTBEAT_US, and when something changed that others wait for, a node tells all peers where it is, whom it
- * hears and how long its trainer has been busy.
+ * Every CORE_HEARTBEAT_US, and when something changed that others wait for, a node tells all peers its round, which
+ * nodes it hears, and how long its trainer has been busy.
  *
- * Silence for CORE_SUSPECT_US makes a peer suspected, for CORE_FORGET_US ends its session. Both are
- * measured in core->awake, which stands still while this node itself does not run, and goes the slower the later its
- * ticks come: a node that was paused or is starved of CPU does not blame the others for it (Lifeguard: Dadgar et al.,
- * DSN-W 2018). More than half of the mesh is not suspected on silence before CORE_SPLIT_US: it is rather this node that
- * hears nobody. Then it goes on all the same, with whom it hears or alone, as it must on the smaller side of a split.
+ * A peer that is silent for CORE_SUSPECT_US is suspected. After CORE_FORGET_US its session ends. Both times are
+ * measured in core->awake. This clock stops while this node does not run, and runs slower when its ticks come late.
+ * So a node that was paused or gets too little CPU does not blame the others (Lifeguard: Dadgar et al., DSN-W
+ * 2018). When more than half of the mesh is silent, they are suspected only after CORE_SPLIT_US: more likely this
+ * node hears nobody. After that it goes on all the same, with the nodes it hears or alone. The smaller side of a
+ * split must do so.
  *
- * A node whose heartbeats come may still hang: they say how long its trainer has not got on with what it was
- * asked for. One that is *stuck* for longer than a plan may be without progress is in no plan until its trainer
- * moves again. */
+ * A node that sends heartbeats may still hang. Its heartbeats say for how long its trainer has made no progress
+ * with its task. If this is longer than a plan may be without progress, the node is *stuck*: it is in no plan until
+ * its trainer makes progress. */
 #ifndef MESH_HEARTBEAT_H
 #define MESH_HEARTBEAT_H
 
 #include "mesh/core.h"
 
 enum {
-    HEARTBEAT_HUSH_US = 125000, /* who missed two counts when most of the mesh is silent */
+    /* a peer that missed two heartbeats counts as silent when we ask whether most of the mesh is */
+    HEARTBEAT_HUSH_US = 125000,
 };
 
-/* To everybody, now; who has no job asks for one instead. */
+/* Sends a heartbeat to all peers now. A node without a job asks for one instead. */
 void heartbeat_send(struct core *core);
-/* The peer said something. */
+/* A message of the peer came. */
 void heartbeat_heard(struct core *core, int i);
 void heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat);
-/* Suspect peers[i], which is up, or end its session when it has been silent for too long. */
+/* Suspects peers[i], which is up, or ends its session when it has been silent for too long. */
 void heartbeat_watch(struct core *core, int i);
 void heartbeat_tick(struct core *core);
 

@@ -1,7 +1,7 @@
-/* inside.h - a core from inside: the parts of one node, for the files of mesh/ that make it up.
+/* inside.h - the inside of a core: the parts of one node, for the files of mesh/ that implement it.
  *
- * Each event sets the clocks, goes to the part it concerns, and ends in core_settle (core.c), which lets
- * every part do what has become possible. */
+ * Each event sets the clocks, goes to the part that it concerns, and ends in core_settle (core.c), which lets every
+ * part do what is possible now. */
 #ifndef MESH_INSIDE_H
 #define MESH_INSIDE_H
 
@@ -26,11 +26,14 @@
 #include "mesh/serve.h"
 
 enum {
-    CORE_DUE_US = CORE_TICK_US + 2000, /* a longer gap between two events: this node is late */
-    CORE_LATE_MAX = 8,                 /* and its deadlines are so many times as long at most; */
-    CORE_NAP_US = 3 * CORE_TICK_US,    /* no gap counts for more: then this node did not run */
-    CORE_LINE_MAX = 512,               /* bytes of a log line */
-    CORE_SWEEP_US = 500000,            /* between two sweeps of frames no plan wants */
+    /* after a longer gap between two events, this node is late */
+    CORE_DUE_US = CORE_TICK_US + 2000,
+    CORE_LATE_MAX = 8, /* deadlines become at most this many times longer */
+    CORE_NAP_US = 3 *
+                  /* a gap counts for at most this much: in a longer one this node did not run */
+                  CORE_TICK_US,
+    CORE_LINE_MAX = 512,    /* bytes of a log line */
+    CORE_SWEEP_US = 500000, /* time between two releases of frames that no plan wants */
 };
 
 struct core {
@@ -39,13 +42,13 @@ struct core {
     void *ctx;
     struct core_bucket *buckets;
     uint64_t all;           /* bitmap of all shards */
-    uint64_t now;           /* us, of the event being handled */
-    uint64_t awake;         /* us this node has been running: what deadlines are measured in */
-    uint64_t started_at_us; /* awake when the trainer gave its first state */
+    uint64_t now;           /* us; time of the event that is being processed */
+    uint64_t awake;         /* us that this node has been running; deadlines use this clock */
+    uint64_t started_at_us; /* awake; when the trainer gave its first state */
 
-    uint64_t round; /* next to be committed */
+    uint64_t round; /* the next one to be committed */
     uint64_t applied_at_us,
-        round_us; /* awake; when `round` began, and how long the one before took */
+        round_us; /* awake; when `round` began, and how long the round before it took */
     uint64_t state_hash;
     size_t first_bucket;
     bool done;
@@ -61,7 +64,8 @@ struct core {
     struct own own;
     struct fetch fetch;
     struct serve serve;
-    uint64_t *hashes; /* [serve_blocks] of the state in state_in: being fetched, or being given */
+    /* [serve_blocks] hashes of the state in state_in, which is being fetched or given */
+    uint64_t *hashes;
     struct mend mend;
     struct probe probe;
     struct doubt doubt;
@@ -69,7 +73,7 @@ struct core {
     uint64_t damages;
     uint64_t shared; /* rounds that others took part in */
     struct ring *ring;
-    uint64_t sweep_at_us; /* awake; when frames no plan wants are released */
+    uint64_t sweep_at_us; /* awake; when frames that no plan wants are released */
 };
 
 void core_log(struct core *core, int level, const char *format, ...)

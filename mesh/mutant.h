@@ -1,7 +1,7 @@
 /* mutant.h - bugs planted on purpose, one bit each in core_config.mutant.
  *
- * The simulator must find them: a net that nobody ever saw hold something may have a hole. 0 in every
- * real node. Uses nothing. */
+ * The simulator must find them: a check that nobody ever saw hold something may have a hole. Always 0 in real
+ * nodes. Uses nothing. */
 #ifndef MESH_MUTANT_H
 #define MESH_MUTANT_H
 
@@ -23,17 +23,17 @@ enum {
     MUTANT_INCARNATION = 1 << 14, /* a restarted node continues the session of its former self */
     MUTANT_HOLD = 1 << 15,        /* a plan is never held for a joiner */
     MUTANT_LENT = 1 << 16,        /* a part of the sum is rewritten while the trainer reads it */
-    MUTANT_GHOST = 1 << 17,       /* a node whose port another one has got is not forgotten */
+    MUTANT_GHOST = 1 << 17,       /* a node is not deleted when another one has got its port */
     MUTANT_STUCK = 1 << 18,       /* a hung trainer's node is given shards again and again */
     MUTANT_LINK = 1 << 19,        /* any HELLO of a node makes a session of our link */
     MUTANT_ODD = 1 << 20,         /* states are not compared */
     MUTANT_BLOCK = 1 << 21,       /* blocks of a state are not compared with their hashes */
-    MUTANT_TOTAL = 1 << 22,       /* who follows is given the total of the round before */
+    MUTANT_TOTAL = 1 << 22,       /* a node that follows gets the total of the round before */
     MUTANT_PACE = 1 << 23,        /* a slow member is never left out */
     MUTANT_PAST = 1 << 24,        /* states of rounds long ago are not compared */
     MUTANT_LATE = 1 << 25,        /* deadlines are not stretched when this node is late */
     MUTANT_HALF = 1 << 26,        /* most of the mesh is suspected as quickly as one node */
-    MUTANT_WAIT = 1 << 27,        /* a held plan waits for a joiner as long as it takes */
+    MUTANT_WAIT = 1 << 27,        /* a held plan waits for a joiner without a limit */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* peers.h - who is there: the life of a peer, from the first sign of it to the end of its session.
+/* peers.h - which other nodes there are: a peer from its discovery to the end of its session.
  *
  *            found, HELLO            link up            it answers HELLO
  *     FREE -------------> KNOWN/CONNECTING ---> GREETING ----------------> UP
@@ -7,48 +7,50 @@
  *       +---------------------+  REFUSED <---------+                        | BYE, new incarnation
  *                             +---------------------------------------------+
  *
- * A node that is started again has another id, and often the same address: who has no session is forgotten
- * when one that was found later has its endpoint.
+ * A restarted node has another id and often the same address. So when a new node is found at the address of a peer
+ * that has no session, the old entry is deleted.
  *
- * Where the endpoints come from is told in rendezvous.h, what a link is in link.h, who is refused in admit.h, and what
- * silence means in heartbeat.h. A peer is *usable* when it is up, not suspected, and says in its heartbeats that it
- * hears us, too. */
+ * rendezvous.h says where endpoints come from, link.h what a link is, admit.h which nodes are refused, heartbeat.h
+ * what silence means. A peer is *usable* when it is up, is not suspected, and says in its heartbeats that it hears
+ * us, too. */
 #ifndef MESH_PEERS_H
 #define MESH_PEERS_H
 
 #include "mesh/core.h"
 
 enum {
-    PEERS_MAX = PROTO_PEERS_MAX - 1, /* others; one bit each in struct peer.hears */
-    PEERS_BEACON_US =
-        200000, /* found anew, or elsewhere: tried at once when the last attempt is that old */
-    PEERS_HELLO_US = 300000,   /* HELLO is repeated until answered */
-    PEERS_STALE_US = 60000000, /* a node neither found nor reached for so long is forgotten */
+    PEERS_MAX = PROTO_PEERS_MAX - 1, /* other nodes; each is one bit of struct peer.hears */
+    /* a node that is found again, or elsewhere, is tried at once when the last attempt is this old */
+    PEERS_BEACON_US = 200000,
+    PEERS_HELLO_US = 300000, /* HELLO is repeated after this time until it is answered */
+    /* a node that was neither found nor reached for this long is deleted */
+    PEERS_STALE_US = 60000000,
     PEERS_SPEED_MAX = 2000000000,
 };
 
 enum peer_state {
     PEER_FREE,
-    PEER_KNOWN,      /* no link; connect at retry_at */
+    PEER_KNOWN,      /* no link; connect at retry_at_us */
     PEER_CONNECTING, /* link opened */
     PEER_GREETING,   /* link up, HELLO sent */
-    PEER_UP,         /* a session */
-    PEER_REFUSED,    /* of another run; its link, if any, only carries our REFUSE */
+    PEER_UP,         /* there is a session */
+    /* it has another run or job; its link, if there is one, only carries our REFUSE */
+    PEER_REFUSED,
 };
 
 struct peer {
     enum peer_state state;
     struct proto_node node;
     struct proto_endpoint at;
-    int link; /* -1 none */
+    int link; /* -1: none */
     bool link_up;
-    uint32_t number; /* of its newest link */
+    uint32_t number; /* number of its newest link */
     bool announced;  /* ops->peer_up was called */
-    bool greeted;    /* `hello` is what it said in this incarnation */
+    bool greeted;    /* `hello` is from this incarnation */
     struct proto_hello hello;
-    struct proto_refuse refuse; /* to be sent, when reason != 0 */
-    uint64_t refused;           /* incarnation that was logged as refused */
-    uint64_t since_us;          /* link opened, HELLO sent, REFUSE sent */
+    struct proto_refuse refuse; /* what to send to it, when reason != 0 */
+    uint64_t refused;           /* the incarnation whose refusal was logged */
+    uint64_t since_us;          /* when the link was opened, or HELLO or REFUSE was sent */
     uint64_t retry_at_us;
     uint64_t retry_us;
     uint64_t found_at_us;
@@ -58,47 +60,50 @@ struct peer {
     bool hears_me;
     uint64_t hears; /* bit i: it hears peers[i] */
     uint64_t round;
-    uint64_t moved_at_us; /* awake; `round` was another before */
-    uint64_t pace_us;     /* of its last rounds, 0 unknown; measured since */
-    uint64_t pace_at_us;  /* now, when it was */
-    uint64_t pace_round;  /* at this one */
+    uint64_t moved_at_us; /* awake; when `round` changed */
+    uint64_t pace_us;     /* time of one of its last rounds, 0: unknown */
+    uint64_t pace_at_us;  /* now; when pace_us was measured */
+    uint64_t pace_round;  /* and at which round */
     bool idle;
-    bool ready; /* it follows the mesh and can be let in */
+    bool ready; /* it follows the mesh and can join the next plan */
     bool done;
     uint64_t have;
     uint64_t state_hash;
-    bool odd;            /* its state is wrong as far as we know, that before */
-    uint64_t odd_round;  /* this round, and it has not gone back since: see doubt.h */
-    uint64_t outvoted;   /* + 1; the last round in which it was the odd one */
-    uint64_t tied_round; /* the last in which it was its word against ours, */
-    unsigned ties;       /* and how often, */
-    bool tied;           /* and it has not gone back since; */
-    unsigned disputes;   /* how often as many nodes had its state of long ago as ours */
-    bool apart;          /* it was once too often */
+    bool odd;            /* as far as we know, its state is wrong: the state before */
+    uint64_t odd_round;  /* this round; and it has not gone back since: see doubt.h */
+    uint64_t outvoted;   /* + 1; the last round in which it was in the minority */
+    uint64_t tied_round; /* the last round in which only its state stood against ours, */
+    unsigned ties;       /* how often that happened, */
+    bool tied;           /* and it has not gone back since */
+    unsigned disputes;   /* how often as many nodes agreed with its old state as with ours */
+    bool apart;          /* it happened too often: no plans with it any more */
     uint32_t speed;
     uint64_t busy_us;
     bool stuck;
     bool aside; /* it says that it was left out: pace.h */
     uint32_t apply_us;
-    uint32_t lag_us[PROTO_PEERS_MAX]; /* of chunks from peers[j] to it; the last from us */
-    uint64_t told_at_us;              /* awake; that it is left out */
-    bool trial;                       /* it was left out and has come back */
-    unsigned courts;                  /* plans held for it in vain */
+    uint32_t lag_us
+        /* lag of chunks from peers[j] to it; the last entry is the lag from us */
+        [PROTO_PEERS_MAX];
+    uint64_t told_at_us; /* awake; when it was told that it is left out */
+    bool trial;          /* it was left out and has come back */
+    unsigned courts;     /* how many plans were held for it in vain */
 
-    uint64_t behind_at_us;          /* awake; since when it rests behind us, 0 it does not */
-    uint64_t court_at_us;           /* awake; no plan is held for it before */
-    uint64_t court_us;              /* back-off, doubled each time it did not get in */
-    uint64_t chase_at_us, chase_us; /* the same, of standing still for it in short rounds */
-    uint64_t served_at_us;          /* awake; a block of state went to it */
+    /* awake; since when it stays behind us without progress; 0: it does not */
+    uint64_t behind_at_us;
+    uint64_t court_at_us; /* awake; no plan is held for it before this time */
+    uint64_t court_us;    /* the waiting time for that, doubled each time it did not join */
+    uint64_t chase_at_us, chase_us; /* the same for waiting for it when rounds are short */
+    uint64_t served_at_us;          /* awake; when a block of state was sent to it */
     uint64_t served_block;
-    uint64_t avoid_at_us; /* awake; no state is fetched from it before */
+    uint64_t avoid_at_us; /* awake; no state is fetched from it before this time */
 };
 
 struct peers {
     struct peer peers[PEERS_MAX];
-    int high; /* no entry from here on was ever used */
+    int high; /* entries from here on were never used */
     uint64_t beat_at_us;
-    uint64_t newest_at_us; /* awake; the last session began */
+    uint64_t newest_at_us; /* awake; when the last session began */
 };
 
 void peers_init(struct core *core);
@@ -111,20 +116,20 @@ void peers_hello(struct core *core, struct proto_node from, const char *host,
                  const struct proto_hello *hello);
 void peers_bye(struct core *core, int i);
 
-/* A new entry, or -1 when there is no slot left. */
+/* Makes a new entry and returns its index, or -1 when all slots are in use. */
 int peers_add(struct core *core, struct proto_node node, const struct proto_endpoint *at);
-/* Open a link to where peers[i] was seen last. */
+/* Opens a link to the address where peers[i] was seen last. */
 void peers_connect(struct core *core, int i);
-/* Index of the entry of this node, or -1. */
+/* Index of the node with this id, or -1. */
 int peers_by_id(const struct core *core, uint64_t id);
 /* Index of the session with exactly this incarnation, or -1. */
 int peers_find(const struct core *core, struct proto_node node);
 bool peers_usable(const struct core *core, int i);
-/* Do a and b hear one another, as far as they told us? */
+/* Do a and b hear each other, by their own last heartbeats? */
 bool peers_mutual(const struct core *core, int a, int b);
-/* End the session with peers[i], or what there is of one: link closed, plan aborted when it is a member. */
+/* Ends the session with peers[i], or the attempt to get one: closes the link, aborts the plan if it is a member. */
 void peers_drop(struct core *core, int i, const char *why);
-/* Send to peers[i] on the control link; nothing happens without a session. */
+/* Sends to peers[i] on the control link. Does nothing without a session. */
 void peers_send(struct core *core, int i, const struct proto_msg *msg);
 void peers_send_all(struct core *core, const struct proto_msg *msg);
 
