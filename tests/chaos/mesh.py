@@ -33,7 +33,7 @@ CHAOS = os.path.join(ROOT, "tests", "chaos")
 MESHNODE = os.environ.get("MESHNODE", os.path.join(ROOT, "build", "gcc", "meshnode"))
 FAILNODE = os.environ.get("FAILNODE", os.path.join(ROOT, "build", "gcc-fail", "meshnode"))
 POLL_S = 0.005
-DEADLINE_S = 120  # a hang: far more than anything takes on a starved machine
+DEADLINE_S = 300  # a hang: far more than anything takes on a starved machine
 
 
 class Failed(Exception):

@@ -63,10 +63,11 @@ def missing():
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         return "no /dev/net/tun"
     name = "net-try%d" % os.getpid()
-    if run("ip", "netns", "add", name, check=False).returncode != 0:
-        return "ip netns add fails"
-    run("ip", "netns", "del", name)
-    return None
+    tried = run("ip", "netns", "add", name, check=False)
+    if tried.returncode == 0:
+        tried = run("ip", "netns", "exec", name, "ip", "link", "set", "lo", "up", check=False)
+        run("ip", "netns", "del", name)
+    return "; ".join(tried.stdout.splitlines()) if tried.returncode != 0 else None
 
 
 DENSE = """  - flatten
@@ -407,7 +408,7 @@ class Net(mesh.Mesh):
                 track.read()
             return {line.step: line.hash for line in track.lines}
 
-    def verdict(self, seconds=60):
+    def verdict(self, seconds=300):
         """Ends all nodes. The state after a step is the same on all nodes and, as far as one node alone gets in
         `seconds`, that of a run without accidents; no incarnation went back. Each state is a function of
         the one before, so states that are equal early and late were equal between. Says so, or raises Failed."""

@@ -4,7 +4,7 @@
 # ring, and all end with the same weights. Then the same with the last one coming a while after the rest.
 . "$(dirname "$0")/../support/process.sh"
 . "$ROOT/tests/support/netns.sh"
-netns_usable 2>"$WORK/why" || skip "$(cat "$WORK/why")"
+netns_need
 netns_up 4 || fail "no namespaces"
 
 LINK=

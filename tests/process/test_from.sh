@@ -50,7 +50,7 @@ echo "other weights: $(grep -h 'another model' "$WORK/a.log")"
 refused() { # WHAT PATTERN OPTION ...
     local what=$1 pattern=$2 status
     shift 2
-    timeout 20 "$MESHNODE" "$@" --out "$WORK/none" >"$WORK/out" 2>&1
+    timeout -k 5 120 "$MESHNODE" "$@" --out "$WORK/none" >"$WORK/out" 2>&1
     status=$?
     [ $status = 2 ] || fail "$what: status $status, expected 2"
     [ "$(wc -l <"$WORK/out")" = 1 ] || fail "$what: more than a line: $(cat "$WORK/out")"

@@ -4,7 +4,7 @@
 # only eth0. Each time the others go on, all three train together again, and the weights are those of one node.
 . "$(dirname "$0")/../support/process.sh"
 . "$ROOT/tests/support/netns.sh"
-netns_usable 2>"$WORK/why" || skip "$(cat "$WORK/why")"
+netns_need
 netns_up 3 || fail "no namespaces"
 
 LINK=

@@ -6,13 +6,13 @@
 run() { # WHAT COMMAND ...: its output goes to $WORK/out
     local what=$1
     shift
-    timeout 60 "$MESHNODE" "$@" >"$WORK/out" 2>"$WORK/err" || fail "$what: status $?: $(cat "$WORK/err")"
+    timeout -k 5 120 "$MESHNODE" "$@" >"$WORK/out" 2>"$WORK/err" || fail "$what: status $?: $(cat "$WORK/err")"
 }
 
 refused() { # WHAT PATTERN COMMAND ...
     local what=$1 pattern=$2 status
     shift 2
-    timeout 20 "$MESHNODE" "$@" >"$WORK/out" 2>"$WORK/err"
+    timeout -k 5 120 "$MESHNODE" "$@" >"$WORK/out" 2>"$WORK/err"
     status=$?
     [ $status = 2 ] || fail "$what: status $status, expected 2"
     [ "$(wc -l <"$WORK/err")" = 1 ] && [ ! -s "$WORK/out" ] || fail "$what: expected one line: $(cat "$WORK/err")"
@@ -109,6 +109,6 @@ refused "predict a text" "each position of a sequence" predict "$WORK/text.yaml"
 refused "convert a text" "16 labels per sample, expected 1" convert "$WORK/text.yaml" "$WORK/none" --data "$WORK"
 refused "empty prompt" "prompt is empty" sample "$WORK/text.yaml" "$model" --prompt ""
 refused "prompt of another command" "prompt is an option of meshnode sample" eval "$WORK/text.yaml" "$model" --prompt a
-timeout 20 "$MESHNODE" sample "$WORK/text.yaml" "$model" --length 100000000 | head -c 100 >/dev/null
+timeout -k 5 120 "$MESHNODE" sample "$WORK/text.yaml" "$model" --length 100000000 | head -c 100 >/dev/null
 [ "${PIPESTATUS[0]}" != 124 ] || fail "sample goes on when nobody reads"
 echo "text: $(head -c 60 "$WORK/first" | tr '\n' '|')"

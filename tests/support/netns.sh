@@ -8,33 +8,63 @@
 # The bridge has a namespace of its own because a host that runs containers filters what crosses its
 # bridges. TAG holds the caller's process id, so runs side by side do not meet. Links may be shaped (tbf
 # on both ends: full duplex). Where the system allows it, congestion control is cubic: pacing ones (bbr)
-# are slow on loopback. Needs root, iproute2 and veth.
+# are slow on loopback. Needs iproute2, veth, and root or the user namespaces of others.
 #
 # As a library:                                 As a program:
 #     . tests/support/netns.sh                      netns.sh up TAG COUNT [RATE]
-#     netns_usable || exit 0    # says why not      netns.sh rate TAG COUNT RATE
+#     netns_need           # or skips, says why     netns.sh rate TAG COUNT RATE
 #     trap netns_down EXIT                          netns.sh down TAG
-#     netns_up 4 100mbit        # 0 = loopback only, as TAG-0
+#     netns_up 4 100mbit   # 0 = loopback, TAG-0    netns.sh own COMMAND ...
 #     netns_exec 2 command ...
 #     netns_cut 2; netns_mend 2 # pull the cable, plug it in
 
 NETNS_TAG=${NETNS_TAG:-mn$$}
 NETNS_COUNT=0
 
+netns_try() { # an attempt at all that is needed; fails with the words of the command that did
+    local name=$NETNS_TAG-try status=0
+    command -v ip >/dev/null || { echo "no ip command (iproute2)"; return 1; }
+    ip netns add "$name" && ip -n "$name" link add a0 type veth peer name a1 &&
+        ip netns exec "$name" true || status=1
+    ip netns del "$name" 2>/dev/null
+    return $status
+}
+
 netns_usable() {
-    local why=
-    if [ "$(id -u)" != 0 ]; then
-        why="not root"
-    elif ! command -v ip >/dev/null; then
-        why="no ip command (iproute2)"
-    elif ! ip netns add "$NETNS_TAG-try" 2>/dev/null; then
-        why="ip netns add fails"
-    else
-        ip -n "$NETNS_TAG-try" link add a0 type veth peer name a1 2>/dev/null || why="no veth"
-        ip netns del "$NETNS_TAG-try"
-    fi
-    [ -z "$why" ] || echo "SKIPPED: no network namespaces: $why" >&2
+    local why
+    why=$(netns_try 2>&1) || echo "SKIPPED: no network namespaces: ${why//$'\n'/; }" >&2
     [ -z "$why" ]
+}
+
+# `ip netns` wants the root folder to be a mount point, which that of a plain chroot is not; what a killed test mounts
+# would stay; and who is not root may not mount. So a test runs in a mount namespace of its own, with a folder for
+# networks of its own, and as root of a user namespace where it is not root.
+netns_own() { # COMMAND ...; called within the new namespaces
+    local root=/
+    if mountpoint -q /; then
+        mount --make-rprivate / || return 1
+    else
+        # nsenter goes to the root of the namespace, outside of the chroot; that of the new root may be any folder
+        nsenter --mount=/proc/self/ns/mnt mount --make-rprivate / && mount --rbind / /run || return 1
+        root=/run
+    fi
+    [ -d "$root/run/netns" ] || mkdir "$root/run/netns" 2>/dev/null || mount -t tmpfs none "$root/run" || return 1
+    mkdir -p "$root/run/netns" && mount -t tmpfs none "$root/run/netns" || return 1
+    NETNS_OWN=1 exec chroot "$root" sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
+}
+
+# For tests, right after process.sh: what they do next, they do in namespaces of their own, or they are skipped.
+netns_need() {
+    local how=(unshare --mount --propagation unchanged) why command
+    [ "$(id -u)" = 0 ] || how+=(--map-root-user --net)
+    if [ -z "${NETNS_OWN:-}" ]; then
+        why=$("${how[@]}" "${BASH_SOURCE[0]}" own true 2>&1) ||
+            skip "no network namespaces: ${why//$'\n'/; }"
+        mapfile -d '' -t command <"/proc/$$/cmdline"
+        rm -rf "$WORK"
+        exec "${how[@]}" "${BASH_SOURCE[0]}" own "${command[@]}"
+    fi
+    why=$(netns_try 2>&1) || skip "no network namespaces: ${why//$'\n'/; }"
 }
 
 netns_address() { # INDEX
@@ -133,7 +163,7 @@ netns_down() {
 }
 
 netns_main() {
-    [ $# -lt 2 ] || NETNS_TAG=$2
+    [ $# -lt 2 ] || [ "$1" = own ] || NETNS_TAG=$2
     case "$1:$#" in
     up:3 | up:4)
         netns_usable || exit 1
@@ -144,6 +174,7 @@ netns_main() {
         ;;
     rate:4) NETNS_COUNT=$3 && netns_rate "$4" ;;
     down:2) netns_down ;;
+    own:*) shift && netns_own "$@" ;;
     *) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
     esac
 }
