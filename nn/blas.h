@@ -1,8 +1,8 @@
-/* blas.h - the one include of cblas, and the one way we call it.
+/* blas.h - the only include of cblas, and the only way we call it.
  *
- * Bits of its products depend on shape, kernel and threads (measured with OpenBLAS 0.3.21). So a layer that
- * calls it does so with shapes that only its own and the number of rows decide, the kernel is part of
- * what nodes compare when they meet, and a call runs on the caller's thread alone (nn_init). */
+ * The bits of its products depend on shape, kernel and number of threads (measured with OpenBLAS 0.3.21). So the
+ * shapes of a layer's calls depend only on the layer and the number of rows, nodes compare the kernel when they
+ * meet, and a call runs only on the caller's thread (nn_init). */
 #ifndef NN_BLAS_H
 #define NN_BLAS_H
 
@@ -13,11 +13,11 @@
 
 #include <assert.h>
 
-/* Dense layers use it; else gemm.h. Set by nn_init. */
+/* True: dense layers use OpenBLAS; else gemm.h. Set by nn_init. */
 extern bool blas_used;
 
-/* C[m, n] = op(A)[m, k] op(B)[k, n] + beta C, all row-major; `at` and `bt`: stored transposed. An empty
- * sum (k = 0) leaves beta C. */
+/* C[m, n] = op(A)[m, k] op(B)[k, n] + beta C, all row-major. `at` and `bt`: stored transposed. With k = 0 the
+ * result is beta C. */
 static inline void
 blas_gemm(bool at, bool bt, size_t m, size_t n, size_t k, const float *a, size_t lda,
           const float *b, size_t ldb, float beta, float *c, size_t ldc)

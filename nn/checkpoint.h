@@ -1,4 +1,4 @@
-/* checkpoint.h - what checkpoint_dir.c and checkpoint_repair.c need of checkpoint.c beyond files.h. */
+/* checkpoint.h - what checkpoint_dir.c and checkpoint_repair.c need from checkpoint.c beyond files.h. */
 #ifndef NN_CHECKPOINT_H
 #define NN_CHECKPOINT_H
 
@@ -20,19 +20,19 @@ struct checkpoint_head {
     size_t count;
 };
 
-/* Which checkpoint is this? From the trailer, or when that is damaged from the first page. 0, -EBADMSG (both
- * are), -EPROTONOSUPPORT (another version) or the error of reading, with `why`. When the file begins with
- * our magic, *head is what it claims even if it is damaged; else its size is 0. */
+/* Finds out which checkpoint a file is, from its trailer or, if that is damaged, from its first page. Returns 0,
+ * -EBADMSG (both are damaged), -EPROTONOSUPPORT (another version) or the error of reading, with `why`. If the file
+ * begins with our magic, *head has its values even if it is damaged; else head->size is 0. */
 int checkpoint_probe(const char *path, struct checkpoint_head *head, char *why, size_t why_size);
-/* The check of a page under this head. */
+/* The checksum of a page of the file with this head. */
 uint64_t checkpoint_check(const uint8_t head[CHECKPOINT_HEAD], uint64_t page, const uint8_t *data,
                           size_t payload);
-/* checkpoint_read; when `step` is given, another step in the file is an error. */
+/* Like checkpoint_read, but if `step` is given, another step in the file is an error. */
 int checkpoint_read_step(const char *path, const uint64_t *step, struct checkpoint *checkpoint,
                          char *why, size_t why_size);
-/* Undamaged and of this step, whatever its job. */
+/* True for an undamaged checkpoint of this step, of any job. */
 bool checkpoint_valid(const char *path, uint64_t step);
-/* dir/checkpoint-STEP into path[DISK_PATH_MAX]. */
+/* Writes dir/checkpoint-STEP to path[DISK_PATH_MAX]. */
 void checkpoint_path(char *path, const char *dir, uint64_t step);
 
 #endif

@@ -1,14 +1,14 @@
-/* data.h - samples by number: where they come from is hidden here.
+/* data.h - gives samples by number and hides where they come from.
  *
- * A set has a training and a test part. Sample i is a pure function of the source (files and options).
+ * A set has a training part and a test part. Sample i is a pure function of the source (files and options).
  *
  *     struct data_set *set;
  *     int rc = data_open(&set, &spec, why, sizeof why);
  *     data_fill(set, DATA_TRAIN, index, rows, batch);   // rows samples into a pass's batch
  *
- * Opening checks every header and length and reads the files whole; a wrong file is refused with one
- * line: name, offset, value, what was expected. Calls of data_fill may run in parallel. The samples of npy stay on
- * disk; whoever uses what data_fill gave him asks data_failed first. */
+ * data_open checks every header and length and reads the files whole. It refuses a wrong file with one line: name,
+ * offset, value, and what was expected. Calls of data_fill may run in parallel. The samples of npy stay on disk:
+ * call data_failed before you use what data_fill gave you. */
 #ifndef NN_DATA_H
 #define NN_DATA_H
 
@@ -32,41 +32,42 @@ enum data_part { DATA_TRAIN, DATA_TEST };
 
 /* How images vary from one epoch to the next. */
 struct data_augment {
-    unsigned shift; /* pixels, in each direction; less than the sides of an image */
-    bool flip;      /* half of them, left to right */
+    unsigned shift; /* pixels, in each direction; smaller than the sides of an image */
+    bool flip;      /* mirror half of them, left to right */
 };
 
-/* Pixels become byte / 255 - 0.5 for glyphs and idx, (byte / 255 - mean) / deviation with the customary
- * constants per colour for CIFAR: fixed, so that it does not matter which share of the data a node holds.
- * npy's bytes are taken for pixels, too; its other numbers and those of csv stay as they are, and so do the
- * bytes of a text, which are tokens. */
+/* Pixels of glyphs and idx become byte / 255 - 0.5. Pixels of CIFAR become (byte / 255 - mean) / deviation with the
+ * usual constants for each colour. These constants are fixed, so it does not matter which part of the data a node
+ * has. Bytes in npy are pixels, too. All other numbers of npy and csv stay as they are, and so do the bytes of a
+ * text, which are tokens. */
 struct data_spec {
     enum data_source source;
-    uint64_t seed; /* glyphs: what is drawn; csv, npy: which rows are test */
+    uint64_t seed; /* glyphs: what is drawn; csv, npy: which rows are test rows */
     size_t train,
-        test; /* samples to use, the first ones; 0 = all (glyphs: 12000 and 2000; counting: 960, and as many) */
-    size_t classes;  /* idx, csv, npy: labels are 0..classes-1; 0 = see from the training labels */
+        /* samples to use, from the first one; 0 = all (glyphs: 12000 and 2000; counting: 960 in each) */
+        test;
+    /* idx, csv, npy: labels are 0..classes-1; 0 = take the number from the training labels */
+    size_t classes;
     const char *dir; /* folder of the files; NULL or "" = "." */
     const char *train_images, *train_labels, *test_images,
-        *test_labels; /* idx, npy; NULL = standard names, of idx plain or .gz; npy without both of the last
-                          has one array for both parts */
-    const char *
-        file; /* csv, npy, text: one file, relative to dir; of the first two, the last column is the
-                          label */
-    double test_share;           /* csv, npy, text: share of rows or bytes that are test; 0 = 0.2 */
-    size_t context;              /* text: bytes of a sample; 0 = 128 */
-    bool regression;             /* csv, npy: labels are numbers, not classes */
-    bool standardise;            /* csv: features to mean 0, variance 1 over the training rows */
+        *test_labels; /* idx, npy; NULL = standard names, for idx plain or .gz; npy without the last two has one
+                       * array for both parts */
+    /* csv, npy, text: one file, relative to dir; in csv and npy the last column is the label */
+    const char *file;
+    double test_share; /* csv, npy, text: share of rows or bytes in the test part; 0 = 0.2 */
+    size_t context;    /* text: bytes of a sample; 0 = 128 */
+    bool regression;   /* csv, npy: labels are numbers, not classes */
+    bool standardise;  /* csv: scale features to mean 0 and variance 1 over the training rows */
     struct data_augment augment; /* samples must be images [channels, height, width] */
-    bool reproduce;              /* the targets of a sample are its own numbers */
+    bool reproduce;              /* the targets of a sample are its own values */
     bool bare; /* csv, npy: no column is a label, and all rows are test samples, in order */
 };
 
 struct data_info {
     struct nn_shape input; /* of one sample */
     size_t classes;        /* 0 for regression */
-    size_t targets;        /* per sample, of a squared error */
-    size_t labels;         /* per sample: 1, or one for each position of a sequence */
+    size_t targets;        /* targets of a squared error, per sample */
+    size_t labels;         /* labels per sample: 1, or one per position of a sequence */
     size_t train, test;    /* samples */
     uint64_t hash;         /* of all contents: nodes with other data are refused */
 };
@@ -87,8 +88,8 @@ struct data_column {
  * without the data that the model has learned from. */
 struct data_scaling {
     struct nn_shape input; /* of a sample */
-    size_t
-        planes; /* equal parts of a sample whose bytes have their own norm (colours); 0: no bytes */
+    /* equal parts of a sample whose bytes have their own norm (colours); 0: no bytes */
+    size_t planes;
     struct data_norm norm[DATA_PLANES_MAX];
     const struct data_column *column; /* [elements of input], of standardise; NULL: numbers stay */
 };

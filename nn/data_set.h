@@ -1,8 +1,8 @@
-/* data_set.h - what the data_*.c files share: the loaded set and one loader per source.
+/* data_set.h - shared by the data_*.c files: the loaded set, and one loader per source.
  *
- * A loader fills info.input, info.classes, info.labels (0 means 1), the scaling and both parts; data.c cuts
- * them to the wanted number of samples, hashes and serves them. On failure a loader may leave blocks behind in the set;
- * data_close frees them. */
+ * A loader fills info.input, info.classes, info.labels (0 means 1), the scaling and both parts. data.c cuts the
+ * parts to the wanted number of samples, hashes and serves them. After an error a loader may leave memory in the
+ * set; data_close frees it. */
 #ifndef NN_DATA_SET_H
 #define NN_DATA_SET_H
 
@@ -21,17 +21,17 @@ enum {
     DATA_ROWS_MAX = INT32_MAX, /* samples of a part */
 };
 
-/* One part. Exactly one of pixel and value is set, or none when the samples are far; and one of label and
- * target, or none when the next byte is the label or the set is bare. */
+/* One part. Exactly one of pixel and value is set, or none when the samples are not in memory. Exactly one of label
+ * and target is set, or none when the next byte is the label or the set is bare. */
 struct data_rows {
     size_t count;
     uint8_t *pixel; /* [count, width] */
     float *value;   /* [count, width] */
-    int32_t *label; /* [count, info.labels]; NN_LABEL_NONE: a position that does not count */
+    int32_t *label; /* [count, info.labels]; NN_LABEL_NONE: a position without a label */
     float *target;  /* [count] */
 };
 
-/* Samples that are not in memory. Calls of fill may run in parallel; the first one that fails is remembered. */
+/* Samples that are not in memory. Calls of fill may run in parallel. The first error is remembered. */
 struct data_far {
     int (*fill)(void *ctx, enum data_part part, uint32_t sample, float *x, char *why,
                 size_t why_size);
@@ -52,12 +52,12 @@ struct data_set {
     size_t planes; /* 1..DATA_PLANES_MAX: parts of a sample with their own scaling (colours) */
     struct data_norm norm[DATA_PLANES_MAX];
     struct data_rows part[DATA_PARTS];
-    struct data_far *far;               /* NULL: all is in memory */
+    struct data_far *far;               /* NULL: all samples are in memory */
     struct data_column *column;         /* [width] csv, standardised; else NULL */
     char (*class_name)[DATA_NAME_SIZE]; /* [info.classes]; NULL: classes have numbers alone */
     struct data_augment augment;
-    bool reproduce; /* targets are what x is */
-    bool next_byte; /* text: the label of a byte is the one behind it; pixel has one more */
+    bool reproduce; /* the targets equal x */
+    bool next_byte; /* text: the next byte is the label of a byte; pixel has one byte more */
 };
 
 /* Room for the names of this many classes; -ENOMEM. */
@@ -82,26 +82,26 @@ int data_counting_load(struct data_set *set, const struct data_spec *spec, char 
 int data_npy_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
 int data_text_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
 
-/* Targets from x, where they are the same. */
+/* Copies the targets from x, where they are the same. */
 void data_reproduce(const struct data_set *set, struct nn_batch *batch);
 
-/* Are test_share and classes of the spec in range, for the sources that cut the test part off themselves? */
+/* Are test_share and classes of the spec in range? For sources that divide their rows into the two parts. */
 int data_check_split(const struct data_spec *spec, char *why, size_t why_size);
 
-/* One view of an image: out[c][y][x] = in[c][y + down][x + right], of the mirrored one. */
+/* One view of an image: out[c][y][x] = in[c][y + down][x + right]; in may be mirrored first. */
 struct data_view {
     int down, right;
     bool mirrored;
 };
 struct data_view data_view_draw(const struct data_augment *augment, uint64_t seed, uint64_t epoch,
                                 uint32_t sample);
-/* x [C, H, W] in place; what comes in from outside is black[c % blacks]. */
+/* Changes x [C, H, W] in place. Pixels from outside the image are black[c % blacks]. */
 void data_view_show(float *x, const struct nn_shape *shape, struct data_view view,
                     const float *black, size_t blacks);
-/* Are the set's samples such that its augmentation can be? 0 or -EINVAL. */
+/* Can the set's samples be augmented as it says? Returns 0 or -EINVAL. */
 int data_augment_check(const struct data_set *set, char *why, size_t why_size);
 
-/* Draw sample `i` of a part. */
+/* Draws sample `i` of a part and returns its label. */
 int32_t data_glyphs_draw(uint64_t seed, enum data_part part, uint32_t i, uint8_t pixel[28 * 28]);
 
 /* A tensor of bytes read from an IDX file; the caller frees ->byte. */
@@ -113,11 +113,11 @@ struct data_idx {
 };
 int data_idx_read(struct data_file *file, size_t dims_min, size_t dims_max, struct data_idx *out);
 
-/* Append the records of one file to a part: `labels` bytes (the last one counts, below `classes`), then
+/* Appends the records of one file to a part. A record is `labels` bytes (the last one counts, below `classes`) and
  * 3072 pixels. */
 int data_cifar_read(struct data_file *file, size_t labels, size_t classes, struct data_rows *rows);
 
-/* text[size] is a NUL that does not count. `name` is for messages. */
+/* text[size] is a NUL that is not part of the text. `name` is for messages. */
 int data_csv_parse(struct data_set *set, const char *text, size_t size,
                    const struct data_spec *spec, const char *name, char *why, size_t why_size);
 

@@ -1,11 +1,11 @@
-/* disk.h - write a file so that after a crash either the old or the new one is there, never a mix.
+/* disk.h - writes a file so that after a crash the old or the new one is there, and never a mixture.
  *
- *     path.tmp created, written, synced, read back and compared, renamed to path, directory synced.
+ *     path.tmp is created, written, synced, read back and compared, renamed to path; then the directory is synced.
  *
- * Whatever fails, path.tmp is removed and path is what it was (after a failed sync of the directory: the old
- * or the new file). A descriptor whose sync failed is not tried again: the kernel may have dropped the
- * data (Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC 2020). A process that sets
- * RLIMIT_FSIZE must ignore SIGXFSZ to be told. */
+ * After any error path.tmp is removed and path is unchanged. (After a failed sync of the directory it is the old or
+ * the new file.) A descriptor whose sync failed is not synced again, because the kernel may have dropped the data
+ * (Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC 2020). A process with RLIMIT_FSIZE
+ * must ignore SIGXFSZ to get the error. */
 #ifndef NN_DISK_H
 #define NN_DISK_H
 
@@ -21,14 +21,14 @@ struct disk_piece {
     size_t size;
 };
 
-/* The file's content is the pieces in order. 0 or -errno with one line in `why`. */
+/* Writes the pieces in order. Returns 0 or -errno with one line in `why`. */
 int disk_write(const char *path, const struct disk_piece *piece, size_t count, char *why,
                size_t why_size);
-/* All of a regular file of at most size_max bytes; *data is the caller's to free. 0 or -errno with `why`,
- * -EFBIG when it is larger. */
+/* Reads all of a regular file of at most size_max bytes. The caller frees *data. Returns 0 or -errno with `why`,
+ * -EFBIG if it is larger. */
 int disk_read(const char *path, size_t size_max, uint8_t **data, size_t *size, char *why,
               size_t why_size);
-/* The same, but of a larger file its first size_max bytes: *got of them, of *size in the file. */
+/* The same, but reads only the first size_max bytes of a larger file: *got bytes of *size. */
 int disk_read_head(const char *path, size_t size_max, uint8_t **data, size_t *got, size_t *size,
                    char *why, size_t why_size);
 

@@ -1,6 +1,6 @@
-/* layer.h - what a kind of layer gives to a model: a table of functions over one block of rows.
+/* layer.h - what a kind of layer gives to a model: a table of functions on one block of rows.
  *
- * model.c owns shapes and offsets, pass.c memory; a kind only computes. Inside nn/ only. */
+ * model.c computes shapes and offsets, pass.c provides memory, and a kind only computes. For nn/ only. */
 #ifndef NN_LAYER_H
 #define NN_LAYER_H
 
@@ -18,33 +18,34 @@ struct layer {
     struct nn_shape weight;   /* dims 0: no parameters */
     size_t weight_count;
     size_t weight_first, bias_first; /* in the parameter vector */
-    unsigned index;                  /* counting those in lists, too */
+    unsigned index;                  /* layers inside of lists count, too */
     const struct layer *tied; /* embedding and dense: the other one with the same weight, or NULL */
-    /* Of a residual: the index of its end, and the other way round; of a tied embedding: of the dense layer. */
+    /* Of a residual: the index of its end; of the end: that of the residual. Of a tied embedding: that of the dense
+     * layer. */
     unsigned partner;
     bool in_place;    /* the output overwrites the input, or is the input under another shape */
-    bool wants_dx;    /* some layer before has parameters */
-    unsigned segment; /* of those that are computed again one by one: segment.c */
-    bool kept;        /* its buffer has what the segment gives */
+    bool wants_dx;    /* a layer before it has parameters */
+    unsigned segment; /* its segment: layers that are computed again together (segment.c) */
+    bool kept;        /* its buffer keeps the output of its segment */
 };
 
-/* One block of rows on its way through one layer. */
+/* One block of rows in one layer. */
 struct layer_io {
     size_t rows;
     const float *x; /* [rows, in]; is y when the layer works in place */
     float *y;       /* [rows, out] */
-    float *dy;      /* [rows, out], backward only; may be destroyed */
-    float *dx;      /* [rows, in]; is dy for element-wise kinds; NULL: not wanted */
+    float *dy;      /* [rows, out], backward only; may be overwritten */
+    float *dx;      /* [rows, in]; is dy for element-wise kinds; NULL: not needed */
     const float *params;
     const struct nn_context *context;
-    void *
-        saved; /* layer_kind.saved bytes per row, kept from forward to backward; NULL in evaluation */
+    /* layer_kind.saved bytes per row, kept from forward to backward; NULL in evaluation */
+    void *saved;
     float *held;                /* of the partner: forward its output, backward what it saved */
-    const float *tied_x;        /* backward of a tied embedding: what the dense layer read */
+    const float *tied_x;        /* backward: scale of the loss, 1 / rows of the whole step */
     float scale;                /* backward: of the loss, 1 / rows of the whole step */
-    float *scratch;             /* layer_kind.scratch floats, worthless between calls */
+    float *scratch;             /* layer_kind.scratch floats; their values are lost between calls */
     const struct nn_sink *sink; /* backward: NULL: only dx is wanted */
-    /* Of kinds that work by_units: of `parts` calls for one gradient this is number `part`. */
+    /* For kinds with by_units: this is call number `part` of `parts` calls for one gradient. */
     unsigned part, parts;
 };
 
@@ -52,21 +53,24 @@ struct layer_kind {
     const char *word;  /* in configs, names and messages */
     bool element_wise; /* output shape = input shape, and backward turns dy into dx in place */
     bool is_view;      /* the output is the input's memory under another shape */
-    bool running; /* behind weight and bias stand running averages of mean and variance, as long */
-    bool
-        recurrent; /* weight is W_ih; behind it W_hh [.., units], b_ih, b_hh: PyTorch's names and order */
-    /* Rows may be computed in pieces: what is computed of a row, but for gradients of weights, depends on no other. */
+    /* running averages of mean and variance, of the same length, follow weight and bias */
+    bool running;
+    /* weight is W_ih; then follow W_hh [.., units], b_ih, b_hh: PyTorch's names and order */
+    bool recurrent;
+    /* Rows may be computed in pieces: everything that is computed for a row, except gradients of weights, is
+     * independent of the other rows. */
     bool by_rows;
     bool by_units;     /* gradients of weights may be computed in layer_io.parts pieces */
-    bool reads_output; /* backward needs y (or, in place, x) untouched by later layers */
-    /* Check spec against ->in, set ->out and ->weight. 0 or -EINVAL with what is wrong in `why`. */
+    bool reads_output; /* backward needs y (or, in place, x), unchanged by later layers */
+    /* Checks spec against ->in and sets ->out and ->weight. Returns 0, or -EINVAL with what is wrong in `why`. */
     int (*shape)(struct layer *layer, char *why, size_t why_size);
     size_t (*saved)(const struct layer *layer);                /* bytes per row; NULL: none */
     size_t (*scratch)(const struct layer *layer, size_t rows); /* floats; NULL: none */
-    double (*flops)(const struct layer *layer); /* forward, per row; NULL: one per output */
+    double (*flops)(
+        const struct layer *layer); /* of the forward pass, per row; NULL: one per output */
     void (*forward)(const struct layer *layer, const struct layer_io *io);
     void (*backward)(const struct layer *layer, const struct layer_io *io);
-    /* The same by the definition, for tests; NULL: the loops above are the definition. */
+    /* The same by the definition, for tests. NULL: the functions above are the definition. */
     void (*forward_naive)(const struct layer *layer, const struct layer_io *io);
     void (*backward_naive)(const struct layer *layer, const struct layer_io *io);
 };
@@ -76,9 +80,9 @@ extern const struct layer_kind dense_kind, conv2d_kind, maxpool_kind, avgpool_ki
     silu_kind, embedding_kind, positions_kind, residual_kind, residual_end_kind, attention_kind,
     globalpool_kind, batchnorm_kind, rnn_kind, lstm_kind, gru_kind, upsample_kind;
 
-/* Set ->segment and ->kept of all layers, which are one segment before. */
+/* Sets ->segment and ->kept of all layers. Before the call they are one segment. */
 void segment_plan(struct layer *layer, size_t count);
-/* Are the layer's input and what it saves needed until the end of back-propagation? */
+/* Are the layer's input and saved values needed until the end of back-propagation? */
 bool segment_pins(const struct layer *layer);
 
 /* The model's layer, for tests of one kind. */
@@ -87,12 +91,12 @@ const struct layer *nn_model_layer(const struct nn_model *model, size_t index);
 /* Product of the dimensions, or 0 when one is 0 or the product exceeds NN_PARAMS_MAX. */
 size_t shape_size(const struct nn_shape *shape);
 bool shape_equal(const struct nn_shape *a, const struct nn_shape *b);
-/* ->out = ->in. */
+/* Sets ->out = ->in. */
 int layer_same_shape(struct layer *layer, char *why, size_t why_size);
-/* Check the spec's window on an image and set the spatial part of ->out. */
+/* Checks the spec's window on an image and sets the spatial part of ->out. */
 int layer_window_shape(struct layer *layer, char *why, size_t why_size);
 
-/* Give the gradient of a dense layer's weight alone to the sink. Changes neither x nor dy. */
+/* Gives only the gradient of a dense layer's weight to the sink. Changes neither x nor dy. */
 void dense_weights_backward(const struct layer *layer, const struct layer_io *io);
 
 /* Bytes per row. */

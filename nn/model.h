@@ -1,4 +1,4 @@
-/* model.h - the inside of a model, for what gives it parameters and takes passes through it. Inside nn/ only. */
+/* model.h - the inside of a model, for the files that set its parameters and run passes. For nn/ only. */
 #ifndef NN_MODEL_H
 #define NN_MODEL_H
 

@@ -1,8 +1,8 @@
-/* nn.h - a network as a list of layers over one flat vector of parameters.
+/* nn.h - a network: a list of layers over one flat vector of parameters.
  *
- * A model knows shapes, names and offsets; it holds no numbers. Parameters are the caller's float
- * vector [nn_param_count]; activations of one shard live in a pass. The caller runs layer by layer, so
- * that all its shards finish a layer before the next one (layer-major order):
+ * A model has shapes, names and offsets, but no values. The parameters are the caller's float vector
+ * [nn_param_count]. The activations of one shard are in a pass. The caller runs layer by layer: all its shards
+ * finish a layer before the next one begins (layer-major order):
  *
  *     for (l = 0; l < nn_layer_count(model); l++)
  *         for (each shard) nn_forward(model, l, pass[shard], params, &context[shard]);
@@ -10,12 +10,13 @@
  *     while (l-- > 0)
  *         for (each shard) nn_backward(model, l, pass[shard], params, &context[shard], &sink);
  *
- * The result of every call is a pure function of its arguments, and with the portable products the same
- * bits on every machine: products are plain sums in a fixed order (gemm.h), exp, log and tanh our own
- * (vmath.h), random numbers counted (rng.h). Calls on different passes may run in parallel. Nothing allocates but the _new functions.
+ * The result of every call is a pure function of its arguments. With the portable products it has the same bits on
+ * every machine: products are plain sums in a fixed order (gemm.h), exp, log and tanh are our own (vmath.h), and
+ * random numbers depend on counters (rng.h). Calls on different passes may run in parallel. Only the _new functions
+ * allocate.
  *
- * Shapes: x [B, in...] row-major; images [B, C, H, W]; dense weight [out, in]; conv weight
- * [out, in, kh, kw], PyTorch's order; sequences [B, T, C]. */
+ * Shapes: x [B, in...] row-major; images [B, C, H, W]; dense weight [out, in]; conv weight [out, in, kh, kw],
+ * PyTorch's order; sequences [B, T, C]. */
 #ifndef NN_NN_H
 #define NN_NN_H
 
@@ -30,11 +31,11 @@ enum {
     NN_NEST_MAX = 4, /* residuals within residuals */
     NN_PATH_MAX = 24,
     NN_PARAMS_MAX = 1 << 30, /* elements */
-    NN_LABEL_NONE = -1,      /* cross entropy: this one does not count */
+    NN_LABEL_NONE = -1,      /* cross entropy: no label here */
 };
 
 enum nn_kind {
-    NN_DENSE,   /* units; tied: its weight is that of the embedding, the first layer */
+    NN_DENSE,   /* units; tied: its weight is that of the embedding, which is the first layer */
     NN_CONV2D,  /* units = filters, kernel, stride, pad */
     NN_MAXPOOL, /* kernel, stride (default kernel), pad */
     NN_AVGPOOL, /* same; padding counts as zeros, as in PyTorch's default */
@@ -43,18 +44,18 @@ enum nn_kind {
     NN_SIGMOID,
     NN_TANH,
     NN_DROPOUT,   /* drop: probability; Srivastava et al., JMLR 2014, inverted scaling */
-    NN_LAYERNORM, /* epsilon; of each vector along the last dimension */
+    NN_LAYERNORM, /* epsilon; for each vector along the last dimension */
     NN_RMSNORM,   /* same, without centring and bias */
     NN_GELU,      /* approximate: by tanh */
     NN_SILU,
     NN_EMBEDDING, /* units, tokens; [T] numbers of tokens to [T, units] */
-    NN_POSITIONS, /* sinusoidal: or learned; adds to each position of [T, C] a vector of its own */
-    NN_RESIDUAL,  /* to what the layers up to its end give, its input is added */
+    NN_POSITIONS, /* sinusoidal: else learned; adds to each position of [T, C] its own vector */
+    NN_RESIDUAL,  /* its input is added to the result of the layers up to its end */
     NN_RESIDUAL_END,
     NN_ATTENTION,  /* units = heads; causal; [T, 3 C] queries, keys, values to [T, C] */
     NN_GLOBALPOOL, /* mean over height and width, or over positions */
     NN_BATCHNORM,  /* epsilon, momentum */
-    NN_RNN,        /* units, last; [T, C] to [T, units], or the last of them alone */
+    NN_RNN,        /* units, last; [T, C] to [T, units], or only the last of them */
     NN_LSTM,
     NN_GRU,
     NN_UPSAMPLE, /* kernel: the factor; images only */
@@ -66,9 +67,9 @@ enum nn_init {
     NN_INIT_HE,     /* normal, variance 2/fan_in; He et al., ICCV 2015 */
     NN_INIT_GLOROT, /* uniform, variance 2/(fan_in+fan_out); Glorot and Bengio, AISTATS 2010 */
     NN_INIT_ZERO,
-    NN_INIT_ONE,   /* weights of norms, always */
-    NN_INIT_SMALL, /* normal, deviation 0.02; embeddings and positions, always */
-    NN_INIT_UNITS, /* uniform within 1/sqrt(units), biases, too; recurrent layers, always */
+    NN_INIT_ONE,   /* always for weights of norms */
+    NN_INIT_SMALL, /* normal, deviation 0.02; always for embeddings and positions */
+    NN_INIT_UNITS, /* uniform within 1/sqrt(units), biases too; always for recurrent layers */
 };
 
 struct nn_layer_spec {
@@ -91,11 +92,12 @@ struct nn_layer_spec {
 };
 
 enum nn_loss {
-    NN_CROSS_ENTROPY, /* softmax over the last dimension; one label, or for outputs [T, V] T of them: then
-                         the loss of a row is the mean over its positions with a label */
+    /* softmax over the last dimension; one label, or for outputs [T, V] T of them: then the loss of a row is the
+     * mean over its positions with a label */
+    NN_CROSS_ENTROPY,
     NN_SQUARED_ERROR, /* mean over outputs of (y - t)^2, as torch.nn.MSELoss; targets */
     NN_LOGISTIC,      /* one output, label 0 or 1; log(1 + exp(-+z)) */
-    NN_COUNT,         /* gradient -1 per row and output, whatever the outputs: data_counting.c */
+    NN_COUNT,         /* gradient -1 per row and output, for any outputs: data_counting.c */
 };
 
 struct nn_shape {
@@ -105,14 +107,15 @@ struct nn_shape {
 
 struct nn_tensor {
     char name
-        [NN_NAME_MAX]; /* "0.conv.weight": position in the layer list, kind, role; in a residual "3.0.conv.weight" */
+        /* "0.conv.weight": position in the layer list, kind, role; in a residual "3.0.conv.weight" */
+        [NN_NAME_MAX];
     size_t dims;
     size_t dim[NN_DIMS_MAX];
     size_t first, count; /* in the parameter vector; tensors are contiguous in layer order */
     size_t fan_in, fan_out;
     unsigned layer;
-    /* Above 0: no weights, but running averages, which move by this share of their summed gradient and by no
-     * optimiser (batchnorm.c). */
+    /* Above 0: these are no weights but running averages. They move by this share of their summed gradient, and no
+     * optimiser changes them (batchnorm.c). */
     float average;
 };
 
@@ -123,7 +126,7 @@ struct nn_context {
     bool training;      /* dropout active */
 };
 
-/* Rows of one shard. Memory is the pass's; the data source fills it. */
+/* Rows of one shard. The memory belongs to the pass; the data source fills it. */
 struct nn_batch {
     size_t rows;    /* 0..rows_max of the pass */
     float *x;       /* [rows, in] */
@@ -133,20 +136,20 @@ struct nn_batch {
 
 struct nn_result {
     double loss; /* sum over rows */
-    /* Labels that are the largest output, of nn_label_count per row (where fewer count, their share times that,
-     * rounded); logistic: by sign; squared error: 0. */
+    /* Number of labels that are the largest output, of nn_label_count per row. Where fewer positions count, their
+     * share times nn_label_count, rounded. Logistic: by sign. Squared error: 0. */
     uint32_t correct;
     bool bad; /* NaN or infinity */
 };
 
-/* Receives finished pieces of a layer's gradient: elements [first, first+n) of the parameter vector. */
+/* Receives finished parts of a layer's gradient: elements [first, first+n) of the parameter vector. */
 struct nn_sink {
     void (*add)(void *ctx, size_t first, const float *g, size_t n);
     void *ctx;
 };
 
-/* Threads that share the work on one pass. run calls part(arg, i) for each i below `count`, in any order and at the
- * same time, and returns when all are done. */
+/* Threads that share the work on one pass. run calls part(arg, i) for each i below `count`, in any order and in
+ * parallel, and returns when all are done. */
 struct nn_team {
     unsigned parts; /* 1.. */
     void (*run)(void *ctx, void (*part)(void *arg, size_t i), void *arg, size_t count);
@@ -157,7 +160,7 @@ struct nn_team {
 struct nn_model;
 struct nn_pass;
 
-/* Returns 0, or -EINVAL with one line in `why` naming layer, value and what was expected. */
+/* Returns 0, or -EINVAL with one line in `why` that names the layer, the value and what was expected. */
 int nn_model_new(struct nn_model **out, const struct nn_shape *input,
                  const struct nn_layer_spec *layers, size_t layer_count, enum nn_loss loss,
                  char *why, size_t why_size);
@@ -174,24 +177,24 @@ size_t nn_input_size(const struct nn_model *model);  /* elements per row */
 size_t nn_output_size(const struct nn_model *model); /* elements per row */
 /* Labels per row: 1, or T for outputs [T, V]. */
 size_t nn_label_count(const struct nn_model *model);
-/* Cross entropy: move this share (0 <= share < 1) of each target from the label to all classes alike (Szegedy et
- * al., CVPR 2016). Before the first pass. */
+/* Cross entropy: moves this share (0 <= share < 1) of each target from the label equally to all classes (Szegedy et
+ * al., CVPR 2016). Call it before the first pass. */
 void nn_model_smooth(struct nn_model *model, float share);
-/* Keep only some activations in a training pass and compute the others again in back-propagation (segment.c): less
- * memory, the same bits. Before the first pass. */
+/* Keeps only some activations in a training pass and computes the others again in back-propagation (segment.c):
+ * less memory, the same bits. Call it before the first pass. */
 void nn_model_recompute(struct nn_model *model);
 
-/* params[nn_param_count] from the seed alone. */
+/* Sets params[nn_param_count] from the seed alone. */
 void nn_init_params(const struct nn_model *model, uint64_t seed, float *params);
 
-/* Activations and scratch for up to `rows_max` rows; one block of memory. `training` false saves what
- * only back-propagation needs. Returns 0 or -ENOMEM. */
+/* Activations and scratch memory for up to `rows_max` rows, in one block. `training` false omits what only
+ * back-propagation needs. Returns 0 or -ENOMEM. */
 int nn_pass_new(struct nn_pass **out, const struct nn_model *model, size_t rows_max, bool training);
 void nn_pass_destroy(struct nn_pass **pass);
-/* Floats of scratch memory of each part of a team. */
+/* Floats of scratch memory for each part of a team. */
 size_t nn_team_scratch(const struct nn_model *model, size_t rows_max);
-/* Calls on the pass share out rows, and units of gradients, over the team, with the same bits as without it; then a
- * sink is called by several threads at once. NULL: no longer. Borrowed. */
+/* Calls on the pass divide rows, and units of gradients, among the team. The bits are the same as without it.
+ * Several threads then call a sink in parallel. NULL: no team any more. Borrowed. */
 void nn_pass_team(struct nn_pass *pass, const struct nn_team *team);
 size_t nn_pass_bytes(const struct nn_model *model, size_t rows_max, bool training);
 struct nn_batch *
@@ -199,31 +202,31 @@ nn_pass_batch(struct nn_pass *pass); /* fill before nn_forward of layer 0; borro
 
 void nn_forward(const struct nn_model *model, size_t layer, struct nn_pass *pass,
                 const float *params, const struct nn_context *context);
-/* Loss of the pass's outputs; in a training pass also leaves d loss_sum / d output * `scale` for
- * nn_backward (scale = 1 / rows of the whole step). */
+/* Loss of the pass's outputs. In a training pass it also leaves d loss_sum / d output * `scale` for nn_backward
+ * (scale = 1 / rows of the whole step). */
 void nn_loss(const struct nn_model *model, struct nn_pass *pass, float scale,
              struct nn_result *out);
 void nn_backward(const struct nn_model *model, size_t layer, struct nn_pass *pass,
                  const float *params, const struct nn_context *context, const struct nn_sink *sink);
-/* nn_backward in two halves, so that gradients can leave before more is computed: nn_gradient gives the
- * layer's own gradient to the sink and changes nothing; nn_backward with sink NULL, after it, does the rest. */
+/* nn_backward in two halves, so that gradients can be sent before more is computed. nn_gradient gives the layer's
+ * own gradient to the sink and changes nothing. nn_backward with sink NULL, after it, does the rest. */
 void nn_gradient(const struct nn_model *model, size_t layer, struct nn_pass *pass,
                  const float *params, const struct nn_context *context, const struct nn_sink *sink);
 const float *
 nn_pass_output(const struct nn_pass *pass); /* [rows, out] after the last layer; borrowed */
 
-/* Choose what computes the products of dense layers, at start and before other threads: "portable" (the
- * default), our own loop; any other word, OpenBLAS with the kernel it has loaded, on the caller's thread.
- * Convolutions run through our own loop either way.
+/* Chooses what computes the products of dense layers. Call it at start, before there are other threads. "portable"
+ * (the default) is our own loop. Any other word is OpenBLAS with the kernel it has loaded, on the caller's thread.
+ * Convolutions always use our own loop.
  *
- * Returns what is in use, for people: "portable", "openblas Haswell"; followed by a remark when a loop for
- * vectors of this CPU computed wrong numbers and a narrower one runs instead. */
+ * Returns what is used, for people: "portable", "openblas Haswell". A remark follows if a vector loop for this CPU
+ * computed wrong numbers and a narrower one is used instead. */
 const char *nn_init(const char *numerics);
 /* After nn_init, before the first product: take the address space in which `threads` threads (1..) compute
  * products. -ENOMEM when there is less than OpenBLAS wants, 128 MiB per thread: it would try for ever. */
 int nn_reserve(unsigned threads);
-/* Hash of a 10 ms micro-workload over every kernel in use: equal on two machines if and, as far as this
- * can tell, only if they compute the same bits; a constant when portable. 0 when memory is short. */
+/* Hash of a 10 ms computation with every kernel in use. It is equal on two machines that compute the same bits and,
+ * as far as this can tell, only on them. A constant for portable. 0 when memory is short. */
 uint64_t nn_fingerprint(void);
 
 #endif

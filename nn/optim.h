@@ -1,8 +1,8 @@
 /* optim.h - update rules and rate schedules, element by element.
  *
- * An optimiser is a pure function (params, slots, gradient, step) -> (params, slots), element by element,
- * so it may be applied to any range in any order. With g the gradient, p a parameter, PyTorch's
- * conventions where it has the rule:
+ * An optimiser is a pure function (params, slots, gradient, step) -> (params, slots) that treats each element
+ * separately. So it may be applied to any range in any order. With g the gradient and p a parameter, and with
+ * PyTorch's conventions where PyTorch has the rule:
  *
  *     SGD    g += weight_decay * p;  without momentum: p -= rate * g
  *            m = momentum * m + g;   p -= rate * m,  Nesterov: p -= rate * (g + momentum * m)
@@ -18,16 +18,15 @@
  *     LAMB   m, v as Adam;  r = m / (1 - beta1^t) / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
  *            p -= ratio * rate * (r + weight_decay * p)
  *
- * The last two have a ratio for each tensor, so that its change is in proportion to its size, |.| being
- * the L2 norm over the tensor: LARS trust * |p| / (|g| + weight_decay * |p|), LAMB |p| / |r +
- * weight_decay * p|; 1 where the number above or below the bar is 0, as with biases that begin at 0. The
- * caller sums the squares over the tensor, in an order of his own that is always the same, before he applies
- * anything of it, and passes ratio * rate as the rate:
+ * The last two have a ratio for each tensor, which makes its change proportional to its size. With |.| the L2 norm
+ * over the tensor, LARS has trust * |p| / (|g| + weight_decay * |p|) and LAMB has |p| / |r + weight_decay * p|. The
+ * ratio is 1 if the number above or below the bar is 0, as for biases that begin at 0. The caller sums the squares
+ * over the tensor, always in the same order, before it applies any part of it, and passes ratio * rate as the rate:
  *
  *     for (each range of the tensor)  optim_squares(&spec, step, p, slot, g, n, sum);
  *     rate * optim_ratio(&spec, sum)
  *
- * Uses + - * / and sqrt alone, which IEEE 754 rounds exactly, and no libm: the bits are the same on every
+ * It uses only + - * / and sqrt, which IEEE 754 rounds exactly, and no libm: the bits are the same on every
  * machine. */
 #ifndef NN_OPTIM_H
 #define NN_OPTIM_H
@@ -49,9 +48,10 @@ enum optim_kind {
 enum optim_schedule {
     OPTIM_CONSTANT,
     OPTIM_STEP, /* rate * gamma ^ floor(epoch / every) */
-    OPTIM_COSINE, /* half a cosine from rate to floor over the steps after warm-up; Loshchilov and Hutter,
-                     ICLR 2017 */
-    OPTIM_INV_SQRT, /* rate * sqrt(warmup) / sqrt(max(step, warmup)); rate / sqrt(step + 1) without warm-up */
+    /* half a cosine from rate to floor over the steps after warm-up; Loshchilov and Hutter, ICLR 2017 */
+    OPTIM_COSINE,
+    /* rate * sqrt(warmup) / sqrt(max(step, warmup)); rate / sqrt(step + 1) without warm-up */
+    OPTIM_INV_SQRT,
 };
 
 struct optim_spec {
@@ -74,39 +74,40 @@ struct optim_spec {
 
 enum { OPTIM_SLOTS_MAX = 3 };
 
-/* Vectors of state per parameter: 0..OPTIM_SLOTS_MAX. They start as zeros. The last one is that of optim_average,
- * when the spec has ema. */
+/* Vectors of state per parameter: 0..OPTIM_SLOTS_MAX. They start as zeros. If the spec has ema, the last one is
+ * that of optim_average. */
 size_t optim_slots(const struct optim_spec *spec);
 
-/* Rate of a step (counted from 0), all rules applied: scaling rule, schedule, warm-up. */
+/* Rate of a step (counted from 0) by all rules: scaling rule, schedule, warm-up. */
 double optim_rate(const struct optim_spec *spec, uint64_t step, uint64_t steps_total,
                   uint64_t epoch, size_t batch);
 
-/* What brings a gradient down to clip_norm whose squares add up to `squares`; 1 where it is within, or clipping is off. */
+/* Factor that brings a gradient down to clip_norm if its squares add up to `squares`. 1 if it is within the limit,
+ * or clipping is off. */
 float optim_clip(const struct optim_spec *spec, double squares);
 
 /* Does the rule have a ratio for each tensor? */
 bool optim_layerwise(const struct optim_spec *spec);
 
-/* Of a range of a tensor: add to sum[0] the squares of the parameters, to sum[1] those of the gradient (LARS) or
- * of the direction (LAMB) of this step. What is passed is not changed. */
+/* For a range of a tensor: adds the squares of the parameters to sum[0], and those of the gradient (LARS) or of the
+ * direction (LAMB) of this step to sum[1]. Changes nothing else. */
 void optim_squares(const struct optim_spec *spec, uint64_t step, const float *params,
                    const float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n,
                    double sum[2]);
 float optim_ratio(const struct optim_spec *spec, const double sum[2]);
 
-/* Update elements [0, n) of params and slots (slot[i] may be NULL when unused) with gradient g[n], already
- * multiplied by the clipping factor. `step` counts from 0 (bias correction). */
+/* Updates elements [0, n) of params and slots (slot[i] may be NULL when unused) with gradient g[n], which is
+ * already multiplied by the clipping factor. `step` counts from 0 (bias correction). */
 void optim_apply(const struct optim_spec *spec, double rate, uint64_t step, float *params,
                  float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n);
 
-/* The mean of a parameter's values so far, each one step older counting ema times as much (Polyak and Juditsky, SIAM
- * J. Control Optim. 1992, averaged all alike): after an update that stands for `steps` of them, 1.., the last being
- * number `count`, from 1,
+/* The average of a parameter's values so far. Each value counts ema times as much as the one after it. (Polyak and
+ * Juditsky, SIAM J. Control Optim. 1992, gave all values the same weight.) After an update that stands for `steps`
+ * values, 1.., the last of which is number `count`, from 1,
  *
  *     average += (1 - ema^steps) / (1 - ema^count) * (p - average)
  *
- * so that the weights add up to 1 from the first one on. */
+ * so the weights add up to 1 from the first value on. */
 void optim_average(const struct optim_spec *spec, uint64_t count, uint64_t steps,
                    const float *params, float *average, size_t n);
 

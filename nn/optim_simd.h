@@ -1,4 +1,4 @@
-/* optim_simd.h - the update rules of optim.c over a range, one variant per instruction set.
+/* optim_simd.h - the update rules of optim.c on a range, one variant per instruction set.
  *
  * All variants compute the same bits. Vectors do not overlap and need no alignment. */
 #ifndef NN_OPTIM_SIMD_H
@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* What an update multiplies with, each rounded to float once per step. */
+/* The factors of an update, each rounded to float once per step. */
 struct optim_factors {
     float rate;
     float momentum;
@@ -25,7 +25,7 @@ struct optim_factors {
     void name(const struct optim_factors *f, float *p, float *m, const float *g, size_t n)
 #define OPTIM_ADAM_DECLARE(name)                                                                   \
     void name(const struct optim_factors *f, float *p, float *m, float *v, const float *g, size_t n)
-/* Writes the direction to r[n] and leaves the parameters. */
+/* Writes the direction to r[n] and does not change the parameters. */
 #define OPTIM_LAMB_DECLARE(name)                                                                   \
     void name(const struct optim_factors *f, const float *p, float *m, float *v, const float *g,   \
               float *r, size_t n)

@@ -1,7 +1,7 @@
 /* rng.h - random numbers as a pure function of (key, counter).
  *
- * Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3, SC'11). There is
- * no state to carry, so any node draws the same number for the same sample in any order.
+ * Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3, SC'11). There is no
+ * state, so any node draws the same number for the same sample, in any order.
  *
  *     struct rng_key key = rng_key(seed, RNG_DROPOUT, step, layer);
  *     rng_block(key, row, block, out);             // four uniform 32-bit words

@@ -1,6 +1,6 @@
-/* simd.h - the vector functions of nn/: declares both variants of each and the plain name that picks.
+/* simd.h - the vector functions of nn/: declares both variants of each, and the plain name that chooses one.
  *
- * nn/<file>_simd.c defines SIMD_NAME(f) for every f here; nn/simd.c defines f from the same list. */
+ * nn/<file>_simd.c defines SIMD_NAME(f) for every f here. nn/simd.c defines f from the same list. */
 #ifndef NN_SIMD_H
 #define NN_SIMD_H
 
@@ -12,12 +12,12 @@
 
 struct gemm_view;
 
-/* gemm.c picks one of its variants, of which there are three. */
+/* gemm.c chooses one of its three variants. */
 typedef void gemm_panel_fn(const struct gemm_view *a, size_t m, size_t n, size_t k, const float *b,
                            bool add, float *c, size_t ldc);
 gemm_panel_fn gemm_panel_base, gemm_panel_avx2, gemm_panel_avx512;
 
-/* A channel lies in `planes` pieces of `plane` values, `stride` apart. */
+/* A channel consists of `planes` pieces of `plane` values, `stride` apart. */
 struct batchnorm_channel {
     size_t planes, plane, stride;
 };

@@ -1,10 +1,10 @@
 /* vmath.h - our own exp, log, tanh and sigmoid, and the element-wise loops between two products.
  *
- * Only IEEE add, subtract, multiply, divide and integer shifts, each rounded once, no fused operations
- * and no libm: every machine, compiler and instruction set computes the same bits. NaN stays NaN.
+ * They use only IEEE add, subtract, multiply, divide and integer shifts, each rounded once, no fused operations and
+ * no libm. So every machine, compiler and instruction set computes the same bits. NaN stays NaN.
  *
- * Largest error over all 2^32 floats (tests/unit/test_vmath.c samples them against libm's double), in
- * units of the last place, for results below 2^-125 in those of 2^-149:
+ * Largest error over all 2^32 floats (tests/unit/test_vmath.c compares samples with libm's double), in units of the
+ * last place; for results below 2^-125 in units of 2^-149:
  *     vmath_exp      1.05
  *     vmath_log      0.85; log(0) = -inf, log(x < 0) = NaN
  *     vmath_tanh     1.34
@@ -25,12 +25,12 @@ void vmath_sigmoid(const float *x, float *y, size_t n);
 double vmath_ln(double x);
 /* sin x for |x| < 2^20; absolute error below 1e-15 (1 + |x|). */
 double vmath_sin(double x);
-/* base^exponent for base > 0 where the result is a normal number; relative error below 1e-15 (1 + |ln result|). */
+/* base^exponent for base > 0 if the result is a normal number; relative error below 1e-15 (1 + |ln result|). */
 double vmath_power(double base, double exponent);
 /* x with P(standard normal < x) = p, for 0 < p < 1; absolute error below 1e-6 for |x| < 6. */
 double vmath_normal(double p);
 
-/* y = max(x, 0), NaN stays. */
+/* y = max(x, 0); NaN stays NaN. */
 void vmath_relu(const float *x, float *y, size_t n);
 /* dy = y > 0 ? dy : 0. */
 void vmath_relu_grad(const float *y, float *dy, size_t n);
@@ -55,7 +55,7 @@ void vmath_spread(const float *bias, float *y, size_t rows, size_t n);
 void vmath_add_scalar(float *y, float x, size_t n);
 /* sum[n] += x[rows, n] over rows, in row order; x rows are `stride` apart. */
 void vmath_sum_rows(const float *x, size_t stride, size_t rows, float *sum, size_t n);
-/* *sum = x[0] + ... + x[n-1] over 16 lanes, then lane by lane in double. */
+/* *sum = x[0] + ... + x[n-1] in 16 lanes, then lane by lane in double. */
 void vmath_sum(const float *x, size_t n, double *sum);
 
 #endif

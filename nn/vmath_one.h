@@ -1,4 +1,4 @@
-/* vmath_one.h - exp, tanh and sigmoid of one number, for the vector loops of nn/: see vmath_simd.c for how. */
+/* vmath_one.h - exp, tanh and sigmoid of one number, for the vector loops of nn/. vmath_simd.c explains them. */
 #ifndef NN_VMATH_ONE_H
 #define NN_VMATH_ONE_H
 
@@ -6,7 +6,8 @@
 
 #include "proto/float_bits.h"
 
-static const float EXP_MAX = 89.0f, EXP_MIN = -104.5f; /* exp overflows before, is 0 before */
+static const float EXP_MAX = 89.0f,
+                   EXP_MIN = -104.5f; /* above the first exp overflows, below the second it is 0 */
 static const float LOG2_E = 1.44269504f, LN2_HI = 0.693359375f, LN2_LO = -2.12194440e-4f;
 static const float SHIFT = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
 
