@@ -159,6 +159,15 @@ bind_both(struct wire *wire, char *why, size_t why_size)
     return bulk;
 }
 
+/* Others call us back where our connections come from, so these come from where we listen. On loopback they do by
+ * themselves. */
+static void
+set_source(struct wire *wire, const char *address)
+{
+    bool any = strcmp(address, "*") == 0 || strncmp(address, "127.", 4) == 0;
+    snprintf(wire->source, sizeof wire->source, "%s", any ? "" : address);
+}
+
 int
 wire_move(struct wire *wire, const char *address)
 {
@@ -166,6 +175,7 @@ wire_move(struct wire *wire, const char *address)
     const uint16_t ports[] = {wire->control_port, wire->bulk_port};
     char before[64];
     size_t size = sizeof before;
+    set_source(wire, address);
     for (size_t i = 0; i < 2; i++) {
         if (zmq_getsockopt(sockets[i], ZMQ_LAST_ENDPOINT, before, &size) == 0)
             zmq_unbind(sockets[i], before);
@@ -247,6 +257,7 @@ wire_new(struct wire **out, const struct wire_setup *setup, const struct wire_ev
     wire->setup = *setup;
     wire->events = *events;
     wire->ctx = ctx;
+    set_source(wire, setup->address);
     int rc = build(wire);
     if (rc != 0)
         snprintf(why, why_size, "sockets: %s", zmq_strerror(-rc));

@@ -32,8 +32,9 @@ enum { WIRE_LINKS_MAX = 2 * PROTO_PEERS_MAX };
 
 struct wire_setup {
     struct proto_node self;
-    const char *address; /* address to bind to: "*" or an IPv4 address; borrowed for the call */
-    uint16_t port;       /* control port; 0: the first free one */
+    /* Address to listen on; our connections come from it, too: an IPv4 address, or "*", any. Borrowed for the call. */
+    const char *address;
+    uint16_t port; /* control port; 0: the first free one */
     uint16_t port_first, port_last;
     int epoll_fd; /* wire adds its descriptors; call wire_ready for their events */
     /* eventfd; written when zero-copy buffers come back while somebody waits for them */
@@ -68,8 +69,8 @@ int wire_new(struct wire **out, const struct wire_setup *setup, const struct wir
  * none of our threads is left. */
 void wire_destroy(struct wire **wire, int linger_ms);
 
-/* Listens on another address, with the same ports. Returns 0 or -errno. After an error the sockets may listen
- * nowhere: call it again. */
+/* Listens on another address, with the same ports, and makes new connections from there. Returns 0 or -errno. After an
+ * error the sockets may listen nowhere: call it again. */
 int wire_move(struct wire *wire, const char *address);
 
 uint16_t wire_control_port(const struct wire *wire);

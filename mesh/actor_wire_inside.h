@@ -8,6 +8,7 @@
 #ifndef MESH_ACTOR_WIRE_INSIDE_H
 #define MESH_ACTOR_WIRE_INSIDE_H
 
+#include <netinet/in.h>
 #include <stdatomic.h>
 
 #include <zmq.h>
@@ -76,7 +77,8 @@ struct wire {
     void *control_ctx, *bulk_ctx;
     void *router, *pull;
     struct guard *guard;
-    void *accepted[2]; /* monitors of router and pull */
+    void *accepted[2];            /* monitors of router and pull */
+    char source[INET_ADDRSTRLEN]; /* address that our connections come from; "" any */
     uint16_t control_port, bulk_port;
     uint32_t serial; /* serial number of the next connection */
     bool any_failed, pull_stalled;

@@ -86,15 +86,18 @@ plug_close(struct wire *wire, struct plug *plug)
     *plug = (struct plug){NULL, NULL, -1, -1};
 }
 
+/* From the address that we listen on when that was chosen: the other side calls back there. */
 static int
-plug_connect(struct plug *plug, const char *host, uint16_t port)
+plug_connect(const struct wire *wire, struct plug *plug, const char *host, uint16_t port)
 {
-    char endpoint[PROTO_HOST_MAX + 32];
+    char endpoint[PROTO_HOST_MAX + INET_ADDRSTRLEN + 32], from[INET_ADDRSTRLEN + 4] = "";
     bool v6 = strchr(host, ':') != NULL;
+    if (wire->source[0] && !v6)
+        snprintf(from, sizeof from, "%s:0;", wire->source);
     wire_set(plug->socket, ZMQ_IPV6, v6);
     wire_set(plug->socket, ZMQ_RECONNECT_IVL, -1);
     wire_set(plug->socket, ZMQ_CONNECT_TIMEOUT, CONNECT_MS);
-    snprintf(endpoint, sizeof endpoint, v6 ? "tcp://[%s]:%u" : "tcp://%s:%u", host, port);
+    snprintf(endpoint, sizeof endpoint, v6 ? "tcp://%s[%s]:%u" : "tcp://%s%s:%u", from, host, port);
     return zmq_connect(plug->socket, endpoint) == 0 ? 0 : -zmq_errno();
 }
 
@@ -122,7 +125,7 @@ open_control(struct wire *wire, unsigned index, const struct proto_endpoint *to)
     set_heartbeat(plug->socket);
     zmq_setsockopt(plug->socket, ZMQ_ROUTING_ID, id, sizeof id);
     int rc = plug_watch(wire, plug, wire->control_ctx, TAG_CONTROL_MONITOR, index);
-    return rc != 0 ? rc : plug_connect(plug, to->host, to->control_port);
+    return rc != 0 ? rc : plug_connect(wire, plug, to->host, to->control_port);
 }
 
 static int
@@ -134,7 +137,7 @@ open_push(struct wire *wire, unsigned index, struct plug *plug, enum tag tag, ui
         return -zmq_errno();
     wire_set_bulk(plug->socket);
     int rc = plug_watch(wire, plug, wire->bulk_ctx, tag, index);
-    return rc != 0 ? rc : plug_connect(plug, wire->links[index].host, port);
+    return rc != 0 ? rc : plug_connect(wire, plug, wire->links[index].host, port);
 }
 
 static int

@@ -21,7 +21,8 @@
 #include "proto/fail.h"
 
 enum {
-    FAST_MS = 100, /* between beacons in the first FAST_FOR_MS, so that nodes meet quickly */
+    PORT_DISCARD = 9, /* no datagram is sent to it: it only names a way */
+    FAST_MS = 100,    /* between beacons in the first FAST_FOR_MS, so that nodes meet quickly */
     FAST_FOR_MS = 3000,
     SLOW_MS = 250,     /* what was split by the network is to be one soon after */
     LOOK_MS = 500,     /* between two looks at the interfaces */
@@ -58,7 +59,7 @@ static atomic_flag zbeacon_taken = ATOMIC_FLAG_INIT;
 __attribute__((format(printf, 3, 4))) static void
 say(const struct discover *discover, int level, const char *format, ...)
 {
-    char line[256];
+    char line[512];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
@@ -132,11 +133,29 @@ zbeacon_start(struct discover *discover)
     zbeacon_publish(discover, FAST_MS);
 }
 
-/* True when zbeacon serves `iface`; false leaves it to a UDP socket. */
+/* Would a broadcast into this network leave from this address without our help? Not from the second of two addresses
+ * in a network. */
+static bool
+leaves_from(const struct iface *iface)
+{
+    int one = 1, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(PORT_DISCARD)}, from = {0};
+    socklen_t size = sizeof from;
+    to.sin_addr = iface->broadcast;
+    bool known = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof one) == 0 &&
+                 connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
+                 getsockname(fd, (struct sockaddr *)&from, &size) == 0;
+    if (fd >= 0)
+        close(fd);
+    return known && from.sin_addr.s_addr == iface->address.s_addr;
+}
+
+/* True when zbeacon serves `iface`; false leaves it to a UDP socket. zbeacon takes the first address of the interface
+ * that it is given by name. */
 static bool
 zbeacon_open(struct discover *discover, const struct iface *iface)
 {
-    if (iface->loopback || atomic_flag_test_and_set(&zbeacon_taken))
+    if (iface->loopback || !leaves_from(iface) || atomic_flag_test_and_set(&zbeacon_taken))
         return false;
     czmq_tame();
     zsys_set_interface(iface->name);
@@ -146,7 +165,9 @@ zbeacon_open(struct discover *discover, const struct iface *iface)
         zsock_send(discover->zbeacon, "si", "CONFIGURE", (int)discover->setup.port);
         host = zstr_recv(discover->zbeacon);
     }
-    bool works = host && *host;
+    char address[INET_ADDRSTRLEN];
+    inet_ntop(AF_INET, &iface->address, address, sizeof address);
+    bool works = host && strcmp(host, address) == 0;
     zstr_free(&host);
     if (works) {
         discover->zbeacon_socket = zsock_resolve(discover->zbeacon);
@@ -382,18 +403,42 @@ encode(struct discover *discover, uint16_t control_port)
     discover->beacon_size = proto_beacon_encode(&beacon, discover->beacon);
 }
 
+/* Into the network of this source, from its interface and address, whatever other way the system would choose. */
+static ssize_t
+udp_send_from(struct discover *discover, const struct source *source)
+{
+    struct sockaddr_in to = broadcast_of(discover, &source->iface);
+    struct in_pktinfo way = {.ipi_ifindex = (int)if_nametoindex(source->iface.name),
+                             .ipi_spec_dst = source->iface.address};
+    union {
+        struct cmsghdr align;
+        char room[CMSG_SPACE(sizeof way)];
+    } control = {0};
+    struct iovec data = {.iov_base = discover->beacon, .iov_len = discover->beacon_size};
+    struct msghdr msg = {.msg_name = &to,
+                         .msg_namelen = sizeof to,
+                         .msg_iov = &data,
+                         .msg_iovlen = 1,
+                         .msg_control = control.room,
+                         .msg_controllen = sizeof control.room};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+    head->cmsg_level = IPPROTO_IP;
+    head->cmsg_type = IP_PKTINFO;
+    head->cmsg_len = CMSG_LEN(sizeof way);
+    memcpy(CMSG_DATA(head), &way, sizeof way);
+    return sendmsg(source->fd, &msg, MSG_NOSIGNAL);
+}
+
 /* A network that is down, full or gone makes this fail; the next beacon tries again. */
 static void
-udp_send(const struct discover *discover)
+udp_send(struct discover *discover)
 {
     fail_hit(FAIL_BEACON_SEND, NULL, 0);
     for (size_t i = 0; i < discover->source_count; i++) {
         const struct source *source = &discover->source[i];
         if (source->fd < 0)
             continue;
-        struct sockaddr_in to = broadcast_of(discover, &source->iface);
-        ssize_t sent = sendto(source->fd, discover->beacon, discover->beacon_size, MSG_NOSIGNAL,
-                              (const struct sockaddr *)&to, sizeof to);
+        ssize_t sent = udp_send_from(discover, source);
         (void)sent;
     }
 }
@@ -489,6 +534,18 @@ discover_read(struct discover *discover, discover_found *found, void *ctx)
 }
 
 static void
+tell_names(struct discover *discover)
+{
+    struct proto_endpoint name;
+    char address[PROTO_HOST_MAX];
+    while (resolve_news(discover->resolve, &name, address))
+        if (address[0])
+            say(discover, 5, "the address of %s (--peer) is %s", name.host, address);
+        else
+            say(discover, 4, "cannot find the address of %s (--peer): trying again", name.host);
+}
+
+static void
 report_seeds(struct discover *discover, discover_found *found, void *ctx)
 {
     size_t count = resolve_known(discover->resolve, discover->known, SEEDS_SHOWN);
@@ -507,6 +564,7 @@ discover_tick(struct discover *discover, uint64_t now, discover_found *found, vo
     }
     bool slow = now >= discover->slow_from;
     udp_send(discover);
+    tell_names(discover);
     report_seeds(discover, found, ctx);
     if (slow && !discover->slow)
         zbeacon_publish(discover, SLOW_MS);

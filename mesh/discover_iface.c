@@ -94,11 +94,12 @@ better_first(const void *a, const void *b)
     if (x->rank != y->rank)
         return y->rank - x->rank;
     int names = strcmp(x->name, y->name);
-    return names ? names : memcmp(&x->address, &y->address, sizeof x->address);
+    return names ? names : (x->order > y->order) - (x->order < y->order);
 }
 
+/* Is this network served by one of list[] already? */
 static bool
-is_known(const struct iface *list, size_t count, const struct iface *one)
+is_served(const struct iface *list, size_t count, const struct iface *one)
 {
     for (size_t i = 0; i < count; i++)
         if (list[i].broadcast.s_addr == one->broadcast.s_addr)
@@ -106,7 +107,7 @@ is_known(const struct iface *list, size_t count, const struct iface *one)
     return false;
 }
 
-/* The usable interfaces, best first, loopback last. Returns their number. */
+/* The usable interfaces, one for each of their addresses, best first, loopback last. Returns their number. */
 static size_t
 list_usable(struct iface out[IFACES_MAX])
 {
@@ -117,8 +118,10 @@ list_usable(struct iface out[IFACES_MAX])
     if (getifaddrs(&all) != 0)
         return 0;
     for (struct ifaddrs *at = all; at && count < IFACES_MAX; at = at->ifa_next)
-        if (usable(at) && fill(&out[count], at, route) && !is_known(out, count, &out[count]))
+        if (usable(at) && fill(&out[count], at, route)) {
+            out[count].order = count;
             count++;
+        }
     freeifaddrs(all);
     qsort(out, count, sizeof *out, better_first);
     return count;
@@ -140,14 +143,14 @@ iface_print(const char *separator, char *out, size_t size)
     }
 }
 
-/* Everything that leads somewhere; managed interfaces only when there is nothing better. */
+/* Everything that leads somewhere, once for each network; managed interfaces only when there is nothing better. */
 static size_t
 preferred(struct iface *list, size_t count)
 {
     size_t kept = 0;
     int least = count && list[0].rank > RANK_MANAGED ? RANK_OTHER : RANK_MANAGED;
     for (size_t i = 0; i < count; i++)
-        if (list[i].loopback || list[i].rank >= least)
+        if ((list[i].loopback || list[i].rank >= least) && !is_served(list, kept, &list[i]))
             list[kept++] = list[i];
     return kept;
 }

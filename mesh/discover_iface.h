@@ -17,21 +17,22 @@ struct iface {
     char name[IF_NAMESIZE];
     struct in_addr address, broadcast;
     bool loopback;
-    int rank; /* see iface_rank; loopback has 0 */
+    int rank;     /* see iface_rank; loopback has 0 */
+    size_t order; /* in the system's list: the first address of an interface comes first */
 };
 
 /* 3: hardware; 2: any other name; 1: a name that container and machine managers give. One more if the default route
  * uses the interface, but not for the last kind. */
 int iface_rank(const char *name, bool hardware, bool default_route);
 
-/* The interfaces that `wanted` means. NULL: the preferred ones and loopback. "lo" or 127.0.0.1: only loopback.
- * Another name or address: exactly that one.
+/* The interfaces that `wanted` means. NULL: the preferred ones, one for each network, and loopback. "lo" or 127.0.0.1:
+ * only loopback. Another name or address: exactly that one. The name of an interface means its first address.
  *
  * Returns 0, or -ENODEV with a line in `why` that lists the usable ones. */
 int iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, char *why,
                  size_t why_size);
 
-/* "name address" of each usable interface, separated by `separator`, cut at `size`. */
+/* "name address" of each address of a usable interface, separated by `separator`, cut at `size`. */
 void iface_print(const char *separator, char *out, size_t size);
 
 #endif

@@ -14,6 +14,8 @@
 
 struct name {
     struct proto_endpoint endpoint;
+    bool failed; /* looked up in vain, and never known */
+    bool told;   /* that it failed */
     size_t count;
     char address[RESOLVE_ADDRESSES_MAX][INET6_ADDRSTRLEN + IF_NAMESIZE];
 };
@@ -86,7 +88,10 @@ look_up_all(struct resolve *resolve) /* called and returns with the lock */
         pthread_mutex_lock(&resolve->lock);
         resolve->busy = false;
         if (name.count) /* what was once known stays known while the name server is away */
-            resolve->names[i] = name;
+            memcpy(resolve->names[i].address, name.address, sizeof name.address);
+        if (name.count)
+            resolve->names[i].count = name.count;
+        resolve->names[i].failed = resolve->names[i].count == 0;
     }
 }
 
@@ -181,6 +186,24 @@ resolve_destroy(struct resolve **out)
         pthread_join(resolve->thread, NULL);
     let_go(resolve);
     *out = NULL;
+}
+
+bool
+resolve_news(struct resolve *resolve, struct proto_endpoint *name, char address[PROTO_HOST_MAX])
+{
+    bool any = false;
+    pthread_mutex_lock(&resolve->lock);
+    for (size_t i = 0; i < resolve->count && !any; i++) {
+        struct name *at = &resolve->names[i];
+        any = at->failed != at->told;
+        if (!any)
+            continue;
+        at->told = at->failed;
+        *name = at->endpoint;
+        snprintf(address, PROTO_HOST_MAX, "%s", at->count ? at->address[0] : "");
+    }
+    pthread_mutex_unlock(&resolve->lock);
+    return any;
 }
 
 size_t

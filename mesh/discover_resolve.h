@@ -23,6 +23,11 @@ void resolve_destroy(struct resolve **resolve);
 /* Copies the addresses known so far to out[max] and returns their number. */
 size_t resolve_known(struct resolve *resolve, struct proto_endpoint *out, size_t max);
 
+/* News of a name, each told once: its first look-up failed (`address` is ""), or a later one found `address`. Returns
+ * false if there are none. */
+bool resolve_news(struct resolve *resolve, struct proto_endpoint *name,
+                  char address[PROTO_HOST_MAX]);
+
 /* Is `host` an IPv4 or IPv6 address (with or without %zone)? */
 bool resolve_numeric(const char *host);
 

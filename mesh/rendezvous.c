@@ -77,6 +77,7 @@ rendezvous_link_up(struct core *core, int s)
 {
     struct rendezvous_seed *seed = &core->rendezvous.seeds[s];
     seed->link_up = true;
+    seed->reached_us = core->awake;
     seed->since_us = core->now;
     link_hello(core, seed->link, seed->number, 0);
 }
@@ -106,11 +107,45 @@ seed_satisfied(const struct core *core, const struct rendezvous_seed *seed)
 }
 
 static void
+seed_complain(struct core *core, const struct rendezvous_seed *seed)
+{
+    unsigned seconds = RENDEZVOUS_PATIENCE_US / 1000000;
+    if (seed->reached_us > 0)
+        core_log(core, 4,
+                 "%s:%u (--peer) can be reached, but has not answered for %u s. Does a firewall "
+                 "here block TCP port %u and the next? Behind NAT, forward both",
+                 seed->at.host, seed->at.control_port, seconds, core->config.hello.control_port);
+    else
+        core_log(core, 4,
+                 "no answer from %s:%u (--peer) for %u s: trying again. Does meshnode run there? "
+                 "Does a firewall block the port?",
+                 seed->at.host, seed->at.control_port, seconds);
+}
+
+/* The user named it, and wants to know when nothing comes of it. */
+static void
+seed_watch(struct core *core, struct rendezvous_seed *seed)
+{
+    if (!seed->forever || seed->met)
+        return;
+    if (seed->alone_us == 0)
+        seed->alone_us = core->awake;
+    seed->met = seed_satisfied(core, seed);
+    if (seed->met && seed->said)
+        core_log(core, 5, "%s:%u (--peer) answers now", seed->at.host, seed->at.control_port);
+    if (seed->met || seed->said || core->awake - seed->alone_us < RENDEZVOUS_PATIENCE_US)
+        return;
+    seed->said = true;
+    seed_complain(core, seed);
+}
+
+static void
 seed_tick(struct core *core, int s)
 {
     struct rendezvous_seed *seed = &core->rendezvous.seeds[s];
     if (!seed->used)
         return;
+    seed_watch(core, seed);
     if (seed->link >= 0) {
         if (core->now - seed->since_us > LINK_CONNECT_US)
             seed_close(core, seed, (struct proto_node){0, 0});

@@ -20,7 +20,8 @@
 enum {
     RENDEZVOUS_SEEDS_MAX = PROTO_PEERS_MAX, /* further endpoints are ignored */
     RENDEZVOUS_TRIES = 4,                   /* attempts for an endpoint that only a peer listed */
-    RENDEZVOUS_LIST_US = 2000000,           /* time between two lists of endpoints */
+    RENDEZVOUS_PATIENCE_US = 5000000, /* a named endpoint that is silent for so long is logged */
+    RENDEZVOUS_LIST_US = 2000000,     /* time between two lists of endpoints */
     /* each beacon with news costs a connection: one per this time is accepted, */
     RENDEZVOUS_NEWS_US = 30000,
     RENDEZVOUS_NEWS_MAX = 64, /* after this many at once */
@@ -38,6 +39,11 @@ struct rendezvous_seed {
     uint64_t since_us;
     uint64_t retry_at_us;
     uint64_t retry_us;
+    /* Of one that the user named: */
+    uint64_t alone_us;   /* awake; first tried */
+    uint64_t reached_us; /* awake; a link to it was up, 0 never */
+    bool met;            /* there was a session with its node */
+    bool said;           /* that there was none for RENDEZVOUS_PATIENCE_US */
 };
 
 struct rendezvous {

@@ -5,7 +5,7 @@ set -eu
 
 build="gcc make pkg-config libzmq3-dev libczmq-dev libmsgpack-dev libopenblas-dev libyaml-dev libjansson-dev \
 libsodium-dev libxxhash-dev zlib1g-dev"
-test="libcmocka-dev iproute2 procps binutils python3 valgrind"
+test="libcmocka-dev iproute2 nftables procps binutils python3 valgrind"
 lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm"
 bench="g++ libgloo-dev libopenmpi-dev openmpi-bin python3-torch python3-yaml iproute2 python3"
 

@@ -969,6 +969,24 @@ a_node_without_a_job_is_given_one(void **state)
     finish_together(&node, 1, 5);
 }
 
+struct search {
+    unsigned told;
+    uint64_t last_us;
+    char names[MESH_INTERFACES_MAX], address[INET_ADDRSTRLEN];
+};
+
+static void
+interrupt_search(void *ctx, const struct mesh_status *status, uint64_t searching_us)
+{
+    struct search *search = ctx;
+    search->told++;
+    search->last_us = searching_us;
+    memcpy(search->names, status->names, sizeof search->names);
+    memcpy(search->address, status->address, sizeof search->address);
+    if (search->told == 2)
+        mesh_job_interrupt();
+}
+
 static void
 looking_for_a_job_ends_in_time(void **state)
 {
@@ -979,8 +997,14 @@ looking_for_a_job_ends_in_time(void **state)
     struct mesh_setup seeker = {.group = group, .interface = "lo"};
     assert_int_equal(mesh_job_find(&seeker, 100, text, why, sizeof why), -ETIMEDOUT);
     assert_true(why[0] != '\0');
-    mesh_job_interrupt();
+    struct search search = {0};
+    seeker.searching = interrupt_search;
+    seeker.searching_ctx = &search;
     assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, text, why, sizeof why), -EINTR);
+    assert_int_equal(search.told, 2); /* at once, and after a second */
+    assert_true(search.last_us >= 1000000);
+    assert_string_equal(search.names, "lo");
+    assert_string_equal(search.address, "127.0.0.1");
 }
 
 static void

@@ -1,0 +1,24 @@
+/* waiting.h - what a node says while it waits for others, and when it never met them: sentences made of what the mesh
+ * knows. No state, no I/O. */
+#ifndef NODE_WAITING_H
+#define NODE_WAITING_H
+
+#include "mesh/mesh.h"
+
+enum { WAITING_LINE = 448, WAITING_HINT_S = 15 /* after so long what to check is said */ };
+
+/* The live line of a node that looks for a job: "looking for a mesh on eth0, wlan0: 0:25". */
+void waiting_search(const struct mesh_status *status, uint64_t searching_us,
+                    char out[WAITING_LINE]);
+/* What to check when nobody answers. */
+void waiting_search_hint(const struct mesh_status *status, char out[WAITING_LINE]);
+
+/* The live line of a node that waits for --peers N: "waiting for 3 nodes: 2 are here (192.168.7.11, .13): 0:25". */
+void waiting_peers(const struct mesh_status *status, char out[WAITING_LINE]);
+void waiting_peers_hint(const struct mesh_status *status, char out[WAITING_LINE]);
+
+/* The nodes that were heard and never met: "pc3 (192.168.7.13:20000), 192.168.7.14:20000". Returns their number. */
+size_t waiting_unmet(const struct mesh_status *status, char out[WAITING_LINE]);
+bool waiting_is_unmet(const struct core_contact *contact);
+
+#endif

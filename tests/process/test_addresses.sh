@@ -1,0 +1,94 @@
+#!/bin/bash
+# test_addresses.sh - nodes that were told which address to use: the second one of an interface, in another network or
+# in the same one; the second of two interfaces in one network; and an address behind NAT. They listen there, and
+# their beacons and connections come from there: two of them meet and train together.
+. "$(dirname "$0")/../support/process.sh"
+. "$ROOT/tests/support/netns.sh"
+netns_usable 2>"$WORK/why" || skip "$(cat "$WORK/why")"
+netns_up 2 || fail "no namespaces"
+
+LINK=
+write_job "$WORK/job.yaml" 60
+for index in 0 1; do
+    WHERE[n$index]="ip netns exec $NETNS_TAG-$index"
+done
+
+address() { # INDEX DEVICE ADDRESS NETWORK
+    ip -n "$NETNS_TAG-$1" addr add "$3/24" broadcast "$4.255" dev "$2" || fail "no address $3"
+}
+
+# Two nodes that wait for one another train together.
+meet() { # WHAT OPTIONS-OF-N0 OPTIONS-OF-N1
+    rm -rf "$WORK"/n[01]
+    # shellcheck disable=SC2086 # lists of options
+    node n0 "$WORK/job.yaml" --peers 2 $2
+    # shellcheck disable=SC2086
+    node n1 "$WORK/job.yaml" --peers 2 $3
+    finished 60 n0 n1
+    same_hash n0 n1
+    for name in n0 n1; do
+        [ "$(result $name peers_max)" = 2 ] || fail "$1: $name trained alone"
+    done
+    echo "$1: met"
+}
+
+address 0 eth0 10.88.0.1 10.88.0
+address 1 eth0 10.88.0.2 10.88.0
+meet "a second address in another network" "--interface 10.88.0.1" "--interface 10.88.0.2"
+meet "one of them with all its addresses" "--interface 10.88.0.1" ""
+
+address 0 eth0 10.77.0.101 10.77.0
+meet "a second address in the same network" "--interface 10.77.0.101" "--interface eth0"
+
+ip -n "$NETNS_TAG-0" addr del 10.77.0.101/24 dev eth0
+ip -n "$NETNS_TAG-0" link add eth1 type veth peer name p9 netns "$NETNS_TAG-sw"
+ip -n "$NETNS_TAG-sw" link set p9 master sw0 up
+address 0 eth1 10.77.0.101 10.77.0
+ip -n "$NETNS_TAG-0" link set eth1 up
+meet "a second interface in the same network" "--interface eth1" "--interface eth0"
+
+# A network of its own behind a router, which gives all that leaves it its own address.
+command -v nft >/dev/null || {
+    echo "NAT: no nft command (nftables), not tried"
+    exit 0
+}
+router() { # RULE ...
+    ip netns exec "$NETNS_TAG-nat" nft "$*"
+}
+netns_add "$NETNS_TAG-nat" && netns_add "$NETNS_TAG-in" || fail "no router"
+ip -n "$NETNS_TAG-nat" link add eth0 type veth peer name p8 netns "$NETNS_TAG-sw"
+ip -n "$NETNS_TAG-sw" link set p8 master sw0 up
+ip -n "$NETNS_TAG-nat" addr add 10.77.0.200/24 broadcast 10.77.0.255 dev eth0
+ip -n "$NETNS_TAG-nat" link set eth0 up
+ip -n "$NETNS_TAG-in" link add eth0 type veth peer name eth1 netns "$NETNS_TAG-nat"
+ip -n "$NETNS_TAG-nat" addr add 10.66.0.1/24 dev eth1
+ip -n "$NETNS_TAG-nat" link set eth1 up
+ip -n "$NETNS_TAG-in" addr add 10.66.0.2/24 broadcast 10.66.0.255 dev eth0
+ip -n "$NETNS_TAG-in" link set eth0 up
+ip -n "$NETNS_TAG-in" route add default via 10.66.0.1
+ip netns exec "$NETNS_TAG-nat" sysctl -qw net.ipv4.ip_forward=1
+if ! { router add table ip nat &&
+    router 'add chain ip nat out { type nat hook postrouting priority 100 ; }' &&
+    router 'add chain ip nat in { type nat hook prerouting priority -100 ; }' &&
+    router add rule ip nat out oifname eth0 masquerade; } 2>"$WORK/why"; then
+    echo "NAT: not in this kernel, not tried: $(head -n 1 "$WORK/why")"
+    exit 0
+fi
+
+# The ports are not forwarded: n1 reaches n0, n0 cannot call back. Both say so, with address and port.
+WHERE[n1]="ip netns exec $NETNS_TAG-in"
+says() { # NAME PATTERN
+    grep -Eq "$2" "$WORK/$1.log"
+}
+rm -rf "$WORK"/n[01]
+node n0 "$WORK/job.yaml" --peers 2 --interface eth0
+node n1 "$WORK/job.yaml" --peers 2 --peer 10.77.0.1:20000
+wait_until 60 "n0 to say that it cannot call back" says n0 "10.77.0.200:20000.* reaches this node, but .* NAT"
+wait_until 60 "n1 to say that nobody calls back" says n1 "10.77.0.1:20000 \(--peer\) can be reached, but .* TCP port 20000"
+router add rule ip nat in iifname eth0 tcp dport 20000-20001 dnat to 10.66.0.2
+wait_until 60 "n1 to say that it works" says n1 "10.77.0.1:20000 \(--peer\) answers now"
+finished 60 n0 n1
+same_hash n0 n1
+grep -h "NAT\|answers now" "$WORK/n0.log" "$WORK/n1.log"
+[ "$(result n0 peers_max)" = 2 ] || fail "they did not train together through NAT"
+echo "NAT: met once the ports are forwarded"
