@@ -1,4 +1,4 @@
-/* compare.h - the results that several nodes left, side by side: do they hold the same bits? */
+/* compare.h - compares the results of several nodes: do they hold the same bits? */
 #ifndef NODE_COMPARE_H
 #define NODE_COMPARE_H
 
@@ -10,15 +10,15 @@
 struct compare_result {
     unsigned node; /* 1.. */
     uint64_t steps;
-    double test_accuracy, test_loss, wall_s; /* NaN = none */
+    double test_accuracy, test_loss, wall_s; /* NaN: none */
     char params_sha256[65], state_sha256[65];
 };
 
-/* Read `dir/result.json`. 0 or -errno with `why`. */
+/* Reads `dir/result.json`. Returns 0 or -errno with `why`. */
 int compare_read(struct compare_result *out, const char *dir, char *why, size_t why_size);
 
-/* Print a table and a verdict on results[count], 1.., of `nodes` that started. Returns whether all hold the
- * same bits. */
+/* Prints a table and a verdict on results[count], 1.., of `nodes` nodes that were started. Returns whether all hold
+ * the same bits. */
 bool compare_print(FILE *file, const struct compare_result *results, size_t count, unsigned nodes);
 
 #endif

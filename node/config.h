@@ -1,12 +1,12 @@
-/* config.h - one checked struct from a YAML file and the command line.
+/* config.h - one checked struct, from a YAML file and the command line.
  *
- * Every key is declared once, in the table of config_key.c: section, name, kind, range, default, whether
- * it is part of the job (decides the result) or only of this node. configs/reference.yaml is the manual.
+ * Every key is declared once, in the table of config_key.c: section, name, kind, range, default, and whether it is
+ * part of the job (decides the result) or belongs only to this node. configs/reference.yaml is the manual.
  *
  *     struct config *config;
  *     int rc = config_load(&config, "digits.yaml", why, sizeof why);
  *     rc = config_set(config, "train.epochs=5", why, sizeof why);
- *     rc = config_check(config, why, sizeof why);     // what spans several keys
+ *     rc = config_check(config, why, sizeof why);     // rules about several keys
  *
  * Errors are one line: file, line, key, value, what was expected, and the nearest known key. */
 #ifndef NODE_CONFIG_H
@@ -28,23 +28,25 @@ struct config {
         char name[PROTO_NAME_MAX]; /* default: the file's name without .yaml */
         uint64_t seed;
         char numerics
-            [PROTO_NAME_MAX]; /* auto, portable, haswell, ...; host_pin makes auto one of the others */
+            /* auto, portable, haswell, ...; host_pin replaces auto by one of the others */
+            [PROTO_NAME_MAX];
     } run;
     struct {
         enum data_source source;
         char dir[CONFIG_PATH_MAX]; /* this node's folder: not part of the job */
         char train_images[256], train_labels[256], test_images[256], test_labels[256], file[256];
         uint64_t train, test, seed;
-        uint64_t classes; /* 0 = see from the labels */
+        uint64_t classes; /* 0 = take the number from the labels */
         double test_share;
         uint64_t context; /* bytes of a window of text */
         bool regression, reproduce, standardise;
         bool augmented;
-        struct data_augment augment; /* if so */
+        struct data_augment augment; /* if `augmented` */
     } data;
     struct {
-        struct nn_shape input;      /* dims 0: taken from the data */
-        char from[CONFIG_PATH_MAX]; /* model.safetensors to start from; "" = the seed's weights */
+        struct nn_shape input; /* dims 0: taken from the data */
+        /* model.safetensors to start from; "" = weights from the seed */
+        char from[CONFIG_PATH_MAX];
         size_t count;
         struct nn_layer_spec layer[NN_LAYERS_MAX];
     } model;
@@ -56,13 +58,13 @@ struct config {
         uint64_t batch;         /* multiple of shards */
         unsigned shards;        /* 1..64, default 12 */
         struct optim_spec optim;
-        uint64_t local_steps;             /* of each shard between two exchanges; 1.. */
-        float block_momentum, block_rate; /* job.h: job_outer; with local_steps above 1 */
+        uint64_t local_steps;             /* steps of each shard between two exchanges; 1.. */
+        float block_momentum, block_rate; /* see job_outer in job.h; with local_steps above 1 */
         bool block_nesterov;
-        bool exact;          /* always, in this version */
+        bool exact;          /* no: faster, but the result depends on the nodes */
         uint64_t eval_every; /* epochs between evaluations; 0 = only at the end */
         uint64_t patience;   /* early stopping: evaluations without a better test loss; 0 = off */
-        bool recompute;      /* activations: less memory, more work */
+        bool recompute;      /* keep fewer activations: less memory, more work */
         uint64_t memory_max; /* MiB, 0 = no limit. This node only. */
         uint64_t checkpoint_every; /* steps; 0 = about every half minute. This node only. */
     } train;
@@ -70,44 +72,46 @@ struct config {
         char topology[16]; /* ring */
         char group[PROTO_NAME_MAX];
         char interface[64]; /* "" = all usable */
-        uint64_t
-            peers; /* wait for this many nodes, self included; 0 = gather for a moment, then go */
+        /* wait for this many nodes, this one included; 0 = wait gather_ms, then begin */
+        uint64_t peers;
         uint64_t gather_ms;
         uint64_t port, beacon_port; /* 0 = automatic */
         uint64_t bucket;            /* bytes of gradients per bucket */
-        double audit; /* 0..1: share of (round, member) pairs that a node recomputes a shard of */
+        /* 0..1: share of (round, member) pairs for which a node computes a shard again */
+        double audit;
         struct proto_endpoint seed[64];
         size_t seed_count;
     } mesh;
     char name[PROTO_NAME_MAX]; /* of this node, for people; "" = that of the machine: host_name */
-    unsigned threads; /* workers, this node; 0 until config_check made it the number of CPUs */
-    char out[CONFIG_PATH_MAX]; /* "" until config_check made it runs/NAME */
+    unsigned threads; /* workers of this node; config_check replaces 0 by the number of CPUs */
+    char out[CONFIG_PATH_MAX]; /* config_check replaces "" by runs/NAME */
     bool quiet;
     int log_level;                  /* 3 error, 4 warning, 6 info, 7 debug */
     char file[CONFIG_PATH_MAX];     /* where it came from */
-    unsigned line[CONFIG_KEYS_MAX]; /* of each key in the file, for messages; 0 = not there */
+    unsigned line[CONFIG_KEYS_MAX]; /* line of each key in the file, for messages; 0 = not there */
     uint64_t job_hash;              /* of the job's keys; see config_job_hash */
-    char *text; /* what a node without a job is handed: YAML in canonical form of every key that all
-                         nodes share, --set included; NUL-terminated. Owned by the struct. */
+    /* text for a node without a job: canonical YAML with every key that all nodes share, --set included;
+     * NUL-terminated. Owned by the struct. */
+    char *text;
     size_t text_size; /* without the NUL; less than PROTO_JOB_MAX */
 };
 
-/* Read a regular file of less than PROTO_JOB_MAX bytes. 0 or -errno with `why`. */
+/* Reads a regular file of less than PROTO_JOB_MAX bytes. Returns 0 or -errno with `why`. */
 int config_load(struct config **out, const char *path, char *why, size_t why_size);
 /* The same from memory; `name` stands for the file in messages. */
 int config_parse(struct config **out, const char *name, const char *text, size_t size, char *why,
                  size_t why_size);
-/* "section.key=value". A list grows by the value; a choice takes the word and its defaults. On error the
- * config is as before. */
+/* "section.key=value". A list gets one value more. A choice takes the word and its defaults. After an error the
+ * config is unchanged. */
 int config_set(struct config *config, const char *assignment, char *why, size_t why_size);
-/* What spans several keys; fills in what depends on others (threads, out). */
+/* Checks rules about several keys, and fills in what depends on others (threads, out). */
 int config_check(struct config *config, char *why, size_t why_size);
 void config_destroy(struct config **config);
 
-/* Hash over every key that is part of the job, in canonical form, mixed with the data's hash and that of the
- * weights in model.from, 0 without. */
+/* Hash of every key that is part of the job, in canonical form, mixed with the hash of the data and that of the
+ * weights in model.from (0 without). */
 uint64_t config_job_hash(const struct config *config, uint64_t data_hash, uint64_t from_hash);
-/* data_spec that borrows from the config. */
+/* A data_spec that borrows from the config. */
 void config_data_spec(const struct config *config, struct data_spec *out);
 
 #endif

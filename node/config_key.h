@@ -1,9 +1,8 @@
-/* config_key.h - the table of keys, for the three files that make up the config: config_key.c (what a key
- * is, and one value), config_read.c (YAML events to values) and config.c (the whole).
+/* config_key.h - the table of keys, for the three files of the config: config_key.c (a key and one value),
+ * config_read.c (from YAML events to values) and config.c (the whole).
  *
- * A key whose value is a name with settings of its own (an optimizer, a schedule, a layer) is a choice:
- * the settings of its word W are the keys of section `options.W`, and the first of them is the main one,
- * which `W: value` sets. */
+ * A choice is a key whose value is a name with its own settings (an optimizer, a schedule, a layer). The settings
+ * of its word W are the keys of section `options.W`. The first of them is the main setting, which `W: value` sets. */
 #ifndef NODE_CONFIG_KEY_H
 #define NODE_CONFIG_KEY_H
 
@@ -26,7 +25,7 @@ enum config_kind {
 enum config_scope {
     CONFIG_JOB = 1,    /* decides the result: part of the job hash */
     CONFIG_SHARED = 2, /* the same on all nodes, but does not decide the result */
-    CONFIG_NODE = 4,   /* of this node alone: not handed to others */
+    CONFIG_NODE = 4,   /* belongs to this node alone: not given to others */
 };
 
 struct config_word {
@@ -44,33 +43,33 @@ struct config_key {
     double min, max;
     const struct config_word *words;
     const char *fallback; /* the default; NULL: must be given */
-    const char *options;  /* choice: sections of its words */
+    const char *options;  /* choice: prefix of the sections of its words */
 };
 
 extern const struct config_key config_keys[];
 extern const size_t config_key_count; /* at most CONFIG_KEYS_MAX */
 
-/* NULL when there is none. `section` NULL: `name` is the whole path. */
+/* NULL if there is none. `section` NULL: `name` is the whole path. */
 const struct config_key *config_key_find(const char *section, const char *name);
-/* The first key of a section, NULL when there is none; the section's keys are contiguous. */
+/* The first key of a section; NULL if there is none. The keys of a section are contiguous. */
 const struct config_key *config_key_first(const char *section);
 /* "train.batch" */
 void config_key_path(const struct config_key *key, char *out, size_t size);
 /* "unknown key train.bach, did you mean train.batch?" */
 void config_key_unknown(const char *section, const char *name, char *why, size_t why_size);
 
-/* Set the member of `base` from text. A choice takes its word and all its defaults. 0 or -EINVAL with
+/* Sets the member of `base` from text. A choice takes its word and all its defaults. Returns 0, or -EINVAL with
  * "train.batch = 0, expected 1..16777216". */
 int config_key_set(const struct config_key *key, void *base, const char *text, char *why,
                    size_t why_size);
-/* All keys of a section (or, with NULL, all that do not belong to a choice) to their defaults. */
+/* Sets all keys of a section (with NULL: all that do not belong to a choice) to their defaults. */
 void config_key_defaults(const char *section, void *base);
-/* Word of an ENUM, CHOICE or WORD as it stands in `base`. */
+/* The word of an ENUM, CHOICE or WORD that `base` has. */
 const char *config_key_word(const struct config_key *key, const void *base);
-/* Value of an integer member. */
+/* The value of an integer member. */
 uint64_t config_key_uint(const struct config_key *key, const void *base);
 
-/* Read the YAML in `text` over the defaults in `config`. 0 or -EINVAL with one line. */
+/* Reads the YAML in `text` over the defaults in `config`. Returns 0, or -EINVAL with one line. */
 int config_read(struct config *config, const char *text, size_t size, char *why, size_t why_size);
 
 #endif

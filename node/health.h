@@ -1,14 +1,15 @@
-/* health.h - is a run alive? Asked from outside, by a person or by what looks after containers.
+/* health.h - is a run alive? For a person, or for a program that supervises containers.
  *
- * A node makes its metrics.jsonl new with each step, and about once a second while it computes a long step
- * or waits for others. So the file's age tells, without a connection and on a machine that is cut off. */
+ * A node touches its metrics.jsonl with each step, and about once a second while it computes a long step or waits
+ * for others. So the age of the file tells whether it is alive, without a connection and even if the network is
+ * down. */
 #ifndef NODE_HEALTH_H
 #define NODE_HEALTH_H
 
 enum { HEALTH_AGE_S = 30 };
 
-/* Print one line on the run in `dir`, or on the newest of those in its folders. Exit status: 0 it made a sign
- * of life within HEALTH_AGE_S seconds, or is done; 1 it did not, or there is none. */
+/* Prints one line about the run in `dir`, or about the newest run in its folders. Exit status: 0 it made a sign of
+ * life within HEALTH_AGE_S seconds, or is done; 1 it did not, or there is none. */
 int health_print(const char *dir);
 
 #endif

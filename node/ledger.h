@@ -1,18 +1,19 @@
-/* ledger.h - which samples a step used, told by those who used them, and summed along with the gradient.
+/* ledger.h - which samples a step used: reported by the nodes that used them, and summed together with the
+ * gradient.
  *
- * Behind the gradients and the tail (state.h), the total of a round holds five words per shard:
+ * Behind the gradients and the tail (state.h), the total of a round has five words per shard:
  *
  *     count | rows, 2 words | check, 2 words
  *
- * Whoever computes a shard adds 1 to its count, the hash of the numbers of the samples it used, in order, and the
- * linear checksum (compress/exact.h) of its quantised gradient, taken as it was quantised. A total may only
- * be applied if every count is 1, every hash that of the samples which the job gives to the shard, and the
- * checksums add up to that of the gradient: a second net under the coverage bitmaps of the mesh, from one
- * end to the other, which also catches a bit that flips in the memory of a contribution or of the total.
+ * A node that computes a shard adds 1 to its count, the hash of the numbers of the samples that it used, in order,
+ * and the linear checksum (compress/exact.h) of its gradient when it was quantised. A total may be applied only if
+ * every count is 1, every hash is that of the samples that the job gives to the shard, and the checksums add up to
+ * that of the gradient. This is a second check besides the coverage bitmaps of the mesh, from one end to the other.
+ * It also finds a bit that flips in the memory of a contribution or of the total.
  *
- * The running hash in the state (state.h: header->ledger) chains what the steps used. It is a function of
- * the job alone, so a state, whether computed, received or resumed, proves that every step before it was
- * counted, once, with its own samples: see audit.h. */
+ * The running hash in the state (state.h: header->ledger) chains what the steps used. It is a function of the job
+ * alone. So a state, whether computed, received or resumed, proves that every step before it was counted once, with
+ * its own samples: see audit.h. */
 #ifndef NODE_LEDGER_H
 #define NODE_LEDGER_H
 
@@ -22,24 +23,24 @@
 
 enum { LEDGER_WORDS = 5 };
 
-/* What a round uses: positions [first, first + rows) of the epoch's permutation (nn/data.h), `batch` at each of its
- * steps, of which there are several with train.local_steps. Of n rows from i on, shard s of S has those from
- * i + n * s / S on. */
+/* What a round uses: positions [first, first + rows) of the epoch's permutation (nn/data.h), `batch` of them in
+ * each of its steps; with train.local_steps a round has several steps. Of n rows from i on, shard s of S has those
+ * from i + n * s / S on. */
 struct ledger_step {
-    uint64_t seed, train; /* of the job: data_shuffle(seed, epoch, i, train) */
+    uint64_t seed, train; /* from the job: data_shuffle(seed, epoch, i, train) */
     unsigned shards;
     uint64_t epoch, first, rows;
     uint64_t batch; /* 1.. */
 };
 
 size_t ledger_words(unsigned shards);
-/* Hash of the samples of one shard, in order: XXH3-64 of pieces of 256 numbers, each hash the seed of the next. */
+/* Hash of the samples of one shard, in order: XXH3-64 of pieces of 256 numbers; each hash is the seed of the next. */
 uint64_t ledger_rows(unsigned shard, const uint32_t *index, size_t count);
-/* Enter one shard into slots[ledger_words]. */
+/* Writes one shard to slots[ledger_words]. */
 void ledger_add(int32_t *slots, unsigned shard, uint64_t rows, uint64_t check);
 /* Bitmap of the shards whose count is 1. */
 uint64_t ledger_coverage(const int32_t *slots, unsigned shards);
-/* Are all slots zero, as in an evaluation, which uses no samples? */
+/* Are all slots zero? An evaluation uses no samples. */
 bool ledger_empty(const int32_t *slots, unsigned shards);
 /* Sum of the shards' checksums. */
 uint64_t ledger_check(const int32_t *slots, unsigned shards);
@@ -47,9 +48,9 @@ uint64_t ledger_check(const int32_t *slots, unsigned shards);
 uint64_t ledger_shard_check(const int32_t *slots, unsigned shard);
 /* Hash of the samples of the step, over the shards' hashes. */
 uint64_t ledger_step_expected(const struct ledger_step *step);
-/* Do the slots hold what the job says? 0, or -EBADMSG and `why` names the first shard that differs. */
+/* Do the slots agree with the job? Returns 0, or -EBADMSG; then `why` names the first shard that differs. */
 int ledger_verify(const int32_t *slots, const struct ledger_step *step, char *why, size_t why_size);
-/* The running hash after a step whose samples hash to `rows`. */
+/* The running hash after a step whose samples have the hash `rows`. */
 uint64_t ledger_chain(uint64_t ledger, uint64_t step, uint64_t rows);
 
 #endif

@@ -1,8 +1,8 @@
-/* metrics.h - what a run leaves to read: metrics.jsonl, result.json, and lines on the terminal.
+/* metrics.h - what a run writes and prints: metrics.jsonl, result.json, and lines on the terminal.
  *
- * A terminal gets one live line that is redrawn at most ten times a second; a pipe gets plain lines, at
- * most one a second and one per evaluation. Strings are escaped; control characters never reach the
- * terminal. Files are written with jansson. */
+ * A terminal gets one live line that is redrawn at most ten times a second. A pipe gets plain lines, at most one a
+ * second and one per evaluation. Strings are escaped; control characters never reach the terminal. jansson writes
+ * the files. */
 #ifndef NODE_METRICS_H
 #define NODE_METRICS_H
 
@@ -16,23 +16,24 @@ struct metrics_step {
     uint64_t step, steps_total; /* steps done, after this one */
     uint64_t epoch;             /* of this step, from 0 */
     double loss;                /* mean over the batch */
-    double accuracy;            /* of the batch, 0..1; negative when there is none */
-    unsigned peers;             /* members of the plan, self included */
+    double accuracy;            /* of the batch, 0..1; negative: none */
+    unsigned peers;             /* members of the plan, this node included */
     uint64_t plan;              /* hash */
-    uint64_t samples;           /* of this step, whole mesh */
-    uint64_t first;             /* of them, in the epoch's permutation */
-    uint64_t coverage, shards;  /* bitmaps: counted in this step, and those this node computed */
+    uint64_t samples;           /* of this step, by the whole mesh */
+    uint64_t first;             /* position of the first one in the epoch's permutation */
+    uint64_t coverage,
+        shards; /* bitmaps: shards counted in this step, shards that this node computed */
     uint64_t rows,
         ledger; /* hashes of the samples of this step, and of all steps so far: ledger.h */
-    double compute_s, wait_s;    /* this node, this step */
-    uint64_t tx_bytes, rx_bytes; /* this step */
+    double compute_s, wait_s;    /* of this node in this step */
+    uint64_t tx_bytes, rx_bytes; /* in this step */
     uint64_t state_hash;         /* after the step */
     bool skipped;                /* NaN or infinity in the gradient: no update */
     bool evaluated;
     double test_loss, test_accuracy; /* when evaluated */
 };
 
-/* What the lines are to be held against: see audit.h. */
+/* The values that the lines are checked against: see audit.h. */
 struct metrics_job {
     const char *run;
     uint64_t job, seed, train, batch, steps; /* job: hash; seed of the order of the samples */
@@ -43,36 +44,36 @@ struct metrics_job {
 struct metrics_result {
     const char *run, *node;
     uint64_t steps, epochs, samples;
-    double train_loss, test_loss, test_accuracy, wall_s; /* NaN = null */
+    double train_loss, test_loss, test_accuracy, wall_s; /* NaN is written as null */
     bool exact;
     char params_sha256[65], state_sha256[65];
     unsigned peers_max;
     uint64_t plans, aborts, damages, audits, expelled, tx_bytes, rx_bytes;
 };
 
-/* Creates `dir` (and parents) and metrics.jsonl in it; appends when `resume`. 0 or -errno with `why`. */
+/* Creates `dir` (and its parents) and metrics.jsonl in it; appends if `resume`. Returns 0 or -errno with `why`. */
 int metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, char *why,
                 size_t why_size);
 void metrics_destroy(struct metrics **metrics);
-/* Written as job.json with the first line. */
+/* Written as job.json together with the first line. */
 void metrics_job(struct metrics *metrics, const struct metrics_job *job);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
-/* The last step, or the evaluation after it, counts no more: its line goes, or its figures. */
+/* The last step, or the evaluation after it, is void: deletes its line, or its figures. */
 void metrics_withdraw(struct metrics *metrics);
-/* All lines of this step and later ones count no more. */
+/* This step and all later ones are void: deletes their lines. */
 void metrics_withdraw_from(struct metrics *metrics, uint64_t step);
-/* Write result.json; metrics_show_result tells it to people. */
+/* Writes result.json. metrics_show_result prints the result for people. */
 int metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
                    size_t why_size);
 void metrics_show_result(struct metrics *metrics, const struct metrics_result *result,
                          bool written);
-/* A sign of life without a step: metrics.jsonl is made as new as now, at most once a second. Thread-safe. */
+/* A sign of life without a step: touches metrics.jsonl, at most once a second. Thread-safe. */
 void metrics_alive(struct metrics *metrics);
-/* What is wrong at present, in the live line and the objects of steps until the next call; NULL: nothing.
+/* A present problem. It is shown in the live line and written with steps until the next call. NULL: no problem.
  * Thread-safe. */
 void metrics_alarm(struct metrics *metrics, const char *line);
-/* A line of text between the live lines; level as in syslog: warnings and worse are counted in
- * result.json. Thread-safe. */
+/* Prints a line between the live lines. level as in syslog: warnings and worse are counted in result.json.
+ * Thread-safe. */
 void metrics_say(struct metrics *metrics, int level, const char *line);
 
 #endif

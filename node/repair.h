@@ -1,9 +1,9 @@
-/* repair.h - at the start: make a damaged checkpoint whole again with pages of the other nodes' copies.
+/* repair.h - at the start, restores a damaged checkpoint with pages from the copies of other nodes.
  *
- * All nodes hold the same file. While this node has not told the mesh its first state it asks for page after
- * page, checks each, and at last the hash of the whole, which then replaces the damaged file. So four copies
- * damaged in different places restore one another. The newest damaged checkpoint comes first; when nobody has
- * its missing pages, the one before. */
+ * All nodes have the same file. Before this node tells the mesh its first state, it asks for page after page and
+ * checks each, and at the end the hash of the whole. Then the result replaces the damaged file. So four copies with
+ * damage in different places restore one another. The newest damaged checkpoint comes first. If nobody has its
+ * missing pages, the one before is tried. */
 #ifndef NODE_REPAIR_H
 #define NODE_REPAIR_H
 
@@ -12,24 +12,26 @@
 
 enum repair_end {
     REPAIR_DONE,        /* the file's sections hold the checkpoint, and it is on the disk again */
-    REPAIR_AHEAD,       /* somebody is as far or further: take the state from there */
-    REPAIR_FAILED,      /* nobody has what is missing; `why` says what */
+    REPAIR_AHEAD,       /* another node is as far or further: take the state from it */
+    REPAIR_FAILED,      /* nobody has the missing pages; `why` names them */
     REPAIR_INTERRUPTED, /* mesh_interrupt was called */
 };
 
 struct repair {
     const char *dir;
     struct mesh *mesh;
-    struct checkpoint file; /* which one, and where it goes; step and round do not matter */
+    struct checkpoint file; /* which file, and where its data goes; step and round are not used */
     struct checkpoint_found found;
     unsigned peers_min; /* nodes to wait for, this one included */
-    uint64_t gather_ms; /* when that is 1: how long somebody may come */
+    uint64_t gather_ms; /* if that is 1: how long to wait for others */
     void (*say)(void *ctx, int level, const char *line);
     void *ctx;
-    bool met; /* set by repair_run: another node was there to be asked */
+    bool met; /* set by repair_run: there was another node to ask */
 };
 
-enum { REPAIR_PATIENCE_MS = 5000 }; /* without a page, with everybody there who is waited for */
+enum {
+    REPAIR_PATIENCE_MS = 5000
+}; /* without a page for this long, although all expected nodes are there */
 
 enum repair_end repair_run(struct repair *repair, char *why, size_t why_size);
 

@@ -1,5 +1,5 @@
-/* state_inside.h - what the files of F share: state.c has the block of memory and its header, state_tail.c the counters
- * of a round, state_update.c the step, state_hash.c the hashes. */
+/* state_inside.h - shared by the files of F: state.c has the block of memory and its header, state_tail.c the
+ * counters of a round, state_update.c the step, state_hash.c the hashes. */
 #ifndef NODE_STATE_INSIDE_H
 #define NODE_STATE_INSIDE_H
 
@@ -7,7 +7,7 @@
 
 enum {
     STATE_ALIGN = 64,
-    STATE_ITEM_BLOCKS = 64, /* exponent blocks one worker is given at a time */
+    STATE_ITEM_BLOCKS = 64, /* exponent blocks that one worker gets at a time */
 };
 
 static inline size_t
@@ -22,12 +22,12 @@ state_items(size_t blocks)
     return (blocks + STATE_ITEM_BLOCKS - 1) / STATE_ITEM_BLOCKS;
 }
 
-/* Of parameters and slots of a block of the state whose memory, or a copy of it, this is; never 0. */
+/* Hash of parameters and slots of a block; `memory` is the memory of the state, or a copy of it; never 0. */
 uint64_t state_hash_block(const struct state *state, const uint8_t *memory, size_t block);
-/* Nothing is known of [block_count] hashes. */
+/* Marks [block_count] hashes as unknown. */
 void state_hash_forget(const struct state *state, uint64_t *hash);
 
-/* The sum over the samples. */
+/* Loss summed over the samples. */
 double state_tail_loss(const int32_t *tail);
 
 #endif

@@ -4,10 +4,10 @@
  *     term_init(&term, STDOUT_FILENO);
  *     term_live(&term, now_ms, "step 12  loss 0.31");   // terminal only, at most ten times a second
  *     term_line(&term, "epoch 1 done");                 // above the live line
- *     term_fini(&term);                                 // leaves the last live line standing
+ *     term_fini(&term);                                 // leaves the last live line on the screen
  *
- * A reader that is stopped never stops the program: what would block is dropped, and the next line that
- * gets through says how many were. Everything is escaped (typed.h). Not thread-safe. */
+ * A reader that is stopped never stops the program: a line that would block is dropped, and the next line that gets
+ * through says how many were dropped. Everything is escaped (typed.h). Not thread-safe. */
 #ifndef NODE_TERM_H
 #define NODE_TERM_H
 
@@ -19,10 +19,10 @@ enum { TERM_LINE_MAX = 512, TERM_REDRAW_MS = 100 };
 
 struct term {
     int fd;
-    bool tty;         /* can be redrawn */
+    bool tty;         /* the line can be redrawn */
     bool drawn;       /* a live line is on the screen */
-    uint64_t next_ms; /* do not redraw before */
-    unsigned dropped; /* lines since the last one that got through */
+    uint64_t next_ms; /* no redraw before this time */
+    unsigned dropped; /* lines dropped since the last one that got through */
     char live[TERM_LINE_MAX];
 };
 
@@ -31,10 +31,10 @@ void term_init(struct term *term, int fd);
 void term_fini(struct term *term);
 void term_live(struct term *term, uint64_t now_ms, const char *line);
 void term_line(struct term *term, const char *line);
-/* Take the live line from the screen, so that something else may write to it. */
+/* Removes the live line from the screen, so that something else may write there. */
 void term_hide(struct term *term);
 
-/* Cut `line` (UTF-8) to `columns` characters. Returns the bytes kept. */
+/* Cuts `line` (UTF-8) to `columns` characters. Returns the number of bytes kept. */
 size_t term_cut(const char *line, unsigned columns);
 
 #endif

@@ -1,7 +1,7 @@
-/* typed.h - what people type, read strictly; what others sent, shown safely.
+/* typed.h - reads strictly what people type, and shows safely what others sent.
  *
- * Numbers are read the same in every locale and must be the whole text: no sign, blank, hexadecimal,
- * infinity, digit group or trailing character slips through.
+ * Numbers are read in the same way in every locale, and must be the whole text: no sign, blank, hexadecimal,
+ * infinity, digit group or trailing character is accepted.
  *
  * Uses libc and proto/text.h. No I/O, no allocation. */
 #ifndef NODE_TYPED_H
@@ -15,32 +15,32 @@
 
 enum { TYPED_REAL_MAX = 32 };
 
-/* Decimal digits without leading zeros. 0, -EINVAL, or -ERANGE above 2^64-1. */
+/* Decimal digits without leading zeros. Returns 0, -EINVAL, or -ERANGE above 2^64-1. */
 int typed_uint(const char *text, uint64_t *out);
 
-/* `[-]digits[.digits][e[+-]digits]`. 0, -EINVAL, or -ERANGE when it is not a finite double. */
+/* `[-]digits[.digits][e[+-]digits]`. Returns 0, -EINVAL, or -ERANGE if it is not a finite double. */
 int typed_real(const char *text, double *out);
 
-/* Shortest decimal form that typed_real turns into the same number; `single`: into the same float. */
+/* Shortest decimal form from which typed_real gets the same number; `single`: the same float. */
 void typed_real_format(char out[TYPED_REAL_MAX], double value, bool single);
 
-/* `host:port`, `1.2.3.4:port` or `[v6]:port`; port 1..65535. 0 or -EINVAL. */
+/* `host:port`, `1.2.3.4:port` or `[v6]:port`; port 1..65535. Returns 0 or -EINVAL. */
 int typed_endpoint(const char *text, struct proto_endpoint *out);
 
 /* Valid UTF-8 without control characters and line separators. */
 bool typed_printable(const char *text);
 
-/* May stand in a name that becomes part of a path: letter, digit, dot, dash, underscore. */
+/* May be in a name that becomes part of a path: letter, digit, dot, dash, underscore. */
 bool typed_name_char(char c);
 
-/* Copy to `out[size]`, cutting at a character; what is not printable becomes \xNN. Returns the length. */
+/* Copies to `out[size]`, cut at a character; what is not printable becomes \xNN. Returns the length. */
 size_t typed_escape(char *out, size_t size, const char *text);
 
-/* Bytes of the printable character that starts at `text`; 0 when there is none. */
+/* Bytes of the printable character at `text`; 0 if there is none. */
 size_t typed_char(const char *text);
 
-/* Edits (insert, delete, change, swap neighbours) from a to b; Damerau, CACM 1964. Long texts are compared
- * by their first TYPED_DISTANCE_MAX bytes. */
+/* Number of edits (insert, delete, change, swap neighbours) from a to b; Damerau, CACM 1964. Only the first
+ * TYPED_DISTANCE_MAX bytes of long texts are compared. */
 unsigned typed_distance(const char *a, const char *b);
 
 enum { TYPED_DISTANCE_MAX = 64 };

@@ -1,14 +1,14 @@
-/* walk.h - local steps: how far a shard gets by itself before its result is exchanged.
+/* walk.h - local steps: a shard takes several steps by itself before its result is exchanged.
  *
- * With train.local_steps = H a round takes each shard from the parameters of the state through H steps of plain SGD,
- * each on the shard's rows of one step's batch, and what is summed over the shards is the way back (local SGD: Stich, ICLR
- * 2019; federated averaging: McMahan et al., AISTATS 2017):
+ * With train.local_steps = H, a round takes each shard from the parameters of the state through H steps of plain
+ * SGD. Each step uses the shard's rows of one step's batch. What is summed over the shards is the way back (local
+ * SGD: Stich, ICLR 2019; federated averaging: McMahan et al., AISTATS 2017):
  *
  *     p = state;  H times  p -= rate * (factor * g(p) + weight_decay * p);  share * (state - p)
  *
- * with g the mean gradient over the shard's rows, factor what clips it to clip_norm, share the shard's part of
- * the round's samples. Running averages of normalisation (nn_tensor.average) move by their own share of g and are not
- * clipped. The unit is the shard and not the node, so the way depends on the state and the shard alone.
+ * with g the mean gradient over the shard's rows, factor what clips it to clip_norm, and share the shard's part of
+ * the round's samples. Running averages of normalisation (nn_tensor.average) move by their own share of g and are
+ * not clipped. The unit is the shard and not the node, so the way depends only on the state and the shard.
  *
  * Sums run in fixed order on one thread. Only walk_init allocates. */
 #ifndef NODE_WALK_H
@@ -20,20 +20,20 @@
 struct walk {
     const struct nn_model *model;   /* borrowed */
     const struct optim_spec *optim; /* SGD without momentum; borrowed */
-    float *params;                  /* [nn_param_count] where it has got to */
+    float *params;                  /* [nn_param_count] the shard's present parameters */
     float *gradient;                /* [nn_param_count] */
 };
 
-/* What walk_init takes. */
+/* Bytes that walk_init allocates. */
 size_t walk_bytes(const struct nn_model *model);
 /* Returns 0 or -ENOMEM. */
 int walk_init(struct walk *walk, const struct nn_model *model, const struct optim_spec *optim);
 void walk_fini(struct walk *walk);
 
 void walk_begin(struct walk *walk, const float *params);
-/* Takes the gradient of a step: each element once. */
+/* Receives the gradient of a step, each element once. */
 struct nn_sink walk_sink(struct walk *walk);
-/* The step, once the gradient is whole. */
+/* Takes the step, when the gradient is complete. */
 void walk_step(struct walk *walk, double rate);
 /* gradient = share * (from - params) */
 void walk_end(struct walk *walk, const float *from, float share);
