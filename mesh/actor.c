@@ -336,7 +336,8 @@ tick(struct mesh *mesh)
     uint64_t now = clock_us();
     if (now >= mesh->tick_at) {
         core_on_tick(mesh->core, now);
-        wire_tick(mesh->wire, now);
+        if (wire_tick(mesh->wire, now))
+            mesh->more_control = mesh->more_bulk = true;
         discover_read(mesh->discover, on_found, mesh);
         mesh->tick_at = now + CORE_TICK_US;
     }

@@ -19,9 +19,12 @@ enum {
     KEEPALIVE_S = 4, /* of TCP, where we listen: a peer that lost power never says that it goes */
     BACKLOG = 512,
     SOCKETS_MAX = 8 * WIRE_LINKS_MAX,
-    /* Bytes that ZeroMQ may hold of one connection; without a message nobody but a stranger comes near. */
-    CONTROL_HELD_MAX = 1 << 18,
-    BULK_HELD_MAX = (WIRE_BULK_IN + 3) * PROTO_BLOCK_MAX,
+    /* For the guard. ZeroMQ reads 8 KiB ahead, and wraps each frame in a few bytes. */
+    MARGIN = 1 << 16,
+    CONTROL_MAX = PROTO_FRAME_MAX + PROTO_JOB_MAX + MARGIN,
+    BULK_MAX = PROTO_FRAME_MAX + PROTO_BLOCK_MAX + MARGIN,
+    STRANGER_MAX = 1 << 16, /* on bulk the first message is a greeting of 17 bytes */
+    OUT_MAX = 1 << 16,
 };
 
 /* What it sends is the kernel's: a peer that is stopped or busy answers. */
@@ -72,26 +75,47 @@ wire_ready(struct wire *wire, uint64_t tag)
 }
 
 static void
-read_accepted(struct wire *wire, void *monitor, uint64_t bytes_max)
+read_accepted(struct wire *wire, void *monitor, enum guard_plane plane)
 {
     uint16_t event;
     int32_t fd;
     while (monitor && wire_monitor_read(monitor, &event, &fd))
-        if (event == ZMQ_EVENT_ACCEPTED)
-            guard_add(wire->guard, fd, bytes_max);
-        else
-            guard_remove(wire->guard, fd);
+        guard_add(wire->guard, fd, plane);
 }
 
-void
+bool
 wire_tick(struct wire *wire, uint64_t now)
 {
-    read_accepted(wire, wire->accepted[0], CONTROL_HELD_MAX);
-    read_accepted(wire, wire->accepted[1], BULK_HELD_MAX);
-    unsigned ended = guard_check(wire->guard, now);
-    wire->counts.bad += ended;
-    if (ended > 0)
-        wire_log(wire, 4, "a stranger sends messages without an end: not listened to");
+    read_accepted(wire, wire->accepted[0], GUARD_CONTROL);
+    read_accepted(wire, wire->accepted[1], GUARD_BULK);
+    return guard_check(wire->guard, now);
+}
+
+static void
+on_ended(void *ctx, const char *who, uint64_t bytes)
+{
+    struct wire *wire = ctx;
+    char host[GUARD_WHO_MAX], line[256];
+    snprintf(host, sizeof host, "%s", who);
+    *strrchr(host, ':') = '\0';
+    if (!wire_complains(wire, host, -EFBIG))
+        return;
+    snprintf(line, sizeof line,
+             "closed the connection of %s: it sent %llu KiB of a message without an end", who,
+             (unsigned long long)bytes >> 10);
+    wire_log(wire, 4, line);
+}
+
+static int
+new_guard(struct wire *wire)
+{
+    const struct guard_setup setup = {
+        .limits = {[GUARD_CONTROL] = {CONTROL_MAX, CONTROL_MAX, 32 * CONTROL_MAX},
+                   [GUARD_BULK] = {STRANGER_MAX, BULK_MAX, (WIRE_BULK_IN + 2) * BULK_MAX},
+                   [GUARD_OUT] = {OUT_MAX, OUT_MAX, OUT_MAX}},
+        .ended = on_ended,
+        .ctx = wire};
+    return guard_new(&wire->guard, &setup);
 }
 
 static int
@@ -206,7 +230,7 @@ watch_accepted(void *socket, void *context)
         return NULL;
     wire_set(monitor, ZMQ_LINGER, 0);
     wire_set(monitor, ZMQ_RCVHWM, 0);
-    if (zmq_socket_monitor(socket, name, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) == 0 &&
+    if (zmq_socket_monitor(socket, name, ZMQ_EVENT_ACCEPTED) == 0 &&
         zmq_connect(monitor, name) == 0)
         return monitor;
     zmq_close(monitor);
@@ -216,11 +240,9 @@ watch_accepted(void *socket, void *context)
 static int
 build(struct wire *wire)
 {
-    int rc = guard_new(&wire->guard, wire_knows, wire);
+    int rc = new_guard(wire);
     if (rc != 0)
         return rc;
-    for (size_t i = 0; i < WIRE_LINKS_MAX; i++)
-        wire->links[i].control.fd = wire->links[i].bulk.fd = -1;
     rc = wire_frames_new(wire);
     wire->control_ctx = new_context();
     wire->bulk_ctx = new_context();

@@ -101,8 +101,9 @@ bool wire_ready(struct wire *wire, uint64_t tag);
  * WIRE_TAG_BULK. */
 bool wire_stalled(const struct wire *wire);
 
-/* Ends connections that send no valid messages. Call it at least every CORE_TICK_US; time in microseconds. */
-void wire_tick(struct wire *wire, uint64_t now);
+/* Ends connections on which a message has no end. Call it at least every CORE_TICK_US; time in microseconds. True: call
+ * wire_ready with WIRE_TAG_CONTROL and WIRE_TAG_BULK before you sleep, as if more were waiting. */
+bool wire_tick(struct wire *wire, uint64_t now);
 /* Reports links that failed. True when there were any. */
 bool wire_settle(struct wire *wire);
 /* How many lent bodies came back since the last call. */

@@ -37,7 +37,6 @@ enum tag {
 struct plug {
     void *socket, *monitor;
     int monitor_fd;
-    int fd; /* descriptor of the connection; -1: none */
 };
 
 /* A message that waits for room in a queue. */
@@ -89,9 +88,6 @@ struct wire {
     uint64_t reasons[WIRE_REASONS_MAX];
     size_t reason_count;
     struct link links[WIRE_LINKS_MAX];
-    /* The last hosts on which there was a node. */
-    char met[WIRE_LINKS_MAX][PROTO_HOST_MAX];
-    unsigned met_count;
     struct proto_endpoint endpoints[PROTO_PEERS_MAX]; /* room for proto_decode */
     struct proto_msg msg;
 };
@@ -114,8 +110,6 @@ bool wire_monitor_read(void *monitor, uint16_t *event, int32_t *fd);
 void wire_fail(struct wire *wire, unsigned link);
 void wire_close(struct wire *wire, unsigned link);
 void wire_read_monitor(struct wire *wire, unsigned link, struct plug *plug);
-/* Is or was there a node on this host? See guard_known. */
-bool wire_knows(void *ctx, const char *host);
 
 /* --- actor_wire_send.c --- */
 /* Sends what waits for room in the PUSH of this link. */
@@ -126,6 +120,8 @@ void wire_queue_close(struct wire *wire, unsigned link);
 /* --- actor_wire_receive.c --- */
 int wire_frames_new(struct wire *wire);
 void wire_frames_free(struct wire *wire);
+/* Counts a bad message. True once per host and reason, so that nobody can fill the log. */
+bool wire_complains(struct wire *wire, const char *host, int reason);
 /* Receives one message. False when there is none, or no frame for it. */
 bool wire_receive_control(struct wire *wire);
 bool wire_receive_bulk(struct wire *wire);

@@ -16,14 +16,11 @@
 #include "mesh/actor_wire_inside.h"
 #include "mesh/discover_resolve.h"
 #include "proto/fail.h"
-#include "proto/text.h"
 
 enum {
     HEARTBEAT_MS = 250, /* ZeroMQ's own, on control: a backstop against half-open connections; */
     HEARTBEAT_DEAD_MS = 1500, /* the core suspects a silent peer much sooner */
     CONNECT_MS = 400,         /* of TCP alone; a SYN that was lost is sent again only after 1 s */
-    OUT_HELD_MAX =
-        1 << 16, /* bytes that ZeroMQ may hold of one that we opened: nothing is to come on it */
 };
 
 void
@@ -82,8 +79,7 @@ plug_close(struct wire *wire, struct plug *plug)
     }
     if (plug->socket)
         zmq_close(plug->socket);
-    guard_remove(wire->guard, plug->fd);
-    *plug = (struct plug){NULL, NULL, -1, -1};
+    *plug = (struct plug){NULL, NULL, -1};
 }
 
 /* From the address that we listen on when that was chosen: the other side calls back there. */
@@ -128,6 +124,15 @@ open_control(struct wire *wire, unsigned index, const struct proto_endpoint *to)
     return rc != 0 ? rc : plug_connect(wire, plug, to->host, to->control_port);
 }
 
+/* The first message says whose connection it is: the receiver then gives it room for large ones. */
+static int
+greet(struct wire *wire, struct plug *plug)
+{
+    uint8_t node[PROTO_ROUTING_SIZE];
+    proto_routing_encode(wire->setup.self, node);
+    return zmq_send(plug->socket, node, sizeof node, ZMQ_DONTWAIT) < 0 ? -zmq_errno() : 0;
+}
+
 static int
 open_push(struct wire *wire, unsigned index, struct plug *plug, enum tag tag, uint16_t port)
 {
@@ -137,7 +142,9 @@ open_push(struct wire *wire, unsigned index, struct plug *plug, enum tag tag, ui
         return -zmq_errno();
     wire_set_bulk(plug->socket);
     int rc = plug_watch(wire, plug, wire->bulk_ctx, tag, index);
-    return rc != 0 ? rc : plug_connect(wire, plug, wire->links[index].host, port);
+    if (rc == 0)
+        rc = plug_connect(wire, plug, wire->links[index].host, port);
+    return rc != 0 ? rc : greet(wire, plug);
 }
 
 static int
@@ -186,26 +193,6 @@ wire_disconnect(struct wire *wire, unsigned link)
     wire_close(wire, link);
 }
 
-static bool
-has_met(const struct wire *wire, const char *host)
-{
-    bool met = false;
-    for (unsigned i = 0; !met && i < WIRE_LINKS_MAX; i++)
-        met = strcmp(wire->met[i], host) == 0;
-    return met;
-}
-
-/* One that is gone, too: who is held up by much else to do takes others for gone, and gets what they sent meanwhile. */
-bool
-wire_knows(void *ctx, const char *host)
-{
-    const struct wire *wire = ctx;
-    bool peer = has_met(wire, host);
-    for (unsigned i = 0; !peer && i < WIRE_LINKS_MAX; i++)
-        peer = wire->links[i].node.id != 0 && strcmp(wire->links[i].host, host) == 0;
-    return peer;
-}
-
 void
 wire_peer_up(struct wire *wire, unsigned link, struct proto_node node, uint16_t bulk_port)
 {
@@ -215,9 +202,7 @@ wire_peer_up(struct wire *wire, unsigned link, struct proto_node node, uint16_t 
     if (open_bulk(wire, link, bulk_port) != 0)
         wire_fail(wire, link);
     wire->links[link].node = node;
-    if (!has_met(wire, wire->links[link].host))
-        text_copy(wire->met[wire->met_count++ % WIRE_LINKS_MAX], PROTO_HOST_MAX,
-                  wire->links[link].host);
+    guard_met(wire->guard, node);
 }
 
 void
@@ -237,7 +222,7 @@ wire_read_monitor(struct wire *wire, unsigned index, struct plug *plug)
     bool up = false;
     while (plug->monitor && wire_monitor_read(plug->monitor, &event, &fd))
         if (event == ZMQ_EVENT_CONNECTED)
-            guard_add(wire->guard, plug->fd = fd, OUT_HELD_MAX);
+            guard_add(wire->guard, fd, GUARD_OUT);
         else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
             up = true;
         else

@@ -69,9 +69,8 @@ wire_release(struct wire *wire, void *handle)
         frame_put_back(wire, mine);
 }
 
-/* Once per host and reason, so that nobody can fill the log. */
-static void
-complain(struct wire *wire, const char *host, int reason, const char *why)
+bool
+wire_complains(struct wire *wire, const char *host, int reason)
 {
     uint64_t key = mix64((uint64_t)-reason);
     wire->counts.bad++;
@@ -79,11 +78,19 @@ complain(struct wire *wire, const char *host, int reason, const char *why)
         key = mix64_pair(key, (uint8_t)*c);
     for (size_t i = 0; i < wire->reason_count; i++)
         if (wire->reasons[i] == key)
-            return;
+            return false;
     if (wire->reason_count == WIRE_REASONS_MAX)
-        return;
+        return false;
     wire->reasons[wire->reason_count++] = key;
+    return true;
+}
+
+static void
+complain(struct wire *wire, const char *host, int reason, const char *why)
+{
     char line[512];
+    if (!wire_complains(wire, host, reason))
+        return;
     snprintf(line, sizeof line, "bad message from %s: %s", host[0] ? host : "?", why);
     wire_log(wire, 4, line);
 }
@@ -123,7 +130,19 @@ skip_rest(void *socket, zmq_msg_t *last)
     return any;
 }
 
+/* Tell the guard of a whole message; `from` has id 0 when it was not valid. */
 static void
+vouch(struct wire *wire, int fd, enum guard_plane plane, struct proto_node from)
+{
+    bool member = false;
+    for (unsigned i = 0; from.id && !member && i < WIRE_LINKS_MAX; i++)
+        member = wire->links[i].node.id == from.id &&
+                 wire->links[i].node.incarnation == from.incarnation;
+    guard_heard(wire->guard, fd, plane, from, member);
+}
+
+/* Returns the sender, id 0 when the message is not valid. */
+static struct proto_node
 take_control(struct wire *wire, zmq_msg_t *id, zmq_msg_t *header, zmq_msg_t *body, bool too_long)
 {
     char why[PROTO_TEXT_MAX] = "unexpected frames";
@@ -143,10 +162,11 @@ take_control(struct wire *wire, zmq_msg_t *id, zmq_msg_t *header, zmq_msg_t *bod
         wire->events.message(wire->ctx, from, host, &wire->msg, zmq_msg_data(body),
                              zmq_msg_size(body));
         fail_message(type, FAIL_TAKEN, NULL, 0);
-        return;
+        return from;
     }
     complain(wire, host, rc, why);
     punish(wire, from);
+    return (struct proto_node){0, 0};
 }
 
 bool
@@ -155,8 +175,10 @@ wire_receive_control(struct wire *wire)
     zmq_msg_t id, header, body;
     bool too_long = false;
     zmq_msg_init(&id);
-    if (zmq_msg_recv(&id, wire->router, ZMQ_DONTWAIT) < 0)
+    if (zmq_msg_recv(&id, wire->router, ZMQ_DONTWAIT) < 0) {
+        guard_empty(wire->guard, GUARD_CONTROL);
         return false;
+    }
     zmq_msg_init(&header);
     zmq_msg_init(&body);
     if (has_more(&id))
@@ -164,15 +186,16 @@ wire_receive_control(struct wire *wire)
     if (has_more(&header))
         zmq_msg_recv(&body, wire->router, ZMQ_DONTWAIT);
     too_long = skip_rest(wire->router, &body);
-    guard_heard(wire->guard, zmq_msg_get(&header, ZMQ_SRCFD));
-    take_control(wire, &id, &header, &body, too_long);
+    int fd = zmq_msg_get(&header, ZMQ_SRCFD);
+    vouch(wire, fd, GUARD_CONTROL, take_control(wire, &id, &header, &body, too_long));
     zmq_msg_close(&id);
     zmq_msg_close(&header);
     zmq_msg_close(&body);
     return true;
 }
 
-static void
+/* As take_control. A greeting is a sender without a header. */
+static struct proto_node
 take_bulk(struct wire *wire, zmq_msg_t *header, struct frame *frame, bool too_long)
 {
     char why[PROTO_TEXT_MAX] = "unexpected frames";
@@ -184,6 +207,8 @@ take_bulk(struct wire *wire, zmq_msg_t *header, struct frame *frame, bool too_lo
     int rc = too_long || size < PROTO_ROUTING_SIZE ? -EBADMSG : 0;
     if (rc == 0)
         rc = proto_routing_decode(&from, data, PROTO_ROUTING_SIZE);
+    if (rc == 0 && size == PROTO_ROUTING_SIZE && !has_more(header))
+        return from;
     if (rc == 0)
         rc = proto_decode(&wire->msg, NULL, data + PROTO_ROUTING_SIZE, size - PROTO_ROUTING_SIZE,
                           why, sizeof why);
@@ -192,10 +217,11 @@ take_bulk(struct wire *wire, zmq_msg_t *header, struct frame *frame, bool too_lo
         fail_message(type, FAIL_GOT, zmq_msg_data(&frame->body), body.size);
         wire->events.bulk(wire->ctx, from, &wire->msg, &body);
         fail_message(type, FAIL_TAKEN, NULL, 0);
-        return;
+        return from;
     }
     complain(wire, peer_host(header), rc, why);
     punish(wire, from);
+    return (struct proto_node){0, 0};
 }
 
 bool
@@ -207,16 +233,18 @@ wire_receive_bulk(struct wire *wire)
     if (!frame)
         return false;
     zmq_msg_init(&header);
-    if (zmq_msg_recv(&header, wire->pull, ZMQ_DONTWAIT) < 0)
+    if (zmq_msg_recv(&header, wire->pull, ZMQ_DONTWAIT) < 0) {
+        guard_empty(wire->guard, GUARD_BULK);
         return false;
+    }
     wire->free_frames = frame->next;
     zmq_msg_init(&frame->body);
     if (has_more(&header))
         zmq_msg_recv(&frame->body, wire->pull, ZMQ_DONTWAIT);
     bool too_long = skip_rest(wire->pull, &frame->body);
-    guard_heard(wire->guard, zmq_msg_get(&header, ZMQ_SRCFD));
+    int fd = zmq_msg_get(&header, ZMQ_SRCFD);
     frame->lent = true;
-    take_bulk(wire, &header, frame, too_long);
+    vouch(wire, fd, GUARD_BULK, take_bulk(wire, &header, frame, too_long));
     frame->lent = false;
     zmq_msg_close(&header);
     if (!frame->kept)

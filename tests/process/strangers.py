@@ -12,7 +12,7 @@ import time
 
 HOST = sys.argv[1]
 PORTS = [int(port) for port in sys.argv[2:4]]
-FROM = "127.0.0.2"  # a host on which no node is known; on Linux all of 127/8 is this machine
+FROM = os.environ.get("FROM", "127.0.0.2")  # a host without a node; on Linux all of 127/8 is this machine
 DEADLINE_S = 5
 SILENT = int(os.environ.get("SILENT", 1000))
 # ZMTP 3.0: signature, version, mechanism in 20 bytes, as-server, filler; RFC 23.
@@ -227,6 +227,27 @@ def endless_large(port):
     until_closed(member(port), frame(bytes(60000), more=True) * 4)
 
 
+def endless_named(port):
+    """the same after a valid greeting, as a node that nobody has met"""
+    node = b"\x01" + os.urandom(16)
+    line = member(port, node + bytes(4))
+    if port == 1:
+        line.send(frame(node))
+    until_closed(line, b"\x01\x01x" * 20000)
+
+
+def endless_many(port):
+    """16 messages without an end at a time"""
+    lines = [member(port) for _ in range(16)]
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end and any(line.alive for line in lines):
+        for line in lines:
+            if line.alive:
+                line.send(b"\x01\x01x" * 2000)
+    for line in lines:
+        line.close()
+
+
 def noise(port):
     """random bytes, before and after a handshake"""
     for _ in range(20):
@@ -255,7 +276,7 @@ def unread(port):
 
 
 CASES = [silence, http, tls, zmtp1, zmtp2, mechanisms, versions, bytewise, slowly, kinds, commands, topics, huge, empty,
-         noise, messages, unread, endless_small, endless_large]
+         noise, messages, unread, endless_small, endless_large, endless_named, endless_many]
 
 
 def main():

@@ -1,4 +1,5 @@
-/* test_actor_wire.c - received bodies between two wires on the loopback interface: each is kept by one reader. */
+/* test_actor_wire.c - two wires on the loopback interface: a received body is kept by one reader, and neither takes the
+ * other one's messages for a stranger's, however late it comes to read them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -202,12 +203,53 @@ what_a_lost_peer_has_sent_is_not_taken_for_a_strangers(void **state)
     end_close(&b);
 }
 
+/* The bytes of a come before b is told of the connections, and before it has a session with a. */
+static void
+what_is_read_late_is_not_taken_for_a_strangers(void **state)
+{
+    (void)state;
+    static int32_t body[PROTO_CHUNK_MAX];
+    const struct proto_msg msg = {.type = PROTO_REDUCE,
+                                  .chunk = {.plan = 1, .round = 1, .count = WORDS, .coverage = 1}};
+    struct end a, b;
+    uint64_t now = 1000000;
+    end_open(&a, 1);
+    end_open(&b, 2);
+    struct proto_endpoint to_b = {"127.0.0.1", wire_control_port(b.wire)};
+    wire_connect(a.wire, 0, &to_b);
+    turn_until(&a, &b, &a.up, 0);
+    wire_peer_up(a.wire, 0, (struct proto_node){2, 1}, wire_bulk_port(b.wire));
+    b.fickle = true;
+    unsigned sent = 0;
+    time_t deadline = time(NULL) + DEADLINE_S;
+    for (unsigned k = 0; k < 3; k++)
+        wire_send_bulk(a.wire, 0, &msg, body, sizeof body, true);
+    for (; sent < 3; sent += wire_sent(a.wire)) {
+        assert_true(time(NULL) <= deadline);
+        end_turn(&a);
+    }
+    for (unsigned k = 0; k < 10; k++)
+        wire_tick(b.wire, now += 20000); /* b looks, and does not come to reading */
+    struct proto_endpoint to_a = {"127.0.0.1", wire_control_port(a.wire)};
+    wire_connect(b.wire, 0, &to_a);
+    turn_until(&a, &b, &b.up, 3);
+    wire_peer_up(b.wire, 0, (struct proto_node){1, 1}, wire_bulk_port(a.wire));
+    for (unsigned k = 0; k < 20; k++) { /* now as in a node: look, read, look */
+        wire_send_bulk(a.wire, 0, &msg, body, sizeof body, false);
+        wire_tick(b.wire, now += 20000);
+        turn_until(&a, &b, &b.up, 4 + k);
+    }
+    end_close(&a);
+    end_close(&b);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_body_kept_and_released_at_once_is_free_once),
         cmocka_unit_test(what_a_lost_peer_has_sent_is_not_taken_for_a_strangers),
+        cmocka_unit_test(what_is_read_late_is_not_taken_for_a_strangers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

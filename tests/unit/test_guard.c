@@ -1,4 +1,4 @@
-/* test_guard.c - connections are ended when too much of them was taken without a whole message. */
+/* test_guard.c - a connection is ended when a message on it has no end, however busy the reader is, and no other one. */
 #include "mesh/actor_guard.h"
 
 #include <arpa/inet.h>
@@ -9,75 +9,105 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-enum { MOST = 80000, ROOM = 200000 /* of the sockets, so that nothing blocks */ };
+enum {
+    STRANGER = 20000, /* the limits here */
+    MESSAGE = 80000,
+    QUEUE = 3 * GUARD_STRANGERS_MAX,
+    ROOM = 400000, /* of the sockets, so that nothing blocks */
+    CONNECTIONS = 80
+};
+
+/* The two ends of a connection; the guard looks after ours. */
+struct pair {
+    int ours, theirs;
+};
 
 static struct guard *guard;
+static struct pair pairs[CONNECTIONS];
+static int pair_count;
 static uint64_t now = 1000000;
-static int ours, theirs; /* the two ends of a connection; the guard looks after ours */
+static int ended_count;
+static char ended_who[GUARD_WHO_MAX];
+static const struct proto_node nobody = {0, 0}, peer = {7, 1};
 
-static bool
-known(void *ctx, const char *host)
+static void
+on_ended(void *ctx, const char *who, uint64_t bytes)
 {
-    assert_string_equal(host, "127.0.0.1");
-    return *(bool *)ctx;
+    (void)ctx, (void)bytes;
+    ended_count++;
+    snprintf(ended_who, sizeof ended_who, "%s", who);
 }
 
-static bool known_here;
-
-static int
-connect_both(void **state)
+static struct pair
+new_pair(void)
 {
-    (void)state;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof at;
-    int listening = socket(AF_INET, SOCK_STREAM, 0);
-    theirs = socket(AF_INET, SOCK_STREAM, 0);
-    int room = ROOM;
+    struct pair pair = {-1, socket(AF_INET, SOCK_STREAM, 0)};
+    int listening = socket(AF_INET, SOCK_STREAM, 0), room = ROOM;
+    assert_true(pair_count < CONNECTIONS);
     setsockopt(listening, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
-    setsockopt(theirs, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-    if (bind(listening, (struct sockaddr *)&at, sizeof at) != 0 || listen(listening, 1) != 0 ||
-        getsockname(listening, (struct sockaddr *)&at, &size) != 0 ||
-        connect(theirs, (struct sockaddr *)&at, sizeof at) != 0)
-        return -1;
-    ours = accept(listening, NULL, NULL);
+    setsockopt(pair.theirs, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    assert_int_equal(bind(listening, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(listening, 1), 0);
+    assert_int_equal(getsockname(listening, (struct sockaddr *)&at, &size), 0);
+    assert_int_equal(connect(pair.theirs, (struct sockaddr *)&at, sizeof at), 0);
+    pair.ours = accept(listening, NULL, NULL);
+    assert_true(pair.ours >= 0);
     close(listening);
-    if (ours < 0 || guard_new(&guard, known, &known_here) != 0)
-        return -1;
-    known_here = true;
-    guard_add(guard, ours, MOST);
-    return 0;
+    pairs[pair_count++] = pair;
+    return pair;
 }
 
 static int
-close_both(void **state)
+open_guard(void **state)
 {
     (void)state;
-    close(ours);
-    close(theirs);
+    const struct guard_setup setup = {.limits = {[GUARD_CONTROL] = {STRANGER, MESSAGE, QUEUE},
+                                                 [GUARD_BULK] = {STRANGER, MESSAGE, QUEUE},
+                                                 [GUARD_OUT] = {STRANGER, STRANGER, STRANGER}},
+                                      .ended = on_ended};
+    ended_count = 0;
+    pair_count = 0;
+    ended_who[0] = '\0';
+    return guard_new(&guard, &setup);
+}
+
+static int
+close_all(void **state)
+{
+    (void)state;
+    for (int i = 0; i < pair_count; i++) {
+        close(pairs[i].ours);
+        close(pairs[i].theirs);
+    }
     guard_destroy(&guard);
     return 0;
 }
 
 /* `size` bytes come, and are taken when `take`. */
 static void
-come(size_t size, bool take)
+come(struct pair pair, size_t size, bool take)
 {
-    static char buffer[MOST * 4];
+    static char buffer[MESSAGE * 4];
     assert_true(size <= sizeof buffer);
-    assert_int_equal(send(theirs, buffer, size, 0), (ssize_t)size);
+    assert_int_equal(send(pair.theirs, buffer, size, 0), (ssize_t)size);
     if (take)
-        assert_int_equal(recv(ours, buffer, size, MSG_WAITALL), (ssize_t)size);
+        assert_int_equal(recv(pair.ours, buffer, size, MSG_WAITALL), (ssize_t)size);
     else
-        assert_int_equal(recv(ours, buffer, size, MSG_WAITALL | MSG_PEEK), (ssize_t)size);
+        assert_int_equal(recv(pair.ours, buffer, size, MSG_WAITALL | MSG_PEEK), (ssize_t)size);
 }
 
-static unsigned
+static bool
 check(void)
 {
     now += GUARD_PERIOD_US;
@@ -85,79 +115,254 @@ check(void)
 }
 
 static bool
-ended(void)
+ended(struct pair pair)
 {
     char byte;
-    struct pollfd other_end = {theirs, POLLIN, 0};
-    return poll(&other_end, 1, 0) == 1 && recv(theirs, &byte, 1, 0) <= 0;
+    struct pollfd other_end = {pair.theirs, POLLIN, 0};
+    return poll(&other_end, 1, 0) == 1 && recv(pair.theirs, &byte, 1, 0) <= 0;
+}
+
+/* A stranger's connection to bulk, or a member's. */
+static struct pair
+come_in(bool member)
+{
+    struct pair pair = new_pair();
+    guard_add(guard, pair.ours, GUARD_BULK);
+    if (member)
+        guard_heard(guard, pair.ours, GUARD_BULK, peer, true);
+    assert_false(check());
+    return pair;
 }
 
 static void
-too_much_without_a_message_ends_it(void **state)
+a_message_without_an_end_ends_its_connection(void **state)
 {
     (void)state;
-    come(MOST, true);
-    assert_int_equal(check(), 0);
-    assert_false(ended());
-    come(2 * GUARD_SPARE, true);
-    assert_int_equal(check(), 1);
-    assert_true(ended());
-    assert_int_equal(check(), 0); /* once */
+    struct pair pair = come_in(true);
+    come(pair, MESSAGE, true);
+    assert_false(check());
+    come(pair, 1, true);
+    assert_true(check());
+    assert_false(ended(pair)); /* there may be a whole message to be read */
+    guard_empty(guard, GUARD_CONTROL);
+    assert_false(ended(pair)); /* that says nothing of bulk */
+    guard_empty(guard, GUARD_BULK);
+    assert_true(ended(pair));
+    assert_int_equal(ended_count, 1);
+    check();
+    guard_empty(guard, GUARD_BULK);
+    assert_int_equal(ended_count, 1); /* once */
 }
 
 static void
-a_stranger_may_send_less(void **state)
+the_report_names_host_and_port(void **state)
 {
     (void)state;
-    come(GUARD_STRANGER_MAX + 2 * GUARD_SPARE, true);
-    assert_int_equal(check(), 0);
-    assert_false(ended());
-    known_here = false;
-    come(2 * GUARD_SPARE, true);
-    assert_int_equal(check(), 1);
-    assert_true(ended());
+    struct pair pair = come_in(false);
+    struct sockaddr_in at;
+    socklen_t size = sizeof at;
+    char who[64];
+    assert_int_equal(getsockname(pair.theirs, (struct sockaddr *)&at, &size), 0);
+    snprintf(who, sizeof who, "127.0.0.1:%u", ntohs(at.sin_port));
+    come(pair, STRANGER + 1, true);
+    assert_true(check());
+    guard_empty(guard, GUARD_BULK);
+    assert_string_equal(ended_who, who);
 }
 
+/* Ways (b) and (c): much has come before this thread gets to look, in whole messages that wait to be read. */
 static void
-a_whole_message_begins_a_new_count(void **state)
+a_busy_reader_ends_nobody(void **state)
 {
     (void)state;
+    struct pair pair = come_in(true);
     for (int i = 0; i < 10; i++) {
-        come(MOST, true);
-        guard_heard(guard, ours);
-        assert_int_equal(check(), 0);
+        come(pair, MESSAGE, true);
+        come(pair, MESSAGE, true);
+        assert_true(check());
+        assert_true(check()); /* again and again: it has not come to reading */
+        guard_heard(guard, pair.ours, GUARD_BULK, peer, true);
+        guard_empty(guard, GUARD_BULK);
+        assert_false(check());
     }
-    come(MOST + 1000, true);
-    assert_int_equal(check(), 1);
+    assert_int_equal(ended_count, 0);
+    assert_false(ended(pair));
+}
+
+static void
+messages_that_are_read_before_the_connection_is_announced_count(void **state)
+{
+    (void)state;
+    struct pair pair = new_pair();
+    for (int i = 0; i < 10; i++)
+        come(pair, MESSAGE, true);
+    guard_heard(guard, pair.ours, GUARD_BULK, peer, true);
+    guard_add(guard, pair.ours, GUARD_BULK);
+    assert_false(check());
+    come(pair, MESSAGE, true);
+    assert_false(check());
+    guard_empty(guard, GUARD_BULK);
+    assert_int_equal(ended_count, 0);
+    come(pair, 1, true); /* it is under guard all the same */
+    assert_true(check());
+    guard_empty(guard, GUARD_BULK);
+    assert_true(ended(pair));
+}
+
+/* As announced late, with a greeting that is still to be read. */
+static void
+what_came_before_the_connection_is_announced_is_judged_like_the_rest(void **state)
+{
+    (void)state;
+    struct pair pair = new_pair();
+    come(pair, MESSAGE, true);
+    guard_add(guard, pair.ours, GUARD_BULK);
+    assert_true(check());
+    guard_heard(guard, pair.ours, GUARD_BULK, peer, true);
+    guard_empty(guard, GUARD_BULK);
+    assert_false(ended(pair));
+    struct pair stranger = new_pair();
+    come(stranger, MESSAGE, true);
+    guard_add(guard, stranger.ours, GUARD_BULK);
+    assert_true(check());
+    guard_empty(guard, GUARD_BULK);
+    assert_true(ended(stranger));
+    assert_false(ended(pair));
+}
+
+/* Way (a): both come from one address. */
+static void
+a_member_is_known_by_its_messages(void **state)
+{
+    (void)state;
+    struct pair member = come_in(true), stranger = come_in(false);
+    come(member, MESSAGE, true);
+    come(stranger, STRANGER, true);
+    assert_false(check());
+    come(stranger, 1, true);
+    assert_true(check());
+    guard_empty(guard, GUARD_BULK);
+    assert_true(ended(stranger));
+    assert_false(ended(member));
+}
+
+static void
+a_node_that_becomes_a_member_later_is_one(void **state)
+{
+    (void)state;
+    struct pair early = come_in(false), liar = come_in(false), other = come_in(false);
+    guard_heard(guard, early.ours, GUARD_BULK, peer, false);
+    guard_heard(guard, liar.ours, GUARD_BULK, nobody, false); /* not valid */
+    guard_heard(guard, other.ours, GUARD_BULK, (struct proto_node){7, 2}, false);
+    assert_false(check());
+    guard_met(guard, peer);
+    come(early, MESSAGE, true);
+    come(liar, STRANGER + 1, true);
+    come(other, STRANGER + 1, true);
+    assert_true(check());
+    guard_empty(guard, GUARD_BULK);
+    assert_false(ended(early));
+    assert_true(ended(liar));
+    assert_true(ended(other));
+}
+
+static void
+strangers_together_hold_no_more_than_their_share(void **state)
+{
+    (void)state;
+    struct pair members[2] = {come_in(true), come_in(true)};
+    const int most = GUARD_STRANGERS_MAX / STRANGER;
+    struct pair strangers[CONNECTIONS];
+    for (int i = 0; i < most + 4; i++)
+        strangers[i] = come_in(false);
+    for (int i = 0; i < most + 4; i++)
+        come(strangers[i], (size_t)(STRANGER - i), true);
+    come(members[0], MESSAGE, true);
+    assert_true(check());
+    guard_empty(guard, GUARD_BULK);
+    assert_in_range(ended_count, 3, 4);
+    for (int i = 0; i < 3; i++)
+        assert_true(ended(strangers[i])); /* those that hold most */
+    assert_false(ended(strangers[most + 3]));
+    assert_false(ended(members[0]));
+    assert_false(check());
+}
+
+static void
+more_than_zeromq_can_hold_in_whole_messages_needs_no_reader(void **state)
+{
+    (void)state;
+    struct pair pair = come_in(true);
+    for (int size = 0; size < QUEUE; size += MESSAGE)
+        come(pair, MESSAGE, true);
+    come(pair, MESSAGE, true);
+    check();
+    assert_true(ended(pair));
 }
 
 static void
 what_waits_in_the_kernel_does_not_count(void **state)
 {
     (void)state;
-    come(MOST + 2 * GUARD_SPARE, false);
-    assert_int_equal(check(), 0);
-    assert_false(ended());
-    char buffer[MOST + 2 * GUARD_SPARE];
-    assert_int_equal(recv(ours, buffer, sizeof buffer, MSG_WAITALL), sizeof buffer);
-    assert_int_equal(check(), 1);
+    static char buffer[MESSAGE + 1];
+    struct pair pair = come_in(true);
+    come(pair, sizeof buffer, false);
+    assert_false(check());
+    assert_int_equal(recv(pair.ours, buffer, sizeof buffer, MSG_WAITALL), sizeof buffer);
+    assert_true(check());
 }
 
 static void
-some_bytes_a_second_are_free(void **state)
+a_whole_message_does_not_excuse_what_waits_in_the_kernel(void **state)
 {
     (void)state;
-    for (int s = 0; s < 400; s++) {
-        come(GUARD_SPARE, true);
+    static char buffer[2 * MESSAGE];
+    struct pair pair = come_in(true);
+    come(pair, sizeof buffer, false);
+    guard_heard(guard, pair.ours, GUARD_BULK, peer, true);
+    assert_false(check());
+    assert_int_equal(recv(pair.ours, buffer, sizeof buffer, MSG_WAITALL), sizeof buffer);
+    assert_true(check());
+    guard_empty(guard, GUARD_BULK);
+    assert_true(ended(pair));
+}
+
+static void
+some_bytes_a_second_are_free_on_connections_that_we_made(void **state)
+{
+    (void)state;
+    struct pair pair = new_pair();
+    guard_add(guard, pair.ours, GUARD_OUT);
+    for (int s = 0; s < 2 * STRANGER / GUARD_SPARE; s++) {
+        come(pair, GUARD_SPARE, true);
         for (int i = 0; i < 1000000 / GUARD_PERIOD_US; i++)
-            assert_int_equal(check(), 0);
+            assert_false(check());
     }
-    for (int s = 0; s < 400 && !ended(); s++) {
-        come(2 * GUARD_SPARE, true);
-        for (int i = 0; i < 1000000 / GUARD_PERIOD_US; i++)
-            check();
-    }
-    assert_true(ended());
+    assert_false(ended(pair));
+    come(pair, STRANGER + 2 * GUARD_SPARE, true);
+    check();
+    assert_true(ended(pair));
+}
+
+/* ZeroMQ closes a connection, and the next one has its descriptor. */
+static void
+another_connection_with_the_same_descriptor_begins_anew(void **state)
+{
+    (void)state;
+    struct pair old = come_in(false), new = new_pair();
+    come(old, STRANGER + 1, true);
+    assert_true(check());
+    come(new, 100, true);
+    assert_int_equal(dup2(new.ours, old.ours), old.ours);
+    guard_empty(guard, GUARD_BULK);
+    assert_int_equal(ended_count, 0);
+    guard_heard(guard, old.ours, GUARD_BULK, peer, true);
+    guard_add(guard, old.ours,
+              GUARD_BULK); /* the news comes late, and does not make it a stranger's */
+    come(new, MESSAGE, true);
+    check();
+    guard_empty(guard, GUARD_BULK);
+    assert_int_equal(ended_count, 0);
 }
 
 static void
@@ -165,50 +370,78 @@ what_is_no_connection_is_ignored(void **state)
 {
     (void)state;
     int pipes[2];
+    struct pair pair = come_in(false);
     assert_int_equal(pipe(pipes), 0);
-    guard_add(guard, pipes[0], 0);
-    guard_heard(guard, pipes[0]);
-    guard_heard(guard, -1);
-    guard_heard(guard, GUARD_LINES_MAX + 1);
-    guard_remove(guard, -1);
-    guard_remove(guard, GUARD_LINES_MAX + 1);
-    guard_remove(NULL, 3);
-    guard_remove(guard, ours);
-    come(2 * MOST, true); /* no longer its business */
-    assert_int_equal(check(), 0);
-    assert_false(ended());
+    guard_add(guard, pipes[0], GUARD_BULK);
+    guard_add(guard, -1, GUARD_BULK);
+    guard_heard(guard, pipes[0], GUARD_BULK, peer, true);
+    guard_heard(guard, -1, GUARD_BULK, peer, true);
+    guard_heard(guard, GUARD_LINES_MAX + 1, GUARD_BULK, peer, true);
+    come(pair, STRANGER + 1, true);
+    assert_true(check());
+    assert_int_equal(dup2(pipes[0], pair.ours), pair.ours);
+    guard_empty(guard, GUARD_BULK);
+    check();
+    assert_int_equal(ended_count, 0);
     assert_int_equal(write(pipes[1], "x", 1), 1);
     close(pipes[0]);
     close(pipes[1]);
 }
 
 static void
+it_needs_no_further_descriptor(void **state)
+{
+    (void)state;
+    struct rlimit before, none;
+    struct pair pair = come_in(false);
+    come(pair, STRANGER + 1, true);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = (rlim_t)pair.theirs + 1;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int no_more = dup(0);
+    assert_true(check());
+    guard_empty(guard, GUARD_BULK);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(no_more, -1);
+    assert_true(ended(pair));
+}
+
+static void
 one_too_many_is_ended(void **state)
 {
     (void)state;
-    guard_remove(guard, ours);
-    int high = dup2(ours, GUARD_LINES_MAX);
+    struct pair pair = new_pair();
+    int high = dup2(pair.ours, GUARD_LINES_MAX);
     if (high < 0)
         skip(); /* so many descriptors are not allowed here */
-    guard_add(guard, high, MOST);
-    assert_true(ended());
+    guard_add(guard, high, GUARD_BULK);
+    assert_true(ended(pair));
     close(high);
 }
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_guard, close_all)
 
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(too_much_without_a_message_ends_it, connect_both,
-                                        close_both),
-        cmocka_unit_test_setup_teardown(a_stranger_may_send_less, connect_both, close_both),
-        cmocka_unit_test_setup_teardown(a_whole_message_begins_a_new_count, connect_both,
-                                        close_both),
-        cmocka_unit_test_setup_teardown(what_waits_in_the_kernel_does_not_count, connect_both,
-                                        close_both),
-        cmocka_unit_test_setup_teardown(some_bytes_a_second_are_free, connect_both, close_both),
-        cmocka_unit_test_setup_teardown(what_is_no_connection_is_ignored, connect_both, close_both),
-        cmocka_unit_test_setup_teardown(one_too_many_is_ended, connect_both, close_both),
+        CASE(a_message_without_an_end_ends_its_connection),
+        CASE(the_report_names_host_and_port),
+        CASE(a_busy_reader_ends_nobody),
+        CASE(messages_that_are_read_before_the_connection_is_announced_count),
+        CASE(what_came_before_the_connection_is_announced_is_judged_like_the_rest),
+        CASE(a_member_is_known_by_its_messages),
+        CASE(a_node_that_becomes_a_member_later_is_one),
+        CASE(strangers_together_hold_no_more_than_their_share),
+        CASE(more_than_zeromq_can_hold_in_whole_messages_needs_no_reader),
+        CASE(what_waits_in_the_kernel_does_not_count),
+        CASE(a_whole_message_does_not_excuse_what_waits_in_the_kernel),
+        CASE(some_bytes_a_second_are_free_on_connections_that_we_made),
+        CASE(another_connection_with_the_same_descriptor_begins_anew),
+        CASE(what_is_no_connection_is_ignored),
+        CASE(it_needs_no_further_descriptor),
+        CASE(one_too_many_is_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
