@@ -58,7 +58,10 @@ on_commit(void *ctx, uint64_t round)
     size_t first = mesh->first_bucket > 0 ? mesh->setup.buckets[mesh->first_bucket].first : 0;
     fail_hit(FAIL_LAST_CHUNK, mesh->sum + first,
              (mesh->setup.vector_count - first) * sizeof *mesh->sum);
-    push_task(ctx, (struct mesh_task){.kind = MESH_COMMIT, .round = round});
+    struct core_stats stats;
+    core_stats(mesh->core, &stats);
+    push_task(mesh,
+              (struct mesh_task){.kind = MESH_COMMIT, .round = round, .members = stats.members});
 }
 
 static void

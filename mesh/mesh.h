@@ -116,7 +116,9 @@ struct mesh_task {
     uint64_t shards; /* MESH_COMPUTE */
     /* MESH_COMPUTE: set own to zero; _SUMMED, _COMMIT: the first task of this plan and round */
     bool fresh;
-    size_t bucket;       /* MESH_SUMMED */
+    size_t bucket; /* MESH_SUMMED */
+    /* MESH_COMMIT: nodes in the plan that made the sum; 0: another node sent the sum */
+    unsigned members;
     uint64_t state_hash; /* MESH_ADOPT */
     size_t size;         /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has the page now */
     int32_t claim[MESH_CLAIM_MAX]; /* MESH_PROBE */

@@ -3,8 +3,8 @@
  *     bench_allreduce RANK RANKS GROUP        RANKS processes with one GROUP meet on loopback
  *
  * A round here is: told to compute, all buckets complete at once, sum committed, applied. What it times
- * is round to round, so it counts everything that happens between two steps of a training. Prints the
- * line of measure.h; BENCH_CHUNK=elements and BENCH_DIRECT=bytes try other cuts, BENCH_INTERFACE others
+ * is round to round, so it counts everything that happens between two steps of a training. A round that was not
+ * summed by all RANKS ends the program with status 1, for its time says nothing. Prints the line of measure.h; BENCH_CHUNK=elements and BENCH_DIRECT=bytes try other cuts, BENCH_INTERFACE others
  * than lo. */
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,6 +62,19 @@ verify(const struct bench *bench)
             die("wrong sum", "this is a bug");
 }
 
+/* Every round that is timed, and the ones before it, is one of all ranks. */
+static void
+all_took_part(const struct bench *bench, const struct mesh_task *task)
+{
+    char why[128];
+    if (task->members == (unsigned)bench->ranks)
+        return;
+    snprintf(why, sizeof why, "round %llu of %zu bytes was summed by %u of %d ranks",
+             (unsigned long long)task->round, bench->count * sizeof(int32_t), task->members,
+             bench->ranks);
+    die("not an all-reduce", why);
+}
+
 /* As many rounds as fit the budget, within the limits. */
 static int32_t
 affordable(double budget, double seconds)
@@ -92,6 +105,7 @@ commit(struct bench *bench, const struct mesh_task *task)
 {
     const double now = measure_now();
     const uint64_t round = task->round;
+    all_took_part(bench, task);
     if (round == 0)
         verify(bench);
     if (round == WARM - 1) {

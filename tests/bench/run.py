@@ -5,7 +5,7 @@
         --build DIR     where make builds (default $BUILD or build/gcc)
         --rounds N      each contender once per round, in shuffled order
         --quick         a glance: few rounds, short
-        --check         exit status 1 if a goal is missed
+        --check         exit status 1 if a goal is missed; it is 1 anyway if a run fails or not all nodes take part
         --only REGEX    contenders to run      --sizes 4k,1m     --ranks 2,4     --csv FILE
         --calm SECONDS  before each run, wait so long at most for the machine to be idle (default 5)
 
@@ -39,10 +39,16 @@ NETNS = os.path.join(ROOT, "tests", "support", "netns.sh")
 PARTS = ["allreduce", "link", "train", "overlap"]
 PYTHON_WITH_TORCH = "/usr/bin/python3"
 MISSED = []
+FAILED = []  # runs that broke, or in which not all nodes worked together: status 1
 
 
 def loud(text):
     print("*** " + text, file=sys.stderr, flush=True)
+
+
+def failed(text):
+    FAILED.append(": ".join(text.splitlines()[:1] + text.splitlines()[1:][-1:]))
+    loud("FAILED: " + text)
 
 
 def quietly(command):
@@ -153,13 +159,14 @@ def run_together(commands, env, timeout):
             for process in processes:
                 text += process.communicate(timeout=max(0.1, end - time.monotonic()))[0]
         except subprocess.TimeoutExpired:
-            loud("took over %d s: %s" % (timeout, " ".join(commands[0])))
+            failed("took over %d s: %s" % (timeout, " ".join(commands[0])))
+            return None
         finally:
             stop(processes)
         if any(p.returncode for p in processes):
             errors.seek(0)
-            loud("status %s: %s\n%s" % ([p.returncode for p in processes], " ".join(commands[0]),
-                                        "".join(errors.readlines()[-5:])))
+            failed("status %s: %s\n%s" % ([p.returncode for p in processes], " ".join(commands[0]),
+                                          "".join(errors.readlines()[-5:])))
             return None
     return text
 
@@ -464,10 +471,16 @@ def steps_of(folder):
         return [json.loads(line) for line in lines]
 
 
-def seconds_per_step(folder):
-    """Median, over blocks of steps, of wall time per step; the first fifth warms up."""
-    times = [step["time_s"] for step in steps_of(folder)]
-    times = times[len(times) // 5:]
+def seconds_per_step(folder, nodes):
+    """Median, over blocks of steps, of wall time per step; the first fifth warms up. None if a measured step was not
+    one of `nodes` nodes."""
+    steps = steps_of(folder)
+    steps = steps[len(steps) // 5:]
+    for step in steps:
+        if step["peers"] != nodes:
+            failed("step %d was trained by %d nodes, expected %d" % (step["step"], step["peers"], nodes))
+            return None
+    times = [step["time_s"] for step in steps]
     block = max(1, len(times) // 12)
     marks = times[::block]
     return statistics.median((b - a) / block for a, b in zip(marks, marks[1:]))
@@ -490,7 +503,8 @@ def train_ours(programs, where, model, exact, options, work):
     job = os.path.join(work, "train.yaml")
     write_job(job, "bench", model, steps_for(model, options), exact, shards=options.shards)
     folders = train_once(programs["meshnode"], where, [job], work)
-    return MODELS[model][2] / seconds_per_step(folders[0]) if folders else None
+    seconds = seconds_per_step(folders[0], 1) if folders else None
+    return MODELS[model][2] / seconds if seconds else None
 
 
 def train_torch(programs, model, options, work):
@@ -555,8 +569,9 @@ def part_train(programs, options, work):
 
 # ---- overlap ----
 
-def slowest(folders):
-    return max(seconds_per_step(f) for f in folders)
+def slowest(folders, nodes):
+    seconds = [seconds_per_step(f, nodes) for f in folders or []]
+    return max(seconds) if seconds and all(seconds) else None
 
 
 def part_overlap(programs, options, work):
@@ -619,8 +634,7 @@ def overlap_alone(programs, where, work, steps):
     jobs = [os.path.join(work, "alone%d.yaml" % r) for r in (0, 1)]
     for job in jobs:
         write_job(job, "alone", "cnn", steps, batch=128, shards=4)
-    folders = train_once(programs["meshnode"], where, jobs, work)
-    return slowest(folders) if folders else None
+    return slowest(train_once(programs["meshnode"], where, jobs, work), 1)
 
 
 def overlap_transfer(programs, where, work, size):
@@ -634,8 +648,7 @@ def overlap_transfer(programs, where, work, size):
 def overlap_both(programs, where, work, steps):
     jobs = [os.path.join(work, "both.yaml")] * 2
     write_job(jobs[0], "both", "cnn", steps, peers=2)
-    folders = train_once(programs["meshnode"], where, jobs, work)
-    return slowest(folders) if folders else None
+    return slowest(train_once(programs["meshnode"], where, jobs, work), 2)
 
 
 # ---- main ----
@@ -678,7 +691,9 @@ def main():
         shutil.rmtree(work, ignore_errors=True)
     for miss in MISSED:
         loud("goal missed: " + miss)
-    return 1 if MISSED and options.check else 0
+    for failure in FAILED:
+        loud("failed: " + failure)
+    return 1 if FAILED or (MISSED and options.check) else 0
 
 
 if __name__ == "__main__":
