@@ -97,7 +97,7 @@ pass_over(struct checkpoint_found *found, uint64_t step, int rc)
 }
 
 int
-checkpoint_read_newest(const char *dir, struct checkpoint *checkpoint,
+checkpoint_read_newest(const char *dir, uint64_t step_max, struct checkpoint *checkpoint,
                        struct checkpoint_found *found, char *why, size_t why_size)
 {
     uint64_t *steps;
@@ -110,6 +110,8 @@ checkpoint_read_newest(const char *dir, struct checkpoint *checkpoint,
         snprintf(why, why_size, "%s: %s", dir, strerror(-rc));
     for (size_t i = 0; !rc && !found->whole && i < count; i++) {
         char line[512], path[DISK_PATH_MAX];
+        if (steps[i] > step_max)
+            continue;
         checkpoint_path(path, dir, steps[i]);
         int bad = checkpoint_read_step(path, &steps[i], checkpoint, line, sizeof line);
         found->whole = bad == 0;
@@ -222,6 +224,40 @@ checkpoint_forget(const char *dir, uint64_t job_hash)
             unlink(path);
     }
     free(steps);
+}
+
+void
+checkpoint_forget_others(const char *dir, uint64_t job_hash)
+{
+    uint64_t *steps;
+    size_t count;
+    int rc = list(dir, &steps, &count);
+    for (size_t i = 0; !rc && i < count; i++) {
+        char path[DISK_PATH_MAX], why[1];
+        struct checkpoint_head head;
+        checkpoint_path(path, dir, steps[i]);
+        if (checkpoint_probe(path, &head, why, sizeof why) == 0 && head.job_hash != job_hash)
+            unlink(path);
+    }
+    free(steps);
+}
+
+bool
+checkpoint_newest(const char *dir, uint64_t job_hash, uint64_t *step)
+{
+    uint64_t *steps;
+    size_t count;
+    bool found = false;
+    int rc = list(dir, &steps, &count);
+    for (size_t i = 0; !rc && !found && i < count; i++) {
+        char path[DISK_PATH_MAX], why[1];
+        struct checkpoint_head head;
+        checkpoint_path(path, dir, *step = steps[i]);
+        found = checkpoint_probe(path, &head, why, sizeof why) == 0 && head.job_hash == job_hash &&
+                checkpoint_valid(path, steps[i]);
+    }
+    free(steps);
+    return found;
 }
 
 void

@@ -99,16 +99,21 @@ struct checkpoint_found {
     uint64_t damaged[CHECKPOINT_DAMAGED_MAX]; /* their steps; CHECKPOINT_DAMAGED_MAX at most */
 };
 
-/* Reads the newest valid `dir/checkpoint-STEP` that fits. `why` names those that were skipped, also with rc 0.
- * Returns -ENOENT if there is none; then an empty `why` means that there was no checkpoint at all. */
-int checkpoint_read_newest(const char *dir, struct checkpoint *checkpoint,
+/* Reads the newest valid `dir/checkpoint-STEP` that fits, of at most step_max steps. `why` names those that were
+ * skipped, also with rc 0. Returns -ENOENT if there is none; then an empty `why` means that there was no checkpoint
+ * at all. */
+int checkpoint_read_newest(const char *dir, uint64_t step_max, struct checkpoint *checkpoint,
                            struct checkpoint_found *found, char *why, size_t why_size);
 /* Deletes all but the newest `keep` (at least one) checkpoints of each job in dir, but never the newest valid one.
  * Deletes what an interrupted write left, too. Other files stay. `verified`, if not NULL, is a step whose file was
  * just read back. */
 void checkpoint_prune(const char *dir, unsigned keep, const uint64_t *verified);
+/* Sets *step to that of the newest undamaged checkpoint of this job. Returns false if there is none. */
+bool checkpoint_newest(const char *dir, uint64_t job_hash, uint64_t *step);
 /* Deletes the checkpoint of this step, if there is one. */
 void checkpoint_delete(const char *dir, uint64_t step);
+/* Deletes all checkpoints of other jobs. */
+void checkpoint_forget_others(const char *dir, uint64_t job_hash);
 /* Deletes all checkpoints of this job, and those that are too damaged to tell their job. */
 void checkpoint_forget(const char *dir, uint64_t job_hash);
 

@@ -91,13 +91,16 @@ static bool
 same_job(const struct audit_job *a, const struct audit_job *b)
 {
     return a->job == b->job && a->seed == b->seed && a->train == b->train && a->batch == b->batch &&
-           a->steps == b->steps && a->shards == b->shards && a->local_steps == b->local_steps;
+           a->steps == b->steps && a->shards == b->shards && a->local_steps == b->local_steps &&
+           a->part_count == b->part_count &&
+           memcmp(a->part, b->part, a->part_count * sizeof *a->part) == 0;
 }
 
 static void
 read_job(struct audit *audit, unsigned dir)
 {
-    char text[AUDIT_LINE_MAX], where[SHOWN_SIZE + 32], why[128];
+    static char text[AUDIT_JOB_MAX];
+    char where[SHOWN_SIZE + 32], why[128];
     struct audit_job job;
     place(audit, dir, "job.json", 0, where, sizeof where);
     FILE *file = open_text(audit, dir, "job.json");
@@ -219,7 +222,10 @@ epoch_steps(const struct audit_job *job)
 static uint64_t
 round_first(const struct audit_job *job, uint64_t step)
 {
-    return step - 1 - (step - 1) % epoch_steps(job) % job->local_steps;
+    uint64_t before = step - 1, begin = before - before % epoch_steps(job);
+    for (size_t i = 0; i < job->part_count && job->part[i] <= before; i++)
+        begin = begin > job->part[i] ? begin : job->part[i];
+    return before - (before - begin) % job->local_steps;
 }
 
 /* Its last step. */
@@ -228,6 +234,8 @@ round_last(const struct audit_job *job, uint64_t step)
 {
     uint64_t first = round_first(job, step), left = epoch_steps(job) - first % epoch_steps(job);
     uint64_t last = first + (job->local_steps < left ? job->local_steps : left);
+    for (size_t i = 0; i < job->part_count; i++)
+        last = job->part[i] > first && job->part[i] < last ? job->part[i] : last;
     return last < job->steps ? last : job->steps;
 }
 

@@ -8,6 +8,9 @@
  * in several folders or twice in one (all nodes were killed and did the step again). No shard may have been
  * computed by two nodes of one plan.
  *
+ * A run that went on with other settings (config_parts.h) has the lines of all its parts in one file. Its job.json
+ * is that of the last part; "parts" in it names the steps after which a part ended. A round ends there, too.
+ *
  * With train.local_steps there is one line per round. It is about all steps of the round and has the number of the
  * last.
  *
@@ -22,12 +25,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { AUDIT_DIRS_MAX = 64, AUDIT_LINE_MAX = 4096 };
+enum { AUDIT_DIRS_MAX = 64, AUDIT_LINE_MAX = 4096, AUDIT_JOB_MAX = 1 << 18, AUDIT_PARTS_MAX = 16 };
 
 struct audit_job {
     uint64_t job; /* hash */
     uint64_t seed, train, batch, steps, local_steps;
     unsigned shards;
+    uint64_t part[AUDIT_PARTS_MAX]; /* the last steps of parts, rising: config_parts.h */
+    size_t part_count;
 };
 
 /* One step as a node reports it. */

@@ -49,11 +49,10 @@ finish(const struct reading *reading, const char *wrong, char *why, size_t why_s
 }
 
 static json_t *
-parse(const char *text, size_t size, char *why, size_t why_size)
+parse(const char *text, size_t size, size_t most, char *why, size_t why_size)
 {
     json_error_t error;
-    json_t *object =
-        size <= AUDIT_LINE_MAX ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &error) : NULL;
+    json_t *object = size <= most ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &error) : NULL;
     if (json_is_object(object))
         return object;
     snprintf(why, why_size, "is not a JSON object");
@@ -61,10 +60,28 @@ parse(const char *text, size_t size, char *why, size_t why_size)
     return NULL;
 }
 
+/* "parts": [75, 150], where there are any. */
+static bool
+read_parts(const json_t *object, struct audit_job *out)
+{
+    const json_t *parts = json_object_get(object, "parts");
+    size_t count = json_array_size(parts);
+    json_int_t before = 0;
+    if ((parts && !json_is_array(parts)) || count > AUDIT_PARTS_MAX)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        json_int_t step = json_integer_value(json_array_get(parts, i));
+        if (step <= before)
+            return false;
+        out->part[out->part_count++] = (uint64_t)(before = step);
+    }
+    return true;
+}
+
 int
 audit_read_job(struct audit_job *out, const char *text, size_t size, char *why, size_t why_size)
 {
-    json_t *object = parse(text, size, why, why_size);
+    json_t *object = parse(text, size, AUDIT_JOB_MAX, why, why_size);
     if (!object)
         return -EBADMSG;
     struct reading reading = {object, NULL};
@@ -83,7 +100,8 @@ audit_read_job(struct audit_job *out, const char *text, size_t size, char *why, 
                         : out->batch < shards || out->batch > out->train ? "batch is out of range"
                         : out->local_steps < 1 || out->local_steps > LOCAL_STEPS_MAX
                             ? "local_steps is out of range"
-                            : NULL;
+                        : !read_parts(object, out) ? "parts are not steps that rise"
+                                                   : NULL;
     int rc = finish(&reading, wrong, why, why_size);
     json_decref(object);
     return rc;
@@ -92,7 +110,7 @@ audit_read_job(struct audit_job *out, const char *text, size_t size, char *why, 
 int
 audit_read_line(struct audit_line *out, const char *text, size_t size, char *why, size_t why_size)
 {
-    json_t *object = parse(text, size, why, why_size);
+    json_t *object = parse(text, size, AUDIT_LINE_MAX, why, why_size);
     if (!object)
         return -EBADMSG;
     struct reading reading = {object, NULL};

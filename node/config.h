@@ -21,7 +21,12 @@
 #include "nn/optim.h"
 #include "proto/proto.h"
 
-enum { CONFIG_PATH_MAX = 1024, CONFIG_KEYS_MAX = 160, CONFIG_ROUND_MAX = 1 << 24 };
+enum {
+    CONFIG_PATH_MAX = 1024,
+    CONFIG_KEYS_MAX = 160,
+    CONFIG_ROUND_MAX = 1 << 24,
+    CONFIG_PAST_MAX = 4096
+};
 
 struct config {
     struct {
@@ -64,9 +69,10 @@ struct config {
         bool exact;          /* no: faster, but the result depends on the nodes */
         uint64_t eval_every; /* epochs between evaluations; 0 = only at the end */
         uint64_t patience;   /* early stopping: evaluations without a better test loss; 0 = off */
-        bool recompute;      /* keep fewer activations: less memory, more work */
-        uint64_t memory_max; /* MiB, 0 = no limit. This node only. */
-        uint64_t checkpoint_every; /* steps; 0 = about every half minute. This node only. */
+        char past[CONFIG_PAST_MAX]; /* what earlier steps were trained with: config_parts.h */
+        bool recompute;             /* keep fewer activations: less memory, more work */
+        uint64_t memory_max;        /* MiB, 0 = no limit. This node only. */
+        uint64_t checkpoint_every;  /* steps; 0 = about every half minute. This node only. */
     } train;
     struct {
         char topology[16]; /* ring */
@@ -106,6 +112,7 @@ int config_parse(struct config **out, const char *name, const char *text, size_t
 int config_set(struct config *config, const char *assignment, char *why, size_t why_size);
 /* Checks rules about several keys, and fills in what depends on others (threads, out). */
 int config_check(struct config *config, char *why, size_t why_size);
+int config_copy(struct config **out, const struct config *config, char *why, size_t why_size);
 void config_destroy(struct config **config);
 
 /* Hash of every key that is part of the job, in canonical form, mixed with the hash of the data and that of the

@@ -69,6 +69,13 @@ const char *config_key_word(const struct config_key *key, const void *base);
 /* The value of an integer member. */
 uint64_t config_key_uint(const struct config_key *key, const void *base);
 
+/* Does the key belong to the model: its input, its layers, their settings? */
+bool config_key_of_model(const struct config_key *key);
+/* The value as the canonical text has it, cut to fit. */
+void config_key_print(const struct config_key *key, const void *base, char *out, size_t size);
+/* Canonical text of every key whose scope is in `scopes`. The caller frees it. NULL if there is no memory. */
+char *config_text(const struct config *config, unsigned scopes, size_t *size);
+
 /* Reads the YAML in `text` over the defaults in `config`. Returns 0, or -EINVAL with one line. */
 int config_read(struct config *config, const char *text, size_t size, char *why, size_t why_size);
 

@@ -191,8 +191,9 @@ job_open(struct job *job, const struct config *config, char *why, size_t why_siz
     return rc ? rc : open_exact(job, config, why, why_size);
 }
 
-int
-job_start(struct job *job, const struct config *config, char *why, size_t why_size)
+/* The weights in model.from. */
+static int
+read_from(struct job *job, const struct config *config, char *why, size_t why_size)
 {
     char reason[JOB_REASON];
     size_t count = nn_param_count(job->model);
@@ -210,6 +211,62 @@ job_start(struct job *job, const struct config *config, char *why, size_t why_si
     uint64_t hash = hash64(job->from, count * sizeof *job->from);
     job->from_hash = hash ? hash : 1;
     return 0;
+}
+
+static struct state_rules
+rules_of(const struct config *config, uint64_t until)
+{
+    return (struct state_rules){
+        .until = until,
+        .optim = job_outer(config),
+        .local = config->train.optim,
+        .epochs = config->train.epochs,
+        .steps = config->train.steps,
+        .eval_every = config->train.eval_every,
+        .patience = config->train.patience,
+    };
+}
+
+/* The last part must have a step. */
+static int
+check_end(const struct job *job, const struct config *config, uint64_t until, char *why,
+          size_t why_size)
+{
+    const struct state_rules last = rules_of(config, 0);
+    const struct state_job rules = job_rules(job, config);
+    uint64_t total = state_rules_total(&rules, &last);
+    if (total > until)
+        return 0;
+    snprintf(why, why_size,
+             "%s: train.%s = %llu ends with step %llu, but the run has done %llu: expected more",
+             config->file, config->train.steps == total ? "steps" : "epochs",
+             (unsigned long long)(config->train.steps == total ? config->train.steps
+                                                               : config->train.epochs),
+             (unsigned long long)total, (unsigned long long)until);
+    return -EINVAL;
+}
+
+int
+job_parts(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    struct config_parts parts;
+    int rc = config_parts_init(&parts, config, why, why_size);
+    job->past_count = rc ? 0 : parts.count;
+    for (size_t i = 0; i < job->past_count; i++) {
+        job->past[i] = rules_of(parts.config[i], parts.until[i]);
+        job->past_hash[i] = job_hash(job, parts.config[i]);
+    }
+    if (job->past_count)
+        rc = check_end(job, config, parts.until[parts.count - 1], why, why_size);
+    config_parts_fini(&parts);
+    return rc;
+}
+
+int
+job_start(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    int rc = read_from(job, config, why, why_size);
+    return rc ? rc : job_parts(job, config, why, why_size);
 }
 
 void
@@ -241,7 +298,9 @@ job_rules(const struct job *job, const struct config *config)
     const struct data_info *data = data_info(job->data);
     bool labelled = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
     return (struct state_job){
-        .optim = job_outer(config),
+        .rules = rules_of(config, UINT64_MAX),
+        .past = job->past,
+        .past_count = job->past_count,
         .seed = config->run.seed,
         .shards = config->train.shards,
         .claims = config->mesh.audit > 0,
@@ -249,10 +308,6 @@ job_rules(const struct job *job, const struct config *config)
         .local_steps = config->train.local_steps,
         .train = data->train,
         .test = data->test,
-        .epochs = config->train.epochs,
-        .steps = config->train.steps,
-        .eval_every = config->train.eval_every,
-        .patience = config->train.patience,
         .average = job->average,
         .labels = labelled ? nn_label_count(job->model) : 0,
     };

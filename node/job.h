@@ -3,7 +3,7 @@
 #define NODE_JOB_H
 
 #include "compress/exact.h"
-#include "node/config.h"
+#include "node/config_parts.h"
 #include "node/state.h"
 
 struct job {
@@ -14,6 +14,10 @@ struct job {
     float *from;        /* [params] the weights in model.from; NULL if there are none */
     uint64_t from_hash; /* hash of these weights; 0 if there are none */
     const char *kernel; /* what computes products, as nn_init returned it */
+    /* train.past: what the steps of each earlier part were trained with, and the hash of the job at that time */
+    struct state_rules past[CONFIG_PARTS_MAX];
+    uint64_t past_hash[CONFIG_PARTS_MAX];
+    size_t past_count;
 };
 
 /* Returns 0, or a negative errno with one line in `why`. Call job_close after an error, too. */
@@ -23,8 +27,10 @@ void job_close(struct job *job);
  * the next byte at each position. */
 int job_open_bytes(struct job *job, const struct config *config, char *why, size_t why_size);
 
-/* Reads model.from, if the job has it: what training starts from. Returns as job_open. */
+/* Reads model.from, if the job has it: what training starts from. Reads train.past. Returns as job_open. */
 int job_start(struct job *job, const struct config *config, char *why, size_t why_size);
+/* Reads train.past again, after a change. */
+int job_parts(struct job *job, const struct config *config, char *why, size_t why_size);
 /* Sets params[nn_param_count] as before the first step: to the weights of model.from or of the seed. */
 void job_params(const struct job *job, const struct config *config, float *params);
 /* The rule that is applied to the sum of a round. Normally it is the optimiser. With train.local_steps above 1 the

@@ -28,7 +28,7 @@ new_lanes(struct work *work)
         lane->work = work;
         pthread_mutex_init(&lane->lock, NULL);
         lane->index = calloc(work->count_max, sizeof *lane->index);
-        if (work->walks && walk_init(&lane->walk, setup->model, &setup->local))
+        if (work->walks && walk_init(&lane->walk, setup->model))
             return -ENOMEM;
         if (!lane->index || nn_pass_new(&lane->pass, setup->model, work->rows_max, true))
             return -ENOMEM;

@@ -25,7 +25,7 @@
 #include "node/compare.h"
 #include "node/config_key.h"
 #include "node/host.h"
-#include "node/job.h"
+#include "node/left.h"
 #include "node/term.h"
 #include "proto/clock.h"
 
@@ -51,7 +51,8 @@ struct local {
     unsigned count;
     struct child child[PROTO_PEERS_MAX];
     struct term term;
-    unsigned forwarded; /* stops passed on */
+    unsigned forwarded;              /* stops passed on */
+    char past[CONFIG_PAST_MAX + 16]; /* train.past=..., the same for all; "" none */
 };
 
 static volatile sig_atomic_t stops;
@@ -129,6 +130,8 @@ build_args(struct args *args, const struct local *local, const char *job,
     add_set(args, args->name);
     for (size_t i = 0; i < options->set_count; i++)
         add_set(args, options->set[i].assignment);
+    if (local->past[0])
+        add_set(args, local->past);
     add_set(args, args->out);
     if (options->resume)
         args->arg[args->count++] = "--resume";
@@ -410,12 +413,30 @@ conclude(const struct local *local)
     return stops ? 130 : !agree || !all_there ? 1 : status;
 }
 
+/* Nodes that were stopped at different steps go on from one: the newest that one of them has. */
+static int
+settle(struct local *local, struct config *config, struct job *job, enum train_start start,
+       char *why, size_t why_size)
+{
+    static char text[PROTO_PEERS_MAX][PATH_SIZE];
+    const char *dir[PROTO_PEERS_MAX];
+    for (unsigned i = 0; i < local->count; i++) {
+        node_dir(local, i, text[i], sizeof text[i]);
+        dir[i] = text[i];
+    }
+    int rc = left_settle(config, job, start, dir, local->count, why, why_size);
+    if (!rc && config->train.past[0])
+        snprintf(local->past, sizeof local->past, "train.past=%s", config->train.past);
+    return rc;
+}
+
 /* What would fail in every node alike is said once, before any is started. */
 static int
-check_job(const struct config *config, unsigned count)
+check_job(struct local *local, struct config *config, const struct options *options)
 {
     char why[WHY_SIZE];
     struct job job = {0};
+    unsigned count = local->count;
     int rc = 0;
     if (config->mesh.port != 0 && count > 1) {
         snprintf(why, sizeof why, "mesh.port = %llu, expected 0 with -n %u: each needs its own",
@@ -428,6 +449,8 @@ check_job(const struct config *config, unsigned count)
         rc = job_open(&job, config, why, sizeof why);
         if (!rc)
             rc = job_start(&job, config, why, sizeof why);
+        if (!rc)
+            rc = settle(local, config, &job, options_start(options), why, sizeof why);
         job_close(&job);
     }
     if (rc)
@@ -436,13 +459,13 @@ check_job(const struct config *config, unsigned count)
 }
 
 int
-local_run(const struct config *config, const char *job, const struct options *options)
+local_run(struct config *config, const char *job, const struct options *options)
 {
     static struct local local; /* large */
     sigset_t waiting;
     local = (struct local){.config = config};
     local.count = options->nodes ? options->nodes : NODES_DEFAULT;
-    int status = check_job(config, local.count);
+    int status = check_job(&local, config, options);
     if (status)
         return status;
     catch_stops(&waiting);

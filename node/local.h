@@ -10,6 +10,6 @@
  *
  * Exit status: 0 when at least one node finished, all that finished hold the same bits, and the others were killed
  * from outside; 1, 2 and 130 as usual. */
-int local_run(const struct config *config, const char *job, const struct options *options);
+int local_run(struct config *config, const char *job, const struct options *options);
 
 #endif

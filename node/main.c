@@ -178,12 +178,6 @@ take_job(struct config **config, const char *text, const struct options *options
     return rc == 0 ? 0 : fail(EXIT_BAD, why);
 }
 
-static enum train_start
-start_of(const struct options *options)
-{
-    return options->fresh ? TRAIN_FRESH : options->resume ? TRAIN_RESUME : TRAIN_AUTO;
-}
-
 static int
 run_help_out(const struct options *options, char *const argv[])
 {
@@ -201,7 +195,7 @@ run_help_out(const struct options *options, char *const argv[])
     if (status == 0)
         status = take_job(&config, text, options, argv);
     if (status == 0)
-        status = train_run(config, start_of(options));
+        status = train_run(config, options_start(options));
     free(text);
     config_destroy(&config);
     config_destroy(&search);
@@ -223,7 +217,7 @@ run_join(const struct options *options, const char *const *args, char *const arg
     int status = load(&config, args[0], options, argv);
     if (status)
         return status;
-    status = train_run(config, start_of(options));
+    status = train_run(config, options_start(options));
     config_destroy(&config);
     return status;
 }

@@ -31,6 +31,7 @@ struct metrics {
     size_t kept;         /* bytes of dir that were there before */
     int fd;              /* metrics.jsonl */
     bool locked;         /* it is ours */
+    bool resume;         /* it continues what is there */
     bool begun;          /* and holds what this run wrote, or continues */
     off_t at;            /* where its next line begins */
     off_t last_at;       /* where the last one does */
@@ -139,8 +140,40 @@ open_file(struct metrics *metrics, bool resume, char *why, size_t why_size)
     metrics->locked = true;
     struct flock name = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     (void)fcntl(metrics->fd, F_SETLK, &name); /* this kind of lock tells who holds it */
+    metrics->resume = resume;
     metrics->at = resume ? whole_lines(metrics->fd) : 0;
     return 0;
+}
+
+/* Where the last of the lines before `at` begins, and its step; -1 when there is none that can be read. */
+static off_t
+last_line(int fd, off_t at, uint64_t *step)
+{
+    char line[AUDIT_LINE_MAX + 2]; /* and the ends of two */
+    size_t size = at < (off_t)sizeof line ? (size_t)at : sizeof line;
+    if (size == 0 || pread(fd, line, size, at - (off_t)size) != (ssize_t)size)
+        return -1;
+    size_t begin = size - 1; /* the end of the line */
+    while (begin > 0 && line[begin - 1] != '\n')
+        begin--;
+    json_t *object = json_loadb(line + begin, size - begin, 0, NULL);
+    const json_t *number = json_object_get(object, "step");
+    bool good = json_is_integer(number);
+    if (good)
+        *step = (uint64_t)json_integer_value(number);
+    json_decref(object);
+    return good ? at - (off_t)(size - begin) : -1;
+}
+
+/* The model of an earlier run is not that of this one. */
+static void
+put_aside(const struct metrics *metrics)
+{
+    char path[METRICS_PATH_MAX + 32], aside[METRICS_PATH_MAX + 40];
+    snprintf(path, sizeof path, "%s/model.safetensors", metrics->dir);
+    snprintf(aside, sizeof aside, "%s.old", path);
+    if (rename(path, aside) != 0 && errno != ENOENT)
+        (void)unlink(path);
 }
 
 /* With the first line, not before: a run that fails to start must not cost what an earlier one left. */
@@ -149,6 +182,8 @@ begin(struct metrics *metrics)
 {
     char path[METRICS_PATH_MAX + 32];
     snprintf(path, sizeof path, "%s/result.json", metrics->dir);
+    if (!metrics->resume)
+        put_aside(metrics);
     if (ftruncate(metrics->fd, metrics->at) != 0 || (unlink(path) != 0 && errno != ENOENT))
         return errno;
     metrics->begun = true;
@@ -335,6 +370,17 @@ metrics_job(struct metrics *metrics, const struct metrics_job *job)
 }
 
 void
+metrics_keep(struct metrics *metrics, uint64_t steps)
+{
+    uint64_t last;
+    off_t begin_at;
+    pthread_mutex_lock(&metrics->lock);
+    while ((begin_at = last_line(metrics->fd, metrics->at, &last)) >= 0 && last > steps)
+        metrics->at = begin_at;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
 metrics_step(struct metrics *metrics, const struct metrics_step *step)
 {
     uint64_t now = clock_us();
@@ -364,26 +410,6 @@ metrics_withdraw(struct metrics *metrics)
         }
     }
     pthread_mutex_unlock(&metrics->lock);
-}
-
-/* Where the last of the lines before `at` begins, and its step; -1 when there is none that can be read. */
-static off_t
-last_line(int fd, off_t at, uint64_t *step)
-{
-    char line[AUDIT_LINE_MAX + 2]; /* and the ends of two */
-    size_t size = at < (off_t)sizeof line ? (size_t)at : sizeof line;
-    if (size == 0 || pread(fd, line, size, at - (off_t)size) != (ssize_t)size)
-        return -1;
-    size_t begin = size - 1; /* the end of the line */
-    while (begin > 0 && line[begin - 1] != '\n')
-        begin--;
-    json_t *object = json_loadb(line + begin, size - begin, 0, NULL);
-    const json_t *number = json_object_get(object, "step");
-    bool good = json_is_integer(number);
-    if (good)
-        *step = (uint64_t)json_integer_value(number);
-    json_decref(object);
-    return good ? at - (off_t)(size - begin) : -1;
 }
 
 void

@@ -39,6 +39,10 @@ struct metrics_job {
     uint64_t job, seed, train, batch, steps; /* job: hash; seed of the order of the samples */
     unsigned shards;
     uint64_t local_steps;
+    uint64_t data, from;  /* hashes of the data, and of the weights in model.from */
+    const char *text;     /* config.text */
+    const uint64_t *part; /* [part_count] steps after which other settings began: config_parts.h */
+    size_t part_count;
 };
 
 struct metrics_result {
@@ -57,6 +61,8 @@ int metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, 
 void metrics_destroy(struct metrics **metrics);
 /* Written as job.json together with the first line. */
 void metrics_job(struct metrics *metrics, const struct metrics_job *job);
+/* Lines of later steps, left by an earlier start, count no more: they go when the first line comes. */
+void metrics_keep(struct metrics *metrics, uint64_t steps);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
 /* The last step, or the evaluation after it, is void: deletes its line, or its figures. */
 void metrics_withdraw(struct metrics *metrics);

@@ -27,6 +27,15 @@ whole(uint64_t value)
 }
 
 static json_t *
+wholes(const uint64_t *value, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(array, whole(value[i]));
+    return array;
+}
+
+static json_t *
 hash_text(uint64_t hash)
 {
     char text[17];
@@ -123,5 +132,12 @@ metrics_job_object(const struct metrics_job *job)
     json_object_set_new(object, "shards", whole(job->shards));
     json_object_set_new(object, "steps", whole(job->steps));
     json_object_set_new(object, "local_steps", whole(job->local_steps));
+    if (job->part_count)
+        json_object_set_new(object, "parts", wholes(job->part, job->part_count));
+    json_object_set_new(object, "data", hash_text(job->data));
+    if (job->from)
+        json_object_set_new(object, "from", hash_text(job->from));
+    if (job->text)
+        json_object_set_new(object, "text", json_string(job->text));
     return object;
 }

@@ -37,8 +37,8 @@ static const struct option table[] = {
     {"--port", "PORT", "mesh.port", NULL, "listen here (first free one from 20000 on)", NULL},
     {"--seed", "N", "run.seed", NULL, "seed of everything random", NULL},
     {"--threads", "N", "node.threads", NULL, "threads that compute (all CPUs)", NULL},
-    {"--resume", NULL, NULL, NULL, "go on from the newest checkpoint in --out, also after the end",
-     NULL},
+    {"--resume", NULL, NULL, NULL,
+     "go on from the newest checkpoint in --out, also with more epochs", NULL},
     {"--fresh", NULL, NULL, NULL, "begin at step 0 even if --out holds an unfinished run", NULL},
     {"--quiet", NULL, "node.quiet", "yes", "only warnings and errors", NULL},
     {"--log", "LEVEL", "node.log", NULL, "error, warning, info or debug (info)", NULL},
@@ -255,6 +255,12 @@ options_fini(struct options *options)
     for (size_t i = 0; i < options->set_count; i++)
         free(options->set[i].assignment);
     options->set_count = 0;
+}
+
+enum train_start
+options_start(const struct options *options)
+{
+    return options->fresh ? TRAIN_FRESH : options->resume ? TRAIN_RESUME : TRAIN_AUTO;
 }
 
 int

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "node/config.h"
+#include "node/train.h"
 
 enum { OPTIONS_ARGS_MAX = 65, OPTIONS_SETS_MAX = 256 };
 
@@ -36,6 +37,8 @@ int options_parse(struct options *options, int argc, char *const argv[], char *w
                   size_t why_size);
 void options_fini(struct options *options);
 
+/* What --resume and --fresh say. */
+enum train_start options_start(const struct options *options);
 /* Calls config_set for all of them. Returns 0, or -EINVAL with `why`, which names the option. */
 int options_apply(const struct options *options, struct config *config, char *why, size_t why_size);
 

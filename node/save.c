@@ -32,6 +32,7 @@ struct save {
     uint64_t step, round; /* of the copy; round 0: of none */
     /* The writer's, or the trainer's while the writer is idle. */
     bool written; /* the copy is a file */
+    bool alone;   /* there are none of other jobs */
     bool any;     /* one was written: of this step */
     uint64_t last_step;
     double stepped_at, step_s; /* the trainer's: the last step, and how long one takes */
@@ -96,6 +97,9 @@ store(struct save *save, char *why, size_t why_size)
     else
         report_success(save, step);
     checkpoint_prune(save->setup.dir, KEPT, rc ? NULL : &step);
+    if (!rc && !save->alone)
+        checkpoint_forget_others(save->setup.dir, save->setup.job_hash);
+    save->alone = save->alone || !rc;
     fail_hit(FAIL_CHECKPOINTED, NULL, 0);
     return rc;
 }
@@ -268,7 +272,16 @@ save_find(struct save *save, struct state *state, struct checkpoint_found *found
           size_t why_size)
 {
     struct checkpoint checkpoint = file_of(save, state->block);
-    return checkpoint_read_newest(save->setup.dir, &checkpoint, found, why, why_size);
+    return checkpoint_read_newest(save->setup.dir, UINT64_MAX, &checkpoint, found, why, why_size);
+}
+
+int
+save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, struct state *state,
+               struct checkpoint_found *found, char *why, size_t why_size)
+{
+    struct checkpoint checkpoint = file_of(save, state->block);
+    checkpoint.job_hash = job_hash;
+    return checkpoint_read_newest(save->setup.dir, step_max, &checkpoint, found, why, why_size);
 }
 
 bool

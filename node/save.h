@@ -7,7 +7,8 @@
  *
  * There is one copy. While it is being written, later steps are skipped: training never waits for a disk. Each
  * reason of an error is logged once, and `alarm` repeats it until a checkpoint was written again. The next call
- * tries again with a new file. The last three checkpoints are kept, and always one that was read back. */
+ * tries again with a new file. The last three checkpoints are kept, and always one that was read back. Checkpoints of
+ * other jobs in the folder are deleted once there is one of this job. */
 #ifndef NODE_SAVE_H
 #define NODE_SAVE_H
 
@@ -40,6 +41,9 @@ void save_destroy(struct save **save); /* waits until everything is written */
 /* Like checkpoint_read_newest, into the state's block. */
 int save_find(struct save *save, struct state *state, struct checkpoint_found *found, char *why,
               size_t why_size);
+/* The same for a checkpoint of another job, of at most step_max steps: that of an earlier part of the run. */
+int save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, struct state *state,
+                   struct checkpoint_found *found, char *why, size_t why_size);
 /* Does `dir` have the result of a run that ended? */
 bool save_ended(const struct save *save);
 

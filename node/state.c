@@ -29,17 +29,17 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     state->job = *job;
     state->exact = exact;
     state->param_count = param_count;
-    state->slot_count = optim_slots(&job->optim);
+    state->slot_count = optim_slots(&job->rules.optim);
     state->block_count = exact_blocks(exact);
     size_t vector = state_aligned(param_count * sizeof(float));
     size_t head = state_aligned(sizeof *state->header);
-    state->size = state_size(&job->optim, param_count, state->block_count);
+    state->size = state_size(&job->rules.optim, param_count, state->block_count);
     state->block = job->block ? job->block : aligned_alloc(STATE_ALIGN, state->size);
     state->square = calloc(state_items(state->block_count) + 1, sizeof *state->square);
     state->applied = calloc(state->block_count + 1, sizeof *state->applied);
     state->hash = calloc(state->block_count + 1, sizeof *state->hash);
     state->scratch = calloc(state->block_count + 1, sizeof *state->scratch);
-    bool layerwise = optim_layerwise(&job->optim);
+    bool layerwise = optim_layerwise(&job->rules.optim);
     if (layerwise) {
         state->norm = calloc(state->block_count + 1, sizeof *state->norm);
         state->ratio = calloc(state->block_count + 1, sizeof *state->ratio);
@@ -85,23 +85,41 @@ state_start(struct state *state)
 }
 
 static uint64_t
-epoch_steps(const struct state *state)
+epoch_steps(const struct state_job *job)
 {
-    return (state->job.train + state->job.batch - 1) / state->job.batch;
+    return (job->train + job->batch - 1) / job->batch;
+}
+
+uint64_t
+state_rules_total(const struct state_job *job, const struct state_rules *rules)
+{
+    uint64_t all = rules->epochs * epoch_steps(job);
+    return rules->steps && rules->steps < all ? rules->steps : all;
 }
 
 uint64_t
 state_steps_total(const struct state *state)
 {
-    uint64_t all = state->job.epochs * epoch_steps(state);
-    return state->job.steps && state->job.steps < all ? state->job.steps : all;
+    return state_rules_total(&state->job, &state->job.rules);
+}
+
+const struct state_rules *
+state_rules(const struct state *state)
+{
+    const struct state_job *job = &state->job;
+    const struct state_header *h = state->header;
+    uint64_t step = h->step - (h->phase == STATE_EVALUATE && h->step > 0);
+    for (size_t i = 0; i < job->past_count; i++)
+        if (step < job->past[i].until)
+            return &job->past[i];
+    return &job->rules;
 }
 
 const float *
 state_weights(const struct state *state)
 {
     const struct state_header *h = state->header;
-    bool averaged = state->job.optim.ema > 0 && h->step > h->skipped;
+    bool averaged = state->job.rules.optim.ema > 0 && h->step > h->skipped;
     return averaged ? state->slot[state->slot_count - 1] : state->params;
 }
 
@@ -111,12 +129,20 @@ smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* The step with which these rules end: that of the job, or the last before the next ones. */
+static uint64_t
+rules_end(const struct state *state, const struct state_rules *rules)
+{
+    uint64_t all = state_rules_total(&state->job, rules);
+    return rules == &state->job.rules ? all : smaller(all, rules->until);
+}
+
 uint64_t
 state_steps(const struct state *state)
 {
     const struct state_header *h = state->header;
-    uint64_t all = state_steps_total(state), left = h->step < all ? all - h->step : 1;
-    return smaller(state->job.local_steps, smaller(epoch_steps(state) - h->epoch_step, left));
+    uint64_t end = rules_end(state, state_rules(state)), left = h->step < end ? end - h->step : 1;
+    return smaller(state->job.local_steps, smaller(epoch_steps(&state->job) - h->epoch_step, left));
 }
 
 uint64_t
@@ -181,14 +207,32 @@ state_check(const struct state *state, const int32_t *total, uint64_t *coverage,
 }
 
 static bool
-evaluation_due(const struct state *state)
+evaluation_due(const struct state *state, const struct state_rules *rules)
 {
     const struct state_header *h = state->header;
     if (!state->job.test)
         return false;
-    if (h->step >= state_steps_total(state))
+    if (h->step >= state_rules_total(&state->job, rules))
         return true;
-    return h->epoch_step == 0 && state->job.eval_every && h->epoch % state->job.eval_every == 0;
+    return h->epoch_step == 0 && rules->eval_every && h->epoch % rules->eval_every == 0;
+}
+
+/* The end may have cut an epoch short: it is taken up again. */
+bool
+state_go_on(struct state *state)
+{
+    const struct state_job *job = &state->job;
+    struct state_header *h = state->header;
+    size_t i = 0;
+    while (i < job->past_count && h->step != job->past[i].until)
+        i++;
+    if (i == job->past_count || h->phase != STATE_TRAIN)
+        return false;
+    h->done = 0;
+    h->skipped_row = 0;
+    h->epoch = h->step / epoch_steps(job);
+    h->epoch_step = h->step % epoch_steps(job);
+    return true;
 }
 
 static void
@@ -205,6 +249,8 @@ static void
 apply_step(struct state *next, const int32_t *tail, struct state_event *event)
 {
     struct state_header *h = next->header;
+    const struct state_rules *rules = state_rules(next);
+    uint64_t total = state_rules_total(&next->job, rules);
     event->raised = exact_raise(next->exact, tail + TAIL_OVER, next->exponent);
     if (event->raised && !tail[TAIL_BAD])
         return;
@@ -217,28 +263,29 @@ apply_step(struct state *next, const int32_t *tail, struct state_event *event)
     event->skipped = tail[TAIL_BAD] != 0;
     next->moves = !event->skipped;
     next->settle = h->step == h->skipped;
-    next->rate =
-        optim_rate(&next->job.optim, h->step, state_steps_total(next), h->epoch, next->job.batch);
-    if (event->skipped)
-        h->skipped += event->steps;
+    next->rate = optim_rate(&rules->optim, h->step, total, h->epoch, next->job.batch);
+    h->skipped += event->skipped ? event->steps : 0;
+    h->skipped_row = event->skipped ? h->skipped_row + 1 : 0;
     h->step += event->steps;
     h->epoch_step += event->steps;
     h->samples += event->samples;
     h->epoch_loss += event->skipped ? 0 : state_tail_loss(tail);
     h->epoch_samples += event->skipped ? 0 : (double)event->samples;
-    bool last = h->step >= state_steps_total(next);
-    if (h->epoch_step >= epoch_steps(next) || last)
+    bool last = h->step >= total, hopeless = h->skipped_row >= STATE_SKIPS_MAX;
+    if (h->epoch_step >= epoch_steps(&next->job) || last)
         finish_epoch(next);
-    if (evaluation_due(next))
+    if (!hopeless && evaluation_due(next, rules))
         h->phase = STATE_EVALUATE;
     else
-        h->done = last;
+        h->done = last || hopeless;
+    state_go_on(next);
 }
 
 static void
 apply_evaluation(struct state *state, const int32_t *tail, struct state_event *event)
 {
     struct state_header *h = state->header;
+    const struct state_rules *rules = state_rules(state);
     event->evaluated = true;
     h->test_loss = tail[TAIL_BAD] ? (double)INFINITY : event->loss;
     h->test_accuracy = event->accuracy;
@@ -247,8 +294,9 @@ apply_evaluation(struct state *state, const int32_t *tail, struct state_event *e
     if (h->test_loss < h->best_loss)
         h->best_loss = h->test_loss;
     h->phase = STATE_TRAIN;
-    h->done = h->step >= state_steps_total(state) ||
-              (state->job.patience && h->stale >= state->job.patience);
+    h->done = h->step >= state_rules_total(&state->job, rules) ||
+              (rules->patience && h->stale >= rules->patience);
+    state_go_on(state);
 }
 
 /* Building the next state ------------------------------------------------------------------------- */
@@ -297,7 +345,7 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
         apply_evaluation(next, tail, event);
     else
         apply_step(next, tail, event);
-    return next->moves && !(next->job.optim.clip_norm > 0) && !next->ratio;
+    return next->moves && !(state_rules(now)->optim.clip_norm > 0) && !next->ratio;
 }
 
 void

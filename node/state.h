@@ -65,7 +65,8 @@ struct state_header {
     double test_loss;  /* of the last evaluation */
     double test_accuracy;
     double best_loss;
-    uint64_t ledger; /* running hash of the samples used by the steps so far: ledger.h */
+    uint64_t ledger;      /* running hash of the samples used by the steps so far: ledger.h */
+    uint64_t skipped_row; /* rounds skipped one after the other, up to the last one */
 };
 
 enum {
@@ -77,19 +78,31 @@ enum {
     TAIL_OVER = TAIL_CHECK + 2,
 };
 
+/* A run is done when so many rounds one after the other had no finite gradient: it would stay so. */
+enum { STATE_SKIPS_MAX = 20 };
+
+/* What may change while a run goes on: config_parts.h. */
+struct state_rules {
+    uint64_t until;          /* the last step that they are for; the last rules have no end */
+    struct optim_spec optim; /* of a round */
+    struct optim_spec local; /* of the steps within a shard, with local_steps above 1 */
+    uint64_t epochs, steps;  /* when to stop; steps 0: only epochs decide */
+    uint64_t eval_every;     /* epochs; 0 = only at the end */
+    uint64_t patience;       /* evaluations without improvement; 0 = off */
+};
+
 /* What F needs to know about the job; fixed for the run. */
 struct state_job {
-    struct optim_spec optim;
+    struct state_rules rules;       /* of the last steps */
+    const struct state_rules *past; /* [past_count] of the steps before, in order; borrowed */
+    size_t past_count;
     uint64_t seed; /* seed of the order of the samples */
     unsigned shards;
     /* the ledger is exchanged as a bucket of its own (work.h), and not in evaluations */
     bool claims;
-    uint64_t batch;         /* samples per step */
-    uint64_t local_steps;   /* steps of a round, 1..; fewer at the end of an epoch and of the run */
-    uint64_t train, test;   /* samples in the data */
-    uint64_t epochs, steps; /* when to stop; steps 0: only epochs decide */
-    uint64_t eval_every;    /* epochs; 0 = only at the end */
-    uint64_t patience;      /* evaluations without improvement; 0 = off */
+    uint64_t batch;       /* samples per step */
+    uint64_t local_steps; /* steps of a round, 1..; fewer at the end of an epoch and of the run */
+    uint64_t train, test; /* samples in the data */
     /* one value per exponent block: above 0, the block moves by this share of its sum and not by the optimiser.
      * NULL: all are 0. Borrowed. */
     const float *average;
@@ -151,6 +164,13 @@ void state_start(struct state *state);
 const float *state_weights(const struct state *state);
 size_t state_tail(size_t block_count); /* elements of the tail; the ledger follows it */
 uint64_t state_steps_total(const struct state *state);
+/* The rules of the next round. An evaluation belongs to the step before it. */
+const struct state_rules *state_rules(const struct state *state);
+/* After how many steps they end the run. */
+uint64_t state_rules_total(const struct state_job *job, const struct state_rules *rules);
+/* If the state is that after the last step of earlier rules, where the run ended or was stopped: goes on with the
+ * next rules. F does this by itself where it passes that step. Returns false, and changes nothing, elsewhere. */
+bool state_go_on(struct state *state);
 /* Steps of the next round, if it is a training round. */
 uint64_t state_steps(const struct state *state);
 /* Samples of the next round, in all shards together: less than a batch per step at the end of an epoch. */

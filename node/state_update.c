@@ -82,7 +82,8 @@ norm_block(struct update *u, size_t i, size_t block)
     for (size_t s = 0; s < now->slot_count; s++)
         slot[s] = now->slot[s] + first;
     sum[0] = sum[1] = 0;
-    optim_squares(&now->job.optim, now->header->step, now->params + first, slot, g, n, sum);
+    optim_squares(&state_rules(now)->optim, now->header->step, now->params + first, slot, g, n,
+                  sum);
 }
 
 static void
@@ -107,7 +108,7 @@ find_ratios(struct update *u, struct pool *pool)
             sum[0] += next->norm[b][0];
             sum[1] += next->norm[b][1];
         }
-        float ratio = optim_ratio(&next->job.optim, sum);
+        float ratio = optim_ratio(&state_rules(u->now)->optim, sum);
         for (size_t b = from; b < end; b++)
             next->ratio[b] = ratio;
     }
@@ -120,7 +121,7 @@ optimise(struct update *u, size_t block, float *slot[OPTIM_SLOTS_MAX], float *g,
     struct state *next = u->next;
     clip(next, g, n);
     double rate = next->ratio ? next->rate * (double)next->ratio[block] : next->rate;
-    optim_apply(&next->job.optim, rate, u->now->header->step,
+    optim_apply(&state_rules(u->now)->optim, rate, u->now->header->step,
                 next->params + exact_block_first(next->exact, block), slot, g, n);
 }
 
@@ -144,8 +145,8 @@ update_block(struct update *u, size_t i, size_t block)
     if (!(average > 0))
         optimise(u, block, slot, g, n);
     const struct state_header *h = u->now->header;
-    if (next->job.optim.ema > 0)
-        optim_average(&next->job.optim, h->step - h->skipped + state_steps(u->now),
+    if (state_rules(u->now)->optim.ema > 0)
+        optim_average(&state_rules(u->now)->optim, h->step - h->skipped + state_steps(u->now),
                       state_steps(u->now), next->params + first, slot[next->slot_count - 1], n);
     exact_follow(next->exact, u->total, block, block + 1, next->settle, next->exponent);
     fail_hit(FAIL_UPDATED, next->params + first, n * sizeof *next->params);
@@ -168,13 +169,13 @@ clip_factor(struct update *u, struct pool *pool)
 {
     size_t items = state_items(u->end);
     double sum = 0;
-    if (!(u->now->job.optim.clip_norm > 0))
+    if (!(state_rules(u->now)->optim.clip_norm > 0))
         return 1.0f;
     memset(u->next->square, 0, items * sizeof *u->next->square);
     pool_run(pool, square_item, u, items);
     for (size_t i = 0; i < items; i++)
         sum += u->next->square[i];
-    return optim_clip(&u->now->job.optim, sum);
+    return optim_clip(&state_rules(u->now)->optim, sum);
 }
 
 void

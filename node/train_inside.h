@@ -37,8 +37,10 @@ struct run {
     struct metrics *metrics;
     struct save *save;
     struct checkpoint_found found;
-    bool resumed; /* an earlier run goes on */
-    bool anew;    /* the first step deletes what an earlier run left */
+    bool resumed;  /* an earlier run goes on */
+    bool anew;     /* the first step deletes what an earlier run left */
+    bool replaces; /* and there is such a run */
+    uint64_t kept; /* steps whose lines in metrics.jsonl belong to this run */
     uint64_t job_hash;
     double started, step_started;
     double compute_s, wait_s; /* since the last step */

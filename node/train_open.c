@@ -8,9 +8,8 @@
 
 #include <sodium.h>
 
-#include "nn/disk.h"
-#include "node/audit.h"
 #include "node/host.h"
+#include "node/left.h"
 
 static int
 open_memory(struct run *run, char *why, size_t why_size)
@@ -34,7 +33,7 @@ open_state(struct run *run, char *why, size_t why_size)
     const struct config *config = run->config;
     struct state_job job = job_rules(&run->job, config);
     size_t params = nn_param_count(run->job.model);
-    size_t size = state_size(&job.optim, params, exact_blocks(run->job.exact));
+    size_t size = state_size(&job.rules.optim, params, exact_blocks(run->job.exact));
     struct state_job other = job;
     job.block = idle_memory(run, size);
     other.block = idle_memory(run, size);
@@ -72,7 +71,6 @@ open_work(struct run *run, char *why, size_t why_size)
         .shards = config->train.shards,
         .batch = config->train.batch,
         .local_steps = config->train.local_steps,
-        .local = config->train.optim,
         .alive = sign_of_life,
         .alive_ctx = run,
         .seed = config->run.seed,
@@ -162,64 +160,36 @@ open_save(struct run *run, char *why, size_t why_size)
     return save_new(&run->save, &setup, why, why_size);
 }
 
-/* Of the run that the folder holds, as its job.json has it. */
-static bool
-job_left(const struct run *run, struct audit_job *job)
-{
-    char path[DISK_PATH_MAX], why[TRAIN_LINE];
-    uint8_t *text;
-    size_t size;
-    snprintf(path, sizeof path, "%s/job.json", run->config->out);
-    if (disk_read(path, AUDIT_LINE_MAX, &text, &size, why, sizeof why))
-        return false;
-    bool good = audit_read_job(job, (const char *)text, size, why, sizeof why) == 0;
-    free(text);
-    return good;
-}
-
-/* "run.seed 7, here 9"; `left` NULL: nothing is known of it. */
-static void
-tell_difference(const struct run *run, const struct audit_job *left, char *out, size_t size)
-{
-    const struct config *config = run->config;
-    const struct audit_job none = {0}, *job = left ? left : &none;
-    const struct {
-        const char *name;
-        uint64_t there, here;
-    } number[] = {
-        {"run.seed", job->seed, config->run.seed},
-        {"steps", job->steps, state_steps_total(&run->state)},
-        {"training samples", job->train, data_info(run->job.data)->train},
-        {"train.batch", job->batch, config->train.batch},
-        {"train.shards", job->shards, config->train.shards},
-        {"train.local_steps", job->local_steps, config->train.local_steps},
-    };
-    for (size_t i = 0; left && i < sizeof number / sizeof number[0]; i++) {
-        if (number[i].there != number[i].here) {
-            snprintf(out, size, "%s %llu, here %llu", number[i].name,
-                     (unsigned long long)number[i].there, (unsigned long long)number[i].here);
-            return;
-        }
-    }
-    snprintf(out, size, "other data, model or settings");
-}
-
 /* There are checkpoints, but only of other jobs. They may be older than a run of ours that had none yet: job.json tells
  * whose metrics these are. */
 static int
-check_left(const struct run *run, char *why, size_t why_size)
+check_left(const struct run *run, const struct left *left, enum train_start start, char *why,
+           size_t why_size)
 {
-    char difference[128];
-    struct audit_job left;
-    bool known = job_left(run, &left);
-    if (known && left.job == run->job_hash)
+    char reason[TRAIN_LINE];
+    if (left->known && left->job.job == run->job_hash)
         return 0;
-    tell_difference(run, known ? &left : NULL, difference, sizeof difference);
-    snprintf(
-        why, why_size,
-        "%s: holds %s run of another job (%s); --fresh begins anew, --out takes another folder",
-        run->config->out, save_ended(run->save) ? "a" : "an unfinished", difference);
+    left_tell(left, run->config, &run->job, start, reason, sizeof reason);
+    snprintf(why, why_size, "%s: %s", run->config->out, reason);
     return -EEXIST;
+}
+
+/* The newest checkpoint of an earlier part of the run, where there is none of this job. */
+static void
+resume_part(struct run *run, char *why, size_t why_size)
+{
+    const struct job *job = &run->job;
+    for (size_t i = job->past_count; i-- > 0 && !run->found.whole;) {
+        struct checkpoint_found found;
+        char reason[TRAIN_LINE];
+        save_find_part(run->save, job->past_hash[i], job->past[i].until, &run->state, &found,
+                       reason, sizeof reason);
+        run->found.whole = found.whole;
+    }
+    if (!run->found.whole)
+        return;
+    state_go_on(&run->state);
+    snprintf(why, why_size, "%s", "");
 }
 
 /* The newest whole checkpoint into the state, as `start` says. What is damaged is repaired later, when there
@@ -228,20 +198,44 @@ static int
 resume_from(struct run *run, enum train_start start, char *why, size_t why_size)
 {
     struct checkpoint_found *found = &run->found;
-    run->anew = start == TRAIN_FRESH || (start == TRAIN_AUTO && save_ended(run->save));
-    if (run->anew)
-        return 0;
-    int rc = save_find(run->save, &run->state, found, why, why_size);
-    run->resumed = found->whole || found->damaged_count > 0;
-    if (run->resumed || (rc == -ENOENT && !why[0]))
-        return 0;
-    if (rc != -ENOENT) /* the folder itself */
-        return rc;
-    if (!found->unfit)
-        return check_left(run, why, why_size);
-    size_t used = strlen(why);
-    snprintf(why + used, why_size - used, "; --fresh begins anew");
+    struct left left;
+    left_read(&left, run->config->out);
+    size_t part = left_part(&left, &run->job);
+    bool goes_on = part < run->job.past_count;
+    run->anew = start == TRAIN_FRESH || (start == TRAIN_AUTO && left.ended && !goes_on);
+    run->replaces = run->anew && (left.known || left.ended);
+    run->kept = goes_on ? run->job.past[part].until : UINT64_MAX;
+    int rc = run->anew ? 0 : save_find(run->save, &run->state, found, why, why_size);
+    if (!run->anew && rc == -ENOENT)
+        resume_part(run, why, why_size);
+    run->resumed = found->whole || found->damaged_count > 0 || (goes_on && !run->anew);
+    if (run->anew || run->resumed || (rc == -ENOENT && !why[0])) {
+        rc = 0;
+    } else if (rc == -ENOENT && !found->unfit) { /* else the folder itself */
+        rc = check_left(run, &left, start, why, why_size);
+    } else if (rc == -ENOENT) {
+        size_t used = strlen(why);
+        snprintf(why + used, why_size - used, "; --fresh begins anew");
+    }
+    left_fini(&left);
     return rc;
+}
+
+/* "from step 76 on train.epochs = 6, before 3" */
+static void
+tell_parts(struct run *run)
+{
+    struct config_parts parts;
+    struct config_difference difference;
+    char line[TRAIN_LINE];
+    int rc = config_parts_init(&parts, run->config, line, sizeof line);
+    for (size_t at = 0;
+         !rc && parts.count &&
+         config_differ(parts.config[parts.count - 1], run->config, &at, &difference);)
+        train_say(run, 6, "from step %llu on %s = %s, before %s",
+                  (unsigned long long)parts.until[parts.count - 1] + 1, difference.key,
+                  difference.right, difference.left);
+    config_parts_fini(&parts);
 }
 
 /* `skipped`: checkpoints that were of no use, or "". */
@@ -249,6 +243,9 @@ static void
 tell_start(struct run *run, enum train_start start, const char *skipped)
 {
     const struct config *config = run->config;
+    uint64_t part[CONFIG_PARTS_MAX];
+    for (size_t i = 0; i < run->job.past_count; i++)
+        part[i] = run->job.past[i].until;
     metrics_job(run->metrics, &(struct metrics_job){
                                   .run = config->run.name,
                                   .job = run->job_hash,
@@ -258,10 +255,20 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                                   .steps = state_steps_total(&run->state),
                                   .shards = config->train.shards,
                                   .local_steps = config->train.local_steps,
+                                  .data = data_info(run->job.data)->hash,
+                                  .from = run->job.from_hash,
+                                  .text = config->text,
+                                  .part = part,
+                                  .part_count = run->job.past_count,
                               });
+    metrics_keep(run->metrics, run->kept);
+    if (run->replaces)
+        train_say(run, 6, "%s: the %s run in it is replaced", config->out,
+                  save_ended(run->save) ? "ended" : "unfinished");
     if (run->found.whole && !run->found.damaged_count)
         train_say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
                   skipped[0] ? "; skipped " : "", skipped);
+    tell_parts(run);
     if (start == TRAIN_RESUME && !run->resumed)
         train_say(run, 6, "%s: no checkpoint to resume from: begins at step 0, or where others are",
                   config->out);
@@ -283,6 +290,9 @@ train_open(struct run *run, enum train_start start, char *why, size_t why_size)
     int rc = job_open(&run->job, run->config, why, why_size);
     if (!rc)
         rc = job_start(&run->job, run->config, why, why_size);
+    if (!rc)
+        rc = left_settle(run->config, &run->job, start, (const char *const[]){run->config->out}, 1,
+                         why, why_size);
     if (!rc)
         rc = open_memory(run, why, why_size);
     if (!rc)

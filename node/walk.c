@@ -13,12 +13,11 @@ walk_bytes(const struct nn_model *model)
 }
 
 int
-walk_init(struct walk *walk, const struct nn_model *model, const struct optim_spec *optim)
+walk_init(struct walk *walk, const struct nn_model *model)
 {
     size_t count = nn_param_count(model);
-    assert(optim->kind == OPTIM_SGD && !(optim->momentum > 0));
     float *both = calloc(2 * count + 1, sizeof *both);
-    *walk = (struct walk){model, optim, both, both ? both + count : NULL};
+    *walk = (struct walk){model, NULL, both, both ? both + count : NULL};
     return both ? 0 : -ENOMEM;
 }
 
@@ -30,8 +29,10 @@ walk_fini(struct walk *walk)
 }
 
 void
-walk_begin(struct walk *walk, const float *params)
+walk_begin(struct walk *walk, const struct optim_spec *optim, const float *params)
 {
+    assert(optim->kind == OPTIM_SGD && !(optim->momentum > 0));
+    walk->optim = optim;
     memcpy(walk->params, params, nn_param_count(walk->model) * sizeof *params);
 }
 

@@ -19,7 +19,7 @@
 
 struct walk {
     const struct nn_model *model;   /* borrowed */
-    const struct optim_spec *optim; /* SGD without momentum; borrowed */
+    const struct optim_spec *optim; /* of this walk: SGD without momentum; borrowed */
     float *params;                  /* [nn_param_count] the shard's present parameters */
     float *gradient;                /* [nn_param_count] */
 };
@@ -27,10 +27,11 @@ struct walk {
 /* Bytes that walk_init allocates. */
 size_t walk_bytes(const struct nn_model *model);
 /* Returns 0 or -ENOMEM. */
-int walk_init(struct walk *walk, const struct nn_model *model, const struct optim_spec *optim);
+int walk_init(struct walk *walk, const struct nn_model *model);
 void walk_fini(struct walk *walk);
 
-void walk_begin(struct walk *walk, const float *params);
+/* Borrows `optim` until the next walk begins. */
+void walk_begin(struct walk *walk, const struct optim_spec *optim, const float *params);
 /* Receives the gradient of a step, each element once. */
 struct nn_sink walk_sink(struct walk *walk);
 /* Takes the step, when the gradient is complete. */

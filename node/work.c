@@ -239,8 +239,9 @@ walk_on(struct lane *lane, uint64_t step)
     const struct nn_sink sink = walk_sink(&lane->walk);
     for (size_t s = 0; s < work->cut.section_count; s++)
         backward_section(lane, s, lane->walk.params, &sink);
-    walk_step(&lane->walk, optim_rate(&work->setup.local, h->step + step,
-                                      state_steps_total(work->state), h->epoch, job->batch));
+    const struct state_rules *rules = state_rules(work->state);
+    walk_step(&lane->walk, optim_rate(&rules->local, h->step + step, state_rules_total(job, rules),
+                                      h->epoch, job->batch));
 }
 
 /* The present local step of the lane's shard; with the last one its part of the sum. */
@@ -253,7 +254,7 @@ walk_lane(void *ctx, size_t i)
     if (work->step == 0) {
         lane->count = 0;
         lane->result = (struct nn_result){0};
-        walk_begin(&lane->walk, work->params);
+        walk_begin(&lane->walk, &state_rules(state)->local, work->params);
     }
     walk_on(lane, work->step);
     if (work->step + 1 < state_steps(state))

@@ -30,7 +30,6 @@ struct work_setup {
     unsigned shards;
     uint64_t batch;
     uint64_t local_steps; /* steps of a round, as in struct state_job; above 1 only in exact mode */
-    struct optim_spec local;  /* the rule of these steps: walk.h */
     void (*alive)(void *ctx); /* called after each local step; may be NULL */
     void *alive_ctx;
     uint64_t seed;

@@ -57,9 +57,11 @@ to_checkpoint
 before=$(snapshot)
 ways='; --fresh begins anew, --out takes another folder$'
 refused "another seed" "$WORK/a: holds an unfinished run of another job \(run.seed 7, here 9\)$ways" "$WORK/a" --seed 9
-refused "more steps" "\(steps $STEPS, here 60\)$ways" "$WORK/a" --set train.steps=60
-refused "another rate" "\(other data, model or settings\)$ways" "$WORK/a" --set train.optimizer.sgd.rate=0.01
-refused "another seed, to be resumed" "\(run.seed 7, here 9\)$ways" "$WORK/a" --seed 9 --resume
+on='; --resume goes on with these settings, --fresh begins anew, --out takes another folder$'
+refused "more steps" "\(train.steps $STEPS, here 60\)$on" "$WORK/a" --set train.steps=60
+refused "another rate" "\(train.optimizer.sgd.rate 0.05, here 0.01\)$on" "$WORK/a" --set train.optimizer.sgd.rate=0.01
+refused "another batch" "\(train.batch 96, here 192\)$ways" "$WORK/a" --set train.batch=192
+refused "another seed, to be resumed" "\(run.seed 7, here 9\), which cannot change on the way; --fresh" "$WORK/a" --seed 9 --resume
 [ "$(snapshot)" = "$before" ] || fail "the refused runs changed the folder"
 
 echo "the same job goes on, another one begins anew when told to"

@@ -414,7 +414,7 @@ the_newest_valid_one_is_read_and_skipped_ones_are_named(void **state)
     assert_int_equal(link(path_of("file"), step_path(33)), 0);
     assert_int_equal(truncate(step_path(9), 100), 0);
     struct checkpoint c = sample(1);
-    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), 0);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), 0);
     assert_int_equal(c.step, 10);
     assert_int_equal(params[0], 10);
     assert_non_null(strstr(why, "checkpoint-33: holds step 32; "));
@@ -433,17 +433,19 @@ no_valid_checkpoint_is_not_the_same_as_none(void **state)
     (void)state;
     struct checkpoint c = sample(1);
     strcpy(why, "x");
-    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), -ENOENT);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
     assert_string_equal(why, "");
-    assert_int_equal(checkpoint_read_newest("/nonexistent", &c, &found, why, sizeof why), -ENOENT);
+    assert_int_equal(
+        checkpoint_read_newest("/nonexistent", UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
     assert_string_equal(why, "");
     write_step(3, JOB);
     damage(3, 200);
     c = sample(1);
-    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), -ENOENT);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
     assert_non_null(strstr(why, "damaged"));
     assert_untouched(&c);
-    assert_int_equal(checkpoint_read_newest("/dev/null", &c, &found, why, sizeof why), -ENOTDIR);
+    assert_int_equal(checkpoint_read_newest("/dev/null", UINT64_MAX, &c, &found, why, sizeof why),
+                     -ENOTDIR);
     assert_true(strlen(why) > 0);
 }
 
@@ -461,7 +463,8 @@ what_is_no_checkpoint_at_all_is_damaged_or_not_ours(void **state)
         struct disk_piece piece = {bytes, row[i].size};
         assert_int_equal(disk_write(step_path(9), &piece, 1, why, sizeof why), 0);
         struct checkpoint c = sample(1);
-        assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), -ENOENT);
+        assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why),
+                         -ENOENT);
         assert_int_equal(found.damaged_count, 1);
         assert_false(found.others || found.unfit);
         assert_untouched(&c);
@@ -474,12 +477,12 @@ what_is_no_checkpoint_at_all_is_damaged_or_not_ours(void **state)
     assert_int_equal(disk_write(step_path(9), &piece, 1, why, sizeof why), 0);
     free(data);
     struct checkpoint c = sample(1);
-    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), -ENOENT);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
     assert_non_null(strstr(why, "version 1, expected 2"));
     assert_true(found.unfit && found.damaged_count == 0);
     assert_int_equal(unlink(step_path(9)), 0);
     assert_int_equal(mkdir(step_path(9), 0700), 0);
-    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), -ENOENT);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
     assert_true(found.others);
     assert_int_equal(rmdir(step_path(9)), 0);
 }
@@ -542,11 +545,11 @@ a_folder_full_of_old_ones_is_borne(void **state)
         assert_int_equal(link(step_path(1), path_of(name)), 0);
     }
     struct checkpoint c = sample(1);
-    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), 0);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), 0);
     assert_int_equal(c.step, 1);
     assert_int_equal(found.damaged_count, CHECKPOINT_DAMAGED_MAX);
     checkpoint_forget(dir, JOB);
-    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), -ENOENT);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
     assert_string_equal(why, "");
 }
 
@@ -562,7 +565,7 @@ only_exact_names_count(void **state)
     struct checkpoint c = sample(7);
     for (size_t i = 0; i < sizeof name / sizeof name[0]; i++)
         assert_int_equal(checkpoint_write(path_of(name[i]), &c, why, sizeof why), 0);
-    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), -ENOENT);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
     assert_string_equal(why, "");
     checkpoint_prune(dir, 1, NULL);
     assert_int_equal(access(path_of("checkpoint-7.tmp"), F_OK), -1);
@@ -598,7 +601,7 @@ pruning_never_deletes_the_newest_valid_one(void **state)
     assert_true(exists(8) && exists(7) && exists(6) && exists(5));
     assert_false(exists(4) || exists(1));
     struct checkpoint c = sample(1);
-    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), 0);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), 0);
     assert_int_equal(c.step, 5);
     checkpoint_prune(dir, 0, NULL);
     assert_true(exists(5));
@@ -629,7 +632,7 @@ a_full_disk_is_reported_and_leaves_the_older_ones(void **state)
     assert_non_null(strstr(why, "checkpoint-2: cannot write: File too large"));
     assert_false(exists(2));
     assert_int_equal(access(path_of("checkpoint-2.tmp"), F_OK), -1);
-    assert_int_equal(checkpoint_read_newest(dir, &c, &found, why, sizeof why), 0);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), 0);
     assert_int_equal(c.step, 1);
 }
 

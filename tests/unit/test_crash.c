@@ -361,7 +361,7 @@ judge(struct names *names, const struct content *content, int file, const uint64
         }
     struct checkpoint c = of(0, 0, block_in);
     memset(block_in, 0x55, state_size);
-    if (checkpoint_read_newest(disk, &c, &found, why, sizeof why))
+    if (checkpoint_read_newest(disk, UINT64_MAX, &c, &found, why, sizeof why))
         fail_msg("neither the old nor the new checkpoint: %s", why);
     bool is_new = c.step == new[0] && c.round == new[1];
     if (!is_new && (c.step != old[0] || c.round != old[1]))

@@ -33,13 +33,13 @@ static struct state_job
 job_of(void)
 {
     return (struct state_job){
-        .optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f},
+        .rules.optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f},
         .batch = 8,
         .local_steps = 1,
         .train = 20,
         .test = 6,
-        .epochs = 2,
-        .eval_every = 1,
+        .rules.epochs = 2,
+        .rules.eval_every = 1,
         .labels = 1,
     };
 }
@@ -125,8 +125,8 @@ test_the_average_is_that_of_the_steps_taken(void **unused)
     (void)unused;
     struct state state;
     struct state_job job = job_of();
-    job.optim.momentum = 0;
-    job.optim.ema = 0.5f;
+    job.rules.optim.momentum = 0;
+    job.rules.optim.ema = 0.5f;
     start(&state, &job);
     assert_int_equal(state.slot_count, 1);
     assert_ptr_equal(state_weights(&state), state.params);
@@ -189,8 +189,8 @@ test_stops_early_when_patience_is_over(void **unused)
     (void)unused;
     struct state state;
     struct state_job job = job_of();
-    job.epochs = 100;
-    job.patience = 2;
+    job.rules.epochs = 100;
+    job.rules.patience = 2;
     start(&state, &job);
     int evaluations = 0;
     while (!state.header->done) {
@@ -202,6 +202,108 @@ test_stops_early_when_patience_is_over(void **unused)
     state_fini(&state);
 }
 
+/* An epoch of three steps; the run was stopped after its second, then ended after its fifth, in the middle of an epoch. */
+static void
+test_other_rules_begin_after_their_step(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_job job = job_of();
+    const struct state_rules past[] = {
+        {.until = 2, .optim = {.kind = OPTIM_SGD, .rate = 1, .momentum = 0.5f}, .epochs = 2},
+        {.until = 5,
+         .optim = {.kind = OPTIM_SGD, .rate = 4, .momentum = 0.5f},
+         .epochs = 9,
+         .steps = 5},
+    };
+    job.rules.optim.rate = 0.25f;
+    job.rules.epochs = 3;
+    job.past = past;
+    job.past_count = 2;
+    start(&state, &job);
+    const double rate[] = {1, 1, 4, 4, 4, 0.25, 0.25, 0.25, 0.25};
+    const uint64_t first[] = {0, 8, 16, 0, 8, 16, 0, 8, 16};
+    uint64_t evaluated = 0;
+    for (size_t step = 0; step < 9;) {
+        assert_false(state.header->done);
+        assert_int_equal(state_steps_total(&state), 9);
+        struct state_event event = apply(&state, 0.25f, 1);
+        if (event.stepped) {
+            assert_true(state.rate == rate[step]);
+            assert_int_equal(event.first, first[step]);
+            step++;
+        }
+        evaluated |= event.evaluated ? UINT64_C(1) << state.header->step : 0;
+        assert_int_equal(state.header->step, step);
+        if (state.header->phase ==
+            STATE_EVALUATE) /* an end cuts the epoch short until the run goes on */
+            continue;
+        assert_int_equal(state.header->epoch, step / 3);
+        assert_int_equal(state.header->epoch_step, step % 3);
+    }
+    apply(&state, 0, 1);
+    assert_true(state.header->done);
+    /* After an epoch where the rules say so, and at the end of those that end. */
+    assert_true(evaluated == (1 << 5 | 1 << 6));
+    assert_int_equal(state.header->step, 9);
+    state_fini(&state);
+}
+
+static void
+test_an_ended_state_goes_on_as_if_it_had_not_ended(void **unused)
+{
+    (void)unused;
+    struct state ended, whole;
+    struct state_job job = job_of(), longer = job_of();
+    job.rules.steps = 4;
+    struct state_rules past = job.rules;
+    past.until = 4;
+    start(&ended, &job);
+    while (!ended.header->done)
+        apply(&ended, 0.25f, 1);
+    assert_false(state_go_on(&ended)); /* it is the last part here */
+    longer.past = &past;
+    longer.past_count = 1;
+    longer.rules.epochs = 5;
+    start(&whole, &longer);
+    while (whole.header->step < 4 || whole.header->phase == STATE_EVALUATE)
+        apply(&whole, 0.25f, 1);
+    ended.job = longer;
+    assert_true(state_go_on(&ended));
+    assert_memory_equal(ended.block, whole.block, whole.size);
+    assert_true(state_go_on(&ended)); /* it stays what it is */
+    assert_memory_equal(ended.block, whole.block, whole.size);
+    state_fini(&whole);
+    ended.job = job;
+    state_fini(&ended);
+}
+
+static void
+test_a_run_of_nothing_but_nan_ends(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_job job = job_of();
+    job.rules.epochs = 100;
+    start(&state, &job);
+    for (int i = 0; i < STATE_SKIPS_MAX - 1; i++)
+        while (!apply(&state, NAN, 1).stepped)
+            ;
+    assert_int_equal(state.header->skipped_row, STATE_SKIPS_MAX - 1);
+    while (!apply(&state, 0.25f, 1).stepped) /* one that is finite begins the count anew */
+        ;
+    assert_int_equal(state.header->skipped_row, 0);
+    for (uint64_t i = 1; i <= STATE_SKIPS_MAX; i++) {
+        assert_false(state.header->done);
+        while (!apply(&state, NAN, 1).stepped)
+            ;
+        assert_int_equal(state.header->skipped_row, i);
+    }
+    assert_true(state.header->done);
+    assert_int_equal(state.header->skipped, 2 * STATE_SKIPS_MAX - 1);
+    state_fini(&state);
+}
+
 /* By its own rule, whatever the optimiser and the others' length. */
 static void
 test_a_running_average_moves_by_its_share(void **unused)
@@ -209,7 +311,7 @@ test_a_running_average_moves_by_its_share(void **unused)
     (void)unused;
     struct state state;
     struct state_job job = job_of();
-    job.optim.clip_norm = 1e-3f;
+    job.rules.optim.clip_norm = 1e-3f;
     float *average = calloc(exact_blocks(exact), sizeof *average);
     average[1] = 0.25f;
     job.average = average;
@@ -237,8 +339,8 @@ test_clipping_bounds_the_norm(void **unused)
     (void)unused;
     struct state state;
     struct state_job job = job_of();
-    job.optim.momentum = 0;
-    job.optim.clip_norm = 1;
+    job.rules.optim.momentum = 0;
+    job.rules.optim.clip_norm = 1;
     start(&state, &job);
     apply(&state, 0.5f, 1);
     double moved = 0;
@@ -259,7 +361,7 @@ test_layerwise_rates_are_those_of_the_whole_tensor(void **unused)
     struct state state;
     struct state_job job = job_of();
     struct state_event event;
-    job.optim = (struct optim_spec){.kind = OPTIM_LARS, .rate = 0.5f, .trust = 0.01f};
+    job.rules.optim = (struct optim_spec){.kind = OPTIM_LARS, .rate = 0.5f, .trust = 0.01f};
     start(&state, &job);
     int32_t *total = total_of(&state, 0.25f, state_rows(&state), 1);
     assert_false(state_begin(&next, &state, total, &event));
@@ -342,7 +444,7 @@ test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_step(
     assert_true(event.evaluated);
     free(total);
     state_fini(&state);
-    job.optim.clip_norm = 1;
+    job.rules.optim.clip_norm = 1;
     start(&state, &job);
     total = total_of(&state, 0.25f, state_rows(&state), 1);
     assert_false(state_begin(&next, &state, total, &event));
@@ -383,7 +485,7 @@ test_a_state_that_changed_is_noticed_when_it_is_used(void **unused)
     struct state state;
     struct state_event event;
     struct state_job job = job_of();
-    job.optim.momentum = 0.5f;
+    job.rules.optim.momentum = 0.5f;
     for (int round = 0; round < 8; round++) {
         start(&state, &job);
         for (int i = 0; i < round; i++)
@@ -498,6 +600,9 @@ main(void)
         cmocka_unit_test(test_nan_skips_the_step),
         cmocka_unit_test(test_epochs_end_with_an_evaluation),
         cmocka_unit_test(test_stops_early_when_patience_is_over),
+        cmocka_unit_test(test_other_rules_begin_after_their_step),
+        cmocka_unit_test(test_an_ended_state_goes_on_as_if_it_had_not_ended),
+        cmocka_unit_test(test_a_run_of_nothing_but_nan_ends),
         cmocka_unit_test(test_a_running_average_moves_by_its_share),
         cmocka_unit_test(test_clipping_bounds_the_norm),
         cmocka_unit_test(test_layerwise_rates_are_those_of_the_whole_tensor),

@@ -99,7 +99,6 @@ line_init(struct line *line, const char *const *set)
         .shards = SHARDS,
         .batch = BATCH,
         .local_steps = line->config->train.local_steps,
-        .local = line->config->train.optim,
         .seed = SEED,
         .exact_mode = true,
         .bucket_bytes = 4096,
@@ -398,8 +397,8 @@ running_averages_walk_along(void **unused)
     const float to[] = {1 - 0.5f * 3, -0.5f * 4, 8 - 1, 16 - 25};
     assert_int_equal(nn_model_new(&model, &input, layers, 1, NN_SQUARED_ERROR, why, sizeof why), 0);
     assert_int_equal(nn_param_count(model), 4);
-    assert_int_equal(walk_init(&walk, model, &optim), 0);
-    walk_begin(&walk, from);
+    assert_int_equal(walk_init(&walk, model), 0);
+    walk_begin(&walk, &optim, from);
     struct nn_sink sink = walk_sink(&walk);
     sink.add(sink.ctx, 2, g + 2, 2);
     sink.add(sink.ctx, 0, g, 2);

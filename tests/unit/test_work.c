@@ -41,17 +41,18 @@ bench_init_lanes(struct bench *bench, unsigned threads, bool exact_mode, unsigne
 {
     const struct optim_spec plain = {.kind = OPTIM_SGD, .rate = 0.1f, .clip_norm = 1};
     struct state_job job = {
-        .optim = {.kind = OPTIM_SGD,
-                  .rate = local_steps > 1 ? 1 : 0.1f,
-                  .momentum = local_steps > 1 ? 0.5f : 0.9f},
+        .rules.optim = {.kind = OPTIM_SGD,
+                        .rate = local_steps > 1 ? 1 : 0.1f,
+                        .momentum = local_steps > 1 ? 0.5f : 0.9f},
         .seed = 7,
         .shards = SHARDS,
         .batch = BATCH,
         .local_steps = local_steps,
         .train = TRAIN,
         .test = TEST,
-        .epochs = 2,
-        .eval_every = 1,
+        .rules.local = plain,
+        .rules.epochs = 2,
+        .rules.eval_every = 1,
         .labels = 1,
     };
     memset(bench, 0, sizeof *bench);
@@ -65,7 +66,6 @@ bench_init_lanes(struct bench *bench, unsigned threads, bool exact_mode, unsigne
         .shards = SHARDS,
         .batch = BATCH,
         .local_steps = local_steps,
-        .local = plain,
         .seed = 7,
         .exact_mode = exact_mode,
         .lanes = lanes,

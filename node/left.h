@@ -1,0 +1,38 @@
+/* left.h - the run that a results folder holds: what job.json says of it, and how a new start relates to it.
+ *
+ * A run goes on by itself where it is the same job. With --resume a run also goes on where only keys differ that leave
+ * the past as it is: then the job becomes one of several parts (config_parts.h), the last of which begins after the newest
+ * checkpoint. */
+#ifndef NODE_LEFT_H
+#define NODE_LEFT_H
+
+#include "node/audit.h"
+#include "node/job.h"
+#include "node/train.h"
+
+struct left {
+    bool known;            /* there is a job.json */
+    bool ended;            /* there is a result.json */
+    struct audit_job job;  /* what it says, */
+    uint64_t data, from;   /* the hashes of data and of model.from, */
+    struct config *config; /* and the job; NULL when its text is not there or not of this version */
+};
+
+/* `out` is to be given to left_fini. */
+void left_read(struct left *out, const char *dir);
+void left_fini(struct left *left);
+
+/* Decide train.past of `config`, where nobody else did, by what the folders dir[count] of its nodes hold: that of the
+ * run in them, if it is this job; with TRAIN_RESUME, the run in them as the past. job_start came before, and where
+ * train.past was changed job_parts has run again. Returns 0 or a negative errno with one line in `why`. */
+int left_settle(struct config *config, struct job *job, enum train_start start,
+                const char *const *dir, size_t count, char *why, size_t why_size);
+
+/* The part of the job that is the run in the folder: its index in job->past, or job->past_count. */
+size_t left_part(const struct left *left, const struct job *job);
+
+/* Why this run is not that of the folder, and what to do, for people: "holds an unfinished run of another job (...); ..." */
+void left_tell(const struct left *left, const struct config *config, const struct job *job,
+               enum train_start start, char *out, size_t size);
+
+#endif

@@ -1,0 +1,152 @@
+/* test_config_parts.c - what earlier steps of a run were trained with, and where two jobs differ. */
+#include "node/config_parts.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char base[] = "model: [flatten, dense: 10]\n"
+                           "train: {epochs: 3, optimizer: {sgd: {rate: 0.5, momentum: 0.9}}}\n";
+
+static struct config *
+job(const char *const *set)
+{
+    char why[512] = "";
+    struct config *config;
+    if (config_parse(&config, "job.yaml", base, strlen(base), why, sizeof why))
+        fail_msg("%s", why);
+    for (; *set; set++)
+        if (config_set(config, *set, why, sizeof why))
+            fail_msg("%s", why);
+    if (config_check(config, why, sizeof why))
+        fail_msg("%s", why);
+    return config;
+}
+
+/* Each part is, to the hash, the job that it was. */
+static void
+a_part_is_the_job_that_it_was(void **state)
+{
+    (void)state;
+    char why[512];
+    struct config *first = job((const char *const[]){NULL});
+    struct config *second = job((const char *const[]){"train.epochs=6", "train.schedule=step",
+                                                      "train.schedule.step.gamma=0.25", NULL});
+    struct config *third = job((const char *const[]){
+        "train.epochs=9", "train.optimizer.sgd.rate=0.125", "train.warmup=5", NULL});
+    assert_int_equal(config_parts_add(second, first, 75, why, sizeof why), 0);
+    assert_string_equal(second->train.past, "75 train.epochs=3 train.schedule=constant");
+    assert_int_equal(config_parts_add(third, second, 150, why, sizeof why), 0);
+    struct config_parts parts;
+    assert_int_equal(config_parts_init(&parts, third, why, sizeof why), 0);
+    assert_int_equal(parts.count, 2);
+    assert_int_equal(parts.until[0], 75);
+    assert_int_equal(parts.until[1], 150);
+    assert_true(parts.config[0]->job_hash == first->job_hash);
+    assert_true(parts.config[1]->job_hash == second->job_hash);
+    assert_string_equal(parts.config[1]->train.past, second->train.past);
+    assert_true(third->job_hash != second->job_hash);
+    config_parts_fini(&parts);
+
+    /* A second change at the same step takes the place of the first. */
+    struct config *instead = job((const char *const[]){"train.epochs=7", NULL});
+    assert_int_equal(config_parts_add(instead, third, 150, why, sizeof why), 0);
+    assert_int_equal(config_parts_init(&parts, instead, why, sizeof why), 0);
+    assert_int_equal(parts.count, 2);
+    assert_true(parts.config[1]->job_hash == second->job_hash);
+    config_parts_fini(&parts);
+    assert_int_equal(config_parts_add(instead, third, 149, why, sizeof why), -EINVAL);
+    config_destroy(&instead);
+    config_destroy(&first);
+    config_destroy(&second);
+    config_destroy(&third);
+}
+
+static void
+the_past_may_be_written_in_any_order_and_says_no_more_than_it_must(void **state)
+{
+    (void)state;
+    struct config *config = job((const char *const[]){
+        "train.past=10  train.clip_norm=2 train.epochs=1   train.batch=384;20", NULL});
+    assert_string_equal(config->train.past, "10 train.epochs=1 train.clip_norm=2; 20");
+    config_destroy(&config);
+}
+
+static void
+what_cannot_be_a_past_is_refused(void **state)
+{
+    static const char *const bad[][2] = {
+        {"75 train.batch=96", "train.batch cannot change"},
+        {"75 run.seed=9", "run.seed cannot change"},
+        {"75 train.optimizer=adam", "train.optimizer cannot change"},
+        {"75 train.optimizer.sgd.momentum=0", "momentum cannot change"},
+        {"75 train.ema=0.5", "train.ema cannot change"},
+        {"75 train.epochs=x", "train.epochs = x"},
+        {"75 train.epochs", "expected section.key=value"},
+        {"0 train.epochs=1", "steps that rise"},
+        {"75;75", "steps that rise"},
+        {"-1", "steps that rise"},
+        {"18446744073709551615", "steps that rise"},
+        {";", "steps that rise"},
+        {"1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;17", "at most 16 parts"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char why[512] = "", assignment[128];
+        struct config *config = job((const char *const[]){NULL});
+        snprintf(assignment, sizeof assignment, "train.past=%s", bad[i][0]);
+        assert_int_equal(config_set(config, assignment, why, sizeof why), 0);
+        if (strcmp(bad[i][0], ";") == 0) { /* nothing between the parts is nothing */
+            assert_int_equal(config_check(config, why, sizeof why), 0);
+        } else {
+            assert_int_equal(config_check(config, why, sizeof why), -EINVAL);
+            if (strncmp(why, "train.past = '", 14) != 0 || !strstr(why, bad[i][1]))
+                fail_msg("%s: %s", bad[i][0], why);
+        }
+        config_destroy(&config);
+    }
+}
+
+static void
+differences_are_named_one_after_the_other(void **state)
+{
+    (void)state;
+    struct config_difference d;
+    struct config *left = job((const char *const[]){NULL});
+    struct config *right = job((const char *const[]){
+        "train.epochs=4", "train.batch=768", "train.optimizer.sgd.rate=1", "mesh.peers=3", NULL});
+    size_t at = 0;
+    assert_true(config_differ(left, right, &at, &d));
+    assert_string_equal(d.key, "train.epochs");
+    assert_string_equal(d.left, "3");
+    assert_string_equal(d.right, "4");
+    assert_false(d.fixed);
+    assert_true(config_differ(left, right, &at, &d));
+    assert_string_equal(d.key, "train.batch");
+    assert_true(d.fixed);
+    assert_true(config_differ(left, right, &at, &d));
+    assert_string_equal(d.key, "train.optimizer.sgd.rate");
+    assert_false(config_differ(left, right, &at, &d));
+    assert_false(config_differ(left, right, &at, &d));
+    assert_true(config_differ_fixed(left, right, &d));
+    assert_string_equal(d.key, "train.batch");
+    config_destroy(&left);
+    config_destroy(&right);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_part_is_the_job_that_it_was),
+        cmocka_unit_test(the_past_may_be_written_in_any_order_and_says_no_more_than_it_must),
+        cmocka_unit_test(what_cannot_be_a_past_is_refused),
+        cmocka_unit_test(differences_are_named_one_after_the_other),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
