@@ -8,7 +8,7 @@ WERROR   = -Werror
 comma   := ,
 B       := build/$(CC)$(if $(SANITIZE),-$(subst $(comma),+,$(SANITIZE)))$(if $(FAILPOINTS),-fail)
 
-packages = libzmq libczmq msgpack openblas yaml-0.1 jansson libsodium libxxhash zlib
+packages = libzmq libczmq msgpack openblas yaml-0.1 jansson libsodium libxxhash zlib libpng libjpeg
 pc_flags = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(packages) 2>/dev/null))
 CFLAGS   = -O2 -gdwarf-4
 ALL_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -UNDEBUG -ffp-contract=off -fno-math-errno -fno-trapping-math \

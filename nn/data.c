@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <xxhash.h>
 
@@ -26,6 +28,7 @@ static load_fn *const loaders[DATA_SOURCES] = {
     [DATA_CIFAR10] = data_cifar_load, [DATA_CIFAR100] = data_cifar_load,
     [DATA_CSV] = data_csv_load,       [DATA_COUNTING] = data_counting_load,
     [DATA_NPY] = data_npy_load,       [DATA_TEXT] = data_text_load,
+    [DATA_IMAGES] = data_images_load,
 };
 
 struct data_norm
@@ -47,6 +50,33 @@ data_check_split(const struct data_spec *spec, char *why, size_t why_size)
         return -EINVAL;
     }
     return 0;
+}
+
+int
+data_missing(const struct data_spec *spec, const char *name, const char *also, char *why,
+             size_t why_size)
+{
+    static const char advice[] = "name the folder of the data with --data FOLDER";
+    const char *dir = spec->dir && *spec->dir ? spec->dir : ".";
+    bool here = strcmp(dir, ".") == 0;
+    if (name[0] == '/')
+        snprintf(why, why_size, "no file %s%s", name, also);
+    else if (access(dir, F_OK) != 0)
+        snprintf(why, why_size, "no folder %s: %s", dir, advice);
+    else
+        snprintf(why, why_size, "no %s%s in %s%s: %s", name, also, here ? "" : "the folder ",
+                 here ? "the current folder" : dir, advice);
+    return -ENOENT;
+}
+
+int
+data_find(const struct data_spec *spec, const char *name, const char *also,
+          char path[DATA_PATH_SIZE], char *why, size_t why_size)
+{
+    int rc = data_file_path(path, spec->dir, "", name, why, why_size);
+    if (rc || spec->bare || access(path, F_OK) == 0 || errno != ENOENT)
+        return rc;
+    return data_missing(spec, name, also, why, why_size);
 }
 
 /* The first `wanted` samples of a part; 0 = all. */
@@ -164,6 +194,21 @@ scale_like(struct data_set *set, const struct data_scaling *like)
         data_scale_column(&set->part[DATA_TEST], set->width, i, &like->column[i]);
 }
 
+/* An image or a folder of them. */
+static bool
+is_images(const char *path)
+{
+    struct stat st;
+    return data_is_image(path) || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+}
+
+static bool
+square(const struct nn_shape *shape)
+{
+    return shape->dims == 3 && (shape->dim[0] == 1 || shape->dim[0] == 3) &&
+           shape->dim[1] == shape->dim[2];
+}
+
 int
 data_open_rows(struct data_set **out, const struct data_scaling *like, const char *path, char *why,
                size_t why_size)
@@ -171,6 +216,16 @@ data_open_rows(struct data_set **out, const struct data_scaling *like, const cha
     size_t size = strlen(path);
     bool npy = size > 4 && strcmp(path + size - 4, ".npy") == 0;
     struct data_spec spec = {.source = npy ? DATA_NPY : DATA_CSV, .file = path, .bare = true};
+    if (is_images(path)) {
+        spec.source = DATA_IMAGES;
+        spec.channels = like->input.dim[0];
+        spec.side = like->input.dim[1];
+        if (!square(&like->input)) {
+            snprintf(why, why_size, "%s: images, but a sample of the data is no square image",
+                     path);
+            return -EINVAL;
+        }
+    }
     int rc = data_open(out, &spec, why, why_size);
     rc = rc ? rc : check_width(*out, like, path, why, why_size);
     if (rc)

@@ -7,8 +7,8 @@
  *     data_fill(set, DATA_TRAIN, index, rows, batch);   // rows samples into a pass's batch
  *
  * data_open checks every header and length and reads the files whole. It refuses a wrong file with one line: name,
- * offset, value, and what was expected. Calls of data_fill may run in parallel. The samples of npy stay on disk:
- * call data_failed before you use what data_fill gave you. */
+ * offset, value, and what was expected. Calls of data_fill may run in parallel. The samples of npy stay on disk, and
+ * so do images when there are more than memory holds: call data_failed before you use what data_fill gave you. */
 #ifndef NN_DATA_H
 #define NN_DATA_H
 
@@ -26,6 +26,7 @@ enum data_source {
     DATA_COUNTING,
     DATA_NPY,
     DATA_TEXT,
+    DATA_IMAGES,
     DATA_SOURCES
 };
 enum data_part { DATA_TRAIN, DATA_TEST };
@@ -36,13 +37,13 @@ struct data_augment {
     bool flip;      /* mirror half of them, left to right */
 };
 
-/* Pixels of glyphs and idx become byte / 255 - 0.5. Pixels of CIFAR become (byte / 255 - mean) / deviation with the
+/* Pixels of glyphs, idx and images become byte / 255 - 0.5. Pixels of CIFAR become (byte / 255 - mean) / deviation with the
  * usual constants for each colour. These constants are fixed, so it does not matter which part of the data a node
  * has. Bytes in npy are pixels, too. All other numbers of npy and csv stay as they are, and so do the bytes of a
  * text, which are tokens. */
 struct data_spec {
     enum data_source source;
-    uint64_t seed; /* glyphs: what is drawn; csv, npy: which rows are test rows */
+    uint64_t seed; /* glyphs: what is drawn; csv, npy, images: which rows are test rows */
     size_t train,
         /* samples to use, from the first one; 0 = all (glyphs: 12000 and 2000; counting: 960 in each) */
         test;
@@ -54,13 +55,21 @@ struct data_spec {
                        * array for both parts */
     /* csv, npy, text: one file, relative to dir; in csv and npy the last column is the label */
     const char *file;
-    double test_share; /* csv, npy, text: share of rows or bytes in the test part; 0 = 0.2 */
-    size_t context;    /* text: bytes of a sample; 0 = 128 */
-    bool regression;   /* csv, npy: labels are numbers, not classes */
-    bool standardise;  /* csv: scale features to mean 0 and variance 1 over the training rows */
+    double
+        test_share;  /* csv, npy, images, text: share of rows or bytes in the test part; 0 = 0.2 */
+    size_t side;     /* images: width and height of a sample; 0 = 64 */
+    size_t channels; /* images: 1 grey, 3 colours; 0 = 3 */
+    /* images: at most so many bytes of pixels stay in memory. If there are more, data_fill decodes the files anew.
+     * 0 = a quarter of the machine's memory, but at most 4 GiB */
+    uint64_t keep;
+    unsigned threads; /* images: threads that decode in data_open; 0 = 1 */
+    size_t context;   /* text: bytes of a sample; 0 = 128 */
+    bool regression;  /* csv, npy: labels are numbers, not classes */
+    bool standardise; /* csv: scale features to mean 0 and variance 1 over the training rows */
     struct data_augment augment; /* samples must be images [channels, height, width] */
     bool reproduce;              /* the targets of a sample are its own values */
-    bool bare; /* csv, npy: no column is a label, and all rows are test samples, in order */
+    /* csv, npy: no column is a label, and all rows are test samples, in order; images: `file` is one, or a folder */
+    bool bare;
 };
 
 struct data_info {
@@ -97,15 +106,16 @@ struct data_scaling {
 struct data_set;
 
 int data_open(struct data_set **out, const struct data_spec *spec, char *why, size_t why_size);
-/* The rows of a file, of a name in .npy an array of NumPy, else a table of numbers: a bare set whose samples have the
- * size of like->input and are scaled as `like` says. */
+/* Opens the rows of a file: NumPy's array if its name ends in .npy, an image if it ends in .png, .jpg or .jpeg, else a
+ * table of numbers. Of a folder, all its images. The set is bare. Its samples have the size of like->input and are
+ * scaled as `like` says. */
 int data_open_rows(struct data_set **out, const struct data_scaling *like, const char *path,
                    char *why, size_t why_size);
 void data_close(struct data_set **set);
 const struct data_info *data_info(const struct data_set *set);
 /* Borrowed from the set. */
 void data_scaling(const struct data_set *set, struct data_scaling *out);
-/* Name of a class 0..classes-1 in the files: a label of csv, a folder of images, a word of CIFAR's list. Printable
+/* Name of a class 0..classes-1 in the files: a label of csv, the folder of an image, a word of CIFAR's list. Printable
  * UTF-8 of less than DATA_NAME_SIZE bytes, borrowed. NULL: the files give none but its number (glyphs, idx, npy,
  * text, and csv with data.classes). Names are not part of info.hash. */
 const char *data_class_name(const struct data_set *set, size_t class);
@@ -113,8 +123,8 @@ size_t data_bytes(const struct data_set *set); /* of memory */
 
 /* Write samples index[rows] into batch->x, ->label [rows, info->labels] and ->target, where these are not NULL,
  * and set batch->rows. index[i] < number of samples of the part. A target is one-hot over `outputs` >= classes;
- * with one output it is the number itself, or the label. A bare set has zeros for both. Allocates nothing. A sample that cannot be read is
- * zeros. */
+ * with one output it is the number itself, or the label. A bare set has zeros for both. Allocates nothing, except to decode
+ * images. A sample that cannot be read is zeros. */
 void data_fill(const struct data_set *set, enum data_part part, const uint32_t *index, size_t rows,
                struct nn_batch *batch, size_t outputs);
 

@@ -103,18 +103,18 @@ data_cifar_read(struct data_file *file, size_t labels, size_t classes, struct da
     return rc ? rc : data_file_end(file);
 }
 
-/* In data.dir or in the archive's folder below it; when in neither, the first, for the message. */
+/* In data.dir or in the archive's folder below it. */
 static int
 find(const struct data_spec *spec, const struct kind *kind, const char *name,
      char path[DATA_PATH_SIZE], char *why, size_t why_size)
 {
     int rc = data_file_path(path, spec->dir, "", name, why, why_size);
-    if (!rc && access(path, F_OK) != 0) {
-        rc = data_file_path(path, spec->dir, kind->folder, name, why, why_size);
-        if (!rc && access(path, F_OK) != 0)
-            rc = data_file_path(path, spec->dir, "", name, why, why_size);
-    }
-    return rc;
+    if (rc || access(path, F_OK) == 0)
+        return rc;
+    rc = data_file_path(path, spec->dir, kind->folder, name, why, why_size);
+    if (rc || access(path, F_OK) == 0)
+        return rc;
+    return data_missing(spec, name, "", why, why_size);
 }
 
 static int
@@ -180,8 +180,8 @@ load_names(struct data_set *set, const struct data_spec *spec, const struct kind
     char path[DATA_PATH_SIZE];
     struct data_file *file;
     int rc = find(spec, kind, kind->names, path, why, why_size);
-    if (rc || access(path, F_OK) != 0)
-        return rc;
+    if (rc)
+        return rc == -ENOENT ? 0 : rc;
     rc = data_file_open(&file, path, why, why_size);
     if (rc)
         return rc;

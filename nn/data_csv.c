@@ -593,7 +593,7 @@ data_csv_load(struct data_set *set, const struct data_spec *spec, char *why, siz
         snprintf(why, why_size, "data.file is missing, expected the name of a csv file");
         return -EINVAL;
     }
-    int rc = data_file_path(path, spec->dir, "", spec->file, why, why_size);
+    int rc = data_find(spec, spec->file, "", path, why, why_size);
     rc = rc ? rc : data_file_open(&file, path, why, why_size);
     if (rc)
         return rc;

@@ -93,10 +93,10 @@ data_idx_read(struct data_file *file, size_t dims_min, size_t dims_max, struct d
     return rc;
 }
 
-/* The first name that exists, of: NAME, NAME.gz, and the same with ".idx" for "-idx", as some copies have
- * it. When none does, the plain one, for the message. */
+/* The first name that exists, of: NAME, NAME.gz, and the same with ".idx" for "-idx", as some copies have it. */
 static int
-find(const char *dir, const char *name, char path[DATA_PATH_SIZE], char *why, size_t why_size)
+find(const struct data_spec *spec, const char *name, char path[DATA_PATH_SIZE], char *why,
+     size_t why_size)
 {
     static const char *const ending[] = {"", ".gz"};
     for (size_t i = 0; i < 4; i++) {
@@ -105,11 +105,11 @@ find(const char *dir, const char *name, char path[DATA_PATH_SIZE], char *why, si
         char *dash = i < 2 ? NULL : strstr(tried, "-idx");
         if (dash)
             *dash = '.';
-        int rc = data_file_path(path, dir, "", tried, why, why_size);
+        int rc = data_file_path(path, spec->dir, "", tried, why, why_size);
         if (rc || access(path, F_OK) == 0)
             return rc;
     }
-    return data_file_path(path, dir, "", name, why, why_size);
+    return data_missing(spec, name, " (or .gz)", why, why_size);
 }
 
 static int
@@ -138,9 +138,8 @@ find_names(const struct data_spec *spec, enum data_part part, struct names *name
         {"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}};
     const char *images = part == DATA_TRAIN ? spec->train_images : spec->test_images;
     const char *labels = part == DATA_TRAIN ? spec->train_labels : spec->test_labels;
-    int rc = find(spec->dir, images ? images : standard[part][0], names->images, why, why_size);
-    return rc ? rc
-              : find(spec->dir, labels ? labels : standard[part][1], names->labels, why, why_size);
+    int rc = find(spec, images ? images : standard[part][0], names->images, why, why_size);
+    return rc ? rc : find(spec, labels ? labels : standard[part][1], names->labels, why, why_size);
 }
 
 /* Widen the labels; `classes` is their bound when not 0. */

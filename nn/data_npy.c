@@ -133,7 +133,7 @@ open_array(struct npy **out, const struct data_spec *spec, const char *name, con
            char *why, size_t why_size)
 {
     char path[DATA_PATH_SIZE];
-    int rc = data_file_path(path, spec->dir, "", name && *name ? name : fallback, why, why_size);
+    int rc = data_find(spec, name && *name ? name : fallback, "", path, why, why_size);
     return rc ? rc : npy_open(out, path, why, why_size);
 }
 

@@ -80,10 +80,23 @@ int data_counting_load(struct data_set *set, const struct data_spec *spec, char 
                        size_t why_size);
 
 int data_npy_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
+int data_images_load(struct data_set *set, const struct data_spec *spec, char *why,
+                     size_t why_size);
+/* Does the name end in .png, .jpg or .jpeg? */
+bool data_is_image(const char *name);
 int data_text_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
 
 /* Copies the targets from x, where they are the same. */
 void data_reproduce(const struct data_set *set, struct nn_batch *batch);
+
+/* Makes the path of a file below spec->dir. If the file is not there: -ENOENT and a line that names the folder and the
+ * option; `also` follows the name, such as " (or .gz)". Does not look for the file of a bare set, which is named on
+ * the command line. */
+int data_find(const struct data_spec *spec, const char *name, const char *also,
+              char path[DATA_PATH_SIZE], char *why, size_t why_size);
+/* Writes that line and returns -ENOENT. */
+int data_missing(const struct data_spec *spec, const char *name, const char *also, char *why,
+                 size_t why_size);
 
 /* Are test_share and classes of the spec in range? For sources that divide their rows into the two parts. */
 int data_check_split(const struct data_spec *spec, char *why, size_t why_size);

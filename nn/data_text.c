@@ -74,7 +74,7 @@ data_text_load(struct data_set *set, const struct data_spec *spec, char *why, si
         return -EINVAL;
     }
     int rc = data_check_split(spec, why, why_size);
-    rc = rc ? rc : data_file_path(path, spec->dir, "", spec->file, why, why_size);
+    rc = rc ? rc : data_find(spec, spec->file, "", path, why, why_size);
     rc = rc ? rc : data_file_open(&file, path, why, why_size);
     if (rc)
         return rc;

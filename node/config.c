@@ -304,6 +304,21 @@ check_npy(const struct config *config, char *why, size_t why_size)
     return 0;
 }
 
+/* Of images alone. */
+static int
+check_images(const struct config *config, char *why, size_t why_size)
+{
+    if (config->data.source == DATA_IMAGES)
+        return 0;
+    if (config->data.side != 64)
+        return fail_key(config, "data.size", "has no effect: data.source is not images", why,
+                        why_size);
+    if (config->data.channels != 3)
+        return fail_key(config, "data.channels", "has no effect: data.source is not images", why,
+                        why_size);
+    return 0;
+}
+
 static int
 check_data(const struct config *config, char *why, size_t why_size)
 {
@@ -423,6 +438,7 @@ config_check(struct config *config, char *why, size_t why_size)
     }
     int rc;
     if ((rc = check_batch(config, why, why_size)) || (rc = check_data(config, why, why_size)) ||
+        (rc = check_images(config, why, why_size)) ||
         (rc = check_counting(config, why, why_size)) || (rc = check_train(config, why, why_size)) ||
         (rc = check_local_steps(config, why, why_size)) ||
         (rc = config_parts_check(config, why, why_size)))
@@ -456,6 +472,10 @@ config_data_spec(const struct config *config, struct data_spec *out)
         .test_labels = or_null(config->data.test_labels),
         .file = or_null(config->data.file),
         .test_share = config->data.test_share,
+        .side = (size_t)config->data.side,
+        .channels = config->data.channels,
+        .keep = (config->train.memory_max << 20) / 2,
+        .threads = config->threads,
         .context = (size_t)config->data.context,
         .regression = config->data.regression,
         .reproduce = config->data.reproduce,

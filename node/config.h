@@ -43,7 +43,9 @@ struct config {
         uint64_t train, test, seed;
         uint64_t classes; /* 0 = take the number from the labels */
         double test_share;
-        uint64_t context; /* bytes of a window of text */
+        uint64_t side;     /* of the squares that images become */
+        unsigned channels; /* of images: 1 or 3 */
+        uint64_t context;  /* bytes of a window of text */
         bool regression, reproduce, standardise;
         bool augmented;
         struct data_augment augment; /* if `augmented` */

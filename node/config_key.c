@@ -34,10 +34,13 @@ static const struct config_word numerics[] = {
     {"zen", 0},  {"skylakex", 0}, {NULL, 0},
 };
 static const struct config_word sources[] = {
-    {"glyphs", DATA_GLYPHS},     {"idx", DATA_IDX},   {"cifar10", DATA_CIFAR10},
-    {"cifar100", DATA_CIFAR100}, {"csv", DATA_CSV},   {"counting", DATA_COUNTING},
-    {"npy", DATA_NPY},           {"text", DATA_TEXT}, {NULL, 0},
+    {"glyphs", DATA_GLYPHS},   {"idx", DATA_IDX},
+    {"cifar10", DATA_CIFAR10}, {"cifar100", DATA_CIFAR100},
+    {"csv", DATA_CSV},         {"counting", DATA_COUNTING},
+    {"npy", DATA_NPY},         {"text", DATA_TEXT},
+    {"images", DATA_IMAGES},   {NULL, 0},
 };
+static const struct config_word channels[] = {{"1", 1}, {"3", 3}, {NULL, 0}};
 static const struct config_word augmentations[] = {{"none", 0}, {"shift", 1}, {NULL, 0}};
 static const struct config_word targets[] = {{"label", 0}, {"input", 1}, {NULL, 0}};
 static const struct config_word layers[] = {
@@ -126,6 +129,8 @@ const struct config_key config_keys[] = {
     UINT("data", "seed", CONFIG_JOB, MEMBER(data.seed), 0, seed_max, "1"),
     UINT("data", "classes", CONFIG_JOB, MEMBER(data.classes), 0, UNITS_MAX, "0"),
     REAL("data", "test_share", MEMBER(data.test_share), 0.001, 0.9, "0.2"),
+    UINT("data", "size", CONFIG_JOB, MEMBER(data.side), 1, SIDE_MAX, "64"),
+    ENUM("data", "channels", CONFIG_JOB, MEMBER(data.channels), channels, "3"),
     UINT("data", "context", CONFIG_JOB, MEMBER(data.context), 1, 65536, "128"),
     ENUM("data", "regression", CONFIG_JOB, MEMBER(data.regression), yes_no, "no"),
     ENUM("data", "target", CONFIG_JOB, MEMBER(data.reproduce), targets, "label"),

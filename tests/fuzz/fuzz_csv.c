@@ -57,5 +57,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         free(set.part[p].target);
     }
     free(set.column);
+    free(set.class_name);
     return 0;
 }

@@ -43,7 +43,7 @@ refused() {
     rm -rf "$WORK/bad/table.csv"
 }
 
-refused "a missing file" 'table.csv: No such file'
+refused "a missing file" 'no table.csv in the folder .*/bad: name the folder of the data with --data FOLDER'
 mkdir "$WORK/bad/table.csv"
 refused "a folder" 'table.csv: is a folder, expected a regular file'
 mkfifo "$WORK/bad/table.csv"

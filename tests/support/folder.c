@@ -28,18 +28,30 @@ folder_path(const struct folder *folder, const char *name)
     return path;
 }
 
+/* With all that is in it. */
+static void
+remove_folder(const char *path)
+{
+    DIR *dir = opendir(path);
+    assert(dir);
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char below[2 * FOLDER_PATH_MAX];
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        int n = snprintf(below, sizeof below, "%s/%s", path, entry->d_name);
+        assert(n > 0 && n < (int)sizeof below);
+        if (remove(below) != 0)
+            remove_folder(below);
+    }
+    closedir(dir);
+    int rc = rmdir(path);
+    assert(rc == 0);
+}
+
 void
 folder_fini(struct folder *folder)
 {
-    DIR *dir = opendir(folder->path);
-    assert(dir);
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            remove(folder_path(folder, entry->d_name));
-    }
-    closedir(dir);
-    int rc = rmdir(folder->path);
-    assert(rc == 0);
+    remove_folder(folder->path);
 }
 
 void

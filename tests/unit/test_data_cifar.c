@@ -53,7 +53,7 @@ cifar10_is_read_from_its_six_files(void **state)
     }
     struct data_spec spec = {.source = DATA_CIFAR10, .dir = folder.path};
     assert_int_equal(data_open(&set, &spec, why, sizeof why), -ENOENT);
-    assert_non_null(strstr(why, "/test_batch.bin: No such file"));
+    assert_non_null(strstr(why, "no test_batch.bin in the folder "));
     write_records(&folder, "test_batch.bin", 1, 3, 7);
     assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
     assert_int_equal(data_info(set)->train, 10);

@@ -359,7 +359,7 @@ missing_files_are_named(void **state)
     struct fixture *f = *state;
     assert_int_equal(remove(folder_path(&f->folder, "t10k-labels-idx1-ubyte")), 0);
     assert_int_equal(open_set(&f->spec), -ENOENT);
-    assert_non_null(strstr(why, "/t10k-labels-idx1-ubyte: No such file"));
+    assert_non_null(strstr(why, "no t10k-labels-idx1-ubyte (or .gz) in the folder "));
     f->spec.dir = "/nonexistent";
     assert_int_equal(open_set(&f->spec), -ENOENT);
 }

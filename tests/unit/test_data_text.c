@@ -126,7 +126,7 @@ files_that_are_too_short_too_long_or_no_text_are_refused(void **state)
     spec.test_share = 0, spec.file = NULL;
     expect_refused(&spec, -EINVAL, "data.file is missing");
     spec.file = "none";
-    expect_refused(&spec, -ENOENT, "none: No such file");
+    expect_refused(&spec, -ENOENT, "no none in the folder ");
     folder_write(&folder, "e", "", 0);
     spec.file = "e";
     expect_refused(&spec, -EBADMSG, "e: the file is empty");
