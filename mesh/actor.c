@@ -59,9 +59,12 @@ on_commit(void *ctx, uint64_t round)
     fail_hit(FAIL_LAST_CHUNK, mesh->sum + first,
              (mesh->setup.vector_count - first) * sizeof *mesh->sum);
     struct core_stats stats;
-    core_stats(mesh->core, &stats);
-    push_task(mesh,
-              (struct mesh_task){.kind = MESH_COMMIT, .round = round, .members = stats.members});
+    core_stats(mesh->core, &stats); /* the plan may be over when the trainer gets it */
+    push_task(ctx, (struct mesh_task){.kind = MESH_COMMIT,
+                                      .round = round,
+                                      .members = stats.members,
+                                      .plan = stats.plan,
+                                      .mine = stats.mine});
 }
 
 static void
@@ -124,13 +127,14 @@ on_job(void *ctx)
 }
 
 static void
-on_job_offered(void *ctx, const char *text, size_t size)
+on_job_offered(void *ctx, const char *from, const char *text, size_t size)
 {
     struct mesh *mesh = ctx;
     if (!mesh->job || mesh->job_found || size == 0 || size >= PROTO_JOB_MAX)
         return;
     memcpy(mesh->job, text, size);
     mesh->job[size] = '\0';
+    snprintf(mesh->job_from, PROTO_WHO_MAX, "%s", from);
     mesh->job_found = true;
 }
 

@@ -50,9 +50,10 @@ struct mesh {
     uint8_t *state_in, *log;
     size_t log_size;
     uint8_t page_in[PROTO_PAGE_MAX];
-    bool *express; /* [bucket_count]: the bucket is small */
-    bool *quick;   /* [bucket_count]: telling the core costs little time */
-    char *job;     /* mesh_job_find: where to write the text */
+    bool *express;  /* [bucket_count]: the bucket is small */
+    bool *quick;    /* [bucket_count]: telling the core costs little time */
+    char *job;      /* mesh_job_find: where to write the text, */
+    char *job_from; /* and who gave it */
     bool job_found;
 };
 

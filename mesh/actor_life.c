@@ -418,8 +418,8 @@ search(struct mesh *mesh, uint64_t timeout_ms)
 }
 
 int
-mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *why,
-              size_t why_size)
+mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *from,
+              char *why, size_t why_size)
 {
     struct mesh *mesh;
     struct mesh_setup only = {
@@ -442,6 +442,7 @@ mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, c
     if (rc != 0)
         return rc;
     mesh->job = text;
+    mesh->job_from = from;
     pthread_mutex_lock(&mesh->lock);
     rc = search(mesh, timeout_ms);
     say_goodbye(mesh);

@@ -122,7 +122,7 @@ admit_refuse(struct core *core, int i, enum proto_refusal reason, const struct p
     peer->refused = peer->node.incarnation;
     contact_settled(core, peer->node);
     if (peer->state == PEER_UP)
-        peers_drop(core, i, "refused");
+        peers_drop(core, i, REPORT_REFUSED, "refused");
     peer->state = PEER_REFUSED;
     peer->retry_at_us = core->now + ADMIT_REFUSED_US;
     if (peer->link < 0)
@@ -164,7 +164,7 @@ admit_refused(struct core *core, struct proto_node from, const char *host,
         refusal_log(core, &peer->at, refuse->reason, refuse->mine, refuse->yours);
     peer->refused = from.incarnation;
     contact_settled(core, from);
-    peers_drop(core, i, "it refuses us");
+    peers_drop(core, i, REPORT_REFUSED, "it refuses us");
     peer->refuse.reason = 0;
     peer->state = PEER_REFUSED;
     peer->retry_at_us = core->now + ADMIT_REFUSED_US;

@@ -291,8 +291,9 @@ static void
 on_job(struct core *core, int from, const void *body, size_t body_size)
 {
     if (body_size > 0) {
+        char who[PROTO_WHO_MAX];
         if (core->config.hello.wants_job)
-            core->ops.job_offered(core->ctx, body, body_size);
+            core->ops.job_offered(core->ctx, report_who(core, from, who), body, body_size);
         return;
     }
     const char *text = core->ops.job(core->ctx);
@@ -555,6 +556,7 @@ core_stats(const struct core *core, struct core_stats *out)
         .damages = core->damages,
         .probes = core->probe.probes,
         .expulsions = core->probe.expulsions,
+        .catching_up = core->fetch.stage != FETCH_NONE,
         .aside = pace_rests(core),
         .unreached = core->contacts.unreached,
         .shared = core->shared,

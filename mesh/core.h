@@ -124,8 +124,8 @@ struct core_ops {
     const uint8_t *(*state)(void *ctx);
     /* Returns the text of the job that we offer; NULL when we have none yet. */
     const char *(*job)(void *ctx);
-    /* A node without a job received a job's text. */
-    void (*job_offered)(void *ctx, const char *text, size_t size);
+    /* A node without a job received a job's text; `from` is what people call the peer that gave it. */
+    void (*job_offered)(void *ctx, const char *from, const char *text, size_t size);
     /* The page that core_want asked for came from a peer, from its checkpoint of `round`. size 0: nobody has it
      * now. `data` is borrowed during the call. */
     void (*page)(void *ctx, uint64_t round, const void *data, size_t size);
@@ -188,7 +188,8 @@ struct core_stats {
     uint64_t probes;     /* shards of other nodes that this node computed again */
     unsigned expulsions; /* nodes that were expelled for wrong contributions */
     bool leader;
-    bool aside; /* this node was left out for a while, see pace.h */
+    bool catching_up; /* this node takes the state of others, or follows their totals */
+    bool aside;       /* this node was left out for a while, see pace.h */
 };
 
 /* All times are microseconds of one monotonic clock. */

@@ -252,11 +252,12 @@ count_claims(const struct core *core)
 static void
 say(struct core *core, int i, const char *verdict)
 {
-    const struct peer *peer = &core->peers.peers[i];
-    core_log(core, 3, "before round %llu peer %s:%u has the state %016llx, we %016llx: %s",
-             (unsigned long long)core->round, peer->at.host, peer->at.control_port,
-             (unsigned long long)core->doubt.claim[i], (unsigned long long)core->state_hash,
-             verdict);
+    char who[PROTO_WHO_MAX];
+    core_log(core, 3, "%s and this node have different weights after the same steps: %s",
+             report_who(core, i, who), verdict);
+    core_log(core, 7, "before round %llu: state %016llx there, %016llx here",
+             (unsigned long long)core->round, (unsigned long long)core->doubt.claim[i],
+             (unsigned long long)core->state_hash);
 }
 
 /* Not everybody agrees with us, but more than with anybody else. */
@@ -268,7 +269,7 @@ outvote(struct core *core)
         if (!differs(core, i) || peer->outvoted == core->round + 1)
             continue;
         peer->outvoted = core->round + 1;
-        say(core, i, "more nodes have ours; going on without it");
+        say(core, i, "more nodes agree with this one, which goes on without it");
     }
 }
 
@@ -286,7 +287,7 @@ parts(struct core *core, int i)
     peer->tied = true;
     if (++peer->ties < DOUBT_TIES)
         return false;
-    say(core, i, "again and again; we compute different bits, and go separate ways");
+    say(core, i, "again and again: they no longer train together");
     peer->apart = true;
     core->doubt.claim[i] = 0;
     return true;
@@ -313,7 +314,8 @@ go_back(struct core *core, const struct tally *tally)
         core->peers.peers[i].odd = !wins;
         core->peers.peers[i].odd_round = core->round;
         back = true;
-        say(core, i, tie ? "as many have this one, so both go back" : "ours is wrong");
+        say(core, i,
+            tie ? "as many agree with each, so both go back" : "more agree with it: going back");
     }
     if (!back)
         return;
@@ -343,7 +345,7 @@ ahead_decides(struct core *core, const struct tally *tally)
             continue;
         peer->outvoted = core->round + 1;
         core->doubt.wary_us = 0;
-        say(core, i, "as many have this one; who is ahead decides");
+        say(core, i, "as many agree with each; the one that is ahead decides");
     }
     return found;
 }
@@ -389,6 +391,7 @@ static bool
 past_parts(struct core *core)
 {
     bool all = true;
+    char who[PROTO_WHO_MAX];
     for (int i = 0; i < core->peers.high; i++) {
         struct peer *peer = &core->peers.peers[i];
         if (!strays(core, i))
@@ -398,8 +401,9 @@ past_parts(struct core *core)
         else
             all = false;
         if (peer->apart)
-            core_log(core, 3, "peer %s:%u and we differ again and again; we go separate ways",
-                     peer->at.host, peer->at.control_port);
+            core_log(core, 3,
+                     "%s and this node differ again and again: they no longer train together",
+                     report_who(core, i, who));
     }
     return all;
 }
@@ -410,9 +414,10 @@ past_go_back(struct core *core, const struct dispute *d)
     bool tie = d->against == d->same;
     if (tie && past_parts(core))
         return;
-    core_log(core, 3, "before round %llu %u nodes had another state than we and %u of us: %s",
-             (unsigned long long)d->round, d->against, d->same,
-             tie ? "computing it again" : "ours is wrong");
+    core_log(core, 3,
+             "%u nodes had other weights a while ago, and %u, with this one, had the same: %s",
+             d->against, d->same, tie ? "computing again from there" : "going back");
+    core_log(core, 7, "the states before round %llu differed", (unsigned long long)d->round);
     core->doubt.dispute = tie ? d->round : 0;
     core->doubt.wary_us = 0;
     doubt_back(core, d->round, "others had another state");

@@ -160,8 +160,8 @@ choose(struct core *core)
                 ask(core, i);
     }
     fetch->stage = FETCH_BLOCKS;
-    core_log(core, 6, "catching up: the state before round %llu from %u nodes",
-             (unsigned long long)fetch->list.round, most);
+    core_log(core, 6, "catching up: this node gets the present weights from %u %s", most,
+             most == 1 ? "node" : "nodes");
 }
 
 static void
@@ -295,8 +295,9 @@ block_bad(struct core *core, int from, uint64_t block)
 {
     struct fetch *fetch = &core->fetch;
     bool others = false;
-    core_log(core, 4, "block %llu of a state is not what was offered: asked for again",
-             (unsigned long long)block);
+    char who[PROTO_WHO_MAX];
+    core_log(core, 4, "block %llu of the weights from %s is damaged: asking again",
+             (unsigned long long)block, report_who(core, from, who));
     if (fetch->blocks[block] == from) {
         fetch->blocks[block] = FETCH_MISSING;
         fetch->next = block < fetch->next ? block : fetch->next;
@@ -369,8 +370,7 @@ fetch_copy_step(struct core *core)
 void
 fetch_bad(struct core *core)
 {
-    core_log(core, 3, "a state before round %llu does not match its hash: thrown away",
-             (unsigned long long)core->fetch.list.round);
+    core_log(core, 3, "the weights that were received do not match their hash: thrown away");
     for (int i = 0; i < core->peers.high; i++)
         if (gives(core, i))
             core->peers.peers[i].avoid_at_us = core->awake + FETCH_BAD_US;

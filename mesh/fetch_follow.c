@@ -78,7 +78,7 @@ overtaken(struct core *core)
     fetch->rest_at_us = core->awake + FETCH_AGAIN_US;
     if (fetch->adopted && fetch->tried) {
         if (fetch->rest_us == 0)
-            core_log(core, 4, "the mesh is faster than its totals come here: catching up anew");
+            core_log(core, 4, "this node receives more slowly than the others train: trying again");
         fetch->rest_us = fetch->rest_us == 0 ? FETCH_REST_US : 2 * fetch->rest_us;
         if (fetch->rest_us > FETCH_REST_MAX_US)
             fetch->rest_us = FETCH_REST_MAX_US;
@@ -109,12 +109,12 @@ scatter(struct core *core, uint64_t at, const uint8_t *body, size_t size)
 static void
 state_differs(struct core *core, uint64_t hash)
 {
-    const struct peer *peer = &core->peers.peers[core->fetch.from];
+    char who[PROTO_WHO_MAX];
     enum doubt_verdict verdict = doubt_differs(core, hash);
     if (verdict != DOUBT_WAIT)
-        core_log(core, 3, "before round %llu peer %s:%u has another state than we: %s",
-                 (unsigned long long)core->round, peer->at.host, peer->at.control_port,
-                 verdict == DOUBT_COPY ? "taking a copy" : "not following");
+        core_log(core, 3, "%s has other weights than this node: %s",
+                 report_who(core, core->fetch.from, who),
+                 verdict == DOUBT_COPY ? "taking a copy of theirs" : "not following it");
     fetch_reset(core);
     if (verdict != DOUBT_COPY)
         return;

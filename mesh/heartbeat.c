@@ -166,11 +166,12 @@ heartbeat_watch(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
     uint64_t silent_us = core->awake - peer->heard_at_us;
+    char who[PROTO_WHO_MAX];
     if (silent_us > CORE_FORGET_US) {
-        peers_drop(core, i, "silent");
+        peers_drop(core, i, REPORT_SILENT, "silent");
     } else if (!peer->suspected && lost(core, i)) {
         peer->suspected = true;
-        core_log(core, 5, "peer %s:%u is silent for %u ms", peer->at.host, peer->at.control_port,
+        core_log(core, 7, "%s is silent for %u ms", report_who(core, i, who),
                  (unsigned)(silent_us / 1000));
         plan_peer_lost(core, i, "silent");
     }

@@ -22,6 +22,7 @@
 #include "mesh/plan.h"
 #include "mesh/probe.h"
 #include "mesh/rendezvous.h"
+#include "mesh/report.h"
 #include "mesh/ring.h"
 #include "mesh/serve.h"
 
@@ -60,6 +61,7 @@ struct core {
     struct admit admit;
     struct peers peers;
     struct contacts contacts;
+    struct report report;
     struct plan plan;
     struct own own;
     struct fetch fetch;

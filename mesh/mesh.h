@@ -122,6 +122,7 @@ struct mesh_task {
     uint64_t state_hash; /* MESH_ADOPT */
     size_t size;         /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has the page now */
     int32_t claim[MESH_CLAIM_MAX]; /* MESH_PROBE */
+    uint64_t plan, mine; /* MESH_COMMIT: hash of the plan, and the shards that it gave this node */
 };
 
 struct mesh_stats {
@@ -187,11 +188,11 @@ void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
 void mesh_status(struct mesh *mesh, struct mesh_status *out);
 
 /* For a node started without a job: look for a mesh of `setup->group` and fetch its job's text into
- * `text[PROTO_JOB_MAX]`, NUL-terminated. Returns 0, -ETIMEDOUT after `timeout_ms`, -EINTR after
- * mesh_job_interrupt(), or as mesh_new. Only group, interface, ports, seeds, log, searching and hello.name of `setup`
- * count. */
-int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *why,
-                  size_t why_size);
+ * `text[PROTO_JOB_MAX]`, NUL-terminated, and what people call the node that gave it into `from[PROTO_WHO_MAX]`.
+ * Returns 0, -ETIMEDOUT after `timeout_ms`, -EINTR after mesh_job_interrupt(), or as mesh_new. Only group, interface,
+ * ports, seeds, log, searching and hello.name of `setup` count. */
+int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *from,
+                  char *why, size_t why_size);
 /* Async-signal-safe. False: nobody is looking for a job. */
 bool mesh_job_interrupt(void);
 

@@ -140,7 +140,7 @@ own_tick(struct core *core)
         const struct peer *peer = &core->peers.peers[i];
         if (peer->state == PEER_UP &&
             ((waited_us > OWN_DRAIN_US && peer->suspected) || waited_us > OWN_DRAIN_ALL_US))
-            peers_drop(core, i, "does not take what we send");
+            peers_drop(core, i, REPORT_SILENT, "does not take what we send");
     }
     if (waited_us > OWN_DRAIN_ALL_US)
         own->blocked_at_us = core->awake;

@@ -283,10 +283,10 @@ tell(struct core *core, int i, uint64_t with_us, uint64_t without_us)
 static void
 leave_out(struct core *core, int i, uint64_t with_us, uint64_t without_us)
 {
-    const struct peer *peer = &core->peers.peers[i];
-    core_log(core, 5, "peer %s:%u is left out: a round takes %u ms with it, about %u ms without",
-             peer->at.host, peer->at.control_port, (unsigned)(with_us / 1000),
-             (unsigned)(without_us / 1000));
+    char who[PROTO_WHO_MAX];
+    core_log(core, 5,
+             "%s is left out for a while: a step takes %u ms with it, about %u ms without it",
+             report_who(core, i, who), (unsigned)(with_us / 1000), (unsigned)(without_us / 1000));
     tell(core, i, with_us, without_us);
 }
 
@@ -342,7 +342,8 @@ static void
 call_back(struct core *core)
 {
     core->pace.immune_at_us = core->awake + PACE_FORGIVE_US;
-    core_log(core, 6, "nothing is gained without those who were left out: called back");
+    core_log(core, 6,
+             "steps are no faster without the nodes that were left out: they may come back");
     for (int i = 0; i < core->peers.high; i++)
         if (core->peers.peers[i].state == PEER_UP && pace_aside(core, i))
             tell(core, i, 0, 0);
@@ -431,8 +432,8 @@ pace_courted(struct core *core, int i)
     struct peer *peer = &core->peers.peers[i];
     if (!peer->ready || ++peer->courts < PACE_COURTS || core_mutant(core, MUTANT_PACE))
         return;
-    core_log(core, 5, "peer %s:%u is left out: it does not catch up", peer->at.host,
-             peer->at.control_port);
+    char who[PROTO_WHO_MAX];
+    core_log(core, 5, "%s is left out for a while: it does not catch up", report_who(core, i, who));
     tell(core, i, 0, 1);
 }
 
@@ -469,7 +470,7 @@ pace_rests(const struct core *core)
 static void
 rest_ends(struct core *core, const char *why)
 {
-    core_log(core, 6, "this node is left out no longer: %s", why);
+    core_log(core, 6, "this node is no longer left out: %s", why);
     core->pace.rests = false;
     core->plan.idle_at_us = core->awake;
     heartbeat_send(core);
@@ -482,7 +483,7 @@ pace_on_aside(struct core *core, const struct proto_aside *msg)
     if (msg->without_us == 0) { /* a mistake */
         pace->rest_us = 0;
         if (pace->rests)
-            rest_ends(core, "called back");
+            rest_ends(core, "the others called it back");
         return;
     }
     if (pace->rests || core->done)
@@ -495,12 +496,12 @@ pace_on_aside(struct core *core, const struct proto_aside *msg)
     pace->rests = true;
     unsigned seconds = (unsigned)(pace->rest_us / 1000000);
     if (msg->with_us == 0)
-        core_log(core, 4, "this node is left out for %u s: it does not catch up", seconds);
+        core_log(core, 4, "the others leave this node out for %u s: it does not catch up", seconds);
     else
         core_log(
             core, 4,
-            "this node is left out for %u s: its link or CPU is too slow (a round with it takes %u "
-            "ms, without it about %u ms)",
+            "the others leave this node out for %u s: its network or CPU is too slow (a step takes "
+            "%u ms with it, about %u ms without it)",
             seconds, (unsigned)(msg->with_us / 1000), (unsigned)(msg->without_us / 1000));
     heartbeat_send(core);
 }
@@ -511,7 +512,7 @@ pace_tick(struct core *core)
     struct pace *pace = &core->pace;
     if (pace->rests && !core->plan.active) {
         if (core->awake >= pace->rest_at_us)
-            rest_ends(core, "tried again");
+            rest_ends(core, "it tries again");
         else if (!others_go_on(core))
             rest_ends(core, "nobody else goes on");
     }

@@ -55,6 +55,7 @@ peer_forget(struct core *core, int i)
         core->peers.peers[j].hears &= ~(1ull << i);
     core->peers.peers[i] = (struct peer){.link = -1};
     doubt_forget(core, i);
+    report_forget(core, i);
 }
 
 static void
@@ -78,14 +79,15 @@ peer_retry_later(struct core *core, struct peer *peer)
 }
 
 void
-peers_drop(struct core *core, int i, const char *why)
+peers_drop(struct core *core, int i, enum report_end end, const char *why)
 {
     struct peer *peer = &core->peers.peers[i];
+    char who[PROTO_WHO_MAX];
     if (peer->state != PEER_UP) {
         peer_unlink(core, i);
         return;
     }
-    core_log(core, 5, "peer %s:%u is gone: %s", peer->at.host, peer->at.control_port, why);
+    core_log(core, 7, "the session with %s ends: %s", report_who(core, i, who), why);
     contact_lost(core, peer->node);
     int link = peer->link;
     peer->link = -1;
@@ -99,6 +101,7 @@ peers_drop(struct core *core, int i, const char *why)
     peer->retry_us = LINK_RETRY_US;
     peer->found_at_us = core->now;
     peer_retry_later(core, peer);
+    report_gone(core, i, end);
     if (peer->announced)
         link_close_announced(core, link, peer->node);
     else
@@ -225,7 +228,6 @@ peer_establish(struct core *core, int i)
     peer->courts = 0;
     peer->told_at_us = 0;
     pace_meet(core, i);
-    core_log(core, 6, "peer %s:%u is up", peer->at.host, peer->at.control_port);
     peer->announced = !peer->hello.wants_job && !core->config.hello.wants_job;
     if (peer->announced)
         contact_met(core, peer->node);
@@ -237,6 +239,7 @@ peer_establish(struct core *core, int i)
         heartbeat_send(core); /* asks for it */
     if (!peer->announced)
         return;
+    report_here(core, i);
     rendezvous_tell(core, i);
     heartbeat_send(core);
 }
@@ -245,7 +248,7 @@ static void
 peer_new_incarnation(struct core *core, int i, struct proto_node node)
 {
     const struct proto_endpoint at = core->peers.peers[i].at;
-    peers_drop(core, i, "restarted");
+    peers_drop(core, i, REPORT_CLOSED, "restarted");
     peer_forget(core, i);
     peer_begin(core, i, node, &at);
 }
@@ -286,6 +289,7 @@ peers_hello(struct core *core, struct proto_node from, const char *host,
     struct peer *peer = &core->peers.peers[i];
     contact_hello(core, from, &at, hello->name);
     rendezvous_answered(core, from, hello->answers);
+    memcpy(peer->hello.name, hello->name, sizeof hello->name);
     enum proto_refusal reason = admit_judge(core, from, hello);
     if (reason) {
         admit_refuse(core, i, reason, hello);
@@ -380,7 +384,7 @@ peers_link_down(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
     if (peer->state == PEER_UP) {
-        peers_drop(core, i, "connection closed");
+        peers_drop(core, i, REPORT_CLOSED, "connection closed");
         return;
     }
     peer_unlink(core, i);
@@ -392,7 +396,7 @@ void
 peers_bye(struct core *core, int i)
 {
     contact_settled(core, core->peers.peers[i].node);
-    peers_drop(core, i, "it leaves");
+    peers_drop(core, i, REPORT_LEFT, "it leaves");
     peer_forget(core, i);
 }
 

@@ -17,6 +17,7 @@
 #define MESH_PEERS_H
 
 #include "mesh/core.h"
+#include "mesh/report.h"
 
 enum {
     PEERS_MAX = PROTO_PEERS_MAX - 1, /* other nodes; each is one bit of struct peer.hears */
@@ -127,8 +128,9 @@ int peers_find(const struct core *core, struct proto_node node);
 bool peers_usable(const struct core *core, int i);
 /* Do a and b hear each other, by their own last heartbeats? */
 bool peers_mutual(const struct core *core, int a, int b);
-/* Ends the session with peers[i], or the attempt to get one: closes the link, aborts the plan if it is a member. */
-void peers_drop(struct core *core, int i, const char *why);
+/* Ends the session with peers[i], or the attempt to get one: closes the link, aborts the plan if it is a member. `end`
+ * is for people (report.h), `why` for debugging. */
+void peers_drop(struct core *core, int i, enum report_end end, const char *why);
 /* Sends to peers[i] on the control link. Does nothing without a session. */
 void peers_send(struct core *core, int i, const struct proto_msg *msg);
 void peers_send_all(struct core *core, const struct proto_msg *msg);

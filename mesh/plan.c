@@ -157,7 +157,7 @@ drop(struct core *core, const char *why, bool differ)
 {
     if (!core->plan.active)
         return;
-    core_log(core, 6, "round %llu: plan of %u dropped: %s", (unsigned long long)core->round,
+    core_log(core, 7, "round %llu: plan of %u dropped: %s", (unsigned long long)core->round,
              (unsigned)core->plan.now.count, why);
     core->plan.aborts++;
     core->plan.dead[core->plan.dead_next++ % PLAN_DEAD_MAX] = core->plan.hash;
@@ -305,11 +305,12 @@ static void
 judge_stuck(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
+    char who[PROTO_WHO_MAX];
     if (peer->stuck || peer->busy_us <= stuck_us(core, i) || core_mutant(core, MUTANT_STUCK))
         return;
     peer->stuck = true;
-    core_log(core, 4, "peer %s:%u computes nothing for %u ms: left out until it does",
-             peer->at.host, peer->at.control_port, (unsigned)(peer->busy_us / 1000));
+    core_log(core, 4, "%s is too slow (no work for %.1f s): going on without it until it is faster",
+             report_who(core, i, who), (double)peer->busy_us / 1e6);
 }
 
 /* Our own trainer hangs: others are to lead. */

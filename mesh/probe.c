@@ -1,6 +1,8 @@
 /* probe.c - see probe.h for who is audited when, and what happens to whom. */
 #include "mesh/probe.h"
 
+#include <stdio.h>
+
 #include <assert.h>
 
 #include "mesh/inside.h"
@@ -134,19 +136,29 @@ expel(struct core *core)
         plan_abort(core, "a member was expelled");
 }
 
+/* "pc3 (192.168.7.13)", or the id of a node that is not known here. */
+static const char *
+who_is(const struct core *core, uint64_t id, char out[PROTO_WHO_MAX])
+{
+    int i = peers_by_id(core, id);
+    if (i >= 0)
+        return report_who(core, i, out);
+    snprintf(out, PROTO_WHO_MAX, "node %016llx", (unsigned long long)id);
+    return out;
+}
+
 static void
 accuse(struct core *core, uint64_t shard)
 {
+    char who[PROTO_WHO_MAX];
     struct probe *probe = &core->probe;
     struct proto_msg msg = {.type = PROTO_ACCUSE,
                             .accuse = {.plan = probe->owner_plan,
                                        .round = probe->round,
                                        .id = probe->owner.id,
                                        .shard = (uint16_t)__builtin_ctzll(shard)}};
-    core_log(core, 3,
-             "node %016llx computed shard %u of round %llu wrongly: it is expelled from the run",
-             (unsigned long long)probe->owner.id, (unsigned)msg.accuse.shard,
-             (unsigned long long)probe->round);
+    core_log(core, 3, "%s computed a wrong gradient (shard %u): it is expelled from the run",
+             who_is(core, probe->owner.id, who), (unsigned)msg.accuse.shard);
     probe->accused = probe->owner;
     probe->accused_at_us = core->awake;
     for (int i = 0; i < core->peers.high; i++)
@@ -188,9 +200,9 @@ probe_on_accuse(struct core *core, int from, const struct proto_accuse *msg)
     if (msg->id == core->config.self.id || core->peers.peers[from].node.id == msg->id ||
         core->config.audit_share == 0)
         return;
-    core_log(core, 4, "node %016llx says that %016llx computed shard %u of round %llu wrongly",
-             (unsigned long long)core->peers.peers[from].node.id, (unsigned long long)msg->id,
-             (unsigned)msg->shard, (unsigned long long)msg->round);
+    char who[PROTO_WHO_MAX], accused[PROTO_WHO_MAX];
+    core_log(core, 4, "%s says that %s computed a wrong gradient (shard %u)",
+             report_who(core, from, who), who_is(core, msg->id, accused), (unsigned)msg->shard);
     suspect_add(probe, msg->id);
     if (!present(core) || msg->plan != core->plan.hash || msg->round != core->round ||
         core->first_bucket > core->config.audit_bucket)

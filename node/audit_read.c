@@ -128,7 +128,8 @@ audit_read_line(struct audit_line *out, const char *text, size_t size, char *why
         out->rows = hash(&reading, "rows");
         out->ledger = hash(&reading, "ledger");
         out->state_hash = hash(&reading, "state_hash");
-        out->plan = hash(&reading, "plan");
+        if (!json_is_true(json_object_get(object, "followed")))
+            out->plan = hash(&reading, "plan");
     }
     int rc = finish(&reading, NULL, why, why_size);
     json_decref(object);

@@ -95,6 +95,7 @@ struct config {
     char out[CONFIG_PATH_MAX]; /* config_check replaces "" by runs/NAME */
     bool quiet;
     int log_level;                  /* 3 error, 4 warning, 6 info, 7 debug */
+    char from[PROTO_WHO_MAX];       /* the node that gave the job; "" = the job is ours */
     char file[CONFIG_PATH_MAX];     /* where it came from */
     unsigned line[CONFIG_KEYS_MAX]; /* line of each key in the file, for messages; 0 = not there */
     uint64_t job_hash;              /* of the job's keys; see config_job_hash */

@@ -139,9 +139,9 @@ blank(struct config **config, const struct options *options)
     return fail(EXIT_BAD, why);
 }
 
-/* Wait for a mesh that has a job; its text into text[PROTO_JOB_MAX]. 0 or an exit status. */
+/* Wait for a mesh that has a job; its text into text[PROTO_JOB_MAX], who gave it into from[PROTO_WHO_MAX]. 0 or an exit status. */
 static int
-find_job(struct config *config, char *text)
+find_job(struct config *config, char *text, char *from)
 {
     char why[WHY_MAX] = "";
     struct mesh_setup setup = {
@@ -158,17 +158,19 @@ find_job(struct config *config, char *text)
     log_finding(config, 6, "looking for a mesh with a job (see meshnode --help)");
     int rc;
     do
-        rc = mesh_job_find(&setup, FIND_MS, text, why, sizeof why);
+        rc = mesh_job_find(&setup, FIND_MS, text, from, why, sizeof why);
     while (rc == -ETIMEDOUT);
     return rc == 0 ? 0 : rc == -EINTR ? EXIT_INTERRUPTED : fail(EXIT_BAD, why);
 }
 
 static int
-take_job(struct config **config, const char *text, const struct options *options,
+take_job(struct config **config, const char *text, const char *from, const struct options *options,
          char *const argv[])
 {
     char why[WHY_MAX];
     int rc = config_parse(config, "the mesh's job", text, strlen(text), why, sizeof why);
+    if (rc == 0)
+        snprintf((*config)->from, sizeof(*config)->from, "%s", from);
     if (rc == 0)
         rc = options_apply(options, *config, why, sizeof why);
     if (rc == 0)
@@ -181,7 +183,7 @@ take_job(struct config **config, const char *text, const struct options *options
 static int
 run_help_out(const struct options *options, char *const argv[])
 {
-    char why[WHY_MAX];
+    char why[WHY_MAX], from[PROTO_WHO_MAX] = "";
     struct config *search = NULL, *config = NULL;
     int status = blank(&search, options);
     if (status)
@@ -191,9 +193,9 @@ run_help_out(const struct options *options, char *const argv[])
         status = fail(1, why);
     char *text = malloc(PROTO_JOB_MAX);
     if (status == 0)
-        status = text ? find_job(search, text) : fail(1, "out of memory");
+        status = text ? find_job(search, text, from) : fail(1, "out of memory");
     if (status == 0)
-        status = take_job(&config, text, options, argv);
+        status = take_job(&config, text, from, options, argv);
     if (status == 0)
         status = train_run(config, options_start(options));
     free(text);

@@ -253,6 +253,15 @@ metrics_alarm(struct metrics *metrics, const char *line)
     pthread_mutex_unlock(&metrics->lock);
 }
 
+void
+metrics_doing(struct metrics *metrics, const char *what)
+{
+    uint64_t now = clock_us();
+    pthread_mutex_lock(&metrics->lock);
+    show_doing(&metrics->show, what, now);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
 /* --- steps --- */
 
 /* The whole of `text` at `at`; 0 or a positive errno. */

@@ -17,10 +17,13 @@ struct metrics_step {
     uint64_t epoch;             /* of this step, from 0 */
     double loss;                /* mean over the batch */
     double accuracy;            /* of the batch, 0..1; negative: none */
-    unsigned peers;             /* members of the plan, this node included */
-    uint64_t plan;              /* hash */
-    uint64_t samples;           /* of this step, by the whole mesh */
-    uint64_t first;             /* position of the first one in the epoch's permutation */
+    unsigned peers;             /* nodes that trained, this one included */
+    uint64_t plan;              /* hash of who computed what; 0: followed */
+    /* Other nodes computed the step; this node only applied its result, because it was catching up. Then peers is the
+     * number of nodes that it knows. */
+    bool followed;
+    uint64_t samples; /* of this step, by the whole mesh */
+    uint64_t first;   /* position of the first one in the epoch's permutation */
     uint64_t coverage,
         shards; /* bitmaps: shards counted in this step, shards that this node computed */
     uint64_t rows,
@@ -78,6 +81,9 @@ void metrics_alive(struct metrics *metrics);
 /* A present problem. It is shown in the live line and written with steps until the next call. NULL: no problem.
  * Thread-safe. */
 void metrics_alarm(struct metrics *metrics, const char *line);
+/* What the node does, for the live line: "evaluating 400/2000". It is shown until the next call or step. NULL or "": the
+ * node trains. Thread-safe. */
+void metrics_doing(struct metrics *metrics, const char *what);
 /* Prints a line between the live lines. level as in syslog: warnings and worse are counted in result.json.
  * Thread-safe. */
 void metrics_say(struct metrics *metrics, int level, const char *line);

@@ -69,7 +69,10 @@ metrics_step_object(const struct metrics_step *step, double time_s, const char *
     json_object_set_new(object, "loss", number(step->loss));
     json_object_set_new(object, "accuracy", share(step->accuracy));
     json_object_set_new(object, "peers", whole(step->peers));
-    json_object_set_new(object, "plan", hash_text(step->plan));
+    if (step->followed)
+        json_object_set_new(object, "followed", json_true());
+    else
+        json_object_set_new(object, "plan", hash_text(step->plan));
     json_object_set_new(object, "samples", whole(step->samples));
     json_object_set_new(object, "first", whole(step->first));
     json_object_set_new(object, "coverage", hash_text(step->coverage));

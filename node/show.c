@@ -2,10 +2,12 @@
 #include "node/show.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-enum { PLAIN_MS = 1000 };
+enum { PLAIN_MS = 1000, DOING_MS = 10000 };
 static const double rate_keep = 0.95; /* of the smoothed sums, per step */
 
 void
@@ -25,19 +27,16 @@ show_fini(struct show *show)
 void
 show_say(struct show *show, int level, const char *line)
 {
-    char text[TERM_LINE_MAX];
     bool bad = level <= 4;
     show->warnings += bad;
     if (show->quiet && !bad)
         return;
-    snprintf(text, sizeof text, "%s%.*s",
-             level <= 3   ? "error: "
-             : level == 4 ? "warning: "
-                          : "",
-             TERM_LINE_MAX - 16, line);
-    if (bad)
-        term_hide(&show->out);
-    term_line(bad ? &show->err : &show->out, text);
+    if (!bad) {
+        term_line(&show->out, line);
+        return;
+    }
+    term_hide(&show->out);
+    term_warn(&show->err, level <= 3, line);
 }
 
 void
@@ -68,23 +67,58 @@ format_time(char *out, size_t size, double seconds)
         snprintf(out, size, "%llu:%02llu", s / 60, s % 60);
 }
 
-static void
-format_step(const struct show *show, const struct metrics_step *step, char *out, size_t size)
+/* One more field; two blanks part it from the one before. */
+__attribute__((format(printf, 3, 4))) static void
+field(char *line, size_t size, const char *format, ...)
 {
-    char accuracy[32] = "", rate[32], left[32];
-    double seconds = show->seconds > 0 ? show->seconds : 1e-9;
+    size_t used = strlen(line);
+    va_list args;
+    if (used + 3 >= size)
+        return;
+    used += (size_t)snprintf(line + used, size - used, "%s", used ? "  " : "");
+    va_start(args, format);
+    vsnprintf(line + used, size - used, format, args);
+    va_end(args);
+}
+
+static void
+rate_fields(const struct show *show, char *line, size_t size)
+{
+    const struct metrics_step *step = &show->step;
+    char sent[32], left[32];
     uint64_t steps = step->steps_total > step->step ? step->steps_total - step->step : 0;
+    if (show->steps <= 0 || show->seconds <= 0)
+        return;
+    format_bytes(sent, sizeof sent, show->bytes / show->seconds);
+    format_time(left, sizeof left, (double)steps * show->seconds / show->steps);
+    field(line, size, "%s left", left);
+    field(line, size, "%.0f samples/s", show->samples / show->seconds);
+    field(line, size, "sent %s/s", sent);
+}
+
+void
+show_line(const struct show *show, char *out, size_t size)
+{
+    const struct metrics_step *step = &show->step;
+    bool trains = !show->doing[0];
+    out[0] = '\0';
+    if (show->stepped)
+        field(out, size, "step %llu/%llu", (unsigned long long)step->step,
+              (unsigned long long)step->steps_total);
+    if (show->alarm[0])
+        field(out, size, "%s", show->alarm);
+    if (!trains)
+        field(out, size, "%s", show->doing);
+    if (!show->stepped)
+        return;
+    field(out, size, "loss %.4g", step->loss);
     if (step->accuracy >= 0)
-        snprintf(accuracy, sizeof accuracy, "  accuracy %.1f %%", 100 * step->accuracy);
-    format_bytes(rate, sizeof rate, show->bytes / seconds);
-    format_time(left, sizeof left, (double)steps * seconds / fmax(show->steps, 1e-9));
-    /* The most wanted first: a narrow terminal shows no more. */
-    snprintf(out, size,
-             "step %llu/%llu%s%s  loss %.4g%s  %u %s  ETA %s  %.0f samples/s  %s/s  epoch %llu",
-             (unsigned long long)step->step, (unsigned long long)step->steps_total,
-             show->alarm[0] ? "  " : "", show->alarm, step->loss, accuracy, step->peers,
-             step->peers == 1 ? "node" : "nodes", left, show->samples / seconds, rate,
-             (unsigned long long)step->epoch + 1);
+        field(out, size, "accuracy %.1f %%", 100 * step->accuracy);
+    if (!step->followed)
+        field(out, size, "%u %s", step->peers, step->peers == 1 ? "node" : "nodes");
+    if (trains && !step->followed)
+        rate_fields(show, out, size);
+    field(out, size, "epoch %llu", (unsigned long long)step->epoch + 1);
 }
 
 static void
@@ -95,40 +129,68 @@ format_test(double loss, double accuracy, char *out, size_t size)
         snprintf(out + used, size - (size_t)used, ", test accuracy %.2f %%", 100 * accuracy);
 }
 
+/* What a step took that came after another one. */
 static void
 smooth(struct show *show, const struct metrics_step *step, uint64_t now_us)
 {
-    double seconds = show->stepped_us ? (double)(now_us - show->stepped_us) / 1e6
-                                      : step->compute_s + step->wait_s;
-    show->stepped_us = now_us;
+    bool known = show->stepped_us && !step->followed;
+    double seconds = (double)(now_us - show->stepped_us) / 1e6;
+    show->stepped_us = step->followed ? 0 : now_us;
+    if (!known)
+        return;
     show->seconds = rate_keep * show->seconds + seconds;
     show->samples = rate_keep * show->samples + (double)step->samples;
-    show->bytes = rate_keep * show->bytes + (double)(step->tx_bytes + step->rx_bytes);
+    show->bytes = rate_keep * show->bytes + (double)step->tx_bytes;
     show->steps = rate_keep * show->steps + 1;
+}
+
+/* The live line; into a pipe when `*plain_ms` has come, and not again for `every_ms`. */
+static void
+draw(struct show *show, uint64_t now_ms, uint64_t *plain_ms, uint64_t every_ms)
+{
+    char line[TERM_LINE_MAX];
+    if (show->quiet)
+        return;
+    show_line(show, line, sizeof line);
+    term_live(&show->out, now_ms, line);
+    if (show->out.tty || !line[0] || now_ms < *plain_ms)
+        return;
+    *plain_ms = now_ms + every_ms;
+    term_line(&show->out, line);
+}
+
+void
+show_doing(struct show *show, const char *what, uint64_t now_us)
+{
+    bool began = !show->doing[0];
+    snprintf(show->doing, sizeof show->doing, "%s", what ? what : "");
+    if (!show->doing[0])
+        return;
+    if (began && show->doing_ms < now_us / 1000 + PLAIN_MS)
+        show->doing_ms = now_us / 1000 + PLAIN_MS; /* what is over soon is not worth a line */
+    draw(show, now_us / 1000, &show->doing_ms, DOING_MS);
 }
 
 void
 show_step(struct show *show, const struct metrics_step *step, uint64_t now_us)
 {
     char line[TERM_LINE_MAX], test[128];
-    uint64_t now_ms = now_us / 1000;
-    if (step->samples > 0)
+    if (step->samples > 0) {
+        show->step = *step;
+        show->stepped = true;
+        show->doing[0] = '\0';
         smooth(show, step, now_us);
+        draw(show, now_us / 1000, &show->plain_ms, PLAIN_MS);
+    }
+    if (!step->evaluated)
+        return;
+    show->doing[0] = '\0';
+    show->stepped_us = show->stepped_us ? now_us : 0; /* its time is no step's */
     if (show->quiet)
         return;
-    if (step->samples > 0) {
-        format_step(show, step, line, sizeof line);
-        term_live(&show->out, now_ms, line);
-        if (!show->out.tty && now_ms >= show->plain_ms) {
-            show->plain_ms = now_ms + PLAIN_MS;
-            term_line(&show->out, line);
-        }
-    }
-    if (step->evaluated) {
-        format_test(step->test_loss, step->test_accuracy, test, sizeof test);
-        snprintf(line, sizeof line, "step %llu: %s", (unsigned long long)step->step, test);
-        term_line(&show->out, line);
-    }
+    format_test(step->test_loss, step->test_accuracy, test, sizeof test);
+    snprintf(line, sizeof line, "step %llu: %s", (unsigned long long)step->step, test);
+    term_line(&show->out, line);
 }
 
 void

@@ -41,7 +41,9 @@ term_init(struct term *term, int fd)
 {
     const char *kind = getenv("TERM");
     bool dumb = !kind || strcmp(kind, "dumb") == 0;
+    const char *plain = getenv("NO_COLOR"); /* no-color.org: set and not empty */
     *term = (struct term){.fd = fd, .tty = isatty(fd) && !dumb};
+    term->colour = term->tty && !(plain && plain[0]);
 }
 
 static unsigned
@@ -63,11 +65,22 @@ term_cut(const char *line, unsigned columns_max)
     return used;
 }
 
+size_t
+term_fit(const char *line, unsigned columns_max)
+{
+    size_t used = term_cut(line, columns_max), end = used;
+    if (!line[used])
+        return used;
+    while (end > 0 && !(line[end] == ' ' && line[end + 1] == ' '))
+        end--;
+    return end > 0 ? end : used;
+}
+
 static void
 draw(struct term *term)
 {
     char out[TERM_LINE_MAX + 8];
-    int size = snprintf(out, sizeof out, "\r%.*s\033[K", (int)term_cut(term->live, columns(term)),
+    int size = snprintf(out, sizeof out, "\r%.*s\033[K", (int)term_fit(term->live, columns(term)),
                         term->live);
     write_all(term, out, (size_t)size);
     term->drawn = true;
@@ -93,24 +106,40 @@ term_hide(struct term *term)
     term->drawn = false;
 }
 
-void
-term_line(struct term *term, const char *line)
+/* A line with something before it that is not escaped. */
+static void
+put_line(struct term *term, const char *label, const char *line)
 {
-    char text[TERM_LINE_MAX], out[TERM_LINE_MAX + 96];
+    char text[TERM_LINE_MAX], out[TERM_LINE_MAX + 128];
     if (!ready(term)) {
         term->dropped++;
         return;
     }
-    typed_escape(text, sizeof text, line);
+    typed_escape(text, sizeof text - strlen(label), line);
     size_t used = (size_t)snprintf(out, sizeof out, "%s", term->drawn ? "\r\033[K" : "");
     if (term->dropped > 0)
         used += (size_t)snprintf(out + used, sizeof out - used, "(%u lines were not shown)\n",
                                  term->dropped);
-    used += (size_t)snprintf(out + used, sizeof out - used, "%s\n", text);
+    used += (size_t)snprintf(out + used, sizeof out - used, "%s%s\n", label, text);
     term->dropped = 0;
     write_all(term, out, used);
     if (term->drawn)
         draw(term);
+}
+
+void
+term_line(struct term *term, const char *line)
+{
+    put_line(term, "", line);
+}
+
+void
+term_warn(struct term *term, bool error, const char *line)
+{
+    if (term->colour)
+        put_line(term, error ? "\033[31merror:\033[0m " : "\033[33mwarning:\033[0m ", line);
+    else
+        put_line(term, error ? "error: " : "warning: ", line);
 }
 
 void

@@ -2,7 +2,7 @@
  *
  *     struct term term;
  *     term_init(&term, STDOUT_FILENO);
- *     term_live(&term, now_ms, "step 12  loss 0.31");   // terminal only, at most ten times a second
+ *     term_live(&term, now_ms, "step 12  loss 0.31");   // terminal only, at most ten times a second; term_fit
  *     term_line(&term, "epoch 1 done");                 // above the live line
  *     term_fini(&term);                                 // leaves the last live line on the screen
  *
@@ -20,6 +20,7 @@ enum { TERM_LINE_MAX = 512, TERM_REDRAW_MS = 100 };
 struct term {
     int fd;
     bool tty;         /* the line can be redrawn */
+    bool colour;      /* of warnings; not where the variable NO_COLOR is set */
     bool drawn;       /* a live line is on the screen */
     uint64_t next_ms; /* no redraw before this time */
     unsigned dropped; /* lines dropped since the last one that got through */
@@ -31,10 +32,14 @@ void term_init(struct term *term, int fd);
 void term_fini(struct term *term);
 void term_live(struct term *term, uint64_t now_ms, const char *line);
 void term_line(struct term *term, const char *line);
+/* The same, after "warning: " or "error: ". */
+void term_warn(struct term *term, bool error, const char *line);
 /* Removes the live line from the screen, so that something else may write there. */
 void term_hide(struct term *term);
 
 /* Cuts `line` (UTF-8) to `columns` characters. Returns the number of bytes kept. */
 size_t term_cut(const char *line, unsigned columns);
+/* The same, where two blanks end a field: whole fields are kept, as long as the first one fits. */
+size_t term_fit(const char *line, unsigned columns);
 
 #endif

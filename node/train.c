@@ -80,26 +80,40 @@ repair_damaged(struct run *run)
     return 0;
 }
 
+/* Once: there are more nodes than shards, and this one has none. */
 static void
-report_step(struct run *run, const struct state_event *event, uint64_t hash)
+tell_watching(struct run *run, const struct mesh_task *task)
+{
+    unsigned shards = run->config->train.shards;
+    if (run->watches || task->mine || task->members <= shards)
+        return;
+    run->watches = true;
+    train_say(run, 6, "%u %s, %u nodes: this node only watches for now (train.shards)", shards,
+              shards == 1 ? "shard" : "shards", task->members);
+}
+
+static void
+report_step(struct run *run, const struct state_event *event, const struct mesh_task *task,
+            uint64_t hash)
 {
     const struct state_header *h = run->state.header;
     struct mesh_stats stats;
     mesh_stats(run->mesh, &stats);
-    if (stats.core.members > run->peers_max)
-        run->peers_max = stats.core.members;
+    if (task->members > run->peers_max)
+        run->peers_max = task->members;
     struct metrics_step line = {
         .step = h->step,
         .steps_total = state_steps_total(&run->state),
         .epoch = event->stepped && !h->epoch_step ? h->epoch - 1 : h->epoch,
         .loss = event->loss,
         .accuracy = event->accuracy,
-        .peers = stats.core.members,
-        .plan = stats.core.plan,
+        .peers = task->members ? task->members : stats.core.peers + 1,
+        .plan = task->plan,
+        .followed = task->members == 0,
         .samples = event->evaluated ? 0 : event->samples,
         .first = event->first,
         .coverage = event->coverage,
-        .shards = stats.core.mine,
+        .shards = task->mine,
         .rows = event->rows,
         .ledger = h->ledger,
         .compute_s = run->compute_s,
@@ -113,6 +127,9 @@ report_step(struct run *run, const struct state_event *event, uint64_t hash)
         .test_accuracy = run->state.job.labels ? h->test_accuracy : -1,
     };
     metrics_step(run->metrics, &line);
+    if (line.followed)
+        metrics_doing(run->metrics, "catching up");
+    tell_watching(run, task);
     run->reported = h->round;
     run->compute_s = run->wait_s = 0;
     run->tx = stats.tx_bytes;
@@ -300,7 +317,7 @@ commit(struct run *run, const struct mesh_task *task)
         train_say(run, 4, "step %llu: NaN or infinity in the gradient, skipped by all nodes",
                   (unsigned long long)run->state.header->step - 1);
     if (event->stepped || event->evaluated)
-        report_step(run, event, hash);
+        report_step(run, event, task, hash);
     fail_hit(FAIL_REPORTED, NULL, 0);
     announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
@@ -323,10 +340,21 @@ adopt(struct run *run, const struct mesh_task *task)
         return;
     }
     run->before = false;
-    train_say(run, 6, "caught up: took the state of step %llu from the mesh",
-              (unsigned long long)run->state.header->step);
+    train_say(run, 6, "caught up: at step %llu of %llu",
+              (unsigned long long)run->state.header->step,
+              (unsigned long long)state_steps_total(&run->state));
     fail_hit(FAIL_ADOPTED, NULL, 0);
     announce(run, task->state_hash);
+}
+
+/* What the live line says while no step is made. */
+static void
+tell_doing(struct run *run)
+{
+    struct mesh_stats stats;
+    mesh_stats(run->mesh, &stats);
+    if (stats.core.catching_up)
+        metrics_doing(run->metrics, "catching up");
 }
 
 /* Somebody else's shard, computed here: is it what was claimed? */
@@ -373,6 +401,7 @@ follow_mesh(struct run *run)
             break;
         case MESH_IDLE:
             metrics_alive(run->metrics);
+            tell_doing(run);
             break;
         case MESH_DONE:
         case MESH_INTERRUPTED:
@@ -385,11 +414,15 @@ follow_mesh(struct run *run)
 static void
 tell_stopped(struct run *run, const char *why)
 {
-    const struct state_header *h = run->state.header;
-    const char *saved = h->round ? "checkpoint written to " : "nothing to save in ";
-    train_say(run, 4, "%s at step %llu: %s%s", run->blind ? "stopped" : "interrupted",
-              (unsigned long long)h->step, why ? "no checkpoint: " : saved,
-              why ? why : run->config->out);
+    unsigned long long step = run->state.header->step, of = state_steps_total(&run->state);
+    if (why)
+        train_say(run, 4, "stopped at step %llu of %llu; no checkpoint: %s", step, of, why);
+    else if (run->state.header->round == 0)
+        train_say(run, 6, "stopped before the first of %llu steps; nothing to save", of);
+    else
+        train_say(run, 6,
+                  "stopped at step %llu of %llu; saved in %s. The same command goes on from there.",
+                  step, of, run->config->out);
 }
 
 static int

@@ -53,6 +53,16 @@ sign_of_life(void *ctx)
     metrics_alive(((struct run *)ctx)->metrics);
 }
 
+static void
+tell_evaluation(void *ctx, uint64_t done, uint64_t all)
+{
+    char line[64];
+    snprintf(line, sizeof line, "evaluating %llu/%llu", (unsigned long long)done,
+             (unsigned long long)all);
+    sign_of_life(ctx);
+    metrics_doing(((struct run *)ctx)->metrics, line);
+}
+
 static int
 open_work(struct run *run, char *why, size_t why_size)
 {
@@ -72,6 +82,7 @@ open_work(struct run *run, char *why, size_t why_size)
         .batch = config->train.batch,
         .local_steps = config->train.local_steps,
         .alive = sign_of_life,
+        .evaluates = tell_evaluation,
         .alive_ctx = run,
         .seed = config->run.seed,
         .exact_mode = config->train.exact,
@@ -238,6 +249,29 @@ tell_parts(struct run *run)
     config_parts_fini(&parts);
 }
 
+/* Who I am, which job, from whom, how much it is, where results go. */
+static void
+tell_job(struct run *run)
+{
+    const struct config *config = run->config;
+    const struct data_info *data = data_info(run->job.data);
+    train_say(run, 6, "job %s%s%s: %llu samples, %llu steps; results in %s", config->run.name,
+              config->from[0] ? " from " : "", config->from, (unsigned long long)data->train,
+              (unsigned long long)state_steps_total(&run->state), config->out);
+}
+
+static void
+tell_self(struct run *run)
+{
+    const struct config *config = run->config;
+    char name[PROTO_NAME_MAX];
+    struct mesh_status status;
+    host_name(config->name, name, sizeof name);
+    mesh_status(run->mesh, &status);
+    train_say(run, 6, "this node is %s: %s, port %u", name[0] ? name : "nameless",
+              status.interfaces[0] ? status.interfaces : "no network", status.control_port);
+}
+
 /* `skipped`: checkpoints that were of no use, or "". */
 static void
 tell_start(struct run *run, enum train_start start, const char *skipped)
@@ -261,6 +295,7 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                                   .part = part,
                                   .part_count = run->job.past_count,
                               });
+    tell_job(run);
     metrics_keep(run->metrics, run->kept);
     if (run->replaces)
         train_say(run, 6, "%s: the %s run in it is replaced", config->out,
@@ -311,7 +346,10 @@ train_open(struct run *run, enum train_start start, char *why, size_t why_size)
     if (rc)
         return rc;
     tell_start(run, start, why);
-    return open_mesh(run, why, why_size);
+    rc = open_mesh(run, why, why_size);
+    if (!rc)
+        tell_self(run);
+    return rc;
 }
 
 void

@@ -31,7 +31,9 @@ struct work_setup {
     uint64_t batch;
     uint64_t local_steps; /* steps of a round, as in struct state_job; above 1 only in exact mode */
     void (*alive)(void *ctx); /* called after each local step; may be NULL */
-    void *alive_ctx;
+    /* The same for an evaluation: `done` rows of all that this node evaluates. Called from any thread of the pool. */
+    void (*evaluates)(void *ctx, uint64_t done, uint64_t all);
+    void *alive_ctx; /* of both */
     uint64_t seed;
     bool exact_mode;
     unsigned lanes; /* shards computed at a time in exact mode; the others follow; 0: all */

@@ -2,6 +2,27 @@
  * which. */
 #include "node/work_inside.h"
 
+static void
+tell(struct work *work, size_t rows)
+{
+    uint64_t done = atomic_fetch_add(&work->tested, rows) + rows;
+    if (work->setup.evaluates)
+        work->setup.evaluates(work->setup.alive_ctx, done, work->to_test);
+}
+
+static void
+tell_of(struct work *work, uint64_t shards)
+{
+    uint64_t rows = data_info(work->setup.data)->test;
+    atomic_store(&work->tested, 0);
+    work->to_test = 0;
+    for (uint64_t left = shards; left; left &= left - 1) {
+        unsigned shard = (unsigned)__builtin_ctzll(left);
+        work->to_test +=
+            work_shard_first(work, rows, shard + 1) - work_shard_first(work, rows, shard);
+    }
+}
+
 /* One shard of the test part, in pieces of the rows a lane holds. */
 static void
 evaluate_shard(struct lane *lane, unsigned shard)
@@ -23,6 +44,7 @@ evaluate_shard(struct lane *lane, unsigned shard)
         sum.loss += piece.loss;
         sum.correct += piece.correct;
         sum.bad |= piece.bad;
+        tell(work, lane->rows);
     }
     work->shard_result[shard] = sum;
 }
@@ -40,6 +62,7 @@ work_evaluate_shards(struct work *work, uint64_t shards, int32_t *tail)
 {
     uint64_t rows = data_info(work->setup.data)->test;
     work->begun = false;
+    tell_of(work, shards);
     lanes_assign(work, shards);
     lanes_run(work, evaluate_lane);
     for (uint64_t left = shards; left; left &= left - 1) {
@@ -59,6 +82,7 @@ work_evaluate(struct work *work, const float *params, double *loss, double *accu
     struct nn_result sum = {0};
     work->begun = false;
     work->params = params;
+    tell_of(work, all);
     lanes_assign(work, all);
     lanes_run(work, evaluate_lane);
     for (unsigned i = 0; i < shards; i++) {

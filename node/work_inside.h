@@ -9,6 +9,7 @@
 #define NODE_WORK_INSIDE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "node/buckets.h"
 #include "node/walk.h"
@@ -43,7 +44,9 @@ struct work {
     size_t present;                 /* the section that is being computed */
     pthread_mutex_t *stripe;
     size_t stripe_count;
-    bool probing; /* the shard being computed belongs to another node */
+    atomic_uint_fast64_t tested; /* rows of this evaluation that are done, */
+    uint64_t to_test;            /* of so many here */
+    bool probing;                /* the shard being computed belongs to another node */
     /* Of the present round: */
     const struct state *state;
     const float *params;

@@ -24,11 +24,12 @@
 
 enum {
     PROTO_VERSION = 3,
-    PROTO_PEERS_MAX = 64,      /* nodes in a mesh */
-    PROTO_SHARDS_MAX = 64,     /* logical shards of a step; each is one bit of a coverage bitmap */
-    PROTO_NAME_MAX = 64,       /* bytes of a run name or kernel name, with the final 0 */
-    PROTO_HOST_MAX = 256,      /* bytes of a host, with the final 0 */
-    PROTO_TEXT_MAX = 256,      /* bytes of a reason, with the final 0 */
+    PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
+    PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
+    PROTO_NAME_MAX = 64,   /* bytes of a run name or kernel name, with the final 0 */
+    PROTO_HOST_MAX = 256,  /* bytes of a host, with the final 0 */
+    PROTO_WHO_MAX = 336,  /* what people call a node: "pc3 (192.168.7.13:20002)"; not on the wire */
+    PROTO_TEXT_MAX = 256, /* bytes of a reason, with the final 0 */
     PROTO_FRAME_MAX = 8192,    /* bytes of an encoded header frame */
     PROTO_CHUNK_MAX = 1 << 18, /* elements of one tensor chunk: 1 MiB */
     PROTO_BLOCK_MAX = 1 << 20, /* bytes of one block of state or total */

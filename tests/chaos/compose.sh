@@ -177,7 +177,7 @@ compose up -d --scale node=4 || fail "docker-compose up: $(tail -n 5 "$WORK/comp
 find_containers 4
 reunited 4 1 2 3 4
 for number in 1 2 3 4; do
-    [ "$(docker logs "${ID[number]}" 2>&1 | grep -c '^peer .* is up$')" -ge 3 ] || fail "node $number did not find the others"
+    [ "$(docker logs "${ID[number]}" 2>&1 | grep -cE ' joined, [0-9]+ nodes$')" -ge 3 ] || fail "node $number did not find the others"
 done
 
 # The engine gives out the lowest free address: who had the higher one starts first.

@@ -36,12 +36,13 @@ mesh: {gather_ms: 0, bucket: 4194304}
 """
 FIRST, LATE = ["n0", "n1", "n2"], "n3"
 DEATH_MS = 150
-TAKEN = re.compile(r"caught up: took the state of step (\d+)")
+TAKEN = re.compile(r"caught up: at step (\d+)")
 
 
 def in_a_plan(mesh, members):
     """Has the joiner done a step of so many, or ended?"""
-    return any(step["peers"] == members for step in mesh.nodes[LATE].steps()) or not mesh.nodes[LATE].alive()
+    late = mesh.nodes[LATE]
+    return any(step["peers"] == members and not step.get("followed") for step in late.steps()) or not late.alive()
 
 
 def join(mesh, args, victim):
@@ -51,7 +52,7 @@ def join(mesh, args, victim):
     at = mesh.start(LATE).began
     rest = [name for name in FIRST if name != victim]
     if victim:
-        mesh.wait("the joiner to take the state", lambda: "catching up: the state" in mesh.nodes[LATE].text())
+        mesh.wait("the joiner to take the state", lambda: "catching up: this node" in mesh.nodes[LATE].text())
         mesh.signal(signal.SIGKILL, victim)
         if TAKEN.search(mesh.nodes[LATE].text()):
             raise chaos.Failed("the joiner had the whole state before a donor was killed: it must be larger")
@@ -63,7 +64,8 @@ def join(mesh, args, victim):
 def came_at(mesh, members):
     """When the joiner had done its first step with all."""
     node = mesh.nodes[LATE]
-    times = [node.origin + step["time_s"] for step in node.steps() if step["peers"] == members]
+    times = [node.origin + step["time_s"] for step in node.steps()
+             if step["peers"] == members and not step.get("followed")]
     if not times:
         raise chaos.Failed(f"{LATE} never trained with the others\n{mesh.last_lines()}")
     return times[0]

@@ -173,8 +173,9 @@ on_job(void *ctx)
 }
 
 static void
-on_job_offered(void *ctx, const char *text, size_t size)
+on_job_offered(void *ctx, const char *from, const char *text, size_t size)
 {
+    (void)from;
     struct lone *lone = ctx;
     snprintf(lone->job, sizeof lone->job, "%.*s", (int)size, text);
 }

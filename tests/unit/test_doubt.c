@@ -45,7 +45,7 @@ the_odd_one_of_three_is_left_out(void **state)
     tell(lone, 7, 0, 66);
     tell(lone, 8, 0, 77);
     lone_run(lone, 50);
-    assert_int_equal(lone_logged(lone, "more nodes have ours"), 1);
+    assert_int_equal(lone_logged(lone, "more nodes agree with this one"), 1);
     assert_false(lone->back);
     assert_null(lone_sent(lone, 7, PROTO_PLAN));
     tell(lone, 7, 0, 77); /* it has gone back */
@@ -91,7 +91,7 @@ two_who_differ_again_and_again_part(void **state)
     (void)state;
     struct lone *lone = mesh_of(1);
     for (int k = 1; k <= DOUBT_TIES; k++) {
-        assert_int_equal(lone_logged(lone, "go separate ways"), 0);
+        assert_int_equal(lone_logged(lone, "no longer train together"), 0);
         tell(lone, 7, 0, 66);
         for (int again = 0; k < DOUBT_TIES && again < DOUBT_TIES; again++) {
             tell(lone, 7, 0, 66); /* it has not gone back yet */
@@ -102,7 +102,7 @@ two_who_differ_again_and_again_part(void **state)
         tell(lone, 7, 0, 0);
         lone_train(lone);
     }
-    assert_int_equal(lone_logged(lone, "go separate ways"), 1);
+    assert_int_equal(lone_logged(lone, "no longer train together"), 1);
     tell(lone, 7, 9, 66);
     lone_run(lone, 400);
     assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
@@ -129,7 +129,7 @@ tie_with_one_ahead(uint64_t past)
     assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
     tell_past(lone, 8, past);
     lone_run(lone, DOUBT_GRACE_US / 1000 + 20);
-    assert_int_equal(lone_logged(lone, "who is ahead decides"), 1);
+    assert_int_equal(lone_logged(lone, "the one that is ahead decides"), 1);
     assert_false(lone->back);
     assert_null(lone_sent(lone, 7, PROTO_PLAN));
     return lone;
@@ -146,7 +146,7 @@ of_one_against_one_who_is_ahead_decides(void **state)
     lone_destroy(&lone);
 
     lone = tie_with_one_ahead(77);
-    assert_int_equal(lone_logged(lone, "another state than we"), 0);
+    assert_int_equal(lone_logged(lone, "other weights than this node"), 0);
     assert_non_null(lone_sent(lone, 8, PROTO_FETCH)); /* nobody has totals */
     lone_destroy(&lone);
 }

@@ -273,7 +273,7 @@ a_block_that_is_not_what_was_offered_is_asked_of_another(void **state)
     struct donors donors = {.wrong = 7};
     answer(lone, &donors, want, 9);
     assert_true(lone->adopt);
-    assert_true(lone_logged(lone, "not what was offered") > 0);
+    assert_true(lone_logged(lone, "is damaged: asking again") > 0);
     assert_true(donors.given[7] > 0);
     assert_in_range(donors.given[8], BLOCKS - 1, BLOCKS);
     assert_memory_equal(lone->state_in, want, SIZE);
@@ -293,7 +293,7 @@ who_alone_sends_what_was_not_offered_is_left_for_a_while(void **state)
     struct donors donors = {0};
     lone->core->hashes[5] ^= 1;
     answer(lone, &donors, want, 9);
-    assert_in_range(lone_logged(lone, "block 5 of a state is not what was offered"), FETCH_TRIES,
+    assert_in_range(lone_logged(lone, "block 5 of the weights from"), FETCH_TRIES,
                     BLOCKS); /* good ones in between count for it */
     assert_false(lone->adopt);
     lone_forget_sent(lone);
@@ -448,7 +448,7 @@ who_follows_one_of_another_state_stops(void **state)
     give_total_to(lone, 7, 9, 1234, 0);
     assert_false(lone->commit);
     assert_false(lone->back);
-    assert_int_equal(lone_logged(lone, "has another state than we: not following"), 1);
+    assert_int_equal(lone_logged(lone, "has other weights than this node: not following"), 1);
     lone_forget_sent(lone);
     assert_int_equal(lone->kept, 0);
     lone_run(lone, 300);
@@ -473,7 +473,7 @@ who_differs_from_more_takes_a_copy(void **state)
     lone_beat(lone, 7, 10, false);
     lone_beat(lone, 8, 10, false);
     give_total_to(lone, 7, 9, 1234, 0);
-    assert_int_equal(lone_logged(lone, "has another state than we: taking a copy"), 1);
+    assert_int_equal(lone_logged(lone, "has other weights than this node: taking a copy"), 1);
     assert_true(lone->back);
     lone_train(lone);
     lone_run(lone, 20);
@@ -582,7 +582,7 @@ who_is_overtaken_begins_anew_later_and_says_so_once(void **state)
         lone_train(lone);
         free(want);
     }
-    assert_int_equal(lone_logged(lone, "faster than its totals"), 1);
+    assert_int_equal(lone_logged(lone, "receives more slowly than the others train"), 1);
     lone_destroy(&lone);
 }
 

@@ -955,17 +955,19 @@ a_node_without_a_job_is_given_one(void **state)
 {
     (void)state;
     struct node node;
-    char group[32], why[512];
+    char group[32], why[512], from[PROTO_WHO_MAX];
     static char text[PROTO_JOB_MAX], job[40000];
     for (size_t i = 0; i + 1 < sizeof job; i++)
         job[i] = (char)('a' + i % 26);
     new_group(group);
     prepare(&node, &tiny, group);
     node.setup.job = job;
+    snprintf(node.setup.hello.name, sizeof node.setup.hello.name, "giver");
     start(&node);
     struct mesh_setup seeker = {.group = group, .interface = "lo"};
-    assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, text, why, sizeof why), 0);
+    assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, text, from, why, sizeof why), 0);
     assert_string_equal(text, job);
+    assert_memory_equal(from, "giver (127.0.0.1:", 17);
     finish_together(&node, 1, 5);
 }
 
@@ -991,16 +993,16 @@ static void
 looking_for_a_job_ends_in_time(void **state)
 {
     (void)state;
-    char group[32], why[512] = "";
+    char group[32], why[512] = "", from[PROTO_WHO_MAX];
     static char text[PROTO_JOB_MAX];
     new_group(group);
     struct mesh_setup seeker = {.group = group, .interface = "lo"};
-    assert_int_equal(mesh_job_find(&seeker, 100, text, why, sizeof why), -ETIMEDOUT);
+    assert_int_equal(mesh_job_find(&seeker, 100, text, from, why, sizeof why), -ETIMEDOUT);
     assert_true(why[0] != '\0');
     struct search search = {0};
     seeker.searching = interrupt_search;
     seeker.searching_ctx = &search;
-    assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, text, why, sizeof why), -EINTR);
+    assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, text, from, why, sizeof why), -EINTR);
     assert_int_equal(search.told, 2); /* at once, and after a second */
     assert_true(search.last_us >= 1000000);
     assert_string_equal(search.names, "lo");

@@ -146,6 +146,34 @@ each_step_is_an_object_of_its_own(void **state)
     assert_null(metrics);
 }
 
+/* Made by others while this node caught up. */
+static void
+a_step_that_was_followed_says_so(void **state)
+{
+    struct metrics *metrics = open_metrics(false);
+    struct metrics_step step = step_of(1);
+    struct audit_line said;
+    (void)state;
+    step.followed = true;
+    step.plan = 0;
+    metrics_step(metrics, &step);
+    json_t *object = line(0);
+    assert_true(json_is_true(json_object_get(object, "followed")));
+    assert_null(json_object_get(object, "plan"));
+    assert_true(number(object, "peers") == 3);
+    char *text = json_dumps(object, JSON_COMPACT);
+    assert_int_equal(audit_read_line(&said, text, strlen(text), why, sizeof why), 0);
+    assert_int_equal(said.plan, 0);
+    json_object_del(object, "followed");
+    free(text);
+    text = json_dumps(object, JSON_COMPACT);
+    assert_true(audit_read_line(&said, text, strlen(text), why, sizeof why) < 0);
+    assert_non_null(strstr(why, "plan is missing"));
+    free(text);
+    json_decref(object);
+    metrics_destroy(&metrics);
+}
+
 static void
 what_is_not_a_number_is_null(void **state)
 {
@@ -571,6 +599,7 @@ main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
         TEST(each_step_is_an_object_of_its_own),
+        TEST(a_step_that_was_followed_says_so),
         TEST(what_is_not_a_number_is_null),
         TEST(an_evaluation_joins_the_line_of_its_step),
         TEST(lines_of_steps_that_are_done_again_go),

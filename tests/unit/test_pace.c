@@ -212,7 +212,7 @@ who_is_left_out_says_so_and_waits(void **state)
     uint64_t round = 1;
     aside(lone, 5, 800 * MS, 50 * MS);
     assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.aside);
-    assert_int_equal(lone_logged(lone, "left out for 2 s"), 1);
+    assert_int_equal(lone_logged(lone, "leave this node out for 2 s"), 1);
     others_train(lone, 1900, &round);
     assert_false(lone->compute); /* not even starved */
     assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.aside);
@@ -221,7 +221,7 @@ who_is_left_out_says_so_and_waits(void **state)
     others_train(lone, 200, &round);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.aside);
     aside(lone, 5, 800 * MS, 50 * MS);
-    assert_int_equal(lone_logged(lone, "left out for 4 s"), 1);
+    assert_int_equal(lone_logged(lone, "leave this node out for 4 s"), 1);
     aside(lone, 5, 0, 0);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.aside);
     lone_destroy(&lone);
@@ -301,7 +301,7 @@ called_back(uint64_t before_us, uint64_t quick_us, uint64_t stopped_us)
         assert_in_range(k, 0, 100);
         pace_round(lone->core, k % 4 == 3 ? stopped_us : quick_us);
     }
-    bool called = lone_logged(lone, "called back") == 1;
+    bool called = lone_logged(lone, "they may come back") == 1;
     lone_destroy(&lone);
     return called;
 }

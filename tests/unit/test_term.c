@@ -3,6 +3,7 @@
 #include "node/term.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,13 +45,20 @@ close_screen(struct screen *screen)
     close(screen->slave);
 }
 
-/* What was written since the last look. */
-static const char *
-look(struct screen *screen)
+/* What was written since the last look is `expected`. The system may hand it over in pieces. */
+static void
+sees(struct screen *screen, const char *expected)
 {
-    ssize_t got = read(screen->master, screen->text, sizeof screen->text - 1);
-    screen->text[got > 0 ? got : 0] = '\0';
-    return screen->text;
+    size_t size = strlen(expected), used = 0;
+    struct pollfd more = {.fd = screen->master, .events = POLLIN};
+    while (used < size && poll(&more, 1, 60000) == 1) {
+        ssize_t got = read(screen->master, screen->text + used, sizeof screen->text - 1 - used);
+        assert_true(got > 0);
+        used += (size_t)got;
+    }
+    ssize_t rest = read(screen->master, screen->text + used, sizeof screen->text - 1 - used);
+    screen->text[used + (rest > 0 ? (size_t)rest : 0)] = '\0';
+    assert_string_equal(screen->text, expected);
 }
 
 static void
@@ -63,17 +71,17 @@ a_terminal_gets_one_line_that_is_drawn_over(void **state)
     term_init(&term, screen.slave);
     assert_true(term.tty);
     term_live(&term, 1000, "step 1");
-    assert_string_equal(look(&screen), "\rstep 1\033[K");
+    sees(&screen, "\rstep 1\033[K");
     term_line(&term, "epoch 1 done");
-    assert_string_equal(look(&screen), "\r\033[Kepoch 1 done\n\rstep 1\033[K");
+    sees(&screen, "\r\033[Kepoch 1 done\n\rstep 1\033[K");
     term_hide(&term);
-    assert_string_equal(look(&screen), "\r\033[K");
+    sees(&screen, "\r\033[K");
     term_line(&term, "alone");
-    assert_string_equal(look(&screen), "alone\n");
+    sees(&screen, "alone\n");
     term_fini(&term);
-    assert_string_equal(look(&screen), "\rstep 1\033[K\n");
+    sees(&screen, "\rstep 1\033[K\n");
     term_fini(&term);
-    assert_string_equal(look(&screen), "");
+    sees(&screen, "");
     close_screen(&screen);
 }
 
@@ -87,12 +95,12 @@ it_is_redrawn_at_most_ten_times_a_second(void **state)
     term_init(&term, screen.slave);
     term_live(&term, 1000, "a");
     term_live(&term, 1099, "b");
-    assert_string_equal(look(&screen), "\ra\033[K");
+    sees(&screen, "\ra\033[K");
     term_live(&term, 1100, "c");
-    assert_string_equal(look(&screen), "\rc\033[K");
+    sees(&screen, "\rc\033[K");
     term_live(&term, 1101, "last");
     term_fini(&term);
-    assert_string_equal(look(&screen), "\rlast\033[K\n");
+    sees(&screen, "\rlast\033[K\n");
     close_screen(&screen);
 }
 
@@ -105,10 +113,56 @@ it_never_wraps(void **state)
     open_screen(&screen, 8);
     term_init(&term, screen.slave);
     term_live(&term, 1, "grüße, world");
-    assert_string_equal(look(&screen), "\rgrüße, \033[K");
+    sees(&screen, "\rgrüße, \033[K");
     close_screen(&screen);
     assert_int_equal(term_cut("äöü", 2), 4);
     assert_int_equal(term_cut("ab", 9), 2);
+}
+
+static void
+a_narrow_terminal_shows_fewer_fields(void **state)
+{
+    struct screen screen;
+    struct term term;
+    (void)state;
+    open_screen(&screen, 24);
+    term_init(&term, screen.slave);
+    term_live(&term, 1, "step 12/300  loss 0.31  accuracy 91.4 %");
+    sees(&screen, "\rstep 12/300  loss 0.31\033[K");
+    close_screen(&screen);
+    assert_int_equal(term_fit("ab  cd  ef", 10), 10);
+    assert_int_equal(term_fit("ab  cd  ef", 9), 6);
+    assert_int_equal(term_fit("ab  cd  ef", 6), 6);
+    assert_int_equal(term_fit("ab  cd  ef", 5), 2);
+    assert_int_equal(term_fit("ab  cd  ef", 2), 2);
+    assert_int_equal(term_fit("ab  cd  ef", 1), 1);
+    assert_int_equal(term_fit("\xc3\xa4\xc3\xb6  cd", 3), 4);
+    assert_int_equal(term_fit("", 3), 0);
+}
+
+static void
+warnings_have_a_colour_on_a_terminal_that_wants_it(void **state)
+{
+    struct screen screen;
+    struct term term;
+    (void)state;
+    open_screen(&screen, 80);
+    setenv("NO_COLOR", "", 1);
+    term_init(&term, screen.slave);
+    term_warn(&term, false, "a\033[2J");
+    sees(&screen, "\033[33mwarning:\033[0m a\\x1b[2J\n");
+    term_warn(&term, true, "b");
+    sees(&screen, "\033[31merror:\033[0m b\n");
+    setenv("NO_COLOR", "1", 1);
+    term_init(&term, screen.slave);
+    term_warn(&term, false, "a");
+    sees(&screen, "warning: a\n");
+    unsetenv("NO_COLOR");
+    setenv("TERM", "dumb", 1);
+    term_init(&term, screen.slave);
+    term_warn(&term, true, "b");
+    sees(&screen, "error: b\n");
+    close_screen(&screen);
 }
 
 static void
@@ -120,9 +174,9 @@ what_others_sent_cannot_drive_the_terminal(void **state)
     open_screen(&screen, 80);
     term_init(&term, screen.slave);
     term_line(&term, "a\033[2Jb\nc\r\xff");
-    assert_string_equal(look(&screen), "a\\x1b[2Jb\\x0ac\\x0d\\xff\n");
+    sees(&screen, "a\\x1b[2Jb\\x0ac\\x0d\\xff\n");
     term_live(&term, 1, "x\033]0;title\a");
-    assert_string_equal(look(&screen), "\rx\\x1b]0;title\\x07\033[K");
+    sees(&screen, "\rx\\x1b]0;title\\x07\033[K");
     close_screen(&screen);
 }
 
@@ -138,7 +192,7 @@ a_dumb_terminal_is_a_pipe(void **state)
     term_live(&term, 1, "live");
     term_line(&term, "line");
     term_fini(&term);
-    assert_string_equal(look(&screen), "line\n");
+    sees(&screen, "line\n");
     close_screen(&screen);
 }
 
@@ -197,6 +251,8 @@ main(void)
         cmocka_unit_test(a_terminal_gets_one_line_that_is_drawn_over),
         cmocka_unit_test(it_is_redrawn_at_most_ten_times_a_second),
         cmocka_unit_test(it_never_wraps),
+        cmocka_unit_test(a_narrow_terminal_shows_fewer_fields),
+        cmocka_unit_test(warnings_have_a_colour_on_a_terminal_that_wants_it),
         cmocka_unit_test(what_others_sent_cannot_drive_the_terminal),
         cmocka_unit_test(a_dumb_terminal_is_a_pipe),
         cmocka_unit_test(a_reader_that_stops_is_not_waited_for),

@@ -234,8 +234,9 @@ on_job(void *ctx)
 }
 
 static void
-on_job_offered(void *ctx, const char *text, size_t size)
+on_job_offered(void *ctx, const char *from, const char *text, size_t size)
 {
+    (void)from;
     (void)ctx, (void)text, (void)size;
 }
 
