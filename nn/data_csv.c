@@ -11,6 +11,8 @@
  * Classes are the distinct labels in order, numbers by value and before texts, unless data.classes is
  * given: then labels are 0..classes-1 themselves, so that nodes with different files agree.
  *
+ * A table may be in several files, all with the same header or all without: their rows follow one another.
+ *
  * Two passes over the text, the first for rows, columns and labels; so nothing has to grow. */
 #include <assert.h>
 #include <errno.h>
@@ -20,207 +22,48 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/csv.h"
+#include "nn/data_list.h"
 #include "nn/data_set.h"
 
 #define TEXT_MAX    ((uint64_t)1 << 30)
 #define SPLIT_EPOCH UINT64_MAX /* an epoch no training has */
 
-enum { READ_SIZE = 1 << 20, SHOWN_MAX = 24 };
-
-struct slice {
-    const char *at;
-    size_t size;
-};
+enum { READ_SIZE = 1 << 20, FILES_MAX = 4096 };
 
 struct label {
-    struct slice text;
+    struct csv_text text;
     bool number;
     double value; /* of a number */
 };
 
 struct csv {
     const struct data_spec *spec;
-    const char *name, *text, *at, *end;
-    size_t line, column; /* of the last field, from 1 */
-    char separator;
-    bool row_ends;    /* after the last field */
-    const char *data; /* behind the header */
-    size_t data_line;
+    struct csv_reader in;     /* the file that is read */
+    struct csv_reader *start; /* [files] behind the header of each */
+    size_t files;
+    struct csv_text header;         /* of the first file; size 0: there is none */
     size_t rows, columns, features; /* columns but the label */
     size_t labels;
     struct label label[DATA_CLASSES_MAX];
-    char *why;
-    size_t why_size;
 };
-
-/* Any bytes as at most SHOWN_MAX printable characters. */
-static const char *
-show(struct slice s, char out[SHOWN_MAX + 4])
-{
-    size_t n = s.size < SHOWN_MAX ? s.size : SHOWN_MAX;
-    for (size_t i = 0; i < n; i++)
-        out[i] = s.at[i] >= 0x20 && s.at[i] < 0x7f ? s.at[i] : '?';
-    snprintf(out + n, 4, "%s", s.size > n ? "..." : "");
-    return out;
-}
-
-static int
-refuse(const struct csv *csv, struct slice s, const char *expected)
-{
-    char shown[SHOWN_MAX + 4];
-    snprintf(csv->why, csv->why_size, "%s: line %zu, column %zu (byte %zu): \"%s\", expected %s",
-             csv->name, csv->line, csv->column, (size_t)(s.at - csv->text), show(s, shown),
-             expected);
-    return -EBADMSG;
-}
-
-static int
-refuse_file(const struct csv *csv, const char *what)
-{
-    snprintf(csv->why, csv->why_size, "%s: %s", csv->name, what);
-    return -EBADMSG;
-}
-
-static bool
-blank(const struct csv *csv, char c)
-{
-    return (c == ' ' || c == '\t') && c != csv->separator;
-}
-
-static void
-skip_blanks(struct csv *csv)
-{
-    while (csv->at < csv->end && blank(csv, *csv->at))
-        csv->at++;
-}
-
-/* At a separator, a line's or the text's end: step over it. */
-static int
-field_close(struct csv *csv)
-{
-    size_t left = (size_t)(csv->end - csv->at);
-    csv->row_ends = left == 0 || *csv->at != csv->separator;
-    if (left >= 2 && csv->at[0] == '\r' && csv->at[1] == '\n')
-        csv->at++;
-    else if (left > 0 && *csv->at != '\n' && *csv->at != csv->separator)
-        return refuse(csv, (struct slice){csv->at, 1}, "a separator or the end of the line");
-    csv->at += left > 0;
-    return 0;
-}
-
-/* The text between the quotes; doubled quotes stay doubled. */
-static int
-field_quoted(struct csv *csv, struct slice *out)
-{
-    const char *start = csv->at++;
-    for (out->at = csv->at; csv->at < csv->end; csv->at++) {
-        bool quote = *csv->at == '"';
-        if (quote && csv->end - csv->at > 1 && csv->at[1] == '"')
-            csv->at++;
-        else if (quote)
-            break;
-    }
-    if (csv->at >= csv->end)
-        return refuse(csv, (struct slice){start, (size_t)(csv->end - start)}, "a closing quote");
-    out->size = (size_t)(csv->at++ - out->at);
-    skip_blanks(csv);
-    return 0;
-}
-
-static void
-field_plain(struct csv *csv, struct slice *out)
-{
-    out->at = csv->at;
-    while (csv->at < csv->end && *csv->at != csv->separator && *csv->at != '\n')
-        csv->at++;
-    const char *end = csv->at;
-    if (end > out->at && end[-1] == '\r' && csv->at < csv->end && *csv->at == '\n')
-        csv->at = --end;
-    while (end > out->at && blank(csv, end[-1]))
-        end--;
-    out->size = (size_t)(end - out->at);
-}
-
-static int
-field_next(struct csv *csv, struct slice *out)
-{
-    csv->column = csv->row_ends ? 1 : csv->column + 1;
-    skip_blanks(csv);
-    int rc = 0;
-    if (csv->at < csv->end && *csv->at == '"')
-        rc = field_quoted(csv, out);
-    else
-        field_plain(csv, out);
-    return rc ? rc : field_close(csv);
-}
-
-/* Count the lines that a row took; one with quoted line breaks takes several. */
-static void
-lines_count(struct csv *csv, const char *from)
-{
-    for (; (from = memchr(from, '\n', (size_t)(csv->at - from))); from++)
-        csv->line++;
-}
-
-/* To the next row that is not empty. Returns false at the end. */
-static bool
-row_next(struct csv *csv)
-{
-    for (; csv->at < csv->end; csv->at++) {
-        bool crlf = csv->end - csv->at > 1 && csv->at[0] == '\r' && csv->at[1] == '\n';
-        if (*csv->at != '\n' && !crlf)
-            return true;
-        csv->at += crlf;
-        csv->line++;
-    }
-    return false;
-}
-
-static size_t
-digits(const char *s, size_t size, size_t *i)
-{
-    size_t from = *i;
-    while (*i < size && s[*i] >= '0' && s[*i] <= '9')
-        ++*i;
-    return *i - from;
-}
-
-static bool
-is_number(struct slice s)
-{
-    size_t i = s.size > 0 && (s.at[0] == '+' || s.at[0] == '-');
-    size_t found = digits(s.at, s.size, &i);
-    if (i < s.size && s.at[i] == '.') {
-        i++;
-        found += digits(s.at, s.size, &i);
-    }
-    if (!found)
-        return false;
-    if (i < s.size && (s.at[i] == 'e' || s.at[i] == 'E')) {
-        i++;
-        i += i < s.size && (s.at[i] == '+' || s.at[i] == '-');
-        if (!digits(s.at, s.size, &i))
-            return false;
-    }
-    return i == s.size;
-}
 
 /* What follows a number in the text cannot continue it, so strtof stops by itself. */
 static int
-to_float(const struct csv *csv, struct slice s, float *out)
+to_float(const struct csv *csv, struct csv_text s, float *out)
 {
-    if (!is_number(s))
-        return refuse(csv, s,
-                      s.size && memchr(s.at, ',', s.size) ? "a number with a decimal point"
-                                                          : "a number");
+    if (!csv_is_number(s))
+        return csv_refuse(&csv->in, s,
+                          s.size && memchr(s.at, ',', s.size) ? "a number with a decimal point"
+                                                              : "a number");
     *out = strtof(s.at, NULL);
-    return isfinite(*out) ? 0 : refuse(csv, s, "a number in the range of float");
+    return isfinite(*out) ? 0 : csv_refuse(&csv->in, s, "a number in the range of float");
 }
 
 static struct label
-label_of(struct slice s)
+label_of(struct csv_text s)
 {
-    bool number = is_number(s);
+    bool number = csv_is_number(s);
     return (struct label){s, number, number ? strtod(s.at, NULL) : 0};
 }
 
@@ -258,19 +101,20 @@ label_find(const struct csv *csv, const struct label *label, bool *found)
 }
 
 static int
-label_add(struct csv *csv, struct slice s)
+label_add(struct csv *csv, struct csv_text s)
 {
     bool found;
     if (csv->spec->regression || csv->spec->classes || csv->spec->bare)
         return 0;
     if (s.size == 0)
-        return refuse(csv, s, "a label");
+        return csv_refuse(&csv->in, s, "a label");
     struct label label = label_of(s);
     size_t at = label_find(csv, &label, &found);
     if (found)
         return 0;
     if (csv->labels == DATA_CLASSES_MAX)
-        return refuse(csv, s, "at most 1024 different labels; numbers need data.regression");
+        return csv_refuse(&csv->in, s,
+                          "at most 1024 different labels; numbers need data.regression");
     memmove(&csv->label[at + 1], &csv->label[at], (csv->labels - at) * sizeof *csv->label);
     csv->label[at] = label;
     csv->labels++;
@@ -278,7 +122,7 @@ label_add(struct csv *csv, struct slice s)
 }
 
 static int
-label_index(const struct csv *csv, struct slice s, int32_t *out)
+label_index(const struct csv *csv, struct csv_text s, int32_t *out)
 {
     bool found;
     size_t classes = csv->spec->classes;
@@ -292,79 +136,95 @@ label_index(const struct csv *csv, struct slice s, int32_t *out)
     snprintf(expected, sizeof expected, "a label 0..%zu", classes - 1);
     double x = label.value;
     if (!label.number || !(x >= 0 && x < (double)classes && x == (double)(int32_t)x))
-        return refuse(csv, s, expected);
+        return csv_refuse(&csv->in, s, expected);
     *out = (int32_t)x;
     return 0;
 }
 
-static void
-detect_separator(struct csv *csv)
+/* Where two files of one table do not go together. */
+static int
+refuse_other(const struct csv *csv, const char *what)
 {
-    bool quoted = false;
-    csv->separator = ',';
-    for (const char *p = csv->at; p < csv->end && (quoted || *p != '\n'); p++) {
-        quoted ^= *p == '"';
-        if (!quoted && *p == '\t')
-            csv->separator = '\t';
-        if (!quoted && *p == ';' && csv->separator == ',')
-            csv->separator = ';';
-    }
+    const struct csv_reader *in = &csv->in;
+    snprintf(in->why, in->why_size, "%s: line %zu: %s %s", in->name, in->line, what,
+             csv->start[0].name);
+    return -EBADMSG;
 }
 
-/* Read the first row: number of columns; leave a header behind. */
+/* The header of a file, without the end of its line; size 0 when it has none, and then its first row is not passed. */
 static int
-read_header(struct csv *csv)
+take_header(struct csv *csv, size_t file, size_t columns, struct csv_text header)
 {
-    size_t numbers = 0;
+    csv->features = columns - !csv->spec->bare;
+    if (csv->features == 0)
+        return csv_refuse_file(&csv->in,
+                               "one column, expected features and a last column to predict");
+    while (header.size > 0 && strchr("\r\n", header.at[header.size - 1]))
+        header.size--;
+    if (file == 0) {
+        csv->columns = columns;
+        csv->header = header;
+    }
+    if (columns != csv->columns)
+        return refuse_other(csv, "another number of columns than in");
+    if (header.size != csv->header.size || memcmp(header.at, csv->header.at, header.size) != 0)
+        return refuse_other(csv, header.size ? "another header than that of"
+                                             : "no header, expected that of");
+    return 0;
+}
+
+/* Read the first row of a file; leave a header behind. */
+static int
+read_header(struct csv *csv, size_t file)
+{
+    size_t numbers = 0, columns = 0;
     bool last = false;
-    const char *row = csv->at;
-    csv->columns = 0;
+    const char *row = csv->in.at;
     do {
-        struct slice s;
-        int rc = field_next(csv, &s);
+        struct csv_text s;
+        int rc = csv_field(&csv->in, &s);
         if (rc)
             return rc;
-        last = is_number(s);
+        last = csv_is_number(s);
         numbers += last;
-        csv->columns++;
-    } while (!csv->row_ends);
-    csv->features = csv->columns - !csv->spec->bare;
-    if (csv->features == 0)
-        return refuse_file(csv, "one column, expected features and a last column to predict");
-    if (numbers > (last && !csv->spec->bare))
-        csv->at = row;
+        columns++;
+    } while (!csv->in.row_ends);
+    bool header = numbers <= (last && !csv->spec->bare);
+    int rc = take_header(csv, file, columns,
+                         (struct csv_text){row, header ? (size_t)(csv->in.at - row) : 0});
+    if (header)
+        csv_count_lines(&csv->in, row);
     else
-        lines_count(csv, row);
-    csv->data = csv->at;
-    csv->data_line = csv->line;
-    return 0;
+        csv->in.at = row;
+    csv->start[file] = csv->in;
+    return rc;
 }
 
 /* First pass: every row has all columns; count rows and collect labels. */
 static int
 count_rows(struct csv *csv)
 {
-    struct slice s;
-    for (csv->rows = 0; row_next(csv); csv->rows++) {
-        const char *row = csv->at;
+    struct csv_text s;
+    for (; csv_next_row(&csv->in); csv->rows++) {
+        const char *row = csv->in.at;
         size_t columns = 0;
         do {
-            int rc = field_next(csv, &s);
+            int rc = csv_field(&csv->in, &s);
             if (rc)
                 return rc;
             columns++;
-        } while (!csv->row_ends && columns < csv->columns);
-        if (columns != csv->columns || !csv->row_ends) {
-            snprintf(csv->why, csv->why_size,
+        } while (!csv->in.row_ends && columns < csv->columns);
+        if (columns != csv->columns || !csv->in.row_ends) {
+            snprintf(csv->in.why, csv->in.why_size,
                      "%s: line %zu (byte %zu): %s%zu columns, expected %zu as in the first row",
-                     csv->name, csv->line, (size_t)(row - csv->text), csv->row_ends ? "" : "over ",
-                     columns, csv->columns);
+                     csv->in.name, csv->in.line, (size_t)(row - csv->in.text),
+                     csv->in.row_ends ? "" : "over ", columns, csv->columns);
             return -EBADMSG;
         }
         int rc = label_add(csv, s);
         if (rc)
             return rc;
-        lines_count(csv, row);
+        csv_count_lines(&csv->in, row);
     }
     return 0;
 }
@@ -384,14 +244,14 @@ part_alloc(const struct csv *csv, struct data_rows *rows, size_t count)
 static int
 read_row(struct csv *csv, struct data_rows *rows)
 {
-    struct slice s;
+    struct csv_text s;
     int rc = 0;
     for (size_t i = 0; i < csv->features && !rc; i++) {
-        rc = field_next(csv, &s);
+        rc = csv_field(&csv->in, &s);
         rc = rc ? rc : to_float(csv, s, &rows->value[rows->count * csv->features + i]);
     }
     if (!rc && !csv->spec->bare)
-        rc = field_next(csv, &s);
+        rc = csv_field(&csv->in, &s);
     if (!rc && !csv->spec->bare)
         rc = rows->target ? to_float(csv, s, &rows->target[rows->count])
                           : label_index(csv, s, &rows->label[rows->count]);
@@ -399,24 +259,35 @@ read_row(struct csv *csv, struct data_rows *rows)
     return rc;
 }
 
-/* Second pass. A row is test when the seed's permutation puts it among the first `test` ones, so exactly
- * so many are, and both parts keep the order of the file. */
+/* Rows of one file, the first of which is row `i` of the table. A row is test when the seed's permutation puts it among
+ * the first `test` ones, so exactly so many are, and both parts keep the order of the files. */
 static int
-read_rows(struct csv *csv, struct data_set *set, size_t test)
+read_file(struct csv *csv, struct data_set *set, size_t test, uint32_t *i)
 {
-    csv->at = csv->data;
-    csv->line = csv->data_line;
-    for (uint32_t i = 0; row_next(csv); i++) {
-        const char *row = csv->at;
+    for (; csv_next_row(&csv->in); ++*i) {
+        const char *row = csv->in.at;
         uint32_t place = csv->spec->bare
-                             ? i
-                             : data_shuffle(csv->spec->seed, SPLIT_EPOCH, i, (uint32_t)csv->rows);
+                             ? *i
+                             : data_shuffle(csv->spec->seed, SPLIT_EPOCH, *i, (uint32_t)csv->rows);
         int rc = read_row(csv, &set->part[place < test ? DATA_TEST : DATA_TRAIN]);
         if (rc)
             return rc;
-        lines_count(csv, row);
+        csv_count_lines(&csv->in, row);
     }
     return 0;
+}
+
+/* Second pass. */
+static int
+read_rows(struct csv *csv, struct data_set *set, size_t test)
+{
+    uint32_t row = 0;
+    int rc = 0;
+    for (size_t file = 0; file < csv->files && !rc; file++) {
+        csv->in = csv->start[file];
+        rc = read_file(csv, set, test, &row);
+    }
+    return rc;
 }
 
 /* Mean and deviation of the training rows, summed in their order. */
@@ -481,70 +352,83 @@ split_and_read(struct csv *csv, struct data_set *set)
     if (!rc && spec->standardise)
         rc = standardise(set, csv->features);
     if (rc == -ENOMEM)
-        refuse_file(csv, "no memory for its numbers");
+        csv_refuse_file(&csv->in, "no memory for its numbers");
     set->info.input = (struct nn_shape){1, {csv->features}};
     set->info.classes = spec->regression ? 0 : spec->classes ? spec->classes : csv->labels;
     set->planes = 1;
     return rc;
 }
 
+/* First pass over one file. */
 static int
-parse(struct csv *csv, struct data_set *set)
+scan_file(struct csv *csv, size_t file)
 {
-    static const char bom[] = "\xef\xbb\xbf";
-    if (csv->end - csv->at >= 3 && memcmp(csv->at, bom, 3) == 0)
-        csv->at += 3;
-    if (!row_next(csv))
-        return refuse_file(csv, "no rows");
-    detect_separator(csv);
-    int rc = read_header(csv);
-    rc = rc ? rc : count_rows(csv);
+    if (!csv_next_row(&csv->in))
+        return csv_refuse_file(&csv->in, "no rows");
+    csv_detect_separator(&csv->in);
+    int rc = read_header(csv, file);
+    return rc ? rc : count_rows(csv);
+}
+
+static int
+parse(struct csv *csv, struct data_set *set, const struct data_csv_file *file, char *why,
+      size_t why_size)
+{
+    int rc = 0;
+    for (size_t i = 0; i < csv->files && !rc; i++) {
+        csv_open(&csv->in, file[i].name, file[i].text, file[i].size, why, why_size);
+        rc = scan_file(csv, i);
+    }
     if (!rc && csv->rows < 2 && !(csv->spec->bare && csv->rows == 1))
-        rc = refuse_file(csv, "fewer than two rows, expected one to train on and one to test on");
+        rc = csv_refuse_file(&csv->in,
+                             "fewer than two rows, expected one to train on and one to test on");
     if (!rc && csv->rows > DATA_ROWS_MAX)
-        rc = refuse_file(csv, "over 2147483647 rows");
+        rc = csv_refuse_file(&csv->in, "over 2147483647 rows");
     return rc ? rc : split_and_read(csv, set);
 }
 
 int
-data_csv_parse(struct data_set *set, const char *text, size_t size, const struct data_spec *spec,
-               const char *name, char *why, size_t why_size)
+data_csv_parse(struct data_set *set, const struct data_csv_file *file, size_t files,
+               const struct data_spec *spec, char *why, size_t why_size)
 {
-    assert(text[size] == 0);
+    assert(files >= 1);
     int rc = data_check_split(spec, why, why_size);
     if (rc)
         return rc;
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     struct csv *csv = calloc(1, sizeof *csv);
+    struct csv_reader *start = calloc(files, sizeof *start);
     rc = -ENOMEM;
-    if (!csv || c_locale == (locale_t)0) {
-        snprintf(why, why_size, "%s: no memory", name);
+    if (!csv || !start || c_locale == (locale_t)0) {
+        snprintf(why, why_size, "%s: no memory", file[0].name);
         goto out;
     }
-    *csv = (struct csv){.spec = spec, .name = name, .text = text, .at = text, .end = text + size};
-    csv->line = 1;
-    csv->row_ends = true;
-    csv->why = why;
-    csv->why_size = why_size;
+    csv->spec = spec;
+    csv->start = start;
+    csv->files = files;
     locale_t before = uselocale(c_locale);
-    rc = parse(csv, set);
+    rc = parse(csv, set, file, why, why_size);
     uselocale(before);
 out:
     if (c_locale != (locale_t)0)
         freelocale(c_locale);
+    free(start);
     free(csv);
     return rc;
 }
 
+/* `before`: bytes of the files before this one. */
 static int
-check_kind(struct data_file *file)
+check_kind(struct data_file *file, uint64_t before)
 {
     uint64_t size = data_file_size(file);
     if (data_file_is_gzip(file))
         return data_file_refuse(file, -EBADMSG, "is gzip, expected plain text");
-    if (size > TEXT_MAX)
-        return data_file_refuse(file, -EFBIG, "%llu bytes, expected at most %llu",
-                                (unsigned long long)size, (unsigned long long)TEXT_MAX);
+    if (before + size > TEXT_MAX)
+        return data_file_refuse(file, -EFBIG, "%llu bytes%s, expected at most %llu",
+                                (unsigned long long)(before + size),
+                                before ? " with the files before it" : "",
+                                (unsigned long long)TEXT_MAX);
     return 0;
 }
 
@@ -567,37 +451,56 @@ read_text(struct data_file *file, char *text, size_t size)
 }
 
 static int
-load_file(struct data_set *set, const struct data_spec *spec, struct data_file *file,
-          const char *path, char *why, size_t why_size)
+read_file_text(struct data_file *file, uint64_t before, char **out, size_t *size)
 {
-    int rc = check_kind(file);
+    int rc = check_kind(file, before);
     if (rc)
         return rc;
-    size_t size = (size_t)data_file_size(file);
-    char *text = malloc(size + 1);
+    *size = (size_t)data_file_size(file);
+    char *text = *out = malloc(*size + 1);
     if (!text)
-        return data_file_refuse(file, -ENOMEM, "no memory for its %zu bytes", size);
-    text[size] = 0;
-    rc = read_text(file, text, size);
-    rc = rc ? rc : data_csv_parse(set, text, size, spec, path, why, why_size);
-    free(text);
-    return rc;
+        return data_file_refuse(file, -ENOMEM, "no memory for its %zu bytes", *size);
+    text[*size] = 0;
+    return read_text(file, text, *size);
+}
+
+/* All texts at once, as labels point into them until the rows are read. */
+static int
+load_files(struct data_set *set, const struct data_spec *spec, const struct data_list *list,
+           struct data_csv_file *part, char *why, size_t why_size)
+{
+    uint64_t total = 0;
+    int rc = 0;
+    for (size_t i = 0; i < list->count && !rc; i++) {
+        struct data_file *file;
+        char *text = NULL;
+        part[i].name = list->name[i];
+        rc = data_file_open(&file, list->name[i], why, why_size);
+        rc = rc ? rc : read_file_text(file, total, &text, &part[i].size);
+        part[i].text = text;
+        total += part[i].size;
+        data_file_close(&file);
+    }
+    return rc ? rc : data_csv_parse(set, part, list->count, spec, why, why_size);
 }
 
 int
 data_csv_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
 {
-    char path[DATA_PATH_SIZE];
-    struct data_file *file;
+    struct data_list list = {0};
     if (!spec->file || !*spec->file) {
         snprintf(why, why_size, "data.file is missing, expected the name of a csv file");
         return -EINVAL;
     }
-    int rc = data_find(spec, spec->file, "", path, why, why_size);
-    rc = rc ? rc : data_file_open(&file, path, why, why_size);
-    if (rc)
-        return rc;
-    rc = load_file(set, spec, file, path, why, why_size);
-    data_file_close(&file);
+    int rc = data_list_match(&list, spec, spec->file, FILES_MAX, why, why_size);
+    struct data_csv_file *part = rc ? NULL : calloc(list.count, sizeof *part);
+    if (part)
+        rc = load_files(set, spec, &list, part, why, why_size);
+    else if (!rc)
+        rc = -ENOMEM, snprintf(why, why_size, "%s: no memory", spec->file);
+    for (size_t i = 0; part && i < list.count; i++)
+        free(part[i].text);
+    free(part);
+    data_list_free(&list);
     return rc;
 }

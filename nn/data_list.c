@@ -3,9 +3,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "nn/data_set.h"
 
 static int
 add(struct data_list *list, const char *name)
@@ -53,6 +57,71 @@ data_list_read(struct data_list *list, const char *folder,
     if (rc == 0 && list->count > first)
         qsort(list->name + first, list->count - first, sizeof *list->name, compare);
     return rc;
+}
+
+static int
+matches(void *ctx, const char *name)
+{
+    return fnmatch(ctx, name, FNM_PERIOD) == 0;
+}
+
+/* Names in a folder to paths. */
+static int
+prefix(struct data_list *list, const char *folder, char *why, size_t why_size)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        char path[DATA_PATH_SIZE];
+        int rc = data_file_path(path, folder, "", list->name[i], why, why_size);
+        if (rc)
+            return rc;
+        char *whole = strdup(path);
+        if (!whole) {
+            snprintf(why, why_size, "%s: no memory for its list of files", folder);
+            return -ENOMEM;
+        }
+        free(list->name[i]);
+        list->name[i] = whole;
+    }
+    return 0;
+}
+
+/* One path, whether there is a file or not. */
+static int
+take_one(struct data_list *list, const struct data_spec *spec, const char *name, char *why,
+         size_t why_size)
+{
+    char path[DATA_PATH_SIZE];
+    int rc = data_find(spec, name, "", path, why, why_size);
+    if (!rc && (rc = add(list, path)) != 0)
+        snprintf(why, why_size, "%s: no memory", name);
+    return rc;
+}
+
+int
+data_list_match(struct data_list *list, const struct data_spec *spec, const char *name, size_t most,
+                char *why, size_t why_size)
+{
+    char path[DATA_PATH_SIZE], pattern[DATA_PATH_SIZE];
+    int rc = data_file_path(path, spec->dir, "", name, why, why_size);
+    if (rc)
+        return rc;
+    if (spec->bare || !strpbrk(name, "*?[") || access(path, F_OK) == 0)
+        return take_one(list, spec, name, why, why_size);
+    char *slash = strrchr(path, '/');
+    snprintf(pattern, sizeof pattern, "%s", slash ? slash + 1 : path);
+    if (slash)
+        slash[slash == path] = 0;
+    const char *folder = slash ? path : ".";
+    if (access(folder, F_OK) != 0)
+        return data_missing(spec, name, "", why, why_size);
+    rc = data_list_read(list, folder, matches, pattern, why, why_size);
+    if (!rc && list->count == 0)
+        return data_missing(spec, name, "", why, why_size);
+    if (!rc && list->count > most) {
+        snprintf(why, why_size, "%s: %zu files, expected at most %zu", name, list->count, most);
+        return -E2BIG;
+    }
+    return rc ? rc : prefix(list, slash ? path : NULL, why, why_size);
 }
 
 void

@@ -10,6 +10,8 @@
 
 #include <stddef.h>
 
+#include "nn/data.h"
+
 struct data_list {
     char **name;
     size_t count, room;
@@ -20,6 +22,10 @@ struct data_list {
 int data_list_read(struct data_list *list, const char *folder,
                    int (*wanted)(void *ctx, const char *name), void *ctx, char *why,
                    size_t why_size);
+/* The paths of the files that `name` stands for, below spec->dir. It may be a pattern with * ? [ ] in its last part, as
+ * "part-*.csv"; a file of exactly that name comes first. 0, -ENOENT as data_find, -E2BIG for more than `most`. */
+int data_list_match(struct data_list *list, const struct data_spec *spec, const char *name,
+                    size_t most, char *why, size_t why_size);
 void data_list_free(struct data_list *list);
 
 #endif

@@ -130,8 +130,13 @@ int data_idx_read(struct data_file *file, size_t dims_min, size_t dims_max, stru
  * 3072 pixels. */
 int data_cifar_read(struct data_file *file, size_t labels, size_t classes, struct data_rows *rows);
 
-/* text[size] is a NUL that is not part of the text. `name` is for messages. */
-int data_csv_parse(struct data_set *set, const char *text, size_t size,
-                   const struct data_spec *spec, const char *name, char *why, size_t why_size);
+/* One file of a table; text[size] is a NUL that does not count. */
+struct data_csv_file {
+    const char *name; /* for messages */
+    char *text;
+    size_t size;
+};
+int data_csv_parse(struct data_set *set, const struct data_csv_file *file, size_t files,
+                   const struct data_spec *spec, char *why, size_t why_size);
 
 #endif

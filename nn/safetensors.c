@@ -346,6 +346,8 @@ parse(const char *name, const uint8_t *data, size_t have, size_t size, const str
         return refuse(&r, -EBADMSG, "%zu bytes are no safetensors file", size);
     for (int i = LENGTH; i-- > 0;)
         length = length << 8 | data[i];
+    if (length > size - LENGTH && have > LENGTH && data[LENGTH] != '{')
+        return refuse(&r, -EBADMSG, "is no safetensors file");
     if (length > size - LENGTH)
         return refuse(&r, -EBADMSG, "header of %" PRIu64 " bytes in a file of %zu", length, size);
     if (length > header_max(model))

@@ -1,5 +1,5 @@
-/* fuzz_csv.c - a table; the first byte chooses the options. What is accepted has finite numbers, labels
- * within the classes, and every row in one part. */
+/* fuzz_csv.c - a table; the first byte chooses the options, and whether it is in two files. What is accepted has finite
+ * numbers, labels within the classes, and every row in one part. */
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>
@@ -30,6 +30,16 @@ check(const struct data_set *set, bool bare)
     }
 }
 
+static struct data_csv_file
+text_of(const char *name, const uint8_t *bytes, size_t size)
+{
+    char *text = malloc(size + 1);
+    assert(text);
+    memcpy(text, bytes, size);
+    text[size] = 0;
+    return (struct data_csv_file){name, text, size};
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -44,13 +54,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                              .bare = data[0] & 8};
     if (spec.bare)
         spec.regression = spec.standardise = false;
-    char *text = malloc(size);
-    assert(text);
-    memcpy(text, data + 1, size - 1);
-    text[size - 1] = 0;
-    if (data_csv_parse(&set, text, size - 1, &spec, "input", why, sizeof why) == 0)
+    size_t files = data[0] & 16 ? 2 : 1, first = files == 2 ? (size - 1) / 2 : size - 1;
+    struct data_csv_file file[2] = {text_of("one", data + 1, first),
+                                    text_of("two", data + 1 + first, size - 1 - first)};
+    if (data_csv_parse(&set, file, files, &spec, why, sizeof why) == 0)
         check(&set, spec.bare);
-    free(text);
+    free(file[0].text);
+    free(file[1].text);
     for (int p = 0; p < DATA_PARTS; p++) {
         free(set.part[p].value);
         free(set.part[p].label);

@@ -26,7 +26,8 @@ parse_bytes(struct data_set *set, const char *text, size_t size, const struct da
     memcpy(copy, text, size);
     copy[size] = 0;
     memset(set, 0, sizeof *set);
-    int rc = data_csv_parse(set, copy, size, spec, "t.csv", why, sizeof why);
+    int rc =
+        data_csv_parse(set, &(struct data_csv_file){"t.csv", copy, size}, 1, spec, why, sizeof why);
     free(copy);
     return rc;
 }
@@ -537,6 +538,78 @@ classes_are_named_as_their_labels_are_written(void **state)
     check_names(text, &plain, 2, (const char *[]){name, "y"});
 }
 
+/* Several files by a pattern, in the order of their names' bytes. */
+static void
+files_of_a_pattern_are_one_table(void **state)
+{
+    static const char *const texts[] = {"x,y,class\n1,2,cat\n3,4,dog\n", "x,y,class\r\n5,6,ant\r\n",
+                                        "x,y,class\n7,8,cat\n9,10,dog\n"};
+    static const char *const names[] = {"part-1.csv", "part-10.csv", "part-2.csv"};
+    (void)state;
+    struct folder folder;
+    struct data_set *one, *three;
+    struct data_spec spec = {.source = DATA_CSV};
+    folder_init(&folder);
+    spec.dir = folder.path;
+    for (int i = 0; i < 3; i++)
+        folder_write(&folder, names[i], texts[i], strlen(texts[i]));
+    folder_write(&folder, ".part-3.csv", "bad", 3);
+    folder_write(&folder, "all", "x,y,class\n1,2,cat\n3,4,dog\n5,6,ant\n7,8,cat\n9,10,dog\n", 51);
+    spec.file = "all";
+    assert_int_equal(data_open(&one, &spec, why, sizeof why), 0);
+    spec.file = "part-*.csv";
+    assert_int_equal(data_open(&three, &spec, why, sizeof why), 0);
+    assert_int_equal(data_info(three)->train + data_info(three)->test, 5);
+    assert_true(data_info(one)->hash == data_info(three)->hash);
+    assert_string_equal(data_class_name(three, 0), "ant");
+    data_close(&three);
+    data_close(&one);
+    folder_write(&folder, "part-[12].csv", "1,2\n3,4\n", 8); /* a file of that very name */
+    spec.file = "part-[12].csv";
+    assert_int_equal(data_open(&one, &spec, why, sizeof why), 0);
+    assert_int_equal(data_info(one)->input.dim[0], 1);
+    data_close(&one);
+    folder_fini(&folder);
+}
+
+static void
+expect_second(const char *first, const char *second, const char *text)
+{
+    struct folder folder;
+    struct data_set *set;
+    folder_init(&folder);
+    struct data_spec spec = {.source = DATA_CSV, .dir = folder.path, .file = "*.csv"};
+    folder_write(&folder, "a.csv", first, strlen(first));
+    folder_write(&folder, "b.csv", second, strlen(second));
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EBADMSG);
+    if (!strstr(why, text) || !strstr(why, "/b.csv: "))
+        fail_msg("%s, expected %s", why, text);
+    folder_fini(&folder);
+}
+
+static void
+a_file_that_differs_from_the_first_is_named(void **state)
+{
+    (void)state;
+    struct data_set *set;
+    expect_second("x,y\n1,2\n", "x,z\n1,2\n", "line 1: another header than that of ");
+    expect_second("x,y\n1,2\n", "1,2\n", "line 1: no header, expected that of ");
+    expect_second("1,2\n", "x,y\n1,2\n", "line 1: another header than that of ");
+    expect_second("1,2\n", "1,2,3\n", "line 1: another number of columns than in ");
+    expect_second("1,2\n3,4\n", "1,2\n3,4,5\n", "line 2 (byte 4): over 2 columns, expected 2");
+    expect_second("1,2\n3,4\n", "1,2\nx,4\n",
+                  "line 2, column 1 (byte 4): \"x\", expected a number");
+    expect_second("1,2\n3,4\n", "\n\n", "no rows");
+    struct data_spec spec = {.source = DATA_CSV, .dir = "/nowhere", .file = "*.csv"};
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), -ENOENT);
+    assert_string_equal(why, "no folder /nowhere: name the folder of the data with --data FOLDER");
+    spec.dir = NULL;
+    spec.file = "no-such-*.csv";
+    assert_int_equal(data_open(&set, &spec, why, sizeof why), -ENOENT);
+    assert_string_equal(why, "no no-such-*.csv in the current folder: name the folder of the data "
+                             "with --data FOLDER");
+}
+
 int
 main(void)
 {
@@ -555,6 +628,8 @@ main(void)
         cmocka_unit_test(numbers_are_rounded_exactly),
         cmocka_unit_test(every_truncation_and_random_damage_is_survived),
         cmocka_unit_test(a_bare_table_has_features_alone_and_keeps_its_order),
+        cmocka_unit_test(files_of_a_pattern_are_one_table),
+        cmocka_unit_test(a_file_that_differs_from_the_first_is_named),
         cmocka_unit_test(files_are_opened_and_wrong_ones_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

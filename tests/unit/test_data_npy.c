@@ -245,6 +245,48 @@ a_file_that_shrinks_in_use_is_a_failure_of_the_set(void **state)
 
 #define WITH_FILES(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+/* The fixture's arrays, cut after 20 rows and named by patterns, give the same samples. */
+static void
+arrays_of_a_pattern_are_one(void **state)
+{
+    struct fixture *f = *state;
+    float x[2][WIDTH];
+    int32_t label[2];
+    struct data_set *one = open_set(&f->spec), *two;
+    for (size_t i = 0, from = 0; i < 2; i++) {
+        size_t rows = i ? ROWS - 20 : 20;
+        npy_make_file(&f->folder, i ? "x-2.npy" : "x-1.npy",
+                      &(struct npy_make){"<f4", 3, {rows, 2, 3}}, f->value + from * WIDTH);
+        npy_make_file(&f->folder, i ? "y-2.npy" : "y-1.npy", &(struct npy_make){"<i8", 1, {rows}},
+                      f->label + from);
+        from += rows;
+    }
+    struct data_spec spec = f->spec;
+    spec.train_images = "x-?.npy";
+    spec.train_labels = "y-*.npy";
+    two = open_set(&spec);
+    assert_int_equal(data_info(two)->train, data_info(one)->train);
+    for (int p = 0; p < 2; p++)
+        for (uint32_t i = 0; i < (p ? data_info(one)->test : data_info(one)->train); i++) {
+            data_fill(one, (enum data_part)p, &i, 1, &(struct nn_batch){.x = x[0], .label = label},
+                      7);
+            data_fill(two, (enum data_part)p, &i, 1,
+                      &(struct nn_batch){.x = x[1], .label = label + 1}, 7);
+            assert_memory_equal(x[0], x[1], sizeof x[0]);
+            assert_int_equal(label[0], label[1]);
+        }
+    data_close(&two);
+    data_close(&one);
+    npy_make_file(&f->folder, "x-3.npy", &(struct npy_make){"<f4", 3, {1, 3, 2}}, f->value);
+    expect_refused(&spec, -EBADMSG, "x-3.npy: rows of another type or shape than those of ");
+    npy_make_file(&f->folder, "x-3.npy", &(struct npy_make){"<f8", 3, {1, 2, 3}}, f->value);
+    expect_refused(&spec, -EBADMSG, "x-3.npy: rows of another type or shape than those of ");
+    npy_make_file(&f->folder, "x-3.npy", &(struct npy_make){"<f4", 3, {1, 2, 3}}, f->value);
+    expect_refused(&spec, -EBADMSG, "y-*.npy: 50 labels, expected 51, one per row of x-?.npy");
+    spec.train_images = "z-*.npy";
+    expect_refused(&spec, -ENOENT, "no z-*.npy in the folder ");
+}
+
 int
 main(void)
 {
@@ -254,6 +296,7 @@ main(void)
         WITH_FILES(bytes_are_pixels_and_other_types_are_numbers),
         WITH_FILES(a_table_has_the_label_in_its_last_column),
         WITH_FILES(test_files_of_their_own_are_taken_as_they_are),
+        WITH_FILES(arrays_of_a_pattern_are_one),
         WITH_FILES(wrong_labels_are_named),
         WITH_FILES(a_file_that_shrinks_in_use_is_a_failure_of_the_set),
     };

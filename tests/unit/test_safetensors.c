@@ -269,6 +269,9 @@ announced_sizes_are_not_believed(void **state)
     assert_int_equal(parse(data, size), -EBADMSG);
     assert_non_null(strstr(why, "header of 18446744073709551615 bytes in a file of"));
     free(data);
+    static const uint8_t table[] = "one,two,class\n1,2,cat\n";
+    assert_int_equal(parse(table, sizeof table - 1), -EBADMSG);
+    assert_string_equal(why, "m: is no safetensors file");
     enum { DEEP = 60000, LONG = 1 << 20 };
     char *text = malloc(LONG);
     assert_non_null(text);
