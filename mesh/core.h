@@ -132,6 +132,9 @@ struct core_ops {
     /* A peer wants this page of our checkpoint of `step`. core_on_page answers at any later time, with any result;
      * until then no other page is asked for. NULL: we have no checkpoints. */
     void (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
+    /* Nobody follows any more: the bytes of config.log are not needed, and the shell may give their memory back. The
+     * core writes there again, from the beginning, when the next node follows. */
+    void (*forget)(void *ctx);
     /* We are done, and every known peer is done or gone: the node may end. */
     void (*finished)(void *ctx);
     /* One line for a person: refused peers, deaths, plans. level is as in syslog: 3 error, 4 warning, 6 info, 7

@@ -68,7 +68,10 @@ serve_yield(struct core *core)
 void
 serve_reset(struct core *core)
 {
+    bool logs = core->serve.logs;
     serve_init(core);
+    if (logs)
+        core->ops.forget(core->ctx);
 }
 
 static void

@@ -229,6 +229,13 @@ on_log(void *ctx, int level, const char *line)
     demand(strlen(line) > 0);
 }
 
+static void
+on_forget(void *ctx)
+{
+    struct world *world = ctx;
+    memset(world->log, 0x55, sizeof world->log);
+}
+
 static const struct core_ops ops = {
     .connect = on_connect,
     .disconnect = on_disconnect,
@@ -246,6 +253,7 @@ static const struct core_ops ops = {
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
+    .forget = on_forget,
     .finished = on_finished,
     .log = on_log,
 };

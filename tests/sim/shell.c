@@ -499,6 +499,13 @@ on_job_offered(void *ctx, const char *from, const char *text, size_t size)
 }
 
 static void
+on_forget(void *ctx)
+{
+    struct shell *shell = ctx;
+    memset(shell->node->log, 0x55, sizeof shell->node->log); /* as before anything was in it */
+}
+
+static void
 on_finished(void *ctx)
 {
     struct shell *shell = ctx;
@@ -532,6 +539,7 @@ static const struct core_ops shell_ops = {
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
+    .forget = on_forget,
     .finished = on_finished,
     .log = on_log,
 };

@@ -232,6 +232,14 @@ on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
     lone->page = (struct proto_page){step, round, page};
 }
 
+static void
+on_forget(void *ctx)
+{
+    struct lone *lone = ctx;
+    lone->forgets++;
+    memset(lone->totals, 0x55, sizeof lone->totals);
+}
+
 static const struct core_ops lone_ops = {
     .connect = on_connect,
     .disconnect = on_disconnect,
@@ -252,6 +260,7 @@ static const struct core_ops lone_ops = {
     .job_offered = on_job_offered,
     .page = on_page,
     .want = on_want,
+    .forget = on_forget,
     .finished = on_finished,
     .log = on_log,
 };

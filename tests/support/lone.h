@@ -61,9 +61,10 @@ struct lone {
     unsigned kept;
     bool compute, commit, adopt, back; /* asked for, until served */
     bool finished, fresh;
-    bool probe;      /* asked for, until answered with core_on_probed */
-    uint64_t probed; /* which shard */
-    int32_t claim;   /* its first word */
+    unsigned forgets; /* of ops->forget */
+    bool probe;       /* asked for, until answered with core_on_probed */
+    uint64_t probed;  /* which shard */
+    int32_t claim;    /* its first word */
     uint64_t round, shards, hash;
     char job[64];
     bool ready;                  /* what lone_beat says */

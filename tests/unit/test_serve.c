@@ -180,11 +180,18 @@ nothing_is_kept_when_nobody_asks_any_more(void **state)
     assert_true(lone->core->serve.logs);
     lone_run_with(lone, 2500, (unsigned[]){7, 8}, 2, 0, true);
     assert_int_equal(lone->core->serve.state, SERVE_COPIED);
+    assert_int_equal(lone->forgets, 0);
     lone_run_with(lone, 1000, (unsigned[]){7, 8}, 2, 0, true);
+    assert_int_equal(lone->forgets, 1);
     assert_int_equal(lone->core->serve.state, SERVE_NONE);
     assert_false(lone->core->serve.logs);
     fetch(lone, 7, 4, 0, 1);
     assert_int_equal(lone_sent(lone, 7, PROTO_STATE)->body_size, 0);
+    lone_run_with(lone, 4000, (unsigned[]){7, 8}, 2, 0, true);
+    assert_int_equal(lone->forgets, 1); /* there was nothing more */
+    follow(lone, 7, lone->core->round, 1, true);
+    lone_run_with(lone, 4000, (unsigned[]){7, 8}, 2, 0, true);
+    assert_int_equal(lone->forgets, 2);
     lone_destroy(&lone);
 }
 

@@ -252,6 +252,12 @@ on_log(void *ctx, int level, const char *line)
     (void)ctx, (void)level, (void)line;
 }
 
+static void
+on_forget(void *ctx)
+{
+    (void)ctx;
+}
+
 static const struct core_ops ops = {
     .connect = on_connect,
     .disconnect = on_disconnect,
@@ -269,6 +275,7 @@ static const struct core_ops ops = {
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
+    .forget = on_forget,
     .finished = on_finished,
     .log = on_log,
 };
