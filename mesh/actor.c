@@ -30,8 +30,11 @@
 #include "proto/fail.h"
 
 enum {
+    STARVE_AFTER_US = 50000, /* of computing; shorter ones nobody takes for a hang */
+    STARVE_EVERY_US = 50000,
     REST_US = 2000,  /* how long the actor thread rests before it looks for work */
     EVENTS_MAX = 32, /* epoll events per turn */
+    BUCKETS_MAX = 4, /* told to the core per turn: each may be megabytes to be checked */
     TRIM_US =
         5000000, /* peers that come and go leave holes in all heaps, which are given back then */
 };
@@ -319,19 +322,33 @@ take_bucket(struct mesh *mesh, size_t *bucket)
     return any;
 }
 
-/* Tell the core what has gathered on the side, until nothing more comes of it. */
-void
-actor_settle(struct mesh *mesh)
+static bool
+buckets_wait(struct mesh *mesh)
+{
+    pthread_mutex_lock(&mesh->bucket_lock);
+    bool any = mesh->bucket_waiting > 0;
+    pthread_mutex_unlock(&mesh->bucket_lock);
+    return any;
+}
+
+static void
+settle(struct mesh *mesh, size_t left)
 {
     size_t bucket;
     bool any = true;
     while (any) {
         any = wire_settle(mesh->wire);
-        for (; take_bucket(mesh, &bucket); any = true)
+        for (; left > 0 && take_bucket(mesh, &bucket); left--, any = true)
             core_on_bucket(mesh->core, clock_us(), bucket);
         for (unsigned n = wire_sent(mesh->wire); n > 0; n--, any = true)
             core_on_sent(mesh->core, clock_us());
     }
+}
+
+void
+actor_settle(struct mesh *mesh)
+{
+    settle(mesh, SIZE_MAX);
 }
 
 /* The address of the one interface that was asked for may change. */
@@ -350,11 +367,29 @@ follow_address(struct mesh *mesh)
         snprintf(mesh->address, sizeof mesh->address, "%s", address);
 }
 
+/* While the trainer computes for long: how much of that did it wait for a processor? */
+static void
+look_starved(struct mesh *mesh, uint64_t now)
+{
+    if (atomic_load(&mesh->trainer_drives) || now < mesh->starve_at ||
+        now < mesh->left_at + STARVE_AFTER_US)
+        return;
+    uint64_t us = starve_us(&mesh->starve);
+    if (mesh->starve_left_at == mesh->left_at)
+        core_on_starved(mesh->core, now, us);
+    mesh->starve_left_at = mesh->left_at;
+    mesh->starve_at = now + STARVE_EVERY_US;
+}
+
+/* What has come meanwhile is read before the core judges who is silent. */
 static void
 tick(struct mesh *mesh)
 {
     uint64_t now = clock_us();
     if (now >= mesh->tick_at) {
+        mesh->more_control = wire_ready(mesh->wire, WIRE_TAG_CONTROL);
+        now = clock_us();
+        look_starved(mesh, now);
         core_on_tick(mesh->core, now);
         if (wire_tick(mesh->wire, now))
             mesh->more_control = mesh->more_bulk = true;
@@ -396,9 +431,9 @@ read_all(struct mesh *mesh)
 }
 
 static int
-sleep_ms(const struct mesh *mesh)
+sleep_ms(struct mesh *mesh)
 {
-    if (mesh->more_control || mesh->more_bulk)
+    if (mesh->more_control || mesh->more_bulk || buckets_wait(mesh))
         return 0;
     uint64_t now = clock_us(),
              until = mesh->tick_at < mesh->discover_at ? mesh->tick_at : mesh->discover_at;
@@ -421,7 +456,7 @@ actor_turn(struct mesh *mesh, bool trainer)
         handle(mesh, events[i].data.u64);
     read_all(mesh);
     tick(mesh);
-    actor_settle(mesh);
+    settle(mesh, BUCKETS_MAX);
 }
 
 static void
@@ -512,12 +547,13 @@ mesh_next(struct mesh *mesh, struct mesh_task *task)
     if (mesh->lent) {
         mesh->lent = false;
         core_on_returned(mesh->core, clock_us());
-        actor_settle(mesh);
+        settle(mesh, BUCKETS_MAX);
     }
     *task = (struct mesh_task){.kind = MESH_IDLE};
     while (!take_task(mesh, task) && clock_us() - from < MESH_IDLE_MS * 1000)
         actor_turn(mesh, true);
-    mesh->wait_us += clock_us() - from;
+    mesh->left_at = clock_us();
+    mesh->wait_us += mesh->left_at - from;
     atomic_store(&mesh->trainer_drives, false);
     pthread_mutex_unlock(&mesh->lock);
 }
@@ -535,8 +571,9 @@ mesh_bucket(struct mesh *mesh, size_t bucket)
     pthread_mutex_unlock(&mesh->bucket_lock);
     bool told = mesh->quick[bucket] && pthread_mutex_trylock(&mesh->lock) == 0;
     if (told) {
-        actor_settle(mesh);
-        told = !atomic_load(&mesh->trainer_drives); /* else it may have a task now */
+        settle(mesh, BUCKETS_MAX);
+        told =
+            !buckets_wait(mesh) && !atomic_load(&mesh->trainer_drives); /* it may have a task now */
         pthread_mutex_unlock(&mesh->lock);
     }
     if (!told) {

@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "mesh/actor_pulse.h"
+#include "mesh/actor_starve.h"
 #include "mesh/actor_wire.h"
 #include "mesh/mesh.h"
 #include "proto/clock.h"
@@ -21,13 +23,18 @@ struct mesh {
     pthread_cond_t rest;  /* the actor thread waits here */
     struct core *core;
     struct wire *wire;
+    struct pulse *pulse;
     struct discover *discover;
     struct proto_node self;
     char address[64]; /* the address on which wire listens */
     int epoll_fd, wake_fd;
     uint64_t tick_at, discover_at; /* us */
-    uint64_t trim_at;              /* us; 0: no peer came or went since the last trim */
-    bool more_control, more_bulk;  /* read again before sleeping */
+    uint64_t left_at;              /* us; when the trainer last left mesh_next */
+    uint64_t starve_at;            /* us; when to look again how long the threads waited, */
+    uint64_t starve_left_at;       /* for the trainer that left at this time */
+    struct starve starve;
+    uint64_t trim_at;             /* us; 0: no peer came or went since the last trim */
+    bool more_control, more_bulk; /* read again before sleeping */
     struct mesh_task tasks[ACTOR_TASKS_MAX];
     size_t task_first, task_count;
     const uint8_t *state;           /* the trainer's state, as it told us last */

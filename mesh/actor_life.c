@@ -31,6 +31,8 @@ enum {
     LOG_BYTES = 32 << 20, /* and as many as fit; memory that is taken only when one comes */
     HUGE_PAGE = 2 << 20,
     SEARCH_US = 1000000, /* between two calls of setup.searching */
+    ARENAS_MAX =
+        4, /* heaps: each one keeps the most that it ever held, and some threads come late */
 };
 
 void
@@ -43,6 +45,7 @@ mesh_malloc_tune(void)
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 512 << 20);
     mallopt(M_TOP_PAD, 16 << 20);
+    mallopt(M_ARENA_MAX, ARENAS_MAX);
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         mallopt(M_ARENA_MAX, 1); /* each further one takes 64 MiB of address space */
 }
@@ -276,6 +279,7 @@ static void
 close_parts(struct mesh **out, int linger_ms)
 {
     struct mesh *mesh = *out;
+    pulse_destroy(&mesh->pulse);
     core_destroy(&mesh->core);
     wire_destroy(&mesh->wire, linger_ms);
     discover_destroy(&mesh->discover);
@@ -336,11 +340,13 @@ mesh_new(struct mesh **out, const struct mesh_setup *setup, char *why, size_t wh
     int rc = open_mesh(out, setup, why, why_size);
     if (rc != 0)
         return rc;
-    rc = pthread_create(&(*out)->thread, NULL, actor_run, *out);
+    rc = pulse_new(&(*out)->pulse, (*out)->wire);
+    if (rc == 0)
+        rc = -pthread_create(&(*out)->thread, NULL, actor_run, *out);
     if (rc != 0) {
-        snprintf(why, why_size, "mesh: no thread: %s", strerror(rc));
+        snprintf(why, why_size, "mesh: no thread: %s", strerror(-rc));
         close_parts(out, 0);
-        return -rc;
+        return rc;
     }
     (*out)->thread_runs = true;
     return 0;
@@ -362,6 +368,7 @@ mesh_destroy(struct mesh **out)
         return;
     pthread_mutex_lock(&mesh->lock);
     mesh->stop = true;
+    pulse_destroy(&mesh->pulse);
     say_goodbye(mesh);
     pthread_mutex_unlock(&mesh->lock);
     pthread_cond_signal(&mesh->rest);

@@ -279,6 +279,7 @@ wire_new(struct wire **out, const struct wire_setup *setup, const struct wire_ev
     wire->setup = *setup;
     wire->events = *events;
     wire->ctx = ctx;
+    pthread_mutex_init(&wire->pulse_lock, NULL);
     set_source(wire, setup->address);
     int rc = build(wire);
     if (rc != 0)
@@ -326,6 +327,7 @@ wire_destroy(struct wire **out, int linger_ms)
     if (wire->control_ctx)
         zmq_ctx_term(wire->control_ctx);
     guard_destroy(&wire->guard);
+    pthread_mutex_destroy(&wire->pulse_lock);
     free(wire);
     *out = NULL;
 }

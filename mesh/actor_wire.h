@@ -17,7 +17,8 @@
  * a half-open first one may still exist. PUSH has no routing id, so the node's 17 bytes precede each bulk header in
  * the same frame.
  *
- * One thread at a time makes all calls. Changing the thread needs a full fence (a mutex). */
+ * One thread at a time makes all calls. Changing the thread needs a full fence (a mutex). Only wire_pulse and
+ * wire_beat_at may be called by another thread at the same time. */
 #ifndef MESH_ACTOR_WIRE_H
 #define MESH_ACTOR_WIRE_H
 
@@ -76,6 +77,11 @@ int wire_move(struct wire *wire, const char *address);
 uint16_t wire_control_port(const struct wire *wire);
 uint16_t wire_bulk_port(const struct wire *wire);
 void wire_counts(const struct wire *wire, struct wire_counts *out);
+
+/* Tell every peer that has had a heartbeat from us that we are alive. */
+void wire_pulse(struct wire *wire);
+/* When the last heartbeat was sent, in us of clock_us; 0: none yet. */
+uint64_t wire_beat_at(struct wire *wire);
 
 /* The operations of struct core_ops. None of them calls an event: wire_settle reports failures. */
 void wire_connect(struct wire *wire, unsigned link, const struct proto_endpoint *to);

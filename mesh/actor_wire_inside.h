@@ -9,6 +9,7 @@
 #define MESH_ACTOR_WIRE_INSIDE_H
 
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include <zmq.h>
@@ -46,6 +47,7 @@ struct parcel {
 
 struct link {
     struct plug control, bulk, express;
+    bool pulses;            /* it has had a heartbeat; under pulse_lock */
     bool failed;            /* wire_settle must report and close it */
     struct proto_node node; /* id 0: not accepted yet */
     char host[PROTO_HOST_MAX];
@@ -82,6 +84,8 @@ struct wire {
     uint32_t serial; /* serial number of the next connection */
     bool any_failed, pull_stalled;
     struct wire_counts counts;
+    pthread_mutex_t pulse_lock; /* sending on a control link, and closing it */
+    atomic_uint_fast64_t beat_at;
     struct sent sent;
     atomic_bool sleeping;
     struct frame *frames, *free_frames;

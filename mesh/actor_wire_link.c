@@ -172,7 +172,10 @@ void
 wire_close(struct wire *wire, unsigned index)
 {
     close_bulk(wire, index);
+    pthread_mutex_lock(&wire->pulse_lock);
     plug_close(wire, &wire->links[index].control);
+    wire->links[index].pulses = false;
+    pthread_mutex_unlock(&wire->pulse_lock);
     wire->links[index].failed = false;
 }
 

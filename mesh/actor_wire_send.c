@@ -11,6 +11,7 @@
 #include <zmq.h>
 
 #include "mesh/actor_wire_inside.h"
+#include "proto/clock.h"
 #include "proto/fail.h"
 
 enum {
@@ -27,25 +28,58 @@ make_message(zmq_msg_t *out, const void *data, size_t size)
     return true;
 }
 
+/* 0, 1 when nothing of it was sent, 2 when a part of it was. */
+static int
+send_frames(void *socket, const void *frame, size_t frame_size, const void *body, size_t size)
+{
+    if (zmq_send(socket, frame, frame_size, ZMQ_DONTWAIT | (size ? ZMQ_SNDMORE : 0)) < 0)
+        return 1;
+    return size && zmq_send(socket, body, size, ZMQ_DONTWAIT) < 0 ? 2 : 0;
+}
+
 void
-wire_send(struct wire *wire, unsigned link, const struct proto_msg *msg, const void *body,
+wire_send(struct wire *wire, unsigned index, const struct proto_msg *msg, const void *body,
           size_t size)
 {
-    void *socket = wire->links[link].control.socket;
+    struct link *link = &wire->links[index];
     uint8_t frame[PROTO_FRAME_MAX];
     size_t frame_size = proto_encode(msg, frame);
+    int bad = 1;
     fail_message(msg->type, FAIL_SEND, NULL, 0);
-    if (!socket || wire->links[link].failed ||
-        zmq_send(socket, frame, frame_size, ZMQ_DONTWAIT | (size ? ZMQ_SNDMORE : 0)) < 0) {
-        wire->counts.dropped++;
-        return;
+    if (link->control.socket && !link->failed) {
+        pthread_mutex_lock(&wire->pulse_lock);
+        bad = send_frames(link->control.socket, frame, frame_size, body, size);
+        link->pulses = link->pulses || msg->type == PROTO_HEARTBEAT;
+        pthread_mutex_unlock(&wire->pulse_lock);
     }
-    wire->counts.tx_bytes += frame_size + size;
-    if (size && zmq_send(socket, body, size, ZMQ_DONTWAIT) < 0) {
-        wire->counts.dropped++;
-        wire_fail(wire, link);
-    }
-    fail_message(msg->type, FAIL_SENT, NULL, 0);
+    if (msg->type == PROTO_HEARTBEAT)
+        atomic_store(&wire->beat_at, clock_us());
+    wire->counts.dropped += bad != 0;
+    if (bad != 1)
+        wire->counts.tx_bytes += frame_size + size;
+    if (bad == 2)
+        wire_fail(wire, index);
+    if (bad != 1)
+        fail_message(msg->type, FAIL_SENT, NULL, 0);
+}
+
+void
+wire_pulse(struct wire *wire)
+{
+    const struct proto_msg alive = {.type = PROTO_PEERS};
+    uint8_t frame[PROTO_FRAME_MAX];
+    size_t size = proto_encode(&alive, frame);
+    pthread_mutex_lock(&wire->pulse_lock);
+    for (unsigned i = 0; i < WIRE_LINKS_MAX; i++)
+        if (wire->links[i].pulses)
+            zmq_send(wire->links[i].control.socket, frame, size, ZMQ_DONTWAIT);
+    pthread_mutex_unlock(&wire->pulse_lock);
+}
+
+uint64_t
+wire_beat_at(struct wire *wire)
+{
+    return atomic_load(&wire->beat_at);
 }
 
 /* Runs in a thread of ZeroMQ. */

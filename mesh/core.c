@@ -105,8 +105,8 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     core->config = *config;
     core->ops = *ops;
     core->ctx = ctx;
-    core->now = now;
-    core->awake = 1; /* 0 in a stamp says never */
+    core->now = core->tick_at = now;
+    core->awake = core->tick_awake = 1; /* 0 in a stamp says never */
     if (core->config.chunk_elems == 0)
         core->config.chunk_elems = PROTO_CHUNK_MAX;
     core->all = config->shards == 64 ? UINT64_MAX : (1ull << config->shards) - 1;
@@ -150,25 +150,33 @@ core_destroy(struct core **core)
 
 /* --- Events ------------------------------------------------------------------------------------ */
 
-/* How much of the time since the last event this node was able to hear the others. Ticks are due every CORE_TICK_US;
- * where they come late, since our threads wait for a processor, what others send waits, too. So a late one counts as
- * if it had been in time, which stretches each deadline by as much as we are late. */
+/* How much of the time since the last tick this node was able to hear the others. Ticks are due every CORE_TICK_US;
+ * where they come late, since our threads wait for a processor or have much to add, what others send waits, too. So a
+ * late one counts as if it had been in time, which stretches each deadline by as much as we are late. */
 static uint64_t
-core_heed(const struct core *core, uint64_t gap)
+core_heed(const struct core *core, uint64_t passed)
 {
-    uint64_t least = gap / CORE_LATE_MAX, us = gap < CORE_DUE_US ? gap : CORE_DUE_US;
+    uint64_t least = passed / CORE_LATE_MAX, us = passed < CORE_DUE_US ? passed : CORE_DUE_US;
     us = us > least ? us : least;
     if (core_mutant(core, MUTANT_LATE))
-        us = gap;
+        us = passed;
     return us < CORE_NAP_US ? us : CORE_NAP_US;
 }
 
 static void
 core_clock(struct core *core, uint64_t now)
 {
-    uint64_t gap = now > core->now ? now - core->now : 0;
-    core->awake += core_heed(core, gap);
-    core->now += gap;
+    if (now > core->now)
+        core->now = now;
+    core->awake = core->tick_awake + core_heed(core, core->now - core->tick_at);
+}
+
+static void
+core_clock_tick(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    core->tick_at = core->now;
+    core->tick_awake = core->awake;
 }
 
 /* Whom a node that is done still has to serve. One that has not moved for so long hangs, though its
@@ -236,7 +244,7 @@ core_settle(struct core *core)
 void
 core_on_tick(struct core *core, uint64_t now)
 {
-    core_clock(core, now);
+    core_clock_tick(core, now);
     if (core->leaving)
         return;
     peers_tick(core);
@@ -254,6 +262,13 @@ core_on_tick(struct core *core, uint64_t now)
         ring_tick(core->ring);
     }
     core_settle(core);
+}
+
+void
+core_on_starved(struct core *core, uint64_t now, uint64_t us)
+{
+    core_clock(core, now);
+    own_starved(core, us);
 }
 
 void

@@ -201,6 +201,9 @@ int core_new(struct core **out, const struct core_config *config, const struct c
 void core_destroy(struct core **core);
 
 void core_on_tick(struct core *core, uint64_t now); /* call it at least every CORE_TICK_US */
+/* In the time since the last such event, the threads of this node waited `us` for a processor. The trainer could make no
+ * progress then, and that time does not count as busy. */
+void core_on_starved(struct core *core, uint64_t now, uint64_t us);
 /* An endpoint was found: by a beacon (node known), or as a seed or in a peer's list (node.id 0). */
 void core_on_found(struct core *core, uint64_t now, const struct proto_endpoint *at,
                    struct proto_node node);

@@ -27,7 +27,7 @@
 #include "mesh/serve.h"
 
 enum {
-    /* after a longer gap between two events, this node is late */
+    /* after a longer gap between two ticks, this node is late */
     CORE_DUE_US = CORE_TICK_US + 2000,
     CORE_LATE_MAX = 8, /* deadlines become at most this many times longer */
     CORE_NAP_US = 3 *
@@ -42,10 +42,11 @@ struct core {
     struct core_ops ops;
     void *ctx;
     struct core_bucket *buckets;
-    uint64_t all;           /* bitmap of all shards */
-    uint64_t now;           /* us; time of the event that is being processed */
-    uint64_t awake;         /* us that this node has been running; deadlines use this clock */
-    uint64_t started_at_us; /* awake; when the trainer gave its first state */
+    uint64_t all;                 /* bitmap of all shards */
+    uint64_t now;                 /* us; time of the event that is being processed */
+    uint64_t awake;               /* us that this node has been running; deadlines use this clock */
+    uint64_t tick_at, tick_awake; /* now and awake at the last tick */
+    uint64_t started_at_us;       /* awake; when the trainer gave its first state */
 
     uint64_t round; /* the next one to be committed */
     uint64_t applied_at_us,

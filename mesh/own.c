@@ -44,6 +44,15 @@ own_busy_us(const struct core *core)
     return asked ? core->awake - own->moved_at_us + 1 : 0;
 }
 
+/* Time does not run for a trainer that waits for a processor, but never backwards. */
+void
+own_starved(struct core *core, uint64_t us)
+{
+    struct own *own = &core->own;
+    uint64_t still_us = core->awake - own->moved_at_us;
+    own->moved_at_us += us < still_us ? us : still_us;
+}
+
 /* May own[] be rewritten, of which `in_flight` sends are under way? */
 static bool
 drained(struct core *core)

@@ -67,6 +67,8 @@ void own_returned(struct core *core);
 void own_applied(struct core *core);
 /* The trainer's state and its present task are void. */
 void own_damaged(struct core *core, const char *why);
+/* The trainer waited for a processor for so long. */
+void own_starved(struct core *core, uint64_t us);
 /* Shards of core->round that are in own[] or being added to it. */
 uint64_t own_have(const struct core *core);
 /* How long the trainer has made no progress with its task; 0 when it has no task. */

@@ -29,7 +29,8 @@ short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py -
 night) tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds kill,stop --judge"
     "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "counting.py --runs $(part 1000)"
     "cold.py --runs $(part 200)" memory.py "scenario.py ${scenarios[*]}" "net_split.py --rounds $(part 10)"
-    "net_cut.py --cuts $(part 100)" "churn.py --cycles $(part 2000)" "joins.py --runs $(part 20) --judge" "net_rough.py --seconds $(part 600)" "net_flood.py"
+    "net_cut.py --cuts $(part 100)" "churn.py --cycles $(part 2000)" "joins.py --runs $(part 20) --judge"
+    "load.py --runs $(part 20)" "net_rough.py --seconds $(part 600)" "net_flood.py"
     "net_healthy.py --runs $(part 1000)"
     "net_unequal.py --rounds $(part 2)" "net_goodput.py --seconds $(part 600)"
     "net_soak.py --seconds $(part 3600) --every $((PERCENT < 10 ? 3 : 10))" compose.sh
@@ -42,6 +43,7 @@ declare -A TRIES=(
     [matrix.py]="one hash: nodes, threads, compilers" [counting.py]="every sample once per epoch"
     [cold.py]="power cut, damaged checkpoints" [memory.py]="memory limits, data larger than memory" [scenario.py]="configs/chaos-*.yaml"
     [churn.py]="nodes come and go: memory" [joins.py]="a late node takes 72 MB of state"
+    [load.py]="a machine with too much to do"
     [net_split.py]="split networks" [net_cut.py]="cables pulled" [net_rough.py]="lost and late packets"
     [net_flood.py]="strangers flood the ports" [net_healthy.py]="healthy nodes are never cut off"
     [net_unequal.py]="a slow machine or link"

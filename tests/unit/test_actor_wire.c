@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "mesh/actor_pulse.h"
 #include "mesh/actor_wire.h"
 
 enum { FRAMES = 6, WORDS = 8000, DEADLINE_S = 20 };
@@ -22,6 +23,7 @@ struct end {
     int epoll_fd, wake_fd;
     bool up;      /* link 0 */
     bool fickle;  /* keeps a body and releases it in the same call */
+    bool alive;   /* an empty list of peers came */
     unsigned got; /* bodies */
     struct core_frame kept[FRAMES];
     unsigned kept_count;
@@ -45,7 +47,9 @@ static void
 on_message(void *ctx, struct proto_node from, const char *host, const struct proto_msg *msg,
            const void *body, size_t size)
 {
-    (void)ctx, (void)from, (void)host, (void)msg, (void)body, (void)size;
+    struct end *end = ctx;
+    (void)from, (void)host, (void)body, (void)size;
+    end->alive = end->alive || (msg->type == PROTO_PEERS && msg->peers.count == 0);
 }
 
 static void
@@ -108,6 +112,7 @@ end_turn(struct end *end)
     for (int k = 0; k < count; k++)
         if (events[k].data.u64 & WIRE_TAG)
             wire_ready(end->wire, events[k].data.u64);
+    wire_ready(end->wire, WIRE_TAG_CONTROL);
     wire_ready(end->wire, WIRE_TAG_BULK);
     wire_settle(end->wire);
 }
@@ -243,6 +248,58 @@ what_is_read_late_is_not_taken_for_a_strangers(void **state)
     end_close(&b);
 }
 
+static void
+send_beat(struct end *end)
+{
+    const struct proto_msg beat = {.type = PROTO_HEARTBEAT};
+    wire_send(end->wire, 0, &beat, NULL, 0);
+}
+
+/* The core of `a` is busy: nobody calls its wire, and the pulse thread says that the node is alive. */
+static void
+a_node_that_is_busy_says_that_it_is_alive(void **state)
+{
+    (void)state;
+    struct end a, b;
+    struct pulse *pulse;
+    end_open(&a, 1);
+    end_open(&b, 2);
+    struct proto_endpoint at = {"127.0.0.1", wire_control_port(b.wire)};
+    wire_connect(a.wire, 0, &at);
+    turn_until(&a, &b, &a.up, 0);
+    assert_int_equal(wire_beat_at(a.wire), 0);
+    wire_pulse(a.wire); /* nobody has had a heartbeat */
+    assert_int_equal(pulse_new(&pulse, a.wire), 0);
+    time_t deadline = time(NULL) + DEADLINE_S, beat = 0;
+    while (!b.alive) {
+        assert_true(time(NULL) <= deadline);
+        if (time(NULL) > beat + 1) { /* a thread that was held up for longer begins anew */
+            send_beat(&a);
+            beat = time(NULL);
+        }
+        end_turn(&b);
+    }
+    assert_true(wire_beat_at(a.wire) > 0);
+    wire_disconnect(a.wire, 0); /* under the thread's eyes */
+    wire_pulse(a.wire);
+    pulse_destroy(&pulse);
+    assert_null(pulse);
+    end_close(&a);
+    end_close(&b);
+}
+
+static void
+a_core_that_hangs_falls_silent(void **state)
+{
+    (void)state;
+    assert_false(pulse_due(0));
+    assert_false(pulse_due(PULSE_QUIET_US));
+    assert_true(pulse_due(PULSE_QUIET_US + 1));
+    assert_true(pulse_due(PULSE_MAX_US - 1));
+    assert_false(pulse_due(PULSE_MAX_US));
+    assert_false(pulse_due(UINT64_MAX));
+}
+
 int
 main(void)
 {
@@ -250,6 +307,8 @@ main(void)
         cmocka_unit_test(a_body_kept_and_released_at_once_is_free_once),
         cmocka_unit_test(what_a_lost_peer_has_sent_is_not_taken_for_a_strangers),
         cmocka_unit_test(what_is_read_late_is_not_taken_for_a_strangers),
+        cmocka_unit_test(a_node_that_is_busy_says_that_it_is_alive),
+        cmocka_unit_test(a_core_that_hangs_falls_silent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
