@@ -387,9 +387,9 @@ mesh_job_interrupt(void)
 {
     uint64_t one = 1;
     int fd = atomic_load(&job_wake_fd);
+    atomic_store(&job_interrupted, true);
     if (fd < 0)
         return false;
-    atomic_store(&job_interrupted, true);
     ssize_t rc = write(fd, &one, sizeof one);
     (void)rc;
     return true;

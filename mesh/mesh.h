@@ -193,7 +193,7 @@ void mesh_status(struct mesh *mesh, struct mesh_status *out);
  * ports, seeds, log, searching and hello.name of `setup` count. */
 int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *from,
                   char *why, size_t why_size);
-/* Async-signal-safe. False: nobody is looking for a job. */
+/* Async-signal-safe. False: nobody is looking for a job now; the next search ends at once. */
 bool mesh_job_interrupt(void);
 
 /* Keeps the memory of received frames in the heap instead of mapping and unmapping each frame: mapping costs more

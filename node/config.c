@@ -203,14 +203,21 @@ check_chosen(const struct config *config, const struct config_key *key, char *wh
     return -EINVAL;
 }
 
+/* A path that begins with "model": the list itself, a layer, or something of one. */
+static bool
+is_of_layers(const char *path, const struct config_key *key)
+{
+    const char *dot = strchr(path, '.');
+    return config_key_first(path) || (dot && strchr(dot + 1, '.')) ||
+           (key && key->kind != CONFIG_TEXT);
+}
+
 static int
 find_settable(const struct config *config, const char *path, const struct config_key **out,
               char *why, size_t why_size)
 {
     const struct config_key *key = *out = key_of(path);
-    bool model =
-        strcmp(path, "model") == 0 || (key && config_key_of_model(key) && key->kind != CONFIG_TEXT);
-    if (model) {
+    if (strncmp(path, "model", 5) == 0 && is_of_layers(path, key)) {
         snprintf(why, why_size, "%s belongs in the job file: --set does not change the layers",
                  path);
         return -EINVAL;
@@ -272,9 +279,12 @@ check_batch(const struct config *config, char *why, size_t why_size)
     unsigned long long batch = config->train.batch, shards = config->train.shards;
     unsigned long long below = batch / shards * shards, samples = config->data.train;
     if (batch % shards != 0) {
+        char lower[32] = "";
+        if (below > 0)
+            snprintf(lower, sizeof lower, "%llu or ", below);
         snprintf(reason, sizeof reason,
-                 "= %llu, expected a multiple of train.shards = %llu: %llu or %llu", batch, shards,
-                 below ? below : shards, below + shards);
+                 "= %llu, expected a multiple of train.shards = %llu: %s%llu", batch, shards, lower,
+                 below + shards);
         return fail_key(config, "train.batch", reason, why, why_size);
     }
     if (samples > 0 && batch > samples) {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/config_hint.h"
 #include "node/typed.h"
 
 #define MEMBER(m) offsetof(struct config, m), sizeof(((struct config *)NULL)->m)
@@ -418,6 +419,11 @@ config_key_unknown(const char *section, const char *name, char *why, size_t why_
     char path[2 * PATH_MAX_LENGTH], shown[2 * PATH_MAX_LENGTH], near[PATH_MAX_LENGTH];
     snprintf(path, sizeof path, "%s%s%s", section, *section ? "." : "", name);
     typed_escape(shown, sizeof shown, path);
+    const char *hint = strchr(section, '.') ? NULL : config_hint_key(name);
+    if (hint) {
+        snprintf(why, why_size, "unknown key %s, did you mean %s?", shown, hint);
+        return;
+    }
     const struct config_key *best = config_key_first(path) ? NULL : key_nearest(section, name);
     if (!best) {
         expected_instead(section, path, shown, why, why_size);
@@ -433,7 +439,11 @@ key_refuse(const struct config_key *key, const char *text, char *why, size_t why
     char shown[SHOWN_MAX], path[PATH_MAX_LENGTH], expected[480];
     bool cut = typed_escape(shown, sizeof shown, text) < strlen(text) && typed_printable(text);
     config_key_path(key, path, sizeof path);
-    key_expected(key, expected, sizeof expected);
+    const char *hint = key->words == layers ? config_hint_layer(text) : NULL;
+    if (hint)
+        snprintf(expected, sizeof expected, "%s", hint);
+    else
+        key_expected(key, expected, sizeof expected);
     snprintf(why, why_size, "%s = %s%s, %s", path, *text ? shown : "\"\"", cut ? "..." : "",
              expected);
     return -EINVAL;

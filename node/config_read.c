@@ -48,13 +48,38 @@ fail_at(struct reader *reader, unsigned line, const char *format, ...)
     return -EINVAL;
 }
 
+/* What libyaml says in words for people who do not know its grammar; NULL: as it is. */
+static const char *
+yaml_problem(const char *problem)
+{
+    static const struct {
+        const char *yaml, *plain;
+    } words[] = {
+        {"did not find expected '-' indicator",
+         "this line is indented otherwise than the lines above it, or lacks its '-'"},
+        {"did not find expected key", "this line is indented otherwise than the lines above it"},
+        {"mapping values are not allowed in this context",
+         "a ':' too many, or this line is indented further than the one above it"},
+        {"could not find expected ':'", "this line lacks a ':' and a blank behind the key"},
+        {"did not find expected ',' or ']'", "a ',' or ']' is missing"},
+        {"did not find expected ',' or '}'", "a ',' or '}' is missing"},
+        {"found unexpected end of stream", "the file ends within quotes or brackets"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(words[i].yaml, problem) == 0)
+            return words[i].plain;
+    return NULL;
+}
+
 static int
 fail_yaml(struct reader *reader)
 {
     const yaml_parser_t *yaml = &reader->yaml;
     const char *problem = yaml->problem ? yaml->problem : "out of memory";
+    const char *plain = yaml_problem(problem);
     if (yaml->error != YAML_READER_ERROR)
-        return fail_at(reader, (unsigned)yaml->problem_mark.line + 1, "not YAML: %s", problem);
+        return fail_at(reader, (unsigned)yaml->problem_mark.line + 1, "%s%s",
+                       plain ? "" : "not YAML: ", plain ? plain : problem);
     return fail_at(reader, (unsigned)yaml->mark.line + 1, "byte %zu is not text in UTF-8: %s",
                    yaml->problem_offset, problem);
 }
@@ -87,6 +112,15 @@ decorated(const yaml_event_t *event)
     }
 }
 
+/* A value without quotes over several lines: YAML allows it, and here it always is a slip. */
+static bool
+goes_on(const yaml_event_t *event)
+{
+    return event->type == YAML_SCALAR_EVENT &&
+           event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           event->end_mark.line > event->start_mark.line;
+}
+
 static int
 next(struct reader *reader)
 {
@@ -98,6 +132,11 @@ next(struct reader *reader)
     if (is(reader, YAML_SCALAR_EVENT) &&
         memchr(scalar(reader), '\0', reader->event.data.scalar.length))
         return fail_at(reader, line_of(reader), "a NUL character in a value");
+    if (goes_on(&reader->event))
+        return fail_at(
+            reader, (unsigned)reader->event.start_mark.line + 2,
+            "this line goes on with the value above it: it is indented too far, or a ']' "
+            "or '}' is missing above");
     return 0;
 }
 

@@ -336,11 +336,49 @@ command_of(const struct options *options)
     return &commands[0];
 }
 
+/* "unknown command locl, did you mean local?" */
+static int
+fail_unknown(const struct options *options)
+{
+    char why[WHY_MAX], shown[64], list[128] = "";
+    const char *typed = options->args[0], *near = NULL;
+    unsigned least = 1 + (unsigned)strlen(typed) / 4;
+    for (size_t i = 1; i < COMMAND_COUNT; i++) {
+        unsigned distance = typed_distance(commands[i].name, typed);
+        size_t used = strlen(list);
+        if (distance <= least) {
+            near = commands[i].name;
+            least = distance - (distance > 0);
+        }
+        if (strcmp(commands[i].name, commands[i - 1].name) != 0)
+            snprintf(list + used, sizeof list - used, "%s, ", commands[i].name);
+    }
+    const char *job = options->arg_count == 2 ? options->args[1] : "JOB.yaml";
+    typed_escape(shown, sizeof shown, typed);
+    if (near)
+        snprintf(why, sizeof why, "unknown command %s, did you mean %s?", shown, near);
+    else
+        snprintf(why, sizeof why,
+                 "unknown command %s, expected %sor a job file: meshnode %s trains", shown, list,
+                 job);
+    return fail(EXIT_BAD, why);
+}
+
+/* No command, and no file that could be a job: a word without a dot or slash. */
+static bool
+is_unknown(const struct options *options)
+{
+    const char *typed = options->arg_count > 0 ? options->args[0] : ".";
+    return !*command_of(options)->name && !strpbrk(typed, "./") && access(typed, F_OK) != 0;
+}
+
 static int
 run_command(const struct options *options, char *const argv[])
 {
     char why[WHY_MAX];
     const struct command *command = command_of(options);
+    if (is_unknown(options))
+        return fail_unknown(options);
     const char *const *args = options->args + (*command->name != '\0');
     size_t count = options->arg_count - (*command->name != '\0');
     if (count < command->args_min || count > command->args_max) {

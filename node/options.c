@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/config_hint.h"
 #include "node/typed.h"
 
 enum { SHOWN_MAX = 80, NAME_MAX_LENGTH = 32, LEFT_WIDTH = 21 };
@@ -73,7 +74,7 @@ option_find(const char *name)
 static int
 fail_unknown(const struct cursor *cursor, const char *name)
 {
-    char shown[SHOWN_MAX];
+    char shown[SHOWN_MAX], key[SHOWN_MAX];
     const struct option *best = NULL;
     unsigned limit = 2;
     for (size_t i = 0; i < OPTION_COUNT; i++) {
@@ -84,7 +85,10 @@ fail_unknown(const struct cursor *cursor, const char *name)
         }
     }
     typed_escape(shown, sizeof shown, name);
-    if (best)
+    if (strncmp(name, "--", 2) == 0 && config_hint_option(name + 2, key, sizeof key))
+        snprintf(cursor->why, cursor->why_size, "unknown option %s, did you mean --set %s=VALUE?",
+                 shown, key);
+    else if (best)
         snprintf(cursor->why, cursor->why_size, "unknown option %s, did you mean %s?", shown,
                  best->name);
     else

@@ -58,11 +58,17 @@ refuses 'set of the model' 'belongs in the job file' ../jobs/good.yaml --set mod
 refuses 'empty argument' 'empty argument' ''
 refuses 'two jobs' 'usage: meshnode \[JOB.yaml\]' ../jobs/good.yaml ../jobs/good.yaml
 refuses 'health of two' 'usage: meshnode health' health a b
-refuses 'many arguments' 'usage: meshnode' a b c d
+refuses 'many arguments' 'usage: meshnode' ../jobs/good.yaml b c d
 refuses 'local without a job' 'usage: meshnode local' local
 refuses 'check without a job' 'usage: meshnode check' check
 refuses 'eval without a model' 'usage: meshnode eval' eval ../jobs/good.yaml
-refuses 'a command that does not exist' 'keygen: No such file' keygen
+refuses 'a command that does not exist' 'unknown command keygen, expected local, check, .*, health, or a job file: meshnode JOB.yaml trains$' keygen
+refuses 'train' 'unknown command train, expected .*: meshnode ../jobs/good.yaml trains$' train ../jobs/good.yaml
+refuses 'a command with a slip' 'unknown command locl, did you mean local?' locl -n 2 ../jobs/good.yaml
+refuses 'a key as an option' 'unknown option --epochs, did you mean --set train.epochs=VALUE?' ../jobs/good.yaml --epochs 5
+refuses 'a key with a dash' '--test-share, did you mean --set data.test_share=VALUE?' ../jobs/good.yaml --test-share 5
+refuses 'a name of elsewhere as an option' '--lr, did you mean --set train.optimizer.\*.rate=VALUE?' ../jobs/good.yaml --lr 5
+refuses 'set of a layer' 'model.dense belongs in the job file: --set does not change the layers' ../jobs/good.yaml --set model.dense=5
 refuses 'n nodes of one' '-n is an option of meshnode local' -n 3 ../jobs/good.yaml
 refuses 'no nodes' '-n 0, expected a whole number 1..64' local -n 0 ../jobs/good.yaml
 refuses 'one port for many' 'mesh.port = 20000, expected 0 with -n 2' local -n 2 --port 20000 ../jobs/good.yaml
@@ -95,12 +101,25 @@ job typo "$good" 'train: {bach: 12}'
 refuses 'unknown key' 'typo.yaml:2: unknown key train.bach, did you mean train.batch?' ../jobs/typo.yaml
 job shards "$good" 'train:' '  batch: 100' '  shards: 12'
 refuses 'batch and shards' 'shards.yaml:3: train.batch = 100.*train.shards = 12' ../jobs/shards.yaml
+refuses 'batch smaller than the shards' 'train.batch = 5, expected a multiple of train.shards = 12: 12$' ../jobs/good.yaml --set train.batch=5
 job rate "$good" 'train: {optimizer: {sgd: {rate: 0}}}'
 refuses 'rate 0' 'rate.yaml:2: train.optimizer.sgd.rate = 0' ../jobs/rate.yaml
 job topology "$good" 'mesh: {topology: server}'
 refuses 'topology' 'not supported by this version: only ring' ../jobs/topology.yaml
 job layer 'model: [flatten, dnse: 10]'
 refuses 'unknown layer' 'layer.yaml:1: model.layer = dnse, expected dense' ../jobs/layer.yaml
+job linear 'model: [flatten, linear: 10]'
+refuses 'a layer by another name' 'linear.yaml:1: model.layer = linear, did you mean dense?' ../jobs/linear.yaml
+job softmax 'model: [flatten, dense: 10, softmax]'
+refuses 'a softmax' 'model.layer = softmax, leave it out: the loss cross_entropy does it' ../jobs/softmax.yaml
+job lr "$good" 'train: {learning_rate: 0.1}'
+refuses 'a key by another name' 'lr.yaml:2: unknown key train.learning_rate, did you mean train.optimizer.\*.rate?' ../jobs/lr.yaml
+job indent 'model:' '  - flatten' ' - dense: 10'
+refuses 'a list indented otherwise' 'indent.yaml:3: this line is indented otherwise than the lines above it' ../jobs/indent.yaml
+job indent "$good" 'train:' '  batch: 12' ' epochs: 1'
+refuses 'keys indented otherwise' 'indent.yaml:4: this line is indented otherwise than the lines above it' ../jobs/indent.yaml
+job indent "$good" 'run:' '  name: a: b'
+refuses 'two keys in a line' "indent.yaml:3: a ':' too many, or this line is indented further" ../jobs/indent.yaml
 job shape 'model: [input: [1, 28, 28], flatten, {conv: 8}, dense: 10]'
 refuses 'layer that does not fit' 'conv' check ../jobs/shape.yaml
 job classes 'data: {source: glyphs, train: 24, test: 12}' 'train: {batch: 12}' 'model: [flatten, dense: 7]'

@@ -16,7 +16,7 @@
 #include "mesh/actor_pulse.h"
 #include "mesh/actor_wire.h"
 
-enum { FRAMES = 6, WORDS = 8000, DEADLINE_S = 20 };
+enum { FRAMES = 6, WORDS = 8000, DEADLINE_S = 120 };
 
 struct end {
     struct wire *wire;
