@@ -50,6 +50,15 @@ memory_total(const struct memory *m)
            m->lanes * (m->shard + m->walk);
 }
 
+/* What is there for others, for what is on its way and for a checkpoint may stay untouched. */
+uint64_t
+memory_least(const struct memory *m)
+{
+    uint64_t states = m->spilled ? m->weights : 2 * (m->weights + m->slots);
+    return PROGRAM / 4 + m->data + m->from + m->sums / 2 + states +
+           m->lanes * (m->shard / 2 + m->walk);
+}
+
 static bool
 fits(const struct memory *m)
 {

@@ -14,7 +14,11 @@
 static int
 open_memory(struct run *run, char *why, size_t why_size)
 {
+    const char *whose;
+    uint64_t limit = memory_limit(&whose);
     int rc = memory_plan(&run->memory, run->config, &run->job, why, why_size);
+    if (!rc)
+        rc = memory_fits(memory_least(&run->memory), limit, whose, why, why_size);
     if (rc || !run->memory.spilled)
         return rc;
     return spill_open(&run->spill, run->config->out, memory_file(&run->memory), why, why_size);

@@ -14,7 +14,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 STEPS=${1:-30000}
 PAUSE_MS_MAX=1000
 PROJECT=meshchaos$$
-export IMAGE=meshnode-chaos:$$ JOB=configs/chaos.yaml THREADS=1
+export IMAGE=meshnode-chaos:$$ JOB=configs/chaos.yaml THREADS=1 EPOCHS=100000
 
 skip() {
     echo "SKIPPED: $*"
