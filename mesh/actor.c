@@ -142,6 +142,14 @@ on_job(void *ctx)
 }
 
 static void
+on_differ(void *ctx, const char *theirs, size_t size, char *out, size_t out_size)
+{
+    struct mesh *mesh = ctx;
+    if (mesh->setup.differ)
+        mesh->setup.differ(mesh->setup.differ_ctx, theirs, size, out, out_size);
+}
+
+static void
 on_job_offered(void *ctx, const char *from, const char *text, size_t size)
 {
     struct mesh *mesh = ctx;
@@ -253,6 +261,7 @@ const struct core_ops actor_core_ops = {
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
+    .differ = on_differ,
     .page = on_page,
     .want = on_want,
     .forget = on_forget,

@@ -175,8 +175,8 @@ bind_both(struct wire *wire, char *why, size_t why_size)
         return 0;
     }
     if (setup->port && control < 0)
-        snprintf(why, why_size, "port %u on %s: %s", setup->port, setup->address,
-                 zmq_strerror(-bulk));
+        snprintf(why, why_size, "port %u on %s: %s; give another --port, or none", setup->port,
+                 setup->address, zmq_strerror(-bulk));
     else
         snprintf(why, why_size, "ports %u to %u on %s: %s", setup->port_first, setup->port_last,
                  setup->address, zmq_strerror(-bulk));

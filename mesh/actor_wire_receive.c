@@ -91,7 +91,13 @@ complain(struct wire *wire, const char *host, int reason, const char *why)
     char line[512];
     if (!wire_complains(wire, host, reason))
         return;
-    snprintf(line, sizeof line, "bad message from %s: %s", host[0] ? host : "?", why);
+    if (reason == -EPROTONOSUPPORT)
+        snprintf(line, sizeof line,
+                 "%s runs another version of meshnode and cannot take part (%s): install the same "
+                 "version on both",
+                 host[0] ? host : "a node", why);
+    else
+        snprintf(line, sizeof line, "bad message from %s: %s", host[0] ? host : "?", why);
     wire_log(wire, 4, line);
 }
 

@@ -59,67 +59,106 @@ full_log(struct core *core, int which, const struct proto_endpoint *at, const ch
     if (*said_us > 0 && core->now - *said_us < ADMIT_FULL_US)
         return;
     *said_us = core->now;
-    core_log(core, 4, "peer %s:%u %s: the mesh is full with %d nodes", at->host, at->control_port,
-             what, PROTO_PEERS_MAX);
+    char where[PROTO_WHO_MAX];
+    core_log(core, 4, "%s %s: the mesh is full with %d nodes", report_where(at, where), what,
+             PROTO_PEERS_MAX);
 }
 
-/* One line; theirs and ours are the values that differ. */
-static void
-refusal_log(struct core *core, const struct proto_endpoint *at, enum proto_refusal reason,
-            const char *theirs, const char *ours)
+/* What follows of it. */
+static const char *
+alone(const struct core *core)
 {
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
+            return "";
+    return core->config.hello.wants_job || core->config.peers_min > 1 ? "" : "; this node alone";
+}
+
+/* One line; theirs and ours are the values that differ; of two jobs, `words` says how. */
+static void
+refusal_log(struct core *core, int i, enum proto_refusal reason, const char *theirs,
+            const char *ours, const char *words)
+{
+    char who[PROTO_WHO_MAX];
+    report_who(core, i, who);
     switch (reason) {
     case PROTO_REFUSE_RUN:
-        core_log(core, 4, "peer %s:%u runs '%s', we run '%s': not mixing", at->host,
-                 at->control_port, theirs, ours);
+        core_log(core, 4,
+                 "%s trains another job: run.name is '%s' there, '%s' here. Each trains its own%s",
+                 who, theirs, ours, alone(core));
         break;
     case PROTO_REFUSE_JOB:
-        core_log(core, 4,
-                 "peer %s:%u has another model, training or data than ours, job %s, not %s: not "
-                 "mixing (meshnode check prints it)",
-                 at->host, at->control_port, theirs, ours);
+        core_log(core, 4, "%s trains another job: %s. Each trains its own%s", who, words,
+                 alone(core));
         break;
     case PROTO_REFUSE_NUMERICS:
         core_log(core, 4,
-                 "peer %s:%u computes other bits with kernel '%s' than we with '%s': not mixing; "
-                 "set run.numerics to one that both have, 'portable' always works",
-                 at->host, at->control_port, theirs, ours);
+                 "%s computes other bits, with '%s' there and '%s' here. Each trains its own%s. "
+                 "Set run.numerics to one that both have; 'portable' always works",
+                 who, theirs, ours, alone(core));
         break;
     case PROTO_REFUSE_MESH:
-        core_log(core, 4,
-                 "peer %s:%u is of mesh '%s', we are of mesh '%s' (mesh.group): not mixing",
-                 at->host, at->control_port, theirs, ours);
+        core_log(core, 4, "%s belongs to another mesh: mesh.group is '%s' there, '%s' here", who,
+                 theirs, ours);
         break;
     case PROTO_REFUSE_FULL:
-        full_log(core, 1, at, "takes us not in");
+        full_log(core, 1, &core->peers.peers[i].at, "does not take this node in");
         break;
     case PROTO_REFUSE_EXPELLED:
-        core_log(core, 3, "peer %s:%u and we compute different gradients: no more to do with it",
-                 at->host, at->control_port);
+        core_log(core, 3,
+                 "%s and this node compute different gradients: they no longer train together",
+                 who);
         break;
     default:
-        core_log(core, 4, "peer %s:%u has '%s', we have '%s': not mixing (reason %d)", at->host,
-                 at->control_port, theirs, ours, (int)reason);
+        core_log(core, 4, "%s refuses this node (reason %d): it has '%s', here is '%s'", who,
+                 (int)reason, theirs, ours);
     }
 }
+
+/* The first line about this incarnation? It is the last one, too, however often the two meet. */
+static bool
+is_news(struct core *core, struct proto_node node)
+{
+    struct admit *admit = &core->admit;
+    for (size_t k = 0; k < PROTO_PEERS_MAX; k++)
+        if (core_node_equal(admit->said[k], node))
+            return false;
+    admit->said[admit->said_next++ % PROTO_PEERS_MAX] = node;
+    return true;
+}
+
+static const char unknown_job[] = "its model, training or data differ";
 
 void
 admit_say(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
     struct proto_msg msg = {.type = PROTO_REFUSE, .refuse = peer->refuse};
-    core->ops.send(core->ctx, (unsigned)peer->link, &msg, NULL, 0);
+    const char *job = peer->refuse.reason == PROTO_REFUSE_JOB ? core->ops.job(core->ctx) : NULL;
+    core->ops.send(core->ctx, (unsigned)peer->link, &msg, job, job ? strlen(job) : 0);
     peer->since_us = core->now;
+}
+
+/* It has not told its job, and will not. */
+void
+admit_silent(struct core *core, int i)
+{
+    struct peer *peer = &core->peers.peers[i];
+    if (peer->unsaid)
+        refusal_log(core, i, PROTO_REFUSE_JOB, "", "", unknown_job);
+    peer->unsaid = false;
 }
 
 void
 admit_refuse(struct core *core, int i, enum proto_refusal reason, const struct proto_hello *hello)
 {
     struct peer *peer = &core->peers.peers[i];
+    bool news = is_news(core, peer->node);
     refusal_fill(&peer->refuse, reason, hello, &core->config.hello);
-    if (peer->refused != peer->node.incarnation)
-        refusal_log(core, &peer->at, reason, peer->refuse.yours, peer->refuse.mine);
-    peer->refused = peer->node.incarnation;
+    if (news && reason == PROTO_REFUSE_JOB)
+        peer->unsaid = true; /* until its own REFUSE tells how the jobs differ */
+    else if (news)
+        refusal_log(core, i, reason, peer->refuse.yours, peer->refuse.mine, "");
     contact_settled(core, peer->node);
     if (peer->state == PEER_UP)
         peers_drop(core, i, REPORT_REFUSED, "refused");
@@ -150,9 +189,22 @@ refused_stranger(struct core *core, struct proto_node from, const char *host)
     return i;
 }
 
+/* Our job for theirs: it wants to say how they differ, too. */
+static void
+refuse_back(struct core *core, int i, const struct proto_refuse *refuse)
+{
+    struct peer *peer = &core->peers.peers[i];
+    if (refuse->reason != PROTO_REFUSE_JOB || peer->at.control_port == 0)
+        return;
+    peer->refuse = (struct proto_refuse){.reason = PROTO_REFUSE_JOB};
+    memcpy(peer->refuse.yours, refuse->mine, sizeof refuse->mine);
+    memcpy(peer->refuse.mine, refuse->yours, sizeof refuse->yours);
+    peers_connect(core, i);
+}
+
 void
 admit_refused(struct core *core, struct proto_node from, const char *host,
-              const struct proto_refuse *refuse)
+              const struct proto_refuse *refuse, const void *job, size_t job_size)
 {
     int i = peers_by_id(core, from.id);
     if (i < 0 && from.id != core->config.self.id)
@@ -160,14 +212,23 @@ admit_refused(struct core *core, struct proto_node from, const char *host,
     if (i < 0 || core->peers.peers[i].node.incarnation != from.incarnation)
         return;
     struct peer *peer = &core->peers.peers[i];
-    if (peer->refused != from.incarnation)
-        refusal_log(core, &peer->at, refuse->reason, refuse->mine, refuse->yours);
-    peer->refused = from.incarnation;
+    bool both = peer->state == PEER_REFUSED && peer->refuse.reason == PROTO_REFUSE_JOB;
+    if (is_news(core, from) || peer->unsaid) {
+        char words[PROTO_TEXT_MAX] = "";
+        if (refuse->reason == PROTO_REFUSE_JOB && core->ops.differ && job_size > 0)
+            core->ops.differ(core->ctx, job, job_size, words, sizeof words);
+        refusal_log(core, i, refuse->reason, refuse->mine, refuse->yours,
+                    words[0] ? words : unknown_job);
+    }
+    peer->unsaid = false;
     contact_settled(core, from);
+    if (both)
+        return; /* ours is on its way */
     peers_drop(core, i, REPORT_REFUSED, "it refuses us");
     peer->refuse.reason = 0;
     peer->state = PEER_REFUSED;
     peer->retry_at_us = core->now + ADMIT_REFUSED_US;
+    refuse_back(core, i, refuse);
 }
 
 void

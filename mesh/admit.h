@@ -25,6 +25,8 @@ struct admit_away {
 
 struct admit {
     struct admit_away away;
+    struct proto_node said[PROTO_PEERS_MAX]; /* the last that were refused with a line in the log */
+    unsigned said_next;
     uint64_t full_at_us[2]; /* when it was last logged: for this mesh, and for another one */
 };
 
@@ -39,9 +41,11 @@ void admit_refuse(struct core *core, int i, enum proto_refusal reason,
 void admit_expel(struct core *core, int i);
 /* The link to peers[i], which we refuse, is up: tell it why. */
 void admit_say(struct core *core, int i);
+/* peers[i], whose job is another one, did not tell it in time. */
+void admit_silent(struct core *core, int i);
 /* `from` refuses us. */
 void admit_refused(struct core *core, struct proto_node from, const char *host,
-                   const struct proto_refuse *refuse);
+                   const struct proto_refuse *refuse, const void *job, size_t job_size);
 /* There is no slot for `node`: tells it so if no other newcomer is being told. It repeats its HELLO until then. */
 void admit_turn_away(struct core *core, struct proto_node node, const struct proto_endpoint *at);
 void admit_link_up(struct core *core);

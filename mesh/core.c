@@ -390,7 +390,8 @@ core_on_message(struct core *core, uint64_t now, struct proto_node from, const c
         if (length < PROTO_HOST_MAX && text_host(from_host, length)) /* it goes into peer lists */
             peers_hello(core, from, from_host, &msg->hello);
     } else if (msg->type == PROTO_REFUSE) {
-        admit_refused(core, from, from_host, &msg->refuse);
+        admit_refused(core, from, from_host, &msg->refuse, body,
+                      body_size < PROTO_JOB_MAX ? body_size : 0);
     } else {
         int i = peers_find(core, from);
         if (i >= 0)

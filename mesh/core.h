@@ -124,6 +124,9 @@ struct core_ops {
     const uint8_t *(*state)(void *ctx);
     /* Returns the text of the job that we offer; NULL when we have none yet. */
     const char *(*job)(void *ctx);
+    /* Another node trains the job of this text, which is untrusted. Writes how it differs from ours: "run.seed is 2
+     * there, 1 here". NULL: nobody knows. */
+    void (*differ)(void *ctx, const char *theirs, size_t size, char *out, size_t out_size);
     /* A node without a job received a job's text; `from` is what people call the peer that gave it. */
     void (*job_offered)(void *ctx, const char *from, const char *text, size_t size);
     /* The page that core_want asked for came from a peer, from its checkpoint of `round`. size 0: nobody has it

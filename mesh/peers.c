@@ -470,6 +470,8 @@ peer_tick(struct core *core, int i)
         heartbeat_watch(core, i);
         break;
     case PEER_REFUSED:
+        if (age_us > LINK_CONNECT_US)
+            admit_silent(core, i);
         if (peer->link >= 0 && age_us > LINK_CONNECT_US)
             peer_unlink(core, i);
         if (core->now >= peer->retry_at_us)

@@ -50,7 +50,7 @@ struct peer {
     bool greeted;    /* `hello` is from this incarnation */
     struct proto_hello hello;
     struct proto_refuse refuse; /* what to send to it, when reason != 0 */
-    uint64_t refused;           /* the incarnation whose refusal was logged */
+    bool unsaid;                /* it is refused for its job, and no line was printed yet */
     uint64_t since_us;          /* when the link was opened, or HELLO or REFUSE was sent */
     uint64_t retry_at_us;
     uint64_t retry_us;

@@ -398,6 +398,13 @@ judge(struct audit *audit)
     return step;
 }
 
+/* "3 folders", "1 line" */
+static void
+amount(FILE *out, const char *before, uint64_t count, const char *one, const char *many)
+{
+    fprintf(out, "%s%llu %s", before, (unsigned long long)count, count == 1 ? one : many);
+}
+
 static void
 verdict(const struct audit *audit, uint64_t steps)
 {
@@ -405,22 +412,22 @@ verdict(const struct audit *audit, uint64_t steps)
     uint64_t epochs = steps / epoch_steps(job), rest = steps % epoch_steps(job) * job->batch;
     FILE *out = audit->out;
     if (audit->findings > FINDINGS_SHOWN)
-        fprintf(out, "and %llu findings more\n",
-                (unsigned long long)(audit->findings - FINDINGS_SHOWN));
+        amount(out, "and ", audit->findings - FINDINGS_SHOWN, "finding more\n", "findings more\n");
     if (audit->findings)
-        fprintf(out, "NOT proved: %llu findings", (unsigned long long)audit->findings);
+        amount(out, "NOT proved: ", audit->findings, "finding", "findings");
     else
         fprintf(out, "proved: every sample was used exactly once in each epoch");
-    fprintf(out, "; %llu of %llu steps, %llu whole epochs of %llu samples",
-            (unsigned long long)steps, (unsigned long long)job->steps, (unsigned long long)epochs,
-            (unsigned long long)job->train);
+    fprintf(out, "; %llu of %llu steps", (unsigned long long)steps, (unsigned long long)job->steps);
+    amount(out, ", ", epochs, "whole epoch", "whole epochs");
+    amount(out, " of ", job->train, "sample", "samples");
     if (rest)
-        fprintf(out, " and %llu samples of the next", (unsigned long long)rest);
-    fprintf(out,
-            "; %zu folders, %zu lines, %llu of them redone with the same bits, %llu cut off; who "
-            "computed all shards is known of %llu steps\n",
-            audit->dir_count, audit->entry_count, (unsigned long long)audit->redone,
-            (unsigned long long)audit->cut, (unsigned long long)audit->known);
+        amount(out, " and ", rest, "sample of the next", "samples of the next");
+    amount(out, "\nread: ", audit->dir_count, "folder", "folders");
+    amount(out, ", ", audit->entry_count, "line", "lines");
+    amount(out, "; ", audit->redone, "step was done again", "steps were done again");
+    amount(out, " with the same bits; ", audit->cut, "line is cut off", "lines are cut off");
+    amount(out, "; for ", audit->known, "step", "steps");
+    fprintf(out, " it is known who computed each shard\n");
 }
 
 int

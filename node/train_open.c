@@ -117,6 +117,26 @@ serve_page(void *ctx, uint64_t step, uint64_t round, uint64_t page)
     save_serve(((struct run *)ctx)->save, step, round, page);
 }
 
+/* The first key in which the job of another node, `theirs`, differs from ours. */
+static void
+tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out_size)
+{
+    const struct run *run = ctx;
+    struct config *other = NULL;
+    struct config_difference difference;
+    char why[TRAIN_LINE];
+    size_t at = 0;
+    if (config_parse(&other, "the other job", theirs, size, why, sizeof why))
+        return;
+    if (config_differ(other, run->config, &at, &difference))
+        snprintf(out, out_size, "%s is %s there, %s here", difference.key, difference.left,
+                 difference.right);
+    else
+        snprintf(out, out_size, "the same keys, but other data%s",
+                 run->config->model.from[0] ? " or other weights in model.from" : "");
+    config_destroy(&other);
+}
+
 static int
 open_mesh(struct run *run, char *why, size_t why_size)
 {
@@ -138,6 +158,8 @@ open_mesh(struct run *run, char *why, size_t why_size)
         .job = config->text,
         .want = serve_page,
         .want_ctx = run,
+        .differ = tell_other_job,
+        .differ_ctx = run,
         .log = train_log,
         .log_ctx = run,
     };

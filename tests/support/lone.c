@@ -173,6 +173,13 @@ on_job(void *ctx)
 }
 
 static void
+on_differ(void *ctx, const char *theirs, size_t size, char *out, size_t out_size)
+{
+    (void)ctx;
+    snprintf(out, out_size, "'%.*s' there, ours here", (int)size, theirs);
+}
+
+static void
 on_job_offered(void *ctx, const char *from, const char *text, size_t size)
 {
     (void)from;
@@ -258,6 +265,7 @@ static const struct core_ops lone_ops = {
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
+    .differ = on_differ,
     .page = on_page,
     .want = on_want,
     .forget = on_forget,
@@ -350,11 +358,18 @@ lone_run_with(struct lone *lone, unsigned ms, const unsigned *ids, size_t count,
 }
 
 void
-lone_say(struct lone *lone, unsigned id, const struct proto_msg *msg)
+lone_say_with(struct lone *lone, unsigned id, const struct proto_msg *msg, const void *body,
+              size_t body_size)
 {
     char host[32];
     snprintf(host, sizeof host, "10.0.0.%u", id);
-    core_on_message(lone->core, lone->now, lone_node(lone, id), host, msg, NULL, 0);
+    core_on_message(lone->core, lone->now, lone_node(lone, id), host, msg, body, body_size);
+}
+
+void
+lone_say(struct lone *lone, unsigned id, const struct proto_msg *msg)
+{
+    lone_say_with(lone, id, msg, NULL, 0);
 }
 
 void

@@ -82,6 +82,8 @@ void lone_run(struct lone *lone, unsigned ms);
 void lone_run_with(struct lone *lone, unsigned ms, const unsigned *ids, size_t count,
                    uint64_t round, bool idle);
 void lone_say(struct lone *lone, unsigned id, const struct proto_msg *msg);
+void lone_say_with(struct lone *lone, unsigned id, const struct proto_msg *msg, const void *body,
+                   size_t body_size);
 /* A first HELLO, which asks for an answer, or the answer to the newest of ours. */
 void lone_hello(struct lone *lone, unsigned id, bool answer);
 /* The links that lead to node `id` come up. */

@@ -140,13 +140,14 @@ right_files_are_proved(void **state)
     expect(
         0,
         "proved: every sample was used exactly once in each epoch; 9 of 9 steps, 3 whole epochs of "
-        "100 samples; 2 folders, 18 lines, 0 of them redone with the same bits, 0 cut off; who "
-        "computed all shards is known of 9 steps\n");
+        "100 samples\nread: 2 folders, 18 lines; 0 steps were done again with the same bits; 0 "
+        "lines "
+        "are cut off; for 9 steps it is known who computed each shard\n");
     assert_int_equal(audit("{\"step\":10,\"epo", 2), 0); /* cut off */
-    assert_non_null(strstr(said, "1 cut off"));
+    assert_non_null(strstr(said, "1 line is cut off"));
     assert_int_equal(audit("{\"step\":9,\"samples\":0}\n", 2), 0); /* an evaluation alone */
     assert_int_equal(audit("", 1), 0);
-    assert_non_null(strstr(said, "is known of 0 steps"));
+    assert_non_null(strstr(said, "for 0 steps it is known"));
 }
 
 static void
@@ -171,7 +172,7 @@ a_run_that_is_not_over_is_proved_so_far(void **state)
 {
     (void)state;
     count_a = count_b = 4;
-    expect(0, "4 of 9 steps, 1 whole epochs of 100 samples and 40 samples of the next");
+    expect(0, "4 of 9 steps, 1 whole epoch of 100 samples and 40 samples of the next");
     static const char result[] =
         "{\"steps\":5,\"params_sha256\":"
         "\"0123456789012345678901234567890123456789012345678901234567890123\",\"state_sha256\":"
@@ -187,7 +188,7 @@ a_step_redone_must_be_the_same(void **state)
     lines_a[STEPS] = truth(8);
     lines_a[STEPS + 1] = truth(9);
     count_a = STEPS + 2;
-    expect(0, "20 lines, 2 of them redone with the same bits");
+    expect(0, "20 lines; 2 steps were done again with the same bits");
     lines_a[STEPS].state_hash++;
     expect(1,
            "metrics.jsonl:10: epoch 2, step 8: state 00000000000003f1, but 00000000000003f0 at ");
@@ -219,7 +220,7 @@ every_wrong_field_is_a_finding(void **state)
         lines_a[i] = right, lines_a[i].shards = 4 + 2;
         expect(1, "shards 2 were computed here and at ");
         lines_a[i].plan++;
-        expect(0, "is known of 8 steps");
+        expect(0, "for 8 steps it is known");
         lines_a[i] = right, lines_a[i].step = STEPS + 1;
         expect(1, "step 10, expected 1..9");
         lines_a[i] = right;
@@ -280,7 +281,7 @@ rounds_of_several_steps_are_proved(void **state)
         lines_b[i].shards = 10;
     }
     expect(0, "proved: every sample was used exactly once in each epoch; 8 of 8 steps, 2 whole "
-              "epochs of 100 samples and 80 samples of the next; 2 folders, 10 lines");
+              "epochs of 100 samples and 80 samples of the next\nread: 2 folders, 10 lines");
     lines_a[2].step = 4;
     expect(1, "metrics.jsonl:3: step 4, expected step 5, with which its round ends");
     lines_a[2].step = 5, lines_a[3].rows ^= 1;

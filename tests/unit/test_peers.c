@@ -286,17 +286,19 @@ who_runs_something_else_is_refused_once_with_both_values(void **state)
     assert_string_equal(lone_sent(lone, 7, PROTO_REFUSE)->msg.refuse.yours, "other");
     assert_string_equal(lone_sent(lone, 7, PROTO_REFUSE)->msg.refuse.mine, "lone");
     assert_string_equal(lone_sent(lone, 9, PROTO_REFUSE)->msg.refuse.yours, "fancy");
-    assert_int_equal(
-        lone_logged(lone, "peer 10.0.0.7:20007 runs 'other', we run 'lone': not mixing"), 1);
-    assert_int_equal(lone_logged(lone,
-                                 "another model, training or data than ours, job 0000000000000009, "
-                                 "not 0000000000000001: not mixing"),
+    assert_int_equal(lone_logged(lone, "10.0.0.7:20007 trains another job: run.name is 'other' "
+                                       "there, 'lone' here. Each trains its own; this node alone"),
                      1);
-    assert_int_equal(lone_logged(lone, "kernel 'fancy' than we with 'plain'"), 1);
+    assert_int_equal(lone_logged(lone, "computes other bits, with 'fancy' there and 'plain' here"),
+                     1);
     say_hello_of(lone, 7, "other", 1, 2, "plain");
-    assert_int_equal(lone_logged(lone, "not mixing"), 3);
+    assert_int_equal(lone_logged(lone, "Each trains its own"), 2);
     assert_int_equal(peers_heard_of(lone), 0);
     lone_run(lone, 5000);
+    assert_int_equal(lone_logged(lone, "10.0.0.8:20008 trains another job: its model, training or "
+                                       "data differ. Each trains its own; this node alone"),
+                     1);
+    assert_int_equal(lone_logged(lone, "Each trains its own"), 3);
     assert_int_equal(lone->connects[7], 1);
     lone->incarnation[7] = 2; /* it was told, and comes back with the right job */
     lone_meet(lone, 7);
@@ -320,12 +322,46 @@ who_refuses_us_is_left_alone_for_a_while(void **state)
     lone_run(lone, 10);
     lone_up(lone, 8);
     lone_say(lone, 8, &no);
-    assert_int_equal(
-        lone_logged(lone, "peer 10.0.0.7:20007 runs 'other', we run 'lone': not mixing"), 1);
-    assert_int_equal(lone_logged(lone, "peer 10.0.0.8:20008 runs 'other'"), 1);
+    assert_int_equal(lone_logged(lone, "10.0.0.7:20007 trains another job: run.name is 'other' "
+                                       "there, 'lone' here"),
+                     1);
+    assert_int_equal(lone_logged(lone, "10.0.0.8:20008 trains another job"), 1);
     lone_run(lone, 20000);
     found(lone, 7, false);
     assert_int_equal(lone->connects[7], 1);
+    assert_int_equal(lone->connects[8], 1);
+    lone_destroy(&lone);
+}
+
+/* Each side needs the job of the other to say how they differ: who is refused refuses in turn, once. */
+static void
+two_jobs_are_told_to_each_other(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    struct proto_msg no = {.type = PROTO_REFUSE, .refuse = {.reason = PROTO_REFUSE_JOB}};
+    found(lone, 7, false);
+    lone_up(lone, 7);
+    lone_say_with(lone, 7, &no, "seed: 2", 7);
+    assert_int_equal(lone_logged(lone, "10.0.0.7:20007 trains another job: 'seed: 2' there, "
+                                       "ours here. Each trains its own"),
+                     1);
+    lone_up(lone, 7);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_REFUSE), 1);
+    assert_int_equal(lone_sent(lone, 7, PROTO_REFUSE)->body_size, strlen("run: {name: lone}\n"));
+    for (int k = 0; k < 10; k++)
+        lone_say_with(lone, 7, &no, "seed: 3", 7);
+    lone_up(lone, 7);
+    say_hello_of(lone, 8, "lone", 9, 2, "plain");
+    lone_up(lone, 8);
+    assert_int_equal(lone_sent(lone, 8, PROTO_REFUSE)->body_size, strlen("run: {name: lone}\n"));
+    assert_int_equal(lone_logged(lone, "trains another job"), 1); /* it may still tell */
+    lone_say_with(lone, 8, &no, "seed: 4", 7);
+    assert_int_equal(lone_logged(lone, "10.0.0.8:20008 trains another job: 'seed: 4' there"), 1);
+    lone_say_with(lone, 8, &no, "seed: 5", 7);
+    lone_run(lone, 5000);
+    assert_int_equal(lone_logged(lone, "trains another job"), 2);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_REFUSE), 1);
     assert_int_equal(lone->connects[8], 1);
     lone_destroy(&lone);
 }
@@ -343,7 +379,8 @@ who_is_refused_by_a_full_mesh_is_told_once(void **state)
         lone_say(lone, id, &no);
     }
     assert_int_equal(peers_heard_of(lone), 0);
-    assert_int_equal(lone_logged(lone, "takes us not in: the mesh is full with 64 nodes"), 1);
+    assert_int_equal(
+        lone_logged(lone, "does not take this node in: the mesh is full with 64 nodes"), 1);
     lone_destroy(&lone);
 }
 
@@ -367,12 +404,16 @@ two_meshes_that_meet_refuse_each_other_by_name(void **state)
     assert_int_equal(sent->msg.refuse.reason, PROTO_REFUSE_MESH);
     assert_string_equal(sent->msg.refuse.yours, "attic");
     assert_string_equal(sent->msg.refuse.mine, "");
-    assert_int_equal(lone_logged(lone, "is of mesh 'attic', we are of mesh ''"), 1);
+    assert_int_equal(
+        lone_logged(lone, "belongs to another mesh: mesh.group is 'attic' there, '' here"), 1);
     struct proto_msg no = {.type = PROTO_REFUSE, .refuse = sent->msg.refuse};
     lone_hello(lone, 8, false);
     lone_up(lone, 8);
     lone_say(lone, 8, &no); /* the other way round: as it says it of itself */
-    assert_int_equal(lone_logged(lone, "10.0.0.8:20008 is of mesh '', we are of mesh 'attic'"), 1);
+    assert_int_equal(
+        lone_logged(lone,
+                    "10.0.0.8:20008 belongs to another mesh: mesh.group is '' there, 'attic' here"),
+        1);
     msg.hello.wants_job = true;
     msg.hello.run[0] = 0;
     msg.hello.job_hash = 0;
@@ -633,6 +674,7 @@ main(void)
         cmocka_unit_test(a_seed_that_leads_back_here_is_left_alone),
         cmocka_unit_test(who_runs_something_else_is_refused_once_with_both_values),
         cmocka_unit_test(who_refuses_us_is_left_alone_for_a_while),
+        cmocka_unit_test(two_jobs_are_told_to_each_other),
         cmocka_unit_test(who_is_refused_by_a_full_mesh_is_told_once),
         cmocka_unit_test(two_meshes_that_meet_refuse_each_other_by_name),
         cmocka_unit_test(a_restart_replaces_the_former_self),

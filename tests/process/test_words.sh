@@ -1,0 +1,40 @@
+#!/bin/bash
+# What a person reads when two jobs meet: the key that differs, both values, and what follows, on both sides; who joined
+# and who left, by name; where a run that was stopped goes on. Nothing internal.
+. "$(dirname "$0")/../support/process.sh"
+
+says() { # NAME PATTERN
+    grep -qE "$2" "$WORK/$1.log"
+}
+write_job "$WORK/job.yaml" 100000
+write_job "$WORK/other.yaml" 100000
+sed -i 's/seed: 7/seed: 8/' "$WORK/other.yaml"
+
+node a "$WORK/job.yaml" --set node.name=anna
+node b "$WORK/other.yaml" --set node.name=bert
+wait_until 60 "a to name the key" says a \
+    '^warning: (bert \()?127.0.0.1(:[0-9]+)?\)? trains another job: run.seed is 8 there, 7 here. Each trains its own; this node alone$'
+wait_until 60 "b to name the key" says b \
+    '^warning: (anna \()?127.0.0.1(:[0-9]+)?\)? trains another job: run.seed is 7 there, 8 here. Each trains its own; this node alone$'
+grep -h 'another job' "$WORK/a.log"
+kill_node b
+
+node c "" --set node.name=carl
+wait_until 60 "c to join" says a '^carl \(127.0.0.1(:[0-9]+)?\) joined, 2 nodes$'
+wait_until 60 "c to say whose job it is" says c "^job small from anna \(127.0.0.1(:[0-9]+)?\): 1920 samples, 100000 steps; results in "
+says c '^this node is carl: lo 127.0.0.1, port [0-9]+$' || fail "c does not say who it is"
+wait_until 60 "two to train" peers_are 2 a c
+kill -INT "${PID[c]}"
+wait_until 60 "a to say that c left" says a '^carl \(127.0.0.1(:[0-9]+)?\) left, 1 node$'
+wait_until 60 "c to say where it goes on" says c \
+    '^stopped at step [0-9]+ of 100000; saved in .*/c. The same command goes on from there.$'
+[ "$(grep -c ' joined, ' "$WORK/a.log")" = 1 ] || fail "more than one joined: $(grep joined "$WORK/a.log")"
+
+node d "$WORK/job.yaml" --set node.name=dora
+wait_until 60 "d to join" says a '^dora \(127.0.0.1(:[0-9]+)?\) joined, 2 nodes$'
+kill_node d
+wait_until 60 "a to miss d" says a '^dora \(127.0.0.1(:[0-9]+)?\) is gone \(its connection ended\): going on without it, 1 node$'
+if grep -nwE 'round|plan|totals|member|peer' "$WORK"/[acd].log; then
+    fail "the lines above are not for people"
+fi
+echo "joined, left, gone, refused: each said once, by name"
