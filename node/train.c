@@ -205,7 +205,8 @@ give_up(struct run *run)
 static void
 recover(struct run *run)
 {
-    train_say(run, 3, "the state before round %llu changed in memory: going back to an older one",
+    train_say(run, 3, "the weights changed in memory: going back to older ones");
+    train_say(run, 7, "the state before round %llu changed in memory",
               (unsigned long long)run->round);
     mesh_damaged(run->mesh);
     go_back(run, run->round);
@@ -216,8 +217,8 @@ static void
 retreat(struct run *run, uint64_t round)
 {
     bool past = round < run->round;
-    train_say(run, 3, "the state before round %llu may be wrong: going back to an older one",
-              (unsigned long long)round);
+    train_say(run, 3, "the weights may be wrong: going back to older ones");
+    train_say(run, 7, "the state before round %llu may be wrong", (unsigned long long)round);
     if (!past && run->reported == run->round)
         metrics_withdraw(run->metrics);
     go_back(run, round);
@@ -293,8 +294,9 @@ commit(struct run *run, const struct mesh_task *task)
         return;
     }
     if (state_check(&run->state, mesh_sum(run->mesh), &coverage, why, sizeof why)) {
-        train_say(run, 4, "the total of round %llu is damaged: %s; computing it again",
-                  (unsigned long long)run->state.header->round, why);
+        train_say(run, 4, "a sum of gradients is damaged: %s; computing it again", why);
+        train_say(run, 7, "the total of round %llu is damaged",
+                  (unsigned long long)run->state.header->round);
         work_drop(run->work);
         mesh_total_bad(run->mesh);
         return;
@@ -334,7 +336,8 @@ adopt(struct run *run, const struct mesh_task *task)
     fail_hit(FAIL_ADOPT, NULL, 0);
     work_drop(run->work);
     if (state_take(&run->state, mesh_state_in(run->mesh), task->state_hash, run->pool)) {
-        train_say(run, 4, "a state received for round %llu is damaged: asking again",
+        train_say(run, 4, "the weights that were received are damaged: asking again");
+        train_say(run, 7, "the state before round %llu is damaged",
                   (unsigned long long)task->round);
         mesh_state_bad(run->mesh);
         return;

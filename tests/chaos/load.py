@@ -82,7 +82,7 @@ def one(folder, draw, index, args, job, expected):
     began = time.monotonic()
     with chaos.Mesh(folder, job) as mesh:
         for name in names:
-            mesh.start(name, "--peers", str(count))
+            mesh.start(name, "--peers", str(count), "--log", "debug")
         mesh.finish(names, seconds=600)
         hashes = mesh.hashes(names)
         aborts = max(mesh.nodes[name].result()["aborts"] for name in names)

@@ -33,12 +33,12 @@ declare -A NOTICED=([gradient]="the total of round \([0-9]*\) is damaged"
     [next]="the state before round [0-9]* \(may be wrong\|changed in memory\)"
     [pair]="the state before round [0-9]* \(may be wrong\|changed in memory\)"
     [vote]="the state before round [0-9]* may be wrong"
-    [transfer]="of a state is not what was offered")
+    [transfer]="of the weights from .* is damaged")
 
 count() { # NAME [OPTION ...]
     local name=$1
     shift
-    node "$name" "$ROOT/configs/counting.yaml" --set "train.epochs=$EPOCHS" --set "mesh.group=$GROUP-$run" --fresh "$@"
+    node "$name" "$ROOT/configs/counting.yaml" --set "train.epochs=$EPOCHS" --set "mesh.group=$GROUP-$run" --fresh --log debug "$@"
 }
 
 # 16 at one of the target's points, far enough apart that no two are in one round; of transfers, at the first 16
