@@ -34,7 +34,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all failpoints flips chaos chaos-night compose-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers install clean help
+.PHONY: all failpoints flips chaos chaos-night compose-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers lines install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -81,6 +81,7 @@ demo: deps                           ## four nodes on this machine find one anot
 check: check-deps                    ## everything that must hold: layers, unit, property, corpora, simulator, real nodes
 	@$(MAKE) -s all test-build failpoints
 	@tests/support/layers.sh
+	@tests/support/lines.sh check
 	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(tests) $(replays) \
 	    $B/sim $(wildcard tests/process/test_*.sh)
 
@@ -155,6 +156,8 @@ format:                              ## clang-format everything in place
 format-check:                        ## fail when clang-format would change something
 	@tests/support/deps.sh lint
 	clang-format --dry-run -Werror $(sources)
+lines:                               ## every line that the program can say, by file
+	@tests/support/lines.sh list
 layers:                              ## includes point down
 	@tests/support/layers.sh
 lint: format-check layers            ## analyzers of gcc, clang and cppcheck; prints the longest functions

@@ -5,8 +5,8 @@
  * the second kills them. If we die ourselves, the kernel kills them. A node that dies does not
  * concern the others: that is what the program is for.
  *
- * Into a pipe goes every line, with "[K] " before it. A terminal shows the progress of the first node that
- * lives as a live line, its messages, and the warnings and errors of all. */
+ * The progress of the first node that lives is shown for all, as a live line or, in a pipe, as plain lines; with
+ * "[K] " before them its messages, and the warnings and errors of all. That nodes meet is said once, when all have. */
 #define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): ppoll, pipe2 */
 #include "node/local.h"
 
@@ -52,6 +52,7 @@ struct local {
     struct child child[PROTO_PEERS_MAX];
     struct term term;
     unsigned forwarded;              /* stops passed on */
+    bool met;                        /* it was said that all nodes have met */
     char past[CONFIG_PAST_MAX + 16]; /* train.past=..., the same for all; "" none */
 };
 
@@ -261,17 +262,41 @@ is_summary(const char *line)
     return starts(line, "done: ") || starts(line, "weights sha256 ") || starts(line, "results in ");
 }
 
+/* Who the nodes are is known here, and each tells it of each other. */
+static bool
+is_meeting(const char *line)
+{
+    return starts(line, "this node is ") || strstr(line, ") joined, ") ||
+           strstr(line, ") has finished, ") || strstr(line, ") left, ");
+}
+
+static void
+show_meeting(struct local *local, const char *line)
+{
+    char all[64];
+    snprintf(all, sizeof all, ") joined, %u nodes", local->count);
+    const char *at = strstr(line, all);
+    if (local->met || !at || at[strlen(all)])
+        return;
+    local->met = true;
+    snprintf(all, sizeof all, "all %u nodes have met", local->count);
+    term_line(&local->term, all);
+}
+
+/* Steps and evaluations are those of all nodes: no number is before them. */
 static void
 show(struct local *local, unsigned index, const char *line)
 {
     char text[LINE_SIZE + 16];
     bool alarm = starts(line, "warning: ") || starts(line, "error: ") || starts(line, "meshnode: ");
+    bool first = is_first_alive(local, index), common = starts(line, "step ");
     snprintf(text, sizeof text, "[%u] %s", index + 1, line);
-    bool tty = local->term.tty, first = is_first_alive(local, index);
-    if (tty && first && is_progress(line))
-        term_live(&local->term, clock_ms(), text);
-    else if (!tty || alarm || (first && !is_summary(line)))
-        term_line(&local->term, text);
+    if (is_meeting(line))
+        show_meeting(local, line);
+    else if (first && local->term.tty && is_progress(line))
+        term_live(&local->term, clock_ms(), line);
+    else if (alarm || (first && !is_summary(line)))
+        term_line(&local->term, common ? line : text);
 }
 
 static void
