@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mesh/inside.h"
+#include "proto/text.h"
 
 void
 admit_init(struct core *core)
@@ -44,8 +45,8 @@ refusal_fill(struct proto_refuse *out, enum proto_refusal reason, const struct p
         memcpy(out->yours, yours->mesh, PROTO_NAME_MAX);
         memcpy(out->mine, mine->mesh, PROTO_NAME_MAX);
     } else if (reason == PROTO_REFUSE_JOB) {
-        snprintf(out->yours, PROTO_NAME_MAX, "%016llx", (unsigned long long)yours->job_hash);
-        snprintf(out->mine, PROTO_NAME_MAX, "%016llx", (unsigned long long)mine->job_hash);
+        memcpy(out->yours, yours->name, PROTO_NAME_MAX);
+        memcpy(out->mine, mine->name, PROTO_NAME_MAX);
     } else {
         memcpy(out->yours, yours->run, PROTO_NAME_MAX);
         memcpy(out->mine, mine->run, PROTO_NAME_MAX);
@@ -197,8 +198,8 @@ refuse_back(struct core *core, int i, const struct proto_refuse *refuse)
     if (refuse->reason != PROTO_REFUSE_JOB || peer->at.control_port == 0)
         return;
     peer->refuse = (struct proto_refuse){.reason = PROTO_REFUSE_JOB};
-    memcpy(peer->refuse.yours, refuse->mine, sizeof refuse->mine);
-    memcpy(peer->refuse.mine, refuse->yours, sizeof refuse->yours);
+    memcpy(peer->refuse.yours, peer->hello.name, PROTO_NAME_MAX);
+    memcpy(peer->refuse.mine, core->config.hello.name, PROTO_NAME_MAX);
     peers_connect(core, i);
 }
 
@@ -212,6 +213,8 @@ admit_refused(struct core *core, struct proto_node from, const char *host,
     if (i < 0 || core->peers.peers[i].node.incarnation != from.incarnation)
         return;
     struct peer *peer = &core->peers.peers[i];
+    if (refuse->reason == PROTO_REFUSE_JOB && !peer->hello.name[0])
+        text_copy(peer->hello.name, PROTO_NAME_MAX, refuse->mine);
     bool both = peer->state == PEER_REFUSED && peer->refuse.reason == PROTO_REFUSE_JOB;
     if (is_news(core, from) || peer->unsaid) {
         char words[PROTO_TEXT_MAX] = "";

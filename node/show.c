@@ -188,6 +188,8 @@ show_step(struct show *show, const struct metrics_step *step, uint64_t now_us)
     show->stepped_us = show->stepped_us ? now_us : 0; /* its time is no step's */
     if (show->quiet)
         return;
+    show_line(show, line, sizeof line);
+    term_live(&show->out, now_us / 1000, line);
     format_test(step->test_loss, step->test_accuracy, test, sizeof test);
     snprintf(line, sizeof line, "step %llu: %s", (unsigned long long)step->step, test);
     term_line(&show->out, line);
