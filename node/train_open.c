@@ -341,6 +341,22 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                   (unsigned long long)run->job.from_hash);
 }
 
+/* Files of data do not come with a job of the mesh: say which node gave it and what it needs. */
+static int
+open_job(struct run *run, char *why, size_t why_size)
+{
+    const struct config *config = run->config;
+    char reason[TRAIN_LINE];
+    int rc = job_open(&run->job, config, reason, sizeof reason);
+    if (rc == -ENOENT && config->from[0])
+        snprintf(why, why_size,
+                 "the mesh's job %s, from %s, needs its data on this machine, too: %s",
+                 config->run.name, config->from, reason);
+    else if (rc)
+        snprintf(why, why_size, "%s", reason);
+    return rc;
+}
+
 int
 train_open(struct run *run, enum train_start start, char *why, size_t why_size)
 {
@@ -348,7 +364,7 @@ train_open(struct run *run, enum train_start start, char *why, size_t why_size)
         snprintf(why, why_size, "libsodium does not start");
         return -ENOSYS;
     }
-    int rc = job_open(&run->job, run->config, why, why_size);
+    int rc = open_job(run, why, why_size);
     if (!rc)
         rc = job_start(&run->job, run->config, why, why_size);
     if (!rc)

@@ -28,6 +28,26 @@ reference "$WORK/job.yaml" --set train.optimizer=adam --set train.optimizer.adam
 same_hash reference early
 echo "helped: $(result early state_sha256)"
 
+# Files of data do not come with the job: the helper says what is missing, where it looked, and whose job it is.
+GROUP=$GROUP-table
+mkdir "$WORK/data"
+awk 'BEGIN { for (i = 0; i < 200; i++) print i % 7 "," i % 3 "," i % 2 }' >"$WORK/data/table.csv"
+printf '%s\n' 'run: {name: table}' 'data: {source: csv, file: table.csv}' 'model: [dense: 2]' 'train: {batch: 24}' >"$WORK/table.yaml"
+node offers "$WORK/table.yaml" --data "$WORK/data" --peers 2
+cd "$WORK" || exit 1
+helper poor
+wait_until 20 "the helper to see that it lacks data" gone poor
+wait "${PID[poor]}"
+status=$?
+unset "PID[poor]"
+[ $status = 2 ] || fail "a helper without the data ended with status $status, expected 2"
+grep -Eq "^meshnode: the mesh's job table, from [^,]+, needs its data on this machine, too: no table.csv in the current folder: name the folder of the data with --data FOLDER\$" \
+    "$WORK/poor.log" || fail "a helper without the data says: $(cat "$WORK/poor.log")"
+helper rich --data "$WORK/data"
+finished 60 rich offers
+same_hash rich offers
+cd / || exit 1
+
 GROUP=$GROUP-nobody
 helper lonely
 wait_until 20 "the helper to look" looks lonely
