@@ -560,6 +560,27 @@ core_leave(struct core *core, uint64_t now)
     core->leaving = true;
 }
 
+const char *
+core_wrong(const struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        bool up = peer->state == PEER_UP;
+        uint64_t silent_us = core->awake - peer->heard_at_us;
+        if (up && silent_us > CORE_FORGET_US + 2 * CORE_NAP_US)
+            return "a peer that is silent still has a session";
+        if (plan_member(core, i) && (!up || peer->suspected))
+            return "a member of the plan has no session, or is suspected";
+        if (!up && (core->serve.followers[i].on || (core->serve.due >> i & 1)))
+            return "a peer without a session is served";
+    }
+    if (core->plan.active && core->plan.now.round > core->round)
+        return "a plan is of a later round";
+    if (core->plan.active && ring_status(core->ring) == RING_OFF)
+        return "a plan without its ring";
+    return NULL;
+}
+
 void
 core_stats(const struct core *core, struct core_stats *out)
 {
@@ -587,6 +608,7 @@ core_stats(const struct core *core, struct core_stats *out)
         return;
     out->members = (unsigned)core->plan.now.count;
     out->plan = core->plan.hash;
+    out->plan_round = core->plan.now.round;
     out->mine = plan_mine(core);
     out->leader = plan_leader(core);
 }

@@ -74,7 +74,7 @@ struct core_config {
     uint64_t audit_share;
     uint64_t audit_seed; /* secret of this node */
     size_t audit_bucket;
-    uint32_t mutant; /* simulator only: bits of planted bugs, 0 = none; see tests/sim */
+    uint64_t mutant; /* simulator only: bits of planted bugs, 0 = none; see tests/sim */
 };
 
 /* What the core asks its shell to do. All are called from within core_on_*. None may call the core. */
@@ -181,10 +181,11 @@ struct core_stats {
     uint64_t shared;    /* rounds of this node that others took part in, or that came from them */
     unsigned members;   /* of the present plan; 0 when idle */
     uint64_t round;
-    uint64_t ahead; /* highest round of a usable peer; 0: none */
-    uint64_t plan;  /* hash of the present plan; 0 when idle */
-    uint64_t mine;  /* the shards that the present plan gives to this node */
-    uint64_t plans; /* adopted so far */
+    uint64_t ahead;      /* highest round of a usable peer; 0: none */
+    uint64_t plan;       /* hash of the present plan; 0 when idle */
+    uint64_t plan_round; /* the first round of the present plan */
+    uint64_t mine;       /* the shards that the present plan gives to this node */
+    uint64_t plans;      /* adopted so far */
     uint64_t aborts;
     uint64_t
         waits_us;     /* how long the others have waited for this node to make a plan, see plan.h */
@@ -252,6 +253,8 @@ void core_on_probed(struct core *core, uint64_t now, bool equal);
 void core_leave(struct core *core, uint64_t now);
 
 void core_stats(const struct core *core, struct core_stats *out);
+/* What the core is may not be, in a few words; NULL: nothing is wrong. For the simulator and tests. */
+const char *core_wrong(const struct core *core);
 void core_status(const struct core *core, struct core_status *out);
 
 enum {

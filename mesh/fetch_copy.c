@@ -93,7 +93,8 @@ fetch_on_offer(struct core *core, int from, const struct proto_offer *offer, con
 {
     struct fetch *fetch = &core->fetch;
     bool asks = fetch->stage == FETCH_ASKING || fetch->stage == FETCH_BLOCKS;
-    if (!asks || offer->round <= core->round || offer->size != core->config.state_size ||
+    if (!asks || offer->round + core_mutant(core, MUTANT_OFFER_ROUND) <= core->round ||
+        offer->size != core->config.state_size ||
         size != serve_blocks(core) * sizeof *core->hashes ||
         serve_offer_check(offer, body, size) != offer->check)
         return;

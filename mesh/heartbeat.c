@@ -167,7 +167,7 @@ heartbeat_watch(struct core *core, int i)
     struct peer *peer = &core->peers.peers[i];
     uint64_t silent_us = core->awake - peer->heard_at_us;
     char who[PROTO_WHO_MAX];
-    if (silent_us > CORE_FORGET_US) {
+    if (silent_us > CORE_FORGET_US && !core_mutant(core, MUTANT_FORGET)) {
         peers_drop(core, i, REPORT_SILENT, "silent");
     } else if (!peer->suspected && lost(core, i)) {
         peer->suspected = true;

@@ -83,7 +83,7 @@ void core_log(struct core *core, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static inline bool
-core_mutant(const struct core *core, uint32_t bit)
+core_mutant(const struct core *core, uint64_t bit)
 {
     return (core->config.mutant & bit) != 0;
 }

@@ -5,35 +5,57 @@
 #ifndef MESH_MUTANT_H
 #define MESH_MUTANT_H
 
-enum {
-    MUTANT_FENCE = 1 << 0,        /* chunks of any plan of this round are taken */
-    MUTANT_COVERAGE = 1 << 1,     /* overlapping and incomplete sums are taken */
-    MUTANT_RANGE = 1 << 2,        /* a chunk may begin and end anywhere in its bucket */
-    MUTANT_CHECK = 1 << 3,        /* checksums are not compared */
-    MUTANT_STATE = 1 << 4,        /* a state is announced one round too high */
-    MUTANT_TWICE = 1 << 5,        /* the leader gives a shard to two members, and members accept */
-    MUTANT_PROGRESS = 1 << 6,     /* a plan without progress is never aborted */
-    MUTANT_SENT = 1 << 7,         /* buffers are rewritten while being sent */
-    MUTANT_HEARING = 1 << 8,      /* peers that do not hear us count as usable */
-    MUTANT_CLIQUE = 1 << 9,       /* members need not hear one another */
-    MUTANT_SILENCE = 1 << 10,     /* silent peers are never suspected */
-    MUTANT_DONE = 1 << 11,        /* finished nodes do not serve their state */
-    MUTANT_STARVED = 1 << 12,     /* a node without plans never plans by itself */
-    MUTANT_FRESH = 1 << 13,       /* own shards that are not assigned stay in the contribution */
-    MUTANT_INCARNATION = 1 << 14, /* a restarted node continues the session of its former self */
-    MUTANT_HOLD = 1 << 15,        /* a plan is never held for a joiner */
-    MUTANT_LENT = 1 << 16,        /* a part of the sum is rewritten while the trainer reads it */
-    MUTANT_GHOST = 1 << 17,       /* a node is not deleted when another one has got its port */
-    MUTANT_STUCK = 1 << 18,       /* a hung trainer's node is given shards again and again */
-    MUTANT_LINK = 1 << 19,        /* any HELLO of a node makes a session of our link */
-    MUTANT_ODD = 1 << 20,         /* states are not compared */
-    MUTANT_BLOCK = 1 << 21,       /* blocks of a state are not compared with their hashes */
-    MUTANT_TOTAL = 1 << 22,       /* a node that follows gets the total of the round before */
-    MUTANT_PACE = 1 << 23,        /* a slow member is never left out */
-    MUTANT_PAST = 1 << 24,        /* states of rounds long ago are not compared */
-    MUTANT_LATE = 1 << 25,        /* deadlines are not stretched when this node is late */
-    MUTANT_HALF = 1 << 26,        /* most of the mesh is suspected as quickly as one node */
-    MUTANT_WAIT = 1 << 27,        /* a held plan waits for a joiner without a limit */
-};
+#define MUTANT_FENCE    (UINT64_C(1) << 0) /* chunks of any plan of this round are taken */
+#define MUTANT_COVERAGE (UINT64_C(1) << 1) /* overlapping and incomplete sums are taken */
+#define MUTANT_RANGE    (UINT64_C(1) << 2) /* a chunk may begin and end anywhere in its bucket */
+#define MUTANT_CHECK    (UINT64_C(1) << 3) /* checksums are not compared */
+#define MUTANT_STATE    (UINT64_C(1) << 4) /* a state is announced one round too high */
+#define MUTANT_TWICE                                                                               \
+    (UINT64_C(1) << 5) /* the leader gives a shard to two members, and members accept */
+#define MUTANT_PROGRESS (UINT64_C(1) << 6)  /* a plan without progress is never aborted */
+#define MUTANT_SENT     (UINT64_C(1) << 7)  /* buffers are rewritten while being sent */
+#define MUTANT_HEARING  (UINT64_C(1) << 8)  /* peers that do not hear us count as usable */
+#define MUTANT_CLIQUE   (UINT64_C(1) << 9)  /* members need not hear one another */
+#define MUTANT_SILENCE  (UINT64_C(1) << 10) /* silent peers are never suspected */
+#define MUTANT_DONE     (UINT64_C(1) << 11) /* finished nodes do not serve their state */
+#define MUTANT_STARVED  (UINT64_C(1) << 12) /* a node without plans never plans by itself */
+#define MUTANT_FRESH                                                                               \
+    (UINT64_C(1) << 13) /* own shards that are not assigned stay in the contribution */
+#define MUTANT_INCARNATION                                                                         \
+    (UINT64_C(1) << 14) /* a restarted node continues the session of its former self */
+#define MUTANT_HOLD (UINT64_C(1) << 15) /* a plan is never held for a joiner */
+#define MUTANT_LENT                                                                                \
+    (UINT64_C(1) << 16) /* a part of the sum is rewritten while the trainer reads it */
+#define MUTANT_GHOST                                                                               \
+    (UINT64_C(1) << 17) /* a node whose port another one has got is not forgotten */
+#define MUTANT_STUCK (UINT64_C(1) << 18) /* a hung trainer's node is given shards again and again */
+#define MUTANT_LINK  (UINT64_C(1) << 19) /* any HELLO of a node makes a session of our link */
+#define MUTANT_ODD   (UINT64_C(1) << 20) /* states are not compared */
+#define MUTANT_BLOCK (UINT64_C(1) << 21) /* blocks of a state are not compared with their hashes */
+#define MUTANT_TOTAL (UINT64_C(1) << 22) /* who follows is given the total of the round before */
+#define MUTANT_PACE  (UINT64_C(1) << 23) /* a slow member is never left out */
+#define MUTANT_PAST  (UINT64_C(1) << 24) /* states of rounds long ago are not compared */
+#define MUTANT_LATE  (UINT64_C(1) << 25) /* deadlines are not stretched when this node is late */
+#define MUTANT_HALF  (UINT64_C(1) << 26) /* most of the mesh is suspected as quickly as one node */
+#define MUTANT_WAIT  (UINT64_C(1) << 27) /* a held plan waits for a joiner as long as it takes */
+#define MUTANT_FOLLOW_STATE                                                                        \
+    (UINT64_C(1) << 28) /* a follower does not compare the state that a total is for with its own */
+#define MUTANT_FOLLOW_ROUND                                                                        \
+    (UINT64_C(1) << 29) /* a follower applies the total of the round before */
+#define MUTANT_PLAN_ROUND  (UINT64_C(1) << 30) /* a plan of the round before is obeyed */
+#define MUTANT_OFFER_ROUND (UINT64_C(1) << 31) /* an offer of the state that we have is taken */
+#define MUTANT_DEAD        (UINT64_C(1) << 32) /* an aborted plan is taken up again */
+#define MUTANT_DIRECT                                                                              \
+    (UINT64_C(1) << 33) /* shards counted twice are not noticed in direct contributions */
+#define MUTANT_FORGET (UINT64_C(1) << 34) /* the session of a silent peer is never closed */
+#define MUTANT_ZERO   (UINT64_C(1) << 35) /* the coverage of sums ignores shard 0 */
+#define MUTANT_DRAIN_FENCE                                                                         \
+    (UINT64_C(1) << 36) /* chunks that wait are taken whatever plan they are of */
+#define MUTANT_DRAIN_ROUND                                                                         \
+    (UINT64_C(1) << 37) /* chunks that wait are taken whatever round they are of */
+#define MUTANT_TORN                                                                                \
+    (UINT64_C(1) << 38) /* a copy of the state goes on after the state has changed */
+#define MUTANT_UNNOTICED                                                                           \
+    (UINT64_C(1) << 39) /* a leader does not end its plan when a member is lost */
 
 #endif

@@ -189,7 +189,7 @@ plan_differ(struct core *core)
 void
 plan_peer_lost(struct core *core, int i, const char *why)
 {
-    if (plan_member(core, i))
+    if (plan_member(core, i) && !(plan_leader(core) && core_mutant(core, MUTANT_UNNOTICED)))
         plan_abort(core, why);
 }
 
@@ -547,7 +547,7 @@ plan_fill(struct core *core, const struct choice *choice, struct proto_plan *pla
     }
     plan_divide(core->all, choice->n, have, speed, shards);
     if (core_mutant(core, MUTANT_TWICE) && choice->n > 1)
-        shards[0] |= shards[1] & (~shards[1] + 1);
+        shards[shards[0] & 1] |= 1; /* shard 0 */
     for (size_t k = 0; k < choice->n; k++)
         plan->members[k].shards = shards[k];
     plan->round = core->round;
@@ -747,7 +747,7 @@ static bool
 is_dead(const struct core *core, uint64_t hash)
 {
     for (unsigned k = 0; k < PLAN_DEAD_MAX; k++)
-        if (core->plan.dead[k] == hash)
+        if (core->plan.dead[k] == hash && !core_mutant(core, MUTANT_DEAD))
             return true;
     return false;
 }
@@ -758,6 +758,13 @@ replaces(const struct core *core, const struct proto_plan *plan)
 {
     return core->plan.active && core_node_equal(plan->leader, core->plan.now.leader) &&
            plan->counter > core->plan.now.counter;
+}
+
+static bool
+of_round(const struct core *core, const struct proto_plan *plan)
+{
+    return plan->round == core->round ||
+           (core_mutant(core, MUTANT_PLAN_ROUND) && plan->round + 1 == core->round);
 }
 
 void
@@ -771,7 +778,7 @@ plan_on_plan(struct core *core, int from, const struct proto_plan *plan)
     if (!core_node_equal(plan->leader, core->peers.peers[from].node))
         return;
     bool ready = own_settled(core) && !core->doubt.open && !core->done && !core->leaving &&
-                 core->fetch.stage != FETCH_COMPLETE && plan->round == core->round &&
+                 core->fetch.stage != FETCH_COMPLETE && of_round(core, plan) &&
                  (!core->plan.active || replaces(core, plan));
     if (ready && !is_dead(core, hash) && plan_covers(core, plan) &&
         plan_resolve(core, plan, peer, &rank)) {

@@ -306,16 +306,24 @@ check_differs(const struct ring *ring, uint64_t a, uint64_t b)
     return a != b && !(ring->setup.mutant & MUTANT_CHECK);
 }
 
+/* Shards that coverage is about: all. */
+static uint64_t
+counted(const struct ring *ring)
+{
+    return ring->setup.mutant & MUTANT_ZERO ? ~UINT64_C(1) : ~UINT64_C(0);
+}
+
 static bool
 overlaps(const struct ring *ring, uint64_t a, uint64_t b)
 {
-    return (a & b) != 0 && !(ring->setup.mutant & MUTANT_COVERAGE);
+    return (a & b & counted(ring)) != 0 && !(ring->setup.mutant & MUTANT_COVERAGE);
 }
 
 static bool
 complete(const struct ring *ring, uint64_t coverage)
 {
-    return coverage == ring->setup.all || (ring->setup.mutant & MUTANT_COVERAGE);
+    return (coverage & counted(ring)) == (ring->setup.all & counted(ring)) ||
+           (ring->setup.mutant & MUTANT_COVERAGE);
 }
 
 static void
@@ -391,7 +399,7 @@ take_direct(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
     uint8_t *taken = &ring->stages[lane->stage + from];
     if (*taken)
         return VERDICT_DONE;
-    if (overlaps(ring, chunk->coverage, lane->covered))
+    if (overlaps(ring, chunk->coverage, lane->covered) && !(ring->setup.mutant & MUTANT_DIRECT))
         return bad(ring, "a shard counted twice", chunk);
     int32_t *sum = ring->setup.sum + b->first;
     bool first = lane->left == ring->n - 1;
@@ -542,6 +550,15 @@ fenced(const struct ring *ring, const struct proto_chunk *chunk)
     return chunk->plan != ring->plan && !(ring->setup.mutant & MUTANT_FENCE);
 }
 
+/* Is its plan or its round not the present one? */
+static bool
+waits(const struct ring *ring, const struct proto_chunk *chunk)
+{
+    bool fence = fenced(ring, chunk) && !(ring->setup.mutant & MUTANT_DRAIN_FENCE);
+    bool round = chunk->round != ring->round && !(ring->setup.mutant & MUTANT_DRAIN_ROUND);
+    return fence || round;
+}
+
 /* Everything kept that has become possible; taking one chunk may make another possible. */
 static void
 drain(struct ring *ring)
@@ -551,7 +568,7 @@ drain(struct ring *ring)
         again = false;
         for (size_t k = ring->kept_count; k-- > 0 && !ring->broken;) {
             struct kept *kept = &ring->kept[k];
-            if (fenced(ring, &kept->chunk) || kept->chunk.round != ring->round)
+            if (waits(ring, &kept->chunk))
                 continue;
             if (take(ring, kept->from, kept->type, &kept->chunk, &kept->frame) == VERDICT_LATER)
                 continue;

@@ -132,7 +132,7 @@ copy_some(struct core *core, uint64_t most)
 void
 serve_finish(struct core *core)
 {
-    if (core->serve.state == SERVE_COPYING)
+    if (core->serve.state == SERVE_COPYING && !core_mutant(core, MUTANT_TORN))
         copy_some(core, UINT64_MAX);
 }
 

@@ -22,7 +22,7 @@
 void
 run_failure(const struct sim *sim)
 {
-    printf("FAILED: %s (%u nodes, at %.3f ms)\n    sim --seed %" PRIu64 " --mutant %" PRIu32
+    printf("FAILED: %s (%u nodes, at %.3f ms)\n    sim --seed %" PRIu64 " --mutant 0x%" PRIx64
            " --verbose    trace %016" PRIx64 "\n",
            sim->failure, sim->profile.nodes, (double)sim->now / 1000, sim->seed, sim->mutant,
            sim->trace);
@@ -89,7 +89,7 @@ play_file(struct sim *sim, const char *path, uint64_t seed)
                path, sim->profile.rounds, played_s, (double)play->worst_gap_us / 1e3,
                (double)play->worst_join_us / 1e3);
     else
-        printf("%s %s: %s (at %.3f s)\n    sim --scenario %s --seed %" PRIu64 " --mutant %" PRIu32
+        printf("%s %s: %s (at %.3f s)\n    sim --scenario %s --seed %" PRIu64 " --mutant 0x%" PRIx64
                " --verbose\n",
                sim->mutant ? "    in" : "FAILED in", path, sim->failure, played_s, path,
                scenario->seed, sim->mutant);
@@ -163,7 +163,7 @@ parse(struct sim_options *options, int argc, char **argv)
             else if (strcmp(arg, "--first") == 0)
                 options->first = strtoull(value, NULL, 10);
             else if (strcmp(arg, "--mutant") == 0)
-                options->mutant = (uint32_t)strtoul(value, NULL, 0);
+                options->mutant = strtoull(value, NULL, 0);
             else if (strcmp(arg, "--scenario") == 0)
                 options->scenario = value;
             else if (strcmp(arg, "--jobs") == 0)

@@ -9,7 +9,7 @@ struct sim_options {
     uint64_t seeds, events;
     uint64_t first, seed;
     unsigned jobs;
-    uint32_t mutant;
+    uint64_t mutant;
     const char *print, *scenario;
     bool one, mutants, drill, verbose;
 };

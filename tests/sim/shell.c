@@ -602,6 +602,8 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->busy = SIM_FREE;
     node->done = node->finished = node->left = false;
     node->kept = 0;
+    node->plan = 0;
+    memset(node->plans, 0, sizeof node->plans);
     node->lent = node->marked = node->total_bad = false;
     node->older_valid = node->flip = node->wrong = node->strayed = false;
     node->lent_until = 0;
@@ -846,6 +848,34 @@ ev_tick(struct sim *sim, struct sim_node *node)
     node->left = true;
 }
 
+/* A plan begins at the round of who takes it up, and nobody takes one up again that he has dropped not long ago. */
+static void
+judge_plan(struct sim *sim, struct sim_node *node, const struct core_stats *stats)
+{
+    if (stats->round != stats->plan_round)
+        sim_fail(sim, "node %u: takes up a plan of round %" PRIu64 " at %" PRIu64, node->index,
+                 stats->plan_round, stats->round);
+    for (unsigned k = 0; k < SIM_PLANS; k++)
+        if (node->plans[k] == stats->plan)
+            sim_fail(sim, "node %u: takes up a plan again in round %" PRIu64, node->index,
+                     stats->round);
+    node->plans[node->plan_count++ % SIM_PLANS] = stats->plan;
+}
+
+/* What must hold after every event, whatever comes of it. */
+static void
+judge_core(struct sim *sim, struct sim_node *node)
+{
+    struct core_stats stats;
+    core_stats(node->core, &stats);
+    const char *wrong = core_wrong(node->core);
+    if (wrong)
+        sim_fail(sim, "node %u: %s", node->index, wrong);
+    if (stats.plan && stats.plan != node->plan)
+        judge_plan(sim, node, &stats);
+    node->plan = stats.plan;
+}
+
 void
 shell_event(struct sim *sim, const struct sim_event *event)
 {
@@ -890,6 +920,8 @@ shell_event(struct sim *sim, const struct sim_event *event)
     default:
         break;
     }
-    if (node->up && !sim->failed)
-        trainer_borrow(sim, node);
+    if (!node->up || sim->failed)
+        return;
+    judge_core(sim, node);
+    trainer_borrow(sim, node);
 }

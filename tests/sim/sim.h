@@ -39,6 +39,7 @@ enum {
     SIM_WORDS_MAX = 16,   /* of 8 bytes: the state */
     SIM_COUNTERS_MAX = 8, /* words behind them: how often shards were added */
     SIM_FILES_MAX = 3,
+    SIM_PLANS = 2, /* the last plans of a node that it may not take up again */
     SIM_ROUNDS_MAX = 1 << 16,
     SIM_FAR_US = 20000, /* how much longer some ways are than others */
     SIM_BODY_MAX = SIM_VECTOR_MAX * 4,
@@ -178,6 +179,9 @@ struct sim_node {
     uint64_t progress_us;  /* the last commit, adoption, start or end of a pause */
     uint64_t recovered_us; /* drill: from the fault to the next round committed here; 0 not yet */
     unsigned kept;
+    uint64_t plan;             /* hash of the present one, 0 none */
+    uint64_t plans[SIM_PLANS]; /* the last ones, a ring */
+    unsigned plan_count;
 };
 
 struct sim_counts {
@@ -216,7 +220,7 @@ enum sim_late { SIM_LATE_OFF, SIM_LATE_STARVED, SIM_LATE_DEAF };
 struct sim {
     struct rand rand;
     struct sim_profile profile;
-    uint32_t mutant;
+    uint64_t mutant;
     bool verbose;
     bool drill; /* one fault in an otherwise quiet run: how long until the next commit? */
     enum sim_fault drill_kind;
@@ -252,7 +256,7 @@ struct sim {
 struct sim *sim_new(void);
 void sim_destroy(struct sim **sim);
 /* Run the schedule of `seed`. Returns true when nothing is wrong; else sim->failure says what. */
-bool sim_run(struct sim *sim, uint64_t seed, uint32_t mutant);
+bool sim_run(struct sim *sim, uint64_t seed, uint64_t mutant);
 void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool sim_permille(struct sim *sim, unsigned permille);
 

@@ -213,7 +213,7 @@ stop(struct sim *sim)
 }
 
 bool
-sim_run(struct sim *sim, uint64_t seed, uint32_t mutant)
+sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
 {
     sim->rand.state = mix64(seed);
     sim->seed = seed;

@@ -88,9 +88,10 @@ give_total(struct lone *lone, unsigned from, uint64_t round, int32_t value)
 
 /* Node 5 at round 0; nodes 7, 8, ... are at round 9, and have no totals. */
 static struct lone *
-behind(unsigned donors, bool idle)
+behind_with(unsigned donors, bool idle, uint64_t mutant)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE});
+    struct lone *lone = lone_new(
+        &(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE, .mutant = mutant});
     for (unsigned id = 7; id < 7 + donors; id++)
         lone_meet(lone, id);
     for (unsigned id = 7; id < 7 + donors; id++)
@@ -99,6 +100,12 @@ behind(unsigned donors, bool idle)
         if (lone_sent(lone, id, PROTO_FOLLOW))
             give_none(lone, id, 0);
     return lone;
+}
+
+static struct lone *
+behind(unsigned donors, bool idle)
+{
+    return behind_with(donors, idle, 0);
 }
 
 /* Donors that answer what they are asked for, in the order in which they were. */
@@ -393,9 +400,9 @@ what_nobody_asked_for_is_ignored(void **state)
 
 /* Node 5 has taken the state before round 9 from node 7, which runs. */
 static struct lone *
-following(void)
+following_with(uint64_t mutant)
 {
-    struct lone *lone = behind(1, false);
+    struct lone *lone = behind_with(1, false, mutant);
     uint8_t *want = state_of(9);
     offer(lone, 7, want, 9);
     struct donors donors = {0};
@@ -406,6 +413,12 @@ following(void)
     assert_non_null(lone_sent(lone, 7, PROTO_FOLLOW));
     assert_int_equal(lone_sent(lone, 7, PROTO_FOLLOW)->msg.follow.round, 9);
     return lone;
+}
+
+static struct lone *
+following(void)
+{
+    return following_with(0);
 }
 
 static void
@@ -430,6 +443,39 @@ totals_are_applied_in_their_order(void **state)
     lone_train(lone);
     assert_false(lone->commit);
     assert_int_equal(lone->kept, 0);
+    lone_destroy(&lone);
+}
+
+/* The second net behind the round of a total: it names the hash of the state that it is for. */
+static void
+a_total_of_the_round_before_is_for_another_state(void **state)
+{
+    (void)state;
+    struct lone *lone = following_with(MUTANT_FOLLOW_ROUND);
+    give_total(lone, 7, 8, 50);
+    assert_false(lone->commit);
+    lone_destroy(&lone);
+    lone = following_with(MUTANT_FOLLOW_ROUND | MUTANT_FOLLOW_STATE);
+    give_total(lone, 7, 8, 50);
+    assert_true(lone->commit); /* so it is this net that holds */
+    lone_destroy(&lone);
+}
+
+/* The second net behind the round of an offer: votes count for later rounds than ours only. */
+static void
+an_offer_of_what_we_have_gets_no_votes(void **state)
+{
+    (void)state;
+    struct lone *lone = behind_with(2, true, MUTANT_OFFER_ROUND);
+    uint8_t *want = state_of(0);
+    struct donors donors = {0};
+    offer(lone, 7, want, 0);
+    offer(lone, 8, want, 0);
+    lone_run(lone, 30);
+    answer(lone, &donors, want, 0);
+    assert_int_equal(donors.given[7] + donors.given[8], 0); /* no block was asked for */
+    assert_false(lone->adopt);
+    free(want);
     lone_destroy(&lone);
 }
 
@@ -601,6 +647,8 @@ main(void)
         cmocka_unit_test(a_state_with_a_wrong_hash_is_thrown_away),
         cmocka_unit_test(what_nobody_asked_for_is_ignored),
         cmocka_unit_test(totals_are_applied_in_their_order),
+        cmocka_unit_test(a_total_of_the_round_before_is_for_another_state),
+        cmocka_unit_test(an_offer_of_what_we_have_gets_no_votes),
         cmocka_unit_test(who_follows_one_of_another_state_stops),
         cmocka_unit_test(who_differs_from_more_takes_a_copy),
         cmocka_unit_test(an_empty_total_of_another_state_is_not_copied),
