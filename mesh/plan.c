@@ -152,6 +152,23 @@ adopt(struct core *core, const struct proto_plan *plan, uint64_t hash, unsigned 
              __builtin_popcountll(plan_mine(core)));
 }
 
+static bool
+is_dead(const struct core *core, uint64_t hash)
+{
+    for (unsigned k = 0; k < PLAN_DEAD_MAX; k++)
+        if (core->plan.dead[k] == hash)
+            return !core_mutant(core, MUTANT_DEAD);
+    return false;
+}
+
+/* Each member says so of the same plan: it takes one place. */
+static void
+bury(struct core *core, uint64_t hash)
+{
+    if (!is_dead(core, hash))
+        core->plan.dead[core->plan.dead_next++ % PLAN_DEAD_MAX] = hash;
+}
+
 static void
 drop(struct core *core, const char *why, bool differ)
 {
@@ -160,7 +177,7 @@ drop(struct core *core, const char *why, bool differ)
     core_log(core, 7, "round %llu: plan of %u dropped: %s", (unsigned long long)core->round,
              (unsigned)core->plan.now.count, why);
     core->plan.aborts++;
-    core->plan.dead[core->plan.dead_next++ % PLAN_DEAD_MAX] = core->plan.hash;
+    bury(core, core->plan.hash);
     if (plan_leader(core)) {
         core->plan.fails = core->plan.fails_round == core->round ? core->plan.fails + 1 : 1;
         core->plan.fails_round = core->round;
@@ -743,15 +760,6 @@ plan_resolve(const struct core *core, const struct proto_plan *plan, int *peer, 
     return me;
 }
 
-static bool
-is_dead(const struct core *core, uint64_t hash)
-{
-    for (unsigned k = 0; k < PLAN_DEAD_MAX; k++)
-        if (core->plan.dead[k] == hash && !core_mutant(core, MUTANT_DEAD))
-            return true;
-    return false;
-}
-
 /* A newer plan of the same leader replaces the present one: the old one is over for it. */
 static bool
 replaces(const struct core *core, const struct proto_plan *plan)
@@ -811,7 +819,7 @@ plan_on_abort(struct core *core, int from, const struct proto_abort *msg)
 {
     struct plan *plan = &core->plan;
     if (!plan->active || msg->plan != plan->hash || !plan_member(core, from)) {
-        plan->dead[plan->dead_next++ % PLAN_DEAD_MAX] = msg->plan;
+        bury(core, msg->plan);
         return;
     }
     if (msg->differ)
