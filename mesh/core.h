@@ -253,7 +253,7 @@ void core_on_probed(struct core *core, uint64_t now, bool equal);
 void core_leave(struct core *core, uint64_t now);
 
 void core_stats(const struct core *core, struct core_stats *out);
-/* What the core is may not be, in a few words; NULL: nothing is wrong. For the simulator and tests. */
+/* Which invariant of the core does not hold, in a few words; NULL: all hold. For the simulator and tests. */
 const char *core_wrong(const struct core *core);
 void core_status(const struct core *core, struct core_status *out);
 
