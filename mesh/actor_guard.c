@@ -67,12 +67,13 @@ guard_destroy(struct guard **guard)
 
 /* ---- what the kernel knows ---- */
 
-/* False when it is no socket. */
+/* False when it is no socket. A kernel without cookies has 0 for all. */
 static bool
 cookie_of(int fd, uint64_t *cookie)
 {
     socklen_t size = sizeof *cookie;
-    return getsockopt(fd, SOL_SOCKET, SO_COOKIE, cookie, &size) == 0;
+    *cookie = 0;
+    return getsockopt(fd, SOL_SOCKET, SO_COOKIE, cookie, &size) == 0 || errno == ENOPROTOOPT;
 }
 
 /* Bytes that the kernel has received on it, ever; false when it is no TCP connection any more. */

@@ -15,7 +15,8 @@
  *
  * A connection belongs to a member when a valid message of a node came on it and we have, or get, a session with that
  * node. Its address does not matter. All other connections are strangers'. They may send less each, and together no
- * more than GUARD_STRANGERS_MAX, since ZeroMQ may need 64 bytes of memory for two that came.
+ * more than GUARD_STRANGERS_MAX, since ZeroMQ may need 64 bytes of memory for two that came. Nodes do not prove who
+ * they are: a program that takes the id of a member has a member's limit on each of its connections.
  *
  * The descriptors are ZeroMQ's, which may close one and get it again for another connection at any moment. The
  * kernel's number of a socket (SO_COOKIE) tells them apart. A connection is ended through a duplicate of its
