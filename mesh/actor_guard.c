@@ -124,19 +124,20 @@ taken_at_least(int fd, uint64_t *taken)
     return true;
 }
 
-static void
+/* False when the other end has gone by itself. */
+static bool
 peer_name(int fd, char who[GUARD_WHO_MAX])
 {
     struct sockaddr_storage from;
     socklen_t size = sizeof from;
     char host[NI_MAXHOST], port[NI_MAXSERV];
-    snprintf(who, GUARD_WHO_MAX, "?");
     if (getpeername(fd, (struct sockaddr *)&from, &size) != 0 ||
         getnameinfo((struct sockaddr *)&from, size, host, sizeof host, port, sizeof port,
                     NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-        return;
+        return false;
     const char *plain = strncmp(host, "::ffff:", 7) == 0 ? host + 7 : host;
     snprintf(who, GUARD_WHO_MAX, strchr(plain, ':') ? "[%.50s]:%s" : "%.50s:%s", plain, port);
+    return true;
 }
 
 /* ---- connections ---- */
@@ -161,9 +162,10 @@ end_connection(struct guard *guard, int fd, const uint64_t *cookie, uint64_t byt
     if (dup2(fd, guard->pin) < 0)
         return;
     if (cookie_of(guard->pin, &found) && (!cookie || found == *cookie)) {
-        peer_name(guard->pin, who);
+        bool named = peer_name(guard->pin, who);
         reset(guard->pin);
-        guard->setup.ended(guard->setup.ctx, who, bytes);
+        if (named)
+            guard->setup.ended(guard->setup.ctx, who, bytes);
     }
     dup2(guard->nothing, guard->pin);
 }

@@ -96,8 +96,7 @@ on_ended(void *ctx, const char *who, uint64_t bytes)
 {
     struct wire *wire = ctx;
     char host[GUARD_WHO_MAX], line[256];
-    snprintf(host, sizeof host, "%s", who);
-    *strrchr(host, ':') = '\0';
+    snprintf(host, sizeof host, "%.*s", (int)(strrchr(who, ':') - who), who);
     if (!wire_complains(wire, host, -EFBIG))
         return;
     snprintf(line, sizeof line,

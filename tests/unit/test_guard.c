@@ -170,6 +170,22 @@ the_report_names_host_and_port(void **state)
     assert_string_equal(ended_who, who);
 }
 
+static void
+one_that_has_gone_by_itself_is_not_reported(void **state)
+{
+    (void)state;
+    struct pair pair = come_in(false);
+    const struct linger at_once = {1, 0};
+    come(pair, STRANGER + 1, true);
+    assert_true(check());
+    setsockopt(pair.theirs, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(pair.theirs); /* a reset */
+    pairs[0].theirs = socket(AF_INET, SOCK_STREAM, 0);
+    guard_empty(guard, GUARD_BULK);
+    assert_int_equal(ended_count, 0);
+    assert_false(check());
+}
+
 /* Ways (b) and (c): much has come before this thread gets to look, in whole messages that wait to be read. */
 static void
 a_busy_reader_ends_nobody(void **state)
@@ -428,6 +444,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_message_without_an_end_ends_its_connection),
         CASE(the_report_names_host_and_port),
+        CASE(one_that_has_gone_by_itself_is_not_reported),
         CASE(a_busy_reader_ends_nobody),
         CASE(messages_that_are_read_before_the_connection_is_announced_count),
         CASE(what_came_before_the_connection_is_announced_is_judged_like_the_rest),
