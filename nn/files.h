@@ -49,6 +49,11 @@ int safetensors_read(const char *path, const struct nn_model *model, float *para
 int safetensors_parse(const char *name, const uint8_t *data, size_t size,
                       const struct nn_model *model, float *params, char *why, size_t why_size);
 
+struct json_t;
+/* Sets *out to the metadata of any safetensors file: a JSON object of strings, empty if there are none. The caller
+ * releases it with json_decref. Returns 0 or a negative errno with `why`. */
+int safetensors_metadata(const char *path, struct json_t **out, char *why, size_t why_size);
+
 enum {
     CHECKPOINT_SECTIONS_MAX = 16,
     CHECKPOINT_NAME = 16,

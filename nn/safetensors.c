@@ -19,7 +19,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 enum {
     LENGTH = 8,               /* bytes of the header's length */
-    HEADER_ROOM = 64 << 10,   /* for metadata */
+    HEADER_ROOM = 16 << 20,   /* for metadata */
     HEADER_ROOM_TENSOR = 512, /* per tensor */
     NAMED = 3,                /* tensors in a message; of the others the number */
 };
@@ -386,5 +386,46 @@ safetensors_read(const char *path, const struct nn_model *model, float *params, 
         return rc;
     rc = parse(path, data, have, size, model, params, why, why_size);
     free(data);
+    return rc;
+}
+
+/* The header's object of a file that begins with data[have]; NULL with `why`. */
+static json_t *
+load_header(const struct reading *r, const uint8_t *data, size_t have)
+{
+    json_error_t error;
+    uint64_t length = 0;
+    for (int i = LENGTH; have >= LENGTH && i-- > 0;)
+        length = length << 8 | data[i];
+    if (length == 0 || length > have - LENGTH || data[LENGTH] != '{') {
+        refuse(r, -EBADMSG, "is no safetensors file");
+        return NULL;
+    }
+    json_t *header =
+        json_loadb((const char *)data + LENGTH, (size_t)length, JSON_REJECT_DUPLICATES, &error);
+    if (!header)
+        refuse(r, -EBADMSG, "header, byte %d: %s", error.position, error.text);
+    return header;
+}
+
+int
+safetensors_metadata(const char *path, json_t **out, char *why, size_t why_size)
+{
+    const struct reading r = {.name = path, .why = why, .why_size = why_size};
+    uint8_t *data;
+    size_t have, size;
+    int rc = disk_read_head(path, LENGTH + 2 * HEADER_ROOM, &data, &have, &size, why, why_size);
+    *out = NULL;
+    if (rc)
+        return rc;
+    json_t *header = load_header(&r, data, have);
+    free(data);
+    if (!header)
+        return -EBADMSG;
+    rc = check_metadata(&r, header);
+    *out = rc ? NULL : json_incref(json_object_get(header, metadata_key));
+    if (!rc && !*out)
+        *out = json_object();
+    json_decref(header);
     return rc;
 }

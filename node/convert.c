@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 #include "nn/files.h"
-#include "node/job.h"
+#include "node/left.h"
+#include "node/model_file.h"
 
 enum { LINE = 512, HEADER = 256, LENGTH_AT = 8, TEXT_AT = 10, ROWS = 64 };
 
@@ -163,27 +164,70 @@ convert_data(struct config *config, const char *dir)
         rc = write_data(config, data, dir, why, sizeof why);
     if (rc)
         fprintf(stderr, "meshnode: %s\n", why);
+    else
+        printf("wrote %zu training and %zu test samples to %s: features, labels, test-features and "
+               "test-labels.npy\n",
+               data_info(data)->train, data_info(data)->test, dir);
     data_close(&data);
     return rc ? 2 : 0;
+}
+
+/* A checkpoint of another job: which key? The folder that it lies in may know. */
+static int
+tell_other(const struct left *left, const struct config *config, const char *path, char *why,
+           size_t why_size)
+{
+    struct config_difference difference;
+    size_t at = 0;
+    if (!left->config || !config_differ(left->config, config, &at, &difference))
+        return -EINVAL;
+    snprintf(why, why_size, "%s: checkpoint of another job (%s %s, here %s)", path, difference.key,
+             difference.left, difference.right);
+    return -EINVAL;
+}
+
+/* The job of a run that went on with other settings is in its folder. */
+static void
+read_left(struct left *left, const char *checkpoint_path)
+{
+    char dir[CONFIG_PATH_MAX];
+    const char *slash = strrchr(checkpoint_path, '/');
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - checkpoint_path) : 1,
+             slash ? checkpoint_path : ".");
+    left_read(left, dir);
 }
 
 static int
 write_model(const struct config *config, const struct job *job, struct state *state,
             const char *checkpoint_path, const char *model_path, char *why, size_t why_size)
 {
-    char step[24];
+    struct config_difference difference;
+    struct left left;
     struct checkpoint checkpoint = {
         .job_hash = job_hash(job, config),
         .numerics = nn_fingerprint(),
         .count = 1,
         .section[0] = {"state", state->block, state->size},
     };
+    size_t at = 0;
+    read_left(&left, checkpoint_path);
+    bool went_on = left.config && left.config->train.past[0] && !config->train.past[0] &&
+                   !config_differ(left.config, config, &at, &difference);
+    checkpoint.job_hash = went_on ? left.job.job : checkpoint.job_hash;
     int rc = checkpoint_read(checkpoint_path, &checkpoint, why, why_size);
-    if (rc)
-        return rc;
-    snprintf(step, sizeof step, "%llu", (unsigned long long)checkpoint.step);
-    const char *metadata[] = {"run", config->run.name, "step", step, NULL};
-    return safetensors_write(model_path, job->model, state_weights(state), metadata, why, why_size);
+    if (rc == -EINVAL)
+        rc = tell_other(&left, config, checkpoint_path, why, why_size);
+    if (!rc) {
+        const struct model_file file = model_file_of(state->header, state->job.labels > 0,
+                                                     state_weights(state), state->param_count);
+        rc = model_file_write(model_path, went_on ? left.config : config, job, &file,
+                              state_weights(state), why, why_size);
+    }
+    if (!rc)
+        printf("wrote %s: the model of step %llu\n", model_path,
+               (unsigned long long)checkpoint.step);
+    left_fini(&left);
+    return rc;
 }
 
 int

@@ -169,6 +169,17 @@ job_open_bytes(struct job *job, const struct config *config, char *why, size_t w
 }
 
 int
+job_open_input(struct job *job, const struct config *config, const struct nn_shape *shape,
+               char *why, size_t why_size)
+{
+    const struct data_info data = {.input = *shape};
+    struct nn_shape input;
+    job->kernel = nn_init(config->run.numerics);
+    int rc = model_input(config, &data, &input, why, why_size);
+    return rc ? rc : open_model(job, config, &input, why, why_size);
+}
+
+int
 job_open(struct job *job, const struct config *config, char *why, size_t why_size)
 {
     struct data_spec spec;

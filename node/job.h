@@ -23,6 +23,9 @@ struct job {
 /* Returns 0, or a negative errno with one line in `why`. Call job_close after an error, too. */
 int job_open(struct job *job, const struct config *config, char *why, size_t why_size);
 void job_close(struct job *job);
+/* Opens only the model, without data, for samples of this shape. */
+int job_open_input(struct job *job, const struct config *config, const struct nn_shape *shape,
+                   char *why, size_t why_size);
 /* Opens only the model, without data. It must be one that reads data.context bytes and gives the probabilities of
  * the next byte at each position. */
 int job_open_bytes(struct job *job, const struct config *config, char *why, size_t why_size);

@@ -39,13 +39,13 @@ uint64_t
 memory_file(const struct memory *m)
 {
     uint64_t state = state_all(m) + state_all(m) / PAGE + 4 * CHECKPOINT_PAGE; /* with checks */
-    return m->spilled ? STATES * state + m->log : 0;
+    return m->spilled ? STATES * state + m->model + PAGE + m->log : 0;
 }
 
 uint64_t
 memory_total(const struct memory *m)
 {
-    uint64_t idle = m->spilled ? m->weights + WINDOW : STATES * state_all(m) + m->log;
+    uint64_t idle = m->spilled ? m->weights + WINDOW : STATES * state_all(m) + m->model + m->log;
     return m->program + m->data + m->from + m->sums + idle + m->team +
            m->lanes * (m->shard + m->walk);
 }
@@ -90,6 +90,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .from = job->from ? params * sizeof(float) : 0,
         .slots = optim_slots(&outer) * params * sizeof(float),
         .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
+        .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
         .walk = config->train.local_steps > 1 ? walk_bytes(job->model) : 0,
         .team = config->threads > 1 ? config->threads * scratch : 0,
@@ -147,6 +148,8 @@ memory_print(const struct memory *m, const struct config *config)
     snprintf(text, sizeof text, "the next step's, another node's, the checkpoint's%s%s",
              *where ? "; " : "", where);
     row("  copies of both", (STATES - 1) * state + (double)m->rest, text);
+    row("  model file", (double)m->model,
+        *where ? where : "a copy of the weights to write it from");
     row("  gradients", (double)m->sums, "own, sum and what is on its way");
     snprintf(text, sizeof text, "only while a node catches up%s%s", *where ? "; " : "", where);
     row("  sums kept for others", (double)m->log, text);

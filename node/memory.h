@@ -16,6 +16,7 @@ struct memory {
     uint64_t from;  /* weights of model.from, kept for the case that the state is lost */
     uint64_t sums;  /* gradients, their sums, and those being sent */
     uint64_t rest;  /* the rest of a state */
+    uint64_t model; /* the weights once more, as model.safetensors is written from them */
     uint64_t shard; /* activations of one shard */
     uint64_t walk;  /* parameters and gradient of one shard, with train.local_steps */
     uint64_t team;  /* what threads need in addition when they share one shard */

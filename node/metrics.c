@@ -28,14 +28,15 @@ enum { METRICS_PATH_MAX = 1200, ALIVE_US = 1000000, DIGITS = 12 };
 
 struct metrics {
     char dir[METRICS_PATH_MAX];
-    size_t kept;         /* bytes of dir that were there before */
-    int fd;              /* metrics.jsonl */
-    bool locked;         /* it is ours */
-    bool resume;         /* it continues what is there */
-    bool begun;          /* and holds what this run wrote, or continues */
-    off_t at;            /* where its next line begins */
-    off_t last_at;       /* where the last one does */
-    json_t *job;         /* for job.json; NULL when it is written, or none */
+    size_t kept;   /* bytes of dir that were there before */
+    int fd;        /* metrics.jsonl */
+    bool locked;   /* it is ours */
+    bool resume;   /* it continues what is there */
+    bool begun;    /* and holds what this run wrote, or continues */
+    off_t at;      /* where its next line begins */
+    off_t last_at; /* where the last one does */
+    json_t *job;   /* for job.json; NULL: none */
+    bool job_written;
     json_t *last;        /* the last step's object; NULL before the first */
     uint64_t last_step;  /* its step */
     bool broken;         /* a write failed, and that was said */
@@ -313,10 +314,9 @@ static void
 write_job(struct metrics *metrics)
 {
     char why[METRICS_PATH_MAX + 128];
-    if (metrics->job && write_whole(metrics->dir, "job.json", metrics->job, why, sizeof why) == 0) {
-        json_decref(metrics->job);
-        metrics->job = NULL;
-    }
+    if (metrics->job && !metrics->job_written)
+        metrics->job_written =
+            write_whole(metrics->dir, "job.json", metrics->job, why, sizeof why) == 0;
 }
 
 static void
@@ -375,6 +375,7 @@ metrics_job(struct metrics *metrics, const struct metrics_job *job)
     pthread_mutex_lock(&metrics->lock);
     json_decref(metrics->job);
     metrics->job = object;
+    metrics->job_written = false;
     pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -394,8 +395,6 @@ metrics_step(struct metrics *metrics, const struct metrics_step *step)
 {
     uint64_t now = clock_us();
     pthread_mutex_lock(&metrics->lock);
-    if (step->skipped)
-        show_say(&metrics->show, 4, "a gradient was not finite: this step changed nothing");
     record(metrics, step, now);
     show_step(&metrics->show, step, now);
     pthread_mutex_unlock(&metrics->lock);
@@ -438,6 +437,61 @@ metrics_withdraw_from(struct metrics *metrics, uint64_t step)
     pthread_mutex_unlock(&metrics->lock);
 }
 
+/* What the old file has, as far as it can still be read. */
+static int
+copy_lines(int from, int to, off_t end)
+{
+    char part[8192];
+    for (off_t at = 0; at < end;) {
+        size_t want = end - at < (off_t)sizeof part ? (size_t)(end - at) : sizeof part;
+        ssize_t got = pread(from, part, want, at);
+        if (got <= 0)
+            return got < 0 ? errno : EIO;
+        int error = put_at(to, part, (size_t)got, at);
+        if (error)
+            return error;
+        at += got;
+    }
+    return 0;
+}
+
+/* The lock is held. */
+static void
+make_again(struct metrics *metrics)
+{
+    char path[METRICS_PATH_MAX + 32], line[METRICS_PATH_MAX + 96], shown[256];
+    size_t kept;
+    struct stat status;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
+    if (stat(path, &status) == 0 || errno != ENOENT || make_dirs(metrics->dir, &kept))
+        return;
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 ||
+        copy_lines(metrics->fd, fd, metrics->begun ? metrics->at : 0) != 0) {
+        close(fd);
+        unlink(path);
+        return;
+    }
+    close(metrics->fd);
+    metrics->fd = fd;
+    metrics->job_written = false;
+    if (metrics->begun)
+        write_job(metrics);
+    typed_escape(shown, sizeof shown, metrics->dir);
+    snprintf(line, sizeof line, "%s was deleted: made again", shown);
+    show_say(&metrics->show, 4, line);
+}
+
+void
+metrics_find(struct metrics *metrics)
+{
+    pthread_mutex_lock(&metrics->lock);
+    make_again(metrics);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
 void
 metrics_alive(struct metrics *metrics)
 {
@@ -445,6 +499,7 @@ metrics_alive(struct metrics *metrics)
     pthread_mutex_lock(&metrics->lock);
     if (now >= metrics->alive_us) {
         metrics->alive_us = now + ALIVE_US;
+        make_again(metrics);
         int rc = futimens(metrics->fd, NULL);
         (void)rc; /* a disk that is full or gone: a step says so */
     }
@@ -464,9 +519,9 @@ metrics_result(struct metrics *metrics, const struct metrics_result *result, cha
 }
 
 void
-metrics_show_result(struct metrics *metrics, const struct metrics_result *result, bool written)
+metrics_show_result(struct metrics *metrics, const struct metrics_result *result)
 {
     pthread_mutex_lock(&metrics->lock);
-    show_result(&metrics->show, result, written ? metrics->dir : NULL);
+    show_result(&metrics->show, result, metrics->dir);
     pthread_mutex_unlock(&metrics->lock);
 }

@@ -31,6 +31,7 @@ struct metrics_step {
     double compute_s, wait_s;    /* of this node in this step */
     uint64_t tx_bytes, rx_bytes; /* in this step */
     uint64_t state_hash;         /* after the step */
+    uint64_t skipped_steps;      /* so far, of the whole run */
     bool skipped;                /* NaN or infinity in the gradient: no update */
     bool evaluated;
     double test_loss, test_accuracy; /* when evaluated */
@@ -74,8 +75,9 @@ void metrics_withdraw_from(struct metrics *metrics, uint64_t step);
 /* Writes result.json. metrics_show_result prints the result for people. */
 int metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
                    size_t why_size);
-void metrics_show_result(struct metrics *metrics, const struct metrics_result *result,
-                         bool written);
+void metrics_show_result(struct metrics *metrics, const struct metrics_result *result);
+/* Was the folder deleted? Then makes it again, with what metrics.jsonl and job.json had. */
+void metrics_find(struct metrics *metrics);
 /* A sign of life without a step: touches metrics.jsonl, at most once a second. Thread-safe. */
 void metrics_alive(struct metrics *metrics);
 /* A present problem. It is shown in the live line and written with steps until the next call. NULL: no problem.

@@ -9,14 +9,17 @@
 #include "nn/files.h"
 #include "nn/vmath.h"
 #include "node/job.h"
+#include "node/model_file.h"
 
 enum { ROWS = 32, LINE = 512 + CONFIG_PATH_MAX };
 
 struct predicting {
     const struct config *config;
     const struct nn_model *model;
-    const struct data_set *data; /* its test part */
-    bool bare;                   /* without labels */
+    const struct data_set *data;  /* its test part */
+    const struct data_set *named; /* the job's data, whose classes have names; NULL: not opened */
+    struct model_note note;       /* of the model's file */
+    bool bare;                    /* without labels */
     size_t outputs;
     struct nn_pass *pass;
     float *params;
@@ -27,6 +30,33 @@ static bool
 classifies(const struct predicting *p)
 {
     return p->config->train.loss != NN_SQUARED_ERROR;
+}
+
+/* As a field of CSV: in quotes where it must be. */
+static void
+print_field(const char *text)
+{
+    if (!strpbrk(text, ",\"\n")) {
+        fputs(text, stdout);
+        return;
+    }
+    putchar('"');
+    for (; *text; text++)
+        printf(*text == '"' ? "\"\"" : "%c", *text);
+    putchar('"');
+}
+
+/* By the model's file or by the data; without names, by number. */
+static void
+print_class(const struct predicting *p, size_t class)
+{
+    const char *name = class < p->note.class_count ? p->note.class_name[class] : NULL;
+    if (!name && p->named && class < data_info(p->named)->classes)
+        name = data_class_name(p->named, class);
+    if (name)
+        print_field(name);
+    else
+        printf("%zu", class);
 }
 
 static void
@@ -83,12 +113,16 @@ print_row(const struct predicting *p, size_t row, const struct nn_batch *batch, 
 {
     size_t class = conclude(p, nn_pass_output(p->pass) + i * p->outputs);
     printf("%zu", row);
-    if (!p->bare && classifies(p))
-        printf(",%d", (int)batch->label[i]);
+    if (!p->bare && classifies(p)) {
+        putchar(',');
+        print_class(p, (size_t)batch->label[i]);
+    }
     if (!p->bare && !classifies(p))
         print_numbers(batch->target + i * p->outputs, p->outputs);
-    if (classifies(p))
-        printf(",%zu", class);
+    if (classifies(p)) {
+        putchar(',');
+        print_class(p, class);
+    }
     print_numbers(p->p, p->outputs);
     printf("\n");
 }
@@ -150,13 +184,25 @@ open_predicting(struct predicting *p, const char *model_path, char *why, size_t 
     return safetensors_read(model_path, p->model, p->params, why, why_size);
 }
 
+/* The model and the rows: from the model's file alone, where it has all that is needed, else from the job's data. */
 static int
-open_rows(struct data_set **out, const struct data_set *like, const char *path, char *why,
-          size_t why_size)
+open_rows(struct predicting *p, struct job *job, struct data_set **rows, const char *path,
+          char *why, size_t why_size)
 {
-    struct data_scaling scaling;
-    data_scaling(like, &scaling);
-    return data_open_rows(out, &scaling, path, why, why_size);
+    struct data_scaling scaling = p->note.scaling;
+    bool alone = path && scaling.input.dims > 0 && (p->note.column || !p->config->data.standardise);
+    int rc = alone ? job_open_input(job, p->config, &scaling.input, why, why_size)
+                   : job_open(job, p->config, why, why_size);
+    p->model = job->model;
+    p->named = job->data;
+    if (!rc)
+        rc = check_model(p, why, why_size);
+    if (!rc && path && !alone)
+        data_scaling(job->data, &scaling);
+    if (!rc && path)
+        rc = data_open_rows(rows, &scaling, path, why, why_size);
+    p->data = *rows ? *rows : job->data;
+    return rc;
 }
 
 int
@@ -166,13 +212,9 @@ predict_run(struct config *config, const char *model_path, const char *rows_path
     struct data_set *rows = NULL;
     struct predicting p = {.config = config, .bare = rows_path != NULL};
     char why[LINE];
-    int rc = job_open(&job, config, why, sizeof why);
-    p.model = job.model;
+    int rc = model_note_read(&p.note, model_path, why, sizeof why);
     if (!rc)
-        rc = check_model(&p, why, sizeof why);
-    if (!rc && rows_path)
-        rc = open_rows(&rows, job.data, rows_path, why, sizeof why);
-    p.data = rows ? rows : job.data;
+        rc = open_rows(&p, &job, &rows, rows_path, why, sizeof why);
     if (!rc)
         rc = open_predicting(&p, model_path, why, sizeof why);
     if (!rc)
@@ -182,6 +224,7 @@ predict_run(struct config *config, const char *model_path, const char *rows_path
     nn_pass_destroy(&p.pass);
     free(p.p);
     free(p.params);
+    model_note_fini(&p.note);
     data_close(&rows);
     job_close(&job);
     return rc ? 2 : 0;

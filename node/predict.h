@@ -14,7 +14,11 @@
 
 #include "node/config.h"
 
-/* `rows_path` may be NULL. Returns the exit status and prints its own errors. */
+/* Classes are named as in the data, without names by their number; p0 is that of class 0. Rows of a file need neither
+ * the job's data nor its folder: the shape of a sample, what standardise did and the names are in the model's file
+ * (model_file.h). A file of weights alone takes them from the job's data.
+ *
+ * `rows_path` may be NULL. Returns the exit status and prints its own errors. */
 int predict_run(struct config *config, const char *model_path, const char *rows_path);
 
 #endif

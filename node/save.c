@@ -26,10 +26,14 @@ struct save {
     pthread_t thread;
     pthread_mutex_t lock; /* down to `round` */
     pthread_cond_t turn;
-    bool full, stop, quiet, answering;
+    bool full, model_full, stop, quiet, answering;
     bool asked; /* for a page */
     uint64_t ask_step, ask_round, ask_page;
     uint64_t step, round; /* of the copy; round 0: of none */
+    /* The model to be written: the writer's while model_full, else the trainer's. */
+    float *weights;
+    struct state_header header;
+    bool model_failed;
     /* The writer's, or the trainer's while the writer is idle. */
     bool written; /* the copy is a file */
     bool alone;   /* there are none of other jobs */
@@ -153,6 +157,16 @@ save_quiet(struct save *save)
     pthread_mutex_unlock(&save->lock);
 }
 
+static void
+store_model(struct save *save)
+{
+    char why[LINE];
+    int rc = save->setup.model(save->setup.ctx, &save->header, save->weights, why, sizeof why);
+    if (rc && !save->model_failed)
+        save->setup.say(save->setup.ctx, 4, why);
+    save->model_failed = rc != 0;
+}
+
 static void *
 run(void *arg)
 {
@@ -161,18 +175,23 @@ run(void *arg)
     prctl(PR_SET_NAME, "save");
     pthread_mutex_lock(&save->lock);
     for (;;) {
-        while (!save->full && !save->asked && !save->stop)
+        while (!save->full && !save->model_full && !save->asked && !save->stop)
             pthread_cond_wait(&save->turn, &save->lock);
         if (save->asked) {
             answer(save);
             continue;
         }
-        if (!save->full)
+        bool full = save->full;
+        if (!full && !save->model_full)
             break;
         pthread_mutex_unlock(&save->lock);
-        store(save, why, sizeof why);
+        if (full)
+            store(save, why, sizeof why);
+        else
+            store_model(save);
         pthread_mutex_lock(&save->lock);
-        save->full = false;
+        save->full = save->full && !full;
+        save->model_full = save->model_full && full;
         pthread_cond_broadcast(&save->turn);
     }
     pthread_mutex_unlock(&save->lock);
@@ -239,9 +258,38 @@ static void
 wait_idle(struct save *save)
 {
     pthread_mutex_lock(&save->lock);
-    while (save->full)
+    while (save->full || save->model_full)
         pthread_cond_wait(&save->turn, &save->lock);
     pthread_mutex_unlock(&save->lock);
+}
+
+static void
+copy_model(struct save *save, const struct state *state)
+{
+    save->header = *state->header;
+    memcpy(save->weights, state_weights(state), save->setup.weight_count * sizeof *save->weights);
+}
+
+void
+save_model(struct save *save, const struct state *state)
+{
+    pthread_mutex_lock(&save->lock);
+    bool busy = save->model_full;
+    pthread_mutex_unlock(&save->lock);
+    if (busy || !save->weights)
+        return;
+    copy_model(save, state);
+    pthread_mutex_lock(&save->lock);
+    save->model_full = true;
+    pthread_cond_broadcast(&save->turn);
+    pthread_mutex_unlock(&save->lock);
+}
+
+int
+save_model_last(struct save *save, const struct state *state, char *why, size_t why_size)
+{
+    wait_idle(save);
+    return save->setup.model(save->setup.ctx, state->header, state_weights(state), why, why_size);
 }
 
 int
@@ -317,6 +365,22 @@ save_forget(struct save *save)
     checkpoint_forget(save->setup.dir, save->setup.job_hash);
 }
 
+static void *
+take(const struct save_setup *setup, size_t size)
+{
+    return setup->spill ? spill_take(setup->spill, size) : malloc(size);
+}
+
+static void
+give_back(struct save *save)
+{
+    if (save && !save->setup.spill) {
+        free(save->image);
+        free(save->weights);
+    }
+    free(save);
+}
+
 int
 save_new(struct save **out, const struct save_setup *setup, char *why, size_t why_size)
 {
@@ -326,12 +390,13 @@ save_new(struct save **out, const struct save_setup *setup, char *why, size_t wh
         save->setup = *setup;
         struct checkpoint checkpoint = file_of(save, NULL);
         save->size = checkpoint_size(&checkpoint);
-        save->image = setup->spill ? spill_take(setup->spill, save->size) : malloc(save->size);
+        save->image = take(setup, save->size);
+        save->weights = setup->model ? take(setup, setup->weight_count * sizeof(float)) : NULL;
     }
-    if (!save || !save->image) {
+    if (!save || !save->image || (setup->model && !save->weights)) {
         snprintf(why, why_size, "not enough memory for a copy of the state, %zu bytes",
                  setup->size);
-        free(save);
+        give_back(save);
         return -ENOMEM;
     }
     pthread_mutex_init(&save->lock, NULL);
@@ -344,9 +409,7 @@ save_new(struct save **out, const struct save_setup *setup, char *why, size_t wh
     snprintf(why, why_size, "no thread for checkpoints: %s", strerror(rc));
     pthread_cond_destroy(&save->turn);
     pthread_mutex_destroy(&save->lock);
-    if (!save->setup.spill)
-        free(save->image);
-    free(save);
+    give_back(save);
     return -rc;
 }
 
@@ -363,8 +426,6 @@ save_destroy(struct save **out)
     pthread_join(save->thread, NULL);
     pthread_cond_destroy(&save->turn);
     pthread_mutex_destroy(&save->lock);
-    if (!save->setup.spill)
-        free(save->image);
-    free(save);
+    give_back(save);
     *out = NULL;
 }

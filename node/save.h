@@ -33,6 +33,11 @@ struct save_setup {
     void (*say)(void *ctx, int level, const char *line);
     void (*alarm)(void *ctx, const char *line);
     void *ctx;
+    /* Writes weights[weight_count] of a state with this header as a model; from the writer's thread. NULL: nobody
+     * does. Returns 0 or a negative errno with `why`. */
+    int (*model)(void *ctx, const struct state_header *header, const float *weights, char *why,
+                 size_t why_size);
+    size_t weight_count;
 };
 
 int save_new(struct save **out, const struct save_setup *setup, char *why, size_t why_size);
@@ -65,6 +70,11 @@ enum { SAVE_EVERY_S = 30 };
 
 /* `every` steps; 0: by save_interval of the steps so far. Call it after each step. */
 void save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t every);
+/* The model of the state: copied, then written by the writer's thread. Passed over while the one before is being
+ * written. */
+void save_model(struct save *save, const struct state *state);
+/* Here and now. Returns 0 or a negative errno with `why`. */
+int save_model_last(struct save *save, const struct state *state, char *why, size_t why_size);
 /* The file of a state, for repair.h. */
 struct checkpoint save_file(const struct save *save, struct state *state);
 /* Reads a page of the checkpoint of `step` for another node, in the writer's thread; one at a time. May be called

@@ -107,6 +107,8 @@ show_line(const struct show *show, char *out, size_t size)
               (unsigned long long)step->steps_total);
     if (show->alarm[0])
         field(out, size, "%s", show->alarm);
+    if (step->skipped_steps)
+        field(out, size, "%llu skipped", (unsigned long long)step->skipped_steps);
     if (!trains)
         field(out, size, "%s", show->doing);
     if (!show->stepped)

@@ -122,6 +122,7 @@ report_step(struct run *run, const struct state_event *event, const struct mesh_
         .rx_bytes = stats.rx_bytes - run->rx,
         .state_hash = hash,
         .skipped = event->skipped,
+        .skipped_steps = h->skipped,
         .evaluated = event->evaluated,
         .test_loss = h->test_loss,
         .test_accuracy = run->state.job.labels ? h->test_accuracy : -1,
@@ -281,6 +282,33 @@ work_ahead(struct run *run, const struct mesh_task *task)
     run->compute_s += clock_s() - start;
 }
 
+/* Once; the live line counts the others. */
+static void
+tell_skipped(struct run *run, const struct state_event *event)
+{
+    if (!event->skipped || run->skip_told)
+        return;
+    run->skip_told = true;
+    train_say(run, 4,
+              "step %llu: the gradient is not finite (NaN or infinity); all nodes skip such steps",
+              (unsigned long long)run->state.header->step);
+}
+
+/* Every step is skipped, on all nodes: 1, else 0. */
+static int
+tell_hopeless(struct run *run)
+{
+    const struct state_header *h = run->state.header;
+    if (h->skipped_row < STATE_SKIPS_MAX)
+        return 0;
+    train_say(
+        run, 3,
+        "stopped at step %llu: the last %llu gradients were not finite (NaN or infinity). Try "
+        "a smaller train.optimizer.*.rate, train.warmup or train.clip_norm.",
+        (unsigned long long)h->step, (unsigned long long)h->skipped_row);
+    return 1;
+}
+
 static void
 commit(struct run *run, const struct mesh_task *task)
 {
@@ -315,9 +343,7 @@ commit(struct run *run, const struct mesh_task *task)
     run->before = true;
     run->before_hash = run->hash;
     run->compute_s += clock_s() - start;
-    if (event->skipped)
-        train_say(run, 4, "step %llu: NaN or infinity in the gradient, skipped by all nodes",
-                  (unsigned long long)run->state.header->step - 1);
+    tell_skipped(run, event);
     if (event->stepped || event->evaluated)
         report_step(run, event, task, hash);
     fail_hit(FAIL_REPORTED, NULL, 0);
@@ -326,6 +352,8 @@ commit(struct run *run, const struct mesh_task *task)
     if (run->anew)
         save_forget(run->save);
     run->anew = false;
+    if (event->evaluated && !run->state.header->done)
+        save_model(run->save, &run->state);
     if (event->stepped)
         save_step(run->save, &run->state, event->steps, run->config->train.checkpoint_every);
 }
@@ -447,7 +475,12 @@ run_mesh(struct run *run)
             "start again to have them from the others or the last checkpoint");
         return 1;
     }
+    metrics_find(run->metrics);
     int failed = save_last(run->save, &run->state, why, sizeof why);
+    if (done && tell_hopeless(run))
+        return 1;
+    if (!done && !failed && run->state.header->round)
+        failed = save_model_last(run->save, &run->state, why, sizeof why);
     if (!done) {
         tell_stopped(run, failed ? why : NULL);
         return run->blind ? 1 : 130;

@@ -48,12 +48,17 @@ struct run {
     unsigned peers_max;
     bool watches; /* it was said that there is no shard for this node */
     bool failed;
+    atomic_bool model_told; /* where model.safetensors is */
+    bool skip_told;         /* that a gradient was not finite */
 };
 
 /* Does everything up to a running mesh. Returns 0, or a negative errno with one line in `why`. Call train_close in
  * both cases. */
 int train_open(struct run *run, enum train_start start, char *why, size_t why_size);
 void train_close(struct run *run);
+/* Writes model.safetensors; ctx is the run. See save_setup.model. */
+int train_model(void *ctx, const struct state_header *header, const float *weights, char *why,
+                size_t why_size);
 /* Writes the results and prints them. If the disk is full, tries again for a while. */
 int train_results(struct run *run);
 

@@ -193,6 +193,8 @@ open_save(struct run *run, char *why, size_t why_size)
         .say = train_log,
         .alarm = alarm_line,
         .ctx = run,
+        .model = train_model,
+        .weight_count = run->state.param_count,
     };
     return save_new(&run->save, &setup, why, why_size);
 }

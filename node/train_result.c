@@ -7,6 +7,7 @@
 
 #include <sodium.h>
 
+#include "node/model_file.h"
 #include "proto/clock.h"
 
 enum { PATIENCE_S = 10 };
@@ -19,15 +20,27 @@ sha256_hex(const void *data, size_t size, char out[65])
     sodium_bin2hex(out, 65, hash, sizeof hash);
 }
 
+int
+train_model(void *ctx, const struct state_header *header, const float *weights, char *why,
+            size_t why_size)
+{
+    struct run *run = ctx;
+    char path[CONFIG_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
+    const struct model_file file =
+        model_file_of(header, run->state.job.labels > 0, weights, nn_param_count(run->job.model));
+    int rc = model_file_write(path, run->config, &run->job, &file, weights, why, why_size);
+    if (!rc && !run->model_told)
+        train_say(run, 6, "model of step %llu: %s", (unsigned long long)header->step, path);
+    run->model_told = run->model_told || !rc;
+    return rc;
+}
+
 static int
 write_files(struct run *run, const struct metrics_result *result, char *why, size_t why_size)
 {
-    char path[CONFIG_PATH_MAX + 64];
-    snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
-    const char *metadata[] = {"run", run->config->run.name, "params_sha256", result->params_sha256,
-                              NULL};
-    int rc = safetensors_write(path, run->job.model, state_weights(&run->state), metadata, why,
-                               why_size);
+    metrics_find(run->metrics);
+    int rc = save_model_last(run->save, &run->state, why, why_size);
     return rc ? rc : metrics_result(run->metrics, result, why, why_size);
 }
 
@@ -81,7 +94,9 @@ train_results(struct run *run)
     sha256_hex(state_weights(&run->state), run->state.param_count * sizeof(float),
                result.params_sha256);
     sha256_hex(run->state.block, run->state.size, result.state_sha256);
+    run->model_told = true; /* the last lines say where it is */
     int rc = insist(run, &result);
-    metrics_show_result(run->metrics, &result, rc == 0);
+    if (!rc)
+        metrics_show_result(run->metrics, &result);
     return rc;
 }

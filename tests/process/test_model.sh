@@ -1,0 +1,145 @@
+#!/bin/bash
+# test_model.sh - model.safetensors: there while a run trains and after Ctrl-C, never that of an earlier run, and with what
+# one needs to use it: rows are predicted without the table that it was trained from. And two ends: a run whose gradients
+# are not finite stops with status 1, one whose folder was deleted makes it again.
+. "$(dirname "$0")/../support/process.sh"
+
+cat >"$WORK/job.yaml" <<'EOF'
+run: {name: animals}
+data: {source: csv, file: table.csv, standardise: yes}
+model:
+  - dense: 16
+  - tanh
+  - dense: 3
+train: {epochs: 100000, batch: 24, optimizer: {adam: 0.01}}
+EOF
+awk 'BEGIN { srand(1); print "weight;height;kind"
+    for (i = 0; i < 360; i++) { k = i % 3; print 3 * k + rand() ";" 100 * (k == 1) + 10 * rand() ";" substr("catdogowl", 3 * k + 1, 3) } }' \
+    >"$WORK/table.csv"
+
+run() { # WHAT ARGUMENT ...: status 0
+    local what=$1
+    shift
+    timeout -k 5 30 "$MESHNODE" "$@" >"$WORK/out" 2>&1 || fail "$what: $(cat "$WORK/out")"
+}
+
+alone() { # NAME JOB OPTION ...
+    local name=$1 job=$2
+    shift 2
+    node "$name" "$job" --set mesh.gather_ms=0 --data "$WORK" "$@"
+}
+
+has_model() { # NAME
+    [ -e "$WORK/$1/model.safetensors" ]
+}
+
+metadata() { # FILE KEY
+    python3 - "$1" "$2" <<'EOF'
+import json, struct, sys
+file = open(sys.argv[1], "rb")
+header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+print(header["__metadata__"].get(sys.argv[2], ""))
+EOF
+}
+
+echo "while it trains, after Ctrl-C, and at the end"
+alone a "$WORK/job.yaml"
+wait_until 60 "a model while it trains" has_model a
+model=$WORK/a/model.safetensors
+run "eval while it trains" eval "$WORK/job.yaml" "$model" --data "$WORK"
+[ ! -e "$WORK/a/result.json" ] || fail "a has ended"
+grep -q "^model of step [0-9]*: $model$" "$WORK/a.log" || fail "a does not name its model: $(cat "$WORK/a.log")"
+kill -INT "${PID[a]}"
+wait_until 30 "a to stop" gone a
+wait "${PID[a]}"
+[ $? = 130 ] || fail "a: $(cat "$WORK/a.log")"
+unset "PID[a]"
+checkpoint=$(compgen -G "$WORK/a/checkpoint-*" | sort -V | tail -n 1)
+[ "$(metadata "$model" step)" = "${checkpoint##*-}" ] || fail "the model is of step $(metadata "$model" step), not ${checkpoint##*-}"
+run convert convert "$WORK/job.yaml" "$checkpoint" "$WORK/converted.safetensors" --data "$WORK"
+grep -q "^wrote $WORK/converted.safetensors: the model of step ${checkpoint##*-}$" "$WORK/out" || fail "convert says: $(cat "$WORK/out")"
+[ "$(metadata "$WORK/converted.safetensors" params_sha256)" = "$(metadata "$model" params_sha256)" ] || fail "convert: other weights"
+if "$MESHNODE" convert "$WORK/job.yaml" "$checkpoint" "$WORK/none" --data "$WORK" --set train.batch=48 >"$WORK/out" 2>&1; then
+    fail "convert took another job's checkpoint"
+fi
+grep -q "checkpoint of another job (train.batch 24, here 48)$" "$WORK/out" || fail "$(cat "$WORK/out")"
+
+echo "what is in it"
+alone a "$WORK/job.yaml" --fresh --set train.epochs=20
+finished 60 a
+grep -q "the unfinished run in it is replaced" "$WORK/a.log" || fail "$(cat "$WORK/a.log")"
+cmp -s "$model" "$model.old" && fail "the model of the run before"
+[ -e "$model.old" ] || fail "the model of the run before is gone"
+[ "$(metadata "$model" params_sha256)" = "$(result a params_sha256)" ] || fail "another hash"
+[ "$(metadata "$model" classes)" = '["cat", "dog", "owl"]' ] || fail "classes: $(metadata "$model" classes)"
+[ "$(metadata "$model" input)" = '[2]' ] || fail "input: $(metadata "$model" input)"
+[ "$(metadata "$model" job)" = "$(value "$WORK/a/job.json" job)" ] || fail "job: $(metadata "$model" job)"
+metadata "$model" config >"$WORK/again.yaml"
+run "check of the job in it" check "$WORK/again.yaml" --data "$WORK"
+grep -q "job $(value "$WORK/a/job.json" job)$" "$WORK/out" || fail "another job: $(head -n 1 "$WORK/out")"
+
+echo "rows without the table"
+run "predict the test samples" predict "$WORK/job.yaml" "$model" --data "$WORK"
+grep -q '^0,\(cat\|dog\|owl\),\(cat\|dog\|owl\),' "$WORK/out" || fail "no names: $(head -n 2 "$WORK/out")"
+sed '1d; s/;[a-z]*$//; s/;/,/' "$WORK/table.csv" >"$WORK/rows.csv"
+run "predict with the table" predict "$WORK/job.yaml" "$model" "$WORK/rows.csv" --data "$WORK"
+mv "$WORK/out" "$WORK/with"
+mkdir "$WORK/away"
+mv "$WORK/table.csv" "$WORK/away"
+run "predict without the table" predict "$WORK/job.yaml" "$model" "$WORK/rows.csv"
+cmp "$WORK/with" "$WORK/out" || fail "predicted otherwise"
+mv "$WORK/away/table.csv" "$WORK"
+sed '1d; s/.*;//' "$WORK/table.csv" >"$WORK/known"
+sed 1d "$WORK/out" | cut -d, -f 2 | cmp - "$WORK/known" || fail "wrong kinds"
+
+echo "a folder that is deleted"
+alone b "$WORK/job.yaml" --set train.epochs=400
+wait_until 60 "b to train" reached 20 b
+rm -rf "$WORK/b"
+finished 60 b
+has_model b || fail "no model in $WORK/b"
+[ -n "$(result b params_sha256)" ] || fail "no result"
+grep -q "^warning: $WORK/b was deleted: made again$" "$WORK/b.log" || fail "b does not say that: $(cat "$WORK/b.log")"
+run "audit" audit "$WORK/b"
+
+echo "a folder that cannot be made again"
+alone c "$WORK/job.yaml" --set train.epochs=400 --set node.out="$WORK/in/c"
+wait_until 60 "c to train" test -s "$WORK/in/c/metrics.jsonl"
+rm -rf "$WORK/in" && touch "$WORK/in"
+wait_until 60 "c to give up" gone c
+wait "${PID[c]}"
+status=$?
+unset "PID[c]"
+[ $status = 1 ] || fail "c: status $status: $(cat "$WORK/c.log")"
+grep -q "the results could not be written" "$WORK/c.log" || fail "c: $(cat "$WORK/c.log")"
+! grep -q "^done" "$WORK/c.log" || fail "c is done: $(cat "$WORK/c.log")"
+
+echo "nothing but NaN"
+cat >"$WORK/nan.yaml" <<'EOF'
+data: {source: glyphs, train: 1900, test: 240}
+model: [input: [1, 28, 28], flatten, dense: 32, relu, dense: 32, relu, dense: 10]
+train: {batch: 96, epochs: 20, eval_every: 0, optimizer: {sgd: {rate: 1000, momentum: 0.9}}}
+EOF
+for name in d e; do
+    node "$name" "$WORK/nan.yaml" --peers 2
+done
+for name in d e; do
+    wait_until 60 "$name to stop" gone "$name"
+    wait "${PID[$name]}"
+    status=$?
+    unset "PID[$name]"
+    [ $status = 1 ] || fail "$name: status $status: $(cat "$WORK/$name.log")"
+    [ "$(grep -c '^warning: .*finite' "$WORK/$name.log")" -le 1 ] || fail "$name says it again and again: $(cat "$WORK/$name.log")"
+    [ ! -e "$WORK/$name/result.json" ] || fail "$name has a result"
+    grep -h "^error: stopped at step [0-9]*: the last 20 gradients were not finite" "$WORK/$name.log" >"$WORK/$name.end" ||
+        fail "$name: $(cat "$WORK/$name.log")"
+done
+cmp "$WORK/d.end" "$WORK/e.end"
+cat "$WORK/d.end"
+alone d "$WORK/nan.yaml" # the same again
+wait_until 60 "d to stop" gone d
+wait "${PID[d]}"
+[ $? = 1 ] || fail "d went on"
+unset "PID[d]"
+alone d "$WORK/nan.yaml" --resume --set train.optimizer.sgd.rate=0.001 --set train.clip_norm=1
+finished 60 d
