@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nn/files.h"
+#include "node/host.h"
 #include "node/job.h"
 #include "node/memory.h"
 #include "node/state.h"
@@ -46,6 +47,17 @@ print_layers(const struct nn_model *model)
     return flops;
 }
 
+/* "1.50 Gflop": in the unit that fits. */
+static void
+format_flop(double flops, char *out, size_t size)
+{
+    static const char *const unit[] = {"flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop"};
+    size_t i = 0;
+    for (; flops >= 1000 && i < 5; i++)
+        flops /= 1000;
+    snprintf(out, size, "%.*f %s", i ? 2 : 0, flops, unit[i]);
+}
+
 static void
 print_job(const struct config *config, const struct job *job, const struct memory *memory)
 {
@@ -61,13 +73,16 @@ print_job(const struct config *config, const struct job *job, const struct memor
            data->test, shape, data->classes);
     double flops = print_layers(job->model);
     size_t params = nn_param_count(job->model);
-    double batch = (double)config->train.batch, mib = 1024 * 1024;
+    char work[MEMORY_TEXT], gradients[MEMORY_TEXT];
+    double batch = (double)config->train.batch;
     uint64_t per_epoch = (data->train + config->train.batch - 1) / config->train.batch;
     printf("total   %zu parameters; %llu steps of %llu samples per epoch, %u shards of %llu\n",
            params, (unsigned long long)per_epoch, (unsigned long long)config->train.batch,
            config->train.shards, (unsigned long long)(config->train.batch / config->train.shards));
-    printf("step    %.2f Gflop of computing over the whole mesh, %.2f MiB of gradients per node",
-           3 * flops * batch / 1e9, (double)(params * sizeof(int32_t)) / mib);
+    format_flop(3 * flops * batch, work, sizeof work);
+    memory_text(gradients, (double)(params * sizeof(int32_t)));
+    printf("step    %s of computing over the whole mesh, %s of gradients per node", work,
+           gradients);
     if (config->train.local_steps > 1)
         printf(" every %llu steps", (unsigned long long)config->train.local_steps);
     printf("\n");
@@ -75,9 +90,28 @@ print_job(const struct config *config, const struct job *job, const struct memor
     printf("kernel  %s, numerics %016llx\n", job->kernel, (unsigned long long)nn_fingerprint());
 }
 
+/* Returns whether the job fits this machine. */
+static bool
+check_fit(const struct config *config, const struct memory *memory)
+{
+    uint64_t have = host_memory(""), need = memory_total(memory);
+    char needs[MEMORY_TEXT], has[MEMORY_TEXT];
+    if (need <= have)
+        return true;
+    memory_text(needs, (double)need);
+    memory_text(has, (double)have);
+    fflush(stdout);
+    fprintf(stderr, "meshnode: needs %s, this machine has %s%s\n", needs, has,
+            config->train.memory_max
+                ? ""
+                : "; train.memory_max makes a node use less, where that can be");
+    return false;
+}
+
 int
 train_check(struct config *config)
 {
+    bool fits = true;
     struct job job = {0};
     struct memory memory;
     char why[LINE];
@@ -86,12 +120,14 @@ train_check(struct config *config)
         rc = job_start(&job, config, why, sizeof why);
     if (!rc)
         rc = memory_plan(&memory, config, &job, why, sizeof why);
-    if (rc)
+    if (rc) {
         fprintf(stderr, "meshnode: %s\n", why);
-    else
+    } else {
         print_job(config, &job, &memory);
+        fits = check_fit(config, &memory);
+    }
     job_close(&job);
-    return rc ? 2 : 0;
+    return rc ? 2 : !fits;
 }
 
 static int

@@ -4,9 +4,14 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Number of CPUs that this process may use; at least 1. */
 unsigned host_cpus(void);
+
+/* Bytes of memory that this process may have: those of the machine, or of its control groups if they allow less.
+ * UINT64_MAX: unknown. `root` is "", in tests the folder that has proc and sys. */
+uint64_t host_memory(const char *root);
 
 /* How other nodes call this one: `name`, or, if that is "", the host name of this machine up to its first dot, as
  * printable text. */

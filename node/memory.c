@@ -128,19 +128,31 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
     return -ENOMEM;
 }
 
+void
+memory_text(char out[MEMORY_TEXT], double bytes)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    size_t i = 0;
+    for (; bytes >= 1024 && i < 4; i++)
+        bytes /= 1024;
+    snprintf(out, MEMORY_TEXT, "%.*f %s", i ? 1 : 0, bytes, unit[i]);
+}
+
 static void
 row(const char *name, double bytes, const char *remark)
 {
-    printf("%-26s %9.1f  %s\n", name, bytes / MIB, remark);
+    char text[MEMORY_TEXT];
+    memory_text(text, bytes);
+    printf("%-26s %11s%s%s\n", name, text, *remark ? "  " : "", remark);
 }
 
 void
 memory_print(const struct memory *m, const struct config *config)
 {
-    char text[160], file[64] = "";
+    char text[160], file[64] = "", each[MEMORY_TEXT];
     double state = (double)state_all(m);
     const char *where = m->spilled ? "in a file" : "";
-    printf("memory                           MiB\n");
+    printf("memory\n");
     row("  program", (double)m->program, "about");
     row("  data", (double)m->data, "");
     row("  weights", (double)(m->weights + m->from), m->from ? "and those of model.from" : "");
@@ -153,8 +165,9 @@ memory_print(const struct memory *m, const struct config *config)
     row("  gradients", (double)m->sums, "own, sum and what is on its way");
     snprintf(text, sizeof text, "only while a node catches up%s%s", *where ? "; " : "", where);
     row("  sums kept for others", (double)m->log, text);
-    snprintf(text, sizeof text, "%u of %u shards at a time, %.1f each; recompute: %s", m->lanes,
-             config->train.shards, (double)m->shard / MIB, config->train.recompute ? "yes" : "no");
+    memory_text(each, (double)m->shard);
+    snprintf(text, sizeof text, "%u of %u shards at a time, %s each; recompute: %s", m->lanes,
+             config->train.shards, each, config->train.recompute ? "yes" : "no");
     row("  activations", m->lanes * (double)m->shard, text);
     if (m->walk > 0) {
         snprintf(text, sizeof text, "weights and gradient of each of %u shards", m->lanes);
@@ -162,8 +175,9 @@ memory_print(const struct memory *m, const struct config *config)
     }
     if (m->team > 0)
         row("  threads", (double)m->team, "that share out one shard");
+    memory_text(each, (double)memory_file(m));
     if (m->spilled)
-        snprintf(file, sizeof file, "and %.1f in a file", (double)memory_file(m) / MIB);
+        snprintf(file, sizeof file, "and %s in a file", each);
     row("  all, at most", (double)memory_total(m), file);
 }
 

@@ -31,6 +31,9 @@ struct memory {
 int memory_plan(struct memory *memory, const struct config *config, const struct job *job,
                 char *why, size_t why_size);
 uint64_t memory_total(const struct memory *memory);
+enum { MEMORY_TEXT = 32 };
+/* "1.5 GiB": in the unit that fits. */
+void memory_text(char out[MEMORY_TEXT], double bytes);
 uint64_t memory_file(const struct memory *memory); /* bytes of the file; 0 if there is none */
 /* Bytes that a run surely touches: less cannot be enough. */
 uint64_t memory_least(const struct memory *memory);

@@ -125,7 +125,7 @@ says b 'error: .*No space left on device: the results could not be written' || f
 grep -q '"alarm": *"NO CHECKPOINT since step' "$WORK/b/metrics.jsonl" ||
     says b 'metrics.jsonl: No space left on device; training goes on' || fail "no alarm in b's metrics"
 [ ! -e "$WORK/b/result.json" ] || fail "b has a result"
-! says b 'results in' || fail "b says where its results are, but has none"
+! says b '^results in' || fail "b says where its results are, but has none"
 same_hash reference a c
 rm "$WORK/b/filler"
 node b "$WORK/job.yaml" --set mesh.gather_ms=0

@@ -141,5 +141,6 @@ wait_until 60 "d to stop" gone d
 wait "${PID[d]}"
 [ $? = 1 ] || fail "d went on"
 unset "PID[d]"
-alone d "$WORK/nan.yaml" --resume --set train.optimizer.sgd.rate=0.001 --set train.clip_norm=1
+alone d "$WORK/nan.yaml" --fresh --set train.optimizer.sgd.rate=0.01 --set train.epochs=2
 finished 60 d
+echo "a model at any time, two ends"
