@@ -94,6 +94,7 @@ struct config {
     unsigned threads; /* workers of this node; config_check replaces 0 by the number of CPUs */
     char out[CONFIG_PATH_MAX]; /* config_check replaces "" by runs/NAME */
     bool quiet;
+    bool tensorboard;               /* event files, too: tensorboard.h */
     int log_level;                  /* 3 error, 4 warning, 6 info, 7 debug */
     char from[PROTO_WHO_MAX];       /* the node that gave the job; "" = the job is ours */
     char file[CONFIG_PATH_MAX];     /* where it came from */

@@ -253,6 +253,7 @@ const struct config_key config_keys[] = {
     UINT("node", "threads", CONFIG_NODE, MEMBER(threads), 0, 256, "0"),
     TEXT(CONFIG_TEXT, "node", "out", CONFIG_NODE, MEMBER(out)),
     ENUM("node", "quiet", CONFIG_NODE, MEMBER(quiet), yes_no, "no"),
+    ENUM("node", "tensorboard", CONFIG_NODE, MEMBER(tensorboard), yes_no, "no"),
     ENUM("node", "log", CONFIG_NODE, MEMBER(log_level), levels, "info"),
 };
 /* clang-format on */

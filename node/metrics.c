@@ -21,6 +21,7 @@
 #include "node/audit.h"
 #include "node/metrics_object.h"
 #include "node/show.h"
+#include "node/tensorboard.h"
 #include "node/typed.h"
 #include "proto/clock.h"
 
@@ -37,11 +38,14 @@ struct metrics {
     off_t last_at; /* where the last one does */
     json_t *job;   /* for job.json; NULL: none */
     bool job_written;
-    json_t *last;        /* the last step's object; NULL before the first */
-    uint64_t last_step;  /* its step */
-    bool broken;         /* a write failed, and that was said */
-    uint64_t alive_us;   /* no sign of life before */
-    uint64_t started_us; /* time of metrics_new: time_s counts from it */
+    json_t *last;              /* the last step's object; NULL before the first */
+    uint64_t last_step;        /* its step */
+    bool broken;               /* a write failed, and that was said */
+    uint64_t alive_us;         /* no sign of life before */
+    uint64_t started_us;       /* time of metrics_new: time_s counts from it */
+    bool curves;               /* event files are wanted */
+    bool curves_failed;        /* and that they cannot be written was said */
+    struct tensorboard *board; /* NULL: not yet, or not any more */
     struct show show;
     pthread_mutex_t lock; /* over everything above */
 };
@@ -229,6 +233,7 @@ metrics_destroy(struct metrics **metrics)
         remove_empty(m);
     if (m->fd >= 0)
         close(m->fd);
+    tensorboard_close(&m->board);
     json_decref(m->last);
     json_decref(m->job);
     pthread_mutex_destroy(&m->lock);
@@ -350,6 +355,67 @@ write_object(struct metrics *metrics, const json_t *object)
     }
 }
 
+/* --- event files --- */
+
+static void
+curves_fail(struct metrics *metrics, const char *why)
+{
+    char line[METRICS_PATH_MAX + 160];
+    tensorboard_close(&metrics->board);
+    snprintf(line, sizeof line, "no curves for TensorBoard: %s", why);
+    if (!metrics->curves_failed)
+        show_say(&metrics->show, 4, line);
+    metrics->curves_failed = true;
+}
+
+/* Steps from `step` on are written from here on, whatever earlier files have. */
+static void
+curves_from(struct metrics *metrics, uint64_t step)
+{
+    int rc = metrics->board ? tensorboard_purge(metrics->board, step) : 0;
+    if (rc)
+        curves_fail(metrics, strerror(-rc));
+}
+
+static void
+curves_add(struct metrics *metrics, const struct metrics_step *step)
+{
+    char why[METRICS_PATH_MAX + 128];
+    double seconds = step->compute_s + step->wait_s;
+    struct tensorboard_scalar scalar[TENSORBOARD_SCALARS_MAX];
+    size_t count = 0;
+    if (!metrics->curves)
+        return;
+    if (!metrics->board) {
+        if (tensorboard_open(&metrics->board, metrics->dir, why, sizeof why))
+            curves_fail(metrics, why);
+        curves_from(metrics, step->step);
+    }
+    if (step->samples > 0) {
+        scalar[count++] = (struct tensorboard_scalar){"loss", step->loss};
+        if (step->accuracy >= 0)
+            scalar[count++] = (struct tensorboard_scalar){"accuracy", step->accuracy};
+        if (seconds > 0)
+            scalar[count++] =
+                (struct tensorboard_scalar){"samples_per_s", (double)step->samples / seconds};
+        scalar[count++] = (struct tensorboard_scalar){"nodes", step->peers};
+    }
+    if (step->evaluated) {
+        scalar[count++] = (struct tensorboard_scalar){"test_loss", step->test_loss};
+        if (step->test_accuracy >= 0)
+            scalar[count++] = (struct tensorboard_scalar){"test_accuracy", step->test_accuracy};
+    }
+    int rc = metrics->board ? tensorboard_add(metrics->board, step->step, scalar, count) : 0;
+    if (rc)
+        curves_fail(metrics, strerror(-rc));
+}
+
+void
+metrics_tensorboard(struct metrics *metrics)
+{
+    metrics->curves = true;
+}
+
 /* An evaluation tells nothing new of its step: its figures join the step's line. */
 static void
 record(struct metrics *metrics, const struct metrics_step *step, uint64_t now)
@@ -396,6 +462,7 @@ metrics_step(struct metrics *metrics, const struct metrics_step *step)
     uint64_t now = clock_us();
     pthread_mutex_lock(&metrics->lock);
     record(metrics, step, now);
+    curves_add(metrics, step);
     show_step(&metrics->show, step, now);
     pthread_mutex_unlock(&metrics->lock);
 }
@@ -406,6 +473,7 @@ metrics_withdraw(struct metrics *metrics)
     pthread_mutex_lock(&metrics->lock);
     if (metrics->last && metrics->begun) {
         bool evaluated = json_object_del(metrics->last, "test_loss") == 0;
+        curves_from(metrics, metrics->last_step + evaluated);
         json_object_del(metrics->last, "test_accuracy");
         metrics->at = metrics->last_at;
         int rc = ftruncate(metrics->fd, metrics->at);
@@ -429,6 +497,7 @@ metrics_withdraw_from(struct metrics *metrics, uint64_t step)
     if (metrics->begun) {
         while ((begin = last_line(metrics->fd, metrics->at, &last)) >= 0 && last >= step)
             metrics->at = begin;
+        curves_from(metrics, step);
         int rc = ftruncate(metrics->fd, metrics->at);
         (void)rc; /* what is written next covers it */
         json_decref(metrics->last);
@@ -477,6 +546,7 @@ make_again(struct metrics *metrics)
     close(metrics->fd);
     metrics->fd = fd;
     metrics->job_written = false;
+    tensorboard_close(&metrics->board);
     if (metrics->begun)
         write_job(metrics);
     typed_escape(shown, sizeof shown, metrics->dir);

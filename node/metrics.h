@@ -67,6 +67,8 @@ void metrics_destroy(struct metrics **metrics);
 void metrics_job(struct metrics *metrics, const struct metrics_job *job);
 /* Lines of later steps, left by an earlier start, count no more: they go when the first line comes. */
 void metrics_keep(struct metrics *metrics, uint64_t steps);
+/* From now on, event files are written, too: tensorboard.h. */
+void metrics_tensorboard(struct metrics *metrics);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
 /* The last step, or the evaluation after it, is void: deletes its line, or its figures. */
 void metrics_withdraw(struct metrics *metrics);

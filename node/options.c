@@ -42,6 +42,8 @@ static const struct option table[] = {
      "go on from the newest checkpoint in --out, also with more epochs", NULL},
     {"--fresh", NULL, NULL, NULL, "begin at step 0 even if --out holds an unfinished run", NULL},
     {"--quiet", NULL, "node.quiet", "yes", "only warnings and errors", NULL},
+    {"--tensorboard", NULL, "node.tensorboard", "yes", "curves for TensorBoard in --out, too",
+     NULL},
     {"--log", "LEVEL", "node.log", NULL, "error, warning, info or debug (info)", NULL},
     {"-n", "N", NULL, NULL, "local: how many nodes (4)", "local"},
     {"--prompt", "TEXT", NULL, NULL, "sample: what the text begins with (a line break)", "sample"},

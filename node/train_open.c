@@ -325,6 +325,8 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                               });
     tell_job(run);
     metrics_keep(run->metrics, run->kept);
+    if (config->tensorboard)
+        metrics_tensorboard(run->metrics);
     if (run->replaces)
         train_say(run, 6, "%s: the %s run in it is replaced", config->out,
                   save_ended(run->save) ? "ended" : "unfinished");

@@ -103,9 +103,12 @@ grep -q "^warning: $WORK/b was deleted: made again$" "$WORK/b.log" || fail "b do
 run "audit" audit "$WORK/b"
 
 echo "a folder that cannot be made again"
+mkdir "$WORK/real"
+ln -s real "$WORK/in"
 alone c "$WORK/job.yaml" --set train.epochs=400 --set node.out="$WORK/in/c"
 wait_until 60 "c to train" test -s "$WORK/in/c/metrics.jsonl"
-rm -rf "$WORK/in" && touch "$WORK/in"
+ln -s /dev/null "$WORK/new"
+mv -T "$WORK/new" "$WORK/in"
 wait_until 60 "c to give up" gone c
 wait "${PID[c]}"
 status=$?
