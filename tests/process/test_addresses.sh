@@ -4,7 +4,7 @@
 # their beacons and connections come from there: two of them meet and train together.
 . "$(dirname "$0")/../support/process.sh"
 . "$ROOT/tests/support/netns.sh"
-netns_usable 2>"$WORK/why" || skip "$(cat "$WORK/why")"
+netns_need
 netns_up 2 || fail "no namespaces"
 
 LINK=

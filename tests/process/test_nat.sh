@@ -5,7 +5,7 @@
 # others, and nobody is cut off.
 . "$(dirname "$0")/../support/process.sh"
 . "$ROOT/tests/support/netns.sh"
-netns_usable 2>"$WORK/why" || skip "$(cat "$WORK/why")"
+netns_need
 netns_up 3 100mbit || fail "no namespaces"
 
 LINK=

@@ -1,0 +1,50 @@
+#!/bin/bash
+# test_run.sh - the tests' own tools: run.sh counts what passes, fails, is skipped and hangs, and ends what a test left;
+# networks can be had within a plain chroot, whose root folder is no mount point.
+. "$(dirname "$0")/../support/process.sh"
+
+script() { # NAME LINE ...
+    printf '%s\n' '#!/bin/bash' "${@:2}" >"$WORK/$1.sh"
+    chmod +x "$WORK/$1.sh"
+}
+script good 'exit 0'
+script bad "bash -c 'echo \$\$ >$WORK/left; while :; do sleep 1; done' &" "until [ -s $WORK/left ]; do sleep 0.01; done" 'echo because' 'exit 3'
+script stuck "trap '' TERM" 'while :; do sleep 1; done'
+script cannot 'echo no luck' 'exit 77'
+DEADLINE=1 "$ROOT/tests/run.sh" "$WORK/logs" "$WORK"/{good,bad,cannot,stuck}.sh >"$WORK/out" && fail "run.sh says that all is well"
+cat "$WORK/out"
+for line in '^\[1/4\] ok      good.sh ' '^\[2/4\] FAILED  bad.sh .*status 3 after' '^    because$' \
+    '^\[3/4\] SKIPPED cannot.sh .*no luck$' '^\[4/4\] FAILED  stuck.sh .*still ran after' \
+    '^1 passed, 2 failed, 1 skipped in [0-9]'; do
+    grep -q "$line" "$WORK/out" || fail "run.sh does not say '$line'"
+done
+ended() {
+    ! kill -0 "$(cat "$WORK/left")" 2>/dev/null || grep -q '^State:[[:space:]]*Z' "/proc/$(cat "$WORK/left")/status"
+}
+wait_until 10 "what a test left to be gone" ended
+
+# A chroot of folders that are elsewhere: its own root is no mount point.
+[ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null || exit 0
+mkdir -p "$WORK"/root/{proc,dev,sys,tmp,run,usr,etc,tests}
+for link in bin sbin lib lib64; do
+    [ ! -L "/$link" ] || ln -s "usr/$link" "$WORK/root/$link"
+done
+cat >"$WORK/root/tmp/inside.sh" <<'EOF'
+#!/bin/bash
+WORK=$(mktemp -d)
+skip() { echo "$*"; exit 77; }
+. /tests/support/netns.sh
+netns_need
+rm -rf "$WORK"
+trap netns_down EXIT
+netns_up 2 2>/dev/null && netns_exec 1 true && echo "two networks"
+EOF
+chmod +x "$WORK/root/tmp/inside.sh"
+unshare --mount --propagation private bash -c '
+    mount --bind /usr "$1/usr" && mount --bind "$2/tests" "$1/tests" && mount --rbind /dev "$1/dev" &&
+        mount -t proc proc "$1/proc" || exit 77
+    exec chroot "$1" /tmp/inside.sh' x "$WORK/root" "$ROOT" >"$WORK/inside" 2>&1
+status=$?
+cat "$WORK/inside"
+[ $status != 77 ] || skip "$(tail -n 1 "$WORK/inside")"
+grep -q '^two networks$' "$WORK/inside" || fail "no networks within a chroot: $(cat "$WORK/inside")"
