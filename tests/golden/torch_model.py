@@ -7,6 +7,7 @@
 Each layer is PyTorch's own module where it has one, with its own names of parameters; ours is its position in the
 list, its word and that name: 3.0.conv.weight, 1.lstm.weight_ih_l0. Model files are read with struct and json alone;
 if the safetensors library is there, it must read the same."""
+import array
 import json
 import struct
 
@@ -126,8 +127,13 @@ def read_job(path, settings=()):
         job = yaml.safe_load(file)
     for setting in settings:
         name, value = setting.split("=", 1)
-        section, key = name.split(".", 1)
-        job.setdefault(section, {})[key] = yaml.safe_load(value)
+        *sections, key = name.split(".")
+        at = job
+        for section in sections:
+            if not isinstance(at.get(section), dict):
+                at[section] = {}
+            at = at[section]
+        at[key] = yaml.safe_load(value)
     return job
 
 
@@ -255,7 +261,7 @@ def library_agrees(path, found):
 def write_tensors(path, pairs):
     header, data = {}, b""
     for name, tensor in pairs:
-        raw = tensor.detach().to(torch.float32).contiguous().numpy().tobytes()
+        raw = array.array("f", tensor.detach().to(torch.float32).flatten().tolist()).tobytes()
         header[name] = {"dtype": "F32", "shape": list(tensor.shape),
                         "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
@@ -317,8 +323,9 @@ DEFAULTS = {"lion": dict(rate=1e-4, beta1=0.9, beta2=0.99, weight_decay=0.0),
 
 def optimizer_of(train, parameters):
     """Its base rate and the optimiser of `train.optimizer`."""
-    word, options = next(iter(train.get("optimizer", {"sgd": 0.1}).items()))
-    options = options if isinstance(options, dict) else {"rate": options}
+    chosen = train.get("optimizer", {"sgd": 0.1})
+    word, options = next(iter(chosen.items())) if isinstance(chosen, dict) else (chosen, None)
+    options = options if isinstance(options, dict) else {} if options is None else {"rate": options}
     options = {k: v if isinstance(v, bool) else float(v) for k, v in options.items()}
     decay = options.get("weight_decay", 0.01 if word == "adamw" else 0.0)
     if word == "sgd":

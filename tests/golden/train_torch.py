@@ -47,9 +47,16 @@ import torch_model  # noqa: E402
 
 # ---- data: (x, labels) of both parts ----
 
+def tensor_of(array):
+    """As torch.from_numpy, which fails where NumPy is newer than the one that PyTorch was built with."""
+    array = numpy.ascontiguousarray(array)
+    kind = {"float32": torch.float32, "int64": torch.int64, "uint8": torch.uint8}[array.dtype.name]
+    return torch.frombuffer(bytearray(array), dtype=kind).reshape(array.shape)
+
+
 def text_part(part, context):
     count = (len(part) - 1) // context
-    part = torch.from_numpy(part.astype(numpy.int64))
+    part = tensor_of(part.astype(numpy.int64))
     return (part[:count * context].reshape(count, context),
             part[1:count * context + 1].reshape(count, context))
 
@@ -64,7 +71,7 @@ def load_text(data, folder):
 def cifar_part(paths, label_bytes):
     raw = numpy.concatenate([numpy.fromfile(path, dtype=numpy.uint8) for path in paths])
     raw = raw.reshape(-1, label_bytes + 3072)
-    return raw[:, label_bytes:].reshape(-1, 3, 32, 32), torch.from_numpy(raw[:, label_bytes - 1].astype(numpy.int64))
+    return raw[:, label_bytes:].reshape(-1, 3, 32, 32), tensor_of(raw[:, label_bytes - 1].astype(numpy.int64))
 
 
 def load_cifar(data, folder):
@@ -78,7 +85,7 @@ def load_cifar(data, folder):
 
     def part(files):
         x, labels = cifar_part([os.path.join(folder, name) for name in files], 2 if fine else 1)
-        x = torch.from_numpy(x.astype(numpy.float32)) / 255
+        x = tensor_of(x.astype(numpy.float32)) / 255
         return (x - torch.tensor(mean)[:, None, None]) / torch.tensor(deviation)[:, None, None], labels
     return part(names), part(["test.bin" if fine else "test_batch.bin"])
 
@@ -87,7 +94,7 @@ def load_npy(data, folder):
     def part(images, labels):
         x = numpy.load(os.path.join(folder, data[images]))
         x = x.astype(numpy.float32) / 255 - 0.5 if x.dtype == numpy.uint8 else x.astype(numpy.float32)
-        return torch.from_numpy(x), torch.from_numpy(
+        return tensor_of(x), tensor_of(
             numpy.load(os.path.join(folder, data[labels])).astype(numpy.int64))
     return part("train_images", "train_labels"), part("test_images", "test_labels")
 
