@@ -174,7 +174,8 @@ read_all(struct images *s, unsigned threads, char *why, size_t why_size)
         pthread_join(thread[--started], NULL);
     pthread_mutex_destroy(&r.lock);
     if (r.failed > 1)
-        snprintf(why, why_size, "%s (and %zu other files cannot be read)", r.why, r.failed - 1);
+        snprintf(why, why_size, "%s (and %zu other file%s cannot be read)", r.why, r.failed - 1,
+                 r.failed > 2 ? "s" : "");
     else if (r.failed)
         snprintf(why, why_size, "%s", r.why);
     return r.failed ? r.rc : 0;

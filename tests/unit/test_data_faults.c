@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -55,13 +56,43 @@ __wrap_pread(int fd, void *to, size_t n, off_t at)
     return disk_fails(&n) ? -1 : __real_pread(fd, to, n, at);
 }
 
-enum { SOURCES = 6 };
+enum { SOURCES = 7 };
 
 /* A folder in which each source finds its files; the samples of csv and idx are all the same one. */
 struct fixture {
     struct folder folder;
     struct data_spec spec[SOURCES];
 };
+
+/* A file of the golden images, under another name. */
+static void
+copy_image(const struct folder *folder, const char *name, const char *to)
+{
+    uint8_t bytes[4096];
+    char path[256];
+    snprintf(path, sizeof path, "tests/golden/images/%s", name);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    folder_write(folder, to, bytes, size);
+}
+
+static void
+make_images(const struct folder *folder, struct data_spec *spec)
+{
+    static char dir[FOLDER_PATH_MAX + 8];
+    snprintf(dir, sizeof dir, "%s/photos", folder->path);
+    assert_int_equal(mkdir(dir, 0777), 0);
+    assert_int_equal(mkdir(folder_path(folder, "photos/cat"), 0777), 0);
+    copy_image(folder, "dot.png", "photos/cat/1.png");
+    copy_image(folder, "grey.jpg", "photos/cat/2.jpg");
+    spec->source = DATA_IMAGES;
+    spec->dir = dir;
+    spec->side = 3;
+    spec->channels = 1;
+    spec->keep = 1;
+}
 
 static int
 setup(void **state)
@@ -95,6 +126,7 @@ setup(void **state)
     f.spec[3].source = DATA_CIFAR100;
     f.spec[4].source = DATA_NPY;
     f.spec[5].source = DATA_TEXT, f.spec[5].file = "t";
+    make_images(&f.folder, &f.spec[6]);
     memset(&disk, 0, sizeof disk);
     *state = &f;
     return 0;
@@ -162,14 +194,13 @@ crumbs_and_interruptions_change_nothing(void **state)
 
 /* Far samples: the error comes when one is used, and stays. */
 static void
-a_disk_that_fails_during_training_is_a_failure_of_the_set(void **state)
+check_training(const struct data_spec *spec, const char *text)
 {
-    struct fixture *f = *state;
     struct data_set *set;
     float x[10];
     const uint32_t index = 0;
     struct nn_batch batch = {.x = x};
-    assert_int_equal(data_open(&set, &f->spec[4], why, sizeof why), 0);
+    assert_int_equal(data_open(&set, spec, why, sizeof why), 0);
     data_fill(set, DATA_TRAIN, &index, 1, &batch, 1);
     assert_null(data_failed(set));
     disk.calls = 0, disk.fail_at = 1, disk.error = EIO;
@@ -177,9 +208,17 @@ a_disk_that_fails_during_training_is_a_failure_of_the_set(void **state)
     disk.fail_at = 0;
     data_fill(set, DATA_TRAIN, &index, 1, &batch, 1);
     assert_non_null(data_failed(set));
-    assert_non_null(strstr(data_failed(set), "features.npy: byte "));
+    assert_non_null(strstr(data_failed(set), text));
     assert_non_null(strstr(data_failed(set), strerror(EIO)));
     data_close(&set);
+}
+
+static void
+a_disk_that_fails_during_training_is_a_failure_of_the_set(void **state)
+{
+    struct fixture *f = *state;
+    check_training(&f->spec[4], "features.npy: byte ");
+    check_training(&f->spec[6], "/photos/cat/");
 }
 
 #define WITH_FILES(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
