@@ -1,6 +1,6 @@
 #!/bin/bash
-# Folders of images: PNG and JPEG of all kinds train to the same weights on one node and on three, in memory and read
-# anew each time; a wrong file is named in one line; a node whose pixels differ is refused.
+# Folders of images: PNG and JPEG of all kinds train to the same weights on one node and on three; a wrong file is named
+# in one line; predict takes an image or a folder of them.
 . "$(dirname "$0")/../support/process.sh"
 
 python3 - "$WORK/photos" "$ROOT/tests/golden/images" <<'END' || skip "no python3"
@@ -37,7 +37,7 @@ END
 job=("$WORK/job.yaml" --data "$WORK/photos")
 reference "${job[@]}"
 node a "${job[@]}" --peers 3
-node b "${job[@]}" --peers 3 --set train.memory_max=60000 --threads 3
+node b "${job[@]}" --peers 3 --threads 3
 node c "${job[@]}" --peers 3
 finished 120 a b c
 same_hash reference a b c
