@@ -324,6 +324,7 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                                   .part_count = run->job.past_count,
                               });
     tell_job(run);
+    tell_self(run);
     metrics_keep(run->metrics, run->kept);
     if (config->tensorboard)
         metrics_tensorboard(run->metrics);
@@ -391,10 +392,11 @@ train_open(struct run *run, enum train_start start, char *why, size_t why_size)
                          why_size);
     if (rc)
         return rc;
-    tell_start(run, start, why);
+    char skipped[TRAIN_LINE];
+    snprintf(skipped, sizeof skipped, "%s", why);
     rc = open_mesh(run, why, why_size);
-    if (!rc)
-        tell_self(run);
+    if (!rc) /* else nothing but the error is said */
+        tell_start(run, start, skipped);
     return rc;
 }
 

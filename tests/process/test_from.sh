@@ -72,7 +72,7 @@ for command in "" "local -n 2" check; do
             $command "$WORK/job.yaml" --set "model.from=$WORK/cut.safetensors"
         refused "no such file" "job.yaml: $from/nil: .*No such file" $command "$WORK/job.yaml" --set "model.from=$WORK/nil"
         refused "a folder" "job.yaml: $from: not a regular file" $command "$WORK/job.yaml" --set "model.from=$WORK"
-        refused "no model" "job.yaml: $from/job.yaml: header of" $command "$WORK/job.yaml" --set "model.from=$WORK/job.yaml"
+        refused "no model" "job.yaml: is no safetensors file" $command "$WORK/job.yaml" --set "model.from=$WORK/job.yaml"
     }
 done
 echo "seven files that do not fit, refused by three commands"

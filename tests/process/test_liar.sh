@@ -19,7 +19,7 @@ count() { # NAME
 }
 
 convictions() { # NAME
-    grep -c '^error: node .* computed shard .* wrongly: it is expelled' "$WORK/$1.log"
+    grep -c '^error: .* computed a wrong gradient (shard .*): it is expelled' "$WORK/$1.log"
 }
 
 # The rounds of four that it took part in, with a shard to lie about.
