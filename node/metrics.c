@@ -90,7 +90,8 @@ remove_empty(struct metrics *metrics)
     char path[METRICS_PATH_MAX + 32];
     struct stat status;
     snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
-    if (fstat(metrics->fd, &status) != 0 || status.st_size > 0 || unlink(path) != 0)
+    if (metrics->begun || fstat(metrics->fd, &status) != 0 || status.st_size > 0 ||
+        unlink(path) != 0)
         return;
     for (size_t i = strlen(metrics->dir); i > metrics->kept; i--) {
         if (metrics->dir[i] == '/' || metrics->dir[i] == '\0') {
@@ -576,14 +577,35 @@ metrics_alive(struct metrics *metrics)
     pthread_mutex_unlock(&metrics->lock);
 }
 
+/* A node that took the last state from the others has done no step: its metrics.jsonl is empty, but it is there. */
+static int
+end_without_steps(struct metrics *metrics, char *why, size_t why_size)
+{
+    char path[METRICS_PATH_MAX + 32];
+    if (metrics->begun)
+        return 0;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
+    if (ftruncate(metrics->fd, metrics->at) != 0)
+        return fail(path, strerror(errno), errno, why, why_size);
+    metrics->begun = true;
+    write_job(metrics);
+    if (metrics->at == 0)
+        show_say(&metrics->show, 6,
+                 "this node did no step: it took the last state from the others, and its "
+                 "metrics.jsonl is empty");
+    return 0;
+}
+
 int
 metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
                size_t why_size)
 {
     pthread_mutex_lock(&metrics->lock);
+    int rc = end_without_steps(metrics, why, why_size);
     json_t *object = metrics_result_object(result, metrics->show.warnings);
     pthread_mutex_unlock(&metrics->lock);
-    int rc = write_whole(metrics->dir, "result.json", object, why, why_size);
+    if (!rc)
+        rc = write_whole(metrics->dir, "result.json", object, why, why_size);
     json_decref(object);
     return rc;
 }

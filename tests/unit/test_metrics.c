@@ -593,6 +593,38 @@ a_result_that_cannot_be_written_is_an_error(void **state)
     metrics_destroy(&metrics);
 }
 
+static off_t
+size_of(const char *name)
+{
+    struct stat status;
+    return stat(path_of(name), &status) == 0 ? status.st_size : -1;
+}
+
+/* It took the last state from the others. What an earlier run left does not belong to the result. */
+static void
+a_run_without_a_step_leaves_its_files_too(void **state)
+{
+    struct metrics_result result = result_of();
+    struct metrics_step step = step_of(7);
+    (void)state;
+    for (unsigned k = 0; k < 2; k++) {
+        struct metrics *metrics = open_metrics(false);
+        assert_int_equal(metrics_result(metrics, &result, why, sizeof why), 0);
+        metrics_destroy(&metrics);
+        assert_int_equal(size_of("metrics.jsonl"), 0);
+        assert_true(size_of("result.json") > 0);
+        metrics = open_metrics(false); /* the earlier run of the second turn */
+        metrics_step(metrics, &step);
+        metrics_destroy(&metrics);
+        assert_true(size_of("metrics.jsonl") > 0);
+    }
+    struct metrics *metrics = open_metrics(true); /* goes on, and there is nothing more to do */
+    off_t before = size_of("metrics.jsonl");
+    assert_int_equal(metrics_result(metrics, &result, why, sizeof why), 0);
+    metrics_destroy(&metrics);
+    assert_int_equal(size_of("metrics.jsonl"), before);
+}
+
 int
 main(void)
 {
@@ -618,6 +650,7 @@ main(void)
         TEST(the_result_holds_what_the_run_came_to),
         TEST(results_are_read_back_for_comparison),
         TEST(a_result_that_cannot_be_written_is_an_error),
+        TEST(a_run_without_a_step_leaves_its_files_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
