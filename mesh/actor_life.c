@@ -221,6 +221,7 @@ open_core(struct mesh *mesh)
         .direct_bytes = setup->direct_bytes,
         .audit_share = (uint64_t)(setup->audit * 4294967296.0),
         .audit_bucket = setup->audit_bucket,
+        .inexact = setup->inexact,
     };
     if (getrandom(&config.audit_seed, sizeof config.audit_seed, 0) != sizeof config.audit_seed)
         return -EIO;

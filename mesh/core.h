@@ -74,6 +74,9 @@ struct core_config {
     uint64_t audit_share;
     uint64_t audit_seed; /* secret of this node */
     size_t audit_bucket;
+    /* Sums of floats depend on how the shards were divided (train.exact: no). Then nodes that trained apart have
+     * different states, and none of them is wrong. */
+    bool inexact;
     uint64_t mutant; /* simulator only: bits of planted bugs, 0 = none; see tests/sim */
 };
 

@@ -161,7 +161,8 @@ uint64_t
 doubt_past(const struct core *core, uint64_t round)
 {
     const struct doubt *doubt = &core->doubt;
-    bool known = round >= doubt->past_from && round <= doubt->past_to && core->state_hash != 0;
+    bool known = round >= doubt->past_from && round <= doubt->past_to && core->state_hash != 0 &&
+                 !core->config.inexact;
     return known && !core_mutant(core, MUTANT_PAST) ? doubt->past[round % DOUBT_PAST] : 0;
 }
 
@@ -185,7 +186,8 @@ doubt_agreed(struct core *core, uint64_t round)
 void
 doubt_back(struct core *core, uint64_t round, const char *why)
 {
-    uint64_t sure = core->doubt.sure < round ? core->doubt.sure : round;
+    bool anywhere = core->config.inexact || core->doubt.sure > round;
+    uint64_t sure = anywhere ? round : core->doubt.sure;
     own_damaged(core, why);
     core->ops.back(core->ctx, sure);
 }
@@ -246,6 +248,11 @@ count_claims(const struct core *core)
             tally.hash = core->doubt.claim[i];
         }
     }
+    if (core->config.inexact &&
+        tally.other == tally.same) { /* neither is wrong: one of them is taken */
+        tally.same += core->state_hash < tally.hash;
+        tally.other += core->state_hash > tally.hash;
+    }
     return tally;
 }
 
@@ -253,7 +260,8 @@ static void
 say(struct core *core, int i, const char *verdict)
 {
     char who[PROTO_WHO_MAX];
-    core_log(core, 3, "%s and this node have different weights after the same steps: %s",
+    core_log(core, core->config.inexact ? 6 : 3,
+             "%s and this node have different weights after the same steps: %s",
              report_who(core, i, who), verdict);
     core_log(core, 7, "before round %llu: state %016llx there, %016llx here",
              (unsigned long long)core->round, (unsigned long long)core->doubt.claim[i],
@@ -437,6 +445,8 @@ enum doubt_verdict
 doubt_differs(struct core *core, uint64_t hash)
 {
     struct doubt *doubt = &core->doubt;
+    if (core->config.inexact)
+        return DOUBT_COPY;
     unsigned ours = 1 + holders(core, core->round, core->state_hash);
     unsigned theirs = holders(core, core->round, hash);
     if (doubt->differ_round != core->round + 1 || core->own.state != OWN_FREE) {

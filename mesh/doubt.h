@@ -25,6 +25,10 @@
  * computes it again alone before it takes anything from the others, and the node behind does not follow it until
  * then. The node that was wrong goes back in the end.
  *
+ * With train.exact: no (config.inexact), a state depends on how the shards were divided, so nodes that trained apart
+ * differ and none of them is wrong. Then nobody looks at the past, a node that follows another takes a copy of its
+ * state, and of two hashes with the same number of nodes the smaller one is kept.
+ *
  * A node that only claims another hash costs the others time and nothing else: three or more nodes outvote it, and
  * between two, the other one computes a round again at most DOUBT_TIES times. */
 #ifndef MESH_DOUBT_H

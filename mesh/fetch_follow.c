@@ -112,7 +112,7 @@ state_differs(struct core *core, uint64_t hash)
     char who[PROTO_WHO_MAX];
     enum doubt_verdict verdict = doubt_differs(core, hash);
     if (verdict != DOUBT_WAIT)
-        core_log(core, 3, "%s has other weights than this node: %s",
+        core_log(core, core->config.inexact ? 6 : 3, "%s has other weights than this node: %s",
                  report_who(core, core->fetch.from, who),
                  verdict == DOUBT_COPY ? "taking a copy of theirs" : "not following it");
     fetch_reset(core);

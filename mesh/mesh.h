@@ -69,6 +69,7 @@ struct mesh_setup {
     size_t state_size;     /* bytes of a state */
     double audit;          /* 0..1: share of (round, member) pairs that are audited; core.h */
     size_t audit_bucket;   /* with audit > 0: the bucket of the claims */
+    bool inexact;          /* nodes that trained apart may have different states: core.h */
     const char *job;       /* text for nodes that want a job; NULL: none. Borrowed. */
     /* [mesh_idle_size] bytes of the caller, on whole pages, for data that is seldom used; NULL: the mesh allocates
      * it */

@@ -165,6 +165,7 @@ open_mesh(struct run *run, char *why, size_t why_size)
     };
     setup.buckets = work_buckets(run->work, &setup.bucket_count);
     setup.audit = config->mesh.audit;
+    setup.inexact = !config->train.exact;
     setup.audit_bucket = setup.audit > 0 ? setup.bucket_count - 2 : 0;
     snprintf(setup.hello.run, sizeof setup.hello.run, "%s", config->run.name);
     snprintf(setup.hello.kernel, sizeof setup.hello.kernel, "%s", run->job.kernel);

@@ -313,6 +313,7 @@ lone_new(const struct lone_setup *setup)
         .chunk_elems = 16,
         .direct_bytes = setup->audit_share ? 4096 : 40,
         .audit_share = setup->audit_share,
+        .inexact = setup->inexact,
         .audit_seed = 99,
         .mutant = setup->mutant,
     };

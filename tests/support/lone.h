@@ -29,6 +29,7 @@ struct lone_setup {
     size_t state_size;    /* 0: 16 */
     bool wants_job;
     bool unstarted; /* the trainer has not given its state yet */
+    bool inexact;   /* core_config.inexact */
     uint64_t mutant;
     uint64_t audit_share; /* the claims are bucket 0, and all buckets go directly */
 };

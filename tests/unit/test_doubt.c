@@ -7,8 +7,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/doubt.h"
-#include "mesh/serve.h"
+#include "mesh/inside.h"
 #include "tests/support/lone.h"
 
 static const unsigned ids[] = {7, 8, 9};
@@ -192,6 +191,57 @@ who_was_accused_is_not_fetched_from(void **state)
     lone_destroy(&lone);
 }
 
+/* Node 5 has trained alone for some rounds when 7 comes, which had another state before round 1. */
+static bool
+goes_back_for_the_past(bool inexact)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .inexact = inexact});
+    lone_meet(lone, 7);
+    for (int k = 0; lone->core->round < 4; k++) {
+        assert_in_range(k, 0, 100);
+        lone_run(lone, 50);
+        lone_train(lone);
+    }
+    for (int k = 0; k < 20 && !lone->back; k++) {
+        tell(lone, 7, 1, 66);
+        lone_run(lone, 50);
+        lone_train(lone);
+    }
+    bool back = lone->back || lone_logged(lone, "had other weights a while ago") > 0;
+    lone_destroy(&lone);
+    return back;
+}
+
+/* With train.exact: no, those who trained apart have different states, and nobody computes anything again. */
+static void
+a_past_that_differs_is_no_fault_when_sums_are_inexact(void **state)
+{
+    (void)state;
+    assert_true(goes_back_for_the_past(false));
+    assert_false(goes_back_for_the_past(true));
+}
+
+static bool
+goes_back_for(uint64_t hash)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2, .inexact = true});
+    lone_meet(lone, 7);
+    tell(lone, 7, 0, hash);
+    lone_run(lone, 300);
+    bool back = lone->back;
+    lone_destroy(&lone);
+    return back;
+}
+
+static void
+of_two_inexact_states_one_is_kept(void **state)
+{
+    (void)state;
+    assert_true(goes_back_for(66));
+    assert_false(goes_back_for(88));
+    assert_false(goes_back_for(77));
+}
+
 int
 main(void)
 {
@@ -203,6 +253,8 @@ main(void)
         cmocka_unit_test(of_one_against_one_who_is_ahead_decides),
         cmocka_unit_test(of_two_ahead_who_differ_neither_is_fetched),
         cmocka_unit_test(who_was_accused_is_not_fetched_from),
+        cmocka_unit_test(a_past_that_differs_is_no_fault_when_sums_are_inexact),
+        cmocka_unit_test(of_two_inexact_states_one_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
