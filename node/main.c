@@ -21,6 +21,7 @@
 #include "node/local.h"
 #include "node/options.h"
 #include "node/predict.h"
+#include "node/python.h"
 #include "node/sample.h"
 #include "node/train.h"
 #include "node/typed.h"
@@ -247,9 +248,8 @@ do_local(struct config *config, const struct options *options, const char *const
 static int
 do_check(struct config *config, const struct options *options, const char *const *args)
 {
-    (void)options;
     (void)args;
-    return train_check(config);
+    return options->python ? python_print(config, options->python) : train_check(config);
 }
 
 static int

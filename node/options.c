@@ -46,6 +46,7 @@ static const struct option table[] = {
      NULL},
     {"--log", "LEVEL", "node.log", NULL, "error, warning, info or debug (info)", NULL},
     {"-n", "N", NULL, NULL, "local: how many nodes (4)", "local"},
+    {"--python", "MODEL", NULL, NULL, "check: a PyTorch program that loads the model", "check"},
     {"--prompt", "TEXT", NULL, NULL, "sample: what the text begins with (a line break)", "sample"},
     {"--length", "N", NULL, NULL, "sample: bytes to add (256)", "sample"},
     {"--temperature", "T", NULL, NULL,
@@ -177,6 +178,10 @@ take(struct cursor *cursor, const struct option *option, const char *value)
         return set_nodes(cursor, value);
     if (strcmp(option->name, "--prompt") == 0)
         return set_prompt(cursor, value);
+    if (strcmp(option->name, "--python") == 0) {
+        options->python = value;
+        return 0;
+    }
     if (strcmp(option->name, "--length") == 0)
         return set_uint(cursor, option->name, value, 1, LENGTH_MAX, &options->length);
     if (strcmp(option->name, "--top-k") == 0)
