@@ -696,6 +696,7 @@ void
 actor_status(const struct mesh *mesh, struct mesh_status *out)
 {
     core_status(mesh->core, &out->core);
+    memcpy(out->name, mesh->setup.hello.name, sizeof out->name);
     out->control_port = wire_control_port(mesh->wire);
     out->bulk_port = wire_bulk_port(mesh->wire);
     out->beacon_port = mesh->setup.beacon_port;

@@ -142,8 +142,9 @@ struct mesh_stats {
 /* Where this node can be reached, who is here, who is waited for, and who was heard and not met. For people: the
  * first line of a run, what is shown while it waits, and result.json. */
 struct mesh_status {
-    char address
-        [INET_ADDRSTRLEN]; /* of this node, on the best interface in use; "" none at present */
+    char name[PROTO_NAME_MAX]; /* hello.name */
+    /* of this node, on the best interface in use; "" none at present */
+    char address[INET_ADDRSTRLEN];
     uint16_t control_port; /* TCP; others reach this node at address:control_port, */
     uint16_t bulk_port;    /* TCP; and there */
     uint16_t beacon_port;  /* UDP */

@@ -23,11 +23,12 @@
 #include "node/predict.h"
 #include "node/python.h"
 #include "node/sample.h"
+#include "node/search.h"
 #include "node/train.h"
 #include "node/typed.h"
 #include "proto/fail.h"
 
-enum { WHY_MAX = 512, EXIT_BAD = 2, EXIT_INTERRUPTED = 130, FIND_MS = 3600 * 1000 };
+enum { WHY_MAX = 512, EXIT_BAD = 2, EXIT_INTERRUPTED = 130 };
 
 static const char version[] = "0.1.0";
 
@@ -112,19 +113,6 @@ load(struct config **config, const char *path, const struct options *options, ch
 
 /* --- a node without a job --- */
 
-static void
-log_finding(void *ctx, int level, const char *line)
-{
-    const struct config *config = ctx;
-    char shown[WHY_MAX];
-    typed_escape(shown, sizeof shown, line);
-    FILE *file = level <= 4 ? stderr : stdout;
-    if (level <= (config->quiet ? 4 : config->log_level)) {
-        fprintf(file, "%s\n", shown);
-        fflush(file);
-    }
-}
-
 /* What the options alone say: no job, but where to look for one. */
 static int
 blank(struct config **config, const struct options *options)
@@ -140,27 +128,12 @@ blank(struct config **config, const struct options *options)
     return fail(EXIT_BAD, why);
 }
 
-/* Wait for a mesh that has a job; its text into text[PROTO_JOB_MAX], who gave it into from[PROTO_WHO_MAX]. 0 or an exit status. */
+/* 0 or an exit status. */
 static int
-find_job(struct config *config, char *text, char *from)
+find_job(const struct config *config, char *text, char *from)
 {
     char why[WHY_MAX] = "";
-    struct mesh_setup setup = {
-        .group = config->mesh.group,
-        .interface = config->mesh.interface[0] ? config->mesh.interface : NULL,
-        .port = (uint16_t)config->mesh.port,
-        .beacon_port = (uint16_t)config->mesh.beacon_port,
-        .seeds = config->mesh.seed,
-        .seed_count = config->mesh.seed_count,
-        .log = log_finding,
-        .log_ctx = config,
-    };
-    host_name(config->name, setup.hello.name, sizeof setup.hello.name);
-    log_finding(config, 6, "looking for a mesh with a job (see meshnode --help)");
-    int rc;
-    do
-        rc = mesh_job_find(&setup, FIND_MS, text, from, why, sizeof why);
-    while (rc == -ETIMEDOUT);
+    int rc = search_job(config, text, from, why, sizeof why);
     return rc == 0 ? 0 : rc == -EINTR ? EXIT_INTERRUPTED : fail(EXIT_BAD, why);
 }
 

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct core_status;
 struct metrics;
 
 struct metrics_step {
@@ -18,6 +19,7 @@ struct metrics_step {
     double loss;                /* mean over the batch */
     double accuracy;            /* of the batch, 0..1; negative: none */
     unsigned peers;             /* nodes that trained, this one included */
+    unsigned unreached;         /* nodes that it hears now, but has no connection to */
     uint64_t plan;              /* hash of who computed what; 0: followed */
     /* Other nodes computed the step; this node only applied its result, because it was catching up. Then peers is the
      * number of nodes that it knows. */
@@ -56,6 +58,8 @@ struct metrics_result {
     bool exact;
     char params_sha256[65], state_sha256[65];
     unsigned peers_max;
+    bool alone;                     /* nobody else had a part in the steps that this process did */
+    const struct core_status *mesh; /* who was met and who was only heard; NULL nobody */
     uint64_t plans, aborts, damages, audits, expelled, tx_bytes, rx_bytes;
 };
 

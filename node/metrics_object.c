@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "node/typed.h"
+#include "node/waiting.h"
 
 static json_t *
 number(double value)
@@ -95,6 +96,27 @@ metrics_step_object(const struct metrics_step *step, double time_s, const char *
     return object;
 }
 
+/* The nodes that were heard and never met: [{"address": "192.168.7.13:20000", "host": "pc3"}], host null when it is
+ * not known. */
+static json_t *
+unmet(const struct core_status *mesh)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; mesh && i < mesh->contact_count; i++) {
+        const struct core_contact *contact = &mesh->contacts[i];
+        char address[PROTO_HOST_MAX + 8];
+        if (!waiting_is_unmet(contact))
+            continue;
+        snprintf(address, sizeof address, "%s:%u", contact->at.host, contact->at.control_port);
+        json_t *object = json_object();
+        json_object_set_new(object, "address", safe_text(address));
+        json_object_set_new(object, "host",
+                            contact->name[0] ? safe_text(contact->name) : json_null());
+        json_array_append_new(list, object);
+    }
+    return list;
+}
+
 json_t *
 metrics_result_object(const struct metrics_result *result, uint64_t warnings)
 {
@@ -112,6 +134,8 @@ metrics_result_object(const struct metrics_result *result, uint64_t warnings)
     json_object_set_new(object, "params_sha256", safe_text(result->params_sha256));
     json_object_set_new(object, "state_sha256", safe_text(result->state_sha256));
     json_object_set_new(object, "peers_max", whole(result->peers_max));
+    json_object_set_new(object, "alone", json_boolean(result->alone));
+    json_object_set_new(object, "unmet", unmet(result->mesh));
     json_object_set_new(object, "plans", whole(result->plans));
     json_object_set_new(object, "aborts", whole(result->aborts));
     json_object_set_new(object, "damages", whole(result->damages));

@@ -118,6 +118,8 @@ show_line(const struct show *show, char *out, size_t size)
         field(out, size, "accuracy %.1f %%", 100 * step->accuracy);
     if (!step->followed)
         field(out, size, "%u %s", step->peers, step->peers == 1 ? "node" : "nodes");
+    if (step->unreached)
+        field(out, size, "%u heard, not reached", step->unreached);
     if (trains && !step->followed)
         rate_fields(show, out, size);
     field(out, size, "epoch %llu", (unsigned long long)step->epoch + 1);

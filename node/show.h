@@ -20,7 +20,7 @@ struct show {
     bool quiet;               /* print only warnings and worse */
     uint64_t warnings;        /* number of warnings and worse */
     char alarm[128];          /* the present problem; "": none */
-    char doing[128];          /* what it does instead of training; "" it trains */
+    char doing[256];          /* what it does instead of training; "" it trains */
     struct metrics_step step; /* the newest, when `stepped` */
     bool stepped;
     uint64_t plain_ms, doing_ms;           /* no plain line before */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "node/repair.h"
+#include "node/waiting.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
 
@@ -110,6 +111,7 @@ report_step(struct run *run, const struct state_event *event, const struct mesh_
         .peers = task->members ? task->members : stats.core.peers + 1,
         .plan = task->plan,
         .followed = task->members == 0,
+        .unreached = stats.core.unreached,
         .samples = event->evaluated ? 0 : event->samples,
         .first = event->first,
         .coverage = event->coverage,
@@ -378,6 +380,24 @@ adopt(struct run *run, const struct mesh_task *task)
     announce(run, task->state_hash);
 }
 
+/* For --peers N: who is here, and, once, what to check when the others do not come. */
+static void
+tell_waiting(struct run *run)
+{
+    struct mesh_status status;
+    char line[WAITING_LINE];
+    mesh_status(run->mesh, &status);
+    if (!status.core.waiting)
+        return;
+    waiting_peers(&status, line);
+    metrics_doing(run->metrics, line);
+    if (run->hinted || status.core.waiting_us < WAITING_HINT_US || waiting_gaps(&status) > 0)
+        return;
+    run->hinted = true;
+    waiting_peers_hint(&status, line);
+    train_say(run, 4, "%s", line);
+}
+
 /* What the live line says while no step is made. */
 static void
 tell_doing(struct run *run)
@@ -386,6 +406,8 @@ tell_doing(struct run *run)
     mesh_stats(run->mesh, &stats);
     if (stats.core.catching_up)
         metrics_doing(run->metrics, "catching up");
+    else
+        tell_waiting(run);
 }
 
 /* Somebody else's shard, computed here: is it what was claimed? */

@@ -8,6 +8,7 @@
 #include <sodium.h>
 
 #include "node/model_file.h"
+#include "node/waiting.h"
 #include "proto/clock.h"
 
 enum { PATIENCE_S = 10 };
@@ -63,13 +64,26 @@ insist(struct run *run, const struct metrics_result *result)
     return rc;
 }
 
+/* Equal weights do not show that nodes worked together: any of them comes to these alone. */
+static void
+tell_alone(struct run *run, const struct mesh_status *status)
+{
+    char unmet[WAITING_LINE];
+    size_t count = waiting_unmet(status, unmet);
+    if (count > 0)
+        train_say(run, 4, "this node trained alone: it heard %s, but never had a connection to %s",
+                  unmet, count == 1 ? "it" : "them");
+}
+
 int
 train_results(struct run *run)
 {
     const struct state_header *h = run->state.header;
     char node[PROTO_NAME_MAX];
     struct mesh_stats stats;
+    struct mesh_status status;
     mesh_stats(run->mesh, &stats);
+    mesh_status(run->mesh, &status);
     snprintf(node, sizeof node, "%016llx", (unsigned long long)stats.node.id);
     struct metrics_result result = {
         .run = run->config->run.name,
@@ -83,6 +97,8 @@ train_results(struct run *run)
         .wall_s = clock_s() - run->started,
         .exact = run->config->train.exact,
         .peers_max = run->peers_max,
+        .alone = stats.core.shared == 0,
+        .mesh = &status.core,
         .plans = stats.core.plans,
         .aborts = stats.core.aborts,
         .damages = stats.core.damages,
@@ -95,6 +111,8 @@ train_results(struct run *run)
                result.params_sha256);
     sha256_hex(run->state.block, run->state.size, result.state_sha256);
     run->model_told = true; /* the last lines say where it is */
+    if (result.alone)
+        tell_alone(run, &status);
     int rc = insist(run, &result);
     if (!rc)
         metrics_show_result(run->metrics, &result);

@@ -5,15 +5,19 @@
 
 #include "mesh/mesh.h"
 
-enum { WAITING_LINE = 448, WAITING_HINT_S = 15 /* after so long what to check is said */ };
+enum { WAITING_LINE = 448, WAITING_HINT_US = 15000000 /* after so long what to check is said */ };
 
-/* The live line of a node that looks for a job: "looking for a mesh on eth0, wlan0: 0:25". */
+/* How many nodes are heard at present, but not reached. */
+unsigned waiting_gaps(const struct mesh_status *status);
+
+/* The live line of a node that looks for a job: "looking for a mesh on eth0, wlan0: 0:25". A node that is heard and
+ * not reached is added: "  not reached: 192.168.7.13:20000". */
 void waiting_search(const struct mesh_status *status, uint64_t searching_us,
                     char out[WAITING_LINE]);
 /* What to check when nobody answers. */
 void waiting_search_hint(const struct mesh_status *status, char out[WAITING_LINE]);
 
-/* The live line of a node that waits for --peers N: "waiting for 3 nodes: 2 are here (192.168.7.11, .13): 0:25". */
+/* The live line of a node that waits for --peers N: "waiting for 3 nodes: 2 are here (pc1, pc3): 0:25". */
 void waiting_peers(const struct mesh_status *status, char out[WAITING_LINE]);
 void waiting_peers_hint(const struct mesh_status *status, char out[WAITING_LINE]);
 

@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "mesh/core.h"
 #include "node/audit.h"
 #include "node/compare.h"
 
@@ -542,6 +543,13 @@ the_result_holds_what_the_run_came_to(void **state)
     struct metrics *metrics = open_metrics(false);
     struct metrics_result result = result_of();
     (void)state;
+    static struct core_status others = {.contact_count = 4};
+    others.contacts[0] = (struct core_contact){{"10.0.0.1", 20000}, "pc1", .met = true};
+    others.contacts[1] = (struct core_contact){{"10.0.0.2", 20000}, "pc2", .here = false};
+    others.contacts[2] = (struct core_contact){{"10.0.0.3", 20002}, "", .here = false};
+    others.contacts[3] = (struct core_contact){{"10.0.0.4", 20000}, "pc4", .settled = true};
+    result.alone = true;
+    result.mesh = &others;
     metrics_say(metrics, 6, "nothing bad");
     metrics_say(metrics, 4, "a warning");
     metrics_say(metrics, 3, "an error");
@@ -550,7 +558,7 @@ the_result_holds_what_the_run_came_to(void **state)
     json_error_t error;
     json_t *object = json_load_file(path_of("result.json"), JSON_REJECT_DUPLICATES, &error);
     assert_non_null(object);
-    assert_int_equal(json_object_size(object), 21);
+    assert_int_equal(json_object_size(object), 23);
     assert_true(number(object, "warnings") == 2);
     assert_string_equal(json_string_value(json_object_get(object, "node")), "a\"b\\x1b");
     assert_true(json_is_null(json_object_get(object, "train_loss")));
@@ -558,6 +566,14 @@ the_result_holds_what_the_run_came_to(void **state)
     assert_true(json_is_true(json_object_get(object, "exact")));
     assert_true(number(object, "samples") == 9223372036854775807.0);
     assert_true(number(object, "wall_s") == 1.5);
+    assert_true(json_is_true(json_object_get(object, "alone")));
+    const json_t *unmet = json_object_get(object, "unmet"), *peer = json_array_get(unmet, 0);
+    assert_int_equal(json_array_size(unmet), 2); /* not those that were met, or refused */
+    assert_string_equal(json_string_value(json_object_get(peer, "address")), "10.0.0.2:20000");
+    assert_string_equal(json_string_value(json_object_get(peer, "host")), "pc2");
+    peer = json_array_get(unmet, 1);
+    assert_string_equal(json_string_value(json_object_get(peer, "address")), "10.0.0.3:20002");
+    assert_true(json_is_null(json_object_get(peer, "host")));
     json_decref(object);
     assert_int_equal(access(path_of("result.json.new"), F_OK), -1);
 }
