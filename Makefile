@@ -69,7 +69,7 @@ $B/sim: $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c)) $B/tests/support/scenar
 $B/switch: $B/tests/chaos/switch.o $(support) $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-deps:                                ## install what the build needs (Debian, Ubuntu; elsewhere: say what)
+deps:                                ## install what the build needs (Debian, Ubuntu; elsewhere: print it)
 	@tests/support/deps.sh build
 check-deps:
 	@tests/support/deps.sh build test
@@ -78,14 +78,14 @@ demo: deps                           ## four nodes on this machine find one anot
 	@$(MAKE) -s all
 	./meshnode local -n 4 configs/digits.yaml
 
-check: check-deps                    ## everything that must hold: layers, unit, property, corpora, simulator, real nodes
+check: check-deps                    ## everything that must hold: unit tests, properties, corpora, simulator, real nodes
 	@$(MAKE) -s all test-build failpoints
 	@tests/support/layers.sh
 	@tests/support/lines.sh check
 	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(tests) $(replays) \
 	    $B/sim $(wildcard tests/process/test_*.sh)
 
-test: check-deps                     ## the fast part of check: unit, property, corpora
+test: check-deps                     ## the fast part of check: unit tests, properties, corpora
 	@$(MAKE) -s test-build
 	@tests/run.sh $B/logs $(tests) $(replays)
 
@@ -96,7 +96,7 @@ flips: all failpoints                ## half an hour: 1,000 flipped bits in each
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_flips.sh 1000 1 vote
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_liar.sh 200
 
-failpoints:                          ## the program with points at which tests make it die (proto/fail.h), build/gcc-fail
+failpoints:                          ## the program with failpoints for tests (proto/fail.h), in build/gcc-fail
 	@$(MAKE) -s FAILPOINTS=1 $B-fail/meshnode
 
 process: all failpoints $B/switch    ## real nodes: loopback, namespaces, kills, bad input
@@ -108,18 +108,18 @@ chaos = BUILD=$(abspath $B) MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $
 chaos: check-deps                    ## minutes of accidents for real nodes: failpoints, kills, hash matrix, cold starts, scenarios
 	@$(MAKE) -s all failpoints $B/sim $B/switch
 	@$(chaos) short
-chaos-night: check-deps              ## the same, all of it, with networks and containers: hours; PERCENT=1 of it
+chaos-night: check-deps              ## all of it, with networks and containers: hours; PERCENT=1: a hundredth
 	@tests/support/deps.sh lint
 	@$(MAKE) -s all failpoints $B/sim $B/switch
 	@$(MAKE) -s CC=clang build/clang/meshnode
 	@$(chaos) night
 
-compose-test:                        ## containers killed, paused, cut off and moved; needs a docker engine
+compose-test:                        ## kills, pauses, disconnects and moves containers; needs a docker engine
 	@tests/chaos/compose.sh; status=$$?; [ $$status = 77 ] || exit $$status
 
 SECONDS ?= 60
 JOBS    ?= 2
-sim: check-deps                      ## the simulator for SECONDS=60 on JOBS=2 cores, scenarios, drills, planted bugs
+sim: check-deps                      ## the simulator: scenarios, drills, planted bugs, then SECONDS=60 on JOBS=2 cores
 	@$(MAKE) -s $B/sim
 	$B/sim --scenario all
 	$B/sim --drill
@@ -127,14 +127,14 @@ sim: check-deps                      ## the simulator for SECONDS=60 on JOBS=2 c
 	$B/sim --seconds $(SECONDS) --jobs $(JOBS) --first $$(date +%s)000
 
 SEEDS ?= 1 2 3 4 5
-torture: check-deps                  ## checkpoints: 100,000 damages per seed in SEEDS, every crash state, repairs by real nodes
+torture: check-deps                  ## checkpoints: 100,000 damages per seed in SEEDS, every crash, repairs by real nodes
 	@$(MAKE) -s all $B/tests/prop/prop_checkpoint $B/tests/unit/test_crash $B/tests/unit/test_save
 	$B/tests/unit/test_crash
 	$B/tests/unit/test_save
 	for seed in $(SEEDS); do $B/tests/prop/prop_checkpoint 100000 $$seed && \
 	    MESHNODE=$(abspath $B/meshnode) tests/process/test_repair.sh $$seed || exit 1; done
 
-bench: deps                          ## all-reduce and training against raw TCP, Gloo, Open MPI, PyTorch: ratios
+bench: deps                          ## ratios to raw TCP, Gloo, Open MPI and PyTorch
 	@tests/support/deps.sh build bench
 	@$(MAKE) -s all $(benches)
 	BUILD=$(abspath $B) python3 tests/bench/run.py $(BENCH)
@@ -156,18 +156,18 @@ format:                              ## clang-format everything in place
 format-check:                        ## fail when clang-format would change something
 	@tests/support/deps.sh lint
 	clang-format --dry-run -Werror $(sources)
-lines:                               ## every line that the program can say, by file
+lines:                               ## list every line that the program can say, by file
 	@tests/support/lines.sh list
-layers:                              ## includes point down
+layers:                              ## check that includes point down
 	@tests/support/layers.sh
 lint: format-check layers            ## analyzers of gcc, clang and cppcheck; prints the longest functions
 	@BUILD=$B CFLAGS="$(filter-out -MMD -MP,$(ALL_CFLAGS))" tests/support/lint.sh $(lib_src) $(simd_src) node/main.c
-cov:                                 ## line coverage of the fast tests, by file
+cov:                                 ## line coverage of the fast tests, per file
 	@$(MAKE) -s B=build/cov CFLAGS="-O0 -g --coverage" LDFLAGS=--coverage test
 	@cd build/cov && for f in $(lib_src); do gcov -n -o $$(dirname $$f) $$(basename $$f .c).o 2>/dev/null; done | \
 	    awk '/^File .*\/?(node|mesh|proto|nn|compress)\//{f=$$2} /^Lines/&&f{print $$0, f; f=""}' | sort -t: -k2 -n
 
-install: all                         ## program and man page below PREFIX=/usr/local
+install: all                         ## install program and man page below PREFIX=/usr/local
 	install -D -m 755 $B/meshnode $(DESTDIR)$(PREFIX)/bin/meshnode
 	install -D -m 644 node/meshnode.1 $(DESTDIR)$(PREFIX)/share/man/man1/meshnode.1
 clean:                               ## remove build/ and runs/

@@ -267,24 +267,26 @@ run_audit(const struct options *options, const char *const *args, char *const ar
 }
 
 static const struct command commands[] = {
-    {"", 0, 1, "[JOB.yaml]", "join the mesh and offer this job, or help with the mesh's", run_join,
+    {"", 0, 1, "[JOB.yaml]", "join the mesh; offer this job, or help with the mesh's job", run_join,
      NULL},
-    {"local", 1, 1, "local [-n N] JOB.yaml", "N nodes on this machine, one terminal", NULL,
+    {"local", 1, 1, "local [-n N] JOB.yaml", "run N nodes on this machine in one terminal", NULL,
      do_local},
-    {"check", 1, 1, "check JOB.yaml", "check the job; print layers, sizes and cost", NULL,
+    {"check", 1, 1, "check JOB.yaml", "check the job; print layers, memory and cost", NULL,
      do_check},
-    {"eval", 2, 2, "eval JOB.yaml MODEL", "loss and accuracy of a saved model", NULL, do_eval},
-    {"sample", 2, 2, "sample JOB.yaml MODEL", "let a model of bytes write a text", NULL, do_sample},
+    {"eval", 2, 2, "eval JOB.yaml MODEL", "print loss and accuracy of a saved model", NULL,
+     do_eval},
+    {"sample", 2, 2, "sample JOB.yaml MODEL", "let a model of bytes continue a text", NULL,
+     do_sample},
     {"predict", 2, 3, "predict JOB.yaml MODEL [FILE]",
-     "outputs for the test samples, or those in FILE, as CSV", NULL, do_predict},
-    {"convert", 2, 3, "convert JOB.yaml DIR", "the job's data as arrays of NumPy in DIR", NULL,
+     "print outputs for the test samples, or the rows of FILE, as CSV", NULL, do_predict},
+    {"convert", 2, 3, "convert JOB.yaml DIR", "write the job's data to DIR as NumPy arrays", NULL,
      do_convert},
     {"convert", 2, 3, "convert JOB.yaml CHECKPOINT MODEL",
-     "the weights in a checkpoint as model.safetensors", NULL, do_convert},
+     "write the weights of a checkpoint to MODEL, a model.safetensors", NULL, do_convert},
     {"audit", 1, AUDIT_DIRS_MAX, "audit DIR...",
-     "prove from results folders that every sample was used exactly once", run_audit, NULL},
-    {"health", 0, 1, "health [DIR]", "is the run in DIR (runs) alive? status 0 or 1", run_health,
-     NULL},
+     "prove from results that every sample was used once per epoch", run_audit, NULL},
+    {"health", 0, 1, "health [DIR]", "say whether the run in DIR (runs) is alive: status 0 or 1",
+     run_health, NULL},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
