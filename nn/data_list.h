@@ -1,9 +1,9 @@
-/* data_list.h - names in a folder, in the order of their bytes: the same on all machines, whatever their locale.
+/* data_list.h - the names in a folder, sorted by their bytes: the same order on all machines, in any locale.
  *
  *     struct data_list list = {0};
  *     rc = data_list_read(&list, "photos", wanted, ctx, why, sizeof why);
  *     for (size_t i = 0; i < list.count; i++)
- *         ...list.name[i]...
+ *         ... list.name[i]
  *     data_list_free(&list); */
 #ifndef NN_DATA_LIST_H
 #define NN_DATA_LIST_H
@@ -17,8 +17,8 @@ struct data_list {
     size_t count, room;
 };
 
-/* Add the names for which wanted(ctx, name) returns 1; a negative value of it ends the call and is returned. Names that
- * begin with a dot are never asked about. 0, -ENOMEM, or what opening the folder says. */
+/* Adds the names for which wanted(ctx, name) returns 1. If it returns a negative value, the call ends and returns
+ * that. Names that begin with a dot are skipped. Returns 0, -ENOMEM, or the error of opening the folder. */
 int data_list_read(struct data_list *list, const char *folder,
                    int (*wanted)(void *ctx, const char *name), void *ctx, char *why,
                    size_t why_size);

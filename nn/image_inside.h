@@ -1,10 +1,10 @@
-/* image_inside.h - what image.c and the two decoders share. */
+/* image_inside.h - shared by image.c and the two decoders. */
 #ifndef NN_IMAGE_INSIDE_H
 #define NN_IMAGE_INSIDE_H
 
 #include "nn/image.h"
 
-/* One file that is decoded. */
+/* One file that is being decoded. */
 struct image_file {
     const char *name;
     const uint8_t *bytes;
@@ -14,13 +14,13 @@ struct image_file {
     size_t why_size;
 };
 
-/* Fill `why` with "NAME: text" and return rc. */
+/* Fills `why` with "NAME: text" and returns rc. */
 int image_refuse(const struct image_file *file, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Set out->width, ->height, ->channels and room for the pixels, or refuse. */
+/* Sets out->width, ->height, ->channels and allocates the pixels, or refuses the file. */
 int image_room(const struct image_file *file, size_t width, size_t height, size_t channels);
 
-/* 0 or an error with `why`; out->pixel may be there even so. */
+/* Each returns 0, or an error with `why`; out->pixel may be allocated even then. */
 int image_png(const struct image_file *file);
 int image_jpeg(const struct image_file *file);
 

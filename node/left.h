@@ -1,7 +1,7 @@
-/* left.h - the run that a results folder holds: what job.json says of it, and how a new start relates to it.
+/* left.h - the run in a results folder: what its job.json says, and how a new start relates to it.
  *
- * A run goes on by itself where it is the same job. With --resume a run also goes on where only keys differ that leave
- * the past as it is: then the job becomes one of several parts (config_parts.h), the last of which begins after the newest
+ * A run goes on by itself if it is the same job. With --resume it also goes on if only keys differ that do not
+ * change the past. Then the job gets several parts (config_parts.h); the last part begins after the newest
  * checkpoint. */
 #ifndef NODE_LEFT_H
 #define NODE_LEFT_H
@@ -11,14 +11,14 @@
 #include "node/train.h"
 
 struct left {
-    bool known;            /* there is a job.json */
-    bool ended;            /* there is a result.json */
-    struct audit_job job;  /* what it says, */
+    bool known;            /* job.json exists */
+    bool ended;            /* result.json exists */
+    struct audit_job job;  /* the job hash in it, */
     uint64_t data, from;   /* the hashes of data and of model.from, */
-    struct config *config; /* and the job; NULL when its text is not there or not of this version */
+    struct config *config; /* and the job; NULL if its text is missing or of another version */
 };
 
-/* `out` is to be given to left_fini. */
+/* Call left_fini for `out`. */
 void left_read(struct left *out, const char *dir);
 void left_fini(struct left *left);
 
@@ -28,10 +28,11 @@ void left_fini(struct left *left);
 int left_settle(struct config *config, struct job *job, enum train_start start,
                 const char *const *dir, size_t count, char *why, size_t why_size);
 
-/* The part of the job that is the run in the folder: its index in job->past, or job->past_count. */
+/* Which part of the job is the run in the folder: its index in job->past, or job->past_count. */
 size_t left_part(const struct left *left, const struct job *job);
 
-/* Why this run is not that of the folder, and what to do, for people: "holds an unfinished run of another job (...); ..." */
+/* Why this run is not the one in the folder, and what to do, for people: "holds an unfinished run of another job
+ * (...); ..." */
 void left_tell(const struct left *left, const struct config *config, const struct job *job,
                enum train_start start, char *out, size_t size);
 
