@@ -200,7 +200,7 @@ post(struct wire *wire, unsigned index, const struct proto_msg *msg, struct parc
     if (rc != -EAGAIN) {
         wire_fail(wire, index);
     } else if (link->queue_count == wire->setup.queue_size) {
-        wire_log(wire, 4, "a node takes no data for too long: its connection is closed");
+        wire_log(wire, 4, "a node has read no data for too long: its connection is closed");
         drop(wire, index, parcel);
     } else {
         struct parcel *last =

@@ -323,7 +323,8 @@ go_back(struct core *core, const struct tally *tally)
         core->peers.peers[i].odd_round = core->round;
         back = true;
         say(core, i,
-            tie ? "as many agree with each, so both go back" : "more agree with it: going back");
+            tie ? "equally many agree with each, so both go back"
+                : "more agree with it: going back");
     }
     if (!back)
         return;
@@ -353,7 +354,7 @@ ahead_decides(struct core *core, const struct tally *tally)
             continue;
         peer->outvoted = core->round + 1;
         core->doubt.wary_us = 0;
-        say(core, i, "as many agree with each; the one that is ahead decides");
+        say(core, i, "equally many agree with each; the one that is ahead decides");
     }
     return found;
 }
@@ -423,7 +424,7 @@ past_go_back(struct core *core, const struct dispute *d)
     if (tie && past_parts(core))
         return;
     core_log(core, 3,
-             "%u nodes had other weights a while ago, and %u, with this one, had the same: %s",
+             "%u nodes had other weights earlier in the run, %u (with this one) had the same: %s",
              d->against, d->same, tie ? "computing again from there" : "going back");
     core_log(core, 7, "the states before round %llu differed", (unsigned long long)d->round);
     core->doubt.dispute = tie ? d->round : 0;

@@ -371,7 +371,7 @@ fetch_copy_step(struct core *core)
 void
 fetch_bad(struct core *core)
 {
-    core_log(core, 3, "the weights that were received do not match their hash: thrown away");
+    core_log(core, 3, "the weights that were received do not match their hash: asking again");
     for (int i = 0; i < core->peers.high; i++)
         if (gives(core, i))
             core->peers.peers[i].avoid_at_us = core->awake + FETCH_BAD_US;

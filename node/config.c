@@ -390,8 +390,8 @@ check_local_steps(const struct config *config, char *why, size_t why_size)
         return 0;
     if (optim->kind != OPTIM_SGD || optim->momentum > 0) {
         snprintf(reason, sizeof reason,
-                 "= %llu, expected 1 with this train.optimizer: local steps are those of sgd "
-                 "without momentum; train.block_momentum is that between exchanges",
+                 "= %llu, expected 1 with this train.optimizer: local steps need sgd without "
+                 "momentum; train.block_momentum is the momentum between exchanges",
                  (unsigned long long)steps);
         return fail_key(config, "train.local_steps", reason, why, why_size);
     }

@@ -398,7 +398,7 @@ expected_instead(const char *section, char *path, const char *shown, char *why, 
     char expected[480];
     const struct config_key *above;
     if (config_key_first(path)) {
-        snprintf(why, why_size, "unknown key %s, expected %s.KEY, the KEY one of", shown, shown);
+        snprintf(why, why_size, "unknown key %s, expected %s.KEY with KEY one of", shown, shown);
         append_names(path, why, why_size);
     } else if (config_key_first(section)) {
         snprintf(why, why_size, "unknown key %s, expected one of", shown);

@@ -172,8 +172,9 @@ host_pin(const char *numerics, bool exact, char *const argv[], char *why, size_t
     if (!pinned || strcmp(pinned, kernel->numerics) != 0) {
         if (prepare(kernel))
             execv("/proc/self/exe", argv);
-        snprintf(why, why_size, "cannot start anew with run.numerics = %s: %s", kernel->numerics,
-                 strerror(errno));
+        snprintf(why, why_size,
+                 "cannot execute itself again with run.numerics = %s: %s; is /proc mounted?",
+                 kernel->numerics, strerror(errno));
         return NULL;
     }
     if (!runs(kernel) && strcmp(numerics, "auto") == 0)

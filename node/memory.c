@@ -191,7 +191,8 @@ check_disk(int fd, const char *dir, char *why, size_t why_size)
     if (fstatfs(fd, &fs) == 0 && fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC)
         return 0;
     snprintf(why, why_size,
-             "%s: lies in memory, expected a disk: train.memory_max needs a file there", dir);
+             "%s: is in memory, expected a folder on a disk: train.memory_max needs a file there",
+             dir);
     return -EINVAL;
 }
 

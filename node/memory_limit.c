@@ -91,9 +91,8 @@ memory_fits(uint64_t need, uint64_t limit, const char *whose, char *why, size_t 
     if (need <= limit)
         return 0;
     snprintf(why, why_size,
-             "this job needs at least %.0f MiB of memory, and %s has %.0f; meshnode check shows "
-             "what for, "
-             "train.memory_max makes do with less",
+             "this job needs at least %.0f MiB of memory, and %s has %.0f; "
+             "meshnode check shows the parts, train.memory_max reduces them",
              (double)need / MIB, whose, (double)limit / MIB);
     return -ENOMEM;
 }

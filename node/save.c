@@ -80,7 +80,7 @@ report_success(struct save *save, uint64_t step)
     if (!save->failed)
         return;
     char line[LINE];
-    snprintf(line, sizeof line, "checkpoint of step %llu written: the disk takes them again",
+    snprintf(line, sizeof line, "checkpoint of step %llu written: the disk works again",
              (unsigned long long)step);
     save->failed = 0;
     save->setup.say(save->setup.ctx, 6, line);

@@ -70,10 +70,10 @@ repair_damaged(struct run *run)
         return 130;
     if (end == REPAIR_FAILED && !run->found.whole) {
         train_say(run, 3,
-                  "%s: no checkpoint is whole%s, and training does not start over by itself; "
-                  "--fresh begins anew",
+                  "%s: no whole checkpoint%s. Training does not start from step 0 by itself: "
+                  "use --fresh for that",
                   run->config->out,
-                  repair.met ? ", here or elsewhere" : " here, no other node was met");
+                  repair.met ? " here or on other nodes" : " here, and no other node was met");
         return 1;
     }
     if (run->found.whole)
@@ -491,10 +491,10 @@ run_mesh(struct run *run)
     bool done = follow_mesh(run) == MESH_DONE;
     fail_hit(FAIL_DONE, run->state.block, run->state.size);
     if (!sound(run)) {
-        train_say(
-            run, 3,
-            "the state changed in memory: neither a checkpoint nor results of it are written; "
-            "start again to have them from the others or the last checkpoint");
+        train_say(run, 3,
+                  "the state changed in memory: no checkpoint and no results were written; start "
+                  "again to "
+                  "go on from the other nodes or the last checkpoint");
         return 1;
     }
     metrics_find(run->metrics);

@@ -337,8 +337,10 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                   skipped[0] ? "; skipped " : "", skipped);
     tell_parts(run);
     if (start == TRAIN_RESUME && !run->resumed)
-        train_say(run, 6, "%s: no checkpoint to resume from: begins at step 0, or where others are",
-                  config->out);
+        train_say(
+            run, 6,
+            "%s has no checkpoint to resume from: starting at step 0, or at the step of others",
+            config->out);
     if (run->memory.spilled || run->memory.lanes < config->train.shards)
         train_say(run, 6, "train.memory_max: %u of %u shards at a time%s", run->memory.lanes,
                   config->train.shards, run->memory.spilled ? ", states in a file" : "");

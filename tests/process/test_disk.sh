@@ -94,11 +94,11 @@ rm "$WORK/b/filler"
 wait_until 60 "b to write a checkpoint" has_checkpoint
 finished $PATIENCE "${NODES[@]}"
 same_hash reference "${NODES[@]}"
-says b 'checkpoint of step .* written: the disk takes them again' || fail "b does not say that all is well"
+says b 'checkpoint of step .* written: the disk works again' || fail "b does not say that all is well"
 [ "$(result b warnings)" -ge 1 ] || fail "b's result counts no warnings"
 ! says a 'No space left' || fail "a, too, speaks of a full disk"
 if [ "$LONG" -gt 0 ]; then
-    grep -e 'takes them again' "$WORK/b.log"
+    grep -e 'the disk works again' "$WORK/b.log"
     echo "weights of b, as of one node alone: $(result b params_sha256), $(result b warnings) warnings"
     exit 0
 fi

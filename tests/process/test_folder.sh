@@ -80,7 +80,7 @@ rm -r "$WORK/a"
 killed_after '^step [0-9]' --set train.checkpoint_every=0
 killed_after '^step [0-9]' --set train.checkpoint_every=0 --seed 9 # no checkpoint in it
 rm -r "$WORK/a"
-killed_after "$WORK/a: no checkpoint to resume from: begins at step 0" --resume
+killed_after "$WORK/a has no checkpoint to resume from: starting at step 0" --resume
 refused "no folder" '/dev/null: Not a directory$' /dev/null
 refused "a long name" ': File name too long$' "$WORK/$(printf %0300d 0)"
 
@@ -98,7 +98,7 @@ status=$?
 unset "PID[a]"
 [ $status = 1 ] || fail "a ended with status $status, expected 1"
 says '1 of [0-9]* pages are damaged here, and no other node was met, page 1 the first$'
-says 'no checkpoint is whole here, no other node was met, and training does not start over by itself; --fresh'
+says 'no whole checkpoint here, and no other node was met. Training does not start from step 0 by itself: use --fresh'
 
 echo "a checkpoint of another version"
 cp "$WORK/whole" "$file"

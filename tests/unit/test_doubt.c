@@ -207,7 +207,7 @@ goes_back_for_the_past(bool inexact)
         lone_run(lone, 50);
         lone_train(lone);
     }
-    bool back = lone->back || lone_logged(lone, "had other weights a while ago") > 0;
+    bool back = lone->back || lone_logged(lone, "had other weights earlier in the run") > 0;
     lone_destroy(&lone);
     return back;
 }

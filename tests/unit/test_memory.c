@@ -139,7 +139,8 @@ a_file_without_a_place_is_refused(void **state)
     assert_non_null(strstr(why, "/proc/self: "));
     assert_int_equal(spill_open(&spill, "/dev/shm", 4096, why, sizeof why), -EINVAL);
     assert_string_equal(
-        why, "/dev/shm: lies in memory, expected a disk: train.memory_max needs a file there");
+        why,
+        "/dev/shm: is in memory, expected a folder on a disk: train.memory_max needs a file there");
     assert_int_equal(spill_open(&spill, ".", UINT64_C(1) << 60, why, sizeof why) < 0, 1);
     assert_non_null(strstr(why, "no room for a file of 1152921504606846976 bytes"));
 }
