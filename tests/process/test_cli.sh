@@ -176,7 +176,9 @@ refuses 'no data' 'train-images' ../jobs/idx.yaml --data ../data
 refuses 'no data for many nodes, said once' 'train-images' local -n 3 ../jobs/idx.yaml --data ../data
 refuses 'data folder that is a file' 'good.yaml' ../jobs/idx.yaml --data ../jobs/good.yaml
 printf '\000\000\010\003\000\000\000\002\000\000\000\034\000\000\000\034abc' >data/train-images-idx3-ubyte
-refuses 'truncated data' 'train-images-idx3-ubyte' ../jobs/idx.yaml --data ../data
+refuses 'images without labels' 'no train-labels-idx1-ubyte' ../jobs/idx.yaml --data ../data
+printf '\000\000\010\001\000\000\000\002\001\002' >data/train-labels-idx1-ubyte
+refuses 'truncated data' 'train-images-idx3-ubyte: its header announces 1584 bytes, the file has 19' ../jobs/idx.yaml --data ../data
 
 # --- where it writes ---
 : >data/file
