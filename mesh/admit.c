@@ -72,7 +72,8 @@ alone(const struct core *core)
     for (int i = 0; i < core->peers.high; i++)
         if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
             return "";
-    return core->config.hello.wants_job || core->config.peers_min > 1 ? "" : "; this node alone";
+    return core->config.hello.wants_job || core->config.peers_min > 1 ? ""
+                                                                      : " This node trains alone.";
 }
 
 /* One line; theirs and ours are the values that differ; of two jobs, `words` says how. */
@@ -85,16 +86,16 @@ refusal_log(struct core *core, int i, enum proto_refusal reason, const char *the
     switch (reason) {
     case PROTO_REFUSE_RUN:
         core_log(core, 4,
-                 "%s trains another job: run.name is '%s' there, '%s' here. Each trains its own%s",
+                 "%s trains another job: run.name is '%s' there, '%s' here. Each trains its own.%s",
                  who, theirs, ours, alone(core));
         break;
     case PROTO_REFUSE_JOB:
-        core_log(core, 4, "%s trains another job: %s. Each trains its own%s", who, words,
+        core_log(core, 4, "%s trains another job: %s. Each trains its own.%s", who, words,
                  alone(core));
         break;
     case PROTO_REFUSE_NUMERICS:
         core_log(core, 4,
-                 "%s computes other bits, with '%s' there and '%s' here. Each trains its own%s. "
+                 "%s computes other bits, with '%s' there and '%s' here. Each trains its own.%s "
                  "Set run.numerics to one that both have; 'portable' always works",
                  who, theirs, ours, alone(core));
         break;

@@ -13,9 +13,9 @@ sed -i 's/seed: 7/seed: 8/' "$WORK/other.yaml"
 node a "$WORK/job.yaml" --set node.name=anna
 node b "$WORK/other.yaml" --set node.name=bert
 wait_until 60 "a to name the key" says a \
-    '^warning: bert \(127.0.0.1(:[0-9]+)?\) trains another job: run.seed is 8 there, 7 here. Each trains its own; this node alone$'
+    '^warning: bert \(127.0.0.1(:[0-9]+)?\) trains another job: run.seed is 8 there, 7 here. Each trains its own. This node trains alone.$'
 wait_until 60 "b to name the key" says b \
-    '^warning: anna \(127.0.0.1(:[0-9]+)?\) trains another job: run.seed is 7 there, 8 here. Each trains its own; this node alone$'
+    '^warning: anna \(127.0.0.1(:[0-9]+)?\) trains another job: run.seed is 7 there, 8 here. Each trains its own. This node trains alone.$'
 grep -h 'another job' "$WORK/a.log"
 kill_node b
 

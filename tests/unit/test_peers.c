@@ -286,9 +286,10 @@ who_runs_something_else_is_refused_once_with_both_values(void **state)
     assert_string_equal(lone_sent(lone, 7, PROTO_REFUSE)->msg.refuse.yours, "other");
     assert_string_equal(lone_sent(lone, 7, PROTO_REFUSE)->msg.refuse.mine, "lone");
     assert_string_equal(lone_sent(lone, 9, PROTO_REFUSE)->msg.refuse.yours, "fancy");
-    assert_int_equal(lone_logged(lone, "10.0.0.7:20007 trains another job: run.name is 'other' "
-                                       "there, 'lone' here. Each trains its own; this node alone"),
-                     1);
+    assert_int_equal(
+        lone_logged(lone, "10.0.0.7:20007 trains another job: run.name is 'other' "
+                          "there, 'lone' here. Each trains its own. This node trains alone."),
+        1);
     assert_int_equal(lone_logged(lone, "computes other bits, with 'fancy' there and 'plain' here"),
                      1);
     say_hello_of(lone, 7, "other", 1, 2, "plain");
@@ -296,7 +297,7 @@ who_runs_something_else_is_refused_once_with_both_values(void **state)
     assert_int_equal(peers_heard_of(lone), 0);
     lone_run(lone, 5000);
     assert_int_equal(lone_logged(lone, "10.0.0.8:20008 trains another job: its model, training or "
-                                       "data differ. Each trains its own; this node alone"),
+                                       "data differ. Each trains its own. This node trains alone."),
                      1);
     assert_int_equal(lone_logged(lone, "Each trains its own"), 3);
     assert_int_equal(lone->connects[7], 1);
