@@ -181,6 +181,18 @@ memory_print(const struct memory *m, const struct config *config)
     row("  all, at most", (double)memory_total(m), file);
 }
 
+int
+memory_fits(uint64_t need, uint64_t limit, char *why, size_t why_size)
+{
+    if (need <= limit)
+        return 0;
+    snprintf(why, why_size,
+             "this job needs at least %.0f MiB of memory, this machine or container has %.0f; "
+             "meshnode check shows the parts, train.memory_max reduces them",
+             (double)need / MIB, (double)limit / MIB);
+    return -ENOMEM;
+}
+
 /* --- the file --- */
 
 /* The kernel must be able to write it to a disk. */

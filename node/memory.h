@@ -38,12 +38,8 @@ uint64_t memory_file(const struct memory *memory); /* bytes of the file; 0 if th
 /* Bytes that a run surely touches: less cannot be enough. */
 uint64_t memory_least(const struct memory *memory);
 
-/* Bytes of memory and swap that this process may have, and whose limit that is: "this machine", "this container". */
-uint64_t memory_limit(const char **whose);
-/* The part of cgroups, whose files are below `root` and whose paths `cgroups` lists; UINT64_MAX: no limit. */
-uint64_t memory_limit_below(const char *root, const char *cgroups);
 /* 0, or -ENOMEM with one line in `why` when `need` is above `limit`. */
-int memory_fits(uint64_t need, uint64_t limit, const char *whose, char *why, size_t why_size);
+int memory_fits(uint64_t need, uint64_t limit, char *why, size_t why_size);
 
 /* Prints a table for people. */
 void memory_print(const struct memory *memory, const struct config *config);

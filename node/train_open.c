@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 
 #include <sodium.h>
 
@@ -14,11 +15,12 @@
 static int
 open_memory(struct run *run, char *why, size_t why_size)
 {
-    const char *whose;
-    uint64_t limit = memory_limit(&whose);
+    struct sysinfo info;
+    uint64_t swap = sysinfo(&info) == 0 ? (uint64_t)info.totalswap * info.mem_unit : 0;
+    uint64_t limit = host_memory("") > UINT64_MAX - swap ? UINT64_MAX : host_memory("") + swap;
     int rc = memory_plan(&run->memory, run->config, &run->job, why, why_size);
     if (!rc)
-        rc = memory_fits(memory_least(&run->memory), limit, whose, why, why_size);
+        rc = memory_fits(memory_least(&run->memory), limit, why, why_size);
     if (rc || !run->memory.spilled)
         return rc;
     return spill_open(&run->spill, run->config->out, memory_file(&run->memory), why, why_size);
