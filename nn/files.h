@@ -53,6 +53,9 @@ struct json_t;
 /* Sets *out to the metadata of any safetensors file: a JSON object of strings, empty if there are none. The caller
  * releases it with json_decref. Returns 0 or a negative errno with `why`. */
 int safetensors_metadata(const char *path, struct json_t **out, char *why, size_t why_size);
+/* The same of the beginning of a file, at least its header; `name` stands for the file in `why`. */
+int safetensors_metadata_parse(const char *name, const uint8_t *data, size_t size,
+                               struct json_t **out, char *why, size_t why_size);
 
 enum {
     CHECKPOINT_SECTIONS_MAX = 16,

@@ -21,6 +21,7 @@ enum {
     LENGTH = 8,               /* bytes of the header's length */
     HEADER_ROOM = 16 << 20,   /* for metadata */
     HEADER_ROOM_TENSOR = 512, /* per tensor */
+    VALUES_MAX = 2 << 20,     /* in a header: tens of MB in memory */
     NAMED = 3,                /* tensors in a message; of the others the number */
 };
 
@@ -320,16 +321,37 @@ header_max(const struct nn_model *model)
     return HEADER_ROOM + HEADER_ROOM_TENSOR * nn_tensor_count(model);
 }
 
+/* What a header has in memory goes by its values, and these by commas and brackets. */
+static size_t
+values_in(const uint8_t *text, size_t length)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < length; i++)
+        count += text[i] == ',' || text[i] == '[' || text[i] == '{';
+    return count;
+}
+
+static int
+load_header(const struct reading *r, const uint8_t *text, size_t length, json_t **out)
+{
+    json_error_t error;
+    size_t values = values_in(text, length);
+    *out = NULL;
+    if (values > VALUES_MAX)
+        return refuse(r, -EBADMSG, "header with %zu values, expected at most %d", values,
+                      VALUES_MAX);
+    *out = json_loadb((const char *)text, length, JSON_REJECT_DUPLICATES, &error);
+    return *out ? 0 : refuse(r, -EBADMSG, "header, byte %d: %s", error.position, error.text);
+}
+
 static int
 parse_header(const struct reading *r, const uint8_t *text, size_t length, size_t *begin)
 {
-    json_error_t error;
+    json_t *header;
     if (length == 0 || text[0] != '{')
         return refuse(r, -EBADMSG, "the header does not begin with {");
-    json_t *header = json_loadb((const char *)text, length, JSON_REJECT_DUPLICATES, &error);
-    if (!header)
-        return refuse(r, -EBADMSG, "header, byte %d: %s", error.position, error.text);
-    int rc = check_tensors(r, header, begin);
+    int rc = load_header(r, text, length, &header);
+    rc = rc ? rc : check_tensors(r, header, begin);
     json_decref(header);
     return rc;
 }
@@ -389,43 +411,37 @@ safetensors_read(const char *path, const struct nn_model *model, float *params, 
     return rc;
 }
 
-/* The header's object of a file that begins with data[have]; NULL with `why`. */
-static json_t *
-load_header(const struct reading *r, const uint8_t *data, size_t have)
+int
+safetensors_metadata_parse(const char *name, const uint8_t *data, size_t size, json_t **out,
+                           char *why, size_t why_size)
 {
-    json_error_t error;
+    const struct reading r = {.name = name, .why = why, .why_size = why_size};
     uint64_t length = 0;
-    for (int i = LENGTH; have >= LENGTH && i-- > 0;)
+    *out = NULL;
+    for (int i = LENGTH; size >= LENGTH && i-- > 0;)
         length = length << 8 | data[i];
-    if (length == 0 || length > have - LENGTH || data[LENGTH] != '{') {
-        refuse(r, -EBADMSG, "is no safetensors file");
-        return NULL;
-    }
-    json_t *header =
-        json_loadb((const char *)data + LENGTH, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-    if (!header)
-        refuse(r, -EBADMSG, "header, byte %d: %s", error.position, error.text);
-    return header;
+    if (length == 0 || length > size - LENGTH || data[LENGTH] != '{')
+        return refuse(&r, -EBADMSG, "is no safetensors file");
+    json_t *header;
+    int rc = load_header(&r, data + LENGTH, (size_t)length, &header);
+    rc = rc ? rc : check_metadata(&r, header);
+    *out = rc ? NULL : json_incref(json_object_get(header, metadata_key));
+    if (!rc && !*out)
+        *out = json_object();
+    json_decref(header);
+    return rc;
 }
 
 int
 safetensors_metadata(const char *path, json_t **out, char *why, size_t why_size)
 {
-    const struct reading r = {.name = path, .why = why, .why_size = why_size};
     uint8_t *data;
     size_t have, size;
-    int rc = disk_read_head(path, LENGTH + 2 * HEADER_ROOM, &data, &have, &size, why, why_size);
     *out = NULL;
+    int rc = disk_read_head(path, LENGTH + 2 * HEADER_ROOM, &data, &have, &size, why, why_size);
     if (rc)
         return rc;
-    json_t *header = load_header(&r, data, have);
+    rc = safetensors_metadata_parse(path, data, have, out, why, why_size);
     free(data);
-    if (!header)
-        return -EBADMSG;
-    rc = check_metadata(&r, header);
-    *out = rc ? NULL : json_incref(json_object_get(header, metadata_key));
-    if (!rc && !*out)
-        *out = json_object();
-    json_decref(header);
     return rc;
 }

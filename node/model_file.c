@@ -13,7 +13,7 @@
 #include "nn/files.h"
 #include "node/typed.h"
 
-enum { PAIRS_MAX = 20, COLUMNS_MAX = 100000, NUMBER = 32 };
+enum { PAIRS_MAX = 20, COLUMNS_MAX = 100000, LIST_TEXT_MAX = 4 << 20, NUMBER = 32 };
 
 void
 model_file_sha256(const float *weights, size_t count, char out[65])
@@ -140,83 +140,156 @@ model_file_write(const char *path, const struct config *config, const struct job
 
 /* --- reading: nothing of the file is trusted --- */
 
-/* A list in JSON in the metadata, the caller's to release; NULL: none. */
-static json_t *
-list_of(const json_t *metadata, const char *name, size_t most)
+struct reading {
+    const char *path;
+    const json_t *metadata;
+    char *why;
+    size_t why_size;
+};
+
+static int
+refuse(const struct reading *r, const char *name, const char *expected)
 {
-    const char *text = json_string_value(json_object_get(metadata, name));
-    json_t *list = text ? json_loads(text, 0, NULL) : NULL;
-    if (json_is_array(list) && json_array_size(list) > 0 && json_array_size(list) <= most)
-        return list;
-    json_decref(list);
-    return NULL;
+    snprintf(r->why, r->why_size, "%s: %s in its metadata is not %s", r->path, name, expected);
+    return -EBADMSG;
 }
 
-/* Returns the elements of a sample; 0: unknown. */
-static size_t
-read_input(struct nn_shape *out, const json_t *metadata)
+/* A list of 1..most elements in JSON, the caller's to release. Leaves *out NULL if the metadata have none. */
+static int
+read_list(const struct reading *r, const char *name, size_t most, const char *expected,
+          json_t **out)
 {
-    json_t *list = list_of(metadata, "input", NN_DIMS_MAX - 1);
-    size_t width = list ? 1 : 0;
-    *out = (struct nn_shape){.dims = 0};
+    const char *text = json_string_value(json_object_get(r->metadata, name));
+    *out = NULL;
+    if (!text)
+        return 0;
+    json_t *list = strlen(text) <= LIST_TEXT_MAX ? json_loads(text, 0, NULL) : NULL;
+    if (json_is_array(list) && json_array_size(list) > 0 && json_array_size(list) <= most) {
+        *out = list;
+        return 0;
+    }
+    json_decref(list);
+    return refuse(r, name, expected);
+}
+
+/* Sets the elements of a sample; 0: unknown. */
+static int
+read_input(struct nn_shape *out, const struct reading *r, size_t *width)
+{
+    static const char expected[] = "a list of 1 to 3 whole numbers above 0";
+    json_t *list;
+    int rc = read_list(r, "input", NN_DIMS_MAX - 1, expected, &list);
+    size_t product = list ? 1 : 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_int_t dim = json_integer_value(json_array_get(list, i));
-        bool good = dim > 0 && dim <= INT32_MAX && width <= INT32_MAX / (size_t)dim;
-        width = good ? width * (size_t)dim : 0;
+        bool good = dim > 0 && dim <= INT32_MAX && product <= INT32_MAX / (size_t)dim;
+        product = good ? product * (size_t)dim : 0;
         out->dim[i] = good ? (size_t)dim : 0;
     }
-    out->dims = width ? json_array_size(list) : 0;
+    if (list && product == 0)
+        rc = refuse(r, "input", expected);
+    out->dims = product ? json_array_size(list) : 0;
+    *width = product;
     json_decref(list);
-    return width;
+    return rc;
 }
 
-static void
-read_norm(struct data_scaling *scaling, const json_t *metadata)
-{
-    json_t *list = list_of(metadata, "norm", DATA_PLANES_MAX);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *pair = json_array_get(list, i);
-        scaling->norm[i].scale = (float)json_number_value(json_array_get(pair, 0));
-        scaling->norm[i].shift = (float)json_number_value(json_array_get(pair, 1));
-    }
-    scaling->planes = json_array_size(list);
-    json_decref(list);
-}
-
-/* False: the lists do not fit the sample, or there is no memory. */
 static bool
-read_columns(struct model_note *note, const json_t *metadata, size_t width)
+read_pair(struct data_norm *out, const json_t *pair)
 {
-    json_t *mean = list_of(metadata, "mean", COLUMNS_MAX),
-           *scale = list_of(metadata, "scale", COLUMNS_MAX);
-    bool none = !mean && !scale,
-         good = none || (json_array_size(mean) == width && json_array_size(scale) == width);
-    if (!none && good)
-        note->column = calloc(width, sizeof *note->column);
-    for (size_t i = 0; note->column && i < width; i++) {
-        note->column[i].mean = json_number_value(json_array_get(mean, i));
-        note->column[i].scale = json_number_value(json_array_get(scale, i));
+    const json_t *scale = json_array_get(pair, 0), *shift = json_array_get(pair, 1);
+    out->scale = (float)json_number_value(scale);
+    out->shift = (float)json_number_value(shift);
+    return json_array_size(pair) == 2 && json_is_number(scale) && json_is_number(shift) &&
+           isfinite(out->scale) && isfinite(out->shift);
+}
+
+/* As many pairs as a sample of `width` elements has equal parts. */
+static int
+read_norm(struct data_scaling *scaling, const struct reading *r, size_t width)
+{
+    static const char expected[] = "a list of [scale, shift], one for each colour";
+    json_t *list;
+    int rc = read_list(r, "norm", DATA_PLANES_MAX, expected, &list);
+    bool good = !list || width % json_array_size(list) == 0;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        good = read_pair(&scaling->norm[i], json_array_get(list, i)) && good;
+    scaling->planes = good ? json_array_size(list) : 0;
+    json_decref(list);
+    return good ? rc : refuse(r, "norm", expected);
+}
+
+/* False: not `width` numbers. */
+static bool
+take_columns(struct data_column *column, const json_t *mean, const json_t *scale, size_t width)
+{
+    bool good = true;
+    for (size_t i = 0; i < width && good; i++) {
+        const json_t *m = json_array_get(mean, i), *s = json_array_get(scale, i);
+        good = json_is_number(m) && json_is_number(s);
+        column[i] = (struct data_column){json_number_value(m), json_number_value(s)};
+    }
+    return good;
+}
+
+static int
+read_columns(struct model_note *note, const struct reading *r, size_t width)
+{
+    char expected[64];
+    json_t *mean = NULL, *scale = NULL;
+    snprintf(expected, sizeof expected, "a list of %zu numbers, one for each column", width);
+    int rc = read_list(r, "mean", COLUMNS_MAX, expected, &mean);
+    rc = rc ? rc : read_list(r, "scale", COLUMNS_MAX, expected, &scale);
+    if (!rc && (mean || scale)) {
+        bool fits = json_array_size(mean) == width && json_array_size(scale) == width;
+        note->column = fits ? calloc(width, sizeof *note->column) : NULL;
+        if (fits && !note->column) {
+            snprintf(r->why, r->why_size, "%s: no memory for its metadata", r->path);
+            rc = -ENOMEM;
+        } else if (!fits || !take_columns(note->column, mean, scale, width)) {
+            rc = refuse(r, json_array_size(mean) == width ? "scale" : "mean", expected);
+        }
     }
     note->scaling.column = note->column;
     json_decref(mean);
     json_decref(scale);
-    return good && (none || note->column);
+    return rc;
 }
 
-static void
-read_classes(struct model_note *note, const json_t *metadata)
+static int
+read_classes(struct model_note *note, const struct reading *r)
 {
-    json_t *list = list_of(metadata, "classes", COLUMNS_MAX);
+    static const char expected[] = "a list of names";
+    json_t *list;
+    int rc = read_list(r, "classes", COLUMNS_MAX, expected, &list);
     size_t count = json_array_size(list);
     note->class_name = count ? calloc(count, sizeof *note->class_name) : NULL;
-    for (size_t i = 0; note->class_name && i < count; i++) {
+    for (size_t i = 0; note->class_name && i < count && !rc; i++) {
         char name[DATA_NAME_SIZE];
         const char *text = json_string_value(json_array_get(list, i));
         typed_escape(name, sizeof name, text ? text : "");
         note->class_name[i] = strdup(name);
         note->class_count = i + 1;
+        rc = text ? 0 : refuse(r, "classes", expected);
     }
     json_decref(list);
+    return rc;
+}
+
+int
+model_note_take(struct model_note *out, const char *name, const struct json_t *metadata, char *why,
+                size_t why_size)
+{
+    const struct reading r = {name, metadata, why, why_size};
+    const char *config = json_string_value(json_object_get(metadata, "config"));
+    size_t width;
+    *out = (struct model_note){.config = config ? strdup(config) : NULL};
+    int rc = read_input(&out->scaling.input, &r, &width);
+    if (!rc && width)
+        rc = read_norm(&out->scaling, &r, width);
+    if (!rc && width)
+        rc = read_columns(out, &r, width);
+    return rc ? rc : read_classes(out, &r);
 }
 
 int
@@ -225,21 +298,7 @@ model_note_read(struct model_note *out, const char *path, char *why, size_t why_
     json_t *metadata = NULL;
     *out = (struct model_note){.class_count = 0};
     int rc = safetensors_metadata(path, &metadata, why, why_size);
-    if (rc)
-        return rc;
-    const char *config = json_string_value(json_object_get(metadata, "config"));
-    out->config = config ? strdup(config) : NULL;
-    size_t width = read_input(&out->scaling.input, metadata);
-    if (width) {
-        read_norm(&out->scaling, metadata);
-        if (!read_columns(out, metadata, width)) {
-            snprintf(why, why_size,
-                     "%s: mean and scale in its metadata are not those of %zu columns", path,
-                     width);
-            rc = -EBADMSG;
-        }
-    }
-    read_classes(out, metadata);
+    rc = rc ? rc : model_note_take(out, path, metadata, why, why_size);
     json_decref(metadata);
     return rc;
 }

@@ -42,8 +42,13 @@ struct model_note {
     char *config;                /* text of the job; NULL: unknown; owned */
 };
 
-/* Returns 0, or a negative errno with `why`. model_note_fini may follow either way. */
+struct json_t;
+/* Refuses lists that are not what is said above. Returns 0, or a negative errno with `why`. model_note_fini may follow
+ * either way. */
 int model_note_read(struct model_note *out, const char *path, char *why, size_t why_size);
+/* The same of metadata that were read already; `name` stands for the file in `why`. */
+int model_note_take(struct model_note *out, const char *name, const struct json_t *metadata,
+                    char *why, size_t why_size);
 void model_note_fini(struct model_note *note);
 
 #endif

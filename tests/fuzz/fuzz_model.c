@@ -1,0 +1,54 @@
+/* fuzz_model.c - any bytes as the beginning of model.safetensors: the metadata are refused with one line, or what they
+ * say holds together. */
+#include <assert.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "nn/files.h"
+#include "node/model_file.h"
+#include "node/typed.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void
+check_scaling(const struct data_scaling *scaling)
+{
+    size_t width = 1;
+    assert(scaling->input.dims < NN_DIMS_MAX);
+    assert(scaling->planes <= DATA_PLANES_MAX);
+    for (size_t i = 0; i < scaling->input.dims; i++)
+        width *= scaling->input.dim[i];
+    assert(width >= 1 && width <= INT32_MAX);
+    assert(scaling->planes == 0 || width % scaling->planes == 0);
+    for (size_t i = 0; i < scaling->planes; i++)
+        assert(isfinite(scaling->norm[i].scale) && isfinite(scaling->norm[i].shift));
+    for (size_t i = 0; scaling->column && i < width; i++) /* a sanitizer sees one that is short */
+        assert(isfinite(scaling->column[i].mean) && isfinite(scaling->column[i].scale));
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char why[256] = "";
+    json_t *metadata;
+    struct model_note note;
+    int rc = safetensors_metadata_parse("input", data, size, &metadata, why, sizeof why);
+    assert(!rc == !!metadata);
+    if (!rc) {
+        rc = model_note_take(&note, "input", metadata, why, sizeof why);
+        if (!rc)
+            check_scaling(&note.scaling);
+        for (size_t i = 0; !rc && i < note.class_count; i++)
+            assert(!note.class_name[i] || (strlen(note.class_name[i]) < DATA_NAME_SIZE &&
+                                           typed_printable(note.class_name[i])));
+        model_note_fini(&note);
+        json_decref(metadata);
+    }
+    assert(rc <= 0);
+    assert(!rc == !why[0]);
+    for (const char *c = why; *c; c++)
+        assert(*c >= ' ' && *c <= '~');
+    return 0;
+}

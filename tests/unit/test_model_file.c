@@ -1,0 +1,242 @@
+/* test_model_file.c - what is written with the weights is read back equal; what is damaged is refused in one line. */
+#include "node/model_file.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nn/files.h"
+#include "tests/support/folder.h"
+
+static struct folder folder;
+static char why[512];
+
+static int
+make(void **state)
+{
+    (void)state;
+    folder_init(&folder);
+    return 0;
+}
+
+static int
+unmake(void **state)
+{
+    (void)state;
+    folder_fini(&folder);
+    return 0;
+}
+
+/* Opens a job in the folder, writes its model and reads what the file says. */
+static struct config *
+round_trip(const char *text, struct job *job, struct model_note *note)
+{
+    struct config *config;
+    char set[FOLDER_PATH_MAX + 16];
+    const struct state_header header = {.step = 7, .epoch = 1, .evaluations = 1, .test_loss = 0.5};
+    const char *path = folder_path(&folder, "model.safetensors");
+    assert_int_equal(config_parse(&config, "test", text, strlen(text), why, sizeof why), 0);
+    snprintf(set, sizeof set, "data.dir=%s", folder.path);
+    assert_int_equal(config_set(config, set, why, sizeof why), 0);
+    assert_int_equal(config_check(config, why, sizeof why), 0);
+    assert_int_equal(job_open(job, config, why, sizeof why), 0);
+    size_t count = nn_param_count(job->model);
+    float *weights = calloc(count, sizeof *weights);
+    assert_non_null(weights);
+    struct model_file file = model_file_of(&header, true, weights, count);
+    assert_int_equal(model_file_write(path, config, job, &file, weights, why, sizeof why), 0);
+    assert_int_equal(model_note_read(note, path, why, sizeof why), 0);
+    assert_string_equal(note->config, config->text);
+    free(weights);
+    return config;
+}
+
+static void
+close_all(struct config *config, struct job *job, struct model_note *note)
+{
+    model_note_fini(note);
+    job_close(job);
+    config_destroy(&config);
+}
+
+static void
+same_scaling(const struct data_scaling *got, const struct job *job)
+{
+    struct data_scaling wanted;
+    size_t width = 1;
+    data_scaling(job->data, &wanted);
+    assert_int_equal(got->input.dims, wanted.input.dims);
+    for (size_t i = 0; i < wanted.input.dims; i++) {
+        assert_int_equal(got->input.dim[i], wanted.input.dim[i]);
+        width *= wanted.input.dim[i];
+    }
+    assert_int_equal(got->planes, wanted.planes);
+    assert_memory_equal(got->norm, wanted.norm, wanted.planes * sizeof *wanted.norm);
+    assert_int_equal(!got->column, !wanted.column);
+    if (wanted.column)
+        assert_memory_equal(got->column, wanted.column, width * sizeof *wanted.column);
+}
+
+static void
+columns_and_names_come_back_equal(void **state)
+{
+    static const char rows[] = "a,b,kind\n0.1,1e9,cat\n0.7,-3,\"d\"\"og, small\"\n"
+                               "0.2,4,cat\n-5.3,7,r\303\266t\n0.11,8,cat\n";
+    static const char *const name[] = {"cat", "d\"\"og, small", "r\303\266t"};
+    struct job job = {0};
+    struct model_note note;
+    (void)state;
+    folder_write(&folder, "t.csv", rows, strlen(rows));
+    struct config *config = round_trip("data: {source: csv, file: t.csv, standardise: yes}\n"
+                                       "model: [dense: 3]\ntrain: {batch: 2, shards: 1}\n",
+                                       &job, &note);
+    same_scaling(&note.scaling, &job);
+    assert_non_null(note.column);
+    assert_int_equal(note.class_count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_string_equal(note.class_name[i], data_class_name(job.data, i));
+        assert_string_equal(note.class_name[i], name[i]);
+    }
+    close_all(config, &job, &note);
+}
+
+static void
+bytes_come_back_equal(void **state)
+{
+    struct job job = {0};
+    struct model_note note;
+    (void)state;
+    struct config *config = round_trip("data: {source: glyphs, train: 24, test: 12}\n"
+                                       "model: [flatten, dense: 10]\ntrain: {batch: 12}\n",
+                                       &job, &note);
+    same_scaling(&note.scaling, &job);
+    assert_int_equal(note.scaling.planes, 1);
+    assert_null(note.column);
+    assert_int_equal(note.class_count, 0);
+    close_all(config, &job, &note);
+}
+
+/* A file of nothing but this header. */
+static int
+read_header(const char *header)
+{
+    struct model_note note;
+    uint64_t length = strlen(header);
+    uint8_t *bytes = calloc(1, 8 + length);
+    assert_non_null(bytes);
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(length >> 8 * i);
+    memcpy(bytes + 8, header, length); /* NOLINT: no string */
+    folder_write(&folder, "m", bytes, 8 + length);
+    free(bytes);
+    why[0] = 0;
+    int rc = model_note_read(&note, folder_path(&folder, "m"), why, sizeof why);
+    model_note_fini(&note);
+    assert_null(strchr(why, '\n'));
+    return rc;
+}
+
+static void
+refuses(const char *metadata, const char *expected)
+{
+    char header[1024];
+    snprintf(header, sizeof header, "{\"__metadata__\":%s}", metadata);
+    if (read_header(header) != -EBADMSG)
+        fail_msg("%s: accepted", metadata);
+    if (!strstr(why, expected))
+        fail_msg("%s: %s", metadata, why);
+}
+
+static void
+what_was_made_up_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(read_header("{}"), 0);
+    assert_int_equal(read_header("{\"__metadata__\":{\"format\":\"pt\"}}"), 0);
+    refuses("[]", "__metadata__ is not an object");
+    refuses("{\"step\":4}", "__metadata__ step is not a string");
+    refuses("{\"input\":\"[1\"}", "input in its metadata is not a list of 1 to 3 whole numbers");
+    refuses("{\"input\":\"{}\"}", "input in its metadata");
+    refuses("{\"input\":\"[]\"}", "input in its metadata");
+    refuses("{\"input\":\"[1,1,1,1]\"}", "input in its metadata");
+    refuses("{\"input\":\"[2,0]\"}", "input in its metadata");
+    refuses("{\"input\":\"[0,2]\"}", "input in its metadata");
+    refuses("{\"input\":\"[-1]\"}", "input in its metadata");
+    refuses("{\"input\":\"[1.5]\"}", "input in its metadata");
+    refuses("{\"input\":\"[\\\"1\\\"]\"}", "input in its metadata");
+    refuses("{\"input\":\"[65536,65536]\"}", "input in its metadata");
+    refuses("{\"input\":\"[4]\",\"norm\":\"[1,0]\"}", "norm in its metadata is not a list of");
+    refuses("{\"input\":\"[4]\",\"norm\":\"[[1]]\"}", "norm in its metadata");
+    refuses("{\"input\":\"[4]\",\"norm\":\"[[1,null]]\"}", "norm in its metadata");
+    refuses("{\"input\":\"[4]\",\"norm\":\"[[1e300,0]]\"}", "norm in its metadata");
+    refuses("{\"input\":\"[4]\",\"norm\":\"[[1,0],[1,0],[1,0]]\"}", "norm in its metadata");
+    refuses("{\"input\":\"[4]\",\"norm\":\"[[1,0],[1,0],[1,0],[1,0]]\"}", "norm in its metadata");
+    refuses("{\"input\":\"[2]\",\"mean\":\"[1,2]\"}",
+            "scale in its metadata is not a list of 2 numbers, one for each column");
+    refuses("{\"input\":\"[2]\",\"mean\":\"[1]\",\"scale\":\"[1,2]\"}", "mean in its metadata");
+    refuses("{\"input\":\"[2]\",\"mean\":\"[1,2]\",\"scale\":\"[1,2,3]\"}", "scale in its");
+    refuses("{\"input\":\"[2]\",\"mean\":\"[1,true]\",\"scale\":\"[1,2]\"}", "in its metadata");
+    refuses("{\"input\":\"[1]\",\"mean\":\"[1e999]\",\"scale\":\"[1]\"}", "mean in its metadata");
+    refuses("{\"classes\":\"[\\\"a\\\",1]\"}", "classes in its metadata is not a list of names");
+    refuses("{\"classes\":\"cat\"}", "classes in its metadata");
+    assert_int_equal(read_header("{\"__metadata__\":{\"input\":\"[1]\",\"input\":\"[2]\"}}"),
+                     -EBADMSG);
+    assert_int_equal(read_header("{\"__metadata__\":{\"a\":\"b\"}"), -EBADMSG);
+    assert_int_equal(read_header(""), -EBADMSG);
+}
+
+/* `count` times `part` between head and tail. */
+static char *
+repeat(const char *head, const char *part, size_t count, const char *tail)
+{
+    size_t at = strlen(head), step = strlen(part);
+    char *text = malloc(at + count * step + strlen(tail) + 1);
+    assert_non_null(text);
+    strcpy(text, head);
+    for (size_t i = 0; i < count; i++, at += step)
+        memcpy(text + at, part, step); /* NOLINT: no string */
+    strcpy(text + at, tail);
+    return text;
+}
+
+/* A list of millions of numbers takes 20 times as much memory as its text. */
+static void
+huge_lists_are_refused_before_they_take_memory(void **state)
+{
+    (void)state;
+    char *text = repeat("{\"x\":[0", ",0", 7000000, "]}");
+    assert_int_equal(read_header(text), -EBADMSG);
+    assert_non_null(strstr(why, "expected at most"));
+    free(text);
+    text = repeat("{\"__metadata__\":{\"input\":\"[1]\",\"mean\":\"[0", ",0", 200000, "]\"}}");
+    assert_int_equal(read_header(text), -EBADMSG);
+    assert_non_null(strstr(why, "mean in its metadata"));
+    free(text);
+    text = repeat("{\"__metadata__\":{\"classes\":\"[0", "\\u002c0", 2500000, "]\"}}");
+    assert_int_equal(read_header(text), -EBADMSG);
+    assert_non_null(strstr(why, "classes in its metadata"));
+    free(text);
+    text = repeat("{\"__metadata__\":{\"input\":\"", "[", 100000, "\"}}");
+    assert_int_equal(read_header(text), -EBADMSG);
+    free(text);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(columns_and_names_come_back_equal),
+        cmocka_unit_test(bytes_come_back_equal),
+        cmocka_unit_test(what_was_made_up_is_refused),
+        cmocka_unit_test(huge_lists_are_refused_before_they_take_memory),
+    };
+    return cmocka_run_group_tests(tests, make, unmake);
+}
