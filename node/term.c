@@ -14,6 +14,8 @@
 
 #include "node/typed.h"
 
+enum { WRAP_MIN = 30 }; /* columns: narrower terminals break lines as they like */
+
 /* Whether a line can be written without waiting. */
 static bool
 ready(const struct term *term)
@@ -106,11 +108,43 @@ term_hide(struct term *term)
     term->drawn = false;
 }
 
-/* A line with something before it that is not escaped. */
-static void
-put_line(struct term *term, const char *label, const char *line)
+static unsigned
+width_of(const char *text, size_t size)
 {
-    char text[TERM_LINE_MAX], out[TERM_LINE_MAX + 128];
+    unsigned width = 0;
+    for (size_t used = 0; used < size; width++) {
+        size_t n = typed_char(text + used);
+        used += n ? n : 1;
+    }
+    return width;
+}
+
+size_t
+term_wrap(const char *text, unsigned column, unsigned columns_max, char *out, size_t size)
+{
+    size_t used = 0;
+    bool begun = false; /* the present line has a word */
+    out[0] = '\0';
+    while (*text && used < size) {
+        size_t blanks = strspn(text, " "), word = strcspn(text + blanks, " ");
+        unsigned width = width_of(text + blanks, word);
+        bool breaks = begun && column + blanks + width > columns_max;
+        if (breaks)
+            used += (size_t)snprintf(out + used, size - used, "\n  %.*s", (int)word, text + blanks);
+        else
+            used += (size_t)snprintf(out + used, size - used, "%.*s", (int)(blanks + word), text);
+        column = (breaks ? 2 : column + (unsigned)blanks) + width;
+        begun = true;
+        text += blanks + word;
+    }
+    return used < size ? used : size - 1;
+}
+
+/* A line with something before it that is not escaped, and that is `column` characters wide. */
+static void
+put_line(struct term *term, const char *label, unsigned column, const char *line)
+{
+    char text[TERM_LINE_MAX], wrapped[TERM_LINE_MAX + 128], out[TERM_LINE_MAX + 256];
     if (!ready(term)) {
         term->dropped++;
         return;
@@ -120,7 +154,11 @@ put_line(struct term *term, const char *label, const char *line)
     if (term->dropped > 0)
         used += (size_t)snprintf(out + used, sizeof out - used, "(%u lines were not shown)\n",
                                  term->dropped);
-    used += (size_t)snprintf(out + used, sizeof out - used, "%s%s\n", label, text);
+    if (term->tty && columns(term) >= WRAP_MIN)
+        term_wrap(text, column, columns(term), wrapped, sizeof wrapped);
+    else
+        snprintf(wrapped, sizeof wrapped, "%s", text);
+    used += (size_t)snprintf(out + used, sizeof out - used, "%s%s\n", label, wrapped);
     term->dropped = 0;
     write_all(term, out, used);
     if (term->drawn)
@@ -130,25 +168,22 @@ put_line(struct term *term, const char *label, const char *line)
 void
 term_line(struct term *term, const char *line)
 {
-    put_line(term, "", line);
+    put_line(term, "", 0, line);
 }
 
 void
 term_warn(struct term *term, bool error, const char *line)
 {
+    unsigned column = error ? 7 : 9;
     if (term->colour)
-        put_line(term, error ? "\033[31merror:\033[0m " : "\033[33mwarning:\033[0m ", line);
+        put_line(term, error ? "\033[31merror:\033[0m " : "\033[33mwarning:\033[0m ", column, line);
     else
-        put_line(term, error ? "error: " : "warning: ", line);
+        put_line(term, error ? "error: " : "warning: ", column, line);
 }
 
 void
 term_fini(struct term *term)
 {
-    if (term->tty && term->live[0] && ready(term)) {
-        draw(term);
-        write_all(term, "\n", 1);
-    }
-    term->drawn = false;
+    term_hide(term);
     term->live[0] = '\0';
 }

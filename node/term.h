@@ -4,8 +4,9 @@
  *     term_init(&term, STDOUT_FILENO);
  *     term_live(&term, now_ms, "step 12  loss 0.31");   // terminal only, at most ten times a second; term_fit
  *     term_line(&term, "epoch 1 done");                 // above the live line
- *     term_fini(&term);                                 // leaves the last live line on the screen
+ *     term_fini(&term);                                 // removes the live line: what was done is said in a line
  *
+ * On a terminal a line that is too long goes on in the next one, two blanks in; no word is cut.
  * A reader that is stopped never stops the program: a line that would block is dropped, and the next line that gets
  * through says how many were dropped. Everything is escaped (typed.h). Not thread-safe. */
 #ifndef NODE_TERM_H
@@ -34,6 +35,9 @@ void term_live(struct term *term, uint64_t now_ms, const char *line);
 void term_line(struct term *term, const char *line);
 /* The same, after "warning: " or "error: ". */
 void term_warn(struct term *term, bool error, const char *line);
+/* Breaks `text` (UTF-8) at blanks into lines of `columns` characters, the first of which begins at `column`. Later ones
+ * begin with two blanks. A word that is longer than a line stays whole. Returns the number of bytes in `out`. */
+size_t term_wrap(const char *text, unsigned column, unsigned columns, char *out, size_t size);
 /* Removes the live line from the screen, so that something else may write there. */
 void term_hide(struct term *term);
 

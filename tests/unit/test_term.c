@@ -78,8 +78,10 @@ a_terminal_gets_one_line_that_is_drawn_over(void **state)
     sees(&screen, "\r\033[K");
     term_line(&term, "alone");
     sees(&screen, "alone\n");
+    term_live(&term, 2000, "step 2");
+    sees(&screen, "\rstep 2\033[K");
     term_fini(&term);
-    sees(&screen, "\rstep 1\033[K\n");
+    sees(&screen, "\r\033[K");
     term_fini(&term);
     sees(&screen, "");
     close_screen(&screen);
@@ -99,8 +101,8 @@ it_is_redrawn_at_most_ten_times_a_second(void **state)
     term_live(&term, 1100, "c");
     sees(&screen, "\rc\033[K");
     term_live(&term, 1101, "last");
-    term_fini(&term);
-    sees(&screen, "\rlast\033[K\n");
+    term_line(&term, "line");
+    sees(&screen, "\r\033[Kline\n\rlast\033[K");
     close_screen(&screen);
 }
 
@@ -196,6 +198,42 @@ a_dumb_terminal_is_a_pipe(void **state)
     close_screen(&screen);
 }
 
+/* `text` in lines of `columns` characters, when the first one begins at `column`. */
+static void
+wraps(const char *text, unsigned column, unsigned columns, const char *expected)
+{
+    char out[256];
+    assert_int_equal(term_wrap(text, column, columns, out, sizeof out), strlen(expected));
+    assert_string_equal(out, expected);
+}
+
+static void
+a_long_line_breaks_between_words(void **state)
+{
+    struct screen screen;
+    struct term term;
+    char small[8];
+    (void)state;
+    wraps("", 0, 10, "");
+    wraps("ab cd ef", 0, 8, "ab cd ef");
+    wraps("ab cd ef", 0, 7, "ab cd\n  ef");
+    wraps("ab cd ef", 3, 8, "ab cd\n  ef");
+    wraps("ab cd ef gh ij", 0, 7, "ab cd\n  ef gh\n  ij");
+    wraps("ab  cd", 0, 5, "ab\n  cd");
+    wraps("ab a/path/that/is/long cd", 0, 8, "ab\n  a/path/that/is/long\n  cd");
+    wraps("\xc3\xa4\xc3\xb6 cd", 0, 5, "\xc3\xa4\xc3\xb6 cd");
+    assert_int_equal(term_wrap("ab cd ef gh", 0, 5, small, sizeof small), 7);
+    assert_string_equal(small, "ab cd\n ");
+    open_screen(&screen, 31);
+    term_init(&term, screen.slave);
+    term.colour = true;
+    term_warn(&term, false, "0123456789 0123456789 0123456789");
+    sees(&screen, "\033[33mwarning:\033[0m 0123456789 0123456789\n  0123456789\n");
+    term_warn(&term, false, "0123456789 0123456789x 0123456789");
+    sees(&screen, "\033[33mwarning:\033[0m 0123456789\n  0123456789x 0123456789\n");
+    close_screen(&screen);
+}
+
 static void
 a_reader_that_stops_is_not_waited_for(void **state)
 {
@@ -255,6 +293,7 @@ main(void)
         cmocka_unit_test(warnings_have_a_colour_on_a_terminal_that_wants_it),
         cmocka_unit_test(what_others_sent_cannot_drive_the_terminal),
         cmocka_unit_test(a_dumb_terminal_is_a_pipe),
+        cmocka_unit_test(a_long_line_breaks_between_words),
         cmocka_unit_test(a_reader_that_stops_is_not_waited_for),
         cmocka_unit_test(a_line_that_is_too_long_is_cut),
     };
