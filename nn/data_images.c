@@ -17,62 +17,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <xxhash.h>
 
-#include "nn/data_list.h"
-#include "nn/data_set.h"
 #include "nn/data_simd.h"
 #include "nn/image.h"
-
-#define SPLIT_EPOCH UINT64_MAX /* an epoch no training has */
+#include "nn/images.h"
 
 enum { THREADS_MAX = 8, SIDE_DEFAULT = 64, CHANNELS_DEFAULT = 3, FAILURES_MAX = 1000 };
-
-struct entry {
-    char *path;
-    int32_t class;
-    uint64_t hash; /* of its square */
-};
-
-struct images {
-    struct entry *entry; /* samples of the training part, then those of the test part */
-    size_t count, room;
-    size_t train; /* of count */
-    size_t side, channels, width;
-    uint8_t *kept; /* [count, width]; NULL: not in memory */
-    const struct data_far *far;
-};
-
-/* What a file is, by the end of its name. */
-static bool
-ends_with(const char *name, const char *const *endings)
-{
-    const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && endings[i]; i++)
-        if (strcasecmp(dot, endings[i]) == 0)
-            return true;
-    return false;
-}
-
-bool
-data_is_image(const char *name)
-{
-    static const char *const endings[] = {".png", ".jpg", ".jpeg", NULL};
-    return ends_with(name, endings);
-}
-
-static bool
-is_other_image(const char *name)
-{
-    static const char *const endings[] = {".bmp", ".gif", ".webp", ".tif",  ".tiff",
-                                          ".ppm", ".pgm", ".pnm",  ".heic", ".avif",
-                                          ".jp2", ".jxl", ".jfif", NULL};
-    return ends_with(name, endings);
-}
 
 /* One file ---------------------------------------------------------------------------------------- */
 
@@ -181,219 +135,6 @@ read_all(struct images *s, unsigned threads, char *why, size_t why_size)
     return r.failed ? r.rc : 0;
 }
 
-/* Which files ------------------------------------------------------------------------------------- */
-
-static int
-add(struct images *s, const char *path, int32_t class)
-{
-    if (s->count == s->room) {
-        size_t room = s->room ? 2 * s->room : 256;
-        struct entry *grown = realloc(s->entry, room * sizeof *grown);
-        if (!grown)
-            return -ENOMEM;
-        s->entry = grown;
-        s->room = room;
-    }
-    s->entry[s->count] = (struct entry){strdup(path), class, 0};
-    return s->entry[s->count++].path ? 0 : -ENOMEM;
-}
-
-/* A folder while its names are looked at. */
-struct folder {
-    const char *path;
-    char *why;
-    size_t why_size;
-};
-
-static int
-refuse_name(const struct folder *folder, const char *name, const char *what)
-{
-    snprintf(folder->why, folder->why_size, "%s/%s: %s", folder->path, name, what);
-    return -EBADMSG;
-}
-
-/* Whether a name in the folder is a folder; false when it cannot be looked at. */
-static bool
-is_folder(const struct folder *folder, const char *name)
-{
-    char path[DATA_PATH_SIZE];
-    struct stat st;
-    int n = snprintf(path, sizeof path, "%s/%s", folder->path, name);
-    return n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-static int
-wants_class(void *ctx, const char *name)
-{
-    const struct folder *folder = ctx;
-    if (is_folder(folder, name))
-        return 1;
-    if (data_is_image(name))
-        return refuse_name(folder, name,
-                           "an image beside the folders of the classes, expected in one");
-    return 0;
-}
-
-static int
-wants_file(void *ctx, const char *name)
-{
-    const struct folder *folder = ctx;
-    if (data_is_image(name))
-        return 1;
-    if (is_other_image(name))
-        return refuse_name(folder, name, "is neither .png nor .jpg or .jpeg: convert it");
-    if (is_folder(folder, name))
-        return refuse_name(folder, name, "a folder in the folder of a class, expected images");
-    return 0;
-}
-
-/* The images of one folder. */
-static int
-add_files(struct images *s, const char *path, int32_t class, char *why, size_t why_size)
-{
-    struct folder folder = {path, why, why_size};
-    struct data_list list = {0};
-    int rc = data_list_read(&list, path, wants_file, &folder, why, why_size);
-    for (size_t i = 0; i < list.count && !rc; i++) {
-        char file[DATA_PATH_SIZE];
-        rc = data_file_path(file, path, "", list.name[i], why, why_size);
-        if (!rc && (rc = add(s, file, class)) != 0)
-            snprintf(why, why_size, "no memory for the list of images");
-    }
-    if (!rc && list.count == 0) {
-        snprintf(why, why_size, "%s: no images in it, expected .png, .jpg or .jpeg", path);
-        rc = -EBADMSG;
-    }
-    data_list_free(&list);
-    return rc;
-}
-
-/* Position of a class of the test part among those of the training part. */
-static int
-find_class(const struct data_list *classes, const char *name)
-{
-    for (size_t i = 0; i < classes->count; i++)
-        if (strcmp(classes->name[i], name) == 0)
-            return (int)i;
-    return -ENOENT;
-}
-
-/* The images below root: those of each folder. `classes` are found here, or when `known`, must be among those. */
-static int
-add_classes(struct images *s, const char *root, struct data_list *classes, bool known, char *why,
-            size_t why_size)
-{
-    struct folder folder = {root, why, why_size};
-    struct data_list found = {0};
-    int rc = data_list_read(&found, root, wants_class, &folder, why, why_size);
-    for (size_t i = 0; i < found.count && !rc; i++) {
-        char path[DATA_PATH_SIZE];
-        int class = known ? find_class(classes, found.name[i]) : (int)i;
-        rc = class < 0 ? refuse_name(&folder, found.name[i],
-                                     "a class that the training part does not have")
-                       : data_file_path(path, root, "", found.name[i], why, why_size);
-        rc = rc ? rc : add_files(s, path, class, why, why_size);
-    }
-    if (!rc && found.count == 0) {
-        snprintf(why, why_size,
-                 "no folders of images in %s, one per class: name the folder of the data with "
-                 "--data FOLDER",
-                 strcmp(root, ".") == 0 ? "the current folder" : root);
-        rc = -ENOENT;
-    }
-    if (!rc && found.count > DATA_CLASSES_MAX) {
-        snprintf(why, why_size, "%s: %zu folders, expected at most %d classes", root, found.count,
-                 DATA_CLASSES_MAX);
-        rc = -EBADMSG;
-    }
-    if (known)
-        data_list_free(&found);
-    else
-        *classes = found;
-    return rc;
-}
-
-/* Entries [first, count) in the order of the seed. */
-static int
-shuffle(struct images *s, size_t first, uint64_t seed)
-{
-    size_t n = s->count - first;
-    struct entry *from = malloc(n * sizeof *from);
-    if (!from)
-        return -ENOMEM;
-    memcpy(from, s->entry + first, n * sizeof *from);
-    for (uint32_t i = 0; i < n; i++)
-        s->entry[first + i] = from[data_shuffle(seed, SPLIT_EPOCH, i, (uint32_t)n)];
-    free(from);
-    return 0;
-}
-
-/* Keep `count` entries from `first` on, no more than are wanted; the rest of that part goes. */
-static void
-limit(struct images *s, size_t first, size_t count, size_t wanted)
-{
-    if (wanted == 0 || wanted >= count)
-        return;
-    for (size_t i = first + wanted; i < first + count; i++)
-        free(s->entry[i].path);
-    memmove(s->entry + first + wanted, s->entry + first + count,
-            (s->count - first - count) * sizeof *s->entry);
-    s->count -= count - wanted;
-}
-
-/* The test part is the first share of a shared folder: put it behind the training part. */
-static int
-split(struct images *s, double share)
-{
-    size_t n = s->count, test = (size_t)((share > 0 ? share : 0.2) * (double)n + 0.5);
-    test = test < 1 ? 1 : test > n - 1 ? n - 1 : test;
-    struct entry *first = malloc(test * sizeof *first);
-    if (!first)
-        return -ENOMEM;
-    memcpy(first, s->entry, test * sizeof *first);
-    memmove(s->entry, s->entry + test, (n - test) * sizeof *first);
-    memcpy(s->entry + n - test, first, test * sizeof *first);
-    free(first);
-    s->train = n - test;
-    return 0;
-}
-
-static bool
-below(char path[DATA_PATH_SIZE], const char *dir, const char *name)
-{
-    struct folder folder = {dir, NULL, 0};
-    snprintf(path, DATA_PATH_SIZE, "%s/%s", dir, name);
-    return is_folder(&folder, name);
-}
-
-static int
-find_files(struct images *s, const struct data_spec *spec, struct data_list *classes, char *why,
-           size_t why_size)
-{
-    const char *dir = spec->dir && *spec->dir ? spec->dir : ".";
-    char train[DATA_PATH_SIZE], test[DATA_PATH_SIZE];
-    if (access(dir, F_OK) != 0)
-        return data_missing(spec, "images", "", why, why_size);
-    bool apart =
-        below(train, dir, "train") && (below(test, dir, "test") || below(test, dir, "val"));
-    int rc = add_classes(s, apart ? train : dir, classes, false, why, why_size);
-    if (rc)
-        return rc;
-    if (!apart && s->count < 2) {
-        snprintf(why, why_size, "%s: 1 image, expected one to train on and one to test on", dir);
-        return -EBADMSG;
-    }
-    rc = shuffle(s, 0, spec->seed);
-    s->train = s->count;
-    if (apart)
-        rc = rc ? rc : add_classes(s, test, classes, true, why, why_size);
-    if (rc == 0)
-        rc = apart ? shuffle(s, s->train, spec->seed) : split(s, spec->test_share);
-    if (rc == -ENOMEM)
-        snprintf(why, why_size, "no memory for the list of images");
-    return rc;
-}
-
 /* The set ----------------------------------------------------------------------------------------- */
 
 static int
@@ -469,7 +210,7 @@ deal(const struct images *s, struct data_set *set, const struct data_list *class
         data_name_set(set, i, classes->name[i], strlen(classes->name[i]));
     for (int p = 0; p < DATA_PARTS && !rc; p++) {
         struct data_rows *rows = &set->part[p];
-        const struct entry *entry = s->entry + (p == DATA_TRAIN ? 0 : s->train);
+        const struct images_entry *entry = s->entry + (p == DATA_TRAIN ? 0 : s->train);
         rows->count = p == DATA_TRAIN ? s->train : s->count - s->train;
         rows->label = calloc(rows->count, sizeof *rows->label);
         rc = rows->label ? 0 : -ENOMEM;
@@ -485,13 +226,8 @@ load(struct images *s, struct data_set *set, const struct data_spec *spec, char 
      size_t why_size)
 {
     struct data_list classes = {0};
-    int rc = find_files(s, spec, &classes, why, why_size);
-    if (!rc) {
-        limit(s, s->train, s->count - s->train, spec->test);
-        limit(s, 0, s->train, spec->train);
-        s->train = spec->train && spec->train < s->train ? spec->train : s->train;
-        rc = take_files(s, spec, set->far, why, why_size);
-    }
+    int rc = images_find(s, spec, &classes, why, why_size);
+    rc = rc ? rc : take_files(s, spec, set->far, why, why_size);
     if (!rc && (rc = deal(s, set, &classes)) != 0)
         snprintf(why, why_size, "no memory for the labels of %zu images", s->count);
     data_list_free(&classes);
@@ -505,7 +241,8 @@ load_bare(struct images *s, struct data_set *set, const struct data_spec *spec, 
 {
     struct stat st;
     bool folder = stat(spec->file, &st) == 0 && S_ISDIR(st.st_mode);
-    int rc = folder ? add_files(s, spec->file, 0, why, why_size) : add(s, spec->file, 0);
+    int rc =
+        folder ? images_add_files(s, spec->file, 0, why, why_size) : images_add(s, spec->file, 0);
     if (rc && !folder)
         snprintf(why, why_size, "no memory for the list of images");
     rc = rc ? rc : take_files(s, spec, set->far, why, why_size);

@@ -130,6 +130,9 @@ int data_idx_read(struct data_file *file, size_t dims_min, size_t dims_max, stru
  * 3072 pixels. */
 int data_cifar_read(struct data_file *file, size_t labels, size_t classes, struct data_rows *rows);
 
+/* Elements of a sample of this shape. */
+size_t data_elements(const struct nn_shape *shape);
+
 /* One file of a table; text[size] is a NUL that does not count. */
 struct data_csv_file {
     const char *name; /* for messages */

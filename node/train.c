@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "node/repair.h"
-#include "node/waiting.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
 
@@ -79,64 +78,6 @@ repair_damaged(struct run *run)
     if (run->found.whole)
         train_say(run, 6, "resumed at step %llu", (unsigned long long)run->state.header->step);
     return 0;
-}
-
-/* Once: there are more nodes than shards, and this one has none. */
-static void
-tell_watching(struct run *run, const struct mesh_task *task)
-{
-    unsigned shards = run->config->train.shards;
-    if (run->watches || task->mine || task->members <= shards)
-        return;
-    run->watches = true;
-    train_say(run, 6, "%u %s, %u nodes: this node only watches for now (train.shards)", shards,
-              shards == 1 ? "shard" : "shards", task->members);
-}
-
-static void
-report_step(struct run *run, const struct state_event *event, const struct mesh_task *task,
-            uint64_t hash)
-{
-    const struct state_header *h = run->state.header;
-    struct mesh_stats stats;
-    mesh_stats(run->mesh, &stats);
-    if (task->members > run->peers_max)
-        run->peers_max = task->members;
-    struct metrics_step line = {
-        .step = h->step,
-        .steps_total = state_steps_total(&run->state),
-        .epoch = event->stepped && !h->epoch_step ? h->epoch - 1 : h->epoch,
-        .loss = event->loss,
-        .accuracy = event->accuracy,
-        .peers = task->members ? task->members : stats.core.peers + 1,
-        .plan = task->plan,
-        .followed = task->members == 0,
-        .unreached = stats.core.unreached,
-        .samples = event->evaluated ? 0 : event->samples,
-        .first = event->first,
-        .coverage = event->coverage,
-        .shards = task->mine,
-        .rows = event->rows,
-        .ledger = h->ledger,
-        .compute_s = run->compute_s,
-        .wait_s = run->wait_s,
-        .tx_bytes = stats.tx_bytes - run->tx,
-        .rx_bytes = stats.rx_bytes - run->rx,
-        .state_hash = hash,
-        .skipped = event->skipped,
-        .skipped_steps = h->skipped,
-        .evaluated = event->evaluated,
-        .test_loss = h->test_loss,
-        .test_accuracy = run->state.job.labels ? h->test_accuracy : -1,
-    };
-    metrics_step(run->metrics, &line);
-    if (line.followed)
-        metrics_doing(run->metrics, "catching up");
-    tell_watching(run, task);
-    run->reported = h->round;
-    run->compute_s = run->wait_s = 0;
-    run->tx = stats.tx_bytes;
-    run->rx = stats.rx_bytes;
 }
 
 /* Tell the mesh where we are; what the next round exchanges follows from the state. */
@@ -284,33 +225,6 @@ work_ahead(struct run *run, const struct mesh_task *task)
     run->compute_s += clock_s() - start;
 }
 
-/* Once; the live line counts the others. */
-static void
-tell_skipped(struct run *run, const struct state_event *event)
-{
-    if (!event->skipped || run->skip_told)
-        return;
-    run->skip_told = true;
-    train_say(run, 4,
-              "step %llu: the gradient is not finite (NaN or infinity); all nodes skip such steps",
-              (unsigned long long)run->state.header->step);
-}
-
-/* Every step is skipped, on all nodes: 1, else 0. */
-static int
-tell_hopeless(struct run *run)
-{
-    const struct state_header *h = run->state.header;
-    if (h->skipped_row < STATE_SKIPS_MAX)
-        return 0;
-    train_say(
-        run, 3,
-        "stopped at step %llu: the last %llu gradients were not finite (NaN or infinity). Try "
-        "a smaller train.optimizer.*.rate, train.warmup or train.clip_norm.",
-        (unsigned long long)h->step, (unsigned long long)h->skipped_row);
-    return 1;
-}
-
 static void
 commit(struct run *run, const struct mesh_task *task)
 {
@@ -345,9 +259,9 @@ commit(struct run *run, const struct mesh_task *task)
     run->before = true;
     run->before_hash = run->hash;
     run->compute_s += clock_s() - start;
-    tell_skipped(run, event);
+    train_tell_skipped(run, event);
     if (event->stepped || event->evaluated)
-        report_step(run, event, task, hash);
+        train_report(run, event, task, hash);
     fail_hit(FAIL_REPORTED, NULL, 0);
     announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
@@ -378,36 +292,6 @@ adopt(struct run *run, const struct mesh_task *task)
               (unsigned long long)state_steps_total(&run->state));
     fail_hit(FAIL_ADOPTED, NULL, 0);
     announce(run, task->state_hash);
-}
-
-/* For --peers N: who is here, and, once, what to check when the others do not come. */
-static void
-tell_waiting(struct run *run)
-{
-    struct mesh_status status;
-    char line[WAITING_LINE];
-    mesh_status(run->mesh, &status);
-    if (!status.core.waiting)
-        return;
-    waiting_peers(&status, line);
-    metrics_doing(run->metrics, line);
-    if (run->hinted || status.core.waiting_us < WAITING_HINT_US || waiting_gaps(&status) > 0)
-        return;
-    run->hinted = true;
-    waiting_peers_hint(&status, line);
-    train_say(run, 4, "%s", line);
-}
-
-/* What the live line says while no step is made. */
-static void
-tell_doing(struct run *run)
-{
-    struct mesh_stats stats;
-    mesh_stats(run->mesh, &stats);
-    if (stats.core.catching_up)
-        metrics_doing(run->metrics, "catching up");
-    else
-        tell_waiting(run);
 }
 
 /* Somebody else's shard, computed here: is it what was claimed? */
@@ -454,28 +338,13 @@ follow_mesh(struct run *run)
             break;
         case MESH_IDLE:
             metrics_alive(run->metrics);
-            tell_doing(run);
+            train_tell_doing(run);
             break;
         case MESH_DONE:
         case MESH_INTERRUPTED:
             return task.kind;
         }
     }
-}
-
-/* `why`: there is no checkpoint; or NULL. */
-static void
-tell_stopped(struct run *run, const char *why)
-{
-    unsigned long long step = run->state.header->step, of = state_steps_total(&run->state);
-    if (why)
-        train_say(run, 4, "stopped at step %llu of %llu; no checkpoint: %s", step, of, why);
-    else if (run->state.header->round == 0)
-        train_say(run, 6, "stopped before the first of %llu steps; nothing to save", of);
-    else
-        train_say(run, 6,
-                  "stopped at step %llu of %llu; saved in %s. The same command goes on from there.",
-                  step, of, run->config->out);
 }
 
 static int
@@ -499,12 +368,12 @@ run_mesh(struct run *run)
     }
     metrics_find(run->metrics);
     int failed = save_last(run->save, &run->state, why, sizeof why);
-    if (done && tell_hopeless(run))
+    if (done && train_tell_hopeless(run))
         return 1;
     if (!done && !failed && run->state.header->round)
         failed = save_model_last(run->save, &run->state, why, sizeof why);
     if (!done) {
-        tell_stopped(run, failed ? why : NULL);
+        train_tell_stopped(run, failed ? why : NULL);
         return run->blind ? 1 : 130;
     }
     int rc = train_results(run);

@@ -1,5 +1,5 @@
 /* train_inside.h - shared by the files of a run: train.c has the loop, train_open.c what comes before it,
- * train_result.c what comes after it. */
+ * train_result.c what comes after it, train_tell.c what people are told meanwhile. */
 #ifndef NODE_TRAIN_INSIDE_H
 #define NODE_TRAIN_INSIDE_H
 
@@ -62,6 +62,14 @@ int train_model(void *ctx, const struct state_header *header, const float *weigh
                 size_t why_size);
 /* Writes the results and prints them. If the disk is full, tries again for a while. */
 int train_results(struct run *run);
+
+/* A step or an evaluation, for metrics.jsonl and the terminal. `hash`: of the state after it. */
+void train_report(struct run *run, const struct state_event *event, const struct mesh_task *task,
+                  uint64_t hash);
+void train_tell_skipped(struct run *run, const struct state_event *event);
+int train_tell_hopeless(struct run *run);
+void train_tell_doing(struct run *run);
+void train_tell_stopped(struct run *run, const char *why);
 
 bool train_interrupted(void);
 /* Level as in syslog. */
