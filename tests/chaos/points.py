@@ -42,7 +42,7 @@ MOST = {"damaged": 3, "lender": 3, "giver": 2, "accuser": 3}
 STEPS = {2: 300, 3: 200, 4: 150}
 ASKED = 5  # times as many steps where a node comes without a job: who could give it must not have ended before
 GATHER_MS = {False: (300, 3000), True: (1500, 5000)}  # the first attempt, another; in a cold start
-LOST = "no checkpoint is whole"
+LOST = "no whole checkpoint"
 # Where else to look is a waste of time: the rest is as in scenes of training.
 POINTS = {"joiner": r"fetch|state|adopt|offer|follow|total|hold|hello|peers|peer-u|connect|beacon|plan|heartbeat|commit|bucket-r",
           "survivor": r"abort|link|peer-d|plan|heartbeat|reduce-s|gather-g|compute|bucket-r|commit|reported"}

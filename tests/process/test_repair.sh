@@ -106,7 +106,7 @@ for name in "${NODES[@]}"; do
     status=$?
     unset "PID[$name]"
     [ $status = 1 ] || fail "$name ended with status $status, expected 1"
-    grep -q 'no checkpoint is whole.*--fresh' "$WORK/$name.log" || fail "$name does not say why"
+    grep -q 'no whole checkpoint.*--fresh' "$WORK/$name.log" || fail "$name does not say why"
     grep -q '1 of .* pages are damaged here and on every other node, page 6' "$WORK/$name.log" ||
         fail "$name does not say which page"
     cmp -s "$WORK/$name/checkpoint-30" "$WORK/$name.before" || fail "$name changed its checkpoint"
