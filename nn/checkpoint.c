@@ -516,8 +516,10 @@ checkpoint_read_step(const char *path, const uint64_t *step, struct checkpoint *
     size_t expected = checkpoint_size(checkpoint);
     bool other = rc == 0 && head.size != expected;
     rc = disk_read(path, other ? (size_t)head.size : expected, &data, &size, why, why_size);
-    if (rc == -EFBIG)
+    if (rc == -EFBIG) {
+        snprintf(why, why_size, "%s: damaged, or not a checkpoint", path);
         return -EBADMSG;
+    }
     if (rc)
         return rc;
     rc = parse(path, data, size, step, checkpoint, why, why_size);
