@@ -34,7 +34,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all failpoints flips chaos chaos-night compose-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers lines install clean help
+.PHONY: all failpoints flips chaos chaos-night compose-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers lines pypi install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -160,6 +160,9 @@ lines:                               ## list every line that the program can say
 	@tests/support/lines.sh list
 layers:                              ## check that includes point down
 	@tests/support/layers.sh
+pypi:                                ## PyTorch and TensorBoard from PyPI, with which make check compares where they are
+	python3 -m venv build/venv-torch && build/venv-torch/bin/pip install -q torch numpy
+	python3 -m venv build/venv-tensorboard && build/venv-tensorboard/bin/pip install -q tensorboard
 lint: format-check layers            ## analyzers of gcc, clang and cppcheck; prints the longest functions
 	@BUILD=$B CFLAGS="$(filter-out -MMD -MP,$(ALL_CFLAGS))" tests/support/lint.sh $(lib_src) $(simd_src) node/main.c
 cov:                                 ## line coverage of the fast tests, per file

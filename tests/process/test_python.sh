@@ -1,6 +1,6 @@
 #!/bin/bash
 # test_python.sh - what `check --python` prints rebuilds models of every layer kind in PyTorch, and gives what predict does.
-# PyTorch comes from PyPI, into build/venv-torch.
+# `make pypi` gets PyTorch.
 . "$(dirname "$0")/../support/process.sh"
 
 cat >"$WORK/mlp.yaml" <<'EOF'
@@ -59,11 +59,7 @@ done
 "$MESHNODE" check "$WORK/mlp.yaml" --python "$WORK/cnn/model.safetensors" >"$WORK/out" 2>&1 && fail "another model was taken"
 grep -q "missing tensor" "$WORK/out" || fail "$(cat "$WORK/out")"
 
-VENV=$ROOT/build/venv-torch
-if ! "$VENV/bin/python" -c "import torch, numpy" 2>/dev/null; then
-    { python3 -m venv "$VENV" && timeout 600 "$VENV/bin/pip" install -q torch numpy; } \
-        >"$WORK/pip.log" 2>&1 || skip "no PyTorch from PyPI: $(tail -n 1 "$WORK/pip.log")"
-fi
+pypi torch "import torch, numpy"
 "$MESHNODE" convert "$WORK/mlp.yaml" "$WORK/arrays" >/dev/null || fail "convert"
 cat >"$WORK/compare.py" <<'EOF'
 import csv, sys

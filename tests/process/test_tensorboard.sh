@@ -1,13 +1,9 @@
 #!/bin/bash
-# test_tensorboard.sh - the event files of a run, read by the `tensorboard` package from PyPI (in build/venv-tensorboard):
+# test_tensorboard.sh - the event files of a run, read by the `tensorboard` package (`make pypi` gets it):
 # they have the figures of metrics.jsonl, each step once, also where a run went on from an older checkpoint.
 . "$(dirname "$0")/../support/process.sh"
 
-VENV=$ROOT/build/venv-tensorboard
-if ! "$VENV/bin/python" -c "import tensorboard" 2>/dev/null; then
-    { python3 -m venv "$VENV" && timeout 300 "$VENV/bin/pip" install -q tensorboard; } >"$WORK/pip.log" 2>&1 ||
-        skip "no tensorboard from PyPI: $(tail -n 1 "$WORK/pip.log")"
-fi
+pypi tensorboard "import tensorboard"
 
 cat >"$WORK/job.yaml" <<'EOF'
 data: {source: glyphs, train: 1900, test: 240}

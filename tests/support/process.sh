@@ -54,6 +54,12 @@ skip() {
     exit 77
 }
 
+# Python with packages of PyPI: VENV. `make pypi` makes it; a test does not fetch hundreds of megabytes by itself.
+pypi() { # NAME IMPORT
+    VENV=$ROOT/build/venv-$1
+    "$VENV/bin/python" -c "$2" 2>/dev/null || skip "no $1 from PyPI in build/venv-$1: make pypi gets it"
+}
+
 [ -x "$MESHNODE" ] || fail "no program $MESHNODE"
 
 # All layer kinds that train. With 4 nodes on 2 cores a step takes about 10 ms.
