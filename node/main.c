@@ -1,7 +1,7 @@
 /* main.c - the program's commands.
  *
  * Exit status: 0 done, 1 the run failed, 2 bad usage or config, 130 interrupted. A first SIGINT, SIGTERM or
- * SIGHUP says goodbye to the mesh and writes a checkpoint, a second one ends the process at once; so does the first
+ * SIGHUP says goodbye to the mesh and writes a checkpoint, a later one ends the process at once; so does the first
  * as long as there is neither. */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +24,7 @@
 #include "node/python.h"
 #include "node/sample.h"
 #include "node/search.h"
+#include "node/stop.h"
 #include "node/train.h"
 #include "node/typed.h"
 #include "proto/fail.h"
@@ -50,14 +51,13 @@ fail(int status, const char *why)
 
 /* --- signals --- */
 
-static volatile sig_atomic_t stops;
-
 static void
 on_stop(int signal_number)
 {
+    static volatile uint64_t first_ms;
     (void)signal_number;
-    int saved = errno;
-    if (stops++ || (!train_interrupt() && !mesh_job_interrupt()))
+    int saved = errno, which = stop_signal(&first_ms);
+    if (which == 2 || (which == 1 && !train_interrupt() && !mesh_job_interrupt()))
         _exit(EXIT_INTERRUPTED);
     errno = saved;
 }

@@ -25,6 +25,7 @@ wait_until 60 "c to say whose job it is" says c "^job small from anna \(127.0.0.
 says c '^this node is carl: lo 127.0.0.1, port [0-9]+$' || fail "c does not say who it is"
 wait_until 60 "two to train" peers_are 2 a c
 kill -INT "${PID[c]}"
+kill -INT "${PID[c]}" # as timeout(1) does it: that is still one
 wait_until 60 "a to say that c left" says a '^carl \(127.0.0.1(:[0-9]+)?\) left, 1 node$'
 wait_until 60 "c to say where it goes on" says c \
     '^stopped at step [0-9]+ of 100000; saved in .*/c. The same command goes on from there.$'
