@@ -210,8 +210,9 @@ checkpoint_prune(const char *dir, unsigned keep, const uint64_t *verified)
     free(steps);
 }
 
-void
-checkpoint_forget(const char *dir, uint64_t job_hash)
+/* Delete the files of other jobs, or all but those. */
+static void
+forget(const char *dir, uint64_t job_hash, bool others)
 {
     uint64_t *steps;
     size_t count;
@@ -220,26 +221,23 @@ checkpoint_forget(const char *dir, uint64_t job_hash)
         char path[DISK_PATH_MAX], why[1];
         struct checkpoint_head head;
         checkpoint_path(path, dir, steps[i]);
-        if (checkpoint_probe(path, &head, why, sizeof why) != 0 || head.job_hash == job_hash)
+        bool whole = checkpoint_probe(path, &head, why, sizeof why) == 0;
+        if ((whole && head.job_hash != job_hash) == others)
             unlink(path);
     }
     free(steps);
 }
 
 void
+checkpoint_forget(const char *dir, uint64_t job_hash)
+{
+    forget(dir, job_hash, false);
+}
+
+void
 checkpoint_forget_others(const char *dir, uint64_t job_hash)
 {
-    uint64_t *steps;
-    size_t count;
-    int rc = list(dir, &steps, &count);
-    for (size_t i = 0; !rc && i < count; i++) {
-        char path[DISK_PATH_MAX], why[1];
-        struct checkpoint_head head;
-        checkpoint_path(path, dir, steps[i]);
-        if (checkpoint_probe(path, &head, why, sizeof why) == 0 && head.job_hash != job_hash)
-            unlink(path);
-    }
-    free(steps);
+    forget(dir, job_hash, true);
 }
 
 bool
