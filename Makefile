@@ -22,10 +22,12 @@ LDFLAGS  = $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 # A file *_simd.c is compiled once per instruction set; its first lines name the functions after $(SIMD). Only the
 # product loop gains from AVX-512. Off x86 the variant of AVX2 is that of any machine, and never chosen.
 x86      := $(filter x86_64,$(shell uname -m))
-simd_src := $(wildcard proto/*_simd.c compress/*_simd.c nn/*_simd.c mesh/*_simd.c)
-lib_src  := $(filter-out $(simd_src) node/main.c,$(wildcard proto/*.c compress/*.c nn/*.c mesh/*.c node/*.c))
+rooms    := proto compress nn nn/* mesh mesh/* node node/*
+lib_all  := $(wildcard $(rooms:%=%/*.c))
+simd_src := $(filter %_simd.c,$(lib_all))
+lib_src  := $(filter-out $(simd_src) node/cli/main.c,$(lib_all))
 lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) $(simd_src:%.c=$B/%.avx2.o) \
-    $(if $(x86),$B/nn/gemm_simd.avx512.o)
+    $(if $(x86),$B/nn/arithmetic/gemm_simd.avx512.o)
 support  := $(patsubst %.c,$B/%.o,$(wildcard tests/support/*.c))
 tests    := $(patsubst %.c,$B/%,$(wildcard tests/unit/test_*.c tests/prop/prop_*.c))
 replays  := $(patsubst tests/fuzz/fuzz_%.c,$B/tests/fuzz/replay_%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -41,7 +43,7 @@ export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 all: $B/meshnode                     ## the program (build/gcc/meshnode, and a link to it at the root)
 	@ln -sf $B/meshnode meshnode
 
-$B/meshnode: $B/node/main.o $(lib_obj)
+$B/meshnode: $B/node/cli/main.o $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $B/%.base.o: %.c
 	@mkdir -p $(@D)
@@ -150,7 +152,7 @@ fuzz-%:                              ## fuzz-msg, fuzz-config ...: libFuzzer for
 $B/tests/fuzz/target_%: $B/tests/fuzz/fuzz_%.o $(lib_obj)
 	$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LDLIBS)
 
-sources = $(wildcard node/*.[ch] mesh/*.[ch] proto/*.[ch] nn/*.[ch] compress/*.[ch] tests/*/*.[ch])
+sources = $(wildcard $(rooms:%=%/*.[ch]) tests/*/*.[ch])
 format:                              ## clang-format everything in place
 	clang-format -i $(sources)
 format-check:                        ## fail when clang-format would change something
@@ -164,7 +166,7 @@ pypi:                                ## PyTorch and TensorBoard from PyPI, with 
 	python3 -m venv build/venv-torch && build/venv-torch/bin/pip install -q torch numpy
 	python3 -m venv build/venv-tensorboard && build/venv-tensorboard/bin/pip install -q tensorboard
 lint: format-check layers            ## analyzers of gcc, clang and cppcheck; prints the longest functions
-	@BUILD=$B CFLAGS="$(filter-out -MMD -MP,$(ALL_CFLAGS))" tests/support/lint.sh $(lib_src) $(simd_src) node/main.c
+	@BUILD=$B CFLAGS="$(filter-out -MMD -MP,$(ALL_CFLAGS))" tests/support/lint.sh $(lib_src) $(simd_src) node/cli/main.c
 cov:                                 ## line coverage of the fast tests, per file
 	@$(MAKE) -s B=build/cov CFLAGS="-O0 -g --coverage" LDFLAGS=--coverage test
 	@cd build/cov && for f in $(lib_src); do gcov -n -o $$(dirname $$f) $$(basename $$f .c).o 2>/dev/null; done | \

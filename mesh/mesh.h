@@ -43,7 +43,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mesh/core.h"
+#include "mesh/core/core.h"
 
 struct mesh;
 struct mesh_status;

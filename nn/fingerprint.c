@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/blas.h"
+#include "nn/arithmetic/blas.h"
 #include "nn/rng.h"
 
 static void

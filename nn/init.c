@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "nn/blas.h"
-#include "nn/gemm.h"
+#include "nn/arithmetic/blas.h"
+#include "nn/arithmetic/gemm.h"
 #include "nn/nn.h"
 
 bool blas_used;

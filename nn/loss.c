@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "nn/vmath.h"
+#include "nn/arithmetic/vmath.h"
 
 static const double DOUBLE_MAX = 0x1.fffffffffffffp1023;
 

@@ -2,7 +2,7 @@
 #ifndef NN_MODEL_H
 #define NN_MODEL_H
 
-#include "nn/layer.h"
+#include "nn/layers/layer.h"
 #include "nn/loss.h"
 
 struct nn_model {

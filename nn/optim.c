@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "nn/optim_simd.h"
+#include "nn/arithmetic/optim_simd.h"
 #include "proto/simd.h"
 
 enum { PIECE = 1024 };                /* of a range, on the stack */

@@ -125,7 +125,8 @@ struct proto_peers {
 
 struct proto_hearing {
     struct proto_node node;
-    uint32_t lag_us; /* how long its chunks of a round take to get here; 0: unknown (mesh/pace.h) */
+    uint32_t
+        lag_us; /* how long its chunks of a round take to get here; 0: unknown (mesh/core/pace.h) */
 };
 
 struct proto_heartbeat {
@@ -179,7 +180,7 @@ struct proto_chunk { /* REDUCE and GATHER */
     uint32_t count; /* elements, 0..PROTO_CHUNK_MAX */
     uint64_t
         coverage; /* bitmap of the shards in the sum; 0 from a member without shards; in GATHER all: 2^S - 1 */
-    uint64_t check;   /* linear checksum of the contributions in the sum, see mesh/check.h */
+    uint64_t check;   /* linear checksum of the contributions in the sum, see mesh/core/check.h */
     uint64_t state;   /* hash of the state before `round`, from which all of it was computed */
     uint64_t sent_us; /* by the sender's clock */
 };
@@ -195,7 +196,7 @@ struct proto_offer {
     uint64_t round;
     uint64_t state_hash; /* of the whole state */
     uint64_t size;       /* bytes of the whole state; <= PROTO_STATE_MAX */
-    uint64_t check;      /* XXH3-64 of the body, with the other fields as seed: mesh/serve.h */
+    uint64_t check;      /* XXH3-64 of the body, with the other fields as seed: mesh/core/serve.h */
 };
 
 struct proto_state {

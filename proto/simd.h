@@ -27,7 +27,7 @@ simd_avx2(void)
 #endif
 }
 
-/* Only for the product loop (nn/gemm.h). */
+/* Only for the product loop (nn/arithmetic/gemm.h). */
 static inline bool
 simd_avx512(void)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mesh/check.h"
+#include "mesh/core/check.h"
 #include "tests/bench/measure.h"
 
 enum { ROUNDS = 41 };

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "nn/blas.h"
-#include "nn/gemm.h"
+#include "nn/arithmetic/blas.h"
+#include "nn/arithmetic/gemm.h"
 #include "nn/nn.h"
 
 enum { M = 512, K = 784, N = 256, TRIES = 200 };

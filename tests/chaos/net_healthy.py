@@ -5,7 +5,7 @@
 
 Each run is bench_allreduce: RANKS processes meet on a loopback of their own and sum vectors, and every round must be one
 of all. --beside runs go on at a time, which keeps the machine busy. It fails when a node closes a connection because a
-message on it has no end (mesh/actor_guard.h). Other failures, for which a starved machine may be the reason, are printed
+message on it has no end (mesh/net/actor_guard.h). Other failures, for which a starved machine may be the reason, are printed
 and counted. --runs is for each congestion control. Needs root."""
 import argparse
 import collections

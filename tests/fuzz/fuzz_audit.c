@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "node/audit.h"
-#include "node/typed.h"
+#include "node/commands/audit.h"
+#include "node/job/typed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

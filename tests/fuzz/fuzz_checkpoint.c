@@ -9,7 +9,7 @@
 
 #include <sodium.h>
 
-#include "nn/checkpoint.h"
+#include "nn/files/checkpoint.h"
 
 enum {
     HEAD = CHECKPOINT_HEAD,

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "nn/data_set.h"
+#include "nn/data/data_set.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

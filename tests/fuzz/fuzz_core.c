@@ -9,9 +9,9 @@
 
 #include <xxhash.h>
 
-#include "mesh/check.h"
-#include "mesh/core.h"
-#include "mesh/serve.h"
+#include "mesh/core/check.h"
+#include "mesh/core/core.h"
+#include "mesh/core/serve.h"
 #include "proto/bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/data_set.h"
+#include "nn/data/data_set.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "nn/image.h"
+#include "nn/data/image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

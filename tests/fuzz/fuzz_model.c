@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "nn/files.h"
-#include "node/model_file.h"
-#include "node/typed.h"
+#include "node/job/typed.h"
+#include "node/results/model_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

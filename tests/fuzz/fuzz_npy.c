@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-#include "nn/npy.h"
+#include "nn/data/npy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/disk.h"
 #include "nn/files.h"
-#include "node/config.h"
-#include "node/job.h"
+#include "nn/files/disk.h"
+#include "node/job/config.h"
+#include "node/job/job.h"
 
 enum { ROWS = 64, LINE = 512, PATH = 1024 };
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# test_counting.sh [ACCIDENTS] [SEED] - three nodes train the counting model (nn/data_counting.c) while one after
+# test_counting.sh [ACCIDENTS] [SEED] - three nodes train the counting model (nn/data/data_counting.c) while one after
 # the other is killed with -9 and started again, empty or from its checkpoint; then all are killed at once and
 # start again from their checkpoints. Every weight of every node must be the number of epochs: no sample was
 # lost, none was used twice; and `meshnode audit` comes to the same from what they wrote.

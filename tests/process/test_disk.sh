@@ -10,7 +10,7 @@
 STEPS=160
 LONG=${1:-0}
 NODES=(a b c)
-KEPT=3 # checkpoints, as node/save.c has it
+KEPT=3 # checkpoints, as node/train/save.c has it
 
 mkdir "$WORK/b"
 mount -t tmpfs -o size=$((LONG > 0 ? 64 : 4))m none "$WORK/b" 2>/dev/null || skip "mounting a tmpfs needs root"

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "nn/checkpoint.h"
+#include "nn/files/checkpoint.h"
 #include "tests/support/rand.h"
 
 enum {

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "nn/layer.h"
+#include "nn/layers/layer.h"
 #include "nn/rng.h"
 
 static uint64_t draws;

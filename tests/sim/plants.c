@@ -15,7 +15,7 @@
  * that is enough. */
 #include <inttypes.h>
 
-#include "mesh/mutant.h"
+#include "mesh/core/mutant.h"
 #include "tests/sim/run.h"
 
 static const struct plant {

@@ -1,4 +1,4 @@
-/* shell.c - what mesh/actor.c is for a real node, over a virtual network.
+/* shell.c - what mesh/net/actor.c is for a real node, over a virtual network.
  *
  * A link is a pair of TCP connections (control, bulk) to a process. Each keeps its order unless the
  * profile says otherwise; what is sent into a cut waits for its end or is lost. A body sent without a

@@ -1,7 +1,7 @@
 /* sim.h - several cores in one process, with a virtual clock, network and trainer.
  *
  *     world     the queue of events, and the schedule's options        world.c
- *     shell     what mesh/actor.c is for a real node: links, sends     shell.c
+ *     shell     what mesh/net/actor.c is for a real node: links, sends     shell.c
  *     trainer   a run as a pure function, and its reference            trainer.c
  *     audit     members that check one another, and a liar             audit.c
  *     disk      checkpoints, some of them lost, torn or rotten         disk.c
@@ -25,7 +25,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "mesh/core.h"
+#include "mesh/core/core.h"
 #include "tests/support/rand.h"
 #include "tests/support/scenario.h"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""counts.py MODEL EPOCHS [SAMPLES]: does every weight of a counting model (nn/data_counting.c) say EPOCHS, and
+"""counts.py MODEL EPOCHS [SAMPLES]: does every weight of a counting model (nn/data/data_counting.c) say EPOCHS, and
 every bias EPOCHS * SAMPLES? SAMPLES is 960 unless given, and must be the number of the model's inputs. Prints
 which samples were used how often if not, and ends with 1."""
 import array

@@ -53,7 +53,7 @@ def lines(path):
 
 
 bad = count = 0
-for path in sorted(glob.glob('node/*.c') + glob.glob('mesh/*.c') + glob.glob('nn/*.c') + glob.glob('proto/*.c')):
+for path in sorted(path for room in ('node', 'mesh', 'nn', 'proto') for path in glob.glob(f'{room}/**/*.c', recursive=True)):
     for number, call, level, said in lines(path):
         if sys.argv[1] == 'list':
             print(f'{path}:{number}: {"debug: " if level == 7 else ""}{said}')

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/layer.h"
+#include "nn/layers/layer.h"
 
 struct one_layer {
     struct nn_model

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "node/typed.h"
+#include "node/job/typed.h"
 #include "tests/support/rand.h"
 
 enum kind { KILL, START, PAUSE, SPLIT, CUT, SLOW, LOSS, DISK_FULL, JOIN, POWER, KINDS };

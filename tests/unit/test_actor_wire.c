@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "mesh/actor_pulse.h"
-#include "mesh/actor_wire.h"
+#include "mesh/net/actor_pulse.h"
+#include "mesh/net/actor_wire.h"
 
 enum { FRAMES = 6, WORDS = 8000, DEADLINE_S = 120 };
 

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
+#include "nn/arithmetic/simd.h"
+#include "nn/arithmetic/vmath.h"
 #include "nn/rng.h"
-#include "nn/simd.h"
-#include "nn/vmath.h"
 #include "tests/support/one_layer.h"
 
 enum { ROWS = 2, HEADS = 2, T_MAX = 200, D_MAX = 33, KEYS_MAX = 70 };

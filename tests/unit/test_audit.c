@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "node/audit.h"
-#include "node/ledger.h"
+#include "node/commands/audit.h"
+#include "node/train/ledger.h"
 #include "tests/support/folder.h"
 
 /* 3 epochs of 100 samples in steps of 40, 40 and 20, by two nodes. */

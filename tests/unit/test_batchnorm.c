@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "nn/simd.h"
+#include "nn/arithmetic/simd.h"
 #include "tests/support/one_layer.h"
 
 /* weight, bias, running mean and variance of two channels */

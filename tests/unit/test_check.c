@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "mesh/check.h"
-#include "mesh/check_simd.h"
+#include "mesh/core/check.h"
+#include "mesh/core/check_simd.h"
 #include "proto/simd.h"
 #include "tests/support/rand.h"
 

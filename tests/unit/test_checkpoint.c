@@ -17,7 +17,7 @@
 #include <cmocka.h>
 #include <sodium.h>
 
-#include "nn/disk.h"
+#include "nn/files/disk.h"
 
 #define JOB      UINT64_C(0x1122334455667788)
 #define NUMERICS UINT64_C(0xa1a2a3a4a5a6a7a8)

@@ -1,5 +1,5 @@
 /* test_compare.c - whether several nodes came to the same. */
-#include "node/compare.h"
+#include "node/commands/compare.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* test_config.c - jobs as people write them, right and wrong. */
-#include "node/config.h"
+#include "node/job/config.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "node/config_key.h"
+#include "node/job/config_key.h"
 
 static const char base[] = "model: [flatten, dense: 10]\n";
 

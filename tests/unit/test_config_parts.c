@@ -1,5 +1,5 @@
 /* test_config_parts.c - what earlier steps of a run were trained with, and where two jobs differ. */
-#include "node/config_parts.h"
+#include "node/job/config_parts.h"
 
 #include <errno.h>
 #include <setjmp.h>

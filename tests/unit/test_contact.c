@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "mesh/contact.h"
-#include "mesh/rendezvous.h"
+#include "mesh/core/contact.h"
+#include "mesh/core/rendezvous.h"
 #include "tests/support/lone.h"
 
 enum { PATIENCE_MS = CONTACT_PATIENCE_US / 1000 + 500 };

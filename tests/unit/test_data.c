@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "nn/data.h"
-#include "nn/data_set.h"
-#include "nn/data_simd.h"
+#include "nn/data/data_set.h"
+#include "nn/data/data_simd.h"
 #include "tests/support/alloc.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "nn/data_file.h"
+#include "nn/data/data_file.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
 

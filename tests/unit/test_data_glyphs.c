@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
-#include "nn/data_set.h"
+#include "nn/data/data_set.h"
 
 enum { PIXELS = 28 * 28 };
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <png.h>
 
-#include "nn/data_set.h"
+#include "nn/data/data_set.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
 #include "tests/support/sets.h"

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "nn/data_set.h"
+#include "nn/data/data_set.h"
 #include "tests/support/folder.h"
 #include "tests/support/sets.h"
 

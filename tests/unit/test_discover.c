@@ -1,5 +1,5 @@
 /* test_discover.c - interfaces, names of seeds, beacons on loopback and through zbeacon. */
-#include "mesh/discover.h"
+#include "mesh/net/discover.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,8 +18,8 @@
 
 #include <cmocka.h>
 
-#include "mesh/discover_iface.h"
-#include "mesh/discover_resolve.h"
+#include "mesh/net/discover_iface.h"
+#include "mesh/net/discover_resolve.h"
 #include "tests/support/local_name.h"
 
 static uint64_t

@@ -4,7 +4,7 @@
  * wrapper also checks the order that survives a power cut: nothing is renamed before it was synced.
  * LDFLAGS: -Wl,--wrap=open,--wrap=write,--wrap=read,--wrap=fsync,--wrap=rename,--wrap=close,--wrap=lseek
  */
-#include "nn/disk.h"
+#include "nn/files/disk.h"
 #include "tests/support/wrapped.h"
 
 #include <errno.h>

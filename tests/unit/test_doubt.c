@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/inside.h"
+#include "mesh/core/inside.h"
 #include "tests/support/lone.h"
 
 static const unsigned ids[] = {7, 8, 9};

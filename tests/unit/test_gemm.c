@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "nn/gemm.h"
-#include "nn/simd.h"
+#include "nn/arithmetic/gemm.h"
+#include "nn/arithmetic/simd.h"
 #include "tests/support/rand.h"
 
 enum { SIZE = 1 << 16, LDC = 23 };

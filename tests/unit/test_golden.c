@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "nn/disk.h"
 #include "nn/files.h"
+#include "nn/files/disk.h"
 #include "nn/nn.h"
 #include "nn/optim.h"
 
@@ -423,7 +423,7 @@ loss_and_gradients_agree_with_pytorch(void **state)
     }
 }
 
-/* As node/state.c does: running averages by their own rule, the others by the optimiser. */
+/* As node/train/state.c does: running averages by their own rule, the others by the optimiser. */
 static void
 step_apply(struct bench *b, const struct optim_spec *spec, uint64_t step)
 {

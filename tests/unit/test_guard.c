@@ -1,5 +1,5 @@
 /* test_guard.c - a connection is ended when a message on it has no end, however busy the reader is, and no other one. */
-#include "mesh/actor_guard.h"
+#include "mesh/net/actor_guard.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "mesh/actor_starve.h"
-#include "mesh/inside.h"
+#include "mesh/core/inside.h"
+#include "mesh/net/actor_starve.h"
 #include "tests/support/lone.h"
 
 static const unsigned both[] = {7, 8};

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <zlib.h>
 
-#include "nn/image.h"
+#include "nn/data/image.h"
 #include "tests/support/rand.h"
 
 #define GOLDEN "tests/golden/images/"

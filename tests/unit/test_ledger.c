@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "nn/data.h"
-#include "node/ledger.h"
+#include "node/train/ledger.h"
 
 enum { SHARDS = 5, TRAIN = 3000 };
 

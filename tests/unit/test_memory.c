@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "node/memory.h"
+#include "node/train/memory.h"
 #include "tests/support/folder.h"
 
 static char why[512];

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/mend.h"
+#include "mesh/core/mend.h"
 #include "tests/support/lone.h"
 
 enum { STEP = 300, ROUND = 333, NUMBER = 7 };

@@ -1,5 +1,5 @@
 /* test_metrics.c - the files a run leaves, also when disk, killers and other runs interfere. */
-#include "node/metrics.h"
+#include "node/results/metrics.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +18,9 @@
 
 #include <cmocka.h>
 
-#include "mesh/core.h"
-#include "node/audit.h"
-#include "node/compare.h"
+#include "mesh/core/core.h"
+#include "node/commands/audit.h"
+#include "node/commands/compare.h"
 
 static char dir[64];
 static char why[512];

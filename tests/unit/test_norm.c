@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
+#include "nn/arithmetic/simd.h"
 #include "nn/rng.h"
-#include "nn/simd.h"
 #include "tests/support/one_layer.h"
 
 enum { ROWS = 2, T = 3, C = 37, COUNT = ROWS * T * C };

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "nn/npy.h"
+#include "nn/data/npy.h"
 #include "proto/mix.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"

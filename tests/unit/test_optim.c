@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "nn/optim_simd.h"
+#include "nn/arithmetic/optim_simd.h"
 #include "proto/float_bits.h"
 #include "proto/mix.h"
 #include "proto/simd.h"

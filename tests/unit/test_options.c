@@ -1,5 +1,5 @@
 /* test_options.c - command lines, right and wrong. */
-#include "node/options.h"
+#include "node/cli/options.h"
 
 #include <errno.h>
 #include <setjmp.h>

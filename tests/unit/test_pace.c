@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "mesh/inside.h"
-#include "mesh/pace.h"
+#include "mesh/core/inside.h"
+#include "mesh/core/pace.h"
 #include "tests/support/lone.h"
 #include "tests/support/rand.h"
 

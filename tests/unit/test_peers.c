@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "mesh/link.h"
-#include "mesh/peers.h"
-#include "mesh/rendezvous.h"
+#include "mesh/core/link.h"
+#include "mesh/core/peers.h"
+#include "mesh/core/rendezvous.h"
 #include "tests/support/lone.h"
 
 static unsigned

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/plan.h"
+#include "mesh/core/plan.h"
 #include "tests/support/lone.h"
 #include "tests/support/rand.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "node/pool.h"
+#include "node/train/pool.h"
 
 enum { COUNT = 1000 };
 

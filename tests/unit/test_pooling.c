@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "nn/simd.h"
+#include "nn/arithmetic/simd.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/rand.h"
 

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "mesh/check.h"
-#include "mesh/probe.h"
+#include "mesh/core/check.h"
+#include "mesh/core/probe.h"
 #include "tests/support/lone.h"
 
 /* Bucket 0, elements 10..99, holds the claims, 9 words for each of 10 shards. */

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "nn/layer.h"
+#include "nn/layers/layer.h"
 
 #define DENSE(n)                                                                                   \
     {                                                                                              \

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/discover_resolve.h"
+#include "mesh/net/discover_resolve.h"
 
 enum { DEADLINE_MS = 60000 };
 

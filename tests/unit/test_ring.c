@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/check.h"
+#include "mesh/core/check.h"
 #include "tests/support/rings.h"
 
 enum { ALL = (1 << RINGS_SHARDS) - 1 };

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "nn/disk.h"
+#include "nn/files/disk.h"
 
 enum { PARAMS = 2 * 3 + 2 + 2 };
 

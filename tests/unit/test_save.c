@@ -4,7 +4,7 @@
  * The calls that reach the disk are wrapped: the k-th one fails, for all k, or hangs until it is let go.
  * LDFLAGS: -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=rename,--wrap=close,--wrap=read,--wrap=lseek
  */
-#include "node/save.h"
+#include "node/train/save.h"
 #include "tests/support/wrapped.h"
 
 #include <errno.h>

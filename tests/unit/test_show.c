@@ -1,5 +1,5 @@
 /* test_show.c - the live line of a run, field by field. */
-#include "node/show.h"
+#include "node/cli/show.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "node/state.h"
+#include "node/train/state.h"
 
 enum { PARAMS = 3000, SHARDS = 4 };
 

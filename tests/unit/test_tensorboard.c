@@ -1,5 +1,5 @@
 /* test_tensorboard.c - records of event files, byte for byte. */
-#include "node/tensorboard.h"
+#include "node/results/tensorboard.h"
 
 #include <dirent.h>
 #include <math.h>

@@ -16,10 +16,10 @@
 #include <cmocka.h>
 
 #include "compress/exact.h"
-#include "mesh/core.h"
-#include "mesh/discover.h"
-#include "mesh/discover_resolve.h"
+#include "mesh/core/core.h"
 #include "mesh/mesh.h"
+#include "mesh/net/discover.h"
+#include "mesh/net/discover_resolve.h"
 #include "tests/support/alloc.h"
 #include "tests/support/messages.h"
 

@@ -1,5 +1,5 @@
 /* test_typed.c - numbers, endpoints and names as people type them. */
-#include "node/typed.h"
+#include "node/job/typed.h"
 
 #include <errno.h>
 #include <float.h>

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "nn/simd.h"
-#include "nn/vmath.h"
+#include "nn/arithmetic/simd.h"
+#include "nn/arithmetic/vmath.h"
 #include "proto/float_bits.h"
 #include "proto/mix.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "node/waiting.h"
+#include "node/cli/waiting.h"
 
 static struct mesh_status
 home(void)

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "node/job.h"
-#include "node/walk.h"
-#include "node/work.h"
+#include "node/job/job.h"
+#include "node/train/walk.h"
+#include "node/train/work.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "node/work.h"
+#include "node/train/work.h"
 
 enum { SHARDS = 5, BATCH = 20, TRAIN = 50, TEST = 33 };
 #define ALL ((UINT64_C(1) << SHARDS) - 1)

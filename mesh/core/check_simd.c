@@ -1,0 +1,223 @@
+/* check_simd.c - Fletcher's checksum by lanes, beside a sum or a copy.
+ *
+ * The vector is read as rows of CHECK_LANES elements, the last one filled up with zeros. For every lane
+ *
+ *     A = x_0 + x_1 + ... + x_last          B = A after row 0 + A after row 1 + ... after the last
+ *
+ * modulo 2^32, so row r counts in B (rows - r) times: B sees the order, A the values. The halves of the
+ * result are the sums over lanes of A and of B, each times an odd number of the lane's own. All of it is
+ * linear for a fixed n, also where the elements themselves wrap. A change of one element by +-2^k
+ * changes the A half by an odd multiple of 2^k, which is not 0 modulo 2^32. */
+#include "mesh/core/check_simd.h"
+
+#include <stdbool.h>
+#include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "mesh/core/check.h"
+#include "proto/mix.h"
+#include "proto/simd.h"
+
+#if defined(__AVX2__)
+#define VEC_SIZE 32
+#else
+#define VEC_SIZE 16
+#endif
+
+typedef uint32_t vec __attribute__((vector_size(VEC_SIZE)));
+typedef vec vec_anywhere __attribute__((aligned(1), may_alias)); /* in a received frame */
+
+enum { VEC_LANES = sizeof(vec) / sizeof(uint32_t), VECS = CHECK_LANES / VEC_LANES };
+
+struct row {
+    vec v[VECS];
+};
+
+struct fletcher {
+    struct row a, b;
+};
+
+static inline struct row
+row_load(const unsigned char *from)
+{
+    struct row row;
+    for (int i = 0; i < VECS; i++)
+        row.v[i] = ((const vec_anywhere *)from)[i];
+    return row;
+}
+
+static inline void
+row_store(void *to, struct row row)
+{
+    for (int i = 0; i < VECS; i++)
+        ((vec_anywhere *)to)[i] = row.v[i];
+}
+
+static inline struct row
+row_add(struct row x, struct row y)
+{
+    for (int i = 0; i < VECS; i++)
+        x.v[i] += y.v[i];
+    return x;
+}
+
+static inline void
+fletcher_take(struct fletcher *fletcher, struct row x)
+{
+    fletcher->a = row_add(fletcher->a, x);
+    fletcher->b = row_add(fletcher->b, fletcher->a);
+}
+
+static uint64_t
+fletcher_result(const struct fletcher *fletcher)
+{
+    uint32_t a[CHECK_LANES], b[CHECK_LANES], low = 0, high = 0;
+    memcpy(a, &fletcher->a, sizeof a);
+    memcpy(b, &fletcher->b, sizeof b);
+    for (uint32_t lane = 0; lane < CHECK_LANES; lane++) {
+        uint64_t odd = mix64(lane);
+        low += a[lane] * ((uint32_t)odd | 1);
+        high += b[lane] * ((uint32_t)(odd >> 32) | 1);
+    }
+    return (uint64_t)high << 32 | low;
+}
+
+enum { ROW = sizeof(struct row) };
+
+/* The last `n` < CHECK_LANES elements, filled up with zeros. */
+static struct row
+row_tail(const unsigned char *from, size_t n)
+{
+    unsigned char whole[ROW] = {0};
+    if (n)
+        memcpy(whole, from, n * sizeof(int32_t));
+    return row_load(whole);
+}
+
+uint64_t
+SIMD_NAME(check_of)(const void *x, size_t n)
+{
+    const unsigned char *from = x;
+    struct fletcher fletcher = {0};
+    size_t i = 0;
+    for (; i + CHECK_LANES <= n; i += CHECK_LANES, from += ROW)
+        fletcher_take(&fletcher, row_load(from));
+    if (i < n)
+        fletcher_take(&fletcher, row_tail(from, n - i));
+    return fletcher_result(&fletcher);
+}
+
+/* May whole rows of `out` bypass the caches? */
+static bool
+streams(const void *out, size_t n)
+{
+    return n >= CHECK_STREAM && (uintptr_t)out % VEC_SIZE == 0;
+}
+
+#if defined(__AVX2__)
+static inline void
+row_stream(int32_t *to, struct row row)
+{
+    for (int i = 0; i < VECS; i++)
+        _mm256_stream_si256((__m256i *)to + i, (__m256i)row.v[i]);
+}
+
+/* What was streamed is seen by whoever sees what is written later. */
+static inline void
+stream_end(void)
+{
+    _mm_sfence();
+}
+#else
+#define row_stream row_store
+static inline void
+stream_end(void)
+{
+}
+#endif
+
+static inline __attribute__((always_inline)) size_t
+copy_rows(int32_t *out, const unsigned char *from, size_t n, bool stream, struct fletcher *fletcher)
+{
+    size_t i = 0;
+    for (; i + CHECK_LANES <= n; i += CHECK_LANES, from += ROW) {
+        struct row row = row_load(from);
+        stream ? row_stream(out + i, row) : row_store(out + i, row);
+        fletcher_take(fletcher, row);
+    }
+    return i;
+}
+
+uint64_t
+SIMD_NAME(check_copy)(int32_t *out, const void *b, size_t n)
+{
+    const unsigned char *from = b;
+    struct fletcher fletcher = {0};
+    size_t i = 0;
+    if (streams(out, n)) {
+        i = copy_rows(out, from, n, true, &fletcher);
+        stream_end();
+    } else {
+        i = copy_rows(out, from, n, false, &fletcher);
+    }
+    if (i < n) {
+        struct row row = row_tail(from + i * sizeof *out, n - i);
+        memcpy(out + i, &row, (n - i) * sizeof *out);
+        fletcher_take(&fletcher, row);
+    }
+    return fletcher_result(&fletcher);
+}
+
+/* The rows of a sum; its copy goes to `copy` unless that is NULL. */
+static inline __attribute__((always_inline)) size_t
+sum_rows(unsigned char *to, const unsigned char *a, const unsigned char *b, int32_t *copy, size_t n,
+         struct fletcher *of_a, struct fletcher *of_out)
+{
+    size_t i = 0;
+    for (; i + CHECK_LANES <= n; i += CHECK_LANES, a += ROW, b += ROW, to += ROW) {
+        struct row own = row_load(a), sum = row_add(own, row_load(b));
+        row_store(to, sum);
+        if (copy)
+            row_stream(copy + i, sum);
+        fletcher_take(of_a, own);
+        fletcher_take(of_out, sum);
+    }
+    return i;
+}
+
+void
+SIMD_NAME(check_sum)(void *out, const int32_t *a, const void *b, size_t n, uint64_t *a_check,
+                     uint64_t *out_check)
+{
+    const unsigned char *from_a = (const unsigned char *)a, *from_b = b;
+    struct fletcher of_a = {0}, of_out = {0};
+    size_t i = sum_rows(out, from_a, from_b, NULL, n, &of_a, &of_out), done = i * sizeof *a;
+    if (i < n) {
+        struct row own = row_tail(from_a + done, n - i);
+        struct row sum = row_add(own, row_tail(from_b + done, n - i));
+        memcpy((unsigned char *)out + done, &sum, (n - i) * sizeof *a);
+        fletcher_take(&of_a, own);
+        fletcher_take(&of_out, sum);
+    }
+    *a_check = fletcher_result(&of_a);
+    *out_check = fletcher_result(&of_out);
+}
+
+void
+SIMD_NAME(check_sum_copy)(int32_t *out, const int32_t *a, void *b, size_t n, uint64_t *a_check,
+                          uint64_t *out_check)
+{
+    size_t rows = n / CHECK_LANES * CHECK_LANES;
+    if (!streams(out, n) || rows < n) {
+        SIMD_NAME(check_sum)(b, a, b, n, a_check, out_check);
+        memcpy(out, b, n * sizeof *out);
+        return;
+    }
+    struct fletcher of_a = {0}, of_out = {0};
+    sum_rows(b, (const unsigned char *)a, b, out, n, &of_a, &of_out);
+    stream_end();
+    *a_check = fletcher_result(&of_a);
+    *out_check = fletcher_result(&of_out);
+}

@@ -1,0 +1,627 @@
+/* core.c - every event of a node: set the clocks, tell the part it concerns, settle. */
+#include "mesh/core/core.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mesh/core/inside.h"
+#include "proto/text.h"
+
+void
+core_log(struct core *core, int level, const char *format, ...)
+{
+    char line[CORE_LINE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    core->ops.log(core->ctx, level, line);
+}
+
+/* --- Glue between the ring, which knows ranks, and the peers, which have links -------------------- */
+
+/* A chunk as it leaves. */
+static struct proto_msg
+stamp(const struct core *core, const struct proto_msg *msg)
+{
+    struct proto_msg stamped = {.type = msg->type, .chunk = msg->chunk};
+    stamped.chunk.sent_us = core->now;
+    return stamped;
+}
+
+static void
+on_ring_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
+             size_t body_size)
+{
+    struct core *core = ctx;
+    const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
+    if (peer->state != PEER_UP || !peer->announced)
+        return;
+    core->own.in_flight++;
+    struct proto_msg stamped = stamp(core, msg);
+    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &stamped, body, body_size, true);
+}
+
+static void
+on_ring_pass(void *ctx, unsigned rank, const struct proto_msg *msg, struct core_frame *frame)
+{
+    struct core *core = ctx;
+    const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
+    if (peer->state != PEER_UP || !peer->announced)
+        return;
+    struct proto_msg stamped = stamp(core, msg);
+    core->ops.pass_on(core->ctx, (unsigned)peer->link, &stamped, frame);
+}
+
+static void
+on_ring_keep(void *ctx, struct core_frame *frame)
+{
+    struct core *core = ctx;
+    core->ops.keep(core->ctx, frame);
+}
+
+static void
+on_ring_release(void *ctx, void *handle)
+{
+    struct core *core = ctx;
+    core->ops.release(core->ctx, handle);
+}
+
+/* --- Life -------------------------------------------------------------------------------------- */
+
+static int
+core_ring(struct core *core)
+{
+    const struct ring_setup setup = {
+        .bucket_count = core->config.bucket_count,
+        .buckets = core->buckets,
+        .own = core->config.own,
+        .sum = core->config.sum,
+        .chunk_elems = core->config.chunk_elems,
+        .direct_bytes = core->config.direct_bytes,
+        .all = core->all,
+        .mutant = core->config.mutant,
+    };
+    static const struct ring_ops ops = {on_ring_send, on_ring_pass, on_ring_keep, on_ring_release};
+    return ring_new(&core->ring, &setup, &ops, core);
+}
+
+int
+core_new(struct core **out, const struct core_config *config, const struct core_ops *ops, void *ctx,
+         uint64_t now)
+{
+    assert(config->self.id != 0);
+    assert(config->shards >= 1 || config->hello.wants_job);
+    assert(config->shards <= PROTO_SHARDS_MAX);
+    assert(config->state_size <= PROTO_STATE_MAX);
+    assert(config->bucket_count == 0 || config->buckets[config->bucket_count - 1].count > 0);
+    struct core *core = calloc(1, sizeof *core);
+    if (!core)
+        return -ENOMEM;
+    core->config = *config;
+    core->ops = *ops;
+    core->ctx = ctx;
+    core->now = core->tick_at = now;
+    core->awake = core->tick_awake = 1; /* 0 in a stamp says never */
+    if (core->config.chunk_elems == 0)
+        core->config.chunk_elems = PROTO_CHUNK_MAX;
+    core->all = config->shards == 64 ? UINT64_MAX : (1ull << config->shards) - 1;
+    core->buckets = calloc(config->bucket_count + 1, sizeof *core->buckets);
+    if (core->buckets && config->bucket_count > 0)
+        memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);
+    if (core->config.block_size == 0)
+        core->config.block_size = PROTO_BLOCK_MAX;
+    core->hashes = calloc(serve_blocks(core), sizeof *core->hashes);
+    if (!core->buckets || !core->hashes || core_ring(core) != 0 || fetch_init(core) != 0) {
+        core_destroy(&core);
+        return -ENOMEM;
+    }
+    link_init(core);
+    rendezvous_init(core);
+    admit_init(core);
+    peers_init(core);
+    plan_init(core);
+    own_init(core);
+    probe_init(core);
+    doubt_init(core);
+    pace_init(core);
+    serve_init(core);
+    mend_init(core);
+    *out = core;
+    return 0;
+}
+
+void
+core_destroy(struct core **core)
+{
+    if (!*core)
+        return;
+    ring_destroy(&(*core)->ring);
+    fetch_fini(*core);
+    free((*core)->hashes);
+    free((*core)->buckets);
+    free(*core);
+    *core = NULL;
+}
+
+/* --- Events ------------------------------------------------------------------------------------ */
+
+/* How much of the time since the last tick this node was able to hear the others. Ticks are due every CORE_TICK_US;
+ * where they come late, since our threads wait for a processor or have much to add, what others send waits, too. So a
+ * late one counts as if it had been in time, which stretches each deadline by as much as we are late. */
+static uint64_t
+core_heed(const struct core *core, uint64_t passed)
+{
+    uint64_t least = passed / CORE_LATE_MAX, us = passed < CORE_DUE_US ? passed : CORE_DUE_US;
+    us = us > least ? us : least;
+    if (core_mutant(core, MUTANT_LATE))
+        us = passed;
+    return us < CORE_NAP_US ? us : CORE_NAP_US;
+}
+
+static void
+core_clock(struct core *core, uint64_t now)
+{
+    if (now > core->now)
+        core->now = now;
+    core->awake = core->tick_awake + core_heed(core, core->now - core->tick_at);
+}
+
+static void
+core_clock_tick(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    core->tick_at = core->now;
+    core->tick_awake = core->awake;
+}
+
+/* Whom a node that is done still has to serve. One that has not moved for so long hangs, though its
+ * heartbeats come. */
+static bool
+core_lags(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    uint64_t seen = peer->moved_at_us > peer->served_at_us ? peer->moved_at_us : peer->served_at_us;
+    if (peer->state != PEER_UP || peer->hello.wants_job || peer->apart)
+        return false;
+    if (peer->done && !doubt_shuns(core, i))
+        return false;
+    if (seen < core->applied_at_us)
+        seen = core->applied_at_us;
+    return core->awake - seen < CORE_LINGER_US + 4 * core->round_us;
+}
+
+/* The node may end when everybody it knows has what it has. */
+static void
+core_finish(struct core *core)
+{
+    if (!core->done || core->finished || core->doubt.open)
+        return;
+    for (int i = 0; i < core->peers.high; i++)
+        if (core_lags(core, i))
+            return;
+    core->finished = true;
+    core->ops.finished(core->ctx);
+}
+
+static void
+core_broken(struct core *core)
+{
+    unsigned rank;
+    uint64_t state;
+    if (ring_status(core->ring) != RING_BROKEN)
+        return;
+    if (ring_odd(core->ring, &rank, &state)) {
+        doubt_chunk(core, core->plan.peer[rank], state);
+        plan_differ(core);
+    } else {
+        plan_abort(core, ring_why(core->ring));
+    }
+}
+
+/* Let every part do what has become possible. */
+static void
+core_settle(struct core *core)
+{
+    if (core->leaving || core->config.hello.wants_job)
+        return;
+    core_broken(core);
+    doubt_step(core);
+    mend_step(core);
+    fetch_step(core);
+    serve_step(core);
+    plan_step(core);
+    own_step(core);
+    probe_step(core);
+    core_broken(core);
+    core_finish(core);
+}
+
+void
+core_on_tick(struct core *core, uint64_t now)
+{
+    core_clock_tick(core, now);
+    if (core->leaving)
+        return;
+    peers_tick(core);
+    rendezvous_tick(core);
+    admit_tick(core);
+    heartbeat_tick(core);
+    rendezvous_tell_tick(core);
+    plan_tick(core);
+    own_tick(core);
+    probe_tick(core);
+    pace_tick(core);
+    contact_tick(core);
+    if (core->awake >= core->sweep_at_us) {
+        core->sweep_at_us = core->awake + CORE_SWEEP_US;
+        ring_tick(core->ring);
+    }
+    core_settle(core);
+}
+
+void
+core_on_starved(struct core *core, uint64_t now, uint64_t us)
+{
+    core_clock(core, now);
+    own_starved(core, us);
+}
+
+void
+core_on_found(struct core *core, uint64_t now, const struct proto_endpoint *at,
+              struct proto_node node)
+{
+    core_clock(core, now);
+    if (core->leaving)
+        return;
+    peers_found(core, at, node, true);
+    core_settle(core);
+}
+
+void
+core_on_link_up(struct core *core, uint64_t now, unsigned link)
+{
+    core_clock(core, now);
+    if (core->leaving || link >= LINK_MAX)
+        return;
+    link_up(core, link);
+    core_settle(core);
+}
+
+void
+core_on_link_down(struct core *core, uint64_t now, unsigned link)
+{
+    core_clock(core, now);
+    if (core->leaving || link >= LINK_MAX)
+        return;
+    link_down(core, link);
+    core_settle(core);
+}
+
+static void
+on_job(struct core *core, int from, const void *body, size_t body_size)
+{
+    if (body_size > 0) {
+        char who[PROTO_WHO_MAX];
+        if (core->config.hello.wants_job)
+            core->ops.job_offered(core->ctx, report_who(core, from, who), body, body_size);
+        return;
+    }
+    const char *text = core->ops.job(core->ctx);
+    struct proto_msg msg = {.type = PROTO_JOB};
+    const struct peer *peer = &core->peers.peers[from];
+    if (text && peer->state == PEER_UP)
+        core->ops.send(core->ctx, (unsigned)peer->link, &msg, text, strlen(text));
+}
+
+static void
+on_peers(struct core *core, const struct proto_peers *peers)
+{
+    for (size_t k = 0; k < peers->count; k++)
+        peers_found(core, &peers->endpoints[k], (struct proto_node){0, 0}, false);
+}
+
+/* A message of a peer with a session; it is only a helper when it wants a job. */
+static void
+on_session(struct core *core, int i, const struct proto_msg *msg, const void *body,
+           size_t body_size)
+{
+    heartbeat_heard(core, i);
+    if (msg->type == PROTO_JOB) {
+        on_job(core, i, body, body_size);
+        return;
+    }
+    if (msg->type == PROTO_BYE) {
+        peers_bye(core, i);
+        return;
+    }
+    if (!core->peers.peers[i].announced)
+        return;
+    switch (msg->type) {
+    case PROTO_PEERS:
+        on_peers(core, &msg->peers);
+        break;
+    case PROTO_HEARTBEAT:
+        heartbeat_take(core, i, &msg->heartbeat);
+        plan_on_beat(core, i);
+        break;
+    case PROTO_PLAN:
+        plan_on_plan(core, i, &msg->plan);
+        break;
+    case PROTO_HOLD:
+        plan_on_hold(core, i, &msg->hold);
+        break;
+    case PROTO_ABORT:
+        plan_on_abort(core, i, &msg->abort);
+        break;
+    case PROTO_ACCUSE:
+        probe_on_accuse(core, i, &msg->accuse);
+        break;
+    case PROTO_ASIDE:
+        pace_on_aside(core, &msg->aside);
+        break;
+    case PROTO_FETCH:
+        serve_on_fetch(core, i, &msg->fetch);
+        break;
+    case PROTO_FOLLOW:
+        serve_on_follow(core, i, &msg->follow);
+        break;
+    case PROTO_WANT:
+        mend_on_want(core, i, &msg->page);
+        break;
+    default:
+        break;
+    }
+}
+
+void
+core_on_message(struct core *core, uint64_t now, struct proto_node from, const char *from_host,
+                const struct proto_msg *msg, const void *body, size_t body_size)
+{
+    core_clock(core, now);
+    if (core->leaving || from.id == 0)
+        return;
+    if (msg->type == PROTO_HELLO) {
+        size_t length = strlen(from_host);
+        if (length < PROTO_HOST_MAX && text_host(from_host, length)) /* it goes into peer lists */
+            peers_hello(core, from, from_host, &msg->hello);
+    } else if (msg->type == PROTO_REFUSE) {
+        admit_refused(core, from, from_host, &msg->refuse, body,
+                      body_size < PROTO_JOB_MAX ? body_size : 0);
+    } else {
+        int i = peers_find(core, from);
+        if (i >= 0)
+            on_session(core, i, msg, body, body_size);
+    }
+    core_settle(core);
+}
+
+void
+core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const struct proto_msg *msg,
+             struct core_frame *frame)
+{
+    core_clock(core, now);
+    int i = core->leaving ? -1 : peers_find(core, from);
+    if (i < 0 || !core->peers.peers[i].announced)
+        return;
+    heartbeat_heard(core, i);
+    if (msg->type == PROTO_STATE) {
+        fetch_on_block(core, i, &msg->state, frame->data, frame->size);
+    } else if (msg->type == PROTO_OFFER) {
+        fetch_on_offer(core, i, &msg->offer, frame->data, frame->size);
+    } else if (msg->type == PROTO_TOTAL) {
+        fetch_on_total(core, i, &msg->total, frame);
+    } else if (msg->type == PROTO_PAGE) {
+        mend_on_page(core, i, &msg->page, frame->data, frame->size);
+    } else if (msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER) {
+        if (msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
+            pace_chunk(core, i, &msg->chunk);
+        uint64_t before = ring_progress(core->ring);
+        ring_chunk(core->ring, from, msg, frame, core->round);
+        if (ring_progress(core->ring) != before)
+            plan_progress(core);
+    }
+    core_settle(core);
+}
+
+void
+core_on_sent(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    assert(core->own.in_flight > 0);
+    core->own.in_flight--;
+    if (core->own.blocked)
+        core_settle(core);
+}
+
+void
+core_on_bucket(struct core *core, uint64_t now, size_t bucket)
+{
+    core_clock(core, now);
+    own_bucket(core, bucket);
+    core_settle(core);
+}
+
+bool
+core_lend(struct core *core, uint64_t now, size_t *bucket)
+{
+    core_clock(core, now);
+    return own_lend(core, bucket);
+}
+
+void
+core_on_returned(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    own_returned(core);
+    core_settle(core);
+}
+
+void
+core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_hash,
+                size_t first_bucket, bool done)
+{
+    core_clock(core, now);
+    assert(first_bucket < core->config.bucket_count);
+    if (core->own.state == OWN_START)
+        core->started_at_us = core->awake;
+    if (core->own.state == OWN_COMMITTING)
+        serve_committed(core);
+    if (core->own.state == OWN_COMMITTING && core->plan.active && core->plan.now.count > 1)
+        doubt_agreed(core, core->round);
+    else if (core->own.state == OWN_ADOPTING || core->own.state == OWN_START)
+        doubt_agreed(core, round);
+    own_applied(core);
+    pace_applied(core);
+    fetch_applied(core, round);
+    core->round = round;
+    core->round_us = core->awake - core->applied_at_us;
+    core->applied_at_us = core->awake;
+    core->state_hash = state_hash;
+    core->first_bucket = first_bucket;
+    core->done = done;
+    doubt_applied(core);
+    plan_applied(core);
+    core_settle(core);
+}
+
+void
+core_on_state_bad(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    assert(core->own.state == OWN_ADOPTING);
+    core->own.state = OWN_FREE;
+    fetch_bad(core);
+    core_settle(core);
+}
+
+void
+core_on_total_bad(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    assert(core->own.state == OWN_COMMITTING);
+    own_applied(core);
+    fetch_total_bad(core);
+    plan_abort(core, "its total is damaged");
+    core_settle(core);
+}
+
+void
+core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page)
+{
+    core_clock(core, now);
+    assert(step <= PROTO_ROUND_MAX);
+    assert(round <= PROTO_ROUND_MAX);
+    assert(page < PROTO_FILE_MAX / PROTO_PAGE_MAX);
+    mend_want(core, &(struct proto_page){.step = step, .round = round, .page = page});
+    core_settle(core);
+}
+
+void
+core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size)
+{
+    core_clock(core, now);
+    if (core->leaving)
+        return;
+    mend_read(core, round, data, size);
+    core_settle(core);
+}
+
+void
+core_on_damaged(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    own_damaged(core, "this node's state is damaged");
+    core_settle(core);
+}
+
+void
+core_on_probed(struct core *core, uint64_t now, bool equal)
+{
+    core_clock(core, now);
+    probe_answer(core, equal);
+    core_settle(core);
+}
+
+void
+core_leave(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    if (core->leaving)
+        return;
+    plan_abort(core, "this node leaves");
+    struct proto_msg msg = {.type = PROTO_BYE};
+    for (int i = 0; i < core->peers.high; i++)
+        peers_send(core, i, &msg);
+    core->leaving = true;
+}
+
+const char *
+core_wrong(const struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        bool up = peer->state == PEER_UP;
+        uint64_t silent_us = core->awake - peer->heard_at_us;
+        if (up && silent_us > CORE_FORGET_US + 2 * CORE_NAP_US)
+            return "a peer that is silent still has a session";
+        if (plan_member(core, i) && (!up || peer->suspected))
+            return "a member of the plan has no session, or is suspected";
+        if (!up && (core->serve.followers[i].on || (core->serve.due >> i & 1)))
+            return "a peer without a session is served";
+    }
+    if (core->plan.active && core->plan.now.round > core->round)
+        return "a plan is of a later round";
+    if (core->plan.active && ring_status(core->ring) == RING_OFF)
+        return "a plan without its ring";
+    return NULL;
+}
+
+void
+core_stats(const struct core *core, struct core_stats *out)
+{
+    *out = (struct core_stats){
+        .round = core->round,
+        .plans = core->plan.plans,
+        .aborts = core->plan.aborts,
+        .waits_us = plan_waits_us(core),
+        .step_us = plan_recent_max(core),
+        .damages = core->damages,
+        .probes = core->probe.probes,
+        .expulsions = core->probe.expulsions,
+        .catching_up = core->fetch.stage != FETCH_NONE,
+        .aside = pace_rests(core),
+        .unreached = core->contacts.unreached,
+        .shared = core->shared,
+    };
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        out->peers += peer->state == PEER_UP && !peer->suspected && peer->announced;
+        if (peers_usable(core, i) && peer->round > out->ahead)
+            out->ahead = peer->round;
+    }
+    if (!core->plan.active)
+        return;
+    out->members = (unsigned)core->plan.now.count;
+    out->plan = core->plan.hash;
+    out->plan_round = core->plan.now.round;
+    out->mine = plan_mine(core);
+    out->leader = plan_leader(core);
+}
+
+void
+core_status(const struct core *core, struct core_status *out)
+{
+    *out = (struct core_status){.here = 1, .wanted = (unsigned)core->config.peers_min};
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        out->here += peer->state == PEER_UP && !peer->suspected && peer->announced;
+    }
+    out->waiting = plan_waits_for_peers(core) && out->here < out->wanted;
+    out->waiting_us = out->waiting ? core->awake - core->started_at_us : 0;
+    contact_list(core, out);
+}

@@ -1,0 +1,277 @@
+/* core.h - everything that the mesh decides, without sockets, clock, threads or randomness.
+ *
+ * One core is one node. A shell surrounds it: mesh/net/actor.c with ZeroMQ, or tests/sim with a virtual network. The
+ * shell turns what happens into calls of core_on_*, each with the time, and does what the core asks for through
+ * `struct core_ops`. The same object files run in both shells.
+ *
+ * The life of a node:
+ *
+ *     idle --PLAN--> computing+reducing --all ranges final--> COMMIT --applied--> next round, same plan
+ *       ^                  |                                                         |
+ *       +----- ABORT, a member died, no progress, HOLD reached ----------------------+
+ *
+ * A *round* is one exact integer all-reduce of a vector of int32. The vector is cut into buckets that become ready
+ * one after the other during back-propagation. Only the trainer knows what a round means: a training step, an
+ * evaluation, or a repeat with larger exponents. A *plan* divides the shards of a round over its members. It stays
+ * valid round after round until it is aborted or held. The leader is the node with the lowest usable id. A wrong
+ * view costs time and never changes a result: see the three checks in ring.h.
+ *
+ * Only core_new allocates. Pointers given to the core are borrowed unless a comment says otherwise. Sources: ring
+ * all-reduce, Patarasuk and Yuan, JPDC 2009; suspicion with local health, Dadgar et al. (Lifeguard), DSN-W 2018;
+ * PROTOCOL.md for elections and for cliques of nodes that hear one another. */
+#ifndef MESH_CORE_H
+#define MESH_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/proto.h"
+
+struct core;
+
+/* A received bulk body. The core may read and change `data` only during core_on_bulk. If it calls ops->keep, `data`
+ * stays valid until the core calls ops->release(handle). */
+struct core_frame {
+    void *data; /* any alignment */
+    size_t size;
+    void *handle; /* belongs to the shell; never NULL */
+};
+
+struct core_bucket {
+    /* in elements of the vector; buckets are disjoint and together are the whole vector */
+    uint64_t first;
+    uint64_t count; /* may be 0 */
+};
+
+struct core_config {
+    struct proto_node self;
+    struct proto_hello hello; /* what this node tells others; `asks` and `answers` are ignored */
+    unsigned shards;          /* 1..PROTO_SHARDS_MAX */
+    size_t peers_min;   /* members to wait for before the first round, this node included; >= 1 */
+    bool keep_all;      /* leave no node out for being slow: see pace.h */
+    uint64_t gather_us; /* how long to wait for others before the first plan when peers_min is 1 */
+    size_t bucket_count;
+    /* In the order in which they become ready; copied. Every round exchanges the last bucket, so it is not empty:
+     * it keeps the members in step. */
+    const struct core_bucket *buckets;
+    int32_t *own; /* [vector]: the trainer adds its quantised gradients here; borrowed */
+    /* [vector]: the result; the trainer reads it between commit and applied; borrowed */
+    int32_t *sum;
+    size_t state_size; /* bytes of a state, the same on all nodes of a job */
+    /* [state_size]: a fetched state is put together here, or the own state is copied here for others; borrowed */
+    uint8_t *state_in;
+    /* [log_size]: the last totals, for nodes that catch up; borrowed. It is written only while */
+    uint8_t *log;
+    size_t log_size; /* a node catches up; totals that do not fit are not kept */
+    /* bytes of a block of states and totals; 0 = PROTO_BLOCK_MAX; small in tests */
+    size_t block_size;
+    uint32_t chunk_elems;  /* elements per ring message, 1..PROTO_CHUNK_MAX; small in tests */
+    uint64_t direct_bytes; /* buckets of at most this many bytes go directly to everyone */
+    /* Audits, see probe.h: the share of audited (round, member) pairs, times 2^32; 0: none. The claims have their
+     * own bucket. It is not the last one, and a round may leave it out. It has `shards` times the words of one
+     * shard. */
+    uint64_t audit_share;
+    uint64_t audit_seed; /* secret of this node */
+    size_t audit_bucket;
+    /* Sums of floats depend on how the shards were divided (train.exact: no). Then nodes that trained apart have
+     * different states, and none of them is wrong. */
+    bool inexact;
+    uint64_t mutant; /* simulator only: bits of planted bugs, 0 = none; see tests/sim */
+};
+
+/* What the core asks its shell to do. All are called from within core_on_*. None may call the core. */
+struct core_ops {
+    /* Opens a control link to an endpoint that has no link yet. Then the shell calls core_on_link_up and sends
+     * nothing itself. The core chooses `link`, a number 0..2*PROTO_PEERS_MAX-1. The link is in use until the core
+     * calls either disconnect or peer_down, exactly one of them; it does so after core_on_link_down, too. */
+    void (*connect)(void *ctx, unsigned link, const struct proto_endpoint *to);
+    void (*disconnect)(void *ctx, unsigned link);
+    /* Sends on a control link. The message is dropped when the queue is full. `body` (job text) is copied. */
+    void (*send)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
+                 size_t body_size);
+    /* Sends on the bulk socket of an accepted peer. `body` is copied unless it is lent. A lent body is part of
+     * config.own and does not change until core_on_sent, which follows even if the peer dies. */
+    void (*send_bulk)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
+                      size_t body_size, bool lent);
+    /* The same with the body of a received frame. The frame is gone then and nobody reads it again. A frame that
+     * was kept must still be released. */
+    void (*pass_on)(void *ctx, unsigned link, const struct proto_msg *msg,
+                    struct core_frame *frame);
+    /* peer_up: a peer was accepted on `link`; open a bulk socket to host:bulk_port. peer_down: the peer is gone;
+     * close both sockets and return lent bodies soon, because a new plan may be waiting for the memory. */
+    void (*peer_up)(void *ctx, unsigned link, struct proto_node node,
+                    const struct proto_hello *hello);
+    void (*peer_down)(void *ctx, unsigned link, struct proto_node node);
+    void (*keep)(void *ctx, struct core_frame *frame);
+    void (*release)(void *ctx, void *handle);
+    /* To the trainer: compute `shards` of `round` and add them to own (set it to zero first if `fresh`). Report
+     * each bucket with core_on_bucket. There is one compute at a time: the next one comes only after the last
+     * bucket. */
+    void (*compute)(void *ctx, uint64_t round, uint64_t shards, bool fresh);
+    /* To the trainer: `sum` has the total of the round over all shards. Apply it, then call core_on_applied; or
+     * call core_on_total_bad if the total cannot be right. */
+    void (*commit)(void *ctx, uint64_t round);
+    /* To the trainer: state_in has a state before `round`, of the right length. Check its hash, take it over, then
+     * call core_on_applied; or call core_on_state_bad. */
+    void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash);
+    /* To the trainer: other nodes hold another state before `round`, and they are not fewer than those who agree
+     * with it. The trainer goes back to an older state that it can vouch for and calls core_on_applied. The round
+     * of that state is below `round` and not above its own round; or it is the initial state. */
+    void (*back)(void *ctx, uint64_t round);
+    /* To the trainer: compute `shard` (one bit) of `round` separately and report with core_on_probed whether the
+     * result equals `claim`, which is borrowed until this call returns. */
+    void (*probe)(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words);
+    /* Returns the trainer's present state [state_size]. It is called only while the trainer neither applies nor
+     * adopts. The core copies at once. */
+    const uint8_t *(*state)(void *ctx);
+    /* Returns the text of the job that we offer; NULL when we have none yet. */
+    const char *(*job)(void *ctx);
+    /* Another node trains the job of this text, which is untrusted. Writes how it differs from ours: "run.seed is 2
+     * there, 1 here". NULL: nobody knows. */
+    void (*differ)(void *ctx, const char *theirs, size_t size, char *out, size_t out_size);
+    /* A node without a job received a job's text; `from` is what people call the peer that gave it. */
+    void (*job_offered)(void *ctx, const char *from, const char *text, size_t size);
+    /* The page that core_want asked for came from a peer, from its checkpoint of `round`. size 0: nobody has it
+     * now. `data` is borrowed during the call. */
+    void (*page)(void *ctx, uint64_t round, const void *data, size_t size);
+    /* A peer wants this page of our checkpoint of `step`. core_on_page answers at any later time, with any result;
+     * until then no other page is asked for. NULL: we have no checkpoints. */
+    void (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
+    /* Nobody follows any more: the bytes of config.log are not needed, and the shell may give their memory back. The
+     * core writes there again, from the beginning, when the next node follows. */
+    void (*forget)(void *ctx);
+    /* We are done, and every known peer is done or gone: the node may end. */
+    void (*finished)(void *ctx);
+    /* One line for a person: refused peers, deaths, plans. level is as in syslog: 3 error, 4 warning, 6 info, 7
+     * debug. */
+    void (*log)(void *ctx, int level, const char *line);
+};
+
+/* How far this node and one that it hears came, which have no session. */
+enum core_gap {
+    /* they have one, or there is nothing to wonder about: not heard now, refused, gone */
+    CORE_GAP_NONE,
+    CORE_GAP_SILENT, /* its beacons come, but no connection, in neither direction */
+    CORE_GAP_OURS,   /* its connections reach us, ours do not reach it */
+    CORE_GAP_THEIRS, /* ours reach it, its own do not reach us */
+    CORE_GAP_BOTH,   /* both do, and still there is no session */
+};
+
+/* A node that was heard, now or earlier. */
+struct core_contact {
+    struct proto_endpoint at;
+    char name[PROTO_NAME_MAX]; /* what it calls itself; "" unknown */
+    bool here;                 /* there is a session */
+    bool met;                  /* there was one */
+    bool settled;              /* refused, or gone with a goodbye, or without a job */
+    enum core_gap gap;
+};
+
+/* Who is there, and who is not: for people. */
+struct core_status {
+    unsigned here;       /* nodes with a session, and this one */
+    unsigned wanted;     /* peers_min */
+    bool waiting;        /* the first round waits for more nodes than are here, */
+    uint64_t waiting_us; /* for so long */
+    size_t contact_count;
+    struct core_contact contacts[PROTO_PEERS_MAX];
+};
+
+struct core_stats {
+    unsigned peers;     /* accepted and heard, without this node */
+    unsigned unreached; /* nodes heard for some seconds now, without a session */
+    uint64_t shared;    /* rounds of this node that others took part in, or that came from them */
+    unsigned members;   /* of the present plan; 0 when idle */
+    uint64_t round;
+    uint64_t ahead;      /* highest round of a usable peer; 0: none */
+    uint64_t plan;       /* hash of the present plan; 0 when idle */
+    uint64_t plan_round; /* the first round of the present plan */
+    uint64_t mine;       /* the shards that the present plan gives to this node */
+    uint64_t plans;      /* adopted so far */
+    uint64_t aborts;
+    uint64_t
+        waits_us;     /* how long the others have waited for this node to make a plan, see plan.h */
+    uint64_t step_us; /* time of the longest recent round or compute */
+    /* how often the trainer went back to an older state, see core_on_damaged and ops->back */
+    uint64_t damages;
+    uint64_t probes;     /* shards of other nodes that this node computed again */
+    unsigned expulsions; /* nodes that were expelled for wrong contributions */
+    bool leader;
+    bool catching_up; /* this node takes the state of others, or follows their totals */
+    bool aside;       /* this node was left out for a while, see pace.h */
+};
+
+/* All times are microseconds of one monotonic clock. */
+int core_new(struct core **out, const struct core_config *config, const struct core_ops *ops,
+             void *ctx, uint64_t now);
+void core_destroy(struct core **core);
+
+void core_on_tick(struct core *core, uint64_t now); /* call it at least every CORE_TICK_US */
+/* In the time since the last such event, the threads of this node waited `us` for a processor. The trainer could make no
+ * progress then, and that time does not count as busy. */
+void core_on_starved(struct core *core, uint64_t now, uint64_t us);
+/* An endpoint was found: by a beacon (node known), or as a seed or in a peer's list (node.id 0). */
+void core_on_found(struct core *core, uint64_t now, const struct proto_endpoint *at,
+                   struct proto_node node);
+void core_on_link_up(struct core *core, uint64_t now, unsigned link);
+/* The TCP connection of the link broke, or the peer refused it: its session is over. */
+void core_on_link_down(struct core *core, uint64_t now, unsigned link);
+/* A control message from `from` (the routing id of its connection). `from_host` is the sender's address as we see
+ * it. `body` only for PROTO_JOB. */
+void core_on_message(struct core *core, uint64_t now, struct proto_node from, const char *from_host,
+                     const struct proto_msg *msg, const void *body, size_t body_size);
+void core_on_bulk(struct core *core, uint64_t now, struct proto_node from,
+                  const struct proto_msg *msg, struct core_frame *frame);
+/* One lent body is no longer needed. */
+void core_on_sent(struct core *core, uint64_t now);
+/* The trainer has finished bucket `bucket` of the present compute. Buckets come in rising order. */
+void core_on_bucket(struct core *core, uint64_t now, size_t bucket);
+/* For a trainer that waits for the end of the round: lends it a bucket whose sum is already final. Each bucket is
+ * lent once per plan, the last bucket first. The trainer may read that part of sum until core_on_returned, which
+ * must come soon because a new plan waits for it. The trainer can use what it computes from the bucket only if the
+ * round is committed under the same plan. Returns false when there is none. */
+bool core_lend(struct core *core, uint64_t now, size_t *bucket);
+void core_on_returned(struct core *core, uint64_t now);
+/* The trainer's state is now the one before `round`. The next rounds exchange the buckets from `first_bucket` on
+ * (an evaluation needs only the last one). `done`: there are no more rounds, this node only serves others from now
+ * on. */
+void core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_hash,
+                     size_t first_bucket, bool done);
+void core_on_state_bad(struct core *core, uint64_t now);
+/* The total to be committed is damaged: a new plan computes and sums all of it again. */
+void core_on_total_bad(struct core *core, uint64_t now);
+/* Ask the others for a page of the checkpoint of `step`; round 0: of whatever round theirs is. This replaces an
+ * earlier question. ops->page follows, at most about MEND_REST_US after everybody was asked. */
+void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
+/* The answer to ops->want; size 0: we do not have the page. Copied at once. */
+void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);
+/* The trainer's state is not what it said it was. This may come during any task; the task and this node's
+ * contribution are then void. It works as if ops->back had been called: the others go on without this node, and
+ * core_on_applied follows with an older state that the trainer can vouch for. */
+void core_on_damaged(struct core *core, uint64_t now);
+/* The answer to ops->probe. */
+void core_on_probed(struct core *core, uint64_t now, bool equal);
+/* Say goodbye to all (Ctrl-C). */
+void core_leave(struct core *core, uint64_t now);
+
+void core_stats(const struct core *core, struct core_stats *out);
+/* Which invariant of the core does not hold, in a few words; NULL: all hold. For the simulator and tests. */
+const char *core_wrong(const struct core *core);
+void core_status(const struct core *core, struct core_status *out);
+
+enum {
+    CORE_TICK_US = 10000,
+    CORE_HEARTBEAT_US = 50000,
+    CORE_SUSPECT_US = 250000, /* a peer that is silent for this long is suspected */
+    CORE_SPLIT_US = 375000,   /* the same when more than half of the mesh is silent */
+    CORE_FORGET_US = 2000000, /* a peer that is silent for this long loses its session */
+    /* a plan without progress for this long, plus the own computing time, is aborted */
+    CORE_PROGRESS_US = 400000,
+    CORE_STARVED_US = 600000, /* a node that is idle without a plan for this long plans alone */
+    CORE_WAIT_US = 150000, /* the leader waits this long between plans for the others to be idle */
+    /* a node that is done waits this long, and four rounds, for a node that makes no progress */
+    CORE_LINGER_US = 5000000,
+};
+
+#endif

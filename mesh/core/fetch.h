@@ -1,0 +1,126 @@
+/* fetch.h - how a node that is behind catches up with the others and joins them again.
+ *
+ *     NONE --somebody is ahead--> FOLLOWING --nobody has the totals from here on--> ASKING --OFFERs--> BLOCKS
+ *       ^                           |  ^                                              ^                |  |
+ *       |                           |  |                      donors lost: what is here stays +--------+  |
+ *       +-- in a plan; overtaken ---+  +----- adopted ----- COMPLETE <--------------------- all are here -+
+ *
+ * ASKING names a round a little ahead of the known ones and asks every node ahead for a copy of the state before
+ * it. Such copies are equal on all nodes, so blocks of one state may come from several donors. Each OFFER lists the
+ * hashes of all blocks. The list that most donors offer is used, and a block is accepted from any donor if it has
+ * the right hash. A block that a donor does not send, or sends wrong, is asked from another donor. The trainer
+ * checks the hash of the whole.
+ *
+ * Meanwhile the mesh goes on. FOLLOWING gets the total of each later round from one donor, which has them in its
+ * log (serve.h). The trainer applies them like the totals of any round. FOLLOW limits how much may be under way. A
+ * node that follows and is at most one round behind says so in its heartbeats. Only then does the leader hold its
+ * plan, until the last total has arrived. A node that missed no round, or only rounds that are in a log, needs no
+ * state at all. */
+#ifndef MESH_FETCH_H
+#define MESH_FETCH_H
+
+#include "mesh/core/core.h"
+#include "mesh/core/peers.h"
+
+enum {
+    FETCH_WINDOW = 4, /* blocks per FETCH; two FETCHes may be open with each donor */
+    /* without an offer after this time: ask again, doubled each time up to */
+    FETCH_ASK_US = 100000,
+    FETCH_ASK_MAX_US = 1000000,
+    FETCH_AHEAD_US = 100000, /* the named round is this far ahead of a running one */
+    FETCH_AHEAD_MAX = 1024,  /* rounds */
+    FETCH_VOTE_US = 20000,   /* how long to wait for further offers */
+    FETCH_BLOCK_US = 200000, /* without a block after this time: ask again, doubled each time */
+    FETCH_TRIES = 3,         /* after this many tries, this donor is not asked any more */
+    FETCH_AVOID_US = 500000, /* a donor that did not answer is not asked for this long */
+    FETCH_BAD_US = 5000000,  /* the same for donors whose state was wrong */
+    FETCH_IDLE_US = 300000,  /* in no plan for this long: follow a node of the same round */
+    /* without a total after this time: ask again, doubled each time up to FETCH_ASK_MAX_US */
+    FETCH_FOLLOW_US = 200000,
+    /* when the donor did not say for this long that it has no totals, it has them */
+    FETCH_SURE_US = 100000,
+    /* without a total that the donor should have after this time: follow another one */
+    FETCH_LOST_US = 1000000,
+    FETCH_FOLLOW_BYTES = 8 << 20, /* bytes of totals that may be under way; that is */
+    FETCH_FOLLOW_LEAST = 8,       /* at least this many blocks */
+    FETCH_FOLLOW_MAX = 128,       /* and at most this many */
+    FETCH_AGAIN_US = 20000,       /* nobody to follow: ask again after this time */
+    /* overtaken by the mesh: ask again after this time, doubled each time */
+    FETCH_REST_US = 250000,
+    FETCH_REST_MAX_US = 8000000,
+};
+
+enum fetch_stage { FETCH_NONE, FETCH_ASKING, FETCH_BLOCKS, FETCH_COMPLETE, FETCH_FOLLOWING };
+
+/* An offered state. Equal lists mean equal states. */
+struct fetch_list {
+    uint64_t round, hash, check;
+};
+
+struct fetch_donor {
+    bool asked, offered;
+    struct fetch_list list;
+    uint64_t under_way; /* blocks asked for and not received */
+    uint64_t since_us;  /* awake; when it was asked or answered */
+    uint64_t ask_us;    /* without a block after this time: ask again */
+    unsigned tries;
+};
+
+struct fetch_kept {
+    struct proto_total total;
+    struct core_frame frame;
+};
+
+struct fetch {
+    enum fetch_stage stage;
+    uint64_t progress_at_us; /* awake; when anything came, or the stage began */
+    uint64_t asked_at_us;    /* awake */
+    uint64_t ask_us;
+    uint64_t wanted;   /* the round named in ASKING */
+    uint64_t offer_us; /* awake; when the first offer came; 0: none yet */
+    struct fetch_donor donors[PEERS_MAX];
+
+    struct fetch_list list; /* the chosen list */
+    bool listed; /* its hashes are in core->hashes, and `blocks` says which blocks are here */
+    uint64_t here,
+        next; /* number of blocks that are here; all blocks below `next` are here or asked for */
+    uint8_t *blocks; /* [serve_blocks] FETCH_HERE, FETCH_MISSING or the donor that was asked */
+
+    int from;          /* donor of totals; -1: none */
+    uint64_t tried;    /* bitmap of peers that did not have the totals */
+    bool copies;       /* needs a state first: no totals lead from our round to theirs */
+    bool sure;         /* the donor has the totals */
+    uint64_t since_us; /* awake; when the stage began */
+    bool adopted;      /* and was in no plan since; if it is overtaken now, it is too slow */
+    uint64_t block;    /* next block of the total of core->round */
+    uint64_t told_round, told_block;          /* from the last FOLLOW */
+    struct fetch_kept kept[FETCH_FOLLOW_MAX]; /* totals that came too early */
+    size_t kept_count;
+    uint64_t rest_at_us, rest_us; /* awake; nobody is asked before this time */
+};
+
+int fetch_init(struct core *core);
+void fetch_fini(struct core *core);
+void fetch_step(struct core *core);
+/* The trainer has a new state, the one before `round`. */
+void fetch_applied(struct core *core, uint64_t round);
+void fetch_bad(struct core *core);       /* the state to be adopted is wrong */
+void fetch_total_bad(struct core *core); /* the total to be committed is wrong */
+void fetch_planned(struct core *core);   /* this node is in a plan */
+void fetch_reset(struct core *core);
+void fetch_peer_lost(struct core *core, int i);
+void fetch_on_offer(struct core *core, int from, const struct proto_offer *offer, const void *body,
+                    size_t size);
+void fetch_on_block(struct core *core, int from, const struct proto_state *msg, const void *body,
+                    size_t size);
+void fetch_on_total(struct core *core, int from, const struct proto_total *total,
+                    struct core_frame *frame);
+/* Is this node catching up: did something come within `us`, or is the node that it follows in a plan? */
+bool fetch_moving(const struct core *core, uint64_t us);
+/* Would this node soon be at the mesh's round if the mesh waited? */
+bool fetch_ready(const struct core *core);
+bool fetch_uses_state_in(const struct core *core);
+/* A copy for others needs the memory in which blocks of an earlier try may be: they are lost. */
+void fetch_yield(struct core *core);
+
+#endif

@@ -1,0 +1,279 @@
+/* fetch_follow.c - the totals of the rounds since, one after the other, from one donor who has them in its log. */
+#include <string.h>
+
+#include "mesh/core/fetch_inside.h"
+
+static void
+kept_remove(struct core *core, size_t k)
+{
+    struct fetch *fetch = &core->fetch;
+    core->ops.release(core->ctx, fetch->kept[k].frame.handle);
+    fetch->kept[k] = fetch->kept[--fetch->kept_count];
+}
+
+void
+fetch_follow_drop(struct core *core)
+{
+    while (core->fetch.kept_count > 0)
+        kept_remove(core, core->fetch.kept_count - 1);
+}
+
+static uint64_t
+follow_window(const struct core *core)
+{
+    uint64_t block = serve_total_size(core, 0);
+    block = block < core->config.block_size ? block : core->config.block_size;
+    uint64_t count = FETCH_FOLLOW_BYTES / (block + 1);
+    count = count < FETCH_FOLLOW_LEAST ? FETCH_FOLLOW_LEAST : count;
+    return count > FETCH_FOLLOW_MAX ? FETCH_FOLLOW_MAX : count;
+}
+
+static void
+follow(struct core *core, bool again)
+{
+    struct fetch *fetch = &core->fetch;
+    struct proto_msg msg = {.type = PROTO_FOLLOW,
+                            .follow = {.round = core->round,
+                                       .block = fetch->block,
+                                       .count = (uint16_t)follow_window(core),
+                                       .again = again}};
+    fetch->told_round = core->round;
+    fetch->told_block = fetch->block;
+    fetch->asked_at_us = core->awake;
+    peers_send(core, fetch->from, &msg);
+}
+
+static void
+follow_begin(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    bool behind = fetch_anybody(core, fetch_ahead);
+    int best = -1;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        if (!fetch_fit(core, i) || peer->stuck || (fetch->tried >> i & 1) ||
+            peer->round < core->round + behind)
+            continue;
+        uint64_t self =
+            core->config.self.id; /* joiners that come together go to different donors */
+        if (best < 0 || (peer->node.id ^ self) < (core->peers.peers[best].node.id ^ self))
+            best = i;
+    }
+    fetch->from = best;
+    fetch->ask_us = FETCH_FOLLOW_US;
+    fetch->progress_at_us = core->awake;
+    if (best >= 0)
+        follow(core, true);
+}
+
+/* Nobody has the totals, or has them no more. */
+static void
+overtaken(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    if (!fetch->adopted && fetch_anybody(core, fetch_ahead)) {
+        fetch_copy_begin(core);
+        return;
+    }
+    fetch->rest_at_us = core->awake + FETCH_AGAIN_US;
+    if (fetch->adopted && fetch->tried) {
+        if (fetch->rest_us == 0)
+            core_log(core, 4, "this node receives more slowly than the others train: trying again");
+        fetch->rest_us = fetch->rest_us == 0 ? FETCH_REST_US : 2 * fetch->rest_us;
+        if (fetch->rest_us > FETCH_REST_MAX_US)
+            fetch->rest_us = FETCH_REST_MAX_US;
+        fetch->rest_at_us = core->awake + fetch->rest_us;
+    }
+    fetch_reset(core);
+}
+
+static void
+scatter(struct core *core, uint64_t at, const uint8_t *body, size_t size)
+{
+    for (size_t b = core->first_bucket; b < core->config.bucket_count && size > 0; b++) {
+        uint64_t whole = core->buckets[b].count * sizeof(int32_t);
+        if (at < whole) {
+            size_t part = whole - at < size ? (size_t)(whole - at) : size;
+            memcpy((uint8_t *)(core->config.sum + core->buckets[b].first) + at, body, part);
+            body += part;
+            size -= part;
+            at = 0;
+        } else {
+            at -= whole;
+        }
+    }
+}
+
+/* We hold another state than the one we follow: ours has changed since it was adopted, or its has. Where more have
+ * theirs: back, and as the older state may be as wrong, a copy of the present one. */
+static void
+state_differs(struct core *core, uint64_t hash)
+{
+    char who[PROTO_WHO_MAX];
+    enum doubt_verdict verdict = doubt_differs(core, hash);
+    if (verdict != DOUBT_WAIT)
+        core_log(core, core->config.inexact ? 6 : 3, "%s has other weights than this node: %s",
+                 report_who(core, core->fetch.from, who),
+                 verdict == DOUBT_COPY ? "taking a copy of theirs" : "not following it");
+    fetch_reset(core);
+    if (verdict != DOUBT_COPY)
+        return;
+    core->fetch.copies = true;
+    doubt_back(core, core->round, "the mesh has another state");
+}
+
+/* The block whose turn it is; the last one completes the total. */
+static void
+total_take(struct core *core, const struct proto_total *total, const void *body, size_t size)
+{
+    struct fetch *fetch = &core->fetch;
+    uint64_t whole = serve_total_size(core, core->first_bucket);
+    uint64_t at = fetch->block * core->config.block_size, rest = whole - at;
+    if (size != (rest < core->config.block_size ? rest : core->config.block_size) ||
+        serve_total_check(total, body, size) != total->check)
+        return;
+    if (total->state_hash != core->state_hash && !core_mutant(core, MUTANT_FOLLOW_STATE)) {
+        state_differs(core, total->state_hash);
+        return;
+    }
+    doubt_agreed(core, core->round);
+    scatter(core, at, body, size);
+    fetch->block++;
+    fetch->sure = true;
+    fetch->progress_at_us = core->awake;
+    if (fetch->block * core->config.block_size < whole)
+        return;
+    own_ask(core, OWN_COMMITTING);
+    serve_finish(core);
+    core->shared++;
+    core->ops.commit(core->ctx, core->round);
+}
+
+/* May sum be written, and the trainer be asked? */
+static bool
+follows(const struct core *core)
+{
+    return core->fetch.stage == FETCH_FOLLOWING && core->own.state == OWN_FREE && !core->own.lent &&
+           !core->plan.active;
+}
+
+static bool
+its_turn(const struct core *core, const struct proto_total *total)
+{
+    bool before = core_mutant(core, MUTANT_FOLLOW_ROUND) && total->round + 1 == core->round;
+    return (total->round == core->round || before) && total->block == core->fetch.block;
+}
+
+static void
+kept_take(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    for (size_t k = 0; k < fetch->kept_count && follows(core);) {
+        struct fetch_kept kept = fetch->kept[k];
+        if (its_turn(core, &kept.total)) {
+            total_take(core, &kept.total, kept.frame.data, kept.frame.size);
+            if (fetch->stage != FETCH_FOLLOWING)
+                return; /* nothing is kept any more */
+        } else if (kept.total.round > core->round ||
+                   (kept.total.round == core->round && kept.total.block > fetch->block)) {
+            k++;
+            continue;
+        }
+        kept_remove(core, k);
+        k = 0;
+    }
+}
+
+static void
+total_keep(struct core *core, const struct proto_total *total, struct core_frame *frame)
+{
+    struct fetch *fetch = &core->fetch;
+    if (fetch->kept_count >= follow_window(core) || total->round < core->round ||
+        (total->round == core->round && total->block < fetch->block) ||
+        frame->size > core->config.block_size)
+        return;
+    for (size_t k = 0; k < fetch->kept_count; k++)
+        if (fetch->kept[k].total.round == total->round &&
+            fetch->kept[k].total.block == total->block)
+            return;
+    core->ops.keep(core->ctx, frame);
+    fetch->kept[fetch->kept_count++] = (struct fetch_kept){*total, *frame};
+}
+
+void
+fetch_on_total(struct core *core, int from, const struct proto_total *total,
+               struct core_frame *frame)
+{
+    struct fetch *fetch = &core->fetch;
+    if (fetch->stage != FETCH_FOLLOWING || fetch->from != from)
+        return;
+    if (frame->size == 0) {
+        bool honest = serve_total_check(total, frame->data, 0) == total->check;
+        bool differs = honest && total->state_hash != 0 && total->state_hash != core->state_hash;
+        if (its_turn(core, total) && differs) {
+            state_differs(core, total->state_hash);
+        } else if (its_turn(core, total)) {
+            fetch->tried |=
+                fetch->sure ? 1ull << from : UINT64_MAX; /* the others hardly have more */
+            fetch->from = -1;
+        }
+    } else if (follows(core) && its_turn(core, total)) {
+        total_take(core, total, frame->data, frame->size);
+    } else {
+        total_keep(core, total, frame);
+    }
+}
+
+void
+fetch_total_bad(struct core *core)
+{
+    if (core->fetch.stage != FETCH_FOLLOWING)
+        return;
+    core->fetch.block = 0;
+    core->fetch.told_round = core->round;
+    core->fetch.told_block = 1; /* so tell again */
+}
+
+/* Half of what was allowed has come, or nothing for long. */
+static void
+follow_more(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    uint64_t block = core->config.block_size;
+    uint64_t each = (serve_total_size(core, 0) + block - 1) / block;
+    uint64_t came = (core->round - fetch->told_round) * each + fetch->block;
+    uint64_t since_us =
+        fetch->asked_at_us > fetch->progress_at_us ? fetch->asked_at_us : fetch->progress_at_us;
+    if (fetch->block < fetch->told_block && core->round == fetch->told_round) {
+        follow(core, true); /* a total was bad */
+    } else if (came >= fetch->told_block + follow_window(core) / 2) {
+        follow(core, false);
+    } else if (core->awake - fetch->progress_at_us >
+                   (fetch->sure ? FETCH_LOST_US : FETCH_SURE_US) &&
+               fetch_anybody(core, fetch_ahead)) {
+        fetch->tried |= 1ull << fetch->from;
+        fetch->from = -1;
+    } else if (core->awake - since_us >= fetch->ask_us) {
+        fetch_ask_later(fetch);
+        follow(core, true);
+    }
+}
+
+void
+fetch_follow_step(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    kept_take(core);
+    if (core->own.state == OWN_COMMITTING || fetch->stage != FETCH_FOLLOWING)
+        return;
+    if (fetch->from >= 0 && (!fetch_fit(core, fetch->from) || core->peers.peers[fetch->from].stuck))
+        fetch->from = -1;
+    if (fetch->from < 0) {
+        fetch_follow_drop(core);
+        follow_begin(core);
+    }
+    if (fetch->from >= 0)
+        follow_more(core);
+    else if (fetch->stage == FETCH_FOLLOWING)
+        overtaken(core);
+}

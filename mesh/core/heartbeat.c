@@ -1,0 +1,185 @@
+/* heartbeat.c - see heartbeat.h for what silence means. */
+#include "mesh/core/heartbeat.h"
+
+#include "mesh/core/inside.h"
+
+/* Again and again: who is asked may have been killed, or may not have had our HELLO yet. */
+static void
+ask_for_job(struct core *core)
+{
+    struct proto_msg ask = {.type = PROTO_JOB};
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state == PEER_UP)
+            peers_send(core, i, &ask);
+}
+
+void
+heartbeat_send(struct core *core)
+{
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT};
+    struct proto_heartbeat *beat = &msg.heartbeat;
+    core->peers.beat_at_us = core->now + CORE_HEARTBEAT_US;
+    if (core->leaving)
+        return;
+    if (core->config.hello.wants_job) {
+        ask_for_job(core);
+        return;
+    }
+    beat->round = core->round;
+    beat->idle = plan_idle(core);
+    beat->ready = fetch_ready(core);
+    beat->done = core->done;
+    beat->have = own_have(core);
+    beat->state_hash = core->state_hash;
+    beat->speed = core->own.speed;
+    beat->busy_us = own_busy_us(core);
+    beat->aside = pace_rests(core);
+    beat->apply_us = core->pace.apply_us;
+    beat->sent_us = core->now;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        if (peer->state == PEER_UP && !peer->suspected && !peer->hello.wants_job)
+            beat->hears[beat->hears_count++] =
+                (struct proto_hearing){peer->node, pace_lag_us(core, i)};
+    }
+    peers_send_all(core, &msg);
+}
+
+/* What kept a peer out of the plan is over: it is worth a hold at once. */
+static void
+healed(struct core *core, int i)
+{
+    core->peers.peers[i].court_us = 0;
+    core->peers.peers[i].court_at_us = 0;
+}
+
+void
+heartbeat_heard(struct core *core, int i)
+{
+    if (core->peers.peers[i].suspected)
+        healed(core, i);
+    core->peers.peers[i].heard_at_us = core->awake;
+    core->peers.peers[i].suspected = false;
+}
+
+/* How fast its rounds are, from two heartbeats with some time between. */
+static void
+peer_pace(struct core *core, struct peer *peer, uint64_t round)
+{
+    uint64_t us = core->now - peer->pace_at_us;
+    if (peer->pace_at_us && us < CORE_HEARTBEAT_US)
+        return;
+    bool moved = peer->pace_at_us && round > peer->pace_round;
+    peer->pace_us = moved ? us / (round - peer->pace_round) : 0;
+    peer->pace_at_us = core->now;
+    peer->pace_round = round;
+}
+
+/* Whom it hears; whoever hears another again is worth a hold. */
+static void
+take_hears(struct core *core, int i, const struct proto_heartbeat *beat)
+{
+    struct peer *peer = &core->peers.peers[i];
+    uint64_t heard = peer->hears;
+    bool deaf = !peer->hears_me;
+    peer->hears = 0;
+    peer->hears_me = false;
+    for (size_t h = 0; h < beat->hears_count; h++) {
+        const struct proto_hearing *hearing = &beat->hears[h];
+        if (core_node_equal(hearing->node, core->config.self)) {
+            peer->hears_me = true;
+            peer->lag_us[PEERS_MAX] = hearing->lag_us;
+        }
+        int j = peers_find(core, hearing->node);
+        if (j < 0)
+            continue;
+        peer->hears |= 1ull << j;
+        peer->lag_us[j] = hearing->lag_us;
+    }
+    for (uint64_t news = peer->hears & ~heard; news; news &= news - 1) {
+        healed(core, __builtin_ctzll(news));
+        healed(core, i);
+    }
+    if (deaf && peer->hears_me)
+        healed(core, i);
+}
+
+void
+heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat)
+{
+    struct peer *peer = &core->peers.peers[i];
+    peer_pace(core, peer, beat->round);
+    if (peer->round != beat->round)
+        peer->moved_at_us = core->awake;
+    peer->round = beat->round;
+    peer->idle = beat->idle;
+    peer->ready = beat->ready;
+    peer->done = beat->done;
+    peer->have = beat->have & core->all;
+    peer->state_hash = beat->state_hash;
+    peer->speed = beat->speed;
+    if (peer->stuck && beat->busy_us < peer->busy_us) {
+        peer->stuck = false;
+        healed(core, i);
+    }
+    peer->busy_us = beat->busy_us;
+    peer->apply_us = beat->apply_us;
+    pace_heard(core, i, beat->sent_us);
+    if (peer->aside && !beat->aside) {
+        peer->trial = true;
+        peer->courts = 0;
+        healed(core, i);
+    }
+    peer->aside = beat->aside;
+    take_hears(core, i, beat);
+    doubt_beat(core, i);
+}
+
+/* When more than half of the mesh is silent at once, we may be the one that does not hear. */
+static bool
+hush(const struct core *core)
+{
+    unsigned mesh = 1, silent = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        if (peer->state != PEER_UP || peer->hello.wants_job)
+            continue;
+        mesh++;
+        silent += core->awake - peer->heard_at_us > HEARTBEAT_HUSH_US;
+    }
+    return 2 * silent > mesh && !core_mutant(core, MUTANT_HALF);
+}
+
+/* Has peers[i] been silent for so long that it is not to be counted on? */
+static bool
+lost(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    uint64_t silent_us = core->awake - peer->heard_at_us;
+    if (silent_us <= CORE_SUSPECT_US || peer->hello.wants_job || core_mutant(core, MUTANT_SILENCE))
+        return false;
+    return silent_us > CORE_SPLIT_US || !hush(core);
+}
+
+void
+heartbeat_watch(struct core *core, int i)
+{
+    struct peer *peer = &core->peers.peers[i];
+    uint64_t silent_us = core->awake - peer->heard_at_us;
+    char who[PROTO_WHO_MAX];
+    if (silent_us > CORE_FORGET_US && !core_mutant(core, MUTANT_FORGET)) {
+        peers_drop(core, i, REPORT_SILENT, "silent");
+    } else if (!peer->suspected && lost(core, i)) {
+        peer->suspected = true;
+        core_log(core, 7, "%s is silent for %u ms", report_who(core, i, who),
+                 (unsigned)(silent_us / 1000));
+        plan_peer_lost(core, i, "silent");
+    }
+}
+
+void
+heartbeat_tick(struct core *core)
+{
+    if (core->now >= core->peers.beat_at_us)
+        heartbeat_send(core);
+}

@@ -1,0 +1,35 @@
+/* heartbeat.h - which nodes are alive: heartbeats, and what follows when they do not come.
+ *
+ * Every CORE_HEARTBEAT_US, and when something changed that others wait for, a node tells all peers its round, which
+ * nodes it hears, and how long its trainer has been busy.
+ *
+ * A peer that is silent for CORE_SUSPECT_US is suspected. After CORE_FORGET_US its session ends. Both times are
+ * measured in core->awake. This clock stops while this node does not run, and runs slower when its ticks come late.
+ * So a node that was paused or gets too little CPU does not blame the others (Lifeguard: Dadgar et al., DSN-W
+ * 2018). When more than half of the mesh is silent, they are suspected only after CORE_SPLIT_US: more likely this
+ * node hears nobody. After that it goes on all the same, with the nodes it hears or alone. The smaller side of a
+ * split must do so.
+ *
+ * A node that sends heartbeats may still hang. Its heartbeats say for how long its trainer has made no progress
+ * with its task. If this is longer than a plan may be without progress, the node is *stuck*: it is in no plan until
+ * its trainer makes progress. */
+#ifndef MESH_HEARTBEAT_H
+#define MESH_HEARTBEAT_H
+
+#include "mesh/core/core.h"
+
+enum {
+    /* a peer that missed two heartbeats counts as silent when we ask whether most of the mesh is */
+    HEARTBEAT_HUSH_US = 125000,
+};
+
+/* Sends a heartbeat to all peers now. A node without a job asks for one instead. */
+void heartbeat_send(struct core *core);
+/* A message of the peer came. */
+void heartbeat_heard(struct core *core, int i);
+void heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat);
+/* Suspects peers[i], which is up, or ends its session when it has been silent for too long. */
+void heartbeat_watch(struct core *core, int i);
+void heartbeat_tick(struct core *core);
+
+#endif

@@ -1,0 +1,138 @@
+/* peers.h - which other nodes there are: a peer from its discovery to the end of its session.
+ *
+ *            found, HELLO            link up            it answers HELLO
+ *     FREE -------------> KNOWN/CONNECTING ---> GREETING ----------------> UP
+ *       ^                     ^   |                |                        |
+ *       | not found for long  |   v other run      v                        | link down, silence,
+ *       +---------------------+  REFUSED <---------+                        | BYE, new incarnation
+ *                             +---------------------------------------------+
+ *
+ * A restarted node has another id and often the same address. So when a new node is found at the address of a peer
+ * that has no session, the old entry is deleted.
+ *
+ * rendezvous.h says where endpoints come from, link.h what a link is, admit.h which nodes are refused, heartbeat.h
+ * what silence means. A peer is *usable* when it is up, is not suspected, and says in its heartbeats that it hears
+ * us, too. */
+#ifndef MESH_PEERS_H
+#define MESH_PEERS_H
+
+#include "mesh/core/core.h"
+#include "mesh/core/report.h"
+
+enum {
+    PEERS_MAX = PROTO_PEERS_MAX - 1, /* other nodes; each is one bit of struct peer.hears */
+    /* a node that is found again, or elsewhere, is tried at once when the last attempt is this old */
+    PEERS_BEACON_US = 200000,
+    PEERS_HELLO_US = 300000, /* HELLO is repeated after this time until it is answered */
+    /* a node that was neither found nor reached for this long is deleted */
+    PEERS_STALE_US = 60000000,
+    PEERS_SPEED_MAX = 2000000000,
+};
+
+enum peer_state {
+    PEER_FREE,
+    PEER_KNOWN,      /* no link; connect at retry_at_us */
+    PEER_CONNECTING, /* link opened */
+    PEER_GREETING,   /* link up, HELLO sent */
+    PEER_UP,         /* there is a session */
+    /* it has another run or job; its link, if there is one, only carries our REFUSE */
+    PEER_REFUSED,
+};
+
+struct peer {
+    enum peer_state state;
+    struct proto_node node;
+    struct proto_endpoint at;
+    int link; /* -1: none */
+    bool link_up;
+    uint32_t number; /* number of its newest link */
+    bool announced;  /* ops->peer_up was called */
+    bool greeted;    /* `hello` is from this incarnation */
+    struct proto_hello hello;
+    struct proto_refuse refuse; /* what to send to it, when reason != 0 */
+    bool unsaid;                /* it is refused for its job, and no line was printed yet */
+    uint64_t since_us;          /* when the link was opened, or HELLO or REFUSE was sent */
+    uint64_t retry_at_us;
+    uint64_t retry_us;
+    uint64_t found_at_us;
+
+    uint64_t heard_at_us; /* awake */
+    bool suspected;
+    bool hears_me;
+    uint64_t hears; /* bit i: it hears peers[i] */
+    uint64_t round;
+    uint64_t moved_at_us; /* awake; when `round` changed */
+    uint64_t pace_us;     /* time of one of its last rounds, 0: unknown */
+    uint64_t pace_at_us;  /* now; when pace_us was measured */
+    uint64_t pace_round;  /* and at which round */
+    bool idle;
+    bool ready; /* it follows the mesh and can join the next plan */
+    bool done;
+    uint64_t have;
+    uint64_t state_hash;
+    bool odd;            /* as far as we know, its state is wrong: the state before */
+    uint64_t odd_round;  /* this round; and it has not gone back since: see doubt.h */
+    uint64_t outvoted;   /* + 1; the last round in which it was in the minority */
+    uint64_t tied_round; /* the last round in which only its state stood against ours, */
+    unsigned ties;       /* how often that happened, */
+    bool tied;           /* and it has not gone back since */
+    unsigned disputes;   /* how often as many nodes agreed with its old state as with ours */
+    bool apart;          /* it happened too often: no plans with it any more */
+    uint32_t speed;
+    uint64_t busy_us;
+    bool stuck;
+    bool aside; /* it says that it was left out: pace.h */
+    uint32_t apply_us;
+    uint32_t lag_us
+        /* lag of chunks from peers[j] to it; the last entry is the lag from us */
+        [PROTO_PEERS_MAX];
+    uint64_t told_at_us; /* awake; when it was told that it is left out */
+    bool trial;          /* it was left out and has come back */
+    unsigned courts;     /* how many plans were held for it in vain */
+
+    /* awake; since when it stays behind us without progress; 0: it does not */
+    uint64_t behind_at_us;
+    uint64_t court_at_us; /* awake; no plan is held for it before this time */
+    uint64_t court_us;    /* the waiting time for that, doubled each time it did not join */
+    uint64_t chase_at_us, chase_us; /* the same for waiting for it when rounds are short */
+    uint64_t served_at_us;          /* awake; when a block of state was sent to it */
+    uint64_t served_block;
+    uint64_t avoid_at_us; /* awake; no state is fetched from it before this time */
+};
+
+struct peers {
+    struct peer peers[PEERS_MAX];
+    int high; /* entries from here on were never used */
+    uint64_t beat_at_us;
+    uint64_t newest_at_us; /* awake; when the last session began */
+};
+
+void peers_init(struct core *core);
+void peers_tick(struct core *core);
+void peers_found(struct core *core, const struct proto_endpoint *at, struct proto_node node,
+                 bool forever);
+void peers_link_up(struct core *core, int i);
+void peers_link_down(struct core *core, int i);
+void peers_hello(struct core *core, struct proto_node from, const char *host,
+                 const struct proto_hello *hello);
+void peers_bye(struct core *core, int i);
+
+/* Makes a new entry and returns its index, or -1 when all slots are in use. */
+int peers_add(struct core *core, struct proto_node node, const struct proto_endpoint *at);
+/* Opens a link to the address where peers[i] was seen last. */
+void peers_connect(struct core *core, int i);
+/* Index of the node with this id, or -1. */
+int peers_by_id(const struct core *core, uint64_t id);
+/* Index of the session with exactly this incarnation, or -1. */
+int peers_find(const struct core *core, struct proto_node node);
+bool peers_usable(const struct core *core, int i);
+/* Do a and b hear each other, by their own last heartbeats? */
+bool peers_mutual(const struct core *core, int a, int b);
+/* Ends the session with peers[i], or the attempt to get one: closes the link, aborts the plan if it is a member. `end`
+ * is for people (report.h), `why` for debugging. */
+void peers_drop(struct core *core, int i, enum report_end end, const char *why);
+/* Sends to peers[i] on the control link. Does nothing without a session. */
+void peers_send(struct core *core, int i, const struct proto_msg *msg);
+void peers_send_all(struct core *core, const struct proto_msg *msg);
+
+#endif

@@ -1,0 +1,119 @@
+/* plan.h - who computes and sums which shards: the leader decides, everybody obeys.
+ *
+ *          all usable peers idle at my round (or waited for long enough), I am the leader
+ *     IDLE ----------------------------- PLAN ---------------------------------> ACTIVE --+ applied:
+ *       ^                                                                          |  ^    | next round
+ *       +---- ABORT, member suspected/gone/restarted/deaf/idle, no progress, HOLD -+  +----+
+ *
+ * The leader is the usable node with the lowest id among those that are not behind. The members are a clique:
+ * usable, idle peers of the same round that hear one another, chosen greedily in the order of ids.
+ *
+ * When a node wants to join, the leader holds the plan: all members stop before the next round, the new node gets
+ * the state, and the next plan has one more member. They wait at most CORE_WAIT_US, or, for a node that has nearly
+ * caught up, at most the longest of the last PLAN_RECENT rounds. Then the next plan is made without it. When two
+ * plans meet after a split, the one that is behind gives up. Between equal rounds, the plan whose leader has the
+ * higher id gives up.
+ *
+ * A plan lasts round after round without another message. A node that was idle for CORE_STARVED_US makes a plan
+ * with the higher ids only. A leader whose plans failed PLAN_FAILS times makes a plan with itself alone. Both are
+ * always safe.
+ *
+ * The leader measures speeds during the plan. When another division of the shards would make a round PLAN_GAIN
+ * quarters as fast, the leader holds the plan and divides again. Any division gives the same sums.
+ *
+ * A member whose trainer hangs (heartbeat.h) ends the plan. It joins a plan again only when its trainer makes
+ * progress.
+ *
+ * No progress is the time in which no chunk arrived and this node did not compute. It may be four of the longest
+ * recent rounds or computes + CORE_PROGRESS_US. The limit doubles after each failure, because nobody knows how long
+ * the first round takes on the other machines. */
+#ifndef MESH_PLAN_H
+#define MESH_PLAN_H
+
+#include "mesh/core/core.h"
+
+enum {
+    /* after this many aborted plans in a row at one round, the leader plans alone */
+    PLAN_FAILS = 3,
+    PLAN_QUIET_US = 300000, /* no new peer came for this long: go on before gather_us is over */
+    PLAN_RECENT = 8,        /* rounds whose time is remembered */
+    PLAN_PATIENCE_MAX = 6,  /* how often the limit for progress may double */
+    /* aborted plans that are remembered, for a PLAN that arrives after its ABORT */
+    PLAN_DEAD_MAX = 8,
+    PLAN_GRACE_US = 150000, /* for this long after PLAN a member may still say "idle" */
+    PLAN_COURT_US = 100000, /* time between two holds for the same peer, doubled each time */
+    PLAN_COURT_MAX_US = 8000000,
+    PLAN_SHORT_US = 20000,  /* shorter rounds end before their totals have travelled: */
+    PLAN_CHASE_US = 300000, /* the mesh waits for a node that followed in vain for this long, */
+    PLAN_CHASE_MAX_US = 8000000, /* and again after twice that time, and so on */
+    PLAN_GAIN = 5,               /* quarters: a new division must be 5/4 as fast */
+    PLAN_GAIN_US = 5000,         /* and must save this much per round */
+    PLAN_BALANCE_US = 1000000,   /* time between two new divisions, doubled each time */
+    PLAN_BALANCE_MAX_US = 30000000,
+    /* a plan this many rounds ahead belongs to another part of the mesh: join it */
+    PLAN_MERGE_ROUNDS = 1,
+};
+
+struct plan {
+    bool active;
+    struct proto_plan now;
+    uint64_t hash;
+    unsigned rank;
+    int peer[PROTO_PEERS_MAX]; /* index of each rank in peers; -1: this node */
+    uint64_t hold;             /* the first round that must not start; UINT64_MAX: none */
+    bool held;                 /* the last plan ended by a hold */
+    uint64_t counter;          /* counter of the last plan that this node made */
+    uint64_t idle_at_us;       /* awake; when this node became idle */
+    uint64_t adopted_at_us;    /* awake */
+    uint64_t progress_at_us;   /* awake */
+    uint64_t round_at_us;      /* awake; when the present round began */
+    uint64_t recent_us[PLAN_RECENT];
+    unsigned recent_next;
+    unsigned patience;
+    unsigned fails;
+    uint64_t fails_round;
+    uint64_t balance_at_us; /* awake; no new division before this time */
+    uint64_t balance_us;
+    uint64_t dead[PLAN_DEAD_MAX];
+    unsigned dead_next;
+    uint64_t plans;
+    uint64_t aborts;
+};
+
+void plan_init(struct core *core);
+/* Makes a plan if this node is the leader and it is time. */
+void plan_step(struct core *core);
+void plan_tick(struct core *core);
+void plan_progress(struct core *core);
+/* core->round has just changed. */
+void plan_applied(struct core *core);
+void plan_on_plan(struct core *core, int from, const struct proto_plan *plan);
+void plan_on_hold(struct core *core, int from, const struct proto_hold *msg);
+void plan_on_abort(struct core *core, int from, const struct proto_abort *msg);
+/* A heartbeat of peers[i] was processed. */
+void plan_on_beat(struct core *core, int i);
+/* peers[i] is suspected or its session has ended. */
+void plan_peer_lost(struct core *core, int i, const char *why);
+void plan_abort(struct core *core, const char *why);
+/* The same, because members hold different states. */
+void plan_differ(struct core *core);
+/* True when in no plan and not between commit and applied. */
+bool plan_idle(const struct core *core);
+uint64_t plan_mine(const struct core *core); /* the shards of this node */
+bool plan_leader(const struct core *core);
+/* Is peer i a member of the present plan? */
+bool plan_member(const struct core *core, int i);
+/* Does the first round wait for config.peers_min nodes? */
+bool plan_waits_for_peers(const struct core *core);
+/* How long the others have waited for this node to make the next plan; 0 when this node is not the one to make it. */
+uint64_t plan_waits_us(const struct core *core);
+/* Time of the longest recent round or compute, in microseconds. */
+uint64_t plan_recent_max(const struct core *core);
+
+/* Divides `all` shards over n members. have[i] is what member i has already computed; it keeps all of these that no
+ * other member has. Each of the other shards goes to the member that finishes it first. speed[i] is in shards per
+ * second; if one of them is 0, all count as equal. */
+void plan_divide(uint64_t all, size_t n, const uint64_t *have, const uint32_t *speed,
+                 uint64_t *shards);
+
+#endif

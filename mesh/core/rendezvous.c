@@ -1,0 +1,212 @@
+/* rendezvous.c - see rendezvous.h for the life of a seed. */
+#include "mesh/core/rendezvous.h"
+
+#include "mesh/core/inside.h"
+
+void
+rendezvous_init(struct core *core)
+{
+    for (int s = 0; s < RENDEZVOUS_SEEDS_MAX; s++)
+        core->rendezvous.seeds[s].link = -1;
+    core->rendezvous.list_at_us = core->now + RENDEZVOUS_LIST_US;
+}
+
+void
+rendezvous_add(struct core *core, const struct proto_endpoint *at, bool forever)
+{
+    struct rendezvous *all = &core->rendezvous;
+    struct rendezvous_seed *room = NULL;
+    for (int s = 0; s < all->high; s++) {
+        struct rendezvous_seed *seed = &all->seeds[s];
+        if (seed->used && core_endpoint_equal(&seed->at, at)) {
+            seed->forever = seed->forever || forever;
+            return;
+        }
+        if (!seed->used && !room)
+            room = seed;
+    }
+    if (!room && all->high < RENDEZVOUS_SEEDS_MAX)
+        room = &all->seeds[all->high++];
+    if (room)
+        *room = (struct rendezvous_seed){.used = true,
+                                         .forever = forever,
+                                         .at = *at,
+                                         .link = -1,
+                                         .retry_at_us = core->now,
+                                         .retry_us = LINK_RETRY_US};
+}
+
+/* Its node is known, or 0 when the link ended without an answer. */
+static void
+seed_close(struct core *core, struct rendezvous_seed *seed, struct proto_node node)
+{
+    int link = seed->link;
+    seed->link = -1;
+    seed->link_up = false;
+    if (node.id != 0) {
+        seed->node = node;
+        seed->retry_us = LINK_RETRY_US;
+    }
+    link_close(core, link);
+}
+
+const struct rendezvous_seed *
+rendezvous_oldest(const struct core *core)
+{
+    const struct rendezvous_seed *best = NULL;
+    for (int s = 0; s < core->rendezvous.high; s++) {
+        const struct rendezvous_seed *seed = &core->rendezvous.seeds[s];
+        if (seed->used && seed->link_up && (!best || seed->since_us < best->since_us))
+            best = seed;
+    }
+    return best;
+}
+
+void
+rendezvous_answered(struct core *core, struct proto_node from, uint32_t number)
+{
+    for (int s = 0; s < core->rendezvous.high; s++) {
+        struct rendezvous_seed *seed = &core->rendezvous.seeds[s];
+        if (seed->used && seed->link_up && seed->number == number)
+            seed_close(core, seed, from);
+    }
+}
+
+void
+rendezvous_link_up(struct core *core, int s)
+{
+    struct rendezvous_seed *seed = &core->rendezvous.seeds[s];
+    seed->link_up = true;
+    seed->reached_us = core->awake;
+    seed->since_us = core->now;
+    link_hello(core, seed->link, seed->number, 0);
+}
+
+void
+rendezvous_link_down(struct core *core, int s)
+{
+    seed_close(core, &core->rendezvous.seeds[s], (struct proto_node){0, 0});
+}
+
+/* Is there nothing to be gained by trying it just now? */
+static bool
+seed_satisfied(const struct core *core, const struct rendezvous_seed *seed)
+{
+    if (seed->node.id == core->config.self.id)
+        return true;
+    int answered = seed->node.id == 0 ? -1 : peers_by_id(core, seed->node.id);
+    if (answered >= 0 && core_node_equal(core->peers.peers[answered].node, seed->node) &&
+        (core->peers.peers[answered].state == PEER_UP ||
+         core->peers.peers[answered].state == PEER_REFUSED))
+        return true;
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state == PEER_UP &&
+            core_endpoint_equal(&core->peers.peers[i].at, &seed->at))
+            return true;
+    return false;
+}
+
+static void
+seed_complain(struct core *core, const struct rendezvous_seed *seed)
+{
+    unsigned seconds = RENDEZVOUS_PATIENCE_US / 1000000;
+    if (seed->reached_us > 0)
+        core_log(core, 4,
+                 "%s:%u (--peer) can be reached, but has not answered for %u s. Does a firewall "
+                 "here block TCP port %u and the next? Behind NAT, forward both",
+                 seed->at.host, seed->at.control_port, seconds, core->config.hello.control_port);
+    else
+        core_log(core, 4,
+                 "no answer from %s:%u (--peer) for %u s: trying again. Does meshnode run there? "
+                 "Does a firewall block the port?",
+                 seed->at.host, seed->at.control_port, seconds);
+}
+
+/* The user named it, and wants to know when nothing comes of it. */
+static void
+seed_watch(struct core *core, struct rendezvous_seed *seed)
+{
+    if (!seed->forever || seed->met)
+        return;
+    if (seed->alone_us == 0)
+        seed->alone_us = core->awake;
+    seed->met = seed_satisfied(core, seed);
+    if (seed->met && seed->said)
+        core_log(core, 5, "%s:%u (--peer) answers now", seed->at.host, seed->at.control_port);
+    if (seed->met || seed->said || core->awake - seed->alone_us < RENDEZVOUS_PATIENCE_US)
+        return;
+    seed->said = true;
+    seed_complain(core, seed);
+}
+
+static void
+seed_tick(struct core *core, int s)
+{
+    struct rendezvous_seed *seed = &core->rendezvous.seeds[s];
+    if (!seed->used)
+        return;
+    seed_watch(core, seed);
+    if (seed->link >= 0) {
+        if (core->now - seed->since_us > LINK_CONNECT_US)
+            seed_close(core, seed, (struct proto_node){0, 0});
+        return;
+    }
+    if (core->now < seed->retry_at_us)
+        return;
+    if (seed_satisfied(core, seed) || (!seed->forever && seed->tries >= RENDEZVOUS_TRIES)) {
+        if (seed->forever)
+            seed->retry_at_us = core->now + LINK_RETRY_MAX_US;
+        else
+            seed->used = false;
+        return;
+    }
+    seed->tries++;
+    seed->since_us = core->now;
+    seed->retry_at_us = core->now + seed->retry_us;
+    seed->retry_us = link_retry_next(seed->retry_us);
+    seed->number = link_number(core);
+    seed->link = link_open(core, LINK_SEED, s, &seed->at);
+}
+
+void
+rendezvous_tick(struct core *core)
+{
+    for (int s = 0; s < core->rendezvous.high; s++)
+        seed_tick(core, s);
+}
+
+/* Whoever floods the network with beacons of nodes that are none costs us a bounded number of connections a second,
+ * and nobody who is there: a node that we do not believe yet says so again, and says HELLO when it hears us. */
+bool
+rendezvous_believes(struct core *core)
+{
+    uint64_t *until_us = &core->rendezvous.news_us;
+    if (*until_us > core->now + RENDEZVOUS_NEWS_MAX * RENDEZVOUS_NEWS_US)
+        return false;
+    *until_us = (*until_us > core->now ? *until_us : core->now) + RENDEZVOUS_NEWS_US;
+    return true;
+}
+
+void
+rendezvous_tell(struct core *core, int to)
+{
+    struct proto_endpoint *list = core->rendezvous.list;
+    struct proto_msg msg = {.type = PROTO_PEERS};
+    msg.peers.endpoints = list;
+    for (int i = 0; i < core->peers.high; i++)
+        if (i != to && core->peers.peers[i].state == PEER_UP)
+            list[msg.peers.count++] = core->peers.peers[i].at;
+    if (msg.peers.count > 0)
+        peers_send(core, to, &msg);
+}
+
+void
+rendezvous_tell_tick(struct core *core)
+{
+    if (core->now < core->rendezvous.list_at_us || core->config.hello.wants_job)
+        return;
+    core->rendezvous.list_at_us = core->now + RENDEZVOUS_LIST_US;
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state == PEER_UP && !core->peers.peers[i].hello.wants_job)
+            rendezvous_tell(core, i);
+}

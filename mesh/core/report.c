@@ -1,0 +1,78 @@
+/* report.c - who is here, in words. See report.h. */
+#include "mesh/core/report.h"
+
+#include <stdio.h>
+
+#include "mesh/core/inside.h"
+
+const char *
+report_where(const struct proto_endpoint *at, char out[PROTO_WHO_MAX])
+{
+    bool v6 = strchr(at->host, ':') != NULL;
+    if (at->control_port == REPORT_PORT_USUAL || at->control_port == 0)
+        snprintf(out, PROTO_WHO_MAX, "%s", at->host);
+    else
+        snprintf(out, PROTO_WHO_MAX, v6 ? "[%s]:%u" : "%s:%u", at->host, at->control_port);
+    return out;
+}
+
+const char *
+report_who(const struct core *core, int i, char out[PROTO_WHO_MAX])
+{
+    const struct peer *peer = &core->peers.peers[i];
+    char where[PROTO_WHO_MAX];
+    report_where(&peer->at, where);
+    if (peer->hello.name[0])
+        snprintf(out, PROTO_WHO_MAX, "%s (%.*s)", peer->hello.name,
+                 PROTO_WHO_MAX - PROTO_NAME_MAX - 4, where);
+    else
+        snprintf(out, PROTO_WHO_MAX, "%s", where);
+    return out;
+}
+
+/* "3 nodes", this one included. */
+static const char *
+count_nodes(const struct core *core, char out[32])
+{
+    unsigned count = 1;
+    for (int i = 0; i < core->peers.high; i++)
+        count += core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced;
+    snprintf(out, 32, "%u %s", count, count == 1 ? "node" : "nodes");
+    return out;
+}
+
+void
+report_here(struct core *core, int i)
+{
+    char who[PROTO_WHO_MAX], nodes[32];
+    bool lost = core->report.said[i].lost;
+    core->report.said[i].here = true;
+    core->report.said[i].lost = false;
+    core_log(core, 6, "%s %s, %s", report_who(core, i, who), lost ? "is back" : "joined",
+             count_nodes(core, nodes));
+}
+
+void
+report_gone(struct core *core, int i, enum report_end end)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    char who[PROTO_WHO_MAX], nodes[32];
+    if (!core->report.said[i].here)
+        return;
+    core->report.said[i].here = false;
+    core->report.said[i].lost = end == REPORT_CLOSED || end == REPORT_SILENT;
+    report_who(core, i, who);
+    count_nodes(core, nodes);
+    if (end == REPORT_CLOSED)
+        core_log(core, 5, "%s is gone (its connection ended): going on without it, %s", who, nodes);
+    else if (end == REPORT_SILENT)
+        core_log(core, 5, "%s does not answer: going on without it, %s", who, nodes);
+    else if (end == REPORT_LEFT && !core->done)
+        core_log(core, 6, "%s %s, %s", who, peer->done ? "has finished" : "left", nodes);
+}
+
+void
+report_forget(struct core *core, int i)
+{
+    core->report.said[i].here = core->report.said[i].lost = false;
+}

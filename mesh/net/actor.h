@@ -1,0 +1,93 @@
+/* actor.h - shared by actor.c, which runs a node, and actor_life.c, which opens and closes it. Not for other files. */
+#ifndef MESH_ACTOR_H
+#define MESH_ACTOR_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mesh/mesh.h"
+#include "mesh/net/actor_pulse.h"
+#include "mesh/net/actor_starve.h"
+#include "mesh/net/actor_wire.h"
+#include "proto/clock.h"
+
+enum { ACTOR_TASKS_MAX = 8 }; /* the core has at most one compute and one commit or adopt open */
+
+#define ACTOR_TAG_WAKE UINT64_C(1)
+
+struct mesh {
+    struct mesh_setup setup;
+    pthread_mutex_t lock; /* protects core, wire, discover and everything down to `stop` */
+    pthread_cond_t rest;  /* the actor thread waits here */
+    struct core *core;
+    struct wire *wire;
+    struct pulse *pulse;
+    struct discover *discover;
+    struct proto_node self;
+    char address[64]; /* the address on which wire listens */
+    int epoll_fd, wake_fd;
+    uint64_t tick_at, discover_at; /* us */
+    uint64_t left_at;              /* us; when the trainer last left mesh_next */
+    uint64_t starve_at;            /* us; when to look again how long the threads waited, */
+    uint64_t starve_left_at;       /* for the trainer that left at this time */
+    struct starve starve;
+    uint64_t trim_at;             /* us; 0: no peer came or went since the last trim */
+    bool more_control, more_bulk; /* read again before sleeping */
+    struct mesh_task tasks[ACTOR_TASKS_MAX];
+    size_t task_first, task_count;
+    const uint8_t *state;           /* the trainer's state, as it told us last */
+    size_t first_bucket;            /* the first bucket that this round exchanges */
+    bool lent;                      /* the trainer has a bucket of the sum */
+    uint64_t lent_plan, lent_round; /* plan and round of the last lent bucket */
+    bool finished;
+    uint64_t wait_us;
+    bool stop;
+
+    pthread_mutex_t bucket_lock; /* protects the three below */
+    size_t *buckets; /* [bucket_count], a ring: finished buckets that the core does not know yet */
+    size_t bucket_first, bucket_waiting;
+
+    atomic_bool trainer_drives; /* the trainer is in mesh_next */
+    atomic_bool interrupted;
+    pthread_t thread;
+    bool thread_runs;
+    int32_t *own, *sum;
+    uint8_t *state_in, *log;
+    size_t log_size;
+    uint8_t page_in[PROTO_PAGE_MAX];
+    bool *express;  /* [bucket_count]: the bucket is small */
+    bool *quick;    /* [bucket_count]: telling the core costs little time */
+    char *job;      /* mesh_job_find: where to write the text, */
+    char *job_from; /* and who gave it */
+    bool job_found;
+};
+
+static inline void
+actor_wake(struct mesh *mesh)
+{
+    uint64_t one = 1;
+    ssize_t rc = write(mesh->wake_fd, &one, sizeof one);
+    (void)rc; /* a full descriptor means that the actor is awake */
+}
+
+/* What the core asks for, and what the sockets report; ctx: the mesh. */
+extern const struct core_ops actor_core_ops;
+extern const struct wire_events actor_wire_events;
+void actor_log(void *ctx, int level, const char *line);
+
+/* The actor thread; ctx: the mesh. */
+void *actor_run(void *ctx);
+/* Call both with the lock. One turn of the loop, by the trainer or the actor thread: sleeps without the lock until
+ * something happens, then handles it. */
+void actor_turn(struct mesh *mesh, bool trainer);
+/* Tells the core everything that is waiting, until nothing more follows. */
+void actor_settle(struct mesh *mesh);
+/* With the lock. */
+void actor_status(const struct mesh *mesh, struct mesh_status *out);
+
+/* Room for the threads of the libraries and some memory for them? 0, -ENOMEM or -EAGAIN with `why`. */
+int actor_room(char *why, size_t why_size);
+
+#endif

@@ -1,0 +1,466 @@
+/* actor_life.c - a node's life: its memory and sockets are opened, the actor thread starts, goodbye is said; and the
+ * short life of a node that only looks for a job. */
+#include "mesh/net/actor.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+
+#include "mesh/net/discover.h"
+#include "proto/fail.h"
+#include "proto/mix.h"
+#include "proto/text.h"
+
+enum {
+    CHUNK_ELEMS = 1 << 18,     /* elements per ring message: 1 MiB */
+    EXPRESS_BYTES = 256 << 10, /* buckets up to this size do not wait for larger ones */
+    DIRECT_BYTES = 64 << 10,   /* buckets up to this size go to everyone */
+    GOODBYE_MS = 500,          /* for the last control messages to leave */
+    FILES_WANTED = 4096,       /* open files: connections of strangers must not use them up */
+    FRAMES_SPARE = 256,        /* received bodies kept, beside those of two rounds */
+    VECTOR_ALIGN = 4096,
+    LOG_ROUNDS = 8,       /* totals kept for a node that catches up, at least, */
+    LOG_BYTES = 32 << 20, /* and as many as fit; memory that is taken only when one comes */
+    HUGE_PAGE = 2 << 20,
+    SEARCH_US = 1000000, /* between two calls of setup.searching */
+    ARENAS_MAX =
+        4, /* heaps: each one keeps the most that it ever held, and some threads come late */
+};
+
+void
+mesh_malloc_tune(void)
+{
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    struct rlimit limit;
+    if (atomic_flag_test_and_set(&done))
+        return;
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 512 << 20);
+    mallopt(M_TOP_PAD, 16 << 20);
+    mallopt(M_ARENA_MAX, ARENAS_MAX);
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        mallopt(M_ARENA_MAX, 1); /* each further one takes 64 MiB of address space */
+}
+
+static void
+raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_WANTED)
+        return;
+    limit.rlim_cur = limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static uint64_t
+group_hash(const char *group)
+{
+    uint64_t hash = mix64(0);
+    for (const char *c = group ? group : ""; *c; c++)
+        hash = mix64_pair(hash, (uint8_t)*c);
+    return hash;
+}
+
+/* Nanoseconds since 1970, the lowest 16 bits random: rises with every start, and two starts in the same
+ * instant still differ. */
+static int
+name_self(struct proto_node *out)
+{
+    uint16_t noise;
+    struct timespec t;
+    if (getrandom(&out->id, sizeof out->id, 0) != sizeof out->id ||
+        getrandom(&noise, sizeof noise, 0) != sizeof noise)
+        return -EIO;
+    clock_gettime(CLOCK_REALTIME, &t);
+    out->id |= out->id == 0;
+    out->id = fail_node_id(out->id);
+    out->incarnation =
+        (((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec) & ~UINT64_C(0xffff)) | noise;
+    return 0;
+}
+
+/* Large pages, where the system gives them, save a good part of what adding and sending costs. */
+static void *
+new_block(size_t size)
+{
+    size_t align = size < HUGE_PAGE ? VECTOR_ALIGN : HUGE_PAGE;
+    size_t whole = (size / align + 1) * align;
+    void *block = aligned_alloc(align, whole);
+    if (!block)
+        return NULL;
+    if (align == HUGE_PAGE)
+        madvise(block, whole, MADV_HUGEPAGE);
+    memset(block, 0, whole);
+    return block;
+}
+
+static int
+open_locks(struct mesh *mesh)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&mesh->rest, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&mesh->lock, NULL);
+    pthread_mutex_init(&mesh->bucket_lock, NULL);
+    mesh->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    mesh->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    return mesh->epoll_fd < 0 || mesh->wake_fd < 0 ? -errno : 0;
+}
+
+size_t
+mesh_log_size(size_t vector)
+{
+    return LOG_ROUNDS * vector > LOG_BYTES ? LOG_ROUNDS * vector : LOG_BYTES;
+}
+
+static size_t
+whole_pages(size_t size)
+{
+    return (size + VECTOR_ALIGN - 1) / VECTOR_ALIGN * VECTOR_ALIGN;
+}
+
+size_t
+mesh_idle_size(size_t state, size_t vector)
+{
+    return whole_pages(state) + mesh_log_size(vector);
+}
+
+static int
+open_memory(struct mesh *mesh)
+{
+    const struct mesh_setup *setup = &mesh->setup;
+    mesh->own = new_block(setup->vector_count * sizeof *mesh->own);
+    mesh->sum = new_block(setup->vector_count * sizeof *mesh->sum);
+    mesh->log_size = mesh_log_size(setup->vector_count * sizeof *mesh->sum);
+    mesh->state_in = setup->idle ? setup->idle : new_block(setup->state_size);
+    mesh->log =
+        setup->idle ? mesh->state_in + whole_pages(setup->state_size) : malloc(mesh->log_size);
+    mesh->buckets = calloc(setup->bucket_count + 1, sizeof *mesh->buckets);
+    mesh->quick = calloc(setup->bucket_count + 1, sizeof *mesh->quick);
+    mesh->express = calloc(setup->bucket_count + 1, sizeof *mesh->express);
+    if (!mesh->own || !mesh->sum || !mesh->state_in || !mesh->log || !mesh->buckets ||
+        !mesh->quick || !mesh->express)
+        return -ENOMEM;
+    for (size_t b = 0; b < setup->bucket_count; b++)
+        mesh->express[b] = setup->buckets[b].count * sizeof(int32_t) <= EXPRESS_BYTES;
+    for (size_t b = 0; b < setup->bucket_count; b++) /* the last: mesh_next follows anyway */
+        mesh->quick[b] = b + 1 == setup->bucket_count ||
+                         setup->buckets[b].count * sizeof(int32_t) <= setup->direct_bytes;
+    return 0;
+}
+
+static int
+open_discover(struct mesh *mesh, char *why, size_t why_size)
+{
+    const struct mesh_setup *setup = &mesh->setup;
+    struct discover_setup discover = {
+        .interface = setup->interface,
+        .port = setup->beacon_port,
+        .self = mesh->self,
+        .group = group_hash(setup->group),
+        .seeds = setup->seeds,
+        .seed_count = setup->seed_count,
+        .log = actor_log,
+        .log_ctx = mesh,
+    };
+    return discover_new(&mesh->discover, &discover, why, why_size);
+}
+
+static int
+open_wire(struct mesh *mesh, char *why, size_t why_size)
+{
+    const struct mesh_setup *setup = &mesh->setup;
+    size_t messages = 2 * (setup->vector_count / setup->chunk_elems + setup->bucket_count + 1);
+    struct wire_setup wire = {
+        .self = mesh->self,
+        .address = discover_address(mesh->discover),
+        .port = setup->port,
+        .port_first = MESH_PORT_FIRST,
+        .port_last = MESH_PORT_LAST,
+        .epoll_fd = mesh->epoll_fd,
+        .wake_fd = mesh->wake_fd,
+        .frames = messages + FRAMES_SPARE,
+        .queue_size = messages + FRAMES_SPARE,
+        .express = mesh->express,
+        .bucket_count = setup->bucket_count,
+    };
+    snprintf(mesh->address, sizeof mesh->address, "%s", wire.address);
+    return wire_new(&mesh->wire, &wire, &actor_wire_events, mesh, why, why_size);
+}
+
+static int
+open_core(struct mesh *mesh)
+{
+    const struct mesh_setup *setup = &mesh->setup;
+    struct core_config config = {
+        .self = mesh->self,
+        .hello = setup->hello,
+        .shards = setup->shards,
+        .peers_min = setup->peers_min,
+        .keep_all = setup->keep_all,
+        .gather_us = setup->gather_ms * 1000,
+        .bucket_count = setup->bucket_count,
+        .buckets = setup->buckets,
+        .own = mesh->own,
+        .sum = mesh->sum,
+        .state_size = setup->state_size,
+        .state_in = mesh->state_in,
+        .log = mesh->log,
+        .log_size = mesh->log_size,
+        .chunk_elems = setup->chunk_elems,
+        .direct_bytes = setup->direct_bytes,
+        .audit_share = (uint64_t)(setup->audit * 4294967296.0),
+        .audit_bucket = setup->audit_bucket,
+        .inexact = setup->inexact,
+    };
+    if (getrandom(&config.audit_seed, sizeof config.audit_seed, 0) != sizeof config.audit_seed)
+        return -EIO;
+    text_copy(config.hello.mesh, sizeof config.hello.mesh, setup->group ? setup->group : "");
+    text_copy(config.hello.name, sizeof config.hello.name, setup->hello.name);
+    config.hello.control_port = wire_control_port(mesh->wire);
+    config.hello.bulk_port = wire_bulk_port(mesh->wire);
+    struct core_ops ops = actor_core_ops;
+    if (!setup->want)
+        ops.want = NULL;
+    return core_new(&mesh->core, &config, &ops, mesh, clock_us());
+}
+
+static void
+watch(struct mesh *mesh, int fd, uint64_t tag)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    event.data.u64 = tag;
+    int rc = epoll_ctl(mesh->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+    assert(rc == 0);
+}
+
+static void
+watch_all(struct mesh *mesh)
+{
+    watch(mesh, mesh->wake_fd, ACTOR_TAG_WAKE);
+    mesh->more_bulk = mesh->more_control = true;
+}
+
+static int
+open_parts(struct mesh *mesh, char *why, size_t why_size)
+{
+    int rc = open_locks(mesh);
+    if (rc == 0)
+        rc = name_self(&mesh->self);
+    if (rc == 0)
+        rc = open_memory(mesh);
+    if (rc != 0) {
+        snprintf(why, why_size, "mesh: %s", strerror(-rc));
+        return rc;
+    }
+    rc = actor_room(why, why_size);
+    if (rc == 0)
+        rc = open_discover(mesh, why, why_size);
+    if (rc == 0)
+        rc = open_wire(mesh, why, why_size);
+    if (rc != 0)
+        return rc;
+    rc = open_core(mesh);
+    if (rc != 0)
+        snprintf(why, why_size, "mesh: %s", strerror(-rc));
+    return rc;
+}
+
+static void
+close_parts(struct mesh **out, int linger_ms)
+{
+    struct mesh *mesh = *out;
+    pulse_destroy(&mesh->pulse);
+    core_destroy(&mesh->core);
+    wire_destroy(&mesh->wire, linger_ms);
+    discover_destroy(&mesh->discover);
+    if (mesh->epoll_fd >= 0)
+        close(mesh->epoll_fd);
+    if (mesh->wake_fd >= 0)
+        close(mesh->wake_fd);
+    pthread_mutex_destroy(&mesh->bucket_lock);
+    pthread_mutex_destroy(&mesh->lock);
+    pthread_cond_destroy(&mesh->rest);
+    free(mesh->quick);
+    free(mesh->express);
+    free(mesh->buckets);
+    if (!mesh->setup.idle) {
+        free(mesh->state_in);
+        free(mesh->log);
+    }
+    free(mesh->sum);
+    free(mesh->own);
+    free(mesh);
+    *out = NULL;
+}
+
+/* Everything but the actor thread. */
+static int
+open_mesh(struct mesh **out, const struct mesh_setup *setup, char *why, size_t why_size)
+{
+    *out = NULL;
+    mesh_malloc_tune();
+    raise_file_limit();
+    struct mesh *mesh = calloc(1, sizeof *mesh);
+    if (!mesh) {
+        snprintf(why, why_size, "mesh: out of memory");
+        return -ENOMEM;
+    }
+    mesh->setup = *setup;
+    if (mesh->setup.chunk_elems == 0)
+        mesh->setup.chunk_elems = CHUNK_ELEMS;
+    if (mesh->setup.direct_bytes == 0)
+        mesh->setup.direct_bytes = DIRECT_BYTES;
+    if (mesh->setup.beacon_port == 0)
+        mesh->setup.beacon_port = MESH_BEACON_PORT;
+    mesh->epoll_fd = mesh->wake_fd = -1;
+    int rc = open_parts(mesh, why, why_size);
+    if (rc != 0) {
+        close_parts(&mesh, 0);
+        return rc;
+    }
+    watch_all(mesh);
+    discover_publish(mesh->discover, clock_us(), wire_control_port(mesh->wire));
+    *out = mesh;
+    return 0;
+}
+
+int
+mesh_new(struct mesh **out, const struct mesh_setup *setup, char *why, size_t why_size)
+{
+    int rc = open_mesh(out, setup, why, why_size);
+    if (rc != 0)
+        return rc;
+    rc = pulse_new(&(*out)->pulse, (*out)->wire);
+    if (rc == 0)
+        rc = -pthread_create(&(*out)->thread, NULL, actor_run, *out);
+    if (rc != 0) {
+        snprintf(why, why_size, "mesh: no thread: %s", strerror(-rc));
+        close_parts(out, 0);
+        return rc;
+    }
+    (*out)->thread_runs = true;
+    return 0;
+}
+
+static void
+say_goodbye(struct mesh *mesh)
+{
+    core_leave(mesh->core, clock_us());
+    actor_settle(mesh);
+    discover_leave(mesh->discover);
+}
+
+void
+mesh_destroy(struct mesh **out)
+{
+    struct mesh *mesh = out ? *out : NULL;
+    if (!mesh)
+        return;
+    pthread_mutex_lock(&mesh->lock);
+    mesh->stop = true;
+    pulse_destroy(&mesh->pulse);
+    say_goodbye(mesh);
+    pthread_mutex_unlock(&mesh->lock);
+    pthread_cond_signal(&mesh->rest);
+    actor_wake(mesh);
+    pthread_join(mesh->thread, NULL);
+    close_parts(out, GOODBYE_MS);
+}
+
+/* ---- a node without a job ---- */
+
+static atomic_int job_wake_fd = -1; /* of the search that runs */
+static atomic_bool job_interrupted;
+
+bool
+mesh_job_interrupt(void)
+{
+    uint64_t one = 1;
+    int fd = atomic_load(&job_wake_fd);
+    atomic_store(&job_interrupted, true);
+    if (fd < 0)
+        return false;
+    ssize_t rc = write(fd, &one, sizeof one);
+    (void)rc;
+    return true;
+}
+
+/* Returns when to tell again. */
+static uint64_t
+tell_search(const struct mesh *mesh, uint64_t since_us)
+{
+    struct mesh_status status;
+    uint64_t searching_us = clock_us() - since_us;
+    if (mesh->setup.searching) {
+        actor_status(mesh, &status);
+        mesh->setup.searching(mesh->setup.searching_ctx, &status, searching_us);
+    }
+    return since_us + (searching_us / SEARCH_US + 1) * SEARCH_US;
+}
+
+static int
+search(struct mesh *mesh, uint64_t timeout_ms)
+{
+    uint64_t since = clock_us(), end = since + timeout_ms * 1000, tell_at = since;
+    atomic_store(&job_wake_fd, mesh->wake_fd);
+    while (!mesh->job_found && !atomic_load(&job_interrupted) && clock_us() < end) {
+        if (clock_us() >= tell_at)
+            tell_at = tell_search(mesh, since);
+        actor_turn(mesh, true);
+    }
+    atomic_store(&job_wake_fd, -1);
+    if (mesh->job_found)
+        return 0;
+    return atomic_load(&job_interrupted) ? -EINTR : -ETIMEDOUT;
+}
+
+int
+mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *from,
+              char *why, size_t why_size)
+{
+    struct mesh *mesh;
+    struct mesh_setup only = {
+        .group = setup->group,
+        .interface = setup->interface,
+        .port = setup->port,
+        .beacon_port = setup->beacon_port,
+        .seeds = setup->seeds,
+        .seed_count = setup->seed_count,
+        .log = setup->log,
+        .log_ctx = setup->log_ctx,
+        .searching = setup->searching,
+        .searching_ctx = setup->searching_ctx,
+        .hello = {.wants_job = true},
+        .shards = 1,
+        .peers_min = PROTO_PEERS_MAX,
+    };
+    memcpy(only.hello.name, setup->hello.name, sizeof only.hello.name);
+    int rc = open_mesh(&mesh, &only, why, why_size);
+    if (rc != 0)
+        return rc;
+    mesh->job = text;
+    mesh->job_from = from;
+    pthread_mutex_lock(&mesh->lock);
+    rc = search(mesh, timeout_ms);
+    say_goodbye(mesh);
+    pthread_mutex_unlock(&mesh->lock);
+    if (rc == -ETIMEDOUT)
+        snprintf(why, why_size, "no mesh with a job was found within %llu ms",
+                 (unsigned long long)timeout_ms);
+    else if (rc == -EINTR)
+        snprintf(why, why_size, "interrupted");
+    atomic_store(&job_interrupted, false);
+    close_parts(&mesh, GOODBYE_MS);
+    return rc;
+}

@@ -1,0 +1,98 @@
+/* actor_pulse.c - a thread that sleeps most of the time. See actor_pulse.h. */
+#include "mesh/net/actor_pulse.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "proto/clock.h"
+
+struct pulse {
+    struct wire *wire;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t ends;
+    bool stop;
+};
+
+static struct timespec
+next_time(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_nsec += PULSE_EVERY_US * 1000;
+    if (at.tv_nsec >= 1000000000) {
+        at.tv_nsec -= 1000000000;
+        at.tv_sec++;
+    }
+    return at;
+}
+
+bool
+pulse_due(uint64_t quiet_us)
+{
+    return quiet_us > PULSE_QUIET_US && quiet_us < PULSE_MAX_US;
+}
+
+static void *
+run(void *arg)
+{
+    struct pulse *pulse = arg;
+    pthread_mutex_lock(&pulse->lock);
+    while (!pulse->stop) {
+        const struct timespec at = next_time();
+        pthread_cond_timedwait(&pulse->ends, &pulse->lock, &at);
+        uint64_t quiet_us = clock_us() - wire_beat_at(pulse->wire);
+        if (!pulse->stop && pulse_due(quiet_us))
+            wire_pulse(pulse->wire);
+    }
+    pthread_mutex_unlock(&pulse->lock);
+    return NULL;
+}
+
+static void
+release(struct pulse *pulse)
+{
+    pthread_cond_destroy(&pulse->ends);
+    pthread_mutex_destroy(&pulse->lock);
+    free(pulse);
+}
+
+int
+pulse_new(struct pulse **out, struct wire *wire)
+{
+    pthread_condattr_t monotonic;
+    struct pulse *pulse = calloc(1, sizeof *pulse);
+    *out = NULL;
+    if (!pulse)
+        return -ENOMEM;
+    pulse->wire = wire;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&pulse->ends, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&pulse->lock, NULL);
+    int rc = pthread_create(&pulse->thread, NULL, run, pulse);
+    if (rc != 0) {
+        release(pulse);
+        return -rc;
+    }
+    *out = pulse;
+    return 0;
+}
+
+void
+pulse_destroy(struct pulse **out)
+{
+    struct pulse *pulse = *out;
+    if (!pulse)
+        return;
+    pthread_mutex_lock(&pulse->lock);
+    pulse->stop = true;
+    pthread_mutex_unlock(&pulse->lock);
+    pthread_cond_signal(&pulse->ends);
+    pthread_join(pulse->thread, NULL);
+    release(pulse);
+    *out = NULL;
+}

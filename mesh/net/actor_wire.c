@@ -1,0 +1,350 @@
+/* actor_wire.c - the bound sockets of a node, from birth to death, and which event is whose. */
+#include "mesh/net/actor_wire.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <zmq.h>
+
+#include "mesh/net/actor_wire_inside.h"
+
+enum {
+    CONTROL_BUDGET = 256, /* messages per wire_ready */
+    BULK_BUDGET = 8,      /* the same for bulk: a few milliseconds of adding at most */
+    KEEPALIVE_S = 4, /* of TCP, where we listen: a peer that lost power never says that it goes */
+    BACKLOG = 512,
+    SOCKETS_MAX = 8 * WIRE_LINKS_MAX,
+    /* For the guard. ZeroMQ reads 8 KiB ahead, and wraps each frame in a few bytes. */
+    MARGIN = 1 << 16,
+    CONTROL_MAX = PROTO_FRAME_MAX + PROTO_JOB_MAX + MARGIN,
+    BULK_MAX = PROTO_FRAME_MAX + PROTO_BLOCK_MAX + MARGIN,
+    STRANGER_MAX = 1 << 16, /* on bulk the first message is a greeting of 17 bytes */
+    OUT_MAX = 1 << 16,
+};
+
+/* What it sends is the kernel's: a peer that is stopped or busy answers. */
+static void
+set_keepalive(void *bound)
+{
+    wire_set(bound, ZMQ_TCP_KEEPALIVE, 1);
+    wire_set(bound, ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_S);
+    wire_set(bound, ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_S / 2);
+    wire_set(bound, ZMQ_TCP_KEEPALIVE_CNT, 3);
+}
+
+void
+wire_log(struct wire *wire, int level, const char *line)
+{
+    wire->events.log(wire->ctx, level, line);
+}
+
+bool
+wire_ready(struct wire *wire, uint64_t tag)
+{
+    unsigned link = (unsigned)(tag & 0xffffffffu), left;
+    assert(link < WIRE_LINKS_MAX);
+    switch ((enum tag)(tag >> 32 & 0xff)) {
+    case TAG_CONTROL:
+        for (left = CONTROL_BUDGET; left && wire_receive_control(wire); left--)
+            ;
+        return left == 0;
+    case TAG_BULK:
+        for (left = BULK_BUDGET; left && wire_receive_bulk(wire); left--)
+            ;
+        return left == 0;
+    case TAG_CONTROL_MONITOR:
+        wire_read_monitor(wire, link, &wire->links[link].control);
+        break;
+    case TAG_BULK_MONITOR:
+        wire_read_monitor(wire, link, &wire->links[link].bulk);
+        break;
+    case TAG_EXPRESS_MONITOR:
+        wire_read_monitor(wire, link, &wire->links[link].express);
+        break;
+    case TAG_ROOM:
+        if (wire->links[link].bulk.socket)
+            wire_queue_ship(wire, link);
+        break;
+    }
+    return false;
+}
+
+static void
+read_accepted(struct wire *wire, void *monitor, enum guard_plane plane)
+{
+    uint16_t event;
+    int32_t fd;
+    while (monitor && wire_monitor_read(monitor, &event, &fd))
+        guard_add(wire->guard, fd, plane);
+}
+
+bool
+wire_tick(struct wire *wire, uint64_t now)
+{
+    read_accepted(wire, wire->accepted[0], GUARD_CONTROL);
+    read_accepted(wire, wire->accepted[1], GUARD_BULK);
+    return guard_check(wire->guard, now);
+}
+
+static void
+on_ended(void *ctx, const char *who, uint64_t bytes)
+{
+    struct wire *wire = ctx;
+    char host[GUARD_WHO_MAX], line[256];
+    snprintf(host, sizeof host, "%.*s", (int)(strrchr(who, ':') - who), who);
+    if (!wire_complains(wire, host, -EFBIG))
+        return;
+    snprintf(line, sizeof line,
+             "closed the connection of %s: it sent %llu KiB of a message without an end", who,
+             (unsigned long long)bytes >> 10);
+    wire_log(wire, 4, line);
+}
+
+static int
+new_guard(struct wire *wire)
+{
+    const struct guard_setup setup = {
+        .limits = {[GUARD_CONTROL] = {CONTROL_MAX, CONTROL_MAX, 32 * CONTROL_MAX},
+                   [GUARD_BULK] = {STRANGER_MAX, BULK_MAX, (WIRE_BULK_IN + 2) * BULK_MAX},
+                   [GUARD_OUT] = {OUT_MAX, OUT_MAX, OUT_MAX}},
+        .ended = on_ended,
+        .ctx = wire};
+    return guard_new(&wire->guard, &setup);
+}
+
+static int
+bind_to(void *socket, const char *address, uint16_t port)
+{
+    char endpoint[64];
+    snprintf(endpoint, sizeof endpoint, "tcp://%s:%u", address, port);
+    return zmq_bind(socket, endpoint) == 0 ? 0 : -zmq_errno();
+}
+
+/* The port asked for, or the first free one from `first` on. Returns the port or a negative errno. */
+static int
+bind_first(struct wire *wire, void *socket, uint16_t port, uint16_t first)
+{
+    if (port) {
+        int rc = bind_to(socket, wire->setup.address, port);
+        return rc != 0 ? rc : port;
+    }
+    for (unsigned p = first; p <= wire->setup.port_last; p++) {
+        int rc = bind_to(socket, wire->setup.address, (uint16_t)p);
+        if (rc != -EADDRINUSE)
+            return rc != 0 ? rc : (int)p;
+    }
+    return -EADDRINUSE;
+}
+
+/* Both address families where the machine has both. */
+static bool
+has_v6(void)
+{
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+static int
+bind_both(struct wire *wire, char *why, size_t why_size)
+{
+    const struct wire_setup *setup = &wire->setup;
+    void *const sockets[] = {wire->router, wire->pull};
+    for (size_t i = 0; i < 2; i++) {
+        wire_set(sockets[i], ZMQ_BACKLOG, BACKLOG);
+        wire_set(sockets[i], ZMQ_IPV6, setup->address[0] == '*' && has_v6());
+    }
+    int control = bind_first(wire, wire->router, setup->port, setup->port_first);
+    int bulk = control;
+    if (control > 0) {
+        uint16_t next = control >= setup->port_first && control < setup->port_last
+                            ? (uint16_t)(control + 1)
+                            : setup->port_first;
+        bulk = bind_first(wire, wire->pull, 0, next);
+    }
+    if (bulk > 0) {
+        wire->control_port = (uint16_t)control;
+        wire->bulk_port = (uint16_t)bulk;
+        return 0;
+    }
+    if (setup->port && control < 0)
+        snprintf(why, why_size, "port %u on %s: %s; give another --port, or none", setup->port,
+                 setup->address, zmq_strerror(-bulk));
+    else
+        snprintf(why, why_size, "ports %u to %u on %s: %s", setup->port_first, setup->port_last,
+                 setup->address, zmq_strerror(-bulk));
+    return bulk;
+}
+
+/* Others call us back where our connections come from, so these come from where we listen. On loopback they do by
+ * themselves. */
+static void
+set_source(struct wire *wire, const char *address)
+{
+    bool any = strcmp(address, "*") == 0 || strncmp(address, "127.", 4) == 0;
+    snprintf(wire->source, sizeof wire->source, "%s", any ? "" : address);
+}
+
+int
+wire_move(struct wire *wire, const char *address)
+{
+    void *const sockets[] = {wire->router, wire->pull};
+    const uint16_t ports[] = {wire->control_port, wire->bulk_port};
+    char before[64];
+    size_t size = sizeof before;
+    set_source(wire, address);
+    for (size_t i = 0; i < 2; i++) {
+        if (zmq_getsockopt(sockets[i], ZMQ_LAST_ENDPOINT, before, &size) == 0)
+            zmq_unbind(sockets[i], before);
+        size = sizeof before;
+        int rc = bind_to(sockets[i], address, ports[i]);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static void *
+new_context(void)
+{
+    void *context = zmq_ctx_new();
+    if (context)
+        zmq_ctx_set(context, ZMQ_MAX_SOCKETS, SOCKETS_MAX);
+    return context;
+}
+
+/* Connected before the socket is bound, and with room for any number of events: see plug_watch. */
+static void *
+watch_accepted(void *socket, void *context)
+{
+    static const char name[] = "inproc://monitor-bound";
+    void *monitor = zmq_socket(context, ZMQ_PAIR);
+    if (!monitor)
+        return NULL;
+    wire_set(monitor, ZMQ_LINGER, 0);
+    wire_set(monitor, ZMQ_RCVHWM, 0);
+    if (zmq_socket_monitor(socket, name, ZMQ_EVENT_ACCEPTED) == 0 &&
+        zmq_connect(monitor, name) == 0)
+        return monitor;
+    zmq_close(monitor);
+    return NULL;
+}
+
+static int
+build(struct wire *wire)
+{
+    int rc = new_guard(wire);
+    if (rc != 0)
+        return rc;
+    rc = wire_frames_new(wire);
+    wire->control_ctx = new_context();
+    wire->bulk_ctx = new_context();
+    if (rc != 0 || !wire->control_ctx || !wire->bulk_ctx)
+        return -ENOMEM;
+    wire->sent.wire = wire;
+    wire->router = zmq_socket(wire->control_ctx, ZMQ_ROUTER);
+    if (!wire->router)
+        return -zmq_errno();
+    wire->pull = zmq_socket(wire->bulk_ctx, ZMQ_PULL);
+    if (!wire->pull)
+        return -zmq_errno();
+    wire_set_control(wire->router);
+    wire_set_bulk(wire->pull);
+    set_keepalive(wire->router);
+    set_keepalive(wire->pull);
+    wire->accepted[0] = watch_accepted(wire->router, wire->control_ctx);
+    wire->accepted[1] = watch_accepted(wire->pull, wire->bulk_ctx);
+    return wire->accepted[0] && wire->accepted[1] ? 0 : -zmq_errno();
+}
+
+int
+wire_new(struct wire **out, const struct wire_setup *setup, const struct wire_events *events,
+         void *ctx, char *why, size_t why_size)
+{
+    assert(setup->frames > 0);
+    assert(setup->queue_size > 0);
+    *out = NULL;
+    struct wire *wire = calloc(1, sizeof *wire);
+    if (!wire) {
+        snprintf(why, why_size, "sockets: out of memory");
+        return -ENOMEM;
+    }
+    wire->setup = *setup;
+    wire->events = *events;
+    wire->ctx = ctx;
+    pthread_mutex_init(&wire->pulse_lock, NULL);
+    set_source(wire, setup->address);
+    int rc = build(wire);
+    if (rc != 0)
+        snprintf(why, why_size, "sockets: %s", zmq_strerror(-rc));
+    else
+        rc = bind_both(wire, why, why_size);
+    wire->setup.address = NULL;
+    if (rc != 0) {
+        wire_destroy(&wire, 0);
+        return rc;
+    }
+    wire_watch(wire, wire_socket_fd(wire->router), TAG_CONTROL, 0);
+    wire_watch(wire, wire_socket_fd(wire->pull), TAG_BULK, 0);
+    *out = wire;
+    return 0;
+}
+
+static void
+close_bound(void *socket, void *monitor)
+{
+    if (socket)
+        zmq_socket_monitor(socket, NULL, 0);
+    if (monitor)
+        zmq_close(monitor);
+    if (socket)
+        zmq_close(socket);
+}
+
+void
+wire_destroy(struct wire **out, int linger_ms)
+{
+    struct wire *wire = out ? *out : NULL;
+    if (!wire)
+        return;
+    for (unsigned i = 0; i < WIRE_LINKS_MAX; i++) {
+        if (wire->links[i].control.socket)
+            wire_set(wire->links[i].control.socket, ZMQ_LINGER, linger_ms);
+        wire_close(wire, i);
+    }
+    wire_frames_free(wire);
+    close_bound(wire->router, wire->accepted[0]);
+    close_bound(wire->pull, wire->accepted[1]);
+    if (wire->bulk_ctx)
+        zmq_ctx_term(wire->bulk_ctx); /* waits for the free functions of all zero-copy sends */
+    if (wire->control_ctx)
+        zmq_ctx_term(wire->control_ctx);
+    guard_destroy(&wire->guard);
+    pthread_mutex_destroy(&wire->pulse_lock);
+    free(wire);
+    *out = NULL;
+}
+
+uint16_t
+wire_control_port(const struct wire *wire)
+{
+    return wire->control_port;
+}
+
+uint16_t
+wire_bulk_port(const struct wire *wire)
+{
+    return wire->bulk_port;
+}
+
+void
+wire_counts(const struct wire *wire, struct wire_counts *out)
+{
+    *out = wire->counts;
+}

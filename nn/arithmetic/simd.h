@@ -1,0 +1,116 @@
+/* simd.h - the vector functions of nn/: declares both variants of each, and the plain name that chooses one.
+ *
+ * nn/<file>_simd.c defines SIMD_NAME(f) for every f here. nn/arithmetic/simd.c defines f from the same list. */
+#ifndef NN_SIMD_H
+#define NN_SIMD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/simd.h"
+
+struct gemm_view;
+
+/* gemm.c chooses one of its three variants. */
+typedef void gemm_panel_fn(const struct gemm_view *a, size_t m, size_t n, size_t k, const float *b,
+                           bool add, float *c, size_t ldc);
+gemm_panel_fn gemm_panel_base, gemm_panel_avx2, gemm_panel_avx512;
+
+/* A channel consists of `planes` pieces of `plane` values, `stride` apart. */
+struct batchnorm_channel {
+    size_t planes, plane, stride;
+};
+
+/* dx = scale ((dy - plain) - z along), z = (x - mean) r. */
+struct batchnorm_slope {
+    float mean, r, scale, plain, along;
+};
+
+/* X(name, parameters, arguments): functions without a result */
+#define NN_SIMD_LIST(X)                                                                            \
+    X(vmath_exp, (const float *x, float *y, size_t n), (x, y, n))                                  \
+    X(vmath_log, (const float *x, float *y, size_t n), (x, y, n))                                  \
+    X(vmath_tanh, (const float *x, float *y, size_t n), (x, y, n))                                 \
+    X(vmath_sigmoid, (const float *x, float *y, size_t n), (x, y, n))                              \
+    X(vmath_relu, (const float *x, float *y, size_t n), (x, y, n))                                 \
+    X(vmath_relu_grad, (const float *y, float *dy, size_t n), (y, dy, n))                          \
+    X(vmath_tanh_grad, (const float *y, float *dy, size_t n), (y, dy, n))                          \
+    X(vmath_sigmoid_grad, (const float *y, float *dy, size_t n), (y, dy, n))                       \
+    X(vmath_add_scalar, (float *y, float x, size_t n), (y, x, n))                                  \
+    X(vmath_sum_rows, (const float *x, size_t stride, size_t rows, float *sum, size_t n),          \
+      (x, stride, rows, sum, n))                                                                   \
+    X(gemm_pack, (const float *b, size_t ldb, size_t k, size_t n, float *out),                     \
+      (b, ldb, k, n, out))                                                                         \
+    X(gemm_pack_transposed, (const float *b, size_t ldb, size_t k, size_t n, float *out),          \
+      (b, ldb, k, n, out))                                                                         \
+    X(gemm_transpose, (const float *x, size_t ldx, size_t m, size_t n, float *y, size_t ldy),      \
+      (x, ldx, m, n, y, ldy))                                                                      \
+    X(pooling_max_line,                                                                            \
+      (const float *x, size_t width, size_t rows, size_t columns, size_t stride, uint32_t from,    \
+       float *y, uint32_t *at, size_t n),                                                          \
+      (x, width, rows, columns, stride, from, y, at, n))                                           \
+    X(vmath_gelu, (const float *x, float *y, size_t n), (x, y, n))                                 \
+    X(vmath_gelu_grad, (const float *x, const float *dy, float *dx, size_t n), (x, dy, dx, n))     \
+    X(vmath_gelu_tanh, (const float *x, float *y, size_t n), (x, y, n))                            \
+    X(vmath_gelu_tanh_grad, (const float *x, const float *dy, float *dx, size_t n),                \
+      (x, dy, dx, n))                                                                              \
+    X(vmath_silu, (const float *x, float *y, size_t n), (x, y, n))                                 \
+    X(vmath_silu_grad, (const float *x, const float *dy, float *dx, size_t n), (x, dy, dx, n))     \
+    X(norm_forward,                                                                                \
+      (const float *x, const float *w, const float *b, float epsilon, bool centred, float *y,      \
+       float *stats, size_t n),                                                                    \
+      (x, w, b, epsilon, centred, y, stats, n))                                                    \
+    X(norm_gradient,                                                                               \
+      (const float *x, const float *dy, const float *stats, float *dw, float *db, size_t n),       \
+      (x, dy, stats, dw, db, n))                                                                   \
+    X(norm_backward,                                                                               \
+      (const float *x, const float *dy, const float *w, const float *stats, bool centred,          \
+       float *dx, size_t n),                                                                       \
+      (x, dy, w, stats, centred, dx, n))                                                           \
+    X(recurrent_lstm,                                                                              \
+      (float *gates, const float *c0, float *c, float *bent, float *h, size_t rows, size_t units), \
+      (gates, c0, c, bent, h, rows, units))                                                        \
+    X(recurrent_lstm_grad,                                                                         \
+      (float *gates, const float *c0, const float *bent, float *dh, float *dc, size_t rows,        \
+       size_t units),                                                                              \
+      (gates, c0, bent, dh, dc, rows, units))                                                      \
+    X(recurrent_gru,                                                                               \
+      (float *gates, const float *hidden, const float *h0, float *q, float *h, size_t rows,        \
+       size_t units),                                                                              \
+      (gates, hidden, h0, q, h, rows, units))                                                      \
+    X(recurrent_gru_grad,                                                                          \
+      (float *gates, const float *h0, float *q, float *dh, size_t rows, size_t units),             \
+      (gates, h0, q, dh, rows, units))                                                             \
+    X(recurrent_rnn_grad, (float *gates, const float *h, float *dh, size_t n), (gates, h, dh, n))  \
+    X(attention_shares, (float *s, float scale, float kept[2], size_t n), (s, scale, kept, n))     \
+    X(attention_again, (float *s, float scale, const float kept[2], size_t n),                     \
+      (s, scale, kept, n))                                                                         \
+    X(attention_slopes, (const float *p, float *dp, float scale, size_t n), (p, dp, scale, n))     \
+    X(vmath_sum, (const float *x, size_t n, double *sum), (x, n, sum))                             \
+    X(batchnorm_sum, (const struct batchnorm_channel *c, const float *x, double *sum),             \
+      (c, x, sum))                                                                                 \
+    X(batchnorm_squares,                                                                           \
+      (const struct batchnorm_channel *c, const float *x, float mean, double *sum),                \
+      (c, x, mean, sum))                                                                           \
+    X(batchnorm_along,                                                                             \
+      (const struct batchnorm_channel *c, const float *x, const float *dy, float mean,             \
+       double *sum),                                                                               \
+      (c, x, dy, mean, sum))                                                                       \
+    X(batchnorm_forward,                                                                           \
+      (const struct batchnorm_channel *c, const float *x, float mean, float scale, float b,        \
+       float *y),                                                                                  \
+      (c, x, mean, scale, b, y))                                                                   \
+    X(batchnorm_backward,                                                                          \
+      (const struct batchnorm_channel *c, const float *x, const float *dy,                         \
+       const struct batchnorm_slope *s, float *dx),                                                \
+      (c, x, dy, s, dx))
+
+#define NN_SIMD_DECLARE(name, parameters, arguments)                                               \
+    void name##_base parameters;                                                                   \
+    void name##_avx2 parameters;                                                                   \
+    void name parameters;
+
+NN_SIMD_LIST(NN_SIMD_DECLARE)
+
+#endif

@@ -1,0 +1,430 @@
+/* data.c - open a set, check it as a whole, hash it, serve it by number.
+ *
+ * Most sources have everything in memory after data_open: pixels as bytes, scaled when a batch is filled; so a file
+ * that changes, shrinks or goes away during a run harms nobody, and the hash speaks of what is trained on. Those
+ * that are larger than memory (npy) check each piece that they read against the hash that it had. */
+#include "nn/data.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#include "nn/data/data_set.h"
+#include "nn/data/data_simd.h"
+#include "proto/mix.h"
+#include "proto/text.h"
+
+typedef int load_fn(struct data_set *, const struct data_spec *, char *, size_t);
+
+static load_fn *const loaders[DATA_SOURCES] = {
+    [DATA_GLYPHS] = data_glyphs_load, [DATA_IDX] = data_idx_load,
+    [DATA_CIFAR10] = data_cifar_load, [DATA_CIFAR100] = data_cifar_load,
+    [DATA_CSV] = data_csv_load,       [DATA_COUNTING] = data_counting_load,
+    [DATA_NPY] = data_npy_load,       [DATA_TEXT] = data_text_load,
+    [DATA_IMAGES] = data_images_load,
+};
+
+struct data_norm
+data_norm_of(double mean, double deviation)
+{
+    return (struct data_norm){(float)(1 / (255 * deviation)), (float)(-mean / deviation)};
+}
+
+int
+data_check_split(const struct data_spec *spec, char *why, size_t why_size)
+{
+    if (!(spec->test_share >= 0 && spec->test_share < 1)) {
+        snprintf(why, why_size, "data.test_share = %g, expected 0..1, below 1", spec->test_share);
+        return -EINVAL;
+    }
+    if (spec->classes > DATA_CLASSES_MAX) {
+        snprintf(why, why_size, "data.classes = %zu, expected 0..%d", spec->classes,
+                 DATA_CLASSES_MAX);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+int
+data_missing(const struct data_spec *spec, const char *name, const char *also, char *why,
+             size_t why_size)
+{
+    static const char advice[] = "name the folder of the data with --data FOLDER";
+    const char *dir = spec->dir && *spec->dir ? spec->dir : ".";
+    bool here = strcmp(dir, ".") == 0;
+    if (name[0] == '/')
+        snprintf(why, why_size, "no file %s%s", name, also);
+    else if (access(dir, F_OK) != 0)
+        snprintf(why, why_size, "no folder %s: %s", dir, advice);
+    else
+        snprintf(why, why_size, "no %s%s in %s%s: %s", name, also, here ? "" : "the folder ",
+                 here ? "the current folder" : dir, advice);
+    return -ENOENT;
+}
+
+int
+data_find(const struct data_spec *spec, const char *name, const char *also,
+          char path[DATA_PATH_SIZE], char *why, size_t why_size)
+{
+    int rc = data_file_path(path, spec->dir, "", name, why, why_size);
+    if (rc || spec->bare || access(path, F_OK) == 0 || errno != ENOENT)
+        return rc;
+    return data_missing(spec, name, also, why, why_size);
+}
+
+/* The first `wanted` samples of a part; 0 = all. */
+static int
+cut(struct data_rows *rows, size_t wanted, const char *name, char *why, size_t why_size)
+{
+    if (wanted > rows->count) {
+        snprintf(why, why_size, "data.%s = %zu, expected at most the %zu samples there are", name,
+                 wanted, rows->count);
+        return -EINVAL;
+    }
+    rows->count = wanted ? wanted : rows->count;
+    return 0;
+}
+
+static uint64_t
+hash_more(uint64_t hash, const void *data, size_t size)
+{
+    return data ? XXH3_64bits_withSeed(data, size, hash) : hash;
+}
+
+/* XXH3-64 of shape, counts and contents, chained: each block's hash is the next one's seed. */
+static uint64_t
+set_hash(const struct data_set *set)
+{
+    const struct data_info *info = &set->info;
+    uint64_t hash = set->far ? set->far->hash : 0;
+    const uint64_t head[] = {info->input.dims,   info->input.dim[0], info->input.dim[1],
+                             info->input.dim[2], info->classes,      info->labels,
+                             info->train,        info->test};
+    hash = hash_more(hash, head, sizeof head);
+    hash = hash_more(hash, set->norm, sizeof set->norm);
+    for (int i = 0; i < DATA_PARTS; i++) {
+        const struct data_rows *rows = &set->part[i];
+        hash = hash_more(hash, rows->pixel, rows->count * set->width + set->next_byte);
+        hash = hash_more(hash, rows->value, rows->count * set->width * sizeof(float));
+        hash = hash_more(hash, rows->label, rows->count * info->labels * sizeof(int32_t));
+        hash = hash_more(hash, rows->target, rows->count * sizeof(float));
+    }
+    return hash;
+}
+
+size_t
+data_elements(const struct nn_shape *shape)
+{
+    size_t n = 1;
+    for (size_t i = 0; i < shape->dims; i++)
+        n *= shape->dim[i];
+    return n;
+}
+
+static int
+set_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
+{
+    int rc = loaders[spec->source](set, spec, why, why_size);
+    rc = rc ? rc : cut(&set->part[DATA_TRAIN], spec->train, "train", why, why_size);
+    rc = rc ? rc : cut(&set->part[DATA_TEST], spec->test, "test", why, why_size);
+    if (rc)
+        return rc;
+    set->info.train = set->part[DATA_TRAIN].count;
+    set->info.test = set->part[DATA_TEST].count;
+    set->info.labels = set->info.labels ? set->info.labels : 1;
+    set->width = data_elements(&set->info.input);
+    assert(set->planes >= 1 && set->planes <= DATA_PLANES_MAX && set->width % set->planes == 0);
+    set->reproduce = spec->reproduce;
+    set->info.targets = set->reproduce ? set->width : set->info.classes ? set->info.classes : 1;
+    set->info.hash = set_hash(set);
+    set->augment = spec->augment;
+    return data_augment_check(set, why, why_size);
+}
+
+int
+data_open(struct data_set **out, const struct data_spec *spec, char *why, size_t why_size)
+{
+    assert(out && spec && why);
+    *out = NULL;
+    if (spec->source >= DATA_SOURCES) {
+        snprintf(why, why_size, "data.source = %d, expected 0..%d", (int)spec->source,
+                 DATA_SOURCES - 1);
+        return -EINVAL;
+    }
+    struct data_set *set = calloc(1, sizeof *set);
+    if (!set) {
+        snprintf(why, why_size, "no memory for the data");
+        return -ENOMEM;
+    }
+    int rc = set_load(set, spec, why, why_size);
+    if (rc)
+        data_close(&set);
+    *out = set;
+    return rc;
+}
+
+void
+data_close(struct data_set **set)
+{
+    if (!*set)
+        return;
+    free((*set)->column);
+    free((*set)->class_name);
+    for (int i = 0; i < DATA_PARTS; i++) {
+        free((*set)->part[i].pixel);
+        free((*set)->part[i].value);
+        free((*set)->part[i].label);
+        free((*set)->part[i].target);
+    }
+    if ((*set)->far && (*set)->far->close)
+        (*set)->far->close((*set)->far->ctx);
+    free((*set)->far);
+    free(*set);
+    *set = NULL;
+}
+
+const struct data_info *
+data_info(const struct data_set *set)
+{
+    return &set->info;
+}
+
+void
+data_scaling(const struct data_set *set, struct data_scaling *out)
+{
+    const struct data_far *far = set->far;
+    *out = (struct data_scaling){.input = set->info.input, .column = set->column};
+    if (far || set->part[DATA_TRAIN].pixel) {
+        out->planes = far ? far->planes : set->planes;
+        memcpy(out->norm, far ? far->norm : set->norm, sizeof out->norm);
+    }
+}
+
+int
+data_names_new(struct data_set *set, size_t classes)
+{
+    set->class_name = calloc(classes, sizeof *set->class_name);
+    return set->class_name ? 0 : -ENOMEM;
+}
+
+void
+data_name_set(struct data_set *set, size_t class, const char *name, size_t size)
+{
+    char *to = set->class_name[class];
+    for (size_t at = 0, room = DATA_NAME_SIZE - 1; at < size;) {
+        size_t step = text_character(name + at, size - at), n = step ? step : 1;
+        if (n > room)
+            break;
+        memcpy(to, step ? name + at : "?", n);
+        at += n;
+        to += n;
+        room -= n;
+    }
+}
+
+const char *
+data_class_name(const struct data_set *set, size_t class)
+{
+    assert(class < set->info.classes);
+    return set->class_name ? set->class_name[class] : NULL;
+}
+
+size_t
+data_bytes(const struct data_set *set)
+{
+    size_t bytes = set->far ? set->far->bytes : 0;
+    bytes += set->class_name ? set->info.classes * sizeof *set->class_name : 0;
+    bytes += set->column ? set->width * sizeof *set->column : 0;
+    for (int i = 0; i < DATA_PARTS; i++) {
+        const struct data_rows *rows = &set->part[i];
+        bytes += rows->pixel ? rows->count * set->width + set->next_byte : 0;
+        bytes += rows->value ? rows->count * set->width * sizeof *rows->value : 0;
+        bytes += rows->label ? rows->count * set->info.labels * sizeof *rows->label : 0;
+        bytes += rows->target ? rows->count * sizeof *rows->target : 0;
+    }
+    return bytes;
+}
+
+/* A sample that cannot be had is zeros, and data_failed says why. */
+static void
+fill_far(struct data_far *far, enum data_part part, uint32_t sample, float *x, size_t width)
+{
+    char why[DATA_WHY_SIZE];
+    int none = 0;
+    if (far->fill(far->ctx, part, sample, x, why, sizeof why) == 0)
+        return;
+    memset(x, 0, width * sizeof *x);
+    if (atomic_compare_exchange_strong(&far->broken, &none, 1)) {
+        memcpy(far->why, why, sizeof why);
+        atomic_store(&far->broken, 2);
+    }
+}
+
+const char *
+data_failed(const struct data_set *set)
+{
+    int broken = set->far ? atomic_load(&set->far->broken) : 0;
+    return broken == 0 ? NULL : broken == 2 ? set->far->why : "the data cannot be read";
+}
+
+static void
+fill_x(const struct data_set *set, const struct data_rows *rows, size_t sample, float *x)
+{
+    if (rows->value) {
+        memcpy(x, rows->value + sample * set->width, set->width * sizeof *x);
+        return;
+    }
+    size_t plane = set->width / set->planes;
+    const uint8_t *pixel = rows->pixel + sample * set->width;
+    for (size_t i = 0; i < set->planes; i++)
+        data_scale(pixel + i * plane, set->norm[i].scale, set->norm[i].shift, x + i * plane, plane);
+}
+
+static void
+fill_target(const struct data_rows *rows, size_t sample, float *target, size_t outputs)
+{
+    if (!rows->target && !rows->label) {
+        memset(target, 0, outputs * sizeof *target);
+    } else if (rows->target) {
+        assert(outputs == 1);
+        target[0] = rows->target[sample];
+    } else if (outputs == 1) {
+        target[0] = (float)rows->label[sample];
+    } else {
+        assert((size_t)rows->label[sample] < outputs);
+        memset(target, 0, outputs * sizeof *target);
+        target[rows->label[sample]] = 1;
+    }
+}
+
+static void
+fill_labels(const struct data_set *set, const struct data_rows *rows, size_t sample, int32_t *label)
+{
+    size_t labels = set->info.labels;
+    for (size_t i = 0; set->next_byte && i < labels; i++)
+        label[i] = rows->pixel[sample * labels + i + 1];
+    if (set->next_byte)
+        return;
+    if (rows->label)
+        memcpy(label, rows->label + sample * labels, labels * sizeof *label);
+    else
+        memset(label, 0, labels * sizeof *label);
+}
+
+void
+data_reproduce(const struct data_set *set, struct nn_batch *batch)
+{
+    if (batch->target && set->reproduce)
+        memcpy(batch->target, batch->x, batch->rows * set->width * sizeof *batch->x);
+}
+
+void
+data_fill(const struct data_set *set, enum data_part part, const uint32_t *index, size_t rows,
+          struct nn_batch *batch, size_t outputs)
+{
+    const struct data_rows *from = &set->part[part];
+    size_t labels = set->info.labels;
+    assert((int)part < DATA_PARTS);
+    assert(outputs > 0);
+    assert(!batch->target || (labels == 1 && !set->next_byte));
+    for (size_t i = 0; i < rows; i++) {
+        assert(index[i] < from->count);
+        float *x = batch->x + i * set->width;
+        if (set->far)
+            fill_far(set->far, part, index[i], x, set->width);
+        else
+            fill_x(set, from, index[i], x);
+        if (batch->label)
+            fill_labels(set, from, index[i], batch->label + i * labels);
+        if (batch->target && !set->reproduce)
+            fill_target(from, index[i], batch->target + i * outputs, outputs);
+    }
+    batch->rows = rows;
+    assert(!batch->target || !set->reproduce || outputs == set->width);
+    data_reproduce(set, batch);
+}
+
+/* -EINVAL when sample `index` of a part, which goes through x[width], is no sequence of tokens. */
+static int
+check_sample(const struct data_set *set, enum data_part part, uint32_t index, float *x,
+             size_t tokens, char *why, size_t why_size)
+{
+    struct nn_batch batch = {.x = x};
+    data_fill(set, part, &index, 1, &batch, 1);
+    for (size_t i = 0; i < set->width; i++) {
+        if (x[i] >= 0 && x[i] < (float)tokens && x[i] == floorf(x[i]))
+            continue;
+        snprintf(why, why_size,
+                 "element %zu of %s sample %u is %.9g, expected a token: a whole number 0..%zu", i,
+                 part == DATA_TRAIN ? "training" : "test", (unsigned)index, (double)x[i],
+                 tokens - 1);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+int
+data_check_tokens(const struct data_set *set, size_t tokens, char *why, size_t why_size)
+{
+    if (set->next_byte && tokens > UINT8_MAX)
+        return 0;
+    float *x = calloc(set->width, sizeof *x);
+    int rc = x ? 0 : -ENOMEM;
+    if (rc)
+        snprintf(why, why_size, "not enough memory for a sample");
+    for (int part = 0; part < DATA_PARTS; part++)
+        for (size_t i = 0; i < set->part[part].count && !rc; i++)
+            rc = check_sample(set, (enum data_part)part, (uint32_t)i, x, tokens, why, why_size);
+    const char *failed = data_failed(set);
+    if (failed)
+        snprintf(why, why_size, "%s", failed);
+    free(x);
+    return failed ? -EIO : rc;
+}
+
+/* A Feistel network over pairs (left, right) in [0, a) x [0, b) with a * b >= count and hardly more, so
+ * that cycle-walking rarely takes a second turn. Each round shifts one half by a hash of the other,
+ * which can be undone, hence a permutation; leaving the positions >= count out by walking on keeps it one.
+ * Below 256 positions the network would be too small to mix: there the walk is longer instead. */
+enum { FEISTEL_ROUNDS = 8, FEISTEL_SIDE_MIN = 16 };
+
+static uint32_t
+feistel_shift(uint32_t half, uint64_t hash, uint32_t side)
+{
+    uint64_t sum = half + (((hash >> 32) * side) >> 32);
+    return (uint32_t)(sum >= side ? sum - side : sum);
+}
+
+static uint64_t
+feistel(uint64_t key, uint32_t i, uint32_t a, uint32_t b)
+{
+    uint32_t left = i / b, right = i % b;
+    for (uint64_t round = 0; round < FEISTEL_ROUNDS; round += 2) {
+        left = feistel_shift(left, mix64(key ^ (round << 32 | right)), a);
+        right = feistel_shift(right, mix64(key ^ ((round + 1) << 32 | left)), b);
+    }
+    return (uint64_t)left * b + right;
+}
+
+uint32_t
+data_shuffle(uint64_t seed, uint64_t epoch, uint32_t i, uint32_t count)
+{
+    assert(i < count);
+    uint64_t key = mix64_pair(seed, epoch);
+    uint32_t a = (uint32_t)sqrt((double)count);
+    a += (uint64_t)a * a < count;
+    a = a < FEISTEL_SIDE_MIN ? FEISTEL_SIDE_MIN : a;
+    uint32_t b = count / a + (count % a != 0);
+    b = b < FEISTEL_SIDE_MIN ? FEISTEL_SIDE_MIN : b;
+    uint64_t at = i;
+    do
+        at = feistel(key, (uint32_t)at, a, b);
+    while (at >= count);
+    return (uint32_t)at;
+}

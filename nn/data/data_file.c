@@ -1,0 +1,365 @@
+/* data_file.c - read a data file, plain or gzip, that may be anything.
+ *
+ *     disk or memory --raw_fill--> in[] --plain copy or inflate--> the caller's buffer
+ *
+ * gzip: RFC 1952, deflate: RFC 1951. */
+#include "nn/data/data_file.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <zlib.h>
+
+enum {
+    IN_SIZE = 64 << 10,
+    DEFLATE_RATIO_MAX = 1032, /* 258 bytes from 2 bits */
+    GZIP_WINDOW = 15 + 16,    /* zlib: 32 KiB window, gzip header expected */
+};
+
+struct data_file {
+    const char *name;
+    char *why;
+    size_t why_size;
+    int fd;               /* -1: memory */
+    const uint8_t *bytes; /* memory not yet taken */
+    uint64_t size;        /* on disk */
+    uint64_t unread;      /* of size */
+    uint64_t offset;      /* delivered */
+    bool gzip;
+    bool member_done; /* gzip: between two members */
+    z_stream z;       /* next_in, avail_in are used for plain files too */
+    uint8_t in[IN_SIZE];
+};
+
+int
+data_file_refuse(struct data_file *f, int rc, const char *format, ...)
+{
+    assert(rc < 0);
+    va_list args;
+    va_start(args, format);
+    int n = snprintf(f->why, f->why_size, "%s: ", f->name);
+    if (n > 0 && (size_t)n < f->why_size)
+        vsnprintf(f->why + n, f->why_size - (size_t)n, format, args);
+    va_end(args);
+    return rc;
+}
+
+int
+data_file_path(char path[DATA_PATH_SIZE], const char *dir, const char *folder, const char *name,
+               char *why, size_t why_size)
+{
+    const char *base = name[0] == '/' || !dir ? "" : dir;
+    const char *below = name[0] == '/' ? "" : folder;
+    int n = snprintf(path, DATA_PATH_SIZE, "%s%s%s%s%s", base, *base ? "/" : "", below,
+                     *below ? "/" : "", name);
+    if (n >= 0 && n < DATA_PATH_SIZE)
+        return 0;
+    snprintf(why, why_size, "data.dir: a path of %d characters, expected at most %d", n,
+             DATA_PATH_SIZE - 1);
+    return -ENAMETOOLONG;
+}
+
+/* Of the first byte not yet used, in the file as it lies on disk. */
+static unsigned long long
+raw_offset(const struct data_file *f)
+{
+    return f->size - f->unread - f->z.avail_in;
+}
+
+/* Up to n bytes, fewer only at the end of the file. */
+static ssize_t
+read_full(int fd, uint8_t *to, size_t n)
+{
+    size_t done = 0;
+    while (done < n) {
+        ssize_t got = read(fd, to + done, n - done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
+/* Get the next raw bytes into in[]; none left is not an error. A file that shrinks while it is read ends
+ * early, one that grows is read to the size it had. */
+static int
+raw_fill(struct data_file *f)
+{
+    if (f->z.avail_in > 0 || f->unread == 0)
+        return 0;
+    size_t want = f->unread < IN_SIZE ? (size_t)f->unread : IN_SIZE;
+    ssize_t got = (ssize_t)want;
+    if (f->fd < 0) {
+        memcpy(f->in, f->bytes, want);
+        f->bytes += want;
+    } else {
+        got = read_full(f->fd, f->in, want);
+    }
+    if (got < 0)
+        return data_file_refuse(f, -errno, "byte %llu: %s",
+                                (unsigned long long)(f->size - f->unread), strerror(errno));
+    f->unread = got ? f->unread - (uint64_t)got : 0;
+    f->z.next_in = f->in;
+    f->z.avail_in = (uInt)got;
+    return 0;
+}
+
+/* See by the first two bytes whether the file is gzip, and prepare for it. */
+static int
+sniff(struct data_file *f)
+{
+    int rc = raw_fill(f);
+    if (rc)
+        return rc;
+    if (f->size == 0)
+        return data_file_refuse(f, -EBADMSG, "the file is empty");
+    f->gzip = f->z.avail_in >= 2 && f->in[0] == 0x1f && f->in[1] == 0x8b;
+    if (f->gzip && inflateInit2(&f->z, GZIP_WINDOW) != Z_OK) {
+        f->gzip = false;
+        return data_file_refuse(f, -ENOMEM, "no memory to decompress");
+    }
+    return 0;
+}
+
+static struct data_file *
+file_alloc(const char *name, char *why, size_t why_size)
+{
+    struct data_file *f = calloc(1, sizeof *f);
+    if (!f) {
+        snprintf(why, why_size, "%s: no memory", name);
+        return NULL;
+    }
+    f->name = name;
+    f->why = why;
+    f->why_size = why_size;
+    f->fd = -1;
+    return f;
+}
+
+/* O_NONBLOCK: opening a FIFO nobody writes to must not wait for a writer. */
+int
+data_file_descriptor(const char *path, uint64_t *size, char *why, size_t why_size)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        rc = -errno;
+        snprintf(why, why_size, "%s: %s", path, strerror(-rc));
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = -EINVAL;
+        snprintf(why, why_size, "%s: is %s, expected a regular file", path,
+                 S_ISDIR(st.st_mode)    ? "a folder"
+                 : S_ISFIFO(st.st_mode) ? "a pipe"
+                                        : "a device or socket");
+    } else {
+        *size = (uint64_t)st.st_size;
+        return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static int
+open_regular(struct data_file *f)
+{
+    f->fd = data_file_descriptor(f->name, &f->size, f->why, f->why_size);
+    if (f->fd < 0)
+        return f->fd;
+    f->unread = f->size;
+    if (f->size > DATA_FILE_MAX)
+        return data_file_refuse(f, -EFBIG, "%llu bytes, expected at most %llu",
+                                (unsigned long long)f->size, (unsigned long long)DATA_FILE_MAX);
+    return 0;
+}
+
+int
+data_file_open(struct data_file **out, const char *path, char *why, size_t why_size)
+{
+    assert(out && path && why);
+    *out = NULL;
+    struct data_file *f = file_alloc(path, why, why_size);
+    if (!f)
+        return -ENOMEM;
+    int rc = open_regular(f);
+    rc = rc ? rc : sniff(f);
+    if (rc)
+        data_file_close(&f);
+    *out = f;
+    return rc;
+}
+
+int
+data_file_open_memory(struct data_file **out, const char *name, const uint8_t *bytes, size_t size,
+                      char *why, size_t why_size)
+{
+    assert(out && name && why);
+    assert(bytes || size == 0);
+    *out = NULL;
+    struct data_file *f = file_alloc(name, why, why_size);
+    if (!f)
+        return -ENOMEM;
+    f->bytes = bytes;
+    f->size = f->unread = size;
+    int rc = sniff(f);
+    if (rc)
+        data_file_close(&f);
+    *out = f;
+    return rc;
+}
+
+void
+data_file_close(struct data_file **file)
+{
+    struct data_file *f = *file;
+    if (!f)
+        return;
+    if (f->gzip)
+        inflateEnd(&f->z);
+    if (f->fd >= 0)
+        close(f->fd);
+    free(f);
+    *file = NULL;
+}
+
+uint64_t
+data_file_size(const struct data_file *f)
+{
+    return f->size;
+}
+
+int
+data_file_is_gzip(const struct data_file *f)
+{
+    return f->gzip;
+}
+
+uint64_t
+data_file_offset(const struct data_file *f)
+{
+    return f->offset;
+}
+
+int
+data_file_holds(struct data_file *f, uint64_t total)
+{
+    if (total > DATA_FILE_MAX)
+        return data_file_refuse(f, -EBADMSG,
+                                "its header announces %llu bytes, expected at most %llu",
+                                (unsigned long long)total, (unsigned long long)DATA_FILE_MAX);
+    if (f->gzip ? total > f->size * DEFLATE_RATIO_MAX : total != f->size)
+        return data_file_refuse(f, -EBADMSG, "its header announces %llu bytes, the file has %llu%s",
+                                (unsigned long long)total, (unsigned long long)f->size,
+                                f->gzip ? ", too few even when compressed" : "");
+    return 0;
+}
+
+static int
+plain_read(struct data_file *f, uint8_t *to, size_t *n)
+{
+    size_t take = f->z.avail_in < *n ? f->z.avail_in : *n;
+    memcpy(to, f->z.next_in, take);
+    f->z.next_in += take;
+    f->z.avail_in -= (uInt)take;
+    *n = take;
+    return 0;
+}
+
+/* A member has ended and more bytes follow: only another member may. */
+static int
+gzip_next_member(struct data_file *f)
+{
+    if (*f->z.next_in != 0x1f || inflateReset(&f->z) != Z_OK)
+        return data_file_refuse(f, -EBADMSG,
+                                "compressed byte %llu: 0x%02x, expected the end of the file",
+                                raw_offset(f), *f->z.next_in);
+    f->member_done = false;
+    return 0;
+}
+
+/* One call of inflate, into at most *n bytes; *n becomes what came out. */
+static int
+gzip_read(struct data_file *f, uint8_t *to, size_t *n)
+{
+    bool starved = f->z.avail_in == 0;
+    int rc = f->member_done ? gzip_next_member(f) : 0;
+    if (rc)
+        return rc;
+    uInt room = *n < (1U << 30) ? (uInt)*n : 1U << 30;
+    f->z.next_out = to;
+    f->z.avail_out = room;
+    rc = inflate(&f->z, Z_NO_FLUSH);
+    *n = room - f->z.avail_out;
+    f->member_done = rc == Z_STREAM_END;
+    if (rc != Z_STREAM_END && rc != Z_OK && rc != Z_BUF_ERROR)
+        return data_file_refuse(f, -EBADMSG, "damaged gzip near compressed byte %llu: %s",
+                                raw_offset(f), f->z.msg ? f->z.msg : "unknown error");
+    if (starved && *n == 0 && !f->member_done)
+        return data_file_refuse(f, -EBADMSG, "gzip data cut off at byte %llu (%llu expanded)",
+                                raw_offset(f), (unsigned long long)f->offset);
+    return 0;
+}
+
+/* Up to *n bytes; *n becomes 0 only at the end of the file. inflate may hold back output, so it is asked
+ * once more when the input has run out. */
+static int
+read_some(struct data_file *f, uint8_t *to, size_t *n)
+{
+    size_t room = *n;
+    for (*n = 0; *n == 0;) {
+        int rc = raw_fill(f);
+        if (rc || (f->z.avail_in == 0 && (!f->gzip || f->member_done)))
+            return rc;
+        *n = room;
+        rc = f->gzip ? gzip_read(f, to, n) : plain_read(f, to, n);
+        if (rc)
+            return rc;
+        f->offset += *n;
+    }
+    return 0;
+}
+
+int
+data_file_read(struct data_file *f, void *to, size_t n)
+{
+    uint8_t *p = to;
+    while (n > 0) {
+        size_t got = n;
+        int rc = read_some(f, p, &got);
+        if (rc)
+            return rc;
+        if (got == 0)
+            return data_file_refuse(f, -EBADMSG, "cut off at byte %llu, %zu more expected",
+                                    (unsigned long long)f->offset, n);
+        p += got;
+        n -= got;
+    }
+    return 0;
+}
+
+int
+data_file_end(struct data_file *f)
+{
+    uint8_t extra;
+    size_t n = 1;
+    uint64_t end = f->offset;
+    int rc = read_some(f, &extra, &n);
+    if (rc)
+        return rc;
+    if (n > 0)
+        return data_file_refuse(f, -EBADMSG, "byte %llu: 0x%02x, expected the end of the file",
+                                (unsigned long long)end, extra);
+    return 0;
+}

@@ -1,0 +1,338 @@
+/* data_npy.c - samples from NumPy's arrays, which stay on disk.
+ *
+ *     features.npy [N, ...] and labels.npy [N] or [N, 1], classes or, for a regression, numbers; the test part
+ *     is cut from it as from a table, or is in files of its own (test_images, test_labels)
+ *     data.file [N, features + 1], the last column being the class or number
+ *     each of these may be a pattern, and then several arrays, one after the other
+ *
+ * Sample j of the training part is row p(test + j), of the test part p(j), with p the seed's permutation of all
+ * rows; with files of its own, row j. Only labels and hashes are in memory. */
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/data/data_list.h"
+#include "nn/data/data_set.h"
+#include "nn/data/npys.h"
+
+#define SPLIT_EPOCH UINT64_MAX /* an epoch no training has */
+
+static const double SHARE_DEFAULT = 0.2;
+
+struct source {
+    struct npys *features[DATA_PARTS]; /* test: NULL when both parts are in the first */
+    size_t width;                      /* elements of a sample */
+    uint64_t seed;
+    uint32_t test; /* rows of the shared array that are test */
+    const struct data_far *far;
+};
+
+/* Row of a sample in its array. */
+static uint32_t
+row_of(const struct source *s, int part, uint32_t sample)
+{
+    if (s->features[DATA_TEST])
+        return sample;
+    return data_shuffle(s->seed, SPLIT_EPOCH, part == DATA_TEST ? sample : s->test + sample,
+                        (uint32_t)npys_header(s->features[DATA_TRAIN])->dim[0]);
+}
+
+static int
+fill(void *ctx, enum data_part part, uint32_t sample, float *x, char *why, size_t why_size)
+{
+    const struct source *s = ctx;
+    const struct npys *array = s->features[DATA_TEST] ? s->features[part] : s->features[DATA_TRAIN];
+    int rc = npys_row(array, row_of(s, (int)part, sample), 0, s->width, x, why, why_size);
+    if (npys_header(array)->type != NPY_UINT8)
+        return rc;
+    for (size_t i = 0, plane = s->width / s->far->planes; !rc && i < s->width; i++)
+        x[i] = x[i] * s->far->norm[i / plane].scale + s->far->norm[i / plane].shift;
+    return rc;
+}
+
+static void
+source_close(void *ctx)
+{
+    struct source *s = ctx;
+    for (int i = 0; i < DATA_PARTS; i++)
+        npys_close(&s->features[i]);
+    free(s);
+}
+
+/* The labels of one array, in the order of its rows. */
+struct labels {
+    const struct npys *array;
+    size_t rows, classes; /* 0: any */
+    int32_t *label;
+    float *target;
+    size_t most; /* the largest label seen */
+    char *why;
+    size_t why_size;
+};
+
+static int
+take(void *ctx, uint64_t row, double value)
+{
+    struct labels *l = ctx;
+    size_t classes = l->classes ? l->classes : DATA_CLASSES_MAX;
+    if (l->target) {
+        l->target[row] = (float)value;
+        return 0;
+    }
+    if (!(value >= 0 && value < (double)classes && value == floor(value))) {
+        snprintf(l->why, l->why_size, "%s: row %llu: label %.17g, expected a whole number 0..%zu",
+                 npys_name(l->array), (unsigned long long)row, value, classes - 1);
+        return -EBADMSG;
+    }
+    l->label[row] = (int32_t)value;
+    l->most = (size_t)value > l->most ? (size_t)value : l->most;
+    return 0;
+}
+
+static int
+read_labels(struct labels *l, size_t column, bool regression)
+{
+    if (regression)
+        l->target = calloc(l->rows, sizeof *l->target);
+    else
+        l->label = calloc(l->rows, sizeof *l->label);
+    if (!l->target && !l->label) {
+        snprintf(l->why, l->why_size, "%s: no memory for its labels", npys_name(l->array));
+        return -ENOMEM;
+    }
+    return npys_column(l->array, column, take, l, l->why, l->why_size);
+}
+
+/* To the samples of a part, with the rows that they are. */
+static int
+deal(const struct source *s, int part, size_t count, const struct labels *l, struct data_rows *rows)
+{
+    rows->count = count;
+    if (l->target)
+        rows->target = calloc(count, sizeof *rows->target);
+    else
+        rows->label = calloc(count, sizeof *rows->label);
+    if (!rows->target && !rows->label) {
+        snprintf(l->why, l->why_size, "%s: no memory for its labels", npys_name(l->array));
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t row = row_of(s, part, i);
+        if (l->target)
+            rows->target[i] = l->target[row];
+        else
+            rows->label[i] = l->label[row];
+    }
+    return 0;
+}
+
+/* The arrays of a name or pattern below data.dir, or of its fallback. */
+static int
+open_array(struct npys **out, const struct data_spec *spec, const char *name, const char *fallback,
+           char *why, size_t why_size)
+{
+    struct data_list list = {0};
+    const char *wanted = name && *name ? name : fallback;
+    int rc = data_list_match(&list, spec, wanted, NPYS_FILES_MAX, why, why_size);
+    if (!rc)
+        rc = npys_open(out, list.count == 1 ? list.name[0] : wanted, list.name, list.count, why,
+                       why_size);
+    data_list_free(&list);
+    return rc;
+}
+
+static int
+check_labels(const struct npys *labels, const struct npys *features, char *why, size_t why_size)
+{
+    const struct npy_header *l = npys_header(labels), *f = npys_header(features);
+    if (l->width != 1) {
+        snprintf(why, why_size, "%s: %zu elements per row, expected 1: a label or number",
+                 npys_name(labels), l->width);
+        return -EBADMSG;
+    }
+    if (l->dim[0] != f->dim[0]) {
+        snprintf(why, why_size, "%s: %zu labels, expected %zu, one per row of %s",
+                 npys_name(labels), l->dim[0], f->dim[0], npys_name(features));
+        return -EBADMSG;
+    }
+    return 0;
+}
+
+/* Shape of a sample: rows of an image without channels get one. `less` columns of a table are none of it. */
+static int
+shape_of(const struct npys *array, size_t less, struct nn_shape *shape, char *why, size_t why_size)
+{
+    const struct npy_header *h = npys_header(array);
+    memset(shape, 0, sizeof *shape);
+    if (less && (h->dims != 2 || h->width < 2)) {
+        snprintf(why, why_size,
+                 "%s: %zu dimensions and rows of %zu, expected a table: 2, at least 2",
+                 npys_name(array), h->dims, h->width);
+        return -EBADMSG;
+    }
+    if (h->dims == 3)
+        shape->dim[shape->dims++] = 1;
+    for (size_t i = 1; i < h->dims; i++)
+        shape->dim[shape->dims++] = h->dim[i] - less;
+    if (h->dims == 1)
+        shape->dim[shape->dims++] = 1;
+    return 0;
+}
+
+static int
+same_shape(const struct data_set *set, const struct npys *array, const struct npys *first,
+           char *why, size_t why_size)
+{
+    struct nn_shape shape;
+    int rc = shape_of(array, 0, &shape, why, why_size);
+    if (!rc && memcmp(&shape, &set->info.input, sizeof shape) != 0) {
+        snprintf(why, why_size, "%s: samples of another shape than those of %s", npys_name(array),
+                 npys_name(first));
+        rc = -EBADMSG;
+    }
+    return rc;
+}
+
+/* Labels of `rows` from their own file or, where there is none, from the last column. */
+static int
+get_labels(const struct data_spec *spec, struct npys *features, const char *name,
+           const char *fallback, struct labels *l)
+{
+    struct npys *own = NULL;
+    size_t column = 0;
+    int rc = 0;
+    if (fallback) {
+        rc = open_array(&own, spec, name, fallback, l->why, l->why_size);
+        rc = rc ? rc : check_labels(own, features, l->why, l->why_size);
+    } else {
+        column = npys_header(features)->width - 1;
+    }
+    l->array = own ? own : features;
+    l->rows = npys_header(features)->dim[0];
+    rc = rc ? rc : read_labels(l, column, spec->regression);
+    l->array = features;
+    npys_close(&own);
+    return rc;
+}
+
+static size_t
+test_rows(const struct data_spec *spec, size_t rows)
+{
+    double share = spec->test_share > 0 ? spec->test_share : SHARE_DEFAULT;
+    size_t test = (size_t)(share * (double)rows + 0.5);
+    return test < 1 ? 1 : test > rows - 1 ? rows - 1 : test;
+}
+
+/* One array for both parts. */
+static int
+load_shared(struct data_set *set, struct source *s, const struct data_spec *spec, struct labels *l)
+{
+    struct npys *features = s->features[DATA_TRAIN];
+    size_t rows = npys_header(features)->dim[0];
+    if (rows < 2) {
+        snprintf(l->why, l->why_size, "%s: 1 row, expected one to train on and one to test on",
+                 npys_name(features));
+        return -EBADMSG;
+    }
+    bool table = spec->file && *spec->file;
+    int rc = get_labels(spec, features, spec->train_labels, table ? NULL : "labels.npy", l);
+    s->test = (uint32_t)test_rows(spec, rows);
+    rc = rc ? rc : deal(s, DATA_TRAIN, rows - s->test, l, &set->part[DATA_TRAIN]);
+    return rc ? rc : deal(s, DATA_TEST, s->test, l, &set->part[DATA_TEST]);
+}
+
+/* Test rows from files of their own. */
+static int
+load_apart(struct data_set *set, struct source *s, const struct data_spec *spec, struct labels *l)
+{
+    int rc = open_array(&s->features[DATA_TEST], spec, spec->test_images, "test-features.npy",
+                        l->why, l->why_size);
+    rc = rc ? rc
+            : same_shape(set, s->features[DATA_TEST], s->features[DATA_TRAIN], l->why, l->why_size);
+    for (int i = 0; i < DATA_PARTS && !rc; i++) {
+        struct npys *features = s->features[i];
+        rc = get_labels(spec, features, i ? spec->test_labels : spec->train_labels,
+                        i ? "test-labels.npy" : "labels.npy", l);
+        rc = rc ? rc : deal(s, i, l->rows, l, &set->part[i]);
+        if (i == DATA_TRAIN && !l->classes)
+            l->classes = l->most + 1;
+        free(l->label);
+        free(l->target);
+        l->label = NULL;
+        l->target = NULL;
+    }
+    return rc;
+}
+
+/* One array without labels. */
+static int
+load_bare(struct data_set *set, struct source *s, const struct data_spec *spec, char *why,
+          size_t why_size)
+{
+    struct npys **array = &s->features[DATA_TEST];
+    int rc = open_array(array, spec, spec->file, "features.npy", why, why_size);
+    rc = rc ? rc : shape_of(*array, 0, &set->info.input, why, why_size);
+    if (rc)
+        return rc;
+    s->width = npys_header(*array)->width;
+    set->part[DATA_TEST].count = npys_header(*array)->dim[0];
+    set->far->hash = npys_hash(*array);
+    return 0;
+}
+
+static int
+load(struct data_set *set, struct source *s, const struct data_spec *spec, struct labels *l)
+{
+    bool table = spec->file && *spec->file;
+    bool apart =
+        (spec->test_images && *spec->test_images) || (spec->test_labels && *spec->test_labels);
+    const char *name = table ? spec->file : spec->train_images;
+    int rc = open_array(&s->features[DATA_TRAIN], spec, name, "features.npy", l->why, l->why_size);
+    rc = rc ? rc : shape_of(s->features[DATA_TRAIN], table, &set->info.input, l->why, l->why_size);
+    if (rc)
+        return rc;
+    s->width = npys_header(s->features[DATA_TRAIN])->width - table;
+    if (npys_header(s->features[DATA_TRAIN])->type == NPY_UINT8)
+        set->far->black = data_norm_of(0.5, 1).shift;
+    rc = apart && !table ? load_apart(set, s, spec, l) : load_shared(set, s, spec, l);
+    set->info.classes = spec->regression ? 0 : l->classes ? l->classes : l->most + 1;
+    set->far->hash = npys_hash(s->features[DATA_TRAIN]) ^ s->test;
+    set->far->bytes = npys_bytes(s->features[DATA_TRAIN]);
+    if (!rc && s->features[DATA_TEST])
+        set->far->hash += 3 * npys_hash(s->features[DATA_TEST]);
+    if (!rc && s->features[DATA_TEST])
+        set->far->bytes += npys_bytes(s->features[DATA_TEST]);
+    return rc;
+}
+
+int
+data_npy_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
+{
+    int rc = data_check_split(spec, why, why_size);
+    if (rc)
+        return rc;
+    struct labels labels = {
+        .classes = spec->regression ? 0 : spec->classes, .why = why, .why_size = why_size};
+    set->planes = 1;
+    set->far = calloc(1, sizeof *set->far);
+    struct source *s = calloc(1, sizeof *s);
+    if (!set->far || !s) {
+        free(s);
+        snprintf(why, why_size, "no memory for the data");
+        return -ENOMEM;
+    }
+    s->seed = spec->seed;
+    s->far = set->far;
+    set->far->planes = 1;
+    set->far->norm[0] = data_norm_of(0.5, 1);
+    set->far->fill = fill;
+    set->far->close = source_close;
+    set->far->ctx = s;
+    rc = spec->bare ? load_bare(set, s, spec, why, why_size) : load(set, s, spec, &labels);
+    free(labels.label);
+    free(labels.target);
+    return rc;
+}

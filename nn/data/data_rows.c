@@ -1,0 +1,81 @@
+/* data_rows.c - rows without labels, for a trained model: scaled as the data that it has learned from. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "nn/data/data_set.h"
+
+static int
+check_width(const struct data_set *set, const struct data_scaling *like, const char *path,
+            char *why, size_t why_size)
+{
+    size_t wanted = data_elements(&like->input);
+    if (set->width == wanted)
+        return 0;
+    snprintf(why, why_size, "%s: %zu elements per row, expected the %zu of a sample of the data%s",
+             path, set->width, wanted, set->width == wanted + 1 ? " (without the label)" : "");
+    return -EINVAL;
+}
+
+/* Bytes by plane, columns each by its own. */
+static void
+scale_like(struct data_set *set, const struct data_scaling *like)
+{
+    if (set->far && like->planes) {
+        set->far->planes = like->planes;
+        memcpy(set->far->norm, like->norm, sizeof set->far->norm);
+    }
+    for (size_t i = 0; like->column && !set->far && i < set->width; i++)
+        data_scale_column(&set->part[DATA_TEST], set->width, i, &like->column[i]);
+}
+
+/* An image or a folder of them. */
+static bool
+is_images(const char *path)
+{
+    struct stat st;
+    return data_is_image(path) || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+}
+
+static bool
+square(const struct nn_shape *shape)
+{
+    return shape->dims == 3 && (shape->dim[0] == 1 || shape->dim[0] == 3) &&
+           shape->dim[1] == shape->dim[2];
+}
+
+int
+data_open_rows(struct data_set **out, const struct data_scaling *like, const char *path, char *why,
+               size_t why_size)
+{
+    size_t size = strlen(path);
+    bool npy = size > 4 && strcmp(path + size - 4, ".npy") == 0;
+    struct data_spec spec = {.source = npy ? DATA_NPY : DATA_CSV, .file = path, .bare = true};
+    if (is_images(path)) {
+        spec.source = DATA_IMAGES;
+        spec.channels = like->input.dim[0];
+        spec.side = like->input.dim[1];
+        if (!square(&like->input)) {
+            snprintf(why, why_size, "%s: images, but a sample of the data is no square image",
+                     path);
+            return -EINVAL;
+        }
+    }
+    int rc = data_open(out, &spec, why, why_size);
+    rc = rc ? rc : check_width(*out, like, path, why, why_size);
+    if (rc)
+        data_close(out);
+    else
+        scale_like(*out, like);
+    return rc;
+}
+
+void
+data_scale_column(struct data_rows *rows, size_t width, size_t index,
+                  const struct data_column *column)
+{
+    float *value = rows->value + index;
+    for (size_t i = 0; i < rows->count; i++, value += width)
+        *value = (float)(((double)*value - column->mean) * column->scale);
+}

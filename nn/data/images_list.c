@@ -1,0 +1,263 @@
+/* images_list.c - which images there are: the folders of the classes, their files, the order and the parts. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "nn/data/images.h"
+
+#define SPLIT_EPOCH UINT64_MAX /* an epoch no training has */
+
+/* What a file is, by the end of its name. */
+static bool
+ends_with(const char *name, const char *const *endings)
+{
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && endings[i]; i++)
+        if (strcasecmp(dot, endings[i]) == 0)
+            return true;
+    return false;
+}
+
+bool
+data_is_image(const char *name)
+{
+    static const char *const endings[] = {".png", ".jpg", ".jpeg", NULL};
+    return ends_with(name, endings);
+}
+
+static bool
+is_other_image(const char *name)
+{
+    static const char *const endings[] = {".bmp", ".gif", ".webp", ".tif",  ".tiff",
+                                          ".ppm", ".pgm", ".pnm",  ".heic", ".avif",
+                                          ".jp2", ".jxl", ".jfif", NULL};
+    return ends_with(name, endings);
+}
+
+int
+images_add(struct images *s, const char *path, int32_t class)
+{
+    if (s->count == s->room) {
+        size_t room = s->room ? 2 * s->room : 256;
+        struct images_entry *grown = realloc(s->entry, room * sizeof *grown);
+        if (!grown)
+            return -ENOMEM;
+        s->entry = grown;
+        s->room = room;
+    }
+    s->entry[s->count] = (struct images_entry){strdup(path), class, 0};
+    return s->entry[s->count++].path ? 0 : -ENOMEM;
+}
+
+/* A folder while its names are looked at. */
+struct folder {
+    const char *path;
+    char *why;
+    size_t why_size;
+};
+
+static int
+refuse_name(const struct folder *folder, const char *name, const char *what)
+{
+    snprintf(folder->why, folder->why_size, "%s/%s: %s", folder->path, name, what);
+    return -EBADMSG;
+}
+
+/* Whether a name in the folder is a folder; false when it cannot be looked at. */
+static bool
+is_folder(const struct folder *folder, const char *name)
+{
+    char path[DATA_PATH_SIZE];
+    struct stat st;
+    int n = snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    return n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int
+wants_class(void *ctx, const char *name)
+{
+    const struct folder *folder = ctx;
+    if (is_folder(folder, name))
+        return 1;
+    if (data_is_image(name))
+        return refuse_name(folder, name,
+                           "an image beside the folders of the classes, expected in one");
+    return 0;
+}
+
+static int
+wants_file(void *ctx, const char *name)
+{
+    const struct folder *folder = ctx;
+    if (data_is_image(name))
+        return 1;
+    if (is_other_image(name))
+        return refuse_name(folder, name, "is neither .png nor .jpg or .jpeg: convert it");
+    if (is_folder(folder, name))
+        return refuse_name(folder, name, "a folder in the folder of a class, expected images");
+    return 0;
+}
+
+/* The images of one folder. */
+int
+images_add_files(struct images *s, const char *path, int32_t class, char *why, size_t why_size)
+{
+    struct folder folder = {path, why, why_size};
+    struct data_list list = {0};
+    int rc = data_list_read(&list, path, wants_file, &folder, why, why_size);
+    for (size_t i = 0; i < list.count && !rc; i++) {
+        char file[DATA_PATH_SIZE];
+        rc = data_file_path(file, path, "", list.name[i], why, why_size);
+        if (!rc && (rc = images_add(s, file, class)) != 0)
+            snprintf(why, why_size, "no memory for the list of images");
+    }
+    if (!rc && list.count == 0) {
+        snprintf(why, why_size, "%s: no images in it, expected .png, .jpg or .jpeg", path);
+        rc = -EBADMSG;
+    }
+    data_list_free(&list);
+    return rc;
+}
+
+/* Position of a class of the test part among those of the training part. */
+static int
+find_class(const struct data_list *classes, const char *name)
+{
+    for (size_t i = 0; i < classes->count; i++)
+        if (strcmp(classes->name[i], name) == 0)
+            return (int)i;
+    return -ENOENT;
+}
+
+/* The images below root: those of each folder. `classes` are found here, or when `known`, must be among those. */
+static int
+add_classes(struct images *s, const char *root, struct data_list *classes, bool known, char *why,
+            size_t why_size)
+{
+    struct folder folder = {root, why, why_size};
+    struct data_list found = {0};
+    int rc = data_list_read(&found, root, wants_class, &folder, why, why_size);
+    for (size_t i = 0; i < found.count && !rc; i++) {
+        char path[DATA_PATH_SIZE];
+        int class = known ? find_class(classes, found.name[i]) : (int)i;
+        rc = class < 0 ? refuse_name(&folder, found.name[i],
+                                     "a class that the training part does not have")
+                       : data_file_path(path, root, "", found.name[i], why, why_size);
+        rc = rc ? rc : images_add_files(s, path, class, why, why_size);
+    }
+    if (!rc && found.count == 0) {
+        snprintf(why, why_size,
+                 "no folders of images in %s, one per class: name the folder of the data with "
+                 "--data FOLDER",
+                 strcmp(root, ".") == 0 ? "the current folder" : root);
+        rc = -ENOENT;
+    }
+    if (!rc && found.count > DATA_CLASSES_MAX) {
+        snprintf(why, why_size, "%s: %zu folders, expected at most %d classes", root, found.count,
+                 DATA_CLASSES_MAX);
+        rc = -EBADMSG;
+    }
+    if (known)
+        data_list_free(&found);
+    else
+        *classes = found;
+    return rc;
+}
+
+/* Entries [first, count) in the order of the seed. */
+static int
+shuffle(struct images *s, size_t first, uint64_t seed)
+{
+    size_t n = s->count - first;
+    struct images_entry *from = malloc(n * sizeof *from);
+    if (!from)
+        return -ENOMEM;
+    memcpy(from, s->entry + first, n * sizeof *from);
+    for (uint32_t i = 0; i < n; i++)
+        s->entry[first + i] = from[data_shuffle(seed, SPLIT_EPOCH, i, (uint32_t)n)];
+    free(from);
+    return 0;
+}
+
+/* Keep `count` entries from `first` on, no more than are wanted; the rest of that part goes. */
+static void
+limit(struct images *s, size_t first, size_t count, size_t wanted)
+{
+    if (wanted == 0 || wanted >= count)
+        return;
+    for (size_t i = first + wanted; i < first + count; i++)
+        free(s->entry[i].path);
+    memmove(s->entry + first + wanted, s->entry + first + count,
+            (s->count - first - count) * sizeof *s->entry);
+    s->count -= count - wanted;
+}
+
+/* The test part is the first share of a shared folder: put it behind the training part. */
+static int
+split(struct images *s, double share)
+{
+    size_t n = s->count, test = (size_t)((share > 0 ? share : 0.2) * (double)n + 0.5);
+    test = test < 1 ? 1 : test > n - 1 ? n - 1 : test;
+    struct images_entry *first = malloc(test * sizeof *first);
+    if (!first)
+        return -ENOMEM;
+    memcpy(first, s->entry, test * sizeof *first);
+    memmove(s->entry, s->entry + test, (n - test) * sizeof *first);
+    memcpy(s->entry + n - test, first, test * sizeof *first);
+    free(first);
+    s->train = n - test;
+    return 0;
+}
+
+static bool
+below(char path[DATA_PATH_SIZE], const char *dir, const char *name)
+{
+    struct folder folder = {dir, NULL, 0};
+    snprintf(path, DATA_PATH_SIZE, "%s/%s", dir, name);
+    return is_folder(&folder, name);
+}
+
+static int
+find_files(struct images *s, const struct data_spec *spec, struct data_list *classes, char *why,
+           size_t why_size)
+{
+    const char *dir = spec->dir && *spec->dir ? spec->dir : ".";
+    char train[DATA_PATH_SIZE], test[DATA_PATH_SIZE];
+    if (access(dir, F_OK) != 0)
+        return data_missing(spec, "images", "", why, why_size);
+    bool apart =
+        below(train, dir, "train") && (below(test, dir, "test") || below(test, dir, "val"));
+    int rc = add_classes(s, apart ? train : dir, classes, false, why, why_size);
+    if (rc)
+        return rc;
+    if (!apart && s->count < 2) {
+        snprintf(why, why_size, "%s: 1 image, expected one to train on and one to test on", dir);
+        return -EBADMSG;
+    }
+    rc = shuffle(s, 0, spec->seed);
+    s->train = s->count;
+    if (apart)
+        rc = rc ? rc : add_classes(s, test, classes, true, why, why_size);
+    if (rc == 0)
+        rc = apart ? shuffle(s, s->train, spec->seed) : split(s, spec->test_share);
+    if (rc == -ENOMEM)
+        snprintf(why, why_size, "no memory for the list of images");
+    return rc;
+}
+
+int
+images_find(struct images *s, const struct data_spec *spec, struct data_list *classes, char *why,
+            size_t why_size)
+{
+    int rc = find_files(s, spec, classes, why, why_size);
+    if (rc)
+        return rc;
+    limit(s, s->train, s->count - s->train, spec->test);
+    limit(s, 0, s->train, spec->train);
+    s->train = spec->train && spec->train < s->train ? spec->train : s->train;
+    return 0;
+}

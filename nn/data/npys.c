@@ -1,0 +1,174 @@
+/* npys.c - several arrays as one. See npys.h. */
+#include "nn/data/npys.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+struct npys {
+    char *name;
+    struct npy_header header; /* the first one's, with all rows */
+    struct npy **array;
+    uint64_t *first; /* row of each array */
+    size_t count;
+};
+
+/* Rows like those of the first array? */
+static int
+check(const struct npy *array, const struct npy *like, char *why, size_t why_size)
+{
+    const struct npy_header *a = npy_header(array), *b = npy_header(like);
+    bool same = a->type == b->type && a->dims == b->dims;
+    for (size_t i = 1; same && i < a->dims; i++)
+        same = a->dim[i] == b->dim[i];
+    if (same)
+        return 0;
+    snprintf(why, why_size, "%s: rows of another type or shape than those of %s", npy_name(array),
+             npy_name(like));
+    return -EBADMSG;
+}
+
+static int
+open_all(struct npys *s, char *const *path, size_t count, char *why, size_t why_size)
+{
+    uint64_t rows = 0;
+    int rc = 0;
+    for (; s->count < count && !rc; s->count++) {
+        rc = npy_open(&s->array[s->count], path[s->count], why, why_size);
+        rc = rc ? rc : check(s->array[s->count], s->array[0], why, why_size);
+        s->first[s->count] = rows;
+        rows += rc ? 0 : npy_header(s->array[s->count])->dim[0];
+    }
+    if (rc)
+        return rc;
+    if (rows > INT32_MAX) {
+        snprintf(why, why_size, "%s: %llu rows, expected at most %d", s->name,
+                 (unsigned long long)rows, INT32_MAX);
+        return -EBADMSG;
+    }
+    s->header = *npy_header(s->array[0]);
+    s->header.dim[0] = (size_t)rows;
+    return 0;
+}
+
+int
+npys_open(struct npys **out, const char *name, char *const *path, size_t count, char *why,
+          size_t why_size)
+{
+    assert(count >= 1 && count <= NPYS_FILES_MAX);
+    struct npys *s = *out = calloc(1, sizeof *s);
+    if (s) {
+        s->name = strdup(name);
+        s->array = calloc(count, sizeof(struct npy *));
+        s->first = calloc(count, sizeof *s->first);
+    }
+    if (!s || !s->name || !s->array || !s->first) {
+        npys_close(out);
+        snprintf(why, why_size, "%s: no memory", name);
+        return -ENOMEM;
+    }
+    int rc = open_all(s, path, count, why, why_size);
+    if (rc)
+        npys_close(out);
+    return rc;
+}
+
+void
+npys_close(struct npys **arrays)
+{
+    struct npys *s = *arrays;
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->count; i++)
+        npy_close(&s->array[i]);
+    free(s->array);
+    free(s->first);
+    free(s->name);
+    free(s);
+    *arrays = NULL;
+}
+
+const struct npy_header *
+npys_header(const struct npys *s)
+{
+    return &s->header;
+}
+
+const char *
+npys_name(const struct npys *s)
+{
+    return s->name;
+}
+
+size_t
+npys_bytes(const struct npys *s)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < s->count; i++)
+        bytes += npy_bytes(s->array[i]);
+    return bytes;
+}
+
+uint64_t
+npys_hash(const struct npys *s)
+{
+    uint64_t hash = npy_hash(s->array[0]);
+    for (size_t i = 1; i < s->count; i++) {
+        uint64_t next = npy_hash(s->array[i]);
+        hash = XXH3_64bits_withSeed(&next, sizeof next, hash);
+    }
+    return hash;
+}
+
+/* The array that has this row: the last one that begins at or before it. */
+static size_t
+find(const struct npys *s, uint64_t row)
+{
+    size_t low = 0, high = s->count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (s->first[middle] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int
+npys_row(const struct npys *s, uint64_t row, size_t first, size_t count, float *out, char *why,
+         size_t why_size)
+{
+    size_t i = find(s, row);
+    return npy_row(s->array[i], row - s->first[i], first, count, out, why, why_size);
+}
+
+/* Who wants the column of all, from the rows of one. */
+struct taker {
+    int (*take)(void *ctx, uint64_t row, double value);
+    void *ctx;
+    uint64_t first;
+};
+
+static int
+take_row(void *ctx, uint64_t row, double value)
+{
+    const struct taker *t = ctx;
+    return t->take(t->ctx, t->first + row, value);
+}
+
+int
+npys_column(const struct npys *s, size_t column, int (*take)(void *ctx, uint64_t row, double value),
+            void *ctx, char *why, size_t why_size)
+{
+    int rc = 0;
+    for (size_t i = 0; i < s->count && !rc; i++) {
+        struct taker t = {take, ctx, s->first[i]};
+        rc = npy_column(s->array[i], column, take_row, &t, why, why_size);
+    }
+    return rc;
+}

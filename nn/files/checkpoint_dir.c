@@ -1,0 +1,267 @@
+/* checkpoint_dir.c - a directory of checkpoint-STEP files: find the newest that is valid, delete old ones. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nn/files/checkpoint.h"
+#include "nn/files/disk.h"
+
+static const char prefix[] = "checkpoint-";
+
+/* The STEP of "checkpoint-STEP", digits without leading zeros. */
+static bool
+step_of(const char *file, uint64_t *step)
+{
+    if (strncmp(file, prefix, sizeof prefix - 1) != 0)
+        return false;
+    const char *digit = file + sizeof prefix - 1;
+    if (*digit == 0 || (digit[0] == '0' && digit[1] != 0))
+        return false;
+    uint64_t value = 0;
+    for (; *digit; digit++) {
+        if (*digit < '0' || *digit > '9' || value > (UINT64_MAX - 9) / 10)
+            return false;
+        value = value * 10 + (uint64_t)(*digit - '0');
+    }
+    *step = value;
+    return true;
+}
+
+void
+checkpoint_path(char *path, const char *dir, uint64_t step)
+{
+    snprintf(path, DISK_PATH_MAX, "%s/%s%llu", dir, prefix, (unsigned long long)step);
+}
+
+static int
+newest_first(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* Steps of all checkpoints in dir, newest first; *steps is the caller's to free. */
+static int
+list(const char *dir, uint64_t **steps, size_t *count)
+{
+    size_t room = 0;
+    DIR *open_dir = opendir(dir);
+    *steps = NULL;
+    *count = 0;
+    if (!open_dir)
+        return -errno;
+    int rc = 0;
+    for (struct dirent *entry; !rc && (entry = readdir(open_dir));) {
+        uint64_t step;
+        if (!step_of(entry->d_name, &step))
+            continue;
+        if (*count == room) {
+            room = room ? 2 * room : 16;
+            uint64_t *larger = realloc(*steps, room * sizeof **steps);
+            if (!larger) {
+                rc = -ENOMEM;
+                break;
+            }
+            *steps = larger;
+        }
+        (*steps)[(*count)++] = step;
+    }
+    closedir(open_dir);
+    if (*count)
+        qsort(*steps, *count, sizeof **steps, newest_first);
+    return rc;
+}
+
+/* Append a line to `why`, as far as it has room. */
+static void
+remember(char *why, size_t why_size, const char *line)
+{
+    size_t used = strnlen(why, why_size);
+    if (used < why_size)
+        snprintf(why + used, why_size - used, "%s%s", used ? "; " : "", line);
+}
+
+/* One that cannot be used: somebody else's, unfit, or damaged and perhaps ours? */
+static void
+pass_over(struct checkpoint_found *found, uint64_t step, int rc)
+{
+    if (rc == -EINVAL)
+        found->others = true;
+    else if (rc != -EBADMSG && rc != -EIO)
+        found->unfit = true;
+    else if (found->damaged_count < CHECKPOINT_DAMAGED_MAX)
+        found->damaged[found->damaged_count++] = step;
+}
+
+int
+checkpoint_read_newest(const char *dir, uint64_t step_max, struct checkpoint *checkpoint,
+                       struct checkpoint_found *found, char *why, size_t why_size)
+{
+    uint64_t *steps;
+    size_t count;
+    if (why_size)
+        why[0] = 0;
+    *found = (struct checkpoint_found){.whole = false};
+    int rc = list(dir, &steps, &count);
+    if (rc && rc != -ENOENT)
+        snprintf(why, why_size, "%s: %s", dir, strerror(-rc));
+    for (size_t i = 0; !rc && !found->whole && i < count; i++) {
+        char line[512], path[DISK_PATH_MAX];
+        if (steps[i] > step_max)
+            continue;
+        checkpoint_path(path, dir, steps[i]);
+        int bad = checkpoint_read_step(path, &steps[i], checkpoint, line, sizeof line);
+        found->whole = bad == 0;
+        if (bad) {
+            pass_over(found, steps[i], bad);
+            remember(why, why_size, line);
+        }
+    }
+    free(steps);
+    return rc ? rc : found->whole ? 0 : -ENOENT;
+}
+
+struct candidate {
+    uint64_t step, job_hash;
+};
+
+static int
+by_job_then_newest(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    if (x->job_hash != y->job_hash)
+        return (x->job_hash > y->job_hash) - (x->job_hash < y->job_hash);
+    return (x->step < y->step) - (x->step > y->step);
+}
+
+/* Walk down each job's checkpoints; once `keep` have been passed, a valid one among them, the rest goes. */
+static void
+delete_old(const char *dir, const struct candidate *candidate, size_t count, unsigned keep,
+           const uint64_t *verified)
+{
+    unsigned kept = 0;
+    bool safe = false;
+    for (size_t i = 0; i < count; i++) {
+        char path[DISK_PATH_MAX];
+        checkpoint_path(path, dir, candidate[i].step);
+        if (i && candidate[i].job_hash != candidate[i - 1].job_hash) {
+            kept = 0;
+            safe = false;
+        }
+        if (safe && kept >= keep) {
+            unlink(path);
+            continue;
+        }
+        kept++;
+        safe = safe || (verified && *verified == candidate[i].step) ||
+               checkpoint_valid(path, candidate[i].step);
+    }
+}
+
+/* Remove checkpoint-STEP.tmp of a run that was killed while writing. */
+static void
+delete_temporaries(const char *dir)
+{
+    DIR *open_dir = opendir(dir);
+    if (!open_dir)
+        return;
+    for (struct dirent *entry; (entry = readdir(open_dir));) {
+        char name[64], path[DISK_PATH_MAX];
+        uint64_t step;
+        size_t length = strlen(entry->d_name), suffix = strlen(DISK_TEMP);
+        if (length >= sizeof name || length < suffix ||
+            strcmp(entry->d_name + length - suffix, DISK_TEMP) != 0)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)(length - suffix), entry->d_name);
+        if (!step_of(name, &step))
+            continue;
+        checkpoint_path(path, dir, step);
+        strncat(path, DISK_TEMP, sizeof path - strlen(path) - 1);
+        unlink(path);
+    }
+    closedir(open_dir);
+}
+
+void
+checkpoint_prune(const char *dir, unsigned keep, const uint64_t *verified)
+{
+    uint64_t *steps;
+    size_t count, candidates = 0;
+    delete_temporaries(dir);
+    struct candidate *candidate = NULL;
+    if (list(dir, &steps, &count) == 0 && count)
+        candidate = calloc(count, sizeof *candidate);
+    for (size_t i = 0; candidate && i < count; i++) {
+        char path[DISK_PATH_MAX], why[1];
+        struct checkpoint_head head;
+        checkpoint_path(path, dir, steps[i]);
+        checkpoint_probe(path, &head, why, sizeof why);
+        candidate[candidates] = (struct candidate){steps[i], head.job_hash};
+        candidates += head.size > 0;
+    }
+    if (candidates) {
+        qsort(candidate, candidates, sizeof *candidate, by_job_then_newest);
+        delete_old(dir, candidate, candidates, keep ? keep : 1, verified);
+    }
+    free(candidate);
+    free(steps);
+}
+
+/* Delete the files of other jobs, or all but those. */
+static void
+forget(const char *dir, uint64_t job_hash, bool others)
+{
+    uint64_t *steps;
+    size_t count;
+    int rc = list(dir, &steps, &count);
+    for (size_t i = 0; !rc && i < count; i++) {
+        char path[DISK_PATH_MAX], why[1];
+        struct checkpoint_head head;
+        checkpoint_path(path, dir, steps[i]);
+        bool whole = checkpoint_probe(path, &head, why, sizeof why) == 0;
+        if ((whole && head.job_hash != job_hash) == others)
+            unlink(path);
+    }
+    free(steps);
+}
+
+void
+checkpoint_forget(const char *dir, uint64_t job_hash)
+{
+    forget(dir, job_hash, false);
+}
+
+void
+checkpoint_forget_others(const char *dir, uint64_t job_hash)
+{
+    forget(dir, job_hash, true);
+}
+
+bool
+checkpoint_newest(const char *dir, uint64_t job_hash, uint64_t *step)
+{
+    uint64_t *steps;
+    size_t count;
+    bool found = false;
+    int rc = list(dir, &steps, &count);
+    for (size_t i = 0; !rc && !found && i < count; i++) {
+        char path[DISK_PATH_MAX], why[1];
+        struct checkpoint_head head;
+        checkpoint_path(path, dir, *step = steps[i]);
+        found = checkpoint_probe(path, &head, why, sizeof why) == 0 && head.job_hash == job_hash &&
+                checkpoint_valid(path, steps[i]);
+    }
+    free(steps);
+    return found;
+}
+
+void
+checkpoint_delete(const char *dir, uint64_t step)
+{
+    char path[DISK_PATH_MAX];
+    checkpoint_path(path, dir, step);
+    unlink(path);
+}

@@ -1,0 +1,142 @@
+/* act.c - activations, element by element, and flatten, which only renames the shape.
+ *
+ * relu: max(0, x), gradient dy where y > 0. sigmoid: 1 / (1 + exp -x), gradient dy y (1 - y). tanh:
+ * gradient dy (1 - y^2). These gradients need the output only; those of gelu (Hendrycks and Gimpel, 2016) and
+ * silu, x sigmoid(x), need the input, so they never work in place. */
+#include "nn/arithmetic/vmath.h"
+#include "nn/layers/layer.h"
+
+static void
+relu_forward(const struct layer *layer, const struct layer_io *io)
+{
+    vmath_relu(io->x, io->y, io->rows * layer->out_size);
+}
+
+static void
+relu_backward(const struct layer *layer, const struct layer_io *io)
+{
+    vmath_relu_grad(io->y, io->dy, io->rows * layer->out_size);
+}
+
+static void
+sigmoid_forward(const struct layer *layer, const struct layer_io *io)
+{
+    vmath_sigmoid(io->x, io->y, io->rows * layer->out_size);
+}
+
+static void
+sigmoid_backward(const struct layer *layer, const struct layer_io *io)
+{
+    vmath_sigmoid_grad(io->y, io->dy, io->rows * layer->out_size);
+}
+
+static void
+tanh_forward(const struct layer *layer, const struct layer_io *io)
+{
+    vmath_tanh(io->x, io->y, io->rows * layer->out_size);
+}
+
+static void
+tanh_backward(const struct layer *layer, const struct layer_io *io)
+{
+    vmath_tanh_grad(io->y, io->dy, io->rows * layer->out_size);
+}
+
+static void
+gelu_forward(const struct layer *layer, const struct layer_io *io)
+{
+    (layer->spec.approximate ? vmath_gelu_tanh : vmath_gelu)(io->x, io->y,
+                                                             io->rows * layer->out_size);
+}
+
+static void
+gelu_backward(const struct layer *layer, const struct layer_io *io)
+{
+    if (io->dx != NULL)
+        (layer->spec.approximate ? vmath_gelu_tanh_grad : vmath_gelu_grad)(
+            io->x, io->dy, io->dx, io->rows * layer->out_size);
+}
+
+static void
+silu_forward(const struct layer *layer, const struct layer_io *io)
+{
+    vmath_silu(io->x, io->y, io->rows * layer->out_size);
+}
+
+static void
+silu_backward(const struct layer *layer, const struct layer_io *io)
+{
+    if (io->dx != NULL)
+        vmath_silu_grad(io->x, io->dy, io->dx, io->rows * layer->out_size);
+}
+
+static int
+flatten_shape(struct layer *layer, char *why, size_t why_size)
+{
+    (void)why;
+    (void)why_size;
+    layer->out = (struct nn_shape){1, {layer->in_size}};
+    return 0;
+}
+
+static void
+flatten_nothing(const struct layer *layer, const struct layer_io *io)
+{
+    (void)layer;
+    (void)io;
+}
+
+const struct layer_kind relu_kind = {
+    .word = "relu",
+    .by_rows = true,
+    .element_wise = true,
+    .reads_output = true,
+    .shape = layer_same_shape,
+    .forward = relu_forward,
+    .backward = relu_backward,
+};
+
+const struct layer_kind sigmoid_kind = {
+    .word = "sigmoid",
+    .by_rows = true,
+    .element_wise = true,
+    .reads_output = true,
+    .shape = layer_same_shape,
+    .forward = sigmoid_forward,
+    .backward = sigmoid_backward,
+};
+
+const struct layer_kind tanh_kind = {
+    .word = "tanh",
+    .by_rows = true,
+    .element_wise = true,
+    .reads_output = true,
+    .shape = layer_same_shape,
+    .forward = tanh_forward,
+    .backward = tanh_backward,
+};
+
+const struct layer_kind gelu_kind = {
+    .word = "gelu",
+    .by_rows = true,
+    .shape = layer_same_shape,
+    .forward = gelu_forward,
+    .backward = gelu_backward,
+};
+
+const struct layer_kind silu_kind = {
+    .word = "silu",
+    .by_rows = true,
+    .shape = layer_same_shape,
+    .forward = silu_forward,
+    .backward = silu_backward,
+};
+
+const struct layer_kind flatten_kind = {
+    .word = "flatten",
+    .element_wise = true,
+    .is_view = true,
+    .shape = flatten_shape,
+    .forward = flatten_nothing,
+    .backward = flatten_nothing,
+};

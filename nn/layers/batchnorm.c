@@ -1,0 +1,190 @@
+/* batchnorm.c - batch normalisation (Ioffe and Szegedy, ICML 2015) of each channel of [C, H, W], or each feature of
+ * [T, C] or [C].
+ *
+ * In training mean and variance are those of the shard, whatever else a node computes, so that a shard's gradient
+ * stays a function of shard and state (small "ghost" batches: Hoffer, Hubara, Soudry, NeurIPS 2017). With z the
+ * normalised input, n values per channel, r = 1 / sqrt(variance + epsilon):
+ *
+ *     y = w z + b      dw = sum dy z      db = sum dy      dx = w r (dy - db / n - z dw / n)
+ *
+ * Evaluation uses running averages. They stand among the parameters but are no weights: what goes to the sink for
+ * them is (average - statistic of the shard) times the shard's share of the rows, the sum over shards is exact like
+ * all others, and the average moves by `momentum` times that sum, by no optimiser (nn_tensor.average). So every node
+ * has the same ones. As in PyTorch the variance that is averaged is the unbiased one. */
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nn/arithmetic/gemm.h"
+#include "nn/arithmetic/simd.h"
+#include "nn/layers/layer.h"
+
+static size_t
+channels_of(const struct layer *layer)
+{
+    return layer->in.dim[layer->in.dims == 2 ? 1 : 0];
+}
+
+/* [T, C] and [C] are not images: to lie together, their channels are turned into [C, rows]. */
+static bool
+features(const struct layer *layer)
+{
+    return layer->in.dims != 3;
+}
+
+static struct batchnorm_channel
+channel_of(const struct layer *layer, size_t rows)
+{
+    size_t channels = channels_of(layer), plane = layer->in_size / channels;
+    return features(layer) ? (struct batchnorm_channel){1, rows * plane, 0}
+                           : (struct batchnorm_channel){rows, plane, layer->in_size};
+}
+
+static int
+shape(struct layer *layer, char *why, size_t why_size)
+{
+    float epsilon = layer->spec.epsilon, momentum = layer->spec.momentum;
+    if (!(epsilon > 0) || !(epsilon <= 1)) {
+        snprintf(why, why_size, "epsilon = %g, expected more than 0 and at most 1",
+                 (double)epsilon);
+        return -EINVAL;
+    }
+    if (!(momentum > 0) || !(momentum <= 1)) {
+        snprintf(why, why_size, "momentum = %g, expected more than 0 and at most 1",
+                 (double)momentum);
+        return -EINVAL;
+    }
+    layer->weight = (struct nn_shape){1, {channels_of(layer)}};
+    layer->spec.no_bias = false;
+    layer->spec.init = NN_INIT_ONE;
+    return layer_same_shape(layer, why, why_size);
+}
+
+/* Mean and variance of each channel; they are of all rows, but memory is counted by the row. */
+static size_t
+saved(const struct layer *layer)
+{
+    return 2 * channels_of(layer) * sizeof(float);
+}
+
+/* 4 numbers per channel for the sink, and turned x and dy. */
+static size_t
+scratch(const struct layer *layer, size_t rows)
+{
+    return 4 * channels_of(layer) + (features(layer) ? 2 * rows * layer->in_size : 0);
+}
+
+static double
+flops(const struct layer *layer)
+{
+    return 4.0 * (double)layer->in_size;
+}
+
+static float
+root(const struct layer *layer, float variance)
+{
+    double positive = variance < 0 ? 0 : (double)variance;
+    return (float)(1 / sqrt(positive + (double)layer->spec.epsilon));
+}
+
+/* Rows [rows, channels] turned into [channels, rows]. */
+static float *
+turned(const float *x, size_t rows, size_t channels, float *to)
+{
+    gemm_transpose(x, channels, rows, channels, to, rows);
+    return to;
+}
+
+static void
+statistics(const struct batchnorm_channel *c, const float *x, float *mean, float *variance)
+{
+    double sum, count = (double)(c->planes * c->plane);
+    batchnorm_sum(c, x, &sum);
+    *mean = count > 0 ? (float)(sum / count) : 0;
+    batchnorm_squares(c, x, *mean, &sum);
+    *variance = count > 0 ? (float)(sum / count) : 0;
+}
+
+static void
+forward(const struct layer *layer, const struct layer_io *io)
+{
+    const struct batchnorm_channel c = channel_of(layer, io->rows);
+    size_t n = channels_of(layer);
+    const float *w = io->params + layer->weight_first, *b = w + n, *mean = b + n;
+    const float *x = io->x;
+    float *y = io->y, *kept = io->context->training ? io->saved : NULL;
+    if (features(layer))
+        x = y = turned(io->x, c.plane, n, io->scratch);
+    if (kept != NULL)
+        mean = kept;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = i * c.plane;
+        if (kept != NULL)
+            statistics(&c, x + at, &kept[i], &kept[n + i]);
+        batchnorm_forward(&c, x + at, mean[i], root(layer, mean[n + i]) * w[i], b[i], y + at);
+    }
+    if (features(layer))
+        gemm_transpose(y, c.plane, n, c.plane, io->y, n);
+}
+
+/* What goes to the sink for a channel, g[0], g[n], g[2 n], g[3 n]. */
+static void
+gradient(const struct layer *layer, const struct layer_io *io, size_t channel, double dw, double db,
+         float *g)
+{
+    const struct batchnorm_channel c = channel_of(layer, io->rows);
+    size_t n = channels_of(layer);
+    const float *stats = (float *)io->saved + channel;
+    const float *running = io->params + layer->weight_first + 2 * n + channel;
+    double share = (double)io->rows * (double)io->scale, count = (double)(c.planes * c.plane);
+    double unbiased = count > 1 ? count / (count - 1) : 1;
+    g[0] = (float)dw;
+    g[n] = (float)db;
+    g[2 * n] = (float)(((double)running[0] - (double)stats[0]) * share);
+    g[3 * n] = (float)(((double)running[n] - (double)stats[n] * unbiased) * share);
+}
+
+static void
+backward(const struct layer *layer, const struct layer_io *io)
+{
+    assert(io->context->training);
+    const struct batchnorm_channel c = channel_of(layer, io->rows);
+    size_t n = channels_of(layer);
+    const float *w = io->params + layer->weight_first, *mean = io->saved, *x = io->x, *dy = io->dy;
+    float *g = io->scratch, *side = g + 4 * n, *dx = io->dx;
+    double dw, db, count = (double)(c.planes * c.plane);
+    if (features(layer)) {
+        x = turned(io->x, c.plane, n, side);
+        dy = turned(io->dy, c.plane, n, side + c.plane * n);
+        dx = io->dx == NULL ? NULL : side;
+    }
+    for (size_t i = 0; i < n; i++) {
+        size_t at = i * c.plane;
+        float r = root(layer, mean[n + i]);
+        batchnorm_along(&c, x + at, dy + at, mean[i], &dw);
+        batchnorm_sum(&c, dy + at, &db);
+        dw *= (double)r;
+        gradient(layer, io, i, dw, db, g + i);
+        const struct batchnorm_slope slope = {mean[i], r, w[i] * r, (float)(db / count),
+                                              (float)(dw / count)};
+        if (dx != NULL)
+            batchnorm_backward(&c, x + at, dy + at, &slope, dx + at);
+    }
+    if (io->sink != NULL)
+        layer_sink(io, layer->weight_first, g, 4 * n);
+    if (dx != NULL && features(layer))
+        gemm_transpose(dx, c.plane, n, c.plane, io->dx, n);
+}
+
+const struct layer_kind batchnorm_kind = {
+    .word = "batchnorm",
+    .running = true,
+    .shape = shape,
+    .saved = saved,
+    .scratch = scratch,
+    .flops = flops,
+    .forward = forward,
+    .backward = backward,
+};

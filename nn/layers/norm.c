@@ -1,0 +1,140 @@
+/* norm.c - layer and root-mean-square normalisation of every vector along the last dimension.
+ *
+ * layernorm: y = w (x - mean) / sqrt(variance + epsilon) + b (Ba, Kiros, Hinton: Layer Normalization, 2016).
+ * rmsnorm: y = w x / sqrt(mean of x^2 + epsilon), no bias (Zhang and Sennrich, NeurIPS 2019).
+ *
+ * With z the normalised vector, r one over the root, g = w dy and <.> the mean over a vector:
+ *
+ *     dx = r (g - <g> - z <g z>)      rmsnorm without <g>      dw = sum of dy z, db = sum of dy over vectors
+ *
+ * Mean and r of each vector are kept for back-propagation. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nn/arithmetic/simd.h"
+#include "nn/arithmetic/vmath.h"
+#include "nn/layers/layer.h"
+
+enum { STATS = 2 }; /* per vector: mean, r */
+
+static size_t
+width(const struct layer *layer)
+{
+    return layer->in.dim[layer->in.dims - 1];
+}
+
+static int
+shape(struct layer *layer, char *why, size_t why_size)
+{
+    float epsilon = layer->spec.epsilon;
+    if (!(epsilon > 0) || !(epsilon <= 1)) {
+        snprintf(why, why_size, "epsilon = %g, expected more than 0 and at most 1",
+                 (double)epsilon);
+        return -EINVAL;
+    }
+    layer->weight = (struct nn_shape){1, {width(layer)}};
+    layer->spec.init = NN_INIT_ONE;
+    return layer_same_shape(layer, why, why_size);
+}
+
+static int
+rms_shape(struct layer *layer, char *why, size_t why_size)
+{
+    layer->spec.no_bias = true;
+    return shape(layer, why, why_size);
+}
+
+static size_t
+saved(const struct layer *layer)
+{
+    return layer->in_size / width(layer) * STATS * sizeof(float);
+}
+
+static size_t
+scratch(const struct layer *layer, size_t rows)
+{
+    (void)rows;
+    return 2 * width(layer);
+}
+
+static double
+flops(const struct layer *layer)
+{
+    return 5.0 * (double)layer->in_size;
+}
+
+static void
+normalise(const struct layer *layer, const struct layer_io *io, bool centred)
+{
+    size_t n = width(layer), vectors = io->rows * (layer->in_size / n);
+    const float *w = io->params + layer->weight_first, *b = io->params + layer->bias_first;
+    float *stats = io->saved, unkept[STATS];
+    for (size_t v = 0; v < vectors; v++)
+        norm_forward(io->x + v * n, w, layer->spec.no_bias ? NULL : b, layer->spec.epsilon, centred,
+                     io->y + v * n, stats == NULL ? unkept : stats + v * STATS, n);
+}
+
+static void
+layer_forward(const struct layer *layer, const struct layer_io *io)
+{
+    normalise(layer, io, true);
+}
+
+static void
+rms_forward(const struct layer *layer, const struct layer_io *io)
+{
+    normalise(layer, io, false);
+}
+
+static void
+denormalise(const struct layer *layer, const struct layer_io *io, bool centred)
+{
+    size_t n = width(layer), vectors = io->rows * (layer->in_size / n);
+    const float *w = io->params + layer->weight_first, *stats = io->saved;
+    float *dw = io->scratch, *db = dw + n;
+    memset(dw, 0, 2 * n * sizeof *dw);
+    for (size_t v = 0; io->sink != NULL && v < vectors; v++)
+        norm_gradient(io->x + v * n, io->dy + v * n, stats + v * STATS, dw, db, n);
+    if (io->sink != NULL)
+        layer_sink(io, layer->weight_first, dw, n);
+    if (io->sink != NULL && !layer->spec.no_bias)
+        layer_sink(io, layer->bias_first, db, n);
+    for (size_t v = 0; io->dx != NULL && v < vectors; v++)
+        norm_backward(io->x + v * n, io->dy + v * n, w, stats + v * STATS, centred, io->dx + v * n,
+                      n);
+}
+
+static void
+layer_backward(const struct layer *layer, const struct layer_io *io)
+{
+    denormalise(layer, io, true);
+}
+
+static void
+rms_backward(const struct layer *layer, const struct layer_io *io)
+{
+    denormalise(layer, io, false);
+}
+
+const struct layer_kind layernorm_kind = {
+    .word = "layernorm",
+    .by_rows = true,
+    .shape = shape,
+    .saved = saved,
+    .scratch = scratch,
+    .flops = flops,
+    .forward = layer_forward,
+    .backward = layer_backward,
+};
+
+const struct layer_kind rmsnorm_kind = {
+    .word = "rmsnorm",
+    .by_rows = true,
+    .shape = rms_shape,
+    .saved = saved,
+    .scratch = scratch,
+    .flops = flops,
+    .forward = rms_forward,
+    .backward = rms_backward,
+};

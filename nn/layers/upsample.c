@@ -1,0 +1,100 @@
+/* upsample.c - make images larger: each pixel becomes a square of kernel x kernel equal ones (nearest neighbour).
+ *
+ *     y[c][i][j] = x[c][i / kernel][j / kernel],  dx[c][i][j] = sum of dy over the square, row by row
+ *
+ * Behind it a convolution smooths the squares: with fewer artefacts than a transposed convolution (Odena, Dumoulin
+ * and Olah: Deconvolution and Checkerboard Artifacts, Distill 2016). */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nn/layers/layer.h"
+
+static int
+shape(struct layer *layer, char *why, size_t why_size)
+{
+    const size_t *dim = layer->in.dim, factor = layer->spec.kernel;
+    if (layer->in.dims != 3) {
+        snprintf(why, why_size, "input has %zu dimension%s, expected 3: channels, height, width",
+                 layer->in.dims, layer->in.dims == 1 ? "" : "s");
+        return -EINVAL;
+    }
+    if (factor == 0 || dim[1] > NN_PARAMS_MAX / factor || dim[2] > NN_PARAMS_MAX / factor) {
+        snprintf(why, why_size, "factor = %zu, expected at least 1 and sides of at most %d", factor,
+                 NN_PARAMS_MAX);
+        return -EINVAL;
+    }
+    layer->out = (struct nn_shape){3, {dim[0], dim[1] * factor, dim[2] * factor}};
+    return 0;
+}
+
+/* A row of the input, each element `factor` times. */
+static void
+widen(const float *x, size_t width, size_t factor, float *y)
+{
+    for (size_t j = 0; j < width; j++)
+        for (size_t b = 0; b < factor; b++)
+            *y++ = x[j];
+}
+
+static void
+forward(const struct layer *layer, const struct layer_io *io)
+{
+    size_t factor = layer->spec.kernel, in = layer->in.dim[2], out = layer->out.dim[2];
+    float *y = io->y;
+    for (size_t row = 0; row < io->rows * layer->in.dim[0] * layer->in.dim[1]; row++) {
+        widen(io->x + row * in, in, factor, y);
+        for (size_t a = 1; a < factor; a++)
+            memcpy(y + a * out, y, out * sizeof *y);
+        y += factor * out;
+    }
+}
+
+static void
+backward(const struct layer *layer, const struct layer_io *io)
+{
+    size_t factor = layer->spec.kernel, in = layer->in.dim[2];
+    const float *dy = io->dy;
+    if (io->dx == NULL)
+        return;
+    memset(io->dx, 0, io->rows * layer->in_size * sizeof *io->dx);
+    for (size_t row = 0; row < io->rows * layer->in.dim[0] * layer->in.dim[1]; row++)
+        for (size_t a = 0; a < factor; a++)
+            for (size_t j = 0; j < in; j++)
+                for (size_t b = 0; b < factor; b++)
+                    io->dx[row * in + j] += *dy++;
+}
+
+/* Index in the input of element i of the output. */
+static size_t
+source(const struct layer *layer, size_t i)
+{
+    size_t factor = layer->spec.kernel, width = layer->out.dim[2], height = layer->out.dim[1];
+    size_t plane = i / (width * height), y = i / width % height, x = i % width;
+    return (plane * layer->in.dim[1] + y / factor) * layer->in.dim[2] + x / factor;
+}
+
+static void
+forward_naive(const struct layer *layer, const struct layer_io *io)
+{
+    for (size_t i = 0; i < io->rows * layer->out_size; i++)
+        io->y[i] = io->x[source(layer, i)];
+}
+
+static void
+backward_naive(const struct layer *layer, const struct layer_io *io)
+{
+    for (size_t i = 0; io->dx != NULL && i < io->rows * layer->in_size; i++)
+        io->dx[i] = 0;
+    for (size_t i = 0; io->dx != NULL && i < io->rows * layer->out_size; i++)
+        io->dx[source(layer, i)] += io->dy[i];
+}
+
+const struct layer_kind upsample_kind = {
+    .word = "upsample",
+    .shape = shape,
+    .forward = forward,
+    .backward = backward,
+    .forward_naive = forward_naive,
+    .backward_naive = backward_naive,
+};

@@ -1,0 +1,417 @@
+/* main.c - the program's commands.
+ *
+ * Exit status: 0 done, 1 the run failed, 2 bad usage or config, 130 interrupted. A first SIGINT, SIGTERM or
+ * SIGHUP says goodbye to the mesh and writes a checkpoint, a later one ends the process at once; so does the first
+ * as long as there is neither. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "mesh/mesh.h"
+#include "node/cli/options.h"
+#include "node/cli/stop.h"
+#include "node/commands/audit.h"
+#include "node/commands/convert.h"
+#include "node/commands/health.h"
+#include "node/commands/host.h"
+#include "node/commands/local.h"
+#include "node/commands/predict.h"
+#include "node/commands/python.h"
+#include "node/commands/sample.h"
+#include "node/commands/search.h"
+#include "node/job/config.h"
+#include "node/job/typed.h"
+#include "node/train/train.h"
+#include "proto/fail.h"
+
+enum { WHY_MAX = 512, EXIT_BAD = 2, EXIT_INTERRUPTED = 130 };
+
+static const char version[] = "0.1.0";
+
+struct command {
+    const char *name;          /* "": the default */
+    size_t args_min, args_max; /* after the name */
+    const char *usage, *help;
+    int (*run)(const struct options *options, const char *const *args, char *const argv[]);
+    /* instead of `run`: with the job that args[0] names */
+    int (*with_job)(struct config *config, const struct options *options, const char *const *args);
+};
+
+static int
+fail(int status, const char *why)
+{
+    fprintf(stderr, "meshnode: %s\n", why);
+    return status;
+}
+
+/* --- signals --- */
+
+static void
+on_stop(int signal_number)
+{
+    static volatile uint64_t first_ms;
+    (void)signal_number;
+    int saved = errno, which = stop_signal(&first_ms);
+    if (which == 2 || (which == 1 && !train_interrupt() && !mesh_job_interrupt()))
+        _exit(EXIT_INTERRUPTED);
+    errno = saved;
+}
+
+/* SIGHUP only where nobody chose to ignore it (nohup). A closed pipe and a file that may not grow are
+ * errors of write, not a death. */
+static void
+catch_stops(void)
+{
+    struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART}, before;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL);
+}
+
+/* --- configs --- */
+
+/* What computes products. `auto` becomes what this machine made of it, which those who get the job from us
+ * then pin too. */
+static int
+pin(struct config *config, char *const argv[], char *why, size_t why_size)
+{
+    char assignment[PROTO_NAME_MAX + 16];
+    const char *numerics = host_pin(config->run.numerics, config->train.exact, argv, why, why_size);
+    if (!numerics)
+        return -ENOTSUP;
+    snprintf(assignment, sizeof assignment, "run.numerics=%s", numerics);
+    return config_set(config, assignment, why, why_size);
+}
+
+/* The job file with the options applied and checked, its numerics pinned. 0 or an exit status. */
+static int
+load(struct config **config, const char *path, const struct options *options, char *const argv[])
+{
+    char why[WHY_MAX];
+    int rc = config_load(config, path, why, sizeof why);
+    if (rc == 0)
+        rc = options_apply(options, *config, why, sizeof why);
+    if (rc == 0)
+        rc = config_check(*config, why, sizeof why);
+    if (rc == 0)
+        rc = pin(*config, argv, why, sizeof why);
+    if (rc == 0)
+        return 0;
+    config_destroy(config);
+    return fail(EXIT_BAD, why);
+}
+
+/* --- a node without a job --- */
+
+/* What the options alone say: no job, but where to look for one. */
+static int
+blank(struct config **config, const struct options *options)
+{
+    static const char nothing[] = "{}";
+    char why[WHY_MAX];
+    int rc = config_parse(config, "meshnode", nothing, strlen(nothing), why, sizeof why);
+    if (rc == 0)
+        rc = options_apply(options, *config, why, sizeof why);
+    if (rc == 0)
+        return 0;
+    config_destroy(config);
+    return fail(EXIT_BAD, why);
+}
+
+/* 0 or an exit status. */
+static int
+find_job(const struct config *config, char *text, char *from)
+{
+    char why[WHY_MAX] = "";
+    int rc = search_job(config, text, from, why, sizeof why);
+    return rc == 0 ? 0 : rc == -EINTR ? EXIT_INTERRUPTED : fail(EXIT_BAD, why);
+}
+
+static int
+take_job(struct config **config, const char *text, const char *from, const struct options *options,
+         char *const argv[])
+{
+    char why[WHY_MAX];
+    int rc = config_parse(config, "the mesh's job", text, strlen(text), why, sizeof why);
+    if (rc == 0)
+        snprintf((*config)->from, sizeof(*config)->from, "%s", from);
+    if (rc == 0)
+        rc = options_apply(options, *config, why, sizeof why);
+    if (rc == 0)
+        rc = config_check(*config, why, sizeof why);
+    if (rc == 0)
+        rc = pin(*config, argv, why, sizeof why);
+    return rc == 0 ? 0 : fail(EXIT_BAD, why);
+}
+
+static int
+run_help_out(const struct options *options, char *const argv[])
+{
+    char why[WHY_MAX], from[PROTO_WHO_MAX] = "";
+    struct config *search = NULL, *config = NULL;
+    int status = blank(&search, options);
+    if (status)
+        return status;
+    /* Pinned before the search, so that only a job with another kernel costs a second one. */
+    if (!host_pinned() && !host_pin("auto", true, argv, why, sizeof why))
+        status = fail(1, why);
+    char *text = malloc(PROTO_JOB_MAX);
+    if (status == 0)
+        status = text ? find_job(search, text, from) : fail(1, "out of memory");
+    if (status == 0)
+        status = take_job(&config, text, from, options, argv);
+    if (status == 0)
+        status = train_run(config, options_start(options));
+    free(text);
+    config_destroy(&config);
+    config_destroy(&search);
+    return status;
+}
+
+/* --- commands --- */
+
+static int
+run_join(const struct options *options, const char *const *args, char *const argv[])
+{
+    char why[WHY_MAX];
+    catch_stops();
+    if (host_descriptors(why, sizeof why))
+        return fail(EXIT_BAD, why);
+    if (!args[0])
+        return run_help_out(options, argv);
+    struct config *config = NULL;
+    int status = load(&config, args[0], options, argv);
+    if (status)
+        return status;
+    status = train_run(config, options_start(options));
+    config_destroy(&config);
+    return status;
+}
+
+/* Load the job, do something with it, done. */
+static int
+run_with_job(const struct command *command, const struct options *options, const char *const *args,
+             char *const argv[])
+{
+    struct config *config = NULL;
+    int status = load(&config, args[0], options, argv);
+    if (status)
+        return status;
+    status = command->with_job(config, options, args);
+    config_destroy(&config);
+    return status;
+}
+
+static int
+do_local(struct config *config, const struct options *options, const char *const *args)
+{
+    return local_run(config, args[0], options);
+}
+
+static int
+do_check(struct config *config, const struct options *options, const char *const *args)
+{
+    (void)args;
+    return options->python ? python_print(config, options->python) : train_check(config);
+}
+
+static int
+do_eval(struct config *config, const struct options *options, const char *const *args)
+{
+    (void)options;
+    return train_eval(config, args[1]);
+}
+
+static int
+do_sample(struct config *config, const struct options *options, const char *const *args)
+{
+    return sample_run(config, args[1], options);
+}
+
+static int
+do_predict(struct config *config, const struct options *options, const char *const *args)
+{
+    return predict_run(config, args[1], options->arg_count > 3 ? args[2] : NULL);
+}
+
+static int
+do_convert(struct config *config, const struct options *options, const char *const *args)
+{
+    return options->arg_count > 3 ? convert_checkpoint(config, args[1], args[2])
+                                  : convert_data(config, args[1]);
+}
+
+static int
+run_health(const struct options *options, const char *const *args, char *const argv[])
+{
+    (void)options;
+    (void)argv;
+    return health_print(args[0] ? args[0] : "runs");
+}
+
+static int
+run_audit(const struct options *options, const char *const *args, char *const argv[])
+{
+    (void)argv;
+    return audit_run(stdout, args, options->arg_count - 1);
+}
+
+static const struct command commands[] = {
+    {"", 0, 1, "[JOB.yaml]", "join the mesh; offer this job, or help with the mesh's job", run_join,
+     NULL},
+    {"local", 1, 1, "local [-n N] JOB.yaml", "run N nodes on this machine in one terminal", NULL,
+     do_local},
+    {"check", 1, 1, "check JOB.yaml", "check the job; print layers, memory and cost", NULL,
+     do_check},
+    {"eval", 2, 2, "eval JOB.yaml MODEL", "print loss and accuracy of a saved model", NULL,
+     do_eval},
+    {"sample", 2, 2, "sample JOB.yaml MODEL", "let a model of bytes continue a text", NULL,
+     do_sample},
+    {"predict", 2, 3, "predict JOB.yaml MODEL [FILE]",
+     "print outputs for the test samples, or the rows of FILE, as CSV", NULL, do_predict},
+    {"convert", 2, 3, "convert JOB.yaml DIR", "write the job's data to DIR as NumPy arrays", NULL,
+     do_convert},
+    {"convert", 2, 3, "convert JOB.yaml CHECKPOINT MODEL",
+     "write the weights of a checkpoint to MODEL, a model.safetensors", NULL, do_convert},
+    {"audit", 1, AUDIT_DIRS_MAX, "audit DIR...",
+     "prove from results that every sample was used once per epoch", run_audit, NULL},
+    {"health", 0, 1, "health [DIR]", "say whether the run in DIR (runs) is alive: status 0 or 1",
+     run_health, NULL},
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static int
+print_help(void)
+{
+    puts("meshnode trains one neural network on all machines that run it.\n");
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        printf("  meshnode %-33s %s\n", commands[i].usage, commands[i].help);
+    puts("\nOptions, with their defaults:");
+    options_print(stdout);
+    puts("\nconfigs/reference.yaml explains every key of a job.");
+    return 0;
+}
+
+static const struct command *
+command_of(const struct options *options)
+{
+    for (size_t i = 1; i < COMMAND_COUNT; i++)
+        if (options->arg_count > 0 && strcmp(options->args[0], commands[i].name) == 0)
+            return &commands[i];
+    return &commands[0];
+}
+
+/* "unknown command locl, did you mean local?" */
+static int
+fail_unknown(const struct options *options)
+{
+    char why[WHY_MAX], shown[64], list[128] = "";
+    const char *typed = options->args[0], *near = NULL;
+    unsigned least = 1 + (unsigned)strlen(typed) / 4;
+    for (size_t i = 1; i < COMMAND_COUNT; i++) {
+        unsigned distance = typed_distance(commands[i].name, typed);
+        size_t used = strlen(list);
+        if (distance <= least) {
+            near = commands[i].name;
+            least = distance - (distance > 0);
+        }
+        if (strcmp(commands[i].name, commands[i - 1].name) != 0)
+            snprintf(list + used, sizeof list - used, "%s, ", commands[i].name);
+    }
+    const char *job = options->arg_count == 2 ? options->args[1] : "JOB.yaml";
+    typed_escape(shown, sizeof shown, typed);
+    if (near)
+        snprintf(why, sizeof why, "unknown command %s, did you mean %s?", shown, near);
+    else
+        snprintf(why, sizeof why,
+                 "unknown command %s, expected %sor a job file: meshnode %s trains", shown, list,
+                 job);
+    return fail(EXIT_BAD, why);
+}
+
+/* No command, and no file that could be a job: a word without a dot or slash. */
+static bool
+is_unknown(const struct options *options)
+{
+    const char *typed = options->arg_count > 0 ? options->args[0] : ".";
+    return !*command_of(options)->name && !strpbrk(typed, "./") && access(typed, F_OK) != 0;
+}
+
+static int
+run_command(const struct options *options, char *const argv[])
+{
+    char why[WHY_MAX];
+    const struct command *command = command_of(options);
+    if (is_unknown(options))
+        return fail_unknown(options);
+    const char *const *args = options->args + (*command->name != '\0');
+    size_t count = options->arg_count - (*command->name != '\0');
+    if (count < command->args_min || count > command->args_max) {
+        snprintf(why, sizeof why, "usage: meshnode %s", command->usage);
+        return fail(EXIT_BAD, why);
+    }
+    if (options->command && strcmp(options->command, command->name) != 0) {
+        snprintf(why, sizeof why, "%s is an option of meshnode %s", options->option,
+                 options->command);
+        return fail(EXIT_BAD, why);
+    }
+    if ((options->resume || options->fresh) && command->run != run_join &&
+        command->with_job != do_local)
+        return fail(EXIT_BAD, "--resume and --fresh are for training");
+    if (options->resume && options->fresh)
+        return fail(EXIT_BAD, "--resume and --fresh exclude one another");
+    const char *none[] = {NULL};
+    if (command->with_job)
+        return run_with_job(command, options, args, argv);
+    return command->run(options, count ? args : none, argv);
+}
+
+/* A descriptor 0..2 that is closed would be taken by the next file opened, and text written into it: occupy
+ * it, opened the wrong way round so that its use is still an error. */
+static void
+occupy_standard_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+                _exit(EXIT_BAD);
+}
+
+int
+main(int argc, char *argv[])
+{
+    char why[WHY_MAX];
+    struct options options;
+    prctl(
+        PR_SET_NAME,
+        "meshnode"); /* executed anew through /proc/self/exe it would be "exe" to ps and killall */
+    occupy_standard_streams();
+    if (fail_listed(argc, argv))
+        return 0;
+    if (fail_open(why, sizeof why))
+        return fail(EXIT_BAD, why);
+    int rc = options_parse(&options, argc, argv, why, sizeof why), status;
+    if (rc)
+        status = fail(EXIT_BAD, why);
+    else if (options.version)
+        status = printf("meshnode %s\n", version) < 0;
+    else
+        status = options.help ? print_help() : run_command(&options, argv);
+    options_fini(&options);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0)
+        status = fail(1, "cannot write to standard output");
+    /* Threads of an OpenBLAS that is not set up may try for memory for ever, and exit() waits for them. */
+    if (!host_pinned())
+        _exit(status);
+    return status;
+}

@@ -1,0 +1,49 @@
+/* options.h - reads the command line, strictly.
+ *
+ * Most options are another form of --set: `--threads 2` is `--set node.threads=2`. They are kept in order, so that
+ * later ones win. options_apply applies them to a config. */
+#ifndef NODE_OPTIONS_H
+#define NODE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "node/job/config.h"
+#include "node/train/train.h"
+
+enum { OPTIONS_ARGS_MAX = 65, OPTIONS_SETS_MAX = 256 };
+
+struct options {
+    const char *args[OPTIONS_ARGS_MAX]; /* the arguments that are no options; borrowed from argv */
+    size_t arg_count;
+    unsigned nodes; /* -n; 0: not given */
+    bool resume, fresh, help, version;
+    const char *python; /* --python: the model's file; NULL: without */
+    const char *prompt; /* for sample, and so are the following; borrowed; NULL: not given */
+    uint64_t length, top_k;
+    double temperature;
+    const char *option,
+        *command; /* the first option that only one command has, and that command; NULL: none */
+    size_t set_count;
+    struct {
+        const char *option; /* as typed, for messages: "--threads" */
+        char *assignment;   /* "node.threads=2"; owned */
+    } set[OPTIONS_SETS_MAX];
+};
+
+/* Returns 0 or -EINVAL with `why`. Call options_fini in both cases. Stops at --help and --version. */
+int options_parse(struct options *options, int argc, char *const argv[], char *why,
+                  size_t why_size);
+void options_fini(struct options *options);
+
+/* What --resume and --fresh say. */
+enum train_start options_start(const struct options *options);
+/* Calls config_set for all of them. Returns 0, or -EINVAL with `why`, which names the option. */
+int options_apply(const struct options *options, struct config *config, char *why, size_t why_size);
+
+/* Prints one line per option, for --help. */
+void options_print(FILE *file);
+
+#endif

@@ -1,0 +1,217 @@
+/* show.c - a run on the terminal; see show.h. Rates are ratios of smoothed sums. */
+#include "node/cli/show.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PLAIN_MS = 1000, DOING_MS = 10000 };
+static const double rate_keep = 0.95; /* of the smoothed sums, per step */
+
+void
+show_init(struct show *show, bool quiet)
+{
+    *show = (struct show){.quiet = quiet};
+    term_init(&show->out, STDOUT_FILENO);
+    term_init(&show->err, STDERR_FILENO);
+}
+
+void
+show_fini(struct show *show)
+{
+    term_fini(&show->out);
+}
+
+void
+show_say(struct show *show, int level, const char *line)
+{
+    bool bad = level <= 4;
+    show->warnings += bad;
+    if (show->quiet && !bad)
+        return;
+    if (!bad) {
+        term_line(&show->out, line);
+        return;
+    }
+    term_hide(&show->out);
+    term_warn(&show->err, level <= 3, line);
+}
+
+void
+show_alarm(struct show *show, const char *line)
+{
+    snprintf(show->alarm, sizeof show->alarm, "%s", line ? line : "");
+}
+
+/* "12.3 MB" */
+static void
+format_bytes(char *out, size_t size, double bytes)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    size_t unit = 0;
+    for (; bytes >= 1000 && unit < 4; unit++)
+        bytes /= 1000;
+    snprintf(out, size, "%.*f %s", unit == 0 || bytes >= 100 ? 0 : 1, bytes, units[unit]);
+}
+
+/* "1:02:03" or "2:03" */
+static void
+format_time(char *out, size_t size, double seconds)
+{
+    unsigned long long s = seconds < 3.6e9 ? (unsigned long long)(seconds + 0.5) : 3600000000ULL;
+    if (s >= 3600)
+        snprintf(out, size, "%llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(out, size, "%llu:%02llu", s / 60, s % 60);
+}
+
+/* One more field; two blanks part it from the one before. */
+__attribute__((format(printf, 3, 4))) static void
+field(char *line, size_t size, const char *format, ...)
+{
+    size_t used = strlen(line);
+    va_list args;
+    if (used + 3 >= size)
+        return;
+    used += (size_t)snprintf(line + used, size - used, "%s", used ? "  " : "");
+    va_start(args, format);
+    vsnprintf(line + used, size - used, format, args);
+    va_end(args);
+}
+
+static void
+rate_fields(const struct show *show, char *line, size_t size)
+{
+    const struct metrics_step *step = &show->step;
+    char sent[32], left[32];
+    uint64_t steps = step->steps_total > step->step ? step->steps_total - step->step : 0;
+    if (show->steps <= 0 || show->seconds <= 0)
+        return;
+    format_bytes(sent, sizeof sent, show->bytes / show->seconds);
+    format_time(left, sizeof left, (double)steps * show->seconds / show->steps);
+    field(line, size, "%s left", left);
+    field(line, size, "%.0f samples/s", show->samples / show->seconds);
+    field(line, size, "sent %s/s", sent);
+}
+
+void
+show_line(const struct show *show, char *out, size_t size)
+{
+    const struct metrics_step *step = &show->step;
+    bool trains = !show->doing[0];
+    out[0] = '\0';
+    if (show->stepped)
+        field(out, size, "step %llu/%llu", (unsigned long long)step->step,
+              (unsigned long long)step->steps_total);
+    if (show->alarm[0])
+        field(out, size, "%s", show->alarm);
+    if (step->skipped_steps)
+        field(out, size, "%llu skipped", (unsigned long long)step->skipped_steps);
+    if (!trains)
+        field(out, size, "%s", show->doing);
+    if (!show->stepped)
+        return;
+    field(out, size, "loss %.4g", step->loss);
+    if (step->accuracy >= 0)
+        field(out, size, "accuracy %.1f %%", 100 * step->accuracy);
+    if (!step->followed)
+        field(out, size, "%u %s", step->peers, step->peers == 1 ? "node" : "nodes");
+    if (step->unreached)
+        field(out, size, "%u heard, not reached", step->unreached);
+    if (trains && !step->followed)
+        rate_fields(show, out, size);
+    field(out, size, "epoch %llu", (unsigned long long)step->epoch + 1);
+}
+
+static void
+format_test(double loss, double accuracy, char *out, size_t size)
+{
+    int used = snprintf(out, size, "test loss %.4g", loss);
+    if (isfinite(accuracy) && accuracy >= 0 && used > 0 && (size_t)used < size)
+        snprintf(out + used, size - (size_t)used, ", test accuracy %.2f %%", 100 * accuracy);
+}
+
+/* What a step took that came after another one. */
+static void
+smooth(struct show *show, const struct metrics_step *step, uint64_t now_us)
+{
+    bool known = show->stepped_us && !step->followed;
+    double seconds = (double)(now_us - show->stepped_us) / 1e6;
+    show->stepped_us = step->followed ? 0 : now_us;
+    if (!known)
+        return;
+    show->seconds = rate_keep * show->seconds + seconds;
+    show->samples = rate_keep * show->samples + (double)step->samples;
+    show->bytes = rate_keep * show->bytes + (double)step->tx_bytes;
+    show->steps = rate_keep * show->steps + 1;
+}
+
+/* The live line; into a pipe when `*plain_ms` has come, and not again for `every_ms`. */
+static void
+draw(struct show *show, uint64_t now_ms, uint64_t *plain_ms, uint64_t every_ms)
+{
+    char line[TERM_LINE_MAX];
+    if (show->quiet)
+        return;
+    show_line(show, line, sizeof line);
+    term_live(&show->out, now_ms, line);
+    if (show->out.tty || !line[0] || now_ms < *plain_ms)
+        return;
+    *plain_ms = now_ms + every_ms;
+    term_line(&show->out, line);
+}
+
+void
+show_doing(struct show *show, const char *what, uint64_t now_us)
+{
+    bool began = !show->doing[0];
+    snprintf(show->doing, sizeof show->doing, "%s", what ? what : "");
+    if (!show->doing[0])
+        return;
+    if (began && show->doing_ms < now_us / 1000 + PLAIN_MS)
+        show->doing_ms = now_us / 1000 + PLAIN_MS; /* what is over soon is not worth a line */
+    draw(show, now_us / 1000, &show->doing_ms, DOING_MS);
+}
+
+void
+show_step(struct show *show, const struct metrics_step *step, uint64_t now_us)
+{
+    char line[TERM_LINE_MAX], test[128];
+    if (step->samples > 0) {
+        show->step = *step;
+        show->stepped = true;
+        show->doing[0] = '\0';
+        smooth(show, step, now_us);
+        draw(show, now_us / 1000, &show->plain_ms, PLAIN_MS);
+    }
+    if (!step->evaluated)
+        return;
+    show->doing[0] = '\0';
+    show->stepped_us = show->stepped_us ? now_us : 0; /* its time is no step's */
+    if (show->quiet)
+        return;
+    show_line(show, line, sizeof line);
+    term_live(&show->out, now_us / 1000, line);
+    format_test(step->test_loss, step->test_accuracy, test, sizeof test);
+    snprintf(line, sizeof line, "step %llu: %s", (unsigned long long)step->step, test);
+    term_line(&show->out, line);
+}
+
+void
+show_result(struct show *show, const struct metrics_result *result, const char *dir)
+{
+    char line[TERM_LINE_MAX], test[128];
+    term_fini(&show->out);
+    format_test(result->test_loss, result->test_accuracy, test, sizeof test);
+    snprintf(line, sizeof line, "done: %llu steps, %s, %.1f s", (unsigned long long)result->steps,
+             test, result->wall_s);
+    show_say(show, 6, line);
+    snprintf(line, sizeof line, "weights sha256 %s", result->params_sha256);
+    show_say(show, 6, line);
+    if (!dir)
+        return;
+    snprintf(line, sizeof line, "results in %s", dir);
+    show_say(show, 6, line);
+}

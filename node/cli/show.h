@@ -1,0 +1,45 @@
+/* show.h - what people see of a run: a live line or plain lines, and messages between them.
+ *
+ * The live line is a list of fields, the most wanted first: a terminal that is too narrow shows fewer of them (term.h).
+ * show_line has the list; whoever has something to add appends a field there.
+ *
+ *     step 12/1920  loss 0.312  accuracy 91.4 %  3 nodes  9:42 left  4191 samples/s  sent 3.9 kB/s  epoch 1
+ *     step 1920/1920  evaluating 400/2000  loss 0.0312  accuracy 99.2 %  3 nodes
+ *
+ * A pipe gets the same line once a second while steps are made, and every ten seconds while the node does something
+ * else. Rates are those of the steps that this node took part in, from the second one on.
+ *
+ * Not thread-safe: metrics.c has the lock. */
+#ifndef NODE_SHOW_H
+#define NODE_SHOW_H
+
+#include "node/cli/term.h"
+#include "node/results/metrics.h"
+
+struct show {
+    bool quiet;               /* print only warnings and worse */
+    uint64_t warnings;        /* number of warnings and worse */
+    char alarm[128];          /* the present problem; "": none */
+    char doing[256];          /* what it does instead of training; "" it trains */
+    struct metrics_step step; /* the newest, when `stepped` */
+    bool stepped;
+    uint64_t plain_ms, doing_ms;           /* no plain line before */
+    uint64_t stepped_us;                   /* time of the last step; 0 before the first */
+    double seconds, samples, bytes, steps; /* smoothed sums: their ratios are rates; 0 unknown */
+    struct term out, err;
+};
+
+void show_init(struct show *show, bool quiet);
+void show_fini(struct show *show);
+/* Level as in syslog. */
+void show_say(struct show *show, int level, const char *line);
+void show_alarm(struct show *show, const char *line); /* NULL: no problem */
+/* What the node does until the next call, "evaluating 400/2000"; NULL or "": it trains. */
+void show_doing(struct show *show, const char *what, uint64_t now_us);
+void show_step(struct show *show, const struct metrics_step *step, uint64_t now_us);
+/* The live line as it is now; "" when there is nothing to show yet. */
+void show_line(const struct show *show, char *out, size_t size);
+/* Prints the last lines. The results are in `dir`; NULL if they could not be written. */
+void show_result(struct show *show, const struct metrics_result *result, const char *dir);
+
+#endif

@@ -1,0 +1,136 @@
+/* compare.c - the results that several nodes left, side by side. See compare.h. */
+#include "node/commands/compare.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include "node/job/typed.h"
+
+enum { COMPARE_PATH_MAX = 1200, CELL_MAX = 32 };
+
+static int
+fail(const char *path, const char *reason, char *why, size_t why_size)
+{
+    char shown[256];
+    typed_escape(shown, sizeof shown, path);
+    snprintf(why, why_size, "%s: %s", shown, reason);
+    return -EBADMSG;
+}
+
+static double
+number(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+static bool
+hash(const json_t *object, const char *name, char out[65])
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    if (!text || strlen(text) != 64 || strspn(text, "0123456789abcdef") != 64)
+        return false;
+    memcpy(out, text, 65);
+    return true;
+}
+
+int
+compare_read(struct compare_result *out, const char *dir, char *why, size_t why_size)
+{
+    char path[COMPARE_PATH_MAX];
+    json_error_t error;
+    snprintf(path, sizeof path, "%s/result.json", dir);
+    json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!object)
+        return fail(path, error.text, why, why_size);
+    const json_t *steps = json_object_get(object, "steps");
+    bool whole = json_is_integer(steps) && json_integer_value(steps) >= 0 &&
+                 hash(object, "params_sha256", out->params_sha256) &&
+                 hash(object, "state_sha256", out->state_sha256);
+    if (whole) {
+        out->steps = (uint64_t)json_integer_value(steps);
+        out->test_accuracy = number(object, "test_accuracy");
+        out->test_loss = number(object, "test_loss");
+        out->wall_s = number(object, "wall_s");
+    }
+    json_decref(object);
+    return whole ? 0 : fail(path, "steps or a hash is missing", why, why_size);
+}
+
+static const char *
+cell(char out[CELL_MAX], const char *format, double value)
+{
+    assert(strlen(format) < CELL_MAX);
+    if (!isfinite(value))
+        snprintf(out, CELL_MAX, "-");
+    else if (strcmp(format, "%") == 0)
+        snprintf(out, CELL_MAX, "%.2f %%", 100 * value);
+    else
+        snprintf(out, CELL_MAX, "%.*f", *format - '0', value);
+    return out;
+}
+
+static void
+print_table(FILE *file, const struct compare_result *results, size_t count)
+{
+    char accuracy[CELL_MAX], loss[CELL_MAX], wall[CELL_MAX];
+    fprintf(file, "node     steps  test accuracy  test loss   wall s  weights\n");
+    for (size_t i = 0; i < count; i++) {
+        const struct compare_result *r = &results[i];
+        fprintf(file, "%4u  %8llu  %13s  %9s  %7s  %.12s\n", r->node, (unsigned long long)r->steps,
+                cell(accuracy, "%", r->test_accuracy), cell(loss, "4", r->test_loss),
+                cell(wall, "1", r->wall_s), r->params_sha256);
+    }
+}
+
+static bool
+same(const struct compare_result *a, const struct compare_result *b)
+{
+    return strcmp(a->params_sha256, b->params_sha256) == 0 &&
+           strcmp(a->state_sha256, b->state_sha256) == 0;
+}
+
+/* "all 4 nodes", "the 3 nodes that finished", "the only node" */
+static void
+print_who(FILE *file, size_t count, unsigned nodes)
+{
+    if (nodes == 1)
+        fprintf(file, "the node holds");
+    else if (count == nodes)
+        fprintf(file, "all %zu nodes hold", count);
+    else if (count == 1)
+        fprintf(file, "the one node that finished holds");
+    else
+        fprintf(file, "the %zu nodes that finished hold", count);
+    fprintf(file, "%s weights: sha256", count == 1 ? " these" : " the same");
+}
+
+bool
+compare_print(FILE *file, const struct compare_result *results, size_t count, unsigned nodes)
+{
+    char accuracy[CELL_MAX], loss[CELL_MAX], wall[CELL_MAX];
+    assert(count >= 1);
+    print_table(file, results, count);
+    double wall_s = 0;
+    size_t other = 0;
+    for (size_t i = 0; i < count; i++) {
+        wall_s = fmax(wall_s, results[i].wall_s);
+        other = other == 0 && !same(&results[0], &results[i]) ? i : other;
+    }
+    if (other > 0) {
+        fprintf(file, "the nodes hold DIFFERENT bits: node %u weights %.12s state %.12s, ",
+                results[0].node, results[0].params_sha256, results[0].state_sha256);
+        fprintf(file, "node %u weights %.12s state %.12s\n", results[other].node,
+                results[other].params_sha256, results[other].state_sha256);
+        return false;
+    }
+    fprintf(file, "test accuracy %s, test loss %s, wall time %s s\n",
+            cell(accuracy, "%", results[0].test_accuracy), cell(loss, "4", results[0].test_loss),
+            cell(wall, "1", wall_s));
+    print_who(file, count, nodes);
+    fprintf(file, " %s\n", results[0].params_sha256);
+    return true;
+}

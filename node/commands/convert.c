@@ -1,0 +1,255 @@
+/* convert.c - data as arrays of NumPy, a checkpoint as a model. See convert.h. */
+#include "node/commands/convert.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "nn/files.h"
+#include "node/results/model_file.h"
+#include "node/train/left.h"
+
+enum { LINE = 512, HEADER = 256, LENGTH_AT = 8, TEXT_AT = 10, ROWS = 64 };
+
+/* An array being written. */
+struct array {
+    char path[CONFIG_PATH_MAX + 32];
+    FILE *file;
+};
+
+static int
+array_failed(const struct array *array, char *why, size_t why_size)
+{
+    int error = errno ? errno : EIO;
+    snprintf(why, why_size, "%s: cannot write: %s", array->path, strerror(error));
+    return -error;
+}
+
+/* Format 1.0 of numpy.lib.format: magic, version, length of the text, the text padded to HEADER bytes. */
+static int
+array_begin(struct array *array, const char *dir, const char *name, const char *type, size_t rows,
+            const struct nn_shape *shape, char *why, size_t why_size)
+{
+    char header[HEADER + 1] = "\x93NUMPY\x01", dims[HEADER / 2] = "";
+    for (size_t i = 0; i < shape->dims; i++)
+        snprintf(dims + strlen(dims), sizeof dims - strlen(dims), " %zu,", shape->dim[i]);
+    header[LENGTH_AT] = (char)(HEADER - TEXT_AT); /* below 256 */
+    int size =
+        snprintf(header + TEXT_AT, sizeof header - TEXT_AT,
+                 "{'descr': '%s', 'fortran_order': False, 'shape': (%zu,%s)}", type, rows, dims);
+    memset(header + TEXT_AT + size, ' ', HEADER - TEXT_AT - (size_t)size);
+    header[HEADER - 1] = '\n';
+    errno = 0;
+    snprintf(array->path, sizeof array->path, "%s/%s", dir, name);
+    array->file = fopen(array->path, "wx");
+    if (!array->file || fwrite(header, HEADER, 1, array->file) != 1)
+        return array_failed(array, why, why_size);
+    return 0;
+}
+
+/* Nothing half-written stays. */
+static int
+array_end(struct array *array, int rc, char *why, size_t why_size)
+{
+    if (!array->file)
+        return rc;
+    errno = 0;
+    if (fclose(array->file) && !rc)
+        rc = array_failed(array, why, why_size);
+    array->file = NULL;
+    if (rc)
+        unlink(array->path);
+    return rc;
+}
+
+struct part {
+    const struct data_set *data;
+    enum data_part part;
+    struct array features, labels;
+    struct nn_batch batch;
+    char *why;
+    size_t why_size;
+};
+
+static int
+write_rows(struct part *p, size_t width, size_t rows, bool numbers)
+{
+    for (size_t first = 0, n; first < rows; first += n) {
+        uint32_t index[ROWS];
+        n = rows - first < ROWS ? rows - first : ROWS;
+        for (size_t i = 0; i < n; i++)
+            index[i] = (uint32_t)(first + i);
+        data_fill(p->data, p->part, index, n, &p->batch, 1);
+        const char *failed = data_failed(p->data);
+        if (failed) {
+            snprintf(p->why, p->why_size, "%s", failed);
+            return -EIO;
+        }
+        const void *label = numbers ? (const void *)p->batch.target : p->batch.label;
+        errno = 0;
+        if (fwrite(p->batch.x, sizeof(float), n * width, p->features.file) != n * width)
+            return array_failed(&p->features, p->why, p->why_size);
+        if (fwrite(label, sizeof(int32_t), n, p->labels.file) != n)
+            return array_failed(&p->labels, p->why, p->why_size);
+    }
+    return 0;
+}
+
+static int
+write_part(struct part *p, const char *dir)
+{
+    const struct data_info *info = data_info(p->data);
+    const struct nn_shape none = {0};
+    bool test = p->part == DATA_TEST, numbers = info->classes == 0;
+    size_t rows = test ? info->test : info->train, width = 1;
+    for (size_t i = 0; i < info->input.dims; i++)
+        width *= info->input.dim[i];
+    p->batch.x = calloc(ROWS * width, sizeof *p->batch.x);
+    p->batch.label = numbers ? NULL : calloc(ROWS, sizeof *p->batch.label);
+    p->batch.target = numbers ? calloc(ROWS, sizeof *p->batch.target) : NULL;
+    int rc = p->batch.x && (p->batch.label || p->batch.target) ? 0 : -ENOMEM;
+    if (rc)
+        snprintf(p->why, p->why_size, "not enough memory for %d samples", ROWS);
+    rc = rc ? rc
+            : array_begin(&p->features, dir, test ? "test-features.npy" : "features.npy", "<f4",
+                          rows, &info->input, p->why, p->why_size);
+    rc = rc ? rc
+            : array_begin(&p->labels, dir, test ? "test-labels.npy" : "labels.npy",
+                          numbers ? "<f4" : "<i4", rows, &none, p->why, p->why_size);
+    rc = rc ? rc : write_rows(p, width, rows, numbers);
+    rc = array_end(&p->features, rc, p->why, p->why_size);
+    rc = array_end(&p->labels, rc, p->why, p->why_size);
+    free(p->batch.x);
+    free(p->batch.label);
+    free(p->batch.target);
+    return rc;
+}
+
+static int
+write_data(const struct config *config, const struct data_set *data, const char *dir, char *why,
+           size_t why_size)
+{
+    if (data_info(data)->labels > 1) {
+        snprintf(why, why_size, "%s: %zu labels per sample, expected 1: npy has no others",
+                 config->file, data_info(data)->labels);
+        return -EINVAL;
+    }
+    if (strlen(dir) >= CONFIG_PATH_MAX || (mkdir(dir, 0777) && errno != EEXIST)) {
+        snprintf(why, why_size, "%.300s: cannot make this folder: %s", dir,
+                 strlen(dir) >= CONFIG_PATH_MAX ? strerror(ENAMETOOLONG) : strerror(errno));
+        return -EINVAL;
+    }
+    int rc = 0;
+    for (int i = DATA_TRAIN; i <= DATA_TEST && !rc; i++) {
+        struct part part = {
+            .data = data, .part = (enum data_part)i, .why = why, .why_size = why_size};
+        rc = write_part(&part, dir);
+    }
+    return rc;
+}
+
+int
+convert_data(struct config *config, const char *dir)
+{
+    struct data_spec spec;
+    struct data_set *data = NULL;
+    char why[LINE + CONFIG_PATH_MAX];
+    config_data_spec(config, &spec);
+    spec.reproduce = false;
+    int rc = data_open(&data, &spec, why, sizeof why);
+    if (!rc)
+        rc = write_data(config, data, dir, why, sizeof why);
+    if (rc)
+        fprintf(stderr, "meshnode: %s\n", why);
+    else
+        printf("wrote %zu training and %zu test samples to %s: features, labels, test-features and "
+               "test-labels.npy\n",
+               data_info(data)->train, data_info(data)->test, dir);
+    data_close(&data);
+    return rc ? 2 : 0;
+}
+
+/* A checkpoint of another job: which key? The folder that it lies in may know. */
+static int
+tell_other(const struct left *left, const struct config *config, const char *path, char *why,
+           size_t why_size)
+{
+    struct config_difference difference;
+    size_t at = 0;
+    if (!left->config || !config_differ(left->config, config, &at, &difference))
+        return -EINVAL;
+    snprintf(why, why_size, "%s: checkpoint of another job (%s %s, here %s)", path, difference.key,
+             difference.left, difference.right);
+    return -EINVAL;
+}
+
+/* The job of a run that went on with other settings is in its folder. */
+static void
+read_left(struct left *left, const char *checkpoint_path)
+{
+    char dir[CONFIG_PATH_MAX];
+    const char *slash = strrchr(checkpoint_path, '/');
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - checkpoint_path) : 1,
+             slash ? checkpoint_path : ".");
+    left_read(left, dir);
+}
+
+static int
+write_model(const struct config *config, const struct job *job, struct state *state,
+            const char *checkpoint_path, const char *model_path, char *why, size_t why_size)
+{
+    struct config_difference difference;
+    struct left left;
+    struct checkpoint checkpoint = {
+        .job_hash = job_hash(job, config),
+        .numerics = nn_fingerprint(),
+        .count = 1,
+        .section[0] = {"state", state->block, state->size},
+    };
+    size_t at = 0;
+    read_left(&left, checkpoint_path);
+    bool went_on = left.config && left.config->train.past[0] && !config->train.past[0] &&
+                   !config_differ(left.config, config, &at, &difference);
+    checkpoint.job_hash = went_on ? left.job.job : checkpoint.job_hash;
+    int rc = checkpoint_read(checkpoint_path, &checkpoint, why, why_size);
+    if (rc == -EINVAL)
+        rc = tell_other(&left, config, checkpoint_path, why, why_size);
+    if (!rc) {
+        const struct model_file file = model_file_of(state->header, state->job.labels > 0,
+                                                     state_weights(state), state->param_count);
+        rc = model_file_write(model_path, went_on ? left.config : config, job, &file,
+                              state_weights(state), why, why_size);
+    }
+    if (!rc)
+        printf("wrote %s: the model of step %llu\n", model_path,
+               (unsigned long long)checkpoint.step);
+    left_fini(&left);
+    return rc;
+}
+
+int
+convert_checkpoint(struct config *config, const char *checkpoint_path, const char *model_path)
+{
+    struct job job = {0};
+    struct state state = {0};
+    char why[LINE];
+    int rc = job_open(&job, config, why, sizeof why);
+    if (!rc)
+        rc = job_start(&job, config, why, sizeof why);
+    if (!rc) {
+        const struct state_job rules = job_rules(&job, config);
+        rc = state_init(&state, &rules, job.exact, nn_param_count(job.model));
+        if (rc)
+            snprintf(why, sizeof why, "not enough memory for the state");
+    }
+    if (!rc)
+        rc = write_model(config, &job, &state, checkpoint_path, model_path, why, sizeof why);
+    if (rc)
+        fprintf(stderr, "meshnode: %s\n", why);
+    state_fini(&state);
+    job_close(&job);
+    return rc ? 2 : 0;
+}

@@ -1,0 +1,189 @@
+/* eval.c - what can be said of a job without training it: `check` describes it, `eval` tests a model. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/files.h"
+#include "node/commands/host.h"
+#include "node/job/job.h"
+#include "node/train/memory.h"
+#include "node/train/state.h"
+#include "node/train/train.h"
+#include "node/train/work.h"
+
+enum { LINE = 512 };
+
+static void
+format_shape(const struct nn_shape *shape, char *out, size_t size)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < shape->dims && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%zu", i ? "x" : "", shape->dim[i]);
+}
+
+static size_t
+layer_params(const struct nn_model *model, size_t layer)
+{
+    size_t count = 0;
+    for (size_t t = 0; t < nn_tensor_count(model); t++)
+        if (nn_tensor(model, t)->layer == layer)
+            count += nn_tensor(model, t)->count;
+    return count;
+}
+
+static double
+print_layers(const struct nn_model *model)
+{
+    double flops = 0;
+    printf("%-16s %-14s %12s %14s\n", "layer", "output", "parameters", "Mflop/sample");
+    for (size_t layer = 0; layer < nn_layer_count(model); layer++) {
+        char shape[64];
+        format_shape(nn_layer_output(model, layer), shape, sizeof shape);
+        printf("%-16s %-14s %12zu %14.3f\n", nn_layer_name(model, layer), shape,
+               layer_params(model, layer), nn_layer_flops(model, layer) / 1e6);
+        flops += nn_layer_flops(model, layer);
+    }
+    return flops;
+}
+
+/* "1.50 Gflop": in the unit that fits. */
+static void
+format_flop(double flops, char *out, size_t size)
+{
+    static const char *const unit[] = {"flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop"};
+    size_t i = 0;
+    for (; flops >= 1000 && i < 5; i++)
+        flops /= 1000;
+    snprintf(out, size, "%.*f %s", i ? 2 : 0, flops, unit[i]);
+}
+
+static void
+print_job(const struct config *config, const struct job *job, const struct memory *memory)
+{
+    const struct data_info *data = data_info(job->data);
+    char shape[64];
+    format_shape(&data->input, shape, sizeof shape);
+    printf("run     %s, seed %llu, job %016llx\n", config->run.name,
+           (unsigned long long)config->run.seed, (unsigned long long)job_hash(job, config));
+    if (job->from)
+        printf("from    %s, weights %016llx\n", config->model.from,
+               (unsigned long long)job->from_hash);
+    printf("data    %zu training and %zu test samples of %s, %zu classes\n", data->train,
+           data->test, shape, data->classes);
+    double flops = print_layers(job->model);
+    size_t params = nn_param_count(job->model);
+    char work[MEMORY_TEXT], gradients[MEMORY_TEXT];
+    double batch = (double)config->train.batch;
+    uint64_t per_epoch = (data->train + config->train.batch - 1) / config->train.batch;
+    printf("total   %zu parameters; %llu steps of %llu samples per epoch, %u shards of %llu\n",
+           params, (unsigned long long)per_epoch, (unsigned long long)config->train.batch,
+           config->train.shards, (unsigned long long)(config->train.batch / config->train.shards));
+    format_flop(3 * flops * batch, work, sizeof work);
+    memory_text(gradients, (double)(params * sizeof(int32_t)));
+    printf("step    %s of computing over the whole mesh, %s of gradients per node", work,
+           gradients);
+    if (config->train.local_steps > 1)
+        printf(" every %llu steps", (unsigned long long)config->train.local_steps);
+    printf("\n");
+    memory_print(memory, config);
+    printf("kernel  %s, numerics %016llx\n", job->kernel, (unsigned long long)nn_fingerprint());
+}
+
+/* Returns whether the job fits this machine. */
+static bool
+check_fit(const struct config *config, const struct memory *memory)
+{
+    uint64_t have = host_memory(""), need = memory_total(memory);
+    char needs[MEMORY_TEXT], has[MEMORY_TEXT];
+    if (need <= have)
+        return true;
+    memory_text(needs, (double)need);
+    memory_text(has, (double)have);
+    fflush(stdout);
+    fprintf(stderr, "meshnode: needs %s, this machine has %s%s\n", needs, has,
+            config->train.memory_max
+                ? ""
+                : "; train.memory_max makes a node use less, where that can be");
+    return false;
+}
+
+int
+train_check(struct config *config)
+{
+    bool fits = true;
+    struct job job = {0};
+    struct memory memory;
+    char why[LINE];
+    int rc = job_open(&job, config, why, sizeof why);
+    if (!rc)
+        rc = job_start(&job, config, why, sizeof why);
+    if (!rc)
+        rc = memory_plan(&memory, config, &job, why, sizeof why);
+    if (rc) {
+        fprintf(stderr, "meshnode: %s\n", why);
+    } else {
+        print_job(config, &job, &memory);
+        fits = check_fit(config, &memory);
+    }
+    job_close(&job);
+    return rc ? 2 : !fits;
+}
+
+static int
+evaluate(const struct config *config, const struct job *job, const char *path, char *why,
+         size_t why_size)
+{
+    struct pool *pool = NULL;
+    struct work *work = NULL;
+    double loss = 0, accuracy = 0;
+    float *params = calloc(nn_param_count(job->model) + 1, sizeof *params);
+    struct work_setup setup = {
+        .model = job->model,
+        .data = job->data,
+        .exact = job->exact,
+        .threads = config->threads,
+        .shards = config->train.shards,
+        .local_steps = 1,
+        .batch = config->train.batch,
+        .seed = config->run.seed,
+        .exact_mode = config->train.exact,
+        .bucket_bytes = config->mesh.bucket,
+    };
+    int rc = params ? pool_new(&pool, config->threads) : -1;
+    setup.pool = pool;
+    if (!rc)
+        rc = work_new(&work, &setup);
+    if (rc) {
+        snprintf(why, why_size, "not enough memory to evaluate");
+    } else if (!(rc = safetensors_read(path, job->model, params, why, why_size))) {
+        work_evaluate(work, params, &loss, &accuracy);
+        const char *failed = data_failed(job->data);
+        rc = failed ? -EIO : 0;
+        snprintf(why, why_size, "%s", failed ? failed : "");
+    }
+    if (!rc) {
+        printf("test samples %zu, loss %.6f", data_info(job->data)->test, loss);
+        if (config->train.loss != NN_SQUARED_ERROR && config->train.loss != NN_COUNT)
+            printf(", accuracy %.2f %%", 100 * accuracy);
+        printf("\n");
+    }
+    work_destroy(&work);
+    pool_destroy(&pool);
+    free(params);
+    return rc;
+}
+
+int
+train_eval(struct config *config, const char *model_path)
+{
+    struct job job = {0};
+    char why[LINE];
+    int rc = job_open(&job, config, why, sizeof why);
+    if (!rc)
+        rc = evaluate(config, &job, model_path, why, sizeof why);
+    if (rc)
+        fprintf(stderr, "meshnode: %s\n", why);
+    job_close(&job);
+    return rc ? 2 : 0;
+}

@@ -1,0 +1,125 @@
+/* health.c - the age of metrics.jsonl, and what its last line says. See health.h. */
+#include "node/commands/health.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "node/job/typed.h"
+
+enum { HEALTH_PATH_MAX = 4096 + 256 + 32, TAIL_MAX = 4096, SHOWN_MAX = 200 };
+
+struct sign {
+    char dir[HEALTH_PATH_MAX];
+    struct timespec at; /* of metrics.jsonl */
+    bool done; /* result.json is there: it is removed with the first step of the next run */
+};
+
+static bool
+newer(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+/* The sign of the run in `dir`, when there is one and it is newer than that in `best`. */
+static bool
+look(const char *dir, struct sign *best)
+{
+    char path[HEALTH_PATH_MAX + 32];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) ||
+        (best->dir[0] && !newer(&status.st_mtim, &best->at)))
+        return false;
+    best->at = status.st_mtim;
+    snprintf(best->dir, sizeof best->dir, "%s", dir);
+    snprintf(path, sizeof path, "%s/result.json", dir);
+    best->done = stat(path, &status) == 0 && !newer(&best->at, &status.st_mtim);
+    return true;
+}
+
+/* 0 or -errno. */
+static int
+look_below(const char *dir, struct sign *best)
+{
+    char path[HEALTH_PATH_MAX];
+    DIR *folder = opendir(dir);
+    if (!folder)
+        return -errno;
+    for (struct dirent *entry; (entry = readdir(folder));)
+        if (entry->d_name[0] != '.' &&
+            snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) < (int)sizeof path)
+            look(path, best);
+    closedir(folder);
+    return best->dir[0] ? 0 : -ENOENT;
+}
+
+/* The last line of metrics.jsonl, or NULL. */
+static json_t *
+last_step(const char *dir)
+{
+    char path[HEALTH_PATH_MAX + 32], tail[TAIL_MAX];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return NULL;
+    off_t end = lseek(fd, 0, SEEK_END), from = end > TAIL_MAX ? end - TAIL_MAX : 0;
+    ssize_t size = pread(fd, tail, sizeof tail, from);
+    close(fd);
+    while (size > 0 && tail[size - 1] != '\n')
+        size--; /* a line that is being written */
+    ssize_t line = size > 0 ? size - 1 : 0;
+    while (line > 0 && tail[line - 1] != '\n')
+        line--;
+    return size > line ? json_loadb(tail + line, (size_t)(size - line), 0, NULL) : NULL;
+}
+
+static void
+print_sign(const struct sign *sign, double age)
+{
+    char shown[SHOWN_MAX];
+    typed_escape(shown, sizeof shown, sign->dir);
+    json_t *step = last_step(sign->dir);
+    printf("%s: ", shown);
+    long long peers = json_integer_value(json_object_get(step, "peers"));
+    if (step)
+        printf("step %lld, loss %.4g, %lld %s, ",
+               (long long)json_integer_value(json_object_get(step, "step")),
+               json_number_value(json_object_get(step, "loss")), peers,
+               peers == 1 ? "node" : "nodes");
+    else
+        printf("no step yet, ");
+    json_decref(step);
+    if (sign->done)
+        puts("done");
+    else
+        printf("last sign of life %.1f s ago%s\n", age > 0 ? age : 0,
+               age > HEALTH_AGE_S ? ": dead or stopped" : "");
+}
+
+int
+health_print(const char *dir)
+{
+    struct sign sign = {.done = false};
+    struct timespec now;
+    int rc = look(dir, &sign) ? 0 : look_below(dir, &sign);
+    if (rc) {
+        char shown[SHOWN_MAX];
+        typed_escape(shown, sizeof shown, dir);
+        printf("%s: no run here%s%s\n", shown, rc == -ENOENT ? "" : ": ",
+               rc == -ENOENT ? "" : strerror(-rc));
+        return 1;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    double age =
+        (double)(now.tv_sec - sign.at.tv_sec) + 1e-9 * (double)(now.tv_nsec - sign.at.tv_nsec);
+    print_sign(&sign, age);
+    return sign.done || age <= HEALTH_AGE_S ? 0 : 1;
+}

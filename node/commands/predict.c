@@ -1,0 +1,231 @@
+/* predict.c - outputs of a trained model as CSV. See predict.h. */
+#include "node/commands/predict.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/arithmetic/vmath.h"
+#include "nn/files.h"
+#include "node/job/job.h"
+#include "node/results/model_file.h"
+
+enum { ROWS = 32, LINE = 512 + CONFIG_PATH_MAX };
+
+struct predicting {
+    const struct config *config;
+    const struct nn_model *model;
+    const struct data_set *data;  /* its test part */
+    const struct data_set *named; /* the job's data, whose classes have names; NULL: not opened */
+    struct model_note note;       /* of the model's file */
+    bool bare;                    /* without labels */
+    size_t outputs;
+    struct nn_pass *pass;
+    float *params;
+    float *p; /* [outputs] */
+};
+
+static bool
+classifies(const struct predicting *p)
+{
+    return p->config->train.loss != NN_SQUARED_ERROR;
+}
+
+/* As a field of CSV: in quotes where it must be. */
+static void
+print_field(const char *text)
+{
+    if (!strpbrk(text, ",\"\n")) {
+        fputs(text, stdout);
+        return;
+    }
+    putchar('"');
+    for (; *text; text++)
+        printf(*text == '"' ? "\"\"" : "%c", *text);
+    putchar('"');
+}
+
+/* By the model's file or by the data; without names, by number. */
+static void
+print_class(const struct predicting *p, size_t class)
+{
+    const char *name = class < p->note.class_count ? p->note.class_name[class] : NULL;
+    if (!name && p->named && class < data_info(p->named)->classes)
+        name = data_class_name(p->named, class);
+    if (name)
+        print_field(name);
+    else
+        printf("%zu", class);
+}
+
+static void
+print_header(const struct predicting *p)
+{
+    bool logistic = p->config->train.loss == NN_LOGISTIC;
+    printf("row");
+    if (!p->bare && classifies(p))
+        printf(",label");
+    for (size_t i = 0; !p->bare && !classifies(p) && i < p->outputs; i++)
+        printf(",target%zu", i);
+    if (classifies(p))
+        printf(",class");
+    for (size_t i = 0; i < p->outputs; i++)
+        printf(",%s%zu", classifies(p) ? "p" : "y", logistic ? 1 : i);
+    printf("\n");
+}
+
+/* Outputs z to what is printed; returns the class. */
+static size_t
+conclude(const struct predicting *p, const float *z)
+{
+    size_t best = 0, n = p->outputs;
+    double sum = 0;
+    memcpy(p->p, z, n * sizeof *z);
+    if (p->config->train.loss == NN_LOGISTIC) {
+        vmath_sigmoid(z, p->p, 1);
+        return z[0] > 0;
+    }
+    for (size_t i = 1; i < n; i++)
+        if (z[i] > z[best])
+            best = i;
+    if (!classifies(p))
+        return best;
+    for (size_t i = 0; i < n; i++)
+        p->p[i] = z[i] - z[best];
+    vmath_exp(p->p, p->p, n);
+    for (size_t i = 0; i < n; i++)
+        sum += (double)p->p[i];
+    for (size_t i = 0; i < n; i++)
+        p->p[i] = (float)((double)p->p[i] / sum);
+    return best;
+}
+
+static void
+print_numbers(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        printf(",%.9g", (double)x[i]);
+}
+
+static void
+print_row(const struct predicting *p, size_t row, const struct nn_batch *batch, size_t i)
+{
+    size_t class = conclude(p, nn_pass_output(p->pass) + i * p->outputs);
+    printf("%zu", row);
+    if (!p->bare && classifies(p)) {
+        putchar(',');
+        print_class(p, (size_t)batch->label[i]);
+    }
+    if (!p->bare && !classifies(p))
+        print_numbers(batch->target + i * p->outputs, p->outputs);
+    if (classifies(p)) {
+        putchar(',');
+        print_class(p, class);
+    }
+    print_numbers(p->p, p->outputs);
+    printf("\n");
+}
+
+/* 0 or -EIO. */
+static int
+print_rows(const struct predicting *p, char *why, size_t why_size)
+{
+    const struct nn_context context = {.seed = p->config->run.seed};
+    struct nn_batch *batch = nn_pass_batch(p->pass);
+    size_t rows = data_info(p->data)->test;
+    print_header(p);
+    for (size_t first = 0, n; first < rows && !ferror(stdout); first += n) {
+        uint32_t index[ROWS];
+        n = rows - first < ROWS ? rows - first : ROWS;
+        for (size_t i = 0; i < n; i++)
+            index[i] = (uint32_t)(first + i);
+        data_fill(p->data, DATA_TEST, index, n, batch, p->outputs);
+        for (size_t l = 0; l < nn_layer_count(p->model); l++)
+            nn_forward(p->model, l, p->pass, p->params, &context);
+        const char *failed = data_failed(p->data);
+        if (failed) {
+            snprintf(why, why_size, "%s", failed);
+            return -EIO;
+        }
+        for (size_t i = 0; i < n; i++)
+            print_row(p, first + i, batch, i);
+    }
+    return 0;
+}
+
+static int
+check_model(const struct predicting *p, char *why, size_t why_size)
+{
+    if (nn_label_count(p->model) > 1) {
+        snprintf(why, why_size,
+                 "%s: the model predicts each position of a sequence, expected one prediction per "
+                 "sample (meshnode sample writes a text)",
+                 p->config->file);
+        return -EINVAL;
+    }
+    if (p->config->train.loss == NN_COUNT) {
+        snprintf(why, why_size, "%s: train.loss = count predicts nothing", p->config->file);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int
+open_predicting(struct predicting *p, const char *model_path, char *why, size_t why_size)
+{
+    p->outputs = nn_output_size(p->model);
+    p->params = calloc(nn_param_count(p->model) + 1, sizeof *p->params);
+    p->p = calloc(p->outputs, sizeof *p->p);
+    if (!p->params || !p->p || nn_pass_new(&p->pass, p->model, ROWS, false)) {
+        snprintf(why, why_size, "not enough memory for the model");
+        return -ENOMEM;
+    }
+    return safetensors_read(model_path, p->model, p->params, why, why_size);
+}
+
+/* The model and the rows: from the model's file alone, where it has all that is needed, else from the job's data. */
+static int
+open_rows(struct predicting *p, struct job *job, struct data_set **rows, const char *path,
+          char *why, size_t why_size)
+{
+    struct data_scaling scaling = p->note.scaling;
+    bool alone = path && scaling.input.dims > 0 && (p->note.column || !p->config->data.standardise);
+    int rc = alone ? job_open_input(job, p->config, &scaling.input, why, why_size)
+                   : job_open(job, p->config, why, why_size);
+    p->model = job->model;
+    p->named = job->data;
+    if (!rc)
+        rc = check_model(p, why, why_size);
+    if (!rc && path && !alone)
+        data_scaling(job->data, &scaling);
+    if (!rc && path)
+        rc = data_open_rows(rows, &scaling, path, why, why_size);
+    p->data = *rows ? *rows : job->data;
+    return rc;
+}
+
+int
+predict_run(struct config *config, const char *model_path, const char *rows_path)
+{
+    struct job job = {0};
+    struct data_set *rows = NULL;
+    struct predicting p = {.config = config, .bare = rows_path != NULL};
+    char why[LINE];
+    int rc = model_note_read(&p.note, model_path, why, sizeof why);
+    if (!rc)
+        rc = open_rows(&p, &job, &rows, rows_path, why, sizeof why);
+    if (!rc)
+        rc = open_predicting(&p, model_path, why, sizeof why);
+    if (!rc)
+        rc = print_rows(&p, why, sizeof why);
+    if (rc)
+        fprintf(stderr, "meshnode: %s\n", why);
+    nn_pass_destroy(&p.pass);
+    free(p.p);
+    free(p.params);
+    model_note_fini(&p.note);
+    data_close(&rows);
+    job_close(&job);
+    return rc ? 2 : 0;
+}

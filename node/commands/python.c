@@ -1,0 +1,332 @@
+/* python.c - see python.h. Each layer is PyTorch's module where it has one; a tensor 3.0.conv.weight of ours is
+ * 3.0.weight of nested nn.Sequential. */
+#include "node/commands/python.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/files.h"
+#include "node/job/job.h"
+#include "node/results/model_file.h"
+
+enum { LINE = 512 + CONFIG_PATH_MAX };
+
+static const char reader[] =
+    "import json, struct\n"
+    "import torch\n"
+    "from torch import nn\n"
+    "\n"
+    "\n"
+    "def read(path):\n"
+    "    raw = bytearray(open(path, \"rb\").read())\n"
+    "    length, = struct.unpack(\"<Q\", raw[:8])\n"
+    "    header = json.loads(raw[8:8 + length])\n"
+    "    metadata, tensors = header.pop(\"__metadata__\", {}), {}\n"
+    "    for name, entry in header.items():\n"
+    "        begin, end = entry[\"data_offsets\"]\n"
+    "        flat = torch.frombuffer(raw, dtype=torch.float32, count=(end - begin) // 4, "
+    "offset=8 + length + begin)\n"
+    "        position, word, role = name.rsplit(\".\", 2)  # 0.conv.weight is 0.weight here\n"
+    "        tensors[position + \".\" + role] = flat.reshape(entry[\"shape\"]).clone()\n"
+    "    return tensors, metadata\n"
+    "\n";
+
+/* What PyTorch has not. */
+static const struct {
+    enum nn_kind kind;
+    const char *text;
+} helper[] = {
+    {NN_RESIDUAL, "class Residual(nn.Sequential):\n"
+                  "    def forward(self, x):\n"
+                  "        return x + super().forward(x)\n"},
+    {NN_GLOBALPOOL, "class GlobalPool(nn.Module):\n"
+                    "    def forward(self, x):\n"
+                    "        return x.flatten(2).mean(2) if x.dim() > 3 else x.mean(1)\n"},
+    {NN_ATTENTION,
+     "class Attention(nn.Module):  # causal; queries, keys and values side by side\n"
+     "    def __init__(self, heads):\n"
+     "        super().__init__()\n"
+     "        self.heads = heads\n"
+     "\n"
+     "    def forward(self, x):\n"
+     "        rows, positions, features = x.shape\n"
+     "        q, k, v = (part.reshape(rows, positions, self.heads, -1).transpose(1, 2)\n"
+     "                   for part in x.split(features // 3, dim=2))\n"
+     "        scores = q @ k.transpose(2, 3) / q.shape[3] ** 0.5\n"
+     "        later = torch.ones(positions, positions, dtype=torch.bool).triu(1)\n"
+     "        shares = scores.masked_fill(later, float(\"-inf\")).softmax(3)\n"
+     "        return (shares @ v).transpose(1, 2).reshape(rows, positions, -1)\n"},
+    {NN_EMBEDDING, "class Tokens(nn.Embedding):\n"
+                   "    def forward(self, x):\n"
+                   "        return super().forward(x.long())\n"},
+    {NN_POSITIONS,
+     "class Positions(nn.Module):\n"
+     "    def __init__(self, positions, features, sines=False):\n"
+     "        super().__init__()\n"
+     "        t, k = torch.arange(positions).double()[:, None], torch.arange(features)\n"
+     "        angle = t / 10000.0 ** ((k - k % 2).double() / features)\n"
+     "        waves = torch.where(k % 2 == 0, angle.sin(), angle.cos()).float()\n"
+     "        if sines:\n"
+     "            self.register_buffer(\"weight\", waves, persistent=False)\n"
+     "        else:\n"
+     "            self.weight = nn.Parameter(torch.zeros(positions, features))\n"
+     "\n"
+     "    def forward(self, x):\n"
+     "        return x + self.weight\n"},
+    {NN_RMSNORM,
+     "class RMSNorm(nn.Module):\n"
+     "    def __init__(self, features, epsilon):\n"
+     "        super().__init__()\n"
+     "        self.weight, self.epsilon = nn.Parameter(torch.ones(features)), epsilon\n"
+     "\n"
+     "    def forward(self, x):\n"
+     "        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.epsilon) * "
+     "self.weight\n"},
+};
+
+static const char tied[] =
+    "class Tied(nn.Module):  # with the weight of the embedding\n"
+    "    def __init__(self, table, bias):\n"
+    "        super().__init__()\n"
+    "        self.table = [table]\n"
+    "        self.bias = nn.Parameter(torch.zeros(table.num_embeddings)) if bias else None\n"
+    "\n"
+    "    def forward(self, x):\n"
+    "        return nn.functional.linear(x, self.table[0].weight, self.bias)\n";
+
+static const char recurrent[] =
+    "class Recurrent(nn.Module):  # the outputs of all steps, or of the last one\n"
+    "    def __init__(self, kind, inputs, units, last):\n"
+    "        super().__init__()\n"
+    "        layer = kind(inputs, units, batch_first=True)\n"
+    "        for name, weight in layer.named_parameters():\n"
+    "            self.register_parameter(name, weight)\n"
+    "        self.layer, self.last = [layer], last\n"
+    "\n"
+    "    def forward(self, x):\n"
+    "        y = self.layer[0](x)[0]\n"
+    "        return y[:, -1] if self.last else y\n";
+
+static bool
+is_recurrent(const struct nn_layer_spec *spec)
+{
+    return spec->kind == NN_RNN || spec->kind == NN_LSTM || spec->kind == NN_GRU;
+}
+
+static void
+print_helpers(const struct config *config)
+{
+    bool ties = false, recurs = false, used[NN_KINDS] = {false};
+    for (size_t i = 0; i < config->model.count; i++) {
+        const struct nn_layer_spec *spec = &config->model.layer[i];
+        used[spec->kind] = true;
+        ties = ties || (spec->kind == NN_DENSE && spec->tied);
+        recurs = recurs || is_recurrent(spec);
+    }
+    for (size_t i = 0; i < sizeof helper / sizeof helper[0]; i++)
+        if (used[helper[i].kind])
+            printf("\n%s\n", helper[i].text);
+    if (ties)
+        printf("\n%s\n", tied);
+    if (recurs)
+        printf("\n%s\n", recurrent);
+}
+
+static void
+print_window(const char *name, const struct nn_layer_spec *spec)
+{
+    printf("nn.%s(%u, %u, %u)", name, spec->kernel, spec->stride ? spec->stride : spec->kernel,
+           spec->pad);
+}
+
+static const char *
+truth(bool value)
+{
+    return value ? "True" : "False";
+}
+
+/* `in`: the shape of a sample before the layer. */
+static void
+print_layer(const struct nn_layer_spec *spec, const struct nn_shape *in)
+{
+    size_t width = in->dim[in->dims - 1], channels = in->dim[0];
+    switch (spec->kind) {
+    case NN_DENSE:
+        if (spec->tied)
+            printf("Tied(first, %s)", truth(!spec->no_bias));
+        else
+            printf("nn.Linear(%zu, %u, %s)", width, spec->units, truth(!spec->no_bias));
+        break;
+    case NN_CONV2D:
+        printf("nn.Conv2d(%zu, %u, %u, %u, %u, bias=%s)", channels, spec->units, spec->kernel,
+               spec->stride ? spec->stride : 1, spec->pad, truth(!spec->no_bias));
+        break;
+    case NN_MAXPOOL:
+        print_window("MaxPool2d", spec);
+        break;
+    case NN_AVGPOOL:
+        print_window("AvgPool2d", spec);
+        break;
+    case NN_FLATTEN:
+        printf("nn.Flatten()");
+        break;
+    case NN_RELU:
+        printf("nn.ReLU()");
+        break;
+    case NN_SIGMOID:
+        printf("nn.Sigmoid()");
+        break;
+    case NN_TANH:
+        printf("nn.Tanh()");
+        break;
+    case NN_SILU:
+        printf("nn.SiLU()");
+        break;
+    case NN_GELU:
+        printf("nn.GELU(approximate=\"%s\")", spec->approximate ? "tanh" : "none");
+        break;
+    case NN_DROPOUT:
+        printf("nn.Dropout(%.9g)", (double)spec->drop);
+        break;
+    case NN_LAYERNORM:
+        printf("nn.LayerNorm(%zu, %.9g, bias=%s)", width, (double)spec->epsilon,
+               truth(!spec->no_bias));
+        break;
+    case NN_RMSNORM:
+        printf("RMSNorm(%zu, %.9g)", width, (double)spec->epsilon);
+        break;
+    case NN_BATCHNORM:
+        printf("nn.BatchNorm%s(%zu, %.9g, %.9g)", in->dims == 3 ? "2d" : "1d", channels,
+               (double)spec->epsilon, (double)spec->momentum);
+        break;
+    case NN_EMBEDDING:
+        printf("Tokens(%u, %u)", spec->tokens, spec->units);
+        break;
+    case NN_POSITIONS:
+        printf("Positions(%zu, %zu%s)", channels, width, spec->sinusoidal ? ", sines=True" : "");
+        break;
+    case NN_ATTENTION:
+        printf("Attention(%u)", spec->units);
+        break;
+    case NN_GLOBALPOOL:
+        printf("GlobalPool()");
+        break;
+    case NN_UPSAMPLE:
+        printf("nn.Upsample(scale_factor=%u)", spec->kernel);
+        break;
+    case NN_RNN:
+    case NN_LSTM:
+    case NN_GRU:
+        printf("Recurrent(nn.%s, %zu, %u, %s)",
+               spec->kind == NN_RNN    ? "RNN"
+               : spec->kind == NN_LSTM ? "LSTM"
+                                       : "GRU",
+               width, spec->units, truth(spec->last));
+        break;
+    case NN_RESIDUAL:
+    case NN_RESIDUAL_END:
+    case NN_KINDS:
+        break;
+    }
+}
+
+static void
+print_layers(const struct config *config, const struct nn_model *model,
+             const struct nn_shape *input)
+{
+    int depth = 1;
+    bool table = config->model.layer[0].kind == NN_EMBEDDING;
+    if (table) {
+        printf("first = ");
+        print_layer(&config->model.layer[0], input);
+        printf("\n");
+    }
+    printf("net = nn.Sequential(\n");
+    for (size_t i = 0; i < config->model.count; i++) {
+        const struct nn_layer_spec *spec = &config->model.layer[i];
+        depth -= spec->kind == NN_RESIDUAL_END;
+        printf("%*s", 4 * depth, "");
+        if (spec->kind == NN_RESIDUAL)
+            printf("Residual(");
+        else if (spec->kind == NN_RESIDUAL_END)
+            printf("),");
+        else if (i == 0 && table)
+            printf("first,");
+        else {
+            print_layer(spec, i ? nn_layer_output(model, i - 1) : input);
+            printf(",");
+        }
+        printf("\n");
+        depth += spec->kind == NN_RESIDUAL;
+    }
+    printf(")\n");
+}
+
+/* As a literal of Python. */
+static void
+print_text(const char *text)
+{
+    putchar('"');
+    for (; *text; text++)
+        printf(*text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    putchar('"');
+}
+
+static void
+print_program(const struct config *config, const struct nn_model *model,
+              const struct nn_shape *input, const char *path)
+{
+    fputs(reader, stdout);
+    print_helpers(config);
+    printf("\n");
+    print_layers(config, model, input);
+    printf("weights, metadata = read(");
+    print_text(path);
+    printf(")\n"
+           "missing, surplus = net.load_state_dict(weights, strict=False)\n"
+           "assert not surplus and all(\"num_batches_tracked\" in name for name in missing), "
+           "(missing, "
+           "surplus)\n"
+           "net.eval()\n"
+           "# net(x) takes samples of shape [rows");
+    for (size_t i = 0; i < input->dims; i++)
+        printf(", %zu", input->dim[i]);
+    printf("], scaled as metadata says (mean, scale, norm);\n# %s\n",
+           config->train.loss == NN_CROSS_ENTROPY ? "net(x).softmax(-1) are the probabilities."
+           : config->train.loss == NN_LOGISTIC ? "net(x).sigmoid() is the probability of class 1."
+                                               : "net(x) are the outputs.");
+}
+
+int
+python_print(struct config *config, const char *model_path)
+{
+    struct job job = {0};
+    struct model_note note;
+    struct nn_shape input;
+    char why[LINE];
+    float *params = NULL;
+    int rc = model_note_read(&note, model_path, why, sizeof why);
+    bool alone = !rc && note.scaling.input.dims > 0;
+    if (!rc)
+        rc = alone ? job_open_input(&job, config, &note.scaling.input, why, sizeof why)
+                   : job_open(&job, config, why, sizeof why);
+    if (!rc) {
+        input = config->model.input.dims ? config->model.input
+                : alone                  ? note.scaling.input
+                                         : data_info(job.data)->input;
+        params = calloc(nn_param_count(job.model) + 1, sizeof *params);
+        rc = params ? safetensors_read(model_path, job.model, params, why, sizeof why) : -ENOMEM;
+        if (!params)
+            snprintf(why, sizeof why, "not enough memory for the model");
+    }
+    if (!rc)
+        print_program(config, job.model, &input, model_path);
+    else
+        fprintf(stderr, "meshnode: %s\n", why);
+    free(params);
+    model_note_fini(&note);
+    job_close(&job);
+    return rc ? 2 : 0;
+}

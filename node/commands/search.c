@@ -1,0 +1,69 @@
+/* search.c - see search.h. */
+#include "node/commands/search.h"
+
+#include <errno.h>
+
+#include "mesh/mesh.h"
+#include "node/cli/show.h"
+#include "node/cli/waiting.h"
+#include "node/commands/host.h"
+#include "proto/clock.h"
+
+enum { SEARCH_MS = 3600 * 1000 };
+
+struct search {
+    const struct config *config;
+    struct show show;
+    uint64_t since_us;
+    bool hinted; /* what to check was said */
+};
+
+static void
+say(void *ctx, int level, const char *line)
+{
+    struct search *search = ctx;
+    if (level <= search->config->log_level)
+        show_say(&search->show, level, line);
+}
+
+static void
+tell(void *ctx, const struct mesh_status *status, uint64_t searching_us)
+{
+    struct search *search = ctx;
+    uint64_t now = clock_us();
+    char line[WAITING_LINE];
+    (void)searching_us; /* of this mesh_job_find alone */
+    waiting_search(status, now - search->since_us, line);
+    show_doing(&search->show, line, now);
+    if (search->hinted || now - search->since_us < WAITING_HINT_US || waiting_gaps(status) > 0)
+        return;
+    search->hinted = true;
+    waiting_search_hint(status, line);
+    say(search, 4, line);
+}
+
+int
+search_job(const struct config *config, char *text, char *from, char *why, size_t why_size)
+{
+    struct search search = {.config = config, .since_us = clock_us()};
+    struct mesh_setup setup = {
+        .group = config->mesh.group,
+        .interface = config->mesh.interface[0] ? config->mesh.interface : NULL,
+        .port = (uint16_t)config->mesh.port,
+        .beacon_port = (uint16_t)config->mesh.beacon_port,
+        .seeds = config->mesh.seed,
+        .seed_count = config->mesh.seed_count,
+        .log = say,
+        .log_ctx = &search,
+        .searching = tell,
+        .searching_ctx = &search,
+    };
+    int rc;
+    host_name(config->name, setup.hello.name, sizeof setup.hello.name);
+    show_init(&search.show, config->quiet);
+    do
+        rc = mesh_job_find(&setup, SEARCH_MS, text, from, why, why_size);
+    while (rc == -ETIMEDOUT);
+    show_fini(&search.show);
+    return rc;
+}

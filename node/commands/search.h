@@ -1,0 +1,11 @@
+/* search.h - a node without a job looks for a mesh that has one, and says so on the terminal. */
+#ifndef NODE_SEARCH_H
+#define NODE_SEARCH_H
+
+#include "node/job/config.h"
+
+/* Waits for a mesh that has a job. Puts its text into text[PROTO_JOB_MAX], and who gave it into from[PROTO_WHO_MAX].
+ * Returns 0, -EINTR after mesh_job_interrupt, or another negative errno with a line in `why`. */
+int search_job(const struct config *config, char *text, char *from, char *why, size_t why_size);
+
+#endif

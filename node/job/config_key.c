@@ -1,0 +1,656 @@
+/* config_key.c - what a key is, and one value: the only list of keys there is.
+ *
+ * From it come the defaults, what a file and --set accept, the messages, and the canonical text whose hash
+ * names the job. configs/reference.yaml explains each key, and a test compares the two. */
+#include "node/job/config_key.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "node/job/config_hint.h"
+#include "node/job/typed.h"
+
+#define MEMBER(m) offsetof(struct config, m), sizeof(((struct config *)NULL)->m)
+#define LAYER(m)  offsetof(struct nn_layer_spec, m), sizeof(((struct nn_layer_spec *)NULL)->m)
+
+enum {
+    BATCH_MAX = 1 << 24,
+    UNITS_MAX = 1 << 20,
+    SIDE_MAX = 1024,
+    COUNT_MAX = 1000000000,
+    LOCAL_STEPS_MAX = 65536
+};
+static const double seed_max = 9007199254740992.0; /* 2^53: exact in every JSON reader */
+
+static const struct config_word yes_no[] = {
+    {"yes", 1}, {"no", 0}, {"true", 1}, {"false", 0}, {NULL, 0},
+};
+static const struct config_word no_yes[] = {
+    {"yes", 0}, {"no", 1}, {"true", 0}, {"false", 1}, {NULL, 0},
+};
+static const struct config_word numerics[] = {
+    {"auto", 0}, {"portable", 0}, {"sandybridge", 0}, {"haswell", 0},
+    {"zen", 0},  {"skylakex", 0}, {NULL, 0},
+};
+static const struct config_word sources[] = {
+    {"glyphs", DATA_GLYPHS},   {"idx", DATA_IDX},
+    {"cifar10", DATA_CIFAR10}, {"cifar100", DATA_CIFAR100},
+    {"csv", DATA_CSV},         {"counting", DATA_COUNTING},
+    {"npy", DATA_NPY},         {"text", DATA_TEXT},
+    {"images", DATA_IMAGES},   {NULL, 0},
+};
+static const struct config_word channels[] = {{"1", 1}, {"3", 3}, {NULL, 0}};
+static const struct config_word augmentations[] = {{"none", 0}, {"shift", 1}, {NULL, 0}};
+static const struct config_word targets[] = {{"label", 0}, {"input", 1}, {NULL, 0}};
+static const struct config_word layers[] = {
+    {"dense", NN_DENSE},
+    {"conv", NN_CONV2D},
+    {"maxpool", NN_MAXPOOL},
+    {"avgpool", NN_AVGPOOL},
+    {"flatten", NN_FLATTEN},
+    {"relu", NN_RELU},
+    {"sigmoid", NN_SIGMOID},
+    {"tanh", NN_TANH},
+    {"dropout", NN_DROPOUT},
+    {"layernorm", NN_LAYERNORM},
+    {"rmsnorm", NN_RMSNORM},
+    {"gelu", NN_GELU},
+    {"silu", NN_SILU},
+    {"embedding", NN_EMBEDDING},
+    {"positions", NN_POSITIONS},
+    {"residual", NN_RESIDUAL},
+    {"attention", NN_ATTENTION},
+    {"globalpool", NN_GLOBALPOOL},
+    {"batchnorm", NN_BATCHNORM},
+    {"upsample", NN_UPSAMPLE},
+    {"rnn", NN_RNN},
+    {"lstm", NN_LSTM},
+    {"gru", NN_GRU},
+    {NULL, 0},
+};
+static const struct config_word approximations[] = {{"none", 0}, {"tanh", 1}, {NULL, 0}};
+static const struct config_word position_kinds[] = {{"learned", 0}, {"sinusoidal", 1}, {NULL, 0}};
+static const struct config_word inits[] = {
+    {"auto", NN_INIT_AUTO}, {"he", NN_INIT_HE}, {"glorot", NN_INIT_GLOROT},
+    {"zero", NN_INIT_ZERO}, {NULL, 0},
+};
+static const struct config_word losses[] = {
+    {"cross_entropy", NN_CROSS_ENTROPY},
+    {"squared_error", NN_SQUARED_ERROR},
+    {"logistic", NN_LOGISTIC},
+    {"count", NN_COUNT},
+    {NULL, 0},
+};
+static const struct config_word optimizers[] = {
+    {"sgd", OPTIM_SGD},   {"adam", OPTIM_ADAM}, {"adamw", OPTIM_ADAMW}, {"rmsprop", OPTIM_RMSPROP},
+    {"lion", OPTIM_LION}, {"lars", OPTIM_LARS}, {"lamb", OPTIM_LAMB},   {NULL, 0},
+};
+static const struct config_word schedules[] = {
+    {"constant", OPTIM_CONSTANT},
+    {"step", OPTIM_STEP},
+    {"cosine", OPTIM_COSINE},
+    {"inv_sqrt", OPTIM_INV_SQRT},
+    {NULL, 0},
+};
+static const struct config_word topologies[] = {{"ring", 0}, {NULL, 0}};
+static const struct config_word levels[] = {
+    {"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}, {NULL, 0},
+};
+
+/* clang-format off */
+#define UINT(section, name, scope, member, min, max, fallback) \
+    {section, name, CONFIG_UINT, scope, member, min, max, NULL, fallback, NULL}
+#define REAL(section, name, member, min, max, fallback) \
+    {section, name, CONFIG_REAL, CONFIG_JOB, member, min, max, NULL, fallback, NULL}
+#define ENUM(section, name, scope, member, words, fallback) \
+    {section, name, CONFIG_ENUM, scope, member, 0, 0, words, fallback, NULL}
+#define CHOICE(section, name, member, words, fallback, options) \
+    {section, name, CONFIG_CHOICE, CONFIG_JOB, member, 0, 0, words, fallback, options}
+#define WORD(section, name, scope, member, words, fallback) \
+    {section, name, CONFIG_WORD, scope, member, 0, 0, words, fallback, NULL}
+#define TEXT(kind, section, name, scope, member) \
+    {section, name, kind, scope, member, 0, 0, NULL, "", NULL}
+
+const struct config_key config_keys[] = {
+    TEXT(CONFIG_NAME, "run", "name", CONFIG_SHARED, MEMBER(run.name)),
+    UINT("run", "seed", CONFIG_JOB, MEMBER(run.seed), 0, seed_max, "1"),
+    WORD("run", "numerics", CONFIG_SHARED, MEMBER(run.numerics), numerics, "auto"),
+
+    ENUM("data", "source", CONFIG_JOB, MEMBER(data.source), sources, "glyphs"),
+    TEXT(CONFIG_TEXT, "data", "dir", CONFIG_NODE, MEMBER(data.dir)),
+    TEXT(CONFIG_TEXT, "data", "train_images", CONFIG_SHARED, MEMBER(data.train_images)),
+    TEXT(CONFIG_TEXT, "data", "train_labels", CONFIG_SHARED, MEMBER(data.train_labels)),
+    TEXT(CONFIG_TEXT, "data", "test_images", CONFIG_SHARED, MEMBER(data.test_images)),
+    TEXT(CONFIG_TEXT, "data", "test_labels", CONFIG_SHARED, MEMBER(data.test_labels)),
+    TEXT(CONFIG_TEXT, "data", "file", CONFIG_SHARED, MEMBER(data.file)),
+    UINT("data", "train", CONFIG_JOB, MEMBER(data.train), 0, COUNT_MAX, "0"),
+    UINT("data", "test", CONFIG_JOB, MEMBER(data.test), 0, COUNT_MAX, "0"),
+    UINT("data", "seed", CONFIG_JOB, MEMBER(data.seed), 0, seed_max, "1"),
+    UINT("data", "classes", CONFIG_JOB, MEMBER(data.classes), 0, UNITS_MAX, "0"),
+    REAL("data", "test_share", MEMBER(data.test_share), 0.001, 0.9, "0.2"),
+    UINT("data", "size", CONFIG_JOB, MEMBER(data.side), 1, SIDE_MAX, "64"),
+    ENUM("data", "channels", CONFIG_JOB, MEMBER(data.channels), channels, "3"),
+    UINT("data", "context", CONFIG_JOB, MEMBER(data.context), 1, 65536, "128"),
+    ENUM("data", "regression", CONFIG_JOB, MEMBER(data.regression), yes_no, "no"),
+    ENUM("data", "target", CONFIG_JOB, MEMBER(data.reproduce), targets, "label"),
+    ENUM("data", "standardise", CONFIG_JOB, MEMBER(data.standardise), yes_no, "no"),
+    CHOICE("data", "augment", MEMBER(data.augmented), augmentations, "none", "data.augment"),
+    UINT("data.augment.shift", "pixels", CONFIG_JOB, MEMBER(data.augment.shift), 0, SIDE_MAX, "2"),
+    ENUM("data.augment.shift", "flip", CONFIG_JOB, MEMBER(data.augment.flip), yes_no, "no"),
+
+    {"model", "input", CONFIG_SHAPE, CONFIG_JOB, MEMBER(model.input), 1, UNITS_MAX, NULL, "", NULL},
+    TEXT(CONFIG_TEXT, "model", "from", CONFIG_SHARED, MEMBER(model.from)),
+    CHOICE("model", "layer", LAYER(kind), layers, "", "model"),
+    UINT("model.dense", "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
+    ENUM("model.dense", "bias", CONFIG_JOB, LAYER(no_bias), no_yes, "yes"),
+    ENUM("model.dense", "init", CONFIG_JOB, LAYER(init), inits, "auto"),
+    ENUM("model.dense", "tied", CONFIG_JOB, LAYER(tied), yes_no, "no"),
+    UINT("model.conv", "filters", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
+    UINT("model.conv", "kernel", CONFIG_JOB, LAYER(kernel), 1, SIDE_MAX, "3"),
+    UINT("model.conv", "stride", CONFIG_JOB, LAYER(stride), 1, SIDE_MAX, "1"),
+    UINT("model.conv", "pad", CONFIG_JOB, LAYER(pad), 0, SIDE_MAX, "0"),
+    ENUM("model.conv", "bias", CONFIG_JOB, LAYER(no_bias), no_yes, "yes"),
+    ENUM("model.conv", "init", CONFIG_JOB, LAYER(init), inits, "auto"),
+    UINT("model.maxpool", "kernel", CONFIG_JOB, LAYER(kernel), 1, SIDE_MAX, "2"),
+    UINT("model.maxpool", "stride", CONFIG_JOB, LAYER(stride), 0, SIDE_MAX, "0"),
+    UINT("model.maxpool", "pad", CONFIG_JOB, LAYER(pad), 0, SIDE_MAX, "0"),
+    UINT("model.avgpool", "kernel", CONFIG_JOB, LAYER(kernel), 1, SIDE_MAX, "2"),
+    UINT("model.avgpool", "stride", CONFIG_JOB, LAYER(stride), 0, SIDE_MAX, "0"),
+    UINT("model.avgpool", "pad", CONFIG_JOB, LAYER(pad), 0, SIDE_MAX, "0"),
+    UINT("model.upsample", "factor", CONFIG_JOB, LAYER(kernel), 1, SIDE_MAX, "2"),
+    REAL("model.dropout", "drop", LAYER(drop), 0, 0.999, "0.5"),
+    REAL("model.batchnorm", "epsilon", LAYER(epsilon), 1e-12, 1, "1e-5"),
+    REAL("model.batchnorm", "momentum", LAYER(momentum), 1e-6, 1, "0.1"),
+    REAL("model.layernorm", "epsilon", LAYER(epsilon), 1e-12, 1, "1e-5"),
+    ENUM("model.layernorm", "bias", CONFIG_JOB, LAYER(no_bias), no_yes, "yes"),
+    REAL("model.rmsnorm", "epsilon", LAYER(epsilon), 1e-12, 1, "1e-5"),
+    UINT("model.embedding", "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
+    UINT("model.embedding", "tokens", CONFIG_JOB, LAYER(tokens), 1, UNITS_MAX, "256"),
+    ENUM("model.positions", "kind", CONFIG_JOB, LAYER(sinusoidal), position_kinds, "learned"),
+    UINT("model.attention", "heads", CONFIG_JOB, LAYER(units), 1, SIDE_MAX, NULL),
+    UINT("model.rnn", "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
+    ENUM("model.rnn", "last", CONFIG_JOB, LAYER(last), yes_no, "no"),
+    UINT("model.lstm", "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
+    ENUM("model.lstm", "last", CONFIG_JOB, LAYER(last), yes_no, "no"),
+    UINT("model.gru", "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
+    ENUM("model.gru", "last", CONFIG_JOB, LAYER(last), yes_no, "no"),
+    ENUM("model.gelu", "approximate", CONFIG_JOB, LAYER(approximate), approximations, "none"),
+
+    ENUM("train", "loss", CONFIG_JOB, MEMBER(train.loss), losses, "cross_entropy"),
+    UINT("train", "epochs", CONFIG_JOB, MEMBER(train.epochs), 1, 1000000, "3"),
+    UINT("train", "steps", CONFIG_JOB, MEMBER(train.steps), 0, COUNT_MAX, "0"),
+    UINT("train", "batch", CONFIG_JOB, MEMBER(train.batch), 1, BATCH_MAX, "384"),
+    UINT("train", "shards", CONFIG_JOB, MEMBER(train.shards), 1, PROTO_SHARDS_MAX, "12"),
+    CHOICE("train", "optimizer", MEMBER(train.optim.kind), optimizers, "sgd", "train.optimizer"),
+    CHOICE("train", "schedule", MEMBER(train.optim.schedule), schedules, "constant",
+           "train.schedule"),
+    UINT("train", "warmup", CONFIG_JOB, MEMBER(train.optim.warmup), 0, COUNT_MAX, "0"),
+    UINT("train", "rate_batch", CONFIG_JOB, MEMBER(train.optim.rate_batch), 0, BATCH_MAX, "0"),
+    REAL("train", "clip_norm", MEMBER(train.optim.clip_norm), 0, 1e6, "0"),
+    REAL("train", "label_smoothing", MEMBER(train.label_smoothing), 0, 0.999, "0"),
+    REAL("train", "ema", MEMBER(train.optim.ema), 0, 0.999999, "0"),
+    UINT("train", "local_steps", CONFIG_JOB, MEMBER(train.local_steps), 1, LOCAL_STEPS_MAX, "1"),
+    REAL("train", "block_momentum", MEMBER(train.block_momentum), 0, 0.99999, "0"),
+    REAL("train", "block_rate", MEMBER(train.block_rate), 1e-6, 1000, "1"),
+    ENUM("train", "block_nesterov", CONFIG_JOB, MEMBER(train.block_nesterov), yes_no, "no"),
+    ENUM("train", "exact", CONFIG_JOB, MEMBER(train.exact), yes_no, "yes"),
+    UINT("train", "eval_every", CONFIG_JOB, MEMBER(train.eval_every), 0, 1000000, "1"),
+    UINT("train", "patience", CONFIG_JOB, MEMBER(train.patience), 0, 1000000, "0"),
+    TEXT(CONFIG_TEXT, "train", "past", CONFIG_JOB, MEMBER(train.past)),
+    ENUM("train", "recompute", CONFIG_SHARED, MEMBER(train.recompute), yes_no, "no"),
+    UINT("train", "memory_max", CONFIG_NODE, MEMBER(train.memory_max), 0, 1 << 24, "0"),
+    UINT("train", "checkpoint_every", CONFIG_NODE, MEMBER(train.checkpoint_every), 0, COUNT_MAX, "0"),
+    REAL("train.optimizer.sgd", "rate", MEMBER(train.optim.rate), 1e-9, 1000, "0.1"),
+    REAL("train.optimizer.sgd", "momentum", MEMBER(train.optim.momentum), 0, 0.99999, "0"),
+    ENUM("train.optimizer.sgd", "nesterov", CONFIG_JOB, MEMBER(train.optim.nesterov), yes_no, "no"),
+    REAL("train.optimizer.sgd", "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, "0"),
+    REAL("train.optimizer.adam", "rate", MEMBER(train.optim.rate), 1e-9, 1000, "0.001"),
+    REAL("train.optimizer.adam", "beta1", MEMBER(train.optim.beta1), 0, 0.99999, "0.9"),
+    REAL("train.optimizer.adam", "beta2", MEMBER(train.optim.beta2), 0, 0.99999, "0.999"),
+    REAL("train.optimizer.adam", "epsilon", MEMBER(train.optim.epsilon), 1e-30, 1, "1e-8"),
+    REAL("train.optimizer.adam", "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, "0"),
+    REAL("train.optimizer.adamw", "rate", MEMBER(train.optim.rate), 1e-9, 1000, "0.001"),
+    REAL("train.optimizer.adamw", "beta1", MEMBER(train.optim.beta1), 0, 0.99999, "0.9"),
+    REAL("train.optimizer.adamw", "beta2", MEMBER(train.optim.beta2), 0, 0.99999, "0.999"),
+    REAL("train.optimizer.adamw", "epsilon", MEMBER(train.optim.epsilon), 1e-30, 1, "1e-8"),
+    REAL("train.optimizer.adamw", "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, "0.01"),
+    REAL("train.optimizer.rmsprop", "rate", MEMBER(train.optim.rate), 1e-9, 1000, "0.01"),
+    REAL("train.optimizer.rmsprop", "alpha", MEMBER(train.optim.beta2), 0, 0.99999, "0.99"),
+    REAL("train.optimizer.rmsprop", "epsilon", MEMBER(train.optim.epsilon), 1e-30, 1, "1e-8"),
+    REAL("train.optimizer.rmsprop", "momentum", MEMBER(train.optim.momentum), 0, 0.99999, "0"),
+    REAL("train.optimizer.rmsprop", "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, "0"),
+    REAL("train.optimizer.lion", "rate", MEMBER(train.optim.rate), 1e-9, 1000, "0.0001"),
+    REAL("train.optimizer.lion", "beta1", MEMBER(train.optim.beta1), 0, 0.99999, "0.9"),
+    REAL("train.optimizer.lion", "beta2", MEMBER(train.optim.beta2), 0, 0.99999, "0.99"),
+    REAL("train.optimizer.lion", "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, "0"),
+    REAL("train.optimizer.lars", "rate", MEMBER(train.optim.rate), 1e-9, 1000, "1"),
+    REAL("train.optimizer.lars", "momentum", MEMBER(train.optim.momentum), 0, 0.99999, "0.9"),
+    REAL("train.optimizer.lars", "trust", MEMBER(train.optim.trust), 1e-9, 1000, "0.001"),
+    REAL("train.optimizer.lars", "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, "0"),
+    REAL("train.optimizer.lamb", "rate", MEMBER(train.optim.rate), 1e-9, 1000, "0.001"),
+    REAL("train.optimizer.lamb", "beta1", MEMBER(train.optim.beta1), 0, 0.99999, "0.9"),
+    REAL("train.optimizer.lamb", "beta2", MEMBER(train.optim.beta2), 0, 0.99999, "0.999"),
+    REAL("train.optimizer.lamb", "epsilon", MEMBER(train.optim.epsilon), 1e-30, 1, "1e-6"),
+    REAL("train.optimizer.lamb", "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, "0.01"),
+    UINT("train.schedule.step", "every", CONFIG_JOB, MEMBER(train.optim.schedule_every), 1, 1000000, "1"),
+    REAL("train.schedule.step", "gamma", MEMBER(train.optim.schedule_gamma), 1e-6, 1, "0.1"),
+    REAL("train.schedule.cosine", "floor", MEMBER(train.optim.schedule_floor), 0, 1, "0"),
+
+    WORD("mesh", "topology", CONFIG_SHARED, MEMBER(mesh.topology), topologies, "ring"),
+    TEXT(CONFIG_NAME, "mesh", "group", CONFIG_NODE, MEMBER(mesh.group)),
+    TEXT(CONFIG_TEXT, "mesh", "interface", CONFIG_NODE, MEMBER(mesh.interface)),
+    UINT("mesh", "peers", CONFIG_SHARED, MEMBER(mesh.peers), 0, PROTO_PEERS_MAX, "0"),
+    UINT("mesh", "gather_ms", CONFIG_SHARED, MEMBER(mesh.gather_ms), 0, 600000, "1000"),
+    UINT("mesh", "port", CONFIG_NODE, MEMBER(mesh.port), 0, 65535, "0"),
+    UINT("mesh", "beacon_port", CONFIG_NODE, MEMBER(mesh.beacon_port), 0, 65535, "0"),
+    UINT("mesh", "bucket", CONFIG_JOB, MEMBER(mesh.bucket), 4096, 1 << 30, "1048576"),
+    REAL("mesh", "audit", MEMBER(mesh.audit), 0, 1, "0"),
+    TEXT(CONFIG_ENDPOINTS, "mesh", "seeds", CONFIG_NODE, MEMBER(mesh.seed)),
+
+    TEXT(CONFIG_NAME, "node", "name", CONFIG_NODE, MEMBER(name)),
+    UINT("node", "threads", CONFIG_NODE, MEMBER(threads), 0, 256, "0"),
+    TEXT(CONFIG_TEXT, "node", "out", CONFIG_NODE, MEMBER(out)),
+    ENUM("node", "quiet", CONFIG_NODE, MEMBER(quiet), yes_no, "no"),
+    ENUM("node", "tensorboard", CONFIG_NODE, MEMBER(tensorboard), yes_no, "no"),
+    ENUM("node", "log", CONFIG_NODE, MEMBER(log_level), levels, "info"),
+};
+/* clang-format on */
+const size_t config_key_count = sizeof config_keys / sizeof config_keys[0];
+_Static_assert(sizeof config_keys / sizeof config_keys[0] <= CONFIG_KEYS_MAX, "room for lines");
+
+enum { PATH_MAX_LENGTH = 96, SHOWN_MAX = 80 };
+
+const struct config_key *
+config_key_first(const char *section)
+{
+    for (size_t i = 0; i < config_key_count; i++)
+        if (strcmp(config_keys[i].section, section) == 0)
+            return &config_keys[i];
+    return NULL;
+}
+
+/* Whether `path` is "section.name". */
+static bool
+is_path(const struct config_key *key, const char *path)
+{
+    size_t size = strlen(key->section);
+    return strncmp(path, key->section, size) == 0 && path[size] == '.' &&
+           strcmp(path + size + 1, key->name) == 0;
+}
+
+const struct config_key *
+config_key_find(const char *section, const char *name)
+{
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        if (section ? strcmp(key->section, section) == 0 && strcmp(key->name, name) == 0
+                    : is_path(key, name))
+            return key;
+    }
+    return NULL;
+}
+
+void
+config_key_path(const struct config_key *key, char *out, size_t size)
+{
+    snprintf(out, size, "%s.%s", key->section, key->name);
+}
+
+/* Edits from what was typed to the key; one for the right name in the wrong section. */
+static unsigned
+key_distance(const struct config_key *key, const char *section, const char *name)
+{
+    unsigned edits = typed_distance(section, key->section) + typed_distance(name, key->name);
+    return strcmp(name, key->name) == 0 && edits > 1 ? 1 : edits;
+}
+
+static const struct config_key *
+key_nearest(const char *section, const char *name)
+{
+    const struct config_key *best = NULL;
+    unsigned limit = 1 + (unsigned)strlen(name) / 4;
+    for (size_t i = 0; i < config_key_count; i++) {
+        unsigned distance = key_distance(&config_keys[i], section, name);
+        if (distance <= limit && strcmp(config_keys[i].name, "layer") != 0) {
+            best = &config_keys[i];
+            limit = distance - (distance > 0);
+        }
+    }
+    return best;
+}
+
+/* "a, b or c" */
+static void
+words_list(const struct config_word *words, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (const struct config_word *word = words; word->name && used < size; word++) {
+        bool last = !word[1].name;
+        const char *before = word == words ? "" : last ? " or " : ", ";
+        used += (size_t)snprintf(out + used, size - used, "%s%s", before, word->name);
+    }
+}
+
+/* What the key takes, for messages. */
+static void
+key_expected(const struct config_key *key, char *out, size_t size)
+{
+    switch (key->kind) {
+    case CONFIG_UINT:
+    case CONFIG_SHAPE:
+        snprintf(out, size, "expected a whole number %.0f..%.0f", key->min, key->max);
+        return;
+    case CONFIG_REAL:
+        snprintf(out, size, "expected a number %g..%g", key->min, key->max);
+        return;
+    case CONFIG_NAME:
+        snprintf(out, size, "expected at most %zu letters, digits, dots, dashes, underscores",
+                 key->size - 1);
+        return;
+    case CONFIG_TEXT:
+        snprintf(out, size, "expected at most %zu bytes of printable text", key->size - 1);
+        return;
+    case CONFIG_ENDPOINTS:
+        snprintf(out, size, "expected HOST:PORT or [IPV6]:PORT with a port 1..65535");
+        return;
+    case CONFIG_ENUM:
+    case CONFIG_CHOICE:
+    case CONFIG_WORD:
+        break;
+    }
+    char list[400];
+    words_list(key->words, list, sizeof list);
+    const char *only = key->words[1].name ? "expected" : "not supported by this version: only";
+    snprintf(out, size, "%s %s", only, list);
+}
+
+/* " a b c" behind what is in `why`. */
+static void
+append_names(const char *section, char *why, size_t why_size)
+{
+    size_t used = strlen(why);
+    for (size_t i = 0; i < config_key_count; i++)
+        if (strcmp(config_keys[i].section, section) == 0 && used < why_size)
+            used += (size_t)snprintf(why + used, why_size - used, " %s", config_keys[i].name);
+}
+
+/* The key that `path` goes beyond, as if it were a section: cuts `path` down to it. */
+static const struct config_key *
+key_above(char *path)
+{
+    for (char *dot; (dot = strrchr(path, '.'));) {
+        *dot = '\0';
+        const struct config_key *key = config_key_find(NULL, path);
+        if (key)
+            return key;
+    }
+    return NULL;
+}
+
+/* Nothing of nearly this name: a section taken for a key, no key of the section, a key taken for a section, or
+ * neither. */
+static void
+expected_instead(const char *section, char *path, const char *shown, char *why, size_t why_size)
+{
+    char expected[480];
+    const struct config_key *above;
+    if (config_key_first(path)) {
+        snprintf(why, why_size, "unknown key %s, expected %s.KEY with KEY one of", shown, shown);
+        append_names(path, why, why_size);
+    } else if (config_key_first(section)) {
+        snprintf(why, why_size, "unknown key %s, expected one of", shown);
+        append_names(section, why, why_size);
+    } else if ((above = key_above(path))) {
+        key_expected(above, expected, sizeof expected);
+        snprintf(why, why_size, "unknown key %s: %s has a value, %s", shown, path, expected);
+    } else {
+        snprintf(why, why_size,
+                 "unknown key %s, expected one of the sections run, data, model, train, mesh or "
+                 "node, a dot, and a key",
+                 shown);
+    }
+}
+
+void
+config_key_unknown(const char *section, const char *name, char *why, size_t why_size)
+{
+    char path[2 * PATH_MAX_LENGTH], shown[2 * PATH_MAX_LENGTH], near[PATH_MAX_LENGTH];
+    snprintf(path, sizeof path, "%s%s%s", section, *section ? "." : "", name);
+    typed_escape(shown, sizeof shown, path);
+    const char *hint = strchr(section, '.') ? NULL : config_hint_key(name);
+    if (hint) {
+        snprintf(why, why_size, "unknown key %s, did you mean %s?", shown, hint);
+        return;
+    }
+    const struct config_key *best = config_key_first(path) ? NULL : key_nearest(section, name);
+    if (!best) {
+        expected_instead(section, path, shown, why, why_size);
+        return;
+    }
+    config_key_path(best, near, sizeof near);
+    snprintf(why, why_size, "unknown key %s, did you mean %s?", shown, near);
+}
+
+static int
+key_refuse(const struct config_key *key, const char *text, char *why, size_t why_size)
+{
+    char shown[SHOWN_MAX], path[PATH_MAX_LENGTH], expected[480];
+    bool cut = typed_escape(shown, sizeof shown, text) < strlen(text) && typed_printable(text);
+    config_key_path(key, path, sizeof path);
+    const char *hint = key->words == layers ? config_hint_layer(text) : NULL;
+    if (hint)
+        snprintf(expected, sizeof expected, "%s", hint);
+    else
+        key_expected(key, expected, sizeof expected);
+    snprintf(why, why_size, "%s = %s%s, %s", path, *text ? shown : "\"\"", cut ? "..." : "",
+             expected);
+    return -EINVAL;
+}
+
+static void
+store_uint(const struct config_key *key, void *base, uint64_t value)
+{
+    void *at = (char *)base + key->offset;
+    uint32_t half = (uint32_t)value;
+    bool flag = value != 0;
+    if (key->size == sizeof value)
+        memcpy(at, &value, sizeof value);
+    else if (key->size == sizeof half)
+        memcpy(at, &half, sizeof half);
+    else if (key->size == sizeof flag)
+        memcpy(at, &flag, sizeof flag);
+    else
+        assert(!"a member of this size");
+}
+
+uint64_t
+config_key_uint(const struct config_key *key, const void *base)
+{
+    const void *at = (const char *)base + key->offset;
+    uint64_t value = 0;
+    uint32_t half = 0;
+    bool flag = false;
+    if (key->size == sizeof value)
+        memcpy(&value, at, sizeof value);
+    else if (key->size == sizeof half)
+        memcpy(&half, at, sizeof half);
+    else
+        memcpy(&flag, at, sizeof flag);
+    return value + half + flag;
+}
+
+static int
+set_uint(const struct config_key *key, void *base, const char *text)
+{
+    uint64_t value;
+    if (typed_uint(text, &value) || value < (uint64_t)key->min || value > (uint64_t)key->max)
+        return -EINVAL;
+    store_uint(key, base, value);
+    return 0;
+}
+
+static int
+set_real(const struct config_key *key, void *base, const char *text)
+{
+    double value;
+    if (typed_real(text, &value) || value < key->min || value > key->max)
+        return -EINVAL;
+    float single = (float)value;
+    void *at = (char *)base + key->offset;
+    if (key->size == sizeof value)
+        memcpy(at, &value, sizeof value);
+    else
+        memcpy(at, &single, sizeof single);
+    return 0;
+}
+
+static const struct config_word *
+word_find(const struct config_word *words, const char *text)
+{
+    for (; words->name; words++)
+        if (strcmp(words->name, text) == 0)
+            return words;
+    return NULL;
+}
+
+/* The settings of the words not chosen share members with those that are: all start at 0. */
+static void
+choice_clear(const struct config_key *choice, void *base)
+{
+    size_t size = strlen(choice->options);
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        if (strncmp(key->section, choice->options, size) == 0 && key->section[size] == '.')
+            memset((char *)base + key->offset, 0, key->size);
+    }
+}
+
+static int
+set_enum(const struct config_key *key, void *base, const char *text)
+{
+    const struct config_word *word = word_find(key->words, text);
+    if (!word)
+        return -EINVAL;
+    if (key->kind == CONFIG_CHOICE) {
+        char section[PATH_MAX_LENGTH];
+        choice_clear(key, base);
+        snprintf(section, sizeof section, "%s.%s", key->options, word->name);
+        config_key_defaults(section, base);
+    }
+    store_uint(key, base, (uint64_t)word->value);
+    return 0;
+}
+
+static bool
+name_valid(const char *text)
+{
+    if (text[0] == '.' || text[0] == '-')
+        return false;
+    for (; *text; text++)
+        if (!typed_name_char(*text))
+            return false;
+    return true;
+}
+
+static int
+set_string(const struct config_key *key, void *base, const char *text)
+{
+    bool valid = key->kind == CONFIG_WORD   ? word_find(key->words, text) != NULL
+                 : key->kind == CONFIG_NAME ? name_valid(text)
+                                            : typed_printable(text);
+    if (!valid || strlen(text) >= key->size)
+        return -EINVAL;
+    char *at = (char *)base + key->offset;
+    memset(at, 0, key->size);
+    snprintf(at, key->size, "%s", text);
+    return 0;
+}
+
+static int
+add_endpoint(void *base, const char *text)
+{
+    struct config *config = base;
+    if (config->mesh.seed_count >= sizeof config->mesh.seed / sizeof config->mesh.seed[0])
+        return -ENOSPC;
+    int rc = typed_endpoint(text, &config->mesh.seed[config->mesh.seed_count]);
+    config->mesh.seed_count += rc == 0;
+    return rc;
+}
+
+/* One more side of an image, or the only length of a vector. */
+static int
+add_dim(const struct config_key *key, void *base, const char *text)
+{
+    struct nn_shape *shape = (struct nn_shape *)(void *)((char *)base + key->offset);
+    uint64_t value;
+    if (typed_uint(text, &value) || (double)value < key->min || (double)value > key->max)
+        return -EINVAL;
+    if (shape->dims >= NN_DIMS_MAX - 1)
+        return -ENOSPC;
+    shape->dim[shape->dims++] = (size_t)value;
+    return 0;
+}
+
+static int
+set_any(const struct config_key *key, void *base, const char *text)
+{
+    switch (key->kind) {
+    case CONFIG_UINT:
+        return set_uint(key, base, text);
+    case CONFIG_REAL:
+        return set_real(key, base, text);
+    case CONFIG_ENUM:
+    case CONFIG_CHOICE:
+        return set_enum(key, base, text);
+    case CONFIG_WORD:
+    case CONFIG_NAME:
+    case CONFIG_TEXT:
+        return set_string(key, base, text);
+    case CONFIG_ENDPOINTS:
+        return add_endpoint(base, text);
+    case CONFIG_SHAPE:
+        return add_dim(key, base, text);
+    }
+    return -EINVAL;
+}
+
+int
+config_key_set(const struct config_key *key, void *base, const char *text, char *why,
+               size_t why_size)
+{
+    int rc = set_any(key, base, text);
+    if (rc == -ENOSPC) {
+        snprintf(why, why_size, "%s.%s has too many values", key->section, key->name);
+        return -EINVAL;
+    }
+    return rc ? key_refuse(key, text, why, why_size) : 0;
+}
+
+void
+config_key_defaults(const char *section, void *base)
+{
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        bool top = !strchr(key->section, '.') && strcmp(key->section, "model") != 0;
+        bool list = key->kind == CONFIG_ENDPOINTS || key->kind == CONFIG_SHAPE;
+        if (list || !key->fallback || !(section ? strcmp(key->section, section) == 0 : top))
+            continue;
+        int rc = set_any(key, base, key->fallback);
+        assert(rc == 0);
+    }
+}
+
+const char *
+config_key_word(const struct config_key *key, const void *base)
+{
+    if (key->kind == CONFIG_WORD)
+        return (const char *)base + key->offset;
+    const struct config_word *word = key->words;
+    while (word->name && (uint64_t)word->value != config_key_uint(key, base))
+        word++;
+    assert(word->name);
+    return word->name;
+}

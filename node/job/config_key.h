@@ -1,0 +1,82 @@
+/* config_key.h - the table of keys, for the three files of the config: config_key.c (a key and one value),
+ * config_read.c (from YAML events to values) and config.c (the whole).
+ *
+ * A choice is a key whose value is a name with its own settings (an optimizer, a schedule, a layer). The settings
+ * of its word W are the keys of section `options.W`. The first of them is the main setting, which `W: value` sets. */
+#ifndef NODE_CONFIG_KEY_H
+#define NODE_CONFIG_KEY_H
+
+#include <stddef.h>
+
+#include "node/job/config.h"
+
+enum config_kind {
+    CONFIG_UINT,      /* uint64_t or unsigned, min..max */
+    CONFIG_REAL,      /* double or float, min..max */
+    CONFIG_ENUM,      /* int or bool, one of words */
+    CONFIG_CHOICE,    /* the same, with settings */
+    CONFIG_WORD,      /* char[], one of words */
+    CONFIG_NAME,      /* char[], safe in a file name */
+    CONFIG_TEXT,      /* char[], printable */
+    CONFIG_ENDPOINTS, /* mesh.seed; each value adds one */
+    CONFIG_SHAPE,     /* struct nn_shape; the whole is a list */
+};
+
+enum config_scope {
+    CONFIG_JOB = 1,    /* decides the result: part of the job hash */
+    CONFIG_SHARED = 2, /* the same on all nodes, but does not decide the result */
+    CONFIG_NODE = 4,   /* belongs to this node alone: not given to others */
+};
+
+struct config_word {
+    const char *name; /* NULL ends a list */
+    int value;
+};
+
+struct config_key {
+    const char *section; /* "train", "train.optimizer.sgd" */
+    const char *name;
+    enum config_kind kind;
+    enum config_scope scope;
+    size_t offset,
+        size; /* member of struct config; in sections of model, of struct nn_layer_spec */
+    double min, max;
+    const struct config_word *words;
+    const char *fallback; /* the default; NULL: must be given */
+    const char *options;  /* choice: prefix of the sections of its words */
+};
+
+extern const struct config_key config_keys[];
+extern const size_t config_key_count; /* at most CONFIG_KEYS_MAX */
+
+/* NULL if there is none. `section` NULL: `name` is the whole path. */
+const struct config_key *config_key_find(const char *section, const char *name);
+/* The first key of a section; NULL if there is none. The keys of a section are contiguous. */
+const struct config_key *config_key_first(const char *section);
+/* "train.batch" */
+void config_key_path(const struct config_key *key, char *out, size_t size);
+/* "unknown key train.bach, did you mean train.batch?" */
+void config_key_unknown(const char *section, const char *name, char *why, size_t why_size);
+
+/* Sets the member of `base` from text. A choice takes its word and all its defaults. Returns 0, or -EINVAL with
+ * "train.batch = 0, expected 1..16777216". */
+int config_key_set(const struct config_key *key, void *base, const char *text, char *why,
+                   size_t why_size);
+/* Sets all keys of a section (with NULL: all that do not belong to a choice) to their defaults. */
+void config_key_defaults(const char *section, void *base);
+/* The word of an ENUM, CHOICE or WORD that `base` has. */
+const char *config_key_word(const struct config_key *key, const void *base);
+/* The value of an integer member. */
+uint64_t config_key_uint(const struct config_key *key, const void *base);
+
+/* Does the key belong to the model: its input, its layers, their settings? */
+bool config_key_of_model(const struct config_key *key);
+/* The value as the canonical text has it, cut to fit. */
+void config_key_print(const struct config_key *key, const void *base, char *out, size_t size);
+/* Canonical text of every key whose scope is in `scopes`. The caller frees it. NULL if there is no memory. */
+char *config_text(const struct config *config, unsigned scopes, size_t *size);
+
+/* Reads the YAML in `text` over the defaults in `config`. Returns 0, or -EINVAL with one line. */
+int config_read(struct config *config, const char *text, size_t size, char *why, size_t why_size);
+
+#endif

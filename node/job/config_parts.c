@@ -1,0 +1,279 @@
+/* config_parts.c - what earlier steps of a run were trained with; see config_parts.h. */
+#include "node/job/config_parts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/job/config_key.h"
+#include "node/job/job.h"
+#include "node/job/typed.h"
+
+enum { REASON_SIZE = 320 };
+
+static const char past_key[] = "train.past";
+
+/* --- differences --- */
+
+static bool
+is_later(const struct config_key *key)
+{
+    static const char *const names[] = {
+        "epochs", "steps",          "schedule",   "warmup",         "rate_batch", "clip_norm",
+        "ema",    "block_momentum", "block_rate", "block_nesterov", "eval_every", "patience",
+    };
+    if (strncmp(key->section, "train.", 6) == 0)
+        return true;
+    if (strcmp(key->section, "mesh") == 0)
+        return true; /* how sums travel */
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(key->section, "train") == 0 && strcmp(key->name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Is it a key of this config: one of the job, and of the words that are chosen? */
+static bool
+is_there(const struct config_key *key, const struct config *config)
+{
+    char path[CONFIG_SHOWN_MAX];
+    snprintf(path, sizeof path, "%s", key->section);
+    char *dot = strrchr(path, '.');
+    if (!(key->scope & CONFIG_JOB) || config_key_of_model(key))
+        return false;
+    if (!dot)
+        return strcmp(key->section, "train") != 0 || strcmp(key->name, "past") != 0;
+    *dot++ = '\0';
+    return strcmp(config_key_word(config_key_find(NULL, path), config), dot) == 0;
+}
+
+static void
+show_value(const struct config_key *key, const struct config *config, char out[CONFIG_SHOWN_MAX])
+{
+    if (key->kind == CONFIG_CHOICE)
+        snprintf(out, CONFIG_SHOWN_MAX, "%s", config_key_word(key, config));
+    else
+        config_key_print(key, config, out, CONFIG_SHOWN_MAX);
+}
+
+/* "conv: {filters: 16, ...}" of layer `index`, "none" behind the last. */
+static void
+show_layer(const struct config *config, size_t index, char out[CONFIG_SHOWN_MAX])
+{
+    snprintf(out, CONFIG_SHOWN_MAX, "none");
+    if (index < config->model.count && config->model.layer[index].kind == NN_RESIDUAL_END)
+        snprintf(out, CONFIG_SHOWN_MAX, "the end of a residual");
+    else if (index < config->model.count)
+        config_key_print(config_key_find("model", "layer"), &config->model.layer[index], out,
+                         CONFIG_SHOWN_MAX);
+    size_t length = strlen(out);
+    if (out[0] == '{' && out[length - 1] == '}') {
+        memmove(out, out + 1, length - 2);
+        out[length - 2] = '\0';
+    }
+}
+
+/* The model: its input, and its layers from the first on. */
+static bool
+differ_model(const struct config *left, const struct config *right, struct config_difference *out)
+{
+    const struct config_key *input = config_key_find("model", "input");
+    snprintf(out->key, sizeof out->key, "model.input");
+    show_value(input, left, out->left);
+    show_value(input, right, out->right);
+    bool differ = strcmp(out->left, out->right) != 0;
+    for (size_t i = 0; !differ && (i < left->model.count || i < right->model.count); i++) {
+        snprintf(out->key, sizeof out->key, "model, layer %zu:", i + 1);
+        show_layer(left, i, out->left);
+        show_layer(right, i, out->right);
+        differ = strcmp(out->left, out->right) != 0;
+    }
+    out->fixed = true;
+    return differ;
+}
+
+bool
+config_differ(const struct config *left, const struct config *right, size_t *at,
+              struct config_difference *out)
+{
+    for (; *at < config_key_count; ++*at) {
+        const struct config_key *key = &config_keys[*at];
+        if (!is_there(key, left) || !is_there(key, right))
+            continue;
+        show_value(key, left, out->left);
+        show_value(key, right, out->right);
+        if (strcmp(out->left, out->right) == 0)
+            continue;
+        config_key_path(key, out->key, sizeof out->key);
+        out->fixed = !is_later(key);
+        ++*at;
+        return true;
+    }
+    return (*at)++ == config_key_count && differ_model(left, right, out);
+}
+
+static size_t
+slots(const struct config *config)
+{
+    const struct optim_spec outer = job_outer(config);
+    return optim_slots(&outer);
+}
+
+/* With another number of slots the optimiser's state has no place for what one of these needs. */
+static bool
+needs_slot(const struct config_difference *difference)
+{
+    const char *dot = strrchr(difference->key, '.');
+    bool counts = dot && (strstr(dot, "momentum") || strcmp(dot, ".ema") == 0);
+    return counts && (strcmp(difference->left, "0") == 0) != (strcmp(difference->right, "0") == 0);
+}
+
+bool
+config_differ_fixed(const struct config *left, const struct config *right,
+                    struct config_difference *out)
+{
+    bool resized = slots(left) != slots(right);
+    for (size_t at = 0; config_differ(left, right, &at, out);)
+        if (out->fixed || (resized && needs_slot(out)))
+            return true;
+    return false;
+}
+
+/* --- train.past --- */
+
+static int
+refuse(const struct config *config, const char *reason, char *why, size_t why_size)
+{
+    char shown[REASON_SIZE / 2];
+    typed_escape(shown, sizeof shown, config->train.past);
+    snprintf(why, why_size, "%s = '%s', %s", past_key, shown, reason);
+    return -EINVAL;
+}
+
+/* " train.epochs=3" for each key in which `config` differs from `present`. */
+static void
+write_settings(FILE *file, const struct config *config, const struct config *present)
+{
+    struct config_difference difference;
+    for (size_t at = 0; config_differ(config, present, &at, &difference);) {
+        fprintf(file, " %s=%s", difference.key, difference.left);
+        const struct config_key *key = config_key_find(NULL, difference.key);
+        for (size_t i = 0; key && key->kind == CONFIG_CHOICE && i < config_key_count; i++) {
+            char value[CONFIG_SHOWN_MAX], section[2 * CONFIG_SHOWN_MAX];
+            snprintf(section, sizeof section, "%s.%s", key->options, difference.left);
+            if (strcmp(config_keys[i].section, section) != 0)
+                continue;
+            show_value(&config_keys[i], config, value);
+            fprintf(file, " %s.%s=%s", section, config_keys[i].name, value);
+        }
+    }
+}
+
+/* "train.past=..." of the first `count` parts, as `config` has to have it. */
+static int
+set_past(struct config *config, const struct config_parts *parts, size_t count, char *why,
+         size_t why_size)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    if (file) {
+        fprintf(file, "%s=", past_key);
+        for (size_t i = 0; i < count; i++) {
+            fprintf(file, "%s%llu", i ? "; " : "", (unsigned long long)parts->until[i]);
+            write_settings(file, parts->config[i], config);
+        }
+    }
+    int rc = file && fclose(file) == 0 ? 0 : -ENOMEM;
+    if (!rc)
+        rc = config_set(config, text, why, why_size);
+    else
+        snprintf(why, why_size, "out of memory");
+    free(text);
+    return rc;
+}
+
+/* One of "75 train.epochs=3 train.warmup=10". */
+static int
+read_part(struct config_parts *parts, const struct config *present, char *text, char *why,
+          size_t why_size)
+{
+    char reason[REASON_SIZE], *rest, *word = strtok_r(text, " ", &rest);
+    struct config_difference difference;
+    struct config **part = &parts->config[parts->count];
+    uint64_t until, before = parts->count ? parts->until[parts->count - 1] : 0;
+    if (!word || typed_uint(word, &until) || until <= before || until > INT64_MAX)
+        return refuse(present, "expected steps that rise, each with the keys up to it", why,
+                      why_size);
+    int rc = config_copy(part, present, why, why_size);
+    parts->until[parts->count++] = until;
+    while (!rc && (word = strtok_r(NULL, " ", &rest))) {
+        if (config_set(*part, word, reason, sizeof reason))
+            return refuse(present, reason, why, why_size);
+    }
+    if (rc || !config_differ_fixed(*part, present, &difference))
+        return rc;
+    snprintf(reason, sizeof reason, "but %s cannot change in a run", difference.key);
+    return refuse(present, reason, why, why_size);
+}
+
+int
+config_parts_init(struct config_parts *out, const struct config *config, char *why, size_t why_size)
+{
+    char text[CONFIG_PAST_MAX], *rest;
+    *out = (struct config_parts){.count = 0};
+    snprintf(text, sizeof text, "%s", config->train.past);
+    int rc = 0;
+    for (char *part = strtok_r(text, ";", &rest); part && !rc; part = strtok_r(NULL, ";", &rest))
+        rc = out->count < CONFIG_PARTS_MAX
+                 ? read_part(out, config, part, why, why_size)
+                 : refuse(config, "expected at most 16 parts", why, why_size);
+    for (size_t i = out->count; i-- > 0 && !rc;)
+        rc = set_past(out->config[i], out, i, why, why_size);
+    return rc;
+}
+
+void
+config_parts_fini(struct config_parts *parts)
+{
+    for (size_t i = 0; i < parts->count; i++)
+        config_destroy(&parts->config[i]);
+    parts->count = 0;
+}
+
+int
+config_parts_check(struct config *config, char *why, size_t why_size)
+{
+    struct config_parts parts;
+    if (config->train.past[0] == '\0')
+        return 0;
+    int rc = config_parts_init(&parts, config, why, why_size);
+    if (!rc)
+        rc = set_past(config, &parts, parts.count, why, why_size);
+    config_parts_fini(&parts);
+    return rc;
+}
+
+int
+config_parts_add(struct config *config, const struct config *left, uint64_t step, char *why,
+                 size_t why_size)
+{
+    struct config_parts parts;
+    int rc = config_parts_init(&parts, left, why, why_size);
+    uint64_t last = !rc && parts.count ? parts.until[parts.count - 1] : 0;
+    bool empty = last == step; /* `left` itself has no step of its own */
+    if (!rc && (step < last || (!empty && parts.count == CONFIG_PARTS_MAX))) {
+        snprintf(why, why_size, "the run has %zu parts, the last after step %llu: no further one",
+                 parts.count, (unsigned long long)last);
+        rc = -EINVAL;
+    }
+    if (!rc && !empty) {
+        parts.until[parts.count] = step;
+        rc = config_copy(&parts.config[parts.count++], left, why, why_size);
+    }
+    if (!rc)
+        rc = set_past(config, &parts, parts.count, why, why_size);
+    config_parts_fini(&parts);
+    return rc;
+}

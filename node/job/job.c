@@ -1,0 +1,343 @@
+/* job.c - open what a config describes and check that its parts fit one another. */
+#include "node/job/job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/files.h"
+#include "proto/hash.h"
+
+enum { JOB_REASON = 400, DATA_BYTES = 256 };
+
+static int
+check_rows(const struct config *config, const struct data_info *data, char *why, size_t why_size)
+{
+    if (data->train >= config->train.batch && data->train <= UINT32_MAX)
+        return 0;
+    snprintf(why, why_size, "%s: train.batch = %llu, expected at most the %zu training samples",
+             config->file, (unsigned long long)config->train.batch, data->train);
+    return -EINVAL;
+}
+
+static int
+check_outputs(const struct config *config, const struct job *job, char *why, size_t why_size)
+{
+    const struct data_info *data = data_info(job->data);
+    size_t labels = nn_label_count(job->model), outputs = nn_output_size(job->model) / labels,
+           classes = data->classes;
+    if (labels != data->labels && config->train.loss != NN_COUNT) {
+        snprintf(why, why_size,
+                 "%s: the last layer has outputs for %zu label%s per sample, the data has %zu",
+                 config->file, labels, labels == 1 ? "" : "s", data->labels);
+        return -EINVAL;
+    }
+    if (data->train > INT32_MAX / labels || data->test > INT32_MAX / labels) {
+        snprintf(why, why_size, "%s: %zu labels per sample, expected at most %d in all samples",
+                 config->file, labels, INT32_MAX);
+        return -EINVAL;
+    }
+    if (config->train.loss == NN_CROSS_ENTROPY && classes != outputs) {
+        snprintf(why, why_size,
+                 "%s: the last layer has %zu outputs, expected %zu: one per class of the data",
+                 config->file, outputs, classes);
+        return -EINVAL;
+    }
+    if (config->train.loss == NN_LOGISTIC && classes > 2) {
+        snprintf(why, why_size,
+                 "%s: train.loss = logistic, but the data has %zu classes, expected 2",
+                 config->file, classes);
+        return -EINVAL;
+    }
+    if (config->train.loss == NN_SQUARED_ERROR && outputs != data->targets) {
+        snprintf(why, why_size,
+                 "%s: the last layer has %zu outputs, expected %zu targets of the data",
+                 config->file, outputs, data->targets);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* Only tokens may go into an embedding, which is the first layer. */
+static int
+check_inputs(const struct config *config, const struct job *job, char *why, size_t why_size)
+{
+    char reason[JOB_REASON];
+    const struct nn_layer_spec *first = &config->model.layer[0];
+    if (first->kind != NN_EMBEDDING)
+        return 0;
+    int rc = data_check_tokens(job->data, first->tokens, reason, sizeof reason);
+    if (rc)
+        snprintf(why, why_size, "%s: model: line %u: layer 0 (embedding): %s", config->file,
+                 first->line, reason);
+    return rc;
+}
+
+static int
+open_exact(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    bool walks = config->train.local_steps > 1; /* running averages have moved within the shards */
+    size_t tensors = nn_tensor_count(job->model);
+    size_t *count = calloc(tensors + 1, sizeof *count);
+    for (size_t i = 0; count && i < tensors; i++)
+        count[i] = nn_tensor(job->model, i)->count;
+    int rc = count ? exact_new(&job->exact, count, tensors, config->train.shards) : -ENOMEM;
+    free(count);
+    job->average = rc ? NULL : calloc(exact_blocks(job->exact) + 1, sizeof *job->average);
+    for (size_t i = 0; job->average && i < tensors; i++)
+        for (size_t b = exact_tensor_first(job->exact, i);
+             b < exact_tensor_first(job->exact, i + 1); b++)
+            job->average[b] = walks && nn_tensor(job->model, i)->average > 0
+                                  ? 1
+                                  : nn_tensor(job->model, i)->average;
+    rc = job->average ? rc : -ENOMEM;
+    if (rc)
+        snprintf(why, why_size, "not enough memory for the exponent blocks");
+    return rc;
+}
+
+/* The model's input: as configured, or the shape of the data's samples; equal in size either way. */
+static int
+model_input(const struct config *config, const struct data_info *data, struct nn_shape *input,
+            char *why, size_t why_size)
+{
+    size_t have = 1, want = 1;
+    *input = config->model.input.dims ? config->model.input : data->input;
+    for (size_t i = 0; i < input->dims; i++)
+        want *= input->dim[i];
+    for (size_t i = 0; i < data->input.dims; i++)
+        have *= data->input.dim[i];
+    if (have == want)
+        return 0;
+    snprintf(why, why_size,
+             "%s: model.input has %zu elements, expected the %zu of a sample of the data",
+             config->file, want, have);
+    return -EINVAL;
+}
+
+static int
+open_model(struct job *job, const struct config *config, const struct nn_shape *input, char *why,
+           size_t why_size)
+{
+    char reason[256];
+    int rc = nn_model_new(&job->model, input, config->model.layer, config->model.count,
+                          config->train.loss, reason, sizeof reason);
+    if (rc) {
+        snprintf(why, why_size, "%s: model: %s", config->file, reason);
+        return rc;
+    }
+    nn_model_smooth(job->model, (float)config->train.label_smoothing);
+    if (config->train.recompute)
+        nn_model_recompute(job->model);
+    return 0;
+}
+
+static int
+open_numerics(struct job *job, const struct config *config, unsigned threads, char *why,
+              size_t why_size)
+{
+    job->kernel = nn_init(config->run.numerics);
+    int rc = nn_reserve(threads);
+    if (rc)
+        snprintf(why, why_size,
+                 "not enough address space (ulimit -v): OpenBLAS takes 128 MiB for each of %u "
+                 "thread%s; fewer --threads or run.numerics = portable take less",
+                 threads, threads > 1 ? "s" : "");
+    return rc;
+}
+
+int
+job_open_bytes(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    struct nn_shape input = {1, {(size_t)config->data.context}};
+    size_t values = input.dim[0] * DATA_BYTES;
+    if (config->data.source != DATA_TEXT) {
+        snprintf(why, why_size,
+                 "%s: data.source is not text: only a model that predicts bytes writes a text",
+                 config->file);
+        return -EINVAL;
+    }
+    int rc = open_numerics(job, config, 1, why, why_size);
+    if (!rc)
+        rc = open_model(job, config, &input, why, why_size);
+    if (rc || nn_output_size(job->model) == values)
+        return rc;
+    snprintf(why, why_size, "%s: the last layer has %zu outputs, expected %zu: %d for each byte",
+             config->file, nn_output_size(job->model), values, DATA_BYTES);
+    return -EINVAL;
+}
+
+int
+job_open_input(struct job *job, const struct config *config, const struct nn_shape *shape,
+               char *why, size_t why_size)
+{
+    const struct data_info data = {.input = *shape};
+    struct nn_shape input;
+    job->kernel = nn_init(config->run.numerics);
+    int rc = model_input(config, &data, &input, why, why_size);
+    return rc ? rc : open_model(job, config, &input, why, why_size);
+}
+
+int
+job_open(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    struct data_spec spec;
+    struct nn_shape input;
+    config_data_spec(config, &spec);
+    int rc = open_numerics(job, config, config->threads, why, why_size);
+    if (!rc)
+        rc = data_open(&job->data, &spec, why, why_size);
+    if (!rc)
+        rc = check_rows(config, data_info(job->data), why, why_size);
+    if (!rc)
+        rc = model_input(config, data_info(job->data), &input, why, why_size);
+    if (!rc)
+        rc = open_model(job, config, &input, why, why_size);
+    if (rc)
+        return rc;
+    rc = check_outputs(config, job, why, why_size);
+    if (!rc)
+        rc = check_inputs(config, job, why, why_size);
+    return rc ? rc : open_exact(job, config, why, why_size);
+}
+
+/* The weights in model.from. */
+static int
+read_from(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    char reason[JOB_REASON];
+    size_t count = nn_param_count(job->model);
+    if (config->model.from[0] == '\0')
+        return 0;
+    job->from = calloc(count + 1, sizeof *job->from);
+    int rc = job->from ? safetensors_read(config->model.from, job->model, job->from, reason,
+                                          sizeof reason)
+                       : -ENOMEM;
+    if (rc) {
+        snprintf(why, why_size, "%s: model.from: %s", config->file,
+                 job->from ? reason : "not enough memory");
+        return rc;
+    }
+    uint64_t hash = hash64(job->from, count * sizeof *job->from);
+    job->from_hash = hash ? hash : 1;
+    return 0;
+}
+
+static struct state_rules
+rules_of(const struct config *config, uint64_t until)
+{
+    return (struct state_rules){
+        .until = until,
+        .optim = job_outer(config),
+        .local = config->train.optim,
+        .epochs = config->train.epochs,
+        .steps = config->train.steps,
+        .eval_every = config->train.eval_every,
+        .patience = config->train.patience,
+    };
+}
+
+/* The last part must have a step. */
+static int
+check_end(const struct job *job, const struct config *config, uint64_t until, char *why,
+          size_t why_size)
+{
+    const struct state_rules last = rules_of(config, 0);
+    const struct state_job rules = job_rules(job, config);
+    uint64_t total = state_rules_total(&rules, &last);
+    if (total > until)
+        return 0;
+    snprintf(why, why_size,
+             "%s: train.%s = %llu ends with step %llu, but the run has done %llu: expected more",
+             config->file, config->train.steps == total ? "steps" : "epochs",
+             (unsigned long long)(config->train.steps == total ? config->train.steps
+                                                               : config->train.epochs),
+             (unsigned long long)total, (unsigned long long)until);
+    return -EINVAL;
+}
+
+int
+job_parts(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    struct config_parts parts;
+    int rc = config_parts_init(&parts, config, why, why_size);
+    job->past_count = rc ? 0 : parts.count;
+    for (size_t i = 0; i < job->past_count; i++) {
+        job->past[i] = rules_of(parts.config[i], parts.until[i]);
+        job->past_hash[i] = job_hash(job, parts.config[i]);
+    }
+    if (job->past_count)
+        rc = check_end(job, config, parts.until[parts.count - 1], why, why_size);
+    config_parts_fini(&parts);
+    return rc;
+}
+
+int
+job_start(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    int rc = read_from(job, config, why, why_size);
+    return rc ? rc : job_parts(job, config, why, why_size);
+}
+
+void
+job_params(const struct job *job, const struct config *config, float *params)
+{
+    if (job->from)
+        memcpy(params, job->from, nn_param_count(job->model) * sizeof *params);
+    else
+        nn_init_params(job->model, config->run.seed, params);
+}
+
+struct optim_spec
+job_outer(const struct config *config)
+{
+    if (config->train.local_steps <= 1)
+        return config->train.optim;
+    return (struct optim_spec){
+        .kind = OPTIM_SGD,
+        .rate = config->train.block_rate,
+        .momentum = config->train.block_momentum,
+        .nesterov = config->train.block_nesterov,
+        .ema = config->train.optim.ema,
+    };
+}
+
+struct state_job
+job_rules(const struct job *job, const struct config *config)
+{
+    const struct data_info *data = data_info(job->data);
+    bool labelled = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
+    return (struct state_job){
+        .rules = rules_of(config, UINT64_MAX),
+        .past = job->past,
+        .past_count = job->past_count,
+        .seed = config->run.seed,
+        .shards = config->train.shards,
+        .claims = config->mesh.audit > 0,
+        .batch = config->train.batch,
+        .local_steps = config->train.local_steps,
+        .train = data->train,
+        .test = data->test,
+        .average = job->average,
+        .labels = labelled ? nn_label_count(job->model) : 0,
+    };
+}
+
+uint64_t
+job_hash(const struct job *job, const struct config *config)
+{
+    return config_job_hash(config, data_info(job->data)->hash, job->from_hash);
+}
+
+void
+job_close(struct job *job)
+{
+    free(job->from);
+    job->from = NULL;
+    exact_destroy(&job->exact);
+    free(job->average);
+    job->average = NULL;
+    nn_model_destroy(&job->model);
+    data_close(&job->data);
+}

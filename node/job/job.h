@@ -1,0 +1,50 @@
+/* job.h - opens what a config describes: data, model, exponent blocks, and the weights that training starts from. */
+#ifndef NODE_JOB_H
+#define NODE_JOB_H
+
+#include "compress/exact.h"
+#include "node/job/config_parts.h"
+#include "node/train/state.h"
+
+struct job {
+    struct data_set *data;
+    struct nn_model *model;
+    struct exact *exact;
+    float *average;     /* one value per exponent block: see struct state_job */
+    float *from;        /* [params] the weights in model.from; NULL if there are none */
+    uint64_t from_hash; /* hash of these weights; 0 if there are none */
+    const char *kernel; /* what computes products, as nn_init returned it */
+    /* train.past: what the steps of each earlier part were trained with, and the hash of the job at that time */
+    struct state_rules past[CONFIG_PARTS_MAX];
+    uint64_t past_hash[CONFIG_PARTS_MAX];
+    size_t past_count;
+};
+
+/* Returns 0, or a negative errno with one line in `why`. Call job_close after an error, too. */
+int job_open(struct job *job, const struct config *config, char *why, size_t why_size);
+void job_close(struct job *job);
+/* Opens only the model, without data, for samples of this shape. */
+int job_open_input(struct job *job, const struct config *config, const struct nn_shape *shape,
+                   char *why, size_t why_size);
+/* Opens only the model, without data. It must be one that reads data.context bytes and gives the probabilities of
+ * the next byte at each position. */
+int job_open_bytes(struct job *job, const struct config *config, char *why, size_t why_size);
+
+/* Reads model.from, if the job has it: what training starts from. Reads train.past. Returns as job_open. */
+int job_start(struct job *job, const struct config *config, char *why, size_t why_size);
+/* Reads train.past again, after a change. */
+int job_parts(struct job *job, const struct config *config, char *why, size_t why_size);
+/* Sets params[nn_param_count] as before the first step: to the weights of model.from or of the seed. */
+void job_params(const struct job *job, const struct config *config, float *params);
+/* The rule that is applied to the sum of a round. Normally it is the optimiser. With train.local_steps above 1 the
+ * optimiser is for the steps within a shard, and the rule is block-wise model-update filtering of the mean
+ * difference (BMUF; Chen and Huo, ICASSP 2016). With G the sum, v = block_momentum * v + G, and the parameters p -=
+ * block_rate * v. The paper's Nesterov variant, seen from the beginning of a block, is p -= block_rate * (G +
+ * block_momentum * v). This is SGD with G in the place of the gradient. */
+struct optim_spec job_outer(const struct config *config);
+/* What F needs to know about the job; borrows from it. */
+struct state_job job_rules(const struct job *job, const struct config *config);
+/* Equal on nodes that may train together. Call it after job_start. */
+uint64_t job_hash(const struct job *job, const struct config *config);
+
+#endif

@@ -1,0 +1,346 @@
+/* metrics.c - the files a run leaves, and what is wrong with them told to people (show.h).
+ *
+ * metrics.jsonl has one object per step. Each is written with one write() at a known offset: what a full
+ * disk cut off is overwritten by the next line, and an evaluation, which comes after its step, replaces
+ * the step's line by one that also holds the test figures. A run that cannot write its metrics goes on.
+ *
+ * The file is locked while the run lasts, so that two nodes cannot share a folder. */
+#include "node/results/metrics_inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "node/commands/audit.h"
+#include "node/job/typed.h"
+#include "node/results/metrics_object.h"
+#include "proto/clock.h"
+
+enum { ALIVE_US = 1000000 };
+
+int
+metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, char *why,
+            size_t why_size)
+{
+    *out = NULL;
+    if (strlen(dir) >= METRICS_PATH_MAX)
+        return metrics_fail(dir, "name too long", ENAMETOOLONG, why, why_size);
+    size_t kept;
+    int rc = metrics_make_dirs(dir, &kept);
+    if (rc)
+        return metrics_fail(dir, strerror(-rc), -rc, why, why_size);
+    struct metrics *metrics = calloc(1, sizeof *metrics);
+    if (!metrics)
+        return metrics_fail(dir, "out of memory", ENOMEM, why, why_size);
+    snprintf(metrics->dir, sizeof metrics->dir, "%s", dir);
+    metrics->started_us = clock_us();
+    metrics->fd = -1;
+    metrics->kept = kept;
+    show_init(&metrics->show, quiet);
+    pthread_mutex_init(&metrics->lock, NULL);
+    rc = metrics_open_file(metrics, resume, why, why_size);
+    if (rc)
+        metrics_destroy(&metrics);
+    *out = metrics;
+    return rc;
+}
+
+void
+metrics_destroy(struct metrics **metrics)
+{
+    struct metrics *m = *metrics;
+    if (!m)
+        return;
+    show_fini(&m->show);
+    if (m->locked)
+        metrics_remove_empty(m);
+    if (m->fd >= 0)
+        close(m->fd);
+    tensorboard_close(&m->board);
+    json_decref(m->last);
+    json_decref(m->job);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+    *metrics = NULL;
+}
+
+/* --- lines for people --- */
+
+void
+metrics_say(struct metrics *metrics, int level, const char *line)
+{
+    pthread_mutex_lock(&metrics->lock);
+    show_say(&metrics->show, level, line);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
+metrics_alarm(struct metrics *metrics, const char *line)
+{
+    pthread_mutex_lock(&metrics->lock);
+    show_alarm(&metrics->show, line);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
+metrics_doing(struct metrics *metrics, const char *what)
+{
+    uint64_t now = clock_us();
+    pthread_mutex_lock(&metrics->lock);
+    show_doing(&metrics->show, what, now);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+/* --- steps --- */
+
+static void
+write_object(struct metrics *metrics, const json_t *object)
+{
+    char line[AUDIT_LINE_MAX + 1];
+    size_t size = json_dumpb(object, line, sizeof line - 1,
+                             JSON_COMPACT | JSON_REAL_PRECISION(METRICS_DIGITS));
+    if (size == 0 || size >= sizeof line)
+        return;
+    line[size++] = '\n';
+    metrics->last_at = metrics->at;
+    int error = metrics->begun ? 0 : metrics_begin_file(metrics);
+    if (error == 0) {
+        metrics_write_job(metrics);
+        error = metrics_put_at(metrics->fd, line, size, metrics->at);
+    }
+    if (error == 0) {
+        metrics->at += (off_t)size;
+        metrics->broken = false;
+        return;
+    }
+    if (metrics->begun && ftruncate(metrics->fd, metrics->at) != 0)
+        error = errno;
+    if (!metrics->broken) {
+        char text[METRICS_PATH_MAX + 128];
+        snprintf(text, sizeof text, "%s/metrics.jsonl: %s; training goes on", metrics->dir,
+                 strerror(error));
+        metrics->broken = true;
+        show_say(&metrics->show, 4, text);
+    }
+}
+
+/* --- event files --- */
+
+static void
+curves_fail(struct metrics *metrics, const char *why)
+{
+    char line[METRICS_PATH_MAX + 160];
+    tensorboard_close(&metrics->board);
+    snprintf(line, sizeof line, "no curves for TensorBoard: %s", why);
+    if (!metrics->curves_failed)
+        show_say(&metrics->show, 4, line);
+    metrics->curves_failed = true;
+}
+
+/* Steps from `step` on are written from here on, whatever earlier files have. */
+static void
+curves_from(struct metrics *metrics, uint64_t step)
+{
+    int rc = metrics->board ? tensorboard_purge(metrics->board, step) : 0;
+    if (rc)
+        curves_fail(metrics, strerror(-rc));
+}
+
+static void
+curves_add(struct metrics *metrics, const struct metrics_step *step)
+{
+    char why[METRICS_PATH_MAX + 128];
+    double seconds = step->compute_s + step->wait_s;
+    struct tensorboard_scalar scalar[TENSORBOARD_SCALARS_MAX];
+    size_t count = 0;
+    if (!metrics->curves)
+        return;
+    if (!metrics->board) {
+        if (tensorboard_open(&metrics->board, metrics->dir, why, sizeof why))
+            curves_fail(metrics, why);
+        curves_from(metrics, step->step);
+    }
+    if (step->samples > 0) {
+        scalar[count++] = (struct tensorboard_scalar){"loss", step->loss};
+        if (step->accuracy >= 0)
+            scalar[count++] = (struct tensorboard_scalar){"accuracy", step->accuracy};
+        if (seconds > 0)
+            scalar[count++] =
+                (struct tensorboard_scalar){"samples_per_s", (double)step->samples / seconds};
+        scalar[count++] = (struct tensorboard_scalar){"nodes", step->peers};
+    }
+    if (step->evaluated) {
+        scalar[count++] = (struct tensorboard_scalar){"test_loss", step->test_loss};
+        if (step->test_accuracy >= 0)
+            scalar[count++] = (struct tensorboard_scalar){"test_accuracy", step->test_accuracy};
+    }
+    int rc = metrics->board ? tensorboard_add(metrics->board, step->step, scalar, count) : 0;
+    if (rc)
+        curves_fail(metrics, strerror(-rc));
+}
+
+void
+metrics_tensorboard(struct metrics *metrics)
+{
+    metrics->curves = true;
+}
+
+/* An evaluation tells nothing new of its step: its figures join the step's line. */
+static void
+record(struct metrics *metrics, const struct metrics_step *step, uint64_t now)
+{
+    bool joins =
+        metrics->last && step->evaluated && step->samples == 0 && metrics->last_step == step->step;
+    if (joins) {
+        metrics_test_set(metrics->last, step);
+        metrics->at = metrics->last_at;
+    } else {
+        json_decref(metrics->last);
+        metrics->last = metrics_step_object(step, (double)(now - metrics->started_us) / 1e6,
+                                            metrics->show.alarm);
+        metrics->last_step = step->step;
+    }
+    write_object(metrics, metrics->last);
+}
+
+void
+metrics_job(struct metrics *metrics, const struct metrics_job *job)
+{
+    json_t *object = metrics_job_object(job);
+    pthread_mutex_lock(&metrics->lock);
+    json_decref(metrics->job);
+    metrics->job = object;
+    metrics->job_written = false;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
+metrics_keep(struct metrics *metrics, uint64_t steps)
+{
+    uint64_t last;
+    off_t begin_at;
+    pthread_mutex_lock(&metrics->lock);
+    while ((begin_at = metrics_last_line(metrics->fd, metrics->at, &last)) >= 0 && last > steps)
+        metrics->at = begin_at;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
+metrics_step(struct metrics *metrics, const struct metrics_step *step)
+{
+    uint64_t now = clock_us();
+    pthread_mutex_lock(&metrics->lock);
+    record(metrics, step, now);
+    curves_add(metrics, step);
+    show_step(&metrics->show, step, now);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
+metrics_withdraw(struct metrics *metrics)
+{
+    pthread_mutex_lock(&metrics->lock);
+    if (metrics->last && metrics->begun) {
+        bool evaluated = json_object_del(metrics->last, "test_loss") == 0;
+        curves_from(metrics, metrics->last_step + evaluated);
+        json_object_del(metrics->last, "test_accuracy");
+        metrics->at = metrics->last_at;
+        int rc = ftruncate(metrics->fd, metrics->at);
+        (void)rc; /* what is written next covers it */
+        if (evaluated) {
+            write_object(metrics, metrics->last);
+        } else {
+            json_decref(metrics->last);
+            metrics->last = NULL;
+        }
+    }
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
+metrics_withdraw_from(struct metrics *metrics, uint64_t step)
+{
+    uint64_t last;
+    off_t begin;
+    pthread_mutex_lock(&metrics->lock);
+    if (metrics->begun) {
+        while ((begin = metrics_last_line(metrics->fd, metrics->at, &last)) >= 0 && last >= step)
+            metrics->at = begin;
+        curves_from(metrics, step);
+        int rc = ftruncate(metrics->fd, metrics->at);
+        (void)rc; /* what is written next covers it */
+        json_decref(metrics->last);
+        metrics->last = NULL;
+    }
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
+metrics_find(struct metrics *metrics)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics_make_again(metrics);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
+metrics_alive(struct metrics *metrics)
+{
+    uint64_t now = clock_us();
+    pthread_mutex_lock(&metrics->lock);
+    if (now >= metrics->alive_us) {
+        metrics->alive_us = now + ALIVE_US;
+        metrics_make_again(metrics);
+        int rc = futimens(metrics->fd, NULL);
+        (void)rc; /* a disk that is full or gone: a step says so */
+    }
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+/* A node that took the last state from the others has done no step: its metrics.jsonl is empty, but it is there. */
+static int
+end_without_steps(struct metrics *metrics, char *why, size_t why_size)
+{
+    char path[METRICS_PATH_MAX + 32];
+    if (metrics->begun)
+        return 0;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
+    if (ftruncate(metrics->fd, metrics->at) != 0)
+        return metrics_fail(path, strerror(errno), errno, why, why_size);
+    metrics->begun = true;
+    metrics_write_job(metrics);
+    if (metrics->at == 0)
+        show_say(&metrics->show, 6,
+                 "this node did no step: it took the last state from the others, and its "
+                 "metrics.jsonl is empty");
+    return 0;
+}
+
+int
+metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
+               size_t why_size)
+{
+    pthread_mutex_lock(&metrics->lock);
+    int rc = end_without_steps(metrics, why, why_size);
+    json_t *object = metrics_result_object(result, metrics->show.warnings);
+    pthread_mutex_unlock(&metrics->lock);
+    if (!rc)
+        rc = metrics_write_whole(metrics->dir, "result.json", object, why, why_size);
+    json_decref(object);
+    return rc;
+}
+
+void
+metrics_show_result(struct metrics *metrics, const struct metrics_result *result)
+{
+    pthread_mutex_lock(&metrics->lock);
+    show_result(&metrics->show, result, metrics->dir);
+    pthread_mutex_unlock(&metrics->lock);
+}

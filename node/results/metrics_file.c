@@ -1,0 +1,261 @@
+/* metrics_file.c - the folder of a run: made, locked, written to, and made again when somebody deleted it. */
+#include "node/results/metrics_inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "node/commands/audit.h"
+#include "node/job/typed.h"
+
+int
+metrics_fail(const char *path, const char *reason, int error, char *why, size_t why_size)
+{
+    char shown[256];
+    typed_escape(shown, sizeof shown, path);
+    snprintf(why, why_size, "%s: %s", shown, reason);
+    return -error;
+}
+
+/* mkdir -p; `kept` is the length of what was there before. */
+int
+metrics_make_dirs(const char *dir, size_t *kept)
+{
+    char path[METRICS_PATH_MAX];
+    size_t size = strlen(dir);
+    struct stat status;
+    *kept = size;
+    for (size_t i = 1; i <= size; i++) {
+        if (dir[i] != '/' && dir[i] != '\0')
+            continue;
+        snprintf(path, sizeof path, "%.*s", (int)i, dir);
+        if (mkdir(path, 0777) == 0)
+            *kept = *kept < i ? *kept : i - 1;
+        else if (errno != EEXIST)
+            return -errno;
+    }
+    if (stat(dir, &status) != 0)
+        return -errno;
+    return S_ISDIR(status.st_mode) ? 0 : -ENOTDIR;
+}
+
+/* A run that came to nothing leaves nothing: its empty file goes, and the folders made for it. */
+void
+metrics_remove_empty(struct metrics *metrics)
+{
+    char path[METRICS_PATH_MAX + 32];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
+    if (metrics->begun || fstat(metrics->fd, &status) != 0 || status.st_size > 0 ||
+        unlink(path) != 0)
+        return;
+    for (size_t i = strlen(metrics->dir); i > metrics->kept; i--) {
+        if (metrics->dir[i] == '/' || metrics->dir[i] == '\0') {
+            metrics->dir[i] = '\0';
+            rmdir(metrics->dir);
+        }
+    }
+}
+
+/* Offset behind the last whole line: a node that was killed may have left half a line. */
+static off_t
+whole_lines(int fd)
+{
+    off_t end = lseek(fd, 0, SEEK_END);
+    char tail[4096];
+    while (end > 0) {
+        size_t size = end < (off_t)sizeof tail ? (size_t)end : sizeof tail;
+        if (pread(fd, tail, size, end - (off_t)size) != (ssize_t)size)
+            return end;
+        for (size_t i = size; i > 0; i--)
+            if (tail[i - 1] == '\n')
+                return end - (off_t)(size - i);
+        end -= (off_t)size;
+    }
+    return 0;
+}
+
+static int
+in_use(const struct metrics *metrics, char *why, size_t why_size)
+{
+    char reason[128], who[48] = "another run";
+    struct flock name = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(metrics->fd, F_GETLK, &name) == 0 && name.l_type != F_UNLCK && name.l_pid > 0)
+        snprintf(who, sizeof who, "process %ld", (long)name.l_pid);
+    snprintf(reason, sizeof reason, "in use by %s, choose another folder with --out", who);
+    return metrics_fail(metrics->dir, reason, EBUSY, why, why_size);
+}
+
+int
+metrics_open_file(struct metrics *metrics, bool resume, char *why, size_t why_size)
+{
+    char path[METRICS_PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
+    metrics->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    struct stat status;
+    if (metrics->fd < 0 || fstat(metrics->fd, &status) != 0)
+        return metrics_fail(path, strerror(errno), errno, why, why_size);
+    if (!S_ISREG(status.st_mode))
+        return metrics_fail(path, "is not a regular file", EINVAL, why, why_size);
+    if (flock(metrics->fd, LOCK_EX | LOCK_NB) != 0)
+        return in_use(metrics, why, why_size);
+    metrics->locked = true;
+    struct flock name = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    (void)fcntl(metrics->fd, F_SETLK, &name); /* this kind of lock tells who holds it */
+    metrics->resume = resume;
+    metrics->at = resume ? whole_lines(metrics->fd) : 0;
+    return 0;
+}
+
+/* Where the last of the lines before `at` begins, and its step; -1 when there is none that can be read. */
+off_t
+metrics_last_line(int fd, off_t at, uint64_t *step)
+{
+    char line[AUDIT_LINE_MAX + 2]; /* and the ends of two */
+    size_t size = at < (off_t)sizeof line ? (size_t)at : sizeof line;
+    if (size == 0 || pread(fd, line, size, at - (off_t)size) != (ssize_t)size)
+        return -1;
+    size_t begin = size - 1; /* the end of the line */
+    while (begin > 0 && line[begin - 1] != '\n')
+        begin--;
+    json_t *object = json_loadb(line + begin, size - begin, 0, NULL);
+    const json_t *number = json_object_get(object, "step");
+    bool good = json_is_integer(number);
+    if (good)
+        *step = (uint64_t)json_integer_value(number);
+    json_decref(object);
+    return good ? at - (off_t)(size - begin) : -1;
+}
+
+/* The whole of `text` at `at`; 0 or a positive errno. */
+int
+metrics_put_at(int fd, const char *text, size_t size, off_t at)
+{
+    while (size > 0) {
+        ssize_t put = pwrite(fd, text, size, at);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return put < 0 ? errno : EIO;
+        text += put;
+        size -= (size_t)put;
+        at += put;
+    }
+    return 0;
+}
+
+/* New name, sync, rename: the file is there whole or not at all. */
+int
+metrics_write_whole(const char *dir, const char *name, const json_t *object, char *why,
+                    size_t why_size)
+{
+    char path[METRICS_PATH_MAX + 32], temp[METRICS_PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    snprintf(temp, sizeof temp, "%s/%s.new", dir, name);
+    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(METRICS_DIGITS));
+    if (!text)
+        return metrics_fail(path, "out of memory", ENOMEM, why, why_size);
+    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int error = fd < 0 ? errno : metrics_put_at(fd, text, strlen(text), 0);
+    free(text);
+    if (fd < 0)
+        return metrics_fail(temp, strerror(error), error, why, why_size);
+    if (error == 0 && fsync(fd) != 0)
+        error = errno;
+    if (close(fd) != 0 && error == 0)
+        error = errno;
+    if (error == 0 && rename(temp, path) != 0)
+        error = errno;
+    if (error == 0)
+        return 0;
+    unlink(temp);
+    return metrics_fail(path, strerror(error), error, why, why_size);
+}
+
+/* Tried again with the next line when the disk is full. */
+void
+metrics_write_job(struct metrics *metrics)
+{
+    char why[METRICS_PATH_MAX + 128];
+    if (metrics->job && !metrics->job_written)
+        metrics->job_written =
+            metrics_write_whole(metrics->dir, "job.json", metrics->job, why, sizeof why) == 0;
+}
+
+/* The model of an earlier run is not that of this one. */
+static void
+put_aside(const struct metrics *metrics)
+{
+    char path[METRICS_PATH_MAX + 32], aside[METRICS_PATH_MAX + 40];
+    snprintf(path, sizeof path, "%s/model.safetensors", metrics->dir);
+    snprintf(aside, sizeof aside, "%s.old", path);
+    if (rename(path, aside) != 0 && errno != ENOENT)
+        (void)unlink(path);
+}
+
+/* With the first line, not before: a run that fails to start must not cost what an earlier one left. */
+int
+metrics_begin_file(struct metrics *metrics)
+{
+    char path[METRICS_PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/result.json", metrics->dir);
+    if (!metrics->resume)
+        put_aside(metrics);
+    if (ftruncate(metrics->fd, metrics->at) != 0 || (unlink(path) != 0 && errno != ENOENT))
+        return errno;
+    metrics->begun = true;
+    return 0;
+}
+
+/* What the old file has, as far as it can still be read. */
+static int
+copy_lines(int from, int to, off_t end)
+{
+    char part[8192];
+    for (off_t at = 0; at < end;) {
+        size_t want = end - at < (off_t)sizeof part ? (size_t)(end - at) : sizeof part;
+        ssize_t got = pread(from, part, want, at);
+        if (got <= 0)
+            return got < 0 ? errno : EIO;
+        int error = metrics_put_at(to, part, (size_t)got, at);
+        if (error)
+            return error;
+        at += got;
+    }
+    return 0;
+}
+
+/* The lock is held. */
+void
+metrics_make_again(struct metrics *metrics)
+{
+    char path[METRICS_PATH_MAX + 32], line[METRICS_PATH_MAX + 96], shown[256];
+    size_t kept;
+    struct stat status;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
+    if (stat(path, &status) == 0 || errno != ENOENT || metrics_make_dirs(metrics->dir, &kept))
+        return;
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 ||
+        copy_lines(metrics->fd, fd, metrics->begun ? metrics->at : 0) != 0) {
+        close(fd);
+        unlink(path);
+        return;
+    }
+    close(metrics->fd);
+    metrics->fd = fd;
+    metrics->job_written = false;
+    tensorboard_close(&metrics->board);
+    if (metrics->begun)
+        metrics_write_job(metrics);
+    typed_escape(shown, sizeof shown, metrics->dir);
+    snprintf(line, sizeof line, "%s was deleted: made again", shown);
+    show_say(&metrics->show, 4, line);
+}

@@ -1,0 +1,170 @@
+/* metrics_object.c - steps, jobs and results as JSON objects. */
+#include "node/results/metrics_object.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "node/cli/waiting.h"
+#include "node/job/typed.h"
+
+static json_t *
+number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* 0..1; negative means that there is none. */
+static json_t *
+share(double value)
+{
+    return value < 0 ? json_null() : number(value);
+}
+
+/* JSON's integers end at 2^63 - 1 here. */
+static json_t *
+whole(uint64_t value)
+{
+    return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+static json_t *
+wholes(const uint64_t *value, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(array, whole(value[i]));
+    return array;
+}
+
+static json_t *
+hash_text(uint64_t hash)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    return json_string(text);
+}
+
+static json_t *
+safe_text(const char *text)
+{
+    char safe[512];
+    typed_escape(safe, sizeof safe, text ? text : "");
+    return json_string(safe);
+}
+
+void
+metrics_test_set(json_t *object, const struct metrics_step *step)
+{
+    json_object_set_new(object, "test_loss", number(step->test_loss));
+    json_object_set_new(object, "test_accuracy", share(step->test_accuracy));
+}
+
+json_t *
+metrics_step_object(const struct metrics_step *step, double time_s, const char *alarm)
+{
+    double seconds = step->compute_s + step->wait_s;
+    json_t *object = json_object();
+    json_object_set_new(object, "step", whole(step->step));
+    json_object_set_new(object, "time_s", number(time_s));
+    json_object_set_new(object, "epoch", whole(step->epoch));
+    json_object_set_new(object, "loss", number(step->loss));
+    json_object_set_new(object, "accuracy", share(step->accuracy));
+    json_object_set_new(object, "peers", whole(step->peers));
+    if (step->followed)
+        json_object_set_new(object, "followed", json_true());
+    else
+        json_object_set_new(object, "plan", hash_text(step->plan));
+    json_object_set_new(object, "samples", whole(step->samples));
+    json_object_set_new(object, "first", whole(step->first));
+    json_object_set_new(object, "coverage", hash_text(step->coverage));
+    json_object_set_new(object, "shards", hash_text(step->shards));
+    json_object_set_new(object, "rows", hash_text(step->rows));
+    json_object_set_new(object, "ledger", hash_text(step->ledger));
+    json_object_set_new(object, "samples_per_s",
+                        number((double)step->samples / fmax(seconds, 1e-9)));
+    json_object_set_new(object, "compute_s", number(step->compute_s));
+    json_object_set_new(object, "wait_s", number(step->wait_s));
+    json_object_set_new(object, "tx_bytes", whole(step->tx_bytes));
+    json_object_set_new(object, "rx_bytes", whole(step->rx_bytes));
+    json_object_set_new(object, "state_hash", hash_text(step->state_hash));
+    if (step->skipped)
+        json_object_set_new(object, "skipped", json_true());
+    if (step->evaluated)
+        metrics_test_set(object, step);
+    if (alarm[0])
+        json_object_set_new(object, "alarm", safe_text(alarm));
+    return object;
+}
+
+/* The nodes that were heard and never met: [{"address": "192.168.7.13:20000", "host": "pc3"}], host null when it is
+ * not known. */
+static json_t *
+unmet(const struct core_status *mesh)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; mesh && i < mesh->contact_count; i++) {
+        const struct core_contact *contact = &mesh->contacts[i];
+        char address[PROTO_HOST_MAX + 8];
+        if (!waiting_is_unmet(contact))
+            continue;
+        snprintf(address, sizeof address, "%s:%u", contact->at.host, contact->at.control_port);
+        json_t *object = json_object();
+        json_object_set_new(object, "address", safe_text(address));
+        json_object_set_new(object, "host",
+                            contact->name[0] ? safe_text(contact->name) : json_null());
+        json_array_append_new(list, object);
+    }
+    return list;
+}
+
+json_t *
+metrics_result_object(const struct metrics_result *result, uint64_t warnings)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "run", safe_text(result->run));
+    json_object_set_new(object, "node", safe_text(result->node));
+    json_object_set_new(object, "steps", whole(result->steps));
+    json_object_set_new(object, "epochs", whole(result->epochs));
+    json_object_set_new(object, "samples", whole(result->samples));
+    json_object_set_new(object, "train_loss", number(result->train_loss));
+    json_object_set_new(object, "test_loss", number(result->test_loss));
+    json_object_set_new(object, "test_accuracy", share(result->test_accuracy));
+    json_object_set_new(object, "wall_s", number(result->wall_s));
+    json_object_set_new(object, "exact", json_boolean(result->exact));
+    json_object_set_new(object, "params_sha256", safe_text(result->params_sha256));
+    json_object_set_new(object, "state_sha256", safe_text(result->state_sha256));
+    json_object_set_new(object, "peers_max", whole(result->peers_max));
+    json_object_set_new(object, "alone", json_boolean(result->alone));
+    json_object_set_new(object, "unmet", unmet(result->mesh));
+    json_object_set_new(object, "plans", whole(result->plans));
+    json_object_set_new(object, "aborts", whole(result->aborts));
+    json_object_set_new(object, "damages", whole(result->damages));
+    json_object_set_new(object, "audits", whole(result->audits));
+    json_object_set_new(object, "expelled", whole(result->expelled));
+    json_object_set_new(object, "tx_bytes", whole(result->tx_bytes));
+    json_object_set_new(object, "rx_bytes", whole(result->rx_bytes));
+    json_object_set_new(object, "warnings", whole(warnings));
+    return object;
+}
+
+json_t *
+metrics_job_object(const struct metrics_job *job)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "run", safe_text(job->run));
+    json_object_set_new(object, "job", hash_text(job->job));
+    json_object_set_new(object, "seed", whole(job->seed));
+    json_object_set_new(object, "train", whole(job->train));
+    json_object_set_new(object, "batch", whole(job->batch));
+    json_object_set_new(object, "shards", whole(job->shards));
+    json_object_set_new(object, "steps", whole(job->steps));
+    json_object_set_new(object, "local_steps", whole(job->local_steps));
+    if (job->part_count)
+        json_object_set_new(object, "parts", wholes(job->part, job->part_count));
+    json_object_set_new(object, "data", hash_text(job->data));
+    if (job->from)
+        json_object_set_new(object, "from", hash_text(job->from));
+    if (job->text)
+        json_object_set_new(object, "text", json_string(job->text));
+    return object;
+}

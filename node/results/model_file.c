@@ -1,0 +1,315 @@
+/* model_file.c - see model_file.h. */
+#include "node/results/model_file.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sodium.h>
+
+#include "nn/files.h"
+#include "node/job/typed.h"
+
+enum { PAIRS_MAX = 20, COLUMNS_MAX = 100000, LIST_TEXT_MAX = 4 << 20, NUMBER = 32 };
+
+void
+model_file_sha256(const float *weights, size_t count, char out[65])
+{
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    crypto_hash_sha256(hash, (const unsigned char *)weights, count * sizeof *weights);
+    sodium_bin2hex(out, 65, hash, sizeof hash);
+}
+
+struct model_file
+model_file_of(const struct state_header *header, bool labelled, const float *weights, size_t count)
+{
+    struct model_file file = {
+        .step = header->step,
+        .epoch = header->epoch,
+        .train_loss = header->epoch > 0 ? header->train_loss : (double)NAN,
+        .test_loss = header->evaluations ? header->test_loss : (double)NAN,
+        .test_accuracy = header->evaluations && labelled ? header->test_accuracy : (double)NAN,
+    };
+    model_file_sha256(weights, count, file.params_sha256);
+    return file;
+}
+
+/* --- writing --- */
+
+/* Pairs for safetensors_write; all texts are owned. */
+struct pairs {
+    const char *text[2 * PAIRS_MAX + 1];
+    char *owned[PAIRS_MAX];
+    size_t count;
+};
+
+/* Takes `value`; NULL: leaves it out. */
+static void
+add(struct pairs *pairs, const char *name, char *value)
+{
+    if (!value)
+        return;
+    pairs->text[2 * pairs->count] = name;
+    pairs->text[2 * pairs->count + 1] = pairs->owned[pairs->count] = value;
+    pairs->count++;
+}
+
+static void
+add_number(struct pairs *pairs, const char *name, double value)
+{
+    char text[NUMBER];
+    snprintf(text, sizeof text, "%.12g", value);
+    if (isfinite(value))
+        add(pairs, name, strdup(text));
+}
+
+/* Takes the list. */
+static void
+add_list(struct pairs *pairs, const char *name, json_t *list)
+{
+    add(pairs, name, list ? json_dumps(list, JSON_REAL_PRECISION(17)) : NULL);
+    json_decref(list);
+}
+
+static void
+add_scaling(struct pairs *pairs, const struct data_scaling *scaling)
+{
+    json_t *input = json_array();
+    size_t width = 1;
+    for (size_t i = 0; i < scaling->input.dims; i++) {
+        json_array_append_new(input, json_integer((json_int_t)scaling->input.dim[i]));
+        width *= scaling->input.dim[i];
+    }
+    add_list(pairs, "input", input);
+    json_t *norm = scaling->planes ? json_array() : NULL;
+    for (size_t i = 0; i < scaling->planes; i++)
+        json_array_append_new(norm, json_pack("[f, f]", (double)scaling->norm[i].scale,
+                                              (double)scaling->norm[i].shift));
+    add_list(pairs, "norm", norm);
+    if (!scaling->column || width > COLUMNS_MAX)
+        return;
+    json_t *mean = json_array(), *scale = json_array();
+    for (size_t i = 0; i < width; i++) {
+        json_array_append_new(mean, json_real(scaling->column[i].mean));
+        json_array_append_new(scale, json_real(scaling->column[i].scale));
+    }
+    add_list(pairs, "mean", mean);
+    add_list(pairs, "scale", scale);
+}
+
+static void
+add_classes(struct pairs *pairs, const struct data_set *data)
+{
+    size_t count = data_info(data)->classes;
+    if (count == 0 || count > COLUMNS_MAX || !data_class_name(data, 0))
+        return;
+    json_t *names = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(names, json_string(data_class_name(data, i)));
+    add_list(pairs, "classes", names);
+}
+
+int
+model_file_write(const char *path, const struct config *config, const struct job *job,
+                 const struct model_file *file, const float *weights, char *why, size_t why_size)
+{
+    struct pairs pairs = {.count = 0};
+    struct data_scaling scaling;
+    char hash[NUMBER];
+    data_scaling(job->data, &scaling);
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job_hash(job, config));
+    add(&pairs, "run", strdup(config->run.name));
+    add_number(&pairs, "step", (double)file->step);
+    add_number(&pairs, "epoch", (double)file->epoch);
+    add_number(&pairs, "train_loss", file->train_loss);
+    add_number(&pairs, "test_loss", file->test_loss);
+    add_number(&pairs, "test_accuracy", file->test_accuracy);
+    add(&pairs, "params_sha256", strdup(file->params_sha256));
+    add(&pairs, "job", strdup(hash));
+    add(&pairs, "config", strdup(config->text));
+    add_scaling(&pairs, &scaling);
+    add_classes(&pairs, job->data);
+    int rc = safetensors_write(path, job->model, weights, pairs.text, why, why_size);
+    for (size_t i = 0; i < pairs.count; i++)
+        free(pairs.owned[i]);
+    return rc;
+}
+
+/* --- reading: nothing of the file is trusted --- */
+
+struct reading {
+    const char *path;
+    const json_t *metadata;
+    char *why;
+    size_t why_size;
+};
+
+static int
+refuse(const struct reading *r, const char *name, const char *expected)
+{
+    snprintf(r->why, r->why_size, "%s: %s in its metadata is not %s", r->path, name, expected);
+    return -EBADMSG;
+}
+
+/* A list of 1..most elements in JSON, the caller's to release. Leaves *out NULL if the metadata have none. */
+static int
+read_list(const struct reading *r, const char *name, size_t most, const char *expected,
+          json_t **out)
+{
+    const char *text = json_string_value(json_object_get(r->metadata, name));
+    *out = NULL;
+    if (!text)
+        return 0;
+    json_t *list = strlen(text) <= LIST_TEXT_MAX ? json_loads(text, 0, NULL) : NULL;
+    if (json_is_array(list) && json_array_size(list) > 0 && json_array_size(list) <= most) {
+        *out = list;
+        return 0;
+    }
+    json_decref(list);
+    return refuse(r, name, expected);
+}
+
+/* Sets the elements of a sample; 0: unknown. */
+static int
+read_input(struct nn_shape *out, const struct reading *r, size_t *width)
+{
+    static const char expected[] = "a list of 1 to 3 whole numbers above 0";
+    json_t *list;
+    int rc = read_list(r, "input", NN_DIMS_MAX - 1, expected, &list);
+    size_t product = list ? 1 : 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_int_t dim = json_integer_value(json_array_get(list, i));
+        bool good = dim > 0 && dim <= INT32_MAX && product <= INT32_MAX / (size_t)dim;
+        product = good ? product * (size_t)dim : 0;
+        out->dim[i] = good ? (size_t)dim : 0;
+    }
+    if (list && product == 0)
+        rc = refuse(r, "input", expected);
+    out->dims = product ? json_array_size(list) : 0;
+    *width = product;
+    json_decref(list);
+    return rc;
+}
+
+static bool
+read_pair(struct data_norm *out, const json_t *pair)
+{
+    const json_t *scale = json_array_get(pair, 0), *shift = json_array_get(pair, 1);
+    out->scale = (float)json_number_value(scale);
+    out->shift = (float)json_number_value(shift);
+    return json_array_size(pair) == 2 && json_is_number(scale) && json_is_number(shift) &&
+           isfinite(out->scale) && isfinite(out->shift);
+}
+
+/* As many pairs as a sample of `width` elements has equal parts. */
+static int
+read_norm(struct data_scaling *scaling, const struct reading *r, size_t width)
+{
+    static const char expected[] = "a list of [scale, shift], one for each colour";
+    json_t *list;
+    int rc = read_list(r, "norm", DATA_PLANES_MAX, expected, &list);
+    bool good = !list || width % json_array_size(list) == 0;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        good = read_pair(&scaling->norm[i], json_array_get(list, i)) && good;
+    scaling->planes = good ? json_array_size(list) : 0;
+    json_decref(list);
+    return good ? rc : refuse(r, "norm", expected);
+}
+
+/* False: not `width` numbers. */
+static bool
+take_columns(struct data_column *column, const json_t *mean, const json_t *scale, size_t width)
+{
+    bool good = true;
+    for (size_t i = 0; i < width && good; i++) {
+        const json_t *m = json_array_get(mean, i), *s = json_array_get(scale, i);
+        good = json_is_number(m) && json_is_number(s);
+        column[i] = (struct data_column){json_number_value(m), json_number_value(s)};
+    }
+    return good;
+}
+
+static int
+read_columns(struct model_note *note, const struct reading *r, size_t width)
+{
+    char expected[64];
+    json_t *mean = NULL, *scale = NULL;
+    snprintf(expected, sizeof expected, "a list of %zu numbers, one for each column", width);
+    int rc = read_list(r, "mean", COLUMNS_MAX, expected, &mean);
+    rc = rc ? rc : read_list(r, "scale", COLUMNS_MAX, expected, &scale);
+    if (!rc && (mean || scale)) {
+        bool fits = json_array_size(mean) == width && json_array_size(scale) == width;
+        note->column = fits ? calloc(width, sizeof *note->column) : NULL;
+        if (fits && !note->column) {
+            snprintf(r->why, r->why_size, "%s: no memory for its metadata", r->path);
+            rc = -ENOMEM;
+        } else if (!fits || !take_columns(note->column, mean, scale, width)) {
+            rc = refuse(r, json_array_size(mean) == width ? "scale" : "mean", expected);
+        }
+    }
+    note->scaling.column = note->column;
+    json_decref(mean);
+    json_decref(scale);
+    return rc;
+}
+
+static int
+read_classes(struct model_note *note, const struct reading *r)
+{
+    static const char expected[] = "a list of names";
+    json_t *list;
+    int rc = read_list(r, "classes", COLUMNS_MAX, expected, &list);
+    size_t count = json_array_size(list);
+    note->class_name = count ? calloc(count, sizeof *note->class_name) : NULL;
+    for (size_t i = 0; note->class_name && i < count && !rc; i++) {
+        char name[DATA_NAME_SIZE];
+        const char *text = json_string_value(json_array_get(list, i));
+        typed_escape(name, sizeof name, text ? text : "");
+        note->class_name[i] = strdup(name);
+        note->class_count = i + 1;
+        rc = text ? 0 : refuse(r, "classes", expected);
+    }
+    json_decref(list);
+    return rc;
+}
+
+int
+model_note_take(struct model_note *out, const char *name, const struct json_t *metadata, char *why,
+                size_t why_size)
+{
+    const struct reading r = {name, metadata, why, why_size};
+    const char *config = json_string_value(json_object_get(metadata, "config"));
+    size_t width;
+    *out = (struct model_note){.config = config ? strdup(config) : NULL};
+    int rc = read_input(&out->scaling.input, &r, &width);
+    if (!rc && width)
+        rc = read_norm(&out->scaling, &r, width);
+    if (!rc && width)
+        rc = read_columns(out, &r, width);
+    return rc ? rc : read_classes(out, &r);
+}
+
+int
+model_note_read(struct model_note *out, const char *path, char *why, size_t why_size)
+{
+    json_t *metadata = NULL;
+    *out = (struct model_note){.class_count = 0};
+    int rc = safetensors_metadata(path, &metadata, why, why_size);
+    rc = rc ? rc : model_note_take(out, path, metadata, why, why_size);
+    json_decref(metadata);
+    return rc;
+}
+
+void
+model_note_fini(struct model_note *note)
+{
+    for (size_t i = 0; i < note->class_count; i++)
+        free(note->class_name[i]);
+    free(note->class_name);
+    free(note->column);
+    free(note->config);
+    *note = (struct model_note){.class_count = 0};
+}

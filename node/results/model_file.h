@@ -1,0 +1,54 @@
+/* model_file.h - the file model.safetensors: the weights, and in its metadata what one needs to use them elsewhere.
+ *
+ * All metadata are strings. Numbers and lists are in JSON:
+ *
+ *     run, step, epoch, train_loss, test_loss, test_accuracy    where the weights come from; losses only if known
+ *     params_sha256    of the weights, as in result.json; metadata do not count
+ *     job, config      hash of the job, and its text as YAML: every key with its value
+ *     input            [1, 28, 28]: shape of a sample
+ *     classes          ["cat", "dog"]: the names of classes 0, 1, ..; if the data have names
+ *     norm             [[scale, shift], ..]: what a byte becomes, byte * scale + shift, for each colour; if samples are
+ *                      bytes
+ *     mean, scale      [..], [..]: what a number becomes, (number - mean) * scale, for each column; with data.standardise
+ *
+ * A file without these metadata is read, too; then they are unknown. */
+#ifndef NODE_MODEL_FILE_H
+#define NODE_MODEL_FILE_H
+
+#include "node/job/job.h"
+
+struct model_file {
+    char params_sha256[65];
+    uint64_t step, epoch;
+    double train_loss, test_loss, test_accuracy; /* NaN: unknown */
+};
+
+/* SHA-256 of the weights as hexadecimal digits. */
+void model_file_sha256(const float *weights, size_t count, char out[65]);
+/* Of a state: its step and losses, and the hash of `weights`. */
+struct model_file model_file_of(const struct state_header *header, bool labelled,
+                                const float *weights, size_t count);
+/* Replaces `path` as disk.h says. Returns 0 or -errno with `why`. */
+int model_file_write(const char *path, const struct config *config, const struct job *job,
+                     const struct model_file *file, const float *weights, char *why,
+                     size_t why_size);
+
+/* What the metadata of a file say. */
+struct model_note {
+    struct data_scaling scaling; /* scaling.input.dims 0: unknown */
+    struct data_column *column;  /* scaling.column, owned */
+    char **class_name;           /* [class_count]; owned */
+    size_t class_count;          /* 0: no names */
+    char *config;                /* text of the job; NULL: unknown; owned */
+};
+
+struct json_t;
+/* Refuses lists that are not what is said above. Returns 0, or a negative errno with `why`. model_note_fini may follow
+ * either way. */
+int model_note_read(struct model_note *out, const char *path, char *why, size_t why_size);
+/* The same of metadata that were read already; `name` stands for the file in `why`. */
+int model_note_take(struct model_note *out, const char *name, const struct json_t *metadata,
+                    char *why, size_t why_size);
+void model_note_fini(struct model_note *note);
+
+#endif

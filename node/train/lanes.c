@@ -1,0 +1,158 @@
+/* lanes.c - shards over lanes, lanes over threads, rows into lanes: see work_inside.h. */
+#include "node/train/work_inside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int
+new_lanes(struct work *work)
+{
+    const struct work_setup *setup = &work->setup;
+    unsigned per_lane = 1;
+    work->lane_count = setup->lanes && setup->exact_mode && setup->lanes < setup->shards
+                           ? setup->lanes
+                           : setup->shards;
+    if (!setup->exact_mode && setup->threads < setup->shards) {
+        work->lane_count = setup->threads;
+        per_lane = (setup->shards + setup->threads - 1) / setup->threads;
+    }
+    work->rows_max = (setup->batch + setup->shards - 1) / setup->shards * per_lane;
+    uint64_t steps = (data_info(setup->data)->train + setup->batch - 1) / setup->batch;
+    work->walks = setup->local_steps > 1;
+    work->count_max = work->rows_max * (setup->local_steps < steps ? setup->local_steps : steps);
+    work->lane = calloc(work->lane_count, sizeof *work->lane);
+    if (!work->lane)
+        return -ENOMEM;
+    for (size_t i = 0; i < work->lane_count; i++) {
+        struct lane *lane = &work->lane[i];
+        lane->work = work;
+        pthread_mutex_init(&lane->lock, NULL);
+        lane->index = calloc(work->count_max, sizeof *lane->index);
+        if (work->walks && walk_init(&lane->walk, setup->model))
+            return -ENOMEM;
+        if (!lane->index || nn_pass_new(&lane->pass, setup->model, work->rows_max, true))
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static void
+run_parts(void *pool, void (*part)(void *arg, size_t i), void *arg, size_t count)
+{
+    pool_run(pool, part, arg, count);
+}
+
+static int
+new_team(struct work *work)
+{
+    const struct work_setup *setup = &work->setup;
+    size_t count = setup->threads * nn_team_scratch(setup->model, work->rows_max);
+    float *scratch =
+        setup->threads > 1 && count > 0 ? aligned_alloc(64, count * sizeof(float)) : NULL;
+    work->team = (struct nn_team){setup->threads, run_parts, setup->pool, scratch};
+    return setup->threads > 1 && count > 0 && !scratch ? -ENOMEM : 0;
+}
+
+int
+lanes_init(struct work *work)
+{
+    return new_lanes(work) || new_team(work) ? -ENOMEM : 0;
+}
+
+void
+lanes_fini(struct work *work)
+{
+    for (size_t i = 0; work->lane && i < work->lane_count; i++) {
+        pthread_mutex_destroy(&work->lane[i].lock);
+        nn_pass_destroy(&work->lane[i].pass);
+        walk_fini(&work->lane[i].walk);
+        free(work->lane[i].index);
+    }
+    free(work->lane);
+    free(work->team.scratch);
+}
+
+uint64_t
+work_shard_first(const struct work *work, uint64_t rows, unsigned shard)
+{
+    return rows * shard / work->setup.shards;
+}
+
+/* Of all shards in a step of the round, counted from 0. */
+static uint64_t
+step_rows(const struct work *work, uint64_t step)
+{
+    uint64_t left = state_rows(work->state) - step * work->setup.batch;
+    return left < work->setup.batch ? left : work->setup.batch;
+}
+
+size_t
+work_shard_rows(const struct work *work, unsigned shard)
+{
+    size_t sum = 0;
+    for (uint64_t i = 0; i < state_steps(work->state); i++) {
+        uint64_t rows = step_rows(work, i);
+        sum += work_shard_first(work, rows, shard + 1) - work_shard_first(work, rows, shard);
+    }
+    return sum;
+}
+
+void
+lanes_assign(struct work *work, uint64_t shards)
+{
+    size_t count = (size_t)__builtin_popcountll(shards), given = 0;
+    work->used = count < work->lane_count ? count : work->lane_count;
+    for (size_t i = 0; i < work->used; i++) {
+        struct lane *lane = &work->lane[i];
+        lane->shards = 0;
+        for (size_t end = count * (i + 1) / work->used; given < end; given++) {
+            lane->shards |= shards & -shards;
+            shards &= shards - 1;
+        }
+    }
+}
+
+void
+lanes_run(struct work *work, void (*run)(void *ctx, size_t lane))
+{
+    const bool together = work->used < work->setup.threads;
+    for (size_t i = 0; i < work->used; i++)
+        nn_pass_team(work->lane[i].pass, together ? &work->team : NULL);
+    if (!together)
+        pool_run(work->setup.pool, run, work, work->used);
+    for (size_t i = 0; together && i < work->used; i++)
+        run(work, i);
+}
+
+void
+lane_fill(struct lane *lane, uint64_t step)
+{
+    struct work *work = lane->work;
+    const struct state_header *h = work->state->header;
+    uint64_t rows = step_rows(work, step), base = (h->epoch_step + step) * work->setup.batch;
+    uint32_t count = (uint32_t)work->state->job.train, *index = lane->index + lane->count;
+    lane->rows = 0;
+    lane->context = (struct nn_context){work->setup.seed, h->epoch, h->step + step, 0, true};
+    for (uint64_t left = lane->shards; left; left &= left - 1) {
+        unsigned shard = (unsigned)__builtin_ctzll(left);
+        uint64_t first = work_shard_first(work, rows, shard),
+                 end = work_shard_first(work, rows, shard + 1);
+        if (left == lane->shards)
+            lane->context.first_row = first;
+        for (uint64_t i = first; i < end; i++)
+            index[lane->rows++] =
+                data_shuffle(work->setup.seed, h->epoch, (uint32_t)(base + i), count);
+    }
+    lane->count += lane->rows;
+    data_fill(work->setup.data, DATA_TRAIN, index, lane->rows, nn_pass_batch(lane->pass),
+              nn_output_size(work->setup.model));
+    data_augment(work->setup.data, work->setup.seed, h->epoch, index, nn_pass_batch(lane->pass));
+}
+
+void
+lane_forward(struct lane *lane, const float *params, size_t layer, size_t end)
+{
+    const struct nn_model *model = lane->work->setup.model;
+    for (; layer < end; layer++)
+        nn_forward(model, layer, lane->pass, params, &lane->context);
+}

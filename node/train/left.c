@@ -1,0 +1,165 @@
+/* left.c - see left.h. */
+#include "node/train/left.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nn/files.h"
+#include "nn/files/disk.h"
+
+enum { LINE = 512 };
+
+static uint64_t
+hash_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? strtoull(text, NULL, 16) : 0;
+}
+
+/* The job of the text in job.json. A version that writes texts otherwise has other hashes, too. */
+static void
+read_text(struct left *left, const char *text, size_t size)
+{
+    char why[LINE];
+    json_t *object = json_loadb(text, size, 0, NULL);
+    const char *job = json_string_value(json_object_get(object, "text"));
+    left->data = hash_of(object, "data");
+    left->from = hash_of(object, "from");
+    int rc = job ? config_parse(&left->config, "job.json", job, strlen(job), why, sizeof why) : 1;
+    if (!rc)
+        rc = config_check(left->config, why, sizeof why);
+    if (rc || config_job_hash(left->config, left->data, left->from) != left->job.job)
+        config_destroy(&left->config);
+    json_decref(object);
+}
+
+void
+left_read(struct left *out, const char *dir)
+{
+    char path[DISK_PATH_MAX], why[LINE];
+    uint8_t *text;
+    size_t size;
+    *out = (struct left){.known = false};
+    snprintf(path, sizeof path, "%s/result.json", dir);
+    out->ended = access(path, F_OK) == 0;
+    snprintf(path, sizeof path, "%s/job.json", dir);
+    if (disk_read(path, AUDIT_JOB_MAX, &text, &size, why, sizeof why))
+        return;
+    out->known = audit_read_job(&out->job, (const char *)text, size, why, sizeof why) == 0;
+    if (out->known)
+        read_text(out, (const char *)text, size);
+    free(text);
+}
+
+void
+left_fini(struct left *left)
+{
+    config_destroy(&left->config);
+}
+
+static bool
+same_sources(const struct left *left, const struct job *job)
+{
+    return left->data == data_info(job->data)->hash && left->from == job->from_hash;
+}
+
+/* The run in the folder is this job, and goes on with other settings already. */
+static bool
+goes_on(const struct left *left, const struct config *config, enum train_start start)
+{
+    struct config_difference difference;
+    size_t at = 0;
+    return left->config->train.past[0] && (start == TRAIN_RESUME || !left->ended) &&
+           !config_differ(left->config, config, &at, &difference);
+}
+
+static bool
+may_go_on(const struct left *left, const struct config *config)
+{
+    struct config_difference difference;
+    size_t at = 0;
+    return config_differ(left->config, config, &at, &difference) &&
+           !config_differ_fixed(left->config, config, &difference);
+}
+
+static int
+take_past(struct config *config, const struct left *left, char *why, size_t why_size)
+{
+    char assignment[CONFIG_PAST_MAX + 16];
+    snprintf(assignment, sizeof assignment, "train.past=%s", left->config->train.past);
+    return config_set(config, assignment, why, why_size);
+}
+
+int
+left_settle(struct config *config, struct job *job, enum train_start start, const char *const *dir,
+            size_t count, char *why, size_t why_size)
+{
+    struct left best = {.known = false};
+    uint64_t newest = 0, step;
+    bool done = start == TRAIN_FRESH || config->train.past[0] != '\0', changed = false;
+    int rc = 0;
+    for (size_t i = 0; i < count && !done; i++) {
+        struct left left;
+        left_read(&left, dir[i]);
+        bool fits = left.config && same_sources(&left, job);
+        if (fits && goes_on(&left, config, start)) {
+            rc = take_past(config, &left, why, why_size);
+            done = changed = true;
+        } else if (fits && start == TRAIN_RESUME && may_go_on(&left, config) &&
+                   checkpoint_newest(dir[i], left.job.job, &step) && step > newest) {
+            newest = step;
+            left_fini(&best);
+            best = left;
+            left.config = NULL;
+        }
+        left_fini(&left);
+    }
+    if (!done && best.config) {
+        rc = config_parts_add(config, best.config, newest, why, why_size);
+        changed = true;
+    }
+    left_fini(&best);
+    return rc || !changed ? rc : job_parts(job, config, why, why_size);
+}
+
+size_t
+left_part(const struct left *left, const struct job *job)
+{
+    size_t i = 0;
+    while (i < job->past_count && !(left->known && left->job.job == job->past_hash[i]))
+        i++;
+    return i;
+}
+
+void
+left_tell(const struct left *left, const struct config *config, const struct job *job,
+          enum train_start start, char *out, size_t size)
+{
+    struct config_difference difference;
+    char what[3 * CONFIG_SHOWN_MAX + 16] = "other data, model or settings";
+    const char *ways = "--fresh begins anew, --out takes another folder";
+    size_t at = 0;
+    bool fixed = left->config && config_differ_fixed(left->config, config, &difference);
+    bool later = left->config && !fixed && config_differ(left->config, config, &at, &difference);
+    if (fixed || later)
+        snprintf(what, sizeof what, "%s %s, here %s", difference.key, difference.left,
+                 difference.right);
+    else if (left->config && !same_sources(left, job))
+        snprintf(what, sizeof what, "%s",
+                 left->data != data_info(job->data)->hash ? "other data"
+                                                          : "other weights in model.from");
+    else if (left->config)
+        snprintf(what, sizeof what, "other settings of earlier steps, train.past");
+    if (later && start != TRAIN_RESUME)
+        ways =
+            "--resume goes on with these settings, --fresh begins anew, --out takes another folder";
+    bool asked = fixed && start == TRAIN_RESUME;
+    snprintf(out, size, "holds %s run of another job (%s)%s; %s%s",
+             left->ended ? "a" : "an unfinished", what,
+             asked ? ", which cannot change on the way" : "", ways,
+             asked ? ", model.from starts from the weights of a run" : "");
+}

@@ -1,0 +1,274 @@
+/* memory.c - what a node needs, part by part, and how it makes do with train.memory_max. */
+#include "node/train/memory.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <linux/magic.h>
+
+#include "mesh/mesh.h"
+#include "nn/files.h"
+#include "node/train/buckets.h"
+#include "node/train/state.h"
+#include "node/train/walk.h"
+
+enum {
+    PROGRAM = 32 << 20, /* code, libraries, stacks, sockets */
+    WINDOW = 16 << 20,  /* of a file's memory, so that work goes on */
+    STATES = 4,         /* this one, the next, another node's, the checkpoint's */
+    VECTORS = 4,        /* own, sum, and two on their way */
+    PAGE = 4096,
+};
+
+static const double MIB = 1 << 20;
+
+static uint64_t
+state_all(const struct memory *m)
+{
+    return m->weights + m->slots + m->rest;
+}
+
+uint64_t
+memory_file(const struct memory *m)
+{
+    uint64_t state = state_all(m) + state_all(m) / PAGE + 4 * CHECKPOINT_PAGE; /* with checks */
+    return m->spilled ? STATES * state + m->model + PAGE + m->log : 0;
+}
+
+uint64_t
+memory_total(const struct memory *m)
+{
+    uint64_t idle = m->spilled ? m->weights + WINDOW : STATES * state_all(m) + m->model + m->log;
+    return m->program + m->data + m->from + m->sums + idle + m->team +
+           m->lanes * (m->shard + m->walk);
+}
+
+/* What is there for others, for what is on its way and for a checkpoint may stay untouched. */
+uint64_t
+memory_least(const struct memory *m)
+{
+    uint64_t states = m->spilled ? m->weights : 2 * (m->weights + m->slots);
+    return PROGRAM / 4 + m->data + m->from + m->sums / 2 + states +
+           m->lanes * (m->shard / 2 + m->walk);
+}
+
+static bool
+fits(const struct memory *m)
+{
+    return m->most == 0 || memory_total(m) <= m->most;
+}
+
+/* Fewer shards at a time, down to `least`. */
+static bool
+fewer_lanes(struct memory *m, unsigned least)
+{
+    while (m->lanes > least && !fits(m))
+        m->lanes--;
+    return fits(m);
+}
+
+static void
+measure(struct memory *m, const struct config *config, const struct job *job)
+{
+    size_t params = nn_param_count(job->model), blocks = exact_blocks(job->exact);
+    unsigned shards = config->train.shards;
+    uint64_t vector = buckets_vector(job->exact, params, shards) * sizeof(int32_t);
+    uint64_t rows = (config->train.batch + shards - 1) / shards;
+    uint64_t scratch = nn_team_scratch(job->model, rows) * sizeof(float);
+    const struct optim_spec outer = job_outer(config);
+    *m = (struct memory){
+        .program = PROGRAM,
+        .data = data_bytes(job->data),
+        .weights = params * sizeof(float),
+        .from = job->from ? params * sizeof(float) : 0,
+        .slots = optim_slots(&outer) * params * sizeof(float),
+        .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
+        .model = params * sizeof(float),
+        .shard = nn_pass_bytes(job->model, rows, true),
+        .walk = config->train.local_steps > 1 ? walk_bytes(job->model) : 0,
+        .team = config->threads > 1 ? config->threads * scratch : 0,
+        .log = mesh_log_size(vector),
+        .most = config->train.memory_max << 20,
+        .lanes = shards,
+    };
+    m->rest = state_size(&outer, params, blocks) - m->weights - m->slots;
+}
+
+int
+memory_plan(struct memory *m, const struct config *config, const struct job *job, char *why,
+            size_t why_size)
+{
+    measure(m, config, job);
+    unsigned threads = config->threads > 0 ? config->threads : 1;
+    unsigned least = config->train.exact ? 1 : m->lanes; /* else rows of all go through as one */
+    if (fewer_lanes(m, threads < least || least > 1 ? least : threads))
+        return 0;
+    m->spilled = true;
+    m->lanes = config->train.shards;
+    if (fewer_lanes(m, least))
+        return 0;
+    snprintf(why, why_size,
+             "train.memory_max = %llu, expected at least %llu MiB: %.1f of program and data, %.1f "
+             "of sums of "
+             "gradients, %.1f of weights and %.1f of activations%s of %s%s",
+             (unsigned long long)config->train.memory_max,
+             (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
+             (double)(m->program + m->data + WINDOW) / MIB, (double)m->sums / MIB,
+             (double)(m->weights + m->from) / MIB,
+             (double)m->lanes * (double)(m->shard + m->walk) / MIB, m->walk ? " and weights" : "",
+             least > 1 ? "all shards, which train.exact = no computes at a time" : "one shard",
+             config->train.recompute ? "" : "; train.recompute = yes makes these less");
+    return -ENOMEM;
+}
+
+void
+memory_text(char out[MEMORY_TEXT], double bytes)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    size_t i = 0;
+    for (; bytes >= 1024 && i < 4; i++)
+        bytes /= 1024;
+    snprintf(out, MEMORY_TEXT, "%.*f %s", i ? 1 : 0, bytes, unit[i]);
+}
+
+static void
+row(const char *name, double bytes, const char *remark)
+{
+    char text[MEMORY_TEXT];
+    memory_text(text, bytes);
+    printf("%-26s %11s%s%s\n", name, text, *remark ? "  " : "", remark);
+}
+
+void
+memory_print(const struct memory *m, const struct config *config)
+{
+    char text[160], file[64] = "", each[MEMORY_TEXT];
+    double state = (double)state_all(m);
+    const char *where = m->spilled ? "in a file" : "";
+    printf("memory\n");
+    row("  program", (double)m->program, "about");
+    row("  data", (double)m->data, "");
+    row("  weights", (double)(m->weights + m->from), m->from ? "and those of model.from" : "");
+    row("  optimiser state", (double)m->slots, where);
+    snprintf(text, sizeof text, "the next step's, another node's, the checkpoint's%s%s",
+             *where ? "; " : "", where);
+    row("  copies of both", (STATES - 1) * state + (double)m->rest, text);
+    row("  model file", (double)m->model,
+        *where ? where : "a copy of the weights to write it from");
+    row("  gradients", (double)m->sums, "own, sum and what is on its way");
+    snprintf(text, sizeof text, "only while a node catches up%s%s", *where ? "; " : "", where);
+    row("  sums kept for others", (double)m->log, text);
+    memory_text(each, (double)m->shard);
+    snprintf(text, sizeof text, "%u of %u shards at a time, %s each; recompute: %s", m->lanes,
+             config->train.shards, each, config->train.recompute ? "yes" : "no");
+    row("  activations", m->lanes * (double)m->shard, text);
+    if (m->walk > 0) {
+        snprintf(text, sizeof text, "weights and gradient of each of %u shards", m->lanes);
+        row("  local steps", (double)(m->lanes * m->walk), text);
+    }
+    if (m->team > 0)
+        row("  threads", (double)m->team, "that share out one shard");
+    memory_text(each, (double)memory_file(m));
+    if (m->spilled)
+        snprintf(file, sizeof file, "and %s in a file", each);
+    row("  all, at most", (double)memory_total(m), file);
+}
+
+int
+memory_fits(uint64_t need, uint64_t limit, char *why, size_t why_size)
+{
+    if (need <= limit)
+        return 0;
+    snprintf(why, why_size,
+             "this job needs at least %.0f MiB of memory, this machine or container has %.0f; "
+             "meshnode check shows the parts, train.memory_max reduces them",
+             (double)need / MIB, (double)limit / MIB);
+    return -ENOMEM;
+}
+
+/* --- the file --- */
+
+/* The kernel must be able to write it to a disk. */
+static int
+check_disk(int fd, const char *dir, char *why, size_t why_size)
+{
+    struct statfs fs;
+    if (fstatfs(fd, &fs) == 0 && fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC)
+        return 0;
+    snprintf(why, why_size,
+             "%s: is in memory, expected a folder on a disk: train.memory_max needs a file there",
+             dir);
+    return -EINVAL;
+}
+
+/* Opened and without a name, in `dir` or, as long as it is not there, in what it is to be in. */
+static int
+nameless(const char *dir)
+{
+    char folder[CONFIG_PATH_MAX], path[CONFIG_PATH_MAX + 32];
+    snprintf(folder, sizeof folder, "%s", dir);
+    while (access(folder, F_OK) != 0 && errno == ENOENT) {
+        char *slash = strrchr(folder, '/');
+        if (slash)
+            slash[slash == folder] = '\0';
+        else
+            snprintf(folder, sizeof folder, ".");
+        if (!slash)
+            break;
+    }
+    snprintf(path, sizeof path, "%s/memory-XXXXXX", folder);
+    int fd = mkstemp(path);
+    if (fd >= 0)
+        unlink(path);
+    return fd < 0 ? -errno : fd;
+}
+
+int
+spill_open(struct spill *spill, const char *dir, uint64_t size, char *why, size_t why_size)
+{
+    *spill = (struct spill){.size = size};
+    int fd = nameless(dir), rc = fd < 0 ? fd : 0;
+    if (rc) {
+        snprintf(why, why_size, "%s: %s", dir, strerror(-rc));
+        return rc;
+    }
+    rc = check_disk(fd, dir, why, why_size);
+    if (!rc && (rc = -posix_fallocate(fd, 0, (off_t)size)) != 0)
+        snprintf(why, why_size, "%s: no room for a file of %llu bytes: %s", dir,
+                 (unsigned long long)size, strerror(-rc));
+    void *base = rc ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (!rc && base == MAP_FAILED) {
+        rc = -errno;
+        snprintf(why, why_size, "%s: a mapping of %llu bytes: %s", dir, (unsigned long long)size,
+                 strerror(-rc));
+    }
+    spill->base = rc ? NULL : base;
+    close(fd);
+    return rc;
+}
+
+void *
+spill_take(struct spill *spill, size_t size)
+{
+    size_t whole = (size + PAGE - 1) / PAGE * PAGE;
+    assert(spill->base);
+    assert(whole <= spill->size - spill->used);
+    uint8_t *at = spill->base + spill->used;
+    spill->used += whole;
+    return at;
+}
+
+void
+spill_close(struct spill *spill)
+{
+    if (spill->base)
+        munmap(spill->base, spill->size);
+    *spill = (struct spill){0};
+}

@@ -1,0 +1,60 @@
+/* memory.h - how much memory a node needs, part by part, and how it keeps within train.memory_max.
+ *
+ * If not everything fits, the node first computes fewer shards at a time, one after the other in the same memory,
+ * but not fewer than it has threads. Then states, the checkpoint's copy and what is kept for others go to a file,
+ * which the kernel writes to when memory is short (GeePS does this with optimiser state and activations: Cui et
+ * al., EuroSys 2016). Then it computes even fewer shards, down to one at a time. The result is always the same. */
+#ifndef NODE_MEMORY_H
+#define NODE_MEMORY_H
+
+#include "node/job/config.h"
+#include "node/job/job.h"
+
+struct memory {
+    /* Bytes. */
+    uint64_t program, data, weights, slots;
+    uint64_t from;  /* weights of model.from, kept for the case that the state is lost */
+    uint64_t sums;  /* gradients, their sums, and those being sent */
+    uint64_t rest;  /* the rest of a state */
+    uint64_t model; /* the weights once more, as model.safetensors is written from them */
+    uint64_t shard; /* activations of one shard */
+    uint64_t walk;  /* parameters and gradient of one shard, with train.local_steps */
+    uint64_t team;  /* what threads need in addition when they share one shard */
+    uint64_t log;   /* sums that are kept for nodes that catch up; only while one does */
+    uint64_t most;  /* train.memory_max; 0: no limit */
+    /* The choice: */
+    unsigned lanes; /* shards computed at a time */
+    bool spilled;   /* states and log are in a file */
+};
+
+/* Returns 0, or -ENOMEM with one line in `why` when it does not fit. */
+int memory_plan(struct memory *memory, const struct config *config, const struct job *job,
+                char *why, size_t why_size);
+uint64_t memory_total(const struct memory *memory);
+enum { MEMORY_TEXT = 32 };
+/* "1.5 GiB": in the unit that fits. */
+void memory_text(char out[MEMORY_TEXT], double bytes);
+uint64_t memory_file(const struct memory *memory); /* bytes of the file; 0 if there is none */
+/* Bytes that a run surely touches: less cannot be enough. */
+uint64_t memory_least(const struct memory *memory);
+
+/* 0, or -ENOMEM with one line in `why` when `need` is above `limit`. */
+int memory_fits(uint64_t need, uint64_t limit, char *why, size_t why_size);
+
+/* Prints a table for people. */
+void memory_print(const struct memory *memory, const struct config *config);
+
+/* Memory in a file without a name in `dir`; its space on the disk is reserved here. If the disk cannot be read
+ * later, the process ends (SIGBUS), as if the machine had failed. If it reads wrong data, the hash of the state
+ * finds it. */
+struct spill {
+    uint8_t *base;
+    size_t size, used;
+};
+/* Returns -EINVAL if `dir` cannot be used for this. */
+int spill_open(struct spill *spill, const char *dir, uint64_t size, char *why, size_t why_size);
+void *spill_take(struct spill *spill,
+                 size_t size); /* zeros; all together at most what spill_open had */
+void spill_close(struct spill *spill);
+
+#endif

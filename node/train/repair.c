@@ -1,0 +1,187 @@
+/* repair.c - see repair.h. */
+#include "node/train/repair.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/clock.h"
+
+enum { LINE = 512 };
+
+/* One damaged file in work. */
+struct mending {
+    struct repair *repair;
+    struct checkpoint file;
+    uint8_t *image;
+    bool *good; /* [pages] */
+    size_t pages, bad, first_bad, next;
+    uint64_t started_ms, gathered_ms, gained_ms; /* gathered 0: not yet */
+};
+
+__attribute__((format(printf, 3, 4))) static void
+say(struct repair *repair, int level, const char *format, ...)
+{
+    char line[LINE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    repair->say(repair->ctx, level, line);
+}
+
+/* Ask for the next page that is not whole. */
+static void
+want(struct mending *m)
+{
+    while (m->good[m->next % m->pages])
+        m->next++;
+    m->next %= m->pages;
+    mesh_want(m->repair->mesh, m->file.step, m->file.round, m->next);
+}
+
+static void
+salvage(struct mending *m)
+{
+    m->bad = checkpoint_salvage(m->repair->dir, &m->file, m->image, m->good);
+}
+
+/* A page has come. */
+static void
+take(struct mending *m, const struct mesh_task *task)
+{
+    if (m->file.round == 0) { /* ours did not even tell the round */
+        m->file.round = task->round;
+        salvage(m);
+    }
+    size_t offset, page = m->next;
+    const uint8_t *data = mesh_page_in(m->repair->mesh);
+    if (task->round != m->file.round || m->good[page] ||
+        !checkpoint_page_good(&m->file, page, data, task->size))
+        return;
+    checkpoint_page(&m->file, page, &offset);
+    memcpy(m->image + offset, data, task->size);
+    m->good[page] = true;
+    m->bad--;
+    m->gained_ms = clock_ms();
+}
+
+/* Has everybody come who is waited for, and nobody helped for long? */
+static bool
+hopeless(struct mending *m, const struct mesh_stats *stats)
+{
+    const struct repair *repair = m->repair;
+    uint64_t now = clock_ms();
+    bool here = repair->peers_min > 1 ? stats->core.peers + 1 >= repair->peers_min
+                                      : now - m->started_ms >= repair->gather_ms;
+    if (!m->gathered_ms && (here || stats->core.ahead > 0))
+        m->gathered_ms = now;
+    uint64_t since = m->gained_ms > m->gathered_ms ? m->gained_ms : m->gathered_ms;
+    return m->gathered_ms && now - since >= REPAIR_PATIENCE_MS;
+}
+
+static bool
+ahead(const struct mending *m, const struct mesh_stats *stats)
+{
+    uint64_t least = m->file.round > m->file.step ? m->file.round : m->file.step;
+    return stats->core.ahead > 0 && stats->core.ahead >= least;
+}
+
+/* Until every page is whole, or there is no hope. */
+static enum repair_end
+collect(struct mending *m)
+{
+    struct mesh_stats stats;
+    struct mesh_task task = {.kind = MESH_IDLE};
+    if (m->bad)
+        want(m);
+    while (m->bad) {
+        mesh_next(m->repair->mesh, &task);
+        if (task.kind == MESH_INTERRUPTED)
+            return REPAIR_INTERRUPTED;
+        if (task.kind != MESH_PAGE)
+            continue;
+        if (task.size > 0)
+            take(m, &task);
+        mesh_stats(m->repair->mesh, &stats);
+        m->repair->met = m->repair->met || stats.core.peers > 0;
+        if (task.size == 0 && ahead(m, &stats))
+            return REPAIR_AHEAD;
+        if (hopeless(m, &stats))
+            return REPAIR_FAILED;
+        m->next++;
+        if (m->bad)
+            want(m);
+    }
+    return REPAIR_DONE;
+}
+
+/* Every page is whole: is it one file? Then it is the state, and takes the damaged one's place. */
+static enum repair_end
+finish(struct mending *m, char *why, size_t why_size)
+{
+    struct repair *repair = m->repair;
+    char name[64];
+    size_t size = checkpoint_size(&m->file);
+    snprintf(name, sizeof name, "checkpoint of step %llu", (unsigned long long)m->file.step);
+    if (checkpoint_parse(name, m->image, size, &m->file, why, why_size))
+        return REPAIR_FAILED;
+    say(repair, 6, "%s restored: %zu of %zu pages from other nodes", name, m->first_bad, m->pages);
+    if (checkpoint_store(repair->dir, m->file.step, m->image, size, why, why_size))
+        say(repair, 4, "%s", why);
+    return REPAIR_DONE;
+}
+
+static void
+tell_missing(const struct mending *m, char *why, size_t why_size)
+{
+    size_t first = 0;
+    while (first < m->pages && m->good[first])
+        first++;
+    snprintf(why, why_size,
+             "checkpoint of step %llu: %zu of %zu pages are damaged here%s, page %zu the first",
+             (unsigned long long)m->file.step, m->bad, m->pages,
+             m->repair->met ? " and on every other node" : ", and no other node was met", first);
+}
+
+static enum repair_end
+mend(struct repair *repair, uint64_t step, char *why, size_t why_size)
+{
+    struct mending m = {.repair = repair, .file = repair->file, .started_ms = clock_ms()};
+    enum repair_end end = REPAIR_FAILED;
+    m.file.step = step;
+    m.file.round = 0;
+    m.pages = checkpoint_pages(&m.file);
+    m.image = malloc(checkpoint_size(&m.file));
+    m.good = calloc(m.pages, sizeof *m.good);
+    if (!m.image || !m.good) {
+        snprintf(why, why_size, "no memory to restore the checkpoint of step %llu",
+                 (unsigned long long)step);
+    } else {
+        salvage(&m);
+        m.first_bad = m.bad;
+        say(repair, 4, "checkpoint of step %llu: %zu of %zu pages are damaged: asking the others",
+            (unsigned long long)step, m.bad, m.pages);
+        end = collect(&m);
+        if (end == REPAIR_DONE)
+            end = finish(&m, why, why_size);
+        else if (end == REPAIR_FAILED)
+            tell_missing(&m, why, why_size);
+    }
+    free(m.image);
+    free(m.good);
+    return end;
+}
+
+enum repair_end
+repair_run(struct repair *repair, char *why, size_t why_size)
+{
+    enum repair_end end = REPAIR_FAILED;
+    for (size_t i = 0; end == REPAIR_FAILED && i < repair->found.damaged_count; i++) {
+        end = mend(repair, repair->found.damaged[i], why, why_size);
+        if (end == REPAIR_FAILED)
+            say(repair, 4, "%s", why);
+    }
+    return end;
+}

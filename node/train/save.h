@@ -1,0 +1,89 @@
+/* save.h - the checkpoints of a run: written beside the training, found again at the next start.
+ *
+ *     save_new(&save, &setup, why, ...)
+ *     save_find(save, &state, &found, ...)   // the newest whole checkpoint
+ *     save_step(save, &state, steps, every)  // copies; a thread of its own writes
+ *     save_last(save, &state, ...)           // at the end: writes here and now
+ *
+ * There is one copy. While it is being written, later steps are skipped: training never waits for a disk. Each
+ * reason of an error is logged once, and `alarm` repeats it until a checkpoint was written again. The next call
+ * tries again with a new file. The last three checkpoints are kept, and always one that was read back. Checkpoints of
+ * other jobs in the folder are deleted once there is one of this job. */
+#ifndef NODE_SAVE_H
+#define NODE_SAVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nn/files.h"
+#include "node/train/memory.h"
+#include "node/train/state.h"
+
+struct save;
+
+struct save_setup {
+    const char *dir; /* borrowed */
+    uint64_t job_hash, numerics;
+    size_t size;         /* bytes of a state */
+    struct spill *spill; /* memory for the copy; NULL: the heap. Borrowed. */
+    /* From the writer's thread: the answer to save_serve; size 0: there is no such page. */
+    void (*answer)(void *ctx, uint64_t round, const void *data, size_t size);
+    /* From any thread. `alarm` with NULL ends the alarm. */
+    void (*say)(void *ctx, int level, const char *line);
+    void (*alarm)(void *ctx, const char *line);
+    void *ctx;
+    /* Writes weights[weight_count] of a state with this header as a model; from the writer's thread. NULL: nobody
+     * does. Returns 0 or a negative errno with `why`. */
+    int (*model)(void *ctx, const struct state_header *header, const float *weights, char *why,
+                 size_t why_size);
+    size_t weight_count;
+};
+
+int save_new(struct save **out, const struct save_setup *setup, char *why, size_t why_size);
+void save_destroy(struct save **save); /* waits until everything is written */
+
+/* Like checkpoint_read_newest, into the state's block. */
+int save_find(struct save *save, struct state *state, struct checkpoint_found *found, char *why,
+              size_t why_size);
+/* The same for a checkpoint of another job, of at most step_max steps: that of an earlier part of the run. */
+int save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, struct state *state,
+                   struct checkpoint_found *found, char *why, size_t why_size);
+/* Does `dir` have the result of a run that ended? */
+bool save_ended(const struct save *save);
+
+/* Reads the newest whole checkpoint of a state before a round below `round` into `state`. Later ones, of states
+ * that are wrong, are deleted. Waits for the writer. False if there is none. */
+bool save_find_below(struct save *save, struct state *state, uint64_t round);
+
+/* Deletes the checkpoint of exactly this state, if there is one, because the state is wrong. Waits for the writer. */
+void save_withdraw(struct save *save, const struct state *state);
+
+/* Deletes the job's checkpoints: the run begins anew. */
+void save_forget(struct save *save);
+
+/* Steps between checkpoints when a step takes this long and the user did not choose: the smallest power of two that
+ * takes at least SAVE_EVERY_S. So nodes that step together save the same steps, and their files can restore one
+ * another. */
+uint64_t save_interval(double step_s);
+enum { SAVE_EVERY_S = 30 };
+
+/* `every` steps; 0: by save_interval of the steps so far. Call it after each step. */
+void save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t every);
+/* The model of the state: copied, then written by the writer's thread. Passed over while the one before is being
+ * written. */
+void save_model(struct save *save, const struct state *state);
+/* Here and now. Returns 0 or a negative errno with `why`. */
+int save_model_last(struct save *save, const struct state *state, char *why, size_t why_size);
+/* The file of a state, for repair.h. */
+struct checkpoint save_file(const struct save *save, struct state *state);
+/* Reads a page of the checkpoint of `step` for another node, in the writer's thread; one at a time. May be called
+ * from any thread. Does not wait. */
+void save_serve(struct save *save, uint64_t step, uint64_t round, uint64_t page);
+/* From here on there are no answers any more. */
+void save_quiet(struct save *save);
+
+/* Returns 0 or -errno with `why`. Before round 1 there is nothing to save. */
+int save_last(struct save *save, const struct state *state, char *why, size_t why_size);
+
+#endif

@@ -1,0 +1,357 @@
+/* state.c - the training state: its block of memory, and what a round makes of its header.
+ *
+ * What F makes of parameters and slots is in state_update.c. */
+#include "node/train/state_inside.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/train/ledger.h"
+
+size_t
+state_size(const struct optim_spec *optim, size_t param_count, size_t block_count)
+{
+    size_t vectors = (1 + optim_slots(optim)) * state_aligned(param_count * sizeof(float));
+    return state_aligned(sizeof(struct state_header)) + vectors +
+           state_aligned(block_count * sizeof(int16_t));
+}
+
+int
+state_init(struct state *state, const struct state_job *job, const struct exact *exact,
+           size_t param_count)
+{
+    memset(state, 0, sizeof *state);
+    assert(job->local_steps > 0);
+    state->job = *job;
+    state->exact = exact;
+    state->param_count = param_count;
+    state->slot_count = optim_slots(&job->rules.optim);
+    state->block_count = exact_blocks(exact);
+    size_t vector = state_aligned(param_count * sizeof(float));
+    size_t head = state_aligned(sizeof *state->header);
+    state->size = state_size(&job->rules.optim, param_count, state->block_count);
+    state->block = job->block ? job->block : aligned_alloc(STATE_ALIGN, state->size);
+    state->square = calloc(state_items(state->block_count) + 1, sizeof *state->square);
+    state->applied = calloc(state->block_count + 1, sizeof *state->applied);
+    state->hash = calloc(state->block_count + 1, sizeof *state->hash);
+    state->scratch = calloc(state->block_count + 1, sizeof *state->scratch);
+    bool layerwise = optim_layerwise(&job->rules.optim);
+    if (layerwise) {
+        state->norm = calloc(state->block_count + 1, sizeof *state->norm);
+        state->ratio = calloc(state->block_count + 1, sizeof *state->ratio);
+    }
+    if (!state->block || !state->square || !state->applied || !state->hash || !state->scratch ||
+        (layerwise && (!state->norm || !state->ratio))) {
+        state_fini(state);
+        return -ENOMEM;
+    }
+    if (!job->block)
+        memset(state->block, 0, state->size);
+    uint8_t *at = state->block;
+    state->header = (struct state_header *)(void *)at;
+    state->params = (float *)(void *)(at += head);
+    for (size_t i = 0; i < state->slot_count; i++)
+        state->slot[i] = (float *)(void *)(at += vector);
+    state->exponent = (int16_t *)(void *)(at + vector);
+    return 0;
+}
+
+void
+state_fini(struct state *state)
+{
+    if (!state->job.block)
+        free(state->block);
+    free(state->square);
+    free(state->applied);
+    free(state->hash);
+    free(state->scratch);
+    free(state->norm);
+    free(state->ratio);
+    memset(state, 0, sizeof *state);
+}
+
+void
+state_start(struct state *state)
+{
+    memset(state->header, 0, sizeof *state->header);
+    state->header->best_loss = (double)INFINITY;
+    exact_first(state->exact, state->exponent);
+    state_hash_forget(state, state->hash);
+    state->head_hash = 0;
+}
+
+static uint64_t
+epoch_steps(const struct state_job *job)
+{
+    return (job->train + job->batch - 1) / job->batch;
+}
+
+uint64_t
+state_rules_total(const struct state_job *job, const struct state_rules *rules)
+{
+    uint64_t all = rules->epochs * epoch_steps(job);
+    return rules->steps && rules->steps < all ? rules->steps : all;
+}
+
+uint64_t
+state_steps_total(const struct state *state)
+{
+    return state_rules_total(&state->job, &state->job.rules);
+}
+
+const struct state_rules *
+state_rules(const struct state *state)
+{
+    const struct state_job *job = &state->job;
+    const struct state_header *h = state->header;
+    uint64_t step = h->step - (h->phase == STATE_EVALUATE && h->step > 0);
+    for (size_t i = 0; i < job->past_count; i++)
+        if (step < job->past[i].until)
+            return &job->past[i];
+    return &job->rules;
+}
+
+const float *
+state_weights(const struct state *state)
+{
+    const struct state_header *h = state->header;
+    bool averaged = state->job.rules.optim.ema > 0 && h->step > h->skipped;
+    return averaged ? state->slot[state->slot_count - 1] : state->params;
+}
+
+static uint64_t
+smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The step with which these rules end: that of the job, or the last before the next ones. */
+static uint64_t
+rules_end(const struct state *state, const struct state_rules *rules)
+{
+    uint64_t all = state_rules_total(&state->job, rules);
+    return rules == &state->job.rules ? all : smaller(all, rules->until);
+}
+
+uint64_t
+state_steps(const struct state *state)
+{
+    const struct state_header *h = state->header;
+    uint64_t end = rules_end(state, state_rules(state)), left = h->step < end ? end - h->step : 1;
+    return smaller(state->job.local_steps, smaller(epoch_steps(&state->job) - h->epoch_step, left));
+}
+
+uint64_t
+state_rows(const struct state *state)
+{
+    const struct state_job *job = &state->job;
+    if (state->header->phase == STATE_EVALUATE)
+        return job->test;
+    return smaller(job->train - state->header->epoch_step * job->batch,
+                   state_steps(state) * job->batch);
+}
+
+/* Headers ----------------------------------------------------------------------------------------- */
+
+static struct ledger_step
+present_step(const struct state *state)
+{
+    const struct state_header *h = state->header;
+    return (struct ledger_step){
+        .seed = state->job.seed,
+        .train = state->job.train,
+        .shards = state->job.shards,
+        .epoch = h->epoch,
+        .first = h->epoch_step * state->job.batch,
+        .rows = state_rows(state),
+        .batch = state->job.batch,
+    };
+}
+
+int
+state_check(const struct state *state, const int32_t *total, uint64_t *coverage, char *why,
+            size_t why_size)
+{
+    const int32_t *tail = total + state->param_count,
+                  *slots = tail + state_tail(state->block_count);
+    uint64_t check = state_tail_check(tail, state->block_count);
+    *coverage = 0;
+    if (tail[TAIL_CHECK] != (int32_t)(uint32_t)check ||
+        tail[TAIL_CHECK + 1] != (int32_t)(uint32_t)(check >> 32)) {
+        snprintf(why, why_size, "the checksum of its counters is wrong");
+        return -EBADMSG;
+    }
+    if ((uint32_t)tail[TAIL_SAMPLES] != state_rows(state)) {
+        snprintf(why, why_size, "it is of %u samples, expected %llu", (unsigned)tail[TAIL_SAMPLES],
+                 (unsigned long long)state_rows(state));
+        return -EBADMSG;
+    }
+    if (state->header->phase == STATE_EVALUATE) {
+        if (state->job.claims || ledger_empty(slots, state->job.shards))
+            return 0;
+        snprintf(why, why_size, "it counts shards, but is of an evaluation");
+        return -EBADMSG;
+    }
+    struct ledger_step step = present_step(state);
+    *coverage = ledger_coverage(slots, step.shards);
+    int rc = ledger_verify(slots, &step, why, why_size);
+    if (!rc && ledger_check(slots, step.shards) != exact_check(total, 0, state->param_count)) {
+        snprintf(why, why_size, "the checksum of the gradients is not the sum of the shards'");
+        rc = -EBADMSG;
+    }
+    return rc;
+}
+
+static bool
+evaluation_due(const struct state *state, const struct state_rules *rules)
+{
+    const struct state_header *h = state->header;
+    if (!state->job.test)
+        return false;
+    if (h->step >= state_rules_total(&state->job, rules))
+        return true;
+    return h->epoch_step == 0 && rules->eval_every && h->epoch % rules->eval_every == 0;
+}
+
+/* The end may have cut an epoch short: it is taken up again. */
+bool
+state_go_on(struct state *state)
+{
+    const struct state_job *job = &state->job;
+    struct state_header *h = state->header;
+    size_t i = 0;
+    while (i < job->past_count && h->step != job->past[i].until)
+        i++;
+    if (i == job->past_count || h->phase != STATE_TRAIN)
+        return false;
+    h->done = 0;
+    h->skipped_row = 0;
+    h->epoch = h->step / epoch_steps(job);
+    h->epoch_step = h->step % epoch_steps(job);
+    return true;
+}
+
+static void
+finish_epoch(struct state *state)
+{
+    struct state_header *h = state->header;
+    h->train_loss = h->epoch_samples > 0 ? h->epoch_loss / h->epoch_samples : 0;
+    h->epoch_loss = h->epoch_samples = 0;
+    h->epoch_step = 0;
+    h->epoch++;
+}
+
+static void
+apply_step(struct state *next, const int32_t *tail, struct state_event *event)
+{
+    struct state_header *h = next->header;
+    const struct state_rules *rules = state_rules(next);
+    uint64_t total = state_rules_total(&next->job, rules);
+    event->raised = exact_raise(next->exact, tail + TAIL_OVER, next->exponent);
+    if (event->raised && !tail[TAIL_BAD])
+        return;
+    const struct ledger_step used = present_step(next);
+    event->stepped = true;
+    event->steps = state_steps(next);
+    event->first = used.first;
+    event->rows = ledger_step_expected(&used);
+    h->ledger = ledger_chain(h->ledger, h->step, event->rows);
+    event->skipped = tail[TAIL_BAD] != 0;
+    next->moves = !event->skipped;
+    next->settle = h->step == h->skipped;
+    next->rate = optim_rate(&rules->optim, h->step, total, h->epoch, next->job.batch);
+    h->skipped += event->skipped ? event->steps : 0;
+    h->skipped_row = event->skipped ? h->skipped_row + 1 : 0;
+    h->step += event->steps;
+    h->epoch_step += event->steps;
+    h->samples += event->samples;
+    h->epoch_loss += event->skipped ? 0 : state_tail_loss(tail);
+    h->epoch_samples += event->skipped ? 0 : (double)event->samples;
+    bool last = h->step >= total, hopeless = h->skipped_row >= STATE_SKIPS_MAX;
+    if (h->epoch_step >= epoch_steps(&next->job) || last)
+        finish_epoch(next);
+    if (!hopeless && evaluation_due(next, rules))
+        h->phase = STATE_EVALUATE;
+    else
+        h->done = last || hopeless;
+    state_go_on(next);
+}
+
+static void
+apply_evaluation(struct state *state, const int32_t *tail, struct state_event *event)
+{
+    struct state_header *h = state->header;
+    const struct state_rules *rules = state_rules(state);
+    event->evaluated = true;
+    h->test_loss = tail[TAIL_BAD] ? (double)INFINITY : event->loss;
+    h->test_accuracy = event->accuracy;
+    h->evaluations++;
+    h->stale = h->test_loss < h->best_loss ? 0 : h->stale + 1;
+    if (h->test_loss < h->best_loss)
+        h->best_loss = h->test_loss;
+    h->phase = STATE_TRAIN;
+    h->done = h->step >= state_rules_total(&state->job, rules) ||
+              (rules->patience && h->stale >= rules->patience);
+    state_go_on(state);
+}
+
+/* Building the next state ------------------------------------------------------------------------- */
+
+static void
+clear_behind(void *part, size_t size)
+{
+    memset((uint8_t *)part + size, 0, state_aligned(size) - size);
+}
+
+/* What lies between the parts is hashed, too, and nothing else would ever write it again: a bit that flipped there would
+ * be in every state built here. */
+static void
+clear_gaps(struct state *next)
+{
+    clear_behind(next->header, sizeof *next->header);
+    clear_behind(next->params, next->param_count * sizeof *next->params);
+    for (size_t s = 0; s < next->slot_count; s++)
+        clear_behind(next->slot[s], next->param_count * sizeof *next->slot[s]);
+    clear_behind(next->exponent, next->block_count * sizeof *next->exponent);
+}
+
+bool
+state_begin(struct state *next, const struct state *now, const int32_t *total,
+            struct state_event *event)
+{
+    const int32_t *tail = total + now->param_count;
+    assert(next->block != now->block);
+    clear_gaps(next);
+    *next->header = *now->header;
+    memcpy(next->exponent, now->exponent, now->block_count * sizeof *now->exponent);
+    memset(next->applied, 0, now->block_count * sizeof *next->applied);
+    state_hash_forget(next, next->hash);
+    atomic_store(&next->doubt, false);
+    next->moves = false;
+    next->factor = 1.0f;
+    memset(event, 0, sizeof *event);
+    event->samples = (uint64_t)tail[TAIL_SAMPLES];
+    if (event->samples) {
+        event->loss = state_tail_loss(tail) / (double)event->samples;
+        double labels = (double)event->samples * (double)now->job.labels;
+        event->accuracy = labels > 0 ? tail[TAIL_CORRECT] / labels : -1;
+    }
+    next->header->round++;
+    if (now->header->phase == STATE_EVALUATE)
+        apply_evaluation(next, tail, event);
+    else
+        apply_step(next, tail, event);
+    return next->moves && !(state_rules(now)->optim.clip_norm > 0) && !next->ratio;
+}
+
+void
+state_swap(struct state *a, struct state *b)
+{
+    struct state other = *a;
+    *a = *b;
+    *b = other;
+}

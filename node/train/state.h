@@ -1,0 +1,223 @@
+/* state.h - the training state, and the function F that advances it.
+ *
+ *     state(round + 1) = F(state(round), total of the round)
+ *
+ * The state is one block of memory. So it can be hashed, sent to a joiner and checkpointed as it is:
+ *
+ *     header | params [float] | optimiser slots, average of params [float] | exponents [int16, one per block]
+ *
+ * The total of a round is the int32 vector that the mesh sums over all shards:
+ *
+ *     gradients [params] | tail: bad, samples, correct, loss in three limbs of 24 bits, checksum of the tail,
+ *                          then one count of saturated elements per exponent block
+ *                        | ledger: see ledger.h; training rounds only
+ *
+ * With train.local_steps the gradients are those of a round of several steps. For each shard they are the
+ * difference between the parameters now and after its own steps (walk.h), weighted by samples, so that the sum is
+ * the mean difference.
+ *
+ * A round is one training step, or several, or an evaluation of the whole test part. If a gradient did not fit its
+ * block's exponent, the round only changes exponents, and the same step is computed again. The state alone decides
+ * which of these a round is, so all nodes agree without a message.
+ *
+ * There are two states, the present one and the next one, which F builds beside it:
+ *
+ *     state_begin(next, now, total)    from the tail alone: the header, and which kind of round it was
+ *     state_apply(next, now, total, .. ranges of the parameters, in any order, when their sums are final
+ *     state_finish(next, now, total)   the rest
+ *     state_hash_rest(next)            hashes what was not hashed when it was applied
+ *     state_doubted(next)              bits may flip: was the present state unchanged?
+ *     state_swap(now, next)            at commit
+ *
+ * Only state_swap and state_take change the present state. So until the commit it can be hashed, sent and computed
+ * from, and a next state that is not needed is simply begun again. After the swap, the other one is the state
+ * before, until the next state_begin: swapping back and doing the round again must give the same hash. */
+#ifndef NODE_STATE_H
+#define NODE_STATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compress/exact.h"
+#include "nn/nn.h"
+#include "nn/optim.h"
+#include "node/train/pool.h"
+
+enum state_phase { STATE_TRAIN, STATE_EVALUATE };
+
+/* Plain little-endian numbers; part of the wire format and of checkpoints. */
+struct state_header {
+    uint64_t round;      /* number of applied rounds */
+    uint64_t step;       /* number of applied training steps, including skipped ones */
+    uint64_t epoch;      /* present epoch, from 0 */
+    uint64_t epoch_step; /* steps done in this epoch */
+    uint64_t skipped;    /* steps whose gradient had NaN or infinity */
+    uint64_t samples;    /* samples used */
+    uint64_t phase;      /* enum state_phase: what the next round is */
+    uint64_t done;       /* there are no more rounds */
+    uint64_t stale;      /* evaluations since the best one */
+    uint64_t evaluations;
+    double epoch_loss; /* sum over the samples of this epoch so far */
+    double epoch_samples;
+    double train_loss; /* mean of the last complete epoch */
+    double test_loss;  /* of the last evaluation */
+    double test_accuracy;
+    double best_loss;
+    uint64_t ledger;      /* running hash of the samples used by the steps so far: ledger.h */
+    uint64_t skipped_row; /* rounds skipped one after the other, up to the last one */
+};
+
+enum {
+    TAIL_BAD,
+    TAIL_SAMPLES,
+    TAIL_CORRECT,
+    TAIL_LOSS,
+    TAIL_CHECK = TAIL_LOSS + 3,
+    TAIL_OVER = TAIL_CHECK + 2,
+};
+
+/* A run is done when so many rounds one after the other had no finite gradient: it would stay so. */
+enum { STATE_SKIPS_MAX = 20 };
+
+/* What may change while a run goes on: config_parts.h. */
+struct state_rules {
+    uint64_t until;          /* the last step that they are for; the last rules have no end */
+    struct optim_spec optim; /* of a round */
+    struct optim_spec local; /* of the steps within a shard, with local_steps above 1 */
+    uint64_t epochs, steps;  /* when to stop; steps 0: only epochs decide */
+    uint64_t eval_every;     /* epochs; 0 = only at the end */
+    uint64_t patience;       /* evaluations without improvement; 0 = off */
+};
+
+/* What F needs to know about the job; fixed for the run. */
+struct state_job {
+    struct state_rules rules;       /* of the last steps */
+    const struct state_rules *past; /* [past_count] of the steps before, in order; borrowed */
+    size_t past_count;
+    uint64_t seed; /* seed of the order of the samples */
+    unsigned shards;
+    /* the ledger is exchanged as a bucket of its own (work.h), and not in evaluations */
+    bool claims;
+    uint64_t batch;       /* samples per step */
+    uint64_t local_steps; /* steps of a round, 1..; fewer at the end of an epoch and of the run */
+    uint64_t train, test; /* samples in the data */
+    /* one value per exponent block: above 0, the block moves by this share of its sum and not by the optimiser.
+     * NULL: all are 0. Borrowed. */
+    const float *average;
+    void *block;     /* [state_size] zeros on whole pages, from the caller; NULL: allocated here */
+    uint64_t labels; /* labels per sample for the accuracy; 0: there is no accuracy */
+};
+
+struct state {
+    struct state_job job;
+    const struct exact *exact;
+    size_t param_count, slot_count, block_count;
+    size_t size; /* bytes of the block */
+    uint8_t *block;
+    struct state_header *header; /* points into block, and so do the following */
+    float *params;
+    float *slot[OPTIM_SLOTS_MAX];
+    int16_t *exponent;
+    double *square;     /* scratch of the norm, one sum per work item */
+    double (*norm)[2];  /* [block_count] layer-wise optimisers: optim_squares of each block */
+    float *ratio;       /* [block_count] ratio of the block's tensor; NULL for other optimisers */
+    uint64_t head_hash; /* hash of header and exponents, set together with `hash` */
+    /* While the state is being built: */
+    bool moves;    /* the round changes the parameters */
+    bool settle;   /* it is the first one that does */
+    double rate;   /* learning rate */
+    float factor;  /* factor of the gradient: clipping */
+    bool *applied; /* [block_count] parameters, slots and exponent of this block are done */
+    /* [block_count] hash of parameters and slots of each block when it was built; 0: not known */
+    uint64_t *hash;
+    uint64_t *scratch; /* [block_count] for hashing again */
+    atomic_bool doubt; /* the state that it was built from had changed since it was hashed */
+};
+
+/* What happened in a round, for metrics. */
+struct state_event {
+    bool stepped; /* a training step was applied or skipped */
+    bool skipped;
+    bool evaluated; /* header's test_* are new */
+    size_t raised;  /* blocks whose exponent was too small: the step is done again */
+    uint64_t steps; /* steps of the round */
+    uint64_t samples;
+    uint64_t first;    /* position of the first one in the epoch's permutation */
+    uint64_t coverage; /* shards counted, each once: from state_check */
+    uint64_t rows;     /* hash of the samples: ledger.h */
+    double loss;       /* mean over the samples of the round */
+    double accuracy;
+};
+
+/* Bytes of the block. */
+size_t state_size(const struct optim_spec *optim, size_t param_count, size_t block_count);
+int state_init(struct state *state, const struct state_job *job, const struct exact *exact,
+               size_t param_count);
+void state_fini(struct state *state);
+/* Sets header and exponents as before round 0. The caller sets params. */
+void state_start(struct state *state);
+
+/* The result of the run: the parameters or, with train.ema, their average over the steps. Evaluations use it, and
+ * it is written as the model. */
+const float *state_weights(const struct state *state);
+size_t state_tail(size_t block_count); /* elements of the tail; the ledger follows it */
+uint64_t state_steps_total(const struct state *state);
+/* The rules of the next round. An evaluation belongs to the step before it. */
+const struct state_rules *state_rules(const struct state *state);
+/* After how many steps they end the run. */
+uint64_t state_rules_total(const struct state_job *job, const struct state_rules *rules);
+/* If the state is that after the last step of earlier rules, where the run ended or was stopped: goes on with the
+ * next rules. F does this by itself where it passes that step. Returns false, and changes nothing, elsewhere. */
+bool state_go_on(struct state *state);
+/* Steps of the next round, if it is a training round. */
+uint64_t state_steps(const struct state *state);
+/* Samples of the next round, in all shards together: less than a batch per step at the end of an epoch. */
+uint64_t state_rows(const struct state *state);
+
+/* May this total be applied? Its samples must be those that are due, each counted once, and the total must be
+ * unchanged since it was computed. Returns 0 and the counted shards (none in an evaluation), or -EBADMSG with one
+ * line in `why`. */
+int state_check(const struct state *state, const int32_t *total, uint64_t *coverage, char *why,
+                size_t why_size);
+
+/* Sets the header of `next` and the event from the tail of `total`. True: state_apply may follow, and `next` gets
+ * the parameters of the ranges it is called for. False: state_finish does everything. */
+bool state_begin(struct state *next, const struct state *now, const int32_t *total,
+                 struct state_event *event);
+/* Elements [first, first + count) of the parameters; whole exponent blocks. */
+void state_apply(struct state *next, const struct state *now, const int32_t *total, size_t first,
+                 size_t count, struct pool *pool);
+/* The parameters below this one are already those of `next`. */
+size_t state_known(const struct state *next);
+/* The missing ranges, and the exponents. */
+void state_finish(struct state *next, const struct state *now, const int32_t *total,
+                  struct pool *pool);
+/* Remembers the hashes of the parts and returns the hash of the whole, as state_hash does. */
+uint64_t state_hash_rest(struct state *next, struct pool *pool);
+/* The same for a state that state_finish did not make. */
+uint64_t state_hash_anew(struct state *state, struct pool *pool);
+/* Had any part of `now` changed since its hash was remembered, when `next` was made from it? Parts without a
+ * remembered hash are not checked. Call it after state_hash_rest(next). */
+bool state_doubted(const struct state *next, const struct state *now);
+/* Are header and exponents as they were remembered? They must not be used as indices before this is known. True if
+ * nothing is remembered. */
+bool state_head_sound(const struct state *state);
+void state_swap(struct state *a, struct state *b);
+
+/* 64-bit hash of the whole block, never 0: XXH3-64 of header and exponents, and of the parameters and each slot of
+ * every exponent block, mixed in order. It reads the memory and ignores remembered hashes. */
+uint64_t state_hash(const struct state *state, struct pool *pool);
+/* Takes over another node's block. Returns -EBADMSG if its hash differs. */
+int state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool);
+
+/* Adds the loss sum and the counts of one shard to a tail. */
+void state_tail_add(int32_t *tail, uint64_t rows, const struct nn_result *result);
+/* Checksum of the contents of a tail. */
+uint64_t state_tail_check(const int32_t *tail, size_t block_count);
+/* Updates the checksum in a tail: adds the checksum of what was added since the tail had checksum `before` (0: it
+ * was zeros). A change that came from elsewhere before that stays visible. */
+void state_tail_seal(int32_t *tail, size_t block_count, uint64_t before);
+
+#endif

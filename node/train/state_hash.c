@@ -1,0 +1,125 @@
+/* state_hash.c - hashes of a state: of each exponent block, remembered as it was built, and of the whole.
+ *
+ * What is remembered shows whether the memory has changed since. */
+#include "node/train/state_inside.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "proto/hash.h"
+#include "proto/mix.h"
+
+void
+state_hash_forget(const struct state *state, uint64_t *hash)
+{
+    memset(hash, 0, state->block_count * sizeof *hash);
+}
+
+/* What the hash functions look at: a state's memory or a copy of it, and where the blocks' hashes go. */
+struct hashing {
+    const struct state *state;
+    const uint8_t *memory;
+    uint64_t *hash;
+};
+
+/* The last one has the padding behind it. */
+uint64_t
+state_hash_block(const struct state *state, const uint8_t *memory, size_t block)
+{
+    size_t vector = state_aligned(state->param_count * sizeof(float));
+    size_t from = exact_block_first(state->exact, block) * sizeof(float);
+    size_t end = block + 1 < state->block_count
+                     ? exact_block_first(state->exact, block + 1) * sizeof(float)
+                     : vector;
+    const uint8_t *at = memory + ((const uint8_t *)state->params - state->block) + from;
+    uint64_t hash = 0;
+    for (size_t v = 0; v <= state->slot_count; v++, at += vector)
+        hash = mix64_pair(hash, hash64(at, end - from));
+    return hash ? hash : 1;
+}
+
+static uint64_t
+hash_head(const struct state *state, const uint8_t *memory)
+{
+    const uint8_t *exponent = memory + ((const uint8_t *)state->exponent - state->block);
+    return mix64_pair(hash64(memory, state_aligned(sizeof *state->header)),
+                      hash64(exponent, state_aligned(state->block_count * sizeof(int16_t))));
+}
+
+static void
+hash_item(void *ctx, size_t i)
+{
+    const struct hashing *h = ctx;
+    size_t end = (i + 1) * STATE_ITEM_BLOCKS;
+    for (size_t b = i * STATE_ITEM_BLOCKS; b < end && b < h->state->block_count; b++)
+        if (!h->hash[b])
+            h->hash[b] = state_hash_block(h->state, h->memory, b);
+}
+
+/* Of all, where the blocks' hashes that are not 0 are known already. */
+static uint64_t
+hash_all(const struct hashing *h, struct pool *pool)
+{
+    uint64_t hash = hash_head(h->state, h->memory);
+    pool_run(pool, hash_item, (void *)(uintptr_t)h, state_items(h->state->block_count));
+    for (size_t b = 0; b < h->state->block_count; b++)
+        hash = mix64_pair(hash, h->hash[b]);
+    return hash ? hash : 1;
+}
+
+uint64_t
+state_hash_rest(struct state *state, struct pool *pool)
+{
+    state->head_hash = hash_head(state, state->block);
+    return hash_all(&(struct hashing){state, state->block, state->hash}, pool);
+}
+
+uint64_t
+state_hash(const struct state *state, struct pool *pool)
+{
+    state_hash_forget(state, state->scratch);
+    return hash_all(&(struct hashing){state, state->block, state->scratch}, pool);
+}
+
+uint64_t
+state_hash_anew(struct state *state, struct pool *pool)
+{
+    state_hash_forget(state, state->hash);
+    return state_hash_rest(state, pool);
+}
+
+/* Where nothing moves, the blocks were copied unseen. */
+static bool
+copied_otherwise(const struct state *next, const struct state *now)
+{
+    for (size_t b = 0; !next->moves && b < now->block_count; b++)
+        if (now->hash[b] && now->hash[b] != next->hash[b])
+            return true;
+    return false;
+}
+
+bool
+state_head_sound(const struct state *state)
+{
+    return !state->head_hash || state->head_hash == hash_head(state, state->block);
+}
+
+bool
+state_doubted(const struct state *next, const struct state *now)
+{
+    return atomic_load(&next->doubt) || copied_otherwise(next, now) || !state_head_sound(now);
+}
+
+int
+state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool)
+{
+    size_t exponents = (size_t)((uint8_t *)state->exponent - state->block);
+    state_hash_forget(state, state->scratch);
+    if (hash_all(&(struct hashing){state, block, state->scratch}, pool) != hash ||
+        !exact_valid(state->exact, (const void *)(block + exponents)))
+        return -EBADMSG;
+    memcpy(state->block, block, state->size);
+    memcpy(state->hash, state->scratch, state->block_count * sizeof *state->hash);
+    state->head_hash = hash_head(state, block);
+    return 0;
+}

@@ -1,0 +1,219 @@
+/* state_update.c - the step: from the old parameters and slots and the sum of the gradients to the new ones.
+ *
+ * The update runs block by block (exponent blocks, 4 KiB of parameters), shared out by ranges of them: the old
+ * parameters and slots of a block are copied into the next state and updated there while they are in the first cache, and
+ * while they are there, too, the old ones are compared with their hash and the new ones are hashed. */
+#include "node/train/state_inside.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "proto/fail.h"
+
+struct update {
+    struct state *next;
+    const struct state *now;
+    const int32_t *total;
+    size_t block, end; /* of exponent blocks */
+};
+
+/* Call fn for each block of item i. */
+static void
+each_block(struct update *u, size_t i, void (*fn)(struct update *u, size_t i, size_t block))
+{
+    size_t block = u->block + i * STATE_ITEM_BLOCKS, end = block + STATE_ITEM_BLOCKS;
+    for (; block < end && block < u->end; block++)
+        fn(u, i, block);
+}
+
+/* g[EXACT_BLOCK] = the gradient of a block; returns how many elements it has. */
+static size_t
+read_block(const struct update *u, size_t block, float *g)
+{
+    size_t first = exact_block_first(u->now->exact, block);
+    size_t n = exact_block_first(u->now->exact, block + 1) - first;
+    exact_read(u->now->exact, u->now->exponent, u->total, first, g, n);
+    return n;
+}
+
+/* Above 0: the block holds running averages, see struct state_job. */
+static float
+average_of(const struct state *state, size_t block)
+{
+    return state->job.average ? state->job.average[block] : 0;
+}
+
+static void
+square_block(struct update *u, size_t i, size_t block)
+{
+    if (average_of(u->now, block) > 0)
+        return;
+    float g[EXACT_BLOCK];
+    double sum = 0;
+    size_t n = read_block(u, block, g);
+    for (size_t k = 0; k < n; k++)
+        sum += (double)g[k] * (double)g[k];
+    u->next->square[i] += sum;
+}
+
+static void
+square_item(void *ctx, size_t i)
+{
+    each_block(ctx, i, square_block);
+}
+
+static void
+clip(const struct state *next, float *g, size_t n)
+{
+    for (size_t k = 0; next->factor < 1.0f && k < n; k++)
+        g[k] *= next->factor;
+}
+
+static void
+norm_block(struct update *u, size_t i, size_t block)
+{
+    (void)i;
+    const struct state *now = u->now;
+    const float *slot[OPTIM_SLOTS_MAX] = {0};
+    float g[EXACT_BLOCK];
+    double *sum = u->next->norm[block];
+    size_t first = exact_block_first(now->exact, block), n = read_block(u, block, g);
+    clip(u->next, g, n);
+    for (size_t s = 0; s < now->slot_count; s++)
+        slot[s] = now->slot[s] + first;
+    sum[0] = sum[1] = 0;
+    optim_squares(&state_rules(now)->optim, now->header->step, now->params + first, slot, g, n,
+                  sum);
+}
+
+static void
+norm_item(void *ctx, size_t i)
+{
+    each_block(ctx, i, norm_block);
+}
+
+/* The ratio of each tensor for the optimisers that have one; the sums run in fixed order. */
+static void
+find_ratios(struct update *u, struct pool *pool)
+{
+    struct state *next = u->next;
+    if (!next->ratio)
+        return;
+    pool_run(pool, norm_item, u, state_items(u->end));
+    for (size_t t = 0; t < exact_tensors(next->exact); t++) {
+        size_t from = exact_tensor_first(next->exact, t),
+               end = exact_tensor_first(next->exact, t + 1);
+        double sum[2] = {0};
+        for (size_t b = from; b < end; b++) {
+            sum[0] += next->norm[b][0];
+            sum[1] += next->norm[b][1];
+        }
+        float ratio = optim_ratio(&state_rules(u->now)->optim, sum);
+        for (size_t b = from; b < end; b++)
+            next->ratio[b] = ratio;
+    }
+}
+
+/* The optimiser's step of a block that next has a copy of. */
+static void
+optimise(struct update *u, size_t block, float *slot[OPTIM_SLOTS_MAX], float *g, size_t n)
+{
+    struct state *next = u->next;
+    clip(next, g, n);
+    double rate = next->ratio ? next->rate * (double)next->ratio[block] : next->rate;
+    optim_apply(&state_rules(u->now)->optim, rate, u->now->header->step,
+                next->params + exact_block_first(next->exact, block), slot, g, n);
+}
+
+static void
+update_block(struct update *u, size_t i, size_t block)
+{
+    (void)i;
+    struct state *next = u->next;
+    if (next->applied[block])
+        return;
+    float g[EXACT_BLOCK], *slot[OPTIM_SLOTS_MAX] = {0};
+    size_t first = exact_block_first(next->exact, block), n = read_block(u, block, g);
+    memcpy(next->params + first, u->now->params + first, n * sizeof *g);
+    for (size_t s = 0; s < next->slot_count; s++) {
+        slot[s] = next->slot[s] + first;
+        memcpy(slot[s], u->now->slot[s] + first, n * sizeof *g);
+    }
+    float average = average_of(next, block);
+    for (size_t k = 0; average > 0 && k < n; k++)
+        next->params[first + k] -= average * g[k];
+    if (!(average > 0))
+        optimise(u, block, slot, g, n);
+    const struct state_header *h = u->now->header;
+    if (state_rules(u->now)->optim.ema > 0)
+        optim_average(&state_rules(u->now)->optim, h->step - h->skipped + state_steps(u->now),
+                      state_steps(u->now), next->params + first, slot[next->slot_count - 1], n);
+    exact_follow(next->exact, u->total, block, block + 1, next->settle, next->exponent);
+    fail_hit(FAIL_UPDATED, next->params + first, n * sizeof *next->params);
+    next->hash[block] = state_hash_block(next, next->block, block);
+    if (u->now->hash[block] &&
+        u->now->hash[block] != state_hash_block(u->now, u->now->block, block))
+        atomic_store(&next->doubt, true);
+    next->applied[block] = true;
+}
+
+static void
+update_item(void *ctx, size_t i)
+{
+    each_block(ctx, i, update_block);
+}
+
+/* Of the gradient; the sum runs in fixed order. */
+static float
+clip_factor(struct update *u, struct pool *pool)
+{
+    size_t items = state_items(u->end);
+    double sum = 0;
+    if (!(state_rules(u->now)->optim.clip_norm > 0))
+        return 1.0f;
+    memset(u->next->square, 0, items * sizeof *u->next->square);
+    pool_run(pool, square_item, u, items);
+    for (size_t i = 0; i < items; i++)
+        sum += u->next->square[i];
+    return optim_clip(&state_rules(u->now)->optim, sum);
+}
+
+void
+state_apply(struct state *next, const struct state *now, const int32_t *total, size_t first,
+            size_t count, struct pool *pool)
+{
+    if (count == 0)
+        return;
+    size_t block = exact_block_of(now->exact, first),
+           end = exact_block_of(now->exact, first + count - 1) + 1;
+    assert(next->moves);
+    assert(exact_block_first(now->exact, block) == first);
+    assert(exact_block_first(now->exact, end) == first + count);
+    struct update u = {next, now, total, block, end};
+    pool_run(pool, update_item, &u, state_items(end - block));
+}
+
+size_t
+state_known(const struct state *next)
+{
+    size_t b = 0;
+    while (b < next->block_count && next->applied[b])
+        b++;
+    return exact_block_first(next->exact, b);
+}
+
+void
+state_finish(struct state *next, const struct state *now, const int32_t *total, struct pool *pool)
+{
+    struct update u = {next, now, total, 0, now->block_count};
+    if (next->moves) {
+        next->factor = clip_factor(&u, pool);
+        find_ratios(&u, pool);
+        pool_run(pool, update_item, &u, state_items(u.end));
+        exact_floor(next->exact, next->exponent);
+    } else {
+        size_t from = (size_t)((uint8_t *)now->params - now->block);
+        size_t to = (size_t)((uint8_t *)now->exponent - now->block);
+        memcpy(next->block + from, now->block + from, to - from);
+    }
+}

@@ -1,0 +1,32 @@
+/* train.h - the run as a pure function, driven by the mesh.
+ *
+ * state(t+1) = F(state(t), sum over shards): see ../README.md. train_run owns the state, passes and worker threads.
+ * It asks the mesh what to do, computes shards layer by layer, gives buckets to the mesh when they are complete,
+ * applies committed sums, evaluates, and writes metrics, checkpoints and results. */
+#ifndef NODE_TRAIN_H
+#define NODE_TRAIN_H
+
+#include "node/job/config.h"
+
+/* Where a run begins. In a folder whose run was killed or interrupted it goes on by itself, so a restarted
+ * container needs no option. In a folder whose run has ended it begins anew. A folder with an unfinished run of
+ * another job is refused, except with TRAIN_FRESH. */
+enum train_start {
+    TRAIN_AUTO,
+    TRAIN_RESUME, /* from the newest checkpoint, even after the end */
+    TRAIN_FRESH,  /* at step 0, whatever the folder has */
+};
+
+/* Runs the job to its end. Returns the exit status: 0 done, 1 failed, 2 bad config or data, 130 interrupted. Prints
+ * its own messages. */
+int train_run(struct config *config, enum train_start start);
+/* Stops at the next safe point; async-signal-safe. False: no run has begun, so there is nothing to save. */
+bool train_interrupt(void);
+
+/* Prints loss and accuracy of `model_path` on the test part. Exit status as above. */
+int train_eval(struct config *config, const char *model_path);
+/* Prints layers, parameter counts, memory and cost per step. Exit status as above. 1 when it needs more
+ * memory than this machine, or its control group, has. */
+int train_check(struct config *config);
+
+#endif

@@ -1,0 +1,422 @@
+/* train_open.c - a run set up: job, memory, state, workers, the checkpoint it goes on from, metrics, mesh; and closed. */
+#include "node/train/train_inside.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+
+#include <sodium.h>
+
+#include "node/commands/host.h"
+#include "node/train/left.h"
+
+static int
+open_memory(struct run *run, char *why, size_t why_size)
+{
+    struct sysinfo info;
+    uint64_t swap = sysinfo(&info) == 0 ? (uint64_t)info.totalswap * info.mem_unit : 0;
+    uint64_t limit = host_memory("") > UINT64_MAX - swap ? UINT64_MAX : host_memory("") + swap;
+    int rc = memory_plan(&run->memory, run->config, &run->job, why, why_size);
+    if (!rc)
+        rc = memory_fits(memory_least(&run->memory), limit, why, why_size);
+    if (rc || !run->memory.spilled)
+        return rc;
+    return spill_open(&run->spill, run->config->out, memory_file(&run->memory), why, why_size);
+}
+
+/* NULL: on the heap. */
+static void *
+idle_memory(struct run *run, size_t size)
+{
+    return run->memory.spilled ? spill_take(&run->spill, size) : NULL;
+}
+
+static int
+open_state(struct run *run, char *why, size_t why_size)
+{
+    const struct config *config = run->config;
+    struct state_job job = job_rules(&run->job, config);
+    size_t params = nn_param_count(run->job.model);
+    size_t size = state_size(&job.rules.optim, params, exact_blocks(run->job.exact));
+    struct state_job other = job;
+    job.block = idle_memory(run, size);
+    other.block = idle_memory(run, size);
+    if (state_init(&run->state, &job, run->job.exact, params) ||
+        state_init(&run->next, &other, run->job.exact, params)) {
+        snprintf(why, why_size, "not enough memory for %zu parameters", params);
+        return -ENOMEM;
+    }
+    state_start(&run->state);
+    job_params(&run->job, config, run->state.params);
+    return 0;
+}
+
+static void
+sign_of_life(void *ctx)
+{
+    metrics_alive(((struct run *)ctx)->metrics);
+}
+
+static void
+tell_evaluation(void *ctx, uint64_t done, uint64_t all)
+{
+    char line[64];
+    snprintf(line, sizeof line, "evaluating %llu/%llu", (unsigned long long)done,
+             (unsigned long long)all);
+    sign_of_life(ctx);
+    metrics_doing(((struct run *)ctx)->metrics, line);
+}
+
+static int
+open_work(struct run *run, char *why, size_t why_size)
+{
+    const struct config *config = run->config;
+    int rc = pool_new(&run->pool, config->threads);
+    if (rc) {
+        snprintf(why, why_size, "%u threads: %s", config->threads, strerror(-rc));
+        return rc;
+    }
+    struct work_setup setup = {
+        .model = run->job.model,
+        .data = run->job.data,
+        .exact = run->job.exact,
+        .pool = run->pool,
+        .threads = config->threads,
+        .shards = config->train.shards,
+        .batch = config->train.batch,
+        .local_steps = config->train.local_steps,
+        .alive = sign_of_life,
+        .evaluates = tell_evaluation,
+        .alive_ctx = run,
+        .seed = config->run.seed,
+        .exact_mode = config->train.exact,
+        .lanes = run->memory.lanes,
+        .bucket_bytes = config->mesh.bucket,
+        .claims = config->mesh.audit > 0,
+    };
+    rc = work_new(&run->work, &setup);
+    if (!rc && setup.claims) {
+        run->scratch = calloc(work_vector_count(run->work), sizeof *run->scratch);
+        rc = run->scratch ? 0 : -ENOMEM;
+    }
+    if (rc)
+        snprintf(why, why_size, "not enough memory for the activations of %llu samples",
+                 (unsigned long long)config->train.batch);
+    return rc;
+}
+
+static void
+answer_page(void *ctx, uint64_t round, const void *data, size_t size)
+{
+    mesh_page(((struct run *)ctx)->mesh, round, data, size);
+}
+
+static void
+serve_page(void *ctx, uint64_t step, uint64_t round, uint64_t page)
+{
+    save_serve(((struct run *)ctx)->save, step, round, page);
+}
+
+/* The first key in which the job of another node, `theirs`, differs from ours. */
+static void
+tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out_size)
+{
+    const struct run *run = ctx;
+    struct config *other = NULL;
+    struct config_difference difference;
+    char why[TRAIN_LINE];
+    size_t at = 0;
+    if (config_parse(&other, "the other job", theirs, size, why, sizeof why))
+        return;
+    if (config_differ(other, run->config, &at, &difference))
+        snprintf(out, out_size, "%s is %s there, %s here", difference.key, difference.left,
+                 difference.right);
+    else
+        snprintf(out, out_size, "the same keys, but other data%s",
+                 run->config->model.from[0] ? " or other weights in model.from" : "");
+    config_destroy(&other);
+}
+
+static int
+open_mesh(struct run *run, char *why, size_t why_size)
+{
+    struct config *config = run->config;
+    struct mesh_setup setup = {
+        .group = config->mesh.group,
+        .interface = config->mesh.interface[0] ? config->mesh.interface : NULL,
+        .port = (uint16_t)config->mesh.port,
+        .beacon_port = (uint16_t)config->mesh.beacon_port,
+        .seeds = config->mesh.seed,
+        .seed_count = config->mesh.seed_count,
+        .shards = config->train.shards,
+        .peers_min = config->mesh.peers ? config->mesh.peers : 1,
+        .gather_ms = config->mesh.gather_ms,
+        .vector_count = work_vector_count(run->work),
+        .state_size = run->state.size,
+        .idle = idle_memory(
+            run, mesh_idle_size(run->state.size, work_vector_count(run->work) * sizeof(int32_t))),
+        .job = config->text,
+        .want = serve_page,
+        .want_ctx = run,
+        .differ = tell_other_job,
+        .differ_ctx = run,
+        .log = train_log,
+        .log_ctx = run,
+    };
+    setup.buckets = work_buckets(run->work, &setup.bucket_count);
+    setup.audit = config->mesh.audit;
+    setup.inexact = !config->train.exact;
+    setup.audit_bucket = setup.audit > 0 ? setup.bucket_count - 2 : 0;
+    snprintf(setup.hello.run, sizeof setup.hello.run, "%s", config->run.name);
+    snprintf(setup.hello.kernel, sizeof setup.hello.kernel, "%s", run->job.kernel);
+    host_name(config->name, setup.hello.name, sizeof setup.hello.name);
+    setup.hello.job_hash = run->job_hash;
+    setup.hello.numerics = nn_fingerprint();
+    return mesh_new(&run->mesh, &setup, why, why_size);
+}
+
+static void
+alarm_line(void *ctx, const char *line)
+{
+    metrics_alarm(((struct run *)ctx)->metrics, line);
+}
+
+static int
+open_save(struct run *run, char *why, size_t why_size)
+{
+    const struct save_setup setup = {
+        .dir = run->config->out,
+        .job_hash = run->job_hash,
+        .numerics = nn_fingerprint(),
+        .size = run->state.size,
+        .spill = run->memory.spilled ? &run->spill : NULL,
+        .answer = answer_page,
+        .say = train_log,
+        .alarm = alarm_line,
+        .ctx = run,
+        .model = train_model,
+        .weight_count = run->state.param_count,
+    };
+    return save_new(&run->save, &setup, why, why_size);
+}
+
+/* There are checkpoints, but only of other jobs. They may be older than a run of ours that had none yet: job.json tells
+ * whose metrics these are. */
+static int
+check_left(const struct run *run, const struct left *left, enum train_start start, char *why,
+           size_t why_size)
+{
+    char reason[TRAIN_LINE];
+    if (left->known && left->job.job == run->job_hash)
+        return 0;
+    left_tell(left, run->config, &run->job, start, reason, sizeof reason);
+    snprintf(why, why_size, "%s: %s", run->config->out, reason);
+    return -EEXIST;
+}
+
+/* The newest checkpoint of an earlier part of the run, where there is none of this job. */
+static void
+resume_part(struct run *run, char *why, size_t why_size)
+{
+    const struct job *job = &run->job;
+    for (size_t i = job->past_count; i-- > 0 && !run->found.whole;) {
+        struct checkpoint_found found;
+        char reason[TRAIN_LINE];
+        save_find_part(run->save, job->past_hash[i], job->past[i].until, &run->state, &found,
+                       reason, sizeof reason);
+        run->found.whole = found.whole;
+    }
+    if (!run->found.whole)
+        return;
+    state_go_on(&run->state);
+    snprintf(why, why_size, "%s", "");
+}
+
+/* The newest whole checkpoint into the state, as `start` says. What is damaged is repaired later, when there
+ * are others to ask. */
+static int
+resume_from(struct run *run, enum train_start start, char *why, size_t why_size)
+{
+    struct checkpoint_found *found = &run->found;
+    struct left left;
+    left_read(&left, run->config->out);
+    size_t part = left_part(&left, &run->job);
+    bool goes_on = part < run->job.past_count;
+    run->anew = start == TRAIN_FRESH || (start == TRAIN_AUTO && left.ended && !goes_on);
+    run->replaces = run->anew && (left.known || left.ended);
+    run->kept = goes_on ? run->job.past[part].until : UINT64_MAX;
+    int rc = run->anew ? 0 : save_find(run->save, &run->state, found, why, why_size);
+    if (!run->anew && rc == -ENOENT)
+        resume_part(run, why, why_size);
+    run->resumed = found->whole || found->damaged_count > 0 || (goes_on && !run->anew);
+    if (run->anew || run->resumed || (rc == -ENOENT && !why[0])) {
+        rc = 0;
+    } else if (rc == -ENOENT && !found->unfit) { /* else the folder itself */
+        rc = check_left(run, &left, start, why, why_size);
+    } else if (rc == -ENOENT) {
+        size_t used = strlen(why);
+        snprintf(why + used, why_size - used, "; --fresh begins anew");
+    }
+    left_fini(&left);
+    return rc;
+}
+
+/* "from step 76 on train.epochs = 6, before 3" */
+static void
+tell_parts(struct run *run)
+{
+    struct config_parts parts;
+    struct config_difference difference;
+    char line[TRAIN_LINE];
+    int rc = config_parts_init(&parts, run->config, line, sizeof line);
+    for (size_t at = 0;
+         !rc && parts.count &&
+         config_differ(parts.config[parts.count - 1], run->config, &at, &difference);)
+        train_say(run, 6, "from step %llu on %s = %s, before %s",
+                  (unsigned long long)parts.until[parts.count - 1] + 1, difference.key,
+                  difference.right, difference.left);
+    config_parts_fini(&parts);
+}
+
+/* Who I am, which job, from whom, how much it is, where results go. */
+static void
+tell_job(struct run *run)
+{
+    const struct config *config = run->config;
+    const struct data_info *data = data_info(run->job.data);
+    train_say(run, 6, "job %s%s%s: %llu samples, %llu steps; results in %s", config->run.name,
+              config->from[0] ? " from " : "", config->from, (unsigned long long)data->train,
+              (unsigned long long)state_steps_total(&run->state), config->out);
+}
+
+static void
+tell_self(struct run *run)
+{
+    const struct config *config = run->config;
+    char name[PROTO_NAME_MAX];
+    struct mesh_status status;
+    host_name(config->name, name, sizeof name);
+    mesh_status(run->mesh, &status);
+    train_say(run, 6, "this node is %s: %s, port %u", name[0] ? name : "nameless",
+              status.interfaces[0] ? status.interfaces : "no network", status.control_port);
+}
+
+/* `skipped`: checkpoints that were of no use, or "". */
+static void
+tell_start(struct run *run, enum train_start start, const char *skipped)
+{
+    const struct config *config = run->config;
+    uint64_t part[CONFIG_PARTS_MAX];
+    for (size_t i = 0; i < run->job.past_count; i++)
+        part[i] = run->job.past[i].until;
+    metrics_job(run->metrics, &(struct metrics_job){
+                                  .run = config->run.name,
+                                  .job = run->job_hash,
+                                  .seed = config->run.seed,
+                                  .train = data_info(run->job.data)->train,
+                                  .batch = config->train.batch,
+                                  .steps = state_steps_total(&run->state),
+                                  .shards = config->train.shards,
+                                  .local_steps = config->train.local_steps,
+                                  .data = data_info(run->job.data)->hash,
+                                  .from = run->job.from_hash,
+                                  .text = config->text,
+                                  .part = part,
+                                  .part_count = run->job.past_count,
+                              });
+    tell_job(run);
+    tell_self(run);
+    metrics_keep(run->metrics, run->kept);
+    if (config->tensorboard)
+        metrics_tensorboard(run->metrics);
+    if (run->replaces)
+        train_say(run, 6, "%s: the %s run in it is replaced", config->out,
+                  save_ended(run->save) ? "ended" : "unfinished");
+    if (run->found.whole && !run->found.damaged_count)
+        train_say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
+                  skipped[0] ? "; skipped " : "", skipped);
+    tell_parts(run);
+    if (start == TRAIN_RESUME && !run->resumed)
+        train_say(
+            run, 6,
+            "%s has no checkpoint to resume from: starting at step 0, or at the step of others",
+            config->out);
+    if (run->memory.spilled || run->memory.lanes < config->train.shards)
+        train_say(run, 6, "train.memory_max: %u of %u shards at a time%s", run->memory.lanes,
+                  config->train.shards, run->memory.spilled ? ", states in a file" : "");
+    if (run->job.from)
+        train_say(run, 6, "the job starts from %s, weights %016llx", config->model.from,
+                  (unsigned long long)run->job.from_hash);
+}
+
+/* Files of data do not come with a job of the mesh: say which node gave it and what it needs. */
+static int
+open_job(struct run *run, char *why, size_t why_size)
+{
+    const struct config *config = run->config;
+    char reason[TRAIN_LINE];
+    int rc = job_open(&run->job, config, reason, sizeof reason);
+    if (rc == -ENOENT && config->from[0])
+        snprintf(why, why_size,
+                 "the mesh's job %s, from %s, needs its data on this machine, too: %s",
+                 config->run.name, config->from, reason);
+    else if (rc)
+        snprintf(why, why_size, "%s", reason);
+    return rc;
+}
+
+int
+train_open(struct run *run, enum train_start start, char *why, size_t why_size)
+{
+    if (sodium_init() < 0) {
+        snprintf(why, why_size, "libsodium does not start");
+        return -ENOSYS;
+    }
+    int rc = open_job(run, why, why_size);
+    if (!rc)
+        rc = job_start(&run->job, run->config, why, why_size);
+    if (!rc)
+        rc = left_settle(run->config, &run->job, start, (const char *const[]){run->config->out}, 1,
+                         why, why_size);
+    if (!rc)
+        rc = open_memory(run, why, why_size);
+    if (!rc)
+        rc = open_state(run, why, why_size);
+    if (!rc)
+        rc = open_work(run, why, why_size);
+    if (rc)
+        return rc;
+    run->job_hash = job_hash(&run->job, run->config);
+    rc = open_save(run, why, why_size);
+    if (!rc)
+        rc = resume_from(run, start, why, why_size);
+    if (!rc)
+        rc = metrics_new(&run->metrics, run->config->out, run->resumed, run->config->quiet, why,
+                         why_size);
+    if (rc)
+        return rc;
+    char skipped[TRAIN_LINE];
+    snprintf(skipped, sizeof skipped, "%s", why);
+    rc = open_mesh(run, why, why_size);
+    if (!rc) /* else nothing but the error is said */
+        tell_start(run, start, skipped);
+    return rc;
+}
+
+void
+train_close(struct run *run)
+{
+    save_quiet(run->save);
+    mesh_destroy(&run->mesh);
+    save_destroy(&run->save);
+    metrics_destroy(&run->metrics);
+    free(run->scratch);
+    work_destroy(&run->work);
+    pool_destroy(&run->pool);
+    state_fini(&run->next);
+    state_fini(&run->state);
+    spill_close(&run->spill);
+    job_close(&run->job);
+}

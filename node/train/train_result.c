@@ -1,0 +1,120 @@
+/* train_result.c - what a run that is done leaves: the model, result.json, its last lines. */
+#include "node/train/train_inside.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <sodium.h>
+
+#include "node/cli/waiting.h"
+#include "node/results/model_file.h"
+#include "proto/clock.h"
+
+enum { PATIENCE_S = 10 };
+
+static void
+sha256_hex(const void *data, size_t size, char out[65])
+{
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    crypto_hash_sha256(hash, data, size);
+    sodium_bin2hex(out, 65, hash, sizeof hash);
+}
+
+int
+train_model(void *ctx, const struct state_header *header, const float *weights, char *why,
+            size_t why_size)
+{
+    struct run *run = ctx;
+    char path[CONFIG_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
+    const struct model_file file =
+        model_file_of(header, run->state.job.labels > 0, weights, nn_param_count(run->job.model));
+    int rc = model_file_write(path, run->config, &run->job, &file, weights, why, why_size);
+    if (!rc && !run->model_told)
+        train_say(run, 6, "model of step %llu: %s", (unsigned long long)header->step, path);
+    run->model_told = run->model_told || !rc;
+    return rc;
+}
+
+static int
+write_files(struct run *run, const struct metrics_result *result, char *why, size_t why_size)
+{
+    metrics_find(run->metrics);
+    int rc = save_model_last(run->save, &run->state, why, why_size);
+    return rc ? rc : metrics_result(run->metrics, result, why, why_size);
+}
+
+/* A disk that is full may be full for a while only. */
+static int
+insist(struct run *run, const struct metrics_result *result)
+{
+    const struct timespec pause = {.tv_nsec = 200000000};
+    double until = clock_s() + PATIENCE_S;
+    char why[TRAIN_LINE];
+    int rc = write_files(run, result, why, sizeof why);
+    if (rc)
+        train_say(run, 4, "%s; trying again for %d s", why, PATIENCE_S);
+    while (rc && !train_interrupted() && clock_s() < until) {
+        nanosleep(&pause, NULL);
+        rc = write_files(run, result, why, sizeof why);
+    }
+    if (rc)
+        train_say(run, 3, "%s: the results could not be written", why);
+    return rc;
+}
+
+/* Equal weights do not show that nodes worked together: any of them comes to these alone. */
+static void
+tell_alone(struct run *run, const struct mesh_status *status)
+{
+    char unmet[WAITING_LINE];
+    size_t count = waiting_unmet(status, unmet);
+    if (count > 0)
+        train_say(run, 4, "this node trained alone: it heard %s, but never had a connection to %s",
+                  unmet, count == 1 ? "it" : "them");
+}
+
+int
+train_results(struct run *run)
+{
+    const struct state_header *h = run->state.header;
+    char node[PROTO_NAME_MAX];
+    struct mesh_stats stats;
+    struct mesh_status status;
+    mesh_stats(run->mesh, &stats);
+    mesh_status(run->mesh, &status);
+    snprintf(node, sizeof node, "%016llx", (unsigned long long)stats.node.id);
+    struct metrics_result result = {
+        .run = run->config->run.name,
+        .node = node,
+        .steps = h->step,
+        .epochs = h->epoch,
+        .samples = h->samples,
+        .train_loss = h->train_loss,
+        .test_loss = h->evaluations ? h->test_loss : (double)NAN,
+        .test_accuracy = h->evaluations && run->state.job.labels ? h->test_accuracy : (double)NAN,
+        .wall_s = clock_s() - run->started,
+        .exact = run->config->train.exact,
+        .peers_max = run->peers_max,
+        .alone = stats.core.shared == 0,
+        .mesh = &status.core,
+        .plans = stats.core.plans,
+        .aborts = stats.core.aborts,
+        .damages = stats.core.damages,
+        .audits = stats.core.probes,
+        .expelled = stats.core.expulsions,
+        .tx_bytes = stats.tx_bytes,
+        .rx_bytes = stats.rx_bytes,
+    };
+    sha256_hex(state_weights(&run->state), run->state.param_count * sizeof(float),
+               result.params_sha256);
+    sha256_hex(run->state.block, run->state.size, result.state_sha256);
+    run->model_told = true; /* the last lines say where it is */
+    if (result.alone)
+        tell_alone(run, &status);
+    int rc = insist(run, &result);
+    if (!rc)
+        metrics_show_result(run->metrics, &result);
+    return rc;
+}

@@ -1,0 +1,134 @@
+/* train_tell.c - what a run tells of itself while it trains: its steps, what the node does, and why it stops. */
+#include "node/train/train_inside.h"
+
+#include "node/cli/waiting.h"
+
+/* Once: there are more nodes than shards, and this one has none. */
+static void
+tell_watching(struct run *run, const struct mesh_task *task)
+{
+    unsigned shards = run->config->train.shards;
+    if (run->watches || task->mine || task->members <= shards)
+        return;
+    run->watches = true;
+    train_say(run, 6, "%u %s, %u nodes: this node only watches for now (train.shards)", shards,
+              shards == 1 ? "shard" : "shards", task->members);
+}
+
+void
+train_report(struct run *run, const struct state_event *event, const struct mesh_task *task,
+             uint64_t hash)
+{
+    const struct state_header *h = run->state.header;
+    struct mesh_stats stats;
+    mesh_stats(run->mesh, &stats);
+    if (task->members > run->peers_max)
+        run->peers_max = task->members;
+    struct metrics_step line = {
+        .step = h->step,
+        .steps_total = state_steps_total(&run->state),
+        .epoch = event->stepped && !h->epoch_step ? h->epoch - 1 : h->epoch,
+        .loss = event->loss,
+        .accuracy = event->accuracy,
+        .peers = task->members ? task->members : stats.core.peers + 1,
+        .plan = task->plan,
+        .followed = task->members == 0,
+        .unreached = stats.core.unreached,
+        .samples = event->evaluated ? 0 : event->samples,
+        .first = event->first,
+        .coverage = event->coverage,
+        .shards = task->mine,
+        .rows = event->rows,
+        .ledger = h->ledger,
+        .compute_s = run->compute_s,
+        .wait_s = run->wait_s,
+        .tx_bytes = stats.tx_bytes - run->tx,
+        .rx_bytes = stats.rx_bytes - run->rx,
+        .state_hash = hash,
+        .skipped = event->skipped,
+        .skipped_steps = h->skipped,
+        .evaluated = event->evaluated,
+        .test_loss = h->test_loss,
+        .test_accuracy = run->state.job.labels ? h->test_accuracy : -1,
+    };
+    metrics_step(run->metrics, &line);
+    if (line.followed)
+        metrics_doing(run->metrics, "catching up");
+    tell_watching(run, task);
+    run->reported = h->round;
+    run->compute_s = run->wait_s = 0;
+    run->tx = stats.tx_bytes;
+    run->rx = stats.rx_bytes;
+}
+
+/* Once; the live line counts the others. */
+void
+train_tell_skipped(struct run *run, const struct state_event *event)
+{
+    if (!event->skipped || run->skip_told)
+        return;
+    run->skip_told = true;
+    train_say(run, 4,
+              "step %llu: the gradient is not finite (NaN or infinity); all nodes skip such steps",
+              (unsigned long long)run->state.header->step);
+}
+
+/* Every step is skipped, on all nodes: 1, else 0. */
+int
+train_tell_hopeless(struct run *run)
+{
+    const struct state_header *h = run->state.header;
+    if (h->skipped_row < STATE_SKIPS_MAX)
+        return 0;
+    train_say(
+        run, 3,
+        "stopped at step %llu: the last %llu gradients were not finite (NaN or infinity). Try "
+        "a smaller train.optimizer.*.rate, train.warmup or train.clip_norm.",
+        (unsigned long long)h->step, (unsigned long long)h->skipped_row);
+    return 1;
+}
+
+/* For --peers N: who is here, and, once, what to check when the others do not come. */
+static void
+tell_waiting(struct run *run)
+{
+    struct mesh_status status;
+    char line[WAITING_LINE];
+    mesh_status(run->mesh, &status);
+    if (!status.core.waiting)
+        return;
+    waiting_peers(&status, line);
+    metrics_doing(run->metrics, line);
+    if (run->hinted || status.core.waiting_us < WAITING_HINT_US || waiting_gaps(&status) > 0)
+        return;
+    run->hinted = true;
+    waiting_peers_hint(&status, line);
+    train_say(run, 4, "%s", line);
+}
+
+/* What the live line says while no step is made. */
+void
+train_tell_doing(struct run *run)
+{
+    struct mesh_stats stats;
+    mesh_stats(run->mesh, &stats);
+    if (stats.core.catching_up)
+        metrics_doing(run->metrics, "catching up");
+    else
+        tell_waiting(run);
+}
+
+/* `why`: there is no checkpoint; or NULL. */
+void
+train_tell_stopped(struct run *run, const char *why)
+{
+    unsigned long long step = run->state.header->step, of = state_steps_total(&run->state);
+    if (why)
+        train_say(run, 4, "stopped at step %llu of %llu; no checkpoint: %s", step, of, why);
+    else if (run->state.header->round == 0)
+        train_say(run, 6, "stopped before the first of %llu steps; nothing to save", of);
+    else
+        train_say(run, 6,
+                  "stopped at step %llu of %llu; saved in %s. The same command goes on from there.",
+                  step, of, run->config->out);
+}

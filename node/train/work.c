@@ -1,0 +1,382 @@
+/* work.c - computing shards: rows of the batch, forward, loss, backward, quantise, layer by layer.
+ *
+ * Back-propagation runs in sections (buckets.h); after each section all lanes meet, and buckets may be ready. Lanes add to
+ * `own` under a lock per stripe of exponent blocks; integer sums do not care about the order. */
+#include "node/train/work_inside.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/train/ledger.h"
+#include "proto/fail.h"
+
+enum { STRIPE_BLOCKS = 64 };
+
+static int
+new_tables(struct work *work)
+{
+    const struct work_setup *setup = &work->setup;
+    const struct buckets_setup cut = {
+        .model = setup->model,
+        .exact = setup->exact,
+        .shards = setup->shards,
+        .bytes = setup->bucket_bytes,
+        .claims = setup->claims,
+    };
+    work->stripe_count = exact_blocks(setup->exact) / STRIPE_BLOCKS + 1;
+    work->shard_result = calloc(setup->shards, sizeof *work->shard_result);
+    work->stripe = calloc(work->stripe_count, sizeof *work->stripe);
+    if (buckets_init(&work->cut, &cut) || !work->shard_result || !work->stripe)
+        return -ENOMEM;
+    for (size_t i = 0; i < work->stripe_count; i++)
+        pthread_mutex_init(&work->stripe[i], NULL);
+    return 0;
+}
+
+int
+work_new(struct work **out, const struct work_setup *setup)
+{
+    assert(setup->shards >= 1);
+    assert(setup->batch >= setup->shards);
+    assert(setup->local_steps == 1 || (setup->local_steps > 1 && setup->exact_mode));
+    struct work *work = calloc(1, sizeof *work);
+    *out = work;
+    if (!work)
+        return -ENOMEM;
+    work->setup = *setup;
+    if (new_tables(work) || lanes_init(work)) {
+        work_destroy(out);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void
+work_destroy(struct work **work)
+{
+    struct work *self = *work;
+    if (!self)
+        return;
+    lanes_fini(self);
+    for (size_t i = 0; self->stripe && i < self->stripe_count; i++)
+        pthread_mutex_destroy(&self->stripe[i]);
+    free(self->stripe);
+    buckets_fini(&self->cut);
+    free(self->shard_result);
+    free(self);
+    *work = NULL;
+}
+
+const struct core_bucket *
+work_buckets(const struct work *work, size_t *count)
+{
+    *count = work->cut.bucket_count;
+    return work->cut.bucket;
+}
+
+size_t
+work_vector_count(const struct work *work)
+{
+    return work->cut.vector_count;
+}
+
+static void
+advance_lane(void *ctx, size_t i)
+{
+    struct work *work = ctx;
+    struct lane *lane = &work->lane[i];
+    if (work->layer == 0) {
+        lane->count = 0;
+        lane_fill(lane, 0);
+    }
+    lane_forward(lane, work->params, work->layer, work->layer_end);
+    if (work->layer_end == nn_layer_count(work->setup.model))
+        nn_loss(work->setup.model, lane->pass, work->scale, &lane->result);
+}
+
+/* Of `shards` of the round after `state`, as far as layer `end`, on from where it stopped the last time. */
+static void
+advance(struct work *work, const struct state *state, uint64_t shards, size_t end)
+{
+    uint64_t round = state->header->round;
+    if (!work->begun || work->begun_round != round || work->begun_shards != shards) {
+        lanes_assign(work, shards);
+        work->layer = 0;
+    }
+    work->begun = true;
+    work->begun_round = round;
+    work->begun_shards = shards;
+    work->state = state;
+    work->params = state->params;
+    work->scale = 1.0f / (float)state_rows(state);
+    work->layer_end = end;
+    if (end > work->layer)
+        lanes_run(work, advance_lane);
+    work->layer = end > work->layer ? end : work->layer;
+}
+
+/* The shards of those that are computed first: as many as there are lanes. */
+static uint64_t
+first_wave(const struct work *work, uint64_t shards)
+{
+    uint64_t wave = 0;
+    for (size_t i = 0; work->setup.exact_mode && shards && i < work->lane_count; i++) {
+        wave |= shards & -shards;
+        shards &= shards - 1;
+    }
+    return work->setup.exact_mode ? wave : shards;
+}
+
+void
+work_drop(struct work *work)
+{
+    work->begun = false;
+}
+
+void
+work_begin(struct work *work, const struct state *next, uint64_t shards, size_t known)
+{
+    const struct nn_model *model = work->setup.model;
+    size_t end = 0, first;
+    if (work->walks || next->header->phase != STATE_TRAIN || next->header->done)
+        return;
+    for (; end + 1 < nn_layer_count(model); end++) {
+        size_t count = buckets_of_layer(model, end, &first);
+        if (count && first + count > known)
+            break;
+    }
+    if (end > 0)
+        advance(work, next, first_wave(work, shards), end);
+}
+
+/* First element of a stripe; stripes end where exponent blocks end, so no counter has two owners. */
+static size_t
+stripe_first(const struct work *work, size_t stripe)
+{
+    size_t block = stripe * STRIPE_BLOCKS, blocks = exact_blocks(work->setup.exact);
+    return exact_block_first(work->setup.exact, block < blocks ? block : blocks);
+}
+
+/* For tests of audits: a wrong bit in the first element, which the checksum confirms. */
+static void
+lie(struct lane *lane, size_t first)
+{
+    if (first != 0 || lane != lane->work->lane || lane->work->probing ||
+        fail_hit(FAIL_LIE, NULL, 0) == 0)
+        return;
+    const int32_t bit = 1;
+    pthread_mutex_lock(&lane->work->stripe[0]);
+    lane->work->own[0] += bit;
+    pthread_mutex_unlock(&lane->work->stripe[0]);
+    lane->check = exact_check_add(lane->check, exact_check(&bit, 0, 1));
+}
+
+/* nn_sink: quantise a piece of gradient and add it to own. */
+static void
+add_piece(void *ctx, size_t first, const float *g, size_t n)
+{
+    struct lane *lane = ctx;
+    struct work *work = lane->work;
+    int32_t *over = work->own + work->state->param_count + TAIL_OVER;
+    unsigned shards = (unsigned)__builtin_popcountll(lane->shards);
+    const size_t begin = first;
+    int32_t bad = 0;
+    uint64_t check = 0;
+    for (size_t stripe = exact_block_of(work->setup.exact, first) / STRIPE_BLOCKS, end = first + n;
+         first < end; stripe++) {
+        size_t stop = stripe_first(work, stripe + 1);
+        size_t count = (stop < end ? stop : end) - first;
+        pthread_mutex_lock(&work->stripe[stripe]);
+        exact_add(work->setup.exact, work->state->exponent, first, g, count, shards, work->own,
+                  over, &bad, &check);
+        pthread_mutex_unlock(&work->stripe[stripe]);
+        first += count;
+        g += count;
+    }
+    pthread_mutex_lock(&lane->lock);
+    lane->bad |= bad;
+    lane->check = exact_check_add(lane->check, check);
+    lie(lane, begin);
+    pthread_mutex_unlock(&lane->lock);
+}
+
+static void
+backward_section(struct lane *lane, size_t index, const float *params, const struct nn_sink *sink)
+{
+    const struct nn_model *model = lane->work->setup.model;
+    const struct buckets_section *section = &lane->work->cut.section[index];
+    for (size_t layer = section->top; layer > section->layer; layer--)
+        nn_backward(model, layer, lane->pass, params, &lane->context, NULL);
+    nn_gradient(model, section->layer, lane->pass, params, &lane->context, sink);
+}
+
+static void
+backward_lane(void *ctx, size_t i)
+{
+    struct work *work = ctx;
+    struct nn_sink sink = {add_piece, &work->lane[i]};
+    backward_section(&work->lane[i], work->present, work->params, &sink);
+}
+
+/* One local step; a shard that has no rows in it stays where it is. */
+static void
+walk_on(struct lane *lane, uint64_t step)
+{
+    struct work *work = lane->work;
+    const struct state_job *job = &work->state->job;
+    const struct state_header *h = work->state->header;
+    struct nn_result result;
+    lane_fill(lane, step);
+    if (lane->rows == 0)
+        return;
+    lane_forward(lane, lane->walk.params, 0, nn_layer_count(work->setup.model));
+    nn_loss(work->setup.model, lane->pass, 1.0f / (float)lane->rows, &result);
+    lane->result.loss += result.loss;
+    lane->result.correct += result.correct;
+    lane->result.bad |= result.bad;
+    const struct nn_sink sink = walk_sink(&lane->walk);
+    for (size_t s = 0; s < work->cut.section_count; s++)
+        backward_section(lane, s, lane->walk.params, &sink);
+    const struct state_rules *rules = state_rules(work->state);
+    walk_step(&lane->walk, optim_rate(&rules->local, h->step + step, state_rules_total(job, rules),
+                                      h->epoch, job->batch));
+}
+
+/* The present local step of the lane's shard; with the last one its part of the sum. */
+static void
+walk_lane(void *ctx, size_t i)
+{
+    struct work *work = ctx;
+    struct lane *lane = &work->lane[i];
+    const struct state *state = work->state;
+    if (work->step == 0) {
+        lane->count = 0;
+        lane->result = (struct nn_result){0};
+        walk_begin(&lane->walk, &state_rules(state)->local, work->params);
+    }
+    walk_on(lane, work->step);
+    if (work->step + 1 < state_steps(state))
+        return;
+    walk_end(&lane->walk, work->params, (float)((double)lane->count / (double)state_rows(state)));
+    add_piece(lane, 0, lane->walk.gradient, state->param_count);
+}
+
+/* All local steps of the lanes' shards. */
+static void
+walk_wave(struct work *work)
+{
+    for (work->step = 0; work->step < state_steps(work->state); work->step++) {
+        lanes_run(work, walk_lane);
+        if (work->setup.alive)
+            work->setup.alive(work->setup.alive_ctx);
+    }
+}
+
+/* The shards of a lane into the ledger. Where they share a lane, the first has the checksum of them all. */
+static void
+enter_lane(const struct lane *lane)
+{
+    const struct work *work = lane->work;
+    size_t blocks = exact_blocks(work->setup.exact), at = 0;
+    int32_t *slots = work->own + work->state->param_count + state_tail(blocks);
+    for (uint64_t left = lane->shards; left; left &= left - 1) {
+        unsigned shard = (unsigned)__builtin_ctzll(left);
+        size_t n = work_shard_rows(work, shard);
+        uint64_t check = left == lane->shards ? lane->check : 0;
+        ledger_add(slots, shard, ledger_rows(shard, lane->index + at, n), check);
+        at += n;
+    }
+}
+
+static void
+add_results(struct work *work)
+{
+    int32_t *tail = work->own + work->state->param_count;
+    for (size_t i = 0; i < work->used; i++) {
+        struct lane *lane = &work->lane[i];
+        lane->result.bad |= lane->bad != 0;
+        state_tail_add(tail, lane->count, &lane->result);
+        enter_lane(lane);
+    }
+}
+
+/* Shards for which there are lanes; buckets are ready when there are none to come. */
+static void
+train_wave(struct work *work, const struct state *state, uint64_t shards, bool last,
+           void (*ready)(void *ctx, size_t bucket), void *ctx)
+{
+    if (work->walks)
+        lanes_assign(work, shards);
+    else
+        advance(work, state, shards, nn_layer_count(work->setup.model));
+    work->begun = false;
+    for (size_t i = 0; i < work->used; i++)
+        work->lane[i].bad = 0, work->lane[i].check = 0;
+    if (work->walks)
+        walk_wave(work);
+    for (size_t s = 0, told = 0; s < work->cut.section_count; s++) {
+        work->present = s;
+        if (!work->walks)
+            lanes_run(work, backward_lane);
+        for (; last && told < work->cut.section[s].ready; told++)
+            ready(ctx, told);
+    }
+    add_results(work);
+}
+
+static void
+train_shards(struct work *work, const struct state *state, uint64_t shards,
+             void (*ready)(void *ctx, size_t bucket), void *ctx)
+{
+    do {
+        uint64_t wave = first_wave(work, shards);
+        shards &= ~wave;
+        train_wave(work, state, wave, shards == 0, ready, ctx);
+    } while (shards);
+    if (work->setup.claims)
+        ready(ctx, work->cut.bucket_count - 2);
+}
+
+void
+work_round(struct work *work, const struct state *state, uint64_t shards, bool fresh, int32_t *own,
+           void (*ready)(void *ctx, size_t bucket), void *ctx)
+{
+    bool training = state->header->phase == STATE_TRAIN;
+    const struct core_bucket *tail = &work->cut.bucket[work->cut.bucket_count - 1];
+    work->state = state;
+    work->params = training ? state->params : state_weights(state);
+    work->own = own;
+    if (fresh && training)
+        memset(own, 0, work_vector_count(work) * sizeof *own);
+    else if (fresh)
+        memset(own + tail->first, 0, tail->count * sizeof *own);
+    size_t blocks = exact_blocks(work->setup.exact);
+    uint64_t before = fresh ? 0 : state_tail_check(own + tail->first, blocks);
+    if (training)
+        train_shards(work, state, shards, ready, ctx);
+    else
+        work_evaluate_shards(work, shards, own + tail->first);
+    state_tail_seal(own + tail->first, blocks, before);
+    ready(ctx, work->cut.bucket_count - 1);
+}
+
+static void
+nobody(void *ctx, size_t bucket)
+{
+    (void)ctx;
+    (void)bucket;
+}
+
+bool
+work_probe(struct work *work, const struct state *state, unsigned shard, int32_t *scratch,
+           const int32_t *claim)
+{
+    assert(state->header->phase == STATE_TRAIN);
+    work->probing = true;
+    work_round(work, state, UINT64_C(1) << shard, true, scratch, nobody, NULL);
+    work->probing = false;
+    const int32_t *slots = scratch + state->param_count + state_tail(state->block_count);
+    return memcmp(slots + ledger_words(shard), claim, LEDGER_WORDS * sizeof *claim) == 0;
+}
