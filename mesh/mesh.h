@@ -11,7 +11,7 @@
  *         case MESH_COMMIT:   // mesh_sum() is the total of all shards: apply it,
  *                             // mesh_state(mesh, t.round + 1, block, hash, first_bucket, done),
  *                             // or mesh_total_bad(mesh)
- *         case MESH_PROBE:    // compute t.shards apart and compare with t.claim: mesh_probed(mesh, equal)
+ *         case MESH_AUDIT:    // compute t.shards apart and compare with t.claim: mesh_audited(mesh, equal)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
  *                             // mesh_state(mesh, t.round, ...), or mesh_state_bad(mesh)
  *         case MESH_BACK:     // ours before t.round may be wrong: mesh_state of an older one that we can vouch for
@@ -106,7 +106,7 @@ enum mesh_task_kind {
     MESH_SUMMED,
     MESH_COMMIT,
     MESH_ADOPT,
-    MESH_PROBE, /* an audit: core.h */
+    MESH_AUDIT, /* an audit: core.h */
     MESH_BACK, /* other nodes hold another state: go back to a state before a round below `round` */
     MESH_DONE, /* the run is complete on every node we know of */
     MESH_INTERRUPTED, /* mesh_interrupt was called */
@@ -125,7 +125,7 @@ struct mesh_task {
     unsigned members;
     uint64_t state_hash; /* MESH_ADOPT */
     size_t size;         /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has the page now */
-    int32_t claim[MESH_CLAIM_MAX]; /* MESH_PROBE */
+    int32_t claim[MESH_CLAIM_MAX]; /* MESH_AUDIT */
     uint64_t plan, mine; /* MESH_COMMIT: hash of the plan, and the shards that it gave this node */
 };
 
@@ -187,7 +187,7 @@ void mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size)
 /* The last given state has changed in memory. Call it during MESH_COMPUTE, instead of its last mesh_bucket, or
  * during MESH_COMMIT. mesh_state follows with an older state. */
 void mesh_damaged(struct mesh *mesh);
-void mesh_probed(struct mesh *mesh, bool equal); /* the answer to MESH_PROBE */
+void mesh_audited(struct mesh *mesh, bool equal); /* the answer to MESH_AUDIT */
 void mesh_interrupt(struct mesh *mesh);
 void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
 void mesh_status(struct mesh *mesh, struct mesh_status *out);

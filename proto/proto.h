@@ -126,7 +126,7 @@ struct proto_peers {
 struct proto_hearing {
     struct proto_node node;
     uint32_t
-        lag_us; /* how long its chunks of a round take to get here; 0: unknown (mesh/core/pace.h) */
+        lag_us; /* how long its chunks of a round take to get here; 0: unknown (mesh/core/straggler.h) */
 };
 
 struct proto_heartbeat {

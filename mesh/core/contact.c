@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "mesh/core/inside.h"
+#include "mesh/core/internal.h"
 #include "proto/text.h"
 
 static struct contact *

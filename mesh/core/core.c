@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mesh/core/inside.h"
+#include "mesh/core/internal.h"
 #include "proto/text.h"
 
 void
@@ -41,7 +41,7 @@ on_ring_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *
     const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
     if (peer->state != PEER_UP || !peer->announced)
         return;
-    core->own.in_flight++;
+    core->contribution.in_flight++;
     struct proto_msg stamped = stamp(core, msg);
     core->ops.send_bulk(core->ctx, (unsigned)peer->link, &stamped, body, body_size, true);
 }
@@ -125,12 +125,12 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     admit_init(core);
     peers_init(core);
     plan_init(core);
-    own_init(core);
-    probe_init(core);
-    doubt_init(core);
-    pace_init(core);
+    contribution_init(core);
+    audit_init(core);
+    divergence_init(core);
+    straggler_init(core);
     serve_init(core);
-    mend_init(core);
+    page_repair_init(core);
     *out = core;
     return 0;
 }
@@ -188,7 +188,7 @@ core_lags(const struct core *core, int i)
     uint64_t seen = peer->moved_at_us > peer->served_at_us ? peer->moved_at_us : peer->served_at_us;
     if (peer->state != PEER_UP || peer->hello.wants_job || peer->apart)
         return false;
-    if (peer->done && !doubt_shuns(core, i))
+    if (peer->done && !divergence_excludes(core, i))
         return false;
     if (seen < core->applied_at_us)
         seen = core->applied_at_us;
@@ -199,7 +199,7 @@ core_lags(const struct core *core, int i)
 static void
 core_finish(struct core *core)
 {
-    if (!core->done || core->finished || core->doubt.open)
+    if (!core->done || core->finished || core->divergence.open)
         return;
     for (int i = 0; i < core->peers.high; i++)
         if (core_lags(core, i))
@@ -215,8 +215,8 @@ core_broken(struct core *core)
     uint64_t state;
     if (ring_status(core->ring) != RING_BROKEN)
         return;
-    if (ring_odd(core->ring, &rank, &state)) {
-        doubt_chunk(core, core->plan.peer[rank], state);
+    if (ring_diverged(core->ring, &rank, &state)) {
+        divergence_chunk(core, core->plan.peer[rank], state);
         plan_differ(core);
     } else {
         plan_abort(core, ring_why(core->ring));
@@ -230,13 +230,13 @@ core_settle(struct core *core)
     if (core->leaving || core->config.hello.wants_job)
         return;
     core_broken(core);
-    doubt_step(core);
-    mend_step(core);
+    divergence_step(core);
+    page_repair_step(core);
     fetch_step(core);
     serve_step(core);
     plan_step(core);
-    own_step(core);
-    probe_step(core);
+    contribution_step(core);
+    audit_step(core);
     core_broken(core);
     core_finish(core);
 }
@@ -253,9 +253,9 @@ core_on_tick(struct core *core, uint64_t now)
     heartbeat_tick(core);
     rendezvous_tell_tick(core);
     plan_tick(core);
-    own_tick(core);
-    probe_tick(core);
-    pace_tick(core);
+    contribution_tick(core);
+    audit_tick(core);
+    straggler_tick(core);
     contact_tick(core);
     if (core->awake >= core->sweep_at_us) {
         core->sweep_at_us = core->awake + CORE_SWEEP_US;
@@ -268,7 +268,7 @@ void
 core_on_starved(struct core *core, uint64_t now, uint64_t us)
 {
     core_clock(core, now);
-    own_starved(core, us);
+    contribution_starved(core, us);
 }
 
 void
@@ -359,10 +359,10 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         plan_on_abort(core, i, &msg->abort);
         break;
     case PROTO_ACCUSE:
-        probe_on_accuse(core, i, &msg->accuse);
+        audit_on_accuse(core, i, &msg->accuse);
         break;
     case PROTO_ASIDE:
-        pace_on_aside(core, &msg->aside);
+        straggler_on_bench(core, &msg->aside);
         break;
     case PROTO_FETCH:
         serve_on_fetch(core, i, &msg->fetch);
@@ -371,7 +371,7 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         serve_on_follow(core, i, &msg->follow);
         break;
     case PROTO_WANT:
-        mend_on_want(core, i, &msg->page);
+        page_repair_on_want(core, i, &msg->page);
         break;
     default:
         break;
@@ -416,10 +416,10 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
     } else if (msg->type == PROTO_TOTAL) {
         fetch_on_total(core, i, &msg->total, frame);
     } else if (msg->type == PROTO_PAGE) {
-        mend_on_page(core, i, &msg->page, frame->data, frame->size);
+        page_repair_on_page(core, i, &msg->page, frame->data, frame->size);
     } else if (msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER) {
         if (msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
-            pace_chunk(core, i, &msg->chunk);
+            straggler_chunk(core, i, &msg->chunk);
         uint64_t before = ring_progress(core->ring);
         ring_chunk(core->ring, from, msg, frame, core->round);
         if (ring_progress(core->ring) != before)
@@ -432,9 +432,9 @@ void
 core_on_sent(struct core *core, uint64_t now)
 {
     core_clock(core, now);
-    assert(core->own.in_flight > 0);
-    core->own.in_flight--;
-    if (core->own.blocked)
+    assert(core->contribution.in_flight > 0);
+    core->contribution.in_flight--;
+    if (core->contribution.blocked)
         core_settle(core);
 }
 
@@ -442,7 +442,7 @@ void
 core_on_bucket(struct core *core, uint64_t now, size_t bucket)
 {
     core_clock(core, now);
-    own_bucket(core, bucket);
+    contribution_bucket(core, bucket);
     core_settle(core);
 }
 
@@ -450,14 +450,14 @@ bool
 core_lend(struct core *core, uint64_t now, size_t *bucket)
 {
     core_clock(core, now);
-    return own_lend(core, bucket);
+    return contribution_lend(core, bucket);
 }
 
 void
 core_on_returned(struct core *core, uint64_t now)
 {
     core_clock(core, now);
-    own_returned(core);
+    contribution_returned(core);
     core_settle(core);
 }
 
@@ -467,16 +467,18 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
 {
     core_clock(core, now);
     assert(first_bucket < core->config.bucket_count);
-    if (core->own.state == OWN_START)
+    if (core->contribution.state == TRAINER_START)
         core->started_at_us = core->awake;
-    if (core->own.state == OWN_COMMITTING)
+    if (core->contribution.state == TRAINER_COMMITTING)
         serve_committed(core);
-    if (core->own.state == OWN_COMMITTING && core->plan.active && core->plan.now.count > 1)
-        doubt_agreed(core, core->round);
-    else if (core->own.state == OWN_ADOPTING || core->own.state == OWN_START)
-        doubt_agreed(core, round);
-    own_applied(core);
-    pace_applied(core);
+    if (core->contribution.state == TRAINER_COMMITTING && core->plan.active &&
+        core->plan.now.count > 1)
+        divergence_agreed(core, core->round);
+    else if (core->contribution.state == TRAINER_ADOPTING ||
+             core->contribution.state == TRAINER_START)
+        divergence_agreed(core, round);
+    contribution_applied(core);
+    straggler_applied(core);
     fetch_applied(core, round);
     core->round = round;
     core->round_us = core->awake - core->applied_at_us;
@@ -484,7 +486,7 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
     core->state_hash = state_hash;
     core->first_bucket = first_bucket;
     core->done = done;
-    doubt_applied(core);
+    divergence_applied(core);
     plan_applied(core);
     core_settle(core);
 }
@@ -493,8 +495,8 @@ void
 core_on_state_bad(struct core *core, uint64_t now)
 {
     core_clock(core, now);
-    assert(core->own.state == OWN_ADOPTING);
-    core->own.state = OWN_FREE;
+    assert(core->contribution.state == TRAINER_ADOPTING);
+    core->contribution.state = TRAINER_FREE;
     fetch_bad(core);
     core_settle(core);
 }
@@ -503,8 +505,8 @@ void
 core_on_total_bad(struct core *core, uint64_t now)
 {
     core_clock(core, now);
-    assert(core->own.state == OWN_COMMITTING);
-    own_applied(core);
+    assert(core->contribution.state == TRAINER_COMMITTING);
+    contribution_applied(core);
     fetch_total_bad(core);
     plan_abort(core, "its total is damaged");
     core_settle(core);
@@ -517,7 +519,7 @@ core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64
     assert(step <= PROTO_ROUND_MAX);
     assert(round <= PROTO_ROUND_MAX);
     assert(page < PROTO_FILE_MAX / PROTO_PAGE_MAX);
-    mend_want(core, &(struct proto_page){.step = step, .round = round, .page = page});
+    page_repair_want(core, &(struct proto_page){.step = step, .round = round, .page = page});
     core_settle(core);
 }
 
@@ -527,7 +529,7 @@ core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, 
     core_clock(core, now);
     if (core->leaving)
         return;
-    mend_read(core, round, data, size);
+    page_repair_read(core, round, data, size);
     core_settle(core);
 }
 
@@ -535,15 +537,15 @@ void
 core_on_damaged(struct core *core, uint64_t now)
 {
     core_clock(core, now);
-    own_damaged(core, "this node's state is damaged");
+    contribution_damaged(core, "this node's state is damaged");
     core_settle(core);
 }
 
 void
-core_on_probed(struct core *core, uint64_t now, bool equal)
+core_on_audited(struct core *core, uint64_t now, bool equal)
 {
     core_clock(core, now);
-    probe_answer(core, equal);
+    audit_answer(core, equal);
     core_settle(core);
 }
 
@@ -591,10 +593,10 @@ core_stats(const struct core *core, struct core_stats *out)
         .waits_us = plan_waits_us(core),
         .step_us = plan_recent_max(core),
         .damages = core->damages,
-        .probes = core->probe.probes,
-        .expulsions = core->probe.expulsions,
+        .audits = core->audit.audits,
+        .expulsions = core->audit.expulsions,
         .catching_up = core->fetch.stage != FETCH_NONE,
-        .aside = pace_rests(core),
+        .aside = straggler_rests(core),
         .unreached = core->contacts.unreached,
         .shared = core->shared,
     };

@@ -49,7 +49,7 @@ struct core_config {
     struct proto_hello hello; /* what this node tells others; `asks` and `answers` are ignored */
     unsigned shards;          /* 1..PROTO_SHARDS_MAX */
     size_t peers_min;   /* members to wait for before the first round, this node included; >= 1 */
-    bool keep_all;      /* leave no node out for being slow: see pace.h */
+    bool keep_all;      /* leave no node out for being slow: see straggler.h */
     uint64_t gather_us; /* how long to wait for others before the first plan when peers_min is 1 */
     size_t bucket_count;
     /* In the order in which they become ready; copied. Every round exchanges the last bucket, so it is not empty:
@@ -68,7 +68,7 @@ struct core_config {
     size_t block_size;
     uint32_t chunk_elems;  /* elements per ring message, 1..PROTO_CHUNK_MAX; small in tests */
     uint64_t direct_bytes; /* buckets of at most this many bytes go directly to everyone */
-    /* Audits, see probe.h: the share of audited (round, member) pairs, times 2^32; 0: none. The claims have their
+    /* Audits, see audit.h: the share of audited (round, member) pairs, times 2^32; 0: none. The claims have their
      * own bucket. It is not the last one, and a round may leave it out. It has `shards` times the words of one
      * shard. */
     uint64_t audit_share;
@@ -119,9 +119,9 @@ struct core_ops {
      * with it. The trainer goes back to an older state that it can vouch for and calls core_on_applied. The round
      * of that state is below `round` and not above its own round; or it is the initial state. */
     void (*back)(void *ctx, uint64_t round);
-    /* To the trainer: compute `shard` (one bit) of `round` separately and report with core_on_probed whether the
+    /* To the trainer: compute `shard` (one bit) of `round` separately and report with core_on_audited whether the
      * result equals `claim`, which is borrowed until this call returns. */
-    void (*probe)(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words);
+    void (*audit)(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words);
     /* Returns the trainer's present state [state_size]. It is called only while the trainer neither applies nor
      * adopts. The core copies at once. */
     const uint8_t *(*state)(void *ctx);
@@ -195,11 +195,11 @@ struct core_stats {
     uint64_t step_us; /* time of the longest recent round or compute */
     /* how often the trainer went back to an older state, see core_on_damaged and ops->back */
     uint64_t damages;
-    uint64_t probes;     /* shards of other nodes that this node computed again */
+    uint64_t audits;     /* shards of other nodes that this node computed again */
     unsigned expulsions; /* nodes that were expelled for wrong contributions */
     bool leader;
     bool catching_up; /* this node takes the state of others, or follows their totals */
-    bool aside;       /* this node was left out for a while, see pace.h */
+    bool aside;       /* this node was left out for a while, see straggler.h */
 };
 
 /* All times are microseconds of one monotonic clock. */
@@ -242,7 +242,7 @@ void core_on_state_bad(struct core *core, uint64_t now);
 /* The total to be committed is damaged: a new plan computes and sums all of it again. */
 void core_on_total_bad(struct core *core, uint64_t now);
 /* Ask the others for a page of the checkpoint of `step`; round 0: of whatever round theirs is. This replaces an
- * earlier question. ops->page follows, at most about MEND_REST_US after everybody was asked. */
+ * earlier question. ops->page follows, at most about PAGE_REPAIR_REST_US after everybody was asked. */
 void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
 /* The answer to ops->want; size 0: we do not have the page. Copied at once. */
 void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);
@@ -250,8 +250,8 @@ void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *d
  * contribution are then void. It works as if ops->back had been called: the others go on without this node, and
  * core_on_applied follows with an older state that the trainer can vouch for. */
 void core_on_damaged(struct core *core, uint64_t now);
-/* The answer to ops->probe. */
-void core_on_probed(struct core *core, uint64_t now, bool equal);
+/* The answer to ops->audit. */
+void core_on_audited(struct core *core, uint64_t now, bool equal);
 /* Say goodbye to all (Ctrl-C). */
 void core_leave(struct core *core, uint64_t now);
 

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "mesh/core/fetch_inside.h"
+#include "mesh/core/fetch_internal.h"
 
 int
 fetch_init(struct core *core)
@@ -78,8 +78,8 @@ fetch_fit(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
     return peers_usable(core, i) && core->awake >= peer->avoid_at_us && peer->state_hash != 0 &&
-           !doubt_shuns(core, i) && !probe_suspects(core, peer->node.id) &&
-           doubt_trusts(core, peer->round, peer->state_hash);
+           !divergence_excludes(core, i) && !audit_suspects(core, peer->node.id) &&
+           divergence_trusts(core, peer->round, peer->state_hash);
 }
 
 bool
@@ -178,14 +178,14 @@ fetch_step(struct core *core)
 {
     struct fetch *fetch = &core->fetch;
     if (core->plan.active || core->leaving || core->done) {
-        if (fetch->stage != FETCH_NONE && core->own.state != OWN_ADOPTING)
+        if (fetch->stage != FETCH_NONE && core->contribution.state != TRAINER_ADOPTING)
             fetch_reset(core);
         return;
     }
-    if (fetch->stage == FETCH_COMPLETE && core->own.state != OWN_ADOPTING &&
-        !doubt_trusts(core, fetch->list.round, fetch->list.hash))
+    if (fetch->stage == FETCH_COMPLETE && core->contribution.state != TRAINER_ADOPTING &&
+        !divergence_trusts(core, fetch->list.round, fetch->list.hash))
         fetch_reset(core);
-    if (!own_settled(core) || (fetch->stage != FETCH_COMPLETE && doubt_wary(core)))
+    if (!contribution_settled(core) || (fetch->stage != FETCH_COMPLETE && divergence_wary(core)))
         return;
     if (fetch->stage == FETCH_NONE)
         none_step(core);

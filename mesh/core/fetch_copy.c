@@ -2,7 +2,7 @@
  * of several donors. */
 #include <string.h>
 
-#include "mesh/core/fetch_inside.h"
+#include "mesh/core/fetch_internal.h"
 #include "proto/hash.h"
 
 enum { FETCH_HERE = 255, FETCH_MISSING = 254 }; /* no index in peers is so high */
@@ -117,7 +117,7 @@ gives(const struct core *core, int i)
 {
     const struct fetch_donor *donor = &core->fetch.donors[i];
     return donor->offered && list_equal(&donor->list, &core->fetch.list) && fetch_fit(core, i) &&
-           doubt_trusts(core, donor->list.round, donor->list.hash);
+           divergence_trusts(core, donor->list.round, donor->list.hash);
 }
 
 static unsigned
@@ -348,10 +348,10 @@ fetch_on_block(struct core *core, int from, const struct proto_state *msg, const
 static void
 complete_step(struct core *core)
 {
-    if (core->own.state != OWN_FREE || core->plan.active)
+    if (core->contribution.state != TRAINER_FREE || core->plan.active)
         return;
     serve_reset(core);
-    own_ask(core, OWN_ADOPTING);
+    contribution_ask(core, TRAINER_ADOPTING);
     core->shared++;
     core->ops.adopt(core->ctx, core->fetch.list.round, core->fetch.list.hash);
 }

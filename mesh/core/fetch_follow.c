@@ -1,7 +1,7 @@
 /* fetch_follow.c - the totals of the rounds since, one after the other, from one donor who has them in its log. */
 #include <string.h>
 
-#include "mesh/core/fetch_inside.h"
+#include "mesh/core/fetch_internal.h"
 
 static void
 kept_remove(struct core *core, size_t k)
@@ -110,16 +110,16 @@ static void
 state_differs(struct core *core, uint64_t hash)
 {
     char who[PROTO_WHO_MAX];
-    enum doubt_verdict verdict = doubt_differs(core, hash);
-    if (verdict != DOUBT_WAIT)
+    enum divergence_verdict verdict = divergence_differs(core, hash);
+    if (verdict != DIVERGENCE_WAIT)
         core_log(core, core->config.inexact ? 6 : 3, "%s has other weights than this node: %s",
                  report_who(core, core->fetch.from, who),
-                 verdict == DOUBT_COPY ? "taking a copy of theirs" : "not following it");
+                 verdict == DIVERGENCE_COPY ? "taking a copy of theirs" : "not following it");
     fetch_reset(core);
-    if (verdict != DOUBT_COPY)
+    if (verdict != DIVERGENCE_COPY)
         return;
     core->fetch.copies = true;
-    doubt_back(core, core->round, "the mesh has another state");
+    divergence_back(core, core->round, "the mesh has another state");
 }
 
 /* The block whose turn it is; the last one completes the total. */
@@ -136,14 +136,14 @@ total_take(struct core *core, const struct proto_total *total, const void *body,
         state_differs(core, total->state_hash);
         return;
     }
-    doubt_agreed(core, core->round);
+    divergence_agreed(core, core->round);
     scatter(core, at, body, size);
     fetch->block++;
     fetch->sure = true;
     fetch->progress_at_us = core->awake;
     if (fetch->block * core->config.block_size < whole)
         return;
-    own_ask(core, OWN_COMMITTING);
+    contribution_ask(core, TRAINER_COMMITTING);
     serve_finish(core);
     core->shared++;
     core->ops.commit(core->ctx, core->round);
@@ -153,8 +153,8 @@ total_take(struct core *core, const struct proto_total *total, const void *body,
 static bool
 follows(const struct core *core)
 {
-    return core->fetch.stage == FETCH_FOLLOWING && core->own.state == OWN_FREE && !core->own.lent &&
-           !core->plan.active;
+    return core->fetch.stage == FETCH_FOLLOWING && core->contribution.state == TRAINER_FREE &&
+           !core->contribution.lent && !core->plan.active;
 }
 
 static bool
@@ -264,7 +264,7 @@ fetch_follow_step(struct core *core)
 {
     struct fetch *fetch = &core->fetch;
     kept_take(core);
-    if (core->own.state == OWN_COMMITTING || fetch->stage != FETCH_FOLLOWING)
+    if (core->contribution.state == TRAINER_COMMITTING || fetch->stage != FETCH_FOLLOWING)
         return;
     if (fetch->from >= 0 && (!fetch_fit(core, fetch->from) || core->peers.peers[fetch->from].stuck))
         fetch->from = -1;

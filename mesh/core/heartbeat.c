@@ -1,7 +1,7 @@
 /* heartbeat.c - see heartbeat.h for what silence means. */
 #include "mesh/core/heartbeat.h"
 
-#include "mesh/core/inside.h"
+#include "mesh/core/internal.h"
 
 /* Again and again: who is asked may have been killed, or may not have had our HELLO yet. */
 static void
@@ -29,18 +29,18 @@ heartbeat_send(struct core *core)
     beat->idle = plan_idle(core);
     beat->ready = fetch_ready(core);
     beat->done = core->done;
-    beat->have = own_have(core);
+    beat->have = contribution_have(core);
     beat->state_hash = core->state_hash;
-    beat->speed = core->own.speed;
-    beat->busy_us = own_busy_us(core);
-    beat->aside = pace_rests(core);
-    beat->apply_us = core->pace.apply_us;
+    beat->speed = core->contribution.speed;
+    beat->busy_us = contribution_busy_us(core);
+    beat->aside = straggler_rests(core);
+    beat->apply_us = core->straggler.apply_us;
     beat->sent_us = core->now;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
         if (peer->state == PEER_UP && !peer->suspected && !peer->hello.wants_job)
             beat->hears[beat->hears_count++] =
-                (struct proto_hearing){peer->node, pace_lag_us(core, i)};
+                (struct proto_hearing){peer->node, straggler_lag_us(core, i)};
     }
     peers_send_all(core, &msg);
 }
@@ -124,7 +124,7 @@ heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat)
     }
     peer->busy_us = beat->busy_us;
     peer->apply_us = beat->apply_us;
-    pace_heard(core, i, beat->sent_us);
+    straggler_heard(core, i, beat->sent_us);
     if (peer->aside && !beat->aside) {
         peer->trial = true;
         peer->courts = 0;
@@ -132,7 +132,7 @@ heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat)
     }
     peer->aside = beat->aside;
     take_hears(core, i, beat);
-    doubt_beat(core, i);
+    divergence_beat(core, i);
 }
 
 /* When more than half of the mesh is silent at once, we may be the one that does not hear. */

@@ -1,7 +1,7 @@
 /* link.c - the table of links; see link.h. */
 #include "mesh/core/link.h"
 
-#include "mesh/core/inside.h"
+#include "mesh/core/internal.h"
 #include "proto/mix.h"
 
 void

@@ -1,7 +1,7 @@
 /* peers.c - see peers.h for the states of a peer. */
 #include "mesh/core/peers.h"
 
-#include "mesh/core/inside.h"
+#include "mesh/core/internal.h"
 
 void
 peers_init(struct core *core)
@@ -54,7 +54,7 @@ peer_forget(struct core *core, int i)
     for (int j = 0; j < core->peers.high; j++)
         core->peers.peers[j].hears &= ~(1ull << i);
     core->peers.peers[i] = (struct peer){.link = -1};
-    doubt_forget(core, i);
+    divergence_forget(core, i);
     report_forget(core, i);
 }
 
@@ -108,7 +108,7 @@ peers_drop(struct core *core, int i, enum report_end end, const char *why)
         link_close(core, link);
     fetch_peer_lost(core, i);
     serve_peer_lost(core, i);
-    mend_peer_lost(core, i);
+    page_repair_peer_lost(core, i);
     plan_peer_lost(core, i, why);
 }
 
@@ -227,7 +227,7 @@ peer_establish(struct core *core, int i)
     peer->aside = peer->trial = false;
     peer->courts = 0;
     peer->told_at_us = 0;
-    pace_meet(core, i);
+    straggler_meet(core, i);
     peer->announced = !peer->hello.wants_job && !core->config.hello.wants_job;
     if (peer->announced)
         contact_met(core, peer->node);

@@ -70,18 +70,18 @@ struct peer {
     bool done;
     uint64_t have;
     uint64_t state_hash;
-    bool odd;            /* as far as we know, its state is wrong: the state before */
-    uint64_t odd_round;  /* this round; and it has not gone back since: see doubt.h */
-    uint64_t outvoted;   /* + 1; the last round in which it was in the minority */
-    uint64_t tied_round; /* the last round in which only its state stood against ours, */
-    unsigned ties;       /* how often that happened, */
-    bool tied;           /* and it has not gone back since */
-    unsigned disputes;   /* how often as many nodes agreed with its old state as with ours */
-    bool apart;          /* it happened too often: no plans with it any more */
+    bool diverged;           /* as far as we know, its state is wrong: the state before */
+    uint64_t diverged_round; /* this round; and it has not gone back since: see divergence.h */
+    uint64_t outvoted;       /* + 1; the last round in which it was in the minority */
+    uint64_t tied_round;     /* the last round in which only its state stood against ours, */
+    unsigned ties;           /* how often that happened, */
+    bool tied;               /* and it has not gone back since */
+    unsigned disputes;       /* how often as many nodes agreed with its old state as with ours */
+    bool apart;              /* it happened too often: no plans with it any more */
     uint32_t speed;
     uint64_t busy_us;
     bool stuck;
-    bool aside; /* it says that it was left out: pace.h */
+    bool aside; /* it says that it was left out: straggler.h */
     uint32_t apply_us;
     uint32_t lag_us
         /* lag of chunks from peers[j] to it; the last entry is the lag from us */

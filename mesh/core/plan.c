@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "mesh/core/inside.h"
+#include "mesh/core/internal.h"
 
 void
 plan_init(struct core *core)
@@ -15,7 +15,7 @@ plan_init(struct core *core)
 bool
 plan_idle(const struct core *core)
 {
-    return !core->plan.active && own_settled(core);
+    return !core->plan.active && contribution_settled(core);
 }
 
 bool
@@ -125,8 +125,8 @@ round_begin(struct core *core)
     core->plan.round_at_us = core->awake;
     plan_progress(core);
     ring_round(core->ring, core->round, core->first_bucket, core->state_hash);
-    probe_round(core);
-    pace_begin(core);
+    audit_round(core);
+    straggler_begin(core);
 }
 
 static void
@@ -145,7 +145,7 @@ adopt(struct core *core, const struct proto_plan *plan, uint64_t hash, unsigned 
     core->plan.adopted_at_us = core->awake;
     core->plan.plans++;
     ring_plan(core->ring, plan, hash, rank);
-    pace_plan(core);
+    straggler_plan(core);
     round_begin(core);
     core_log(core, 7, "plan %016llx: round %llu, %u members, %d shards here",
              (unsigned long long)hash, (unsigned long long)plan->round, (unsigned)plan->count,
@@ -199,7 +199,7 @@ void
 plan_differ(struct core *core)
 {
     if (core->plan.active)
-        doubt_warn(core);
+        divergence_warn(core);
     drop(core, "its members hold different states", true);
 }
 
@@ -244,7 +244,7 @@ unbalanced(const struct core *core)
     for (size_t m = 0; m < n; m++) {
         int i = plan->peer[m];
         mine[m] = plan->now.members[m].shards;
-        speed[m] = i < 0 ? core->own.speed : core->peers.peers[i].speed;
+        speed[m] = i < 0 ? core->contribution.speed : core->peers.peers[i].speed;
         if (speed[m] == 0)
             return false;
     }
@@ -298,7 +298,7 @@ plan_applied(struct core *core)
 uint64_t
 plan_recent_max(const struct core *core)
 {
-    uint64_t most = core->own.compute_us;
+    uint64_t most = core->contribution.compute_us;
     for (unsigned k = 0; k < PLAN_RECENT; k++)
         if (core->plan.recent_us[k] > most)
             most = core->plan.recent_us[k];
@@ -310,7 +310,7 @@ static uint64_t
 stuck_us(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    uint64_t most = plan_recent_max(core), own_us = own_busy_us(core);
+    uint64_t most = plan_recent_max(core), own_us = contribution_busy_us(core);
     uint64_t shards = (uint64_t)__builtin_popcountll(peer->have);
     uint64_t expected_us = peer->speed ? UINT64_C(1000000) * 1000000 * shards / peer->speed : most;
     most = expected_us > most ? expected_us : most;
@@ -334,7 +334,7 @@ judge_stuck(struct core *core, int i)
 static bool
 stuck_here(const struct core *core)
 {
-    return own_busy_us(core) > CORE_PROGRESS_US + 4 * plan_recent_max(core) &&
+    return contribution_busy_us(core) > CORE_PROGRESS_US + 4 * plan_recent_max(core) &&
            !core_mutant(core, MUTANT_STUCK);
 }
 
@@ -344,8 +344,8 @@ static bool
 wants_in(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    return peers_usable(core, i) && !peer->done && !peer->stuck && !doubt_shuns(core, i) &&
-           !pace_aside(core, i);
+    return peers_usable(core, i) && !peer->done && !peer->stuck && !divergence_excludes(core, i) &&
+           !straggler_benched(core, i);
 }
 
 /* Idle for long, although nothing is being fetched: nobody plans for us. */
@@ -379,7 +379,7 @@ gathered(const struct core *core)
 bool
 plan_waits_for_peers(const struct core *core)
 {
-    return core->config.peers_min > 1 && core->own.state != OWN_START && !core->done &&
+    return core->config.peers_min > 1 && core->contribution.state != TRAINER_START && !core->done &&
            !gathered(core);
 }
 
@@ -399,7 +399,7 @@ somebody_ahead(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++)
         if (peers_usable(core, i) && core->peers.peers[i].round > core->round &&
-            !doubt_shuns(core, i))
+            !divergence_excludes(core, i))
             return true;
     return false;
 }
@@ -547,7 +547,7 @@ court_later(struct core *core, const struct choice *choice)
         peer->court_us = next_us > PLAN_COURT_MAX_US ? PLAN_COURT_MAX_US : next_us;
         peer->court_at_us = core->awake + peer->court_us;
         if (wants_in(core, i) && hears_all(core, choice, i))
-            pace_courted(core, i);
+            straggler_courted(core, i);
     }
 }
 
@@ -559,8 +559,8 @@ plan_fill(struct core *core, const struct choice *choice, struct proto_plan *pla
     for (size_t k = 0; k < choice->n; k++) {
         int i = choice->peer[k];
         plan->members[k].node = i < 0 ? core->config.self : core->peers.peers[i].node;
-        have[k] = i < 0 ? own_have(core) : core->peers.peers[i].have;
-        speed[k] = i < 0 ? core->own.speed : core->peers.peers[i].speed;
+        have[k] = i < 0 ? contribution_have(core) : core->peers.peers[i].have;
+        speed[k] = i < 0 ? core->contribution.speed : core->peers.peers[i].speed;
     }
     plan_divide(core->all, choice->n, have, speed, shards);
     if (core_mutant(core, MUTANT_TWICE) && choice->n > 1)
@@ -601,7 +601,7 @@ static bool
 leads(const struct core *core, bool hungry)
 {
     if (!plan_idle(core) || core->done || core->leaving || core->fetch.stage == FETCH_COMPLETE ||
-        doubt_pending(core) || !gathered(core) || stuck_here(core) || pace_rests(core))
+        divergence_pending(core) || !gathered(core) || stuck_here(core) || straggler_rests(core))
         return false;
     return hungry || (!somebody_ahead(core) && is_leader(core));
 }
@@ -648,13 +648,14 @@ static void
 court(struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    if (!peers_usable(core, i) || peer->stuck || plan_member(core, i) || doubt_shuns(core, i))
+    if (!peers_usable(core, i) || peer->stuck || plan_member(core, i) ||
+        divergence_excludes(core, i))
         return;
     if (peer->round > core->round + PLAN_MERGE_ROUNDS && core->awake >= peer->avoid_at_us) {
         plan_abort(core, "another group is ahead");
         return;
     }
-    if (peer->done || pace_aside(core, i) || core->awake < peer->court_at_us ||
+    if (peer->done || straggler_benched(core, i) || core->awake < peer->court_at_us ||
         core_mutant(core, MUTANT_HOLD) || !hears_plan(core, i) || core->plan.hold != UINT64_MAX)
         return;
     bool yields = !peer->idle && !peer->ready && peer->node.id < core->config.self.id &&
@@ -708,7 +709,7 @@ plan_tick(struct core *core)
     struct plan *plan = &core->plan;
     if (!plan->active)
         return;
-    if (core->own.state != OWN_FREE)
+    if (core->contribution.state != TRAINER_FREE)
         plan_progress(core); /* my own computing and applying take the time they take */
     uint64_t most_us = (CORE_PROGRESS_US + 4 * plan_recent_max(core)) << plan->patience;
     if (core->awake - plan->progress_at_us > most_us && !core_mutant(core, MUTANT_PROGRESS)) {
@@ -751,7 +752,8 @@ plan_resolve(const struct core *core, const struct proto_plan *plan, int *peer, 
             continue;
         }
         peer[k] = peers_find(core, plan->members[k].node);
-        if (peer[k] < 0 || core->peers.peers[peer[k]].suspected || doubt_shuns(core, peer[k]))
+        if (peer[k] < 0 || core->peers.peers[peer[k]].suspected ||
+            divergence_excludes(core, peer[k]))
             return false;
         for (unsigned j = 0; j < k; j++)
             if (peer[j] == peer[k])
@@ -785,8 +787,8 @@ plan_on_plan(struct core *core, int from, const struct proto_plan *plan)
         return;
     if (!core_node_equal(plan->leader, core->peers.peers[from].node))
         return;
-    bool ready = own_settled(core) && !core->doubt.open && !core->done && !core->leaving &&
-                 core->fetch.stage != FETCH_COMPLETE && of_round(core, plan) &&
+    bool ready = contribution_settled(core) && !core->divergence.open && !core->done &&
+                 !core->leaving && core->fetch.stage != FETCH_COMPLETE && of_round(core, plan) &&
                  (!core->plan.active || replaces(core, plan));
     if (ready && !is_dead(core, hash) && plan_covers(core, plan) &&
         plan_resolve(core, plan, peer, &rank)) {
@@ -808,7 +810,7 @@ plan_on_hold(struct core *core, int from, const struct proto_hold *msg)
         return;
     if (msg->round < plan->hold)
         plan->hold = msg->round;
-    if (core->round >= plan->hold && own_settled(core)) {
+    if (core->round >= plan->hold && contribution_settled(core)) {
         plan->held = true;
         go_idle(core);
     }

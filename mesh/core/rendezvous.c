@@ -1,7 +1,7 @@
 /* rendezvous.c - see rendezvous.h for the life of a seed. */
 #include "mesh/core/rendezvous.h"
 
-#include "mesh/core/inside.h"
+#include "mesh/core/internal.h"
 
 void
 rendezvous_init(struct core *core)

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "mesh/core/inside.h"
+#include "mesh/core/internal.h"
 
 const char *
 report_where(const struct proto_endpoint *at, char out[PROTO_WHO_MAX])

@@ -50,9 +50,9 @@ struct ring {
 
     bool running; /* a round was begun */
     bool broken;
-    bool odd; /* as a member computes from another state: */
-    unsigned odd_rank;
-    uint64_t odd_state;
+    bool diverged; /* as a member computes from another state: */
+    unsigned diverged_rank;
+    uint64_t diverged_state;
     uint64_t round;
     uint64_t state; /* hash of what is computed from */
     size_t first_bucket;
@@ -504,9 +504,9 @@ take_gather(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
 static enum verdict
 odd(struct ring *ring, unsigned from, const struct proto_chunk *chunk)
 {
-    ring->odd = true;
-    ring->odd_rank = from;
-    ring->odd_state = chunk->state;
+    ring->diverged = true;
+    ring->diverged_rank = from;
+    ring->diverged_state = chunk->state;
     return bad(ring, "another state", chunk);
 }
 
@@ -656,7 +656,7 @@ ring_round(struct ring *ring, uint64_t round, size_t first_bucket, uint64_t stat
     assert(ring->planned);
     ring->running = true;
     ring->broken = false;
-    ring->odd = false;
+    ring->diverged = false;
     ring->round = round;
     ring->state = state;
     ring->first_bucket = first_bucket;
@@ -748,11 +748,11 @@ ring_why(const struct ring *ring)
 }
 
 bool
-ring_odd(const struct ring *ring, unsigned *rank, uint64_t *state)
+ring_diverged(const struct ring *ring, unsigned *rank, uint64_t *state)
 {
-    *rank = ring->odd_rank;
-    *state = ring->odd_state;
-    return ring->broken && ring->odd;
+    *rank = ring->diverged_rank;
+    *state = ring->diverged_state;
+    return ring->broken && ring->diverged;
 }
 
 uint64_t

@@ -89,7 +89,7 @@ enum ring_status ring_status(const struct ring *ring);
 bool ring_complete(const struct ring *ring, size_t bucket);
 const char *ring_why(const struct ring *ring);
 /* Is the round broken because a member computes from another state? Returns its rank and the hash of its state. */
-bool ring_odd(const struct ring *ring, unsigned *rank, uint64_t *state);
+bool ring_diverged(const struct ring *ring, unsigned *rank, uint64_t *state);
 /* Number of chunks taken so far; it rises with progress. */
 uint64_t ring_progress(const struct ring *ring);
 /* Maximum number of kept frames: two rounds of chunks of the largest mesh. */

@@ -6,7 +6,7 @@
 
 #include <xxhash.h>
 
-#include "mesh/core/inside.h"
+#include "mesh/core/internal.h"
 #include "proto/hash.h"
 #include "proto/mix.h"
 
@@ -97,7 +97,7 @@ may_copy(const struct core *core)
     const struct serve *serve = &core->serve;
     bool rests = !core->plan.active && core->awake - core->plan.idle_at_us >= SERVE_REST_US;
     bool waited = core->awake - serve->wanted_at_us >= SERVE_WAIT_US;
-    return own_settled(core) && !core->doubt.open && !fetch_uses_state_in(core) &&
+    return contribution_settled(core) && !core->divergence.open && !fetch_uses_state_in(core) &&
            (core->round >= serve->round || core->done || rests || waited);
 }
 
@@ -197,7 +197,7 @@ serve_on_fetch(struct core *core, int from, const struct proto_fetch *fetch)
 {
     struct serve *serve = &core->serve;
     struct peer *peer = &core->peers.peers[from];
-    if (!peer->announced || core->own.state == OWN_START || core->doubt.open ||
+    if (!peer->announced || core->contribution.state == TRAINER_START || core->divergence.open ||
         (core->done && core_mutant(core, MUTANT_DONE)))
         return;
     serve->asked_at_us = core->awake;
@@ -270,7 +270,7 @@ send_total(struct core *core, int to, uint64_t round, uint64_t block)
         round--;
     size_t size = 0;
     const uint8_t *body = core->config.log;
-    msg.total.state_hash = doubt_past(core, round);
+    msg.total.state_hash = divergence_past(core, round);
     if (serve->logs && round >= serve->first) {
         size_t skip = (size_t)block * core->config.block_size;
         size_t whole = serve->totals[round % SERVE_ROUNDS_MAX].size;
@@ -310,7 +310,7 @@ serve_on_follow(struct core *core, int from, const struct proto_follow *follow)
 {
     struct serve *serve = &core->serve;
     struct serve_follower *f = &serve->followers[from];
-    bool has_state = own_settled(core) || core->own.state == OWN_COMMITTING;
+    bool has_state = contribution_settled(core) || core->contribution.state == TRAINER_COMMITTING;
     if (!core->peers.peers[from].announced || !has_state || follow->round > core->round ||
         (core->done && core_mutant(core, MUTANT_DONE)))
         return;
@@ -352,7 +352,7 @@ serve_step(struct core *core)
     }
     if (serve->state == SERVE_WANTED && may_copy(core))
         copy_begin(core);
-    if (serve->state == SERVE_COPYING && own_settled(core))
+    if (serve->state == SERVE_COPYING && contribution_settled(core))
         copy_some(core, SERVE_COPY_BLOCKS);
     for (; serve->state == SERVE_COPIED && serve->due; serve->due &= serve->due - 1)
         offer(core, __builtin_ctzll(serve->due));

@@ -101,9 +101,9 @@ on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
 }
 
 static void
-on_probe(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words)
+on_audit(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words)
 {
-    struct mesh_task task = {.kind = MESH_PROBE, .round = round, .shards = shard};
+    struct mesh_task task = {.kind = MESH_AUDIT, .round = round, .shards = shard};
     assert(words <= MESH_CLAIM_MAX);
     memcpy(task.claim, claim, words * sizeof *claim);
     push_task(ctx, task);
@@ -256,7 +256,7 @@ const struct core_ops actor_core_ops = {
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,
-    .probe = on_probe,
+    .audit = on_audit,
     .back = on_back,
     .state = on_state,
     .job = on_job,
@@ -643,10 +643,10 @@ mesh_damaged(struct mesh *mesh)
 }
 
 void
-mesh_probed(struct mesh *mesh, bool equal)
+mesh_audited(struct mesh *mesh, bool equal)
 {
     pthread_mutex_lock(&mesh->lock);
-    core_on_probed(mesh->core, clock_us(), equal);
+    core_on_audited(mesh->core, clock_us(), equal);
     actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }

@@ -11,7 +11,7 @@
 
 #include <zmq.h>
 
-#include "mesh/net/actor_wire_inside.h"
+#include "mesh/net/actor_wire_internal.h"
 
 enum {
     CONTROL_BUDGET = 256, /* messages per wire_ready */

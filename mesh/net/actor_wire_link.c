@@ -13,7 +13,7 @@
 
 #include <zmq.h>
 
-#include "mesh/net/actor_wire_inside.h"
+#include "mesh/net/actor_wire_internal.h"
 #include "mesh/net/discover_resolve.h"
 #include "proto/fail.h"
 

@@ -15,7 +15,7 @@
 
 #include <zmq.h>
 
-#include "mesh/net/actor_wire_inside.h"
+#include "mesh/net/actor_wire_internal.h"
 #include "proto/fail.h"
 #include "proto/mix.h"
 

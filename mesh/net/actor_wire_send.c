@@ -10,7 +10,7 @@
 
 #include <zmq.h>
 
-#include "mesh/net/actor_wire_inside.h"
+#include "mesh/net/actor_wire_internal.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
 

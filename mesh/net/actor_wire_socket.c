@@ -5,7 +5,7 @@
 
 #include <zmq.h>
 
-#include "mesh/net/actor_wire_inside.h"
+#include "mesh/net/actor_wire_internal.h"
 
 enum {
     CONTROL_QUEUE = 1000, /* messages, per direction */

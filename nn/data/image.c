@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/data/image_inside.h"
+#include "nn/data/image_internal.h"
 
 enum { CHANNELS_MAX = 3, BITS = 22 }; /* of a weight behind the point */
 

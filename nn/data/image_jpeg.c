@@ -11,7 +11,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-#include "nn/data/image_inside.h"
+#include "nn/data/image_internal.h"
 
 enum {
     CMYK = 4,

@@ -6,7 +6,7 @@
 
 #include <png.h>
 
-#include "nn/data/image_inside.h"
+#include "nn/data/image_internal.h"
 
 enum {
     DEFLATE_RATIO_MAX = 1032, /* 258 bytes from 2 bits */

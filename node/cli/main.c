@@ -15,7 +15,6 @@
 #include "mesh/mesh.h"
 #include "node/cli/options.h"
 #include "node/cli/stop.h"
-#include "node/commands/audit.h"
 #include "node/commands/convert.h"
 #include "node/commands/health.h"
 #include "node/commands/host.h"
@@ -24,8 +23,9 @@
 #include "node/commands/python.h"
 #include "node/commands/sample.h"
 #include "node/commands/search.h"
+#include "node/commands/verify.h"
 #include "node/job/config.h"
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 #include "node/train/train.h"
 #include "proto/fail.h"
 
@@ -263,7 +263,7 @@ static int
 run_audit(const struct options *options, const char *const *args, char *const argv[])
 {
     (void)argv;
-    return audit_run(stdout, args, options->arg_count - 1);
+    return verify_run(stdout, args, options->arg_count - 1);
 }
 
 static const struct command commands[] = {
@@ -283,7 +283,7 @@ static const struct command commands[] = {
      do_convert},
     {"convert", 2, 3, "convert JOB.yaml CHECKPOINT MODEL",
      "write the weights of a checkpoint to MODEL, a model.safetensors", NULL, do_convert},
-    {"audit", 1, AUDIT_DIRS_MAX, "audit DIR...",
+    {"audit", 1, VERIFY_DIRS_MAX, "audit DIR...",
      "prove from results that every sample was used once per epoch", run_audit, NULL},
     {"health", 0, 1, "health [DIR]", "say whether the run in DIR (runs) is alive: status 0 or 1",
      run_health, NULL},
@@ -319,7 +319,7 @@ fail_unknown(const struct options *options)
     const char *typed = options->args[0], *near = NULL;
     unsigned least = 1 + (unsigned)strlen(typed) / 4;
     for (size_t i = 1; i < COMMAND_COUNT; i++) {
-        unsigned distance = typed_distance(commands[i].name, typed);
+        unsigned distance = parse_distance(commands[i].name, typed);
         size_t used = strlen(list);
         if (distance <= least) {
             near = commands[i].name;
@@ -329,7 +329,7 @@ fail_unknown(const struct options *options)
             snprintf(list + used, sizeof list - used, "%s, ", commands[i].name);
     }
     const char *job = options->arg_count == 2 ? options->args[1] : "JOB.yaml";
-    typed_escape(shown, sizeof shown, typed);
+    parse_escape(shown, sizeof shown, typed);
     if (near)
         snprintf(why, sizeof why, "unknown command %s, did you mean %s?", shown, near);
     else

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "node/job/config_hint.h"
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 
 enum { SHOWN_MAX = 80, NAME_MAX_LENGTH = 32, LEFT_WIDTH = 21 };
 
@@ -82,13 +82,13 @@ fail_unknown(const struct cursor *cursor, const char *name)
     const struct option *best = NULL;
     unsigned limit = 2;
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        unsigned distance = typed_distance(table[i].name, name);
+        unsigned distance = parse_distance(table[i].name, name);
         if (distance <= limit && strlen(name) > 2) {
             best = &table[i];
             limit = distance - (distance > 0);
         }
     }
-    typed_escape(shown, sizeof shown, name);
+    parse_escape(shown, sizeof shown, name);
     if (strncmp(name, "--", 2) == 0 && config_hint_option(name + 2, key, sizeof key))
         snprintf(cursor->why, cursor->why_size, "unknown option %s, did you mean --set %s=VALUE?",
                  shown, key);
@@ -125,9 +125,9 @@ set_uint(struct cursor *cursor, const char *name, const char *value, uint64_t mi
          uint64_t *out)
 {
     char shown[SHOWN_MAX];
-    if (typed_uint(value, out) == 0 && *out >= min && *out <= max)
+    if (parse_uint(value, out) == 0 && *out >= min && *out <= max)
         return 0;
-    typed_escape(shown, sizeof shown, value);
+    parse_escape(shown, sizeof shown, value);
     snprintf(cursor->why, cursor->why_size, "%s %s, expected a whole number %llu..%llu", name,
              shown, (unsigned long long)min, (unsigned long long)max);
     return -EINVAL;
@@ -157,9 +157,9 @@ set_temperature(struct cursor *cursor, const char *value)
 {
     char shown[SHOWN_MAX];
     double *out = &cursor->options->temperature;
-    if (typed_real(value, out) == 0 && *out >= 0 && *out <= TEMPERATURE_MAX)
+    if (parse_real(value, out) == 0 && *out >= 0 && *out <= TEMPERATURE_MAX)
         return 0;
-    typed_escape(shown, sizeof shown, value);
+    parse_escape(shown, sizeof shown, value);
     snprintf(cursor->why, cursor->why_size, "--temperature %s, expected a number 0..%g", shown,
              TEMPERATURE_MAX);
     return -EINVAL;
@@ -236,7 +236,7 @@ take_arg(struct cursor *cursor)
         options->args[options->arg_count++] = arg;
         return 0;
     }
-    typed_escape(shown, sizeof shown, arg);
+    parse_escape(shown, sizeof shown, arg);
     snprintf(cursor->why, cursor->why_size, *arg ? "one argument too many: %s" : "empty argument%s",
              shown);
     return -EINVAL;

@@ -12,7 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 
 enum { WRAP_MIN = 30 }; /* columns: narrower terminals break lines as they like */
 
@@ -61,7 +61,7 @@ term_cut(const char *line, unsigned columns_max)
 {
     size_t used = 0;
     for (unsigned i = 0; i < columns_max && line[used]; i++) {
-        size_t n = typed_char(line + used);
+        size_t n = parse_char(line + used);
         used += n ? n : 1;
     }
     return used;
@@ -93,7 +93,7 @@ term_live(struct term *term, uint64_t now_ms, const char *line)
 {
     if (!term->tty)
         return;
-    typed_escape(term->live, sizeof term->live, line);
+    parse_escape(term->live, sizeof term->live, line);
     if (now_ms < term->next_ms || !ready(term))
         return;
     term->next_ms = now_ms + TERM_REDRAW_MS;
@@ -113,7 +113,7 @@ width_of(const char *text, size_t size)
 {
     unsigned width = 0;
     for (size_t used = 0; used < size; width++) {
-        size_t n = typed_char(text + used);
+        size_t n = parse_char(text + used);
         used += n ? n : 1;
     }
     return width;
@@ -149,7 +149,7 @@ put_line(struct term *term, const char *label, unsigned column, const char *line
         term->dropped++;
         return;
     }
-    typed_escape(text, sizeof text - strlen(label), line);
+    parse_escape(text, sizeof text - strlen(label), line);
     size_t used = (size_t)snprintf(out, sizeof out, "%s", term->drawn ? "\r\033[K" : "");
     if (term->dropped > 0)
         used += (size_t)snprintf(out + used, sizeof out - used, "(%u lines were not shown)\n",

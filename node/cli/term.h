@@ -8,7 +8,7 @@
  *
  * On a terminal a line that is too long goes on in the next one, two blanks in; no word is cut.
  * A reader that is stopped never stops the program: a line that would block is dropped, and the next line that gets
- * through says how many were dropped. Everything is escaped (typed.h). Not thread-safe. */
+ * through says how many were dropped. Everything is escaped (parse.h). Not thread-safe. */
 #ifndef NODE_TERM_H
 #define NODE_TERM_H
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 
 enum { COMPARE_PATH_MAX = 1200, CELL_MAX = 32 };
 
@@ -15,7 +15,7 @@ static int
 fail(const char *path, const char *reason, char *why, size_t why_size)
 {
     char shown[256];
-    typed_escape(shown, sizeof shown, path);
+    parse_escape(shown, sizeof shown, path);
     snprintf(why, why_size, "%s: %s", shown, reason);
     return -EBADMSG;
 }

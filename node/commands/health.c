@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 
 enum { HEALTH_PATH_MAX = 4096 + 256 + 32, TAIL_MAX = 4096, SHOWN_MAX = 200 };
 
@@ -85,7 +85,7 @@ static void
 print_sign(const struct sign *sign, double age)
 {
     char shown[SHOWN_MAX];
-    typed_escape(shown, sizeof shown, sign->dir);
+    parse_escape(shown, sizeof shown, sign->dir);
     json_t *step = last_step(sign->dir);
     printf("%s: ", shown);
     long long peers = json_integer_value(json_object_get(step, "peers"));
@@ -112,7 +112,7 @@ health_print(const char *dir)
     int rc = look(dir, &sign) ? 0 : look_below(dir, &sign);
     if (rc) {
         char shown[SHOWN_MAX];
-        typed_escape(shown, sizeof shown, dir);
+        parse_escape(shown, sizeof shown, dir);
         printf("%s: no run here%s%s\n", shown, rc == -ENOENT ? "" : ": ",
                rc == -ENOENT ? "" : strerror(-rc));
         return 1;

@@ -16,7 +16,7 @@
 #include "node/commands/host.h"
 #include "node/job/config_key.h"
 #include "node/job/config_parts.h"
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 #include "proto/mix.h"
 
 enum { SHOWN_MAX = 160, REASON_SIZE = 320 };
@@ -85,7 +85,7 @@ name_from_file(struct config *config)
     char *name = config->run.name;
     snprintf(name, sizeof config->run.name, "%.*s", (int)size, base);
     for (size_t i = 0; name[i]; i++)
-        if (!typed_name_char(name[i]) || (i == 0 && (name[i] == '.' || name[i] == '-')))
+        if (!parse_name_char(name[i]) || (i == 0 && (name[i] == '.' || name[i] == '-')))
             name[i] = '_';
     if (name[0] == '\0')
         snprintf(name, sizeof config->run.name, "run");
@@ -118,7 +118,7 @@ static int
 fail_file(const char *path, int error, const char *reason, char *why, size_t why_size)
 {
     char shown[SHOWN_MAX];
-    typed_escape(shown, sizeof shown, path);
+    parse_escape(shown, sizeof shown, path);
     snprintf(why, why_size, "%s: %s", shown, reason);
     return -error;
 }
@@ -239,7 +239,7 @@ config_set(struct config *config, const char *assignment, char *why, size_t why_
     char path[96], shown[SHOWN_MAX];
     const char *equals = strchr(assignment, '=');
     if (!equals || equals == assignment || (size_t)(equals - assignment) >= sizeof path) {
-        typed_escape(shown, sizeof shown, assignment);
+        parse_escape(shown, sizeof shown, assignment);
         snprintf(why, why_size, "--set %s: expected section.key=value", shown);
         return -EINVAL;
     }
@@ -265,7 +265,7 @@ fail_key(const struct config *config, const char *path, const char *reason, char
 {
     unsigned line = config->line[key_of(path) - config_keys];
     char file[SHOWN_MAX], where[SHOWN_MAX + 16] = "";
-    typed_escape(file, sizeof file, config->file);
+    parse_escape(file, sizeof file, config->file);
     if (line > 0)
         snprintf(where, sizeof where, "%s:%u: ", file, line);
     snprintf(why, why_size, "%s%s %s", where, path, reason);
@@ -436,7 +436,7 @@ int
 config_check(struct config *config, char *why, size_t why_size)
 {
     char file[SHOWN_MAX];
-    typed_escape(file, sizeof file, config->file);
+    parse_escape(file, sizeof file, config->file);
     if (config->model.count == 0) {
         snprintf(why, why_size, "%s: no layers, expected `model:` and a list of them", file);
         return -EINVAL;

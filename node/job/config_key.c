@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "node/job/config_hint.h"
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 
 #define MEMBER(m) offsetof(struct config, m), sizeof(((struct config *)NULL)->m)
 #define LAYER(m)  offsetof(struct nn_layer_spec, m), sizeof(((struct nn_layer_spec *)NULL)->m)
@@ -302,7 +302,7 @@ config_key_path(const struct config_key *key, char *out, size_t size)
 static unsigned
 key_distance(const struct config_key *key, const char *section, const char *name)
 {
-    unsigned edits = typed_distance(section, key->section) + typed_distance(name, key->name);
+    unsigned edits = parse_distance(section, key->section) + parse_distance(name, key->name);
     return strcmp(name, key->name) == 0 && edits > 1 ? 1 : edits;
 }
 
@@ -419,7 +419,7 @@ config_key_unknown(const char *section, const char *name, char *why, size_t why_
 {
     char path[2 * PATH_MAX_LENGTH], shown[2 * PATH_MAX_LENGTH], near[PATH_MAX_LENGTH];
     snprintf(path, sizeof path, "%s%s%s", section, *section ? "." : "", name);
-    typed_escape(shown, sizeof shown, path);
+    parse_escape(shown, sizeof shown, path);
     const char *hint = strchr(section, '.') ? NULL : config_hint_key(name);
     if (hint) {
         snprintf(why, why_size, "unknown key %s, did you mean %s?", shown, hint);
@@ -438,7 +438,7 @@ static int
 key_refuse(const struct config_key *key, const char *text, char *why, size_t why_size)
 {
     char shown[SHOWN_MAX], path[PATH_MAX_LENGTH], expected[480];
-    bool cut = typed_escape(shown, sizeof shown, text) < strlen(text) && typed_printable(text);
+    bool cut = parse_escape(shown, sizeof shown, text) < strlen(text) && parse_printable(text);
     config_key_path(key, path, sizeof path);
     const char *hint = key->words == layers ? config_hint_layer(text) : NULL;
     if (hint)
@@ -486,7 +486,7 @@ static int
 set_uint(const struct config_key *key, void *base, const char *text)
 {
     uint64_t value;
-    if (typed_uint(text, &value) || value < (uint64_t)key->min || value > (uint64_t)key->max)
+    if (parse_uint(text, &value) || value < (uint64_t)key->min || value > (uint64_t)key->max)
         return -EINVAL;
     store_uint(key, base, value);
     return 0;
@@ -496,7 +496,7 @@ static int
 set_real(const struct config_key *key, void *base, const char *text)
 {
     double value;
-    if (typed_real(text, &value) || value < key->min || value > key->max)
+    if (parse_real(text, &value) || value < key->min || value > key->max)
         return -EINVAL;
     float single = (float)value;
     void *at = (char *)base + key->offset;
@@ -550,7 +550,7 @@ name_valid(const char *text)
     if (text[0] == '.' || text[0] == '-')
         return false;
     for (; *text; text++)
-        if (!typed_name_char(*text))
+        if (!parse_name_char(*text))
             return false;
     return true;
 }
@@ -560,7 +560,7 @@ set_string(const struct config_key *key, void *base, const char *text)
 {
     bool valid = key->kind == CONFIG_WORD   ? word_find(key->words, text) != NULL
                  : key->kind == CONFIG_NAME ? name_valid(text)
-                                            : typed_printable(text);
+                                            : parse_printable(text);
     if (!valid || strlen(text) >= key->size)
         return -EINVAL;
     char *at = (char *)base + key->offset;
@@ -575,7 +575,7 @@ add_endpoint(void *base, const char *text)
     struct config *config = base;
     if (config->mesh.seed_count >= sizeof config->mesh.seed / sizeof config->mesh.seed[0])
         return -ENOSPC;
-    int rc = typed_endpoint(text, &config->mesh.seed[config->mesh.seed_count]);
+    int rc = parse_endpoint(text, &config->mesh.seed[config->mesh.seed_count]);
     config->mesh.seed_count += rc == 0;
     return rc;
 }
@@ -586,7 +586,7 @@ add_dim(const struct config_key *key, void *base, const char *text)
 {
     struct nn_shape *shape = (struct nn_shape *)(void *)((char *)base + key->offset);
     uint64_t value;
-    if (typed_uint(text, &value) || (double)value < key->min || (double)value > key->max)
+    if (parse_uint(text, &value) || (double)value < key->min || (double)value > key->max)
         return -EINVAL;
     if (shape->dims >= NN_DIMS_MAX - 1)
         return -ENOSPC;

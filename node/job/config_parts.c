@@ -8,7 +8,7 @@
 
 #include "node/job/config_key.h"
 #include "node/job/job.h"
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 
 enum { REASON_SIZE = 320 };
 
@@ -146,7 +146,7 @@ static int
 refuse(const struct config *config, const char *reason, char *why, size_t why_size)
 {
     char shown[REASON_SIZE / 2];
-    typed_escape(shown, sizeof shown, config->train.past);
+    parse_escape(shown, sizeof shown, config->train.past);
     snprintf(why, why_size, "%s = '%s', %s", past_key, shown, reason);
     return -EINVAL;
 }
@@ -203,7 +203,7 @@ read_part(struct config_parts *parts, const struct config *present, char *text, 
     struct config_difference difference;
     struct config **part = &parts->config[parts->count];
     uint64_t until, before = parts->count ? parts->until[parts->count - 1] : 0;
-    if (!word || typed_uint(word, &until) || until <= before || until > INT64_MAX)
+    if (!word || parse_uint(word, &until) || until <= before || until > INT64_MAX)
         return refuse(present, "expected steps that rise, each with the keys up to it", why,
                       why_size);
     int rc = config_copy(part, present, why, why_size);

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 
 enum { NAME_SIZE = 80, REASON_SIZE = 640 };
 
@@ -43,7 +43,7 @@ fail_at(struct reader *reader, unsigned line, const char *format, ...)
     va_start(args, format);
     vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
-    typed_escape(file, sizeof file, reader->config->file);
+    parse_escape(file, sizeof file, reader->config->file);
     snprintf(reader->why, reader->why_size, "%s:%u: %s", file, line, reason);
     return -EINVAL;
 }
@@ -395,9 +395,9 @@ fail_section(struct reader *reader, const char *name)
 {
     char shown[NAME_SIZE];
     const char *near = NULL;
-    typed_escape(shown, sizeof shown, name);
+    parse_escape(shown, sizeof shown, name);
     for (size_t i = 0; i < SECTION_COUNT && !near; i++)
-        if (typed_distance(sections[i], name) <= 2)
+        if (parse_distance(sections[i], name) <= 2)
             near = sections[i];
     if (near)
         return fail_at(reader, line_of(reader), "unknown section %s, did you mean %s?", shown,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "node/job/config_key.h"
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 
 bool
 config_key_of_model(const struct config_key *key)
@@ -28,7 +28,7 @@ static void
 write_real(FILE *file, const struct config_key *key, const void *base)
 {
     const void *at = (const char *)base + key->offset;
-    char text[TYPED_REAL_MAX];
+    char text[PARSE_REAL_MAX];
     double value = 0;
     float single = 0;
     bool is_single = key->size == sizeof single;
@@ -36,7 +36,7 @@ write_real(FILE *file, const struct config_key *key, const void *base)
         memcpy(&single, at, sizeof single);
     else
         memcpy(&value, at, sizeof value);
-    typed_real_format(text, is_single ? (double)single : value, is_single);
+    parse_real_format(text, is_single ? (double)single : value, is_single);
     fputs(text, file);
 }
 

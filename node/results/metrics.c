@@ -5,7 +5,7 @@
  * the step's line by one that also holds the test figures. A run that cannot write its metrics goes on.
  *
  * The file is locked while the run lasts, so that two nodes cannot share a folder. */
-#include "node/results/metrics_inside.h"
+#include "node/results/metrics_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "node/commands/audit.h"
-#include "node/job/typed.h"
+#include "node/commands/verify.h"
+#include "node/job/parse.h"
 #include "node/results/metrics_object.h"
 #include "proto/clock.h"
 
@@ -103,7 +103,7 @@ metrics_doing(struct metrics *metrics, const char *what)
 static void
 write_object(struct metrics *metrics, const json_t *object)
 {
-    char line[AUDIT_LINE_MAX + 1];
+    char line[VERIFY_LINE_MAX + 1];
     size_t size = json_dumpb(object, line, sizeof line - 1,
                              JSON_COMPACT | JSON_REAL_PRECISION(METRICS_DIGITS));
     if (size == 0 || size >= sizeof line)

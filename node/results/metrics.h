@@ -39,7 +39,7 @@ struct metrics_step {
     double test_loss, test_accuracy; /* when evaluated */
 };
 
-/* The values that the lines are checked against: see audit.h. */
+/* The values that the lines are checked against: see verify.h. */
 struct metrics_job {
     const char *run;
     uint64_t job, seed, train, batch, steps; /* job: hash; seed of the order of the samples */

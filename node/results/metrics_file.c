@@ -1,5 +1,5 @@
 /* metrics_file.c - the folder of a run: made, locked, written to, and made again when somebody deleted it. */
-#include "node/results/metrics_inside.h"
+#include "node/results/metrics_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,14 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "node/commands/audit.h"
-#include "node/job/typed.h"
+#include "node/commands/verify.h"
+#include "node/job/parse.h"
 
 int
 metrics_fail(const char *path, const char *reason, int error, char *why, size_t why_size)
 {
     char shown[256];
-    typed_escape(shown, sizeof shown, path);
+    parse_escape(shown, sizeof shown, path);
     snprintf(why, why_size, "%s: %s", shown, reason);
     return -error;
 }
@@ -116,7 +116,7 @@ metrics_open_file(struct metrics *metrics, bool resume, char *why, size_t why_si
 off_t
 metrics_last_line(int fd, off_t at, uint64_t *step)
 {
-    char line[AUDIT_LINE_MAX + 2]; /* and the ends of two */
+    char line[VERIFY_LINE_MAX + 2]; /* and the ends of two */
     size_t size = at < (off_t)sizeof line ? (size_t)at : sizeof line;
     if (size == 0 || pread(fd, line, size, at - (off_t)size) != (ssize_t)size)
         return -1;
@@ -255,7 +255,7 @@ metrics_make_again(struct metrics *metrics)
     tensorboard_close(&metrics->board);
     if (metrics->begun)
         metrics_write_job(metrics);
-    typed_escape(shown, sizeof shown, metrics->dir);
+    parse_escape(shown, sizeof shown, metrics->dir);
     snprintf(line, sizeof line, "%s was deleted: made again", shown);
     show_say(&metrics->show, 4, line);
 }

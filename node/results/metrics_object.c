@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "node/cli/waiting.h"
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 
 static json_t *
 number(double value)
@@ -48,7 +48,7 @@ static json_t *
 safe_text(const char *text)
 {
     char safe[512];
-    typed_escape(safe, sizeof safe, text ? text : "");
+    parse_escape(safe, sizeof safe, text ? text : "");
     return json_string(safe);
 }
 

@@ -11,7 +11,7 @@
 #include <sodium.h>
 
 #include "nn/files.h"
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 
 enum { PAIRS_MAX = 20, COLUMNS_MAX = 100000, LIST_TEXT_MAX = 4 << 20, NUMBER = 32 };
 
@@ -267,7 +267,7 @@ read_classes(struct model_note *note, const struct reading *r)
     for (size_t i = 0; note->class_name && i < count && !rc; i++) {
         char name[DATA_NAME_SIZE];
         const char *text = json_string_value(json_array_get(list, i));
-        typed_escape(name, sizeof name, text ? text : "");
+        parse_escape(name, sizeof name, text ? text : "");
         note->class_name[i] = strdup(name);
         note->class_count = i + 1;
         rc = text ? 0 : refuse(r, "classes", expected);

@@ -1,5 +1,5 @@
-/* lanes.c - shards over lanes, lanes over threads, rows into lanes: see work_inside.h. */
-#include "node/train/work_inside.h"
+/* lanes.c - shards over lanes, lanes over threads, rows into lanes: see work_internal.h. */
+#include "node/train/work_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ new_lanes(struct work *work)
         lane->work = work;
         pthread_mutex_init(&lane->lock, NULL);
         lane->index = calloc(work->count_max, sizeof *lane->index);
-        if (work->walks && walk_init(&lane->walk, setup->model))
+        if (work->walks && local_sgd_init(&lane->walk, setup->model))
             return -ENOMEM;
         if (!lane->index || nn_pass_new(&lane->pass, setup->model, work->rows_max, true))
             return -ENOMEM;
@@ -65,7 +65,7 @@ lanes_fini(struct work *work)
     for (size_t i = 0; work->lane && i < work->lane_count; i++) {
         pthread_mutex_destroy(&work->lane[i].lock);
         nn_pass_destroy(&work->lane[i].pass);
-        walk_fini(&work->lane[i].walk);
+        local_sgd_fini(&work->lane[i].walk);
         free(work->lane[i].index);
     }
     free(work->lane);

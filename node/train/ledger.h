@@ -13,7 +13,7 @@
  *
  * The running hash in the state (state.h: header->ledger) chains what the steps used. It is a function of the job
  * alone. So a state, whether computed, received or resumed, proves that every step before it was counted once, with
- * its own samples: see audit.h. */
+ * its own samples: see verify.h. */
 #ifndef NODE_LEDGER_H
 #define NODE_LEDGER_H
 

@@ -47,9 +47,9 @@ left_read(struct left *out, const char *dir)
     snprintf(path, sizeof path, "%s/result.json", dir);
     out->ended = access(path, F_OK) == 0;
     snprintf(path, sizeof path, "%s/job.json", dir);
-    if (disk_read(path, AUDIT_JOB_MAX, &text, &size, why, sizeof why))
+    if (disk_read(path, VERIFY_JOB_MAX, &text, &size, why, sizeof why))
         return;
-    out->known = audit_read_job(&out->job, (const char *)text, size, why, sizeof why) == 0;
+    out->known = verify_read_job(&out->job, (const char *)text, size, why, sizeof why) == 0;
     if (out->known)
         read_text(out, (const char *)text, size);
     free(text);

@@ -6,14 +6,14 @@
 #ifndef NODE_LEFT_H
 #define NODE_LEFT_H
 
-#include "node/commands/audit.h"
+#include "node/commands/verify.h"
 #include "node/job/job.h"
 #include "node/train/train.h"
 
 struct left {
     bool known;            /* job.json exists */
     bool ended;            /* result.json exists */
-    struct audit_job job;  /* the job hash in it, */
+    struct verify_job job; /* the job hash in it, */
     uint64_t data, from;   /* the hashes of data and of model.from, */
     struct config *config; /* and the job; NULL if its text is missing or of another version */
 };

@@ -16,8 +16,8 @@
 #include "mesh/mesh.h"
 #include "nn/files.h"
 #include "node/train/buckets.h"
+#include "node/train/local_sgd.h"
 #include "node/train/state.h"
-#include "node/train/walk.h"
 
 enum {
     PROGRAM = 32 << 20, /* code, libraries, stacks, sockets */
@@ -92,7 +92,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
-        .walk = config->train.local_steps > 1 ? walk_bytes(job->model) : 0,
+        .walk = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,
         .team = config->threads > 1 ? config->threads * scratch : 0,
         .log = mesh_log_size(vector),
         .most = config->train.memory_max << 20,

@@ -1,7 +1,7 @@
 /* state.c - the training state: its block of memory, and what a round makes of its header.
  *
  * What F makes of parameters and slots is in state_update.c. */
-#include "node/train/state_inside.h"
+#include "node/train/state_internal.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -13,7 +13,7 @@
  *                        | ledger: see ledger.h; training rounds only
  *
  * With train.local_steps the gradients are those of a round of several steps. For each shard they are the
- * difference between the parameters now and after its own steps (walk.h), weighted by samples, so that the sum is
+ * difference between the parameters now and after its own steps (local_sgd.h), weighted by samples, so that the sum is
  * the mean difference.
  *
  * A round is one training step, or several, or an evaluation of the whole test part. If a gradient did not fit its

@@ -1,7 +1,7 @@
 /* state_hash.c - hashes of a state: of each exponent block, remembered as it was built, and of the whole.
  *
  * What is remembered shows whether the memory has changed since. */
-#include "node/train/state_inside.h"
+#include "node/train/state_internal.h"
 
 #include <errno.h>
 #include <string.h>

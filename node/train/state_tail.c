@@ -1,7 +1,7 @@
 /* state_tail.c - the counters at the end of the gradients: added up over the shards, and checked.
  *
  * A loss is a fixed-point number in three limbs, so that the sum over any number of shards is exact. */
-#include "node/train/state_inside.h"
+#include "node/train/state_internal.h"
 
 enum { LIMB_BITS = 24 };
 

@@ -1,5 +1,5 @@
 /* train.c - the loop of a run: do what the mesh says until the state is done. */
-#include "node/train/train_inside.h"
+#include "node/train/train_internal.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -303,7 +303,7 @@ audit(struct run *run, const struct mesh_task *task)
     bool equal = work_probe(run->work, &run->state, shard, run->scratch, task->claim);
     run->compute_s += clock_s() - start;
     if (!give_up(run))
-        mesh_probed(run->mesh, equal);
+        mesh_audited(run->mesh, equal);
 }
 
 /* Until the run is done or interrupted. */
@@ -328,7 +328,7 @@ follow_mesh(struct run *run)
         case MESH_ADOPT:
             adopt(run, &task);
             break;
-        case MESH_PROBE:
+        case MESH_AUDIT:
             audit(run, &task);
             break;
         case MESH_BACK:

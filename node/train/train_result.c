@@ -1,5 +1,5 @@
 /* train_result.c - what a run that is done leaves: the model, result.json, its last lines. */
-#include "node/train/train_inside.h"
+#include "node/train/train_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -102,7 +102,7 @@ train_results(struct run *run)
         .plans = stats.core.plans,
         .aborts = stats.core.aborts,
         .damages = stats.core.damages,
-        .audits = stats.core.probes,
+        .audits = stats.core.audits,
         .expelled = stats.core.expulsions,
         .tx_bytes = stats.tx_bytes,
         .rx_bytes = stats.rx_bytes,

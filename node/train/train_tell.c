@@ -1,5 +1,5 @@
 /* train_tell.c - what a run tells of itself while it trains: its steps, what the node does, and why it stops. */
-#include "node/train/train_inside.h"
+#include "node/train/train_internal.h"
 
 #include "node/cli/waiting.h"
 

@@ -2,7 +2,7 @@
  *
  * Back-propagation runs in sections (buckets.h); after each section all lanes meet, and buckets may be ready. Lanes add to
  * `own` under a lock per stripe of exponent blocks; integer sums do not care about the order. */
-#include "node/train/work_inside.h"
+#include "node/train/work_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -222,7 +222,7 @@ backward_lane(void *ctx, size_t i)
 
 /* One local step; a shard that has no rows in it stays where it is. */
 static void
-walk_on(struct lane *lane, uint64_t step)
+local_sgd_on(struct lane *lane, uint64_t step)
 {
     struct work *work = lane->work;
     const struct state_job *job = &work->state->job;
@@ -236,17 +236,17 @@ walk_on(struct lane *lane, uint64_t step)
     lane->result.loss += result.loss;
     lane->result.correct += result.correct;
     lane->result.bad |= result.bad;
-    const struct nn_sink sink = walk_sink(&lane->walk);
+    const struct nn_sink sink = local_sgd_sink(&lane->walk);
     for (size_t s = 0; s < work->cut.section_count; s++)
         backward_section(lane, s, lane->walk.params, &sink);
     const struct state_rules *rules = state_rules(work->state);
-    walk_step(&lane->walk, optim_rate(&rules->local, h->step + step, state_rules_total(job, rules),
-                                      h->epoch, job->batch));
+    local_sgd_step(&lane->walk, optim_rate(&rules->local, h->step + step,
+                                           state_rules_total(job, rules), h->epoch, job->batch));
 }
 
 /* The present local step of the lane's shard; with the last one its part of the sum. */
 static void
-walk_lane(void *ctx, size_t i)
+local_sgd_lane(void *ctx, size_t i)
 {
     struct work *work = ctx;
     struct lane *lane = &work->lane[i];
@@ -254,21 +254,22 @@ walk_lane(void *ctx, size_t i)
     if (work->step == 0) {
         lane->count = 0;
         lane->result = (struct nn_result){0};
-        walk_begin(&lane->walk, &state_rules(state)->local, work->params);
+        local_sgd_begin(&lane->walk, &state_rules(state)->local, work->params);
     }
-    walk_on(lane, work->step);
+    local_sgd_on(lane, work->step);
     if (work->step + 1 < state_steps(state))
         return;
-    walk_end(&lane->walk, work->params, (float)((double)lane->count / (double)state_rows(state)));
+    local_sgd_end(&lane->walk, work->params,
+                  (float)((double)lane->count / (double)state_rows(state)));
     add_piece(lane, 0, lane->walk.gradient, state->param_count);
 }
 
 /* All local steps of the lanes' shards. */
 static void
-walk_wave(struct work *work)
+local_sgd_wave(struct work *work)
 {
     for (work->step = 0; work->step < state_steps(work->state); work->step++) {
-        lanes_run(work, walk_lane);
+        lanes_run(work, local_sgd_lane);
         if (work->setup.alive)
             work->setup.alive(work->setup.alive_ctx);
     }
@@ -315,7 +316,7 @@ train_wave(struct work *work, const struct state *state, uint64_t shards, bool l
     for (size_t i = 0; i < work->used; i++)
         work->lane[i].bad = 0, work->lane[i].check = 0;
     if (work->walks)
-        walk_wave(work);
+        local_sgd_wave(work);
     for (size_t s = 0, told = 0; s < work->cut.section_count; s++) {
         work->present = s;
         if (!work->walks)

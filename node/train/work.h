@@ -6,7 +6,7 @@
  * rows of a worker's shards go through the network as one batch. This is faster, but the result depends on which
  * node computes what.
  *
- * With several local steps per round, each shard walks by itself (walk.h) before anything of it is added. Then all
+ * With several local steps per round, each shard walks by itself (local_sgd.h) before anything of it is added. Then all
  * buckets are ready at once, and work_begin does nothing.
  *
  * work_begin does the first part of the next work_round while the sums of the present round still travel: the

@@ -1,6 +1,6 @@
 /* work_evaluate.c - loss and accuracy over the test part, shard by shard, so that the sums do not depend on who computes
  * which. */
-#include "node/train/work_inside.h"
+#include "node/train/work_internal.h"
 
 static void
 tell(struct work *work, size_t rows)

@@ -136,7 +136,7 @@ run(struct bench *bench)
             commit(bench, &task);
             break;
         case MESH_PAGE:
-        case MESH_PROBE:
+        case MESH_AUDIT:
         case MESH_BACK:
         case MESH_IDLE:
             break;

@@ -24,7 +24,7 @@ enum {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void
-mend_check(uint8_t *data, size_t page, size_t at, size_t end)
+page_repair_check(uint8_t *data, size_t page, size_t at, size_t end)
 {
     uint64_t check = checkpoint_check(data, page, data + at, end - at - CHECK);
     memcpy(data + end - CHECK, &check, sizeof check);
@@ -41,12 +41,12 @@ mend(uint8_t *data, size_t size)
         size_t end = at + CHECKPOINT_PAGE < body ? at + CHECKPOINT_PAGE : body;
         if (end - at <= CHECK)
             return;
-        mend_check(data, page, at, end);
+        page_repair_check(data, page, at, end);
         crypto_generichash_update(&hash, data + at, end - at - CHECK);
     }
     crypto_generichash_update(&hash, data + body, HEAD);
     crypto_generichash_final(&hash, data + body + HEAD, DIGEST);
-    mend_check(data, page, body, size);
+    page_repair_check(data, page, body, size);
 }
 
 static void

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "nn/files.h"
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 #include "node/results/model_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -42,7 +42,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             check_scaling(&note.scaling);
         for (size_t i = 0; !rc && i < note.class_count; i++)
             assert(!note.class_name[i] || (strlen(note.class_name[i]) < DATA_NAME_SIZE &&
-                                           typed_printable(note.class_name[i])));
+                                           parse_printable(note.class_name[i])));
         model_note_fini(&note);
         json_decref(metadata);
     }

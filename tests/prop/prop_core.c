@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/inside.h"
+#include "mesh/core/internal.h"
 #include "tests/support/lone.h"
 #include "tests/support/rand.h"
 

@@ -62,7 +62,7 @@ add(struct share *total, const struct share *share)
     t->adoptions += c->adoptions;
     t->plans += c->plans;
     t->aborts += c->aborts;
-    t->probes += c->probes;
+    t->audits += c->audits;
     t->expulsions += c->expulsions;
     t->flips += c->flips;
     t->states += c->states;
@@ -93,7 +93,7 @@ report(const struct share *total, const struct sim_options *options, double seco
     printf("sim: %" PRIu64 " commits and %" PRIu64 " adoptions, all of the reference's state and "
            "with the right counts; %" PRIu64 " plans, %" PRIu64 " aborted; %" PRIu64
            " shards audited, %" PRIu64 " times a liar expelled\n",
-           c->commits, c->adoptions, c->plans, c->aborts, c->probes, c->expulsions);
+           c->commits, c->adoptions, c->plans, c->aborts, c->audits, c->expulsions);
     printf(
         "sim: longest wait for a round once the faults were over, beside the work of one: %.0f ms\n"
         "sim: faults:",

@@ -15,7 +15,7 @@ enum {
     SHARDS = 12,
     SHARD_US = 4000,
     WATCH_US = 20000,
-    PACE_US = 1000000,
+    STRAGGLER_US = 1000000,
     PROMISE_US = 1000000, /* beside a round's work and transfer */
 };
 
@@ -226,7 +226,7 @@ judge_front(struct sim *sim, uint64_t us)
 {
     unsigned members = clique_max(sim);
     uint64_t least = us / ((SHARDS + members - 1) / members * SHARD_US * 2);
-    uint64_t now = front(sim), then = sim->play.pace_front;
+    uint64_t now = front(sim), then = sim->play.straggler_front;
     if (now < then + least && now < sim->profile.rounds)
         sim_fail(sim, "%" PRIu64 " rounds in a second of peace, %u nodes together do %" PRIu64,
                  now - then, members, 2 * least);
@@ -250,7 +250,7 @@ judge_pace(struct sim *sim)
 {
     struct sim_play *play = &sim->play;
     uint64_t since_us = play->pace_us > play->changed_us ? play->pace_us : 0;
-    bool over = since_us && sim->now - since_us >= PACE_US;
+    bool over = since_us && sim->now - since_us >= STRAGGLER_US;
     bool peace = !play->slowed && !play->paused && sim->now >= play->lossy_us &&
                  sim->now - play->changed_us > allowed_us(sim);
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
@@ -269,7 +269,7 @@ judge_pace(struct sim *sim)
         judge_front(sim, sim->now - since_us);
     if (over || !since_us) {
         play->pace_us = peace ? sim->now : 0;
-        play->pace_front = front(sim);
+        play->straggler_front = front(sim);
     }
 }
 

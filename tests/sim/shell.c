@@ -456,12 +456,12 @@ on_adopt(void *ctx, uint64_t round, uint64_t hash)
 }
 
 static void
-on_probe(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words)
+on_audit(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words)
 {
     struct shell *shell = ctx;
     if (words != 1)
         sim_fail(shell->sim, "a claim of %zu words", words);
-    trainer_probe(shell->sim, shell->node, round, shard, *claim);
+    trainer_audit(shell->sim, shell->node, round, shard, *claim);
 }
 
 static void
@@ -535,7 +535,7 @@ static const struct core_ops shell_ops = {
     .commit = on_commit,
     .adopt = on_adopt,
     .back = on_back,
-    .probe = on_probe,
+    .audit = on_audit,
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,

@@ -185,7 +185,7 @@ struct sim_node {
 };
 
 struct sim_counts {
-    uint64_t schedules, events, commits, adoptions, plans, aborts, virtual_us, bytes, probes,
+    uint64_t schedules, events, commits, adoptions, plans, aborts, virtual_us, bytes, audits,
         expulsions;
     uint64_t flips;           /* bits of bodies, headers, contributions, totals and states */
     uint64_t states, damages; /* of states; how often a node went back */
@@ -204,10 +204,10 @@ struct sim_play {
     uint64_t changed_us; /* the last action */
     uint64_t joined_us;  /* when all who run were last in one plan */
     unsigned cuts, paused, slowed, loss_permille;
-    uint64_t pace_front; /* highest round when it began */
-    uint64_t pace_us;    /* when the present second of peace began; 0 none */
-    uint64_t lossy_us;   /* until then packets were lost not long ago */
-    uint64_t alone_us;   /* a round computed by one node */
+    uint64_t straggler_front; /* highest round when it began */
+    uint64_t pace_us;         /* when the present second of peace began; 0 none */
+    uint64_t lossy_us;        /* until then packets were lost not long ago */
+    uint64_t alone_us;        /* a round computed by one node */
     uint64_t worst_gap_us, worst_join_us;
 };
 
@@ -325,7 +325,7 @@ void trainer_compute(struct sim *sim, struct sim_node *node, uint64_t round, uin
                      bool fresh);
 void trainer_bucket(struct sim *sim, struct sim_node *node, size_t bucket);
 void trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round);
-void trainer_probe(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t shard,
+void trainer_audit(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t shard,
                    int32_t claim);
 void trainer_adopt(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t hash);
 void trainer_back(struct sim *sim, struct sim_node *node, uint64_t round);

@@ -412,7 +412,7 @@ note_wait(struct sim *sim, struct sim_node *node)
 
 /* Compute a shard of another member apart, and compare what it said of it. */
 void
-trainer_probe(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t shard, int32_t claim)
+trainer_audit(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t shard, int32_t claim)
 {
     const struct sim_profile *p = &sim->profile;
     unsigned s = (unsigned)__builtin_ctzll(shard);
@@ -483,7 +483,7 @@ trainer_applied(struct sim *sim, struct sim_node *node)
 {
     if (node->busy == SIM_PROBING) {
         node->busy = SIM_FREE;
-        core_on_probed(node->core, sim->now, node->claim_right);
+        core_on_audited(node->core, sim->now, node->claim_right);
         return;
     }
     if (node->busy == SIM_GOING_BACK) {

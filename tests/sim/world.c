@@ -202,7 +202,7 @@ stop(struct sim *sim)
         core_stats(node->core, &stats);
         sim->counts.plans += stats.plans;
         sim->counts.aborts += stats.aborts;
-        sim->counts.probes += stats.probes;
+        sim->counts.audits += stats.audits;
         sim->counts.damages += stats.damages;
         sim->counts.expulsions += stats.expulsions;
         audit_judge(sim, node, stats.expulsions);

@@ -195,13 +195,13 @@ on_finished(void *ctx)
 }
 
 static void
-on_probe(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words)
+on_audit(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words)
 {
     struct lone *lone = ctx;
-    contract(!lone->probe && !lone->compute && !lone->commit && words > 0, "one task at a time");
-    lone->probe = true;
+    contract(!lone->audit && !lone->compute && !lone->commit && words > 0, "one task at a time");
+    lone->audit = true;
     lone->round = round;
-    lone->probed = shard;
+    lone->audited = shard;
     lone->claim = claim[0];
 }
 
@@ -261,7 +261,7 @@ static const struct core_ops lone_ops = {
     .commit = on_commit,
     .adopt = on_adopt,
     .back = on_back,
-    .probe = on_probe,
+    .audit = on_audit,
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,

@@ -63,8 +63,8 @@ struct lone {
     bool compute, commit, adopt, back; /* asked for, until served */
     bool finished, fresh;
     unsigned forgets; /* of ops->forget */
-    bool probe;       /* asked for, until answered with core_on_probed */
-    uint64_t probed;  /* which shard */
+    bool audit;       /* asked for, until answered with core_on_audited */
+    uint64_t audited; /* which shard */
     int32_t claim;    /* its first word */
     uint64_t round, shards, hash;
     char job[64];

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "node/job/typed.h"
+#include "node/job/parse.h"
 #include "tests/support/rand.h"
 
 enum kind { KILL, START, PAUSE, SPLIT, CUT, SLOW, LOSS, DISK_FULL, JOIN, POWER, KINDS };
@@ -52,8 +52,8 @@ fail(struct reader *reader, unsigned line, const char *format, ...)
     va_start(args, format);
     vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
-    typed_escape(shown, sizeof shown, reason);
-    typed_escape(file, sizeof file, reader->name);
+    parse_escape(shown, sizeof shown, reason);
+    parse_escape(file, sizeof file, reader->name);
     snprintf(reader->why, reader->why_size, "%s:%u: %s", file, line, shown);
     return -EINVAL;
 }
@@ -92,7 +92,7 @@ read_uint(struct reader *reader, const yaml_node_t *node, const char *key, uint6
     snprintf(expected, sizeof expected, "%llu..%llu", (unsigned long long)low,
              (unsigned long long)high);
     const char *text = text_of(node);
-    if (!text || typed_uint(text, out) || *out < low || *out > high)
+    if (!text || parse_uint(text, out) || *out < low || *out > high)
         return fail_value(reader, node, key, expected);
     return 0;
 }
@@ -102,7 +102,7 @@ read_seconds(struct reader *reader, const yaml_node_t *node, const char *key, ui
 {
     double seconds;
     const char *text = text_of(node);
-    if (!text || typed_real(text, &seconds) || !(seconds >= 0) || seconds > SCENARIO_MS_MAX / 1e3)
+    if (!text || parse_real(text, &seconds) || !(seconds >= 0) || seconds > SCENARIO_MS_MAX / 1e3)
         return fail_value(reader, node, key, "seconds 0..3600");
     *ms = (uint64_t)(seconds * 1000 + 0.5);
     return 0;
@@ -122,7 +122,7 @@ read_rate(struct reader *reader, const yaml_node_t *node, uint64_t *bits)
         if (strcmp(text + length - 4, units[u].name) != 0)
             continue;
         snprintf(number, sizeof number, "%.*s", (int)(length - 4), text);
-        if (typed_uint(number, bits) || *bits < 1 || *bits > 1000000)
+        if (parse_uint(number, bits) || *bits < 1 || *bits > 1000000)
             break;
         *bits *= units[u].bits;
         return 0;
@@ -221,7 +221,7 @@ read_what(struct reader *reader, const yaml_node_t *value, struct event *event)
     case CUT:
         return read_cut(reader, value, event);
     case LOSS:
-        if (!text || typed_real(text, &share) || !(share >= 0.001) || share > 0.9)
+        if (!text || parse_real(text, &share) || !(share >= 0.001) || share > 0.9)
             return fail_value(reader, value, key, "a share of 0.001..0.9");
         event->value = (uint64_t)(share * 1000 + 0.5);
         return 0;
@@ -258,7 +258,7 @@ fail_key(struct reader *reader, const yaml_node_t *value, const char *where, con
          const char *const *names, size_t count)
 {
     for (size_t k = 0; k < count; k++)
-        if (typed_distance(names[k], key) <= 2)
+        if (parse_distance(names[k], key) <= 2)
             return fail(reader, line_of(value), "unknown key %.60s in %s, did you mean %s?", key,
                         where, names[k]);
     return fail(reader, line_of(value), "unknown key %.60s in %s", key, where);
@@ -459,7 +459,7 @@ read_document(struct reader *reader)
 /* --- Events to actions ------------------------------------------------------------------------- */
 
 /* What is so while the expansion walks through time. */
-struct walk {
+struct local_sgd {
     struct reader *reader;
     bool known[SCENARIO_NODES_MAX + 1]; /* was started once */
     bool up[SCENARIO_NODES_MAX + 1];
@@ -477,7 +477,7 @@ struct edge {
 };
 
 static int
-act(struct walk *walk, uint64_t at_ms, enum scenario_verb verb, unsigned node, unsigned other,
+act(struct local_sgd *walk, uint64_t at_ms, enum scenario_verb verb, unsigned node, unsigned other,
     uint64_t value)
 {
     struct scenario *s = walk->reader->scenario;
@@ -488,7 +488,7 @@ act(struct walk *walk, uint64_t at_ms, enum scenario_verb verb, unsigned node, u
 }
 
 static int
-fail_edge(struct walk *walk, const struct edge *edge, const char *expected)
+fail_edge(struct local_sgd *walk, const struct edge *edge, const char *expected)
 {
     const struct event *e = edge->event;
     return fail(walk->reader, e->line, "at %.3f: %s %u, expected %s", (double)edge->at_ms / 1e3,
@@ -496,7 +496,7 @@ fail_edge(struct walk *walk, const struct edge *edge, const char *expected)
 }
 
 static int
-do_kill(struct walk *walk, const struct edge *edge)
+do_kill(struct local_sgd *walk, const struct edge *edge)
 {
     const struct event *e = edge->event;
     int rc = 0;
@@ -513,7 +513,7 @@ do_kill(struct walk *walk, const struct edge *edge)
 }
 
 static int
-do_start(struct walk *walk, const struct edge *edge)
+do_start(struct local_sgd *walk, const struct edge *edge)
 {
     const struct event *e = edge->event;
     if (walk->up[e->node])
@@ -525,7 +525,7 @@ do_start(struct walk *walk, const struct edge *edge)
 
 /* Two splits or cuts may overlap: a pair is cut from the first begin to the last end. */
 static int
-do_cut(struct walk *walk, const struct edge *edge, unsigned a, unsigned b)
+do_cut(struct local_sgd *walk, const struct edge *edge, unsigned a, unsigned b)
 {
     unsigned before = walk->cuts[a][b];
     walk->cuts[a][b] = edge->end ? before - 1 : before + 1;
@@ -535,7 +535,7 @@ do_cut(struct walk *walk, const struct edge *edge, unsigned a, unsigned b)
 }
 
 static int
-do_split(struct walk *walk, const struct edge *edge)
+do_split(struct local_sgd *walk, const struct edge *edge)
 {
     const unsigned *side = edge->event->side;
     int rc = 0;
@@ -548,7 +548,7 @@ do_split(struct walk *walk, const struct edge *edge)
 
 /* What is either on or off; a kill may have ended it early. */
 static int
-do_switch(struct walk *walk, const struct edge *edge, const struct event **held,
+do_switch(struct local_sgd *walk, const struct edge *edge, const struct event **held,
           enum scenario_verb on, enum scenario_verb off)
 {
     const struct event *e = edge->event;
@@ -561,7 +561,7 @@ do_switch(struct walk *walk, const struct edge *edge, const struct event **held,
 }
 
 static int
-do_edge(struct walk *walk, const struct edge *edge)
+do_edge(struct local_sgd *walk, const struct edge *edge)
 {
     const struct event *e = edge->event;
     switch (e->kind) {
@@ -635,7 +635,7 @@ expand(struct reader *reader)
     for (size_t k = 0; k < reader->count; k++)
         count = edges_of(&reader->events[k], edges, count);
     qsort(edges, count, sizeof *edges, by_time);
-    struct walk walk = {.reader = reader};
+    struct local_sgd walk = {.reader = reader};
     for (unsigned n = 1; n <= reader->scenario->nodes; n++)
         walk.up[n] = walk.known[n] = true;
     int rc = 0;
@@ -909,7 +909,7 @@ int
 scenario_load(struct scenario **out, const char *path, uint64_t seed, char *why, size_t why_size)
 {
     char shown[256];
-    typed_escape(shown, sizeof shown, path);
+    parse_escape(shown, sizeof shown, path);
     FILE *file = fopen(path, "rb");
     char *text = file ? malloc(SCENARIO_FILE_MAX) : NULL;
     size_t size = text ? fread(text, 1, SCENARIO_FILE_MAX, file) : 0;

@@ -1,339 +1,246 @@
-/* Audits of files made to be right, and then wrong in one place. */
-#include <errno.h>
+/* Who recomputes whose shards, what is kept back meanwhile, and who is expelled. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <cmocka.h>
 
-#include "node/commands/audit.h"
-#include "node/train/ledger.h"
-#include "tests/support/folder.h"
+#include "mesh/core/audit.h"
+#include "mesh/core/check.h"
+#include "tests/support/lone.h"
 
-/* 3 epochs of 100 samples in steps of 40, 40 and 20, by two nodes. */
-enum { TRAIN = 100, BATCH = 40, EPOCH_STEPS = 3, STEPS = 9, SHARDS = 4 };
+/* Bucket 0, elements 10..99, holds the claims, 9 words for each of 10 shards. */
+enum { SHARDS = 10, CLAIMS_FIRST = 10, CLAIMS = 90, TAIL = 10, ALWAYS = 0, NEVER = 1 };
 
-static struct folder a, b;
-static char *said;
-
-static const char job_text[] =
-    "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
-    "\"batch\":40,\"shards\":4,\"steps\":9}";
-
-static const char *job_said = job_text;
-
-static struct audit_line
-truth(uint64_t step)
+static struct lone *
+mesh_of(size_t nodes, int often)
 {
-    uint64_t ledger = 0, rows = 0;
-    struct ledger_step due = {0};
-    for (uint64_t s = 0; s < step; s++) {
-        due = (struct ledger_step){5,
-                                   TRAIN,
-                                   SHARDS,
-                                   s / EPOCH_STEPS,
-                                   s % EPOCH_STEPS * BATCH,
-                                   s % EPOCH_STEPS == 2 ? 20 : BATCH,
-                                   BATCH};
-        rows = ledger_step_expected(&due);
-        ledger = ledger_chain(ledger, s, rows);
-    }
-    return (struct audit_line){.step = step,
-                               .epoch = due.epoch,
-                               .first = due.first,
-                               .samples = due.rows,
-                               .coverage = 15,
-                               .shards = 5,
-                               .rows = rows,
-                               .ledger = ledger,
-                               .state_hash = 1000 + step,
-                               .plan = 77};
+    struct lone *lone = lone_new(&(struct lone_setup){
+        .id = 5,
+        .shards = SHARDS,
+        .peers_min = nodes,
+        .audit_share = often == ALWAYS ? UINT64_C(1) << 32 : 1, /* one in 2^32 */
+    });
+    for (unsigned id = 7; id < 6 + nodes; id++)
+        lone_meet(lone, id);
+    for (unsigned id = 7; id < 6 + nodes; id++)
+        lone_beat(lone, id, 0, true);
+    lone_run_with(lone, 200, (unsigned[]){7, 8}, nodes - 1, 0, true);
+    assert_true(lone->compute);
+    return lone;
 }
 
+static const struct proto_plan *
+plan_of(const struct lone *lone)
+{
+    const struct lone_sent *sent = lone_sent(lone, 7, PROTO_PLAN);
+    assert_non_null(sent);
+    return &sent->msg.plan;
+}
+
+static uint64_t
+shards_of(const struct lone *lone, unsigned id)
+{
+    const struct proto_plan *plan = plan_of(lone);
+    for (size_t r = 0; r < plan->count; r++)
+        if (plan->members[r].node.id == id)
+            return plan->members[r].shards;
+    return 0;
+}
+
+/* The contribution of `id` to a bucket of the round: claims are 100 + shard. */
+static void
+contribute(struct lone *lone, unsigned id, uint64_t round, unsigned bucket)
+{
+    static int32_t bodies[2][LONE_IDS][CLAIMS]; /* borrowed while kept */
+    int32_t *body = bodies[bucket][id];
+    uint64_t shards = shards_of(lone, id);
+    uint32_t count = bucket ? TAIL : CLAIMS;
+    memset(body, 0, CLAIMS * sizeof *body);
+    for (int s = 0; s < SHARDS && !bucket; s++)
+        body[s * (CLAIMS / SHARDS)] = shards >> s & 1 ? 100 + s : 0;
+    struct proto_msg msg = {.type = PROTO_REDUCE,
+                            .chunk = {.plan = proto_plan_hash(plan_of(lone)),
+                                      .round = round,
+                                      .bucket = (uint16_t)bucket,
+                                      .direct = true,
+                                      .first = bucket ? 0 : CLAIMS_FIRST,
+                                      .count = count,
+                                      .coverage = shards,
+                                      .check = check_of(body, count),
+                                      .state = 77 + round}};
+    struct core_frame frame = {body, count * sizeof *body, lone};
+    core_on_bulk(lone->core, lone->now, lone_node(lone, id), &msg, &frame);
+}
+
+/* How many contributions of ours to a bucket went to `id`. */
 static size_t
-put(char *text, size_t size, const struct audit_line *line)
+sent_to(const struct lone *lone, unsigned id, unsigned bucket)
 {
-    return (size_t)snprintf(
-        text, size,
-        "{\"step\":%llu,\"epoch\":%llu,\"samples\":%llu,\"first\":%llu,\"coverage\":\"%016llx\","
-        "\"shards\":\"%016llx\",\"rows\":\"%016llx\",\"ledger\":\"%016llx\",\"state_hash\":"
-        "\"%016llx\",\"plan\":\"%016llx\"}\n",
-        (unsigned long long)line->step, (unsigned long long)line->epoch,
-        (unsigned long long)line->samples, (unsigned long long)line->first,
-        (unsigned long long)line->coverage, (unsigned long long)line->shards,
-        (unsigned long long)line->rows, (unsigned long long)line->ledger,
-        (unsigned long long)line->state_hash, (unsigned long long)line->plan);
+    size_t count = 0;
+    for (uint64_t k = 0; k < lone->sent_count && k < LONE_SENT_MAX; k++)
+        count += lone->sent[k].to == id && lone->sent[k].msg.type == PROTO_REDUCE &&
+                 lone->sent[k].msg.chunk.bucket == bucket;
+    return count;
 }
 
-static struct audit_line lines_a[2 * STEPS], lines_b[2 * STEPS];
-static size_t count_a, count_b;
-
-static void
-write_lines(const struct folder *folder, const struct audit_line *line, size_t count,
-            const char *behind)
+static unsigned
+expulsions(const struct lone *lone)
 {
-    static char text[2 * STEPS * 512 + 512];
-    size_t size = 0;
-    for (size_t i = 0; i < count; i++)
-        size += put(text + size, sizeof text - size, &line[i]);
-    size += (size_t)snprintf(text + size, sizeof text - size, "%s", behind);
-    folder_write(folder, "metrics.jsonl", text, size);
-    folder_write(folder, "job.json", job_said, strlen(job_said));
-}
-
-/* Audit of both folders as they stand; the words it says in `said`. */
-static int
-audit(const char *behind, size_t dirs)
-{
-    const char *const dir[] = {a.path, b.path};
-    size_t size;
-    write_lines(&a, lines_a, count_a, behind);
-    write_lines(&b, lines_b, count_b, "");
-    free(said);
-    FILE *out = open_memstream(&said, &size);
-    int status = audit_run(out, dir, dirs);
-    fclose(out);
-    return status;
+    struct core_stats stats;
+    core_stats(lone->core, &stats);
+    return stats.expulsions;
 }
 
 static void
-expect(int status, const char *words)
+accuse(struct lone *lone, unsigned from, unsigned whom)
 {
-    if (audit("", 2) != status || !strstr(said, words))
-        fail_msg("expected %d and \"%s\", got: %s", status, words, said);
-}
-
-static int
-make_right(void **state)
-{
-    (void)state;
-    folder_init(&a);
-    folder_init(&b);
-    count_a = count_b = STEPS;
-    for (size_t i = 0; i < STEPS; i++) {
-        lines_a[i] = lines_b[i] = truth(i + 1);
-        lines_b[i].shards = 10;
-    }
-    return 0;
-}
-
-static int
-drop(void **state)
-{
-    (void)state;
-    folder_fini(&a);
-    folder_fini(&b);
-    free(said);
-    said = NULL;
-    return 0;
+    uint64_t shards = whom == lone->id ? 1 : shards_of(lone, whom);
+    struct proto_msg msg = {.type = PROTO_ACCUSE,
+                            .accuse = {.plan = proto_plan_hash(plan_of(lone)),
+                                       .round = 0,
+                                       .id = whom,
+                                       .shard = (uint16_t)__builtin_ctzll(shards)}};
+    lone_say(lone, from, &msg);
 }
 
 static void
-right_files_are_proved(void **state)
+the_last_bucket_waits_for_the_audit(void **state)
 {
     (void)state;
-    expect(
-        0,
-        "proved: every sample was used exactly once in each epoch; 9 of 9 steps, 3 whole epochs of "
-        "100 samples\nread: 2 folders, 18 lines; 0 steps were done again with the same bits; 0 "
-        "lines "
-        "are cut off; for 9 steps it is known who computed each shard\n");
-    assert_int_equal(audit("{\"step\":10,\"epo", 2), 0); /* cut off */
-    assert_non_null(strstr(said, "1 line is cut off"));
-    assert_int_equal(audit("{\"step\":9,\"samples\":0}\n", 2), 0); /* an evaluation alone */
-    assert_int_equal(audit("", 1), 0);
-    assert_non_null(strstr(said, "for 0 steps it is known"));
+    struct lone *lone = mesh_of(2, ALWAYS);
+    lone_train(lone);
+    assert_int_equal(sent_to(lone, 7, 0), 1);
+    assert_int_equal(sent_to(lone, 7, 1), 0);
+    assert_false(lone->audit);
+    contribute(lone, 7, 0, 1);
+    assert_false(lone->audit); /* not before the claims are there */
+    contribute(lone, 7, 0, 0);
+    assert_true(lone->audit);
+    assert_true(lone->audited & shards_of(lone, 7));
+    assert_int_equal(lone->claim, 100 + __builtin_ctzll(lone->audited));
+    assert_int_equal(sent_to(lone, 7, 1), 0);
+    lone->audit = false;
+    core_on_audited(lone->core, lone->now, true);
+    assert_int_equal(sent_to(lone, 7, 1), 1);
+    assert_true(lone->commit);
+    assert_int_equal(expulsions(lone), 0);
+    lone_destroy(&lone);
 }
 
 static void
-files_of_late_joiners_add_up(void **state)
+a_wrong_claim_expels_for_good(void **state)
 {
     (void)state;
-    count_a = 5;
-    memmove(lines_b, lines_b + 4, 5 * sizeof *lines_b);
-    count_b = 5;
-    expect(0, "proved: ");
-    memmove(lines_b, lines_b + 3, 2 * sizeof *lines_b);
-    count_b = 2;
-    expect(1,
-           "no file: epoch 1, step 6, sample 80 to epoch 2, step 7, sample 39: not proved by these "
-           "files, but the running hash behind them says that they were counted once\n");
-    lines_b[0].ledger ^= 1;
-    expect(1, "step 7, sample 39: not proved by these files\n");
+    struct lone *lone = mesh_of(2, ALWAYS);
+    lone_train(lone);
+    contribute(lone, 7, 0, 1);
+    contribute(lone, 7, 0, 0);
+    lone->audit = false;
+    core_on_audited(lone->core, lone->now, false);
+    assert_int_equal(sent_to(lone, 7, 1), 0);
+    assert_false(lone->commit);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_ACCUSE), 1);
+    assert_int_equal(expulsions(lone), 1);
+    assert_int_equal(lone_logged(lone, "it is expelled from the run"), 1);
+    lone->incarnation[7] = 2; /* it comes back */
+    lone_forget_sent(lone);
+    lone_hello(lone, 7, false);
+    lone_up(lone, 7);
+    const struct lone_sent *refusal = lone_sent(lone, 7, PROTO_REFUSE);
+    assert_non_null(refusal);
+    assert_int_equal(refusal->msg.refuse.reason, PROTO_REFUSE_EXPELLED);
+    lone_destroy(&lone);
 }
 
 static void
-a_run_that_is_not_over_is_proved_so_far(void **state)
+who_is_accused_is_audited_by_us_too(void **state)
 {
     (void)state;
-    count_a = count_b = 4;
-    expect(0, "4 of 9 steps, 1 whole epoch of 100 samples and 40 samples of the next");
-    static const char result[] =
-        "{\"steps\":5,\"params_sha256\":"
-        "\"0123456789012345678901234567890123456789012345678901234567890123\",\"state_sha256\":"
-        "\"0123456789012345678901234567890123456789012345678901234567890123\"}";
-    folder_write(&a, "result.json", result, strlen(result));
-    expect(1, "no file: epoch 1, step 5, sample 40 to epoch 1, step 5, sample 79: not proved");
+    struct lone *lone = mesh_of(3, NEVER);
+    lone_train(lone);
+    assert_int_equal(sent_to(lone, 7, 1), 1);
+    accuse(lone, 8, 7);
+    assert_false(lone->audit);
+    contribute(lone, 7, 0, 0);
+    contribute(lone, 8, 0, 0);
+    assert_true(lone->audit);
+    assert_true(lone->audited & shards_of(lone, 7));
+    lone->audit = false;
+    core_on_audited(lone->core, lone->now, false);
+    assert_int_equal(lone_sent_count(lone, 8, PROTO_ACCUSE), 1);
+    assert_int_equal(expulsions(lone), 0); /* the others are to see for themselves */
+    lone_run_with(lone, AUDIT_GRACE_US / 1000 + 20, (unsigned[]){7, 8}, 2, 0, false);
+    assert_int_equal(expulsions(lone), 1);
+    lone_destroy(&lone);
 }
 
 static void
-a_step_redone_must_be_the_same(void **state)
+a_false_accusation_costs_only_time(void **state)
 {
     (void)state;
-    lines_a[STEPS] = truth(8);
-    lines_a[STEPS + 1] = truth(9);
-    count_a = STEPS + 2;
-    expect(0, "20 lines; 2 steps were done again with the same bits");
-    lines_a[STEPS].state_hash++;
-    expect(1,
-           "metrics.jsonl:10: epoch 2, step 8: state 00000000000003f1, but 00000000000003f0 at ");
+    struct lone *lone = mesh_of(3, NEVER);
+    lone_train(lone);
+    for (unsigned id = 7; id <= 8; id++)
+        contribute(lone, id, 0, 0);
+    accuse(lone, 8, 7);
+    assert_true(lone->audit);
+    lone->audit = false;
+    core_on_audited(lone->core, lone->now, true);
+    for (unsigned id = 7; id <= 8; id++)
+        contribute(lone, id, 0, 1);
+    assert_true(lone->commit);
+    lone_return(lone);
+    lone_train(lone); /* applied: the next round begins, of which the suspect is audited */
+    lone_return(lone);
+    lone_train(lone);
+    for (unsigned id = 7; id <= 8; id++)
+        contribute(lone, id, 1, 0);
+    assert_true(lone->audit);
+    assert_true(lone->audited & shards_of(lone, 7));
+    assert_int_equal(expulsions(lone), 0);
+    lone_destroy(&lone);
 }
 
 static void
-every_wrong_field_is_a_finding(void **state)
+accusations_of_us_or_by_the_accused_are_ignored(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < STEPS; i++) {
-        struct audit_line right = lines_a[i];
-        char words[64];
-        lines_a[i].epoch++;
-        expect(1, "the job gives it epoch");
-        snprintf(words, sizeof words, "metrics.jsonl:%zu: epoch ", i + 1);
-        expect(1, words);
-        lines_a[i] = right, lines_a[i].first += 1;
-        expect(1, "the job gives it epoch");
-        lines_a[i] = right, lines_a[i].samples -= 1;
-        expect(1, "the job gives it epoch");
-        lines_a[i] = right, lines_a[i].coverage = 7;
-        expect(1, "shards 7 were counted once, expected f");
-        lines_a[i] = right, lines_a[i].rows ^= 1;
-        expect(1, "the hash of its samples is");
-        lines_a[i] = right, lines_a[i].ledger ^= 1;
-        expect(1, "steps before it were lost or repeated");
-        lines_a[i] = right, lines_a[i].state_hash ^= 1;
-        expect(1, "but 0000");
-        lines_a[i] = right, lines_a[i].shards = 4 + 2;
-        expect(1, "shards 2 were computed here and at ");
-        lines_a[i].plan++;
-        expect(0, "for 8 steps it is known");
-        lines_a[i] = right, lines_a[i].step = STEPS + 1;
-        expect(1, "step 10, expected 1..9");
-        lines_a[i] = right;
-    }
-    expect(0, "proved");
+    struct lone *lone = mesh_of(3, NEVER);
+    lone_train(lone);
+    for (unsigned id = 7; id <= 8; id++)
+        contribute(lone, id, 0, 0);
+    accuse(lone, 8, 5);
+    accuse(lone, 8, 8);
+    assert_false(lone->audit);
+    lone_destroy(&lone);
 }
 
 static void
-wrong_text_is_a_finding(void **state)
+without_luck_nobody_is_audited(void **state)
 {
     (void)state;
-    static char longest[AUDIT_LINE_MAX + 3];
-    memset(longest, 'x', sizeof longest - 1);
-    longest[sizeof longest - 2] = '\n';
-    assert_int_equal(audit(longest, 2), 1);
-    assert_non_null(strstr(said, "metrics.jsonl:10: has more than 4096 bytes"));
-    assert_int_equal(audit("[]\n", 2), 1);
-    assert_non_null(strstr(said, "metrics.jsonl:10: is not a JSON object"));
-    assert_int_equal(audit("{\"step\":9,\"samples\":1}\n", 2), 1);
-    assert_non_null(strstr(said, "metrics.jsonl:10: epoch is missing or of the wrong kind"));
-    const char *const nowhere[] = {"/nowhere\033"};
-    char *text;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    assert_int_equal(audit_run(out, nowhere, 1), 1);
-    fclose(out);
-    assert_non_null(strstr(text, "/nowhere\\x1b/job.json: No such file or directory"));
-    free(text);
-}
-
-/* Epochs of 3 steps in rounds of 2: 80 samples, then 20. */
-static void
-rounds_of_several_steps_are_proved(void **state)
-{
-    (void)state;
-    static const char job[] =
-        "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
-        "\"batch\":40,\"shards\":4,\"steps\":8,\"local_steps\":2}";
-    static const struct {
-        uint64_t step, before, first, rows;
-    } round[] = {{2, 0, 0, 80}, {3, 2, 80, 20}, {5, 3, 0, 80}, {6, 5, 80, 20}, {8, 6, 0, 80}};
-    enum { ROUNDS = sizeof round / sizeof *round };
-    uint64_t ledger = 0;
-    job_said = job;
-    count_a = count_b = ROUNDS;
-    for (size_t i = 0; i < ROUNDS; i++) {
-        struct ledger_step due = {
-            5, TRAIN, SHARDS, round[i].before / EPOCH_STEPS, round[i].first, round[i].rows, BATCH};
-        uint64_t rows = ledger_step_expected(&due);
-        ledger = ledger_chain(ledger, round[i].before, rows);
-        lines_a[i].step = round[i].step;
-        lines_a[i].epoch = due.epoch;
-        lines_a[i].first = due.first;
-        lines_a[i].samples = due.rows;
-        lines_a[i].rows = rows;
-        lines_a[i].ledger = ledger;
-        lines_b[i] = lines_a[i];
-        lines_b[i].shards = 10;
-    }
-    expect(0, "proved: every sample was used exactly once in each epoch; 8 of 8 steps, 2 whole "
-              "epochs of 100 samples and 80 samples of the next\nread: 2 folders, 10 lines");
-    lines_a[2].step = 4;
-    expect(1, "metrics.jsonl:3: step 4, expected step 5, with which its round ends");
-    lines_a[2].step = 5, lines_a[3].rows ^= 1;
-    expect(1, "epoch 1, step 6, samples 80+20: the hash of its samples is");
-    lines_a[3].rows ^= 1, lines_a[4].samples = 40;
-    expect(1, "the job gives it epoch 2, samples 0+80");
-    lines_a[4].samples = 80;
-    memmove(lines_a + 1, lines_a + 3, 2 * sizeof *lines_a);
-    memmove(lines_b + 1, lines_b + 3, 2 * sizeof *lines_b);
-    count_a = count_b = 3;
-    expect(1,
-           "no file: epoch 0, step 3, sample 80 to epoch 1, step 5, sample 79: not proved by these "
-           "files, but the running hash behind them says that they were counted once\n");
-    job_said = job_text;
-    expect(1, "the job gives it");
-}
-
-/* A line that claims a step far away must not make the audit walk there. */
-static void
-a_huge_step_costs_no_time(void **state)
-{
-    (void)state;
-    static const char job[] =
-        "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
-        "\"batch\":40,\"shards\":4,\"steps\":9000000000000000000}";
-    const char *const dir[] = {a.path};
-    char text[512], *words;
-    size_t size;
-    struct audit_line far = lines_a[8];
-    far.step = UINT64_C(8999999999999999999);
-    folder_write(&a, "metrics.jsonl", text, put(text, sizeof text, &far));
-    folder_write(&a, "job.json", job, strlen(job));
-    FILE *out = open_memstream(&words, &size);
-    assert_int_equal(audit_run(out, dir, 1), 1);
-    fclose(out);
-    assert_non_null(strstr(words, "not proved by these files\n"));
-    free(words);
+    struct lone *lone = mesh_of(2, NEVER);
+    lone_train(lone);
+    for (unsigned bucket = 0; bucket < 2; bucket++)
+        contribute(lone, 7, 0, bucket);
+    assert_false(lone->audit);
+    assert_true(lone->commit);
+    lone_destroy(&lone);
 }
 
 int
 main(void)
 {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, make_right, drop)
     const struct CMUnitTest tests[] = {
-        CASE(right_files_are_proved),
-        CASE(files_of_late_joiners_add_up),
-        CASE(a_run_that_is_not_over_is_proved_so_far),
-        CASE(a_step_redone_must_be_the_same),
-        CASE(every_wrong_field_is_a_finding),
-        CASE(wrong_text_is_a_finding),
-        CASE(rounds_of_several_steps_are_proved),
-        CASE(a_huge_step_costs_no_time),
+        cmocka_unit_test(the_last_bucket_waits_for_the_audit),
+        cmocka_unit_test(a_wrong_claim_expels_for_good),
+        cmocka_unit_test(who_is_accused_is_audited_by_us_too),
+        cmocka_unit_test(a_false_accusation_costs_only_time),
+        cmocka_unit_test(accusations_of_us_or_by_the_accused_are_ignored),
+        cmocka_unit_test(without_luck_nobody_is_audited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
-#include "mesh/core/inside.h"
+#include "mesh/core/internal.h"
 #include "tests/support/lone.h"
 
 enum { BLOCKS = 21, SIZE = 20 * PROTO_BLOCK_MAX + 12345 };

@@ -318,7 +318,7 @@ train(void *arg)
             note(&node->interrupts);
             return NULL;
         case MESH_PAGE:
-        case MESH_PROBE:
+        case MESH_AUDIT:
         case MESH_BACK:
         case MESH_IDLE:
             break;

@@ -19,8 +19,8 @@
 #include <cmocka.h>
 
 #include "mesh/core/core.h"
-#include "node/commands/audit.h"
 #include "node/commands/compare.h"
+#include "node/commands/verify.h"
 
 static char dir[64];
 static char why[512];
@@ -153,7 +153,7 @@ a_step_that_was_followed_says_so(void **state)
 {
     struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(1);
-    struct audit_line said;
+    struct verify_line said;
     (void)state;
     step.followed = true;
     step.plan = 0;
@@ -163,12 +163,12 @@ a_step_that_was_followed_says_so(void **state)
     assert_null(json_object_get(object, "plan"));
     assert_true(number(object, "peers") == 3);
     char *text = json_dumps(object, JSON_COMPACT);
-    assert_int_equal(audit_read_line(&said, text, strlen(text), why, sizeof why), 0);
+    assert_int_equal(verify_read_line(&said, text, strlen(text), why, sizeof why), 0);
     assert_int_equal(said.plan, 0);
     json_object_del(object, "followed");
     free(text);
     text = json_dumps(object, JSON_COMPACT);
-    assert_true(audit_read_line(&said, text, strlen(text), why, sizeof why) < 0);
+    assert_true(verify_read_line(&said, text, strlen(text), why, sizeof why) < 0);
     assert_non_null(strstr(why, "plan is missing"));
     free(text);
     json_decref(object);
@@ -282,7 +282,7 @@ append(const char *text)
 static void
 the_longest_line_goes_like_any_other(void **state)
 {
-    char text[AUDIT_LINE_MAX + 2];
+    char text[VERIFY_LINE_MAX + 2];
     (void)state;
     struct metrics *metrics = open_metrics(false);
     for (uint64_t k = 1; k <= 3; k++) {
@@ -292,7 +292,7 @@ the_longest_line_goes_like_any_other(void **state)
     metrics_destroy(&metrics);
     memset(text, ' ', sizeof text);
     memcpy(text, "{\"step\":4", 9);
-    memcpy(text + AUDIT_LINE_MAX - 1, "}\n", 3);
+    memcpy(text + VERIFY_LINE_MAX - 1, "}\n", 3);
     append(text);
     metrics = open_metrics(true);
     struct metrics_step step = step_of(5);

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/inside.h"
+#include "mesh/core/internal.h"
 #include "tests/support/lone.h"
 
 enum { BLOCKS = 40, SIZE = 39 * PROTO_BLOCK_MAX + 12345 };

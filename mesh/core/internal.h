@@ -1,0 +1,111 @@
+/* internal.h - the inside of a core: the parts of one node, for the files of mesh/ that implement it.
+ *
+ * Each event sets the clocks, goes to the part that it concerns, and ends in core_settle (core.c), which lets every
+ * part do what is possible now. */
+#ifndef MESH_INTERNAL_H
+#define MESH_INTERNAL_H
+
+#include <string.h>
+
+#include "mesh/core/admit.h"
+#include "mesh/core/audit.h"
+#include "mesh/core/contact.h"
+#include "mesh/core/contribution.h"
+#include "mesh/core/core.h"
+#include "mesh/core/divergence.h"
+#include "mesh/core/fetch.h"
+#include "mesh/core/heartbeat.h"
+#include "mesh/core/link.h"
+#include "mesh/core/mutant.h"
+#include "mesh/core/page_repair.h"
+#include "mesh/core/peers.h"
+#include "mesh/core/plan.h"
+#include "mesh/core/rendezvous.h"
+#include "mesh/core/report.h"
+#include "mesh/core/ring.h"
+#include "mesh/core/serve.h"
+#include "mesh/core/straggler.h"
+
+enum {
+    /* after a longer gap between two ticks, this node is late */
+    CORE_DUE_US = CORE_TICK_US + 2000,
+    CORE_LATE_MAX = 8, /* deadlines become at most this many times longer */
+    CORE_NAP_US = 3 *
+                  /* a gap counts for at most this much: in a longer one this node did not run */
+                  CORE_TICK_US,
+    CORE_LINE_MAX = 512,    /* bytes of a log line */
+    CORE_SWEEP_US = 500000, /* time between two releases of frames that no plan wants */
+};
+
+struct core {
+    struct core_config config;
+    struct core_ops ops;
+    void *ctx;
+    struct core_bucket *buckets;
+    uint64_t all;                 /* bitmap of all shards */
+    uint64_t now;                 /* us; time of the event that is being processed */
+    uint64_t awake;               /* us that this node has been running; deadlines use this clock */
+    uint64_t tick_at, tick_awake; /* now and awake at the last tick */
+    uint64_t started_at_us;       /* awake; when the trainer gave its first state */
+
+    uint64_t round; /* the next one to be committed */
+    uint64_t applied_at_us,
+        round_us; /* awake; when `round` began, and how long the round before it took */
+    uint64_t state_hash;
+    size_t first_bucket;
+    bool done;
+    bool leaving;
+    bool finished;
+
+    struct link_table links;
+    struct rendezvous rendezvous;
+    struct admit admit;
+    struct peers peers;
+    struct contacts contacts;
+    struct report report;
+    struct plan plan;
+    struct contribution contribution;
+    struct fetch fetch;
+    struct serve serve;
+    /* [serve_blocks] hashes of the state in state_in, which is being fetched or given */
+    uint64_t *hashes;
+    struct page_repair repair;
+    struct audit audit;
+    struct divergence divergence;
+    struct straggler straggler;
+    uint64_t damages;
+    uint64_t shared; /* rounds that others took part in */
+    struct ring *ring;
+    uint64_t sweep_at_us; /* awake; when frames that no plan wants are released */
+};
+
+void core_log(struct core *core, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static inline bool
+core_mutant(const struct core *core, uint64_t bit)
+{
+    return (core->config.mutant & bit) != 0;
+}
+
+static inline bool
+core_node_equal(struct proto_node a, struct proto_node b)
+{
+    return a.id == b.id && a.incarnation == b.incarnation;
+}
+
+static inline bool
+core_endpoint_equal(const struct proto_endpoint *a, const struct proto_endpoint *b)
+{
+    return a->control_port == b->control_port && strcmp(a->host, b->host) == 0;
+}
+
+static inline struct proto_endpoint
+core_endpoint(const char *host, uint16_t port)
+{
+    struct proto_endpoint at = {.control_port = port};
+    memcpy(at.host, host, strnlen(host, sizeof at.host - 1));
+    return at;
+}
+
+#endif

@@ -1,0 +1,142 @@
+/* straggler.h - leaves out, for a while, a member that makes the others wait.
+ *
+ *     measured   by each member, per round and neighbour: how long the neighbour's chunks were under way, beyond
+ *                what its quickest message needs; and how long the own trainer takes to apply a sum
+ *     reported   in heartbeats
+ *     decided    by the leader: would a round without some members be shorter by a clear margin?
+ *     obeyed     ASIDE: the node that is left out says so in its heartbeats, and nobody plans with it. It follows
+ *                the others like any node that is behind (fetch.h). It comes back by itself after STRAGGLER_REST_US,
+ *                doubled each time.
+ *
+ *     predicted round = makespan of the shards by measured speeds + longest apply + longest time on a line
+ *
+ * Chunks and heartbeats carry the time of the sender's clock. The smallest difference of the two clocks in the last
+ * half minute (clocks drift) belongs to a message that did not have to wait, as in LEDBAT (RFC 6817). The time a
+ * chunk needs beyond that is the time of the line, whatever buffers are on the way. The smallest value of the last
+ * rounds counts: a machine that was busy for a moment is not a slow line.
+ *
+ * The decision: take the slowest member out of the prediction, then the slowest of the rest, and so on. To the best
+ * of all these sets, add again the members that cost nothing. The set wins if for STRAGGLER_SURE_US it is STRAGGLER_GAIN
+ * quarters as fast as the whole mesh, both by prediction and against the measured time of rounds. With two members
+ * the set may be one of them.
+ *
+ * A prediction is no proof: where CPU time is rationed, a node that computes more is stopped more often. So the
+ * leader counts rounds for STRAGGLER_JUDGE_US before and after. If rounds did not become shorter by the same margin, it
+ * calls the members back. It remembers for STRAGGLER_ERR_US how much longer rounds were than predicted, and expects the
+ * same error of later predictions. A node that has come back is sent away again if rounds clearly took less time
+ * without it, if necessary in the middle of a round.
+ *
+ * A node that catches up, says that it is ready, and makes a held plan wait in vain again and again, is left out,
+ * too. A node that was left out ignores this when no other node makes progress. */
+#ifndef MESH_STRAGGLER_H
+#define MESH_STRAGGLER_H
+
+#include "mesh/core/core.h"
+
+enum {
+    STRAGGLER_GAIN = 5,           /* quarters: without the member a round must be 5/4 as fast */
+    STRAGGLER_GAIN_US = 5000,     /* and must save this much */
+    STRAGGLER_RECENT = 4,         /* rounds whose smallest times count */
+    STRAGGLER_ROUNDS = 3,         /* rounds of a plan before it is judged */
+    STRAGGLER_LOOK_US = 200000,   /* between two decisions */
+    STRAGGLER_JUDGE_US = 1000000, /* the average is taken over rounds of at least this total time */
+    STRAGGLER_JUDGE_ROUNDS = 8,   /* and at least this many rounds */
+    /* the decision must be the same for this long, so that a moment does not decide */
+    STRAGGLER_SURE_US = 600000,
+    /* the quickest messages are remembered for one to two of these periods */
+    STRAGGLER_BASE_US = 15000000,
+    STRAGGLER_ERR_US = 300000000, /* how long the error of a prediction is remembered */
+    /* a node that is left out comes back after this time, doubled each time */
+    STRAGGLER_REST_US = 2000000,
+    STRAGGLER_REST_MAX_US = 300000000,
+    STRAGGLER_FORGIVE_US = 60000000, /* after this long in plans, the next rest is short again */
+    /* a node that was told this long ago and is still not aside is told again */
+    STRAGGLER_TOLD_US = 2000000,
+    STRAGGLER_MOVED_US =
+        5000000, /* nobody made progress for this long: the node is no longer aside */
+    STRAGGLER_TRIAL_ROUNDS = 8, /* rounds of a node that has come back */
+    STRAGGLER_TRIAL_US =
+        100000, /* how much longer a round with it may take than three rounds without it */
+    STRAGGLER_COURTS = 4, /* a node is left out after this many plans were held for it in vain */
+};
+
+/* What is known about the members of a plan. */
+struct straggler_view {
+    size_t n;
+    unsigned shards;
+    uint64_t round_us; /* measured time of a round */
+    uint32_t speed[PROTO_PEERS_MAX], apply_us[PROTO_PEERS_MAX];
+    uint32_t lag_us[PROTO_PEERS_MAX][PROTO_PEERS_MAX]; /* [to][from] */
+};
+
+/* Predicted time in microseconds of a round of the members in `set`, a bitmap. */
+uint64_t straggler_predict(const struct straggler_view *view, uint64_t set);
+/* Bitmap of the members to leave out; 0: none. */
+uint64_t straggler_decide(const struct straggler_view *view);
+
+/* What is known about messages from one peer. */
+struct straggler_line {
+    int64_t base_us[2]; /* smallest difference of clocks, in this period and in the one before */
+    uint64_t base_at_us;
+    bool known;
+    uint64_t arrived_us; /* now; when the last chunk came */
+    uint64_t busy_us[2]; /* times of the chunks of even and odd rounds */
+    uint32_t recent_us[STRAGGLER_RECENT];
+    unsigned count;
+};
+
+struct straggler {
+    struct straggler_line lines[PROTO_PEERS_MAX];
+    bool full;             /* the present round has all buckets */
+    uint64_t commit_at_us; /* now */
+    uint32_t apply_us;
+    uint64_t round_us[STRAGGLER_RECENT]; /* full rounds of the plan */
+    unsigned rounds;
+    uint64_t window_us; /* time of the full rounds since the last average */
+    unsigned window_rounds;
+    uint64_t average_us; /* average of a full round of the plan; 0: unknown */
+    uint64_t look_at_us; /* awake */
+    uint64_t slow;       /* bitmap of ranks: the decision at the last look */
+    uint64_t slow_at_us; /* awake; when this was first decided */
+    uint64_t without_us; /* time of a round without those who were left out; 0: unknown */
+    /* time of a round with those who were left out last, until it is known whether this helped */
+    uint64_t before_us;
+    uint64_t immune_at_us; /* awake; no node is left out before this time */
+    uint64_t predicted_us,
+        /* predicted and measured time of a round without those who were left out last; 0: unknown */
+        came_us;
+    uint64_t err_at_us; /* awake; until when these two are remembered */
+
+    bool rests;          /* this node is left out */
+    uint64_t rest_at_us; /* awake; until when */
+    uint64_t rest_us;    /* length of the last rest */
+};
+
+void straggler_init(struct core *core);
+/* A session with peers[i] begins. */
+void straggler_meet(struct core *core, int i);
+/* peers[i] sent a message at `sent_us` of its clock. */
+void straggler_heard(struct core *core, int i, uint64_t sent_us);
+/* The same for a chunk. */
+void straggler_chunk(struct core *core, int i, const struct proto_chunk *chunk);
+/* How long chunks of peers[i] take in a round; 0: unknown. */
+uint32_t straggler_lag_us(const struct core *core, int i);
+void straggler_commit(struct core *core);
+void straggler_applied(struct core *core);
+/* straggler_plan: a plan begins. straggler_begin: a round of it begins. pace_round: it was committed after `us`; returns true
+ * when the plan must be held. */
+void straggler_plan(struct core *core);
+void straggler_begin(struct core *core);
+bool pace_round(struct core *core, uint64_t us);
+/* A prediction, made longer by the factor by which the last one was too short. */
+uint64_t straggler_sober(const struct core *core, uint64_t us);
+void straggler_tick(struct core *core);
+void straggler_on_bench(struct core *core, const struct proto_aside *msg);
+/* A plan was held for peers[i], but it did not join. */
+void straggler_courted(struct core *core, int i);
+/* Must plans leave out peers[i]? */
+bool straggler_benched(const struct core *core, int i);
+/* Is this node left out? */
+bool straggler_rests(const struct core *core);
+
+#endif

@@ -1,0 +1,459 @@
+/* audit.c - compare what nodes wrote with what the job says. See audit.h.
+ *
+ * Every line is read into an entry; the entries, sorted by step, are held against a walk through the job that
+ * computes what each step must have used. */
+#include "node/commands/verify.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "node/commands/compare.h"
+#include "node/job/parse.h"
+#include "node/train/ledger.h"
+
+enum { PATH_SIZE = 1200, SHOWN_SIZE = 256, FINDINGS_SHOWN = 100, GAP_MAX = 1 << 16 };
+
+struct entry {
+    struct verify_line said;
+    unsigned dir;
+    uint64_t line; /* of its file, from 1 */
+};
+
+struct audit {
+    FILE *out;
+    const char *const *dir;
+    size_t dir_count;
+    struct verify_job job;
+    int job_dir; /* whose job.json it is; -1 none yet */
+    struct entry *entry;
+    size_t entry_count, room;
+    uint64_t results_steps; /* that the results speak of; 0 none */
+    uint64_t findings, gaps, redone, known, cut;
+    bool memory; /* ran out of it */
+};
+
+__attribute__((format(printf, 3, 4))) static void
+find(struct audit *audit, const char *where, const char *format, ...)
+{
+    va_list args;
+    if (audit->findings++ >= FINDINGS_SHOWN)
+        return;
+    fprintf(audit->out, "%s: ", where);
+    va_start(args, format);
+    vfprintf(audit->out, format, args);
+    va_end(args);
+    fputc('\n', audit->out);
+}
+
+/* "DIR/metrics.jsonl:12", printable */
+static void
+place(const struct audit *audit, unsigned dir, const char *file, uint64_t line, char *out,
+      size_t size)
+{
+    char path[PATH_SIZE], shown[SHOWN_SIZE];
+    snprintf(path, sizeof path, "%s/%s", audit->dir[dir], file);
+    parse_escape(shown, sizeof shown, path);
+    if (line)
+        snprintf(out, size, "%s:%llu", shown, (unsigned long long)line);
+    else
+        snprintf(out, size, "%s", shown);
+}
+
+/* --- Reading ------------------------------------------------------------------------------------- */
+
+/* A regular file, or NULL with errno. */
+static FILE *
+open_text(const struct audit *audit, unsigned dir, const char *name)
+{
+    char path[PATH_SIZE];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/%s", audit->dir[dir], name);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    FILE *file = regular ? fdopen(fd, "r") : NULL;
+    if (!file) {
+        errno = regular ? errno : EINVAL;
+        close(fd);
+    }
+    return file;
+}
+
+static bool
+same_job(const struct verify_job *a, const struct verify_job *b)
+{
+    return a->job == b->job && a->seed == b->seed && a->train == b->train && a->batch == b->batch &&
+           a->steps == b->steps && a->shards == b->shards && a->local_steps == b->local_steps &&
+           a->part_count == b->part_count &&
+           memcmp(a->part, b->part, a->part_count * sizeof *a->part) == 0;
+}
+
+static void
+read_job(struct audit *audit, unsigned dir)
+{
+    static char text[VERIFY_JOB_MAX];
+    char where[SHOWN_SIZE + 32], why[128];
+    struct verify_job job;
+    place(audit, dir, "job.json", 0, where, sizeof where);
+    FILE *file = open_text(audit, dir, "job.json");
+    if (!file) {
+        find(audit, where, "%s", strerror(errno));
+        return;
+    }
+    size_t size = fread(text, 1, sizeof text, file);
+    fclose(file);
+    if (verify_read_job(&job, text, size, why, sizeof why)) {
+        find(audit, where, "%s", why);
+    } else if (audit->job_dir < 0) {
+        audit->job = job;
+        audit->job_dir = (int)dir;
+    } else if (!same_job(&job, &audit->job)) {
+        find(audit, where, "another job than that of %s", audit->dir[audit->job_dir]);
+    }
+}
+
+static void
+keep(struct audit *audit, const struct verify_line *said, unsigned dir, uint64_t line)
+{
+    if (audit->entry_count == audit->room) {
+        size_t room = audit->room ? audit->room * 2 : 1024;
+        struct entry *grown = realloc(audit->entry, room * sizeof *grown);
+        if (!grown) {
+            audit->memory = true;
+            return;
+        }
+        audit->entry = grown;
+        audit->room = room;
+    }
+    audit->entry[audit->entry_count++] = (struct entry){*said, dir, line};
+}
+
+/* One line into text, without its end. 0, 1 when the file ended before the line did, 2 at the end of the file,
+ * -EMSGSIZE when it is too long, which skips it. */
+static int
+next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size)
+{
+    int c;
+    *size = 0;
+    while ((c = getc(file)) != EOF && c != '\n')
+        if ((*size)++ < VERIFY_LINE_MAX)
+            text[*size - 1] = (char)c;
+    if (c == EOF)
+        return *size ? 1 : 2;
+    return *size > VERIFY_LINE_MAX ? -EMSGSIZE : 0;
+}
+
+static void
+read_lines(struct audit *audit, unsigned dir)
+{
+    char text[VERIFY_LINE_MAX], where[SHOWN_SIZE + 32], why[128];
+    struct verify_line said;
+    size_t size;
+    int rc;
+    place(audit, dir, "metrics.jsonl", 0, where, sizeof where);
+    FILE *file = open_text(audit, dir, "metrics.jsonl");
+    if (!file) {
+        find(audit, where, "%s", strerror(errno));
+        return;
+    }
+    for (uint64_t line = 1; (rc = next_line(file, text, &size)) <= 0; line++) {
+        place(audit, dir, "metrics.jsonl", line, where, sizeof where);
+        if (rc < 0)
+            find(audit, where, "has more than %d bytes", VERIFY_LINE_MAX);
+        else if ((rc = verify_read_line(&said, text, size, why, sizeof why)) < 0)
+            find(audit, where, "%s", why);
+        else if (rc == 0)
+            keep(audit, &said, dir, line);
+    }
+    audit->cut += rc == 1;
+    fclose(file);
+}
+
+static void
+read_result(struct audit *audit, unsigned dir, struct compare_result *first, bool *any)
+{
+    char where[SHOWN_SIZE + 32], why[320];
+    struct compare_result result;
+    FILE *file = open_text(audit, dir, "result.json");
+    if (!file)
+        return; /* killed, interrupted or still running */
+    fclose(file);
+    place(audit, dir, "result.json", 0, where, sizeof where);
+    if (compare_read(&result, audit->dir[dir], why, sizeof why)) {
+        find(audit, where, "%s", why);
+        return;
+    }
+    if (*any && (result.steps != first->steps || strcmp(result.state_sha256, first->state_sha256)))
+        find(audit, where, "ends with another state than the results before it");
+    if (!*any)
+        *first = result;
+    *any = true;
+    audit->results_steps = first->steps;
+}
+
+/* --- Judging ------------------------------------------------------------------------------------- */
+
+static int
+by_step(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    if (x->said.step != y->said.step)
+        return x->said.step < y->said.step ? -1 : 1;
+    if (x->dir != y->dir)
+        return x->dir < y->dir ? -1 : 1;
+    return x->line < y->line ? -1 : x->line > y->line;
+}
+
+static uint64_t
+epoch_steps(const struct verify_job *job)
+{
+    return (job->train + job->batch - 1) / job->batch;
+}
+
+/* Steps done before the round that `step`, counted from 1 as in the lines, is part of. */
+static uint64_t
+round_first(const struct verify_job *job, uint64_t step)
+{
+    uint64_t before = step - 1, begin = before - before % epoch_steps(job);
+    for (size_t i = 0; i < job->part_count && job->part[i] <= before; i++)
+        begin = begin > job->part[i] ? begin : job->part[i];
+    return before - (before - begin) % job->local_steps;
+}
+
+/* Its last step. */
+static uint64_t
+round_last(const struct verify_job *job, uint64_t step)
+{
+    uint64_t first = round_first(job, step), left = epoch_steps(job) - first % epoch_steps(job);
+    uint64_t last = first + (job->local_steps < left ? job->local_steps : left);
+    for (size_t i = 0; i < job->part_count; i++)
+        last = job->part[i] > first && job->part[i] < last ? job->part[i] : last;
+    return last < job->steps ? last : job->steps;
+}
+
+/* What the round uses. */
+static struct ledger_step
+round_of(const struct verify_job *job, uint64_t step)
+{
+    uint64_t before = round_first(job, step), count = round_last(job, step) - before;
+    uint64_t first = before % epoch_steps(job) * job->batch, rest = job->train - first;
+    return (struct ledger_step){
+        .seed = job->seed,
+        .train = job->train,
+        .shards = job->shards,
+        .epoch = before / epoch_steps(job),
+        .first = first,
+        .rows = rest < count * job->batch ? rest : count * job->batch,
+        .batch = job->batch,
+    };
+}
+
+/* One line against what the job says of its step. */
+static void
+judge_line(struct audit *audit, const struct entry *entry, const struct ledger_step *due,
+           uint64_t rows, uint64_t ledger)
+{
+    const struct verify_line *said = &entry->said;
+    uint64_t all = due->shards == 64 ? UINT64_MAX : (UINT64_C(1) << due->shards) - 1;
+    char at[SHOWN_SIZE + 32], where[SHOWN_SIZE + 160];
+    place(audit, entry->dir, "metrics.jsonl", entry->line, at, sizeof at);
+    snprintf(where, sizeof where, "%s: epoch %llu, step %llu, samples %llu+%llu", at,
+             (unsigned long long)said->epoch, (unsigned long long)said->step,
+             (unsigned long long)said->first, (unsigned long long)said->samples);
+    if (said->epoch != due->epoch || said->first != due->first || said->samples != due->rows)
+        find(audit, where, "the job gives it epoch %llu, samples %llu+%llu",
+             (unsigned long long)due->epoch, (unsigned long long)due->first,
+             (unsigned long long)due->rows);
+    else if (said->coverage != all)
+        find(audit, where, "shards %llx were counted once, expected %llx",
+             (unsigned long long)said->coverage, (unsigned long long)all);
+    else if (said->rows != rows)
+        find(audit, where, "the hash of its samples is %016llx, expected %016llx",
+             (unsigned long long)said->rows, (unsigned long long)rows);
+    else if (said->ledger != ledger)
+        find(audit, where,
+             "the running hash is %016llx, expected %016llx: steps before it were lost "
+             "or repeated",
+             (unsigned long long)said->ledger, (unsigned long long)ledger);
+}
+
+/* Entries [0, n) of one step: the same state everywhere, and no shard computed twice in one plan. */
+static void
+judge_step(struct audit *audit, const struct entry *entry, size_t n, uint64_t all)
+{
+    char at[SHOWN_SIZE + 32], other[SHOWN_SIZE + 32];
+    uint64_t seen = 0;
+    bool known = false;
+    for (size_t i = 0; i < n; i++) {
+        const struct verify_line *said = &entry[i].said;
+        place(audit, entry[i].dir, "metrics.jsonl", entry[i].line, at, sizeof at);
+        place(audit, entry[0].dir, "metrics.jsonl", entry[0].line, other, sizeof other);
+        if (said->state_hash != entry[0].said.state_hash)
+            find(audit, at, "epoch %llu, step %llu: state %016llx, but %016llx at %s",
+                 (unsigned long long)said->epoch, (unsigned long long)said->step,
+                 (unsigned long long)said->state_hash, (unsigned long long)entry[0].said.state_hash,
+                 other);
+        audit->redone += i > 0 && entry[i].dir == entry[i - 1].dir;
+        seen = said->shards;
+        for (size_t k = 0; k < n; k++) {
+            bool together = entry[k].said.plan == said->plan && entry[k].dir != entry[i].dir;
+            if (together && (entry[k].said.shards & said->shards) && k < i && said->plan) {
+                place(audit, entry[k].dir, "metrics.jsonl", entry[k].line, other, sizeof other);
+                find(audit, at,
+                     "epoch %llu, step %llu: shards %llx were computed here and at %s, in "
+                     "the same plan",
+                     (unsigned long long)said->epoch, (unsigned long long)said->step,
+                     (unsigned long long)(entry[k].said.shards & said->shards), other);
+            }
+            seen |= together ? entry[k].said.shards : 0;
+        }
+        known |= seen == all;
+    }
+    audit->known += known;
+}
+
+/* Steps first..last are in no file. */
+static void
+judge_gap(struct audit *audit, uint64_t first, uint64_t last, bool proved)
+{
+    struct ledger_step from = round_of(&audit->job, first), to = round_of(&audit->job, last);
+    char where[160];
+    snprintf(where, sizeof where,
+             "no file: epoch %llu, step %llu, sample %llu to epoch %llu, step %llu, sample %llu",
+             (unsigned long long)from.epoch, (unsigned long long)first,
+             (unsigned long long)from.first, (unsigned long long)to.epoch, (unsigned long long)last,
+             (unsigned long long)(to.first + to.rows - 1));
+    audit->gaps += last - first + 1;
+    find(audit, where, "%s",
+         proved ? "not proved by these files, but the running hash behind them says "
+                  "that they were counted once"
+                : "not proved by these files");
+}
+
+static size_t
+same_step(const struct audit *audit, size_t i)
+{
+    size_t n = 1;
+    while (i + n < audit->entry_count && audit->entry[i + n].said.step == audit->entry[i].said.step)
+        n++;
+    return n;
+}
+
+/* Through the job from its first step to the last one that a line speaks of; returns that step. */
+static uint64_t
+judge(struct audit *audit)
+{
+    uint64_t step = 0, ledger = 0, limit = audit->job.steps;
+    bool lost = false; /* the gap was too large to follow the running hash through it */
+    uint64_t all = audit->job.shards == 64 ? UINT64_MAX : (UINT64_C(1) << audit->job.shards) - 1;
+    size_t i = 0;
+    for (size_t n; i < audit->entry_count && audit->entry[i].said.step <= limit; i += n) {
+        uint64_t gap = step + 1, rows = 0, said = audit->entry[i].said.step;
+        n = same_step(audit, i);
+        if (said == 0 || round_last(&audit->job, said) != said)
+            continue;
+        struct ledger_step due = {0};
+        uint64_t before = round_first(&audit->job, said);
+        lost = said - step > GAP_MAX;
+        if (lost)
+            step = before;
+        while (step < said) {
+            due = round_of(&audit->job, step + 1);
+            rows = ledger_step_expected(&due);
+            ledger = ledger_chain(ledger, step, rows);
+            step = round_last(&audit->job, step + 1);
+        }
+        if (lost)
+            ledger = audit->entry[i].said.ledger;
+        if (gap <= before)
+            judge_gap(audit, gap, before, !lost && audit->entry[i].said.ledger == ledger);
+        for (size_t k = 0; k < n; k++)
+            judge_line(audit, &audit->entry[i + k], &due, rows, ledger);
+        judge_step(audit, audit->entry + i, n, all);
+    }
+    for (size_t k = 0; k < audit->entry_count; k++) {
+        uint64_t said = audit->entry[k].said.step;
+        char at[SHOWN_SIZE + 32];
+        bool inside = said > 0 && said <= limit;
+        if (inside && round_last(&audit->job, said) == said)
+            continue;
+        place(audit, audit->entry[k].dir, "metrics.jsonl", audit->entry[k].line, at, sizeof at);
+        if (inside)
+            find(audit, at, "step %llu, expected step %llu, with which its round ends",
+                 (unsigned long long)said, (unsigned long long)round_last(&audit->job, said));
+        else
+            find(audit, at, "step %llu, expected 1..%llu", (unsigned long long)said,
+                 (unsigned long long)limit);
+    }
+    if (audit->results_steps > step && audit->results_steps <= limit)
+        judge_gap(audit, step + 1, audit->results_steps, false);
+    return step;
+}
+
+/* "3 folders", "1 line" */
+static void
+amount(FILE *out, const char *before, uint64_t count, const char *one, const char *many)
+{
+    fprintf(out, "%s%llu %s", before, (unsigned long long)count, count == 1 ? one : many);
+}
+
+static void
+verdict(const struct audit *audit, uint64_t steps)
+{
+    const struct verify_job *job = &audit->job;
+    uint64_t epochs = steps / epoch_steps(job), rest = steps % epoch_steps(job) * job->batch;
+    FILE *out = audit->out;
+    if (audit->findings > FINDINGS_SHOWN)
+        amount(out, "and ", audit->findings - FINDINGS_SHOWN, "finding more\n", "findings more\n");
+    if (audit->findings)
+        amount(out, "NOT proved: ", audit->findings, "finding", "findings");
+    else
+        fprintf(out, "proved: every sample was used exactly once in each epoch");
+    fprintf(out, "; %llu of %llu steps", (unsigned long long)steps, (unsigned long long)job->steps);
+    amount(out, ", ", epochs, "whole epoch", "whole epochs");
+    amount(out, " of ", job->train, "sample", "samples");
+    if (rest)
+        amount(out, " and ", rest, "sample of the next", "samples of the next");
+    amount(out, "\nread: ", audit->dir_count, "folder", "folders");
+    amount(out, ", ", audit->entry_count, "line", "lines");
+    amount(out, "; ", audit->redone, "step was done again", "steps were done again");
+    amount(out, " with the same bits; ", audit->cut, "line is cut off", "lines are cut off");
+    amount(out, "; for ", audit->known, "step", "steps");
+    fprintf(out, " it is known who computed each shard\n");
+}
+
+int
+verify_run(FILE *out, const char *const *dir, size_t count)
+{
+    assert(count >= 1 && count <= VERIFY_DIRS_MAX);
+    struct audit audit = {.out = out, .dir = dir, .dir_count = count, .job_dir = -1};
+    struct compare_result first = {0};
+    bool any = false;
+    for (unsigned d = 0; d < count; d++) {
+        read_job(&audit, d);
+        read_lines(&audit, d);
+        read_result(&audit, d, &first, &any);
+    }
+    if (audit.memory)
+        find(&audit, "meshnode", "out of memory after %zu lines", audit.entry_count);
+    if (audit.job_dir < 0) {
+        fprintf(out, "NOT proved: no job.json says what the job is\n");
+    } else {
+        if (audit.entry_count)
+            qsort(audit.entry, audit.entry_count, sizeof *audit.entry, by_step);
+        uint64_t steps = judge(&audit);
+        if (steps == 0)
+            find(&audit, dir[0], "no step was made");
+        verdict(&audit, steps);
+    }
+    free(audit.entry);
+    return audit.findings || audit.job_dir < 0;
+}

@@ -1,0 +1,61 @@
+/* verify.h - proves from the files of the nodes that every sample of every epoch was used exactly once.
+ *
+ * Each results folder has two kinds of file: job.json, which says how the job divides an epoch (samples, batch,
+ * shards, seed), and metrics.jsonl with one line per step that the node took part in. For every step of the run,
+ * some folder must have a line that agrees with the job: its epoch, its samples (first and count, in the epoch's
+ * permutation), all shards counted, the hash of the sample numbers, and the running hash of all steps before. These
+ * are computed again from the job alone. Several lines of one step must have the same state hash, whether they are
+ * in several folders or twice in one (all nodes were killed and did the step again). No shard may have been
+ * computed by two nodes of one plan.
+ *
+ * A run that went on with other settings (config_parts.h) has the lines of all its parts in one file. Its job.json
+ * is that of the last part; "parts" in it names the steps after which a part ended. A round ends there, too.
+ *
+ * With train.local_steps there is one line per round. It is about all steps of the round and has the number of the
+ * last.
+ *
+ * Every contradiction is a finding. A step without a line is a finding, too: these files do not prove it. If the
+ * running hash behind such a gap is right, the steps in the gap were counted, but their lines are elsewhere (a node
+ * that joined late has only the rest); the finding says so. A last line that is cut off is no finding: a killed
+ * node leaves one. */
+#ifndef NODE_VERIFY_H
+#define NODE_VERIFY_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum {
+    VERIFY_DIRS_MAX = 64,
+    VERIFY_LINE_MAX = 4096,
+    VERIFY_JOB_MAX = 1 << 18,
+    VERIFY_PARTS_MAX = 16
+};
+
+struct verify_job {
+    uint64_t job; /* hash */
+    uint64_t seed, train, batch, steps, local_steps;
+    unsigned shards;
+    uint64_t part[VERIFY_PARTS_MAX]; /* the last steps of parts, rising: config_parts.h */
+    size_t part_count;
+};
+
+/* One step as a node reports it. */
+struct verify_line {
+    uint64_t step, epoch, first, samples;
+    uint64_t coverage, shards; /* bitmaps: shards counted, shards computed by this node */
+    uint64_t rows, ledger, state_hash, plan;
+};
+
+/* Reads the text of a job.json. Returns 0, or -EBADMSG with `why`. */
+int verify_read_job(struct verify_job *out, const char *text, size_t size, char *why,
+                    size_t why_size);
+/* Reads a line of metrics.jsonl. Returns 0, 1 if it is about no step, or -EBADMSG with `why`. */
+int verify_read_line(struct verify_line *out, const char *text, size_t size, char *why,
+                     size_t why_size);
+
+/* Judges folders dir[count], 1..VERIFY_DIRS_MAX. Prints the findings, one per line, and then a line with the verdict
+ * to `out`. Returns 0 when everything is proved, else 1. */
+int verify_run(FILE *out, const char *const *dir, size_t count);
+
+#endif

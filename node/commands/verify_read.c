@@ -1,0 +1,137 @@
+/* verify_read.c - the two kinds of text that an audit reads. See audit.h. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/commands/verify.h"
+#include "proto/proto.h"
+
+enum { LOCAL_STEPS_MAX = 1 << 24 }; /* more than a config takes */
+
+struct reading {
+    const json_t *object;
+    const char *wrong; /* the first key that is missing or of another kind */
+};
+
+static uint64_t
+number(struct reading *reading, const char *name)
+{
+    const json_t *value = json_object_get(reading->object, name);
+    if (json_is_integer(value) && json_integer_value(value) >= 0)
+        return (uint64_t)json_integer_value(value);
+    reading->wrong = reading->wrong ? reading->wrong : name;
+    return 0;
+}
+
+/* 16 hexadecimal digits */
+static uint64_t
+hash(struct reading *reading, const char *name)
+{
+    const char *text = json_string_value(json_object_get(reading->object, name));
+    if (text && strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16)
+        return strtoull(text, NULL, 16);
+    reading->wrong = reading->wrong ? reading->wrong : name;
+    return 0;
+}
+
+static int
+finish(const struct reading *reading, const char *wrong, char *why, size_t why_size)
+{
+    if (reading->wrong)
+        snprintf(why, why_size, "%s is missing or of the wrong kind", reading->wrong);
+    else if (wrong)
+        snprintf(why, why_size, "%s", wrong);
+    else
+        return 0;
+    return -EBADMSG;
+}
+
+static json_t *
+parse(const char *text, size_t size, size_t most, char *why, size_t why_size)
+{
+    json_error_t error;
+    json_t *object = size <= most ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &error) : NULL;
+    if (json_is_object(object))
+        return object;
+    snprintf(why, why_size, "is not a JSON object");
+    json_decref(object);
+    return NULL;
+}
+
+/* "parts": [75, 150], where there are any. */
+static bool
+read_parts(const json_t *object, struct verify_job *out)
+{
+    const json_t *parts = json_object_get(object, "parts");
+    size_t count = json_array_size(parts);
+    json_int_t before = 0;
+    if ((parts && !json_is_array(parts)) || count > VERIFY_PARTS_MAX)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        json_int_t step = json_integer_value(json_array_get(parts, i));
+        if (step <= before)
+            return false;
+        out->part[out->part_count++] = (uint64_t)(before = step);
+    }
+    return true;
+}
+
+int
+verify_read_job(struct verify_job *out, const char *text, size_t size, char *why, size_t why_size)
+{
+    json_t *object = parse(text, size, VERIFY_JOB_MAX, why, why_size);
+    if (!object)
+        return -EBADMSG;
+    struct reading reading = {object, NULL};
+    uint64_t shards = number(&reading, "shards");
+    *out = (struct verify_job){
+        .job = hash(&reading, "job"),
+        .seed = number(&reading, "seed"),
+        .train = number(&reading, "train"),
+        .batch = number(&reading, "batch"),
+        .steps = number(&reading, "steps"),
+        .shards = (unsigned)shards,
+        .local_steps = json_object_get(object, "local_steps") ? number(&reading, "local_steps") : 1,
+    };
+    const char *wrong = shards < 1 || shards > PROTO_SHARDS_MAX          ? "shards is out of range"
+                        : out->train < 1 || out->train > UINT32_MAX      ? "train is out of range"
+                        : out->batch < shards || out->batch > out->train ? "batch is out of range"
+                        : out->local_steps < 1 || out->local_steps > LOCAL_STEPS_MAX
+                            ? "local_steps is out of range"
+                        : !read_parts(object, out) ? "parts are not steps that rise"
+                                                   : NULL;
+    int rc = finish(&reading, wrong, why, why_size);
+    json_decref(object);
+    return rc;
+}
+
+int
+verify_read_line(struct verify_line *out, const char *text, size_t size, char *why, size_t why_size)
+{
+    json_t *object = parse(text, size, VERIFY_LINE_MAX, why, why_size);
+    if (!object)
+        return -EBADMSG;
+    struct reading reading = {object, NULL};
+    *out = (struct verify_line){
+        .step = number(&reading, "step"),
+        .samples = number(&reading, "samples"),
+    };
+    bool none =
+        !reading.wrong && out->samples == 0; /* an evaluation after its step's line was lost */
+    if (!none) {
+        out->epoch = number(&reading, "epoch");
+        out->first = number(&reading, "first");
+        out->coverage = hash(&reading, "coverage");
+        out->shards = hash(&reading, "shards");
+        out->rows = hash(&reading, "rows");
+        out->ledger = hash(&reading, "ledger");
+        out->state_hash = hash(&reading, "state_hash");
+        if (!json_is_true(json_object_get(object, "followed")))
+            out->plan = hash(&reading, "plan");
+    }
+    int rc = finish(&reading, NULL, why, why_size);
+    json_decref(object);
+    return rc ? rc : none;
+}

@@ -1,0 +1,88 @@
+/* local_sgd.c - local steps: how far a shard gets by itself before its result is exchanged. See local_sgd.h. */
+#include "node/train/local_sgd.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t
+local_sgd_bytes(const struct nn_model *model)
+{
+    return 2 * nn_param_count(model) * sizeof(float);
+}
+
+int
+local_sgd_init(struct local_sgd *walk, const struct nn_model *model)
+{
+    size_t count = nn_param_count(model);
+    float *both = calloc(2 * count + 1, sizeof *both);
+    *walk = (struct local_sgd){model, NULL, both, both ? both + count : NULL};
+    return both ? 0 : -ENOMEM;
+}
+
+void
+local_sgd_fini(struct local_sgd *walk)
+{
+    free(walk->params);
+    *walk = (struct local_sgd){0};
+}
+
+void
+local_sgd_begin(struct local_sgd *walk, const struct optim_spec *optim, const float *params)
+{
+    assert(optim->kind == OPTIM_SGD && !(optim->momentum > 0));
+    walk->optim = optim;
+    memcpy(walk->params, params, nn_param_count(walk->model) * sizeof *params);
+}
+
+static void
+take(void *ctx, size_t first, const float *g, size_t n)
+{
+    memcpy(((struct local_sgd *)ctx)->gradient + first, g, n * sizeof *g);
+}
+
+struct nn_sink
+local_sgd_sink(struct local_sgd *walk)
+{
+    return (struct nn_sink){take, walk};
+}
+
+/* Of the gradient, without the shares of running averages. */
+static double
+squares(const struct local_sgd *walk)
+{
+    double sum = 0;
+    for (size_t t = 0; t < nn_tensor_count(walk->model); t++) {
+        const struct nn_tensor *tensor = nn_tensor(walk->model, t);
+        const float *g = walk->gradient + tensor->first;
+        for (size_t i = 0; !(tensor->average > 0) && i < tensor->count; i++)
+            sum += (double)g[i] * (double)g[i];
+    }
+    return sum;
+}
+
+void
+local_sgd_step(struct local_sgd *walk, double rate)
+{
+    float *none[OPTIM_SLOTS_MAX] = {0};
+    float factor = walk->optim->clip_norm > 0 ? optim_clip(walk->optim, squares(walk)) : 1.0f;
+    for (size_t t = 0; t < nn_tensor_count(walk->model); t++) {
+        const struct nn_tensor *tensor = nn_tensor(walk->model, t);
+        float *p = walk->params + tensor->first, *g = walk->gradient + tensor->first;
+        const float average = tensor->average, scale = average > 0 ? average : factor;
+        for (size_t i = 0; scale != 1.0f && i < tensor->count; i++)
+            g[i] *= scale;
+        for (size_t i = 0; average > 0 && i < tensor->count; i++)
+            p[i] -= g[i];
+        if (!(average > 0))
+            optim_apply(walk->optim, rate, 0, p, none, g, tensor->count);
+    }
+}
+
+void
+local_sgd_end(struct local_sgd *walk, const float *from, float share)
+{
+    for (size_t i = 0, n = nn_param_count(walk->model); i < n; i++)
+        walk->gradient[i] = share * (from[i] - walk->params[i]);
+}

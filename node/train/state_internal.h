@@ -1,0 +1,33 @@
+/* state_internal.h - shared by the files of F: state.c has the block of memory and its header, state_tail.c the
+ * counters of a round, state_update.c the step, state_hash.c the hashes. */
+#ifndef NODE_STATE_INTERNAL_H
+#define NODE_STATE_INTERNAL_H
+
+#include "node/train/state.h"
+
+enum {
+    STATE_ALIGN = 64,
+    STATE_ITEM_BLOCKS = 64, /* exponent blocks that one worker gets at a time */
+};
+
+static inline size_t
+state_aligned(size_t size)
+{
+    return (size + STATE_ALIGN - 1) / STATE_ALIGN * STATE_ALIGN;
+}
+
+static inline size_t
+state_items(size_t blocks)
+{
+    return (blocks + STATE_ITEM_BLOCKS - 1) / STATE_ITEM_BLOCKS;
+}
+
+/* Hash of parameters and slots of a block; `memory` is the memory of the state, or a copy of it; never 0. */
+uint64_t state_hash_block(const struct state *state, const uint8_t *memory, size_t block);
+/* Marks [block_count] hashes as unknown. */
+void state_hash_forget(const struct state *state, uint64_t *hash);
+
+/* Loss summed over the samples. */
+double state_tail_loss(const int32_t *tail);
+
+#endif

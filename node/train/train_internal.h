@@ -1,0 +1,81 @@
+/* train_internal.h - shared by the files of a run: train.c has the loop, train_open.c what comes before it,
+ * train_result.c what comes after it, train_tell.c what people are told meanwhile. */
+#ifndef NODE_TRAIN_INTERNAL_H
+#define NODE_TRAIN_INTERNAL_H
+
+#include "mesh/mesh.h"
+#include "nn/files.h"
+#include "node/job/job.h"
+#include "node/results/metrics.h"
+#include "node/train/memory.h"
+#include "node/train/save.h"
+#include "node/train/state.h"
+#include "node/train/train.h"
+#include "node/train/work.h"
+
+enum { TRAIN_LINE = 512 };
+
+struct run {
+    struct config *config;
+    struct job job;       /* data, model, exponent blocks */
+    struct memory memory; /* how much there is, and how it is used */
+    struct spill spill;
+    struct pool *pool;
+    struct work *work;
+    uint64_t hash, round;     /* of the state that the mesh was told */
+    bool damaged;             /* the state has changed in memory */
+    bool blind;               /* the data cannot be read any more */
+    uint64_t reported;        /* the last round in metrics.jsonl */
+    bool before;              /* `next` is the state that the present one was made from, */
+    uint64_t before_hash;     /* and had this hash */
+    int32_t *scratch;         /* [vector] for audits, else NULL */
+    struct state state, next; /* the present state; F builds the next one beside it */
+    struct state_event event; /* of the round that leads to next */
+    bool early;               /* next may be built bucket by bucket */
+    uint64_t shards;          /* shards computed here for the present round */
+    struct mesh *mesh;
+    struct metrics *metrics;
+    struct save *save;
+    struct checkpoint_found found;
+    bool resumed;  /* an earlier run goes on */
+    bool anew;     /* the first step deletes what an earlier run left */
+    bool replaces; /* and there is such a run */
+    uint64_t kept; /* steps whose lines in metrics.jsonl belong to this run */
+    uint64_t job_hash;
+    double started, step_started;
+    double compute_s, wait_s; /* since the last step */
+    uint64_t tx, rx;          /* at the last step */
+    unsigned peers_max;
+    bool hinted;  /* what to check while it waits was said */
+    bool watches; /* it was said that there is no shard for this node */
+    bool failed;
+    atomic_bool model_told; /* where model.safetensors is */
+    bool skip_told;         /* that a gradient was not finite */
+};
+
+/* Does everything up to a running mesh. Returns 0, or a negative errno with one line in `why`. Call train_close in
+ * both cases. */
+int train_open(struct run *run, enum train_start start, char *why, size_t why_size);
+void train_close(struct run *run);
+/* Writes model.safetensors; ctx is the run. See save_setup.model. */
+int train_model(void *ctx, const struct state_header *header, const float *weights, char *why,
+                size_t why_size);
+/* Writes the results and prints them. If the disk is full, tries again for a while. */
+int train_results(struct run *run);
+
+/* A step or an evaluation, for metrics.jsonl and the terminal. `hash`: of the state after it. */
+void train_report(struct run *run, const struct state_event *event, const struct mesh_task *task,
+                  uint64_t hash);
+void train_tell_skipped(struct run *run, const struct state_event *event);
+int train_tell_hopeless(struct run *run);
+void train_tell_doing(struct run *run);
+void train_tell_stopped(struct run *run, const char *why);
+
+bool train_interrupted(void);
+/* Level as in syslog. */
+void train_say(struct run *run, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same for other parts: ctx is the run. */
+void train_log(void *ctx, int level, const char *line);
+
+#endif

@@ -1,0 +1,82 @@
+/* work_internal.h - shared by the files that compute shards: lanes.c divides shards among lanes and lanes among
+ * threads, work.c trains, work_evaluate.c evaluates.
+ *
+ * A lane is what one worker takes through the network at a time: a pass, its rows, its result. In exact mode a lane
+ * is one shard; with fewer lanes than shards, the shards come in waves. Otherwise all shards of a worker share a
+ * lane. With fewer lanes than threads, all threads work on one lane after the other, on pieces of each layer
+ * (nn_team), with the same bits. */
+#ifndef NODE_WORK_INTERNAL_H
+#define NODE_WORK_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "node/train/buckets.h"
+#include "node/train/local_sgd.h"
+#include "node/train/work.h"
+
+struct lane {
+    struct work *work;
+    struct nn_pass *pass;
+    uint32_t *index; /* [count_max] samples of the round */
+    size_t count;    /* number of these samples */
+    uint64_t shards; /* shards of this compute */
+    struct nn_context context;
+    struct nn_result result;
+    size_t rows;           /* in the pass */
+    struct local_sgd walk; /* with local steps */
+    pthread_mutex_t lock;  /* for the next two, when a team computes the lane */
+    int32_t bad;
+    uint64_t check; /* checksum of what was added to own */
+};
+
+struct work {
+    struct work_setup setup;
+    size_t rows_max;         /* rows of a lane */
+    size_t count_max;        /* samples of a lane in a round */
+    bool walks;              /* a round has several local steps */
+    size_t lane_count, used; /* allocated; in use by this compute */
+    struct lane *lane;
+    /* all threads, on one lane at a time, when there are fewer lanes than threads */
+    struct nn_team team;
+    struct nn_result *shard_result; /* [shards], evaluation */
+    struct buckets cut;             /* how the vector of a round is cut */
+    size_t present;                 /* the section that is being computed */
+    pthread_mutex_t *stripe;
+    size_t stripe_count;
+    atomic_uint_fast64_t tested; /* rows of this evaluation that are done, */
+    uint64_t to_test;            /* of so many here */
+    bool probing;                /* the shard being computed belongs to another node */
+    /* Of the present round: */
+    const struct state *state;
+    const float *params;
+    int32_t *own;
+    float scale;
+    uint64_t step; /* step of the round, from 0, when it has several */
+    /* Of the round whose forward pass has begun: */
+    bool begun;
+    uint64_t begun_round, begun_shards;
+    size_t layer, layer_end; /* layers passed; layers to pass now */
+};
+
+int lanes_init(struct work *work); /* 0 or -ENOMEM */
+void lanes_fini(struct work *work);
+/* Divides the set bits of `shards` among the lanes, as evenly as whole shards allow. */
+void lanes_assign(struct work *work, uint64_t shards);
+/* Runs each lane on its own thread. If threads would be without a lane, all of them run one lane after the other. */
+void lanes_run(struct work *work, void (*run)(void *ctx, size_t lane));
+
+/* The samples of the lane's shards for a step of the present round, in order, behind those of the steps before. */
+void lane_fill(struct lane *lane, uint64_t step);
+/* Runs layers [layer, end) forward. */
+void lane_forward(struct lane *lane, const float *params, size_t layer, size_t end);
+
+/* The shard's first row among `rows` rows. */
+uint64_t work_shard_first(const struct work *work, uint64_t rows, unsigned shard);
+/* Rows of a shard in all steps of the round. */
+size_t work_shard_rows(const struct work *work, unsigned shard);
+
+/* Evaluates `shards` of the test part and adds the result to the tail. */
+void work_evaluate_shards(struct work *work, uint64_t shards, int32_t *tail);
+
+#endif

@@ -1,0 +1,36 @@
+/* fuzz_audit.c - job.json and a line of metrics.jsonl, in bytes that nobody chose: decoded within their limits, or
+ * refused with one printable line. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "node/commands/verify.h"
+#include "node/job/parse.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void
+must(bool holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "%s\n", what);
+        abort();
+    }
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char why[128] = "";
+    struct verify_job job;
+    struct verify_line line;
+    if (verify_read_job(&job, (const char *)data, size, why, sizeof why) == 0)
+        must(job.shards >= 1 && job.shards <= 64 && job.batch >= job.shards &&
+                 job.train >= job.batch,
+             "a job out of range");
+    else
+        must(*why && parse_printable(why), "the reason is not one clean line");
+    *why = '\0';
+    if (verify_read_line(&line, (const char *)data, size, why, sizeof why) < 0)
+        must(*why && parse_printable(why), "the reason is not one clean line");
+    return 0;
+}

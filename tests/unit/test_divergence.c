@@ -1,0 +1,260 @@
+/* Whose state is wrong when nodes tell different hashes before the same round. Node 5 has hash 77 before round 0. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mesh/core/internal.h"
+#include "tests/support/lone.h"
+
+static const unsigned ids[] = {7, 8, 9};
+
+static struct lone *
+mesh_of(size_t others)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = others + 1});
+    for (size_t k = 0; k < others; k++)
+        lone_meet(lone, ids[k]);
+    return lone;
+}
+
+/* Node `id` is idle and says that its state before `round` has this hash. */
+static void
+tell(struct lone *lone, unsigned id, uint64_t round, uint64_t hash)
+{
+    struct proto_msg msg = {
+        .type = PROTO_HEARTBEAT,
+        .heartbeat = {.round = round, .idle = true, .state_hash = hash, .hears_count = 1}};
+    msg.heartbeat.hears[0].node = lone_node(lone, 5);
+    for (size_t k = 0; k < sizeof ids / sizeof *ids; k++)
+        if (ids[k] != id)
+            msg.heartbeat.hears[msg.heartbeat.hears_count++].node = lone_node(lone, ids[k]);
+    lone_say(lone, id, &msg);
+}
+
+static void
+the_odd_one_of_three_is_left_out(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(2);
+    tell(lone, 8, 0, 0); /* heard, and no hash yet */
+    tell(lone, 7, 0, 66);
+    tell(lone, 8, 0, 77);
+    lone_run(lone, 50);
+    assert_int_equal(lone_logged(lone, "more nodes agree with this one"), 1);
+    assert_false(lone->back);
+    assert_null(lone_sent(lone, 7, PROTO_PLAN));
+    tell(lone, 7, 0, 77); /* it has gone back */
+    assert_non_null(lone_sent(lone, 7, PROTO_PLAN));
+    lone_destroy(&lone);
+}
+
+static void
+who_is_outvoted_goes_back(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(2);
+    tell(lone, 8, 0, 0); /* heard, and no hash yet */
+    tell(lone, 7, 0, 66);
+    assert_false(lone->back); /* one against one: what does 8 say? */
+    tell(lone, 8, 0, 66);
+    assert_true(lone->back);
+    assert_int_equal(lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.state_hash, 0);
+    assert_null(lone_sent(lone, 7, PROTO_PLAN));
+    struct core_stats stats;
+    core_stats(lone->core, &stats);
+    assert_int_equal(stats.damages, 1);
+    lone_destroy(&lone);
+}
+
+static void
+the_vote_does_not_wait_for_ever(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(3);
+    tell(lone, 8, 0, 0);
+    tell(lone, 7, 0, 66);
+    lone_run(lone, DIVERGENCE_GRACE_US / 1000 - 20);
+    assert_false(lone->back);
+    lone_run(lone, 40);
+    assert_true(lone->back);
+    lone_destroy(&lone);
+}
+
+static void
+two_who_differ_again_and_again_part(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(1);
+    for (int k = 1; k <= DIVERGENCE_TIES; k++) {
+        assert_int_equal(lone_logged(lone, "no longer train together"), 0);
+        tell(lone, 7, 0, 66);
+        for (int again = 0; k < DIVERGENCE_TIES && again < DIVERGENCE_TIES; again++) {
+            tell(lone, 7, 0, 66); /* it has not gone back yet */
+            lone_train(lone);
+            lone_train(lone);
+        }
+        assert_true(lone_logged(lone, "so both go back") >= (size_t)k || k == DIVERGENCE_TIES);
+        tell(lone, 7, 0, 0);
+        lone_train(lone);
+    }
+    assert_int_equal(lone_logged(lone, "no longer train together"), 1);
+    tell(lone, 7, 9, 66);
+    lone_run(lone, 400);
+    assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
+    lone_destroy(&lone);
+}
+
+/* The total of round 0 is not here, says `id`, but that it had the state of this hash before it. */
+static void
+tell_past(struct lone *lone, unsigned id, uint64_t hash)
+{
+    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 0, .state_hash = hash}};
+    msg.total.check = serve_total_check(&msg.total, NULL, 0);
+    struct core_frame frame = {NULL, 0, lone};
+    core_on_bulk(lone->core, lone->now, lone_node(lone, id), &msg, &frame);
+}
+
+/* One against one in round 0; node 8 is a round ahead, and had a state of this hash before it. */
+static struct lone *
+tie_with_one_ahead(uint64_t past)
+{
+    struct lone *lone = mesh_of(2);
+    tell(lone, 8, 1, 88);
+    tell(lone, 7, 0, 66);
+    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
+    tell_past(lone, 8, past);
+    lone_run(lone, DIVERGENCE_GRACE_US / 1000 + 20);
+    assert_int_equal(lone_logged(lone, "the one that is ahead decides"), 1);
+    assert_false(lone->back);
+    assert_null(lone_sent(lone, 7, PROTO_PLAN));
+    return lone;
+}
+
+static void
+of_one_against_one_who_is_ahead_decides(void **state)
+{
+    (void)state;
+    struct lone *lone = tie_with_one_ahead(66);
+    tell_past(lone, 8, 66);
+    assert_true(lone->back);
+    assert_int_equal(lone_logged(lone, "taking a copy"), 1);
+    lone_destroy(&lone);
+
+    lone = tie_with_one_ahead(77);
+    assert_int_equal(lone_logged(lone, "other weights than this node"), 0);
+    assert_non_null(lone_sent(lone, 8, PROTO_FETCH)); /* nobody has totals */
+    lone_destroy(&lone);
+}
+
+static void
+of_two_ahead_who_differ_neither_is_fetched(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(3);
+    tell(lone, 7, 9, 0); /* no hash: nothing to fetch */
+    tell(lone, 8, 9, 66);
+    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
+    lone_forget_sent(lone);
+    tell(lone, 7, 9, 67);
+    tell(lone, 8, 9, 66);
+    lone_run(lone, 200);
+    assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
+    assert_null(lone_sent(lone, 8, PROTO_FOLLOW));
+    tell(lone, 7, 8, 65); /* has gone back, and is believed again */
+    tell(lone, 9, 9, 66); /* and 8 has a second voice */
+    lone_run(lone, 20);
+    assert_non_null(lone_sent(lone, 7, PROTO_FOLLOW) ? lone_sent(lone, 7, PROTO_FOLLOW)
+                                                     : lone_sent(lone, 9, PROTO_FOLLOW));
+    lone_destroy(&lone);
+}
+
+static void
+who_was_accused_is_not_fetched_from(void **state)
+{
+    (void)state;
+    struct lone *lone =
+        lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .audit_share = UINT64_C(1) << 32});
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    struct proto_msg accuse = {.type = PROTO_ACCUSE, .accuse = {.plan = 1, .round = 8, .id = 7}};
+    lone_say(lone, 8, &accuse);
+    tell(lone, 7, 9, 66);
+    lone_run(lone, 400);
+    assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
+    tell(lone, 8, 8, 65);
+    lone_run(lone, 20);
+    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
+    lone_destroy(&lone);
+}
+
+/* Node 5 has trained alone for some rounds when 7 comes, which had another state before round 1. */
+static bool
+goes_back_for_the_past(bool inexact)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .inexact = inexact});
+    lone_meet(lone, 7);
+    for (int k = 0; lone->core->round < 4; k++) {
+        assert_in_range(k, 0, 100);
+        lone_run(lone, 50);
+        lone_train(lone);
+    }
+    for (int k = 0; k < 20 && !lone->back; k++) {
+        tell(lone, 7, 1, 66);
+        lone_run(lone, 50);
+        lone_train(lone);
+    }
+    bool back = lone->back || lone_logged(lone, "had other weights earlier in the run") > 0;
+    lone_destroy(&lone);
+    return back;
+}
+
+/* With train.exact: no, those who trained apart have different states, and nobody computes anything again. */
+static void
+a_past_that_differs_is_no_fault_when_sums_are_inexact(void **state)
+{
+    (void)state;
+    assert_true(goes_back_for_the_past(false));
+    assert_false(goes_back_for_the_past(true));
+}
+
+static bool
+goes_back_for(uint64_t hash)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2, .inexact = true});
+    lone_meet(lone, 7);
+    tell(lone, 7, 0, hash);
+    lone_run(lone, 300);
+    bool back = lone->back;
+    lone_destroy(&lone);
+    return back;
+}
+
+static void
+of_two_inexact_states_one_is_kept(void **state)
+{
+    (void)state;
+    assert_true(goes_back_for(66));
+    assert_false(goes_back_for(88));
+    assert_false(goes_back_for(77));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_odd_one_of_three_is_left_out),
+        cmocka_unit_test(who_is_outvoted_goes_back),
+        cmocka_unit_test(the_vote_does_not_wait_for_ever),
+        cmocka_unit_test(two_who_differ_again_and_again_part),
+        cmocka_unit_test(of_one_against_one_who_is_ahead_decides),
+        cmocka_unit_test(of_two_ahead_who_differ_neither_is_fetched),
+        cmocka_unit_test(who_was_accused_is_not_fetched_from),
+        cmocka_unit_test(a_past_that_differs_is_no_fault_when_sums_are_inexact),
+        cmocka_unit_test(of_two_inexact_states_one_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

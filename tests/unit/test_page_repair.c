@@ -1,0 +1,206 @@
+/* test_page_repair.c - pages of checkpoints are asked for one by one, from one peer after another, and given to others
+ * one at a time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mesh/core/page_repair.h"
+#include "tests/support/lone.h"
+
+enum { STEP = 300, ROUND = 333, NUMBER = 7 };
+
+static uint8_t body[PROTO_PAGE_MAX + 1];
+
+/* Node 5 before its first state, in session with the nodes of ids[]. */
+static struct lone *
+before_the_first_round(const unsigned *ids, size_t count)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 9, .state_size = 10});
+    for (size_t i = 0; i < count; i++) {
+        lone_meet(lone, ids[i]);
+        lone_beat(lone, ids[i], 0, false);
+    }
+    lone_forget_sent(lone);
+    return lone;
+}
+
+static void
+send_page(struct lone *lone, unsigned from, uint64_t round, uint64_t page, size_t size)
+{
+    struct proto_msg msg = {.type = PROTO_PAGE, .page = {STEP, round, page}};
+    struct core_frame frame = {body, size, lone};
+    core_on_bulk(lone->core, lone->now, lone_node(lone, from), &msg, &frame);
+}
+
+static void
+want_page(struct lone *lone, unsigned from, uint64_t page)
+{
+    lone_say(lone, from, &(struct proto_msg){.type = PROTO_WANT, .page = {STEP, ROUND, page}});
+}
+
+static unsigned
+asked(const struct lone *lone, const unsigned *ids, size_t count)
+{
+    unsigned all = 0;
+    for (size_t i = 0; i < count; i++)
+        all += lone_sent_count(lone, ids[i], PROTO_WANT) > 0 ? 1u << i : 0;
+    return all;
+}
+
+static void
+one_peer_is_asked_and_its_page_handed_over(void **state)
+{
+    (void)state;
+    const unsigned ids[] = {6, 7, 8};
+    struct lone *lone = before_the_first_round(ids, 3);
+    core_want(lone->core, lone->now, STEP, 0, NUMBER);
+    unsigned who = asked(lone, ids, 3);
+    assert_int_equal(__builtin_popcount(who), 1);
+    unsigned id = ids[__builtin_ctz(who)];
+    const struct lone_sent *sent = lone_sent(lone, id, PROTO_WANT);
+    assert_int_equal(sent->msg.page.step, STEP);
+    assert_int_equal(sent->msg.page.round, 0);
+    assert_int_equal(sent->msg.page.page, NUMBER);
+    body[3] = 42;
+    send_page(lone, ids[__builtin_ctz(~who)], ROUND, NUMBER, 9); /* of one that was not asked */
+    send_page(lone, id, ROUND, NUMBER + 1, 9);                   /* another page */
+    assert_false(lone->page_came);
+    send_page(lone, id, ROUND, NUMBER, 9);
+    assert_true(lone->page_came);
+    assert_int_equal(lone->page_size, 9);
+    assert_int_equal(lone->page.round, ROUND);
+    assert_int_equal(lone->page_body[3], 42);
+    send_page(lone, id, ROUND, NUMBER, 9); /* the contract of lone: once */
+    lone_destroy(&lone);
+}
+
+static void
+whoever_has_it_not_is_followed_by_the_next(void **state)
+{
+    (void)state;
+    const unsigned ids[] = {6, 7, 8};
+    struct lone *lone = before_the_first_round(ids, 3);
+    core_want(lone->core, lone->now, STEP, ROUND, NUMBER);
+    unsigned before = 0;
+    for (unsigned k = 0; k < 3; k++) {
+        unsigned now = asked(lone, ids, 3), id = ids[__builtin_ctz(now & ~before)];
+        assert_int_equal(__builtin_popcount(now), k + 1);
+        before = now;
+        if (k == 0)
+            send_page(lone, id, 0, NUMBER, 0);
+        else if (k == 1)
+            send_page(lone, id, ROUND + 1, NUMBER, 9);
+        else
+            send_page(lone, id, ROUND, NUMBER, PROTO_PAGE_MAX + 1);
+        assert_false(lone->page_came);
+    }
+    lone_run_with(lone, PAGE_REPAIR_REST_US / 1000 + 20, ids, 3, 0, false);
+    assert_true(lone->page_came);
+    assert_int_equal(lone->page_size, 0);
+    assert_int_equal(lone_sent_count(lone, 6, PROTO_WANT), 1);
+    lone_destroy(&lone);
+}
+
+static void
+silence_death_and_late_arrival_are_borne(void **state)
+{
+    (void)state;
+    const unsigned ids[] = {6, 7};
+    struct lone *lone = before_the_first_round(ids, 1);
+    core_want(lone->core, lone->now, STEP, 0, NUMBER);
+    assert_int_equal(lone_sent_count(lone, 6, PROTO_WANT), 1);
+    lone_run_with(lone, PAGE_REPAIR_ASK_US / 1000 - 100, ids, 1, 0, false);
+    lone_meet(lone, 7);
+    lone_beat(lone, 7, 0, false);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_WANT), 0);
+    lone_run_with(lone, 200, ids, 2, 0, false); /* 6 has had its time */
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_WANT), 1);
+    lone_say(lone, 7, &(struct proto_msg){.type = PROTO_BYE});
+    lone_run_with(lone, 20, ids, 1, 0, false);
+    assert_true(lone->page_came);
+    assert_int_equal(lone->page_size, 0);
+    lone->page_came = false;
+    core_want(lone->core, lone->now, STEP, 0,
+              NUMBER); /* nobody is told that all were asked before */
+    assert_int_equal(lone_sent_count(lone, 6, PROTO_WANT), 2);
+    lone_destroy(&lone);
+}
+
+static void
+alone_the_answer_is_no_after_a_while(void **state)
+{
+    (void)state;
+    struct lone *lone = before_the_first_round(NULL, 0);
+    core_want(lone->core, lone->now, STEP, 0, NUMBER);
+    assert_false(lone->page_came);
+    lone_run(lone, PAGE_REPAIR_REST_US / 1000 + 20);
+    assert_true(lone->page_came);
+    assert_int_equal(lone->page_size, 0);
+    lone_destroy(&lone);
+}
+
+static void
+others_are_answered_one_at_a_time(void **state)
+{
+    (void)state;
+    const unsigned ids[] = {6, 7};
+    struct lone *lone = before_the_first_round(ids, 2);
+    want_page(lone, 6, 1);
+    assert_true(lone->page_wanted);
+    assert_int_equal(lone->page.step, STEP);
+    assert_int_equal(lone->page.round, ROUND);
+    assert_int_equal(lone->page.page, 1);
+    want_page(lone, 7, 2);
+    want_page(lone, 7, 3); /* takes the place of the one before */
+    lone->page_wanted = false;
+    core_on_page(lone->core, lone->now, ROUND, body, PROTO_PAGE_MAX);
+    const struct lone_sent *sent = lone_sent(lone, 6, PROTO_PAGE);
+    assert_non_null(sent);
+    assert_int_equal(sent->body_size, PROTO_PAGE_MAX);
+    assert_int_equal(sent->msg.page.round, ROUND);
+    assert_int_equal(sent->msg.page.page, 1);
+    assert_true(lone->page_wanted);
+    assert_int_equal(lone->page.page, 3);
+    lone->page_wanted = false;
+    core_on_page(lone->core, lone->now, 0, NULL, 0);
+    sent = lone_sent(lone, 7, PROTO_PAGE);
+    assert_int_equal(sent->body_size, 0);
+    assert_int_equal(sent->msg.page.round, 0);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_PAGE), 1);
+    lone_destroy(&lone);
+}
+
+static void
+one_that_left_is_not_answered(void **state)
+{
+    (void)state;
+    const unsigned ids[] = {6, 7};
+    struct lone *lone = before_the_first_round(ids, 2);
+    want_page(lone, 6, 1);
+    want_page(lone, 7, 2);
+    lone_say(lone, 7, &(struct proto_msg){.type = PROTO_BYE});
+    lone_say(lone, 6, &(struct proto_msg){.type = PROTO_BYE});
+    lone->page_wanted = false;
+    core_on_page(lone->core, lone->now, ROUND, body, 9);
+    assert_int_equal(lone_sent_count(lone, 6, PROTO_PAGE), 0);
+    assert_false(lone->page_wanted);
+    lone_destroy(&lone);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_peer_is_asked_and_its_page_handed_over),
+        cmocka_unit_test(whoever_has_it_not_is_followed_by_the_next),
+        cmocka_unit_test(silence_death_and_late_arrival_are_borne),
+        cmocka_unit_test(alone_the_answer_is_no_after_a_while),
+        cmocka_unit_test(others_are_answered_one_at_a_time),
+        cmocka_unit_test(one_that_left_is_not_answered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

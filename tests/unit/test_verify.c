@@ -1,0 +1,339 @@
+/* Audits of files made to be right, and then wrong in one place. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "node/commands/verify.h"
+#include "node/train/ledger.h"
+#include "tests/support/folder.h"
+
+/* 3 epochs of 100 samples in steps of 40, 40 and 20, by two nodes. */
+enum { TRAIN = 100, BATCH = 40, EPOCH_STEPS = 3, STEPS = 9, SHARDS = 4 };
+
+static struct folder a, b;
+static char *said;
+
+static const char job_text[] =
+    "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
+    "\"batch\":40,\"shards\":4,\"steps\":9}";
+
+static const char *job_said = job_text;
+
+static struct verify_line
+truth(uint64_t step)
+{
+    uint64_t ledger = 0, rows = 0;
+    struct ledger_step due = {0};
+    for (uint64_t s = 0; s < step; s++) {
+        due = (struct ledger_step){5,
+                                   TRAIN,
+                                   SHARDS,
+                                   s / EPOCH_STEPS,
+                                   s % EPOCH_STEPS * BATCH,
+                                   s % EPOCH_STEPS == 2 ? 20 : BATCH,
+                                   BATCH};
+        rows = ledger_step_expected(&due);
+        ledger = ledger_chain(ledger, s, rows);
+    }
+    return (struct verify_line){.step = step,
+                                .epoch = due.epoch,
+                                .first = due.first,
+                                .samples = due.rows,
+                                .coverage = 15,
+                                .shards = 5,
+                                .rows = rows,
+                                .ledger = ledger,
+                                .state_hash = 1000 + step,
+                                .plan = 77};
+}
+
+static size_t
+put(char *text, size_t size, const struct verify_line *line)
+{
+    return (size_t)snprintf(
+        text, size,
+        "{\"step\":%llu,\"epoch\":%llu,\"samples\":%llu,\"first\":%llu,\"coverage\":\"%016llx\","
+        "\"shards\":\"%016llx\",\"rows\":\"%016llx\",\"ledger\":\"%016llx\",\"state_hash\":"
+        "\"%016llx\",\"plan\":\"%016llx\"}\n",
+        (unsigned long long)line->step, (unsigned long long)line->epoch,
+        (unsigned long long)line->samples, (unsigned long long)line->first,
+        (unsigned long long)line->coverage, (unsigned long long)line->shards,
+        (unsigned long long)line->rows, (unsigned long long)line->ledger,
+        (unsigned long long)line->state_hash, (unsigned long long)line->plan);
+}
+
+static struct verify_line lines_a[2 * STEPS], lines_b[2 * STEPS];
+static size_t count_a, count_b;
+
+static void
+write_lines(const struct folder *folder, const struct verify_line *line, size_t count,
+            const char *behind)
+{
+    static char text[2 * STEPS * 512 + 512];
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++)
+        size += put(text + size, sizeof text - size, &line[i]);
+    size += (size_t)snprintf(text + size, sizeof text - size, "%s", behind);
+    folder_write(folder, "metrics.jsonl", text, size);
+    folder_write(folder, "job.json", job_said, strlen(job_said));
+}
+
+/* Audit of both folders as they stand; the words it says in `said`. */
+static int
+audit(const char *behind, size_t dirs)
+{
+    const char *const dir[] = {a.path, b.path};
+    size_t size;
+    write_lines(&a, lines_a, count_a, behind);
+    write_lines(&b, lines_b, count_b, "");
+    free(said);
+    FILE *out = open_memstream(&said, &size);
+    int status = verify_run(out, dir, dirs);
+    fclose(out);
+    return status;
+}
+
+static void
+expect(int status, const char *words)
+{
+    if (audit("", 2) != status || !strstr(said, words))
+        fail_msg("expected %d and \"%s\", got: %s", status, words, said);
+}
+
+static int
+make_right(void **state)
+{
+    (void)state;
+    folder_init(&a);
+    folder_init(&b);
+    count_a = count_b = STEPS;
+    for (size_t i = 0; i < STEPS; i++) {
+        lines_a[i] = lines_b[i] = truth(i + 1);
+        lines_b[i].shards = 10;
+    }
+    return 0;
+}
+
+static int
+drop(void **state)
+{
+    (void)state;
+    folder_fini(&a);
+    folder_fini(&b);
+    free(said);
+    said = NULL;
+    return 0;
+}
+
+static void
+right_files_are_proved(void **state)
+{
+    (void)state;
+    expect(
+        0,
+        "proved: every sample was used exactly once in each epoch; 9 of 9 steps, 3 whole epochs of "
+        "100 samples\nread: 2 folders, 18 lines; 0 steps were done again with the same bits; 0 "
+        "lines "
+        "are cut off; for 9 steps it is known who computed each shard\n");
+    assert_int_equal(audit("{\"step\":10,\"epo", 2), 0); /* cut off */
+    assert_non_null(strstr(said, "1 line is cut off"));
+    assert_int_equal(audit("{\"step\":9,\"samples\":0}\n", 2), 0); /* an evaluation alone */
+    assert_int_equal(audit("", 1), 0);
+    assert_non_null(strstr(said, "for 0 steps it is known"));
+}
+
+static void
+files_of_late_joiners_add_up(void **state)
+{
+    (void)state;
+    count_a = 5;
+    memmove(lines_b, lines_b + 4, 5 * sizeof *lines_b);
+    count_b = 5;
+    expect(0, "proved: ");
+    memmove(lines_b, lines_b + 3, 2 * sizeof *lines_b);
+    count_b = 2;
+    expect(1,
+           "no file: epoch 1, step 6, sample 80 to epoch 2, step 7, sample 39: not proved by these "
+           "files, but the running hash behind them says that they were counted once\n");
+    lines_b[0].ledger ^= 1;
+    expect(1, "step 7, sample 39: not proved by these files\n");
+}
+
+static void
+a_run_that_is_not_over_is_proved_so_far(void **state)
+{
+    (void)state;
+    count_a = count_b = 4;
+    expect(0, "4 of 9 steps, 1 whole epoch of 100 samples and 40 samples of the next");
+    static const char result[] =
+        "{\"steps\":5,\"params_sha256\":"
+        "\"0123456789012345678901234567890123456789012345678901234567890123\",\"state_sha256\":"
+        "\"0123456789012345678901234567890123456789012345678901234567890123\"}";
+    folder_write(&a, "result.json", result, strlen(result));
+    expect(1, "no file: epoch 1, step 5, sample 40 to epoch 1, step 5, sample 79: not proved");
+}
+
+static void
+a_step_redone_must_be_the_same(void **state)
+{
+    (void)state;
+    lines_a[STEPS] = truth(8);
+    lines_a[STEPS + 1] = truth(9);
+    count_a = STEPS + 2;
+    expect(0, "20 lines; 2 steps were done again with the same bits");
+    lines_a[STEPS].state_hash++;
+    expect(1,
+           "metrics.jsonl:10: epoch 2, step 8: state 00000000000003f1, but 00000000000003f0 at ");
+}
+
+static void
+every_wrong_field_is_a_finding(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < STEPS; i++) {
+        struct verify_line right = lines_a[i];
+        char words[64];
+        lines_a[i].epoch++;
+        expect(1, "the job gives it epoch");
+        snprintf(words, sizeof words, "metrics.jsonl:%zu: epoch ", i + 1);
+        expect(1, words);
+        lines_a[i] = right, lines_a[i].first += 1;
+        expect(1, "the job gives it epoch");
+        lines_a[i] = right, lines_a[i].samples -= 1;
+        expect(1, "the job gives it epoch");
+        lines_a[i] = right, lines_a[i].coverage = 7;
+        expect(1, "shards 7 were counted once, expected f");
+        lines_a[i] = right, lines_a[i].rows ^= 1;
+        expect(1, "the hash of its samples is");
+        lines_a[i] = right, lines_a[i].ledger ^= 1;
+        expect(1, "steps before it were lost or repeated");
+        lines_a[i] = right, lines_a[i].state_hash ^= 1;
+        expect(1, "but 0000");
+        lines_a[i] = right, lines_a[i].shards = 4 + 2;
+        expect(1, "shards 2 were computed here and at ");
+        lines_a[i].plan++;
+        expect(0, "for 8 steps it is known");
+        lines_a[i] = right, lines_a[i].step = STEPS + 1;
+        expect(1, "step 10, expected 1..9");
+        lines_a[i] = right;
+    }
+    expect(0, "proved");
+}
+
+static void
+wrong_text_is_a_finding(void **state)
+{
+    (void)state;
+    static char longest[VERIFY_LINE_MAX + 3];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 2] = '\n';
+    assert_int_equal(audit(longest, 2), 1);
+    assert_non_null(strstr(said, "metrics.jsonl:10: has more than 4096 bytes"));
+    assert_int_equal(audit("[]\n", 2), 1);
+    assert_non_null(strstr(said, "metrics.jsonl:10: is not a JSON object"));
+    assert_int_equal(audit("{\"step\":9,\"samples\":1}\n", 2), 1);
+    assert_non_null(strstr(said, "metrics.jsonl:10: epoch is missing or of the wrong kind"));
+    const char *const nowhere[] = {"/nowhere\033"};
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    assert_int_equal(verify_run(out, nowhere, 1), 1);
+    fclose(out);
+    assert_non_null(strstr(text, "/nowhere\\x1b/job.json: No such file or directory"));
+    free(text);
+}
+
+/* Epochs of 3 steps in rounds of 2: 80 samples, then 20. */
+static void
+rounds_of_several_steps_are_proved(void **state)
+{
+    (void)state;
+    static const char job[] =
+        "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
+        "\"batch\":40,\"shards\":4,\"steps\":8,\"local_steps\":2}";
+    static const struct {
+        uint64_t step, before, first, rows;
+    } round[] = {{2, 0, 0, 80}, {3, 2, 80, 20}, {5, 3, 0, 80}, {6, 5, 80, 20}, {8, 6, 0, 80}};
+    enum { ROUNDS = sizeof round / sizeof *round };
+    uint64_t ledger = 0;
+    job_said = job;
+    count_a = count_b = ROUNDS;
+    for (size_t i = 0; i < ROUNDS; i++) {
+        struct ledger_step due = {
+            5, TRAIN, SHARDS, round[i].before / EPOCH_STEPS, round[i].first, round[i].rows, BATCH};
+        uint64_t rows = ledger_step_expected(&due);
+        ledger = ledger_chain(ledger, round[i].before, rows);
+        lines_a[i].step = round[i].step;
+        lines_a[i].epoch = due.epoch;
+        lines_a[i].first = due.first;
+        lines_a[i].samples = due.rows;
+        lines_a[i].rows = rows;
+        lines_a[i].ledger = ledger;
+        lines_b[i] = lines_a[i];
+        lines_b[i].shards = 10;
+    }
+    expect(0, "proved: every sample was used exactly once in each epoch; 8 of 8 steps, 2 whole "
+              "epochs of 100 samples and 80 samples of the next\nread: 2 folders, 10 lines");
+    lines_a[2].step = 4;
+    expect(1, "metrics.jsonl:3: step 4, expected step 5, with which its round ends");
+    lines_a[2].step = 5, lines_a[3].rows ^= 1;
+    expect(1, "epoch 1, step 6, samples 80+20: the hash of its samples is");
+    lines_a[3].rows ^= 1, lines_a[4].samples = 40;
+    expect(1, "the job gives it epoch 2, samples 0+80");
+    lines_a[4].samples = 80;
+    memmove(lines_a + 1, lines_a + 3, 2 * sizeof *lines_a);
+    memmove(lines_b + 1, lines_b + 3, 2 * sizeof *lines_b);
+    count_a = count_b = 3;
+    expect(1,
+           "no file: epoch 0, step 3, sample 80 to epoch 1, step 5, sample 79: not proved by these "
+           "files, but the running hash behind them says that they were counted once\n");
+    job_said = job_text;
+    expect(1, "the job gives it");
+}
+
+/* A line that claims a step far away must not make the audit walk there. */
+static void
+a_huge_step_costs_no_time(void **state)
+{
+    (void)state;
+    static const char job[] =
+        "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
+        "\"batch\":40,\"shards\":4,\"steps\":9000000000000000000}";
+    const char *const dir[] = {a.path};
+    char text[512], *words;
+    size_t size;
+    struct verify_line far = lines_a[8];
+    far.step = UINT64_C(8999999999999999999);
+    folder_write(&a, "metrics.jsonl", text, put(text, sizeof text, &far));
+    folder_write(&a, "job.json", job, strlen(job));
+    FILE *out = open_memstream(&words, &size);
+    assert_int_equal(verify_run(out, dir, 1), 1);
+    fclose(out);
+    assert_non_null(strstr(words, "not proved by these files\n"));
+    free(words);
+}
+
+int
+main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, make_right, drop)
+    const struct CMUnitTest tests[] = {
+        CASE(right_files_are_proved),
+        CASE(files_of_late_joiners_add_up),
+        CASE(a_run_that_is_not_over_is_proved_so_far),
+        CASE(a_step_redone_must_be_the_same),
+        CASE(every_wrong_field_is_a_finding),
+        CASE(wrong_text_is_a_finding),
+        CASE(rounds_of_several_steps_are_proved),
+        CASE(a_huge_step_costs_no_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
