@@ -28,9 +28,13 @@ simd_src := $(filter %_simd.c,$(lib_all))
 lib_src  := $(filter-out $(simd_src) node/cli/main.c,$(lib_all))
 lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) $(simd_src:%.c=$B/%.avx2.o) \
     $(if $(x86),$B/nn/arithmetic/gemm_simd.avx512.o)
+# The core with planted bugs (mesh/core/mutant.h), for the simulator and the unit tests that plant some.
+core_src := $(filter mesh/core/%,$(lib_src))
+mutants  := $(filter-out $(core_src:%.c=$B/%.o),$(lib_obj)) $(core_src:%.c=$B/%.mutant.o)
 support  := $(patsubst %.c,$B/%.o,$(wildcard tests/support/*.c))
 tests    := $(patsubst %.c,$B/%,$(wildcard tests/unit/test_*.c tests/prop/prop_*.c))
 replays  := $(patsubst tests/fuzz/fuzz_%.c,$B/tests/fuzz/replay_%,$(wildcard tests/fuzz/fuzz_*.c))
+planting := $(patsubst %.c,$B/%,$(shell grep -l MUTANT_ tests/unit/*.c))
 benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 
 # What ThreadSanitizer cannot see inside ZeroMQ.
@@ -54,10 +58,15 @@ $B/%.avx2.o: %.c
 $B/%.avx512.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -O3 -mavx512f -mprefer-vector-width=512 -DSIMD=avx512 -c -o $@ $<
+$B/%.mutant.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -DMESHNODE_MUTANTS -c -o $@ $<
 $B/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
+$(planting): $B/tests/unit/%: $B/tests/unit/%.o $(support) $(mutants)
+	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 $B/tests/unit/%: $B/tests/unit/%.o $(support) $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(shell sed -n 's|^.*LDFLAGS: *||; T; s| *\*/.*||; p' tests/unit/$*.c) -lcmocka $(LDLIBS)
 $B/tests/prop/%: $B/tests/prop/%.o $(support) $(lib_obj)
@@ -66,7 +75,7 @@ $B/tests/bench/%: $B/tests/bench/%.o $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $B/tests/fuzz/replay_%: $B/tests/fuzz/fuzz_%.o $B/tests/fuzz/replay.o $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$B/sim: $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c)) $B/tests/support/scenario.o $(lib_obj)
+$B/sim: $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c)) $B/tests/support/scenario.o $B/tests/support/mutant.o $(mutants)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $B/switch: $B/tests/chaos/switch.o $(support) $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)

@@ -59,7 +59,7 @@ static bool
 drained(struct core *core)
 {
     struct contribution *own = &core->contribution;
-    if (own->in_flight == 0 || core_mutant(core, MUTANT_SENT))
+    if (own->in_flight == 0 || core_mutant(MUTANT_SENT))
         return true;
     if (!own->blocked)
         own->blocked_at_us = core->awake;
@@ -83,7 +83,7 @@ static void
 own_compute(struct core *core, uint64_t need)
 {
     struct contribution *own = &core->contribution;
-    bool extra = (own->has & ~need) != 0 && !core_mutant(core, MUTANT_FRESH);
+    bool extra = (own->has & ~need) != 0 && !core_mutant(MUTANT_FRESH);
     bool fresh = !own->filled || own->has == 0 || extra;
     if (fresh)
         own->has = 0;
@@ -101,7 +101,7 @@ own_fill(struct core *core, uint64_t need)
 {
     struct contribution *own = &core->contribution;
     if (own->state == TRAINER_FREE && !(own->filled && own->has == need)) {
-        if (core_mutant(core, MUTANT_FRESH) && own->filled && (need & ~own->has) == 0)
+        if (core_mutant(MUTANT_FRESH) && own->filled && (need & ~own->has) == 0)
             own->has = need;
         else if (!drained(core))
             return;
@@ -110,7 +110,7 @@ own_fill(struct core *core, uint64_t need)
         else
             own_compute(core, need);
     }
-    if (own->lent && !core_mutant(core, MUTANT_LENT))
+    if (own->lent && !core_mutant(MUTANT_LENT))
         return; /* sum is written from here on */
     if (!contribution_settled(core) || contribution_have(core) != need)
         return;

@@ -84,7 +84,6 @@ core_ring(struct core *core)
         .chunk_elems = core->config.chunk_elems,
         .direct_bytes = core->config.direct_bytes,
         .all = core->all,
-        .mutant = core->config.mutant,
     };
     static const struct ring_ops ops = {on_ring_send, on_ring_pass, on_ring_keep, on_ring_release};
     return ring_new(&core->ring, &setup, &ops, core);
@@ -154,11 +153,11 @@ core_destroy(struct core **core)
  * where they come late, since our threads wait for a processor or have much to add, what others send waits, too. So a
  * late one counts as if it had been in time, which stretches each deadline by as much as we are late. */
 static uint64_t
-core_heed(const struct core *core, uint64_t passed)
+core_heed(uint64_t passed)
 {
     uint64_t least = passed / CORE_LATE_MAX, us = passed < CORE_DUE_US ? passed : CORE_DUE_US;
     us = us > least ? us : least;
-    if (core_mutant(core, MUTANT_LATE))
+    if (core_mutant(MUTANT_LATE))
         us = passed;
     return us < CORE_NAP_US ? us : CORE_NAP_US;
 }
@@ -168,7 +167,7 @@ core_clock(struct core *core, uint64_t now)
 {
     if (now > core->now)
         core->now = now;
-    core->awake = core->tick_awake + core_heed(core, core->now - core->tick_at);
+    core->awake = core->tick_awake + core_heed(core->now - core->tick_at);
 }
 
 static void

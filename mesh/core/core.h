@@ -77,7 +77,6 @@ struct core_config {
     /* Sums of floats depend on how the shards were divided (train.exact: no). Then nodes that trained apart have
      * different states, and none of them is wrong. */
     bool inexact;
-    uint64_t mutant; /* simulator only: bits of planted bugs, 0 = none; see tests/sim */
 };
 
 /* What the core asks its shell to do. All are called from within core_on_*. None may call the core. */

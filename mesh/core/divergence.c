@@ -23,7 +23,7 @@ bool
 divergence_excludes(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    if (core_mutant(core, MUTANT_ODD))
+    if (core_mutant(MUTANT_ODD))
         return false;
     if (peer->apart || (peer->round > core->round && core->round < core->divergence.dispute))
         return true;
@@ -80,7 +80,7 @@ divergence_trusts(const struct core *core, uint64_t round, uint64_t hash)
         bool other = peers_usable(core, i) && !peer->apart && peer->round == round &&
                      peer->state_hash != 0 && peer->state_hash != hash;
         if (other && holders(core, round, peer->state_hash) >= same)
-            return core_mutant(core, MUTANT_ODD);
+            return core_mutant(MUTANT_ODD);
     }
     return true;
 }
@@ -164,7 +164,7 @@ divergence_past(const struct core *core, uint64_t round)
     const struct divergence *divergence = &core->divergence;
     bool known = round >= divergence->past_from && round <= divergence->past_to &&
                  core->state_hash != 0 && !core->config.inexact;
-    return known && !core_mutant(core, MUTANT_PAST) ? divergence->past[round % DIVERGENCE_PAST] : 0;
+    return known && !core_mutant(MUTANT_PAST) ? divergence->past[round % DIVERGENCE_PAST] : 0;
 }
 
 /* Does peers[i] say that it had another state than ours before a round that we have passed? */
@@ -340,7 +340,7 @@ go_back(struct core *core, const struct tally *tally)
 static bool
 ahead_decides(struct core *core, const struct tally *tally)
 {
-    if (tally->other != tally->same || core_mutant(core, MUTANT_PAST))
+    if (tally->other != tally->same || core_mutant(MUTANT_PAST))
         return false;
     bool found = false;
     for (int i = 0; i < core->peers.high; i++) {
@@ -481,7 +481,7 @@ void
 divergence_step(struct core *core)
 {
     struct divergence *divergence = &core->divergence;
-    if (!contribution_settled(core) || core->state_hash == 0 || core_mutant(core, MUTANT_ODD))
+    if (!contribution_settled(core) || core->state_hash == 0 || core_mutant(MUTANT_ODD))
         return;
     struct tally tally = count_claims(core);
     struct dispute past = past_count(core);

@@ -93,7 +93,7 @@ fetch_on_offer(struct core *core, int from, const struct proto_offer *offer, con
 {
     struct fetch *fetch = &core->fetch;
     bool asks = fetch->stage == FETCH_ASKING || fetch->stage == FETCH_BLOCKS;
-    if (!asks || offer->round + core_mutant(core, MUTANT_OFFER_ROUND) <= core->round ||
+    if (!asks || offer->round + core_mutant(MUTANT_OFFER_ROUND) <= core->round ||
         offer->size != core->config.state_size ||
         size != serve_blocks(core) * sizeof *core->hashes ||
         serve_offer_check(offer, body, size) != offer->check)
@@ -330,7 +330,7 @@ fetch_on_block(struct core *core, int from, const struct proto_state *msg, const
     }
     if (size != serve_block_size(core, msg->block) || fetch->blocks[msg->block] == FETCH_HERE)
         return;
-    if (hash64(body, size) != core->hashes[msg->block] && !core_mutant(core, MUTANT_BLOCK)) {
+    if (hash64(body, size) != core->hashes[msg->block] && !core_mutant(MUTANT_BLOCK)) {
         block_bad(core, from, msg->block);
         return;
     }

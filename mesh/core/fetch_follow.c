@@ -132,7 +132,7 @@ total_take(struct core *core, const struct proto_total *total, const void *body,
     if (size != (rest < core->config.block_size ? rest : core->config.block_size) ||
         serve_total_check(total, body, size) != total->check)
         return;
-    if (total->state_hash != core->state_hash && !core_mutant(core, MUTANT_FOLLOW_STATE)) {
+    if (total->state_hash != core->state_hash && !core_mutant(MUTANT_FOLLOW_STATE)) {
         state_differs(core, total->state_hash);
         return;
     }
@@ -160,7 +160,7 @@ follows(const struct core *core)
 static bool
 its_turn(const struct core *core, const struct proto_total *total)
 {
-    bool before = core_mutant(core, MUTANT_FOLLOW_ROUND) && total->round + 1 == core->round;
+    bool before = core_mutant(MUTANT_FOLLOW_ROUND) && total->round + 1 == core->round;
     return (total->round == core->round || before) && total->block == core->fetch.block;
 }
 

@@ -147,7 +147,7 @@ hush(const struct core *core)
         mesh++;
         silent += core->awake - peer->heard_at_us > HEARTBEAT_HUSH_US;
     }
-    return 2 * silent > mesh && !core_mutant(core, MUTANT_HALF);
+    return 2 * silent > mesh && !core_mutant(MUTANT_HALF);
 }
 
 /* Has peers[i] been silent for so long that it is not to be counted on? */
@@ -156,7 +156,7 @@ lost(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
     uint64_t silent_us = core->awake - peer->heard_at_us;
-    if (silent_us <= CORE_SUSPECT_US || peer->hello.wants_job || core_mutant(core, MUTANT_SILENCE))
+    if (silent_us <= CORE_SUSPECT_US || peer->hello.wants_job || core_mutant(MUTANT_SILENCE))
         return false;
     return silent_us > CORE_SPLIT_US || !hush(core);
 }
@@ -167,7 +167,7 @@ heartbeat_watch(struct core *core, int i)
     struct peer *peer = &core->peers.peers[i];
     uint64_t silent_us = core->awake - peer->heard_at_us;
     char who[PROTO_WHO_MAX];
-    if (silent_us > CORE_FORGET_US && !core_mutant(core, MUTANT_FORGET)) {
+    if (silent_us > CORE_FORGET_US && !core_mutant(MUTANT_FORGET)) {
         peers_drop(core, i, REPORT_SILENT, "silent");
     } else if (!peer->suspected && lost(core, i)) {
         peer->suspected = true;

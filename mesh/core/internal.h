@@ -83,12 +83,6 @@ void core_log(struct core *core, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static inline bool
-core_mutant(const struct core *core, uint64_t bit)
-{
-    return (core->config.mutant & bit) != 0;
-}
-
-static inline bool
 core_node_equal(struct proto_node a, struct proto_node b)
 {
     return a.id == b.id && a.incarnation == b.incarnation;

@@ -1,9 +1,13 @@
-/* mutant.h - bugs planted on purpose, one bit each in core_config.mutant.
+/* mutant.h - bugs planted on purpose, one bit each.
  *
- * The simulator must find them: a check that nobody ever saw hold something may have a hole. Always 0 in real
- * nodes. Uses nothing. */
+ * The simulator must find them: a check that nobody ever saw hold something may have a hole. The bugs exist only in
+ * objects compiled with -DMESHNODE_MUTANTS (the *.mutant.o of the Makefile), which the simulator and some unit tests
+ * link. In the program core_mutant is constant false. Uses nothing. */
 #ifndef MESH_MUTANT_H
 #define MESH_MUTANT_H
+
+#include <stdbool.h>
+#include <stdint.h>
 
 #define MUTANT_FENCE    (UINT64_C(1) << 0) /* chunks of any plan of this round are taken */
 #define MUTANT_COVERAGE (UINT64_C(1) << 1) /* overlapping and incomplete sums are taken */
@@ -57,5 +61,17 @@
     (UINT64_C(1) << 38) /* a copy of the state goes on after the state has changed */
 #define MUTANT_UNNOTICED                                                                           \
     (UINT64_C(1) << 39) /* a leader does not end its plan when a member is lost */
+
+#ifdef MESHNODE_MUTANTS
+extern uint64_t core_mutants; /* those planted now, in every core; tests/support/mutant.c */
+#else
+static const uint64_t core_mutants = 0;
+#endif
+
+static inline bool
+core_mutant(uint64_t bit)
+{
+    return (core_mutants & bit) != 0;
+}
 
 #endif

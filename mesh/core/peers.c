@@ -26,7 +26,7 @@ peers_find(const struct core *core, struct proto_node node)
     if (i < 0 || core->peers.peers[i].state != PEER_UP)
         return -1;
     bool same = core->peers.peers[i].node.incarnation == node.incarnation;
-    return same || core_mutant(core, MUTANT_INCARNATION) ? i : -1;
+    return same || core_mutant(MUTANT_INCARNATION) ? i : -1;
 }
 
 bool
@@ -35,14 +35,14 @@ peers_usable(const struct core *core, int i)
     const struct peer *peer = &core->peers.peers[i];
     if (peer->state != PEER_UP || peer->suspected || peer->hello.wants_job)
         return false;
-    return peer->hears_me || core_mutant(core, MUTANT_HEARING);
+    return peer->hears_me || core_mutant(MUTANT_HEARING);
 }
 
 bool
 peers_mutual(const struct core *core, int a, int b)
 {
     const struct peer *peers = core->peers.peers;
-    if (core_mutant(core, MUTANT_CLIQUE))
+    if (core_mutant(MUTANT_CLIQUE))
         return true;
     return (peers[a].hears >> b & 1) && (peers[b].hears >> a & 1);
 }
@@ -267,7 +267,7 @@ hello_peer(struct core *core, struct proto_node from, const struct proto_endpoin
     struct peer *peer = &core->peers.peers[i];
     if (from.incarnation < peer->node.incarnation)
         return -1;
-    if (from.incarnation > peer->node.incarnation && !core_mutant(core, MUTANT_INCARNATION))
+    if (from.incarnation > peer->node.incarnation && !core_mutant(MUTANT_INCARNATION))
         peer_new_incarnation(core, i, from);
     if (peer->link < 0)
         peer->at = *at;
@@ -308,7 +308,7 @@ peers_hello(struct core *core, struct proto_node from, const char *host,
         peer_dial(core, i, &at);
         return;
     }
-    bool answer = hello->answers == peer->number || core_mutant(core, MUTANT_LINK);
+    bool answer = hello->answers == peer->number || core_mutant(MUTANT_LINK);
     if (peer->state == PEER_GREETING && answer)
         peer_establish(core, i);
     else if (peer->state == PEER_UP)
@@ -421,7 +421,7 @@ static bool
 peer_replaced(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    if (peer->state == PEER_FREE || peer->state == PEER_UP || core_mutant(core, MUTANT_GHOST))
+    if (peer->state == PEER_FREE || peer->state == PEER_UP || core_mutant(MUTANT_GHOST))
         return false;
     for (int j = 0; j < core->peers.high; j++) {
         const struct peer *other = &core->peers.peers[j];

@@ -157,7 +157,7 @@ is_dead(const struct core *core, uint64_t hash)
 {
     for (unsigned k = 0; k < PLAN_DEAD_MAX; k++)
         if (core->plan.dead[k] == hash)
-            return !core_mutant(core, MUTANT_DEAD);
+            return !core_mutant(MUTANT_DEAD);
     return false;
 }
 
@@ -206,7 +206,7 @@ plan_differ(struct core *core)
 void
 plan_peer_lost(struct core *core, int i, const char *why)
 {
-    if (plan_member(core, i) && !(plan_leader(core) && core_mutant(core, MUTANT_UNNOTICED)))
+    if (plan_member(core, i) && !(plan_leader(core) && core_mutant(MUTANT_UNNOTICED)))
         plan_abort(core, why);
 }
 
@@ -323,7 +323,7 @@ judge_stuck(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
     char who[PROTO_WHO_MAX];
-    if (peer->stuck || peer->busy_us <= stuck_us(core, i) || core_mutant(core, MUTANT_STUCK))
+    if (peer->stuck || peer->busy_us <= stuck_us(core, i) || core_mutant(MUTANT_STUCK))
         return;
     peer->stuck = true;
     core_log(core, 4, "%s is too slow (no work for %.1f s): going on without it until it is faster",
@@ -335,7 +335,7 @@ static bool
 stuck_here(const struct core *core)
 {
     return contribution_busy_us(core) > CORE_PROGRESS_US + 4 * plan_recent_max(core) &&
-           !core_mutant(core, MUTANT_STUCK);
+           !core_mutant(MUTANT_STUCK);
 }
 
 /* --- Leading ----------------------------------------------------------------------------------- */
@@ -358,7 +358,7 @@ starved(const struct core *core)
     if (core->plan.plans == 0 && core->config.peers_min > 1 && since_us < core->peers.newest_at_us)
         since_us = core->peers.newest_at_us; /* nor before all had come */
     return core->awake > since_us + CORE_STARVED_US && !fetch_moving(core, CORE_STARVED_US) &&
-           !core_mutant(core, MUTANT_STARVED);
+           !core_mutant(MUTANT_STARVED);
 }
 
 /* Has everybody come who is waited for before the first round? */
@@ -525,7 +525,7 @@ waited(const struct core *core)
     uint64_t most_us = CORE_WAIT_US;
     if (nearly(core) && plan_recent_max(core) > most_us)
         most_us = plan_recent_max(core);
-    return core->awake - core->plan.idle_at_us >= most_us && !core_mutant(core, MUTANT_WAIT);
+    return core->awake - core->plan.idle_at_us >= most_us && !core_mutant(MUTANT_WAIT);
 }
 
 /* Who did not get in is not waited for again at once. */
@@ -563,7 +563,7 @@ plan_fill(struct core *core, const struct choice *choice, struct proto_plan *pla
         speed[k] = i < 0 ? core->contribution.speed : core->peers.peers[i].speed;
     }
     plan_divide(core->all, choice->n, have, speed, shards);
-    if (core_mutant(core, MUTANT_TWICE) && choice->n > 1)
+    if (core_mutant(MUTANT_TWICE) && choice->n > 1)
         shards[shards[0] & 1] |= 1; /* shard 0 */
     for (size_t k = 0; k < choice->n; k++)
         plan->members[k].shards = shards[k];
@@ -656,7 +656,7 @@ court(struct core *core, int i)
         return;
     }
     if (peer->done || straggler_benched(core, i) || core->awake < peer->court_at_us ||
-        core_mutant(core, MUTANT_HOLD) || !hears_plan(core, i) || core->plan.hold != UINT64_MAX)
+        core_mutant(MUTANT_HOLD) || !hears_plan(core, i) || core->plan.hold != UINT64_MAX)
         return;
     bool yields = !peer->idle && !peer->ready && peer->node.id < core->config.self.id &&
                   peer->round + PLAN_MERGE_ROUNDS >= core->round;
@@ -672,7 +672,7 @@ contradiction(const struct core *core, int i)
     const struct peer *peer = &core->peers.peers[i];
     uint64_t age_us = core->awake - core->plan.adopted_at_us;
     uint64_t still_us = core->awake - core->plan.progress_at_us;
-    if (!peer->hears_me && still_us > CORE_HEARTBEAT_US && !core_mutant(core, MUTANT_HEARING))
+    if (!peer->hears_me && still_us > CORE_HEARTBEAT_US && !core_mutant(MUTANT_HEARING))
         return "a member does not hear us";
     if (peer->stuck)
         return "a member's trainer hangs";
@@ -712,7 +712,7 @@ plan_tick(struct core *core)
     if (core->contribution.state != TRAINER_FREE)
         plan_progress(core); /* my own computing and applying take the time they take */
     uint64_t most_us = (CORE_PROGRESS_US + 4 * plan_recent_max(core)) << plan->patience;
-    if (core->awake - plan->progress_at_us > most_us && !core_mutant(core, MUTANT_PROGRESS)) {
+    if (core->awake - plan->progress_at_us > most_us && !core_mutant(MUTANT_PROGRESS)) {
         if (plan->patience < PLAN_PATIENCE_MAX)
             plan->patience++;
         plan_abort(core, "no progress");
@@ -730,7 +730,7 @@ plan_covers(const struct core *core, const struct proto_plan *plan)
 {
     uint64_t seen = 0;
     for (size_t k = 0; k < plan->count; k++) {
-        if ((seen & plan->members[k].shards) && !core_mutant(core, MUTANT_TWICE))
+        if ((seen & plan->members[k].shards) && !core_mutant(MUTANT_TWICE))
             return false;
         seen |= plan->members[k].shards;
     }
@@ -774,7 +774,7 @@ static bool
 of_round(const struct core *core, const struct proto_plan *plan)
 {
     return plan->round == core->round ||
-           (core_mutant(core, MUTANT_PLAN_ROUND) && plan->round + 1 == core->round);
+           (core_mutant(MUTANT_PLAN_ROUND) && plan->round + 1 == core->round);
 }
 
 void

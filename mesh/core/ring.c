@@ -301,29 +301,28 @@ pass_on(struct ring *ring, enum proto_type type, const struct proto_chunk *chunk
 /* --- Receiving --------------------------------------------------------------------------------- */
 
 static bool
-check_differs(const struct ring *ring, uint64_t a, uint64_t b)
+check_differs(uint64_t a, uint64_t b)
 {
-    return a != b && !(ring->setup.mutant & MUTANT_CHECK);
+    return a != b && !core_mutant(MUTANT_CHECK);
 }
 
 /* Shards that coverage is about: all. */
 static uint64_t
-counted(const struct ring *ring)
+counted(void)
 {
-    return ring->setup.mutant & MUTANT_ZERO ? ~UINT64_C(1) : ~UINT64_C(0);
+    return core_mutant(MUTANT_ZERO) ? ~UINT64_C(1) : ~UINT64_C(0);
 }
 
 static bool
-overlaps(const struct ring *ring, uint64_t a, uint64_t b)
+overlaps(uint64_t a, uint64_t b)
 {
-    return (a & b & counted(ring)) != 0 && !(ring->setup.mutant & MUTANT_COVERAGE);
+    return (a & b & counted()) != 0 && !core_mutant(MUTANT_COVERAGE);
 }
 
 static bool
 complete(const struct ring *ring, uint64_t coverage)
 {
-    return (coverage & counted(ring)) == (ring->setup.all & counted(ring)) ||
-           (ring->setup.mutant & MUTANT_COVERAGE);
+    return (coverage & counted()) == (ring->setup.all & counted()) || core_mutant(MUTANT_COVERAGE);
 }
 
 static void
@@ -372,7 +371,7 @@ chunk_place(const struct ring *ring, const struct proto_chunk *chunk, unsigned *
     uint64_t rest = segment_first(ring, chunk->bucket, s + 1) - chunk->first;
     uint64_t count = rest < ring->setup.chunk_elems ? rest : ring->setup.chunk_elems;
     bool exact = offset % ring->setup.chunk_elems == 0 && chunk->count == count;
-    if (!exact && !(ring->setup.mutant & MUTANT_RANGE))
+    if (!exact && !core_mutant(MUTANT_RANGE))
         return false;
     *segment = s;
     *stage = lane->stage + s * lane->stride + (size_t)(offset / ring->setup.chunk_elems);
@@ -399,14 +398,14 @@ take_direct(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
     uint8_t *taken = &ring->stages[lane->stage + from];
     if (*taken)
         return VERDICT_DONE;
-    if (overlaps(ring, chunk->coverage, lane->covered) && !(ring->setup.mutant & MUTANT_DIRECT))
+    if (overlaps(chunk->coverage, lane->covered) && !core_mutant(MUTANT_DIRECT))
         return bad(ring, "a shard counted twice", chunk);
     int32_t *sum = ring->setup.sum + b->first;
     bool first = lane->left == ring->n - 1;
     uint64_t before, after;
     check_sum(sum, first ? ring->setup.own + b->first : sum, frame->data, b->count, &before,
               &after);
-    if (check_differs(ring, check_add(before, chunk->check), after))
+    if (check_differs(check_add(before, chunk->check), after))
         return bad(ring, "wrong checksum", chunk);
     *taken = STAGE_FINAL;
     lane->covered |= chunk->coverage;
@@ -447,7 +446,7 @@ take_reduce(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
     bool last = right_of(ring) == s; /* nothing more to add */
     if (ring->ready <= chunk->bucket)
         return VERDICT_LATER;
-    if (overlaps(ring, chunk->coverage, ring->mine))
+    if (overlaps(chunk->coverage, ring->mine))
         return bad(ring, "a shard counted twice", chunk);
     const int32_t *own = ring->setup.own + chunk->first;
     uint64_t mine, sum;
@@ -455,7 +454,7 @@ take_reduce(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
         check_sum_copy(ring->setup.sum + chunk->first, own, frame->data, chunk->count, &mine, &sum);
     else
         check_sum(frame->data, own, frame->data, chunk->count, &mine, &sum);
-    if (check_differs(ring, check_add(chunk->check, mine), sum))
+    if (check_differs(check_add(chunk->check, mine), sum))
         return bad(ring, "wrong checksum", chunk);
     struct proto_chunk next = *chunk;
     next.check = sum;
@@ -489,7 +488,7 @@ take_gather(struct ring *ring, const struct proto_chunk *chunk, unsigned from,
     if (!complete(ring, chunk->coverage))
         return bad(ring, "a shard is missing", chunk);
     uint64_t check = check_copy(ring->setup.sum + chunk->first, frame->data, chunk->count);
-    if (check_differs(ring, check, chunk->check))
+    if (check_differs(check, chunk->check))
         return bad(ring, "wrong checksum", chunk);
     *stage = STAGE_FINAL;
     lane_count(ring, lane);
@@ -526,7 +525,7 @@ take(struct ring *ring, struct proto_node node, enum proto_type type,
 {
     int from = member_of(ring, node);
     if (from >= 0 && from != (int)ring->rank && chunk->state != ring->state &&
-        !(ring->setup.mutant & MUTANT_ODD))
+        !core_mutant(MUTANT_ODD))
         return odd(ring, (unsigned)from, chunk);
     if (from < 0 || from == (int)ring->rank || chunk->bucket >= ring->setup.bucket_count ||
         chunk->bucket < ring->first_bucket)
@@ -547,15 +546,15 @@ fenced(const struct ring *ring, const struct proto_chunk *chunk)
 {
     if (!ring->planned)
         return true;
-    return chunk->plan != ring->plan && !(ring->setup.mutant & MUTANT_FENCE);
+    return chunk->plan != ring->plan && !core_mutant(MUTANT_FENCE);
 }
 
 /* Is its plan or its round not the present one? */
 static bool
 waits(const struct ring *ring, const struct proto_chunk *chunk)
 {
-    bool fence = fenced(ring, chunk) && !(ring->setup.mutant & MUTANT_DRAIN_FENCE);
-    bool round = chunk->round != ring->round && !(ring->setup.mutant & MUTANT_DRAIN_ROUND);
+    bool fence = fenced(ring, chunk) && !core_mutant(MUTANT_DRAIN_FENCE);
+    bool round = chunk->round != ring->round && !core_mutant(MUTANT_DRAIN_ROUND);
     return fence || round;
 }
 

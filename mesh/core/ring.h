@@ -42,7 +42,6 @@ struct ring_setup {
     uint32_t chunk_elems;
     uint64_t direct_bytes;
     uint64_t all; /* shards of a complete sum */
-    uint64_t mutant;
 };
 
 struct ring_ops {

@@ -109,7 +109,7 @@ copy_begin(struct core *core)
         log_begin(core);
     fetch_yield(core);
     serve->state = SERVE_COPYING;
-    serve->round = core->round + core_mutant(core, MUTANT_STATE);
+    serve->round = core->round + core_mutant(MUTANT_STATE);
     serve->hash = core->state_hash;
     serve->copied = 0;
 }
@@ -132,7 +132,7 @@ copy_some(struct core *core, uint64_t most)
 void
 serve_finish(struct core *core)
 {
-    if (core->serve.state == SERVE_COPYING && !core_mutant(core, MUTANT_TORN))
+    if (core->serve.state == SERVE_COPYING && !core_mutant(MUTANT_TORN))
         copy_some(core, UINT64_MAX);
 }
 
@@ -198,7 +198,7 @@ serve_on_fetch(struct core *core, int from, const struct proto_fetch *fetch)
     struct serve *serve = &core->serve;
     struct peer *peer = &core->peers.peers[from];
     if (!peer->announced || core->contribution.state == TRAINER_START || core->divergence.open ||
-        (core->done && core_mutant(core, MUTANT_DONE)))
+        (core->done && core_mutant(MUTANT_DONE)))
         return;
     serve->asked_at_us = core->awake;
     if (fetch->count == 0) {
@@ -266,7 +266,7 @@ send_total(struct core *core, int to, uint64_t round, uint64_t block)
     struct peer *peer = &core->peers.peers[to];
     struct serve *serve = &core->serve;
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round, .block = block}};
-    if (core_mutant(core, MUTANT_TOTAL) && round > serve->first)
+    if (core_mutant(MUTANT_TOTAL) && round > serve->first)
         round--;
     size_t size = 0;
     const uint8_t *body = core->config.log;
@@ -312,7 +312,7 @@ serve_on_follow(struct core *core, int from, const struct proto_follow *follow)
     struct serve_follower *f = &serve->followers[from];
     bool has_state = contribution_settled(core) || core->contribution.state == TRAINER_COMMITTING;
     if (!core->peers.peers[from].announced || !has_state || follow->round > core->round ||
-        (core->done && core_mutant(core, MUTANT_DONE)))
+        (core->done && core_mutant(MUTANT_DONE)))
         return;
     serve->asked_at_us = core->awake;
     if (!serve->logs)

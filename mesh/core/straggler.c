@@ -394,7 +394,7 @@ lead(struct core *core)
         straggler->without_us = straggler->average_us > 0 ? straggler->average_us : us;
     judge(core, trial);
     if (core->awake < straggler->look_at_us || core->awake < straggler->immune_at_us ||
-        core->config.keep_all || core_mutant(core, MUTANT_PACE))
+        core->config.keep_all || core_mutant(MUTANT_PACE))
         return false;
     straggler->look_at_us = core->awake + STRAGGLER_LOOK_US;
     return decide(core, trial);
@@ -433,7 +433,7 @@ void
 straggler_courted(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
-    if (!peer->ready || ++peer->courts < STRAGGLER_COURTS || core_mutant(core, MUTANT_PACE))
+    if (!peer->ready || ++peer->courts < STRAGGLER_COURTS || core_mutant(MUTANT_PACE))
         return;
     char who[PROTO_WHO_MAX];
     core_log(core, 5, "%s is left out for a while: it does not catch up", report_who(core, i, who));

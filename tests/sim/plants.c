@@ -15,8 +15,8 @@
  * that is enough. */
 #include <inttypes.h>
 
-#include "mesh/core/mutant.h"
 #include "tests/sim/run.h"
+#include "tests/support/mutant.h"
 
 static const struct plant {
     const char *name;

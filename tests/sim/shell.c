@@ -584,7 +584,6 @@ config_of(const struct sim *sim, struct sim_node *node)
         .audit_share = p->audit_share,
         .audit_seed = mix64_pair(sim->seed, node->index),
         .audit_bucket = p->audit_share ? p->buckets - 2u : 0,
-        .mutant = sim->mutant,
     };
 }
 

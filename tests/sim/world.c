@@ -6,6 +6,7 @@
 
 #include "proto/mix.h"
 #include "tests/sim/sim.h"
+#include "tests/support/mutant.h"
 
 enum { QUEUE_MAX = 1 << 16 };
 
@@ -217,7 +218,7 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
 {
     sim->rand.state = mix64(seed);
     sim->seed = seed;
-    sim->mutant = mutant;
+    sim->mutant = core_mutants = mutant;
     sim->now = 1000000;
     sim->trace = seed;
     sim->failed = sim->faults_over = sim->limit = false;

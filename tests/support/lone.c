@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/mutant.h"
+
 static void
 contract(bool kept, const char *what)
 {
@@ -291,6 +293,7 @@ lone_new(const struct lone_setup *setup)
     struct lone *lone = calloc(1, sizeof *lone);
     contract(lone != NULL, "memory");
     lone->now = 1000000;
+    core_mutants = setup->mutant;
     lone->id = (unsigned)setup->id;
     lone->state_size = setup->state_size ? setup->state_size : 16;
     lone->state = calloc(1, lone->state_size);
@@ -315,7 +318,6 @@ lone_new(const struct lone_setup *setup)
         .audit_share = setup->audit_share,
         .inexact = setup->inexact,
         .audit_seed = 99,
-        .mutant = setup->mutant,
     };
     if (setup->wants_job)
         config.hello = (struct proto_hello){.wants_job = true,

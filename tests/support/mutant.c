@@ -1,0 +1,4 @@
+/* mutant.c - the bugs that are planted now; see mesh/core/mutant.h. */
+#include "tests/support/mutant.h"
+
+uint64_t core_mutants;
