@@ -3,6 +3,7 @@
 
 #ifdef MESHNODE_FAILPOINTS
 
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,7 +17,8 @@
 #include "proto/proto.h"
 
 enum { RULES_MAX = 16, NAME_MAX_SIZE = 32, RULE_MAX = 96 };
-enum { POINTS_END = FAIL_MESSAGES + PROTO_TYPES_END * FAIL_STAGES };
+/* Every message has FAIL_STAGES points after the named ones. */
+enum { POINTS_END = FAIL_MESSAGES + (PROTO_TYPES_END - PROTO_HELLO) * FAIL_STAGES };
 enum action { KILL, STOP, HANG, ERROR, FLIP, ACTIONS_END };
 
 struct point {
@@ -31,18 +33,6 @@ static const struct point points[] = {
 #undef FAIL_ROW
 };
 
-static const char *const types[PROTO_TYPES_END] = {
-    [PROTO_HELLO] = "hello",   [PROTO_REFUSE] = "refuse",
-    [PROTO_PEERS] = "peers",   [PROTO_HEARTBEAT] = "heartbeat",
-    [PROTO_PLAN] = "plan",     [PROTO_HOLD] = "hold",
-    [PROTO_ABORT] = "abort",   [PROTO_REDUCE] = "reduce",
-    [PROTO_GATHER] = "gather", [PROTO_FETCH] = "fetch",
-    [PROTO_STATE] = "state",   [PROTO_JOB] = "job",
-    [PROTO_BYE] = "bye",       [PROTO_WANT] = "want",
-    [PROTO_PAGE] = "page",     [PROTO_ACCUSE] = "accuse",
-    [PROTO_OFFER] = "offer",   [PROTO_FOLLOW] = "follow",
-    [PROTO_TOTAL] = "total",
-};
 static const char *const stages[FAIL_STAGES] = {"send", "sent", "got", "taken"};
 static const char *const actions[ACTIONS_END] = {"kill", "stop", "hang", "error", "flip"};
 
@@ -60,26 +50,32 @@ static bool counting;    /* hits are wanted */
 static uint64_t node_id; /* 0: not given */
 static atomic_ulong hits[POINTS_END];
 
-static bool
-name_of(int point, char name[NAME_MAX_SIZE])
+static int
+message_point(int type, int stage)
 {
+    return (int)FAIL_MESSAGES + (type - PROTO_HELLO) * FAIL_STAGES + stage;
+}
+
+/* "plan-send"; the text lasts until the next call of this thread. */
+static const char *
+name_of(int point)
+{
+    static _Thread_local char name[NAME_MAX_SIZE];
     int message = point - FAIL_MESSAGES;
     if (message < 0)
-        snprintf(name, NAME_MAX_SIZE, "%s", points[point].name);
-    else if (types[message / FAIL_STAGES])
-        snprintf(name, NAME_MAX_SIZE, "%s-%s", types[message / FAIL_STAGES],
-                 stages[message % FAIL_STAGES]);
-    else
-        return false;
-    return true;
+        return points[point].name;
+    const char *type = proto_type_name((enum proto_type)(PROTO_HELLO + message / FAIL_STAGES));
+    snprintf(name, sizeof name, "%s-%s", type, stages[message % FAIL_STAGES]);
+    for (char *at = name; *at; at++)
+        *at = (char)tolower(*at);
+    return name;
 }
 
 static int
 point_of(const char *wanted)
 {
-    char name[NAME_MAX_SIZE];
     for (int point = 0; point < POINTS_END; point++)
-        if (name_of(point, name) && strcmp(name, wanted) == 0)
+        if (strcmp(name_of(point), wanted) == 0)
             return point;
     return -1;
 }
@@ -123,10 +119,8 @@ read_rule(const char *text, struct rule *rule, char *why, size_t why_size)
 static void
 print_hits(void)
 {
-    char name[NAME_MAX_SIZE];
     for (int point = 0; point < POINTS_END; point++)
-        if (name_of(point, name))
-            fprintf(stderr, "failpoint %s hits %lu\n", name, atomic_load(&hits[point]));
+        fprintf(stderr, "failpoint %s hits %lu\n", name_of(point), atomic_load(&hits[point]));
 }
 
 static int
@@ -171,12 +165,10 @@ fail_node_id(uint64_t drawn)
 bool
 fail_listed(int argc, char *const argv[])
 {
-    char name[NAME_MAX_SIZE];
     if (argc != 2 || strcmp(argv[1], "--failpoints") != 0)
         return false;
     for (int point = 0; point < POINTS_END; point++)
-        if (name_of(point, name))
-            printf("%-16s %s\n", name, point < FAIL_MESSAGES ? points[point].help : "");
+        printf("%-16s %s\n", name_of(point), point < FAIL_MESSAGES ? points[point].help : "");
     return true;
 }
 
@@ -203,9 +195,7 @@ flip(const struct rule *rule, unsigned long hit, uint8_t *data, size_t size)
 static int
 act(const struct rule *rule, unsigned long hit, void *data, size_t size)
 {
-    char name[NAME_MAX_SIZE];
-    name_of(rule->point, name);
-    tell(name, hit, rule->action);
+    tell(name_of(rule->point), hit, rule->action);
     switch (rule->action) {
     case KILL:
         kill(getpid(), SIGKILL);
@@ -254,8 +244,8 @@ fail_hit(enum fail_point point, void *data, size_t size)
 void
 fail_message(int type, enum fail_stage stage, void *data, size_t size)
 {
-    if (type > 0 && type < PROTO_TYPES_END)
-        hit((int)FAIL_MESSAGES + type * FAIL_STAGES + (int)stage, data, size);
+    if (type >= PROTO_HELLO && type < PROTO_TYPES_END)
+        hit(message_point(type, (int)stage), data, size);
 }
 
 #else

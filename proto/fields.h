@@ -3,6 +3,7 @@
  *     static const struct field hold_fields[] = {
  *         FIELD_UINT(proto_hold, plan, 1, UINT64_MAX),        // member, smallest, largest
  *         FIELD_UINT(proto_hold, round, 0, PROTO_ROUND_MAX),
+ *         {0},                                                // ends each table
  *     };
  *
  * A row says what a field is, where it is in the struct and which values it may have. So each limit is written once:
@@ -45,12 +46,14 @@ struct field {
         .name = #member, .kind = (form), .offset = offsetof(struct s, member),                     \
         .width = FIELD_WIDTH(s, member), .min = (least), .max = FIELD_WIDTH(s, member) - 1         \
     }
+/* Rows of a table: the last one is empty. */
+#define FIELDS_COUNT(table) (sizeof(table) / sizeof(table)[0] - 1)
 #define FIELD_LIST(s, member, counter, low, high, item, pointer)                                   \
     {                                                                                              \
         .name = #member, .kind = FIELD_LIST, .offset = offsetof(struct s, member),                 \
         .width = FIELD_WIDTH(s, member[0]), .min = (low), .max = (high), .items = (item),          \
-        .item_fields = sizeof(item) / sizeof(item)[0],                                             \
-        .count_offset = offsetof(struct s, counter), .indirect = (pointer)                         \
+        .item_fields = FIELDS_COUNT(item), .count_offset = offsetof(struct s, counter),            \
+        .indirect = (pointer)                                                                      \
     }
 
 /* Appends the fields of the struct at `base` to `out`. */

@@ -2,9 +2,9 @@
  *
  *     frame = [version, type, field, field, ...]      msgpack; PROTOCOL.md has the grammar
  *
- * A table row says what a field is, where it lies in the struct and what it may hold. The few rules that
- * tie fields together (`rule_`) follow the tables. Encoder and decoder use the same rows and rules:
- * whatever leaves us would be accepted by us. */
+ * messages.def lists the fields of each type. Its rows become rows of a table here, which say what a field is, where it
+ * is in the struct and which values it may have. The few rules about several fields (`rule_`) follow. Encoder and decoder
+ * use the same rows and rules, so they accept whatever they send. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -15,143 +15,17 @@
 #include "proto/pack.h"
 #include "proto/proto.h"
 
-static const struct field endpoint_fields[] = {
-    FIELD_TEXT(proto_endpoint, host, FIELD_HOST, 1),
-    FIELD_UINT(proto_endpoint, control_port, 1, UINT16_MAX),
-};
-
-static const struct field member_fields[] = {
-    FIELD_UINT(proto_member, node.id, 1, UINT64_MAX),
-    FIELD_UINT(proto_member, node.incarnation, 0, UINT64_MAX),
-    FIELD_UINT(proto_member, shards, 0, UINT64_MAX),
-};
-
-static const struct field hello_fields[] = {
-    FIELD_UINT(proto_hello, asks, 0, UINT32_MAX),
-    FIELD_UINT(proto_hello, answers, 0, UINT32_MAX),
-    FIELD_BOOL(proto_hello, wants_job),
-    FIELD_TEXT(proto_hello, mesh, FIELD_TEXT, 0),
-    FIELD_TEXT(proto_hello, run, FIELD_TEXT, 0),
-    FIELD_UINT(proto_hello, job_hash, 0, UINT64_MAX),
-    FIELD_UINT(proto_hello, numerics, 0, UINT64_MAX),
-    FIELD_TEXT(proto_hello, kernel, FIELD_TEXT, 0),
-    FIELD_TEXT(proto_hello, name, FIELD_TEXT, 0),
-    FIELD_UINT(proto_hello, control_port, 1, UINT16_MAX),
-    FIELD_UINT(proto_hello, bulk_port, 0, UINT16_MAX),
-};
-
-static const struct field refuse_fields[] = {
-    FIELD_UINT(proto_refuse, reason, 1, PROTO_REFUSALS_END - 1),
-    FIELD_TEXT(proto_refuse, yours, FIELD_TEXT, 0),
-    FIELD_TEXT(proto_refuse, mine, FIELD_TEXT, 0),
-};
-
-static const struct field peers_fields[] = {
-    FIELD_LIST(proto_peers, endpoints, count, 0, PROTO_PEERS_MAX, endpoint_fields, true),
-};
-
-static const struct field hearing_fields[] = {
-    FIELD_UINT(proto_hearing, node.id, 1, UINT64_MAX),
-    FIELD_UINT(proto_hearing, node.incarnation, 0, UINT64_MAX),
-    FIELD_UINT(proto_hearing, lag_us, 0, UINT32_MAX),
-};
-
-static const struct field heartbeat_fields[] = {
-    FIELD_UINT(proto_heartbeat, round, 0, PROTO_ROUND_MAX),
-    FIELD_BOOL(proto_heartbeat, idle),
-    FIELD_BOOL(proto_heartbeat, ready),
-    FIELD_BOOL(proto_heartbeat, done),
-    FIELD_BOOL(proto_heartbeat, aside),
-    FIELD_UINT(proto_heartbeat, have, 0, UINT64_MAX),
-    FIELD_UINT(proto_heartbeat, state_hash, 0, UINT64_MAX),
-    FIELD_UINT(proto_heartbeat, speed, 0, UINT32_MAX),
-    FIELD_UINT(proto_heartbeat, busy_us, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_heartbeat, apply_us, 0, UINT32_MAX),
-    FIELD_UINT(proto_heartbeat, sent_us, 0, UINT64_MAX),
-    FIELD_LIST(proto_heartbeat, hears, hears_count, 0, PROTO_PEERS_MAX, hearing_fields, false),
-};
-
-static const struct field plan_fields[] = {
-    FIELD_UINT(proto_plan, round, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_plan, counter, 0, UINT64_MAX),
-    FIELD_UINT(proto_plan, leader.id, 1, UINT64_MAX),
-    FIELD_UINT(proto_plan, leader.incarnation, 0, UINT64_MAX),
-    FIELD_LIST(proto_plan, members, count, 1, PROTO_PEERS_MAX, member_fields, false),
-};
-
-static const struct field hold_fields[] = {
-    FIELD_UINT(proto_hold, plan, 1, UINT64_MAX),
-    FIELD_UINT(proto_hold, round, 0, PROTO_ROUND_MAX),
-};
-
-static const struct field abort_fields[] = {
-    FIELD_UINT(proto_abort, plan, 1, UINT64_MAX),
-    FIELD_BOOL(proto_abort, differ),
-};
-
-static const struct field chunk_fields[] = {
-    FIELD_UINT(proto_chunk, plan, 1, UINT64_MAX),
-    FIELD_UINT(proto_chunk, round, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_chunk, bucket, 0, UINT16_MAX),
-    FIELD_UINT(proto_chunk, hop, 0, PROTO_PEERS_MAX - 1),
-    FIELD_BOOL(proto_chunk, direct),
-    FIELD_UINT(proto_chunk, first, 0, PROTO_VECTOR_MAX),
-    FIELD_UINT(proto_chunk, count, 0, PROTO_CHUNK_MAX),
-    FIELD_UINT(proto_chunk, coverage, 0, UINT64_MAX),
-    FIELD_UINT(proto_chunk, check, 0, UINT64_MAX),
-    FIELD_UINT(proto_chunk, state, 0, UINT64_MAX),
-    FIELD_UINT(proto_chunk, sent_us, 0, UINT64_MAX),
-};
-
-static const struct field fetch_fields[] = {
-    FIELD_UINT(proto_fetch, round, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_fetch, block, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1),
-    FIELD_UINT(proto_fetch, count, 0, PROTO_COUNT_MAX - 1),
-};
-
-static const struct field offer_fields[] = {
-    FIELD_UINT(proto_offer, round, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_offer, state_hash, 0, UINT64_MAX),
-    FIELD_UINT(proto_offer, size, 0, PROTO_STATE_MAX),
-    FIELD_UINT(proto_offer, check, 0, UINT64_MAX),
-};
-
-static const struct field state_fields[] = {
-    FIELD_UINT(proto_state, round, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_state, block, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1),
-};
-
-static const struct field follow_fields[] = {
-    FIELD_UINT(proto_follow, round, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_follow, block, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1),
-    FIELD_UINT(proto_follow, count, 1, PROTO_COUNT_MAX - 1),
-    FIELD_BOOL(proto_follow, again),
-};
-
-static const struct field total_fields[] = {
-    FIELD_UINT(proto_total, round, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_total, block, 0, PROTO_STATE_MAX / PROTO_BLOCK_MAX - 1),
-    FIELD_UINT(proto_total, state_hash, 0, UINT64_MAX),
-    FIELD_UINT(proto_total, check, 0, UINT64_MAX),
-};
-
-static const struct field page_fields[] = {
-    FIELD_UINT(proto_page, step, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_page, round, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_page, page, 0, PROTO_FILE_MAX / PROTO_PAGE_MAX - 1),
-};
-
-static const struct field accuse_fields[] = {
-    FIELD_UINT(proto_accuse, plan, 1, UINT64_MAX),
-    FIELD_UINT(proto_accuse, round, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_accuse, id, 1, UINT64_MAX),
-    FIELD_UINT(proto_accuse, shard, 0, PROTO_SHARDS_MAX - 1),
-};
-
-static const struct field aside_fields[] = {
-    FIELD_UINT(proto_aside, with_us, 0, PROTO_ROUND_MAX),
-    FIELD_UINT(proto_aside, without_us, 0, PROTO_ROUND_MAX),
-};
+/* clang-format off */
+#define FIELDS(list)            static const struct field list##_fields[] = {
+#define END(list)               {0}};
+#define UINT(list, m, min, max) FIELD_UINT(proto_##list, m, min, max),
+#define BOOL(list, m)           FIELD_BOOL(proto_##list, m),
+#define TEXT(list, m, min)      FIELD_TEXT(proto_##list, m, FIELD_TEXT, min),
+#define HOST(list, m)           FIELD_TEXT(proto_##list, m, FIELD_HOST, 1),
+#define LIST(list, m, count, min, max, item, indirect)                                             \
+    FIELD_LIST(proto_##list, m, count, min, max, item##_fields, indirect),
+/* clang-format on */
+#include "proto/messages.def"
 
 /* Shards 0..S-1 for some S: a bitmap without gaps from the lowest bit on. */
 static bool
@@ -162,9 +36,8 @@ is_all_shards(uint64_t shards)
 
 /* Rules return 0, or -EBADMSG with the line in `why`. */
 static int
-rule_hello(const struct proto_msg *msg, char *why, size_t why_size)
+rule_hello(const struct proto_hello *hello, char *why, size_t why_size)
 {
-    const struct proto_hello *hello = &msg->hello;
     if (hello->wants_job && (hello->run[0] || hello->job_hash)) {
         snprintf(why, why_size, "HELLO.run = \"%s\", job_hash = %llx, expected none with wants_job",
                  hello->run, (unsigned long long)hello->job_hash);
@@ -197,9 +70,8 @@ rule_member(const struct proto_plan *plan, size_t index, uint64_t taken, char *w
 }
 
 static int
-rule_plan(const struct proto_msg *msg, char *why, size_t why_size)
+rule_plan(const struct proto_plan *plan, char *why, size_t why_size)
 {
-    const struct proto_plan *plan = &msg->plan;
     uint64_t shards = 0;
     bool leads = false;
     for (size_t i = 0; i < plan->count; i++) {
@@ -245,33 +117,30 @@ struct type {
     const char *name;
     const struct field *fields;
     size_t field_count;
-    int (*rule)(const struct proto_msg *msg, char *why, size_t why_size); /* NULL: none */
 };
-
-#define FIELDS(list) list, sizeof(list) / sizeof(list)[0]
 
 static const struct type types[PROTO_TYPES_END] = {
-    [PROTO_HELLO] = {"HELLO", FIELDS(hello_fields), rule_hello},
-    [PROTO_REFUSE] = {"REFUSE", FIELDS(refuse_fields), NULL},
-    [PROTO_PEERS] = {"PEERS", FIELDS(peers_fields), NULL},
-    [PROTO_HEARTBEAT] = {"HEARTBEAT", FIELDS(heartbeat_fields), NULL},
-    [PROTO_PLAN] = {"PLAN", FIELDS(plan_fields), rule_plan},
-    [PROTO_HOLD] = {"HOLD", FIELDS(hold_fields), NULL},
-    [PROTO_ABORT] = {"ABORT", FIELDS(abort_fields), NULL},
-    [PROTO_REDUCE] = {"REDUCE", FIELDS(chunk_fields), rule_chunk},
-    [PROTO_GATHER] = {"GATHER", FIELDS(chunk_fields), rule_chunk},
-    [PROTO_FETCH] = {"FETCH", FIELDS(fetch_fields), NULL},
-    [PROTO_STATE] = {"STATE", FIELDS(state_fields), NULL},
-    [PROTO_JOB] = {"JOB", NULL, 0, NULL},
-    [PROTO_BYE] = {"BYE", NULL, 0, NULL},
-    [PROTO_WANT] = {"WANT", FIELDS(page_fields), NULL},
-    [PROTO_PAGE] = {"PAGE", FIELDS(page_fields), NULL},
-    [PROTO_ACCUSE] = {"ACCUSE", FIELDS(accuse_fields), NULL},
-    [PROTO_OFFER] = {"OFFER", FIELDS(offer_fields), NULL},
-    [PROTO_FOLLOW] = {"FOLLOW", FIELDS(follow_fields), NULL},
-    [PROTO_TOTAL] = {"TOTAL", FIELDS(total_fields), NULL},
-    [PROTO_ASIDE] = {"ASIDE", FIELDS(aside_fields), NULL},
+#define MESSAGE(symbol, number, list, meaning)                                                     \
+    [number] = {#symbol, list##_fields, FIELDS_COUNT(list##_fields)},
+#include "proto/messages.def"
 };
+
+/* The rule of a type, in a message whose fields are all within their limits. */
+static int
+check_rule(const struct proto_msg *msg, char *why, size_t why_size)
+{
+    switch (msg->type) {
+    case PROTO_HELLO:
+        return rule_hello(&msg->hello, why, why_size);
+    case PROTO_PLAN:
+        return rule_plan(&msg->plan, why, why_size);
+    case PROTO_REDUCE:
+    case PROTO_GATHER:
+        return rule_chunk(msg, why, why_size);
+    default:
+        return 0;
+    }
+}
 
 const char *
 proto_type_name(enum proto_type type)
@@ -309,7 +178,7 @@ proto_encode(const struct proto_msg *msg, uint8_t *out)
     assert(msg->type >= PROTO_HELLO);
     assert(msg->type < PROTO_TYPES_END);
     const struct type *type = &types[msg->type];
-    assert(!type->rule || type->rule(msg, NULL, 0) == 0);
+    assert(check_rule(msg, NULL, 0) == 0);
     struct pack_out to = {.data = out, .max = PROTO_FRAME_MAX};
     const void *base = &msg->hello; /* where every type of the union lies */
     struct proto_peers cut;
@@ -382,7 +251,7 @@ proto_decode(struct proto_msg *msg, struct proto_endpoint *endpoints, const uint
     }
     const struct type *type = &types[msg->type];
     rc = read_rest(&reader, type, count, msg);
-    return rc || !type->rule ? rc : type->rule(msg, why, why_size);
+    return rc ? rc : check_rule(msg, why, why_size);
 }
 
 uint64_t

@@ -2,7 +2,7 @@
  *
  * A message is one msgpack frame, sometimes followed by one raw frame: the body (a tensor chunk, a block of state, or
  * the text of a job). The msgpack frame is an array with fixed positions. Its first two elements are the protocol
- * version and the type. PROTOCOL.md has the grammar of every type.
+ * version and the type. messages.def lists the types and their fields; PROTOCOL.md has the grammar of every type.
  *
  *     uint8_t frame[PROTO_FRAME_MAX];
  *     size_t size = proto_encode(&msg, frame);
@@ -58,28 +58,11 @@ struct proto_endpoint {
     uint16_t control_port;     /* 1..65535 */
 };
 
+/* PROTO_HELLO = 1 and so on; messages.def lists them with their meanings. */
 enum proto_type {
-    PROTO_HELLO = 1, /* who I am; first message on a link, answered by a HELLO */
-    PROTO_REFUSE, /* why I refuse you; then I close the link. Body: the values of my job, or empty */
-    PROTO_PEERS,  /* endpoints I know */
-    PROTO_HEARTBEAT, /* every 50 ms */
-    PROTO_PLAN,      /* from the leader: who computes and sums which shards, from this round on */
-    PROTO_HOLD,      /* from the leader: stop before `round`, because a node wants to join */
-    PROTO_ABORT,     /* this plan is over */
-    PROTO_REDUCE,    /* body: partial sums of a range of the vector (int32, little-endian) */
-    PROTO_GATHER,    /* body: final sums of a range of the vector */
-    PROTO_FETCH,     /* copy your state for me, or send me these blocks of your copy */
-    PROTO_STATE,     /* body: one block of state */
-    PROTO_JOB,       /* body: the YAML text of the job; an empty body asks for the job */
-    PROTO_BYE,       /* I leave */
-    PROTO_WANT,      /* send me this page of a checkpoint: mine is damaged */
-    PROTO_PAGE,      /* body: one page of a checkpoint; empty when I do not have it either */
-    PROTO_ACCUSE,    /* a member's shard differs from what I compute for it */
-    PROTO_OFFER,     /* body: the hashes of the blocks of a copied state */
-    PROTO_FOLLOW,    /* send me the totals from this one on, as soon as they exist */
-    PROTO_TOTAL,     /* body: one block of a round's total; empty when I no longer have it */
-    PROTO_ASIDE,     /* from the leader: you are left out for a while, or you may come back */
-    PROTO_TYPES_END,
+#define MESSAGE(symbol, number, fields, meaning) PROTO_##symbol = number,
+#include "proto/messages.def"
+    PROTO_TYPES_END
 };
 
 enum proto_refusal {

@@ -7,6 +7,11 @@ FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
 
 points=$("$FAILNODE" --failpoints | awk '{print $1}')
 [ "$(wc -w <<<"$points")" -ge 40 ] || fail "only these points: $points"
+for type in $(sed -n 's/^MESSAGE(\([A-Z]*\), .*/\L\1/p' "$ROOT/proto/messages.def"); do
+    for stage in send sent got taken; do
+        grep -qx "$type-$stage" <<<"$points" || fail "no point $type-$stage"
+    done
+done
 "$MESHNODE" --failpoints >/dev/null 2>&1 && fail "the plain program has --failpoints"
 nm "$MESHNODE" | grep -E ' (fail_hit|fail_message|fail_open)$' && fail "the plain program has failpoints"
 strings "$MESHNODE" | grep -E 'MESHNODE_FAIL|failpoint|bucket-told|plan-sent|dir-sync' &&
