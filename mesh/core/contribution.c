@@ -149,7 +149,8 @@ contribution_tick(struct core *core)
     uint64_t waited_us = core->awake - own->blocked_at_us;
     for (int i = 0; i < PEERS_MAX; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        if (peer->state == PEER_UP && ((waited_us > CONTRIBUTION_DRAIN_US && peer->suspected) ||
+        const struct heard *heard = &core->view.of[i];
+        if (peer->state == PEER_UP && ((waited_us > CONTRIBUTION_DRAIN_US && heard->suspected) ||
                                        waited_us > CONTRIBUTION_DRAIN_ALL_US))
             peers_drop(core, i, REPORT_SILENT, "does not take what we send");
     }

@@ -184,10 +184,14 @@ static bool
 core_lags(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    uint64_t seen = peer->moved_at_us > peer->served_at_us ? peer->moved_at_us : peer->served_at_us;
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    const struct heard *heard = &core->view.of[i];
+    const struct serve_peer *served = &core->serve.of[i];
+    uint64_t seen =
+        heard->moved_at_us > served->served_at_us ? heard->moved_at_us : served->served_at_us;
     if (peer->state != PEER_UP || peer->hello.wants_job || peer->apart)
         return false;
-    if (peer->done && !divergence_excludes(core, i))
+    if (said->done && !divergence_excludes(core, i))
         return false;
     if (seen < core->applied_at_us)
         seen = core->applied_at_us;
@@ -566,11 +570,12 @@ core_wrong(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
+        const struct heard *heard = &core->view.of[i];
         bool up = peer->state == PEER_UP;
-        uint64_t silent_us = core->awake - peer->heard_at_us;
+        uint64_t silent_us = core->awake - heard->at_us;
         if (up && silent_us > CORE_FORGET_US + 2 * CORE_NAP_US)
             return "a peer that is silent still has a session";
-        if (plan_member(core, i) && (!up || peer->suspected))
+        if (plan_member(core, i) && (!up || heard->suspected))
             return "a member of the plan has no session, or is suspected";
         if (!up && (core->serve.followers[i].on || (core->serve.due >> i & 1)))
             return "a peer without a session is served";
@@ -601,9 +606,11 @@ core_stats(const struct core *core, struct core_stats *out)
     };
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        out->peers += peer->state == PEER_UP && !peer->suspected && peer->announced;
-        if (peers_usable(core, i) && peer->round > out->ahead)
-            out->ahead = peer->round;
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        const struct heard *heard = &core->view.of[i];
+        out->peers += peer->state == PEER_UP && !heard->suspected && peer->announced;
+        if (peers_usable(core, i) && said->round > out->ahead)
+            out->ahead = said->round;
     }
     if (!core->plan.active)
         return;
@@ -620,7 +627,8 @@ core_status(const struct core *core, struct core_status *out)
     *out = (struct core_status){.here = 1, .wanted = (unsigned)core->config.peers_min};
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        out->here += peer->state == PEER_UP && !peer->suspected && peer->announced;
+        const struct heard *heard = &core->view.of[i];
+        out->here += peer->state == PEER_UP && !heard->suspected && peer->announced;
     }
     out->waiting = plan_waits_for_peers(core) && out->here < out->wanted;
     out->waiting_us = out->waiting ? core->awake - core->started_at_us : 0;

@@ -23,12 +23,13 @@ bool
 divergence_excludes(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
     if (core_mutant(MUTANT_ODD))
         return false;
-    if (peer->apart || (peer->round > core->round && core->round < core->divergence.dispute))
+    if (peer->apart || (said->round > core->round && core->round < core->divergence.dispute))
         return true;
-    return peer->round > core->round ? peer->diverged
-                                     : peer->round == core->round && differs(core, i);
+    return said->round > core->round ? peer->diverged
+                                     : said->round == core->round && differs(core, i);
 }
 
 bool
@@ -43,8 +44,10 @@ awaited(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        bool here = peer->state == PEER_UP && !peer->suspected && !peer->apart;
-        if (here && (peer->round > core->round || (core->divergence.untold >> i & 1)))
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        const struct heard *heard = &core->view.of[i];
+        bool here = peer->state == PEER_UP && !heard->suspected && !peer->apart;
+        if (here && (said->round > core->round || (core->divergence.untold >> i & 1)))
             return true;
     }
     return false;
@@ -65,8 +68,9 @@ holders(const struct core *core, uint64_t round, uint64_t hash)
     unsigned count = 0;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        count += peers_usable(core, i) && !peer->apart && peer->round == round &&
-                 peer->state_hash == hash;
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        count += peers_usable(core, i) && !peer->apart && said->round == round &&
+                 said->state_hash == hash;
     }
     return count;
 }
@@ -77,9 +81,10 @@ divergence_trusts(const struct core *core, uint64_t round, uint64_t hash)
     unsigned same = holders(core, round, hash);
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        bool other = peers_usable(core, i) && !peer->apart && peer->round == round &&
-                     peer->state_hash != 0 && peer->state_hash != hash;
-        if (other && holders(core, round, peer->state_hash) >= same)
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        bool other = peers_usable(core, i) && !peer->apart && said->round == round &&
+                     said->state_hash != 0 && said->state_hash != hash;
+        if (other && holders(core, round, said->state_hash) >= same)
             return core_mutant(MUTANT_ODD);
     }
     return true;
@@ -87,16 +92,17 @@ divergence_trusts(const struct core *core, uint64_t round, uint64_t hash)
 
 /* Of two ahead who contradict one another neither is followed, also when only one of them is left there. */
 static void
-mark_ahead(struct core *core, const struct peer *news)
+mark_ahead(struct core *core, const struct proto_heartbeat *news)
 {
     if (divergence_trusts(core, news->round, news->state_hash))
         return;
     for (int i = 0; i < core->peers.high; i++) {
         struct peer *peer = &core->peers.peers[i];
-        if (peers_usable(core, i) && peer->round == news->round && peer->state_hash != 0 &&
-            !divergence_trusts(core, peer->round, peer->state_hash)) {
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        if (peers_usable(core, i) && said->round == news->round && said->state_hash != 0 &&
+            !divergence_trusts(core, said->round, said->state_hash)) {
             peer->diverged = true;
-            peer->diverged_round = peer->round;
+            peer->diverged_round = said->round;
         }
     }
 }
@@ -105,32 +111,33 @@ void
 divergence_beat(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
-    if (peer->round < peer->diverged_round || peer->round < core->round)
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    if (said->round < peer->diverged_round || said->round < core->round)
         peer->diverged = false; /* it has gone back, or is behind us */
-    if (peer->state_hash == 0) {
+    if (said->state_hash == 0) {
         peer->tied = false;
         return;
     }
     core->divergence.untold &= ~(1ull << i);
     if (core->state_hash == 0)
         return;
-    if (!peer->apart && divergence_past(core, peer->round) == peer->state_hash)
-        divergence_agreed(core, peer->round);
-    if (peer->round == core->round) {
-        core->divergence.claim[i] = peer->apart ? 0 : peer->state_hash;
+    if (!peer->apart && divergence_past(core, said->round) == said->state_hash)
+        divergence_agreed(core, said->round);
+    if (said->round == core->round) {
+        core->divergence.claim[i] = peer->apart ? 0 : said->state_hash;
         peer->diverged = differs(core, i);
-        peer->diverged_round = peer->round;
-    } else if (peer->round > core->round) {
-        mark_ahead(core, peer);
+        peer->diverged_round = said->round;
+    } else if (said->round > core->round) {
+        mark_ahead(core, said);
     }
 }
 
 void
 divergence_chunk(struct core *core, int i, uint64_t state)
 {
-    struct peer *peer = &core->peers.peers[i];
-    peer->round = core->round;
-    peer->state_hash = state;
+    struct proto_heartbeat *said = &core->view.of[i].beat;
+    said->round = core->round;
+    said->state_hash = state;
     divergence_beat(core, i);
 }
 
@@ -172,9 +179,10 @@ static bool
 strays(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    uint64_t ours = peer->round < core->round ? divergence_past(core, peer->round) : 0;
-    return peers_usable(core, i) && !peer->apart && peer->state_hash != 0 && ours != 0 &&
-           ours != peer->state_hash;
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    uint64_t ours = said->round < core->round ? divergence_past(core, said->round) : 0;
+    return peers_usable(core, i) && !peer->apart && said->state_hash != 0 && ours != 0 &&
+           ours != said->state_hash;
 }
 
 void
@@ -206,8 +214,9 @@ divergence_applied(struct core *core)
     divergence->open = false;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
         divergence->claim[i] = 0;
-        if (peer->state == PEER_UP && peer->round == core->round)
+        if (peer->state == PEER_UP && said->round == core->round)
             divergence_beat(core, i);
     }
 }
@@ -344,10 +353,10 @@ ahead_decides(struct core *core, const struct tally *tally)
         return false;
     bool found = false;
     for (int i = 0; i < core->peers.high; i++) {
-        const struct peer *peer = &core->peers.peers[i];
-        found = found || (peers_usable(core, i) && peer->round > core->round &&
-                          !divergence_excludes(core, i) && peer->state_hash != 0 &&
-                          divergence_trusts(core, peer->round, peer->state_hash));
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        found = found || (peers_usable(core, i) && said->round > core->round &&
+                          !divergence_excludes(core, i) && said->state_hash != 0 &&
+                          divergence_trusts(core, said->round, said->state_hash));
     }
     for (int i = 0; i < core->peers.high && found; i++) {
         struct peer *peer = &core->peers.peers[i];
@@ -382,17 +391,18 @@ past_count(const struct core *core)
     struct dispute d = {.round = UINT64_MAX, .same = 1};
     for (int i = 0; i < core->peers.high; i++)
         if (strays(core, i)) {
-            const struct peer *peer = &core->peers.peers[i];
+            const struct proto_heartbeat *said = &core->view.of[i].beat;
             d.against++;
-            d.round = peer->round < d.round ? peer->round : d.round;
+            d.round = said->round < d.round ? said->round : d.round;
         }
     for (int i = 0; i < core->peers.high && d.against > 0; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        bool agrees = peers_usable(core, i) && !peer->apart && peer->round >= d.round &&
-                      peer->state_hash != 0 &&
-                      divergence_past(core, peer->round) == peer->state_hash;
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        bool agrees = peers_usable(core, i) && !peer->apart && said->round >= d.round &&
+                      said->state_hash != 0 &&
+                      divergence_past(core, said->round) == said->state_hash;
         bool leads =
-            peers_usable(core, i) && peer->round > core->round && !divergence_excludes(core, i);
+            peers_usable(core, i) && said->round > core->round && !divergence_excludes(core, i);
         d.same += agrees || leads || (plan_member(core, i) && !strays(core, i));
     }
     return d;
@@ -440,7 +450,8 @@ static bool
 passed(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    bool ahead = peers_usable(core, i) && !peer->apart && peer->round > core->round;
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    bool ahead = peers_usable(core, i) && !peer->apart && said->round > core->round;
     return ahead && (!divergence_excludes(core, i) ||
                      (peer->diverged && peer->diverged_round == core->round &&
                       core->round >= core->divergence.dispute));
@@ -463,7 +474,8 @@ divergence_differs(struct core *core, uint64_t hash)
         theirs += passed(core, i);
     for (int i = 0; i < core->peers.high && theirs <= ours; i++) {
         struct peer *peer = &core->peers.peers[i];
-        if (peer->round > core->round && peers_usable(core, i)) {
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        if (said->round > core->round && peers_usable(core, i)) {
             peer->diverged = true;
             peer->diverged_round = core->round + 1;
         }

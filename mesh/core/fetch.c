@@ -69,23 +69,26 @@ fetch_yield(struct core *core)
 bool
 fetch_runs(const struct core *core, int i)
 {
-    const struct peer *peer = &core->peers.peers[i];
-    return peers_usable(core, i) && !peer->idle && !peer->done && !peer->stuck;
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    const struct plan_peer *planned = &core->plan.of[i];
+    return peers_usable(core, i) && !said->idle && !said->done && !planned->stuck;
 }
 
 bool
 fetch_fit(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    return peers_usable(core, i) && core->awake >= peer->avoid_at_us && peer->state_hash != 0 &&
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    const struct fetch_peer *fetched = &core->fetch.of[i];
+    return peers_usable(core, i) && core->awake >= fetched->avoid_at_us && said->state_hash != 0 &&
            !divergence_excludes(core, i) && !audit_suspects(core, peer->node.id) &&
-           divergence_trusts(core, peer->round, peer->state_hash);
+           divergence_trusts(core, said->round, said->state_hash);
 }
 
 bool
 fetch_ahead(const struct core *core, int i)
 {
-    return fetch_fit(core, i) && core->peers.peers[i].round > core->round;
+    return fetch_fit(core, i) && core->view.of[i].beat.round > core->round;
 }
 
 bool
@@ -117,7 +120,7 @@ fetch_ready(const struct core *core)
         core->done)
         return false;
     for (int i = 0; i < core->peers.high; i++)
-        if (peers_usable(core, i) && core->peers.peers[i].round > core->round + 1)
+        if (peers_usable(core, i) && core->view.of[i].beat.round > core->round + 1)
             return false;
     return true;
 }
@@ -150,14 +153,14 @@ fetch_applied(struct core *core, uint64_t round)
 static bool
 runs_here(const struct core *core, int i)
 {
-    return fetch_runs(core, i) && core->peers.peers[i].round == core->round;
+    return fetch_runs(core, i) && core->view.of[i].beat.round == core->round;
 }
 
 /* It is at rest, perhaps for our sake. */
 static bool
 rests_ahead(const struct core *core, int i)
 {
-    return fetch_ahead(core, i) && core->peers.peers[i].idle;
+    return fetch_ahead(core, i) && core->view.of[i].beat.idle;
 }
 
 /* Somebody may have the totals already: that would be the shortest way. */

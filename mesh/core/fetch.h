@@ -71,7 +71,12 @@ struct fetch_kept {
     struct core_frame frame;
 };
 
+struct fetch_peer {
+    uint64_t avoid_at_us; /* awake; no state is fetched from it before this time */
+};
+
 struct fetch {
+    struct fetch_peer of[PEERS_MAX]; /* index: as in struct peers */
     enum fetch_stage stage;
     uint64_t progress_at_us; /* awake; when anything came, or the stage began */
     uint64_t asked_at_us;    /* awake */

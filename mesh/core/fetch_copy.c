@@ -30,10 +30,11 @@ name_round(const struct core *core)
     uint64_t most = 0;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
         if (!fetch_ahead(core, i))
             continue;
         uint64_t more = fetch_runs(core, i) && peer->pace_us ? FETCH_AHEAD_US / peer->pace_us : 0;
-        uint64_t round = peer->round + (more < FETCH_AHEAD_MAX ? more : FETCH_AHEAD_MAX);
+        uint64_t round = said->round + (more < FETCH_AHEAD_MAX ? more : FETCH_AHEAD_MAX);
         most = round > most ? round : most;
     }
     return most < PROTO_ROUND_MAX ? most : PROTO_ROUND_MAX;
@@ -255,7 +256,7 @@ donor_step(struct core *core, int i)
         blocks_free(core, i);
         donor->ask_us *= 2;
         if (++donor->tries == FETCH_TRIES) {
-            core->peers.peers[i].avoid_at_us = core->awake + FETCH_AVOID_US;
+            core->fetch.of[i].avoid_at_us = core->awake + FETCH_AVOID_US;
             donor->offered = false;
         }
         return; /* the others first */
@@ -310,7 +311,7 @@ block_bad(struct core *core, int from, uint64_t block)
     if (!others && !spent)
         return;
     blocks_free(core, from);
-    core->peers.peers[from].avoid_at_us = core->awake + FETCH_AVOID_US;
+    core->fetch.of[from].avoid_at_us = core->awake + FETCH_AVOID_US;
     if (!others)
         fetch->listed = false;
 }
@@ -374,6 +375,6 @@ fetch_bad(struct core *core)
     core_log(core, 3, "the weights that were received do not match their hash: asking again");
     for (int i = 0; i < core->peers.high; i++)
         if (gives(core, i))
-            core->peers.peers[i].avoid_at_us = core->awake + FETCH_BAD_US;
+            core->fetch.of[i].avoid_at_us = core->awake + FETCH_BAD_US;
     fetch_reset(core);
 }

@@ -51,8 +51,10 @@ follow_begin(struct core *core)
     int best = -1;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        if (!fetch_fit(core, i) || peer->stuck || (fetch->tried >> i & 1) ||
-            peer->round < core->round + behind)
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        const struct plan_peer *planned = &core->plan.of[i];
+        if (!fetch_fit(core, i) || planned->stuck || (fetch->tried >> i & 1) ||
+            said->round < core->round + behind)
             continue;
         uint64_t self =
             core->config.self.id; /* joiners that come together go to different donors */
@@ -266,7 +268,7 @@ fetch_follow_step(struct core *core)
     kept_take(core);
     if (core->contribution.state == TRAINER_COMMITTING || fetch->stage != FETCH_FOLLOWING)
         return;
-    if (fetch->from >= 0 && (!fetch_fit(core, fetch->from) || core->peers.peers[fetch->from].stuck))
+    if (fetch->from >= 0 && (!fetch_fit(core, fetch->from) || core->plan.of[fetch->from].stuck))
         fetch->from = -1;
     if (fetch->from < 0) {
         fetch_follow_drop(core);

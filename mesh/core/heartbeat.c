@@ -18,7 +18,7 @@ heartbeat_send(struct core *core)
 {
     struct proto_msg msg = {.type = PROTO_HEARTBEAT};
     struct proto_heartbeat *beat = &msg.heartbeat;
-    core->peers.beat_at_us = core->now + CORE_HEARTBEAT_US;
+    core->view.beat_at_us = core->now + CORE_HEARTBEAT_US;
     if (core->leaving)
         return;
     if (core->config.hello.wants_job) {
@@ -38,7 +38,8 @@ heartbeat_send(struct core *core)
     beat->sent_us = core->now;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        if (peer->state == PEER_UP && !peer->suspected && !peer->hello.wants_job)
+        const struct heard *heard = &core->view.of[i];
+        if (peer->state == PEER_UP && !heard->suspected && !peer->hello.wants_job)
             beat->hears[beat->hears_count++] =
                 (struct proto_hearing){peer->node, straggler_lag_us(core, i)};
     }
@@ -49,17 +50,17 @@ heartbeat_send(struct core *core)
 static void
 healed(struct core *core, int i)
 {
-    core->peers.peers[i].court_us = 0;
-    core->peers.peers[i].court_at_us = 0;
+    core->plan.of[i].court_us = 0;
+    core->plan.of[i].court_at_us = 0;
 }
 
 void
 heartbeat_heard(struct core *core, int i)
 {
-    if (core->peers.peers[i].suspected)
+    if (core->view.of[i].suspected)
         healed(core, i);
-    core->peers.peers[i].heard_at_us = core->awake;
-    core->peers.peers[i].suspected = false;
+    core->view.of[i].at_us = core->awake;
+    core->view.of[i].suspected = false;
 }
 
 /* How fast its rounds are, from two heartbeats with some time between. */
@@ -79,58 +80,51 @@ peer_pace(struct core *core, struct peer *peer, uint64_t round)
 static void
 take_hears(struct core *core, int i, const struct proto_heartbeat *beat)
 {
-    struct peer *peer = &core->peers.peers[i];
-    uint64_t heard = peer->hears;
-    bool deaf = !peer->hears_me;
-    peer->hears = 0;
-    peer->hears_me = false;
+    struct heard *heard = &core->view.of[i];
+    uint64_t before = heard->hears;
+    bool deaf = !heard->hears_me;
+    heard->hears = 0;
+    heard->hears_me = false;
     for (size_t h = 0; h < beat->hears_count; h++) {
         const struct proto_hearing *hearing = &beat->hears[h];
         if (core_node_equal(hearing->node, core->config.self)) {
-            peer->hears_me = true;
-            peer->lag_us[PEERS_MAX] = hearing->lag_us;
+            heard->hears_me = true;
+            heard->lag_us[PEERS_MAX] = hearing->lag_us;
         }
         int j = peers_find(core, hearing->node);
         if (j < 0)
             continue;
-        peer->hears |= 1ull << j;
-        peer->lag_us[j] = hearing->lag_us;
+        heard->hears |= 1ull << j;
+        heard->lag_us[j] = hearing->lag_us;
     }
-    for (uint64_t news = peer->hears & ~heard; news; news &= news - 1) {
+    for (uint64_t news = heard->hears & ~before; news; news &= news - 1) {
         healed(core, __builtin_ctzll(news));
         healed(core, i);
     }
-    if (deaf && peer->hears_me)
+    if (deaf && heard->hears_me)
         healed(core, i);
 }
 
 void
 heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat)
 {
-    struct peer *peer = &core->peers.peers[i];
-    peer_pace(core, peer, beat->round);
-    if (peer->round != beat->round)
-        peer->moved_at_us = core->awake;
-    peer->round = beat->round;
-    peer->idle = beat->idle;
-    peer->ready = beat->ready;
-    peer->done = beat->done;
-    peer->have = beat->have & core->all;
-    peer->state_hash = beat->state_hash;
-    peer->speed = beat->speed;
-    if (peer->stuck && beat->busy_us < peer->busy_us) {
-        peer->stuck = false;
+    struct heard *heard = &core->view.of[i];
+    struct plan_peer *planned = &core->plan.of[i];
+    peer_pace(core, &core->peers.peers[i], beat->round);
+    if (heard->beat.round != beat->round)
+        heard->moved_at_us = core->awake;
+    if (planned->stuck && beat->busy_us < heard->beat.busy_us) {
+        planned->stuck = false;
         healed(core, i);
     }
-    peer->busy_us = beat->busy_us;
-    peer->apply_us = beat->apply_us;
     straggler_heard(core, i, beat->sent_us);
-    if (peer->aside && !beat->aside) {
-        peer->trial = true;
-        peer->courts = 0;
+    if (heard->beat.aside && !beat->aside) {
+        core->peers.peers[i].trial = true;
+        core->peers.peers[i].courts = 0;
         healed(core, i);
     }
-    peer->aside = beat->aside;
+    heard->beat = *beat;
+    heard->beat.have &= core->all;
     take_hears(core, i, beat);
     divergence_beat(core, i);
 }
@@ -142,10 +136,11 @@ hush(const struct core *core)
     unsigned mesh = 1, silent = 0;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
+        const struct heard *heard = &core->view.of[i];
         if (peer->state != PEER_UP || peer->hello.wants_job)
             continue;
         mesh++;
-        silent += core->awake - peer->heard_at_us > HEARTBEAT_HUSH_US;
+        silent += core->awake - heard->at_us > HEARTBEAT_HUSH_US;
     }
     return 2 * silent > mesh && !core_mutant(MUTANT_HALF);
 }
@@ -155,7 +150,8 @@ static bool
 lost(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    uint64_t silent_us = core->awake - peer->heard_at_us;
+    const struct heard *heard = &core->view.of[i];
+    uint64_t silent_us = core->awake - heard->at_us;
     if (silent_us <= CORE_SUSPECT_US || peer->hello.wants_job || core_mutant(MUTANT_SILENCE))
         return false;
     return silent_us > CORE_SPLIT_US || !hush(core);
@@ -164,13 +160,13 @@ lost(const struct core *core, int i)
 void
 heartbeat_watch(struct core *core, int i)
 {
-    struct peer *peer = &core->peers.peers[i];
-    uint64_t silent_us = core->awake - peer->heard_at_us;
+    struct heard *heard = &core->view.of[i];
+    uint64_t silent_us = core->awake - heard->at_us;
     char who[PROTO_WHO_MAX];
     if (silent_us > CORE_FORGET_US && !core_mutant(MUTANT_FORGET)) {
         peers_drop(core, i, REPORT_SILENT, "silent");
-    } else if (!peer->suspected && lost(core, i)) {
-        peer->suspected = true;
+    } else if (!heard->suspected && lost(core, i)) {
+        heard->suspected = true;
         core_log(core, 7, "%s is silent for %u ms", report_who(core, i, who),
                  (unsigned)(silent_us / 1000));
         plan_peer_lost(core, i, "silent");
@@ -180,6 +176,6 @@ heartbeat_watch(struct core *core, int i)
 void
 heartbeat_tick(struct core *core)
 {
-    if (core->now >= core->peers.beat_at_us)
+    if (core->now >= core->view.beat_at_us)
         heartbeat_send(core);
 }

@@ -25,6 +25,7 @@
 #include "mesh/core/ring.h"
 #include "mesh/core/serve.h"
 #include "mesh/core/straggler.h"
+#include "mesh/core/view.h"
 
 enum {
     /* after a longer gap between two ticks, this node is late */
@@ -62,6 +63,7 @@ struct core {
     struct admit admit;
     struct peers peers;
     struct contacts contacts;
+    struct view view;
     struct report report;
     struct plan plan;
     struct contribution contribution;

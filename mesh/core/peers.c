@@ -33,18 +33,19 @@ bool
 peers_usable(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    if (peer->state != PEER_UP || peer->suspected || peer->hello.wants_job)
+    const struct heard *heard = &core->view.of[i];
+    if (peer->state != PEER_UP || heard->suspected || peer->hello.wants_job)
         return false;
-    return peer->hears_me || core_mutant(MUTANT_HEARING);
+    return heard->hears_me || core_mutant(MUTANT_HEARING);
 }
 
 bool
 peers_mutual(const struct core *core, int a, int b)
 {
-    const struct peer *peers = core->peers.peers;
+    const struct heard *of = core->view.of;
     if (core_mutant(MUTANT_CLIQUE))
         return true;
-    return (peers[a].hears >> b & 1) && (peers[b].hears >> a & 1);
+    return (of[a].hears >> b & 1) && (of[b].hears >> a & 1);
 }
 
 /* Nobody hears slot i any more: it may be given to another node. */
@@ -52,8 +53,12 @@ static void
 peer_forget(struct core *core, int i)
 {
     for (int j = 0; j < core->peers.high; j++)
-        core->peers.peers[j].hears &= ~(1ull << i);
+        core->view.of[j].hears &= ~(1ull << i);
     core->peers.peers[i] = (struct peer){.link = -1};
+    core->view.of[i] = (struct heard){0};
+    core->plan.of[i] = (struct plan_peer){0};
+    core->serve.of[i] = (struct serve_peer){0};
+    core->fetch.of[i] = (struct fetch_peer){0};
     divergence_forget(core, i);
     report_forget(core, i);
 }
@@ -82,6 +87,8 @@ void
 peers_drop(struct core *core, int i, enum report_end end, const char *why)
 {
     struct peer *peer = &core->peers.peers[i];
+    struct proto_heartbeat *said = &core->view.of[i].beat;
+    struct heard *heard = &core->view.of[i];
     char who[PROTO_WHO_MAX];
     if (peer->state != PEER_UP) {
         peer_unlink(core, i);
@@ -93,10 +100,10 @@ peers_drop(struct core *core, int i, enum report_end end, const char *why)
     peer->link = -1;
     peer->link_up = false;
     peer->greeted = false;
-    peer->hears_me = false;
-    peer->hears = 0;
-    peer->idle = false;
-    peer->ready = false;
+    heard->hears_me = false;
+    heard->hears = 0;
+    said->idle = false;
+    said->ready = false;
     peer->pace_at_us = 0;
     peer->retry_us = LINK_RETRY_US;
     peer->found_at_us = core->now;
@@ -205,26 +212,29 @@ static void
 peer_establish(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
+    struct proto_heartbeat *said = &core->view.of[i].beat;
+    struct heard *heard = &core->view.of[i];
+    struct plan_peer *planned = &core->plan.of[i];
     peer->state = PEER_UP;
     core->peers.newest_at_us = core->awake;
-    peer->suspected = false;
-    peer->hears_me = false;
-    peer->idle = false;
-    peer->done = false;
-    peer->round = 0;
-    peer->moved_at_us = core->awake;
-    peer->have = 0;
-    peer->state_hash = 0;
-    peer->hears = 0;
-    peer->heard_at_us = core->awake;
+    heard->suspected = false;
+    heard->hears_me = false;
+    said->idle = false;
+    said->done = false;
+    said->round = 0;
+    heard->moved_at_us = core->awake;
+    said->have = 0;
+    said->state_hash = 0;
+    heard->hears = 0;
+    heard->at_us = core->awake;
     peer->retry_us = LINK_RETRY_US;
-    peer->court_us = 0;
-    peer->court_at_us = 0;
-    peer->chase_us = peer->chase_at_us = 0;
-    peer->behind_at_us = 0;
-    peer->busy_us = 0;
-    peer->stuck = false;
-    peer->aside = peer->trial = false;
+    planned->court_us = 0;
+    planned->court_at_us = 0;
+    planned->chase_us = planned->chase_at_us = 0;
+    planned->behind_at_us = 0;
+    said->busy_us = 0;
+    planned->stuck = false;
+    said->aside = peer->trial = false;
     peer->courts = 0;
     peer->told_at_us = 0;
     straggler_meet(core, i);

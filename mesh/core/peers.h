@@ -56,20 +56,9 @@ struct peer {
     uint64_t retry_us;
     uint64_t found_at_us;
 
-    uint64_t heard_at_us; /* awake */
-    bool suspected;
-    bool hears_me;
-    uint64_t hears; /* bit i: it hears peers[i] */
-    uint64_t round;
-    uint64_t moved_at_us; /* awake; when `round` changed */
-    uint64_t pace_us;     /* time of one of its last rounds, 0: unknown */
-    uint64_t pace_at_us;  /* now; when pace_us was measured */
-    uint64_t pace_round;  /* and at which round */
-    bool idle;
-    bool ready; /* it follows the mesh and can join the next plan */
-    bool done;
-    uint64_t have;
-    uint64_t state_hash;
+    uint64_t pace_us;        /* time of one of its last rounds, 0: unknown */
+    uint64_t pace_at_us;     /* now; when pace_us was measured */
+    uint64_t pace_round;     /* and at which round */
     bool diverged;           /* as far as we know, its state is wrong: the state before */
     uint64_t diverged_round; /* this round; and it has not gone back since: see divergence.h */
     uint64_t outvoted;       /* + 1; the last round in which it was in the minority */
@@ -78,32 +67,14 @@ struct peer {
     bool tied;               /* and it has not gone back since */
     unsigned disputes;       /* how often as many nodes agreed with its old state as with ours */
     bool apart;              /* it happened too often: no plans with it any more */
-    uint32_t speed;
-    uint64_t busy_us;
-    bool stuck;
-    bool aside; /* it says that it was left out: straggler.h */
-    uint32_t apply_us;
-    uint32_t lag_us
-        /* lag of chunks from peers[j] to it; the last entry is the lag from us */
-        [PROTO_PEERS_MAX];
-    uint64_t told_at_us; /* awake; when it was told that it is left out */
-    bool trial;          /* it was left out and has come back */
-    unsigned courts;     /* how many plans were held for it in vain */
-
-    /* awake; since when it stays behind us without progress; 0: it does not */
-    uint64_t behind_at_us;
-    uint64_t court_at_us; /* awake; no plan is held for it before this time */
-    uint64_t court_us;    /* the waiting time for that, doubled each time it did not join */
-    uint64_t chase_at_us, chase_us; /* the same for waiting for it when rounds are short */
-    uint64_t served_at_us;          /* awake; when a block of state was sent to it */
-    uint64_t served_block;
-    uint64_t avoid_at_us; /* awake; no state is fetched from it before this time */
+    uint64_t told_at_us;     /* awake; when it was told that it is left out */
+    bool trial;              /* it was left out and has come back */
+    unsigned courts;         /* how many plans were held for it in vain */
 };
 
 struct peers {
     struct peer peers[PEERS_MAX];
-    int high; /* entries from here on were never used */
-    uint64_t beat_at_us;
+    int high;              /* entries from here on were never used */
     uint64_t newest_at_us; /* awake; when the last session began */
 };
 

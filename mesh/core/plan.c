@@ -116,7 +116,7 @@ members_busy(struct core *core)
 {
     for (size_t r = 0; r < core->plan.now.count; r++)
         if (core->plan.peer[r] >= 0)
-            core->peers.peers[core->plan.peer[r]].idle = false;
+            core->view.of[core->plan.peer[r]].beat.idle = false;
 }
 
 static void
@@ -244,7 +244,7 @@ unbalanced(const struct core *core)
     for (size_t m = 0; m < n; m++) {
         int i = plan->peer[m];
         mine[m] = plan->now.members[m].shards;
-        speed[m] = i < 0 ? core->contribution.speed : core->peers.peers[i].speed;
+        speed[m] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
         if (speed[m] == 0)
             return false;
     }
@@ -309,10 +309,10 @@ plan_recent_max(const struct core *core)
 static uint64_t
 stuck_us(const struct core *core, int i)
 {
-    const struct peer *peer = &core->peers.peers[i];
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
     uint64_t most = plan_recent_max(core), own_us = contribution_busy_us(core);
-    uint64_t shards = (uint64_t)__builtin_popcountll(peer->have);
-    uint64_t expected_us = peer->speed ? UINT64_C(1000000) * 1000000 * shards / peer->speed : most;
+    uint64_t shards = (uint64_t)__builtin_popcountll(said->have);
+    uint64_t expected_us = said->speed ? UINT64_C(1000000) * 1000000 * shards / said->speed : most;
     most = expected_us > most ? expected_us : most;
     most = own_us > most ? own_us : most;
     return CORE_PROGRESS_US + 4 * most;
@@ -321,13 +321,14 @@ stuck_us(const struct core *core, int i)
 static void
 judge_stuck(struct core *core, int i)
 {
-    struct peer *peer = &core->peers.peers[i];
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    struct plan_peer *planned = &core->plan.of[i];
     char who[PROTO_WHO_MAX];
-    if (peer->stuck || peer->busy_us <= stuck_us(core, i) || core_mutant(MUTANT_STUCK))
+    if (planned->stuck || said->busy_us <= stuck_us(core, i) || core_mutant(MUTANT_STUCK))
         return;
-    peer->stuck = true;
+    planned->stuck = true;
     core_log(core, 4, "%s is too slow (no work for %.1f s): going on without it until it is faster",
-             report_who(core, i, who), (double)peer->busy_us / 1e6);
+             report_who(core, i, who), (double)said->busy_us / 1e6);
 }
 
 /* Our own trainer hangs: others are to lead. */
@@ -343,9 +344,10 @@ stuck_here(const struct core *core)
 static bool
 wants_in(const struct core *core, int i)
 {
-    const struct peer *peer = &core->peers.peers[i];
-    return peers_usable(core, i) && !peer->done && !peer->stuck && !divergence_excludes(core, i) &&
-           !straggler_benched(core, i);
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    const struct plan_peer *planned = &core->plan.of[i];
+    return peers_usable(core, i) && !said->done && !planned->stuck &&
+           !divergence_excludes(core, i) && !straggler_benched(core, i);
 }
 
 /* Idle for long, although nothing is being fetched: nobody plans for us. */
@@ -388,7 +390,8 @@ is_leader(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        if (wants_in(core, i) && peer->round >= core->round && peer->node.id < core->config.self.id)
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        if (wants_in(core, i) && said->round >= core->round && peer->node.id < core->config.self.id)
             return false;
     }
     return true;
@@ -398,7 +401,7 @@ static bool
 somebody_ahead(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++)
-        if (peers_usable(core, i) && core->peers.peers[i].round > core->round &&
+        if (peers_usable(core, i) && core->view.of[i].beat.round > core->round &&
             !divergence_excludes(core, i))
             return true;
     return false;
@@ -408,31 +411,33 @@ somebody_ahead(const struct core *core)
 static void
 mark_behind(struct core *core, int i)
 {
-    struct peer *peer = &core->peers.peers[i];
-    if (!peer->idle || peer->round >= core->round)
-        peer->behind_at_us = 0;
-    else if (peer->behind_at_us == 0)
-        peer->behind_at_us = core->awake;
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    struct plan_peer *planned = &core->plan.of[i];
+    if (!said->idle || said->round >= core->round)
+        planned->behind_at_us = 0;
+    else if (planned->behind_at_us == 0)
+        planned->behind_at_us = core->awake;
 }
 
 /* Will it never get in while we go on? */
 static bool
 chases(const struct core *core, int i)
 {
-    const struct peer *peer = &core->peers.peers[i];
-    return peer->idle && peer->round < core->round && peer->behind_at_us > 0 &&
-           core->awake - peer->behind_at_us >= PLAN_CHASE_US && core->awake >= peer->chase_at_us &&
-           plan_recent_max(core) < PLAN_SHORT_US;
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    const struct plan_peer *planned = &core->plan.of[i];
+    return said->idle && said->round < core->round && planned->behind_at_us > 0 &&
+           core->awake - planned->behind_at_us >= PLAN_CHASE_US &&
+           core->awake >= planned->chase_at_us && plan_recent_max(core) < PLAN_SHORT_US;
 }
 
 /* The mesh stood still for it, and it did not get in: next time after twice as long, whatever is heard of it. */
 static void
-chased(struct core *core, struct peer *peer)
+chased(struct core *core, struct plan_peer *planned)
 {
-    peer->chase_us = peer->chase_us == 0 ? PLAN_CHASE_US : 2 * peer->chase_us;
-    if (peer->chase_us > PLAN_CHASE_MAX_US)
-        peer->chase_us = PLAN_CHASE_MAX_US;
-    peer->chase_at_us = core->awake + peer->chase_us;
+    planned->chase_us = planned->chase_us == 0 ? PLAN_CHASE_US : 2 * planned->chase_us;
+    if (planned->chase_us > PLAN_CHASE_MAX_US)
+        planned->chase_us = PLAN_CHASE_MAX_US;
+    planned->chase_at_us = core->awake + planned->chase_us;
 }
 
 struct choice {
@@ -494,13 +499,14 @@ choose(const struct core *core, bool hungry, struct choice *choice)
     choice_add(core, choice, -1);
     uint64_t id = hungry ? core->config.self.id : 0;
     for (int i; (i = next_by_id(core, id)) >= 0; id = id_of(core, i)) {
-        const struct peer *peer = &core->peers.peers[i];
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        const struct plan_peer *planned = &core->plan.of[i];
         if (!hears_all(core, choice, i))
             continue;
-        if (peer->idle && peer->round == core->round)
+        if (said->idle && said->round == core->round)
             choice_add(core, choice, i);
-        else if (core->awake >= peer->court_at_us &&
-                 (!core->plan.held || peer->ready || !peer->idle || chases(core, i)))
+        else if (core->awake >= planned->court_at_us &&
+                 (!core->plan.held || said->ready || !said->idle || chases(core, i)))
             choice->wait = true;
     }
 }
@@ -510,9 +516,10 @@ static bool
 nearly(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++) {
-        const struct peer *peer = &core->peers.peers[i];
-        bool served = peer->served_at_us > 0 && core->awake - peer->served_at_us < CORE_WAIT_US;
-        if (wants_in(core, i) && peer->round < core->round && (peer->ready || served))
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        uint64_t at_us = core->serve.of[i].served_at_us;
+        bool served = at_us > 0 && core->awake - at_us < CORE_WAIT_US;
+        if (wants_in(core, i) && said->round < core->round && (said->ready || served))
             return true;
     }
     return false;
@@ -534,18 +541,19 @@ court_later(struct core *core, const struct choice *choice)
 {
     for (int i = 0; i < core->peers.high; i++) {
         struct peer *peer = &core->peers.peers[i];
+        struct plan_peer *planned = &core->plan.of[i];
         if (chosen(choice, i)) {
-            peer->court_us = peer->chase_us = 0;
+            planned->court_us = planned->chase_us = 0;
             peer->courts = 0;
             continue;
         }
         if (chases(core, i))
-            chased(core, peer);
-        if (core->awake < peer->court_at_us)
+            chased(core, planned);
+        if (core->awake < planned->court_at_us)
             continue;
-        uint64_t next_us = peer->court_us == 0 ? PLAN_COURT_US : 2 * peer->court_us;
-        peer->court_us = next_us > PLAN_COURT_MAX_US ? PLAN_COURT_MAX_US : next_us;
-        peer->court_at_us = core->awake + peer->court_us;
+        uint64_t next_us = planned->court_us == 0 ? PLAN_COURT_US : 2 * planned->court_us;
+        planned->court_us = next_us > PLAN_COURT_MAX_US ? PLAN_COURT_MAX_US : next_us;
+        planned->court_at_us = core->awake + planned->court_us;
         if (wants_in(core, i) && hears_all(core, choice, i))
             straggler_courted(core, i);
     }
@@ -559,8 +567,8 @@ plan_fill(struct core *core, const struct choice *choice, struct proto_plan *pla
     for (size_t k = 0; k < choice->n; k++) {
         int i = choice->peer[k];
         plan->members[k].node = i < 0 ? core->config.self : core->peers.peers[i].node;
-        have[k] = i < 0 ? contribution_have(core) : core->peers.peers[i].have;
-        speed[k] = i < 0 ? core->contribution.speed : core->peers.peers[i].speed;
+        have[k] = i < 0 ? contribution_have(core) : core->view.of[i].beat.have;
+        speed[k] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
     }
     plan_divide(core->all, choice->n, have, speed, shards);
     if (core_mutant(MUTANT_TWICE) && choice->n > 1)
@@ -648,19 +656,22 @@ static void
 court(struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    if (!peers_usable(core, i) || peer->stuck || plan_member(core, i) ||
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    const struct plan_peer *planned = &core->plan.of[i];
+    const struct fetch_peer *fetched = &core->fetch.of[i];
+    if (!peers_usable(core, i) || planned->stuck || plan_member(core, i) ||
         divergence_excludes(core, i))
         return;
-    if (peer->round > core->round + PLAN_MERGE_ROUNDS && core->awake >= peer->avoid_at_us) {
+    if (said->round > core->round + PLAN_MERGE_ROUNDS && core->awake >= fetched->avoid_at_us) {
         plan_abort(core, "another group is ahead");
         return;
     }
-    if (peer->done || straggler_benched(core, i) || core->awake < peer->court_at_us ||
+    if (said->done || straggler_benched(core, i) || core->awake < planned->court_at_us ||
         core_mutant(MUTANT_HOLD) || !hears_plan(core, i) || core->plan.hold != UINT64_MAX)
         return;
-    bool yields = !peer->idle && !peer->ready && peer->node.id < core->config.self.id &&
-                  peer->round + PLAN_MERGE_ROUNDS >= core->round;
-    bool waits = peer->ready || (peer->idle && peer->round == core->round + 1) || chases(core, i);
+    bool yields = !said->idle && !said->ready && peer->node.id < core->config.self.id &&
+                  said->round + PLAN_MERGE_ROUNDS >= core->round;
+    bool waits = said->ready || (said->idle && said->round == core->round + 1) || chases(core, i);
     if (waits || yields)
         hold(core);
 }
@@ -669,18 +680,20 @@ court(struct core *core, int i)
 static const char *
 contradiction(const struct core *core, int i)
 {
-    const struct peer *peer = &core->peers.peers[i];
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    const struct heard *heard = &core->view.of[i];
+    const struct plan_peer *planned = &core->plan.of[i];
     uint64_t age_us = core->awake - core->plan.adopted_at_us;
     uint64_t still_us = core->awake - core->plan.progress_at_us;
-    if (!peer->hears_me && still_us > CORE_HEARTBEAT_US && !core_mutant(MUTANT_HEARING))
+    if (!heard->hears_me && still_us > CORE_HEARTBEAT_US && !core_mutant(MUTANT_HEARING))
         return "a member does not hear us";
-    if (peer->stuck)
+    if (planned->stuck)
         return "a member's trainer hangs";
     /* One that is a round ahead has sent all of this round: it may still be on the way. */
-    uint64_t patience_us = peer->round > core->round ? CORE_SUSPECT_US : CORE_HEARTBEAT_US;
-    if (peer->idle && age_us > PLAN_GRACE_US && still_us > patience_us)
+    uint64_t patience_us = said->round > core->round ? CORE_SUSPECT_US : CORE_HEARTBEAT_US;
+    if (said->idle && age_us > PLAN_GRACE_US && still_us > patience_us)
         return "a member is idle";
-    if (peer->round > core->round + 1)
+    if (said->round > core->round + 1)
         return "a member is ahead";
     return NULL;
 }
@@ -693,11 +706,11 @@ plan_on_beat(struct core *core, int i)
     if (!core->plan.active)
         return;
     if (plan_member(core, i)) {
-        bool idle = core->peers.peers[i].idle;
+        bool idle = core->view.of[i].beat.idle;
         const char *why = contradiction(core, i);
         if (why)
             plan_abort(core, why);
-        core->peers.peers[i].idle = idle;
+        core->view.of[i].beat.idle = idle;
     } else if (plan_leader(core)) {
         court(core, i);
     }
@@ -752,8 +765,7 @@ plan_resolve(const struct core *core, const struct proto_plan *plan, int *peer, 
             continue;
         }
         peer[k] = peers_find(core, plan->members[k].node);
-        if (peer[k] < 0 || core->peers.peers[peer[k]].suspected ||
-            divergence_excludes(core, peer[k]))
+        if (peer[k] < 0 || core->view.of[peer[k]].suspected || divergence_excludes(core, peer[k]))
             return false;
         for (unsigned j = 0; j < k; j++)
             if (peer[j] == peer[k])

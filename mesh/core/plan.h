@@ -30,7 +30,7 @@
 #ifndef MESH_PLAN_H
 #define MESH_PLAN_H
 
-#include "mesh/core/core.h"
+#include "mesh/core/peers.h"
 
 enum {
     /* after this many aborted plans in a row at one round, the leader plans alone */
@@ -54,7 +54,18 @@ enum {
     PLAN_MERGE_ROUNDS = 1,
 };
 
+/* What the leader remembers about a peer. */
+struct plan_peer {
+    bool stuck; /* its trainer hangs */
+    /* awake; since when it stays behind us without progress; 0: it does not */
+    uint64_t behind_at_us;
+    uint64_t court_at_us; /* awake; no plan is held for it before this time */
+    uint64_t court_us;    /* the waiting time for that, doubled each time it did not join */
+    uint64_t chase_at_us, chase_us; /* the same for waiting for it when rounds are short */
+};
+
 struct plan {
+    struct plan_peer of[PEERS_MAX]; /* index: as in struct peers */
     bool active;
     struct proto_plan now;
     uint64_t hash;

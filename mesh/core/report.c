@@ -55,7 +55,7 @@ report_here(struct core *core, int i)
 void
 report_gone(struct core *core, int i, enum report_end end)
 {
-    const struct peer *peer = &core->peers.peers[i];
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
     char who[PROTO_WHO_MAX], nodes[32];
     if (!core->report.said[i].here)
         return;
@@ -68,7 +68,7 @@ report_gone(struct core *core, int i, enum report_end end)
     else if (end == REPORT_SILENT)
         core_log(core, 5, "%s does not answer: going on without it, %s", who, nodes);
     else if (end == REPORT_LEFT && !core->done)
-        core_log(core, 6, "%s %s, %s", who, peer->done ? "has finished" : "left", nodes);
+        core_log(core, 6, "%s %s, %s", who, said->done ? "has finished" : "left", nodes);
 }
 
 void

@@ -140,14 +140,15 @@ static void
 offer(struct core *core, int to)
 {
     struct peer *peer = &core->peers.peers[to];
+    struct serve_peer *served = &core->serve.of[to];
     struct proto_msg msg = {.type = PROTO_OFFER,
                             .offer = {.round = core->serve.round,
                                       .state_hash = core->serve.hash,
                                       .size = core->config.state_size}};
     size_t size = (size_t)serve_blocks(core) * sizeof *core->hashes;
     msg.offer.check = serve_offer_check(&msg.offer, core->hashes, size);
-    peer->served_at_us = core->awake;
-    peer->served_block = UINT64_MAX; /* none */
+    served->served_at_us = core->awake;
+    served->served_block = UINT64_MAX; /* none */
     core->ops.send_bulk(core->ctx, (unsigned)peer->link, &msg, core->hashes, size, false);
 }
 
@@ -179,7 +180,7 @@ static void
 ask(struct core *core, int from, uint64_t round)
 {
     struct serve *serve = &core->serve;
-    uint64_t his = core->peers.peers[from].round;
+    uint64_t his = core->view.of[from].beat.round;
     if (his >= core->round)
         return;
     bool useful = copy_counts(core) && serve->round > his;
@@ -197,6 +198,7 @@ serve_on_fetch(struct core *core, int from, const struct proto_fetch *fetch)
 {
     struct serve *serve = &core->serve;
     struct peer *peer = &core->peers.peers[from];
+    struct serve_peer *served = &core->serve.of[from];
     if (!peer->announced || core->contribution.state == TRAINER_START || core->divergence.open ||
         (core->done && core_mutant(MUTANT_DONE)))
         return;
@@ -205,12 +207,12 @@ serve_on_fetch(struct core *core, int from, const struct proto_fetch *fetch)
         ask(core, from, fetch->round);
         return;
     }
-    bool again = peer->served_at_us > 0 && peer->served_block == fetch->block &&
-                 core->awake - peer->served_at_us < SERVE_REPEAT_US;
+    bool again = served->served_at_us > 0 && served->served_block == fetch->block &&
+                 core->awake - served->served_at_us < SERVE_REPEAT_US;
     if (again)
         return;
-    peer->served_at_us = core->awake;
-    peer->served_block = fetch->block;
+    served->served_at_us = core->awake;
+    served->served_block = fetch->block;
     if (serve->state == SERVE_COPIED && serve->round == fetch->round)
         send_blocks(core, from, fetch->block,
                     fetch->count < SERVE_BLOCKS_MAX ? fetch->count : SERVE_BLOCKS_MAX);
@@ -264,6 +266,7 @@ static void
 send_total(struct core *core, int to, uint64_t round, uint64_t block)
 {
     struct peer *peer = &core->peers.peers[to];
+    struct serve_peer *served = &core->serve.of[to];
     struct serve *serve = &core->serve;
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round, .block = block}};
     if (core_mutant(MUTANT_TOTAL) && round > serve->first)
@@ -280,7 +283,7 @@ send_total(struct core *core, int to, uint64_t round, uint64_t block)
         msg.total.state_hash = serve->totals[round % SERVE_ROUNDS_MAX].state_hash;
     }
     msg.total.check = serve_total_check(&msg.total, body, size);
-    peer->served_at_us = core->awake;
+    served->served_at_us = core->awake;
     core->ops.send_bulk(core->ctx, (unsigned)peer->link, &msg, body, size, false);
 }
 

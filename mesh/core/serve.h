@@ -34,7 +34,13 @@ struct serve_follower {
     uint64_t end_round, end_block; /* the first one that may not be sent */
 };
 
+struct serve_peer {
+    uint64_t served_at_us; /* awake; when a block of state was sent to it */
+    uint64_t served_block;
+};
+
 struct serve {
+    struct serve_peer of[PEERS_MAX]; /* index: as in struct peers */
     enum serve_state state;
     uint64_t round; /* the wanted round, later the round of the copy */
     uint64_t hash;

@@ -261,12 +261,14 @@ view_fill(const struct core *core, struct straggler_view *view)
     for (size_t a = 0; a < view->n; a++) {
         int i = plan->peer[a];
         const struct peer *peer = i < 0 ? NULL : &core->peers.peers[i];
-        view->speed[a] = peer ? peer->speed : core->contribution.speed;
-        view->apply_us[a] = peer ? peer->apply_us : core->straggler.apply_us;
+        const struct proto_heartbeat *said = i < 0 ? NULL : &core->view.of[i].beat;
+        const struct heard *heard = i < 0 ? NULL : &core->view.of[i];
+        view->speed[a] = peer ? said->speed : core->contribution.speed;
+        view->apply_us[a] = peer ? said->apply_us : core->straggler.apply_us;
         for (size_t b = 0; b < view->n; b++) {
             int from = plan->peer[b] < 0 ? PEERS_MAX : plan->peer[b];
             if (b != a)
-                view->lag_us[a][b] = peer ? peer->lag_us[from] : straggler_lag_us(core, from);
+                view->lag_us[a][b] = peer ? heard->lag_us[from] : straggler_lag_us(core, from);
         }
     }
 }
@@ -433,7 +435,8 @@ void
 straggler_courted(struct core *core, int i)
 {
     struct peer *peer = &core->peers.peers[i];
-    if (!peer->ready || ++peer->courts < STRAGGLER_COURTS || core_mutant(MUTANT_PACE))
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    if (!said->ready || ++peer->courts < STRAGGLER_COURTS || core_mutant(MUTANT_PACE))
         return;
     char who[PROTO_WHO_MAX];
     core_log(core, 5, "%s is left out for a while: it does not catch up", report_who(core, i, who));
@@ -444,7 +447,8 @@ bool
 straggler_benched(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    return peer->aside ||
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    return said->aside ||
            (peer->told_at_us > 0 && core->awake - peer->told_at_us < STRAGGLER_TOLD_US);
 }
 
@@ -458,8 +462,11 @@ others_go_on(const struct core *core)
     uint64_t most_us = STRAGGLER_MOVED_US + 4 * plan_recent_max(core);
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        if (peer->state == PEER_UP && !peer->aside && !peer->stuck &&
-            (peer->done || core->awake - peer->moved_at_us < most_us))
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        const struct heard *heard = &core->view.of[i];
+        const struct plan_peer *planned = &core->plan.of[i];
+        if (peer->state == PEER_UP && !said->aside && !planned->stuck &&
+            (said->done || core->awake - heard->moved_at_us < most_us))
             return true;
     }
     return false;

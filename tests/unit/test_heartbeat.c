@@ -62,14 +62,14 @@ late_ticks_stretch_deadlines_though_messages_come(void **state)
     assert_true(lone->core->awake - awake <= CORE_NAP_US);
     int i = peers_find(lone->core, lone_node(lone, 7));
     assert_true(i >= 0);
-    assert_false(lone->core->peers.peers[i].suspected);
+    assert_false(lone->core->view.of[i].suspected);
     for (unsigned k = 0; k < 100; k++) { /* and where ticks come in time, 7 is silent */
         lone->now += 5000;
         lone_say(lone, 8, &alive);
         if (k % 2)
             core_on_tick(lone->core, lone->now);
     }
-    assert_true(lone->core->peers.peers[i].suspected);
+    assert_true(lone->core->view.of[i].suspected);
     lone_destroy(&lone);
 }
 
@@ -86,8 +86,8 @@ an_empty_list_of_peers_says_that_a_node_is_alive(void **state)
     }
     int seven = peers_find(lone->core, lone_node(lone, 7));
     int eight = peers_find(lone->core, lone_node(lone, 8));
-    assert_false(lone->core->peers.peers[seven].suspected);
-    assert_true(lone->core->peers.peers[eight].suspected);
+    assert_false(lone->core->view.of[seven].suspected);
+    assert_true(lone->core->view.of[eight].suspected);
     lone_destroy(&lone);
 }
 

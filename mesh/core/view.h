@@ -1,0 +1,24 @@
+/* view.h - what each peer last said of itself, kept as it came, and when. heartbeat.c alone writes it; all others only
+ * read. */
+#ifndef MESH_VIEW_H
+#define MESH_VIEW_H
+
+#include "mesh/core/peers.h"
+
+struct heard {
+    struct proto_heartbeat beat; /* its last heartbeat; round and state_hash also from its chunks */
+    uint64_t at_us;              /* awake; when its last message came */
+    uint64_t moved_at_us;        /* awake; when its round changed */
+    bool suspected;              /* it has been silent for too long */
+    bool hears_me;
+    uint64_t hears; /* bit i: it hears peers[i] */
+    /* lag of chunks from peers[j] to it; the last entry is the lag from us */
+    uint32_t lag_us[PROTO_PEERS_MAX];
+};
+
+struct view {
+    struct heard of[PEERS_MAX]; /* index: as in struct peers */
+    uint64_t beat_at_us;        /* now; when the next heartbeat is due */
+};
+
+#endif
