@@ -12,7 +12,7 @@
 #include "proto/text.h"
 
 void
-core_log(struct core *core, int level, const char *format, ...)
+core_log(const struct core *core, int level, const char *format, ...)
 {
     char line[CORE_LINE_MAX];
     va_list args;
@@ -126,7 +126,7 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     plan_init(core);
     contribution_init(core);
     audit_init(core);
-    divergence_init(core);
+    divergence_init(&core->divergence);
     straggler_init(core);
     serve_init(core);
     page_repair_init(core);
@@ -189,7 +189,7 @@ core_lags(const struct core *core, int i)
     const struct serve_peer *served = &core->serve.of[i];
     uint64_t seen =
         heard->moved_at_us > served->served_at_us ? heard->moved_at_us : served->served_at_us;
-    if (peer->state != PEER_UP || peer->hello.wants_job || peer->apart)
+    if (peer->state != PEER_UP || peer->hello.wants_job || divergence_parted(&core->divergence, i))
         return false;
     if (said->done && !divergence_excludes(core, i))
         return false;
@@ -202,7 +202,7 @@ core_lags(const struct core *core, int i)
 static void
 core_finish(struct core *core)
 {
-    if (!core->done || core->finished || core->divergence.open)
+    if (!core->done || core->finished || divergence_open(&core->divergence))
         return;
     for (int i = 0; i < core->peers.high; i++)
         if (core_lags(core, i))
@@ -219,11 +219,36 @@ core_broken(struct core *core)
     if (ring_status(core->ring) != RING_BROKEN)
         return;
     if (ring_diverged(core->ring, &rank, &state)) {
-        divergence_chunk(core, core->plan.peer[rank], state);
+        int i = core->plan.peer[rank];
+        heartbeat_state(core, i, state);
+        divergence_beat(&core->divergence, core, i);
+        divergence_warn(&core->divergence, core);
         plan_differ(core);
     } else {
         plan_abort(core, ring_why(core->ring));
     }
+}
+
+static void
+core_diverged(struct core *core, struct divergence_verdict verdict)
+{
+    if (verdict.differ)
+        plan_differ(core);
+    if (!verdict.back)
+        return;
+    contribution_damaged(core, verdict.why);
+    if (verdict.copy)
+        fetch_needs_copy(core);
+    core->ops.back(core->ctx, verdict.round);
+}
+
+/* Whom this node follows may have another state. */
+static void
+core_fetched(struct core *core, struct fetch_conflict conflict)
+{
+    if (conflict.found)
+        core_diverged(core,
+                      divergence_differs(&core->divergence, core, conflict.from, conflict.hash));
 }
 
 /* Let every part do what has become possible. */
@@ -233,9 +258,9 @@ core_settle(struct core *core)
     if (core->leaving || core->config.hello.wants_job)
         return;
     core_broken(core);
-    divergence_step(core);
+    core_diverged(core, divergence_step(&core->divergence, core));
     page_repair_step(core);
-    fetch_step(core);
+    core_fetched(core, fetch_step(core));
     serve_step(core);
     plan_step(core);
     contribution_step(core);
@@ -350,6 +375,7 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         break;
     case PROTO_HEARTBEAT:
         heartbeat_take(core, i, &msg->heartbeat);
+        divergence_beat(&core->divergence, core, i);
         plan_on_beat(core, i);
         break;
     case PROTO_PLAN:
@@ -417,7 +443,7 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
     } else if (msg->type == PROTO_OFFER) {
         fetch_on_offer(core, i, &msg->offer, frame->data, frame->size);
     } else if (msg->type == PROTO_TOTAL) {
-        fetch_on_total(core, i, &msg->total, frame);
+        core_fetched(core, fetch_on_total(core, i, &msg->total, frame));
     } else if (msg->type == PROTO_PAGE) {
         page_repair_on_page(core, i, &msg->page, frame->data, frame->size);
     } else if (msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER) {
@@ -474,12 +500,12 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
         core->started_at_us = core->awake;
     if (core->contribution.state == TRAINER_COMMITTING)
         serve_committed(core);
-    if (core->contribution.state == TRAINER_COMMITTING && core->plan.active &&
-        core->plan.now.count > 1)
-        divergence_agreed(core, core->round);
+    if (core->contribution.state == TRAINER_COMMITTING &&
+        (!core->plan.active || core->plan.now.count > 1))
+        divergence_agreed(&core->divergence, core->round);
     else if (core->contribution.state == TRAINER_ADOPTING ||
              core->contribution.state == TRAINER_START)
-        divergence_agreed(core, round);
+        divergence_agreed(&core->divergence, round);
     contribution_applied(core);
     straggler_applied(core);
     fetch_applied(core, round);
@@ -489,7 +515,7 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
     core->state_hash = state_hash;
     core->first_bucket = first_bucket;
     core->done = done;
-    divergence_applied(core);
+    divergence_applied(&core->divergence, core);
     plan_applied(core);
     core_settle(core);
 }

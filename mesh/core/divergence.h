@@ -6,7 +6,7 @@
  * and counts the hashes that the others report for its own round:
  *
  *     SOUND --another hash--> IN DOUBT --more nodes have ours-----------------------> SOUND, they are odd
- *       ^                       +--all have told theirs, or DIVERGENCE_GRACE_US: no---> ops->back
+ *       ^                       +--all have told theirs, or DIVERGENCE_GRACE_US: no-----> go back
  *       +----------------- core_on_applied, of an older state ----------------------+
  *
  * A node that is outvoted goes back to a state that its trainer can vouch for, and then fetches the state of the
@@ -45,9 +45,22 @@ enum {
     DIVERGENCE_PAST = 1024, /* rounds */
 };
 
+/* What is known about peers[i]. */
+struct divergence_peer {
+    uint64_t claim; /* hash of the state before core->round that it told last; 0: not yet */
+    bool diverged;  /* as far as we know, its state is wrong: the state before */
+    uint64_t diverged_round; /* this round; and it has not gone back since */
+    uint64_t outvoted;       /* + 1; the last round in which it was in the minority */
+    uint64_t tied_round;     /* the last round in which only its state stood against ours, */
+    unsigned ties;           /* how often that happened, */
+    bool tied;               /* and it has not gone back since */
+    unsigned disputes;       /* how often as many nodes agreed with its old state as with ours */
+    bool apart;              /* it happened too often: no plans with it any more */
+    bool untold;             /* it has not told its hash since it was in a plan that differed */
+};
+
 struct divergence {
-    uint64_t claim
-        [PEERS_MAX]; /* hash of the state before core->round that peers[i] told last; 0: not yet */
+    struct divergence_peer of[PEERS_MAX]; /* index: as in struct peers */
     uint64_t since_us; /* awake; since when a claim differs from ours; 0: none does */
     bool open;         /* and we do not know that ours is right */
     uint64_t wary_us;  /* awake; until then others may be about to go back */
@@ -61,39 +74,57 @@ struct divergence {
     uint64_t past_at_us;
     /* nothing below this round is taken from nodes ahead: equally many differ and agree */
     uint64_t dispute;
-    uint64_t untold; /* bit i: peers[i] has not told its hash since it was in such a plan */
 };
 
-void divergence_init(struct core *core);
-void divergence_step(struct core *core);
-/* A heartbeat of peers[i] was processed. */
-void divergence_beat(struct core *core, int i);
-/* A chunk of peers[i] was computed from a state with this hash before core->round. */
-void divergence_chunk(struct core *core, int i, uint64_t state);
+/* What is to be done. core.c does it. */
+struct divergence_verdict {
+    bool differ; /* the plan ends: its members hold different states */
+    bool back;   /* the trainer goes back below `round`, to a state that others had, too; */
+    bool copy;   /* then this node takes a copy of the state of those ahead */
+    uint64_t round;
+    const char *why;
+};
+
+void divergence_init(struct divergence *d);
+struct divergence_verdict divergence_step(struct divergence *d, const struct core *core);
+/* What peers[i] says of its state is new. */
+void divergence_beat(struct divergence *d, const struct core *core, int i);
 /* peers[i] will be another node from now on. */
-void divergence_forget(struct core *core, int i);
-/* The plan is dropped because its members hold different states. */
-void divergence_warn(struct core *core);
+void divergence_forget(struct divergence *d, int i);
+/* The plan is about to be dropped because its members hold different states. */
+void divergence_warn(struct divergence *d, const struct core *core);
 /* core->round and core->state_hash are new. */
-void divergence_applied(struct core *core);
+void divergence_applied(struct divergence *d, const struct core *core);
+/* Others had the same state as we before this round. */
+void divergence_agreed(struct divergence *d, uint64_t round);
+/* peers[i], which we follow, had another state before our round, with this hash. Wait a moment for what the others
+ * report; or do not follow it, because together with those here that have its state they are not more than those that
+ * have ours; or go back and take a copy of their state. */
+struct divergence_verdict divergence_differs(struct divergence *d, const struct core *core, int i,
+                                             uint64_t hash);
 /* Does peers[i] have a wrong state, as far as we know? Then no plan with it and no state from it. */
 bool divergence_excludes(const struct core *core, int i);
 /* Hash of our state before `round`; 0: unknown. */
 uint64_t divergence_past(const struct core *core, uint64_t round);
-/* Others had the same state as we before this round. */
-void divergence_agreed(struct core *core, uint64_t round);
-/* The nodes ahead had another state before our round, with this hash. Returns what to do: wait a moment for what
- * they report; stay, because together with those here that have their state they are not more than those that have
- * ours, so they are odd; or go back and take a copy of their state. */
-enum divergence_verdict { DIVERGENCE_WAIT, DIVERGENCE_STAY, DIVERGENCE_COPY };
-enum divergence_verdict divergence_differs(struct core *core, uint64_t hash);
-/* Goes back below `round`, to a state that others had, too. */
-void divergence_back(struct core *core, uint64_t round, const char *why);
 /* True if nobody has another state before this round, or if fewer nodes have another one than have this one. */
 bool divergence_trusts(const struct core *core, uint64_t round, uint64_t hash);
 /* Must planning wait now? */
 bool divergence_pending(const struct core *core);
 /* Must fetching a state wait now? */
 bool divergence_wary(const struct core *core);
+
+/* Did we part with peers[i]? */
+static inline bool
+divergence_parted(const struct divergence *d, int i)
+{
+    return d->of[i].apart;
+}
+
+/* Must the core wait until it is known whose state is right? */
+static inline bool
+divergence_open(const struct divergence *d)
+{
+    return d->open;
+}
 
 #endif

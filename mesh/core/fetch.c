@@ -53,6 +53,12 @@ fetch_planned(struct core *core)
     core->fetch.copies = false;
 }
 
+void
+fetch_needs_copy(struct core *core)
+{
+    core->fetch.copies = true;
+}
+
 bool
 fetch_uses_state_in(const struct core *core)
 {
@@ -176,24 +182,26 @@ none_step(struct core *core)
         fetch_enter(core, FETCH_FOLLOWING);
 }
 
-void
+struct fetch_conflict
 fetch_step(struct core *core)
 {
     struct fetch *fetch = &core->fetch;
+    struct fetch_conflict conflict = {.found = false};
     if (core->plan.active || core->leaving || core->done) {
         if (fetch->stage != FETCH_NONE && core->contribution.state != TRAINER_ADOPTING)
             fetch_reset(core);
-        return;
+        return conflict;
     }
     if (fetch->stage == FETCH_COMPLETE && core->contribution.state != TRAINER_ADOPTING &&
         !divergence_trusts(core, fetch->list.round, fetch->list.hash))
         fetch_reset(core);
     if (!contribution_settled(core) || (fetch->stage != FETCH_COMPLETE && divergence_wary(core)))
-        return;
+        return conflict;
     if (fetch->stage == FETCH_NONE)
         none_step(core);
     if (fetch->stage == FETCH_FOLLOWING)
-        fetch_follow_step(core);
+        conflict = fetch_follow_step(core);
     if (fetch_uses_state_in(core))
         fetch_copy_step(core);
+    return conflict;
 }

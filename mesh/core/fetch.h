@@ -104,9 +104,16 @@ struct fetch {
     uint64_t rest_at_us, rest_us; /* awake; nobody is asked before this time */
 };
 
+/* The node that this one followed has another state before core->round. Nobody is followed any more. */
+struct fetch_conflict {
+    bool found;
+    int from;
+    uint64_t hash;
+};
+
 int fetch_init(struct core *core);
 void fetch_fini(struct core *core);
-void fetch_step(struct core *core);
+struct fetch_conflict fetch_step(struct core *core);
 /* The trainer has a new state, the one before `round`. */
 void fetch_applied(struct core *core, uint64_t round);
 void fetch_bad(struct core *core);       /* the state to be adopted is wrong */
@@ -118,8 +125,10 @@ void fetch_on_offer(struct core *core, int from, const struct proto_offer *offer
                     size_t size);
 void fetch_on_block(struct core *core, int from, const struct proto_state *msg, const void *body,
                     size_t size);
-void fetch_on_total(struct core *core, int from, const struct proto_total *total,
-                    struct core_frame *frame);
+struct fetch_conflict fetch_on_total(struct core *core, int from, const struct proto_total *total,
+                                     struct core_frame *frame);
+/* Totals do not lead from our state to theirs: the next state that comes is a copy. */
+void fetch_needs_copy(struct core *core);
 /* Is this node catching up: did something come within `us`, or is the node that it follows in a plan? */
 bool fetch_moving(const struct core *core, uint64_t us);
 /* Would this node soon be at the mesh's round if the mesh waited? */

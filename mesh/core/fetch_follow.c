@@ -106,49 +106,39 @@ scatter(struct core *core, uint64_t at, const uint8_t *body, size_t size)
     }
 }
 
-/* We hold another state than the one we follow: ours has changed since it was adopted, or its has. Where more have
- * theirs: back, and as the older state may be as wrong, a copy of the present one. */
-static void
+/* We hold another state than the one we follow: ours has changed since it was adopted, or its has. */
+static struct fetch_conflict
 state_differs(struct core *core, uint64_t hash)
 {
-    char who[PROTO_WHO_MAX];
-    enum divergence_verdict verdict = divergence_differs(core, hash);
-    if (verdict != DIVERGENCE_WAIT)
-        core_log(core, core->config.inexact ? 6 : 3, "%s has other weights than this node: %s",
-                 report_who(core, core->fetch.from, who),
-                 verdict == DIVERGENCE_COPY ? "taking a copy of theirs" : "not following it");
+    struct fetch_conflict conflict = {.found = true, .from = core->fetch.from, .hash = hash};
     fetch_reset(core);
-    if (verdict != DIVERGENCE_COPY)
-        return;
-    core->fetch.copies = true;
-    divergence_back(core, core->round, "the mesh has another state");
+    return conflict;
 }
 
 /* The block whose turn it is; the last one completes the total. */
-static void
+static struct fetch_conflict
 total_take(struct core *core, const struct proto_total *total, const void *body, size_t size)
 {
     struct fetch *fetch = &core->fetch;
     uint64_t whole = serve_total_size(core, core->first_bucket);
     uint64_t at = fetch->block * core->config.block_size, rest = whole - at;
+    struct fetch_conflict conflict = {.found = false};
     if (size != (rest < core->config.block_size ? rest : core->config.block_size) ||
         serve_total_check(total, body, size) != total->check)
-        return;
-    if (total->state_hash != core->state_hash && !core_mutant(MUTANT_FOLLOW_STATE)) {
-        state_differs(core, total->state_hash);
-        return;
-    }
-    divergence_agreed(core, core->round);
+        return conflict;
+    if (total->state_hash != core->state_hash && !core_mutant(MUTANT_FOLLOW_STATE))
+        return state_differs(core, total->state_hash);
     scatter(core, at, body, size);
     fetch->block++;
     fetch->sure = true;
     fetch->progress_at_us = core->awake;
     if (fetch->block * core->config.block_size < whole)
-        return;
+        return conflict;
     contribution_ask(core, TRAINER_COMMITTING);
     serve_finish(core);
     core->shared++;
     core->ops.commit(core->ctx, core->round);
+    return conflict;
 }
 
 /* May sum be written, and the trainer be asked? */
@@ -166,16 +156,17 @@ its_turn(const struct core *core, const struct proto_total *total)
     return (total->round == core->round || before) && total->block == core->fetch.block;
 }
 
-static void
+static struct fetch_conflict
 kept_take(struct core *core)
 {
     struct fetch *fetch = &core->fetch;
+    struct fetch_conflict conflict = {.found = false};
     for (size_t k = 0; k < fetch->kept_count && follows(core);) {
         struct fetch_kept kept = fetch->kept[k];
         if (its_turn(core, &kept.total)) {
-            total_take(core, &kept.total, kept.frame.data, kept.frame.size);
+            conflict = total_take(core, &kept.total, kept.frame.data, kept.frame.size);
             if (fetch->stage != FETCH_FOLLOWING)
-                return; /* nothing is kept any more */
+                return conflict; /* nothing is kept any more */
         } else if (kept.total.round > core->round ||
                    (kept.total.round == core->round && kept.total.block > fetch->block)) {
             k++;
@@ -184,6 +175,7 @@ kept_take(struct core *core)
         kept_remove(core, k);
         k = 0;
     }
+    return conflict;
 }
 
 static void
@@ -202,28 +194,30 @@ total_keep(struct core *core, const struct proto_total *total, struct core_frame
     fetch->kept[fetch->kept_count++] = (struct fetch_kept){*total, *frame};
 }
 
-void
+struct fetch_conflict
 fetch_on_total(struct core *core, int from, const struct proto_total *total,
                struct core_frame *frame)
 {
     struct fetch *fetch = &core->fetch;
+    struct fetch_conflict conflict = {.found = false};
     if (fetch->stage != FETCH_FOLLOWING || fetch->from != from)
-        return;
+        return conflict;
     if (frame->size == 0) {
         bool honest = serve_total_check(total, frame->data, 0) == total->check;
         bool differs = honest && total->state_hash != 0 && total->state_hash != core->state_hash;
         if (its_turn(core, total) && differs) {
-            state_differs(core, total->state_hash);
+            conflict = state_differs(core, total->state_hash);
         } else if (its_turn(core, total)) {
             fetch->tried |=
                 fetch->sure ? 1ull << from : UINT64_MAX; /* the others hardly have more */
             fetch->from = -1;
         }
     } else if (follows(core) && its_turn(core, total)) {
-        total_take(core, total, frame->data, frame->size);
+        conflict = total_take(core, total, frame->data, frame->size);
     } else {
         total_keep(core, total, frame);
     }
+    return conflict;
 }
 
 void
@@ -261,13 +255,13 @@ follow_more(struct core *core)
     }
 }
 
-void
+struct fetch_conflict
 fetch_follow_step(struct core *core)
 {
     struct fetch *fetch = &core->fetch;
-    kept_take(core);
+    struct fetch_conflict conflict = kept_take(core);
     if (core->contribution.state == TRAINER_COMMITTING || fetch->stage != FETCH_FOLLOWING)
-        return;
+        return conflict;
     if (fetch->from >= 0 && (!fetch_fit(core, fetch->from) || core->plan.of[fetch->from].stuck))
         fetch->from = -1;
     if (fetch->from < 0) {
@@ -278,4 +272,5 @@ fetch_follow_step(struct core *core)
         follow_more(core);
     else if (fetch->stage == FETCH_FOLLOWING)
         overtaken(core);
+    return conflict;
 }

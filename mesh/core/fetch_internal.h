@@ -24,7 +24,7 @@ void fetch_copy_begin(struct core *core);
 void fetch_copy_step(struct core *core);
 void fetch_copy_lost(struct core *core, int i);
 
-void fetch_follow_step(struct core *core);
+struct fetch_conflict fetch_follow_step(struct core *core);
 void fetch_follow_drop(struct core *core); /* totals that came too early */
 
 #endif

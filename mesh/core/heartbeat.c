@@ -126,7 +126,14 @@ heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat)
     heard->beat = *beat;
     heard->beat.have &= core->all;
     take_hears(core, i, beat);
-    divergence_beat(core, i);
+}
+
+void
+heartbeat_state(struct core *core, int i, uint64_t state)
+{
+    struct proto_heartbeat *beat = &core->view.of[i].beat;
+    beat->round = core->round;
+    beat->state_hash = state;
 }
 
 /* When more than half of the mesh is silent at once, we may be the one that does not hear. */

@@ -28,6 +28,8 @@ void heartbeat_send(struct core *core);
 /* A message of the peer came. */
 void heartbeat_heard(struct core *core, int i);
 void heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat);
+/* A chunk of peers[i] was computed from a state with this hash before core->round. */
+void heartbeat_state(struct core *core, int i, uint64_t state);
 /* Suspects peers[i], which is up, or ends its session when it has been silent for too long. */
 void heartbeat_watch(struct core *core, int i);
 void heartbeat_tick(struct core *core);

@@ -81,7 +81,7 @@ struct core {
     uint64_t sweep_at_us; /* awake; when frames that no plan wants are released */
 };
 
-void core_log(struct core *core, int level, const char *format, ...)
+void core_log(const struct core *core, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static inline bool

@@ -59,7 +59,7 @@ peer_forget(struct core *core, int i)
     core->plan.of[i] = (struct plan_peer){0};
     core->serve.of[i] = (struct serve_peer){0};
     core->fetch.of[i] = (struct fetch_peer){0};
-    divergence_forget(core, i);
+    divergence_forget(&core->divergence, i);
     report_forget(core, i);
 }
 

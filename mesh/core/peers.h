@@ -56,20 +56,12 @@ struct peer {
     uint64_t retry_us;
     uint64_t found_at_us;
 
-    uint64_t pace_us;        /* time of one of its last rounds, 0: unknown */
-    uint64_t pace_at_us;     /* now; when pace_us was measured */
-    uint64_t pace_round;     /* and at which round */
-    bool diverged;           /* as far as we know, its state is wrong: the state before */
-    uint64_t diverged_round; /* this round; and it has not gone back since: see divergence.h */
-    uint64_t outvoted;       /* + 1; the last round in which it was in the minority */
-    uint64_t tied_round;     /* the last round in which only its state stood against ours, */
-    unsigned ties;           /* how often that happened, */
-    bool tied;               /* and it has not gone back since */
-    unsigned disputes;       /* how often as many nodes agreed with its old state as with ours */
-    bool apart;              /* it happened too often: no plans with it any more */
-    uint64_t told_at_us;     /* awake; when it was told that it is left out */
-    bool trial;              /* it was left out and has come back */
-    unsigned courts;         /* how many plans were held for it in vain */
+    uint64_t pace_us;    /* time of one of its last rounds, 0: unknown */
+    uint64_t pace_at_us; /* now; when pace_us was measured */
+    uint64_t pace_round; /* and at which round */
+    uint64_t told_at_us; /* awake; when it was told that it is left out */
+    bool trial;          /* it was left out and has come back */
+    unsigned courts;     /* how many plans were held for it in vain */
 };
 
 struct peers {

@@ -198,8 +198,6 @@ plan_abort(struct core *core, const char *why)
 void
 plan_differ(struct core *core)
 {
-    if (core->plan.active)
-        divergence_warn(core);
     drop(core, "its members hold different states", true);
 }
 
@@ -836,8 +834,10 @@ plan_on_abort(struct core *core, int from, const struct proto_abort *msg)
         bury(core, msg->plan);
         return;
     }
-    if (msg->differ)
-        plan_differ(core);
-    else
+    if (!msg->differ) {
         plan_abort(core, "a member dropped it");
+        return;
+    }
+    divergence_warn(&core->divergence, core);
+    plan_differ(core);
 }
