@@ -49,7 +49,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all failpoints flips chaos chaos-night compose-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers lines pypi install clean help
+.PHONY: all check-arm failpoints flips chaos chaos-night compose-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers lines pypi install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -100,10 +100,23 @@ demo: deps                           ## four nodes on this machine find one anot
 
 check: check-deps                    ## everything that must hold: unit tests, properties, corpora, simulator, real nodes
 	@$(MAKE) -s all test-build failpoints
+	@[ ! -d $(arm_root) ] || $(MAKE) -s CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode
 	@tests/support/layers.sh
 	@tests/support/lines.sh check
 	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(tests) $(replays) \
 	    $B/sim $(wildcard tests/process/test_*.sh)
+
+# ARM64 on this machine: Debian's cross compiler, its packages in a tree, qemu-user. make check has a short part of it.
+arm_cc   := aarch64-linux-gnu-gcc
+arm_root := build/sysroot-aarch64-linux-gnu
+check-arm: check-deps                ## ARM64 by qemu-user, half an hour: unit tests, properties, corpora; x86-64 and ARM64 in one mesh
+	@tests/support/deps.sh arm
+	@tests/support/sysroot.sh $(arm_root)
+	@$(MAKE) -s all
+	@$(MAKE) -s CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode test-build
+	@SYSROOT=$(abspath $(arm_root)) RUNNER=tests/support/qemu.sh DEADLINE=3600 tests/run.sh build/$(arm_cc)/logs \
+	    $(patsubst $B/%,build/$(arm_cc)/%,$(tests) $(replays))
+	@MESHNODE=$(abspath $B/meshnode) tests/process/test_arm.sh all
 
 test: check-deps                     ## the fast part of check: unit tests, properties, corpora
 	@$(MAKE) -s test-build
