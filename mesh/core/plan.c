@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "mesh/core/divide.h"
 #include "mesh/core/internal.h"
 
 void
@@ -51,51 +52,6 @@ plan_send(struct core *core, const struct proto_msg *msg)
     for (size_t r = 0; r < core->plan.now.count; r++)
         if (core->plan.peer[r] >= 0)
             peers_send(core, core->plan.peer[r], msg);
-}
-
-/* --- Dividing ---------------------------------------------------------------------------------- */
-
-/* Whole contributions are kept, the largest first, as long as they do not overlap. */
-static uint64_t
-divide_keep(uint64_t all, size_t n, const uint64_t *have, uint64_t *shards)
-{
-    bool seen[PROTO_PEERS_MAX] = {false};
-    uint64_t taken = 0;
-    for (size_t k = 0; k < n; k++) {
-        size_t best = n;
-        for (size_t m = 0; m < n; m++)
-            if (!seen[m] && (best == n || __builtin_popcountll(have[m] & all) >
-                                              __builtin_popcountll(have[best] & all)))
-                best = m;
-        seen[best] = true;
-        shards[best] = (have[best] & taken) == 0 ? have[best] & all : 0;
-        taken |= shards[best];
-    }
-    return taken;
-}
-
-void
-plan_divide(uint64_t all, size_t n, const uint64_t *have, const uint32_t *speed, uint64_t *shards)
-{
-    assert(n > 0 && n <= PROTO_PEERS_MAX);
-    bool known = true;
-    for (size_t m = 0; m < n; m++)
-        known = known && speed[m] > 0;
-    uint64_t taken = divide_keep(all, n, have, shards);
-    for (unsigned s = 0; s < PROTO_SHARDS_MAX; s++) {
-        if (!(all >> s & 1) || (taken >> s & 1))
-            continue;
-        size_t best = 0;
-        double best_end = 0;
-        for (size_t m = 0; m < n; m++) {
-            double end = (__builtin_popcountll(shards[m]) + 1) / (known ? (double)speed[m] : 1.0);
-            if (m == 0 || end < best_end) {
-                best = m;
-                best_end = end;
-            }
-        }
-        shards[best] |= 1ull << s;
-    }
 }
 
 /* --- Beginning and ending ---------------------------------------------------------------------- */
@@ -218,18 +174,6 @@ hold(struct core *core)
     plan_send(core, &msg);
 }
 
-/* Microseconds until the last member has computed its shards. */
-static double
-makespan_us(size_t n, const uint64_t *shards, const uint32_t *speed)
-{
-    double most_us = 0;
-    for (size_t m = 0; m < n; m++) {
-        double us = 1e12 * __builtin_popcountll(shards[m]) / (double)speed[m];
-        most_us = us > most_us ? us : most_us;
-    }
-    return most_us;
-}
-
 /* Is the present division much slower than one by the speeds known by now? */
 static bool
 unbalanced(const struct core *core)
@@ -246,8 +190,9 @@ unbalanced(const struct core *core)
         if (speed[m] == 0)
             return false;
     }
-    plan_divide(core->all, n, none, speed, better);
-    double now_us = makespan_us(n, mine, speed), then_us = makespan_us(n, better, speed);
+    divide_shards(core->all, n, none, speed, better);
+    uint64_t now_us = divide_makespan_us(n, mine, speed),
+             then_us = divide_makespan_us(n, better, speed);
     return 4 * now_us > PLAN_GAIN * then_us && now_us > then_us + PLAN_GAIN_US;
 }
 
@@ -568,7 +513,7 @@ plan_fill(struct core *core, const struct choice *choice, struct proto_plan *pla
         have[k] = i < 0 ? contribution_have(core) : core->view.of[i].beat.have;
         speed[k] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
     }
-    plan_divide(core->all, choice->n, have, speed, shards);
+    divide_shards(core->all, choice->n, have, speed, shards);
     if (core_mutant(MUTANT_TWICE) && choice->n > 1)
         shards[shards[0] & 1] |= 1; /* shard 0 */
     for (size_t k = 0; k < choice->n; k++)

@@ -121,10 +121,4 @@ uint64_t plan_waits_us(const struct core *core);
 /* Time of the longest recent round or compute, in microseconds. */
 uint64_t plan_recent_max(const struct core *core);
 
-/* Divides `all` shards over n members. have[i] is what member i has already computed; it keeps all of these that no
- * other member has. Each of the other shards goes to the member that finishes it first. speed[i] is in shards per
- * second; if one of them is 0, all count as equal. */
-void plan_divide(uint64_t all, size_t n, const uint64_t *have, const uint32_t *speed,
-                 uint64_t *shards);
-
 #endif

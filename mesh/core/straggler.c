@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "mesh/core/divide.h"
 #include "mesh/core/internal.h"
 
 void
@@ -149,7 +150,7 @@ round_us(const struct straggler *straggler)
 static uint64_t
 makespan_us(const struct straggler_view *view, uint64_t set)
 {
-    uint64_t none[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0}, most_us = 0;
+    uint64_t none[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
     uint32_t speed[PROTO_PEERS_MAX] = {0}, least = UINT32_MAX;
     size_t n = 0;
     for (size_t m = 0; m < view->n; m++)
@@ -159,13 +160,8 @@ makespan_us(const struct straggler_view *view, uint64_t set)
         if (set >> m & 1)
             speed[n++] = view->speed[m] ? view->speed[m] : least; /* it has computed nothing yet */
     uint64_t all = view->shards == 64 ? UINT64_MAX : (UINT64_C(1) << view->shards) - 1;
-    plan_divide(all, n, none, speed, shards);
-    for (size_t m = 0; m < n; m++) {
-        uint64_t us =
-            UINT64_C(1000000) * 1000000 * (uint64_t)__builtin_popcountll(shards[m]) / speed[m];
-        most_us = us > most_us ? us : most_us;
-    }
-    return most_us;
+    divide_shards(all, n, none, speed, shards);
+    return divide_makespan_us(n, shards, speed);
 }
 
 uint64_t
