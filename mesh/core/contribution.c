@@ -134,7 +134,7 @@ contribution_step(struct core *core)
     assert(own->state == TRAINER_FREE);
     contribution_ask(core, TRAINER_COMMITTING);
     serve_finish(core);
-    straggler_commit(core);
+    own->commit_at_us = core->now;
     core->shared += core->plan.now.count > 1;
     core->ops.commit(core->ctx, core->round);
 }

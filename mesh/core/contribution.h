@@ -47,6 +47,7 @@ struct contribution {
     uint64_t blocked_at_us;
     uint64_t moved_at_us;   /* awake; when the trainer got its last task, or last made progress */
     uint64_t compute_at_us; /* now */
+    uint64_t commit_at_us;  /* now; when the trainer got a total that it has not applied; 0: none */
     bool lent;              /* the trainer reads a part of sum */
     uint64_t lent_at_us;    /* now */
     uint64_t ahead_us;      /* the trainer worked ahead for the next round; for this long */

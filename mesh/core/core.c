@@ -127,7 +127,7 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     contribution_init(core);
     audit_init(core);
     divergence_init(&core->divergence);
-    straggler_init(core);
+    straggler_init(&core->straggler);
     serve_init(core);
     page_repair_init(core);
     *out = core;
@@ -269,6 +269,17 @@ core_settle(struct core *core)
     core_finish(core);
 }
 
+static void
+on_straggler(struct core *core, enum straggler_verdict verdict)
+{
+    if (verdict == STRAGGLER_ABORT)
+        plan_abort(core, "a member that has come back is too slow");
+    if (verdict == STRAGGLER_BACK)
+        core->plan.idle_at_us = core->awake;
+    if (verdict == STRAGGLER_BACK || verdict == STRAGGLER_BENCHED)
+        heartbeat_send(core);
+}
+
 void
 core_on_tick(struct core *core, uint64_t now)
 {
@@ -283,7 +294,7 @@ core_on_tick(struct core *core, uint64_t now)
     plan_tick(core);
     contribution_tick(core);
     audit_tick(core);
-    straggler_tick(core);
+    on_straggler(core, straggler_tick(&core->straggler, core, plan_recent_max(core)));
     contact_tick(core);
     if (core->awake >= core->sweep_at_us) {
         core->sweep_at_us = core->awake + CORE_SWEEP_US;
@@ -374,6 +385,7 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         on_peers(core, &msg->peers);
         break;
     case PROTO_HEARTBEAT:
+        straggler_beat(&core->straggler, core, i, &msg->heartbeat);
         heartbeat_take(core, i, &msg->heartbeat);
         divergence_beat(&core->divergence, core, i);
         plan_on_beat(core, i);
@@ -391,7 +403,7 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         audit_on_accuse(core, i, &msg->accuse);
         break;
     case PROTO_ASIDE:
-        straggler_on_bench(core, &msg->aside);
+        on_straggler(core, straggler_on_bench(&core->straggler, core, &msg->aside));
         break;
     case PROTO_FETCH:
         serve_on_fetch(core, i, &msg->fetch);
@@ -448,7 +460,7 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
         page_repair_on_page(core, i, &msg->page, frame->data, frame->size);
     } else if (msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER) {
         if (msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
-            straggler_chunk(core, i, &msg->chunk);
+            straggler_chunk(&core->straggler, core, i, &msg->chunk);
         uint64_t before = ring_progress(core->ring);
         ring_chunk(core->ring, from, msg, frame, core->round);
         if (ring_progress(core->ring) != before)
@@ -500,6 +512,9 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
         core->started_at_us = core->awake;
     if (core->contribution.state == TRAINER_COMMITTING)
         serve_committed(core);
+    if (core->contribution.commit_at_us > 0)
+        straggler_applied(&core->straggler, core);
+    core->contribution.commit_at_us = 0;
     if (core->contribution.state == TRAINER_COMMITTING &&
         (!core->plan.active || core->plan.now.count > 1))
         divergence_agreed(&core->divergence, core->round);
@@ -507,7 +522,6 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
              core->contribution.state == TRAINER_START)
         divergence_agreed(&core->divergence, round);
     contribution_applied(core);
-    straggler_applied(core);
     fetch_applied(core, round);
     core->round = round;
     core->round_us = core->awake - core->applied_at_us;
@@ -626,7 +640,7 @@ core_stats(const struct core *core, struct core_stats *out)
         .audits = core->audit.audits,
         .expulsions = core->audit.expulsions,
         .catching_up = core->fetch.stage != FETCH_NONE,
-        .aside = straggler_rests(core),
+        .benched = core->straggler.benched,
         .unreached = core->contacts.unreached,
         .shared = core->shared,
     };

@@ -198,7 +198,7 @@ struct core_stats {
     unsigned expulsions; /* nodes that were expelled for wrong contributions */
     bool leader;
     bool catching_up; /* this node takes the state of others, or follows their totals */
-    bool aside;       /* this node was left out for a while, see straggler.h */
+    bool benched;     /* this node was left out for a while, see straggler.h */
 };
 
 /* All times are microseconds of one monotonic clock. */

@@ -29,12 +29,12 @@ name_round(const struct core *core)
 {
     uint64_t most = 0;
     for (int i = 0; i < core->peers.high; i++) {
-        const struct peer *peer = &core->peers.peers[i];
-        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        const struct heard *heard = &core->view.of[i];
         if (!fetch_ahead(core, i))
             continue;
-        uint64_t more = fetch_runs(core, i) && peer->pace_us ? FETCH_AHEAD_US / peer->pace_us : 0;
-        uint64_t round = said->round + (more < FETCH_AHEAD_MAX ? more : FETCH_AHEAD_MAX);
+        uint64_t more =
+            fetch_runs(core, i) && heard->round_us ? FETCH_AHEAD_US / heard->round_us : 0;
+        uint64_t round = heard->beat.round + (more < FETCH_AHEAD_MAX ? more : FETCH_AHEAD_MAX);
         most = round > most ? round : most;
     }
     return most < PROTO_ROUND_MAX ? most : PROTO_ROUND_MAX;

@@ -33,7 +33,7 @@ heartbeat_send(struct core *core)
     beat->state_hash = core->state_hash;
     beat->speed = core->contribution.speed;
     beat->busy_us = contribution_busy_us(core);
-    beat->aside = straggler_rests(core);
+    beat->aside = core->straggler.benched;
     beat->apply_us = core->straggler.apply_us;
     beat->sent_us = core->now;
     for (int i = 0; i < core->peers.high; i++) {
@@ -41,7 +41,7 @@ heartbeat_send(struct core *core)
         const struct heard *heard = &core->view.of[i];
         if (peer->state == PEER_UP && !heard->suspected && !peer->hello.wants_job)
             beat->hears[beat->hears_count++] =
-                (struct proto_hearing){peer->node, straggler_lag_us(core, i)};
+                (struct proto_hearing){peer->node, core->straggler.of[i].lag_us};
     }
     peers_send_all(core, &msg);
 }
@@ -65,15 +65,15 @@ heartbeat_heard(struct core *core, int i)
 
 /* How fast its rounds are, from two heartbeats with some time between. */
 static void
-peer_pace(struct core *core, struct peer *peer, uint64_t round)
+take_round(struct core *core, struct heard *heard, uint64_t round)
 {
-    uint64_t us = core->now - peer->pace_at_us;
-    if (peer->pace_at_us && us < CORE_HEARTBEAT_US)
+    uint64_t us = core->now - heard->counted_at_us;
+    if (heard->counted_at_us && us < CORE_HEARTBEAT_US)
         return;
-    bool moved = peer->pace_at_us && round > peer->pace_round;
-    peer->pace_us = moved ? us / (round - peer->pace_round) : 0;
-    peer->pace_at_us = core->now;
-    peer->pace_round = round;
+    bool moved = heard->counted_at_us && round > heard->counted_round;
+    heard->round_us = moved ? us / (round - heard->counted_round) : 0;
+    heard->counted_at_us = core->now;
+    heard->counted_round = round;
 }
 
 /* Whom it hears; whoever hears another again is worth a hold. */
@@ -110,19 +110,15 @@ heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat)
 {
     struct heard *heard = &core->view.of[i];
     struct plan_peer *planned = &core->plan.of[i];
-    peer_pace(core, &core->peers.peers[i], beat->round);
+    take_round(core, heard, beat->round);
     if (heard->beat.round != beat->round)
         heard->moved_at_us = core->awake;
     if (planned->stuck && beat->busy_us < heard->beat.busy_us) {
         planned->stuck = false;
         healed(core, i);
     }
-    straggler_heard(core, i, beat->sent_us);
-    if (heard->beat.aside && !beat->aside) {
-        core->peers.peers[i].trial = true;
-        core->peers.peers[i].courts = 0;
+    if (heard->beat.aside && !beat->aside)
         healed(core, i);
-    }
     heard->beat = *beat;
     heard->beat.have &= core->all;
     take_hears(core, i, beat);

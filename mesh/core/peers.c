@@ -104,7 +104,7 @@ peers_drop(struct core *core, int i, enum report_end end, const char *why)
     heard->hears = 0;
     said->idle = false;
     said->ready = false;
-    peer->pace_at_us = 0;
+    heard->counted_at_us = 0;
     peer->retry_us = LINK_RETRY_US;
     peer->found_at_us = core->now;
     peer_retry_later(core, peer);
@@ -234,10 +234,8 @@ peer_establish(struct core *core, int i)
     planned->behind_at_us = 0;
     said->busy_us = 0;
     planned->stuck = false;
-    said->aside = peer->trial = false;
-    peer->courts = 0;
-    peer->told_at_us = 0;
-    straggler_meet(core, i);
+    said->aside = false;
+    straggler_up(&core->straggler, i);
     peer->announced = !peer->hello.wants_job && !core->config.hello.wants_job;
     if (peer->announced)
         contact_met(core, peer->node);
@@ -411,7 +409,7 @@ peers_bye(struct core *core, int i)
 }
 
 void
-peers_send(struct core *core, int i, const struct proto_msg *msg)
+peers_send(const struct core *core, int i, const struct proto_msg *msg)
 {
     const struct peer *peer = &core->peers.peers[i];
     if (peer->state == PEER_UP)
@@ -419,7 +417,7 @@ peers_send(struct core *core, int i, const struct proto_msg *msg)
 }
 
 void
-peers_send_all(struct core *core, const struct proto_msg *msg)
+peers_send_all(const struct core *core, const struct proto_msg *msg)
 {
     for (int i = 0; i < core->peers.high; i++)
         if (!core->peers.peers[i].hello.wants_job)

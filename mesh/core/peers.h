@@ -55,13 +55,6 @@ struct peer {
     uint64_t retry_at_us;
     uint64_t retry_us;
     uint64_t found_at_us;
-
-    uint64_t pace_us;    /* time of one of its last rounds, 0: unknown */
-    uint64_t pace_at_us; /* now; when pace_us was measured */
-    uint64_t pace_round; /* and at which round */
-    uint64_t told_at_us; /* awake; when it was told that it is left out */
-    bool trial;          /* it was left out and has come back */
-    unsigned courts;     /* how many plans were held for it in vain */
 };
 
 struct peers {
@@ -95,7 +88,7 @@ bool peers_mutual(const struct core *core, int a, int b);
  * is for people (report.h), `why` for debugging. */
 void peers_drop(struct core *core, int i, enum report_end end, const char *why);
 /* Sends to peers[i] on the control link. Does nothing without a session. */
-void peers_send(struct core *core, int i, const struct proto_msg *msg);
-void peers_send_all(struct core *core, const struct proto_msg *msg);
+void peers_send(const struct core *core, int i, const struct proto_msg *msg);
+void peers_send_all(const struct core *core, const struct proto_msg *msg);
 
 #endif

@@ -82,7 +82,6 @@ round_begin(struct core *core)
     plan_progress(core);
     ring_round(core->ring, core->round, core->first_bucket, core->state_hash);
     audit_round(core);
-    straggler_begin(core);
 }
 
 static void
@@ -101,7 +100,7 @@ adopt(struct core *core, const struct proto_plan *plan, uint64_t hash, unsigned 
     core->plan.adopted_at_us = core->awake;
     core->plan.plans++;
     ring_plan(core->ring, plan, hash, rank);
-    straggler_plan(core);
+    straggler_plan(&core->straggler, core);
     round_begin(core);
     core_log(core, 7, "plan %016llx: round %llu, %u members, %d shards here",
              (unsigned long long)hash, (unsigned long long)plan->round, (unsigned)plan->count,
@@ -223,13 +222,15 @@ plan_applied(struct core *core)
     }
     uint64_t took_us = core->awake - plan->round_at_us;
     plan->recent_us[plan->recent_next++ % PLAN_RECENT] = took_us;
-    bool slow = pace_round(core, took_us);
+    enum straggler_verdict verdict = straggler_round(&core->straggler, core, took_us);
+    if (verdict == STRAGGLER_BENCHED)
+        heartbeat_send(core);
     if (core->done || core->round >= plan->hold) {
         plan->held = true;
         go_idle(core);
     } else {
         round_begin(core);
-        if (slow)
+        if (verdict != STRAGGLER_GO_ON)
             hold(core);
         else
             balance(core);
@@ -290,7 +291,7 @@ wants_in(const struct core *core, int i)
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     const struct plan_peer *planned = &core->plan.of[i];
     return peers_usable(core, i) && !said->done && !planned->stuck &&
-           !divergence_excludes(core, i) && !straggler_benched(core, i);
+           !divergence_excludes(core, i) && !straggler_benched(&core->straggler, core, i);
 }
 
 /* Idle for long, although nothing is being fetched: nobody plans for us. */
@@ -483,11 +484,9 @@ static void
 court_later(struct core *core, const struct choice *choice)
 {
     for (int i = 0; i < core->peers.high; i++) {
-        struct peer *peer = &core->peers.peers[i];
         struct plan_peer *planned = &core->plan.of[i];
         if (chosen(choice, i)) {
             planned->court_us = planned->chase_us = 0;
-            peer->courts = 0;
             continue;
         }
         if (chases(core, i))
@@ -498,7 +497,7 @@ court_later(struct core *core, const struct choice *choice)
         planned->court_us = next_us > PLAN_COURT_MAX_US ? PLAN_COURT_MAX_US : next_us;
         planned->court_at_us = core->awake + planned->court_us;
         if (wants_in(core, i) && hears_all(core, choice, i))
-            straggler_courted(core, i);
+            straggler_courted(&core->straggler, core, i);
     }
 }
 
@@ -552,7 +551,7 @@ static bool
 leads(const struct core *core, bool hungry)
 {
     if (!plan_idle(core) || core->done || core->leaving || core->fetch.stage == FETCH_COMPLETE ||
-        divergence_pending(core) || !gathered(core) || stuck_here(core) || straggler_rests(core))
+        divergence_pending(core) || !gathered(core) || stuck_here(core) || core->straggler.benched)
         return false;
     return hungry || (!somebody_ahead(core) && is_leader(core));
 }
@@ -609,8 +608,9 @@ court(struct core *core, int i)
         plan_abort(core, "another group is ahead");
         return;
     }
-    if (said->done || straggler_benched(core, i) || core->awake < planned->court_at_us ||
-        core_mutant(MUTANT_HOLD) || !hears_plan(core, i) || core->plan.hold != UINT64_MAX)
+    if (said->done || straggler_benched(&core->straggler, core, i) ||
+        core->awake < planned->court_at_us || core_mutant(MUTANT_HOLD) || !hears_plan(core, i) ||
+        core->plan.hold != UINT64_MAX)
         return;
     bool yields = !said->idle && !said->ready && peer->node.id < core->config.self.id &&
                   said->round + PLAN_MERGE_ROUNDS >= core->round;

@@ -7,18 +7,18 @@
 #include "mesh/core/internal.h"
 
 void
-straggler_init(struct core *core)
+straggler_init(struct straggler *s)
 {
-    core->straggler = (struct straggler){0};
+    *s = (struct straggler){0};
+}
+
+void
+straggler_up(struct straggler *s, int i)
+{
+    s->of[i] = (struct straggler_peer){0};
 }
 
 /* --- Measuring --------------------------------------------------------------------------------- */
-
-void
-straggler_meet(struct core *core, int i)
-{
-    core->straggler.lines[i] = (struct straggler_line){0};
-}
 
 static int64_t
 base_of(const struct straggler_line *line)
@@ -26,16 +26,16 @@ base_of(const struct straggler_line *line)
     return line->base_us[0] < line->base_us[1] ? line->base_us[0] : line->base_us[1];
 }
 
-void
-straggler_heard(struct core *core, int i, uint64_t sent_us)
+/* A message of `sent_us` of the sender's clock came on the line. */
+static void
+line_heard(struct straggler_line *line, uint64_t now, uint64_t sent_us)
 {
-    struct straggler_line *line = &core->straggler.lines[i];
-    int64_t difference_us = (int64_t)(core->now - sent_us);
+    int64_t difference_us = (int64_t)(now - sent_us);
     if (!line->known) {
-        *line = (struct straggler_line){.known = true, .base_at_us = core->now};
+        *line = (struct straggler_line){.known = true, .base_at_us = now};
         line->base_us[0] = line->base_us[1] = difference_us;
-    } else if (core->now - line->base_at_us > STRAGGLER_BASE_US) {
-        line->base_at_us = core->now;
+    } else if (now - line->base_at_us > STRAGGLER_BASE_US) {
+        line->base_at_us = now;
         line->base_us[1] = line->base_us[0];
         line->base_us[0] = difference_us;
     } else if (difference_us < line->base_us[0]) {
@@ -44,10 +44,22 @@ straggler_heard(struct core *core, int i, uint64_t sent_us)
 }
 
 void
-straggler_chunk(struct core *core, int i, const struct proto_chunk *chunk)
+straggler_beat(struct straggler *s, const struct core *core, int i,
+               const struct proto_heartbeat *beat)
 {
-    struct straggler_line *line = &core->straggler.lines[i];
-    straggler_heard(core, i, chunk->sent_us);
+    line_heard(&s->of[i].line, core->now, beat->sent_us);
+    if (core->view.of[i].beat.aside && !beat->aside) {
+        s->of[i].trial = true;
+        s->of[i].courts = 0;
+    }
+}
+
+void
+straggler_chunk(struct straggler *s, const struct core *core, int i,
+                const struct proto_chunk *chunk)
+{
+    struct straggler_line *line = &s->of[i].line;
+    line_heard(line, core->now, chunk->sent_us);
     uint64_t begin_us = chunk->sent_us + (uint64_t)base_of(line);
     if (begin_us < line->arrived_us)
         begin_us = line->arrived_us; /* the line was not free before */
@@ -56,10 +68,10 @@ straggler_chunk(struct core *core, int i, const struct proto_chunk *chunk)
     line->arrived_us = core->now;
 }
 
-uint32_t
-straggler_lag_us(const struct core *core, int i)
+/* What the chunks of a line take: the smallest value of the last rounds; 0: unknown. */
+static uint32_t
+lag_of(const struct straggler_line *line)
 {
-    const struct straggler_line *line = &core->straggler.lines[i];
     unsigned known = line->count < STRAGGLER_RECENT ? line->count : STRAGGLER_RECENT;
     uint32_t least_us = known < 2 ? 0 : UINT32_MAX;
     for (unsigned k = 0; k < known; k++)
@@ -69,79 +81,66 @@ straggler_lag_us(const struct core *core, int i)
 }
 
 void
-straggler_commit(struct core *core)
+straggler_applied(struct straggler *s, const struct core *core)
 {
-    core->straggler.commit_at_us = core->now;
-}
-
-void
-straggler_applied(struct core *core)
-{
-    struct straggler *straggler = &core->straggler;
-    if (straggler->commit_at_us == 0)
-        return;
-    uint64_t us = core->now - straggler->commit_at_us;
+    uint64_t us = core->now - core->contribution.commit_at_us;
     uint32_t new_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
-    straggler->apply_us = straggler->apply_us == 0
-                              ? new_us
-                              : (uint32_t)((3 * (uint64_t)straggler->apply_us + new_us) / 4);
-    straggler->commit_at_us = 0;
+    s->apply_us = s->apply_us == 0 ? new_us : (uint32_t)((3 * (uint64_t)s->apply_us + new_us) / 4);
 }
 
 void
-straggler_plan(struct core *core)
+straggler_plan(struct straggler *s, const struct core *core)
 {
-    core->straggler.rounds = 0;
-    core->straggler.window_us = core->straggler.window_rounds = 0;
-    core->straggler.average_us = 0;
-    core->straggler.slow = 0;
+    s->full = core->first_bucket == 0;
+    s->rounds = 0;
+    s->window_us = s->window_rounds = 0;
+    s->average_us = 0;
+    s->slow = 0;
     for (int i = 0; i < core->peers.high; i++)
-        core->straggler.lines[i].count = 0;
-}
-
-void
-straggler_begin(struct core *core)
-{
-    core->straggler.full = core->first_bucket == 0;
+        s->of[i].lag_us = s->of[i].line.count = 0;
+    for (size_t m = 0; m < core->plan.now.count; m++)
+        if (core->plan.peer[m] >= 0)
+            s->of[core->plan.peer[m]].courts = 0;
 }
 
 /* The round before core->round is over: what the lines needed for it. */
 static void
-lines_note(struct core *core)
+lines_note(struct straggler *s, const struct core *core)
 {
     unsigned parity = (core->round - 1) & 1;
     for (int i = 0; i < core->peers.high; i++) {
-        struct straggler_line *line = &core->straggler.lines[i];
+        struct straggler_line *line = &s->of[i].line;
         uint64_t us = line->busy_us[parity];
         line->busy_us[parity] = 0;
-        if (core->straggler.full)
-            line->recent_us[line->count++ % STRAGGLER_RECENT] =
-                us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+        if (!s->full)
+            continue;
+        line->recent_us[line->count++ % STRAGGLER_RECENT] =
+            us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+        s->of[i].lag_us = lag_of(line);
     }
 }
 
 static void
-round_note(struct straggler *straggler, uint64_t us)
+round_note(struct straggler *s, uint64_t us)
 {
-    straggler->round_us[straggler->rounds++ % STRAGGLER_RECENT] = us;
-    straggler->window_us += us;
-    if (++straggler->window_rounds < STRAGGLER_JUDGE_ROUNDS ||
-        straggler->window_us < STRAGGLER_JUDGE_US)
+    s->round_us[s->rounds++ % STRAGGLER_RECENT] = us;
+    s->window_us += us;
+    if (++s->window_rounds < STRAGGLER_JUDGE_ROUNDS || s->window_us < STRAGGLER_JUDGE_US)
         return;
-    straggler->average_us = straggler->window_us / straggler->window_rounds;
-    straggler->window_us = straggler->window_rounds = 0;
+    s->average_us = s->window_us / s->window_rounds;
+    s->window_us = s->window_rounds = 0;
 }
 
 /* The shortest of the last rounds, 0 when there were not enough. */
 static uint64_t
-round_us(const struct straggler *straggler)
+round_us(const struct straggler *s)
 {
     uint64_t least_us = UINT64_MAX;
-    if (straggler->rounds < STRAGGLER_ROUNDS)
+    if (s->rounds < STRAGGLER_ROUNDS)
         return 0;
-    for (unsigned k = 0; k < straggler->rounds && k < STRAGGLER_RECENT; k++)
-        if (straggler->round_us[k] < least_us)
-            least_us = straggler->round_us[k];
+    for (unsigned k = 0; k < s->rounds && k < STRAGGLER_RECENT; k++)
+        if (s->round_us[k] < least_us)
+            least_us = s->round_us[k];
     return least_us;
 }
 
@@ -246,206 +245,217 @@ straggler_decide(const struct straggler_view *view)
 
 /* --- Leading ----------------------------------------------------------------------------------- */
 
+static bool
+leads(const struct core *core)
+{
+    return core->plan.active && core_node_equal(core->plan.now.leader, core->config.self);
+}
+
 static void
-view_fill(const struct core *core, struct straggler_view *view)
+view_fill(const struct straggler *s, const struct core *core, struct straggler_view *view)
 {
     const struct plan *plan = &core->plan;
     memset(view, 0, sizeof *view);
     view->n = plan->now.count;
     view->shards = core->config.shards;
-    view->round_us = round_us(&core->straggler);
+    view->round_us = round_us(s);
     for (size_t a = 0; a < view->n; a++) {
         int i = plan->peer[a];
-        const struct peer *peer = i < 0 ? NULL : &core->peers.peers[i];
-        const struct proto_heartbeat *said = i < 0 ? NULL : &core->view.of[i].beat;
         const struct heard *heard = i < 0 ? NULL : &core->view.of[i];
-        view->speed[a] = peer ? said->speed : core->contribution.speed;
-        view->apply_us[a] = peer ? said->apply_us : core->straggler.apply_us;
+        view->speed[a] = heard ? heard->beat.speed : core->contribution.speed;
+        view->apply_us[a] = heard ? heard->beat.apply_us : s->apply_us;
         for (size_t b = 0; b < view->n; b++) {
             int from = plan->peer[b] < 0 ? PEERS_MAX : plan->peer[b];
             if (b != a)
-                view->lag_us[a][b] = peer ? heard->lag_us[from] : straggler_lag_us(core, from);
+                view->lag_us[a][b] = heard ? heard->lag_us[from] : s->of[from].lag_us;
         }
     }
 }
 
 static void
-tell(struct core *core, int i, uint64_t with_us, uint64_t without_us)
+tell(struct straggler *s, const struct core *core, int i, uint64_t with_us, uint64_t without_us)
 {
-    struct peer *peer = &core->peers.peers[i];
     struct proto_msg msg = {.type = PROTO_ASIDE,
                             .aside = {.with_us = with_us, .without_us = without_us}};
-    peer->told_at_us = core->awake;
-    peer->trial = false;
+    s->of[i].told_at_us = core->awake;
+    s->of[i].trial = false;
     peers_send(core, i, &msg);
 }
 
 static void
-leave_out(struct core *core, int i, uint64_t with_us, uint64_t without_us)
+leave_out(struct straggler *s, const struct core *core, int i, uint64_t with_us,
+          uint64_t without_us)
 {
     char who[PROTO_WHO_MAX];
     core_log(core, 5,
              "%s is left out for a while: a step takes %u ms with it, about %u ms without it",
              report_who(core, i, who), (unsigned)(with_us / 1000), (unsigned)(without_us / 1000));
-    tell(core, i, with_us, without_us);
+    tell(s, core, i, with_us, without_us);
 }
 
 uint64_t
-straggler_sober(const struct core *core, uint64_t us)
+straggler_sober(const struct straggler *s, const struct core *core, uint64_t us)
 {
-    const struct straggler *straggler = &core->straggler;
-    bool known = straggler->came_us > straggler->predicted_us && core->awake < straggler->err_at_us;
-    return known ? us * straggler->came_us / straggler->predicted_us : us;
+    bool known = s->came_us > s->predicted_us && core->awake < s->err_at_us;
+    return known ? us * s->came_us / s->predicted_us : us;
 }
 
-static bool
-decide(struct core *core, bool trial)
+/* The members in `out` are left out: the others, and then this node, are told. */
+static enum straggler_verdict
+send_away(struct straggler *s, const struct core *core, uint64_t out, uint64_t with_us,
+          uint64_t without_us)
 {
-    struct straggler *straggler = &core->straggler;
-    struct straggler_view view;
-    view_fill(core, &view);
-    uint64_t out = straggler_decide(&view);
-    uint64_t all = view.n == 64 ? UINT64_MAX : (UINT64_C(1) << view.n) - 1;
-    uint64_t without_us = straggler_predict(&view, all & ~out);
-    if (!clearly_less(straggler_sober(core, without_us), view.round_us))
-        out = 0;
-    bool again = out && !(out & ~straggler->slow);
-    if (!again)
-        straggler->slow_at_us = core->awake;
-    straggler->slow = out;
-    bool proved =
-        trial && (straggler->without_us == 0 || clearly_less(straggler->without_us, view.round_us));
-    bool sure = proved || (again && core->awake - straggler->slow_at_us >= STRAGGLER_SURE_US);
-    if (!out || !sure)
-        return false;
-    if (without_us == 0)
-        without_us = 1;
-    uint64_t then_us = straggler_sober(core, without_us);
-    for (size_t m = 0; m < view.n; m++) {
+    enum straggler_verdict verdict = STRAGGLER_HOLD;
+    s->before_us = s->average_us > 0 ? s->average_us : with_us;
+    s->predicted_us = without_us;
+    uint64_t then_us = straggler_sober(s, core, without_us);
+    s->came_us = 0;
+    for (size_t m = 0; m < core->plan.now.count; m++) {
         int i = core->plan.peer[m];
         if (!(out >> m & 1))
             continue;
         if (i >= 0)
-            leave_out(core, i, view.round_us, then_us);
+            leave_out(s, core, i, with_us, then_us);
         else
-            straggler_on_bench(core, &(struct proto_aside){view.round_us, then_us});
+            verdict = straggler_on_bench(s, core, &(struct proto_aside){with_us, then_us});
     }
-    straggler->before_us = straggler->average_us > 0 ? straggler->average_us : view.round_us;
-    straggler->predicted_us = without_us;
-    straggler->came_us = 0;
-    if (straggler->rests) /* another node leads */
-        straggler->before_us = 0;
-    return true;
+    if (s->benched) /* another node leads */
+        s->before_us = 0;
+    return verdict;
+}
+
+static enum straggler_verdict
+decide(struct straggler *s, const struct core *core, bool trial)
+{
+    struct straggler_view view;
+    view_fill(s, core, &view);
+    uint64_t out = straggler_decide(&view);
+    uint64_t all = view.n == 64 ? UINT64_MAX : (UINT64_C(1) << view.n) - 1;
+    uint64_t without_us = straggler_predict(&view, all & ~out);
+    if (!clearly_less(straggler_sober(s, core, without_us), view.round_us))
+        out = 0;
+    bool again = out && !(out & ~s->slow);
+    if (!again)
+        s->slow_at_us = core->awake;
+    s->slow = out;
+    bool proved = trial && (s->without_us == 0 || clearly_less(s->without_us, view.round_us));
+    bool sure = proved || (again && core->awake - s->slow_at_us >= STRAGGLER_SURE_US);
+    if (!out || !sure)
+        return STRAGGLER_GO_ON;
+    return send_away(s, core, out, view.round_us, without_us == 0 ? 1 : without_us);
 }
 
 /* It did not help: whoever was left out may come back. */
 static void
-call_back(struct core *core)
+call_back(struct straggler *s, const struct core *core)
 {
-    core->straggler.immune_at_us = core->awake + STRAGGLER_FORGIVE_US;
+    s->immune_at_us = core->awake + STRAGGLER_FORGIVE_US;
     core_log(core, 6,
              "steps are no faster without the nodes that were left out: they may come back");
-    for (int i = 0; i < core->peers.high; i++)
-        if (core->peers.peers[i].state == PEER_UP && straggler_benched(core, i))
-            tell(core, i, 0, 0);
-    for (int i = 0; i < core->peers.high; i++)
-        core->peers.peers[i].told_at_us = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        if (core->peers.peers[i].state == PEER_UP && straggler_benched(s, core, i))
+            tell(s, core, i, 0, 0);
+        s->of[i].told_at_us = 0;
+    }
 }
 
 static bool
-trial_in_plan(const struct core *core)
+trial_in_plan(const struct straggler *s, const struct core *core)
 {
     for (size_t m = 0; m < core->plan.now.count; m++)
-        if (core->plan.peer[m] >= 0 && core->peers.peers[core->plan.peer[m]].trial)
+        if (core->plan.peer[m] >= 0 && s->of[core->plan.peer[m]].trial)
             return true;
     return false;
 }
 
+static void
+trials_over(struct straggler *s, const struct core *core)
+{
+    for (size_t m = 0; m < core->plan.now.count; m++)
+        if (core->plan.peer[m] >= 0)
+            s->of[core->plan.peer[m]].trial = false;
+}
+
 /* Did it help to leave somebody out? */
 static void
-judge(struct core *core, bool trial)
+judge(struct straggler *s, const struct core *core)
 {
-    struct straggler *straggler = &core->straggler;
-    if (straggler->before_us == 0 || straggler->average_us == 0 || trial)
+    if (s->before_us == 0 || s->average_us == 0)
         return;
-    straggler->came_us = straggler->average_us;
-    straggler->err_at_us = core->awake + STRAGGLER_ERR_US;
-    if (!clearly_less(straggler->average_us, straggler->before_us))
-        call_back(core);
-    straggler->before_us = 0;
+    s->came_us = s->average_us;
+    s->err_at_us = core->awake + STRAGGLER_ERR_US;
+    if (!clearly_less(s->average_us, s->before_us))
+        call_back(s, core);
+    s->before_us = 0;
 }
 
 /* After a round of a plan that this node leads. */
-static bool
-lead(struct core *core)
+static enum straggler_verdict
+lead(struct straggler *s, const struct core *core)
 {
-    struct straggler *straggler = &core->straggler;
-    uint64_t us = round_us(straggler);
-    bool trial = trial_in_plan(core);
-    if (trial && straggler->rounds >= STRAGGLER_TRIAL_ROUNDS)
-        for (size_t m = 0; m < core->plan.now.count; m++)
-            if (core->plan.peer[m] >= 0)
-                core->peers.peers[core->plan.peer[m]].trial = false;
+    uint64_t us = round_us(s);
+    bool trial = trial_in_plan(s, core);
+    if (trial && s->rounds >= STRAGGLER_TRIAL_ROUNDS)
+        trials_over(s, core);
     if (us == 0 || core->plan.hold != UINT64_MAX)
-        return false;
-    if (!trial)
-        straggler->without_us = straggler->average_us > 0 ? straggler->average_us : us;
-    judge(core, trial);
-    if (core->awake < straggler->look_at_us || core->awake < straggler->immune_at_us ||
-        core->config.keep_all || core_mutant(MUTANT_PACE))
-        return false;
-    straggler->look_at_us = core->awake + STRAGGLER_LOOK_US;
-    return decide(core, trial);
+        return STRAGGLER_GO_ON;
+    if (!trial) {
+        s->without_us = s->average_us > 0 ? s->average_us : us;
+        judge(s, core);
+    }
+    if (core->awake < s->look_at_us || core->awake < s->immune_at_us || core->config.keep_all ||
+        core_mutant(MUTANT_PACE))
+        return STRAGGLER_GO_ON;
+    s->look_at_us = core->awake + STRAGGLER_LOOK_US;
+    return decide(s, core, trial);
 }
 
-bool
-pace_round(struct core *core, uint64_t us)
+enum straggler_verdict
+straggler_round(struct straggler *s, const struct core *core, uint64_t us)
 {
-    struct straggler *straggler = &core->straggler;
-    lines_note(core);
-    if (!straggler->full)
-        return false;
-    round_note(straggler, us);
-    return plan_leader(core) && lead(core);
+    bool full = s->full;
+    lines_note(s, core);
+    s->full = core->first_bucket == 0;
+    if (!full)
+        return STRAGGLER_GO_ON;
+    round_note(s, us);
+    return leads(core) ? lead(s, core) : STRAGGLER_GO_ON;
 }
 
 /* Who has come back makes the plan crawl: no need to see the round's end. */
-static void
-trial_ends(struct core *core)
+static bool
+crawls(struct straggler *s, const struct core *core)
 {
-    struct straggler *straggler = &core->straggler;
-    uint64_t most_us = 3 * straggler->without_us + STRAGGLER_TRIAL_US;
+    uint64_t most_us = 3 * s->without_us + STRAGGLER_TRIAL_US;
     uint64_t us = core->awake - core->plan.round_at_us;
-    if (!plan_leader(core) || straggler->without_us == 0 || us <= most_us ||
-        core->contribution.state != TRAINER_FREE || !trial_in_plan(core))
-        return;
+    if (!leads(core) || s->without_us == 0 || us <= most_us ||
+        core->contribution.state != TRAINER_FREE || !trial_in_plan(s, core))
+        return false;
     for (size_t m = 0; m < core->plan.now.count; m++) {
         int i = core->plan.peer[m];
-        if (i >= 0 && core->peers.peers[i].trial)
-            leave_out(core, i, us, straggler->without_us);
+        if (i >= 0 && s->of[i].trial)
+            leave_out(s, core, i, us, s->without_us);
     }
-    plan_abort(core, "a member that has come back is too slow");
+    return true;
 }
 
 void
-straggler_courted(struct core *core, int i)
+straggler_courted(struct straggler *s, const struct core *core, int i)
 {
-    struct peer *peer = &core->peers.peers[i];
-    const struct proto_heartbeat *said = &core->view.of[i].beat;
-    if (!said->ready || ++peer->courts < STRAGGLER_COURTS || core_mutant(MUTANT_PACE))
+    if (!core->view.of[i].beat.ready || ++s->of[i].courts < STRAGGLER_COURTS ||
+        core_mutant(MUTANT_PACE))
         return;
     char who[PROTO_WHO_MAX];
     core_log(core, 5, "%s is left out for a while: it does not catch up", report_who(core, i, who));
-    tell(core, i, 0, 1);
+    tell(s, core, i, 0, 1);
 }
 
 bool
-straggler_benched(const struct core *core, int i)
+straggler_benched(const struct straggler *s, const struct core *core, int i)
 {
-    const struct peer *peer = &core->peers.peers[i];
-    const struct proto_heartbeat *said = &core->view.of[i].beat;
-    return said->aside ||
-           (peer->told_at_us > 0 && core->awake - peer->told_at_us < STRAGGLER_TOLD_US);
+    uint64_t told_at_us = s->of[i].told_at_us;
+    return core->view.of[i].beat.aside ||
+           (told_at_us > 0 && core->awake - told_at_us < STRAGGLER_TOLD_US);
 }
 
 /* --- Being left out ---------------------------------------------------------------------------- */
@@ -453,56 +463,49 @@ straggler_benched(const struct core *core, int i)
 /* Does somebody get on without us? What we fetch may be in the way of heartbeats: silence for a moment is no
  * reason to doubt it. */
 static bool
-others_go_on(const struct core *core)
+others_go_on(const struct core *core, uint64_t step_us)
 {
-    uint64_t most_us = STRAGGLER_MOVED_US + 4 * plan_recent_max(core);
+    uint64_t most_us = STRAGGLER_MOVED_US + 4 * step_us;
     for (int i = 0; i < core->peers.high; i++) {
-        const struct peer *peer = &core->peers.peers[i];
-        const struct proto_heartbeat *said = &core->view.of[i].beat;
         const struct heard *heard = &core->view.of[i];
-        const struct plan_peer *planned = &core->plan.of[i];
-        if (peer->state == PEER_UP && !said->aside && !planned->stuck &&
-            (said->done || core->awake - heard->moved_at_us < most_us))
+        if (core->peers.peers[i].state == PEER_UP && !heard->beat.aside &&
+            !core->plan.of[i].stuck &&
+            (heard->beat.done || core->awake - heard->moved_at_us < most_us))
             return true;
     }
     return false;
 }
 
-bool
-straggler_rests(const struct core *core)
-{
-    return core->straggler.rests;
-}
-
-static void
-rest_ends(struct core *core, const char *why)
+static enum straggler_verdict
+come_back(struct straggler *s, const struct core *core, const char *why)
 {
     core_log(core, 6, "this node is no longer left out: %s", why);
-    core->straggler.rests = false;
-    core->plan.idle_at_us = core->awake;
-    heartbeat_send(core);
+    s->benched = false;
+    return STRAGGLER_BACK;
 }
 
-void
-straggler_on_bench(struct core *core, const struct proto_aside *msg)
+/* For how long this node is left out now: twice as long as the last time, if that was not long ago. */
+static uint64_t
+next_rest_us(const struct straggler *s, const struct core *core)
 {
-    struct straggler *straggler = &core->straggler;
+    bool again = s->rest_us > 0 && core->awake < s->rest_at_us + STRAGGLER_FORGIVE_US;
+    uint64_t us = again ? 2 * s->rest_us : STRAGGLER_REST_US;
+    return us < STRAGGLER_REST_MAX_US ? us : STRAGGLER_REST_MAX_US;
+}
+
+enum straggler_verdict
+straggler_on_bench(struct straggler *s, const struct core *core, const struct proto_aside *msg)
+{
     if (msg->without_us == 0) { /* a mistake */
-        straggler->rest_us = 0;
-        if (straggler->rests)
-            rest_ends(core, "the others called it back");
-        return;
+        s->rest_us = 0;
+        return s->benched ? come_back(s, core, "the others called it back") : STRAGGLER_GO_ON;
     }
-    if (straggler->rests || core->done)
-        return;
-    bool again =
-        straggler->rest_us > 0 && core->awake < straggler->rest_at_us + STRAGGLER_FORGIVE_US;
-    straggler->rest_us = again ? 2 * straggler->rest_us : STRAGGLER_REST_US;
-    if (straggler->rest_us > STRAGGLER_REST_MAX_US)
-        straggler->rest_us = STRAGGLER_REST_MAX_US;
-    straggler->rest_at_us = core->awake + straggler->rest_us;
-    straggler->rests = true;
-    unsigned seconds = (unsigned)(straggler->rest_us / 1000000);
+    if (s->benched || core->done)
+        return STRAGGLER_GO_ON;
+    s->rest_us = next_rest_us(s, core);
+    s->rest_at_us = core->awake + s->rest_us;
+    s->benched = true;
+    unsigned seconds = (unsigned)(s->rest_us / 1000000);
     if (msg->with_us == 0)
         core_log(core, 4, "the others leave this node out for %u s: it does not catch up", seconds);
     else
@@ -511,19 +514,19 @@ straggler_on_bench(struct core *core, const struct proto_aside *msg)
             "the others leave this node out for %u s: its network or CPU is too slow (a step takes "
             "%u ms with it, about %u ms without it)",
             seconds, (unsigned)(msg->with_us / 1000), (unsigned)(msg->without_us / 1000));
-    heartbeat_send(core);
+    return STRAGGLER_BENCHED;
 }
 
-void
-straggler_tick(struct core *core)
+enum straggler_verdict
+straggler_tick(struct straggler *s, const struct core *core, uint64_t step_us)
 {
-    struct straggler *straggler = &core->straggler;
-    if (straggler->rests && !core->plan.active) {
-        if (core->awake >= straggler->rest_at_us)
-            rest_ends(core, "it tries again");
-        else if (!others_go_on(core))
-            rest_ends(core, "nobody else goes on");
-    }
     if (core->plan.active)
-        trial_ends(core);
+        return crawls(s, core) ? STRAGGLER_ABORT : STRAGGLER_GO_ON;
+    if (!s->benched)
+        return STRAGGLER_GO_ON;
+    if (core->awake >= s->rest_at_us)
+        return come_back(s, core, "it tries again");
+    if (!others_go_on(core, step_us))
+        return come_back(s, core, "nobody else goes on");
+    return STRAGGLER_GO_ON;
 }

@@ -31,7 +31,7 @@
 #ifndef MESH_STRAGGLER_H
 #define MESH_STRAGGLER_H
 
-#include "mesh/core/core.h"
+#include "mesh/core/peers.h"
 
 enum {
     STRAGGLER_GAIN = 5,           /* quarters: without the member a round must be 5/4 as fast */
@@ -85,10 +85,17 @@ struct straggler_line {
     unsigned count;
 };
 
+struct straggler_peer {
+    struct straggler_line line;
+    uint32_t lag_us;     /* how long its chunks take in a round; 0: unknown */
+    uint64_t told_at_us; /* awake; when it was told that it is left out */
+    bool trial;          /* it was left out and has come back */
+    unsigned courts;     /* how many plans were held for it in vain */
+};
+
 struct straggler {
-    struct straggler_line lines[PROTO_PEERS_MAX];
-    bool full;             /* the present round has all buckets */
-    uint64_t commit_at_us; /* now */
+    struct straggler_peer of[PEERS_MAX]; /* index: as in struct peers */
+    bool full;                           /* the present round has all buckets */
     uint32_t apply_us;
     uint64_t round_us[STRAGGLER_RECENT]; /* full rounds of the plan */
     unsigned rounds;
@@ -102,41 +109,49 @@ struct straggler {
     /* time of a round with those who were left out last, until it is known whether this helped */
     uint64_t before_us;
     uint64_t immune_at_us; /* awake; no node is left out before this time */
-    uint64_t predicted_us,
-        /* predicted and measured time of a round without those who were left out last; 0: unknown */
-        came_us;
+    /* predicted and measured time of a round without those who were left out last; 0: unknown */
+    uint64_t predicted_us, came_us;
     uint64_t err_at_us; /* awake; until when these two are remembered */
 
-    bool rests;          /* this node is left out */
+    bool benched;        /* this node is left out */
     uint64_t rest_at_us; /* awake; until when */
     uint64_t rest_us;    /* length of the last rest */
 };
 
-void straggler_init(struct core *core);
+/* What the caller has to do. */
+enum straggler_verdict {
+    STRAGGLER_GO_ON,
+    STRAGGLER_HOLD,    /* hold the plan: members were told that they are left out */
+    STRAGGLER_BENCHED, /* this node is left out now: say so, and hold the plan if it leads one */
+    STRAGGLER_BACK,    /* this node is no longer left out: say so */
+    STRAGGLER_ABORT,   /* abort the plan: a member that has come back is too slow */
+};
+
+void straggler_init(struct straggler *s);
 /* A session with peers[i] begins. */
-void straggler_meet(struct core *core, int i);
-/* peers[i] sent a message at `sent_us` of its clock. */
-void straggler_heard(struct core *core, int i, uint64_t sent_us);
-/* The same for a chunk. */
-void straggler_chunk(struct core *core, int i, const struct proto_chunk *chunk);
-/* How long chunks of peers[i] take in a round; 0: unknown. */
-uint32_t straggler_lag_us(const struct core *core, int i);
-void straggler_commit(struct core *core);
-void straggler_applied(struct core *core);
-/* straggler_plan: a plan begins. straggler_begin: a round of it begins. pace_round: it was committed after `us`; returns true
- * when the plan must be held. */
-void straggler_plan(struct core *core);
-void straggler_begin(struct core *core);
-bool pace_round(struct core *core, uint64_t us);
-/* A prediction, made longer by the factor by which the last one was too short. */
-uint64_t straggler_sober(const struct core *core, uint64_t us);
-void straggler_tick(struct core *core);
-void straggler_on_bench(struct core *core, const struct proto_aside *msg);
+void straggler_up(struct straggler *s, int i);
+/* A heartbeat of peers[i] came; core->view has the one before. */
+void straggler_beat(struct straggler *s, const struct core *core, int i,
+                    const struct proto_heartbeat *beat);
+/* peers[i] sent a chunk of a sum. */
+void straggler_chunk(struct straggler *s, const struct core *core, int i,
+                     const struct proto_chunk *chunk);
+/* The trainer has applied a total. */
+void straggler_applied(struct straggler *s, const struct core *core);
+/* A plan begins, with its first round. */
+void straggler_plan(struct straggler *s, const struct core *core);
+/* A round of the plan was applied after `us`, and core->round is the next one. */
+enum straggler_verdict straggler_round(struct straggler *s, const struct core *core, uint64_t us);
+/* `step_us` is the time of the longest recent round or compute. */
+enum straggler_verdict straggler_tick(struct straggler *s, const struct core *core,
+                                      uint64_t step_us);
+enum straggler_verdict straggler_on_bench(struct straggler *s, const struct core *core,
+                                          const struct proto_aside *msg);
 /* A plan was held for peers[i], but it did not join. */
-void straggler_courted(struct core *core, int i);
+void straggler_courted(struct straggler *s, const struct core *core, int i);
 /* Must plans leave out peers[i]? */
-bool straggler_benched(const struct core *core, int i);
-/* Is this node left out? */
-bool straggler_rests(const struct core *core);
+bool straggler_benched(const struct straggler *s, const struct core *core, int i);
+/* A prediction, made longer by the factor by which the last one was too short. */
+uint64_t straggler_sober(const struct straggler *s, const struct core *core, uint64_t us);
 
 #endif

@@ -9,6 +9,9 @@ struct heard {
     struct proto_heartbeat beat; /* its last heartbeat; round and state_hash also from its chunks */
     uint64_t at_us;              /* awake; when its last message came */
     uint64_t moved_at_us;        /* awake; when its round changed */
+    uint64_t round_us;           /* time of one of its last rounds; 0: unknown */
+    uint64_t counted_at_us;      /* now; when round_us was measured, */
+    uint64_t counted_round;      /* and at which round */
     bool suspected;              /* it has been silent for too long */
     bool hears_me;
     uint64_t hears; /* bit i: it hears peers[i] */

@@ -281,7 +281,7 @@ takes_part(const struct sim *sim, unsigned i)
     if (!sim->nodes[i].up)
         return false;
     core_stats(sim->nodes[i].core, &stats);
-    return !stats.aside;
+    return !stats.benched;
 }
 
 /* Are all who take part in one plan? */

@@ -294,12 +294,12 @@ called_back(uint64_t before_us, uint64_t quick_us, uint64_t stopped_us)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_run(lone, 1000);
     assert_true(lone->core->plan.active && plan_leader(lone->core));
-    struct straggler *pace = &lone->core->straggler;
-    pace->full = true;
-    pace->before_us = before_us;
-    for (int k = 0; pace->before_us > 0; k++) {
+    struct straggler *s = &lone->core->straggler;
+    s->full = true;
+    s->before_us = before_us;
+    for (int k = 0; s->before_us > 0; k++) {
         assert_in_range(k, 0, 100);
-        pace_round(lone->core, k % 4 == 3 ? stopped_us : quick_us);
+        straggler_round(s, lone->core, k % 4 == 3 ? stopped_us : quick_us);
     }
     bool called = lone_logged(lone, "they may come back") == 1;
     lone_destroy(&lone);
@@ -322,18 +322,18 @@ predictions_are_taken_for_as_wrong_as_the_last_one(void **state)
     (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_run(lone, 1000);
-    struct straggler *pace = &lone->core->straggler;
-    assert_int_equal(straggler_sober(lone->core, 6 * MS), 6 * MS);
-    pace->full = true;
-    pace->before_us = 500 * MS;
-    pace->predicted_us = 10 * MS;
-    for (int k = 0; pace->before_us > 0; k++) {
+    struct straggler *s = &lone->core->straggler;
+    assert_int_equal(straggler_sober(s, lone->core, 6 * MS), 6 * MS);
+    s->full = true;
+    s->before_us = 500 * MS;
+    s->predicted_us = 10 * MS;
+    for (int k = 0; s->before_us > 0; k++) {
         assert_in_range(k, 0, 100);
-        pace_round(lone->core, 150 * MS);
+        straggler_round(s, lone->core, 150 * MS);
     }
-    assert_int_equal(straggler_sober(lone->core, 6 * MS), 90 * MS);
+    assert_int_equal(straggler_sober(s, lone->core, 6 * MS), 90 * MS);
     lone->core->awake += STRAGGLER_ERR_US;
-    assert_int_equal(straggler_sober(lone->core, 6 * MS), 6 * MS);
+    assert_int_equal(straggler_sober(s, lone->core, 6 * MS), 6 * MS);
     lone_destroy(&lone);
 }
 
