@@ -17,7 +17,7 @@ enum proto_refusal
 admit_judge(const struct core *core, struct proto_node from, const struct proto_hello *hello)
 {
     const struct proto_hello *mine = &core->config.hello;
-    if (audit_expelled(core, from.id))
+    if (audit_expelled(&core->audit, from.id))
         return PROTO_REFUSE_EXPELLED;
     if (strcmp(hello->mesh, mine->mesh) != 0)
         return PROTO_REFUSE_MESH;

@@ -1,45 +1,22 @@
 /* audit.c - see audit.h for who is audited when, and what happens to whom. */
 #include "mesh/core/audit.h"
 
-#include <stdio.h>
-
 #include <assert.h>
+#include <stdio.h>
 
 #include "mesh/core/internal.h"
 #include "proto/mix.h"
 
 void
-audit_init(struct core *core)
+audit_init(struct audit *audit)
 {
-    core->audit = (struct audit){0};
-}
-
-static bool
-listed(const uint64_t *list, unsigned count, uint64_t id)
-{
-    for (unsigned i = 0; i < count && i < PROTO_PEERS_MAX; i++)
-        if (list[i] == id)
-            return true;
-    return false;
-}
-
-bool
-audit_expelled(const struct core *core, uint64_t id)
-{
-    return listed(core->audit.expelled, core->audit.expulsions, id);
-}
-
-bool
-audit_suspects(const struct core *core, uint64_t id)
-{
-    return core->audit.accused.id == id || audit_expelled(core, id) ||
-           listed(core->audit.suspect, core->audit.suspects, id);
+    *audit = (struct audit){0};
 }
 
 static void
 suspect_add(struct audit *audit, uint64_t id)
 {
-    if (!listed(audit->suspect, audit->suspects, id))
+    if (!audit_listed(audit->suspect, audit->suspects, id))
         audit->suspect[audit->suspects++ % PROTO_PEERS_MAX] = id;
 }
 
@@ -54,11 +31,10 @@ draw_shard(uint64_t shards, uint64_t draw)
 }
 
 void
-audit_round(struct core *core)
+audit_round(struct audit *audit, const struct core *core)
 {
     const struct core_config *config = &core->config;
     const struct plan *plan = &core->plan;
-    struct audit *audit = &core->audit;
     audit->plan = plan->hash;
     audit->round = core->round;
     audit->due = 0;
@@ -68,23 +44,16 @@ audit_round(struct core *core)
         const struct proto_member *member = &plan->now.members[r];
         uint64_t draw = mix64_pair(mix64_pair(config->audit_seed, core->round), member->node.id);
         bool chosen = draw >> 32 < config->audit_share ||
-                      listed(audit->suspect, audit->suspects, member->node.id);
+                      audit_listed(audit->suspect, audit->suspects, member->node.id);
         if (r != plan->rank && member->shards && chosen)
             audit->due |= draw_shard(member->shards, (uint32_t)draw);
     }
 }
 
 static bool
-present(const struct core *core)
+present(const struct audit *audit, const struct core *core)
 {
-    return core->plan.active && core->audit.plan == core->plan.hash &&
-           core->audit.round == core->round;
-}
-
-bool
-audit_holds(const struct core *core)
-{
-    return core->audit.asked || core->audit.accused.id || (present(core) && core->audit.due);
+    return audit_present(audit, &core->plan, core->round);
 }
 
 static const struct proto_member *
@@ -96,44 +65,42 @@ owner_of(const struct core *core, uint64_t shard)
     return NULL;
 }
 
-void
-audit_step(struct core *core)
+struct audit_task
+audit_begin(struct audit *audit, const struct core *core)
 {
-    struct audit *audit = &core->audit;
-    struct contribution *own = &core->contribution;
-    size_t claims = core->config.audit_bucket;
-    if (!present(core) || !audit->due || audit->asked || audit->accused.id ||
-        own->state != TRAINER_FREE || !own->filled || !ring_complete(core->ring, claims))
-        return;
+    assert(audit_wants(audit, &core->plan, core->round));
     uint64_t shard = audit->due & -audit->due;
     const struct proto_member *member = owner_of(core, shard);
     assert(member);
-    const struct core_bucket *bucket = &core->buckets[claims];
+    const struct core_bucket *bucket = &core->buckets[core->config.audit_bucket];
     size_t words = bucket->count / core->config.shards;
     size_t first = bucket->first + words * (size_t)__builtin_ctzll(shard);
     audit->asked = shard;
     audit->owner = member->node;
     audit->owner_plan = core->plan.hash;
     audit->audits++;
-    contribution_ask(core, TRAINER_AUDITING);
-    plan_progress(core);
-    core->ops.audit(core->ctx, core->round, shard, core->config.sum + first, words);
+    return (struct audit_task){shard, core->config.sum + first, words};
 }
 
 /* Out for good: we are sure. */
-static void
-expel(struct core *core)
+static struct audit_verdict
+expel(struct audit *audit, const struct core *core)
 {
-    struct audit *audit = &core->audit;
     struct proto_node node = audit->accused;
     audit->accused = (struct proto_node){0, 0};
-    if (!audit_expelled(core, node.id))
+    if (!audit_expelled(audit, node.id))
         audit->expelled[audit->expulsions++ % PROTO_PEERS_MAX] = node.id;
-    int i = peers_find(core, node);
-    if (i >= 0)
-        admit_expel(core, i);
-    if (present(core))
-        plan_abort(core, "a member was expelled");
+    return (struct audit_verdict){.expel = node, .abort = present(audit, core)};
+}
+
+/* With the plan gone, or only the two of us in it, there is nobody to wait for. */
+struct audit_verdict
+audit_tick(struct audit *audit, const struct core *core)
+{
+    bool others = present(audit, core) && core->plan.now.count > 2;
+    if (audit->accused.id && (!others || core->awake >= audit->accused_at_us + AUDIT_GRACE_US))
+        return expel(audit, core);
+    return (struct audit_verdict){.expel = {0, 0}};
 }
 
 /* "pc3 (192.168.7.13)", or the id of a node that is not known here. */
@@ -148,10 +115,9 @@ who_is(const struct core *core, uint64_t id, char out[PROTO_WHO_MAX])
 }
 
 static void
-accuse(struct core *core, uint64_t shard)
+accuse(struct audit *audit, const struct core *core, uint64_t shard)
 {
     char who[PROTO_WHO_MAX];
-    struct audit *audit = &core->audit;
     struct proto_msg msg = {.type = PROTO_ACCUSE,
                             .accuse = {.plan = audit->owner_plan,
                                        .round = audit->round,
@@ -166,36 +132,23 @@ accuse(struct core *core, uint64_t shard)
             peers_send(core, i, &msg);
 }
 
-void
-audit_answer(struct core *core, bool equal)
+struct audit_verdict
+audit_answer(struct audit *audit, const struct core *core, bool equal)
 {
-    struct audit *audit = &core->audit;
     uint64_t shard = audit->asked;
-    assert(core->contribution.state == TRAINER_AUDITING);
-    core->contribution.state = TRAINER_FREE;
+    assert(shard != 0);
     audit->asked = 0;
-    plan_progress(core);
     if (!equal)
-        accuse(core, shard);
-    else if (present(core) && audit->owner_plan == audit->plan)
+        accuse(audit, core, shard);
+    else if (present(audit, core) && audit->owner_plan == audit->plan)
         audit->due &= ~shard;
-    audit_tick(core);
-}
-
-/* With the plan gone, or only the two of us in it, there is nobody to wait for. */
-void
-audit_tick(struct core *core)
-{
-    const struct audit *audit = &core->audit;
-    bool others = present(core) && core->plan.now.count > 2;
-    if (audit->accused.id && (!others || core->awake >= audit->accused_at_us + AUDIT_GRACE_US))
-        expel(core);
+    return audit_tick(audit, core);
 }
 
 void
-audit_on_accuse(struct core *core, int from, const struct proto_accuse *msg)
+audit_on_accuse(struct audit *audit, const struct core *core, int from,
+                const struct proto_accuse *msg)
 {
-    struct audit *audit = &core->audit;
     uint64_t shard = UINT64_C(1) << msg->shard;
     if (msg->id == core->config.self.id || core->peers.peers[from].node.id == msg->id ||
         core->config.audit_share == 0)
@@ -204,7 +157,7 @@ audit_on_accuse(struct core *core, int from, const struct proto_accuse *msg)
     core_log(core, 4, "%s says that %s computed a wrong gradient (shard %u)",
              report_who(core, from, who), who_is(core, msg->id, accused), (unsigned)msg->shard);
     suspect_add(audit, msg->id);
-    if (!present(core) || msg->plan != core->plan.hash || msg->round != core->round ||
+    if (!present(audit, core) || msg->plan != core->plan.hash || msg->round != core->round ||
         core->first_bucket > core->config.audit_bucket)
         return;
     const struct proto_member *member = owner_of(core, shard);

@@ -19,7 +19,7 @@
 #ifndef MESH_AUDIT_H
 #define MESH_AUDIT_H
 
-#include "mesh/core/core.h"
+#include "mesh/core/plan.h"
 
 enum { AUDIT_GRACE_US = 100000 }; /* time for the others to check the accused themselves */
 
@@ -39,18 +39,72 @@ struct audit {
     uint64_t audits;
 };
 
-void audit_init(struct core *core);
+/* What the trainer is to compute again. */
+struct audit_task {
+    uint64_t shard;       /* one bit */
+    const int32_t *claim; /* [words]: what its owner says; a part of config.sum */
+    size_t words;
+};
+
+/* What is to be done about an accused node. */
+struct audit_verdict {
+    struct proto_node expel; /* refuse this node for good; id 0: nobody */
+    bool abort;              /* and abort the plan: the accused is a member */
+};
+
+void audit_init(struct audit *audit);
 /* A round of the present plan begins: draws what to audit. */
-void audit_round(struct core *core);
-/* Must the last bucket be kept back? */
-bool audit_holds(const struct core *core);
-void audit_step(struct core *core);
-void audit_tick(struct core *core);
+void audit_round(struct audit *audit, const struct core *core);
+/* The trainer is free for what audit_wants. */
+struct audit_task audit_begin(struct audit *audit, const struct core *core);
 /* The trainer's answer. */
-void audit_answer(struct core *core, bool equal);
-void audit_on_accuse(struct core *core, int from, const struct proto_accuse *msg);
+struct audit_verdict audit_answer(struct audit *audit, const struct core *core, bool equal);
+struct audit_verdict audit_tick(struct audit *audit, const struct core *core);
+void audit_on_accuse(struct audit *audit, const struct core *core, int from,
+                     const struct proto_accuse *msg);
+
+/* Is `due` of the present round and plan? */
+static inline bool
+audit_present(const struct audit *audit, const struct plan *plan, uint64_t round)
+{
+    return plan->active && audit->plan == plan->hash && audit->round == round;
+}
+
+/* Must the last bucket be kept back? */
+static inline bool
+audit_holds(const struct audit *audit, const struct plan *plan, uint64_t round)
+{
+    return audit->asked || audit->accused.id || (audit_present(audit, plan, round) && audit->due);
+}
+
+/* Is a shard to be computed again, when its claim is final and the trainer free? */
+static inline bool
+audit_wants(const struct audit *audit, const struct plan *plan, uint64_t round)
+{
+    return audit_present(audit, plan, round) && audit->due && !audit->asked && !audit->accused.id;
+}
+
+static inline bool
+audit_listed(const uint64_t *list, unsigned count, uint64_t id)
+{
+    for (unsigned i = 0; i < count && i < PROTO_PEERS_MAX; i++)
+        if (list[i] == id)
+            return true;
+    return false;
+}
+
+static inline bool
+audit_expelled(const struct audit *audit, uint64_t id)
+{
+    return audit_listed(audit->expelled, audit->expulsions, id);
+}
+
 /* Did we or another node accuse it? Then no state is taken from it. */
-bool audit_suspects(const struct core *core, uint64_t id);
-bool audit_expelled(const struct core *core, uint64_t id);
+static inline bool
+audit_suspects(const struct audit *audit, uint64_t id)
+{
+    return audit->accused.id == id || audit_expelled(audit, id) ||
+           audit_listed(audit->suspect, audit->suspects, id);
+}
 
 #endif

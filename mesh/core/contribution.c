@@ -116,7 +116,8 @@ own_fill(struct core *core, uint64_t need)
         return;
     size_t all = core->config.bucket_count;
     size_t end = own->state == TRAINER_COMPUTING ? own->ready : all;
-    ring_ready(core->ring, end == all && audit_holds(core) ? all - 1 : end);
+    ring_ready(core->ring,
+               end == all && audit_holds(&core->audit, &core->plan, core->round) ? all - 1 : end);
 }
 
 void

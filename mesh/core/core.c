@@ -125,11 +125,11 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     peers_init(core);
     plan_init(core);
     contribution_init(core);
-    audit_init(core);
+    audit_init(&core->audit);
     divergence_init(&core->divergence);
     straggler_init(&core->straggler);
     serve_init(core);
-    page_repair_init(core);
+    page_repair_init(&core->repair);
     *out = core;
     return 0;
 }
@@ -251,6 +251,30 @@ core_fetched(struct core *core, struct fetch_conflict conflict)
                       divergence_differs(&core->divergence, core, conflict.from, conflict.hash));
 }
 
+/* A claim that is final is computed again when the trainer has nothing else to do. */
+static void
+core_audit(struct core *core)
+{
+    const struct contribution *own = &core->contribution;
+    if (!audit_wants(&core->audit, &core->plan, core->round) || own->state != TRAINER_FREE ||
+        !own->filled || !ring_complete(core->ring, core->config.audit_bucket))
+        return;
+    struct audit_task task = audit_begin(&core->audit, core);
+    contribution_ask(core, TRAINER_AUDITING);
+    plan_progress(core);
+    core->ops.audit(core->ctx, core->round, task.shard, task.claim, task.words);
+}
+
+static void
+core_expel(struct core *core, struct audit_verdict verdict)
+{
+    int i = verdict.expel.id ? peers_find(core, verdict.expel) : -1;
+    if (i >= 0)
+        admit_expel(core, i);
+    if (verdict.abort)
+        plan_abort(core, "a member was expelled");
+}
+
 /* Let every part do what has become possible. */
 static void
 core_settle(struct core *core)
@@ -259,12 +283,12 @@ core_settle(struct core *core)
         return;
     core_broken(core);
     core_diverged(core, divergence_step(&core->divergence, core));
-    page_repair_step(core);
+    page_repair_step(&core->repair, core);
     core_fetched(core, fetch_step(core));
     serve_step(core);
     plan_step(core);
     contribution_step(core);
-    audit_step(core);
+    core_audit(core);
     core_broken(core);
     core_finish(core);
 }
@@ -293,7 +317,7 @@ core_on_tick(struct core *core, uint64_t now)
     rendezvous_tell_tick(core);
     plan_tick(core);
     contribution_tick(core);
-    audit_tick(core);
+    core_expel(core, audit_tick(&core->audit, core));
     on_straggler(core, straggler_tick(&core->straggler, core, plan_recent_max(core)));
     contact_tick(core);
     if (core->awake >= core->sweep_at_us) {
@@ -400,7 +424,7 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         plan_on_abort(core, i, &msg->abort);
         break;
     case PROTO_ACCUSE:
-        audit_on_accuse(core, i, &msg->accuse);
+        audit_on_accuse(&core->audit, core, i, &msg->accuse);
         break;
     case PROTO_ASIDE:
         on_straggler(core, straggler_on_bench(&core->straggler, core, &msg->aside));
@@ -412,7 +436,7 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         serve_on_follow(core, i, &msg->follow);
         break;
     case PROTO_WANT:
-        page_repair_on_want(core, i, &msg->page);
+        page_repair_on_want(&core->repair, i, &msg->page);
         break;
     default:
         break;
@@ -457,7 +481,7 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
     } else if (msg->type == PROTO_TOTAL) {
         core_fetched(core, fetch_on_total(core, i, &msg->total, frame));
     } else if (msg->type == PROTO_PAGE) {
-        page_repair_on_page(core, i, &msg->page, frame->data, frame->size);
+        page_repair_on_page(&core->repair, core, i, &msg->page, frame->data, frame->size);
     } else if (msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER) {
         if (msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
             straggler_chunk(&core->straggler, core, i, &msg->chunk);
@@ -562,7 +586,8 @@ core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64
     assert(step <= PROTO_ROUND_MAX);
     assert(round <= PROTO_ROUND_MAX);
     assert(page < PROTO_FILE_MAX / PROTO_PAGE_MAX);
-    page_repair_want(core, &(struct proto_page){.step = step, .round = round, .page = page});
+    page_repair_want(&core->repair, core,
+                     &(struct proto_page){.step = step, .round = round, .page = page});
     core_settle(core);
 }
 
@@ -572,7 +597,7 @@ core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, 
     core_clock(core, now);
     if (core->leaving)
         return;
-    page_repair_read(core, round, data, size);
+    page_repair_read(&core->repair, core, round, data, size);
     core_settle(core);
 }
 
@@ -588,7 +613,10 @@ void
 core_on_audited(struct core *core, uint64_t now, bool equal)
 {
     core_clock(core, now);
-    audit_answer(core, equal);
+    assert(core->contribution.state == TRAINER_AUDITING);
+    core->contribution.state = TRAINER_FREE;
+    plan_progress(core);
+    core_expel(core, audit_answer(&core->audit, core, equal));
     core_settle(core);
 }
 

@@ -87,7 +87,7 @@ fetch_fit(const struct core *core, int i)
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     const struct fetch_peer *fetched = &core->fetch.of[i];
     return peers_usable(core, i) && core->awake >= fetched->avoid_at_us && said->state_hash != 0 &&
-           !divergence_excludes(core, i) && !audit_suspects(core, peer->node.id) &&
+           !divergence_excludes(core, i) && !audit_suspects(&core->audit, peer->node.id) &&
            divergence_trusts(core, said->round, said->state_hash);
 }
 

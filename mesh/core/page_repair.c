@@ -6,17 +6,16 @@
 #include "mesh/core/internal.h"
 
 void
-page_repair_init(struct core *core)
+page_repair_init(struct page_repair *repair)
 {
-    core->repair = (struct page_repair){.asked = -1};
+    *repair = (struct page_repair){.asked = -1};
 }
 
 /* --- Asking ------------------------------------------------------------------------------------ */
 
 void
-page_repair_want(struct core *core, const struct proto_page *want)
+page_repair_want(struct page_repair *repair, const struct core *core, const struct proto_page *want)
 {
-    struct page_repair *repair = &core->repair;
     repair->wants = true;
     repair->want = *want;
     repair->asked = -1;
@@ -26,77 +25,79 @@ page_repair_want(struct core *core, const struct proto_page *want)
 }
 
 static void
-give(struct core *core, uint64_t round, const void *data, size_t size)
+give(struct page_repair *repair, const struct core *core, uint64_t round, const void *data,
+     size_t size)
 {
-    core->repair.wants = false;
-    core->repair.asked = -1;
+    assert(repair->wants);
+    repair->wants = false;
+    repair->asked = -1;
     core->ops.page(core->ctx, round, data, size);
 }
 
 static void
-give_up_on(struct core *core, int i)
+give_up_on(struct page_repair *repair, int i)
 {
-    core->repair.tried |= 1ull << i;
-    core->repair.asked = -1;
+    assert(repair->asked == i);
+    repair->tried |= 1ull << i;
+    repair->asked = -1;
 }
 
 static int
-next_to_ask(const struct core *core)
+next_to_ask(const struct page_repair *repair, const struct core *core)
 {
     int high = core->peers.high;
     for (int k = 0; k < high; k++) {
-        int i = (int)((core->repair.turn + (uint64_t)k) % (uint64_t)high);
-        if (!(core->repair.tried >> i & 1) && peers_usable(core, i))
+        int i = (int)((repair->turn + (uint64_t)k) % (uint64_t)high);
+        if (!(repair->tried >> i & 1) && peers_usable(core, i))
             return i;
     }
     return -1;
 }
 
 static void
-ask(struct core *core, int i)
+ask(struct page_repair *repair, const struct core *core, int i)
 {
-    struct proto_msg msg = {.type = PROTO_WANT, .page = core->repair.want};
-    core->repair.asked = i;
-    core->repair.asked_at_us = core->awake;
+    struct proto_msg msg = {.type = PROTO_WANT, .page = repair->want};
+    repair->asked = i;
+    repair->asked_at_us = core->awake;
     peers_send(core, i, &msg);
 }
 
 void
-page_repair_on_page(struct core *core, int from, const struct proto_page *page, const void *body,
-                    size_t size)
+page_repair_on_page(struct page_repair *repair, const struct core *core, int from,
+                    const struct proto_page *page, const void *body, size_t size)
 {
-    struct page_repair *repair = &core->repair;
     if (!repair->wants || repair->asked != from || page->step != repair->want.step ||
         page->page != repair->want.page)
         return;
     if (size == 0 || size > PROTO_PAGE_MAX || page->round == 0 ||
         (repair->want.round != 0 && page->round != repair->want.round))
-        give_up_on(core, from);
+        give_up_on(repair, from);
     else
-        give(core, page->round, body, size);
+        give(repair, core, page->round, body, size);
 }
 
 /* --- Answering --------------------------------------------------------------------------------- */
 
 void
-page_repair_on_want(struct core *core, int from, const struct proto_page *want)
+page_repair_on_want(struct page_repair *repair, int from, const struct proto_page *want)
 {
-    core->repair.waits[from] = *want;
-    core->repair.waiting |= 1ull << from;
+    repair->waits[from] = *want;
+    repair->waiting |= 1ull << from;
 }
 
 void
-page_repair_peer_lost(struct core *core, int i)
+page_repair_gone(struct page_repair *repair, int i)
 {
-    core->repair.waiting &= ~(1ull << i);
-    if (core->repair.asked == i)
-        give_up_on(core, i);
+    repair->waiting &= ~(1ull << i);
+    if (repair->asked == i)
+        give_up_on(repair, i);
 }
 
 static void
-answer(struct core *core, uint64_t round, const void *data, size_t size)
+answer(struct page_repair *repair, const struct core *core, uint64_t round, const void *data,
+       size_t size)
 {
-    struct page_repair *repair = &core->repair;
     struct proto_msg msg = {.type = PROTO_PAGE, .page = repair->answer};
     int i = peers_find(core, repair->answer_to);
     repair->answering = false;
@@ -107,17 +108,17 @@ answer(struct core *core, uint64_t round, const void *data, size_t size)
 }
 
 void
-page_repair_read(struct core *core, uint64_t round, const void *data, size_t size)
+page_repair_read(struct page_repair *repair, const struct core *core, uint64_t round,
+                 const void *data, size_t size)
 {
-    assert(core->repair.answering);
+    assert(repair->answering);
     assert(size <= PROTO_PAGE_MAX);
-    answer(core, round, data, size);
+    answer(repair, core, round, data, size);
 }
 
 static void
-answer_next(struct core *core)
+answer_next(struct page_repair *repair, const struct core *core)
 {
-    struct page_repair *repair = &core->repair;
     while (repair->waiting && !repair->answering) {
         int i = __builtin_ctzll(repair->waiting);
         repair->waiting &= repair->waiting - 1;
@@ -128,25 +129,24 @@ answer_next(struct core *core)
             core->ops.want(core->ctx, repair->answer.step, repair->answer.round,
                            repair->answer.page);
         else
-            answer(core, 0, NULL, 0);
+            answer(repair, core, 0, NULL, 0);
     }
 }
 
 void
-page_repair_step(struct core *core)
+page_repair_step(struct page_repair *repair, const struct core *core)
 {
-    struct page_repair *repair = &core->repair;
-    answer_next(core);
+    answer_next(repair, core);
     if (!repair->wants)
         return;
     if (repair->asked >= 0 && (!peers_usable(core, repair->asked) ||
                                core->awake - repair->asked_at_us > PAGE_REPAIR_ASK_US))
-        give_up_on(core, repair->asked);
+        give_up_on(repair, repair->asked);
     if (repair->asked >= 0)
         return;
-    int i = next_to_ask(core);
+    int i = next_to_ask(repair, core);
     if (i >= 0)
-        ask(core, i);
+        ask(repair, core, i);
     else if (core->awake - repair->wanted_at_us >= PAGE_REPAIR_REST_US)
-        give(core, 0, NULL, 0);
+        give(repair, core, 0, NULL, 0);
 }

@@ -37,14 +37,18 @@ struct page_repair {
     struct proto_node answer_to;
 };
 
-void page_repair_init(struct core *core);
-void page_repair_want(struct core *core, const struct proto_page *want);
-void page_repair_step(struct core *core);
-void page_repair_peer_lost(struct core *core, int i);
-void page_repair_on_want(struct core *core, int from, const struct proto_page *want);
-void page_repair_on_page(struct core *core, int from, const struct proto_page *page,
-                         const void *body, size_t size);
+void page_repair_init(struct page_repair *repair);
+/* The shell wants this page; any earlier question is void. */
+void page_repair_want(struct page_repair *repair, const struct core *core,
+                      const struct proto_page *want);
+void page_repair_step(struct page_repair *repair, const struct core *core);
+/* The session with peers[i] ended. */
+void page_repair_gone(struct page_repair *repair, int i);
+void page_repair_on_want(struct page_repair *repair, int from, const struct proto_page *want);
+void page_repair_on_page(struct page_repair *repair, const struct core *core, int from,
+                         const struct proto_page *page, const void *body, size_t size);
 /* The shell has read the page, from its checkpoint of this round; size 0: it has none. */
-void page_repair_read(struct core *core, uint64_t round, const void *data, size_t size);
+void page_repair_read(struct page_repair *repair, const struct core *core, uint64_t round,
+                      const void *data, size_t size);
 
 #endif

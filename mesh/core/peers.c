@@ -115,7 +115,7 @@ peers_drop(struct core *core, int i, enum report_end end, const char *why)
         link_close(core, link);
     fetch_peer_lost(core, i);
     serve_peer_lost(core, i);
-    page_repair_peer_lost(core, i);
+    page_repair_gone(&core->repair, i);
     plan_peer_lost(core, i, why);
 }
 

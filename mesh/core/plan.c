@@ -81,7 +81,7 @@ round_begin(struct core *core)
     core->plan.round_at_us = core->awake;
     plan_progress(core);
     ring_round(core->ring, core->round, core->first_bucket, core->state_hash);
-    audit_round(core);
+    audit_round(&core->audit, core);
 }
 
 static void
