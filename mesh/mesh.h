@@ -155,14 +155,15 @@ struct mesh_status {
     struct core_status core; /* see core.h */
 };
 
-/* Returns 0, or -EADDRINUSE, -ENODEV (interface) and others with one line in `why` that names the port, interface
- * or seed, the value and what was expected. After an error nothing is left behind. */
 /* Bytes for keeping the last totals, when one total has `vector` bytes. */
 size_t mesh_log_size(size_t vector);
 size_t mesh_idle_size(size_t state, size_t vector); /* bytes of a state and of a total */
+/* Returns 0, or -EADDRINUSE, -ENODEV (interface) and others with one line in `why` that names the port, interface
+ * or seed, the value and what was expected. After an error nothing is left behind. */
 int mesh_new(struct mesh **out, const struct mesh_setup *setup, char *why, size_t why_size);
 void mesh_destroy(
-    struct mesh **mesh); /* says goodbye, and waits at most a second until the goodbye is sent */
+    struct mesh *
+        *mesh); /* says goodbye, and waits at most half a second until the goodbye is sent */
 
 int32_t *mesh_own(struct mesh *mesh);             /* [vector_count], 64-byte aligned */
 const int32_t *mesh_sum(const struct mesh *mesh); /* [vector_count]; valid as described above */

@@ -1,4 +1,4 @@
-/* beacon.c - the UDP broadcast by which nodes of one LAN find one another, and the routing id.
+/* beacon.c - the UDP broadcast by which nodes of one LAN find one another, and a node as bytes.
  *
  *     beacon  = "mnod" version id incarnation group port      31 bytes, little-endian
  *     version = %x01                                          one byte
@@ -53,10 +53,10 @@ proto_beacon_decode(struct proto_beacon *beacon, const uint8_t *in, size_t size)
 }
 
 void
-proto_routing_encode(struct proto_node node, uint8_t *out)
+proto_node_encode(struct proto_node node, uint8_t *out)
 {
     assert(node.id != 0);
-    struct bytes_out to = bytes_out(out, PROTO_ROUTING_SIZE);
+    struct bytes_out to = bytes_out(out, PROTO_NODE_SIZE);
     bytes_put_u8(&to, ROUTING_FIRST);
     bytes_put_u64(&to, node.id);
     bytes_put_u64(&to, node.incarnation);
@@ -64,7 +64,7 @@ proto_routing_encode(struct proto_node node, uint8_t *out)
 }
 
 int
-proto_routing_decode(struct proto_node *node, const void *in, size_t size)
+proto_node_decode(struct proto_node *node, const void *in, size_t size)
 {
     struct bytes_in from = bytes_in(in, size);
     uint8_t first = bytes_u8(&from);

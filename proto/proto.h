@@ -37,7 +37,7 @@ enum {
     PROTO_PAGE_MAX = 1 << 16,  /* bytes of a page of a checkpoint */
     PROTO_JOB_MAX = 1 << 16,   /* bytes of a job's text */
     PROTO_BEACON_MAX = 255,    /* bytes of a beacon: zbeacon's limit */
-    PROTO_ROUTING_SIZE = 17,   /* bytes of a routing id */
+    PROTO_NODE_SIZE = 17,      /* bytes of an encoded node */
 };
 
 /* Rounds, elements of a vector and bytes of a file stay below 2^48, so sums of them never overflow. */
@@ -117,7 +117,7 @@ struct proto_heartbeat {
     bool idle;      /* I am in no plan */
     bool ready;     /* I am in no plan, and I will have caught up if you wait for one total */
     bool done;      /* the run is complete here */
-    bool aside;     /* I was left out: make plans without me */
+    bool benched;   /* I was left out: make plans without me */
     uint64_t have; /* shards of `round` that my contribution contains, or that I am computing now */
     uint64_t state_hash; /* of the state before `round`; 0: unknown */
     uint32_t speed;      /* micro-shards per second: 1e6 / seconds per shard; 0: unknown */
@@ -143,17 +143,17 @@ struct proto_plan {
 };
 
 struct proto_hold {
-    uint64_t plan;  /* proto_plan_hash; never 0, as in all messages below */
-    uint64_t round; /* do not start this round in this plan */
+    uint64_t plan_hash; /* proto_plan_hash; never 0, as in all messages below */
+    uint64_t round;     /* do not start this round in this plan */
 };
 
 struct proto_abort {
-    uint64_t plan;
+    uint64_t plan_hash;
     bool differ; /* the reason is that members hold different states */
 };
 
-struct proto_chunk { /* REDUCE and GATHER */
-    uint64_t plan;   /* proto_plan_hash: chunks of other plans are dropped */
+struct proto_chunk {    /* REDUCE and GATHER */
+    uint64_t plan_hash; /* proto_plan_hash: chunks of other plans are dropped */
     uint64_t round;
     uint16_t bucket;
     uint16_t hop; /* how often the sum was passed on; 0 from its origin; < PROTO_PEERS_MAX */
@@ -163,9 +163,9 @@ struct proto_chunk { /* REDUCE and GATHER */
     uint32_t count; /* elements, 0..PROTO_CHUNK_MAX */
     uint64_t
         coverage; /* bitmap of the shards in the sum; 0 from a member without shards; in GATHER all: 2^S - 1 */
-    uint64_t check;   /* linear checksum of the contributions in the sum, see mesh/core/check.h */
-    uint64_t state;   /* hash of the state before `round`, from which all of it was computed */
-    uint64_t sent_us; /* by the sender's clock */
+    uint64_t check; /* linear checksum of the contributions in the sum, see mesh/core/check.h */
+    uint64_t state_hash; /* of the state before `round`, from which all of it was computed */
+    uint64_t sent_us;    /* by the sender's clock */
 };
 
 struct proto_fetch {
@@ -206,17 +206,17 @@ struct proto_page { /* WANT and PAGE */
     uint64_t step;  /* names the checkpoint; <= PROTO_ROUND_MAX */
     uint64_t
         round; /* the round of the checkpoint; WANT: 0 is unknown; PAGE: 0 when there is no body */
-    uint64_t page; /* < PROTO_FILE_MAX / PROTO_PAGE_MAX */
+    uint64_t page_number; /* < PROTO_FILE_MAX / PROTO_PAGE_MAX */
 };
 
 struct proto_accuse {
-    uint64_t plan;
+    uint64_t plan_hash;
     uint64_t round;
-    uint64_t id;    /* of the node accused */
-    uint16_t shard; /* < PROTO_SHARDS_MAX */
+    uint64_t accused; /* id of that node */
+    uint16_t shard;   /* < PROTO_SHARDS_MAX */
 };
 
-struct proto_aside {
+struct proto_bench {
     uint64_t with_us;    /* time of a round with you; 0: you did not catch up */
     uint64_t without_us; /* time of a round without you; 0: come back */
 };
@@ -239,7 +239,7 @@ struct proto_msg {
         struct proto_total total;
         struct proto_page page;
         struct proto_accuse accuse;
-        struct proto_aside aside;
+        struct proto_bench bench;
     };
 };
 
@@ -274,9 +274,10 @@ size_t proto_beacon_encode(const struct proto_beacon *beacon, uint8_t *out);
 /* Returns 0, -EPROTONOSUPPORT (a beacon of another version) or -EBADMSG (not one of ours). */
 int proto_beacon_decode(struct proto_beacon *beacon, const uint8_t *in, size_t size);
 
-/* A node as the routing id of its DEALER: byte 1 (ZeroMQ reserves 0), id, incarnation, little-endian. A restarted
- * node has another routing id, so ZeroMQ never takes it for a duplicate of its former self. */
-void proto_routing_encode(struct proto_node node, uint8_t *out); /* out[PROTO_ROUTING_SIZE] */
-int proto_routing_decode(struct proto_node *node, const void *in, size_t size); /* 0, -EBADMSG */
+/* A node as bytes: 1, id, incarnation, little-endian. The routing id of a DEALER begins with them (ZeroMQ keeps a
+ * leading 0) and goes on with a serial number (mesh/net/actor_wire.h). A restarted node has another routing id, so
+ * ZeroMQ never takes it for a duplicate of its former self. */
+void proto_node_encode(struct proto_node node, uint8_t *out); /* out[PROTO_NODE_SIZE] */
+int proto_node_decode(struct proto_node *node, const void *in, size_t size); /* 0, -EBADMSG */
 
 #endif

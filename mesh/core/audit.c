@@ -119,9 +119,9 @@ accuse(struct audit *audit, const struct core *core, uint64_t shard)
 {
     char who[PROTO_WHO_MAX];
     struct proto_msg msg = {.type = PROTO_ACCUSE,
-                            .accuse = {.plan = audit->owner_plan,
+                            .accuse = {.plan_hash = audit->owner_plan,
                                        .round = audit->round,
-                                       .id = audit->owner.id,
+                                       .accused = audit->owner.id,
                                        .shard = (uint16_t)__builtin_ctzll(shard)}};
     core_log(core, 3, "%s computed a wrong gradient (shard %u): it is expelled from the run",
              who_is(core, audit->owner.id, who), (unsigned)msg.accuse.shard);
@@ -150,17 +150,18 @@ audit_on_accuse(struct audit *audit, const struct core *core, int from,
                 const struct proto_accuse *msg)
 {
     uint64_t shard = UINT64_C(1) << msg->shard;
-    if (msg->id == core->config.self.id || core->peers.peers[from].node.id == msg->id ||
+    if (msg->accused == core->config.self.id || core->peers.peers[from].node.id == msg->accused ||
         core->config.audit_share == 0)
         return;
     char who[PROTO_WHO_MAX], accused[PROTO_WHO_MAX];
     core_log(core, 4, "%s says that %s computed a wrong gradient (shard %u)",
-             report_who(core, from, who), who_is(core, msg->id, accused), (unsigned)msg->shard);
-    suspect_add(audit, msg->id);
-    if (!present(audit, core) || msg->plan != core->plan.hash || msg->round != core->round ||
+             report_who(core, from, who), who_is(core, msg->accused, accused),
+             (unsigned)msg->shard);
+    suspect_add(audit, msg->accused);
+    if (!present(audit, core) || msg->plan_hash != core->plan.hash || msg->round != core->round ||
         core->first_bucket > core->config.audit_bucket)
         return;
     const struct proto_member *member = owner_of(core, shard);
-    if (member && member->node.id == msg->id)
+    if (member && member->node.id == msg->accused)
         audit->due |= shard;
 }

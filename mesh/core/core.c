@@ -426,8 +426,8 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
     case PROTO_ACCUSE:
         audit_on_accuse(&core->audit, core, i, &msg->accuse);
         break;
-    case PROTO_ASIDE:
-        on_straggler(core, straggler_on_bench(&core->straggler, core, &msg->aside));
+    case PROTO_BENCH:
+        on_straggler(core, straggler_on_bench(&core->straggler, core, &msg->bench));
         break;
     case PROTO_FETCH:
         serve_on_fetch(core, i, &msg->fetch);
@@ -587,7 +587,7 @@ core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64
     assert(round <= PROTO_ROUND_MAX);
     assert(page < PROTO_FILE_MAX / PROTO_PAGE_MAX);
     page_repair_want(&core->repair, core,
-                     &(struct proto_page){.step = step, .round = round, .page = page});
+                     &(struct proto_page){.step = step, .round = round, .page_number = page});
     core_settle(core);
 }
 

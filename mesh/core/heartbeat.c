@@ -33,7 +33,7 @@ heartbeat_send(struct core *core)
     beat->state_hash = core->state_hash;
     beat->speed = core->contribution.speed;
     beat->busy_us = contribution_busy_us(core);
-    beat->aside = core->straggler.benched;
+    beat->benched = core->straggler.benched;
     beat->apply_us = core->straggler.apply_us;
     beat->sent_us = core->now;
     for (int i = 0; i < core->peers.high; i++) {
@@ -117,7 +117,7 @@ heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat)
         planned->stuck = false;
         healed(core, i);
     }
-    if (heard->beat.aside && !beat->aside)
+    if (heard->beat.benched && !beat->benched)
         healed(core, i);
     heard->beat = *beat;
     heard->beat.have &= core->all;

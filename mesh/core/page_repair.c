@@ -68,7 +68,7 @@ page_repair_on_page(struct page_repair *repair, const struct core *core, int fro
                     const struct proto_page *page, const void *body, size_t size)
 {
     if (!repair->wants || repair->asked != from || page->step != repair->want.step ||
-        page->page != repair->want.page)
+        page->page_number != repair->want.page_number)
         return;
     if (size == 0 || size > PROTO_PAGE_MAX || page->round == 0 ||
         (repair->want.round != 0 && page->round != repair->want.round))
@@ -127,7 +127,7 @@ answer_next(struct page_repair *repair, const struct core *core)
         repair->answering = true;
         if (core->ops.want)
             core->ops.want(core->ctx, repair->answer.step, repair->answer.round,
-                           repair->answer.page);
+                           repair->answer.page_number);
         else
             answer(repair, core, 0, NULL, 0);
     }

@@ -234,7 +234,7 @@ peer_establish(struct core *core, int i)
     planned->behind_at_us = 0;
     said->busy_us = 0;
     planned->stuck = false;
-    said->aside = false;
+    said->benched = false;
     straggler_up(&core->straggler, i);
     peer->announced = !peer->hello.wants_job && !core->config.hello.wants_job;
     if (peer->announced)

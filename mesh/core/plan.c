@@ -138,7 +138,7 @@ drop(struct core *core, const char *why, bool differ)
         core->plan.fails_round = core->round;
     }
     struct proto_msg msg = {.type = PROTO_ABORT,
-                            .abort = {.plan = core->plan.hash, .differ = differ}};
+                            .abort = {.plan_hash = core->plan.hash, .differ = differ}};
     plan_send(core, &msg);
     members_busy(core);
     go_idle(core);
@@ -168,7 +168,7 @@ hold(struct core *core)
 {
     struct plan *plan = &core->plan;
     struct proto_msg msg = {.type = PROTO_HOLD,
-                            .hold = {.plan = plan->hash, .round = core->round + 1}};
+                            .hold = {.plan_hash = plan->hash, .round = core->round + 1}};
     plan->hold = core->round + 1;
     plan_send(core, &msg);
 }
@@ -752,7 +752,7 @@ plan_on_plan(struct core *core, int from, const struct proto_plan *plan)
         adopt(core, plan, hash, rank, peer);
         return;
     }
-    struct proto_msg no = {.type = PROTO_ABORT, .abort = {.plan = hash}};
+    struct proto_msg no = {.type = PROTO_ABORT, .abort = {.plan_hash = hash}};
     peers_send(core, from, &no);
 }
 
@@ -760,7 +760,7 @@ void
 plan_on_hold(struct core *core, int from, const struct proto_hold *msg)
 {
     struct plan *plan = &core->plan;
-    if (!plan->active || msg->plan != plan->hash ||
+    if (!plan->active || msg->plan_hash != plan->hash ||
         !core_node_equal(plan->now.leader, core->peers.peers[from].node))
         return;
     if (msg->round < plan->hold)
@@ -775,8 +775,8 @@ void
 plan_on_abort(struct core *core, int from, const struct proto_abort *msg)
 {
     struct plan *plan = &core->plan;
-    if (!plan->active || msg->plan != plan->hash || !plan_member(core, from)) {
-        bury(core, msg->plan);
+    if (!plan->active || msg->plan_hash != plan->hash || !plan_member(core, from)) {
+        bury(core, msg->plan_hash);
         return;
     }
     if (!msg->differ) {

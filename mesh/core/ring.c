@@ -186,7 +186,7 @@ ring_plan(struct ring *ring, const struct proto_plan *plan, uint64_t hash, unsig
     for (size_t m = 0; m < plan->count; m++)
         ring->members[m] = plan->members[m].node;
     for (size_t k = ring->kept_count; k-- > 0;)
-        if (ring->kept[k].chunk.plan != hash)
+        if (ring->kept[k].chunk.plan_hash != hash)
             kept_remove(ring, k);
 }
 
@@ -194,7 +194,7 @@ void
 ring_stop(struct ring *ring)
 {
     for (size_t k = ring->kept_count; k-- > 0;)
-        if (ring->planned && ring->kept[k].chunk.plan == ring->plan)
+        if (ring->planned && ring->kept[k].chunk.plan_hash == ring->plan)
             kept_remove(ring, k);
     ring->planned = false;
     ring->running = false;
@@ -205,7 +205,7 @@ ring_tick(struct ring *ring)
 {
     for (size_t k = ring->kept_count; k-- > 0;) {
         struct kept *kept = &ring->kept[k];
-        if (ring->planned && kept->chunk.plan == ring->plan)
+        if (ring->planned && kept->chunk.plan_hash == ring->plan)
             continue;
         if (kept->old)
             kept_remove(ring, k);
@@ -237,7 +237,7 @@ static struct proto_chunk
 own_chunk(const struct ring *ring, size_t bucket, uint64_t first, uint64_t count)
 {
     return (struct proto_chunk){
-        .plan = ring->plan,
+        .plan_hash = ring->plan,
         .round = ring->round,
         .bucket = (uint16_t)bucket,
         .direct = ring->lanes[bucket].direct,
@@ -245,7 +245,7 @@ own_chunk(const struct ring *ring, size_t bucket, uint64_t first, uint64_t count
         .count = (uint32_t)count,
         .coverage = ring->mine,
         .check = check_of(ring->setup.own + first, count),
-        .state = ring->state,
+        .state_hash = ring->state,
     };
 }
 
@@ -505,7 +505,7 @@ odd(struct ring *ring, unsigned from, const struct proto_chunk *chunk)
 {
     ring->diverged = true;
     ring->diverged_rank = from;
-    ring->diverged_state = chunk->state;
+    ring->diverged_state = chunk->state_hash;
     return bad(ring, "another state", chunk);
 }
 
@@ -524,7 +524,7 @@ take(struct ring *ring, struct proto_node node, enum proto_type type,
      const struct proto_chunk *chunk, struct core_frame *frame)
 {
     int from = member_of(ring, node);
-    if (from >= 0 && from != (int)ring->rank && chunk->state != ring->state &&
+    if (from >= 0 && from != (int)ring->rank && chunk->state_hash != ring->state &&
         !core_mutant(MUTANT_ODD))
         return odd(ring, (unsigned)from, chunk);
     if (from < 0 || from == (int)ring->rank || chunk->bucket >= ring->setup.bucket_count ||
@@ -546,7 +546,7 @@ fenced(const struct ring *ring, const struct proto_chunk *chunk)
 {
     if (!ring->planned)
         return true;
-    return chunk->plan != ring->plan && !core_mutant(MUTANT_FENCE);
+    return chunk->plan_hash != ring->plan && !core_mutant(MUTANT_FENCE);
 }
 
 /* Is its plan or its round not the present one? */
@@ -583,7 +583,7 @@ kept_already(const struct ring *ring, struct proto_node from, const struct proto
     for (size_t k = 0; k < ring->kept_count; k++) {
         const struct kept *kept = &ring->kept[k];
         const struct proto_chunk *a = &kept->chunk, *b = &msg->chunk;
-        if (kept->type == msg->type && kept->from.id == from.id && a->plan == b->plan &&
+        if (kept->type == msg->type && kept->from.id == from.id && a->plan_hash == b->plan_hash &&
             a->round == b->round && a->bucket == b->bucket && a->first == b->first)
             return true;
     }
@@ -613,7 +613,7 @@ ring_chunk(struct ring *ring, struct proto_node from, const struct proto_msg *ms
            struct core_frame *frame, uint64_t round)
 {
     const struct proto_chunk *chunk = &msg->chunk;
-    if (ring->broken && ring->planned && chunk->plan == ring->plan)
+    if (ring->broken && ring->planned && chunk->plan_hash == ring->plan)
         return;
     if (!fenced(ring, chunk) && ring->running && chunk->round == ring->round) {
         if (take(ring, from, msg->type, chunk, frame) == VERDICT_LATER) {
@@ -668,7 +668,7 @@ ring_round(struct ring *ring, uint64_t round, size_t first_bucket, uint64_t stat
     }
     memset(ring->stages, STAGE_WAITING, stage);
     for (size_t k = ring->kept_count; k-- > 0;)
-        if (ring->kept[k].chunk.plan == ring->plan && ring->kept[k].chunk.round < round)
+        if (ring->kept[k].chunk.plan_hash == ring->plan && ring->kept[k].chunk.round < round)
             kept_remove(ring, k);
 }
 

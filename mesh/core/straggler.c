@@ -48,7 +48,7 @@ straggler_beat(struct straggler *s, const struct core *core, int i,
                const struct proto_heartbeat *beat)
 {
     line_heard(&s->of[i].line, core->now, beat->sent_us);
-    if (core->view.of[i].beat.aside && !beat->aside) {
+    if (core->view.of[i].beat.benched && !beat->benched) {
         s->of[i].trial = true;
         s->of[i].courts = 0;
     }
@@ -275,8 +275,8 @@ view_fill(const struct straggler *s, const struct core *core, struct straggler_v
 static void
 tell(struct straggler *s, const struct core *core, int i, uint64_t with_us, uint64_t without_us)
 {
-    struct proto_msg msg = {.type = PROTO_ASIDE,
-                            .aside = {.with_us = with_us, .without_us = without_us}};
+    struct proto_msg msg = {.type = PROTO_BENCH,
+                            .bench = {.with_us = with_us, .without_us = without_us}};
     s->of[i].told_at_us = core->awake;
     s->of[i].trial = false;
     peers_send(core, i, &msg);
@@ -317,7 +317,7 @@ send_away(struct straggler *s, const struct core *core, uint64_t out, uint64_t w
         if (i >= 0)
             leave_out(s, core, i, with_us, then_us);
         else
-            verdict = straggler_on_bench(s, core, &(struct proto_aside){with_us, then_us});
+            verdict = straggler_on_bench(s, core, &(struct proto_bench){with_us, then_us});
     }
     if (s->benched) /* another node leads */
         s->before_us = 0;
@@ -454,7 +454,7 @@ bool
 straggler_benched(const struct straggler *s, const struct core *core, int i)
 {
     uint64_t told_at_us = s->of[i].told_at_us;
-    return core->view.of[i].beat.aside ||
+    return core->view.of[i].beat.benched ||
            (told_at_us > 0 && core->awake - told_at_us < STRAGGLER_TOLD_US);
 }
 
@@ -468,7 +468,7 @@ others_go_on(const struct core *core, uint64_t step_us)
     uint64_t most_us = STRAGGLER_MOVED_US + 4 * step_us;
     for (int i = 0; i < core->peers.high; i++) {
         const struct heard *heard = &core->view.of[i];
-        if (core->peers.peers[i].state == PEER_UP && !heard->beat.aside &&
+        if (core->peers.peers[i].state == PEER_UP && !heard->beat.benched &&
             !core->plan.of[i].stuck &&
             (heard->beat.done || core->awake - heard->moved_at_us < most_us))
             return true;
@@ -494,7 +494,7 @@ next_rest_us(const struct straggler *s, const struct core *core)
 }
 
 enum straggler_verdict
-straggler_on_bench(struct straggler *s, const struct core *core, const struct proto_aside *msg)
+straggler_on_bench(struct straggler *s, const struct core *core, const struct proto_bench *msg)
 {
     if (msg->without_us == 0) { /* a mistake */
         s->rest_us = 0;

@@ -4,7 +4,7 @@
  *                what its quickest message needs; and how long the own trainer takes to apply a sum
  *     reported   in heartbeats
  *     decided    by the leader: would a round without some members be shorter by a clear margin?
- *     obeyed     ASIDE: the node that is left out says so in its heartbeats, and nobody plans with it. It follows
+ *     obeyed     BENCH: the node that is left out says so in its heartbeats, and nobody plans with it. It follows
  *                the others like any node that is behind (fetch.h). It comes back by itself after STRAGGLER_REST_US,
  *                doubled each time.
  *
@@ -50,10 +50,10 @@ enum {
     STRAGGLER_REST_US = 2000000,
     STRAGGLER_REST_MAX_US = 300000000,
     STRAGGLER_FORGIVE_US = 60000000, /* after this long in plans, the next rest is short again */
-    /* a node that was told this long ago and is still not aside is told again */
+    /* a node that was told this long ago and is still not benched is told again */
     STRAGGLER_TOLD_US = 2000000,
     STRAGGLER_MOVED_US =
-        5000000, /* nobody made progress for this long: the node is no longer aside */
+        5000000, /* nobody made progress for this long: the node is no longer benched */
     STRAGGLER_TRIAL_ROUNDS = 8, /* rounds of a node that has come back */
     STRAGGLER_TRIAL_US =
         100000, /* how much longer a round with it may take than three rounds without it */
@@ -146,7 +146,7 @@ enum straggler_verdict straggler_round(struct straggler *s, const struct core *c
 enum straggler_verdict straggler_tick(struct straggler *s, const struct core *core,
                                       uint64_t step_us);
 enum straggler_verdict straggler_on_bench(struct straggler *s, const struct core *core,
-                                          const struct proto_aside *msg);
+                                          const struct proto_bench *msg);
 /* A plan was held for peers[i], but it did not join. */
 void straggler_courted(struct straggler *s, const struct core *core, int i);
 /* Must plans leave out peers[i]? */

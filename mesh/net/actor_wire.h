@@ -12,7 +12,7 @@
  *
  * A link is one connection, and ZeroMQ never reconnects it. When it breaks, its sockets are closed with everything
  * that is queued, wire_events.link_down is called, and the core decides what to do. So a message for a dead peer
- * never reaches the next program that listens on its port. The routing id is that of the node (proto_routing) plus
+ * never reaches the next program that listens on its port. The routing id is that of the node (proto_node_encode) plus
  * four bytes that number our connections: ZeroMQ silently ignores a second connection with an id that it knows, and
  * a half-open first one may still exist. PUSH has no routing id, so the node's 17 bytes precede each bulk header in
  * the same frame.

@@ -19,7 +19,7 @@
 
 enum {
     WIRE_SERIAL_SIZE = 4,
-    WIRE_ROUTING_SIZE = PROTO_ROUTING_SIZE + WIRE_SERIAL_SIZE,
+    WIRE_ROUTING_SIZE = PROTO_NODE_SIZE + WIRE_SERIAL_SIZE,
     /* Received bulk messages inside ZeroMQ: few, so that they are still in the cache when they are added up. */
     WIRE_BULK_IN = 4,
     WIRE_REASONS_MAX = 64, /* different (host, error) pairs of bad bytes that are logged */

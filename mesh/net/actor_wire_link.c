@@ -100,8 +100,8 @@ plug_connect(const struct wire *wire, struct plug *plug, const char *host, uint1
 static void
 routing_id(struct wire *wire, uint8_t out[WIRE_ROUTING_SIZE])
 {
-    proto_routing_encode(wire->setup.self, out);
-    memcpy(out + PROTO_ROUTING_SIZE, &wire->serial, WIRE_SERIAL_SIZE);
+    proto_node_encode(wire->setup.self, out);
+    memcpy(out + PROTO_NODE_SIZE, &wire->serial, WIRE_SERIAL_SIZE);
 }
 
 static int
@@ -128,8 +128,8 @@ open_control(struct wire *wire, unsigned index, const struct proto_endpoint *to)
 static int
 greet(struct wire *wire, struct plug *plug)
 {
-    uint8_t node[PROTO_ROUTING_SIZE];
-    proto_routing_encode(wire->setup.self, node);
+    uint8_t node[PROTO_NODE_SIZE];
+    proto_node_encode(wire->setup.self, node);
     return zmq_send(plug->socket, node, sizeof node, ZMQ_DONTWAIT) < 0 ? -zmq_errno() : 0;
 }
 

@@ -158,7 +158,7 @@ take_control(struct wire *wire, zmq_msg_t *id, zmq_msg_t *header, zmq_msg_t *bod
     wire->counts.rx_bytes += zmq_msg_size(header) + zmq_msg_size(body);
     int rc = too_long || zmq_msg_size(id) != WIRE_ROUTING_SIZE ? -EBADMSG : 0;
     if (rc == 0)
-        rc = proto_routing_decode(&from, zmq_msg_data(id), PROTO_ROUTING_SIZE);
+        rc = proto_node_decode(&from, zmq_msg_data(id), PROTO_NODE_SIZE);
     if (rc == 0)
         rc = proto_decode(&wire->msg, wire->endpoints, zmq_msg_data(header), zmq_msg_size(header),
                           why, sizeof why);
@@ -210,14 +210,14 @@ take_bulk(struct wire *wire, zmq_msg_t *header, struct frame *frame, bool too_lo
     struct proto_node from = {0, 0};
     struct core_frame body = {zmq_msg_data(&frame->body), zmq_msg_size(&frame->body), frame};
     wire->counts.rx_bytes += size + body.size;
-    int rc = too_long || size < PROTO_ROUTING_SIZE ? -EBADMSG : 0;
+    int rc = too_long || size < PROTO_NODE_SIZE ? -EBADMSG : 0;
     if (rc == 0)
-        rc = proto_routing_decode(&from, data, PROTO_ROUTING_SIZE);
-    if (rc == 0 && size == PROTO_ROUTING_SIZE && !has_more(header))
+        rc = proto_node_decode(&from, data, PROTO_NODE_SIZE);
+    if (rc == 0 && size == PROTO_NODE_SIZE && !has_more(header))
         return from;
     if (rc == 0)
-        rc = proto_decode(&wire->msg, NULL, data + PROTO_ROUTING_SIZE, size - PROTO_ROUTING_SIZE,
-                          why, sizeof why);
+        rc = proto_decode(&wire->msg, NULL, data + PROTO_NODE_SIZE, size - PROTO_NODE_SIZE, why,
+                          sizeof why);
     if (rc == 0) {
         const int type = wire->msg.type;
         fail_message(type, FAIL_GOT, zmq_msg_data(&frame->body), body.size);

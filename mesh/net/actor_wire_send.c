@@ -99,10 +99,9 @@ buffer_free(void *data, void *hint)
 static bool
 make_header(struct wire *wire, zmq_msg_t *out, const struct proto_msg *msg)
 {
-    uint8_t header[PROTO_ROUTING_SIZE + PROTO_FRAME_MAX];
-    proto_routing_encode(wire->setup.self, header);
-    return make_message(out, header,
-                        PROTO_ROUTING_SIZE + proto_encode(msg, header + PROTO_ROUTING_SIZE));
+    uint8_t header[PROTO_NODE_SIZE + PROTO_FRAME_MAX];
+    proto_node_encode(wire->setup.self, header);
+    return make_message(out, header, PROTO_NODE_SIZE + proto_encode(msg, header + PROTO_NODE_SIZE));
 }
 
 /* Whatever happens, a body that was lent is counted as returned once. */

@@ -49,7 +49,7 @@ struct discover {
     struct resolve *resolve;
     uint8_t beacon[PROTO_BEACON_MAX];
     size_t beacon_size;                   /* 0: not published */
-    bool slow;                            /* once a second */
+    bool slow;                            /* every SLOW_MS, no longer every FAST_MS */
     uint64_t slow_from, next_at, look_at; /* us */
     struct proto_endpoint *known;         /* [SEEDS_SHOWN] */
 };

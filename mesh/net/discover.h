@@ -52,7 +52,7 @@ void discover_print(const struct discover *discover, bool addresses, char *out, 
 /* The address on the best of them, "" none. */
 void discover_reach(const struct discover *discover, char out[INET_ADDRSTRLEN]);
 
-/* From now on, announce that we listen on `control_port`: often in the first seconds, then once a second. */
+/* From now on, announce that we listen on `control_port`: every 100 ms for 3 s, then every 250 ms. */
 void discover_publish(struct discover *discover, uint64_t now, uint16_t control_port);
 /* Announces once that we leave. */
 void discover_leave(struct discover *discover);

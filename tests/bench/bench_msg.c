@@ -40,7 +40,7 @@ int
 main(void)
 {
     struct proto_msg msg = {.type = PROTO_REDUCE,
-                            .chunk = {.plan = UINT64_MAX / 3,
+                            .chunk = {.plan_hash = UINT64_MAX / 3,
                                       .round = 123456,
                                       .bucket = 7,
                                       .hop = 3,

@@ -15,9 +15,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (proto_beacon_decode(&beacon, data, size) == 0 &&
         (proto_beacon_encode(&beacon, again) != size || memcmp(again, data, size) != 0))
         abort();
-    if (proto_routing_decode(&node, data, size) == 0) {
-        proto_routing_encode(node, again);
-        if (size != PROTO_ROUTING_SIZE || memcmp(again, data, size) != 0)
+    if (proto_node_decode(&node, data, size) == 0) {
+        proto_node_encode(node, again);
+        if (size != PROTO_NODE_SIZE || memcmp(again, data, size) != 0)
             abort();
     }
     return 0;

@@ -399,7 +399,7 @@ act_plan_word(struct world *world)
     struct core_stats stats;
     core_stats(world->core, &stats);
     uint64_t plan = flags & 1 && stats.plan ? stats.plan : world->plan;
-    struct proto_msg msg = {.type = PROTO_ABORT, .abort.plan = plan};
+    struct proto_msg msg = {.type = PROTO_ABORT, .abort.plan_hash = plan};
     if (flags & 2)
         msg = (struct proto_msg){.type = PROTO_HOLD, .hold = {plan, near(world, world->round)}};
     deliver(world, from, &msg, NULL, 0);
@@ -469,7 +469,7 @@ act_chunk(struct world *world)
         first = 0, end = buckets[bucket].count;
     memset(body, coverage, sizeof body);
     struct proto_msg msg = {.type = flags & 2 ? PROTO_GATHER : PROTO_REDUCE,
-                            .chunk = {.plan = stats.plan ? stats.plan : world->plan,
+                            .chunk = {.plan_hash = stats.plan ? stats.plan : world->plan,
                                       .round = flags & 4 ? near(world, world->round) : world->round,
                                       .bucket = (uint16_t)bucket,
                                       .hop = flags >> 5,
@@ -479,9 +479,9 @@ act_chunk(struct world *world)
                                       .coverage = coverage & 0x0f}};
     if (flags & 2)
         msg.chunk.coverage = 0x0f;
-    msg.chunk.state = world->hash + ((flags & 0xe0) == 0xe0);
+    msg.chunk.state_hash = world->hash + ((flags & 0xe0) == 0xe0);
     msg.chunk.check = check_of(body, msg.chunk.count) + (flags >> 3 & 1);
-    if (msg.chunk.plan == 0)
+    if (msg.chunk.plan_hash == 0)
         return;
     deliver_bulk(world, from, &msg, body,
                  (msg.chunk.count + (size_t)((flags >> 4 & 1) && (coverage & 0x80))) *

@@ -73,7 +73,7 @@ static void
 fill_chunk(struct lone *lone, struct rand *rand, struct proto_chunk *chunk)
 {
     const struct core_bucket *bucket = &lone->core->buckets[rand_below(rand, 2)];
-    chunk->plan = near(rand, lone->core->plan.hash);
+    chunk->plan_hash = near(rand, lone->core->plan.hash);
     chunk->round = near(rand, lone->core->round);
     chunk->bucket = (uint16_t)near(rand, rand_below(rand, 2));
     chunk->hop = (uint16_t)rand_below(rand, 6);
@@ -118,7 +118,7 @@ any_message(struct lone *lone, struct rand *rand, unsigned from)
             (struct proto_hold){near(rand, lone->core->plan.hash), near(rand, lone->core->round)};
         break;
     case PROTO_ABORT:
-        msg.abort.plan = near(rand, lone->core->plan.hash);
+        msg.abort.plan_hash = near(rand, lone->core->plan.hash);
         break;
     case PROTO_REDUCE:
     case PROTO_GATHER:

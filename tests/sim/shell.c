@@ -322,7 +322,7 @@ header_flip(struct sim *sim, struct sim_message *m)
     sim->counts.flips++;
     switch (rand_below(&sim->rand, 12)) {
     case 0:
-        chunk->plan ^= 1ull << rand_below(&sim->rand, 64);
+        chunk->plan_hash ^= 1ull << rand_below(&sim->rand, 64);
         break;
     case 1:
         chunk->round ^= 1ull << rand_below(&sim->rand, 2);

@@ -71,7 +71,7 @@ struct lone {
     char job[64];
     bool ready;                  /* what lone_beat says */
     bool page_came, page_wanted; /* ops->page, ops->want were called */
-    struct proto_page page;      /* with these; page.page counts for wanted only */
+    struct proto_page page;      /* with these; page.page_number counts for wanted only */
     uint8_t page_body[64];       /* the first bytes of what came */
     size_t page_size;
 };

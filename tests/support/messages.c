@@ -84,7 +84,7 @@ make_heartbeat(struct source *from, struct proto_heartbeat *heartbeat)
     heartbeat->idle = flag(from);
     heartbeat->ready = flag(from);
     heartbeat->done = flag(from);
-    heartbeat->aside = flag(from);
+    heartbeat->benched = flag(from);
     heartbeat->have = number(from, 0, UINT64_MAX);
     heartbeat->state_hash = number(from, 0, UINT64_MAX);
     heartbeat->speed = (uint32_t)number(from, 0, UINT32_MAX);
@@ -120,7 +120,7 @@ make_plan(struct source *from, struct proto_plan *plan)
 static void
 make_chunk(struct source *from, struct proto_chunk *chunk, bool gather)
 {
-    chunk->plan = number(from, 1, UINT64_MAX);
+    chunk->plan_hash = number(from, 1, UINT64_MAX);
     chunk->round = number(from, 0, PROTO_ROUND_MAX);
     chunk->bucket = (uint16_t)number(from, 0, UINT16_MAX);
     chunk->hop = (uint16_t)number(from, 0, PROTO_PEERS_MAX - 1);
@@ -130,7 +130,7 @@ make_chunk(struct source *from, struct proto_chunk *chunk, bool gather)
     chunk->coverage =
         gather ? UINT64_MAX >> number(from, 0, PROTO_SHARDS_MAX - 1) : number(from, 0, UINT64_MAX);
     chunk->check = number(from, 0, UINT64_MAX);
-    chunk->state = number(from, 0, UINT64_MAX);
+    chunk->state_hash = number(from, 0, UINT64_MAX);
     chunk->sent_us = number(from, 0, UINT64_MAX);
 }
 
@@ -204,16 +204,16 @@ messages_make(struct messages_sample *out, enum proto_type type, enum messages_s
     case PROTO_PLAN:
         make_plan(&from, &out->msg.plan);
         break;
-    case PROTO_ASIDE:
-        out->msg.aside.with_us = number(&from, 0, PROTO_ROUND_MAX);
-        out->msg.aside.without_us = number(&from, 0, PROTO_ROUND_MAX);
+    case PROTO_BENCH:
+        out->msg.bench.with_us = number(&from, 0, PROTO_ROUND_MAX);
+        out->msg.bench.without_us = number(&from, 0, PROTO_ROUND_MAX);
         break;
     case PROTO_HOLD:
-        out->msg.hold.plan = number(&from, 1, UINT64_MAX);
+        out->msg.hold.plan_hash = number(&from, 1, UINT64_MAX);
         out->msg.hold.round = number(&from, 0, PROTO_ROUND_MAX);
         break;
     case PROTO_ABORT:
-        out->msg.abort.plan = number(&from, 1, UINT64_MAX);
+        out->msg.abort.plan_hash = number(&from, 1, UINT64_MAX);
         out->msg.abort.differ = flag(&from);
         break;
     case PROTO_REDUCE:
@@ -241,12 +241,12 @@ messages_make(struct messages_sample *out, enum proto_type type, enum messages_s
     case PROTO_PAGE:
         out->msg.page.step = number(&from, 0, PROTO_ROUND_MAX);
         out->msg.page.round = number(&from, 0, PROTO_ROUND_MAX);
-        out->msg.page.page = number(&from, 0, PROTO_FILE_MAX / PROTO_PAGE_MAX - 1);
+        out->msg.page.page_number = number(&from, 0, PROTO_FILE_MAX / PROTO_PAGE_MAX - 1);
         break;
     case PROTO_ACCUSE:
-        out->msg.accuse.plan = number(&from, 1, UINT64_MAX);
+        out->msg.accuse.plan_hash = number(&from, 1, UINT64_MAX);
         out->msg.accuse.round = number(&from, 0, PROTO_ROUND_MAX);
-        out->msg.accuse.id = number(&from, 1, UINT64_MAX);
+        out->msg.accuse.accused = number(&from, 1, UINT64_MAX);
         out->msg.accuse.shard = (uint16_t)number(&from, 0, PROTO_SHARDS_MAX - 1);
         break;
     default:
@@ -283,7 +283,7 @@ static bool
 same_heartbeat(const struct proto_heartbeat *a, const struct proto_heartbeat *b)
 {
     bool same = a->round == b->round && a->idle == b->idle && a->ready == b->ready &&
-                a->done == b->done && a->aside == b->aside && a->have == b->have &&
+                a->done == b->done && a->benched == b->benched && a->have == b->have &&
                 a->state_hash == b->state_hash && a->speed == b->speed &&
                 a->busy_us == b->busy_us && a->apply_us == b->apply_us &&
                 a->sent_us == b->sent_us && a->hears_count == b->hears_count;
@@ -307,10 +307,10 @@ same_plan(const struct proto_plan *a, const struct proto_plan *b)
 static bool
 same_chunk(const struct proto_chunk *a, const struct proto_chunk *b)
 {
-    return a->plan == b->plan && a->round == b->round && a->bucket == b->bucket &&
+    return a->plan_hash == b->plan_hash && a->round == b->round && a->bucket == b->bucket &&
            a->hop == b->hop && a->direct == b->direct && a->first == b->first &&
            a->count == b->count && a->coverage == b->coverage && a->check == b->check &&
-           a->state == b->state && a->sent_us == b->sent_us;
+           a->state_hash == b->state_hash && a->sent_us == b->sent_us;
 }
 
 static bool
@@ -352,9 +352,9 @@ messages_equal(const struct proto_msg *a, const struct proto_msg *b)
     case PROTO_PLAN:
         return same_plan(&a->plan, &b->plan);
     case PROTO_HOLD:
-        return a->hold.plan == b->hold.plan && a->hold.round == b->hold.round;
+        return a->hold.plan_hash == b->hold.plan_hash && a->hold.round == b->hold.round;
     case PROTO_ABORT:
-        return a->abort.plan == b->abort.plan && a->abort.differ == b->abort.differ;
+        return a->abort.plan_hash == b->abort.plan_hash && a->abort.differ == b->abort.differ;
     case PROTO_REDUCE:
     case PROTO_GATHER:
         return same_chunk(&a->chunk, &b->chunk);
@@ -372,12 +372,12 @@ messages_equal(const struct proto_msg *a, const struct proto_msg *b)
     case PROTO_WANT:
     case PROTO_PAGE:
         return a->page.step == b->page.step && a->page.round == b->page.round &&
-               a->page.page == b->page.page;
+               a->page.page_number == b->page.page_number;
     case PROTO_ACCUSE:
-        return a->accuse.plan == b->accuse.plan && a->accuse.round == b->accuse.round &&
-               a->accuse.id == b->accuse.id && a->accuse.shard == b->accuse.shard;
-    case PROTO_ASIDE:
-        return a->aside.with_us == b->aside.with_us && a->aside.without_us == b->aside.without_us;
+        return a->accuse.plan_hash == b->accuse.plan_hash && a->accuse.round == b->accuse.round &&
+               a->accuse.accused == b->accuse.accused && a->accuse.shard == b->accuse.shard;
+    case PROTO_BENCH:
+        return a->bench.with_us == b->bench.with_us && a->bench.without_us == b->bench.without_us;
     default:
         return true;
     }

@@ -135,7 +135,7 @@ send_body(struct end *end, int32_t number)
     static int32_t body[WORDS];
     struct proto_msg msg = {
         .type = PROTO_REDUCE,
-        .chunk = {.plan = 1, .round = 1, .first = 0, .count = WORDS, .coverage = 1}};
+        .chunk = {.plan_hash = 1, .round = 1, .first = 0, .count = WORDS, .coverage = 1}};
     for (size_t k = 0; k < WORDS; k++)
         body[k] = number;
     wire_send_bulk(end->wire, 0, &msg, body, sizeof body, false);
@@ -180,7 +180,7 @@ what_a_lost_peer_has_sent_is_not_taken_for_a_strangers(void **state)
     static int32_t body[WORDS];
     const struct proto_msg msg = {
         .type = PROTO_REDUCE,
-        .chunk = {.plan = 1, .round = 1, .first = 0, .count = WORDS, .coverage = 1}};
+        .chunk = {.plan_hash = 1, .round = 1, .first = 0, .count = WORDS, .coverage = 1}};
     struct end a, b;
     uint64_t now = 1000000;
     end_open(&a, 1);
@@ -214,8 +214,8 @@ what_is_read_late_is_not_taken_for_a_strangers(void **state)
 {
     (void)state;
     static int32_t body[PROTO_CHUNK_MAX];
-    const struct proto_msg msg = {.type = PROTO_REDUCE,
-                                  .chunk = {.plan = 1, .round = 1, .count = WORDS, .coverage = 1}};
+    const struct proto_msg msg = {
+        .type = PROTO_REDUCE, .chunk = {.plan_hash = 1, .round = 1, .count = WORDS, .coverage = 1}};
     struct end a, b;
     uint64_t now = 1000000;
     end_open(&a, 1);

@@ -62,7 +62,7 @@ contribute(struct lone *lone, unsigned id, uint64_t round, unsigned bucket)
     for (int s = 0; s < SHARDS && !bucket; s++)
         body[s * (CLAIMS / SHARDS)] = shards >> s & 1 ? 100 + s : 0;
     struct proto_msg msg = {.type = PROTO_REDUCE,
-                            .chunk = {.plan = proto_plan_hash(plan_of(lone)),
+                            .chunk = {.plan_hash = proto_plan_hash(plan_of(lone)),
                                       .round = round,
                                       .bucket = (uint16_t)bucket,
                                       .direct = true,
@@ -70,7 +70,7 @@ contribute(struct lone *lone, unsigned id, uint64_t round, unsigned bucket)
                                       .count = count,
                                       .coverage = shards,
                                       .check = check_of(body, count),
-                                      .state = 77 + round}};
+                                      .state_hash = 77 + round}};
     struct core_frame frame = {body, count * sizeof *body, lone};
     core_on_bulk(lone->core, lone->now, lone_node(lone, id), &msg, &frame);
 }
@@ -99,9 +99,9 @@ accuse(struct lone *lone, unsigned from, unsigned whom)
 {
     uint64_t shards = whom == lone->id ? 1 : shards_of(lone, whom);
     struct proto_msg msg = {.type = PROTO_ACCUSE,
-                            .accuse = {.plan = proto_plan_hash(plan_of(lone)),
+                            .accuse = {.plan_hash = proto_plan_hash(plan_of(lone)),
                                        .round = 0,
-                                       .id = whom,
+                                       .accused = whom,
                                        .shard = (uint16_t)__builtin_ctzll(shards)}};
     lone_say(lone, from, &msg);
 }

@@ -1,4 +1,4 @@
-/* test_beacon.c - the beacon's bytes, what is not a beacon, and routing ids. */
+/* test_beacon.c - the beacon's bytes, what is not a beacon, and nodes as bytes. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -93,25 +93,25 @@ a_refused_beacon_changes_nothing(void **state)
 }
 
 static void
-a_routing_id_is_these_bytes(void **state)
+a_node_is_these_bytes(void **state)
 {
     (void)state;
-    uint8_t out[PROTO_ROUTING_SIZE + 1], expected[PROTO_ROUTING_SIZE] = {1};
+    uint8_t out[PROTO_NODE_SIZE + 1], expected[PROTO_NODE_SIZE] = {1};
     memcpy(expected + 1, bytes + 5, 16);
-    proto_routing_encode(sample.node, out);
+    proto_node_encode(sample.node, out);
     assert_memory_equal(out, expected, sizeof expected);
     struct proto_node node;
-    assert_int_equal(proto_routing_decode(&node, out, PROTO_ROUTING_SIZE), 0);
+    assert_int_equal(proto_node_decode(&node, out, PROTO_NODE_SIZE), 0);
     assert_true(node.id == sample.node.id);
     assert_true(node.incarnation == sample.node.incarnation);
-    for (size_t size = 0; size < PROTO_ROUTING_SIZE; size++)
-        assert_int_equal(proto_routing_decode(&node, out, size), -EBADMSG);
-    assert_int_equal(proto_routing_decode(&node, out, sizeof out), -EBADMSG);
+    for (size_t size = 0; size < PROTO_NODE_SIZE; size++)
+        assert_int_equal(proto_node_decode(&node, out, size), -EBADMSG);
+    assert_int_equal(proto_node_decode(&node, out, sizeof out), -EBADMSG);
     out[0] = 0; /* an id that ZeroMQ made up: a stranger */
-    assert_int_equal(proto_routing_decode(&node, out, PROTO_ROUTING_SIZE), -EBADMSG);
+    assert_int_equal(proto_node_decode(&node, out, PROTO_NODE_SIZE), -EBADMSG);
     memset(out, 1, 1);
     memset(out + 1, 0, 8);
-    assert_int_equal(proto_routing_decode(&node, out, PROTO_ROUTING_SIZE), -EBADMSG);
+    assert_int_equal(proto_node_decode(&node, out, PROTO_NODE_SIZE), -EBADMSG);
 }
 
 int
@@ -124,7 +124,7 @@ main(void)
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(other_versions_are_told_apart),
         cmocka_unit_test(a_refused_beacon_changes_nothing),
-        cmocka_unit_test(a_routing_id_is_these_bytes),
+        cmocka_unit_test(a_node_is_these_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

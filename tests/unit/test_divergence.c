@@ -180,7 +180,8 @@ who_was_accused_is_not_fetched_from(void **state)
         lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .audit_share = UINT64_C(1) << 32});
     lone_meet(lone, 7);
     lone_meet(lone, 8);
-    struct proto_msg accuse = {.type = PROTO_ACCUSE, .accuse = {.plan = 1, .round = 8, .id = 7}};
+    struct proto_msg accuse = {.type = PROTO_ACCUSE,
+                               .accuse = {.plan_hash = 1, .round = 8, .accused = 7}};
     lone_say(lone, 8, &accuse);
     tell(lone, 7, 9, 66);
     lone_run(lone, 400);

@@ -151,7 +151,7 @@ what_others_pack_is_read(void **state)
                             U(5), MAX, U(77), U(6)),
                      0);
     assert_int_equal(got.type, PROTO_REDUCE);
-    assert_int_equal(got.chunk.plan, 99);
+    assert_int_equal(got.chunk.plan_hash, 99);
     assert_int_equal(got.chunk.round, 7);
     assert_int_equal(got.chunk.bucket, 3);
     assert_int_equal(got.chunk.hop, 2);
@@ -160,7 +160,7 @@ what_others_pack_is_read(void **state)
     assert_int_equal(got.chunk.count, 64);
     assert_int_equal(got.chunk.coverage, 5);
     assert_true(got.chunk.check == MAX);
-    assert_int_equal(got.chunk.state, 77);
+    assert_int_equal(got.chunk.state_hash, 77);
     assert_int_equal(got.chunk.sent_us, 6);
 }
 
@@ -207,7 +207,7 @@ the_kinds_of_fields_do_not_mix(void **state)
                  {"[uutb]", "a text"},
                  {"[uuyb]", "binary"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        snprintf(expected, sizeof expected, "ABORT.plan is %s%s", cases[i].found, tail);
+        snprintf(expected, sizeof expected, "ABORT.plan_hash is %s%s", cases[i].found, tail);
         if (strchr(cases[i].form, 'd'))
             assert_int_equal(decode(cases[i].form, V, U(7), 1.0, 0), -EBADMSG);
         else if (strpbrk(cases[i].form, "ty"))
@@ -398,7 +398,7 @@ heartbeat_has_its_limits(void **state)
     assert_int_equal(heartbeat(PROTO_ROUND_MAX, UINT32_MAX, 1), 0);
     assert_true(got.heartbeat.done);
     assert_false(got.heartbeat.idle);
-    assert_true(got.heartbeat.aside);
+    assert_true(got.heartbeat.benched);
     assert_int_equal(got.heartbeat.apply_us, 7);
     assert_int_equal(got.heartbeat.hears_count, 1);
     assert_int_equal(got.heartbeat.hears[0].lag_us, 9);
@@ -469,8 +469,8 @@ chunks_have_their_limits(void **state)
     assert_int_equal(chunk(gather, 0, 0, 0, 0, 0), -EBADMSG);
     assert_int_equal(chunk(gather, 0, 0, 0, 0, 6), -EBADMSG);
     assert_string_equal(why, "GATHER.direct = 0, coverage = 6, expected 0 and all shards");
-    refused(-EBADMSG, "REDUCE.plan = 0, expected 1..18446744073709551615", "[uuuuuubuuuuuu]", V,
-            U(8), U(0), U(0), U(0), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0));
+    refused(-EBADMSG, "REDUCE.plan_hash = 0, expected 1..18446744073709551615", "[uuuuuubuuuuuu]",
+            V, U(8), U(0), U(0), U(0), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0));
     refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuuuu]", V, U(8), U(1),
             U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0));
 }
@@ -507,7 +507,7 @@ small_messages_have_their_limits(void **state)
 {
     (void)state;
     assert_int_equal(decode("[uuuu]", V, U(6), MAX, PROTO_ROUND_MAX), 0);
-    assert_true(got.hold.plan == MAX);
+    assert_true(got.hold.plan_hash == MAX);
     assert_int_equal(decode("[uuuu]", V, U(6), U(0), U(0)), -EBADMSG);
     assert_int_equal(decode("[uuuu]", V, U(6), U(1), MAX), -EBADMSG);
     assert_int_equal(decode("[uuub]", V, U(7), U(0), 0), -EBADMSG);
@@ -518,7 +518,7 @@ small_messages_have_their_limits(void **state)
     assert_int_equal(decode("[uu]", V, U(13)), 0);
     assert_int_equal(got.type, PROTO_BYE);
     assert_int_equal(decode("[uuuuuu]", V, U(16), MAX, PROTO_ROUND_MAX, MAX, U(63)), 0);
-    assert_true(got.accuse.id == MAX && got.accuse.shard == 63);
+    assert_true(got.accuse.accused == MAX && got.accuse.shard == 63);
     assert_int_equal(decode("[uuuuuu]", V, U(16), U(0), U(1), U(1), U(1)), -EBADMSG);
     assert_int_equal(decode("[uuuuuu]", V, U(16), U(1), U(1), U(0), U(1)), -EBADMSG);
     assert_int_equal(decode("[uuuuuu]", V, U(16), U(1), U(1), U(1), U(64)), -EBADMSG);

@@ -64,7 +64,7 @@ one_peer_is_asked_and_its_page_handed_over(void **state)
     const struct lone_sent *sent = lone_sent(lone, id, PROTO_WANT);
     assert_int_equal(sent->msg.page.step, STEP);
     assert_int_equal(sent->msg.page.round, 0);
-    assert_int_equal(sent->msg.page.page, NUMBER);
+    assert_int_equal(sent->msg.page.page_number, NUMBER);
     body[3] = 42;
     send_page(lone, ids[__builtin_ctz(~who)], ROUND, NUMBER, 9); /* of one that was not asked */
     send_page(lone, id, ROUND, NUMBER + 1, 9);                   /* another page */
@@ -153,7 +153,7 @@ others_are_answered_one_at_a_time(void **state)
     assert_true(lone->page_wanted);
     assert_int_equal(lone->page.step, STEP);
     assert_int_equal(lone->page.round, ROUND);
-    assert_int_equal(lone->page.page, 1);
+    assert_int_equal(lone->page.page_number, 1);
     want_page(lone, 7, 2);
     want_page(lone, 7, 3); /* takes the place of the one before */
     lone->page_wanted = false;
@@ -162,9 +162,9 @@ others_are_answered_one_at_a_time(void **state)
     assert_non_null(sent);
     assert_int_equal(sent->body_size, PROTO_PAGE_MAX);
     assert_int_equal(sent->msg.page.round, ROUND);
-    assert_int_equal(sent->msg.page.page, 1);
+    assert_int_equal(sent->msg.page.page_number, 1);
     assert_true(lone->page_wanted);
-    assert_int_equal(lone->page.page, 3);
+    assert_int_equal(lone->page.page_number, 3);
     lone->page_wanted = false;
     core_on_page(lone->core, lone->now, 0, NULL, 0);
     sent = lone_sent(lone, 7, PROTO_PAGE);

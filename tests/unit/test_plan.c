@@ -346,7 +346,7 @@ one_plan_at_a_time_but_the_leader_may_replace_its_own(void **state)
     lone_say(lone, 3, &first);
     foreign.plan.leader = foreign.plan.members[0].node = lone_node(lone, 4);
     lone_say(lone, 4, &foreign);
-    assert_int_equal(lone_sent(lone, 4, PROTO_ABORT)->msg.abort.plan,
+    assert_int_equal(lone_sent(lone, 4, PROTO_ABORT)->msg.abort.plan_hash,
                      proto_plan_hash(&foreign.plan));
     second.plan.counter = 2;
     lone_say(lone, 3, &second);
@@ -365,9 +365,9 @@ only_members_abort_and_only_the_leader_holds(void **state)
     (void)state;
     struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
-    struct proto_msg abort = {.type = PROTO_ABORT, .abort.plan = proto_plan_hash(&plan.plan)};
+    struct proto_msg abort = {.type = PROTO_ABORT, .abort.plan_hash = proto_plan_hash(&plan.plan)};
     struct proto_msg hold = {.type = PROTO_HOLD,
-                             .hold = {.plan = proto_plan_hash(&plan.plan), .round = 0}};
+                             .hold = {.plan_hash = proto_plan_hash(&plan.plan), .round = 0}};
     struct core_stats stats;
     lone_say(lone, 3, &plan);
     lone_say(lone, 4, &abort);
@@ -387,7 +387,7 @@ a_plan_that_was_aborted_before_it_came_is_not_taken(void **state)
     (void)state;
     struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
-    struct proto_msg abort = {.type = PROTO_ABORT, .abort.plan = proto_plan_hash(&plan.plan)};
+    struct proto_msg abort = {.type = PROTO_ABORT, .abort.plan_hash = proto_plan_hash(&plan.plan)};
     lone_say(lone, 4, &abort);
     lone_say(lone, 3, &plan);
     assert_false(lone->compute);
@@ -498,7 +498,7 @@ chunks_may_come_before_their_plan(void **state)
     int32_t body[10] = {0};
     struct core_frame frame = {body, sizeof body, lone};
     struct proto_msg chunk = {.type = PROTO_REDUCE,
-                              .chunk = {.plan = proto_plan_hash(&plan.plan),
+                              .chunk = {.plan_hash = proto_plan_hash(&plan.plan),
                                         .bucket = 1,
                                         .direct = true,
                                         .count = 10,

@@ -137,7 +137,7 @@ static struct proto_msg
 good_chunk(const int32_t *body)
 {
     return (struct proto_msg){.type = PROTO_REDUCE,
-                              .chunk = {.plan = 1,
+                              .chunk = {.plan_hash = 1,
                                         .round = 0,
                                         .bucket = 0,
                                         .hop = 0,
@@ -209,7 +209,7 @@ a_chunk_of_another_plan_is_only_kept(void **state)
     (void)state;
     const int32_t body[1] = {12};
     struct proto_msg msg = good_chunk(body);
-    msg.chunk.plan = 2;
+    msg.chunk.plan_hash = 2;
     msg.chunk.check++;
     assert_int_equal(after(&msg, body, 4, third), RING_RUNNING);
     msg.chunk.round = 7;
@@ -229,7 +229,7 @@ frames_kept_are_bounded(void **state)
     struct ring *ring = rings->nodes[0].ring;
     for (uint64_t k = 0; k < 3 * ring_keep_max(ring); k++) {
         struct proto_msg msg = good_chunk(body);
-        msg.chunk.plan = 100 + k;
+        msg.chunk.plan_hash = 100 + k;
         ring_chunk(ring, third, &msg, &frame, 0);
     }
     assert_int_equal(ring_kept(ring), ring_keep_max(ring));

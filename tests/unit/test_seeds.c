@@ -90,8 +90,8 @@ beacon_seeds(use_seed use)
     use("tests/fuzz/corpus/beacon/short", bytes, 30);
     bytes[4] = 2;
     use("tests/fuzz/corpus/beacon/version", bytes, 31);
-    proto_routing_encode(large.node, bytes);
-    use("tests/fuzz/corpus/beacon/routing", bytes, PROTO_ROUTING_SIZE);
+    proto_node_encode(large.node, bytes);
+    use("tests/fuzz/corpus/beacon/routing", bytes, PROTO_NODE_SIZE);
 }
 
 /* Actions of fuzz_core with their arguments; act_chunk says how `place` names bucket, segment and chunk. */

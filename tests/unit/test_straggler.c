@@ -173,8 +173,8 @@ any_claims_leave_somebody(void **state)
 static void
 aside(struct lone *lone, unsigned id, uint64_t with_us, uint64_t without_us)
 {
-    struct proto_msg msg = {.type = PROTO_ASIDE,
-                            .aside = {.with_us = with_us, .without_us = without_us}};
+    struct proto_msg msg = {.type = PROTO_BENCH,
+                            .bench = {.with_us = with_us, .without_us = without_us}};
     lone_say(lone, id, &msg);
 }
 
@@ -211,19 +211,19 @@ who_is_left_out_says_so_and_waits(void **state)
     struct lone *lone = third_of_three();
     uint64_t round = 1;
     aside(lone, 5, 800 * MS, 50 * MS);
-    assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.aside);
+    assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     assert_int_equal(lone_logged(lone, "leave this node out for 2 s"), 1);
     others_train(lone, 1900, &round);
     assert_false(lone->compute); /* not even starved */
-    assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.aside);
+    assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     assert_in_range(lone_sent_count(lone, 5, PROTO_FETCH) + lone_sent_count(lone, 6, PROTO_FETCH),
                     1, 100);
     others_train(lone, 200, &round);
-    assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.aside);
+    assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     aside(lone, 5, 800 * MS, 50 * MS);
     assert_int_equal(lone_logged(lone, "leave this node out for 4 s"), 1);
     aside(lone, 5, 0, 0);
-    assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.aside);
+    assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     lone_destroy(&lone);
 }
 
@@ -244,7 +244,7 @@ who_is_left_out_goes_on_when_nobody_else_does(void **state)
     lone = third_of_three();
     aside(lone, 5, 800 * MS, 50 * MS); /* they beat, and do nothing */
     lone_run_with(lone, STRAGGLER_MOVED_US / 1000 + 1000, (unsigned[]){5, 6}, 2, 1, true);
-    assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.aside);
+    assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     assert_true(lone->compute);
     lone_destroy(&lone);
 }
@@ -262,15 +262,15 @@ who_says_it_was_left_out_is_not_planned_for(void **state)
     lone_run(lone, 10);
     assert_int_equal(lone_sent(lone, 6, PROTO_PLAN)->msg.plan.count, 3);
     struct proto_msg msg = {.type = PROTO_HEARTBEAT,
-                            .heartbeat = {.idle = true, .aside = true, .hears_count = 2}};
+                            .heartbeat = {.idle = true, .benched = true, .hears_count = 2}};
     msg.heartbeat.hears[0].node = lone_node(lone, 5);
     msg.heartbeat.hears[1].node = lone_node(lone, 6);
     lone_say(lone, 7, &msg);
     lone_return(lone);
     struct proto_msg over = {.type = PROTO_ABORT,
-                             .abort.plan =
+                             .abort.plan_hash =
                                  lone_sent(lone, 6, PROTO_REDUCE)
-                                     ? lone_sent(lone, 6, PROTO_REDUCE)->msg.chunk.plan
+                                     ? lone_sent(lone, 6, PROTO_REDUCE)->msg.chunk.plan_hash
                                      : proto_plan_hash(&lone_sent(lone, 6, PROTO_PLAN)->msg.plan)};
     lone_say(lone, 7, &over);
     lone_beat(lone, 6, 0, true);
