@@ -134,7 +134,7 @@ contribution_step(struct core *core)
         return;
     assert(own->state == TRAINER_FREE);
     contribution_ask(core, TRAINER_COMMITTING);
-    serve_finish(core);
+    serve_finish(&core->serve, core);
     own->commit_at_us = core->now;
     core->shared += core->plan.now.count > 1;
     core->ops.commit(core->ctx, core->round);
@@ -242,8 +242,8 @@ contribution_damaged(struct core *core, const char *why)
     core->state_hash = 0;
     core->done = false;
     core->damages++;
-    serve_reset(core);
-    fetch_reset(core);
+    serve_reset(&core->serve, core);
+    fetch_reset(&core->fetch, core);
     plan_abort(core, why);
     heartbeat_send(core);
 }

@@ -114,8 +114,8 @@ core_new(struct core **out, const struct core_config *config, const struct core_
         memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);
     if (core->config.block_size == 0)
         core->config.block_size = PROTO_BLOCK_MAX;
-    core->hashes = calloc(serve_blocks(core), sizeof *core->hashes);
-    if (!core->buckets || !core->hashes || core_ring(core) != 0 || fetch_init(core) != 0) {
+    if (!core->buckets || transfer_init(&core->transfer, &core->config) != 0 ||
+        core_ring(core) != 0 || fetch_init(&core->fetch, core) != 0) {
         core_destroy(&core);
         return -ENOMEM;
     }
@@ -128,7 +128,7 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     audit_init(&core->audit);
     divergence_init(&core->divergence);
     straggler_init(&core->straggler);
-    serve_init(core);
+    serve_init(&core->serve);
     page_repair_init(&core->repair);
     *out = core;
     return 0;
@@ -140,8 +140,8 @@ core_destroy(struct core **core)
     if (!*core)
         return;
     ring_destroy(&(*core)->ring);
-    fetch_fini(*core);
-    free((*core)->hashes);
+    fetch_fini(&(*core)->fetch, *core);
+    transfer_fini(&(*core)->transfer);
     free((*core)->buckets);
     free(*core);
     *core = NULL;
@@ -238,17 +238,46 @@ core_diverged(struct core *core, struct divergence_verdict verdict)
         return;
     contribution_damaged(core, verdict.why);
     if (verdict.copy)
-        fetch_needs_copy(core);
+        fetch_needs_copy(&core->fetch);
     core->ops.back(core->ctx, verdict.round);
 }
 
-/* Whom this node follows may have another state. */
+/* What catching up came to. */
 static void
-core_fetched(struct core *core, struct fetch_conflict conflict)
+core_fetched(struct core *core, struct fetch_verdict verdict)
 {
-    if (conflict.found)
+    if (verdict.conflict)
         core_diverged(core,
-                      divergence_differs(&core->divergence, core, conflict.from, conflict.hash));
+                      divergence_differs(&core->divergence, core, verdict.from, verdict.hash));
+    if (verdict.commit) {
+        contribution_ask(core, TRAINER_COMMITTING);
+        serve_finish(&core->serve, core);
+        core->shared++;
+        core->ops.commit(core->ctx, core->round);
+    }
+    if (verdict.adopt) {
+        serve_reset(&core->serve, core);
+        contribution_ask(core, TRAINER_ADOPTING);
+        core->shared++;
+        core->ops.adopt(core->ctx, verdict.round, verdict.hash);
+    }
+}
+
+/* A state that is fetched and the copy for others take turns in one memory. */
+static void
+core_catch_up(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    bool goes_on = fetch_step(fetch, core);
+    if (goes_on && fetch->stage == FETCH_FOLLOWING)
+        core_fetched(core, fetch_follow_step(fetch, core));
+    if (goes_on && fetch_uses_state_in(fetch)) {
+        serve_yield(&core->serve);
+        core_fetched(core, fetch_copy_step(fetch, core));
+    }
+    serve_step(&core->serve, core);
+    if (serve_uses_state_in(&core->serve))
+        fetch_yield(fetch);
 }
 
 /* A claim that is final is computed again when the trainer has nothing else to do. */
@@ -284,8 +313,7 @@ core_settle(struct core *core)
     core_broken(core);
     core_diverged(core, divergence_step(&core->divergence, core));
     page_repair_step(&core->repair, core);
-    core_fetched(core, fetch_step(core));
-    serve_step(core);
+    core_catch_up(core);
     plan_step(core);
     contribution_step(core);
     core_audit(core);
@@ -430,10 +458,10 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         on_straggler(core, straggler_on_bench(&core->straggler, core, &msg->bench));
         break;
     case PROTO_FETCH:
-        serve_on_fetch(core, i, &msg->fetch);
+        serve_on_fetch(&core->serve, core, i, &msg->fetch);
         break;
     case PROTO_FOLLOW:
-        serve_on_follow(core, i, &msg->follow);
+        serve_on_follow(&core->serve, core, i, &msg->follow);
         break;
     case PROTO_WANT:
         page_repair_on_want(&core->repair, i, &msg->page);
@@ -475,11 +503,11 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
         return;
     heartbeat_heard(core, i);
     if (msg->type == PROTO_STATE) {
-        fetch_on_block(core, i, &msg->state, frame->data, frame->size);
+        fetch_on_block(&core->fetch, core, i, &msg->state, frame->data, frame->size);
     } else if (msg->type == PROTO_OFFER) {
-        fetch_on_offer(core, i, &msg->offer, frame->data, frame->size);
+        fetch_on_offer(&core->fetch, core, i, &msg->offer, frame->data, frame->size);
     } else if (msg->type == PROTO_TOTAL) {
-        core_fetched(core, fetch_on_total(core, i, &msg->total, frame));
+        core_fetched(core, fetch_on_total(&core->fetch, core, i, &msg->total, frame));
     } else if (msg->type == PROTO_PAGE) {
         page_repair_on_page(&core->repair, core, i, &msg->page, frame->data, frame->size);
     } else if (msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER) {
@@ -535,7 +563,7 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
     if (core->contribution.state == TRAINER_START)
         core->started_at_us = core->awake;
     if (core->contribution.state == TRAINER_COMMITTING)
-        serve_committed(core);
+        serve_committed(&core->serve, core);
     if (core->contribution.commit_at_us > 0)
         straggler_applied(&core->straggler, core);
     core->contribution.commit_at_us = 0;
@@ -546,7 +574,7 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
              core->contribution.state == TRAINER_START)
         divergence_agreed(&core->divergence, round);
     contribution_applied(core);
-    fetch_applied(core, round);
+    fetch_applied(&core->fetch, core, round);
     core->round = round;
     core->round_us = core->awake - core->applied_at_us;
     core->applied_at_us = core->awake;
@@ -564,7 +592,7 @@ core_on_state_bad(struct core *core, uint64_t now)
     core_clock(core, now);
     assert(core->contribution.state == TRAINER_ADOPTING);
     core->contribution.state = TRAINER_FREE;
-    fetch_bad(core);
+    fetch_bad(&core->fetch, core);
     core_settle(core);
 }
 
@@ -574,7 +602,7 @@ core_on_total_bad(struct core *core, uint64_t now)
     core_clock(core, now);
     assert(core->contribution.state == TRAINER_COMMITTING);
     contribution_applied(core);
-    fetch_total_bad(core);
+    fetch_total_bad(&core->fetch, core);
     plan_abort(core, "its total is damaged");
     core_settle(core);
 }
@@ -650,6 +678,8 @@ core_wrong(const struct core *core)
     }
     if (core->plan.active && core->plan.now.round > core->round)
         return "a plan is of a later round";
+    if (fetch_uses_state_in(&core->fetch) && serve_uses_state_in(&core->serve))
+        return "a fetched state and the copy for others are in one memory";
     if (core->plan.active && ring_status(core->ring) == RING_OFF)
         return "a plan without its ring";
     return NULL;

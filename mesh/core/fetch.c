@@ -1,31 +1,47 @@
-/* fetch.c - the stages of catching up, and whom it may be learnt from: see fetch.h. What is done in them is in
- * fetch_copy.c and fetch_follow.c. */
+/* fetch.c - the stages of catching up, how each begins, and whom it may be learnt from: see fetch.h. What is done in
+ * them is in fetch_copy.c and fetch_follow.c, which stand on this file. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "mesh/core/fetch_internal.h"
 
 int
-fetch_init(struct core *core)
+fetch_init(struct fetch *fetch, const struct core *core)
 {
-    core->fetch = (struct fetch){.from = -1};
-    core->fetch.blocks = calloc(serve_blocks(core), 1);
-    return core->fetch.blocks ? 0 : -ENOMEM;
+    *fetch = (struct fetch){.from = -1};
+    fetch->blocks = calloc(core->transfer.blocks, 1);
+    return fetch->blocks ? 0 : -ENOMEM;
 }
 
 void
-fetch_fini(struct core *core)
+fetch_kept_remove(struct fetch *fetch, const struct core *core, size_t k)
 {
-    fetch_follow_drop(core);
-    free(core->fetch.blocks);
+    assert(k < fetch->kept_count);
+    core->ops.release(core->ctx, fetch->kept[k].frame.handle);
+    fetch->kept[k] = fetch->kept[--fetch->kept_count];
 }
 
 void
-fetch_enter(struct core *core, enum fetch_stage next)
+fetch_kept_drop(struct fetch *fetch, const struct core *core)
 {
-    struct fetch *fetch = &core->fetch;
+    while (fetch->kept_count > 0)
+        fetch_kept_remove(fetch, core, fetch->kept_count - 1);
+}
+
+void
+fetch_fini(struct fetch *fetch, const struct core *core)
+{
+    fetch_kept_drop(fetch, core);
+    free(fetch->blocks);
+}
+
+void
+fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_stage next)
+{
     if (fetch->stage == FETCH_FOLLOWING)
-        fetch_follow_drop(core);
+        fetch_kept_drop(fetch, core);
+    assert(fetch->kept_count == 0);
     fetch->stage = next;
     fetch->sure = false;
     fetch->since_us = core->awake;
@@ -37,39 +53,27 @@ fetch_enter(struct core *core, enum fetch_stage next)
 }
 
 void
-fetch_reset(struct core *core)
+fetch_reset(struct fetch *fetch, const struct core *core)
 {
-    if (core->fetch.stage != FETCH_NONE)
-        fetch_enter(core, FETCH_NONE);
-    core->fetch.listed = false;
-    core->fetch.adopted = false;
+    if (fetch->stage != FETCH_NONE)
+        fetch_enter(fetch, core, FETCH_NONE);
+    fetch->listed = false;
+    fetch->adopted = false;
 }
 
 void
-fetch_planned(struct core *core)
+fetch_planned(struct fetch *fetch, const struct core *core)
 {
-    fetch_reset(core);
-    core->fetch.rest_us = 0;
-    core->fetch.copies = false;
+    fetch_reset(fetch, core);
+    fetch->rest_us = 0;
+    fetch->copies = false;
 }
 
 void
-fetch_needs_copy(struct core *core)
+fetch_forget(struct fetch *fetch, int i)
 {
-    core->fetch.copies = true;
-}
-
-bool
-fetch_uses_state_in(const struct core *core)
-{
-    return core->fetch.stage == FETCH_ASKING || core->fetch.stage == FETCH_BLOCKS ||
-           core->fetch.stage == FETCH_COMPLETE;
-}
-
-void
-fetch_yield(struct core *core)
-{
-    core->fetch.listed = false;
+    assert(fetch->from != i);
+    fetch->of[i] = (struct fetch_peer){0};
 }
 
 bool
@@ -132,28 +136,46 @@ fetch_ready(const struct core *core)
 }
 
 void
-fetch_peer_lost(struct core *core, int i)
+fetch_applied(struct fetch *fetch, const struct core *core, uint64_t round)
 {
-    fetch_copy_lost(core, i);
-    if (core->fetch.from == i)
-        core->fetch.from = -1;
-}
-
-void
-fetch_applied(struct core *core, uint64_t round)
-{
-    struct fetch *fetch = &core->fetch;
     bool follows_on = fetch->stage == FETCH_FOLLOWING && round == core->round + 1;
     if (fetch->stage == FETCH_COMPLETE && round == fetch->list.round) {
-        fetch_enter(core, FETCH_FOLLOWING);
+        fetch_enter(fetch, core, FETCH_FOLLOWING);
         fetch->listed = false;
         fetch->adopted = fetch->sure = true;
         fetch->copies = false;
     } else if (follows_on && !core->plan.active) {
         fetch->block = 0;
     } else if (fetch->stage != FETCH_NONE) {
-        fetch_reset(core);
+        fetch_reset(fetch, core);
     }
+}
+
+void
+fetch_ask_begin(struct fetch *fetch, const struct core *core, uint64_t round)
+{
+    fetch_enter(fetch, core, FETCH_ASKING);
+    fetch->wanted = round;
+    fetch->offer_us = 0;
+    fetch->ask_us = FETCH_ASK_US;
+    for (int i = 0; i < core->peers.high; i++)
+        fetch->donors[i] = (struct fetch_donor){.ask_us = FETCH_BLOCK_US};
+}
+
+uint64_t
+fetch_name_round(const struct core *core)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct heard *heard = &core->view.of[i];
+        if (!fetch_ahead(core, i))
+            continue;
+        uint64_t more =
+            fetch_runs(core, i) && heard->round_us ? FETCH_AHEAD_US / heard->round_us : 0;
+        uint64_t round = heard->beat.round + (more < FETCH_AHEAD_MAX ? more : FETCH_AHEAD_MAX);
+        most = round > most ? round : most;
+    }
+    return most < PROTO_ROUND_MAX ? most : PROTO_ROUND_MAX;
 }
 
 static bool
@@ -171,37 +193,32 @@ rests_ahead(const struct core *core, int i)
 
 /* Somebody may have the totals already: that would be the shortest way. */
 static void
-none_step(struct core *core)
+none_step(struct fetch *fetch, const struct core *core)
 {
     bool waits = core->awake - core->plan.idle_at_us >= FETCH_IDLE_US;
-    bool rested = core->awake >= core->fetch.rest_at_us || fetch_anybody(core, rests_ahead);
-    if (core->fetch.copies && fetch_anybody(core, fetch_ahead))
-        fetch_copy_begin(core);
+    bool rested = core->awake >= fetch->rest_at_us || fetch_anybody(core, rests_ahead);
+    if (fetch->copies && fetch_anybody(core, fetch_ahead))
+        fetch_ask_begin(fetch, core, fetch_name_round(core));
     else if (rested &&
              (fetch_anybody(core, fetch_ahead) || (waits && fetch_anybody(core, runs_here))))
-        fetch_enter(core, FETCH_FOLLOWING);
+        fetch_enter(fetch, core, FETCH_FOLLOWING);
 }
 
-struct fetch_conflict
-fetch_step(struct core *core)
+bool
+fetch_step(struct fetch *fetch, const struct core *core)
 {
-    struct fetch *fetch = &core->fetch;
-    struct fetch_conflict conflict = {.found = false};
+    bool adopting = core->contribution.state == TRAINER_ADOPTING;
     if (core->plan.active || core->leaving || core->done) {
-        if (fetch->stage != FETCH_NONE && core->contribution.state != TRAINER_ADOPTING)
-            fetch_reset(core);
-        return conflict;
+        if (fetch->stage != FETCH_NONE && !adopting)
+            fetch_reset(fetch, core);
+        return false;
     }
-    if (fetch->stage == FETCH_COMPLETE && core->contribution.state != TRAINER_ADOPTING &&
+    if (fetch->stage == FETCH_COMPLETE && !adopting &&
         !divergence_trusts(core, fetch->list.round, fetch->list.hash))
-        fetch_reset(core);
+        fetch_reset(fetch, core);
     if (!contribution_settled(core) || (fetch->stage != FETCH_COMPLETE && divergence_wary(core)))
-        return conflict;
+        return false;
     if (fetch->stage == FETCH_NONE)
-        none_step(core);
-    if (fetch->stage == FETCH_FOLLOWING)
-        conflict = fetch_follow_step(core);
-    if (fetch_uses_state_in(core))
-        fetch_copy_step(core);
-    return conflict;
+        none_step(fetch, core);
+    return true;
 }

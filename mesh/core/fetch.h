@@ -19,6 +19,8 @@
 #ifndef MESH_FETCH_H
 #define MESH_FETCH_H
 
+#include <assert.h>
+
 #include "mesh/core/core.h"
 #include "mesh/core/peers.h"
 
@@ -86,10 +88,11 @@ struct fetch {
     struct fetch_donor donors[PEERS_MAX];
 
     struct fetch_list list; /* the chosen list */
-    bool listed; /* its hashes are in core->hashes, and `blocks` says which blocks are here */
+    bool
+        listed; /* its hashes are in core->transfer.hashes, and `blocks` says which blocks are here */
     uint64_t here,
         next; /* number of blocks that are here; all blocks below `next` are here or asked for */
-    uint8_t *blocks; /* [serve_blocks] FETCH_HERE, FETCH_MISSING or the donor that was asked */
+    uint8_t *blocks; /* [transfer.blocks] FETCH_HERE, FETCH_MISSING or the donor that was asked */
 
     int from;          /* donor of totals; -1: none */
     uint64_t tried;    /* bitmap of peers that did not have the totals */
@@ -104,37 +107,68 @@ struct fetch {
     uint64_t rest_at_us, rest_us; /* awake; nobody is asked before this time */
 };
 
-/* The node that this one followed has another state before core->round. Nobody is followed any more. */
-struct fetch_conflict {
-    bool found;
+/* What is to be done. core.c does it. */
+struct fetch_verdict {
+    bool commit; /* sum has the total of core->round: the trainer is to apply it */
+    bool
+        adopt; /* state_in has the state before `round` with this `hash`: the trainer is to take it */
+    bool
+        conflict; /* `from`, which was followed until now, had a state with this `hash` before core->round */
     int from;
-    uint64_t hash;
+    uint64_t round, hash;
 };
 
-int fetch_init(struct core *core);
-void fetch_fini(struct core *core);
-struct fetch_conflict fetch_step(struct core *core);
+int fetch_init(struct fetch *fetch, const struct core *core);
+void fetch_fini(struct fetch *fetch, const struct core *core);
+/* Begins and ends stages. Returns whether the present one may go on now, with fetch_follow_step in FOLLOWING or else
+ * with fetch_copy_step. */
+bool fetch_step(struct fetch *fetch, const struct core *core);
+struct fetch_verdict fetch_follow_step(struct fetch *fetch, const struct core *core);
+struct fetch_verdict fetch_copy_step(struct fetch *fetch, const struct core *core);
 /* The trainer has a new state, the one before `round`. */
-void fetch_applied(struct core *core, uint64_t round);
-void fetch_bad(struct core *core);       /* the state to be adopted is wrong */
-void fetch_total_bad(struct core *core); /* the total to be committed is wrong */
-void fetch_planned(struct core *core);   /* this node is in a plan */
-void fetch_reset(struct core *core);
-void fetch_peer_lost(struct core *core, int i);
-void fetch_on_offer(struct core *core, int from, const struct proto_offer *offer, const void *body,
-                    size_t size);
-void fetch_on_block(struct core *core, int from, const struct proto_state *msg, const void *body,
-                    size_t size);
-struct fetch_conflict fetch_on_total(struct core *core, int from, const struct proto_total *total,
-                                     struct core_frame *frame);
-/* Totals do not lead from our state to theirs: the next state that comes is a copy. */
-void fetch_needs_copy(struct core *core);
+void fetch_applied(struct fetch *fetch, const struct core *core, uint64_t round);
+/* The state to be adopted is wrong; the total to be committed is. */
+void fetch_bad(struct fetch *fetch, const struct core *core);
+void fetch_total_bad(struct fetch *fetch, const struct core *core);
+/* This node is in a plan. */
+void fetch_planned(struct fetch *fetch, const struct core *core);
+void fetch_reset(struct fetch *fetch, const struct core *core);
+/* The session with peers[i] ended. */
+void fetch_gone(struct fetch *fetch, const struct core *core, int i);
+/* Slot i will be another node. */
+void fetch_forget(struct fetch *fetch, int i);
+void fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
+                    const struct proto_offer *offer, const void *body, size_t size);
+void fetch_on_block(struct fetch *fetch, const struct core *core, int from,
+                    const struct proto_state *msg, const void *body, size_t size);
+struct fetch_verdict fetch_on_total(struct fetch *fetch, const struct core *core, int from,
+                                    const struct proto_total *total, struct core_frame *frame);
 /* Is this node catching up: did something come within `us`, or is the node that it follows in a plan? */
 bool fetch_moving(const struct core *core, uint64_t us);
 /* Would this node soon be at the mesh's round if the mesh waited? */
 bool fetch_ready(const struct core *core);
-bool fetch_uses_state_in(const struct core *core);
-/* A copy for others needs the memory in which blocks of an earlier try may be: they are lost. */
-void fetch_yield(struct core *core);
+
+/* Totals do not lead from our state to theirs: the next state that comes is a copy. */
+static inline void
+fetch_needs_copy(struct fetch *fetch)
+{
+    fetch->copies = true;
+}
+
+/* Is a state put together in state_in? */
+static inline bool
+fetch_uses_state_in(const struct fetch *fetch)
+{
+    return fetch->stage == FETCH_ASKING || fetch->stage == FETCH_BLOCKS ||
+           fetch->stage == FETCH_COMPLETE;
+}
+
+/* A copy for others lies in the memory in which blocks of an earlier try may have been: they are lost. */
+static inline void
+fetch_yield(struct fetch *fetch)
+{
+    assert(!fetch_uses_state_in(fetch));
+    fetch->listed = false;
+}
 
 #endif

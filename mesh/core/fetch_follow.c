@@ -1,27 +1,13 @@
 /* fetch_follow.c - the totals of the rounds since, one after the other, from one donor who has them in its log. */
+#include <assert.h>
 #include <string.h>
 
 #include "mesh/core/fetch_internal.h"
 
-static void
-kept_remove(struct core *core, size_t k)
-{
-    struct fetch *fetch = &core->fetch;
-    core->ops.release(core->ctx, fetch->kept[k].frame.handle);
-    fetch->kept[k] = fetch->kept[--fetch->kept_count];
-}
-
-void
-fetch_follow_drop(struct core *core)
-{
-    while (core->fetch.kept_count > 0)
-        kept_remove(core, core->fetch.kept_count - 1);
-}
-
 static uint64_t
 follow_window(const struct core *core)
 {
-    uint64_t block = serve_total_size(core, 0);
+    uint64_t block = transfer_total_size(core, 0);
     block = block < core->config.block_size ? block : core->config.block_size;
     uint64_t count = FETCH_FOLLOW_BYTES / (block + 1);
     count = count < FETCH_FOLLOW_LEAST ? FETCH_FOLLOW_LEAST : count;
@@ -29,9 +15,8 @@ follow_window(const struct core *core)
 }
 
 static void
-follow(struct core *core, bool again)
+follow(struct fetch *fetch, const struct core *core, bool again)
 {
-    struct fetch *fetch = &core->fetch;
     struct proto_msg msg = {.type = PROTO_FOLLOW,
                             .follow = {.round = core->round,
                                        .block = fetch->block,
@@ -44,9 +29,8 @@ follow(struct core *core, bool again)
 }
 
 static void
-follow_begin(struct core *core)
+follow_begin(struct fetch *fetch, const struct core *core)
 {
-    struct fetch *fetch = &core->fetch;
     bool behind = fetch_anybody(core, fetch_ahead);
     int best = -1;
     for (int i = 0; i < core->peers.high; i++) {
@@ -65,16 +49,15 @@ follow_begin(struct core *core)
     fetch->ask_us = FETCH_FOLLOW_US;
     fetch->progress_at_us = core->awake;
     if (best >= 0)
-        follow(core, true);
+        follow(fetch, core, true);
 }
 
 /* Nobody has the totals, or has them no more. */
 static void
-overtaken(struct core *core)
+overtaken(struct fetch *fetch, const struct core *core)
 {
-    struct fetch *fetch = &core->fetch;
     if (!fetch->adopted && fetch_anybody(core, fetch_ahead)) {
-        fetch_copy_begin(core);
+        fetch_ask_begin(fetch, core, fetch_name_round(core));
         return;
     }
     fetch->rest_at_us = core->awake + FETCH_AGAIN_US;
@@ -86,11 +69,11 @@ overtaken(struct core *core)
             fetch->rest_us = FETCH_REST_MAX_US;
         fetch->rest_at_us = core->awake + fetch->rest_us;
     }
-    fetch_reset(core);
+    fetch_reset(fetch, core);
 }
 
 static void
-scatter(struct core *core, uint64_t at, const uint8_t *body, size_t size)
+scatter(const struct core *core, uint64_t at, const uint8_t *body, size_t size)
 {
     for (size_t b = core->first_bucket; b < core->config.bucket_count && size > 0; b++) {
         uint64_t whole = core->buckets[b].count * sizeof(int32_t);
@@ -107,38 +90,32 @@ scatter(struct core *core, uint64_t at, const uint8_t *body, size_t size)
 }
 
 /* We hold another state than the one we follow: ours has changed since it was adopted, or its has. */
-static struct fetch_conflict
-state_differs(struct core *core, uint64_t hash)
+static struct fetch_verdict
+state_differs(struct fetch *fetch, const struct core *core, uint64_t hash)
 {
-    struct fetch_conflict conflict = {.found = true, .from = core->fetch.from, .hash = hash};
-    fetch_reset(core);
-    return conflict;
+    struct fetch_verdict verdict = {.conflict = true, .from = fetch->from, .hash = hash};
+    fetch_reset(fetch, core);
+    return verdict;
 }
 
 /* The block whose turn it is; the last one completes the total. */
-static struct fetch_conflict
-total_take(struct core *core, const struct proto_total *total, const void *body, size_t size)
+static struct fetch_verdict
+total_take(struct fetch *fetch, const struct core *core, const struct proto_total *total,
+           const void *body, size_t size)
 {
-    struct fetch *fetch = &core->fetch;
-    uint64_t whole = serve_total_size(core, core->first_bucket);
+    uint64_t whole = transfer_total_size(core, core->first_bucket);
     uint64_t at = fetch->block * core->config.block_size, rest = whole - at;
-    struct fetch_conflict conflict = {.found = false};
+    assert(at < whole);
     if (size != (rest < core->config.block_size ? rest : core->config.block_size) ||
-        serve_total_check(total, body, size) != total->check)
-        return conflict;
+        transfer_total_check(total, body, size) != total->check)
+        return (struct fetch_verdict){.commit = false};
     if (total->state_hash != core->state_hash && !core_mutant(MUTANT_FOLLOW_STATE))
-        return state_differs(core, total->state_hash);
+        return state_differs(fetch, core, total->state_hash);
     scatter(core, at, body, size);
     fetch->block++;
     fetch->sure = true;
     fetch->progress_at_us = core->awake;
-    if (fetch->block * core->config.block_size < whole)
-        return conflict;
-    contribution_ask(core, TRAINER_COMMITTING);
-    serve_finish(core);
-    core->shared++;
-    core->ops.commit(core->ctx, core->round);
-    return conflict;
+    return (struct fetch_verdict){.commit = fetch->block * core->config.block_size >= whole};
 }
 
 /* May sum be written, and the trainer be asked? */
@@ -156,32 +133,38 @@ its_turn(const struct core *core, const struct proto_total *total)
     return (total->round == core->round || before) && total->block == core->fetch.block;
 }
 
-static struct fetch_conflict
-kept_take(struct core *core)
+/* Is the turn of this total still to come? */
+static bool
+later(const struct core *core, const struct proto_total *total)
 {
-    struct fetch *fetch = &core->fetch;
-    struct fetch_conflict conflict = {.found = false};
-    for (size_t k = 0; k < fetch->kept_count && follows(core);) {
-        struct fetch_kept kept = fetch->kept[k];
-        if (its_turn(core, &kept.total)) {
-            conflict = total_take(core, &kept.total, kept.frame.data, kept.frame.size);
-            if (fetch->stage != FETCH_FOLLOWING)
-                return conflict; /* nothing is kept any more */
-        } else if (kept.total.round > core->round ||
-                   (kept.total.round == core->round && kept.total.block > fetch->block)) {
+    return total->round > core->round ||
+           (total->round == core->round && total->block > core->fetch.block);
+}
+
+static struct fetch_verdict
+kept_take(struct fetch *fetch, const struct core *core)
+{
+    struct fetch_verdict verdict = {.commit = false};
+    for (size_t k = 0; k < fetch->kept_count && follows(core) && !verdict.commit;) {
+        const struct fetch_kept *kept = &fetch->kept[k];
+        if (its_turn(core, &kept->total)) {
+            verdict = total_take(fetch, core, &kept->total, kept->frame.data, kept->frame.size);
+            if (verdict.conflict)
+                return verdict; /* nothing is kept any more */
+        } else if (later(core, &kept->total)) {
             k++;
             continue;
         }
-        kept_remove(core, k);
+        fetch_kept_remove(fetch, core, k);
         k = 0;
     }
-    return conflict;
+    return verdict;
 }
 
 static void
-total_keep(struct core *core, const struct proto_total *total, struct core_frame *frame)
+total_keep(struct fetch *fetch, const struct core *core, const struct proto_total *total,
+           struct core_frame *frame)
 {
-    struct fetch *fetch = &core->fetch;
     if (fetch->kept_count >= follow_window(core) || total->round < core->round ||
         (total->round == core->round && total->block < fetch->block) ||
         frame->size > core->config.block_size)
@@ -194,56 +177,57 @@ total_keep(struct core *core, const struct proto_total *total, struct core_frame
     fetch->kept[fetch->kept_count++] = (struct fetch_kept){*total, *frame};
 }
 
-struct fetch_conflict
-fetch_on_total(struct core *core, int from, const struct proto_total *total,
-               struct core_frame *frame)
+/* The donor does not have the total: its state was another one before this round, or its log is shorter. */
+static struct fetch_verdict
+none_there(struct fetch *fetch, const struct core *core, const struct proto_total *total)
 {
-    struct fetch *fetch = &core->fetch;
-    struct fetch_conflict conflict = {.found = false};
+    bool honest = transfer_total_check(total, "", 0) == total->check;
+    if (honest && total->state_hash != 0 && total->state_hash != core->state_hash)
+        return state_differs(fetch, core, total->state_hash);
+    /* when not even the first total came, the others hardly have more */
+    fetch->tried |= fetch->sure ? 1ull << fetch->from : UINT64_MAX;
+    fetch->from = -1;
+    return (struct fetch_verdict){.conflict = false};
+}
+
+struct fetch_verdict
+fetch_on_total(struct fetch *fetch, const struct core *core, int from,
+               const struct proto_total *total, struct core_frame *frame)
+{
+    struct fetch_verdict nothing = {.commit = false};
     if (fetch->stage != FETCH_FOLLOWING || fetch->from != from)
-        return conflict;
-    if (frame->size == 0) {
-        bool honest = serve_total_check(total, frame->data, 0) == total->check;
-        bool differs = honest && total->state_hash != 0 && total->state_hash != core->state_hash;
-        if (its_turn(core, total) && differs) {
-            conflict = state_differs(core, total->state_hash);
-        } else if (its_turn(core, total)) {
-            fetch->tried |=
-                fetch->sure ? 1ull << from : UINT64_MAX; /* the others hardly have more */
-            fetch->from = -1;
-        }
-    } else if (follows(core) && its_turn(core, total)) {
-        conflict = total_take(core, total, frame->data, frame->size);
-    } else {
-        total_keep(core, total, frame);
-    }
-    return conflict;
+        return nothing;
+    if (frame->size == 0)
+        return its_turn(core, total) ? none_there(fetch, core, total) : nothing;
+    if (follows(core) && its_turn(core, total))
+        return total_take(fetch, core, total, frame->data, frame->size);
+    total_keep(fetch, core, total, frame);
+    return nothing;
 }
 
 void
-fetch_total_bad(struct core *core)
+fetch_total_bad(struct fetch *fetch, const struct core *core)
 {
-    if (core->fetch.stage != FETCH_FOLLOWING)
+    if (fetch->stage != FETCH_FOLLOWING)
         return;
-    core->fetch.block = 0;
-    core->fetch.told_round = core->round;
-    core->fetch.told_block = 1; /* so tell again */
+    fetch->block = 0;
+    fetch->told_round = core->round;
+    fetch->told_block = 1; /* so tell again */
 }
 
 /* Half of what was allowed has come, or nothing for long. */
 static void
-follow_more(struct core *core)
+follow_more(struct fetch *fetch, const struct core *core)
 {
-    struct fetch *fetch = &core->fetch;
     uint64_t block = core->config.block_size;
-    uint64_t each = (serve_total_size(core, 0) + block - 1) / block;
+    uint64_t each = (transfer_total_size(core, 0) + block - 1) / block;
     uint64_t came = (core->round - fetch->told_round) * each + fetch->block;
     uint64_t since_us =
         fetch->asked_at_us > fetch->progress_at_us ? fetch->asked_at_us : fetch->progress_at_us;
     if (fetch->block < fetch->told_block && core->round == fetch->told_round) {
-        follow(core, true); /* a total was bad */
+        follow(fetch, core, true); /* a total was bad */
     } else if (came >= fetch->told_block + follow_window(core) / 2) {
-        follow(core, false);
+        follow(fetch, core, false);
     } else if (core->awake - fetch->progress_at_us >
                    (fetch->sure ? FETCH_LOST_US : FETCH_SURE_US) &&
                fetch_anybody(core, fetch_ahead)) {
@@ -251,26 +235,26 @@ follow_more(struct core *core)
         fetch->from = -1;
     } else if (core->awake - since_us >= fetch->ask_us) {
         fetch_ask_later(fetch);
-        follow(core, true);
+        follow(fetch, core, true);
     }
 }
 
-struct fetch_conflict
-fetch_follow_step(struct core *core)
+struct fetch_verdict
+fetch_follow_step(struct fetch *fetch, const struct core *core)
 {
-    struct fetch *fetch = &core->fetch;
-    struct fetch_conflict conflict = kept_take(core);
-    if (core->contribution.state == TRAINER_COMMITTING || fetch->stage != FETCH_FOLLOWING)
-        return conflict;
+    assert(fetch->stage == FETCH_FOLLOWING);
+    struct fetch_verdict verdict = kept_take(fetch, core);
+    if (verdict.commit || verdict.conflict)
+        return verdict;
     if (fetch->from >= 0 && (!fetch_fit(core, fetch->from) || core->plan.of[fetch->from].stuck))
         fetch->from = -1;
     if (fetch->from < 0) {
-        fetch_follow_drop(core);
-        follow_begin(core);
+        fetch_kept_drop(fetch, core);
+        follow_begin(fetch, core);
     }
     if (fetch->from >= 0)
-        follow_more(core);
-    else if (fetch->stage == FETCH_FOLLOWING)
-        overtaken(core);
-    return conflict;
+        follow_more(fetch, core);
+    else
+        overtaken(fetch, core);
+    return verdict;
 }

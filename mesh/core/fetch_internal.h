@@ -1,11 +1,15 @@
-/* fetch_internal.h - what the files of catching up share. fetch.c has the stages, fetch_copy.c has ASKING, BLOCKS and
- * COMPLETE, fetch_follow.c has FOLLOWING. */
+/* fetch_internal.h - what the files of catching up share. fetch.c has the stages, how each begins and whom it may be
+ * learnt from. On it stand fetch_copy.c with ASKING, BLOCKS and COMPLETE, and fetch_follow.c with FOLLOWING. */
 #ifndef MESH_FETCH_INTERNAL_H
 #define MESH_FETCH_INTERNAL_H
 
 #include "mesh/core/internal.h"
 
-void fetch_enter(struct core *core, enum fetch_stage next);
+void fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_stage next);
+/* Asks all nodes ahead for a copy of the state before `round`. */
+void fetch_ask_begin(struct fetch *fetch, const struct core *core, uint64_t round);
+/* A round that none of the nodes ahead has finished when it hears of it. */
+uint64_t fetch_name_round(const struct core *core);
 
 /* From now on, wait twice as long for an answer. */
 static inline void
@@ -20,11 +24,8 @@ bool fetch_fit(const struct core *core, int i);
 bool fetch_ahead(const struct core *core, int i); /* fit, and at a later round */
 bool fetch_anybody(const struct core *core, bool (*is)(const struct core *core, int i));
 
-void fetch_copy_begin(struct core *core);
-void fetch_copy_step(struct core *core);
-void fetch_copy_lost(struct core *core, int i);
-
-struct fetch_conflict fetch_follow_step(struct core *core);
-void fetch_follow_drop(struct core *core); /* totals that came too early */
+/* Totals that came too early. */
+void fetch_kept_remove(struct fetch *fetch, const struct core *core, size_t k);
+void fetch_kept_drop(struct fetch *fetch, const struct core *core);
 
 #endif

@@ -25,6 +25,7 @@
 #include "mesh/core/ring.h"
 #include "mesh/core/serve.h"
 #include "mesh/core/straggler.h"
+#include "mesh/core/transfer.h"
 #include "mesh/core/view.h"
 
 enum {
@@ -67,10 +68,9 @@ struct core {
     struct report report;
     struct plan plan;
     struct contribution contribution;
+    struct transfer transfer;
     struct fetch fetch;
     struct serve serve;
-    /* [serve_blocks] hashes of the state in state_in, which is being fetched or given */
-    uint64_t *hashes;
     struct page_repair repair;
     struct audit audit;
     struct divergence divergence;

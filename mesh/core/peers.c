@@ -57,8 +57,8 @@ peer_forget(struct core *core, int i)
     core->peers.peers[i] = (struct peer){.link = -1};
     core->view.of[i] = (struct heard){0};
     core->plan.of[i] = (struct plan_peer){0};
-    core->serve.of[i] = (struct serve_peer){0};
-    core->fetch.of[i] = (struct fetch_peer){0};
+    serve_forget(&core->serve, i);
+    fetch_forget(&core->fetch, i);
     divergence_forget(&core->divergence, i);
     report_forget(core, i);
 }
@@ -113,8 +113,8 @@ peers_drop(struct core *core, int i, enum report_end end, const char *why)
         link_close_announced(core, link, peer->node);
     else
         link_close(core, link);
-    fetch_peer_lost(core, i);
-    serve_peer_lost(core, i);
+    fetch_gone(&core->fetch, core, i);
+    serve_gone(&core->serve, i);
     page_repair_gone(&core->repair, i);
     plan_peer_lost(core, i, why);
 }

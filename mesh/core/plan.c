@@ -88,7 +88,7 @@ static void
 adopt(struct core *core, const struct proto_plan *plan, uint64_t hash, unsigned rank,
       const int *peer)
 {
-    fetch_planned(core);
+    fetch_planned(&core->fetch, core);
     core->plan.active = true;
     core->plan.held = false;
     core->plan.now = *plan;

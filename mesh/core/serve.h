@@ -5,7 +5,7 @@
  *       +---- nobody asked for SERVE_IDLE_US, or the log has left the copy behind <-----+
  *
  * The copy is the state before one round, so every node can give the same blocks of it while training goes on. It
- * lies in state_in, which nobody else needs at that time. A few blocks are copied per event, and the rest before
+ * lies in state_in while nothing is fetched (transfer.h). A few blocks are copied per event, and the rest before
  * the next commit. From then on, the total of every round goes into a log of bounded size; new totals overwrite the
  * oldest. A follower says how much it can take (FOLLOW) and gets totals as soon as they exist. If the log no longer
  * has the total that a follower needs, it gets an empty TOTAL. */
@@ -39,6 +39,12 @@ struct serve_peer {
     uint64_t served_block;
 };
 
+/* A total in the log. */
+struct serve_total {
+    size_t at, size;
+    uint64_t state_hash; /* of the state to which it was applied */
+};
+
 struct serve {
     struct serve_peer of[PEERS_MAX]; /* index: as in struct peers */
     enum serve_state state;
@@ -51,36 +57,41 @@ struct serve {
 
     bool logs; /* the log has the totals of the rounds [first, core->round) */
     uint64_t first;
-    size_t next; /* where the log continues */
-    struct {
-        size_t at, size;
-        uint64_t state_hash;    /* of the state to which the total was applied */
-    } totals[SERVE_ROUNDS_MAX]; /* index: round % SERVE_ROUNDS_MAX */
+    size_t next;                                 /* where the log continues */
+    struct serve_total totals[SERVE_ROUNDS_MAX]; /* index: round % SERVE_ROUNDS_MAX */
     struct serve_follower followers[PEERS_MAX];
 };
 
-void serve_init(struct core *core);
-void serve_step(struct core *core);
+void serve_init(struct serve *serve);
+void serve_step(struct serve *serve, const struct core *core);
 /* The state is about to change: copies now what is still missing. */
-void serve_finish(struct core *core);
+void serve_finish(struct serve *serve, const struct core *core);
 /* The total in sum was applied to the state before core->round. */
-void serve_committed(struct core *core);
+void serve_committed(struct serve *serve, const struct core *core);
 /* The state changes without a total, or is not what it was said to be. */
-void serve_reset(struct core *core);
-/* The memory of the copy is needed for something else. */
-void serve_yield(struct core *core);
-void serve_peer_lost(struct core *core, int i);
-void serve_on_fetch(struct core *core, int from, const struct proto_fetch *fetch);
-void serve_on_follow(struct core *core, int from, const struct proto_follow *follow);
+void serve_reset(struct serve *serve, const struct core *core);
+/* The session with peers[i] ended. */
+void serve_gone(struct serve *serve, int i);
+/* Slot i will be another node. */
+void serve_forget(struct serve *serve, int i);
+void serve_on_fetch(struct serve *serve, const struct core *core, int from,
+                    const struct proto_fetch *fetch);
+void serve_on_follow(struct serve *serve, const struct core *core, int from,
+                     const struct proto_follow *follow);
 
-/* --- Sizes that both sides compute in the same way ------------------------------------------------ */
+/* Is the copy in state_in? */
+static inline bool
+serve_uses_state_in(const struct serve *serve)
+{
+    return serve->state == SERVE_COPYING || serve->state == SERVE_COPIED;
+}
 
-uint64_t serve_blocks(const struct core *core); /* blocks of a state, at least 1 */
-size_t serve_block_size(const struct core *core, uint64_t block);
-/* Bytes of a transferred total of the buckets from first_bucket on: one bucket after the other. */
-uint64_t serve_total_size(const struct core *core, size_t first_bucket);
-/* Checksums of an OFFER and a TOTAL: over the body and the fields about it. */
-uint64_t serve_offer_check(const struct proto_offer *offer, const void *body, size_t size);
-uint64_t serve_total_check(const struct proto_total *total, const void *body, size_t size);
+/* A state is to be fetched into the memory of the copy. */
+static inline void
+serve_yield(struct serve *serve)
+{
+    if (serve_uses_state_in(serve))
+        serve->state = SERVE_NONE;
+}
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "mesh/core/check.h"
 #include "mesh/core/core.h"
-#include "mesh/core/serve.h"
+#include "mesh/core/transfer.h"
 #include "proto/bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -499,7 +499,7 @@ act_state(struct world *world)
     if (flags >> 6 == 1) {
         msg = (struct proto_msg){.type = PROTO_OFFER,
                                  .offer = {.round = round, .state_hash = 7, .size = STATE_SIZE}};
-        msg.offer.check = serve_offer_check(&msg.offer, &hash, sizeof hash) + (flags >> 3 & 1);
+        msg.offer.check = transfer_offer_check(&msg.offer, &hash, sizeof hash) + (flags >> 3 & 1);
         deliver_bulk(world, from, &msg, &hash, sizeof hash);
         return;
     }
@@ -507,7 +507,7 @@ act_state(struct world *world)
         size = (flags & 7) == 6 ? 0 : sizeof world->sum;
         msg = (struct proto_msg){.type = PROTO_TOTAL,
                                  .total = {.round = round, .state_hash = flags >> 4 & 1 ? 9 : 7}};
-        msg.total.check = serve_total_check(&msg.total, world->sum, size) + (flags >> 3 & 1);
+        msg.total.check = transfer_total_check(&msg.total, world->sum, size) + (flags >> 3 & 1);
         deliver_bulk(world, from, &msg, world->sum, size);
         return;
     }

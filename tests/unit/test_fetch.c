@@ -45,7 +45,7 @@ offer(struct lone *lone, unsigned from, const uint8_t *state, uint64_t round)
         hashes[b] = XXH3_64bits(state + b * PROTO_BLOCK_MAX, size_of(b));
     struct proto_msg msg = {.type = PROTO_OFFER,
                             .offer = {.round = round, .state_hash = 77 + round, .size = SIZE}};
-    msg.offer.check = serve_offer_check(&msg.offer, hashes, sizeof hashes);
+    msg.offer.check = transfer_offer_check(&msg.offer, hashes, sizeof hashes);
     say_bulk(lone, from, &msg, hashes, sizeof hashes);
 }
 
@@ -61,7 +61,7 @@ static void
 give_none(struct lone *lone, unsigned from, uint64_t round)
 {
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round}};
-    msg.total.check = serve_total_check(&msg.total, NULL, 0);
+    msg.total.check = transfer_total_check(&msg.total, NULL, 0);
     say_bulk(lone, from, &msg, NULL, 0);
 }
 
@@ -76,7 +76,7 @@ give_total_to(struct lone *lone, unsigned from, uint64_t round, uint64_t hash, i
     for (size_t k = 0; k < LONE_VECTOR; k++)
         total[k] = value + (int32_t)k;
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round, .state_hash = hash}};
-    msg.total.check = serve_total_check(&msg.total, total, size);
+    msg.total.check = transfer_total_check(&msg.total, total, size);
     say_bulk(lone, from, &msg, total, size);
 }
 
@@ -298,7 +298,7 @@ who_alone_sends_what_was_not_offered_is_left_for_a_while(void **state)
     offer(lone, 7, want, 9);
     lone_run(lone, 30);
     struct donors donors = {0};
-    lone->core->hashes[5] ^= 1;
+    lone->core->transfer.hashes[5] ^= 1;
     answer(lone, &donors, want, 9);
     assert_in_range(lone_logged(lone, "block 5 of the weights from"), FETCH_TRIES,
                     BLOCKS); /* good ones in between count for it */
@@ -372,10 +372,10 @@ what_nobody_asked_for_is_ignored(void **state)
     uint64_t hashes[BLOCKS] = {0};
     struct proto_msg msg = {.type = PROTO_OFFER, .offer = {.round = 9, .size = SIZE}};
     say_bulk(lone, 7, &msg, hashes, sizeof hashes); /* wrong check */
-    msg.offer.check = serve_offer_check(&msg.offer, hashes, sizeof hashes - 8);
+    msg.offer.check = transfer_offer_check(&msg.offer, hashes, sizeof hashes - 8);
     say_bulk(lone, 7, &msg, hashes, sizeof hashes - 8); /* a hash is missing */
     msg.offer.size = SIZE - 1;
-    msg.offer.check = serve_offer_check(&msg.offer, hashes, sizeof hashes);
+    msg.offer.check = transfer_offer_check(&msg.offer, hashes, sizeof hashes);
     say_bulk(lone, 7, &msg, hashes, sizeof hashes); /* another state */
     offer(lone, 7, want, 0);                        /* not ahead */
     give(lone, 7, want, 9, 0);
@@ -537,7 +537,7 @@ an_empty_total_of_another_state_is_not_copied(void **state)
     lone_beat(lone, 7, 10, false);
     lone_forget_sent(lone);
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
-    msg.total.check = serve_total_check(&msg.total, "", 0);
+    msg.total.check = transfer_total_check(&msg.total, "", 0);
     say_bulk(lone, 7, &msg, NULL, 0);
     lone_run(lone, 150);
     lone_beat(lone, 7, 10, false);
@@ -555,11 +555,11 @@ a_damaged_total_is_asked_for_again(void **state)
     struct lone *lone = following();
     static int32_t total[LONE_VECTOR] = {1};
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 77 + 9}};
-    msg.total.check = serve_total_check(&msg.total, total, sizeof total);
+    msg.total.check = transfer_total_check(&msg.total, total, sizeof total);
     total[50] ^= 1;
     say_bulk(lone, 7, &msg, total, sizeof total);
     assert_false(lone->commit);
-    msg.total.check = serve_total_check(&msg.total, total, sizeof total);
+    msg.total.check = transfer_total_check(&msg.total, total, sizeof total);
     msg.total.round = 10; /* the right check of another round */
     say_bulk(lone, 7, &msg, total, sizeof total);
     lone_forget_sent(lone);
