@@ -3,7 +3,7 @@
  *     START --applied--> FREE --compute--> COMPUTING --last bucket--> FREE
  *                         |  --commit---> COMMITTING --applied-----> FREE (next round)
  *                         |  --adopt----> ADOPTING --applied, bad--> FREE
- *                         |  --audit----> AUDITING --answer---------> FREE
+ *                         |  --audit----> AUDITING --answer--------> FREE
  *
  *     any --damaged, or outvoted (divergence.h)--> DAMAGED --applied, an older state--> FREE
  *
@@ -16,7 +16,7 @@
 #ifndef MESH_CONTRIBUTION_H
 #define MESH_CONTRIBUTION_H
 
-#include "mesh/core/core.h"
+#include "mesh/core/peers.h"
 
 enum trainer_state {
     TRAINER_START,
@@ -56,25 +56,55 @@ struct contribution {
     uint32_t speed;         /* shards per 1e6 seconds of one shard: see proto_heartbeat */
 };
 
-void contribution_init(struct core *core);
+void contribution_init(struct contribution *own);
 /* The trainer is about to get a task. */
-void contribution_ask(struct core *core, enum trainer_state state);
-/* Does whatever is possible now: start computing, tell the ring which buckets are ready, commit. */
-void contribution_step(struct core *core);
-void contribution_tick(struct core *core);
-void contribution_bucket(struct core *core, size_t bucket);
-bool contribution_lend(struct core *core, size_t *bucket);
-void contribution_returned(struct core *core);
-void contribution_applied(struct core *core);
+void contribution_ask(struct contribution *own, const struct core *core, enum trainer_state state);
+/* An event begins; an event ends: is somebody still waited for? */
+void contribution_begin(struct contribution *own);
+void contribution_end(struct contribution *own);
+/* Brings own[] to exactly the shards `need`: asks the trainer to compute, or fills it with zeros. Returns how many
+ * buckets of it may be sent now; 0: none yet. */
+size_t contribution_fill(struct contribution *own, const struct core *core, uint64_t need);
+/* Peers that keep our memory busy for too long, a bitmap: without their sessions, the shell returns it. */
+uint64_t contribution_blockers(struct contribution *own, const struct core *core);
+/* The trainer is asked to apply the total of a plan's round. */
+void contribution_commit(struct contribution *own, const struct core *core);
+/* The trainer has finished this bucket. False: the bucket is not exchanged in this round. */
+bool contribution_bucket(struct contribution *own, const struct core *core, size_t bucket);
+/* The trainer borrows a part of sum, or gives it back. */
+void contribution_lend(struct contribution *own, const struct core *core);
+void contribution_returned(struct contribution *own, const struct core *core);
+/* The trainer has finished committing, adopting, or going back. */
+void contribution_applied(struct contribution *own);
 /* The trainer's state and its present task are void. */
-void contribution_damaged(struct core *core, const char *why);
+void contribution_damaged(struct contribution *own);
 /* The trainer waited for a processor for so long. */
-void contribution_starved(struct core *core, uint64_t us);
+void contribution_starved(struct contribution *own, const struct core *core, uint64_t us);
+
 /* Shards of core->round that are in own[] or being added to it. */
-uint64_t contribution_have(const struct core *core);
-/* How long the trainer has made no progress with its task; 0 when it has no task. */
-uint64_t contribution_busy_us(const struct core *core);
+static inline uint64_t
+contribution_have(const struct contribution *own)
+{
+    if (own->state == TRAINER_COMPUTING)
+        return own->has | own->computing;
+    return own->filled ? own->has : 0;
+}
+
 /* May the core read the state and adopt a plan now? */
-bool contribution_settled(const struct core *core);
+static inline bool
+contribution_settled(const struct contribution *own)
+{
+    return own->state == TRAINER_FREE || own->state == TRAINER_COMPUTING ||
+           own->state == TRAINER_AUDITING;
+}
+
+/* How long the trainer has made no progress with its task at time `awake`; 0 when it has no task. */
+static inline uint64_t
+contribution_busy_us(const struct contribution *own, uint64_t awake)
+{
+    bool asked = own->state == TRAINER_COMPUTING || own->state == TRAINER_COMMITTING ||
+                 own->state == TRAINER_ADOPTING || own->state == TRAINER_AUDITING || own->lent;
+    return asked ? awake - own->moved_at_us + 1 : 0;
+}
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
 #include "proto/text.h"
 
@@ -22,72 +23,7 @@ core_log(const struct core *core, int level, const char *format, ...)
     core->ops.log(core->ctx, level, line);
 }
 
-/* --- Glue between the ring, which knows ranks, and the peers, which have links -------------------- */
-
-/* A chunk as it leaves. */
-static struct proto_msg
-stamp(const struct core *core, const struct proto_msg *msg)
-{
-    struct proto_msg stamped = {.type = msg->type, .chunk = msg->chunk};
-    stamped.chunk.sent_us = core->now;
-    return stamped;
-}
-
-static void
-on_ring_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
-             size_t body_size)
-{
-    struct core *core = ctx;
-    const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
-    if (peer->state != PEER_UP || !peer->announced)
-        return;
-    core->contribution.in_flight++;
-    struct proto_msg stamped = stamp(core, msg);
-    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &stamped, body, body_size, true);
-}
-
-static void
-on_ring_pass(void *ctx, unsigned rank, const struct proto_msg *msg, struct core_frame *frame)
-{
-    struct core *core = ctx;
-    const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
-    if (peer->state != PEER_UP || !peer->announced)
-        return;
-    struct proto_msg stamped = stamp(core, msg);
-    core->ops.pass_on(core->ctx, (unsigned)peer->link, &stamped, frame);
-}
-
-static void
-on_ring_keep(void *ctx, struct core_frame *frame)
-{
-    struct core *core = ctx;
-    core->ops.keep(core->ctx, frame);
-}
-
-static void
-on_ring_release(void *ctx, void *handle)
-{
-    struct core *core = ctx;
-    core->ops.release(core->ctx, handle);
-}
-
 /* --- Life -------------------------------------------------------------------------------------- */
-
-static int
-core_ring(struct core *core)
-{
-    const struct ring_setup setup = {
-        .bucket_count = core->config.bucket_count,
-        .buckets = core->buckets,
-        .own = core->config.own,
-        .sum = core->config.sum,
-        .chunk_elems = core->config.chunk_elems,
-        .direct_bytes = core->config.direct_bytes,
-        .all = core->all,
-    };
-    static const struct ring_ops ops = {on_ring_send, on_ring_pass, on_ring_keep, on_ring_release};
-    return ring_new(&core->ring, &setup, &ops, core);
-}
 
 int
 core_new(struct core **out, const struct core_config *config, const struct core_ops *ops, void *ctx,
@@ -114,8 +50,8 @@ core_new(struct core **out, const struct core_config *config, const struct core_
         memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);
     if (core->config.block_size == 0)
         core->config.block_size = PROTO_BLOCK_MAX;
-    if (!core->buckets || transfer_init(&core->transfer, &core->config) != 0 ||
-        core_ring(core) != 0 || fetch_init(&core->fetch, core) != 0) {
+    core->engine = &engine_rounds;
+    if (!core->buckets || core->engine->start(core) != 0) {
         core_destroy(&core);
         return -ENOMEM;
     }
@@ -123,12 +59,6 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     rendezvous_init(core);
     admit_init(core);
     peers_init(core);
-    plan_init(core);
-    contribution_init(core);
-    audit_init(&core->audit);
-    divergence_init(&core->divergence);
-    straggler_init(&core->straggler);
-    serve_init(&core->serve);
     page_repair_init(&core->repair);
     *out = core;
     return 0;
@@ -139,9 +69,7 @@ core_destroy(struct core **core)
 {
     if (!*core)
         return;
-    ring_destroy(&(*core)->ring);
-    fetch_fini(&(*core)->fetch, *core);
-    transfer_fini(&(*core)->transfer);
+    (*core)->engine->end(*core);
     free((*core)->buckets);
     free(*core);
     *core = NULL;
@@ -178,130 +106,14 @@ core_clock_tick(struct core *core, uint64_t now)
     core->tick_awake = core->awake;
 }
 
-/* Whom a node that is done still has to serve. One that has not moved for so long hangs, though its
- * heartbeats come. */
-static bool
-core_lags(const struct core *core, int i)
-{
-    const struct peer *peer = &core->peers.peers[i];
-    const struct proto_heartbeat *said = &core->view.of[i].beat;
-    const struct heard *heard = &core->view.of[i];
-    const struct serve_peer *served = &core->serve.of[i];
-    uint64_t seen =
-        heard->moved_at_us > served->served_at_us ? heard->moved_at_us : served->served_at_us;
-    if (peer->state != PEER_UP || peer->hello.wants_job || divergence_parted(&core->divergence, i))
-        return false;
-    if (said->done && !divergence_excludes(core, i))
-        return false;
-    if (seen < core->applied_at_us)
-        seen = core->applied_at_us;
-    return core->awake - seen < CORE_LINGER_US + 4 * core->round_us;
-}
-
 /* The node may end when everybody it knows has what it has. */
 static void
 core_finish(struct core *core)
 {
-    if (!core->done || core->finished || divergence_open(&core->divergence))
+    if (core->finished || !core->engine->may_end(core))
         return;
-    for (int i = 0; i < core->peers.high; i++)
-        if (core_lags(core, i))
-            return;
     core->finished = true;
     core->ops.finished(core->ctx);
-}
-
-static void
-core_broken(struct core *core)
-{
-    unsigned rank;
-    uint64_t state;
-    if (ring_status(core->ring) != RING_BROKEN)
-        return;
-    if (ring_diverged(core->ring, &rank, &state)) {
-        int i = core->plan.peer[rank];
-        heartbeat_state(core, i, state);
-        divergence_beat(&core->divergence, core, i);
-        divergence_warn(&core->divergence, core);
-        plan_differ(core);
-    } else {
-        plan_abort(core, ring_why(core->ring));
-    }
-}
-
-static void
-core_diverged(struct core *core, struct divergence_verdict verdict)
-{
-    if (verdict.differ)
-        plan_differ(core);
-    if (!verdict.back)
-        return;
-    contribution_damaged(core, verdict.why);
-    if (verdict.copy)
-        fetch_needs_copy(&core->fetch);
-    core->ops.back(core->ctx, verdict.round);
-}
-
-/* What catching up came to. */
-static void
-core_fetched(struct core *core, struct fetch_verdict verdict)
-{
-    if (verdict.conflict)
-        core_diverged(core,
-                      divergence_differs(&core->divergence, core, verdict.from, verdict.hash));
-    if (verdict.commit) {
-        contribution_ask(core, TRAINER_COMMITTING);
-        serve_finish(&core->serve, core);
-        core->shared++;
-        core->ops.commit(core->ctx, core->round);
-    }
-    if (verdict.adopt) {
-        serve_reset(&core->serve, core);
-        contribution_ask(core, TRAINER_ADOPTING);
-        core->shared++;
-        core->ops.adopt(core->ctx, verdict.round, verdict.hash);
-    }
-}
-
-/* A state that is fetched and the copy for others take turns in one memory. */
-static void
-core_catch_up(struct core *core)
-{
-    struct fetch *fetch = &core->fetch;
-    bool goes_on = fetch_step(fetch, core);
-    if (goes_on && fetch->stage == FETCH_FOLLOWING)
-        core_fetched(core, fetch_follow_step(fetch, core));
-    if (goes_on && fetch_uses_state_in(fetch)) {
-        serve_yield(&core->serve);
-        core_fetched(core, fetch_copy_step(fetch, core));
-    }
-    serve_step(&core->serve, core);
-    if (serve_uses_state_in(&core->serve))
-        fetch_yield(fetch);
-}
-
-/* A claim that is final is computed again when the trainer has nothing else to do. */
-static void
-core_audit(struct core *core)
-{
-    const struct contribution *own = &core->contribution;
-    if (!audit_wants(&core->audit, &core->plan, core->round) || own->state != TRAINER_FREE ||
-        !own->filled || !ring_complete(core->ring, core->config.audit_bucket))
-        return;
-    struct audit_task task = audit_begin(&core->audit, core);
-    contribution_ask(core, TRAINER_AUDITING);
-    plan_progress(core);
-    core->ops.audit(core->ctx, core->round, task.shard, task.claim, task.words);
-}
-
-static void
-core_expel(struct core *core, struct audit_verdict verdict)
-{
-    int i = verdict.expel.id ? peers_find(core, verdict.expel) : -1;
-    if (i >= 0)
-        admit_expel(core, i);
-    if (verdict.abort)
-        plan_abort(core, "a member was expelled");
 }
 
 /* Let every part do what has become possible. */
@@ -310,26 +122,9 @@ core_settle(struct core *core)
 {
     if (core->leaving || core->config.hello.wants_job)
         return;
-    core_broken(core);
-    core_diverged(core, divergence_step(&core->divergence, core));
     page_repair_step(&core->repair, core);
-    core_catch_up(core);
-    plan_step(core);
-    contribution_step(core);
-    core_audit(core);
-    core_broken(core);
+    core->engine->step(core);
     core_finish(core);
-}
-
-static void
-on_straggler(struct core *core, enum straggler_verdict verdict)
-{
-    if (verdict == STRAGGLER_ABORT)
-        plan_abort(core, "a member that has come back is too slow");
-    if (verdict == STRAGGLER_BACK)
-        core->plan.idle_at_us = core->awake;
-    if (verdict == STRAGGLER_BACK || verdict == STRAGGLER_BENCHED)
-        heartbeat_send(core);
 }
 
 void
@@ -343,15 +138,8 @@ core_on_tick(struct core *core, uint64_t now)
     admit_tick(core);
     heartbeat_tick(core);
     rendezvous_tell_tick(core);
-    plan_tick(core);
-    contribution_tick(core);
-    core_expel(core, audit_tick(&core->audit, core));
-    on_straggler(core, straggler_tick(&core->straggler, core, plan_recent_max(core)));
+    core->engine->tick(core);
     contact_tick(core);
-    if (core->awake >= core->sweep_at_us) {
-        core->sweep_at_us = core->awake + CORE_SWEEP_US;
-        ring_tick(core->ring);
-    }
     core_settle(core);
 }
 
@@ -359,7 +147,7 @@ void
 core_on_starved(struct core *core, uint64_t now, uint64_t us)
 {
     core_clock(core, now);
-    contribution_starved(core, us);
+    core->engine->starved(core, us);
 }
 
 void
@@ -437,36 +225,13 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         on_peers(core, &msg->peers);
         break;
     case PROTO_HEARTBEAT:
-        straggler_beat(&core->straggler, core, i, &msg->heartbeat);
-        heartbeat_take(core, i, &msg->heartbeat);
-        divergence_beat(&core->divergence, core, i);
-        plan_on_beat(core, i);
-        break;
-    case PROTO_PLAN:
-        plan_on_plan(core, i, &msg->plan);
-        break;
-    case PROTO_HOLD:
-        plan_on_hold(core, i, &msg->hold);
-        break;
-    case PROTO_ABORT:
-        plan_on_abort(core, i, &msg->abort);
-        break;
-    case PROTO_ACCUSE:
-        audit_on_accuse(&core->audit, core, i, &msg->accuse);
-        break;
-    case PROTO_BENCH:
-        on_straggler(core, straggler_on_bench(&core->straggler, core, &msg->bench));
-        break;
-    case PROTO_FETCH:
-        serve_on_fetch(&core->serve, core, i, &msg->fetch);
-        break;
-    case PROTO_FOLLOW:
-        serve_on_follow(&core->serve, core, i, &msg->follow);
+        core->engine->beat(core, i, &msg->heartbeat);
         break;
     case PROTO_WANT:
         page_repair_on_want(&core->repair, i, &msg->page);
         break;
     default:
+        core->engine->message(core, i, msg);
         break;
     }
 }
@@ -502,22 +267,10 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
     if (i < 0 || !core->peers.peers[i].announced)
         return;
     heartbeat_heard(core, i);
-    if (msg->type == PROTO_STATE) {
-        fetch_on_block(&core->fetch, core, i, &msg->state, frame->data, frame->size);
-    } else if (msg->type == PROTO_OFFER) {
-        fetch_on_offer(&core->fetch, core, i, &msg->offer, frame->data, frame->size);
-    } else if (msg->type == PROTO_TOTAL) {
-        core_fetched(core, fetch_on_total(&core->fetch, core, i, &msg->total, frame));
-    } else if (msg->type == PROTO_PAGE) {
+    if (msg->type == PROTO_PAGE)
         page_repair_on_page(&core->repair, core, i, &msg->page, frame->data, frame->size);
-    } else if (msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER) {
-        if (msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
-            straggler_chunk(&core->straggler, core, i, &msg->chunk);
-        uint64_t before = ring_progress(core->ring);
-        ring_chunk(core->ring, from, msg, frame, core->round);
-        if (ring_progress(core->ring) != before)
-            plan_progress(core);
-    }
+    else
+        core->engine->bulk(core, i, msg, frame);
     core_settle(core);
 }
 
@@ -525,9 +278,7 @@ void
 core_on_sent(struct core *core, uint64_t now)
 {
     core_clock(core, now);
-    assert(core->contribution.in_flight > 0);
-    core->contribution.in_flight--;
-    if (core->contribution.blocked)
+    if (core->engine->sent(core))
         core_settle(core);
 }
 
@@ -535,7 +286,7 @@ void
 core_on_bucket(struct core *core, uint64_t now, size_t bucket)
 {
     core_clock(core, now);
-    contribution_bucket(core, bucket);
+    core->engine->bucket(core, bucket);
     core_settle(core);
 }
 
@@ -543,14 +294,14 @@ bool
 core_lend(struct core *core, uint64_t now, size_t *bucket)
 {
     core_clock(core, now);
-    return contribution_lend(core, bucket);
+    return core->engine->lend(core, bucket);
 }
 
 void
 core_on_returned(struct core *core, uint64_t now)
 {
     core_clock(core, now);
-    contribution_returned(core);
+    core->engine->returned(core);
     core_settle(core);
 }
 
@@ -560,29 +311,7 @@ core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_
 {
     core_clock(core, now);
     assert(first_bucket < core->config.bucket_count);
-    if (core->contribution.state == TRAINER_START)
-        core->started_at_us = core->awake;
-    if (core->contribution.state == TRAINER_COMMITTING)
-        serve_committed(&core->serve, core);
-    if (core->contribution.commit_at_us > 0)
-        straggler_applied(&core->straggler, core);
-    core->contribution.commit_at_us = 0;
-    if (core->contribution.state == TRAINER_COMMITTING &&
-        (!core->plan.active || core->plan.now.count > 1))
-        divergence_agreed(&core->divergence, core->round);
-    else if (core->contribution.state == TRAINER_ADOPTING ||
-             core->contribution.state == TRAINER_START)
-        divergence_agreed(&core->divergence, round);
-    contribution_applied(core);
-    fetch_applied(&core->fetch, core, round);
-    core->round = round;
-    core->round_us = core->awake - core->applied_at_us;
-    core->applied_at_us = core->awake;
-    core->state_hash = state_hash;
-    core->first_bucket = first_bucket;
-    core->done = done;
-    divergence_applied(&core->divergence, core);
-    plan_applied(core);
+    core->engine->applied(core, &(struct engine_state){round, state_hash, first_bucket, done});
     core_settle(core);
 }
 
@@ -590,9 +319,7 @@ void
 core_on_state_bad(struct core *core, uint64_t now)
 {
     core_clock(core, now);
-    assert(core->contribution.state == TRAINER_ADOPTING);
-    core->contribution.state = TRAINER_FREE;
-    fetch_bad(&core->fetch, core);
+    core->engine->state_bad(core);
     core_settle(core);
 }
 
@@ -600,10 +327,23 @@ void
 core_on_total_bad(struct core *core, uint64_t now)
 {
     core_clock(core, now);
-    assert(core->contribution.state == TRAINER_COMMITTING);
-    contribution_applied(core);
-    fetch_total_bad(&core->fetch, core);
-    plan_abort(core, "its total is damaged");
+    core->engine->total_bad(core);
+    core_settle(core);
+}
+
+void
+core_on_damaged(struct core *core, uint64_t now)
+{
+    core_clock(core, now);
+    core->engine->damaged(core);
+    core_settle(core);
+}
+
+void
+core_on_audited(struct core *core, uint64_t now, bool equal)
+{
+    core_clock(core, now);
+    core->engine->audited(core, equal);
     core_settle(core);
 }
 
@@ -630,31 +370,12 @@ core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, 
 }
 
 void
-core_on_damaged(struct core *core, uint64_t now)
-{
-    core_clock(core, now);
-    contribution_damaged(core, "this node's state is damaged");
-    core_settle(core);
-}
-
-void
-core_on_audited(struct core *core, uint64_t now, bool equal)
-{
-    core_clock(core, now);
-    assert(core->contribution.state == TRAINER_AUDITING);
-    core->contribution.state = TRAINER_FREE;
-    plan_progress(core);
-    core_expel(core, audit_answer(&core->audit, core, equal));
-    core_settle(core);
-}
-
-void
 core_leave(struct core *core, uint64_t now)
 {
     core_clock(core, now);
     if (core->leaving)
         return;
-    plan_abort(core, "this node leaves");
+    core->engine->leave(core);
     struct proto_msg msg = {.type = PROTO_BYE};
     for (int i = 0; i < core->peers.high; i++)
         peers_send(core, i, &msg);
@@ -665,58 +386,23 @@ const char *
 core_wrong(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++) {
-        const struct peer *peer = &core->peers.peers[i];
-        const struct heard *heard = &core->view.of[i];
-        bool up = peer->state == PEER_UP;
-        uint64_t silent_us = core->awake - heard->at_us;
+        uint64_t silent_us = core->awake - core->view.of[i].at_us;
+        bool up = core->peers.peers[i].state == PEER_UP;
         if (up && silent_us > CORE_FORGET_US + 2 * CORE_NAP_US)
             return "a peer that is silent still has a session";
-        if (plan_member(core, i) && (!up || heard->suspected))
-            return "a member of the plan has no session, or is suspected";
-        if (!up && (core->serve.followers[i].on || (core->serve.due >> i & 1)))
-            return "a peer without a session is served";
     }
-    if (core->plan.active && core->plan.now.round > core->round)
-        return "a plan is of a later round";
-    if (fetch_uses_state_in(&core->fetch) && serve_uses_state_in(&core->serve))
-        return "a fetched state and the copy for others are in one memory";
-    if (core->plan.active && ring_status(core->ring) == RING_OFF)
-        return "a plan without its ring";
-    return NULL;
+    return core->engine->wrong(core);
 }
 
 void
 core_stats(const struct core *core, struct core_stats *out)
 {
-    *out = (struct core_stats){
-        .round = core->round,
-        .plans = core->plan.plans,
-        .aborts = core->plan.aborts,
-        .waits_us = plan_waits_us(core),
-        .step_us = plan_recent_max(core),
-        .damages = core->damages,
-        .audits = core->audit.audits,
-        .expulsions = core->audit.expulsions,
-        .catching_up = core->fetch.stage != FETCH_NONE,
-        .benched = core->straggler.benched,
-        .unreached = core->contacts.unreached,
-        .shared = core->shared,
-    };
+    *out = (struct core_stats){.unreached = core->contacts.unreached};
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        const struct proto_heartbeat *said = &core->view.of[i].beat;
-        const struct heard *heard = &core->view.of[i];
-        out->peers += peer->state == PEER_UP && !heard->suspected && peer->announced;
-        if (peers_usable(core, i) && said->round > out->ahead)
-            out->ahead = said->round;
+        out->peers += peer->state == PEER_UP && !core->view.of[i].suspected && peer->announced;
     }
-    if (!core->plan.active)
-        return;
-    out->members = (unsigned)core->plan.now.count;
-    out->plan = core->plan.hash;
-    out->plan_round = core->plan.now.round;
-    out->mine = plan_mine(core);
-    out->leader = plan_leader(core);
+    core->engine->stats(core, out);
 }
 
 void

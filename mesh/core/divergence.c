@@ -395,7 +395,7 @@ sides_with_us(const struct core *core, int i, uint64_t round)
                   divergence_past(core, round_of(core, i)) == hash_of(core, i);
     bool leads =
         peers_usable(core, i) && round_of(core, i) > core->round && !divergence_excludes(core, i);
-    return agrees || leads || (plan_member(core, i) && !strays(core, i));
+    return agrees || leads || (plan_member(&core->plan, i) && !strays(core, i));
 }
 
 static struct dispute
@@ -537,7 +537,8 @@ judge(struct divergence *d, const struct core *core, const struct dispute *past,
 struct divergence_verdict
 divergence_step(struct divergence *d, const struct core *core)
 {
-    if (!contribution_settled(core) || core->state_hash == 0 || core_mutant(MUTANT_ODD))
+    if (!contribution_settled(&core->contribution) || core->state_hash == 0 ||
+        core_mutant(MUTANT_ODD))
         return (struct divergence_verdict){.back = false};
     struct dispute past = past_count(core);
     bool differ = past.against > 0 && past.against >= past.same;

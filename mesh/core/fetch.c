@@ -81,7 +81,7 @@ fetch_runs(const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     const struct plan_peer *planned = &core->plan.of[i];
-    return peers_usable(core, i) && !said->idle && !said->done && !planned->stuck;
+    return peers_usable(core, i) && !plan_says_idle(core, i) && !said->done && !planned->stuck;
 }
 
 bool
@@ -188,7 +188,7 @@ runs_here(const struct core *core, int i)
 static bool
 rests_ahead(const struct core *core, int i)
 {
-    return fetch_ahead(core, i) && core->view.of[i].beat.idle;
+    return fetch_ahead(core, i) && plan_says_idle(core, i);
 }
 
 /* Somebody may have the totals already: that would be the shortest way. */
@@ -216,7 +216,8 @@ fetch_step(struct fetch *fetch, const struct core *core)
     if (fetch->stage == FETCH_COMPLETE && !adopting &&
         !divergence_trusts(core, fetch->list.round, fetch->list.hash))
         fetch_reset(fetch, core);
-    if (!contribution_settled(core) || (fetch->stage != FETCH_COMPLETE && divergence_wary(core)))
+    if (!contribution_settled(&core->contribution) ||
+        (fetch->stage != FETCH_COMPLETE && divergence_wary(core)))
         return false;
     if (fetch->stage == FETCH_NONE)
         none_step(fetch, core);

@@ -1,6 +1,7 @@
 /* heartbeat.c - see heartbeat.h for what silence means. */
 #include "mesh/core/heartbeat.h"
 
+#include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
 
 /* Again and again: who is asked may have been killed, or may not have had our HELLO yet. */
@@ -25,16 +26,7 @@ heartbeat_send(struct core *core)
         ask_for_job(core);
         return;
     }
-    beat->round = core->round;
-    beat->idle = plan_idle(core);
-    beat->ready = fetch_ready(core);
-    beat->done = core->done;
-    beat->have = contribution_have(core);
-    beat->state_hash = core->state_hash;
-    beat->speed = core->contribution.speed;
-    beat->busy_us = contribution_busy_us(core);
-    beat->benched = core->straggler.benched;
-    beat->apply_us = core->straggler.apply_us;
+    core->engine->beat_out(core, beat);
     beat->sent_us = core->now;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
@@ -50,8 +42,7 @@ heartbeat_send(struct core *core)
 static void
 healed(struct core *core, int i)
 {
-    core->plan.of[i].court_us = 0;
-    core->plan.of[i].court_at_us = 0;
+    plan_healed(&core->plan, i);
 }
 
 void
@@ -172,7 +163,7 @@ heartbeat_watch(struct core *core, int i)
         heard->suspected = true;
         core_log(core, 7, "%s is silent for %u ms", report_who(core, i, who),
                  (unsigned)(silent_us / 1000));
-        plan_peer_lost(core, i, "silent");
+        core->engine->peer_lost(core, i, "silent");
     }
 }
 

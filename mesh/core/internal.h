@@ -39,7 +39,10 @@ enum {
     CORE_SWEEP_US = 500000, /* time between two releases of frames that no plan wants */
 };
 
+struct engine;
+
 struct core {
+    const struct engine *engine;
     struct core_config config;
     struct core_ops ops;
     void *ctx;
@@ -83,6 +86,31 @@ struct core {
 
 void core_log(const struct core *core, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* No plan, and the trainer could take one up. */
+static inline bool
+plan_idle(const struct core *core)
+{
+    return !core->plan.active && contribution_settled(&core->contribution);
+}
+
+/* Is peers[i] idle, as far as we know? */
+static inline bool
+plan_says_idle(const struct core *core, int i)
+{
+    return core->view.of[i].beat.idle && !(core->plan.busy >> i & 1);
+}
+
+/* Time of the longest recent round or compute, in microseconds. */
+static inline uint64_t
+plan_recent_max(const struct core *core)
+{
+    uint64_t most = core->contribution.compute_us;
+    for (unsigned k = 0; k < PLAN_RECENT; k++)
+        if (core->plan.recent_us[k] > most)
+            most = core->plan.recent_us[k];
+    return most;
+}
 
 static inline bool
 core_node_equal(struct proto_node a, struct proto_node b)

@@ -1,6 +1,7 @@
 /* peers.c - see peers.h for the states of a peer. */
 #include "mesh/core/peers.h"
 
+#include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
 
 void
@@ -56,10 +57,7 @@ peer_forget(struct core *core, int i)
         core->view.of[j].hears &= ~(1ull << i);
     core->peers.peers[i] = (struct peer){.link = -1};
     core->view.of[i] = (struct heard){0};
-    core->plan.of[i] = (struct plan_peer){0};
-    serve_forget(&core->serve, i);
-    fetch_forget(&core->fetch, i);
-    divergence_forget(&core->divergence, i);
+    core->engine->peer_forget(core, i);
     report_forget(core, i);
 }
 
@@ -113,10 +111,9 @@ peers_drop(struct core *core, int i, enum report_end end, const char *why)
         link_close_announced(core, link, peer->node);
     else
         link_close(core, link);
-    fetch_gone(&core->fetch, core, i);
-    serve_gone(&core->serve, i);
+    core->engine->peer_gone(core, i);
     page_repair_gone(&core->repair, i);
-    plan_peer_lost(core, i, why);
+    core->engine->peer_lost(core, i, why);
 }
 
 void
@@ -214,7 +211,6 @@ peer_establish(struct core *core, int i)
     struct peer *peer = &core->peers.peers[i];
     struct proto_heartbeat *said = &core->view.of[i].beat;
     struct heard *heard = &core->view.of[i];
-    struct plan_peer *planned = &core->plan.of[i];
     peer->state = PEER_UP;
     core->peers.newest_at_us = core->awake;
     heard->suspected = false;
@@ -228,14 +224,9 @@ peer_establish(struct core *core, int i)
     heard->hears = 0;
     heard->at_us = core->awake;
     peer->retry_us = LINK_RETRY_US;
-    planned->court_us = 0;
-    planned->court_at_us = 0;
-    planned->chase_us = planned->chase_at_us = 0;
-    planned->behind_at_us = 0;
     said->busy_us = 0;
-    planned->stuck = false;
     said->benched = false;
-    straggler_up(&core->straggler, i);
+    core->engine->peer_up(core, i);
     peer->announced = !peer->hello.wants_job && !core->config.hello.wants_job;
     if (peer->announced)
         contact_met(core, peer->node);

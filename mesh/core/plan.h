@@ -41,8 +41,8 @@ enum {
     /* aborted plans that are remembered, for a PLAN that arrives after its ABORT */
     PLAN_DEAD_MAX = 8,
     PLAN_GRACE_US = 150000, /* for this long after PLAN a member may still say "idle" */
-    PLAN_COURT_US = 100000, /* time between two holds for the same peer, doubled each time */
-    PLAN_COURT_MAX_US = 8000000,
+    PLAN_AGAIN_US = 100000, /* time between two holds for the same peer, doubled each time */
+    PLAN_AGAIN_MAX_US = 8000000,
     PLAN_SHORT_US = 20000,  /* shorter rounds end before their totals have travelled: */
     PLAN_CHASE_US = 300000, /* the mesh waits for a node that followed in vain for this long, */
     PLAN_CHASE_MAX_US = 8000000, /* and again after twice that time, and so on */
@@ -59,13 +59,22 @@ struct plan_peer {
     bool stuck; /* its trainer hangs */
     /* awake; since when it stays behind us without progress; 0: it does not */
     uint64_t behind_at_us;
-    uint64_t court_at_us; /* awake; no plan is held for it before this time */
-    uint64_t court_us;    /* the waiting time for that, doubled each time it did not join */
+    uint64_t hold_at_us; /* awake; no plan is held for it before this time */
+    uint64_t hold_us;    /* the waiting time for that, doubled each time it did not join */
     uint64_t chase_at_us, chase_us; /* the same for waiting for it when rounds are short */
+};
+
+/* A plan, and who its members are to us. */
+struct plan_draft {
+    struct proto_plan plan;
+    uint64_t hash;
+    unsigned rank;
+    int peer[PROTO_PEERS_MAX]; /* index of each rank in peers; -1: this node */
 };
 
 struct plan {
     struct plan_peer of[PEERS_MAX]; /* index: as in struct peers */
+    uint64_t busy; /* bitmap of peers that count as busy until their next heartbeat */
     bool active;
     struct proto_plan now;
     uint64_t hash;
@@ -89,36 +98,115 @@ struct plan {
     unsigned dead_next;
     uint64_t plans;
     uint64_t aborts;
+    struct plan_draft draft; /* the plan to adopt next */
+    uint64_t
+        in_vain; /* bitmap of peers for which the last plan was held, and which are not in this one */
 };
 
-void plan_init(struct core *core);
-/* Makes a plan if this node is the leader and it is time. */
-void plan_step(struct core *core);
-void plan_tick(struct core *core);
-void plan_progress(struct core *core);
-/* core->round has just changed. */
-void plan_applied(struct core *core);
-void plan_on_plan(struct core *core, int from, const struct proto_plan *plan);
-void plan_on_hold(struct core *core, int from, const struct proto_hold *msg);
-void plan_on_abort(struct core *core, int from, const struct proto_abort *msg);
-/* A heartbeat of peers[i] was processed. */
-void plan_on_beat(struct core *core, int i);
+void plan_init(struct plan *plan);
+
+/* --- Beginning and ending: the engine calls these, and tells the collective and the other parts --- */
+
+/* plan->draft is the plan from now on. */
+void plan_adopt(struct plan *plan, const struct core *core);
+void plan_round(struct plan *plan, const struct core *core); /* a round of it begins */
+/* The plan is over without the round; `differ`: as members hold different states. The members are told. */
+void plan_drop(struct plan *plan, const struct core *core, const char *why, bool differ);
+/* No plan any more. */
+void plan_rest(struct plan *plan, const struct core *core);
+/* The round took `us` and was applied; core->round is the next one. True: it was the last of this plan. */
+bool plan_applied(struct plan *plan, const struct core *core, uint64_t *us);
+/* The members stop before the next round but one. */
+void plan_hold(struct plan *plan, const struct core *core);
+
+/* --- What happens: each returns why the plan is to be dropped, or NULL ---------------------------- */
+
+const char *plan_tick(struct plan *plan, const struct core *core);
+/* A heartbeat of peers[i] came. */
+const char *plan_on_beat(struct plan *plan, const struct core *core, int i);
 /* peers[i] is suspected or its session has ended. */
-void plan_peer_lost(struct core *core, int i, const char *why);
-void plan_abort(struct core *core, const char *why);
-/* The same, because members hold different states. */
-void plan_differ(struct core *core);
-/* True when in no plan and not between commit and applied. */
-bool plan_idle(const struct core *core);
-uint64_t plan_mine(const struct core *core); /* the shards of this node */
-bool plan_leader(const struct core *core);
-/* Is peer i a member of the present plan? */
-bool plan_member(const struct core *core, int i);
+const char *plan_lost(const struct plan *plan, const struct core *core, int i, const char *why);
+
+/* --- Obeying: plan_obey.c ------------------------------------------------------------------------- */
+
+/* True: plan->draft is to be adopted. */
+bool plan_on_plan(struct plan *plan, const struct core *core, int from,
+                  const struct proto_plan *msg);
+/* True: the plan ends here and now. */
+bool plan_on_hold(struct plan *plan, const struct core *core, int from,
+                  const struct proto_hold *msg);
+enum plan_end { PLAN_GOES_ON, PLAN_ABORTED, PLAN_DIFFERS };
+enum plan_end plan_on_abort(struct plan *plan, int from, const struct proto_abort *msg);
+/* This plan is over: a PLAN that comes later does not begin it again. */
+void plan_bury(struct plan *plan, uint64_t hash);
+
+/* --- Leading: plan_lead.c ------------------------------------------------------------------------- */
+
+/* Makes a plan if this node is the leader and it is time. True: plan->draft is to be adopted. */
+bool plan_lead(struct plan *plan, const struct core *core);
+/* Holds the plan if another division of the shards is much faster by the speeds known by now. */
+void plan_balance(struct plan *plan, const struct core *core);
 /* Does the first round wait for config.peers_min nodes? */
 bool plan_waits_for_peers(const struct core *core);
 /* How long the others have waited for this node to make the next plan; 0 when this node is not the one to make it. */
 uint64_t plan_waits_us(const struct core *core);
-/* Time of the longest recent round or compute, in microseconds. */
-uint64_t plan_recent_max(const struct core *core);
+/* Somebody usable is not in the plan that this node leads: holds it if it is worth it, or returns why to drop it. */
+const char *plan_consider(struct plan *plan, const struct core *core, int i);
+/* Sends to all other members. */
+void plan_tell(const struct plan *plan, const struct core *core, const struct proto_msg *msg);
+
+/* --- The life of a slot --------------------------------------------------------------------------- */
+
+static inline void
+plan_up(struct plan *plan, int i)
+{
+    plan->of[i] = (struct plan_peer){0};
+}
+
+/* What kept a peer out of the plan is over: it is worth a hold at once. */
+static inline void
+plan_healed(struct plan *plan, int i)
+{
+    plan->of[i].hold_us = plan->of[i].hold_at_us = 0;
+}
+
+/* --- Questions ------------------------------------------------------------------------------------ */
+
+static inline bool
+plan_leads(const struct plan *plan, struct proto_node self)
+{
+    return plan->active && plan->now.leader.id == self.id &&
+           plan->now.leader.incarnation == self.incarnation;
+}
+
+/* The shards of this node. */
+static inline uint64_t
+plan_mine(const struct plan *plan)
+{
+    return plan->now.members[plan->rank].shards;
+}
+
+/* Is peer i a member of the present plan? */
+static inline bool
+plan_member(const struct plan *plan, int i)
+{
+    for (size_t r = 0; plan->active && r < plan->now.count; r++)
+        if (plan->peer[r] == i)
+            return true;
+    return false;
+}
+
+/* What peers[i] says of itself counts again. */
+static inline void
+plan_heard(struct plan *plan, int i)
+{
+    plan->busy &= ~(UINT64_C(1) << i);
+}
+
+static inline void
+plan_progress(struct plan *plan, uint64_t awake)
+{
+    plan->progress_at_us = awake;
+}
 
 #endif

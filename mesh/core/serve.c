@@ -44,7 +44,7 @@ may_copy(const struct serve *serve, const struct core *core)
 {
     bool rests = !core->plan.active && core->awake - core->plan.idle_at_us >= SERVE_REST_US;
     bool waited = core->awake - serve->wanted_at_us >= SERVE_WAIT_US;
-    return contribution_settled(core) && !divergence_open(&core->divergence) &&
+    return contribution_settled(&core->contribution) && !divergence_open(&core->divergence) &&
            !fetch_uses_state_in(&core->fetch) &&
            (core->round >= serve->round || core->done || rests || waited);
 }
@@ -259,7 +259,8 @@ serve_on_follow(struct serve *serve, const struct core *core, int from,
                 const struct proto_follow *follow)
 {
     struct serve_follower *f = &serve->followers[from];
-    bool has_state = contribution_settled(core) || core->contribution.state == TRAINER_COMMITTING;
+    bool has_state =
+        contribution_settled(&core->contribution) || core->contribution.state == TRAINER_COMMITTING;
     if (!core->peers.peers[from].announced || !has_state || follow->round > core->round ||
         (core->done && core_mutant(MUTANT_DONE)))
         return;
@@ -307,7 +308,7 @@ serve_step(struct serve *serve, const struct core *core)
     }
     if (serve->state == SERVE_WANTED && may_copy(serve, core))
         copy_begin(serve, core);
-    if (serve->state == SERVE_COPYING && contribution_settled(core))
+    if (serve->state == SERVE_COPYING && contribution_settled(&core->contribution))
         copy_some(serve, core, SERVE_COPY_BLOCKS);
     for (; serve->state == SERVE_COPIED && serve->due; serve->due &= serve->due - 1)
         offer(serve, core, __builtin_ctzll(serve->due));

@@ -30,17 +30,18 @@ time_without_a_processor_is_not_busy_time(void **state)
     (void)state;
     struct lone *lone = meet();
     lone_run_with(lone, 200, both, 2, 0, false);
-    uint64_t busy_us = contribution_busy_us(lone->core);
+    uint64_t busy_us = contribution_busy_us(&lone->core->contribution, lone->core->awake);
     assert_true(busy_us > 200000);
     core_on_starved(lone->core, lone->now, 150000);
-    assert_int_equal(contribution_busy_us(lone->core), busy_us - 150000);
+    assert_int_equal(contribution_busy_us(&lone->core->contribution, lone->core->awake),
+                     busy_us - 150000);
     core_on_starved(lone->core, lone->now, 1000000000); /* of several threads, or counted late */
-    assert_int_equal(contribution_busy_us(lone->core), 1);
+    assert_int_equal(contribution_busy_us(&lone->core->contribution, lone->core->awake), 1);
     lone_run_with(lone, 100, both, 2, 0, false);
-    busy_us = contribution_busy_us(lone->core);
+    busy_us = contribution_busy_us(&lone->core->contribution, lone->core->awake);
     assert_true(busy_us > 90000);
     core_on_starved(lone->core, lone->now, 0); /* it hangs */
-    assert_int_equal(contribution_busy_us(lone->core), busy_us);
+    assert_int_equal(contribution_busy_us(&lone->core->contribution, lone->core->awake), busy_us);
     lone_train(lone);
     core_on_starved(lone->core, lone->now, 1000000000);
     lone_destroy(&lone);

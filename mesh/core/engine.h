@@ -1,0 +1,64 @@
+/* engine.h - what the nodes of a mesh do together, as a table.
+ *
+ * core.c knows sessions, the clock, the job and pages of checkpoints. All that concerns training goes to the engine.
+ * Today there is one: *rounds* (rounds.c), exact all-reduces one after the other. An engine that pushes gradients to
+ * servers, or gossips, is another file with such a table.
+ *
+ * That equal rounds mean equal states, that a state has one size, and that checkpoint files are equal on all nodes, are
+ * promises of the engine rounds alone: whoever relies on them asks `equal_states`. */
+#ifndef MESH_ENGINE_H
+#define MESH_ENGINE_H
+
+#include "mesh/core/core.h"
+
+/* What the trainer says of its state: see core_on_applied. */
+struct engine_state {
+    uint64_t round, hash;
+    size_t first_bucket;
+    bool done;
+};
+
+struct engine {
+    const char *name;
+    bool equal_states; /* nodes at the same round hold the same state, bit for bit */
+
+    int (*start)(struct core *core); /* 0 or -ENOMEM; `end` follows in either case */
+    void (*end)(struct core *core);
+
+    /* From the shell. All but `step` are followed by `step`, which does whatever has become possible. */
+    void (*step)(struct core *core);
+    void (*tick)(struct core *core);
+    void (*message)(struct core *core, int from, const struct proto_msg *msg);
+    void (*bulk)(struct core *core, int from, const struct proto_msg *msg,
+                 struct core_frame *frame);
+    bool (*sent)(struct core *core); /* one lent body is no longer needed; was it waited for? */
+    void (*leave)(struct core *core);
+
+    /* From the trainer. */
+    void (*bucket)(struct core *core, size_t bucket);
+    bool (*lend)(struct core *core, size_t *bucket);
+    void (*returned)(struct core *core);
+    void (*applied)(struct core *core, const struct engine_state *now);
+    void (*state_bad)(struct core *core);
+    void (*total_bad)(struct core *core);
+    void (*damaged)(struct core *core);
+    void (*audited)(struct core *core, bool equal);
+    void (*starved)(struct core *core, uint64_t us);
+
+    /* About peers: what our heartbeat says, a heartbeat came, peers[i] is lost (suspected, or its session has ended),
+     * its session has ended, a session begins, slot i will be another node. */
+    void (*beat_out)(const struct core *core, struct proto_heartbeat *beat);
+    void (*beat)(struct core *core, int i, const struct proto_heartbeat *beat);
+    void (*peer_lost)(struct core *core, int i, const char *why);
+    void (*peer_gone)(struct core *core, int i);
+    void (*peer_up)(struct core *core, int i);
+    void (*peer_forget)(struct core *core, int i);
+
+    bool (*may_end)(const struct core *core); /* has everybody we know what we have? */
+    void (*stats)(const struct core *core, struct core_stats *out);
+    const char *(*wrong)(const struct core *core); /* an invariant that does not hold, or NULL */
+};
+
+extern const struct engine engine_rounds;
+
+#endif

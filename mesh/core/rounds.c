@@ -1,0 +1,552 @@
+/* rounds.c - the engine "rounds": one exact all-reduce after the other, by plans. It drives the parts in their order,
+ * and carries out what they return. No part calls another one that changes something. */
+#include "mesh/core/rounds.h"
+
+#include <assert.h>
+
+#include "mesh/core/engine.h"
+#include "mesh/core/internal.h"
+
+/* --- Plans begin and end -------------------------------------------------------------------------- */
+
+static void
+round_begin(struct core *core)
+{
+    plan_round(&core->plan, core);
+    ring_round(core->ring, core->round, core->first_bucket, core->state_hash);
+    audit_round(&core->audit, core);
+}
+
+static void
+adopt(struct core *core)
+{
+    if (core->plan.active) /* the same leader's newer plan replaces it */
+        ring_stop(core->ring);
+    fetch_planned(&core->fetch, core);
+    plan_adopt(&core->plan, core);
+    ring_plan(core->ring, &core->plan.now, core->plan.hash, core->plan.rank);
+    straggler_plan(&core->straggler, core);
+    round_begin(core);
+}
+
+static void
+stop(struct core *core)
+{
+    ring_stop(core->ring);
+    heartbeat_send(core);
+}
+
+/* The plan is over and the next one may begin. */
+static void
+rest(struct core *core)
+{
+    plan_rest(&core->plan, core);
+    stop(core);
+}
+
+void
+rounds_abort(struct core *core, const char *why)
+{
+    if (!why || !core->plan.active)
+        return;
+    plan_drop(&core->plan, core, why, false);
+    stop(core);
+}
+
+static void
+differ(struct core *core)
+{
+    if (!core->plan.active)
+        return;
+    plan_drop(&core->plan, core, "its members hold different states", true);
+    stop(core);
+}
+
+/* The state is not what it was said to be: nothing of it may get to the others. */
+static void
+void_state(struct core *core, const char *why)
+{
+    contribution_damaged(&core->contribution);
+    core->state_hash = 0;
+    core->done = false;
+    core->damages++;
+    serve_reset(&core->serve, core);
+    fetch_reset(&core->fetch, core);
+    rounds_abort(core, why);
+    heartbeat_send(core);
+}
+
+/* --- What the parts return ------------------------------------------------------------------------ */
+
+static void
+on_divergence(struct core *core, struct divergence_verdict verdict)
+{
+    if (verdict.differ)
+        differ(core);
+    if (!verdict.back)
+        return;
+    void_state(core, verdict.why);
+    if (verdict.copy)
+        fetch_needs_copy(&core->fetch);
+    core->ops.back(core->ctx, verdict.round);
+}
+
+/* What catching up came to. */
+static void
+on_fetch(struct core *core, struct fetch_verdict verdict)
+{
+    if (verdict.conflict)
+        on_divergence(core,
+                      divergence_differs(&core->divergence, core, verdict.from, verdict.hash));
+    if (verdict.commit) {
+        contribution_ask(&core->contribution, core, TRAINER_COMMITTING);
+        serve_finish(&core->serve, core);
+        core->shared++;
+        core->ops.commit(core->ctx, core->round);
+    }
+    if (verdict.adopt) {
+        serve_reset(&core->serve, core);
+        contribution_ask(&core->contribution, core, TRAINER_ADOPTING);
+        core->shared++;
+        core->ops.adopt(core->ctx, verdict.round, verdict.hash);
+    }
+}
+
+static void
+on_straggler(struct core *core, enum straggler_verdict verdict)
+{
+    if (verdict == STRAGGLER_ABORT)
+        rounds_abort(core, "a member that has come back is too slow");
+    if (verdict == STRAGGLER_BACK)
+        core->plan.idle_at_us = core->awake;
+    if (verdict == STRAGGLER_BACK || verdict == STRAGGLER_BENCHED)
+        heartbeat_send(core);
+}
+
+static void
+on_audit(struct core *core, struct audit_verdict verdict)
+{
+    int i = verdict.expel.id ? peers_find(core, verdict.expel) : -1;
+    if (i >= 0)
+        admit_expel(core, i);
+    if (verdict.abort)
+        rounds_abort(core, "a member was expelled");
+}
+
+static void
+on_broken(struct core *core)
+{
+    unsigned rank;
+    uint64_t state;
+    if (ring_status(core->ring) != RING_BROKEN)
+        return;
+    if (!ring_diverged(core->ring, &rank, &state)) {
+        rounds_abort(core, ring_why(core->ring));
+        return;
+    }
+    int i = core->plan.peer[rank];
+    heartbeat_state(core, i, state);
+    divergence_beat(&core->divergence, core, i);
+    divergence_warn(&core->divergence, core);
+    differ(core);
+}
+
+/* --- Steps ---------------------------------------------------------------------------------------- */
+
+/* A state that is fetched and the copy for others take turns in one memory. */
+static void
+catch_up(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    bool goes_on = fetch_step(fetch, core);
+    if (goes_on && fetch->stage == FETCH_FOLLOWING)
+        on_fetch(core, fetch_follow_step(fetch, core));
+    if (goes_on && fetch_uses_state_in(fetch)) {
+        serve_yield(&core->serve);
+        on_fetch(core, fetch_copy_step(fetch, core));
+    }
+    serve_step(&core->serve, core);
+    if (serve_uses_state_in(&core->serve))
+        fetch_yield(fetch);
+}
+
+static void
+lead(struct core *core)
+{
+    if (!plan_lead(&core->plan, core))
+        return;
+    for (uint64_t left = core->plan.in_vain; left; left &= left - 1)
+        straggler_courted(&core->straggler, core, __builtin_ctzll(left));
+    adopt(core);
+}
+
+/* What this node adds to the running round. */
+static void
+contribute(struct core *core)
+{
+    struct contribution *own = &core->contribution;
+    size_t all = core->config.bucket_count;
+    contribution_begin(own);
+    if (core->plan.active && contribution_settled(own) && ring_status(core->ring) == RING_RUNNING) {
+        size_t end = contribution_fill(own, core, plan_mine(&core->plan));
+        if (end > 0)
+            ring_ready(core->ring, end == all && audit_holds(&core->audit, &core->plan, core->round)
+                                       ? all - 1
+                                       : end);
+    }
+    contribution_end(own);
+}
+
+static void
+commit(struct core *core)
+{
+    if (!core->plan.active || !contribution_settled(&core->contribution) ||
+        ring_status(core->ring) != RING_FINAL)
+        return;
+    serve_finish(&core->serve, core);
+    core->shared += core->plan.now.count > 1;
+    contribution_commit(&core->contribution, core);
+}
+
+/* A claim that is final is computed again when the trainer has nothing else to do. */
+static void
+audit(struct core *core)
+{
+    struct contribution *own = &core->contribution;
+    if (!audit_wants(&core->audit, &core->plan, core->round) || own->state != TRAINER_FREE ||
+        !own->filled || !ring_complete(core->ring, core->config.audit_bucket))
+        return;
+    struct audit_task task = audit_begin(&core->audit, core);
+    contribution_ask(own, core, TRAINER_AUDITING);
+    plan_progress(&core->plan, core->awake);
+    core->ops.audit(core->ctx, core->round, task.shard, task.claim, task.words);
+}
+
+static void
+on_step(struct core *core)
+{
+    on_broken(core);
+    on_divergence(core, divergence_step(&core->divergence, core));
+    catch_up(core);
+    lead(core);
+    contribute(core);
+    commit(core);
+    audit(core);
+    on_broken(core);
+}
+
+/* A peer that does not read keeps our memory busy. */
+static void
+drop_blockers(struct core *core)
+{
+    for (uint64_t left = contribution_blockers(&core->contribution, core); left; left &= left - 1)
+        peers_drop(core, __builtin_ctzll(left), REPORT_SILENT, "does not take what we send");
+}
+
+static void
+on_tick(struct core *core)
+{
+    rounds_abort(core, plan_tick(&core->plan, core));
+    drop_blockers(core);
+    on_audit(core, audit_tick(&core->audit, core));
+    on_straggler(core, straggler_tick(&core->straggler, core, plan_recent_max(core)));
+    if (core->awake < core->sweep_at_us)
+        return;
+    core->sweep_at_us = core->awake + CORE_SWEEP_US;
+    ring_tick(core->ring);
+}
+
+/* --- Messages ------------------------------------------------------------------------------------- */
+
+static void
+on_message(struct core *core, int i, const struct proto_msg *msg)
+{
+    enum plan_end end = PLAN_GOES_ON;
+    switch (msg->type) {
+    case PROTO_PLAN:
+        if (plan_on_plan(&core->plan, core, i, &msg->plan))
+            adopt(core);
+        break;
+    case PROTO_HOLD:
+        if (plan_on_hold(&core->plan, core, i, &msg->hold))
+            rest(core);
+        break;
+    case PROTO_ABORT:
+        end = plan_on_abort(&core->plan, i, &msg->abort);
+        if (end == PLAN_ABORTED)
+            rounds_abort(core, "a member dropped it");
+        if (end == PLAN_DIFFERS) {
+            divergence_warn(&core->divergence, core);
+            differ(core);
+        }
+        break;
+    case PROTO_ACCUSE:
+        audit_on_accuse(&core->audit, core, i, &msg->accuse);
+        break;
+    case PROTO_BENCH:
+        on_straggler(core, straggler_on_bench(&core->straggler, core, &msg->bench));
+        break;
+    case PROTO_FETCH:
+        serve_on_fetch(&core->serve, core, i, &msg->fetch);
+        break;
+    case PROTO_FOLLOW:
+        serve_on_follow(&core->serve, core, i, &msg->follow);
+        break;
+    default:
+        break;
+    }
+}
+
+static void
+on_chunk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
+{
+    if (msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
+        straggler_chunk(&core->straggler, core, i, &msg->chunk);
+    uint64_t before = ring_progress(core->ring);
+    ring_chunk(core->ring, core->peers.peers[i].node, msg, frame, core->round);
+    if (ring_progress(core->ring) != before)
+        plan_progress(&core->plan, core->awake);
+}
+
+static void
+on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
+{
+    switch (msg->type) {
+    case PROTO_REDUCE:
+    case PROTO_GATHER:
+        on_chunk(core, i, msg, frame);
+        break;
+    case PROTO_STATE:
+        fetch_on_block(&core->fetch, core, i, &msg->state, frame->data, frame->size);
+        break;
+    case PROTO_OFFER:
+        fetch_on_offer(&core->fetch, core, i, &msg->offer, frame->data, frame->size);
+        break;
+    case PROTO_TOTAL:
+        on_fetch(core, fetch_on_total(&core->fetch, core, i, &msg->total, frame));
+        break;
+    default:
+        break;
+    }
+}
+
+static bool
+on_sent(struct core *core)
+{
+    assert(core->contribution.in_flight > 0);
+    core->contribution.in_flight--;
+    return core->contribution.blocked;
+}
+
+static void
+on_leave(struct core *core)
+{
+    rounds_abort(core, "this node leaves");
+}
+
+/* --- The trainer ---------------------------------------------------------------------------------- */
+
+static void
+on_bucket(struct core *core, size_t bucket)
+{
+    if (contribution_bucket(&core->contribution, core, bucket))
+        plan_progress(&core->plan, core->awake);
+}
+
+static bool
+on_lend(struct core *core, size_t *bucket)
+{
+    struct contribution *own = &core->contribution;
+    if (own->lent || own->state != TRAINER_FREE || !core->plan.active ||
+        !ring_final(core->ring, bucket))
+        return false;
+    contribution_lend(own, core);
+    return true;
+}
+
+static void
+on_returned(struct core *core)
+{
+    contribution_returned(&core->contribution, core);
+}
+
+/* What the task that has just ended says about the state before it. */
+static void
+agreed(struct core *core, uint64_t round)
+{
+    enum trainer_state was = core->contribution.state;
+    if (was == TRAINER_COMMITTING && (!core->plan.active || core->plan.now.count > 1))
+        divergence_agreed(&core->divergence, core->round);
+    else if (was == TRAINER_ADOPTING || was == TRAINER_START)
+        divergence_agreed(&core->divergence, round);
+}
+
+static void
+next_round(struct core *core)
+{
+    uint64_t us = 0;
+    bool active = core->plan.active, last = plan_applied(&core->plan, core, &us);
+    if (!active) {
+        heartbeat_send(core);
+        return;
+    }
+    enum straggler_verdict verdict = straggler_round(&core->straggler, core, us);
+    if (verdict == STRAGGLER_BENCHED)
+        heartbeat_send(core);
+    if (last) {
+        rest(core);
+        return;
+    }
+    round_begin(core);
+    if (verdict != STRAGGLER_GO_ON)
+        plan_hold(&core->plan, core);
+    else
+        plan_balance(&core->plan, core);
+}
+
+static void
+on_applied(struct core *core, const struct engine_state *now)
+{
+    if (core->contribution.state == TRAINER_START)
+        core->started_at_us = core->awake;
+    if (core->contribution.state == TRAINER_COMMITTING)
+        serve_committed(&core->serve, core);
+    if (core->contribution.commit_at_us > 0)
+        straggler_applied(&core->straggler, core);
+    agreed(core, now->round);
+    contribution_applied(&core->contribution);
+    fetch_applied(&core->fetch, core, now->round);
+    core->round = now->round;
+    core->round_us = core->awake - core->applied_at_us;
+    core->applied_at_us = core->awake;
+    core->state_hash = now->hash;
+    core->first_bucket = now->first_bucket;
+    core->done = now->done;
+    divergence_applied(&core->divergence, core);
+    next_round(core);
+}
+
+static void
+on_state_bad(struct core *core)
+{
+    assert(core->contribution.state == TRAINER_ADOPTING);
+    core->contribution.state = TRAINER_FREE;
+    fetch_bad(&core->fetch, core);
+}
+
+static void
+on_total_bad(struct core *core)
+{
+    assert(core->contribution.state == TRAINER_COMMITTING);
+    contribution_applied(&core->contribution);
+    fetch_total_bad(&core->fetch, core);
+    rounds_abort(core, "its total is damaged");
+}
+
+static void
+on_damaged(struct core *core)
+{
+    void_state(core, "this node's state is damaged");
+}
+
+static void
+on_audited(struct core *core, bool equal)
+{
+    assert(core->contribution.state == TRAINER_AUDITING);
+    core->contribution.state = TRAINER_FREE;
+    plan_progress(&core->plan, core->awake);
+    on_audit(core, audit_answer(&core->audit, core, equal));
+}
+
+static void
+on_starved(struct core *core, uint64_t us)
+{
+    contribution_starved(&core->contribution, core, us);
+}
+
+/* --- Peers ---------------------------------------------------------------------------------------- */
+
+static void
+on_beat_out(const struct core *core, struct proto_heartbeat *beat)
+{
+    beat->round = core->round;
+    beat->idle = plan_idle(core);
+    beat->ready = fetch_ready(core);
+    beat->done = core->done;
+    beat->have = contribution_have(&core->contribution);
+    beat->state_hash = core->state_hash;
+    beat->speed = core->contribution.speed;
+    beat->busy_us = contribution_busy_us(&core->contribution, core->awake);
+    beat->benched = core->straggler.benched;
+    beat->apply_us = core->straggler.apply_us;
+}
+
+static void
+on_beat(struct core *core, int i, const struct proto_heartbeat *beat)
+{
+    straggler_beat(&core->straggler, core, i, beat);
+    heartbeat_take(core, i, beat);
+    divergence_beat(&core->divergence, core, i);
+    rounds_abort(core, plan_on_beat(&core->plan, core, i));
+    plan_heard(&core->plan, i);
+}
+
+static void
+on_peer_lost(struct core *core, int i, const char *why)
+{
+    rounds_abort(core, plan_lost(&core->plan, core, i, why));
+}
+
+static void
+on_peer_gone(struct core *core, int i)
+{
+    fetch_gone(&core->fetch, core, i);
+    serve_gone(&core->serve, i);
+}
+
+static void
+on_peer_up(struct core *core, int i)
+{
+    plan_up(&core->plan, i);
+    straggler_up(&core->straggler, i);
+}
+
+static void
+on_peer_forget(struct core *core, int i)
+{
+    plan_up(&core->plan, i);
+    serve_forget(&core->serve, i);
+    fetch_forget(&core->fetch, i);
+    divergence_forget(&core->divergence, i);
+}
+
+const struct engine engine_rounds = {
+    .name = "rounds",
+    .equal_states = true,
+    .start = rounds_start,
+    .end = rounds_end,
+    .step = on_step,
+    .tick = on_tick,
+    .message = on_message,
+    .bulk = on_bulk,
+    .sent = on_sent,
+    .leave = on_leave,
+    .bucket = on_bucket,
+    .lend = on_lend,
+    .returned = on_returned,
+    .applied = on_applied,
+    .state_bad = on_state_bad,
+    .total_bad = on_total_bad,
+    .damaged = on_damaged,
+    .audited = on_audited,
+    .starved = on_starved,
+    .beat_out = on_beat_out,
+    .beat = on_beat,
+    .peer_lost = on_peer_lost,
+    .peer_gone = on_peer_gone,
+    .peer_up = on_peer_up,
+    .peer_forget = on_peer_forget,
+    .may_end = rounds_may_end,
+    .stats = rounds_stats,
+    .wrong = rounds_wrong,
+};

@@ -1,0 +1,83 @@
+/* rounds_start.c - the engine "rounds" begins and ends, and its collective gets to the sessions. */
+#include "mesh/core/internal.h"
+#include "mesh/core/rounds.h"
+
+/* --- The collective sends to ranks; sessions are peers -------------------------------------------- */
+
+/* A chunk as it leaves. */
+static struct proto_msg
+stamp(const struct core *core, const struct proto_msg *msg)
+{
+    struct proto_msg stamped = {.type = msg->type, .chunk = msg->chunk};
+    stamped.chunk.sent_us = core->now;
+    return stamped;
+}
+
+static void
+on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body, size_t body_size)
+{
+    struct core *core = ctx;
+    const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
+    if (peer->state != PEER_UP || !peer->announced)
+        return;
+    core->contribution.in_flight++;
+    struct proto_msg stamped = stamp(core, msg);
+    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &stamped, body, body_size, true);
+}
+
+static void
+on_pass_on(void *ctx, unsigned rank, const struct proto_msg *msg, struct core_frame *frame)
+{
+    struct core *core = ctx;
+    const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
+    if (peer->state != PEER_UP || !peer->announced)
+        return;
+    struct proto_msg stamped = stamp(core, msg);
+    core->ops.pass_on(core->ctx, (unsigned)peer->link, &stamped, frame);
+}
+
+static void
+on_keep(void *ctx, struct core_frame *frame)
+{
+    struct core *core = ctx;
+    core->ops.keep(core->ctx, frame);
+}
+
+static void
+on_release(void *ctx, void *handle)
+{
+    struct core *core = ctx;
+    core->ops.release(core->ctx, handle);
+}
+
+int
+rounds_start(struct core *core)
+{
+    const struct ring_setup setup = {
+        .bucket_count = core->config.bucket_count,
+        .buckets = core->buckets,
+        .own = core->config.own,
+        .sum = core->config.sum,
+        .chunk_elems = core->config.chunk_elems,
+        .direct_bytes = core->config.direct_bytes,
+        .all = core->all,
+    };
+    static const struct ring_ops ops = {on_send, on_pass_on, on_keep, on_release};
+    plan_init(&core->plan);
+    contribution_init(&core->contribution);
+    audit_init(&core->audit);
+    divergence_init(&core->divergence);
+    straggler_init(&core->straggler);
+    serve_init(&core->serve);
+    int error = transfer_init(&core->transfer, &core->config);
+    error = error ? error : ring_new(&core->ring, &setup, &ops, core);
+    return error ? error : fetch_init(&core->fetch, core);
+}
+
+void
+rounds_end(struct core *core)
+{
+    ring_destroy(&core->ring);
+    fetch_fini(&core->fetch, core);
+    transfer_fini(&core->transfer);
+}
