@@ -8,20 +8,29 @@ WERROR   = -Werror
 comma   := ,
 B       := build/$(CC)$(if $(SANITIZE),-$(subst $(comma),+,$(SANITIZE)))$(if $(FAILPOINTS),-fail)
 
+# A compiler for another machine (CC=aarch64-linux-gnu-gcc) takes libraries from SYSROOT: the tree that make check-arm
+# fills, or the root, where Debian's multiarch packages are.
+target  := $(shell $(CC) -dumpmachine 2>/dev/null)
+cross   := $(if $(filter $(shell uname -m)-%,$(target)),,$(target))
+SYSROOT ?= $(if $(cross),$(wildcard build/sysroot-$(cross)))
+sysroot := $(if $(SYSROOT),--sysroot=$(abspath $(SYSROOT)))
+
 packages = libzmq libczmq msgpack openblas yaml-0.1 jansson libsodium libxxhash zlib libpng libjpeg
-pc_flags = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(packages) 2>/dev/null))
+pc       = $(if $(cross),PKG_CONFIG_SYSROOT_DIR=$(abspath $(SYSROOT)) \
+    PKG_CONFIG_LIBDIR=$(abspath $(SYSROOT))/usr/lib/$(cross)/pkgconfig:$(abspath $(SYSROOT))/usr/share/pkgconfig) pkg-config
+pc_flags = $(patsubst -I%,-isystem %,$(shell $(pc) --cflags $(packages) 2>/dev/null))
 CFLAGS   = -O2 -gdwarf-4
 ALL_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -UNDEBUG -ffp-contract=off -fno-math-errno -fno-trapping-math \
     -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wcast-qual \
     -Wformat=2 -Wundef -Wdouble-promotion $(WERROR) -I. $(pc_flags) -MMD -MP \
     $(if $(FAILPOINTS),-DMESHNODE_FAILPOINTS) \
-    $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined) $(CFLAGS)
-LDLIBS   = $(shell pkg-config --libs $(packages) 2>/dev/null) -lm -lpthread
-LDFLAGS  = $(if $(SANITIZE),-fsanitize=$(SANITIZE))
+    $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined) $(sysroot) $(CFLAGS)
+LDLIBS   = $(shell $(pc) --libs $(packages) 2>/dev/null) -lm -lpthread
+LDFLAGS  = $(sysroot) $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
 # A file *_simd.c is compiled once per instruction set; its first lines name the functions after $(SIMD). Only the
 # product loop gains from AVX-512. Off x86 the variant of AVX2 is that of any machine, and never chosen.
-x86      := $(filter x86_64,$(shell uname -m))
+x86      := $(filter x86_64-%,$(target))
 rooms    := proto compress nn nn/* mesh mesh/* node node/*
 lib_all  := $(wildcard $(rooms:%=%/*.c))
 simd_src := $(filter %_simd.c,$(lib_all))
@@ -40,7 +49,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all failpoints flips chaos chaos-night compose-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers lines pypi install clean help
+.PHONY: all check-arm failpoints flips chaos chaos-night compose-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers lines pypi install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -91,10 +100,23 @@ demo: deps                           ## four nodes on this machine find one anot
 
 check: check-deps                    ## everything that must hold: unit tests, properties, corpora, simulator, real nodes
 	@$(MAKE) -s all test-build failpoints
+	@[ ! -d $(arm_root) ] || $(MAKE) -s CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode
 	@tests/support/layers.sh
 	@tests/support/lines.sh check
 	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(tests) $(replays) \
 	    $B/sim $(wildcard tests/process/test_*.sh)
+
+# ARM64 on this machine: Debian's cross compiler, its packages in a tree, qemu-user. make check has a short part of it.
+arm_cc   := aarch64-linux-gnu-gcc
+arm_root := build/sysroot-aarch64-linux-gnu
+check-arm: check-deps                ## ARM64 by qemu-user, half an hour: unit tests, properties, corpora; x86-64 and ARM64 in one mesh
+	@tests/support/deps.sh arm
+	@tests/support/sysroot.sh $(arm_root)
+	@$(MAKE) -s all
+	@$(MAKE) -s CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode test-build
+	@SYSROOT=$(abspath $(arm_root)) RUNNER=tests/support/qemu.sh DEADLINE=3600 tests/run.sh build/$(arm_cc)/logs \
+	    $(patsubst $B/%,build/$(arm_cc)/%,$(tests) $(replays))
+	@MESHNODE=$(abspath $B/meshnode) tests/process/test_arm.sh all
 
 test: check-deps                     ## the fast part of check: unit tests, properties, corpora
 	@$(MAKE) -s test-build
@@ -190,4 +212,4 @@ help:                                ## this list
 	@sed -n 's/^\([a-z][a-z%-]*\):[^#]*## */\1\t/p' Makefile | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 	@echo "  CC=clang and SANITIZE=address,undefined (or thread) build and test beside the plain build; FAILPOINTS=1 builds."
 
--include $(shell find build -name '*.d' 2>/dev/null)
+-include $(shell find $B -name '*.d' 2>/dev/null)

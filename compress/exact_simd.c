@@ -1,14 +1,16 @@
 /* exact_simd.c - quantise and add, vectorised.
  *
  * Scaling by a power of two is exact (or ends below half a unit), minps/maxps take their second operand
- * when the first is NaN, cvtps2dq rounds to nearest even as lrintf does: so vectors of 8, of 4 and single
- * elements give the same integers. */
+ * when the first is NaN, as NEON's selection by a comparison does, and cvtps2dq and fcvtns round to nearest even
+ * as lrintf does: so vectors of 8, of 4 and single elements give the same integers. */
 #include "compress/exact_simd.h"
 
 #include <math.h>
 
-#ifdef __SSE2__
+#if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "proto/float_bits.h"
@@ -114,6 +116,34 @@ add_vector(int32_t *own, const float *g, size_t n, float scale, float limit,
     for (int i = 0; i < LANES; i++)
         most = lane[i] > most ? lane[i] : most;
     return most;
+}
+
+#elif defined(__aarch64__)
+
+enum { LANES = 4 };
+
+static inline uint32_t
+add_vector(int32_t *own, const float *g, size_t n, float scale, float limit,
+           struct exact_sums *sums)
+{
+    const float32x4_t hi = vdupq_n_f32(limit), lo = vdupq_n_f32(-limit);
+    const uint32x4_t magnitude = vdupq_n_u32(0x7fffffff);
+    uint32x4_t largest = vdupq_n_u32(0), a = largest, b = largest;
+    for (size_t i = 0; i < n; i += LANES) {
+        float32x4_t x = vmulq_n_f32(vld1q_f32(g + i), scale);
+        largest = vmaxq_u32(largest, vandq_u32(vreinterpretq_u32_f32(x), magnitude));
+        x = vbslq_f32(vcltq_f32(x, hi), x, hi);
+        x = vbslq_f32(vcgtq_f32(x, lo), x, lo);
+        int32x4_t q = vcvtnq_s32_f32(x);
+        vst1q_s32(own + i, vaddq_s32(vld1q_s32(own + i), q));
+        a = vaddq_u32(a, vreinterpretq_u32_s32(q));
+        b = vaddq_u32(b, a);
+    }
+    uint32_t lane[LANES], lane_b[LANES];
+    vst1q_u32(lane, a);
+    vst1q_u32(lane_b, b);
+    take_lanes(sums, lane, lane_b, LANES, n / LANES);
+    return vmaxvq_u32(largest);
 }
 
 #else

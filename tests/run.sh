@@ -4,7 +4,10 @@
 #
 # Each test runs in a session of its own. What is left of the session when the test ends, or when we are
 # interrupted, is killed: a node that a failed test forgot would slow down all that follow.
+#
+# RUNNER: words to put before programs (not scripts), such as an emulator.
 logs=$1
+RUNNER=${RUNNER:-}
 shift
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0 count=0 session= began=$(date +%s)
@@ -30,10 +33,10 @@ for test in "$@"; do
     log=$logs/$name.log
     start=$(date +%s)
     count=$((count + 1))
-    corpus=
-    case $name in replay_*) corpus=tests/fuzz/corpus/${name#replay_} ;; esac
+    corpus= runner=$RUNNER
+    case $name in replay_*) corpus=tests/fuzz/corpus/${name#replay_} ;; *.sh) runner= ;; esac
     [ -t 1 ] && printf '[%*d/%d] %s ...' ${#total} "$count" "$total" "$name"
-    setsid timeout -k 10 "${DEADLINE:-900}" "$test" $corpus >"$log" 2>&1 </dev/null &
+    setsid timeout -k 10 "${DEADLINE:-900}" $runner "$test" $corpus >"$log" 2>&1 </dev/null &
     session=$!
     wait "$session"
     status=$?

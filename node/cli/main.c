@@ -28,6 +28,7 @@
 #include "node/job/parse.h"
 #include "node/train/train.h"
 #include "proto/fail.h"
+#include "proto/simd.h"
 
 enum { WHY_MAX = 512, EXIT_BAD = 2, EXIT_INTERRUPTED = 130 };
 
@@ -398,7 +399,7 @@ main(int argc, char *argv[])
     occupy_standard_streams();
     if (fail_listed(argc, argv))
         return 0;
-    if (fail_open(why, sizeof why))
+    if (fail_open(why, sizeof why) || simd_choose(getenv("MESHNODE_SIMD"), why, sizeof why))
         return fail(EXIT_BAD, why);
     int rc = options_parse(&options, argc, argv, why, sizeof why), status;
     if (rc)

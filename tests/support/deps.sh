@@ -1,6 +1,7 @@
 #!/bin/sh
-# deps.sh SET...: install the packages of the named sets (build test lint bench) where they are missing.
+# deps.sh SET...: install the packages of the named sets (build test lint bench arm) where they are missing.
 # Debian and Ubuntu: through apt, with sudo where we are not root. Elsewhere, or without sudo: print what is needed.
+# deps.sh --libraries SET...: only print the libraries among them, which a cross compiler needs for its target, too.
 set -eu
 
 build="gcc make pkg-config libzmq3-dev libczmq-dev libmsgpack-dev libopenblas-dev libyaml-dev libjansson-dev \
@@ -8,7 +9,13 @@ libsodium-dev libxxhash-dev zlib1g-dev libpng-dev libjpeg-dev"
 test="libcmocka-dev iproute2 nftables procps binutils python3 valgrind"
 lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm"
 bench="g++ libgloo-dev libopenmpi-dev openmpi-bin python3-torch python3-yaml iproute2 python3"
+arm="gcc-aarch64-linux-gnu qemu-user-static"
 
+libraries=
+if [ "${1:-}" = --libraries ]; then
+    libraries=yes
+    shift
+fi
 wanted=
 for set in "$@"; do
     case $set in
@@ -16,9 +23,15 @@ for set in "$@"; do
     test) wanted="$wanted $test" ;;
     lint) wanted="$wanted $lint" ;;
     bench) wanted="$wanted $bench" ;;
-    *) echo "deps.sh: set '$set', expected build, test, lint or bench" >&2; exit 2 ;;
+    arm) wanted="$wanted $arm" ;;
+    *) echo "deps.sh: set '$set', expected build, test, lint, bench or arm" >&2; exit 2 ;;
     esac
 done
+if [ "$libraries" ]; then
+    # shellcheck disable=SC2086 # a list of packages
+    printf '%s\n' $wanted | grep -e '-dev$' | tr '\n' ' '
+    exit 0
+fi
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
     cc=${CC:-cc}

@@ -1,0 +1,60 @@
+/* The instruction set of the vector functions: chosen by name, never more than the CPU has. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proto/simd.h"
+
+static char why[128];
+
+static void
+without_a_name_it_is_the_largest(void **state)
+{
+    (void)state;
+    assert_int_equal(simd_choose(NULL, why, sizeof why), 0);
+    enum simd_set largest = simd_set;
+    assert_int_equal(simd_choose("base", why, sizeof why), 0);
+    assert_int_equal(simd_choose("", why, sizeof why), 0);
+    assert_int_equal(simd_set, largest);
+}
+
+static void
+every_set_of_this_cpu_can_be_chosen(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"base", "avx2", "avx512"};
+    assert_int_equal(simd_choose(NULL, why, sizeof why), 0);
+    enum simd_set largest = simd_set;
+    for (unsigned set = 0; set < 3; set++) {
+        int rc = simd_choose(names[set], why, sizeof why);
+        assert_int_equal(rc, set <= largest ? 0 : -EINVAL);
+        assert_int_equal(simd_set, set <= largest ? set : largest);
+        assert_int_equal(simd_avx2(), simd_set != SIMD_SET_BASE);
+        assert_int_equal(simd_avx512(), simd_set == SIMD_SET_AVX512);
+    }
+}
+
+static void
+another_name_is_refused_with_the_names_that_there_are(void **state)
+{
+    (void)state;
+    assert_int_equal(simd_choose("avx3", why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "MESHNODE_SIMD = avx3, expected base"));
+    assert_non_null(strstr(why, "on this CPU"));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_name_it_is_the_largest),
+        cmocka_unit_test(every_set_of_this_cpu_can_be_chosen),
+        cmocka_unit_test(another_name_is_refused_with_the_names_that_there_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
