@@ -40,6 +40,8 @@ lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) $(simd_src:%.c=$B/
 # The core with planted bugs (mesh/core/mutant.h), for the simulator and the unit tests that plant some.
 core_src := $(filter mesh/core/%,$(lib_src))
 mutants  := $(filter-out $(core_src:%.c=$B/%.o),$(lib_obj)) $(core_src:%.c=$B/%.mutant.o)
+lib      := $B/libmeshnode.a
+planted  := $B/libplanted.a
 support  := $(patsubst %.c,$B/%.o,$(wildcard tests/support/*.c))
 tests    := $(patsubst %.c,$B/%,$(wildcard tests/unit/test_*.c tests/prop/prop_*.c))
 replays  := $(patsubst tests/fuzz/fuzz_%.c,$B/tests/fuzz/replay_%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -74,19 +76,25 @@ $B/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-$(planting): $B/tests/unit/%: $B/tests/unit/%.o $(support) $(mutants)
+$(lib): $(lib_obj)
+	@rm -f $@
+	ar qcs $@ $^
+$(planted): $(mutants)
+	@rm -f $@
+	ar qcs $@ $^
+$(planting): $B/tests/unit/%: $B/tests/unit/%.o $(support) $(planted)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
-$B/tests/unit/%: $B/tests/unit/%.o $(support) $(lib_obj)
+$B/tests/unit/%: $B/tests/unit/%.o $(support) $(lib)
 	$(CC) $(LDFLAGS) -o $@ $^ $(shell sed -n 's|^.*LDFLAGS: *||; T; s| *\*/.*||; p' tests/unit/$*.c) -lcmocka $(LDLIBS)
-$B/tests/prop/%: $B/tests/prop/%.o $(support) $(lib_obj)
+$B/tests/prop/%: $B/tests/prop/%.o $(support) $(lib)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
-$B/tests/bench/%: $B/tests/bench/%.o $(lib_obj)
+$B/tests/bench/%: $B/tests/bench/%.o $(lib)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$B/tests/fuzz/replay_%: $B/tests/fuzz/fuzz_%.o $B/tests/fuzz/replay.o $(lib_obj)
+$B/tests/fuzz/replay_%: $B/tests/fuzz/fuzz_%.o $B/tests/fuzz/replay.o $(lib)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$B/sim: $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c)) $B/tests/support/scenario.o $B/tests/support/mutant.o $(mutants)
+$B/sim: $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c)) $B/tests/support/scenario.o $B/tests/support/mutant.o $(planted)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$B/switch: $B/tests/chaos/switch.o $(support) $(lib_obj)
+$B/switch: $B/tests/chaos/switch.o $(support) $(lib)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 deps:                                ## install what the build needs (Debian, Ubuntu; elsewhere: print it)
@@ -180,7 +188,7 @@ fuzz-%:                              ## fuzz-msg, fuzz-config ...: libFuzzer for
 	@mkdir -p build/fuzz/corpus/$*
 	build/fuzz/tests/fuzz/target_$* -max_total_time=$(TIME) -rss_limit_mb=2048 -timeout=5 \
 	    build/fuzz/corpus/$* tests/fuzz/corpus/$*
-$B/tests/fuzz/target_%: $B/tests/fuzz/fuzz_%.o $(lib_obj)
+$B/tests/fuzz/target_%: $B/tests/fuzz/fuzz_%.o $(lib)
 	$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LDLIBS)
 
 sources = $(wildcard $(rooms:%=%/*.[ch]) tests/*/*.[ch])
