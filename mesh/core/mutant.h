@@ -61,6 +61,12 @@
     (UINT64_C(1) << 38) /* a copy of the state goes on after the state has changed */
 #define MUTANT_UNNOTICED                                                                           \
     (UINT64_C(1) << 39) /* a leader does not end its plan when a member is lost */
+#define MUTANT_PAGE_ROUND  (UINT64_C(1) << 40) /* a page of another round is accepted */
+#define MUTANT_PAGE_NUMBER (UINT64_C(1) << 41) /* a page of another number is accepted */
+#define MUTANT_PAGE_ASKED                                                                          \
+    (UINT64_C(1) << 42) /* a peer that was asked for a page and died is never given up */
+#define MUTANT_PAGE_TO   (UINT64_C(1) << 43) /* a page goes to another node than the one that asked */
+#define MUTANT_PAGE_NONE (UINT64_C(1) << 44) /* nobody has a page when the first one has it not */
 
 #ifdef MESHNODE_MUTANTS
 extern uint64_t core_mutants; /* those planted now, in every core; tests/support/mutant.c */

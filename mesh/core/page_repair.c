@@ -38,7 +38,7 @@ static void
 give_up_on(struct page_repair *repair, int i)
 {
     assert(repair->asked == i);
-    repair->tried |= 1ull << i;
+    repair->tried |= core_mutant(MUTANT_PAGE_NONE) ? UINT64_MAX : 1ull << i;
     repair->asked = -1;
 }
 
@@ -67,11 +67,12 @@ void
 page_repair_on_page(struct page_repair *repair, const struct core *core, int from,
                     const struct proto_page *page, const void *body, size_t size)
 {
-    if (!repair->wants || repair->asked != from || page->step != repair->want.step ||
-        page->page_number != repair->want.page_number)
+    bool number = page->page_number == repair->want.page_number || core_mutant(MUTANT_PAGE_NUMBER);
+    if (!repair->wants || repair->asked != from || page->step != repair->want.step || !number)
         return;
     if (size == 0 || size > PROTO_PAGE_MAX || page->round == 0 ||
-        (repair->want.round != 0 && page->round != repair->want.round))
+        (repair->want.round != 0 && page->round != repair->want.round &&
+         !core_mutant(MUTANT_PAGE_ROUND)))
         give_up_on(repair, from);
     else
         give(repair, core, page->round, body, size);
@@ -90,7 +91,7 @@ void
 page_repair_gone(struct page_repair *repair, int i)
 {
     repair->waiting &= ~(1ull << i);
-    if (repair->asked == i)
+    if (repair->asked == i && !core_mutant(MUTANT_PAGE_ASKED))
         give_up_on(repair, i);
 }
 
@@ -99,7 +100,8 @@ answer(struct page_repair *repair, const struct core *core, uint64_t round, cons
        size_t size)
 {
     struct proto_msg msg = {.type = PROTO_PAGE, .page = repair->answer};
-    int i = peers_find(core, repair->answer_to);
+    int i = peers_find(core,
+                       core_mutant(MUTANT_PAGE_TO) ? core->peers.peers[0].node : repair->answer_to);
     repair->answering = false;
     msg.page.round = round;
     if (i >= 0 && core->peers.peers[i].announced)
@@ -139,8 +141,9 @@ page_repair_step(struct page_repair *repair, const struct core *core)
     answer_next(repair, core);
     if (!repair->wants)
         return;
-    if (repair->asked >= 0 && (!peers_usable(core, repair->asked) ||
-                               core->awake - repair->asked_at_us > PAGE_REPAIR_ASK_US))
+    if (repair->asked >= 0 && !core_mutant(MUTANT_PAGE_ASKED) &&
+        (!peers_usable(core, repair->asked) ||
+         core->awake - repair->asked_at_us > PAGE_REPAIR_ASK_US))
         give_up_on(repair, repair->asked);
     if (repair->asked >= 0)
         return;

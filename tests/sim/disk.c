@@ -25,6 +25,7 @@ settle(struct sim *sim, struct sim_disk *disk)
 {
     if (!disk->writing.used || disk->written_us > sim->now)
         return;
+    disk->writing.kept_us = sim->now;
     keep(disk, &disk->writing);
     disk->writing.used = false;
 }
@@ -40,6 +41,7 @@ sim_disk_write(struct sim *sim, struct sim_node *node)
                                       .round = node->round,
                                       .check = trainer_hash(sim, &node->state),
                                       .state = node->state};
+    repair_seal(sim, &disk->writing);
     disk->written_us = sim->now + rand_below(&sim->rand, 5000);
 }
 

@@ -76,6 +76,7 @@ profile_network(struct sim *sim, struct sim_profile *p)
     p->both_cut = often(sim, 2);
     p->far = often(sim, 8);
     p->leak = often(sim, 4);
+    p->page_words = often(sim, 4) ? 0 : (unsigned)(1 + pick(sim, SIM_PAGE_WORDS_MAX));
     p->wire = often(sim, 16);
     p->seeds = often(sim, 4);
     p->leave = often(sim, 4);
@@ -230,6 +231,7 @@ fault_do(struct sim *sim, enum sim_fault kind)
 {
     unsigned n = sim->profile.nodes, i = (unsigned)pick(sim, n);
     sim->counts.faults[kind]++;
+    sim->fault_us = sim->now;
     if (sim->drill) {
         sim->drill_at_us = sim->now;
         i = kind == SIM_RESTART ? n - 1 : i;
@@ -322,6 +324,8 @@ deadline_set(struct sim *sim)
     uint64_t grace_us = p->cuts_stay ? 12000000 : 4000000;
     if (p->fault_mask >> SIM_FLIP) /* they come when states do, and each costs a vote and a round */
         grace_us += 600000 * p->fault_count;
+    if (p->page_words)
+        grace_us += 12000000; /* for reads that take longer than the core waits */
     for (unsigned i = 0; i < p->nodes; i++)
         if (p->line_bits[i]) /* what a round may take on it */
             grace_us += p->rounds * UINT64_C(1000000);
@@ -336,7 +340,7 @@ fault_over(struct sim *sim)
 {
     unsigned n = sim->profile.nodes;
     sim->faults_over = true;
-    sim->over_us = sim->now;
+    sim->over_us = sim->fault_us = sim->now;
     if (sim->alone)
         memset(sim->cut, 0, sizeof sim->cut);
     if (sim->drill || sim->slow || sim->alone || sim->late) {

@@ -68,6 +68,10 @@ add(struct share *total, const struct share *share)
     t->states += c->states;
     t->damages += c->damages;
     t->limits += c->limits;
+    t->repairs += c->repairs;
+    t->repaired += c->repaired;
+    t->pages += c->pages;
+    t->nobodies += c->nobodies;
     t->virtual_us += c->virtual_us;
     t->digest += c->digest;
     t->worst_us = c->worst_us > t->worst_us ? c->worst_us : t->worst_us;
@@ -94,6 +98,9 @@ report(const struct share *total, const struct sim_options *options, double seco
            "with the right counts; %" PRIu64 " plans, %" PRIu64 " aborted; %" PRIu64
            " shards audited, %" PRIu64 " times a liar expelled\n",
            c->commits, c->adoptions, c->plans, c->aborts, c->audits, c->expulsions);
+    printf("sim: %" PRIu64 " damaged checkpoints, %" PRIu64 " made whole with %" PRIu64
+           " pages of others; %" PRIu64 " times it was judged that nobody had one\n",
+           c->repairs, c->repaired, c->pages, c->nobodies);
     printf(
         "sim: longest wait for a round once the faults were over, beside the work of one: %.0f ms\n"
         "sim: faults:",

@@ -44,6 +44,7 @@ plain_profile(struct sim *sim)
     p->direct_bytes = rand_below(rand, VECTOR * sizeof(int32_t));
     p->block_size = rand_range(rand, 4, 100);
     p->log_size = SIM_LOG_MAX;
+    p->page_words = (unsigned)rand_below(rand, SIM_PAGE_WORDS_MAX + 1);
     p->delay_us = rand_range(rand, 50, 500);
     p->jitter_us = p->delay_us;
     p->copy_permille = (unsigned)rand_below(rand, 100);

@@ -289,6 +289,7 @@ on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                  proto_type_name(msg->type));
         return;
     }
+    repair_sent(sim, shell->node, l, msg);
     if (!sim->faults_over && sim_permille(sim, sim->profile.loss_permille))
         return;
     struct sim_message *m = message_make(shell, link, msg, 0);
@@ -393,6 +394,7 @@ on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *
                  proto_type_name(msg->type));
         return;
     }
+    repair_sent(sim, shell->node, l, msg);
     struct sim_message *m = message_make(shell, link, msg, size);
     m->bulk = true;
     uint64_t arrives =
@@ -499,6 +501,20 @@ on_job_offered(void *ctx, const char *from, const char *text, size_t size)
 }
 
 static void
+on_page(void *ctx, uint64_t round, const void *data, size_t size)
+{
+    struct shell *shell = ctx;
+    repair_page(shell->sim, shell->node, round, data, size);
+}
+
+static void
+on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
+{
+    struct shell *shell = ctx;
+    repair_want(shell->sim, shell->node, &(struct proto_page){step, round, page});
+}
+
+static void
 on_forget(void *ctx)
 {
     struct shell *shell = ctx;
@@ -539,6 +555,8 @@ static const struct core_ops shell_ops = {
     .state = on_state,
     .job = on_job,
     .job_offered = on_job_offered,
+    .page = on_page,
+    .want = on_want,
     .forget = on_forget,
     .finished = on_finished,
     .log = on_log,
@@ -621,7 +639,8 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
         abort();
     sim_push(sim, sim->now + rand_below(&sim->rand, CORE_TICK_US), SIM_TICK, index, 0, 0, NULL);
     sim_push(sim, sim->now + rand_below(&sim->rand, 2000), SIM_BEACON, index, 1, 0, NULL);
-    trainer_start(sim, node);
+    if (!repair_begin(sim, node))
+        trainer_start(sim, node);
 }
 
 void
@@ -912,6 +931,12 @@ shell_event(struct sim *sim, const struct sim_event *event)
         break;
     case SIM_APPLIED:
         trainer_applied(sim, node);
+        break;
+    case SIM_REPAIR:
+        repair_step(sim, node);
+        break;
+    case SIM_PAGE_READ:
+        repair_read(sim, node);
         break;
     case SIM_READ:
         trainer_read(sim, node);

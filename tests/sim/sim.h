@@ -5,6 +5,7 @@
  *     trainer   a run as a pure function, and its reference            trainer.c
  *     audit     members that check one another, and a liar             audit.c
  *     disk      checkpoints, some of them lost, torn or rotten         disk.c
+ *     repair    lost pages of checkpoints, which others may have       repair.c
  *     faults    crash, restart, pause, split, one-way cut, heal, ...   fault.c
  *     plain     a second generator of schedules, written apart         plain.c
  *     alone     a node cut off from the others whose state is wrong   alone.c
@@ -39,6 +40,8 @@ enum {
     SIM_WORDS_MAX = 16,   /* of 8 bytes: the state */
     SIM_COUNTERS_MAX = 8, /* words behind them: how often shards were added */
     SIM_FILES_MAX = 3,
+    SIM_PAGE_WORDS_MAX = 8,
+    SIM_PAGES_MAX = SIM_WORDS_MAX + SIM_COUNTERS_MAX,
     SIM_PLANS = 2, /* the last plans of a node that it may not take up again */
     SIM_ROUNDS_MAX = 1 << 16,
     SIM_FAR_US = 20000, /* how much longer some ways are than others */
@@ -69,6 +72,7 @@ enum sim_fault {
 /* How the network and the machines of this schedule behave. */
 struct sim_profile {
     unsigned nodes, rounds, shards, buckets, words, counters;
+    unsigned page_words; /* of a checkpoint; 0: no page is ever asked for */
     uint32_t chunk_elems;
     uint64_t direct_bytes;
     size_t block_size, log_size;
@@ -111,6 +115,8 @@ struct sim_state {
 struct sim_file {
     bool used;
     uint64_t round, check;
+    uint64_t kept_us; /* since when it is on the disk */
+    uint64_t page_check[SIM_PAGES_MAX];
     struct sim_state state;
 };
 
@@ -122,8 +128,28 @@ struct sim_disk {
     bool full;
 };
 
+/* A node asks for pages, and answers others; see repair.c. */
+struct sim_repair {
+    bool asks;
+    bool known; /* which round the file is of */
+    unsigned bad, next, peers;
+    uint64_t step, asked_us, gained_us;
+    struct sim_file file;
+    struct proto_page want;
+    bool reading; /* a page for another node */
+    struct proto_page read;
+    uint64_t slow_until;
+};
+
+/* What a node has asked another one for. */
+struct sim_asked {
+    uint64_t incarnation;
+    uint64_t questions; /* a set of hashes */
+};
+
 enum sim_busy {
     SIM_FREE,
+    SIM_REPAIRING,
     SIM_COMPUTING,
     SIM_COMMITTING,
     SIM_ADOPTING,
@@ -159,6 +185,7 @@ struct sim_node {
     bool wrong;       /* it did, and nobody has noticed */
     uint8_t log[SIM_LOG_MAX];
     struct sim_disk disk;
+    struct sim_repair repair;
     uint64_t round;
     enum sim_busy busy;
     uint64_t task_round, task_shards, task_hash;
@@ -189,7 +216,8 @@ struct sim_counts {
         expulsions;
     uint64_t flips;           /* bits of bodies, headers, contributions, totals and states */
     uint64_t states, damages; /* of states; how often a node went back */
-    uint64_t limits;          /* schedules that ended at the limit of comparing states */
+    uint64_t repairs, repaired, pages, nobodies;
+    uint64_t limits; /* schedules that ended at the limit of comparing states */
     uint64_t faults[SIM_FAULTS];
     uint64_t
         worst_us; /* a running node without a new round once the faults were over, beside a round */
@@ -235,8 +263,10 @@ struct sim {
     uint64_t seed, now, trace;
     struct sim_node nodes[SIM_NODES_MAX];
     bool cut[SIM_NODES_MAX][SIM_NODES_MAX];
+    struct sim_asked asked[SIM_NODES_MAX][SIM_NODES_MAX];
     unsigned address[SIM_NODES_MAX]; /* of each node, a permutation */
     bool faults_over;
+    uint64_t fault_us;           /* the last one */
     uint64_t over_us;            /* when */
     uint64_t flipped;            /* bit t: a contribution to round t was damaged in memory */
     uint8_t moved[64];           /* chunks of round t whose range was changed on the way */
@@ -270,7 +300,9 @@ enum sim_event_kind {
     SIM_ARRIVES,
     SIM_BUCKET,
     SIM_APPLIED,
-    SIM_READ, /* the trainer has read the bucket it was lent */
+    SIM_REPAIR,    /* the next page is asked for */
+    SIM_PAGE_READ, /* one was read for another node */
+    SIM_READ,      /* the trainer has read the bucket it was lent */
     SIM_FAULT,
     SIM_FAULTS_OVER,
     SIM_ACTION, /* of a scenario */
@@ -347,6 +379,21 @@ void sim_disk_clear(struct sim_node *node);
 void sim_disk_rot(struct sim *sim, struct sim_node *node);
 /* The newest file that can be trusted becomes the node's state, else the initial state. */
 void sim_disk_load(struct sim *sim, struct sim_node *node);
+
+/* repair.c */
+unsigned repair_pages(const struct sim_profile *p);
+/* Each page of a file that is about to be written gets its check. */
+void repair_seal(const struct sim *sim, struct sim_file *file);
+/* Is the newest file damaged? Then the node asks for its pages before it starts. */
+bool repair_begin(struct sim *sim, struct sim_node *node);
+void repair_step(struct sim *sim, struct sim_node *node);
+void repair_page(struct sim *sim, struct sim_node *node, uint64_t round, const void *data,
+                 size_t size);
+void repair_want(struct sim *sim, struct sim_node *node, const struct proto_page *want);
+void repair_read(struct sim *sim, struct sim_node *node);
+/* A message of this node is on its way over this link: may it be? */
+void repair_sent(struct sim *sim, const struct sim_node *from, const struct sim_link *link,
+                 const struct proto_msg *msg);
 
 /* audit.c */
 void audit_profile(struct sim *sim, struct sim_profile *profile);

@@ -225,6 +225,8 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
     sim->failure[0] = 0;
     sim->queue->order = 0;
     memset(sim->cut, 0, sizeof sim->cut);
+    memset(sim->asked, 0, sizeof sim->asked);
+    sim->fault_us = sim->now;
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         sim->address[i] = i;
     sim->flipped = 0;
