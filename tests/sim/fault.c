@@ -77,7 +77,6 @@ profile_network(struct sim *sim, struct sim_profile *p)
     p->far = often(sim, 8);
     p->leak = often(sim, 4);
     p->page_words = often(sim, 4) ? 0 : (unsigned)(1 + pick(sim, SIM_PAGE_WORDS_MAX));
-    p->wire = often(sim, 16);
     p->seeds = often(sim, 4);
     p->leave = often(sim, 4);
     p->cuts_stay = often(sim, 8);

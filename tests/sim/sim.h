@@ -32,8 +32,6 @@
 
 enum {
     SIM_NODES_MAX = 8,
-    SIM_ENDPOINTS_MAX =
-        4 * SIM_NODES_MAX, /* in a list: those of nodes not yet known to be gone, too */
     SIM_LINKS_MAX = 2 * PROTO_PEERS_MAX,
     SIM_VECTOR_MAX = 200,
     SIM_BUCKETS_MAX = 5,
@@ -45,6 +43,7 @@ enum {
     SIM_PLANS = 2, /* the last plans of a node that it may not take up again */
     SIM_ROUNDS_MAX = 1 << 16,
     SIM_FAR_US = 20000, /* how much longer some ways are than others */
+    SIM_FRAME_MAX = 2048,
     SIM_BODY_MAX = SIM_VECTOR_MAX * 4,
     SIM_LOG_MAX = 8 * SIM_BODY_MAX,
 };
@@ -96,7 +95,6 @@ struct sim_profile {
     unsigned stranger;        /* this node is of another job, SIM_NODES_MAX none */
     bool hold_cut;            /* messages into a cut wait for its end, as in TCP, or are lost */
     bool leak;                /* messages to a dead process reach the one on its port */
-    bool wire;                /* messages go through encode and decode */
     bool slow;                /* computing takes longer than the network's timeouts */
     bool seeds;               /* endpoints are given, no beacons */
     bool leave;               /* nodes leave once finished */
@@ -327,8 +325,10 @@ struct sim_event *sim_queued(struct sim *sim, size_t *count);
 
 /* shell.c */
 struct sim_message {
-    struct proto_msg msg;
-    struct proto_endpoint endpoints[SIM_ENDPOINTS_MAX];
+    enum proto_type type;
+    bool raw; /* the frame is the struct */
+    size_t frame_size;
+    uint8_t frame[SIM_FRAME_MAX];
     struct proto_node from;
     unsigned from_index, to, link;
     uint64_t generation;
