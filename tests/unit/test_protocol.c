@@ -1,4 +1,5 @@
-/* test_protocol.c - the grammar and the table of PROTOCOL.md have the messages and fields of proto/messages.def. */
+/* test_protocol.c - the grammar and the tables of PROTOCOL.md have the messages and fields of proto/messages.def, and
+ * the timers as they are in the code. */
 #include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -276,10 +277,65 @@ table_agrees(const char *text)
     return true;
 }
 
+/* The number that `file` gives `name`, in us; 0: none. */
+static unsigned long long
+defined_us(const char *file, const char *name)
+{
+    static char text[PAGE_MAX];
+    FILE *in = fopen(file, "r");
+    size_t size = in ? fread(text, 1, sizeof text - 1, in) : 0;
+    if (in)
+        fclose(in);
+    text[size] = 0;
+    for (char *at = strstr(text, name); at; at = strstr(at + 1, name)) {
+        char *behind = at + strlen(name);
+        behind += strspn(behind, " ");
+        if (*behind == '=' && (at == text || at[-1] == ' '))
+            return strtoull(behind + 1, NULL, 10) * (strstr(name, "_MS") ? 1000 : 1);
+    }
+    return 0;
+}
+
+static unsigned long long
+unit_us(const char *unit)
+{
+    static const struct {
+        const char *name;
+        unsigned long long us;
+    } units[] = {{"ms", 1000}, {"s", 1000000}, {"min", 60000000}};
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(units[i].name, unit) == 0)
+            return units[i].us;
+    return 0;
+}
+
+/* Rows of "Timers": | NAME | file | 10 ms | ... */
+static bool
+timers_agree(const char *text)
+{
+    const char *row = strstr(text, "| Constant | Where | Value |");
+    assert_non_null(row);
+    row = strchr(strchr(row, '\n') + 1, '\n') + 1;
+    size_t count = 0;
+    for (; *row == '|'; row = strchr(row, '\n') + 1, count++) {
+        char name[NAME_SIZE], file[64], unit[8];
+        unsigned long long value;
+        assert_int_equal(sscanf(row, "| %31s | %63s | %llu %7s |", name, file, &value, unit), 4);
+        unsigned long long us = defined_us(file, name);
+        if (us == 0 || us != value * unit_us(unit)) {
+            snprintf(why, sizeof why, "%s is %llu %s in the table and %llu us in %s", name, value,
+                     unit, us, file);
+            return false;
+        }
+    }
+    return count > 50;
+}
+
 static const char *
 differs(const char *text)
 {
-    bool agrees = grammar_agrees(text) && names_are_free() && table_agrees(text);
+    bool agrees =
+        grammar_agrees(text) && names_are_free() && table_agrees(text) && timers_agree(text);
     return agrees ? "nothing" : why;
 }
 
@@ -337,6 +393,10 @@ what_differs_is_named(void **state)
                         "the table has numbers, messages.def has not");
     assert_string_equal(differs(changed("\n| numerics |", "numerics", "kernel")),
                         "the table has no numerics");
+    assert_string_equal(differs(changed("\n| CORE_TICK_US |", "10 ms", "11 ms")),
+                        "CORE_TICK_US is 11 ms in the table and 10000 us in mesh/core/core.h");
+    assert_string_equal(differs(changed("\n| CORE_TICK_US |", "CORE_TICK_US", "CORE_TOCK_US")),
+                        "CORE_TOCK_US is 10 ms in the table and 0 us in mesh/core/core.h");
 }
 
 int
