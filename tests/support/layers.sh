@@ -7,7 +7,7 @@ files() { # every source of a folder and of those in it
     find "$@" -name '*.[ch]' | sort
 }
 forbid() { # folder, pattern of includes it must not have
-    if grep -nE "^ *# *include \"($2)" $(files "$1"); then
+    if grep -nE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[\"<](\.\.?/)*($2)" $(files "$1"); then
         echo "layers: $1/ must not include the above" >&2
         bad=1
     fi
