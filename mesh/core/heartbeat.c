@@ -33,7 +33,7 @@ heartbeat_send(struct core *core)
         const struct heard *heard = &core->view.of[i];
         if (peer->state == PEER_UP && !heard->suspected && !peer->hello.wants_job)
             beat->hears[beat->hears_count++] =
-                (struct proto_hearing){peer->node, core->straggler.of[i].lag_us};
+                (struct proto_hearing){peer->node, core->straggler.of[i].lag.us};
     }
     peers_send_all(core, &msg);
 }

@@ -20,34 +20,11 @@ straggler_up(struct straggler *s, int i)
 
 /* --- Measuring --------------------------------------------------------------------------------- */
 
-static int64_t
-base_of(const struct straggler_line *line)
-{
-    return line->base_us[0] < line->base_us[1] ? line->base_us[0] : line->base_us[1];
-}
-
-/* A message of `sent_us` of the sender's clock came on the line. */
-static void
-line_heard(struct straggler_line *line, uint64_t now, uint64_t sent_us)
-{
-    int64_t difference_us = (int64_t)(now - sent_us);
-    if (!line->known) {
-        *line = (struct straggler_line){.known = true, .base_at_us = now};
-        line->base_us[0] = line->base_us[1] = difference_us;
-    } else if (now - line->base_at_us > STRAGGLER_BASE_US) {
-        line->base_at_us = now;
-        line->base_us[1] = line->base_us[0];
-        line->base_us[0] = difference_us;
-    } else if (difference_us < line->base_us[0]) {
-        line->base_us[0] = difference_us;
-    }
-}
-
 void
 straggler_beat(struct straggler *s, const struct core *core, int i,
                const struct proto_heartbeat *beat)
 {
-    line_heard(&s->of[i].line, core->now, beat->sent_us);
+    lag_heard(&s->of[i].lag, core->now, beat->sent_us);
     if (core->view.of[i].beat.benched && !beat->benched) {
         s->of[i].trial = true;
         s->of[i].courts = 0;
@@ -58,26 +35,7 @@ void
 straggler_chunk(struct straggler *s, const struct core *core, int i,
                 const struct proto_chunk *chunk)
 {
-    struct straggler_line *line = &s->of[i].line;
-    line_heard(line, core->now, chunk->sent_us);
-    uint64_t begin_us = chunk->sent_us + (uint64_t)base_of(line);
-    if (begin_us < line->arrived_us)
-        begin_us = line->arrived_us; /* the line was not free before */
-    if (begin_us < core->now)
-        line->busy_us[chunk->round & 1] += core->now - begin_us;
-    line->arrived_us = core->now;
-}
-
-/* What the chunks of a line take: the smallest value of the last rounds; 0: unknown. */
-static uint32_t
-lag_of(const struct straggler_line *line)
-{
-    unsigned known = line->count < STRAGGLER_RECENT ? line->count : STRAGGLER_RECENT;
-    uint32_t least_us = known < 2 ? 0 : UINT32_MAX;
-    for (unsigned k = 0; k < known; k++)
-        if (line->recent_us[k] < least_us)
-            least_us = line->recent_us[k];
-    return least_us;
+    lag_chunk(&s->of[i].lag, core->now, chunk->sent_us, chunk->round);
 }
 
 void
@@ -97,27 +55,10 @@ straggler_plan(struct straggler *s, const struct core *core)
     s->average_us = 0;
     s->slow = 0;
     for (int i = 0; i < core->peers.high; i++)
-        s->of[i].lag_us = s->of[i].line.count = 0;
+        lag_forget(&s->of[i].lag);
     for (size_t m = 0; m < core->plan.now.count; m++)
         if (core->plan.peer[m] >= 0)
             s->of[core->plan.peer[m]].courts = 0;
-}
-
-/* The round before core->round is over: what the lines needed for it. */
-static void
-lines_note(struct straggler *s, const struct core *core)
-{
-    unsigned parity = (core->round - 1) & 1;
-    for (int i = 0; i < core->peers.high; i++) {
-        struct straggler_line *line = &s->of[i].line;
-        uint64_t us = line->busy_us[parity];
-        line->busy_us[parity] = 0;
-        if (!s->full)
-            continue;
-        line->recent_us[line->count++ % STRAGGLER_RECENT] =
-            us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
-        s->of[i].lag_us = lag_of(line);
-    }
 }
 
 static void
@@ -267,7 +208,7 @@ view_fill(const struct straggler *s, const struct core *core, struct straggler_v
         for (size_t b = 0; b < view->n; b++) {
             int from = plan->peer[b] < 0 ? PEERS_MAX : plan->peer[b];
             if (b != a)
-                view->lag_us[a][b] = heard ? heard->lag_us[from] : s->of[from].lag_us;
+                view->lag_us[a][b] = heard ? heard->lag_us[from] : s->of[from].lag.us;
         }
     }
 }
@@ -414,7 +355,8 @@ enum straggler_verdict
 straggler_round(struct straggler *s, const struct core *core, uint64_t us)
 {
     bool full = s->full;
-    lines_note(s, core);
+    for (int i = 0; i < core->peers.high; i++)
+        lag_round(&s->of[i].lag, core->round - 1, full);
     s->full = core->first_bucket == 0;
     if (!full)
         return STRAGGLER_GO_ON;

@@ -1,7 +1,7 @@
 /* straggler.h - leaves out, for a while, a member that makes the others wait.
  *
- *     measured   by each member, per round and neighbour: how long the neighbour's chunks were under way, beyond
- *                what its quickest message needs; and how long the own trainer takes to apply a sum
+ *     measured   by each member, per round: how long the chunks of each neighbour were under way (lag.h), and how
+ *                long the own trainer takes to apply a sum
  *     reported   in heartbeats
  *     decided    by the leader: would a round without some members be shorter by a clear margin?
  *     obeyed     BENCH: the node that is left out says so in its heartbeats, and nobody plans with it. It follows
@@ -9,11 +9,6 @@
  *                doubled each time.
  *
  *     predicted round = makespan of the shards by measured speeds + longest apply + longest time on a line
- *
- * Chunks and heartbeats carry the time of the sender's clock. The smallest difference of the two clocks in the last
- * half minute (clocks drift) belongs to a message that did not have to wait, as in LEDBAT (RFC 6817). The time a
- * chunk needs beyond that is the time of the line, whatever buffers are on the way. The smallest value of the last
- * rounds counts: a machine that was busy for a moment is not a slow line.
  *
  * The decision: take the slowest member out of the prediction, then the slowest of the rest, and so on. To the best
  * of all these sets, add again the members that cost nothing. The set wins if for STRAGGLER_SURE_US it is STRAGGLER_GAIN
@@ -31,20 +26,19 @@
 #ifndef MESH_STRAGGLER_H
 #define MESH_STRAGGLER_H
 
+#include "mesh/core/lag.h"
 #include "mesh/core/peers.h"
 
 enum {
     STRAGGLER_GAIN = 5,           /* quarters: without the member a round must be 5/4 as fast */
     STRAGGLER_GAIN_US = 5000,     /* and must save this much */
-    STRAGGLER_RECENT = 4,         /* rounds whose smallest times count */
+    STRAGGLER_RECENT = 4,         /* rounds whose shortest counts */
     STRAGGLER_ROUNDS = 3,         /* rounds of a plan before it is judged */
     STRAGGLER_LOOK_US = 200000,   /* between two decisions */
     STRAGGLER_JUDGE_US = 1000000, /* the average is taken over rounds of at least this total time */
     STRAGGLER_JUDGE_ROUNDS = 8,   /* and at least this many rounds */
     /* the decision must be the same for this long, so that a moment does not decide */
     STRAGGLER_SURE_US = 600000,
-    /* the quickest messages are remembered for one to two of these periods */
-    STRAGGLER_BASE_US = 15000000,
     STRAGGLER_ERR_US = 300000000, /* how long the error of a prediction is remembered */
     /* a node that is left out comes back after this time, doubled each time */
     STRAGGLER_REST_US = 2000000,
@@ -74,20 +68,8 @@ uint64_t straggler_predict(const struct straggler_view *view, uint64_t set);
 /* Bitmap of the members to leave out; 0: none. */
 uint64_t straggler_decide(const struct straggler_view *view);
 
-/* What is known about messages from one peer. */
-struct straggler_line {
-    int64_t base_us[2]; /* smallest difference of clocks, in this period and in the one before */
-    uint64_t base_at_us;
-    bool known;
-    uint64_t arrived_us; /* now; when the last chunk came */
-    uint64_t busy_us[2]; /* times of the chunks of even and odd rounds */
-    uint32_t recent_us[STRAGGLER_RECENT];
-    unsigned count;
-};
-
 struct straggler_peer {
-    struct straggler_line line;
-    uint32_t lag_us;     /* how long its chunks take in a round; 0: unknown */
+    struct lag lag;
     uint64_t told_at_us; /* awake; when it was told that it is left out */
     bool trial;          /* it was left out and has come back */
     unsigned courts;     /* how many plans were held for it in vain */
