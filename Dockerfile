@@ -15,7 +15,7 @@ RUN make -s -j2 all install DESTDIR=/built PREFIX=/usr && strip /built/usr/bin/m
 FROM debian:bookworm-slim
 RUN apt-get update -q \
     && apt-get install -q -y --no-install-recommends libczmq4 libjansson4 libjpeg62-turbo \
-        libopenblas0-pthread libpng16-16 libsodium23 libxxhash0 libyaml-0-2 libzmq5 zlib1g \
+        libpng16-16 libsodium23 libxxhash0 libyaml-0-2 libzmq5 zlib1g \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*.log /var/log/apt \
     && useradd --uid 1000 --create-home --home-dir /meshnode --shell /usr/sbin/nologin meshnode \
     && install -d -o meshnode /meshnode/runs

@@ -15,7 +15,7 @@ cross   := $(if $(filter $(shell uname -m)-%,$(target)),,$(target))
 SYSROOT ?= $(if $(cross),$(wildcard build/sysroot-$(cross)))
 sysroot := $(if $(SYSROOT),--sysroot=$(abspath $(SYSROOT)))
 
-packages = libzmq libczmq msgpack openblas yaml-0.1 jansson libsodium libxxhash zlib libpng libjpeg
+packages = libzmq libczmq msgpack yaml-0.1 jansson libsodium libxxhash zlib libpng libjpeg
 pc       = $(if $(cross),PKG_CONFIG_SYSROOT_DIR=$(abspath $(SYSROOT)) \
     PKG_CONFIG_LIBDIR=$(abspath $(SYSROOT))/usr/lib/$(cross)/pkgconfig:$(abspath $(SYSROOT))/usr/share/pkgconfig) pkg-config
 pc_flags = $(patsubst -I%,-isystem %,$(shell $(pc) --cflags $(packages) 2>/dev/null))
@@ -65,10 +65,10 @@ $B/%.base.o: %.c
 	$(CC) $(ALL_CFLAGS) -O3 -DSIMD=base -c -o $@ $<
 $B/%.avx2.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -O3 $(if $(x86),-mavx2) -DSIMD=avx2 -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) -O3 $(if $(x86),-mavx2 -mfma) -DSIMD=avx2 -c -o $@ $<
 $B/%.avx512.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -O3 -mavx512f -mprefer-vector-width=512 -DSIMD=avx512 -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) -O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512 -DSIMD=avx512 -c -o $@ $<
 $B/%.mutant.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -DMESHNODE_MUTANTS -c -o $@ $<

@@ -11,7 +11,7 @@
  *         for (each shard) nn_backward(model, l, pass[shard], params, &context[shard], &sink);
  *
  * The result of every call is a pure function of its arguments. With the portable products it has the same bits on
- * every machine: products are plain sums in a fixed order (gemm.h), exp, log and tanh are our own (vmath.h), and
+ * every machine: products are chains of fused multiply-adds in a fixed order (gemm.h), exp, log and tanh are our own (vmath.h), and
  * random numbers depend on counters (rng.h). Calls on different passes may run in parallel. Only the _new functions
  * allocate.
  *
@@ -216,17 +216,17 @@ const float *
 nn_pass_output(const struct nn_pass *pass); /* [rows, out] after the last layer; borrowed */
 
 /* Chooses what computes the products of dense layers. Call it at start, before there are other threads. "portable"
- * (the default) is our own loop. Any other word is OpenBLAS with the kernel it has loaded, on the caller's thread.
- * Convolutions always use our own loop.
+ * (the default) is our own loop. "openblas" is that library if it is there, on the caller's thread, else our own
+ * loop. All other products always use our own loop.
  *
- * Returns what is used, for people: "portable", "openblas Haswell". A remark follows if a vector loop for this CPU
- * computed wrong numbers and a narrower one is used instead. */
+ * Returns what is used, for people: "portable avx2", "openblas Haswell". A remark follows if a vector loop for this
+ * CPU computed wrong numbers and a narrower one is used instead, or if the CPU has no fused multiply-add. */
 const char *nn_init(const char *numerics);
 /* After nn_init, before the first product: take the address space in which `threads` threads (1..) compute
  * products. -ENOMEM when there is less than OpenBLAS wants, 128 MiB per thread: it would try for ever. */
 int nn_reserve(unsigned threads);
-/* Hash of a 10 ms computation with every kernel in use. It is equal on two machines that compute the same bits and,
- * as far as this can tell, only on them. A constant for portable. 0 when memory is short. */
+/* Hash of a 10 ms computation with every kernel of our own. A machine with another one computes other bits than it
+ * should. 0 when memory is short. */
 uint64_t nn_fingerprint(void);
 
 #endif

@@ -15,16 +15,25 @@ largest(void)
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return SIMD_SET_BASE;
-    return __builtin_cpu_supports("avx512f") ? SIMD_SET_AVX512 : SIMD_SET_AVX2;
+    bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return wide ? SIMD_SET_AVX512 : SIMD_SET_AVX2;
 #else
     return SIMD_SET_BASE;
 #endif
 }
 
+static const char *const names[] = {"base", "avx2", "avx512"};
+
+const char *
+simd_name(void)
+{
+    return names[simd_set];
+}
+
 int
 simd_choose(const char *name, char *why, size_t why_size)
 {
-    static const char *const names[] = {"base", "avx2", "avx512"};
     static const char *const up_to[] = {"base", "base or avx2", "base, avx2 or avx512"};
     unsigned here = largest(), set = 0;
     simd_set = here;

@@ -8,7 +8,7 @@
  *
  * Base is what every CPU of the architecture has: SSE2 on x86-64, NEON on ARM64. The variable MESHNODE_SIMD may name a
  * smaller set than the CPU has, for tests and measurements. Every variant must give the same bits: reductions go over
- * a fixed number of lanes. */
+ * a fixed number of lanes, and multiplications are fused with additions only in products (nn/arithmetic/fused.h). */
 #ifndef PROTO_SIMD_H
 #define PROTO_SIMD_H
 
@@ -20,10 +20,15 @@
 #define SIMD_NAME(f)      SIMD_PASTE(f, SIMD)
 
 /* Each contains those before it. */
-enum simd_set { SIMD_SET_BASE, SIMD_SET_AVX2, SIMD_SET_AVX512 };
+enum simd_set {
+    SIMD_SET_BASE,
+    SIMD_SET_AVX2,   /* with FMA */
+    SIMD_SET_AVX512, /* F, BW, DQ and VL */
+};
 
 /* The one in use. Set before main(); only simd_choose changes it. */
 extern enum simd_set simd_set;
+const char *simd_name(void); /* "avx2" */
 
 static inline bool
 simd_avx2(void)
@@ -31,7 +36,7 @@ simd_avx2(void)
     return simd_set >= SIMD_SET_AVX2;
 }
 
-/* Only for the product loop (nn/arithmetic/gemm.h). */
+/* Only for products (nn/arithmetic/gemm.h). */
 static inline bool
 simd_avx512(void)
 {

@@ -96,7 +96,7 @@ refusal_log(struct core *core, int i, enum proto_refusal reason, const char *the
     case PROTO_REFUSE_NUMERICS:
         core_log(core, 4,
                  "%s computes other bits, with '%s' there and '%s' here. Each trains its own.%s "
-                 "Set run.numerics to one that both have; 'portable' always works",
+                 "Is the program there the same, and its processor sound?",
                  who, theirs, ours, alone(core));
         break;
     case PROTO_REFUSE_MESH:

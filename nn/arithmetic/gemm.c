@@ -53,6 +53,16 @@ gemm_init(void)
     return i == 0;
 }
 
+bool
+gemm_slow(void)
+{
+#if defined(__x86_64__)
+    return chosen == gemm_panel_base;
+#else
+    return false;
+#endif
+}
+
 void
 gemm_panel(const struct gemm_view *a, size_t m, size_t n, size_t k, const float *b, bool add,
            float *c, size_t ldc)

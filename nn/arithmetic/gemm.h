@@ -1,15 +1,14 @@
 /* gemm.h - our own inner loop for matrix products and convolutions.
  *
- * All convolutions use it. Dense layers use it unless the job asks for an OpenBLAS kernel (nn_init).
+ * Everything exact uses it. Dense layers use OpenBLAS instead if the job does not ask for exact results (nn_init).
  *
- * By definition, every element of a product is the plain sum in the order of k,
+ * By definition, every element of a product is one chain of fused multiply-adds in the order of k,
  *
- *     c[i][j] = ((c0 + a[i][0] b[0][j]) + a[i][1] b[1][j]) + ...          c0 = 0 or the old c[i][j]
+ *     c[i][j] = fma(a[i][k-1], b[k-1][j], ... fma(a[i][1], b[1][j], fma(a[i][0], b[0][j], c0)))
  *
- * with each multiplication and addition rounded separately. So its bits depend only on the operands, and not on the
- * number of rows or threads or on the instruction set. Three nested loops are an exact reference. Separate
- * multiplications and additions run at the speed of fused ones on cores that have adders beside their multipliers
- * (AMD Zen), and at half the speed on others.
+ * with c0 = 0 or the old c[i][j], and one rounding per step. So its bits depend only on the operands, and not on
+ * blocks, on the number of rows or threads, or on the instruction set. Three nested loops with fmaf are an exact
+ * reference. A CPU without such an instruction computes the same bits slowly (fused.h).
  *
  * The loop order is that of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication, ACM TOMS
  * 2008), but A is not packed: six rows of A by sixteen columns of B in registers, B in panels [k][16]. A is a view
@@ -47,6 +46,8 @@ void gemm_panel(const struct gemm_view *a, size_t m, size_t n, size_t k, const f
  * then the base variant is used. Returns false if a wider variant computed something else. Call it before there are
  * other threads. */
 bool gemm_init(void);
+/* Does what gemm_init chose go without an instruction for fused multiply-adds? */
+bool gemm_slow(void);
 /* Lists the variants that this CPU has, the widest first. Returns how many. */
 size_t gemm_variants(gemm_panel_fn *out[GEMM_VARIANTS]);
 /* Does `f` compute the same as the base variant, on tiles of every shape? */

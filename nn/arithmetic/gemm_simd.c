@@ -6,15 +6,14 @@
 
 #include <string.h>
 
+#include "nn/arithmetic/fused.h"
 #include "nn/arithmetic/simd.h"
 
 /* A tile is up to ROWS x VECTORS vectors: as many sums as hide the latency of an addition. */
 #if defined(__AVX512F__)
-enum { LANES = 16, ROWS = 8, VECTORS = 1 };
-#elif defined(__AVX2__)
-enum { LANES = 8, ROWS = 6, VECTORS = 2 };
+enum { ROWS = 8, VECTORS = 1 };
 #else
-enum { LANES = 4, ROWS = 6, VECTORS = 2 };
+enum { ROWS = 6, VECTORS = 2 };
 #endif
 enum { WIDE = VECTORS * LANES };
 
@@ -24,8 +23,6 @@ enum { WIDE = VECTORS * LANES };
 #else
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
-
-typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
 
 /* Rows at[0..rows) by `vectors` vectors of columns; rows and vectors are constants in every call. */
 static inline __attribute__((always_inline)) void
@@ -54,7 +51,7 @@ tile(int rows, int vectors, const struct gemm_view *a, const float *const at[ROW
                 float x = p[i][t];
                 UNROLL
                 for (int j = 0; j < vectors; j++)
-                    s[i][j] += v[j] * x;
+                    s[i][j] = fused(v[j], x, s[i][j]);
             }
         }
         UNROLL

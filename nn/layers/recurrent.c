@@ -408,7 +408,7 @@ static float
 dot_add(float sum, const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        sum += a[i] * b[i];
+        sum = fmaf(a[i], b[i], sum);
     return sum;
 }
 
@@ -510,8 +510,8 @@ step_backward_naive(const struct layer *layer, const struct layer_io *io, const 
         for (size_t j = 0; j < H; j++)
             for (size_t p = 0; p < parts; p++)
                 for (size_t g = 0; g < part[p].count; g++)
-                    dh[r * H + j] += part[p].at[(t * tape->B + r) * part[p].ld + g] *
-                                     tape->w_hh[(part[p].first + g) * H + j];
+                    dh[r * H + j] = fmaf(part[p].at[(t * tape->B + r) * part[p].ld + g],
+                                         tape->w_hh[(part[p].first + g) * H + j], dh[r * H + j]);
 }
 
 /* Gradients of one part of a weight and its bias; v as in weight_gradient. */
@@ -528,7 +528,8 @@ part_gradient_naive(const struct tape *tape, const struct layer_io *io, const st
             float dw = 0;
             for (size_t r = 0; r < tape->B; r++)
                 for (size_t t = 0; t < tape->T; t++)
-                    dw += part->at[(t * tape->B + r) * part->ld + g] * v[r * apart + t * ld + k];
+                    dw = fmaf(part->at[(t * tape->B + r) * part->ld + g], v[r * apart + t * ld + k],
+                              dw);
             layer_sink(io, first + (part->first + g) * n + k, &dw, 1);
         }
     }
@@ -553,7 +554,7 @@ backward_naive(const struct layer *layer, const struct layer_io *io)
         const float *d = tape.gates + (i / F % T * tape.B + i / (T * F)) * tape.G;
         io->dx[i] = 0;
         for (size_t g = 0; g < tape.G; g++)
-            io->dx[i] += d[g] * tape.w_ih[g * F + i % F];
+            io->dx[i] = fmaf(d[g], tape.w_ih[g * F + i % F], io->dx[i]);
     }
 }
 

@@ -38,7 +38,7 @@ struct command {
     const char *name;          /* "": the default */
     size_t args_min, args_max; /* after the name */
     const char *usage, *help;
-    int (*run)(const struct options *options, const char *const *args, char *const argv[]);
+    int (*run)(const struct options *options, const char *const *args);
     /* instead of `run`: with the job that args[0] names */
     int (*with_job)(struct config *config, const struct options *options, const char *const *args);
 };
@@ -81,22 +81,9 @@ catch_stops(void)
 
 /* --- configs --- */
 
-/* What computes products. `auto` becomes what this machine made of it, which those who get the job from us
- * then pin too. */
+/* The job file with the options applied and checked. 0 or an exit status. */
 static int
-pin(struct config *config, char *const argv[], char *why, size_t why_size)
-{
-    char assignment[PROTO_NAME_MAX + 16];
-    const char *numerics = host_pin(config->run.numerics, config->train.exact, argv, why, why_size);
-    if (!numerics)
-        return -ENOTSUP;
-    snprintf(assignment, sizeof assignment, "run.numerics=%s", numerics);
-    return config_set(config, assignment, why, why_size);
-}
-
-/* The job file with the options applied and checked, its numerics pinned. 0 or an exit status. */
-static int
-load(struct config **config, const char *path, const struct options *options, char *const argv[])
+load(struct config **config, const char *path, const struct options *options)
 {
     char why[WHY_MAX];
     int rc = config_load(config, path, why, sizeof why);
@@ -104,8 +91,6 @@ load(struct config **config, const char *path, const struct options *options, ch
         rc = options_apply(options, *config, why, sizeof why);
     if (rc == 0)
         rc = config_check(*config, why, sizeof why);
-    if (rc == 0)
-        rc = pin(*config, argv, why, sizeof why);
     if (rc == 0)
         return 0;
     config_destroy(config);
@@ -139,8 +124,7 @@ find_job(const struct config *config, char *text, char *from)
 }
 
 static int
-take_job(struct config **config, const char *text, const char *from, const struct options *options,
-         char *const argv[])
+take_job(struct config **config, const char *text, const char *from, const struct options *options)
 {
     char why[WHY_MAX];
     int rc = config_parse(config, "the mesh's job", text, strlen(text), why, sizeof why);
@@ -150,27 +134,22 @@ take_job(struct config **config, const char *text, const char *from, const struc
         rc = options_apply(options, *config, why, sizeof why);
     if (rc == 0)
         rc = config_check(*config, why, sizeof why);
-    if (rc == 0)
-        rc = pin(*config, argv, why, sizeof why);
     return rc == 0 ? 0 : fail(EXIT_BAD, why);
 }
 
 static int
-run_help_out(const struct options *options, char *const argv[])
+run_help_out(const struct options *options)
 {
-    char why[WHY_MAX], from[PROTO_WHO_MAX] = "";
+    char from[PROTO_WHO_MAX] = "";
     struct config *search = NULL, *config = NULL;
     int status = blank(&search, options);
     if (status)
         return status;
-    /* Pinned before the search, so that only a job with another kernel costs a second one. */
-    if (!host_pinned() && !host_pin("auto", true, argv, why, sizeof why))
-        status = fail(1, why);
     char *text = malloc(PROTO_JOB_MAX);
     if (status == 0)
         status = text ? find_job(search, text, from) : fail(1, "out of memory");
     if (status == 0)
-        status = take_job(&config, text, from, options, argv);
+        status = take_job(&config, text, from, options);
     if (status == 0)
         status = train_run(config, options_start(options));
     free(text);
@@ -182,16 +161,16 @@ run_help_out(const struct options *options, char *const argv[])
 /* --- commands --- */
 
 static int
-run_join(const struct options *options, const char *const *args, char *const argv[])
+run_join(const struct options *options, const char *const *args)
 {
     char why[WHY_MAX];
     catch_stops();
     if (host_descriptors(why, sizeof why))
         return fail(EXIT_BAD, why);
     if (!args[0])
-        return run_help_out(options, argv);
+        return run_help_out(options);
     struct config *config = NULL;
-    int status = load(&config, args[0], options, argv);
+    int status = load(&config, args[0], options);
     if (status)
         return status;
     status = train_run(config, options_start(options));
@@ -201,11 +180,10 @@ run_join(const struct options *options, const char *const *args, char *const arg
 
 /* Load the job, do something with it, done. */
 static int
-run_with_job(const struct command *command, const struct options *options, const char *const *args,
-             char *const argv[])
+run_with_job(const struct command *command, const struct options *options, const char *const *args)
 {
     struct config *config = NULL;
-    int status = load(&config, args[0], options, argv);
+    int status = load(&config, args[0], options);
     if (status)
         return status;
     status = command->with_job(config, options, args);
@@ -253,17 +231,15 @@ do_convert(struct config *config, const struct options *options, const char *con
 }
 
 static int
-run_health(const struct options *options, const char *const *args, char *const argv[])
+run_health(const struct options *options, const char *const *args)
 {
     (void)options;
-    (void)argv;
     return health_print(args[0] ? args[0] : "runs");
 }
 
 static int
-run_audit(const struct options *options, const char *const *args, char *const argv[])
+run_audit(const struct options *options, const char *const *args)
 {
-    (void)argv;
     return verify_run(stdout, args, options->arg_count - 1);
 }
 
@@ -349,7 +325,7 @@ is_unknown(const struct options *options)
 }
 
 static int
-run_command(const struct options *options, char *const argv[])
+run_command(const struct options *options)
 {
     char why[WHY_MAX];
     const struct command *command = command_of(options);
@@ -373,8 +349,8 @@ run_command(const struct options *options, char *const argv[])
         return fail(EXIT_BAD, "--resume and --fresh exclude one another");
     const char *none[] = {NULL};
     if (command->with_job)
-        return run_with_job(command, options, args, argv);
-    return command->run(options, count ? args : none, argv);
+        return run_with_job(command, options, args);
+    return command->run(options, count ? args : none);
 }
 
 /* A descriptor 0..2 that is closed would be taken by the next file opened, and text written into it: occupy
@@ -407,12 +383,9 @@ main(int argc, char *argv[])
     else if (options.version)
         status = printf("meshnode %s\n", version) < 0;
     else
-        status = options.help ? print_help() : run_command(&options, argv);
+        status = options.help ? print_help() : run_command(&options);
     options_fini(&options);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0)
         status = fail(1, "cannot write to standard output");
-    /* Threads of an OpenBLAS that is not set up may try for memory for ever, and exit() waits for them. */
-    if (!host_pinned())
-        _exit(status);
     return status;
 }

@@ -1,4 +1,4 @@
-/* host.h - what this machine has: CPUs, and kernels that can compute a job's products. */
+/* host.h - what this machine has: CPUs, memory, a name, descriptors. */
 #ifndef NODE_HOST_H
 #define NODE_HOST_H
 
@@ -20,17 +20,5 @@ void host_name(const char *name, char *out, size_t size);
 /* Raises the limit of descriptors to what a mesh needs, because ZeroMQ ends the program when they run out. Returns
  * 0, or -EMFILE with `why`. */
 int host_descriptors(char *why, size_t why_size);
-
-/* Makes products run as `run.numerics` says: "portable", an OpenBLAS kernel, or "auto". auto is the fastest of
- * these on this CPU, by shards (`exact`) or by whole batches. OpenBLAS reads its settings when it is loaded, before
- * main(). So this function sets them and executes the program again with `argv`, once.
- *
- * Returns what `auto` became, else `numerics`, as a constant: the process now uses it. Returns NULL with `why` if
- * this CPU or library does not have the kernel, or the program cannot be executed. */
-const char *host_pin(const char *numerics, bool exact, char *const argv[], char *why,
-                     size_t why_size);
-
-/* True if host_pin has set up this process: OpenBLAS has no threads of its own. */
-bool host_pinned(void);
 
 #endif

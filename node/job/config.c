@@ -415,6 +415,10 @@ static int
 check_train(const struct config *config, char *why, size_t why_size)
 {
     const struct optim_spec *optim = &config->train.optim;
+    if (config->train.exact && strcmp(config->run.numerics, "openblas") == 0)
+        return fail_key(config, "run.numerics",
+                        "= openblas needs train.exact = no: its bits depend on the machine", why,
+                        why_size);
     if (config->mesh.audit > 0 && !config->train.exact)
         return fail_key(config, "mesh.audit",
                         "needs train.exact = yes: else nobody can recompute a shard", why,

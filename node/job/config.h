@@ -32,9 +32,7 @@ struct config {
     struct {
         char name[PROTO_NAME_MAX]; /* default: the file's name without .yaml */
         uint64_t seed;
-        char numerics
-            /* auto, portable, haswell, ...; host_pin replaces auto by one of the others */
-            [PROTO_NAME_MAX];
+        char numerics[PROTO_NAME_MAX]; /* auto, portable or openblas */
     } run;
     struct {
         enum data_source source;

@@ -133,12 +133,30 @@ open_model(struct job *job, const struct config *config, const struct nn_shape *
     return 0;
 }
 
+/* What computes products: our own loop gives exact results, and is there where OpenBLAS is not. */
+static int
+choose_numerics(struct job *job, const struct config *config, char *why, size_t why_size)
+{
+    static const char library[] = "openblas";
+    const char *wanted = config->run.numerics;
+    bool own = config->train.exact || strcmp(wanted, "portable") == 0;
+    job->kernel = nn_init(own ? "portable" : library);
+    if (strcmp(wanted, library) != 0 || strncmp(job->kernel, library, sizeof library - 1) == 0)
+        return 0;
+    snprintf(why, why_size,
+             "run.numerics = openblas: there is no libopenblas.so.0 here; "
+             "'portable' and 'auto' do without it");
+    return -ENOENT;
+}
+
 static int
 open_numerics(struct job *job, const struct config *config, unsigned threads, char *why,
               size_t why_size)
 {
-    job->kernel = nn_init(config->run.numerics);
-    int rc = nn_reserve(threads);
+    int rc = choose_numerics(job, config, why, why_size);
+    if (rc)
+        return rc;
+    rc = nn_reserve(threads);
     if (rc)
         snprintf(why, why_size,
                  "not enough address space (ulimit -v): OpenBLAS takes 128 MiB for each of %u "
@@ -174,8 +192,9 @@ job_open_input(struct job *job, const struct config *config, const struct nn_sha
 {
     const struct data_info data = {.input = *shape};
     struct nn_shape input;
-    job->kernel = nn_init(config->run.numerics);
-    int rc = model_input(config, &data, &input, why, why_size);
+    int rc = choose_numerics(job, config, why, why_size);
+    if (!rc)
+        rc = model_input(config, &data, &input, why, why_size);
     return rc ? rc : open_model(job, config, &input, why, why_size);
 }
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Nodes that must not train together do not, and each says why: another run name, another job under the
-# same name, other bits. Both wait for a second node, so neither may take a step.
+# same name. Both wait for a second node, so neither may take a step.
 . "$(dirname "$0")/../support/process.sh"
 
 says() { # NAME PATTERN
@@ -21,8 +21,8 @@ refuse() { # WHAT PATTERN OPTION ...
     local what=$1 pattern=$2 name
     shift 2
     rm -rf "$WORK"/[ab]
-    node a "$WORK/job.yaml" --peers 2 --set run.numerics=portable
-    node b "$WORK/job.yaml" --peers 2 --set run.numerics=portable "$@"
+    node a "$WORK/job.yaml" --peers 2
+    node b "$WORK/job.yaml" --peers 2 "$@"
     for name in a b; do
         wait_until 20 "$name to say why it does not train with another $what" says $name "$pattern"
     done
@@ -36,27 +36,19 @@ refuse() { # WHAT PATTERN OPTION ...
 write_job "$WORK/job.yaml" 50
 refuse "run name" "run.*(small|other)" --set run.name=other
 refuse "job" "another (job|model|training)" --set train.batch=192
-second=none
+
+# Nodes with other instructions compute the same bits. The third one is handed the job.
+rm -rf "$WORK"/[abc]
+reference "$WORK/job.yaml"
+narrow=base
 if grep -qw avx2 /proc/cpuinfo && grep -qw fma /proc/cpuinfo; then
-    second=haswell
-    refuse "kernel" "(portable.*openblas haswell|openblas haswell.*portable).*run.numerics" \
-        --set run.numerics=haswell
+    narrow=avx2
 fi
-
-# The third node is handed the job, and pins what the others do.
-together() { # NUMERICS OF THE FIRST, OF THE SECOND
-    rm -rf "$WORK"/[abc] "$WORK/reference"
-    reference "$WORK/job.yaml" --set "run.numerics=$1"
-    node a "$WORK/job.yaml" --peers 3 --set "run.numerics=$1"
-    node b "$WORK/job.yaml" --peers 3 --set "run.numerics=$2" --seed 7 --threads 2
-    node c "" --peers 3
-    finished 60 a b c
-    same_hash reference a b c
-    echo "run.numerics $1 and $2: the same weights as alone"
-}
-
-choice=$("$MESHNODE" check "$WORK/job.yaml" | sed -n 's/^kernel  \(openblas \)\{0,1\}\([^,]*\), .*/\L\2/p')
-together auto "$choice"
-if [ $second = haswell ]; then
-    together haswell haswell
-fi
+WHERE[a]="env MESHNODE_SIMD=$narrow"
+WHERE[b]="env MESHNODE_SIMD=base"
+node a "$WORK/job.yaml" --peers 3
+node b "$WORK/job.yaml" --peers 3 --seed 7 --threads 2
+node c "" --peers 3
+finished 120 a b c
+same_hash reference a b c
+echo "nodes with $narrow, base and all of this CPU's instructions: the same weights as alone"

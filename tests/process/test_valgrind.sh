@@ -7,14 +7,11 @@ if grep -qaE '__(asan|tsan|msan)_init' "$MESHNODE"; then
     skip "a sanitizer is built in, which does this work and does not run under valgrind"
 fi
 
-# The program starts itself anew to pin its kernel unless it finds that done; valgrind cannot follow that. Nor
-# does it show the CPU that is there.
 for name in one two other; do
-    WHERE[$name]="env MESHNODE_PINNED=portable OPENBLAS_NUM_THREADS=1 valgrind -q --error-exitcode=99 --leak-check=full \
+    WHERE[$name]="valgrind -q --error-exitcode=99 --leak-check=full \
         --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite,indirect"
 done
 write_job "$WORK/job.yaml" 3
-sed -i "s/^run: {/&numerics: portable, /" "$WORK/job.yaml"
 reference "$WORK/job.yaml" # without valgrind
 node one "$WORK/job.yaml" --set mesh.gather_ms=0 --set "mesh.group=$GROUP-one"
 finished 200 one

@@ -4,11 +4,11 @@
 # deps.sh --libraries SET...: only print the libraries among them, which a cross compiler needs for its target, too.
 set -eu
 
-build="gcc make pkg-config libzmq3-dev libczmq-dev libmsgpack-dev libopenblas-dev libyaml-dev libjansson-dev \
+build="gcc make pkg-config libzmq3-dev libczmq-dev libmsgpack-dev libyaml-dev libjansson-dev \
 libsodium-dev libxxhash-dev zlib1g-dev libpng-dev libjpeg-dev"
-test="libcmocka-dev iproute2 nftables procps binutils python3 valgrind"
+test="libcmocka-dev libopenblas0-pthread iproute2 nftables procps binutils python3 valgrind"
 lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm"
-bench="g++ libgloo-dev libopenmpi-dev openmpi-bin python3-torch python3-yaml iproute2 python3"
+bench="g++ libopenblas0-pthread libgloo-dev libopenmpi-dev openmpi-bin python3-torch python3-yaml iproute2 python3"
 arm="gcc-aarch64-linux-gnu qemu-user-static"
 
 libraries=
@@ -36,7 +36,7 @@ fi
 if ! command -v dpkg-query >/dev/null 2>&1; then
     cc=${CC:-cc}
     if command -v pkg-config >/dev/null 2>&1 && command -v "$cc" >/dev/null 2>&1 &&
-        pkg-config --exists libzmq libczmq msgpack openblas yaml-0.1 jansson libsodium libxxhash zlib libpng libjpeg; then
+        pkg-config --exists libzmq libczmq msgpack yaml-0.1 jansson libsodium libxxhash zlib libpng libjpeg; then
         exit 0
     fi
     echo "This is no Debian or Ubuntu. Please install what these packages hold, then run make again:" >&2

@@ -27,9 +27,4 @@ for package in "$apt"/cache/archives/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -x -C "$dir" --exclude=./usr/share/doc --exclude=./usr/include/boost
 done
 rm -rf "$apt"
-
-# What update-alternatives would link when OpenBLAS is installed.
-lib=$dir/usr/lib/aarch64-linux-gnu
-ln -s openblas-pthread/libopenblas.so.0 "$lib/libopenblas.so.0"
-ln -s ../openblas-pthread/pkgconfig/openblas.pc "$lib/pkgconfig/openblas.pc"
 printf '%s\n' "$stamp" >"$dir/.packages"

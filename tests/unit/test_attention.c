@@ -35,7 +35,7 @@ dot(const float *a, const float *b, size_t n)
 {
     float sum = 0;
     for (size_t i = 0; i < n; i++)
-        sum += a[i] * b[i];
+        sum = fmaf(a[i], b[i], sum);
     return sum;
 }
 
@@ -73,12 +73,12 @@ head_compute(struct whole *w)
         for (size_t c = 0; c < w->d; c++) {
             float y = 0, q = 0, k = 0, v = 0;
             for (size_t j = 0; j <= i; j++) {
-                y += w->p[i][j] * w->x[j * in + 2 * C + c];
-                q += w->ds[i][j] * w->x[j * in + C + c];
+                y = fmaf(w->p[i][j], w->x[j * in + 2 * C + c], y);
+                q = fmaf(w->ds[i][j], w->x[j * in + C + c], q);
             }
             for (size_t t = i; t < w->T; t++) {
-                k += w->ds[t][i] * w->x[t * in + c];
-                v += w->p[t][i] * w->dy[t * C + c];
+                k = fmaf(w->ds[t][i], w->x[t * in + c], k);
+                v = fmaf(w->p[t][i], w->dy[t * C + c], v);
             }
             w->y[i * C + c] = y;
             w->dx[i * in + c] = q;

@@ -106,7 +106,7 @@ static const struct {
     {"run: {name: .hidden}\n", "run.name"},
     {"run: {name: -rf}\n", "run.name = -rf"},
     {"run: {numerics: fast}\n",
-     "run.numerics = fast|auto, portable, sandybridge, haswell, zen or skylakex"},
+     "run.numerics = fast|auto, portable or openblas"},
     {"data: {source: mnist}\n", "data.source = mnist|glyphs, idx"},
     {"data: {source: texts}\n", "data.source = texts"},
     {"data: {test_share: 1}\n", "data.test_share = 1|0.001..0.9"},

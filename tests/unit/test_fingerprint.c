@@ -1,4 +1,4 @@
-/* The fingerprint is the same every time and depends on what computes products. */
+/* The fingerprint is the same every time and on every machine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "nn/arithmetic/blas.h"
 #include "nn/nn.h"
 
 static void
@@ -24,19 +25,23 @@ static void
 the_fingerprint_is_a_constant_of_the_program(void **state)
 {
     (void)state;
-    assert_true(nn_fingerprint() == 0xa25e0eb3fd91cd7e); /* before nn_init */
-    assert_string_equal(nn_init("portable"), "portable");
-    assert_true(nn_fingerprint() == 0xa25e0eb3fd91cd7e);
+    assert_true(nn_fingerprint() == 0x4a06e92d773ef5a4); /* before nn_init */
+    assert_memory_equal(nn_init("portable"), "portable ", 9);
+    assert_true(nn_fingerprint() == 0x4a06e92d773ef5a4);
 }
 
+/* It is not for exact results, so two machines need not have the same. */
 static void
-a_blas_kernel_has_a_name_and_a_fingerprint_of_its_own(void **state)
+a_blas_kernel_has_a_name_and_no_part_in_the_fingerprint(void **state)
 {
     (void)state;
-    const char *name = nn_init("haswell");
+    const char *name = nn_init("openblas");
+    if (!blas_used)
+        skip(); /* there is no such library here */
     assert_memory_equal(name, "openblas ", 9);
     assert_true(strlen(name) > 9);
-    assert_true(nn_fingerprint() != 0xa25e0eb3fd91cd7e);
+    assert_true(nn_fingerprint() == 0x4a06e92d773ef5a4);
+    assert_true(blas_used);
 }
 
 int
@@ -45,8 +50,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fingerprint_is_a_constant_of_the_program),
         cmocka_unit_test_prestate(the_fingerprint_repeats, "portable"),
-        cmocka_unit_test_prestate(the_fingerprint_repeats, "haswell"),
-        cmocka_unit_test(a_blas_kernel_has_a_name_and_a_fingerprint_of_its_own),
+        cmocka_unit_test_prestate(the_fingerprint_repeats, "openblas"),
+        cmocka_unit_test(a_blas_kernel_has_a_name_and_no_part_in_the_fingerprint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* The product loop gives, bit for bit, what three nested loops give: for every tile shape, for views with
  * two strides per index, in every variant. Packing and transposing move each element to its place. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +34,7 @@ three_loops(const struct gemm_view *v, size_t m, size_t n, size_t k, const float
             for (size_t t = 0; t < k; t++) {
                 float x = v->at[i / v->width * v->line + i % v->width * v->row +
                                 t / v->run * v->jump + t % v->run * v->step];
-                sum += x * panel[t * GEMM_COLUMNS + j];
+                sum = fmaf(x, panel[t * GEMM_COLUMNS + j], sum);
             }
             out[i * LDC + j] = sum;
         }
@@ -137,6 +138,43 @@ shares_of_the_depth_are_even_and_moderate(void **state)
     }
 }
 
+/* Random bits: denormals, infinities and sums that cancel are among them. */
+static float
+any_float(struct rand *rand, uint32_t exponents)
+{
+    uint32_t bits = (uint32_t)(rand_below(rand, 1 << 23) | rand_below(rand, 2) << 31);
+    float x;
+    bits |= (uint32_t)(exponents == 256 ? rand_below(rand, 256) : 127 + rand_below(rand, exponents))
+            << 23;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* A tile of one step, c0 + a b, where fusing or rounding once too often shows. */
+static void
+every_step_is_rounded_once(void **state)
+{
+    (void)state;
+    struct rand rand = {7};
+    gemm_panel_fn *f[GEMM_VARIANTS];
+    const struct gemm_view view = {a, 1, 0, 1, 1, 0, 1};
+    for (size_t i = 0, variants = gemm_variants(f); i < 200000; i++) {
+        uint32_t exponents = i % 3 == 0 ? 256 : i % 3 == 1 ? 3 : 30;
+        a[0] = any_float(&rand, exponents);
+        for (size_t j = 0; j < GEMM_COLUMNS; j++) {
+            b[j] = any_float(&rand, exponents);
+            c[j] = expected[j] = any_float(&rand, exponents);
+            if (i % 5 == 0) /* near cancellation */
+                c[j] = expected[j] = -a[0] * b[j];
+            expected[j] = fmaf(a[0], b[j], expected[j]);
+        }
+        f[i % variants](&view, 1, GEMM_COLUMNS, 1, b, true, c, LDC);
+        for (size_t j = 0; j < GEMM_COLUMNS; j++)
+            if (!isnan(c[j]) || !isnan(expected[j]))
+                assert_memory_equal(c + j, expected + j, sizeof *c);
+    }
+}
+
 static void
 wrong_in_one_tile(const struct gemm_view *view, size_t m, size_t n, size_t k, const float *panel,
                   bool add, float *out, size_t ldc)
@@ -163,6 +201,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_check_finds_a_wrong_variant),
+        cmocka_unit_test(every_step_is_rounded_once),
         cmocka_unit_test(every_shape_equals_three_loops),
         cmocka_unit_test(a_row_does_not_depend_on_the_rows_around_it),
         cmocka_unit_test(transposing_moves_every_element),
