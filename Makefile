@@ -36,7 +36,7 @@ lib_all  := $(wildcard $(rooms:%=%/*.c))
 simd_src := $(filter %_simd.c,$(lib_all))
 lib_src  := $(filter-out $(simd_src) node/cli/main.c,$(lib_all))
 lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) $(simd_src:%.c=$B/%.avx2.o) \
-    $(if $(x86),$B/nn/arithmetic/gemm_simd.avx512.o)
+    $(if $(x86),$B/nn/arithmetic/gemm_simd.avx512.o $B/nn/arithmetic/product_simd.avx512.o)
 # The core with planted bugs (mesh/core/mutant.h), for the simulator and the unit tests that plant some.
 core_src := $(filter mesh/core/%,$(lib_src))
 mutants  := $(filter-out $(core_src:%.c=$B/%.o),$(lib_obj)) $(core_src:%.c=$B/%.mutant.o)

@@ -200,6 +200,20 @@ exact_check(const int32_t *x, size_t first, size_t n)
     return check_at(sums, first);
 }
 
+uint64_t
+exact_check_of(size_t first, uint32_t plain, uint32_t weighted)
+{
+    return check_at((struct exact_sums){plain, weighted}, first);
+}
+
+void
+exact_scales(const struct exact *exact, const int16_t *exponent, float *scale, float *limit)
+{
+    for (size_t b = 0; b < exact->blocks; b++)
+        scale[b] = scale_of(exact->bits - clamp(exponent[b]));
+    *limit = float_below(scale_of(exact->bits));
+}
+
 void
 exact_add(const struct exact *exact, const int16_t *exponent, size_t first, const float *g,
           size_t n, unsigned shards_in, int32_t *own, int32_t *over, int32_t *bad, uint64_t *check)

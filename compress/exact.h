@@ -79,6 +79,11 @@ void exact_add(const struct exact *exact, const int16_t *exponent, size_t first,
                size_t n, unsigned shards_in, int32_t *own, int32_t *over, int32_t *bad,
                uint64_t *check);
 
+/* The rule of exact_add for one shard as plain numbers: scale[blocks] = 2^(bits - exponent), and the largest
+ * |g * scale| that is not saturated. */
+void exact_scales(const struct exact *exact, const int16_t *exponent, float *scale, float *limit);
+/* Checksum of integers x[i] at elements first + i, from the sums of x[i] and of i x[i], both modulo 2^32. */
+uint64_t exact_check_of(size_t first, uint32_t plain, uint32_t weighted);
 /* Checksum of x[n], elements [first, first+n) of a vector. */
 uint64_t exact_check(const int32_t *x, size_t first, size_t n);
 /* Sum of two checksums, half by half. */

@@ -1,0 +1,74 @@
+/* product.c - chooses the variant of product_simd.c; views and sizes. */
+#include "nn/arithmetic/product.h"
+
+struct gemm_view
+product_rows(const float *at, size_t ld)
+{
+    return (struct gemm_view){at, SIZE_MAX, 0, ld, SIZE_MAX, 0, 1};
+}
+
+struct gemm_view
+product_columns(const float *at, size_t ld)
+{
+    return (struct gemm_view){at, SIZE_MAX, 0, 1, SIZE_MAX, 0, ld};
+}
+
+/* n up to a multiple of `unit`, but at most `most`. */
+static size_t
+extent(size_t n, size_t unit, size_t most)
+{
+    return n >= most ? most : (n + unit - 1) / unit * unit;
+}
+
+static size_t
+packed(size_t m, size_t n, size_t k, size_t wide)
+{
+    return (extent(m, PRODUCT_GROUP, PRODUCT_TALL) + extent(n, PRODUCT_COLUMNS_MAX, wide)) *
+           extent(k, 1, PRODUCT_DEPTH);
+}
+
+size_t
+product_scratch(size_t m, size_t n, size_t k)
+{
+    return packed(m, n, k, PRODUCT_WIDE);
+}
+
+size_t
+product_sum_scratch(size_t m, size_t n, size_t k)
+{
+    size_t unfinished =
+        extent(m, PRODUCT_GROUP, PRODUCT_TALL) * extent(n, PRODUCT_COLUMNS_MAX, PRODUCT_WIDE_SUM);
+    return packed(m, n, k, PRODUCT_WIDE_SUM) + (k > PRODUCT_DEPTH ? unfinished : 0);
+}
+
+void
+product_run(const struct product *p, float *scratch)
+{
+#if defined(__x86_64__)
+    if (simd_avx512()) {
+        product_run_avx512(p, scratch);
+        return;
+    }
+    if (simd_avx2()) {
+        product_run_avx2(p, scratch);
+        return;
+    }
+#endif
+    product_run_base(p, scratch);
+}
+
+void
+product_sum(const struct product *p, struct product_sum *sum, float *scratch)
+{
+#if defined(__x86_64__)
+    if (simd_avx512()) {
+        product_sum_avx512(p, sum, scratch);
+        return;
+    }
+    if (simd_avx2()) {
+        product_sum_avx2(p, sum, scratch);
+        return;
+    }
+#endif
+    product_sum_base(p, sum, scratch);
+}

@@ -1,0 +1,518 @@
+/* product_simd.c - the loops of product.h: panels, tiles in registers, and how they end. See there. */
+#include "nn/arithmetic/product.h"
+
+#include <string.h>
+
+#include "nn/arithmetic/fused.h"
+#include "nn/arithmetic/simd.h"
+
+/* A tile is up to ROWS x VECTORS vectors of sums; with a row of B's panel they fill the registers. */
+#if defined(__AVX512F__) || defined(__aarch64__)
+enum { ROWS = 8 };
+#else
+enum { ROWS = 4 };
+#endif
+enum { VECTORS = 3, COLUMNS = VECTORS * LANES, GROUP = PRODUCT_GROUP };
+
+/* Sums stay in registers only when every loop over them is gone. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+static size_t
+least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Even shares of n, at most `most` each, but multiples of `unit`. `most` is one. */
+static size_t
+share(size_t n, size_t most, size_t unit)
+{
+    size_t count = (n + most - 1) / most;
+    size_t even = count == 0 ? 0 : (n + count - 1) / count;
+    return (even + unit - 1) / unit * unit;
+}
+
+/* --- panels --- */
+
+enum { BLOCK = 8 };
+
+/* out[8, width] = 8 elements of each of 8 rows, transposed in three rounds: single elements, pairs and halves change
+ * places. */
+static inline void
+turn_block(const float *const row[BLOCK], size_t from, float *out, size_t width)
+{
+    typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
+    v8 r[BLOCK], t[BLOCK];
+    for (size_t i = 0; i < BLOCK; i++)
+        r[i] = *(const v8 *)(row[i] + from);
+    for (size_t i = 0; i < BLOCK; i += 2) {
+        t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (size_t i = 0; i < BLOCK; i += 4) {
+        r[i] = __builtin_shufflevector(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 1] = __builtin_shufflevector(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        r[i + 2] = __builtin_shufflevector(t[i + 1], t[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 3] = __builtin_shufflevector(t[i + 1], t[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    for (size_t i = 0; i < BLOCK / 2; i++) {
+        *(v8 *)(out + i * width) =
+            __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        *(v8 *)(out + (i + 4) * width) =
+            __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
+/* Of `rows` rows of a panel: elements from, from + step, ... of each. */
+INLINE void
+pack_run(const float *const *row, size_t rows, size_t width, size_t from, size_t step, size_t count,
+         bool adjacent, float *out)
+{
+    size_t t = 0, whole = step == 1 ? rows / BLOCK * BLOCK : 0;
+    if (adjacent && rows == width) {
+        for (; t < count; t++)
+            memcpy(out + t * width, row[0] + from + t * step, width * sizeof *out);
+        return;
+    }
+    for (; t + BLOCK <= count && whole > 0; t += BLOCK) {
+        for (size_t r = 0; r < whole; r += BLOCK)
+            turn_block(row + r, from + t, out + t * width + r, width);
+        for (size_t i = 0; i < BLOCK; i++)
+            for (size_t r = whole; r < rows; r++)
+                out[(t + i) * width + r] = row[r][from + t + i];
+    }
+    for (; t < count; t++)
+        for (size_t r = 0; r < rows; r++)
+            out[t * width + r] = row[r][from + t * step];
+}
+
+/* Panels [depth][width] of rows [i, i + m) and elements [k, k + depth), filled up with zeros. */
+INLINE void
+pack(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth, size_t width,
+     float *out)
+{
+    for (size_t done = 0; done < m; done += width, out += depth * width) {
+        const float *row[COLUMNS > GROUP ? COLUMNS : GROUP];
+        size_t rows = least(m - done, width);
+        bool adjacent = true;
+        for (size_t r = 0; r < rows; r++) {
+            size_t at = i + done + r;
+            row[r] = v->at + at / v->width * v->line + at % v->width * v->row;
+            adjacent = adjacent && row[r] == row[0] + r;
+        }
+        if (rows < width)
+            memset(out, 0, depth * width * sizeof *out);
+        for (size_t t = 0, count; t < depth; t += count) {
+            size_t run = (k + t) / v->run, in = (k + t) % v->run;
+            count = least(depth - t, v->run - in);
+            pack_run(row, rows, width, run * v->jump + in * v->step, v->step, count, adjacent,
+                     out + t * width);
+        }
+    }
+}
+
+static void
+pack_a(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth, float *out)
+{
+    pack(v, i, m, k, depth, GROUP, out);
+}
+
+static void
+pack_b(const struct gemm_view *v, size_t j, size_t n, size_t k, size_t depth, float *out)
+{
+    pack(v, j, n, k, depth, COLUMNS, out);
+}
+
+/* --- tiles --- */
+
+/* s += A B over a depth of k; a and b lie in their panels. */
+INLINE void
+chain(int rows, int vectors, size_t k, const float *a, const float *b, vec s[ROWS][VECTORS])
+{
+    for (size_t t = 0; t < k; t++, a += GROUP, b += COLUMNS) {
+        vec v[VECTORS];
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            v[j] = *(const vec *)(b + j * LANES);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            UNROLL
+            for (int j = 0; j < vectors; j++)
+                s[i][j] = fused(v[j], a[i], s[i][j]);
+        }
+    }
+}
+
+INLINE void
+load(int rows, int vectors, const float *c, size_t ldc, vec s[ROWS][VECTORS])
+{
+    UNROLL
+    for (int i = 0; i < rows; i++, c += ldc) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            s[i][j] = *(const vec *)(c + (size_t)(j * LANES));
+    }
+}
+
+INLINE void
+zero(int rows, int vectors, vec s[ROWS][VECTORS])
+{
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            s[i][j] = (vec){0};
+    }
+}
+
+INLINE void
+store(int rows, int vectors, vec s[ROWS][VECTORS], float *c, size_t ldc)
+{
+    UNROLL
+    for (int i = 0; i < rows; i++, c += ldc) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            *(vec *)(c + (size_t)(j * LANES)) = s[i][j];
+    }
+}
+
+INLINE void
+add_row(int rows, int vectors, const float *row, vec s[ROWS][VECTORS])
+{
+    UNROLL
+    for (int j = 0; j < vectors; j++) {
+        vec b = *(const vec *)(row + (size_t)(j * LANES));
+        UNROLL
+        for (int i = 0; i < rows; i++)
+            s[i][j] += b;
+    }
+}
+
+/* What a tile is made of; the same for all tiles of a block but for a, b and what follows. */
+struct tile {
+    const float *a, *b;
+    size_t k;
+    float *c; /* all vectors of its rows may be written */
+    size_t ldc;
+    bool add;
+    const float *bias;
+};
+
+INLINE void
+tile_run(int rows, int vectors, const struct tile *tile)
+{
+    vec s[ROWS][VECTORS];
+    if (tile->add)
+        load(rows, vectors, tile->c, tile->ldc, s);
+    else
+        zero(rows, vectors, s);
+    chain(rows, vectors, tile->k, tile->a, tile->b, s);
+    if (tile->bias != NULL)
+        add_row(rows, vectors, tile->bias, s);
+    store(rows, vectors, s, tile->c, tile->ldc);
+}
+
+/* A stretch of k within a block: it begins or goes on with the chains of a part, and may end them. */
+struct stretch {
+    size_t part, from, count;
+    bool begins, ends;
+};
+
+/* All shards' parts of a block of k. */
+struct stretches {
+    size_t count;
+    struct stretch at[PRODUCT_DEPTH + 1];
+};
+
+struct sum_tile {
+    const float *a, *b;
+    float *c; /* unfinished chains, rows ldc apart */
+    size_t ldc;
+    const struct stretches *stretches;
+    vec scale[ROWS][VECTORS];
+    int32_t limit;                 /* bits of the largest float that fits */
+    ivec q[ROWS][VECTORS];         /* the result */
+    float outside[ROWS * COLUMNS]; /* the chains of a stretch that does not fit */
+};
+
+/* Returns the number of the stretch from `at` on that does not fit, its chains in tile->outside; or of the last. */
+INLINE size_t
+tile_sum(int rows, int vectors, struct sum_tile *tile, size_t at)
+{
+    for (; at < tile->stretches->count; at++) {
+        const struct stretch *stretch = &tile->stretches->at[at];
+        const float *a = tile->a + stretch->from * GROUP, *b = tile->b + stretch->from * COLUMNS;
+        vec s[ROWS][VECTORS];
+        ivec largest = {0};
+        if (stretch->begins)
+            zero(rows, vectors, s);
+        else
+            load(rows, vectors, tile->c, tile->ldc, s);
+        chain(rows, vectors, stretch->count, a, b, s);
+        if (!stretch->ends) {
+            store(rows, vectors, s, tile->c, tile->ldc);
+            continue;
+        }
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            UNROLL
+            for (int j = 0; j < vectors; j++)
+                largest = larger(largest, s[i][j] * tile->scale[i][j]);
+        }
+        if (any_above(largest, tile->limit)) {
+            store(rows, vectors, s, tile->outside, COLUMNS);
+            return at;
+        }
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            UNROLL
+            for (int j = 0; j < vectors; j++)
+                tile->q[i][j] += nearest(s[i][j] * tile->scale[i][j]);
+        }
+    }
+    return at;
+}
+
+typedef void run_fn(const struct tile *tile);
+typedef size_t sum_fn(struct sum_tile *tile, size_t at);
+
+#define TILE(rows, vectors)                                                                        \
+    static void run_##rows##_##vectors(const struct tile *tile)                                    \
+    {                                                                                              \
+        tile_run(rows, vectors, tile);                                                             \
+    }                                                                                              \
+    static size_t sum_##rows##_##vectors(struct sum_tile *tile, size_t at)                         \
+    {                                                                                              \
+        return tile_sum(rows, vectors, tile, at);                                                  \
+    }
+#define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3)
+#define ROW(f, rows)                                                                               \
+    {                                                                                              \
+        f##_##rows##_1, f##_##rows##_2, f##_##rows##_3                                             \
+    }
+TILES(1)
+TILES(2)
+TILES(3)
+TILES(4)
+#if defined(__AVX512F__) || defined(__aarch64__)
+TILES(5)
+TILES(6)
+TILES(7)
+TILES(8)
+#define ALL(f)                                                                                     \
+    {                                                                                              \
+        ROW(f, 1), ROW(f, 2), ROW(f, 3), ROW(f, 4), ROW(f, 5), ROW(f, 6), ROW(f, 7), ROW(f, 8)     \
+    }
+#else
+#define ALL(f)                                                                                     \
+    {                                                                                              \
+        ROW(f, 1), ROW(f, 2), ROW(f, 3), ROW(f, 4)                                                 \
+    }
+#endif
+static run_fn *const run_tile[ROWS][VECTORS] = ALL(run);
+static sum_fn *const sum_tile[ROWS][VECTORS] = ALL(sum);
+
+/* --- blocks --- */
+
+static size_t
+vectors_of(size_t columns)
+{
+    return (columns + LANES - 1) / LANES;
+}
+
+/* A tile whose last vector is not all there is computed on the side. */
+static void
+run_aside(run_fn *f, struct tile tile, size_t rows, size_t columns)
+{
+    float side[ROWS * COLUMNS], bias[COLUMNS] = {0}, *c = tile.c;
+    for (size_t i = 0; tile.add && i < rows; i++) {
+        memset(side + i * COLUMNS, 0, sizeof bias);
+        memcpy(side + i * COLUMNS, c + i * tile.ldc, columns * sizeof *c);
+    }
+    if (tile.bias != NULL)
+        memcpy(bias, tile.bias, columns * sizeof *bias);
+    tile.bias = tile.bias == NULL ? NULL : bias;
+    tile.c = side;
+    size_t ldc = tile.ldc;
+    tile.ldc = COLUMNS;
+    f(&tile);
+    for (size_t i = 0; i < rows; i++)
+        memcpy(c + i * ldc, side + i * COLUMNS, columns * sizeof *c);
+}
+
+/* c[m, n] of one block; a and b are its packed operands. */
+static void
+run_block(const float *a, const float *b, size_t m, size_t n, struct tile tile)
+{
+    float *c = tile.c;
+    const float *bias = tile.bias;
+    for (size_t j = 0; j < n; j += COLUMNS) {
+        size_t columns = least(n - j, COLUMNS), vectors = vectors_of(columns);
+        for (size_t i = 0, rows; i < m; i += rows) {
+            rows = least(m - i, ROWS);
+            run_fn *f = run_tile[rows - 1][vectors - 1];
+            tile.a = a + i / GROUP * GROUP * tile.k + i % GROUP;
+            tile.b = b + j * tile.k;
+            tile.c = c + i * tile.ldc + j;
+            tile.bias = bias == NULL ? NULL : bias + j;
+            if (columns == vectors * LANES)
+                f(&tile);
+            else
+                run_aside(f, tile, rows, columns);
+        }
+    }
+}
+
+void
+SIMD_NAME(product_run)(const struct product *p, float *scratch)
+{
+    size_t wide = share(p->n, PRODUCT_WIDE, COLUMNS), deep = share(p->k, PRODUCT_DEPTH, 1),
+           tall = share(p->m, PRODUCT_TALL, GROUP);
+    float *b = scratch + tall * deep;
+    for (size_t j = 0; j < p->n; j += wide) {
+        size_t n = least(p->n - j, wide), k = 0, depth;
+        do {
+            depth = least(p->k - k, deep);
+            bool last = k + depth == p->k;
+            pack_b(&p->b, j, n, k, depth, b);
+            for (size_t i = 0; i < p->m; i += tall) {
+                size_t m = least(p->m - i, tall);
+                struct tile tile = {.k = depth, .c = p->c + i * p->ldc + j, .ldc = p->ldc};
+                tile.add = k > 0 || p->add;
+                tile.bias = last && p->bias != NULL ? p->bias + j : NULL;
+                pack_a(&p->a, i, m, k, depth, scratch);
+                run_block(scratch, b, m, n, tile);
+            }
+        } while ((k += depth) < p->k);
+    }
+}
+
+/* --- sums of integers --- */
+
+/* Block of k from `k` on: whole parts if they fit, else an even share of one. Returns its depth. */
+static size_t
+stretch_out(const struct product_sum *sum, size_t k, struct stretches *out)
+{
+    size_t part = 0, begin = 0, depth = 0;
+    while (sum->end[part] <= k)
+        begin = sum->end[part++];
+    out->count = 0;
+    size_t left = sum->end[part] - k;
+    if (left > PRODUCT_DEPTH || k > begin) {
+        depth = share(left, PRODUCT_DEPTH, 1);
+        out->at[out->count++] = (struct stretch){part, 0, depth, k == begin, depth == left};
+        return depth;
+    }
+    for (; part < sum->parts && sum->end[part] - k <= PRODUCT_DEPTH; part++) {
+        size_t count = sum->end[part] - k - depth;
+        if (count > 0)
+            out->at[out->count++] = (struct stretch){part, depth, count, true, true};
+        depth += count;
+    }
+    return depth;
+}
+
+/* The scales of a tile's elements; lanes beyond them get some scale, too. */
+static void
+scale_tile(const struct product_sum *sum, size_t at, size_t rows, size_t columns,
+           struct sum_tile *tile)
+{
+    for (size_t i = 0; i < rows; i++, at += sum->ld) {
+        float line[COLUMNS];
+        size_t block = at / sum->block, next = (block + 1) * sum->block - at;
+        for (size_t j = 0; j < COLUMNS; j++)
+            line[j] = sum->scale[block + (j >= next && next < columns)];
+        memcpy(tile->scale[i], line, sizeof line);
+    }
+}
+
+/* Running sums of a block, lane by lane. */
+struct lanes {
+    uvec plain, weighted;
+};
+
+/* Adds the tile's integers to the sum. */
+static void
+sum_store(struct product_sum *sum, size_t at, size_t rows, size_t columns,
+          const struct sum_tile *tile, struct lanes *lanes)
+{
+    uvec steps;
+    for (int l = 0; l < LANES; l++)
+        steps[l] = (uint32_t)l;
+    for (size_t i = 0; i < rows; i++, at += sum->ld)
+        for (size_t j = 0; j < columns; j += LANES) {
+            int32_t *to = sum->sum + at + j, side[LANES] = {0};
+            size_t here = least(columns - j, LANES);
+            ivec q = tile->q[i][j / LANES];
+            if (here == LANES) {
+                *(ivec *)to += q;
+            } else {
+                memcpy(side, &q, here * sizeof *side);
+                memset(&q, 0, sizeof q);
+                memcpy(&q, side, here * sizeof *side);
+                for (size_t l = 0; l < here; l++)
+                    to[l] = (int32_t)((uint32_t)to[l] + (uint32_t)side[l]);
+            }
+            lanes->plain += (uvec)q;
+            lanes->weighted += (uvec)q * (steps + (uint32_t)(at + j));
+        }
+}
+
+static void
+sum_tile_at(struct product_sum *sum, size_t at, size_t rows, size_t columns, struct sum_tile *tile,
+            struct lanes *lanes)
+{
+    sum_fn *f = sum_tile[rows - 1][vectors_of(columns) - 1];
+    scale_tile(sum, at, rows, columns, tile);
+    memset(tile->q, 0, sizeof tile->q);
+    for (size_t s = 0; (s = f(tile, s)) < tile->stretches->count; s++)
+        for (size_t i = 0; i < rows; i++)
+            sum->outside(sum->ctx, tile->stretches->at[s].part, at + i * sum->ld,
+                         tile->outside + i * COLUMNS, columns);
+    sum_store(sum, at, rows, columns, tile, lanes);
+}
+
+static void
+sum_block(struct product_sum *sum, size_t at, size_t m, size_t n, size_t depth, const float *a,
+          const float *b, float *unfinished, struct sum_tile *tile, struct lanes *lanes)
+{
+    for (size_t j = 0; j < n; j += COLUMNS)
+        for (size_t i = 0, rows; i < m; i += rows) {
+            rows = least(m - i, ROWS);
+            tile->a = a + i / GROUP * GROUP * depth + i % GROUP;
+            tile->b = b + j * depth;
+            tile->c = unfinished + i * tile->ldc + j;
+            sum_tile_at(sum, at + i * sum->ld + j, rows, least(n - j, COLUMNS), tile, lanes);
+        }
+}
+
+void
+SIMD_NAME(product_sum)(const struct product *p, struct product_sum *sum, float *scratch)
+{
+    size_t wide = share(p->n, PRODUCT_WIDE_SUM, COLUMNS), tall = share(p->m, PRODUCT_TALL, GROUP);
+    size_t deep = least(p->k, PRODUCT_DEPTH);
+    float *b = scratch + tall * deep, *unfinished = b + wide * deep;
+    struct stretches stretches;
+    struct sum_tile tile = {.ldc = wide, .stretches = &stretches};
+    struct lanes lanes = {{0}, {0}};
+    memcpy(&tile.limit, &sum->limit, sizeof tile.limit);
+    for (size_t j = 0; j < p->n; j += wide)
+        for (size_t i = 0; i < p->m; i += tall)
+            for (size_t k = 0, depth; k < p->k; k += depth) {
+                size_t m = least(p->m - i, tall), n = least(p->n - j, wide);
+                depth = stretch_out(sum, k, &stretches);
+                pack_b(&p->b, j, n, k, depth, b);
+                pack_a(&p->a, i, m, k, depth, scratch);
+                sum_block(sum, sum->first + i * sum->ld + j, m, n, depth, scratch, b, unfinished,
+                          &tile, &lanes);
+            }
+    for (int l = 0; l < LANES; l++) {
+        sum->plain += lanes.plain[l];
+        sum->weighted += lanes.weighted[l];
+    }
+}

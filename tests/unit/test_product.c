@@ -1,0 +1,236 @@
+/* Every element of a product is what three loops of fmaf give, for random shapes, views and instruction sets; its
+ * integers are those of exact_add, and so are its checksums. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compress/exact.h"
+#include "nn/arithmetic/product.h"
+#include "tests/support/rand.h"
+
+enum { SIZE = 1 << 19, VARIANTS = 3 };
+
+static float a[SIZE], b[SIZE], c[SIZE], expected[SIZE], bias[1200], scratch[SIZE];
+
+static const struct variant {
+    product_run_fn *run;
+    product_sum_fn *sum;
+    enum simd_set set;
+} variants[VARIANTS] = {
+    {product_run_base, product_sum_base, SIMD_SET_BASE},
+#if defined(__x86_64__)
+    {product_run_avx2, product_sum_avx2, SIMD_SET_AVX2},
+    {product_run_avx512, product_sum_avx512, SIMD_SET_AVX512},
+#endif
+};
+
+static const struct variant *
+any_variant(struct rand *rand)
+{
+    return &variants[rand_below(rand, simd_set + 1u)];
+}
+
+static void
+fill(struct rand *rand, float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)rand_below(rand, 2001) / 977.0f - 1;
+}
+
+static float
+element(const struct gemm_view *v, size_t i, size_t t)
+{
+    return v->at[i / v->width * v->line + i % v->width * v->row + t / v->run * v->jump +
+                 t % v->run * v->step];
+}
+
+static float
+chain(const struct product *p, size_t i, size_t j, size_t from, size_t to, float sum)
+{
+    for (size_t t = from; t < to; t++)
+        sum = fmaf(element(&p->a, i, t), element(&p->b, j, t), sum);
+    return sum;
+}
+
+/* Of m rows and k elements each: stored in rows, in columns, or with two strides per index. */
+static struct gemm_view
+any_view(struct rand *rand, const float *at, size_t m, size_t k)
+{
+    size_t ld = k + rand_below(rand, 5), width = 1 + rand_below(rand, m + 3),
+           run = 1 + rand_below(rand, k + 3);
+    switch (rand_below(rand, 3)) {
+    case 0:
+        return product_rows(at, ld);
+    case 1:
+        return product_columns(at, m + rand_below(rand, 5));
+    default:
+        return (struct gemm_view){at,
+                                  width,
+                                  rand_below(rand, 900),
+                                  rand_below(rand, 40),
+                                  run,
+                                  rand_below(rand, 500),
+                                  1 + rand_below(rand, 3)};
+    }
+}
+
+static size_t
+any_size(struct rand *rand)
+{
+    static const size_t most[] = {4, 20, 100, 300};
+    return rand_below(rand, most[rand_below(rand, 4)]);
+}
+
+static void
+every_element_equals_three_loops(void **state)
+{
+    (void)state;
+    struct rand rand = {1};
+    fill(&rand, a, SIZE), fill(&rand, b, SIZE), fill(&rand, bias, 1200);
+    for (size_t round = 0; round < 400; round++) {
+        const struct variant *variant = any_variant(&rand);
+        size_t m = any_size(&rand), n = any_size(&rand), k = any_size(&rand) * 2;
+        size_t ldc = n + rand_below(&rand, 4);
+        struct product p = {m,
+                            n,
+                            k,
+                            any_view(&rand, a, m, k),
+                            any_view(&rand, b, n, k),
+                            .c = c,
+                            .ldc = ldc,
+                            .add = rand_below(&rand, 2),
+                            .bias = rand_below(&rand, 2) ? bias : NULL};
+        fill(&rand, c, m * ldc + 9);
+        memcpy(expected, c, (m * ldc + 9) * sizeof *c);
+        for (size_t i = 0; i < m; i++)
+            for (size_t j = 0; j < n; j++) {
+                float *at = &expected[i * ldc + j];
+                *at = chain(&p, i, j, 0, k, p.add ? *at : 0);
+                *at += p.bias ? bias[j] : 0;
+            }
+        assert_true(product_scratch(m, n, k) + 8 < SIZE);
+        memset(scratch, 0xff, sizeof scratch);
+        variant->run(&p, scratch);
+        assert_memory_equal(c, expected, (m * ldc + 9) * sizeof *c);
+        for (size_t i = product_scratch(m, n, k); i < product_scratch(m, n, k) + 8; i++)
+            assert_true(isnan(scratch[i])); /* untouched */
+    }
+}
+
+/* Wider and deeper than one block. */
+static void
+blocks_change_nothing(void **state)
+{
+    (void)state;
+    struct rand rand = {2};
+    fill(&rand, a, SIZE), fill(&rand, b, SIZE);
+    for (size_t v = 0; v <= simd_set; v++) {
+        size_t m = 270, n = 1100, k = 200 + v;
+        struct product p = {m, n, k, product_rows(a, k), product_rows(b, k), .c = c, .ldc = n};
+        variants[v].run(&p, scratch);
+        for (size_t i = 0; i < m; i += 19)
+            for (size_t j = 0; j < n; j += 7)
+                assert_true(c[i * n + j] == chain(&p, i, j, 0, k, 0));
+    }
+}
+
+/* --- sums --- */
+
+enum { PARTS_MAX = 12 };
+
+struct outside {
+    const struct exact *exact;
+    const int16_t *exponent;
+    int32_t *sum, *over, bad;
+    uint64_t check;
+};
+
+static void
+add_outside(void *ctx, size_t part, size_t first, const float *g, size_t n)
+{
+    struct outside *to = ctx;
+    assert_in_range(part, 0, PARTS_MAX - 1);
+    exact_add(to->exact, to->exponent, first, g, n, 1, to->sum, to->over, &to->bad, &to->check);
+}
+
+static int32_t sum[2][SIZE], over[2][SIZE / EXACT_BLOCK + 1];
+
+/* One random product both ways. `wild`: some elements do not fit, some are no numbers. */
+static void
+compare_sums(struct rand *rand, bool wild)
+{
+    const struct variant *variant = any_variant(rand);
+    size_t m = 1 + any_size(rand), n = 1 + any_size(rand), count = m * n, k = 0,
+           parts = 1 + rand_below(rand, PARTS_MAX), end[PARTS_MAX];
+    for (size_t i = 0; i < parts; i++)
+        end[i] = k += rand_below(rand, 4) ? rand_below(rand, 30) : rand_below(rand, 250);
+    struct product p = {m, n, k, any_view(rand, a, m, k), any_view(rand, b, n, k), .c = NULL};
+    struct exact *exact;
+    int16_t exponent[SIZE / EXACT_BLOCK + 1];
+    float scale[SIZE / EXACT_BLOCK + 1], limit;
+    assert_int_equal(exact_new(&exact, &count, 1, PARTS_MAX), 0);
+    for (size_t i = 0; i < exact_blocks(exact); i++)
+        exponent[i] = (int16_t)((wild ? 3 : 9) + rand_below(rand, 6));
+    exact_scales(exact, exponent, scale, &limit);
+    memset(sum, 0, sizeof sum), memset(over, 0, sizeof over);
+    struct outside plain = {exact, exponent, sum[0], over[0], 0, 0},
+                   fused = {exact, exponent, sum[1], over[1], 0, 0};
+    for (size_t i = 0, from = 0; i < parts; from = end[i++]) {
+        for (size_t at = 0; at < count; at++)
+            expected[at] = chain(&p, at / n, at % n, from, end[i], 0);
+        add_outside(&plain, i, 0, expected, count);
+    }
+    struct product_sum to = {.end = end,
+                             .parts = parts,
+                             .sum = sum[1],
+                             .ld = n,
+                             .scale = scale,
+                             .block = EXACT_BLOCK,
+                             .limit = limit,
+                             .outside = add_outside,
+                             .ctx = &fused};
+    size_t size = product_sum_scratch(m, n, k);
+    assert_true(size + 8 < SIZE);
+    memset(scratch, 0xff, sizeof scratch);
+    variant->sum(&p, &to, scratch);
+    for (size_t i = size; i < size + 8; i++)
+        assert_true(isnan(scratch[i]));
+    assert_memory_equal(sum[0], sum[1], sizeof sum[0]);
+    assert_memory_equal(over[0], over[1], sizeof over[0]);
+    assert_int_equal(plain.bad != 0, fused.bad != 0);
+    assert_true(plain.check ==
+                exact_check_add(fused.check, exact_check_of(0, to.plain, to.weighted)));
+    exact_destroy(&exact);
+}
+
+static void
+integers_are_those_of_exact_add(void **state)
+{
+    (void)state;
+    struct rand rand = {3};
+    fill(&rand, a, SIZE), fill(&rand, b, SIZE);
+    for (size_t round = 0; round < 150; round++)
+        compare_sums(&rand, false);
+    for (size_t round = 0; round < 100; round++)
+        compare_sums(&rand, true);
+    for (size_t i = 0; i < SIZE; i += 1 + rand_below(&rand, 3000))
+        a[i] = i % 2 ? NAN : INFINITY;
+    for (size_t round = 0; round < 60; round++)
+        compare_sums(&rand, false);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_element_equals_three_loops),
+        cmocka_unit_test(blocks_change_nothing),
+        cmocka_unit_test(integers_are_those_of_exact_add),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
