@@ -31,7 +31,10 @@ static const struct config_word no_yes[] = {
     {"yes", 0}, {"no", 1}, {"true", 0}, {"false", 1}, {NULL, 0},
 };
 static const struct config_word numerics[] = {
-    {"auto", 0}, {"portable", 0}, {"openblas", 0}, {NULL, 0},
+    {"auto", 0},
+    {"portable", 0},
+    {"openblas", 0},
+    {NULL, 0},
 };
 static const struct config_word sources[] = {
     {"glyphs", DATA_GLYPHS},   {"idx", DATA_IDX},
