@@ -102,6 +102,14 @@ fetch_ahead(const struct core *core, int i)
 }
 
 bool
+fetch_gives(const struct core *core, int i)
+{
+    const struct fetch_donor *donor = &core->fetch.donors[i];
+    return donor->offered && fetch_list_equal(&donor->list, &core->fetch.list) &&
+           fetch_fit(core, i) && divergence_trusts(core, donor->list.round, donor->list.hash);
+}
+
+bool
 fetch_anybody(const struct core *core, bool (*is)(const struct core *core, int i))
 {
     for (int i = 0; i < core->peers.high; i++)

@@ -10,12 +10,6 @@ enum { FETCH_HERE = 255, FETCH_MISSING = 254 }; /* no index in peers is so high 
 
 /* --- Asking -------------------------------------------------------------------------------------- */
 
-static bool
-list_equal(const struct fetch_list *a, const struct fetch_list *b)
-{
-    return a->round == b->round && a->hash == b->hash && a->check == b->check;
-}
-
 static void
 ask(struct fetch *fetch, const struct core *core, int i)
 {
@@ -69,20 +63,10 @@ fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
     if (fetch->offer_us == 0)
         fetch->offer_us = core->awake;
     bool wanted = fetch->stage == FETCH_BLOCKS
-                      ? !fetch->listed && list_equal(&donor->list, &fetch->list)
+                      ? !fetch->listed && fetch_list_equal(&donor->list, &fetch->list)
                       : !fetch->listed || fetch->here == 0;
     if (wanted)
         list_take(fetch, core, &donor->list, body, size);
-}
-
-/* Does it offer the state that was chosen? */
-static bool
-gives(const struct core *core, int i)
-{
-    const struct fetch *fetch = &core->fetch;
-    const struct fetch_donor *donor = &fetch->donors[i];
-    return donor->offered && list_equal(&donor->list, &fetch->list) && fetch_fit(core, i) &&
-           divergence_trusts(core, donor->list.round, donor->list.hash);
 }
 
 static unsigned
@@ -92,7 +76,7 @@ votes(const struct fetch *fetch, const struct core *core, int i)
     const struct fetch_donor *donors = fetch->donors;
     for (int k = 0; k < core->peers.high; k++)
         count += fetch_ahead(core, k) && donors[k].offered &&
-                 list_equal(&donors[k].list, &donors[i].list);
+                 fetch_list_equal(&donors[k].list, &donors[i].list);
     return donors[i].list.round > core->round ? count : 0;
 }
 
@@ -125,7 +109,7 @@ list_ask(struct fetch *fetch, const struct core *core, const struct fetch_list *
     fetch->wanted = list->round;
     fetch->asked_at_us = core->awake;
     for (int i = 0; i < core->peers.high; i++)
-        if (gives(core, i))
+        if (fetch_gives(core, i))
             ask(fetch, core, i);
 }
 
@@ -139,7 +123,7 @@ choose(struct fetch *fetch, const struct core *core)
     if (best < 0 || (!all && core->awake - fetch->offer_us < FETCH_VOTE_US))
         return;
     const struct fetch_list *list = &fetch->donors[best].list;
-    if (!fetch->listed || !list_equal(&fetch->list, list))
+    if (!fetch->listed || !fetch_list_equal(&fetch->list, list))
         list_ask(fetch, core, list);
     fetch->stage = FETCH_BLOCKS;
     core_log(core, 6, "catching up: this node gets the present weights from %u %s", most,
@@ -250,7 +234,7 @@ donor_step(struct fetch *fetch, const struct core *core, int i)
 static void
 blocks_step(struct fetch *fetch, const struct core *core)
 {
-    if (!fetch_anybody(core, gives)) {
+    if (!fetch_anybody(core, fetch_gives)) {
         for (int i = 0; i < core->peers.high && fetch->listed; i++)
             blocks_free(fetch, core, i);
         bool same = fetch->listed && fetch->list.round > core->round;
@@ -262,7 +246,7 @@ blocks_step(struct fetch *fetch, const struct core *core)
         return;
     }
     for (int i = 0; i < core->peers.high; i++)
-        if (gives(core, i))
+        if (fetch_gives(core, i))
             donor_step(fetch, core, i);
 }
 
@@ -281,7 +265,7 @@ block_bad(struct fetch *fetch, const struct core *core, int from, uint64_t block
         fetch->donors[from].under_way--;
     }
     for (int i = 0; i < core->peers.high; i++)
-        others = others || (i != from && gives(core, i));
+        others = others || (i != from && fetch_gives(core, i));
     bool spent = ++fetch->donors[from].tries >= FETCH_TRIES;
     if (!others && !spent)
         return;
@@ -311,7 +295,7 @@ fetch_on_block(struct fetch *fetch, const struct core *core, int from,
                const struct proto_state *msg, const void *body, size_t size)
 {
     uint64_t block = msg->block;
-    if (fetch->stage != FETCH_BLOCKS || !fetch->listed || !gives(core, from) ||
+    if (fetch->stage != FETCH_BLOCKS || !fetch->listed || !fetch_gives(core, from) ||
         msg->round != fetch->list.round || block >= core->transfer.blocks)
         return;
     if (size == 0 && core->config.state_size > 0) { /* it has the copy no more */
@@ -354,7 +338,7 @@ fetch_bad(struct fetch *fetch, const struct core *core)
 {
     core_log(core, 3, "the weights that were received do not match their hash: asking again");
     for (int i = 0; i < core->peers.high; i++)
-        if (gives(core, i))
+        if (fetch_gives(core, i))
             fetch->of[i].avoid_at_us = core->awake + FETCH_BAD_US;
     fetch_reset(fetch, core);
 }

@@ -7,7 +7,7 @@
 static uint64_t
 follow_window(const struct core *core)
 {
-    uint64_t block = transfer_total_size(core, 0);
+    uint64_t block = transfer_total_size(core->buckets, 0, core->config.bucket_count);
     block = block < core->config.block_size ? block : core->config.block_size;
     uint64_t count = FETCH_FOLLOW_BYTES / (block + 1);
     count = count < FETCH_FOLLOW_LEAST ? FETCH_FOLLOW_LEAST : count;
@@ -103,7 +103,8 @@ static struct fetch_verdict
 total_take(struct fetch *fetch, const struct core *core, const struct proto_total *total,
            const void *body, size_t size)
 {
-    uint64_t whole = transfer_total_size(core, core->first_bucket);
+    uint64_t whole =
+        transfer_total_size(core->buckets, core->first_bucket, core->config.bucket_count);
     uint64_t at = fetch->block * core->config.block_size, rest = whole - at;
     assert(at < whole);
     if (size != (rest < core->config.block_size ? rest : core->config.block_size) ||
@@ -220,7 +221,8 @@ static void
 follow_more(struct fetch *fetch, const struct core *core)
 {
     uint64_t block = core->config.block_size;
-    uint64_t each = (transfer_total_size(core, 0) + block - 1) / block;
+    uint64_t each =
+        (transfer_total_size(core->buckets, 0, core->config.bucket_count) + block - 1) / block;
     uint64_t came = (core->round - fetch->told_round) * each + fetch->block;
     uint64_t since_us =
         fetch->asked_at_us > fetch->progress_at_us ? fetch->asked_at_us : fetch->progress_at_us;

@@ -18,10 +18,17 @@ fetch_ask_later(struct fetch *fetch)
     fetch->ask_us = 2 * fetch->ask_us < FETCH_ASK_MAX_US ? 2 * fetch->ask_us : FETCH_ASK_MAX_US;
 }
 
+static inline bool
+fetch_list_equal(const struct fetch_list *a, const struct fetch_list *b)
+{
+    return a->round == b->round && a->hash == b->hash && a->check == b->check;
+}
+
 bool fetch_runs(const struct core *core, int i);
 /* Usable, and nothing is known against its state. */
 bool fetch_fit(const struct core *core, int i);
 bool fetch_ahead(const struct core *core, int i); /* fit, and at a later round */
+bool fetch_gives(const struct core *core, int i); /* it offers the state that was chosen */
 bool fetch_anybody(const struct core *core, bool (*is)(const struct core *core, int i));
 
 /* Totals that came too early. */

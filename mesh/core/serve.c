@@ -190,7 +190,9 @@ serve_committed(struct serve *serve, const struct core *core)
 {
     if (!serve->logs)
         return;
-    size_t size = (size_t)transfer_total_size(core, core->first_bucket), at = serve->next;
+    size_t size = (size_t)transfer_total_size(core->buckets, core->first_bucket,
+                                              core->config.bucket_count),
+           at = serve->next;
     if (size > core->config.log_size) { /* nobody can follow */
         serve->first = core->round + 1;
         return;
@@ -267,8 +269,9 @@ serve_on_follow(struct serve *serve, const struct core *core, int from,
     serve->asked_at_us = core->awake;
     if (!serve->logs)
         log_begin(serve, core);
-    uint64_t all =
-        (transfer_total_size(core, 0) + core->config.block_size - 1) / core->config.block_size;
+    uint64_t all = (transfer_total_size(core->buckets, 0, core->config.bucket_count) +
+                    core->config.block_size - 1) /
+                   core->config.block_size;
     bool skips =
         follow->round > f->round || (follow->round == f->round && follow->block > f->block);
     if (!f->on || follow->again || skips) {

@@ -9,8 +9,13 @@
 #define MESH_TRANSFER_H
 
 #include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include <xxhash.h>
 
 #include "mesh/core/core.h"
+#include "proto/mix.h"
 
 struct transfer {
     uint64_t blocks;  /* of a state; at least 1 */
@@ -18,8 +23,21 @@ struct transfer {
 };
 
 /* Returns 0 or -ENOMEM. */
-int transfer_init(struct transfer *transfer, const struct core_config *config);
-void transfer_fini(struct transfer *transfer);
+static inline int
+transfer_init(struct transfer *transfer, const struct core_config *config)
+{
+    assert(config->block_size > 0);
+    uint64_t blocks = (config->state_size + config->block_size - 1) / config->block_size;
+    transfer->blocks = blocks == 0 ? 1 : blocks;
+    transfer->hashes = calloc(transfer->blocks, sizeof *transfer->hashes);
+    return transfer->hashes ? 0 : -ENOMEM;
+}
+
+static inline void
+transfer_fini(struct transfer *transfer)
+{
+    free(transfer->hashes);
+}
 
 static inline size_t
 transfer_block_size(const struct core_config *config, uint64_t block)
@@ -37,10 +55,29 @@ transfer_block(const struct core_config *config, uint64_t block)
     return config->state_in + (size_t)block * config->block_size;
 }
 
-/* Bytes of a transferred total of the buckets from first_bucket on. */
-uint64_t transfer_total_size(const struct core *core, size_t first_bucket);
+/* Bytes of a transferred total of the buckets from `first` on. */
+static inline uint64_t
+transfer_total_size(const struct core_bucket *buckets, size_t first, size_t bucket_count)
+{
+    uint64_t count = 0;
+    for (size_t b = first; b < bucket_count; b++)
+        count += buckets[b].count;
+    return count * sizeof(int32_t);
+}
+
 /* Checksums of an OFFER and a TOTAL: over the body and the fields about it. */
-uint64_t transfer_offer_check(const struct proto_offer *offer, const void *body, size_t size);
-uint64_t transfer_total_check(const struct proto_total *total, const void *body, size_t size);
+static inline uint64_t
+transfer_offer_check(const struct proto_offer *offer, const void *body, size_t size)
+{
+    uint64_t seed = mix64_pair(mix64_pair(offer->round, offer->state_hash), offer->size);
+    return XXH3_64bits_withSeed(body, size, seed);
+}
+
+static inline uint64_t
+transfer_total_check(const struct proto_total *total, const void *body, size_t size)
+{
+    uint64_t seed = mix64_pair(mix64_pair(total->round, total->block), total->state_hash);
+    return XXH3_64bits_withSeed(body, size, seed);
+}
 
 #endif

@@ -51,8 +51,9 @@ a_total_has_the_buckets_that_the_round_exchanges(void **state)
     uint64_t all = 0;
     for (size_t b = 0; b <= last; b++)
         all += 4 * core->buckets[b].count;
-    assert_int_equal(transfer_total_size(core, 0), all);
-    assert_int_equal(transfer_total_size(core, last), 4 * core->buckets[last].count);
+    assert_int_equal(transfer_total_size(core->buckets, 0, core->config.bucket_count), all);
+    assert_int_equal(transfer_total_size(core->buckets, last, core->config.bucket_count),
+                     4 * core->buckets[last].count);
     lone_destroy(&lone);
 }
 
