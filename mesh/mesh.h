@@ -44,6 +44,7 @@
 #include <stdint.h>
 
 #include "mesh/core/core.h"
+#include "proto/why.h"
 
 struct mesh;
 struct mesh_status;
@@ -160,7 +161,7 @@ size_t mesh_log_size(size_t vector);
 size_t mesh_idle_size(size_t state, size_t vector); /* bytes of a state and of a total */
 /* Returns 0, or -EADDRINUSE, -ENODEV (interface) and others with one line in `why` that names the port, interface
  * or seed, the value and what was expected. After an error nothing is left behind. */
-int mesh_new(struct mesh **out, const struct mesh_setup *setup, char *why, size_t why_size);
+int mesh_new(struct mesh **out, const struct mesh_setup *setup, struct why *why);
 void mesh_destroy(
     struct mesh *
         *mesh); /* says goodbye, and waits at most half a second until the goodbye is sent */
@@ -198,7 +199,7 @@ void mesh_status(struct mesh *mesh, struct mesh_status *out);
  * Returns 0, -ETIMEDOUT after `timeout_ms`, -EINTR after mesh_job_interrupt(), or as mesh_new. Only group, interface,
  * ports, seeds, log, searching and hello.name of `setup` count. */
 int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *from,
-                  char *why, size_t why_size);
+                  struct why *why);
 /* Async-signal-safe. False: nobody is looking for a job now; the next search ends at once. */
 bool mesh_job_interrupt(void);
 

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "nn/nn.h"
+#include "proto/why.h"
 
 enum data_source {
     DATA_GLYPHS,
@@ -105,12 +106,12 @@ struct data_scaling {
 
 struct data_set;
 
-int data_open(struct data_set **out, const struct data_spec *spec, char *why, size_t why_size);
+int data_open(struct data_set **out, const struct data_spec *spec, struct why *why);
 /* Opens the rows of a file: NumPy's array if its name ends in .npy, an image if it ends in .png, .jpg or .jpeg, else a
  * table of numbers. Of a folder, all its images. The set is bare. Its samples have the size of like->input and are
  * scaled as `like` says. */
 int data_open_rows(struct data_set **out, const struct data_scaling *like, const char *path,
-                   char *why, size_t why_size);
+                   struct why *why);
 void data_close(struct data_set **set);
 const struct data_info *data_info(const struct data_set *set);
 /* Borrowed from the set. */
@@ -135,7 +136,7 @@ void data_augment(const struct data_set *set, uint64_t seed, uint64_t epoch, con
 
 /* Are all elements of all samples whole numbers 0..tokens-1? 0, -EINVAL naming the first that is not, or the error of
  * reading. Bytes of a text are not looked at when they all fit. */
-int data_check_tokens(const struct data_set *set, size_t tokens, char *why, size_t why_size);
+int data_check_tokens(const struct data_set *set, size_t tokens, struct why *why);
 
 /* NULL, or one line about the first sample that could not be read: nothing filled since then is to be used. */
 const char *data_failed(const struct data_set *set);

@@ -37,25 +37,26 @@
 #include <stdint.h>
 
 #include "nn/nn.h"
+#include "proto/why.h"
 
 /* Writes atomically. metadata: pairs of strings, NULL-terminated, or NULL. Returns 0 or -errno with `why`. */
 int safetensors_write(const char *path, const struct nn_model *model, const float *params,
-                      const char *const *metadata, char *why, size_t why_size);
+                      const char *const *metadata, struct why *why);
 /* Reads into params. Names and shapes must be the model's; `why` names missing, surplus and misshapen tensors.
  * Returns 0, -EBADMSG (not a valid file), -EINVAL (valid, but not for this model) or the error of reading. */
-int safetensors_read(const char *path, const struct nn_model *model, float *params, char *why,
-                     size_t why_size);
+int safetensors_read(const char *path, const struct nn_model *model, float *params,
+                     struct why *why);
 /* The same from memory; `name` stands for the file in `why`. */
 int safetensors_parse(const char *name, const uint8_t *data, size_t size,
-                      const struct nn_model *model, float *params, char *why, size_t why_size);
+                      const struct nn_model *model, float *params, struct why *why);
 
 struct json_t;
 /* Sets *out to the metadata of any safetensors file: a JSON object of strings, empty if there are none. The caller
  * releases it with json_decref. Returns 0 or a negative errno with `why`. */
-int safetensors_metadata(const char *path, struct json_t **out, char *why, size_t why_size);
+int safetensors_metadata(const char *path, struct json_t **out, struct why *why);
 /* The same of the beginning of a file, at least its header; `name` stands for the file in `why`. */
 int safetensors_metadata_parse(const char *name, const uint8_t *data, size_t size,
-                               struct json_t **out, char *why, size_t why_size);
+                               struct json_t **out, struct why *why);
 
 enum {
     CHECKPOINT_SECTIONS_MAX = 16,
@@ -84,19 +85,18 @@ size_t checkpoint_size(const struct checkpoint *checkpoint);
 void checkpoint_fill(const struct checkpoint *checkpoint, uint8_t *image);
 void checkpoint_seal(uint8_t *image, size_t size);
 /* Writes `dir/checkpoint-STEP` as disk.h describes. Returns 0 or -errno with `why`. */
-int checkpoint_store(const char *dir, uint64_t step, const uint8_t *image, size_t size, char *why,
-                     size_t why_size);
+int checkpoint_store(const char *dir, uint64_t step, const uint8_t *image, size_t size,
+                     struct why *why);
 /* Does all three. */
-int checkpoint_write(const char *path, const struct checkpoint *checkpoint, char *why,
-                     size_t why_size);
+int checkpoint_write(const char *path, const struct checkpoint *checkpoint, struct why *why);
 
 /* Reads and checks the whole file before it copies anything. Names, sizes, job hash and numerics must be the
  * expected ones. Sets ->step and ->round. Returns 0, -EBADMSG (damaged), -EPROTONOSUPPORT (version), -EINVAL (of
  * another job), -ENOTSUP (of this job, but with other numerics or sections) or the error of reading, with `why`. */
-int checkpoint_read(const char *path, struct checkpoint *checkpoint, char *why, size_t why_size);
+int checkpoint_read(const char *path, struct checkpoint *checkpoint, struct why *why);
 /* The same from memory; `name` stands for the file in `why`. */
 int checkpoint_parse(const char *name, const uint8_t *data, size_t size,
-                     struct checkpoint *checkpoint, char *why, size_t why_size);
+                     struct checkpoint *checkpoint, struct why *why);
 
 /* What a directory contains for a job. */
 struct checkpoint_found {
@@ -111,7 +111,7 @@ struct checkpoint_found {
  * skipped, also with rc 0. Returns -ENOENT if there is none; then an empty `why` means that there was no checkpoint
  * at all. */
 int checkpoint_read_newest(const char *dir, uint64_t step_max, struct checkpoint *checkpoint,
-                           struct checkpoint_found *found, char *why, size_t why_size);
+                           struct checkpoint_found *found, struct why *why);
 /* Deletes all but the newest `keep` (at least one) checkpoints of each job in dir, but never the newest valid one.
  * Deletes what an interrupted write left, too. Other files stay. `verified`, if not NULL, is a step whose file was
  * just read back. */

@@ -68,11 +68,11 @@ static int
 model_hash(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count,
            enum nn_loss loss, size_t rows, uint64_t *hash)
 {
-    char why[128];
+    struct why why;
     struct nn_model *model = NULL;
     struct nn_pass *pass = NULL;
     float *params = NULL;
-    int rc = nn_model_new(&model, input, layers, count, loss, why, sizeof why);
+    int rc = nn_model_new(&model, input, layers, count, loss, &why);
     if (rc == 0)
         rc = nn_pass_new(&pass, model, rows, true);
     if (rc == 0)

@@ -40,8 +40,8 @@ static const struct layer_kind *const kinds[NN_KINDS] = {
 };
 
 /* "line 12: layer 3 (dense): ..." */
-__attribute__((format(printf, 4, 5))) static int
-refuse(const struct layer *layer, char *why, size_t why_size, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int
+refuse(const struct layer *layer, struct why *why, const char *format, ...)
 {
     char text[224];
     va_list list;
@@ -50,10 +50,9 @@ refuse(const struct layer *layer, char *why, size_t why_size, const char *format
     va_end(list);
     const char *word = layer->kind == NULL ? "?" : layer->kind->word;
     if (layer->spec.line != 0)
-        snprintf(why, why_size, "line %u: layer %s (%s): %s", layer->spec.line, layer->path, word,
-                 text);
+        why_set(why, "line %u: layer %s (%s): %s", layer->spec.line, layer->path, word, text);
     else
-        snprintf(why, why_size, "layer %s (%s): %s", layer->path, word, text);
+        why_set(why, "layer %s (%s): %s", layer->path, word, text);
     return -EINVAL;
 }
 
@@ -73,38 +72,37 @@ path_write(const struct nest *nest, char path[NN_PATH_MAX])
 }
 
 static int
-residual_open(struct nest *nest, struct layer *layer, char *why, size_t why_size)
+residual_open(struct nest *nest, struct layer *layer, struct why *why)
 {
     if (nest->depth == NN_NEST_MAX)
-        return refuse(layer, why, why_size, "nested more than %d deep", NN_NEST_MAX);
+        return refuse(layer, why, "nested more than %d deep", NN_NEST_MAX);
     nest->open[nest->depth++] = layer->index;
     nest->at[nest->depth] = 0;
     return 0;
 }
 
 static int
-residual_close(struct nest *nest, struct nn_model *model, struct layer *end, char *why,
-               size_t why_size)
+residual_close(struct nest *nest, struct nn_model *model, struct layer *end, struct why *why)
 {
     struct layer *begin = &model->layer[nest->open[nest->depth]];
     begin->partner = end->index;
     end->partner = begin->index;
     if (end->index == begin->index + 1)
-        return refuse(begin, why, why_size, "no layers, expected at least one");
+        return refuse(begin, why, "no layers, expected at least one");
     if (!shape_equal(&begin->in, &end->in))
         return refuse(
-            begin, why, why_size,
+            begin, why,
             "its layers make another shape of their input, so they cannot be added to it");
     return 0;
 }
 
 /* Path and position of a layer before it is looked at, and of the next one. */
 static int
-layer_place(struct nest *nest, struct layer *layer, enum nn_kind kind, char *why, size_t why_size)
+layer_place(struct nest *nest, struct layer *layer, enum nn_kind kind, struct why *why)
 {
     if (kind == NN_RESIDUAL_END && nest->depth == 0) {
         path_write(nest, layer->path);
-        return refuse(layer, why, why_size, "the end of no residual");
+        return refuse(layer, why, "the end of no residual");
     }
     nest->depth -= kind == NN_RESIDUAL_END;
     path_write(nest, layer->path);
@@ -122,26 +120,24 @@ name_write(struct layer *layer)
 
 static int
 layer_init(struct layer *layer, const struct nn_layer_spec *spec, const struct nn_shape *in,
-           char *why, size_t why_size)
+           struct why *why)
 {
-    char text[192];
+    struct why text;
     layer->spec = *spec;
     layer->in = *in;
     layer->in_size = shape_size(in);
     if ((unsigned)spec->kind >= NN_KINDS)
-        return refuse(layer, why, why_size, "kind = %d, expected 0..%d", (int)spec->kind,
-                      NN_KINDS - 1);
+        return refuse(layer, why, "kind = %d, expected 0..%d", (int)spec->kind, NN_KINDS - 1);
     layer->kind = kinds[spec->kind];
     name_write(layer);
     if (spec->stride == 0)
         layer->spec.stride = spec->kind == NN_CONV2D || spec->kernel == 0 ? 1 : spec->kernel;
-    if (layer->kind->shape(layer, text, sizeof text) != 0)
-        return refuse(layer, why, why_size, "%s", text);
+    if (layer->kind->shape(layer, &text) != 0)
+        return refuse(layer, why, "%s", text.line);
     layer->out_size = shape_size(&layer->out);
     layer->weight_count = layer->weight.dims == 0 ? 0 : shape_size(&layer->weight);
     if (layer->out_size == 0 || (layer->weight.dims != 0 && layer->weight_count == 0))
-        return refuse(layer, why, why_size, "too large, expected at most %d elements",
-                      NN_PARAMS_MAX);
+        return refuse(layer, why, "too large, expected at most %d elements", NN_PARAMS_MAX);
     return 0;
 }
 
@@ -182,15 +178,15 @@ recurrent_tensors_add(struct nn_model *model, struct layer *layer)
 }
 
 static int
-tie(struct layer *table, struct layer *dense, char *why, size_t why_size)
+tie(struct layer *table, struct layer *dense, struct why *why)
 {
     if (table->kind != &embedding_kind || !shape_equal(&table->weight, &dense->weight))
         return refuse(
-            dense, why, why_size,
+            dense, why,
             "tied to no embedding of %zu tokens and %zu units, expected as the first layer",
             dense->weight.dim[0], dense->weight.dim[1]);
     if (table->tied != NULL)
-        return refuse(dense, why, why_size, "another layer is tied to the embedding");
+        return refuse(dense, why, "another layer is tied to the embedding");
     dense->weight_first = table->weight_first;
     dense->tied = table;
     table->tied = dense;
@@ -199,14 +195,14 @@ tie(struct layer *table, struct layer *dense, char *why, size_t why_size)
 }
 
 static int
-params_place(struct nn_model *model, struct layer *layer, char *why, size_t why_size)
+params_place(struct nn_model *model, struct layer *layer, struct why *why)
 {
     layer->wants_dx = model->param_count > 0;
     if (layer->weight_count == 0)
         return 0;
     layer->weight_first = model->param_count;
     if (layer->kind == &dense_kind && layer->spec.tied) {
-        int rc = tie(&model->layer[0], layer, why, why_size);
+        int rc = tie(&model->layer[0], layer, why);
         if (rc != 0)
             return rc;
     } else if (layer->kind->recurrent) {
@@ -223,7 +219,7 @@ params_place(struct nn_model *model, struct layer *layer, char *why, size_t why_
         model->tensor[model->tensor_count - 1].average = layer->spec.momentum;
     }
     if (model->param_count > NN_PARAMS_MAX)
-        return refuse(layer, why, why_size, "more than %d parameters", NN_PARAMS_MAX);
+        return refuse(layer, why, "more than %d parameters", NN_PARAMS_MAX);
     return 0;
 }
 
@@ -243,54 +239,50 @@ places_choose(struct nn_model *model)
 }
 
 static int
-loss_check(const struct nn_model *model, char *why, size_t why_size)
+loss_check(const struct nn_model *model, struct why *why)
 {
     const struct layer *last = &model->layer[model->layer_count - 1];
     enum nn_loss loss = model->loss.kind;
-    if ((unsigned)loss > NN_COUNT) {
-        snprintf(why, why_size, "loss = %d, expected 0..%d", (int)loss, NN_COUNT);
-        return -EINVAL;
-    }
+    if ((unsigned)loss > NN_COUNT)
+        return why_error(why, -EINVAL, "loss = %d, expected 0..%d", (int)loss, NN_COUNT);
     bool sequence = loss == NN_CROSS_ENTROPY && last->out.dims == 2;
     if (last->out.dims != 1 && !sequence)
-        return refuse(last, why, why_size,
-                      "the last output has %zu dimensions, expected 1; add flatten",
+        return refuse(last, why, "the last output has %zu dimensions, expected 1; add flatten",
                       last->out.dims);
     if (loss == NN_LOGISTIC && last->out_size != 1)
-        return refuse(last, why, why_size, "%zu outputs, the logistic loss expects 1",
-                      last->out_size);
+        return refuse(last, why, "%zu outputs, the logistic loss expects 1", last->out_size);
     if (loss == NN_CROSS_ENTROPY && last->out.dim[last->out.dims - 1] < 2)
-        return refuse(last, why, why_size, "1 output, the cross-entropy loss expects at least 2");
+        return refuse(last, why, "1 output, the cross-entropy loss expects at least 2");
     if (model->param_count == 0)
-        return refuse(last, why, why_size, "the model has no parameters to train");
+        return refuse(last, why, "the model has no parameters to train");
     return 0;
 }
 
 static int
-model_init(struct nn_model *model, const struct nn_layer_spec *layers, char *why, size_t why_size)
+model_init(struct nn_model *model, const struct nn_layer_spec *layers, struct why *why)
 {
     const struct nn_shape *in = &model->input;
     struct nest nest = {0};
     for (unsigned l = 0; l < model->layer_count; l++) {
         struct layer *layer = &model->layer[l];
         layer->index = l;
-        int rc = layer_place(&nest, layer, layers[l].kind, why, why_size);
+        int rc = layer_place(&nest, layer, layers[l].kind, why);
         if (rc == 0)
-            rc = layer_init(layer, &layers[l], in, why, why_size);
+            rc = layer_init(layer, &layers[l], in, why);
         if (rc == 0 && layer->kind == &residual_kind)
-            rc = residual_open(&nest, layer, why, why_size);
+            rc = residual_open(&nest, layer, why);
         if (rc == 0 && layer->kind == &residual_end_kind)
-            rc = residual_close(&nest, model, layer, why, why_size);
+            rc = residual_close(&nest, model, layer, why);
         if (rc == 0)
-            rc = params_place(model, layer, why, why_size);
+            rc = params_place(model, layer, why);
         if (rc != 0)
             return rc;
         in = &layer->out;
     }
     if (nest.depth > 0)
-        return refuse(&model->layer[nest.open[nest.depth - 1]], why, why_size, "has no end");
+        return refuse(&model->layer[nest.open[nest.depth - 1]], why, "has no end");
     places_choose(model);
-    int rc = loss_check(model, why, why_size);
+    int rc = loss_check(model, why);
     model->loss.outputs = in->dim[in->dims - 1];
     model->loss.positions = in->dims == 2 ? in->dim[0] : 1;
     return rc;
@@ -298,29 +290,24 @@ model_init(struct nn_model *model, const struct nn_layer_spec *layers, char *why
 
 int
 nn_model_new(struct nn_model **out, const struct nn_shape *input,
-             const struct nn_layer_spec *layers, size_t layer_count, enum nn_loss loss, char *why,
-             size_t why_size)
+             const struct nn_layer_spec *layers, size_t layer_count, enum nn_loss loss,
+             struct why *why)
 {
     *out = NULL;
-    if (input->dims < 1 || input->dims >= NN_DIMS_MAX || shape_size(input) == 0) {
-        snprintf(why, why_size, "input: expected 1..%d dimensions of 1.., at most %d elements",
-                 NN_DIMS_MAX - 1, NN_PARAMS_MAX);
-        return -EINVAL;
-    }
-    if (layer_count < 1 || layer_count > NN_LAYERS_MAX) {
-        snprintf(why, why_size, "%zu layers, expected 1..%d", layer_count, NN_LAYERS_MAX);
-        return -EINVAL;
-    }
+    if (input->dims < 1 || input->dims >= NN_DIMS_MAX || shape_size(input) == 0)
+        return why_error(why, -EINVAL,
+                         "input: expected 1..%d dimensions of 1.., at most %d elements",
+                         NN_DIMS_MAX - 1, NN_PARAMS_MAX);
+    if (layer_count < 1 || layer_count > NN_LAYERS_MAX)
+        return why_error(why, -EINVAL, "%zu layers, expected 1..%d", layer_count, NN_LAYERS_MAX);
     struct nn_model *model = calloc(1, sizeof *model);
-    if (model == NULL) {
-        snprintf(why, why_size, "out of memory");
-        return -ENOMEM;
-    }
+    if (model == NULL)
+        return why_error(why, -ENOMEM, "out of memory");
     model->input = *input;
     model->input_size = shape_size(input);
     model->layer_count = layer_count;
     model->loss.kind = loss;
-    int rc = model_init(model, layers, why, why_size);
+    int rc = model_init(model, layers, why);
     if (rc != 0)
         nn_model_destroy(&model);
     *out = model;

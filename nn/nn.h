@@ -24,6 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/why.h"
+
 enum {
     NN_DIMS_MAX = 4,
     NN_LAYERS_MAX = 256,
@@ -163,7 +165,7 @@ struct nn_pass;
 /* Returns 0, or -EINVAL with one line in `why` that names the layer, the value and what was expected. */
 int nn_model_new(struct nn_model **out, const struct nn_shape *input,
                  const struct nn_layer_spec *layers, size_t layer_count, enum nn_loss loss,
-                 char *why, size_t why_size);
+                 struct why *why);
 void nn_model_destroy(struct nn_model **model);
 
 size_t nn_layer_count(const struct nn_model *model);

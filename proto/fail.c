@@ -90,7 +90,7 @@ action_of(const char *wanted)
 }
 
 static int
-read_rule(const char *text, struct rule *rule, char *why, size_t why_size)
+read_rule(const char *text, struct rule *rule, struct why *why)
 {
     char copy[RULE_MAX], *rest = copy, *end;
     snprintf(copy, sizeof copy, "%s", text);
@@ -105,13 +105,12 @@ read_rule(const char *text, struct rule *rule, char *why, size_t why_size)
         rule->bit = strtoull(rest, &end, 10);
         counted = counted && known == FLIP && *rest && !*end;
     }
-    if (rule->point < 0 || known < 0 || !counted) {
-        snprintf(why, why_size,
-                 "MESHNODE_FAIL: '%s', expected POINT:COUNT:ACTION with a point of meshnode "
-                 "--failpoints and kill, stop, hang, error, flip or flip=BIT",
-                 text);
-        return -EINVAL;
-    }
+    if (rule->point < 0 || known < 0 || !counted)
+        return why_error(
+            why, -EINVAL,
+            "MESHNODE_FAIL: '%s', expected POINT:COUNT:ACTION with a point of meshnode "
+            "--failpoints and kill, stop, hang, error, flip or flip=BIT",
+            text);
     rule->action = (enum action)known;
     return 0;
 }
@@ -124,7 +123,7 @@ print_hits(void)
 }
 
 static int
-read_id(char *why, size_t why_size)
+read_id(struct why *why)
 {
     const char *given = getenv("MESHNODE_ID");
     char *end;
@@ -133,12 +132,11 @@ read_id(char *why, size_t why_size)
     node_id = strtoull(given, &end, 16);
     if (node_id && !*end)
         return 0;
-    snprintf(why, why_size, "MESHNODE_ID: '%s', expected a number other than 0", given);
-    return -EINVAL;
+    return why_error(why, -EINVAL, "MESHNODE_ID: '%s', expected a number other than 0", given);
 }
 
 int
-fail_open(char *why, size_t why_size)
+fail_open(struct why *why)
 {
     const char *given = getenv("MESHNODE_FAIL");
     counting = given && strcmp(given, "hits") == 0 && atexit(print_hits) == 0;
@@ -146,14 +144,14 @@ fail_open(char *why, size_t why_size)
     int rc = copy ? 0 : -ENOMEM;
     for (char *text; rc == 0 && *copy && (text = strsep(&rest, ","));) {
         if (rule_count == RULES_MAX) {
-            snprintf(why, why_size, "MESHNODE_FAIL: more than %d rules", RULES_MAX);
+            why_set(why, "MESHNODE_FAIL: more than %d rules", RULES_MAX);
             rc = -EINVAL;
         } else {
-            rc = read_rule(text, &rules[rule_count++], why, why_size);
+            rc = read_rule(text, &rules[rule_count++], why);
         }
     }
     free(copy);
-    return rc == 0 ? read_id(why, why_size) : rc;
+    return rc == 0 ? read_id(why) : rc;
 }
 
 uint64_t

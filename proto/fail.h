@@ -29,6 +29,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/why.h"
+
 /* name, errno of `error` (0: none), meaning; "data" when there is data to flip */
 #define FAIL_POINTS(X)                                                                             \
     X(CONNECT, "connect", 0, "a control connection is about to be opened")                         \
@@ -86,7 +88,7 @@ enum fail_point {
 
 /* Reads MESHNODE_FAIL and MESHNODE_ID. Call it before any thread is started. Returns 0, or -EINVAL with one line in
  * `why`. */
-int fail_open(char *why, size_t why_size);
+int fail_open(struct why *why);
 /* Prints the points and returns true if the command line asks for them. */
 bool fail_listed(int argc, char *const argv[]);
 /* Returns MESHNODE_ID if it is set, else `drawn`. */
@@ -99,9 +101,9 @@ void fail_message(int type, enum fail_stage stage, void *data, size_t size);
 #else
 
 static inline int
-fail_open(char *why, size_t why_size)
+fail_open(struct why *why)
 {
-    (void)why, (void)why_size;
+    (void)why;
     return 0;
 }
 

@@ -119,9 +119,8 @@ fields_refuse(const struct reader *reader, int rc, const char *field, const char
     va_start(args, what);
     vsnprintf(text, sizeof text, what, args);
     va_end(args);
-    snprintf(reader->why, reader->why_size, "%s%s%s%s %s", reader->type, place, field ? "." : "",
-             field ? field : "", text);
-    return rc;
+    return why_error(reader->why, rc, "%s%s%s%s %s", reader->type, place, field ? "." : "",
+                     field ? field : "", text);
 }
 
 static int

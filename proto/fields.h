@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "proto/pack.h"
+#include "proto/why.h"
 
 enum field_kind { FIELD_BOOL, FIELD_UINT, FIELD_TEXT, FIELD_HOST, FIELD_LIST };
 
@@ -65,8 +66,7 @@ struct reader {
     const char *type; /* name of the message type, for `why` */
     const char *list; /* the list that is being read; NULL outside of a list */
     size_t index;     /* in that list */
-    char *why;
-    size_t why_size;
+    struct why *why;
 };
 
 /* Reads the fields into `base`. Returns 0, -EMSGSIZE (a list or text is over its limit) or -EBADMSG; on error

@@ -36,80 +36,67 @@ is_all_shards(uint64_t shards)
 
 /* Rules return 0, or -EBADMSG with the line in `why`. */
 static int
-rule_hello(const struct proto_hello *hello, char *why, size_t why_size)
+rule_hello(const struct proto_hello *hello, struct why *why)
 {
-    if (hello->wants_job && (hello->run[0] || hello->job_hash)) {
-        snprintf(why, why_size, "HELLO.run = \"%s\", job_hash = %llx, expected none with wants_job",
-                 hello->run, (unsigned long long)hello->job_hash);
-        return -EBADMSG;
-    }
-    if (!hello->wants_job && hello->bulk_port == 0) {
-        snprintf(why, why_size, "HELLO.bulk_port = 0, expected 1..65535 without wants_job");
-        return -EBADMSG;
-    }
+    if (hello->wants_job && (hello->run[0] || hello->job_hash))
+        return why_error(why, -EBADMSG,
+                         "HELLO.run = \"%s\", job_hash = %llx, expected none with wants_job",
+                         hello->run, (unsigned long long)hello->job_hash);
+    if (!hello->wants_job && hello->bulk_port == 0)
+        return why_error(why, -EBADMSG, "HELLO.bulk_port = 0, expected 1..65535 without wants_job");
     return 0;
 }
 
 static int
-rule_member(const struct proto_plan *plan, size_t index, uint64_t taken, char *why, size_t why_size)
+rule_member(const struct proto_plan *plan, size_t index, uint64_t taken, struct why *why)
 {
     const struct proto_member *member = &plan->members[index];
-    if (member->shards & taken) {
-        snprintf(why, why_size, "PLAN.members[%zu].shards = %llx, expected none of %llx", index,
-                 (unsigned long long)member->shards, (unsigned long long)taken);
-        return -EBADMSG;
-    }
+    if (member->shards & taken)
+        return why_error(why, -EBADMSG, "PLAN.members[%zu].shards = %llx, expected none of %llx",
+                         index, (unsigned long long)member->shards, (unsigned long long)taken);
     for (size_t i = 0; i < index; i++)
-        if (plan->members[i].node.id == member->node.id) {
-            snprintf(why, why_size,
-                     "PLAN.members[%zu].id = %llx, expected another than members[%zu]", index,
-                     (unsigned long long)member->node.id, i);
-            return -EBADMSG;
-        }
+        if (plan->members[i].node.id == member->node.id)
+            return why_error(why, -EBADMSG,
+                             "PLAN.members[%zu].id = %llx, expected another than members[%zu]",
+                             index, (unsigned long long)member->node.id, i);
     return 0;
 }
 
 static int
-rule_plan(const struct proto_plan *plan, char *why, size_t why_size)
+rule_plan(const struct proto_plan *plan, struct why *why)
 {
     uint64_t shards = 0;
     bool leads = false;
     for (size_t i = 0; i < plan->count; i++) {
-        int rc = rule_member(plan, i, shards, why, why_size);
+        int rc = rule_member(plan, i, shards, why);
         if (rc)
             return rc;
         const struct proto_node *node = &plan->members[i].node;
         leads |= node->id == plan->leader.id && node->incarnation == plan->leader.incarnation;
         shards |= plan->members[i].shards;
     }
-    if (!leads) {
-        snprintf(why, why_size, "PLAN.leader = %llx, expected one of the %zu members",
-                 (unsigned long long)plan->leader.id, plan->count);
-        return -EBADMSG;
-    }
-    if (!is_all_shards(shards)) {
-        snprintf(why, why_size, "PLAN.members: shards %llx in all, expected no gap from bit 0 on",
-                 (unsigned long long)shards);
-        return -EBADMSG;
-    }
+    if (!leads)
+        return why_error(why, -EBADMSG, "PLAN.leader = %llx, expected one of the %zu members",
+                         (unsigned long long)plan->leader.id, plan->count);
+    if (!is_all_shards(shards))
+        return why_error(why, -EBADMSG,
+                         "PLAN.members: shards %llx in all, expected no gap from bit 0 on",
+                         (unsigned long long)shards);
     return 0;
 }
 
 static int
-rule_chunk(const struct proto_msg *msg, char *why, size_t why_size)
+rule_chunk(const struct proto_msg *msg, struct why *why)
 {
     const struct proto_chunk *chunk = &msg->chunk;
-    if (chunk->first > PROTO_VECTOR_MAX - chunk->count) {
-        snprintf(why, why_size, "%s.first = %llu, count = %u, expected an end of at most 2^48",
-                 proto_type_name(msg->type), (unsigned long long)chunk->first,
-                 (unsigned)chunk->count);
-        return -EBADMSG;
-    }
-    if (msg->type == PROTO_GATHER && (chunk->direct || !is_all_shards(chunk->coverage))) {
-        snprintf(why, why_size, "GATHER.direct = %d, coverage = %llx, expected 0 and all shards",
-                 chunk->direct, (unsigned long long)chunk->coverage);
-        return -EBADMSG;
-    }
+    if (chunk->first > PROTO_VECTOR_MAX - chunk->count)
+        return why_error(
+            why, -EBADMSG, "%s.first = %llu, count = %u, expected an end of at most 2^48",
+            proto_type_name(msg->type), (unsigned long long)chunk->first, (unsigned)chunk->count);
+    if (msg->type == PROTO_GATHER && (chunk->direct || !is_all_shards(chunk->coverage)))
+        return why_error(why, -EBADMSG,
+                         "GATHER.direct = %d, coverage = %llx, expected 0 and all shards",
+                         chunk->direct, (unsigned long long)chunk->coverage);
     return 0;
 }
 
@@ -127,16 +114,16 @@ static const struct type types[PROTO_TYPES_END] = {
 
 /* The rule of a type, in a message whose fields are all within their limits. */
 static int
-check_rule(const struct proto_msg *msg, char *why, size_t why_size)
+check_rule(const struct proto_msg *msg, struct why *why)
 {
     switch (msg->type) {
     case PROTO_HELLO:
-        return rule_hello(&msg->hello, why, why_size);
+        return rule_hello(&msg->hello, why);
     case PROTO_PLAN:
-        return rule_plan(&msg->plan, why, why_size);
+        return rule_plan(&msg->plan, why);
     case PROTO_REDUCE:
     case PROTO_GATHER:
-        return rule_chunk(msg, why, why_size);
+        return rule_chunk(msg, why);
     default:
         return 0;
     }
@@ -178,7 +165,7 @@ proto_encode(const struct proto_msg *msg, uint8_t *out)
     assert(msg->type >= PROTO_HELLO);
     assert(msg->type < PROTO_TYPES_END);
     const struct type *type = &types[msg->type];
-    assert(check_rule(msg, NULL, 0) == 0);
+    assert(check_rule(msg, NULL) == 0);
     struct pack_out to = {.data = out, .max = PROTO_FRAME_MAX};
     const void *base = &msg->hello; /* where every type of the union lies */
     struct proto_peers cut;
@@ -231,12 +218,10 @@ read_rest(struct reader *reader, const struct type *type, size_t count, struct p
 
 int
 proto_decode(struct proto_msg *msg, struct proto_endpoint *endpoints, const uint8_t *frame,
-             size_t size, char *why, size_t why_size)
+             size_t size, struct why *why)
 {
-    struct reader reader = {.in = {frame, size ? frame + size : frame},
-                            .type = "message",
-                            .why = why,
-                            .why_size = why_size};
+    struct reader reader = {
+        .in = {frame, size ? frame + size : frame}, .type = "message", .why = why};
     if (size > PROTO_FRAME_MAX)
         return fields_refuse(&reader, -EMSGSIZE, NULL, "has %zu bytes, expected at most %d", size,
                              PROTO_FRAME_MAX);
@@ -251,7 +236,7 @@ proto_decode(struct proto_msg *msg, struct proto_endpoint *endpoints, const uint
     }
     const struct type *type = &types[msg->type];
     rc = read_rest(&reader, type, count, msg);
-    return rc ? rc : check_rule(msg, why, why_size);
+    return rc ? rc : check_rule(msg, why);
 }
 
 uint64_t

@@ -22,6 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/why.h"
+
 enum {
     PROTO_VERSION = 3,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
@@ -254,7 +256,7 @@ size_t proto_encode(const struct proto_msg *msg, uint8_t *out);
  * -EBADMSG. On error, `why` has one line with the type, the field, the value and what was expected, and `msg` is
  * undefined. */
 int proto_decode(struct proto_msg *msg, struct proto_endpoint *endpoints, const uint8_t *frame,
-                 size_t size, char *why, size_t why_size);
+                 size_t size, struct why *why);
 
 /* Name of a type, for logs and tests: "HELLO"; "?" when it is unknown. */
 const char *proto_type_name(enum proto_type type);

@@ -32,7 +32,7 @@ simd_name(void)
 }
 
 int
-simd_choose(const char *name, char *why, size_t why_size)
+simd_choose(const char *name, struct why *why)
 {
     static const char *const up_to[] = {"base", "base or avx2", "base, avx2 or avx512"};
     unsigned here = largest(), set = 0;
@@ -45,14 +45,14 @@ simd_choose(const char *name, char *why, size_t why_size)
         simd_set = set;
         return 0;
     }
-    snprintf(why, why_size, "MESHNODE_SIMD = %s, expected %s on this CPU", name, up_to[here]);
-    return -EINVAL;
+    return why_error(why, -EINVAL, "MESHNODE_SIMD = %s, expected %s on this CPU", name,
+                     up_to[here]);
 }
 
 /* Tests and benchmarks obey the variable, too; main() says what is wrong with it. */
 static __attribute__((constructor)) void
 choose_at_start(void)
 {
-    char why[1];
-    simd_choose(getenv("MESHNODE_SIMD"), why, sizeof why);
+    struct why why;
+    simd_choose(getenv("MESHNODE_SIMD"), &why);
 }

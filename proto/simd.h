@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "proto/why.h"
+
 #define SIMD_PASTE_(f, s) f##_##s
 #define SIMD_PASTE(f, s)  SIMD_PASTE_(f, s)
 #define SIMD_NAME(f)      SIMD_PASTE(f, SIMD)
@@ -45,6 +47,6 @@ simd_avx512(void)
 
 /* Uses the set called `name` from now on, NULL or "": the largest that this CPU has. The start calls it with
  * MESHNODE_SIMD. Returns 0, or -EINVAL with `why` if there is no such set here; then the largest is used. */
-int simd_choose(const char *name, char *why, size_t why_size);
+int simd_choose(const char *name, struct why *why);
 
 #endif

@@ -12,6 +12,7 @@
 #include "mesh/net/actor_starve.h"
 #include "mesh/net/actor_wire.h"
 #include "proto/clock.h"
+#include "proto/why.h"
 
 enum { ACTOR_TASKS_MAX = 8 }; /* the core has at most one compute and one commit or adopt open */
 
@@ -88,6 +89,6 @@ void actor_settle(struct mesh *mesh);
 void actor_status(const struct mesh *mesh, struct mesh_status *out);
 
 /* Room for the threads of the libraries and some memory for them? 0, -ENOMEM or -EAGAIN with `why`. */
-int actor_room(char *why, size_t why_size);
+int actor_room(struct why *why);
 
 #endif

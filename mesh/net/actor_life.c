@@ -160,7 +160,7 @@ open_memory(struct mesh *mesh)
 }
 
 static int
-open_discover(struct mesh *mesh, char *why, size_t why_size)
+open_discover(struct mesh *mesh, struct why *why)
 {
     const struct mesh_setup *setup = &mesh->setup;
     struct discover_setup discover = {
@@ -173,11 +173,11 @@ open_discover(struct mesh *mesh, char *why, size_t why_size)
         .log = actor_log,
         .log_ctx = mesh,
     };
-    return discover_new(&mesh->discover, &discover, why, why_size);
+    return discover_new(&mesh->discover, &discover, why);
 }
 
 static int
-open_wire(struct mesh *mesh, char *why, size_t why_size)
+open_wire(struct mesh *mesh, struct why *why)
 {
     const struct mesh_setup *setup = &mesh->setup;
     size_t messages = 2 * (setup->vector_count / setup->chunk_elems + setup->bucket_count + 1);
@@ -195,7 +195,7 @@ open_wire(struct mesh *mesh, char *why, size_t why_size)
         .bucket_count = setup->bucket_count,
     };
     snprintf(mesh->address, sizeof mesh->address, "%s", wire.address);
-    return wire_new(&mesh->wire, &wire, &actor_wire_events, mesh, why, why_size);
+    return wire_new(&mesh->wire, &wire, &actor_wire_events, mesh, why);
 }
 
 static int
@@ -252,27 +252,25 @@ watch_all(struct mesh *mesh)
 }
 
 static int
-open_parts(struct mesh *mesh, char *why, size_t why_size)
+open_parts(struct mesh *mesh, struct why *why)
 {
     int rc = open_locks(mesh);
     if (rc == 0)
         rc = name_self(&mesh->self);
     if (rc == 0)
         rc = open_memory(mesh);
-    if (rc != 0) {
-        snprintf(why, why_size, "mesh: %s", strerror(-rc));
-        return rc;
-    }
-    rc = actor_room(why, why_size);
+    if (rc != 0)
+        return why_error(why, rc, "mesh: %s", strerror(-rc));
+    rc = actor_room(why);
     if (rc == 0)
-        rc = open_discover(mesh, why, why_size);
+        rc = open_discover(mesh, why);
     if (rc == 0)
-        rc = open_wire(mesh, why, why_size);
+        rc = open_wire(mesh, why);
     if (rc != 0)
         return rc;
     rc = open_core(mesh);
     if (rc != 0)
-        snprintf(why, why_size, "mesh: %s", strerror(-rc));
+        why_set(why, "mesh: %s", strerror(-rc));
     return rc;
 }
 
@@ -306,16 +304,14 @@ close_parts(struct mesh **out, int linger_ms)
 
 /* Everything but the actor thread. */
 static int
-open_mesh(struct mesh **out, const struct mesh_setup *setup, char *why, size_t why_size)
+open_mesh(struct mesh **out, const struct mesh_setup *setup, struct why *why)
 {
     *out = NULL;
     mesh_malloc_tune();
     raise_file_limit();
     struct mesh *mesh = calloc(1, sizeof *mesh);
-    if (!mesh) {
-        snprintf(why, why_size, "mesh: out of memory");
-        return -ENOMEM;
-    }
+    if (!mesh)
+        return why_error(why, -ENOMEM, "mesh: out of memory");
     mesh->setup = *setup;
     if (mesh->setup.chunk_elems == 0)
         mesh->setup.chunk_elems = CHUNK_ELEMS;
@@ -324,7 +320,7 @@ open_mesh(struct mesh **out, const struct mesh_setup *setup, char *why, size_t w
     if (mesh->setup.beacon_port == 0)
         mesh->setup.beacon_port = MESH_BEACON_PORT;
     mesh->epoll_fd = mesh->wake_fd = -1;
-    int rc = open_parts(mesh, why, why_size);
+    int rc = open_parts(mesh, why);
     if (rc != 0) {
         close_parts(&mesh, 0);
         return rc;
@@ -336,16 +332,16 @@ open_mesh(struct mesh **out, const struct mesh_setup *setup, char *why, size_t w
 }
 
 int
-mesh_new(struct mesh **out, const struct mesh_setup *setup, char *why, size_t why_size)
+mesh_new(struct mesh **out, const struct mesh_setup *setup, struct why *why)
 {
-    int rc = open_mesh(out, setup, why, why_size);
+    int rc = open_mesh(out, setup, why);
     if (rc != 0)
         return rc;
     rc = pulse_new(&(*out)->pulse, (*out)->wire);
     if (rc == 0)
         rc = -pthread_create(&(*out)->thread, NULL, actor_run, *out);
     if (rc != 0) {
-        snprintf(why, why_size, "mesh: no thread: %s", strerror(-rc));
+        why_set(why, "mesh: no thread: %s", strerror(-rc));
         close_parts(out, 0);
         return rc;
     }
@@ -427,7 +423,7 @@ search(struct mesh *mesh, uint64_t timeout_ms)
 
 int
 mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *from,
-              char *why, size_t why_size)
+              struct why *why)
 {
     struct mesh *mesh;
     struct mesh_setup only = {
@@ -446,7 +442,7 @@ mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, c
         .peers_min = PROTO_PEERS_MAX,
     };
     memcpy(only.hello.name, setup->hello.name, sizeof only.hello.name);
-    int rc = open_mesh(&mesh, &only, why, why_size);
+    int rc = open_mesh(&mesh, &only, why);
     if (rc != 0)
         return rc;
     mesh->job = text;
@@ -456,10 +452,9 @@ mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, c
     say_goodbye(mesh);
     pthread_mutex_unlock(&mesh->lock);
     if (rc == -ETIMEDOUT)
-        snprintf(why, why_size, "no mesh with a job was found within %llu ms",
-                 (unsigned long long)timeout_ms);
+        why_set(why, "no mesh with a job was found within %llu ms", (unsigned long long)timeout_ms);
     else if (rc == -EINTR)
-        snprintf(why, why_size, "interrupted");
+        why_set(why, "interrupted");
     atomic_store(&job_interrupted, false);
     close_parts(&mesh, GOODBYE_MS);
     return rc;

@@ -42,22 +42,20 @@ try_threads(void)
 }
 
 int
-actor_room(char *why, size_t why_size)
+actor_room(struct why *why)
 {
     void *buffers = mmap(NULL, BUFFERS, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (buffers == MAP_FAILED) {
-        snprintf(why, why_size, "not enough memory for the network (ulimit -v): %s",
-                 strerror(errno));
-        return -ENOMEM;
-    }
+    if (buffers == MAP_FAILED)
+        return why_error(why, -ENOMEM, "not enough memory for the network (ulimit -v): %s",
+                         strerror(errno));
     unsigned count = try_threads();
     munmap(buffers, BUFFERS);
     if (count == THREADS)
         return 0;
-    snprintf(why, why_size,
-             "the network needs %d threads, only %u could be started (ulimit -u, ulimit -v, "
-             "pids.max of a container)",
-             THREADS, count);
-    return -EAGAIN;
+    return why_error(
+        why, -EAGAIN,
+        "the network needs %d threads, only %u could be started (ulimit -u, ulimit -v, "
+        "pids.max of a container)",
+        THREADS, count);
 }

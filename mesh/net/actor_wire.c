@@ -152,7 +152,7 @@ has_v6(void)
 }
 
 static int
-bind_both(struct wire *wire, char *why, size_t why_size)
+bind_both(struct wire *wire, struct why *why)
 {
     const struct wire_setup *setup = &wire->setup;
     void *const sockets[] = {wire->router, wire->pull};
@@ -174,11 +174,11 @@ bind_both(struct wire *wire, char *why, size_t why_size)
         return 0;
     }
     if (setup->port && control < 0)
-        snprintf(why, why_size, "port %u on %s: %s; give another --port, or none", setup->port,
-                 setup->address, zmq_strerror(-bulk));
+        why_set(why, "port %u on %s: %s; give another --port, or none", setup->port, setup->address,
+                zmq_strerror(-bulk));
     else
-        snprintf(why, why_size, "ports %u to %u on %s: %s", setup->port_first, setup->port_last,
-                 setup->address, zmq_strerror(-bulk));
+        why_set(why, "ports %u to %u on %s: %s", setup->port_first, setup->port_last,
+                setup->address, zmq_strerror(-bulk));
     return bulk;
 }
 
@@ -265,16 +265,14 @@ build(struct wire *wire)
 
 int
 wire_new(struct wire **out, const struct wire_setup *setup, const struct wire_events *events,
-         void *ctx, char *why, size_t why_size)
+         void *ctx, struct why *why)
 {
     assert(setup->frames > 0);
     assert(setup->queue_size > 0);
     *out = NULL;
     struct wire *wire = calloc(1, sizeof *wire);
-    if (!wire) {
-        snprintf(why, why_size, "sockets: out of memory");
-        return -ENOMEM;
-    }
+    if (!wire)
+        return why_error(why, -ENOMEM, "sockets: out of memory");
     wire->setup = *setup;
     wire->events = *events;
     wire->ctx = ctx;
@@ -282,9 +280,9 @@ wire_new(struct wire **out, const struct wire_setup *setup, const struct wire_ev
     set_source(wire, setup->address);
     int rc = build(wire);
     if (rc != 0)
-        snprintf(why, why_size, "sockets: %s", zmq_strerror(-rc));
+        why_set(why, "sockets: %s", zmq_strerror(-rc));
     else
-        rc = bind_both(wire, why, why_size);
+        rc = bind_both(wire, why);
     wire->setup.address = NULL;
     if (rc != 0) {
         wire_destroy(&wire, 0);

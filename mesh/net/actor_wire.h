@@ -26,6 +26,7 @@
 
 #include "mesh/core/core.h"
 #include "proto/proto.h"
+#include "proto/why.h"
 
 struct wire;
 
@@ -65,7 +66,7 @@ struct wire_counts {
 
 /* Returns 0, or -EADDRINUSE and others with one line in `why` that names the address and port. */
 int wire_new(struct wire **out, const struct wire_setup *setup, const struct wire_events *events,
-             void *ctx, char *why, size_t why_size);
+             void *ctx, struct why *why);
 /* Control messages that were already sent get `linger_ms` to leave. Returns when every zero-copy buffer is free and
  * none of our threads is left. */
 void wire_destroy(struct wire **wire, int linger_ms);

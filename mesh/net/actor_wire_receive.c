@@ -151,7 +151,7 @@ vouch(struct wire *wire, int fd, enum guard_plane plane, struct proto_node from)
 static struct proto_node
 take_control(struct wire *wire, zmq_msg_t *id, zmq_msg_t *header, zmq_msg_t *body, bool too_long)
 {
-    char why[PROTO_TEXT_MAX] = "unexpected frames";
+    struct why why = {"unexpected frames"};
     char host[PROTO_HOST_MAX];
     struct proto_node from = {0, 0};
     snprintf(host, sizeof host, "%s", peer_host(header));
@@ -161,7 +161,7 @@ take_control(struct wire *wire, zmq_msg_t *id, zmq_msg_t *header, zmq_msg_t *bod
         rc = proto_node_decode(&from, zmq_msg_data(id), PROTO_NODE_SIZE);
     if (rc == 0)
         rc = proto_decode(&wire->msg, wire->endpoints, zmq_msg_data(header), zmq_msg_size(header),
-                          why, sizeof why);
+                          &why);
     if (rc == 0) {
         const int type = wire->msg.type;
         fail_message(type, FAIL_GOT, zmq_msg_data(body), zmq_msg_size(body));
@@ -170,7 +170,7 @@ take_control(struct wire *wire, zmq_msg_t *id, zmq_msg_t *header, zmq_msg_t *bod
         fail_message(type, FAIL_TAKEN, NULL, 0);
         return from;
     }
-    complain(wire, host, rc, why);
+    complain(wire, host, rc, why.line);
     punish(wire, from);
     return (struct proto_node){0, 0};
 }
@@ -204,7 +204,7 @@ wire_receive_control(struct wire *wire)
 static struct proto_node
 take_bulk(struct wire *wire, zmq_msg_t *header, struct frame *frame, bool too_long)
 {
-    char why[PROTO_TEXT_MAX] = "unexpected frames";
+    struct why why = {"unexpected frames"};
     const uint8_t *data = zmq_msg_data(header);
     size_t size = zmq_msg_size(header);
     struct proto_node from = {0, 0};
@@ -216,8 +216,7 @@ take_bulk(struct wire *wire, zmq_msg_t *header, struct frame *frame, bool too_lo
     if (rc == 0 && size == PROTO_NODE_SIZE && !has_more(header))
         return from;
     if (rc == 0)
-        rc = proto_decode(&wire->msg, NULL, data + PROTO_NODE_SIZE, size - PROTO_NODE_SIZE, why,
-                          sizeof why);
+        rc = proto_decode(&wire->msg, NULL, data + PROTO_NODE_SIZE, size - PROTO_NODE_SIZE, &why);
     if (rc == 0) {
         const int type = wire->msg.type;
         fail_message(type, FAIL_GOT, zmq_msg_data(&frame->body), body.size);
@@ -225,7 +224,7 @@ take_bulk(struct wire *wire, zmq_msg_t *header, struct frame *frame, bool too_lo
         fail_message(type, FAIL_TAKEN, NULL, 0);
         return from;
     }
-    complain(wire, peer_host(header), rc, why);
+    complain(wire, peer_host(header), rc, why.line);
     punish(wire, from);
     return (struct proto_node){0, 0};
 }

@@ -268,9 +268,8 @@ static void
 look_again(struct discover *discover, uint64_t now)
 {
     const struct iface *list = discover->wanted;
-    char why[512];
-    if (iface_select(discover->interface, discover->wanted, &discover->wanted_count, why,
-                     sizeof why) != 0)
+    struct why why;
+    if (iface_select(discover->interface, discover->wanted, &discover->wanted_count, &why) != 0)
         discover->wanted_count = 0;
     close_gone(discover, list, discover->wanted_count);
     if (discover->wanted_count > 0)
@@ -284,21 +283,18 @@ look_again(struct discover *discover, uint64_t now)
 
 /* At the start what is wrong is said instead. */
 static int
-open_all(struct discover *discover, char *why, size_t why_size)
+open_all(struct discover *discover, struct why *why)
 {
     const struct iface *list = discover->wanted;
-    int rc =
-        iface_select(discover->interface, discover->wanted, &discover->wanted_count, why, why_size);
+    int rc = iface_select(discover->interface, discover->wanted, &discover->wanted_count, why);
     if (rc != 0)
         return rc;
     set_address(discover, &list[0]);
     for (size_t i = 0; i < discover->wanted_count; i++) {
         rc = source_open(discover, &list[i]);
-        if (rc == -EADDRINUSE || rc == -EACCES) {
-            snprintf(why, why_size, "beacon port %u (UDP) on interface %s: %s",
-                     discover->setup.port, list[i].name, strerror(-rc));
-            return rc;
-        }
+        if (rc == -EADDRINUSE || rc == -EACCES)
+            return why_error(why, rc, "beacon port %u (UDP) on interface %s: %s",
+                             discover->setup.port, list[i].name, strerror(-rc));
     }
     return 0;
 }
@@ -306,7 +302,7 @@ open_all(struct discover *discover, char *why, size_t why_size)
 /* ---- life ---- */
 
 static int
-build(struct discover *discover, char *why, size_t why_size)
+build(struct discover *discover, struct why *why)
 {
     const char *interface = discover->setup.interface;
     discover->known = calloc(SEEDS_SHOWN, sizeof *discover->known);
@@ -316,27 +312,23 @@ build(struct discover *discover, char *why, size_t why_size)
         rc = resolve_new(&discover->resolve, discover->setup.seeds, discover->setup.seed_count);
     discover->setup.interface = NULL; /* both were borrowed for the call only */
     discover->setup.seeds = NULL;
-    if (rc != 0) {
-        snprintf(why, why_size, "discovery: %s", strerror(-rc));
-        return rc;
-    }
-    return open_all(discover, why, why_size);
+    if (rc != 0)
+        return why_error(why, rc, "discovery: %s", strerror(-rc));
+    return open_all(discover, why);
 }
 
 int
-discover_new(struct discover **out, const struct discover_setup *setup, char *why, size_t why_size)
+discover_new(struct discover **out, const struct discover_setup *setup, struct why *why)
 {
     assert(setup->port != 0);
     assert(setup->self.id != 0);
     *out = NULL;
     struct discover *discover = calloc(1, sizeof *discover);
-    if (!discover) {
-        snprintf(why, why_size, "discovery: out of memory");
-        return -ENOMEM;
-    }
+    if (!discover)
+        return why_error(why, -ENOMEM, "discovery: out of memory");
     discover->setup = *setup;
     discover->next_at = UINT64_MAX;
-    int rc = build(discover, why, why_size);
+    int rc = build(discover, why);
     if (rc == 0)
         *out = discover;
     else

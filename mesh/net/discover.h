@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "proto/proto.h"
+#include "proto/why.h"
 
 struct discover;
 
@@ -38,8 +39,7 @@ struct discover_setup {
 typedef void discover_found(void *ctx, const struct proto_endpoint *at, struct proto_node node);
 
 /* Returns 0; -ENODEV (interface), -EADDRINUSE (port) and others with one line in `why`. */
-int discover_new(struct discover **out, const struct discover_setup *setup, char *why,
-                 size_t why_size);
+int discover_new(struct discover **out, const struct discover_setup *setup, struct why *why);
 void discover_destroy(struct discover **discover);
 
 /* The address for TCP sockets: "*", or the address of the one interface that was asked for. discover_tick may

@@ -170,8 +170,7 @@ matching(const char *wanted, struct iface *list, size_t count)
 }
 
 int
-iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, char *why,
-             size_t why_size)
+iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, struct why *why)
 {
     size_t usable_count = list_usable(out);
     *count = wanted ? matching(wanted, out, usable_count) : preferred(out, usable_count);
@@ -179,7 +178,6 @@ iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, ch
         return 0;
     char list[512];
     iface_print(", ", list, sizeof list);
-    snprintf(why, why_size, "interface = %s, expected one that is up and can broadcast: %s",
-             wanted ? wanted : "(any)", list[0] ? list : "there is none on this machine");
-    return -ENODEV;
+    return why_error(why, -ENODEV, "interface = %s, expected one that is up and can broadcast: %s",
+                     wanted ? wanted : "(any)", list[0] ? list : "there is none on this machine");
 }

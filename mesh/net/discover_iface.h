@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "proto/why.h"
+
 enum { IFACES_MAX = 16 };
 
 struct iface {
@@ -29,8 +31,7 @@ int iface_rank(const char *name, bool hardware, bool default_route);
  * only loopback. Another name or address: exactly that one. The name of an interface means its first address.
  *
  * Returns 0, or -ENODEV with a line in `why` that lists the usable ones. */
-int iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, char *why,
-                 size_t why_size);
+int iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, struct why *why);
 
 /* "name address" of each address of a usable interface, separated by `separator`, cut at `size`. */
 void iface_print(const char *separator, char *out, size_t size);

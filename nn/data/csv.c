@@ -8,15 +8,13 @@
 enum { SHOWN_MAX = 24 };
 
 void
-csv_open(struct csv_reader *csv, const char *name, const char *text, size_t size, char *why,
-         size_t why_size)
+csv_open(struct csv_reader *csv, const char *name, const char *text, size_t size, struct why *why)
 {
     static const char mark[] = "\xef\xbb\xbf";
     *csv = (struct csv_reader){.name = name, .text = text, .at = text, .end = text + size};
     csv->line = 1;
     csv->row_ends = true;
     csv->why = why;
-    csv->why_size = why_size;
     if (size >= 3 && memcmp(text, mark, 3) == 0)
         csv->at += 3;
 }
@@ -36,17 +34,15 @@ int
 csv_refuse(const struct csv_reader *csv, struct csv_text s, const char *expected)
 {
     char shown[SHOWN_MAX + 4];
-    snprintf(csv->why, csv->why_size, "%s: line %zu, column %zu (byte %zu): \"%s\", expected %s",
-             csv->name, csv->line, csv->column, (size_t)(s.at - csv->text), show(s, shown),
-             expected);
-    return -EBADMSG;
+    return why_error(csv->why, -EBADMSG, "%s: line %zu, column %zu (byte %zu): \"%s\", expected %s",
+                     csv->name, csv->line, csv->column, (size_t)(s.at - csv->text), show(s, shown),
+                     expected);
 }
 
 int
 csv_refuse_file(const struct csv_reader *csv, const char *what)
 {
-    snprintf(csv->why, csv->why_size, "%s: %s", csv->name, what);
-    return -EBADMSG;
+    return why_error(csv->why, -EBADMSG, "%s: %s", csv->name, what);
 }
 
 static bool

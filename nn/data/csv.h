@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "proto/why.h"
+
 struct csv_text {
     const char *at;
     size_t size;
@@ -25,13 +27,12 @@ struct csv_reader {
     size_t line, column; /* of the last field, from 1 */
     char separator;
     bool row_ends; /* after the last field */
-    char *why;
-    size_t why_size;
+    struct why *why;
 };
 
 /* text[size] is a NUL that does not count. Leaves a byte order mark out. */
-void csv_open(struct csv_reader *csv, const char *name, const char *text, size_t size, char *why,
-              size_t why_size);
+void csv_open(struct csv_reader *csv, const char *name, const char *text, size_t size,
+              struct why *why);
 /* Sets the separator by the line that comes next. */
 void csv_detect_separator(struct csv_reader *csv);
 /* Goes to the next row that is not empty. Returns false at the end. */

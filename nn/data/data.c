@@ -20,7 +20,7 @@
 #include "proto/mix.h"
 #include "proto/text.h"
 
-typedef int load_fn(struct data_set *, const struct data_spec *, char *, size_t);
+typedef int load_fn(struct data_set *, const struct data_spec *, struct why *);
 
 static load_fn *const loaders[DATA_SOURCES] = {
     [DATA_GLYPHS] = data_glyphs_load, [DATA_IDX] = data_idx_load,
@@ -37,56 +37,50 @@ data_norm_of(double mean, double deviation)
 }
 
 int
-data_check_split(const struct data_spec *spec, char *why, size_t why_size)
+data_check_split(const struct data_spec *spec, struct why *why)
 {
-    if (!(spec->test_share >= 0 && spec->test_share < 1)) {
-        snprintf(why, why_size, "data.test_share = %g, expected 0..1, below 1", spec->test_share);
-        return -EINVAL;
-    }
-    if (spec->classes > DATA_CLASSES_MAX) {
-        snprintf(why, why_size, "data.classes = %zu, expected 0..%d", spec->classes,
-                 DATA_CLASSES_MAX);
-        return -EINVAL;
-    }
+    if (!(spec->test_share >= 0 && spec->test_share < 1))
+        return why_error(why, -EINVAL, "data.test_share = %g, expected 0..1, below 1",
+                         spec->test_share);
+    if (spec->classes > DATA_CLASSES_MAX)
+        return why_error(why, -EINVAL, "data.classes = %zu, expected 0..%d", spec->classes,
+                         DATA_CLASSES_MAX);
     return 0;
 }
 
 int
-data_missing(const struct data_spec *spec, const char *name, const char *also, char *why,
-             size_t why_size)
+data_missing(const struct data_spec *spec, const char *name, const char *also, struct why *why)
 {
     static const char advice[] = "name the folder of the data with --data FOLDER";
     const char *dir = spec->dir && *spec->dir ? spec->dir : ".";
     bool here = strcmp(dir, ".") == 0;
     if (name[0] == '/')
-        snprintf(why, why_size, "no file %s%s", name, also);
+        why_set(why, "no file %s%s", name, also);
     else if (access(dir, F_OK) != 0)
-        snprintf(why, why_size, "no folder %s: %s", dir, advice);
+        why_set(why, "no folder %s: %s", dir, advice);
     else
-        snprintf(why, why_size, "no %s%s in %s%s: %s", name, also, here ? "" : "the folder ",
-                 here ? "the current folder" : dir, advice);
+        why_set(why, "no %s%s in %s%s: %s", name, also, here ? "" : "the folder ",
+                here ? "the current folder" : dir, advice);
     return -ENOENT;
 }
 
 int
 data_find(const struct data_spec *spec, const char *name, const char *also,
-          char path[DATA_PATH_SIZE], char *why, size_t why_size)
+          char path[DATA_PATH_SIZE], struct why *why)
 {
-    int rc = data_file_path(path, spec->dir, "", name, why, why_size);
+    int rc = data_file_path(path, spec->dir, "", name, why);
     if (rc || spec->bare || access(path, F_OK) == 0 || errno != ENOENT)
         return rc;
-    return data_missing(spec, name, also, why, why_size);
+    return data_missing(spec, name, also, why);
 }
 
 /* The first `wanted` samples of a part; 0 = all. */
 static int
-cut(struct data_rows *rows, size_t wanted, const char *name, char *why, size_t why_size)
+cut(struct data_rows *rows, size_t wanted, const char *name, struct why *why)
 {
-    if (wanted > rows->count) {
-        snprintf(why, why_size, "data.%s = %zu, expected at most the %zu samples there are", name,
-                 wanted, rows->count);
-        return -EINVAL;
-    }
+    if (wanted > rows->count)
+        return why_error(why, -EINVAL, "data.%s = %zu, expected at most the %zu samples there are",
+                         name, wanted, rows->count);
     rows->count = wanted ? wanted : rows->count;
     return 0;
 }
@@ -128,11 +122,11 @@ data_elements(const struct nn_shape *shape)
 }
 
 static int
-set_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
+set_load(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
-    int rc = loaders[spec->source](set, spec, why, why_size);
-    rc = rc ? rc : cut(&set->part[DATA_TRAIN], spec->train, "train", why, why_size);
-    rc = rc ? rc : cut(&set->part[DATA_TEST], spec->test, "test", why, why_size);
+    int rc = loaders[spec->source](set, spec, why);
+    rc = rc ? rc : cut(&set->part[DATA_TRAIN], spec->train, "train", why);
+    rc = rc ? rc : cut(&set->part[DATA_TEST], spec->test, "test", why);
     if (rc)
         return rc;
     set->info.train = set->part[DATA_TRAIN].count;
@@ -144,25 +138,21 @@ set_load(struct data_set *set, const struct data_spec *spec, char *why, size_t w
     set->info.targets = set->reproduce ? set->width : set->info.classes ? set->info.classes : 1;
     set->info.hash = set_hash(set);
     set->augment = spec->augment;
-    return data_augment_check(set, why, why_size);
+    return data_augment_check(set, why);
 }
 
 int
-data_open(struct data_set **out, const struct data_spec *spec, char *why, size_t why_size)
+data_open(struct data_set **out, const struct data_spec *spec, struct why *why)
 {
     assert(out && spec && why);
     *out = NULL;
-    if (spec->source >= DATA_SOURCES) {
-        snprintf(why, why_size, "data.source = %d, expected 0..%d", (int)spec->source,
-                 DATA_SOURCES - 1);
-        return -EINVAL;
-    }
+    if (spec->source >= DATA_SOURCES)
+        return why_error(why, -EINVAL, "data.source = %d, expected 0..%d", (int)spec->source,
+                         DATA_SOURCES - 1);
     struct data_set *set = calloc(1, sizeof *set);
-    if (!set) {
-        snprintf(why, why_size, "no memory for the data");
-        return -ENOMEM;
-    }
-    int rc = set_load(set, spec, why, why_size);
+    if (!set)
+        return why_error(why, -ENOMEM, "no memory for the data");
+    int rc = set_load(set, spec, why);
     if (rc)
         data_close(&set);
     *out = set;
@@ -255,13 +245,13 @@ data_bytes(const struct data_set *set)
 static void
 fill_far(struct data_far *far, enum data_part part, uint32_t sample, float *x, size_t width)
 {
-    char why[DATA_WHY_SIZE];
+    struct why why;
     int none = 0;
-    if (far->fill(far->ctx, part, sample, x, why, sizeof why) == 0)
+    if (far->fill(far->ctx, part, sample, x, &why) == 0)
         return;
     memset(x, 0, width * sizeof *x);
     if (atomic_compare_exchange_strong(&far->broken, &none, 1)) {
-        memcpy(far->why, why, sizeof why);
+        far->why = why;
         atomic_store(&far->broken, 2);
     }
 }
@@ -270,7 +260,7 @@ const char *
 data_failed(const struct data_set *set)
 {
     int broken = set->far ? atomic_load(&set->far->broken) : 0;
-    return broken == 0 ? NULL : broken == 2 ? set->far->why : "the data cannot be read";
+    return broken == 0 ? NULL : broken == 2 ? set->far->why.line : "the data cannot be read";
 }
 
 static void
@@ -353,37 +343,36 @@ data_fill(const struct data_set *set, enum data_part part, const uint32_t *index
 /* -EINVAL when sample `index` of a part, which goes through x[width], is no sequence of tokens. */
 static int
 check_sample(const struct data_set *set, enum data_part part, uint32_t index, float *x,
-             size_t tokens, char *why, size_t why_size)
+             size_t tokens, struct why *why)
 {
     struct nn_batch batch = {.x = x};
     data_fill(set, part, &index, 1, &batch, 1);
     for (size_t i = 0; i < set->width; i++) {
         if (x[i] >= 0 && x[i] < (float)tokens && x[i] == floorf(x[i]))
             continue;
-        snprintf(why, why_size,
-                 "element %zu of %s sample %u is %.9g, expected a token: a whole number 0..%zu", i,
-                 part == DATA_TRAIN ? "training" : "test", (unsigned)index, (double)x[i],
-                 tokens - 1);
-        return -EINVAL;
+        return why_error(
+            why, -EINVAL,
+            "element %zu of %s sample %u is %.9g, expected a token: a whole number 0..%zu", i,
+            part == DATA_TRAIN ? "training" : "test", (unsigned)index, (double)x[i], tokens - 1);
     }
     return 0;
 }
 
 int
-data_check_tokens(const struct data_set *set, size_t tokens, char *why, size_t why_size)
+data_check_tokens(const struct data_set *set, size_t tokens, struct why *why)
 {
     if (set->next_byte && tokens > UINT8_MAX)
         return 0;
     float *x = calloc(set->width, sizeof *x);
     int rc = x ? 0 : -ENOMEM;
     if (rc)
-        snprintf(why, why_size, "not enough memory for a sample");
+        why_set(why, "not enough memory for a sample");
     for (int part = 0; part < DATA_PARTS; part++)
         for (size_t i = 0; i < set->part[part].count && !rc; i++)
-            rc = check_sample(set, (enum data_part)part, (uint32_t)i, x, tokens, why, why_size);
+            rc = check_sample(set, (enum data_part)part, (uint32_t)i, x, tokens, why);
     const char *failed = data_failed(set);
     if (failed)
-        snprintf(why, why_size, "%s", failed);
+        why_set(why, "%s", failed);
     free(x);
     return failed ? -EIO : rc;
 }

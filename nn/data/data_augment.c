@@ -84,24 +84,22 @@ data_view_show(float *x, const struct nn_shape *shape, struct data_view view, co
 }
 
 int
-data_augment_check(const struct data_set *set, char *why, size_t why_size)
+data_augment_check(const struct data_set *set, struct why *why)
 {
     const struct nn_shape *in = &set->info.input;
     const struct data_augment *augment = &set->augment;
     if (!augment->shift && !augment->flip)
         return 0;
-    if (in->dims != 3 || set->part[DATA_TRAIN].value) {
-        snprintf(why, why_size,
-                 "data.augment: the samples are no images, expected [channels, height, width]");
-        return -EINVAL;
-    }
+    if (in->dims != 3 || set->part[DATA_TRAIN].value)
+        return why_error(
+            why, -EINVAL,
+            "data.augment: the samples are no images, expected [channels, height, width]");
     size_t side = in->dim[1] < in->dim[2] ? in->dim[1] : in->dim[2];
     if (augment->shift < side)
         return 0;
-    snprintf(why, why_size,
-             "data.augment: a shift of %u pixels, expected less than the %zu of an image",
-             augment->shift, side);
-    return -EINVAL;
+    return why_error(why, -EINVAL,
+                     "data.augment: a shift of %u pixels, expected less than the %zu of an image",
+                     augment->shift, side);
 }
 
 void

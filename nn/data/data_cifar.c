@@ -106,26 +106,26 @@ data_cifar_read(struct data_file *file, size_t labels, size_t classes, struct da
 /* In data.dir or in the archive's folder below it. */
 static int
 find(const struct data_spec *spec, const struct kind *kind, const char *name,
-     char path[DATA_PATH_SIZE], char *why, size_t why_size)
+     char path[DATA_PATH_SIZE], struct why *why)
 {
-    int rc = data_file_path(path, spec->dir, "", name, why, why_size);
+    int rc = data_file_path(path, spec->dir, "", name, why);
     if (rc || access(path, F_OK) == 0)
         return rc;
-    rc = data_file_path(path, spec->dir, kind->folder, name, why, why_size);
+    rc = data_file_path(path, spec->dir, kind->folder, name, why);
     if (rc || access(path, F_OK) == 0)
         return rc;
-    return data_missing(spec, name, "", why, why_size);
+    return data_missing(spec, name, "", why);
 }
 
 static int
 load_files(const struct data_spec *spec, const struct kind *kind, const char *const *name,
-           struct data_rows *rows, char *why, size_t why_size)
+           struct data_rows *rows, struct why *why)
 {
     for (; *name; name++) {
         char path[DATA_PATH_SIZE];
         struct data_file *file;
-        int rc = find(spec, kind, *name, path, why, why_size);
-        rc = rc ? rc : data_file_open(&file, path, why, why_size);
+        int rc = find(spec, kind, *name, path, why);
+        rc = rc ? rc : data_file_open(&file, path, why);
         if (rc)
             return rc;
         rc = data_cifar_read(file, kind->labels, kind->classes, rows);
@@ -174,15 +174,15 @@ read_names(struct data_set *set, struct data_file *file)
 }
 
 static int
-load_names(struct data_set *set, const struct data_spec *spec, const struct kind *kind, char *why,
-           size_t why_size)
+load_names(struct data_set *set, const struct data_spec *spec, const struct kind *kind,
+           struct why *why)
 {
     char path[DATA_PATH_SIZE];
     struct data_file *file;
-    int rc = find(spec, kind, kind->names, path, why, why_size);
+    int rc = find(spec, kind, kind->names, path, why);
     if (rc)
         return rc == -ENOENT ? 0 : rc;
-    rc = data_file_open(&file, path, why, why_size);
+    rc = data_file_open(&file, path, why);
     if (rc)
         return rc;
     rc = read_names(set, file);
@@ -191,7 +191,7 @@ load_names(struct data_set *set, const struct data_spec *spec, const struct kind
 }
 
 int
-data_cifar_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
+data_cifar_load(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
     const struct kind *kind = spec->source == DATA_CIFAR100 ? &cifar100 : &cifar10;
     set->info.input = (struct nn_shape){3, {3, 32, 32}};
@@ -199,7 +199,7 @@ data_cifar_load(struct data_set *set, const struct data_spec *spec, char *why, s
     set->planes = 3;
     for (int i = 0; i < 3; i++)
         set->norm[i] = data_norm_of(kind->mean[i], kind->deviation[i]);
-    int rc = load_files(spec, kind, kind->train, &set->part[DATA_TRAIN], why, why_size);
-    rc = rc ? rc : load_files(spec, kind, kind->test, &set->part[DATA_TEST], why, why_size);
-    return rc ? rc : load_names(set, spec, kind, why, why_size);
+    int rc = load_files(spec, kind, kind->train, &set->part[DATA_TRAIN], why);
+    rc = rc ? rc : load_files(spec, kind, kind->test, &set->part[DATA_TEST], why);
+    return rc ? rc : load_names(set, spec, kind, why);
 }

@@ -27,16 +27,14 @@ part_fill(struct data_rows *rows, size_t count, size_t width)
 }
 
 int
-data_counting_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
+data_counting_load(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
     size_t train = spec->train ? spec->train : COUNT_DEFAULT;
     size_t test = spec->test ? spec->test : train;
-    if (train > COUNT_MAX || test > train) {
-        snprintf(why, why_size, "data.%s = %zu, expected 1..%zu",
-                 train > COUNT_MAX ? "train" : "test", train > COUNT_MAX ? train : test,
-                 train > COUNT_MAX ? (size_t)COUNT_MAX : train);
-        return -EINVAL;
-    }
+    if (train > COUNT_MAX || test > train)
+        return why_error(why, -EINVAL, "data.%s = %zu, expected 1..%zu",
+                         train > COUNT_MAX ? "train" : "test", train > COUNT_MAX ? train : test,
+                         train > COUNT_MAX ? (size_t)COUNT_MAX : train);
     set->info.input = (struct nn_shape){1, {train}};
     set->info.classes = 1;
     set->planes = 1;
@@ -44,6 +42,6 @@ data_counting_load(struct data_set *set, const struct data_spec *spec, char *why
     int rc = part_fill(&set->part[DATA_TRAIN], train, train);
     rc = rc ? rc : part_fill(&set->part[DATA_TEST], test, train);
     if (rc)
-        snprintf(why, why_size, "no memory for %zu samples of %zu elements", train + test, train);
+        why_set(why, "no memory for %zu samples of %zu elements", train + test, train);
     return rc;
 }

@@ -142,9 +142,8 @@ static int
 refuse_other(const struct csv *csv, const char *what)
 {
     const struct csv_reader *in = &csv->in;
-    snprintf(in->why, in->why_size, "%s: line %zu: %s %s", in->name, in->line, what,
-             csv->start[0].name);
-    return -EBADMSG;
+    return why_error(in->why, -EBADMSG, "%s: line %zu: %s %s", in->name, in->line, what,
+                     csv->start[0].name);
 }
 
 /* The header of a file, without the end of its line; size 0 when it has none, and then its first row is not passed. */
@@ -210,13 +209,12 @@ count_rows(struct csv *csv)
                 return rc;
             columns++;
         } while (!csv->in.row_ends && columns < csv->columns);
-        if (columns != csv->columns || !csv->in.row_ends) {
-            snprintf(csv->in.why, csv->in.why_size,
-                     "%s: line %zu (byte %zu): %s%zu columns, expected %zu as in the first row",
-                     csv->in.name, csv->in.line, (size_t)(row - csv->in.text),
-                     csv->in.row_ends ? "" : "over ", columns, csv->columns);
-            return -EBADMSG;
-        }
+        if (columns != csv->columns || !csv->in.row_ends)
+            return why_error(
+                csv->in.why, -EBADMSG,
+                "%s: line %zu (byte %zu): %s%zu columns, expected %zu as in the first row",
+                csv->in.name, csv->in.line, (size_t)(row - csv->in.text),
+                csv->in.row_ends ? "" : "over ", columns, csv->columns);
         int rc = label_add(csv, s);
         if (rc)
             return rc;
@@ -367,12 +365,11 @@ scan_file(struct csv *csv, size_t file)
 }
 
 static int
-parse(struct csv *csv, struct data_set *set, const struct data_csv_file *file, char *why,
-      size_t why_size)
+parse(struct csv *csv, struct data_set *set, const struct data_csv_file *file, struct why *why)
 {
     int rc = 0;
     for (size_t i = 0; i < csv->files && !rc; i++) {
-        csv_open(&csv->in, file[i].name, file[i].text, file[i].size, why, why_size);
+        csv_open(&csv->in, file[i].name, file[i].text, file[i].size, why);
         rc = scan_file(csv, i);
     }
     if (!rc && csv->rows < 2 && !(csv->spec->bare && csv->rows == 1))
@@ -385,10 +382,10 @@ parse(struct csv *csv, struct data_set *set, const struct data_csv_file *file, c
 
 int
 data_csv_parse(struct data_set *set, const struct data_csv_file *file, size_t files,
-               const struct data_spec *spec, char *why, size_t why_size)
+               const struct data_spec *spec, struct why *why)
 {
     assert(files >= 1);
-    int rc = data_check_split(spec, why, why_size);
+    int rc = data_check_split(spec, why);
     if (rc)
         return rc;
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -396,14 +393,14 @@ data_csv_parse(struct data_set *set, const struct data_csv_file *file, size_t fi
     struct csv_reader *start = calloc(files, sizeof *start);
     rc = -ENOMEM;
     if (!csv || !start || c_locale == (locale_t)0) {
-        snprintf(why, why_size, "%s: no memory", file[0].name);
+        why_set(why, "%s: no memory", file[0].name);
         goto out;
     }
     csv->spec = spec;
     csv->start = start;
     csv->files = files;
     locale_t before = uselocale(c_locale);
-    rc = parse(csv, set, file, why, why_size);
+    rc = parse(csv, set, file, why);
     uselocale(before);
 out:
     if (c_locale != (locale_t)0)

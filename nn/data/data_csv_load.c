@@ -61,7 +61,7 @@ read_file_text(struct data_file *file, uint64_t before, char **out, size_t *size
 /* All texts at once, as labels point into them until the rows are read. */
 static int
 load_files(struct data_set *set, const struct data_spec *spec, const struct data_list *list,
-           struct data_csv_file *part, char *why, size_t why_size)
+           struct data_csv_file *part, struct why *why)
 {
     uint64_t total = 0;
     int rc = 0;
@@ -69,29 +69,27 @@ load_files(struct data_set *set, const struct data_spec *spec, const struct data
         struct data_file *file;
         char *text = NULL;
         part[i].name = list->name[i];
-        rc = data_file_open(&file, list->name[i], why, why_size);
+        rc = data_file_open(&file, list->name[i], why);
         rc = rc ? rc : read_file_text(file, total, &text, &part[i].size);
         part[i].text = text;
         total += part[i].size;
         data_file_close(&file);
     }
-    return rc ? rc : data_csv_parse(set, part, list->count, spec, why, why_size);
+    return rc ? rc : data_csv_parse(set, part, list->count, spec, why);
 }
 
 int
-data_csv_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
+data_csv_load(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
     struct data_list list = {0};
-    if (!spec->file || !*spec->file) {
-        snprintf(why, why_size, "data.file is missing, expected the name of a csv file");
-        return -EINVAL;
-    }
-    int rc = data_list_match(&list, spec, spec->file, FILES_MAX, why, why_size);
+    if (!spec->file || !*spec->file)
+        return why_error(why, -EINVAL, "data.file is missing, expected the name of a csv file");
+    int rc = data_list_match(&list, spec, spec->file, FILES_MAX, why);
     struct data_csv_file *part = rc ? NULL : calloc(list.count, sizeof *part);
     if (part)
-        rc = load_files(set, spec, &list, part, why, why_size);
+        rc = load_files(set, spec, &list, part, why);
     else if (!rc)
-        rc = -ENOMEM, snprintf(why, why_size, "%s: no memory", spec->file);
+        rc = -ENOMEM, why_set(why, "%s: no memory", spec->file);
     for (size_t i = 0; part && i < list.count; i++)
         free(part[i].text);
     free(part);

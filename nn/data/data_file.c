@@ -26,8 +26,7 @@ enum {
 
 struct data_file {
     const char *name;
-    char *why;
-    size_t why_size;
+    struct why *why;
     int fd;               /* -1: memory */
     const uint8_t *bytes; /* memory not yet taken */
     uint64_t size;        /* on disk */
@@ -45,16 +44,14 @@ data_file_refuse(struct data_file *f, int rc, const char *format, ...)
     assert(rc < 0);
     va_list args;
     va_start(args, format);
-    int n = snprintf(f->why, f->why_size, "%s: ", f->name);
-    if (n > 0 && (size_t)n < f->why_size)
-        vsnprintf(f->why + n, f->why_size - (size_t)n, format, args);
+    why_verror(f->why, rc, f->name, format, args);
     va_end(args);
     return rc;
 }
 
 int
 data_file_path(char path[DATA_PATH_SIZE], const char *dir, const char *folder, const char *name,
-               char *why, size_t why_size)
+               struct why *why)
 {
     const char *base = name[0] == '/' || !dir ? "" : dir;
     const char *below = name[0] == '/' ? "" : folder;
@@ -62,9 +59,8 @@ data_file_path(char path[DATA_PATH_SIZE], const char *dir, const char *folder, c
                      *below ? "/" : "", name);
     if (n >= 0 && n < DATA_PATH_SIZE)
         return 0;
-    snprintf(why, why_size, "data.dir: a path of %d characters, expected at most %d", n,
-             DATA_PATH_SIZE - 1);
-    return -ENAMETOOLONG;
+    return why_error(why, -ENAMETOOLONG, "data.dir: a path of %d characters, expected at most %d",
+                     n, DATA_PATH_SIZE - 1);
 }
 
 /* Of the first byte not yet used, in the file as it lies on disk. */
@@ -134,35 +130,34 @@ sniff(struct data_file *f)
 }
 
 static struct data_file *
-file_alloc(const char *name, char *why, size_t why_size)
+file_alloc(const char *name, struct why *why)
 {
     struct data_file *f = calloc(1, sizeof *f);
     if (!f) {
-        snprintf(why, why_size, "%s: no memory", name);
+        why_set(why, "%s: no memory", name);
         return NULL;
     }
     f->name = name;
     f->why = why;
-    f->why_size = why_size;
     f->fd = -1;
     return f;
 }
 
 /* O_NONBLOCK: opening a FIFO nobody writes to must not wait for a writer. */
 int
-data_file_descriptor(const char *path, uint64_t *size, char *why, size_t why_size)
+data_file_descriptor(const char *path, uint64_t *size, struct why *why)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
     if (fd < 0 || fstat(fd, &st) != 0) {
         rc = -errno;
-        snprintf(why, why_size, "%s: %s", path, strerror(-rc));
+        why_set(why, "%s: %s", path, strerror(-rc));
     } else if (!S_ISREG(st.st_mode)) {
         rc = -EINVAL;
-        snprintf(why, why_size, "%s: is %s, expected a regular file", path,
-                 S_ISDIR(st.st_mode)    ? "a folder"
-                 : S_ISFIFO(st.st_mode) ? "a pipe"
-                                        : "a device or socket");
+        why_set(why, "%s: is %s, expected a regular file", path,
+                S_ISDIR(st.st_mode)    ? "a folder"
+                : S_ISFIFO(st.st_mode) ? "a pipe"
+                                       : "a device or socket");
     } else {
         *size = (uint64_t)st.st_size;
         return fd;
@@ -175,7 +170,7 @@ data_file_descriptor(const char *path, uint64_t *size, char *why, size_t why_siz
 static int
 open_regular(struct data_file *f)
 {
-    f->fd = data_file_descriptor(f->name, &f->size, f->why, f->why_size);
+    f->fd = data_file_descriptor(f->name, &f->size, f->why);
     if (f->fd < 0)
         return f->fd;
     f->unread = f->size;
@@ -186,11 +181,11 @@ open_regular(struct data_file *f)
 }
 
 int
-data_file_open(struct data_file **out, const char *path, char *why, size_t why_size)
+data_file_open(struct data_file **out, const char *path, struct why *why)
 {
     assert(out && path && why);
     *out = NULL;
-    struct data_file *f = file_alloc(path, why, why_size);
+    struct data_file *f = file_alloc(path, why);
     if (!f)
         return -ENOMEM;
     int rc = open_regular(f);
@@ -203,12 +198,12 @@ data_file_open(struct data_file **out, const char *path, char *why, size_t why_s
 
 int
 data_file_open_memory(struct data_file **out, const char *name, const uint8_t *bytes, size_t size,
-                      char *why, size_t why_size)
+                      struct why *why)
 {
     assert(out && name && why);
     assert(bytes || size == 0);
     *out = NULL;
-    struct data_file *f = file_alloc(name, why, why_size);
+    struct data_file *f = file_alloc(name, why);
     if (!f)
         return -ENOMEM;
     f->bytes = bytes;

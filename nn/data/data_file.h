@@ -1,7 +1,7 @@
 /* data_file.h - reads a data file, plain or gzip. It may be anything: hostile, cut off, or a pipe.
  *
  *     struct data_file *f;
- *     rc = data_file_open(&f, path, why, why_size);
+ *     rc = data_file_open(&f, path, why);
  *     rc = rc ? rc : data_file_read(f, header, sizeof header);     // exactly this many bytes
  *     ...check the header, data_file_holds(f, size), allocate...
  *     rc = rc ? rc : data_file_read(f, bytes, size);
@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/why.h"
+
 /* Maximum of a file, and of what a compressed file expands to. */
 #define DATA_FILE_MAX ((uint64_t)4 << 30)
 
@@ -27,18 +29,18 @@ struct data_file;
 /* Joins dir/folder/name. Empty parts are left out, and so is everything before an absolute part. dir may be NULL.
  * Returns 0 or -ENAMETOOLONG. */
 int data_file_path(char path[DATA_PATH_SIZE], const char *dir, const char *folder, const char *name,
-                   char *why, size_t why_size);
+                   struct why *why);
 
 /* Opens a regular file. Returns 0, -ENOENT, -EACCES, ..., -EINVAL (not a regular file) or -EFBIG. `path` and `why`
  * are borrowed as long as the file is open. Every call that fails fills `why`. */
-int data_file_open(struct data_file **out, const char *path, char *why, size_t why_size);
+int data_file_open(struct data_file **out, const char *path, struct why *why);
 /* The same over bytes[size], borrowed. */
 int data_file_open_memory(struct data_file **out, const char *name, const uint8_t *bytes,
-                          size_t size, char *why, size_t why_size);
+                          size_t size, struct why *why);
 void data_file_close(struct data_file **file);
 
 /* Only opens: returns a file descriptor, which the caller owns, and the size of the file. Any content, any size. */
-int data_file_descriptor(const char *path, uint64_t *size, char *why, size_t why_size);
+int data_file_descriptor(const char *path, uint64_t *size, struct why *why);
 
 /* Bytes on disk; for gzip, of the compressed data. */
 uint64_t data_file_size(const struct data_file *file);

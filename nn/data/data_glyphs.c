@@ -340,16 +340,14 @@ part_draw(struct data_rows *rows, uint64_t seed, enum data_part part, size_t cou
 }
 
 int
-data_glyphs_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
+data_glyphs_load(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
     size_t train = spec->train ? spec->train : TRAIN_DEFAULT;
     size_t test = spec->test ? spec->test : TEST_DEFAULT;
-    if (train > SAMPLES_MAX || test > SAMPLES_MAX) {
-        snprintf(why, why_size, "data.%s = %zu, expected 1..%d",
-                 train > SAMPLES_MAX ? "train" : "test", train > SAMPLES_MAX ? train : test,
-                 SAMPLES_MAX);
-        return -EINVAL;
-    }
+    if (train > SAMPLES_MAX || test > SAMPLES_MAX)
+        return why_error(why, -EINVAL, "data.%s = %zu, expected 1..%d",
+                         train > SAMPLES_MAX ? "train" : "test", train > SAMPLES_MAX ? train : test,
+                         SAMPLES_MAX);
     set->info.input = (struct nn_shape){3, {1, SIDE, SIDE}};
     set->info.classes = CLASSES;
     set->planes = 1;
@@ -357,6 +355,6 @@ data_glyphs_load(struct data_set *set, const struct data_spec *spec, char *why, 
     int rc = part_draw(&set->part[DATA_TRAIN], spec->seed, DATA_TRAIN, train);
     rc = rc ? rc : part_draw(&set->part[DATA_TEST], spec->seed, DATA_TEST, test);
     if (rc)
-        snprintf(why, why_size, "no memory for %zu drawn samples", train + test);
+        why_set(why, "no memory for %zu drawn samples", train + test);
     return rc;
 }

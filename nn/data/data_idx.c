@@ -95,8 +95,7 @@ data_idx_read(struct data_file *file, size_t dims_min, size_t dims_max, struct d
 
 /* The first name that exists, of: NAME, NAME.gz, and the same with ".idx" for "-idx", as some copies have it. */
 static int
-find(const struct data_spec *spec, const char *name, char path[DATA_PATH_SIZE], char *why,
-     size_t why_size)
+find(const struct data_spec *spec, const char *name, char path[DATA_PATH_SIZE], struct why *why)
 {
     static const char *const ending[] = {"", ".gz"};
     for (size_t i = 0; i < 4; i++) {
@@ -105,19 +104,18 @@ find(const struct data_spec *spec, const char *name, char path[DATA_PATH_SIZE], 
         char *dash = i < 2 ? NULL : strstr(tried, "-idx");
         if (dash)
             *dash = '.';
-        int rc = data_file_path(path, spec->dir, "", tried, why, why_size);
+        int rc = data_file_path(path, spec->dir, "", tried, why);
         if (rc || access(path, F_OK) == 0)
             return rc;
     }
-    return data_missing(spec, name, " (or .gz)", why, why_size);
+    return data_missing(spec, name, " (or .gz)", why);
 }
 
 static int
-read_path(const char *path, size_t dims_min, size_t dims_max, struct data_idx *out, char *why,
-          size_t why_size)
+read_path(const char *path, size_t dims_min, size_t dims_max, struct data_idx *out, struct why *why)
 {
     struct data_file *file;
-    int rc = data_file_open(&file, path, why, why_size);
+    int rc = data_file_open(&file, path, why);
     if (rc)
         return rc;
     rc = data_idx_read(file, dims_min, dims_max, out);
@@ -130,35 +128,30 @@ struct names {
 };
 
 static int
-find_names(const struct data_spec *spec, enum data_part part, struct names *names, char *why,
-           size_t why_size)
+find_names(const struct data_spec *spec, enum data_part part, struct names *names, struct why *why)
 {
     static const char *const standard[DATA_PARTS][2] = {
         {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"},
         {"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}};
     const char *images = part == DATA_TRAIN ? spec->train_images : spec->test_images;
     const char *labels = part == DATA_TRAIN ? spec->train_labels : spec->test_labels;
-    int rc = find(spec, images ? images : standard[part][0], names->images, why, why_size);
-    return rc ? rc : find(spec, labels ? labels : standard[part][1], names->labels, why, why_size);
+    int rc = find(spec, images ? images : standard[part][0], names->images, why);
+    return rc ? rc : find(spec, labels ? labels : standard[part][1], names->labels, why);
 }
 
 /* Widen the labels; `classes` is their bound when not 0. */
 static int
 take_labels(const struct data_idx *labels, const char *path, size_t classes, struct data_rows *rows,
-            char *why, size_t why_size)
+            struct why *why)
 {
     rows->label = calloc(labels->size, sizeof *rows->label);
-    if (!rows->label) {
-        snprintf(why, why_size, "%s: no memory for its labels", path);
-        return -ENOMEM;
-    }
+    if (!rows->label)
+        return why_error(why, -ENOMEM, "%s: no memory for its labels", path);
     for (size_t i = 0; i < labels->size; i++) {
         rows->label[i] = labels->byte[i];
-        if (classes && labels->byte[i] >= classes) {
-            snprintf(why, why_size, "%s: byte %zu: label %u, expected 0..%zu", path, 8 + i,
-                     labels->byte[i], classes - 1);
-            return -EBADMSG;
-        }
+        if (classes && labels->byte[i] >= classes)
+            return why_error(why, -EBADMSG, "%s: byte %zu: label %u, expected 0..%zu", path, 8 + i,
+                             labels->byte[i], classes - 1);
     }
     return 0;
 }
@@ -166,23 +159,23 @@ take_labels(const struct data_idx *labels, const char *path, size_t classes, str
 /* The blocks go to `rows` in any case. */
 static int
 load_part(const struct names *names, size_t classes, struct data_rows *rows,
-          struct data_idx *images, char *why, size_t why_size)
+          struct data_idx *images, struct why *why)
 {
     struct data_idx labels;
-    int rc = read_path(names->images, 2, NN_DIMS_MAX, images, why, why_size);
+    int rc = read_path(names->images, 2, NN_DIMS_MAX, images, why);
     if (rc)
         return rc;
     rows->pixel = images->byte;
     rows->count = images->dim[0];
-    rc = read_path(names->labels, 1, 1, &labels, why, why_size);
+    rc = read_path(names->labels, 1, 1, &labels, why);
     if (rc)
         return rc;
     if (labels.size != rows->count) {
-        snprintf(why, why_size, "%s: byte 4: %zu labels, expected %zu, one per image of %s",
-                 names->labels, labels.size, rows->count, names->images);
+        why_set(why, "%s: byte 4: %zu labels, expected %zu, one per image of %s", names->labels,
+                labels.size, rows->count, names->images);
         rc = -EBADMSG;
     }
-    rc = rc ? rc : take_labels(&labels, names->labels, classes, rows, why, why_size);
+    rc = rc ? rc : take_labels(&labels, names->labels, classes, rows, why);
     free(labels.byte);
     return rc;
 }
@@ -215,16 +208,15 @@ same_shape(const struct nn_shape *a, const struct nn_shape *b)
 }
 
 int
-data_idx_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
+data_idx_load(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
     struct names names[DATA_PARTS];
     struct data_idx images[DATA_PARTS];
     struct data_info *info = &set->info;
     info->classes = spec->classes;
     for (int i = 0; i < DATA_PARTS; i++) {
-        int rc = find_names(spec, (enum data_part)i, &names[i], why, why_size);
-        rc =
-            rc ? rc : load_part(&names[i], info->classes, &set->part[i], &images[i], why, why_size);
+        int rc = find_names(spec, (enum data_part)i, &names[i], why);
+        rc = rc ? rc : load_part(&names[i], info->classes, &set->part[i], &images[i], why);
         if (rc)
             return rc;
         if (i == DATA_TRAIN && !spec->classes)
@@ -232,11 +224,9 @@ data_idx_load(struct data_set *set, const struct data_spec *spec, char *why, siz
     }
     info->input = shape_of(&images[DATA_TRAIN]);
     struct nn_shape test = shape_of(&images[DATA_TEST]);
-    if (!same_shape(&info->input, &test)) {
-        snprintf(why, why_size, "%s: images of another shape than those of %s",
-                 names[DATA_TEST].images, names[DATA_TRAIN].images);
-        return -EBADMSG;
-    }
+    if (!same_shape(&info->input, &test))
+        return why_error(why, -EBADMSG, "%s: images of another shape than those of %s",
+                         names[DATA_TEST].images, names[DATA_TRAIN].images);
     set->planes = 1;
     set->norm[0] = data_norm_of(0.5, 1);
     return 0;

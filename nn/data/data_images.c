@@ -49,21 +49,21 @@ read_bytes(struct data_file *file, uint8_t **out, size_t *size)
 
 /* A file as its square: pixel[width]. */
 static int
-decode(const struct images *s, const char *path, uint8_t *pixel, char *why, size_t why_size)
+decode(const struct images *s, const char *path, uint8_t *pixel, struct why *why)
 {
     struct data_file *file;
     struct image image = {0};
     uint8_t *bytes = NULL;
     size_t size = 0;
-    int rc = data_file_open(&file, path, why, why_size);
+    int rc = data_file_open(&file, path, why);
     if (rc)
         return rc;
     rc = read_bytes(file, &bytes, &size);
     data_file_close(&file);
-    rc = rc ? rc : image_decode(&image, path, bytes, size, s->channels, why, why_size);
+    rc = rc ? rc : image_decode(&image, path, bytes, size, s->channels, why);
     free(bytes);
     if (!rc && (rc = image_square(&image, s->side, pixel)) != 0)
-        snprintf(why, why_size, "%s: no memory to resize it", path);
+        why_set(why, "%s: no memory to resize it", path);
     image_free(&image);
     return rc;
 }
@@ -76,17 +76,17 @@ struct reading {
     pthread_mutex_t lock; /* over what follows */
     size_t failed, first; /* how many, and the first of them */
     int rc;
-    char why[DATA_WHY_SIZE];
+    struct why why;
 };
 
 static void
-note_failure(struct reading *r, size_t i, int rc, const char *why)
+note_failure(struct reading *r, size_t i, int rc, const struct why *why)
 {
     pthread_mutex_lock(&r->lock);
     if (r->failed++ == 0 || i < r->first) {
         r->first = i;
         r->rc = rc;
-        snprintf(r->why, sizeof r->why, "%s", why);
+        r->why = *why;
     }
     if (r->failed >= FAILURES_MAX)
         atomic_store(&r->next, r->images->count);
@@ -98,13 +98,13 @@ read_some(void *arg)
 {
     struct reading *r = arg;
     struct images *s = r->images;
-    char why[DATA_WHY_SIZE] = "no memory for an image";
+    struct why why = {"no memory for an image"};
     uint8_t *own = s->kept ? NULL : malloc(s->width);
     for (size_t i; (i = atomic_fetch_add(&r->next, 1)) < s->count;) {
         uint8_t *pixel = s->kept ? s->kept + i * s->width : own;
-        int rc = pixel ? decode(s, s->entry[i].path, pixel, why, sizeof why) : -ENOMEM;
+        int rc = pixel ? decode(s, s->entry[i].path, pixel, &why) : -ENOMEM;
         if (rc)
-            note_failure(r, i, rc, why);
+            note_failure(r, i, rc, &why);
         else
             s->entry[i].hash = XXH3_64bits(pixel, s->width);
     }
@@ -114,7 +114,7 @@ read_some(void *arg)
 
 /* This thread works, too; so it does no harm when no other can be had. */
 static int
-read_all(struct images *s, unsigned threads, char *why, size_t why_size)
+read_all(struct images *s, unsigned threads, struct why *why)
 {
     struct reading r = {.images = s};
     pthread_t thread[THREADS_MAX];
@@ -128,17 +128,17 @@ read_all(struct images *s, unsigned threads, char *why, size_t why_size)
         pthread_join(thread[--started], NULL);
     pthread_mutex_destroy(&r.lock);
     if (r.failed > 1)
-        snprintf(why, why_size, "%s (and %zu other file%s cannot be read)", r.why, r.failed - 1,
-                 r.failed > 2 ? "s" : "");
+        why_set(why, "%s (and %zu other file%s cannot be read)", r.why.line, r.failed - 1,
+                r.failed > 2 ? "s" : "");
     else if (r.failed)
-        snprintf(why, why_size, "%s", r.why);
+        why_set(why, "%s", r.why.line);
     return r.failed ? r.rc : 0;
 }
 
 /* The set ----------------------------------------------------------------------------------------- */
 
 static int
-fill(void *ctx, enum data_part part, uint32_t sample, float *x, char *why, size_t why_size)
+fill(void *ctx, enum data_part part, uint32_t sample, float *x, struct why *why)
 {
     const struct images *s = ctx;
     size_t i = part == DATA_TRAIN ? sample : s->train + sample;
@@ -148,11 +148,10 @@ fill(void *ctx, enum data_part part, uint32_t sample, float *x, char *why, size_
     int rc = 0;
     if (!pixel) {
         pixel = own = malloc(s->width);
-        rc = own ? decode(s, s->entry[i].path, own, why, why_size) : -ENOMEM;
+        rc = own ? decode(s, s->entry[i].path, own, why) : -ENOMEM;
     }
     if (!rc && own && XXH3_64bits(own, s->width) != s->entry[i].hash) {
-        snprintf(why, why_size, "%s: changed after it was read first, expected what it was",
-                 s->entry[i].path);
+        why_set(why, "%s: changed after it was read first, expected what it was", s->entry[i].path);
         rc = -EBADMSG;
     }
     for (size_t c = 0; c < s->far->planes && !rc; c++)
@@ -182,17 +181,14 @@ keep_default(void)
 
 /* Decode all, keep what fits, hash. */
 static int
-take_files(struct images *s, const struct data_spec *spec, struct data_far *far, char *why,
-           size_t why_size)
+take_files(struct images *s, const struct data_spec *spec, struct data_far *far, struct why *why)
 {
     uint64_t keep = spec->keep ? spec->keep : keep_default(), hash = 0;
-    if (s->count > DATA_ROWS_MAX) {
-        snprintf(why, why_size, "%zu images, expected at most %d", s->count, DATA_ROWS_MAX);
-        return -EFBIG;
-    }
+    if (s->count > DATA_ROWS_MAX)
+        return why_error(why, -EFBIG, "%zu images, expected at most %d", s->count, DATA_ROWS_MAX);
     if (s->count * s->width <= keep)
         s->kept = malloc(s->count * s->width);
-    int rc = read_all(s, spec->threads, why, why_size);
+    int rc = read_all(s, spec->threads, why);
     far->bytes = s->room * sizeof *s->entry + (s->kept ? s->count * s->width : 0);
     for (size_t i = 0; i < s->count; i++) {
         hash = XXH3_64bits_withSeed(&s->entry[i].hash, sizeof hash, hash);
@@ -222,46 +218,42 @@ deal(const struct images *s, struct data_set *set, const struct data_list *class
 }
 
 static int
-load(struct images *s, struct data_set *set, const struct data_spec *spec, char *why,
-     size_t why_size)
+load(struct images *s, struct data_set *set, const struct data_spec *spec, struct why *why)
 {
     struct data_list classes = {0};
-    int rc = images_find(s, spec, &classes, why, why_size);
-    rc = rc ? rc : take_files(s, spec, set->far, why, why_size);
+    int rc = images_find(s, spec, &classes, why);
+    rc = rc ? rc : take_files(s, spec, set->far, why);
     if (!rc && (rc = deal(s, set, &classes)) != 0)
-        snprintf(why, why_size, "no memory for the labels of %zu images", s->count);
+        why_set(why, "no memory for the labels of %zu images", s->count);
     data_list_free(&classes);
     return rc;
 }
 
 /* A file, or all of a folder, without classes. */
 static int
-load_bare(struct images *s, struct data_set *set, const struct data_spec *spec, char *why,
-          size_t why_size)
+load_bare(struct images *s, struct data_set *set, const struct data_spec *spec, struct why *why)
 {
     struct stat st;
     bool folder = stat(spec->file, &st) == 0 && S_ISDIR(st.st_mode);
-    int rc =
-        folder ? images_add_files(s, spec->file, 0, why, why_size) : images_add(s, spec->file, 0);
+    int rc = folder ? images_add_files(s, spec->file, 0, why) : images_add(s, spec->file, 0);
     if (rc && !folder)
-        snprintf(why, why_size, "no memory for the list of images");
-    rc = rc ? rc : take_files(s, spec, set->far, why, why_size);
+        why_set(why, "no memory for the list of images");
+    rc = rc ? rc : take_files(s, spec, set->far, why);
     set->part[DATA_TEST].count = s->count;
     return rc;
 }
 
 int
-data_images_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
+data_images_load(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
-    int rc = data_check_split(spec, why, why_size);
+    int rc = data_check_split(spec, why);
     if (rc)
         return rc;
     struct images *s = calloc(1, sizeof *s);
     set->far = calloc(1, sizeof *set->far);
     if (!s || !set->far) {
         free(s);
-        snprintf(why, why_size, "no memory for the data");
-        return -ENOMEM;
+        return why_error(why, -ENOMEM, "no memory for the data");
     }
     s->side = spec->side ? spec->side : SIDE_DEFAULT;
     s->channels = spec->channels ? spec->channels : CHANNELS_DEFAULT;
@@ -274,5 +266,5 @@ data_images_load(struct data_set *set, const struct data_spec *spec, char *why, 
     set->far->close = images_close;
     set->far->ctx = s;
     set->info.input = (struct nn_shape){3, {s->channels, s->side, s->side}};
-    return spec->bare ? load_bare(s, set, spec, why, why_size) : load(s, set, spec, why, why_size);
+    return spec->bare ? load_bare(s, set, spec, why) : load(s, set, spec, why);
 }

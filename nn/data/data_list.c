@@ -34,24 +34,23 @@ compare(const void *a, const void *b)
 
 int
 data_list_read(struct data_list *list, const char *folder,
-               int (*wanted)(void *ctx, const char *name), void *ctx, char *why, size_t why_size)
+               int (*wanted)(void *ctx, const char *name), void *ctx, struct why *why)
 {
     size_t first = list->count;
     int rc = 0;
     DIR *dir = opendir(folder);
     if (!dir) {
         rc = -errno;
-        snprintf(why, why_size, "%s: %s", folder, strerror(-rc));
-        return rc;
+        return why_error(why, rc, "%s: %s", folder, strerror(-rc));
     }
     for (struct dirent *entry; rc >= 0 && (errno = 0, entry = readdir(dir)) != NULL;) {
         rc = entry->d_name[0] == '.' ? 0 : wanted(ctx, entry->d_name);
         if (rc > 0 && (rc = add(list, entry->d_name)) != 0)
-            snprintf(why, why_size, "%s: no memory for its list of files", folder);
+            why_set(why, "%s: no memory for its list of files", folder);
     }
     if (rc == 0 && errno != 0) {
         rc = -errno;
-        snprintf(why, why_size, "%s: %s", folder, strerror(-rc));
+        why_set(why, "%s: %s", folder, strerror(-rc));
     }
     closedir(dir);
     if (rc == 0 && list->count > first)
@@ -67,18 +66,16 @@ matches(void *ctx, const char *name)
 
 /* Names in a folder to paths. */
 static int
-prefix(struct data_list *list, const char *folder, char *why, size_t why_size)
+prefix(struct data_list *list, const char *folder, struct why *why)
 {
     for (size_t i = 0; i < list->count; i++) {
         char path[DATA_PATH_SIZE];
-        int rc = data_file_path(path, folder, "", list->name[i], why, why_size);
+        int rc = data_file_path(path, folder, "", list->name[i], why);
         if (rc)
             return rc;
         char *whole = strdup(path);
-        if (!whole) {
-            snprintf(why, why_size, "%s: no memory for its list of files", folder);
-            return -ENOMEM;
-        }
+        if (!whole)
+            return why_error(why, -ENOMEM, "%s: no memory for its list of files", folder);
         free(list->name[i]);
         list->name[i] = whole;
     }
@@ -87,41 +84,40 @@ prefix(struct data_list *list, const char *folder, char *why, size_t why_size)
 
 /* One path, whether there is a file or not. */
 static int
-take_one(struct data_list *list, const struct data_spec *spec, const char *name, char *why,
-         size_t why_size)
+take_one(struct data_list *list, const struct data_spec *spec, const char *name, struct why *why)
 {
     char path[DATA_PATH_SIZE];
-    int rc = data_find(spec, name, "", path, why, why_size);
+    int rc = data_find(spec, name, "", path, why);
     if (!rc && (rc = add(list, path)) != 0)
-        snprintf(why, why_size, "%s: no memory", name);
+        why_set(why, "%s: no memory", name);
     return rc;
 }
 
 int
 data_list_match(struct data_list *list, const struct data_spec *spec, const char *name, size_t most,
-                char *why, size_t why_size)
+                struct why *why)
 {
     char path[DATA_PATH_SIZE], pattern[DATA_PATH_SIZE];
-    int rc = data_file_path(path, spec->dir, "", name, why, why_size);
+    int rc = data_file_path(path, spec->dir, "", name, why);
     if (rc)
         return rc;
     if (spec->bare || !strpbrk(name, "*?[") || access(path, F_OK) == 0)
-        return take_one(list, spec, name, why, why_size);
+        return take_one(list, spec, name, why);
     char *slash = strrchr(path, '/');
     snprintf(pattern, sizeof pattern, "%s", slash ? slash + 1 : path);
     if (slash)
         slash[slash == path] = 0;
     const char *folder = slash ? path : ".";
     if (access(folder, F_OK) != 0)
-        return data_missing(spec, name, "", why, why_size);
-    rc = data_list_read(list, folder, matches, pattern, why, why_size);
+        return data_missing(spec, name, "", why);
+    rc = data_list_read(list, folder, matches, pattern, why);
     if (!rc && list->count == 0)
-        return data_missing(spec, name, "", why, why_size);
+        return data_missing(spec, name, "", why);
     if (!rc && list->count > most) {
-        snprintf(why, why_size, "%s: %zu files, expected at most %zu", name, list->count, most);
+        why_set(why, "%s: %zu files, expected at most %zu", name, list->count, most);
         return -E2BIG;
     }
-    return rc ? rc : prefix(list, slash ? path : NULL, why, why_size);
+    return rc ? rc : prefix(list, slash ? path : NULL, why);
 }
 
 void

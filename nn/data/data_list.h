@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "nn/data.h"
+#include "proto/why.h"
 
 struct data_list {
     char **name;
@@ -20,12 +21,11 @@ struct data_list {
 /* Adds the names for which wanted(ctx, name) returns 1. If it returns a negative value, the call ends and returns
  * that. Names that begin with a dot are skipped. Returns 0, -ENOMEM, or the error of opening the folder. */
 int data_list_read(struct data_list *list, const char *folder,
-                   int (*wanted)(void *ctx, const char *name), void *ctx, char *why,
-                   size_t why_size);
+                   int (*wanted)(void *ctx, const char *name), void *ctx, struct why *why);
 /* The paths of the files that `name` stands for, below spec->dir. It may be a pattern with * ? [ ] in its last part, as
  * "part-*.csv"; a file of exactly that name comes first. 0, -ENOENT as data_find, -E2BIG for more than `most`. */
 int data_list_match(struct data_list *list, const struct data_spec *spec, const char *name,
-                    size_t most, char *why, size_t why_size);
+                    size_t most, struct why *why);
 void data_list_free(struct data_list *list);
 
 #endif

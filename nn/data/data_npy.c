@@ -41,11 +41,11 @@ row_of(const struct source *s, int part, uint32_t sample)
 }
 
 static int
-fill(void *ctx, enum data_part part, uint32_t sample, float *x, char *why, size_t why_size)
+fill(void *ctx, enum data_part part, uint32_t sample, float *x, struct why *why)
 {
     const struct source *s = ctx;
     const struct npys *array = s->features[DATA_TEST] ? s->features[part] : s->features[DATA_TRAIN];
-    int rc = npys_row(array, row_of(s, (int)part, sample), 0, s->width, x, why, why_size);
+    int rc = npys_row(array, row_of(s, (int)part, sample), 0, s->width, x, why);
     if (npys_header(array)->type != NPY_UINT8)
         return rc;
     for (size_t i = 0, plane = s->width / s->far->planes; !rc && i < s->width; i++)
@@ -69,8 +69,7 @@ struct labels {
     int32_t *label;
     float *target;
     size_t most; /* the largest label seen */
-    char *why;
-    size_t why_size;
+    struct why *why;
 };
 
 static int
@@ -82,11 +81,10 @@ take(void *ctx, uint64_t row, double value)
         l->target[row] = (float)value;
         return 0;
     }
-    if (!(value >= 0 && value < (double)classes && value == floor(value))) {
-        snprintf(l->why, l->why_size, "%s: row %llu: label %.17g, expected a whole number 0..%zu",
-                 npys_name(l->array), (unsigned long long)row, value, classes - 1);
-        return -EBADMSG;
-    }
+    if (!(value >= 0 && value < (double)classes && value == floor(value)))
+        return why_error(l->why, -EBADMSG,
+                         "%s: row %llu: label %.17g, expected a whole number 0..%zu",
+                         npys_name(l->array), (unsigned long long)row, value, classes - 1);
     l->label[row] = (int32_t)value;
     l->most = (size_t)value > l->most ? (size_t)value : l->most;
     return 0;
@@ -99,11 +97,9 @@ read_labels(struct labels *l, size_t column, bool regression)
         l->target = calloc(l->rows, sizeof *l->target);
     else
         l->label = calloc(l->rows, sizeof *l->label);
-    if (!l->target && !l->label) {
-        snprintf(l->why, l->why_size, "%s: no memory for its labels", npys_name(l->array));
-        return -ENOMEM;
-    }
-    return npys_column(l->array, column, take, l, l->why, l->why_size);
+    if (!l->target && !l->label)
+        return why_error(l->why, -ENOMEM, "%s: no memory for its labels", npys_name(l->array));
+    return npys_column(l->array, column, take, l, l->why);
 }
 
 /* To the samples of a part, with the rows that they are. */
@@ -115,10 +111,8 @@ deal(const struct source *s, int part, size_t count, const struct labels *l, str
         rows->target = calloc(count, sizeof *rows->target);
     else
         rows->label = calloc(count, sizeof *rows->label);
-    if (!rows->target && !rows->label) {
-        snprintf(l->why, l->why_size, "%s: no memory for its labels", npys_name(l->array));
-        return -ENOMEM;
-    }
+    if (!rows->target && !rows->label)
+        return why_error(l->why, -ENOMEM, "%s: no memory for its labels", npys_name(l->array));
     for (uint32_t i = 0; i < count; i++) {
         uint32_t row = row_of(s, part, i);
         if (l->target)
@@ -132,47 +126,40 @@ deal(const struct source *s, int part, size_t count, const struct labels *l, str
 /* The arrays of a name or pattern below data.dir, or of its fallback. */
 static int
 open_array(struct npys **out, const struct data_spec *spec, const char *name, const char *fallback,
-           char *why, size_t why_size)
+           struct why *why)
 {
     struct data_list list = {0};
     const char *wanted = name && *name ? name : fallback;
-    int rc = data_list_match(&list, spec, wanted, NPYS_FILES_MAX, why, why_size);
+    int rc = data_list_match(&list, spec, wanted, NPYS_FILES_MAX, why);
     if (!rc)
-        rc = npys_open(out, list.count == 1 ? list.name[0] : wanted, list.name, list.count, why,
-                       why_size);
+        rc = npys_open(out, list.count == 1 ? list.name[0] : wanted, list.name, list.count, why);
     data_list_free(&list);
     return rc;
 }
 
 static int
-check_labels(const struct npys *labels, const struct npys *features, char *why, size_t why_size)
+check_labels(const struct npys *labels, const struct npys *features, struct why *why)
 {
     const struct npy_header *l = npys_header(labels), *f = npys_header(features);
-    if (l->width != 1) {
-        snprintf(why, why_size, "%s: %zu elements per row, expected 1: a label or number",
-                 npys_name(labels), l->width);
-        return -EBADMSG;
-    }
-    if (l->dim[0] != f->dim[0]) {
-        snprintf(why, why_size, "%s: %zu labels, expected %zu, one per row of %s",
-                 npys_name(labels), l->dim[0], f->dim[0], npys_name(features));
-        return -EBADMSG;
-    }
+    if (l->width != 1)
+        return why_error(why, -EBADMSG, "%s: %zu elements per row, expected 1: a label or number",
+                         npys_name(labels), l->width);
+    if (l->dim[0] != f->dim[0])
+        return why_error(why, -EBADMSG, "%s: %zu labels, expected %zu, one per row of %s",
+                         npys_name(labels), l->dim[0], f->dim[0], npys_name(features));
     return 0;
 }
 
 /* Shape of a sample: rows of an image without channels get one. `less` columns of a table are none of it. */
 static int
-shape_of(const struct npys *array, size_t less, struct nn_shape *shape, char *why, size_t why_size)
+shape_of(const struct npys *array, size_t less, struct nn_shape *shape, struct why *why)
 {
     const struct npy_header *h = npys_header(array);
     memset(shape, 0, sizeof *shape);
-    if (less && (h->dims != 2 || h->width < 2)) {
-        snprintf(why, why_size,
-                 "%s: %zu dimensions and rows of %zu, expected a table: 2, at least 2",
-                 npys_name(array), h->dims, h->width);
-        return -EBADMSG;
-    }
+    if (less && (h->dims != 2 || h->width < 2))
+        return why_error(why, -EBADMSG,
+                         "%s: %zu dimensions and rows of %zu, expected a table: 2, at least 2",
+                         npys_name(array), h->dims, h->width);
     if (h->dims == 3)
         shape->dim[shape->dims++] = 1;
     for (size_t i = 1; i < h->dims; i++)
@@ -184,13 +171,13 @@ shape_of(const struct npys *array, size_t less, struct nn_shape *shape, char *wh
 
 static int
 same_shape(const struct data_set *set, const struct npys *array, const struct npys *first,
-           char *why, size_t why_size)
+           struct why *why)
 {
     struct nn_shape shape;
-    int rc = shape_of(array, 0, &shape, why, why_size);
+    int rc = shape_of(array, 0, &shape, why);
     if (!rc && memcmp(&shape, &set->info.input, sizeof shape) != 0) {
-        snprintf(why, why_size, "%s: samples of another shape than those of %s", npys_name(array),
-                 npys_name(first));
+        why_set(why, "%s: samples of another shape than those of %s", npys_name(array),
+                npys_name(first));
         rc = -EBADMSG;
     }
     return rc;
@@ -205,8 +192,8 @@ get_labels(const struct data_spec *spec, struct npys *features, const char *name
     size_t column = 0;
     int rc = 0;
     if (fallback) {
-        rc = open_array(&own, spec, name, fallback, l->why, l->why_size);
-        rc = rc ? rc : check_labels(own, features, l->why, l->why_size);
+        rc = open_array(&own, spec, name, fallback, l->why);
+        rc = rc ? rc : check_labels(own, features, l->why);
     } else {
         column = npys_header(features)->width - 1;
     }
@@ -232,11 +219,9 @@ load_shared(struct data_set *set, struct source *s, const struct data_spec *spec
 {
     struct npys *features = s->features[DATA_TRAIN];
     size_t rows = npys_header(features)->dim[0];
-    if (rows < 2) {
-        snprintf(l->why, l->why_size, "%s: 1 row, expected one to train on and one to test on",
-                 npys_name(features));
-        return -EBADMSG;
-    }
+    if (rows < 2)
+        return why_error(l->why, -EBADMSG, "%s: 1 row, expected one to train on and one to test on",
+                         npys_name(features));
     bool table = spec->file && *spec->file;
     int rc = get_labels(spec, features, spec->train_labels, table ? NULL : "labels.npy", l);
     s->test = (uint32_t)test_rows(spec, rows);
@@ -248,10 +233,9 @@ load_shared(struct data_set *set, struct source *s, const struct data_spec *spec
 static int
 load_apart(struct data_set *set, struct source *s, const struct data_spec *spec, struct labels *l)
 {
-    int rc = open_array(&s->features[DATA_TEST], spec, spec->test_images, "test-features.npy",
-                        l->why, l->why_size);
-    rc = rc ? rc
-            : same_shape(set, s->features[DATA_TEST], s->features[DATA_TRAIN], l->why, l->why_size);
+    int rc =
+        open_array(&s->features[DATA_TEST], spec, spec->test_images, "test-features.npy", l->why);
+    rc = rc ? rc : same_shape(set, s->features[DATA_TEST], s->features[DATA_TRAIN], l->why);
     for (int i = 0; i < DATA_PARTS && !rc; i++) {
         struct npys *features = s->features[i];
         rc = get_labels(spec, features, i ? spec->test_labels : spec->train_labels,
@@ -269,12 +253,11 @@ load_apart(struct data_set *set, struct source *s, const struct data_spec *spec,
 
 /* One array without labels. */
 static int
-load_bare(struct data_set *set, struct source *s, const struct data_spec *spec, char *why,
-          size_t why_size)
+load_bare(struct data_set *set, struct source *s, const struct data_spec *spec, struct why *why)
 {
     struct npys **array = &s->features[DATA_TEST];
-    int rc = open_array(array, spec, spec->file, "features.npy", why, why_size);
-    rc = rc ? rc : shape_of(*array, 0, &set->info.input, why, why_size);
+    int rc = open_array(array, spec, spec->file, "features.npy", why);
+    rc = rc ? rc : shape_of(*array, 0, &set->info.input, why);
     if (rc)
         return rc;
     s->width = npys_header(*array)->width;
@@ -290,8 +273,8 @@ load(struct data_set *set, struct source *s, const struct data_spec *spec, struc
     bool apart =
         (spec->test_images && *spec->test_images) || (spec->test_labels && *spec->test_labels);
     const char *name = table ? spec->file : spec->train_images;
-    int rc = open_array(&s->features[DATA_TRAIN], spec, name, "features.npy", l->why, l->why_size);
-    rc = rc ? rc : shape_of(s->features[DATA_TRAIN], table, &set->info.input, l->why, l->why_size);
+    int rc = open_array(&s->features[DATA_TRAIN], spec, name, "features.npy", l->why);
+    rc = rc ? rc : shape_of(s->features[DATA_TRAIN], table, &set->info.input, l->why);
     if (rc)
         return rc;
     s->width = npys_header(s->features[DATA_TRAIN])->width - table;
@@ -309,20 +292,18 @@ load(struct data_set *set, struct source *s, const struct data_spec *spec, struc
 }
 
 int
-data_npy_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
+data_npy_load(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
-    int rc = data_check_split(spec, why, why_size);
+    int rc = data_check_split(spec, why);
     if (rc)
         return rc;
-    struct labels labels = {
-        .classes = spec->regression ? 0 : spec->classes, .why = why, .why_size = why_size};
+    struct labels labels = {.classes = spec->regression ? 0 : spec->classes, .why = why};
     set->planes = 1;
     set->far = calloc(1, sizeof *set->far);
     struct source *s = calloc(1, sizeof *s);
     if (!set->far || !s) {
         free(s);
-        snprintf(why, why_size, "no memory for the data");
-        return -ENOMEM;
+        return why_error(why, -ENOMEM, "no memory for the data");
     }
     s->seed = spec->seed;
     s->far = set->far;
@@ -331,7 +312,7 @@ data_npy_load(struct data_set *set, const struct data_spec *spec, char *why, siz
     set->far->fill = fill;
     set->far->close = source_close;
     set->far->ctx = s;
-    rc = spec->bare ? load_bare(set, s, spec, why, why_size) : load(set, s, spec, &labels);
+    rc = spec->bare ? load_bare(set, s, spec, why) : load(set, s, spec, &labels);
     free(labels.label);
     free(labels.target);
     return rc;

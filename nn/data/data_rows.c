@@ -8,14 +8,14 @@
 
 static int
 check_width(const struct data_set *set, const struct data_scaling *like, const char *path,
-            char *why, size_t why_size)
+            struct why *why)
 {
     size_t wanted = data_elements(&like->input);
     if (set->width == wanted)
         return 0;
-    snprintf(why, why_size, "%s: %zu elements per row, expected the %zu of a sample of the data%s",
-             path, set->width, wanted, set->width == wanted + 1 ? " (without the label)" : "");
-    return -EINVAL;
+    return why_error(why, -EINVAL,
+                     "%s: %zu elements per row, expected the %zu of a sample of the data%s", path,
+                     set->width, wanted, set->width == wanted + 1 ? " (without the label)" : "");
 }
 
 /* Bytes by plane, columns each by its own. */
@@ -46,8 +46,8 @@ square(const struct nn_shape *shape)
 }
 
 int
-data_open_rows(struct data_set **out, const struct data_scaling *like, const char *path, char *why,
-               size_t why_size)
+data_open_rows(struct data_set **out, const struct data_scaling *like, const char *path,
+               struct why *why)
 {
     size_t size = strlen(path);
     bool npy = size > 4 && strcmp(path + size - 4, ".npy") == 0;
@@ -56,14 +56,12 @@ data_open_rows(struct data_set **out, const struct data_scaling *like, const cha
         spec.source = DATA_IMAGES;
         spec.channels = like->input.dim[0];
         spec.side = like->input.dim[1];
-        if (!square(&like->input)) {
-            snprintf(why, why_size, "%s: images, but a sample of the data is no square image",
-                     path);
-            return -EINVAL;
-        }
+        if (!square(&like->input))
+            return why_error(why, -EINVAL,
+                             "%s: images, but a sample of the data is no square image", path);
     }
-    int rc = data_open(out, &spec, why, why_size);
-    rc = rc ? rc : check_width(*out, like, path, why, why_size);
+    int rc = data_open(out, &spec, why);
+    rc = rc ? rc : check_width(*out, like, path, why);
     if (rc)
         data_close(out);
     else

@@ -13,11 +13,11 @@
 
 #include "nn/data.h"
 #include "nn/data/data_file.h"
+#include "proto/why.h"
 
 enum {
     DATA_PARTS = 2,
     DATA_CLASSES_MAX = 1024,
-    DATA_WHY_SIZE = 512,
     DATA_ROWS_MAX = INT32_MAX, /* samples of a part */
 };
 
@@ -33,8 +33,7 @@ struct data_rows {
 
 /* Samples that are not in memory. Calls of fill may run in parallel. The first error is remembered. */
 struct data_far {
-    int (*fill)(void *ctx, enum data_part part, uint32_t sample, float *x, char *why,
-                size_t why_size);
+    int (*fill)(void *ctx, enum data_part part, uint32_t sample, float *x, struct why *why);
     void (*close)(void *ctx);
     void *ctx;
     uint64_t hash; /* of the contents */
@@ -43,7 +42,7 @@ struct data_far {
     struct data_norm norm[DATA_PLANES_MAX];
     float black;       /* what a pixel outside an image is */
     atomic_int broken; /* 0; 1: why is being written; 2: it is there */
-    char why[DATA_WHY_SIZE];
+    struct why why;
 };
 
 struct data_set {
@@ -71,20 +70,17 @@ struct data_norm data_norm_of(double mean, double deviation);
 void data_scale_column(struct data_rows *rows, size_t width, size_t index,
                        const struct data_column *column);
 
-int data_glyphs_load(struct data_set *set, const struct data_spec *spec, char *why,
-                     size_t why_size);
-int data_idx_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
-int data_cifar_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
-int data_csv_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
-int data_counting_load(struct data_set *set, const struct data_spec *spec, char *why,
-                       size_t why_size);
+int data_glyphs_load(struct data_set *set, const struct data_spec *spec, struct why *why);
+int data_idx_load(struct data_set *set, const struct data_spec *spec, struct why *why);
+int data_cifar_load(struct data_set *set, const struct data_spec *spec, struct why *why);
+int data_csv_load(struct data_set *set, const struct data_spec *spec, struct why *why);
+int data_counting_load(struct data_set *set, const struct data_spec *spec, struct why *why);
 
-int data_npy_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
-int data_images_load(struct data_set *set, const struct data_spec *spec, char *why,
-                     size_t why_size);
+int data_npy_load(struct data_set *set, const struct data_spec *spec, struct why *why);
+int data_images_load(struct data_set *set, const struct data_spec *spec, struct why *why);
 /* Does the name end in .png, .jpg or .jpeg? */
 bool data_is_image(const char *name);
-int data_text_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size);
+int data_text_load(struct data_set *set, const struct data_spec *spec, struct why *why);
 
 /* Copies the targets from x, where they are the same. */
 void data_reproduce(const struct data_set *set, struct nn_batch *batch);
@@ -93,13 +89,12 @@ void data_reproduce(const struct data_set *set, struct nn_batch *batch);
  * option; `also` follows the name, such as " (or .gz)". Does not look for the file of a bare set, which is named on
  * the command line. */
 int data_find(const struct data_spec *spec, const char *name, const char *also,
-              char path[DATA_PATH_SIZE], char *why, size_t why_size);
+              char path[DATA_PATH_SIZE], struct why *why);
 /* Writes that line and returns -ENOENT. */
-int data_missing(const struct data_spec *spec, const char *name, const char *also, char *why,
-                 size_t why_size);
+int data_missing(const struct data_spec *spec, const char *name, const char *also, struct why *why);
 
 /* Are test_share and classes of the spec in range? For sources that divide their rows into the two parts. */
-int data_check_split(const struct data_spec *spec, char *why, size_t why_size);
+int data_check_split(const struct data_spec *spec, struct why *why);
 
 /* One view of an image: out[c][y][x] = in[c][y + down][x + right]; in may be mirrored first. */
 struct data_view {
@@ -112,7 +107,7 @@ struct data_view data_view_draw(const struct data_augment *augment, uint64_t see
 void data_view_show(float *x, const struct nn_shape *shape, struct data_view view,
                     const float *black, size_t blacks);
 /* Can the set's samples be augmented as it says? Returns 0 or -EINVAL. */
-int data_augment_check(const struct data_set *set, char *why, size_t why_size);
+int data_augment_check(const struct data_set *set, struct why *why);
 
 /* Draws sample `i` of a part and returns its label. */
 int32_t data_glyphs_draw(uint64_t seed, enum data_part part, uint32_t i, uint8_t pixel[28 * 28]);
@@ -140,6 +135,6 @@ struct data_csv_file {
     size_t size;
 };
 int data_csv_parse(struct data_set *set, const struct data_csv_file *file, size_t files,
-                   const struct data_spec *spec, char *why, size_t why_size);
+                   const struct data_spec *spec, struct why *why);
 
 #endif

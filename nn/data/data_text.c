@@ -65,17 +65,15 @@ load_file(struct data_set *set, const struct data_spec *spec, struct data_file *
 }
 
 int
-data_text_load(struct data_set *set, const struct data_spec *spec, char *why, size_t why_size)
+data_text_load(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
     char path[DATA_PATH_SIZE];
     struct data_file *file;
-    if (!spec->file || !*spec->file) {
-        snprintf(why, why_size, "data.file is missing, expected the name of a text");
-        return -EINVAL;
-    }
-    int rc = data_check_split(spec, why, why_size);
-    rc = rc ? rc : data_find(spec, spec->file, "", path, why, why_size);
-    rc = rc ? rc : data_file_open(&file, path, why, why_size);
+    if (!spec->file || !*spec->file)
+        return why_error(why, -EINVAL, "data.file is missing, expected the name of a text");
+    int rc = data_check_split(spec, why);
+    rc = rc ? rc : data_find(spec, spec->file, "", path, why);
+    rc = rc ? rc : data_file_open(&file, path, why);
     if (rc)
         return rc;
     rc = load_file(set, spec, file);

@@ -16,9 +16,7 @@ image_refuse(const struct image_file *file, int rc, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int n = snprintf(file->why, file->why_size, "%s: ", file->name);
-    if (n > 0 && (size_t)n < file->why_size)
-        vsnprintf(file->why + n, file->why_size - (size_t)n, format, args);
+    why_verror(file->why, rc, file->name, format, args);
     va_end(args);
     return rc;
 }
@@ -70,10 +68,10 @@ to_rgb(const struct image_file *file)
 
 int
 image_decode(struct image *out, const char *name, const uint8_t *bytes, size_t size,
-             size_t channels, char *why, size_t why_size)
+             size_t channels, struct why *why)
 {
     static const uint8_t png[] = {0x89, 'P', 'N', 'G'}, jpeg[] = {0xff, 0xd8, 0xff};
-    struct image_file file = {name, bytes, size, out, why, why_size};
+    struct image_file file = {name, bytes, size, out, why};
     assert(channels == 1 || channels == 3);
     *out = (struct image){0};
     int rc;

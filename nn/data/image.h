@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/why.h"
+
 enum {
     IMAGE_SIDE_MAX = 65535,
     IMAGE_PIXELS_MAX = 1 << 26, /* 192 MiB of RGB */
@@ -34,7 +36,7 @@ struct image {
 /* `channels` are 1 or 3. `name` is for messages. 0, or -EBADMSG, -ENOMEM with one line in `why`, and then out->pixel
  * is NULL. */
 int image_decode(struct image *out, const char *name, const uint8_t *bytes, size_t size,
-                 size_t channels, char *why, size_t why_size);
+                 size_t channels, struct why *why);
 void image_free(struct image *image);
 
 /* Resize so that the shorter side is `side`, and cut the middle out: out[channels, side, side]. Each pixel is a mean

@@ -3,6 +3,7 @@
 #define NN_IMAGE_INTERNAL_H
 
 #include "nn/data/image.h"
+#include "proto/why.h"
 
 /* One file that is being decoded. */
 struct image_file {
@@ -10,8 +11,7 @@ struct image_file {
     const uint8_t *bytes;
     size_t size;
     struct image *out; /* channels as they are in the file: 1 or 3 */
-    char *why;
-    size_t why_size;
+    struct why *why;
 };
 
 /* Fills `why` with "NAME: text" and returns rc. */

@@ -6,6 +6,7 @@
 
 #include "nn/data/data_list.h"
 #include "nn/data/data_set.h"
+#include "proto/why.h"
 
 struct images_entry {
     char *path;
@@ -25,11 +26,10 @@ struct images {
 /* One more image. Returns 0 or -ENOMEM. */
 int images_add(struct images *images, const char *path, int32_t class);
 /* All images of one folder. Returns 0 or a negative errno with `why`. */
-int images_add_files(struct images *images, const char *path, int32_t class, char *why,
-                     size_t why_size);
+int images_add_files(struct images *images, const char *path, int32_t class, struct why *why);
 /* Those of both parts, in their order, no more than spec wants; and the names of the classes, for data_list_free.
  * Returns 0 or a negative errno with `why`. */
 int images_find(struct images *images, const struct data_spec *spec, struct data_list *classes,
-                char *why, size_t why_size);
+                struct why *why);
 
 #endif

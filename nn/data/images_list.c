@@ -56,15 +56,13 @@ images_add(struct images *s, const char *path, int32_t class)
 /* A folder while its names are looked at. */
 struct folder {
     const char *path;
-    char *why;
-    size_t why_size;
+    struct why *why;
 };
 
 static int
 refuse_name(const struct folder *folder, const char *name, const char *what)
 {
-    snprintf(folder->why, folder->why_size, "%s/%s: %s", folder->path, name, what);
-    return -EBADMSG;
+    return why_error(folder->why, -EBADMSG, "%s/%s: %s", folder->path, name, what);
 }
 
 /* Whether a name in the folder is a folder; false when it cannot be looked at. */
@@ -104,19 +102,19 @@ wants_file(void *ctx, const char *name)
 
 /* The images of one folder. */
 int
-images_add_files(struct images *s, const char *path, int32_t class, char *why, size_t why_size)
+images_add_files(struct images *s, const char *path, int32_t class, struct why *why)
 {
-    struct folder folder = {path, why, why_size};
+    struct folder folder = {path, why};
     struct data_list list = {0};
-    int rc = data_list_read(&list, path, wants_file, &folder, why, why_size);
+    int rc = data_list_read(&list, path, wants_file, &folder, why);
     for (size_t i = 0; i < list.count && !rc; i++) {
         char file[DATA_PATH_SIZE];
-        rc = data_file_path(file, path, "", list.name[i], why, why_size);
+        rc = data_file_path(file, path, "", list.name[i], why);
         if (!rc && (rc = images_add(s, file, class)) != 0)
-            snprintf(why, why_size, "no memory for the list of images");
+            why_set(why, "no memory for the list of images");
     }
     if (!rc && list.count == 0) {
-        snprintf(why, why_size, "%s: no images in it, expected .png, .jpg or .jpeg", path);
+        why_set(why, "%s: no images in it, expected .png, .jpg or .jpeg", path);
         rc = -EBADMSG;
     }
     data_list_free(&list);
@@ -135,30 +133,30 @@ find_class(const struct data_list *classes, const char *name)
 
 /* The images below root: those of each folder. `classes` are found here, or when `known`, must be among those. */
 static int
-add_classes(struct images *s, const char *root, struct data_list *classes, bool known, char *why,
-            size_t why_size)
+add_classes(struct images *s, const char *root, struct data_list *classes, bool known,
+            struct why *why)
 {
-    struct folder folder = {root, why, why_size};
+    struct folder folder = {root, why};
     struct data_list found = {0};
-    int rc = data_list_read(&found, root, wants_class, &folder, why, why_size);
+    int rc = data_list_read(&found, root, wants_class, &folder, why);
     for (size_t i = 0; i < found.count && !rc; i++) {
         char path[DATA_PATH_SIZE];
         int class = known ? find_class(classes, found.name[i]) : (int)i;
         rc = class < 0 ? refuse_name(&folder, found.name[i],
                                      "a class that the training part does not have")
-                       : data_file_path(path, root, "", found.name[i], why, why_size);
-        rc = rc ? rc : images_add_files(s, path, class, why, why_size);
+                       : data_file_path(path, root, "", found.name[i], why);
+        rc = rc ? rc : images_add_files(s, path, class, why);
     }
     if (!rc && found.count == 0) {
-        snprintf(why, why_size,
-                 "no folders of images in %s, one per class: name the folder of the data with "
-                 "--data FOLDER",
-                 strcmp(root, ".") == 0 ? "the current folder" : root);
+        why_set(why,
+                "no folders of images in %s, one per class: name the folder of the data with "
+                "--data FOLDER",
+                strcmp(root, ".") == 0 ? "the current folder" : root);
         rc = -ENOENT;
     }
     if (!rc && found.count > DATA_CLASSES_MAX) {
-        snprintf(why, why_size, "%s: %zu folders, expected at most %d classes", root, found.count,
-                 DATA_CLASSES_MAX);
+        why_set(why, "%s: %zu folders, expected at most %d classes", root, found.count,
+                DATA_CLASSES_MAX);
         rc = -EBADMSG;
     }
     if (known)
@@ -216,44 +214,43 @@ split(struct images *s, double share)
 static bool
 below(char path[DATA_PATH_SIZE], const char *dir, const char *name)
 {
-    struct folder folder = {dir, NULL, 0};
+    struct folder folder = {dir, NULL};
     snprintf(path, DATA_PATH_SIZE, "%s/%s", dir, name);
     return is_folder(&folder, name);
 }
 
 static int
-find_files(struct images *s, const struct data_spec *spec, struct data_list *classes, char *why,
-           size_t why_size)
+find_files(struct images *s, const struct data_spec *spec, struct data_list *classes,
+           struct why *why)
 {
     const char *dir = spec->dir && *spec->dir ? spec->dir : ".";
     char train[DATA_PATH_SIZE], test[DATA_PATH_SIZE];
     if (access(dir, F_OK) != 0)
-        return data_missing(spec, "images", "", why, why_size);
+        return data_missing(spec, "images", "", why);
     bool apart =
         below(train, dir, "train") && (below(test, dir, "test") || below(test, dir, "val"));
-    int rc = add_classes(s, apart ? train : dir, classes, false, why, why_size);
+    int rc = add_classes(s, apart ? train : dir, classes, false, why);
     if (rc)
         return rc;
-    if (!apart && s->count < 2) {
-        snprintf(why, why_size, "%s: 1 image, expected one to train on and one to test on", dir);
-        return -EBADMSG;
-    }
+    if (!apart && s->count < 2)
+        return why_error(why, -EBADMSG, "%s: 1 image, expected one to train on and one to test on",
+                         dir);
     rc = shuffle(s, 0, spec->seed);
     s->train = s->count;
     if (apart)
-        rc = rc ? rc : add_classes(s, test, classes, true, why, why_size);
+        rc = rc ? rc : add_classes(s, test, classes, true, why);
     if (rc == 0)
         rc = apart ? shuffle(s, s->train, spec->seed) : split(s, spec->test_share);
     if (rc == -ENOMEM)
-        snprintf(why, why_size, "no memory for the list of images");
+        why_set(why, "no memory for the list of images");
     return rc;
 }
 
 int
-images_find(struct images *s, const struct data_spec *spec, struct data_list *classes, char *why,
-            size_t why_size)
+images_find(struct images *s, const struct data_spec *spec, struct data_list *classes,
+            struct why *why)
 {
-    int rc = find_files(s, spec, classes, why, why_size);
+    int rc = find_files(s, spec, classes, why);
     if (rc)
         return rc;
     limit(s, s->train, s->count - s->train, spec->test);

@@ -48,8 +48,7 @@ struct npy {
 /* Complaints about one file. */
 struct desk {
     const char *name;
-    char *why;
-    size_t why_size;
+    struct why *why;
 };
 
 __attribute__((format(printf, 3, 4))) static int
@@ -57,9 +56,7 @@ refuse(const struct desk *desk, int rc, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int n = snprintf(desk->why, desk->why_size, "%s: ", desk->name);
-    if (n > 0 && (size_t)n < desk->why_size)
-        vsnprintf(desk->why + n, desk->why_size - (size_t)n, format, args);
+    why_verror(desk->why, rc, desk->name, format, args);
     va_end(args);
     return rc;
 }
@@ -270,9 +267,9 @@ check_magic(const uint8_t *b, size_t size, const struct desk *desk)
 
 int
 npy_header_parse(struct npy_header *out, const uint8_t *bytes, size_t size, uint64_t file_size,
-                 const char *name, char *why, size_t why_size)
+                 const char *name, struct why *why)
 {
-    const struct desk desk = {name, why, why_size};
+    const struct desk desk = {name, why};
     memset(out, 0, sizeof *out);
     assert(size <= file_size);
     int rc = check_magic(bytes, size, &desk);
@@ -443,7 +440,7 @@ prepare(struct npy *array, uint64_t file_size, const struct desk *desk)
     struct npy_header *h = &array->header;
     size_t n = file_size < sizeof head ? (size_t)file_size : sizeof head;
     int rc = read_at(array, 0, head, n, desk);
-    rc = rc ? rc : npy_header_parse(h, head, n, file_size, desk->name, desk->why, desk->why_size);
+    rc = rc ? rc : npy_header_parse(h, head, n, file_size, desk->name, desk->why);
     rc = rc ? rc : check_holes(array, file_size, desk);
     if (rc)
         return rc;
@@ -463,13 +460,13 @@ prepare(struct npy *array, uint64_t file_size, const struct desk *desk)
 }
 
 int
-npy_open(struct npy **out, const char *path, char *why, size_t why_size)
+npy_open(struct npy **out, const char *path, struct why *why)
 {
-    const struct desk desk = {path, why, why_size};
+    const struct desk desk = {path, why};
     uint64_t size;
     size_t name = strlen(path) + 1;
     *out = NULL;
-    int fd = data_file_descriptor(path, &size, why, why_size);
+    int fd = data_file_descriptor(path, &size, why);
     if (fd < 0)
         return fd;
     struct npy *array = calloc(1, sizeof *array + name);
@@ -533,10 +530,10 @@ pick(const struct npy_header *h, uint64_t at, const uint8_t *bytes, size_t n, ui
 }
 
 int
-npy_row(const struct npy *array, uint64_t row, size_t first, size_t count, float *out, char *why,
-        size_t why_size)
+npy_row(const struct npy *array, uint64_t row, size_t first, size_t count, float *out,
+        struct why *why)
 {
-    const struct desk desk = {array->name, why, why_size};
+    const struct desk desk = {array->name, why};
     const struct npy_header *h = &array->header;
     uint8_t bytes[PIECE];
     assert(row < h->dim[0]);
@@ -561,10 +558,9 @@ npy_row(const struct npy *array, uint64_t row, size_t first, size_t count, float
 
 int
 npy_column(const struct npy *array, size_t column,
-           int (*take)(void *ctx, uint64_t row, double value), void *ctx, char *why,
-           size_t why_size)
+           int (*take)(void *ctx, uint64_t row, double value), void *ctx, struct why *why)
 {
-    const struct desk desk = {array->name, why, why_size};
+    const struct desk desk = {array->name, why};
     const struct npy_header *h = &array->header;
     uint8_t bytes[PIECE];
     uint64_t row = 0, next = column * h->item; /* the element that is wanted next */

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "nn/nn.h"
+#include "proto/why.h"
 
 enum { NPY_HEADER_MAX = 4096 }; /* bytes before the data */
 
@@ -40,10 +41,10 @@ struct npy;
 /* Parses the header of a file of `file_size` bytes; bytes[size] are its first bytes, all or NPY_HEADER_MAX. Returns
  * 0, or -EBADMSG with one line about file `name`. */
 int npy_header_parse(struct npy_header *out, const uint8_t *bytes, size_t size, uint64_t file_size,
-                     const char *name, char *why, size_t why_size);
+                     const char *name, struct why *why);
 
 /* Returns 0, -ENOENT, -EINVAL (not a regular file), -EBADMSG, -EIO or -ENOMEM. */
-int npy_open(struct npy **out, const char *path, char *why, size_t why_size);
+int npy_open(struct npy **out, const char *path, struct why *why);
 void npy_close(struct npy **array);
 const struct npy_header *npy_header(const struct npy *array);
 const char *npy_name(const struct npy *array);
@@ -53,10 +54,9 @@ uint64_t npy_hash(const struct npy *array);
 
 /* out[count] = elements [first, first + count) of a row, rounded to float. Returns 0, -EBADMSG or -EIO. */
 int npy_row(const struct npy *array, uint64_t row, size_t first, size_t count, float *out,
-            char *why, size_t why_size);
+            struct why *why);
 /* Calls `take` with one element of each row, in order. It ends when take does not return 0, and returns that value. */
 int npy_column(const struct npy *array, size_t column,
-               int (*take)(void *ctx, uint64_t row, double value), void *ctx, char *why,
-               size_t why_size);
+               int (*take)(void *ctx, uint64_t row, double value), void *ctx, struct why *why);
 
 #endif

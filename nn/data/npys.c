@@ -19,7 +19,7 @@ struct npys {
 
 /* Rows like those of the first array? */
 static int
-check(const struct npy *array, const struct npy *like, char *why, size_t why_size)
+check(const struct npy *array, const struct npy *like, struct why *why)
 {
     const struct npy_header *a = npy_header(array), *b = npy_header(like);
     bool same = a->type == b->type && a->dims == b->dims;
@@ -27,37 +27,33 @@ check(const struct npy *array, const struct npy *like, char *why, size_t why_siz
         same = a->dim[i] == b->dim[i];
     if (same)
         return 0;
-    snprintf(why, why_size, "%s: rows of another type or shape than those of %s", npy_name(array),
-             npy_name(like));
-    return -EBADMSG;
+    return why_error(why, -EBADMSG, "%s: rows of another type or shape than those of %s",
+                     npy_name(array), npy_name(like));
 }
 
 static int
-open_all(struct npys *s, char *const *path, size_t count, char *why, size_t why_size)
+open_all(struct npys *s, char *const *path, size_t count, struct why *why)
 {
     uint64_t rows = 0;
     int rc = 0;
     for (; s->count < count && !rc; s->count++) {
-        rc = npy_open(&s->array[s->count], path[s->count], why, why_size);
-        rc = rc ? rc : check(s->array[s->count], s->array[0], why, why_size);
+        rc = npy_open(&s->array[s->count], path[s->count], why);
+        rc = rc ? rc : check(s->array[s->count], s->array[0], why);
         s->first[s->count] = rows;
         rows += rc ? 0 : npy_header(s->array[s->count])->dim[0];
     }
     if (rc)
         return rc;
-    if (rows > INT32_MAX) {
-        snprintf(why, why_size, "%s: %llu rows, expected at most %d", s->name,
-                 (unsigned long long)rows, INT32_MAX);
-        return -EBADMSG;
-    }
+    if (rows > INT32_MAX)
+        return why_error(why, -EBADMSG, "%s: %llu rows, expected at most %d", s->name,
+                         (unsigned long long)rows, INT32_MAX);
     s->header = *npy_header(s->array[0]);
     s->header.dim[0] = (size_t)rows;
     return 0;
 }
 
 int
-npys_open(struct npys **out, const char *name, char *const *path, size_t count, char *why,
-          size_t why_size)
+npys_open(struct npys **out, const char *name, char *const *path, size_t count, struct why *why)
 {
     assert(count >= 1 && count <= NPYS_FILES_MAX);
     struct npys *s = *out = calloc(1, sizeof *s);
@@ -68,10 +64,9 @@ npys_open(struct npys **out, const char *name, char *const *path, size_t count, 
     }
     if (!s || !s->name || !s->array || !s->first) {
         npys_close(out);
-        snprintf(why, why_size, "%s: no memory", name);
-        return -ENOMEM;
+        return why_error(why, -ENOMEM, "%s: no memory", name);
     }
-    int rc = open_all(s, path, count, why, why_size);
+    int rc = open_all(s, path, count, why);
     if (rc)
         npys_close(out);
     return rc;
@@ -140,11 +135,11 @@ find(const struct npys *s, uint64_t row)
 }
 
 int
-npys_row(const struct npys *s, uint64_t row, size_t first, size_t count, float *out, char *why,
-         size_t why_size)
+npys_row(const struct npys *s, uint64_t row, size_t first, size_t count, float *out,
+         struct why *why)
 {
     size_t i = find(s, row);
-    return npy_row(s->array[i], row - s->first[i], first, count, out, why, why_size);
+    return npy_row(s->array[i], row - s->first[i], first, count, out, why);
 }
 
 /* Who wants the column of all, from the rows of one. */
@@ -163,12 +158,12 @@ take_row(void *ctx, uint64_t row, double value)
 
 int
 npys_column(const struct npys *s, size_t column, int (*take)(void *ctx, uint64_t row, double value),
-            void *ctx, char *why, size_t why_size)
+            void *ctx, struct why *why)
 {
     int rc = 0;
     for (size_t i = 0; i < s->count && !rc; i++) {
         struct taker t = {take, ctx, s->first[i]};
-        rc = npy_column(s->array[i], column, take_row, &t, why, why_size);
+        rc = npy_column(s->array[i], column, take_row, &t, why);
     }
     return rc;
 }

@@ -6,14 +6,15 @@
 #define NN_NPYS_H
 
 #include "nn/data/npy.h"
+#include "proto/why.h"
 
 enum { NPYS_FILES_MAX = 512 }; /* each keeps a descriptor open */
 
 struct npys;
 
 /* path[count], count >= 1. `name` is what to call them in messages. */
-int npys_open(struct npys **out, const char *name, char *const *path, size_t count, char *why,
-              size_t why_size);
+int npys_open(struct npys **out, const char *name, char *const *path, size_t count,
+              struct why *why);
 void npys_close(struct npys **arrays);
 /* Of the first array; dim[0] is the number of all rows. */
 const struct npy_header *npys_header(const struct npys *arrays);
@@ -21,9 +22,8 @@ const char *npys_name(const struct npys *arrays);
 size_t npys_bytes(const struct npys *arrays);
 uint64_t npys_hash(const struct npys *arrays);
 int npys_row(const struct npys *arrays, uint64_t row, size_t first, size_t count, float *out,
-             char *why, size_t why_size);
+             struct why *why);
 int npys_column(const struct npys *arrays, size_t column,
-                int (*take)(void *ctx, uint64_t row, double value), void *ctx, char *why,
-                size_t why_size);
+                int (*take)(void *ctx, uint64_t row, double value), void *ctx, struct why *why);
 
 #endif

@@ -238,28 +238,25 @@ checkpoint_seal(uint8_t *image, size_t size)
 }
 
 int
-checkpoint_write(const char *path, const struct checkpoint *checkpoint, char *why, size_t why_size)
+checkpoint_write(const char *path, const struct checkpoint *checkpoint, struct why *why)
 {
     size_t size = checkpoint_size(checkpoint);
     uint8_t *image = malloc(size);
-    if (!image) {
-        snprintf(why, why_size, "%s: no memory for %zu bytes", path, size);
-        return -ENOMEM;
-    }
+    if (!image)
+        return why_error(why, -ENOMEM, "%s: no memory for %zu bytes", path, size);
     checkpoint_fill(checkpoint, image);
     checkpoint_seal(image, size);
-    int rc = disk_write(path, &(struct disk_piece){image, size}, 1, why, why_size);
+    int rc = disk_write(path, &(struct disk_piece){image, size}, 1, why);
     free(image);
     return rc;
 }
 
 int
-checkpoint_store(const char *dir, uint64_t step, const uint8_t *image, size_t size, char *why,
-                 size_t why_size)
+checkpoint_store(const char *dir, uint64_t step, const uint8_t *image, size_t size, struct why *why)
 {
     char path[DISK_PATH_MAX];
     checkpoint_path(path, dir, step);
-    return disk_write(path, &(struct disk_piece){image, size}, 1, why, why_size);
+    return disk_write(path, &(struct disk_piece){image, size}, 1, why);
 }
 
 /* --- reading --- */
@@ -274,10 +271,9 @@ struct view {
 };
 
 static int
-damaged(const char *name, const char *what, char *why, size_t why_size)
+damaged(const char *name, const char *what, struct why *why)
 {
-    snprintf(why, why_size, "%s: damaged checkpoint: %s", name, what);
-    return -EBADMSG;
+    return why_error(why, -EBADMSG, "%s: damaged checkpoint: %s", name, what);
 }
 
 /* The numbers of 64 bytes that begin with our magic. */
@@ -303,27 +299,24 @@ vouches(const uint8_t *data, size_t payload, size_t page)
 }
 
 static int
-not_ours(const char *name, const uint8_t *data, size_t size, char *why, size_t why_size)
+not_ours(const char *name, const uint8_t *data, size_t size, struct why *why)
 {
-    if (size < HEAD || memcmp(data, magic, sizeof magic) != 0) {
-        snprintf(why, why_size, "%s: damaged, or not a checkpoint", name);
-        return -EBADMSG;
-    }
+    if (size < HEAD || memcmp(data, magic, sizeof magic) != 0)
+        return why_error(why, -EBADMSG, "%s: damaged, or not a checkpoint", name);
     if (get32(data + 8) == VERSION)
-        return damaged(name, "first page and trailer", why, why_size);
-    snprintf(why, why_size, "%s: checkpoint version %u, expected %d", name, get32(data + 8),
-             VERSION);
-    return -EPROTONOSUPPORT;
+        return damaged(name, "first page and trailer", why);
+    return why_error(why, -EPROTONOSUPPORT, "%s: checkpoint version %u, expected %d", name,
+                     get32(data + 8), VERSION);
 }
 
 /* Every page whole, and the hash of all. */
 static int
-view_pages(const char *name, const uint8_t *data, size_t size, char *why, size_t why_size)
+view_pages(const char *name, const uint8_t *data, size_t size, struct why *why)
 {
     uint8_t digest[DIGEST], key[crypto_shorthash_KEYBYTES];
     const uint8_t *trailer = data + size - TRAILER;
     if (get64(data + 16) != size || memcmp(data, trailer, HEAD) != 0)
-        return damaged(name, "first page and trailer disagree", why, why_size);
+        return damaged(name, "first page and trailer disagree", why);
     key_of(data, key);
     for (size_t i = 0; i < pages_of(size); i++) {
         char what[64];
@@ -331,115 +324,106 @@ view_pages(const char *name, const uint8_t *data, size_t size, char *why, size_t
         if (check_keyed(key, i, data + offset, payload) == get64(data + offset + payload))
             continue;
         snprintf(what, sizeof what, "page %zu of %zu", i, pages_of(size));
-        return damaged(name, what, why, why_size);
+        return damaged(name, what, why);
     }
     digest_of(data, size, digest);
     if (memcmp(digest, trailer + HEAD, DIGEST) != 0 ||
         memcmp(trailer + HEAD + DIGEST, end_magic, sizeof end_magic) != 0)
-        return damaged(name, "hash", why, why_size);
+        return damaged(name, "hash", why);
     return 0;
 }
 
 static int
-view_sections(struct view *view, const char *name, size_t body, char *why, size_t why_size)
+view_sections(struct view *view, const char *name, size_t body, struct why *why)
 {
     const uint8_t *data = view->image;
     size_t count = view->head.count, end = HEAD + count * ENTRY;
     if (count < 1 || count > CHECKPOINT_SECTIONS_MAX || body < end)
-        return damaged(name, "number of sections", why, why_size);
+        return damaged(name, "number of sections", why);
     if (get64(data + 56) != 0)
-        return damaged(name, "reserved bytes", why, why_size);
+        return damaged(name, "reserved bytes", why);
     for (size_t i = 0; i < count; i++) {
         const uint8_t *entry = data + HEAD + i * ENTRY;
         uint64_t length = get64(entry + 24);
         memcpy(view->section[i].name, entry, CHECKPOINT_NAME);
         if (!name_valid(view->section[i].name))
-            return damaged(name, "name of a section", why, why_size);
+            return damaged(name, "name of a section", why);
         if (get64(entry + 16) != end || length > body - end)
-            return damaged(name, "section table", why, why_size);
+            return damaged(name, "section table", why);
         view->section[i].at = end;
         view->section[i].size = (size_t)length;
         end += (size_t)length;
     }
-    return end == body ? 0 : damaged(name, "section table", why, why_size);
+    return end == body ? 0 : damaged(name, "section table", why);
 }
 
 static int
-open_view(struct view *view, const char *name, const uint8_t *data, size_t size, char *why,
-          size_t why_size)
+open_view(struct view *view, const char *name, const uint8_t *data, size_t size, struct why *why)
 {
     size_t body = body_of(size), offset;
     if (body == SIZE_MAX || !vouches(data, page_of(size, 0, &offset), 0)) {
         bool trailer = body != SIZE_MAX && vouches(data + size - TRAILER,
                                                    TRAILER - CHECKPOINT_CHECK, pages_of(size) - 1);
-        return trailer ? damaged(name, "page 0", why, why_size)
-                       : not_ours(name, data, size, why, why_size);
+        return trailer ? damaged(name, "page 0", why) : not_ours(name, data, size, why);
     }
-    int rc = view_pages(name, data, size, why, why_size);
+    int rc = view_pages(name, data, size, why);
     view->image = data;
     head_decode(data, &view->head);
-    return rc ? rc : view_sections(view, name, body, why, why_size);
+    return rc ? rc : view_sections(view, name, body, why);
 }
 
 /* --- what the caller expects --- */
 
 static int
 fit_head(const struct checkpoint_head *head, const char *name, const struct checkpoint *checkpoint,
-         char *why, size_t why_size)
+         struct why *why)
 {
-    if (head->job_hash != checkpoint->job_hash) {
-        snprintf(why, why_size, "%s: checkpoint of another job (%016llx, this one is %016llx)",
-                 name, (unsigned long long)head->job_hash,
-                 (unsigned long long)checkpoint->job_hash);
-        return -EINVAL;
-    }
-    if (head->numerics != checkpoint->numerics) {
-        snprintf(why, why_size,
-                 "%s: checkpoint made with other numerics (%016llx, this node has %016llx)", name,
-                 (unsigned long long)head->numerics, (unsigned long long)checkpoint->numerics);
-        return -ENOTSUP;
-    }
+    if (head->job_hash != checkpoint->job_hash)
+        return why_error(
+            why, -EINVAL, "%s: checkpoint of another job (%016llx, this one is %016llx)", name,
+            (unsigned long long)head->job_hash, (unsigned long long)checkpoint->job_hash);
+    if (head->numerics != checkpoint->numerics)
+        return why_error(why, -ENOTSUP,
+                         "%s: checkpoint made with other numerics (%016llx, this node has %016llx)",
+                         name, (unsigned long long)head->numerics,
+                         (unsigned long long)checkpoint->numerics);
     return 0;
 }
 
 static int
-fit(const struct view *view, const char *name, const struct checkpoint *checkpoint, char *why,
-    size_t why_size)
+fit(const struct view *view, const char *name, const struct checkpoint *checkpoint, struct why *why)
 {
-    int rc = fit_head(&view->head, name, checkpoint, why, why_size);
+    int rc = fit_head(&view->head, name, checkpoint, why);
     if (rc)
         return rc;
-    if (view->head.count != checkpoint->count) {
-        snprintf(why, why_size, "%s: %zu sections, expected %zu", name, view->head.count,
-                 checkpoint->count);
-        return -ENOTSUP;
-    }
+    if (view->head.count != checkpoint->count)
+        return why_error(why, -ENOTSUP, "%s: %zu sections, expected %zu", name, view->head.count,
+                         checkpoint->count);
     for (size_t i = 0; i < checkpoint->count; i++) {
         const struct checkpoint_section *section = &checkpoint->section[i];
         if (strcmp(view->section[i].name, section->name) == 0 &&
             view->section[i].size == section->size)
             continue;
-        snprintf(why, why_size, "%s: section %s of %zu bytes, expected %s of %zu bytes", name,
-                 view->section[i].name, view->section[i].size, section->name, section->size);
-        return -ENOTSUP;
+        return why_error(why, -ENOTSUP, "%s: section %s of %zu bytes, expected %s of %zu bytes",
+                         name, view->section[i].name, view->section[i].size, section->name,
+                         section->size);
     }
     return 0;
 }
 
 static int
 parse(const char *name, const uint8_t *data, size_t size, const uint64_t *step,
-      struct checkpoint *checkpoint, char *why, size_t why_size)
+      struct checkpoint *checkpoint, struct why *why)
 {
     struct view view;
-    int rc = open_view(&view, name, data, size, why, why_size);
+    int rc = open_view(&view, name, data, size, why);
     if (!rc)
-        rc = fit(&view, name, checkpoint, why, why_size);
+        rc = fit(&view, name, checkpoint, why);
     if (rc)
         return rc;
-    if (step && view.head.step != *step) {
-        snprintf(why, why_size, "%s: holds step %llu", name, (unsigned long long)view.head.step);
-        return -EBADMSG;
-    }
+    if (step && view.head.step != *step)
+        return why_error(why, -EBADMSG, "%s: holds step %llu", name,
+                         (unsigned long long)view.head.step);
     checkpoint->step = view.head.step;
     checkpoint->round = view.head.round;
     for (size_t i = 0; i < checkpoint->count; i++)
@@ -450,24 +434,22 @@ parse(const char *name, const uint8_t *data, size_t size, const uint64_t *step,
 
 int
 checkpoint_parse(const char *name, const uint8_t *data, size_t size, struct checkpoint *checkpoint,
-                 char *why, size_t why_size)
+                 struct why *why)
 {
     check_arguments(checkpoint);
-    return parse(name, data, size, NULL, checkpoint, why, why_size);
+    return parse(name, data, size, NULL, checkpoint, why);
 }
 
 /* --- files --- */
 
 /* Trailer and first page of an open file. */
 static int
-probe(int fd, const char *name, struct checkpoint_head *head, char *why, size_t why_size)
+probe(int fd, const char *name, struct checkpoint_head *head, struct why *why)
 {
     uint8_t page[CHECKPOINT_PAGE];
     struct stat stat;
-    if (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode)) {
-        snprintf(why, why_size, "%s: not a regular file", name);
-        return -EINVAL;
-    }
+    if (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode))
+        return why_error(why, -EINVAL, "%s: not a regular file", name);
     size_t size = (size_t)stat.st_size, body = body_of(size), offset;
     if (body != SIZE_MAX && pread(fd, page, TRAILER, (off_t)(size - TRAILER)) == TRAILER &&
         vouches(page, TRAILER - CHECKPOINT_CHECK, pages_of(size) - 1)) {
@@ -480,11 +462,11 @@ probe(int fd, const char *name, struct checkpoint_head *head, char *why, size_t 
         head_decode(page, head);
     if (payload && got == (ssize_t)(payload + CHECKPOINT_CHECK) && vouches(page, payload, 0))
         return 0;
-    return not_ours(name, page, got < 0 ? 0 : (size_t)got, why, why_size);
+    return not_ours(name, page, got < 0 ? 0 : (size_t)got, why);
 }
 
 int
-checkpoint_probe(const char *path, struct checkpoint_head *head, char *why, size_t why_size)
+checkpoint_probe(const char *path, struct checkpoint_head *head, struct why *why)
 {
     int ready = sodium_init();
     assert(ready >= 0);
@@ -492,59 +474,56 @@ checkpoint_probe(const char *path, struct checkpoint_head *head, char *why, size
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         int error = errno;
-        snprintf(why, why_size, "%s: cannot open: %s", path, strerror(error));
+        why_set(why, "%s: cannot open: %s", path, strerror(error));
         return -error;
     }
-    int rc = probe(fd, path, head, why, why_size);
+    int rc = probe(fd, path, head, why);
     close(fd);
     return rc;
 }
 
 int
 checkpoint_read_step(const char *path, const uint64_t *step, struct checkpoint *checkpoint,
-                     char *why, size_t why_size)
+                     struct why *why)
 {
     uint8_t *data;
     size_t size;
     struct checkpoint_head head;
     check_arguments(checkpoint);
-    int rc = checkpoint_probe(path, &head, why, why_size);
+    int rc = checkpoint_probe(path, &head, why);
     if (rc == 0)
-        rc = fit_head(&head, path, checkpoint, why, why_size);
+        rc = fit_head(&head, path, checkpoint, why);
     if (rc && rc != -EBADMSG)
         return rc;
     size_t expected = checkpoint_size(checkpoint);
     bool other = rc == 0 && head.size != expected;
-    rc = disk_read(path, other ? (size_t)head.size : expected, &data, &size, why, why_size);
-    if (rc == -EFBIG) {
-        snprintf(why, why_size, "%s: damaged, or not a checkpoint", path);
-        return -EBADMSG;
-    }
+    rc = disk_read(path, other ? (size_t)head.size : expected, &data, &size, why);
+    if (rc == -EFBIG)
+        return why_error(why, -EBADMSG, "%s: damaged, or not a checkpoint", path);
     if (rc)
         return rc;
-    rc = parse(path, data, size, step, checkpoint, why, why_size);
+    rc = parse(path, data, size, step, checkpoint, why);
     free(data);
     return rc;
 }
 
 int
-checkpoint_read(const char *path, struct checkpoint *checkpoint, char *why, size_t why_size)
+checkpoint_read(const char *path, struct checkpoint *checkpoint, struct why *why)
 {
-    return checkpoint_read_step(path, NULL, checkpoint, why, why_size);
+    return checkpoint_read_step(path, NULL, checkpoint, why);
 }
 
 bool
 checkpoint_valid(const char *path, uint64_t step)
 {
-    char why[1];
     uint8_t *data;
     size_t size;
     struct view view;
     int ready = sodium_init();
     assert(ready >= 0);
-    if (disk_read(path, SIZE_MAX, &data, &size, why, sizeof why))
+    if (disk_read(path, SIZE_MAX, &data, &size, NULL))
         return false;
-    bool good = open_view(&view, path, data, size, why, sizeof why) == 0 && view.head.step == step;
+    bool good = open_view(&view, path, data, size, NULL) == 0 && view.head.step == step;
     free(data);
     return good;
 }

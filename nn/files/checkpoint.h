@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "nn/files.h"
+#include "proto/why.h"
 
 enum {
     CHECKPOINT_HEAD = 64,
@@ -23,13 +24,13 @@ struct checkpoint_head {
 /* Finds out which checkpoint a file is, from its trailer or, if that is damaged, from its first page. Returns 0,
  * -EBADMSG (both are damaged), -EPROTONOSUPPORT (another version) or the error of reading, with `why`. If the file
  * begins with our magic, *head has its values even if it is damaged; else head->size is 0. */
-int checkpoint_probe(const char *path, struct checkpoint_head *head, char *why, size_t why_size);
+int checkpoint_probe(const char *path, struct checkpoint_head *head, struct why *why);
 /* The checksum of a page of the file with this head. */
 uint64_t checkpoint_check(const uint8_t head[CHECKPOINT_HEAD], uint64_t page, const uint8_t *data,
                           size_t payload);
 /* Like checkpoint_read, but if `step` is given, another step in the file is an error. */
 int checkpoint_read_step(const char *path, const uint64_t *step, struct checkpoint *checkpoint,
-                         char *why, size_t why_size);
+                         struct why *why);
 /* True for an undamaged checkpoint of this step, of any job. */
 bool checkpoint_valid(const char *path, uint64_t step);
 /* Writes dir/checkpoint-STEP to path[DISK_PATH_MAX]. */

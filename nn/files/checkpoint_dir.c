@@ -75,15 +75,6 @@ list(const char *dir, uint64_t **steps, size_t *count)
     return rc;
 }
 
-/* Append a line to `why`, as far as it has room. */
-static void
-remember(char *why, size_t why_size, const char *line)
-{
-    size_t used = strnlen(why, why_size);
-    if (used < why_size)
-        snprintf(why + used, why_size - used, "%s%s", used ? "; " : "", line);
-}
-
 /* One that cannot be used: somebody else's, unfit, or damaged and perhaps ours? */
 static void
 pass_over(struct checkpoint_found *found, uint64_t step, int rc)
@@ -98,26 +89,28 @@ pass_over(struct checkpoint_found *found, uint64_t step, int rc)
 
 int
 checkpoint_read_newest(const char *dir, uint64_t step_max, struct checkpoint *checkpoint,
-                       struct checkpoint_found *found, char *why, size_t why_size)
+                       struct checkpoint_found *found, struct why *why)
 {
     uint64_t *steps;
     size_t count;
-    if (why_size)
-        why[0] = 0;
+    bool any = false; /* a line in `why` */
+    why_set(why, "%s", "");
     *found = (struct checkpoint_found){.whole = false};
     int rc = list(dir, &steps, &count);
     if (rc && rc != -ENOENT)
-        snprintf(why, why_size, "%s: %s", dir, strerror(-rc));
+        why_set(why, "%s: %s", dir, strerror(-rc));
     for (size_t i = 0; !rc && !found->whole && i < count; i++) {
-        char line[512], path[DISK_PATH_MAX];
+        char path[DISK_PATH_MAX];
+        struct why line;
         if (steps[i] > step_max)
             continue;
         checkpoint_path(path, dir, steps[i]);
-        int bad = checkpoint_read_step(path, &steps[i], checkpoint, line, sizeof line);
+        int bad = checkpoint_read_step(path, &steps[i], checkpoint, &line);
         found->whole = bad == 0;
         if (bad) {
             pass_over(found, steps[i], bad);
-            remember(why, why_size, line);
+            why_append(why, "%s%s", any ? "; " : "", line.line);
+            any = true;
         }
     }
     free(steps);
@@ -195,10 +188,10 @@ checkpoint_prune(const char *dir, unsigned keep, const uint64_t *verified)
     if (list(dir, &steps, &count) == 0 && count)
         candidate = calloc(count, sizeof *candidate);
     for (size_t i = 0; candidate && i < count; i++) {
-        char path[DISK_PATH_MAX], why[1];
+        char path[DISK_PATH_MAX];
         struct checkpoint_head head;
         checkpoint_path(path, dir, steps[i]);
-        checkpoint_probe(path, &head, why, sizeof why);
+        checkpoint_probe(path, &head, NULL);
         candidate[candidates] = (struct candidate){steps[i], head.job_hash};
         candidates += head.size > 0;
     }
@@ -218,10 +211,10 @@ forget(const char *dir, uint64_t job_hash, bool others)
     size_t count;
     int rc = list(dir, &steps, &count);
     for (size_t i = 0; !rc && i < count; i++) {
-        char path[DISK_PATH_MAX], why[1];
+        char path[DISK_PATH_MAX];
         struct checkpoint_head head;
         checkpoint_path(path, dir, steps[i]);
-        bool whole = checkpoint_probe(path, &head, why, sizeof why) == 0;
+        bool whole = checkpoint_probe(path, &head, NULL) == 0;
         if ((whole && head.job_hash != job_hash) == others)
             unlink(path);
     }
@@ -248,10 +241,10 @@ checkpoint_newest(const char *dir, uint64_t job_hash, uint64_t *step)
     bool found = false;
     int rc = list(dir, &steps, &count);
     for (size_t i = 0; !rc && !found && i < count; i++) {
-        char path[DISK_PATH_MAX], why[1];
+        char path[DISK_PATH_MAX];
         struct checkpoint_head head;
         checkpoint_path(path, dir, *step = steps[i]);
-        found = checkpoint_probe(path, &head, why, sizeof why) == 0 && head.job_hash == job_hash &&
+        found = checkpoint_probe(path, &head, NULL) == 0 && head.job_hash == job_hash &&
                 checkpoint_valid(path, steps[i]);
     }
     free(steps);

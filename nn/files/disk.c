@@ -15,10 +15,10 @@ enum { COMPARE_CHUNK = 1 << 16 };
 
 /* One line about what failed; returns the negative errno. */
 static int
-failed(const char *path, const char *what, char *why, size_t why_size)
+failed(const char *path, const char *what, struct why *why)
 {
     int error = errno;
-    snprintf(why, why_size, "%s: %s: %s", path, what, strerror(error));
+    why_set(why, "%s: %s: %s", path, what, strerror(error));
     return error ? -error : -EIO;
 }
 
@@ -92,21 +92,20 @@ compare(int fd, const struct disk_piece *piece, size_t count)
 }
 
 static int
-fill(int fd, const char *path, const struct disk_piece *piece, size_t count, char *why,
-     size_t why_size)
+fill(int fd, const char *path, const struct disk_piece *piece, size_t count, struct why *why)
 {
     for (size_t i = 0; i < count; i++)
         if (fail_hit(FAIL_FILE_WRITE, NULL, 0) || write_piece(fd, piece[i].data, piece[i].size))
-            return failed(path, "cannot write", why, why_size);
+            return failed(path, "cannot write", why);
     if (fail_hit(FAIL_FILE_SYNC, NULL, 0) || fsync(fd))
-        return failed(path, "cannot sync", why, why_size);
+        return failed(path, "cannot sync", why);
     if (fail_hit(FAIL_FILE_VERIFY, NULL, 0) || compare(fd, piece, count))
-        return failed(path, "reading back what was written", why, why_size);
+        return failed(path, "reading back what was written", why);
     return 0;
 }
 
 static int
-sync_directory(const char *path, char *why, size_t why_size)
+sync_directory(const char *path, struct why *why)
 {
     char dir[DISK_PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -117,63 +116,56 @@ sync_directory(const char *path, char *why, size_t why_size)
         snprintf(dir, sizeof dir, "%.*s", length ? (int)length : 1, path);
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return failed(dir, "cannot open", why, why_size);
-    int rc = fail_hit(FAIL_DIR_SYNC, NULL, 0) || fsync(fd)
-                 ? failed(dir, "cannot sync", why, why_size)
-                 : 0;
+        return failed(dir, "cannot open", why);
+    int rc = fail_hit(FAIL_DIR_SYNC, NULL, 0) || fsync(fd) ? failed(dir, "cannot sync", why) : 0;
     close(fd);
     return rc;
 }
 
 int
-disk_write(const char *path, const struct disk_piece *piece, size_t count, char *why,
-           size_t why_size)
+disk_write(const char *path, const struct disk_piece *piece, size_t count, struct why *why)
 {
     char temp[DISK_PATH_MAX];
     if ((size_t)snprintf(temp, sizeof temp, "%s" DISK_TEMP, path) >= sizeof temp) {
         errno = ENAMETOOLONG;
-        return failed(path, "cannot create", why, why_size);
+        return failed(path, "cannot create", why);
     }
     unlink(temp); /* of a run that was killed here */
     int fd = fail_hit(FAIL_FILE_CREATE, NULL, 0)
                  ? -1
                  : open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
-        return failed(path, "cannot create", why, why_size);
-    int rc = fill(fd, path, piece, count, why, why_size);
+        return failed(path, "cannot create", why);
+    int rc = fill(fd, path, piece, count, why);
     if (close(fd) && !rc)
-        rc = failed(path, "cannot close", why, why_size);
+        rc = failed(path, "cannot close", why);
     if (!rc && (fail_hit(FAIL_FILE_RENAME, NULL, 0) || rename(temp, path)))
-        rc = failed(path, "cannot rename to it", why, why_size);
+        rc = failed(path, "cannot rename to it", why);
     if (rc) {
         unlink(temp);
         return rc;
     }
-    rc = sync_directory(path, why, why_size);
+    rc = sync_directory(path, why);
     fail_hit(FAIL_FILE_DONE, NULL, 0);
     return rc;
 }
 
 static int
 load(int fd, const char *path, size_t size_max, uint8_t **data, size_t *got, size_t *size,
-     char *why, size_t why_size)
+     struct why *why)
 {
     struct stat stat;
     if (fstat(fd, &stat))
-        return failed(path, "cannot read", why, why_size);
-    if (!S_ISREG(stat.st_mode)) {
-        snprintf(why, why_size, "%s: not a regular file", path);
-        return -EINVAL;
-    }
+        return failed(path, "cannot read", why);
+    if (!S_ISREG(stat.st_mode))
+        return why_error(why, -EINVAL, "%s: not a regular file", path);
     size_t wanted = (uint64_t)stat.st_size > size_max ? size_max : (size_t)stat.st_size;
     uint8_t *buffer = malloc(wanted + 1);
-    if (!buffer) {
-        snprintf(why, why_size, "%s: no memory for %zu bytes", path, wanted);
-        return -ENOMEM;
-    }
+    if (!buffer)
+        return why_error(why, -ENOMEM, "%s: no memory for %zu bytes", path, wanted);
     ssize_t done = read_whole(fd, buffer, wanted);
     if (fail_hit(FAIL_FILE_READ, buffer, wanted) || done < 0) {
-        int rc = failed(path, "cannot read", why, why_size);
+        int rc = failed(path, "cannot read", why);
         free(buffer);
         return rc;
     }
@@ -184,27 +176,25 @@ load(int fd, const char *path, size_t size_max, uint8_t **data, size_t *got, siz
 }
 
 int
-disk_read(const char *path, size_t size_max, uint8_t **data, size_t *size, char *why,
-          size_t why_size)
+disk_read(const char *path, size_t size_max, uint8_t **data, size_t *size, struct why *why)
 {
     size_t got;
-    int rc = disk_read_head(path, size_max, data, &got, size, why, why_size);
+    int rc = disk_read_head(path, size_max, data, &got, size, why);
     if (rc || got == *size)
         return rc;
     free(*data);
     *data = NULL;
-    snprintf(why, why_size, "%s: %zu bytes, expected at most %zu", path, *size, size_max);
-    return -EFBIG;
+    return why_error(why, -EFBIG, "%s: %zu bytes, expected at most %zu", path, *size, size_max);
 }
 
 int
 disk_read_head(const char *path, size_t size_max, uint8_t **data, size_t *got, size_t *size,
-               char *why, size_t why_size)
+               struct why *why)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
     if (fd < 0)
-        return failed(path, "cannot open", why, why_size);
-    int rc = load(fd, path, size_max, data, got, size, why, why_size);
+        return failed(path, "cannot open", why);
+    int rc = load(fd, path, size_max, data, got, size, why);
     close(fd);
     return rc;
 }

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/why.h"
+
 enum { DISK_PATH_MAX = 4096 };
 
 #define DISK_TEMP ".tmp" /* suffix while a file is being written */
@@ -22,14 +24,12 @@ struct disk_piece {
 };
 
 /* Writes the pieces in order. Returns 0 or -errno with one line in `why`. */
-int disk_write(const char *path, const struct disk_piece *piece, size_t count, char *why,
-               size_t why_size);
+int disk_write(const char *path, const struct disk_piece *piece, size_t count, struct why *why);
 /* Reads all of a regular file of at most size_max bytes. The caller frees *data. Returns 0 or -errno with `why`,
  * -EFBIG if it is larger. */
-int disk_read(const char *path, size_t size_max, uint8_t **data, size_t *size, char *why,
-              size_t why_size);
+int disk_read(const char *path, size_t size_max, uint8_t **data, size_t *size, struct why *why);
 /* The same, but reads only the first size_max bytes of a larger file: *got bytes of *size. */
 int disk_read_head(const char *path, size_t size_max, uint8_t **data, size_t *got, size_t *size,
-                   char *why, size_t why_size);
+                   struct why *why);
 
 #endif

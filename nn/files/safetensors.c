@@ -32,8 +32,7 @@ struct reading {
     const char *name;
     const struct nn_model *model;
     size_t data_size; /* bytes behind the header, as the file's size has it */
-    char *why;
-    size_t why_size;
+    struct why *why;
 };
 
 /* What a file says may hold anything: only printable ASCII goes on. */
@@ -41,16 +40,14 @@ static int __attribute__((format(printf, 3, 4)))
 refuse(const struct reading *r, int rc, const char *format, ...)
 {
     va_list args;
-    int used = snprintf(r->why, r->why_size, "%s: ", r->name);
-    if (used >= 0 && (size_t)used < r->why_size) {
-        va_start(args, format);
-        vsnprintf(r->why + used, r->why_size - (size_t)used, format, args);
-        va_end(args);
-        for (char *c = r->why + used; *c; c++)
-            if (*c < ' ' || *c > '~')
-                *c = '?';
-    }
-    return rc;
+    char text[WHY_SIZE];
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    for (char *c = text; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    return why_error(r->why, rc, "%s: %s", r->name, text);
 }
 
 static json_t *
@@ -110,16 +107,14 @@ encode_header(const struct nn_model *model, const char *const *metadata, size_t 
 
 int
 safetensors_write(const char *path, const struct nn_model *model, const float *params,
-                  const char *const *metadata, char *why, size_t why_size)
+                  const char *const *metadata, struct why *why)
 {
     struct disk_piece piece[2] = {{0}, {params, nn_param_count(model) * sizeof *params}};
     char *header = encode_header(model, metadata, &piece[0].size);
-    if (!header) {
-        snprintf(why, why_size, "%s: no memory for the header, or metadata not UTF-8", path);
-        return -ENOMEM;
-    }
+    if (!header)
+        return why_error(why, -ENOMEM, "%s: no memory for the header, or metadata not UTF-8", path);
     piece[0].data = header;
-    int rc = disk_write(path, piece, 2, why, why_size);
+    int rc = disk_write(path, piece, 2, why);
     free(header);
     return rc;
 }
@@ -360,9 +355,9 @@ parse_header(const struct reading *r, const uint8_t *text, size_t length, size_t
  * unless the file is too long for the model, which then is said. */
 static int
 parse(const char *name, const uint8_t *data, size_t have, size_t size, const struct nn_model *model,
-      float *params, char *why, size_t why_size)
+      float *params, struct why *why)
 {
-    struct reading r = {.name = name, .model = model, .why = why, .why_size = why_size};
+    struct reading r = {.name = name, .model = model, .why = why};
     uint64_t length = 0;
     if (size < LENGTH)
         return refuse(&r, -EBADMSG, "%zu bytes are no safetensors file", size);
@@ -392,30 +387,29 @@ parse(const char *name, const uint8_t *data, size_t have, size_t size, const str
 
 int
 safetensors_parse(const char *name, const uint8_t *data, size_t size, const struct nn_model *model,
-                  float *params, char *why, size_t why_size)
+                  float *params, struct why *why)
 {
-    return parse(name, data, size, size, model, params, why, why_size);
+    return parse(name, data, size, size, model, params, why);
 }
 
 int
-safetensors_read(const char *path, const struct nn_model *model, float *params, char *why,
-                 size_t why_size)
+safetensors_read(const char *path, const struct nn_model *model, float *params, struct why *why)
 {
     uint8_t *data;
     size_t have, size, most = LENGTH + header_max(model) + nn_param_count(model) * sizeof *params;
-    int rc = disk_read_head(path, most, &data, &have, &size, why, why_size);
+    int rc = disk_read_head(path, most, &data, &have, &size, why);
     if (rc)
         return rc;
-    rc = parse(path, data, have, size, model, params, why, why_size);
+    rc = parse(path, data, have, size, model, params, why);
     free(data);
     return rc;
 }
 
 int
 safetensors_metadata_parse(const char *name, const uint8_t *data, size_t size, json_t **out,
-                           char *why, size_t why_size)
+                           struct why *why)
 {
-    const struct reading r = {.name = name, .why = why, .why_size = why_size};
+    const struct reading r = {.name = name, .why = why};
     uint64_t length = 0;
     *out = NULL;
     for (int i = LENGTH; size >= LENGTH && i-- > 0;)
@@ -433,15 +427,15 @@ safetensors_metadata_parse(const char *name, const uint8_t *data, size_t size, j
 }
 
 int
-safetensors_metadata(const char *path, json_t **out, char *why, size_t why_size)
+safetensors_metadata(const char *path, json_t **out, struct why *why)
 {
     uint8_t *data;
     size_t have, size;
     *out = NULL;
-    int rc = disk_read_head(path, LENGTH + 2 * HEADER_ROOM, &data, &have, &size, why, why_size);
+    int rc = disk_read_head(path, LENGTH + 2 * HEADER_ROOM, &data, &have, &size, why);
     if (rc)
         return rc;
-    rc = safetensors_metadata_parse(path, data, have, out, why, why_size);
+    rc = safetensors_metadata_parse(path, data, have, out, why);
     free(data);
     return rc;
 }

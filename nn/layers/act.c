@@ -71,10 +71,9 @@ silu_backward(const struct layer *layer, const struct layer_io *io)
 }
 
 static int
-flatten_shape(struct layer *layer, char *why, size_t why_size)
+flatten_shape(struct layer *layer, struct why *why)
 {
     (void)why;
-    (void)why_size;
     layer->out = (struct nn_shape){1, {layer->in_size}};
     return 0;
 }

@@ -37,19 +37,19 @@ struct head {
 };
 
 static int
-shape(struct layer *layer, char *why, size_t why_size)
+shape(struct layer *layer, struct why *why)
 {
     size_t heads = layer->spec.units, features = layer->in.dim[1];
     if (layer->in.dims != 2)
-        snprintf(why, why_size, "input has %zu dimension%s, expected 2: positions, features",
-                 layer->in.dims, layer->in.dims == 1 ? "" : "s");
+        why_set(why, "input has %zu dimension%s, expected 2: positions, features", layer->in.dims,
+                layer->in.dims == 1 ? "" : "s");
     else if (heads == 0)
-        snprintf(why, why_size, "heads = 0, expected at least 1");
+        why_set(why, "heads = 0, expected at least 1");
     else if (features % 3 != 0 || features / 3 % heads != 0)
-        snprintf(why, why_size,
-                 "input has %zu features, expected a multiple of 3 x %zu: queries, keys and values "
-                 "of %zu heads, from a dense layer",
-                 features, heads, heads);
+        why_set(why,
+                "input has %zu features, expected a multiple of 3 x %zu: queries, keys and values "
+                "of %zu heads, from a dense layer",
+                features, heads, heads);
     else {
         layer->out = (struct nn_shape){2, {layer->in.dim[0], features / 3}};
         return 0;

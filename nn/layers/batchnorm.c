@@ -43,23 +43,19 @@ channel_of(const struct layer *layer, size_t rows)
 }
 
 static int
-shape(struct layer *layer, char *why, size_t why_size)
+shape(struct layer *layer, struct why *why)
 {
     float epsilon = layer->spec.epsilon, momentum = layer->spec.momentum;
-    if (!(epsilon > 0) || !(epsilon <= 1)) {
-        snprintf(why, why_size, "epsilon = %g, expected more than 0 and at most 1",
-                 (double)epsilon);
-        return -EINVAL;
-    }
-    if (!(momentum > 0) || !(momentum <= 1)) {
-        snprintf(why, why_size, "momentum = %g, expected more than 0 and at most 1",
-                 (double)momentum);
-        return -EINVAL;
-    }
+    if (!(epsilon > 0) || !(epsilon <= 1))
+        return why_error(why, -EINVAL, "epsilon = %g, expected more than 0 and at most 1",
+                         (double)epsilon);
+    if (!(momentum > 0) || !(momentum <= 1))
+        return why_error(why, -EINVAL, "momentum = %g, expected more than 0 and at most 1",
+                         (double)momentum);
     layer->weight = (struct nn_shape){1, {channels_of(layer)}};
     layer->spec.no_bias = false;
     layer->spec.init = NN_INIT_ONE;
-    return layer_same_shape(layer, why, why_size);
+    return layer_same_shape(layer, why);
 }
 
 /* Mean and variance of each channel; they are of all rows, but memory is counted by the row. */

@@ -74,13 +74,11 @@ conv_of(const struct layer *layer)
 }
 
 static int
-shape(struct layer *layer, char *why, size_t why_size)
+shape(struct layer *layer, struct why *why)
 {
-    if (layer->spec.units == 0) {
-        snprintf(why, why_size, "filters = 0, expected at least 1");
-        return -EINVAL;
-    }
-    int rc = layer_window_shape(layer, why, why_size);
+    if (layer->spec.units == 0)
+        return why_error(why, -EINVAL, "filters = 0, expected at least 1");
+    int rc = layer_window_shape(layer, why);
     layer->out.dim[0] = layer->spec.units;
     layer->weight = (struct nn_shape){
         4, {layer->spec.units, layer->in.dim[0], layer->spec.kernel, layer->spec.kernel}};

@@ -34,17 +34,13 @@ vectors(const struct layer *layer, const struct layer_io *io)
 }
 
 static int
-shape(struct layer *layer, char *why, size_t why_size)
+shape(struct layer *layer, struct why *why)
 {
-    if (layer->in.dims > 2) {
-        snprintf(why, why_size, "input has %zu dimensions; put a flatten layer before",
-                 layer->in.dims);
-        return -EINVAL;
-    }
-    if (layer->spec.units == 0) {
-        snprintf(why, why_size, "units = 0, expected at least 1");
-        return -EINVAL;
-    }
+    if (layer->in.dims > 2)
+        return why_error(why, -EINVAL, "input has %zu dimensions; put a flatten layer before",
+                         layer->in.dims);
+    if (layer->spec.units == 0)
+        return why_error(why, -EINVAL, "units = 0, expected at least 1");
     layer->out = layer->in;
     layer->out.dim[layer->in.dims - 1] = layer->spec.units;
     layer->weight = (struct nn_shape){2, {layer->spec.units, inputs(layer)}};

@@ -12,14 +12,12 @@
 #include "nn/rng.h"
 
 static int
-shape(struct layer *layer, char *why, size_t why_size)
+shape(struct layer *layer, struct why *why)
 {
     float p = layer->spec.drop;
-    if (!(p >= 0) || !(p < 1)) {
-        snprintf(why, why_size, "drop = %g, expected 0 or more and less than 1", (double)p);
-        return -EINVAL;
-    }
-    return layer_same_shape(layer, why, why_size);
+    if (!(p >= 0) || !(p < 1))
+        return why_error(why, -EINVAL, "drop = %g, expected 0 or more and less than 1", (double)p);
+    return layer_same_shape(layer, why);
 }
 
 /* y[n] = mask * x[n] / (1 - p) for one row. */

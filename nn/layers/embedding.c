@@ -16,17 +16,17 @@
 #include "nn/layers/layer.h"
 
 static int
-shape(struct layer *layer, char *why, size_t why_size)
+shape(struct layer *layer, struct why *why)
 {
     const struct nn_layer_spec *spec = &layer->spec;
     if (layer->index != 0)
-        snprintf(why, why_size, "expected as the first layer: its inputs are numbers of tokens");
+        why_set(why, "expected as the first layer: its inputs are numbers of tokens");
     else if (layer->in.dims != 1)
-        snprintf(why, why_size, "input has %zu dimensions, expected 1: tokens", layer->in.dims);
+        why_set(why, "input has %zu dimensions, expected 1: tokens", layer->in.dims);
     else if (spec->units == 0)
-        snprintf(why, why_size, "units = 0, expected at least 1");
+        why_set(why, "units = 0, expected at least 1");
     else if (spec->tokens == 0 || spec->tokens > 1 << 24)
-        snprintf(why, why_size, "tokens = %u, expected 1..16777216", spec->tokens);
+        why_set(why, "tokens = %u, expected 1..16777216", spec->tokens);
     else {
         layer->out = (struct nn_shape){2, {layer->in.dim[0], spec->units}};
         layer->weight = (struct nn_shape){2, {spec->tokens, spec->units}};
@@ -121,18 +121,16 @@ lookup_flops(const struct layer *layer)
 }
 
 static int
-positions_shape(struct layer *layer, char *why, size_t why_size)
+positions_shape(struct layer *layer, struct why *why)
 {
-    if (layer->in.dims != 2) {
-        snprintf(why, why_size, "input has %zu dimension%s, expected 2: positions, features",
-                 layer->in.dims, layer->in.dims == 1 ? "" : "s");
-        return -EINVAL;
-    }
+    if (layer->in.dims != 2)
+        return why_error(why, -EINVAL, "input has %zu dimension%s, expected 2: positions, features",
+                         layer->in.dims, layer->in.dims == 1 ? "" : "s");
     if (!layer->spec.sinusoidal)
         layer->weight = layer->in;
     layer->spec.no_bias = true;
     layer->spec.init = NN_INIT_SMALL;
-    return layer_same_shape(layer, why, why_size);
+    return layer_same_shape(layer, why);
 }
 
 static size_t

@@ -5,6 +5,7 @@
 #define NN_LAYER_H
 
 #include "nn/nn.h"
+#include "proto/why.h"
 
 struct layer_kind;
 
@@ -63,7 +64,7 @@ struct layer_kind {
     bool by_units;     /* gradients of weights may be computed in layer_io.parts pieces */
     bool reads_output; /* backward needs y (or, in place, x), unchanged by later layers */
     /* Checks spec against ->in and sets ->out and ->weight. Returns 0, or -EINVAL with what is wrong in `why`. */
-    int (*shape)(struct layer *layer, char *why, size_t why_size);
+    int (*shape)(struct layer *layer, struct why *why);
     size_t (*saved)(const struct layer *layer);                /* bytes per row; NULL: none */
     size_t (*scratch)(const struct layer *layer, size_t rows); /* floats; NULL: none */
     double (*flops)(
@@ -92,9 +93,9 @@ const struct layer *nn_model_layer(const struct nn_model *model, size_t index);
 size_t shape_size(const struct nn_shape *shape);
 bool shape_equal(const struct nn_shape *a, const struct nn_shape *b);
 /* Sets ->out = ->in. */
-int layer_same_shape(struct layer *layer, char *why, size_t why_size);
+int layer_same_shape(struct layer *layer, struct why *why);
 /* Checks the spec's window on an image and sets the spatial part of ->out. */
-int layer_window_shape(struct layer *layer, char *why, size_t why_size);
+int layer_window_shape(struct layer *layer, struct why *why);
 
 /* Gives only the gradient of a dense layer's weight to the sink. Changes neither x nor dy. */
 void dense_weights_backward(const struct layer *layer, const struct layer_io *io);

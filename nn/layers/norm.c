@@ -25,24 +25,22 @@ width(const struct layer *layer)
 }
 
 static int
-shape(struct layer *layer, char *why, size_t why_size)
+shape(struct layer *layer, struct why *why)
 {
     float epsilon = layer->spec.epsilon;
-    if (!(epsilon > 0) || !(epsilon <= 1)) {
-        snprintf(why, why_size, "epsilon = %g, expected more than 0 and at most 1",
-                 (double)epsilon);
-        return -EINVAL;
-    }
+    if (!(epsilon > 0) || !(epsilon <= 1))
+        return why_error(why, -EINVAL, "epsilon = %g, expected more than 0 and at most 1",
+                         (double)epsilon);
     layer->weight = (struct nn_shape){1, {width(layer)}};
     layer->spec.init = NN_INIT_ONE;
-    return layer_same_shape(layer, why, why_size);
+    return layer_same_shape(layer, why);
 }
 
 static int
-rms_shape(struct layer *layer, char *why, size_t why_size)
+rms_shape(struct layer *layer, struct why *why)
 {
     layer->spec.no_bias = true;
-    return shape(layer, why, why_size);
+    return shape(layer, why);
 }
 
 static size_t

@@ -194,12 +194,10 @@ average_backward(const struct layer *layer, const struct layer_io *io)
 }
 
 static int
-global_shape(struct layer *layer, char *why, size_t why_size)
+global_shape(struct layer *layer, struct why *why)
 {
-    if (layer->in.dims < 2) {
-        snprintf(why, why_size, "input has 1 dimension, expected an image or a sequence");
-        return -EINVAL;
-    }
+    if (layer->in.dims < 2)
+        return why_error(why, -EINVAL, "input has 1 dimension, expected an image or a sequence");
     layer->out = (struct nn_shape){1, {layer->in.dim[layer->in.dims == 2 ? 1 : 0]}};
     return 0;
 }
@@ -242,9 +240,9 @@ global_backward(const struct layer *layer, const struct layer_io *io)
 }
 
 static int
-shape(struct layer *layer, char *why, size_t why_size)
+shape(struct layer *layer, struct why *why)
 {
-    int rc = layer_window_shape(layer, why, why_size);
+    int rc = layer_window_shape(layer, why);
     layer->out.dim[0] = layer->in.dim[0];
     return rc;
 }

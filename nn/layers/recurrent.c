@@ -49,15 +49,15 @@ gates_of(const struct layer *layer)
 }
 
 static int
-shape(struct layer *layer, char *why, size_t why_size)
+shape(struct layer *layer, struct why *why)
 {
     size_t units = layer->spec.units, gates = gates_of(layer);
     size_t most = (size_t)sqrt((double)(NN_PARAMS_MAX / (int)gates)); /* of W_hh */
     if (layer->in.dims != 2)
-        snprintf(why, why_size, "input has %zu dimension%s, expected 2: positions, features",
-                 layer->in.dims, layer->in.dims == 1 ? "" : "s");
+        why_set(why, "input has %zu dimension%s, expected 2: positions, features", layer->in.dims,
+                layer->in.dims == 1 ? "" : "s");
     else if (units == 0 || units > most)
-        snprintf(why, why_size, "units = %zu, expected 1..%zu", units, most);
+        why_set(why, "units = %zu, expected 1..%zu", units, most);
     else {
         if (layer->spec.last)
             layer->out = (struct nn_shape){1, {units}};

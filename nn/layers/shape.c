@@ -26,10 +26,9 @@ shape_equal(const struct nn_shape *a, const struct nn_shape *b)
 }
 
 int
-layer_same_shape(struct layer *layer, char *why, size_t why_size)
+layer_same_shape(struct layer *layer, struct why *why)
 {
     (void)why;
-    (void)why_size;
     layer->out = layer->in;
     return 0;
 }
@@ -42,22 +41,21 @@ window_count(size_t in, const struct nn_layer_spec *spec)
 }
 
 int
-layer_window_shape(struct layer *layer, char *why, size_t why_size)
+layer_window_shape(struct layer *layer, struct why *why)
 {
     const struct nn_layer_spec *spec = &layer->spec;
     const size_t *dim = layer->in.dim;
     if (layer->in.dims != 3)
-        snprintf(why, why_size, "input has %zu dimension%s, expected 3: channels, height, width",
-                 layer->in.dims, layer->in.dims == 1 ? "" : "s");
+        why_set(why, "input has %zu dimension%s, expected 3: channels, height, width",
+                layer->in.dims, layer->in.dims == 1 ? "" : "s");
     else if (spec->kernel == 0)
-        snprintf(why, why_size, "kernel = 0, expected at least 1");
+        why_set(why, "kernel = 0, expected at least 1");
     else if (spec->pad >= spec->kernel)
-        snprintf(why, why_size, "pad = %u, expected less than kernel = %u", spec->pad,
-                 spec->kernel);
+        why_set(why, "pad = %u, expected less than kernel = %u", spec->pad, spec->kernel);
     else if (spec->kernel > dim[1] + 2 * (size_t)spec->pad ||
              spec->kernel > dim[2] + 2 * (size_t)spec->pad)
-        snprintf(why, why_size, "kernel = %u is larger than the padded input %zu x %zu",
-                 spec->kernel, dim[1] + 2 * (size_t)spec->pad, dim[2] + 2 * (size_t)spec->pad);
+        why_set(why, "kernel = %u is larger than the padded input %zu x %zu", spec->kernel,
+                dim[1] + 2 * (size_t)spec->pad, dim[2] + 2 * (size_t)spec->pad);
     else {
         layer->out.dims = 3;
         layer->out.dim[1] = window_count(dim[1], spec);

@@ -11,19 +11,16 @@
 #include "nn/layers/layer.h"
 
 static int
-shape(struct layer *layer, char *why, size_t why_size)
+shape(struct layer *layer, struct why *why)
 {
     const size_t *dim = layer->in.dim, factor = layer->spec.kernel;
-    if (layer->in.dims != 3) {
-        snprintf(why, why_size, "input has %zu dimension%s, expected 3: channels, height, width",
-                 layer->in.dims, layer->in.dims == 1 ? "" : "s");
-        return -EINVAL;
-    }
-    if (factor == 0 || dim[1] > NN_PARAMS_MAX / factor || dim[2] > NN_PARAMS_MAX / factor) {
-        snprintf(why, why_size, "factor = %zu, expected at least 1 and sides of at most %d", factor,
-                 NN_PARAMS_MAX);
-        return -EINVAL;
-    }
+    if (layer->in.dims != 3)
+        return why_error(why, -EINVAL,
+                         "input has %zu dimension%s, expected 3: channels, height, width",
+                         layer->in.dims, layer->in.dims == 1 ? "" : "s");
+    if (factor == 0 || dim[1] > NN_PARAMS_MAX / factor || dim[2] > NN_PARAMS_MAX / factor)
+        return why_error(why, -EINVAL, "factor = %zu, expected at least 1 and sides of at most %d",
+                         factor, NN_PARAMS_MAX);
     layer->out = (struct nn_shape){3, {dim[0], dim[1] * factor, dim[2] * factor}};
     return 0;
 }

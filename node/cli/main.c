@@ -85,16 +85,16 @@ catch_stops(void)
 static int
 load(struct config **config, const char *path, const struct options *options)
 {
-    char why[WHY_MAX];
-    int rc = config_load(config, path, why, sizeof why);
+    struct why why;
+    int rc = config_load(config, path, &why);
     if (rc == 0)
-        rc = options_apply(options, *config, why, sizeof why);
+        rc = options_apply(options, *config, &why);
     if (rc == 0)
-        rc = config_check(*config, why, sizeof why);
+        rc = config_check(*config, &why);
     if (rc == 0)
         return 0;
     config_destroy(config);
-    return fail(EXIT_BAD, why);
+    return fail(EXIT_BAD, why.line);
 }
 
 /* --- a node without a job --- */
@@ -104,37 +104,37 @@ static int
 blank(struct config **config, const struct options *options)
 {
     static const char nothing[] = "{}";
-    char why[WHY_MAX];
-    int rc = config_parse(config, "meshnode", nothing, strlen(nothing), why, sizeof why);
+    struct why why;
+    int rc = config_parse(config, "meshnode", nothing, strlen(nothing), &why);
     if (rc == 0)
-        rc = options_apply(options, *config, why, sizeof why);
+        rc = options_apply(options, *config, &why);
     if (rc == 0)
         return 0;
     config_destroy(config);
-    return fail(EXIT_BAD, why);
+    return fail(EXIT_BAD, why.line);
 }
 
 /* 0 or an exit status. */
 static int
 find_job(const struct config *config, char *text, char *from)
 {
-    char why[WHY_MAX] = "";
-    int rc = search_job(config, text, from, why, sizeof why);
-    return rc == 0 ? 0 : rc == -EINTR ? EXIT_INTERRUPTED : fail(EXIT_BAD, why);
+    struct why why = {""};
+    int rc = search_job(config, text, from, &why);
+    return rc == 0 ? 0 : rc == -EINTR ? EXIT_INTERRUPTED : fail(EXIT_BAD, why.line);
 }
 
 static int
 take_job(struct config **config, const char *text, const char *from, const struct options *options)
 {
-    char why[WHY_MAX];
-    int rc = config_parse(config, "the mesh's job", text, strlen(text), why, sizeof why);
+    struct why why;
+    int rc = config_parse(config, "the mesh's job", text, strlen(text), &why);
     if (rc == 0)
         snprintf((*config)->from, sizeof(*config)->from, "%s", from);
     if (rc == 0)
-        rc = options_apply(options, *config, why, sizeof why);
+        rc = options_apply(options, *config, &why);
     if (rc == 0)
-        rc = config_check(*config, why, sizeof why);
-    return rc == 0 ? 0 : fail(EXIT_BAD, why);
+        rc = config_check(*config, &why);
+    return rc == 0 ? 0 : fail(EXIT_BAD, why.line);
 }
 
 static int
@@ -163,10 +163,10 @@ run_help_out(const struct options *options)
 static int
 run_join(const struct options *options, const char *const *args)
 {
-    char why[WHY_MAX];
+    struct why why;
     catch_stops();
-    if (host_descriptors(why, sizeof why))
-        return fail(EXIT_BAD, why);
+    if (host_descriptors(&why))
+        return fail(EXIT_BAD, why.line);
     if (!args[0])
         return run_help_out(options);
     struct config *config = NULL;
@@ -367,7 +367,7 @@ occupy_standard_streams(void)
 int
 main(int argc, char *argv[])
 {
-    char why[WHY_MAX];
+    struct why why;
     struct options options;
     prctl(
         PR_SET_NAME,
@@ -375,11 +375,11 @@ main(int argc, char *argv[])
     occupy_standard_streams();
     if (fail_listed(argc, argv))
         return 0;
-    if (fail_open(why, sizeof why) || simd_choose(getenv("MESHNODE_SIMD"), why, sizeof why))
-        return fail(EXIT_BAD, why);
-    int rc = options_parse(&options, argc, argv, why, sizeof why), status;
+    if (fail_open(&why) || simd_choose(getenv("MESHNODE_SIMD"), &why))
+        return fail(EXIT_BAD, why.line);
+    int rc = options_parse(&options, argc, argv, &why), status;
     if (rc)
-        status = fail(EXIT_BAD, why);
+        status = fail(EXIT_BAD, why.line);
     else if (options.version)
         status = printf("meshnode %s\n", version) < 0;
     else

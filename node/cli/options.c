@@ -62,8 +62,7 @@ struct cursor {
     struct options *options;
     int argc, at;
     char *const *argv;
-    char *why;
-    size_t why_size;
+    struct why *why;
 };
 
 static const struct option *
@@ -90,13 +89,11 @@ fail_unknown(const struct cursor *cursor, const char *name)
     }
     parse_escape(shown, sizeof shown, name);
     if (strncmp(name, "--", 2) == 0 && config_hint_option(name + 2, key, sizeof key))
-        snprintf(cursor->why, cursor->why_size, "unknown option %s, did you mean --set %s=VALUE?",
-                 shown, key);
+        why_set(cursor->why, "unknown option %s, did you mean --set %s=VALUE?", shown, key);
     else if (best)
-        snprintf(cursor->why, cursor->why_size, "unknown option %s, did you mean %s?", shown,
-                 best->name);
+        why_set(cursor->why, "unknown option %s, did you mean %s?", shown, best->name);
     else
-        snprintf(cursor->why, cursor->why_size, "unknown option %s, see meshnode --help", shown);
+        why_set(cursor->why, "unknown option %s, see meshnode --help", shown);
     return -EINVAL;
 }
 
@@ -104,16 +101,12 @@ static int
 add_set(struct cursor *cursor, const struct option *option, const char *value)
 {
     struct options *options = cursor->options;
-    if (options->set_count == OPTIONS_SETS_MAX) {
-        snprintf(cursor->why, cursor->why_size, "more than %d options", OPTIONS_SETS_MAX);
-        return -EINVAL;
-    }
+    if (options->set_count == OPTIONS_SETS_MAX)
+        return why_error(cursor->why, -EINVAL, "more than %d options", OPTIONS_SETS_MAX);
     size_t size = strlen(option->key) + strlen(value) + 2;
     char *assignment = malloc(size);
-    if (!assignment) {
-        snprintf(cursor->why, cursor->why_size, "out of memory");
-        return -ENOMEM;
-    }
+    if (!assignment)
+        return why_error(cursor->why, -ENOMEM, "out of memory");
     snprintf(assignment, size, "%s%s%s", option->key, *option->key ? "=" : "", value);
     options->set[options->set_count].option = option->name;
     options->set[options->set_count++].assignment = assignment;
@@ -128,9 +121,8 @@ set_uint(struct cursor *cursor, const char *name, const char *value, uint64_t mi
     if (parse_uint(value, out) == 0 && *out >= min && *out <= max)
         return 0;
     parse_escape(shown, sizeof shown, value);
-    snprintf(cursor->why, cursor->why_size, "%s %s, expected a whole number %llu..%llu", name,
-             shown, (unsigned long long)min, (unsigned long long)max);
-    return -EINVAL;
+    return why_error(cursor->why, -EINVAL, "%s %s, expected a whole number %llu..%llu", name, shown,
+                     (unsigned long long)min, (unsigned long long)max);
 }
 
 static int
@@ -148,8 +140,7 @@ set_prompt(struct cursor *cursor, const char *value)
     cursor->options->prompt = value;
     if (*value)
         return 0;
-    snprintf(cursor->why, cursor->why_size, "--prompt is empty, expected at least one byte");
-    return -EINVAL;
+    return why_error(cursor->why, -EINVAL, "--prompt is empty, expected at least one byte");
 }
 
 static int
@@ -160,9 +151,8 @@ set_temperature(struct cursor *cursor, const char *value)
     if (parse_real(value, out) == 0 && *out >= 0 && *out <= TEMPERATURE_MAX)
         return 0;
     parse_escape(shown, sizeof shown, value);
-    snprintf(cursor->why, cursor->why_size, "--temperature %s, expected a number 0..%g", shown,
-             TEMPERATURE_MAX);
-    return -EINVAL;
+    return why_error(cursor->why, -EINVAL, "--temperature %s, expected a number 0..%g", shown,
+                     TEMPERATURE_MAX);
 }
 
 static int
@@ -211,16 +201,12 @@ take_option(struct cursor *cursor)
         return fail_unknown(cursor, short_form ? arg : name);
     if (size < strlen(arg))
         value = short_form ? arg + 2 : equals + 1;
-    if (value && !option->value) {
-        snprintf(cursor->why, cursor->why_size, "%s takes no value", option->name);
-        return -EINVAL;
-    }
+    if (value && !option->value)
+        return why_error(cursor->why, -EINVAL, "%s takes no value", option->name);
     if (!value && option->value) {
-        if (cursor->at + 1 == cursor->argc) {
-            snprintf(cursor->why, cursor->why_size, "%s needs a value: %s %s", option->name,
-                     option->name, option->value);
-            return -EINVAL;
-        }
+        if (cursor->at + 1 == cursor->argc)
+            return why_error(cursor->why, -EINVAL, "%s needs a value: %s %s", option->name,
+                             option->name, option->value);
         value = cursor->argv[++cursor->at];
     }
     return take(cursor, option, value);
@@ -237,16 +223,15 @@ take_arg(struct cursor *cursor)
         return 0;
     }
     parse_escape(shown, sizeof shown, arg);
-    snprintf(cursor->why, cursor->why_size, *arg ? "one argument too many: %s" : "empty argument%s",
-             shown);
-    return -EINVAL;
+    return why_error(cursor->why, -EINVAL, *arg ? "one argument too many: %s" : "empty argument%s",
+                     shown);
 }
 
 int
-options_parse(struct options *options, int argc, char *const argv[], char *why, size_t why_size)
+options_parse(struct options *options, int argc, char *const argv[], struct why *why)
 {
     *options = (struct options){.length = 256, .temperature = 1};
-    struct cursor cursor = {options, argc, 1, argv, why, why_size};
+    struct cursor cursor = {options, argc, 1, argv, why};
     bool only_args = false;
     for (; cursor.at < argc; cursor.at++) {
         const char *arg = argv[cursor.at];
@@ -276,16 +261,15 @@ options_start(const struct options *options)
 }
 
 int
-options_apply(const struct options *options, struct config *config, char *why, size_t why_size)
+options_apply(const struct options *options, struct config *config, struct why *why)
 {
-    char reason[320];
+    struct why reason;
     for (size_t i = 0; i < options->set_count; i++) {
-        if (config_set(config, options->set[i].assignment, reason, sizeof reason) == 0)
+        if (config_set(config, options->set[i].assignment, &reason) == 0)
             continue;
-        bool named = strncmp(reason, "--set ", 6) == 0;
-        snprintf(why, why_size, "%s%s%s", named ? "" : options->set[i].option, named ? "" : ": ",
-                 reason);
-        return -EINVAL;
+        bool named = strncmp(reason.line, "--set ", 6) == 0;
+        return why_error(why, -EINVAL, "%s%s%s", named ? "" : options->set[i].option,
+                         named ? "" : ": ", reason.line);
     }
     return 0;
 }

@@ -12,6 +12,7 @@
 
 #include "node/job/config.h"
 #include "node/train/train.h"
+#include "proto/why.h"
 
 enum { OPTIONS_ARGS_MAX = 65, OPTIONS_SETS_MAX = 256 };
 
@@ -34,14 +35,13 @@ struct options {
 };
 
 /* Returns 0 or -EINVAL with `why`. Call options_fini in both cases. Stops at --help and --version. */
-int options_parse(struct options *options, int argc, char *const argv[], char *why,
-                  size_t why_size);
+int options_parse(struct options *options, int argc, char *const argv[], struct why *why);
 void options_fini(struct options *options);
 
 /* What --resume and --fresh say. */
 enum train_start options_start(const struct options *options);
 /* Calls config_set for all of them. Returns 0, or -EINVAL with `why`, which names the option. */
-int options_apply(const struct options *options, struct config *config, char *why, size_t why_size);
+int options_apply(const struct options *options, struct config *config, struct why *why);
 
 /* Prints one line per option, for --help. */
 void options_print(FILE *file);

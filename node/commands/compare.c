@@ -12,12 +12,11 @@
 enum { COMPARE_PATH_MAX = 1200, CELL_MAX = 32 };
 
 static int
-fail(const char *path, const char *reason, char *why, size_t why_size)
+fail(const char *path, const char *reason, struct why *why)
 {
     char shown[256];
     parse_escape(shown, sizeof shown, path);
-    snprintf(why, why_size, "%s: %s", shown, reason);
-    return -EBADMSG;
+    return why_error(why, -EBADMSG, "%s: %s", shown, reason);
 }
 
 static double
@@ -38,14 +37,14 @@ hash(const json_t *object, const char *name, char out[65])
 }
 
 int
-compare_read(struct compare_result *out, const char *dir, char *why, size_t why_size)
+compare_read(struct compare_result *out, const char *dir, struct why *why)
 {
     char path[COMPARE_PATH_MAX];
     json_error_t error;
     snprintf(path, sizeof path, "%s/result.json", dir);
     json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!object)
-        return fail(path, error.text, why, why_size);
+        return fail(path, error.text, why);
     const json_t *steps = json_object_get(object, "steps");
     bool whole = json_is_integer(steps) && json_integer_value(steps) >= 0 &&
                  hash(object, "params_sha256", out->params_sha256) &&
@@ -57,7 +56,7 @@ compare_read(struct compare_result *out, const char *dir, char *why, size_t why_
         out->wall_s = number(object, "wall_s");
     }
     json_decref(object);
-    return whole ? 0 : fail(path, "steps or a hash is missing", why, why_size);
+    return whole ? 0 : fail(path, "steps or a hash is missing", why);
 }
 
 static const char *

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "proto/why.h"
+
 struct compare_result {
     unsigned node; /* 1.. */
     uint64_t steps;
@@ -15,7 +17,7 @@ struct compare_result {
 };
 
 /* Reads `dir/result.json`. Returns 0 or -errno with `why`. */
-int compare_read(struct compare_result *out, const char *dir, char *why, size_t why_size);
+int compare_read(struct compare_result *out, const char *dir, struct why *why);
 
 /* Prints a table and a verdict on results[count], 1.., of `nodes` nodes that were started. Returns whether all hold
  * the same bits. */

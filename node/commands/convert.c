@@ -12,7 +12,7 @@
 #include "node/results/model_file.h"
 #include "node/train/left.h"
 
-enum { LINE = 512, HEADER = 256, LENGTH_AT = 8, TEXT_AT = 10, ROWS = 64 };
+enum { HEADER = 256, LENGTH_AT = 8, TEXT_AT = 10, ROWS = 64 };
 
 /* An array being written. */
 struct array {
@@ -21,17 +21,17 @@ struct array {
 };
 
 static int
-array_failed(const struct array *array, char *why, size_t why_size)
+array_failed(const struct array *array, struct why *why)
 {
     int error = errno ? errno : EIO;
-    snprintf(why, why_size, "%s: cannot write: %s", array->path, strerror(error));
+    why_set(why, "%s: cannot write: %s", array->path, strerror(error));
     return -error;
 }
 
 /* Format 1.0 of numpy.lib.format: magic, version, length of the text, the text padded to HEADER bytes. */
 static int
 array_begin(struct array *array, const char *dir, const char *name, const char *type, size_t rows,
-            const struct nn_shape *shape, char *why, size_t why_size)
+            const struct nn_shape *shape, struct why *why)
 {
     char header[HEADER + 1] = "\x93NUMPY\x01", dims[HEADER / 2] = "";
     for (size_t i = 0; i < shape->dims; i++)
@@ -46,19 +46,19 @@ array_begin(struct array *array, const char *dir, const char *name, const char *
     snprintf(array->path, sizeof array->path, "%s/%s", dir, name);
     array->file = fopen(array->path, "wx");
     if (!array->file || fwrite(header, HEADER, 1, array->file) != 1)
-        return array_failed(array, why, why_size);
+        return array_failed(array, why);
     return 0;
 }
 
 /* Nothing half-written stays. */
 static int
-array_end(struct array *array, int rc, char *why, size_t why_size)
+array_end(struct array *array, int rc, struct why *why)
 {
     if (!array->file)
         return rc;
     errno = 0;
     if (fclose(array->file) && !rc)
-        rc = array_failed(array, why, why_size);
+        rc = array_failed(array, why);
     array->file = NULL;
     if (rc)
         unlink(array->path);
@@ -70,8 +70,7 @@ struct part {
     enum data_part part;
     struct array features, labels;
     struct nn_batch batch;
-    char *why;
-    size_t why_size;
+    struct why *why;
 };
 
 static int
@@ -84,16 +83,14 @@ write_rows(struct part *p, size_t width, size_t rows, bool numbers)
             index[i] = (uint32_t)(first + i);
         data_fill(p->data, p->part, index, n, &p->batch, 1);
         const char *failed = data_failed(p->data);
-        if (failed) {
-            snprintf(p->why, p->why_size, "%s", failed);
-            return -EIO;
-        }
+        if (failed)
+            return why_error(p->why, -EIO, "%s", failed);
         const void *label = numbers ? (const void *)p->batch.target : p->batch.label;
         errno = 0;
         if (fwrite(p->batch.x, sizeof(float), n * width, p->features.file) != n * width)
-            return array_failed(&p->features, p->why, p->why_size);
+            return array_failed(&p->features, p->why);
         if (fwrite(label, sizeof(int32_t), n, p->labels.file) != n)
-            return array_failed(&p->labels, p->why, p->why_size);
+            return array_failed(&p->labels, p->why);
     }
     return 0;
 }
@@ -112,16 +109,16 @@ write_part(struct part *p, const char *dir)
     p->batch.target = numbers ? calloc(ROWS, sizeof *p->batch.target) : NULL;
     int rc = p->batch.x && (p->batch.label || p->batch.target) ? 0 : -ENOMEM;
     if (rc)
-        snprintf(p->why, p->why_size, "not enough memory for %d samples", ROWS);
+        why_set(p->why, "not enough memory for %d samples", ROWS);
     rc = rc ? rc
             : array_begin(&p->features, dir, test ? "test-features.npy" : "features.npy", "<f4",
-                          rows, &info->input, p->why, p->why_size);
+                          rows, &info->input, p->why);
     rc = rc ? rc
             : array_begin(&p->labels, dir, test ? "test-labels.npy" : "labels.npy",
-                          numbers ? "<f4" : "<i4", rows, &none, p->why, p->why_size);
+                          numbers ? "<f4" : "<i4", rows, &none, p->why);
     rc = rc ? rc : write_rows(p, width, rows, numbers);
-    rc = array_end(&p->features, rc, p->why, p->why_size);
-    rc = array_end(&p->labels, rc, p->why, p->why_size);
+    rc = array_end(&p->features, rc, p->why);
+    rc = array_end(&p->labels, rc, p->why);
     free(p->batch.x);
     free(p->batch.label);
     free(p->batch.target);
@@ -129,23 +126,18 @@ write_part(struct part *p, const char *dir)
 }
 
 static int
-write_data(const struct config *config, const struct data_set *data, const char *dir, char *why,
-           size_t why_size)
+write_data(const struct config *config, const struct data_set *data, const char *dir,
+           struct why *why)
 {
-    if (data_info(data)->labels > 1) {
-        snprintf(why, why_size, "%s: %zu labels per sample, expected 1: npy has no others",
-                 config->file, data_info(data)->labels);
-        return -EINVAL;
-    }
-    if (strlen(dir) >= CONFIG_PATH_MAX || (mkdir(dir, 0777) && errno != EEXIST)) {
-        snprintf(why, why_size, "%.300s: cannot make this folder: %s", dir,
-                 strlen(dir) >= CONFIG_PATH_MAX ? strerror(ENAMETOOLONG) : strerror(errno));
-        return -EINVAL;
-    }
+    if (data_info(data)->labels > 1)
+        return why_error(why, -EINVAL, "%s: %zu labels per sample, expected 1: npy has no others",
+                         config->file, data_info(data)->labels);
+    if (strlen(dir) >= CONFIG_PATH_MAX || (mkdir(dir, 0777) && errno != EEXIST))
+        return why_error(why, -EINVAL, "%.300s: cannot make this folder: %s", dir,
+                         strlen(dir) >= CONFIG_PATH_MAX ? strerror(ENAMETOOLONG) : strerror(errno));
     int rc = 0;
     for (int i = DATA_TRAIN; i <= DATA_TEST && !rc; i++) {
-        struct part part = {
-            .data = data, .part = (enum data_part)i, .why = why, .why_size = why_size};
+        struct part part = {.data = data, .part = (enum data_part)i, .why = why};
         rc = write_part(&part, dir);
     }
     return rc;
@@ -156,14 +148,14 @@ convert_data(struct config *config, const char *dir)
 {
     struct data_spec spec;
     struct data_set *data = NULL;
-    char why[LINE + CONFIG_PATH_MAX];
+    struct why why;
     config_data_spec(config, &spec);
     spec.reproduce = false;
-    int rc = data_open(&data, &spec, why, sizeof why);
+    int rc = data_open(&data, &spec, &why);
     if (!rc)
-        rc = write_data(config, data, dir, why, sizeof why);
+        rc = write_data(config, data, dir, &why);
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why);
+        fprintf(stderr, "meshnode: %s\n", why.line);
     else
         printf("wrote %zu training and %zu test samples to %s: features, labels, test-features and "
                "test-labels.npy\n",
@@ -174,16 +166,14 @@ convert_data(struct config *config, const char *dir)
 
 /* A checkpoint of another job: which key? The folder that it lies in may know. */
 static int
-tell_other(const struct left *left, const struct config *config, const char *path, char *why,
-           size_t why_size)
+tell_other(const struct left *left, const struct config *config, const char *path, struct why *why)
 {
     struct config_difference difference;
     size_t at = 0;
     if (!left->config || !config_differ(left->config, config, &at, &difference))
         return -EINVAL;
-    snprintf(why, why_size, "%s: checkpoint of another job (%s %s, here %s)", path, difference.key,
-             difference.left, difference.right);
-    return -EINVAL;
+    return why_error(why, -EINVAL, "%s: checkpoint of another job (%s %s, here %s)", path,
+                     difference.key, difference.left, difference.right);
 }
 
 /* The job of a run that went on with other settings is in its folder. */
@@ -199,7 +189,7 @@ read_left(struct left *left, const char *checkpoint_path)
 
 static int
 write_model(const struct config *config, const struct job *job, struct state *state,
-            const char *checkpoint_path, const char *model_path, char *why, size_t why_size)
+            const char *checkpoint_path, const char *model_path, struct why *why)
 {
     struct config_difference difference;
     struct left left;
@@ -214,14 +204,14 @@ write_model(const struct config *config, const struct job *job, struct state *st
     bool went_on = left.config && left.config->train.past[0] && !config->train.past[0] &&
                    !config_differ(left.config, config, &at, &difference);
     checkpoint.job_hash = went_on ? left.job.job : checkpoint.job_hash;
-    int rc = checkpoint_read(checkpoint_path, &checkpoint, why, why_size);
+    int rc = checkpoint_read(checkpoint_path, &checkpoint, why);
     if (rc == -EINVAL)
-        rc = tell_other(&left, config, checkpoint_path, why, why_size);
+        rc = tell_other(&left, config, checkpoint_path, why);
     if (!rc) {
         const struct model_file file = model_file_of(state->header, state->job.labels > 0,
                                                      state_weights(state), state->param_count);
         rc = model_file_write(model_path, went_on ? left.config : config, job, &file,
-                              state_weights(state), why, why_size);
+                              state_weights(state), why);
     }
     if (!rc)
         printf("wrote %s: the model of step %llu\n", model_path,
@@ -235,20 +225,20 @@ convert_checkpoint(struct config *config, const char *checkpoint_path, const cha
 {
     struct job job = {0};
     struct state state = {0};
-    char why[LINE];
-    int rc = job_open(&job, config, why, sizeof why);
+    struct why why;
+    int rc = job_open(&job, config, &why);
     if (!rc)
-        rc = job_start(&job, config, why, sizeof why);
+        rc = job_start(&job, config, &why);
     if (!rc) {
         const struct state_job rules = job_rules(&job, config);
         rc = state_init(&state, &rules, job.exact, nn_param_count(job.model));
         if (rc)
-            snprintf(why, sizeof why, "not enough memory for the state");
+            why_set(&why, "not enough memory for the state");
     }
     if (!rc)
-        rc = write_model(config, &job, &state, checkpoint_path, model_path, why, sizeof why);
+        rc = write_model(config, &job, &state, checkpoint_path, model_path, &why);
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why);
+        fprintf(stderr, "meshnode: %s\n", why.line);
     state_fini(&state);
     job_close(&job);
     return rc ? 2 : 0;

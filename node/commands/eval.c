@@ -12,8 +12,6 @@
 #include "node/train/train.h"
 #include "node/train/work.h"
 
-enum { LINE = 512 };
-
 static void
 format_shape(const struct nn_shape *shape, char *out, size_t size)
 {
@@ -114,14 +112,14 @@ train_check(struct config *config)
     bool fits = true;
     struct job job = {0};
     struct memory memory;
-    char why[LINE];
-    int rc = job_open(&job, config, why, sizeof why);
+    struct why why;
+    int rc = job_open(&job, config, &why);
     if (!rc)
-        rc = job_start(&job, config, why, sizeof why);
+        rc = job_start(&job, config, &why);
     if (!rc)
-        rc = memory_plan(&memory, config, &job, why, sizeof why);
+        rc = memory_plan(&memory, config, &job, &why);
     if (rc) {
-        fprintf(stderr, "meshnode: %s\n", why);
+        fprintf(stderr, "meshnode: %s\n", why.line);
     } else {
         print_job(config, &job, &memory);
         fits = check_fit(config, &memory);
@@ -131,8 +129,7 @@ train_check(struct config *config)
 }
 
 static int
-evaluate(const struct config *config, const struct job *job, const char *path, char *why,
-         size_t why_size)
+evaluate(const struct config *config, const struct job *job, const char *path, struct why *why)
 {
     struct pool *pool = NULL;
     struct work *work = NULL;
@@ -155,12 +152,12 @@ evaluate(const struct config *config, const struct job *job, const char *path, c
     if (!rc)
         rc = work_new(&work, &setup);
     if (rc) {
-        snprintf(why, why_size, "not enough memory to evaluate");
-    } else if (!(rc = safetensors_read(path, job->model, params, why, why_size))) {
+        why_set(why, "not enough memory to evaluate");
+    } else if (!(rc = safetensors_read(path, job->model, params, why))) {
         work_evaluate(work, params, &loss, &accuracy);
         const char *failed = data_failed(job->data);
         rc = failed ? -EIO : 0;
-        snprintf(why, why_size, "%s", failed ? failed : "");
+        why_set(why, "%s", failed ? failed : "");
     }
     if (!rc) {
         printf("test samples %zu, loss %.6f", data_info(job->data)->test, loss);
@@ -178,12 +175,12 @@ int
 train_eval(struct config *config, const char *model_path)
 {
     struct job job = {0};
-    char why[LINE];
-    int rc = job_open(&job, config, why, sizeof why);
+    struct why why;
+    int rc = job_open(&job, config, &why);
     if (!rc)
-        rc = evaluate(config, &job, model_path, why, sizeof why);
+        rc = evaluate(config, &job, model_path, &why);
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why);
+        fprintf(stderr, "meshnode: %s\n", why.line);
     job_close(&job);
     return rc ? 2 : 0;
 }

@@ -34,7 +34,7 @@ host_cpus(void)
 
 /* A link takes four descriptors, a mesh of 64 nodes less than the wish; alone one gets by with the need. */
 int
-host_descriptors(char *why, size_t why_size)
+host_descriptors(struct why *why)
 {
     enum { NEED = 64, WISH = 1024 };
     struct rlimit limit;
@@ -47,7 +47,7 @@ host_descriptors(char *why, size_t why_size)
     }
     if (limit.rlim_cur >= NEED)
         return 0;
-    snprintf(why, why_size, "at most %llu open files are allowed (ulimit -n), expected at least %d",
-             (unsigned long long)limit.rlim_cur, NEED);
-    return -EMFILE;
+    return why_error(why, -EMFILE,
+                     "at most %llu open files are allowed (ulimit -n), expected at least %d",
+                     (unsigned long long)limit.rlim_cur, NEED);
 }

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/why.h"
+
 /* Number of CPUs that this process may use; at least 1. */
 unsigned host_cpus(void);
 
@@ -19,6 +21,6 @@ void host_name(const char *name, char *out, size_t size);
 
 /* Raises the limit of descriptors to what a mesh needs, because ZeroMQ ends the program when they run out. Returns
  * 0, or -EMFILE with `why`. */
-int host_descriptors(char *why, size_t why_size);
+int host_descriptors(struct why *why);
 
 #endif

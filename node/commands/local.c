@@ -35,7 +35,6 @@ enum {
     ARGS_MAX = 2 * OPTIONS_SETS_MAX + 26,
     PATH_SIZE = 1200,
     SET_SIZE = 1400,
-    WHY_SIZE = 512,
 };
 
 struct child {
@@ -404,12 +403,13 @@ read_results(const struct local *local, struct compare_result *results)
 {
     size_t count = 0;
     for (unsigned i = 0; i < local->count; i++) {
-        char dir[PATH_SIZE], why[WHY_SIZE];
+        char dir[PATH_SIZE];
+        struct why why;
         if (local->child[i].status != 0)
             continue;
         node_dir(local, i, dir, sizeof dir);
-        if (compare_read(&results[count], dir, why, sizeof why))
-            fprintf(stderr, "meshnode: %s\n", why);
+        if (compare_read(&results[count], dir, &why))
+            fprintf(stderr, "meshnode: %s\n", why.line);
         else
             results[count++].node = i + 1;
     }
@@ -441,7 +441,7 @@ conclude(const struct local *local)
 /* Nodes that were stopped at different steps go on from one: the newest that one of them has. */
 static int
 settle(struct local *local, struct config *config, struct job *job, enum train_start start,
-       char *why, size_t why_size)
+       struct why *why)
 {
     static char text[PROTO_PEERS_MAX][PATH_SIZE];
     const char *dir[PROTO_PEERS_MAX];
@@ -449,7 +449,7 @@ settle(struct local *local, struct config *config, struct job *job, enum train_s
         node_dir(local, i, text[i], sizeof text[i]);
         dir[i] = text[i];
     }
-    int rc = left_settle(config, job, start, dir, local->count, why, why_size);
+    int rc = left_settle(config, job, start, dir, local->count, why);
     if (!rc && config->train.past[0])
         snprintf(local->past, sizeof local->past, "train.past=%s", config->train.past);
     return rc;
@@ -459,27 +459,27 @@ settle(struct local *local, struct config *config, struct job *job, enum train_s
 static int
 check_job(struct local *local, struct config *config, const struct options *options)
 {
-    char why[WHY_SIZE];
+    struct why why;
     struct job job = {0};
     unsigned count = local->count;
     int rc = 0;
     if (config->mesh.port != 0 && count > 1) {
-        snprintf(why, sizeof why, "mesh.port = %llu, expected 0 with -n %u: each needs its own",
-                 (unsigned long long)config->mesh.port, count);
+        why_set(&why, "mesh.port = %llu, expected 0 with -n %u: each needs its own",
+                (unsigned long long)config->mesh.port, count);
         rc = -EINVAL;
     } else if (strlen(config->out) + sizeof "/node-64" >= CONFIG_PATH_MAX) {
-        snprintf(why, sizeof why, "node.out is too long");
+        why_set(&why, "node.out is too long");
         rc = -EINVAL;
     } else {
-        rc = job_open(&job, config, why, sizeof why);
+        rc = job_open(&job, config, &why);
         if (!rc)
-            rc = job_start(&job, config, why, sizeof why);
+            rc = job_start(&job, config, &why);
         if (!rc)
-            rc = settle(local, config, &job, options_start(options), why, sizeof why);
+            rc = settle(local, config, &job, options_start(options), &why);
         job_close(&job);
     }
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why);
+        fprintf(stderr, "meshnode: %s\n", why.line);
     return rc ? 2 : 0;
 }
 

@@ -11,7 +11,7 @@
 #include "node/job/job.h"
 #include "node/results/model_file.h"
 
-enum { ROWS = 32, LINE = 512 + CONFIG_PATH_MAX };
+enum { ROWS = 32 };
 
 struct predicting {
     const struct config *config;
@@ -129,7 +129,7 @@ print_row(const struct predicting *p, size_t row, const struct nn_batch *batch, 
 
 /* 0 or -EIO. */
 static int
-print_rows(const struct predicting *p, char *why, size_t why_size)
+print_rows(const struct predicting *p, struct why *why)
 {
     const struct nn_context context = {.seed = p->config->run.seed};
     struct nn_batch *batch = nn_pass_batch(p->pass);
@@ -144,10 +144,8 @@ print_rows(const struct predicting *p, char *why, size_t why_size)
         for (size_t l = 0; l < nn_layer_count(p->model); l++)
             nn_forward(p->model, l, p->pass, p->params, &context);
         const char *failed = data_failed(p->data);
-        if (failed) {
-            snprintf(why, why_size, "%s", failed);
-            return -EIO;
-        }
+        if (failed)
+            return why_error(why, -EIO, "%s", failed);
         for (size_t i = 0; i < n; i++)
             print_row(p, first + i, batch, i);
     }
@@ -155,52 +153,47 @@ print_rows(const struct predicting *p, char *why, size_t why_size)
 }
 
 static int
-check_model(const struct predicting *p, char *why, size_t why_size)
+check_model(const struct predicting *p, struct why *why)
 {
-    if (nn_label_count(p->model) > 1) {
-        snprintf(why, why_size,
-                 "%s: the model predicts each position of a sequence, expected one prediction per "
-                 "sample (meshnode sample writes a text)",
-                 p->config->file);
-        return -EINVAL;
-    }
-    if (p->config->train.loss == NN_COUNT) {
-        snprintf(why, why_size, "%s: train.loss = count predicts nothing", p->config->file);
-        return -EINVAL;
-    }
+    if (nn_label_count(p->model) > 1)
+        return why_error(
+            why, -EINVAL,
+            "%s: the model predicts each position of a sequence, expected one prediction per "
+            "sample (meshnode sample writes a text)",
+            p->config->file);
+    if (p->config->train.loss == NN_COUNT)
+        return why_error(why, -EINVAL, "%s: train.loss = count predicts nothing", p->config->file);
     return 0;
 }
 
 static int
-open_predicting(struct predicting *p, const char *model_path, char *why, size_t why_size)
+open_predicting(struct predicting *p, const char *model_path, struct why *why)
 {
     p->outputs = nn_output_size(p->model);
     p->params = calloc(nn_param_count(p->model) + 1, sizeof *p->params);
     p->p = calloc(p->outputs, sizeof *p->p);
-    if (!p->params || !p->p || nn_pass_new(&p->pass, p->model, ROWS, false)) {
-        snprintf(why, why_size, "not enough memory for the model");
-        return -ENOMEM;
-    }
-    return safetensors_read(model_path, p->model, p->params, why, why_size);
+    if (!p->params || !p->p || nn_pass_new(&p->pass, p->model, ROWS, false))
+        return why_error(why, -ENOMEM, "not enough memory for the model");
+    return safetensors_read(model_path, p->model, p->params, why);
 }
 
 /* The model and the rows: from the model's file alone, where it has all that is needed, else from the job's data. */
 static int
 open_rows(struct predicting *p, struct job *job, struct data_set **rows, const char *path,
-          char *why, size_t why_size)
+          struct why *why)
 {
     struct data_scaling scaling = p->note.scaling;
     bool alone = path && scaling.input.dims > 0 && (p->note.column || !p->config->data.standardise);
-    int rc = alone ? job_open_input(job, p->config, &scaling.input, why, why_size)
-                   : job_open(job, p->config, why, why_size);
+    int rc =
+        alone ? job_open_input(job, p->config, &scaling.input, why) : job_open(job, p->config, why);
     p->model = job->model;
     p->named = job->data;
     if (!rc)
-        rc = check_model(p, why, why_size);
+        rc = check_model(p, why);
     if (!rc && path && !alone)
         data_scaling(job->data, &scaling);
     if (!rc && path)
-        rc = data_open_rows(rows, &scaling, path, why, why_size);
+        rc = data_open_rows(rows, &scaling, path, why);
     p->data = *rows ? *rows : job->data;
     return rc;
 }
@@ -211,16 +204,16 @@ predict_run(struct config *config, const char *model_path, const char *rows_path
     struct job job = {0};
     struct data_set *rows = NULL;
     struct predicting p = {.config = config, .bare = rows_path != NULL};
-    char why[LINE];
-    int rc = model_note_read(&p.note, model_path, why, sizeof why);
+    struct why why;
+    int rc = model_note_read(&p.note, model_path, &why);
     if (!rc)
-        rc = open_rows(&p, &job, &rows, rows_path, why, sizeof why);
+        rc = open_rows(&p, &job, &rows, rows_path, &why);
     if (!rc)
-        rc = open_predicting(&p, model_path, why, sizeof why);
+        rc = open_predicting(&p, model_path, &why);
     if (!rc)
-        rc = print_rows(&p, why, sizeof why);
+        rc = print_rows(&p, &why);
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why);
+        fprintf(stderr, "meshnode: %s\n", why.line);
     nn_pass_destroy(&p.pass);
     free(p.p);
     free(p.params);

@@ -11,8 +11,6 @@
 #include "node/job/job.h"
 #include "node/results/model_file.h"
 
-enum { LINE = 512 + CONFIG_PATH_MAX };
-
 static const char reader[] =
     "import json, struct\n"
     "import torch\n"
@@ -305,26 +303,26 @@ python_print(struct config *config, const char *model_path)
     struct job job = {0};
     struct model_note note;
     struct nn_shape input;
-    char why[LINE];
+    struct why why;
     float *params = NULL;
-    int rc = model_note_read(&note, model_path, why, sizeof why);
+    int rc = model_note_read(&note, model_path, &why);
     bool alone = !rc && note.scaling.input.dims > 0;
     if (!rc)
-        rc = alone ? job_open_input(&job, config, &note.scaling.input, why, sizeof why)
-                   : job_open(&job, config, why, sizeof why);
+        rc = alone ? job_open_input(&job, config, &note.scaling.input, &why)
+                   : job_open(&job, config, &why);
     if (!rc) {
         input = config->model.input.dims ? config->model.input
                 : alone                  ? note.scaling.input
                                          : data_info(job.data)->input;
         params = calloc(nn_param_count(job.model) + 1, sizeof *params);
-        rc = params ? safetensors_read(model_path, job.model, params, why, sizeof why) : -ENOMEM;
+        rc = params ? safetensors_read(model_path, job.model, params, &why) : -ENOMEM;
         if (!params)
-            snprintf(why, sizeof why, "not enough memory for the model");
+            why_set(&why, "not enough memory for the model");
     }
     if (!rc)
         print_program(config, job.model, &input, model_path);
     else
-        fprintf(stderr, "meshnode: %s\n", why);
+        fprintf(stderr, "meshnode: %s\n", why.line);
     free(params);
     model_note_fini(&note);
     job_close(&job);

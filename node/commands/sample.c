@@ -14,7 +14,7 @@
 #include "nn/rng.h"
 #include "node/job/job.h"
 
-enum { BYTES = 256, LINE = 512 + CONFIG_PATH_MAX };
+enum { BYTES = 256 };
 
 /* A text being written. */
 struct sampling {
@@ -122,15 +122,13 @@ write_text(struct sampling *s)
 }
 
 static int
-open_sampling(struct sampling *s, const char *path, char *why, size_t why_size)
+open_sampling(struct sampling *s, const char *path, struct why *why)
 {
     s->params = calloc(nn_param_count(s->model) + 1, sizeof *s->params);
     s->window = calloc(s->context, 1);
-    if (!s->params || !s->window || nn_pass_new(&s->pass, s->model, 1, false)) {
-        snprintf(why, why_size, "not enough memory for the model");
-        return -ENOMEM;
-    }
-    return safetensors_read(path, s->model, s->params, why, why_size);
+    if (!s->params || !s->window || nn_pass_new(&s->pass, s->model, 1, false))
+        return why_error(why, -ENOMEM, "not enough memory for the model");
+    return safetensors_read(path, s->model, s->params, why);
 }
 
 int
@@ -138,13 +136,13 @@ sample_run(struct config *config, const char *model_path, const struct options *
 {
     struct job job = {0};
     struct sampling s = {.config = config, .options = options, .context = config->data.context};
-    char why[LINE];
-    int status = 2, rc = job_open_bytes(&job, config, why, sizeof why);
+    struct why why;
+    int status = 2, rc = job_open_bytes(&job, config, &why);
     s.model = job.model;
     if (!rc)
-        rc = open_sampling(&s, model_path, why, sizeof why);
+        rc = open_sampling(&s, model_path, &why);
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why);
+        fprintf(stderr, "meshnode: %s\n", why.line);
     else
         status = write_text(&s);
     nn_pass_destroy(&s.pass);

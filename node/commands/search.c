@@ -43,7 +43,7 @@ tell(void *ctx, const struct mesh_status *status, uint64_t searching_us)
 }
 
 int
-search_job(const struct config *config, char *text, char *from, char *why, size_t why_size)
+search_job(const struct config *config, char *text, char *from, struct why *why)
 {
     struct search search = {.config = config, .since_us = clock_us()};
     struct mesh_setup setup = {
@@ -62,7 +62,7 @@ search_job(const struct config *config, char *text, char *from, char *why, size_
     host_name(config->name, setup.hello.name, sizeof setup.hello.name);
     show_init(&search.show, config->quiet);
     do
-        rc = mesh_job_find(&setup, SEARCH_MS, text, from, why, why_size);
+        rc = mesh_job_find(&setup, SEARCH_MS, text, from, why);
     while (rc == -ETIMEDOUT);
     show_fini(&search.show);
     return rc;

@@ -100,7 +100,8 @@ static void
 read_job(struct audit *audit, unsigned dir)
 {
     static char text[VERIFY_JOB_MAX];
-    char where[SHOWN_SIZE + 32], why[128];
+    char where[SHOWN_SIZE + 32];
+    struct why why;
     struct verify_job job;
     place(audit, dir, "job.json", 0, where, sizeof where);
     FILE *file = open_text(audit, dir, "job.json");
@@ -110,8 +111,8 @@ read_job(struct audit *audit, unsigned dir)
     }
     size_t size = fread(text, 1, sizeof text, file);
     fclose(file);
-    if (verify_read_job(&job, text, size, why, sizeof why)) {
-        find(audit, where, "%s", why);
+    if (verify_read_job(&job, text, size, &why)) {
+        find(audit, where, "%s", why.line);
     } else if (audit->job_dir < 0) {
         audit->job = job;
         audit->job_dir = (int)dir;
@@ -154,7 +155,8 @@ next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size)
 static void
 read_lines(struct audit *audit, unsigned dir)
 {
-    char text[VERIFY_LINE_MAX], where[SHOWN_SIZE + 32], why[128];
+    char text[VERIFY_LINE_MAX], where[SHOWN_SIZE + 32];
+    struct why why;
     struct verify_line said;
     size_t size;
     int rc;
@@ -168,8 +170,8 @@ read_lines(struct audit *audit, unsigned dir)
         place(audit, dir, "metrics.jsonl", line, where, sizeof where);
         if (rc < 0)
             find(audit, where, "has more than %d bytes", VERIFY_LINE_MAX);
-        else if ((rc = verify_read_line(&said, text, size, why, sizeof why)) < 0)
-            find(audit, where, "%s", why);
+        else if ((rc = verify_read_line(&said, text, size, &why)) < 0)
+            find(audit, where, "%s", why.line);
         else if (rc == 0)
             keep(audit, &said, dir, line);
     }
@@ -180,15 +182,16 @@ read_lines(struct audit *audit, unsigned dir)
 static void
 read_result(struct audit *audit, unsigned dir, struct compare_result *first, bool *any)
 {
-    char where[SHOWN_SIZE + 32], why[320];
+    char where[SHOWN_SIZE + 32];
+    struct why why;
     struct compare_result result;
     FILE *file = open_text(audit, dir, "result.json");
     if (!file)
         return; /* killed, interrupted or still running */
     fclose(file);
     place(audit, dir, "result.json", 0, where, sizeof where);
-    if (compare_read(&result, audit->dir[dir], why, sizeof why)) {
-        find(audit, where, "%s", why);
+    if (compare_read(&result, audit->dir[dir], &why)) {
+        find(audit, where, "%s", why.line);
         return;
     }
     if (*any && (result.steps != first->steps || strcmp(result.state_sha256, first->state_sha256)))

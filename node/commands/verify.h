@@ -25,6 +25,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "proto/why.h"
+
 enum {
     VERIFY_DIRS_MAX = 64,
     VERIFY_LINE_MAX = 4096,
@@ -48,11 +50,9 @@ struct verify_line {
 };
 
 /* Reads the text of a job.json. Returns 0, or -EBADMSG with `why`. */
-int verify_read_job(struct verify_job *out, const char *text, size_t size, char *why,
-                    size_t why_size);
+int verify_read_job(struct verify_job *out, const char *text, size_t size, struct why *why);
 /* Reads a line of metrics.jsonl. Returns 0, 1 if it is about no step, or -EBADMSG with `why`. */
-int verify_read_line(struct verify_line *out, const char *text, size_t size, char *why,
-                     size_t why_size);
+int verify_read_line(struct verify_line *out, const char *text, size_t size, struct why *why);
 
 /* Judges folders dir[count], 1..VERIFY_DIRS_MAX. Prints the findings, one per line, and then a line with the verdict
  * to `out`. Returns 0 when everything is proved, else 1. */

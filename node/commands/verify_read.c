@@ -37,25 +37,25 @@ hash(struct reading *reading, const char *name)
 }
 
 static int
-finish(const struct reading *reading, const char *wrong, char *why, size_t why_size)
+finish(const struct reading *reading, const char *wrong, struct why *why)
 {
     if (reading->wrong)
-        snprintf(why, why_size, "%s is missing or of the wrong kind", reading->wrong);
+        why_set(why, "%s is missing or of the wrong kind", reading->wrong);
     else if (wrong)
-        snprintf(why, why_size, "%s", wrong);
+        why_set(why, "%s", wrong);
     else
         return 0;
     return -EBADMSG;
 }
 
 static json_t *
-parse(const char *text, size_t size, size_t most, char *why, size_t why_size)
+parse(const char *text, size_t size, size_t most, struct why *why)
 {
     json_error_t error;
     json_t *object = size <= most ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &error) : NULL;
     if (json_is_object(object))
         return object;
-    snprintf(why, why_size, "is not a JSON object");
+    why_set(why, "is not a JSON object");
     json_decref(object);
     return NULL;
 }
@@ -79,9 +79,9 @@ read_parts(const json_t *object, struct verify_job *out)
 }
 
 int
-verify_read_job(struct verify_job *out, const char *text, size_t size, char *why, size_t why_size)
+verify_read_job(struct verify_job *out, const char *text, size_t size, struct why *why)
 {
-    json_t *object = parse(text, size, VERIFY_JOB_MAX, why, why_size);
+    json_t *object = parse(text, size, VERIFY_JOB_MAX, why);
     if (!object)
         return -EBADMSG;
     struct reading reading = {object, NULL};
@@ -102,15 +102,15 @@ verify_read_job(struct verify_job *out, const char *text, size_t size, char *why
                             ? "local_steps is out of range"
                         : !read_parts(object, out) ? "parts are not steps that rise"
                                                    : NULL;
-    int rc = finish(&reading, wrong, why, why_size);
+    int rc = finish(&reading, wrong, why);
     json_decref(object);
     return rc;
 }
 
 int
-verify_read_line(struct verify_line *out, const char *text, size_t size, char *why, size_t why_size)
+verify_read_line(struct verify_line *out, const char *text, size_t size, struct why *why)
 {
-    json_t *object = parse(text, size, VERIFY_LINE_MAX, why, why_size);
+    json_t *object = parse(text, size, VERIFY_LINE_MAX, why);
     if (!object)
         return -EBADMSG;
     struct reading reading = {object, NULL};
@@ -131,7 +131,7 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, char *w
         if (!json_is_true(json_object_get(object, "followed")))
             out->plan = hash(&reading, "plan");
     }
-    int rc = finish(&reading, NULL, why, why_size);
+    int rc = finish(&reading, NULL, why);
     json_decref(object);
     return rc ? rc : none;
 }

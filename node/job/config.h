@@ -20,6 +20,7 @@
 #include "nn/nn.h"
 #include "nn/optim.h"
 #include "proto/proto.h"
+#include "proto/why.h"
 
 enum {
     CONFIG_PATH_MAX = 1024,
@@ -105,16 +106,16 @@ struct config {
 };
 
 /* Reads a regular file of less than PROTO_JOB_MAX bytes. Returns 0 or -errno with `why`. */
-int config_load(struct config **out, const char *path, char *why, size_t why_size);
+int config_load(struct config **out, const char *path, struct why *why);
 /* The same from memory; `name` stands for the file in messages. */
-int config_parse(struct config **out, const char *name, const char *text, size_t size, char *why,
-                 size_t why_size);
+int config_parse(struct config **out, const char *name, const char *text, size_t size,
+                 struct why *why);
 /* "section.key=value". A list gets one value more. A choice takes the word and its defaults. After an error the
  * config is unchanged. */
-int config_set(struct config *config, const char *assignment, char *why, size_t why_size);
+int config_set(struct config *config, const char *assignment, struct why *why);
 /* Checks rules about several keys, and fills in what depends on others (threads, out). */
-int config_check(struct config *config, char *why, size_t why_size);
-int config_copy(struct config **out, const struct config *config, char *why, size_t why_size);
+int config_check(struct config *config, struct why *why);
+int config_copy(struct config **out, const struct config *config, struct why *why);
 void config_destroy(struct config **config);
 
 /* Hash of every key that is part of the job, in canonical form, mixed with the hash of the data and that of the

@@ -371,12 +371,11 @@ key_expected(const struct config_key *key, char *out, size_t size)
 
 /* " a b c" behind what is in `why`. */
 static void
-append_names(const char *section, char *why, size_t why_size)
+append_names(const char *section, struct why *why)
 {
-    size_t used = strlen(why);
     for (size_t i = 0; i < config_key_count; i++)
-        if (strcmp(config_keys[i].section, section) == 0 && used < why_size)
-            used += (size_t)snprintf(why + used, why_size - used, " %s", config_keys[i].name);
+        if (strcmp(config_keys[i].section, section) == 0)
+            why_append(why, " %s", config_keys[i].name);
 }
 
 /* The key that `path` goes beyond, as if it were a section: cuts `path` down to it. */
@@ -395,49 +394,49 @@ key_above(char *path)
 /* Nothing of nearly this name: a section taken for a key, no key of the section, a key taken for a section, or
  * neither. */
 static void
-expected_instead(const char *section, char *path, const char *shown, char *why, size_t why_size)
+expected_instead(const char *section, char *path, const char *shown, struct why *why)
 {
     char expected[480];
     const struct config_key *above;
     if (config_key_first(path)) {
-        snprintf(why, why_size, "unknown key %s, expected %s.KEY with KEY one of", shown, shown);
-        append_names(path, why, why_size);
+        why_set(why, "unknown key %s, expected %s.KEY with KEY one of", shown, shown);
+        append_names(path, why);
     } else if (config_key_first(section)) {
-        snprintf(why, why_size, "unknown key %s, expected one of", shown);
-        append_names(section, why, why_size);
+        why_set(why, "unknown key %s, expected one of", shown);
+        append_names(section, why);
     } else if ((above = key_above(path))) {
         key_expected(above, expected, sizeof expected);
-        snprintf(why, why_size, "unknown key %s: %s has a value, %s", shown, path, expected);
+        why_set(why, "unknown key %s: %s has a value, %s", shown, path, expected);
     } else {
-        snprintf(why, why_size,
-                 "unknown key %s, expected one of the sections run, data, model, train, mesh or "
-                 "node, a dot, and a key",
-                 shown);
+        why_set(why,
+                "unknown key %s, expected one of the sections run, data, model, train, mesh or "
+                "node, a dot, and a key",
+                shown);
     }
 }
 
 void
-config_key_unknown(const char *section, const char *name, char *why, size_t why_size)
+config_key_unknown(const char *section, const char *name, struct why *why)
 {
     char path[2 * PATH_MAX_LENGTH], shown[2 * PATH_MAX_LENGTH], near[PATH_MAX_LENGTH];
     snprintf(path, sizeof path, "%s%s%s", section, *section ? "." : "", name);
     parse_escape(shown, sizeof shown, path);
     const char *hint = strchr(section, '.') ? NULL : config_hint_key(name);
     if (hint) {
-        snprintf(why, why_size, "unknown key %s, did you mean %s?", shown, hint);
+        why_set(why, "unknown key %s, did you mean %s?", shown, hint);
         return;
     }
     const struct config_key *best = config_key_first(path) ? NULL : key_nearest(section, name);
     if (!best) {
-        expected_instead(section, path, shown, why, why_size);
+        expected_instead(section, path, shown, why);
         return;
     }
     config_key_path(best, near, sizeof near);
-    snprintf(why, why_size, "unknown key %s, did you mean %s?", shown, near);
+    why_set(why, "unknown key %s, did you mean %s?", shown, near);
 }
 
 static int
-key_refuse(const struct config_key *key, const char *text, char *why, size_t why_size)
+key_refuse(const struct config_key *key, const char *text, struct why *why)
 {
     char shown[SHOWN_MAX], path[PATH_MAX_LENGTH], expected[480];
     bool cut = parse_escape(shown, sizeof shown, text) < strlen(text) && parse_printable(text);
@@ -447,9 +446,8 @@ key_refuse(const struct config_key *key, const char *text, char *why, size_t why
         snprintf(expected, sizeof expected, "%s", hint);
     else
         key_expected(key, expected, sizeof expected);
-    snprintf(why, why_size, "%s = %s%s, %s", path, *text ? shown : "\"\"", cut ? "..." : "",
-             expected);
-    return -EINVAL;
+    return why_error(why, -EINVAL, "%s = %s%s, %s", path, *text ? shown : "\"\"", cut ? "..." : "",
+                     expected);
 }
 
 static void
@@ -620,15 +618,12 @@ set_any(const struct config_key *key, void *base, const char *text)
 }
 
 int
-config_key_set(const struct config_key *key, void *base, const char *text, char *why,
-               size_t why_size)
+config_key_set(const struct config_key *key, void *base, const char *text, struct why *why)
 {
     int rc = set_any(key, base, text);
-    if (rc == -ENOSPC) {
-        snprintf(why, why_size, "%s.%s has too many values", key->section, key->name);
-        return -EINVAL;
-    }
-    return rc ? key_refuse(key, text, why, why_size) : 0;
+    if (rc == -ENOSPC)
+        return why_error(why, -EINVAL, "%s.%s has too many values", key->section, key->name);
+    return rc ? key_refuse(key, text, why) : 0;
 }
 
 void

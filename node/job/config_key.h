@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "node/job/config.h"
+#include "proto/why.h"
 
 enum config_kind {
     CONFIG_UINT,      /* uint64_t or unsigned, min..max */
@@ -56,12 +57,11 @@ const struct config_key *config_key_first(const char *section);
 /* "train.batch" */
 void config_key_path(const struct config_key *key, char *out, size_t size);
 /* "unknown key train.bach, did you mean train.batch?" */
-void config_key_unknown(const char *section, const char *name, char *why, size_t why_size);
+void config_key_unknown(const char *section, const char *name, struct why *why);
 
 /* Sets the member of `base` from text. A choice takes its word and all its defaults. Returns 0, or -EINVAL with
  * "train.batch = 0, expected 1..16777216". */
-int config_key_set(const struct config_key *key, void *base, const char *text, char *why,
-                   size_t why_size);
+int config_key_set(const struct config_key *key, void *base, const char *text, struct why *why);
 /* Sets all keys of a section (with NULL: all that do not belong to a choice) to their defaults. */
 void config_key_defaults(const char *section, void *base);
 /* The word of an ENUM, CHOICE or WORD that `base` has. */
@@ -77,6 +77,6 @@ void config_key_print(const struct config_key *key, const void *base, char *out,
 char *config_text(const struct config *config, unsigned scopes, size_t *size);
 
 /* Reads the YAML in `text` over the defaults in `config`. Returns 0, or -EINVAL with one line. */
-int config_read(struct config *config, const char *text, size_t size, char *why, size_t why_size);
+int config_read(struct config *config, const char *text, size_t size, struct why *why);
 
 #endif

@@ -143,12 +143,11 @@ config_differ_fixed(const struct config *left, const struct config *right,
 /* --- train.past --- */
 
 static int
-refuse(const struct config *config, const char *reason, char *why, size_t why_size)
+refuse(const struct config *config, const char *reason, struct why *why)
 {
     char shown[REASON_SIZE / 2];
     parse_escape(shown, sizeof shown, config->train.past);
-    snprintf(why, why_size, "%s = '%s', %s", past_key, shown, reason);
-    return -EINVAL;
+    return why_error(why, -EINVAL, "%s = '%s', %s", past_key, shown, reason);
 }
 
 /* " train.epochs=3" for each key in which `config` differs from `present`. */
@@ -172,8 +171,7 @@ write_settings(FILE *file, const struct config *config, const struct config *pre
 
 /* "train.past=..." of the first `count` parts, as `config` has to have it. */
 static int
-set_past(struct config *config, const struct config_parts *parts, size_t count, char *why,
-         size_t why_size)
+set_past(struct config *config, const struct config_parts *parts, size_t count, struct why *why)
 {
     char *text = NULL;
     size_t size;
@@ -187,50 +185,48 @@ set_past(struct config *config, const struct config_parts *parts, size_t count, 
     }
     int rc = file && fclose(file) == 0 ? 0 : -ENOMEM;
     if (!rc)
-        rc = config_set(config, text, why, why_size);
+        rc = config_set(config, text, why);
     else
-        snprintf(why, why_size, "out of memory");
+        why_set(why, "out of memory");
     free(text);
     return rc;
 }
 
 /* One of "75 train.epochs=3 train.warmup=10". */
 static int
-read_part(struct config_parts *parts, const struct config *present, char *text, char *why,
-          size_t why_size)
+read_part(struct config_parts *parts, const struct config *present, char *text, struct why *why)
 {
-    char reason[REASON_SIZE], *rest, *word = strtok_r(text, " ", &rest);
+    char *rest, *word = strtok_r(text, " ", &rest);
+    struct why reason;
     struct config_difference difference;
     struct config **part = &parts->config[parts->count];
     uint64_t until, before = parts->count ? parts->until[parts->count - 1] : 0;
     if (!word || parse_uint(word, &until) || until <= before || until > INT64_MAX)
-        return refuse(present, "expected steps that rise, each with the keys up to it", why,
-                      why_size);
-    int rc = config_copy(part, present, why, why_size);
+        return refuse(present, "expected steps that rise, each with the keys up to it", why);
+    int rc = config_copy(part, present, why);
     parts->until[parts->count++] = until;
     while (!rc && (word = strtok_r(NULL, " ", &rest))) {
-        if (config_set(*part, word, reason, sizeof reason))
-            return refuse(present, reason, why, why_size);
+        if (config_set(*part, word, &reason))
+            return refuse(present, reason.line, why);
     }
     if (rc || !config_differ_fixed(*part, present, &difference))
         return rc;
-    snprintf(reason, sizeof reason, "but %s cannot change in a run", difference.key);
-    return refuse(present, reason, why, why_size);
+    why_set(&reason, "but %s cannot change in a run", difference.key);
+    return refuse(present, reason.line, why);
 }
 
 int
-config_parts_init(struct config_parts *out, const struct config *config, char *why, size_t why_size)
+config_parts_init(struct config_parts *out, const struct config *config, struct why *why)
 {
     char text[CONFIG_PAST_MAX], *rest;
     *out = (struct config_parts){.count = 0};
     snprintf(text, sizeof text, "%s", config->train.past);
     int rc = 0;
     for (char *part = strtok_r(text, ";", &rest); part && !rc; part = strtok_r(NULL, ";", &rest))
-        rc = out->count < CONFIG_PARTS_MAX
-                 ? read_part(out, config, part, why, why_size)
-                 : refuse(config, "expected at most 16 parts", why, why_size);
+        rc = out->count < CONFIG_PARTS_MAX ? read_part(out, config, part, why)
+                                           : refuse(config, "expected at most 16 parts", why);
     for (size_t i = out->count; i-- > 0 && !rc;)
-        rc = set_past(out->config[i], out, i, why, why_size);
+        rc = set_past(out->config[i], out, i, why);
     return rc;
 }
 
@@ -243,37 +239,36 @@ config_parts_fini(struct config_parts *parts)
 }
 
 int
-config_parts_check(struct config *config, char *why, size_t why_size)
+config_parts_check(struct config *config, struct why *why)
 {
     struct config_parts parts;
     if (config->train.past[0] == '\0')
         return 0;
-    int rc = config_parts_init(&parts, config, why, why_size);
+    int rc = config_parts_init(&parts, config, why);
     if (!rc)
-        rc = set_past(config, &parts, parts.count, why, why_size);
+        rc = set_past(config, &parts, parts.count, why);
     config_parts_fini(&parts);
     return rc;
 }
 
 int
-config_parts_add(struct config *config, const struct config *left, uint64_t step, char *why,
-                 size_t why_size)
+config_parts_add(struct config *config, const struct config *left, uint64_t step, struct why *why)
 {
     struct config_parts parts;
-    int rc = config_parts_init(&parts, left, why, why_size);
+    int rc = config_parts_init(&parts, left, why);
     uint64_t last = !rc && parts.count ? parts.until[parts.count - 1] : 0;
     bool empty = last == step; /* `left` itself has no step of its own */
     if (!rc && (step < last || (!empty && parts.count == CONFIG_PARTS_MAX))) {
-        snprintf(why, why_size, "the run has %zu parts, the last after step %llu: no further one",
-                 parts.count, (unsigned long long)last);
+        why_set(why, "the run has %zu parts, the last after step %llu: no further one", parts.count,
+                (unsigned long long)last);
         rc = -EINVAL;
     }
     if (!rc && !empty) {
         parts.until[parts.count] = step;
-        rc = config_copy(&parts.config[parts.count++], left, why, why_size);
+        rc = config_copy(&parts.config[parts.count++], left, why);
     }
     if (!rc)
-        rc = set_past(config, &parts, parts.count, why, why_size);
+        rc = set_past(config, &parts, parts.count, why);
     config_parts_fini(&parts);
     return rc;
 }

@@ -14,6 +14,7 @@
 #define NODE_CONFIG_PARTS_H
 
 #include "node/job/config.h"
+#include "proto/why.h"
 
 enum { CONFIG_PARTS_MAX = 16, CONFIG_SHOWN_MAX = 96 };
 
@@ -25,16 +26,15 @@ struct config_parts {
 };
 
 /* Returns 0, or a negative errno with one line in `why`. Call config_parts_fini in both cases. */
-int config_parts_init(struct config_parts *out, const struct config *config, char *why,
-                      size_t why_size);
+int config_parts_init(struct config_parts *out, const struct config *config, struct why *why);
 void config_parts_fini(struct config_parts *parts);
 
 /* Can train.past be read? Rewrites it in its canonical form. */
-int config_parts_check(struct config *config, char *why, size_t why_size);
+int config_parts_check(struct config *config, struct why *why);
 /* Makes `config` the job that goes on after `step` steps of `left`. All differing keys must be allowed to differ:
  * see config_difference.fixed. */
-int config_parts_add(struct config *config, const struct config *left, uint64_t step, char *why,
-                     size_t why_size);
+int config_parts_add(struct config *config, const struct config *left, uint64_t step,
+                     struct why *why);
 
 /* A key of the job that has different values in two configs. */
 struct config_difference {

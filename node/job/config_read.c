@@ -25,8 +25,7 @@ struct reader {
     yaml_parser_t yaml;
     yaml_event_t event; /* the current one */
     bool seen[CONFIG_KEYS_MAX];
-    char *why;
-    size_t why_size;
+    struct why *why;
 };
 
 static unsigned
@@ -44,8 +43,7 @@ fail_at(struct reader *reader, unsigned line, const char *format, ...)
     vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
     parse_escape(file, sizeof file, reader->config->file);
-    snprintf(reader->why, reader->why_size, "%s:%u: %s", file, line, reason);
-    return -EINVAL;
+    return why_error(reader->why, -EINVAL, "%s:%u: %s", file, line, reason);
 }
 
 /* What libyaml says in words for people who do not know its grammar; NULL: as it is. */
@@ -165,23 +163,24 @@ next_name(struct reader *reader, char name[NAME_SIZE], const char *where)
 static int
 read_scalar(struct reader *reader, const struct config_key *key, void *base)
 {
-    char reason[REASON_SIZE], path[NAME_SIZE];
+    char path[NAME_SIZE];
+    struct why reason;
     config_key_path(key, path, sizeof path);
     if (!is(reader, YAML_SCALAR_EVENT))
         return fail_at(reader, line_of(reader), "%s: expected a single value", path);
-    int rc = config_key_set(key, base, scalar(reader), reason, sizeof reason);
-    return rc ? fail_at(reader, line_of(reader), "%s", reason) : 0;
+    int rc = config_key_set(key, base, scalar(reader), &reason);
+    return rc ? fail_at(reader, line_of(reader), "%s", reason.line) : 0;
 }
 
 static int
 find_key(struct reader *reader, const char *section, const char *name,
          const struct config_key **out)
 {
-    char reason[REASON_SIZE];
+    struct why reason;
     *out = config_key_find(section, name);
     if (!*out) {
-        config_key_unknown(section, name, reason, sizeof reason);
-        return fail_at(reader, line_of(reader), "%s", reason);
+        config_key_unknown(section, name, &reason);
+        return fail_at(reader, line_of(reader), "%s", reason.line);
     }
     size_t index = (size_t)(*out - config_keys);
     if (reader->seen[index])
@@ -443,13 +442,11 @@ read_file(struct reader *reader)
 }
 
 int
-config_read(struct config *config, const char *text, size_t size, char *why, size_t why_size)
+config_read(struct config *config, const char *text, size_t size, struct why *why)
 {
-    struct reader reader = {.config = config, .why = why, .why_size = why_size};
-    if (!yaml_parser_initialize(&reader.yaml)) {
-        snprintf(why, why_size, "out of memory");
-        return -ENOMEM;
-    }
+    struct reader reader = {.config = config, .why = why};
+    if (!yaml_parser_initialize(&reader.yaml))
+        return why_error(why, -ENOMEM, "out of memory");
     /* Told the encoding, so that bytes that look like UTF-16 are an error; then the mark is ours to skip. */
     size_t mark = size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     yaml_parser_set_encoding(&reader.yaml, YAML_UTF8_ENCODING);

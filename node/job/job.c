@@ -9,73 +9,66 @@
 #include "nn/files.h"
 #include "proto/hash.h"
 
-enum { JOB_REASON = 400, DATA_BYTES = 256 };
+enum { DATA_BYTES = 256 };
 
 static int
-check_rows(const struct config *config, const struct data_info *data, char *why, size_t why_size)
+check_rows(const struct config *config, const struct data_info *data, struct why *why)
 {
     if (data->train >= config->train.batch && data->train <= UINT32_MAX)
         return 0;
-    snprintf(why, why_size, "%s: train.batch = %llu, expected at most the %zu training samples",
-             config->file, (unsigned long long)config->train.batch, data->train);
-    return -EINVAL;
+    return why_error(why, -EINVAL,
+                     "%s: train.batch = %llu, expected at most the %zu training samples",
+                     config->file, (unsigned long long)config->train.batch, data->train);
 }
 
 static int
-check_outputs(const struct config *config, const struct job *job, char *why, size_t why_size)
+check_outputs(const struct config *config, const struct job *job, struct why *why)
 {
     const struct data_info *data = data_info(job->data);
     size_t labels = nn_label_count(job->model), outputs = nn_output_size(job->model) / labels,
            classes = data->classes;
-    if (labels != data->labels && config->train.loss != NN_COUNT) {
-        snprintf(why, why_size,
-                 "%s: the last layer has outputs for %zu label%s per sample, the data has %zu",
-                 config->file, labels, labels == 1 ? "" : "s", data->labels);
-        return -EINVAL;
-    }
-    if (data->train > INT32_MAX / labels || data->test > INT32_MAX / labels) {
-        snprintf(why, why_size, "%s: %zu labels per sample, expected at most %d in all samples",
-                 config->file, labels, INT32_MAX);
-        return -EINVAL;
-    }
-    if (config->train.loss == NN_CROSS_ENTROPY && classes != outputs) {
-        snprintf(why, why_size,
-                 "%s: the last layer has %zu outputs, expected %zu: one per class of the data",
-                 config->file, outputs, classes);
-        return -EINVAL;
-    }
-    if (config->train.loss == NN_LOGISTIC && classes > 2) {
-        snprintf(why, why_size,
-                 "%s: train.loss = logistic, but the data has %zu classes, expected 2",
-                 config->file, classes);
-        return -EINVAL;
-    }
-    if (config->train.loss == NN_SQUARED_ERROR && outputs != data->targets) {
-        snprintf(why, why_size,
-                 "%s: the last layer has %zu outputs, expected %zu targets of the data",
-                 config->file, outputs, data->targets);
-        return -EINVAL;
-    }
+    if (labels != data->labels && config->train.loss != NN_COUNT)
+        return why_error(
+            why, -EINVAL,
+            "%s: the last layer has outputs for %zu label%s per sample, the data has %zu",
+            config->file, labels, labels == 1 ? "" : "s", data->labels);
+    if (data->train > INT32_MAX / labels || data->test > INT32_MAX / labels)
+        return why_error(why, -EINVAL,
+                         "%s: %zu labels per sample, expected at most %d in all samples",
+                         config->file, labels, INT32_MAX);
+    if (config->train.loss == NN_CROSS_ENTROPY && classes != outputs)
+        return why_error(
+            why, -EINVAL,
+            "%s: the last layer has %zu outputs, expected %zu: one per class of the data",
+            config->file, outputs, classes);
+    if (config->train.loss == NN_LOGISTIC && classes > 2)
+        return why_error(why, -EINVAL,
+                         "%s: train.loss = logistic, but the data has %zu classes, expected 2",
+                         config->file, classes);
+    if (config->train.loss == NN_SQUARED_ERROR && outputs != data->targets)
+        return why_error(why, -EINVAL,
+                         "%s: the last layer has %zu outputs, expected %zu targets of the data",
+                         config->file, outputs, data->targets);
     return 0;
 }
 
 /* Only tokens may go into an embedding, which is the first layer. */
 static int
-check_inputs(const struct config *config, const struct job *job, char *why, size_t why_size)
+check_inputs(const struct config *config, const struct job *job, struct why *why)
 {
-    char reason[JOB_REASON];
+    struct why reason;
     const struct nn_layer_spec *first = &config->model.layer[0];
     if (first->kind != NN_EMBEDDING)
         return 0;
-    int rc = data_check_tokens(job->data, first->tokens, reason, sizeof reason);
+    int rc = data_check_tokens(job->data, first->tokens, &reason);
     if (rc)
-        snprintf(why, why_size, "%s: model: line %u: layer 0 (embedding): %s", config->file,
-                 first->line, reason);
+        why_set(why, "%s: model: line %u: layer 0 (embedding): %s", config->file, first->line,
+                reason.line);
     return rc;
 }
 
 static int
-open_exact(struct job *job, const struct config *config, char *why, size_t why_size)
+open_exact(struct job *job, const struct config *config, struct why *why)
 {
     bool walks = config->train.local_steps > 1; /* running averages have moved within the shards */
     size_t tensors = nn_tensor_count(job->model);
@@ -93,14 +86,14 @@ open_exact(struct job *job, const struct config *config, char *why, size_t why_s
                                   : nn_tensor(job->model, i)->average;
     rc = job->average ? rc : -ENOMEM;
     if (rc)
-        snprintf(why, why_size, "not enough memory for the exponent blocks");
+        why_set(why, "not enough memory for the exponent blocks");
     return rc;
 }
 
 /* The model's input: as configured, or the shape of the data's samples; equal in size either way. */
 static int
 model_input(const struct config *config, const struct data_info *data, struct nn_shape *input,
-            char *why, size_t why_size)
+            struct why *why)
 {
     size_t have = 1, want = 1;
     *input = config->model.input.dims ? config->model.input : data->input;
@@ -110,23 +103,20 @@ model_input(const struct config *config, const struct data_info *data, struct nn
         have *= data->input.dim[i];
     if (have == want)
         return 0;
-    snprintf(why, why_size,
-             "%s: model.input has %zu elements, expected the %zu of a sample of the data",
-             config->file, want, have);
-    return -EINVAL;
+    return why_error(why, -EINVAL,
+                     "%s: model.input has %zu elements, expected the %zu of a sample of the data",
+                     config->file, want, have);
 }
 
 static int
-open_model(struct job *job, const struct config *config, const struct nn_shape *input, char *why,
-           size_t why_size)
+open_model(struct job *job, const struct config *config, const struct nn_shape *input,
+           struct why *why)
 {
-    char reason[256];
+    struct why reason;
     int rc = nn_model_new(&job->model, input, config->model.layer, config->model.count,
-                          config->train.loss, reason, sizeof reason);
-    if (rc) {
-        snprintf(why, why_size, "%s: model: %s", config->file, reason);
-        return rc;
-    }
+                          config->train.loss, &reason);
+    if (rc)
+        return why_error(why, rc, "%s: model: %s", config->file, reason.line);
     nn_model_smooth(job->model, (float)config->train.label_smoothing);
     if (config->train.recompute)
         nn_model_recompute(job->model);
@@ -135,7 +125,7 @@ open_model(struct job *job, const struct config *config, const struct nn_shape *
 
 /* What computes products: our own loop gives exact results, and is there where OpenBLAS is not. */
 static int
-choose_numerics(struct job *job, const struct config *config, char *why, size_t why_size)
+choose_numerics(struct job *job, const struct config *config, struct why *why)
 {
     static const char library[] = "openblas";
     const char *wanted = config->run.numerics;
@@ -143,101 +133,95 @@ choose_numerics(struct job *job, const struct config *config, char *why, size_t 
     job->kernel = nn_init(own ? "portable" : library);
     if (strcmp(wanted, library) != 0 || strncmp(job->kernel, library, sizeof library - 1) == 0)
         return 0;
-    snprintf(why, why_size,
-             "run.numerics = openblas: there is no libopenblas.so.0 here; "
-             "'portable' and 'auto' do without it");
-    return -ENOENT;
+    return why_error(why, -ENOENT,
+                     "run.numerics = openblas: there is no libopenblas.so.0 here; "
+                     "'portable' and 'auto' do without it");
 }
 
 static int
-open_numerics(struct job *job, const struct config *config, unsigned threads, char *why,
-              size_t why_size)
+open_numerics(struct job *job, const struct config *config, unsigned threads, struct why *why)
 {
-    int rc = choose_numerics(job, config, why, why_size);
+    int rc = choose_numerics(job, config, why);
     if (rc)
         return rc;
     rc = nn_reserve(threads);
     if (rc)
-        snprintf(why, why_size,
-                 "not enough address space (ulimit -v): OpenBLAS takes 128 MiB for each of %u "
-                 "thread%s; fewer --threads or run.numerics = portable take less",
-                 threads, threads > 1 ? "s" : "");
+        why_set(why,
+                "not enough address space (ulimit -v): OpenBLAS takes 128 MiB for each of %u "
+                "thread%s; fewer --threads or run.numerics = portable take less",
+                threads, threads > 1 ? "s" : "");
     return rc;
 }
 
 int
-job_open_bytes(struct job *job, const struct config *config, char *why, size_t why_size)
+job_open_bytes(struct job *job, const struct config *config, struct why *why)
 {
     struct nn_shape input = {1, {(size_t)config->data.context}};
     size_t values = input.dim[0] * DATA_BYTES;
-    if (config->data.source != DATA_TEXT) {
-        snprintf(why, why_size,
-                 "%s: data.source is not text: only a model that predicts bytes writes a text",
-                 config->file);
-        return -EINVAL;
-    }
-    int rc = open_numerics(job, config, 1, why, why_size);
+    if (config->data.source != DATA_TEXT)
+        return why_error(
+            why, -EINVAL,
+            "%s: data.source is not text: only a model that predicts bytes writes a text",
+            config->file);
+    int rc = open_numerics(job, config, 1, why);
     if (!rc)
-        rc = open_model(job, config, &input, why, why_size);
+        rc = open_model(job, config, &input, why);
     if (rc || nn_output_size(job->model) == values)
         return rc;
-    snprintf(why, why_size, "%s: the last layer has %zu outputs, expected %zu: %d for each byte",
-             config->file, nn_output_size(job->model), values, DATA_BYTES);
-    return -EINVAL;
+    return why_error(why, -EINVAL,
+                     "%s: the last layer has %zu outputs, expected %zu: %d for each byte",
+                     config->file, nn_output_size(job->model), values, DATA_BYTES);
 }
 
 int
 job_open_input(struct job *job, const struct config *config, const struct nn_shape *shape,
-               char *why, size_t why_size)
+               struct why *why)
 {
     const struct data_info data = {.input = *shape};
     struct nn_shape input;
-    int rc = choose_numerics(job, config, why, why_size);
+    int rc = choose_numerics(job, config, why);
     if (!rc)
-        rc = model_input(config, &data, &input, why, why_size);
-    return rc ? rc : open_model(job, config, &input, why, why_size);
+        rc = model_input(config, &data, &input, why);
+    return rc ? rc : open_model(job, config, &input, why);
 }
 
 int
-job_open(struct job *job, const struct config *config, char *why, size_t why_size)
+job_open(struct job *job, const struct config *config, struct why *why)
 {
     struct data_spec spec;
     struct nn_shape input;
     config_data_spec(config, &spec);
-    int rc = open_numerics(job, config, config->threads, why, why_size);
+    int rc = open_numerics(job, config, config->threads, why);
     if (!rc)
-        rc = data_open(&job->data, &spec, why, why_size);
+        rc = data_open(&job->data, &spec, why);
     if (!rc)
-        rc = check_rows(config, data_info(job->data), why, why_size);
+        rc = check_rows(config, data_info(job->data), why);
     if (!rc)
-        rc = model_input(config, data_info(job->data), &input, why, why_size);
+        rc = model_input(config, data_info(job->data), &input, why);
     if (!rc)
-        rc = open_model(job, config, &input, why, why_size);
+        rc = open_model(job, config, &input, why);
     if (rc)
         return rc;
-    rc = check_outputs(config, job, why, why_size);
+    rc = check_outputs(config, job, why);
     if (!rc)
-        rc = check_inputs(config, job, why, why_size);
-    return rc ? rc : open_exact(job, config, why, why_size);
+        rc = check_inputs(config, job, why);
+    return rc ? rc : open_exact(job, config, why);
 }
 
 /* The weights in model.from. */
 static int
-read_from(struct job *job, const struct config *config, char *why, size_t why_size)
+read_from(struct job *job, const struct config *config, struct why *why)
 {
-    char reason[JOB_REASON];
+    struct why reason;
     size_t count = nn_param_count(job->model);
     if (config->model.from[0] == '\0')
         return 0;
     job->from = calloc(count + 1, sizeof *job->from);
-    int rc = job->from ? safetensors_read(config->model.from, job->model, job->from, reason,
-                                          sizeof reason)
-                       : -ENOMEM;
-    if (rc) {
-        snprintf(why, why_size, "%s: model.from: %s", config->file,
-                 job->from ? reason : "not enough memory");
-        return rc;
-    }
+    int rc =
+        job->from ? safetensors_read(config->model.from, job->model, job->from, &reason) : -ENOMEM;
+    if (rc)
+        return why_error(why, rc, "%s: model.from: %s", config->file,
+                         job->from ? reason.line : "not enough memory");
     uint64_t hash = hash64(job->from, count * sizeof *job->from);
     job->from_hash = hash ? hash : 1;
     return 0;
@@ -259,44 +243,43 @@ rules_of(const struct config *config, uint64_t until)
 
 /* The last part must have a step. */
 static int
-check_end(const struct job *job, const struct config *config, uint64_t until, char *why,
-          size_t why_size)
+check_end(const struct job *job, const struct config *config, uint64_t until, struct why *why)
 {
     const struct state_rules last = rules_of(config, 0);
     const struct state_job rules = job_rules(job, config);
     uint64_t total = state_rules_total(&rules, &last);
     if (total > until)
         return 0;
-    snprintf(why, why_size,
-             "%s: train.%s = %llu ends with step %llu, but the run has done %llu: expected more",
-             config->file, config->train.steps == total ? "steps" : "epochs",
-             (unsigned long long)(config->train.steps == total ? config->train.steps
-                                                               : config->train.epochs),
-             (unsigned long long)total, (unsigned long long)until);
-    return -EINVAL;
+    return why_error(
+        why, -EINVAL,
+        "%s: train.%s = %llu ends with step %llu, but the run has done %llu: expected more",
+        config->file, config->train.steps == total ? "steps" : "epochs",
+        (unsigned long long)(config->train.steps == total ? config->train.steps
+                                                          : config->train.epochs),
+        (unsigned long long)total, (unsigned long long)until);
 }
 
 int
-job_parts(struct job *job, const struct config *config, char *why, size_t why_size)
+job_parts(struct job *job, const struct config *config, struct why *why)
 {
     struct config_parts parts;
-    int rc = config_parts_init(&parts, config, why, why_size);
+    int rc = config_parts_init(&parts, config, why);
     job->past_count = rc ? 0 : parts.count;
     for (size_t i = 0; i < job->past_count; i++) {
         job->past[i] = rules_of(parts.config[i], parts.until[i]);
         job->past_hash[i] = job_hash(job, parts.config[i]);
     }
     if (job->past_count)
-        rc = check_end(job, config, parts.until[parts.count - 1], why, why_size);
+        rc = check_end(job, config, parts.until[parts.count - 1], why);
     config_parts_fini(&parts);
     return rc;
 }
 
 int
-job_start(struct job *job, const struct config *config, char *why, size_t why_size)
+job_start(struct job *job, const struct config *config, struct why *why)
 {
-    int rc = read_from(job, config, why, why_size);
-    return rc ? rc : job_parts(job, config, why, why_size);
+    int rc = read_from(job, config, why);
+    return rc ? rc : job_parts(job, config, why);
 }
 
 void

@@ -5,6 +5,7 @@
 #include "compress/exact.h"
 #include "node/job/config_parts.h"
 #include "node/train/state.h"
+#include "proto/why.h"
 
 struct job {
     struct data_set *data;
@@ -21,19 +22,19 @@ struct job {
 };
 
 /* Returns 0, or a negative errno with one line in `why`. Call job_close after an error, too. */
-int job_open(struct job *job, const struct config *config, char *why, size_t why_size);
+int job_open(struct job *job, const struct config *config, struct why *why);
 void job_close(struct job *job);
 /* Opens only the model, without data, for samples of this shape. */
 int job_open_input(struct job *job, const struct config *config, const struct nn_shape *shape,
-                   char *why, size_t why_size);
+                   struct why *why);
 /* Opens only the model, without data. It must be one that reads data.context bytes and gives the probabilities of
  * the next byte at each position. */
-int job_open_bytes(struct job *job, const struct config *config, char *why, size_t why_size);
+int job_open_bytes(struct job *job, const struct config *config, struct why *why);
 
 /* Reads model.from, if the job has it: what training starts from. Reads train.past. Returns as job_open. */
-int job_start(struct job *job, const struct config *config, char *why, size_t why_size);
+int job_start(struct job *job, const struct config *config, struct why *why);
 /* Reads train.past again, after a change. */
-int job_parts(struct job *job, const struct config *config, char *why, size_t why_size);
+int job_parts(struct job *job, const struct config *config, struct why *why);
 /* Sets params[nn_param_count] as before the first step: to the weights of model.from or of the seed. */
 void job_params(const struct job *job, const struct config *config, float *params);
 /* The rule that is applied to the sum of a round. Normally it is the optimiser. With train.local_steps above 1 the

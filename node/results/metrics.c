@@ -26,26 +26,25 @@
 enum { ALIVE_US = 1000000 };
 
 int
-metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, char *why,
-            size_t why_size)
+metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, struct why *why)
 {
     *out = NULL;
     if (strlen(dir) >= METRICS_PATH_MAX)
-        return metrics_fail(dir, "name too long", ENAMETOOLONG, why, why_size);
+        return metrics_fail(dir, "name too long", ENAMETOOLONG, why);
     size_t kept;
     int rc = metrics_make_dirs(dir, &kept);
     if (rc)
-        return metrics_fail(dir, strerror(-rc), -rc, why, why_size);
+        return metrics_fail(dir, strerror(-rc), -rc, why);
     struct metrics *metrics = calloc(1, sizeof *metrics);
     if (!metrics)
-        return metrics_fail(dir, "out of memory", ENOMEM, why, why_size);
+        return metrics_fail(dir, "out of memory", ENOMEM, why);
     snprintf(metrics->dir, sizeof metrics->dir, "%s", dir);
     metrics->started_us = clock_us();
     metrics->fd = -1;
     metrics->kept = kept;
     show_init(&metrics->show, quiet);
     pthread_mutex_init(&metrics->lock, NULL);
-    rc = metrics_open_file(metrics, resume, why, why_size);
+    rc = metrics_open_file(metrics, resume, why);
     if (rc)
         metrics_destroy(&metrics);
     *out = metrics;
@@ -136,7 +135,7 @@ write_object(struct metrics *metrics, const json_t *object)
 static void
 curves_fail(struct metrics *metrics, const char *why)
 {
-    char line[METRICS_PATH_MAX + 160];
+    char line[WHY_SIZE + 64];
     tensorboard_close(&metrics->board);
     snprintf(line, sizeof line, "no curves for TensorBoard: %s", why);
     if (!metrics->curves_failed)
@@ -156,15 +155,15 @@ curves_from(struct metrics *metrics, uint64_t step)
 static void
 curves_add(struct metrics *metrics, const struct metrics_step *step)
 {
-    char why[METRICS_PATH_MAX + 128];
+    struct why why;
     double seconds = step->compute_s + step->wait_s;
     struct tensorboard_scalar scalar[TENSORBOARD_SCALARS_MAX];
     size_t count = 0;
     if (!metrics->curves)
         return;
     if (!metrics->board) {
-        if (tensorboard_open(&metrics->board, metrics->dir, why, sizeof why))
-            curves_fail(metrics, why);
+        if (tensorboard_open(&metrics->board, metrics->dir, &why))
+            curves_fail(metrics, why.line);
         curves_from(metrics, step->step);
     }
     if (step->samples > 0) {
@@ -306,14 +305,14 @@ metrics_alive(struct metrics *metrics)
 
 /* A node that took the last state from the others has done no step: its metrics.jsonl is empty, but it is there. */
 static int
-end_without_steps(struct metrics *metrics, char *why, size_t why_size)
+end_without_steps(struct metrics *metrics, struct why *why)
 {
     char path[METRICS_PATH_MAX + 32];
     if (metrics->begun)
         return 0;
     snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
     if (ftruncate(metrics->fd, metrics->at) != 0)
-        return metrics_fail(path, strerror(errno), errno, why, why_size);
+        return metrics_fail(path, strerror(errno), errno, why);
     metrics->begun = true;
     metrics_write_job(metrics);
     if (metrics->at == 0)
@@ -324,15 +323,14 @@ end_without_steps(struct metrics *metrics, char *why, size_t why_size)
 }
 
 int
-metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
-               size_t why_size)
+metrics_result(struct metrics *metrics, const struct metrics_result *result, struct why *why)
 {
     pthread_mutex_lock(&metrics->lock);
-    int rc = end_without_steps(metrics, why, why_size);
+    int rc = end_without_steps(metrics, why);
     json_t *object = metrics_result_object(result, metrics->show.warnings);
     pthread_mutex_unlock(&metrics->lock);
     if (!rc)
-        rc = metrics_write_whole(metrics->dir, "result.json", object, why, why_size);
+        rc = metrics_write_whole(metrics->dir, "result.json", object, why);
     json_decref(object);
     return rc;
 }

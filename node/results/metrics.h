@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/why.h"
+
 struct core_status;
 struct metrics;
 
@@ -64,8 +66,7 @@ struct metrics_result {
 };
 
 /* Creates `dir` (and its parents) and metrics.jsonl in it; appends if `resume`. Returns 0 or -errno with `why`. */
-int metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, char *why,
-                size_t why_size);
+int metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, struct why *why);
 void metrics_destroy(struct metrics **metrics);
 /* Written as job.json together with the first line. */
 void metrics_job(struct metrics *metrics, const struct metrics_job *job);
@@ -79,8 +80,7 @@ void metrics_withdraw(struct metrics *metrics);
 /* This step and all later ones are void: deletes their lines. */
 void metrics_withdraw_from(struct metrics *metrics, uint64_t step);
 /* Writes result.json. metrics_show_result prints the result for people. */
-int metrics_result(struct metrics *metrics, const struct metrics_result *result, char *why,
-                   size_t why_size);
+int metrics_result(struct metrics *metrics, const struct metrics_result *result, struct why *why);
 void metrics_show_result(struct metrics *metrics, const struct metrics_result *result);
 /* Was the folder deleted? Then makes it again, with what metrics.jsonl and job.json had. */
 void metrics_find(struct metrics *metrics);

@@ -14,11 +14,11 @@
 #include "node/job/parse.h"
 
 int
-metrics_fail(const char *path, const char *reason, int error, char *why, size_t why_size)
+metrics_fail(const char *path, const char *reason, int error, struct why *why)
 {
     char shown[256];
     parse_escape(shown, sizeof shown, path);
-    snprintf(why, why_size, "%s: %s", shown, reason);
+    why_set(why, "%s: %s", shown, reason);
     return -error;
 }
 
@@ -81,29 +81,29 @@ whole_lines(int fd)
 }
 
 static int
-in_use(const struct metrics *metrics, char *why, size_t why_size)
+in_use(const struct metrics *metrics, struct why *why)
 {
     char reason[128], who[48] = "another run";
     struct flock name = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(metrics->fd, F_GETLK, &name) == 0 && name.l_type != F_UNLCK && name.l_pid > 0)
         snprintf(who, sizeof who, "process %ld", (long)name.l_pid);
     snprintf(reason, sizeof reason, "in use by %s, choose another folder with --out", who);
-    return metrics_fail(metrics->dir, reason, EBUSY, why, why_size);
+    return metrics_fail(metrics->dir, reason, EBUSY, why);
 }
 
 int
-metrics_open_file(struct metrics *metrics, bool resume, char *why, size_t why_size)
+metrics_open_file(struct metrics *metrics, bool resume, struct why *why)
 {
     char path[METRICS_PATH_MAX + 32];
     snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
     metrics->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
     struct stat status;
     if (metrics->fd < 0 || fstat(metrics->fd, &status) != 0)
-        return metrics_fail(path, strerror(errno), errno, why, why_size);
+        return metrics_fail(path, strerror(errno), errno, why);
     if (!S_ISREG(status.st_mode))
-        return metrics_fail(path, "is not a regular file", EINVAL, why, why_size);
+        return metrics_fail(path, "is not a regular file", EINVAL, why);
     if (flock(metrics->fd, LOCK_EX | LOCK_NB) != 0)
-        return in_use(metrics, why, why_size);
+        return in_use(metrics, why);
     metrics->locked = true;
     struct flock name = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     (void)fcntl(metrics->fd, F_SETLK, &name); /* this kind of lock tells who holds it */
@@ -151,20 +151,19 @@ metrics_put_at(int fd, const char *text, size_t size, off_t at)
 
 /* New name, sync, rename: the file is there whole or not at all. */
 int
-metrics_write_whole(const char *dir, const char *name, const json_t *object, char *why,
-                    size_t why_size)
+metrics_write_whole(const char *dir, const char *name, const json_t *object, struct why *why)
 {
     char path[METRICS_PATH_MAX + 32], temp[METRICS_PATH_MAX + 32];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     snprintf(temp, sizeof temp, "%s/%s.new", dir, name);
     char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(METRICS_DIGITS));
     if (!text)
-        return metrics_fail(path, "out of memory", ENOMEM, why, why_size);
+        return metrics_fail(path, "out of memory", ENOMEM, why);
     int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     int error = fd < 0 ? errno : metrics_put_at(fd, text, strlen(text), 0);
     free(text);
     if (fd < 0)
-        return metrics_fail(temp, strerror(error), error, why, why_size);
+        return metrics_fail(temp, strerror(error), error, why);
     if (error == 0 && fsync(fd) != 0)
         error = errno;
     if (close(fd) != 0 && error == 0)
@@ -174,17 +173,17 @@ metrics_write_whole(const char *dir, const char *name, const json_t *object, cha
     if (error == 0)
         return 0;
     unlink(temp);
-    return metrics_fail(path, strerror(error), error, why, why_size);
+    return metrics_fail(path, strerror(error), error, why);
 }
 
 /* Tried again with the next line when the disk is full. */
 void
 metrics_write_job(struct metrics *metrics)
 {
-    char why[METRICS_PATH_MAX + 128];
+    struct why why;
     if (metrics->job && !metrics->job_written)
         metrics->job_written =
-            metrics_write_whole(metrics->dir, "job.json", metrics->job, why, sizeof why) == 0;
+            metrics_write_whole(metrics->dir, "job.json", metrics->job, &why) == 0;
 }
 
 /* The model of an earlier run is not that of this one. */

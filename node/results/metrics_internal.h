@@ -9,6 +9,7 @@
 #include "node/cli/show.h"
 #include "node/results/metrics.h"
 #include "node/results/tensorboard.h"
+#include "proto/why.h"
 
 enum { METRICS_PATH_MAX = 1200, METRICS_DIGITS = 12 };
 
@@ -36,20 +37,19 @@ struct metrics {
 };
 
 /* Writes "PATH: reason" and returns -error. */
-int metrics_fail(const char *path, const char *reason, int error, char *why, size_t why_size);
+int metrics_fail(const char *path, const char *reason, int error, struct why *why);
 /* mkdir -p; `kept` is the length of what was there before. Returns 0 or -errno. */
 int metrics_make_dirs(const char *dir, size_t *kept);
 /* A run that came to nothing leaves nothing: its empty file goes, and the folders made for it. */
 void metrics_remove_empty(struct metrics *metrics);
 /* Opens and locks metrics.jsonl. Returns 0 or -errno with `why`. */
-int metrics_open_file(struct metrics *metrics, bool resume, char *why, size_t why_size);
+int metrics_open_file(struct metrics *metrics, bool resume, struct why *why);
 /* Where the last of the lines before `at` begins, and its step; -1 when there is none that can be read. */
 off_t metrics_last_line(int fd, off_t at, uint64_t *step);
 /* The whole of `text` at `at`; 0 or a positive errno. */
 int metrics_put_at(int fd, const char *text, size_t size, off_t at);
 /* New name, sync, rename: the file is there whole or not at all. Returns 0 or -errno with `why`. */
-int metrics_write_whole(const char *dir, const char *name, const json_t *object, char *why,
-                        size_t why_size);
+int metrics_write_whole(const char *dir, const char *name, const json_t *object, struct why *why);
 /* Tries again with the next line when the disk is full. */
 void metrics_write_job(struct metrics *metrics);
 /* Before the first line. Returns 0 or a positive errno. */

@@ -114,7 +114,7 @@ add_classes(struct pairs *pairs, const struct data_set *data)
 
 int
 model_file_write(const char *path, const struct config *config, const struct job *job,
-                 const struct model_file *file, const float *weights, char *why, size_t why_size)
+                 const struct model_file *file, const float *weights, struct why *why)
 {
     struct pairs pairs = {.count = 0};
     struct data_scaling scaling;
@@ -132,7 +132,7 @@ model_file_write(const char *path, const struct config *config, const struct job
     add(&pairs, "config", strdup(config->text));
     add_scaling(&pairs, &scaling);
     add_classes(&pairs, job->data);
-    int rc = safetensors_write(path, job->model, weights, pairs.text, why, why_size);
+    int rc = safetensors_write(path, job->model, weights, pairs.text, why);
     for (size_t i = 0; i < pairs.count; i++)
         free(pairs.owned[i]);
     return rc;
@@ -143,15 +143,13 @@ model_file_write(const char *path, const struct config *config, const struct job
 struct reading {
     const char *path;
     const json_t *metadata;
-    char *why;
-    size_t why_size;
+    struct why *why;
 };
 
 static int
 refuse(const struct reading *r, const char *name, const char *expected)
 {
-    snprintf(r->why, r->why_size, "%s: %s in its metadata is not %s", r->path, name, expected);
-    return -EBADMSG;
+    return why_error(r->why, -EBADMSG, "%s: %s in its metadata is not %s", r->path, name, expected);
 }
 
 /* A list of 1..most elements in JSON, the caller's to release. Leaves *out NULL if the metadata have none. */
@@ -244,7 +242,7 @@ read_columns(struct model_note *note, const struct reading *r, size_t width)
         bool fits = json_array_size(mean) == width && json_array_size(scale) == width;
         note->column = fits ? calloc(width, sizeof *note->column) : NULL;
         if (fits && !note->column) {
-            snprintf(r->why, r->why_size, "%s: no memory for its metadata", r->path);
+            why_set(r->why, "%s: no memory for its metadata", r->path);
             rc = -ENOMEM;
         } else if (!fits || !take_columns(note->column, mean, scale, width)) {
             rc = refuse(r, json_array_size(mean) == width ? "scale" : "mean", expected);
@@ -277,10 +275,10 @@ read_classes(struct model_note *note, const struct reading *r)
 }
 
 int
-model_note_take(struct model_note *out, const char *name, const struct json_t *metadata, char *why,
-                size_t why_size)
+model_note_take(struct model_note *out, const char *name, const struct json_t *metadata,
+                struct why *why)
 {
-    const struct reading r = {name, metadata, why, why_size};
+    const struct reading r = {name, metadata, why};
     const char *config = json_string_value(json_object_get(metadata, "config"));
     size_t width;
     *out = (struct model_note){.config = config ? strdup(config) : NULL};
@@ -293,12 +291,12 @@ model_note_take(struct model_note *out, const char *name, const struct json_t *m
 }
 
 int
-model_note_read(struct model_note *out, const char *path, char *why, size_t why_size)
+model_note_read(struct model_note *out, const char *path, struct why *why)
 {
     json_t *metadata = NULL;
     *out = (struct model_note){.class_count = 0};
-    int rc = safetensors_metadata(path, &metadata, why, why_size);
-    rc = rc ? rc : model_note_take(out, path, metadata, why, why_size);
+    int rc = safetensors_metadata(path, &metadata, why);
+    rc = rc ? rc : model_note_take(out, path, metadata, why);
     json_decref(metadata);
     return rc;
 }

@@ -16,6 +16,7 @@
 #define NODE_MODEL_FILE_H
 
 #include "node/job/job.h"
+#include "proto/why.h"
 
 struct model_file {
     char params_sha256[65];
@@ -30,8 +31,7 @@ struct model_file model_file_of(const struct state_header *header, bool labelled
                                 const float *weights, size_t count);
 /* Replaces `path` as disk.h says. Returns 0 or -errno with `why`. */
 int model_file_write(const char *path, const struct config *config, const struct job *job,
-                     const struct model_file *file, const float *weights, char *why,
-                     size_t why_size);
+                     const struct model_file *file, const float *weights, struct why *why);
 
 /* What the metadata of a file say. */
 struct model_note {
@@ -45,10 +45,10 @@ struct model_note {
 struct json_t;
 /* Refuses lists that are not what is said above. Returns 0, or a negative errno with `why`. model_note_fini may follow
  * either way. */
-int model_note_read(struct model_note *out, const char *path, char *why, size_t why_size);
+int model_note_read(struct model_note *out, const char *path, struct why *why);
 /* The same of metadata that were read already; `name` stands for the file in `why`. */
 int model_note_take(struct model_note *out, const char *name, const struct json_t *metadata,
-                    char *why, size_t why_size);
+                    struct why *why);
 void model_note_fini(struct model_note *note);
 
 #endif

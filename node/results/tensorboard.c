@@ -166,7 +166,7 @@ append(struct tensorboard *tensorboard, const uint8_t *record, size_t size)
 }
 
 int
-tensorboard_open(struct tensorboard **out, const char *dir, char *why, size_t why_size)
+tensorboard_open(struct tensorboard **out, const char *dir, struct why *why)
 {
     char path[PATH_SIZE], host[HOST] = "node";
     uint8_t record[TENSORBOARD_RECORD_MAX];
@@ -184,7 +184,7 @@ tensorboard_open(struct tensorboard **out, const char *dir, char *why, size_t wh
     if (!rc)
         rc = append(*out, record, tensorboard_version(record, now()));
     if (rc) {
-        snprintf(why, why_size, "%s: %s", path, strerror(-rc));
+        why_set(why, "%s: %s", path, strerror(-rc));
         tensorboard_close(out);
     }
     return rc;

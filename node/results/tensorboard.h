@@ -20,6 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/why.h"
+
 enum { TENSORBOARD_SCALARS_MAX = 8, TENSORBOARD_RECORD_MAX = 512 };
 
 struct tensorboard_scalar {
@@ -39,7 +41,7 @@ uint32_t tensorboard_crc(const uint8_t *data, size_t size);
 struct tensorboard; /* a file being written */
 
 /* A new file in `dir`. Returns 0 or -errno with `why`. */
-int tensorboard_open(struct tensorboard **out, const char *dir, char *why, size_t why_size);
+int tensorboard_open(struct tensorboard **out, const char *dir, struct why *why);
 void tensorboard_close(struct tensorboard **tensorboard);
 /* Each returns 0 or -errno. */
 int tensorboard_add(struct tensorboard *tensorboard, uint64_t step,

@@ -126,18 +126,15 @@ ledger_step_expected(const struct ledger_step *step)
 }
 
 int
-ledger_verify(const int32_t *slots, const struct ledger_step *step, char *why, size_t why_size)
+ledger_verify(const int32_t *slots, const struct ledger_step *step, struct why *why)
 {
     for (unsigned s = 0; s < step->shards; s++) {
         const int32_t *slot = slots + ledger_words(s);
-        if (slot[COUNT] != 1) {
-            snprintf(why, why_size, "shard %u was counted %d times", s, slot[COUNT]);
-            return -EBADMSG;
-        }
-        if (get(slot, ROWS) != shard_expected(step, s)) {
-            snprintf(why, why_size, "shard %u was computed from other samples than its own", s);
-            return -EBADMSG;
-        }
+        if (slot[COUNT] != 1)
+            return why_error(why, -EBADMSG, "shard %u was counted %d times", s, slot[COUNT]);
+        if (get(slot, ROWS) != shard_expected(step, s))
+            return why_error(why, -EBADMSG, "shard %u was computed from other samples than its own",
+                             s);
     }
     return 0;
 }

@@ -21,6 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/why.h"
+
 enum { LEDGER_WORDS = 5 };
 
 /* What a round uses: positions [first, first + rows) of the epoch's permutation (nn/data.h), `batch` of them in
@@ -49,7 +51,7 @@ uint64_t ledger_shard_check(const int32_t *slots, unsigned shard);
 /* Hash of the samples of the step, over the shards' hashes. */
 uint64_t ledger_step_expected(const struct ledger_step *step);
 /* Do the slots agree with the job? Returns 0, or -EBADMSG; then `why` names the first shard that differs. */
-int ledger_verify(const int32_t *slots, const struct ledger_step *step, char *why, size_t why_size);
+int ledger_verify(const int32_t *slots, const struct ledger_step *step, struct why *why);
 /* The running hash after a step whose samples have the hash `rows`. */
 uint64_t ledger_chain(uint64_t ledger, uint64_t step, uint64_t rows);
 

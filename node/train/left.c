@@ -11,8 +11,6 @@
 #include "nn/files.h"
 #include "nn/files/disk.h"
 
-enum { LINE = 512 };
-
 static uint64_t
 hash_of(const json_t *object, const char *name)
 {
@@ -24,14 +22,14 @@ hash_of(const json_t *object, const char *name)
 static void
 read_text(struct left *left, const char *text, size_t size)
 {
-    char why[LINE];
+    struct why why;
     json_t *object = json_loadb(text, size, 0, NULL);
     const char *job = json_string_value(json_object_get(object, "text"));
     left->data = hash_of(object, "data");
     left->from = hash_of(object, "from");
-    int rc = job ? config_parse(&left->config, "job.json", job, strlen(job), why, sizeof why) : 1;
+    int rc = job ? config_parse(&left->config, "job.json", job, strlen(job), &why) : 1;
     if (!rc)
-        rc = config_check(left->config, why, sizeof why);
+        rc = config_check(left->config, &why);
     if (rc || config_job_hash(left->config, left->data, left->from) != left->job.job)
         config_destroy(&left->config);
     json_decref(object);
@@ -40,16 +38,17 @@ read_text(struct left *left, const char *text, size_t size)
 void
 left_read(struct left *out, const char *dir)
 {
-    char path[DISK_PATH_MAX], why[LINE];
+    char path[DISK_PATH_MAX];
+    struct why why;
     uint8_t *text;
     size_t size;
     *out = (struct left){.known = false};
     snprintf(path, sizeof path, "%s/result.json", dir);
     out->ended = access(path, F_OK) == 0;
     snprintf(path, sizeof path, "%s/job.json", dir);
-    if (disk_read(path, VERIFY_JOB_MAX, &text, &size, why, sizeof why))
+    if (disk_read(path, VERIFY_JOB_MAX, &text, &size, &why))
         return;
-    out->known = verify_read_job(&out->job, (const char *)text, size, why, sizeof why) == 0;
+    out->known = verify_read_job(&out->job, (const char *)text, size, &why) == 0;
     if (out->known)
         read_text(out, (const char *)text, size);
     free(text);
@@ -87,16 +86,16 @@ may_go_on(const struct left *left, const struct config *config)
 }
 
 static int
-take_past(struct config *config, const struct left *left, char *why, size_t why_size)
+take_past(struct config *config, const struct left *left, struct why *why)
 {
     char assignment[CONFIG_PAST_MAX + 16];
     snprintf(assignment, sizeof assignment, "train.past=%s", left->config->train.past);
-    return config_set(config, assignment, why, why_size);
+    return config_set(config, assignment, why);
 }
 
 int
 left_settle(struct config *config, struct job *job, enum train_start start, const char *const *dir,
-            size_t count, char *why, size_t why_size)
+            size_t count, struct why *why)
 {
     struct left best = {.known = false};
     uint64_t newest = 0, step;
@@ -107,7 +106,7 @@ left_settle(struct config *config, struct job *job, enum train_start start, cons
         left_read(&left, dir[i]);
         bool fits = left.config && same_sources(&left, job);
         if (fits && goes_on(&left, config, start)) {
-            rc = take_past(config, &left, why, why_size);
+            rc = take_past(config, &left, why);
             done = changed = true;
         } else if (fits && start == TRAIN_RESUME && may_go_on(&left, config) &&
                    checkpoint_newest(dir[i], left.job.job, &step) && step > newest) {
@@ -119,11 +118,11 @@ left_settle(struct config *config, struct job *job, enum train_start start, cons
         left_fini(&left);
     }
     if (!done && best.config) {
-        rc = config_parts_add(config, best.config, newest, why, why_size);
+        rc = config_parts_add(config, best.config, newest, why);
         changed = true;
     }
     left_fini(&best);
-    return rc || !changed ? rc : job_parts(job, config, why, why_size);
+    return rc || !changed ? rc : job_parts(job, config, why);
 }
 
 size_t

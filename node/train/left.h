@@ -9,6 +9,7 @@
 #include "node/commands/verify.h"
 #include "node/job/job.h"
 #include "node/train/train.h"
+#include "proto/why.h"
 
 struct left {
     bool known;            /* job.json exists */
@@ -26,7 +27,7 @@ void left_fini(struct left *left);
  * run in them, if it is this job; with TRAIN_RESUME, the run in them as the past. job_start came before, and where
  * train.past was changed job_parts has run again. Returns 0 or a negative errno with one line in `why`. */
 int left_settle(struct config *config, struct job *job, enum train_start start,
-                const char *const *dir, size_t count, char *why, size_t why_size);
+                const char *const *dir, size_t count, struct why *why);
 
 /* Which part of the job is the run in the folder: its index in job->past, or job->past_count. */
 size_t left_part(const struct left *left, const struct job *job);

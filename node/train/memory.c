@@ -102,8 +102,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
 }
 
 int
-memory_plan(struct memory *m, const struct config *config, const struct job *job, char *why,
-            size_t why_size)
+memory_plan(struct memory *m, const struct config *config, const struct job *job, struct why *why)
 {
     measure(m, config, job);
     unsigned threads = config->threads > 0 ? config->threads : 1;
@@ -114,18 +113,18 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
     m->lanes = config->train.shards;
     if (fewer_lanes(m, least))
         return 0;
-    snprintf(why, why_size,
-             "train.memory_max = %llu, expected at least %llu MiB: %.1f of program and data, %.1f "
-             "of sums of "
-             "gradients, %.1f of weights and %.1f of activations%s of %s%s",
-             (unsigned long long)config->train.memory_max,
-             (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
-             (double)(m->program + m->data + WINDOW) / MIB, (double)m->sums / MIB,
-             (double)(m->weights + m->from) / MIB,
-             (double)m->lanes * (double)(m->shard + m->walk) / MIB, m->walk ? " and weights" : "",
-             least > 1 ? "all shards, which train.exact = no computes at a time" : "one shard",
-             config->train.recompute ? "" : "; train.recompute = yes makes these less");
-    return -ENOMEM;
+    return why_error(
+        why, -ENOMEM,
+        "train.memory_max = %llu, expected at least %llu MiB: %.1f of program and data, %.1f "
+        "of sums of "
+        "gradients, %.1f of weights and %.1f of activations%s of %s%s",
+        (unsigned long long)config->train.memory_max,
+        (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
+        (double)(m->program + m->data + WINDOW) / MIB, (double)m->sums / MIB,
+        (double)(m->weights + m->from) / MIB, (double)m->lanes * (double)(m->shard + m->walk) / MIB,
+        m->walk ? " and weights" : "",
+        least > 1 ? "all shards, which train.exact = no computes at a time" : "one shard",
+        config->train.recompute ? "" : "; train.recompute = yes makes these less");
 }
 
 void
@@ -182,30 +181,29 @@ memory_print(const struct memory *m, const struct config *config)
 }
 
 int
-memory_fits(uint64_t need, uint64_t limit, char *why, size_t why_size)
+memory_fits(uint64_t need, uint64_t limit, struct why *why)
 {
     if (need <= limit)
         return 0;
-    snprintf(why, why_size,
-             "this job needs at least %.0f MiB of memory, this machine or container has %.0f; "
-             "meshnode check shows the parts, train.memory_max reduces them",
-             (double)need / MIB, (double)limit / MIB);
-    return -ENOMEM;
+    return why_error(
+        why, -ENOMEM,
+        "this job needs at least %.0f MiB of memory, this machine or container has %.0f; "
+        "meshnode check shows the parts, train.memory_max reduces them",
+        (double)need / MIB, (double)limit / MIB);
 }
 
 /* --- the file --- */
 
 /* The kernel must be able to write it to a disk. */
 static int
-check_disk(int fd, const char *dir, char *why, size_t why_size)
+check_disk(int fd, const char *dir, struct why *why)
 {
     struct statfs fs;
     if (fstatfs(fd, &fs) == 0 && fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC)
         return 0;
-    snprintf(why, why_size,
-             "%s: is in memory, expected a folder on a disk: train.memory_max needs a file there",
-             dir);
-    return -EINVAL;
+    return why_error(
+        why, -EINVAL,
+        "%s: is in memory, expected a folder on a disk: train.memory_max needs a file there", dir);
 }
 
 /* Opened and without a name, in `dir` or, as long as it is not there, in what it is to be in. */
@@ -231,23 +229,21 @@ nameless(const char *dir)
 }
 
 int
-spill_open(struct spill *spill, const char *dir, uint64_t size, char *why, size_t why_size)
+spill_open(struct spill *spill, const char *dir, uint64_t size, struct why *why)
 {
     *spill = (struct spill){.size = size};
     int fd = nameless(dir), rc = fd < 0 ? fd : 0;
-    if (rc) {
-        snprintf(why, why_size, "%s: %s", dir, strerror(-rc));
-        return rc;
-    }
-    rc = check_disk(fd, dir, why, why_size);
+    if (rc)
+        return why_error(why, rc, "%s: %s", dir, strerror(-rc));
+    rc = check_disk(fd, dir, why);
     if (!rc && (rc = -posix_fallocate(fd, 0, (off_t)size)) != 0)
-        snprintf(why, why_size, "%s: no room for a file of %llu bytes: %s", dir,
-                 (unsigned long long)size, strerror(-rc));
+        why_set(why, "%s: no room for a file of %llu bytes: %s", dir, (unsigned long long)size,
+                strerror(-rc));
     void *base = rc ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (!rc && base == MAP_FAILED) {
         rc = -errno;
-        snprintf(why, why_size, "%s: a mapping of %llu bytes: %s", dir, (unsigned long long)size,
-                 strerror(-rc));
+        why_set(why, "%s: a mapping of %llu bytes: %s", dir, (unsigned long long)size,
+                strerror(-rc));
     }
     spill->base = rc ? NULL : base;
     close(fd);

@@ -9,6 +9,7 @@
 
 #include "node/job/config.h"
 #include "node/job/job.h"
+#include "proto/why.h"
 
 struct memory {
     /* Bytes. */
@@ -29,7 +30,7 @@ struct memory {
 
 /* Returns 0, or -ENOMEM with one line in `why` when it does not fit. */
 int memory_plan(struct memory *memory, const struct config *config, const struct job *job,
-                char *why, size_t why_size);
+                struct why *why);
 uint64_t memory_total(const struct memory *memory);
 enum { MEMORY_TEXT = 32 };
 /* "1.5 GiB": in the unit that fits. */
@@ -39,7 +40,7 @@ uint64_t memory_file(const struct memory *memory); /* bytes of the file; 0 if th
 uint64_t memory_least(const struct memory *memory);
 
 /* 0, or -ENOMEM with one line in `why` when `need` is above `limit`. */
-int memory_fits(uint64_t need, uint64_t limit, char *why, size_t why_size);
+int memory_fits(uint64_t need, uint64_t limit, struct why *why);
 
 /* Prints a table for people. */
 void memory_print(const struct memory *memory, const struct config *config);
@@ -52,7 +53,7 @@ struct spill {
     size_t size, used;
 };
 /* Returns -EINVAL if `dir` cannot be used for this. */
-int spill_open(struct spill *spill, const char *dir, uint64_t size, char *why, size_t why_size);
+int spill_open(struct spill *spill, const char *dir, uint64_t size, struct why *why);
 void *spill_take(struct spill *spill,
                  size_t size); /* zeros; all together at most what spill_open had */
 void spill_close(struct spill *spill);

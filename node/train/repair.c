@@ -119,34 +119,33 @@ collect(struct mending *m)
 
 /* Every page is whole: is it one file? Then it is the state, and takes the damaged one's place. */
 static enum repair_end
-finish(struct mending *m, char *why, size_t why_size)
+finish(struct mending *m, struct why *why)
 {
     struct repair *repair = m->repair;
     char name[64];
     size_t size = checkpoint_size(&m->file);
     snprintf(name, sizeof name, "checkpoint of step %llu", (unsigned long long)m->file.step);
-    if (checkpoint_parse(name, m->image, size, &m->file, why, why_size))
+    if (checkpoint_parse(name, m->image, size, &m->file, why))
         return REPAIR_FAILED;
     say(repair, 6, "%s restored: %zu of %zu pages from other nodes", name, m->first_bad, m->pages);
-    if (checkpoint_store(repair->dir, m->file.step, m->image, size, why, why_size))
-        say(repair, 4, "%s", why);
+    if (checkpoint_store(repair->dir, m->file.step, m->image, size, why))
+        say(repair, 4, "%s", why->line);
     return REPAIR_DONE;
 }
 
 static void
-tell_missing(const struct mending *m, char *why, size_t why_size)
+tell_missing(const struct mending *m, struct why *why)
 {
     size_t first = 0;
     while (first < m->pages && m->good[first])
         first++;
-    snprintf(why, why_size,
-             "checkpoint of step %llu: %zu of %zu pages are damaged here%s, page %zu the first",
-             (unsigned long long)m->file.step, m->bad, m->pages,
-             m->repair->met ? " and on every other node" : ", and no other node was met", first);
+    why_set(why, "checkpoint of step %llu: %zu of %zu pages are damaged here%s, page %zu the first",
+            (unsigned long long)m->file.step, m->bad, m->pages,
+            m->repair->met ? " and on every other node" : ", and no other node was met", first);
 }
 
 static enum repair_end
-mend(struct repair *repair, uint64_t step, char *why, size_t why_size)
+mend(struct repair *repair, uint64_t step, struct why *why)
 {
     struct mending m = {.repair = repair, .file = repair->file, .started_ms = clock_ms()};
     enum repair_end end = REPAIR_FAILED;
@@ -156,8 +155,7 @@ mend(struct repair *repair, uint64_t step, char *why, size_t why_size)
     m.image = malloc(checkpoint_size(&m.file));
     m.good = calloc(m.pages, sizeof *m.good);
     if (!m.image || !m.good) {
-        snprintf(why, why_size, "no memory to restore the checkpoint of step %llu",
-                 (unsigned long long)step);
+        why_set(why, "no memory to restore the checkpoint of step %llu", (unsigned long long)step);
     } else {
         salvage(&m);
         m.first_bad = m.bad;
@@ -165,9 +163,9 @@ mend(struct repair *repair, uint64_t step, char *why, size_t why_size)
             (unsigned long long)step, m.bad, m.pages);
         end = collect(&m);
         if (end == REPAIR_DONE)
-            end = finish(&m, why, why_size);
+            end = finish(&m, why);
         else if (end == REPAIR_FAILED)
-            tell_missing(&m, why, why_size);
+            tell_missing(&m, why);
     }
     free(m.image);
     free(m.good);
@@ -175,13 +173,13 @@ mend(struct repair *repair, uint64_t step, char *why, size_t why_size)
 }
 
 enum repair_end
-repair_run(struct repair *repair, char *why, size_t why_size)
+repair_run(struct repair *repair, struct why *why)
 {
     enum repair_end end = REPAIR_FAILED;
     for (size_t i = 0; end == REPAIR_FAILED && i < repair->found.damaged_count; i++) {
-        end = mend(repair, repair->found.damaged[i], why, why_size);
+        end = mend(repair, repair->found.damaged[i], why);
         if (end == REPAIR_FAILED)
-            say(repair, 4, "%s", why);
+            say(repair, 4, "%s", why->line);
     }
     return end;
 }

@@ -9,6 +9,7 @@
 
 #include "mesh/mesh.h"
 #include "nn/files.h"
+#include "proto/why.h"
 
 enum repair_end {
     REPAIR_DONE,        /* the file's sections hold the checkpoint, and it is on the disk again */
@@ -33,6 +34,6 @@ enum {
     REPAIR_PATIENCE_MS = 5000
 }; /* without a page for this long, although all expected nodes are there */
 
-enum repair_end repair_run(struct repair *repair, char *why, size_t why_size);
+enum repair_end repair_run(struct repair *repair, struct why *why);
 
 #endif

@@ -60,7 +60,7 @@ file_of(const struct save *save, uint8_t *block)
 static void
 report_failure(struct save *save, int rc, const char *why)
 {
-    char line[LINE + 64], since[48] = "";
+    char line[WHY_SIZE + 64], since[48] = "";
     if (save->any)
         snprintf(since, sizeof since, " since step %llu", (unsigned long long)save->last_step);
     if (save->failed != rc) { /* once for each reason */
@@ -89,15 +89,15 @@ report_success(struct save *save, uint64_t step)
 
 /* Make a file of the copy. */
 static int
-store(struct save *save, char *why, size_t why_size)
+store(struct save *save, struct why *why)
 {
     uint64_t step = save->step;
     fail_hit(FAIL_CHECKPOINT, NULL, 0);
     checkpoint_seal(save->image, save->size);
-    int rc = checkpoint_store(save->setup.dir, step, save->image, save->size, why, why_size);
+    int rc = checkpoint_store(save->setup.dir, step, save->image, save->size, why);
     save->written = rc == 0;
     if (rc)
-        report_failure(save, rc, why);
+        report_failure(save, rc, why->line);
     else
         report_success(save, step);
     checkpoint_prune(save->setup.dir, KEPT, rc ? NULL : &step);
@@ -160,10 +160,10 @@ save_quiet(struct save *save)
 static void
 store_model(struct save *save)
 {
-    char why[LINE];
-    int rc = save->setup.model(save->setup.ctx, &save->header, save->weights, why, sizeof why);
+    struct why why;
+    int rc = save->setup.model(save->setup.ctx, &save->header, save->weights, &why);
     if (rc && !save->model_failed)
-        save->setup.say(save->setup.ctx, 4, why);
+        save->setup.say(save->setup.ctx, 4, why.line);
     save->model_failed = rc != 0;
 }
 
@@ -171,7 +171,7 @@ static void *
 run(void *arg)
 {
     struct save *save = arg;
-    char why[LINE];
+    struct why why;
     prctl(PR_SET_NAME, "save");
     pthread_mutex_lock(&save->lock);
     for (;;) {
@@ -186,7 +186,7 @@ run(void *arg)
             break;
         pthread_mutex_unlock(&save->lock);
         if (full)
-            store(save, why, sizeof why);
+            store(save, &why);
         else
             store_model(save);
         pthread_mutex_lock(&save->lock);
@@ -286,14 +286,14 @@ save_model(struct save *save, const struct state *state)
 }
 
 int
-save_model_last(struct save *save, const struct state *state, char *why, size_t why_size)
+save_model_last(struct save *save, const struct state *state, struct why *why)
 {
     wait_idle(save);
-    return save->setup.model(save->setup.ctx, state->header, state_weights(state), why, why_size);
+    return save->setup.model(save->setup.ctx, state->header, state_weights(state), why);
 }
 
 int
-save_last(struct save *save, const struct state *state, char *why, size_t why_size)
+save_last(struct save *save, const struct state *state, struct why *why)
 {
     const struct state_header *h = state->header;
     if (h->round == 0)
@@ -302,7 +302,7 @@ save_last(struct save *save, const struct state *state, char *why, size_t why_si
     if (save->written && save->step == h->step && save->round == h->round)
         return 0;
     copy(save, state);
-    return store(save, why, why_size);
+    return store(save, why);
 }
 
 void
@@ -316,30 +316,29 @@ save_withdraw(struct save *save, const struct state *state)
 }
 
 int
-save_find(struct save *save, struct state *state, struct checkpoint_found *found, char *why,
-          size_t why_size)
+save_find(struct save *save, struct state *state, struct checkpoint_found *found, struct why *why)
 {
     struct checkpoint checkpoint = file_of(save, state->block);
-    return checkpoint_read_newest(save->setup.dir, UINT64_MAX, &checkpoint, found, why, why_size);
+    return checkpoint_read_newest(save->setup.dir, UINT64_MAX, &checkpoint, found, why);
 }
 
 int
 save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, struct state *state,
-               struct checkpoint_found *found, char *why, size_t why_size)
+               struct checkpoint_found *found, struct why *why)
 {
     struct checkpoint checkpoint = file_of(save, state->block);
     checkpoint.job_hash = job_hash;
-    return checkpoint_read_newest(save->setup.dir, step_max, &checkpoint, found, why, why_size);
+    return checkpoint_read_newest(save->setup.dir, step_max, &checkpoint, found, why);
 }
 
 bool
 save_find_below(struct save *save, struct state *state, uint64_t round)
 {
-    char why[512] = "";
+    struct why why = {""};
     wait_idle(save);
     for (uint64_t last = UINT64_MAX;;) {
         struct checkpoint_found found = {0};
-        if (save_find(save, state, &found, why, sizeof why) != 0 || !found.whole)
+        if (save_find(save, state, &found, &why) != 0 || !found.whole)
             return false;
         if (state->header->round < round)
             return true;
@@ -382,7 +381,7 @@ give_back(struct save *save)
 }
 
 int
-save_new(struct save **out, const struct save_setup *setup, char *why, size_t why_size)
+save_new(struct save **out, const struct save_setup *setup, struct why *why)
 {
     struct save *save = calloc(1, sizeof *save);
     *out = NULL;
@@ -394,8 +393,7 @@ save_new(struct save **out, const struct save_setup *setup, char *why, size_t wh
         save->weights = setup->model ? take(setup, setup->weight_count * sizeof(float)) : NULL;
     }
     if (!save || !save->image || (setup->model && !save->weights)) {
-        snprintf(why, why_size, "not enough memory for a copy of the state, %zu bytes",
-                 setup->size);
+        why_set(why, "not enough memory for a copy of the state, %zu bytes", setup->size);
         give_back(save);
         return -ENOMEM;
     }
@@ -406,7 +404,7 @@ save_new(struct save **out, const struct save_setup *setup, char *why, size_t wh
         *out = save;
         return 0;
     }
-    snprintf(why, why_size, "no thread for checkpoints: %s", strerror(rc));
+    why_set(why, "no thread for checkpoints: %s", strerror(rc));
     pthread_cond_destroy(&save->turn);
     pthread_mutex_destroy(&save->lock);
     give_back(save);

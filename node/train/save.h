@@ -19,6 +19,7 @@
 #include "nn/files.h"
 #include "node/train/memory.h"
 #include "node/train/state.h"
+#include "proto/why.h"
 
 struct save;
 
@@ -35,20 +36,20 @@ struct save_setup {
     void *ctx;
     /* Writes weights[weight_count] of a state with this header as a model; from the writer's thread. NULL: nobody
      * does. Returns 0 or a negative errno with `why`. */
-    int (*model)(void *ctx, const struct state_header *header, const float *weights, char *why,
-                 size_t why_size);
+    int (*model)(void *ctx, const struct state_header *header, const float *weights,
+                 struct why *why);
     size_t weight_count;
 };
 
-int save_new(struct save **out, const struct save_setup *setup, char *why, size_t why_size);
+int save_new(struct save **out, const struct save_setup *setup, struct why *why);
 void save_destroy(struct save **save); /* waits until everything is written */
 
 /* Like checkpoint_read_newest, into the state's block. */
-int save_find(struct save *save, struct state *state, struct checkpoint_found *found, char *why,
-              size_t why_size);
+int save_find(struct save *save, struct state *state, struct checkpoint_found *found,
+              struct why *why);
 /* The same for a checkpoint of another job, of at most step_max steps: that of an earlier part of the run. */
 int save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, struct state *state,
-                   struct checkpoint_found *found, char *why, size_t why_size);
+                   struct checkpoint_found *found, struct why *why);
 /* Does `dir` have the result of a run that ended? */
 bool save_ended(const struct save *save);
 
@@ -74,7 +75,7 @@ void save_step(struct save *save, const struct state *state, uint64_t steps, uin
  * written. */
 void save_model(struct save *save, const struct state *state);
 /* Here and now. Returns 0 or a negative errno with `why`. */
-int save_model_last(struct save *save, const struct state *state, char *why, size_t why_size);
+int save_model_last(struct save *save, const struct state *state, struct why *why);
 /* The file of a state, for repair.h. */
 struct checkpoint save_file(const struct save *save, struct state *state);
 /* Reads a page of the checkpoint of `step` for another node, in the writer's thread; one at a time. May be called
@@ -84,6 +85,6 @@ void save_serve(struct save *save, uint64_t step, uint64_t round, uint64_t page)
 void save_quiet(struct save *save);
 
 /* Returns 0 or -errno with `why`. Before round 1 there is nothing to save. */
-int save_last(struct save *save, const struct state *state, char *why, size_t why_size);
+int save_last(struct save *save, const struct state *state, struct why *why);
 
 #endif

@@ -173,34 +173,28 @@ present_step(const struct state *state)
 }
 
 int
-state_check(const struct state *state, const int32_t *total, uint64_t *coverage, char *why,
-            size_t why_size)
+state_check(const struct state *state, const int32_t *total, uint64_t *coverage, struct why *why)
 {
     const int32_t *tail = total + state->param_count,
                   *slots = tail + state_tail(state->block_count);
     uint64_t check = state_tail_check(tail, state->block_count);
     *coverage = 0;
     if (tail[TAIL_CHECK] != (int32_t)(uint32_t)check ||
-        tail[TAIL_CHECK + 1] != (int32_t)(uint32_t)(check >> 32)) {
-        snprintf(why, why_size, "the checksum of its counters is wrong");
-        return -EBADMSG;
-    }
-    if ((uint32_t)tail[TAIL_SAMPLES] != state_rows(state)) {
-        snprintf(why, why_size, "it is of %u samples, expected %llu", (unsigned)tail[TAIL_SAMPLES],
-                 (unsigned long long)state_rows(state));
-        return -EBADMSG;
-    }
+        tail[TAIL_CHECK + 1] != (int32_t)(uint32_t)(check >> 32))
+        return why_error(why, -EBADMSG, "the checksum of its counters is wrong");
+    if ((uint32_t)tail[TAIL_SAMPLES] != state_rows(state))
+        return why_error(why, -EBADMSG, "it is of %u samples, expected %llu",
+                         (unsigned)tail[TAIL_SAMPLES], (unsigned long long)state_rows(state));
     if (state->header->phase == STATE_EVALUATE) {
         if (state->job.claims || ledger_empty(slots, state->job.shards))
             return 0;
-        snprintf(why, why_size, "it counts shards, but is of an evaluation");
-        return -EBADMSG;
+        return why_error(why, -EBADMSG, "it counts shards, but is of an evaluation");
     }
     struct ledger_step step = present_step(state);
     *coverage = ledger_coverage(slots, step.shards);
-    int rc = ledger_verify(slots, &step, why, why_size);
+    int rc = ledger_verify(slots, &step, why);
     if (!rc && ledger_check(slots, step.shards) != exact_check(total, 0, state->param_count)) {
-        snprintf(why, why_size, "the checksum of the gradients is not the sum of the shards'");
+        why_set(why, "the checksum of the gradients is not the sum of the shards'");
         rc = -EBADMSG;
     }
     return rc;

@@ -44,6 +44,7 @@
 #include "nn/nn.h"
 #include "nn/optim.h"
 #include "node/train/pool.h"
+#include "proto/why.h"
 
 enum state_phase { STATE_TRAIN, STATE_EVALUATE };
 
@@ -179,8 +180,8 @@ uint64_t state_rows(const struct state *state);
 /* May this total be applied? Its samples must be those that are due, each counted once, and the total must be
  * unchanged since it was computed. Returns 0 and the counted shards (none in an evaluation), or -EBADMSG with one
  * line in `why`. */
-int state_check(const struct state *state, const int32_t *total, uint64_t *coverage, char *why,
-                size_t why_size);
+int state_check(const struct state *state, const int32_t *total, uint64_t *coverage,
+                struct why *why);
 
 /* Sets the header of `next` and the event from the tail of `total`. True: state_apply may follow, and `next` gets
  * the parameters of the ranges it is called for. False: state_finish does everything. */

@@ -52,7 +52,7 @@ train_log(void *ctx, int level, const char *line)
 static int
 repair_damaged(struct run *run)
 {
-    char why[TRAIN_LINE] = "";
+    struct why why = {""};
     struct repair repair = {
         .dir = run->config->out,
         .mesh = run->mesh,
@@ -63,7 +63,7 @@ repair_damaged(struct run *run)
         .say = train_log,
         .ctx = run,
     };
-    enum repair_end end = repair_run(&repair, why, sizeof why);
+    enum repair_end end = repair_run(&repair, &why);
     run->found.whole = run->found.whole || end == REPAIR_DONE;
     if (end == REPAIR_INTERRUPTED)
         return 130;
@@ -229,7 +229,7 @@ static void
 commit(struct run *run, const struct mesh_task *task)
 {
     const struct state_event *event = &run->event;
-    char why[TRAIN_LINE];
+    struct why why;
     uint64_t coverage;
     double start = clock_s();
     fail_hit(FAIL_COMMIT, NULL, 0);
@@ -237,8 +237,8 @@ commit(struct run *run, const struct mesh_task *task)
         recover(run);
         return;
     }
-    if (state_check(&run->state, mesh_sum(run->mesh), &coverage, why, sizeof why)) {
-        train_say(run, 4, "a sum of gradients is damaged: %s; computing it again", why);
+    if (state_check(&run->state, mesh_sum(run->mesh), &coverage, &why)) {
+        train_say(run, 4, "a sum of gradients is damaged: %s; computing it again", why.line);
         train_say(run, 7, "the total of round %llu is damaged",
                   (unsigned long long)run->state.header->round);
         work_drop(run->work);
@@ -350,7 +350,7 @@ follow_mesh(struct run *run)
 static int
 run_mesh(struct run *run)
 {
-    char why[TRAIN_LINE] = "";
+    struct why why = {""};
     if (run->found.damaged_count) {
         int status = repair_damaged(run);
         if (status)
@@ -367,13 +367,13 @@ run_mesh(struct run *run)
         return 1;
     }
     metrics_find(run->metrics);
-    int failed = save_last(run->save, &run->state, why, sizeof why);
+    int failed = save_last(run->save, &run->state, &why);
     if (done && train_tell_hopeless(run))
         return 1;
     if (!done && !failed && run->state.header->round)
-        failed = save_model_last(run->save, &run->state, why, sizeof why);
+        failed = save_model_last(run->save, &run->state, &why);
     if (!done) {
-        train_tell_stopped(run, failed ? why : NULL);
+        train_tell_stopped(run, failed ? why.line : NULL);
         return run->blind ? 1 : 130;
     }
     int rc = train_results(run);
@@ -385,13 +385,13 @@ int
 train_run(struct config *config, enum train_start start)
 {
     struct run run = {.config = config, .started = clock_s()};
-    char why[TRAIN_LINE] = "";
+    struct why why = {""};
     int status = 2;
-    if (train_open(&run, start, why, sizeof why) == 0) {
+    if (train_open(&run, start, &why) == 0) {
         atomic_store(&interruptible, run.mesh);
         status = run_mesh(&run);
     } else {
-        fprintf(stderr, "meshnode: %s\n", why);
+        fprintf(stderr, "meshnode: %s\n", why.line);
     }
     atomic_store(&interruptible, NULL);
     train_close(&run);

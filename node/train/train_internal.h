@@ -12,6 +12,7 @@
 #include "node/train/state.h"
 #include "node/train/train.h"
 #include "node/train/work.h"
+#include "proto/why.h"
 
 enum { TRAIN_LINE = 512 };
 
@@ -55,11 +56,11 @@ struct run {
 
 /* Does everything up to a running mesh. Returns 0, or a negative errno with one line in `why`. Call train_close in
  * both cases. */
-int train_open(struct run *run, enum train_start start, char *why, size_t why_size);
+int train_open(struct run *run, enum train_start start, struct why *why);
 void train_close(struct run *run);
 /* Writes model.safetensors; ctx is the run. See save_setup.model. */
-int train_model(void *ctx, const struct state_header *header, const float *weights, char *why,
-                size_t why_size);
+int train_model(void *ctx, const struct state_header *header, const float *weights,
+                struct why *why);
 /* Writes the results and prints them. If the disk is full, tries again for a while. */
 int train_results(struct run *run);
 

@@ -13,17 +13,17 @@
 #include "node/train/left.h"
 
 static int
-open_memory(struct run *run, char *why, size_t why_size)
+open_memory(struct run *run, struct why *why)
 {
     struct sysinfo info;
     uint64_t swap = sysinfo(&info) == 0 ? (uint64_t)info.totalswap * info.mem_unit : 0;
     uint64_t limit = host_memory("") > UINT64_MAX - swap ? UINT64_MAX : host_memory("") + swap;
-    int rc = memory_plan(&run->memory, run->config, &run->job, why, why_size);
+    int rc = memory_plan(&run->memory, run->config, &run->job, why);
     if (!rc)
-        rc = memory_fits(memory_least(&run->memory), limit, why, why_size);
+        rc = memory_fits(memory_least(&run->memory), limit, why);
     if (rc || !run->memory.spilled)
         return rc;
-    return spill_open(&run->spill, run->config->out, memory_file(&run->memory), why, why_size);
+    return spill_open(&run->spill, run->config->out, memory_file(&run->memory), why);
 }
 
 /* NULL: on the heap. */
@@ -34,7 +34,7 @@ idle_memory(struct run *run, size_t size)
 }
 
 static int
-open_state(struct run *run, char *why, size_t why_size)
+open_state(struct run *run, struct why *why)
 {
     const struct config *config = run->config;
     struct state_job job = job_rules(&run->job, config);
@@ -44,10 +44,8 @@ open_state(struct run *run, char *why, size_t why_size)
     job.block = idle_memory(run, size);
     other.block = idle_memory(run, size);
     if (state_init(&run->state, &job, run->job.exact, params) ||
-        state_init(&run->next, &other, run->job.exact, params)) {
-        snprintf(why, why_size, "not enough memory for %zu parameters", params);
-        return -ENOMEM;
-    }
+        state_init(&run->next, &other, run->job.exact, params))
+        return why_error(why, -ENOMEM, "not enough memory for %zu parameters", params);
     state_start(&run->state);
     job_params(&run->job, config, run->state.params);
     return 0;
@@ -70,14 +68,12 @@ tell_evaluation(void *ctx, uint64_t done, uint64_t all)
 }
 
 static int
-open_work(struct run *run, char *why, size_t why_size)
+open_work(struct run *run, struct why *why)
 {
     const struct config *config = run->config;
     int rc = pool_new(&run->pool, config->threads);
-    if (rc) {
-        snprintf(why, why_size, "%u threads: %s", config->threads, strerror(-rc));
-        return rc;
-    }
+    if (rc)
+        return why_error(why, rc, "%u threads: %s", config->threads, strerror(-rc));
     struct work_setup setup = {
         .model = run->job.model,
         .data = run->job.data,
@@ -102,8 +98,8 @@ open_work(struct run *run, char *why, size_t why_size)
         rc = run->scratch ? 0 : -ENOMEM;
     }
     if (rc)
-        snprintf(why, why_size, "not enough memory for the activations of %llu samples",
-                 (unsigned long long)config->train.batch);
+        why_set(why, "not enough memory for the activations of %llu samples",
+                (unsigned long long)config->train.batch);
     return rc;
 }
 
@@ -126,9 +122,9 @@ tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out
     const struct run *run = ctx;
     struct config *other = NULL;
     struct config_difference difference;
-    char why[TRAIN_LINE];
+    struct why why;
     size_t at = 0;
-    if (config_parse(&other, "the other job", theirs, size, why, sizeof why))
+    if (config_parse(&other, "the other job", theirs, size, &why))
         return;
     if (config_differ(other, run->config, &at, &difference))
         snprintf(out, out_size, "%s is %s there, %s here", difference.key, difference.left,
@@ -140,7 +136,7 @@ tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out
 }
 
 static int
-open_mesh(struct run *run, char *why, size_t why_size)
+open_mesh(struct run *run, struct why *why)
 {
     struct config *config = run->config;
     struct mesh_setup setup = {
@@ -174,7 +170,7 @@ open_mesh(struct run *run, char *why, size_t why_size)
     host_name(config->name, setup.hello.name, sizeof setup.hello.name);
     setup.hello.job_hash = run->job_hash;
     setup.hello.numerics = nn_fingerprint();
-    return mesh_new(&run->mesh, &setup, why, why_size);
+    return mesh_new(&run->mesh, &setup, why);
 }
 
 static void
@@ -184,7 +180,7 @@ alarm_line(void *ctx, const char *line)
 }
 
 static int
-open_save(struct run *run, char *why, size_t why_size)
+open_save(struct run *run, struct why *why)
 {
     const struct save_setup setup = {
         .dir = run->config->out,
@@ -199,45 +195,43 @@ open_save(struct run *run, char *why, size_t why_size)
         .model = train_model,
         .weight_count = run->state.param_count,
     };
-    return save_new(&run->save, &setup, why, why_size);
+    return save_new(&run->save, &setup, why);
 }
 
 /* There are checkpoints, but only of other jobs. They may be older than a run of ours that had none yet: job.json tells
  * whose metrics these are. */
 static int
-check_left(const struct run *run, const struct left *left, enum train_start start, char *why,
-           size_t why_size)
+check_left(const struct run *run, const struct left *left, enum train_start start, struct why *why)
 {
     char reason[TRAIN_LINE];
     if (left->known && left->job.job == run->job_hash)
         return 0;
     left_tell(left, run->config, &run->job, start, reason, sizeof reason);
-    snprintf(why, why_size, "%s: %s", run->config->out, reason);
-    return -EEXIST;
+    return why_error(why, -EEXIST, "%s: %s", run->config->out, reason);
 }
 
 /* The newest checkpoint of an earlier part of the run, where there is none of this job. */
 static void
-resume_part(struct run *run, char *why, size_t why_size)
+resume_part(struct run *run, struct why *why)
 {
     const struct job *job = &run->job;
     for (size_t i = job->past_count; i-- > 0 && !run->found.whole;) {
         struct checkpoint_found found;
-        char reason[TRAIN_LINE];
+        struct why reason;
         save_find_part(run->save, job->past_hash[i], job->past[i].until, &run->state, &found,
-                       reason, sizeof reason);
+                       &reason);
         run->found.whole = found.whole;
     }
     if (!run->found.whole)
         return;
     state_go_on(&run->state);
-    snprintf(why, why_size, "%s", "");
+    why_set(why, "%s", "");
 }
 
 /* The newest whole checkpoint into the state, as `start` says. What is damaged is repaired later, when there
  * are others to ask. */
 static int
-resume_from(struct run *run, enum train_start start, char *why, size_t why_size)
+resume_from(struct run *run, enum train_start start, struct why *why)
 {
     struct checkpoint_found *found = &run->found;
     struct left left;
@@ -247,17 +241,16 @@ resume_from(struct run *run, enum train_start start, char *why, size_t why_size)
     run->anew = start == TRAIN_FRESH || (start == TRAIN_AUTO && left.ended && !goes_on);
     run->replaces = run->anew && (left.known || left.ended);
     run->kept = goes_on ? run->job.past[part].until : UINT64_MAX;
-    int rc = run->anew ? 0 : save_find(run->save, &run->state, found, why, why_size);
+    int rc = run->anew ? 0 : save_find(run->save, &run->state, found, why);
     if (!run->anew && rc == -ENOENT)
-        resume_part(run, why, why_size);
+        resume_part(run, why);
     run->resumed = found->whole || found->damaged_count > 0 || (goes_on && !run->anew);
-    if (run->anew || run->resumed || (rc == -ENOENT && !why[0])) {
+    if (run->anew || run->resumed || (rc == -ENOENT && !why->line[0])) {
         rc = 0;
     } else if (rc == -ENOENT && !found->unfit) { /* else the folder itself */
-        rc = check_left(run, &left, start, why, why_size);
+        rc = check_left(run, &left, start, why);
     } else if (rc == -ENOENT) {
-        size_t used = strlen(why);
-        snprintf(why + used, why_size - used, "; --fresh begins anew");
+        why_append(why, "; --fresh begins anew");
     }
     left_fini(&left);
     return rc;
@@ -269,8 +262,8 @@ tell_parts(struct run *run)
 {
     struct config_parts parts;
     struct config_difference difference;
-    char line[TRAIN_LINE];
-    int rc = config_parts_init(&parts, run->config, line, sizeof line);
+    struct why line;
+    int rc = config_parts_init(&parts, run->config, &line);
     for (size_t at = 0;
          !rc && parts.count &&
          config_differ(parts.config[parts.count - 1], run->config, &at, &difference);)
@@ -353,55 +346,50 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
 
 /* Files of data do not come with a job of the mesh: say which node gave it and what it needs. */
 static int
-open_job(struct run *run, char *why, size_t why_size)
+open_job(struct run *run, struct why *why)
 {
     const struct config *config = run->config;
-    char reason[TRAIN_LINE];
-    int rc = job_open(&run->job, config, reason, sizeof reason);
+    struct why reason;
+    int rc = job_open(&run->job, config, &reason);
     if (rc == -ENOENT && config->from[0])
-        snprintf(why, why_size,
-                 "the mesh's job %s, from %s, needs its data on this machine, too: %s",
-                 config->run.name, config->from, reason);
+        why_set(why, "the mesh's job %s, from %s, needs its data on this machine, too: %s",
+                config->run.name, config->from, reason.line);
     else if (rc)
-        snprintf(why, why_size, "%s", reason);
+        why_set(why, "%s", reason.line);
     return rc;
 }
 
 int
-train_open(struct run *run, enum train_start start, char *why, size_t why_size)
+train_open(struct run *run, enum train_start start, struct why *why)
 {
-    if (sodium_init() < 0) {
-        snprintf(why, why_size, "libsodium does not start");
-        return -ENOSYS;
-    }
-    int rc = open_job(run, why, why_size);
+    if (sodium_init() < 0)
+        return why_error(why, -ENOSYS, "libsodium does not start");
+    int rc = open_job(run, why);
     if (!rc)
-        rc = job_start(&run->job, run->config, why, why_size);
+        rc = job_start(&run->job, run->config, why);
     if (!rc)
         rc = left_settle(run->config, &run->job, start, (const char *const[]){run->config->out}, 1,
-                         why, why_size);
+                         why);
     if (!rc)
-        rc = open_memory(run, why, why_size);
+        rc = open_memory(run, why);
     if (!rc)
-        rc = open_state(run, why, why_size);
+        rc = open_state(run, why);
     if (!rc)
-        rc = open_work(run, why, why_size);
+        rc = open_work(run, why);
     if (rc)
         return rc;
     run->job_hash = job_hash(&run->job, run->config);
-    rc = open_save(run, why, why_size);
+    rc = open_save(run, why);
     if (!rc)
-        rc = resume_from(run, start, why, why_size);
+        rc = resume_from(run, start, why);
     if (!rc)
-        rc = metrics_new(&run->metrics, run->config->out, run->resumed, run->config->quiet, why,
-                         why_size);
+        rc = metrics_new(&run->metrics, run->config->out, run->resumed, run->config->quiet, why);
     if (rc)
         return rc;
-    char skipped[TRAIN_LINE];
-    snprintf(skipped, sizeof skipped, "%s", why);
-    rc = open_mesh(run, why, why_size);
+    const struct why skipped = *why;
+    rc = open_mesh(run, why);
     if (!rc) /* else nothing but the error is said */
-        tell_start(run, start, skipped);
+        tell_start(run, start, skipped.line);
     return rc;
 }
 

@@ -22,15 +22,14 @@ sha256_hex(const void *data, size_t size, char out[65])
 }
 
 int
-train_model(void *ctx, const struct state_header *header, const float *weights, char *why,
-            size_t why_size)
+train_model(void *ctx, const struct state_header *header, const float *weights, struct why *why)
 {
     struct run *run = ctx;
     char path[CONFIG_PATH_MAX + 64];
     snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
     const struct model_file file =
         model_file_of(header, run->state.job.labels > 0, weights, nn_param_count(run->job.model));
-    int rc = model_file_write(path, run->config, &run->job, &file, weights, why, why_size);
+    int rc = model_file_write(path, run->config, &run->job, &file, weights, why);
     if (!rc && !run->model_told)
         train_say(run, 6, "model of step %llu: %s", (unsigned long long)header->step, path);
     run->model_told = run->model_told || !rc;
@@ -38,11 +37,11 @@ train_model(void *ctx, const struct state_header *header, const float *weights, 
 }
 
 static int
-write_files(struct run *run, const struct metrics_result *result, char *why, size_t why_size)
+write_files(struct run *run, const struct metrics_result *result, struct why *why)
 {
     metrics_find(run->metrics);
-    int rc = save_model_last(run->save, &run->state, why, why_size);
-    return rc ? rc : metrics_result(run->metrics, result, why, why_size);
+    int rc = save_model_last(run->save, &run->state, why);
+    return rc ? rc : metrics_result(run->metrics, result, why);
 }
 
 /* A disk that is full may be full for a while only. */
@@ -51,16 +50,16 @@ insist(struct run *run, const struct metrics_result *result)
 {
     const struct timespec pause = {.tv_nsec = 200000000};
     double until = clock_s() + PATIENCE_S;
-    char why[TRAIN_LINE];
-    int rc = write_files(run, result, why, sizeof why);
+    struct why why;
+    int rc = write_files(run, result, &why);
     if (rc)
-        train_say(run, 4, "%s; trying again for %d s", why, PATIENCE_S);
+        train_say(run, 4, "%s; trying again for %d s", why.line, PATIENCE_S);
     while (rc && !train_interrupted() && clock_s() < until) {
         nanosleep(&pause, NULL);
-        rc = write_files(run, result, why, sizeof why);
+        rc = write_files(run, result, &why);
     }
     if (rc)
-        train_say(run, 3, "%s: the results could not be written", why);
+        train_say(run, 3, "%s: the results could not be written", why.line);
     return rc;
 }
 

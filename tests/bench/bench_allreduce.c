@@ -148,7 +148,8 @@ run(struct bench *bench)
 static void
 measure(struct bench *bench, const char *group, size_t bytes)
 {
-    char name[128], why[512];
+    char name[128];
+    struct why why;
     snprintf(name, sizeof name, "%s-%zu", group, bytes);
     const struct core_bucket bucket = {0, bytes / sizeof(int32_t)};
     const char *interface = getenv("BENCH_INTERFACE");
@@ -170,8 +171,8 @@ measure(struct bench *bench, const char *group, size_t bytes)
     bench->count = bucket.count;
     bench->filled = 0;
     bench->seconds = NULL;
-    if (mesh_new(&bench->mesh, &setup, why, sizeof why) != 0)
-        die("mesh_new", why);
+    if (mesh_new(&bench->mesh, &setup, &why) != 0)
+        die("mesh_new", why.line);
     run(bench);
     if (bench->rank == 0)
         measure_print("meshnode", bench->ranks, bytes, bench->seconds, bench->rounds);

@@ -17,7 +17,7 @@ measure(struct proto_msg *msg)
     double encode[ROUNDS], decode[ROUNDS];
     uint8_t frame[PROTO_FRAME_MAX];
     struct proto_msg got;
-    char why[256];
+    struct why why;
     size_t size = 0;
     for (int round = 0; round < ROUNDS; round++) {
         double start = measure_now();
@@ -25,7 +25,7 @@ measure(struct proto_msg *msg)
             size = proto_encode(msg, frame);
         double middle = measure_now();
         for (int i = 0; i < REPEATS; i++)
-            if (proto_decode(&got, endpoints, frame, size, why, sizeof why))
+            if (proto_decode(&got, endpoints, frame, size, &why))
                 exit(1);
         encode[round] = 1e9 * (middle - start) / REPEATS;
         decode[round] = 1e9 * (measure_now() - middle) / REPEATS;

@@ -199,7 +199,7 @@ static const struct network {
 static void
 open_model(struct bench *b, const char *name)
 {
-    char why[200];
+    struct why why;
     size_t i = 0, length = strcspn(name, ":");
     while (strncmp(name, networks[i].name, length) != 0 || networks[i].name[length] != 0)
         if (++i == sizeof networks / sizeof *networks)
@@ -209,8 +209,8 @@ open_model(struct bench *b, const char *name)
     if (name[length] == ':')
         b->input.dim[0] = strtoul(name + length + 1, NULL, 10);
     if (nn_model_new(&b->model, &b->input, b->network->layer, b->network->layers, NN_CROSS_ENTROPY,
-                     why, sizeof why) != 0) {
-        fprintf(stderr, "%s\n", why);
+                     &why) != 0) {
+        fprintf(stderr, "%s\n", why.line);
         exit(1);
     }
 }

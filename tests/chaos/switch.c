@@ -184,7 +184,8 @@ say_count(void)
 static void
 command(const char *text)
 {
-    char why[1200], rest;
+    char rest;
+    struct why why;
     unsigned port;
     int carrier;
     if (strcmp(text, "count") == 0) {
@@ -194,8 +195,8 @@ command(const char *text)
             printf("error: carrier: %s\n", strerror(errno));
         else
             printf("ok\n");
-    } else if (links_command(links, text, why, sizeof why)) {
-        printf("error: %s\n", why);
+    } else if (links_command(links, text, &why)) {
+        printf("error: %s\n", why.line);
     } else {
         printf("ok\n");
     }

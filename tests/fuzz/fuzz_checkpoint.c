@@ -53,7 +53,7 @@ static void
 try(const uint8_t *data, size_t size)
 {
     uint8_t first[FIRST], second[SECOND], untouched[FIRST];
-    char why[256] = "";
+    struct why why = {""};
     memset(first, 0x55, sizeof first);
     memset(second, 0x55, sizeof second);
     memset(untouched, 0x55, sizeof untouched);
@@ -61,14 +61,14 @@ try(const uint8_t *data, size_t size)
         .job_hash = 0x0807060504030201, .numerics = 0x1817161514131211, .step = 77, .count = 2};
     c.section[0] = (struct checkpoint_section){"params", first, FIRST};
     c.section[1] = (struct checkpoint_section){"state", second, SECOND};
-    if (checkpoint_parse("input", data, size, &c, why, sizeof why) == 0) {
+    if (checkpoint_parse("input", data, size, &c, &why) == 0) {
         assert(size == HEAD + 2 * ENTRY + FIRST + SECOND + CHECK + TRAILER);
         return;
     }
     assert(c.step == 77);
     assert(memcmp(first, untouched, FIRST) == 0);
     assert(memcmp(second, untouched, SECOND) == 0);
-    assert(strlen(why) > 0);
+    assert(strlen(why.line) > 0);
 }
 
 int

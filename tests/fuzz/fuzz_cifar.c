@@ -11,11 +11,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char why[256];
+    struct why why;
     struct data_file *file;
     struct data_rows rows = {0};
     size_t labels = size > 0 && data[0] & 1 ? 2 : 1, classes = labels == 2 ? 100 : 10;
-    if (size == 0 || data_file_open_memory(&file, "input", data + 1, size - 1, why, sizeof why))
+    if (size == 0 || data_file_open_memory(&file, "input", data + 1, size - 1, &why))
         return 0;
     int rc = data_cifar_read(file, labels, classes, &rows);
     if (rc == 0)

@@ -22,18 +22,18 @@ must(bool holds, const char *what)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char why[512] = "";
+    struct why why = {""};
     struct config *config, *again;
-    if (config_parse(&config, "job.yaml", (const char *)data, size, why, sizeof why)) {
+    if (config_parse(&config, "job.yaml", (const char *)data, size, &why)) {
         must(config == NULL, "a config despite the error");
-        must(*why != '\0' && parse_printable(why), "the reason is not one clean line");
+        must(why.line[0] != '\0' && parse_printable(why.line), "the reason is not one clean line");
         return 0;
     }
-    must(config_parse(&again, "again", config->text, config->text_size, why, sizeof why) == 0, why);
+    must(config_parse(&again, "again", config->text, config->text_size, &why) == 0, why.line);
     must(strcmp(config->text, again->text) == 0, "the text is not canonical");
     must(config_job_hash(config, 0, 0) == config_job_hash(again, 0, 0), "another job hash");
-    if (config_check(config, why, sizeof why))
-        must(*why != '\0' && parse_printable(why), "the reason is not one clean line");
+    if (config_check(config, &why))
+        must(why.line[0] != '\0' && parse_printable(why.line), "the reason is not one clean line");
     config_destroy(&config);
     config_destroy(&again);
     return 0;

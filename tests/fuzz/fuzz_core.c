@@ -327,8 +327,8 @@ act_raw(struct world *world)
     size_t size = u8(world);
     const uint8_t *frame = bytes_raw(&world->in, size);
     struct proto_msg msg;
-    char why[256];
-    if (frame && proto_decode(&msg, world->endpoints, frame, size, why, sizeof why) == 0)
+    struct why why;
+    if (frame && proto_decode(&msg, world->endpoints, frame, size, &why) == 0)
         deliver(world, from, &msg, "x", frame[0] & 1);
 }
 

@@ -43,7 +43,7 @@ text_of(const char *name, const uint8_t *bytes, size_t size)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char why[256];
+    struct why why;
     if (size == 0)
         return 0;
     struct data_set set = {0};
@@ -57,7 +57,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t files = data[0] & 16 ? 2 : 1, first = files == 2 ? (size - 1) / 2 : size - 1;
     struct data_csv_file file[2] = {text_of("one", data + 1, first),
                                     text_of("two", data + 1 + first, size - 1 - first)};
-    if (data_csv_parse(&set, file, files, &spec, why, sizeof why) == 0)
+    if (data_csv_parse(&set, file, files, &spec, &why) == 0)
         check(&set, spec.bare);
     free(file[0].text);
     free(file[1].text);

@@ -10,10 +10,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char why[256];
+    struct why why;
     struct data_file *file;
     struct data_idx idx;
-    if (data_file_open_memory(&file, "input", data, size, why, sizeof why))
+    if (data_file_open_memory(&file, "input", data, size, &why))
         return 0;
     int rc = data_idx_read(file, 1, NN_DIMS_MAX, &idx);
     assert((rc == 0) == (idx.byte != NULL));

@@ -12,11 +12,11 @@ enum { SIDE = 9 };
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char why[256];
+    struct why why;
     struct image image;
     size_t channels = size % 2 ? 1 : 3;
     uint8_t square[3 * SIDE * SIDE];
-    if (image_decode(&image, "input", data, size, channels, why, sizeof why)) {
+    if (image_decode(&image, "input", data, size, channels, &why)) {
         assert(!image.pixel);
         return 0;
     }

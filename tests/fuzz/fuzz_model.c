@@ -31,13 +31,13 @@ check_scaling(const struct data_scaling *scaling)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char why[256] = "";
+    struct why why = {""};
     json_t *metadata;
     struct model_note note;
-    int rc = safetensors_metadata_parse("input", data, size, &metadata, why, sizeof why);
+    int rc = safetensors_metadata_parse("input", data, size, &metadata, &why);
     assert(!rc == !!metadata);
     if (!rc) {
-        rc = model_note_take(&note, "input", metadata, why, sizeof why);
+        rc = model_note_take(&note, "input", metadata, &why);
         if (!rc)
             check_scaling(&note.scaling);
         for (size_t i = 0; !rc && i < note.class_count; i++)
@@ -47,8 +47,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         json_decref(metadata);
     }
     assert(rc <= 0);
-    assert(!rc == !why[0]);
-    for (const char *c = why; *c; c++)
+    assert(!rc == !why.line[0]);
+    for (const char *c = why.line; *c; c++)
         assert(*c >= ' ' && *c <= '~');
     return 0;
 }

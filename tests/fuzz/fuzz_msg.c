@@ -12,9 +12,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
     static uint8_t again[PROTO_FRAME_MAX];
     struct proto_msg msg;
-    char why[256] = "";
-    if (proto_decode(&msg, endpoints, data, size, why, sizeof why)) {
-        if (!why[0])
+    struct why why = {""};
+    if (proto_decode(&msg, endpoints, data, size, &why)) {
+        if (!why.line[0])
             abort(); /* refused without a reason */
         return 0;
     }

@@ -9,10 +9,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char why[256];
+    struct why why;
     struct npy_header h;
     size_t seen = size < NPY_HEADER_MAX ? size : NPY_HEADER_MAX;
-    if (npy_header_parse(&h, data, seen, size, "input", why, sizeof why))
+    if (npy_header_parse(&h, data, seen, size, "input", &why))
         return 0;
     __extension__ typedef unsigned __int128 wide;
     wide elements = 1;

@@ -22,9 +22,9 @@ make_model(void)
         {.kind = NN_FLATTEN},
         {.kind = NN_DENSE, .units = 3},
     };
-    char why[256];
+    struct why why;
     if (!model) {
-        int rc = nn_model_new(&model, &input, layer, 4, NN_CROSS_ENTROPY, why, sizeof why);
+        int rc = nn_model_new(&model, &input, layer, 4, NN_CROSS_ENTROPY, &why);
         assert(rc == 0);
         assert(nn_param_count(model) == PARAMS);
     }
@@ -35,16 +35,16 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     float params[PARAMS], untouched[PARAMS];
-    char why[128] = "";
+    struct why why = {""};
     memset(params, 0x55, sizeof params);
     memset(untouched, 0x55, sizeof untouched);
-    int rc = safetensors_parse("input", data, size, make_model(), params, why, sizeof why);
+    int rc = safetensors_parse("input", data, size, make_model(), params, &why);
     assert(rc <= 0);
     if (rc) {
         assert(memcmp(params, untouched, sizeof params) == 0);
-        assert(strlen(why) > 0);
+        assert(strlen(why.line) > 0);
     }
-    for (const char *c = why; *c; c++)
+    for (const char *c = why.line; *c; c++)
         assert(*c >= ' ' && *c <= '~');
     return 0;
 }

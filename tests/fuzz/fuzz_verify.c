@@ -20,17 +20,17 @@ must(bool holds, const char *what)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char why[128] = "";
+    struct why why = {""};
     struct verify_job job;
     struct verify_line line;
-    if (verify_read_job(&job, (const char *)data, size, why, sizeof why) == 0)
+    if (verify_read_job(&job, (const char *)data, size, &why) == 0)
         must(job.shards >= 1 && job.shards <= 64 && job.batch >= job.shards &&
                  job.train >= job.batch,
              "a job out of range");
     else
-        must(*why && parse_printable(why), "the reason is not one clean line");
-    *why = '\0';
-    if (verify_read_line(&line, (const char *)data, size, why, sizeof why) < 0)
-        must(*why && parse_printable(why), "the reason is not one clean line");
+        must(why.line[0] && parse_printable(why.line), "the reason is not one clean line");
+    why.line[0] = '\0';
+    if (verify_read_line(&line, (const char *)data, size, &why) < 0)
+        must(why.line[0] && parse_printable(why.line), "the reason is not one clean line");
     return 0;
 }

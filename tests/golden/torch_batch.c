@@ -67,7 +67,8 @@ static void
 write_batch(const char *folder, const struct job *job, struct nn_pass *train, struct nn_pass *test,
             double loss)
 {
-    char path[PATH], why[LINE];
+    char path[PATH];
+    struct why why;
     const struct nn_batch *batch = nn_pass_batch(train);
     const struct nn_shape *input = &data_info(job->data)->input;
     size_t labels = nn_label_count(job->model), outputs = nn_output_size(job->model);
@@ -84,32 +85,33 @@ write_batch(const char *folder, const struct job *job, struct nn_pass *train, st
         {nn_pass_output(test), ROWS * outputs * sizeof(float)},
     };
     path_in(path, folder, "batch");
-    if (disk_write(path, piece, sizeof piece / sizeof piece[0], why, sizeof why))
-        fail(why);
+    if (disk_write(path, piece, sizeof piece / sizeof piece[0], &why))
+        fail(why.line);
 }
 
 static void
 write_tensors(const char *folder, const char *file, const struct nn_model *model, const float *x)
 {
-    char path[PATH], why[LINE];
+    char path[PATH];
+    struct why why;
     path_in(path, folder, file);
-    if (safetensors_write(path, model, x, NULL, why, sizeof why))
-        fail(why);
+    if (safetensors_write(path, model, x, NULL, &why))
+        fail(why.line);
 }
 
 /* Dropout is off, since PyTorch would draw other elements. */
 static void
 open_job(struct job *job, struct config **config, const char *path, const char *data)
 {
-    char why[LINE];
-    if (config_load(config, path, why, sizeof why) || config_check(*config, why, sizeof why))
-        fail(why);
+    struct why why;
+    if (config_load(config, path, &why) || config_check(*config, &why))
+        fail(why.line);
     if (data != NULL)
         snprintf((*config)->data.dir, sizeof(*config)->data.dir, "%s", data);
     for (size_t l = 0; l < (*config)->model.count; l++)
         (*config)->model.layer[l].drop = 0;
-    if (job_open(job, *config, why, sizeof why))
-        fail(why);
+    if (job_open(job, *config, &why))
+        fail(why.line);
     if ((*config)->train.loss != NN_CROSS_ENTROPY)
         fail("only jobs with cross entropy");
     if (data_info(job->data)->test < ROWS)
@@ -134,7 +136,7 @@ main(int argc, char **argv)
 {
     struct config *config = NULL;
     struct job job = {0};
-    char why[LINE];
+    struct why why;
     if (argc != 4 && argc != 5)
         fail("expected JOB.yaml MODEL.safetensors DIRECTORY [DATA]");
     open_job(&job, &config, argv[1], argc > 4 ? argv[4] : NULL);
@@ -144,8 +146,8 @@ main(int argc, char **argv)
     if (!params || !g)
         fail("out of memory");
     nn_init_params(job.model, config->run.seed, params);
-    if (strcmp(argv[2], "-") != 0 && safetensors_read(argv[2], job.model, params, why, sizeof why))
-        fail(why);
+    if (strcmp(argv[2], "-") != 0 && safetensors_read(argv[2], job.model, params, &why))
+        fail(why.line);
     double loss = loss_and_gradient(job.model, train, params, g);
     evaluate(job.model, test, params);
     write_tensors(argv[3], "model.safetensors", job.model, params);

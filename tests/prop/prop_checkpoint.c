@@ -28,7 +28,7 @@ enum {
 static uint64_t count = 5000, seed = 1;
 static uint8_t state[STATE_MAX], into[STATE_MAX];
 static uint8_t original[IMAGE_MAX], image[IMAGE_MAX + PAGE], stale[STALE][IMAGE_MAX];
-static char why[256];
+static struct why why;
 
 static struct checkpoint
 of(size_t size, uint8_t *data)
@@ -53,7 +53,7 @@ refused(const uint8_t *data, size_t size, size_t state_size)
 {
     struct checkpoint c = of(state_size, into);
     into[0] = into[state_size - 1] = 0x55;
-    int rc = checkpoint_parse("x", data, size, &c, why, sizeof why);
+    int rc = checkpoint_parse("x", data, size, &c, &why);
     assert_true(rc == 0 || (into[0] == 0x55 && into[state_size - 1] == 0x55 && c.step == 30));
     return rc < 0;
 }

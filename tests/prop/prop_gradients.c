@@ -145,12 +145,12 @@ static void
 net_open(struct net *net, const struct nn_shape *input, const struct nn_layer_spec *layers,
          size_t count, enum nn_loss loss, size_t rows)
 {
-    char why[200];
+    struct why why;
     *net = (struct net){.loss = loss};
     net->context =
         (struct nn_context){.seed = 5, .epoch = 2, .step = 77, .first_row = 30, .training = true};
-    if (nn_model_new(&net->model, input, layers, count, loss, why, sizeof why) != 0)
-        fail_msg("%s", why);
+    if (nn_model_new(&net->model, input, layers, count, loss, &why) != 0)
+        fail_msg("%s", why.line);
     assert_int_equal(nn_pass_new(&net->pass, net->model, rows, true), 0);
     net->params = calloc(nn_param_count(net->model), sizeof(float));
     net->grad = calloc(nn_param_count(net->model), sizeof(float));
@@ -394,12 +394,12 @@ check_near(const float *a, const float *b, size_t n, double terms, const char *w
 static void
 fast_and_naive(const struct nn_shape *input, const struct nn_layer_spec *spec, size_t rows)
 {
-    char why[200];
+    struct why why;
     struct nn_layer_spec layers[] = {*spec, {.kind = NN_FLATTEN}, {.kind = NN_DENSE, .units = 2}};
     struct nn_model *model;
     struct bench fast, naive;
-    if (nn_model_new(&model, input, layers, 3, NN_CROSS_ENTROPY, why, sizeof why) != 0)
-        fail_msg("%s", why);
+    if (nn_model_new(&model, input, layers, 3, NN_CROSS_ENTROPY, &why) != 0)
+        fail_msg("%s", why.line);
     float *params = calloc(nn_param_count(model), sizeof(float));
     fill(params, nn_param_count(model));
     bench_open(&fast, model, rows, params);

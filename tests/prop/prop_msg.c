@@ -29,11 +29,11 @@ decode_strictly(const uint8_t *frame, size_t size)
 {
     static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
     struct proto_msg got;
-    char why[256] = "";
-    int rc = proto_decode(&got, endpoints, frame, size, why, sizeof why);
+    struct why why = {""};
+    int rc = proto_decode(&got, endpoints, frame, size, &why);
     if (rc) {
         assert_true(rc == -EBADMSG || rc == -EMSGSIZE || rc == -EPROTONOSUPPORT);
-        assert_true(why[0] != 0);
+        assert_true(why.line[0] != 0);
         return rc;
     }
     uint8_t again[PROTO_FRAME_MAX];
@@ -54,10 +54,10 @@ random_messages_come_back(void **state)
             messages_make(&sample, type, (enum messages_size)(round % MESSAGES_SIZES), &rand);
             uint8_t frame[PROTO_FRAME_MAX];
             struct proto_msg got;
-            char why[256] = "";
+            struct why why = {""};
             size_t size = proto_encode(&sample.msg, frame);
-            int rc = proto_decode(&got, endpoints, frame, size, why, sizeof why);
-            assert_string_equal(why, "");
+            int rc = proto_decode(&got, endpoints, frame, size, &why);
+            assert_string_equal(why.line, "");
             assert_int_equal(rc, 0);
             assert_true(messages_equal(&sample.msg, &got));
         }

@@ -73,10 +73,10 @@ run_one(struct sim *sim, const struct sim_options *options)
 int
 play_file(struct sim *sim, const char *path, uint64_t seed)
 {
-    char why[512];
+    struct why why;
     struct scenario *scenario;
-    if (scenario_load(&scenario, path, seed, why, sizeof why)) {
-        fprintf(stderr, "sim: %s\n", why);
+    if (scenario_load(&scenario, path, seed, &why)) {
+        fprintf(stderr, "sim: %s\n", why.line);
         return 2;
     }
     sim->play.scenario = scenario;
@@ -128,10 +128,10 @@ run_scenario(struct sim *sim, const struct sim_options *options)
 static int
 run_print(const struct sim_options *options)
 {
-    char why[512];
+    struct why why;
     struct scenario *scenario;
-    if (scenario_load(&scenario, options->print, options->seed, why, sizeof why)) {
-        fprintf(stderr, "sim: %s\n", why);
+    if (scenario_load(&scenario, options->print, options->seed, &why)) {
+        fprintf(stderr, "sim: %s\n", why.line);
         return 2;
     }
     scenario_print(scenario, stdout);

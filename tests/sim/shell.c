@@ -208,14 +208,14 @@ header_unpack(struct sim *sim, const struct sim_message *m)
 {
     static struct proto_msg msg;
     static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
-    char why[256] = "";
+    struct why why = {""};
     if (m->raw) {
         memcpy(&msg, m->frame, sizeof msg);
         return &msg;
     }
-    if (proto_decode(&msg, endpoints, m->frame, m->frame_size, why, sizeof why) == 0)
+    if (proto_decode(&msg, endpoints, m->frame, m->frame_size, &why) == 0)
         return &msg;
-    sim_fail(sim, "node %u: %s refused: %s", m->from_index, proto_type_name(m->type), why);
+    sim_fail(sim, "node %u: %s refused: %s", m->from_index, proto_type_name(m->type), why.line);
     return NULL;
 }
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "nn/nn.h"
+#include "proto/why.h"
 
 static const struct nn_layer_spec digits[] = {
     {.kind = NN_CONV2D, .units = 16, .kernel = 5, .pad = 2},
@@ -26,10 +27,10 @@ static inline struct nn_model *
 open_digits(void)
 {
     struct nn_model *model;
-    char why[200] = "";
+    struct why why = {""};
     int rc = nn_model_new(&model, &(const struct nn_shape){3, {1, 28, 28}}, digits, 8,
-                          NN_CROSS_ENTROPY, why, sizeof why);
-    assert_string_equal(why, "");
+                          NN_CROSS_ENTROPY, &why);
+    assert_string_equal(why.line, "");
     assert_int_equal(rc, 0);
     return model;
 }

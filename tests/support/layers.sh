@@ -1,6 +1,6 @@
 #!/bin/sh
 # Includes point down or stay in the folder: node -> mesh, nn, compress, proto; mesh -> compress, proto;
-# compress -> proto; nn -> proto/simd.h, mix.h, text.h and float_bits.h; proto -> nothing of ours.
+# compress -> proto; nn -> proto/why.h, simd.h, mix.h, text.h and float_bits.h; proto -> nothing of ours.
 cd "$(dirname "$0")/../.." || exit 2
 bad=0
 files() { # every source of a folder and of those in it

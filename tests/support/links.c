@@ -331,7 +331,7 @@ command_set(struct links *links, bool port, char **at)
 }
 
 int
-links_command(struct links *links, const char *text, char *why, size_t why_size)
+links_command(struct links *links, const char *text, struct why *why)
 {
     char copy[1024], *at, *word;
     snprintf(copy, sizeof copy, "%s", text);
@@ -346,7 +346,6 @@ links_command(struct links *links, const char *text, char *why, size_t why_size)
     else if (strcmp(word, "line") == 0 || strcmp(word, "port") == 0)
         good = command_set(links, word[0] == 'p', &at);
     if (!good)
-        snprintf(why, why_size, "'%s': expected a command of links.h, ports 0..%u", text,
-                 links->ports - 1);
+        why_set(why, "'%s': expected a command of links.h, ports 0..%u", text, links->ports - 1);
     return good ? 0 : -EINVAL;
 }

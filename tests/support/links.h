@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/why.h"
 #include "tests/support/rand.h"
 
 enum {
@@ -74,7 +75,7 @@ void links_destroy(struct links **links);
  *     groups 0 1,2 3               what is not in one group is cut, what is is mended
  *     clear                        as at the beginning; counts and random streams go on
  * 0 or -EINVAL with `why`; a line that is refused may have been carried out in part. */
-int links_command(struct links *links, const char *text, char *why, size_t why_size);
+int links_command(struct links *links, const char *text, struct why *why);
 
 /* A frame comes from a port for another; `now` never goes back. */
 void links_send(struct links *links, uint64_t now, unsigned from, unsigned to, const void *data,

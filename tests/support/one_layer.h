@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "nn/layers/layer.h"
+#include "proto/why.h"
 
 struct one_layer {
     struct nn_model
@@ -37,8 +38,8 @@ one_layer_open(struct one_layer *one, const struct nn_shape *input,
 {
     const struct nn_layer_spec layers[] = {
         *spec, {.kind = NN_FLATTEN}, {.kind = NN_DENSE, .units = 2}};
-    char why[200];
-    int rc = nn_model_new(&one->model, input, layers, 3, NN_CROSS_ENTROPY, why, sizeof why);
+    struct why why;
+    int rc = nn_model_new(&one->model, input, layers, 3, NN_CROSS_ENTROPY, &why);
     assert(rc == 0);
     const struct layer *layer = one->layer = nn_model_layer(one->model, 0);
     size_t saved = layer->kind->saved == NULL ? 0 : layer->kind->saved(layer);

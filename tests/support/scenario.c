@@ -40,8 +40,7 @@ struct reader {
     size_t count;
     struct draw draw;
     uint64_t seed; /* instead of the file's; 0 none */
-    char *why;
-    size_t why_size;
+    struct why *why;
 };
 
 __attribute__((format(printf, 3, 4))) static int
@@ -54,8 +53,7 @@ fail(struct reader *reader, unsigned line, const char *format, ...)
     va_end(args);
     parse_escape(shown, sizeof shown, reason);
     parse_escape(file, sizeof file, reader->name);
-    snprintf(reader->why, reader->why_size, "%s:%u: %s", file, line, shown);
-    return -EINVAL;
+    return why_error(reader->why, -EINVAL, "%s:%u: %s", file, line, shown);
 }
 
 /* --- Values ------------------------------------------------------------------------------------ */
@@ -880,16 +878,15 @@ load(struct reader *reader, yaml_parser_t *yaml)
 
 int
 scenario_parse(struct scenario **out, const char *name, const char *text, size_t size,
-               uint64_t seed, char *why, size_t why_size)
+               uint64_t seed, struct why *why)
 {
     yaml_parser_t yaml;
     struct reader *reader = calloc(1, sizeof *reader);
     struct scenario *scenario = calloc(1, sizeof *scenario);
     int rc = -ENOMEM;
-    snprintf(why, why_size, "out of memory");
+    why_set(why, "out of memory");
     if (reader && scenario && yaml_parser_initialize(&yaml)) {
-        *reader = (struct reader){
-            .name = name, .scenario = scenario, .seed = seed, .why = why, .why_size = why_size};
+        *reader = (struct reader){.name = name, .scenario = scenario, .seed = seed, .why = why};
         scenario->seed = 1;
         yaml_parser_set_encoding(&yaml, YAML_UTF8_ENCODING);
         yaml_parser_set_input_string(&yaml, (const unsigned char *)text, size);
@@ -906,7 +903,7 @@ scenario_parse(struct scenario **out, const char *name, const char *text, size_t
 }
 
 int
-scenario_load(struct scenario **out, const char *path, uint64_t seed, char *why, size_t why_size)
+scenario_load(struct scenario **out, const char *path, uint64_t seed, struct why *why)
 {
     char shown[256];
     parse_escape(shown, sizeof shown, path);
@@ -916,12 +913,12 @@ scenario_load(struct scenario **out, const char *path, uint64_t seed, char *why,
     int rc = 0;
     if (!file || !text || ferror(file)) {
         rc = errno ? -errno : -EIO;
-        snprintf(why, why_size, "%s: %s", shown, strerror(-rc));
+        why_set(why, "%s: %s", shown, strerror(-rc));
     } else if (size == SCENARIO_FILE_MAX) {
         rc = -EMSGSIZE;
-        snprintf(why, why_size, "%s: larger than %d bytes", shown, SCENARIO_FILE_MAX - 1);
+        why_set(why, "%s: larger than %d bytes", shown, SCENARIO_FILE_MAX - 1);
     } else {
-        rc = scenario_parse(out, path, text, size, seed, why, why_size);
+        rc = scenario_parse(out, path, text, size, seed, why);
     }
     free(text);
     if (file)

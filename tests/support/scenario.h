@@ -40,6 +40,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "proto/why.h"
+
 enum {
     SCENARIO_NODES_MAX = 8,
     SCENARIO_EVENTS_MAX = 512,
@@ -82,11 +84,10 @@ struct scenario {
 };
 
 /* Read a file and expand it. `seed` 0: the file's. 0 or -errno with one line in `why`. */
-int scenario_load(struct scenario **out, const char *path, uint64_t seed, char *why,
-                  size_t why_size);
+int scenario_load(struct scenario **out, const char *path, uint64_t seed, struct why *why);
 /* The same from memory; `name` stands for the file in messages. */
 int scenario_parse(struct scenario **out, const char *name, const char *text, size_t size,
-                   uint64_t seed, char *why, size_t why_size);
+                   uint64_t seed, struct why *why);
 void scenario_destroy(struct scenario **scenario);
 /* One action as its plain line, without a line end. */
 void scenario_line(const struct scenario_action *action, char *out, size_t size);

@@ -11,15 +11,16 @@
 #include <cmocka.h>
 
 #include "nn/data.h"
+#include "proto/why.h"
 
-static char why[512];
+static struct why why;
 
 static inline struct data_set *
 open_set(const struct data_spec *spec)
 {
     struct data_set *set;
-    if (data_open(&set, spec, why, sizeof why))
-        fail_msg("%s", why);
+    if (data_open(&set, spec, &why))
+        fail_msg("%s", why.line);
     return set;
 }
 
@@ -27,10 +28,10 @@ static inline void
 expect_refused(const struct data_spec *spec, int rc, const char *text)
 {
     struct data_set *set;
-    assert_int_equal(data_open(&set, spec, why, sizeof why), rc);
+    assert_int_equal(data_open(&set, spec, &why), rc);
     assert_null(set);
-    if (!strstr(why, text))
-        fail_msg("%s, expected %s", why, text);
+    if (!strstr(why.line, text))
+        fail_msg("%s, expected %s", why.line, text);
 }
 
 #endif

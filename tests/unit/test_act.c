@@ -99,8 +99,8 @@ flatten_is_the_same_memory(void **state)
     const struct nn_layer_spec layers[] = {{.kind = NN_FLATTEN}, {.kind = NN_DENSE, .units = 2}};
     const struct nn_shape input = {3, {2, 3, 4}};
     struct nn_model *model;
-    char why[200];
-    assert_int_equal(nn_model_new(&model, &input, layers, 2, NN_CROSS_ENTROPY, why, sizeof why), 0);
+    struct why why;
+    assert_int_equal(nn_model_new(&model, &input, layers, 2, NN_CROSS_ENTROPY, &why), 0);
     assert_int_equal(nn_layer_output(model, 0)->dims, 1);
     assert_int_equal(nn_layer_output(model, 0)->dim[0], 24);
     assert_true(nn_model_layer(model, 0)->in_place);
@@ -119,10 +119,9 @@ layers_work_in_place_only_where_nothing_is_lost(void **state)
         {.kind = NN_RELU}, {.kind = NN_DROPOUT},           {.kind = NN_DENSE, .units = 2}};
     const bool expected[] = {false, false, true, false, false, true, true, false, false};
     struct nn_model *model;
-    char why[200];
-    assert_int_equal(nn_model_new(&model, &(struct nn_shape){1, {3}}, layers, 9, NN_CROSS_ENTROPY,
-                                  why, sizeof why),
-                     0);
+    struct why why;
+    assert_int_equal(
+        nn_model_new(&model, &(struct nn_shape){1, {3}}, layers, 9, NN_CROSS_ENTROPY, &why), 0);
     for (size_t l = 0; l < 9; l++)
         assert_int_equal(nn_model_layer(model, l)->in_place, expected[l]);
     nn_model_destroy(&model);

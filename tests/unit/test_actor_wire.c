@@ -79,7 +79,7 @@ end_open(struct end *end, uint64_t id)
     static const struct wire_events events = {on_link_up, on_link_down, on_message, on_bulk,
                                               on_log};
     static const bool express[1];
-    char why[256] = "";
+    struct why why = {""};
     *end = (struct end){.epoll_fd = epoll_create1(0), .wake_fd = eventfd(0, EFD_NONBLOCK)};
     struct wire_setup setup = {.self = {id, 1},
                                .address = "127.0.0.1",
@@ -91,8 +91,8 @@ end_open(struct end *end, uint64_t id)
                                .queue_size = 64,
                                .express = express,
                                .bucket_count = 1};
-    if (wire_new(&end->wire, &setup, &events, end, why, sizeof why) != 0)
-        fail_msg("%s", why);
+    if (wire_new(&end->wire, &setup, &events, end, &why) != 0)
+        fail_msg("%s", why.line);
 }
 
 static void

@@ -33,7 +33,8 @@ enum {
     LAST = FILE_SIZE - TRAILER,
 };
 
-static char dir[64], why[1024];
+static char dir[64];
+static struct why why;
 static struct checkpoint_found found;
 static uint8_t params[PARAMS], state_bytes[STATE];
 
@@ -83,7 +84,7 @@ write_step(uint64_t step, uint64_t job)
 {
     struct checkpoint c = sample(step);
     c.job_hash = job;
-    assert_int_equal(checkpoint_write(step_path(step), &c, why, sizeof why), 0);
+    assert_int_equal(checkpoint_write(step_path(step), &c, &why), 0);
 }
 
 static bool
@@ -138,7 +139,7 @@ a_checkpoint_is_read_back_exactly(void **state)
     (void)state;
     write_step(42, JOB);
     struct checkpoint c = sample(1);
-    assert_int_equal(checkpoint_read(step_path(42), &c, why, sizeof why), 0);
+    assert_int_equal(checkpoint_read(step_path(42), &c, &why), 0);
     assert_int_equal(c.step, 42);
     assert_int_equal(c.round, 44);
     assert_int_equal(params[3], 3 * 7 + 42);
@@ -150,7 +151,7 @@ static uint8_t *
 bytes_of(uint64_t step, size_t *size)
 {
     uint8_t *data = NULL;
-    assert_int_equal(disk_read(step_path(step), FILE_SIZE, &data, size, why, sizeof why), 0);
+    assert_int_equal(disk_read(step_path(step), FILE_SIZE, &data, size, &why), 0);
     return data;
 }
 
@@ -235,13 +236,13 @@ every_size_around_a_page_is_read_back(void **state)
     for (size_t cut = 0; cut < 200; cut++) {
         struct checkpoint c = sample(3);
         c.section[0].size = cut < 100 ? CHECKPOINT_PAGE - 8 - TABLE - STATE + 50 - cut : 200 - cut;
-        assert_int_equal(checkpoint_write(step_path(3), &c, why, sizeof why), 0);
+        assert_int_equal(checkpoint_write(step_path(3), &c, &why), 0);
         struct stat file;
         assert_int_equal(stat(step_path(3), &file), 0);
         assert_int_equal((size_t)file.st_size, checkpoint_size(&c));
         sample(1);
-        if (checkpoint_read(step_path(3), &c, why, sizeof why))
-            fail_msg("cut %zu: %s", cut, why);
+        if (checkpoint_read(step_path(3), &c, &why))
+            fail_msg("cut %zu: %s", cut, why.line);
         assert_int_equal(params[0], 3);
         assert_int_equal(state_bytes[STATE - 1], (uint8_t)(200 - STATE + 1 - 3));
     }
@@ -258,7 +259,7 @@ a_section_may_be_read_only_where_it_is(void **state)
     memcpy(page, data, CHECKPOINT_PAGE); /* whole pages in each other's place */
     memcpy(data, data + CHECKPOINT_PAGE, CHECKPOINT_PAGE);
     memcpy(data + CHECKPOINT_PAGE, page, CHECKPOINT_PAGE);
-    assert_int_equal(checkpoint_parse("swap", data, size, &c, why, sizeof why), -EBADMSG);
+    assert_int_equal(checkpoint_parse("swap", data, size, &c, &why), -EBADMSG);
     free(data);
     for (int k = 0; k < 3; k++) { /* a whole page of another step, job, numerics */
         data = bytes_of(7, &size);
@@ -266,12 +267,12 @@ a_section_may_be_read_only_where_it_is(void **state)
         c.step += k == 0;
         c.job_hash += k == 1;
         c.numerics += k == 2;
-        assert_int_equal(checkpoint_write(step_path(8), &c, why, sizeof why), 0);
+        assert_int_equal(checkpoint_write(step_path(8), &c, &why), 0);
         uint8_t *other = bytes_of(8, &size);
         memcpy(data + CHECKPOINT_PAGE, other + CHECKPOINT_PAGE, CHECKPOINT_PAGE);
         c = sample(1);
-        assert_int_equal(checkpoint_parse("stray", data, size, &c, why, sizeof why), -EBADMSG);
-        assert_non_null(strstr(why, "page 1 of 4"));
+        assert_int_equal(checkpoint_parse("stray", data, size, &c, &why), -EBADMSG);
+        assert_non_null(strstr(why.line, "page 1 of 4"));
         free(other);
         free(data);
     }
@@ -290,13 +291,13 @@ truncations_are_refused(void **state)
         uint8_t *cut = malloc(n + !n);
         assert_non_null(cut);
         memcpy(cut, data, n);
-        why[0] = 0;
-        assert_int_equal(checkpoint_parse("cut", cut, n, &c, why, sizeof why), -EBADMSG);
-        assert_true(strlen(why) > 10);
+        why.line[0] = 0;
+        assert_int_equal(checkpoint_parse("cut", cut, n, &c, &why), -EBADMSG);
+        assert_true(strlen(why.line) > 10);
         free(cut);
     }
     assert_untouched(&c);
-    assert_int_equal(checkpoint_parse("whole", data, size, &c, why, sizeof why), 0);
+    assert_int_equal(checkpoint_parse("whole", data, size, &c, &why), 0);
     free(data);
 }
 
@@ -309,7 +310,7 @@ parse_changed(size_t offset, uint8_t value)
     struct checkpoint c = sample(1);
     data[offset] = value;
     mend(data);
-    int rc = checkpoint_parse("changed", data, size, &c, why, sizeof why);
+    int rc = checkpoint_parse("changed", data, size, &c, &why);
     assert_untouched(&c);
     free(data);
     return rc;
@@ -354,22 +355,22 @@ fields_are_checked_one_by_one(void **state)
     write_step(7, JOB);
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         int rc = parse_changed(row[i].offset, row[i].value);
-        if (rc != row[i].rc || !strstr(why, row[i].why))
-            fail_msg("row %zu: %d, %s", i, rc, why);
+        if (rc != row[i].rc || !strstr(why.line, row[i].why))
+            fail_msg("row %zu: %d, %s", i, rc, why.line);
     }
     size_t size;
     struct checkpoint c = sample(1);
     uint8_t *data = bytes_of(7, &size); /* every page whole, but not one file */
     data[LAST + 64] ^= 1;
     put_check(data, 3, LAST, FILE_SIZE);
-    assert_int_equal(checkpoint_parse("hash", data, size, &c, why, sizeof why), -EBADMSG);
-    assert_non_null(strstr(why, "hash"));
+    assert_int_equal(checkpoint_parse("hash", data, size, &c, &why), -EBADMSG);
+    assert_non_null(strstr(why.line, "hash"));
     data[LAST + 64] ^= 1;
     data[LAST + 48] ^= 1;
     uint64_t check = check_of(data + LAST, 3, data + LAST, TRAILER - 8);
     memcpy(data + FILE_SIZE - 8, &check, 8);
-    assert_int_equal(checkpoint_parse("heads", data, size, &c, why, sizeof why), -EBADMSG);
-    assert_non_null(strstr(why, "disagree"));
+    assert_int_equal(checkpoint_parse("heads", data, size, &c, &why), -EBADMSG);
+    assert_non_null(strstr(why.line, "disagree"));
     free(data);
 }
 
@@ -380,24 +381,24 @@ a_checkpoint_that_does_not_fit_is_refused(void **state)
     write_step(7, JOB);
     struct checkpoint c = sample(1);
     c.section[2].size--;
-    assert_int_equal(checkpoint_read(step_path(7), &c, why, sizeof why), -ENOTSUP);
+    assert_int_equal(checkpoint_read(step_path(7), &c, &why), -ENOTSUP);
     c = sample(1);
     c.section[2].size++;
-    assert_int_equal(checkpoint_read(step_path(7), &c, why, sizeof why), -ENOTSUP);
-    assert_non_null(strstr(why, "section state of 12 bytes, expected state of 13 bytes"));
+    assert_int_equal(checkpoint_read(step_path(7), &c, &why), -ENOTSUP);
+    assert_non_null(strstr(why.line, "section state of 12 bytes, expected state of 13 bytes"));
     c = sample(1);
     c.count = 2;
-    assert_int_equal(checkpoint_read(step_path(7), &c, why, sizeof why), -ENOTSUP);
+    assert_int_equal(checkpoint_read(step_path(7), &c, &why), -ENOTSUP);
     c = sample(1);
     strcpy(c.section[0].name, "weights");
-    assert_int_equal(checkpoint_read(step_path(7), &c, why, sizeof why), -ENOTSUP);
+    assert_int_equal(checkpoint_read(step_path(7), &c, &why), -ENOTSUP);
     c = sample(1);
     c.job_hash++;
     c.section[0].size = 1; /* too large as well: the job is the better reason */
-    assert_int_equal(checkpoint_read(step_path(7), &c, why, sizeof why), -EINVAL);
-    assert_non_null(strstr(why, "another job"));
+    assert_int_equal(checkpoint_read(step_path(7), &c, &why), -EINVAL);
+    assert_non_null(strstr(why.line, "another job"));
     assert_untouched(&c);
-    assert_int_equal(checkpoint_read(step_path(8), &c, why, sizeof why), -ENOENT);
+    assert_int_equal(checkpoint_read(step_path(8), &c, &why), -ENOENT);
 }
 
 static void
@@ -414,13 +415,13 @@ the_newest_valid_one_is_read_and_skipped_ones_are_named(void **state)
     assert_int_equal(link(path_of("file"), step_path(33)), 0);
     assert_int_equal(truncate(step_path(9), 100), 0);
     struct checkpoint c = sample(1);
-    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), 0);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), 0);
     assert_int_equal(c.step, 10);
     assert_int_equal(params[0], 10);
-    assert_non_null(strstr(why, "checkpoint-33: holds step 32; "));
-    assert_non_null(strstr(why, "checkpoint-31: checkpoint of another job"));
-    assert_non_null(strstr(why, "checkpoint-30: damaged checkpoint: page 0"));
-    assert_null(strstr(why, "checkpoint-9"));
+    assert_non_null(strstr(why.line, "checkpoint-33: holds step 32; "));
+    assert_non_null(strstr(why.line, "checkpoint-31: checkpoint of another job"));
+    assert_non_null(strstr(why.line, "checkpoint-30: damaged checkpoint: page 0"));
+    assert_null(strstr(why.line, "checkpoint-9"));
     assert_true(found.whole && found.others);
     assert_int_equal(found.damaged_count, 2);
     assert_int_equal(found.damaged[0], 33);
@@ -432,21 +433,19 @@ no_valid_checkpoint_is_not_the_same_as_none(void **state)
 {
     (void)state;
     struct checkpoint c = sample(1);
-    strcpy(why, "x");
-    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
-    assert_string_equal(why, "");
-    assert_int_equal(
-        checkpoint_read_newest("/nonexistent", UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
-    assert_string_equal(why, "");
+    strcpy(why.line, "x");
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), -ENOENT);
+    assert_string_equal(why.line, "");
+    assert_int_equal(checkpoint_read_newest("/nonexistent", UINT64_MAX, &c, &found, &why), -ENOENT);
+    assert_string_equal(why.line, "");
     write_step(3, JOB);
     damage(3, 200);
     c = sample(1);
-    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
-    assert_non_null(strstr(why, "damaged"));
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), -ENOENT);
+    assert_non_null(strstr(why.line, "damaged"));
     assert_untouched(&c);
-    assert_int_equal(checkpoint_read_newest("/dev/null", UINT64_MAX, &c, &found, why, sizeof why),
-                     -ENOTDIR);
-    assert_true(strlen(why) > 0);
+    assert_int_equal(checkpoint_read_newest("/dev/null", UINT64_MAX, &c, &found, &why), -ENOTDIR);
+    assert_true(strlen(why.line) > 0);
 }
 
 static void
@@ -461,10 +460,9 @@ what_is_no_checkpoint_at_all_is_damaged_or_not_ours(void **state)
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         memset(bytes, row[i].byte, row[i].size);
         struct disk_piece piece = {bytes, row[i].size};
-        assert_int_equal(disk_write(step_path(9), &piece, 1, why, sizeof why), 0);
+        assert_int_equal(disk_write(step_path(9), &piece, 1, &why), 0);
         struct checkpoint c = sample(1);
-        assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why),
-                         -ENOENT);
+        assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), -ENOENT);
         assert_int_equal(found.damaged_count, 1);
         assert_false(found.others || found.unfit);
         assert_untouched(&c);
@@ -474,15 +472,15 @@ what_is_no_checkpoint_at_all_is_damaged_or_not_ours(void **state)
     uint8_t *data = bytes_of(9, &size);
     data[8] = 1; /* of an earlier version of this program */
     struct disk_piece piece = {data, size - 50};
-    assert_int_equal(disk_write(step_path(9), &piece, 1, why, sizeof why), 0);
+    assert_int_equal(disk_write(step_path(9), &piece, 1, &why), 0);
     free(data);
     struct checkpoint c = sample(1);
-    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
-    assert_non_null(strstr(why, "version 1, expected 2"));
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), -ENOENT);
+    assert_non_null(strstr(why.line, "version 1, expected 2"));
     assert_true(found.unfit && found.damaged_count == 0);
     assert_int_equal(unlink(step_path(9)), 0);
     assert_int_equal(mkdir(step_path(9), 0700), 0);
-    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), -ENOENT);
     assert_true(found.others);
     assert_int_equal(rmdir(step_path(9)), 0);
 }
@@ -545,12 +543,12 @@ a_folder_full_of_old_ones_is_borne(void **state)
         assert_int_equal(link(step_path(1), path_of(name)), 0);
     }
     struct checkpoint c = sample(1);
-    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), 0);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), 0);
     assert_int_equal(c.step, 1);
     assert_int_equal(found.damaged_count, CHECKPOINT_DAMAGED_MAX);
     checkpoint_forget(dir, JOB);
-    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
-    assert_string_equal(why, "");
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), -ENOENT);
+    assert_string_equal(why.line, "");
 }
 
 static void
@@ -564,9 +562,9 @@ only_exact_names_count(void **state)
                                        "checkpoint",    "checkpoint-99999999999999999999"};
     struct checkpoint c = sample(7);
     for (size_t i = 0; i < sizeof name / sizeof name[0]; i++)
-        assert_int_equal(checkpoint_write(path_of(name[i]), &c, why, sizeof why), 0);
-    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), -ENOENT);
-    assert_string_equal(why, "");
+        assert_int_equal(checkpoint_write(path_of(name[i]), &c, &why), 0);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), -ENOENT);
+    assert_string_equal(why.line, "");
     checkpoint_prune(dir, 1, NULL);
     assert_int_equal(access(path_of("checkpoint-7.tmp"), F_OK), -1);
     for (size_t i = 0; i < sizeof name / sizeof name[0]; i++)
@@ -601,7 +599,7 @@ pruning_never_deletes_the_newest_valid_one(void **state)
     assert_true(exists(8) && exists(7) && exists(6) && exists(5));
     assert_false(exists(4) || exists(1));
     struct checkpoint c = sample(1);
-    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), 0);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), 0);
     assert_int_equal(c.step, 5);
     checkpoint_prune(dir, 0, NULL);
     assert_true(exists(5));
@@ -625,14 +623,14 @@ a_full_disk_is_reported_and_leaves_the_older_ones(void **state)
     limit.rlim_cur = 150;
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    int rc = checkpoint_write(step_path(2), &c, why, sizeof why);
+    int rc = checkpoint_write(step_path(2), &c, &why);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
     signal(SIGXFSZ, handler);
     assert_int_equal(rc, -EFBIG);
-    assert_non_null(strstr(why, "checkpoint-2: cannot write: File too large"));
+    assert_non_null(strstr(why.line, "checkpoint-2: cannot write: File too large"));
     assert_false(exists(2));
     assert_int_equal(access(path_of("checkpoint-2.tmp"), F_OK), -1);
-    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, why, sizeof why), 0);
+    assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), 0);
     assert_int_equal(c.step, 1);
 }
 

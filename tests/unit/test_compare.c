@@ -96,7 +96,8 @@ results_that_are_not_whole_are_refused(void **state)
         "{\"steps\": 1, \"params_sha256\": \"HASH\"}",
     };
     static const char hash[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-    char dir[] = "/tmp/test_compare_XXXXXX", path[64], why[256];
+    char dir[] = "/tmp/test_compare_XXXXXX", path[64];
+    struct why why;
     struct compare_result got;
     (void)state;
     assert_non_null(mkdtemp(dir));
@@ -107,9 +108,9 @@ results_that_are_not_whole_are_refused(void **state)
         for (const char *rest = bad[i]; *rest; rest += strncmp(rest, "HASH", 4) == 0 ? 4 : 1)
             fputs(strncmp(rest, "HASH", 4) == 0 ? hash : (char[]){*rest, 0}, file);
         assert_int_equal(fclose(file), 0);
-        if (compare_read(&got, dir, why, sizeof why) == 0)
+        if (compare_read(&got, dir, &why) == 0)
             fail_msg("accepted: %s", bad[i]);
-        assert_non_null(strstr(why, path));
+        assert_non_null(strstr(why.line, path));
     }
     unlink(path);
     rmdir(dir);

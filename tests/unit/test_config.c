@@ -19,21 +19,21 @@ static const char base[] = "model: [flatten, dense: 10]\n";
 static struct config *
 parse(const char *text)
 {
-    char why[512] = "";
+    struct why why = {""};
     struct config *config;
-    if (config_parse(&config, "job.yaml", text, strlen(text), why, sizeof why))
-        fail_msg("refused: %s", why);
+    if (config_parse(&config, "job.yaml", text, strlen(text), &why))
+        fail_msg("refused: %s", why.line);
     return config;
 }
 
 /* Parsed and checked. */
 static int
-try(const char *text, size_t size, char *why, size_t why_size)
+try(const char *text, size_t size, struct why *why)
 {
     struct config *config;
-    int rc = config_parse(&config, "job.yaml", text, size, why, why_size);
+    int rc = config_parse(&config, "job.yaml", text, size, why);
     if (rc == 0)
-        rc = config_check(config, why, why_size);
+        rc = config_check(config, why);
     config_destroy(&config);
     return rc;
 }
@@ -242,10 +242,10 @@ mistakes_are_named_in_one_line(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        char why[512] = "";
-        if (try(bad[i].text, strlen(bad[i].text), why, sizeof why) == 0)
+        struct why why = {""};
+        if (try(bad[i].text, strlen(bad[i].text), &why) == 0)
             fail_msg("accepted: %s", bad[i].text);
-        expect_line(bad[i].text, why, bad[i].parts);
+        expect_line(bad[i].text, why.line, bad[i].parts);
     }
 }
 
@@ -267,9 +267,9 @@ bytes_that_are_not_text_are_refused(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof binary / sizeof binary[0]; i++) {
-        char why[512] = "";
-        assert_int_not_equal(try(binary[i].bytes, binary[i].size, why, sizeof why), 0);
-        expect_line("bytes", why, "job.yaml");
+        struct why why = {""};
+        assert_int_not_equal(try(binary[i].bytes, binary[i].size, &why), 0);
+        expect_line("bytes", why.line, "job.yaml");
     }
 }
 
@@ -278,15 +278,15 @@ long_lines_and_deep_nesting_end_quickly(void **state)
 {
     static char text[PROTO_JOB_MAX];
     static const char fill[] = {'a', '[', '{', '-', '&', '"', ' ', '\n', '?', ':'};
-    char why[512];
+    struct why why;
     (void)state;
     for (size_t i = 0; i < sizeof fill; i++) {
         memset(text, fill[i], sizeof text);
-        why[0] = '\0';
-        assert_int_not_equal(try(text, sizeof text, why, sizeof why), 0);
-        expect_line("fill", why, "job.yaml");
+        why.line[0] = '\0';
+        assert_int_not_equal(try(text, sizeof text, &why), 0);
+        expect_line("fill", why.line, "job.yaml");
         memcpy(text, "train: {loss: ", 14);
-        assert_int_not_equal(try(text, sizeof text, why, sizeof why), 0);
+        assert_int_not_equal(try(text, sizeof text, &why), 0);
     }
 }
 
@@ -328,22 +328,22 @@ a_layer_is_a_name_or_a_name_with_settings(void **state)
 static void
 a_choice_brings_its_own_defaults(void **state)
 {
-    char why[512];
+    struct why why;
     struct config *config = parse("train: {optimizer: {sgd: {rate: 0.2, momentum: 0.9}}}\n");
     (void)state;
     assert_int_equal(config->train.optim.kind, OPTIM_SGD);
     assert_true(config->train.optim.rate == 0.2f);
     assert_true(config->train.optim.momentum == 0.9f);
-    assert_int_equal(config_set(config, "train.optimizer=adam", why, sizeof why), 0);
+    assert_int_equal(config_set(config, "train.optimizer=adam", &why), 0);
     assert_int_equal(config->train.optim.kind, OPTIM_ADAM);
     assert_true(config->train.optim.rate == 0.001f);
     assert_true(config->train.optim.momentum == 0);
     assert_true(config->train.optim.beta2 == 0.999f);
-    assert_int_equal(config_set(config, "train.optimizer.adam.rate=0.5", why, sizeof why), 0);
+    assert_int_equal(config_set(config, "train.optimizer.adam.rate=0.5", &why), 0);
     assert_true(config->train.optim.rate == 0.5f);
-    assert_int_not_equal(config_set(config, "train.optimizer.sgd.rate=0.1", why, sizeof why), 0);
-    expect_line("set", why, "no effect|train.optimizer = adam");
-    assert_int_equal(config_set(config, "train.schedule=step", why, sizeof why), 0);
+    assert_int_not_equal(config_set(config, "train.optimizer.sgd.rate=0.1", &why), 0);
+    expect_line("set", why.line, "no effect|train.optimizer = adam");
+    assert_int_equal(config_set(config, "train.schedule=step", &why), 0);
     assert_true(config->train.optim.schedule_gamma == 0.1f);
     config_destroy(&config);
 }
@@ -369,12 +369,11 @@ the_name_comes_from_the_file(void **state)
         {".yaml", "_yaml"},
         {"dir/", "run"},
     };
-    char why[512];
+    struct why why;
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct config *config;
-        assert_int_equal(config_parse(&config, cases[i][0], base, strlen(base), why, sizeof why),
-                         0);
+        assert_int_equal(config_parse(&config, cases[i][0], base, strlen(base), &why), 0);
         assert_string_equal(config->run.name, cases[i][1]);
         config_destroy(&config);
     }
@@ -411,19 +410,20 @@ set_changes_one_key_or_nothing(void **state)
         {"train.\033[1m=3", "\\x1b"},
     };
     struct config *config = parse(base);
-    char why[512], before[4096];
+    char before[4096];
+    struct why why;
     (void)state;
     snprintf(before, sizeof before, "%s", config->text);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        why[0] = '\0';
-        assert_int_not_equal(config_set(config, wrong[i][0], why, sizeof why), 0);
-        expect_line(wrong[i][0], why, wrong[i][1]);
+        why.line[0] = '\0';
+        assert_int_not_equal(config_set(config, wrong[i][0], &why), 0);
+        expect_line(wrong[i][0], why.line, wrong[i][1]);
         assert_string_equal(config->text, before);
     }
-    assert_int_equal(config_set(config, "data.file=a=b", why, sizeof why), 0);
+    assert_int_equal(config_set(config, "data.file=a=b", &why), 0);
     assert_string_equal(config->data.file, "a=b");
-    assert_int_equal(config_set(config, "mesh.seeds=a:1", why, sizeof why), 0);
-    assert_int_equal(config_set(config, "mesh.seeds=[::2]:2", why, sizeof why), 0);
+    assert_int_equal(config_set(config, "mesh.seeds=a:1", &why), 0);
+    assert_int_equal(config_set(config, "mesh.seeds=[::2]:2", &why), 0);
     assert_int_equal(config->mesh.seed_count, 2);
     config_destroy(&config);
 }
@@ -432,12 +432,12 @@ static void
 at_most_64_seeds_are_taken(void **state)
 {
     struct config *config = parse(base);
-    char why[512];
+    struct why why;
     (void)state;
     for (int i = 0; i < 64; i++)
-        assert_int_equal(config_set(config, "mesh.seeds=a:1", why, sizeof why), 0);
-    assert_int_not_equal(config_set(config, "mesh.seeds=a:1", why, sizeof why), 0);
-    expect_line("seeds", why, "mesh.seeds|too many");
+        assert_int_equal(config_set(config, "mesh.seeds=a:1", &why), 0);
+    assert_int_not_equal(config_set(config, "mesh.seeds=a:1", &why), 0);
+    expect_line("seeds", why.line, "mesh.seeds|too many");
     config_destroy(&config);
 }
 
@@ -467,10 +467,10 @@ other_value(const struct config_key *key, char *out, size_t size)
 static struct config *
 parse_again(const struct config *config)
 {
-    char why[512];
+    struct why why;
     struct config *again;
-    if (config_parse(&again, "other", config->text, config->text_size, why, sizeof why))
-        fail_msg("own text refused: %s\n%s", why, config->text);
+    if (config_parse(&again, "other", config->text, config->text_size, &why))
+        fail_msg("own text refused: %s\n%s", why.line, config->text);
     return again;
 }
 
@@ -509,13 +509,14 @@ a_residual_is_a_list_that_nests(void **state)
 static void
 choose_for(struct config *config, const struct config_key *key)
 {
-    char assignment[128], why[512];
+    char assignment[128];
+    struct why why;
     const char *dot = strrchr(key->section, '.');
     if (!dot)
         return;
     snprintf(assignment, sizeof assignment, "%.*s=%s", (int)(dot - key->section), key->section,
              dot + 1);
-    assert_int_equal(config_set(config, assignment, why, sizeof why), 0);
+    assert_int_equal(config_set(config, assignment, &why), 0);
 }
 
 static void
@@ -524,7 +525,8 @@ each_key_counts_for_the_job_or_not_and_travels_or_not(void **state)
     (void)state;
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
-        char assignment[128], value[64], why[512];
+        char assignment[128], value[64];
+        struct why why;
         if (strncmp(key->section, "model", 5) == 0)
             continue;
         struct config *config = parse(base);
@@ -532,8 +534,8 @@ each_key_counts_for_the_job_or_not_and_travels_or_not(void **state)
         struct config *before = parse_again(config);
         snprintf(assignment, sizeof assignment, "%s.%s=%s", key->section, key->name,
                  other_value(key, value, sizeof value));
-        if (config_set(config, assignment, why, sizeof why))
-            fail_msg("%s", why);
+        if (config_set(config, assignment, &why))
+            fail_msg("%s", why.line);
         struct config *after = parse_again(config);
         bool only = key->words && !key->words[1].name;
         if ((config->job_hash != before->job_hash) != (key->scope == CONFIG_JOB))
@@ -591,16 +593,16 @@ what_it_starts_from_counts_by_its_weights(void **state)
     struct config *plain = parse("model: [input: 784, dense: 10]"),
                   *from = parse("model: [from: \"it's/m.safetensors\", input: 784, dense: 10]"),
                   *again = parse_again(from);
-    char why[512];
+    struct why why;
     (void)state;
     assert_string_equal(again->model.from, "it's/m.safetensors");
     assert_string_equal(again->text, from->text);
     assert_true(config_job_hash(plain, 1, 0) == config_job_hash(from, 1, 0));
-    assert_int_equal(config_set(plain, "model.from=it's/m.safetensors", why, sizeof why), 0);
+    assert_int_equal(config_set(plain, "model.from=it's/m.safetensors", &why), 0);
     assert_string_equal(plain->text, from->text);
-    assert_int_equal(config_set(plain, "model.from=", why, sizeof why), 0);
+    assert_int_equal(config_set(plain, "model.from=", &why), 0);
     assert_string_equal(plain->model.from, "");
-    assert_int_not_equal(config_set(plain, "model.input=3", why, sizeof why), 0);
+    assert_int_not_equal(config_set(plain, "model.input=3", &why), 0);
     config_destroy(&plain);
     config_destroy(&from);
     config_destroy(&again);
@@ -635,9 +637,9 @@ static void
 check_fills_in_threads_and_folder(void **state)
 {
     struct config *config = parse(base);
-    char why[512];
+    struct why why;
     (void)state;
-    assert_int_equal(config_check(config, why, sizeof why), 0);
+    assert_int_equal(config_check(config, &why), 0);
     assert_true(config->threads >= 1);
     assert_string_equal(config->out, "runs/job");
     config_destroy(&config);
@@ -647,12 +649,12 @@ check_fills_in_threads_and_folder(void **state)
 static void
 the_reference_names_every_key_with_its_default(void **state)
 {
-    char why[512];
+    struct why why;
     struct config *config;
     (void)state;
-    if (config_load(&config, "configs/reference.yaml", why, sizeof why))
-        fail_msg("%s", why);
-    assert_int_equal(config_check(config, why, sizeof why), 0);
+    if (config_load(&config, "configs/reference.yaml", &why))
+        fail_msg("%s", why.line);
+    assert_int_equal(config_check(config, &why), 0);
     for (size_t i = 0; i < config_key_count; i++)
         if (!strchr(config_keys[i].section, '.') && strcmp(config_keys[i].name, "layer") != 0 &&
             config->line[i] == 0)
@@ -660,11 +662,10 @@ the_reference_names_every_key_with_its_default(void **state)
     char *model = strstr(config->text, "model:\n");
     assert_non_null(model);
     struct config *defaults;
-    assert_int_equal(config_parse(&defaults, "reference", model, strlen(model), why, sizeof why),
-                     0);
+    assert_int_equal(config_parse(&defaults, "reference", model, strlen(model), &why), 0);
     assert_string_equal(config->text, defaults->text);
     assert_int_equal(config->mesh.seed_count, 0);
-    assert_int_equal(config_check(defaults, why, sizeof why), 0);
+    assert_int_equal(config_check(defaults, &why), 0);
     config->text = defaults->text = (free(config->text), free(defaults->text), NULL);
     memset(config->line, 0, sizeof config->line);
     memset(config->file, 0, sizeof config->file);
@@ -708,11 +709,10 @@ the_jobs_that_come_along_are_good(void **state)
                                         "configs/cifar-resnet.yaml"};
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        char why[512];
+        struct why why;
         struct config *config;
-        if (config_load(&config, files[i], why, sizeof why) ||
-            config_check(config, why, sizeof why))
-            fail_msg("%s", why);
+        if (config_load(&config, files[i], &why) || config_check(config, &why))
+            fail_msg("%s", why.line);
         struct config *again = parse_again(config);
         assert_true(config->job_hash == again->job_hash);
         config_destroy(&config);
@@ -725,11 +725,11 @@ static char dir[] = "/tmp/test_config_XXXXXX";
 static void
 expect_load(const char *path, const char *parts)
 {
-    char why[512] = "";
+    struct why why = {""};
     struct config *config = NULL;
-    assert_true(config_load(&config, path, why, sizeof why) < 0);
+    assert_true(config_load(&config, path, &why) < 0);
     assert_null(config);
-    expect_line(path, why, parts);
+    expect_line(path, why.line, parts);
 }
 
 static void

@@ -16,15 +16,15 @@ static const char base[] = "model: [flatten, dense: 10]\n"
 static struct config *
 job(const char *const *set)
 {
-    char why[512] = "";
+    struct why why = {""};
     struct config *config;
-    if (config_parse(&config, "job.yaml", base, strlen(base), why, sizeof why))
-        fail_msg("%s", why);
+    if (config_parse(&config, "job.yaml", base, strlen(base), &why))
+        fail_msg("%s", why.line);
     for (; *set; set++)
-        if (config_set(config, *set, why, sizeof why))
-            fail_msg("%s", why);
-    if (config_check(config, why, sizeof why))
-        fail_msg("%s", why);
+        if (config_set(config, *set, &why))
+            fail_msg("%s", why.line);
+    if (config_check(config, &why))
+        fail_msg("%s", why.line);
     return config;
 }
 
@@ -33,17 +33,17 @@ static void
 a_part_is_the_job_that_it_was(void **state)
 {
     (void)state;
-    char why[512];
+    struct why why;
     struct config *first = job((const char *const[]){NULL});
     struct config *second = job((const char *const[]){"train.epochs=6", "train.schedule=step",
                                                       "train.schedule.step.gamma=0.25", NULL});
     struct config *third = job((const char *const[]){
         "train.epochs=9", "train.optimizer.sgd.rate=0.125", "train.warmup=5", NULL});
-    assert_int_equal(config_parts_add(second, first, 75, why, sizeof why), 0);
+    assert_int_equal(config_parts_add(second, first, 75, &why), 0);
     assert_string_equal(second->train.past, "75 train.epochs=3 train.schedule=constant");
-    assert_int_equal(config_parts_add(third, second, 150, why, sizeof why), 0);
+    assert_int_equal(config_parts_add(third, second, 150, &why), 0);
     struct config_parts parts;
-    assert_int_equal(config_parts_init(&parts, third, why, sizeof why), 0);
+    assert_int_equal(config_parts_init(&parts, third, &why), 0);
     assert_int_equal(parts.count, 2);
     assert_int_equal(parts.until[0], 75);
     assert_int_equal(parts.until[1], 150);
@@ -55,12 +55,12 @@ a_part_is_the_job_that_it_was(void **state)
 
     /* A second change at the same step takes the place of the first. */
     struct config *instead = job((const char *const[]){"train.epochs=7", NULL});
-    assert_int_equal(config_parts_add(instead, third, 150, why, sizeof why), 0);
-    assert_int_equal(config_parts_init(&parts, instead, why, sizeof why), 0);
+    assert_int_equal(config_parts_add(instead, third, 150, &why), 0);
+    assert_int_equal(config_parts_init(&parts, instead, &why), 0);
     assert_int_equal(parts.count, 2);
     assert_true(parts.config[1]->job_hash == second->job_hash);
     config_parts_fini(&parts);
-    assert_int_equal(config_parts_add(instead, third, 149, why, sizeof why), -EINVAL);
+    assert_int_equal(config_parts_add(instead, third, 149, &why), -EINVAL);
     config_destroy(&instead);
     config_destroy(&first);
     config_destroy(&second);
@@ -97,16 +97,17 @@ what_cannot_be_a_past_is_refused(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        char why[512] = "", assignment[128];
+        char assignment[128];
+        struct why why = {""};
         struct config *config = job((const char *const[]){NULL});
         snprintf(assignment, sizeof assignment, "train.past=%s", bad[i][0]);
-        assert_int_equal(config_set(config, assignment, why, sizeof why), 0);
+        assert_int_equal(config_set(config, assignment, &why), 0);
         if (strcmp(bad[i][0], ";") == 0) { /* nothing between the parts is nothing */
-            assert_int_equal(config_check(config, why, sizeof why), 0);
+            assert_int_equal(config_check(config, &why), 0);
         } else {
-            assert_int_equal(config_check(config, why, sizeof why), -EINVAL);
-            if (strncmp(why, "train.past = '", 14) != 0 || !strstr(why, bad[i][1]))
-                fail_msg("%s: %s", bad[i][0], why);
+            assert_int_equal(config_check(config, &why), -EINVAL);
+            if (strncmp(why.line, "train.past = '", 14) != 0 || !strstr(why.line, bad[i][1]))
+                fail_msg("%s: %s", bad[i][0], why.line);
         }
         config_destroy(&config);
     }

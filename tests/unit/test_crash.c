@@ -158,7 +158,8 @@ __wrap_close(int fd)
 
 /* NOLINTEND(bugprone-reserved-identifier) */
 
-static char dir[64], disk[64], why[1024];
+static char dir[64], disk[64];
+static struct why why;
 static uint8_t block[STATE_MAX], block_in[STATE_MAX];
 static size_t state_size;
 
@@ -195,7 +196,7 @@ write_checkpoint(uint64_t step, uint64_t round)
     fill(step, round);
     struct checkpoint c = of(step, round, block);
     snprintf(name, sizeof name, "checkpoint-%llu", (unsigned long long)step);
-    assert_int_equal(checkpoint_write(in(dir, name), &c, why, sizeof why), 0);
+    assert_int_equal(checkpoint_write(in(dir, name), &c, &why), 0);
 }
 
 /* --- disks after a cut --- */
@@ -361,8 +362,8 @@ judge(struct names *names, const struct content *content, int file, const uint64
         }
     struct checkpoint c = of(0, 0, block_in);
     memset(block_in, 0x55, state_size);
-    if (checkpoint_read_newest(disk, UINT64_MAX, &c, &found, why, sizeof why))
-        fail_msg("neither the old nor the new checkpoint: %s", why);
+    if (checkpoint_read_newest(disk, UINT64_MAX, &c, &found, &why))
+        fail_msg("neither the old nor the new checkpoint: %s", why.line);
     bool is_new = c.step == new[0] && c.round == new[1];
     if (!is_new && (c.step != old[0] || c.round != old[1]))
         fail_msg("step %d, round %d", (int)c.step, (int)c.round);

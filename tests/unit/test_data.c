@@ -103,11 +103,11 @@ a_counting_set_is_the_unit_matrix(void **state)
     }
     data_close(&set);
     spec.test = 6;
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EINVAL);
-    assert_string_equal(why, "data.test = 6, expected 1..5");
+    assert_int_equal(data_open(&set, &spec, &why), -EINVAL);
+    assert_string_equal(why.line, "data.test = 6, expected 1..5");
     spec = (struct data_spec){.source = DATA_COUNTING, .train = 8193};
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EINVAL);
-    assert_string_equal(why, "data.train = 8193, expected 1..8192");
+    assert_int_equal(data_open(&set, &spec, &why), -EINVAL);
+    assert_string_equal(why.line, "data.train = 8193, expected 1..8192");
 }
 
 static uint64_t
@@ -158,11 +158,11 @@ unknown_sources_are_refused(void **state)
     (void)state;
     struct data_set *set;
     const struct data_spec spec = {.source = DATA_SOURCES};
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EINVAL);
+    assert_int_equal(data_open(&set, &spec, &why), -EINVAL);
     char expected[64];
     snprintf(expected, sizeof expected, "data.source = %d, expected 0..%d", DATA_SOURCES,
              DATA_SOURCES - 1);
-    assert_string_equal(why, expected);
+    assert_string_equal(why.line, expected);
     assert_null(set);
 }
 
@@ -230,17 +230,17 @@ every_allocation_may_fail(void **state)
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         struct data_set *set;
         alloc_calls = 0;
-        int whole = data_open(&set, &specs[i], why, sizeof why);
+        int whole = data_open(&set, &specs[i], &why);
         assert_int_equal(whole, i == 2 ? -EBADMSG : 0); /* "a" is no number */
         data_close(&set);
         size_t calls = alloc_calls;
         assert_true(calls >= 4);
         for (alloc_fail_at = 1; alloc_fail_at <= calls; alloc_fail_at++) {
             alloc_calls = 0;
-            why[0] = 0;
-            assert_int_equal(data_open(&set, &specs[i], why, sizeof why), -ENOMEM);
+            why.line[0] = 0;
+            assert_int_equal(data_open(&set, &specs[i], &why), -ENOMEM);
             assert_null(set);
-            assert_non_null(strstr(why, "no memory"));
+            assert_non_null(strstr(why.line, "no memory"));
         }
         alloc_fail_at = 0;
     }
@@ -345,7 +345,7 @@ static int
 check_tokens(const struct data_spec *spec, size_t tokens)
 {
     struct data_set *set = open_set(spec);
-    int rc = data_check_tokens(set, tokens, why, sizeof why);
+    int rc = data_check_tokens(set, tokens, &why);
     data_close(&set);
     return rc;
 }
@@ -363,10 +363,10 @@ only_whole_numbers_in_range_are_tokens(void **state)
     folder_write(&folder, "t", good, sizeof good - 1);
     assert_int_equal(check_tokens(&spec, 4), 0);
     assert_int_equal(check_tokens(&spec, 3), -EINVAL);
-    assert_non_null(strstr(why, " is 3, expected a token: a whole number 0..2"));
+    assert_non_null(strstr(why.line, " is 3, expected a token: a whole number 0..2"));
     folder_write(&folder, "t", bad, sizeof bad - 1);
     assert_int_equal(check_tokens(&spec, 256), -EINVAL);
-    assert_true(strstr(why, "is 0.5, expected") || strstr(why, "is -1, expected"));
+    assert_true(strstr(why.line, "is 0.5, expected") || strstr(why.line, "is -1, expected"));
     spec.source = DATA_TEXT;
     spec.context = 4;
     spec.test_share = 0.5;

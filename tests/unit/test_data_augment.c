@@ -17,7 +17,7 @@
 
 enum { PIXELS = 784, ROWS = 40, C = 3, H = 5, W = 4 };
 
-static char why[512];
+static struct why why;
 
 static struct data_set *
 open_glyphs(struct data_augment augment)
@@ -25,7 +25,7 @@ open_glyphs(struct data_augment augment)
     struct data_set *set;
     const struct data_spec spec = {
         .source = DATA_GLYPHS, .seed = 1, .train = ROWS, .test = ROWS, .augment = augment};
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&set, &spec, &why), 0);
     return set;
 }
 
@@ -164,7 +164,7 @@ what_comes_in_is_black(void **state)
         struct data_set *set;
         const struct data_spec spec = {
             .source = DATA_NPY, .dir = folder.path, .classes = 2, .augment = {.shift = 5}};
-        assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+        assert_int_equal(data_open(&set, &spec, &why), 0);
         struct nn_batch batch = {.x = x};
         size_t blacks = 0;
         for (uint32_t i = 0; i < 24; i++) {
@@ -192,14 +192,14 @@ what_cannot_be_moved_is_refused(void **state)
     folder_write(&folder, "t", "1,2,0\n1,2,1\n1,2,1\n", 18);
     struct data_spec spec = {
         .source = DATA_CSV, .dir = folder.path, .file = "t", .augment = {.flip = true}};
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EINVAL);
+    assert_int_equal(data_open(&set, &spec, &why), -EINVAL);
     assert_string_equal(
-        why, "data.augment: the samples are no images, expected [channels, height, width]");
+        why.line, "data.augment: the samples are no images, expected [channels, height, width]");
     spec =
         (struct data_spec){.source = DATA_GLYPHS, .train = 2, .test = 2, .augment = {.shift = 28}};
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EINVAL);
+    assert_int_equal(data_open(&set, &spec, &why), -EINVAL);
     assert_string_equal(
-        why, "data.augment: a shift of 28 pixels, expected less than the 28 of an image");
+        why.line, "data.augment: a shift of 28 pixels, expected less than the 28 of an image");
     folder_fini(&folder);
 }
 

@@ -16,7 +16,7 @@
 
 enum { PIXELS = 3072, RECORDS_MAX = 4 };
 
-static char why[512];
+static struct why why;
 
 /* `n` records whose pixels are record + 10 * plane; the last label byte is first + record. */
 static size_t
@@ -52,10 +52,10 @@ cifar10_is_read_from_its_six_files(void **state)
         write_records(&folder, name, 1, 2, i);
     }
     struct data_spec spec = {.source = DATA_CIFAR10, .dir = folder.path};
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), -ENOENT);
-    assert_non_null(strstr(why, "no test_batch.bin in the folder "));
+    assert_int_equal(data_open(&set, &spec, &why), -ENOENT);
+    assert_non_null(strstr(why.line, "no test_batch.bin in the folder "));
     write_records(&folder, "test_batch.bin", 1, 3, 7);
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&set, &spec, &why), 0);
     assert_int_equal(data_info(set)->train, 10);
     assert_int_equal(data_info(set)->test, 3);
     assert_int_equal(data_info(set)->classes, 10);
@@ -84,7 +84,7 @@ cifar100_uses_the_fine_label_and_the_archives_folder(void **state)
     write_records(&below, "train.bin", 2, 4, 96);
     write_records(&below, "test.bin", 2, 1, 0);
     struct data_spec spec = {.source = DATA_CIFAR100, .dir = folder.path};
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&set, &spec, &why), 0);
     assert_int_equal(data_info(set)->classes, 100);
     static float x[PIXELS];
     int32_t label;
@@ -102,7 +102,7 @@ parse(const uint8_t *bytes, size_t size, size_t labels, size_t classes)
 {
     struct data_file *file;
     struct data_rows rows = {0};
-    int rc = data_file_open_memory(&file, "f", bytes, size, why, sizeof why);
+    int rc = data_file_open_memory(&file, "f", bytes, size, &why);
     rc = rc ? rc : data_cifar_read(file, labels, classes, &rows);
     free(rows.pixel);
     free(rows.label);
@@ -121,17 +121,17 @@ lengths_labels_and_gzip_are_refused_by_name(void **state)
     for (size_t cut = 0; cut < size; cut++)
         assert_int_equal(parse(bytes, cut, 1, 10), cut > 0 && cut % 3073 == 0 ? 0 : -EBADMSG);
     assert_int_equal(parse(bytes, size + 1, 1, 10), -EBADMSG);
-    assert_string_equal(why, "f: 9220 bytes, expected a multiple of 3073");
+    assert_string_equal(why.line, "f: 9220 bytes, expected a multiple of 3073");
     records_make(bytes, 1, 3, 8);
     assert_int_equal(parse(bytes, size, 1, 10), -EBADMSG);
-    assert_string_equal(why, "f: byte 6146: label 10, expected 0..9");
+    assert_string_equal(why.line, "f: byte 6146: label 10, expected 0..9");
     size = records_make(bytes, 2, 2, 99);
     assert_int_equal(parse(bytes, size, 2, 100), -EBADMSG);
-    assert_string_equal(why, "f: byte 3075: label 100, expected 0..99");
+    assert_string_equal(why.line, "f: byte 3075: label 100, expected 0..99");
     size_t packed;
     uint8_t *gzip = folder_gzip(bytes, size, &packed);
     assert_int_equal(parse(gzip, packed, 1, 10), -EBADMSG);
-    assert_string_equal(why, "f: is gzip, expected the unpacked .bin file");
+    assert_string_equal(why.line, "f: is gzip, expected the unpacked .bin file");
     free(gzip);
 }
 
@@ -150,19 +150,19 @@ a_list_of_names_is_read_when_it_is_there(void **state)
         write_records(&folder, name, 1, 1, 0);
     }
     struct data_spec spec = {.source = DATA_CIFAR10, .dir = folder.path};
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&set, &spec, &why), 0);
     assert_null(data_class_name(set, 9));
     uint64_t hash = data_info(set)->hash;
     data_close(&set);
     folder_write(&folder, "batches.meta.txt", names, sizeof names - 1);
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&set, &spec, &why), 0);
     assert_string_equal(data_class_name(set, 0), "airplane");
     assert_string_equal(data_class_name(set, 9), "truck");
     assert_true(data_info(set)->hash == hash);
     data_close(&set);
     folder_write(&folder, "batches.meta.txt", names, 21);
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EBADMSG);
-    assert_non_null(strstr(why, "batches.meta.txt: 2 names of classes, expected 10"));
+    assert_int_equal(data_open(&set, &spec, &why), -EBADMSG);
+    assert_non_null(strstr(why.line, "batches.meta.txt: 2 names of classes, expected 10"));
     folder_fini(&folder);
 }
 

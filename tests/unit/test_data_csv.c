@@ -16,7 +16,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
 
-static char why[512];
+static struct why why;
 
 /* A set by hand, so that tests can look into it; set_free ends it. */
 static int
@@ -26,8 +26,7 @@ parse_bytes(struct data_set *set, const char *text, size_t size, const struct da
     memcpy(copy, text, size);
     copy[size] = 0;
     memset(set, 0, sizeof *set);
-    int rc =
-        data_csv_parse(set, &(struct data_csv_file){"t.csv", copy, size}, 1, spec, why, sizeof why);
+    int rc = data_csv_parse(set, &(struct data_csv_file){"t.csv", copy, size}, 1, spec, &why);
     free(copy);
     return rc;
 }
@@ -70,7 +69,7 @@ table_read(struct table *t, const char *text, const struct data_spec *spec)
     struct data_set set;
     int rc = parse_bytes(&set, text, strlen(text), spec);
     if (rc)
-        print_message("%s\n", why);
+        print_message("%s\n", why.line);
     assert_int_equal(rc, 0);
     t->columns = set.info.input.dim[0];
     t->classes = set.info.classes;
@@ -144,7 +143,7 @@ classes_are_the_labels_in_order(void **state)
         snprintf(expect, sizeof expect,
                  "t.csv: line 2, column 2 (byte 6): \"%s\", expected a label 0..6", bad[i]);
         assert_int_equal(parse_with(text, &given), -EBADMSG);
-        assert_string_equal(why, expect);
+        assert_string_equal(why.line, expect);
     }
 }
 
@@ -189,11 +188,12 @@ what_is_no_number_is_named_by_line_column_and_value(void **state)
         snprintf(expect, sizeof expect, "t.csv: line 2, column 2 (byte 8): \"%s\", expected %s",
                  bad[i].field, bad[i].expected);
         assert_int_equal(parse_with(text, &regression), -EBADMSG);
-        assert_string_equal(why, expect);
+        assert_string_equal(why.line, expect);
     }
     assert_int_equal(parse_with("1,2\n1,\x1b\xff[2J01234567890123456789\n", &regression), -EBADMSG);
-    assert_string_equal(why, "t.csv: line 2, column 2 (byte 6): \"??[2J0123456789012345678...\", "
-                             "expected a number");
+    assert_string_equal(why.line,
+                        "t.csv: line 2, column 2 (byte 6): \"??[2J0123456789012345678...\", "
+                        "expected a number");
 }
 
 static void
@@ -221,7 +221,7 @@ what_is_no_table_is_refused(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(parse_with(bad[i].text, &plain), -EBADMSG);
-        assert_string_equal(why, bad[i].why);
+        assert_string_equal(why.line, bad[i].why);
     }
 }
 
@@ -237,7 +237,7 @@ labels_are_limited(void **state)
             at += snprintf(text + at, LINE, "1,%d\n", i * 7919 % 100003);
         assert_int_equal(parse_with(text, &plain), rows < ROWS ? 0 : -EBADMSG);
     }
-    assert_non_null(strstr(why, "at most 1024 different labels"));
+    assert_non_null(strstr(why.line, "at most 1024 different labels"));
     free(text);
 }
 
@@ -447,7 +447,7 @@ open_file(const char *dir, const char *name)
 {
     struct data_set *set;
     const struct data_spec spec = {.source = DATA_CSV, .dir = dir, .file = name};
-    int rc = data_open(&set, &spec, why, sizeof why);
+    int rc = data_open(&set, &spec, &why);
     data_close(&set);
     return rc;
 }
@@ -465,7 +465,7 @@ files_are_opened_and_wrong_ones_named(void **state)
     assert_int_equal(open_file(folder.path, "none"), -ENOENT);
     folder_write(&folder, "utf16", "1\0,\0002\0\n\0", 8);
     assert_int_equal(open_file(folder.path, "utf16"), -EBADMSG);
-    assert_non_null(strstr(why, "/utf16: byte 1: a NUL byte, expected text"));
+    assert_non_null(strstr(why.line, "/utf16: byte 1: a NUL byte, expected text"));
     size_t packed;
     uint8_t *gzip = folder_gzip("1,2\n", 4, &packed);
     folder_write(&folder, "packed", gzip, packed);
@@ -474,7 +474,7 @@ files_are_opened_and_wrong_ones_named(void **state)
     folder_write(&folder, "sparse", "1,2\n", 4);
     assert_int_equal(truncate(folder_path(&folder, "sparse"), 1 << 30), 0);
     assert_int_equal(open_file(folder.path, "sparse"), -EBADMSG); /* one piece read, not 1 GiB */
-    assert_non_null(strstr(why, "byte 4: a NUL byte"));
+    assert_non_null(strstr(why.line, "byte 4: a NUL byte"));
     assert_int_equal(truncate(folder_path(&folder, "sparse"), (1 << 30) + 1), 0);
     assert_int_equal(open_file(folder.path, "sparse"), -EFBIG);
     folder_fini(&folder);
@@ -556,9 +556,9 @@ files_of_a_pattern_are_one_table(void **state)
     folder_write(&folder, ".part-3.csv", "bad", 3);
     folder_write(&folder, "all", "x,y,class\n1,2,cat\n3,4,dog\n5,6,ant\n7,8,cat\n9,10,dog\n", 51);
     spec.file = "all";
-    assert_int_equal(data_open(&one, &spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&one, &spec, &why), 0);
     spec.file = "part-*.csv";
-    assert_int_equal(data_open(&three, &spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&three, &spec, &why), 0);
     assert_int_equal(data_info(three)->train + data_info(three)->test, 5);
     assert_true(data_info(one)->hash == data_info(three)->hash);
     assert_string_equal(data_class_name(three, 0), "ant");
@@ -566,7 +566,7 @@ files_of_a_pattern_are_one_table(void **state)
     data_close(&one);
     folder_write(&folder, "part-[12].csv", "1,2\n3,4\n", 8); /* a file of that very name */
     spec.file = "part-[12].csv";
-    assert_int_equal(data_open(&one, &spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&one, &spec, &why), 0);
     assert_int_equal(data_info(one)->input.dim[0], 1);
     data_close(&one);
     folder_fini(&folder);
@@ -581,9 +581,9 @@ expect_second(const char *first, const char *second, const char *text)
     struct data_spec spec = {.source = DATA_CSV, .dir = folder.path, .file = "*.csv"};
     folder_write(&folder, "a.csv", first, strlen(first));
     folder_write(&folder, "b.csv", second, strlen(second));
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), -EBADMSG);
-    if (!strstr(why, text) || !strstr(why, "/b.csv: "))
-        fail_msg("%s, expected %s", why, text);
+    assert_int_equal(data_open(&set, &spec, &why), -EBADMSG);
+    if (!strstr(why.line, text) || !strstr(why.line, "/b.csv: "))
+        fail_msg("%s, expected %s", why.line, text);
     folder_fini(&folder);
 }
 
@@ -601,13 +601,15 @@ a_file_that_differs_from_the_first_is_named(void **state)
                   "line 2, column 1 (byte 4): \"x\", expected a number");
     expect_second("1,2\n3,4\n", "\n\n", "no rows");
     struct data_spec spec = {.source = DATA_CSV, .dir = "/nowhere", .file = "*.csv"};
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), -ENOENT);
-    assert_string_equal(why, "no folder /nowhere: name the folder of the data with --data FOLDER");
+    assert_int_equal(data_open(&set, &spec, &why), -ENOENT);
+    assert_string_equal(why.line,
+                        "no folder /nowhere: name the folder of the data with --data FOLDER");
     spec.dir = NULL;
     spec.file = "no-such-*.csv";
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), -ENOENT);
-    assert_string_equal(why, "no no-such-*.csv in the current folder: name the folder of the data "
-                             "with --data FOLDER");
+    assert_int_equal(data_open(&set, &spec, &why), -ENOENT);
+    assert_string_equal(why.line,
+                        "no no-such-*.csv in the current folder: name the folder of the data "
+                        "with --data FOLDER");
 }
 
 int

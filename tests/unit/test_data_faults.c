@@ -18,7 +18,7 @@
 #include "tests/support/npy_make.h"
 #include "tests/support/wrapped.h"
 
-static char why[512];
+static struct why why;
 static struct {
     size_t calls, fail_at; /* 0: never */
     int error;
@@ -146,7 +146,7 @@ open_set(const struct data_spec *spec, int *rc)
 {
     struct data_set *set;
     disk.calls = 0;
-    *rc = data_open(&set, spec, why, sizeof why);
+    *rc = data_open(&set, spec, &why);
     assert_true((set != NULL) == (*rc == 0));
     uint64_t hash = set ? data_info(set)->hash : 0;
     data_close(&set);
@@ -168,11 +168,11 @@ a_disk_that_fails_at_any_read_is_named(void **state)
             assert_true(calls > 0);
             disk.error = errors[e];
             for (disk.fail_at = 1; disk.fail_at <= calls; disk.fail_at++) {
-                why[0] = 0;
+                why.line[0] = 0;
                 open_set(&f->spec[i], &rc);
                 assert_true(rc < 0);
-                if (!strstr(why, strerror(errors[e])) || !strstr(why, f->folder.path))
-                    fail_msg("source %d, read %zu: %s", i, disk.fail_at, why);
+                if (!strstr(why.line, strerror(errors[e])) || !strstr(why.line, f->folder.path))
+                    fail_msg("source %d, read %zu: %s", i, disk.fail_at, why.line);
             }
         }
 }
@@ -200,7 +200,7 @@ check_training(const struct data_spec *spec, const char *text)
     float x[10];
     const uint32_t index = 0;
     struct nn_batch batch = {.x = x};
-    assert_int_equal(data_open(&set, spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&set, spec, &why), 0);
     data_fill(set, DATA_TRAIN, &index, 1, &batch, 1);
     assert_null(data_failed(set));
     disk.calls = 0, disk.fail_at = 1, disk.error = EIO;

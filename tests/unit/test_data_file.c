@@ -15,14 +15,14 @@
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
 
-static char why[256];
+static struct why why;
 
 /* Read `want` bytes in pieces of `piece` and the end after them. */
 static int
 read_all(const uint8_t *bytes, size_t size, uint8_t *to, size_t want, size_t piece)
 {
     struct data_file *file;
-    int rc = data_file_open_memory(&file, "f", bytes, size, why, sizeof why);
+    int rc = data_file_open_memory(&file, "f", bytes, size, &why);
     for (size_t done = 0; done < want && !rc; done += piece) {
         piece = piece < want - done ? piece : want - done;
         rc = data_file_read(file, to + done, piece);
@@ -120,16 +120,16 @@ what_follows_the_end_is_named(void **state)
     (void)state;
     uint8_t out[8], longer[256];
     assert_int_equal(read_all((const uint8_t *)"12345678x", 9, out, 8, 8), -EBADMSG);
-    assert_string_equal(why, "f: byte 8: 0x78, expected the end of the file");
+    assert_string_equal(why.line, "f: byte 8: 0x78, expected the end of the file");
     size_t packed;
     uint8_t *gzip = folder_gzip("12345678", 8, &packed);
     memcpy(longer, gzip, packed);
     longer[packed] = 'x';
     assert_int_equal(read_all(longer, packed + 1, out, 8, 8), -EBADMSG);
-    assert_non_null(strstr(why, ": 0x78, expected the end of the file"));
+    assert_non_null(strstr(why.line, ": 0x78, expected the end of the file"));
     memcpy(longer + packed, gzip, packed);
     assert_int_equal(read_all(longer, 2 * packed, out, 8, 8), -EBADMSG);
-    assert_string_equal(why, "f: byte 8: 0x31, expected the end of the file");
+    assert_string_equal(why.line, "f: byte 8: 0x31, expected the end of the file");
     free(gzip);
 }
 
@@ -139,16 +139,16 @@ a_file_cut_off_says_where(void **state)
     (void)state;
     uint8_t out[8];
     assert_int_equal(read_all((const uint8_t *)"12345", 5, out, 8, 8), -EBADMSG);
-    assert_string_equal(why, "f: cut off at byte 5, 3 more expected");
+    assert_string_equal(why.line, "f: cut off at byte 5, 3 more expected");
     assert_int_equal(read_all((const uint8_t *)"", 0, out, 0, 1), -EBADMSG);
-    assert_string_equal(why, "f: the file is empty");
+    assert_string_equal(why.line, "f: the file is empty");
 }
 
 static int
 holds(const uint8_t *bytes, size_t size, uint64_t total)
 {
     struct data_file *file;
-    assert_int_equal(data_file_open_memory(&file, "f", bytes, size, why, sizeof why), 0);
+    assert_int_equal(data_file_open_memory(&file, "f", bytes, size, &why), 0);
     int rc = data_file_holds(file, total);
     data_file_close(&file);
     return rc;
@@ -176,7 +176,7 @@ static int
 open_path(const char *path)
 {
     struct data_file *file;
-    int rc = data_file_open(&file, path, why, sizeof why);
+    int rc = data_file_open(&file, path, &why);
     assert_true((file != NULL) == (rc == 0));
     data_file_close(&file);
     return rc;
@@ -190,10 +190,10 @@ what_is_not_a_regular_file_is_refused_at_once(void **state)
     folder_init(&folder);
     assert_int_equal(open_path(folder_path(&folder, "none")), -ENOENT);
     assert_int_equal(open_path(folder.path), -EINVAL);
-    assert_non_null(strstr(why, "is a folder, expected a regular file"));
+    assert_non_null(strstr(why.line, "is a folder, expected a regular file"));
     assert_int_equal(mkfifo(folder_path(&folder, "fifo"), 0600), 0);
     assert_int_equal(open_path(folder_path(&folder, "fifo")), -EINVAL);
-    assert_non_null(strstr(why, "is a pipe, expected a regular file"));
+    assert_non_null(strstr(why.line, "is a pipe, expected a regular file"));
     assert_int_equal(open_path("/dev/zero"), -EINVAL);
     assert_int_equal(symlink("loop", folder_path(&folder, "loop")), 0);
     assert_int_equal(open_path(folder_path(&folder, "loop")), -ELOOP);
@@ -232,15 +232,15 @@ a_file_that_shrinks_or_is_replaced_while_it_is_read_harms_nobody(void **state)
     folder_init(&folder);
     folder_write(&folder, "f", bytes, SIZE);
     snprintf(path, sizeof path, "%s", folder_path(&folder, "f"));
-    assert_int_equal(data_file_open(&file, path, why, sizeof why), 0);
+    assert_int_equal(data_file_open(&file, path, &why), 0);
     assert_int_equal(truncate(path, SIZE / 2), 0);
     assert_int_equal(data_file_read(file, out, SIZE), -EBADMSG);
-    assert_non_null(strstr(why, "cut off at byte 100000, 100000 more expected"));
+    assert_non_null(strstr(why.line, "cut off at byte 100000, 100000 more expected"));
     data_file_close(&file);
 
     folder_write(&folder, "g", "other", 5);
     folder_write(&folder, "f", bytes, SIZE);
-    assert_int_equal(data_file_open(&file, path, why, sizeof why), 0);
+    assert_int_equal(data_file_open(&file, path, &why), 0);
     assert_int_equal(rename(folder_path(&folder, "g"), path), 0);
     assert_int_equal(data_file_read(file, out, SIZE), 0);
     assert_memory_equal(bytes, out, SIZE);
@@ -253,16 +253,16 @@ paths_are_joined_within_their_limit(void **state)
 {
     (void)state;
     char path[DATA_PATH_SIZE], name[DATA_PATH_SIZE + 1];
-    assert_int_equal(data_file_path(path, NULL, "", "a", why, sizeof why), 0);
+    assert_int_equal(data_file_path(path, NULL, "", "a", &why), 0);
     assert_string_equal(path, "a");
-    assert_int_equal(data_file_path(path, "d", "f", "a", why, sizeof why), 0);
+    assert_int_equal(data_file_path(path, "d", "f", "a", &why), 0);
     assert_string_equal(path, "d/f/a");
-    assert_int_equal(data_file_path(path, "d", "f", "/a", why, sizeof why), 0);
+    assert_int_equal(data_file_path(path, "d", "f", "/a", &why), 0);
     assert_string_equal(path, "/a");
     memset(name, 'n', DATA_PATH_SIZE);
     name[DATA_PATH_SIZE - 1] = 0;
-    assert_int_equal(data_file_path(path, "", "", name, why, sizeof why), 0);
-    assert_int_equal(data_file_path(path, "d", "", name, why, sizeof why), -ENAMETOOLONG);
+    assert_int_equal(data_file_path(path, "", "", name, &why), 0);
+    assert_int_equal(data_file_path(path, "d", "", name, &why), -ENAMETOOLONG);
 }
 
 int

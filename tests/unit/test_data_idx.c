@@ -14,7 +14,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
 
-static char why[512];
+static struct why why;
 
 /* Header of `dims` dimensions, then bytes 0, 1, 2...; returns the size. */
 static size_t
@@ -38,7 +38,7 @@ parse(const uint8_t *bytes, size_t size, size_t dims_min, size_t dims_max)
 {
     struct data_file *file;
     struct data_idx idx = {0};
-    int rc = data_file_open_memory(&file, "f", bytes, size, why, sizeof why);
+    int rc = data_file_open_memory(&file, "f", bytes, size, &why);
     rc = rc ? rc : data_idx_read(file, dims_min, dims_max, &idx);
     assert_true((idx.byte != NULL) == (rc == 0));
     free(idx.byte);
@@ -62,7 +62,7 @@ two_to_four_dimensions_are_taken(void **state)
     for (size_t dims = 1; dims <= 5; dims++)
         assert_int_equal(parse_images(bytes, idx_make(bytes, dims, dim)),
                          dims >= 2 && dims <= 4 ? 0 : -EBADMSG);
-    assert_string_equal(why, "f: byte 3: 5 dimensions, expected 2..4");
+    assert_string_equal(why.line, "f: byte 3: 5 dimensions, expected 2..4");
 }
 
 static void
@@ -84,7 +84,7 @@ every_truncation_and_anything_behind_is_refused(void **state)
     free(gzip);
     gzip = folder_gzip(bytes, size + 1, &packed);
     assert_int_equal(parse_images(gzip, packed), -EBADMSG);
-    assert_string_equal(why, "f: byte 76: 0x00, expected the end of the file");
+    assert_string_equal(why.line, "f: byte 76: 0x00, expected the end of the file");
     free(gzip);
 }
 
@@ -119,7 +119,7 @@ wrong_headers_are_named_by_byte_and_value(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(parse_images(bad[i].bytes, sizeof bad[i].bytes), -EBADMSG);
-        assert_string_equal(why, bad[i].why);
+        assert_string_equal(why.line, bad[i].why);
     }
 }
 
@@ -149,7 +149,7 @@ gzip_of_gzip_and_bombs_are_refused(void **state)
     size_t size = idx_make(bytes, 3, dim), once, twice;
     uint8_t *inner = folder_gzip(bytes, size, &once), *outer = folder_gzip(inner, once, &twice);
     assert_int_equal(parse_images(outer, twice), -EBADMSG);
-    assert_string_equal(why, "f: compressed twice, expected IDX inside the gzip");
+    assert_string_equal(why.line, "f: compressed twice, expected IDX inside the gzip");
     free(inner);
     free(outer);
 
@@ -158,7 +158,7 @@ gzip_of_gzip_and_bombs_are_refused(void **state)
     idx_make(bomb, 3, dim);
     uint8_t *packed = folder_gzip(bomb, 8 << 20, &once);
     assert_int_equal(parse_images(packed, once), -EBADMSG);
-    assert_string_equal(why, "f: byte 76: 0x00, expected the end of the file");
+    assert_string_equal(why.line, "f: byte 76: 0x00, expected the end of the file");
     free(packed);
     /* A large one with too little behind it. */
     static const uint32_t large[3] = {0x7fffffff, 1, 1};
@@ -166,7 +166,7 @@ gzip_of_gzip_and_bombs_are_refused(void **state)
     assert_int_equal(large[0], 0x7fffffff);
     packed = folder_gzip(head, sizeof head, &once);
     assert_int_equal(parse_images(packed, once), -EBADMSG);
-    assert_non_null(strstr(why, "too few even when compressed"));
+    assert_non_null(strstr(why.line, "too few even when compressed"));
     free(packed);
     free(bomb);
 }
@@ -232,7 +232,7 @@ static int
 open_set(const struct data_spec *spec)
 {
     struct data_set *set;
-    int rc = data_open(&set, spec, why, sizeof why);
+    int rc = data_open(&set, spec, &why);
     assert_true((set != NULL) == (rc == 0));
     data_close(&set);
     return rc;
@@ -243,7 +243,7 @@ a_folder_of_standard_names_is_a_set(void **state)
 {
     struct fixture *f = *state;
     struct data_set *set;
-    assert_int_equal(data_open(&set, &f->spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&set, &f->spec, &why), 0);
     const struct data_info *info = data_info(set);
     assert_int_equal(info->train, 9);
     assert_int_equal(info->test, 4);
@@ -274,7 +274,7 @@ gzip_dotted_and_given_names_are_found(void **state)
     struct fixture *f = *state;
     struct data_set *set;
     char path[512];
-    assert_int_equal(data_open(&set, &f->spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&set, &f->spec, &why), 0);
     uint64_t hash = data_info(set)->hash;
     data_close(&set);
 
@@ -290,7 +290,7 @@ gzip_dotted_and_given_names_are_found(void **state)
     folder_write(&f->folder, "tested.gz", gzip, packed);
     free(gzip);
     f->spec.test_images = "tested"; /* relative, .gz found */
-    assert_int_equal(data_open(&set, &f->spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&set, &f->spec, &why), 0);
     assert_true(data_info(set)->hash == hash);
     data_close(&set);
 }
@@ -303,9 +303,9 @@ images_without_channels_or_with_them_have_their_shape(void **state)
     uint8_t bytes[512];
     write_idx(f, "train-images-idx3-ubyte", 2, 9, 7, 0);
     assert_int_equal(open_set(&f->spec), -EBADMSG); /* test images still have another shape */
-    assert_non_null(strstr(why, "images of another shape than those of"));
+    assert_non_null(strstr(why.line, "images of another shape than those of"));
     write_idx(f, "t10k-images-idx3-ubyte", 2, 4, 7, 0);
-    assert_int_equal(data_open(&set, &f->spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&set, &f->spec, &why), 0);
     assert_int_equal(data_info(set)->input.dims, 1);
     assert_int_equal(data_info(set)->input.dim[0], 7);
     data_close(&set);
@@ -313,7 +313,7 @@ images_without_channels_or_with_them_have_their_shape(void **state)
     const uint32_t train[4] = {9, 3, 2, 4}, test[4] = {4, 3, 2, 4};
     folder_write(&f->folder, "train-images-idx3-ubyte", bytes, idx_make(bytes, 4, train));
     folder_write(&f->folder, "t10k-images-idx3-ubyte", bytes, idx_make(bytes, 4, test));
-    assert_int_equal(data_open(&set, &f->spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&set, &f->spec, &why), 0);
     assert_int_equal(data_info(set)->input.dims, 3);
     assert_int_equal(data_info(set)->input.dim[0], 3);
     assert_int_equal(data_info(set)->input.dim[2], 4);
@@ -326,11 +326,11 @@ counts_that_differ_are_refused(void **state)
     struct fixture *f = *state;
     write_idx(f, "t10k-labels-idx1-ubyte", 1, 5, 0, 0);
     assert_int_equal(open_set(&f->spec), -EBADMSG);
-    assert_non_null(strstr(why, "t10k-labels-idx1-ubyte: byte 4: 5 labels, expected 4"));
+    assert_non_null(strstr(why.line, "t10k-labels-idx1-ubyte: byte 4: 5 labels, expected 4"));
     write_idx(f, "t10k-labels-idx1-ubyte", 1, 4, 0, 0);
     f->spec.train = 10;
     assert_int_equal(open_set(&f->spec), -EINVAL);
-    assert_string_equal(why, "data.train = 10, expected at most the 9 samples there are");
+    assert_string_equal(why.line, "data.train = 10, expected at most the 9 samples there are");
     f->spec.train = 0;
     f->spec.test = 5;
     assert_int_equal(open_set(&f->spec), -EINVAL);
@@ -345,12 +345,12 @@ labels_outside_the_classes_are_refused(void **state)
     write_idx(f, "t10k-images-idx3-ubyte", 3, 12, 2, 3);
     write_idx(f, "t10k-labels-idx1-ubyte", 1, 12, 0, 0);
     assert_int_equal(open_set(&f->spec), -EBADMSG);
-    assert_non_null(strstr(why, "t10k-labels-idx1-ubyte: byte 17: label 9, expected 0..8"));
+    assert_non_null(strstr(why.line, "t10k-labels-idx1-ubyte: byte 17: label 9, expected 0..8"));
     f->spec.classes = 12;
     assert_int_equal(open_set(&f->spec), 0);
     f->spec.classes = 8;
     assert_int_equal(open_set(&f->spec), -EBADMSG);
-    assert_non_null(strstr(why, "train-labels-idx1-ubyte: byte 16: label 8, expected 0..7"));
+    assert_non_null(strstr(why.line, "train-labels-idx1-ubyte: byte 16: label 8, expected 0..7"));
 }
 
 static void
@@ -359,7 +359,7 @@ missing_files_are_named(void **state)
     struct fixture *f = *state;
     assert_int_equal(remove(folder_path(&f->folder, "t10k-labels-idx1-ubyte")), 0);
     assert_int_equal(open_set(&f->spec), -ENOENT);
-    assert_non_null(strstr(why, "no t10k-labels-idx1-ubyte (or .gz) in the folder "));
+    assert_non_null(strstr(why.line, "no t10k-labels-idx1-ubyte (or .gz) in the folder "));
     f->spec.dir = "/nonexistent";
     assert_int_equal(open_set(&f->spec), -ENOENT);
 }
@@ -375,7 +375,7 @@ mnist_is_read_as_the_world_knows_it(void **state)
         print_message("SKIPPED: no MNIST in %s\n", dir);
         skip();
     }
-    assert_int_equal(data_open(&set, &spec, why, sizeof why), 0);
+    assert_int_equal(data_open(&set, &spec, &why), 0);
     const struct data_info *info = data_info(set);
     print_message("%s: %zu + %zu samples\n", dir, info->train, info->test);
     assert_int_equal(info->classes, 10);

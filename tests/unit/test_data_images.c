@@ -273,16 +273,16 @@ of_wrong_files_the_first_is_named_and_the_rest_counted(void **state)
     struct data_spec spec = spec_of(&folder);
     folder_write(&folder, "dog/9.png", "", 0);
     expect_refused(&spec, -EBADMSG, "/dog/9.png: the file is empty");
-    assert_null(strstr(why, "other files"));
+    assert_null(strstr(why.line, "other files"));
     folder_write(&folder, "dog/8.png", "\xff\xd8\xff", 3);
     folder_write(&folder, "dog/7.png", "GIF89a", 6);
-    char first[512];
+    struct why first;
     expect_refused(&spec, -EBADMSG, " (and 2 other files cannot be read)");
-    strcpy(first, why);
+    first = why;
     spec.threads = 8;
     for (int i = 0; i < 20; i++) { /* the same one, however the threads take turns */
         expect_refused(&spec, -EBADMSG, " (and 2 other files cannot be read)");
-        assert_string_equal(why, first);
+        assert_string_equal(why.line, first.line);
     }
     folder_fini(&folder);
 }
@@ -300,20 +300,18 @@ rows_to_predict_are_an_image_or_a_folder(void **state)
     struct data_set *set = open_set(&spec);
     data_scaling(set, &like);
     data_close(&set);
-    assert_int_equal(
-        data_open_rows(&rows, &like, folder_path(&folder, "dog/3.PNG"), why, sizeof why), 0);
+    assert_int_equal(data_open_rows(&rows, &like, folder_path(&folder, "dog/3.PNG"), &why), 0);
     assert_int_equal(data_info(rows)->test, 1);
     assert_int_equal(sample(rows, DATA_TEST, 0, NULL), 103);
     data_close(&rows);
-    assert_int_equal(data_open_rows(&rows, &like, folder_path(&folder, "cat"), why, sizeof why), 0);
+    assert_int_equal(data_open_rows(&rows, &like, folder_path(&folder, "cat"), &why), 0);
     assert_int_equal(data_info(rows)->test, 4);
     for (uint32_t i = 0; i < 4; i++)
         assert_int_equal(sample(rows, DATA_TEST, i, NULL), i);
     data_close(&rows);
     like.input = (struct nn_shape){1, {9}};
-    assert_int_equal(data_open_rows(&rows, &like, folder_path(&folder, "cat"), why, sizeof why),
-                     -EINVAL);
-    assert_non_null(strstr(why, "/cat: images, but a sample of the data is no square image"));
+    assert_int_equal(data_open_rows(&rows, &like, folder_path(&folder, "cat"), &why), -EINVAL);
+    assert_non_null(strstr(why.line, "/cat: images, but a sample of the data is no square image"));
     folder_fini(&folder);
 }
 

@@ -91,13 +91,13 @@ static struct discover *
 open_on(const char *interface, uint16_t port, uint64_t group, uint64_t *id)
 {
     struct discover *discover = NULL;
-    char why[512] = "";
+    struct why why = {""};
     *id = any();
     struct discover_setup setup = {
         .interface = interface, .port = port, .self = {*id, 1}, .group = group};
-    int rc = discover_new(&discover, &setup, why, sizeof why);
+    int rc = discover_new(&discover, &setup, &why);
     if (rc != 0)
-        fail_msg("discover_new: %d: %s", rc, why);
+        fail_msg("discover_new: %d: %s", rc, why.line);
     return discover;
 }
 
@@ -120,10 +120,10 @@ lo_means_loopback_only(void **state)
     (void)state;
     struct iface list[IFACES_MAX];
     size_t count;
-    char why[512];
+    struct why why;
     static const char *const names[] = {"lo", "127.0.0.1"};
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(iface_select(names[i], list, &count, why, sizeof why), 0);
+        assert_int_equal(iface_select(names[i], list, &count, &why), 0);
         assert_int_equal(count, 1);
         assert_true(list[0].loopback);
         assert_int_equal(list[0].broadcast.s_addr, htonl(0x7fffffff));
@@ -136,8 +136,8 @@ any_interface_includes_loopback_last(void **state)
     (void)state;
     struct iface list[IFACES_MAX];
     size_t count;
-    char why[512];
-    assert_int_equal(iface_select(NULL, list, &count, why, sizeof why), 0);
+    struct why why;
+    assert_int_equal(iface_select(NULL, list, &count, &why), 0);
     assert_true(count >= 1);
     assert_true(list[count - 1].loopback);
     for (size_t i = 0; i + 1 < count; i++)
@@ -152,12 +152,12 @@ an_unusable_interface_is_named_with_the_usable_ones(void **state)
                                       "a-name-too-long-for-any-kernel"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct discover *discover = NULL;
-        char why[512] = "";
+        struct why why = {""};
         struct discover_setup setup = {.interface = bad[i], .port = 1, .self = {1, 1}};
-        assert_int_equal(discover_new(&discover, &setup, why, sizeof why), -ENODEV);
+        assert_int_equal(discover_new(&discover, &setup, &why), -ENODEV);
         assert_null(discover);
-        assert_non_null(strstr(why, bad[i]));
-        assert_non_null(strstr(why, "lo 127.0.0.1"));
+        assert_non_null(strstr(why.line, bad[i]));
+        assert_non_null(strstr(why.line, "lo 127.0.0.1"));
     }
 }
 
@@ -286,13 +286,13 @@ seeds_are_looked_up_and_reported(void **state)
         {"192.0.2.7", 1234}, {"", 2345}, {"no-such-host.invalid", 1}, {"::1", 3456}};
     snprintf(seeds[1].host, sizeof seeds[1].host, "%s", local_name());
     struct discover *node = NULL;
-    char why[512];
+    struct why why;
     struct discover_setup setup = {.interface = "lo",
                                    .port = free_udp_port(),
                                    .self = {any(), 1},
                                    .seeds = seeds,
                                    .seed_count = 4};
-    assert_int_equal(discover_new(&node, &setup, why, sizeof why), 0);
+    assert_int_equal(discover_new(&node, &setup, &why), 0);
     discover_publish(node, now_us(), 1000);
     struct heard heard;
     bool all = false;
@@ -333,8 +333,8 @@ zbeacon_serves_the_best_interface_and_leaves_signals_alone(void **state)
     (void)state;
     struct iface list[IFACES_MAX];
     size_t count;
-    char why[512];
-    assert_int_equal(iface_select(NULL, list, &count, why, sizeof why), 0);
+    struct why why;
+    assert_int_equal(iface_select(NULL, list, &count, &why), 0);
     if (list[0].loopback)
         skip(); /* a machine without a network */
     struct sigaction mine = {.sa_handler = own_handler}, after;
@@ -383,12 +383,13 @@ a_taken_udp_port_is_named(void **state)
     socklen_t at_size = sizeof at;
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &at_size), 0);
-    char why[512] = "", number[16];
+    char number[16];
+    struct why why = {""};
     snprintf(number, sizeof number, "%u", ntohs(at.sin_port));
     struct discover *discover = NULL;
     struct discover_setup setup = {.interface = "lo", .port = ntohs(at.sin_port), .self = {1, 1}};
-    assert_int_equal(discover_new(&discover, &setup, why, sizeof why), -EADDRINUSE);
-    assert_non_null(strstr(why, number));
+    assert_int_equal(discover_new(&discover, &setup, &why), -EADDRINUSE);
+    assert_non_null(strstr(why.line, number));
     assert_null(discover);
     close(fd);
 }

@@ -109,7 +109,8 @@ __wrap_lseek(int fd, off_t offset, int whence)
 
 /* NOLINTEND(bugprone-reserved-identifier) */
 
-static char dir[64], path[96], temp[104], why[256];
+static char dir[64], path[96], temp[104];
+static struct why why;
 
 static int
 make_directory(void **state)
@@ -146,8 +147,8 @@ write_text(const char *text)
 {
     size_t half = strlen(text) / 2;
     struct disk_piece piece[] = {{text, half}, {NULL, 0}, {text + half, strlen(text) - half}};
-    why[0] = 0;
-    return disk_write(path, piece, 3, why, sizeof why);
+    why.line[0] = 0;
+    return disk_write(path, piece, 3, &why);
 }
 
 static void
@@ -156,7 +157,7 @@ assert_content(const char *text)
     uint8_t *data;
     size_t size;
     no_faults();
-    assert_int_equal(disk_read(path, 100, &data, &size, why, sizeof why), 0);
+    assert_int_equal(disk_read(path, 100, &data, &size, &why), 0);
     assert_int_equal(size, strlen(text));
     assert_memory_equal(data, text, size);
     free(data);
@@ -204,11 +205,11 @@ whichever_call_fails_the_file_is_old_or_new_and_nothing_is_left(void **state)
         if (rc) {
             failures++;
             assert_int_equal(rc, -errors[k % 4]);
-            assert_non_null(strstr(why, strerror(errors[k % 4])));
+            assert_non_null(strstr(why.line, strerror(errors[k % 4])));
             no_faults();
             uint8_t *data;
             size_t size;
-            assert_int_equal(disk_read(path, 100, &data, &size, why, sizeof why), 0);
+            assert_int_equal(disk_read(path, 100, &data, &size, &why), 0);
             assert_true(size == 3 || size == strlen(new_text));
             free(data);
         } else {
@@ -240,7 +241,7 @@ wherever_the_process_dies_the_file_is_old_or_new(void **state)
         assert_true(WIFEXITED(status));
         uint8_t *data;
         size_t size;
-        assert_int_equal(disk_read(path, 100, &data, &size, why, sizeof why), 0);
+        assert_int_equal(disk_read(path, 100, &data, &size, &why), 0);
         old += size == 3 && memcmp(data, "old", 3) == 0;
         new += size == strlen(new_text) && memcmp(data, new_text, size) == 0;
         assert_int_equal(old + new, k + 1);
@@ -275,7 +276,7 @@ a_medium_that_returns_other_bytes_is_noticed(void **state)
     assert_int_equal(write_text("old"), 0);
     fault.corrupt = true;
     assert_int_equal(write_text(new_text), -EIO);
-    assert_non_null(strstr(why, "reading back"));
+    assert_non_null(strstr(why.line, "reading back"));
     assert_false(exists(temp));
     assert_content("old");
 }
@@ -296,7 +297,7 @@ a_full_disk_gives_a_clear_line_and_leaves_nothing(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
     signal(SIGXFSZ, handler);
     assert_int_equal(rc, -EFBIG);
-    assert_non_null(strstr(why, "file: cannot write: File too large"));
+    assert_non_null(strstr(why.line, "file: cannot write: File too large"));
     assert_false(exists(temp));
     assert_content("old");
 }
@@ -308,25 +309,25 @@ what_is_no_file_is_refused(void **state)
     uint8_t *data;
     size_t size;
     no_faults();
-    assert_int_equal(disk_read("/dev/zero", 100, &data, &size, why, sizeof why), -EINVAL);
-    assert_int_equal(disk_read(dir, 100, &data, &size, why, sizeof why), -EINVAL);
-    assert_non_null(strstr(why, "not a regular file"));
+    assert_int_equal(disk_read("/dev/zero", 100, &data, &size, &why), -EINVAL);
+    assert_int_equal(disk_read(dir, 100, &data, &size, &why), -EINVAL);
+    assert_non_null(strstr(why.line, "not a regular file"));
     assert_int_equal(mkfifo(temp, 0600), 0);
-    assert_int_equal(disk_read(temp, 100, &data, &size, why, sizeof why), -EINVAL);
+    assert_int_equal(disk_read(temp, 100, &data, &size, &why), -EINVAL);
     unlink(temp);
-    assert_int_equal(disk_read("/nonexistent/file", 100, &data, &size, why, sizeof why), -ENOENT);
+    assert_int_equal(disk_read("/nonexistent/file", 100, &data, &size, &why), -ENOENT);
     assert_int_equal(write_text("12345"), 0);
-    assert_int_equal(disk_read(path, 4, &data, &size, why, sizeof why), -EFBIG);
-    assert_non_null(strstr(why, "5 bytes, expected at most 4"));
+    assert_int_equal(disk_read(path, 4, &data, &size, &why), -EFBIG);
+    assert_non_null(strstr(why.line, "5 bytes, expected at most 4"));
     size_t got;
-    assert_int_equal(disk_read_head(path, 4, &data, &got, &size, why, sizeof why), 0);
+    assert_int_equal(disk_read_head(path, 4, &data, &got, &size, &why), 0);
     assert_int_equal(got, 4);
     assert_int_equal(size, 5);
     assert_memory_equal(data, "1234", 4);
     free(data);
     struct disk_piece piece = {"x", 1};
-    assert_int_equal(disk_write("/nonexistent/file", &piece, 1, why, sizeof why), -ENOENT);
-    assert_int_equal(disk_write("/proc/file", &piece, 1, why, sizeof why), -ENOENT);
+    assert_int_equal(disk_write("/nonexistent/file", &piece, 1, &why), -ENOENT);
+    assert_int_equal(disk_write("/proc/file", &piece, 1, &why), -ENOENT);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(write_text("x"), -EISDIR);

@@ -286,10 +286,11 @@ struct bench {
 static void
 load(const struct bench *b, const char *what, float *to)
 {
-    char path[128], why[256];
+    char path[128];
+    struct why why;
     snprintf(path, sizeof path, "tests/golden/%s%s.safetensors", b->network->name, what);
-    if (safetensors_read(path, b->model, to, why, sizeof why))
-        fail_msg("%s", why);
+    if (safetensors_read(path, b->model, to, &why))
+        fail_msg("%s", why.line);
 }
 
 static float *
@@ -303,13 +304,14 @@ vector(size_t count)
 static void
 load_batch(struct bench *b)
 {
-    char path[128], why[256];
+    char path[128];
+    struct why why;
     uint8_t *data;
     size_t size;
     uint32_t head[3]; /* rows, inputs, outputs */
     snprintf(path, sizeof path, "tests/golden/%s.batch", b->network->name);
-    if (disk_read(path, FILE_MAX, &data, &size, why, sizeof why))
-        fail_msg("%s", why);
+    if (disk_read(path, FILE_MAX, &data, &size, &why))
+        fail_msg("%s", why.line);
     memcpy(head, data, sizeof head);
     memcpy(&b->loss, data + 12, sizeof b->loss);
     assert_int_equal(head[1], nn_input_size(b->model));
@@ -330,12 +332,12 @@ load_batch(struct bench *b)
 static void
 begin(struct bench *b, const struct network *network)
 {
-    char why[256];
+    struct why why;
     memset(b, 0, sizeof *b);
     b->network = network;
-    if (nn_model_new(&b->model, &network->input, network->layer, network->count, network->loss, why,
-                     sizeof why))
-        fail_msg("%s", why);
+    if (nn_model_new(&b->model, &network->input, network->layer, network->count, network->loss,
+                     &why))
+        fail_msg("%s", why.line);
     nn_model_smooth(b->model, network->smoothing);
     b->count = nn_param_count(b->model);
     b->params = vector(b->count);

@@ -46,9 +46,9 @@ the_samples_of_the_step_pass(void **state)
 {
     (void)state;
     int32_t slots[SHARDS * LEDGER_WORDS];
-    char why[200];
+    struct why why;
     fill(slots);
-    assert_int_equal(ledger_verify(slots, &step, why, sizeof why), 0);
+    assert_int_equal(ledger_verify(slots, &step, &why), 0);
     assert_int_equal(ledger_coverage(slots, SHARDS), 0x1f);
     assert_true(ledger_shard_check(slots, 3) == UINT64_C(0x80000001fffffff3));
     /* 5 * 0xfffffff0 + 10 and 5 * 0x80000001, each modulo 2^32 */
@@ -60,15 +60,15 @@ a_shard_that_is_missing_or_counted_twice_is_named(void **state)
 {
     (void)state;
     int32_t slots[SHARDS * LEDGER_WORDS];
-    char why[200];
+    struct why why;
     fill(slots);
     ledger_add(slots, 3, 0, 0);
-    assert_int_equal(ledger_verify(slots, &step, why, sizeof why), -EBADMSG);
-    assert_string_equal(why, "shard 3 was counted 2 times");
+    assert_int_equal(ledger_verify(slots, &step, &why), -EBADMSG);
+    assert_string_equal(why.line, "shard 3 was counted 2 times");
     assert_int_equal(ledger_coverage(slots, SHARDS), 0x17);
     memset(slots, 0, sizeof slots);
-    assert_int_equal(ledger_verify(slots, &step, why, sizeof why), -EBADMSG);
-    assert_string_equal(why, "shard 0 was counted 0 times");
+    assert_int_equal(ledger_verify(slots, &step, &why), -EBADMSG);
+    assert_string_equal(why.line, "shard 0 was counted 0 times");
 }
 
 static void
@@ -76,13 +76,13 @@ other_samples_are_refused(void **state)
 {
     (void)state;
     int32_t slots[SHARDS * LEDGER_WORDS];
-    char why[200];
+    struct why why;
     for (unsigned wrong = 0; wrong < SHARDS; wrong++) {
         memset(slots, 0, sizeof slots);
         for (unsigned s = 0; s < SHARDS; s++)
             ledger_add(slots, s, rows_of(s, s == wrong), 0);
-        assert_int_equal(ledger_verify(slots, &step, why, sizeof why), -EBADMSG);
-        assert_non_null(strstr(why, "from other samples than its own"));
+        assert_int_equal(ledger_verify(slots, &step, &why), -EBADMSG);
+        assert_non_null(strstr(why.line, "from other samples than its own"));
     }
 }
 
@@ -91,13 +91,12 @@ every_flipped_bit_of_counts_and_rows_is_refused(void **state)
 {
     (void)state;
     int32_t slots[SHARDS * LEDGER_WORDS];
-    char why[200];
+    struct why why;
     for (unsigned bit = 0; bit < SHARDS * LEDGER_WORDS * 32; bit++) {
         fill(slots);
         uint64_t check = ledger_check(slots, SHARDS);
         slots[bit / 32] = (int32_t)((uint32_t)slots[bit / 32] ^ 1u << bit % 32);
-        assert_true(ledger_verify(slots, &step, why, sizeof why) != 0 ||
-                    ledger_check(slots, SHARDS) != check);
+        assert_true(ledger_verify(slots, &step, &why) != 0 || ledger_check(slots, SHARDS) != check);
     }
 }
 

@@ -31,9 +31,9 @@ tear_down(void **state)
 static void
 told(const char *text)
 {
-    char why[256] = "";
-    if (links_command(links, text, why, sizeof why))
-        fail_msg("%s", why);
+    struct why why = {""};
+    if (links_command(links, text, &why))
+        fail_msg("%s", why.line);
 }
 
 /* The first bytes behind the header are the frame's number. */
@@ -233,9 +233,9 @@ fates_depend_on_the_seed_and_not_on_other_lines(void **state)
     (void)state;
     struct links *other;
     assert_int_equal(links_new(&other, 4, 7), 0);
-    char why[64];
+    struct why why;
     told("line * * loss=50");
-    assert_int_equal(links_command(other, "line * * loss=50", why, sizeof why), 0);
+    assert_int_equal(links_command(other, "line * * loss=50", &why), 0);
     uint8_t data[SIZE] = {0};
     for (uint32_t k = 0; k < 1000; k++) {
         sent(k, 0, 1, k);
@@ -257,9 +257,9 @@ bad_commands_are_refused_in_one_line(void **state)
                                       "line 0 1 x=1",  "port * loss=1",  "groups 0,7",
                                       "line 0 1 a=-1", "line 0 1 cut=1x"};
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
-        char why[256] = "";
-        assert_true(links_command(links, bad[k], why, sizeof why) < 0);
-        assert_non_null(strstr(why, bad[k]));
+        struct why why = {""};
+        assert_true(links_command(links, bad[k], &why) < 0);
+        assert_non_null(strstr(why.line, bad[k]));
     }
     told("");
     told("clear");

@@ -27,7 +27,7 @@ static const double sample[TRAIN][2] = {
 
 static double x_of[TRAIN], y_of[TRAIN]; /* by row of the files */
 static struct folder folder;
-static char why[512];
+static struct why why;
 
 #define JOB(model)                                                                                 \
     "run: {seed: 5, numerics: portable}\n"                                                         \
@@ -82,13 +82,13 @@ static void
 line_init(struct line *line, const char *const *set)
 {
     memset(line, 0, sizeof *line);
-    assert_int_equal(config_parse(&line->config, "test", text, strlen(text), why, sizeof why), 0);
+    assert_int_equal(config_parse(&line->config, "test", text, strlen(text), &why), 0);
     snprintf(line->config->data.dir, sizeof line->config->data.dir, "%s", folder.path);
     for (; *set; set++)
-        assert_int_equal(config_set(line->config, *set, why, sizeof why), 0);
-    assert_int_equal(config_check(line->config, why, sizeof why), 0);
-    if (job_open(&line->job, line->config, why, sizeof why))
-        fail_msg("%s", why);
+        assert_int_equal(config_set(line->config, *set, &why), 0);
+    assert_int_equal(config_check(line->config, &why), 0);
+    if (job_open(&line->job, line->config, &why))
+        fail_msg("%s", why.line);
     assert_int_equal(pool_new(&line->pool, 1), 0);
     const struct work_setup setup = {
         .model = line->job.model,
@@ -134,8 +134,8 @@ line_round(struct line *line, struct state_event *event)
     uint64_t coverage;
     assert_int_equal(line->state.header->phase, STATE_TRAIN);
     work_round(line->work, &line->state, 3, true, line->own, nobody, NULL);
-    if (state_check(&line->state, line->own, &coverage, why, sizeof why))
-        fail_msg("%s", why);
+    if (state_check(&line->state, line->own, &coverage, &why))
+        fail_msg("%s", why.line);
     assert_int_equal(coverage, 3);
     state_begin(&line->next, &line->state, line->own, event);
     state_finish(&line->next, &line->state, line->own, line->pool);
@@ -357,12 +357,12 @@ the_filter_is_that_of_the_paper(void **unused)
         float p = 2, v = 0, *slot[OPTIM_SLOTS_MAX] = {&v};
         double W = 2, Wg = 2, delta = 0;
         struct config *config;
-        assert_int_equal(config_parse(&config, "test", text, strlen(text), why, sizeof why), 0);
+        assert_int_equal(config_parse(&config, "test", text, strlen(text), &why), 0);
         const char *const set[] = {"train.block_momentum=0.75", "train.block_rate=0.5",
                                    nesterov ? "train.block_nesterov=yes"
                                             : "train.block_nesterov=no"};
         for (int i = 0; i < 3; i++)
-            assert_int_equal(config_set(config, set[i], why, sizeof why), 0);
+            assert_int_equal(config_set(config, set[i], &why), 0);
         struct optim_spec outer = job_outer(config);
         assert_int_equal(optim_slots(&outer), 1);
         for (uint64_t t = 0; t < 20; t++) {
@@ -395,7 +395,7 @@ running_averages_walk_along(void **unused)
     /* weight, bias, mean, variance */
     const float from[] = {1, 0, 8, 16}, g[] = {6, 8, 4, 100};
     const float to[] = {1 - 0.5f * 3, -0.5f * 4, 8 - 1, 16 - 25};
-    assert_int_equal(nn_model_new(&model, &input, layers, 1, NN_SQUARED_ERROR, why, sizeof why), 0);
+    assert_int_equal(nn_model_new(&model, &input, layers, 1, NN_SQUARED_ERROR, &why), 0);
     assert_int_equal(nn_param_count(model), 4);
     assert_int_equal(local_sgd_init(&walk, model), 0);
     local_sgd_begin(&walk, &optim, from);

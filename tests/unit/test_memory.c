@@ -12,7 +12,7 @@
 #include "node/train/memory.h"
 #include "tests/support/folder.h"
 
-static char why[512];
+static struct why why;
 
 static const char text[] = "data: {source: glyphs, train: 2400, test: 24}\n"
                            "model: [flatten, dense: 500, relu, dense: 500, relu, dense: 500, relu, "
@@ -24,12 +24,12 @@ plan(const char *const *set, struct memory *memory)
 {
     struct config *config;
     struct job job = {0};
-    assert_int_equal(config_parse(&config, "test", text, strlen(text), why, sizeof why), 0);
+    assert_int_equal(config_parse(&config, "test", text, strlen(text), &why), 0);
     for (; *set; set++)
-        assert_int_equal(config_set(config, *set, why, sizeof why), 0);
-    assert_int_equal(config_check(config, why, sizeof why), 0);
-    assert_int_equal(job_open(&job, config, why, sizeof why), 0);
-    int rc = memory_plan(memory, config, &job, why, sizeof why);
+        assert_int_equal(config_set(config, *set, &why), 0);
+    assert_int_equal(config_check(config, &why), 0);
+    assert_int_equal(job_open(&job, config, &why), 0);
+    int rc = memory_plan(memory, config, &job, &why);
     job_close(&job);
     config_destroy(&config);
     return rc;
@@ -57,8 +57,8 @@ less_and_less_is_enough_until_it_is_refused(void **state)
             assert_int_equal(rc, -ENOMEM);
             snprintf(limit, sizeof limit, "expected at least %llu MiB",
                      (unsigned long long)mib + 1);
-            if (!strstr(why, limit))
-                fail_msg("%s: %s is missing", why, limit);
+            if (!strstr(why.line, limit))
+                fail_msg("%s: %s is missing", why.line, limit);
             least = mib + 1;
             break;
         }
@@ -112,7 +112,7 @@ a_file_gives_zeros_that_can_be_written(void **state)
     struct folder folder;
     struct spill spill;
     folder_init(&folder);
-    int rc = spill_open(&spill, folder_path(&folder, "not/yet/there"), 3 << 20, why, sizeof why);
+    int rc = spill_open(&spill, folder_path(&folder, "not/yet/there"), 3 << 20, &why);
     if (rc == -EINVAL) /* the folder for scratch files lies in memory */
         skip();
     assert_int_equal(rc, 0);
@@ -134,14 +134,14 @@ a_file_without_a_place_is_refused(void **state)
 {
     (void)state;
     struct spill spill;
-    assert_int_equal(spill_open(&spill, "/proc/self", 4096, why, sizeof why) < 0, 1);
-    assert_non_null(strstr(why, "/proc/self: "));
-    assert_int_equal(spill_open(&spill, "/dev/shm", 4096, why, sizeof why), -EINVAL);
+    assert_int_equal(spill_open(&spill, "/proc/self", 4096, &why) < 0, 1);
+    assert_non_null(strstr(why.line, "/proc/self: "));
+    assert_int_equal(spill_open(&spill, "/dev/shm", 4096, &why), -EINVAL);
     assert_string_equal(
-        why,
+        why.line,
         "/dev/shm: is in memory, expected a folder on a disk: train.memory_max needs a file there");
-    assert_int_equal(spill_open(&spill, ".", UINT64_C(1) << 60, why, sizeof why) < 0, 1);
-    assert_non_null(strstr(why, "no room for a file of 1152921504606846976 bytes"));
+    assert_int_equal(spill_open(&spill, ".", UINT64_C(1) << 60, &why) < 0, 1);
+    assert_non_null(strstr(why.line, "no room for a file of 1152921504606846976 bytes"));
 }
 
 /* A run needs less than what the plan allows for, and what is below that is refused in one line. */
@@ -155,9 +155,9 @@ what_cannot_fit_is_refused(void **state)
     uint64_t least = memory_least(&memory);
     assert_true(least < memory_total(&memory));
     assert_true(least > memory.data + memory.weights);
-    assert_int_equal(memory_fits(least, least, why, sizeof why), 0);
-    assert_int_equal(memory_fits(least, 10 << 20, why, sizeof why), -ENOMEM);
-    assert_non_null(strstr(why, "of memory, this machine or container has 10;"));
+    assert_int_equal(memory_fits(least, least, &why), 0);
+    assert_int_equal(memory_fits(least, 10 << 20, &why), -ENOMEM);
+    assert_non_null(strstr(why.line, "of memory, this machine or container has 10;"));
 }
 
 int

@@ -358,9 +358,9 @@ prepare(struct node *node, const struct layout *layout, const char *group)
 }
 
 static int
-open_node(struct node *node, char *why, size_t size)
+open_node(struct node *node, struct why *why)
 {
-    int rc = mesh_new(&node->mesh, &node->setup, why, size);
+    int rc = mesh_new(&node->mesh, &node->setup, why);
     if (rc == 0 && pthread_create(&node->thread, NULL, train, node) != 0)
         abort();
     return rc;
@@ -369,9 +369,9 @@ open_node(struct node *node, char *why, size_t size)
 static void
 start(struct node *node)
 {
-    char why[512] = "";
-    if (open_node(node, why, sizeof why) != 0)
-        fail_msg("mesh_new: %s", why);
+    struct why why = {""};
+    if (open_node(node, &why) != 0)
+        fail_msg("mesh_new: %s", why.line);
 }
 
 static void
@@ -637,12 +637,12 @@ static int
 live_and_die(const struct layout *layout, const char *group)
 {
     static struct node node;
-    char why[512];
+    struct why why;
     uint64_t told = 0;
     atomic_store(&stop_round, UINT64_MAX);
     prepare(&node, layout, group);
-    if (open_node(&node, why, sizeof why) != 0) {
-        print_error("the node to be killed: %s\n", why);
+    if (open_node(&node, &why) != 0) {
+        print_error("the node to be killed: %s\n", why.line);
         return 1;
     }
     for (;;) {
@@ -759,7 +759,8 @@ static void
 a_taken_port_is_named(void **state)
 {
     (void)state;
-    char why[512] = "", number[16];
+    char number[16];
+    struct why why = {""};
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t at_size = sizeof at;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -770,9 +771,9 @@ a_taken_port_is_named(void **state)
     struct node node;
     prepare(&node, &tiny, "");
     node.setup.port = ntohs(at.sin_port);
-    assert_int_equal(mesh_new(&node.mesh, &node.setup, why, sizeof why), -EADDRINUSE);
+    assert_int_equal(mesh_new(&node.mesh, &node.setup, &why), -EADDRINUSE);
     assert_null(node.mesh);
-    assert_non_null(strstr(why, number));
+    assert_non_null(strstr(why.line, number));
     close(fd);
 }
 
@@ -780,13 +781,14 @@ static void
 an_unusable_interface_is_named(void **state)
 {
     (void)state;
-    char why[512] = "", list[512];
+    char list[512];
+    struct why why = {""};
     struct node node;
     prepare(&node, &tiny, "");
     node.setup.interface = "nosuch0";
-    assert_int_equal(mesh_new(&node.mesh, &node.setup, why, sizeof why), -ENODEV);
+    assert_int_equal(mesh_new(&node.mesh, &node.setup, &why), -ENODEV);
     assert_null(node.mesh);
-    assert_non_null(strstr(why, "nosuch0"));
+    assert_non_null(strstr(why.line, "nosuch0"));
     assert_int_equal(mesh_interfaces(list, sizeof list), 0);
     assert_non_null(strstr(list, "lo 127.0.0.1"));
 }
@@ -968,7 +970,8 @@ a_node_without_a_job_is_given_one(void **state)
 {
     (void)state;
     struct node node;
-    char group[32], why[512], from[PROTO_WHO_MAX];
+    char group[32], from[PROTO_WHO_MAX];
+    struct why why;
     static char text[PROTO_JOB_MAX], job[40000];
     for (size_t i = 0; i + 1 < sizeof job; i++)
         job[i] = (char)('a' + i % 26);
@@ -978,7 +981,7 @@ a_node_without_a_job_is_given_one(void **state)
     snprintf(node.setup.hello.name, sizeof node.setup.hello.name, "giver");
     start(&node);
     struct mesh_setup seeker = {.group = group, .interface = "lo"};
-    assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, text, from, why, sizeof why), 0);
+    assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, text, from, &why), 0);
     assert_string_equal(text, job);
     assert_memory_equal(from, "giver (127.0.0.1", 16);
     finish_together(&node, 1, 5);
@@ -1006,16 +1009,17 @@ static void
 looking_for_a_job_ends_in_time(void **state)
 {
     (void)state;
-    char group[32], why[512] = "", from[PROTO_WHO_MAX];
+    char group[32], from[PROTO_WHO_MAX];
+    struct why why = {""};
     static char text[PROTO_JOB_MAX];
     new_group(group);
     struct mesh_setup seeker = {.group = group, .interface = "lo"};
-    assert_int_equal(mesh_job_find(&seeker, 100, text, from, why, sizeof why), -ETIMEDOUT);
-    assert_true(why[0] != '\0');
+    assert_int_equal(mesh_job_find(&seeker, 100, text, from, &why), -ETIMEDOUT);
+    assert_true(why.line[0] != '\0');
     struct search search = {0};
     seeker.searching = interrupt_search;
     seeker.searching_ctx = &search;
-    assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, text, from, why, sizeof why), -EINTR);
+    assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, text, from, &why), -EINTR);
     assert_int_equal(search.told, 2); /* at once, and after a second */
     assert_true(search.last_us >= 1000000);
     assert_string_equal(search.names, "lo");

@@ -23,14 +23,14 @@
 #include "node/commands/verify.h"
 
 static char dir[64];
-static char why[512];
+static struct why why;
 
 static int
 make_dir(void **state)
 {
     (void)state;
     snprintf(dir, sizeof dir, "/tmp/test_metrics_XXXXXX");
-    why[0] = '\0';
+    why.line[0] = '\0';
     return mkdtemp(dir) ? 0 : -1;
 }
 
@@ -57,8 +57,8 @@ static struct metrics *
 open_metrics(bool resume)
 {
     struct metrics *metrics;
-    if (metrics_new(&metrics, dir, resume, true, why, sizeof why))
-        fail_msg("%s", why);
+    if (metrics_new(&metrics, dir, resume, true, &why))
+        fail_msg("%s", why.line);
     return metrics;
 }
 
@@ -163,13 +163,13 @@ a_step_that_was_followed_says_so(void **state)
     assert_null(json_object_get(object, "plan"));
     assert_true(number(object, "peers") == 3);
     char *text = json_dumps(object, JSON_COMPACT);
-    assert_int_equal(verify_read_line(&said, text, strlen(text), why, sizeof why), 0);
+    assert_int_equal(verify_read_line(&said, text, strlen(text), &why), 0);
     assert_int_equal(said.plan, 0);
     json_object_del(object, "followed");
     free(text);
     text = json_dumps(object, JSON_COMPACT);
-    assert_true(verify_read_line(&said, text, strlen(text), why, sizeof why) < 0);
-    assert_non_null(strstr(why, "plan is missing"));
+    assert_true(verify_read_line(&said, text, strlen(text), &why) < 0);
+    assert_non_null(strstr(why.line, "plan is missing"));
     free(text);
     json_decref(object);
     metrics_destroy(&metrics);
@@ -376,7 +376,7 @@ a_run_that_came_to_nothing_leaves_nothing(void **state)
 {
     struct metrics *metrics;
     (void)state;
-    assert_int_equal(metrics_new(&metrics, path_of("a/b"), false, true, why, sizeof why), 0);
+    assert_int_equal(metrics_new(&metrics, path_of("a/b"), false, true, &why), 0);
     assert_int_equal(access(path_of("a/b/metrics.jsonl"), F_OK), 0);
     metrics_destroy(&metrics);
     assert_int_equal(access(path_of("a"), F_OK), -1);
@@ -394,9 +394,9 @@ two_runs_do_not_share_a_folder(void **state)
     struct metrics_step step = step_of(1);
     (void)state;
     metrics_step(metrics, &step);
-    assert_int_equal(metrics_new(&second, dir, false, true, why, sizeof why), -EBUSY);
+    assert_int_equal(metrics_new(&second, dir, false, true, &why), -EBUSY);
     assert_null(second);
-    assert_non_null(strstr(why, "in use by another run"));
+    assert_non_null(strstr(why.line, "in use by another run"));
     json_t *object = line(0);
     assert_non_null(object);
     json_decref(object);
@@ -410,7 +410,7 @@ folders_are_made_with_their_parents(void **state)
 {
     struct metrics *metrics;
     (void)state;
-    assert_int_equal(metrics_new(&metrics, path_of("a/b"), false, true, why, sizeof why), 0);
+    assert_int_equal(metrics_new(&metrics, path_of("a/b"), false, true, &why), 0);
     assert_int_equal(access(path_of("a/b/metrics.jsonl"), F_OK), 0);
     metrics_destroy(&metrics);
 }
@@ -421,17 +421,15 @@ a_folder_that_cannot_be_is_named(void **state)
     struct metrics *metrics;
     (void)state;
     append("x");
-    assert_int_equal(metrics_new(&metrics, path_of("metrics.jsonl"), false, true, why, sizeof why),
-                     -ENOTDIR);
-    assert_non_null(strstr(why, "metrics.jsonl: "));
-    assert_true(metrics_new(&metrics, path_of("metrics.jsonl/x"), false, true, why, sizeof why) <
-                0);
-    assert_true(metrics_new(&metrics, "/proc/none\033", false, true, why, sizeof why) < 0);
-    assert_non_null(strstr(why, "/proc/none\\x1b: "));
+    assert_int_equal(metrics_new(&metrics, path_of("metrics.jsonl"), false, true, &why), -ENOTDIR);
+    assert_non_null(strstr(why.line, "metrics.jsonl: "));
+    assert_true(metrics_new(&metrics, path_of("metrics.jsonl/x"), false, true, &why) < 0);
+    assert_true(metrics_new(&metrics, "/proc/none\033", false, true, &why) < 0);
+    assert_non_null(strstr(why.line, "/proc/none\\x1b: "));
     assert_int_equal(remove(path_of("metrics.jsonl")), 0);
     assert_int_equal(mkfifo(path_of("metrics.jsonl"), 0600), 0);
-    assert_true(metrics_new(&metrics, dir, false, true, why, sizeof why) < 0);
-    assert_non_null(strstr(why, "not a regular file"));
+    assert_true(metrics_new(&metrics, dir, false, true, &why) < 0);
+    assert_non_null(strstr(why.line, "not a regular file"));
 }
 
 /* RLIMIT_FSIZE stands for a full disk. */
@@ -504,8 +502,8 @@ whoever_is_refused_learns_by_whom(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        int rc = metrics_new(&second, dir, false, true, why, sizeof why);
-        _exit(rc == -EBUSY && strstr(why, expected) && strstr(why, dir) ? 0 : 1);
+        int rc = metrics_new(&second, dir, false, true, &why);
+        _exit(rc == -EBUSY && strstr(why.line, expected) && strstr(why.line, dir) ? 0 : 1);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
@@ -553,7 +551,7 @@ the_result_holds_what_the_run_came_to(void **state)
     metrics_say(metrics, 6, "nothing bad");
     metrics_say(metrics, 4, "a warning");
     metrics_say(metrics, 3, "an error");
-    assert_int_equal(metrics_result(metrics, &result, why, sizeof why), 0);
+    assert_int_equal(metrics_result(metrics, &result, &why), 0);
     metrics_destroy(&metrics);
     json_error_t error;
     json_t *object = json_load_file(path_of("result.json"), JSON_REJECT_DUPLICATES, &error);
@@ -585,11 +583,11 @@ results_are_read_back_for_comparison(void **state)
     struct metrics_result result = result_of();
     struct compare_result got;
     (void)state;
-    assert_true(compare_read(&got, dir, why, sizeof why) < 0);
-    assert_non_null(strstr(why, "result.json: "));
-    assert_int_equal(metrics_result(metrics, &result, why, sizeof why), 0);
+    assert_true(compare_read(&got, dir, &why) < 0);
+    assert_non_null(strstr(why.line, "result.json: "));
+    assert_int_equal(metrics_result(metrics, &result, &why), 0);
     metrics_destroy(&metrics);
-    assert_int_equal(compare_read(&got, dir, why, sizeof why), 0);
+    assert_int_equal(compare_read(&got, dir, &why), 0);
     assert_true(got.steps == 10);
     assert_true(isnan(got.test_accuracy));
     assert_true(got.test_loss == 0.25);
@@ -603,8 +601,8 @@ a_result_that_cannot_be_written_is_an_error(void **state)
     struct metrics_result result = result_of();
     (void)state;
     assert_int_equal(mkdir(path_of("result.json"), 0700), 0);
-    assert_true(metrics_result(metrics, &result, why, sizeof why) < 0);
-    assert_non_null(strstr(why, "result.json: "));
+    assert_true(metrics_result(metrics, &result, &why) < 0);
+    assert_non_null(strstr(why.line, "result.json: "));
     assert_int_equal(access(path_of("result.json.new"), F_OK), -1);
     metrics_destroy(&metrics);
 }
@@ -625,7 +623,7 @@ a_run_without_a_step_leaves_its_files_too(void **state)
     (void)state;
     for (unsigned k = 0; k < 2; k++) {
         struct metrics *metrics = open_metrics(false);
-        assert_int_equal(metrics_result(metrics, &result, why, sizeof why), 0);
+        assert_int_equal(metrics_result(metrics, &result, &why), 0);
         metrics_destroy(&metrics);
         assert_int_equal(size_of("metrics.jsonl"), 0);
         assert_true(size_of("result.json") > 0);
@@ -636,7 +634,7 @@ a_run_without_a_step_leaves_its_files_too(void **state)
     }
     struct metrics *metrics = open_metrics(true); /* goes on, and there is nothing more to do */
     off_t before = size_of("metrics.jsonl");
-    assert_int_equal(metrics_result(metrics, &result, why, sizeof why), 0);
+    assert_int_equal(metrics_result(metrics, &result, &why), 0);
     metrics_destroy(&metrics);
     assert_int_equal(size_of("metrics.jsonl"), before);
 }

@@ -246,10 +246,9 @@ initial_parameters_have_the_promised_spread(void **state)
                                            {.kind = NN_DENSE, .units = 2, .init = NN_INIT_ZERO}};
     const double variance[] = {2.0 / 400, 0, 2.0 / 500, 0, 0, 0};
     struct nn_model *model;
-    char why[200];
-    assert_int_equal(nn_model_new(&model, &(struct nn_shape){1, {400}}, layers, 5, NN_CROSS_ENTROPY,
-                                  why, sizeof why),
-                     0);
+    struct why why;
+    assert_int_equal(
+        nn_model_new(&model, &(struct nn_shape){1, {400}}, layers, 5, NN_CROSS_ENTROPY, &why), 0);
     size_t bytes = nn_param_count(model) * sizeof(float);
     float *params = malloc(bytes), *again = malloc(bytes);
     nn_init_params(model, 42, params);

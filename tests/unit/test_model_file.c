@@ -17,7 +17,7 @@
 #include "tests/support/folder.h"
 
 static struct folder folder;
-static char why[512];
+static struct why why;
 
 static int
 make(void **state)
@@ -43,17 +43,17 @@ round_trip(const char *text, struct job *job, struct model_note *note)
     char set[FOLDER_PATH_MAX + 16];
     const struct state_header header = {.step = 7, .epoch = 1, .evaluations = 1, .test_loss = 0.5};
     const char *path = folder_path(&folder, "model.safetensors");
-    assert_int_equal(config_parse(&config, "test", text, strlen(text), why, sizeof why), 0);
+    assert_int_equal(config_parse(&config, "test", text, strlen(text), &why), 0);
     snprintf(set, sizeof set, "data.dir=%s", folder.path);
-    assert_int_equal(config_set(config, set, why, sizeof why), 0);
-    assert_int_equal(config_check(config, why, sizeof why), 0);
-    assert_int_equal(job_open(job, config, why, sizeof why), 0);
+    assert_int_equal(config_set(config, set, &why), 0);
+    assert_int_equal(config_check(config, &why), 0);
+    assert_int_equal(job_open(job, config, &why), 0);
     size_t count = nn_param_count(job->model);
     float *weights = calloc(count, sizeof *weights);
     assert_non_null(weights);
     struct model_file file = model_file_of(&header, true, weights, count);
-    assert_int_equal(model_file_write(path, config, job, &file, weights, why, sizeof why), 0);
-    assert_int_equal(model_note_read(note, path, why, sizeof why), 0);
+    assert_int_equal(model_file_write(path, config, job, &file, weights, &why), 0);
+    assert_int_equal(model_note_read(note, path, &why), 0);
     assert_string_equal(note->config, config->text);
     free(weights);
     return config;
@@ -137,10 +137,10 @@ read_header(const char *header)
     memcpy(bytes + 8, header, length); /* NOLINT: no string */
     folder_write(&folder, "m", bytes, 8 + length);
     free(bytes);
-    why[0] = 0;
-    int rc = model_note_read(&note, folder_path(&folder, "m"), why, sizeof why);
+    why.line[0] = 0;
+    int rc = model_note_read(&note, folder_path(&folder, "m"), &why);
     model_note_fini(&note);
-    assert_null(strchr(why, '\n'));
+    assert_null(strchr(why.line, '\n'));
     return rc;
 }
 
@@ -151,8 +151,8 @@ refuses(const char *metadata, const char *expected)
     snprintf(header, sizeof header, "{\"__metadata__\":%s}", metadata);
     if (read_header(header) != -EBADMSG)
         fail_msg("%s: accepted", metadata);
-    if (!strstr(why, expected))
-        fail_msg("%s: %s", metadata, why);
+    if (!strstr(why.line, expected))
+        fail_msg("%s: %s", metadata, why.line);
 }
 
 static void
@@ -214,15 +214,15 @@ huge_lists_are_refused_before_they_take_memory(void **state)
     (void)state;
     char *text = repeat("{\"x\":[0", ",0", 7000000, "]}");
     assert_int_equal(read_header(text), -EBADMSG);
-    assert_non_null(strstr(why, "expected at most"));
+    assert_non_null(strstr(why.line, "expected at most"));
     free(text);
     text = repeat("{\"__metadata__\":{\"input\":\"[1]\",\"mean\":\"[0", ",0", 200000, "]\"}}");
     assert_int_equal(read_header(text), -EBADMSG);
-    assert_non_null(strstr(why, "mean in its metadata"));
+    assert_non_null(strstr(why.line, "mean in its metadata"));
     free(text);
     text = repeat("{\"__metadata__\":{\"classes\":\"[0", "\\u002c0", 2500000, "]\"}}");
     assert_int_equal(read_header(text), -EBADMSG);
-    assert_non_null(strstr(why, "classes in its metadata"));
+    assert_non_null(strstr(why.line, "classes in its metadata"));
     free(text);
     text = repeat("{\"__metadata__\":{\"input\":\"", "[", 100000, "\"}}");
     assert_int_equal(read_header(text), -EBADMSG);

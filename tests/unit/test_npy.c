@@ -18,14 +18,14 @@
 #include "tests/support/npy_make.h"
 #include "tests/support/rand.h"
 
-static char why[512];
+static struct why why;
 
 static int
 parse(const uint8_t *bytes, size_t size)
 {
     struct npy_header h;
     size_t seen = size < NPY_HEADER_MAX ? size : NPY_HEADER_MAX;
-    return npy_header_parse(&h, bytes, seen, size, "f", why, sizeof why);
+    return npy_header_parse(&h, bytes, seen, size, "f", &why);
 }
 
 /* A whole file whose text is given, with `behind` bytes of data. */
@@ -60,8 +60,8 @@ headers_are_read_as_numpy_writes_them(void **state)
             uint8_t file[1024] = {0};
             struct npy_header h;
             size_t size = npy_make_text(file, version, good[i].text) + good[i].bytes;
-            if (npy_header_parse(&h, file, size, size, "f", why, sizeof why))
-                fail_msg("%s: %s", good[i].text, why);
+            if (npy_header_parse(&h, file, size, size, "f", &why))
+                fail_msg("%s: %s", good[i].text, why.line);
             assert_int_equal(h.bytes, good[i].bytes);
             assert_int_equal(h.dims, good[i].dims);
             assert_int_equal(h.width, good[i].width);
@@ -126,8 +126,8 @@ wrong_headers_are_named_by_byte_and_value(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(parse_text(bad[i].text, bad[i].behind), -EBADMSG);
-        if (!strstr(why, bad[i].why))
-            fail_msg("%s: %s, expected %s", bad[i].text, why, bad[i].why);
+        if (!strstr(why.line, bad[i].why))
+            fail_msg("%s: %s, expected %s", bad[i].text, why.line, bad[i].why);
     }
 }
 
@@ -160,7 +160,7 @@ what_is_no_npy_file_is_named(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(parse(bad[i].bytes, bad[i].size), -EBADMSG);
-        assert_string_equal(why, bad[i].why);
+        assert_string_equal(why.line, bad[i].why);
     }
 }
 
@@ -178,8 +178,8 @@ products_that_overflow_are_refused(void **state)
                  "{'descr': '<f8', 'fortran_order': False, 'shape': (%s, %s, %s, %s), }\n",
                  values[i % N], values[i / N % N], values[i / N / N % N], values[i / N / N / N]);
         assert_int_equal(parse_text(text, 0), -EBADMSG);
-        assert_true(strstr(why, "shape: dimension") ||
-                    strstr(why, "bytes of data, the file has 0"));
+        assert_true(strstr(why.line, "shape: dimension") ||
+                    strstr(why.line, "bytes of data, the file has 0"));
     }
 }
 
@@ -233,8 +233,8 @@ static struct npy *
 open_array(const struct fixture *f)
 {
     struct npy *array;
-    if (npy_open(&array, f->path, why, sizeof why))
-        fail_msg("%s", why);
+    if (npy_open(&array, f->path, &why))
+        fail_msg("%s", why.line);
     return array;
 }
 
@@ -260,7 +260,7 @@ rows_come_out_as_they_were_written(void **state)
             struct npy *array = open_array(f);
             for (size_t r = ROWS; r-- > 0;) {
                 const size_t first = r % 2 && width > 2 ? 1 : 0, n = width - 2 * first;
-                assert_int_equal(npy_row(array, r, first, n, row, why, sizeof why), 0);
+                assert_int_equal(npy_row(array, r, first, n, row, &why), 0);
                 for (size_t i = 0; i < n; i++)
                     if (row[i] != (float)value[r * width + first + i])
                         fail_msg("%s, width %zu, row %zu: element %zu is %g", types[t], width, r, i,
@@ -296,13 +296,13 @@ columns_are_read_in_order(void **state)
     npy_make_file(&f->folder, "a.npy", &(struct npy_make){">i8", 2, {ROWS, WIDTH}}, value);
     struct npy *array = open_array(f);
     struct column c = {value, WIDTH, WIDTH - 1, 0};
-    assert_int_equal(npy_column(array, WIDTH - 1, same, &c, why, sizeof why), -ECANCELED);
+    assert_int_equal(npy_column(array, WIDTH - 1, same, &c, &why), -ECANCELED);
     assert_int_equal(c.rows, 3001);
     npy_close(&array);
     npy_make_file(&f->folder, "a.npy", &(struct npy_make){">i8", 2, {2000, WIDTH}}, value);
     array = open_array(f);
     c = (struct column){value, WIDTH, 0, 0};
-    assert_int_equal(npy_column(array, 0, same, &c, why, sizeof why), 0);
+    assert_int_equal(npy_column(array, 0, same, &c, &why), 0);
     assert_int_equal(c.rows, 2000);
     npy_close(&array);
 }
@@ -319,11 +319,11 @@ numbers_that_are_not_finite_floats_are_named(void **state)
         value[5 * 100 + 99] = bad[i];
         npy_make_file(&f->folder, "a.npy", &(struct npy_make){i % 2 ? "<f8" : ">f8", 2, {6, 100}},
                       value);
-        assert_int_equal(npy_open(&array, f->path, why, sizeof why), -EBADMSG);
+        assert_int_equal(npy_open(&array, f->path, &why), -EBADMSG);
         assert_null(array);
         snprintf(expected, sizeof expected, "row 5, element 99: %g, expected a finite float",
                  bad[i]);
-        assert_non_null(strstr(why, expected));
+        assert_non_null(strstr(why.line, expected));
     }
 }
 
@@ -382,14 +382,14 @@ a_file_that_changes_shrinks_or_is_replaced_gives_errors_and_never_other_numbers(
     struct npy *array = open_array(f);
     assert_int_equal(stat(f->path, &st), 0);
     overwrite(f->path, st.st_size - 1, 0x55);
-    assert_int_equal(npy_row(array, 9, 0, WIDTH, row, why, sizeof why), -EBADMSG);
-    assert_non_null(strstr(why, "a.npy: row 9 changed after the file was opened"));
-    assert_int_equal(npy_row(array, 9, 0, 1, row, why, sizeof why), -EBADMSG); /* the whole page */
-    assert_int_equal(npy_row(array, 8, 0, WIDTH, row, why, sizeof why), 0);
+    assert_int_equal(npy_row(array, 9, 0, WIDTH, row, &why), -EBADMSG);
+    assert_non_null(strstr(why.line, "a.npy: row 9 changed after the file was opened"));
+    assert_int_equal(npy_row(array, 9, 0, 1, row, &why), -EBADMSG); /* the whole page */
+    assert_int_equal(npy_row(array, 8, 0, WIDTH, row, &why), 0);
     assert_int_equal(truncate(f->path, st.st_size / 2), 0);
-    assert_int_equal(npy_row(array, 8, 0, WIDTH, row, why, sizeof why), -EBADMSG);
-    assert_non_null(strstr(why, "a.npy: cut off at byte"));
-    assert_int_equal(npy_row(array, 3, 0, WIDTH, row, why, sizeof why), 0);
+    assert_int_equal(npy_row(array, 8, 0, WIDTH, row, &why), -EBADMSG);
+    assert_non_null(strstr(why.line, "a.npy: cut off at byte"));
+    assert_int_equal(npy_row(array, 3, 0, WIDTH, row, &why), 0);
     npy_close(&array);
 
     npy_make_file(&f->folder, "a.npy", &(struct npy_make){"<f4", 2, {ROWS, WIDTH}}, value);
@@ -397,7 +397,7 @@ a_file_that_changes_shrinks_or_is_replaced_gives_errors_and_never_other_numbers(
     folder_write(&f->folder, "other", "other", 5);
     assert_int_equal(rename(folder_path(&f->folder, "other"), f->path), 0);
     for (uint64_t r = 0; r < ROWS; r++) {
-        assert_int_equal(npy_row(array, r, 0, WIDTH, row, why, sizeof why), 0);
+        assert_int_equal(npy_row(array, r, 0, WIDTH, row, &why), 0);
         for (size_t i = 0; i < WIDTH; i++)
             assert_true(row[i] == (float)value[r * WIDTH + i]);
     }
@@ -408,7 +408,7 @@ static int
 open_path(const char *path)
 {
     struct npy *array;
-    int rc = npy_open(&array, path, why, sizeof why);
+    int rc = npy_open(&array, path, &why);
     assert_true((array != NULL) == (rc == 0));
     npy_close(&array);
     return rc;
@@ -419,11 +419,11 @@ what_is_not_a_regular_file_is_refused_at_once(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(open_path(f->path), -ENOENT);
-    assert_non_null(strstr(why, "a.npy: No such file"));
+    assert_non_null(strstr(why.line, "a.npy: No such file"));
     assert_int_equal(open_path(f->folder.path), -EINVAL);
     assert_int_equal(mkfifo(f->path, 0600), 0);
     assert_int_equal(open_path(f->path), -EINVAL);
-    assert_non_null(strstr(why, "a.npy: is a pipe, expected a regular file"));
+    assert_non_null(strstr(why.line, "a.npy: is a pipe, expected a regular file"));
     assert_int_equal(open_path("/dev/zero"), -EINVAL);
     assert_int_equal(remove(f->path), 0);
     folder_write(&f->folder, "a.npy", "", 0);
@@ -453,9 +453,9 @@ a_sparse_tebibyte_is_refused(void **state)
         print_message("the scratch folder takes no sparse file of 1 TiB\n");
         skip();
     }
-    assert_int_equal(npy_open(&array, folder_path(&folder, "big.npy"), why, sizeof why), -EFBIG);
+    assert_int_equal(npy_open(&array, folder_path(&folder, "big.npy"), &why), -EFBIG);
     assert_null(array);
-    assert_non_null(strstr(why, "of which"));
+    assert_non_null(strstr(why.line, "of which"));
     folder_fini(&folder);
 }
 

@@ -16,18 +16,18 @@ enum { ARGC_MAX = 72 };
 
 /* Blanks separate the arguments; `_` is an empty one. */
 static int
-parse(struct options *options, const char *line, char *why, size_t why_size)
+parse(struct options *options, const char *line, struct why *why)
 {
     static char copy[1024];
     static char name[] = "meshnode", empty[] = "";
     char *argv[ARGC_MAX] = {name}, *rest = copy;
     int argc = 1;
-    why[0] = '\0';
+    why->line[0] = '\0';
     snprintf(copy, sizeof copy, "%s", line);
     for (char *word; argc < ARGC_MAX && (word = strsep(&rest, " "));)
         if (*word)
             argv[argc++] = strcmp(word, "_") == 0 ? empty : word;
-    return options_parse(options, argc, argv, why, why_size);
+    return options_parse(options, argc, argv, why);
 }
 
 static void
@@ -65,10 +65,10 @@ wrong_command_lines_are_named(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct options options;
-        char why[256];
-        assert_int_equal(parse(&options, bad[i][0], why, sizeof why), -EINVAL);
-        if (!strstr(why, bad[i][1]))
-            fail_msg("%s: '%s' does not say '%s'", bad[i][0], why, bad[i][1]);
+        struct why why;
+        assert_int_equal(parse(&options, bad[i][0], &why), -EINVAL);
+        if (!strstr(why.line, bad[i][1]))
+            fail_msg("%s: '%s' does not say '%s'", bad[i][0], why.line, bad[i][1]);
         options_fini(&options);
     }
 }
@@ -77,11 +77,10 @@ static void
 options_and_arguments_mix_in_any_order(void **state)
 {
     struct options options;
-    char why[256];
+    struct why why;
     (void)state;
-    assert_int_equal(parse(&options, "--seed 7 local -n3 --set=a.b=c=d --resume job.yaml --quiet",
-                           why, sizeof why),
-                     0);
+    assert_int_equal(
+        parse(&options, "--seed 7 local -n3 --set=a.b=c=d --resume job.yaml --quiet", &why), 0);
     assert_int_equal(options.arg_count, 2);
     assert_string_equal(options.args[0], "local");
     assert_string_equal(options.args[1], "job.yaml");
@@ -99,9 +98,9 @@ static void
 two_dashes_end_the_options(void **state)
 {
     struct options options;
-    char why[256];
+    struct why why;
     (void)state;
-    assert_int_equal(parse(&options, "--quiet -- --help -n", why, sizeof why), 0);
+    assert_int_equal(parse(&options, "--quiet -- --help -n", &why), 0);
     assert_false(options.help);
     assert_int_equal(options.arg_count, 2);
     assert_string_equal(options.args[0], "--help");
@@ -112,12 +111,12 @@ static void
 help_wins_over_what_follows(void **state)
 {
     struct options options;
-    char why[256];
+    struct why why;
     (void)state;
-    assert_int_equal(parse(&options, "missing.yaml --help --nonsense", why, sizeof why), 0);
+    assert_int_equal(parse(&options, "missing.yaml --help --nonsense", &why), 0);
     assert_true(options.help);
     options_fini(&options);
-    assert_int_equal(parse(&options, "--version --nonsense", why, sizeof why), 0);
+    assert_int_equal(parse(&options, "--version --nonsense", &why), 0);
     assert_true(options.version);
     options_fini(&options);
 }
@@ -128,12 +127,12 @@ too_many_options_are_refused(void **state)
     static char word[] = "--quiet", name[] = "meshnode";
     static char *argv[OPTIONS_SETS_MAX + 3] = {name};
     struct options options;
-    char why[256] = "";
+    struct why why = {""};
     (void)state;
     for (int i = 1; i <= OPTIONS_SETS_MAX + 1; i++)
         argv[i] = word;
-    assert_int_equal(options_parse(&options, OPTIONS_SETS_MAX + 2, argv, why, sizeof why), -EINVAL);
-    assert_non_null(strstr(why, "more than 256 options"));
+    assert_int_equal(options_parse(&options, OPTIONS_SETS_MAX + 2, argv, &why), -EINVAL);
+    assert_non_null(strstr(why.line, "more than 256 options"));
     options_fini(&options);
 }
 
@@ -143,14 +142,14 @@ later_options_win_and_lists_grow(void **state)
     static const char job[] = "model: [dense: 10]";
     struct options options;
     struct config *config;
-    char why[256];
+    struct why why;
     (void)state;
-    assert_int_equal(config_parse(&config, "job", job, strlen(job), why, sizeof why), 0);
+    assert_int_equal(config_parse(&config, "job", job, strlen(job), &why), 0);
     assert_int_equal(parse(&options,
                            "--threads 2 --set node.threads=3 --threads 4 --peer a:1 --peer [::1]:2",
-                           why, sizeof why),
+                           &why),
                      0);
-    assert_int_equal(options_apply(&options, config, why, sizeof why), 0);
+    assert_int_equal(options_apply(&options, config, &why), 0);
     assert_int_equal(config->threads, 4);
     assert_int_equal(config->mesh.seed_count, 2);
     options_fini(&options);
@@ -173,15 +172,15 @@ a_wrong_value_names_the_option(void **state)
     };
     static const char job[] = "model: [dense: 10]";
     struct config *config;
-    char why[256];
+    struct why why;
     (void)state;
-    assert_int_equal(config_parse(&config, "job", job, strlen(job), why, sizeof why), 0);
+    assert_int_equal(config_parse(&config, "job", job, strlen(job), &why), 0);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct options options;
-        assert_int_equal(parse(&options, bad[i][0], why, sizeof why), 0);
-        assert_int_equal(options_apply(&options, config, why, sizeof why), -EINVAL);
-        if (!strstr(why, bad[i][1]))
-            fail_msg("%s: '%s' does not say '%s'", bad[i][0], why, bad[i][1]);
+        assert_int_equal(parse(&options, bad[i][0], &why), 0);
+        assert_int_equal(options_apply(&options, config, &why), -EINVAL);
+        if (!strstr(why.line, bad[i][1]))
+            fail_msg("%s: '%s' does not say '%s'", bad[i][0], why.line, bad[i][1]);
         options_fini(&options);
     }
     config_destroy(&config);

@@ -47,10 +47,9 @@ static struct nn_model *
 open_nested(void)
 {
     struct nn_model *model;
-    char why[200] = "";
-    nn_model_new(&model, &(struct nn_shape){1, {IN}}, nested, COUNT, NN_CROSS_ENTROPY, why,
-                 sizeof why);
-    assert_string_equal(why, "");
+    struct why why = {""};
+    nn_model_new(&model, &(struct nn_shape){1, {IN}}, nested, COUNT, NN_CROSS_ENTROPY, &why);
+    assert_string_equal(why.line, "");
     return model;
 }
 
@@ -144,17 +143,17 @@ lists_nest_four_deep_and_no_deeper(void **state)
     for (unsigned depth = 4; depth <= 5; depth++) {
         struct nn_layer_spec layers[12] = {DENSE(2)};
         struct nn_model *model;
-        char why[200] = "";
+        struct why why = {""};
         for (unsigned i = 0; i < depth; i++) {
             layers[1 + i].kind = NN_RESIDUAL;
             layers[2 + depth + i].kind = NN_RESIDUAL_END;
         }
         layers[1 + depth].kind = NN_RELU;
         int rc = nn_model_new(&model, &(struct nn_shape){1, {2}}, layers, 2 * depth + 2,
-                              NN_CROSS_ENTROPY, why, sizeof why);
+                              NN_CROSS_ENTROPY, &why);
         assert_int_equal(rc, depth == 4 ? 0 : -EINVAL);
         assert_string_equal(
-            why, depth == 4 ? "" : "layer 1.0.0.0.0 (residual): nested more than 4 deep");
+            why.line, depth == 4 ? "" : "layer 1.0.0.0.0 (residual): nested more than 4 deep");
         nn_model_destroy(&model);
     }
 }

@@ -19,7 +19,8 @@
 enum { PARAMS = 2 * 3 + 2 + 2 };
 
 static struct nn_model *model;
-static char dir[64], path[96], why[512];
+static char dir[64], path[96];
+static struct why why;
 
 /* 3 inputs, dense 2, relu, dense 1 without bias. */
 static int
@@ -36,7 +37,7 @@ make(void **state)
     if (!mkdtemp(dir))
         return -1;
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    return nn_model_new(&model, &input, layer, 3, NN_SQUARED_ERROR, why, sizeof why);
+    return nn_model_new(&model, &input, layer, 3, NN_SQUARED_ERROR, &why);
 }
 
 static int
@@ -66,7 +67,7 @@ write_sample(const char *const *metadata)
     float params[PARAMS];
     assert_int_equal(nn_param_count(model), PARAMS);
     fill(params);
-    return safetensors_write(path, model, params, metadata, why, sizeof why);
+    return safetensors_write(path, model, params, metadata, &why);
 }
 
 /* A file's bytes from a header and the sample's data; the caller's to free. */
@@ -92,7 +93,7 @@ parse(const uint8_t *data, size_t size)
     float params[PARAMS], expected[PARAMS];
     memset(params, 0x55, sizeof params);
     memset(expected, 0x55, sizeof expected);
-    int rc = safetensors_parse("m", data, size, model, params, why, sizeof why);
+    int rc = safetensors_parse("m", data, size, model, params, &why);
     if (rc)
         assert_memory_equal(params, expected, sizeof params);
     fill(expected);
@@ -109,7 +110,7 @@ the_bytes_are_those_of_the_format(void **state)
     size_t size;
     float params[PARAMS];
     assert_int_equal(write_sample(NULL), 0);
-    assert_int_equal(disk_read(path, 1000, &data, &size, why, sizeof why), 0);
+    assert_int_equal(disk_read(path, 1000, &data, &size, &why), 0);
     size_t length = strlen(header_text), padded = (length + 7) / 8 * 8;
     assert_int_equal(size, 8 + padded + sizeof params);
     assert_int_equal(data[0] + 256 * data[1], padded);
@@ -133,16 +134,16 @@ metadata_is_written_first_and_ignored_by_the_reader(void **state)
     size_t size;
     float params[PARAMS], sample[PARAMS];
     assert_int_equal(write_sample(metadata), 0);
-    assert_int_equal(disk_read(path, 1000, &data, &size, why, sizeof why), 0);
+    assert_int_equal(disk_read(path, 1000, &data, &size, &why), 0);
     assert_memory_equal(data + 8, expected, strlen(expected));
     assert_int_equal((size - sizeof params) % 8, 0);
     free(data);
     fill(sample);
-    assert_int_equal(safetensors_read(path, model, params, why, sizeof why), 0);
+    assert_int_equal(safetensors_read(path, model, params, &why), 0);
     assert_memory_equal(params, sample, sizeof params);
     const char *const wrong[] = {"format", "\xff\xfe", NULL};
     assert_true(write_sample(wrong) < 0);
-    assert_non_null(strstr(why, "UTF-8"));
+    assert_non_null(strstr(why.line, "UTF-8"));
 }
 
 static void
@@ -177,7 +178,7 @@ every_truncation_and_every_surplus_byte_is_refused(void **state)
     assert_non_null(longer);
     longer[size] = 0;
     assert_int_equal(parse(longer, size + 1), -EBADMSG);
-    assert_non_null(strstr(why, "1 bytes of data belong to no tensor"));
+    assert_non_null(strstr(why.line, "1 bytes of data belong to no tensor"));
     free(longer);
 }
 
@@ -190,11 +191,11 @@ every_flipped_bit_of_the_header_is_refused(void **state)
     uint8_t *data = compose(header_text, &size);
     for (size_t bit = 0; bit < 8 * (8 + strlen(header_text)); bit++) {
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        why[0] = 0;
+        why.line[0] = 0;
         int rc = parse(data, size);
         if (rc != -EBADMSG && rc != -EINVAL)
             fail_msg("bit %zu: %d", bit, rc);
-        assert_true(strlen(why) > 5);
+        assert_true(strlen(why.line) > 5);
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     free(data);
@@ -254,8 +255,8 @@ wrong_headers_are_refused_with_the_reason(void **state)
         uint8_t *data = compose(row[i].header, &size);
         int rc = parse(data, size);
         free(data);
-        if (rc != row[i].rc || strncmp(why, "m: ", 3) != 0 || !strstr(why, row[i].why))
-            fail_msg("row %zu: %d, %s", i, rc, why);
+        if (rc != row[i].rc || strncmp(why.line, "m: ", 3) != 0 || !strstr(why.line, row[i].why))
+            fail_msg("row %zu: %d, %s", i, rc, why.line);
     }
 }
 
@@ -267,11 +268,11 @@ announced_sizes_are_not_believed(void **state)
     uint8_t *data = compose(header_text, &size);
     memset(data, 0xff, 8);
     assert_int_equal(parse(data, size), -EBADMSG);
-    assert_non_null(strstr(why, "header of 18446744073709551615 bytes in a file of"));
+    assert_non_null(strstr(why.line, "header of 18446744073709551615 bytes in a file of"));
     free(data);
     static const uint8_t table[] = "one,two,class\n1,2,cat\n";
     assert_int_equal(parse(table, sizeof table - 1), -EBADMSG);
-    assert_string_equal(why, "m: is no safetensors file");
+    assert_string_equal(why.line, "m: is no safetensors file");
     enum { DEEP = 60000, LONG = 17 << 20 };
     char *text = malloc(LONG);
     assert_non_null(text);
@@ -280,13 +281,13 @@ announced_sizes_are_not_believed(void **state)
     text[DEEP] = 0;
     data = compose(text, &size);
     assert_int_equal(parse(data, size), -EBADMSG);
-    assert_non_null(strstr(why, "depth"));
+    assert_non_null(strstr(why.line, "depth"));
     free(data);
     text[DEEP] = '[';
     text[LONG - 1] = 0;
     data = compose(text, &size);
     assert_int_equal(parse(data, size), -EBADMSG);
-    assert_non_null(strstr(why, "expected at most"));
+    assert_non_null(strstr(why.line, "expected at most"));
     free(data);
     free(text);
 }
@@ -306,7 +307,7 @@ a_full_disk_gives_a_clear_line_and_leaves_nothing(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
     signal(SIGXFSZ, handler);
     assert_int_equal(rc, -EFBIG);
-    assert_non_null(strstr(why, "model.safetensors: cannot write: File too large"));
+    assert_non_null(strstr(why.line, "model.safetensors: cannot write: File too large"));
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(rmdir(dir), 0); /* nothing in it */
     assert_int_equal(write_sample(NULL), -ENOENT);
@@ -324,12 +325,12 @@ of_a_file_that_is_too_large_only_the_head_is_read(void **state)
     float params[PARAMS];
     assert_int_equal(write_sample(NULL), 0);
     assert_int_equal(truncate(path, 1L << 40), 0); /* sparse */
-    assert_int_equal(safetensors_read(path, model, params, why, sizeof why), -EBADMSG);
-    assert_non_null(strstr(why, "bytes of data belong to no tensor"));
-    assert_int_equal(safetensors_read(dir, model, params, why, sizeof why), -EINVAL);
+    assert_int_equal(safetensors_read(path, model, params, &why), -EBADMSG);
+    assert_non_null(strstr(why.line, "bytes of data belong to no tensor"));
+    assert_int_equal(safetensors_read(dir, model, params, &why), -EINVAL);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(safetensors_read(path, model, params, why, sizeof why), -ENOENT);
-    assert_non_null(strstr(why, "cannot open: No such file"));
+    assert_int_equal(safetensors_read(path, model, params, &why), -ENOENT);
+    assert_non_null(strstr(why.line, "cannot open: No such file"));
 }
 
 int

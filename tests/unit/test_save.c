@@ -160,7 +160,8 @@ look(const unsigned *number)
         }                                                                                          \
     } while (0)
 
-static char dir[64], why[512];
+static char dir[64];
+static struct why why;
 static struct state_header header;
 static uint8_t *block;
 static struct state state;
@@ -219,7 +220,7 @@ set_up(void **unused)
                                .answer = answer,
                                .say = say,
                                .alarm = alarm_of};
-    return block ? save_new(&save, &setup, why, sizeof why) : -1;
+    return block ? save_new(&save, &setup, &why) : -1;
 }
 
 static int
@@ -238,7 +239,7 @@ static uint64_t
 newest(void)
 {
     struct checkpoint_found found;
-    int rc = save_find(save, &state, &found, why, sizeof why);
+    int rc = save_find(save, &state, &found, &why);
     assert_int_equal(rc, 0);
     assert_int_equal(found.damaged_count, 0);
     uint64_t step = block[0];
@@ -264,7 +265,7 @@ three_are_kept_and_the_newest_is_found(void **unused)
     for (uint64_t step = 1; step <= 5; step++)
         WAIT_FOR(step_is_saved(step));
     at_step(6);
-    assert_int_equal(save_last(save, &state, why, sizeof why), 0);
+    assert_int_equal(save_last(save, &state, &why), 0);
     assert_false(there(3));
     assert_true(there(4) && there(5) && there(6));
     assert_int_equal(newest(), 6);
@@ -276,17 +277,17 @@ the_last_is_not_written_twice_and_nothing_before_the_first_round(void **unused)
 {
     (void)unused;
     header = (struct state_header){0};
-    assert_int_equal(save_last(save, &state, why, sizeof why), 0);
+    assert_int_equal(save_last(save, &state, &why), 0);
     assert_false(there(0));
     at_step(2);
     save_step(save, &state, 1, 1);
     WAIT_FOR(there(2));
-    assert_int_equal(save_last(save, &state, why, sizeof why), 0);
+    assert_int_equal(save_last(save, &state, &why), 0);
     atomic_store(&fault.calls, 0);
-    assert_int_equal(save_last(save, &state, why, sizeof why), 0);
+    assert_int_equal(save_last(save, &state, &why), 0);
     assert_int_equal(atomic_load(&fault.calls), 0);
     header.round++; /* the same step after its evaluation is another state */
-    assert_int_equal(save_last(save, &state, why, sizeof why), 0);
+    assert_int_equal(save_last(save, &state, &why), 0);
     assert_true(atomic_load(&fault.calls) > 0);
 }
 
@@ -305,7 +306,7 @@ a_disk_that_hangs_does_not_stop_the_trainer(void **unused)
     assert_false(there(1));
     atomic_store(&fault.hang, false);
     at_step(5);
-    assert_int_equal(save_last(save, &state, why, sizeof why), 0);
+    assert_int_equal(save_last(save, &state, &why), 0);
     assert_true(there(1) && there(5));
     assert_false(there(2) || there(3) || there(4));
     assert_int_equal(newest(), 5);
@@ -319,7 +320,7 @@ whichever_call_fails_it_is_said_and_the_next_one_succeeds(void **unused)
     unsigned failures = 0;
     uint64_t step = 1;
     at_step(step);
-    assert_int_equal(save_last(save, &state, why, sizeof why), 0);
+    assert_int_equal(save_last(save, &state, &why), 0);
     int calls = atomic_load(&fault.calls);
     for (int k = 0; k < 4 * calls; k++) {
         no_faults();
@@ -327,7 +328,7 @@ whichever_call_fails_it_is_said_and_the_next_one_succeeds(void **unused)
         atomic_store(&fault.fail_at, k / 4);
         unsigned warnings = look(&said.warnings);
         at_step(++step);
-        int rc = save_last(save, &state, why, sizeof why);
+        int rc = save_last(save, &state, &why);
         no_faults();
         failures += rc != 0;
         assert_int_equal(look(&said.warnings), warnings + (rc != 0));
@@ -342,7 +343,7 @@ whichever_call_fails_it_is_said_and_the_next_one_succeeds(void **unused)
             newest(); /* the one before or, after a failed sync of the folder, this one */
         assert_true(found == step || (rc && found == step - 1));
         at_step(++step);
-        assert_int_equal(save_last(save, &state, why, sizeof why), 0);
+        assert_int_equal(save_last(save, &state, &why), 0);
         assert_string_equal(said.alarm, "");
         assert_int_equal(newest(), step);
         assert_true(step < 200); /* they are bytes here */
@@ -356,13 +357,13 @@ a_disk_that_stays_full_is_said_once(void **unused)
 {
     (void)unused;
     at_step(1);
-    assert_int_equal(save_last(save, &state, why, sizeof why), 0);
+    assert_int_equal(save_last(save, &state, &why), 0);
     atomic_store(&fault.error, ENOSPC);
     atomic_store(&fault.all, true);
     atomic_store(&fault.fail_at, 0);
     for (uint64_t step = 2; step < 9; step++) {
         at_step(step);
-        assert_int_equal(save_last(save, &state, why, sizeof why), -ENOSPC);
+        assert_int_equal(save_last(save, &state, &why), -ENOSPC);
         assert_string_equal(said.alarm, "NO CHECKPOINT since step 1");
     }
     assert_int_equal(look(&said.warnings), 1);
@@ -380,7 +381,7 @@ pages_are_read_for_others(void **unused)
 {
     (void)unused;
     at_step(1);
-    assert_int_equal(save_last(save, &state, why, sizeof why), 0);
+    assert_int_equal(save_last(save, &state, &why), 0);
     static const struct {
         uint64_t step, round, page;
         size_t size;
@@ -418,7 +419,7 @@ without_a_choice_nodes_that_step_together_save_the_same_steps(void **unused)
         save_step(save, &state, 1, 0);
         save_step(save, &state, 1, 100);
     }
-    assert_int_equal(save_last(save, &state, why, sizeof why), 0);
+    assert_int_equal(save_last(save, &state, &why), 0);
     for (uint64_t step = 1; step < 64; step++)
         assert_false(there(step));
 }

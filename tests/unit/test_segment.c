@@ -141,15 +141,15 @@ static void
 gradient_of(const struct net *net, bool again, struct gradient *out)
 {
     static float params[PARAMS_MAX];
-    char why[256] = "";
+    struct why why = {""};
     struct nn_model *model;
     struct nn_pass *pass;
     size_t count = 0;
     while (count < LAYERS &&
            (count == 0 || net->layer[count].kind != NN_DENSE || net->layer[count].units > 0))
         count++;
-    if (nn_model_new(&model, &net->input, net->layer, count, NN_CROSS_ENTROPY, why, sizeof why))
-        fail_msg("%s: %s", net->name, why);
+    if (nn_model_new(&model, &net->input, net->layer, count, NN_CROSS_ENTROPY, &why))
+        fail_msg("%s: %s", net->name, why.line);
     if (again)
         nn_model_recompute(model);
     assert_true(nn_param_count(model) <= PARAMS_MAX);
@@ -195,13 +195,12 @@ memory_grows_with_the_root_of_the_depth(void **state)
     (void)state;
     enum { DEPTH = 100, WIDTH = 1000 };
     static struct nn_layer_spec layer[DEPTH];
-    char why[256] = "";
+    struct why why = {""};
     const struct nn_shape input = {1, {WIDTH}};
     struct nn_model *model;
     for (size_t l = 0; l < DEPTH; l++)
         layer[l] = (struct nn_layer_spec){.kind = NN_DENSE, .units = WIDTH};
-    assert_int_equal(nn_model_new(&model, &input, layer, DEPTH, NN_CROSS_ENTROPY, why, sizeof why),
-                     0);
+    assert_int_equal(nn_model_new(&model, &input, layer, DEPTH, NN_CROSS_ENTROPY, &why), 0);
     double row = WIDTH * sizeof(float);
     double before = (double)nn_pass_bytes(model, 64, true) / 64 / row;
     nn_model_recompute(model);

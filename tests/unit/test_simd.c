@@ -10,16 +10,16 @@
 
 #include "proto/simd.h"
 
-static char why[128];
+static struct why why;
 
 static void
 without_a_name_it_is_the_largest(void **state)
 {
     (void)state;
-    assert_int_equal(simd_choose(NULL, why, sizeof why), 0);
+    assert_int_equal(simd_choose(NULL, &why), 0);
     enum simd_set largest = simd_set;
-    assert_int_equal(simd_choose("base", why, sizeof why), 0);
-    assert_int_equal(simd_choose("", why, sizeof why), 0);
+    assert_int_equal(simd_choose("base", &why), 0);
+    assert_int_equal(simd_choose("", &why), 0);
     assert_int_equal(simd_set, largest);
 }
 
@@ -28,10 +28,10 @@ every_set_of_this_cpu_can_be_chosen(void **state)
 {
     (void)state;
     static const char *const names[] = {"base", "avx2", "avx512"};
-    assert_int_equal(simd_choose(NULL, why, sizeof why), 0);
+    assert_int_equal(simd_choose(NULL, &why), 0);
     enum simd_set largest = simd_set;
     for (unsigned set = 0; set < 3; set++) {
-        int rc = simd_choose(names[set], why, sizeof why);
+        int rc = simd_choose(names[set], &why);
         assert_int_equal(rc, set <= largest ? 0 : -EINVAL);
         assert_int_equal(simd_set, set <= largest ? set : largest);
         assert_int_equal(simd_avx2(), simd_set != SIMD_SET_BASE);
@@ -43,9 +43,9 @@ static void
 another_name_is_refused_with_the_names_that_there_are(void **state)
 {
     (void)state;
-    assert_int_equal(simd_choose("avx3", why, sizeof why), -EINVAL);
-    assert_non_null(strstr(why, "MESHNODE_SIMD = avx3, expected base"));
-    assert_non_null(strstr(why, "on this CPU"));
+    assert_int_equal(simd_choose("avx3", &why), -EINVAL);
+    assert_non_null(strstr(why.line, "MESHNODE_SIMD = avx3, expected base"));
+    assert_non_null(strstr(why.line, "on this CPU"));
 }
 
 int

@@ -131,9 +131,9 @@ compare(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t
     struct nn_model *model;
     struct step alone, together;
     bool tokens = layers[0].kind == NN_EMBEDDING;
-    char why[200];
-    if (nn_model_new(&model, input, layers, count, NN_CROSS_ENTROPY, why, sizeof why) != 0)
-        fail_msg("%s", why);
+    struct why why;
+    if (nn_model_new(&model, input, layers, count, NN_CROSS_ENTROPY, &why) != 0)
+        fail_msg("%s", why.line);
     float *params = malloc(nn_param_count(model) * sizeof *params);
     nn_init_params(model, 5, params);
     compute(&alone, model, params, tokens, false, NULL);

@@ -99,12 +99,13 @@ a_file_begins_with_the_version(void **state)
     (void)state;
     struct folder folder;
     struct tensorboard *board;
-    char why[512], path[1024] = "";
+    char path[1024] = "";
+    struct why why;
     folder_init(&folder);
-    assert_int_not_equal(tensorboard_open(&board, "/nonexistent", why, sizeof why), 0);
+    assert_int_not_equal(tensorboard_open(&board, "/nonexistent", &why), 0);
     assert_null(board);
-    assert_non_null(strstr(why, "/nonexistent/events.out.tfevents."));
-    assert_int_equal(tensorboard_open(&board, folder.path, why, sizeof why), 0);
+    assert_non_null(strstr(why.line, "/nonexistent/events.out.tfevents."));
+    assert_int_equal(tensorboard_open(&board, folder.path, &why), 0);
     const struct tensorboard_scalar scalar = {"loss", 2};
     assert_int_equal(tensorboard_purge(board, 3), 0);
     assert_int_equal(tensorboard_add(board, 3, &scalar, 1), 0);

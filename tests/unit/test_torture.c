@@ -26,7 +26,7 @@
 enum { ELEMS = 100, BUCKETS = 3, STATE_SIZE = 5000, ROUNDS = 50 };
 
 static const struct core_bucket buckets[BUCKETS] = {{0, 60}, {100, 0}, {60, 40}};
-static char why[256];
+static struct why why;
 
 void *__real_aligned_alloc(size_t alignment, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
@@ -58,7 +58,7 @@ static bool
 fail_at(size_t n, make construct, unmake destruct)
 {
     void *made = NULL;
-    why[0] = 0;
+    why.line[0] = 0;
     alloc_calls = frees = 0;
     alloc_fail_at = n;
     int rc = construct(&made);
@@ -363,9 +363,9 @@ messages_cost_no_allocation(void **state)
         for (int size = 0; size < MESSAGES_SIZES; size++) {
             messages_make(&sample, type, (enum messages_size)size, &rand);
             size_t length = proto_encode(&sample.msg, frame);
-            assert_int_equal(proto_decode(&got, endpoints, frame, length, why, sizeof why), 0);
+            assert_int_equal(proto_decode(&got, endpoints, frame, length, &why), 0);
             frame[length / 2] ^= 0x55;
-            (void)proto_decode(&got, endpoints, frame, length, why, sizeof why);
+            (void)proto_decode(&got, endpoints, frame, length, &why);
         }
     assert_int_equal(alloc_calls, 0);
 }
@@ -420,8 +420,8 @@ make_discover(void **out)
                                          .seeds = seeds,
                                          .seed_count = 1};
     struct discover *made = NULL;
-    int rc = discover_new(&made, &setup, why, sizeof why);
-    assert_int_equal(rc == 0, why[0] == 0);
+    int rc = discover_new(&made, &setup, &why);
+    assert_int_equal(rc == 0, why.line[0] == 0);
     *out = made;
     return rc;
 }
@@ -458,8 +458,8 @@ make_mesh(void **out)
         .log = on_log,
     };
     struct mesh *made = NULL;
-    int rc = mesh_new(&made, &setup, why, sizeof why);
-    assert_int_equal(rc == 0, why[0] == 0);
+    int rc = mesh_new(&made, &setup, &why);
+    assert_int_equal(rc == 0, why.line[0] == 0);
     *out = made;
     return rc;
 }

@@ -120,12 +120,12 @@ apply(struct bench *bench)
 static void
 advance(struct bench *bench, unsigned rounds)
 {
-    char why[200];
+    struct why why;
     uint64_t coverage;
     while (rounds--) {
         compute(bench, ALL, true);
-        if (state_check(&bench->state, bench->own, &coverage, why, sizeof why))
-            fail_msg("%s", why);
+        if (state_check(&bench->state, bench->own, &coverage, &why))
+            fail_msg("%s", why.line);
         apply(bench);
     }
 }
@@ -287,7 +287,7 @@ static void
 test_a_flipped_bit_is_refused(void **unused)
 {
     (void)unused;
-    char why[200];
+    struct why why;
     uint64_t coverage;
     for (unsigned rounds = 0; rounds < 4; rounds++) {
         struct bench bench;
@@ -295,25 +295,22 @@ test_a_flipped_bit_is_refused(void **unused)
         advance(&bench, rounds);
         bool training = bench.state.header->phase == STATE_TRAIN;
         compute(&bench, ALL & 0x13, true);
-        assert_int_equal(state_check(&bench.state, bench.own, &coverage, why, sizeof why),
-                         -EBADMSG);
+        assert_int_equal(state_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
         for (size_t word = nn_param_count(model); word < nn_param_count(model) + TAIL_OVER;
              word++) {
             bench.own[word] ^= 64; /* also when more is added later */
             compute(&bench, ALL & ~0x13u, false);
-            assert_int_equal(state_check(&bench.state, bench.own, &coverage, why, sizeof why),
-                             -EBADMSG);
+            assert_int_equal(state_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
             compute(&bench, ALL & 0x13, true);
         }
         compute(&bench, ALL & ~0x13u, false);
-        assert_int_equal(state_check(&bench.state, bench.own, &coverage, why, sizeof why), 0);
+        assert_int_equal(state_check(&bench.state, bench.own, &coverage, &why), 0);
         size_t tail = nn_param_count(model), end = work_vector_count(bench.work);
         for (size_t bit = training ? 0 : tail * 32; bit < end * 32;
              bit += bit < tail * 32 ? 97 : 1) {
             int32_t *word = &bench.own[bit / 32], kept = *word;
             *word = (int32_t)((uint32_t)kept ^ 1u << bit % 32);
-            assert_int_equal(state_check(&bench.state, bench.own, &coverage, why, sizeof why),
-                             -EBADMSG);
+            assert_int_equal(state_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
             *word = kept;
         }
         bench_fini(&bench);
@@ -325,13 +322,13 @@ test_a_total_of_other_samples_is_refused(void **unused)
 {
     (void)unused;
     struct bench bench;
-    char why[200];
+    struct why why;
     uint64_t coverage;
     bench_init(&bench, 1, true);
     compute(&bench, ALL, true);
     bench.state.job.seed++;
-    assert_int_equal(state_check(&bench.state, bench.own, &coverage, why, sizeof why), -EBADMSG);
-    assert_string_equal(why, "shard 0 was computed from other samples than its own");
+    assert_int_equal(state_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
+    assert_string_equal(why.line, "shard 0 was computed from other samples than its own");
     bench_fini(&bench);
 }
 
@@ -361,13 +358,12 @@ test_free_mode_agrees_to_rounding(void **unused)
 static int
 open_model(const struct nn_layer_spec *layers, size_t layer_count)
 {
-    char why[256];
+    struct why why;
     struct data_spec spec = {.source = DATA_GLYPHS, .seed = 3, .train = TRAIN, .test = TEST};
     size_t count[NN_LAYERS_MAX], tensors = 0;
     nn_init("portable");
-    if (data_open(&data, &spec, why, sizeof why) ||
-        nn_model_new(&model, &data_info(data)->input, layers, layer_count, NN_CROSS_ENTROPY, why,
-                     sizeof why))
+    if (data_open(&data, &spec, &why) ||
+        nn_model_new(&model, &data_info(data)->input, layers, layer_count, NN_CROSS_ENTROPY, &why))
         return -1;
     for (; tensors < nn_tensor_count(model); tensors++)
         count[tensors] = nn_tensor(model, tensors)->count;
