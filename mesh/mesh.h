@@ -1,7 +1,7 @@
 /* mesh.h - what the program calls: join the mesh, be told what to compute, get exact sums.
  *
  *     struct mesh *mesh;
- *     if (mesh_new(&mesh, &setup, why, sizeof why)) ...          // opens sockets, starts the actor
+ *     if (mesh_new(&mesh, &setup, &why)) ...          // opens sockets, starts the actor
  *     mesh_state(mesh, 0, block, hash, 0, false);                // our state: before round 0
  *     for (struct mesh_task t; mesh_next(mesh, &t), t.kind != MESH_DONE;)
  *         switch (t.kind) {

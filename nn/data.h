@@ -3,7 +3,7 @@
  * A set has a training part and a test part. Sample i is a pure function of the source (files and options).
  *
  *     struct data_set *set;
- *     int rc = data_open(&set, &spec, why, sizeof why);
+ *     int rc = data_open(&set, &spec, &why);
  *     data_fill(set, DATA_TRAIN, index, rows, batch);   // rows samples into a pass's batch
  *
  * data_open checks every header and length and reads the files whole. It refuses a wrong file with one line: name,

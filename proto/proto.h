@@ -7,7 +7,7 @@
  *     uint8_t frame[PROTO_FRAME_MAX];
  *     size_t size = proto_encode(&msg, frame);
  *     struct proto_msg got;
- *     int rc = proto_decode(&got, frame, size, why, sizeof why);
+ *     int rc = proto_decode(&got, frame, size, &why);
  *
  * Decoding never allocates and never trusts a count: it reads what the grammar of the type expects, and only bytes
  * that are there. It checks the range of every field, so the rest of the program never sees a count, a name or a

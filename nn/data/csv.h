@@ -1,7 +1,7 @@
 /* csv.h - reads a table that is text, field by field.
  *
  *     struct csv_reader in;
- *     csv_open(&in, "five.csv", text, size, why, sizeof why);
+ *     csv_open(&in, "five.csv", text, size, &why);
  *     if (csv_next_row(&in))
  *         csv_detect_separator(&in);
  *     while (csv_next_row(&in))

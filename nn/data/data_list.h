@@ -1,7 +1,7 @@
 /* data_list.h - the names in a folder, sorted by their bytes: the same order on all machines, in any locale.
  *
  *     struct data_list list = {0};
- *     rc = data_list_read(&list, "photos", wanted, ctx, why, sizeof why);
+ *     rc = data_list_read(&list, "photos", wanted, ctx, &why);
  *     for (size_t i = 0; i < list.count; i++)
  *         ... list.name[i]
  *     data_list_free(&list); */

@@ -1,7 +1,7 @@
 /* image.h - a PNG or JPEG file, which may be anything, as a square of bytes.
  *
  *     struct image image;
- *     rc = image_decode(&image, "cat.jpg", bytes, size, 3, why, sizeof why);
+ *     rc = image_decode(&image, "cat.jpg", bytes, size, 3, &why);
  *     rc = rc ? rc : image_square(&image, 64, pixel);       // uint8_t pixel[3 * 64 * 64]
  *     image_free(&image);
  *

@@ -1,9 +1,9 @@
 /* npy.h - an array in a NumPy file, which may be larger than memory, read row by row.
  *
  *     struct npy *array;
- *     int rc = npy_open(&array, "features.npy", why, sizeof why);
+ *     int rc = npy_open(&array, "features.npy", &why);
  *     npy_header(array)->dim[0];                               // rows
- *     rc = npy_row(array, row, 0, width, x, why, sizeof why);  // one of them, as floats
+ *     rc = npy_row(array, row, 0, width, x, &why);  // one of them, as floats
  *     npy_close(&array);
  *
  * npy_open reads the file once. It refuses NaN and infinity and keeps a hash for each page; a page is one row, or

@@ -4,9 +4,9 @@
  * part of the job (decides the result) or belongs only to this node. configs/reference.yaml is the manual.
  *
  *     struct config *config;
- *     int rc = config_load(&config, "digits.yaml", why, sizeof why);
- *     rc = config_set(config, "train.epochs=5", why, sizeof why);
- *     rc = config_check(config, why, sizeof why);     // rules about several keys
+ *     int rc = config_load(&config, "digits.yaml", &why);
+ *     rc = config_set(config, "train.epochs=5", &why);
+ *     rc = config_check(config, &why);     // rules about several keys
  *
  * Errors are one line: file, line, key, value, what was expected, and the nearest known key. */
 #ifndef NODE_CONFIG_H
