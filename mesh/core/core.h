@@ -14,7 +14,7 @@
  * one after the other during back-propagation. Only the trainer knows what a round means: a training step, an
  * evaluation, or a repeat with larger exponents. A *plan* divides the shards of a round over its members. It stays
  * valid round after round until it is aborted or held. The leader is the node with the lowest usable id. A wrong
- * view costs time and never changes a result: see the three checks in ring.h.
+ * view costs time and never changes a result: see the three checks in collective.h.
  *
  * Only core_new allocates. Pointers given to the core are borrowed unless a comment says otherwise. Sources: ring
  * all-reduce, Patarasuk and Yuan, JPDC 2009; suspicion with local health, Dadgar et al. (Lifeguard), DSN-W 2018;

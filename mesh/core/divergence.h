@@ -1,7 +1,7 @@
 /* divergence.h - decides whose state is wrong when nodes hold different states before the same round.
  *
  * The run is a pure function: at equal rounds all nodes have equal states. Every chunk of a sum names the hash of
- * the state that it was computed from (ring.h), and every heartbeat names the hash of the sender's state. So a sum
+ * the state that it was computed from (collective.h), and every heartbeat names the hash of the sender's state. So a sum
  * never becomes final if a part of it comes from another state. A node that learns of a difference drops the plan
  * and counts the hashes that the others report for its own round:
  *

@@ -9,6 +9,7 @@
 
 #include "mesh/core/admit.h"
 #include "mesh/core/audit.h"
+#include "mesh/core/collective.h"
 #include "mesh/core/contact.h"
 #include "mesh/core/contribution.h"
 #include "mesh/core/core.h"
@@ -22,7 +23,6 @@
 #include "mesh/core/plan.h"
 #include "mesh/core/rendezvous.h"
 #include "mesh/core/report.h"
-#include "mesh/core/ring.h"
 #include "mesh/core/serve.h"
 #include "mesh/core/straggler.h"
 #include "mesh/core/transfer.h"
@@ -80,7 +80,7 @@ struct core {
     struct straggler straggler;
     uint64_t damages;
     uint64_t shared; /* rounds that others took part in */
-    struct ring *ring;
+    struct collective *collective;
     uint64_t sweep_at_us; /* awake; when frames that no plan wants are released */
 };
 

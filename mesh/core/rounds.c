@@ -13,7 +13,7 @@ static void
 round_begin(struct core *core)
 {
     plan_round(&core->plan, core);
-    ring_round(core->ring, core->round, core->first_bucket, core->state_hash);
+    collective_round(core->collective, core->round, core->first_bucket, core->state_hash);
     audit_round(&core->audit, core);
 }
 
@@ -21,10 +21,10 @@ static void
 adopt(struct core *core)
 {
     if (core->plan.active) /* the same leader's newer plan replaces it */
-        ring_stop(core->ring);
+        collective_stop(core->collective);
     fetch_planned(&core->fetch, core);
     plan_adopt(&core->plan, core);
-    ring_plan(core->ring, &core->plan.now, core->plan.hash, core->plan.rank);
+    collective_plan(core->collective, &core->plan.now, core->plan.hash, core->plan.rank);
     straggler_plan(&core->straggler, core);
     round_begin(core);
 }
@@ -32,7 +32,7 @@ adopt(struct core *core)
 static void
 stop(struct core *core)
 {
-    ring_stop(core->ring);
+    collective_stop(core->collective);
     heartbeat_send(core);
 }
 
@@ -138,10 +138,10 @@ on_broken(struct core *core)
 {
     unsigned rank;
     uint64_t state;
-    if (ring_status(core->ring) != RING_BROKEN)
+    if (collective_status(core->collective) != COLLECTIVE_BROKEN)
         return;
-    if (!ring_diverged(core->ring, &rank, &state)) {
-        rounds_abort(core, ring_why(core->ring));
+    if (!collective_diverged(core->collective, &rank, &state)) {
+        rounds_abort(core, collective_why(core->collective));
         return;
     }
     int i = core->plan.peer[rank];
@@ -187,12 +187,13 @@ contribute(struct core *core)
     struct contribution *own = &core->contribution;
     size_t all = core->config.bucket_count;
     contribution_begin(own);
-    if (core->plan.active && contribution_settled(own) && ring_status(core->ring) == RING_RUNNING) {
+    if (core->plan.active && contribution_settled(own) &&
+        collective_status(core->collective) == COLLECTIVE_RUNNING) {
         size_t end = contribution_fill(own, core, plan_mine(&core->plan));
         if (end > 0)
-            ring_ready(core->ring, end == all && audit_holds(&core->audit, &core->plan, core->round)
-                                       ? all - 1
-                                       : end);
+            collective_ready(
+                core->collective,
+                end == all && audit_holds(&core->audit, &core->plan, core->round) ? all - 1 : end);
     }
     contribution_end(own);
 }
@@ -201,7 +202,7 @@ static void
 commit(struct core *core)
 {
     if (!core->plan.active || !contribution_settled(&core->contribution) ||
-        ring_status(core->ring) != RING_FINAL)
+        collective_status(core->collective) != COLLECTIVE_FINAL)
         return;
     serve_finish(&core->serve, core);
     core->shared += core->plan.now.count > 1;
@@ -214,7 +215,7 @@ audit(struct core *core)
 {
     struct contribution *own = &core->contribution;
     if (!audit_wants(&core->audit, &core->plan, core->round) || own->state != TRAINER_FREE ||
-        !own->filled || !ring_complete(core->ring, core->config.audit_bucket))
+        !own->filled || !collective_complete(core->collective, core->config.audit_bucket))
         return;
     struct audit_task task = audit_begin(&core->audit, core);
     contribution_ask(own, core, TRAINER_AUDITING);
@@ -253,7 +254,7 @@ on_tick(struct core *core)
     if (core->awake < core->sweep_at_us)
         return;
     core->sweep_at_us = core->awake + CORE_SWEEP_US;
-    ring_tick(core->ring);
+    collective_tick(core->collective);
 }
 
 /* --- Messages ------------------------------------------------------------------------------------- */
@@ -302,9 +303,9 @@ on_chunk(struct core *core, int i, const struct proto_msg *msg, struct core_fram
 {
     if (msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
         straggler_chunk(&core->straggler, core, i, &msg->chunk);
-    uint64_t before = ring_progress(core->ring);
-    ring_chunk(core->ring, core->peers.peers[i].node, msg, frame, core->round);
-    if (ring_progress(core->ring) != before)
+    uint64_t before = collective_progress(core->collective);
+    collective_chunk(core->collective, core->peers.peers[i].node, msg, frame, core->round);
+    if (collective_progress(core->collective) != before)
         plan_progress(&core->plan, core->awake);
 }
 
@@ -358,7 +359,7 @@ on_lend(struct core *core, size_t *bucket)
 {
     struct contribution *own = &core->contribution;
     if (own->lent || own->state != TRAINER_FREE || !core->plan.active ||
-        !ring_final(core->ring, bucket))
+        !collective_final(core->collective, bucket))
         return false;
     contribution_lend(own, core);
     return true;

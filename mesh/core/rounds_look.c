@@ -67,9 +67,9 @@ rounds_wrong(const struct core *core)
     }
     if (plan->active && plan->now.round > core->round)
         return "a plan is of a later round";
-    if (plan->active && ring_status(core->ring) == RING_OFF)
+    if (plan->active && collective_status(core->collective) == COLLECTIVE_OFF)
         return "a plan without its collective";
-    if (!plan->active && ring_status(core->ring) != RING_OFF)
+    if (!plan->active && collective_status(core->collective) != COLLECTIVE_OFF)
         return "a collective without its plan";
     if (plan->active && core->fetch.stage != FETCH_NONE)
         return "a member of a plan still catches up";

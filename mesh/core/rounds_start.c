@@ -53,7 +53,7 @@ on_release(void *ctx, void *handle)
 int
 rounds_start(struct core *core)
 {
-    const struct ring_setup setup = {
+    const struct collective_setup setup = {
         .bucket_count = core->config.bucket_count,
         .buckets = core->buckets,
         .own = core->config.own,
@@ -62,7 +62,7 @@ rounds_start(struct core *core)
         .direct_bytes = core->config.direct_bytes,
         .all = core->all,
     };
-    static const struct ring_ops ops = {on_send, on_pass_on, on_keep, on_release};
+    static const struct collective_ops ops = {on_send, on_pass_on, on_keep, on_release};
     plan_init(&core->plan);
     contribution_init(&core->contribution);
     audit_init(&core->audit);
@@ -70,14 +70,14 @@ rounds_start(struct core *core)
     straggler_init(&core->straggler);
     serve_init(&core->serve);
     int error = transfer_init(&core->transfer, &core->config);
-    error = error ? error : ring_new(&core->ring, &setup, &ops, core);
+    error = error ? error : collective_new(&core->collective, &setup, &ops, core);
     return error ? error : fetch_init(&core->fetch, core);
 }
 
 void
 rounds_end(struct core *core)
 {
-    ring_destroy(&core->ring);
+    collective_destroy(&core->collective);
     fetch_fini(&core->fetch, core);
     transfer_fini(&core->transfer);
 }

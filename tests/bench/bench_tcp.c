@@ -34,7 +34,7 @@ struct cursor {
     size_t done; /* bytes of the stream done */
 };
 
-struct ring {
+struct collective {
     int rank, ranks, in_fd, out_fd;
     size_t chunk;  /* bytes: grain of the pipeline */
     char *scratch; /* [chunk] */
@@ -56,20 +56,20 @@ die(const char *what)
 }
 
 static size_t
-edge(const struct ring *ring, int segment)
+edge(const struct collective *ring, int segment)
 {
     return ring->count * (size_t)segment / (size_t)ring->ranks * sizeof(float);
 }
 
 /* The segment of the vector that is the stream's `number`-th; the incoming stream is one ahead. */
 static int
-segment_of(const struct ring *ring, int number)
+segment_of(const struct collective *ring, int number)
 {
     return (ring->rank + 2 * ring->ranks - number) % ring->ranks;
 }
 
 static char *
-place(const struct ring *ring, const struct cursor *cursor, int ahead, size_t *left)
+place(const struct collective *ring, const struct cursor *cursor, int ahead, size_t *left)
 {
     const int segment = segment_of(ring, cursor->segment + ahead);
     const size_t start = edge(ring, segment);
@@ -78,7 +78,7 @@ place(const struct ring *ring, const struct cursor *cursor, int ahead, size_t *l
 }
 
 static int
-segments(const struct ring *ring)
+segments(const struct collective *ring)
 {
     return 2 * (ring->ranks - 1);
 }
@@ -95,7 +95,7 @@ advance(struct cursor *cursor, size_t bytes, size_t left)
 }
 
 static size_t
-head_start(const struct ring *ring)
+head_start(const struct collective *ring)
 {
     return edge(ring, ring->rank + 1) - edge(ring, ring->rank);
 }
@@ -110,7 +110,7 @@ add(char *into, const char *from, size_t bytes)
 }
 
 static void
-begin(struct ring *ring, float *vector, size_t count)
+begin(struct collective *ring, float *vector, size_t count)
 {
     ring->vector = (char *)vector;
     ring->count = count;
@@ -129,7 +129,7 @@ would_block(ssize_t rc, const char *what)
 
 /* Waits for a whole chunk (or the rest of the segment), so that small writes do not pile up. */
 static bool
-may_send(const struct ring *ring, size_t *size)
+may_send(const struct collective *ring, size_t *size)
 {
     size_t left;
     place(ring, &ring->out, 0, &left);
@@ -140,7 +140,7 @@ may_send(const struct ring *ring, size_t *size)
 }
 
 static bool
-send_some(struct ring *ring, size_t size)
+send_some(struct collective *ring, size_t size)
 {
     size_t left;
     const char *from = place(ring, &ring->out, 0, &left);
@@ -154,7 +154,7 @@ send_some(struct ring *ring, size_t size)
 }
 
 static size_t
-fold(struct ring *ring, char *into)
+fold(struct collective *ring, char *into)
 {
     const size_t whole = ring->held / sizeof(float) * sizeof(float);
     add(into, ring->scratch, whole);
@@ -164,7 +164,7 @@ fold(struct ring *ring, char *into)
 }
 
 static bool
-receive_some(struct ring *ring)
+receive_some(struct collective *ring)
 {
     const bool adding = ring->in.segment < ring->ranks - 1;
     size_t left;
@@ -187,7 +187,7 @@ receive_some(struct ring *ring)
 static void
 reduce_poll(void *ctx, float *vector, size_t count)
 {
-    struct ring *ring = ctx;
+    struct collective *ring = ctx;
     const int last = segments(ring);
     begin(ring, vector, count);
     while (ring->in.segment < last || ring->out.segment < last) {
@@ -207,7 +207,7 @@ reduce_poll(void *ctx, float *vector, size_t count)
 /* ---- two threads ---- */
 
 static void
-send_all(struct ring *ring)
+send_all(struct collective *ring)
 {
     while (ring->out.segment < segments(ring)) {
         size_t left;
@@ -228,7 +228,7 @@ send_all(struct ring *ring)
 static void *
 sender(void *ctx)
 {
-    struct ring *ring = ctx;
+    struct collective *ring = ctx;
     for (;;) {
         pthread_mutex_lock(&ring->lock);
         while (!ring->job)
@@ -244,7 +244,7 @@ sender(void *ctx)
 }
 
 static void
-hand_over(struct ring *ring, size_t bytes)
+hand_over(struct collective *ring, size_t bytes)
 {
     pthread_mutex_lock(&ring->lock);
     ring->free += bytes;
@@ -253,7 +253,7 @@ hand_over(struct ring *ring, size_t bytes)
 }
 
 static void
-receive_all(struct ring *ring)
+receive_all(struct collective *ring)
 {
     while (ring->in.segment < segments(ring)) {
         const bool adding = ring->in.segment < ring->ranks - 1;
@@ -273,7 +273,7 @@ receive_all(struct ring *ring)
 static void
 reduce_thread(void *ctx, float *vector, size_t count)
 {
-    struct ring *ring = ctx;
+    struct collective *ring = ctx;
     pthread_mutex_lock(&ring->lock);
     begin(ring, vector, count);
     ring->free = head_start(ring);
@@ -357,7 +357,7 @@ main(int argc, char **argv)
 
     const char *chunk = getenv("CHUNK"), *mode = getenv("MODE");
     const bool threaded = mode && !strcmp(mode, "thread");
-    struct ring ring = {.rank = rank, .ranks = ranks};
+    struct collective ring = {.rank = rank, .ranks = ranks};
     ring.chunk = measure_bytes(chunk ? chunk : "256k");
     ring.scratch = aligned_alloc(4096, (ring.chunk + 4095) / 4096 * 4096);
     if (!ring.scratch)

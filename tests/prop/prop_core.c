@@ -229,7 +229,7 @@ no_course_of_events_breaks_a_core(void **state)
                                  .shards = (unsigned)rand_range(&rand, 1, PROTO_SHARDS_MAX)});
         for (int k = 0; k < STEPS; k++) {
             one_thing(lone, &rand);
-            assert_true(lone->kept <= ring_keep_max(lone->core->ring));
+            assert_true(lone->kept <= collective_keep_max(lone->core->collective));
             kept_most = lone->kept > kept_most ? lone->kept : kept_most;
         }
         struct core_stats stats;

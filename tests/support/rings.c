@@ -70,7 +70,7 @@ on_release(void *ctx, void *handle)
     message_drop(handle);
 }
 
-static const struct ring_ops ring_ops = {on_send, on_pass_on, on_keep, on_release};
+static const struct collective_ops ring_ops = {on_send, on_pass_on, on_keep, on_release};
 
 static void
 shards_fill(struct rings *rings, struct rand *rand)
@@ -101,14 +101,14 @@ rings_new(unsigned n, const struct core_bucket *buckets, size_t bucket_count, ui
         *node = (struct rings_node){.all = rings, .index = i};
         node->own = get(rings->vector * sizeof(int32_t));
         node->sum = get(rings->vector * sizeof(int32_t));
-        struct ring_setup setup = {.bucket_count = bucket_count,
-                                   .buckets = buckets,
-                                   .own = node->own,
-                                   .sum = node->sum,
-                                   .chunk_elems = chunk_elems,
-                                   .direct_bytes = direct_bytes,
-                                   .all = (1u << RINGS_SHARDS) - 1};
-        if (ring_new(&node->ring, &setup, &ring_ops, node) != 0)
+        struct collective_setup setup = {.bucket_count = bucket_count,
+                                         .buckets = buckets,
+                                         .own = node->own,
+                                         .sum = node->sum,
+                                         .chunk_elems = chunk_elems,
+                                         .direct_bytes = direct_bytes,
+                                         .all = (1u << RINGS_SHARDS) - 1};
+        if (collective_new(&node->ring, &setup, &ring_ops, node) != 0)
             abort();
     }
     return rings;
@@ -121,7 +121,7 @@ rings_destroy(struct rings **rings)
     while (r->waiting > 0)
         message_drop(r->queue[--r->waiting]);
     for (unsigned i = 0; i < r->n; i++) {
-        ring_destroy(&r->nodes[i].ring);
+        collective_destroy(&r->nodes[i].ring);
         if (r->nodes[i].kept != 0)
             abort(); /* a frame was never released */
         free(r->nodes[i].own);
@@ -162,16 +162,16 @@ rings_plan(struct rings *rings, unsigned nodes, uint64_t hash, struct rand *rand
     for (unsigned r = 0; r < rings->members; r++) {
         struct rings_node *node = &rings->nodes[rings->member[r]];
         contribute(rings, node, plan.members[r].shards);
-        ring_stop(node->ring);
-        ring_plan(node->ring, &plan, hash, r);
-        ring_round(node->ring, 0, 0, 0);
+        collective_stop(node->ring);
+        collective_plan(node->ring, &plan, hash, r);
+        collective_round(node->ring, 0, 0, 0);
     }
 }
 
 void
 rings_ready(struct rings *rings, unsigned node, size_t end)
 {
-    ring_ready(rings->nodes[node].ring, end);
+    collective_ready(rings->nodes[node].ring, end);
 }
 
 size_t
@@ -192,8 +192,8 @@ rings_deliver(struct rings *rings, size_t k)
     memmove(rings->queue + first, rings->queue + first + 1,
             (rings->waiting - first) * sizeof(void *));
     struct core_frame frame = {message->body + 1, message->size, message};
-    ring_chunk(rings->nodes[message->to].ring, (struct proto_node){message->from + 1, 1},
-               &message->msg, &frame, 0);
+    collective_chunk(rings->nodes[message->to].ring, (struct proto_node){message->from + 1, 1},
+                     &message->msg, &frame, 0);
     message_drop(message);
 }
 
@@ -202,7 +202,7 @@ rings_right(const struct rings *rings, size_t first_bucket)
 {
     for (unsigned r = 0; r < rings->members; r++) {
         const struct rings_node *node = &rings->nodes[rings->member[r]];
-        if (ring_status(node->ring) != RING_FINAL)
+        if (collective_status(node->ring) != COLLECTIVE_FINAL)
             return false;
         for (size_t b = first_bucket; b < rings->bucket_count; b++)
             if (memcmp(node->sum + rings->buckets[b].first, rings->want + rings->buckets[b].first,

@@ -11,7 +11,7 @@
 #ifndef SUPPORT_RINGS_H
 #define SUPPORT_RINGS_H
 
-#include "mesh/core/ring.h"
+#include "mesh/core/collective.h"
 #include "tests/support/rand.h"
 
 enum { RINGS_MAX = 16, RINGS_SHARDS = 16 };
@@ -27,7 +27,7 @@ struct rings_message {
 struct rings_node {
     struct rings *all;
     unsigned index;
-    struct ring *ring;
+    struct collective *ring;
     int32_t *own, *sum;
     uint64_t bytes; /* of bodies sent */
     unsigned kept;
@@ -59,7 +59,7 @@ size_t rings_waiting(const struct rings *rings);
 void rings_deliver(struct rings *rings, size_t k);
 /* Everything is final and equal to the plain sum on every member? */
 bool rings_right(const struct rings *rings, size_t first_bucket);
-/* Bytes that `rank` must send for all buckets from first_bucket on: the cost model of ring.h. */
+/* Bytes that `rank` must send for all buckets from first_bucket on: the cost model of collective.h. */
 uint64_t rings_cost(const struct rings *rings, unsigned rank, uint64_t direct_bytes,
                     size_t first_bucket);
 

@@ -73,7 +73,7 @@ four_peers_sum_in_six_steps_as_in_the_lecture(void **state)
     }
     assert_int_equal(rings_waiting(rings), 0);
     for (unsigned i = 0; i < 4; i++) {
-        assert_int_equal(ring_status(rings->nodes[i].ring), RING_FINAL);
+        assert_int_equal(collective_status(rings->nodes[i].ring), COLLECTIVE_FINAL);
         assert_memory_equal(rings->nodes[i].sum, total, sizeof total);
         assert_int_equal(rings->nodes[i].bytes, 2 * 3 * sizeof(total) / 4); /* 2(k-1)/k */
     }
@@ -105,7 +105,7 @@ alone_nothing_is_sent(void **state)
     struct rings *rings = rings_new(1, buckets, 2, 1, 16, &rand);
     rings_plan(rings, 1, 1, &rand);
     rings_ready(rings, 0, 1);
-    assert_int_equal(ring_status(rings->nodes[0].ring), RING_RUNNING);
+    assert_int_equal(collective_status(rings->nodes[0].ring), COLLECTIVE_RUNNING);
     rings_ready(rings, 0, 2);
     assert_true(rings_right(rings, 0));
     assert_int_equal(rings->nodes[0].bytes, 0);
@@ -122,13 +122,14 @@ what_comes_before_the_bucket_is_kept(void **state)
         rings_ready(rings, i, 1);
     while (rings_waiting(rings) > 0)
         rings_deliver(rings, 0);
-    assert_int_equal(ring_kept(rings->nodes[0].ring), 3); /* one of each other peer's segments */
+    assert_int_equal(collective_kept(rings->nodes[0].ring),
+                     3); /* one of each other peer's segments */
     rings_ready(rings, 0, 1);
-    assert_int_equal(ring_kept(rings->nodes[0].ring), 0);
+    assert_int_equal(collective_kept(rings->nodes[0].ring), 0);
     while (rings_waiting(rings) > 0)
         rings_deliver(rings, 0);
     for (unsigned i = 0; i < 4; i++)
-        assert_int_equal(ring_status(rings->nodes[i].ring), RING_FINAL);
+        assert_int_equal(collective_status(rings->nodes[i].ring), COLLECTIVE_FINAL);
     rings_destroy(&rings);
 }
 
@@ -147,7 +148,7 @@ good_chunk(const int32_t *body)
                                         .check = check_of(body, 1)}};
 }
 
-static enum ring_status
+static enum collective_status
 after(const struct proto_msg *msg, const int32_t *body, size_t size, struct proto_node from)
 {
     int32_t copy[2] = {0};
@@ -158,8 +159,8 @@ after(const struct proto_msg *msg, const int32_t *body, size_t size, struct prot
     message = (struct rings_message){.uses = 1000};
     struct core_frame frame = {copy, size, &message};
     rings_ready(rings, 0, 1);
-    ring_chunk(rings->nodes[0].ring, from, msg, &frame, 0);
-    enum ring_status status = ring_status(rings->nodes[0].ring);
+    collective_chunk(rings->nodes[0].ring, from, msg, &frame, 0);
+    enum collective_status status = collective_status(rings->nodes[0].ring);
     rings_destroy(&rings);
     return status;
 }
@@ -172,17 +173,18 @@ a_chunk_that_contradicts_the_plan_breaks_it(void **state)
     (void)state;
     const int32_t body[2] = {12, 12};
     struct proto_msg good = good_chunk(body);
-    assert_int_equal(after(&good, body, 4, third), RING_RUNNING);
-    assert_int_equal(after(&good, body, 3, third), RING_BROKEN);
-    assert_int_equal(after(&good, body, 8, third), RING_BROKEN);
-    assert_int_equal(after(&good, body, 4, (struct proto_node){3, 1}), RING_BROKEN);
-    assert_int_equal(after(&good, body, 4, (struct proto_node){4, 2}), RING_BROKEN);
-    assert_int_equal(after(&good, body, 4, (struct proto_node){9, 1}), RING_BROKEN);
+    assert_int_equal(after(&good, body, 4, third), COLLECTIVE_RUNNING);
+    assert_int_equal(after(&good, body, 3, third), COLLECTIVE_BROKEN);
+    assert_int_equal(after(&good, body, 8, third), COLLECTIVE_BROKEN);
+    assert_int_equal(after(&good, body, 4, (struct proto_node){3, 1}), COLLECTIVE_BROKEN);
+    assert_int_equal(after(&good, body, 4, (struct proto_node){4, 2}), COLLECTIVE_BROKEN);
+    assert_int_equal(after(&good, body, 4, (struct proto_node){9, 1}), COLLECTIVE_BROKEN);
 #define SPOILT(field, value)                                                                       \
     do {                                                                                           \
         struct proto_msg bad = good;                                                               \
         bad.chunk.field = (value);                                                                 \
-        assert_int_equal(after(&bad, body, bad.chunk.count == 2 ? 8 : 4, third), RING_BROKEN);     \
+        assert_int_equal(after(&bad, body, bad.chunk.count == 2 ? 8 : 4, third),                   \
+                         COLLECTIVE_BROKEN);                                                       \
     } while (0)
     SPOILT(hop, 1);
     SPOILT(hop, UINT16_MAX);
@@ -200,7 +202,7 @@ a_chunk_that_contradicts_the_plan_breaks_it(void **state)
     struct proto_msg gather = good;
     gather.type = PROTO_GATHER; /* nobody can have the whole sum of what peer 0 did not yet add */
     gather.chunk.coverage = ALL;
-    assert_int_not_equal(after(&gather, body, 4, third), RING_FINAL);
+    assert_int_not_equal(after(&gather, body, 4, third), COLLECTIVE_FINAL);
 }
 
 static void
@@ -211,9 +213,9 @@ a_chunk_of_another_plan_is_only_kept(void **state)
     struct proto_msg msg = good_chunk(body);
     msg.chunk.plan_hash = 2;
     msg.chunk.check++;
-    assert_int_equal(after(&msg, body, 4, third), RING_RUNNING);
+    assert_int_equal(after(&msg, body, 4, third), COLLECTIVE_RUNNING);
     msg.chunk.round = 7;
-    assert_int_equal(after(&msg, body, 4, third), RING_RUNNING);
+    assert_int_equal(after(&msg, body, 4, third), COLLECTIVE_RUNNING);
 }
 
 static void
@@ -226,17 +228,17 @@ frames_kept_are_bounded(void **state)
     message = (struct rings_message){.uses = 1u << 30};
     int32_t body[1] = {1};
     struct core_frame frame = {body, 4, &message};
-    struct ring *ring = rings->nodes[0].ring;
-    for (uint64_t k = 0; k < 3 * ring_keep_max(ring); k++) {
+    struct collective *ring = rings->nodes[0].ring;
+    for (uint64_t k = 0; k < 3 * collective_keep_max(ring); k++) {
         struct proto_msg msg = good_chunk(body);
         msg.chunk.plan_hash = 100 + k;
-        ring_chunk(ring, third, &msg, &frame, 0);
+        collective_chunk(ring, third, &msg, &frame, 0);
     }
-    assert_int_equal(ring_kept(ring), ring_keep_max(ring));
-    ring_tick(ring);
-    assert_int_equal(ring_kept(ring), ring_keep_max(ring));
-    ring_tick(ring);
-    assert_int_equal(ring_kept(ring), 0);
+    assert_int_equal(collective_kept(ring), collective_keep_max(ring));
+    collective_tick(ring);
+    assert_int_equal(collective_kept(ring), collective_keep_max(ring));
+    collective_tick(ring);
+    assert_int_equal(collective_kept(ring), 0);
     rings_destroy(&rings);
 }
 

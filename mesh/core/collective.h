@@ -1,4 +1,4 @@
-/* ring.h - exact all-reduces of an int32 vector, one after the other.
+/* collective.h - exact all-reduces of an int32 vector, one after the other.
  *
  * There are n members in a ring, each with a contribution own[]. A bucket of c elements is cut into n segments,
  * segment s = [c*s/n, c*(s+1)/n). Each segment is sent in chunks of chunk_elems:
@@ -9,7 +9,8 @@
  *
  * So each member sends 2(n-1)/n of the vector, for any n (Patarasuk and Yuan, JPDC 2009). A bucket of at most
  * direct_bytes (between two members: of one chunk) goes from everyone to everyone instead: one step instead of
- * 2(n-1). The states of a chunk:
+ * 2(n-1). Each of these ways is a *route*, a table of functions in a file of its own (route_ring.c, route_direct.c): a new
+ * one passes through the same nets. The states of a chunk:
  *
  *     WAITING --REDUCE: body += own, sent on--> PASSED --GATHER: sum = body, sent on--> FINAL
  *        +----------- REDUCE, last hop: sum = body += own, sent on ----------------------^
@@ -25,16 +26,16 @@
  * only if all members agree. A failed check breaks the round: no error is ever added without being noticed.
  *
  * Chunks that come too early (bucket not computed here, next round, plan not yet known) are kept, at most
- * ring_keep_max of them. A sender never has more than one round's chunks under way, because no round completes
- * without us. No allocation after ring_new. */
-#ifndef MESH_RING_H
-#define MESH_RING_H
+ * collective_keep_max of them. A sender never has more than one round's chunks under way, because no round completes
+ * without us. No allocation after collective_new. */
+#ifndef MESH_COLLECTIVE_H
+#define MESH_COLLECTIVE_H
 
 #include "mesh/core/core.h"
 
-struct ring;
+struct collective;
 
-struct ring_setup {
+struct collective_setup {
     size_t bucket_count;
     const struct core_bucket *buckets; /* borrowed */
     int32_t *own;
@@ -44,7 +45,7 @@ struct ring_setup {
     uint64_t all; /* shards of a complete sum */
 };
 
-struct ring_ops {
+struct collective_ops {
     void (*send)(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
                  size_t body_size); /* body: part of own[] */
     void (*pass_on)(void *ctx, unsigned rank, const struct proto_msg *msg,
@@ -53,46 +54,47 @@ struct ring_ops {
     void (*release)(void *ctx, void *handle);
 };
 
-enum ring_status {
-    RING_OFF,     /* no plan, or no round begun */
-    RING_RUNNING, /* some ranges are not final */
-    RING_FINAL,   /* sum is complete */
-    RING_BROKEN,  /* a chunk contradicted the plan: see ring_why */
+enum collective_status {
+    COLLECTIVE_OFF,     /* no plan, or no round begun */
+    COLLECTIVE_RUNNING, /* some ranges are not final */
+    COLLECTIVE_FINAL,   /* sum is complete */
+    COLLECTIVE_BROKEN,  /* a chunk contradicted the plan: see collective_why */
 };
 
-int ring_new(struct ring **out, const struct ring_setup *setup, const struct ring_ops *ops,
-             void *ctx);
-void ring_destroy(struct ring **ring);
+int collective_new(struct collective **out, const struct collective_setup *setup,
+                   const struct collective_ops *ops, void *ctx);
+void collective_destroy(struct collective **c);
 
 /* A plan begins. Frames kept for another plan are released. */
-void ring_plan(struct ring *ring, const struct proto_plan *plan, uint64_t hash, unsigned rank);
+void collective_plan(struct collective *c, const struct proto_plan *plan, uint64_t hash,
+                     unsigned rank);
 /* A round of the plan begins. It exchanges the buckets from `first_bucket` on and is computed from the state with
  * hash `state`. sum may be written from now on. */
-void ring_round(struct ring *ring, uint64_t round, size_t first_bucket, uint64_t state);
+void collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint64_t state);
 /* Buckets below `end` of own are complete. May be called again with the same or a larger end. */
-void ring_ready(struct ring *ring, size_t end);
+void collective_ready(struct collective *c, size_t end);
 /* The plan is over. All frames kept for it are released. */
-void ring_stop(struct ring *ring);
+void collective_stop(struct collective *c);
 /* Releases frames that no plan wants and that were kept for longer than one interval between two calls. */
-void ring_tick(struct ring *ring);
+void collective_tick(struct collective *c);
 
 /* A REDUCE or GATHER came. `round` is the next round that this node will commit. */
-void ring_chunk(struct ring *ring, struct proto_node from, const struct proto_msg *msg,
-                struct core_frame *frame, uint64_t round);
+void collective_chunk(struct collective *c, struct proto_node from, const struct proto_msg *msg,
+                      struct core_frame *frame, uint64_t round);
 
 /* Returns a bucket whose sum is final although the round is not; each bucket once per round and plan, the last
- * bucket first. Its part of sum is not written again before the next ring_ready of another round or plan. */
-bool ring_final(struct ring *ring, size_t *bucket);
-enum ring_status ring_status(const struct ring *ring);
+ * bucket first. Its part of sum is not written again before the next collective_ready of another round or plan. */
+bool collective_final(struct collective *c, size_t *bucket);
+enum collective_status collective_status(const struct collective *c);
 /* Is this bucket of the running round complete in sum? */
-bool ring_complete(const struct ring *ring, size_t bucket);
-const char *ring_why(const struct ring *ring);
+bool collective_complete(const struct collective *c, size_t bucket);
+const char *collective_why(const struct collective *c);
 /* Is the round broken because a member computes from another state? Returns its rank and the hash of its state. */
-bool ring_diverged(const struct ring *ring, unsigned *rank, uint64_t *state);
+bool collective_diverged(const struct collective *c, unsigned *rank, uint64_t *state);
 /* Number of chunks taken so far; it rises with progress. */
-uint64_t ring_progress(const struct ring *ring);
+uint64_t collective_progress(const struct collective *c);
 /* Maximum number of kept frames: two rounds of chunks of the largest mesh. */
-size_t ring_keep_max(const struct ring *ring);
-size_t ring_kept(const struct ring *ring);
+size_t collective_keep_max(const struct collective *c);
+size_t collective_kept(const struct collective *c);
 
 #endif
