@@ -112,6 +112,15 @@ plan_recent_max(const struct core *core)
     return most;
 }
 
+/* Must plans leave out peers[i]? It says that it was left out, or was told so a moment ago. */
+static inline bool
+straggler_benched(const struct core *core, int i)
+{
+    uint64_t told_at_us = core->straggler.of[i].told_at_us;
+    return core->view.of[i].beat.benched ||
+           (told_at_us > 0 && core->awake - told_at_us < STRAGGLER_TOLD_US);
+}
+
 static inline bool
 core_node_equal(struct proto_node a, struct proto_node b)
 {

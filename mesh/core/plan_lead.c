@@ -19,7 +19,7 @@ static bool
 wants_in(const struct core *core, int i)
 {
     return peers_usable(core, i) && !core->view.of[i].beat.done && !core->plan.of[i].stuck &&
-           !divergence_excludes(core, i) && !straggler_benched(&core->straggler, core, i);
+           !divergence_excludes(core, i) && !straggler_benched(core, i);
 }
 
 /* Our own trainer hangs: others are to lead. */
@@ -338,9 +338,8 @@ plan_consider(struct plan *plan, const struct core *core, int i)
     if (said->round > core->round + PLAN_MERGE_ROUNDS &&
         core->awake >= core->fetch.of[i].avoid_at_us)
         return "another group is ahead";
-    if (said->done || straggler_benched(&core->straggler, core, i) ||
-        core->awake < plan->of[i].hold_at_us || core_mutant(MUTANT_HOLD) ||
-        !hears_plan(plan, core, i) || plan->hold != UINT64_MAX)
+    if (said->done || straggler_benched(core, i) || core->awake < plan->of[i].hold_at_us ||
+        core_mutant(MUTANT_HOLD) || !hears_plan(plan, core, i) || plan->hold != UINT64_MAX)
         return NULL;
     bool yields = !idle && !said->ready && core->peers.peers[i].node.id < core->config.self.id &&
                   said->round + PLAN_MERGE_ROUNDS >= core->round;

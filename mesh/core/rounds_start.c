@@ -67,7 +67,6 @@ rounds_start(struct core *core)
     contribution_init(&core->contribution);
     audit_init(&core->audit);
     divergence_init(&core->divergence);
-    straggler_init(&core->straggler);
     serve_init(&core->serve);
     int error = transfer_init(&core->transfer, &core->config);
     error = error ? error : collective_new(&core->collective, &setup, &ops, core);

@@ -7,12 +7,6 @@
 #include "mesh/core/internal.h"
 
 void
-straggler_init(struct straggler *s)
-{
-    *s = (struct straggler){0};
-}
-
-void
 straggler_up(struct straggler *s, int i)
 {
     s->of[i] = (struct straggler_peer){0};
@@ -186,12 +180,6 @@ straggler_decide(const struct straggler_view *view)
 
 /* --- Leading ----------------------------------------------------------------------------------- */
 
-static bool
-leads(const struct core *core)
-{
-    return core->plan.active && core_node_equal(core->plan.now.leader, core->config.self);
-}
-
 static void
 view_fill(const struct straggler *s, const struct core *core, struct straggler_view *view)
 {
@@ -294,7 +282,7 @@ call_back(struct straggler *s, const struct core *core)
     core_log(core, 6,
              "steps are no faster without the nodes that were left out: they may come back");
     for (int i = 0; i < core->peers.high; i++) {
-        if (core->peers.peers[i].state == PEER_UP && straggler_benched(s, core, i))
+        if (core->peers.peers[i].state == PEER_UP && straggler_benched(core, i))
             tell(s, core, i, 0, 0);
         s->of[i].told_at_us = 0;
     }
@@ -361,7 +349,7 @@ straggler_round(struct straggler *s, const struct core *core, uint64_t us)
     if (!full)
         return STRAGGLER_GO_ON;
     round_note(s, us);
-    return leads(core) ? lead(s, core) : STRAGGLER_GO_ON;
+    return plan_leads(&core->plan, core->config.self) ? lead(s, core) : STRAGGLER_GO_ON;
 }
 
 /* Who has come back makes the plan crawl: no need to see the round's end. */
@@ -370,7 +358,7 @@ crawls(struct straggler *s, const struct core *core)
 {
     uint64_t most_us = 3 * s->without_us + STRAGGLER_TRIAL_US;
     uint64_t us = core->awake - core->plan.round_at_us;
-    if (!leads(core) || s->without_us == 0 || us <= most_us ||
+    if (!plan_leads(&core->plan, core->config.self) || s->without_us == 0 || us <= most_us ||
         core->contribution.state != TRAINER_FREE || !trial_in_plan(s, core))
         return false;
     for (size_t m = 0; m < core->plan.now.count; m++) {
@@ -390,14 +378,6 @@ straggler_courted(struct straggler *s, const struct core *core, int i)
     char who[PROTO_WHO_MAX];
     core_log(core, 5, "%s is left out for a while: it does not catch up", report_who(core, i, who));
     tell(s, core, i, 0, 1);
-}
-
-bool
-straggler_benched(const struct straggler *s, const struct core *core, int i)
-{
-    uint64_t told_at_us = s->of[i].told_at_us;
-    return core->view.of[i].beat.benched ||
-           (told_at_us > 0 && core->awake - told_at_us < STRAGGLER_TOLD_US);
 }
 
 /* --- Being left out ---------------------------------------------------------------------------- */

@@ -109,7 +109,6 @@ enum straggler_verdict {
     STRAGGLER_ABORT,   /* abort the plan: a member that has come back is too slow */
 };
 
-void straggler_init(struct straggler *s);
 /* A session with peers[i] begins. */
 void straggler_up(struct straggler *s, int i);
 /* A heartbeat of peers[i] came; core->view has the one before. */
@@ -131,8 +130,6 @@ enum straggler_verdict straggler_on_bench(struct straggler *s, const struct core
                                           const struct proto_bench *msg);
 /* A plan was held for peers[i], but it did not join. */
 void straggler_courted(struct straggler *s, const struct core *core, int i);
-/* Must plans leave out peers[i]? */
-bool straggler_benched(const struct straggler *s, const struct core *core, int i);
 /* A prediction, made longer by the factor by which the last one was too short. */
 uint64_t straggler_sober(const struct straggler *s, const struct core *core, uint64_t us);
 
