@@ -193,10 +193,7 @@ uint64_t
 exact_check(const int32_t *x, size_t first, size_t n)
 {
     struct exact_sums sums;
-    if (simd_avx2())
-        exact_sums_avx2(x, n, &sums);
-    else
-        exact_sums_base(x, n, &sums);
+    SIMD_PICK(exact_sums)(x, n, &sums);
     return check_at(sums, first);
 }
 
@@ -220,7 +217,6 @@ exact_add(const struct exact *exact, const int16_t *exponent, size_t first, cons
 {
     assert(first <= exact->total && n <= exact->total - first);
     assert(shards_in >= 1 && shards_in <= 1u << (31 - exact->bits));
-    const bool avx2 = simd_avx2();
     const float limit = float_below((float)shards_in * scale_of(exact->bits));
     size_t block = n ? exact_block_of(exact, first) : 0;
     for (size_t done = 0, m; done < n; done += m, block++) {
@@ -228,8 +224,7 @@ exact_add(const struct exact *exact, const int16_t *exponent, size_t first, cons
         int32_t *to = own + first + done;
         float scale = scale_of(exact->bits - clamp(exponent[block]));
         struct exact_sums sums;
-        uint32_t largest = avx2 ? exact_add_avx2(to, g + done, m, scale, limit, &sums)
-                                : exact_add_base(to, g + done, m, scale, limit, &sums);
+        uint32_t largest = SIMD_PICK(exact_add)(to, g + done, m, scale, limit, &sums);
         if (check)
             *check = exact_check_add(*check, check_at(sums, first + done));
         if (largest > float_bits(limit))
@@ -242,16 +237,12 @@ exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *su
            float *g, size_t n)
 {
     assert(first <= exact->total && n <= exact->total - first);
-    const bool avx2 = simd_avx2();
     size_t block = n ? exact_block_of(exact, first) : 0;
     for (size_t done = 0, m; done < n; done += m, block++) {
         m = piece(exact, block, first + done, n - done);
         const int32_t *from = sum + first + done;
         float scale = scale_of(clamp(exponent[block]) - exact->bits);
-        if (avx2)
-            exact_read_avx2(g + done, from, m, scale);
-        else
-            exact_read_base(g + done, from, m, scale);
+        SIMD_PICK(exact_read)(g + done, from, m, scale);
     }
 }
 
@@ -283,11 +274,10 @@ exact_follow(const struct exact *exact, const int32_t *sum, size_t block, size_t
              int16_t *exponent)
 {
     assert(end <= exact->blocks);
-    const bool avx2 = simd_avx2();
     const int fall_max = settle ? EXACT_EXPONENT_MAX - EXACT_EXPONENT_MIN : 1;
     for (size_t b = block; b < end; b++) {
         size_t first = exact->first[b], n = exact->first[b + 1] - first;
-        uint32_t bits = avx2 ? exact_bits_avx2(sum + first, n) : exact_bits_base(sum + first, n);
+        uint32_t bits = SIMD_PICK(exact_bits)(sum + first, n);
         if (!bits)
             continue;
         int now = exponent[b];

@@ -153,7 +153,9 @@ enum { LANES = 1 };
 
 #endif
 
-EXACT_ADD_DECLARE(SIMD_NAME(exact_add))
+uint32_t
+SIMD_NAME(exact_add)(int32_t *own, const float *g, size_t n, float scale, float limit,
+                     struct exact_sums *sums)
 {
     size_t whole = n - n % LANES;
     *sums = (struct exact_sums){0};
@@ -162,7 +164,8 @@ EXACT_ADD_DECLARE(SIMD_NAME(exact_add))
     return a > b ? a : b;
 }
 
-EXACT_SUMS_DECLARE(SIMD_NAME(exact_sums))
+void
+SIMD_NAME(exact_sums)(const int32_t *x, size_t n, struct exact_sums *sums)
 {
     enum { WIDE = 16 };
     uint32_t a[WIDE] = {0}, b[WIDE] = {0};
@@ -178,13 +181,15 @@ EXACT_SUMS_DECLARE(SIMD_NAME(exact_sums))
         take(sums, (uint32_t)x[i], i);
 }
 
-EXACT_READ_DECLARE(SIMD_NAME(exact_read))
+void
+SIMD_NAME(exact_read)(float *g, const int32_t *sum, size_t n, float scale)
 {
     for (size_t i = 0; i < n; i++)
         g[i] = (float)sum[i] * scale;
 }
 
-EXACT_BITS_DECLARE(SIMD_NAME(exact_bits))
+uint32_t
+SIMD_NAME(exact_bits)(const int32_t *sum, size_t n)
 {
     uint32_t bits = 0;
     for (size_t i = 0; i < n; i++)

@@ -126,13 +126,12 @@ static void
 apply_sgd(const struct optim_spec *spec, const struct optim_factors *f, float *params, float *slot,
           const float *g, size_t n)
 {
-    const bool avx2 = simd_avx2();
     if (!rule_slots(spec))
-        (avx2 ? optim_sgd_avx2 : optim_sgd_base)(f, params, g, n);
+        SIMD_PICK(optim_sgd)(f, params, g, n);
     else if (spec->nesterov)
-        (avx2 ? optim_nesterov_avx2 : optim_nesterov_base)(f, params, slot, g, n);
+        SIMD_PICK(optim_nesterov)(f, params, slot, g, n);
     else
-        (avx2 ? optim_momentum_avx2 : optim_momentum_base)(f, params, slot, g, n);
+        SIMD_PICK(optim_momentum)(f, params, slot, g, n);
 }
 
 static void
@@ -152,14 +151,13 @@ apply_adam(const struct optim_spec *spec, double rate, uint64_t step, float *par
         .root = (float)(1 / sqrt(1 - power(beta2, step + 1))),
         .epsilon = spec->epsilon,
     };
-    (simd_avx2() ? optim_adam_avx2 : optim_adam_base)(&f, params, slot[0], slot[1], g, n);
+    SIMD_PICK(optim_adam)(&f, params, slot[0], slot[1], g, n);
 }
 
 static void
 apply_rmsprop(const struct optim_spec *spec, double rate, float *params,
               float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n)
 {
-    const bool avx2 = simd_avx2();
     const struct optim_factors f = {
         .rate = (float)rate,
         .momentum = spec->momentum,
@@ -169,10 +167,9 @@ apply_rmsprop(const struct optim_spec *spec, double rate, float *params,
         .epsilon = spec->epsilon,
     };
     if (spec->momentum > 0)
-        (avx2 ? optim_rmsprop_momentum_avx2 : optim_rmsprop_momentum_base)(&f, params, slot[1],
-                                                                           slot[0], g, n);
+        SIMD_PICK(optim_rmsprop_momentum)(&f, params, slot[1], slot[0], g, n);
     else
-        (avx2 ? optim_rmsprop_avx2 : optim_rmsprop_base)(&f, params, slot[0], g, n);
+        SIMD_PICK(optim_rmsprop)(&f, params, slot[0], g, n);
 }
 
 static void
@@ -187,7 +184,7 @@ apply_lion(const struct optim_spec *spec, double rate, float *params, float *slo
         .beta2 = spec->beta2,
         .rest2 = (float)(1 - (double)spec->beta2),
     };
-    (simd_avx2() ? optim_lion_avx2 : optim_lion_base)(&f, params, slot, g, n);
+    SIMD_PICK(optim_lion)(&f, params, slot, g, n);
 }
 
 /* New m and v, and the direction in which they point. */
@@ -206,7 +203,7 @@ lamb_direction(const struct optim_spec *spec, uint64_t step, const float *params
         .root = (float)(1 / sqrt(1 - power(beta2, step + 1))),
         .epsilon = spec->epsilon,
     };
-    (simd_avx2() ? optim_lamb_avx2 : optim_lamb_base)(&f, params, m, v, g, direction, n);
+    SIMD_PICK(optim_lamb)(&f, params, m, v, g, direction, n);
 }
 
 static void
@@ -218,7 +215,7 @@ apply_lamb(const struct optim_spec *spec, double rate, uint64_t step, float *par
     for (size_t at = 0, k; at < n; at += k) {
         k = n - at < PIECE ? n - at : PIECE;
         lamb_direction(spec, step, params + at, slot[0] + at, slot[1] + at, g + at, direction, k);
-        (simd_avx2() ? optim_sgd_avx2 : optim_sgd_base)(&f, params + at, direction, k);
+        SIMD_PICK(optim_sgd)(&f, params + at, direction, k);
     }
 }
 
@@ -286,7 +283,7 @@ optim_apply(const struct optim_spec *spec, double rate, uint64_t step, float *pa
         apply_lion(spec, rate, params, slot[0], g, n);
         break;
     case OPTIM_LARS:
-        (simd_avx2() ? optim_lars_avx2 : optim_lars_base)(&f, params, slot[0], g, n);
+        SIMD_PICK(optim_lars)(&f, params, slot[0], g, n);
         break;
     case OPTIM_LAMB:
         apply_lamb(spec, rate, step, params, slot, g, n);

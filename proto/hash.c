@@ -7,5 +7,5 @@
 uint64_t
 hash64(const void *data, size_t size)
 {
-    return simd_avx2() ? hash64_avx2(data, size) : hash64_base(data, size);
+    return SIMD_PICK(hash64)(data, size);
 }

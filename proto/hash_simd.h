@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-uint64_t hash64_base(const void *data, size_t size);
-uint64_t hash64_avx2(const void *data, size_t size);
+#include "proto/simd.h"
+
+SIMD_DECLARE(uint64_t, hash64, (const void *data, size_t size));
 
 #endif

@@ -1,10 +1,13 @@
 /* simd.h - one source file becomes one object per instruction set; the program chooses once, when it starts.
  *
- * The Makefile compiles every *_simd.c once per instruction set (base, avx2) with -DSIMD=<name>. Such a file defines
- * SIMD_NAME(f) for each function f. A plain file beside it chooses with simd_avx2():
+ * The Makefile compiles every *_simd.c once per instruction set (base, avx2) with -DSIMD=<name>. A function f in it is
+ * defined as SIMD_NAME(f). The header beside it declares the variants, and callers pick one:
  *
- *     void SIMD_NAME(exact_add)(...) { ... }                  // exact_simd.c
- *     return simd_avx2() ? exact_add_avx2(...) : exact_add_base(...);   // exact.c
+ *     SIMD_DECLARE(uint64_t, hash64, (const void *data, size_t size));      // hash_simd.h: hash64_base, hash64_avx2
+ *     SIMD_NAME(hash64)(const void *data, size_t size) { ... }              // hash_simd.c
+ *     return SIMD_PICK(hash64)(data, size);                                 // hash.c
+ *
+ * A further set is added here, in enum simd_set and in the Makefile, and nowhere else.
  *
  * Base is what every CPU of the architecture has: SSE2 on x86-64, NEON on ARM64. The variable MESHNODE_SIMD may name a
  * smaller set than the CPU has, for tests and measurements. Every variant must give the same bits: reductions go over
@@ -44,6 +47,11 @@ simd_avx512(void)
 {
     return simd_set >= SIMD_SET_AVX512;
 }
+
+#define SIMD_DECLARE(result, f, parameters)                                                        \
+    result f##_base parameters;                                                                    \
+    result f##_avx2 parameters
+#define SIMD_PICK(f) (simd_avx2() ? f##_avx2 : f##_base)
 
 /* Uses the set called `name` from now on, NULL or "": the largest that this CPU has. The start calls it with
  * MESHNODE_SIMD. Returns 0, or -EINVAL with `why` if there is no such set here; then the largest is used. */

@@ -2,36 +2,29 @@
 #include "mesh/core/check.h"
 
 #include "mesh/core/check_simd.h"
-#include "proto/simd.h"
-
-#if defined(__x86_64__)
-#define PICK(f) (simd_avx2() ? f##_avx2 : f##_base)
-#else
-#define PICK(f) f##_base
-#endif
 
 uint64_t
 check_of(const int32_t *x, size_t n)
 {
-    return PICK(check_of)(x, n);
+    return SIMD_PICK(check_of)(x, n);
 }
 
 void
 check_sum(void *out, const int32_t *a, const void *b, size_t n, uint64_t *a_check,
           uint64_t *out_check)
 {
-    PICK(check_sum)(out, a, b, n, a_check, out_check);
+    SIMD_PICK(check_sum)(out, a, b, n, a_check, out_check);
 }
 
 void
 check_sum_copy(int32_t *out, const int32_t *a, void *b, size_t n, uint64_t *a_check,
                uint64_t *out_check)
 {
-    PICK(check_sum_copy)(out, a, b, n, a_check, out_check);
+    SIMD_PICK(check_sum_copy)(out, a, b, n, a_check, out_check);
 }
 
 uint64_t
 check_copy(int32_t *out, const void *b, size_t n)
 {
-    return PICK(check_copy)(out, b, n);
+    return SIMD_PICK(check_copy)(out, b, n);
 }

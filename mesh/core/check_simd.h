@@ -5,15 +5,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CHECK_VARIANT(name)                                                                        \
-    uint64_t check_of_##name(const void *x, size_t n);                                             \
-    void check_sum_##name(void *out, const int32_t *a, const void *b, size_t n, uint64_t *a_check, \
-                          uint64_t *out_check);                                                    \
-    void check_sum_copy_##name(int32_t *out, const int32_t *a, void *b, size_t n,                  \
-                               uint64_t *a_check, uint64_t *out_check);                            \
-    uint64_t check_copy_##name(int32_t *out, const void *b, size_t n);
+#include "proto/simd.h"
 
-CHECK_VARIANT(base)
-CHECK_VARIANT(avx2)
+SIMD_DECLARE(uint64_t, check_of, (const void *x, size_t n));
+SIMD_DECLARE(void, check_sum,
+             (void *out, const int32_t *a, const void *b, size_t n, uint64_t *a_check,
+              uint64_t *out_check));
+SIMD_DECLARE(void, check_sum_copy,
+             (int32_t * out, const int32_t *a, void *b, size_t n, uint64_t *a_check,
+              uint64_t *out_check));
+SIMD_DECLARE(uint64_t, check_copy, (int32_t * out, const void *b, size_t n));
 
 #endif

@@ -8,14 +8,17 @@
 
 #include "proto/simd.h"
 
-OPTIM_SGD_DECLARE(SIMD_NAME(optim_sgd))
+void
+SIMD_NAME(optim_sgd)(const struct optim_factors *f, float *p, const float *g, size_t n)
 {
     const float rate = f->rate, decay = f->decay;
     for (size_t i = 0; i < n; i++)
         p[i] -= rate * (g[i] + decay * p[i]);
 }
 
-OPTIM_MOMENTUM_DECLARE(SIMD_NAME(optim_momentum))
+void
+SIMD_NAME(optim_momentum)(const struct optim_factors *f, float *p, float *m, const float *g,
+                          size_t n)
 {
     const float rate = f->rate, decay = f->decay, momentum = f->momentum;
     for (size_t i = 0; i < n; i++) {
@@ -25,7 +28,9 @@ OPTIM_MOMENTUM_DECLARE(SIMD_NAME(optim_momentum))
     }
 }
 
-OPTIM_MOMENTUM_DECLARE(SIMD_NAME(optim_nesterov))
+void
+SIMD_NAME(optim_nesterov)(const struct optim_factors *f, float *p, float *m, const float *g,
+                          size_t n)
 {
     const float rate = f->rate, decay = f->decay, momentum = f->momentum;
     for (size_t i = 0; i < n; i++) {
@@ -36,7 +41,9 @@ OPTIM_MOMENTUM_DECLARE(SIMD_NAME(optim_nesterov))
     }
 }
 
-OPTIM_ADAM_DECLARE(SIMD_NAME(optim_adam))
+void
+SIMD_NAME(optim_adam)(const struct optim_factors *f, float *p, float *m, float *v, const float *g,
+                      size_t n)
 {
     const struct optim_factors c = *f;
     for (size_t i = 0; i < n; i++) {
@@ -49,7 +56,9 @@ OPTIM_ADAM_DECLARE(SIMD_NAME(optim_adam))
     }
 }
 
-OPTIM_MOMENTUM_DECLARE(SIMD_NAME(optim_rmsprop))
+void
+SIMD_NAME(optim_rmsprop)(const struct optim_factors *f, float *p, float *m, const float *g,
+                         size_t n)
 {
     const struct optim_factors c = *f;
     for (size_t i = 0; i < n; i++) {
@@ -60,7 +69,9 @@ OPTIM_MOMENTUM_DECLARE(SIMD_NAME(optim_rmsprop))
     }
 }
 
-OPTIM_ADAM_DECLARE(SIMD_NAME(optim_rmsprop_momentum))
+void
+SIMD_NAME(optim_rmsprop_momentum)(const struct optim_factors *f, float *p, float *m, float *v,
+                                  const float *g, size_t n)
 {
     const struct optim_factors c = *f;
     for (size_t i = 0; i < n; i++) {
@@ -73,7 +84,8 @@ OPTIM_ADAM_DECLARE(SIMD_NAME(optim_rmsprop_momentum))
     }
 }
 
-OPTIM_MOMENTUM_DECLARE(SIMD_NAME(optim_lion))
+void
+SIMD_NAME(optim_lion)(const struct optim_factors *f, float *p, float *m, const float *g, size_t n)
 {
     const struct optim_factors c = *f;
     for (size_t i = 0; i < n; i++) {
@@ -84,7 +96,8 @@ OPTIM_MOMENTUM_DECLARE(SIMD_NAME(optim_lion))
     }
 }
 
-OPTIM_MOMENTUM_DECLARE(SIMD_NAME(optim_lars))
+void
+SIMD_NAME(optim_lars)(const struct optim_factors *f, float *p, float *m, const float *g, size_t n)
 {
     const float rate = f->rate, decay = f->decay, momentum = f->momentum;
     for (size_t i = 0; i < n; i++) {
@@ -94,7 +107,9 @@ OPTIM_MOMENTUM_DECLARE(SIMD_NAME(optim_lars))
     }
 }
 
-OPTIM_LAMB_DECLARE(SIMD_NAME(optim_lamb))
+void
+SIMD_NAME(optim_lamb)(const struct optim_factors *f, const float *p, float *m, float *v,
+                      const float *g, float *r, size_t n)
 {
     const struct optim_factors c = *f;
     for (size_t i = 0; i < n; i++) {

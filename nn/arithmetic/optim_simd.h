@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+#include "proto/simd.h"
+
 /* The factors of an update, each rounded to float once per step. */
 struct optim_factors {
     float rate;
@@ -19,34 +21,21 @@ struct optim_factors {
     float epsilon;
 };
 
-#define OPTIM_SGD_DECLARE(name)                                                                    \
-    void name(const struct optim_factors *f, float *p, const float *g, size_t n)
-#define OPTIM_MOMENTUM_DECLARE(name)                                                               \
-    void name(const struct optim_factors *f, float *p, float *m, const float *g, size_t n)
-#define OPTIM_ADAM_DECLARE(name)                                                                   \
-    void name(const struct optim_factors *f, float *p, float *m, float *v, const float *g, size_t n)
-/* Writes the direction to r[n] and does not change the parameters. */
-#define OPTIM_LAMB_DECLARE(name)                                                                   \
-    void name(const struct optim_factors *f, const float *p, float *m, float *v, const float *g,   \
-              float *r, size_t n)
+#define OPTIM_SLOTS_1 (const struct optim_factors *f, float *p, float *m, const float *g, size_t n)
+#define OPTIM_SLOTS_2                                                                              \
+    (const struct optim_factors *f, float *p, float *m, float *v, const float *g, size_t n)
 
-OPTIM_SGD_DECLARE(optim_sgd_base);
-OPTIM_SGD_DECLARE(optim_sgd_avx2);
-OPTIM_MOMENTUM_DECLARE(optim_momentum_base);
-OPTIM_MOMENTUM_DECLARE(optim_momentum_avx2);
-OPTIM_MOMENTUM_DECLARE(optim_nesterov_base);
-OPTIM_MOMENTUM_DECLARE(optim_nesterov_avx2);
-OPTIM_ADAM_DECLARE(optim_adam_base);
-OPTIM_ADAM_DECLARE(optim_adam_avx2);
-OPTIM_MOMENTUM_DECLARE(optim_rmsprop_base); /* m is v here */
-OPTIM_MOMENTUM_DECLARE(optim_rmsprop_avx2);
-OPTIM_ADAM_DECLARE(optim_rmsprop_momentum_base);
-OPTIM_ADAM_DECLARE(optim_rmsprop_momentum_avx2);
-OPTIM_MOMENTUM_DECLARE(optim_lion_base);
-OPTIM_MOMENTUM_DECLARE(optim_lion_avx2);
-OPTIM_MOMENTUM_DECLARE(optim_lars_base);
-OPTIM_MOMENTUM_DECLARE(optim_lars_avx2);
-OPTIM_LAMB_DECLARE(optim_lamb_base);
-OPTIM_LAMB_DECLARE(optim_lamb_avx2);
+SIMD_DECLARE(void, optim_sgd, (const struct optim_factors *f, float *p, const float *g, size_t n));
+SIMD_DECLARE(void, optim_momentum, OPTIM_SLOTS_1);
+SIMD_DECLARE(void, optim_nesterov, OPTIM_SLOTS_1);
+SIMD_DECLARE(void, optim_adam, OPTIM_SLOTS_2);
+SIMD_DECLARE(void, optim_rmsprop, OPTIM_SLOTS_1); /* m is v here */
+SIMD_DECLARE(void, optim_rmsprop_momentum, OPTIM_SLOTS_2);
+SIMD_DECLARE(void, optim_lion, OPTIM_SLOTS_1);
+SIMD_DECLARE(void, optim_lars, OPTIM_SLOTS_1);
+/* Writes the direction to r[n] and does not change the parameters. */
+SIMD_DECLARE(void, optim_lamb,
+             (const struct optim_factors *f, const float *p, float *m, float *v, const float *g,
+              float *r, size_t n));
 
 #endif

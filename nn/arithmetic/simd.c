@@ -4,7 +4,7 @@
 #define NN_SIMD_DEFINE(name, parameters, arguments)                                                \
     void name parameters                                                                           \
     {                                                                                              \
-        (simd_avx2() ? name##_avx2 : name##_base) arguments;                                       \
+        SIMD_PICK(name) arguments;                                                                 \
     }
 
 NN_SIMD_LIST(NN_SIMD_DEFINE)

@@ -107,8 +107,7 @@ struct batchnorm_slope {
       (c, x, dy, s, dx))
 
 #define NN_SIMD_DECLARE(name, parameters, arguments)                                               \
-    void name##_base parameters;                                                                   \
-    void name##_avx2 parameters;                                                                   \
+    SIMD_DECLARE(void, name, parameters);                                                          \
     void name parameters;
 
 NN_SIMD_LIST(NN_SIMD_DECLARE)

@@ -8,16 +8,12 @@
 #include "proto/simd.h"
 
 /* out[i] = in[i] * scale + shift */
-void data_scale_base(const uint8_t *in, float scale, float shift, float *out, size_t n);
-void data_scale_avx2(const uint8_t *in, float scale, float shift, float *out, size_t n);
+SIMD_DECLARE(void, data_scale, (const uint8_t *in, float scale, float shift, float *out, size_t n));
 
 static inline void
 data_scale(const uint8_t *in, float scale, float shift, float *out, size_t n)
 {
-    if (simd_avx2())
-        data_scale_avx2(in, scale, shift, out, n);
-    else
-        data_scale_base(in, scale, shift, out, n);
+    SIMD_PICK(data_scale)(in, scale, shift, out, n);
 }
 
 #endif
