@@ -3,25 +3,12 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
 #include "proto/text.h"
-
-void
-core_log(const struct core *core, int level, const char *format, ...)
-{
-    char line[CORE_LINE_MAX];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    core->ops.log(core->ctx, level, line);
-}
 
 /* --- Life -------------------------------------------------------------------------------------- */
 

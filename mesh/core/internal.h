@@ -5,6 +5,8 @@
 #ifndef MESH_INTERNAL_H
 #define MESH_INTERNAL_H
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "mesh/core/admit.h"
@@ -84,8 +86,17 @@ struct core {
     uint64_t sweep_at_us; /* awake; when frames that no plan wants are released */
 };
 
-void core_log(const struct core *core, int level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* One line for a person. level as in syslog. */
+static inline void __attribute__((format(printf, 3, 4)))
+core_log(const struct core *core, int level, const char *format, ...)
+{
+    char line[CORE_LINE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    core->ops.log(core->ctx, level, line);
+}
 
 /* No plan, and the trainer could take one up. */
 static inline bool

@@ -7,132 +7,6 @@
 #include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
 
-/* --- Plans begin and end -------------------------------------------------------------------------- */
-
-static void
-round_begin(struct core *core)
-{
-    plan_round(&core->plan, core);
-    collective_round(core->collective, core->round, core->first_bucket, core->state_hash);
-    audit_round(&core->audit, core);
-}
-
-static void
-adopt(struct core *core)
-{
-    if (core->plan.active) /* the same leader's newer plan replaces it */
-        collective_stop(core->collective);
-    fetch_planned(&core->fetch, core);
-    plan_adopt(&core->plan, core);
-    collective_plan(core->collective, &core->plan.now, core->plan.hash, core->plan.rank);
-    straggler_plan(&core->straggler, core);
-    round_begin(core);
-}
-
-static void
-stop(struct core *core)
-{
-    collective_stop(core->collective);
-    heartbeat_send(core);
-}
-
-/* The plan is over and the next one may begin. */
-static void
-rest(struct core *core)
-{
-    plan_rest(&core->plan, core);
-    stop(core);
-}
-
-void
-rounds_abort(struct core *core, const char *why)
-{
-    if (!why || !core->plan.active)
-        return;
-    plan_drop(&core->plan, core, why, false);
-    stop(core);
-}
-
-static void
-differ(struct core *core)
-{
-    if (!core->plan.active)
-        return;
-    plan_drop(&core->plan, core, "its members hold different states", true);
-    stop(core);
-}
-
-/* The state is not what it was said to be: nothing of it may get to the others. */
-static void
-void_state(struct core *core, const char *why)
-{
-    contribution_damaged(&core->contribution);
-    core->state_hash = 0;
-    core->done = false;
-    core->damages++;
-    serve_reset(&core->serve, core);
-    fetch_reset(&core->fetch, core);
-    rounds_abort(core, why);
-    heartbeat_send(core);
-}
-
-/* --- What the parts return ------------------------------------------------------------------------ */
-
-static void
-on_divergence(struct core *core, struct divergence_verdict verdict)
-{
-    if (verdict.differ)
-        differ(core);
-    if (!verdict.back)
-        return;
-    void_state(core, verdict.why);
-    if (verdict.copy)
-        fetch_needs_copy(&core->fetch);
-    core->ops.back(core->ctx, verdict.round);
-}
-
-/* What catching up came to. */
-static void
-on_fetch(struct core *core, struct fetch_verdict verdict)
-{
-    if (verdict.conflict)
-        on_divergence(core,
-                      divergence_differs(&core->divergence, core, verdict.from, verdict.hash));
-    if (verdict.commit) {
-        contribution_ask(&core->contribution, core, TRAINER_COMMITTING);
-        serve_finish(&core->serve, core);
-        core->shared++;
-        core->ops.commit(core->ctx, core->round);
-    }
-    if (verdict.adopt) {
-        serve_reset(&core->serve, core);
-        contribution_ask(&core->contribution, core, TRAINER_ADOPTING);
-        core->shared++;
-        core->ops.adopt(core->ctx, verdict.round, verdict.hash);
-    }
-}
-
-static void
-on_straggler(struct core *core, enum straggler_verdict verdict)
-{
-    if (verdict == STRAGGLER_ABORT)
-        rounds_abort(core, "a member that has come back is too slow");
-    if (verdict == STRAGGLER_BACK)
-        core->plan.idle_at_us = core->awake;
-    if (verdict == STRAGGLER_BACK || verdict == STRAGGLER_BENCHED)
-        heartbeat_send(core);
-}
-
-static void
-on_audit(struct core *core, struct audit_verdict verdict)
-{
-    int i = verdict.expel.id ? peers_find(core, verdict.expel) : -1;
-    if (i >= 0)
-        admit_expel(core, i);
-    if (verdict.abort)
-        rounds_abort(core, "a member was expelled");
-}
-
 static void
 on_broken(struct core *core)
 {
@@ -148,7 +22,7 @@ on_broken(struct core *core)
     heartbeat_state(core, i, state);
     divergence_beat(&core->divergence, core, i);
     divergence_warn(&core->divergence, core);
-    differ(core);
+    rounds_differ(core);
 }
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
@@ -160,10 +34,10 @@ catch_up(struct core *core)
     struct fetch *fetch = &core->fetch;
     bool goes_on = fetch_step(fetch, core);
     if (goes_on && fetch->stage == FETCH_FOLLOWING)
-        on_fetch(core, fetch_follow_step(fetch, core));
+        rounds_on_fetch(core, fetch_follow_step(fetch, core));
     if (goes_on && fetch_uses_state_in(fetch)) {
         serve_yield(&core->serve);
-        on_fetch(core, fetch_copy_step(fetch, core));
+        rounds_on_fetch(core, fetch_copy_step(fetch, core));
     }
     serve_step(&core->serve, core);
     if (serve_uses_state_in(&core->serve))
@@ -177,7 +51,7 @@ lead(struct core *core)
         return;
     for (uint64_t left = core->plan.in_vain; left; left &= left - 1)
         straggler_courted(&core->straggler, core, __builtin_ctzll(left));
-    adopt(core);
+    rounds_adopt(core);
 }
 
 /* What this node adds to the running round. */
@@ -227,7 +101,7 @@ static void
 on_step(struct core *core)
 {
     on_broken(core);
-    on_divergence(core, divergence_step(&core->divergence, core));
+    rounds_on_divergence(core, divergence_step(&core->divergence, core));
     catch_up(core);
     lead(core);
     contribute(core);
@@ -249,8 +123,8 @@ on_tick(struct core *core)
 {
     rounds_abort(core, plan_tick(&core->plan, core));
     drop_blockers(core);
-    on_audit(core, audit_tick(&core->audit, core));
-    on_straggler(core, straggler_tick(&core->straggler, core, plan_recent_max(core)));
+    rounds_on_audit(core, audit_tick(&core->audit, core));
+    rounds_on_straggler(core, straggler_tick(&core->straggler, core, plan_recent_max(core)));
     if (core->awake < core->sweep_at_us)
         return;
     core->sweep_at_us = core->awake + CORE_SWEEP_US;
@@ -266,11 +140,11 @@ on_message(struct core *core, int i, const struct proto_msg *msg)
     switch (msg->type) {
     case PROTO_PLAN:
         if (plan_on_plan(&core->plan, core, i, &msg->plan))
-            adopt(core);
+            rounds_adopt(core);
         break;
     case PROTO_HOLD:
         if (plan_on_hold(&core->plan, core, i, &msg->hold))
-            rest(core);
+            rounds_rest(core);
         break;
     case PROTO_ABORT:
         end = plan_on_abort(&core->plan, i, &msg->abort);
@@ -278,14 +152,14 @@ on_message(struct core *core, int i, const struct proto_msg *msg)
             rounds_abort(core, "a member dropped it");
         if (end == PLAN_DIFFERS) {
             divergence_warn(&core->divergence, core);
-            differ(core);
+            rounds_differ(core);
         }
         break;
     case PROTO_ACCUSE:
         audit_on_accuse(&core->audit, core, i, &msg->accuse);
         break;
     case PROTO_BENCH:
-        on_straggler(core, straggler_on_bench(&core->straggler, core, &msg->bench));
+        rounds_on_straggler(core, straggler_on_bench(&core->straggler, core, &msg->bench));
         break;
     case PROTO_FETCH:
         serve_on_fetch(&core->serve, core, i, &msg->fetch);
@@ -324,7 +198,7 @@ on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame
         fetch_on_offer(&core->fetch, core, i, &msg->offer, frame->data, frame->size);
         break;
     case PROTO_TOTAL:
-        on_fetch(core, fetch_on_total(&core->fetch, core, i, &msg->total, frame));
+        rounds_on_fetch(core, fetch_on_total(&core->fetch, core, i, &msg->total, frame));
         break;
     default:
         break;
@@ -395,10 +269,10 @@ next_round(struct core *core)
     if (verdict == STRAGGLER_BENCHED)
         heartbeat_send(core);
     if (last) {
-        rest(core);
+        rounds_rest(core);
         return;
     }
-    round_begin(core);
+    rounds_begin(core);
     if (verdict != STRAGGLER_GO_ON)
         plan_hold(&core->plan, core);
     else
@@ -447,7 +321,7 @@ on_total_bad(struct core *core)
 static void
 on_damaged(struct core *core)
 {
-    void_state(core, "this node's state is damaged");
+    rounds_void_state(core, "this node's state is damaged");
 }
 
 static void
@@ -456,7 +330,7 @@ on_audited(struct core *core, bool equal)
     assert(core->contribution.state == TRAINER_AUDITING);
     core->contribution.state = TRAINER_FREE;
     plan_progress(&core->plan, core->awake);
-    on_audit(core, audit_answer(&core->audit, core, equal));
+    rounds_on_audit(core, audit_answer(&core->audit, core, equal));
 }
 
 static void
