@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -438,9 +439,27 @@ one_too_many_is_ended(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_guard, close_all)
 
+/* qemu-user does not pass on what the guard asks the kernel for. */
+static bool
+kernel_counts(void)
+{
+    struct pair pair = new_pair();
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    int rc = getsockopt(pair.ours, IPPROTO_TCP, TCP_INFO, &info, &size);
+    close(pair.ours);
+    close(pair.theirs);
+    pair_count = 0;
+    return rc == 0 && size > sizeof(int);
+}
+
 int
 main(void)
 {
+    if (!kernel_counts()) {
+        puts("this system has no TCP_INFO: a guard sees nothing here");
+        return 77;
+    }
     const struct CMUnitTest tests[] = {
         CASE(a_message_without_an_end_ends_its_connection),
         CASE(the_report_names_host_and_port),
