@@ -175,8 +175,9 @@ torture: check-deps                  ## checkpoints: 100,000 damages per seed in
 	for seed in $(SEEDS); do $B/tests/prop/prop_checkpoint 100000 $$seed && \
 	    MESHNODE=$(abspath $B/meshnode) tests/process/test_repair.sh $$seed || exit 1; done
 
-bench: deps                          ## ratios to raw TCP, Gloo, Open MPI and PyTorch
+bench: deps                          ## ratios to raw TCP, Gloo, Open MPI, OpenBLAS and PyTorch, which it gets from PyPI
 	@tests/support/deps.sh build bench
+	@[ -x build/venv-torch/bin/python ] || $(MAKE) -s build/venv-torch || echo "*** no PyTorch from PyPI: Debian's instead" >&2
 	@$(MAKE) -s all $(benches)
 	BUILD=$(abspath $B) python3 tests/bench/run.py $(BENCH)
 
@@ -201,9 +202,11 @@ lines:                               ## list every line that the program can say
 	@tests/support/lines.sh list
 layers:                              ## check that includes point down
 	@tests/support/layers.sh
-pypi:                                ## PyTorch and TensorBoard from PyPI, with which make check compares where they are
-	python3 -m venv build/venv-torch && build/venv-torch/bin/pip install -q torch numpy
-	python3 -m venv build/venv-tensorboard && build/venv-tensorboard/bin/pip install -q tensorboard
+pypi: build/venv-torch build/venv-tensorboard ## PyTorch and TensorBoard from PyPI, with which make check compares
+build/venv-torch: PYPI = torch numpy pyyaml
+build/venv-tensorboard: PYPI = tensorboard
+build/venv-%:
+	python3 -m venv $@ && $@/bin/pip install -q $(PYPI) || { rm -rf $@; exit 1; }
 lint: format-check layers            ## analyzers of gcc, clang and cppcheck; prints the longest functions
 	@BUILD=$B CFLAGS="$(filter-out -MMD -MP,$(ALL_CFLAGS))" tests/support/lint.sh $(lib_src) $(simd_src) node/cli/main.c
 cov:                                 ## line coverage of the fast tests, per file

@@ -1,18 +1,38 @@
-/* bench_gemm - our product loop against the BLAS library's sgemm, alternating, on the shapes of a dense
- * layer 784 -> 512: y^T = W x^T for a shard of 16, 32, 64 and 256 rows. Packing x is part of both.
+/* bench_gemm own|blas KIND:M:N:K ... - speed of products, single thread, in processor time.
  *
- * Prints rows, then for both the best and the median of GFLOP/s in processor time, and their ratio. */
+ *     own     our own library (nn/arithmetic/product.h); packing counts
+ *     blas    sgemm of OpenBLAS, with the kernel that OPENBLAS_CORETYPE names
+ *     KIND    of C[M, N] = A B with depth K: nt: A [M, K], B [N, K] (forward of a dense layer); nn: B [K, N] (gradient of
+ *             its inputs); tn: A [K, M], B [K, N] (gradient of its weights)
+ *
+ * Prints the kernel, then for each shape the best and the median speed in GFLOP/s:
+ *
+ *     KERNEL,name
+ *     GEMM,KIND:M:N:K,best,median */
+#include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-#include "nn/arithmetic/blas.h"
-#include "nn/arithmetic/gemm.h"
-#include "nn/nn.h"
+#include "nn/arithmetic/product.h"
+#include "proto/simd.h"
 
-enum { M = 512, K = 784, N = 256, TRIES = 200 };
+enum { TRIES_MAX = 2000, TRIES_MIN = 5 };
+static const double BUDGET_S = 0.15,
+                    REPEAT_FLOPS = 2e7; /* so a time is a fifth of a millisecond or more */
 
-static float w[M * K], x[N * K], y[M * N], packed[N * K];
+struct product_sizes {
+    bool at, bt; /* stored transposed */
+    size_t m, n, k;
+    float *a, *b, *c, *scratch;
+};
+
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* as in cblas.h */
+typedef void sgemm_fn(int order, int at, int bt, int m, int n, int k, float alpha, const float *a,
+                      int lda, const float *b, int ldb, float beta, float *c, int ldc);
+static sgemm_fn *sgemm;
 
 static double
 now(void)
@@ -23,24 +43,26 @@ now(void)
 }
 
 static void
-own(size_t n)
+own(const struct product_sizes *p)
 {
-    size_t share = gemm_depth(K);
-    gemm_pack_transposed(x, K, K, n, packed);
-    for (size_t i = 0; i < M; i += 48)
-        for (size_t k = 0; k < K; k += share) {
-            size_t depth = K - k < share ? K - k : share;
-            struct gemm_view view = {w + i * K + k, 48, 0, K, depth, 0, 1};
-            for (size_t j = 0; j < n; j += GEMM_COLUMNS)
-                gemm_panel(&view, M - i < 48 ? M - i : 48, n - j, depth,
-                           packed + j * K + k * GEMM_COLUMNS, k > 0, y + i * n + j, n);
-        }
+    const struct product product = {
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .a = p->at ? product_columns(p->a, p->m) : product_rows(p->a, p->k),
+        .b = p->bt ? product_rows(p->b, p->k) : product_columns(p->b, p->n),
+        .c = p->c,
+        .ldc = p->n,
+    };
+    product_run(&product, p->scratch);
 }
 
 static void
-blas(size_t n)
+blas(const struct product_sizes *p)
 {
-    blas_gemm(false, true, M, n, K, w, K, x, K, 0, y, n);
+    sgemm(ROW_MAJOR, p->at ? TRANS : NO_TRANS, p->bt ? TRANS : NO_TRANS, (int)p->m, (int)p->n,
+          (int)p->k, 1, p->a, (int)(p->at ? p->m : p->k), p->b, (int)(p->bt ? p->k : p->n), 0, p->c,
+          (int)p->n);
 }
 
 static int
@@ -50,30 +72,100 @@ compare(const void *a, const void *b)
     return (s > t) - (s < t);
 }
 
-int
-main(void)
+/* Both must give the same product, but for rounding. */
+static void
+verify(const struct product_sizes *p)
 {
-    const char *kernel = nn_init("openblas");
-    for (size_t i = 0; i < M * K; i++)
-        w[i] = (float)(i % 13) / 13;
-    for (size_t i = 0; i < N * K; i++)
-        x[i] = (float)(i % 11) / 11;
-    for (size_t n = 16; n <= N; n *= n == 64 ? 4 : 2) {
-        double time[2][TRIES], flops = 2e-9 * M * K * (double)n;
-        for (size_t i = 0; i < TRIES; i++) {
-            double start = now();
-            own(n);
-            double middle = now();
-            blas(n);
-            time[1][i] = now() - middle;
-            time[0][i] = middle - start;
+    for (size_t i = 0; i < p->m; i += p->m / 7 + 1)
+        for (size_t j = 0; j < p->n; j += p->n / 7 + 1) {
+            double sum = 0;
+            for (size_t k = 0; k < p->k; k++)
+                sum += (double)p->a[p->at ? k * p->m + i : i * p->k + k] *
+                       (double)p->b[p->bt ? j * p->k + k : k * p->n + j];
+            double off = sum - (double)p->c[i * p->n + j];
+            if (off > 1e-3 || off < -1e-3) {
+                fprintf(stderr, "bench_gemm: element %zu, %zu is off by %g\n", i, j, off);
+                exit(1);
+            }
         }
-        for (size_t i = 0; i < 2; i++)
-            qsort(time[i], TRIES, sizeof time[i][0], compare);
-        printf("GEMM,%s,%zu rows,own %.1f %.1f,blas %.1f %.1f,ratio %.2f %.2f\n", kernel, n,
-               flops / time[0][0], flops / time[0][TRIES / 2], flops / time[1][0],
-               flops / time[1][TRIES / 2], time[1][0] / time[0][0],
-               time[1][TRIES / 2] / time[0][TRIES / 2]);
+}
+
+static float *
+fill(size_t n, size_t period)
+{
+    float *x = aligned_alloc(64, (n * sizeof *x + 63) / 64 * 64);
+    if (!x)
+        exit(1);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(i % period) / (float)period - 0.5f;
+    return x;
+}
+
+static void
+measure(const char *shape, struct product_sizes p, void (*f)(const struct product_sizes *))
+{
+    double time[TRIES_MAX], flops = 2.0 * (double)p.m * (double)p.n * (double)p.k;
+    size_t tries = 0, repeat = (size_t)(REPEAT_FLOPS / flops) + 1;
+    p.a = fill(p.m * p.k, 13);
+    p.b = fill(p.k * p.n, 11);
+    p.c = fill(p.m * p.n, 7);
+    p.scratch = fill(product_scratch(p.m, p.n, p.k), 7);
+    f(&p);
+    verify(&p);
+    double end = now() + BUDGET_S;
+    while (tries < TRIES_MIN || (tries < TRIES_MAX && now() < end)) {
+        double start = now();
+        for (size_t i = 0; i < repeat; i++)
+            f(&p);
+        time[tries++] = (now() - start) / (double)repeat;
+    }
+    qsort(time, tries, sizeof *time, compare);
+    printf("GEMM,%s,%.2f,%.2f\n", shape, 1e-9 * flops / time[0], 1e-9 * flops / time[tries / 2]);
+    free(p.a);
+    free(p.b);
+    free(p.c);
+    free(p.scratch);
+}
+
+static void
+open_blas(void)
+{
+    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    char *(*name)(void) = NULL;
+    if (library) {
+        *(void **)&sgemm = dlsym(library, "cblas_sgemm");
+        *(void **)&name = dlsym(library, "openblas_get_corename");
+    }
+    if (!sgemm || !name) {
+        fprintf(stderr, "bench_gemm: no libopenblas.so.0\n");
+        exit(1);
+    }
+    printf("KERNEL,%s\n", name());
+}
+
+int
+main(int argc, char **argv)
+{
+    bool ours = argc > 1 && strcmp(argv[1], "own") == 0;
+    if (argc < 3 || (!ours && strcmp(argv[1], "blas") != 0)) {
+        fprintf(stderr, "usage: bench_gemm own|blas KIND:M:N:K ...\n");
+        return 2;
+    }
+    if (ours)
+        printf("KERNEL,own %s\n", simd_name());
+    else
+        open_blas();
+    for (int i = 2; i < argc; i++) {
+        char kind[3];
+        struct product_sizes p = {0};
+        if (sscanf(argv[i], "%2[nt]:%zu:%zu:%zu", kind, &p.m, &p.n, &p.k) != 4 || !p.m || !p.n ||
+            !p.k) {
+            fprintf(stderr, "bench_gemm: %s, expected KIND:M:N:K\n", argv[i]);
+            return 2;
+        }
+        p.at = kind[0] == 't';
+        p.bt = kind[1] == 't';
+        measure(argv[i], p, ours ? own : blas);
     }
     return 0;
 }

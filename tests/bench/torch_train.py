@@ -1,15 +1,19 @@
-#!/usr/bin/python3
-"""Training speed of PyTorch on one process: the model, batch and optimiser of a job of ours, on data already in memory.
+#!/usr/bin/env python3
+"""Training speed of PyTorch: the model, batch and optimiser of a job of ours, on data already in memory.
 
-    torch_train.py JOB.yaml [--input 1,28,28] [--classes 10] [--tokens] [--threads 1] [--seconds 3] [--cpu]
+    torch_train.py JOB.yaml [--input 1,28,28] [--classes 10] [--tokens] [--threads 1] [--seconds 3] [--compile]
+    torch_train.py JOB.yaml ... --ranks 2 --rank 0 --port 20000 --steps 100     one process of DDP over Gloo
 
-Samples have the shape --input, with --tokens they are whole numbers below --classes, as many labels, too. --cpu counts processor
-time instead of time, for a machine that others use. Prints
-TR,torch,JOB,BATCH,THREADS,STEPS,SAMPLES_PER_S,KERNEL  where JOB is the job's name, the rate is the median over blocks
-of steps and KERNEL the kernel that OpenBLAS chose (or "?", should PyTorch use another library)."""
+Samples have the shape --input, with --tokens they are whole numbers below --classes, as many labels, too. With --ranks
+each process trains its share of the batch, --steps in all. Prints
+
+    TR {"rate": samples per second, "cpu_rate": per second of processor time, "peak_mb", "steps", "kernels"}
+
+where the rates are medians over blocks of steps after a first fifth, or TR {"cannot": "why"}."""
 import argparse
-import ctypes
+import json
 import os
+import resource
 import statistics
 import sys
 import time
@@ -27,7 +31,11 @@ def arguments():
     parser.add_argument("--tokens", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--port", type=int, default=20000)
+    parser.add_argument("--steps", type=int, default=0)
     return parser.parse_args()
 
 
@@ -37,17 +45,16 @@ torch_threads.set_threads(OPTIONS.threads)
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
+import torch_kernels  # noqa: E402
 import torch_model  # noqa: E402
 
 
-def kernel():
-    for line in open("/proc/self/maps"):
-        path = line.split()[-1]
-        if "openblas" in path:
-            name = ctypes.CDLL(path).openblas_get_corename
-            name.restype = ctypes.c_char_p
-            return name().decode()
-    return "?"
+class Cannot(Exception):
+    pass
+
+
+def tell(**what):
+    print("TR " + json.dumps(what), flush=True)
 
 
 def draw(shape, batch):
@@ -57,42 +64,88 @@ def draw(shape, batch):
     return torch.randn(batch, *shape), torch.randint(OPTIONS.classes, (batch,))
 
 
+def compiled(net):
+    if not hasattr(torch, "compile"):
+        raise Cannot("PyTorch %s has no torch.compile" % torch.__version__)
+    if os.environ.get("ATEN_CPU_CAPABILITY") == "avx2":
+        import torch._inductor.config as inductor
+        inductor.cpp.simdlen = 256
+    return torch.compile(net)
+
+
+def distributed(net):
+    import torch.distributed
+    torch.distributed.init_process_group("gloo", init_method="tcp://127.0.0.1:%d" % OPTIONS.port,
+                                         rank=OPTIONS.rank, world_size=OPTIONS.ranks)
+    return nn.parallel.DistributedDataParallel(net)
+
+
+def blocks_by_time(step):
+    """Yields (steps, seconds, processor seconds) of blocks of a tenth of a second or more, for --seconds."""
+    end, block, count = time.perf_counter() + OPTIONS.seconds, 1, 0
+    while time.perf_counter() < end or count < 3:
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(block):
+            step()
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        if wall < 0.1 and count == 0:
+            block *= 2
+        else:
+            count += 1
+            yield block, wall, cpu
+
+
+def blocks_by_steps(step):
+    """The same for --steps in all, of which the first fifth warms up: as many on every rank."""
+    for _ in range(OPTIONS.steps // 5):
+        step()
+    block = max(1, (OPTIONS.steps - OPTIONS.steps // 5) // 12)
+    for _ in range(12):
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(block):
+            step()
+        yield block, time.perf_counter() - wall, time.process_time() - cpu
+
+
 def main():
-    clock = time.process_time if OPTIONS.cpu else time.perf_counter
     torch.set_num_threads(OPTIONS.threads)
     torch.manual_seed(1)
     job = torch_model.read_job(OPTIONS.job)
-    shape, batch = tuple(int(n) for n in OPTIONS.input.split(",")), job["train"]["batch"]
+    shape, batch = tuple(int(n) for n in OPTIONS.input.split(",")), job["train"]["batch"] // OPTIONS.ranks
     net = torch_model.build(job["model"], shape)
+    if OPTIONS.ranks > 1:
+        net = distributed(net)
+    if OPTIONS.compile:
+        net = compiled(net)
     _, optimizer = torch_model.optimizer_of(job["train"], net.parameters())
     batches = [draw(shape, batch) for _ in range(16)]
+    done = 0
 
-    def step(number):
-        x, labels = batches[number % len(batches)]
+    def step():
+        nonlocal done
+        x, labels = batches[done % len(batches)]
+        done += 1
         optimizer.zero_grad()
         outputs = net(x)
         nn.functional.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), labels.reshape(-1)).backward()
         optimizer.step()
 
-    start = clock()
-    for number in range(10):
-        step(number)
-        if clock() - start > OPTIONS.seconds:
-            break
-    rates, done, block = [], 0, 1
-    end = clock() + OPTIONS.seconds
-    while clock() < end or len(rates) < 3:
-        start = clock()
-        for number in range(block):
-            step(done + number)
-        took = clock() - start
-        done += block
-        if took < 0.1 and not rates:
-            block *= 2  # blocks of a tenth of a second
-        else:
-            rates.append(block * batch / took)
-    print("TR,torch,%s,%d,%d,%d,%.1f,%s" % (job["run"]["name"], batch, OPTIONS.threads, done,
-                                           statistics.median(rates), kernel()))
+    try:
+        step()
+    except Exception as error:  # whatever the compiler of the day lacks here
+        if OPTIONS.compile:
+            raise Cannot("torch.compile: %s" % (str(error).splitlines() or ["?"])[0]) from error
+        raise
+    start = time.perf_counter()
+    while OPTIONS.ranks == 1 and done < 10 and time.perf_counter() - start < OPTIONS.seconds:
+        step()
+    blocks = list(blocks_by_steps(step) if OPTIONS.ranks > 1 else blocks_by_time(step))
+    tell(rate=statistics.median(n * batch / wall for n, wall, _ in blocks),
+         cpu_rate=statistics.median(n * batch / cpu for n, _, cpu in blocks), steps=done,
+         peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, kernels=torch_kernels.name())
 
 
-main()
+try:
+    main()
+except Cannot as why:
+    tell(cannot=str(why))

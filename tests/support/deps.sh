@@ -8,7 +8,8 @@ build="gcc make pkg-config libzmq3-dev libczmq-dev libmsgpack-dev libyaml-dev li
 libsodium-dev libxxhash-dev zlib1g-dev libpng-dev libjpeg-dev"
 test="libcmocka-dev libopenblas0-pthread iproute2 nftables procps binutils python3 valgrind"
 lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm"
-bench="g++ libopenblas0-pthread libgloo-dev libopenmpi-dev openmpi-bin python3-torch python3-yaml iproute2 python3"
+bench="g++ libopenblas0-pthread libgloo-dev libopenmpi-dev openmpi-bin python3-torch python3-yaml python3-venv \
+python3-dev iproute2 python3"
 arm="gcc-aarch64-linux-gnu qemu-user-static"
 
 libraries=
