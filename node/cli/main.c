@@ -238,7 +238,7 @@ run_health(const struct options *options, const char *const *args)
 }
 
 static int
-run_audit(const struct options *options, const char *const *args)
+run_verify(const struct options *options, const char *const *args)
 {
     return verify_run(stdout, args, options->arg_count - 1);
 }
@@ -260,8 +260,8 @@ static const struct command commands[] = {
      do_convert},
     {"convert", 2, 3, "convert JOB.yaml CHECKPOINT MODEL",
      "write the weights of a checkpoint to MODEL, a model.safetensors", NULL, do_convert},
-    {"audit", 1, VERIFY_DIRS_MAX, "audit DIR...",
-     "prove from results that every sample was used once per epoch", run_audit, NULL},
+    {"verify", 1, VERIFY_DIRS_MAX, "verify DIR...",
+     "prove from results that every sample was used once per epoch", run_verify, NULL},
     {"health", 0, 1, "health [DIR]", "say whether the run in DIR (runs) is alive: status 0 or 1",
      run_health, NULL},
 };
@@ -279,11 +279,15 @@ print_help(void)
     return 0;
 }
 
+/* "audit" was the name of verify. Scripts may still use it. */
 static const struct command *
 command_of(const struct options *options)
 {
+    const char *name = options->arg_count > 0 ? options->args[0] : "";
+    if (strcmp(name, "audit") == 0)
+        name = "verify";
     for (size_t i = 1; i < COMMAND_COUNT; i++)
-        if (options->arg_count > 0 && strcmp(options->args[0], commands[i].name) == 0)
+        if (strcmp(name, commands[i].name) == 0)
             return &commands[i];
     return &commands[0];
 }

@@ -1,4 +1,4 @@
-/* audit.c - compare what nodes wrote with what the job says. See audit.h.
+/* verify.c - compare what nodes wrote with what the job says. See verify.h.
  *
  * Every line is read into an entry; the entries, sorted by step, are held against a walk through the job that
  * computes what each step must have used. */
@@ -26,7 +26,7 @@ struct entry {
     uint64_t line; /* of its file, from 1 */
 };
 
-struct audit {
+struct proof {
     FILE *out;
     const char *const *dir;
     size_t dir_count;
@@ -40,25 +40,25 @@ struct audit {
 };
 
 __attribute__((format(printf, 3, 4))) static void
-find(struct audit *audit, const char *where, const char *format, ...)
+find(struct proof *proof, const char *where, const char *format, ...)
 {
     va_list args;
-    if (audit->findings++ >= FINDINGS_SHOWN)
+    if (proof->findings++ >= FINDINGS_SHOWN)
         return;
-    fprintf(audit->out, "%s: ", where);
+    fprintf(proof->out, "%s: ", where);
     va_start(args, format);
-    vfprintf(audit->out, format, args);
+    vfprintf(proof->out, format, args);
     va_end(args);
-    fputc('\n', audit->out);
+    fputc('\n', proof->out);
 }
 
 /* "DIR/metrics.jsonl:12", printable */
 static void
-place(const struct audit *audit, unsigned dir, const char *file, uint64_t line, char *out,
+place(const struct proof *proof, unsigned dir, const char *file, uint64_t line, char *out,
       size_t size)
 {
     char path[PATH_SIZE], shown[SHOWN_SIZE];
-    snprintf(path, sizeof path, "%s/%s", audit->dir[dir], file);
+    snprintf(path, sizeof path, "%s/%s", proof->dir[dir], file);
     parse_escape(shown, sizeof shown, path);
     if (line)
         snprintf(out, size, "%s:%llu", shown, (unsigned long long)line);
@@ -70,11 +70,11 @@ place(const struct audit *audit, unsigned dir, const char *file, uint64_t line, 
 
 /* A regular file, or NULL with errno. */
 static FILE *
-open_text(const struct audit *audit, unsigned dir, const char *name)
+open_text(const struct proof *proof, unsigned dir, const char *name)
 {
     char path[PATH_SIZE];
     struct stat status;
-    snprintf(path, sizeof path, "%s/%s", audit->dir[dir], name);
+    snprintf(path, sizeof path, "%s/%s", proof->dir[dir], name);
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
         return NULL;
@@ -97,44 +97,44 @@ same_job(const struct verify_job *a, const struct verify_job *b)
 }
 
 static void
-read_job(struct audit *audit, unsigned dir)
+read_job(struct proof *proof, unsigned dir)
 {
     static char text[VERIFY_JOB_MAX];
     char where[SHOWN_SIZE + 32];
     struct why why;
     struct verify_job job;
-    place(audit, dir, "job.json", 0, where, sizeof where);
-    FILE *file = open_text(audit, dir, "job.json");
+    place(proof, dir, "job.json", 0, where, sizeof where);
+    FILE *file = open_text(proof, dir, "job.json");
     if (!file) {
-        find(audit, where, "%s", strerror(errno));
+        find(proof, where, "%s", strerror(errno));
         return;
     }
     size_t size = fread(text, 1, sizeof text, file);
     fclose(file);
     if (verify_read_job(&job, text, size, &why)) {
-        find(audit, where, "%s", why.line);
-    } else if (audit->job_dir < 0) {
-        audit->job = job;
-        audit->job_dir = (int)dir;
-    } else if (!same_job(&job, &audit->job)) {
-        find(audit, where, "another job than that of %s", audit->dir[audit->job_dir]);
+        find(proof, where, "%s", why.line);
+    } else if (proof->job_dir < 0) {
+        proof->job = job;
+        proof->job_dir = (int)dir;
+    } else if (!same_job(&job, &proof->job)) {
+        find(proof, where, "another job than that of %s", proof->dir[proof->job_dir]);
     }
 }
 
 static void
-keep(struct audit *audit, const struct verify_line *said, unsigned dir, uint64_t line)
+keep(struct proof *proof, const struct verify_line *said, unsigned dir, uint64_t line)
 {
-    if (audit->entry_count == audit->room) {
-        size_t room = audit->room ? audit->room * 2 : 1024;
-        struct entry *grown = realloc(audit->entry, room * sizeof *grown);
+    if (proof->entry_count == proof->room) {
+        size_t room = proof->room ? proof->room * 2 : 1024;
+        struct entry *grown = realloc(proof->entry, room * sizeof *grown);
         if (!grown) {
-            audit->memory = true;
+            proof->memory = true;
             return;
         }
-        audit->entry = grown;
-        audit->room = room;
+        proof->entry = grown;
+        proof->room = room;
     }
-    audit->entry[audit->entry_count++] = (struct entry){*said, dir, line};
+    proof->entry[proof->entry_count++] = (struct entry){*said, dir, line};
 }
 
 /* One line into text, without its end. 0, 1 when the file ended before the line did, 2 at the end of the file,
@@ -153,53 +153,53 @@ next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size)
 }
 
 static void
-read_lines(struct audit *audit, unsigned dir)
+read_lines(struct proof *proof, unsigned dir)
 {
     char text[VERIFY_LINE_MAX], where[SHOWN_SIZE + 32];
     struct why why;
     struct verify_line said;
     size_t size;
     int rc;
-    place(audit, dir, "metrics.jsonl", 0, where, sizeof where);
-    FILE *file = open_text(audit, dir, "metrics.jsonl");
+    place(proof, dir, "metrics.jsonl", 0, where, sizeof where);
+    FILE *file = open_text(proof, dir, "metrics.jsonl");
     if (!file) {
-        find(audit, where, "%s", strerror(errno));
+        find(proof, where, "%s", strerror(errno));
         return;
     }
     for (uint64_t line = 1; (rc = next_line(file, text, &size)) <= 0; line++) {
-        place(audit, dir, "metrics.jsonl", line, where, sizeof where);
+        place(proof, dir, "metrics.jsonl", line, where, sizeof where);
         if (rc < 0)
-            find(audit, where, "has more than %d bytes", VERIFY_LINE_MAX);
+            find(proof, where, "has more than %d bytes", VERIFY_LINE_MAX);
         else if ((rc = verify_read_line(&said, text, size, &why)) < 0)
-            find(audit, where, "%s", why.line);
+            find(proof, where, "%s", why.line);
         else if (rc == 0)
-            keep(audit, &said, dir, line);
+            keep(proof, &said, dir, line);
     }
-    audit->cut += rc == 1;
+    proof->cut += rc == 1;
     fclose(file);
 }
 
 static void
-read_result(struct audit *audit, unsigned dir, struct compare_result *first, bool *any)
+read_result(struct proof *proof, unsigned dir, struct compare_result *first, bool *any)
 {
     char where[SHOWN_SIZE + 32];
     struct why why;
     struct compare_result result;
-    FILE *file = open_text(audit, dir, "result.json");
+    FILE *file = open_text(proof, dir, "result.json");
     if (!file)
         return; /* killed, interrupted or still running */
     fclose(file);
-    place(audit, dir, "result.json", 0, where, sizeof where);
-    if (compare_read(&result, audit->dir[dir], &why)) {
-        find(audit, where, "%s", why.line);
+    place(proof, dir, "result.json", 0, where, sizeof where);
+    if (compare_read(&result, proof->dir[dir], &why)) {
+        find(proof, where, "%s", why.line);
         return;
     }
     if (*any && (result.steps != first->steps || strcmp(result.state_sha256, first->state_sha256)))
-        find(audit, where, "ends with another state than the results before it");
+        find(proof, where, "ends with another state than the results before it");
     if (!*any)
         *first = result;
     *any = true;
-    audit->results_steps = first->steps;
+    proof->results_steps = first->steps;
 }
 
 /* --- Judging ------------------------------------------------------------------------------------- */
@@ -261,28 +261,28 @@ round_of(const struct verify_job *job, uint64_t step)
 
 /* One line against what the job says of its step. */
 static void
-judge_line(struct audit *audit, const struct entry *entry, const struct ledger_step *due,
+judge_line(struct proof *proof, const struct entry *entry, const struct ledger_step *due,
            uint64_t rows, uint64_t ledger)
 {
     const struct verify_line *said = &entry->said;
     uint64_t all = due->shards == 64 ? UINT64_MAX : (UINT64_C(1) << due->shards) - 1;
     char at[SHOWN_SIZE + 32], where[SHOWN_SIZE + 160];
-    place(audit, entry->dir, "metrics.jsonl", entry->line, at, sizeof at);
+    place(proof, entry->dir, "metrics.jsonl", entry->line, at, sizeof at);
     snprintf(where, sizeof where, "%s: epoch %llu, step %llu, samples %llu+%llu", at,
              (unsigned long long)said->epoch, (unsigned long long)said->step,
              (unsigned long long)said->first, (unsigned long long)said->samples);
     if (said->epoch != due->epoch || said->first != due->first || said->samples != due->rows)
-        find(audit, where, "the job gives it epoch %llu, samples %llu+%llu",
+        find(proof, where, "the job gives it epoch %llu, samples %llu+%llu",
              (unsigned long long)due->epoch, (unsigned long long)due->first,
              (unsigned long long)due->rows);
     else if (said->coverage != all)
-        find(audit, where, "shards %llx were counted once, expected %llx",
+        find(proof, where, "shards %llx were counted once, expected %llx",
              (unsigned long long)said->coverage, (unsigned long long)all);
     else if (said->rows != rows)
-        find(audit, where, "the hash of its samples is %016llx, expected %016llx",
+        find(proof, where, "the hash of its samples is %016llx, expected %016llx",
              (unsigned long long)said->rows, (unsigned long long)rows);
     else if (said->ledger != ledger)
-        find(audit, where,
+        find(proof, where,
              "the running hash is %016llx, expected %016llx: steps before it were lost "
              "or repeated",
              (unsigned long long)said->ledger, (unsigned long long)ledger);
@@ -290,27 +290,27 @@ judge_line(struct audit *audit, const struct entry *entry, const struct ledger_s
 
 /* Entries [0, n) of one step: the same state everywhere, and no shard computed twice in one plan. */
 static void
-judge_step(struct audit *audit, const struct entry *entry, size_t n, uint64_t all)
+judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t all)
 {
     char at[SHOWN_SIZE + 32], other[SHOWN_SIZE + 32];
     uint64_t seen = 0;
     bool known = false;
     for (size_t i = 0; i < n; i++) {
         const struct verify_line *said = &entry[i].said;
-        place(audit, entry[i].dir, "metrics.jsonl", entry[i].line, at, sizeof at);
-        place(audit, entry[0].dir, "metrics.jsonl", entry[0].line, other, sizeof other);
+        place(proof, entry[i].dir, "metrics.jsonl", entry[i].line, at, sizeof at);
+        place(proof, entry[0].dir, "metrics.jsonl", entry[0].line, other, sizeof other);
         if (said->state_hash != entry[0].said.state_hash)
-            find(audit, at, "epoch %llu, step %llu: state %016llx, but %016llx at %s",
+            find(proof, at, "epoch %llu, step %llu: state %016llx, but %016llx at %s",
                  (unsigned long long)said->epoch, (unsigned long long)said->step,
                  (unsigned long long)said->state_hash, (unsigned long long)entry[0].said.state_hash,
                  other);
-        audit->redone += i > 0 && entry[i].dir == entry[i - 1].dir;
+        proof->redone += i > 0 && entry[i].dir == entry[i - 1].dir;
         seen = said->shards;
         for (size_t k = 0; k < n; k++) {
             bool together = entry[k].said.plan == said->plan && entry[k].dir != entry[i].dir;
             if (together && (entry[k].said.shards & said->shards) && k < i && said->plan) {
-                place(audit, entry[k].dir, "metrics.jsonl", entry[k].line, other, sizeof other);
-                find(audit, at,
+                place(proof, entry[k].dir, "metrics.jsonl", entry[k].line, other, sizeof other);
+                find(proof, at,
                      "epoch %llu, step %llu: shards %llx were computed here and at %s, in "
                      "the same plan",
                      (unsigned long long)said->epoch, (unsigned long long)said->step,
@@ -320,84 +320,84 @@ judge_step(struct audit *audit, const struct entry *entry, size_t n, uint64_t al
         }
         known |= seen == all;
     }
-    audit->known += known;
+    proof->known += known;
 }
 
 /* Steps first..last are in no file. */
 static void
-judge_gap(struct audit *audit, uint64_t first, uint64_t last, bool proved)
+judge_gap(struct proof *proof, uint64_t first, uint64_t last, bool proved)
 {
-    struct ledger_step from = round_of(&audit->job, first), to = round_of(&audit->job, last);
+    struct ledger_step from = round_of(&proof->job, first), to = round_of(&proof->job, last);
     char where[160];
     snprintf(where, sizeof where,
              "no file: epoch %llu, step %llu, sample %llu to epoch %llu, step %llu, sample %llu",
              (unsigned long long)from.epoch, (unsigned long long)first,
              (unsigned long long)from.first, (unsigned long long)to.epoch, (unsigned long long)last,
              (unsigned long long)(to.first + to.rows - 1));
-    audit->gaps += last - first + 1;
-    find(audit, where, "%s",
+    proof->gaps += last - first + 1;
+    find(proof, where, "%s",
          proved ? "not proved by these files, but the running hash behind them says "
                   "that they were counted once"
                 : "not proved by these files");
 }
 
 static size_t
-same_step(const struct audit *audit, size_t i)
+same_step(const struct proof *proof, size_t i)
 {
     size_t n = 1;
-    while (i + n < audit->entry_count && audit->entry[i + n].said.step == audit->entry[i].said.step)
+    while (i + n < proof->entry_count && proof->entry[i + n].said.step == proof->entry[i].said.step)
         n++;
     return n;
 }
 
 /* Through the job from its first step to the last one that a line speaks of; returns that step. */
 static uint64_t
-judge(struct audit *audit)
+judge(struct proof *proof)
 {
-    uint64_t step = 0, ledger = 0, limit = audit->job.steps;
+    uint64_t step = 0, ledger = 0, limit = proof->job.steps;
     bool lost = false; /* the gap was too large to follow the running hash through it */
-    uint64_t all = audit->job.shards == 64 ? UINT64_MAX : (UINT64_C(1) << audit->job.shards) - 1;
+    uint64_t all = proof->job.shards == 64 ? UINT64_MAX : (UINT64_C(1) << proof->job.shards) - 1;
     size_t i = 0;
-    for (size_t n; i < audit->entry_count && audit->entry[i].said.step <= limit; i += n) {
-        uint64_t gap = step + 1, rows = 0, said = audit->entry[i].said.step;
-        n = same_step(audit, i);
-        if (said == 0 || round_last(&audit->job, said) != said)
+    for (size_t n; i < proof->entry_count && proof->entry[i].said.step <= limit; i += n) {
+        uint64_t gap = step + 1, rows = 0, said = proof->entry[i].said.step;
+        n = same_step(proof, i);
+        if (said == 0 || round_last(&proof->job, said) != said)
             continue;
         struct ledger_step due = {0};
-        uint64_t before = round_first(&audit->job, said);
+        uint64_t before = round_first(&proof->job, said);
         lost = said - step > GAP_MAX;
         if (lost)
             step = before;
         while (step < said) {
-            due = round_of(&audit->job, step + 1);
+            due = round_of(&proof->job, step + 1);
             rows = ledger_step_expected(&due);
             ledger = ledger_chain(ledger, step, rows);
-            step = round_last(&audit->job, step + 1);
+            step = round_last(&proof->job, step + 1);
         }
         if (lost)
-            ledger = audit->entry[i].said.ledger;
+            ledger = proof->entry[i].said.ledger;
         if (gap <= before)
-            judge_gap(audit, gap, before, !lost && audit->entry[i].said.ledger == ledger);
+            judge_gap(proof, gap, before, !lost && proof->entry[i].said.ledger == ledger);
         for (size_t k = 0; k < n; k++)
-            judge_line(audit, &audit->entry[i + k], &due, rows, ledger);
-        judge_step(audit, audit->entry + i, n, all);
+            judge_line(proof, &proof->entry[i + k], &due, rows, ledger);
+        judge_step(proof, proof->entry + i, n, all);
     }
-    for (size_t k = 0; k < audit->entry_count; k++) {
-        uint64_t said = audit->entry[k].said.step;
+    for (size_t k = 0; k < proof->entry_count; k++) {
+        uint64_t said = proof->entry[k].said.step;
         char at[SHOWN_SIZE + 32];
         bool inside = said > 0 && said <= limit;
-        if (inside && round_last(&audit->job, said) == said)
+        if (inside && round_last(&proof->job, said) == said)
             continue;
-        place(audit, audit->entry[k].dir, "metrics.jsonl", audit->entry[k].line, at, sizeof at);
+        place(proof, proof->entry[k].dir, "metrics.jsonl", proof->entry[k].line, at, sizeof at);
         if (inside)
-            find(audit, at, "step %llu, expected step %llu, with which its round ends",
-                 (unsigned long long)said, (unsigned long long)round_last(&audit->job, said));
+            find(proof, at, "step %llu, expected step %llu, with which its round ends",
+                 (unsigned long long)said, (unsigned long long)round_last(&proof->job, said));
         else
-            find(audit, at, "step %llu, expected 1..%llu", (unsigned long long)said,
+            find(proof, at, "step %llu, expected 1..%llu", (unsigned long long)said,
                  (unsigned long long)limit);
     }
-    if (audit->results_steps > step && audit->results_steps <= limit)
-        judge_gap(audit, step + 1, audit->results_steps, false);
+    if (proof->results_steps > step && proof->results_steps <= limit)
+        judge_gap(proof, step + 1, proof->results_steps, false);
     return step;
 }
 
@@ -409,15 +409,15 @@ amount(FILE *out, const char *before, uint64_t count, const char *one, const cha
 }
 
 static void
-verdict(const struct audit *audit, uint64_t steps)
+verdict(const struct proof *proof, uint64_t steps)
 {
-    const struct verify_job *job = &audit->job;
+    const struct verify_job *job = &proof->job;
     uint64_t epochs = steps / epoch_steps(job), rest = steps % epoch_steps(job) * job->batch;
-    FILE *out = audit->out;
-    if (audit->findings > FINDINGS_SHOWN)
-        amount(out, "and ", audit->findings - FINDINGS_SHOWN, "finding more\n", "findings more\n");
-    if (audit->findings)
-        amount(out, "NOT proved: ", audit->findings, "finding", "findings");
+    FILE *out = proof->out;
+    if (proof->findings > FINDINGS_SHOWN)
+        amount(out, "and ", proof->findings - FINDINGS_SHOWN, "finding more\n", "findings more\n");
+    if (proof->findings)
+        amount(out, "NOT proved: ", proof->findings, "finding", "findings");
     else
         fprintf(out, "proved: every sample was used exactly once in each epoch");
     fprintf(out, "; %llu of %llu steps", (unsigned long long)steps, (unsigned long long)job->steps);
@@ -425,11 +425,11 @@ verdict(const struct audit *audit, uint64_t steps)
     amount(out, " of ", job->train, "sample", "samples");
     if (rest)
         amount(out, " and ", rest, "sample of the next", "samples of the next");
-    amount(out, "\nread: ", audit->dir_count, "folder", "folders");
-    amount(out, ", ", audit->entry_count, "line", "lines");
-    amount(out, "; ", audit->redone, "step was done again", "steps were done again");
-    amount(out, " with the same bits; ", audit->cut, "line is cut off", "lines are cut off");
-    amount(out, "; for ", audit->known, "step", "steps");
+    amount(out, "\nread: ", proof->dir_count, "folder", "folders");
+    amount(out, ", ", proof->entry_count, "line", "lines");
+    amount(out, "; ", proof->redone, "step was done again", "steps were done again");
+    amount(out, " with the same bits; ", proof->cut, "line is cut off", "lines are cut off");
+    amount(out, "; for ", proof->known, "step", "steps");
     fprintf(out, " it is known who computed each shard\n");
 }
 
@@ -437,26 +437,26 @@ int
 verify_run(FILE *out, const char *const *dir, size_t count)
 {
     assert(count >= 1 && count <= VERIFY_DIRS_MAX);
-    struct audit audit = {.out = out, .dir = dir, .dir_count = count, .job_dir = -1};
+    struct proof proof = {.out = out, .dir = dir, .dir_count = count, .job_dir = -1};
     struct compare_result first = {0};
     bool any = false;
     for (unsigned d = 0; d < count; d++) {
-        read_job(&audit, d);
-        read_lines(&audit, d);
-        read_result(&audit, d, &first, &any);
+        read_job(&proof, d);
+        read_lines(&proof, d);
+        read_result(&proof, d, &first, &any);
     }
-    if (audit.memory)
-        find(&audit, "meshnode", "out of memory after %zu lines", audit.entry_count);
-    if (audit.job_dir < 0) {
+    if (proof.memory)
+        find(&proof, "meshnode", "out of memory after %zu lines", proof.entry_count);
+    if (proof.job_dir < 0) {
         fprintf(out, "NOT proved: no job.json says what the job is\n");
     } else {
-        if (audit.entry_count)
-            qsort(audit.entry, audit.entry_count, sizeof *audit.entry, by_step);
-        uint64_t steps = judge(&audit);
+        if (proof.entry_count)
+            qsort(proof.entry, proof.entry_count, sizeof *proof.entry, by_step);
+        uint64_t steps = judge(&proof);
         if (steps == 0)
-            find(&audit, dir[0], "no step was made");
-        verdict(&audit, steps);
+            find(&proof, dir[0], "no step was made");
+        verdict(&proof, steps);
     }
-    free(audit.entry);
-    return audit.findings || audit.job_dir < 0;
+    free(proof.entry);
+    return proof.findings || proof.job_dir < 0;
 }

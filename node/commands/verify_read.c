@@ -1,4 +1,4 @@
-/* verify_read.c - the two kinds of text that an audit reads. See audit.h. */
+/* verify_read.c - the two kinds of text that meshnode verify reads. See verify.h. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>

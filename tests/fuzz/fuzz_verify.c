@@ -1,4 +1,4 @@
-/* fuzz_audit.c - job.json and a line of metrics.jsonl, in bytes that nobody chose: decoded within their limits, or
+/* fuzz_verify.c - job.json and a line of metrics.jsonl, in bytes that nobody chose: decoded within their limits, or
  * refused with one printable line. */
 #include <stdio.h>
 #include <stdlib.h>

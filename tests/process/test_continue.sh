@@ -33,8 +33,8 @@ alone() { # NAME OPTION ...
 proved() { # NAME ...
     local name
     for name; do
-        "$MESHNODE" audit "$WORK/$name" >"$WORK/out" || fail "audit of $name: $(cat "$WORK/out")"
-        grep -q "^proved: " "$WORK/out" || fail "audit of $name: $(cat "$WORK/out")"
+        "$MESHNODE" verify "$WORK/$name" >"$WORK/out" || fail "verify of $name: $(cat "$WORK/out")"
+        grep -q "^proved: " "$WORK/out" || fail "verify of $name: $(cat "$WORK/out")"
     done
 }
 
@@ -99,7 +99,7 @@ node d "$WORK/wide.yaml" --resume "${later[@]}"
 finished 60 d e g
 same_hash reference d e g
 proved d
-"$MESHNODE" audit "$WORK"/[deg] >"$WORK/out" || fail "audit of d, e and g: $(cat "$WORK/out")"
+"$MESHNODE" verify "$WORK"/[deg] >"$WORK/out" || fail "verify of d, e and g: $(cat "$WORK/out")"
 
 echo "local nodes that were stopped at different steps"
 # shellcheck disable=SC2086

@@ -2,7 +2,7 @@
 # test_counting.sh [ACCIDENTS] [SEED] - three nodes train the counting model (nn/data/data_counting.c) while one after
 # the other is killed with -9 and started again, empty or from its checkpoint; then all are killed at once and
 # start again from their checkpoints. Every weight of every node must be the number of epochs: no sample was
-# lost, none was used twice; and `meshnode audit` comes to the same from what they wrote.
+# lost, none was used twice; and `meshnode verify` comes to the same from what they wrote.
 . "$(dirname "$0")/../support/process.sh"
 ACCIDENTS=${1:-6}
 RANDOM=${2:-1}
@@ -49,7 +49,7 @@ done
 echo "killed all after step $((accident * STEPS_APART)), started again --resume"
 finished 60 "${NAMES[@]}"
 same_hash "${NAMES[@]}"
-"$MESHNODE" audit "$WORK/a" "$WORK/b" "$WORK/c" || fail "the audit"
+"$MESHNODE" verify "$WORK/a" "$WORK/b" "$WORK/c" || fail "verify"
 for name in "${NAMES[@]}"; do
     "$ROOT/tests/support/counts.py" "$WORK/$name/model.safetensors" "$EPOCHS" || fail "$name miscounted"
 done

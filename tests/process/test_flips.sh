@@ -2,7 +2,7 @@
 # test_flips.sh [FLIPS] [SEED] [TARGET ...] - single bits flip in the memory of one of three nodes that train the
 # counting model: in its contribution to a sum, in partial sums it receives, in the total, in its state and its header, in its next
 # state before it is hashed (with two others, and with one), and in the state that a joiner receives. Every flip must be
-# noticed, and at every step the state must be the one of an undisturbed run: `meshnode audit` compares the hashes of
+# noticed, and at every step the state must be the one of an undisturbed run: `meshnode verify` compares the hashes of
 # all nodes with it. FLIPS per target, 16 at a time (16). One more target is not among those that are taken when none
 # is named: vote, in the next state before its parts are hashed, so that only the others can tell. It wants a machine that
 # is not overloaded, since a node that happens to train alone has no others.
@@ -88,8 +88,8 @@ one_run() { # TARGET: adds to FIRED and SEEN
     fi
     finished 60 "${nodes[@]}"
     same_hash reference "${nodes[@]}"
-    "$MESHNODE" audit "$WORK/reference" "${others[@]}" $([ -s "$WORK/a/metrics.jsonl" ] && echo "$WORK/a") >"$WORK/audit" ||
-        fail "$1: $(cat "$WORK/audit")"
+    "$MESHNODE" verify "$WORK/reference" "${others[@]}" $([ -s "$WORK/a/metrics.jsonl" ] && echo "$WORK/a") >"$WORK/verify" ||
+        fail "$1: $(cat "$WORK/verify")"
     FIRED=$((FIRED + $(grep -c '^failpoint' "$WORK/a.log")))
     SEEN=$((SEEN + $(noticed "$1")))
 }

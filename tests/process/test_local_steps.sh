@@ -2,7 +2,7 @@
 # test_local_steps.sh [all] - rounds of three steps with block momentum on 1, 2, 3 and 4 nodes with 1 and 2 threads: one
 # hash of the weights, one of the whole state; less is sent, in proportion; something is learned. Then one of three
 # nodes, which also audit one another and compute activations again, is killed and goes on: the same hash again, and
-# `meshnode audit` proves from what they wrote that every sample was used once. Without "all", four combinations.
+# `meshnode verify` proves from what they wrote that every sample was used once. Without "all", four combinations.
 . "$(dirname "$0")/../support/process.sh"
 COMBINATIONS=(1x1 2x2 3x1 4x2)
 [ "${1:-}" != all ] || COMBINATIONS=({1,2,3,4}x{1,2})
@@ -63,4 +63,4 @@ node b "$WORK/job.yaml" "${LOCAL[@]}"
 finished 120 a b c
 same_hash 1x1-0 a b c
 [ "$(result a audits)" -gt 0 ] || fail "a audited nobody"
-"$MESHNODE" audit "$WORK/a" "$WORK/b" "$WORK/c" || fail "the audit"
+"$MESHNODE" verify "$WORK/a" "$WORK/b" "$WORK/c" || fail "verify"

@@ -100,7 +100,8 @@ finished 60 b
 has_model b || fail "no model in $WORK/b"
 [ -n "$(result b params_sha256)" ] || fail "no result"
 grep -q "^warning: $WORK/b was deleted: made again$" "$WORK/b.log" || fail "b does not say that: $(cat "$WORK/b.log")"
-run "audit" audit "$WORK/b"
+run "verify" verify "$WORK/b"
+run "audit, the old name of verify" audit "$WORK/b"
 
 echo "a folder that cannot be made again"
 mkdir "$WORK/real"

@@ -1,4 +1,4 @@
-/* Audits of files made to be right, and then wrong in one place. */
+/* Results folders made to be right, and then wrong in one place. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,9 +86,9 @@ write_lines(const struct folder *folder, const struct verify_line *line, size_t 
     folder_write(folder, "job.json", job_said, strlen(job_said));
 }
 
-/* Audit of both folders as they stand; the words it says in `said`. */
+/* Judges both folders as they stand; the words that it prints are in `said`. */
 static int
-audit(const char *behind, size_t dirs)
+judged(const char *behind, size_t dirs)
 {
     const char *const dir[] = {a.path, b.path};
     size_t size;
@@ -104,7 +104,7 @@ audit(const char *behind, size_t dirs)
 static void
 expect(int status, const char *words)
 {
-    if (audit("", 2) != status || !strstr(said, words))
+    if (judged("", 2) != status || !strstr(said, words))
         fail_msg("expected %d and \"%s\", got: %s", status, words, said);
 }
 
@@ -143,10 +143,10 @@ right_files_are_proved(void **state)
         "100 samples\nread: 2 folders, 18 lines; 0 steps were done again with the same bits; 0 "
         "lines "
         "are cut off; for 9 steps it is known who computed each shard\n");
-    assert_int_equal(audit("{\"step\":10,\"epo", 2), 0); /* cut off */
+    assert_int_equal(judged("{\"step\":10,\"epo", 2), 0); /* cut off */
     assert_non_null(strstr(said, "1 line is cut off"));
-    assert_int_equal(audit("{\"step\":9,\"samples\":0}\n", 2), 0); /* an evaluation alone */
-    assert_int_equal(audit("", 1), 0);
+    assert_int_equal(judged("{\"step\":9,\"samples\":0}\n", 2), 0); /* an evaluation alone */
+    assert_int_equal(judged("", 1), 0);
     assert_non_null(strstr(said, "for 0 steps it is known"));
 }
 
@@ -235,11 +235,11 @@ wrong_text_is_a_finding(void **state)
     static char longest[VERIFY_LINE_MAX + 3];
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 2] = '\n';
-    assert_int_equal(audit(longest, 2), 1);
+    assert_int_equal(judged(longest, 2), 1);
     assert_non_null(strstr(said, "metrics.jsonl:10: has more than 4096 bytes"));
-    assert_int_equal(audit("[]\n", 2), 1);
+    assert_int_equal(judged("[]\n", 2), 1);
     assert_non_null(strstr(said, "metrics.jsonl:10: is not a JSON object"));
-    assert_int_equal(audit("{\"step\":9,\"samples\":1}\n", 2), 1);
+    assert_int_equal(judged("{\"step\":9,\"samples\":1}\n", 2), 1);
     assert_non_null(strstr(said, "metrics.jsonl:10: epoch is missing or of the wrong kind"));
     const char *const nowhere[] = {"/nowhere\033"};
     char *text;
@@ -299,7 +299,7 @@ rounds_of_several_steps_are_proved(void **state)
     expect(1, "the job gives it");
 }
 
-/* A line that claims a step far away must not make the audit walk there. */
+/* A line that claims a step far away must not make verify go through all steps up to it. */
 static void
 a_huge_step_costs_no_time(void **state)
 {
