@@ -16,6 +16,7 @@
 
 enum {
     PATIENCE_US = 2500000, /* without a page for so long: start without */
+    LONGEST_US = 8000000,  /* the same, although pages come */
     READ_US = 5000,
     READ_SLOW_US = 3000000, /* longer than the core waits */
     SETTLED_US = 600000,    /* after a fault, until who does not answer is noticed */
@@ -211,7 +212,7 @@ repair_begin(struct sim *sim, struct sim_node *node)
         return false;
     repair->step = step_of(file->round);
     repair->known = rand_bool(&sim->rand); /* or it does not even tell its round */
-    repair->gained_us = sim->now;
+    repair->began_us = repair->gained_us = sim->now;
     node->busy = SIM_REPAIRING;
     sim->counts.repairs++;
     later(sim, node);
@@ -260,7 +261,8 @@ void
 repair_step(struct sim *sim, struct sim_node *node)
 {
     const struct sim_repair *repair = &node->repair;
-    if (repair->bad > 0 && sim->now - repair->gained_us < PATIENCE_US)
+    if (repair->bad > 0 && sim->now - repair->gained_us < PATIENCE_US &&
+        sim->now - repair->began_us < LONGEST_US)
         ask(sim, node);
     else
         finish(sim, node);

@@ -131,7 +131,7 @@ struct sim_repair {
     bool asks;
     bool known; /* which round the file is of */
     unsigned bad, next, peers;
-    uint64_t step, asked_us, gained_us;
+    uint64_t step, began_us, asked_us, gained_us;
     struct sim_file file;
     struct proto_page want;
     bool reading; /* a page for another node */
