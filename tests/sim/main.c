@@ -5,6 +5,7 @@
  *     sim --drill                                                 how long until the survivors go on
  *     sim --mutants                                               planted bugs must be found in time
  *     sim --scenario FILE|all [--seed X] [--verbose]              a file of configs/chaos-*.yaml
+ *     sim --engine rounds ...                                     what the nodes do together, see engine.h
  *     sim --print FILE [--seed X]                                 a scenario's plain lines, see scenario.h
  *
  * Without options: some schedules, then the scenarios, the drills and the planted bugs.
@@ -164,6 +165,8 @@ parse(struct sim_options *options, int argc, char **argv)
                 options->first = strtoull(value, NULL, 10);
             else if (strcmp(arg, "--mutant") == 0)
                 options->mutant = strtoull(value, NULL, 0);
+            else if (strcmp(arg, "--engine") == 0)
+                options->engine = value;
             else if (strcmp(arg, "--scenario") == 0)
                 options->scenario = value;
             else if (strcmp(arg, "--jobs") == 0)
@@ -189,7 +192,7 @@ main(int argc, char **argv)
         fprintf(stderr,
                 "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] [--jobs J] "
                 "[--seed X] [--mutant BITS] [--mutants] [--drill] [--verbose] "
-                "[--scenario FILE] [--print FILE]\n");
+                "[--scenario FILE] [--print FILE] [--engine NAME]\n");
         return 2;
     }
     if (options.print)
@@ -199,6 +202,10 @@ main(int argc, char **argv)
         options.seeds = SMOKE_SEEDS;
     struct sim *sim = sim_new();
     running = sim;
+    if (options.engine && !sim_engine(sim, options.engine)) {
+        fprintf(stderr, "sim: no engine %s\n", options.engine);
+        return 2;
+    }
     signal(SIGABRT, on_abort);
     int rc = options.scenario  ? run_scenario(sim, &options)
              : options.one     ? run_one(sim, &options)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "proto/mix.h"
+#include "tests/sim/engine.h"
 #include "tests/sim/sim.h"
 
 enum {
@@ -215,6 +216,9 @@ repair_begin(struct sim *sim, struct sim_node *node)
     repair->began_us = repair->gained_us = sim->now;
     node->busy = SIM_REPAIRING;
     sim->counts.repairs++;
+    if (sim->verbose)
+        printf("%9.3f ms  node %u lost %u of %u pages\n", (double)sim->now / 1000, node->index,
+               repair->bad, repair_pages(&sim->profile));
     later(sim, node);
     return true;
 }
@@ -243,18 +247,22 @@ static void
 finish(struct sim *sim, struct sim_node *node)
 {
     struct sim_repair *repair = &node->repair;
-    bool whole = repair->bad == 0 && trainer_hash(sim, &repair->file.state) == repair->file.check;
+    bool whole =
+        repair->bad == 0 && sim->engine->hash(sim, &repair->file.state) == repair->file.check;
     if (whole && repair->file.round >= node->round) {
         sim->counts.repaired++;
         node->round = repair->file.round;
         node->state = repair->file.state;
         *newest(&node->disk) = repair->file;
     }
+    if (sim->verbose)
+        printf("%9.3f ms  node %u starts with %u pages lost\n", (double)sim->now / 1000,
+               node->index, repair->bad);
     node->busy = SIM_FREE;
     node->progress_us = sim->now;
     if (sim->faults_over) /* others may have waited for it */
         sim->over_us = sim->now;
-    trainer_start(sim, node);
+    sim->engine->start(sim, node);
 }
 
 void
@@ -325,7 +333,8 @@ judge_page(struct sim *sim, const struct sim_node *node, uint64_t round, const s
                  "node %u: asked for page %" PRIu64 " of round %" PRIu64 ", got page %" PRIu64
                  " of round %" PRIu64 " as of %" PRIu64,
                  node->index, want->page_number, want->round, page->number, page->round, round);
-    else if (memcmp(page->words, sim->reference[round].words + page->number * p->page_words,
+    else if (memcmp(page->words,
+                    sim->engine->state(sim, round)->words + page->number * p->page_words,
                     page_size(p, (unsigned)page->number)) != 0)
         sim_fail(sim, "node %u: page %" PRIu64 " of round %" PRIu64 " is not the reference's",
                  node->index, page->number, round);

@@ -10,7 +10,7 @@ struct sim_options {
     uint64_t first, seed;
     unsigned jobs;
     uint64_t mutant;
-    const char *print, *scenario;
+    const char *print, *scenario, *engine;
     bool one, mutants, drill, verbose;
 };
 

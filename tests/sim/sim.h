@@ -1,8 +1,9 @@
 /* sim.h - several cores in one process, with a virtual clock, network and trainer.
  *
  *     world     the queue of events, and the schedule's options        world.c
- *     shell     what mesh/net/actor.c is for a real node: links, sends     shell.c
- *     trainer   a run as a pure function, and its reference            trainer.c
+ *     shell     what mesh/net/actor.c is for a real node               shell.c, links.c, network.c
+ *     engine    what the nodes do together, and who judges it          engine.h
+ *     rounds    the engine of rounds: a run as a pure function         rounds*.c
  *     audit     members that check one another, and a liar             audit.c
  *     disk      checkpoints, some of them lost, torn or rotten         disk.c
  *     repair    lost pages of checkpoints, which others may have       repair.c
@@ -244,6 +245,7 @@ enum sim_slow { SIM_SLOW_OFF, SIM_SLOW_PRESENT, SIM_SLOW_ABSENT };
 enum sim_late { SIM_LATE_OFF, SIM_LATE_STARVED, SIM_LATE_DEAF };
 
 struct sim {
+    const struct sim_engine *engine;
     struct rand rand;
     struct sim_profile profile;
     uint64_t mutant;
@@ -281,7 +283,8 @@ struct sim {
 };
 
 /* world.c */
-struct sim *sim_new(void);
+struct sim *sim_new(void);                          /* with the engine rounds */
+bool sim_engine(struct sim *sim, const char *name); /* false: there is none of this name */
 void sim_destroy(struct sim **sim);
 /* Run the schedule of `seed`. Returns true when nothing is wrong; else sim->failure says what. */
 bool sim_run(struct sim *sim, uint64_t seed, uint64_t mutant);
@@ -323,7 +326,12 @@ void sim_push(struct sim *sim, uint64_t at, enum sim_event_kind kind, unsigned n
 /* Walk over all waiting events. */
 struct sim_event *sim_queued(struct sim *sim, size_t *count);
 
-/* shell.c */
+/* shell.c, network.c, links.c; the rest of them is in shell.h */
+struct shell { /* of a node, the ctx of its core */
+    struct sim *sim;
+    struct sim_node *node;
+};
+
 struct sim_message {
     enum proto_type type;
     bool raw; /* the frame is the struct */
@@ -348,25 +356,9 @@ void shell_reset(struct sim *sim, unsigned node, unsigned link);
 /* Nodes a and b swap their addresses; all their connections break. */
 void shell_move(struct sim *sim, unsigned a, unsigned b);
 void shell_event(struct sim *sim, const struct sim_event *event);
+/* network.c */
 void shell_message_free(struct sim_message *message);
 void shell_end(void);
-
-/* trainer.c */
-void trainer_reference(struct sim *sim);
-void trainer_compute(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t shards,
-                     bool fresh);
-void trainer_bucket(struct sim *sim, struct sim_node *node, size_t bucket);
-void trainer_commit(struct sim *sim, struct sim_node *node, uint64_t round);
-void trainer_audit(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t shard,
-                   int32_t claim);
-void trainer_adopt(struct sim *sim, struct sim_node *node, uint64_t round, uint64_t hash);
-void trainer_back(struct sim *sim, struct sim_node *node, uint64_t round);
-/* The commit or adoption under way is over: tell the core. */
-void trainer_borrow(struct sim *sim, struct sim_node *node);
-void trainer_read(struct sim *sim, struct sim_node *node);
-void trainer_applied(struct sim *sim, struct sim_node *node);
-void trainer_start(struct sim *sim, struct sim_node *node);
-uint64_t trainer_hash(const struct sim *sim, const struct sim_state *state);
 
 /* disk.c */
 void sim_disk_write(struct sim *sim, struct sim_node *node);

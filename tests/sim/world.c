@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/mix.h"
+#include "tests/sim/engine.h"
 #include "tests/sim/sim.h"
 #include "tests/support/mutant.h"
 
@@ -16,6 +17,20 @@ struct sim_queue {
     uint64_t order;
 };
 
+static const struct sim_engine *const engines[] = {&sim_engine_rounds};
+
+bool
+sim_engine(struct sim *sim, const char *name)
+{
+    for (size_t k = 0; k < sizeof engines / sizeof *engines; k++) {
+        if (strcmp(engines[k]->name, name) == 0) {
+            sim->engine = engines[k];
+            return true;
+        }
+    }
+    return false;
+}
+
 struct sim *
 sim_new(void)
 {
@@ -24,6 +39,7 @@ sim_new(void)
         sim->queue = calloc(1, sizeof *sim->queue);
     if (!sim || !sim->queue)
         abort();
+    sim->engine = engines[0];
     return sim;
 }
 
@@ -32,10 +48,7 @@ sim_destroy(struct sim **sim)
 {
     if (*sim) {
         free((*sim)->queue);
-        free((*sim)->reference);
-        free((*sim)->reference_sum);
-        free((*sim)->liar_hash);
-        free((*sim)->liar_sum);
+        (*sim)->engine->end(*sim);
     }
     free(*sim);
     *sim = NULL;
@@ -166,32 +179,6 @@ step(struct sim *sim)
     shell_message_free(event.message);
 }
 
-static bool
-astray(const struct sim_node *node)
-{
-    return node->wrong || node->strayed;
-}
-
-static bool
-all_done(const struct sim *sim)
-{
-    for (unsigned i = 0; i < sim->profile.nodes; i++)
-        if (sim->nodes[i].up && (!sim->nodes[i].done || astray(&sim->nodes[i])) &&
-            i != sim->profile.liar)
-            return false;
-    return true;
-}
-
-static void
-judge_progress(struct sim *sim)
-{
-    for (unsigned i = 0; i < sim->profile.nodes && !sim->failed; i++)
-        if (sim->nodes[i].up && (!sim->nodes[i].done || astray(&sim->nodes[i])) &&
-            i != sim->profile.liar)
-            sim_fail(sim, "node %u hangs at round %" PRIu64 " of %u%s", i, sim->nodes[i].round,
-                     sim->profile.rounds, astray(&sim->nodes[i]) ? " with a wrong state" : "");
-}
-
 static void
 stop(struct sim *sim)
 {
@@ -244,7 +231,7 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
         plain_profile(sim);
     else
         fault_profile(sim);
-    trainer_reference(sim);
+    sim->engine->begin(sim);
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         sim->nodes[i].index = i;
         if (!fault_drill_late(sim, i) && !slow_absent(sim, i) &&
@@ -254,12 +241,12 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
     if (sim->play.scenario)
         play_start(sim);
     while (!sim->failed && !sim->limit && sim->queue->count > 0 &&
-           sim->now < sim->profile.deadline_us && !(sim->faults_over && all_done(sim)))
+           sim->now < sim->profile.deadline_us && !(sim->faults_over && sim->engine->done(sim)))
         step(sim);
     if (sim->limit)
         sim->counts.limits++;
     else
-        judge_progress(sim);
+        sim->engine->judge_end(sim);
     sim->counts.schedules++;
     sim->counts.virtual_us += sim->now - 1000000;
     sim->trace = mix64_pair(sim->trace, sim->now);

@@ -1,0 +1,41 @@
+/* engine.h - what the nodes of a schedule do together: a trainer for each, and an oracle that judges them.
+ *
+ * Another way to train is another file with such a table, and a line in the list of world.c. The rest of the simulator
+ * asks the table and knows of no engine. */
+#ifndef SIM_ENGINE_H
+#define SIM_ENGINE_H
+
+#include "tests/sim/sim.h"
+
+struct sim_engine {
+    const char *name; /* as in --engine */
+
+    /* A schedule begins: the profile is known, no node runs yet. */
+    void (*begin)(struct sim *sim);
+    /* The simulator ends: free what `begin` allocated. */
+    void (*end)(struct sim *sim);
+    /* The state that every node has before `round`; before round 0 it is the initial state. */
+    const struct sim_state *(*state)(const struct sim *sim, uint64_t round);
+    /* Of a state: what the trainer tells the core, and the check of a checkpoint. Never 0. */
+    uint64_t (*hash)(const struct sim *sim, const struct sim_state *state);
+
+    /* The trainer: sets its callbacks among those of the core. Their ctx is a struct shell. */
+    void (*ops)(struct core_ops *ops);
+    /* node->round and node->state are what its disk had: tell the core. */
+    void (*start)(struct sim *sim, struct sim_node *node);
+    /* One that the trainer pushed has come. */
+    void (*event)(struct sim *sim, struct sim_node *node, const struct sim_event *event);
+    /* After each event of a node, when all was judged: work ahead, for instance. */
+    void (*idle)(struct sim *sim, struct sim_node *node);
+
+    /* The oracle. A failure is told with sim_fail. */
+    void (*judge)(struct sim *sim, struct sim_node *node, const struct sim_event *event);
+    /* Has everybody who runs done everything? */
+    bool (*done)(const struct sim *sim);
+    /* The schedule is over, or its deadline: who hangs? */
+    void (*judge_end)(struct sim *sim);
+};
+
+extern const struct sim_engine sim_engine_rounds; /* rounds.c */
+
+#endif

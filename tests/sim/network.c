@@ -1,0 +1,424 @@
+/* network.c - messages between nodes: how long they take, and what becomes of them on the way.
+ *
+ * What is sent into a cut waits for its end or is lost. A body sent without a copy leaves the sender's memory some time
+ * before it arrives (SIM_LEAVES); until then it must not change, and that is checked. The process at the other end may
+ * have been replaced meanwhile: then the connection breaks, or, as ZeroMQ's reconnecting sockets do, the message
+ * reaches the new process. Every header travels as the bytes of the coder. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/mix.h"
+#include "tests/sim/shell.h"
+
+static struct sim_message *spare; /* messages are reused */
+
+static struct sim_message *
+message_new(void)
+{
+    struct sim_message *message = spare;
+    if (message)
+        spare = message->next;
+    else
+        message = malloc(sizeof *message);
+    if (!message)
+        abort();
+    message->uses = 1;
+    message->captured = false;
+    message->dead = false;
+    message->lost = false;
+    return message;
+}
+
+void
+shell_message_free(struct sim_message *message)
+{
+    if (!message || --message->uses > 0)
+        return;
+    message->next = spare;
+    spare = message;
+}
+
+void
+shell_end(void)
+{
+    while (spare) {
+        struct sim_message *next = spare->next;
+        free(spare);
+        spare = next;
+    }
+}
+
+/* Does nothing sent by `from` reach `to`? */
+bool
+network_cut(const struct sim *sim, unsigned from, unsigned to)
+{
+    return sim->cut[from][to] || (sim->profile.both_cut && sim->cut[to][from]);
+}
+
+/* How much longer than others the way from a to b is. */
+static uint64_t
+way(const struct sim *sim, unsigned a, unsigned b)
+{
+    return sim->profile.far ? mix64(sim->seed + 64 * a + b) % SIM_FAR_US : 0;
+}
+
+uint64_t
+network_delay(struct sim *sim)
+{
+    return sim->profile.delay_us + rand_below(&sim->rand, sim->profile.jitter_us + 1);
+}
+
+static uint64_t
+bytes_hash(const void *bytes, size_t size)
+{
+    uint64_t hash = size;
+    const uint8_t *p = bytes;
+    for (size_t k = 0; k < size; k++)
+        hash = (hash ^ p[k]) * 0x100000001b3u;
+    return mix64(hash);
+}
+
+/* --- Headers ----------------------------------------------------------------------------------- */
+
+/* A header goes over the network as the bytes of proto/msg.c. Only of a planted bug some go as they are: the encoder
+ * asserts what plans and sums may say, and those must be found by what comes of them. */
+static void
+header_pack(struct sim *sim, struct sim_message *m, const struct proto_msg *msg)
+{
+    static uint8_t frame[PROTO_FRAME_MAX];
+    m->type = msg->type;
+    m->raw = sim->mutant &&
+             (msg->type == PROTO_PLAN || msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER);
+    m->frame_size = m->raw ? sizeof *msg : proto_encode(msg, frame);
+    if (m->frame_size > sizeof m->frame)
+        sim_fail(sim, "%s has %zu bytes", proto_type_name(msg->type), m->frame_size);
+    else
+        memcpy(m->frame, m->raw ? (const void *)msg : frame, m->frame_size);
+}
+
+/* What stays valid until the next one is unpacked; NULL when the decoder refuses it. */
+static struct proto_msg *
+header_unpack(struct sim *sim, const struct sim_message *m)
+{
+    static struct proto_msg msg;
+    static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
+    struct why why = {""};
+    if (m->raw) {
+        memcpy(&msg, m->frame, sizeof msg);
+        return &msg;
+    }
+    if (proto_decode(&msg, endpoints, m->frame, m->frame_size, &why) == 0)
+        return &msg;
+    sim_fail(sim, "node %u: %s refused: %s", m->from_index, proto_type_name(m->type), why.line);
+    return NULL;
+}
+
+static struct sim_message *
+message_make(struct shell *shell, unsigned link, const struct proto_msg *msg, size_t size)
+{
+    const struct sim_link *l = &shell->node->links[link];
+    struct sim_message *m = message_new();
+    header_pack(shell->sim, m, msg);
+    m->from = (struct proto_node){shell->node->id, shell->node->incarnation};
+    m->from_index = shell->node->index;
+    m->to = l->to;
+    m->to_incarnation = l->incarnation;
+    m->link = link;
+    m->generation = l->generation;
+    m->lost = l->broken && rand_bool(&shell->sim->rand);
+    m->size = size;
+    shell->sim->counts.bytes += size;
+    return m;
+}
+
+/* --- Times ------------------------------------------------------------------------------------- */
+
+static uint64_t
+line_take(uint64_t *free_us, uint64_t at, uint64_t bits, size_t size)
+{
+    uint64_t begin_us = *free_us > at ? *free_us : at;
+    *free_us = begin_us + (size + 100) * 8 * 1000000 / bits;
+    return *free_us;
+}
+
+/* When the last bit of a message is on its way; a header is taken for 100 bytes. */
+static uint64_t
+line_free(struct sim *sim, struct sim_node *from, size_t size)
+{
+    bool slowed = from->bits_per_s > 0 && !(from->slow_until && from->slow_until < sim->now);
+    uint64_t bits = slowed ? from->bits_per_s : sim->profile.line_bits[from->index];
+    return bits ? line_take(&from->sent_us, sim->now, bits, size) : sim->now;
+}
+
+/* When the last bit of a message that comes at `at` has come through the line of who receives it. */
+static uint64_t
+line_received(struct sim *sim, struct sim_node *to, uint64_t at, size_t size)
+{
+    uint64_t bits = sim->profile.line_bits[to->index];
+    return bits ? line_take(&to->received_us, at, bits, size) : at;
+}
+
+/* A lost packet costs TCP a round trip when others follow it, else its time-out. */
+static uint64_t
+retransmission(struct sim *sim)
+{
+    if (!sim_permille(sim, sim->play.loss_permille))
+        return 0;
+    return rand_below(&sim->rand, 4) ? 2 * network_delay(sim)
+                                     : 200000 + rand_below(&sim->rand, 100000);
+}
+
+/* When a message sent now on this connection arrives; in order unless it may overtake. */
+static uint64_t
+arrival(struct sim *sim, struct sim_node *from, struct sim_link *link, int stream, bool ordered,
+        size_t size)
+{
+    uint64_t at = line_free(sim, from, size) + 1 + network_delay(sim) + retransmission(sim) +
+                  way(sim, from->index, link->to);
+    at = line_received(sim, &sim->nodes[link->to], at, size);
+    if (!ordered)
+        return at;
+    if (at <= link->fifo_us[stream])
+        at = link->fifo_us[stream] + 1;
+    link->fifo_us[stream] = at;
+    return at;
+}
+
+/* --- Sending ----------------------------------------------------------------------------------- */
+
+void
+network_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
+             size_t body_size)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_link *l = &shell->node->links[link];
+    (void)body;
+    if (!l->open || !l->up || body_size != 0) {
+        sim_fail(sim, "node %u: %s on a link that is not up", shell->node->index,
+                 proto_type_name(msg->type));
+        return;
+    }
+    repair_sent(sim, shell->node, l, msg);
+    if (!sim->faults_over && sim_permille(sim, sim->profile.loss_permille))
+        return;
+    struct sim_message *m = message_make(shell, link, msg, 0);
+    m->bulk = false;
+    uint64_t at = arrival(sim, shell->node, l, 0, true, 0);
+    if (!sim->faults_over && sim_permille(sim, sim->profile.late_permille))
+        at += rand_below(&sim->rand, sim->profile.late_us + 1);
+    sim_push(sim, at, SIM_ARRIVES, m->to, 0, 0, m);
+    if (!sim->faults_over && sim_permille(sim, sim->profile.copy_permille)) {
+        m->uses++;
+        sim_push(sim, at + rand_below(&sim->rand, sim->profile.late_us + 1), SIM_ARRIVES, m->to, 0,
+                 0, m);
+    }
+}
+
+/* One bit of what a chunk says of itself. Its count is that of the body, which is checked on the wire; what
+ * the decoder refuses never arrives. */
+/* A chunk is taken for another one. */
+static void
+first_flip(struct sim *sim, struct proto_chunk *chunk, uint64_t bits)
+{
+    chunk->first ^= 1ull << rand_below(&sim->rand, bits);
+    if (chunk->round < sizeof sim->moved && sim->moved[chunk->round] < UINT8_MAX)
+        sim->moved[chunk->round]++;
+}
+
+static void
+header_flip(struct sim *sim, struct sim_message *m)
+{
+    struct proto_msg *msg = header_unpack(sim, m);
+    if (!msg)
+        return;
+    struct proto_chunk *chunk = &msg->chunk;
+    sim->counts.flips++;
+    switch (rand_below(&sim->rand, 12)) {
+    case 0:
+        chunk->plan_hash ^= 1ull << rand_below(&sim->rand, 64);
+        break;
+    case 1:
+        chunk->round ^= 1ull << rand_below(&sim->rand, 2);
+        break;
+    case 2:
+        chunk->bucket ^= (uint16_t)(1u << rand_below(&sim->rand, 3));
+        break;
+    case 3:
+        chunk->hop ^= (uint16_t)(1u << rand_below(&sim->rand, 3));
+        break;
+    case 4:
+        chunk->direct = !chunk->direct;
+        break;
+    case 5:
+        first_flip(sim, chunk, 8);
+        break;
+    case 6:
+        chunk->coverage ^= 1ull << rand_below(&sim->rand, sim->profile.shards);
+        break;
+    case 7:
+        chunk->check ^= 1ull << rand_below(&sim->rand, 61);
+        break;
+    default: /* the most dangerous one */
+        first_flip(sim, chunk, 6);
+        break;
+    }
+    if (m->type == PROTO_GATHER &&
+        (chunk->direct || (chunk->coverage & (chunk->coverage + 1)) || chunk->coverage == 0))
+        m->lost = true;
+    else
+        header_pack(sim, m, msg);
+}
+
+/* A bulk message is on its way: its bits may flip, it may vanish or come twice. Takes over one use of it. */
+static void
+depart(struct sim *sim, struct sim_message *m, uint64_t at)
+{
+    const struct sim_profile *p = &sim->profile;
+    bool wild = p->bulk_wild && !sim->faults_over;
+    if (m->lost || (wild && sim_permille(sim, 5))) {
+        shell_message_free(m);
+        return;
+    }
+    if (!sim->faults_over && m->size > 0 && sim_permille(sim, p->corrupt_permille)) {
+        size_t byte = rand_below(&sim->rand, m->size);
+        m->body[byte] ^= (uint8_t)(1u << rand_below(&sim->rand, 8));
+        sim->counts.flips++;
+    }
+    bool chunk = m->type == PROTO_REDUCE || m->type == PROTO_GATHER;
+    if (!sim->faults_over && chunk && sim_permille(sim, p->header_permille))
+        header_flip(sim, m);
+    if (wild && sim_permille(sim, 10)) {
+        struct sim_message *twin = message_new();
+        *twin = *m;
+        twin->uses = 1;
+        sim_push(sim, at + rand_below(&sim->rand, 300000), SIM_ARRIVES, m->to, 0, 0, twin);
+    }
+    sim_push(sim, at, SIM_ARRIVES, m->to, 0, 0, m);
+}
+
+void
+network_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
+                  size_t size, bool lent)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_link *l = &shell->node->links[link];
+    if (!l->open || !l->bulk || size > SIM_BODY_MAX) {
+        sim_fail(sim, "node %u: %s to a peer that is not up", shell->node->index,
+                 proto_type_name(msg->type));
+        return;
+    }
+    repair_sent(sim, shell->node, l, msg);
+    struct sim_message *m = message_make(shell, link, msg, size);
+    m->bulk = true;
+    uint64_t arrives =
+        arrival(sim, shell->node, l, 1, !sim->profile.bulk_wild || sim->faults_over, size);
+    if (!lent) {
+        m->captured = true;
+        memcpy(m->body, body, size);
+        depart(sim, m, arrives);
+        return;
+    }
+    m->memory = body;
+    m->hash = bytes_hash(body, size);
+    uint64_t leaves = sim->now + 1 + rand_below(&sim->rand, arrives - sim->now);
+    sim_push(sim, leaves, SIM_LEAVES, shell->node->index, arrives, 0, m);
+}
+
+/* Nobody may look at what was passed on. */
+void
+network_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_frame *frame)
+{
+    network_send_bulk(ctx, link, msg, frame->data, frame->size, false);
+    memset(frame->data, 0x5a, frame->size);
+}
+
+void
+network_keep(void *ctx, struct core_frame *frame)
+{
+    struct shell *shell = ctx;
+    struct sim_message *m = frame->handle;
+    m->uses++;
+    shell->node->kept++;
+}
+
+void
+network_release(void *ctx, void *handle)
+{
+    struct shell *shell = ctx;
+    shell->node->kept--;
+    shell_message_free(handle);
+}
+
+/* --- Arriving ---------------------------------------------------------------------------------- */
+
+static bool
+unreachable(const struct sim *sim, unsigned from, unsigned to)
+{
+    return network_cut(sim, from, to) ||
+           (sim->nodes[to].up && sim->nodes[to].paused_until > sim->now);
+}
+
+/* The kernel takes the bytes, or the peer does not and they stay where they are. */
+void
+network_leaves(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+{
+    struct sim_message *m = event->message;
+    if (!m || m->dead)
+        return;
+    if (unreachable(sim, m->from_index, m->to) && rand_bool(&sim->rand)) {
+        m->uses++;
+        sim_push(sim, sim->now + 20000, SIM_LEAVES, node->index,
+                 sim->now + 20000 + network_delay(sim), 0, m);
+        return;
+    }
+    if (bytes_hash(m->memory, m->size) != m->hash)
+        sim_fail(sim, "node %u: %s changed while it was sent", node->index,
+                 proto_type_name(m->type));
+    memcpy(m->body, m->memory, m->size);
+    m->captured = true;
+    sim_push(sim, sim->now + rand_below(&sim->rand, 400), SIM_RETURNED, node->index, 0, 0, NULL);
+    m->uses++;
+    depart(sim, m, event->a > sim->now ? event->a : sim->now + 1);
+}
+
+/* The process that the message was for is not there any more: its kernel says so. */
+bool
+network_misdelivered(struct sim *sim, const struct sim_message *m)
+{
+    struct sim_node *to = &sim->nodes[m->to], *from = &sim->nodes[m->from_index];
+    if (to->up && (to->incarnation == m->to_incarnation || sim->profile.leak))
+        return false;
+    const struct sim_link *link = &from->links[m->link];
+    if (to->up && from->up && link->open && link->generation == m->generation)
+        sim_push(sim, sim->now + network_delay(sim), SIM_LINK_DOWN, from->index, m->link,
+                 m->generation, NULL);
+    return true;
+}
+
+void
+network_arrives(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+{
+    struct sim_message *m = event->message;
+    if (m->lost)
+        return;
+    if (network_cut(sim, m->from_index, m->to)) {
+        if (sim->profile.hold_cut) {
+            m->uses++;
+            sim_push(sim, sim->now + 30000, SIM_ARRIVES, m->to, 0, 0, m);
+        }
+        return;
+    }
+    if (network_misdelivered(sim, m))
+        return;
+    sim->trace = mix64_pair(sim->trace, (uint64_t)m->type << 32 | m->from_index << 8 | m->to);
+    const struct proto_msg *msg = header_unpack(sim, m);
+    struct core_frame frame = {m->body, m->size, m};
+    if (msg && m->bulk)
+        core_on_bulk(node->core, sim->now, m->from, msg, &frame);
+    else if (msg)
+        core_on_message(node->core, sim->now, m->from, sim_link_hosts[sim->address[m->from_index]],
+                        msg, NULL, 0);
+}

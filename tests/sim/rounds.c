@@ -1,0 +1,390 @@
+/* rounds.c - the engine rounds: what the trainer of each node does when its core asks for it.
+ *
+ * It computes bucket by bucket, applies totals, takes over states, goes back, audits, and works ahead with what it is
+ * lent. Each takes its time. Bits may flip meanwhile: in what it computed, in totals, in states. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "tests/sim/rounds.h"
+
+static void
+tell(struct sim *sim, struct sim_node *node)
+{
+    node->done = node->round == sim->profile.rounds;
+    if (node->done && !node->done_us)
+        node->done_us = sim->now;
+    node->busy = SIM_FREE;
+    if (rand_below(&sim->rand, 3) == 0)
+        sim_disk_write(sim, node);
+    core_on_applied(node->core, sim->now, node->round, sim_rounds_hash(sim, &node->state),
+                    sim_rounds_first_bucket(sim, &node->state), node->done);
+}
+
+static void
+start(struct sim *sim, struct sim_node *node)
+{
+    sim_rounds_judge(sim, node, "a start", false);
+    tell(sim, node);
+}
+
+/* When it has returned what it borrowed. */
+static uint64_t
+free_at(const struct sim *sim, const struct sim_node *node)
+{
+    return node->lent_until > sim->now ? node->lent_until : sim->now;
+}
+
+static void
+on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_node *node = shell->node;
+    if (node->busy != SIM_FREE)
+        sim_fail(sim, "node %u: asked to compute while busy", node->index);
+    if (round != node->round)
+        sim_fail(sim, "node %u: asked to compute round %" PRIu64 " at %" PRIu64, node->index, round,
+                 node->round);
+    node->busy = SIM_COMPUTING;
+    node->task_round = round;
+    node->task_shards = shards;
+    if (fresh)
+        memset(node->own, 0, sizeof node->own);
+    size_t first = sim_rounds_first_bucket(sim, &node->state), last = sim->profile.buckets - 1;
+    uint64_t each_us = sim->profile.compute_us[node->index] *
+                       (uint64_t)__builtin_popcountll(shards) / (last - first + 1);
+    uint64_t at = free_at(sim, node);
+    for (size_t b = first; b <= last; b++) {
+        at += 1 + each_us / 2 + rand_below(&sim->rand, each_us + 1);
+        sim_push(sim, at, SIM_BUCKET, node->index, b, 0, NULL);
+    }
+}
+
+static bool
+memory_flips(struct sim *sim)
+{
+    return !sim->faults_over && sim_permille(sim, sim->profile.memory_permille);
+}
+
+static void
+flip(struct sim *sim, int32_t *vector, uint64_t count)
+{
+    uint64_t bit = rand_below(&sim->rand, count * 32);
+    sim->counts.flips++;
+    vector[bit / 32] = (int32_t)((uint32_t)vector[bit / 32] ^ 1u << bit % 32);
+}
+
+static void
+bucket_ready(struct sim *sim, struct sim_node *node, size_t bucket)
+{
+    const struct core_bucket *b = &sim->profile.bucket[bucket];
+    for (unsigned s = 0; s < sim->profile.shards; s++)
+        for (uint64_t e = b->first; (node->task_shards >> s & 1) && e < b->first + b->count; e++)
+            node->own[e] +=
+                sim_rounds_gradient(&sim->profile, &node->state, node->task_round, s, e);
+    audit_lie(sim, node, bucket, sim_rounds_first_bucket(sim, &node->state));
+    if (b->count > 0 && node->task_shards && memory_flips(sim)) {
+        flip(sim, node->own + b->first, b->count);
+        sim->flipped |= 1ull << node->task_round;
+    }
+    if (bucket + 1 == sim->profile.buckets)
+        node->busy = SIM_FREE;
+    core_on_bucket(node->core, sim->now, bucket);
+}
+
+/* What is lent is marked, so that it shows when somebody writes there, and put right at the end. */
+static void
+mark(struct sim *sim, struct sim_node *node, size_t bucket)
+{
+    const struct core_bucket *b = &sim->profile.bucket[bucket];
+    memcpy(node->lent_copy, node->sum + b->first, b->count * sizeof *node->sum);
+    memset(node->sum + b->first, 0x6b, b->count * sizeof *node->sum);
+    node->lent_bucket = bucket;
+    node->marked = true;
+}
+
+static void
+unmark(struct sim *sim, struct sim_node *node)
+{
+    const struct core_bucket *b = &sim->profile.bucket[node->lent_bucket];
+    for (uint64_t e = b->first; node->marked && e < b->first + b->count; e++)
+        if (node->sum[e] != 0x6b6b6b6b)
+            sim_fail(sim, "node %u: bucket %zu of the sum changed while the trainer had it",
+                     node->index, node->lent_bucket);
+    if (node->marked)
+        memcpy(node->sum + b->first, node->lent_copy, b->count * sizeof *node->sum);
+    node->marked = false;
+}
+
+static void
+on_commit(void *ctx, uint64_t round)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_node *node = shell->node;
+    unmark(sim, node);
+    if (node->wrong)
+        sim_fail(sim, "node %u: goes on from a wrong state before round %" PRIu64, node->index,
+                 round);
+    if (node->busy != SIM_FREE || round != node->round) {
+        sim_fail(sim, "node %u: commit of round %" PRIu64 " at %" PRIu64, node->index, round,
+                 node->round);
+    } else if (memory_flips(sim)) {
+        const struct core_bucket *last = &sim->profile.bucket[sim->profile.buckets - 1];
+        flip(sim, node->sum + last->first, last->count);
+        node->total_bad = true;
+    } else {
+        node->total_bad = !sim_rounds_judge_total(sim, node, round);
+    }
+    node->busy = SIM_COMMITTING;
+    sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0,
+             0, NULL);
+}
+
+static void
+on_adopt(void *ctx, uint64_t round, uint64_t hash)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_node *node = shell->node;
+    if (node->busy != SIM_FREE || round <= node->round)
+        sim_fail(sim, "node %u: asked to adopt round %" PRIu64 " at %" PRIu64, node->index, round,
+                 node->round);
+    node->busy = SIM_ADOPTING;
+    node->task_round = round;
+    node->task_hash = hash;
+    sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0,
+             0, NULL);
+}
+
+/* Now and then a trainer with nothing to do works ahead with a bucket that is final before the others. */
+static void
+borrow(struct sim *sim, struct sim_node *node)
+{
+    size_t bucket;
+    if (node->busy != SIM_FREE || node->lent || rand_below(&sim->rand, 4) == 0 ||
+        !core_lend(node->core, sim->now, &bucket))
+        return;
+    if (!sim_rounds_bucket_right(sim, node, bucket) && !sim_rounds_flipped(sim, node->round) &&
+        sim->profile.liar == SIM_NODES_MAX)
+        sim_fail(sim, "node %u: bucket %zu of round %" PRIu64 " is said to be final and is wrong",
+                 node->index, bucket, node->round);
+    mark(sim, node, bucket);
+    node->lent = true;
+    node->older_valid = false; /* the next state is being made in its place */
+    node->lent_until =
+        sim->now + 1 + rand_below(&sim->rand, rand_below(&sim->rand, 8) ? 3000 : 100000);
+    sim_push(sim, node->lent_until, SIM_READ, node->index, 0, 0, NULL);
+}
+
+static void
+returned(struct sim *sim, struct sim_node *node)
+{
+    unmark(sim, node);
+    node->lent = false;
+    core_on_returned(node->core, sim->now);
+}
+
+/* Who lost a member goes on; who came late counts once it computes together with others. */
+static void
+drill_note(struct sim *sim, struct sim_node *node)
+{
+    struct core_stats stats;
+    core_stats(node->core, &stats);
+    bool joins = sim->drill_kind == SIM_RESTART;
+    bool counts = !joins || (node->index + 1 == sim->profile.nodes && stats.members > 1);
+    if (sim->drill_at_us && !node->recovered_us && counts)
+        node->recovered_us = sim->now - sim->drill_at_us;
+}
+
+/* How long the nodes that run go without a new round once nothing happens to them any more. */
+static void
+note_wait(struct sim *sim, struct sim_node *node)
+{
+    uint64_t from_us = node->progress_us > sim->over_us ? node->progress_us : sim->over_us;
+    from_us = node->paused_until > from_us ? node->paused_until : from_us;
+    from_us = node->hung_until > from_us ? node->hung_until : from_us;
+    uint64_t alone_us = sim->profile.compute_us[node->index] * sim->profile.shards * 3 / 2;
+    if (sim->faults_over && !(sim->profile.fault_mask >> SIM_FLIP) && /* some come late */
+        sim->now > from_us + alone_us + sim->counts.worst_us)
+        sim->counts.worst_us = sim->now - from_us - alone_us;
+    node->progress_us = sim->now;
+}
+
+/* Compute a shard of another member apart, and compare what it said of it. */
+static void
+on_audit(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_node *node = shell->node;
+    const struct sim_profile *p = &sim->profile;
+    unsigned s = (unsigned)__builtin_ctzll(shard);
+    size_t element = p->bucket[p->buckets - 2].first + s;
+    if (words != 1)
+        sim_fail(sim, "a claim of %zu words", words);
+    if (node->busy != SIM_FREE || round != node->round)
+        sim_fail(sim, "node %u: asked to audit round %" PRIu64 " at %" PRIu64, node->index, round,
+                 node->round);
+    node->busy = SIM_PROBING;
+    node->claim_right = sim_rounds_gradient(p, &node->state, round, s, element) == *claim;
+    sim_push(sim, free_at(sim, node) + 1 + p->compute_us[node->index], SIM_APPLIED, node->index, 0,
+             0, NULL);
+}
+
+/* One at a time, and where all can see it: whoever computes alone cannot. */
+static bool
+state_flips(struct sim *sim, struct sim_node *node)
+{
+    struct core_stats stats;
+    core_stats(node->core, &stats);
+    bool flips = node->flip && stats.members == sim->profile.nodes;
+    if (sim->alone)
+        flips = alone_flips(node);
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        flips = flips && !sim->nodes[i].wrong;
+    if (!flips)
+        return false;
+    uint64_t bit = rand_below(&sim->rand, sim->profile.words * 64);
+    node->state.words[bit / 64] ^= 1ull << bit % 64;
+    node->flip = false;
+    sim->counts.flips++;
+    sim->counts.states++;
+    node->strayed = sim->alone;
+    return !sim->alone;
+}
+
+/* To what the present state was made of, or else to a checkpoint that is older. */
+static void
+on_back(void *ctx, uint64_t round)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_node *node = shell->node;
+    if (node->busy != SIM_FREE || round > node->round)
+        sim_fail(sim, "node %u: asked to go back from round %" PRIu64 " at %" PRIu64, node->index,
+                 round, node->round);
+    node->busy = SIM_GOING_BACK;
+    node->task_round = round;
+    sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 3000), SIM_APPLIED, node->index,
+             0, 0, NULL);
+}
+
+static const uint8_t *
+on_state(void *ctx)
+{
+    struct shell *shell = ctx;
+    if (shell->node->busy == SIM_COMMITTING || shell->node->busy == SIM_ADOPTING ||
+        shell->node->busy == SIM_GOING_BACK)
+        sim_fail(shell->sim, "node %u: state read while it changes", shell->node->index);
+    return (const uint8_t *)&shell->node->state;
+}
+
+static void
+went_back(struct sim *sim, struct sim_node *node)
+{
+    unmark(sim, node);
+    sim_disk_withdraw(node, node->task_round);
+    if (node->older_valid && node->older_round < node->task_round) {
+        node->state = node->older;
+        node->round = node->older_round;
+    } else {
+        sim_disk_load(sim, node);
+    }
+    node->older_valid = false;
+    sim_rounds_judge(sim, node, "going back", false);
+    if (!sim->failed)
+        tell(sim, node);
+}
+
+static void
+applied(struct sim *sim, struct sim_node *node)
+{
+    if (node->busy == SIM_PROBING) {
+        node->busy = SIM_FREE;
+        core_on_audited(node->core, sim->now, node->claim_right);
+        return;
+    }
+    if (node->busy == SIM_GOING_BACK) {
+        went_back(sim, node);
+        return;
+    }
+    if (node->busy == SIM_ADOPTING) {
+        if (sim_rounds_hash(sim, &node->state_in) != node->task_hash) {
+            if (sim->profile.liar == SIM_NODES_MAX)
+                sim_fail(sim, "node %u: blocks of a state that is not the one offered",
+                         node->index);
+            node->busy = SIM_FREE;
+            core_on_state_bad(node->core, sim->now);
+            return;
+        }
+        node->state = node->state_in;
+        node->round = node->task_round;
+        node->older_valid = false;
+        sim->counts.adoptions++;
+        sim_rounds_judge(sim, node, "an adoption", false);
+    } else if (node->total_bad) {
+        node->busy = SIM_FREE;
+        node->total_bad = false;
+        core_on_total_bad(node->core, sim->now);
+        return;
+    } else {
+        node->older = node->state;
+        node->older_round = node->round;
+        node->older_valid = true;
+        sim_rounds_apply(sim, &node->state, sim_rounds_sum_hash(sim, &node->state, node->sum),
+                         node->sum);
+        node->round++;
+        sim->counts.commits++;
+        drill_note(sim, node);
+        sim_rounds_judge(sim, node, "a commit", state_flips(sim, node));
+    }
+    if (sim->play.scenario)
+        play_progress(sim, node);
+    note_wait(sim, node);
+    if (!sim->failed)
+        tell(sim, node);
+}
+
+static void
+event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+{
+    if (event->kind == SIM_BUCKET)
+        bucket_ready(sim, node, (size_t)event->a);
+    else if (event->kind == SIM_APPLIED)
+        applied(sim, node);
+    else if (event->kind == SIM_READ)
+        returned(sim, node);
+}
+
+static void
+ops(struct core_ops *to)
+{
+    to->compute = on_compute;
+    to->commit = on_commit;
+    to->adopt = on_adopt;
+    to->back = on_back;
+    to->audit = on_audit;
+    to->state = on_state;
+}
+
+static const struct sim_state *
+state(const struct sim *sim, uint64_t round)
+{
+    return &sim->reference[round];
+}
+
+const struct sim_engine sim_engine_rounds = {
+    .name = "rounds",
+    .begin = sim_rounds_reference,
+    .end = sim_rounds_end,
+    .state = state,
+    .hash = sim_rounds_hash,
+    .ops = ops,
+    .start = start,
+    .event = event,
+    .idle = borrow,
+    .judge = sim_rounds_judge_event,
+    .done = sim_rounds_done,
+    .judge_end = sim_rounds_judge_end,
+};

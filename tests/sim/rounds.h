@@ -1,0 +1,33 @@
+/* rounds.h - what the files of the engine rounds share: rounds.c has the trainer, rounds_function.c what it computes,
+ * sim_rounds_judge.c the oracle. */
+#ifndef SIM_ROUNDS_H
+#define SIM_ROUNDS_H
+
+#include "tests/sim/engine.h"
+#include "tests/sim/sim.h"
+
+/* rounds_function.c */
+uint64_t sim_rounds_counted(const struct sim_profile *p,
+                            unsigned c); /* shards that counter c counts */
+int32_t sim_rounds_gradient(const struct sim_profile *p, const struct sim_state *state,
+                            uint64_t round, unsigned shard, size_t element);
+uint64_t sim_rounds_hash(const struct sim *sim, const struct sim_state *state);
+size_t sim_rounds_first_bucket(const struct sim *sim, const struct sim_state *state);
+uint64_t sim_rounds_sum_hash(const struct sim *sim, const struct sim_state *state,
+                             const int32_t *sum);
+void sim_rounds_apply(const struct sim *sim, struct sim_state *state, uint64_t total,
+                      const int32_t *sum);
+void sim_rounds_reference(struct sim *sim);
+void sim_rounds_end(struct sim *sim);
+/* Does this part of the node's sum have the total of its round? */
+bool sim_rounds_bucket_right(const struct sim *sim, const struct sim_node *node, size_t bucket);
+
+/* sim_rounds_judge.c */
+void sim_rounds_judge(struct sim *sim, struct sim_node *node, const char *how, bool flipped);
+bool sim_rounds_flipped(const struct sim *sim, uint64_t round);
+bool sim_rounds_judge_total(struct sim *sim, const struct sim_node *node, uint64_t round);
+void sim_rounds_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event);
+bool sim_rounds_done(const struct sim *sim);
+void sim_rounds_judge_end(struct sim *sim);
+
+#endif

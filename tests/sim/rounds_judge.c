@@ -1,0 +1,176 @@
+/* sim_rounds_judge.c - the oracle of the engine rounds: every state is the reference's, every sum is its sum, each shard was
+ * added exactly once, plans begin where they should, and in the end everybody has done all rounds. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "tests/sim/rounds.h"
+
+static void
+judge_counters(struct sim *sim, const struct sim_node *node)
+{
+    const struct sim_profile *p = &sim->profile;
+    if (node->index == p->liar)
+        return;
+    for (unsigned c = 0; c < p->counters; c++)
+        if (node->state.words[p->words + c] != node->round * sim_rounds_counted(p, c))
+            sim_fail(sim,
+                     "node %u: counter %u says %" PRIu64 " after %" PRIu64 " rounds of %" PRIu64
+                     " shards",
+                     node->index, c, node->state.words[p->words + c], node->round,
+                     sim_rounds_counted(p, c));
+}
+
+/* The limit that README names: it took the wrong state of a node before anybody else had computed that round. */
+static bool
+taken_unseen(const struct sim *sim, const struct sim_node *node)
+{
+    bool taken = false;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        const struct sim_node *other = &sim->nodes[i];
+        if (other == node || !other->up)
+            continue;
+        if (other->wrong && other->round == node->round &&
+            memcmp(&other->state, &node->state, sizeof node->state) == 0)
+            taken = true;
+        else if (other->round >= node->round)
+            return false;
+    }
+    return taken;
+}
+
+/* Nor do audits help a node that takes the state of a liar who trains alone since it was found out, having met nobody
+ * else yet. */
+static bool
+led_astray(const struct sim *sim, const struct sim_node *node)
+{
+    return sim->profile.liar < SIM_NODES_MAX && node->round <= sim->profile.rounds &&
+           sim->liar_hash[node->round] == sim_rounds_hash(sim, &node->state);
+}
+
+void
+sim_rounds_judge(struct sim *sim, struct sim_node *node, const char *how, bool flipped)
+{
+    node->wrong = flipped;
+    if (node->index == sim->profile.liar && node->round <= sim->profile.rounds)
+        sim->liar_hash[node->round] = sim_rounds_hash(sim, &node->state);
+    if (node->strayed && node->round <= sim->profile.rounds &&
+        memcmp(&node->state, &sim->reference[node->round], sizeof node->state) == 0)
+        node->strayed = false;
+    if (node->index != sim->profile.liar && !flipped && !node->strayed &&
+        (node->round > sim->profile.rounds ||
+         memcmp(&node->state, &sim->reference[node->round], sizeof node->state) != 0)) {
+        if (taken_unseen(sim, node) || led_astray(sim, node))
+            sim->limit = true;
+        else
+            sim_fail(sim,
+                     "node %u: state before round %" PRIu64 " differs from the reference after %s",
+                     node->index, node->round, how);
+    }
+    if (!sim->limit)
+        judge_counters(sim, node);
+    sim->trace = mix64_pair(sim->trace, node->state.words[0] ^ node->round);
+}
+
+/* Is the ledger wrong? A contribution was damaged in memory, or two chunks changed places: the checksum of a hop
+ * does not depend on the range, that of the ledger does. */
+bool
+sim_rounds_flipped(const struct sim *sim, uint64_t round)
+{
+    return round < 64 && ((sim->flipped >> round & 1) || sim->moved[round] > 1);
+}
+
+/* As led_astray: by a total of the liar's that it was sent, not by one of a plan. */
+static bool
+follows_liar(const struct sim *sim, const struct sim_node *node, uint64_t round)
+{
+    struct core_stats stats;
+    core_stats(node->core, &stats);
+    return sim->profile.liar < SIM_NODES_MAX && stats.members == 0 &&
+           round <= sim->profile.rounds &&
+           sim_rounds_sum_hash(sim, &node->state, node->sum) == sim->liar_sum[round];
+}
+
+/* Is the total to be committed the reference's? Returns false when the ledger tells the trainer that it is damaged. */
+bool
+sim_rounds_judge_total(struct sim *sim, const struct sim_node *node, uint64_t round)
+{
+    uint64_t hash = sim_rounds_sum_hash(sim, &node->state, node->sum);
+    bool liar = node->index == sim->profile.liar;
+    if (hash == sim->reference_sum[round])
+        return true;
+    if (sim_rounds_flipped(sim, round))
+        return false;
+    if (liar && round <= sim->profile.rounds)
+        sim->liar_sum[round] = hash;
+    if (liar || node->strayed)
+        return true; /* it believes itself */
+    if (follows_liar(sim, node, round))
+        sim->limit = true;
+    else
+        sim_fail(sim, "node %u: wrong sum committed in round %" PRIu64, node->index, round);
+    return true;
+}
+
+/* Whoever is to make the next plan keeps the others no longer than a step, or than nobody minds. */
+static void
+judge_wait(struct sim *sim, const struct sim_node *node, const struct core_stats *stats)
+{
+    uint64_t most_us = stats->step_us > CORE_WAIT_US ? stats->step_us : CORE_WAIT_US;
+    if (stats->waits_us > most_us + CORE_TICK_US)
+        sim_fail(sim, "node %u keeps the others waiting for %" PRIu64 " ms, a step takes %" PRIu64,
+                 node->index, stats->waits_us / 1000, stats->step_us / 1000);
+}
+
+/* A plan begins at the round of who takes it up, and nobody takes one up again that he has dropped not long ago. */
+static void
+judge_plan(struct sim *sim, struct sim_node *node, const struct core_stats *stats)
+{
+    if (stats->round != stats->plan_round)
+        sim_fail(sim, "node %u: takes up a plan of round %" PRIu64 " at %" PRIu64, node->index,
+                 stats->plan_round, stats->round);
+    for (unsigned k = 0; k < SIM_PLANS; k++)
+        if (node->plans[k] == stats->plan)
+            sim_fail(sim, "node %u: takes up a plan again in round %" PRIu64, node->index,
+                     stats->round);
+    node->plans[node->plan_count++ % SIM_PLANS] = stats->plan;
+}
+
+/* What must hold after every event, whatever comes of it. */
+void
+sim_rounds_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+{
+    struct core_stats stats;
+    core_stats(node->core, &stats);
+    if (event->kind == SIM_TICK)
+        judge_wait(sim, node, &stats);
+    if (stats.plan && stats.plan != node->plan)
+        judge_plan(sim, node, &stats);
+    node->plan = stats.plan;
+}
+
+static bool
+sim_rounds_astray(const struct sim_node *node)
+{
+    return node->wrong || node->strayed;
+}
+
+bool
+sim_rounds_done(const struct sim *sim)
+{
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        if (sim->nodes[i].up && (!sim->nodes[i].done || sim_rounds_astray(&sim->nodes[i])) &&
+            i != sim->profile.liar)
+            return false;
+    return true;
+}
+
+void
+sim_rounds_judge_end(struct sim *sim)
+{
+    for (unsigned i = 0; i < sim->profile.nodes && !sim->failed; i++)
+        if (sim->nodes[i].up && (!sim->nodes[i].done || sim_rounds_astray(&sim->nodes[i])) &&
+            i != sim->profile.liar)
+            sim_fail(sim, "node %u hangs at round %" PRIu64 " of %u%s", i, sim->nodes[i].round,
+                     sim->profile.rounds,
+                     sim_rounds_astray(&sim->nodes[i]) ? " with a wrong state" : "");
+}

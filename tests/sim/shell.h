@@ -1,0 +1,36 @@
+/* shell.h - what the files around a simulated core share: shell.c has the process, links.c its connections, network.c
+ * its messages. The functions with `ctx`, a struct shell, are callbacks of struct core_ops. */
+#ifndef SIM_SHELL_H
+#define SIM_SHELL_H
+
+#include "tests/sim/engine.h"
+#include "tests/sim/sim.h"
+
+/* links.c */
+extern const char *const sim_link_hosts[SIM_NODES_MAX]; /* by address */
+void sim_link_connect(void *ctx, unsigned link, const struct proto_endpoint *to);
+void sim_link_disconnect(void *ctx, unsigned link);
+void sim_link_peer_up(void *ctx, unsigned link, struct proto_node node,
+                      const struct proto_hello *hello);
+void sim_link_peer_down(void *ctx, unsigned link, struct proto_node node);
+void sim_link_event_up(struct sim *sim, struct sim_node *node, const struct sim_event *event);
+void sim_link_event_down(struct sim *sim, struct sim_node *node, const struct sim_event *event);
+
+/* network.c */
+/* Does nothing sent by `from` reach `to`? */
+bool network_cut(const struct sim *sim, unsigned from, unsigned to);
+uint64_t network_delay(struct sim *sim);
+void network_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
+                  size_t body_size);
+void network_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
+                       size_t size, bool lent);
+void network_pass_on(void *ctx, unsigned link, const struct proto_msg *msg,
+                     struct core_frame *frame);
+void network_keep(void *ctx, struct core_frame *frame);
+void network_release(void *ctx, void *handle);
+void network_leaves(struct sim *sim, struct sim_node *node, const struct sim_event *event);
+void network_arrives(struct sim *sim, struct sim_node *node, const struct sim_event *event);
+/* Is the process that the message was for not there any more? Then its kernel says so. */
+bool network_misdelivered(struct sim *sim, const struct sim_message *m);
+
+#endif
