@@ -6,6 +6,8 @@
  *     sim --mutants                                               planted bugs must be found in time
  *     sim --scenario FILE|all [--seed X] [--verbose]              a file of configs/chaos-*.yaml
  *     sim --engine rounds ...                                     what the nodes do together, see engine.h
+ *     sim --followers-flip ...      a bit of a state may flip in a node that follows others, too. Such a node may go on
+ *                                   from it alone: a known hole (seeds 38, 355, 1874), therefore not the default
  *     sim --print FILE [--seed X]                                 a scenario's plain lines, see scenario.h
  *
  * Without options: some schedules, then the scenarios, the drills and the planted bugs.
@@ -24,9 +26,9 @@ void
 run_failure(const struct sim *sim)
 {
     printf("FAILED: %s (%u nodes, at %.3f ms)\n    sim --seed %" PRIu64 " --mutant 0x%" PRIx64
-           " --verbose    trace %016" PRIx64 "\n",
+           "%s --verbose    trace %016" PRIx64 "\n",
            sim->failure, sim->profile.nodes, (double)sim->now / 1000, sim->seed, sim->mutant,
-           sim->trace);
+           sim->followers_flip ? " --followers-flip" : "", sim->trace);
 }
 
 enum { SMOKE_SEEDS = 4000 };
@@ -151,6 +153,8 @@ parse(struct sim_options *options, int argc, char **argv)
             options->drill = true;
         } else if (strcmp(arg, "--verbose") == 0) {
             options->verbose = true;
+        } else if (strcmp(arg, "--followers-flip") == 0) {
+            options->followers_flip = true;
         } else if (!value) {
             return false;
         } else {
@@ -192,7 +196,7 @@ main(int argc, char **argv)
         fprintf(stderr,
                 "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] [--jobs J] "
                 "[--seed X] [--mutant BITS] [--mutants] [--drill] [--verbose] "
-                "[--scenario FILE] [--print FILE] [--engine NAME]\n");
+                "[--scenario FILE] [--print FILE] [--engine NAME] [--followers-flip]\n");
         return 2;
     }
     if (options.print)
@@ -202,6 +206,7 @@ main(int argc, char **argv)
         options.seeds = SMOKE_SEEDS;
     struct sim *sim = sim_new();
     running = sim;
+    sim->followers_flip = options.followers_flip;
     if (options.engine && !sim_engine(sim, options.engine)) {
         fprintf(stderr, "sim: no engine %s\n", options.engine);
         return 2;

@@ -11,7 +11,7 @@ struct sim_options {
     unsigned jobs;
     uint64_t mutant;
     const char *print, *scenario, *engine;
-    bool one, mutants, drill, verbose;
+    bool one, mutants, drill, verbose, followers_flip;
 };
 
 /* main.c */

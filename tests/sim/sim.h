@@ -250,7 +250,8 @@ struct sim {
     struct sim_profile profile;
     uint64_t mutant;
     bool verbose;
-    bool drill; /* one fault in an otherwise quiet run: how long until the next commit? */
+    bool followers_flip; /* states flip in nodes that follow others, too */
+    bool drill;          /* one fault in an otherwise quiet run: how long until the next commit? */
     enum sim_fault drill_kind;
     enum sim_slow slow;
     unsigned slow_node;
