@@ -1,6 +1,7 @@
 /* state.h - the training state, and the function F that advances it.
  *
  *     state(round + 1) = F(state(round), total of the round)
+ *     hash = state_advance(next, now, total, &event, pool)
  *
  * The state is one block of memory. So it can be hashed, sent to a joiner and checkpointed as it is:
  *
@@ -20,14 +21,13 @@
  * block's exponent, the round only changes exponents, and the same step is computed again. The state alone decides
  * which of these a round is, so all nodes agree without a message.
  *
- * There are two states, the present one and the next one, which F builds beside it:
+ * There are two states, the present one and the next one, which F builds beside it. A node that gets the total piece by
+ * piece can do the same piece by piece, so that most is done when the last one comes:
  *
- *     state_begin(next, now, total)    from the tail alone: the header, and which kind of round it was
- *     state_apply(next, now, total, .. ranges of the parameters, in any order, when their sums are final
- *     state_finish(next, now, total)   the rest
- *     state_hash_rest(next)            hashes what was not hashed when it was applied
- *     state_doubted(next)              bits may flip: was the present state unchanged?
- *     state_swap(now, next)            at commit
+ *     state_begin(next, now, total)     from the tail alone: the header, and which kind of round it was
+ *     state_apply(next, now, total, ..) ranges of the parameters, in any order, when their sums are final
+ *     state_finish(next, now, total)    the rest, and the hash
+ *     state_swap(now, next)             at commit
  *
  * Only state_swap and state_take change the present state. So until the commit it can be hashed, sent and computed
  * from, and a next state that is not needed is simply begun again. After the swap, the other one is the state
@@ -183,7 +183,13 @@ uint64_t state_rows(const struct state *state);
 int state_check(const struct state *state, const int32_t *total, uint64_t *coverage,
                 struct why *why);
 
-/* Sets the header of `next` and the event from the tail of `total`. True: state_apply may follow, and `next` gets
+/* F: makes `next` of `now` and the total. `now` is not changed. Memory may be faulty: returns 0, and `next` is of no
+ * use, if any part of `now` has changed since its hash was remembered (parts without a remembered hash are not
+ * checked). Otherwise returns the hash of `next`, as state_hash does, and remembers the hashes of its parts. */
+uint64_t state_advance(struct state *next, const struct state *now, const int32_t *total,
+                       struct state_event *event, struct pool *pool);
+
+/* The same in pieces. Sets the header of `next` and the event from the tail of `total`. True: state_apply may follow, and `next` gets
  * the parameters of the ranges it is called for. False: state_finish does everything. */
 bool state_begin(struct state *next, const struct state *now, const int32_t *total,
                  struct state_event *event);
@@ -192,16 +198,11 @@ void state_apply(struct state *next, const struct state *now, const int32_t *tot
                  size_t count, struct pool *pool);
 /* The parameters below this one are already those of `next`. */
 size_t state_known(const struct state *next);
-/* The missing ranges, and the exponents. */
-void state_finish(struct state *next, const struct state *now, const int32_t *total,
-                  struct pool *pool);
-/* Remembers the hashes of the parts and returns the hash of the whole, as state_hash does. */
-uint64_t state_hash_rest(struct state *next, struct pool *pool);
-/* The same for a state that state_finish did not make. */
+/* The missing ranges, and the exponents. Returns what state_advance returns. */
+uint64_t state_finish(struct state *next, const struct state *now, const int32_t *total,
+                      struct pool *pool);
+/* Remembers the hashes of the parts of a state that F did not make, and returns the hash of the whole. */
 uint64_t state_hash_anew(struct state *state, struct pool *pool);
-/* Had any part of `now` changed since its hash was remembered, when `next` was made from it? Parts without a
- * remembered hash are not checked. Call it after state_hash_rest(next). */
-bool state_doubted(const struct state *next, const struct state *now);
 /* Are header and exponents as they were remembered? They must not be used as indices before this is known. True if
  * nothing is remembered. */
 bool state_head_sound(const struct state *state);

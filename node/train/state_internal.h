@@ -24,6 +24,10 @@ state_items(size_t blocks)
 
 /* Hash of parameters and slots of a block; `memory` is the memory of the state, or a copy of it; never 0. */
 uint64_t state_hash_block(const struct state *state, const uint8_t *memory, size_t block);
+/* Remembers the hashes of the parts that were not hashed when they were built. Returns the hash of the whole. */
+uint64_t state_hash_rest(struct state *next, struct pool *pool);
+/* Had any part of `now` changed when `next` was made from it? Call it after state_hash_rest(next). */
+bool state_changed_below(const struct state *next, const struct state *now);
 /* Marks [block_count] hashes as unknown. */
 void state_hash_forget(const struct state *state, uint64_t *hash);
 

@@ -202,7 +202,7 @@ state_known(const struct state *next)
     return exact_block_first(next->exact, b);
 }
 
-void
+uint64_t
 state_finish(struct state *next, const struct state *now, const int32_t *total, struct pool *pool)
 {
     struct update u = {next, now, total, 0, now->block_count};
@@ -216,4 +216,15 @@ state_finish(struct state *next, const struct state *now, const int32_t *total, 
         size_t to = (size_t)((uint8_t *)now->exponent - now->block);
         memcpy(next->block + from, now->block + from, to - from);
     }
+    fail_hit(FAIL_APPLIED, next->block, next->size);
+    uint64_t hash = state_hash_rest(next, pool);
+    return state_changed_below(next, now) ? 0 : hash;
+}
+
+uint64_t
+state_advance(struct state *next, const struct state *now, const int32_t *total,
+              struct state_event *event, struct pool *pool)
+{
+    state_begin(next, now, total, event);
+    return state_finish(next, now, total, pool);
 }

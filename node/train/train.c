@@ -225,6 +225,18 @@ work_ahead(struct run *run, const struct mesh_task *task)
     run->compute_s += clock_s() - start;
 }
 
+/* The hash of the next state. It is there in part if work_ahead has begun it. */
+static uint64_t
+advance(struct run *run, bool fresh)
+{
+    const int32_t *total = mesh_sum(run->mesh);
+    if (!fresh)
+        return state_finish(&run->next, &run->state, total, run->pool);
+    work_drop(run->work);
+    run->before = false;
+    return state_advance(&run->next, &run->state, total, &run->event, run->pool);
+}
+
 static void
 commit(struct run *run, const struct mesh_task *task)
 {
@@ -245,16 +257,12 @@ commit(struct run *run, const struct mesh_task *task)
         mesh_total_bad(run->mesh);
         return;
     }
-    if (task->fresh)
-        begin_next(run);
-    run->event.coverage = coverage;
-    state_finish(&run->next, &run->state, mesh_sum(run->mesh), run->pool);
-    fail_hit(FAIL_APPLIED, run->next.block, run->next.size);
-    uint64_t hash = state_hash_rest(&run->next, run->pool);
-    if (state_doubted(&run->next, &run->state)) {
+    uint64_t hash = advance(run, task->fresh);
+    if (!hash) {
         recover(run);
         return;
     }
+    run->event.coverage = coverage;
     state_swap(&run->state, &run->next);
     run->before = true;
     run->before_hash = run->hash;

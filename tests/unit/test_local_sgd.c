@@ -137,8 +137,7 @@ line_round(struct line *line, struct state_event *event)
     if (state_check(&line->state, line->own, &coverage, &why))
         fail_msg("%s", why.line);
     assert_int_equal(coverage, 3);
-    state_begin(&line->next, &line->state, line->own, event);
-    state_finish(&line->next, &line->state, line->own, line->pool);
+    state_advance(&line->next, &line->state, line->own, event, line->pool);
     state_swap(&line->state, &line->next);
     return (double)line->state.params[0];
 }

@@ -66,9 +66,7 @@ apply(struct state *state, float g, double loss)
 {
     struct state_event event;
     int32_t *total = total_of(state, g, state_rows(state), loss);
-    state_begin(&next, state, total, &event);
-    state_finish(&next, state, total, pool);
-    uint64_t hash = state_hash_rest(&next, pool);
+    uint64_t hash = state_advance(&next, state, total, &event, pool);
     assert_int_equal(hash, state_hash(&next, pool));
     state_swap(state, &next);
     free(total);
@@ -404,9 +402,8 @@ test_ranges_may_be_applied_as_they_come(void **unused)
     apply(&state, 0.25f, 1);
     int32_t *total = total_of(&state, 0.125f, state_rows(&state), 2);
     struct state_event event;
-    assert_true(state_begin(&next, &state, total, &event));
-    state_finish(&next, &state, total, pool);
-    uint64_t before = state_hash(&state, pool), hash = state_hash_rest(&next, pool);
+    uint64_t before = state_hash(&state, pool);
+    uint64_t hash = state_advance(&next, &state, total, &event, pool);
     for (size_t count = 0; count <= 3; count++) {
         assert_true(state_begin(&next, &state, total, &event));
         assert_int_equal(next.header->step, 2);
@@ -414,13 +411,57 @@ test_ranges_may_be_applied_as_they_come(void **unused)
             state_apply(&next, &state, total, range[i].first, range[i].count, pool);
         if (count == 1) /* its parameters are there, the others are not needed for it */
             assert_true(next.params[2500] != state.params[2500]);
-        state_finish(&next, &state, total, pool);
-        assert_int_equal(state_hash_rest(&next, pool), hash);
+        assert_int_equal(state_finish(&next, &state, total, pool), hash);
         assert_int_equal(state_hash(&next, pool), hash);
         assert_int_equal(state_hash(&state, pool), before);
     }
     free(total);
     state_fini(&state);
+}
+
+/* What a node does ahead of the commit and the plain F make the same state and tell the same event: in steps with slots
+ * and an average, steps whose gradient is clipped or layer-wise, steps that are skipped or done again, evaluations. */
+static void
+test_a_state_made_in_pieces_is_that_of_state_advance(void **unused)
+{
+    (void)unused;
+    static const float gradient[] = {0.25f, -0.125f, 1e6f, NAN, 0.5f, 0.25f, 0.125f, 0.25f};
+    static const struct {
+        struct optim_spec optim;
+        bool early;
+    } row[] = {
+        {{.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f, .ema = 0.9f}, true},
+        {{.kind = OPTIM_SGD, .rate = 0.5f, .clip_norm = 1}, false},
+        {{.kind = OPTIM_LARS, .rate = 0.5f, .trust = 0.01f}, false},
+    };
+    for (size_t r = 0; r < sizeof row / sizeof *row; r++) {
+        struct state state, other;
+        struct state_job job = job_of();
+        job.rules.optim = row[r].optim;
+        start(&state, &job);
+        assert_int_equal(state_init(&other, &job, exact, PARAMS), 0);
+        size_t ahead = 0, kinds = 0;
+        for (size_t i = 0; i < sizeof gradient / sizeof *gradient && !state.header->done; i++) {
+            struct state_event plain, event;
+            int32_t *total = total_of(&state, gradient[i], state_rows(&state), 1);
+            uint64_t hash = state_advance(&next, &state, total, &plain, pool);
+            if (state_begin(&other, &state, total, &event)) {
+                state_apply(&other, &state, total, 2000, 1000, pool);
+                state_apply(&other, &state, total, 0, 1024, pool);
+                ahead++;
+            }
+            assert_int_equal(state_finish(&other, &state, total, pool), hash);
+            assert_memory_equal(other.block, next.block, next.size);
+            assert_memory_equal(&event, &plain, sizeof event);
+            kinds |= plain.evaluated ? 1 : plain.skipped ? 2 : plain.raised ? 4 : 8;
+            state_swap(&state, &next);
+            free(total);
+        }
+        assert_int_equal(ahead > 0, row[r].early);
+        assert_int_equal(kinds, 15);
+        state_fini(&other);
+        state_fini(&state);
+    }
 }
 
 static void
@@ -463,15 +504,11 @@ test_a_round_can_be_done_again_after_the_swap(void **unused)
     start(&state, &job);
     apply(&state, 0.25f, 1);
     int32_t *total = total_of(&state, 0.5f, state_rows(&state), 1);
-    state_begin(&next, &state, total, &event);
-    state_finish(&next, &state, total, pool);
-    uint64_t hash = state_hash_rest(&next, pool);
+    uint64_t hash = state_advance(&next, &state, total, &event, pool);
     state_swap(&state, &next);
     state.params[7] += 1; /* an error of this machine's memory */
     state_swap(&state, &next);
-    state_begin(&next, &state, total, &event);
-    state_finish(&next, &state, total, pool);
-    assert_int_equal(state_hash_rest(&next, pool), hash);
+    assert_int_equal(state_advance(&next, &state, total, &event, pool), hash);
     free(total);
     state_fini(&state);
 }
@@ -498,10 +535,8 @@ test_a_state_that_changed_is_noticed_when_it_is_used(void **unused)
             unsigned char *byte = part[i];
             if (byte)
                 *byte ^= 1;
-            state_begin(&next, &state, total, &event);
-            state_finish(&next, &state, total, pool);
-            state_hash_rest(&next, pool);
-            assert_int_equal(state_doubted(&next, &state), byte != NULL);
+            uint64_t hash = state_advance(&next, &state, total, &event, pool);
+            assert_int_equal(hash == 0, byte != NULL);
             if (byte)
                 *byte ^= 1;
         }
@@ -524,9 +559,7 @@ test_gaps_are_cleared(void **unused)
     for (size_t at = 0; at < next.size; at++) {
         memset(next.block, 0, next.size);
         next.block[at] = 1;
-        state_begin(&next, &state, total, &event);
-        state_finish(&next, &state, total, pool);
-        uint64_t now = state_hash_rest(&next, pool);
+        uint64_t now = state_advance(&next, &state, total, &event, pool);
         assert_true(at == 0 || now == hash);
         hash = now;
     }
@@ -607,6 +640,7 @@ main(void)
         cmocka_unit_test(test_clipping_bounds_the_norm),
         cmocka_unit_test(test_layerwise_rates_are_those_of_the_whole_tensor),
         cmocka_unit_test(test_ranges_may_be_applied_as_they_come),
+        cmocka_unit_test(test_a_state_made_in_pieces_is_that_of_state_advance),
         cmocka_unit_test(
             test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_step),
         cmocka_unit_test(test_a_round_can_be_done_again_after_the_swap),

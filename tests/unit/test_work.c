@@ -110,8 +110,7 @@ static struct state_event
 apply(struct bench *bench)
 {
     struct state_event event;
-    state_begin(&bench->next, &bench->state, bench->own, &event);
-    state_finish(&bench->next, &bench->state, bench->own, bench->pool);
+    state_advance(&bench->next, &bench->state, bench->own, &event, bench->pool);
     state_swap(&bench->state, &bench->next);
     return event;
 }
@@ -232,8 +231,7 @@ test_a_round_may_be_begun_early(void **unused)
             advance(&early, rounds);
             compute(&early, ALL, true);
             for (size_t k = 0; k < 3; k++) {
-                state_begin(&early.next, &early.state, early.own, &event);
-                state_finish(&early.next, &early.state, early.own, early.pool);
+                state_advance(&early.next, &early.state, early.own, &event, early.pool);
                 for (size_t e = row[i].known[k]; e < nn_param_count(model); e++)
                     early.next.params[e] = NAN; /* not to be looked at yet */
                 work_begin(early.work, &early.next, row[i].begun, row[i].known[k]);
