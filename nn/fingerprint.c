@@ -47,7 +47,7 @@ step_hash(const struct nn_model *model, struct nn_pass *pass, float *params, siz
           uint64_t *hash)
 {
     const struct nn_context context = {.seed = 1, .training = true};
-    const struct nn_sink sink = {hash_add, hash};
+    const struct nn_sink sink = {.add = hash_add, .ctx = hash};
     size_t l, count = nn_layer_count(model);
     struct nn_result result;
     uint64_t loss;

@@ -144,10 +144,27 @@ struct nn_result {
     bool bad; /* NaN or infinity */
 };
 
+/* How gradients become integers, for one tensor: element g of a shard is added to its sum as the integer nearest to
+ * g * scale, if |g * scale| <= limit. It is the rule of compress/exact.h as plain numbers. */
+struct nn_integers {
+    int32_t *sum;
+    const float *scale; /* of each `block` elements */
+    size_t block;
+    float limit;
+};
+
 /* Receives finished parts of a layer's gradient: elements [first, first+n) of the parameter vector. */
 struct nn_sink {
     void (*add)(void *ctx, size_t first, const float *g, size_t n);
     void *ctx;
+    /* NULL: it takes floats only. Else how a layer may add integers itself, for the tensor that begins at `first`.
+     * What does not fit it gives to `add`. */
+    struct nn_integers (*integers)(void *ctx, size_t first);
+    /* Then: that the layer added integers with these sums: of all, and of each times its number in the tensor, modulo
+     * 2^32. */
+    void (*added)(void *ctx, size_t first, uint32_t plain, uint32_t weighted);
+    /* The integers of several shards may be added as one, and told to the sink of the first. */
+    bool together;
 };
 
 /* Threads that share the work on one pass. run calls part(arg, i) for each i below `count`, in any order and in
@@ -156,7 +173,7 @@ struct nn_team {
     unsigned parts; /* 1.. */
     void (*run)(void *ctx, void (*part)(void *arg, size_t i), void *arg, size_t count);
     void *ctx;
-    float *scratch; /* [parts, nn_team_scratch] */
+    float *scratch; /* [parts, nn_team_scratch of the pass] */
 };
 
 struct nn_model;
@@ -192,15 +209,26 @@ void nn_init_params(const struct nn_model *model, uint64_t seed, float *params);
 /* Activations and scratch memory for up to `rows_max` rows, in one block. `training` false omits what only
  * back-propagation needs. Returns 0 or -ENOMEM. */
 int nn_pass_new(struct nn_pass **out, const struct nn_model *model, size_t rows_max, bool training);
+/* The same for `shards` shards of up to `rows_max` rows each (nn_pass_shards). */
+int nn_pass_new_shards(struct nn_pass **out, const struct nn_model *model, size_t rows_max,
+                       size_t shards, bool training);
 void nn_pass_destroy(struct nn_pass **pass);
 /* Floats of scratch memory for each part of a team. */
-size_t nn_team_scratch(const struct nn_model *model, size_t rows_max);
+size_t nn_team_scratch(const struct nn_model *model, size_t rows_max, size_t shards);
 /* Calls on the pass divide rows, and units of gradients, among the team. The bits are the same as without it.
  * Several threads then call a sink in parallel. NULL: no team any more. Borrowed. */
 void nn_pass_team(struct nn_pass *pass, const struct nn_team *team);
 size_t nn_pass_bytes(const struct nn_model *model, size_t rows_max, bool training);
+size_t nn_pass_shards_bytes(const struct nn_model *model, size_t rows_max, size_t shards,
+                            bool training);
 struct nn_batch *
 nn_pass_batch(struct nn_pass *pass); /* fill before nn_forward of layer 0; borrowed */
+
+/* Divides the rows of the batch among `shards` shards, to be computed at a time: shard s ends before row end[s],
+ * which rise; the last one is the number of rows. From now on `context`, `sink` and `out` below are arrays with an
+ * element for each shard. Each shard gets the bits that it would get in a pass of its own. Borrowed. Until the first
+ * call, all rows are one shard. */
+void nn_pass_shards(struct nn_pass *pass, unsigned shards, const size_t *end);
 
 void nn_forward(const struct nn_model *model, size_t layer, struct nn_pass *pass,
                 const float *params, const struct nn_context *context);

@@ -5,6 +5,7 @@
  * one), what kinds save, two gradient buffers that alternate, scratch. */
 #include "nn/pass.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -139,30 +140,52 @@ pass_lay(struct nn_pass *pass, struct carver *carver)
         spares_lay(pass, carver, largest);
     pass->grad[0] = carve(carver, pass->rows_max, (pass->training ? largest : out) * sizeof(float));
     pass->grad[1] = carve(carver, pass->training ? pass->rows_max : 0, largest * sizeof(float));
-    pass->scratch = carve(carver, 1, nn_team_scratch(model, pass->rows_max) * sizeof(float));
+    pass->scratch =
+        carve(carver, 1,
+              nn_team_scratch(model, pass->rows_max / pass->shards_max, pass->shards_max) *
+                  sizeof(float));
     return carver->overflow ? SIZE_MAX : carver->used;
+}
+
+size_t
+nn_pass_shards_bytes(const struct nn_model *model, size_t rows_max, size_t shards, bool training)
+{
+    struct nn_pass pass = {
+        .model = model, .rows_max = rows_max * shards, .shards_max = shards, .training = training};
+    return pass_lay(&pass, &(struct carver){0});
 }
 
 size_t
 nn_pass_bytes(const struct nn_model *model, size_t rows_max, bool training)
 {
-    struct nn_pass pass = {.model = model, .rows_max = rows_max, .training = training};
-    return pass_lay(&pass, &(struct carver){0});
+    return nn_pass_shards_bytes(model, rows_max, 1, training);
 }
 
 int
-nn_pass_new(struct nn_pass **out, const struct nn_model *model, size_t rows_max, bool training)
+nn_pass_new_shards(struct nn_pass **out, const struct nn_model *model, size_t rows_max,
+                   size_t shards, bool training)
 {
-    size_t bytes = nn_pass_bytes(model, rows_max, training);
+    assert(shards >= 1);
+    size_t bytes = nn_pass_shards_bytes(model, rows_max, shards, training);
     char *block = bytes == SIZE_MAX ? NULL : aligned_alloc(ALIGN, bytes);
     *out = NULL;
     if (block == NULL)
         return -ENOMEM;
     struct nn_pass *pass = (void *)block;
-    *pass = (struct nn_pass){.model = model, .rows_max = rows_max, .training = training};
+    *pass = (struct nn_pass){.model = model,
+                             .rows_max = rows_max * shards,
+                             .shards_max = shards,
+                             .training = training,
+                             .shards = 1};
     pass_lay(pass, &(struct carver){.base = block});
     *out = pass;
     return 0;
+}
+
+int
+nn_pass_new(struct nn_pass **out, const struct nn_model *model, size_t rows_max, bool training)
+{
+    return nn_pass_new_shards(out, model, rows_max, 1, training);
 }
 
 void
@@ -170,6 +193,16 @@ nn_pass_destroy(struct nn_pass **pass)
 {
     free(*pass);
     *pass = NULL;
+}
+
+void
+nn_pass_shards(struct nn_pass *pass, unsigned shards, const size_t *end)
+{
+    assert(shards >= 1);
+    assert(shards <= pass->shards_max);
+    assert(end[shards - 1] == pass->batch.rows);
+    pass->shards = shards;
+    pass->end = shards > 1 ? end : NULL;
 }
 
 struct nn_batch *

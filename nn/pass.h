@@ -6,7 +6,7 @@
 
 struct nn_pass {
     const struct nn_model *model; /* borrowed */
-    size_t rows_max;
+    size_t rows_max, shards_max;  /* rows of all shards */
     bool training;
     struct nn_batch batch;
     float *out[NN_LAYERS_MAX]; /* [rows, out] of each layer */
@@ -17,12 +17,34 @@ struct nn_pass {
     unsigned live;    /* the segment whose activations are in memory */
     float *scratch;
     const struct nn_team *team; /* NULL: none */
+    unsigned shards;
+    const size_t *end; /* [shards] rows before which they end; NULL: one shard of all rows */
+};
+
+enum team_share {
+    TEAM_ROWS,
+    TEAM_UNITS, /* of the gradient */
+    TEAM_SHARDS /* always divided, as each shard has its own call */
 };
 
 /* Does one call of a layer. If the pass has a team and the layer can be divided, the team shares the work, with the
- * same bits: by rows, or, if `units`, by units of its gradient. */
+ * same bits. */
 void team_call(const struct nn_pass *pass, const struct layer *layer,
                void (*call)(const struct layer *layer, const struct layer_io *io),
-               const struct layer_io *io, bool units);
+               const struct layer_io *io, enum team_share by);
+/* The part of a call that belongs to a shard. */
+struct layer_io team_shard(const struct nn_pass *pass, const struct layer *layer,
+                           const struct layer_io *all, size_t shard);
+/* Calls part(arg, s) for each shard s, by the team if there is one. */
+void team_shards(const struct nn_pass *pass, void (*part)(void *arg, size_t s), void *arg);
+
+/* First row of a shard; for shard == shards: the number of rows. */
+static inline size_t
+pass_shard_first(const struct nn_pass *pass, size_t shard)
+{
+    if (pass->end == NULL)
+        return shard == 0 ? 0 : pass->batch.rows;
+    return shard == 0 ? 0 : pass->end[shard - 1];
+}
 
 #endif

@@ -4,6 +4,14 @@
 
 #include "nn/pass.h"
 
+/* How a call for all rows is shared out. */
+static enum team_share
+share_of(const struct nn_pass *pass, const struct layer *layer)
+{
+    bool apart = !layer->kind->by_rows || layer->kind->draws;
+    return apart && pass->shards > 1 ? TEAM_SHARDS : TEAM_ROWS;
+}
+
 static void
 forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
         const struct nn_context *context)
@@ -20,7 +28,7 @@ forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const floa
         .held = pass->out[layer->partner],
         .scratch = pass->scratch,
     };
-    team_call(pass, layer, layer->kind->forward, &io, false);
+    team_call(pass, layer, layer->kind->forward, &io, share_of(pass, layer));
 }
 
 void
@@ -52,13 +60,57 @@ revive(const struct nn_model *model, size_t l, struct nn_pass *pass, const float
         forward(model, first, pass, params, context);
 }
 
+struct loss_call {
+    struct nn_pass *pass;
+    float scale;
+    struct nn_result *out;
+};
+
+static void
+loss_shard(void *arg, size_t shard)
+{
+    const struct loss_call *call = arg;
+    struct nn_pass *pass = call->pass;
+    const struct loss_spec *spec = &pass->model->loss;
+    size_t first = pass_shard_first(pass, shard), n = nn_output_size(pass->model);
+    struct nn_batch batch = pass->batch;
+    batch.rows = pass_shard_first(pass, shard + 1) - first;
+    batch.label += first * spec->positions;
+    batch.target = batch.target == NULL ? NULL : batch.target + first * n;
+    loss_rows(spec, &batch, nn_pass_output(pass) + first * n, call->scale,
+              pass->grad[0] + first * n, &call->out[shard]);
+}
+
 void
 nn_loss(const struct nn_model *model, struct nn_pass *pass, float scale, struct nn_result *out)
 {
     assert(model == pass->model);
+    struct loss_call call = {pass, scale, out};
     pass->grad_at = 0;
     pass->scale = scale;
-    loss_rows(&model->loss, &pass->batch, nn_pass_output(pass), scale, pass->grad[0], out);
+    team_shards(pass, loss_shard, &call);
+}
+
+/* Only the gradient of the layer's own weights. What adds integers itself does so for one shard at a time, or for all
+ * together, but never for two in parallel. */
+static void
+weights_backward(const struct nn_pass *pass, const struct layer *layer, struct layer_io io)
+{
+    bool integers = layer->kind->by_shards && io.sink->integers != NULL;
+    if (pass->shards > 1 && !integers) {
+        team_call(pass, layer, layer->kind->backward, &io, TEAM_SHARDS);
+        return;
+    }
+    for (size_t s = 0; pass->shards > 1 && !io.sink->together && s < pass->shards; s++) {
+        struct layer_io one = team_shard(pass, layer, &io, s);
+        if (one.rows > 0)
+            team_call(pass, layer, layer->kind->backward, &one, TEAM_UNITS);
+    }
+    if (pass->shards > 1 && !io.sink->together)
+        return;
+    io.end = pass->end;
+    io.shards = pass->shards;
+    team_call(pass, layer, layer->kind->backward, &io, TEAM_UNITS);
 }
 
 static void
@@ -80,17 +132,17 @@ backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const flo
         .scratch = pass->scratch,
         .sink = sink,
     };
-    if (pass->team == NULL || !layer->kind->by_rows) {
+    if (!layer->kind->by_rows || (pass->team == NULL && pass->shards == 1)) {
         io.dx = dx;
-        layer->kind->backward(layer, &io);
+        team_call(pass, layer, layer->kind->backward, &io, share_of(pass, layer));
         return;
     }
     if (sink != NULL && layer->weight_count > 0)
-        team_call(pass, layer, layer->kind->backward, &io, true);
+        weights_backward(pass, layer, io);
     io.sink = NULL;
     io.dx = dx;
     if (dx != NULL)
-        team_call(pass, layer, layer->kind->backward, &io, false);
+        team_call(pass, layer, layer->kind->backward, &io, share_of(pass, layer));
 }
 
 void

@@ -65,7 +65,7 @@ product_sum_fn product_sum_base, product_sum_avx2, product_sum_avx512;
 
 /* Blocks: with A of TALL x DEPTH in the second cache, a panel of B in the first. */
 enum {
-    PRODUCT_DEPTH = 192,
+    PRODUCT_DEPTH = 256,
     PRODUCT_TALL = 256,
     PRODUCT_WIDE = 1008,    /* a multiple of each variant's columns: 48, 24 and 12 */
     PRODUCT_WIDE_SUM = 480, /* where unfinished chains are kept beside it */

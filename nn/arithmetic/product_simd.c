@@ -423,11 +423,12 @@ scale_tile(const struct product_sum *sum, size_t at, size_t rows, size_t columns
            struct sum_tile *tile)
 {
     for (size_t i = 0; i < rows; i++, at += sum->ld) {
-        float line[COLUMNS];
         size_t block = at / sum->block, next = (block + 1) * sum->block - at;
-        for (size_t j = 0; j < COLUMNS; j++)
-            line[j] = sum->scale[block + (j >= next && next < columns)];
-        memcpy(tile->scale[i], line, sizeof line);
+        const vec scale = (vec){0} + sum->scale[block];
+        for (size_t j = 0; j < VECTORS; j++)
+            tile->scale[i][j] = scale;
+        for (size_t j = next; j < columns; j++)
+            tile->scale[i][j / LANES][j % LANES] = sum->scale[block + 1];
     }
 }
 
@@ -436,31 +437,47 @@ struct lanes {
     uvec plain, weighted;
 };
 
-/* Adds the tile's integers to the sum. */
+/* The tile's integers into the sums: with rows at[i], element (i, j) has the number at[i] + j. */
 static void
-sum_store(struct product_sum *sum, size_t at, size_t rows, size_t columns,
-          const struct sum_tile *tile, struct lanes *lanes)
+sum_lanes(const struct sum_tile *tile, size_t at, size_t ld, size_t rows, size_t vectors,
+          struct lanes *lanes)
 {
-    uvec steps;
+    uvec column[VECTORS], steps;
+    for (size_t j = 0; j < VECTORS; j++)
+        column[j] = (uvec){0};
     for (int l = 0; l < LANES; l++)
         steps[l] = (uint32_t)l;
-    for (size_t i = 0; i < rows; i++, at += sum->ld)
-        for (size_t j = 0; j < columns; j += LANES) {
-            int32_t *to = sum->sum + at + j, side[LANES] = {0};
-            size_t here = least(columns - j, LANES);
-            ivec q = tile->q[i][j / LANES];
-            if (here == LANES) {
-                *(ivec *)to += q;
-            } else {
-                memcpy(side, &q, here * sizeof *side);
-                memset(&q, 0, sizeof q);
-                memcpy(&q, side, here * sizeof *side);
-                for (size_t l = 0; l < here; l++)
-                    to[l] = (int32_t)((uint32_t)to[l] + (uint32_t)side[l]);
-            }
-            lanes->plain += (uvec)q;
-            lanes->weighted += (uvec)q * (steps + (uint32_t)(at + j));
+    for (size_t i = 0; i < rows; i++, at += ld) {
+        uvec row = {0};
+        for (size_t j = 0; j < vectors; j++) {
+            row += (uvec)tile->q[i][j];
+            column[j] += (uvec)tile->q[i][j];
         }
+        lanes->plain += row;
+        lanes->weighted += row * (uint32_t)at;
+    }
+    for (size_t j = 0; j < vectors; j++)
+        lanes->weighted += column[j] * (steps + (uint32_t)(j * LANES));
+}
+
+/* Adds the tile's integers to the sum. */
+static void
+sum_store(struct product_sum *sum, size_t at, size_t rows, size_t columns, struct sum_tile *tile,
+          struct lanes *lanes)
+{
+    size_t whole = columns / LANES, rest = columns % LANES;
+    for (size_t i = 0; i < rows; i++) {
+        int32_t *to = sum->sum + at + i * sum->ld, side[LANES] = {0};
+        for (size_t j = 0; j < whole; j++)
+            *(ivec *)(to + j * LANES) += tile->q[i][j];
+        if (rest == 0)
+            continue;
+        memcpy(side, &tile->q[i][whole], rest * sizeof *side);
+        memcpy(&tile->q[i][whole], side, sizeof side); /* nothing beyond the columns */
+        for (size_t l = 0; l < rest; l++)
+            to[whole * LANES + l] += side[l];
+    }
+    sum_lanes(tile, at, sum->ld, rows, vectors_of(columns), lanes);
 }
 
 static void
@@ -469,7 +486,7 @@ sum_tile_at(struct product_sum *sum, size_t at, size_t rows, size_t columns, str
 {
     sum_fn *f = sum_tile[rows - 1][vectors_of(columns) - 1];
     scale_tile(sum, at, rows, columns, tile);
-    memset(tile->q, 0, sizeof tile->q);
+    memset(tile->q, 0, rows * sizeof tile->q[0]);
     for (size_t s = 0; (s = f(tile, s)) < tile->stretches->count; s++)
         for (size_t i = 0; i < rows; i++)
             sum->outside(sum->ctx, tile->stretches->at[s].part, at + i * sum->ld,

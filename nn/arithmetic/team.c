@@ -1,17 +1,18 @@
-/* team.c - one call of a layer shared out over threads, by rows or by units of its gradient. */
+/* team.c - one call of a layer shared out over threads: by rows, by units of its gradient, or by shards. */
 #include "nn/arithmetic/blas.h"
 #include "nn/pass.h"
 
 enum { ALIGN = 64 };
 
-/* A multiple of a cache line. */
+/* A multiple of a cache line. Kinds that are not by rows see one shard at a time. */
 size_t
-nn_team_scratch(const struct nn_model *model, size_t rows_max)
+nn_team_scratch(const struct nn_model *model, size_t rows_max, size_t shards)
 {
     size_t most = 0;
     for (size_t l = 0; l < model->layer_count; l++) {
         const struct layer *layer = &model->layer[l];
-        size_t need = layer->kind->scratch == NULL ? 0 : layer->kind->scratch(layer, rows_max);
+        size_t rows = layer->kind->by_rows ? rows_max * shards : rows_max;
+        size_t need = layer->kind->scratch == NULL ? 0 : layer->kind->scratch(layer, rows);
         most = need > most ? need : most;
     }
     return (most + ALIGN - 1) / ALIGN * ALIGN;
@@ -23,62 +24,126 @@ nn_pass_team(struct nn_pass *pass, const struct nn_team *team)
     pass->team = team;
 }
 
-/* A call of a layer that a team shares out. */
+/* A call of a layer that is divided. */
 struct share {
+    const struct nn_pass *pass;
     const struct layer *layer;
     void (*call)(const struct layer *layer, const struct layer_io *io);
     struct layer_io io;
-    const struct nn_team *team;
     size_t scratch;
-    bool units; /* rather than rows */
+    enum team_share by;
 };
+
+static float *
+move(float *at, size_t n)
+{
+    return at == NULL ? NULL : at + n;
+}
+
+/* Rows [first, end) of a call. */
+static struct layer_io
+piece(const struct layer *layer, const struct layer_io *all, size_t first, size_t end)
+{
+    struct layer_io io = *all;
+    bool tied = layer->tied != NULL && io.tied_x != NULL;
+    io.end = NULL;
+    io.rows = end - first;
+    io.x += first * layer->in_size;
+    io.y = move(io.y, first * layer->out_size);
+    io.dy = move(io.dy, first * layer->out_size);
+    io.dx = move(io.dx, first * layer->in_size);
+    io.saved = io.saved == NULL ? NULL : (char *)io.saved + first * layer_saved(layer);
+    io.held = move(io.held, first * (tied ? layer->tied->out_size : layer->out_size));
+    io.tied_x = tied ? io.tied_x + first * layer->tied->in_size : io.tied_x;
+    return io;
+}
+
+static void
+share_rows(const struct share *share, size_t i, float *scratch)
+{
+    size_t rows = share->io.rows, parts = share->pass->team->parts, first = rows * i / parts;
+    struct layer_io io = piece(share->layer, &share->io, first, rows * (i + 1) / parts);
+    struct nn_context context = *io.context;
+    context.first_row += first;
+    io.context = &context;
+    io.scratch = scratch;
+    if (io.rows > 0)
+        share->call(share->layer, &io);
+}
+
+struct layer_io
+team_shard(const struct nn_pass *pass, const struct layer *layer, const struct layer_io *all,
+           size_t shard)
+{
+    struct layer_io io =
+        piece(layer, all, pass_shard_first(pass, shard), pass_shard_first(pass, shard + 1));
+    io.context += shard;
+    io.sink = io.sink == NULL ? NULL : io.sink + shard;
+    return io;
+}
+
+/* A shard without rows has no gradient, and no memory of its own to keep anything in. */
+static void
+share_shard(const struct share *share, size_t shard, float *scratch)
+{
+    struct layer_io io = team_shard(share->pass, share->layer, &share->io, shard);
+    io.scratch = scratch;
+    if (io.rows > 0)
+        share->call(share->layer, &io);
+}
 
 static void
 share_part(void *arg, size_t i)
 {
     const struct share *share = arg;
-    const struct layer *layer = share->layer;
+    const struct nn_team *team = share->pass->team;
+    float *scratch = team->scratch + i * share->scratch;
     struct layer_io io = share->io;
-    struct nn_context context = *io.context;
-    size_t parts = share->team->parts, first = io.rows * i / parts;
-    io.scratch = share->team->scratch + i * share->scratch;
-    if (share->units) {
-        io.part = (unsigned)i;
-        io.parts = (unsigned)parts;
-    } else {
-        size_t saved = layer_saved(layer);
-        io.rows = io.rows * (i + 1) / parts - first;
-        io.x += first * layer->in_size;
-        io.y += first * layer->out_size;
-        io.dy = io.dy == NULL ? NULL : io.dy + first * layer->out_size;
-        io.dx = io.dx == NULL ? NULL : io.dx + first * layer->in_size;
-        io.saved = io.saved == NULL ? NULL : (char *)io.saved + first * saved;
-        io.held = io.held == NULL ? NULL : io.held + first * layer->out_size;
-        context.first_row += first;
-        io.context = &context;
-    }
-    if (share->units || io.rows > 0)
-        share->call(layer, &io);
+    if (share->by == TEAM_ROWS)
+        share_rows(share, i, scratch);
+    for (size_t s = i; share->by == TEAM_SHARDS && s < share->pass->shards; s += team->parts)
+        share_shard(share, s, scratch);
+    if (share->by != TEAM_UNITS)
+        return;
+    io.scratch = scratch;
+    io.part = (unsigned)i;
+    io.parts = team->parts;
+    share->call(share->layer, &io);
 }
 
 /* Rows of a product of OpenBLAS may depend on one another. */
 static bool
-divisible(const struct layer *layer, bool units)
+divisible(const struct layer *layer, enum team_share by)
 {
-    return (units ? layer->kind->by_units : layer->kind->by_rows) &&
+    if (by == TEAM_SHARDS)
+        return true;
+    return (by == TEAM_UNITS ? layer->kind->by_units : layer->kind->by_rows) &&
            !(blas_used && layer->kind == &dense_kind);
 }
 
 void
 team_call(const struct nn_pass *pass, const struct layer *layer,
           void (*call)(const struct layer *layer, const struct layer_io *io),
-          const struct layer_io *io, bool units)
+          const struct layer_io *io, enum team_share by)
 {
-    struct share share = {layer, call, *io, pass->team, 0, units};
-    if (pass->team == NULL || !divisible(layer, units)) {
-        call(layer, io);
+    struct share share = {pass, layer, call, *io, 0, by};
+    if (pass->team != NULL && divisible(layer, by)) {
+        share.scratch =
+            nn_team_scratch(pass->model, pass->rows_max / pass->shards_max, pass->shards_max);
+        pass->team->run(pass->team->ctx, share_part, &share, pass->team->parts);
         return;
     }
-    share.scratch = nn_team_scratch(pass->model, pass->rows_max);
-    pass->team->run(pass->team->ctx, share_part, &share, pass->team->parts);
+    for (size_t s = 0; by == TEAM_SHARDS && s < pass->shards; s++)
+        share_shard(&share, s, io->scratch);
+    if (by != TEAM_SHARDS)
+        call(layer, io);
+}
+
+void
+team_shards(const struct nn_pass *pass, void (*part)(void *arg, size_t s), void *arg)
+{
+    if (pass->team != NULL)
+        pass->team->run(pass->team->ctx, part, arg, pass->shards);
+    for (size_t s = 0; pass->team == NULL && s < pass->shards; s++)
+        part(arg, s);
 }

@@ -2,22 +2,21 @@
  * dx = dy W, dW = dy^T x, db = sum of dy over rows. On a sequence [T, C] it works on each position alone, as if
  * that were a row.
  *
- * Products run through OpenBLAS or our own loop (nn_init). Our own: W is by far the largest operand of a
- * small shard, so it is read where it lies: forward computes y^T = W x^T, with x^T in panels. dW is
- * computed some rows at a time, so that they are still in cache when the sink reads them. */
+ * Products run through our own library (product.h), or through OpenBLAS where results need not be exact. dW goes to
+ * the sink as integers where that takes them, so that it is never stored as floats; else some units at a time. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "nn/arithmetic/blas.h"
-#include "nn/arithmetic/gemm.h"
+#include "nn/arithmetic/product.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
 
 enum {
-    CHUNK = 48, /* units at a time: their weights to a depth of GEMM_DEPTH stay in cache */
-    BLOCK = 64, /* rows at a time, forward */
-    STRIPE = 4 * GEMM_COLUMNS, /* inputs at a time, gradient of x */
+    CHUNK = 64,      /* units of dW at a time, as floats */
+    SHARDS_MAX = 64, /* in one call */
 };
 
 static size_t
@@ -54,37 +53,26 @@ least(size_t a, size_t b)
 }
 
 static size_t
+greatest(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t
 scratch(const struct layer *layer, size_t rows)
 {
     size_t in = inputs(layer), out = layer->spec.units;
     rows *= layer->in_size / in;
-    size_t forward = gemm_packed_size(in, least(rows, BLOCK)) + CHUNK * BLOCK;
-    size_t weights = gemm_packed_size(rows, in) + CHUNK * in + CHUNK * rows;
-    size_t inputs = gemm_depth(out) * STRIPE;
-    size_t most = forward > weights ? forward : weights;
-    most = most > inputs ? most : inputs;
-    return most > out ? most : out;
+    size_t forward = product_scratch(rows, out, in), inputs = product_scratch(rows, in, out);
+    size_t weights = least(out, CHUNK) * in + product_scratch(least(out, CHUNK), in, rows);
+    size_t sums = product_sum_scratch(out, in, rows);
+    return greatest(greatest(forward, inputs), greatest(greatest(weights, sums), out));
 }
 
 static double
 flops(const struct layer *layer)
 {
     return 2.0 * (double)layer->weight_count * (double)(layer->in_size / inputs(layer));
-}
-
-/* yt[units, BLOCK] = W[first .., :] xt, xt packed for `rows` rows. */
-static void
-units_forward(const struct layer *layer, const float *w, size_t units, const float *xt, size_t rows,
-              float *yt)
-{
-    size_t in = inputs(layer), share = gemm_depth(in);
-    for (size_t k = 0; k < in; k += share) {
-        size_t depth = least(in - k, share);
-        struct gemm_view view = {w + k, units, 0, in, depth, 0, 1};
-        for (size_t r = 0; r < rows; r += GEMM_COLUMNS)
-            gemm_panel(&view, units, least(rows - r, GEMM_COLUMNS), depth,
-                       xt + r * in + k * GEMM_COLUMNS, k > 0, yt + r, BLOCK);
-    }
 }
 
 static void
@@ -102,19 +90,17 @@ static void
 forward_own(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = inputs(layer), out = layer->spec.units;
-    const float *w = io->params + layer->weight_first, *b = io->params + layer->bias_first;
-    float *yt = io->scratch, *xt = yt + CHUNK * BLOCK;
-    for (size_t r = 0; r < vectors(layer, io); r += BLOCK) {
-        size_t rows = least(vectors(layer, io) - r, BLOCK);
-        gemm_pack_transposed(io->x + r * in, in, in, rows, xt);
-        for (size_t o = 0; o < out; o += CHUNK) {
-            size_t units = least(out - o, CHUNK);
-            units_forward(layer, w + o * in, units, xt, rows, yt);
-            for (size_t u = 0; !layer->spec.no_bias && u < units; u++)
-                vmath_add_scalar(yt + u * BLOCK, b[o + u], rows);
-            gemm_transpose(yt, BLOCK, units, rows, io->y + r * out + o, out);
-        }
-    }
+    const struct product product = {
+        .m = vectors(layer, io),
+        .n = out,
+        .k = in,
+        .a = product_rows(io->x, in),
+        .b = product_rows(io->params + layer->weight_first, in),
+        .c = io->y,
+        .ldc = out,
+        .bias = layer->spec.no_bias ? NULL : io->params + layer->bias_first,
+    };
+    product_run(&product, io->scratch);
 }
 
 static void
@@ -123,11 +109,10 @@ forward(const struct layer *layer, const struct layer_io *io)
     (blas_used ? forward_blas : forward_own)(layer, io);
 }
 
-/* As many units at a time as the scratch memory of our own loop has room for. */
 static void
 weights_backward_blas(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = inputs(layer), out = layer->spec.units, most = CHUNK + vectors(layer, io);
+    size_t in = inputs(layer), out = layer->spec.units, most = CHUNK;
     for (size_t o = 0; o < out; o += most) {
         size_t units = least(out - o, most);
         blas_gemm(true, false, units, in, vectors(layer, io), io->dy + o, out, io->x, in, 0,
@@ -136,33 +121,94 @@ weights_backward_blas(const struct layer *layer, const struct layer_io *io)
     }
 }
 
-/* Each element of dW sums over rows in order. */
+/* dW of units [first, end) as a product. */
+static struct product
+weights_product(const struct layer *layer, const struct layer_io *io, size_t first, size_t end)
+{
+    size_t in = inputs(layer), out = layer->spec.units;
+    return (struct product){
+        .m = end - first,
+        .n = in,
+        .k = vectors(layer, io),
+        .a = product_columns(io->dy + first, out),
+        .b = product_columns(io->x, in),
+        .c = io->scratch,
+        .ldc = in,
+    };
+}
+
 static void
 weights_backward_own(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = inputs(layer), out = layer->spec.units, rows = vectors(layer, io);
-    float *dw = io->scratch, *dyt = dw + CHUNK * in, *x = dyt + CHUNK * rows;
-    gemm_pack(io->x, in, rows, in, x);
+    size_t in = inputs(layer), out = layer->spec.units;
     for (size_t o = 0; o < out; o += CHUNK) {
+        size_t end = least(out, o + CHUNK);
+        struct product product = weights_product(layer, io, o, end);
         if (!layer_part(io, o / CHUNK))
             continue;
-        size_t units = least(out - o, CHUNK);
-        struct gemm_view view = {dyt, units, 0, rows, rows > 0 ? rows : 1, 0, 1};
-        gemm_transpose(io->dy + o, out, rows, units, dyt, rows);
-        for (size_t i = 0; i < in; i += GEMM_COLUMNS)
-            gemm_panel(&view, units, least(in - i, GEMM_COLUMNS), rows, x + i * rows, false, dw + i,
-                       in);
-        layer_sink(io, layer->weight_first + o * in, dw, units * in);
+        product_run(&product, io->scratch + least(out, CHUNK) * in);
+        layer_sink(io, layer->weight_first + o * in, io->scratch, (end - o) * in);
     }
+}
+
+/* What does not fit into integers goes to the sink of its shard as floats. */
+struct outside {
+    const struct layer *layer;
+    const struct layer_io *io;
+};
+
+static void
+outside_add(void *ctx, size_t part, size_t first, const float *g, size_t n)
+{
+    const struct outside *outside = ctx;
+    const struct nn_sink *sink = &outside->io->sink[part];
+    sink->add(sink->ctx, outside->layer->weight_first + first, g, n);
+}
+
+/* The integers of all shards; each part of a call has its share of the units. */
+static void
+weights_backward_sum(const struct layer *layer, const struct layer_io *io)
+{
+    const struct nn_sink *sink = io->sink;
+    const struct nn_integers rule = sink->integers(sink->ctx, layer->weight_first);
+    size_t in = inputs(layer), out = layer->spec.units, each = layer->in_size / in, end[SHARDS_MAX];
+    size_t units = (out + PRODUCT_GROUP - 1) / PRODUCT_GROUP, parts = io->parts ? io->parts : 1;
+    size_t from = units * io->part / parts * PRODUCT_GROUP;
+    size_t to = least(out, units * (io->part + 1) / parts * PRODUCT_GROUP);
+    if (from >= to)
+        return;
+    struct outside outside = {layer, io};
+    struct product product = weights_product(layer, io, from, to);
+    struct product_sum sum = {
+        .end = end,
+        .parts = io->end == NULL ? 1 : io->shards,
+        .sum = rule.sum,
+        .first = from * in,
+        .ld = in,
+        .scale = rule.scale,
+        .block = rule.block,
+        .limit = rule.limit,
+        .outside = outside_add,
+        .ctx = &outside,
+    };
+    assert(sum.parts <= SHARDS_MAX);
+    for (size_t s = 0; s < sum.parts; s++)
+        end[s] = (io->end == NULL ? io->rows : io->end[s]) * each;
+    product_sum(&product, &sum, io->scratch);
+    sink->added(sink->ctx, layer->weight_first, sum.plain, sum.weighted);
 }
 
 static void
 bias_backward(const struct layer *layer, const struct layer_io *io)
 {
-    size_t out = layer->spec.units, rows = vectors(layer, io);
-    memset(io->scratch, 0, out * sizeof *io->scratch);
-    vmath_sum_rows(io->dy, out, rows, io->scratch, out);
-    layer_sink(io, layer->bias_first, io->scratch, out);
+    size_t out = layer->spec.units, each = layer->in_size / inputs(layer);
+    size_t shards = io->end == NULL ? 1 : io->shards;
+    for (size_t s = 0, row = 0, end; s < shards; s++, row = end) {
+        end = io->end == NULL ? io->rows : io->end[s];
+        memset(io->scratch, 0, out * sizeof *io->scratch);
+        vmath_sum_rows(io->dy + row * each * out, out, (end - row) * each, io->scratch, out);
+        io->sink[s].add(io->sink[s].ctx, layer->bias_first, io->scratch, out);
+    }
 }
 
 static void
@@ -176,23 +222,28 @@ inputs_backward_blas(const struct layer *layer, const struct layer_io *io)
 static void
 inputs_backward_own(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = inputs(layer), out = layer->spec.units, share = gemm_depth(out);
-    const float *w = io->params + layer->weight_first;
-    for (size_t i = 0; i < in; i += STRIPE)
-        for (size_t k = 0; k < out; k += share) {
-            size_t width = least(in - i, STRIPE), depth = least(out - k, share);
-            struct gemm_view view = {io->dy + k, vectors(layer, io), 0, out, depth, 0, 1};
-            gemm_pack(w + k * in + i, in, depth, width, io->scratch);
-            for (size_t j = 0; j < width; j += GEMM_COLUMNS)
-                gemm_panel(&view, vectors(layer, io), least(width - j, GEMM_COLUMNS), depth,
-                           io->scratch + j * depth, k > 0, io->dx + i + j, in);
-        }
+    size_t in = inputs(layer), out = layer->spec.units;
+    const struct product product = {
+        .m = vectors(layer, io),
+        .n = in,
+        .k = out,
+        .a = product_rows(io->dy, out),
+        .b = product_columns(io->params + layer->weight_first, in),
+        .c = io->dx,
+        .ldc = in,
+    };
+    product_run(&product, io->scratch);
 }
 
 void
 dense_weights_backward(const struct layer *layer, const struct layer_io *io)
 {
-    (blas_used ? weights_backward_blas : weights_backward_own)(layer, io);
+    if (blas_used)
+        weights_backward_blas(layer, io);
+    else if (io->sink->integers != NULL)
+        weights_backward_sum(layer, io);
+    else
+        weights_backward_own(layer, io);
 }
 
 /* Of a tied layer: dy, from which the embedding computes the gradient of the weight, its own with it. */
@@ -270,6 +321,7 @@ const struct layer_kind dense_kind = {
     .word = "dense",
     .by_rows = true,
     .by_units = true,
+    .by_shards = true,
     .shape = shape,
     .saved = saved,
     .scratch = scratch,

@@ -66,6 +66,7 @@ const struct layer_kind dropout_kind = {
     .word = "dropout",
     .by_rows = true,
     .element_wise = true,
+    .draws = true,
     .shape = shape,
     .forward = forward,
     .backward = backward,

@@ -87,7 +87,7 @@ static void
 tied_backward(const struct layer *layer, const struct layer_io *io)
 {
     struct collector to = {io->scratch, layer->weight_first};
-    const struct nn_sink sink = {collect, &to};
+    const struct nn_sink sink = {.add = collect, .ctx = &to};
     struct layer_io other = *io;
     other.x = io->tied_x;
     other.dy = io->held;

@@ -42,10 +42,13 @@ struct layer_io {
     /* layer_kind.saved bytes per row, kept from forward to backward; NULL in evaluation */
     void *saved;
     float *held;                /* of the partner: forward its output, backward what it saved */
-    const float *tied_x;        /* backward: scale of the loss, 1 / rows of the whole step */
+    const float *tied_x;        /* backward, of a tied embedding: the input of the dense layer */
     float scale;                /* backward: of the loss, 1 / rows of the whole step */
     float *scratch;             /* layer_kind.scratch floats; their values are lost between calls */
     const struct nn_sink *sink; /* backward: NULL: only dx is wanted */
+    /* Several shards: the rows before which each ends; then context and sink are arrays. NULL: one shard. */
+    const size_t *end;
+    unsigned shards;
     /* For kinds with by_units: this is call number `part` of `parts` calls for one gradient. */
     unsigned part, parts;
 };
@@ -61,6 +64,9 @@ struct layer_kind {
     /* Rows may be computed in pieces: everything that is computed for a row, except gradients of weights, is
      * independent of the other rows. */
     bool by_rows;
+    bool
+        by_shards; /* backward without dx takes the rows of several shards, if their sinks take integers */
+    bool draws;        /* context.first_row matters */
     bool by_units;     /* gradients of weights may be computed in layer_io.parts pieces */
     bool reads_output; /* backward needs y (or, in place, x), unchanged by later layers */
     /* Checks spec against ->in and sets ->out and ->weight. Returns 0, or -EINVAL with what is wrong in `why`. */

@@ -5,34 +5,45 @@
 #include <stdlib.h>
 
 static int
+new_lane(struct work *work, struct lane *lane)
+{
+    const struct work_setup *setup = &work->setup;
+    size_t shards = work->apart ? work->lane_shards : 1;
+    size_t rows = work->shard_rows * (work->apart ? 1 : work->lane_shards);
+    lane->work = work;
+    pthread_mutex_init(&lane->lock, NULL);
+    for (size_t i = 0; i < EXACT_SHARDS_MAX; i++)
+        lane->part[i].lane = lane;
+    lane->index = calloc(work->count_max, sizeof *lane->index);
+    if (work->walks && local_sgd_init(&lane->walk, setup->model))
+        return -ENOMEM;
+    if (!lane->index || nn_pass_new_shards(&lane->pass, setup->model, rows, shards, true))
+        return -ENOMEM;
+    return 0;
+}
+
+static int
 new_lanes(struct work *work)
 {
     const struct work_setup *setup = &work->setup;
-    unsigned per_lane = 1;
-    work->lane_count = setup->lanes && setup->exact_mode && setup->lanes < setup->shards
-                           ? setup->lanes
-                           : setup->shards;
-    if (!setup->exact_mode && setup->threads < setup->shards) {
-        work->lane_count = setup->threads;
-        per_lane = (setup->shards + setup->threads - 1) / setup->threads;
-    }
-    work->rows_max = (setup->batch + setup->shards - 1) / setup->shards * per_lane;
-    uint64_t steps = (data_info(setup->data)->train + setup->batch - 1) / setup->batch;
+    size_t shards = setup->lanes && setup->exact_mode && setup->lanes < setup->shards
+                        ? setup->lanes
+                        : setup->shards; /* at a time */
     work->walks = setup->local_steps > 1;
-    work->count_max = work->rows_max * (setup->local_steps < steps ? setup->local_steps : steps);
+    work->apart = setup->exact_mode;
+    work->lane_count = work->walks ? shards : setup->exact_mode ? 1 : setup->threads;
+    work->lane_count = work->lane_count < shards ? work->lane_count : shards;
+    work->lane_shards = (shards + work->lane_count - 1) / work->lane_count;
+    work->shard_rows = (setup->batch + setup->shards - 1) / setup->shards;
+    uint64_t steps = (data_info(setup->data)->train + setup->batch - 1) / setup->batch;
+    work->count_max = work->shard_rows * work->lane_shards *
+                      (setup->local_steps < steps ? setup->local_steps : steps);
     work->lane = calloc(work->lane_count, sizeof *work->lane);
     if (!work->lane)
         return -ENOMEM;
-    for (size_t i = 0; i < work->lane_count; i++) {
-        struct lane *lane = &work->lane[i];
-        lane->work = work;
-        pthread_mutex_init(&lane->lock, NULL);
-        lane->index = calloc(work->count_max, sizeof *lane->index);
-        if (work->walks && local_sgd_init(&lane->walk, setup->model))
+    for (size_t i = 0; i < work->lane_count; i++)
+        if (new_lane(work, &work->lane[i]))
             return -ENOMEM;
-        if (!lane->index || nn_pass_new(&lane->pass, setup->model, work->rows_max, true))
-            return -ENOMEM;
-    }
     return 0;
 }
 
@@ -46,7 +57,9 @@ static int
 new_team(struct work *work)
 {
     const struct work_setup *setup = &work->setup;
-    size_t count = setup->threads * nn_team_scratch(setup->model, work->rows_max);
+    size_t shards = work->apart ? work->lane_shards : 1;
+    size_t rows = work->shard_rows * (work->apart ? 1 : work->lane_shards);
+    size_t count = setup->threads * nn_team_scratch(setup->model, rows, shards);
     float *scratch =
         setup->threads > 1 && count > 0 ? aligned_alloc(64, count * sizeof(float)) : NULL;
     work->team = (struct nn_team){setup->threads, run_parts, setup->pool, scratch};
@@ -97,6 +110,18 @@ work_shard_rows(const struct work *work, unsigned shard)
     return sum;
 }
 
+static void
+assign_parts(struct lane *lane)
+{
+    uint64_t left = lane->shards;
+    for (lane->parts = 0; left; lane->parts++) {
+        uint64_t taken = lane->work->apart ? left & -left : left;
+        lane->part[lane->parts] = (struct part){.lane = lane, .shards = taken};
+        left &= ~taken;
+    }
+    lane->count = 0;
+}
+
 void
 lanes_assign(struct work *work, uint64_t shards)
 {
@@ -109,6 +134,7 @@ lanes_assign(struct work *work, uint64_t shards)
             lane->shards |= shards & -shards;
             shards &= shards - 1;
         }
+        assign_parts(lane);
     }
 }
 
@@ -124,29 +150,78 @@ lanes_run(struct work *work, void (*run)(void *ctx, size_t lane))
         run(work, i);
 }
 
-void
-lane_fill(struct lane *lane, uint64_t step)
+/* The samples of a part in a step: their numbers, from `row` of the pass on. Returns how many. */
+static size_t
+part_index(struct lane *lane, size_t p, uint64_t step, size_t row)
 {
-    struct work *work = lane->work;
+    const struct work *work = lane->work;
     const struct state_header *h = work->state->header;
     uint64_t rows = step_rows(work, step), base = (h->epoch_step + step) * work->setup.batch;
     uint32_t count = (uint32_t)work->state->job.train, *index = lane->index + lane->count;
-    lane->rows = 0;
-    lane->context = (struct nn_context){work->setup.seed, h->epoch, h->step + step, 0, true};
-    for (uint64_t left = lane->shards; left; left &= left - 1) {
+    size_t first_row = row;
+    for (uint64_t left = lane->part[p].shards; left; left &= left - 1) {
         unsigned shard = (unsigned)__builtin_ctzll(left);
         uint64_t first = work_shard_first(work, rows, shard),
                  end = work_shard_first(work, rows, shard + 1);
-        if (left == lane->shards)
-            lane->context.first_row = first;
+        if (left == lane->part[p].shards)
+            lane->context[p] =
+                (struct nn_context){work->setup.seed, h->epoch, h->step + step, first, true};
         for (uint64_t i = first; i < end; i++)
-            index[lane->rows++] =
-                data_shuffle(work->setup.seed, h->epoch, (uint32_t)(base + i), count);
+            index[row++] = data_shuffle(work->setup.seed, h->epoch, (uint32_t)(base + i), count);
+    }
+    return row - first_row;
+}
+
+/* Rows [first, end) of the pass. */
+struct nn_batch
+lane_batch(const struct lane *lane, size_t first, size_t end)
+{
+    const struct nn_model *model = lane->work->setup.model;
+    struct nn_batch batch = *nn_pass_batch(lane->pass);
+    batch.rows = end - first;
+    batch.x += first * nn_input_size(model);
+    batch.label += first * nn_label_count(model);
+    batch.target = batch.target ? batch.target + first * nn_output_size(model) : NULL;
+    return batch;
+}
+
+static void
+part_fill(void *arg, size_t p)
+{
+    const struct lane *lane = arg;
+    const struct work *work = lane->work;
+    size_t first = p == 0 ? 0 : lane->end[p - 1];
+    const uint32_t *index = lane->index + lane->count - lane->rows + first;
+    struct nn_batch batch = lane_batch(lane, first, lane->end[p]);
+    data_fill(work->setup.data, DATA_TRAIN, index, batch.rows, &batch,
+              nn_output_size(work->setup.model));
+    data_augment(work->setup.data, work->setup.seed, work->state->header->epoch, index, &batch);
+}
+
+void
+lane_each(struct lane *lane, void (*run)(void *lane, size_t part))
+{
+    if (lane->work->used < lane->work->setup.threads)
+        pool_run(lane->work->setup.pool, run, lane, lane->parts);
+    else
+        for (size_t p = 0; p < lane->parts; p++)
+            run(lane, p);
+}
+
+void
+lane_fill(struct lane *lane, uint64_t step)
+{
+    lane->rows = 0;
+    for (size_t p = 0; p < lane->parts; p++) {
+        size_t rows = part_index(lane, p, step, lane->rows);
+        lane->rows += rows;
+        lane->end[p] = lane->rows;
+        lane->part[p].count += rows;
     }
     lane->count += lane->rows;
-    data_fill(work->setup.data, DATA_TRAIN, index, lane->rows, nn_pass_batch(lane->pass),
-              nn_output_size(work->setup.model));
-    data_augment(work->setup.data, work->setup.seed, h->epoch, index, nn_pass_batch(lane->pass));
+    nn_pass_batch(lane->pass)->rows = lane->rows;
+    nn_pass_shards(lane->pass, (unsigned)lane->parts, lane->end);
+    lane_each(lane, part_fill);
 }
 
 void
@@ -154,5 +229,5 @@ lane_forward(struct lane *lane, const float *params, size_t layer, size_t end)
 {
     const struct nn_model *model = lane->work->setup.model;
     for (; layer < end; layer++)
-        nn_forward(model, layer, lane->pass, params, &lane->context);
+        nn_forward(model, layer, lane->pass, params, lane->context);
 }

@@ -45,7 +45,7 @@ take(void *ctx, size_t first, const float *g, size_t n)
 struct nn_sink
 local_sgd_sink(struct local_sgd *walk)
 {
-    return (struct nn_sink){take, walk};
+    return (struct nn_sink){.add = take, .ctx = walk};
 }
 
 /* Of the gradient, without the shares of running averages. */

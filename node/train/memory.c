@@ -35,6 +35,19 @@ state_all(const struct memory *m)
     return m->weights + m->slots + m->rest;
 }
 
+/* Of the shards that are computed at a time, and of the threads that share them out. */
+static uint64_t
+activations(const struct memory *m)
+{
+    return m->pass[m->lanes];
+}
+
+static uint64_t
+team(const struct memory *m)
+{
+    return m->team[m->lanes];
+}
+
 uint64_t
 memory_file(const struct memory *m)
 {
@@ -46,8 +59,8 @@ uint64_t
 memory_total(const struct memory *m)
 {
     uint64_t idle = m->spilled ? m->weights + WINDOW : STATES * state_all(m) + m->model + m->log;
-    return m->program + m->data + m->from + m->sums + idle + m->team +
-           m->lanes * (m->shard + m->walk);
+    return m->program + m->data + m->from + m->sums + idle + team(m) + activations(m) +
+           m->lanes * m->walk;
 }
 
 /* What is there for others, for what is on its way and for a checkpoint may stay untouched. */
@@ -55,8 +68,8 @@ uint64_t
 memory_least(const struct memory *m)
 {
     uint64_t states = m->spilled ? m->weights : 2 * (m->weights + m->slots);
-    return PROGRAM / 4 + m->data + m->from + m->sums / 2 + states +
-           m->lanes * (m->shard / 2 + m->walk);
+    return PROGRAM / 4 + m->data + m->from + m->sums / 2 + states + activations(m) / 2 +
+           m->lanes * m->walk;
 }
 
 static bool
@@ -81,7 +94,6 @@ measure(struct memory *m, const struct config *config, const struct job *job)
     unsigned shards = config->train.shards;
     uint64_t vector = buckets_vector(job->exact, params, shards) * sizeof(int32_t);
     uint64_t rows = (config->train.batch + shards - 1) / shards;
-    uint64_t scratch = nn_team_scratch(job->model, rows) * sizeof(float);
     const struct optim_spec outer = job_outer(config);
     *m = (struct memory){
         .program = PROGRAM,
@@ -93,11 +105,16 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
         .walk = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,
-        .team = config->threads > 1 ? config->threads * scratch : 0,
         .log = mesh_log_size(vector),
         .most = config->train.memory_max << 20,
         .lanes = shards,
     };
+    bool one = config->train.exact && config->train.local_steps == 1; /* pass of all shards */
+    for (unsigned n = 1; n <= shards; n++) {
+        m->pass[n] = one ? nn_pass_shards_bytes(job->model, rows, n, true) : n * m->shard;
+        m->team[n] = nn_team_scratch(job->model, rows, one ? n : 1) * sizeof(float) *
+                     (config->threads > 1 ? config->threads : 0);
+    }
     m->rest = state_size(&outer, params, blocks) - m->weights - m->slots;
 }
 
@@ -121,7 +138,7 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
         (unsigned long long)config->train.memory_max,
         (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
         (double)(m->program + m->data + WINDOW) / MIB, (double)m->sums / MIB,
-        (double)(m->weights + m->from) / MIB, (double)m->lanes * (double)(m->shard + m->walk) / MIB,
+        (double)(m->weights + m->from) / MIB, (double)(activations(m) + m->lanes * m->walk) / MIB,
         m->walk ? " and weights" : "",
         least > 1 ? "all shards, which train.exact = no computes at a time" : "one shard",
         config->train.recompute ? "" : "; train.recompute = yes makes these less");
@@ -167,13 +184,13 @@ memory_print(const struct memory *m, const struct config *config)
     memory_text(each, (double)m->shard);
     snprintf(text, sizeof text, "%u of %u shards at a time, %s each; recompute: %s", m->lanes,
              config->train.shards, each, config->train.recompute ? "yes" : "no");
-    row("  activations", m->lanes * (double)m->shard, text);
+    row("  activations", (double)activations(m), text);
     if (m->walk > 0) {
         snprintf(text, sizeof text, "weights and gradient of each of %u shards", m->lanes);
         row("  local steps", (double)(m->lanes * m->walk), text);
     }
-    if (m->team > 0)
-        row("  threads", (double)m->team, "that share out one shard");
+    if (team(m) > 0)
+        row("  threads", (double)team(m), "that share the work");
     memory_text(each, (double)memory_file(m));
     if (m->spilled)
         snprintf(file, sizeof file, "and %s in a file", each);

@@ -7,6 +7,7 @@
 #ifndef NODE_MEMORY_H
 #define NODE_MEMORY_H
 
+#include "compress/exact.h"
 #include "node/job/config.h"
 #include "node/job/job.h"
 #include "proto/why.h"
@@ -20,9 +21,10 @@ struct memory {
     uint64_t model; /* the weights once more, as model.safetensors is written from them */
     uint64_t shard; /* activations of one shard */
     uint64_t walk;  /* parameters and gradient of one shard, with train.local_steps */
-    uint64_t team;  /* what threads need in addition when they share one shard */
     uint64_t log;   /* sums that are kept for nodes that catch up; only while one does */
     uint64_t most;  /* train.memory_max; 0: no limit */
+    /* With so many shards at a time: activations of them all, and what threads need that share the work on them. */
+    uint64_t pass[EXACT_SHARDS_MAX + 1], team[EXACT_SHARDS_MAX + 1];
     /* The choice: */
     unsigned lanes; /* shards computed at a time */
     bool spilled;   /* states and log are in a file */

@@ -26,9 +26,10 @@ new_tables(struct work *work)
         .claims = setup->claims,
     };
     work->stripe_count = exact_blocks(setup->exact) / STRIPE_BLOCKS + 1;
+    work->scale = calloc(exact_blocks(setup->exact) + 1, sizeof *work->scale);
     work->shard_result = calloc(setup->shards, sizeof *work->shard_result);
     work->stripe = calloc(work->stripe_count, sizeof *work->stripe);
-    if (buckets_init(&work->cut, &cut) || !work->shard_result || !work->stripe)
+    if (buckets_init(&work->cut, &cut) || !work->shard_result || !work->stripe || !work->scale)
         return -ENOMEM;
     for (size_t i = 0; i < work->stripe_count; i++)
         pthread_mutex_init(&work->stripe[i], NULL);
@@ -65,6 +66,7 @@ work_destroy(struct work **work)
     free(self->stripe);
     buckets_fini(&self->cut);
     free(self->shard_result);
+    free(self->scale);
     free(self);
     *work = NULL;
 }
@@ -87,13 +89,14 @@ advance_lane(void *ctx, size_t i)
 {
     struct work *work = ctx;
     struct lane *lane = &work->lane[i];
-    if (work->layer == 0) {
-        lane->count = 0;
+    if (work->layer == 0)
         lane_fill(lane, 0);
-    }
     lane_forward(lane, work->params, work->layer, work->layer_end);
-    if (work->layer_end == nn_layer_count(work->setup.model))
-        nn_loss(work->setup.model, lane->pass, work->scale, &lane->result);
+    if (work->layer_end < nn_layer_count(work->setup.model))
+        return;
+    nn_loss(work->setup.model, lane->pass, work->loss_scale, lane->result);
+    for (size_t p = 0; p < lane->parts; p++)
+        lane->part[p].result = lane->result[p];
 }
 
 /* Of `shards` of the round after `state`, as far as layer `end`, on from where it stopped the last time. */
@@ -110,23 +113,23 @@ advance(struct work *work, const struct state *state, uint64_t shards, size_t en
     work->begun_shards = shards;
     work->state = state;
     work->params = state->params;
-    work->scale = 1.0f / (float)state_rows(state);
+    work->loss_scale = 1.0f / (float)state_rows(state);
     work->layer_end = end;
     if (end > work->layer)
         lanes_run(work, advance_lane);
     work->layer = end > work->layer ? end : work->layer;
 }
 
-/* The shards of those that are computed first: as many as there are lanes. */
+/* The shards of those that are computed first: as many as the lanes hold. */
 static uint64_t
 first_wave(const struct work *work, uint64_t shards)
 {
     uint64_t wave = 0;
-    for (size_t i = 0; work->setup.exact_mode && shards && i < work->lane_count; i++) {
+    for (size_t i = 0; shards && i < work->lane_count * work->lane_shards; i++) {
         wave |= shards & -shards;
         shards &= shards - 1;
     }
-    return work->setup.exact_mode ? wave : shards;
+    return wave;
 }
 
 void
@@ -161,26 +164,37 @@ stripe_first(const struct work *work, size_t stripe)
 
 /* For tests of audits: a wrong bit in the first element, which the checksum confirms. */
 static void
-lie(struct lane *lane, size_t first)
+lie(struct part *part, size_t first)
 {
-    if (first != 0 || lane != lane->work->lane || lane->work->probing ||
-        fail_hit(FAIL_LIE, NULL, 0) == 0)
+    struct work *work = part->lane->work;
+    if (first != 0 || part != work->lane->part || work->probing || fail_hit(FAIL_LIE, NULL, 0) == 0)
         return;
     const int32_t bit = 1;
-    pthread_mutex_lock(&lane->work->stripe[0]);
-    lane->work->own[0] += bit;
-    pthread_mutex_unlock(&lane->work->stripe[0]);
-    lane->check = exact_check_add(lane->check, exact_check(&bit, 0, 1));
+    pthread_mutex_lock(&work->stripe[0]);
+    work->own[0] += bit;
+    pthread_mutex_unlock(&work->stripe[0]);
+    part->check = exact_check_add(part->check, exact_check(&bit, 0, 1));
+}
+
+/* What was added to own from element `first` on. */
+static void
+part_add(struct part *part, size_t first, int32_t bad, uint64_t check)
+{
+    pthread_mutex_lock(&part->lane->lock);
+    part->bad |= bad;
+    part->check = exact_check_add(part->check, check);
+    lie(part, first);
+    pthread_mutex_unlock(&part->lane->lock);
 }
 
 /* nn_sink: quantise a piece of gradient and add it to own. */
 static void
 add_piece(void *ctx, size_t first, const float *g, size_t n)
 {
-    struct lane *lane = ctx;
-    struct work *work = lane->work;
+    struct part *part = ctx;
+    struct work *work = part->lane->work;
     int32_t *over = work->own + work->state->param_count + TAIL_OVER;
-    unsigned shards = (unsigned)__builtin_popcountll(lane->shards);
+    unsigned shards = (unsigned)__builtin_popcountll(part->shards);
     const size_t begin = first;
     int32_t bad = 0;
     uint64_t check = 0;
@@ -195,11 +209,22 @@ add_piece(void *ctx, size_t first, const float *g, size_t n)
         first += count;
         g += count;
     }
-    pthread_mutex_lock(&lane->lock);
-    lane->bad |= bad;
-    lane->check = exact_check_add(lane->check, check);
-    lie(lane, begin);
-    pthread_mutex_unlock(&lane->lock);
+    part_add(part, begin, bad, check);
+}
+
+/* nn_sink: how a layer adds integers to own itself. Only the one lane of exact mode does. */
+static struct nn_integers
+integers(void *ctx, size_t first)
+{
+    const struct work *work = ((const struct part *)ctx)->lane->work;
+    size_t block = exact_block_of(work->setup.exact, first);
+    return (struct nn_integers){work->own + first, work->scale + block, EXACT_BLOCK, work->limit};
+}
+
+static void
+added(void *ctx, size_t first, uint32_t plain, uint32_t weighted)
+{
+    part_add(ctx, first, 0, exact_check_of(first, plain, weighted));
 }
 
 static void
@@ -208,16 +233,21 @@ backward_section(struct lane *lane, size_t index, const float *params, const str
     const struct nn_model *model = lane->work->setup.model;
     const struct buckets_section *section = &lane->work->cut.section[index];
     for (size_t layer = section->top; layer > section->layer; layer--)
-        nn_backward(model, layer, lane->pass, params, &lane->context, NULL);
-    nn_gradient(model, section->layer, lane->pass, params, &lane->context, sink);
+        nn_backward(model, layer, lane->pass, params, lane->context, NULL);
+    nn_gradient(model, section->layer, lane->pass, params, lane->context, sink);
 }
 
+/* Audits compare the checksums of shards one by one, so these are not added together then. */
 static void
 backward_lane(void *ctx, size_t i)
 {
     struct work *work = ctx;
-    struct nn_sink sink = {add_piece, &work->lane[i]};
-    backward_section(&work->lane[i], work->present, work->params, &sink);
+    struct lane *lane = &work->lane[i];
+    struct nn_sink sink[EXACT_SHARDS_MAX];
+    for (size_t p = 0; p < lane->parts; p++)
+        sink[p] = (struct nn_sink){add_piece, &lane->part[p], work->apart ? integers : NULL, added,
+                                   !work->setup.claims};
+    backward_section(lane, work->present, work->params, sink);
 }
 
 /* One local step; a shard that has no rows in it stays where it is. */
@@ -233,9 +263,9 @@ local_sgd_on(struct lane *lane, uint64_t step)
         return;
     lane_forward(lane, lane->walk.params, 0, nn_layer_count(work->setup.model));
     nn_loss(work->setup.model, lane->pass, 1.0f / (float)lane->rows, &result);
-    lane->result.loss += result.loss;
-    lane->result.correct += result.correct;
-    lane->result.bad |= result.bad;
+    lane->part->result.loss += result.loss;
+    lane->part->result.correct += result.correct;
+    lane->part->result.bad |= result.bad;
     const struct nn_sink sink = local_sgd_sink(&lane->walk);
     for (size_t s = 0; s < work->cut.section_count; s++)
         backward_section(lane, s, lane->walk.params, &sink);
@@ -252,8 +282,6 @@ local_sgd_lane(void *ctx, size_t i)
     struct lane *lane = &work->lane[i];
     const struct state *state = work->state;
     if (work->step == 0) {
-        lane->count = 0;
-        lane->result = (struct nn_result){0};
         local_sgd_begin(&lane->walk, &state_rules(state)->local, work->params);
     }
     local_sgd_on(lane, work->step);
@@ -261,7 +289,7 @@ local_sgd_lane(void *ctx, size_t i)
         return;
     local_sgd_end(&lane->walk, work->params,
                   (float)((double)lane->count / (double)state_rows(state)));
-    add_piece(lane, 0, lane->walk.gradient, state->param_count);
+    add_piece(lane->part, 0, lane->walk.gradient, state->param_count);
 }
 
 /* All local steps of the lanes' shards. */
@@ -275,18 +303,19 @@ local_sgd_wave(struct work *work)
     }
 }
 
-/* The shards of a lane into the ledger. Where they share a lane, the first has the checksum of them all. */
+/* The shards of a part into the ledger. Where they share one, the first has the checksum of them all; so has the
+ * first part of the lane of what was added together. `at`: its first sample. */
 static void
-enter_lane(const struct lane *lane)
+enter_part(const struct part *part, size_t at)
 {
-    const struct work *work = lane->work;
-    size_t blocks = exact_blocks(work->setup.exact), at = 0;
+    const struct work *work = part->lane->work;
+    size_t blocks = exact_blocks(work->setup.exact);
     int32_t *slots = work->own + work->state->param_count + state_tail(blocks);
-    for (uint64_t left = lane->shards; left; left &= left - 1) {
+    for (uint64_t left = part->shards; left; left &= left - 1) {
         unsigned shard = (unsigned)__builtin_ctzll(left);
         size_t n = work_shard_rows(work, shard);
-        uint64_t check = left == lane->shards ? lane->check : 0;
-        ledger_add(slots, shard, ledger_rows(shard, lane->index + at, n), check);
+        uint64_t check = left == part->shards ? part->check : 0;
+        ledger_add(slots, shard, ledger_rows(shard, part->lane->index + at, n), check);
         at += n;
     }
 }
@@ -295,12 +324,14 @@ static void
 add_results(struct work *work)
 {
     int32_t *tail = work->own + work->state->param_count;
-    for (size_t i = 0; i < work->used; i++) {
-        struct lane *lane = &work->lane[i];
-        lane->result.bad |= lane->bad != 0;
-        state_tail_add(tail, lane->count, &lane->result);
-        enter_lane(lane);
-    }
+    for (size_t i = 0; i < work->used; i++)
+        for (size_t p = 0, at = 0; p < work->lane[i].parts; p++) {
+            struct part *part = &work->lane[i].part[p];
+            part->result.bad |= part->bad != 0;
+            state_tail_add(tail, part->count, &part->result);
+            enter_part(part, at);
+            at += part->count;
+        }
 }
 
 /* Shards for which there are lanes; buckets are ready when there are none to come. */
@@ -313,8 +344,6 @@ train_wave(struct work *work, const struct state *state, uint64_t shards, bool l
     else
         advance(work, state, shards, nn_layer_count(work->setup.model));
     work->begun = false;
-    for (size_t i = 0; i < work->used; i++)
-        work->lane[i].bad = 0, work->lane[i].check = 0;
     if (work->walks)
         local_sgd_wave(work);
     for (size_t s = 0, told = 0; s < work->cut.section_count; s++) {
@@ -349,6 +378,7 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     work->state = state;
     work->params = training ? state->params : state_weights(state);
     work->own = own;
+    exact_scales(work->setup.exact, state->exponent, work->scale, &work->limit);
     if (fresh && training)
         memset(own, 0, work_vector_count(work) * sizeof *own);
     else if (fresh)

@@ -23,38 +23,81 @@ tell_of(struct work *work, uint64_t shards)
     }
 }
 
-/* One shard of the test part, in pieces of the rows a lane holds. */
+/* Where an evaluation of a lane's shards stands: row `at` of those of a shard. */
+struct reader {
+    uint64_t left; /* shards, the present one first */
+    uint64_t at, end;
+};
+
 static void
-evaluate_shard(struct lane *lane, unsigned shard)
+reader_begin(const struct work *work, struct reader *reader)
 {
-    struct work *work = lane->work;
-    const struct nn_model *model = work->setup.model;
-    uint64_t rows = data_info(work->setup.data)->test,
-             end = work_shard_first(work, rows, shard + 1);
-    struct nn_result sum = {0}, piece;
-    for (uint64_t at = work_shard_first(work, rows, shard); at < end; at += lane->rows) {
-        lane->rows = end - at < work->rows_max ? end - at : work->rows_max;
-        lane->context = (struct nn_context){work->setup.seed, 0, 0, at, false};
-        for (size_t i = 0; i < lane->rows; i++)
-            lane->index[i] = (uint32_t)(at + i);
-        data_fill(work->setup.data, DATA_TEST, lane->index, lane->rows, nn_pass_batch(lane->pass),
-                  nn_output_size(model));
-        lane_forward(lane, work->params, 0, nn_layer_count(model));
-        nn_loss(model, lane->pass, 1.0f, &piece);
-        sum.loss += piece.loss;
-        sum.correct += piece.correct;
-        sum.bad |= piece.bad;
-        tell(work, lane->rows);
+    uint64_t rows = data_info(work->setup.data)->test;
+    unsigned shard = reader->left ? (unsigned)__builtin_ctzll(reader->left) : 0;
+    reader->at = work_shard_first(work, rows, shard);
+    reader->end = work_shard_first(work, rows, shard + 1);
+}
+
+/* The next pieces of at most shard_rows rows each, of[parts] which shards; in the pass each is a shard of its own. */
+static void
+read_pieces(struct lane *lane, struct reader *reader, unsigned of[EXACT_SHARDS_MAX])
+{
+    const struct work *work = lane->work;
+    size_t most = work->apart ? work->lane_shards : 1;
+    for (lane->rows = lane->parts = 0; reader->left && lane->parts < most;) {
+        uint64_t left = reader->end - reader->at,
+                 rows = left < work->shard_rows ? left : work->shard_rows;
+        if (rows > 0) {
+            of[lane->parts] = (unsigned)__builtin_ctzll(reader->left);
+            lane->context[lane->parts] =
+                (struct nn_context){work->setup.seed, 0, 0, reader->at, false};
+            for (size_t i = 0; i < rows; i++)
+                lane->index[lane->rows++] = (uint32_t)(reader->at + i);
+            lane->end[lane->parts++] = lane->rows;
+        }
+        reader->at += rows;
+        if (reader->at < reader->end)
+            continue;
+        reader->left &= reader->left - 1;
+        reader_begin(work, reader);
     }
-    work->shard_result[shard] = sum;
+}
+
+static void
+piece_fill(void *arg, size_t p)
+{
+    const struct lane *lane = arg;
+    const struct work *work = lane->work;
+    size_t first = p == 0 ? 0 : lane->end[p - 1];
+    struct nn_batch batch = lane_batch(lane, first, lane->end[p]);
+    data_fill(work->setup.data, DATA_TEST, lane->index + first, batch.rows, &batch,
+              nn_output_size(work->setup.model));
 }
 
 static void
 evaluate_lane(void *ctx, size_t i)
 {
     struct work *work = ctx;
-    for (uint64_t left = work->lane[i].shards; left; left &= left - 1)
-        evaluate_shard(&work->lane[i], (unsigned)__builtin_ctzll(left));
+    struct lane *lane = &work->lane[i];
+    struct reader reader = {.left = lane->shards};
+    unsigned of[EXACT_SHARDS_MAX];
+    for (uint64_t left = lane->shards; left; left &= left - 1)
+        work->shard_result[__builtin_ctzll(left)] = (struct nn_result){0};
+    reader_begin(work, &reader);
+    for (read_pieces(lane, &reader, of); lane->rows > 0; read_pieces(lane, &reader, of)) {
+        nn_pass_batch(lane->pass)->rows = lane->rows;
+        nn_pass_shards(lane->pass, (unsigned)lane->parts, lane->end);
+        lane_each(lane, piece_fill);
+        lane_forward(lane, work->params, 0, nn_layer_count(work->setup.model));
+        nn_loss(work->setup.model, lane->pass, 1.0f, lane->result);
+        for (size_t p = 0; p < lane->parts; p++) {
+            struct nn_result *sum = &work->shard_result[of[p]];
+            sum->loss += lane->result[p].loss;
+            sum->correct += lane->result[p].correct;
+            sum->bad |= lane->result[p].bad;
+        }
+        tell(work, lane->rows);
+    }
 }
 
 void

@@ -1,9 +1,10 @@
 /* work_internal.h - shared by the files that compute shards: lanes.c divides shards among lanes and lanes among
  * threads, work.c trains, work_evaluate.c evaluates.
  *
- * A lane is what one worker takes through the network at a time: a pass, its rows, its result. In exact mode a lane
- * is one shard; with fewer lanes than shards, the shards come in waves. Otherwise all shards of a worker share a
- * lane. With fewer lanes than threads, all threads work on one lane after the other, on pieces of each layer
+ * A lane is what one worker takes through the network at a time: a pass, its rows, its results. In exact mode there is
+ * one lane for all shards, each of which stays by itself in it (nn_pass_shards); if memory allows only some, the shards
+ * come in waves. With local steps, where each shard has its own parameters, a lane is one shard. Otherwise all shards
+ * of a worker share a lane, as one. With fewer lanes than threads, all threads work on one lane after the other, on pieces of each layer
  * (nn_team), with the same bits. */
 #ifndef NODE_WORK_INTERNAL_H
 #define NODE_WORK_INTERNAL_H
@@ -15,25 +16,39 @@
 #include "node/train/local_sgd.h"
 #include "node/train/work.h"
 
+/* What goes through the network as one: a shard, or, if results need not be exact, all shards of a lane. */
+struct part {
+    struct lane *lane;
+    uint64_t shards;
+    size_t count; /* samples of the round so far */
+    struct nn_result result;
+    int32_t bad;
+    uint64_t check; /* checksum of what was added to own */
+};
+
 struct lane {
     struct work *work;
     struct nn_pass *pass;
     uint32_t *index; /* [count_max] samples of the round */
     size_t count;    /* number of these samples */
     uint64_t shards; /* shards of this compute */
-    struct nn_context context;
-    struct nn_result result;
-    size_t rows;           /* in the pass */
-    struct local_sgd walk; /* with local steps */
-    pthread_mutex_t lock;  /* for the next two, when a team computes the lane */
-    int32_t bad;
-    uint64_t check; /* checksum of what was added to own */
+    size_t rows;     /* in the pass */
+    size_t parts;
+    struct part part[EXACT_SHARDS_MAX];
+    size_t end[EXACT_SHARDS_MAX]; /* rows before which a part ends */
+    struct nn_context context[EXACT_SHARDS_MAX];
+    struct nn_result result[EXACT_SHARDS_MAX]; /* of the present step */
+    struct local_sgd walk;                     /* with local steps */
+    pthread_mutex_t lock;                      /* for bad and check of the parts */
 };
 
 struct work {
     struct work_setup setup;
-    size_t rows_max;         /* rows of a lane */
+    size_t shard_rows;       /* of a shard, at most */
+    size_t lane_shards;      /* of a lane, at most */
     size_t count_max;        /* samples of a lane in a round */
+    bool apart;              /* each shard of a lane is a part of its own */
+    float *scale, limit;     /* exact_scales of the present round */
     bool walks;              /* a round has several local steps */
     size_t lane_count, used; /* allocated; in use by this compute */
     struct lane *lane;
@@ -51,7 +66,7 @@ struct work {
     const struct state *state;
     const float *params;
     int32_t *own;
-    float scale;
+    float loss_scale;
     uint64_t step; /* step of the round, from 0, when it has several */
     /* Of the round whose forward pass has begun: */
     bool begun;
@@ -68,6 +83,10 @@ void lanes_run(struct work *work, void (*run)(void *ctx, size_t lane));
 
 /* The samples of the lane's shards for a step of the present round, in order, behind those of the steps before. */
 void lane_fill(struct lane *lane, uint64_t step);
+/* Rows [first, end) of the pass of a lane. */
+struct nn_batch lane_batch(const struct lane *lane, size_t first, size_t end);
+/* Calls run(lane, part) for each part, in parallel if the lane has all threads. */
+void lane_each(struct lane *lane, void (*run)(void *lane, size_t part));
 /* Runs layers [layer, end) forward. */
 void lane_forward(struct lane *lane, const float *params, size_t layer, size_t end);
 

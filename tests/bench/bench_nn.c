@@ -82,7 +82,7 @@ static void
 step(struct bench *b, void (*add)(void *, size_t, const float *, size_t))
 {
     const struct nn_context context = {.seed = 1, .training = true};
-    const struct nn_sink sink = {add, b};
+    const struct nn_sink sink = {.add = add, .ctx = b};
     struct nn_result result;
     size_t layers = nn_layer_count(b->model), l;
     double t = now(), next;

@@ -81,7 +81,7 @@ static void
 net_backward(struct net *net)
 {
     struct grads grads = {net->grad, 0, nn_param_count(net->model)};
-    struct nn_sink sink = {grads_add, &grads};
+    struct nn_sink sink = {.add = grads_add, .ctx = &grads};
     struct nn_result result;
     memset(net->grad, 0, grads.count * sizeof *grads.g);
     net_forward(net, &result);
@@ -350,7 +350,7 @@ bench_open(struct bench *b, const struct nn_model *model, size_t rows, const flo
     b->context = (struct nn_context){.seed = 9, .training = true};
     b->grads =
         (struct grads){calloc(nn_param_count(model) + 1, sizeof(float)), 0, nn_param_count(model)};
-    b->sink = (struct nn_sink){grads_add, &b->grads};
+    b->sink = (struct nn_sink){.add = grads_add, .ctx = &b->grads};
     float *x = calloc(in + 1, sizeof(float));
     for (size_t i = 0; i < in; i++)
         x[i] = (float)((mix64(i) >> 40) % 2001) / 1000 - 1;

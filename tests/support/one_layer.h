@@ -70,7 +70,7 @@ one_layer_forward(struct one_layer *one, const float *x, float *y)
 static inline void
 one_layer_backward(struct one_layer *one, const float *dy, float *dx)
 {
-    const struct nn_sink sink = {one_layer_add, one->grad};
+    const struct nn_sink sink = {.add = one_layer_add, .ctx = one->grad};
     size_t count = one->io.rows * one->layer->out_size;
     float *copy = malloc((count + 1) * sizeof *copy);
     assert(copy != NULL);

@@ -296,7 +296,7 @@ local_sgd_alone(const struct nn_model *model, float w, unsigned shard, uint64_t 
         const struct nn_context context = {SEED, 0, step, shard, true};
         struct nn_batch *batch = nn_pass_batch(pass);
         float g = 0;
-        struct nn_sink sink = {keep_gradient, &g};
+        struct nn_sink sink = {.add = keep_gradient, .ctx = &g};
         batch->rows = 1;
         batch->x[0] = (float)sample[BATCH * step + shard][0];
         batch->target[0] = (float)sample[BATCH * step + shard][1];

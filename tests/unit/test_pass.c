@@ -46,7 +46,7 @@ a_step_allocates_nothing_and_covers_every_parameter(void **state)
         struct nn_batch *batch = nn_pass_batch(pass);
         struct nn_result result;
         size_t before = alloc_calls, covered = 0, l;
-        const struct nn_sink sink = {sink_count, &covered};
+        const struct nn_sink sink = {.add = sink_count, .ctx = &covered};
         batch->rows = rows;
         memset(batch->x, 0, rows * nn_input_size(model) * sizeof *batch->x);
         memset(batch->label, 0, rows * sizeof *batch->label);

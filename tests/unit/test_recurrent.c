@@ -107,7 +107,7 @@ halves_are_the_whole(void **state)
         one_layer_forward(&whole, x, y[0]);
         one_layer_backward(&whole, dy, dx[0]);
         one_layer_forward(&halves, x, y[1]);
-        const struct nn_sink sink = {one_layer_add, halves.grad};
+        const struct nn_sink sink = {.add = one_layer_add, .ctx = halves.grad};
         halves.io.dy = dy;
         halves.io.sink = &sink;
         halves.io.dx = NULL;

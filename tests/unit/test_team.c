@@ -1,4 +1,5 @@
-/* A team computes the bits that one thread computes, whatever the number of parts and their order. */
+/* A team computes the bits that one thread computes, whatever the number of parts and their order. Shards that share a
+ * pass get the bits of passes of their own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,14 +89,23 @@ run_backwards(void *ctx, void (*part)(void *arg, size_t i), void *arg, size_t co
         part(arg, count);
 }
 
+/* Rows [first, first + rows) of all that there are. */
+static void
+fill_rows(const struct nn_model *model, struct nn_batch *batch, bool tokens, size_t first,
+          size_t rows)
+{
+    size_t x = first * nn_input_size(model), label = first * nn_label_count(model);
+    batch->rows = rows;
+    for (size_t i = 0; i < rows * nn_input_size(model); i++, x++)
+        batch->x[i] = tokens ? (float)(mix64(x) % 60) : (float)(mix64(x) % 2001) / 1000 - 1;
+    for (size_t i = 0; i < rows * nn_label_count(model); i++)
+        batch->label[i] = (int32_t)(mix64(label + i) % 4);
+}
+
 static void
 fill(const struct nn_model *model, struct nn_batch *batch, bool tokens)
 {
-    batch->rows = ROWS;
-    for (size_t i = 0; i < ROWS * nn_input_size(model); i++)
-        batch->x[i] = tokens ? (float)(mix64(i) % 60) : (float)(mix64(i) % 2001) / 1000 - 1;
-    for (size_t i = 0; i < ROWS * nn_label_count(model); i++)
-        batch->label[i] = (int32_t)(mix64(i) % 4);
+    fill_rows(model, batch, tokens, 0, ROWS);
 }
 
 static void
@@ -103,7 +113,7 @@ compute(struct step *step, const struct nn_model *model, const float *params, bo
         bool split, const struct nn_team *team)
 {
     const struct nn_context context = {.seed = 3, .first_row = 11, .training = true};
-    const struct nn_sink sink = {sink_once, step};
+    const struct nn_sink sink = {.add = sink_once, .ctx = step};
     struct nn_pass *pass;
     size_t l, layers = nn_layer_count(model);
     step->count = nn_param_count(model);
@@ -138,7 +148,7 @@ compare(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t
     nn_init_params(model, 5, params);
     compute(&alone, model, params, tokens, false, NULL);
     assert_false(alone.result.bad);
-    scratch = nn_team_scratch(model, ROWS);
+    scratch = nn_team_scratch(model, ROWS, 1);
     for (unsigned parts = 1; parts <= PARTS_MAX; parts++) {
         struct nn_team team = {parts, run_backwards, &team,
                                malloc(parts * scratch * sizeof(float))};
@@ -155,6 +165,112 @@ compare(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t
     free(alone.out);
     free(params);
     nn_model_destroy(&model);
+}
+
+/* --- shards --- */
+
+enum { SHARDS = 4, SHARD_ROWS = 3 };
+static const size_t ends[SHARDS] = {3, 3, 5, ROWS}; /* one is empty */
+
+static void
+propagate(const struct nn_model *model, struct nn_pass *pass, const float *params, bool split,
+          const struct nn_context *context, const struct nn_sink *sink, struct nn_result *result)
+{
+    size_t l, layers = nn_layer_count(model);
+    for (l = 0; l < layers; l++)
+        nn_forward(model, l, pass, params, context);
+    nn_loss(model, pass, 0.25f, result);
+    while (l-- > 0) {
+        if (split)
+            nn_gradient(model, l, pass, params, context, sink);
+        nn_backward(model, l, pass, params, context, split ? NULL : sink);
+    }
+}
+
+static void
+shards_apart(const struct nn_model *model, const float *params, bool tokens, struct step *step)
+{
+    for (size_t s = 0, first = 0; s < SHARDS; first = ends[s++]) {
+        const struct nn_context context = {.seed = 3, .first_row = 100 * s, .training = true};
+        const struct nn_sink sink = {.add = sink_once, .ctx = &step[s]};
+        struct nn_pass *pass;
+        assert_int_equal(nn_pass_new(&pass, model, SHARD_ROWS, true), 0);
+        fill_rows(model, nn_pass_batch(pass), tokens, first, ends[s] - first);
+        propagate(model, pass, params, false, &context, &sink, &step[s].result);
+        nn_pass_destroy(&pass);
+    }
+}
+
+static void
+shards_together(const struct nn_model *model, const float *params, bool tokens, bool split,
+                const struct nn_team *team, struct step *step)
+{
+    struct nn_context context[SHARDS];
+    struct nn_sink sink[SHARDS];
+    struct nn_result result[SHARDS];
+    struct nn_pass *pass;
+    for (size_t s = 0; s < SHARDS; s++) {
+        context[s] = (struct nn_context){.seed = 3, .first_row = 100 * s, .training = true};
+        sink[s] = (struct nn_sink){.add = sink_once, .ctx = &step[s]};
+    }
+    assert_int_equal(nn_pass_new_shards(&pass, model, SHARD_ROWS, SHARDS, true), 0);
+    nn_pass_team(pass, team);
+    fill(model, nn_pass_batch(pass), tokens);
+    nn_pass_shards(pass, SHARDS, ends);
+    propagate(model, pass, params, split, context, sink, result);
+    for (size_t s = 0; s < SHARDS; s++)
+        step[s].result = result[s];
+    nn_pass_destroy(&pass);
+}
+
+static void
+compare_shards(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count)
+{
+    struct nn_model *model;
+    bool tokens = layers[0].kind == NN_EMBEDDING;
+    struct why why;
+    if (nn_model_new(&model, input, layers, count, NN_CROSS_ENTROPY, &why) != 0)
+        fail_msg("%s", why.line);
+    float *params = malloc(nn_param_count(model) * sizeof *params);
+    nn_init_params(model, 5, params);
+    scratch = nn_team_scratch(model, SHARD_ROWS, SHARDS);
+    for (unsigned parts = 0; parts < 4; parts++) { /* 0: no team */
+        struct step apart[SHARDS] = {{0}}, together[SHARDS] = {{0}};
+        struct nn_team team = {parts, run_backwards, &team,
+                               malloc(PARTS_MAX * scratch * sizeof(float))};
+        for (size_t s = 0; s < SHARDS; s++) {
+            apart[s].count = together[s].count = nn_param_count(model);
+            apart[s].grad = calloc(apart[s].count, sizeof(float));
+            together[s].grad = calloc(apart[s].count, sizeof(float));
+        }
+        shards_apart(model, params, tokens, apart);
+        memset(apart[1].grad, 0, apart[1].count * sizeof(float)); /* no rows: zeros of any sign */
+        shards_together(model, params, tokens, parts % 2, parts > 0 ? &team : NULL, together);
+        for (size_t s = 0; s < SHARDS; s++) {
+            for (size_t t = 0; t < nn_tensor_count(model); t++) {
+                const struct nn_tensor *tensor = nn_tensor(model, t);
+                if (memcmp(apart[s].grad + tensor->first, together[s].grad + tensor->first,
+                           tensor->count * sizeof(float)) != 0)
+                    fail_msg("shard %zu, %u parts: %s", s, parts, tensor->name);
+            }
+            assert_true(apart[s].result.loss == together[s].result.loss);
+            assert_int_equal(apart[s].result.correct, together[s].result.correct);
+            free(apart[s].grad);
+            free(together[s].grad);
+        }
+        free(team.scratch);
+    }
+    free(params);
+    nn_model_destroy(&model);
+}
+
+static void
+shards_of_one_pass_give_the_bits_of_their_own(void **state)
+{
+    (void)state;
+    compare_shards(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image));
+    compare_shards(&(struct nn_shape){3, {1, 9, 8}}, mean, COUNT(mean));
+    compare_shards(&(struct nn_shape){1, {50}}, text, COUNT(text));
 }
 
 static void
@@ -178,6 +294,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_give_the_same_bits),
         cmocka_unit_test(sequences_give_the_same_bits),
+        cmocka_unit_test(shards_of_one_pass_give_the_bits_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
