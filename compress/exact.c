@@ -286,20 +286,6 @@ exact_follow(const struct exact *exact, const int32_t *sum, size_t block, size_t
     }
 }
 
-void
-exact_adapt(const struct exact *exact, const int32_t *sum, int16_t *exponent)
-{
-    exact_follow(exact, sum, 0, exact->blocks, false, exponent);
-    exact_floor(exact, exponent);
-}
-
-void
-exact_settle(const struct exact *exact, const int32_t *sum, int16_t *exponent)
-{
-    exact_follow(exact, sum, 0, exact->blocks, true, exponent);
-    exact_floor(exact, exponent);
-}
-
 size_t
 exact_raise(const struct exact *exact, const int32_t *over, int16_t *exponent)
 {

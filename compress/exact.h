@@ -10,13 +10,12 @@
  *
  * Exponents are part of the training state: int16_t exponent[exact_blocks]. Pure functions of the summed vector
  * change them:
- *     exact_adapt   after a committed sum without overflow. If the largest |sum| of the block is < 2^x, the next
- *                   exponent is x + EXACT_HEADROOM, but at most one bit lower than now. A block whose sum is zero
- *                   keeps its exponent.
- *     exact_settle  the same, but the exponent may fall by any amount: once, after the first sum of a run.
+ *     exact_follow  after a committed sum without overflow. If the largest |sum| of the block is < 2^x, the next
+ *                   exponent is x + EXACT_HEADROOM, but at most one bit lower than now. With `settle` it may fall by
+ *                   any amount: once, after the first sum of a run. A block whose sum is zero keeps its exponent.
  *     exact_raise   after a sum with overflow, before the round is repeated: EXACT_RAISE bits more for each block that
  *                   overflowed.
- * Then all three apply the floor: no exponent is more than EXACT_SPREAD bits below the largest of its tensor.
+ * After both comes the floor, exact_floor: no exponent is more than EXACT_SPREAD bits below the largest of its tensor.
  * Otherwise a block that was zero for long (a feature that did not occur) would overflow several times when it
  * becomes non-zero. At EXACT_EXPONENT_MAX every finite float fits, so the repeats end: a gradient that grows by 2^k
  * needs at most ceil(k / EXACT_RAISE) repeated rounds.
@@ -97,10 +96,8 @@ exact_check_add(uint64_t a, uint64_t b)
 void exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *sum,
                 size_t first, float *g, size_t n);
 
-/* Computes the next exponents from a committed sum[total] without overflow. */
-void exact_adapt(const struct exact *exact, const int32_t *sum, int16_t *exponent);
-void exact_settle(const struct exact *exact, const int32_t *sum, int16_t *exponent);
-/* The same in parts: first exact_follow for blocks [block, end), each block once; then exact_floor for all. */
+/* Computes the next exponents from a committed sum[total] without overflow: first exact_follow for blocks [block, end),
+ * each block once; then exact_floor for all. */
 void exact_follow(const struct exact *exact, const int32_t *sum, size_t block, size_t end,
                   bool settle, int16_t *exponent);
 void exact_floor(const struct exact *exact, int16_t *exponent);

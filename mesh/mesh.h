@@ -203,11 +203,4 @@ int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *tex
 /* Async-signal-safe. False: nobody is looking for a job now; the next search ends at once. */
 bool mesh_job_interrupt(void);
 
-/* Keeps the memory of received frames in the heap instead of mapping and unmapping each frame: mapping costs more
- * than filling it. For the whole process, once. mesh_new does it, too. */
-void mesh_malloc_tune(void);
-
-/* The interfaces that beacons would use, one "name address" per line, for messages and tests. */
-int mesh_interfaces(char *out, size_t size);
-
 #endif

@@ -46,8 +46,9 @@ int safetensors_write(const char *path, const struct nn_model *model, const floa
  * Returns 0, -EBADMSG (not a valid file), -EINVAL (valid, but not for this model) or the error of reading. */
 int safetensors_read(const char *path, const struct nn_model *model, float *params,
                      struct why *why);
-/* The same from memory; `name` stands for the file in `why`. */
-int safetensors_parse(const char *name, const uint8_t *data, size_t size,
+/* The same from memory; `name` stands for the file in `why`. data[have] is the beginning of a file of `size` bytes, at
+ * least its header unless that is too long; all of it unless the file is too long for the model, which then is said. */
+int safetensors_parse(const char *name, const uint8_t *data, size_t have, size_t size,
                       const struct nn_model *model, float *params, struct why *why);
 
 struct json_t;
@@ -87,8 +88,6 @@ void checkpoint_seal(uint8_t *image, size_t size);
 /* Writes `dir/checkpoint-STEP` as disk.h describes. Returns 0 or -errno with `why`. */
 int checkpoint_store(const char *dir, uint64_t step, const uint8_t *image, size_t size,
                      struct why *why);
-/* Does all three. */
-int checkpoint_write(const char *path, const struct checkpoint *checkpoint, struct why *why);
 
 /* Reads and checks the whole file before it copies anything. Names, sizes, job hash and numerics must be the
  * expected ones. Sets ->step and ->round. Returns 0, -EBADMSG (damaged), -EPROTONOSUPPORT (version), -EINVAL (of

@@ -82,8 +82,8 @@ loss_logistic(float z, int32_t label, float scale, float *dz, bool *correct)
     return vmath_ln(1 + (double)e) + (wrong > 0 ? wrong : 0);
 }
 
-double
-loss_count(const float *z, size_t n, float *dz)
+static double
+count_loss(const float *z, size_t n, float *dz)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
@@ -141,7 +141,7 @@ loss_row(const struct loss_spec *spec, const struct nn_batch *batch, size_t row,
     if (spec->kind == NN_SQUARED_ERROR)
         return loss_squared_error(z, batch->target + row * spec->outputs, spec->outputs, scale, dz);
     if (spec->kind == NN_COUNT)
-        return loss_count(z, spec->outputs, dz);
+        return count_loss(z, spec->outputs, dz);
     loss = loss_logistic(z[0], batch->label[row], scale, dz, &hit);
     *correct = hit;
     return loss;

@@ -15,7 +15,6 @@ struct loss_spec {
 double loss_cross_entropy(const float *z, size_t n, int32_t label, float smoothing, float scale,
                           float *p, bool *correct);
 double loss_squared_error(const float *z, const float *t, size_t n, float scale, float *dz);
-double loss_count(const float *z, size_t n, float *dz);
 double loss_logistic(float z, int32_t label, float scale, float *dz, bool *correct);
 
 /* All rows of the batch: z [rows, positions, outputs] gives dz of the same shape. A row with NaN, infinity or a

@@ -59,12 +59,6 @@ bytes_u16(struct bytes_in *in)
     return (uint16_t)get(in, 2);
 }
 
-uint32_t
-bytes_u32(struct bytes_in *in)
-{
-    return (uint32_t)get(in, 4);
-}
-
 uint64_t
 bytes_u64(struct bytes_in *in)
 {
@@ -116,12 +110,6 @@ void
 bytes_put_u16(struct bytes_out *out, uint16_t value)
 {
     put(out, value, 2);
-}
-
-void
-bytes_put_u32(struct bytes_out *out, uint32_t value)
-{
-    put(out, value, 4);
 }
 
 void

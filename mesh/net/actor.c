@@ -26,7 +26,6 @@
 #include <sys/prctl.h>
 
 #include "mesh/net/discover.h"
-#include "mesh/net/discover_iface.h"
 #include "proto/fail.h"
 
 enum {
@@ -729,11 +728,4 @@ const uint8_t *
 mesh_state_in(const struct mesh *mesh)
 {
     return mesh->state_in;
-}
-
-int
-mesh_interfaces(char *out, size_t size)
-{
-    iface_print("\n", out, size);
-    return 0;
 }

@@ -35,8 +35,10 @@ enum {
         4, /* heaps: each one keeps the most that it ever held, and some threads come late */
 };
 
-void
-mesh_malloc_tune(void)
+/* Keeps the memory of received frames in the heap instead of mapping and unmapping each frame: mapping costs more than
+ * filling it. For the whole process, once. */
+static void
+tune_malloc(void)
 {
     static atomic_flag done = ATOMIC_FLAG_INIT;
     struct rlimit limit;
@@ -307,7 +309,7 @@ static int
 open_mesh(struct mesh **out, const struct mesh_setup *setup, struct why *why)
 {
     *out = NULL;
-    mesh_malloc_tune();
+    tune_malloc();
     raise_file_limit();
     struct mesh *mesh = calloc(1, sizeof *mesh);
     if (!mesh)

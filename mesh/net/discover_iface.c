@@ -127,8 +127,9 @@ list_usable(struct iface out[IFACES_MAX])
     return count;
 }
 
-void
-iface_print(const char *separator, char *out, size_t size)
+/* "name address, name address", cut at `size`. */
+static void
+print_usable(char *out, size_t size)
 {
     struct iface list[IFACES_MAX];
     size_t count = list_usable(list), at = 0;
@@ -137,8 +138,7 @@ iface_print(const char *separator, char *out, size_t size)
     for (size_t i = 0; i < count && at < size; i++) {
         char address[INET_ADDRSTRLEN];
         inet_ntop(AF_INET, &list[i].address, address, sizeof address);
-        int put =
-            snprintf(out + at, size - at, "%s%s %s", i ? separator : "", list[i].name, address);
+        int put = snprintf(out + at, size - at, "%s%s %s", i ? ", " : "", list[i].name, address);
         at += put > 0 ? (size_t)put : 0;
     }
 }
@@ -177,7 +177,7 @@ iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, st
     if (*count)
         return 0;
     char list[512];
-    iface_print(", ", list, sizeof list);
+    print_usable(list, sizeof list);
     return why_error(why, -ENODEV, "interface = %s, expected one that is up and can broadcast: %s",
                      wanted ? wanted : "(any)", list[0] ? list : "there is none on this machine");
 }

@@ -33,7 +33,4 @@ int iface_rank(const char *name, bool hardware, bool default_route);
  * Returns 0, or -ENODEV with a line in `why` that lists the usable ones. */
 int iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, struct why *why);
 
-/* "name address" of each address of a usable interface, separated by `separator`, cut at `size`. */
-void iface_print(const char *separator, char *out, size_t size);
-
 #endif

@@ -238,20 +238,6 @@ checkpoint_seal(uint8_t *image, size_t size)
 }
 
 int
-checkpoint_write(const char *path, const struct checkpoint *checkpoint, struct why *why)
-{
-    size_t size = checkpoint_size(checkpoint);
-    uint8_t *image = malloc(size);
-    if (!image)
-        return why_error(why, -ENOMEM, "%s: no memory for %zu bytes", path, size);
-    checkpoint_fill(checkpoint, image);
-    checkpoint_seal(image, size);
-    int rc = disk_write(path, &(struct disk_piece){image, size}, 1, why);
-    free(image);
-    return rc;
-}
-
-int
 checkpoint_store(const char *dir, uint64_t step, const uint8_t *image, size_t size, struct why *why)
 {
     char path[DISK_PATH_MAX];

@@ -351,11 +351,9 @@ parse_header(const struct reading *r, const uint8_t *text, size_t length, size_t
     return rc;
 }
 
-/* data[have] is the beginning of a file of `size` bytes, at least its header unless that is too long; all of it
- * unless the file is too long for the model, which then is said. */
-static int
-parse(const char *name, const uint8_t *data, size_t have, size_t size, const struct nn_model *model,
-      float *params, struct why *why)
+int
+safetensors_parse(const char *name, const uint8_t *data, size_t have, size_t size,
+                  const struct nn_model *model, float *params, struct why *why)
 {
     struct reading r = {.name = name, .model = model, .why = why};
     uint64_t length = 0;
@@ -386,13 +384,6 @@ parse(const char *name, const uint8_t *data, size_t have, size_t size, const str
 }
 
 int
-safetensors_parse(const char *name, const uint8_t *data, size_t size, const struct nn_model *model,
-                  float *params, struct why *why)
-{
-    return parse(name, data, size, size, model, params, why);
-}
-
-int
 safetensors_read(const char *path, const struct nn_model *model, float *params, struct why *why)
 {
     uint8_t *data;
@@ -400,7 +391,7 @@ safetensors_read(const char *path, const struct nn_model *model, float *params, 
     int rc = disk_read_head(path, most, &data, &have, &size, why);
     if (rc)
         return rc;
-    rc = parse(path, data, have, size, model, params, why);
+    rc = safetensors_parse(path, data, have, size, model, params, why);
     free(data);
     return rc;
 }

@@ -15,8 +15,9 @@
 
 enum { PAIRS_MAX = 20, COLUMNS_MAX = 100000, LIST_TEXT_MAX = 4 << 20, NUMBER = 32 };
 
-void
-model_file_sha256(const float *weights, size_t count, char out[65])
+/* SHA-256 of the weights as hexadecimal digits. */
+static void
+sha256_of(const float *weights, size_t count, char out[65])
 {
     unsigned char hash[crypto_hash_sha256_BYTES];
     crypto_hash_sha256(hash, (const unsigned char *)weights, count * sizeof *weights);
@@ -33,7 +34,7 @@ model_file_of(const struct state_header *header, bool labelled, const float *wei
         .test_loss = header->evaluations ? header->test_loss : (double)NAN,
         .test_accuracy = header->evaluations && labelled ? header->test_accuracy : (double)NAN,
     };
-    model_file_sha256(weights, count, file.params_sha256);
+    sha256_of(weights, count, file.params_sha256);
     return file;
 }
 

@@ -24,8 +24,6 @@ struct model_file {
     double train_loss, test_loss, test_accuracy; /* NaN: unknown */
 };
 
-/* SHA-256 of the weights as hexadecimal digits. */
-void model_file_sha256(const float *weights, size_t count, char out[65]);
 /* Of a state: its step and losses, and the hash of `weights`. */
 struct model_file model_file_of(const struct state_header *header, bool labelled,
                                 const float *weights, size_t count);

@@ -38,7 +38,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct why why = {""};
     memset(params, 0x55, sizeof params);
     memset(untouched, 0x55, sizeof untouched);
-    int rc = safetensors_parse("input", data, size, make_model(), params, &why);
+    int rc = safetensors_parse("input", data, size, size, make_model(), params, &why);
     assert(rc <= 0);
     if (rc) {
         assert(memcmp(params, untouched, sizeof params) == 0);

@@ -14,6 +14,7 @@
 
 #include "compress/exact.h"
 #include "proto/mix.h"
+#include "tests/support/exact_all.h"
 
 enum { N = 9 * 1024 + 77, SHARDS_MAX = 64, CASES = 15 };
 
@@ -86,7 +87,7 @@ settle(struct fixture *f)
                 add_shard(f, s, reference, over);
         } while (exact_raise(f->exact, over, f->exponent));
         if (round < 2)
-            exact_settle(f->exact, reference, f->exponent);
+            exact_follow_all(f->exact, reference, true, f->exponent);
     }
 }
 
@@ -220,8 +221,8 @@ exponents_are_a_function_of_the_sum_alone(void **state)
         memcpy(a, f.exponent, exact_blocks(f.exact) * sizeof *a);
         memcpy(b, f.exponent, exact_blocks(f.exact) * sizeof *b);
         sum_by_nodes(&f, seed + 99);
-        exact_adapt(f.exact, reference, a);
-        exact_adapt(f.exact, sum, b);
+        exact_follow_all(f.exact, reference, false, a);
+        exact_follow_all(f.exact, sum, false, b);
         assert_memory_equal(a, b, exact_blocks(f.exact) * sizeof *a);
         assert_true(exact_valid(f.exact, a));
         for (size_t i = 0; i < exact_blocks(f.exact); i++)

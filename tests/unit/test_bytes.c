@@ -16,18 +16,16 @@ numbers_come_back_little_endian(void **state)
     struct bytes_out out = bytes_out(buffer, sizeof buffer);
     bytes_put_u8(&out, 0xab);
     bytes_put_u16(&out, 0x1234);
-    bytes_put_u32(&out, 0xdeadbeef);
     bytes_put_u64(&out, UINT64_MAX - 1);
     bytes_put_raw(&out, "end", 3);
     assert_false(out.overrun);
-    static const uint8_t expected[] = {0xab, 0x34, 0x12, 0xef, 0xbe, 0xad, 0xde, 0xfe, 0xff,
-                                       0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 'e',  'n',  'd'};
+    static const uint8_t expected[] = {0xab, 0x34, 0x12, 0xfe, 0xff, 0xff, 0xff,
+                                       0xff, 0xff, 0xff, 0xff, 'e',  'n',  'd'};
     assert_int_equal(bytes_written(&out, buffer), sizeof expected);
     assert_memory_equal(buffer, expected, sizeof expected);
     struct bytes_in in = bytes_in(buffer, sizeof expected);
     assert_int_equal(bytes_u8(&in), 0xab);
     assert_int_equal(bytes_u16(&in), 0x1234);
-    assert_int_equal(bytes_u32(&in), 0xdeadbeef);
     assert_true(bytes_u64(&in) == UINT64_MAX - 1);
     assert_int_equal(bytes_left(&in), 3);
     assert_false(bytes_done(&in));
@@ -42,7 +40,7 @@ reading_behind_the_end_gives_nothing_from_then_on(void **state)
     const uint8_t five[5] = {1, 2, 3, 4, 5};
     struct bytes_in in = bytes_in(five, sizeof five);
     assert_int_equal(bytes_u16(&in), 0x0201);
-    assert_int_equal(bytes_u32(&in), 0); /* three are left */
+    assert_int_equal(bytes_u64(&in), 0); /* three are left */
     assert_int_equal(bytes_u8(&in), 0);  /* one would do, but the overrun sticks */
     assert_null(bytes_raw(&in, 0));
     assert_int_equal(bytes_left(&in), 0);
@@ -56,7 +54,7 @@ writing_behind_the_end_writes_nothing_from_then_on(void **state)
     uint8_t buffer[8] = {0};
     struct bytes_out out = bytes_out(buffer, 5);
     bytes_put_u16(&out, 0x0201);
-    bytes_put_u32(&out, UINT32_MAX);
+    bytes_put_u64(&out, UINT64_MAX);
     bytes_put_u8(&out, 9);
     assert_true(out.overrun);
     assert_int_equal(bytes_written(&out, buffer), 2);

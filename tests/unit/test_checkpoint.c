@@ -18,6 +18,7 @@
 #include <sodium.h>
 
 #include "nn/files/disk.h"
+#include "tests/support/checkpoint_write.h"
 
 #define JOB      UINT64_C(0x1122334455667788)
 #define NUMERICS UINT64_C(0xa1a2a3a4a5a6a7a8)

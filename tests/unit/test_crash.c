@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #include "nn/files.h"
+#include "tests/support/checkpoint_write.h"
 #include "tests/support/wrapped.h"
 
 enum {

@@ -14,6 +14,7 @@
 #include "compress/exact_simd.h"
 #include "proto/mix.h"
 #include "proto/simd.h"
+#include "tests/support/exact_all.h"
 
 static float
 from_bits(uint32_t bits)
@@ -55,7 +56,7 @@ an_empty_model_has_no_blocks(void **state)
     assert_int_equal(exact_block_first(exact, 0), 0);
     int32_t bad = 0;
     exact_add(exact, NULL, 0, NULL, 0, 1, NULL, NULL, &bad, NULL);
-    exact_adapt(exact, NULL, NULL);
+    exact_follow_all(exact, NULL, false, NULL);
     assert_int_equal(exact_raise(exact, NULL, NULL), 0);
     exact_destroy(&exact);
 }
@@ -357,13 +358,13 @@ exponents_follow_the_sum(void **state)
     struct exact *exact = table(&one, 1, 12);
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         int16_t exponent = (int16_t)row[i].now;
-        exact_adapt(exact, &row[i].sum, &exponent);
+        exact_follow_all(exact, &row[i].sum, false, &exponent);
         if (exponent != row[i].next)
             fail_msg("row %zu: %d, expected %d", i, exponent, row[i].next);
     }
     int16_t exponent = 4;
     const int32_t sum = 1;
-    exact_settle(exact, &sum, &exponent);
+    exact_follow_all(exact, &sum, true, &exponent);
     assert_int_equal(exponent, 1 - BITS + 4 + EXACT_HEADROOM);
     exact_destroy(&exact);
 }
@@ -377,7 +378,7 @@ silent_blocks_stay_near_the_loudest_of_their_tensor(void **state)
     static int32_t sum[4 * EXACT_BLOCK];
     int16_t exponent[4] = {10, -20, -1, -20};
     sum[7] = 1 << 23;
-    exact_adapt(exact, sum, exponent);
+    exact_follow_all(exact, sum, false, exponent);
     assert_int_equal(exponent[0], 10);
     assert_int_equal(exponent[1], 10 - EXACT_SPREAD);
     assert_int_equal(exponent[2], -1);
@@ -424,7 +425,7 @@ a_scale_that_jumps_by_2_to_the_40_needs_five_redone_rounds(void **state)
         g[i] = 0.01f * (float)(int64_t)mix64(i) / 9.3e18f;
     for (int step = 0; step < 40; step++) {
         assert_int_equal(rounds_until_it_fits(exact, exponent, g, N, own), 0);
-        exact_adapt(exact, own, exponent);
+        exact_follow_all(exact, own, false, exponent);
     }
     for (size_t b = 0; b < exact_blocks(exact); b++)
         assert_int_equal(exponent[b], -6 + EXACT_HEADROOM);

@@ -787,7 +787,6 @@ static void
 an_unusable_interface_is_named(void **state)
 {
     (void)state;
-    char list[512];
     struct why why = {""};
     struct node node;
     prepare(&node, &tiny, "");
@@ -795,8 +794,7 @@ an_unusable_interface_is_named(void **state)
     assert_int_equal(mesh_new(&node.mesh, &node.setup, &why), -ENODEV);
     assert_null(node.mesh);
     assert_non_null(strstr(why.line, "nosuch0"));
-    assert_int_equal(mesh_interfaces(list, sizeof list), 0);
-    assert_non_null(strstr(list, "lo 127.0.0.1"));
+    assert_non_null(strstr(why.line, "lo 127.0.0.1")); /* and so are those there are */
 }
 
 /* ---- strangers ---- */

@@ -93,7 +93,7 @@ parse(const uint8_t *data, size_t size)
     float params[PARAMS], expected[PARAMS];
     memset(params, 0x55, sizeof params);
     memset(expected, 0x55, sizeof expected);
-    int rc = safetensors_parse("m", data, size, model, params, &why);
+    int rc = safetensors_parse("m", data, size, size, model, params, &why);
     if (rc)
         assert_memory_equal(params, expected, sizeof params);
     fill(expected);
