@@ -224,8 +224,7 @@ fetch_step(struct fetch *fetch, const struct core *core)
     if (fetch->stage == FETCH_COMPLETE && !adopting &&
         !divergence_trusts(core, fetch->list.round, fetch->list.hash))
         fetch_reset(fetch, core);
-    if (!contribution_settled(&core->contribution) ||
-        (fetch->stage != FETCH_COMPLETE && divergence_wary(core)))
+    if (!contribution_settled(&core->contribution))
         return false;
     if (fetch->stage == FETCH_NONE)
         none_step(fetch, core);

@@ -112,9 +112,8 @@ struct fetch_verdict {
     bool commit; /* sum has the total of core->round: the trainer is to apply it */
     bool
         adopt; /* state_in has the state before `round` with this `hash`: the trainer is to take it */
-    bool
-        conflict; /* `from`, which was followed until now, had a state with this `hash` before core->round */
-    int from;
+    bool told; /* `from`, which is followed, had the state with this `hash` before core->round; */
+    int from;  /* if that is not ours, nobody is followed any more */
     uint64_t round, hash;
 };
 

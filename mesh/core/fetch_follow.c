@@ -89,12 +89,15 @@ scatter(const struct core *core, uint64_t at, const uint8_t *body, size_t size)
     }
 }
 
-/* We hold another state than the one we follow: ours has changed since it was adopted, or its has. */
+/* Which state the one that we follow had. If it is another one, ours has changed since it was adopted, or its has. */
 static struct fetch_verdict
-state_differs(struct fetch *fetch, const struct core *core, uint64_t hash)
+told(struct fetch *fetch, const struct core *core, uint64_t hash)
 {
-    struct fetch_verdict verdict = {.conflict = true, .from = fetch->from, .hash = hash};
-    fetch_reset(fetch, core);
+    struct fetch_verdict verdict = {.told = true, .from = fetch->from, .hash = hash};
+    if (core_mutant(MUTANT_FOLLOW_STATE))
+        verdict.told = false;
+    else if (hash != core->state_hash)
+        fetch_reset(fetch, core);
     return verdict;
 }
 
@@ -107,16 +110,19 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_tota
         transfer_total_size(core->buckets, core->first_bucket, core->config.bucket_count);
     uint64_t at = fetch->block * core->config.block_size, rest = whole - at;
     assert(at < whole);
-    if (size != (rest < core->config.block_size ? rest : core->config.block_size) ||
-        transfer_total_check(total, body, size) != total->check)
+    if (transfer_total_check(total, body, size) != total->check)
         return (struct fetch_verdict){.commit = false};
-    if (total->state_hash != core->state_hash && !core_mutant(MUTANT_FOLLOW_STATE))
-        return state_differs(fetch, core, total->state_hash);
+    struct fetch_verdict verdict = told(fetch, core, total->state_hash);
+    /* The size comes last: which buckets a round has, and so the size of its total, is a part of the state. */
+    if (fetch->stage != FETCH_FOLLOWING ||
+        size != (rest < core->config.block_size ? rest : core->config.block_size))
+        return verdict;
     scatter(core, at, body, size);
     fetch->block++;
     fetch->sure = true;
     fetch->progress_at_us = core->awake;
-    return (struct fetch_verdict){.commit = fetch->block * core->config.block_size >= whole};
+    verdict.commit = fetch->block * core->config.block_size >= whole;
+    return verdict;
 }
 
 /* May sum be written, and the trainer be asked? */
@@ -150,7 +156,7 @@ kept_take(struct fetch *fetch, const struct core *core)
         const struct fetch_kept *kept = &fetch->kept[k];
         if (its_turn(core, &kept->total)) {
             verdict = total_take(fetch, core, &kept->total, kept->frame.data, kept->frame.size);
-            if (verdict.conflict)
+            if (fetch->stage != FETCH_FOLLOWING)
                 return verdict; /* nothing is kept any more */
         } else if (later(core, &kept->total)) {
             k++;
@@ -182,13 +188,15 @@ total_keep(struct fetch *fetch, const struct core *core, const struct proto_tota
 static struct fetch_verdict
 none_there(struct fetch *fetch, const struct core *core, const struct proto_total *total)
 {
-    bool honest = transfer_total_check(total, "", 0) == total->check;
-    if (honest && total->state_hash != 0 && total->state_hash != core->state_hash)
-        return state_differs(fetch, core, total->state_hash);
+    struct fetch_verdict verdict = {.told = false};
+    if (total->state_hash != 0 && transfer_total_check(total, "", 0) == total->check)
+        verdict = told(fetch, core, total->state_hash);
+    if (fetch->stage != FETCH_FOLLOWING)
+        return verdict;
     /* when not even the first total came, the others hardly have more */
     fetch->tried |= fetch->sure ? 1ull << fetch->from : UINT64_MAX;
     fetch->from = -1;
-    return (struct fetch_verdict){.conflict = false};
+    return verdict;
 }
 
 struct fetch_verdict
@@ -246,7 +254,7 @@ fetch_follow_step(struct fetch *fetch, const struct core *core)
 {
     assert(fetch->stage == FETCH_FOLLOWING);
     struct fetch_verdict verdict = kept_take(fetch, core);
-    if (verdict.commit || verdict.conflict)
+    if (verdict.commit || fetch->stage != FETCH_FOLLOWING)
         return verdict;
     if (fetch->from >= 0 && (!fetch_fit(core, fetch->from) || core->plan.of[fetch->from].stuck))
         fetch->from = -1;

@@ -100,7 +100,7 @@ static bool
 leads_next(const struct core *core, bool hungry)
 {
     if (!plan_idle(core) || core->done || core->leaving || core->fetch.stage == FETCH_COMPLETE ||
-        divergence_pending(core) || !gathered(core) || stuck_here(core) || core->straggler.benched)
+        divergence_open(core) || !gathered(core) || stuck_here(core) || core->straggler.benched)
         return false;
     return hungry || (!somebody_ahead(core) && is_leader(core));
 }

@@ -88,7 +88,7 @@ plan_on_plan(struct plan *plan, const struct core *core, int from, const struct 
     if ((plan->active && plan->hash == hash) ||
         !core_node_equal(msg->leader, core->peers.peers[from].node))
         return false;
-    bool ready = contribution_settled(&core->contribution) && !core->divergence.open &&
+    bool ready = contribution_settled(&core->contribution) && !divergence_open(core) &&
                  !core->done && !core->leaving && core->fetch.stage != FETCH_COMPLETE &&
                  of_round(core, msg) && (!plan->active || replaces(plan, msg));
     plan->draft.plan = *msg;

@@ -20,8 +20,7 @@ on_broken(struct core *core)
     }
     int i = core->plan.peer[rank];
     heartbeat_state(core, i, state);
-    divergence_beat(&core->divergence, core, i);
-    divergence_warn(&core->divergence, core);
+    divergence_said(&core->divergence, core, i);
     rounds_differ(core);
 }
 
@@ -39,6 +38,7 @@ catch_up(struct core *core)
         serve_yield(&core->serve);
         rounds_on_fetch(core, fetch_copy_step(fetch, core));
     }
+    rounds_on_divergence(core, divergence_step(&core->divergence, core));
     serve_step(&core->serve, core);
     if (serve_uses_state_in(&core->serve))
         fetch_yield(fetch);
@@ -101,7 +101,6 @@ static void
 on_step(struct core *core)
 {
     on_broken(core);
-    rounds_on_divergence(core, divergence_step(&core->divergence, core));
     catch_up(core);
     lead(core);
     contribute(core);
@@ -150,10 +149,8 @@ on_message(struct core *core, int i, const struct proto_msg *msg)
         end = plan_on_abort(&core->plan, i, &msg->abort);
         if (end == PLAN_ABORTED)
             rounds_abort(core, "a member dropped it");
-        if (end == PLAN_DIFFERS) {
-            divergence_warn(&core->divergence, core);
+        if (end == PLAN_DIFFERS)
             rounds_differ(core);
-        }
         break;
     case PROTO_ACCUSE:
         audit_on_accuse(&core->audit, core, i, &msg->accuse);
@@ -247,9 +244,8 @@ on_returned(struct core *core)
 
 /* What the task that has just ended says about the state before it. */
 static void
-agreed(struct core *core, uint64_t round)
+agreed(struct core *core, enum trainer_state was, uint64_t round)
 {
-    enum trainer_state was = core->contribution.state;
     if (was == TRAINER_COMMITTING && (!core->plan.active || core->plan.now.count > 1))
         divergence_agreed(&core->divergence, core->round);
     else if (was == TRAINER_ADOPTING || was == TRAINER_START)
@@ -288,7 +284,8 @@ on_applied(struct core *core, const struct engine_state *now)
         serve_committed(&core->serve, core);
     if (core->contribution.commit_at_us > 0)
         straggler_applied(&core->straggler, core);
-    agreed(core, now->round);
+    enum trainer_state was = core->contribution.state;
+    agreed(core, was, now->round);
     contribution_applied(&core->contribution);
     fetch_applied(&core->fetch, core, now->round);
     core->round = now->round;
@@ -297,7 +294,7 @@ on_applied(struct core *core, const struct engine_state *now)
     core->state_hash = now->hash;
     core->first_bucket = now->first_bucket;
     core->done = now->done;
-    divergence_applied(&core->divergence, core);
+    divergence_applied(&core->divergence, core, was == TRAINER_ADOPTING || was == TRAINER_START);
     next_round(core);
 }
 
@@ -361,7 +358,7 @@ on_beat(struct core *core, int i, const struct proto_heartbeat *beat)
 {
     straggler_beat(&core->straggler, core, i, beat);
     heartbeat_take(core, i, beat);
-    divergence_beat(&core->divergence, core, i);
+    divergence_said(&core->divergence, core, i);
     rounds_abort(core, plan_on_beat(&core->plan, core, i));
     plan_heard(&core->plan, i);
 }

@@ -54,6 +54,7 @@ rounds_differ(struct core *core)
 {
     if (!core->plan.active)
         return;
+    divergence_warn(&core->divergence, core);
     plan_drop(&core->plan, core, "its members hold different states", true);
     stop(core);
 }
@@ -91,9 +92,9 @@ rounds_on_divergence(struct core *core, struct divergence_verdict verdict)
 void
 rounds_on_fetch(struct core *core, struct fetch_verdict verdict)
 {
-    if (verdict.conflict)
+    if (verdict.told)
         rounds_on_divergence(
-            core, divergence_differs(&core->divergence, core, verdict.from, verdict.hash));
+            core, divergence_followed(&core->divergence, core, verdict.from, verdict.hash));
     if (verdict.commit) {
         contribution_ask(&core->contribution, core, TRAINER_COMMITTING);
         serve_finish(&core->serve, core);

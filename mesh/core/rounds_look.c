@@ -20,7 +20,7 @@ lags(const struct core *core, int i)
 bool
 rounds_may_end(const struct core *core)
 {
-    if (!core->done || divergence_open(&core->divergence))
+    if (!core->done || divergence_open(core))
         return false;
     for (int i = 0; i < core->peers.high; i++)
         if (lags(core, i))

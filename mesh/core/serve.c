@@ -44,7 +44,7 @@ may_copy(const struct serve *serve, const struct core *core)
 {
     bool rests = !core->plan.active && core->awake - core->plan.idle_at_us >= SERVE_REST_US;
     bool waited = core->awake - serve->wanted_at_us >= SERVE_WAIT_US;
-    return contribution_settled(&core->contribution) && !divergence_open(&core->divergence) &&
+    return contribution_settled(&core->contribution) && !divergence_open(core) &&
            !fetch_uses_state_in(&core->fetch) &&
            (core->round >= serve->round || core->done || rests || waited);
 }
@@ -144,8 +144,8 @@ serve_on_fetch(struct serve *serve, const struct core *core, int from,
 {
     const struct peer *peer = &core->peers.peers[from];
     struct serve_peer *served = &serve->of[from];
-    if (!peer->announced || core->contribution.state == TRAINER_START ||
-        divergence_open(&core->divergence) || (core->done && core_mutant(MUTANT_DONE)))
+    if (!peer->announced || core->contribution.state == TRAINER_START || divergence_open(core) ||
+        (core->done && core_mutant(MUTANT_DONE)))
         return;
     serve->asked_at_us = core->awake;
     if (fetch->count == 0) {

@@ -6,8 +6,8 @@
  *     sim --mutants                                               planted bugs must be found in time
  *     sim --scenario FILE|all [--seed X] [--verbose]              a file of configs/chaos-*.yaml
  *     sim --engine rounds ...                                     what the nodes do together, see engine.h
- *     sim --followers-flip ...      a bit of a state may flip in a node that follows others, too. Such a node may go on
- *                                   from it alone: a known hole (seeds 38, 355, 1874), therefore not the default
+ *     sim --followers-flip ...      a bit of a state may flip in a node that follows others and does not hear all of them,
+ *                                   too. Such a node may go on from it alone, as one that has nobody to compare with
  *     sim --print FILE [--seed X]                                 a scenario's plain lines, see scenario.h
  *
  * Without options: some schedules, then the scenarios, the drills and the planted bugs.

@@ -232,14 +232,15 @@ on_audit(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t
              0, NULL);
 }
 
-/* One at a time, and where it can be seen: by all members, or with --followers-flip by a node that follows others. Who
- * computes alone cannot see it. */
+/* One at a time, and where it can be seen: by all members, or by a node that follows others and hears all, with
+ * --followers-flip also if it does not. Who computes alone cannot see it. */
 static bool
 state_flips(struct sim *sim, struct sim_node *node)
 {
     struct core_stats stats;
     core_stats(node->core, &stats);
-    bool follows = sim->followers_flip && stats.members == 0 && stats.catching_up;
+    bool hears = stats.peers + 1 == sim->profile.nodes && stats.ahead > node->round;
+    bool follows = stats.members == 0 && stats.catching_up && (hears || sim->followers_flip);
     bool flips = node->flip && (stats.members == sim->profile.nodes || follows);
     if (sim->alone)
         flips = alone_flips(node);

@@ -118,17 +118,14 @@ tell_past(struct lone *lone, unsigned id, uint64_t hash)
     core_on_bulk(lone->core, lone->now, lone_node(lone, id), &msg, &frame);
 }
 
-/* One against one in round 0; node 8 is a round ahead, and had a state of this hash before it. */
+/* One against one in round 0; node 8 is a round ahead, and is asked which state it had. */
 static struct lone *
-tie_with_one_ahead(uint64_t past)
+tie_with_one_ahead(void)
 {
     struct lone *lone = mesh_of(2);
     tell(lone, 8, 1, 88);
     tell(lone, 7, 0, 66);
     assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
-    tell_past(lone, 8, past);
-    lone_run(lone, DIVERGENCE_GRACE_US / 1000 + 20);
-    assert_int_equal(lone_logged(lone, "the one that is ahead decides"), 1);
     assert_false(lone->back);
     assert_null(lone_sent(lone, 7, PROTO_PLAN));
     return lone;
@@ -138,15 +135,88 @@ static void
 of_one_against_one_who_is_ahead_decides(void **state)
 {
     (void)state;
-    struct lone *lone = tie_with_one_ahead(66);
+    struct lone *lone = tie_with_one_ahead();
     tell_past(lone, 8, 66);
     assert_true(lone->back);
-    assert_int_equal(lone_logged(lone, "taking a copy"), 1);
+    assert_int_equal(lone_logged(lone, "more agree with it"), 2);
     lone_destroy(&lone);
 
-    lone = tie_with_one_ahead(77);
-    assert_int_equal(lone_logged(lone, "other weights than this node"), 0);
+    lone = tie_with_one_ahead();
+    tell_past(lone, 8, 77);
+    assert_int_equal(lone_logged(lone, "more nodes agree with this one"), 1);
+    lone_run(lone, DIVERGENCE_GRACE_US / 1000 + 20);
+    assert_false(lone->back);
     assert_non_null(lone_sent(lone, 8, PROTO_FETCH)); /* nobody has totals */
+    lone_destroy(&lone);
+
+    lone = tie_with_one_ahead(); /* it does not answer */
+    lone_run(lone, DIVERGENCE_GRACE_US / 1000 + 20);
+    assert_true(lone->back);
+    assert_int_equal(lone_logged(lone, "so both go back"), 1);
+    lone_destroy(&lone);
+}
+
+/* Node 5 is behind two others, and its own state has changed: it must not train on with it. */
+static void
+who_follows_with_a_wrong_state_goes_back(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(2);
+    tell(lone, 7, 1, 88);
+    tell(lone, 8, 1, 88);
+    unsigned first = lone_sent(lone, 7, PROTO_FOLLOW) ? 7 : 8;
+    tell_past(lone, first, 66);
+    assert_false(lone->back); /* what did the other one have? */
+    assert_null(lone_sent(lone, 7, PROTO_PLAN));
+    assert_non_null(lone_sent(lone, 15 - first, PROTO_FOLLOW));
+    tell_past(lone, 15 - first, 66);
+    assert_true(lone->back);
+    lone_destroy(&lone);
+}
+
+static unsigned
+members(const struct lone *lone)
+{
+    struct core_stats stats;
+    core_stats(lone->core, &stats);
+    return stats.members;
+}
+
+/* 7 and 8 do not hear node 5 yet, and 7 drops the plan: nobody knows whose state is wrong, it may be that of 5. */
+static void
+members_of_a_plan_that_differed_are_heard_before_the_next(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(2);
+    tell(lone, 7, 0, 77);
+    tell(lone, 8, 0, 77);
+    assert_non_null(lone_sent(lone, 7, PROTO_PLAN));
+    struct proto_plan plan = lone_sent(lone, 7, PROTO_PLAN)->msg.plan;
+    struct proto_msg deaf = {.type = PROTO_HEARTBEAT, .heartbeat = {.state_hash = 77}};
+    lone_say(lone, 7, &deaf);
+    lone_say(lone, 8, &deaf);
+    assert_int_equal(members(lone), 3);
+    struct proto_msg drop = {.type = PROTO_ABORT,
+                             .abort = {.plan_hash = proto_plan_hash(&plan), .differ = true}};
+    lone_say(lone, 7, &drop);
+    lone_run(lone, DIVERGENCE_GRACE_US / 1000 - 20);
+    assert_int_equal(members(lone), 0);
+    lone_run(lone, 40);
+    assert_int_equal(members(lone), 1);
+    lone_destroy(&lone);
+}
+
+/* As with two others, but nobody knows who is right, so both compute again. */
+static void
+who_follows_one_that_differs_computes_again(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(1);
+    tell(lone, 7, 1, 88);
+    assert_non_null(lone_sent(lone, 7, PROTO_FOLLOW));
+    tell_past(lone, 7, 66);
+    assert_true(lone->back);
+    assert_int_equal(lone_logged(lone, "so both go back"), 1);
     lone_destroy(&lone);
 }
 
@@ -208,7 +278,7 @@ goes_back_for_the_past(bool inexact)
         lone_run(lone, 50);
         lone_train(lone);
     }
-    bool back = lone->back || lone_logged(lone, "had other weights earlier in the run") > 0;
+    bool back = lone->back || lone_logged(lone, "so both go back") > 0;
     lone_destroy(&lone);
     return back;
 }
@@ -252,6 +322,9 @@ main(void)
         cmocka_unit_test(the_vote_does_not_wait_for_ever),
         cmocka_unit_test(two_who_differ_again_and_again_part),
         cmocka_unit_test(of_one_against_one_who_is_ahead_decides),
+        cmocka_unit_test(who_follows_with_a_wrong_state_goes_back),
+        cmocka_unit_test(members_of_a_plan_that_differed_are_heard_before_the_next),
+        cmocka_unit_test(who_follows_one_that_differs_computes_again),
         cmocka_unit_test(of_two_ahead_who_differ_neither_is_fetched),
         cmocka_unit_test(who_was_accused_is_not_fetched_from),
         cmocka_unit_test(a_past_that_differs_is_no_fault_when_sums_are_inexact),

@@ -479,8 +479,8 @@ an_offer_of_what_we_have_gets_no_votes(void **state)
     lone_destroy(&lone);
 }
 
-/* A bit of ours flipped since, or one of its: as many have theirs as ours, so it is not followed until one has gone
- * back. */
+/* A bit of ours flipped since, or one of its: as many have theirs as ours, so both go back, and nothing is taken from it
+ * before the round is computed again. */
 static void
 who_follows_one_of_another_state_stops(void **state)
 {
@@ -489,23 +489,20 @@ who_follows_one_of_another_state_stops(void **state)
     lone_beat(lone, 7, 10, false);
     lone_forget_sent(lone);
     give_total_to(lone, 7, 9, 1234, 0);
-    lone_run(lone, 150);
-    lone_beat(lone, 7, 10, false);
-    give_total_to(lone, 7, 9, 1234, 0);
     assert_false(lone->commit);
-    assert_false(lone->back);
-    assert_int_equal(lone_logged(lone, "has other weights than this node: not following"), 1);
-    lone_forget_sent(lone);
+    assert_true(lone->back);
+    assert_int_equal(lone_logged(lone, "so both go back"), 1);
     assert_int_equal(lone->kept, 0);
+    lone_train(lone);
     lone_run(lone, 300);
     assert_null(lone_sent(lone, 7, PROTO_FETCH));
     assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
     lone_destroy(&lone);
 }
 
-/* To go back would not help when the older state is as wrong. */
+/* The other one is asked first, and then followed from an older state. */
 static void
-who_differs_from_more_takes_a_copy(void **state)
+who_differs_from_more_goes_back_and_follows(void **state)
 {
     (void)state;
     struct lone *lone = following();
@@ -514,17 +511,30 @@ who_differs_from_more_takes_a_copy(void **state)
     lone_beat(lone, 8, 10, false);
     lone_forget_sent(lone);
     give_total_to(lone, 7, 9, 1234, 0);
-    assert_false(lone->back); /* at first sight */
-    lone_run(lone, 150);
-    lone_beat(lone, 7, 10, false);
-    lone_beat(lone, 8, 10, false);
-    give_total_to(lone, 7, 9, 1234, 0);
-    assert_int_equal(lone_logged(lone, "has other weights than this node: taking a copy"), 1);
+    assert_false(lone->back);
+    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
+    give_total_to(lone, 8, 9, 1234, 0);
+    assert_int_equal(lone_logged(lone, "more agree with it: going back"), 2);
     assert_true(lone->back);
+    lone_forget_sent(lone);
     lone_train(lone);
     lone_run(lone, 20);
-    assert_non_null(lone_sent(lone, 7, PROTO_FETCH));
-    assert_non_null(lone_sent(lone, 8, PROTO_FETCH));
+    assert_true(lone_sent(lone, 7, PROTO_FOLLOW) || lone_sent(lone, 8, PROTO_FOLLOW));
+    lone_destroy(&lone);
+}
+
+/* Which buckets a round has is a part of the state: a total of another size says that the state is another one. */
+static void
+a_total_of_another_size_tells_its_state(void **state)
+{
+    (void)state;
+    struct lone *lone = following();
+    lone_beat(lone, 7, 10, false);
+    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
+    int32_t one[1] = {1};
+    msg.total.check = transfer_total_check(&msg.total, one, sizeof one);
+    say_bulk(lone, 7, &msg, one, sizeof one);
+    assert_true(lone->back);
     lone_destroy(&lone);
 }
 
@@ -539,11 +549,9 @@ an_empty_total_of_another_state_is_not_copied(void **state)
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
     msg.total.check = transfer_total_check(&msg.total, "", 0);
     say_bulk(lone, 7, &msg, NULL, 0);
-    lone_run(lone, 150);
-    lone_beat(lone, 7, 10, false);
-    say_bulk(lone, 7, &msg, NULL, 0);
+    assert_int_equal(lone_logged(lone, "so both go back"), 1);
+    lone_train(lone);
     lone_run(lone, 300);
-    assert_int_equal(lone_logged(lone, "not following"), 1);
     assert_null(lone_sent(lone, 7, PROTO_FETCH));
     lone_destroy(&lone);
 }
@@ -650,7 +658,8 @@ main(void)
         cmocka_unit_test(a_total_of_the_round_before_is_for_another_state),
         cmocka_unit_test(an_offer_of_what_we_have_gets_no_votes),
         cmocka_unit_test(who_follows_one_of_another_state_stops),
-        cmocka_unit_test(who_differs_from_more_takes_a_copy),
+        cmocka_unit_test(who_differs_from_more_goes_back_and_follows),
+        cmocka_unit_test(a_total_of_another_size_tells_its_state),
         cmocka_unit_test(an_empty_total_of_another_state_is_not_copied),
         cmocka_unit_test(a_damaged_total_is_asked_for_again),
         cmocka_unit_test(only_who_is_up_says_ready),
