@@ -66,6 +66,10 @@ profile_network(struct sim *sim, struct sim_profile *p)
     p->jitter_us = pick(sim, 1000);
     p->late_permille = often(sim, 2) ? (unsigned)pick(sim, 60) : 0;
     p->late_us = 1 + pick(sim, 400000);
+    if (often(sim, 6)) { /* chunks of a plan come before the plan, again and again */
+        p->late_permille = 100 + (unsigned)pick(sim, 300);
+        p->late_us = 1 + pick(sim, 20000);
+    }
     p->copy_permille = often(sim, 2) ? (unsigned)pick(sim, 100) : 0;
     p->loss_permille = often(sim, 4) ? (unsigned)pick(sim, 30) : 0;
     p->corrupt_permille = often(sim, 8) ? (unsigned)pick(sim, 20) : 0;
