@@ -1,4 +1,4 @@
-/* loss.h - losses of one row and of a block of rows; see loss.c. Inside nn/ only. */
+/* loss.h - losses of one row and of a block of rows; see loss.c. Internal to nn/. */
 #ifndef NN_LOSS_H
 #define NN_LOSS_H
 

@@ -1,4 +1,4 @@
-/* model.h - the inside of a model, for the files that set its parameters and run passes. For nn/ only. */
+/* model.h - internals of a model, for the files that set its parameters and run passes. Internal to nn/. */
 #ifndef NN_MODEL_H
 #define NN_MODEL_H
 

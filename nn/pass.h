@@ -1,4 +1,4 @@
-/* pass.h - the inside of a pass, for the files that lay it out and compute in it. For nn/ only. */
+/* pass.h - internals of a pass, for the files that lay it out and compute in it. Internal to nn/. */
 #ifndef NN_PASS_H
 #define NN_PASS_H
 

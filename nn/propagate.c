@@ -43,8 +43,8 @@ nn_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const f
 
 /* Compute the insides of the segment of layer `l` again, unless they are there. */
 static void
-revive(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
-       const struct nn_context *context)
+recompute(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
+          const struct nn_context *context)
 {
     size_t first = l, end = l + 1;
     if (pass->live == model->layer[l].segment)
@@ -153,7 +153,7 @@ nn_backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
     assert(pass->training);
     assert(l < model->layer_count);
     const struct layer *layer = &model->layer[l];
-    revive(model, l, pass, params, context);
+    recompute(model, l, pass, params, context);
     unsigned next = layer->kind->element_wise ? pass->grad_at : pass->grad_at ^ 1;
     if (layer->wants_dx || (sink && layer->weight_count > 0))
         backward(model, l, pass, params, context, sink, layer->wants_dx ? pass->grad[next] : NULL);
@@ -169,6 +169,6 @@ nn_gradient(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
     assert(l < model->layer_count);
     if (model->layer[l].weight_count == 0)
         return;
-    revive(model, l, pass, params, context);
+    recompute(model, l, pass, params, context);
     backward(model, l, pass, params, context, sink, NULL);
 }

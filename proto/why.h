@@ -1,4 +1,4 @@
-/* why.h - one line that says why something failed, for a person who can mend it.
+/* why.h - one line that says why something failed, for a person who can fix it.
  *
  *     struct why why;
  *     if (config_load(&config, path, &why))             // int config_load(..., struct why *why)

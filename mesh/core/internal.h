@@ -1,4 +1,4 @@
-/* internal.h - the inside of a core: the parts of one node, for the files of mesh/ that implement it.
+/* internal.h - internals of a core: the parts of one node, for the files of mesh/ that implement it.
  *
  * Each event sets the clocks, goes to the part that it concerns, and ends in core_settle (core.c), which lets every
  * part do what is possible now. */

@@ -1,4 +1,4 @@
-/* actor_wire_internal.h - the inside of a wire, for the files actor_wire*.c that implement it.
+/* actor_wire_internal.h - internals of a wire, for the files actor_wire*.c that implement it.
  *
  *     actor_wire.c          the bound sockets, start and end, which event belongs to which socket
  *     actor_wire_socket.c   options, monitors, descriptors

@@ -83,10 +83,10 @@ struct batchnorm_slope {
       (float *gates, const float *h0, float *q, float *dh, size_t rows, size_t units),             \
       (gates, h0, q, dh, rows, units))                                                             \
     X(recurrent_rnn_grad, (float *gates, const float *h, float *dh, size_t n), (gates, h, dh, n))  \
-    X(attention_shares, (float *s, float scale, float kept[2], size_t n), (s, scale, kept, n))     \
-    X(attention_again, (float *s, float scale, const float kept[2], size_t n),                     \
+    X(softmax_forward, (float *s, float scale, float kept[2], size_t n), (s, scale, kept, n))      \
+    X(softmax_recompute, (float *s, float scale, const float kept[2], size_t n),                   \
       (s, scale, kept, n))                                                                         \
-    X(attention_slopes, (const float *p, float *dp, float scale, size_t n), (p, dp, scale, n))     \
+    X(softmax_backward, (const float *p, float *dp, float scale, size_t n), (p, dp, scale, n))     \
     X(vmath_sum, (const float *x, size_t n, double *sum), (x, n, sum))                             \
     X(batchnorm_sum, (const struct batchnorm_channel *c, const float *x, double *sum),             \
       (c, x, sum))                                                                                 \

@@ -163,26 +163,26 @@ scale_of(const struct head *head)
 
 /* Of the strip at query i: p[r][0..i+r] = softmax of scale * s, in place; zeros beyond. */
 static void
-softmax(const struct head *head, size_t i, size_t rows, bool again)
+strip_softmax(const struct head *head, size_t i, size_t rows, bool recompute)
 {
     for (size_t r = 0; r < rows; r++) {
         float *p = head->p + r * head->wide, unkept[2];
         float *kept = head->kept == NULL ? unkept : head->kept + 2 * (i + r);
-        if (again)
-            attention_again(p, scale_of(head), kept, i + r + 1);
+        if (recompute)
+            softmax_recompute(p, scale_of(head), kept, i + r + 1);
         else
-            attention_shares(p, scale_of(head), kept, i + r + 1);
+            softmax_forward(p, scale_of(head), kept, i + r + 1);
         memset(p + i + r + 1, 0, (rows - r - 1) * sizeof *p);
     }
 }
 
 /* dp[r][0..i+r] becomes dS; zeros beyond. */
 static void
-softmax_backward(const struct head *head, size_t i, size_t rows)
+strip_softmax_backward(const struct head *head, size_t i, size_t rows)
 {
     for (size_t r = 0; r < rows; r++) {
         float *dp = head->dp + r * head->wide;
-        attention_slopes(head->p + r * head->wide, dp, scale_of(head), i + r + 1);
+        softmax_backward(head->p + r * head->wide, dp, scale_of(head), i + r + 1);
         memset(dp + i + r + 1, 0, (rows - r - 1) * sizeof *dp);
     }
 }
@@ -196,7 +196,7 @@ head_forward(const struct head *head, float *y)
     for (size_t i = 0; i < T; i += STRIP) {
         size_t rows = least(T - i, STRIP);
         strip_product(head, i, rows, head->q + i * in, in, head->keys, head->p);
-        softmax(head, i, rows, false);
+        strip_softmax(head, i, rows, false);
         strip_times(head, i, rows, head->p, head->along, y + i * out, out);
     }
 }
@@ -222,10 +222,10 @@ head_backward(const struct head *head, const float *dy, float *dx)
         size_t rows = least(T - i, STRIP);
         const float *q = head->q + i * in;
         strip_product(head, i, rows, q, in, head->keys, head->p);
-        softmax(head, i, rows, true);
+        strip_softmax(head, i, rows, true);
         strip_across(head, i, rows, head->p, dy, out, dx + 2 * out, in);
         strip_product(head, i, rows, dy, out, head->values, head->dp);
-        softmax_backward(head, i, rows);
+        strip_softmax_backward(head, i, rows);
         strip_times(head, i, rows, head->dp, head->along, dx + i * in, in);
         strip_across(head, i, rows, head->dp, q, in, dx + out, in);
     }
@@ -253,7 +253,7 @@ dot(const float *a, const float *b, size_t n)
 
 /* p[0..i] of query i by the definition. */
 static void
-shares_naive(const struct head *head, size_t i)
+softmax_naive(const struct head *head, size_t i)
 {
     float *p = head->p;
     double sum = 0, top = -(double)INFINITY, scale = 1 / sqrt((double)head->d);
@@ -279,7 +279,7 @@ forward_naive(const struct layer *layer, const struct layer_io *io)
             struct head head = head_of(layer, io, r, h);
             float *y = io->y + r * layer->out_size + h * head.d;
             for (size_t i = 0; i < head.T; i++) {
-                shares_naive(&head, i);
+                softmax_naive(&head, i);
                 for (size_t c = 0; c < head.d; c++) {
                     double sum = 0;
                     for (size_t j = 0; j <= i; j++)
@@ -296,7 +296,7 @@ query_backward_naive(const struct head *head, size_t i, const float *dy, float *
 {
     size_t in = head->in, out = head->out;
     double mean = 0, scale = 1 / sqrt((double)head->d);
-    shares_naive(head, i);
+    softmax_naive(head, i);
     for (size_t j = 0; j <= i; j++) {
         double dp = dot(dy + i * out, head->v + j * in, head->d);
         mean += (double)head->p[j] * dp;

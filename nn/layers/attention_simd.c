@@ -32,7 +32,7 @@ lanes_fill(float *s, size_t n)
 
 /* kept: the largest score, and 1 / the sum of exponentials. */
 void
-SIMD_NAME(attention_shares)(float *s, float scale, float kept[2], size_t n)
+SIMD_NAME(softmax_forward)(float *s, float scale, float kept[2], size_t n)
 {
     double sum;
     n = lanes_fill(s, n);
@@ -47,8 +47,9 @@ SIMD_NAME(attention_shares)(float *s, float scale, float kept[2], size_t n)
     kept[1] = share;
 }
 
+/* p of softmax_forward once more, the same bits, from what it kept. */
 void
-SIMD_NAME(attention_again)(float *s, float scale, const float kept[2], size_t n)
+SIMD_NAME(softmax_recompute)(float *s, float scale, const float kept[2], size_t n)
 {
     float top = kept[0], share = kept[1];
     n = lanes_fill(s, n);
@@ -57,7 +58,7 @@ SIMD_NAME(attention_again)(float *s, float scale, const float kept[2], size_t n)
 }
 
 void
-SIMD_NAME(attention_slopes)(const float *p, float *dp, float scale, size_t n)
+SIMD_NAME(softmax_backward)(const float *p, float *dp, float scale, size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++)

@@ -27,7 +27,7 @@ channels_of(const struct layer *layer)
     return layer->in.dim[layer->in.dims == 2 ? 1 : 0];
 }
 
-/* [T, C] and [C] are not images: to lie together, their channels are turned into [C, rows]. */
+/* [T, C] and [C] are not images: to lie together, their channels are transposed to [C, rows]. */
 static bool
 features(const struct layer *layer)
 {
@@ -65,7 +65,7 @@ saved(const struct layer *layer)
     return 2 * channels_of(layer) * sizeof(float);
 }
 
-/* 4 numbers per channel for the sink, and turned x and dy. */
+/* 4 numbers per channel for the sink, and transposed x and dy. */
 static size_t
 scratch(const struct layer *layer, size_t rows)
 {
@@ -79,15 +79,15 @@ flops(const struct layer *layer)
 }
 
 static float
-root(const struct layer *layer, float variance)
+inverse_std(const struct layer *layer, float variance)
 {
     double positive = variance < 0 ? 0 : (double)variance;
     return (float)(1 / sqrt(positive + (double)layer->spec.epsilon));
 }
 
-/* Rows [rows, channels] turned into [channels, rows]. */
+/* Rows [rows, channels] as [channels, rows]. */
 static float *
-turned(const float *x, size_t rows, size_t channels, float *to)
+transpose(const float *x, size_t rows, size_t channels, float *to)
 {
     gemm_transpose(x, channels, rows, channels, to, rows);
     return to;
@@ -112,14 +112,15 @@ forward(const struct layer *layer, const struct layer_io *io)
     const float *x = io->x;
     float *y = io->y, *kept = io->context->training ? io->saved : NULL;
     if (features(layer))
-        x = y = turned(io->x, c.plane, n, io->scratch);
+        x = y = transpose(io->x, c.plane, n, io->scratch);
     if (kept != NULL)
         mean = kept;
     for (size_t i = 0; i < n; i++) {
         size_t at = i * c.plane;
         if (kept != NULL)
             statistics(&c, x + at, &kept[i], &kept[n + i]);
-        batchnorm_forward(&c, x + at, mean[i], root(layer, mean[n + i]) * w[i], b[i], y + at);
+        batchnorm_forward(&c, x + at, mean[i], inverse_std(layer, mean[n + i]) * w[i], b[i],
+                          y + at);
     }
     if (features(layer))
         gemm_transpose(y, c.plane, n, c.plane, io->y, n);
@@ -152,13 +153,13 @@ backward(const struct layer *layer, const struct layer_io *io)
     float *g = io->scratch, *side = g + 4 * n, *dx = io->dx;
     double dw, db, count = (double)(c.planes * c.plane);
     if (features(layer)) {
-        x = turned(io->x, c.plane, n, side);
-        dy = turned(io->dy, c.plane, n, side + c.plane * n);
+        x = transpose(io->x, c.plane, n, side);
+        dy = transpose(io->dy, c.plane, n, side + c.plane * n);
         dx = io->dx == NULL ? NULL : side;
     }
     for (size_t i = 0; i < n; i++) {
         size_t at = i * c.plane;
-        float r = root(layer, mean[n + i]);
+        float r = inverse_std(layer, mean[n + i]);
         batchnorm_along(&c, x + at, dy + at, mean[i], &dw);
         batchnorm_sum(&c, dy + at, &db);
         dw *= (double)r;

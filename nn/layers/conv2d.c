@@ -10,7 +10,7 @@
  * where for dW the image is stored line by line, all channels of a line together, so that the sum over p
  * runs along memory.
  *
- * dx is again a convolution, of dy in a margin of zeros with the filters turned round. With a stride s,
+ * dx is again a convolution, of dy in a margin of zeros with the filters flipped. With a stride s,
  * an input pixel whose padded row is a mod s has met only window rows a, a + s, ..., so there are s * s
  * phases, each a convolution of stride 1 with its share of the filter:
  *
@@ -181,14 +181,14 @@ static void
 weights_sink(const struct conv *c, const struct layer *layer, const struct layer_io *io,
              const float *dw, float *piece)
 {
-    float *turned = piece + GEMM_COLUMNS * c->K;
+    float *transposed = piece + GEMM_COLUMNS * c->K;
     for (size_t f = 0; f < c->filters; f += GEMM_COLUMNS) {
         size_t n = c->filters - f < GEMM_COLUMNS ? c->filters - f : GEMM_COLUMNS;
         if (!layer_part(io, f / GEMM_COLUMNS))
             continue;
-        gemm_transpose(dw + f, c->filters, c->K, n, turned, c->K);
+        gemm_transpose(dw + f, c->filters, c->K, n, transposed, c->K);
         for (size_t i = 0; i < n; i++)
-            filter_sort(c, turned + i * c->K, piece + i * c->K);
+            filter_sort(c, transposed + i * c->K, piece + i * c->K);
         layer_sink(io, layer->weight_first + f * c->K, piece, n * c->K);
     }
 }
@@ -243,10 +243,10 @@ phase_of(const struct conv *c, size_t a, size_t size)
                           m + c->margin + 1 - taps};
 }
 
-/* Panels of B[(t, t', f), c] = W[f, c, turned round] of one phase. */
+/* Panels of B[(t, t', f), c] = W[f, c, flipped] of one phase. */
 static void
-turned_pack(const struct conv *c, const float *w, size_t a, size_t b, struct phase rows,
-            struct phase columns, float *out)
+flipped_pack(const struct conv *c, const float *w, size_t a, size_t b, struct phase rows,
+             struct phase columns, float *out)
 {
     size_t depth = rows.taps * columns.taps * c->filters, window = c->kernel * c->kernel;
     memset(out, 0, gemm_packed_size(depth, c->channels) * sizeof *out);
@@ -309,7 +309,7 @@ phases(const struct conv *c, const struct layer *layer, const struct layer_io *i
         for (size_t b = 0; b < c->stride; b++) {
             struct phase rows = phase_of(c, a, c->height), columns = phase_of(c, b, c->width);
             if (r == SIZE_MAX)
-                turned_pack(c, io->params + layer->weight_first, a, b, rows, columns, w);
+                flipped_pack(c, io->params + layer->weight_first, a, b, rows, columns, w);
             else
                 phase_backward(c, rows, columns, dy, w, out, io->dx + r * layer->in_size);
             w += gemm_packed_size(rows.taps * columns.taps * c->filters, c->channels);

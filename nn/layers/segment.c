@@ -2,11 +2,11 @@
  *
  *     layers      0 1 2 | 3 4 5 6 | 7 8     cut into segments
  *     kept            2         6     8     what each segment gives
- *     shared      0 1     3 4 5     7       one piece of memory for the insides of all of them
+ *     shared      0 1     3 4 5     7       one piece of memory for the other activations of all of them
  *
- * Forward, each segment writes over the insides of the one before it; the last one's are still there when
+ * Forward, each segment writes over the shared activations of the one before it. Those of the last one are still there when
  * back-propagation begins, those of each other segment are computed again from what the one before it gave. Memory is
- * the sum of what is kept and the largest inside, for less than one more forward pass (Chen, Xu, Zhang, Guestrin:
+ * the sum of what is kept and the largest shared part, for less than one more forward pass (Chen, Xu, Zhang, Guestrin:
  * Training Deep Nets with Sublinear Memory Cost, 2016). A layer is a function of its input, so the bits are the
  * same.
  *
@@ -65,9 +65,9 @@ holder(const struct plan *plan, size_t first, size_t end)
     return l;
 }
 
-/* Bytes per row inside [first, end). */
+/* Bytes per row of [first, end) that are not kept. */
 static size_t
-inside(const struct plan *plan, size_t first, size_t end)
+shared_bytes(const struct plan *plan, size_t first, size_t end)
 {
     size_t bytes = 0, kept = holder(plan, first, end);
     for (size_t l = first; l < end; l++) {
@@ -80,15 +80,15 @@ inside(const struct plan *plan, size_t first, size_t end)
 
 /* Fill segments up to `limit` bytes per row, or with what cannot be less; the bytes per row all in all. */
 static size_t
-cut_up(const struct plan *plan, size_t limit)
+cut_at(const struct plan *plan, size_t limit)
 {
     size_t kept = 0, largest = 0, segment = 0;
     for (size_t first = 0, end; first < plan->count; first = end, segment++) {
         end = next_cut(plan, first);
         while (end < plan->count && !segment_pins(&plan->layer[end]) &&
-               inside(plan, first, next_cut(plan, end)) <= limit)
+               shared_bytes(plan, first, next_cut(plan, end)) <= limit)
             end = next_cut(plan, end);
-        size_t bytes = inside(plan, first, end), at = holder(plan, first, end);
+        size_t bytes = shared_bytes(plan, first, end), at = holder(plan, first, end);
         largest = bytes > largest ? bytes : largest;
         kept += plan->layer[at].in_place ? 0 : plan->layer[at].out_size * sizeof(float);
         for (size_t l = first; l < end; l++) {
@@ -103,16 +103,16 @@ void
 segment_plan(struct layer *layer, size_t count)
 {
     struct plan plan = {.layer = layer, .count = count};
-    size_t all = inside(&plan, 0, count), best = SIZE_MAX, limit = 0;
+    size_t all = shared_bytes(&plan, 0, count), best = SIZE_MAX, limit = 0;
     assert(count <= NN_LAYERS_MAX);
     if (!cuts_find(&plan))
         return;
     for (size_t i = 0; i <= count; i++) {
-        size_t bytes = cut_up(&plan, all / count * i);
+        size_t bytes = cut_at(&plan, all / count * i);
         if (bytes < best) {
             best = bytes;
             limit = all / count * i;
         }
     }
-    cut_up(&plan, limit);
+    cut_at(&plan, limit);
 }

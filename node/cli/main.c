@@ -297,10 +297,10 @@ static int
 fail_unknown(const struct options *options)
 {
     char why[WHY_MAX], shown[64], list[128] = "";
-    const char *typed = options->args[0], *near = NULL;
-    unsigned least = 1 + (unsigned)strlen(typed) / 4;
+    const char *word = options->args[0], *near = NULL;
+    unsigned least = 1 + (unsigned)strlen(word) / 4;
     for (size_t i = 1; i < COMMAND_COUNT; i++) {
-        unsigned distance = parse_distance(commands[i].name, typed);
+        unsigned distance = parse_distance(commands[i].name, word);
         size_t used = strlen(list);
         if (distance <= least) {
             near = commands[i].name;
@@ -310,7 +310,7 @@ fail_unknown(const struct options *options)
             snprintf(list + used, sizeof list - used, "%s, ", commands[i].name);
     }
     const char *job = options->arg_count == 2 ? options->args[1] : "JOB.yaml";
-    parse_escape(shown, sizeof shown, typed);
+    parse_escape(shown, sizeof shown, word);
     if (near)
         snprintf(why, sizeof why, "unknown command %s, did you mean %s?", shown, near);
     else
@@ -324,8 +324,8 @@ fail_unknown(const struct options *options)
 static bool
 is_unknown(const struct options *options)
 {
-    const char *typed = options->arg_count > 0 ? options->args[0] : ".";
-    return !*command_of(options)->name && !strpbrk(typed, "./") && access(typed, F_OK) != 0;
+    const char *word = options->arg_count > 0 ? options->args[0] : ".";
+    return !*command_of(options)->name && !strpbrk(word, "./") && access(word, F_OK) != 0;
 }
 
 static int

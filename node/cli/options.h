@@ -29,7 +29,7 @@ struct options {
         *command; /* the first option that only one command has, and that command; NULL: none */
     size_t set_count;
     struct {
-        const char *option; /* as typed, for messages: "--threads" */
+        const char *option; /* as given, for messages: "--threads" */
         char *assignment;   /* "node.threads=2"; owned */
     } set[OPTIONS_SETS_MAX];
 };

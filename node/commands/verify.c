@@ -1,6 +1,6 @@
 /* verify.c - compare what nodes wrote with what the job says. See verify.h.
  *
- * Every line is read into an entry; the entries, sorted by step, are held against a walk through the job that
+ * Every line is read into an entry; the entries, sorted by step, are compared with a pass through the job that
  * computes what each step must have used. */
 #include "node/commands/verify.h"
 

@@ -300,7 +300,7 @@ config_key_path(const struct config_key *key, char *out, size_t size)
     snprintf(out, size, "%s.%s", key->section, key->name);
 }
 
-/* Edits from what was typed to the key; one for the right name in the wrong section. */
+/* Edits from what was written to the key; one for the right name in the wrong section. */
 static unsigned
 key_distance(const struct config_key *key, const char *section, const char *name)
 {

@@ -70,7 +70,8 @@ check_inputs(const struct config *config, const struct job *job, struct why *why
 static int
 open_exact(struct job *job, const struct config *config, struct why *why)
 {
-    bool walks = config->train.local_steps > 1; /* running averages have moved within the shards */
+    bool local_steps =
+        config->train.local_steps > 1; /* running averages have moved within the shards */
     size_t tensors = nn_tensor_count(job->model);
     size_t *count = calloc(tensors + 1, sizeof *count);
     for (size_t i = 0; count && i < tensors; i++)
@@ -81,7 +82,7 @@ open_exact(struct job *job, const struct config *config, struct why *why)
     for (size_t i = 0; job->average && i < tensors; i++)
         for (size_t b = exact_tensor_first(job->exact, i);
              b < exact_tensor_first(job->exact, i + 1); b++)
-            job->average[b] = walks && nn_tensor(job->model, i)->average > 0
+            job->average[b] = local_steps && nn_tensor(job->model, i)->average > 0
                                   ? 1
                                   : nn_tensor(job->model, i)->average;
     rc = job->average ? rc : -ENOMEM;

@@ -13,27 +13,27 @@ local_sgd_bytes(const struct nn_model *model)
 }
 
 int
-local_sgd_init(struct local_sgd *walk, const struct nn_model *model)
+local_sgd_init(struct local_sgd *local, const struct nn_model *model)
 {
     size_t count = nn_param_count(model);
     float *both = calloc(2 * count + 1, sizeof *both);
-    *walk = (struct local_sgd){model, NULL, both, both ? both + count : NULL};
+    *local = (struct local_sgd){model, NULL, both, both ? both + count : NULL};
     return both ? 0 : -ENOMEM;
 }
 
 void
-local_sgd_fini(struct local_sgd *walk)
+local_sgd_fini(struct local_sgd *local)
 {
-    free(walk->params);
-    *walk = (struct local_sgd){0};
+    free(local->params);
+    *local = (struct local_sgd){0};
 }
 
 void
-local_sgd_begin(struct local_sgd *walk, const struct optim_spec *optim, const float *params)
+local_sgd_begin(struct local_sgd *local, const struct optim_spec *optim, const float *params)
 {
     assert(optim->kind == OPTIM_SGD && !(optim->momentum > 0));
-    walk->optim = optim;
-    memcpy(walk->params, params, nn_param_count(walk->model) * sizeof *params);
+    local->optim = optim;
+    memcpy(local->params, params, nn_param_count(local->model) * sizeof *params);
 }
 
 static void
@@ -43,19 +43,19 @@ take(void *ctx, size_t first, const float *g, size_t n)
 }
 
 struct nn_sink
-local_sgd_sink(struct local_sgd *walk)
+local_sgd_sink(struct local_sgd *local)
 {
-    return (struct nn_sink){.add = take, .ctx = walk};
+    return (struct nn_sink){.add = take, .ctx = local};
 }
 
 /* Of the gradient, without the shares of running averages. */
 static double
-squares(const struct local_sgd *walk)
+squares(const struct local_sgd *local)
 {
     double sum = 0;
-    for (size_t t = 0; t < nn_tensor_count(walk->model); t++) {
-        const struct nn_tensor *tensor = nn_tensor(walk->model, t);
-        const float *g = walk->gradient + tensor->first;
+    for (size_t t = 0; t < nn_tensor_count(local->model); t++) {
+        const struct nn_tensor *tensor = nn_tensor(local->model, t);
+        const float *g = local->gradient + tensor->first;
         for (size_t i = 0; !(tensor->average > 0) && i < tensor->count; i++)
             sum += (double)g[i] * (double)g[i];
     }
@@ -63,26 +63,26 @@ squares(const struct local_sgd *walk)
 }
 
 void
-local_sgd_step(struct local_sgd *walk, double rate)
+local_sgd_step(struct local_sgd *local, double rate)
 {
     float *none[OPTIM_SLOTS_MAX] = {0};
-    float factor = walk->optim->clip_norm > 0 ? optim_clip(walk->optim, squares(walk)) : 1.0f;
-    for (size_t t = 0; t < nn_tensor_count(walk->model); t++) {
-        const struct nn_tensor *tensor = nn_tensor(walk->model, t);
-        float *p = walk->params + tensor->first, *g = walk->gradient + tensor->first;
+    float factor = local->optim->clip_norm > 0 ? optim_clip(local->optim, squares(local)) : 1.0f;
+    for (size_t t = 0; t < nn_tensor_count(local->model); t++) {
+        const struct nn_tensor *tensor = nn_tensor(local->model, t);
+        float *p = local->params + tensor->first, *g = local->gradient + tensor->first;
         const float average = tensor->average, scale = average > 0 ? average : factor;
         for (size_t i = 0; scale != 1.0f && i < tensor->count; i++)
             g[i] *= scale;
         for (size_t i = 0; average > 0 && i < tensor->count; i++)
             p[i] -= g[i];
         if (!(average > 0))
-            optim_apply(walk->optim, rate, 0, p, none, g, tensor->count);
+            optim_apply(local->optim, rate, 0, p, none, g, tensor->count);
     }
 }
 
 void
-local_sgd_end(struct local_sgd *walk, const float *from, float share)
+local_sgd_end(struct local_sgd *local, const float *from, float share)
 {
-    for (size_t i = 0, n = nn_param_count(walk->model); i < n; i++)
-        walk->gradient[i] = share * (from[i] - walk->params[i]);
+    for (size_t i = 0, n = nn_param_count(local->model); i < n; i++)
+        local->gradient[i] = share * (from[i] - local->params[i]);
 }

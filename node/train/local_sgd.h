@@ -19,7 +19,7 @@
 
 struct local_sgd {
     const struct nn_model *model;   /* borrowed */
-    const struct optim_spec *optim; /* of this walk: SGD without momentum; borrowed */
+    const struct optim_spec *optim; /* of these steps: SGD without momentum; borrowed */
     float *params;                  /* [nn_param_count] the shard's present parameters */
     float *gradient;                /* [nn_param_count] */
 };
@@ -27,16 +27,16 @@ struct local_sgd {
 /* Bytes that local_sgd_init allocates. */
 size_t local_sgd_bytes(const struct nn_model *model);
 /* Returns 0 or -ENOMEM. */
-int local_sgd_init(struct local_sgd *walk, const struct nn_model *model);
-void local_sgd_fini(struct local_sgd *walk);
+int local_sgd_init(struct local_sgd *local, const struct nn_model *model);
+void local_sgd_fini(struct local_sgd *local);
 
-/* Borrows `optim` until the next walk begins. */
-void local_sgd_begin(struct local_sgd *walk, const struct optim_spec *optim, const float *params);
+/* Borrows `optim` until the next local_sgd_begin. */
+void local_sgd_begin(struct local_sgd *local, const struct optim_spec *optim, const float *params);
 /* Receives the gradient of a step, each element once. */
-struct nn_sink local_sgd_sink(struct local_sgd *walk);
+struct nn_sink local_sgd_sink(struct local_sgd *local);
 /* Takes the step, when the gradient is complete. */
-void local_sgd_step(struct local_sgd *walk, double rate);
+void local_sgd_step(struct local_sgd *local, double rate);
 /* gradient = share * (from - params) */
-void local_sgd_end(struct local_sgd *walk, const float *from, float share);
+void local_sgd_end(struct local_sgd *local, const float *from, float share);
 
 #endif

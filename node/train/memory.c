@@ -60,7 +60,7 @@ memory_total(const struct memory *m)
 {
     uint64_t idle = m->spilled ? m->weights + WINDOW : STATES * state_all(m) + m->model + m->log;
     return m->program + m->data + m->from + m->sums + idle + team(m) + activations(m) +
-           m->lanes * m->walk;
+           m->lanes * m->local;
 }
 
 /* What is there for others, for what is on its way and for a checkpoint may stay untouched. */
@@ -69,7 +69,7 @@ memory_least(const struct memory *m)
 {
     uint64_t states = m->spilled ? m->weights : 2 * (m->weights + m->slots);
     return PROGRAM / 4 + m->data + m->from + m->sums / 2 + states + activations(m) / 2 +
-           m->lanes * m->walk;
+           m->lanes * m->local;
 }
 
 static bool
@@ -104,7 +104,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
-        .walk = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,
+        .local = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,
         .log = mesh_log_size(vector),
         .most = config->train.memory_max << 20,
         .lanes = shards,
@@ -138,8 +138,8 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
         (unsigned long long)config->train.memory_max,
         (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
         (double)(m->program + m->data + WINDOW) / MIB, (double)m->sums / MIB,
-        (double)(m->weights + m->from) / MIB, (double)(activations(m) + m->lanes * m->walk) / MIB,
-        m->walk ? " and weights" : "",
+        (double)(m->weights + m->from) / MIB, (double)(activations(m) + m->lanes * m->local) / MIB,
+        m->local ? " and weights" : "",
         least > 1 ? "all shards, which train.exact = no computes at a time" : "one shard",
         config->train.recompute ? "" : "; train.recompute = yes makes these less");
 }
@@ -185,9 +185,9 @@ memory_print(const struct memory *m, const struct config *config)
     snprintf(text, sizeof text, "%u of %u shards at a time, %s each; recompute: %s", m->lanes,
              config->train.shards, each, config->train.recompute ? "yes" : "no");
     row("  activations", (double)activations(m), text);
-    if (m->walk > 0) {
+    if (m->local > 0) {
         snprintf(text, sizeof text, "weights and gradient of each of %u shards", m->lanes);
-        row("  local steps", (double)(m->lanes * m->walk), text);
+        row("  local steps", (double)(m->lanes * m->local), text);
     }
     if (team(m) > 0)
         row("  threads", (double)team(m), "that share the work");

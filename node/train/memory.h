@@ -20,7 +20,7 @@ struct memory {
     uint64_t rest;  /* the rest of a state */
     uint64_t model; /* the weights once more, as model.safetensors is written from them */
     uint64_t shard; /* activations of one shard */
-    uint64_t walk;  /* parameters and gradient of one shard, with train.local_steps */
+    uint64_t local; /* parameters and gradient of one shard, with train.local_steps */
     uint64_t log;   /* sums that are kept for nodes that catch up; only while one does */
     uint64_t most;  /* train.memory_max; 0: no limit */
     /* With so many shards at a time: activations of them all, and what threads need that share the work on them. */

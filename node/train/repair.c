@@ -145,7 +145,7 @@ tell_missing(const struct mending *m, struct why *why)
 }
 
 static enum repair_end
-mend(struct repair *repair, uint64_t step, struct why *why)
+repair_one(struct repair *repair, uint64_t step, struct why *why)
 {
     struct mending m = {.repair = repair, .file = repair->file, .started_ms = clock_ms()};
     enum repair_end end = REPAIR_FAILED;
@@ -177,7 +177,7 @@ repair_run(struct repair *repair, struct why *why)
 {
     enum repair_end end = REPAIR_FAILED;
     for (size_t i = 0; end == REPAIR_FAILED && i < repair->found.damaged_count; i++) {
-        end = mend(repair, repair->found.damaged[i], why);
+        end = repair_one(repair, repair->found.damaged[i], why);
         if (end == REPAIR_FAILED)
             say(repair, 4, "%s", why->line);
     }

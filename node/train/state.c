@@ -324,7 +324,7 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
     memcpy(next->exponent, now->exponent, now->block_count * sizeof *now->exponent);
     memset(next->applied, 0, now->block_count * sizeof *next->applied);
     state_hash_forget(next, next->hash);
-    atomic_store(&next->doubt, false);
+    atomic_store(&next->changed, false);
     next->moves = false;
     next->factor = 1.0f;
     memset(event, 0, sizeof *event);

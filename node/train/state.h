@@ -133,8 +133,8 @@ struct state {
     bool *applied; /* [block_count] parameters, slots and exponent of this block are done */
     /* [block_count] hash of parameters and slots of each block when it was built; 0: not known */
     uint64_t *hash;
-    uint64_t *scratch; /* [block_count] for hashing again */
-    atomic_bool doubt; /* the state that it was built from had changed since it was hashed */
+    uint64_t *scratch;   /* [block_count] for hashing again */
+    atomic_bool changed; /* the state that it was built from had changed since it was hashed */
 };
 
 /* What happened in a round, for metrics. */

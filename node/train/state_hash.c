@@ -107,7 +107,7 @@ state_head_sound(const struct state *state)
 bool
 state_changed_below(const struct state *next, const struct state *now)
 {
-    return atomic_load(&next->doubt) || copied_otherwise(next, now) || !state_head_sound(now);
+    return atomic_load(&next->changed) || copied_otherwise(next, now) || !state_head_sound(now);
 }
 
 int

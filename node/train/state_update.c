@@ -153,7 +153,7 @@ update_block(struct update *u, size_t i, size_t block)
     next->hash[block] = state_hash_block(next, next->block, block);
     if (u->now->hash[block] &&
         u->now->hash[block] != state_hash_block(u->now, u->now->block, block))
-        atomic_store(&next->doubt, true);
+        atomic_store(&next->changed, true);
     next->applied[block] = true;
 }
 

@@ -1,4 +1,4 @@
-/* sim_rounds_judge.c - the oracle of the engine rounds: every state is the reference's, every sum is its sum, each shard was
+/* rounds_judge.c - the oracle of the engine rounds: every state is the reference's, every sum is its sum, each shard was
  * added exactly once, plans begin where they should, and in the end everybody has done all rounds. */
 #include <inttypes.h>
 #include <string.h>

@@ -27,5 +27,6 @@ if grep -lE '# *include <dlfcn' $(files nn node mesh) | grep -v 'nn/arithmetic/b
     echo "layers: only nn/arithmetic/blas.c loads a library" >&2
     bad=1
 fi
+tests/support/paths.sh || bad=1
 [ $bad = 0 ] && echo "layers: includes point down"
 exit $bad

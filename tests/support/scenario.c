@@ -456,8 +456,8 @@ read_document(struct reader *reader)
 
 /* --- Events to actions ------------------------------------------------------------------------- */
 
-/* What is so while the expansion walks through time. */
-struct local_sgd {
+/* What holds at the time that the expansion has come to. */
+struct timeline {
     struct reader *reader;
     bool known[SCENARIO_NODES_MAX + 1]; /* was started once */
     bool up[SCENARIO_NODES_MAX + 1];
@@ -475,112 +475,114 @@ struct edge {
 };
 
 static int
-act(struct local_sgd *walk, uint64_t at_ms, enum scenario_verb verb, unsigned node, unsigned other,
-    uint64_t value)
+act(struct timeline *timeline, uint64_t at_ms, enum scenario_verb verb, unsigned node,
+    unsigned other, uint64_t value)
 {
-    struct scenario *s = walk->reader->scenario;
+    struct scenario *s = timeline->reader->scenario;
     if (s->count == SCENARIO_ACTIONS_MAX)
-        return fail(walk->reader, 1, "more than %d actions", SCENARIO_ACTIONS_MAX);
+        return fail(timeline->reader, 1, "more than %d actions", SCENARIO_ACTIONS_MAX);
     s->actions[s->count++] = (struct scenario_action){at_ms, verb, node, other, value};
     return 0;
 }
 
 static int
-fail_edge(struct local_sgd *walk, const struct edge *edge, const char *expected)
+fail_edge(struct timeline *timeline, const struct edge *edge, const char *expected)
 {
     const struct event *e = edge->event;
-    return fail(walk->reader, e->line, "at %.3f: %s %u, expected %s", (double)edge->at_ms / 1e3,
+    return fail(timeline->reader, e->line, "at %.3f: %s %u, expected %s", (double)edge->at_ms / 1e3,
                 kind_names[e->kind], e->node, expected);
 }
 
 static int
-do_kill(struct local_sgd *walk, const struct edge *edge)
+do_kill(struct timeline *timeline, const struct edge *edge)
 {
     const struct event *e = edge->event;
     int rc = 0;
-    if (e->node != 0 && !walk->up[e->node])
-        return fail_edge(walk, edge, "a node that runs then");
-    for (unsigned n = 1; n <= walk->reader->scenario->most && rc == 0; n++) {
-        if (!walk->up[n] || (e->node != 0 && e->node != n))
+    if (e->node != 0 && !timeline->up[e->node])
+        return fail_edge(timeline, edge, "a node that runs then");
+    for (unsigned n = 1; n <= timeline->reader->scenario->most && rc == 0; n++) {
+        if (!timeline->up[n] || (e->node != 0 && e->node != n))
             continue;
-        walk->up[n] = false;
-        walk->pause[n] = NULL;
-        rc = act(walk, edge->at_ms, SCENARIO_KILL, n, 0, 0);
+        timeline->up[n] = false;
+        timeline->pause[n] = NULL;
+        rc = act(timeline, edge->at_ms, SCENARIO_KILL, n, 0, 0);
     }
     return rc;
 }
 
 static int
-do_start(struct local_sgd *walk, const struct edge *edge)
+do_start(struct timeline *timeline, const struct edge *edge)
 {
     const struct event *e = edge->event;
-    if (walk->up[e->node])
-        return fail_edge(walk, edge, "a node that does not run then");
-    uint64_t fresh = e->value || !walk->known[e->node];
-    walk->up[e->node] = walk->known[e->node] = true;
-    return act(walk, edge->at_ms, SCENARIO_START, e->node, 0, fresh);
+    if (timeline->up[e->node])
+        return fail_edge(timeline, edge, "a node that does not run then");
+    uint64_t fresh = e->value || !timeline->known[e->node];
+    timeline->up[e->node] = timeline->known[e->node] = true;
+    return act(timeline, edge->at_ms, SCENARIO_START, e->node, 0, fresh);
 }
 
 /* Two splits or cuts may overlap: a pair is cut from the first begin to the last end. */
 static int
-do_cut(struct local_sgd *walk, const struct edge *edge, unsigned a, unsigned b)
+do_cut(struct timeline *timeline, const struct edge *edge, unsigned a, unsigned b)
 {
-    unsigned before = walk->cuts[a][b];
-    walk->cuts[a][b] = edge->end ? before - 1 : before + 1;
-    if (before + walk->cuts[a][b] != 1)
+    unsigned before = timeline->cuts[a][b];
+    timeline->cuts[a][b] = edge->end ? before - 1 : before + 1;
+    if (before + timeline->cuts[a][b] != 1)
         return 0;
-    return act(walk, edge->at_ms, edge->end ? SCENARIO_MEND : SCENARIO_CUT, a, b, 0);
+    return act(timeline, edge->at_ms, edge->end ? SCENARIO_MEND : SCENARIO_CUT, a, b, 0);
 }
 
 static int
-do_split(struct local_sgd *walk, const struct edge *edge)
+do_split(struct timeline *timeline, const struct edge *edge)
 {
     const unsigned *side = edge->event->side;
     int rc = 0;
-    for (unsigned a = 1; a <= walk->reader->scenario->most; a++)
-        for (unsigned b = 1; b <= walk->reader->scenario->most && rc == 0; b++)
+    for (unsigned a = 1; a <= timeline->reader->scenario->most; a++)
+        for (unsigned b = 1; b <= timeline->reader->scenario->most && rc == 0; b++)
             if (side[a] != side[b])
-                rc = do_cut(walk, edge, a, b);
+                rc = do_cut(timeline, edge, a, b);
     return rc;
 }
 
 /* What is either on or off; a kill may have ended it early. */
 static int
-do_switch(struct local_sgd *walk, const struct edge *edge, const struct event **held,
+do_switch(struct timeline *timeline, const struct edge *edge, const struct event **held,
           enum scenario_verb on, enum scenario_verb off)
 {
     const struct event *e = edge->event;
     if (edge->end && *held != e)
         return 0;
     if (!edge->end && *held)
-        return fail_edge(walk, edge, "that the one before is over");
+        return fail_edge(timeline, edge, "that the one before is over");
     *held = edge->end ? NULL : e;
-    return act(walk, edge->at_ms, edge->end ? off : on, e->node, 0, edge->end ? 0 : e->value);
+    return act(timeline, edge->at_ms, edge->end ? off : on, e->node, 0, edge->end ? 0 : e->value);
 }
 
 static int
-do_edge(struct local_sgd *walk, const struct edge *edge)
+do_edge(struct timeline *timeline, const struct edge *edge)
 {
     const struct event *e = edge->event;
     switch (e->kind) {
     case KILL:
-        return do_kill(walk, edge);
+        return do_kill(timeline, edge);
     case START:
-        return do_start(walk, edge);
+        return do_start(timeline, edge);
     case PAUSE:
-        if (!edge->end && !walk->up[e->node])
-            return fail_edge(walk, edge, "a node that runs then");
-        return do_switch(walk, edge, &walk->pause[e->node], SCENARIO_PAUSE, SCENARIO_RESUME);
+        if (!edge->end && !timeline->up[e->node])
+            return fail_edge(timeline, edge, "a node that runs then");
+        return do_switch(timeline, edge, &timeline->pause[e->node], SCENARIO_PAUSE,
+                         SCENARIO_RESUME);
     case SPLIT:
-        return do_split(walk, edge);
+        return do_split(timeline, edge);
     case CUT:
-        return do_cut(walk, edge, e->node, e->other);
+        return do_cut(timeline, edge, e->node, e->other);
     case SLOW:
-        return do_switch(walk, edge, &walk->slow[e->node], SCENARIO_SLOW, SCENARIO_FAST);
+        return do_switch(timeline, edge, &timeline->slow[e->node], SCENARIO_SLOW, SCENARIO_FAST);
     case LOSS:
-        return do_switch(walk, edge, &walk->loss, SCENARIO_LOSS, SCENARIO_LOSS);
+        return do_switch(timeline, edge, &timeline->loss, SCENARIO_LOSS, SCENARIO_LOSS);
     case DISK_FULL:
-        return do_switch(walk, edge, &walk->disk[e->node], SCENARIO_DISK_FULL, SCENARIO_DISK_OK);
+        return do_switch(timeline, edge, &timeline->disk[e->node], SCENARIO_DISK_FULL,
+                         SCENARIO_DISK_OK);
     default:
         return 0;
     }
@@ -633,12 +635,12 @@ expand(struct reader *reader)
     for (size_t k = 0; k < reader->count; k++)
         count = edges_of(&reader->events[k], edges, count);
     qsort(edges, count, sizeof *edges, by_time);
-    struct local_sgd walk = {.reader = reader};
+    struct timeline timeline = {.reader = reader};
     for (unsigned n = 1; n <= reader->scenario->nodes; n++)
-        walk.up[n] = walk.known[n] = true;
+        timeline.up[n] = timeline.known[n] = true;
     int rc = 0;
     for (size_t k = 0; k < count && rc == 0; k++)
-        rc = do_edge(&walk, &edges[k]);
+        rc = do_edge(&timeline, &edges[k]);
     reader->scenario->end_ms = count ? edges[count - 1].at_ms : 0;
     free(edges);
     return rc;

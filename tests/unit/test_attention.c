@@ -136,17 +136,17 @@ every_variant_gives_the_same_bits(void **state)
         for (int i = 0; i < 3; i++)
             memcpy(p[i], s, n * sizeof(float));
         memcpy(dp[1], dp[0], n * sizeof(float));
-        attention_shares_base(p[0], 0.3f, kept[0], n);
-        attention_shares_avx2(p[1], 0.3f, kept[1], n);
+        softmax_forward_base(p[0], 0.3f, kept[0], n);
+        softmax_forward_avx2(p[1], 0.3f, kept[1], n);
         assert_memory_equal(p[0], p[1], n * sizeof(float));
         assert_memory_equal(kept[0], kept[1], sizeof kept[0]);
-        attention_again_base(p[2], 0.3f, kept[0], n);
+        softmax_recompute_base(p[2], 0.3f, kept[0], n);
         assert_memory_equal(p[0], p[2], n * sizeof(float));
         memcpy(p[2], s, n * sizeof(float));
-        attention_again_avx2(p[2], 0.3f, kept[0], n);
+        softmax_recompute_avx2(p[2], 0.3f, kept[0], n);
         assert_memory_equal(p[0], p[2], n * sizeof(float));
-        attention_slopes_base(p[0], dp[0], 0.3f, n);
-        attention_slopes_avx2(p[1], dp[1], 0.3f, n);
+        softmax_backward_base(p[0], dp[0], 0.3f, n);
+        softmax_backward_avx2(p[1], dp[1], 0.3f, n);
         assert_memory_equal(dp[0], dp[1], n * sizeof(float));
     }
 }

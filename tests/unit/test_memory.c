@@ -95,14 +95,14 @@ local_steps_take_memory_for_each_lane(void **state)
                                "train.block_momentum=0.5", NULL};
     assert_int_equal(plan((const char *[]){"train.optimizer=sgd", NULL}, &plain), 0);
     assert_int_equal(plan(set, &walking), 0);
-    assert_int_equal(plain.walk, 0);
-    assert_int_equal(walking.walk, 2 * walking.weights);
+    assert_int_equal(plain.local, 0);
+    assert_int_equal(walking.local, 2 * walking.weights);
     assert_int_equal(plain.slots, 0);
     assert_int_equal(walking.slots, walking.weights);
-    assert_true(memory_total(&walking) >= memory_total(&plain) + 12 * walking.walk);
+    assert_true(memory_total(&walking) >= memory_total(&plain) + 12 * walking.local);
     few = walking;
     few.lanes = 3;
-    assert_true(memory_total(&walking) - memory_total(&few) == 9 * (walking.shard + walking.walk));
+    assert_true(memory_total(&walking) - memory_total(&few) == 9 * (walking.shard + walking.local));
 }
 
 static void
