@@ -15,7 +15,7 @@
 #include "nn/layers/layer.h"
 
 enum {
-    CHUNK = 64,      /* units of dW at a time, as floats */
+    CHUNK = 48,      /* units of dW at a time, as floats; the fingerprint sees these pieces */
     SHARDS_MAX = 64, /* in one call */
 };
 
