@@ -71,9 +71,9 @@ note(struct divergence *d, const struct core *core, int i, uint64_t round, uint6
     if (hash == ours) {
         divergence_agreed(d, round);
         its->same = round + 1;
-        its->outvoted = false;
         if (differs(core, i) && round < its->round)
             return;
+        its->outvoted = false;
     }
     its->round = round;
     its->hash = hash;

@@ -47,7 +47,8 @@ starved(const struct core *core)
 static bool
 gathered(const struct core *core)
 {
-    if (core->plan.plans > 0 || core->round > 0)
+    /* Who has gone back to the beginning computes alone until the dispute is over. */
+    if (core->plan.plans > 0 || core->round > 0 || core->divergence.dispute > core->round)
         return true;
     unsigned here = 1;
     for (int i = 0; i < core->peers.high; i++)
