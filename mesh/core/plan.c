@@ -53,6 +53,7 @@ plan_adopt(struct plan *plan, const struct core *core)
 void
 plan_rest(struct plan *plan, const struct core *core)
 {
+    plan_bury(plan, plan->hash);
     plan->active = false;
     plan->hold = UINT64_MAX;
     plan->idle_at_us = core->awake;
@@ -65,7 +66,6 @@ plan_drop(struct plan *plan, const struct core *core, const char *why, bool diff
     core_log(core, 7, "round %llu: plan of %u dropped: %s", (unsigned long long)core->round,
              (unsigned)plan->now.count, why);
     plan->aborts++;
-    plan_bury(plan, plan->hash);
     if (plan_leads(plan, core->config.self)) {
         plan->fails = plan->fails_round == core->round ? plan->fails + 1 : 1;
         plan->fails_round = core->round;

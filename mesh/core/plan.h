@@ -38,7 +38,7 @@ enum {
     PLAN_QUIET_US = 300000, /* no new peer came for this long: go on before gather_us is over */
     PLAN_RECENT = 8,        /* rounds whose time is remembered */
     PLAN_PATIENCE_MAX = 6,  /* how often the limit for progress may double */
-    /* aborted plans that are remembered, for a PLAN that arrives after its ABORT */
+    /* plans that are over and remembered, for a PLAN that arrives late or twice */
     PLAN_DEAD_MAX = 8,
     PLAN_GRACE_US = 150000, /* for this long after PLAN a member may still say "idle" */
     PLAN_AGAIN_US = 100000, /* time between two holds for the same peer, doubled each time */

@@ -394,6 +394,27 @@ a_plan_that_was_aborted_before_it_came_is_not_taken(void **state)
     lone_destroy(&lone);
 }
 
+/* A PLAN may come twice, and this node may be at its round again because it went back. */
+static void
+a_plan_that_was_held_is_not_taken_up_again(void **state)
+{
+    (void)state;
+    struct lone *lone = follower();
+    struct proto_msg plan = plan_of_three(lone);
+    struct proto_msg hold = {.type = PROTO_HOLD,
+                             .hold = {.plan_hash = proto_plan_hash(&plan.plan), .round = 0}};
+    struct core_stats stats;
+    lone_say(lone, 3, &plan);
+    lone_say(lone, 3, &hold);
+    lone_say(lone, 3, &plan);
+    core_stats(lone->core, &stats);
+    assert_int_equal(stats.members, 0);
+    assert_int_equal(stats.plans, 1);
+    assert_int_equal(lone_sent(lone, 3, PROTO_ABORT)->msg.abort.plan_hash,
+                     proto_plan_hash(&plan.plan));
+    lone_destroy(&lone);
+}
+
 static void
 no_progress_ends_a_plan_but_not_while_this_node_computes(void **state)
 {
@@ -531,6 +552,7 @@ main(void)
         cmocka_unit_test(one_plan_at_a_time_but_the_leader_may_replace_its_own),
         cmocka_unit_test(only_members_abort_and_only_the_leader_holds),
         cmocka_unit_test(a_plan_that_was_aborted_before_it_came_is_not_taken),
+        cmocka_unit_test(a_plan_that_was_held_is_not_taken_up_again),
         cmocka_unit_test(no_progress_ends_a_plan_but_not_while_this_node_computes),
         cmocka_unit_test(a_hung_trainer_is_left_out_until_it_moves),
         cmocka_unit_test(whose_trainer_hangs_leads_nobody),
