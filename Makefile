@@ -45,7 +45,7 @@ planted  := $B/libplanted.a
 support  := $(patsubst %.c,$B/%.o,$(wildcard tests/support/*.c))
 tests    := $(patsubst %.c,$B/%,$(wildcard tests/unit/test_*.c tests/prop/prop_*.c))
 replays  := $(patsubst tests/fuzz/fuzz_%.c,$B/tests/fuzz/replay_%,$(wildcard tests/fuzz/fuzz_*.c))
-planting := $(patsubst %.c,$B/%,$(shell grep -l MUTANT_ tests/unit/*.c))
+planting := $(patsubst %.c,$B/%,$(shell grep -ls MUTANT_ tests/unit/*.c))
 benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 
 # What ThreadSanitizer cannot see inside ZeroMQ.

@@ -1,4 +1,5 @@
-/* coding.h - how the elements of a chunk are written in its body. The coding judges how long a body must be. Uses libc. */
+/* coding.h - how the elements of a chunk are written in its body. The coding judges how long a body must be. PROTO_CODING_RAW:
+ * int32, one after the other; it is sent from the vector and added from the frame in place, never copied. Uses proto. */
 #ifndef COMPRESS_CODING_H
 #define COMPRESS_CODING_H
 
@@ -6,13 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum coding {
-    CODING_RAW, /* int32, little-endian, one after the other: sent from and added in place, never copied */
-};
+#include "proto/proto.h"
 
 /* Bytes of a body of `count` elements, at most. */
 static inline size_t
-coding_bytes(enum coding coding, uint64_t count)
+coding_bytes(enum proto_coding coding, uint64_t count)
 {
     (void)coding;
     return (size_t)count * sizeof(int32_t);
@@ -20,7 +19,7 @@ coding_bytes(enum coding coding, uint64_t count)
 
 /* May a body of `size` bytes hold exactly `count` elements? */
 static inline bool
-coding_fits(enum coding coding, uint64_t count, size_t size)
+coding_fits(enum proto_coding coding, uint64_t count, size_t size)
 {
     return size == coding_bytes(coding, count);
 }

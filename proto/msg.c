@@ -82,6 +82,9 @@ rule_plan(const struct proto_plan *plan, struct why *why)
         return why_error(why, -EBADMSG,
                          "PLAN.members: shards %llx in all, expected no gap from bit 0 on",
                          (unsigned long long)shards);
+    if (plan->complete & ~shards)
+        return why_error(why, -EBADMSG, "PLAN.complete = %llx, expected some of the shards %llx",
+                         (unsigned long long)plan->complete, (unsigned long long)shards);
     return 0;
 }
 
@@ -93,10 +96,11 @@ rule_chunk(const struct proto_msg *msg, struct why *why)
         return why_error(
             why, -EBADMSG, "%s.first = %llu, count = %u, expected an end of at most 2^48",
             proto_type_name(msg->type), (unsigned long long)chunk->first, (unsigned)chunk->count);
-    if (msg->type == PROTO_GATHER && (chunk->direct || !is_all_shards(chunk->coverage)))
-        return why_error(why, -EBADMSG,
-                         "GATHER.direct = %d, coverage = %llx, expected 0 and all shards",
-                         chunk->direct, (unsigned long long)chunk->coverage);
+    if (msg->type == PROTO_GATHER && (chunk->direct || chunk->coverage == 0))
+        return why_error(
+            why, -EBADMSG,
+            "GATHER.direct = %d, coverage = %llx, expected 0 and the shards of the sum",
+            chunk->direct, (unsigned long long)chunk->coverage);
     return 0;
 }
 
@@ -245,12 +249,14 @@ proto_plan_hash(const struct proto_plan *plan)
     uint64_t hash = mix64_pair(plan->round, plan->counter);
     hash = mix64_pair(hash, plan->leader.id);
     hash = mix64_pair(hash, plan->leader.incarnation);
+    hash = mix64_pair(hash, plan->complete);
     hash = mix64_pair(hash, plan->count);
     for (size_t i = 0; i < plan->count; i++) {
         const struct proto_member *member = &plan->members[i];
         hash = mix64_pair(hash, member->node.id);
         hash = mix64_pair(hash, member->node.incarnation);
         hash = mix64_pair(hash, member->shards);
+        hash = mix64_pair(hash, member->duties);
     }
     return hash ? hash : 1;
 }

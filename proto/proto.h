@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 3,
+    PROTO_VERSION = 4,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_NAME_MAX = 64,   /* bytes of a run name or kernel name, with the final 0 */
@@ -134,13 +134,16 @@ struct proto_member {
     struct proto_node node;
     uint64_t
         shards; /* bitmap; members have disjoint sets that together are all shards, 2^S - 1; 0: it only helps to sum */
+    uint64_t duties; /* what else it does in this plan, as the engine says; 0: nothing */
 };
 
 struct proto_plan {
     uint64_t round;           /* the first round of the plan */
     uint64_t counter;         /* rises with every plan that this incarnation of the leader makes */
     struct proto_node leader; /* a member, too */
-    size_t count;             /* 1..PROTO_PEERS_MAX */
+    uint64_t
+        complete; /* the shards of a complete sum: 2^S - 1, or those that the engine waits for */
+    size_t count; /* 1..PROTO_PEERS_MAX */
     struct proto_member members[PROTO_PEERS_MAX]; /* in ring order; each id once */
 };
 
@@ -154,6 +157,12 @@ struct proto_abort {
     bool differ; /* the reason is that members hold different states */
 };
 
+/* How the elements of a chunk are written in its body: compress/coding.h. */
+enum proto_coding {
+    PROTO_CODING_RAW, /* int32, little-endian */
+    PROTO_CODINGS_END,
+};
+
 struct proto_chunk {    /* REDUCE and GATHER */
     uint64_t plan_hash; /* proto_plan_hash: chunks of other plans are dropped */
     uint64_t round;
@@ -161,8 +170,9 @@ struct proto_chunk {    /* REDUCE and GATHER */
     uint16_t hop; /* how often the sum was passed on; 0 from its origin; < PROTO_PEERS_MAX */
     bool
         direct; /* REDUCE only: the sender's own contribution, sent to everyone and not along the ring */
-    uint64_t first; /* first element in the vector; first + count <= PROTO_VECTOR_MAX */
-    uint32_t count; /* elements, 0..PROTO_CHUNK_MAX */
+    uint64_t first;  /* first element in the vector; first + count <= PROTO_VECTOR_MAX */
+    uint32_t count;  /* elements, 0..PROTO_CHUNK_MAX */
+    uint16_t coding; /* enum proto_coding: how the body is written */
     uint64_t
         coverage; /* bitmap of the shards in the sum; 0 from a member without shards; in GATHER all: 2^S - 1 */
     uint64_t check; /* linear checksum of the contributions in the sum, see mesh/core/check.h */

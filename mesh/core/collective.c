@@ -26,8 +26,8 @@ collective_new(struct collective **out, const struct collective_setup *setup,
     if (!c)
         return -ENOMEM;
     c->setup = *setup;
-    if (c->setup.direct_bytes > coding_bytes(CODING_RAW, PROTO_CHUNK_MAX))
-        c->setup.direct_bytes = coding_bytes(CODING_RAW, PROTO_CHUNK_MAX);
+    if (c->setup.direct_bytes > coding_bytes(PROTO_CODING_RAW, PROTO_CHUNK_MAX))
+        c->setup.direct_bytes = coding_bytes(PROTO_CODING_RAW, PROTO_CHUNK_MAX);
     c->ops = *ops;
     c->ctx = ctx;
     size_t stages = stages_max(c);
@@ -75,7 +75,7 @@ collective_plan(struct collective *c, const struct proto_plan *plan, uint64_t ha
     c->n = (unsigned)plan->count;
     c->rank = rank;
     c->mine = plan->members[rank].shards;
-    c->complete = c->setup.all;
+    c->complete = plan->complete;
     for (size_t m = 0; m < plan->count; m++)
         c->members[m] = plan->members[m].node;
     for (size_t k = c->kept_count; k-- > 0;)
@@ -139,7 +139,7 @@ take(struct collective *c, struct proto_node node, enum proto_type type,
     if (from < 0 || from == (int)c->rank || chunk->bucket >= c->setup.bucket_count ||
         chunk->bucket < c->first_bucket)
         return bad(c, "not for this ring", chunk);
-    if (!coding_fits(CODING_RAW, chunk->count, frame->size))
+    if (!coding_fits(chunk->coding, chunk->count, frame->size))
         return bad(c, "wrong size", chunk);
     if (c->lanes[chunk->bucket].left == 0)
         return VERDICT_DONE;
@@ -210,7 +210,7 @@ keep(struct collective *c, struct proto_node from, const struct proto_msg *msg,
     uint64_t most = c->setup.buckets[msg->chunk.bucket].count;
     if (!msg->chunk.direct && most > c->setup.chunk_elems)
         most = c->setup.chunk_elems;
-    if (frame->size > coding_bytes(CODING_RAW, most) || c->kept_count == c->kept_max ||
+    if (frame->size > coding_bytes(PROTO_CODING_RAW, most) || c->kept_count == c->kept_max ||
         kept_already(c, from, msg))
         return;
     c->ops.keep(c->ctx, frame);
@@ -244,13 +244,13 @@ static uint64_t
 direct_bytes(const struct collective *c)
 {
     bool pair = c->n == 2 && c->setup.direct_bytes > 0;
-    return pair ? coding_bytes(CODING_RAW, PROTO_CHUNK_MAX) : c->setup.direct_bytes;
+    return pair ? coding_bytes(PROTO_CODING_RAW, PROTO_CHUNK_MAX) : c->setup.direct_bytes;
 }
 
 static const struct route *
 route_of(const struct collective *c, size_t bucket)
 {
-    bool small = coding_bytes(CODING_RAW, c->setup.buckets[bucket].count) <= direct_bytes(c);
+    bool small = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[bucket].count) <= direct_bytes(c);
     return c->n == 1 || small ? &route_direct : &route_ring;
 }
 

@@ -42,7 +42,6 @@ struct collective_setup {
     int32_t *sum;
     uint32_t chunk_elems;
     uint64_t direct_bytes;
-    uint64_t all; /* shards of a complete sum */
 };
 
 struct collective_ops {

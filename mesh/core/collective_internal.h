@@ -111,7 +111,7 @@ send_own(struct collective *c, unsigned rank, const struct proto_chunk *chunk)
 {
     struct proto_msg msg = {.type = PROTO_REDUCE, .chunk = *chunk};
     c->ops.send(c->ctx, rank, &msg, c->setup.own + chunk->first,
-                coding_bytes(CODING_RAW, chunk->count));
+                coding_bytes(chunk->coding, chunk->count));
 }
 
 static inline struct proto_chunk
@@ -124,6 +124,7 @@ own_chunk(const struct collective *c, size_t bucket, uint64_t first, uint64_t co
         .direct = c->lanes[bucket].route->direct,
         .first = first,
         .count = (uint32_t)count,
+        .coding = PROTO_CODING_RAW,
         .coverage = c->mine,
         .check = check_of(c->setup.own + first, count),
         .state_hash = c->state,

@@ -282,6 +282,7 @@ propose(struct plan *plan, const struct core *core, const struct choice *choice)
     msg.plan.round = core->round;
     msg.plan.counter = ++plan->counter;
     msg.plan.leader = core->config.self;
+    msg.plan.complete = core->all;
     msg.plan.count = choice->n;
     hold_later(plan, core, choice);
     for (size_t k = 0; k < choice->n; k++)

@@ -29,7 +29,7 @@ covers(const struct core *core, const struct proto_plan *plan)
             return false;
         seen |= plan->members[k].shards;
     }
-    return seen == core->all;
+    return seen == core->all && plan->complete == core->all;
 }
 
 /* May this node be in a plan with peers[i], which is no other member? */

@@ -60,7 +60,6 @@ rounds_start(struct core *core)
         .sum = core->config.sum,
         .chunk_elems = core->config.chunk_elems,
         .direct_bytes = core->config.direct_bytes,
-        .all = core->all,
     };
     static const struct collective_ops ops = {on_send, on_pass_on, on_keep, on_release};
     plan_init(&core->plan);

@@ -374,9 +374,11 @@ static void
 act_plan(struct world *world)
 {
     uint8_t from = u8(world), members = u8(world), turn = u8(world), flags = u8(world);
-    struct proto_msg msg = {
-        .type = PROTO_PLAN,
-        .plan = {.round = near(world, world->round), .counter = flags, .leader = node_of(from)}};
+    struct proto_msg msg = {.type = PROTO_PLAN,
+                            .plan = {.round = near(world, world->round),
+                                     .counter = flags,
+                                     .leader = node_of(from),
+                                     .complete = flags & 1 ? 7 : 15}};
     struct proto_plan *plan = &msg.plan;
     bool leads = false;
     for (uint8_t k = 0; k < NODES; k++) {

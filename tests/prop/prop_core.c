@@ -67,6 +67,7 @@ fill_plan(struct lone *lone, struct rand *rand, unsigned from, struct proto_plan
         left &= ~member->shards;
     }
     plan->members[plan->count - 1].shards |= left;
+    plan->complete = rand_below(rand, 8) == 0 ? 1 : lone->core->all;
 }
 
 static void

@@ -114,7 +114,10 @@ make_plan(struct source *from, struct proto_plan *plan)
     uint64_t shards = number(from, 1, PROTO_SHARDS_MAX);
     for (uint64_t shard = 0; shard < shards; shard++)
         plan->members[number(from, 0, plan->count - 1)].shards |= UINT64_C(1) << shard;
+    for (size_t i = 0; i < plan->count; i++)
+        plan->members[i].duties = number(from, 0, UINT64_MAX);
     plan->leader = plan->members[number(from, 0, plan->count - 1)].node;
+    plan->complete = UINT64_MAX >> (PROTO_SHARDS_MAX - number(from, 1, shards));
 }
 
 static void

@@ -106,8 +106,7 @@ rings_new(unsigned n, const struct core_bucket *buckets, size_t bucket_count, ui
                                          .own = node->own,
                                          .sum = node->sum,
                                          .chunk_elems = chunk_elems,
-                                         .direct_bytes = direct_bytes,
-                                         .all = (1u << RINGS_SHARDS) - 1};
+                                         .direct_bytes = direct_bytes};
         if (collective_new(&node->ring, &setup, &ring_ops, node) != 0)
             abort();
     }
@@ -148,7 +147,8 @@ contribute(struct rings *rings, struct rings_node *node, uint64_t shards)
 void
 rings_plan(struct rings *rings, unsigned nodes, uint64_t hash, struct rand *rand)
 {
-    struct proto_plan plan = {.counter = hash, .leader = {1, 1}};
+    struct proto_plan plan = {
+        .counter = hash, .leader = {1, 1}, .complete = (1u << RINGS_SHARDS) - 1};
     rings->members = 0;
     rings->plan = hash;
     for (unsigned i = 0; i < rings->n; i++)

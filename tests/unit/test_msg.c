@@ -134,7 +134,7 @@ a_hello_is_these_bytes(void **state)
                                       .control_port = 20000,
                                       .bulk_port = 20001}};
     static const uint8_t expected[] = {
-        0x9d, 3,   1,   0xcd, 1,    0x2c, 7,    0xc2, 0xa1, 'm',  0xa6, 'd',  'i',  'g',
+        0x9d, 4,   1,   0xcd, 1,    0x2c, 7,    0xc2, 0xa1, 'm',  0xa6, 'd',  'i',  'g',
         'i',  't', 's', 0xcf, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0xcc, 200,
         0xa3, 'z', 'e', 'n',  0xa3, 'p',  'c',  '3',  0xcd, 0x4e, 0x20, 0xcd, 0x4e, 0x21};
     uint8_t frame[PROTO_FRAME_MAX];
@@ -146,8 +146,8 @@ static void
 what_others_pack_is_read(void **state)
 {
     (void)state;
-    assert_int_equal(decode("[uuuuuubuuuuuu]", V, U(8), U(99), U(7), U(3), U(2), 1, U(1000), U(64),
-                            U(5), MAX, U(77), U(6)),
+    assert_int_equal(decode("[uuuuuubuuuuuuu]", V, U(8), U(99), U(7), U(3), U(2), 1, U(1000), U(64),
+                            U(0), U(5), MAX, U(77), U(6)),
                      0);
     assert_int_equal(got.type, PROTO_REDUCE);
     assert_int_equal(got.chunk.plan_hash, 99);
@@ -167,8 +167,8 @@ static void
 another_version_is_named(void **state)
 {
     (void)state;
-    refused(-EPROTONOSUPPORT, "message.version = 4, expected 3", "[uut]", U(4), U(1), "later");
-    refused(-EPROTONOSUPPORT, "message.version = 0, expected 3", "[uu]", U(0), U(13));
+    refused(-EPROTONOSUPPORT, "message.version = 5, expected 4", "[uut]", U(5), U(1), "later");
+    refused(-EPROTONOSUPPORT, "message.version = 0, expected 4", "[uu]", U(0), U(13));
 }
 
 static void
@@ -226,14 +226,14 @@ longer_forms_than_needed_are_refused(void **state)
 {
     (void)state;
     static const char *const frames[] = {
-        "\x94\x03\x07\xcc\x7f\xc2",                             /* 127 in 2 bytes */
-        "\x94\x03\x07\xcd\x00\xff\xc2",                         /* 255 in 3 */
-        "\x94\x03\x07\xce\x00\x00\xff\xff\xc2",                 /* 65535 in 5 */
-        "\x94\x03\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff\xc2", /* 2^32 - 1 in 9 */
-        "\x94\xcc\x03\x07\x01\xc2",                             /* version */
-        "\xdc\x00\x04\x03\x07\x01\xc2",                         /* list */
-        "\x95\x03\x02\x01\xd9\x01\x61\xa0",                     /* text */
-        "\x95\x03\x02\x01\xda\x00\x01\x61\xa0",                 /* text */
+        "\x94\x04\x07\xcc\x7f\xc2",                             /* 127 in 2 bytes */
+        "\x94\x04\x07\xcd\x00\xff\xc2",                         /* 255 in 3 */
+        "\x94\x04\x07\xce\x00\x00\xff\xff\xc2",                 /* 65535 in 5 */
+        "\x94\x04\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff\xc2", /* 2^32 - 1 in 9 */
+        "\x94\xcc\x04\x07\x01\xc2",                             /* version */
+        "\xdc\x00\x04\x04\x07\x01\xc2",                         /* list */
+        "\x95\x04\x02\x01\xd9\x01\x61\xa0",                     /* text */
+        "\x95\x04\x02\x01\xda\x00\x01\x61\xa0",                 /* text */
     };
     static const size_t sizes[] = {6, 7, 9, 13, 6, 7, 8, 9};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -249,11 +249,11 @@ announced_counts_cost_nothing(void **state)
     assert_int_equal(decode_bytes("\xdc\xff\xff", 3), -EBADMSG);
     assert_int_equal(decode_bytes("\xdb\xff\xff\xff\xff", 5), -EBADMSG);
     assert_int_equal(decode_bytes("\xc9\xff\xff\xff\xff\x01", 6), -EBADMSG);
-    assert_int_equal(decode_bytes("\x93\x03\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
-    assert_int_equal(decode_bytes("\x93\x03\x03\xdc\xff\xff", 6), -EMSGSIZE);
+    assert_int_equal(decode_bytes("\x93\x04\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
+    assert_int_equal(decode_bytes("\x93\x04\x03\xdc\xff\xff", 6), -EMSGSIZE);
     assert_string_equal(why.line, "PEERS.endpoints has 65535 elements, expected 0..64");
-    assert_int_equal(decode_bytes("\x95\x03\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
-    assert_int_equal(decode_bytes("\x95\x03\x02\x01\xda\xff\xff", 7), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x04\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x04\x02\x01\xda\xff\xff", 7), -EBADMSG);
 }
 
 static void
@@ -310,7 +310,7 @@ static void
 a_text_may_not_hide_a_zero(void **state)
 {
     (void)state;
-    assert_int_equal(decode_bytes("\x95\x03\x02\x01\xa3"
+    assert_int_equal(decode_bytes("\x95\x04\x02\x01\xa3"
                                   "a\0b"
                                   "\xa0",
                                   9),
@@ -358,7 +358,7 @@ static void
 peers_need_room_by_the_caller(void **state)
 {
     (void)state;
-    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x03\x03\x90", 4, &why),
+    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x04\x03\x90", 4, &why),
                      -EBADMSG);
     assert_string_equal(why.line, "message is PEERS, expected no list of peers");
 }
@@ -416,8 +416,8 @@ static int
 plan(uint64_t leader, uint64_t first, uint64_t first_shards, uint64_t second,
      uint64_t second_shards)
 {
-    return decode("[uuuuuu[[uuu][uuu]]]", V, U(5), U(0), U(0), leader, U(0), first, U(0),
-                  first_shards, second, U(0), second_shards);
+    return decode("[uuuuuuu[[uuuu][uuuu]]]", V, U(5), U(0), U(0), leader, U(0), U(1), first, U(0),
+                  first_shards, U(0), second, U(0), second_shards, U(7));
 }
 
 static void
@@ -437,17 +437,21 @@ plan_has_its_limits(void **state)
     assert_string_equal(why.line, "PLAN.members: shards fe in all, expected no gap from bit 0 on");
     assert_int_equal(plan(1, 1, 0, 2, 0), -EBADMSG);
     assert_int_equal(plan(1, 0, 0x0f, 2, 0xf0), -EBADMSG);
-    refused(-EBADMSG, "PLAN.members has 0 elements, expected 1..64", "[uuuuuu[]]", V, U(5), U(0),
-            U(0), U(1), U(0));
-    refused(-EBADMSG, "PLAN.leader = 1, expected one of the 1 members", "[uuuuuu[[uuu]]]", V, U(5),
-            U(0), U(0), U(1), U(5), U(1), U(6), U(1));
+    refused(-EBADMSG, "PLAN.members has 0 elements, expected 1..64", "[uuuuuuu[]]", V, U(5), U(0),
+            U(0), U(1), U(0), U(1));
+    refused(-EBADMSG, "PLAN.leader = 1, expected one of the 1 members", "[uuuuuuu[[uuuu]]]", V,
+            U(5), U(0), U(0), U(1), U(5), U(1), U(1), U(6), U(1), U(0));
+    refused(-EBADMSG, "PLAN.complete = 6, expected some of the shards 3", "[uuuuuuu[[uuuu]]]", V,
+            U(5), U(0), U(0), U(1), U(5), U(6), U(1), U(5), U(3), U(0));
+    refused(-EBADMSG, "PLAN.complete = 0, expected 1..18446744073709551615", "[uuuuuuu[[uuuu]]]", V,
+            U(5), U(0), U(0), U(1), U(5), U(0), U(1), U(5), U(3), U(0));
 }
 
 static int
 chunk(uint64_t type, uint64_t hop, int direct, uint64_t first, uint64_t count, uint64_t coverage)
 {
-    return decode("[uuuuuubuuuuuu]", V, type, U(1), U(0), U(65535), hop, direct, first, count,
-                  coverage, U(0), U(0), U(0));
+    return decode("[uuuuuubuuuuuuu]", V, type, U(1), U(0), U(65535), hop, direct, first, count,
+                  U(0), coverage, U(0), U(0), U(0));
 }
 
 static void
@@ -470,12 +474,15 @@ chunks_have_their_limits(void **state)
     assert_int_equal(chunk(gather, 0, 0, 0, 0, MAX), 0);
     assert_int_equal(chunk(gather, 0, 1, 0, 0, 1), -EBADMSG);
     assert_int_equal(chunk(gather, 0, 0, 0, 0, 0), -EBADMSG);
-    assert_int_equal(chunk(gather, 0, 0, 0, 0, 6), -EBADMSG);
-    assert_string_equal(why.line, "GATHER.direct = 0, coverage = 6, expected 0 and all shards");
-    refused(-EBADMSG, "REDUCE.plan_hash = 0, expected 1..18446744073709551615", "[uuuuuubuuuuuu]",
-            V, U(8), U(0), U(0), U(0), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0));
-    refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuuuu]", V, U(8), U(1),
-            U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0));
+    assert_string_equal(why.line,
+                        "GATHER.direct = 0, coverage = 0, expected 0 and the shards of the sum");
+    assert_int_equal(chunk(gather, 0, 0, 0, 0, 6), 0);
+    refused(-EBADMSG, "REDUCE.coding = 1, expected 0..0", "[uuuuuubuuuuuuu]", V, reduce, U(1), U(0),
+            U(0), U(0), 0, U(0), U(0), U(1), U(0), U(0), U(0), U(0));
+    refused(-EBADMSG, "REDUCE.plan_hash = 0, expected 1..18446744073709551615", "[uuuuuubuuuuuuu]",
+            V, U(8), U(0), U(0), U(0), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0), U(0));
+    refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuuuuu]", V, U(8), U(1),
+            U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0), U(0));
 }
 
 static void
@@ -570,6 +577,8 @@ every_field_of_a_plan_counts_in_its_hash(void **state)
     CHANGES(two.members[2].node.id++);
     CHANGES(two.members[2].node.incarnation++);
     CHANGES(two.members[2].shards++);
+    CHANGES(two.members[2].duties++);
+    CHANGES(two.complete++);
     CHANGES(two.members[0] = one->members[1]; two.members[1] = one->members[0]);
     two = *one;
     assert_true(proto_plan_hash(&two) == hash);

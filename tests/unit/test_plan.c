@@ -228,6 +228,7 @@ plan_of_three(const struct lone *lone)
         .plan = {.round = 0,
                  .counter = 1,
                  .leader = lone_node(lone, 3),
+                 .complete = 0xfff,
                  .count = 2,
                  .members = {{lone_node(lone, 3), 0x03f}, {lone_node(lone, 5), 0xfc0}}}};
 }
