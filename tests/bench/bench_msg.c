@@ -53,9 +53,11 @@ main(void)
     for (uint64_t i = 0; i < NODES; i++)
         msg.heartbeat.hears[i] = (struct proto_hearing){{UINT64_MAX - i, UINT64_MAX}, 0};
     measure(&msg);
-    msg = (struct proto_msg){.type = PROTO_PLAN, .plan = {.count = NODES}};
+    msg = (struct proto_msg){.type = PROTO_PLAN,
+                             .plan = {.count = NODES, .complete = UINT64_MAX >> (64 - NODES)}};
     for (uint64_t i = 0; i < NODES; i++)
-        msg.plan.members[i] = (struct proto_member){{UINT64_MAX - i, UINT64_MAX}, UINT64_C(1) << i};
+        msg.plan.members[i] =
+            (struct proto_member){{UINT64_MAX - i, UINT64_MAX}, UINT64_C(1) << i, 0};
     msg.plan.leader = msg.plan.members[0].node;
     measure(&msg);
     return 0;
