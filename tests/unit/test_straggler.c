@@ -171,7 +171,7 @@ any_claims_leave_somebody(void **state)
 /* --- Left out ---------------------------------------------------------------------------------- */
 
 static void
-aside(struct lone *lone, unsigned id, uint64_t with_us, uint64_t without_us)
+benches(struct lone *lone, unsigned id, uint64_t with_us, uint64_t without_us)
 {
     struct proto_msg msg = {.type = PROTO_BENCH,
                             .bench = {.with_us = with_us, .without_us = without_us}};
@@ -210,7 +210,7 @@ who_is_left_out_says_so_and_waits(void **state)
     (void)state;
     struct lone *lone = third_of_three();
     uint64_t round = 1;
-    aside(lone, 5, 800 * MS, 50 * MS);
+    benches(lone, 5, 800 * MS, 50 * MS);
     assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     assert_int_equal(lone_logged(lone, "leave this node out for 2 s"), 1);
     others_train(lone, 1900, &round);
@@ -220,9 +220,9 @@ who_is_left_out_says_so_and_waits(void **state)
                     1, 100);
     others_train(lone, 200, &round);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
-    aside(lone, 5, 800 * MS, 50 * MS);
+    benches(lone, 5, 800 * MS, 50 * MS);
     assert_int_equal(lone_logged(lone, "leave this node out for 4 s"), 1);
-    aside(lone, 5, 0, 0);
+    benches(lone, 5, 0, 0);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     lone_destroy(&lone);
 }
@@ -233,7 +233,7 @@ who_is_left_out_goes_on_when_nobody_else_does(void **state)
     (void)state;
     struct lone *lone = third_of_three();
     uint64_t round = 1;
-    aside(lone, 5, 800 * MS, 50 * MS);
+    benches(lone, 5, 800 * MS, 50 * MS);
     others_train(lone, 1000, &round);
     lone_down(lone, 5);
     lone_down(lone, 6);
@@ -242,7 +242,7 @@ who_is_left_out_goes_on_when_nobody_else_does(void **state)
     assert_int_equal(lone->shards, (1 << LONE_SHARDS) - 1);
     lone_destroy(&lone);
     lone = third_of_three();
-    aside(lone, 5, 800 * MS, 50 * MS); /* they beat, and do nothing */
+    benches(lone, 5, 800 * MS, 50 * MS); /* they beat, and do nothing */
     lone_run_with(lone, STRAGGLER_MOVED_US / 1000 + 1000, (unsigned[]){5, 6}, 2, 1, true);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     assert_true(lone->compute);
