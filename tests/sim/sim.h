@@ -44,7 +44,7 @@ enum {
     SIM_PLANS = 2, /* the last plans of a node that it may not take up again */
     SIM_ROUNDS_MAX = 1 << 16,
     SIM_FAR_US = 20000, /* how much longer some ways are than others */
-    SIM_FRAME_MAX = 2048,
+    SIM_FRAME_MAX = 2304,
     SIM_BODY_MAX = SIM_VECTOR_MAX * 4,
     SIM_LOG_MAX = 8 * SIM_BODY_MAX,
 };
