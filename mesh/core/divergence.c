@@ -185,16 +185,13 @@ is_kept(const struct core *core, const struct count *count)
     return kept;
 }
 
-/* Is what it had before `round` still to be heard? Its last heartbeat may be older, above all that of a member. */
+/* Is what it had still to be heard? How far it is, its last heartbeat does not say: that may be many rounds old. */
 static bool
-silent(const struct core *core, int i, uint64_t round)
+silent(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    const struct heard *heard = &core->view.of[i];
-    return peer->state == PEER_UP && !peer->hello.wants_job && !heard->suspected &&
-           !core->divergence.of[i].apart &&
-           (heard->beat.round + 1 >= round || core->divergence.of[i].untold ||
-            plan_member(&core->plan, i));
+    return peer->state == PEER_UP && !peer->hello.wants_job && !core->view.of[i].suspected &&
+           !core->divergence.of[i].apart;
 }
 
 static struct count
@@ -212,7 +209,7 @@ take_count(const struct core *core)
             continue;
         if (core->divergence.of[i].same > count.round)
             count.ours++;
-        else if (silent(core, i, count.round))
+        else if (silent(core, i))
             count.all = false;
     }
     return count;
