@@ -1,6 +1,7 @@
 /* admit.c - judge, refuse, be refused. */
 #include "mesh/core/admit.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,16 +9,17 @@
 #include "proto/text.h"
 
 void
-admit_init(struct core *core)
+admit_init(struct admit *admit)
 {
-    core->admit.away.link = -1;
+    admit->away.link = -1;
 }
 
 enum proto_refusal
-admit_judge(const struct core *core, struct proto_node from, const struct proto_hello *hello)
+admit_judge(const struct admit *admit, const struct core *core, struct proto_node from,
+            const struct proto_hello *hello)
 {
     const struct proto_hello *mine = &core->config.hello;
-    if (audit_expelled(&core->audit, from.id))
+    if (admit_expelled(admit, from.id))
         return PROTO_REFUSE_EXPELLED;
     if (strcmp(hello->mesh, mine->mesh) != 0)
         return PROTO_REFUSE_MESH;
@@ -54,9 +56,10 @@ refusal_fill(struct proto_refuse *out, enum proto_refusal reason, const struct p
 }
 
 static void
-full_log(struct core *core, int which, const struct proto_endpoint *at, const char *what)
+full_log(struct admit *admit, const struct core *core, int which, const struct proto_endpoint *at,
+         const char *what)
 {
-    uint64_t *said_us = &core->admit.full_at_us[which];
+    uint64_t *said_us = &admit->full_at_us[which];
     if (*said_us > 0 && core->now - *said_us < ADMIT_FULL_US)
         return;
     *said_us = core->now;
@@ -78,8 +81,8 @@ alone(const struct core *core)
 
 /* One line; theirs and ours are the values that differ; of two jobs, `words` says how. */
 static void
-refusal_log(struct core *core, int i, enum proto_refusal reason, const char *theirs,
-            const char *ours, const char *words)
+refusal_log(struct admit *admit, const struct core *core, int i, enum proto_refusal reason,
+            const char *theirs, const char *ours, const char *words)
 {
     char who[PROTO_WHO_MAX];
     report_who(core, i, who);
@@ -104,7 +107,7 @@ refusal_log(struct core *core, int i, enum proto_refusal reason, const char *the
                  theirs, ours);
         break;
     case PROTO_REFUSE_FULL:
-        full_log(core, 1, &core->peers.peers[i].at, "does not take this node in");
+        full_log(admit, core, 1, &core->peers.peers[i].at, "does not take this node in");
         break;
     case PROTO_REFUSE_EXPELLED:
         core_log(core, 3,
@@ -119,9 +122,8 @@ refusal_log(struct core *core, int i, enum proto_refusal reason, const char *the
 
 /* The first line about this incarnation? It is the last one, too, however often the two meet. */
 static bool
-is_news(struct core *core, struct proto_node node)
+is_news(struct admit *admit, struct proto_node node)
 {
-    struct admit *admit = &core->admit;
     for (size_t k = 0; k < PROTO_PEERS_MAX; k++)
         if (core_node_equal(admit->said[k], node))
             return false;
@@ -132,142 +134,100 @@ is_news(struct core *core, struct proto_node node)
 static const char unknown_job[] = "its model, training or data differ";
 
 void
-admit_say(struct core *core, int i)
+admit_say(const struct admit *admit, const struct core *core, int i)
 {
-    struct peer *peer = &core->peers.peers[i];
-    struct proto_msg msg = {.type = PROTO_REFUSE, .refuse = peer->refuse};
-    const char *job = peer->refuse.reason == PROTO_REFUSE_JOB ? core->ops.job(core->ctx) : NULL;
-    core->ops.send(core->ctx, (unsigned)peer->link, &msg, job, job ? strlen(job) : 0);
-    peer->since_us = core->now;
+    const struct proto_refuse *refuse = &admit->of[i].refuse;
+    struct proto_msg msg = {.type = PROTO_REFUSE, .refuse = *refuse};
+    const char *job = refuse->reason == PROTO_REFUSE_JOB ? core->ops.job(core->ctx) : NULL;
+    unsigned link = (unsigned)core->peers.peers[i].link;
+    core->ops.send(core->ctx, link, &msg, job, job ? strlen(job) : 0);
 }
 
 /* It has not told its job, and will not. */
 void
-admit_silent(struct core *core, int i)
+admit_silent(struct admit *admit, const struct core *core, int i)
 {
-    struct peer *peer = &core->peers.peers[i];
-    if (peer->unsaid)
-        refusal_log(core, i, PROTO_REFUSE_JOB, "", "", unknown_job);
-    peer->unsaid = false;
+    if (admit->of[i].unsaid)
+        refusal_log(admit, core, i, PROTO_REFUSE_JOB, "", "", unknown_job);
+    admit->of[i].unsaid = false;
 }
 
 void
-admit_refuse(struct core *core, int i, enum proto_refusal reason, const struct proto_hello *hello)
+admit_refuse(struct admit *admit, const struct core *core, int i, enum proto_refusal reason,
+             const struct proto_hello *hello)
 {
-    struct peer *peer = &core->peers.peers[i];
-    bool news = is_news(core, peer->node);
+    struct admit_peer *peer = &admit->of[i];
+    assert(reason != 0);
+    bool news = is_news(admit, core->peers.peers[i].node);
     refusal_fill(&peer->refuse, reason, hello, &core->config.hello);
     if (news && reason == PROTO_REFUSE_JOB)
         peer->unsaid = true; /* until its own REFUSE tells how the jobs differ */
     else if (news)
-        refusal_log(core, i, reason, peer->refuse.yours, peer->refuse.mine, "");
-    contact_settled(core, peer->node);
-    if (peer->state == PEER_UP)
-        peers_drop(core, i, REPORT_REFUSED, "refused");
-    peer->state = PEER_REFUSED;
-    peer->retry_at_us = core->now + ADMIT_REFUSED_US;
-    if (peer->link < 0)
-        peers_connect(core, i);
-    else if (peer->link_up)
-        admit_say(core, i);
+        refusal_log(admit, core, i, reason, peer->refuse.yours, peer->refuse.mine, "");
 }
 
 void
-admit_expel(struct core *core, int i)
+admit_expel(struct admit *admit, uint64_t id)
 {
-    const struct proto_hello hello = core->peers.peers[i].hello;
-    admit_refuse(core, i, PROTO_REFUSE_EXPELLED, &hello);
-}
-
-/* `from` refused us before it said HELLO: all we know is the seed that led to it. */
-static int
-refused_stranger(struct core *core, struct proto_node from, const char *host)
-{
-    const struct rendezvous_seed *seed = rendezvous_oldest(core);
-    struct proto_endpoint at = seed ? seed->at : core_endpoint(host, 0);
-    int i = peers_add(core, from, &at);
-    if (i >= 0 && seed)
-        rendezvous_answered(core, from, seed->number);
-    return i;
-}
-
-/* Our job for theirs: it wants to say how they differ, too. */
-static void
-refuse_back(struct core *core, int i, const struct proto_refuse *refuse)
-{
-    struct peer *peer = &core->peers.peers[i];
-    if (refuse->reason != PROTO_REFUSE_JOB || peer->at.control_port == 0)
-        return;
-    peer->refuse = (struct proto_refuse){.reason = PROTO_REFUSE_JOB};
-    memcpy(peer->refuse.yours, peer->hello.name, PROTO_NAME_MAX);
-    memcpy(peer->refuse.mine, core->config.hello.name, PROTO_NAME_MAX);
-    peers_connect(core, i);
+    if (!admit_expelled(admit, id))
+        admit->expelled[admit->expulsions++ % PROTO_PEERS_MAX] = id;
 }
 
 void
-admit_refused(struct core *core, struct proto_node from, const char *host,
+admit_refused(struct admit *admit, const struct core *core, int i,
               const struct proto_refuse *refuse, const void *job, size_t job_size)
 {
-    int i = peers_by_id(core, from.id);
-    if (i < 0 && from.id != core->config.self.id)
-        i = refused_stranger(core, from, host);
-    if (i < 0 || core->peers.peers[i].node.incarnation != from.incarnation)
-        return;
-    struct peer *peer = &core->peers.peers[i];
-    if (refuse->reason == PROTO_REFUSE_JOB && !peer->hello.name[0])
-        text_copy(peer->hello.name, PROTO_NAME_MAX, refuse->mine);
-    bool both = peer->state == PEER_REFUSED && peer->refuse.reason == PROTO_REFUSE_JOB;
-    if (is_news(core, from) || peer->unsaid) {
+    struct admit_peer *peer = &admit->of[i];
+    if (is_news(admit, core->peers.peers[i].node) || peer->unsaid) {
         char words[PROTO_TEXT_MAX] = "";
         if (refuse->reason == PROTO_REFUSE_JOB && core->ops.differ && job_size > 0)
             core->ops.differ(core->ctx, job, job_size, words, sizeof words);
-        refusal_log(core, i, refuse->reason, refuse->mine, refuse->yours,
+        refusal_log(admit, core, i, refuse->reason, refuse->mine, refuse->yours,
                     words[0] ? words : unknown_job);
     }
     peer->unsaid = false;
-    contact_settled(core, from);
-    if (both)
-        return; /* ours is on its way */
-    peers_drop(core, i, REPORT_REFUSED, "it refuses us");
-    peer->refuse.reason = 0;
-    peer->state = PEER_REFUSED;
-    peer->retry_at_us = core->now + ADMIT_REFUSED_US;
-    refuse_back(core, i, refuse);
 }
 
 void
-admit_turn_away(struct core *core, struct proto_node node, const struct proto_endpoint *at)
+admit_refuse_back(struct admit *admit, const struct core *core, int i)
 {
-    struct admit_away *away = &core->admit.away;
-    full_log(core, 0, at, "is not taken in");
+    refusal_fill(&admit->of[i].refuse, PROTO_REFUSE_JOB, &core->peers.peers[i].hello,
+                 &core->config.hello);
+}
+
+void
+admit_turn_away(struct admit *admit, struct link_table *links, const struct core *core,
+                struct proto_node node, const struct proto_endpoint *at)
+{
+    struct admit_away *away = &admit->away;
+    full_log(admit, core, 0, at, "is not taken in");
     if (away->link >= 0)
         return;
     *away = (struct admit_away){.node = node, .since_us = core->now};
-    away->link = link_open(core, LINK_AWAY, 0, at);
+    away->link = link_open(links, core, LINK_AWAY, 0, at);
 }
 
 void
-admit_link_down(struct core *core)
+admit_link_down(struct admit *admit, struct link_table *links, const struct core *core)
 {
-    int link = core->admit.away.link;
-    core->admit.away.link = -1;
-    link_close(core, link);
+    int link = admit->away.link;
+    admit->away.link = -1;
+    link_close(links, core, link);
 }
 
 void
-admit_link_up(struct core *core)
+admit_link_up(struct admit *admit, const struct core *core)
 {
     struct proto_msg msg = {.type = PROTO_REFUSE, .refuse = {.reason = PROTO_REFUSE_FULL}};
     snprintf(msg.refuse.mine, sizeof msg.refuse.mine, "%d nodes", PROTO_PEERS_MAX);
     snprintf(msg.refuse.yours, sizeof msg.refuse.yours, "one more");
-    core->ops.send(core->ctx, (unsigned)core->admit.away.link, &msg, NULL, 0);
-    core->admit.away.since_us = core->now;
+    core->ops.send(core->ctx, (unsigned)admit->away.link, &msg, NULL, 0);
+    admit->away.since_us = core->now;
 }
 
 void
-admit_tick(struct core *core)
+admit_tick(struct admit *admit, struct link_table *links, const struct core *core)
 {
-    const struct admit_away *away = &core->admit.away;
-    if (away->link >= 0 && core->now - away->since_us > LINK_CONNECT_US)
-        admit_link_down(core);
+    if (admit->away.link >= 0 && core->now - admit->away.since_us > LINK_CONNECT_US)
+        admit_link_down(admit, links, core);
 }

@@ -88,8 +88,6 @@ expel(struct audit *audit, const struct core *core)
 {
     struct proto_node node = audit->accused;
     audit->accused = (struct proto_node){0, 0};
-    if (!audit_expelled(audit, node.id))
-        audit->expelled[audit->expulsions++ % PROTO_PEERS_MAX] = node.id;
     return (struct audit_verdict){.expel = node, .abort = present(audit, core)};
 }
 

@@ -33,9 +33,7 @@ struct audit {
     struct proto_node accused; /* the node that we accuse; id 0: none */
     uint64_t accused_at_us;    /* awake */
     uint64_t suspect[PROTO_PEERS_MAX];
-    uint64_t expelled[PROTO_PEERS_MAX];
-    unsigned suspects,
-        expulsions; /* counted since the start; only the last PROTO_PEERS_MAX are remembered */
+    unsigned suspects; /* counted since the start; only the last PROTO_PEERS_MAX are remembered */
     uint64_t audits;
 };
 
@@ -93,18 +91,11 @@ audit_listed(const uint64_t *list, unsigned count, uint64_t id)
     return false;
 }
 
-static inline bool
-audit_expelled(const struct audit *audit, uint64_t id)
-{
-    return audit_listed(audit->expelled, audit->expulsions, id);
-}
-
 /* Did we or another node accuse it? Then no state is taken from it. */
 static inline bool
 audit_suspects(const struct audit *audit, uint64_t id)
 {
-    return audit->accused.id == id || audit_expelled(audit, id) ||
-           audit_listed(audit->suspect, audit->suspects, id);
+    return audit->accused.id == id || audit_listed(audit->suspect, audit->suspects, id);
 }
 
 #endif

@@ -7,20 +7,20 @@
 #include "proto/text.h"
 
 static struct contact *
-find(struct core *core, struct proto_node node)
+find(struct contacts *contacts, struct proto_node node)
 {
     for (int i = 0; i < CONTACTS_MAX; i++)
-        if (core->contacts.list[i].node.id == node.id)
-            return &core->contacts.list[i];
+        if (contacts->list[i].node.id == node.id)
+            return &contacts->list[i];
     return NULL;
 }
 
 /* A node that is started again has another id, and most often the same address. */
 static struct contact *
-find_place(struct core *core, const struct proto_endpoint *at)
+find_place(struct contacts *contacts, const struct proto_endpoint *at)
 {
     for (int i = 0; i < CONTACTS_MAX; i++) {
-        struct contact *contact = &core->contacts.list[i];
+        struct contact *contact = &contacts->list[i];
         if (contact->node.id != 0 && !contact->here && core_endpoint_equal(&contact->at, at))
             return contact;
     }
@@ -29,11 +29,11 @@ find_place(struct core *core, const struct proto_endpoint *at)
 
 /* Free, or that of a node without a session which was heard longest ago. */
 static struct contact *
-make_room(struct core *core)
+make_room(struct contacts *contacts)
 {
     struct contact *best = NULL;
     for (int i = 0; i < CONTACTS_MAX; i++) {
-        struct contact *contact = &core->contacts.list[i];
+        struct contact *contact = &contacts->list[i];
         if (contact->node.id == 0)
             return contact;
         if (!contact->here && (!best || contact->heard_us < best->heard_us))
@@ -44,15 +44,16 @@ make_room(struct core *core)
 
 /* The record of a node of which there is a sign; NULL: there is no room, or the sign is an old one. */
 static struct contact *
-note(struct core *core, struct proto_node node, const struct proto_endpoint *at)
+note(struct contacts *contacts, const struct core *core, struct proto_node node,
+     const struct proto_endpoint *at)
 {
-    struct contact *contact = find(core, node);
+    struct contact *contact = find(contacts, node);
     if (contact && node.incarnation < contact->node.incarnation)
         return NULL;
     if (!contact || node.incarnation > contact->node.incarnation) {
-        struct contact *before = contact ? contact : find_place(core, at);
+        struct contact *before = contact ? contact : find_place(contacts, at);
         bool met = before && before->met;
-        contact = before ? before : make_room(core);
+        contact = before ? before : make_room(contacts);
         if (!contact)
             return NULL;
         *contact = (struct contact){.node = node, .met = met, .since_us = core->awake};
@@ -66,16 +67,17 @@ note(struct core *core, struct proto_node node, const struct proto_endpoint *at)
 }
 
 void
-contact_heard(struct core *core, struct proto_node node, const struct proto_endpoint *at)
+contact_heard(struct contacts *contacts, const struct core *core, struct proto_node node,
+              const struct proto_endpoint *at)
 {
-    note(core, node, at);
+    note(contacts, core, node, at);
 }
 
 void
-contact_hello(struct core *core, struct proto_node node, const struct proto_endpoint *at,
-              const char *name)
+contact_hello(struct contacts *contacts, const struct core *core, struct proto_node node,
+              const struct proto_endpoint *at, const char *name)
 {
-    struct contact *contact = note(core, node, at);
+    struct contact *contact = note(contacts, core, node, at);
     if (!contact)
         return;
     contact->hello_us = core->awake;
@@ -83,17 +85,17 @@ contact_hello(struct core *core, struct proto_node node, const struct proto_endp
 }
 
 void
-contact_link(struct core *core, struct proto_node node)
+contact_link(struct contacts *contacts, const struct core *core, struct proto_node node)
 {
-    struct contact *contact = find(core, node);
+    struct contact *contact = find(contacts, node);
     if (contact)
         contact->link_us = core->awake;
 }
 
 void
-contact_met(struct core *core, struct proto_node node)
+contact_met(struct contacts *contacts, struct proto_node node)
 {
-    struct contact *contact = find(core, node);
+    struct contact *contact = find(contacts, node);
     if (!contact)
         return;
     contact->here = contact->met = true;
@@ -101,9 +103,9 @@ contact_met(struct core *core, struct proto_node node)
 }
 
 void
-contact_lost(struct core *core, struct proto_node node)
+contact_lost(struct contacts *contacts, const struct core *core, struct proto_node node)
 {
-    struct contact *contact = find(core, node);
+    struct contact *contact = find(contacts, node);
     if (!contact)
         return;
     contact->here = false;
@@ -111,9 +113,9 @@ contact_lost(struct core *core, struct proto_node node)
 }
 
 void
-contact_settled(struct core *core, struct proto_node node)
+contact_settled(struct contacts *contacts, struct proto_node node)
 {
-    struct contact *contact = find(core, node);
+    struct contact *contact = find(contacts, node);
     if (contact)
         contact->settled = true;
 }
@@ -153,7 +155,7 @@ print_who(const struct contact *contact, char *out, size_t size)
 }
 
 static void
-say_gap(struct core *core, const struct contact *contact, enum core_gap gap)
+say_gap(const struct core *core, const struct contact *contact, enum core_gap gap)
 {
     char who[PROTO_NAME_MAX + PROTO_HOST_MAX + 16];
     unsigned here = core->config.hello.control_port;
@@ -186,9 +188,8 @@ say_gap(struct core *core, const struct contact *contact, enum core_gap gap)
 }
 
 void
-contact_tick(struct core *core)
+contact_tick(struct contacts *contacts, const struct core *core)
 {
-    struct contacts *contacts = &core->contacts;
     contacts->unreached = 0;
     for (int i = 0; i < CONTACTS_MAX; i++) {
         struct contact *contact = &contacts->list[i];
@@ -206,7 +207,7 @@ static void
 list(const struct core *core, struct core_status *out, bool here)
 {
     for (int i = 0; i < CONTACTS_MAX && out->contact_count < PROTO_PEERS_MAX; i++) {
-        const struct contact *contact = &core->contacts.list[i];
+        const struct contact *contact = &core->peers.contacts.list[i];
         if (contact->node.id == 0 || contact->here != here)
             continue;
         struct core_contact *to = &out->contacts[out->contact_count++];

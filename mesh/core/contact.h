@@ -37,19 +37,20 @@ struct contacts {
 };
 
 /* A beacon of `node`, which listens at `at`, came. */
-void contact_heard(struct core *core, struct proto_node node, const struct proto_endpoint *at);
+void contact_heard(struct contacts *contacts, const struct core *core, struct proto_node node,
+                   const struct proto_endpoint *at);
 /* Its HELLO came; it calls itself `name`. */
-void contact_hello(struct core *core, struct proto_node node, const struct proto_endpoint *at,
-                   const char *name);
+void contact_hello(struct contacts *contacts, const struct core *core, struct proto_node node,
+                   const struct proto_endpoint *at, const char *name);
 /* Our connection to it is up. */
-void contact_link(struct core *core, struct proto_node node);
+void contact_link(struct contacts *contacts, const struct core *core, struct proto_node node);
 /* A session with it begins; a session with it ends. */
-void contact_met(struct core *core, struct proto_node node);
-void contact_lost(struct core *core, struct proto_node node);
+void contact_met(struct contacts *contacts, struct proto_node node);
+void contact_lost(struct contacts *contacts, const struct core *core, struct proto_node node);
 /* It was refused, or it refused us, or it said goodbye. */
-void contact_settled(struct core *core, struct proto_node node);
+void contact_settled(struct contacts *contacts, struct proto_node node);
 /* Logs once each node that is heard and not met. */
-void contact_tick(struct core *core);
+void contact_tick(struct contacts *contacts, const struct core *core);
 
 /* Lists the nodes that were heard; those with a session first. */
 void contact_list(const struct core *core, struct core_status *out);

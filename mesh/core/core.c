@@ -42,10 +42,7 @@ core_new(struct core **out, const struct core_config *config, const struct core_
         core_destroy(&core);
         return -ENOMEM;
     }
-    link_init(core);
-    rendezvous_init(core);
-    admit_init(core);
-    peers_init(core);
+    sessions_init(&core->peers, core);
     page_repair_init(&core->repair);
     *out = core;
     return 0;
@@ -103,10 +100,59 @@ core_finish(struct core *core)
     core->ops.finished(core->ctx);
 }
 
+/* Sessions began and ended: the parts are told. */
+static void
+core_news(struct core *core)
+{
+    const struct peers_news news = peers_take_news(&core->peers);
+    for (uint64_t left = news.gone; left; left &= left - 1) {
+        int i = __builtin_ctzll(left);
+        heartbeat_gone(&core->view, i);
+        page_repair_gone(&core->repair, i);
+        core->engine->peer_gone(core, i);
+        core->engine->peer_lost(core, i, news.why[i]);
+    }
+    for (uint64_t left = news.forgotten; left; left &= left - 1) {
+        heartbeat_forget(&core->view, __builtin_ctzll(left));
+        core->engine->peer_forget(core, __builtin_ctzll(left));
+    }
+    for (uint64_t left = news.up; left; left &= left - 1) {
+        int i = __builtin_ctzll(left);
+        heartbeat_up(&core->view, core, i);
+        core->engine->peer_up(core, i);
+        if (core->peers.peers[i].announced || core->config.hello.wants_job)
+            heartbeat_send(core);
+    }
+}
+
+/* A message of peers[i] came. */
+static void
+core_heard(struct core *core, int i)
+{
+    if (heartbeat_heard(&core->view, core, i))
+        core->engine->peer_back(core, i);
+}
+
+/* Who is silent? */
+static void
+core_watch(struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++) {
+        if (core->peers.peers[i].state != PEER_UP)
+            continue;
+        enum heartbeat_verdict verdict = heartbeat_watch(&core->view, core, i);
+        if (verdict == HEARTBEAT_SUSPECTED)
+            core->engine->peer_lost(core, i, "silent");
+        else if (verdict == HEARTBEAT_LOST)
+            peers_drop(&core->peers, core, i, REPORT_SILENT, "silent");
+    }
+}
+
 /* Let every part do what has become possible. */
 static void
 core_settle(struct core *core)
 {
+    core_news(core);
     if (core->leaving || core->config.hello.wants_job)
         return;
     page_repair_step(&core->repair, core);
@@ -120,13 +166,11 @@ core_on_tick(struct core *core, uint64_t now)
     core_clock_tick(core, now);
     if (core->leaving)
         return;
-    peers_tick(core);
-    rendezvous_tick(core);
-    admit_tick(core);
+    core_watch(core);
+    sessions_tick(&core->peers, core);
+    core_news(core);
     heartbeat_tick(core);
-    rendezvous_tell_tick(core);
     core->engine->tick(core);
-    contact_tick(core);
     core_settle(core);
 }
 
@@ -144,7 +188,7 @@ core_on_found(struct core *core, uint64_t now, const struct proto_endpoint *at,
     core_clock(core, now);
     if (core->leaving)
         return;
-    peers_found(core, at, node, true);
+    sessions_found(&core->peers, core, at, node, true);
     core_settle(core);
 }
 
@@ -154,7 +198,7 @@ core_on_link_up(struct core *core, uint64_t now, unsigned link)
     core_clock(core, now);
     if (core->leaving || link >= LINK_MAX)
         return;
-    link_up(core, link);
+    sessions_link_up(&core->peers, core, link);
     core_settle(core);
 }
 
@@ -164,7 +208,7 @@ core_on_link_down(struct core *core, uint64_t now, unsigned link)
     core_clock(core, now);
     if (core->leaving || link >= LINK_MAX)
         return;
-    link_down(core, link);
+    sessions_link_down(&core->peers, core, link);
     core_settle(core);
 }
 
@@ -188,7 +232,21 @@ static void
 on_peers(struct core *core, const struct proto_peers *peers)
 {
     for (size_t k = 0; k < peers->count; k++)
-        peers_found(core, &peers->endpoints[k], (struct proto_node){0, 0}, false);
+        sessions_found(&core->peers, core, &peers->endpoints[k], (struct proto_node){0, 0}, false);
+}
+
+static void
+on_hello(struct core *core, struct proto_node from, const char *host,
+         const struct proto_hello *hello)
+{
+    size_t length = strlen(host);
+    if (length >= PROTO_HOST_MAX || !text_host(host, length))
+        return; /* it would go into peer lists */
+    sessions_hello(&core->peers, core, from, host, hello);
+    core_news(core);
+    int i = peers_find(core, from);
+    if (i >= 0)
+        core_heard(core, i);
 }
 
 /* A message of a peer with a session; it is only a helper when it wants a job. */
@@ -196,13 +254,13 @@ static void
 on_session(struct core *core, int i, const struct proto_msg *msg, const void *body,
            size_t body_size)
 {
-    heartbeat_heard(core, i);
+    core_heard(core, i);
     if (msg->type == PROTO_JOB) {
         on_job(core, i, body, body_size);
         return;
     }
     if (msg->type == PROTO_BYE) {
-        peers_bye(core, i);
+        sessions_bye(&core->peers, core, i, core->view.of[i].beat.done);
         return;
     }
     if (!core->peers.peers[i].announced)
@@ -231,12 +289,10 @@ core_on_message(struct core *core, uint64_t now, struct proto_node from, const c
     if (core->leaving || from.id == 0)
         return;
     if (msg->type == PROTO_HELLO) {
-        size_t length = strlen(from_host);
-        if (length < PROTO_HOST_MAX && text_host(from_host, length)) /* it goes into peer lists */
-            peers_hello(core, from, from_host, &msg->hello);
+        on_hello(core, from, from_host, &msg->hello);
     } else if (msg->type == PROTO_REFUSE) {
-        admit_refused(core, from, from_host, &msg->refuse, body,
-                      body_size < PROTO_JOB_MAX ? body_size : 0);
+        sessions_refused(&core->peers, core, from, from_host, &msg->refuse, body,
+                         body_size < PROTO_JOB_MAX ? body_size : 0);
     } else {
         int i = peers_find(core, from);
         if (i >= 0)
@@ -253,7 +309,7 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
     int i = core->leaving ? -1 : peers_find(core, from);
     if (i < 0 || !core->peers.peers[i].announced)
         return;
-    heartbeat_heard(core, i);
+    core_heard(core, i);
     if (msg->type == PROTO_PAGE)
         page_repair_on_page(&core->repair, core, i, &msg->page, frame->data, frame->size);
     else
@@ -384,7 +440,7 @@ core_wrong(const struct core *core)
 void
 core_stats(const struct core *core, struct core_stats *out)
 {
-    *out = (struct core_stats){.unreached = core->contacts.unreached};
+    *out = (struct core_stats){.unreached = core->peers.contacts.unreached};
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
         out->peers += peer->state == PEER_UP && !core->view.of[i].suspected && peer->announced;

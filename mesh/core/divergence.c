@@ -142,7 +142,7 @@ holders(const struct core *core, uint64_t round, uint64_t hash)
     unsigned count = 0;
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
-        count += peers_usable(core, i) && !core->divergence.of[i].apart && said->round == round &&
+        count += view_usable(core, i) && !core->divergence.of[i].apart && said->round == round &&
                  said->state_hash == hash;
     }
     return count;
@@ -154,7 +154,7 @@ divergence_trusts(const struct core *core, uint64_t round, uint64_t hash)
     unsigned same = holders(core, round, hash);
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
-        bool other = peers_usable(core, i) && !core->divergence.of[i].apart &&
+        bool other = view_usable(core, i) && !core->divergence.of[i].apart &&
                      said->round == round && said->state_hash != 0 && said->state_hash != hash;
         if (other && holders(core, round, said->state_hash) >= same)
             return core_mutant(MUTANT_ODD);

@@ -45,10 +45,11 @@ struct engine {
     void (*audited)(struct core *core, bool equal);
     void (*starved)(struct core *core, uint64_t us);
 
-    /* About peers: what our heartbeat says, a heartbeat came, peers[i] is lost (suspected, or its session has ended),
-     * its session has ended, a session begins, slot i will be another node. */
+    /* About peers: what our heartbeat says, a heartbeat came, peers[i] was suspected and is heard again, it is lost
+     * (suspected, or its session has ended), its session has ended, a session begins, slot i will be another node. */
     void (*beat_out)(const struct core *core, struct proto_heartbeat *beat);
     void (*beat)(struct core *core, int i, const struct proto_heartbeat *beat);
+    void (*peer_back)(struct core *core, int i);
     void (*peer_lost)(struct core *core, int i, const char *why);
     void (*peer_gone)(struct core *core, int i);
     void (*peer_up)(struct core *core, int i);

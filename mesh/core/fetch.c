@@ -81,7 +81,7 @@ fetch_runs(const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     const struct plan_peer *planned = &core->plan.of[i];
-    return peers_usable(core, i) && !plan_says_idle(core, i) && !said->done && !planned->stuck;
+    return view_usable(core, i) && !plan_says_idle(core, i) && !said->done && !planned->stuck;
 }
 
 bool
@@ -90,7 +90,7 @@ fetch_fit(const struct core *core, int i)
     const struct peer *peer = &core->peers.peers[i];
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     const struct fetch_peer *fetched = &core->fetch.of[i];
-    return peers_usable(core, i) && core->awake >= fetched->avoid_at_us && said->state_hash != 0 &&
+    return view_usable(core, i) && core->awake >= fetched->avoid_at_us && said->state_hash != 0 &&
            !divergence_excludes(core, i) && !audit_suspects(&core->audit, peer->node.id) &&
            divergence_trusts(core, said->round, said->state_hash);
 }
@@ -138,7 +138,7 @@ fetch_ready(const struct core *core)
         core->done)
         return false;
     for (int i = 0; i < core->peers.high; i++)
-        if (peers_usable(core, i) && core->view.of[i].beat.round > core->round + 1)
+        if (view_usable(core, i) && core->view.of[i].beat.round > core->round + 1)
             return false;
     return true;
 }

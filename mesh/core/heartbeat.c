@@ -1,6 +1,8 @@
 /* heartbeat.c - see heartbeat.h for what silence means. */
 #include "mesh/core/heartbeat.h"
 
+#include <assert.h>
+
 #include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
 
@@ -38,27 +40,22 @@ heartbeat_send(struct core *core)
     peers_send_all(core, &msg);
 }
 
-/* What kept a peer out of the plan is over: it is worth a hold at once. */
-static void
-healed(struct core *core, int i)
+bool
+heartbeat_heard(struct view *view, const struct core *core, int i)
 {
-    plan_healed(&core->plan, i);
-}
-
-void
-heartbeat_heard(struct core *core, int i)
-{
-    if (core->view.of[i].suspected)
-        healed(core, i);
-    core->view.of[i].at_us = core->awake;
-    core->view.of[i].suspected = false;
+    bool healed = view->of[i].suspected;
+    view->of[i].at_us = core->awake;
+    view->of[i].suspected = false;
+    return healed;
 }
 
 /* How fast its rounds are, from two heartbeats with some time between. */
 static void
-take_round(struct core *core, struct heard *heard, uint64_t round)
+take_round(struct heard *heard, const struct core *core, uint64_t round)
 {
     uint64_t us = core->now - heard->counted_at_us;
+    if (heard->beat.round != round)
+        heard->moved_at_us = core->awake;
     if (heard->counted_at_us && us < CORE_HEARTBEAT_US)
         return;
     bool moved = heard->counted_at_us && round > heard->counted_round;
@@ -67,11 +64,10 @@ take_round(struct core *core, struct heard *heard, uint64_t round)
     heard->counted_round = round;
 }
 
-/* Whom it hears; whoever hears another again is worth a hold. */
-static void
-take_hears(struct core *core, int i, const struct proto_heartbeat *beat)
+/* Whom peers[i] hears. Returns a bitmap of those who are worth a hold, as one hears another again. */
+static uint64_t
+take_hears(struct heard *heard, const struct core *core, int i, const struct proto_heartbeat *beat)
 {
-    struct heard *heard = &core->view.of[i];
     uint64_t before = heard->hears;
     bool deaf = !heard->hears_me;
     heard->hears = 0;
@@ -85,42 +81,60 @@ take_hears(struct core *core, int i, const struct proto_heartbeat *beat)
         int j = peers_find(core, hearing->node);
         if (j < 0)
             continue;
-        heard->hears |= 1ull << j;
+        heard->hears |= UINT64_C(1) << j;
         heard->lag_us[j] = hearing->lag_us;
     }
-    for (uint64_t news = heard->hears & ~before; news; news &= news - 1) {
-        healed(core, __builtin_ctzll(news));
-        healed(core, i);
-    }
-    if (deaf && heard->hears_me)
-        healed(core, i);
+    uint64_t healed = heard->hears & ~before;
+    return healed || (deaf && heard->hears_me) ? healed | UINT64_C(1) << i : 0;
 }
 
-void
-heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat)
+struct heartbeat_news
+heartbeat_take(struct view *view, const struct core *core, int i,
+               const struct proto_heartbeat *beat)
 {
-    struct heard *heard = &core->view.of[i];
-    struct plan_peer *planned = &core->plan.of[i];
-    take_round(core, heard, beat->round);
-    if (heard->beat.round != beat->round)
-        heard->moved_at_us = core->awake;
-    if (planned->stuck && beat->busy_us < heard->beat.busy_us) {
-        planned->stuck = false;
-        healed(core, i);
-    }
-    if (heard->beat.benched && !beat->benched)
-        healed(core, i);
+    struct heard *heard = &view->of[i];
+    struct heartbeat_news news = {.moves = beat->busy_us < heard->beat.busy_us};
+    bool back = heard->beat.benched && !beat->benched;
+    take_round(heard, core, beat->round);
     heard->beat = *beat;
     heard->beat.have &= core->all;
-    take_hears(core, i, beat);
+    news.healed = take_hears(heard, core, i, beat);
+    if (back)
+        news.healed |= UINT64_C(1) << i;
+    return news;
 }
 
 void
-heartbeat_state(struct core *core, int i, uint64_t state)
+heartbeat_state(struct view *view, const struct core *core, int i, uint64_t state)
 {
-    struct proto_heartbeat *beat = &core->view.of[i].beat;
-    beat->round = core->round;
-    beat->state_hash = state;
+    view->of[i].beat.round = core->round;
+    view->of[i].beat.state_hash = state;
+}
+
+void
+heartbeat_up(struct view *view, const struct core *core, int i)
+{
+    assert(core->peers.peers[i].state == PEER_UP);
+    view->of[i] = (struct heard){.at_us = core->awake, .moved_at_us = core->awake};
+}
+
+void
+heartbeat_gone(struct view *view, int i)
+{
+    struct heard *heard = &view->of[i];
+    heard->hears_me = false;
+    heard->hears = 0;
+    heard->beat.idle = false;
+    heard->beat.ready = false;
+    heard->counted_at_us = 0;
+}
+
+void
+heartbeat_forget(struct view *view, int i)
+{
+    for (int j = 0; j < PEERS_MAX; j++)
+        view->of[j].hears &= ~(UINT64_C(1) << i);
+    view->of[i] = (struct heard){.suspected = false};
 }
 
 /* When more than half of the mesh is silent at once, we may be the one that does not hear. */
@@ -151,20 +165,20 @@ lost(const struct core *core, int i)
     return silent_us > CORE_SPLIT_US || !hush(core);
 }
 
-void
-heartbeat_watch(struct core *core, int i)
+enum heartbeat_verdict
+heartbeat_watch(struct view *view, const struct core *core, int i)
 {
-    struct heard *heard = &core->view.of[i];
+    struct heard *heard = &view->of[i];
     uint64_t silent_us = core->awake - heard->at_us;
     char who[PROTO_WHO_MAX];
-    if (silent_us > CORE_FORGET_US && !core_mutant(MUTANT_FORGET)) {
-        peers_drop(core, i, REPORT_SILENT, "silent");
-    } else if (!heard->suspected && lost(core, i)) {
-        heard->suspected = true;
-        core_log(core, 7, "%s is silent for %u ms", report_who(core, i, who),
-                 (unsigned)(silent_us / 1000));
-        core->engine->peer_lost(core, i, "silent");
-    }
+    if (silent_us > CORE_FORGET_US && !core_mutant(MUTANT_FORGET))
+        return HEARTBEAT_LOST;
+    if (heard->suspected || !lost(core, i))
+        return HEARTBEAT_AS_BEFORE;
+    heard->suspected = true;
+    core_log(core, 7, "%s is silent for %u ms", report_who(core, i, who),
+             (unsigned)(silent_us / 1000));
+    return HEARTBEAT_SUSPECTED;
 }
 
 void

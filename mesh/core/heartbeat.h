@@ -16,22 +16,39 @@
 #ifndef MESH_HEARTBEAT_H
 #define MESH_HEARTBEAT_H
 
-#include "mesh/core/core.h"
+#include "mesh/core/view.h"
 
 enum {
     /* a peer that missed two heartbeats counts as silent when we ask whether most of the mesh is */
     HEARTBEAT_HUSH_US = 125000,
 };
 
+/* What a heartbeat of peers[i] brought. */
+struct heartbeat_news {
+    uint64_t healed; /* bitmap of peers that something kept out of plans, and that is over */
+    bool moves;      /* its trainer has made progress */
+};
+
+enum heartbeat_verdict {
+    HEARTBEAT_AS_BEFORE,
+    HEARTBEAT_SUSPECTED, /* it is suspected from now on */
+    HEARTBEAT_LOST,      /* its session is to end */
+};
+
 /* Sends a heartbeat to all peers now. A node without a job asks for one instead. */
 void heartbeat_send(struct core *core);
-/* A message of the peer came. */
-void heartbeat_heard(struct core *core, int i);
-void heartbeat_take(struct core *core, int i, const struct proto_heartbeat *beat);
+/* A message of peers[i] came. Returns true if it was suspected. */
+bool heartbeat_heard(struct view *view, const struct core *core, int i);
+struct heartbeat_news heartbeat_take(struct view *view, const struct core *core, int i,
+                                     const struct proto_heartbeat *beat);
 /* A chunk of peers[i] was computed from a state with this hash before core->round. */
-void heartbeat_state(struct core *core, int i, uint64_t state);
-/* Suspects peers[i], which is up, or ends its session when it has been silent for too long. */
-void heartbeat_watch(struct core *core, int i);
+void heartbeat_state(struct view *view, const struct core *core, int i, uint64_t state);
+/* Has peers[i], which is up, been silent for too long? */
+enum heartbeat_verdict heartbeat_watch(struct view *view, const struct core *core, int i);
+/* A session with peers[i] begins; it has ended; slot i is free, and nobody hears it. */
+void heartbeat_up(struct view *view, const struct core *core, int i);
+void heartbeat_gone(struct view *view, int i);
+void heartbeat_forget(struct view *view, int i);
 void heartbeat_tick(struct core *core);
 
 #endif

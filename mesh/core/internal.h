@@ -9,23 +9,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mesh/core/admit.h"
 #include "mesh/core/audit.h"
 #include "mesh/core/collective.h"
-#include "mesh/core/contact.h"
 #include "mesh/core/contribution.h"
 #include "mesh/core/core.h"
 #include "mesh/core/divergence.h"
 #include "mesh/core/fetch.h"
 #include "mesh/core/heartbeat.h"
-#include "mesh/core/link.h"
 #include "mesh/core/mutant.h"
 #include "mesh/core/page_repair.h"
 #include "mesh/core/peers.h"
 #include "mesh/core/plan.h"
-#include "mesh/core/rendezvous.h"
-#include "mesh/core/report.h"
 #include "mesh/core/serve.h"
+#include "mesh/core/sessions.h"
 #include "mesh/core/straggler.h"
 #include "mesh/core/transfer.h"
 #include "mesh/core/view.h"
@@ -64,13 +60,8 @@ struct core {
     bool leaving;
     bool finished;
 
-    struct link_table links;
-    struct rendezvous rendezvous;
-    struct admit admit;
     struct peers peers;
-    struct contacts contacts;
     struct view view;
-    struct report report;
     struct plan plan;
     struct contribution contribution;
     struct transfer transfer;
@@ -150,6 +141,63 @@ core_endpoint(const char *host, uint16_t port)
     struct proto_endpoint at = {.control_port = port};
     memcpy(at.host, host, strnlen(host, sizeof at.host - 1));
     return at;
+}
+
+/* Index of the node with this id, or -1. */
+static inline int
+peers_by_id(const struct core *core, uint64_t id)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state != PEER_FREE && core->peers.peers[i].node.id == id)
+            return i;
+    return -1;
+}
+
+/* Index of the session with exactly this incarnation, or -1. */
+static inline int
+peers_find(const struct core *core, struct proto_node node)
+{
+    int i = peers_by_id(core, node.id);
+    if (i < 0 || core->peers.peers[i].state != PEER_UP)
+        return -1;
+    bool same = core->peers.peers[i].node.incarnation == node.incarnation;
+    return same || core_mutant(MUTANT_INCARNATION) ? i : -1;
+}
+
+/* Sends to peers[i] on the control link. Does nothing without a session. */
+static inline void
+peers_send(const struct core *core, int i, const struct proto_msg *msg)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    if (peer->state == PEER_UP)
+        core->ops.send(core->ctx, (unsigned)peer->link, msg, NULL, 0);
+}
+
+static inline void
+peers_send_all(const struct core *core, const struct proto_msg *msg)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (!core->peers.peers[i].hello.wants_job)
+            peers_send(core, i, msg);
+}
+
+/* Is peers[i] to be counted on? It is up, it is not suspected, and by its heartbeats it hears us, too. */
+static inline bool
+view_usable(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    const struct heard *heard = &core->view.of[i];
+    if (peer->state != PEER_UP || heard->suspected || peer->hello.wants_job)
+        return false;
+    return heard->hears_me || core_mutant(MUTANT_HEARING);
+}
+
+/* Do a and b hear each other, by their own last heartbeats? */
+static inline bool
+view_mutual(const struct core *core, int a, int b)
+{
+    const struct heard *of = core->view.of;
+    return ((of[a].hears >> b & 1) && (of[b].hears >> a & 1)) || core_mutant(MUTANT_CLIQUE);
 }
 
 #endif

@@ -1,20 +1,23 @@
 /* link.c - the table of links; see link.h. */
 #include "mesh/core/link.h"
 
+#include <assert.h>
+
 #include "mesh/core/internal.h"
 #include "proto/mix.h"
 
 void
-link_init(struct core *core)
+link_init(struct link_table *table, const struct core *core)
 {
     const struct proto_node *self = &core->config.self;
-    core->links.number = (uint32_t)mix64_pair(self->id, self->incarnation);
+    table->number = (uint32_t)mix64_pair(self->id, self->incarnation);
 }
 
 int
-link_open(struct core *core, enum link_use use, int index, const struct proto_endpoint *at)
+link_open(struct link_table *table, const struct core *core, enum link_use use, int index,
+          const struct proto_endpoint *at)
 {
-    struct link_table *table = &core->links;
+    assert(use != LINK_FREE);
     for (unsigned k = 0; k < LINK_MAX; k++) {
         unsigned link = (table->next + k) % LINK_MAX;
         if (table->links[link].use != LINK_FREE)
@@ -29,75 +32,34 @@ link_open(struct core *core, enum link_use use, int index, const struct proto_en
 }
 
 void
-link_close(struct core *core, int link)
+link_close(struct link_table *table, const struct core *core, int link)
 {
-    core->links.links[link].use = LINK_FREE;
+    assert(table->links[link].use != LINK_FREE);
+    table->links[link].use = LINK_FREE;
     core->ops.disconnect(core->ctx, (unsigned)link);
 }
 
 void
-link_close_announced(struct core *core, int link, struct proto_node node)
+link_close_announced(struct link_table *table, const struct core *core, int link,
+                     struct proto_node node)
 {
-    core->links.links[link].use = LINK_FREE;
+    assert(table->links[link].use == LINK_PEER);
+    table->links[link].use = LINK_FREE;
     core->ops.peer_down(core->ctx, (unsigned)link, node);
 }
 
 uint32_t
-link_number(struct core *core)
+link_number(struct link_table *table)
 {
-    core->links.number += core->links.number == UINT32_MAX ? 2 : 1;
-    return core->links.number;
+    table->number += table->number == UINT32_MAX ? 2 : 1;
+    return table->number;
 }
 
 void
-link_hello(struct core *core, int link, uint32_t asks, uint32_t answers)
+link_hello(const struct core *core, int link, uint32_t asks, uint32_t answers)
 {
     struct proto_msg msg = {.type = PROTO_HELLO, .hello = core->config.hello};
     msg.hello.asks = asks;
     msg.hello.answers = answers;
     core->ops.send(core->ctx, (unsigned)link, &msg, NULL, 0);
-}
-
-uint64_t
-link_retry_next(uint64_t us)
-{
-    return us * 2 > LINK_RETRY_MAX_US ? LINK_RETRY_MAX_US : us * 2;
-}
-
-void
-link_up(struct core *core, unsigned link)
-{
-    int index = core->links.links[link].index;
-    switch (core->links.links[link].use) {
-    case LINK_FREE:
-        break;
-    case LINK_PEER:
-        peers_link_up(core, index);
-        break;
-    case LINK_SEED:
-        rendezvous_link_up(core, index);
-        break;
-    case LINK_AWAY:
-        admit_link_up(core);
-        break;
-    }
-}
-
-void
-link_down(struct core *core, unsigned link)
-{
-    int index = core->links.links[link].index;
-    switch (core->links.links[link].use) {
-    case LINK_FREE:
-        break;
-    case LINK_PEER:
-        peers_link_down(core, index);
-        break;
-    case LINK_SEED:
-        rendezvous_link_down(core, index);
-        break;
-    case LINK_AWAY:
-        admit_link_down(core);
-        break;
-    }
 }

@@ -33,21 +33,25 @@ struct link_table {
     uint32_t number; /* number of the newest link */
 };
 
-void link_init(struct core *core);
+void link_init(struct link_table *table, const struct core *core);
 /* Opens a link to `at`; -1 when none is left. */
-int link_open(struct core *core, enum link_use use, int index, const struct proto_endpoint *at);
-void link_close(struct core *core, int link);
+int link_open(struct link_table *table, const struct core *core, enum link_use use, int index,
+              const struct proto_endpoint *at);
+void link_close(struct link_table *table, const struct core *core, int link);
 /* The same for a link whose peer was announced with ops->peer_up. */
-void link_close_announced(struct core *core, int link, struct proto_node node);
+void link_close_announced(struct link_table *table, const struct core *core, int link,
+                          struct proto_node node);
 /* A number for a new link. Never 0, different from the numbers of the last four thousand million links, and most
  * likely different from those of this node before its restart: an answer to such a number may still arrive. */
-uint32_t link_number(struct core *core);
+uint32_t link_number(struct link_table *table);
 /* Sends HELLO on `link`. It asks with the number `asks` and answers `answers`; 0: does not ask, does not answer. */
-void link_hello(struct core *core, int link, uint32_t asks, uint32_t answers);
+void link_hello(const struct core *core, int link, uint32_t asks, uint32_t answers);
+
 /* The waiting time after the next failure, when it was `us` after this one. */
-uint64_t link_retry_next(uint64_t us);
-/* The shell reports it; the user of the link is told. */
-void link_up(struct core *core, unsigned link);
-void link_down(struct core *core, unsigned link);
+static inline uint64_t
+link_retry_next(uint64_t us)
+{
+    return us * 2 > LINK_RETRY_MAX_US ? LINK_RETRY_MAX_US : us * 2;
+}
 
 #endif

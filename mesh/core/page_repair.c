@@ -48,7 +48,7 @@ next_to_ask(const struct page_repair *repair, const struct core *core)
     int high = core->peers.high;
     for (int k = 0; k < high; k++) {
         int i = (int)((repair->turn + (uint64_t)k) % (uint64_t)high);
-        if (!(repair->tried >> i & 1) && peers_usable(core, i))
+        if (!(repair->tried >> i & 1) && view_usable(core, i))
             return i;
     }
     return -1;
@@ -142,7 +142,7 @@ page_repair_step(struct page_repair *repair, const struct core *core)
     if (!repair->wants)
         return;
     if (repair->asked >= 0 && !core_mutant(MUTANT_PAGE_ASKED) &&
-        (!peers_usable(core, repair->asked) ||
+        (!view_usable(core, repair->asked) ||
          core->awake - repair->asked_at_us > PAGE_REPAIR_ASK_US))
         give_up_on(repair, repair->asked);
     if (repair->asked >= 0)

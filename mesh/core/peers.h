@@ -10,13 +10,19 @@
  * A restarted node has another id and often the same address. So when a new node is found at the address of a peer
  * that has no session, the old entry is deleted.
  *
- * rendezvous.h says where endpoints come from, link.h what a link is, admit.h which nodes are refused, heartbeat.h
- * what silence means. A peer is *usable* when it is up, is not suspected, and says in its heartbeats that it hears
- * us, too. */
+ * rendezvous.h says where endpoints come from, link.h what a link is, admit.h which nodes are refused, contact.h and
+ * report.h what people are told. heartbeat.h says what silence means, view.h what a peer said.
+ *
+ * Sessions call none of the parts that use them. What happened to them is *news*: core.c takes it after each call, and
+ * tells the parts. */
 #ifndef MESH_PEERS_H
 #define MESH_PEERS_H
 
+#include "mesh/core/admit.h"
+#include "mesh/core/contact.h"
 #include "mesh/core/core.h"
+#include "mesh/core/link.h"
+#include "mesh/core/rendezvous.h"
 #include "mesh/core/report.h"
 
 enum {
@@ -49,46 +55,57 @@ struct peer {
     bool announced;  /* ops->peer_up was called */
     bool greeted;    /* `hello` is from this incarnation */
     struct proto_hello hello;
-    struct proto_refuse refuse; /* what to send to it, when reason != 0 */
-    bool unsaid;                /* it is refused for its job, and no line was printed yet */
-    uint64_t since_us;          /* when the link was opened, or HELLO or REFUSE was sent */
+    uint64_t since_us; /* when the link was opened, or HELLO or REFUSE was sent */
     uint64_t retry_at_us;
     uint64_t retry_us;
     uint64_t found_at_us;
+};
+
+/* What happened to sessions; bit i: to that of peers[i]. In one event, it happens in this order. */
+struct peers_news {
+    uint64_t gone;              /* it ended, */
+    const char *why[PEERS_MAX]; /* for this reason */
+    uint64_t forgotten;         /* the slot is free, or another node's */
+    uint64_t up;                /* it began */
 };
 
 struct peers {
     struct peer peers[PEERS_MAX];
     int high;              /* entries from here on were never used */
     uint64_t newest_at_us; /* awake; when the last session began */
+    struct peers_news news;
+    /* only peers.c and sessions.c change these */
+    struct link_table links;
+    struct rendezvous rendezvous;
+    struct admit admit;
+    struct contacts contacts;
+    struct report report;
 };
 
-void peers_init(struct core *core);
-void peers_tick(struct core *core);
-void peers_found(struct core *core, const struct proto_endpoint *at, struct proto_node node,
-                 bool forever);
-void peers_link_up(struct core *core, int i);
-void peers_link_down(struct core *core, int i);
-void peers_hello(struct core *core, struct proto_node from, const char *host,
-                 const struct proto_hello *hello);
-void peers_bye(struct core *core, int i);
-
 /* Makes a new entry and returns its index, or -1 when all slots are in use. */
-int peers_add(struct core *core, struct proto_node node, const struct proto_endpoint *at);
+int peers_add(struct peers *peers, const struct core *core, struct proto_node node,
+              const struct proto_endpoint *at);
+/* The same in slot i, which is free. */
+void peers_begin(struct peers *peers, const struct core *core, int i, struct proto_node node,
+                 const struct proto_endpoint *at);
+/* Slot i, which has no session and no link, is free. */
+void peers_forget(struct peers *peers, int i);
 /* Opens a link to the address where peers[i] was seen last. */
-void peers_connect(struct core *core, int i);
-/* Index of the node with this id, or -1. */
-int peers_by_id(const struct core *core, uint64_t id);
-/* Index of the session with exactly this incarnation, or -1. */
-int peers_find(const struct core *core, struct proto_node node);
-bool peers_usable(const struct core *core, int i);
-/* Do a and b hear each other, by their own last heartbeats? */
-bool peers_mutual(const struct core *core, int a, int b);
-/* Ends the session with peers[i], or the attempt to get one: closes the link, aborts the plan if it is a member. `end`
- * is for people (report.h), `why` for debugging. */
-void peers_drop(struct core *core, int i, enum report_end end, const char *why);
-/* Sends to peers[i] on the control link. Does nothing without a session. */
-void peers_send(const struct core *core, int i, const struct proto_msg *msg);
-void peers_send_all(const struct core *core, const struct proto_msg *msg);
+void peers_connect(struct peers *peers, const struct core *core, int i);
+/* Closes the link of peers[i], which has no session, if there is one. */
+void peers_unlink(struct peers *peers, const struct core *core, int i);
+void peers_retry_later(const struct core *core, struct peer *peer);
+/* Ends the session with peers[i], or the attempt to get one: closes the link. `end` is for people (report.h), `why` for
+ * debugging. */
+void peers_drop(struct peers *peers, const struct core *core, int i, enum report_end end,
+                const char *why);
+
+static inline struct peers_news
+peers_take_news(struct peers *peers)
+{
+    struct peers_news news = peers->news;
+    peers->news.gone = peers->news.forgotten = peers->news.up = 0;
+    return news;
+}
 
 #endif

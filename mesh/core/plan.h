@@ -209,4 +209,14 @@ plan_progress(struct plan *plan, uint64_t awake)
     plan->progress_at_us = awake;
 }
 
+/* The trainer of peers[i] has made progress. */
+static inline void
+plan_moves(struct plan *plan, int i)
+{
+    if (!plan->of[i].stuck)
+        return;
+    plan->of[i].stuck = false;
+    plan_healed(plan, i);
+}
+
 #endif

@@ -18,7 +18,7 @@ plan_tell(const struct plan *plan, const struct core *core, const struct proto_m
 static bool
 wants_in(const struct core *core, int i)
 {
-    return peers_usable(core, i) && !core->view.of[i].beat.done && !core->plan.of[i].stuck &&
+    return view_usable(core, i) && !core->view.of[i].beat.done && !core->plan.of[i].stuck &&
            !divergence_excludes(core, i) && !straggler_benched(core, i);
 }
 
@@ -80,7 +80,7 @@ static bool
 somebody_ahead(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++)
-        if (peers_usable(core, i) && core->view.of[i].beat.round > core->round &&
+        if (view_usable(core, i) && core->view.of[i].beat.round > core->round &&
             !divergence_excludes(core, i))
             return true;
     return false;
@@ -134,7 +134,7 @@ static bool
 hears_all(const struct core *core, const struct choice *choice, int i)
 {
     for (size_t k = 0; k < choice->n; k++)
-        if (choice->peer[k] >= 0 && !peers_mutual(core, choice->peer[k], i))
+        if (choice->peer[k] >= 0 && !view_mutual(core, choice->peer[k], i))
             return false;
     return true;
 }
@@ -324,7 +324,7 @@ static bool
 hears_plan(const struct plan *plan, const struct core *core, int i)
 {
     for (size_t r = 0; r < plan->now.count; r++)
-        if (plan->peer[r] >= 0 && !peers_mutual(core, plan->peer[r], i))
+        if (plan->peer[r] >= 0 && !view_mutual(core, plan->peer[r], i))
             return false;
     return true;
 }
@@ -334,7 +334,7 @@ plan_consider(struct plan *plan, const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     bool idle = plan_says_idle(core, i);
-    if (!peers_usable(core, i) || plan->of[i].stuck || plan_member(plan, i) ||
+    if (!view_usable(core, i) || plan->of[i].stuck || plan_member(plan, i) ||
         divergence_excludes(core, i))
         return NULL;
     if (said->round > core->round + PLAN_MERGE_ROUNDS &&

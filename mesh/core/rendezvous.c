@@ -4,17 +4,17 @@
 #include "mesh/core/internal.h"
 
 void
-rendezvous_init(struct core *core)
+rendezvous_init(struct rendezvous *all, const struct core *core)
 {
     for (int s = 0; s < RENDEZVOUS_SEEDS_MAX; s++)
-        core->rendezvous.seeds[s].link = -1;
-    core->rendezvous.list_at_us = core->now + RENDEZVOUS_LIST_US;
+        all->seeds[s].link = -1;
+    all->list_at_us = core->now + RENDEZVOUS_LIST_US;
 }
 
 void
-rendezvous_add(struct core *core, const struct proto_endpoint *at, bool forever)
+rendezvous_add(struct rendezvous *all, const struct core *core, const struct proto_endpoint *at,
+               bool forever)
 {
-    struct rendezvous *all = &core->rendezvous;
     struct rendezvous_seed *room = NULL;
     for (int s = 0; s < all->high; s++) {
         struct rendezvous_seed *seed = &all->seeds[s];
@@ -38,7 +38,8 @@ rendezvous_add(struct core *core, const struct proto_endpoint *at, bool forever)
 
 /* Its node is known, or 0 when the link ended without an answer. */
 static void
-seed_close(struct core *core, struct rendezvous_seed *seed, struct proto_node node)
+seed_close(struct link_table *links, const struct core *core, struct rendezvous_seed *seed,
+           struct proto_node node)
 {
     int link = seed->link;
     seed->link = -1;
@@ -47,15 +48,15 @@ seed_close(struct core *core, struct rendezvous_seed *seed, struct proto_node no
         seed->node = node;
         seed->retry_us = LINK_RETRY_US;
     }
-    link_close(core, link);
+    link_close(links, core, link);
 }
 
 const struct rendezvous_seed *
-rendezvous_oldest(const struct core *core)
+rendezvous_oldest(const struct rendezvous *all)
 {
     const struct rendezvous_seed *best = NULL;
-    for (int s = 0; s < core->rendezvous.high; s++) {
-        const struct rendezvous_seed *seed = &core->rendezvous.seeds[s];
+    for (int s = 0; s < all->high; s++) {
+        const struct rendezvous_seed *seed = &all->seeds[s];
         if (seed->used && seed->link_up && (!best || seed->since_us < best->since_us))
             best = seed;
     }
@@ -63,19 +64,20 @@ rendezvous_oldest(const struct core *core)
 }
 
 void
-rendezvous_answered(struct core *core, struct proto_node from, uint32_t number)
+rendezvous_answered(struct rendezvous *all, struct link_table *links, const struct core *core,
+                    struct proto_node from, uint32_t number)
 {
-    for (int s = 0; s < core->rendezvous.high; s++) {
-        struct rendezvous_seed *seed = &core->rendezvous.seeds[s];
+    for (int s = 0; s < all->high; s++) {
+        struct rendezvous_seed *seed = &all->seeds[s];
         if (seed->used && seed->link_up && seed->number == number)
-            seed_close(core, seed, from);
+            seed_close(links, core, seed, from);
     }
 }
 
 void
-rendezvous_link_up(struct core *core, int s)
+rendezvous_link_up(struct rendezvous *all, const struct core *core, int s)
 {
-    struct rendezvous_seed *seed = &core->rendezvous.seeds[s];
+    struct rendezvous_seed *seed = &all->seeds[s];
     seed->link_up = true;
     seed->reached_us = core->awake;
     seed->since_us = core->now;
@@ -83,9 +85,10 @@ rendezvous_link_up(struct core *core, int s)
 }
 
 void
-rendezvous_link_down(struct core *core, int s)
+rendezvous_link_down(struct rendezvous *all, struct link_table *links, const struct core *core,
+                     int s)
 {
-    seed_close(core, &core->rendezvous.seeds[s], (struct proto_node){0, 0});
+    seed_close(links, core, &all->seeds[s], (struct proto_node){0, 0});
 }
 
 /* Is there nothing to be gained by trying it just now? */
@@ -107,7 +110,7 @@ seed_satisfied(const struct core *core, const struct rendezvous_seed *seed)
 }
 
 static void
-seed_complain(struct core *core, const struct rendezvous_seed *seed)
+seed_complain(const struct core *core, const struct rendezvous_seed *seed)
 {
     unsigned seconds = RENDEZVOUS_PATIENCE_US / 1000000;
     if (seed->reached_us > 0)
@@ -124,7 +127,7 @@ seed_complain(struct core *core, const struct rendezvous_seed *seed)
 
 /* The user named it, and wants to know when nothing comes of it. */
 static void
-seed_watch(struct core *core, struct rendezvous_seed *seed)
+seed_watch(const struct core *core, struct rendezvous_seed *seed)
 {
     if (!seed->forever || seed->met)
         return;
@@ -140,15 +143,15 @@ seed_watch(struct core *core, struct rendezvous_seed *seed)
 }
 
 static void
-seed_tick(struct core *core, int s)
+seed_tick(struct rendezvous *all, struct link_table *links, const struct core *core, int s)
 {
-    struct rendezvous_seed *seed = &core->rendezvous.seeds[s];
+    struct rendezvous_seed *seed = &all->seeds[s];
     if (!seed->used)
         return;
     seed_watch(core, seed);
     if (seed->link >= 0) {
         if (core->now - seed->since_us > LINK_CONNECT_US)
-            seed_close(core, seed, (struct proto_node){0, 0});
+            seed_close(links, core, seed, (struct proto_node){0, 0});
         return;
     }
     if (core->now < seed->retry_at_us)
@@ -164,23 +167,23 @@ seed_tick(struct core *core, int s)
     seed->since_us = core->now;
     seed->retry_at_us = core->now + seed->retry_us;
     seed->retry_us = link_retry_next(seed->retry_us);
-    seed->number = link_number(core);
-    seed->link = link_open(core, LINK_SEED, s, &seed->at);
+    seed->number = link_number(links);
+    seed->link = link_open(links, core, LINK_SEED, s, &seed->at);
 }
 
 void
-rendezvous_tick(struct core *core)
+rendezvous_tick(struct rendezvous *all, struct link_table *links, const struct core *core)
 {
-    for (int s = 0; s < core->rendezvous.high; s++)
-        seed_tick(core, s);
+    for (int s = 0; s < all->high; s++)
+        seed_tick(all, links, core, s);
 }
 
 /* Whoever floods the network with beacons of nodes that are none costs us a bounded number of connections a second,
  * and nobody who is there: a node that we do not believe yet says so again, and says HELLO when it hears us. */
 bool
-rendezvous_believes(struct core *core)
+rendezvous_believes(struct rendezvous *all, const struct core *core)
 {
-    uint64_t *until_us = &core->rendezvous.news_us;
+    uint64_t *until_us = &all->news_us;
     if (*until_us > core->now + RENDEZVOUS_NEWS_MAX * RENDEZVOUS_NEWS_US)
         return false;
     *until_us = (*until_us > core->now ? *until_us : core->now) + RENDEZVOUS_NEWS_US;
@@ -188,9 +191,9 @@ rendezvous_believes(struct core *core)
 }
 
 void
-rendezvous_tell(struct core *core, int to)
+rendezvous_tell(struct rendezvous *all, const struct core *core, int to)
 {
-    struct proto_endpoint *list = core->rendezvous.list;
+    struct proto_endpoint *list = all->list;
     struct proto_msg msg = {.type = PROTO_PEERS};
     msg.peers.endpoints = list;
     for (int i = 0; i < core->peers.high; i++)
@@ -201,12 +204,12 @@ rendezvous_tell(struct core *core, int to)
 }
 
 void
-rendezvous_tell_tick(struct core *core)
+rendezvous_tell_tick(struct rendezvous *all, const struct core *core)
 {
-    if (core->now < core->rendezvous.list_at_us || core->config.hello.wants_job)
+    if (core->now < all->list_at_us || core->config.hello.wants_job)
         return;
-    core->rendezvous.list_at_us = core->now + RENDEZVOUS_LIST_US;
+    all->list_at_us = core->now + RENDEZVOUS_LIST_US;
     for (int i = 0; i < core->peers.high; i++)
         if (core->peers.peers[i].state == PEER_UP && !core->peers.peers[i].hello.wants_job)
-            rendezvous_tell(core, i);
+            rendezvous_tell(all, core, i);
 }

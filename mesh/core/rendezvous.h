@@ -54,19 +54,25 @@ struct rendezvous {
     struct proto_endpoint list[PROTO_PEERS_MAX];
 };
 
-void rendezvous_init(struct core *core);
-void rendezvous_add(struct core *core, const struct proto_endpoint *at, bool forever);
+struct link_table;
+
+void rendezvous_init(struct rendezvous *all, const struct core *core);
+void rendezvous_add(struct rendezvous *all, const struct core *core,
+                    const struct proto_endpoint *at, bool forever);
 /* May one more beacon with news cause a connection? */
-bool rendezvous_believes(struct core *core);
+bool rendezvous_believes(struct rendezvous *all, const struct core *core);
 /* The seed whose link has been up for the longest time: its HELLO is answered first. NULL: none. */
-const struct rendezvous_seed *rendezvous_oldest(const struct core *core);
+const struct rendezvous_seed *rendezvous_oldest(const struct rendezvous *all);
 /* The link with this number leads to `from`. */
-void rendezvous_answered(struct core *core, struct proto_node from, uint32_t number);
-void rendezvous_link_up(struct core *core, int s);
-void rendezvous_link_down(struct core *core, int s);
+void rendezvous_answered(struct rendezvous *all, struct link_table *links, const struct core *core,
+                         struct proto_node from, uint32_t number);
+/* The link of seed `s` is up; it broke. */
+void rendezvous_link_up(struct rendezvous *all, const struct core *core, int s);
+void rendezvous_link_down(struct rendezvous *all, struct link_table *links, const struct core *core,
+                          int s);
 /* Tells peers[to] the endpoints of all nodes that we have a session with. */
-void rendezvous_tell(struct core *core, int to);
-void rendezvous_tell_tick(struct core *core);
-void rendezvous_tick(struct core *core);
+void rendezvous_tell(struct rendezvous *all, const struct core *core, int to);
+void rendezvous_tell_tick(struct rendezvous *all, const struct core *core);
+void rendezvous_tick(struct rendezvous *all, struct link_table *links, const struct core *core);
 
 #endif

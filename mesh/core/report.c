@@ -42,25 +42,24 @@ count_nodes(const struct core *core, char out[32])
 }
 
 void
-report_here(struct core *core, int i)
+report_here(struct report *report, const struct core *core, int i)
 {
     char who[PROTO_WHO_MAX], nodes[32];
-    bool lost = core->report.said[i].lost;
-    core->report.said[i].here = true;
-    core->report.said[i].lost = false;
+    bool lost = report->said[i].lost;
+    report->said[i].here = true;
+    report->said[i].lost = false;
     core_log(core, 6, "%s %s, %s", report_who(core, i, who), lost ? "is back" : "joined",
              count_nodes(core, nodes));
 }
 
 void
-report_gone(struct core *core, int i, enum report_end end)
+report_gone(struct report *report, const struct core *core, int i, enum report_end end)
 {
-    const struct proto_heartbeat *said = &core->view.of[i].beat;
     char who[PROTO_WHO_MAX], nodes[32];
-    if (!core->report.said[i].here)
+    if (!report->said[i].here)
         return;
-    core->report.said[i].here = false;
-    core->report.said[i].lost = end == REPORT_CLOSED || end == REPORT_SILENT;
+    report->said[i].here = false;
+    report->said[i].lost = end == REPORT_CLOSED || end == REPORT_SILENT;
     report_who(core, i, who);
     count_nodes(core, nodes);
     if (end == REPORT_CLOSED)
@@ -68,11 +67,13 @@ report_gone(struct core *core, int i, enum report_end end)
     else if (end == REPORT_SILENT)
         core_log(core, 5, "%s does not answer: going on without it, %s", who, nodes);
     else if (end == REPORT_LEFT && !core->done)
-        core_log(core, 6, "%s %s, %s", who, said->done ? "has finished" : "left", nodes);
+        core_log(core, 6, "%s left, %s", who, nodes);
+    else if (end == REPORT_DONE && !core->done)
+        core_log(core, 6, "%s has finished, %s", who, nodes);
 }
 
 void
-report_forget(struct core *core, int i)
+report_forget(struct report *report, int i)
 {
-    core->report.said[i].here = core->report.said[i].lost = false;
+    report->said[i].here = report->said[i].lost = false;
 }

@@ -15,7 +15,8 @@ enum {
 enum report_end {
     REPORT_CLOSED,  /* its connection ended: most likely it was killed */
     REPORT_SILENT,  /* silent for CORE_FORGET_US */
-    REPORT_LEFT,    /* it said BYE */
+    REPORT_LEFT,    /* it said BYE, */
+    REPORT_DONE,    /* after it had finished */
     REPORT_REFUSED, /* one of us refuses the other; another line says so */
 };
 
@@ -32,10 +33,10 @@ const char *report_who(const struct core *core, int i, char out[PROTO_WHO_MAX]);
 /* The same for an address. */
 const char *report_where(const struct proto_endpoint *at, char out[PROTO_WHO_MAX]);
 /* A session with peers[i], which has a job, begins. */
-void report_here(struct core *core, int i);
+void report_here(struct report *report, const struct core *core, int i);
 /* The session has ended. */
-void report_gone(struct core *core, int i, enum report_end end);
+void report_gone(struct report *report, const struct core *core, int i, enum report_end end);
 /* Slot i may be used for another node from now on. */
-void report_forget(struct core *core, int i);
+void report_forget(struct report *report, int i);
 
 #endif

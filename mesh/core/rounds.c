@@ -19,7 +19,7 @@ on_broken(struct core *core)
         return;
     }
     int i = core->plan.peer[rank];
-    heartbeat_state(core, i, state);
+    heartbeat_state(&core->view, core, i, state);
     divergence_said(&core->divergence, core, i);
     rounds_differ(core);
 }
@@ -114,7 +114,8 @@ static void
 drop_blockers(struct core *core)
 {
     for (uint64_t left = contribution_blockers(&core->contribution, core); left; left &= left - 1)
-        peers_drop(core, __builtin_ctzll(left), REPORT_SILENT, "does not take what we send");
+        peers_drop(&core->peers, core, __builtin_ctzll(left), REPORT_SILENT,
+                   "does not take what we send");
 }
 
 static void
@@ -357,10 +358,20 @@ static void
 on_beat(struct core *core, int i, const struct proto_heartbeat *beat)
 {
     straggler_beat(&core->straggler, core, i, beat);
-    heartbeat_take(core, i, beat);
+    struct heartbeat_news news = heartbeat_take(&core->view, core, i, beat);
+    if (news.moves)
+        plan_moves(&core->plan, i);
+    for (uint64_t left = news.healed; left; left &= left - 1)
+        plan_healed(&core->plan, __builtin_ctzll(left));
     divergence_said(&core->divergence, core, i);
     rounds_abort(core, plan_on_beat(&core->plan, core, i));
     plan_heard(&core->plan, i);
+}
+
+static void
+on_peer_back(struct core *core, int i)
+{
+    plan_healed(&core->plan, i);
 }
 
 static void
@@ -414,6 +425,7 @@ const struct engine engine_rounds = {
     .starved = on_starved,
     .beat_out = on_beat_out,
     .beat = on_beat,
+    .peer_back = on_peer_back,
     .peer_lost = on_peer_lost,
     .peer_gone = on_peer_gone,
     .peer_up = on_peer_up,

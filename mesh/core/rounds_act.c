@@ -123,9 +123,8 @@ rounds_on_straggler(struct core *core, enum straggler_verdict verdict)
 void
 rounds_on_audit(struct core *core, struct audit_verdict verdict)
 {
-    int i = verdict.expel.id ? peers_find(core, verdict.expel) : -1;
-    if (i >= 0)
-        admit_expel(core, i);
+    if (verdict.expel.id)
+        sessions_expel(&core->peers, core, verdict.expel);
     if (verdict.abort)
         rounds_abort(core, "a member was expelled");
 }

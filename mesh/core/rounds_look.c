@@ -38,12 +38,12 @@ rounds_stats(const struct core *core, struct core_stats *out)
     out->step_us = plan_recent_max(core);
     out->damages = core->damages;
     out->audits = core->audit.audits;
-    out->expulsions = core->audit.expulsions;
+    out->expulsions = core->peers.admit.expulsions;
     out->catching_up = core->fetch.stage != FETCH_NONE;
     out->benched = core->straggler.benched;
     out->shared = core->shared;
     for (int i = 0; i < core->peers.high; i++)
-        if (peers_usable(core, i) && core->view.of[i].beat.round > out->ahead)
+        if (view_usable(core, i) && core->view.of[i].beat.round > out->ahead)
             out->ahead = core->view.of[i].beat.round;
     if (!core->plan.active)
         return;

@@ -658,6 +658,24 @@ a_node_without_a_job_asks_the_first_peer(void **state)
     lone_destroy(&lone);
 }
 
+/* Whoever says goodbye is named, though its slot is free by the time the parts hear of it. */
+static void
+who_says_goodbye_has_left_or_has_finished(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    struct proto_msg beat = {.type = PROTO_HEARTBEAT, .heartbeat = {.done = true}};
+    struct proto_msg bye = {.type = PROTO_BYE};
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    lone_say(lone, 7, &beat);
+    lone_say(lone, 7, &bye);
+    lone_say(lone, 8, &bye);
+    assert_int_equal(lone_logged(lone, "10.0.0.7:20007 has finished, 2 nodes"), 1);
+    assert_int_equal(lone_logged(lone, "10.0.0.8:20008 left, 1 node"), 1);
+    lone_destroy(&lone);
+}
+
 int
 main(void)
 {
@@ -689,6 +707,7 @@ main(void)
         cmocka_unit_test(peers_tell_one_another_whom_they_know),
         cmocka_unit_test(who_wants_a_job_gets_its_text_and_is_no_peer),
         cmocka_unit_test(a_node_without_a_job_asks_the_first_peer),
+        cmocka_unit_test(who_says_goodbye_has_left_or_has_finished),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
