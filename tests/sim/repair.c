@@ -253,7 +253,9 @@ finish(struct sim *sim, struct sim_node *node)
         sim->counts.repaired++;
         node->round = repair->file.round;
         node->state = repair->file.state;
-        *newest(&node->disk) = repair->file;
+        struct sim_file *file = newest(&node->disk);
+        *file = repair->file;
+        file->kept_us = sim->now; /* whole from now on */
     }
     if (sim->verbose)
         printf("%9.3f ms  node %u starts with %u pages lost\n", (double)sim->now / 1000,
