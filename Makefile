@@ -109,7 +109,7 @@ demo: deps                           ## four nodes on this machine find one anot
 check: check-deps                    ## everything that must hold: unit tests, properties, corpora, simulator, real nodes
 	@$(MAKE) -s all test-build failpoints
 	@[ ! -d $(arm_root) ] || $(MAKE) -s CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode
-	@tests/support/layers.sh
+	@tests/support/layers.sh $B
 	@tests/support/lines.sh check
 	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(tests) $(replays) \
 	    $B/sim $(wildcard tests/process/test_*.sh)
@@ -200,8 +200,8 @@ format-check:                        ## fail when clang-format would change some
 	clang-format --dry-run -Werror $(sources)
 lines:                               ## list every line that the program can say, by file
 	@tests/support/lines.sh list
-layers:                              ## check that includes point down
-	@tests/support/layers.sh
+layers: all                          ## check that includes point down, and count the calls in mesh/core
+	@tests/support/layers.sh $B
 pypi: build/venv-torch build/venv-tensorboard ## PyTorch and TensorBoard from PyPI, with which make check compares
 build/venv-torch: PYPI = torch numpy pyyaml
 build/venv-tensorboard: PYPI = tensorboard

@@ -7,12 +7,6 @@
 #include "mesh/core/internal.h"
 #include "proto/mix.h"
 
-void
-audit_init(struct audit *audit)
-{
-    *audit = (struct audit){0};
-}
-
 static void
 suspect_add(struct audit *audit, uint64_t id)
 {

@@ -50,7 +50,6 @@ struct audit_verdict {
     bool abort;              /* and abort the plan: the accused is a member */
 };
 
-void audit_init(struct audit *audit);
 /* A round of the present plan begins: draws what to audit. */
 void audit_round(struct audit *audit, const struct core *core);
 /* The trainer is free for what audit_wants. */

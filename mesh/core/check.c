@@ -1,6 +1,8 @@
 /* check.c - picks the variant of check_simd.c that this CPU can run; all give the same bits. */
 #include "mesh/core/check.h"
 
+#include <assert.h>
+
 #include "mesh/core/check_simd.h"
 
 uint64_t
@@ -26,5 +28,6 @@ check_sum_copy(int32_t *out, const int32_t *a, void *b, size_t n, uint64_t *a_ch
 uint64_t
 check_copy(int32_t *out, const void *b, size_t n)
 {
+    assert(n == 0 || (const void *)out != b);
     return SIMD_PICK(check_copy)(out, b, n);
 }

@@ -1,6 +1,7 @@
 /* contact.c - see contact.h: signs of other nodes are noted, and what they amount to is said once. */
 #include "mesh/core/contact.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "mesh/core/internal.h"
@@ -96,6 +97,7 @@ void
 contact_met(struct contacts *contacts, struct proto_node node)
 {
     struct contact *contact = find(contacts, node);
+    assert(node.id != 0);
     if (!contact)
         return;
     contact->here = contact->met = true;

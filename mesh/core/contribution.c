@@ -7,12 +7,6 @@
 #include "mesh/core/internal.h"
 
 void
-contribution_init(struct contribution *own)
-{
-    *own = (struct contribution){.state = TRAINER_START};
-}
-
-void
 contribution_ask(struct contribution *own, const struct core *core, enum trainer_state state)
 {
     assert(own->state == TRAINER_FREE);

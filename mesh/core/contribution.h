@@ -56,7 +56,6 @@ struct contribution {
     uint32_t speed;         /* shards per 1e6 seconds of one shard: see proto_heartbeat */
 };
 
-void contribution_init(struct contribution *own);
 /* The trainer is about to get a task. */
 void contribution_ask(struct contribution *own, const struct core *core, enum trainer_state state);
 /* An event begins; an event ends: is somebody still waited for? */

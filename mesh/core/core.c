@@ -121,7 +121,7 @@ core_news(struct core *core)
         heartbeat_up(&core->view, core, i);
         core->engine->peer_up(core, i);
         if (core->peers.peers[i].announced || core->config.hello.wants_job)
-            heartbeat_send(core);
+            core_tell(core);
     }
 }
 
@@ -169,7 +169,8 @@ core_on_tick(struct core *core, uint64_t now)
     core_watch(core);
     sessions_tick(&core->peers, core);
     core_news(core);
-    heartbeat_tick(core);
+    if (core->now >= core->view.beat_at_us)
+        core_tell(core);
     core->engine->tick(core);
     core_settle(core);
 }

@@ -1,16 +1,10 @@
 /* divergence.c - see divergence.h for the rules. */
 #include "mesh/core/divergence.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "mesh/core/internal.h"
-
-void
-divergence_init(struct divergence *d)
-{
-    memset(d, 0, sizeof *d);
-    d->past_to = UINT64_MAX - 1; /* none */
-}
 
 void
 divergence_forget(struct divergence *d, int i)
@@ -32,32 +26,15 @@ remember(struct divergence *d, const struct core *core, bool on)
         d->past_from = d->past_to - DIVERGENCE_PAST + 1;
 }
 
-uint64_t
-divergence_past(const struct core *core, uint64_t round)
-{
-    const struct divergence *d = &core->divergence;
-    if (round == core->round || core->state_hash == 0)
-        return core->state_hash;
-    bool known = round >= d->past_from && round <= d->past_to && !core->config.inexact;
-    return known && !core_mutant(MUTANT_PAST) ? d->past[round % DIVERGENCE_PAST] : 0;
-}
-
 void
 divergence_agreed(struct divergence *d, uint64_t round)
 {
+    assert(round <= PROTO_ROUND_MAX);
     if (round + 1 > d->sure)
         d->sure = round + 1;
 }
 
 /* --- What the others say ---------------------------------------------------------------------- */
-
-static bool
-differs(const struct core *core, int i)
-{
-    const struct divergence_peer *its = &core->divergence.of[i];
-    uint64_t ours = its->round <= core->round ? divergence_past(core, its->round) : 0;
-    return its->hash != 0 && ours != 0 && its->hash != ours && !core_mutant(MUTANT_ODD);
-}
 
 /* A difference stays until the same or a later round is the same, or an earlier one differs, too: one that goes back
  * does not say which of us was right. */
@@ -71,7 +48,7 @@ note(struct divergence *d, const struct core *core, int i, uint64_t round, uint6
     if (hash == ours) {
         divergence_agreed(d, round);
         its->same = round + 1;
-        if (differs(core, i) && round < its->round)
+        if (divergence_differs_from(core, i) && round < its->round)
             return;
         its->outvoted = false;
     }
@@ -125,16 +102,6 @@ divergence_applied(struct divergence *d, const struct core *core, bool copied)
     }
 }
 
-bool
-divergence_excludes(const struct core *core, int i)
-{
-    bool ahead = core->view.of[i].beat.round > core->round;
-    if (core_mutant(MUTANT_ODD))
-        return false;
-    return core->divergence.of[i].apart || differs(core, i) ||
-           (ahead && core->round < core->divergence.dispute);
-}
-
 /* Peers that say they hold the state of this hash before `round`. */
 static unsigned
 holders(const struct core *core, uint64_t round, uint64_t hash)
@@ -178,8 +145,8 @@ is_kept(const struct core *core, const struct count *count)
     for (int i = 0; i < core->peers.high; i++) {
         unsigned same = 0;
         uint64_t hash = core->divergence.of[i].hash;
-        for (int k = 0; k < core->peers.high && differs(core, i); k++)
-            same += differs(core, k) && core->divergence.of[k].hash == hash;
+        for (int k = 0; k < core->peers.high && divergence_differs_from(core, i); k++)
+            same += divergence_differs_from(core, k) && core->divergence.of[k].hash == hash;
         kept = kept && (same < count->ours || (same == count->ours && core->state_hash < hash));
     }
     return kept;
@@ -200,12 +167,12 @@ take_count(const struct core *core)
     struct count count = {.round = UINT64_MAX, .ours = 1, .all = true};
     for (int i = 0; i < core->peers.high; i++) {
         const struct divergence_peer *its = &core->divergence.of[i];
-        count.theirs += differs(core, i);
-        if (differs(core, i) && its->round < count.round)
+        count.theirs += divergence_differs_from(core, i);
+        if (divergence_differs_from(core, i) && its->round < count.round)
             count.round = its->round;
     }
     for (int i = 0; i < core->peers.high && count.theirs > 0; i++) {
-        if (differs(core, i))
+        if (divergence_differs_from(core, i))
             continue;
         if (core->divergence.of[i].same > count.round)
             count.ours++;
@@ -234,7 +201,7 @@ static void
 outvote(struct divergence *d, const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++) {
-        if (!differs(core, i) || d->of[i].outvoted)
+        if (!divergence_differs_from(core, i) || d->of[i].outvoted)
             continue;
         d->of[i].outvoted = true;
         say(core, i, "more nodes agree with this one, which goes on without it");
@@ -266,7 +233,7 @@ go_back(struct divergence *d, const struct core *core, const struct count *count
 {
     bool tie = count->theirs == count->ours && !core->config.inexact, leaves = false;
     for (int i = 0; i < core->peers.high; i++) {
-        if (!differs(core, i) || (tie && parts(d, core, i)))
+        if (!divergence_differs_from(core, i) || (tie && parts(d, core, i)))
             continue;
         leaves = true;
         say(core, i,
@@ -284,7 +251,7 @@ static bool
 member_differs(const struct core *core)
 {
     for (size_t r = 0; r < core->plan.now.count; r++)
-        if (core->plan.peer[r] >= 0 && differs(core, core->plan.peer[r]))
+        if (core->plan.peer[r] >= 0 && divergence_differs_from(core, core->plan.peer[r]))
             return true;
     return false;
 }

@@ -82,7 +82,11 @@ struct divergence_verdict {
     const char *why;
 };
 
-void divergence_init(struct divergence *d);
+static inline void
+divergence_init(struct divergence *d)
+{
+    *d = (struct divergence){.past_to = UINT64_MAX - 1}; /* none */
+}
 struct divergence_verdict divergence_step(struct divergence *d, const struct core *core);
 /* What peers[i] says of its state in core->view is new. */
 void divergence_said(struct divergence *d, const struct core *core, int i);
@@ -97,12 +101,8 @@ void divergence_warn(struct divergence *d, const struct core *core);
 void divergence_agreed(struct divergence *d, uint64_t round);
 /* peers[i] will be another node from now on. */
 void divergence_forget(struct divergence *d, int i);
-/* Does peers[i] have a wrong state, as far as we know? Then no plan with it and no state from it. */
-bool divergence_excludes(const struct core *core, int i);
 /* Must planning, and giving the state to others, wait until it is known whose state is right? */
 bool divergence_open(const struct core *core);
-/* Hash of our state before `round`; 0: unknown. */
-uint64_t divergence_past(const struct core *core, uint64_t round);
 /* True if nobody has another state before this round, or if fewer nodes have another one than have this one. */
 bool divergence_trusts(const struct core *core, uint64_t round, uint64_t hash);
 

@@ -9,7 +9,8 @@
 #ifndef MESH_ENGINE_H
 #define MESH_ENGINE_H
 
-#include "mesh/core/core.h"
+#include "mesh/core/heartbeat.h"
+#include "mesh/core/internal.h"
 
 /* What the trainer says of its state: see core_on_applied. */
 struct engine_state {
@@ -61,5 +62,14 @@ struct engine {
 };
 
 extern const struct engine engine_rounds;
+
+/* Sends a heartbeat to all peers now, with what the engine says. A node without a job asks for one instead. */
+static inline void
+core_tell(struct core *core)
+{
+    struct proto_heartbeat beat = {.round = 0};
+    core->engine->beat_out(core, &beat);
+    heartbeat_send(&core->view, core, &beat);
+}
 
 #endif

@@ -3,12 +3,11 @@
 
 #include <assert.h>
 
-#include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
 
 /* Again and again: who is asked may have been killed, or may not have had our HELLO yet. */
 static void
-ask_for_job(struct core *core)
+ask_for_job(const struct core *core)
 {
     struct proto_msg ask = {.type = PROTO_JOB};
     for (int i = 0; i < core->peers.high; i++)
@@ -17,24 +16,23 @@ ask_for_job(struct core *core)
 }
 
 void
-heartbeat_send(struct core *core)
+heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat)
 {
-    struct proto_msg msg = {.type = PROTO_HEARTBEAT};
-    struct proto_heartbeat *beat = &msg.heartbeat;
-    core->view.beat_at_us = core->now + CORE_HEARTBEAT_US;
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT, .heartbeat = *beat};
+    struct proto_heartbeat *out = &msg.heartbeat;
+    view->beat_at_us = core->now + CORE_HEARTBEAT_US;
     if (core->leaving)
         return;
     if (core->config.hello.wants_job) {
         ask_for_job(core);
         return;
     }
-    core->engine->beat_out(core, beat);
-    beat->sent_us = core->now;
+    out->sent_us = core->now;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
         const struct heard *heard = &core->view.of[i];
         if (peer->state == PEER_UP && !heard->suspected && !peer->hello.wants_job)
-            beat->hears[beat->hears_count++] =
+            out->hears[out->hears_count++] =
                 (struct proto_hearing){peer->node, core->straggler.of[i].lag.us};
     }
     peers_send_all(core, &msg);
@@ -179,11 +177,4 @@ heartbeat_watch(struct view *view, const struct core *core, int i)
     core_log(core, 7, "%s is silent for %u ms", report_who(core, i, who),
              (unsigned)(silent_us / 1000));
     return HEARTBEAT_SUSPECTED;
-}
-
-void
-heartbeat_tick(struct core *core)
-{
-    if (core->now >= core->view.beat_at_us)
-        heartbeat_send(core);
 }

@@ -36,7 +36,7 @@ enum heartbeat_verdict {
 };
 
 /* Sends a heartbeat to all peers now. A node without a job asks for one instead. */
-void heartbeat_send(struct core *core);
+void heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat);
 /* A message of peers[i] came. Returns true if it was suspected. */
 bool heartbeat_heard(struct view *view, const struct core *core, int i);
 struct heartbeat_news heartbeat_take(struct view *view, const struct core *core, int i,
@@ -49,6 +49,5 @@ enum heartbeat_verdict heartbeat_watch(struct view *view, const struct core *cor
 void heartbeat_up(struct view *view, const struct core *core, int i);
 void heartbeat_gone(struct view *view, int i);
 void heartbeat_forget(struct view *view, int i);
-void heartbeat_tick(struct core *core);
 
 #endif

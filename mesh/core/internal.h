@@ -123,6 +123,64 @@ straggler_benched(const struct core *core, int i)
            (told_at_us > 0 && core->awake - told_at_us < STRAGGLER_TOLD_US);
 }
 
+/* Hash of our state before `round`; 0: unknown. */
+static inline uint64_t
+divergence_past(const struct core *core, uint64_t round)
+{
+    const struct divergence *d = &core->divergence;
+    if (round == core->round || core->state_hash == 0)
+        return core->state_hash;
+    bool known = round >= d->past_from && round <= d->past_to && !core->config.inexact;
+    return known && !core_mutant(MUTANT_PAST) ? d->past[round % DIVERGENCE_PAST] : 0;
+}
+
+/* Does peers[i] say that it had another state than we, before a round that we have reached? */
+static inline bool
+divergence_differs_from(const struct core *core, int i)
+{
+    const struct divergence_peer *its = &core->divergence.of[i];
+    uint64_t ours = its->round <= core->round ? divergence_past(core, its->round) : 0;
+    return its->hash != 0 && ours != 0 && its->hash != ours && !core_mutant(MUTANT_ODD);
+}
+
+/* Does peers[i] have a wrong state, as far as we know? Then no plan with it and no state from it. */
+static inline bool
+divergence_excludes(const struct core *core, int i)
+{
+    bool ahead = core->view.of[i].beat.round > core->round;
+    if (core_mutant(MUTANT_ODD))
+        return false;
+    return core->divergence.of[i].apart || divergence_differs_from(core, i) ||
+           (ahead && core->round < core->divergence.dispute);
+}
+
+/* How people call an address: with the port if it is not the usual one (several nodes on one machine). Returns `out`. */
+static inline const char *
+report_where(const struct proto_endpoint *at, char out[PROTO_WHO_MAX])
+{
+    bool v6 = strchr(at->host, ':') != NULL;
+    if (at->control_port == REPORT_PORT_USUAL || at->control_port == 0)
+        snprintf(out, PROTO_WHO_MAX, "%s", at->host);
+    else
+        snprintf(out, PROTO_WHO_MAX, v6 ? "[%s]:%u" : "%s:%u", at->host, at->control_port);
+    return out;
+}
+
+/* How people call peers[i]: "pc3 (192.168.7.13)"; only its address while its name is unknown. Returns `out`. */
+static inline const char *
+report_who(const struct core *core, int i, char out[PROTO_WHO_MAX])
+{
+    const struct peer *peer = &core->peers.peers[i];
+    char where[PROTO_WHO_MAX];
+    report_where(&peer->at, where);
+    if (peer->hello.name[0])
+        snprintf(out, PROTO_WHO_MAX, "%s (%.*s)", peer->hello.name,
+                 PROTO_WHO_MAX - PROTO_NAME_MAX - 4, where);
+    else
+        snprintf(out, PROTO_WHO_MAX, "%s", where);
+    return out;
+}
+
 static inline bool
 core_node_equal(struct proto_node a, struct proto_node b)
 {

@@ -1,9 +1,12 @@
 /* lag.c - see lag.h. */
 #include "mesh/core/lag.h"
 
+#include <assert.h>
+
 static int64_t
 base_of(const struct lag *lag)
 {
+    assert(lag->known);
     return lag->base_us[0] < lag->base_us[1] ? lag->base_us[0] : lag->base_us[1];
 }
 

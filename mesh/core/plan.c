@@ -5,12 +5,6 @@
 
 #include "mesh/core/internal.h"
 
-void
-plan_init(struct plan *plan)
-{
-    *plan = (struct plan){.hold = UINT64_MAX};
-}
-
 /* --- Beginning and ending ---------------------------------------------------------------------- */
 
 /* Members count as idle, and what they have as known, only from their next heartbeat on. */

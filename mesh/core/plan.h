@@ -103,7 +103,11 @@ struct plan {
         in_vain; /* bitmap of peers for which the last plan was held, and which are not in this one */
 };
 
-void plan_init(struct plan *plan);
+static inline void
+plan_init(struct plan *plan)
+{
+    *plan = (struct plan){.hold = UINT64_MAX};
+}
 
 /* --- Beginning and ending: the engine calls these, and tells the collective and the other parts --- */
 

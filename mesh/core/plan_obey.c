@@ -1,4 +1,6 @@
 /* plan_obey.c - what others decide: see plan.h. */
+#include <assert.h>
+
 #include <string.h>
 
 #include "mesh/core/internal.h"
@@ -85,6 +87,7 @@ bool
 plan_on_plan(struct plan *plan, const struct core *core, int from, const struct proto_plan *msg)
 {
     uint64_t hash = proto_plan_hash(msg);
+    assert(from >= 0 && from < core->peers.high);
     if ((plan->active && plan->hash == hash) ||
         !core_node_equal(msg->leader, core->peers.peers[from].node))
         return false;

@@ -1,6 +1,8 @@
 /* rendezvous.c - see rendezvous.h for the life of a seed. */
 #include "mesh/core/rendezvous.h"
 
+#include <assert.h>
+
 #include "mesh/core/internal.h"
 
 void
@@ -78,6 +80,7 @@ void
 rendezvous_link_up(struct rendezvous *all, const struct core *core, int s)
 {
     struct rendezvous_seed *seed = &all->seeds[s];
+    assert(s < all->high && all->seeds[s].link >= 0);
     seed->link_up = true;
     seed->reached_us = core->awake;
     seed->since_us = core->now;

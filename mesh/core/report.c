@@ -1,34 +1,10 @@
 /* report.c - who is here, in words. See report.h. */
 #include "mesh/core/report.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "mesh/core/internal.h"
-
-const char *
-report_where(const struct proto_endpoint *at, char out[PROTO_WHO_MAX])
-{
-    bool v6 = strchr(at->host, ':') != NULL;
-    if (at->control_port == REPORT_PORT_USUAL || at->control_port == 0)
-        snprintf(out, PROTO_WHO_MAX, "%s", at->host);
-    else
-        snprintf(out, PROTO_WHO_MAX, v6 ? "[%s]:%u" : "%s:%u", at->host, at->control_port);
-    return out;
-}
-
-const char *
-report_who(const struct core *core, int i, char out[PROTO_WHO_MAX])
-{
-    const struct peer *peer = &core->peers.peers[i];
-    char where[PROTO_WHO_MAX];
-    report_where(&peer->at, where);
-    if (peer->hello.name[0])
-        snprintf(out, PROTO_WHO_MAX, "%s (%.*s)", peer->hello.name,
-                 PROTO_WHO_MAX - PROTO_NAME_MAX - 4, where);
-    else
-        snprintf(out, PROTO_WHO_MAX, "%s", where);
-    return out;
-}
 
 /* "3 nodes", this one included. */
 static const char *
@@ -56,6 +32,7 @@ void
 report_gone(struct report *report, const struct core *core, int i, enum report_end end)
 {
     char who[PROTO_WHO_MAX], nodes[32];
+    assert(i >= 0 && i < core->peers.high);
     if (!report->said[i].here)
         return;
     report->said[i].here = false;

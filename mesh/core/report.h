@@ -27,11 +27,6 @@ struct report {
     } said[PROTO_PEERS_MAX];
 };
 
-/* How people call peers[i]: "pc3 (192.168.7.13)", with the port if it is not the usual one (several nodes on one
- * machine); only its address while its name is unknown. Returns `out`. */
-const char *report_who(const struct core *core, int i, char out[PROTO_WHO_MAX]);
-/* The same for an address. */
-const char *report_where(const struct proto_endpoint *at, char out[PROTO_WHO_MAX]);
 /* A session with peers[i], which has a job, begins. */
 void report_here(struct report *report, const struct core *core, int i);
 /* The session has ended. */

@@ -259,12 +259,12 @@ next_round(struct core *core)
     uint64_t us = 0;
     bool active = core->plan.active, last = plan_applied(&core->plan, core, &us);
     if (!active) {
-        heartbeat_send(core);
+        core_tell(core);
         return;
     }
     enum straggler_verdict verdict = straggler_round(&core->straggler, core, us);
     if (verdict == STRAGGLER_BENCHED)
-        heartbeat_send(core);
+        core_tell(core);
     if (last) {
         rounds_rest(core);
         return;

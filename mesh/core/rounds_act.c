@@ -1,6 +1,8 @@
 /* rounds_act.c - what the engine "rounds" does when a part says so: plans begin and end, the state is void, verdicts are
  * carried out. */
-#include "mesh/core/internal.h"
+#include <assert.h>
+
+#include "mesh/core/engine.h"
 #include "mesh/core/rounds.h"
 
 /* --- Plans begin and end -------------------------------------------------------------------------- */
@@ -16,6 +18,7 @@ rounds_begin(struct core *core)
 void
 rounds_adopt(struct core *core)
 {
+    assert(contribution_settled(&core->contribution));
     if (core->plan.active) /* the same leader's newer plan replaces it */
         collective_stop(core->collective);
     fetch_planned(&core->fetch, core);
@@ -29,7 +32,7 @@ static void
 stop(struct core *core)
 {
     collective_stop(core->collective);
-    heartbeat_send(core);
+    core_tell(core);
 }
 
 /* The plan is over and the next one may begin. */
@@ -70,7 +73,7 @@ rounds_void_state(struct core *core, const char *why)
     serve_reset(&core->serve, core);
     fetch_reset(&core->fetch, core);
     rounds_abort(core, why);
-    heartbeat_send(core);
+    core_tell(core);
 }
 
 /* --- What the parts return ------------------------------------------------------------------------ */
@@ -117,7 +120,7 @@ rounds_on_straggler(struct core *core, enum straggler_verdict verdict)
     if (verdict == STRAGGLER_BACK)
         core->plan.idle_at_us = core->awake;
     if (verdict == STRAGGLER_BACK || verdict == STRAGGLER_BENCHED)
-        heartbeat_send(core);
+        core_tell(core);
 }
 
 void

@@ -1,4 +1,6 @@
 /* rounds_look.c - what the engine "rounds" says of itself: to the shell, to people, to tests. */
+#include <assert.h>
+
 #include "mesh/core/internal.h"
 #include "mesh/core/rounds.h"
 
@@ -8,6 +10,7 @@ lags(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
     uint64_t served_us = core->serve.of[i].served_at_us, seen_us = core->view.of[i].moved_at_us;
+    assert(core->done);
     if (peer->state != PEER_UP || peer->hello.wants_job || divergence_parted(&core->divergence, i))
         return false;
     if (core->view.of[i].beat.done && !divergence_excludes(core, i))

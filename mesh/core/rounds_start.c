@@ -1,4 +1,6 @@
 /* rounds_start.c - the engine "rounds" begins and ends, and its collective gets to the sessions. */
+#include <assert.h>
+
 #include "mesh/core/internal.h"
 #include "mesh/core/rounds.h"
 
@@ -18,6 +20,7 @@ on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
 {
     struct core *core = ctx;
     const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
+    assert(core->plan.active && rank != core->plan.rank);
     if (peer->state != PEER_UP || !peer->announced)
         return;
     core->contribution.in_flight++;
@@ -63,10 +66,7 @@ rounds_start(struct core *core)
     };
     static const struct collective_ops ops = {on_send, on_pass_on, on_keep, on_release};
     plan_init(&core->plan);
-    contribution_init(&core->contribution);
-    audit_init(&core->audit);
     divergence_init(&core->divergence);
-    serve_init(&core->serve);
     int error = transfer_init(&core->transfer, &core->config);
     error = error ? error : collective_new(&core->collective, &setup, &ops, core);
     return error ? error : fetch_init(&core->fetch, core);

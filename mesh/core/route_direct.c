@@ -1,5 +1,7 @@
 /* route_direct.c - a bucket that is small goes from every member to every other one: one step instead of the 2(n-1) of
  * a ring. A member that is alone takes it, too. */
+#include <assert.h>
+
 #include "mesh/core/collective_internal.h"
 
 static void
@@ -36,6 +38,7 @@ take(struct collective *c, const struct proto_chunk *chunk, unsigned from, struc
 {
     struct lane *lane = &c->lanes[chunk->bucket];
     const struct core_bucket *b = &c->setup.buckets[chunk->bucket];
+    assert(chunk->direct && c->n > 1);
     if (chunk->first != b->first || chunk->count != b->count)
         return bad(c, "wrong range", chunk);
     if (!lane->begun)

@@ -38,6 +38,7 @@ static size_t
 begin(struct collective *c, size_t bucket)
 {
     struct lane *lane = &c->lanes[bucket];
+    assert(c->n > 1);
     lane->stride = stride_of(c, bucket);
     for (unsigned s = 0; s < c->n; s++)
         lane->left += chunks_of(c, segment_first(c, bucket, s + 1) - segment_first(c, bucket, s));

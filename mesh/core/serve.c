@@ -7,19 +7,13 @@
 #include "mesh/core/internal.h"
 #include "proto/hash.h"
 
-void
-serve_init(struct serve *serve)
-{
-    *serve = (struct serve){.state = SERVE_NONE};
-}
-
 /* --- The copy ------------------------------------------------------------------------------------ */
 
 void
 serve_reset(struct serve *serve, const struct core *core)
 {
     bool logs = serve->logs;
-    serve_init(serve);
+    *serve = (struct serve){.state = SERVE_NONE};
     if (logs)
         core->ops.forget(core->ctx);
 }

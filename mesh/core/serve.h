@@ -62,7 +62,6 @@ struct serve {
     struct serve_follower followers[PEERS_MAX];
 };
 
-void serve_init(struct serve *serve);
 void serve_step(struct serve *serve, const struct core *core);
 /* The state is about to change: copies now what is still missing. */
 void serve_finish(struct serve *serve, const struct core *core);

@@ -56,6 +56,7 @@ static void
 peer_establish(struct peers *peers, const struct core *core, int i)
 {
     struct peer *peer = &peers->peers[i];
+    assert(peers->peers[i].link >= 0);
     peer->state = PEER_UP;
     peer->retry_us = LINK_RETRY_US;
     peer->announced = !peer->hello.wants_job && !core->config.hello.wants_job;

@@ -1,6 +1,7 @@
 /* straggler.c - see straggler.h for what is measured and who decides. */
 #include "mesh/core/straggler.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "mesh/core/divide.h"
@@ -343,6 +344,7 @@ enum straggler_verdict
 straggler_round(struct straggler *s, const struct core *core, uint64_t us)
 {
     bool full = s->full;
+    assert(core->plan.active);
     for (int i = 0; i < core->peers.high; i++)
         lag_round(&s->of[i].lag, core->round - 1, full);
     s->full = core->first_bucket == 0;

@@ -66,7 +66,7 @@ static const struct plant {
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL},
     {"a hung trainer is given shards again and again", MUTANT_STUCK, 0, 4, NULL},
     {"a slow member is never left out", MUTANT_PACE, 0, 6, NULL},
-    {"a node without plans never plans by itself", MUTANT_STARVED, 0, 4, NULL},
+    {"a node without plans never plans by itself", MUTANT_STARVED, 0, 5, NULL},
     {"states of rounds long ago are not compared", MUTANT_PAST, 0, 7, NULL},
     {"deadlines are not stretched when the node itself is late", MUTANT_LATE, 0, 8, NULL},
     {"most of the mesh is suspected as quickly as one node", MUTANT_HALF, 0, 8, NULL},

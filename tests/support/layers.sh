@@ -28,5 +28,7 @@ if grep -lE '# *include <dlfcn' $(files nn node mesh) | grep -v 'nn/arithmetic/b
     bad=1
 fi
 tests/support/paths.sh || bad=1
+# Counted from the objects of a build: call arrows, circles, purity, records, lines.
+python3 tests/support/structure.py "${1:-build/gcc}/mesh/core" || bad=1
 [ $bad = 0 ] && echo "layers: includes point down"
 exit $bad
