@@ -64,9 +64,7 @@ overtaken(struct fetch *fetch, const struct core *core)
     if (fetch->adopted && fetch->tried) {
         if (fetch->rest_us == 0)
             core_log(core, 4, "this node receives more slowly than the others train: trying again");
-        fetch->rest_us = fetch->rest_us == 0 ? FETCH_REST_US : 2 * fetch->rest_us;
-        if (fetch->rest_us > FETCH_REST_MAX_US)
-            fetch->rest_us = FETCH_REST_MAX_US;
+        fetch->rest_us = backoff_us(fetch->rest_us, FETCH_REST_US, FETCH_REST_MAX_US);
         fetch->rest_at_us = core->awake + fetch->rest_us;
     }
     fetch_reset(fetch, core);

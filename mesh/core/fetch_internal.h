@@ -15,7 +15,7 @@ uint64_t fetch_name_round(const struct core *core);
 static inline void
 fetch_ask_later(struct fetch *fetch)
 {
-    fetch->ask_us = 2 * fetch->ask_us < FETCH_ASK_MAX_US ? 2 * fetch->ask_us : FETCH_ASK_MAX_US;
+    fetch->ask_us = backoff_us(fetch->ask_us, FETCH_ASK_US, FETCH_ASK_MAX_US);
 }
 
 static inline bool

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "mesh/core/audit.h"
+#include "mesh/core/backoff.h"
 #include "mesh/core/collective.h"
 #include "mesh/core/contribution.h"
 #include "mesh/core/core.h"

@@ -47,11 +47,4 @@ uint32_t link_number(struct link_table *table);
 /* Sends HELLO on `link`. It asks with the number `asks` and answers `answers`; 0: does not ask, does not answer. */
 void link_hello(const struct core *core, int link, uint32_t asks, uint32_t answers);
 
-/* The waiting time after the next failure, when it was `us` after this one. */
-static inline uint64_t
-link_retry_next(uint64_t us)
-{
-    return us * 2 > LINK_RETRY_MAX_US ? LINK_RETRY_MAX_US : us * 2;
-}
-
 #endif

@@ -32,7 +32,7 @@ peers_retry_later(const struct core *core, struct peer *peer)
 {
     peer->state = PEER_KNOWN;
     peer->retry_at_us = core->now + peer->retry_us;
-    peer->retry_us = link_retry_next(peer->retry_us);
+    peer->retry_us = backoff_us(peer->retry_us, LINK_RETRY_US, LINK_RETRY_MAX_US);
 }
 
 void

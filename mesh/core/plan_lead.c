@@ -219,13 +219,6 @@ too_few(const struct core *core, const struct choice *choice)
 
 /* --- Making the plan ----------------------------------------------------------------------------- */
 
-static uint64_t
-doubled(uint64_t us, uint64_t first_us, uint64_t most_us)
-{
-    uint64_t next_us = us == 0 ? first_us : 2 * us;
-    return next_us > most_us ? most_us : next_us;
-}
-
 /* Who did not get in is not waited for again at once. */
 static void
 hold_later(struct plan *plan, const struct core *core, const struct choice *choice)
@@ -238,12 +231,12 @@ hold_later(struct plan *plan, const struct core *core, const struct choice *choi
             continue;
         }
         if (chases(core, i)) { /* the mesh stood still for it, whatever is heard of it */
-            peer->chase_us = doubled(peer->chase_us, PLAN_CHASE_US, PLAN_CHASE_MAX_US);
+            peer->chase_us = backoff_us(peer->chase_us, PLAN_CHASE_US, PLAN_CHASE_MAX_US);
             peer->chase_at_us = core->awake + peer->chase_us;
         }
         if (core->awake < peer->hold_at_us)
             continue;
-        peer->hold_us = doubled(peer->hold_us, PLAN_AGAIN_US, PLAN_AGAIN_MAX_US);
+        peer->hold_us = backoff_us(peer->hold_us, PLAN_AGAIN_US, PLAN_AGAIN_MAX_US);
         peer->hold_at_us = core->awake + peer->hold_us;
         if (wants_in(core, i) && hears_all(core, choice, i))
             plan->in_vain |= UINT64_C(1) << i;
@@ -378,7 +371,7 @@ plan_balance(struct plan *plan, const struct core *core)
     if (!plan_leads(plan, core->config.self) || plan->now.count < 2 || plan->hold != UINT64_MAX ||
         core->awake < plan->balance_at_us || !unbalanced(plan, core))
         return;
-    plan->balance_us = doubled(plan->balance_us, PLAN_BALANCE_US, PLAN_BALANCE_MAX_US);
+    plan->balance_us = backoff_us(plan->balance_us, PLAN_BALANCE_US, PLAN_BALANCE_MAX_US);
     plan->balance_at_us = core->awake + plan->balance_us;
     core_log(core, 7, "round %llu: dividing the shards anew by speed",
              (unsigned long long)core->round);

@@ -169,7 +169,7 @@ seed_tick(struct rendezvous *all, struct link_table *links, const struct core *c
     seed->tries++;
     seed->since_us = core->now;
     seed->retry_at_us = core->now + seed->retry_us;
-    seed->retry_us = link_retry_next(seed->retry_us);
+    seed->retry_us = backoff_us(seed->retry_us, LINK_RETRY_US, LINK_RETRY_MAX_US);
     seed->number = link_number(links);
     seed->link = link_open(links, core, LINK_SEED, s, &seed->at);
 }

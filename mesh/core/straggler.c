@@ -413,8 +413,7 @@ static uint64_t
 next_rest_us(const struct straggler *s, const struct core *core)
 {
     bool again = s->rest_us > 0 && core->awake < s->rest_at_us + STRAGGLER_FORGIVE_US;
-    uint64_t us = again ? 2 * s->rest_us : STRAGGLER_REST_US;
-    return us < STRAGGLER_REST_MAX_US ? us : STRAGGLER_REST_MAX_US;
+    return backoff_us(again ? s->rest_us : 0, STRAGGLER_REST_US, STRAGGLER_REST_MAX_US);
 }
 
 enum straggler_verdict
