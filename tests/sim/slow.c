@@ -1,10 +1,11 @@
 /* slow.c - what does a member on a slow line, or with a slow processor, cost the others?
  *
- * The same quiet run twice: with the slow node, and without it. Nobody shall lose more than a fifth by its
- * presence, all of them end with the same state, and the slow one, too. */
+ * The same quiet run twice: with the slow node, and without it. On average the others keep SLOW_SHARE percent of their
+ * speed, and in no run less than SLOW_LEAST: these runs are short, and it takes a part of them to find out. All of them
+ * end with the same state, and the slow one, too. */
 #include "tests/sim/run.h"
 
-enum { SLOW_RUNS = 24, SLOW_SHARE = 80, ROUNDS = 900, VECTOR = 160 };
+enum { SLOW_RUNS = 24, SLOW_SHARE = 85, SLOW_LEAST = 60, ROUNDS = 900, VECTOR = 160 };
 
 void
 slow_profile(struct sim *sim)
@@ -54,7 +55,7 @@ time_of(struct sim *sim, uint64_t seed, enum sim_slow how)
 bool
 slow_passed(struct sim *sim, uint64_t first)
 {
-    unsigned worst = 1000, missed = 0;
+    unsigned worst = 1000, sum = 0;
     for (uint64_t k = 0; k < SLOW_RUNS; k++) {
         uint64_t without_us = time_of(sim, first + k, SIM_SLOW_ABSENT);
         uint64_t with_us = without_us ? time_of(sim, first + k, SIM_SLOW_PRESENT) : 0;
@@ -62,9 +63,11 @@ slow_passed(struct sim *sim, uint64_t first)
             return false;
         unsigned share = (unsigned)(100 * without_us / with_us);
         worst = share < worst ? share : worst;
-        missed += share < SLOW_SHARE;
+        sum += share;
     }
-    printf("a slow member: %d runs, the others keep at least %u %% of their speed without it%s\n",
-           SLOW_RUNS, worst, missed ? "  TOO LITTLE" : "");
-    return missed == 0;
+    bool enough = sum >= SLOW_SHARE * SLOW_RUNS && worst >= SLOW_LEAST;
+    printf("a slow member: %d runs, the others keep %u %% of their speed without it, %u %% at "
+           "least%s\n",
+           SLOW_RUNS, sum / SLOW_RUNS, worst, enough ? "" : "  TOO LITTLE");
+    return enough;
 }
