@@ -110,7 +110,7 @@ collective_tick(struct collective *c)
 /* --- Receiving -------------------------------------------------------------------------------- */
 
 static enum verdict
-odd(struct collective *c, unsigned from, const struct proto_chunk *chunk)
+another_state(struct collective *c, unsigned from, const struct proto_chunk *chunk)
 {
     c->diverged = true;
     c->diverged_rank = from;
@@ -135,7 +135,7 @@ take(struct collective *c, struct proto_node node, enum proto_type type,
     int from = member_of(c, node);
     if (from >= 0 && from != (int)c->rank && chunk->state_hash != c->state &&
         !core_mutant(MUTANT_ODD))
-        return odd(c, (unsigned)from, chunk);
+        return another_state(c, (unsigned)from, chunk);
     if (from < 0 || from == (int)c->rank || chunk->bucket >= c->setup.bucket_count ||
         chunk->bucket < c->first_bucket)
         return bad(c, "not for this ring", chunk);

@@ -155,7 +155,8 @@ core_settle(struct core *core)
     core_news(core);
     if (core->leaving || core->config.hello.wants_job)
         return;
-    page_repair_step(&core->repair, core);
+    if (core->engine->equal_states)
+        page_repair_step(&core->repair, core);
     core->engine->step(core);
     core_finish(core);
 }
@@ -274,7 +275,8 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         core->engine->beat(core, i, &msg->heartbeat);
         break;
     case PROTO_WANT:
-        page_repair_on_want(&core->repair, i, &msg->page);
+        if (core->engine->equal_states)
+            page_repair_on_want(&core->repair, i, &msg->page);
         break;
     default:
         core->engine->message(core, i, msg);
@@ -395,6 +397,7 @@ void
 core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page)
 {
     core_clock(core, now);
+    assert(core->engine->equal_states);
     assert(step <= PROTO_ROUND_MAX);
     assert(round <= PROTO_ROUND_MAX);
     assert(page < PROTO_FILE_MAX / PROTO_PAGE_MAX);
@@ -438,27 +441,32 @@ core_wrong(const struct core *core)
     return core->engine->wrong(core);
 }
 
+/* Peers that are accepted and heard. */
+static unsigned
+core_heard_peers(const struct core *core)
+{
+    unsigned count = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        count += peer->state == PEER_UP && !core->view.of[i].suspected && peer->announced;
+    }
+    return count;
+}
+
 void
 core_stats(const struct core *core, struct core_stats *out)
 {
-    *out = (struct core_stats){.unreached = core->peers.contacts.unreached};
-    for (int i = 0; i < core->peers.high; i++) {
-        const struct peer *peer = &core->peers.peers[i];
-        out->peers += peer->state == PEER_UP && !core->view.of[i].suspected && peer->announced;
-    }
+    *out = (struct core_stats){.peers = core_heard_peers(core),
+                               .unreached = core->peers.contacts.unreached};
     core->engine->stats(core, out);
 }
 
 void
 core_status(const struct core *core, struct core_status *out)
 {
-    *out = (struct core_status){.here = 1, .wanted = (unsigned)core->config.peers_min};
-    for (int i = 0; i < core->peers.high; i++) {
-        const struct peer *peer = &core->peers.peers[i];
-        const struct heard *heard = &core->view.of[i];
-        out->here += peer->state == PEER_UP && !heard->suspected && peer->announced;
-    }
-    out->waiting = plan_waits_for_peers(core) && out->here < out->wanted;
+    *out = (struct core_status){.here = 1 + core_heard_peers(core),
+                                .wanted = (unsigned)core->config.peers_min};
+    out->waiting = core->engine->waits(core) && out->here < out->wanted;
     out->waiting_us = out->waiting ? core->awake - core->started_at_us : 0;
     contact_list(core, out);
 }

@@ -5,7 +5,8 @@
  * servers, or gossips, is another file with such a table.
  *
  * That equal rounds mean equal states, that a state has one size, and that checkpoint files are equal on all nodes, are
- * promises of the engine rounds alone: whoever relies on them asks `equal_states`. */
+ * promises of the engine rounds alone. The parts that rely on them (divergence, catching up, audits) are its own; page
+ * repair is core.c's, which asks `equal_states`. */
 #ifndef MESH_ENGINE_H
 #define MESH_ENGINE_H
 
@@ -20,8 +21,8 @@ struct engine_state {
 };
 
 struct engine {
-    const char *name;
-    bool equal_states; /* nodes at the same round hold the same state, bit for bit */
+    bool
+        equal_states; /* nodes at the same round hold the same state and write equal files, bit for bit */
 
     int (*start)(struct core *core); /* 0 or -ENOMEM; `end` follows in either case */
     void (*end)(struct core *core);
@@ -57,6 +58,7 @@ struct engine {
     void (*peer_forget)(struct core *core, int i);
 
     bool (*may_end)(const struct core *core); /* has everybody we know what we have? */
+    bool (*waits)(const struct core *core); /* not begun, as fewer than peers_min nodes were seen */
     void (*stats)(const struct core *core, struct core_stats *out);
     const char *(*wrong)(const struct core *core); /* an invariant that does not hold, or NULL */
 };

@@ -50,7 +50,7 @@ lead(struct core *core)
     if (!plan_lead(&core->plan, core))
         return;
     for (uint64_t left = core->plan.in_vain; left; left &= left - 1)
-        straggler_courted(&core->straggler, core, __builtin_ctzll(left));
+        straggler_held_in_vain(&core->straggler, core, __builtin_ctzll(left));
     rounds_adopt(core);
 }
 
@@ -404,7 +404,6 @@ on_peer_forget(struct core *core, int i)
 }
 
 const struct engine engine_rounds = {
-    .name = "rounds",
     .equal_states = true,
     .start = rounds_start,
     .end = rounds_end,
@@ -431,6 +430,7 @@ const struct engine engine_rounds = {
     .peer_up = on_peer_up,
     .peer_forget = on_peer_forget,
     .may_end = rounds_may_end,
+    .waits = plan_waits_for_peers,
     .stats = rounds_stats,
     .wrong = rounds_wrong,
 };

@@ -22,7 +22,7 @@ straggler_beat(struct straggler *s, const struct core *core, int i,
     lag_heard(&s->of[i].lag, core->now, beat->sent_us);
     if (core->view.of[i].beat.benched && !beat->benched) {
         s->of[i].trial = true;
-        s->of[i].courts = 0;
+        s->of[i].vain = 0;
     }
 }
 
@@ -53,7 +53,7 @@ straggler_plan(struct straggler *s, const struct core *core)
         lag_forget(&s->of[i].lag);
     for (size_t m = 0; m < core->plan.now.count; m++)
         if (core->plan.peer[m] >= 0)
-            s->of[core->plan.peer[m]].courts = 0;
+            s->of[core->plan.peer[m]].vain = 0;
 }
 
 static void
@@ -372,9 +372,9 @@ crawls(struct straggler *s, const struct core *core)
 }
 
 void
-straggler_courted(struct straggler *s, const struct core *core, int i)
+straggler_held_in_vain(struct straggler *s, const struct core *core, int i)
 {
-    if (!core->view.of[i].beat.ready || ++s->of[i].courts < STRAGGLER_COURTS ||
+    if (!core->view.of[i].beat.ready || ++s->of[i].vain < STRAGGLER_VAIN_MAX ||
         core_mutant(MUTANT_PACE))
         return;
     char who[PROTO_WHO_MAX];

@@ -51,7 +51,7 @@ enum {
     STRAGGLER_TRIAL_ROUNDS = 8, /* rounds of a node that has come back */
     STRAGGLER_TRIAL_US =
         100000, /* how much longer a round with it may take than three rounds without it */
-    STRAGGLER_COURTS = 4, /* a node is left out after this many plans were held for it in vain */
+    STRAGGLER_VAIN_MAX = 4, /* a node is left out after this many plans were held for it in vain */
 };
 
 /* What is known about the members of a plan. */
@@ -72,7 +72,7 @@ struct straggler_peer {
     struct lag lag;
     uint64_t told_at_us; /* awake; when it was told that it is left out */
     bool trial;          /* it was left out and has come back */
-    unsigned courts;     /* how many plans were held for it in vain */
+    unsigned vain;       /* how many plans were held for it in vain */
 };
 
 struct straggler {
@@ -129,7 +129,7 @@ enum straggler_verdict straggler_tick(struct straggler *s, const struct core *co
 enum straggler_verdict straggler_on_bench(struct straggler *s, const struct core *core,
                                           const struct proto_bench *msg);
 /* A plan was held for peers[i], but it did not join. */
-void straggler_courted(struct straggler *s, const struct core *core, int i);
+void straggler_held_in_vain(struct straggler *s, const struct core *core, int i);
 /* A prediction, made longer by the factor by which the last one was too short. */
 uint64_t straggler_sober(const struct straggler *s, const struct core *core, uint64_t us);
 

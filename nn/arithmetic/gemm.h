@@ -1,6 +1,6 @@
 /* gemm.h - our own inner loop for matrix products and convolutions.
  *
- * Everything exact uses it. Dense layers use OpenBLAS instead if the job does not ask for exact results (nn_init).
+ * Convolutions, recurrent layers and attention use it. Dense layers have product.h, of the same definition.
  *
  * By definition, every element of a product is one chain of fused multiply-adds in the order of k,
  *

@@ -87,6 +87,7 @@ static void
 header_pack(struct sim *sim, struct sim_message *m, const struct proto_msg *msg)
 {
     static uint8_t frame[PROTO_FRAME_MAX];
+    _Static_assert(sizeof(struct proto_msg) <= SIM_FRAME_MAX, "a message fits, coded or not");
     m->type = msg->type;
     m->raw = sim->mutant &&
              (msg->type == PROTO_PLAN || msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER);

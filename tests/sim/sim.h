@@ -43,8 +43,8 @@ enum {
     SIM_PAGES_MAX = SIM_WORDS_MAX + SIM_COUNTERS_MAX,
     SIM_PLANS = 2, /* the last plans of a node that it may not take up again */
     SIM_ROUNDS_MAX = 1 << 16,
-    SIM_FAR_US = 20000, /* how much longer some ways are than others */
-    SIM_FRAME_MAX = 2304,
+    SIM_FAR_US = 20000,   /* how much longer some ways are than others */
+    SIM_FRAME_MAX = 2304, /* bytes of a message in either form: the coder's, or the struct */
     SIM_BODY_MAX = SIM_VECTOR_MAX * 4,
     SIM_LOG_MAX = 8 * SIM_BODY_MAX,
 };

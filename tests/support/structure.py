@@ -153,9 +153,9 @@ def main():
                        ('file', 'lines of the longest file'), ('median', 'lines of the median function'),
                        ('p90', 'lines of nine functions in ten, at most'), ('function', 'lines of the longest function')):
         print(f'  {words}: {figures[key]} (at most {MAX[key]})')
-        if figures[key] > MAX[key]:
+        if figures[key] > MAX[key] and key != 'circle':  # its files are named below
             refuse(f'mesh/core: {words}: {figures[key]}, more than {MAX[key]}')
-    if figures['circle'] > 1:
+    if figures['circle'] > MAX['circle']:
         refuse('mesh/core: these files call one another: ' + ', '.join(sorted(circle(arrows))))
     for line in bad:
         print(f'layers: {line}', file=sys.stderr)
