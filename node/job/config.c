@@ -1,7 +1,8 @@
 /* config.c - the whole config: from a file, changed by --set, and checked.
  *
- * config_key.c knows the keys, config_read.c the YAML, config_text.c the canonical text. The job part of that text
- * is what the job hash is taken of; the whole is what a node without a job receives. */
+ * config_key.c knows the keys, config_read.c the YAML, config_text.c the canonical text, config_rules.c what cannot go
+ * together. The job part of the canonical text is what the job hash is taken of; the whole is what a node without a
+ * job receives. */
 #include "node/job/config.h"
 
 #include <errno.h>
@@ -16,10 +17,11 @@
 #include "node/commands/host.h"
 #include "node/job/config_key.h"
 #include "node/job/config_parts.h"
+#include "node/job/config_rules.h"
 #include "node/job/parse.h"
 #include "proto/mix.h"
 
-enum { SHOWN_MAX = 160, REASON_SIZE = 320 };
+enum { SHOWN_MAX = 160 };
 
 static const struct config_key *
 key_of(const char *path)
@@ -249,175 +251,6 @@ config_set(struct config *config, const char *assignment, struct why *why)
     return config_refresh(config, why);
 }
 
-/* --- what spans several keys --- */
-
-/* "digits.yaml:12: " when the file gives the key, else nothing. */
-static int
-fail_key(const struct config *config, const char *path, const char *reason, struct why *why)
-{
-    unsigned line = config->line[key_of(path) - config_keys];
-    char file[SHOWN_MAX], where[SHOWN_MAX + 16] = "";
-    parse_escape(file, sizeof file, config->file);
-    if (line > 0)
-        snprintf(where, sizeof where, "%s:%u: ", file, line);
-    return why_error(why, -EINVAL, "%s%s %s", where, path, reason);
-}
-
-static int
-check_batch(const struct config *config, struct why *why)
-{
-    char reason[REASON_SIZE];
-    unsigned long long batch = config->train.batch, shards = config->train.shards;
-    unsigned long long below = batch / shards * shards, samples = config->data.train;
-    if (batch % shards != 0) {
-        char lower[32] = "";
-        if (below > 0)
-            snprintf(lower, sizeof lower, "%llu or ", below);
-        snprintf(reason, sizeof reason,
-                 "= %llu, expected a multiple of train.shards = %llu: %s%llu", batch, shards, lower,
-                 below + shards);
-        return fail_key(config, "train.batch", reason, why);
-    }
-    if (samples > 0 && batch > samples) {
-        snprintf(reason, sizeof reason, "= %llu, expected at most data.train = %llu", batch,
-                 samples);
-        return fail_key(config, "train.batch", reason, why);
-    }
-    return 0;
-}
-
-/* One table, or features and labels, of which the test part has both or neither. */
-static int
-check_npy(const struct config *config, struct why *why)
-{
-    bool images = config->data.test_images[0] != '\0', labels = config->data.test_labels[0] != '\0';
-    bool others = images || labels || config->data.train_images[0] || config->data.train_labels[0];
-    if (config->data.file[0] != '\0' && others)
-        return fail_key(config, "data.file",
-                        "is one table of npy, expected without train_images, train_labels, "
-                        "test_images and test_labels",
-                        why);
-    if (images != labels)
-        return fail_key(config, images ? "data.test_labels" : "data.test_images",
-                        images ? "is missing: data.test_images is there"
-                               : "is missing: data.test_labels is there",
-                        why);
-    return 0;
-}
-
-/* Of images alone. */
-static int
-check_images(const struct config *config, struct why *why)
-{
-    if (config->data.source == DATA_IMAGES)
-        return 0;
-    if (config->data.side != 64)
-        return fail_key(config, "data.size", "has no effect: data.source is not images", why);
-    if (config->data.channels != 3)
-        return fail_key(config, "data.channels", "has no effect: data.source is not images", why);
-    return 0;
-}
-
-static int
-check_data(const struct config *config, struct why *why)
-{
-    enum data_source source = config->data.source;
-    bool csv = source == DATA_CSV, npy = source == DATA_NPY, regression = config->data.regression;
-    if ((csv || source == DATA_TEXT) && config->data.file[0] == '\0')
-        return fail_key(config, "data.file",
-                        csv ? "is missing: data.source = csv needs one"
-                            : "is missing: data.source = text needs one",
-                        why);
-    if (source == DATA_TEXT && config->train.loss != NN_CROSS_ENTROPY)
-        return fail_key(config, "train.loss", "must be cross_entropy with data.source = text", why);
-    if (config->data.standardise && !csv)
-        return fail_key(config, "data.standardise", "= yes, expected only with data.source = csv",
-                        why);
-    if (regression && !csv && !npy)
-        return fail_key(config, "data.regression",
-                        "= yes, expected only with data.source = csv or npy", why);
-    if (regression && config->train.loss != NN_SQUARED_ERROR)
-        return fail_key(config, "train.loss", "must be squared_error with data.regression = yes",
-                        why);
-    if (config->data.reproduce && config->train.loss != NN_SQUARED_ERROR)
-        return fail_key(config, "train.loss", "must be squared_error with data.target = input",
-                        why);
-    return npy ? check_npy(config, why) : 0;
-}
-
-/* Each only makes sense with the other. */
-static int
-check_counting(const struct config *config, struct why *why)
-{
-    bool data = config->data.source == DATA_COUNTING, loss = config->train.loss == NN_COUNT;
-    if (data == loss)
-        return 0;
-    return data ? fail_key(config, "train.loss", "must be count with data.source = counting", why)
-                : fail_key(config, "train.loss",
-                           "= count, expected only with data.source = counting", why);
-}
-
-/* With one step to an exchange there are no blocks; with more, a shard keeps nothing from round to round, which leaves
- * plain SGD. */
-static int
-check_local_steps(const struct config *config, struct why *why)
-{
-    const struct optim_spec *optim = &config->train.optim;
-    char reason[REASON_SIZE];
-    uint64_t steps = config->train.local_steps, batch = config->train.batch;
-    bool nesterov = config->train.block_nesterov, momentum = config->train.block_momentum > 0;
-    if (steps == 1 && (momentum || nesterov || config->train.block_rate != 1.0f))
-        return fail_key(config,
-                        momentum   ? "train.block_momentum"
-                        : nesterov ? "train.block_nesterov"
-                                   : "train.block_rate",
-                        "has no effect with train.local_steps = 1, expected 2 or more", why);
-    if (steps == 1)
-        return 0;
-    if (optim->kind != OPTIM_SGD || optim->momentum > 0) {
-        snprintf(reason, sizeof reason,
-                 "= %llu, expected 1 with this train.optimizer: local steps need sgd without "
-                 "momentum; train.block_momentum is the momentum between exchanges",
-                 (unsigned long long)steps);
-        return fail_key(config, "train.local_steps", reason, why);
-    }
-    if (!config->train.exact)
-        return fail_key(config, "train.local_steps",
-                        "above 1 needs train.exact = yes: each shard takes its own steps", why);
-    if (steps * batch > CONFIG_ROUND_MAX) {
-        snprintf(reason, sizeof reason,
-                 "= %llu times train.batch = %llu, expected at most %d samples between exchanges",
-                 (unsigned long long)steps, (unsigned long long)batch, CONFIG_ROUND_MAX);
-        return fail_key(config, "train.local_steps", reason, why);
-    }
-    if (nesterov && !momentum)
-        return fail_key(config, "train.block_nesterov", "= yes needs a block_momentum above 0",
-                        why);
-    return 0;
-}
-
-static int
-check_train(const struct config *config, struct why *why)
-{
-    const struct optim_spec *optim = &config->train.optim;
-    if (config->train.exact && strcmp(config->run.numerics, "openblas") == 0)
-        return fail_key(config, "run.numerics",
-                        "= openblas needs train.exact = no: its bits depend on the machine", why);
-    if (config->mesh.audit > 0 && !config->train.exact)
-        return fail_key(config, "mesh.audit",
-                        "needs train.exact = yes: else nobody can recompute a shard", why);
-    if (config->train.label_smoothing > 0 && config->train.loss != NN_CROSS_ENTROPY)
-        return fail_key(config, "train.label_smoothing",
-                        "above 0, expected only with train.loss = cross_entropy", why);
-    if (optim->kind == OPTIM_SGD && optim->nesterov && optim->momentum <= 0)
-        return fail_key(config, "train.optimizer.sgd.nesterov", "= yes needs a momentum above 0",
-                        why);
-    if (config->train.patience > 0 && config->train.eval_every == 0)
-        return fail_key(config, "train.patience",
-                        "counts evaluations, but train.eval_every = 0 has only the last one", why);
-    return 0;
-}
-
 int
 config_check(struct config *config, struct why *why)
 {
@@ -428,11 +261,8 @@ config_check(struct config *config, struct why *why)
     if (config->text_size >= PROTO_JOB_MAX)
         return why_error(why, -EMSGSIZE, "%s: the job takes %zu bytes, expected less than %d", file,
                          config->text_size, PROTO_JOB_MAX);
-    int rc;
-    if ((rc = check_batch(config, why)) || (rc = check_data(config, why)) ||
-        (rc = check_images(config, why)) || (rc = check_counting(config, why)) ||
-        (rc = check_train(config, why)) || (rc = check_local_steps(config, why)) ||
-        (rc = config_parts_check(config, why)))
+    int rc = config_rules_check(config, why);
+    if (rc || (rc = config_parts_check(config, why)))
         return rc;
     if (config->threads == 0)
         config->threads = host_cpus();

@@ -34,7 +34,7 @@ refused() { # PATTERN OPTION ...
         fail "status $status: $(cat "$WORK/out"), expected '$pattern'"
 }
 refused "the last layer has 784 outputs, expected 10 targets of the data" --set data.target=label
-refused "train.loss must be squared_error with data.target = input" --set train.loss=logistic
+refused "train.loss = logistic cannot go with data.target = input" --set train.loss=logistic
 refused "data.target = image, expected label or input" --set data.target=image
 
 # What it draws is nearer to the image than black is.

@@ -1,0 +1,255 @@
+/* config_rules.c - see config_rules.h. */
+#include "node/job/config_rules.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "node/job/config_key.h"
+#include "node/job/parse.h"
+
+enum { SHOWN_MAX = 160, REASON_SIZE = 320, PATH_SIZE = 96, VALUE_SIZE = 80 };
+
+#define SGD_ONLY                                                                                   \
+    "local steps need sgd without momentum; train.block_momentum is the momentum between "         \
+    "exchanges"
+#define NO_BLOCKS(key)                                                                             \
+    "with one step to an exchange there are no blocks; set train.local_steps = 2 or more, or "     \
+    "leave out " key
+
+const struct config_rule config_rules[] = {
+    /* data */
+    {"data.size != 64", "data.source != images",
+     "only images are brought to one size; leave out data.size"},
+    {"data.channels != 3", "data.source != images",
+     "only images are brought to that many channels; leave out data.channels"},
+    {"data.standardise = yes", "data.source != csv",
+     "only columns of csv are standardised; leave out data.standardise"},
+    {"data.regression = yes", "data.source != csv|npy",
+     "only csv and npy have numbers as targets; leave out data.regression"},
+    {"train.loss != cross_entropy", "data.source = text",
+     "the next byte is one of 256 classes; set train.loss = cross_entropy"},
+    {"train.loss != squared_error", "data.regression = yes",
+     "targets that are numbers need train.loss = squared_error"},
+    {"train.loss != squared_error", "data.target = input",
+     "an input as target needs train.loss = squared_error"},
+    {"train.loss != count", "data.source = counting", "set train.loss = count"},
+    {"train.loss = count", "data.source != counting",
+     "that loss counts the samples of data.source = counting; choose another one"},
+    /* the loss, and when to stop */
+    {"train.label_smoothing > 0", "train.loss != cross_entropy",
+     "labels are classes of cross_entropy alone; leave out train.label_smoothing"},
+    {"train.patience > 0", "train.eval_every = 0",
+     "patience counts evaluations, and only the last one is there; set train.eval_every = 1"},
+    /* the optimiser */
+    {"train.optimizer.sgd.nesterov = yes", "train.optimizer.sgd.momentum = 0",
+     "set a momentum above 0"},
+    {"train.local_steps > 1", "train.optimizer != sgd", SGD_ONLY},
+    {"train.local_steps > 1", "train.optimizer.sgd.momentum > 0", SGD_ONLY},
+    {"train.local_steps > 1", "train.exact = no",
+     "each shard takes its own steps; set train.exact = yes"},
+    {"train.block_momentum > 0", "train.local_steps = 1", NO_BLOCKS("train.block_momentum")},
+    {"train.block_nesterov = yes", "train.local_steps = 1", NO_BLOCKS("train.block_nesterov")},
+    {"train.block_rate != 1", "train.local_steps = 1", NO_BLOCKS("train.block_rate")},
+    {"train.block_nesterov = yes", "train.block_momentum = 0",
+     "set a train.block_momentum above 0"},
+    /* how bits come about */
+    {"run.numerics = openblas", "train.exact = yes",
+     "its bits depend on the machine; set train.exact = no, or leave out run.numerics"},
+    {"mesh.audit > 0", "train.exact = no",
+     "no other node could recompute a shard; set train.exact = yes, or leave out mesh.audit"},
+};
+const size_t config_rule_count = sizeof config_rules / sizeof config_rules[0];
+
+/* --- Conditions --- */
+
+struct condition {
+    const struct config_key *key;
+    char sign[3], value[VALUE_SIZE];
+};
+
+static struct condition
+parse_condition(const char *text)
+{
+    struct condition out;
+    char path[PATH_SIZE];
+    int fields = sscanf(text, "%95s %2[=!<>] %79s", path, out.sign, out.value);
+    assert(fields == 3);
+    out.key = config_key_find(NULL, path);
+    assert(out.key);
+    return out;
+}
+
+/* Is it a setting of a word that is not chosen? */
+static bool
+is_absent(const struct config *config, const struct config_key *key)
+{
+    char path[PATH_SIZE];
+    snprintf(path, sizeof path, "%s", key->section);
+    char *dot = strrchr(path, '.');
+    if (!dot)
+        return false;
+    *dot++ = '\0';
+    return strcmp(config_key_word(config_key_find(NULL, path), config), dot) != 0;
+}
+
+static void
+show(const struct config *config, const struct config_key *key, char out[VALUE_SIZE])
+{
+    if (key->kind == CONFIG_CHOICE)
+        snprintf(out, VALUE_SIZE, "%s", config_key_word(key, config));
+    else
+        config_key_print(key, config, out, VALUE_SIZE);
+}
+
+static bool
+is_one_of(const char *value, const char *list)
+{
+    size_t length = strlen(value);
+    for (;; list++) {
+        if (strncmp(list, value, length) == 0 && (list[length] == '|' || list[length] == '\0'))
+            return true;
+        list = strchr(list, '|');
+        if (!list)
+            return false;
+    }
+}
+
+bool
+config_rule_holds(const struct config *config, const char *text)
+{
+    const struct condition condition = parse_condition(text);
+    char value[VALUE_SIZE];
+    double have = 0, limit = 0;
+    if (is_absent(config, condition.key))
+        return false;
+    show(config, condition.key, value);
+    if (strchr(condition.sign, '='))
+        return is_one_of(value, condition.value) == (condition.sign[0] == '=');
+    int rc = parse_real(condition.value, &limit);
+    assert(rc == 0);
+    return parse_real(value, &have) == 0 &&
+           (condition.sign[0] == '>' ? have > limit : have < limit);
+}
+
+/* --- Lines --- */
+
+static unsigned
+line_of(const struct config *config, const struct config_key *key)
+{
+    return config->line[key - config_keys];
+}
+
+/* "digits.yaml:12: " when the file gives the key, else nothing. */
+static int
+fail_key(const struct config *config, const char *path, unsigned line, const char *reason,
+         struct why *why)
+{
+    char file[SHOWN_MAX], where[SHOWN_MAX + 16] = "";
+    if (line == 0)
+        line = line_of(config, config_key_find(NULL, path));
+    parse_escape(file, sizeof file, config->file);
+    if (line > 0)
+        snprintf(where, sizeof where, "%s:%u: ", file, line);
+    return why_error(why, -EINVAL, "%s%s %s", where, path, reason);
+}
+
+static int
+fail_rule(const struct config *config, const struct config_rule *rule, struct why *why)
+{
+    const struct condition first = parse_condition(rule->first),
+                           second = parse_condition(rule->second);
+    char path[PATH_SIZE], other[PATH_SIZE], value[VALUE_SIZE], its[VALUE_SIZE];
+    char reason[2 * REASON_SIZE];
+    config_key_path(first.key, path, sizeof path);
+    config_key_path(second.key, other, sizeof other);
+    show(config, first.key, value);
+    show(config, second.key, its);
+    snprintf(reason, sizeof reason, "= %s cannot go with %s = %s: %s", value, other, its,
+             rule->say);
+    unsigned line = line_of(config, first.key);
+    return fail_key(config, path, line ? line : line_of(config, second.key), reason, why);
+}
+
+/* --- Rules that are not pairs of values --- */
+
+static int
+check_batch(const struct config *config, struct why *why)
+{
+    char reason[REASON_SIZE];
+    unsigned long long batch = config->train.batch, shards = config->train.shards;
+    unsigned long long below = batch / shards * shards, samples = config->data.train;
+    if (batch % shards != 0) {
+        char lower[32] = "";
+        if (below > 0)
+            snprintf(lower, sizeof lower, "%llu or ", below);
+        snprintf(reason, sizeof reason,
+                 "= %llu, expected a multiple of train.shards = %llu: %s%llu", batch, shards, lower,
+                 below + shards);
+        return fail_key(config, "train.batch", 0, reason, why);
+    }
+    if (samples > 0 && batch > samples) {
+        snprintf(reason, sizeof reason, "= %llu, expected at most data.train = %llu", batch,
+                 samples);
+        return fail_key(config, "train.batch", 0, reason, why);
+    }
+    return 0;
+}
+
+/* One table, or features and labels, of which the test part has both or neither. */
+static int
+check_npy(const struct config *config, struct why *why)
+{
+    bool images = config->data.test_images[0] != '\0', labels = config->data.test_labels[0] != '\0';
+    bool others = images || labels || config->data.train_images[0] || config->data.train_labels[0];
+    if (config->data.file[0] != '\0' && others)
+        return fail_key(config, "data.file", 0,
+                        "is one table of npy, expected without train_images, train_labels, "
+                        "test_images and test_labels",
+                        why);
+    if (images != labels)
+        return fail_key(config, images ? "data.test_labels" : "data.test_images", 0,
+                        images ? "is missing: data.test_images is there"
+                               : "is missing: data.test_labels is there",
+                        why);
+    return 0;
+}
+
+static int
+check_files(const struct config *config, struct why *why)
+{
+    enum data_source source = config->data.source;
+    if ((source == DATA_CSV || source == DATA_TEXT) && config->data.file[0] == '\0')
+        return fail_key(config, "data.file", 0,
+                        source == DATA_CSV ? "is missing: data.source = csv needs one"
+                                           : "is missing: data.source = text needs one",
+                        why);
+    return source == DATA_NPY ? check_npy(config, why) : 0;
+}
+
+static int
+check_round(const struct config *config, struct why *why)
+{
+    char reason[REASON_SIZE];
+    uint64_t steps = config->train.local_steps, batch = config->train.batch;
+    if (steps == 1 || steps * batch <= CONFIG_ROUND_MAX)
+        return 0;
+    snprintf(reason, sizeof reason,
+             "= %llu times train.batch = %llu, expected at most %d samples between exchanges",
+             (unsigned long long)steps, (unsigned long long)batch, CONFIG_ROUND_MAX);
+    return fail_key(config, "train.local_steps", 0, reason, why);
+}
+
+int
+config_rules_check(const struct config *config, struct why *why)
+{
+    int rc = check_batch(config, why);
+    if (!rc)
+        rc = check_files(config, why);
+    for (size_t i = 0; i < config_rule_count && !rc; i++)
+        if (config_rule_holds(config, config_rules[i].first) &&
+            config_rule_holds(config, config_rules[i].second))
+            rc = fail_rule(config, &config_rules[i], why);
+    return rc ? rc : check_round(config, why);
+}
