@@ -28,15 +28,14 @@ ALL_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -UNDEBUG -ffp-
 LDLIBS   = $(shell $(pc) --libs $(packages) 2>/dev/null) -lm -lpthread
 LDFLAGS  = $(sysroot) $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
-# A file *_simd.c is compiled once per instruction set; its first lines name the functions after $(SIMD). Only the
-# product loop gains from AVX-512. Off x86 the variant of AVX2 is that of any machine, and never chosen.
+# A file *_simd.c is compiled once per instruction set; its first lines name the functions after $(SIMD).
 x86      := $(filter x86_64-%,$(target))
 rooms    := proto compress nn nn/* mesh mesh/* node node/*
 lib_all  := $(wildcard $(rooms:%=%/*.c))
 simd_src := $(filter %_simd.c,$(lib_all))
 lib_src  := $(filter-out $(simd_src) node/cli/main.c,$(lib_all))
-lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) $(simd_src:%.c=$B/%.avx2.o) \
-    $(if $(x86),$B/nn/arithmetic/gemm_simd.avx512.o $B/nn/arithmetic/product_simd.avx512.o)
+lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) \
+    $(if $(x86),$(simd_src:%.c=$B/%.avx2.o) $(simd_src:%.c=$B/%.avx512.o))
 # The core with planted bugs (mesh/core/mutant.h), for the simulator and the unit tests that plant some.
 core_src := $(filter mesh/core/%,$(lib_src))
 mutants  := $(filter-out $(core_src:%.c=$B/%.o),$(lib_obj)) $(core_src:%.c=$B/%.mutant.o)
@@ -65,7 +64,7 @@ $B/%.base.o: %.c
 	$(CC) $(ALL_CFLAGS) -O3 -DSIMD=base -c -o $@ $<
 $B/%.avx2.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -O3 $(if $(x86),-mavx2 -mfma) -DSIMD=avx2 -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) -O3 -mavx2 -mfma -DSIMD=avx2 -c -o $@ $<
 $B/%.avx512.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512 -DSIMD=avx512 -c -o $@ $<

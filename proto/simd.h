@@ -1,9 +1,10 @@
 /* simd.h - one source file becomes one object per instruction set; the program chooses once, when it starts.
  *
- * The Makefile compiles every *_simd.c once per instruction set (base, avx2) with -DSIMD=<name>. A function f in it is
- * defined as SIMD_NAME(f). The header beside it declares the variants, and callers pick one:
+ * The Makefile compiles every *_simd.c once per instruction set (base; on x86-64 avx2 and avx512, too) with
+ * -DSIMD=<name>. A function f in it is defined as SIMD_NAME(f). The header beside it declares the variants, and callers
+ * pick one:
  *
- *     SIMD_DECLARE(uint64_t, hash64, (const void *data, size_t size));      // hash_simd.h: hash64_base, hash64_avx2
+ *     SIMD_DECLARE(uint64_t, hash64, (const void *data, size_t size));      // hash_simd.h: hash64_base, hash64_avx2, ...
  *     SIMD_NAME(hash64)(const void *data, size_t size) { ... }              // hash_simd.c
  *     return SIMD_PICK(hash64)(data, size);                                 // hash.c
  *
@@ -41,17 +42,22 @@ simd_avx2(void)
     return simd_set >= SIMD_SET_AVX2;
 }
 
-/* Only for products (nn/arithmetic/gemm.h). */
 static inline bool
 simd_avx512(void)
 {
     return simd_set >= SIMD_SET_AVX512;
 }
 
+#if defined(__x86_64__)
 #define SIMD_DECLARE(result, f, parameters)                                                        \
     result f##_base parameters;                                                                    \
-    result f##_avx2 parameters
-#define SIMD_PICK(f) (simd_avx2() ? f##_avx2 : f##_base)
+    result f##_avx2 parameters;                                                                    \
+    result f##_avx512 parameters
+#define SIMD_PICK(f) (simd_avx512() ? f##_avx512 : simd_avx2() ? f##_avx2 : f##_base)
+#else
+#define SIMD_DECLARE(result, f, parameters) result f##_base parameters
+#define SIMD_PICK(f)                        f##_base
+#endif
 
 /* Uses the set called `name` from now on, NULL or "": the largest that this CPU has. The start calls it with
  * MESHNODE_SIMD. Returns 0, or -EINVAL with `why` if there is no such set here; then the largest is used. */

@@ -165,8 +165,6 @@ SIMD_NAME(gemm_panel)(const struct gemm_view *a, size_t m, size_t n, size_t k, c
     }
 }
 
-#if !defined(__AVX512F__) /* moving gains nothing from it */
-
 /* Row by row, since the rows of a large B are far apart. */
 void
 SIMD_NAME(gemm_pack)(const float *b, size_t ldb, size_t k, size_t n, float *out)
@@ -232,5 +230,3 @@ SIMD_NAME(gemm_pack_transposed)(const float *b, size_t ldb, size_t k, size_t n, 
         SIMD_NAME(gemm_transpose)(b + j * ldb, ldb, here, k, out, GEMM_COLUMNS);
     }
 }
-
-#endif

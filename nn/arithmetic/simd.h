@@ -1,4 +1,4 @@
-/* simd.h - the vector functions of nn/: declares both variants of each, and the plain name that chooses one.
+/* simd.h - the vector functions of nn/: declares the variants of each, and the plain name that chooses one.
  *
  * nn/<file>_simd.c defines SIMD_NAME(f) for every f here. nn/arithmetic/simd.c defines f from the same list. */
 #ifndef NN_SIMD_H

@@ -105,7 +105,8 @@ def peer_fields(text):
 
 def check_symbols(objects):
     sources = [os.path.basename(path)[:-2] for path in sorted(glob.glob('mesh/core/*.c'))]
-    defined, used = symbols([path for name in sources for path in glob.glob(f'{objects}/{name}.o') + glob.glob(f'{objects}/{name}.base.o') + glob.glob(f'{objects}/{name}.avx2.o')])
+    defined, used = symbols([path for name in sources for set in ('', '.base', '.avx2', '.avx512')
+                             for path in glob.glob(f'{objects}/{name}{set}.o')])
     known = others(objects) | PURE
     arrows = set()
     for name in sorted(used):

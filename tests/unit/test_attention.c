@@ -12,6 +12,7 @@
 #include "nn/arithmetic/vmath.h"
 #include "nn/rng.h"
 #include "tests/support/one_layer.h"
+#include "tests/support/variants.h"
 
 enum { ROWS = 2, HEADS = 2, T_MAX = 200, D_MAX = 33, KEYS_MAX = 70 };
 
@@ -137,16 +138,16 @@ every_variant_gives_the_same_bits(void **state)
             memcpy(p[i], s, n * sizeof(float));
         memcpy(dp[1], dp[0], n * sizeof(float));
         softmax_forward_base(p[0], 0.3f, kept[0], n);
-        softmax_forward_avx2(p[1], 0.3f, kept[1], n);
+        SIMD_PICK(softmax_forward)(p[1], 0.3f, kept[1], n);
         assert_memory_equal(p[0], p[1], n * sizeof(float));
         assert_memory_equal(kept[0], kept[1], sizeof kept[0]);
         softmax_recompute_base(p[2], 0.3f, kept[0], n);
         assert_memory_equal(p[0], p[2], n * sizeof(float));
         memcpy(p[2], s, n * sizeof(float));
-        softmax_recompute_avx2(p[2], 0.3f, kept[0], n);
+        SIMD_PICK(softmax_recompute)(p[2], 0.3f, kept[0], n);
         assert_memory_equal(p[0], p[2], n * sizeof(float));
         softmax_backward_base(p[0], dp[0], 0.3f, n);
-        softmax_backward_avx2(p[1], dp[1], 0.3f, n);
+        SIMD_PICK(softmax_backward)(p[1], dp[1], 0.3f, n);
         assert_memory_equal(dp[0], dp[1], n * sizeof(float));
     }
 }
@@ -192,7 +193,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strips_give_the_bits_of_whole_matrices),
-        cmocka_unit_test(every_variant_gives_the_same_bits),
+        unit_test_of_variants(every_variant_gives_the_same_bits),
         cmocka_unit_test(memory_grows_with_the_context_and_not_its_square),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

@@ -9,6 +9,7 @@
 
 #include "nn/arithmetic/simd.h"
 #include "tests/support/one_layer.h"
+#include "tests/support/variants.h"
 
 /* weight, bias, running mean and variance of two channels */
 static const float params[] = {2, 3, 10, 20, 1, -1, 4, 0.25f};
@@ -141,15 +142,15 @@ every_variant_gives_the_same_bits(void **state)
             assert_true(sum[kind] == sum_naive(&c, x, dy, 0.3f, kind));
         if (!simd_avx2())
             continue;
-        batchnorm_sum_avx2(&c, x, &wide[0]);
-        batchnorm_squares_avx2(&c, x, 0.3f, &wide[1]);
-        batchnorm_along_avx2(&c, x, dy, 0.3f, &wide[2]);
+        SIMD_PICK(batchnorm_sum)(&c, x, &wide[0]);
+        SIMD_PICK(batchnorm_squares)(&c, x, 0.3f, &wide[1]);
+        SIMD_PICK(batchnorm_along)(&c, x, dy, 0.3f, &wide[2]);
         assert_memory_equal(sum, wide, sizeof sum);
         batchnorm_forward_base(&c, x, 0.3f, 1.1f, 0.2f, a);
-        batchnorm_forward_avx2(&c, x, 0.3f, 1.1f, 0.2f, b);
+        SIMD_PICK(batchnorm_forward)(&c, x, 0.3f, 1.1f, 0.2f, b);
         assert_memory_equal(a, b, sizeof a);
         batchnorm_backward_base(&c, x, dy, &slope, a);
-        batchnorm_backward_avx2(&c, x, dy, &slope, b);
+        SIMD_PICK(batchnorm_backward)(&c, x, dy, &slope, b);
         assert_memory_equal(a, b, sizeof a);
     }
 }
@@ -162,7 +163,7 @@ main(void)
         cmocka_unit_test(averages_are_told_their_distance_to_the_shard),
         cmocka_unit_test(a_shard_without_rows_says_nothing),
         cmocka_unit_test(averages_are_no_weights),
-        cmocka_unit_test(every_variant_gives_the_same_bits),
+        unit_test_of_variants(every_variant_gives_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

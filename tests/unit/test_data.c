@@ -21,6 +21,7 @@
 #include "tests/support/npy_make.h"
 #include "tests/support/rand.h"
 #include "tests/support/sets.h"
+#include "tests/support/variants.h"
 
 enum { PIXELS = 784 };
 
@@ -262,7 +263,7 @@ all_instruction_sets_give_the_same_bits(void **state)
         rand_fill(&rand, in, sizeof in);
         float scale = (float)rand_real(&rand), shift = (float)rand_real(&rand) - 0.5F;
         data_scale_base(in, scale, shift, base, n);
-        data_scale_avx2(in, scale, shift, avx2, n);
+        SIMD_PICK(data_scale)(in, scale, shift, avx2, n);
         assert_memory_equal(base, avx2, n * sizeof *base);
         for (size_t i = 0; i < n; i++) {
             volatile float product = (float)in[i] * scale; /* rounded before the addition */
@@ -413,7 +414,7 @@ main(void)
         cmocka_unit_test(unknown_sources_are_refused),
         cmocka_unit_test(filling_allocates_nothing),
         cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(all_instruction_sets_give_the_same_bits),
+        unit_test_of_variants(all_instruction_sets_give_the_same_bits),
         cmocka_unit_test(threads_fill_at_once),
         cmocka_unit_test(only_whole_numbers_in_range_are_tokens),
         cmocka_unit_test(an_autoencoder_is_to_give_back_its_input),

@@ -15,6 +15,7 @@
 #include "proto/mix.h"
 #include "proto/simd.h"
 #include "tests/support/exact_all.h"
+#include "tests/support/variants.h"
 
 static float
 from_bits(uint32_t bits)
@@ -323,13 +324,13 @@ both_instruction_sets_give_the_same_bits(void **state)
         n -= at;
         struct exact_sums sums[2];
         uint32_t a = exact_add_base(own[0] + at, g + at, n, scale, limit, &sums[0]);
-        uint32_t b = exact_add_avx2(own[1] + at, g + at, n, scale, limit, &sums[1]);
+        uint32_t b = SIMD_PICK(exact_add)(own[1] + at, g + at, n, scale, limit, &sums[1]);
         assert_memory_equal(&sums[0], &sums[1], sizeof sums[0]);
         assert_int_equal(a, b);
         assert_memory_equal(own[0], own[1], sizeof own[0]);
-        assert_int_equal(exact_bits_base(own[0] + at, n), exact_bits_avx2(own[0] + at, n));
+        assert_int_equal(exact_bits_base(own[0] + at, n), SIMD_PICK(exact_bits)(own[0] + at, n));
         exact_read_base(out[0] + at, own[0] + at, n, scale);
-        exact_read_avx2(out[1] + at, own[0] + at, n, scale);
+        SIMD_PICK(exact_read)(out[1] + at, own[0] + at, n, scale);
         assert_memory_equal(out[0], out[1], sizeof out[0]);
     }
 }
@@ -491,7 +492,7 @@ main(void)
         cmocka_unit_test(counters_belong_to_the_block_of_the_element),
         cmocka_unit_test(checksums_are_linear_and_see_every_bit),
         cmocka_unit_test(pieces_equal_the_whole),
-        cmocka_unit_test(both_instruction_sets_give_the_same_bits),
+        unit_test_of_variants(both_instruction_sets_give_the_same_bits),
         cmocka_unit_test(exponents_follow_the_sum),
         cmocka_unit_test(silent_blocks_stay_near_the_loudest_of_their_tensor),
         cmocka_unit_test(a_scale_that_jumps_by_2_to_the_40_needs_five_redone_rounds),

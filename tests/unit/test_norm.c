@@ -11,6 +11,7 @@
 #include "nn/arithmetic/simd.h"
 #include "nn/rng.h"
 #include "tests/support/one_layer.h"
+#include "tests/support/variants.h"
 
 enum { ROWS = 2, T = 3, C = 37, COUNT = ROWS * T * C };
 
@@ -95,11 +96,12 @@ every_variant_gives_the_same_bits(void **state)
         float a[4 * C] = {0}, b[4 * C] = {0}, stats[2][2];
         bool centred = n % 2;
         norm_forward_base(x, params, centred ? params + C : NULL, 1e-5f, centred, a, stats[0], n);
-        norm_forward_avx2(x, params, centred ? params + C : NULL, 1e-5f, centred, b, stats[1], n);
+        SIMD_PICK(norm_forward)
+        (x, params, centred ? params + C : NULL, 1e-5f, centred, b, stats[1], n);
         norm_gradient_base(x, dy, stats[0], a + C, a + 2 * C, n);
-        norm_gradient_avx2(x, dy, stats[1], b + C, b + 2 * C, n);
+        SIMD_PICK(norm_gradient)(x, dy, stats[1], b + C, b + 2 * C, n);
         norm_backward_base(x, dy, params, stats[0], centred, a + 3 * C, n);
-        norm_backward_avx2(x, dy, params, stats[1], centred, b + 3 * C, n);
+        SIMD_PICK(norm_backward)(x, dy, params, stats[1], centred, b + 3 * C, n);
         assert_memory_equal(a, b, sizeof a);
         assert_memory_equal(stats[0], stats[1], sizeof stats[0]);
     }
@@ -146,7 +148,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_vector_is_normalised),
-        cmocka_unit_test(every_variant_gives_the_same_bits),
+        unit_test_of_variants(every_variant_gives_the_same_bits),
         cmocka_unit_test(weights_begin_as_ones),
         cmocka_unit_test(an_epsilon_that_is_none_is_refused),
     };

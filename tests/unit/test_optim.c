@@ -14,6 +14,7 @@
 #include "proto/mix.h"
 #include "proto/simd.h"
 #include "tests/golden/optim_torch.h"
+#include "tests/support/variants.h"
 
 static void
 assert_close(double got, double expected, double relative)
@@ -348,26 +349,29 @@ both_instruction_sets_give_the_same_bits(void **state)
         }
         memcpy(b, a, sizeof b);
         if (rule == 0)
-            optim_sgd_base(&f, a[0], g, N), optim_sgd_avx2(&f, b[0], g, N);
+            optim_sgd_base(&f, a[0], g, N), SIMD_PICK(optim_sgd)(&f, b[0], g, N);
         else if (rule == 1)
-            optim_momentum_base(&f, a[0], a[1], g, N), optim_momentum_avx2(&f, b[0], b[1], g, N);
+            optim_momentum_base(&f, a[0], a[1], g, N),
+                SIMD_PICK(optim_momentum)(&f, b[0], b[1], g, N);
         else if (rule == 2)
-            optim_nesterov_base(&f, a[0], a[1], g, N), optim_nesterov_avx2(&f, b[0], b[1], g, N);
+            optim_nesterov_base(&f, a[0], a[1], g, N),
+                SIMD_PICK(optim_nesterov)(&f, b[0], b[1], g, N);
         else if (rule == 3)
             optim_adam_base(&f, a[0], a[1], a[2], g, N),
-                optim_adam_avx2(&f, b[0], b[1], b[2], g, N);
+                SIMD_PICK(optim_adam)(&f, b[0], b[1], b[2], g, N);
         else if (rule == 4)
-            optim_rmsprop_base(&f, a[0], a[1], g, N), optim_rmsprop_avx2(&f, b[0], b[1], g, N);
+            optim_rmsprop_base(&f, a[0], a[1], g, N),
+                SIMD_PICK(optim_rmsprop)(&f, b[0], b[1], g, N);
         else if (rule == 5)
             optim_rmsprop_momentum_base(&f, a[0], a[1], a[2], g, N),
-                optim_rmsprop_momentum_avx2(&f, b[0], b[1], b[2], g, N);
+                SIMD_PICK(optim_rmsprop_momentum)(&f, b[0], b[1], b[2], g, N);
         else if (rule == 6)
-            optim_lion_base(&f, a[0], a[1], g, N), optim_lion_avx2(&f, b[0], b[1], g, N);
+            optim_lion_base(&f, a[0], a[1], g, N), SIMD_PICK(optim_lion)(&f, b[0], b[1], g, N);
         else if (rule == 7)
-            optim_lars_base(&f, a[0], a[1], g, N), optim_lars_avx2(&f, b[0], b[1], g, N);
+            optim_lars_base(&f, a[0], a[1], g, N), SIMD_PICK(optim_lars)(&f, b[0], b[1], g, N);
         else
             optim_lamb_base(&f, a[0], a[1], a[2], g, a[3], N),
-                optim_lamb_avx2(&f, b[0], b[1], b[2], g, b[3], N);
+                SIMD_PICK(optim_lamb)(&f, b[0], b[1], b[2], g, b[3], N);
         size_t same = 0;
         for (int v = 0; v < 4; v++)
             for (size_t i = 0; i < N; i++)
@@ -467,7 +471,7 @@ main(void)
         cmocka_unit_test(every_rule_keeps_the_state_it_needs),
         cmocka_unit_test(the_average_counts_each_step_less_than_the_next),
         cmocka_unit_test(any_split_into_ranges_gives_the_same_bits),
-        cmocka_unit_test(both_instruction_sets_give_the_same_bits),
+        unit_test_of_variants(both_instruction_sets_give_the_same_bits),
         cmocka_unit_test(schedules_agree_with_pytorch),
         cmocka_unit_test(the_cosine_is_exact_to_the_last_bits),
         cmocka_unit_test(warm_up_rises_in_equal_steps_and_then_follows_the_schedule),

@@ -9,6 +9,7 @@
 #include "nn/arithmetic/simd.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/rand.h"
+#include "tests/support/variants.h"
 
 static const struct nn_shape line = {3, {1, 1, 4}}, square = {3, {1, 3, 3}};
 
@@ -119,7 +120,7 @@ every_variant_gives_the_same_maxima(void **state)
         for (size_t j = 0; j < 400; j++)
             x[j] = rand_below(&rand, 40) == 0 ? NAN : (float)rand_below(&rand, 9);
         pooling_max_line_base(x, width, rows, columns, stride, 5, y, at, n);
-        pooling_max_line_avx2(x, width, rows, columns, stride, 5, z, too, n);
+        SIMD_PICK(pooling_max_line)(x, width, rows, columns, stride, 5, z, too, n);
         assert_memory_equal(at, too, n * sizeof *at);
         for (size_t j = 0; j < n; j++)
             assert_true(y[j] == z[j] || (isnan(y[j]) && isnan(z[j])));
@@ -135,7 +136,7 @@ main(void)
         cmocka_unit_test(padding_never_wins_a_maximum),
         cmocka_unit_test(padding_counts_as_zeros_in_an_average),
         cmocka_unit_test(nan_wins_and_minus_infinity_is_a_number),
-        cmocka_unit_test(every_variant_gives_the_same_maxima),
+        unit_test_of_variants(every_variant_gives_the_same_maxima),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

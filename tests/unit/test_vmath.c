@@ -14,6 +14,7 @@
 #include "nn/arithmetic/vmath.h"
 #include "proto/float_bits.h"
 #include "proto/mix.h"
+#include "tests/support/variants.h"
 
 enum { N = 4096 };
 
@@ -209,17 +210,17 @@ every_variant_gives_the_same_bits(void **state)
     static float x[N], y[N], z[N];
     uint32_t at = 12345;
     void (*const f[][2])(const float *, float *, size_t) = {
-        {vmath_exp_base, vmath_exp_avx2},
-        {vmath_log_base, vmath_log_avx2},
-        {vmath_tanh_base, vmath_tanh_avx2},
-        {vmath_sigmoid_base, vmath_sigmoid_avx2},
-        {vmath_relu_base, vmath_relu_avx2},
-        {vmath_gelu_base, vmath_gelu_avx2},
-        {vmath_gelu_tanh_base, vmath_gelu_tanh_avx2},
-        {vmath_silu_base, vmath_silu_avx2},
-        {vmath_relu_grad_base, vmath_relu_grad_avx2},
-        {vmath_tanh_grad_base, vmath_tanh_grad_avx2},
-        {vmath_sigmoid_grad_base, vmath_sigmoid_grad_avx2},
+        {vmath_exp_base, SIMD_PICK(vmath_exp)},
+        {vmath_log_base, SIMD_PICK(vmath_log)},
+        {vmath_tanh_base, SIMD_PICK(vmath_tanh)},
+        {vmath_sigmoid_base, SIMD_PICK(vmath_sigmoid)},
+        {vmath_relu_base, SIMD_PICK(vmath_relu)},
+        {vmath_gelu_base, SIMD_PICK(vmath_gelu)},
+        {vmath_gelu_tanh_base, SIMD_PICK(vmath_gelu_tanh)},
+        {vmath_silu_base, SIMD_PICK(vmath_silu)},
+        {vmath_relu_grad_base, SIMD_PICK(vmath_relu_grad)},
+        {vmath_tanh_grad_base, SIMD_PICK(vmath_tanh_grad)},
+        {vmath_sigmoid_grad_base, SIMD_PICK(vmath_sigmoid_grad)},
     };
     for (size_t block = 0; block < 200; block++, at += 7919 * 1021)
         for (size_t i = 0; i < sizeof f / sizeof f[0]; i++) {
@@ -236,12 +237,12 @@ every_variant_gives_the_same_bits(void **state)
         for (size_t j = 0; j < N; j++)
             x[j] = (float)(mix64(j + n) >> 40) * 1e-6f, y[j] = z[j] = x[j] * 3;
         vmath_sum_base(x, n, &a);
-        vmath_sum_avx2(x, n, &b);
+        SIMD_PICK(vmath_sum)(x, n, &b);
         assert_true(a == b);
         vmath_sum_rows_base(x, 53, n, y, 41);
-        vmath_sum_rows_avx2(x, 53, n, z, 41);
+        SIMD_PICK(vmath_sum_rows)(x, 53, n, z, 41);
         vmath_add_scalar_base(y + 50, 0.3f, n);
-        vmath_add_scalar_avx2(z + 50, 0.3f, n);
+        SIMD_PICK(vmath_add_scalar)(z + 50, 0.3f, n);
         assert_memory_equal(y, z, sizeof y);
     }
 }
@@ -314,7 +315,7 @@ main(void)
         cmocka_unit_test(activations_are_close_everywhere),
         cmocka_unit_test(special_values),
         cmocka_unit_test(nan_stays_nan),
-        cmocka_unit_test(every_variant_gives_the_same_bits),
+        unit_test_of_variants(every_variant_gives_the_same_bits),
         cmocka_unit_test(sums_are_sums),
         cmocka_unit_test(ln_is_good_to_two_ulp),
         cmocka_unit_test(sines_and_powers_are_good_to_a_float_and_beyond),
