@@ -1,0 +1,233 @@
+/* product_tile.h - what the loops of products have in common: panels, and tiles of sums in registers. For *_simd.c
+ * only.
+ *
+ * A panel of A holds GROUP rows, one of B COLUMNS columns, both element by element of k. */
+#ifndef NN_PRODUCT_TILE_H
+#define NN_PRODUCT_TILE_H
+
+#include <string.h>
+
+#include "nn/arithmetic/fused.h"
+#include "nn/arithmetic/product.h"
+#include "nn/arithmetic/simd.h"
+
+/* A tile is up to ROWS x VECTORS vectors of sums; with a row of B's panel they fill the registers. */
+#if defined(__AVX512F__) || defined(__aarch64__)
+enum { ROWS = 8 };
+#else
+enum { ROWS = 4 };
+#endif
+enum { VECTORS = 3, COLUMNS = VECTORS * LANES, GROUP = PRODUCT_GROUP };
+
+/* Sums stay in registers only when every loop over them is gone. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+static inline size_t
+least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Even shares of n, at most `most` each, but multiples of `unit`. `most` is one. */
+static inline size_t
+share(size_t n, size_t most, size_t unit)
+{
+    size_t count = (n + most - 1) / most;
+    size_t even = count == 0 ? 0 : (n + count - 1) / count;
+    return (even + unit - 1) / unit * unit;
+}
+
+/* --- panels --- */
+
+enum { BLOCK = 8 };
+
+/* out[8, width] = 8 elements of each of 8 rows, transposed in three rounds: single elements, pairs and halves change
+ * places. */
+static inline void
+turn_block(const float *const row[BLOCK], size_t from, float *out, size_t width)
+{
+    typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
+    v8 r[BLOCK], t[BLOCK];
+    for (size_t i = 0; i < BLOCK; i++)
+        r[i] = *(const v8 *)(row[i] + from);
+    for (size_t i = 0; i < BLOCK; i += 2) {
+        t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (size_t i = 0; i < BLOCK; i += 4) {
+        r[i] = __builtin_shufflevector(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 1] = __builtin_shufflevector(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        r[i + 2] = __builtin_shufflevector(t[i + 1], t[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 3] = __builtin_shufflevector(t[i + 1], t[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    for (size_t i = 0; i < BLOCK / 2; i++) {
+        *(v8 *)(out + i * width) =
+            __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        *(v8 *)(out + (i + 4) * width) =
+            __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
+/* Of `rows` rows of a panel: elements from, from + step, ... of each. */
+INLINE void
+pack_run(const float *const *row, size_t rows, size_t width, size_t from, size_t step, size_t count,
+         bool adjacent, float *out)
+{
+    size_t t = 0, whole = step == 1 ? rows / BLOCK * BLOCK : 0;
+    if (adjacent && rows == width) {
+        for (; t < count; t++)
+            memcpy(out + t * width, row[0] + from + t * step, width * sizeof *out);
+        return;
+    }
+    for (; t + BLOCK <= count && whole > 0; t += BLOCK) {
+        for (size_t r = 0; r < whole; r += BLOCK)
+            turn_block(row + r, from + t, out + t * width + r, width);
+        for (size_t i = 0; i < BLOCK; i++)
+            for (size_t r = whole; r < rows; r++)
+                out[(t + i) * width + r] = row[r][from + t + i];
+    }
+    for (; t < count; t++)
+        for (size_t r = 0; r < rows; r++)
+            out[t * width + r] = row[r][from + t * step];
+}
+
+/* Panels [depth][width] of rows [i, i + m) and elements [k, k + depth), filled up with zeros. */
+INLINE void
+pack(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth, size_t width,
+     float *out)
+{
+    for (size_t done = 0; done < m; done += width, out += depth * width) {
+        const float *row[COLUMNS > GROUP ? COLUMNS : GROUP];
+        size_t rows = least(m - done, width);
+        bool adjacent = true;
+        for (size_t r = 0; r < rows; r++) {
+            size_t at = i + done + r;
+            row[r] = v->at + at / v->width * v->line + at % v->width * v->row;
+            adjacent = adjacent && row[r] == row[0] + r;
+        }
+        if (rows < width)
+            memset(out, 0, depth * width * sizeof *out);
+        for (size_t t = 0, count; t < depth; t += count) {
+            size_t run = (k + t) / v->run, in = (k + t) % v->run;
+            count = least(depth - t, v->run - in);
+            pack_run(row, rows, width, run * v->jump + in * v->step, v->step, count, adjacent,
+                     out + t * width);
+        }
+    }
+}
+
+static inline void
+pack_a(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth, float *out)
+{
+    pack(v, i, m, k, depth, GROUP, out);
+}
+
+static inline void
+pack_b(const struct gemm_view *v, size_t j, size_t n, size_t k, size_t depth, float *out)
+{
+    pack(v, j, n, k, depth, COLUMNS, out);
+}
+
+/* --- tiles --- */
+
+/* s += A B over a depth of k; a lies in its panel, rows of b are ldb apart. */
+INLINE void
+chain(int rows, int vectors, size_t k, const float *a, const float *b, size_t ldb,
+      vec s[ROWS][VECTORS])
+{
+    for (size_t t = 0; t < k; t++, a += GROUP, b += ldb) {
+        vec v[VECTORS];
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            v[j] = *(const vec *)(b + j * LANES);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            UNROLL
+            for (int j = 0; j < vectors; j++)
+                s[i][j] = fused(v[j], a[i], s[i][j]);
+        }
+    }
+}
+
+INLINE void
+load(int rows, int vectors, const float *c, size_t ldc, vec s[ROWS][VECTORS])
+{
+    UNROLL
+    for (int i = 0; i < rows; i++, c += ldc) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            s[i][j] = *(const vec *)(c + (size_t)(j * LANES));
+    }
+}
+
+INLINE void
+zero(int rows, int vectors, vec s[ROWS][VECTORS])
+{
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            s[i][j] = (vec){0};
+    }
+}
+
+INLINE void
+store(int rows, int vectors, vec s[ROWS][VECTORS], float *c, size_t ldc)
+{
+    UNROLL
+    for (int i = 0; i < rows; i++, c += ldc) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            *(vec *)(c + (size_t)(j * LANES)) = s[i][j];
+    }
+}
+
+INLINE void
+add_row(int rows, int vectors, const float *row, vec s[ROWS][VECTORS])
+{
+    UNROLL
+    for (int j = 0; j < vectors; j++) {
+        vec b = *(const vec *)(row + (size_t)(j * LANES));
+        UNROLL
+        for (int i = 0; i < rows; i++)
+            s[i][j] += b;
+    }
+}
+
+static inline size_t
+vectors_of(size_t columns)
+{
+    return (columns + LANES - 1) / LANES;
+}
+
+/* X(rows, vectors) for every tile, and the table [ROWS][VECTORS] of functions that X may define, f_1_1 and so on. */
+#define TILE_ROWS(X, rows) X(rows, 1) X(rows, 2) X(rows, 3)
+#define TILE_ENTRIES(f, rows)                                                                      \
+    {                                                                                              \
+        f##_##rows##_1, f##_##rows##_2, f##_##rows##_3                                             \
+    }
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define TILES(X)                                                                                   \
+    TILE_ROWS(X, 1)                                                                                \
+    TILE_ROWS(X, 2)                                                                                \
+    TILE_ROWS(X, 3)                                                                                \
+    TILE_ROWS(X, 4) TILE_ROWS(X, 5) TILE_ROWS(X, 6) TILE_ROWS(X, 7) TILE_ROWS(X, 8)
+#define TILE_TABLE(f)                                                                              \
+    {                                                                                              \
+        TILE_ENTRIES(f, 1), TILE_ENTRIES(f, 2), TILE_ENTRIES(f, 3), TILE_ENTRIES(f, 4),            \
+            TILE_ENTRIES(f, 5), TILE_ENTRIES(f, 6), TILE_ENTRIES(f, 7), TILE_ENTRIES(f, 8)         \
+    }
+#else
+#define TILES(X) TILE_ROWS(X, 1) TILE_ROWS(X, 2) TILE_ROWS(X, 3) TILE_ROWS(X, 4)
+#define TILE_TABLE(f)                                                                              \
+    {                                                                                              \
+        TILE_ENTRIES(f, 1), TILE_ENTRIES(f, 2), TILE_ENTRIES(f, 3), TILE_ENTRIES(f, 4)             \
+    }
+#endif
+
+#endif
