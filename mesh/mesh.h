@@ -81,7 +81,7 @@ struct mesh_setup {
      * have no checkpoints. It is called in the same way as `log`. */
     void (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
     void *want_ctx;
-    /* As in struct core_ops; NULL: nobody knows. It is called in the same way as `log`. */
+    /* As in struct core_program; NULL: nobody knows. It is called in the same way as `log`. */
     void (*differ)(void *ctx, const char *theirs, size_t size, char *out, size_t out_size);
     void *differ_ctx;
     /* May be called from any thread, one call at a time. It must not call mesh_*. */

@@ -138,9 +138,9 @@ admit_say(const struct admit *admit, const struct core *core, int i)
 {
     const struct proto_refuse *refuse = &admit->of[i].refuse;
     struct proto_msg msg = {.type = PROTO_REFUSE, .refuse = *refuse};
-    const char *job = refuse->reason == PROTO_REFUSE_JOB ? core->ops.job(core->ctx) : NULL;
+    const char *job = refuse->reason == PROTO_REFUSE_JOB ? core->config.job : NULL;
     unsigned link = (unsigned)core->peers.peers[i].link;
-    core->ops.send(core->ctx, link, &msg, job, job ? strlen(job) : 0);
+    core->config.wire->send(core->config.wire_ctx, link, &msg, job, job ? strlen(job) : 0);
 }
 
 /* It has not told its job, and will not. */
@@ -180,8 +180,9 @@ admit_refused(struct admit *admit, const struct core *core, int i,
     struct admit_peer *peer = &admit->of[i];
     if (is_news(admit, core->peers.peers[i].node) || peer->unsaid) {
         char words[PROTO_TEXT_MAX] = "";
-        if (refuse->reason == PROTO_REFUSE_JOB && core->ops.differ && job_size > 0)
-            core->ops.differ(core->ctx, job, job_size, words, sizeof words);
+        if (refuse->reason == PROTO_REFUSE_JOB && core->config.program->differ && job_size > 0)
+            core->config.program->differ(core->config.program_ctx, job, job_size, words,
+                                         sizeof words);
         refusal_log(admit, core, i, refuse->reason, refuse->mine, refuse->yours,
                     words[0] ? words : unknown_job);
     }
@@ -221,7 +222,7 @@ admit_link_up(struct admit *admit, const struct core *core)
     struct proto_msg msg = {.type = PROTO_REFUSE, .refuse = {.reason = PROTO_REFUSE_FULL}};
     snprintf(msg.refuse.mine, sizeof msg.refuse.mine, "%d nodes", PROTO_PEERS_MAX);
     snprintf(msg.refuse.yours, sizeof msg.refuse.yours, "one more");
-    core->ops.send(core->ctx, (unsigned)admit->away.link, &msg, NULL, 0);
+    core->config.wire->send(core->config.wire_ctx, (unsigned)admit->away.link, &msg, NULL, 0);
     admit->away.since_us = core->now;
 }
 

@@ -70,7 +70,7 @@ compute(struct contribution *own, const struct core *core, uint64_t need)
     contribution_ask(own, core, TRAINER_COMPUTING);
     own->filled = true;
     own->compute_at_us = core->now;
-    core->ops.compute(core->ctx, core->round, own->computing, fresh);
+    core->config.trainer->compute(core->config.trainer_ctx, core->round, own->computing, fresh);
 }
 
 size_t
@@ -98,7 +98,7 @@ contribution_commit(struct contribution *own, const struct core *core)
 {
     contribution_ask(own, core, TRAINER_COMMITTING);
     own->commit_at_us = core->now;
-    core->ops.commit(core->ctx, core->round);
+    core->config.trainer->commit(core->config.trainer_ctx, core->round);
 }
 
 uint64_t

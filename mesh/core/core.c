@@ -13,9 +13,9 @@
 /* --- Life -------------------------------------------------------------------------------------- */
 
 int
-core_new(struct core **out, const struct core_config *config, const struct core_ops *ops, void *ctx,
-         uint64_t now)
+core_new(struct core **out, const struct core_config *config, uint64_t now)
 {
+    assert(config->wire && config->program);
     assert(config->self.id != 0);
     assert(config->shards >= 1 || config->hello.wants_job);
     assert(config->shards <= PROTO_SHARDS_MAX);
@@ -25,8 +25,6 @@ core_new(struct core **out, const struct core_config *config, const struct core_
     if (!core)
         return -ENOMEM;
     core->config = *config;
-    core->ops = *ops;
-    core->ctx = ctx;
     core->now = core->tick_at = now;
     core->awake = core->tick_awake = 1; /* 0 in a stamp says never */
     if (core->config.chunk_elems == 0)
@@ -82,22 +80,30 @@ core_clock(struct core *core, uint64_t now)
     core->awake = core->tick_awake + core_heed(core->now - core->tick_at);
 }
 
-static void
-core_clock_tick(struct core *core, uint64_t now)
+/* Every event begins and ends with these two. No callback may start another event meanwhile. Returns false when we have
+ * said goodbye. */
+static bool
+event_begin(struct core *core, uint64_t now)
 {
+    assert(!core->inside);
+    core->inside = true;
     core_clock(core, now);
-    core->tick_at = core->now;
-    core->tick_awake = core->awake;
+    return !core->leaving;
+}
+
+static void
+event_end(struct core *core)
+{
+    assert(core->inside);
+    core->inside = false;
 }
 
 /* The node may end when everybody it knows has what it has. */
 static void
 core_finish(struct core *core)
 {
-    if (core->finished || !core->engine->may_end(core))
-        return;
-    core->finished = true;
-    core->ops.finished(core->ctx);
+    if (!core->finished)
+        core->finished = core->engine->may_end(core);
 }
 
 /* Sessions began and ended: the parts are told. */
@@ -161,12 +167,9 @@ core_settle(struct core *core)
     core_finish(core);
 }
 
-void
-core_on_tick(struct core *core, uint64_t now)
+static void
+on_tick(struct core *core)
 {
-    core_clock_tick(core, now);
-    if (core->leaving)
-        return;
     core_watch(core);
     sessions_tick(&core->peers, core);
     core_news(core);
@@ -177,41 +180,53 @@ core_on_tick(struct core *core, uint64_t now)
 }
 
 void
+core_on_tick(struct core *core, uint64_t now)
+{
+    bool here = event_begin(core, now);
+    core->tick_at = core->now;
+    core->tick_awake = core->awake;
+    if (here)
+        on_tick(core);
+    event_end(core);
+}
+
+void
 core_on_starved(struct core *core, uint64_t now, uint64_t us)
 {
-    core_clock(core, now);
+    event_begin(core, now);
     core->engine->starved(core, us);
+    event_end(core);
 }
 
 void
 core_on_found(struct core *core, uint64_t now, const struct proto_endpoint *at,
               struct proto_node node)
 {
-    core_clock(core, now);
-    if (core->leaving)
-        return;
-    sessions_found(&core->peers, core, at, node, true);
-    core_settle(core);
+    if (event_begin(core, now)) {
+        sessions_found(&core->peers, core, at, node, true);
+        core_settle(core);
+    }
+    event_end(core);
 }
 
 void
 core_on_link_up(struct core *core, uint64_t now, unsigned link)
 {
-    core_clock(core, now);
-    if (core->leaving || link >= LINK_MAX)
-        return;
-    sessions_link_up(&core->peers, core, link);
-    core_settle(core);
+    if (event_begin(core, now) && link < LINK_MAX) {
+        sessions_link_up(&core->peers, core, link);
+        core_settle(core);
+    }
+    event_end(core);
 }
 
 void
 core_on_link_down(struct core *core, uint64_t now, unsigned link)
 {
-    core_clock(core, now);
-    if (core->leaving || link >= LINK_MAX)
-        return;
-    sessions_link_down(&core->peers, core, link);
-    core_settle(core);
+    if (event_begin(core, now) && link < LINK_MAX) {
+        sessions_link_down(&core->peers, core, link);
+        core_settle(core);
+    }
+    event_end(core);
 }
 
 static void
@@ -219,15 +234,17 @@ on_job(struct core *core, int from, const void *body, size_t body_size)
 {
     if (body_size > 0) {
         char who[PROTO_WHO_MAX];
-        if (core->config.hello.wants_job)
-            core->ops.job_offered(core->ctx, report_who(core, from, who), body, body_size);
+        if (core->config.hello.wants_job && core->config.program->job_offered)
+            core->config.program->job_offered(core->config.program_ctx, report_who(core, from, who),
+                                              body, body_size);
         return;
     }
-    const char *text = core->ops.job(core->ctx);
+    const char *text = core->config.job;
     struct proto_msg msg = {.type = PROTO_JOB};
     const struct peer *peer = &core->peers.peers[from];
     if (text && peer->state == PEER_UP)
-        core->ops.send(core->ctx, (unsigned)peer->link, &msg, text, strlen(text));
+        core->config.wire->send(core->config.wire_ctx, (unsigned)peer->link, &msg, text,
+                                strlen(text));
 }
 
 static void
@@ -284,17 +301,14 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
     }
 }
 
-void
-core_on_message(struct core *core, uint64_t now, struct proto_node from, const char *from_host,
-                const struct proto_msg *msg, const void *body, size_t body_size)
+static void
+on_message(struct core *core, struct proto_node from, const char *host, const struct proto_msg *msg,
+           const void *body, size_t body_size)
 {
-    core_clock(core, now);
-    if (core->leaving || from.id == 0)
-        return;
     if (msg->type == PROTO_HELLO) {
-        on_hello(core, from, from_host, &msg->hello);
+        on_hello(core, from, host, &msg->hello);
     } else if (msg->type == PROTO_REFUSE) {
-        sessions_refused(&core->peers, core, from, from_host, &msg->refuse, body,
+        sessions_refused(&core->peers, core, from, host, &msg->refuse, body,
                          body_size < PROTO_JOB_MAX ? body_size : 0);
     } else {
         int i = peers_find(core, from);
@@ -305,11 +319,19 @@ core_on_message(struct core *core, uint64_t now, struct proto_node from, const c
 }
 
 void
-core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const struct proto_msg *msg,
-             struct core_frame *frame)
+core_on_message(struct core *core, uint64_t now, struct proto_node from, const char *from_host,
+                const struct proto_msg *msg, const void *body, size_t body_size)
 {
-    core_clock(core, now);
-    int i = core->leaving ? -1 : peers_find(core, from);
+    if (event_begin(core, now) && from.id != 0)
+        on_message(core, from, from_host, msg, body, body_size);
+    event_end(core);
+}
+
+static void
+on_bulk(struct core *core, struct proto_node from, const struct proto_msg *msg,
+        struct core_frame *frame)
+{
+    int i = peers_find(core, from);
     if (i < 0 || !core->peers.peers[i].announced)
         return;
     core_heard(core, i);
@@ -321,82 +343,101 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
 }
 
 void
+core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const struct proto_msg *msg,
+             struct core_frame *frame)
+{
+    if (event_begin(core, now))
+        on_bulk(core, from, msg, frame);
+    event_end(core);
+}
+
+void
 core_on_sent(struct core *core, uint64_t now)
 {
-    core_clock(core, now);
+    event_begin(core, now);
     if (core->engine->sent(core))
         core_settle(core);
+    event_end(core);
 }
 
 void
 core_on_bucket(struct core *core, uint64_t now, size_t bucket)
 {
-    core_clock(core, now);
+    event_begin(core, now);
     core->engine->bucket(core, bucket);
     core_settle(core);
+    event_end(core);
 }
 
 bool
 core_lend(struct core *core, uint64_t now, size_t *bucket)
 {
-    core_clock(core, now);
-    return core->engine->lend(core, bucket);
+    event_begin(core, now);
+    bool any = core->engine->lend(core, bucket);
+    event_end(core);
+    return any;
 }
 
 void
 core_on_returned(struct core *core, uint64_t now)
 {
-    core_clock(core, now);
+    event_begin(core, now);
     core->engine->returned(core);
     core_settle(core);
+    event_end(core);
 }
 
 void
 core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_hash,
                 size_t first_bucket, bool done)
 {
-    core_clock(core, now);
+    event_begin(core, now);
     assert(first_bucket < core->config.bucket_count);
     core->engine->applied(core, &(struct engine_state){round, state_hash, first_bucket, done});
     core_settle(core);
+    event_end(core);
 }
 
 void
 core_on_state_bad(struct core *core, uint64_t now)
 {
-    core_clock(core, now);
+    event_begin(core, now);
     core->engine->state_bad(core);
     core_settle(core);
+    event_end(core);
 }
 
 void
 core_on_total_bad(struct core *core, uint64_t now)
 {
-    core_clock(core, now);
+    event_begin(core, now);
     core->engine->total_bad(core);
     core_settle(core);
+    event_end(core);
 }
 
 void
 core_on_damaged(struct core *core, uint64_t now)
 {
-    core_clock(core, now);
+    event_begin(core, now);
     core->engine->damaged(core);
     core_settle(core);
+    event_end(core);
 }
 
 void
 core_on_audited(struct core *core, uint64_t now, bool equal)
 {
-    core_clock(core, now);
+    event_begin(core, now);
     core->engine->audited(core, equal);
     core_settle(core);
+    event_end(core);
 }
 
 void
 core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page)
 {
-    core_clock(core, now);
+    event_begin(core, now);
     assert(core->engine->equal_states);
     assert(step <= PROTO_ROUND_MAX);
     assert(round <= PROTO_ROUND_MAX);
@@ -404,24 +445,22 @@ core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64
     page_repair_want(&core->repair, core,
                      &(struct proto_page){.step = step, .round = round, .page_number = page});
     core_settle(core);
+    event_end(core);
 }
 
 void
 core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size)
 {
-    core_clock(core, now);
-    if (core->leaving)
-        return;
-    page_repair_read(&core->repair, core, round, data, size);
-    core_settle(core);
+    if (event_begin(core, now)) {
+        page_repair_read(&core->repair, core, round, data, size);
+        core_settle(core);
+    }
+    event_end(core);
 }
 
-void
-core_leave(struct core *core, uint64_t now)
+static void
+leave(struct core *core)
 {
-    core_clock(core, now);
-    if (core->leaving)
-        return;
     core->engine->leave(core);
     struct proto_msg msg = {.type = PROTO_BYE};
     for (int i = 0; i < core->peers.high; i++)
@@ -429,44 +468,10 @@ core_leave(struct core *core, uint64_t now)
     core->leaving = true;
 }
 
-const char *
-core_wrong(const struct core *core)
-{
-    for (int i = 0; i < core->peers.high; i++) {
-        uint64_t silent_us = core->awake - core->view.of[i].at_us;
-        bool up = core->peers.peers[i].state == PEER_UP;
-        if (up && silent_us > CORE_FORGET_US + 2 * CORE_NAP_US)
-            return "a peer that is silent still has a session";
-    }
-    return core->engine->wrong(core);
-}
-
-/* Peers that are accepted and heard. */
-static unsigned
-core_heard_peers(const struct core *core)
-{
-    unsigned count = 0;
-    for (int i = 0; i < core->peers.high; i++) {
-        const struct peer *peer = &core->peers.peers[i];
-        count += peer->state == PEER_UP && !core->view.of[i].suspected && peer->announced;
-    }
-    return count;
-}
-
 void
-core_stats(const struct core *core, struct core_stats *out)
+core_leave(struct core *core, uint64_t now)
 {
-    *out = (struct core_stats){.peers = core_heard_peers(core),
-                               .unreached = core->peers.contacts.unreached};
-    core->engine->stats(core, out);
-}
-
-void
-core_status(const struct core *core, struct core_status *out)
-{
-    *out = (struct core_status){.here = 1 + core_heard_peers(core),
-                                .wanted = (unsigned)core->config.peers_min};
-    out->waiting = core->engine->waits(core) && out->here < out->wanted;
-    out->waiting_us = out->waiting ? core->awake - core->started_at_us : 0;
-    contact_list(core, out);
+    if (event_begin(core, now))
+        leave(core);
+    event_end(core);
 }

@@ -1,8 +1,8 @@
 /* core.h - everything that the mesh decides, without sockets, clock, threads or randomness.
  *
  * One core is one node. A shell surrounds it: mesh/net/actor.c with ZeroMQ, or tests/sim with a virtual network. The
- * shell turns what happens into calls of core_on_*, each with the time, and does what the core asks for through
- * `struct core_ops`. The same object files run in both shells.
+ * shell turns what happens into calls of core_on_*, each with the time, and does what the core asks for through three
+ * tables of callbacks. The same object files run in both shells.
  *
  * The life of a node:
  *
@@ -30,8 +30,8 @@
 
 struct core;
 
-/* A received bulk body. The core may read and change `data` only during core_on_bulk. If it calls ops->keep, `data`
- * stays valid until the core calls ops->release(handle). */
+/* A received bulk body. The core may read and change `data` only during core_on_bulk. If it calls wire->keep, `data`
+ * stays valid until the core calls wire->release(handle). */
 struct core_frame {
     void *data; /* any alignment */
     size_t size;
@@ -44,9 +44,90 @@ struct core_bucket {
     uint64_t count; /* may be 0 */
 };
 
+/* What the core asks its shell to do, in three tables: the wire, the program, and the trainer of the engine. Each
+ * callback gets the ctx that is given with its table. All are called from within core_on_*, and none may call the
+ * core, except core_stats. */
+
+/* The connections to other nodes. */
+struct core_wire {
+    /* Opens a control link to an endpoint that has no link yet. Then the shell calls core_on_link_up and sends
+     * nothing itself. The core chooses `link`, a number 0..2*PROTO_PEERS_MAX-1. The link is in use until the core
+     * calls either disconnect or peer_down, exactly one of them; it does so after core_on_link_down, too. */
+    void (*connect)(void *ctx, unsigned link, const struct proto_endpoint *to);
+    void (*disconnect)(void *ctx, unsigned link);
+    /* Sends on a control link. The message is dropped when the queue is full. `body` (job text) is copied. */
+    void (*send)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
+                 size_t body_size);
+    /* Sends on the bulk socket of an accepted peer. `body` is copied unless it is lent. A lent body is part of
+     * config.own and does not change until core_on_sent, which follows even if the peer dies. */
+    void (*send_bulk)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
+                      size_t body_size, bool lent);
+    /* The same with the body of a received frame. The frame is gone then and nobody reads it again. A frame that
+     * was kept must still be released. */
+    void (*pass_on)(void *ctx, unsigned link, const struct proto_msg *msg,
+                    struct core_frame *frame);
+    /* peer_up: a peer was accepted on `link`; open a bulk socket to host:bulk_port. peer_down: the peer is gone;
+     * close both sockets and return lent bodies soon, because a new plan may be waiting for the memory. */
+    void (*peer_up)(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port);
+    void (*peer_down)(void *ctx, unsigned link);
+    void (*keep)(void *ctx, struct core_frame *frame);
+    void (*release)(void *ctx, void *handle);
+};
+
+/* The program around the core, whatever the engine is. Each may be NULL: then nobody cares. */
+struct core_program {
+    /* Another node trains the job of this text, which is untrusted. Writes how it differs from ours: "run.seed is 2
+     * there, 1 here". Nothing written: nobody knows. */
+    void (*differ)(void *ctx, const char *theirs, size_t size, char *out, size_t out_size);
+    /* A node without a job received a job's text; `from` is what people call the peer that gave it. */
+    void (*job_offered)(void *ctx, const char *from, const char *text, size_t size);
+    /* The page that core_want asked for came from a peer, from its checkpoint of `round`. size 0: nobody has it
+     * now. `data` is borrowed during the call. */
+    void (*page)(void *ctx, uint64_t round, const void *data, size_t size);
+    /* A peer wants this page of our checkpoint of `step`. Returns false when we have no checkpoints. Else
+     * core_on_page answers at any later time, with any result; until then no other page is asked for. */
+    bool (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
+    /* One line for a person: refused peers, deaths, plans. level is as in syslog: 3 error, 4 warning, 6 info, 7
+     * debug. */
+    void (*log)(void *ctx, int level, const char *line);
+};
+
+/* The trainer of the engine rounds. */
+struct rounds_trainer {
+    /* Compute `shards` of `round` and add them to own (set it to zero first if `fresh`). Report each bucket with
+     * core_on_bucket. There is one compute at a time: the next one comes only after the last bucket. */
+    void (*compute)(void *ctx, uint64_t round, uint64_t shards, bool fresh);
+    /* `sum` has the total of the round over all shards. Apply it, then call core_on_applied; or call
+     * core_on_total_bad if the total cannot be right. */
+    void (*commit)(void *ctx, uint64_t round);
+    /* state_in has a state before `round`, of the right length. Check its hash, take it over, then call
+     * core_on_applied; or call core_on_state_bad. */
+    void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash);
+    /* Other nodes hold another state before `round`, and they are not fewer than those who agree with it. The
+     * trainer goes back to an older state that it can vouch for and calls core_on_applied. The round of that state
+     * is below `round` and not above its own round; or it is the initial state. */
+    void (*back)(void *ctx, uint64_t round);
+    /* Compute `shard` (one bit) of `round` separately and report with core_on_audited whether the result equals
+     * `claim`, which is borrowed until this call returns. */
+    void (*audit)(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words);
+    /* Returns the trainer's present state [state_size]. It is called only while the trainer neither applies nor
+     * adopts. The core copies at once. */
+    const uint8_t *(*state)(void *ctx);
+    /* Nobody follows any more: the bytes of config.log are not needed, and the shell may give their memory back. The
+     * core writes there again, from the beginning, when the next node follows. */
+    void (*forget)(void *ctx);
+};
+
 struct core_config {
+    const struct core_wire *wire; /* the tables and what is behind ctx outlive the core */
+    void *wire_ctx;
+    const struct core_program *program;
+    void *program_ctx;
+    const struct rounds_trainer *trainer;
+    void *trainer_ctx;
     struct proto_node self;
     struct proto_hello hello; /* what this node tells others; `asks` and `answers` are ignored */
+    const char *job;          /* the text of the job that we offer; NULL: none. Borrowed. */
     unsigned shards;          /* 1..PROTO_SHARDS_MAX */
     size_t peers_min;   /* members to wait for before the first round, this node included; >= 1 */
     bool keep_all;      /* leave no node out for being slow: see straggler.h */
@@ -77,74 +158,6 @@ struct core_config {
     /* Sums of floats depend on how the shards were divided (train.exact: no). Then nodes that trained apart have
      * different states, and none of them is wrong. */
     bool inexact;
-};
-
-/* What the core asks its shell to do. All are called from within core_on_*. None may call the core. */
-struct core_ops {
-    /* Opens a control link to an endpoint that has no link yet. Then the shell calls core_on_link_up and sends
-     * nothing itself. The core chooses `link`, a number 0..2*PROTO_PEERS_MAX-1. The link is in use until the core
-     * calls either disconnect or peer_down, exactly one of them; it does so after core_on_link_down, too. */
-    void (*connect)(void *ctx, unsigned link, const struct proto_endpoint *to);
-    void (*disconnect)(void *ctx, unsigned link);
-    /* Sends on a control link. The message is dropped when the queue is full. `body` (job text) is copied. */
-    void (*send)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
-                 size_t body_size);
-    /* Sends on the bulk socket of an accepted peer. `body` is copied unless it is lent. A lent body is part of
-     * config.own and does not change until core_on_sent, which follows even if the peer dies. */
-    void (*send_bulk)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
-                      size_t body_size, bool lent);
-    /* The same with the body of a received frame. The frame is gone then and nobody reads it again. A frame that
-     * was kept must still be released. */
-    void (*pass_on)(void *ctx, unsigned link, const struct proto_msg *msg,
-                    struct core_frame *frame);
-    /* peer_up: a peer was accepted on `link`; open a bulk socket to host:bulk_port. peer_down: the peer is gone;
-     * close both sockets and return lent bodies soon, because a new plan may be waiting for the memory. */
-    void (*peer_up)(void *ctx, unsigned link, struct proto_node node,
-                    const struct proto_hello *hello);
-    void (*peer_down)(void *ctx, unsigned link, struct proto_node node);
-    void (*keep)(void *ctx, struct core_frame *frame);
-    void (*release)(void *ctx, void *handle);
-    /* To the trainer: compute `shards` of `round` and add them to own (set it to zero first if `fresh`). Report
-     * each bucket with core_on_bucket. There is one compute at a time: the next one comes only after the last
-     * bucket. */
-    void (*compute)(void *ctx, uint64_t round, uint64_t shards, bool fresh);
-    /* To the trainer: `sum` has the total of the round over all shards. Apply it, then call core_on_applied; or
-     * call core_on_total_bad if the total cannot be right. */
-    void (*commit)(void *ctx, uint64_t round);
-    /* To the trainer: state_in has a state before `round`, of the right length. Check its hash, take it over, then
-     * call core_on_applied; or call core_on_state_bad. */
-    void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash);
-    /* To the trainer: other nodes hold another state before `round`, and they are not fewer than those who agree
-     * with it. The trainer goes back to an older state that it can vouch for and calls core_on_applied. The round
-     * of that state is below `round` and not above its own round; or it is the initial state. */
-    void (*back)(void *ctx, uint64_t round);
-    /* To the trainer: compute `shard` (one bit) of `round` separately and report with core_on_audited whether the
-     * result equals `claim`, which is borrowed until this call returns. */
-    void (*audit)(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words);
-    /* Returns the trainer's present state [state_size]. It is called only while the trainer neither applies nor
-     * adopts. The core copies at once. */
-    const uint8_t *(*state)(void *ctx);
-    /* Returns the text of the job that we offer; NULL when we have none yet. */
-    const char *(*job)(void *ctx);
-    /* Another node trains the job of this text, which is untrusted. Writes how it differs from ours: "run.seed is 2
-     * there, 1 here". NULL: nobody knows. */
-    void (*differ)(void *ctx, const char *theirs, size_t size, char *out, size_t out_size);
-    /* A node without a job received a job's text; `from` is what people call the peer that gave it. */
-    void (*job_offered)(void *ctx, const char *from, const char *text, size_t size);
-    /* The page that core_want asked for came from a peer, from its checkpoint of `round`. size 0: nobody has it
-     * now. `data` is borrowed during the call. */
-    void (*page)(void *ctx, uint64_t round, const void *data, size_t size);
-    /* A peer wants this page of our checkpoint of `step`. core_on_page answers at any later time, with any result;
-     * until then no other page is asked for. NULL: we have no checkpoints. */
-    void (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
-    /* Nobody follows any more: the bytes of config.log are not needed, and the shell may give their memory back. The
-     * core writes there again, from the beginning, when the next node follows. */
-    void (*forget)(void *ctx);
-    /* We are done, and every known peer is done or gone: the node may end. */
-    void (*finished)(void *ctx);
-    /* One line for a person: refused peers, deaths, plans. level is as in syslog: 3 error, 4 warning, 6 info, 7
-     * debug. */
-    void (*log)(void *ctx, int level, const char *line);
 };
 
 /* How far this node and one that it hears came, which have no session. */
@@ -192,7 +205,7 @@ struct core_stats {
     uint64_t
         waits_us;     /* how long the others have waited for this node to make a plan, see plan.h */
     uint64_t step_us; /* time of the longest recent round or compute */
-    /* how often the trainer went back to an older state, see core_on_damaged and ops->back */
+    /* how often the trainer went back to an older state, see core_on_damaged and trainer->back */
     uint64_t damages;
     uint64_t audits;     /* shards of other nodes that this node computed again */
     unsigned expulsions; /* nodes that were expelled for wrong contributions */
@@ -202,8 +215,7 @@ struct core_stats {
 };
 
 /* All times are microseconds of one monotonic clock. */
-int core_new(struct core **out, const struct core_config *config, const struct core_ops *ops,
-             void *ctx, uint64_t now);
+int core_new(struct core **out, const struct core_config *config, uint64_t now);
 void core_destroy(struct core **core);
 
 void core_on_tick(struct core *core, uint64_t now); /* call it at least every CORE_TICK_US */
@@ -241,18 +253,21 @@ void core_on_state_bad(struct core *core, uint64_t now);
 /* The total to be committed is damaged: a new plan computes and sums all of it again. */
 void core_on_total_bad(struct core *core, uint64_t now);
 /* Ask the others for a page of the checkpoint of `step`; round 0: of whatever round theirs is. This replaces an
- * earlier question. ops->page follows, at most about PAGE_REPAIR_REST_US after everybody was asked. */
+ * earlier question. program->page follows, at most about PAGE_REPAIR_REST_US after everybody was asked. */
 void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
-/* The answer to ops->want; size 0: we do not have the page. Copied at once. */
+/* The answer to program->want; size 0: we do not have the page. Copied at once. */
 void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);
 /* The trainer's state is not what it said it was. This may come during any task; the task and this node's
- * contribution are then void. It works as if ops->back had been called: the others go on without this node, and
+ * contribution are then void. It works as if trainer->back had been called: the others go on without this node, and
  * core_on_applied follows with an older state that the trainer can vouch for. */
 void core_on_damaged(struct core *core, uint64_t now);
-/* The answer to ops->audit. */
+/* The answer to trainer->audit. */
 void core_on_audited(struct core *core, uint64_t now, bool equal);
 /* Say goodbye to all (Ctrl-C). */
 void core_leave(struct core *core, uint64_t now);
+
+/* We are done, and every known peer is done or gone: the node may end. */
+bool core_finished(const struct core *core);
 
 void core_stats(const struct core *core, struct core_stats *out);
 /* Which invariant of the core does not hold, in a few words; NULL: all hold. For the simulator and tests. */

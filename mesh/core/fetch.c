@@ -18,7 +18,7 @@ void
 fetch_kept_remove(struct fetch *fetch, const struct core *core, size_t k)
 {
     assert(k < fetch->kept_count);
-    core->ops.release(core->ctx, fetch->kept[k].frame.handle);
+    core->config.wire->release(core->config.wire_ctx, fetch->kept[k].frame.handle);
     fetch->kept[k] = fetch->kept[--fetch->kept_count];
 }
 

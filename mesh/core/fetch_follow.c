@@ -178,7 +178,7 @@ total_keep(struct fetch *fetch, const struct core *core, const struct proto_tota
         if (fetch->kept[k].total.round == total->round &&
             fetch->kept[k].total.block == total->block)
             return;
-    core->ops.keep(core->ctx, frame);
+    core->config.wire->keep(core->config.wire_ctx, frame);
     fetch->kept[fetch->kept_count++] = (struct fetch_kept){*total, *frame};
 }
 

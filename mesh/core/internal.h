@@ -43,8 +43,7 @@ struct engine;
 struct core {
     const struct engine *engine;
     struct core_config config;
-    struct core_ops ops;
-    void *ctx;
+    bool inside; /* an event is being processed */
     struct core_bucket *buckets;
     uint64_t all;                 /* bitmap of all shards */
     uint64_t now;                 /* us; time of the event that is being processed */
@@ -87,7 +86,8 @@ core_log(const struct core *core, int level, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    core->ops.log(core->ctx, level, line);
+    if (core->config.program->log)
+        core->config.program->log(core->config.program_ctx, level, line);
 }
 
 /* No plan, and the trainer could take one up. */
@@ -229,7 +229,17 @@ peers_send(const struct core *core, int i, const struct proto_msg *msg)
 {
     const struct peer *peer = &core->peers.peers[i];
     if (peer->state == PEER_UP)
-        core->ops.send(core->ctx, (unsigned)peer->link, msg, NULL, 0);
+        core->config.wire->send(core->config.wire_ctx, (unsigned)peer->link, msg, NULL, 0);
+}
+
+/* Sends to peers[i], which is accepted, on its bulk socket; `body` is copied. */
+static inline void
+peers_send_bulk(const struct core *core, int i, const struct proto_msg *msg, const void *body,
+                size_t size)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    core->config.wire->send_bulk(core->config.wire_ctx, (unsigned)peer->link, msg, body, size,
+                                 false);
 }
 
 static inline void

@@ -25,7 +25,7 @@ link_open(struct link_table *table, const struct core *core, enum link_use use, 
         table->next = link + 1;
         table->links[link].use = use;
         table->links[link].index = index;
-        core->ops.connect(core->ctx, link, at);
+        core->config.wire->connect(core->config.wire_ctx, link, at);
         return (int)link;
     }
     return -1;
@@ -36,16 +36,15 @@ link_close(struct link_table *table, const struct core *core, int link)
 {
     assert(table->links[link].use != LINK_FREE);
     table->links[link].use = LINK_FREE;
-    core->ops.disconnect(core->ctx, (unsigned)link);
+    core->config.wire->disconnect(core->config.wire_ctx, (unsigned)link);
 }
 
 void
-link_close_announced(struct link_table *table, const struct core *core, int link,
-                     struct proto_node node)
+link_close_announced(struct link_table *table, const struct core *core, int link)
 {
     assert(table->links[link].use == LINK_PEER);
     table->links[link].use = LINK_FREE;
-    core->ops.peer_down(core->ctx, (unsigned)link, node);
+    core->config.wire->peer_down(core->config.wire_ctx, (unsigned)link);
 }
 
 uint32_t
@@ -61,5 +60,5 @@ link_hello(const struct core *core, int link, uint32_t asks, uint32_t answers)
     struct proto_msg msg = {.type = PROTO_HELLO, .hello = core->config.hello};
     msg.hello.asks = asks;
     msg.hello.answers = answers;
-    core->ops.send(core->ctx, (unsigned)link, &msg, NULL, 0);
+    core->config.wire->send(core->config.wire_ctx, (unsigned)link, &msg, NULL, 0);
 }

@@ -38,9 +38,8 @@ void link_init(struct link_table *table, const struct core *core);
 int link_open(struct link_table *table, const struct core *core, enum link_use use, int index,
               const struct proto_endpoint *at);
 void link_close(struct link_table *table, const struct core *core, int link);
-/* The same for a link whose peer was announced with ops->peer_up. */
-void link_close_announced(struct link_table *table, const struct core *core, int link,
-                          struct proto_node node);
+/* The same for a link whose peer was announced with wire->peer_up. */
+void link_close_announced(struct link_table *table, const struct core *core, int link);
 /* A number for a new link. Never 0, different from the numbers of the last four thousand million links, and most
  * likely different from those of this node before its restart: an answer to such a number may still arrive. */
 uint32_t link_number(struct link_table *table);

@@ -31,7 +31,8 @@ give(struct page_repair *repair, const struct core *core, uint64_t round, const 
     assert(repair->wants);
     repair->wants = false;
     repair->asked = -1;
-    core->ops.page(core->ctx, round, data, size);
+    if (core->config.program->page)
+        core->config.program->page(core->config.program_ctx, round, data, size);
 }
 
 static void
@@ -105,8 +106,7 @@ answer(struct page_repair *repair, const struct core *core, uint64_t round, cons
     repair->answering = false;
     msg.page.round = round;
     if (i >= 0 && core->peers.peers[i].announced)
-        core->ops.send_bulk(core->ctx, (unsigned)core->peers.peers[i].link, &msg, data, size,
-                            false);
+        peers_send_bulk(core, i, &msg, data, size);
 }
 
 void
@@ -118,6 +118,15 @@ page_repair_read(struct page_repair *repair, const struct core *core, uint64_t r
     answer(repair, core, round, data, size);
 }
 
+/* False: we have no checkpoints. */
+static bool
+ask_program(const struct core *core, const struct proto_page *page)
+{
+    const struct core_program *program = core->config.program;
+    return program->want &&
+           program->want(core->config.program_ctx, page->step, page->round, page->page_number);
+}
+
 static void
 answer_next(struct page_repair *repair, const struct core *core)
 {
@@ -127,10 +136,7 @@ answer_next(struct page_repair *repair, const struct core *core)
         repair->answer = repair->waits[i];
         repair->answer_to = core->peers.peers[i].node;
         repair->answering = true;
-        if (core->ops.want)
-            core->ops.want(core->ctx, repair->answer.step, repair->answer.round,
-                           repair->answer.page_number);
-        else
+        if (!ask_program(core, &repair->answer))
             answer(repair, core, 0, NULL, 0);
     }
 }

@@ -57,7 +57,7 @@ peers_drop(struct peers *peers, const struct core *core, int i, enum report_end 
     peers_retry_later(core, peer);
     report_gone(&peers->report, core, i, end);
     if (peer->announced)
-        link_close_announced(&peers->links, core, link, peer->node);
+        link_close_announced(&peers->links, core, link);
     else
         link_close(&peers->links, core, link);
     peers->news.gone |= UINT64_C(1) << i;

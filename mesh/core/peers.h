@@ -52,7 +52,7 @@ struct peer {
     int link; /* -1: none */
     bool link_up;
     uint32_t number; /* number of its newest link */
-    bool announced;  /* ops->peer_up was called */
+    bool announced;  /* wire->peer_up was called */
     bool greeted;    /* `hello` is from this incarnation */
     struct proto_hello hello;
     uint64_t since_us; /* when the link was opened, or HELLO or REFUSE was sent */

@@ -94,7 +94,8 @@ audit(struct core *core)
     struct audit_task task = audit_begin(&core->audit, core);
     contribution_ask(own, core, TRAINER_AUDITING);
     plan_progress(&core->plan, core->awake);
-    core->ops.audit(core->ctx, core->round, task.shard, task.claim, task.words);
+    core->config.trainer->audit(core->config.trainer_ctx, core->round, task.shard, task.claim,
+                                task.words);
 }
 
 static void

@@ -88,7 +88,7 @@ rounds_on_divergence(struct core *core, struct divergence_verdict verdict)
     rounds_void_state(core, verdict.why);
     if (verdict.copy)
         fetch_needs_copy(&core->fetch);
-    core->ops.back(core->ctx, verdict.round);
+    core->config.trainer->back(core->config.trainer_ctx, verdict.round);
 }
 
 /* What catching up came to. */
@@ -102,13 +102,13 @@ rounds_on_fetch(struct core *core, struct fetch_verdict verdict)
         contribution_ask(&core->contribution, core, TRAINER_COMMITTING);
         serve_finish(&core->serve, core);
         core->shared++;
-        core->ops.commit(core->ctx, core->round);
+        core->config.trainer->commit(core->config.trainer_ctx, core->round);
     }
     if (verdict.adopt) {
         serve_reset(&core->serve, core);
         contribution_ask(&core->contribution, core, TRAINER_ADOPTING);
         core->shared++;
-        core->ops.adopt(core->ctx, verdict.round, verdict.hash);
+        core->config.trainer->adopt(core->config.trainer_ctx, verdict.round, verdict.hash);
     }
 }
 

@@ -25,7 +25,8 @@ on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
         return;
     core->contribution.in_flight++;
     struct proto_msg stamped = stamp(core, msg);
-    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &stamped, body, body_size, true);
+    core->config.wire->send_bulk(core->config.wire_ctx, (unsigned)peer->link, &stamped, body,
+                                 body_size, true);
 }
 
 static void
@@ -36,21 +37,21 @@ on_pass_on(void *ctx, unsigned rank, const struct proto_msg *msg, struct core_fr
     if (peer->state != PEER_UP || !peer->announced)
         return;
     struct proto_msg stamped = stamp(core, msg);
-    core->ops.pass_on(core->ctx, (unsigned)peer->link, &stamped, frame);
+    core->config.wire->pass_on(core->config.wire_ctx, (unsigned)peer->link, &stamped, frame);
 }
 
 static void
 on_keep(void *ctx, struct core_frame *frame)
 {
     struct core *core = ctx;
-    core->ops.keep(core->ctx, frame);
+    core->config.wire->keep(core->config.wire_ctx, frame);
 }
 
 static void
 on_release(void *ctx, void *handle)
 {
     struct core *core = ctx;
-    core->ops.release(core->ctx, handle);
+    core->config.wire->release(core->config.wire_ctx, handle);
 }
 
 int
@@ -64,6 +65,7 @@ rounds_start(struct core *core)
         .chunk_elems = core->config.chunk_elems,
         .direct_bytes = core->config.direct_bytes,
     };
+    assert(core->config.trainer || core->config.hello.wants_job);
     static const struct collective_ops ops = {on_send, on_pass_on, on_keep, on_release};
     plan_init(&core->plan);
     divergence_init(&core->divergence);

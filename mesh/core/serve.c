@@ -15,7 +15,7 @@ serve_reset(struct serve *serve, const struct core *core)
     bool logs = serve->logs;
     *serve = (struct serve){.state = SERVE_NONE};
     if (logs)
-        core->ops.forget(core->ctx);
+        core->config.trainer->forget(core->config.trainer_ctx);
 }
 
 static void
@@ -58,7 +58,7 @@ static void
 copy_some(struct serve *serve, const struct core *core, uint64_t most)
 {
     assert(!fetch_uses_state_in(&core->fetch));
-    const uint8_t *state = core->ops.state(core->ctx);
+    const uint8_t *state = core->config.trainer->state(core->config.trainer_ctx);
     for (; most > 0 && serve->copied < core->transfer.blocks; most--) {
         size_t size = transfer_block_size(&core->config, serve->copied);
         uint8_t *to = transfer_block(&core->config, serve->copied);
@@ -80,7 +80,6 @@ static void
 offer(struct serve *serve, const struct core *core, int to)
 {
     assert(serve->copied == core->transfer.blocks);
-    const struct peer *peer = &core->peers.peers[to];
     struct serve_peer *served = &serve->of[to];
     struct proto_msg msg = {.type = PROTO_OFFER,
                             .offer = {.round = serve->round,
@@ -90,18 +89,17 @@ offer(struct serve *serve, const struct core *core, int to)
     msg.offer.check = transfer_offer_check(&msg.offer, core->transfer.hashes, size);
     served->served_at_us = core->awake;
     served->served_block = UINT64_MAX; /* none */
-    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &msg, core->transfer.hashes, size, false);
+    peers_send_bulk(core, to, &msg, core->transfer.hashes, size);
 }
 
 static void
 send_blocks(const struct serve *serve, const struct core *core, int to, uint64_t first,
             uint64_t count)
 {
-    const struct peer *peer = &core->peers.peers[to];
     for (uint64_t b = first; b < first + count && b < core->transfer.blocks; b++) {
         struct proto_msg msg = {.type = PROTO_STATE, .state = {.round = serve->round, .block = b}};
-        core->ops.send_bulk(core->ctx, (unsigned)peer->link, &msg, transfer_block(&core->config, b),
-                            transfer_block_size(&core->config, b), false);
+        peers_send_bulk(core, to, &msg, transfer_block(&core->config, b),
+                        transfer_block_size(&core->config, b));
     }
 }
 
@@ -111,8 +109,7 @@ send_none(const struct core *core, int to, const struct proto_fetch *fetch)
 {
     struct proto_msg msg = {.type = PROTO_STATE,
                             .state = {.round = fetch->round, .block = fetch->block}};
-    core->ops.send_bulk(core->ctx, (unsigned)core->peers.peers[to].link, &msg,
-                        core->transfer.hashes, 0, false);
+    peers_send_bulk(core, to, &msg, core->transfer.hashes, 0);
 }
 
 /* A copy is asked for: the one that there is, if its owner can still go on from it, or a new one. */
@@ -209,7 +206,6 @@ serve_committed(struct serve *serve, const struct core *core)
 static void
 send_total(struct serve *serve, const struct core *core, int to, uint64_t round, uint64_t block)
 {
-    const struct peer *peer = &core->peers.peers[to];
     struct serve_peer *served = &serve->of[to];
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round, .block = block}};
     if (core_mutant(MUTANT_TOTAL) && round > serve->first)
@@ -227,7 +223,7 @@ send_total(struct serve *serve, const struct core *core, int to, uint64_t round,
     }
     msg.total.check = transfer_total_check(&msg.total, body, size);
     served->served_at_us = core->awake;
-    core->ops.send_bulk(core->ctx, (unsigned)peer->link, &msg, body, size, false);
+    peers_send_bulk(core, to, &msg, body, size);
 }
 
 /* Push what this follower may have and there is. */

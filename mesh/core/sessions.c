@@ -67,7 +67,8 @@ peer_establish(struct peers *peers, const struct core *core, int i)
         return;
     }
     contact_met(&peers->contacts, peer->node);
-    core->ops.peer_up(core->ctx, (unsigned)peer->link, peer->node, &peer->hello);
+    core->config.wire->peer_up(core->config.wire_ctx, (unsigned)peer->link, peer->node,
+                               peer->hello.bulk_port);
     report_here(&peers->report, core, i);
     rendezvous_tell(&peers->rendezvous, core, i);
 }

@@ -1,4 +1,5 @@
-/* actor.h - shared by actor.c, which runs a node, and actor_life.c, which opens and closes it. Not for other files. */
+/* actor.h - shared by actor.c, which runs a node, actor_trainer.c, which talks to its trainer, and actor_life.c, which
+ * opens and closes it. Not for other files. */
 #ifndef MESH_ACTOR_H
 #define MESH_ACTOR_H
 
@@ -34,7 +35,6 @@ struct mesh {
     uint64_t starve_at;            /* us; when to look again how long the threads waited, */
     uint64_t starve_left_at;       /* for the trainer that left at this time */
     struct starve starve;
-    uint64_t trim_at;             /* us; 0: no peer came or went since the last trim */
     bool more_control, more_bulk; /* read again before sleeping */
     struct mesh_task tasks[ACTOR_TASKS_MAX];
     size_t task_first, task_count;
@@ -42,7 +42,6 @@ struct mesh {
     size_t first_bucket;            /* the first bucket that this round exchanges */
     bool lent;                      /* the trainer has a bucket of the sum */
     uint64_t lent_plan, lent_round; /* plan and round of the last lent bucket */
-    bool finished;
     uint64_t wait_us;
     bool stop;
 
@@ -73,8 +72,9 @@ actor_wake(struct mesh *mesh)
     (void)rc; /* a full descriptor means that the actor is awake */
 }
 
-/* What the core asks for, and what the sockets report; ctx: the mesh. */
-extern const struct core_ops actor_core_ops;
+/* What the core asks of us, beside the wire, and what the sockets report; ctx: the mesh. */
+extern const struct rounds_trainer actor_trainer;
+extern const struct core_program actor_program;
 extern const struct wire_events actor_wire_events;
 void actor_log(void *ctx, int level, const char *line);
 
@@ -83,8 +83,10 @@ void *actor_run(void *ctx);
 /* Call both with the lock. One turn of the loop, by the trainer or the actor thread: sleeps without the lock until
  * something happens, then handles it. */
 void actor_turn(struct mesh *mesh, bool trainer);
-/* Tells the core everything that is waiting, until nothing more follows. */
+/* Tells the core everything that is waiting, until nothing more follows; or at most a few buckets. */
 void actor_settle(struct mesh *mesh);
+void actor_settle_some(struct mesh *mesh);
+bool actor_buckets_wait(struct mesh *mesh);
 /* With the lock. */
 void actor_status(const struct mesh *mesh, struct mesh_status *out);
 

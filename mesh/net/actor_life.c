@@ -205,6 +205,13 @@ open_core(struct mesh *mesh)
 {
     const struct mesh_setup *setup = &mesh->setup;
     struct core_config config = {
+        .wire = &wire_for_core,
+        .wire_ctx = mesh->wire,
+        .program = &actor_program,
+        .program_ctx = mesh,
+        .trainer = &actor_trainer,
+        .trainer_ctx = mesh,
+        .job = setup->job,
         .self = mesh->self,
         .hello = setup->hello,
         .shards = setup->shards,
@@ -231,10 +238,7 @@ open_core(struct mesh *mesh)
     text_copy(config.hello.name, sizeof config.hello.name, setup->hello.name);
     config.hello.control_port = wire_control_port(mesh->wire);
     config.hello.bulk_port = wire_bulk_port(mesh->wire);
-    struct core_ops ops = actor_core_ops;
-    if (!setup->want)
-        ops.want = NULL;
-    return core_new(&mesh->core, &config, &ops, mesh, clock_us());
+    return core_new(&mesh->core, &config, clock_us());
 }
 
 static void

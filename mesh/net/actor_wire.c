@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,18 @@ enum {
     BULK_MAX = PROTO_FRAME_MAX + PROTO_BLOCK_MAX + MARGIN,
     STRANGER_MAX = 1 << 16, /* on bulk the first message is a greeting of 17 bytes */
     OUT_MAX = 1 << 16,
+};
+
+const struct core_wire wire_for_core = {
+    .connect = wire_connect,
+    .disconnect = wire_disconnect,
+    .send = wire_send,
+    .send_bulk = wire_send_bulk,
+    .pass_on = wire_pass_on,
+    .peer_up = wire_peer_up,
+    .peer_down = wire_peer_down,
+    .keep = wire_keep,
+    .release = wire_release,
 };
 
 /* What it sends is the kernel's: a peer that is stopped or busy answers. */
@@ -88,6 +101,10 @@ wire_tick(struct wire *wire, uint64_t now)
 {
     read_accepted(wire, wire->accepted[0], GUARD_CONTROL);
     read_accepted(wire, wire->accepted[1], GUARD_BULK);
+    if (wire->trim_at && now >= wire->trim_at) {
+        wire->trim_at = 0;
+        malloc_trim(0);
+    }
     return guard_check(wire->guard, now);
 }
 

@@ -84,19 +84,20 @@ void wire_pulse(struct wire *wire);
 /* When the last heartbeat was sent, in us of clock_us; 0: none yet. */
 uint64_t wire_beat_at(struct wire *wire);
 
-/* The operations of struct core_ops. None of them calls an event: wire_settle reports failures. */
-void wire_connect(struct wire *wire, unsigned link, const struct proto_endpoint *to);
-void wire_disconnect(struct wire *wire, unsigned link);
-void wire_send(struct wire *wire, unsigned link, const struct proto_msg *msg, const void *body,
+/* What the core asks of its wire, see core.h; ctx: a struct wire. None of them calls an event: wire_settle reports
+ * failures. */
+extern const struct core_wire wire_for_core;
+void wire_connect(void *ctx, unsigned link, const struct proto_endpoint *to);
+void wire_disconnect(void *ctx, unsigned link);
+void wire_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                size_t size);
-void wire_send_bulk(struct wire *wire, unsigned link, const struct proto_msg *msg, const void *body,
+void wire_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                     size_t size, bool lent);
-void wire_pass_on(struct wire *wire, unsigned link, const struct proto_msg *msg,
-                  struct core_frame *frame);
-void wire_peer_up(struct wire *wire, unsigned link, struct proto_node node, uint16_t bulk_port);
-void wire_peer_down(struct wire *wire, unsigned link);
-void wire_keep(struct wire *wire, struct core_frame *frame);
-void wire_release(struct wire *wire, void *handle);
+void wire_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_frame *frame);
+void wire_peer_up(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port);
+void wire_peer_down(void *ctx, unsigned link);
+void wire_keep(void *ctx, struct core_frame *frame);
+void wire_release(void *ctx, void *handle);
 
 /* For an epoll event whose data.u64 has WIRE_TAG set. True when more may be waiting: then call wire_ready with the
  * same tag again before sleeping, because ZeroMQ's descriptors only report changes. */
@@ -108,8 +109,9 @@ bool wire_ready(struct wire *wire, uint64_t tag);
  * WIRE_TAG_BULK. */
 bool wire_stalled(const struct wire *wire);
 
-/* Ends connections on which a message has no end. Call it at least every CORE_TICK_US; time in microseconds. True: call
- * wire_ready with WIRE_TAG_CONTROL and WIRE_TAG_BULK before you sleep, as if more were waiting. */
+/* Ends connections on which a message has no end, and gives memory back some time after peers came or went. Call it at
+ * least every CORE_TICK_US; time in microseconds. True: call wire_ready with WIRE_TAG_CONTROL and WIRE_TAG_BULK before
+ * you sleep, as if more were waiting. */
 bool wire_tick(struct wire *wire, uint64_t now);
 /* Reports links that failed. True when there were any. */
 bool wire_settle(struct wire *wire);

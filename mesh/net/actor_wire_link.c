@@ -15,12 +15,14 @@
 
 #include "mesh/net/actor_wire_internal.h"
 #include "mesh/net/discover_resolve.h"
+#include "proto/clock.h"
 #include "proto/fail.h"
 
 enum {
     HEARTBEAT_MS = 250, /* ZeroMQ's own, on control: a backstop against half-open connections; */
     HEARTBEAT_DEAD_MS = 1500, /* the core suspects a silent peer much sooner */
     CONNECT_MS = 400,         /* of TCP alone; a SYN that was lost is sent again only after 1 s */
+    TRIM_US = 5000000,
 };
 
 void
@@ -180,8 +182,9 @@ wire_close(struct wire *wire, unsigned index)
 }
 
 void
-wire_connect(struct wire *wire, unsigned link, const struct proto_endpoint *to)
+wire_connect(void *ctx, unsigned link, const struct proto_endpoint *to)
 {
+    struct wire *wire = ctx;
     assert(link < WIRE_LINKS_MAX);
     wire_close(wire, link);
     snprintf(wire->links[link].host, sizeof wire->links[link].host, "%s", to->host);
@@ -190,15 +193,25 @@ wire_connect(struct wire *wire, unsigned link, const struct proto_endpoint *to)
 }
 
 void
-wire_disconnect(struct wire *wire, unsigned link)
+wire_disconnect(void *ctx, unsigned link)
 {
+    struct wire *wire = ctx;
     assert(link < WIRE_LINKS_MAX);
     wire_close(wire, link);
 }
 
-void
-wire_peer_up(struct wire *wire, unsigned link, struct proto_node node, uint16_t bulk_port)
+/* Peers that come and go leave holes in all heaps, which are given back then. */
+static void
+trim_soon(struct wire *wire)
 {
+    if (!wire->trim_at)
+        wire->trim_at = clock_us() + TRIM_US;
+}
+
+void
+wire_peer_up(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port)
+{
+    struct wire *wire = ctx;
     assert(link < WIRE_LINKS_MAX);
     fail_hit(FAIL_PEER_UP, NULL, 0);
     close_bulk(wire, link);
@@ -206,14 +219,17 @@ wire_peer_up(struct wire *wire, unsigned link, struct proto_node node, uint16_t 
         wire_fail(wire, link);
     wire->links[link].node = node;
     guard_met(wire->guard, node);
+    trim_soon(wire);
 }
 
 void
-wire_peer_down(struct wire *wire, unsigned link)
+wire_peer_down(void *ctx, unsigned link)
 {
+    struct wire *wire = ctx;
     assert(link < WIRE_LINKS_MAX);
     fail_hit(FAIL_PEER_DOWN, NULL, 0);
     wire_close(wire, link);
+    trim_soon(wire);
 }
 
 void

@@ -20,10 +20,10 @@
 #include "proto/mix.h"
 
 void
-wire_keep(struct wire *wire, struct core_frame *frame)
+wire_keep(void *ctx, struct core_frame *frame)
 {
     struct frame *mine = frame->handle;
-    (void)wire;
+    (void)ctx;
     mine->kept = true;
 }
 
@@ -60,8 +60,9 @@ wire_frames_free(struct wire *wire)
 }
 
 void
-wire_release(struct wire *wire, void *handle)
+wire_release(void *ctx, void *handle)
 {
+    struct wire *wire = ctx;
     struct frame *mine = handle;
     assert(mine->kept);
     mine->kept = false;

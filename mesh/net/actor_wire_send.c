@@ -38,9 +38,9 @@ send_frames(void *socket, const void *frame, size_t frame_size, const void *body
 }
 
 void
-wire_send(struct wire *wire, unsigned index, const struct proto_msg *msg, const void *body,
-          size_t size)
+wire_send(void *ctx, unsigned index, const struct proto_msg *msg, const void *body, size_t size)
 {
+    struct wire *wire = ctx;
     struct link *link = &wire->links[index];
     uint8_t frame[PROTO_FRAME_MAX];
     size_t frame_size = proto_encode(msg, frame);
@@ -222,9 +222,10 @@ takes_bulk(struct wire *wire, unsigned index)
 }
 
 void
-wire_send_bulk(struct wire *wire, unsigned index, const struct proto_msg *msg, const void *body,
+wire_send_bulk(void *ctx, unsigned index, const struct proto_msg *msg, const void *body,
                size_t size, bool lent)
 {
+    struct wire *wire = ctx;
     struct parcel parcel;
     if (!takes_bulk(wire, index)) {
         if (lent)
@@ -243,9 +244,9 @@ wire_send_bulk(struct wire *wire, unsigned index, const struct proto_msg *msg, c
 }
 
 void
-wire_pass_on(struct wire *wire, unsigned index, const struct proto_msg *msg,
-             struct core_frame *frame)
+wire_pass_on(void *ctx, unsigned index, const struct proto_msg *msg, struct core_frame *frame)
 {
+    struct wire *wire = ctx;
     struct frame *mine = frame->handle;
     struct parcel parcel;
     if (!takes_bulk(wire, index))

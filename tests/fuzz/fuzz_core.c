@@ -120,17 +120,10 @@ on_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_fr
 }
 
 static void
-on_peer_up(void *ctx, unsigned link, struct proto_node node, const struct proto_hello *hello)
+on_peer_up(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port)
 {
     (void)ctx, (void)link;
-    demand(node.id != 0 && hello->bulk_port != 0);
-}
-
-static void
-on_peer_down(void *ctx, unsigned link, struct proto_node node)
-{
-    (void)node;
-    on_disconnect(ctx, link);
+    demand(node.id != 0 && bulk_port != 0);
 }
 
 static void
@@ -201,13 +194,6 @@ on_state(void *ctx)
     return world->state;
 }
 
-static const char *
-on_job(void *ctx)
-{
-    (void)ctx;
-    return "run: {}";
-}
-
 /* Reads all of it. */
 static void
 on_differ(void *ctx, const char *theirs, size_t size, char *out, size_t out_size)
@@ -228,12 +214,6 @@ on_job_offered(void *ctx, const char *from, const char *text, size_t size)
 }
 
 static void
-on_finished(void *ctx)
-{
-    (void)ctx;
-}
-
-static void
 on_log(void *ctx, int level, const char *line)
 {
     (void)ctx, (void)level;
@@ -247,27 +227,31 @@ on_forget(void *ctx)
     memset(world->log, 0x55, sizeof world->log);
 }
 
-static const struct core_ops ops = {
+static const struct core_wire wire = {
     .connect = on_connect,
     .disconnect = on_disconnect,
     .send = on_send,
     .send_bulk = on_send_bulk,
     .pass_on = on_pass_on,
     .peer_up = on_peer_up,
-    .peer_down = on_peer_down,
+    .peer_down = on_disconnect,
     .keep = on_keep,
     .release = on_release,
+};
+
+static const struct core_program program = {
+    .differ = on_differ,
+    .job_offered = on_job_offered,
+    .log = on_log,
+};
+
+static const struct rounds_trainer trainer = {
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,
     .back = on_back,
     .state = on_state,
-    .job = on_job,
-    .job_offered = on_job_offered,
-    .differ = on_differ,
     .forget = on_forget,
-    .finished = on_finished,
-    .log = on_log,
 };
 
 /* ---- actions ---- */
@@ -634,6 +618,13 @@ static void
 world_open(struct world *world)
 {
     const struct core_config config = {
+        .wire = &wire,
+        .wire_ctx = world,
+        .program = &program,
+        .program_ctx = world,
+        .trainer = &trainer,
+        .trainer_ctx = world,
+        .job = "run: {}",
         .self = node_of(SELF),
         .hello = {.run = "fuzz", .job_hash = 1, .numerics = 1, .control_port = 1, .bulk_port = 2},
         .shards = 4,
@@ -650,7 +641,7 @@ world_open(struct world *world)
         .chunk_elems = CHUNK,
         .direct_bytes = 16,
     };
-    demand(core_new(&world->core, &config, &ops, world, 0) == 0);
+    demand(core_new(&world->core, &config, 0) == 0);
 }
 
 static void

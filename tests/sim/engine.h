@@ -19,8 +19,8 @@ struct sim_engine {
     /* Of a state: what the trainer tells the core, and the check of a checkpoint. Never 0. */
     uint64_t (*hash)(const struct sim *sim, const struct sim_state *state);
 
-    /* The trainer: sets its callbacks among those of the core. Their ctx is a struct shell. */
-    void (*ops)(struct core_ops *ops);
+    /* The trainer: puts its callbacks into the config of a core. */
+    void (*trainer)(struct core_config *config, struct shell *shell);
     /* node->round and node->state are what its disk had: tell the core. */
     void (*start)(struct sim *sim, struct sim_node *node);
     /* One that the trainer pushed has come. */

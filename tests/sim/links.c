@@ -77,12 +77,12 @@ sim_link_disconnect(void *ctx, unsigned link)
 }
 
 void
-sim_link_peer_up(void *ctx, unsigned link, struct proto_node node, const struct proto_hello *hello)
+sim_link_peer_up(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port)
 {
     struct shell *shell = ctx;
     (void)node;
     struct sim_link *l = &shell->node->links[link];
-    if (!l->open || !l->up || l->bulk || hello->bulk_port != 30000u + l->to)
+    if (!l->open || !l->up || l->bulk || bulk_port != 30000u + l->to)
         sim_fail(shell->sim, "node %u: peer up on a link that is not", shell->node->index);
     if ((l->to == shell->sim->profile.stranger) !=
         (shell->node->index == shell->sim->profile.stranger))
@@ -91,10 +91,9 @@ sim_link_peer_up(void *ctx, unsigned link, struct proto_node node, const struct 
 }
 
 void
-sim_link_peer_down(void *ctx, unsigned link, struct proto_node node)
+sim_link_peer_down(void *ctx, unsigned link)
 {
     struct shell *shell = ctx;
-    (void)node;
     if (!shell->node->links[link].bulk)
         sim_fail(shell->sim, "node %u: peer down that was not up", shell->node->index);
     link_close(shell->sim, shell->node, link);

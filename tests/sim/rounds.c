@@ -361,14 +361,26 @@ event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
 }
 
 static void
-ops(struct core_ops *to)
+on_forget(void *ctx)
 {
-    to->compute = on_compute;
-    to->commit = on_commit;
-    to->adopt = on_adopt;
-    to->back = on_back;
-    to->audit = on_audit;
-    to->state = on_state;
+    struct shell *shell = ctx;
+    memset(shell->node->log, 0x55, sizeof shell->node->log); /* as before anything was in it */
+}
+
+static void
+trainer(struct core_config *config, struct shell *shell)
+{
+    static const struct rounds_trainer callbacks = {
+        .compute = on_compute,
+        .commit = on_commit,
+        .adopt = on_adopt,
+        .back = on_back,
+        .audit = on_audit,
+        .state = on_state,
+        .forget = on_forget,
+    };
+    config->trainer = &callbacks;
+    config->trainer_ctx = shell;
 }
 
 static const struct sim_state *
@@ -383,7 +395,7 @@ const struct sim_engine sim_engine_rounds = {
     .end = sim_rounds_end,
     .state = state,
     .hash = sim_rounds_hash,
-    .ops = ops,
+    .trainer = trainer,
     .start = start,
     .event = event,
     .idle = borrow,

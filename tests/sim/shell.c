@@ -11,13 +11,6 @@ static struct shell shells[SIM_NODES_MAX];
 
 /* --- What the core asks for -------------------------------------------------------------------- */
 
-static const char *
-on_job(void *ctx)
-{
-    (void)ctx;
-    return NULL;
-}
-
 static void
 on_job_offered(void *ctx, const char *from, const char *text, size_t size)
 {
@@ -35,25 +28,12 @@ on_page(void *ctx, uint64_t round, const void *data, size_t size)
     repair_page(shell->sim, shell->node, round, data, size);
 }
 
-static void
+static bool
 on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
 {
     struct shell *shell = ctx;
     repair_want(shell->sim, shell->node, &(struct proto_page){step, round, page});
-}
-
-static void
-on_forget(void *ctx)
-{
-    struct shell *shell = ctx;
-    memset(shell->node->log, 0x55, sizeof shell->node->log); /* as before anything was in it */
-}
-
-static void
-on_finished(void *ctx)
-{
-    struct shell *shell = ctx;
-    shell->node->finished = true;
+    return true;
 }
 
 static void
@@ -65,7 +45,7 @@ on_log(void *ctx, int level, const char *line)
                level, line);
 }
 
-static const struct core_ops shell_ops = {
+static const struct core_wire wire = {
     .connect = sim_link_connect,
     .disconnect = sim_link_disconnect,
     .send = network_send,
@@ -75,12 +55,12 @@ static const struct core_ops shell_ops = {
     .peer_down = sim_link_peer_down,
     .keep = network_keep,
     .release = network_release,
-    .job = on_job,
+};
+
+static const struct core_program program = {
     .job_offered = on_job_offered,
     .page = on_page,
     .want = on_want,
-    .forget = on_forget,
-    .finished = on_finished,
     .log = on_log,
 };
 
@@ -96,10 +76,16 @@ endpoint(unsigned address)
 }
 
 static struct core_config
-config_of(const struct sim *sim, struct sim_node *node)
+config_of(struct shell *shell)
 {
+    const struct sim *sim = shell->sim;
+    struct sim_node *node = shell->node;
     const struct sim_profile *p = &sim->profile;
     return (struct core_config){
+        .wire = &wire,
+        .wire_ctx = shell,
+        .program = &program,
+        .program_ctx = shell,
         .self = {node->id, node->incarnation},
         .hello = {.run = "sim",
                   .job_hash = node->index == p->stranger ? 6 : 7,
@@ -139,7 +125,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->sent_us = node->received_us = 0;
     node->progress_us = sim->now;
     node->busy = SIM_FREE;
-    node->done = node->finished = node->left = false;
+    node->done = node->left = false;
     node->kept = 0;
     node->plan = 0;
     memset(node->plans, 0, sizeof node->plans);
@@ -156,10 +142,9 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     memset(node->own, 0x55, sizeof node->own);
     memset(node->sum, 0x55, sizeof node->sum);
     shells[index] = (struct shell){sim, node};
-    struct core_config config = config_of(sim, node);
-    struct core_ops ops = shell_ops;
-    sim->engine->ops(&ops);
-    if (core_new(&node->core, &config, &ops, &shells[index], sim->now) != 0)
+    struct core_config config = config_of(&shells[index]);
+    sim->engine->trainer(&config, &shells[index]);
+    if (core_new(&node->core, &config, sim->now) != 0)
         abort();
     sim_push(sim, sim->now + rand_below(&sim->rand, CORE_TICK_US), SIM_TICK, index, 0, 0, NULL);
     sim_push(sim, sim->now + rand_below(&sim->rand, 2000), SIM_BEACON, index, 1, 0, NULL);
@@ -216,7 +201,7 @@ ev_tick(struct sim *sim, struct sim_node *node)
     if (sim->late)
         late_judge(sim, node);
     sim_push(sim, sim->now + CORE_TICK_US, SIM_TICK, node->index, 0, 0, NULL);
-    if (!node->finished || !sim->profile.leave || sim->failed)
+    if (!core_finished(node->core) || !sim->profile.leave || sim->failed)
         return;
     core_leave(node->core, sim->now);
     shell_crash(sim, node->index, false);

@@ -1,5 +1,5 @@
 /* shell.h - what the files around a simulated core share: shell.c has the process, links.c its connections, network.c
- * its messages. The functions with `ctx`, a struct shell, are callbacks of struct core_ops. */
+ * its messages. The functions with `ctx`, a struct shell, are callbacks of the core. */
 #ifndef SIM_SHELL_H
 #define SIM_SHELL_H
 
@@ -10,9 +10,8 @@
 extern const char *const sim_link_hosts[SIM_NODES_MAX]; /* by address */
 void sim_link_connect(void *ctx, unsigned link, const struct proto_endpoint *to);
 void sim_link_disconnect(void *ctx, unsigned link);
-void sim_link_peer_up(void *ctx, unsigned link, struct proto_node node,
-                      const struct proto_hello *hello);
-void sim_link_peer_down(void *ctx, unsigned link, struct proto_node node);
+void sim_link_peer_up(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port);
+void sim_link_peer_down(void *ctx, unsigned link);
 void sim_link_event_up(struct sim *sim, struct sim_node *node, const struct sim_event *event);
 void sim_link_event_down(struct sim *sim, struct sim_node *node, const struct sim_event *event);
 

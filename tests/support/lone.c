@@ -50,19 +50,18 @@ on_disconnect(void *ctx, unsigned link)
 }
 
 static void
-on_peer_up(void *ctx, unsigned link, struct proto_node node, const struct proto_hello *hello)
+on_peer_up(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port)
 {
     struct lone *lone = ctx;
-    (void)hello;
+    (void)bulk_port;
     contract(link < LONE_LINKS && lone->links[link].up, "peer_up without a link");
     contract(node.id == lone->links[link].to, "peer_up of somebody else");
     lone->links[link].peer = true;
 }
 
 static void
-on_peer_down(void *ctx, unsigned link, struct proto_node node)
+on_peer_down(void *ctx, unsigned link)
 {
-    (void)node;
     link_close(ctx, link, true);
 }
 
@@ -167,13 +166,6 @@ on_state(void *ctx)
     return lone->state;
 }
 
-static const char *
-on_job(void *ctx)
-{
-    (void)ctx;
-    return "run: {name: lone}\n";
-}
-
 static void
 on_differ(void *ctx, const char *theirs, size_t size, char *out, size_t out_size)
 {
@@ -187,13 +179,6 @@ on_job_offered(void *ctx, const char *from, const char *text, size_t size)
     (void)from;
     struct lone *lone = ctx;
     snprintf(lone->job, sizeof lone->job, "%.*s", (int)size, text);
-}
-
-static void
-on_finished(void *ctx)
-{
-    struct lone *lone = ctx;
-    lone->finished = true;
 }
 
 static void
@@ -232,13 +217,14 @@ on_page(void *ctx, uint64_t round, const void *data, size_t size)
                size < sizeof lone->page_body ? size : sizeof lone->page_body);
 }
 
-static void
+static bool
 on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
 {
     struct lone *lone = ctx;
     contract(!lone->page_wanted, "a second page wanted before the first was read");
     lone->page_wanted = true;
     lone->page = (struct proto_page){step, round, page};
+    return true;
 }
 
 static void
@@ -249,7 +235,7 @@ on_forget(void *ctx)
     memset(lone->totals, 0x55, sizeof lone->totals);
 }
 
-static const struct core_ops lone_ops = {
+static const struct core_wire wire = {
     .connect = on_connect,
     .disconnect = on_disconnect,
     .send = on_send,
@@ -259,20 +245,24 @@ static const struct core_ops lone_ops = {
     .peer_down = on_peer_down,
     .keep = on_keep,
     .release = on_release,
+};
+
+static const struct core_program program = {
+    .differ = on_differ,
+    .job_offered = on_job_offered,
+    .page = on_page,
+    .want = on_want,
+    .log = on_log,
+};
+
+static const struct rounds_trainer trainer = {
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,
     .back = on_back,
     .audit = on_audit,
     .state = on_state,
-    .job = on_job,
-    .job_offered = on_job_offered,
-    .differ = on_differ,
-    .page = on_page,
-    .want = on_want,
     .forget = on_forget,
-    .finished = on_finished,
-    .log = on_log,
 };
 
 static struct proto_hello
@@ -301,6 +291,13 @@ lone_new(const struct lone_setup *setup)
     for (unsigned id = 0; id < LONE_IDS; id++)
         lone->incarnation[id] = 1;
     struct core_config config = {
+        .wire = &wire,
+        .wire_ctx = lone,
+        .program = &program,
+        .program_ctx = lone,
+        .trainer = &trainer,
+        .trainer_ctx = lone,
+        .job = "run: {name: lone}\n",
         .self = {setup->id, setup->incarnation ? setup->incarnation : 1},
         .hello = hello_of((unsigned)setup->id),
         .shards = setup->shards ? setup->shards : LONE_SHARDS,
@@ -323,7 +320,7 @@ lone_new(const struct lone_setup *setup)
         config.hello = (struct proto_hello){.wants_job = true,
                                             .control_port = config.hello.control_port,
                                             .bulk_port = config.hello.bulk_port};
-    contract(core_new(&lone->core, &config, &lone_ops, lone, lone->now) == 0, "memory");
+    contract(core_new(&lone->core, &config, lone->now) == 0, "memory");
     if (!setup->unstarted && !setup->wants_job)
         core_on_applied(lone->core, lone->now, 0, 77, 0, false);
     return lone;

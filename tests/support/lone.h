@@ -62,15 +62,15 @@ struct lone {
     unsigned in_flight; /* bodies lent */
     unsigned kept;
     bool compute, commit, adopt, back; /* asked for, until served */
-    bool finished, fresh;
-    unsigned forgets; /* of ops->forget */
+    bool fresh;
+    unsigned forgets; /* of trainer->forget */
     bool audit;       /* asked for, until answered with core_on_audited */
     uint64_t audited; /* which shard */
     int32_t claim;    /* its first word */
     uint64_t round, shards, hash;
     char job[64];
     bool ready;                  /* what lone_beat says */
-    bool page_came, page_wanted; /* ops->page, ops->want were called */
+    bool page_came, page_wanted; /* program->page, program->want were called */
     struct proto_page page;      /* with these; page.page_number counts for wanted only */
     uint8_t page_body[64];       /* the first bytes of what came */
     size_t page_size;

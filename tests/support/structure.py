@@ -14,7 +14,7 @@ STOREYS = [  # from the bottom to the top
               'fetch_follow serve audit page_repair'),
     ('collective', 'collective collective_internal route_ring route_direct'),
     ('engine', 'engine rounds rounds_act rounds_start rounds_look'),
-    ('core', 'core'),
+    ('core', 'core core_look'),
 ]
 STOREY = {name: level for level, (_, names) in enumerate(STOREYS) for name in names.split()}
 CONDUCTORS = {'core', 'rounds', 'rounds_act', 'rounds_start', 'rounds_look'}  # they have struct core to change

@@ -188,13 +188,13 @@ done_means_finished_when_all_are_done(void **state)
     lone_beat(lone, 8, 3, false);
     core_on_applied(lone->core, lone->now, 9, 1, 0, true);
     lone_run_with(lone, 1000, (unsigned[]){7, 8}, 2, 3, false);
-    assert_false(lone->finished);
+    assert_false(core_finished(lone->core));
     struct proto_msg beat = {.type = PROTO_HEARTBEAT, .heartbeat = {.round = 9, .done = true}};
     lone_say(lone, 7, &beat);
-    assert_false(lone->finished);
+    assert_false(core_finished(lone->core));
     struct proto_msg bye = {.type = PROTO_BYE};
     lone_say(lone, 8, &bye);
-    assert_true(lone->finished);
+    assert_true(core_finished(lone->core));
     assert_false(lone->compute);
     lone_destroy(&lone);
 }
@@ -209,11 +209,11 @@ done_means_finished_without_one_who_gets_no_further(void **state)
     lone_beat(lone, 7, 3, false);
     core_on_applied(lone->core, lone->now, 9, 1, 0, true);
     lone_run_with(lone, CORE_LINGER_US / 1000 - 100, (unsigned[]){7}, 1, 3, false);
-    assert_false(lone->finished);
+    assert_false(core_finished(lone->core));
     lone_run_with(lone, 1000, (unsigned[]){7}, 1, 4, false);
-    assert_false(lone->finished);
+    assert_false(core_finished(lone->core));
     lone_run_with(lone, CORE_LINGER_US / 1000, (unsigned[]){7}, 1, 4, false);
-    assert_true(lone->finished);
+    assert_true(core_finished(lone->core));
     lone_destroy(&lone);
 }
 

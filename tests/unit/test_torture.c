@@ -130,67 +130,12 @@ exact_is_made_whole_or_not_at_all(void **state)
 struct alone {
     struct core *core;
     int32_t own[ELEMS], sum[ELEMS];
-    uint8_t state[STATE_SIZE], state_in[STATE_SIZE];
+    uint8_t state_in[STATE_SIZE];
     bool compute, commit;
     uint64_t rounds;
 };
 
 static struct alone alone;
-
-static void
-on_connect(void *ctx, unsigned link, const struct proto_endpoint *to)
-{
-    (void)ctx, (void)link, (void)to;
-}
-
-static void
-on_disconnect(void *ctx, unsigned link)
-{
-    (void)ctx, (void)link;
-}
-
-static void
-on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t body_size)
-{
-    (void)ctx, (void)link, (void)msg, (void)body, (void)body_size;
-}
-
-static void
-on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
-             size_t body_size, bool lent)
-{
-    (void)ctx, (void)link, (void)msg, (void)body, (void)body_size, (void)lent;
-}
-
-static void
-on_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_frame *frame)
-{
-    on_send_bulk(ctx, link, msg, frame->data, frame->size, false);
-}
-
-static void
-on_peer_up(void *ctx, unsigned link, struct proto_node node, const struct proto_hello *hello)
-{
-    (void)ctx, (void)link, (void)node, (void)hello;
-}
-
-static void
-on_peer_down(void *ctx, unsigned link, struct proto_node node)
-{
-    (void)ctx, (void)link, (void)node;
-}
-
-static void
-on_keep(void *ctx, struct core_frame *frame)
-{
-    (void)ctx, (void)frame;
-}
-
-static void
-on_release(void *ctx, void *handle)
-{
-    (void)ctx, (void)handle;
-}
 
 static void
 on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
@@ -208,82 +153,19 @@ on_commit(void *ctx, uint64_t round)
     node->commit = true;
 }
 
-static void
-on_adopt(void *ctx, uint64_t round, uint64_t state_hash)
-{
-    (void)ctx, (void)round, (void)state_hash;
-}
-
-static void
-on_back(void *ctx, uint64_t round)
-{
-    (void)ctx, (void)round;
-}
-
-static const uint8_t *
-on_state(void *ctx)
-{
-    return ((struct alone *)ctx)->state;
-}
-
-static const char *
-on_job(void *ctx)
-{
-    (void)ctx;
-    return NULL;
-}
-
-static void
-on_job_offered(void *ctx, const char *from, const char *text, size_t size)
-{
-    (void)from;
-    (void)ctx, (void)text, (void)size;
-}
-
-static void
-on_finished(void *ctx)
-{
-    (void)ctx;
-}
-
-static void
-on_log(void *ctx, int level, const char *line)
-{
-    (void)ctx, (void)level, (void)line;
-}
-
-static void
-on_forget(void *ctx)
-{
-    (void)ctx;
-}
-
-static const struct core_ops ops = {
-    .connect = on_connect,
-    .disconnect = on_disconnect,
-    .send = on_send,
-    .send_bulk = on_send_bulk,
-    .pass_on = on_pass_on,
-    .peer_up = on_peer_up,
-    .peer_down = on_peer_down,
-    .keep = on_keep,
-    .release = on_release,
-    .compute = on_compute,
-    .commit = on_commit,
-    .adopt = on_adopt,
-    .back = on_back,
-    .state = on_state,
-    .job = on_job,
-    .job_offered = on_job_offered,
-    .forget = on_forget,
-    .finished = on_finished,
-    .log = on_log,
-};
+/* It has no peers, so nothing is sent. */
+static const struct core_wire no_wire;
+static const struct core_program no_program;
+static const struct rounds_trainer trainer = {.compute = on_compute, .commit = on_commit};
 
 static int
 make_core(void **out)
 {
     const struct core_config config = {
+        .wire = &no_wire,
+        .program = &no_program,
+        .trainer = &trainer,
+        .trainer_ctx = &alone,
         .self = {1, 1},
         .hello = {.run = "torture", .job_hash = 1, .control_port = 1, .bulk_port = 1},
         .shards = 12,
@@ -298,7 +180,7 @@ make_core(void **out)
         .direct_bytes = 16,
     };
     struct core *made = NULL;
-    int rc = core_new(&made, &config, &ops, &alone, 0);
+    int rc = core_new(&made, &config, 0);
     *out = made;
     return rc;
 }
@@ -439,6 +321,12 @@ discover_is_made_whole_or_not_at_all(void **state)
 {
     (void)state;
     assert_true(torture(make_discover, unmake_discover) >= 2);
+}
+
+static void
+on_log(void *ctx, int level, const char *line)
+{
+    (void)ctx, (void)level, (void)line;
 }
 
 static int

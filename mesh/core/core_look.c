@@ -1,0 +1,55 @@
+/* core_look.c - what a core tells of itself: to its shell, to people, to tests. */
+#include <assert.h>
+
+#include "mesh/core/core.h"
+#include "mesh/core/engine.h"
+#include "mesh/core/internal.h"
+
+bool
+core_finished(const struct core *core)
+{
+    return core->finished;
+}
+
+const char *
+core_wrong(const struct core *core)
+{
+    assert(!core->inside); /* they hold between two events */
+    for (int i = 0; i < core->peers.high; i++) {
+        uint64_t silent_us = core->awake - core->view.of[i].at_us;
+        bool up = core->peers.peers[i].state == PEER_UP;
+        if (up && silent_us > CORE_FORGET_US + 2 * CORE_NAP_US)
+            return "a peer that is silent still has a session";
+    }
+    return core->engine->wrong(core);
+}
+
+/* Peers that are accepted and heard. */
+static unsigned
+core_heard_peers(const struct core *core)
+{
+    unsigned count = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        count += peer->state == PEER_UP && !core->view.of[i].suspected && peer->announced;
+    }
+    return count;
+}
+
+void
+core_stats(const struct core *core, struct core_stats *out)
+{
+    *out = (struct core_stats){.peers = core_heard_peers(core),
+                               .unreached = core->peers.contacts.unreached};
+    core->engine->stats(core, out);
+}
+
+void
+core_status(const struct core *core, struct core_status *out)
+{
+    *out = (struct core_status){.here = 1 + core_heard_peers(core),
+                                .wanted = (unsigned)core->config.peers_min};
+    out->waiting = core->engine->waits(core) && out->here < out->wanted;
+    out->waiting_us = out->waiting ? core->awake - core->started_at_us : 0;
+    contact_list(core, out);
+}

@@ -1,0 +1,124 @@
+/* Events of a core: one at a time. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "mesh/core/core.h"
+
+static struct core *core;
+static bool committed;
+
+static void
+quiet(void *ctx, int level, const char *line)
+{
+    (void)ctx, (void)level, (void)line;
+}
+
+static void
+ask_stats(void *ctx, uint64_t round)
+{
+    struct core_stats stats;
+    (void)ctx;
+    core_stats(core, &stats);
+    assert_int_equal(stats.round, round);
+    committed = true;
+}
+
+static void
+start_another_event(void *ctx, uint64_t round)
+{
+    (void)ctx;
+    core_on_applied(core, 0, round + 1, 1, 0, false);
+}
+
+/* The last bucket is told later: a callback may not. */
+static void
+compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
+{
+    bool *asked = ctx;
+    (void)round, (void)shards, (void)fresh;
+    *asked = true;
+}
+
+/* A node alone goes from its first state to its first commit. */
+static void
+commit_with(void (*commit)(void *ctx, uint64_t round))
+{
+    static const struct core_wire wire;
+    static const struct core_program program = {.log = quiet};
+    static const struct core_bucket bucket = {0, 8};
+    int32_t own[8], sum[8];
+    uint8_t state[16];
+    bool asked = false;
+    const struct rounds_trainer trainer = {.compute = compute, .commit = commit};
+    const struct core_config config = {
+        .wire = &wire,
+        .program = &program,
+        .trainer = &trainer,
+        .trainer_ctx = &asked,
+        .self = {1, 1},
+        .hello = {.run = "core", .job_hash = 1, .control_port = 1, .bulk_port = 1},
+        .shards = 2,
+        .peers_min = 1,
+        .bucket_count = 1,
+        .buckets = &bucket,
+        .own = own,
+        .sum = sum,
+        .state_size = sizeof state,
+        .state_in = state,
+    };
+    assert_int_equal(core_new(&core, &config, 0), 0);
+    core_on_applied(core, 0, 0, 1, 0, false);
+    for (uint64_t now = 0; !asked && now < 60000000; now += CORE_TICK_US)
+        core_on_tick(core, now);
+    assert_true(asked);
+    for (size_t e = 0; e < 8; e++)
+        own[e] = 1;
+    core_on_bucket(core, 60000000, 0);
+    core_destroy(&core);
+}
+
+static void
+a_callback_may_ask_for_statistics(void **state)
+{
+    (void)state;
+    commit_with(ask_stats);
+    assert_true(committed);
+}
+
+static void
+a_callback_that_starts_another_event_is_a_bug(void **state)
+{
+    (void)state;
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        signal(SIGABRT, SIG_DFL);
+        close(STDERR_FILENO);
+        commit_with(start_another_event);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_callback_may_ask_for_statistics),
+        cmocka_unit_test(a_callback_that_starts_another_event_is_a_bug),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
