@@ -1,0 +1,284 @@
+/* journal.c - see journal.h for the format. */
+#include "node/results/journal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#include "nn/files/disk.h"
+#include "proto/bytes.h"
+#include "proto/mix.h"
+
+static const char magic[8] = {'m', 'e', 's', 'h', 'j', 'r', 'n', 'l'};
+
+enum { VERSION = 1, START_SIZE = 16 };
+
+struct journal {
+    int fd;
+    uint64_t at; /* bytes in the file */
+    int error;   /* of the write that failed; 0: none did */
+};
+
+/* --- The head of a record ----------------------------------------------------------------------- */
+
+static uint64_t
+record_head(uint64_t at, unsigned type, const void *data, size_t size)
+{
+    uint64_t head = (uint64_t)size | (uint64_t)type << 24;
+    uint64_t check = XXH3_64bits_withSeed(data, size, mix64_pair(at, head));
+    return head | check << 32;
+}
+
+static size_t
+head_length(uint64_t head)
+{
+    return head & 0xffffff;
+}
+
+static unsigned
+head_type(uint64_t head)
+{
+    return head >> 24 & 0xff;
+}
+
+/* --- Reading ------------------------------------------------------------------------------------ */
+
+static bool
+all_zeros(const uint8_t *bytes, size_t size)
+{
+    for (size_t k = 0; k < size; k++)
+        if (bytes[k])
+            return false;
+    return true;
+}
+
+static uint64_t
+head_at(const uint8_t *bytes, size_t at)
+{
+    struct bytes_in in = bytes_in(bytes + at, JOURNAL_RECORD_HEAD);
+    return bytes_u64(&in);
+}
+
+/* Is there a whole and sound record at `at`? Returns its end, `at` if it is cut off there, or 0. */
+static size_t
+record_end(const uint8_t *bytes, size_t size, size_t at)
+{
+    if (size - at < JOURNAL_RECORD_HEAD || all_zeros(bytes + at, size - at))
+        return at;
+    uint64_t head = head_at(bytes, at);
+    size_t length = head_length(head), data = at + JOURNAL_RECORD_HEAD;
+    bool starts = head_type(head) == JOURNAL_START;
+    if (head_type(head) == 0 || length > JOURNAL_RECORD_MAX || (starts && length != START_SIZE) ||
+        (at == JOURNAL_HEAD_SIZE && !starts))
+        return 0;
+    if (length > size - data)
+        return at;
+    return record_head(at, head_type(head), bytes + data, length) == head ? data + length : 0;
+}
+
+static int
+check_head(struct journal_text *text, const char *name, const uint8_t *bytes, size_t size,
+           struct why *why)
+{
+    struct bytes_in in = bytes_in(bytes, size < JOURNAL_HEAD_SIZE ? size : JOURNAL_HEAD_SIZE);
+    const uint8_t *word = bytes_raw(&in, sizeof magic);
+    unsigned version = bytes_u16(&in);
+    const uint8_t *zeros = bytes_raw(&in, 6);
+    text->job_hash = bytes_u64(&in);
+    if (!bytes_done(&in) || memcmp(word, magic, sizeof magic) != 0)
+        return why_error(why, -EBADMSG, "%s is no journal: it does not begin as one", name);
+    if (version != VERSION || !all_zeros(zeros, 6))
+        return why_error(why, -EBADMSG, "%s: journal of version %u, expected %d", name, version,
+                         VERSION);
+    return 0;
+}
+
+int
+journal_check(struct journal_text *text, const char *name, const uint8_t *bytes, size_t size,
+              struct why *why)
+{
+    int rc = check_head(text, name, bytes, size, why);
+    if (rc)
+        return rc;
+    size_t at = JOURNAL_HEAD_SIZE;
+    for (size_t end; at < size && (end = record_end(bytes, size, at)) != at; at = end)
+        if (end == 0)
+            return why_error(why, -EBADMSG, "%s: damaged record at byte %zu", name, at);
+    text->size = at;
+    return 0;
+}
+
+int
+journal_load(struct journal_text *text, const char *path, struct why *why)
+{
+    size_t size;
+    *text = (struct journal_text){.bytes = NULL};
+    int rc = disk_read(path, JOURNAL_FILE_MAX, &text->bytes, &size, why);
+    rc = rc ? rc : journal_check(text, path, text->bytes, size, why);
+    if (rc)
+        journal_unload(text);
+    return rc;
+}
+
+void
+journal_unload(struct journal_text *text)
+{
+    free(text->bytes);
+    *text = (struct journal_text){.bytes = NULL};
+}
+
+bool
+journal_next(const struct journal_text *text, struct journal_record *record)
+{
+    size_t at = record->at ? record->at + JOURNAL_RECORD_HEAD + record->size : JOURNAL_HEAD_SIZE;
+    if (at >= text->size)
+        return false;
+    uint64_t head = head_at(text->bytes, at);
+    record->type = head_type(head);
+    record->size = head_length(head);
+    record->data = text->bytes + at + JOURNAL_RECORD_HEAD;
+    record->at = at;
+    if (record->type == JOURNAL_START) {
+        struct bytes_in in = bytes_in(record->data, record->size);
+        record->id = bytes_u64(&in);
+        record->incarnation = bytes_u64(&in);
+    }
+    return true;
+}
+
+/* --- Writing ------------------------------------------------------------------------------------ */
+
+/* Both pieces, or as much as there was room for. */
+static int
+write_all(int fd, struct iovec *piece, int count)
+{
+    while (count > 0) {
+        ssize_t n = writev(fd, piece, count);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        for (; count > 0 && (size_t)n >= piece->iov_len; piece++, count--)
+            n -= (ssize_t)piece->iov_len;
+        if (count > 0) {
+            piece->iov_base = (uint8_t *)piece->iov_base + n;
+            piece->iov_len -= (size_t)n;
+        }
+    }
+    return 0;
+}
+
+static int
+append(struct journal *journal, unsigned type, const void *data, size_t size)
+{
+    uint8_t head[JOURNAL_RECORD_HEAD];
+    struct bytes_out out = bytes_out(head, sizeof head);
+    bytes_put_u64(&out, record_head(journal->at, type, data, size));
+    __extension__ union {
+        const void *in;
+        void *out;
+    } body = {.in = data}; /* writev only reads */
+    struct iovec piece[2] = {{head, sizeof head}, {body.out, size}};
+    if (journal->error == 0)
+        journal->error = write_all(journal->fd, piece, size ? 2 : 1);
+    journal->at += sizeof head + size;
+    return journal->error;
+}
+
+int
+journal_add(struct journal *journal, unsigned type, const void *data, size_t size)
+{
+    assert(type > JOURNAL_START && type <= JOURNAL_TYPE_MAX);
+    assert(size <= JOURNAL_RECORD_MAX);
+    return append(journal, type, data, size);
+}
+
+/* How much of the file to keep: all of a journal of this job, but what is cut off. */
+static int
+keep(const char *path, const struct journal_start *start, uint64_t *at, struct why *why)
+{
+    struct journal_text text;
+    *at = 0;
+    if (start->anew || access(path, F_OK) != 0)
+        return 0;
+    int rc = journal_load(&text, path, why);
+    if (rc)
+        return rc;
+    if (text.job_hash != start->job_hash)
+        rc =
+            why_error(why, -EINVAL, "%s: journal of another job (%016llx, this one is %016llx)",
+                      path, (unsigned long long)text.job_hash, (unsigned long long)start->job_hash);
+    *at = text.size;
+    journal_unload(&text);
+    return rc;
+}
+
+static int
+write_head(struct journal *journal, uint64_t job_hash)
+{
+    uint8_t head[JOURNAL_HEAD_SIZE] = {0};
+    struct bytes_out out = bytes_out(head, sizeof head);
+    bytes_put_raw(&out, magic, sizeof magic);
+    bytes_put_u16(&out, VERSION);
+    out.at += 6;
+    bytes_put_u64(&out, job_hash);
+    struct iovec piece = {head, sizeof head};
+    journal->at = sizeof head;
+    return write_all(journal->fd, &piece, 1);
+}
+
+static int
+begin(struct journal *journal, const struct journal_start *start)
+{
+    uint8_t who[START_SIZE];
+    struct bytes_out out = bytes_out(who, sizeof who);
+    bytes_put_u64(&out, start->id);
+    bytes_put_u64(&out, start->incarnation);
+    if (ftruncate(journal->fd, (off_t)journal->at) != 0 ||
+        lseek(journal->fd, (off_t)journal->at, SEEK_SET) < 0)
+        return -errno;
+    int rc = journal->at == 0 ? write_head(journal, start->job_hash) : 0;
+    return rc ? rc : append(journal, JOURNAL_START, who, sizeof who);
+}
+
+int
+journal_open(struct journal **out, const char *dir, const struct journal_start *start,
+             struct why *why)
+{
+    char path[DISK_PATH_MAX];
+    uint64_t at;
+    *out = NULL;
+    if (snprintf(path, sizeof path, "%s/" JOURNAL_FILE, dir) >= (int)sizeof path)
+        return why_error(why, -ENAMETOOLONG, "%s: path too long", dir);
+    int rc = keep(path, start, &at, why);
+    if (rc)
+        return rc;
+    struct journal *journal = calloc(1, sizeof *journal);
+    if (!journal)
+        return why_error(why, -ENOMEM, "no memory for %s", path);
+    journal->at = at;
+    journal->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    rc = journal->fd < 0 ? -errno : begin(journal, start);
+    if (rc) {
+        journal_close(&journal);
+        return why_error(why, rc, "%s: cannot write: %s", path, strerror(-rc));
+    }
+    *out = journal;
+    return 0;
+}
+
+void
+journal_close(struct journal **journal)
+{
+    if (*journal && (*journal)->fd >= 0)
+        close((*journal)->fd);
+    free(*journal);
+    *journal = NULL;
+}

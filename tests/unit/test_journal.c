@@ -1,0 +1,275 @@
+/* A journal says what was written, and nothing else: each damage is refused with its place, a cut-off end is not. */
+#include "node/results/journal.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "nn/files/disk.h"
+#include "tests/support/folder.h"
+
+static struct folder folder;
+static char path[DISK_PATH_MAX];
+static struct why why;
+
+static int
+begin(void **state)
+{
+    (void)state;
+    folder_init(&folder);
+    snprintf(path, sizeof path, "%s/" JOURNAL_FILE, folder.path);
+    return 0;
+}
+
+static int
+end(void **state)
+{
+    (void)state;
+    folder_fini(&folder);
+    return 0;
+}
+
+static struct journal *
+opened(uint64_t incarnation)
+{
+    struct journal *journal;
+    const struct journal_start start = {.job_hash = 0xabcd, .id = 7, .incarnation = incarnation};
+    assert_int_equal(journal_open(&journal, folder.path, &start, &why), 0);
+    return journal;
+}
+
+/* Two incarnations; the first writes three records, the second one. */
+static void
+write_two(void)
+{
+    struct journal *journal = opened(1);
+    assert_int_equal(journal_add(journal, 2, "one", 3), 0);
+    assert_int_equal(journal_add(journal, 3, NULL, 0), 0);
+    assert_int_equal(journal_add(journal, 2, "two!", 4), 0);
+    journal_close(&journal);
+    assert_null(journal);
+    journal = opened(2);
+    assert_int_equal(journal_add(journal, 255, "x", 1), 0);
+    journal_close(&journal);
+}
+
+static void
+expect(const struct journal_text *text, struct journal_record *record, unsigned type,
+       const char *data, uint64_t incarnation)
+{
+    assert_true(journal_next(text, record));
+    assert_int_equal(record->type, type);
+    assert_int_equal(record->id, 7);
+    assert_int_equal(record->incarnation, incarnation);
+    if (type != JOURNAL_START) {
+        assert_int_equal(record->size, strlen(data));
+        assert_memory_equal(record->data, data, record->size);
+    }
+}
+
+static void
+what_was_written_is_read_in_order_with_who_wrote_it(void **state)
+{
+    (void)state;
+    struct journal_text text;
+    struct journal_record record = {0};
+    write_two();
+    assert_int_equal(journal_load(&text, path, &why), 0);
+    assert_int_equal(text.job_hash, 0xabcd);
+    expect(&text, &record, JOURNAL_START, "", 1);
+    expect(&text, &record, 2, "one", 1);
+    expect(&text, &record, 3, "", 1);
+    expect(&text, &record, 2, "two!", 1);
+    expect(&text, &record, JOURNAL_START, "", 2);
+    expect(&text, &record, 255, "x", 2);
+    assert_false(journal_next(&text, &record));
+    journal_unload(&text);
+}
+
+static uint8_t *
+bytes_of(size_t *size)
+{
+    uint8_t *bytes;
+    assert_int_equal(disk_read(path, 1 << 20, &bytes, size, &why), 0);
+    return bytes;
+}
+
+static void
+a_file_cut_off_anywhere_has_the_whole_records_before_it(void **state)
+{
+    (void)state;
+    struct journal_text text;
+    size_t size, last = JOURNAL_HEAD_SIZE;
+    write_two();
+    uint8_t *bytes = bytes_of(&size);
+    for (size_t cut = 0; cut < JOURNAL_HEAD_SIZE; cut++)
+        assert_int_equal(journal_check(&text, "j", bytes, cut, &why), -EBADMSG);
+    for (size_t cut = JOURNAL_HEAD_SIZE; cut <= size; cut++) {
+        assert_int_equal(journal_check(&text, "j", bytes, cut, &why), 0);
+        assert_true(text.size <= cut && text.size >= last);
+        last = text.size;
+    }
+    assert_int_equal(last, size);
+    free(bytes);
+}
+
+static void
+each_flipped_bit_of_a_whole_record_is_found_or_cuts_the_end_off(void **state)
+{
+    (void)state;
+    struct journal_text text;
+    size_t size;
+    write_two();
+    uint8_t *bytes = bytes_of(&size);
+    for (size_t bit = 0; bit < size * 8; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        int rc = journal_check(&text, "j", bytes, size, &why);
+        bool job = bit / 8 >= 16 && bit / 8 < JOURNAL_HEAD_SIZE; /* another job's, then */
+        assert_true(rc == -EBADMSG || job || text.size < size);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    free(bytes);
+}
+
+static void
+a_damaged_record_is_refused_with_its_place(void **state)
+{
+    (void)state;
+    struct journal_text text;
+    size_t size;
+    write_two();
+    uint8_t *bytes = bytes_of(&size);
+    bytes[JOURNAL_HEAD_SIZE + 24 + 8] ^= 1; /* "one" */
+    assert_int_equal(journal_check(&text, "x/journal", bytes, size, &why), -EBADMSG);
+    assert_string_equal(why.line, "x/journal: damaged record at byte 48");
+    free(bytes);
+}
+
+static void
+a_record_in_another_place_is_refused(void **state)
+{
+    (void)state;
+    struct journal_text text;
+    size_t size;
+    write_two();
+    uint8_t *bytes = bytes_of(&size);
+    uint8_t *twice = malloc(size + 9); /* the last record again */
+    assert_non_null(twice);
+    memcpy(twice, bytes, size);
+    memcpy(twice + size, bytes + size - 9, 9);
+    assert_int_equal(journal_check(&text, "j", twice, size + 9, &why), -EBADMSG);
+    free(twice);
+    free(bytes);
+}
+
+static void
+zeros_at_the_end_are_a_cut_off_end(void **state)
+{
+    (void)state;
+    struct journal_text text;
+    size_t size;
+    write_two();
+    uint8_t *bytes = bytes_of(&size);
+    uint8_t *longer = calloc(1, size + 4096);
+    assert_non_null(longer);
+    memcpy(longer, bytes, size);
+    assert_int_equal(journal_check(&text, "j", longer, size + 4096, &why), 0);
+    assert_int_equal(text.size, size);
+    free(longer);
+    free(bytes);
+}
+
+static void
+a_new_start_removes_what_was_cut_off(void **state)
+{
+    (void)state;
+    struct journal_text text;
+    struct journal_record record = {0};
+    size_t size;
+    write_two();
+    free(bytes_of(&size));
+    assert_int_equal(truncate(path, (off_t)size - 1), 0); /* within the last record */
+    struct journal *journal = opened(3);
+    assert_int_equal(journal_add(journal, 9, "after", 5), 0);
+    journal_close(&journal);
+    assert_int_equal(journal_load(&text, path, &why), 0);
+    for (int k = 0; k < 5; k++)
+        assert_true(journal_next(&text, &record));
+    expect(&text, &record, JOURNAL_START, "", 3);
+    expect(&text, &record, 9, "after", 3);
+    assert_false(journal_next(&text, &record));
+    journal_unload(&text);
+}
+
+static void
+a_journal_of_another_job_is_refused_and_a_new_run_replaces_it(void **state)
+{
+    (void)state;
+    struct journal *journal;
+    struct journal_text text;
+    struct journal_record record = {0};
+    struct journal_start start = {.job_hash = 0xef, .id = 7, .incarnation = 1};
+    write_two();
+    assert_int_equal(journal_open(&journal, folder.path, &start, &why), -EINVAL);
+    assert_null(journal);
+    assert_non_null(strstr(why.line, "journal of another job"));
+    start.anew = true;
+    assert_int_equal(journal_open(&journal, folder.path, &start, &why), 0);
+    journal_close(&journal);
+    assert_int_equal(journal_load(&text, path, &why), 0);
+    assert_int_equal(text.job_hash, 0xef);
+    expect(&text, &record, JOURNAL_START, "", 1);
+    assert_false(journal_next(&text, &record));
+    journal_unload(&text);
+}
+
+static void
+after_a_failed_write_nothing_more_is_written(void **state)
+{
+    (void)state;
+    struct journal_text text;
+    struct rlimit before, limit;
+    static uint8_t big[4096];
+    struct journal *journal = opened(1);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 1000;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(journal_add(journal, 2, big, sizeof big), -EFBIG);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(journal_add(journal, 2, "x", 1), -EFBIG);
+    journal_close(&journal);
+    assert_int_equal(journal_load(&text, path, &why), 0); /* the rest is a cut-off record */
+    assert_int_equal(text.size, JOURNAL_HEAD_SIZE + 24);
+    journal_unload(&text);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_was_written_is_read_in_order_with_who_wrote_it, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(a_file_cut_off_anywhere_has_the_whole_records_before_it,
+                                        begin, end),
+        cmocka_unit_test_setup_teardown(
+            each_flipped_bit_of_a_whole_record_is_found_or_cuts_the_end_off, begin, end),
+        cmocka_unit_test_setup_teardown(a_damaged_record_is_refused_with_its_place, begin, end),
+        cmocka_unit_test_setup_teardown(a_record_in_another_place_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(zeros_at_the_end_are_a_cut_off_end, begin, end),
+        cmocka_unit_test_setup_teardown(a_new_start_removes_what_was_cut_off, begin, end),
+        cmocka_unit_test_setup_teardown(
+            a_journal_of_another_job_is_refused_and_a_new_run_replaces_it, begin, end),
+        cmocka_unit_test_setup_teardown(after_a_failed_write_nothing_more_is_written, begin, end),
+    };
+    signal(SIGXFSZ, SIG_IGN);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
