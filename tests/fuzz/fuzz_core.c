@@ -10,9 +10,9 @@
 #include <xxhash.h>
 
 #include "mesh/core/check.h"
-#include "mesh/core/core.h"
 #include "mesh/core/transfer.h"
 #include "proto/bytes.h"
+#include "tests/support/judged.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

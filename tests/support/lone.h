@@ -10,7 +10,7 @@
 #ifndef SUPPORT_LONE_H
 #define SUPPORT_LONE_H
 
-#include "mesh/core/core.h"
+#include "tests/support/judged.h"
 
 enum {
     LONE_IDS = 80,

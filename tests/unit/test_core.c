@@ -1,4 +1,4 @@
-/* Events of a core: one at a time. */
+/* Events of a core: one at a time, and its invariants hold between two. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/core.h"
+#include "mesh/core/internal.h"
+#include "tests/support/lone.h"
 
 static struct core *core;
 static bool committed;
@@ -93,10 +94,10 @@ a_callback_may_ask_for_statistics(void **state)
     assert_true(committed);
 }
 
-static void
-a_callback_that_starts_another_event_is_a_bug(void **state)
+/* Does it abort? In a process of its own, without a word and without a core file. */
+static bool
+aborts(void (*what)(void))
 {
-    (void)state;
     int status;
     pid_t child = fork();
     assert_true(child >= 0);
@@ -105,12 +106,49 @@ a_callback_that_starts_another_event_is_a_bug(void **state)
         setrlimit(RLIMIT_CORE, &none);
         signal(SIGABRT, SIG_DFL);
         close(STDERR_FILENO);
-        commit_with(start_another_event);
+        what();
         _exit(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
-    assert_int_equal(WTERMSIG(status), SIGABRT);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void
+commit_badly(void)
+{
+    commit_with(start_another_event);
+}
+
+static void
+a_callback_that_starts_another_event_is_a_bug(void **state)
+{
+    (void)state;
+    assert_true(aborts(commit_badly));
+}
+
+static void
+tick_rightly(void)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone_run(lone, 100);
+    lone_destroy(&lone);
+}
+
+static void
+tick_wrongly(void)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone->core->contribution.has = UINT64_MAX;
+    lone_run(lone, 100);
+    lone_destroy(&lone);
+}
+
+static void
+a_test_ends_when_an_invariant_is_broken(void **state)
+{
+    (void)state;
+    assert_false(aborts(tick_rightly));
+    assert_true(aborts(tick_wrongly));
 }
 
 int
@@ -119,6 +157,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_callback_may_ask_for_statistics),
         cmocka_unit_test(a_callback_that_starts_another_event_is_a_bug),
+        cmocka_unit_test(a_test_ends_when_an_invariant_is_broken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,11 +16,11 @@
 #include <cmocka.h>
 
 #include "compress/exact.h"
-#include "mesh/core/core.h"
 #include "mesh/mesh.h"
 #include "mesh/net/discover.h"
 #include "mesh/net/discover_resolve.h"
 #include "tests/support/alloc.h"
+#include "tests/support/judged.h"
 #include "tests/support/messages.h"
 
 enum { ELEMS = 100, BUCKETS = 3, STATE_SIZE = 5000, ROUNDS = 50 };
