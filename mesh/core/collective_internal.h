@@ -1,5 +1,7 @@
 /* collective_internal.h - what the collective and its routes share. collective.c has the members, the rounds, and what
- * came too early; a route has the way of one bucket. All routes go through the same nets. */
+ * came too early; a route has the way of one bucket. collective.c
+ * checks sender, fence, state and size before it calls a route; a route checks range, coverage and checksum with the
+ * functions below, at every chunk that it adds or takes. */
 #ifndef MESH_COLLECTIVE_INTERNAL_H
 #define MESH_COLLECTIVE_INTERNAL_H
 
@@ -88,7 +90,7 @@ chunks_of(const struct collective *c, uint64_t count)
     return (size_t)((count + c->setup.chunk_elems - 1) / c->setup.chunk_elems);
 }
 
-/* --- The nets: fence and state are in collective.c ------------------------------------------------ */
+/* --- The checks of a route: fence and state are in collective.c ------------------------------------------------ */
 
 static inline void
 fail(struct collective *c, const char *what, const struct proto_chunk *chunk)

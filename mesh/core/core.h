@@ -142,9 +142,10 @@ struct core_config {
     size_t state_size; /* bytes of a state, the same on all nodes of a job */
     /* [state_size]: a fetched state is put together here, or the own state is copied here for others; borrowed */
     uint8_t *state_in;
-    /* [log_size]: the last totals, for nodes that catch up; borrowed. It is written only while */
+    /* [log_size]: the last totals, for nodes that catch up; borrowed. It is written only while a node catches up.
+     * Totals that do not fit are not kept. */
     uint8_t *log;
-    size_t log_size; /* a node catches up; totals that do not fit are not kept */
+    size_t log_size;
     /* bytes of a block of states and totals; 0 = PROTO_BLOCK_MAX; small in tests */
     size_t block_size;
     uint32_t chunk_elems;  /* elements per ring message, 1..PROTO_CHUNK_MAX; small in tests */
@@ -280,9 +281,11 @@ enum {
     CORE_SUSPECT_US = 250000, /* a peer that is silent for this long is suspected */
     CORE_SPLIT_US = 375000,   /* the same when more than half of the mesh is silent */
     CORE_FORGET_US = 2000000, /* a peer that is silent for this long loses its session */
-    /* a plan without progress for this long, plus the own computing time, is aborted */
+    /* a plan is aborted after this time and four of the longest recent rounds without progress; the limit doubles
+     * after each failure: plan.h */
     CORE_PROGRESS_US = 400000,
-    CORE_STARVED_US = 600000, /* a node that is idle without a plan for this long plans alone */
+    CORE_STARVED_US =
+        600000, /* idle without a plan for this long: makes one with the higher ids only */
     CORE_WAIT_US = 150000, /* the leader waits this long between plans for the others to be idle */
     /* a node that is done waits this long, and four rounds, for a node that makes no progress */
     CORE_LINGER_US = 5000000,

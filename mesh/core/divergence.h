@@ -73,7 +73,7 @@ struct divergence {
     uint64_t past_from, past_to;
 };
 
-/* What is to be done. core.c does it. */
+/* What is to be done. The engine does it (rounds_act.c). */
 struct divergence_verdict {
     bool differ; /* the plan ends: its members hold different states */
     bool back;   /* the trainer goes back below `round`; */

@@ -107,7 +107,7 @@ struct fetch {
     uint64_t rest_at_us, rest_us; /* awake; nobody is asked before this time */
 };
 
-/* What is to be done. core.c does it. */
+/* What is to be done. The engine does it (rounds_act.c). */
 struct fetch_verdict {
     bool commit; /* sum has the total of core->round: the trainer is to apply it */
     bool

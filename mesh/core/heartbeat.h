@@ -1,7 +1,8 @@
 /* heartbeat.h - which nodes are alive: heartbeats, and what follows when they do not come.
  *
  * Every CORE_HEARTBEAT_US, and when something changed that others wait for, a node tells all peers its round, which
- * nodes it hears, and how long its trainer has been busy.
+ * nodes it hears, and for how long its trainer has made no progress. core.c calls these functions for what the wire
+ * brings, and the engine for the heartbeat itself.
  *
  * A peer that is silent for CORE_SUSPECT_US is suspected. After CORE_FORGET_US its session ends. Both times are
  * measured in core->awake. This clock stops while this node does not run, and runs slower when its ticks come late.

@@ -1,6 +1,7 @@
-/* internal.h - internals of a core: the parts of one node, for the files of mesh/ that implement it.
+/* internal.h - internals of a core: the parts of one node, for the files of mesh/core/ that implement it.
  *
- * Each event sets the clocks, goes to the part that it concerns, and ends in core_settle (core.c), which lets every
+ * Each event sets the clocks, goes from core.c to the part that it concerns (what is about training through the engine),
+ * and ends in core_settle (core.c), which lets every
  * part do what is possible now. */
 #ifndef MESH_INTERNAL_H
 #define MESH_INTERNAL_H

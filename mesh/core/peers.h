@@ -26,7 +26,7 @@
 #include "mesh/core/report.h"
 
 enum {
-    PEERS_MAX = PROTO_PEERS_MAX - 1, /* other nodes; each is one bit of struct peer.hears */
+    PEERS_MAX = PROTO_PEERS_MAX - 1, /* other nodes; each is one bit of struct heard.hears */
     /* a node that is found again, or elsewhere, is tried at once when the last attempt is this old */
     PEERS_BEACON_US = 200000,
     PEERS_HELLO_US = 300000, /* HELLO is repeated after this time until it is answered */

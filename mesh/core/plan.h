@@ -8,8 +8,8 @@
  * The leader is the usable node with the lowest id among those that are not behind. The members are a clique:
  * usable, idle peers of the same round that hear one another, chosen greedily in the order of ids.
  *
- * When a node wants to join, the leader holds the plan: all members stop before the next round, the new node gets
- * the state, and the next plan has one more member. They wait at most CORE_WAIT_US, or, for a node that has nearly
+ * When a node wants to join, the leader holds the plan: all members finish the running round and stop. The newcomer
+ * has followed their totals (fetch.h) and gets this last one, and the next plan has one more member. They wait at most CORE_WAIT_US, or, for a node that has nearly
  * caught up, at most the longest of the last PLAN_RECENT rounds. Then the next plan is made without it. When two
  * plans meet after a split, the one that is behind gives up. Between equal rounds, the plan whose leader has the
  * higher id gives up.
@@ -54,7 +54,7 @@ enum {
     PLAN_MERGE_ROUNDS = 1,
 };
 
-/* What the leader remembers about a peer. */
+/* What a node remembers about a peer for its plans. */
 struct plan_peer {
     bool stuck; /* its trainer hangs */
     /* awake; since when it stays behind us without progress; 0: it does not */
@@ -120,7 +120,7 @@ void plan_drop(struct plan *plan, const struct core *core, const char *why, bool
 void plan_rest(struct plan *plan, const struct core *core);
 /* The round took `us` and was applied; core->round is the next one. True: it was the last of this plan. */
 bool plan_applied(struct plan *plan, const struct core *core, uint64_t *us);
-/* The members stop before the next round but one. */
+/* The members finish core->round and stop before the round after it. */
 void plan_hold(struct plan *plan, const struct core *core);
 
 /* --- What happens: each returns why the plan is to be dropped, or NULL ---------------------------- */

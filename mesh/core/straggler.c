@@ -83,7 +83,7 @@ round_us(const struct straggler *s)
 /* --- Deciding ---------------------------------------------------------------------------------- */
 
 static uint64_t
-makespan_us(const struct straggler_view *view, uint64_t set)
+makespan_us(const struct straggler_input *view, uint64_t set)
 {
     uint64_t none[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
     uint32_t speed[PROTO_PEERS_MAX] = {0}, least = UINT32_MAX;
@@ -100,7 +100,7 @@ makespan_us(const struct straggler_view *view, uint64_t set)
 }
 
 uint64_t
-straggler_predict(const struct straggler_view *view, uint64_t set)
+straggler_predict(const struct straggler_input *view, uint64_t set)
 {
     uint64_t apply_us = 0, lag_us = 0;
     for (size_t a = 0; a < view->n; a++) {
@@ -116,7 +116,7 @@ straggler_predict(const struct straggler_view *view, uint64_t set)
 
 /* How much the lines of a member and its trainer cost. Each line has two ends: who is slow has many bad ones. */
 static uint64_t
-cost_of(const struct straggler_view *view, uint64_t set, size_t m)
+cost_of(const struct straggler_input *view, uint64_t set, size_t m)
 {
     uint64_t all_us = 0;
     for (size_t k = 0; k < view->n; k++)
@@ -127,7 +127,7 @@ cost_of(const struct straggler_view *view, uint64_t set, size_t m)
 }
 
 static size_t
-worst_of(const struct straggler_view *view, uint64_t set)
+worst_of(const struct straggler_input *view, uint64_t set)
 {
     size_t worst = PROTO_PEERS_MAX;
     uint64_t worst_us = 0;
@@ -151,7 +151,7 @@ clearly_less(uint64_t then_us, uint64_t now_us)
 }
 
 uint64_t
-straggler_decide(const struct straggler_view *view)
+straggler_decide(const struct straggler_input *view)
 {
     uint64_t all = view->n == 64 ? UINT64_MAX : (UINT64_C(1) << view->n) - 1;
     bool known = false;
@@ -182,7 +182,7 @@ straggler_decide(const struct straggler_view *view)
 /* --- Leading ----------------------------------------------------------------------------------- */
 
 static void
-view_fill(const struct straggler *s, const struct core *core, struct straggler_view *view)
+view_fill(const struct straggler *s, const struct core *core, struct straggler_input *view)
 {
     const struct plan *plan = &core->plan;
     memset(view, 0, sizeof *view);
@@ -257,7 +257,7 @@ send_away(struct straggler *s, const struct core *core, uint64_t out, uint64_t w
 static enum straggler_verdict
 decide(struct straggler *s, const struct core *core, bool trial)
 {
-    struct straggler_view view;
+    struct straggler_input view;
     view_fill(s, core, &view);
     uint64_t out = straggler_decide(&view);
     uint64_t all = view.n == 64 ? UINT64_MAX : (UINT64_C(1) << view.n) - 1;

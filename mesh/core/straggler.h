@@ -55,7 +55,7 @@ enum {
 };
 
 /* What is known about the members of a plan. */
-struct straggler_view {
+struct straggler_input {
     size_t n;
     unsigned shards;
     uint64_t round_us; /* measured time of a round */
@@ -64,9 +64,9 @@ struct straggler_view {
 };
 
 /* Predicted time in microseconds of a round of the members in `set`, a bitmap. */
-uint64_t straggler_predict(const struct straggler_view *view, uint64_t set);
+uint64_t straggler_predict(const struct straggler_input *view, uint64_t set);
 /* Bitmap of the members to leave out; 0: none. */
-uint64_t straggler_decide(const struct straggler_view *view);
+uint64_t straggler_decide(const struct straggler_input *view);
 
 struct straggler_peer {
     struct lag lag;

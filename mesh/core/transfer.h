@@ -4,7 +4,7 @@
  * block. A total is cut into blocks in the same way, with its buckets one after the other.
  *
  * config.state_in and the hashes have room for one state. Either it is being fetched (fetch.h), or it is the copy that
- * others get (serve.h). The two take turns: core.c tells one to yield as soon as the other uses the memory. */
+ * others get (serve.h). The two take turns: the engine tells one to yield as soon as the other uses the memory. */
 #ifndef MESH_TRANSFER_H
 #define MESH_TRANSFER_H
 

@@ -372,6 +372,37 @@ changed(const char *behind, const char *old, const char *new)
     return text;
 }
 
+/* The octets of the example behind "Example: a HELLO" are those of a HELLO of this version. */
+static void
+the_example_is_of_this_version(void **state)
+{
+    (void)state;
+    const struct proto_msg msg = {.type = PROTO_HELLO,
+                                  .hello = {.asks = 300,
+                                            .answers = 7,
+                                            .mesh = "m",
+                                            .run = "digits",
+                                            .job_hash = 0x1122334455667788,
+                                            .numerics = 200,
+                                            .kernel = "zen",
+                                            .name = "pc3",
+                                            .control_port = 20000,
+                                            .bulk_port = 20001}};
+    uint8_t frame[PROTO_FRAME_MAX];
+    size_t size = proto_encode(&msg, frame);
+    const char *at = strstr(page, "Example: a HELLO");
+    at = at ? strstr(at, "\n\n    ") : NULL;
+    assert_non_null(at);
+    at += strlen("\n\n    ");
+    for (size_t i = 0; i < size; i++) {
+        char *end;
+        assert_int_equal(strtoul(at, &end, 16), frame[i]);
+        assert_int_equal(end - at, 2);
+        at = end + 1;
+    }
+    assert_int_equal(at[-1], '\n');
+}
+
 static void
 what_differs_is_named(void **state)
 {
@@ -404,6 +435,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_page_has_the_names_of_the_codec),
+        cmocka_unit_test(the_example_is_of_this_version),
         cmocka_unit_test(what_differs_is_named),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

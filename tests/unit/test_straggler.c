@@ -15,10 +15,10 @@
 enum { MS = 1000, FAST = 100000000 }; /* a shard in 10 ms */
 
 /* n equal members that need 1 ms for their lines, and as long for a round as predicted. */
-static struct straggler_view
+static struct straggler_input
 equal(size_t n)
 {
-    struct straggler_view view = {.n = n, .shards = 12};
+    struct straggler_input view = {.n = n, .shards = 12};
     for (size_t a = 0; a < n; a++) {
         view.speed[a] = FAST;
         view.apply_us[a] = MS;
@@ -30,7 +30,7 @@ equal(size_t n)
 }
 
 static void
-line_of(struct straggler_view *view, size_t m, uint32_t us)
+line_of(struct straggler_input *view, size_t m, uint32_t us)
 {
     for (size_t k = 0; k < view->n; k++)
         if (k != m)
@@ -43,7 +43,7 @@ equals_stay_together(void **state)
 {
     (void)state;
     for (size_t n = 1; n < 64; n++) {
-        struct straggler_view view = equal(n);
+        struct straggler_input view = equal(n);
         assert_true(straggler_decide(&view) == 0);
     }
 }
@@ -53,7 +53,7 @@ who_costs_more_than_it_computes_is_left_out(void **state)
 {
     (void)state;
     for (size_t m = 0; m < 4; m++) {
-        struct straggler_view view = equal(4); /* 30 ms of computing; 40 without one */
+        struct straggler_input view = equal(4); /* 30 ms of computing; 40 without one */
         line_of(&view, m, 10 * MS);
         assert_true(straggler_decide(&view) == 0);
         line_of(&view, m, 100 * MS);
@@ -67,7 +67,7 @@ static void
 in_a_ring_the_slow_one_has_two_bad_lines_and_its_neighbours_one(void **state)
 {
     (void)state;
-    struct straggler_view view = equal(5);
+    struct straggler_input view = equal(5);
     for (size_t m = 0; m < 5; m++)
         view.lag_us[(m + 1) % 5][m] = 2 * MS;
     view.lag_us[3][2] = 90 * MS;
@@ -82,13 +82,13 @@ of_a_slow_line_one_end_stays(void **state)
 {
     (void)state;
     for (size_t m = 0; m < 4; m++) {
-        struct straggler_view view = equal(4);
+        struct straggler_input view = equal(4);
         view.lag_us[(m + 1) % 4][m] = 100 * MS;
         view.round_us = straggler_predict(&view, 15);
         uint64_t out = straggler_decide(&view);
         assert_true(out == UINT64_C(1) << m || out == UINT64_C(1) << (m + 1) % 4);
     }
-    struct straggler_view view = equal(4);
+    struct straggler_input view = equal(4);
     view.lag_us[3][2] = 100 * MS;
     for (size_t m = 0; m < 4; m++)
         if (m != 1)
@@ -102,7 +102,7 @@ static void
 several_are_left_out_at_once(void **state)
 {
     (void)state;
-    struct straggler_view view = equal(6);
+    struct straggler_input view = equal(6);
     line_of(&view, 1, 100 * MS);
     line_of(&view, 4, 120 * MS);
     assert_true(straggler_decide(&view) == (1 << 1 | 1 << 4));
@@ -112,7 +112,7 @@ static void
 a_processor_that_only_applies_slowly_is_left_out(void **state)
 {
     (void)state;
-    struct straggler_view view = equal(4);
+    struct straggler_input view = equal(4);
     view.speed[2] = FAST / 10;
     view.apply_us[2] = 60 * MS;
     view.round_us = straggler_predict(&view, 15);
@@ -123,7 +123,7 @@ static void
 of_two_the_faster_one_stays(void **state)
 {
     (void)state;
-    struct straggler_view view = equal(2);
+    struct straggler_input view = equal(2);
     view.speed[1] = 2 * FAST;
     line_of(&view, 0, 200 * MS);
     assert_true(straggler_decide(&view) == 1 << 0);
@@ -135,7 +135,7 @@ static void
 nothing_is_decided_without_speeds(void **state)
 {
     (void)state;
-    struct straggler_view view = equal(3);
+    struct straggler_input view = equal(3);
     line_of(&view, 1, 900 * MS);
     memset(view.speed, 0, sizeof view.speed);
     assert_true(straggler_decide(&view) == 0);
@@ -149,7 +149,7 @@ any_claims_leave_somebody(void **state)
 {
     (void)state;
     struct rand rand = {7};
-    static struct straggler_view view;
+    static struct straggler_input view;
     for (int k = 0; k < 300; k++) {
         memset(&view, 0, sizeof view);
         view.n = (size_t)rand_range(&rand, 1, PROTO_PEERS_MAX);
