@@ -41,34 +41,26 @@ product_sum_scratch(size_t m, size_t n, size_t k)
     return packed(m, n, k, PRODUCT_WIDE_SUM) + (k > PRODUCT_DEPTH ? unfinished : 0);
 }
 
+size_t
+product_packed(size_t n, size_t k)
+{
+    return (n + PRODUCT_COLUMNS_MAX - 1) / PRODUCT_COLUMNS_MAX * PRODUCT_COLUMNS_MAX * k;
+}
+
+void
+product_pack(const struct gemm_view *b, size_t n, size_t k, float *packed)
+{
+    SIMD_PICK(product_pack)(b, n, k, packed);
+}
+
 void
 product_run(const struct product *p, float *scratch)
 {
-#if defined(__x86_64__)
-    if (simd_avx512()) {
-        product_run_avx512(p, scratch);
-        return;
-    }
-    if (simd_avx2()) {
-        product_run_avx2(p, scratch);
-        return;
-    }
-#endif
-    product_run_base(p, scratch);
+    SIMD_PICK(product_run)(p, scratch);
 }
 
 void
 product_sum(const struct product *p, struct product_sum *sum, float *scratch)
 {
-#if defined(__x86_64__)
-    if (simd_avx512()) {
-        product_sum_avx512(p, sum, scratch);
-        return;
-    }
-    if (simd_avx2()) {
-        product_sum_avx2(p, sum, scratch);
-        return;
-    }
-#endif
-    product_sum_base(p, sum, scratch);
+    SIMD_PICK(product_sum)(p, sum, scratch);
 }

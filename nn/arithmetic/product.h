@@ -21,8 +21,9 @@
 struct product {
     size_t m, n, k; /* any may be 0 */
     struct gemm_view a;
-    struct gemm_view b; /* its row j is column j of B */
-    float *c;           /* rows ldc apart */
+    struct gemm_view b;  /* its row j is column j of B */
+    const float *packed; /* not NULL: B as product_pack left it, and b is not used */
+    float *c;            /* rows ldc apart */
     size_t ldc;
     bool add;          /* chains start with the old C, else with 0 */
     const float *bias; /* [n], added to each row at the end; or NULL */
@@ -37,6 +38,10 @@ size_t product_scratch(size_t m, size_t n, size_t k);
 size_t product_sum_scratch(size_t m, size_t n, size_t k);
 
 void product_run(const struct product *p, float *scratch);
+
+/* Packs all of B[k, n] once for many products with it. product_packed: floats of it. */
+size_t product_packed(size_t n, size_t k);
+void product_pack(const struct gemm_view *b, size_t n, size_t k, float *packed);
 
 struct product_sum {
     const size_t *end; /* [parts] of k, rising; the last one is k */
@@ -58,10 +63,9 @@ struct product_sum {
 void product_sum(const struct product *p, struct product_sum *sum, float *scratch);
 
 /* One variant per instruction set; product.c chooses. */
-typedef void product_run_fn(const struct product *p, float *scratch);
-typedef void product_sum_fn(const struct product *p, struct product_sum *sum, float *scratch);
-product_run_fn product_run_base, product_run_avx2, product_run_avx512;
-product_sum_fn product_sum_base, product_sum_avx2, product_sum_avx512;
+SIMD_DECLARE(void, product_run, (const struct product *p, float *scratch));
+SIMD_DECLARE(void, product_pack, (const struct gemm_view *b, size_t n, size_t k, float *packed));
+SIMD_DECLARE(void, product_sum, (const struct product *p, struct product_sum *sum, float *scratch));
 
 /* Blocks: with A of TALL x DEPTH in the second cache, a panel of B in the first. */
 enum {

@@ -149,18 +149,39 @@ run_block(const float *a, const float *b, size_t m, size_t n, struct tile tile)
     }
 }
 
+/* Where the block of B at column j, element k lies when all of it is packed; n: columns of the block. */
+static size_t
+packed_at(size_t j, size_t n, size_t k, size_t depth)
+{
+    return j * depth + (n + COLUMNS - 1) / COLUMNS * COLUMNS * k;
+}
+
+void
+SIMD_NAME(product_pack)(const struct gemm_view *b, size_t n, size_t k, float *packed)
+{
+    size_t wide = share(n, PRODUCT_WIDE, COLUMNS), deep = share(k, PRODUCT_DEPTH, 1);
+    for (size_t j = 0; j < n; j += wide)
+        for (size_t t = 0; t < k; t += deep) {
+            size_t here = least(n - j, wide);
+            pack_b(b, j, here, t, least(k - t, deep), packed + packed_at(j, here, t, k));
+        }
+}
+
 void
 SIMD_NAME(product_run)(const struct product *p, float *scratch)
 {
     size_t wide = share(p->n, PRODUCT_WIDE, COLUMNS), deep = share(p->k, PRODUCT_DEPTH, 1),
            tall = share(p->m, PRODUCT_TALL, GROUP);
-    float *b = scratch + tall * deep;
     for (size_t j = 0; j < p->n; j += wide) {
         size_t n = least(p->n - j, wide), k = 0, depth;
         do {
             depth = least(p->k - k, deep);
             bool last = k + depth == p->k;
-            pack_b(&p->b, j, n, k, depth, b);
+            const float *b = scratch + tall * deep;
+            if (p->packed != NULL)
+                b = p->packed + packed_at(j, n, k, p->k);
+            else
+                pack_b(&p->b, j, n, k, depth, scratch + tall * deep);
             for (size_t i = 0; i < p->m; i += tall) {
                 size_t m = least(p->m - i, tall);
                 struct tile tile = {.k = depth, .c = p->c + i * p->ldc + j, .ldc = p->ldc};

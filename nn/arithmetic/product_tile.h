@@ -96,35 +96,64 @@ pack_run(const float *const *row, size_t rows, size_t width, size_t from, size_t
             out[t * width + r] = row[r][from + t * step];
 }
 
-/* Panels [depth][width] of rows [i, i + m) and elements [k, k + depth), filled up with zeros. */
+/* One panel [depth][width] of rows [i, i + rows) and elements [k, k + depth). */
+INLINE void
+pack_panel(const struct gemm_view *v, size_t i, size_t rows, size_t k, size_t depth, size_t width,
+           float *out)
+{
+    const float *row[COLUMNS > GROUP ? COLUMNS : GROUP];
+    bool adjacent = true;
+    for (size_t r = 0; r < rows; r++) {
+        row[r] = v->at + (i + r) / v->width * v->line + (i + r) % v->width * v->row;
+        adjacent = adjacent && row[r] == row[0] + r;
+    }
+    if (rows < width)
+        memset(out, 0, depth * width * sizeof *out);
+    for (size_t t = 0, count; t < depth; t += count) {
+        size_t run = (k + t) / v->run, in = (k + t) % v->run;
+        count = least(depth - t, v->run - in);
+        pack_run(row, rows, width, run * v->jump + in * v->step, v->step, count, adjacent,
+                 out + t * width);
+    }
+}
+
+/* Panels of rows [i, i + m), filled up with zeros. */
 INLINE void
 pack(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth, size_t width,
      float *out)
 {
-    for (size_t done = 0; done < m; done += width, out += depth * width) {
-        const float *row[COLUMNS > GROUP ? COLUMNS : GROUP];
-        size_t rows = least(m - done, width);
-        bool adjacent = true;
-        for (size_t r = 0; r < rows; r++) {
-            size_t at = i + done + r;
-            row[r] = v->at + at / v->width * v->line + at % v->width * v->row;
-            adjacent = adjacent && row[r] == row[0] + r;
-        }
-        if (rows < width)
-            memset(out, 0, depth * width * sizeof *out);
-        for (size_t t = 0, count; t < depth; t += count) {
-            size_t run = (k + t) / v->run, in = (k + t) % v->run;
-            count = least(depth - t, v->run - in);
-            pack_run(row, rows, width, run * v->jump + in * v->step, v->step, count, adjacent,
-                     out + t * width);
-        }
+    for (size_t done = 0; done < m; done += width, out += depth * width)
+        pack_panel(v, i + done, least(m - done, width), k, depth, width, out);
+}
+
+enum { TOGETHER = 4 * GROUP };
+
+/* Of TOGETHER rows that lie side by side: all their panels at once, since a single one would read half a cache line of
+ * each k. */
+static inline void
+pack_together(const struct gemm_view *v, size_t i, size_t k, size_t depth, float *out)
+{
+    const float *at = v->at + i / v->width * v->line + i % v->width;
+    for (size_t t = 0, count; t < depth; t += count) {
+        size_t run = (k + t) / v->run, in = (k + t) % v->run;
+        count = least(depth - t, v->run - in);
+        const float *from = at + run * v->jump + in * v->step;
+        for (size_t s = t; s < t + count; s++, from += v->step)
+            for (size_t g = 0; g < TOGETHER; g += GROUP)
+                memcpy(out + g * depth + s * GROUP, from + g, GROUP * sizeof *out);
     }
 }
 
 static inline void
 pack_a(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth, float *out)
 {
-    pack(v, i, m, k, depth, GROUP, out);
+    size_t done = 0;
+    for (; v->row == 1 && done + TOGETHER <= m; done += TOGETHER) {
+        if ((i + done) % v->width + TOGETHER > v->width)
+            break;
+        pack_together(v, i + done, k, depth, out + done * depth);
+    }
+    pack(v, i + done, m - done, k, depth, GROUP, out + done * depth);
 }
 
 static inline void

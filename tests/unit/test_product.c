@@ -13,26 +13,15 @@
 #include "nn/arithmetic/product.h"
 #include "tests/support/rand.h"
 
-enum { SIZE = 1 << 19, VARIANTS = 3 };
+enum { SIZE = 1 << 19 };
 
-static float a[SIZE], b[SIZE], c[SIZE], expected[SIZE], bias[1200], scratch[SIZE];
+static float a[SIZE], b[SIZE], c[SIZE], expected[SIZE], bias[1200], scratch[SIZE], packed[SIZE];
+static enum simd_set widest;
 
-static const struct variant {
-    product_run_fn *run;
-    product_sum_fn *sum;
-    enum simd_set set;
-} variants[VARIANTS] = {
-    {product_run_base, product_sum_base, SIMD_SET_BASE},
-#if defined(__x86_64__)
-    {product_run_avx2, product_sum_avx2, SIMD_SET_AVX2},
-    {product_run_avx512, product_sum_avx512, SIMD_SET_AVX512},
-#endif
-};
-
-static const struct variant *
+static void
 any_variant(struct rand *rand)
 {
-    return &variants[rand_below(rand, simd_set + 1u)];
+    simd_set = (enum simd_set)rand_below(rand, widest + 1u);
 }
 
 static void
@@ -93,7 +82,7 @@ every_element_equals_three_loops(void **state)
     struct rand rand = {1};
     fill(&rand, a, SIZE), fill(&rand, b, SIZE), fill(&rand, bias, 1200);
     for (size_t round = 0; round < 400; round++) {
-        const struct variant *variant = any_variant(&rand);
+        any_variant(&rand);
         size_t m = any_size(&rand), n = any_size(&rand), k = any_size(&rand) * 2;
         size_t ldc = n + rand_below(&rand, 4);
         struct product p = {m,
@@ -115,7 +104,14 @@ every_element_equals_three_loops(void **state)
             }
         assert_true(product_scratch(m, n, k) + 8 < SIZE);
         memset(scratch, 0xff, sizeof scratch);
-        variant->run(&p, scratch);
+        if (rand_below(&rand, 2)) {
+            memset(packed, 0xff, sizeof packed);
+            product_pack(&p.b, n, k, packed);
+            assert_true(isnan(packed[product_packed(n, k)])); /* untouched */
+            p.packed = packed;
+            p.b = (struct gemm_view){NULL, 1, 0, 0, 1, 0, 1};
+        }
+        product_run(&p, scratch);
         assert_memory_equal(c, expected, (m * ldc + 9) * sizeof *c);
         for (size_t i = product_scratch(m, n, k); i < product_scratch(m, n, k) + 8; i++)
             assert_true(isnan(scratch[i])); /* untouched */
@@ -129,10 +125,15 @@ blocks_change_nothing(void **state)
     (void)state;
     struct rand rand = {2};
     fill(&rand, a, SIZE), fill(&rand, b, SIZE);
-    for (size_t v = 0; v <= simd_set; v++) {
+    for (size_t v = 0; v < 2u * (widest + 1); v++) {
+        simd_set = (enum simd_set)(v / 2);
         size_t m = 270, n = 1100, k = 200 + v;
         struct product p = {m, n, k, product_rows(a, k), product_rows(b, k), .c = c, .ldc = n};
-        variants[v].run(&p, scratch);
+        if (v % 2) {
+            product_pack(&p.b, n, k, packed);
+            p.packed = packed;
+        }
+        product_run(&p, scratch);
         for (size_t i = 0; i < m; i += 19)
             for (size_t j = 0; j < n; j += 7)
                 assert_true(c[i * n + j] == chain(&p, i, j, 0, k, 0));
@@ -164,7 +165,7 @@ static int32_t sum[2][SIZE], over[2][SIZE / EXACT_BLOCK + 1];
 static void
 compare_sums(struct rand *rand, bool wild)
 {
-    const struct variant *variant = any_variant(rand);
+    any_variant(rand);
     size_t m = 1 + any_size(rand), n = 1 + any_size(rand), count = m * n, k = 0,
            parts = 1 + rand_below(rand, PARTS_MAX), end[PARTS_MAX];
     for (size_t i = 0; i < parts; i++)
@@ -197,7 +198,7 @@ compare_sums(struct rand *rand, bool wild)
     size_t size = product_sum_scratch(m, n, k);
     assert_true(size + 8 < SIZE);
     memset(scratch, 0xff, sizeof scratch);
-    variant->sum(&p, &to, scratch);
+    product_sum(&p, &to, scratch);
     for (size_t i = size; i < size + 8; i++)
         assert_true(isnan(scratch[i]));
     assert_memory_equal(sum[0], sum[1], sizeof sum[0]);
@@ -232,5 +233,6 @@ main(void)
         cmocka_unit_test(blocks_change_nothing),
         cmocka_unit_test(integers_are_those_of_exact_add),
     };
+    widest = simd_set;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
