@@ -129,8 +129,10 @@ struct core_config {
     struct proto_hello hello; /* what this node tells others; `asks` and `answers` are ignored */
     const char *job;          /* the text of the job that we offer; NULL: none. Borrowed. */
     unsigned shards;          /* 1..PROTO_SHARDS_MAX */
-    size_t peers_min;   /* members to wait for before the first round, this node included; >= 1 */
-    bool keep_all;      /* leave no node out for being slow: see straggler.h */
+    size_t peers_min; /* members to wait for before the first round, this node included; >= 1 */
+    bool keep_all;    /* leave no node out for being slow: see straggler.h */
+    /* The members of a plan get equally many shards, whatever their speed, and nobody is left out for being slow. */
+    bool even;
     uint64_t gather_us; /* how long to wait for others before the first plan when peers_min is 1 */
     size_t bucket_count;
     /* In the order in which they become ready; copied. Every round exchanges the last bucket, so it is not empty:

@@ -19,7 +19,9 @@
  * always safe.
  *
  * The leader measures speeds during the plan. When another division of the shards would make a round PLAN_GAIN
- * quarters as fast, the leader holds the plan and divides again. Any division gives the same sums.
+ * quarters as fast, the leader holds the plan and divides again. Any division gives the same sums. With config.even,
+ * speeds do not count: members get equally many shards, and the leader divides again when one has more than its share
+ * because it kept what it had computed.
  *
  * A member whose trainer hangs (heartbeat.h) ends the plan. It joins a plan again only when its trainer makes
  * progress.
@@ -148,7 +150,8 @@ void plan_bury(struct plan *plan, uint64_t hash);
 
 /* Makes a plan if this node is the leader and it is time. True: plan->draft is to be adopted. */
 bool plan_lead(struct plan *plan, const struct core *core);
-/* Holds the plan if another division of the shards is much faster by the speeds known by now. */
+/* Holds the plan if another division of the shards is much faster by the speeds known by now; with config.even, if a
+ * member has more than its share. */
 void plan_balance(struct plan *plan, const struct core *core);
 /* Does the first round wait for config.peers_min nodes? */
 bool plan_waits_for_peers(const struct core *core);

@@ -251,7 +251,8 @@ divide(const struct core *core, const struct choice *choice, struct proto_plan *
     for (size_t k = 0; k < choice->n; k++) {
         int i = choice->peer[k];
         have[k] = i < 0 ? contribution_have(&core->contribution) : core->view.of[i].beat.have;
-        speed[k] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
+        if (!core->config.even) /* without a speed all count as equal */
+            speed[k] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
     }
     divide_shards(core->all, choice->n, have, speed, shards);
     if (core_mutant(MUTANT_TWICE) && choice->n > 1)
@@ -365,15 +366,28 @@ unbalanced(const struct plan *plan, const struct core *core)
     return 4 * now_us > PLAN_GAIN * then_us && now_us > then_us + PLAN_GAIN_US;
 }
 
+/* Has a member more shards than its share? Who kept what it had computed when a plan was dropped may have. */
+static bool
+uneven(const struct plan *plan, const struct core *core)
+{
+    size_t share = (core->config.shards + plan->now.count - 1) / plan->now.count;
+    for (size_t m = 0; m < plan->now.count; m++)
+        if ((size_t)__builtin_popcountll(plan->now.members[m].shards) > share)
+            return true;
+    return false;
+}
+
 void
 plan_balance(struct plan *plan, const struct core *core)
 {
-    if (!plan_leads(plan, core->config.self) || plan->now.count < 2 || plan->hold != UINT64_MAX ||
-        core->awake < plan->balance_at_us || !unbalanced(plan, core))
+    bool even = core->config.even;
+    if (!plan_leads(plan, core->config.self) || plan->now.count < 2 || plan->hold != UINT64_MAX)
+        return;
+    if (even ? !uneven(plan, core) : core->awake < plan->balance_at_us || !unbalanced(plan, core))
         return;
     plan->balance_us = backoff_us(plan->balance_us, PLAN_BALANCE_US, PLAN_BALANCE_MAX_US);
     plan->balance_at_us = core->awake + plan->balance_us;
-    core_log(core, 7, "round %llu: dividing the shards anew by speed",
-             (unsigned long long)core->round);
+    core_log(core, 7, "round %llu: dividing the shards anew %s", (unsigned long long)core->round,
+             even ? "in equal parts" : "by speed");
     plan_hold(plan, core);
 }

@@ -334,7 +334,7 @@ lead(struct straggler *s, const struct core *core)
         judge(s, core);
     }
     if (core->awake < s->look_at_us || core->awake < s->immune_at_us || core->config.keep_all ||
-        core_mutant(MUTANT_PACE))
+        core->config.even || core_mutant(MUTANT_PACE))
         return STRAGGLER_GO_ON;
     s->look_at_us = core->awake + STRAGGLER_LOOK_US;
     return decide(s, core, trial);

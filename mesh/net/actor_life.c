@@ -217,6 +217,7 @@ open_core(struct mesh *mesh)
         .shards = setup->shards,
         .peers_min = setup->peers_min,
         .keep_all = setup->keep_all,
+        .even = setup->even,
         .gather_us = setup->gather_ms * 1000,
         .bucket_count = setup->bucket_count,
         .buckets = setup->buckets,

@@ -77,6 +77,7 @@ struct config {
     } train;
     struct {
         char topology[16]; /* ring */
+        bool even;         /* division: equal shares, not by speed */
         char group[PROTO_NAME_MAX];
         char interface[64]; /* "" = all usable */
         /* wait for this many nodes, this one included; 0 = wait gather_ms, then begin */

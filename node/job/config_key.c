@@ -97,6 +97,7 @@ static const struct config_word schedules[] = {
     {NULL, 0},
 };
 static const struct config_word topologies[] = {{"ring", 0}, {NULL, 0}};
+static const struct config_word divisions[] = {{"speed", 0}, {"even", 1}, {NULL, 0}};
 static const struct config_word levels[] = {
     {"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}, {NULL, 0},
 };
@@ -241,6 +242,7 @@ const struct config_key config_keys[] = {
     REAL("train.schedule.cosine", "floor", MEMBER(train.optim.schedule_floor), 0, 1, "0"),
 
     WORD("mesh", "topology", CONFIG_SHARED, MEMBER(mesh.topology), topologies, "ring"),
+    ENUM("mesh", "division", CONFIG_SHARED, MEMBER(mesh.even), divisions, "speed"),
     TEXT(CONFIG_NAME, "mesh", "group", CONFIG_NODE, MEMBER(mesh.group)),
     TEXT(CONFIG_TEXT, "mesh", "interface", CONFIG_NODE, MEMBER(mesh.interface)),
     UINT("mesh", "peers", CONFIG_SHARED, MEMBER(mesh.peers), 0, PROTO_PEERS_MAX, "0"),

@@ -148,6 +148,7 @@ open_mesh(struct run *run, struct why *why)
         .seed_count = config->mesh.seed_count,
         .shards = config->train.shards,
         .peers_min = config->mesh.peers ? config->mesh.peers : 1,
+        .even = config->mesh.even,
         .gather_ms = config->mesh.gather_ms,
         .vector_count = work_vector_count(run->work),
         .state_size = run->state.size,

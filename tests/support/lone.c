@@ -314,6 +314,7 @@ lone_new(const struct lone_setup *setup)
         .direct_bytes = setup->audit_share ? 4096 : 40,
         .audit_share = setup->audit_share,
         .inexact = setup->inexact,
+        .even = setup->even,
         .audit_seed = 99,
     };
     if (setup->wants_job)

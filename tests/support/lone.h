@@ -30,6 +30,7 @@ struct lone_setup {
     bool wants_job;
     bool unstarted; /* the trainer has not given its state yet */
     bool inexact;   /* core_config.inexact */
+    bool even;      /* core_config.even */
     uint64_t
         mutant; /* planted where the test links the objects that have bugs: mesh/core/mutant.h */
     uint64_t audit_share; /* the claims are bucket 0, and all buckets go directly */

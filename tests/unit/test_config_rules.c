@@ -219,6 +219,8 @@ static const struct {
     {"train.optimizer.sgd.momentum=0.5", ""},
     {"train.recompute=yes", ""},
     {"mesh.bucket=4096", ""},
+    {"mesh.division=speed", ""},
+    {"mesh.division=even", ""},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 

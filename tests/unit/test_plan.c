@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/plan.h"
+#include "mesh/core/internal.h"
 #include "tests/support/lone.h"
 
 enum { ALL = (1 << LONE_SHARDS) - 1 };
@@ -215,6 +215,88 @@ done_means_finished_without_one_who_gets_no_further(void **state)
     lone_run_with(lone, CORE_LINGER_US / 1000, (unsigned[]){7}, 1, 4, false);
     assert_true(core_finished(lone->core));
     lone_destroy(&lone);
+}
+
+/* --- Dividing ---------------------------------------------------------------------------------- */
+
+/* A heartbeat of node `id`, idle at `round`: how fast it is, and what it has. */
+static void
+beat_with(struct lone *lone, unsigned id, uint64_t round, uint32_t speed, uint64_t have)
+{
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
+                            .heartbeat = {.round = round,
+                                          .idle = true,
+                                          .speed = speed,
+                                          .have = have,
+                                          .state_hash = 77 + round,
+                                          .hears_count = 2}};
+    msg.heartbeat.hears[0].node = lone_node(lone, 5);
+    msg.heartbeat.hears[1].node = lone_node(lone, id == 7 ? 8 : 7);
+    lone_say(lone, id, &msg);
+}
+
+/* The plan of node 5 with 7 and 8, whose speeds and contributions are these; 5 has speed 1000. */
+static const struct proto_plan *
+divided(struct lone *lone, const uint32_t speed[2], const uint64_t have[2])
+{
+    lone->core->contribution.speed = 1000;
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    lone_beat(lone, 7, 0, false);
+    for (unsigned k = 0; k < 4; k++)
+        beat_with(lone, 7 + k % 2, 0, speed[k % 2], have[k % 2]);
+    settle_in(lone);
+    const struct proto_plan *plan = plan_sent(lone, 7);
+    assert_non_null(plan);
+    assert_int_equal(plan->count, 3);
+    return plan;
+}
+
+static int
+count_of(const struct proto_plan *plan, unsigned rank)
+{
+    return __builtin_popcountll(plan->members[rank].shards);
+}
+
+static void
+shards_are_divided_by_speed_or_in_equal_parts(void **state)
+{
+    (void)state;
+    for (int even = 0; even < 2; even++) {
+        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .even = even});
+        const struct proto_plan *plan =
+            divided(lone, (uint32_t[]){1000, 100000}, (uint64_t[]){0, 0});
+        assert_int_equal(count_of(plan, 0), even ? 4 : 0);
+        assert_int_equal(count_of(plan, 1), even ? 4 : 0);
+        assert_int_equal(count_of(plan, 2), even ? 4 : 12);
+        lone_destroy(&lone);
+    }
+}
+
+/* In the middle of a round, who has computed something keeps it. */
+static void
+with_equal_parts_only_what_was_kept_is_divided_anew(void **state)
+{
+    (void)state;
+    for (int even = 0; even < 2; even++) {
+        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .even = even});
+        const struct proto_plan *plan =
+            divided(lone, (uint32_t[]){1000, 1000}, (uint64_t[]){0x3ff, 0});
+        assert_int_equal(count_of(plan, 1), 10);
+        lone->core->plan.now.members[0].shards = 0xf; /* as if nobody had kept anything */
+        lone->core->plan.now.members[1].shards = 0xf0;
+        lone->core->plan.now.members[2].shards = 0xf00;
+        lone->core->view.of[peers_by_id(lone->core, 8)].beat.speed = 10;
+        plan_balance(&lone->core->plan, lone->core);
+        assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), even ? 0 : 1); /* 8 is slow */
+        lone_destroy(&lone);
+
+        lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .even = even});
+        divided(lone, (uint32_t[]){100000, 1000}, (uint64_t[]){0x3ff, 0});
+        plan_balance(&lone->core->plan, lone->core);
+        assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), even ? 1 : 0); /* 7 is fast */
+        lone_destroy(&lone);
+    }
 }
 
 /* --- Obeying ----------------------------------------------------------------------------------- */
@@ -557,6 +639,8 @@ main(void)
         cmocka_unit_test(no_progress_ends_a_plan_but_not_while_this_node_computes),
         cmocka_unit_test(a_hung_trainer_is_left_out_until_it_moves),
         cmocka_unit_test(whose_trainer_hangs_leads_nobody),
+        cmocka_unit_test(shards_are_divided_by_speed_or_in_equal_parts),
+        cmocka_unit_test(with_equal_parts_only_what_was_kept_is_divided_anew),
         cmocka_unit_test(chunks_may_come_before_their_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,69 @@
+#!/bin/bash
+# test_division.sh - mesh.division: three nodes, of which one runs a quarter of the time. With `even` each has four of
+# twelve shards all the time, and nobody is left out; with `speed` the slow one soon has less, or nothing. Where a node
+# kept more because the others were not heard for a moment, the shares are equal again two steps later. One hash.
+. "$(dirname "$0")/../support/process.sh"
+
+write_job "$WORK/job.yaml" 150
+reference "$WORK/job.yaml"
+
+# Until the test kills it: the node runs, stops, runs.
+slow_down() { # NAME
+    local pid=${PID[$1]}
+    while kill -STOP "$pid" && sleep 0.06 && kill -CONT "$pid" && sleep 0.02; do
+        :
+    done 2>/dev/null
+}
+
+three() { # PREFIX DIVISION
+    local name
+    for name in a b c; do
+        node "$1-$name" "$WORK/job.yaml" --peers 3 --set "mesh.division=$2"
+    done
+    wait_until 60 "three nodes to train" peers_are 3 "$1-a" "$1-b" "$1-c"
+    slow_down "$1-c" &
+    PID[slow]=$!
+}
+
+stop_slowing() { # NAME
+    kill_node slow
+    kill -CONT "${PID[$1]}" 2>/dev/null
+    :
+}
+
+three even even
+wait_until 120 "the others to be done" reached 150 even-a even-b
+stop_slowing even-c
+finished 60 even-a even-b even-c
+same_hash reference even-a even-b even-c
+! grep -h "left out" "$WORK"/even-*.log || fail "with mesh.division = even a node was left out"
+cat "$WORK"/even-*/metrics.jsonl | python3 -c '
+import json, sys
+plans, total = {}, 0
+for line in map(json.loads, sys.stdin):
+    if line.get("peers") == 3 and "plan" in line:
+        total += 1
+        other = bin(int(line["shards"], 16)).count("1") != 4
+        plans[line["plan"]] = plans.get(line["plan"], 0) + other
+worst = max(plans.values(), default=0)
+print(f"even: {total} lines of {len(plans)} plans with three nodes; at most {worst} of a plan with another share")
+sys.exit(total < 60 or worst > 9) # three lines of each node' || fail "shares are not equal"
+
+less() { # NAME: fewer than four shards in a step with three nodes, or it is left out
+    grep -q "left out" "$WORK"/speed-a.log || python3 -c '
+import json, sys
+for line in open(sys.argv[1]):
+    if line.endswith("\n"):
+        step = json.loads(line)
+        if step.get("peers") == 3 and bin(int(step.get("shards", "fff"), 16)).count("1") < 4:
+            sys.exit(0)
+sys.exit(1)' "$WORK/$1/metrics.jsonl"
+}
+sed -i 's/steps: 150/steps: 100000/' "$WORK/job.yaml"
+three speed speed
+wait_until 120 "the slow node to have less" less speed-c
+stop_slowing speed-c
+for name in a b c; do
+    kill_node speed-$name
+done
+echo "speed: the slow node has less, or is left out"
