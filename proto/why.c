@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void
+static void __attribute__((format(printf, 3, 0)))
 write_at(struct why *why, size_t used, const char *format, va_list args)
 {
     if (why)

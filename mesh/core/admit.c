@@ -59,10 +59,10 @@ static void
 full_log(struct admit *admit, const struct core *core, int which, const struct proto_endpoint *at,
          const char *what)
 {
-    uint64_t *said_us = &admit->full_at_us[which];
-    if (*said_us > 0 && core->now - *said_us < ADMIT_FULL_US)
+    struct wall *said = &admit->full_at[which];
+    if (said->us > 0 && wall_since(core->now, *said) < ADMIT_FULL_US)
         return;
-    *said_us = core->now;
+    *said = core->now;
     char where[PROTO_WHO_MAX];
     core_log(core, 4, "%s %s: the mesh is full with %d nodes", report_where(at, where), what,
              PROTO_PEERS_MAX);
@@ -204,7 +204,7 @@ admit_turn_away(struct admit *admit, struct link_table *links, const struct core
     full_log(admit, core, 0, at, "is not taken in");
     if (away->link >= 0)
         return;
-    *away = (struct admit_away){.node = node, .since_us = core->now};
+    *away = (struct admit_away){.node = node, .since = core->now};
     away->link = link_open(links, core, LINK_AWAY, 0, at);
 }
 
@@ -223,12 +223,12 @@ admit_link_up(struct admit *admit, const struct core *core)
     snprintf(msg.refuse.mine, sizeof msg.refuse.mine, "%d nodes", PROTO_PEERS_MAX);
     snprintf(msg.refuse.yours, sizeof msg.refuse.yours, "one more");
     core->config.wire->send(core->config.wire_ctx, (unsigned)admit->away.link, &msg, NULL, 0);
-    admit->away.since_us = core->now;
+    admit->away.since = core->now;
 }
 
 void
 admit_tick(struct admit *admit, struct link_table *links, const struct core *core)
 {
-    if (admit->away.link >= 0 && core->now - admit->away.since_us > LINK_CONNECT_US)
+    if (admit->away.link >= 0 && wall_since(core->now, admit->away.since) > LINK_CONNECT_US)
         admit_link_down(admit, links, core);
 }

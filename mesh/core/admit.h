@@ -9,6 +9,7 @@
 #ifndef MESH_ADMIT_H
 #define MESH_ADMIT_H
 
+#include "mesh/core/clock.h"
 #include "mesh/core/core.h"
 
 enum {
@@ -26,7 +27,7 @@ struct admit_peer {
 struct admit_away {
     int link; /* -1: none */
     struct proto_node node;
-    uint64_t since_us;
+    struct wall since;
 };
 
 struct admit {
@@ -34,7 +35,7 @@ struct admit {
     struct admit_away away;
     struct proto_node said[PROTO_PEERS_MAX]; /* the last that were refused with a line in the log */
     unsigned said_next;
-    uint64_t full_at_us[2]; /* when it was last logged: for this mesh, and for another one */
+    struct wall full_at[2]; /* when it was last logged: for this mesh, and for another one */
     uint64_t expelled[PROTO_PEERS_MAX]; /* ids of nodes that are refused for the rest of the run */
     unsigned expulsions; /* since the start; only the last PROTO_PEERS_MAX are remembered */
 };

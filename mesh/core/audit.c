@@ -90,7 +90,8 @@ struct audit_verdict
 audit_tick(struct audit *audit, const struct core *core)
 {
     bool others = present(audit, core) && core->plan.now.count > 2;
-    if (audit->accused.id && (!others || core->awake >= audit->accused_at_us + AUDIT_GRACE_US))
+    if (audit->accused.id &&
+        (!others || awake_since(core->awake, audit->accused_at) >= AUDIT_GRACE_US))
         return expel(audit, core);
     return (struct audit_verdict){.expel = {0, 0}};
 }
@@ -118,7 +119,7 @@ accuse(struct audit *audit, const struct core *core, uint64_t shard)
     core_log(core, 3, "%s computed a wrong gradient (shard %u): it is expelled from the run",
              who_is(core, audit->owner.id, who), (unsigned)msg.accuse.shard);
     audit->accused = audit->owner;
-    audit->accused_at_us = core->awake;
+    audit->accused_at = core->awake;
     for (int i = 0; i < core->peers.high; i++)
         if (core->peers.peers[i].state == PEER_UP)
             peers_send(core, i, &msg);

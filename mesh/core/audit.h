@@ -19,6 +19,7 @@
 #ifndef MESH_AUDIT_H
 #define MESH_AUDIT_H
 
+#include "mesh/core/clock.h"
 #include "mesh/core/plan.h"
 
 enum { AUDIT_GRACE_US = 100000 }; /* time for the others to check the accused themselves */
@@ -31,7 +32,7 @@ struct audit {
     struct proto_node owner;   /* the node whose shard it is */
     uint64_t owner_plan;       /* and the plan in which it is */
     struct proto_node accused; /* the node that we accuse; id 0: none */
-    uint64_t accused_at_us;    /* awake */
+    struct awake accused_at;
     uint64_t suspect[PROTO_PEERS_MAX];
     unsigned suspects; /* counted since the start; only the last PROTO_PEERS_MAX are remembered */
     uint64_t audits;

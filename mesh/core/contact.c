@@ -37,7 +37,7 @@ make_room(struct contacts *contacts)
         struct contact *contact = &contacts->list[i];
         if (contact->node.id == 0)
             return contact;
-        if (!contact->here && (!best || contact->heard_us < best->heard_us))
+        if (!contact->here && (!best || awake_before(contact->heard_at, best->heard_at)))
             best = contact;
     }
     return best;
@@ -57,13 +57,13 @@ note(struct contacts *contacts, const struct core *core, struct proto_node node,
         contact = before ? before : make_room(contacts);
         if (!contact)
             return NULL;
-        *contact = (struct contact){.node = node, .met = met, .since_us = core->awake};
-    } else if (core->awake - contact->heard_us > CONTACT_HEARD_US) {
-        contact->since_us = core->awake;
+        *contact = (struct contact){.node = node, .met = met, .since = core->awake};
+    } else if (awake_since(core->awake, contact->heard_at) > CONTACT_HEARD_US) {
+        contact->since = core->awake;
     }
     if (!contact->here)
         contact->at = *at;
-    contact->heard_us = core->awake;
+    contact->heard_at = core->awake;
     return contact;
 }
 
@@ -81,7 +81,7 @@ contact_hello(struct contacts *contacts, const struct core *core, struct proto_n
     struct contact *contact = note(contacts, core, node, at);
     if (!contact)
         return;
-    contact->hello_us = core->awake;
+    contact->hello_at = core->awake;
     text_copy(contact->name, sizeof contact->name, name);
 }
 
@@ -90,7 +90,7 @@ contact_link(struct contacts *contacts, const struct core *core, struct proto_no
 {
     struct contact *contact = find(contacts, node);
     if (contact)
-        contact->link_us = core->awake;
+        contact->link_at = core->awake;
 }
 
 void
@@ -111,7 +111,7 @@ contact_lost(struct contacts *contacts, const struct core *core, struct proto_no
     if (!contact)
         return;
     contact->here = false;
-    contact->since_us = core->awake;
+    contact->since = core->awake;
 }
 
 void
@@ -123,25 +123,26 @@ contact_settled(struct contacts *contacts, struct proto_node node)
 }
 
 static bool
-recent(const struct core *core, uint64_t at_us)
+recent(const struct core *core, struct awake at)
 {
-    return at_us > 0 && core->awake - at_us <= CONTACT_HEARD_US;
+    return at.us > 0 && awake_since(core->awake, at) <= CONTACT_HEARD_US;
 }
 
 static bool
 linked(const struct core *core, const struct contact *contact)
 {
     int i = peers_by_id(core, contact->node.id);
-    return recent(core, contact->link_us) || (i >= 0 && core->peers.peers[i].link_up);
+    return recent(core, contact->link_at) || (i >= 0 && core->peers.peers[i].link_up);
 }
 
 enum core_gap
 contact_gap(const struct core *core, const struct contact *contact)
 {
     if (contact->node.id == 0 || contact->here || contact->settled ||
-        !recent(core, contact->heard_us) || core->awake - contact->since_us < CONTACT_PATIENCE_US)
+        !recent(core, contact->heard_at) ||
+        awake_since(core->awake, contact->since) < CONTACT_PATIENCE_US)
         return CORE_GAP_NONE;
-    bool ours = linked(core, contact), theirs = recent(core, contact->hello_us);
+    bool ours = linked(core, contact), theirs = recent(core, contact->hello_at);
     if (ours)
         return theirs ? CORE_GAP_BOTH : CORE_GAP_THEIRS;
     return theirs ? CORE_GAP_OURS : CORE_GAP_SILENT;

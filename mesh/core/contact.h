@@ -7,6 +7,7 @@
 #ifndef MESH_CONTACT_H
 #define MESH_CONTACT_H
 
+#include "mesh/core/clock.h"
 #include "mesh/core/core.h"
 
 enum {
@@ -20,13 +21,13 @@ struct contact {
     struct proto_node node; /* id 0: unused */
     struct proto_endpoint at;
     char name[PROTO_NAME_MAX];
-    uint64_t since_us; /* all in awake; heard without a session since then */
-    uint64_t heard_us; /* the last beacon or HELLO */
-    uint64_t hello_us; /* the last HELLO, so its connections reach us; 0: none */
-    uint64_t link_us;  /* when our connection to it was up; 0: never */
-    bool here;         /* there is a session */
-    bool met;          /* there was one, with this node or an earlier one at this address */
-    bool settled;      /* it was refused, or said goodbye: needs no explanation */
+    struct awake since;    /* heard without a session since then */
+    struct awake heard_at; /* the last beacon or HELLO */
+    struct awake hello_at; /* the last HELLO, so its connections reach us; 0: none */
+    struct awake link_at;  /* when our connection to it was up; 0: never */
+    bool here;             /* there is a session */
+    bool met;              /* there was one, with this node or an earlier one at this address */
+    bool settled;          /* it was refused, or said goodbye: needs no explanation */
     bool said;
 };
 

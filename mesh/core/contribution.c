@@ -11,7 +11,7 @@ contribution_ask(struct contribution *own, const struct core *core, enum trainer
 {
     assert(own->state == TRAINER_FREE);
     own->state = state;
-    own->moved_at_us = core->awake;
+    own->moved_at = core->awake;
 }
 
 void
@@ -30,8 +30,8 @@ contribution_end(struct contribution *own)
 void
 contribution_starved(struct contribution *own, const struct core *core, uint64_t us)
 {
-    uint64_t still_us = core->awake - own->moved_at_us;
-    own->moved_at_us += us < still_us ? us : still_us;
+    uint64_t still_us = awake_since(core->awake, own->moved_at);
+    own->moved_at = awake_after(own->moved_at, us < still_us ? us : still_us);
 }
 
 /* May own[] be rewritten, of which `in_flight` sends are under way? */
@@ -41,7 +41,7 @@ drained(struct contribution *own, const struct core *core)
     if (own->in_flight == 0 || core_mutant(MUTANT_SENT))
         return true;
     if (!own->blocked)
-        own->blocked_at_us = core->awake;
+        own->blocked_at = core->awake;
     own->waiting = true;
     return false;
 }
@@ -69,7 +69,7 @@ compute(struct contribution *own, const struct core *core, uint64_t need)
     own->ready = core->first_bucket;
     contribution_ask(own, core, TRAINER_COMPUTING);
     own->filled = true;
-    own->compute_at_us = core->now;
+    own->compute_at = core->now;
     core->config.trainer->compute(core->config.trainer_ctx, core->round, own->computing, fresh);
 }
 
@@ -97,14 +97,14 @@ void
 contribution_commit(struct contribution *own, const struct core *core)
 {
     contribution_ask(own, core, TRAINER_COMMITTING);
-    own->commit_at_us = core->now;
+    own->commit_at = core->now;
     core->config.trainer->commit(core->config.trainer_ctx, core->round);
 }
 
 uint64_t
 contribution_blockers(struct contribution *own, const struct core *core)
 {
-    uint64_t waited_us = core->awake - own->blocked_at_us, peers = 0;
+    uint64_t waited_us = awake_since(core->awake, own->blocked_at), peers = 0;
     if (!own->blocked)
         return 0;
     for (int i = 0; i < PEERS_MAX; i++) {
@@ -114,7 +114,7 @@ contribution_blockers(struct contribution *own, const struct core *core)
             peers |= UINT64_C(1) << i;
     }
     if (waited_us > CONTRIBUTION_DRAIN_ALL_US)
-        own->blocked_at_us = core->awake;
+        own->blocked_at = core->awake;
     return peers;
 }
 
@@ -135,7 +135,7 @@ static void
 computed(struct contribution *own, const struct core *core)
 {
     unsigned shards = (unsigned)__builtin_popcountll(own->computing);
-    own->compute_us = core->now - own->compute_at_us + own->saved_us;
+    own->compute_us = wall_since(core->now, own->compute_at) + own->saved_us;
     own->saved_us = 0;
     if (shards > 0)
         measure_speed(own, shards);
@@ -153,7 +153,7 @@ contribution_bucket(struct contribution *own, const struct core *core, size_t bu
     if (bucket < core->first_bucket)
         return false;
     own->ready = bucket + 1;
-    own->moved_at_us = core->awake;
+    own->moved_at = core->awake;
     if (own->ready == core->config.bucket_count)
         computed(own, core);
     return true;
@@ -164,8 +164,8 @@ contribution_lend(struct contribution *own, const struct core *core)
 {
     assert(own->state == TRAINER_FREE && !own->lent);
     own->lent = true;
-    own->lent_at_us = core->now;
-    own->moved_at_us = core->awake;
+    own->lent_at = core->now;
+    own->moved_at = core->awake;
 }
 
 void
@@ -173,8 +173,8 @@ contribution_returned(struct contribution *own, const struct core *core)
 {
     assert(own->lent);
     own->lent = false;
-    own->moved_at_us = core->awake;
-    own->ahead_us += core->now - own->lent_at_us;
+    own->moved_at = core->awake;
+    own->ahead_us += wall_since(core->now, own->lent_at);
 }
 
 void
@@ -185,7 +185,7 @@ contribution_applied(struct contribution *own)
     own->filled = false;
     own->has = 0;
     own->computing = 0;
-    own->commit_at_us = 0;
+    own->commit_at.us = 0;
     own->saved_us = own->ahead_us;
     own->ahead_us = 0;
 }

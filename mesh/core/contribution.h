@@ -16,6 +16,7 @@
 #ifndef MESH_CONTRIBUTION_H
 #define MESH_CONTRIBUTION_H
 
+#include "mesh/core/clock.h"
 #include "mesh/core/peers.h"
 
 enum trainer_state {
@@ -44,16 +45,16 @@ struct contribution {
     unsigned in_flight; /* bodies that are lent */
     bool waiting;       /* in this event, the core waits for the end of sends */
     bool blocked;       /* it did in the last event, too; since then */
-    uint64_t blocked_at_us;
-    uint64_t moved_at_us;   /* awake; when the trainer got its last task, or last made progress */
-    uint64_t compute_at_us; /* now */
-    uint64_t commit_at_us;  /* now; when the trainer got a total that it has not applied; 0: none */
-    bool lent;              /* the trainer reads a part of sum */
-    uint64_t lent_at_us;    /* now */
-    uint64_t ahead_us;      /* the trainer worked ahead for the next round; for this long */
-    uint64_t saved_us;      /* the same for this round; counts as computing */
-    uint64_t compute_us;    /* time of the last compute */
-    uint32_t speed;         /* shards per 1e6 seconds of one shard: see proto_heartbeat */
+    struct awake blocked_at;
+    struct awake moved_at; /* when the trainer got its last task, or last made progress */
+    struct wall compute_at;
+    struct wall commit_at; /* when the trainer got a total that it has not applied; 0: none */
+    bool lent;             /* the trainer reads a part of sum */
+    struct wall lent_at;
+    uint64_t ahead_us;   /* the trainer worked ahead for the next round; for this long */
+    uint64_t saved_us;   /* the same for this round; counts as computing */
+    uint64_t compute_us; /* time of the last compute */
+    uint32_t speed;      /* shards per 1e6 seconds of one shard: see proto_heartbeat */
 };
 
 /* The trainer is about to get a task. */
@@ -97,13 +98,13 @@ contribution_settled(const struct contribution *own)
            own->state == TRAINER_AUDITING;
 }
 
-/* How long the trainer has made no progress with its task at time `awake`; 0 when it has no task. */
+/* How long the trainer has made no progress with its task; 0 when it has no task. */
 static inline uint64_t
-contribution_busy_us(const struct contribution *own, uint64_t awake)
+contribution_busy_us(const struct contribution *own, struct awake now)
 {
     bool asked = own->state == TRAINER_COMPUTING || own->state == TRAINER_COMMITTING ||
                  own->state == TRAINER_ADOPTING || own->state == TRAINER_AUDITING || own->lent;
-    return asked ? awake - own->moved_at_us + 1 : 0;
+    return asked ? awake_since(now, own->moved_at) + 1 : 0;
 }
 
 #endif

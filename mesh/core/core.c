@@ -25,8 +25,8 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
     if (!core)
         return -ENOMEM;
     core->config = *config;
-    core->now = core->tick_at = now;
-    core->awake = core->tick_awake = 1; /* 0 in a stamp says never */
+    core->now = core->tick_at = (struct wall){now};
+    core->awake = core->tick_awake = (struct awake){1}; /* 0 says never */
     if (core->config.chunk_elems == 0)
         core->config.chunk_elems = PROTO_CHUNK_MAX;
     core->all = config->shards == 64 ? UINT64_MAX : (1ull << config->shards) - 1;
@@ -75,9 +75,9 @@ core_heed(uint64_t passed)
 static void
 core_clock(struct core *core, uint64_t now)
 {
-    if (now > core->now)
-        core->now = now;
-    core->awake = core->tick_awake + core_heed(core->now - core->tick_at);
+    if (now > core->now.us)
+        core->now.us = now;
+    core->awake = awake_after(core->tick_awake, core_heed(wall_since(core->now, core->tick_at)));
 }
 
 /* Every event begins and ends with these two. No callback may start another event meanwhile. Returns false when we have
@@ -173,7 +173,7 @@ on_tick(struct core *core)
     core_watch(core);
     sessions_tick(&core->peers, core);
     core_news(core);
-    if (core->now >= core->view.beat_at_us)
+    if (wall_reached(core->now, core->view.beat_at))
         core_tell(core);
     core->engine->tick(core);
     core_settle(core);

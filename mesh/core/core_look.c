@@ -16,7 +16,7 @@ core_wrong(const struct core *core)
 {
     assert(!core->inside); /* they hold between two events */
     for (int i = 0; i < core->peers.high; i++) {
-        uint64_t silent_us = core->awake - core->view.of[i].at_us;
+        uint64_t silent_us = awake_since(core->awake, core->view.of[i].heard_at);
         bool up = core->peers.peers[i].state == PEER_UP;
         if (up && silent_us > CORE_FORGET_US + 2 * CORE_NAP_US)
             return "a peer that is silent still has a session";
@@ -50,6 +50,6 @@ core_status(const struct core *core, struct core_status *out)
     *out = (struct core_status){.here = 1 + core_heard_peers(core),
                                 .wanted = (unsigned)core->config.peers_min};
     out->waiting = core->engine->waits(core) && out->here < out->wanted;
-    out->waiting_us = out->waiting ? core->awake - core->started_at_us : 0;
+    out->waiting_us = out->waiting ? awake_since(core->awake, core->started_at) : 0;
     contact_list(core, out);
 }

@@ -260,7 +260,7 @@ void
 divergence_warn(struct divergence *d, const struct core *core)
 {
     const struct plan *plan = &core->plan;
-    d->warned_us = core->awake;
+    d->warned_at = core->awake;
     for (size_t r = 0; r < plan->now.count; r++)
         if (plan->peer[r] >= 0)
             d->of[plan->peer[r]].untold = true;
@@ -271,7 +271,8 @@ divergence_open(const struct core *core)
 {
     const struct divergence *d = &core->divergence;
     bool open = d->open;
-    for (int i = 0; i < core->peers.high && core->awake - d->warned_us < DIVERGENCE_GRACE_US; i++)
+    for (int i = 0;
+         i < core->peers.high && awake_since(core->awake, d->warned_at) < DIVERGENCE_GRACE_US; i++)
         open = open || (core->peers.peers[i].state == PEER_UP && d->of[i].untold);
     return open;
 }
@@ -286,11 +287,11 @@ divergence_step(struct divergence *d, const struct core *core)
     bool kept = core->config.inexact ? is_kept(core, &count) : count.theirs < count.ours;
     if (kept)
         outvote(d, core);
-    if (kept || d->since_us == 0)
-        d->since_us = kept ? 0 : core->awake;
+    if (kept || d->since.us == 0)
+        d->since = kept ? (struct awake){0} : core->awake;
     d->open = !kept;
     bool heard = (count.all && count.round == core->round) ||
-                 core->awake - d->since_us >= DIVERGENCE_GRACE_US;
+                 awake_since(core->awake, d->since) >= DIVERGENCE_GRACE_US;
     verdict.differ = core->plan.active && ((!kept && heard) || member_differs(core));
     if (kept || !heard || core->contribution.state != TRAINER_FREE)
         return verdict;

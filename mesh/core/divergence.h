@@ -41,6 +41,7 @@
 #ifndef MESH_DIVERGENCE_H
 #define MESH_DIVERGENCE_H
 
+#include "mesh/core/clock.h"
 #include "mesh/core/peers.h"
 
 enum {
@@ -63,11 +64,11 @@ struct divergence_peer {
 
 struct divergence {
     struct divergence_peer of[PEERS_MAX]; /* index: as in struct peers */
-    bool open;          /* somebody differs, and we do not know that our state is right; */
-    uint64_t since_us;  /* awake; since then; 0: it is not so */
-    uint64_t warned_us; /* awake; when a plan was dropped because states differ */
-    uint64_t dispute;   /* nothing is taken from nodes ahead until we have computed up to here */
-    uint64_t sure;      /* + 1; the newest round before which others had the same state */
+    bool open;              /* somebody differs, and we do not know that our state is right; */
+    struct awake since;     /* since then; 0: it is not so */
+    struct awake warned_at; /* when a plan was dropped because states differ */
+    uint64_t dispute; /* nothing is taken from nodes ahead until we have computed up to here */
+    uint64_t sure;    /* + 1; the newest round before which others had the same state */
     /* hash of our state before round % DIVERGENCE_PAST, for the rounds */
     uint64_t past[DIVERGENCE_PAST];
     uint64_t past_from, past_to;

@@ -44,9 +44,9 @@ fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_stage next)
     assert(fetch->kept_count == 0);
     fetch->stage = next;
     fetch->sure = false;
-    fetch->since_us = core->awake;
-    fetch->progress_at_us = core->awake;
-    fetch->asked_at_us = core->awake;
+    fetch->since = core->awake;
+    fetch->progress_at = core->awake;
+    fetch->asked_at = core->awake;
     fetch->from = -1;
     fetch->tried = 0;
     fetch->block = 0;
@@ -90,8 +90,9 @@ fetch_fit(const struct core *core, int i)
     const struct peer *peer = &core->peers.peers[i];
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     const struct fetch_peer *fetched = &core->fetch.of[i];
-    return view_usable(core, i) && core->awake >= fetched->avoid_at_us && said->state_hash != 0 &&
-           !divergence_excludes(core, i) && !audit_suspects(&core->audit, peer->node.id) &&
+    return view_usable(core, i) && awake_reached(core->awake, fetched->avoid_at) &&
+           said->state_hash != 0 && !divergence_excludes(core, i) &&
+           !audit_suspects(&core->audit, peer->node.id) &&
            divergence_trusts(core, said->round, said->state_hash);
 }
 
@@ -123,17 +124,17 @@ fetch_moving(const struct core *core, uint64_t us)
 {
     const struct fetch *fetch = &core->fetch;
     if (fetch->stage == FETCH_NONE)
-        return core->awake < fetch->rest_at_us && fetch_anybody(core, fetch_runs);
+        return awake_before(core->awake, fetch->rest_at) && fetch_anybody(core, fetch_runs);
     bool later = fetch->stage == FETCH_FOLLOWING ? fetch->from >= 0 && fetch_runs(core, fetch->from)
                                                  : fetch_anybody(core, fetch_runs);
-    return later || core->awake - fetch->progress_at_us < us;
+    return later || awake_since(core->awake, fetch->progress_at) < us;
 }
 
 bool
 fetch_ready(const struct core *core)
 {
     const struct fetch *fetch = &core->fetch;
-    bool sure = fetch->sure || core->awake - fetch->since_us >= FETCH_SURE_US;
+    bool sure = fetch->sure || awake_since(core->awake, fetch->since) >= FETCH_SURE_US;
     if (fetch->stage != FETCH_FOLLOWING || fetch->from < 0 || !sure || core->plan.active ||
         core->done)
         return false;
@@ -164,7 +165,7 @@ fetch_ask_begin(struct fetch *fetch, const struct core *core, uint64_t round)
 {
     fetch_enter(fetch, core, FETCH_ASKING);
     fetch->wanted = round;
-    fetch->offer_us = 0;
+    fetch->offered_at.us = 0;
     fetch->ask_us = FETCH_ASK_US;
     for (int i = 0; i < core->peers.high; i++)
         fetch->donors[i] = (struct fetch_donor){.ask_us = FETCH_BLOCK_US};
@@ -203,8 +204,8 @@ rests_ahead(const struct core *core, int i)
 static void
 none_step(struct fetch *fetch, const struct core *core)
 {
-    bool waits = core->awake - core->plan.idle_at_us >= FETCH_IDLE_US;
-    bool rested = core->awake >= fetch->rest_at_us || fetch_anybody(core, rests_ahead);
+    bool waits = awake_since(core->awake, core->plan.idle_at) >= FETCH_IDLE_US;
+    bool rested = awake_reached(core->awake, fetch->rest_at) || fetch_anybody(core, rests_ahead);
     if (fetch->copies && fetch_anybody(core, fetch_ahead))
         fetch_ask_begin(fetch, core, fetch_name_round(core));
     else if (rested &&

@@ -21,6 +21,7 @@
 
 #include <assert.h>
 
+#include "mesh/core/clock.h"
 #include "mesh/core/core.h"
 #include "mesh/core/peers.h"
 
@@ -63,7 +64,7 @@ struct fetch_donor {
     bool asked, offered;
     struct fetch_list list;
     uint64_t under_way; /* blocks asked for and not received */
-    uint64_t since_us;  /* awake; when it was asked or answered */
+    struct awake since; /* when it was asked or answered */
     uint64_t ask_us;    /* without a block after this time: ask again */
     unsigned tries;
 };
@@ -74,17 +75,17 @@ struct fetch_kept {
 };
 
 struct fetch_peer {
-    uint64_t avoid_at_us; /* awake; no state is fetched from it before this time */
+    struct awake avoid_at; /* no state is fetched from it before this time */
 };
 
 struct fetch {
     struct fetch_peer of[PEERS_MAX]; /* index: as in struct peers */
     enum fetch_stage stage;
-    uint64_t progress_at_us; /* awake; when anything came, or the stage began */
-    uint64_t asked_at_us;    /* awake */
+    struct awake progress_at; /* when anything came, or the stage began */
+    struct awake asked_at;
     uint64_t ask_us;
-    uint64_t wanted;   /* the round named in ASKING */
-    uint64_t offer_us; /* awake; when the first offer came; 0: none yet */
+    uint64_t wanted;         /* the round named in ASKING */
+    struct awake offered_at; /* when the first offer came; 0: none yet */
     struct fetch_donor donors[PEERS_MAX];
 
     struct fetch_list list; /* the chosen list */
@@ -94,17 +95,18 @@ struct fetch {
         next; /* number of blocks that are here; all blocks below `next` are here or asked for */
     uint8_t *blocks; /* [transfer.blocks] FETCH_HERE, FETCH_MISSING or the donor that was asked */
 
-    int from;          /* donor of totals; -1: none */
-    uint64_t tried;    /* bitmap of peers that did not have the totals */
-    bool copies;       /* needs a state first: no totals lead from our round to theirs */
-    bool sure;         /* the donor has the totals */
-    uint64_t since_us; /* awake; when the stage began */
-    bool adopted;      /* and was in no plan since; if it is overtaken now, it is too slow */
-    uint64_t block;    /* next block of the total of core->round */
+    int from;           /* donor of totals; -1: none */
+    uint64_t tried;     /* bitmap of peers that did not have the totals */
+    bool copies;        /* needs a state first: no totals lead from our round to theirs */
+    bool sure;          /* the donor has the totals */
+    struct awake since; /* when the stage began */
+    bool adopted;       /* and was in no plan since; if it is overtaken now, it is too slow */
+    uint64_t block;     /* next block of the total of core->round */
     uint64_t told_round, told_block;          /* from the last FOLLOW */
     struct fetch_kept kept[FETCH_FOLLOW_MAX]; /* totals that came too early */
     size_t kept_count;
-    uint64_t rest_at_us, rest_us; /* awake; nobody is asked before this time */
+    struct awake rest_at; /* nobody is asked before this time */
+    uint64_t rest_us;
 };
 
 /* What is to be done. The engine does it (rounds_act.c). */

@@ -21,7 +21,7 @@ ask(struct fetch *fetch, const struct core *core, int i)
 static void
 ask_again(struct fetch *fetch, const struct core *core)
 {
-    bool again = core->awake - fetch->asked_at_us >= fetch->ask_us;
+    bool again = awake_since(core->awake, fetch->asked_at) >= fetch->ask_us;
     for (int i = 0; i < core->peers.high; i++) {
         const struct fetch_donor *donor = &fetch->donors[i];
         if (fetch_ahead(core, i) &&
@@ -30,7 +30,7 @@ ask_again(struct fetch *fetch, const struct core *core)
     }
     if (!again)
         return;
-    fetch->asked_at_us = core->awake;
+    fetch->asked_at = core->awake;
     fetch_ask_later(fetch);
 }
 
@@ -59,9 +59,9 @@ fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
     struct fetch_donor *donor = &fetch->donors[from];
     donor->offered = true;
     donor->list = (struct fetch_list){offer->round, offer->state_hash, offer->check};
-    fetch->progress_at_us = core->awake;
-    if (fetch->offer_us == 0)
-        fetch->offer_us = core->awake;
+    fetch->progress_at = core->awake;
+    if (fetch->offered_at.us == 0)
+        fetch->offered_at = core->awake;
     bool wanted = fetch->stage == FETCH_BLOCKS
                       ? !fetch->listed && fetch_list_equal(&donor->list, &fetch->list)
                       : !fetch->listed || fetch->here == 0;
@@ -107,7 +107,7 @@ list_ask(struct fetch *fetch, const struct core *core, const struct fetch_list *
     fetch->listed = false;
     fetch->list = *list;
     fetch->wanted = list->round;
-    fetch->asked_at_us = core->awake;
+    fetch->asked_at = core->awake;
     for (int i = 0; i < core->peers.high; i++)
         if (fetch_gives(core, i))
             ask(fetch, core, i);
@@ -120,7 +120,7 @@ choose(struct fetch *fetch, const struct core *core)
     unsigned most;
     bool all;
     int best = best_offer(fetch, core, &most, &all);
-    if (best < 0 || (!all && core->awake - fetch->offer_us < FETCH_VOTE_US))
+    if (best < 0 || (!all && awake_since(core->awake, fetch->offered_at) < FETCH_VOTE_US))
         return;
     const struct fetch_list *list = &fetch->donors[best].list;
     if (!fetch->listed || !fetch_list_equal(&fetch->list, list))
@@ -188,7 +188,7 @@ blocks_ask(struct fetch *fetch, const struct core *core, int i, uint64_t first, 
         .type = PROTO_FETCH,
         .fetch = {.round = fetch->list.round, .block = first, .count = (uint16_t)count}};
     if (donor->under_way == 0)
-        donor->since_us = core->awake;
+        donor->since = core->awake;
     assert(first + count <= core->transfer.blocks);
     memset(fetch->blocks + first, i, count);
     donor->under_way += count;
@@ -213,11 +213,11 @@ static void
 donor_step(struct fetch *fetch, const struct core *core, int i)
 {
     struct fetch_donor *donor = &fetch->donors[i];
-    if (donor->under_way > 0 && core->awake - donor->since_us >= donor->ask_us) {
+    if (donor->under_way > 0 && awake_since(core->awake, donor->since) >= donor->ask_us) {
         blocks_free(fetch, core, i);
         donor->ask_us *= 2;
         if (++donor->tries == FETCH_TRIES) {
-            fetch->of[i].avoid_at_us = core->awake + FETCH_AVOID_US;
+            fetch->of[i].avoid_at = awake_after(core->awake, FETCH_AVOID_US);
             donor->offered = false;
         }
         return; /* the others first */
@@ -270,7 +270,7 @@ block_bad(struct fetch *fetch, const struct core *core, int from, uint64_t block
     if (!others && !spent)
         return;
     blocks_free(fetch, core, from);
-    fetch->of[from].avoid_at_us = core->awake + FETCH_AVOID_US;
+    fetch->of[from].avoid_at = awake_after(core->awake, FETCH_AVOID_US);
     if (!others)
         fetch->listed = false;
 }
@@ -282,9 +282,9 @@ block_take(struct fetch *fetch, const struct core *core, int from, uint64_t bloc
     if (fetch->blocks[block] != FETCH_MISSING)
         fetch->donors[fetch->blocks[block]].under_way--;
     fetch->blocks[block] = FETCH_HERE;
-    fetch->donors[from].since_us = core->awake;
+    fetch->donors[from].since = core->awake;
     fetch->donors[from].tries = 0;
-    fetch->progress_at_us = core->awake;
+    fetch->progress_at = core->awake;
     assert(fetch->here < core->transfer.blocks);
     if (++fetch->here == core->transfer.blocks)
         fetch->stage = FETCH_COMPLETE;
@@ -339,6 +339,6 @@ fetch_bad(struct fetch *fetch, const struct core *core)
     core_log(core, 3, "the weights that were received do not match their hash: asking again");
     for (int i = 0; i < core->peers.high; i++)
         if (fetch_gives(core, i))
-            fetch->of[i].avoid_at_us = core->awake + FETCH_BAD_US;
+            fetch->of[i].avoid_at = awake_after(core->awake, FETCH_BAD_US);
     fetch_reset(fetch, core);
 }

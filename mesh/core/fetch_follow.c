@@ -24,7 +24,7 @@ follow(struct fetch *fetch, const struct core *core, bool again)
                                        .again = again}};
     fetch->told_round = core->round;
     fetch->told_block = fetch->block;
-    fetch->asked_at_us = core->awake;
+    fetch->asked_at = core->awake;
     peers_send(core, fetch->from, &msg);
 }
 
@@ -47,7 +47,7 @@ follow_begin(struct fetch *fetch, const struct core *core)
     }
     fetch->from = best;
     fetch->ask_us = FETCH_FOLLOW_US;
-    fetch->progress_at_us = core->awake;
+    fetch->progress_at = core->awake;
     if (best >= 0)
         follow(fetch, core, true);
 }
@@ -60,12 +60,12 @@ overtaken(struct fetch *fetch, const struct core *core)
         fetch_ask_begin(fetch, core, fetch_name_round(core));
         return;
     }
-    fetch->rest_at_us = core->awake + FETCH_AGAIN_US;
+    fetch->rest_at = awake_after(core->awake, FETCH_AGAIN_US);
     if (fetch->adopted && fetch->tried) {
         if (fetch->rest_us == 0)
             core_log(core, 4, "this node receives more slowly than the others train: trying again");
         fetch->rest_us = backoff_us(fetch->rest_us, FETCH_REST_US, FETCH_REST_MAX_US);
-        fetch->rest_at_us = core->awake + fetch->rest_us;
+        fetch->rest_at = awake_after(core->awake, fetch->rest_us);
     }
     fetch_reset(fetch, core);
 }
@@ -118,7 +118,7 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_tota
     scatter(core, at, body, size);
     fetch->block++;
     fetch->sure = true;
-    fetch->progress_at_us = core->awake;
+    fetch->progress_at = core->awake;
     verdict.commit = fetch->block * core->config.block_size >= whole;
     return verdict;
 }
@@ -230,18 +230,17 @@ follow_more(struct fetch *fetch, const struct core *core)
     uint64_t each =
         (transfer_total_size(core->buckets, 0, core->config.bucket_count) + block - 1) / block;
     uint64_t came = (core->round - fetch->told_round) * each + fetch->block;
-    uint64_t since_us =
-        fetch->asked_at_us > fetch->progress_at_us ? fetch->asked_at_us : fetch->progress_at_us;
+    struct awake since = awake_later(fetch->asked_at, fetch->progress_at);
     if (fetch->block < fetch->told_block && core->round == fetch->told_round) {
         follow(fetch, core, true); /* a total was bad */
     } else if (came >= fetch->told_block + follow_window(core) / 2) {
         follow(fetch, core, false);
-    } else if (core->awake - fetch->progress_at_us >
+    } else if (awake_since(core->awake, fetch->progress_at) >
                    (fetch->sure ? FETCH_LOST_US : FETCH_SURE_US) &&
                fetch_anybody(core, fetch_ahead)) {
         fetch->tried |= 1ull << fetch->from;
         fetch->from = -1;
-    } else if (core->awake - since_us >= fetch->ask_us) {
+    } else if (awake_since(core->awake, since) >= fetch->ask_us) {
         fetch_ask_later(fetch);
         follow(fetch, core, true);
     }

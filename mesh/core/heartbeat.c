@@ -20,14 +20,14 @@ heartbeat_send(struct view *view, const struct core *core, const struct proto_he
 {
     struct proto_msg msg = {.type = PROTO_HEARTBEAT, .heartbeat = *beat};
     struct proto_heartbeat *out = &msg.heartbeat;
-    view->beat_at_us = core->now + CORE_HEARTBEAT_US;
+    view->beat_at = wall_after(core->now, CORE_HEARTBEAT_US);
     if (core->leaving)
         return;
     if (core->config.hello.wants_job) {
         ask_for_job(core);
         return;
     }
-    out->sent_us = core->now;
+    out->sent_us = core->now.us;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
         const struct heard *heard = &core->view.of[i];
@@ -42,7 +42,7 @@ bool
 heartbeat_heard(struct view *view, const struct core *core, int i)
 {
     bool healed = view->of[i].suspected;
-    view->of[i].at_us = core->awake;
+    view->of[i].heard_at = core->awake;
     view->of[i].suspected = false;
     return healed;
 }
@@ -51,14 +51,14 @@ heartbeat_heard(struct view *view, const struct core *core, int i)
 static void
 take_round(struct heard *heard, const struct core *core, uint64_t round)
 {
-    uint64_t us = core->now - heard->counted_at_us;
+    uint64_t us = wall_since(core->now, heard->counted_at);
     if (heard->beat.round != round)
-        heard->moved_at_us = core->awake;
-    if (heard->counted_at_us && us < CORE_HEARTBEAT_US)
+        heard->moved_at = core->awake;
+    if (heard->counted_at.us && us < CORE_HEARTBEAT_US)
         return;
-    bool moved = heard->counted_at_us && round > heard->counted_round;
+    bool moved = heard->counted_at.us && round > heard->counted_round;
     heard->round_us = moved ? us / (round - heard->counted_round) : 0;
-    heard->counted_at_us = core->now;
+    heard->counted_at = core->now;
     heard->counted_round = round;
 }
 
@@ -113,7 +113,7 @@ void
 heartbeat_up(struct view *view, const struct core *core, int i)
 {
     assert(core->peers.peers[i].state == PEER_UP);
-    view->of[i] = (struct heard){.at_us = core->awake, .moved_at_us = core->awake};
+    view->of[i] = (struct heard){.heard_at = core->awake, .moved_at = core->awake};
 }
 
 void
@@ -124,7 +124,7 @@ heartbeat_gone(struct view *view, int i)
     heard->hears = 0;
     heard->beat.idle = false;
     heard->beat.ready = false;
-    heard->counted_at_us = 0;
+    heard->counted_at.us = 0;
 }
 
 void
@@ -146,7 +146,7 @@ hush(const struct core *core)
         if (peer->state != PEER_UP || peer->hello.wants_job)
             continue;
         mesh++;
-        silent += core->awake - heard->at_us > HEARTBEAT_HUSH_US;
+        silent += awake_since(core->awake, heard->heard_at) > HEARTBEAT_HUSH_US;
     }
     return 2 * silent > mesh && !core_mutant(MUTANT_HALF);
 }
@@ -157,7 +157,7 @@ lost(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
     const struct heard *heard = &core->view.of[i];
-    uint64_t silent_us = core->awake - heard->at_us;
+    uint64_t silent_us = awake_since(core->awake, heard->heard_at);
     if (silent_us <= CORE_SUSPECT_US || peer->hello.wants_job || core_mutant(MUTANT_SILENCE))
         return false;
     return silent_us > CORE_SPLIT_US || !hush(core);
@@ -167,7 +167,7 @@ enum heartbeat_verdict
 heartbeat_watch(struct view *view, const struct core *core, int i)
 {
     struct heard *heard = &view->of[i];
-    uint64_t silent_us = core->awake - heard->at_us;
+    uint64_t silent_us = awake_since(core->awake, heard->heard_at);
     char who[PROTO_WHO_MAX];
     if (silent_us > CORE_FORGET_US && !core_mutant(MUTANT_FORGET))
         return HEARTBEAT_LOST;

@@ -12,6 +12,7 @@
 
 #include "mesh/core/audit.h"
 #include "mesh/core/backoff.h"
+#include "mesh/core/clock.h"
 #include "mesh/core/collective.h"
 #include "mesh/core/contribution.h"
 #include "mesh/core/core.h"
@@ -46,15 +47,16 @@ struct core {
     struct core_config config;
     bool inside; /* an event is being processed */
     struct core_bucket *buckets;
-    uint64_t all;                 /* bitmap of all shards */
-    uint64_t now;                 /* us; time of the event that is being processed */
-    uint64_t awake;               /* us that this node has been running; deadlines use this clock */
-    uint64_t tick_at, tick_awake; /* now and awake at the last tick */
-    uint64_t started_at_us;       /* awake; when the trainer gave its first state */
+    uint64_t all;        /* bitmap of all shards */
+    struct wall now;     /* time of the event that is being processed */
+    struct awake awake;  /* the same on the clock of deadlines */
+    struct wall tick_at; /* now and awake at the last tick */
+    struct awake tick_awake;
+    struct awake started_at; /* when the trainer gave its first state */
 
-    uint64_t round; /* the next one to be committed */
-    uint64_t applied_at_us,
-        round_us; /* awake; when `round` began, and how long the round before it took */
+    uint64_t round;          /* the next one to be committed */
+    struct awake applied_at; /* when `round` began */
+    uint64_t round_us;       /* how long the round before it took */
     uint64_t state_hash;
     size_t first_bucket;
     bool done;
@@ -75,7 +77,7 @@ struct core {
     uint64_t damages;
     uint64_t shared; /* rounds that others took part in */
     struct collective *collective;
-    uint64_t sweep_at_us; /* awake; when frames that no plan wants are released */
+    struct awake sweep_at; /* when frames that no plan wants are released */
 };
 
 /* One line for a person. level as in syslog. */
@@ -120,9 +122,9 @@ plan_recent_max(const struct core *core)
 static inline bool
 straggler_benched(const struct core *core, int i)
 {
-    uint64_t told_at_us = core->straggler.of[i].told_at_us;
+    struct awake told_at = core->straggler.of[i].told_at;
     return core->view.of[i].beat.benched ||
-           (told_at_us > 0 && core->awake - told_at_us < STRAGGLER_TOLD_US);
+           (told_at.us > 0 && awake_since(core->awake, told_at) < STRAGGLER_TOLD_US);
 }
 
 /* Hash of our state before `round`; 0: unknown. */

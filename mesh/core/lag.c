@@ -11,14 +11,14 @@ base_of(const struct lag *lag)
 }
 
 void
-lag_heard(struct lag *lag, uint64_t now, uint64_t sent_us)
+lag_heard(struct lag *lag, struct wall now, uint64_t sent_us)
 {
-    int64_t difference_us = (int64_t)(now - sent_us);
+    int64_t difference_us = (int64_t)(now.us - sent_us);
     if (!lag->known) {
-        *lag = (struct lag){.known = true, .base_at_us = now};
+        *lag = (struct lag){.known = true, .base_at = now};
         lag->base_us[0] = lag->base_us[1] = difference_us;
-    } else if (now - lag->base_at_us > LAG_BASE_US) {
-        lag->base_at_us = now;
+    } else if (wall_since(now, lag->base_at) > LAG_BASE_US) {
+        lag->base_at = now;
         lag->base_us[1] = lag->base_us[0];
         lag->base_us[0] = difference_us;
     } else if (difference_us < lag->base_us[0]) {
@@ -27,15 +27,15 @@ lag_heard(struct lag *lag, uint64_t now, uint64_t sent_us)
 }
 
 void
-lag_chunk(struct lag *lag, uint64_t now, uint64_t sent_us, uint64_t round)
+lag_chunk(struct lag *lag, struct wall now, uint64_t sent_us, uint64_t round)
 {
     lag_heard(lag, now, sent_us);
-    uint64_t begin_us = sent_us + (uint64_t)base_of(lag);
-    if (begin_us < lag->arrived_us)
-        begin_us = lag->arrived_us; /* the line was not free before */
-    if (begin_us < now)
-        lag->busy_us[round & 1] += now - begin_us;
-    lag->arrived_us = now;
+    struct wall begin = {sent_us + (uint64_t)base_of(lag)};
+    if (wall_before(begin, lag->arrived_at))
+        begin = lag->arrived_at; /* the line was not free before */
+    if (wall_before(begin, now))
+        lag->busy_us[round & 1] += wall_since(now, begin);
+    lag->arrived_at = now;
 }
 
 /* The smallest value of the last rounds. */

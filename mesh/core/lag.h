@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "mesh/core/clock.h"
+
 enum {
     LAG_RECENT = 4, /* rounds whose smallest time counts */
     /* the quickest messages are remembered for one to two of these periods */
@@ -21,19 +23,19 @@ enum {
 
 struct lag {
     int64_t base_us[2]; /* smallest difference of clocks, in this period and in the one before */
-    uint64_t base_at_us;
+    struct wall base_at;
     bool known;
-    uint64_t arrived_us; /* when the last chunk came */
-    uint64_t busy_us[2]; /* times of the chunks of even and odd rounds */
+    struct wall arrived_at; /* when the last chunk came */
+    uint64_t busy_us[2];    /* times of the chunks of even and odd rounds */
     uint32_t recent_us[LAG_RECENT];
     unsigned count;
     uint32_t us; /* how long its chunks take in a round; 0: unknown */
 };
 
 /* A message that was sent at `sent_us` of the sender's clock came at `now`. */
-void lag_heard(struct lag *lag, uint64_t now, uint64_t sent_us);
+void lag_heard(struct lag *lag, struct wall now, uint64_t sent_us);
 /* The same for a chunk of `round`. */
-void lag_chunk(struct lag *lag, uint64_t now, uint64_t sent_us, uint64_t round);
+void lag_chunk(struct lag *lag, struct wall now, uint64_t sent_us, uint64_t round);
 /* The round is over. It counts if it exchanged the whole vector. */
 void lag_round(struct lag *lag, uint64_t round, bool counts);
 /* Chunks now come from somebody else, or have another size: what earlier rounds took is forgotten. */

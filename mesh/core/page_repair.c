@@ -21,7 +21,7 @@ page_repair_want(struct page_repair *repair, const struct core *core, const stru
     repair->asked = -1;
     repair->tried = 0;
     repair->turn++;
-    repair->wanted_at_us = core->awake;
+    repair->wanted_at = core->awake;
 }
 
 static void
@@ -60,7 +60,7 @@ ask(struct page_repair *repair, const struct core *core, int i)
 {
     struct proto_msg msg = {.type = PROTO_WANT, .page = repair->want};
     repair->asked = i;
-    repair->asked_at_us = core->awake;
+    repair->asked_at = core->awake;
     peers_send(core, i, &msg);
 }
 
@@ -149,13 +149,13 @@ page_repair_step(struct page_repair *repair, const struct core *core)
         return;
     if (repair->asked >= 0 && !core_mutant(MUTANT_PAGE_ASKED) &&
         (!view_usable(core, repair->asked) ||
-         core->awake - repair->asked_at_us > PAGE_REPAIR_ASK_US))
+         awake_since(core->awake, repair->asked_at) > PAGE_REPAIR_ASK_US))
         give_up_on(repair, repair->asked);
     if (repair->asked >= 0)
         return;
     int i = next_to_ask(repair, core);
     if (i >= 0)
         ask(repair, core, i);
-    else if (core->awake - repair->wanted_at_us >= PAGE_REPAIR_REST_US)
+    else if (awake_since(core->awake, repair->wanted_at) >= PAGE_REPAIR_REST_US)
         give(repair, core, 0, NULL, 0);
 }

@@ -13,6 +13,7 @@
 #ifndef MESH_PAGE_REPAIR_H
 #define MESH_PAGE_REPAIR_H
 
+#include "mesh/core/clock.h"
 #include "mesh/core/core.h"
 #include "mesh/core/peers.h"
 
@@ -25,10 +26,10 @@ enum {
 struct page_repair {
     bool wants;
     struct proto_page want;
-    int asked;                          /* index in peers; -1: none */
-    uint64_t tried;                     /* bitmap of peers */
-    uint64_t turn;                      /* number of questions so far */
-    uint64_t wanted_at_us, asked_at_us; /* awake */
+    int asked;      /* index in peers; -1: none */
+    uint64_t tried; /* bitmap of peers */
+    uint64_t turn;  /* number of questions so far */
+    struct awake wanted_at, asked_at;
 
     uint64_t waiting; /* bitmap of peers that want a page from us */
     struct proto_page waits[PEERS_MAX];

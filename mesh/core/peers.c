@@ -31,7 +31,7 @@ void
 peers_retry_later(const struct core *core, struct peer *peer)
 {
     peer->state = PEER_KNOWN;
-    peer->retry_at_us = core->now + peer->retry_us;
+    peer->retry_at = wall_after(core->now, peer->retry_us);
     peer->retry_us = backoff_us(peer->retry_us, LINK_RETRY_US, LINK_RETRY_MAX_US);
 }
 
@@ -53,7 +53,7 @@ peers_drop(struct peers *peers, const struct core *core, int i, enum report_end 
     peer->link_up = false;
     peer->greeted = false;
     peer->retry_us = LINK_RETRY_US;
-    peer->found_at_us = core->now;
+    peer->found_at = core->now;
     peers_retry_later(core, peer);
     report_gone(&peers->report, core, i, end);
     if (peer->announced)
@@ -71,7 +71,7 @@ peers_connect(struct peers *peers, const struct core *core, int i)
     peer->link = link_open(&peers->links, core, LINK_PEER, i, &peer->at);
     peer->number = link_number(&peers->links);
     peer->link_up = false;
-    peer->since_us = core->now;
+    peer->since = core->now;
     if (peer->link < 0)
         peers_retry_later(core, peer);
     else if (peer->state != PEER_REFUSED)
@@ -88,7 +88,7 @@ peer_slot(struct peers *peers, const struct core *core)
         if (peer->state == PEER_FREE)
             return i;
         if (peer->state != PEER_UP && !peer->greeted &&
-            (best < 0 || peer->found_at_us < peers->peers[best].found_at_us))
+            (best < 0 || wall_before(peer->found_at, peers->peers[best].found_at)))
             best = i;
     }
     if (peers->high < PEERS_MAX)
@@ -110,7 +110,7 @@ peers_begin(struct peers *peers, const struct core *core, int i, struct proto_no
     peer->node = node;
     peer->at = *at;
     peer->retry_us = LINK_RETRY_US;
-    peer->found_at_us = core->now;
+    peer->found_at = core->now;
 }
 
 int

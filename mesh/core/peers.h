@@ -19,6 +19,7 @@
 #define MESH_PEERS_H
 
 #include "mesh/core/admit.h"
+#include "mesh/core/clock.h"
 #include "mesh/core/contact.h"
 #include "mesh/core/core.h"
 #include "mesh/core/link.h"
@@ -37,7 +38,7 @@ enum {
 
 enum peer_state {
     PEER_FREE,
-    PEER_KNOWN,      /* no link; connect at retry_at_us */
+    PEER_KNOWN,      /* no link; connect at retry_at */
     PEER_CONNECTING, /* link opened */
     PEER_GREETING,   /* link up, HELLO sent */
     PEER_UP,         /* there is a session */
@@ -55,10 +56,10 @@ struct peer {
     bool announced;  /* wire->peer_up was called */
     bool greeted;    /* `hello` is from this incarnation */
     struct proto_hello hello;
-    uint64_t since_us; /* when the link was opened, or HELLO or REFUSE was sent */
-    uint64_t retry_at_us;
+    struct wall since; /* when the link was opened, or HELLO or REFUSE was sent */
+    struct wall retry_at;
     uint64_t retry_us;
-    uint64_t found_at_us;
+    struct wall found_at;
 };
 
 /* What happened to sessions; bit i: to that of peers[i]. In one event, it happens in this order. */
@@ -71,8 +72,8 @@ struct peers_news {
 
 struct peers {
     struct peer peers[PEERS_MAX];
-    int high;              /* entries from here on were never used */
-    uint64_t newest_at_us; /* awake; when the last session began */
+    int high;               /* entries from here on were never used */
+    struct awake newest_at; /* when the last session began */
     struct peers_news news;
     /* only peers.c and sessions.c change these */
     struct link_table links;

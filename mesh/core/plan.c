@@ -20,8 +20,8 @@ void
 plan_round(struct plan *plan, const struct core *core)
 {
     assert(plan->active);
-    plan->round_at_us = core->awake;
-    plan->progress_at_us = core->awake;
+    plan->round_at = core->awake;
+    plan->progress_at = core->awake;
 }
 
 void
@@ -37,7 +37,7 @@ plan_adopt(struct plan *plan, const struct core *core)
     plan->hold = UINT64_MAX;
     memcpy(plan->peer, draft->peer, draft->plan.count * sizeof *draft->peer);
     members_busy(plan);
-    plan->adopted_at_us = core->awake;
+    plan->adopted_at = core->awake;
     plan->plans++;
     core_log(core, 7, "plan %016llx: round %llu, %u members, %d shards here",
              (unsigned long long)plan->hash, (unsigned long long)plan->now.round,
@@ -50,7 +50,7 @@ plan_rest(struct plan *plan, const struct core *core)
     plan_bury(plan, plan->hash);
     plan->active = false;
     plan->hold = UINT64_MAX;
-    plan->idle_at_us = core->awake;
+    plan->idle_at = core->awake;
 }
 
 void
@@ -76,10 +76,10 @@ plan_applied(struct plan *plan, const struct core *core, uint64_t *us)
 {
     plan->patience = 0;
     if (!plan->active) {
-        plan->idle_at_us = core->awake;
+        plan->idle_at = core->awake;
         return false;
     }
-    *us = core->awake - plan->round_at_us;
+    *us = awake_since(core->awake, plan->round_at);
     plan->recent_us[plan->recent_next++ % PLAN_RECENT] = *us;
     if (!core->done && core->round < plan->hold)
         return false;
@@ -131,9 +131,9 @@ mark_behind(struct plan *plan, const struct core *core, int i)
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     struct plan_peer *peer = &plan->of[i];
     if (!said->idle || said->round >= core->round)
-        peer->behind_at_us = 0;
-    else if (peer->behind_at_us == 0)
-        peer->behind_at_us = core->awake;
+        peer->behind_at.us = 0;
+    else if (peer->behind_at.us == 0)
+        peer->behind_at = core->awake;
 }
 
 /* What a member says of itself contradicts the plan. */
@@ -141,8 +141,8 @@ static const char *
 contradiction(const struct plan *plan, const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
-    uint64_t age_us = core->awake - plan->adopted_at_us;
-    uint64_t still_us = core->awake - plan->progress_at_us;
+    uint64_t age_us = awake_since(core->awake, plan->adopted_at);
+    uint64_t still_us = awake_since(core->awake, plan->progress_at);
     if (!core->view.of[i].hears_me && still_us > CORE_HEARTBEAT_US && !core_mutant(MUTANT_HEARING))
         return "a member does not hear us";
     if (plan->of[i].stuck)
@@ -179,7 +179,7 @@ plan_tick(struct plan *plan, const struct core *core)
         plan_progress(plan,
                       core->awake); /* my own computing and applying take the time they take */
     uint64_t most_us = (CORE_PROGRESS_US + 4 * plan_recent_max(core)) << plan->patience;
-    if (core->awake - plan->progress_at_us > most_us && !core_mutant(MUTANT_PROGRESS)) {
+    if (awake_since(core->awake, plan->progress_at) > most_us && !core_mutant(MUTANT_PROGRESS)) {
         if (plan->patience < PLAN_PATIENCE_MAX)
             plan->patience++;
         return "no progress";

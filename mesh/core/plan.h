@@ -32,6 +32,7 @@
 #ifndef MESH_PLAN_H
 #define MESH_PLAN_H
 
+#include "mesh/core/clock.h"
 #include "mesh/core/peers.h"
 
 enum {
@@ -59,11 +60,12 @@ enum {
 /* What a node remembers about a peer for its plans. */
 struct plan_peer {
     bool stuck; /* its trainer hangs */
-    /* awake; since when it stays behind us without progress; 0: it does not */
-    uint64_t behind_at_us;
-    uint64_t hold_at_us; /* awake; no plan is held for it before this time */
-    uint64_t hold_us;    /* the waiting time for that, doubled each time it did not join */
-    uint64_t chase_at_us, chase_us; /* the same for waiting for it when rounds are short */
+    /* since when it stays behind us without progress; 0: it does not */
+    struct awake behind_at;
+    struct awake hold_at;  /* no plan is held for it before this time */
+    uint64_t hold_us;      /* the waiting time for that, doubled each time it did not join */
+    struct awake chase_at; /* the same for waiting for it when rounds are short */
+    uint64_t chase_us;
 };
 
 /* A plan, and who its members are to us. */
@@ -85,16 +87,16 @@ struct plan {
     uint64_t hold;             /* the first round that must not start; UINT64_MAX: none */
     bool held;                 /* the last plan ended by a hold */
     uint64_t counter;          /* counter of the last plan that this node made */
-    uint64_t idle_at_us;       /* awake; when this node became idle */
-    uint64_t adopted_at_us;    /* awake */
-    uint64_t progress_at_us;   /* awake */
-    uint64_t round_at_us;      /* awake; when the present round began */
+    struct awake idle_at;      /* when this node became idle */
+    struct awake adopted_at;
+    struct awake progress_at;
+    struct awake round_at; /* when the present round began */
     uint64_t recent_us[PLAN_RECENT];
     unsigned recent_next;
     unsigned patience;
     unsigned fails;
     uint64_t fails_round;
-    uint64_t balance_at_us; /* awake; no new division before this time */
+    struct awake balance_at; /* no new division before this time */
     uint64_t balance_us;
     uint64_t dead[PLAN_DEAD_MAX];
     unsigned dead_next;
@@ -174,7 +176,8 @@ plan_up(struct plan *plan, int i)
 static inline void
 plan_healed(struct plan *plan, int i)
 {
-    plan->of[i].hold_us = plan->of[i].hold_at_us = 0;
+    plan->of[i].hold_us = 0;
+    plan->of[i].hold_at.us = 0;
 }
 
 /* --- Questions ------------------------------------------------------------------------------------ */
@@ -211,9 +214,9 @@ plan_heard(struct plan *plan, int i)
 }
 
 static inline void
-plan_progress(struct plan *plan, uint64_t awake)
+plan_progress(struct plan *plan, struct awake now)
 {
-    plan->progress_at_us = awake;
+    plan->progress_at = now;
 }
 
 /* The trainer of peers[i] has made progress. */

@@ -34,13 +34,13 @@ stuck_here(const struct core *core)
 static bool
 starved(const struct core *core)
 {
-    uint64_t since_us = core->plan.idle_at_us;
-    if (core->plan.plans == 0 && since_us < core->started_at_us + core->config.gather_us)
-        since_us = core->started_at_us + core->config.gather_us; /* nobody was to plan before */
-    if (core->plan.plans == 0 && core->config.peers_min > 1 && since_us < core->peers.newest_at_us)
-        since_us = core->peers.newest_at_us; /* nor before all had come */
-    return core->awake > since_us + CORE_STARVED_US && !fetch_moving(core, CORE_STARVED_US) &&
-           !core_mutant(MUTANT_STARVED);
+    struct awake since = core->plan.idle_at;
+    if (core->plan.plans == 0) /* nobody was to plan before */
+        since = awake_later(since, awake_after(core->started_at, core->config.gather_us));
+    if (core->plan.plans == 0 && core->config.peers_min > 1) /* nor before all had come */
+        since = awake_later(since, core->peers.newest_at);
+    return awake_before(awake_after(since, CORE_STARVED_US), core->awake) &&
+           !fetch_moving(core, CORE_STARVED_US) && !core_mutant(MUTANT_STARVED);
 }
 
 /* Has everybody come who is waited for before the first round? */
@@ -55,8 +55,8 @@ gathered(const struct core *core)
         here += wants_in(core, i);
     if (core->config.peers_min > 1)
         return here >= core->config.peers_min;
-    bool quiet = here > 1 && core->awake - core->peers.newest_at_us >= PLAN_QUIET_US;
-    return quiet || core->awake - core->started_at_us >= core->config.gather_us;
+    bool quiet = here > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US;
+    return quiet || awake_since(core->awake, core->started_at) >= core->config.gather_us;
 }
 
 bool
@@ -92,8 +92,8 @@ chases(const struct core *core, int i)
 {
     const struct plan_peer *peer = &core->plan.of[i];
     return plan_says_idle(core, i) && core->view.of[i].beat.round < core->round &&
-           peer->behind_at_us > 0 && core->awake - peer->behind_at_us >= PLAN_CHASE_US &&
-           core->awake >= peer->chase_at_us && plan_recent_max(core) < PLAN_SHORT_US;
+           peer->behind_at.us > 0 && awake_since(core->awake, peer->behind_at) >= PLAN_CHASE_US &&
+           awake_reached(core->awake, peer->chase_at) && plan_recent_max(core) < PLAN_SHORT_US;
 }
 
 /* Is the next plan for us to make? */
@@ -110,7 +110,7 @@ uint64_t
 plan_waits_us(const struct core *core)
 {
     bool waits = core->plan.plans > 0 && leads_next(core, false);
-    return waits ? core->awake - core->plan.idle_at_us : 0;
+    return waits ? awake_since(core->awake, core->plan.idle_at) : 0;
 }
 
 /* --- Choosing the members ------------------------------------------------------------------------ */
@@ -180,7 +180,7 @@ choose(const struct core *core, bool hungry, struct choice *choice)
             continue;
         if (idle && said->round == core->round)
             choice_add(core, choice, i);
-        else if (core->awake >= core->plan.of[i].hold_at_us &&
+        else if (awake_reached(core->awake, core->plan.of[i].hold_at) &&
                  (!core->plan.held || said->ready || !idle || chases(core, i)))
             choice->wait = true;
     }
@@ -192,8 +192,8 @@ nearly(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
-        uint64_t at_us = core->serve.of[i].served_at_us;
-        bool served = at_us > 0 && core->awake - at_us < CORE_WAIT_US;
+        struct awake at = core->serve.of[i].served_at;
+        bool served = at.us > 0 && awake_since(core->awake, at) < CORE_WAIT_US;
         if (wants_in(core, i) && said->round < core->round && (said->ready || served))
             return true;
     }
@@ -207,7 +207,7 @@ waited(const struct core *core)
     uint64_t most_us = CORE_WAIT_US;
     if (nearly(core) && plan_recent_max(core) > most_us)
         most_us = plan_recent_max(core);
-    return core->awake - core->plan.idle_at_us >= most_us && !core_mutant(MUTANT_WAIT);
+    return awake_since(core->awake, core->plan.idle_at) >= most_us && !core_mutant(MUTANT_WAIT);
 }
 
 /* All who are waited for have come, but have they heard of one another? */
@@ -232,12 +232,12 @@ hold_later(struct plan *plan, const struct core *core, const struct choice *choi
         }
         if (chases(core, i)) { /* the mesh stood still for it, whatever is heard of it */
             peer->chase_us = backoff_us(peer->chase_us, PLAN_CHASE_US, PLAN_CHASE_MAX_US);
-            peer->chase_at_us = core->awake + peer->chase_us;
+            peer->chase_at = awake_after(core->awake, peer->chase_us);
         }
-        if (core->awake < peer->hold_at_us)
+        if (awake_before(core->awake, peer->hold_at))
             continue;
         peer->hold_us = backoff_us(peer->hold_us, PLAN_AGAIN_US, PLAN_AGAIN_MAX_US);
-        peer->hold_at_us = core->awake + peer->hold_us;
+        peer->hold_at = awake_after(core->awake, peer->hold_us);
         if (wants_in(core, i) && hears_all(core, choice, i))
             plan->in_vain |= UINT64_C(1) << i;
     }
@@ -332,10 +332,11 @@ plan_consider(struct plan *plan, const struct core *core, int i)
         divergence_excludes(core, i))
         return NULL;
     if (said->round > core->round + PLAN_MERGE_ROUNDS &&
-        core->awake >= core->fetch.of[i].avoid_at_us)
+        awake_reached(core->awake, core->fetch.of[i].avoid_at))
         return "another group is ahead";
-    if (said->done || straggler_benched(core, i) || core->awake < plan->of[i].hold_at_us ||
-        core_mutant(MUTANT_HOLD) || !hears_plan(plan, core, i) || plan->hold != UINT64_MAX)
+    if (said->done || straggler_benched(core, i) ||
+        awake_before(core->awake, plan->of[i].hold_at) || core_mutant(MUTANT_HOLD) ||
+        !hears_plan(plan, core, i) || plan->hold != UINT64_MAX)
         return NULL;
     bool yields = !idle && !said->ready && core->peers.peers[i].node.id < core->config.self.id &&
                   said->round + PLAN_MERGE_ROUNDS >= core->round;
@@ -383,10 +384,11 @@ plan_balance(struct plan *plan, const struct core *core)
     bool even = core->config.even;
     if (!plan_leads(plan, core->config.self) || plan->now.count < 2 || plan->hold != UINT64_MAX)
         return;
-    if (even ? !uneven(plan, core) : core->awake < plan->balance_at_us || !unbalanced(plan, core))
+    if (even ? !uneven(plan, core)
+             : awake_before(core->awake, plan->balance_at) || !unbalanced(plan, core))
         return;
     plan->balance_us = backoff_us(plan->balance_us, PLAN_BALANCE_US, PLAN_BALANCE_MAX_US);
-    plan->balance_at_us = core->awake + plan->balance_us;
+    plan->balance_at = awake_after(core->awake, plan->balance_us);
     core_log(core, 7, "round %llu: dividing the shards anew %s", (unsigned long long)core->round,
              even ? "in equal parts" : "by speed");
     plan_hold(plan, core);

@@ -10,7 +10,7 @@ rendezvous_init(struct rendezvous *all, const struct core *core)
 {
     for (int s = 0; s < RENDEZVOUS_SEEDS_MAX; s++)
         all->seeds[s].link = -1;
-    all->list_at_us = core->now + RENDEZVOUS_LIST_US;
+    all->list_at = wall_after(core->now, RENDEZVOUS_LIST_US);
 }
 
 void
@@ -34,7 +34,7 @@ rendezvous_add(struct rendezvous *all, const struct core *core, const struct pro
                                          .forever = forever,
                                          .at = *at,
                                          .link = -1,
-                                         .retry_at_us = core->now,
+                                         .retry_at = core->now,
                                          .retry_us = LINK_RETRY_US};
 }
 
@@ -59,7 +59,7 @@ rendezvous_oldest(const struct rendezvous *all)
     const struct rendezvous_seed *best = NULL;
     for (int s = 0; s < all->high; s++) {
         const struct rendezvous_seed *seed = &all->seeds[s];
-        if (seed->used && seed->link_up && (!best || seed->since_us < best->since_us))
+        if (seed->used && seed->link_up && (!best || wall_before(seed->since, best->since)))
             best = seed;
     }
     return best;
@@ -82,8 +82,8 @@ rendezvous_link_up(struct rendezvous *all, const struct core *core, int s)
     struct rendezvous_seed *seed = &all->seeds[s];
     assert(s < all->high && all->seeds[s].link >= 0);
     seed->link_up = true;
-    seed->reached_us = core->awake;
-    seed->since_us = core->now;
+    seed->reached_at = core->awake;
+    seed->since = core->now;
     link_hello(core, seed->link, seed->number, 0);
 }
 
@@ -116,7 +116,7 @@ static void
 seed_complain(const struct core *core, const struct rendezvous_seed *seed)
 {
     unsigned seconds = RENDEZVOUS_PATIENCE_US / 1000000;
-    if (seed->reached_us > 0)
+    if (seed->reached_at.us > 0)
         core_log(core, 4,
                  "%s:%u (--peer) can be reached, but has not answered for %u s. Does a firewall "
                  "here block TCP port %u and the next? Behind NAT, forward both",
@@ -134,12 +134,13 @@ seed_watch(const struct core *core, struct rendezvous_seed *seed)
 {
     if (!seed->forever || seed->met)
         return;
-    if (seed->alone_us == 0)
-        seed->alone_us = core->awake;
+    if (seed->alone_at.us == 0)
+        seed->alone_at = core->awake;
     seed->met = seed_satisfied(core, seed);
     if (seed->met && seed->said)
         core_log(core, 5, "%s:%u (--peer) answers now", seed->at.host, seed->at.control_port);
-    if (seed->met || seed->said || core->awake - seed->alone_us < RENDEZVOUS_PATIENCE_US)
+    if (seed->met || seed->said ||
+        awake_since(core->awake, seed->alone_at) < RENDEZVOUS_PATIENCE_US)
         return;
     seed->said = true;
     seed_complain(core, seed);
@@ -153,22 +154,22 @@ seed_tick(struct rendezvous *all, struct link_table *links, const struct core *c
         return;
     seed_watch(core, seed);
     if (seed->link >= 0) {
-        if (core->now - seed->since_us > LINK_CONNECT_US)
+        if (wall_since(core->now, seed->since) > LINK_CONNECT_US)
             seed_close(links, core, seed, (struct proto_node){0, 0});
         return;
     }
-    if (core->now < seed->retry_at_us)
+    if (wall_before(core->now, seed->retry_at))
         return;
     if (seed_satisfied(core, seed) || (!seed->forever && seed->tries >= RENDEZVOUS_TRIES)) {
         if (seed->forever)
-            seed->retry_at_us = core->now + LINK_RETRY_MAX_US;
+            seed->retry_at = wall_after(core->now, LINK_RETRY_MAX_US);
         else
             seed->used = false;
         return;
     }
     seed->tries++;
-    seed->since_us = core->now;
-    seed->retry_at_us = core->now + seed->retry_us;
+    seed->since = core->now;
+    seed->retry_at = wall_after(core->now, seed->retry_us);
     seed->retry_us = backoff_us(seed->retry_us, LINK_RETRY_US, LINK_RETRY_MAX_US);
     seed->number = link_number(links);
     seed->link = link_open(links, core, LINK_SEED, s, &seed->at);
@@ -186,10 +187,10 @@ rendezvous_tick(struct rendezvous *all, struct link_table *links, const struct c
 bool
 rendezvous_believes(struct rendezvous *all, const struct core *core)
 {
-    uint64_t *until_us = &all->news_us;
-    if (*until_us > core->now + RENDEZVOUS_NEWS_MAX * RENDEZVOUS_NEWS_US)
+    struct wall *until = &all->news_until;
+    if (wall_before(wall_after(core->now, RENDEZVOUS_NEWS_MAX * RENDEZVOUS_NEWS_US), *until))
         return false;
-    *until_us = (*until_us > core->now ? *until_us : core->now) + RENDEZVOUS_NEWS_US;
+    *until = wall_after(wall_later(*until, core->now), RENDEZVOUS_NEWS_US);
     return true;
 }
 
@@ -209,9 +210,9 @@ rendezvous_tell(struct rendezvous *all, const struct core *core, int to)
 void
 rendezvous_tell_tick(struct rendezvous *all, const struct core *core)
 {
-    if (core->now < all->list_at_us || core->config.hello.wants_job)
+    if (wall_before(core->now, all->list_at) || core->config.hello.wants_job)
         return;
-    all->list_at_us = core->now + RENDEZVOUS_LIST_US;
+    all->list_at = wall_after(core->now, RENDEZVOUS_LIST_US);
     for (int i = 0; i < core->peers.high; i++)
         if (core->peers.peers[i].state == PEER_UP && !core->peers.peers[i].hello.wants_job)
             rendezvous_tell(all, core, i);

@@ -15,6 +15,7 @@
 #ifndef MESH_RENDEZVOUS_H
 #define MESH_RENDEZVOUS_H
 
+#include "mesh/core/clock.h"
 #include "mesh/core/core.h"
 
 enum {
@@ -36,21 +37,22 @@ struct rendezvous_seed {
     uint32_t number; /* number of its newest link */
     unsigned tries;
     struct proto_node node; /* the node that answered; id 0: none yet */
-    uint64_t since_us;
-    uint64_t retry_at_us;
+    struct wall since;
+    struct wall retry_at;
     uint64_t retry_us;
     /* Of one that the user named: */
-    uint64_t alone_us;   /* awake; first tried */
-    uint64_t reached_us; /* awake; a link to it was up, 0 never */
-    bool met;            /* there was a session with its node */
-    bool said;           /* that there was none for RENDEZVOUS_PATIENCE_US */
+    struct awake alone_at;   /* first tried */
+    struct awake reached_at; /* a link to it was up, 0 never */
+    bool met;                /* there was a session with its node */
+    bool said;               /* that there was none for RENDEZVOUS_PATIENCE_US */
 };
 
 struct rendezvous {
     struct rendezvous_seed seeds[RENDEZVOUS_SEEDS_MAX];
-    int high;         /* seeds from here on were never used */
-    uint64_t news_us; /* when the accepted news, one per RENDEZVOUS_NEWS_US, will be used up */
-    uint64_t list_at_us;
+    int high; /* seeds from here on were never used */
+    /* when the accepted news, one per RENDEZVOUS_NEWS_US, will be used up */
+    struct wall news_until;
+    struct wall list_at;
     struct proto_endpoint list[PROTO_PEERS_MAX];
 };
 

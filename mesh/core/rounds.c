@@ -126,9 +126,9 @@ on_tick(struct core *core)
     drop_blockers(core);
     rounds_on_audit(core, audit_tick(&core->audit, core));
     rounds_on_straggler(core, straggler_tick(&core->straggler, core, plan_recent_max(core)));
-    if (core->awake < core->sweep_at_us)
+    if (awake_before(core->awake, core->sweep_at))
         return;
-    core->sweep_at_us = core->awake + CORE_SWEEP_US;
+    core->sweep_at = awake_after(core->awake, CORE_SWEEP_US);
     collective_tick(core->collective);
 }
 
@@ -281,18 +281,18 @@ static void
 on_applied(struct core *core, const struct engine_state *now)
 {
     if (core->contribution.state == TRAINER_START)
-        core->started_at_us = core->awake;
+        core->started_at = core->awake;
     if (core->contribution.state == TRAINER_COMMITTING)
         serve_committed(&core->serve, core);
-    if (core->contribution.commit_at_us > 0)
+    if (core->contribution.commit_at.us > 0)
         straggler_applied(&core->straggler, core);
     enum trainer_state was = core->contribution.state;
     agreed(core, was, now->round);
     contribution_applied(&core->contribution);
     fetch_applied(&core->fetch, core, now->round);
     core->round = now->round;
-    core->round_us = core->awake - core->applied_at_us;
-    core->applied_at_us = core->awake;
+    core->round_us = awake_since(core->awake, core->applied_at);
+    core->applied_at = core->awake;
     core->state_hash = now->hash;
     core->first_bucket = now->first_bucket;
     core->done = now->done;

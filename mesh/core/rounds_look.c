@@ -9,15 +9,14 @@ static bool
 lags(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    uint64_t served_us = core->serve.of[i].served_at_us, seen_us = core->view.of[i].moved_at_us;
     assert(core->done);
     if (peer->state != PEER_UP || peer->hello.wants_job || divergence_parted(&core->divergence, i))
         return false;
     if (core->view.of[i].beat.done && !divergence_excludes(core, i))
         return false;
-    seen_us = served_us > seen_us ? served_us : seen_us;
-    seen_us = core->applied_at_us > seen_us ? core->applied_at_us : seen_us;
-    return core->awake - seen_us < CORE_LINGER_US + 4 * core->round_us;
+    struct awake seen = awake_later(core->serve.of[i].served_at, core->view.of[i].moved_at);
+    seen = awake_later(seen, core->applied_at);
+    return awake_since(core->awake, seen) < CORE_LINGER_US + 4 * core->round_us;
 }
 
 bool

@@ -11,7 +11,7 @@ static struct proto_msg
 stamp(const struct core *core, const struct proto_msg *msg)
 {
     struct proto_msg stamped = {.type = msg->type, .chunk = msg->chunk};
-    stamped.chunk.sent_us = core->now;
+    stamped.chunk.sent_us = core->now.us;
     return stamped;
 }
 

@@ -36,8 +36,9 @@ copy_counts(const struct serve *serve)
 static bool
 may_copy(const struct serve *serve, const struct core *core)
 {
-    bool rests = !core->plan.active && core->awake - core->plan.idle_at_us >= SERVE_REST_US;
-    bool waited = core->awake - serve->wanted_at_us >= SERVE_WAIT_US;
+    bool rests =
+        !core->plan.active && awake_since(core->awake, core->plan.idle_at) >= SERVE_REST_US;
+    bool waited = awake_since(core->awake, serve->wanted_at) >= SERVE_WAIT_US;
     return contribution_settled(&core->contribution) && !divergence_open(core) &&
            !fetch_uses_state_in(&core->fetch) &&
            (core->round >= serve->round || core->done || rests || waited);
@@ -87,7 +88,7 @@ offer(struct serve *serve, const struct core *core, int to)
                                       .size = core->config.state_size}};
     size_t size = (size_t)core->transfer.blocks * sizeof *core->transfer.hashes;
     msg.offer.check = transfer_offer_check(&msg.offer, core->transfer.hashes, size);
-    served->served_at_us = core->awake;
+    served->served_at = core->awake;
     served->served_block = UINT64_MAX; /* none */
     peers_send_bulk(core, to, &msg, core->transfer.hashes, size);
 }
@@ -124,7 +125,7 @@ ask(struct serve *serve, const struct core *core, int from, uint64_t round)
     if (sooner || (serve->state != SERVE_WANTED && !useful)) {
         serve->state = SERVE_WANTED;
         serve->round = round;
-        serve->wanted_at_us = core->awake;
+        serve->wanted_at = core->awake;
     }
     serve->due |= 1ull << from;
 }
@@ -138,16 +139,16 @@ serve_on_fetch(struct serve *serve, const struct core *core, int from,
     if (!peer->announced || core->contribution.state == TRAINER_START || divergence_open(core) ||
         (core->done && core_mutant(MUTANT_DONE)))
         return;
-    serve->asked_at_us = core->awake;
+    serve->asked_at = core->awake;
     if (fetch->count == 0) {
         ask(serve, core, from, fetch->round);
         return;
     }
-    bool again = served->served_at_us > 0 && served->served_block == fetch->block &&
-                 core->awake - served->served_at_us < SERVE_REPEAT_US;
+    bool again = served->served_at.us > 0 && served->served_block == fetch->block &&
+                 awake_since(core->awake, served->served_at) < SERVE_REPEAT_US;
     if (again)
         return;
-    served->served_at_us = core->awake;
+    served->served_at = core->awake;
     served->served_block = fetch->block;
     if (serve->state == SERVE_COPIED && serve->round == fetch->round)
         send_blocks(serve, core, from, fetch->block,
@@ -222,7 +223,7 @@ send_total(struct serve *serve, const struct core *core, int to, uint64_t round,
         msg.total.state_hash = total->state_hash;
     }
     msg.total.check = transfer_total_check(&msg.total, body, size);
-    served->served_at_us = core->awake;
+    served->served_at = core->awake;
     peers_send_bulk(core, to, &msg, body, size);
 }
 
@@ -256,7 +257,7 @@ serve_on_follow(struct serve *serve, const struct core *core, int from,
     if (!core->peers.peers[from].announced || !has_state || follow->round > core->round ||
         (core->done && core_mutant(MUTANT_DONE)))
         return;
-    serve->asked_at_us = core->awake;
+    serve->asked_at = core->awake;
     if (!serve->logs)
         log_begin(serve, core);
     uint64_t all = (transfer_total_size(core->buckets, 0, core->config.bucket_count) +
@@ -295,7 +296,7 @@ serve_step(struct serve *serve, const struct core *core)
 {
     if (serve->state == SERVE_NONE && !serve->logs)
         return;
-    if (core->awake - serve->asked_at_us > SERVE_IDLE_US) {
+    if (awake_since(core->awake, serve->asked_at) > SERVE_IDLE_US) {
         serve_reset(serve, core);
         return;
     }

@@ -12,6 +12,7 @@
 #ifndef MESH_SERVE_H
 #define MESH_SERVE_H
 
+#include "mesh/core/clock.h"
 #include "mesh/core/core.h"
 #include "mesh/core/peers.h"
 
@@ -35,7 +36,7 @@ struct serve_follower {
 };
 
 struct serve_peer {
-    uint64_t served_at_us; /* awake; when a block of state was sent to it */
+    struct awake served_at; /* when a block of state was sent to it */
     uint64_t served_block;
 };
 
@@ -50,10 +51,10 @@ struct serve {
     enum serve_state state;
     uint64_t round; /* the wanted round, later the round of the copy */
     uint64_t hash;
-    uint64_t wanted_at_us; /* awake */
-    uint64_t copied;       /* blocks copied so far */
-    uint64_t due;          /* bitmap of peers that wait for an OFFER */
-    uint64_t asked_at_us;  /* awake */
+    struct awake wanted_at;
+    uint64_t copied; /* blocks copied so far */
+    uint64_t due;    /* bitmap of peers that wait for an OFFER */
+    struct awake asked_at;
 
     bool logs; /* the log has the totals of the rounds [first, core->round) */
     uint64_t first;

@@ -41,8 +41,8 @@ static void
 peer_seen(struct peers *peers, const struct core *core, int i, const struct proto_endpoint *at)
 {
     struct peer *peer = &peers->peers[i];
-    bool late = core->now - peer->since_us >= PEERS_BEACON_US;
-    bool waits = peer->state == PEER_KNOWN && (late || core->now >= peer->retry_at_us);
+    bool late = wall_since(core->now, peer->since) >= PEERS_BEACON_US;
+    bool waits = peer->state == PEER_KNOWN && (late || wall_reached(core->now, peer->retry_at));
     bool dials = (peer->state == PEER_CONNECTING || peer->state == PEER_GREETING) &&
                  !core_endpoint_equal(&peer->at, at);
     if (peer->state == PEER_KNOWN)
@@ -60,7 +60,7 @@ peer_establish(struct peers *peers, const struct core *core, int i)
     peer->state = PEER_UP;
     peer->retry_us = LINK_RETRY_US;
     peer->announced = !peer->hello.wants_job && !core->config.hello.wants_job;
-    peers->newest_at_us = core->awake;
+    peers->newest_at = core->awake;
     peers->news.up |= UINT64_C(1) << i;
     if (!peer->announced) {
         contact_settled(&peers->contacts, peer->node);
@@ -88,7 +88,7 @@ static void
 peer_say_refused(struct peers *peers, const struct core *core, int i)
 {
     admit_say(&peers->admit, core, i);
-    peers->peers[i].since_us = core->now;
+    peers->peers[i].since = core->now;
 }
 
 /* Refuses peers[i], which sent `hello`, from now on. */
@@ -102,7 +102,7 @@ peer_refuse(struct peers *peers, const struct core *core, int i, enum proto_refu
     if (peer->state == PEER_UP)
         peers_drop(peers, core, i, REPORT_REFUSED, "refused");
     peer->state = PEER_REFUSED;
-    peer->retry_at_us = core->now + ADMIT_REFUSED_US;
+    peer->retry_at = wall_after(core->now, ADMIT_REFUSED_US);
     if (peer->link < 0)
         peers_connect(peers, core, i);
     else if (peer->link_up)
@@ -155,7 +155,7 @@ sessions_refused(struct peers *peers, const struct core *core, struct proto_node
     peers_drop(peers, core, i, REPORT_REFUSED, "it refuses us");
     ours->reason = 0;
     peer->state = PEER_REFUSED;
-    peer->retry_at_us = core->now + ADMIT_REFUSED_US;
+    peer->retry_at = wall_after(core->now, ADMIT_REFUSED_US);
     if (!job_differs || peer->at.control_port == 0)
         return;
     admit_refuse_back(&peers->admit, core, i);
@@ -194,7 +194,7 @@ peer_greeted(struct peers *peers, const struct core *core, int i, const struct p
     struct peer *peer = &peers->peers[i];
     peer->hello = *hello;
     peer->greeted = true;
-    peer->found_at_us = core->now;
+    peer->found_at = core->now;
     if (peer->state == PEER_KNOWN) {
         peers_connect(peers, core, i);
         return;
@@ -272,7 +272,7 @@ sessions_found(struct peers *peers, const struct core *core, const struct proto_
         }
         peer_new_incarnation(peers, core, i, node);
     }
-    peer->found_at_us = core->now;
+    peer->found_at = core->now;
     contact_heard(&peers->contacts, core, node, at);
     peer_seen(peers, core, i, at);
 }
@@ -282,7 +282,7 @@ peer_link_up(struct peers *peers, const struct core *core, int i)
 {
     struct peer *peer = &peers->peers[i];
     peer->link_up = true;
-    peer->since_us = core->now;
+    peer->since = core->now;
     contact_link(&peers->contacts, core, peer->node);
     if (peer->state == PEER_REFUSED) {
         peer_say_refused(peers, core, i);
@@ -363,7 +363,7 @@ peer_replaced(const struct core *core, int i)
     for (int j = 0; j < core->peers.high; j++) {
         const struct peer *other = &core->peers.peers[j];
         bool there = j != i && (other->state == PEER_UP || other->state == PEER_REFUSED);
-        if (there && other->found_at_us > peer->found_at_us &&
+        if (there && wall_before(peer->found_at, other->found_at) &&
             core_endpoint_equal(&other->at, &peer->at))
             return true;
     }
@@ -374,7 +374,7 @@ peer_replaced(const struct core *core, int i)
 static bool
 stale(const struct core *core, const struct peer *peer)
 {
-    return core->now - peer->found_at_us > PEERS_STALE_US;
+    return wall_since(core->now, peer->found_at) > PEERS_STALE_US;
 }
 
 static void
@@ -384,9 +384,9 @@ greeting_tick(struct peers *peers, const struct core *core, int i)
     if (stale(core, peer)) {
         peers_unlink(peers, core, i);
         peers_forget(peers, i);
-    } else if (core->now - peer->since_us > PEERS_HELLO_US) {
+    } else if (wall_since(core->now, peer->since) > PEERS_HELLO_US) {
         link_hello(core, peer->link, peer->number, 0);
-        peer->since_us = core->now;
+        peer->since = core->now;
     }
 }
 
@@ -394,12 +394,12 @@ static void
 refused_tick(struct peers *peers, const struct core *core, int i)
 {
     struct peer *peer = &peers->peers[i];
-    bool late = core->now - peer->since_us > LINK_CONNECT_US;
+    bool late = wall_since(core->now, peer->since) > LINK_CONNECT_US;
     if (late)
         admit_silent(&peers->admit, core, i);
     if (late && peer->link >= 0)
         peers_unlink(peers, core, i);
-    if (core->now >= peer->retry_at_us)
+    if (wall_reached(core->now, peer->retry_at))
         peers_forget(peers, i);
 }
 
@@ -418,11 +418,11 @@ peer_tick(struct peers *peers, const struct core *core, int i)
     case PEER_KNOWN:
         if (stale(core, peer))
             peers_forget(peers, i);
-        else if (core->now >= peer->retry_at_us)
+        else if (wall_reached(core->now, peer->retry_at))
             peers_connect(peers, core, i);
         break;
     case PEER_CONNECTING:
-        if (core->now - peer->since_us > LINK_CONNECT_US) {
+        if (wall_since(core->now, peer->since) > LINK_CONNECT_US) {
             peers_unlink(peers, core, i);
             peers_retry_later(core, peer);
         }

@@ -36,7 +36,7 @@ straggler_chunk(struct straggler *s, const struct core *core, int i,
 void
 straggler_applied(struct straggler *s, const struct core *core)
 {
-    uint64_t us = core->now - core->contribution.commit_at_us;
+    uint64_t us = wall_since(core->now, core->contribution.commit_at);
     uint32_t new_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
     s->apply_us = s->apply_us == 0 ? new_us : (uint32_t)((3 * (uint64_t)s->apply_us + new_us) / 4);
 }
@@ -207,7 +207,7 @@ tell(struct straggler *s, const struct core *core, int i, uint64_t with_us, uint
 {
     struct proto_msg msg = {.type = PROTO_BENCH,
                             .bench = {.with_us = with_us, .without_us = without_us}};
-    s->of[i].told_at_us = core->awake;
+    s->of[i].told_at = core->awake;
     s->of[i].trial = false;
     peers_send(core, i, &msg);
 }
@@ -226,7 +226,7 @@ leave_out(struct straggler *s, const struct core *core, int i, uint64_t with_us,
 uint64_t
 straggler_sober(const struct straggler *s, const struct core *core, uint64_t us)
 {
-    bool known = s->came_us > s->predicted_us && core->awake < s->err_at_us;
+    bool known = s->came_us > s->predicted_us && awake_before(core->awake, s->err_at);
     return known ? us * s->came_us / s->predicted_us : us;
 }
 
@@ -266,10 +266,10 @@ decide(struct straggler *s, const struct core *core, bool trial)
         out = 0;
     bool again = out && !(out & ~s->slow);
     if (!again)
-        s->slow_at_us = core->awake;
+        s->slow_at = core->awake;
     s->slow = out;
     bool proved = trial && (s->without_us == 0 || clearly_less(s->without_us, view.round_us));
-    bool sure = proved || (again && core->awake - s->slow_at_us >= STRAGGLER_SURE_US);
+    bool sure = proved || (again && awake_since(core->awake, s->slow_at) >= STRAGGLER_SURE_US);
     if (!out || !sure)
         return STRAGGLER_GO_ON;
     return send_away(s, core, out, view.round_us, without_us == 0 ? 1 : without_us);
@@ -279,13 +279,13 @@ decide(struct straggler *s, const struct core *core, bool trial)
 static void
 call_back(struct straggler *s, const struct core *core)
 {
-    s->immune_at_us = core->awake + STRAGGLER_FORGIVE_US;
+    s->immune_at = awake_after(core->awake, STRAGGLER_FORGIVE_US);
     core_log(core, 6,
              "steps are no faster without the nodes that were left out: they may come back");
     for (int i = 0; i < core->peers.high; i++) {
         if (core->peers.peers[i].state == PEER_UP && straggler_benched(core, i))
             tell(s, core, i, 0, 0);
-        s->of[i].told_at_us = 0;
+        s->of[i].told_at.us = 0;
     }
 }
 
@@ -313,7 +313,7 @@ judge(struct straggler *s, const struct core *core)
     if (s->before_us == 0 || s->average_us == 0)
         return;
     s->came_us = s->average_us;
-    s->err_at_us = core->awake + STRAGGLER_ERR_US;
+    s->err_at = awake_after(core->awake, STRAGGLER_ERR_US);
     if (!clearly_less(s->average_us, s->before_us))
         call_back(s, core);
     s->before_us = 0;
@@ -333,10 +333,10 @@ lead(struct straggler *s, const struct core *core)
         s->without_us = s->average_us > 0 ? s->average_us : us;
         judge(s, core);
     }
-    if (core->awake < s->look_at_us || core->awake < s->immune_at_us || core->config.keep_all ||
-        core->config.even || core_mutant(MUTANT_PACE))
+    if (awake_before(core->awake, s->look_at) || awake_before(core->awake, s->immune_at) ||
+        core->config.keep_all || core->config.even || core_mutant(MUTANT_PACE))
         return STRAGGLER_GO_ON;
-    s->look_at_us = core->awake + STRAGGLER_LOOK_US;
+    s->look_at = awake_after(core->awake, STRAGGLER_LOOK_US);
     return decide(s, core, trial);
 }
 
@@ -359,7 +359,7 @@ static bool
 crawls(struct straggler *s, const struct core *core)
 {
     uint64_t most_us = 3 * s->without_us + STRAGGLER_TRIAL_US;
-    uint64_t us = core->awake - core->plan.round_at_us;
+    uint64_t us = awake_since(core->awake, core->plan.round_at);
     if (!plan_leads(&core->plan, core->config.self) || s->without_us == 0 || us <= most_us ||
         core->contribution.state != TRAINER_FREE || !trial_in_plan(s, core))
         return false;
@@ -394,7 +394,7 @@ others_go_on(const struct core *core, uint64_t step_us)
         const struct heard *heard = &core->view.of[i];
         if (core->peers.peers[i].state == PEER_UP && !heard->beat.benched &&
             !core->plan.of[i].stuck &&
-            (heard->beat.done || core->awake - heard->moved_at_us < most_us))
+            (heard->beat.done || awake_since(core->awake, heard->moved_at) < most_us))
             return true;
     }
     return false;
@@ -412,7 +412,8 @@ come_back(struct straggler *s, const struct core *core, const char *why)
 static uint64_t
 next_rest_us(const struct straggler *s, const struct core *core)
 {
-    bool again = s->rest_us > 0 && core->awake < s->rest_at_us + STRAGGLER_FORGIVE_US;
+    bool again =
+        s->rest_us > 0 && awake_before(core->awake, awake_after(s->rest_at, STRAGGLER_FORGIVE_US));
     return backoff_us(again ? s->rest_us : 0, STRAGGLER_REST_US, STRAGGLER_REST_MAX_US);
 }
 
@@ -426,7 +427,7 @@ straggler_on_bench(struct straggler *s, const struct core *core, const struct pr
     if (s->benched || core->done)
         return STRAGGLER_GO_ON;
     s->rest_us = next_rest_us(s, core);
-    s->rest_at_us = core->awake + s->rest_us;
+    s->rest_at = awake_after(core->awake, s->rest_us);
     s->benched = true;
     unsigned seconds = (unsigned)(s->rest_us / 1000000);
     if (msg->with_us == 0)
@@ -447,7 +448,7 @@ straggler_tick(struct straggler *s, const struct core *core, uint64_t step_us)
         return crawls(s, core) ? STRAGGLER_ABORT : STRAGGLER_GO_ON;
     if (!s->benched)
         return STRAGGLER_GO_ON;
-    if (core->awake >= s->rest_at_us)
+    if (awake_reached(core->awake, s->rest_at))
         return come_back(s, core, "it tries again");
     if (!others_go_on(core, step_us))
         return come_back(s, core, "nobody else goes on");

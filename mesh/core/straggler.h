@@ -26,6 +26,7 @@
 #ifndef MESH_STRAGGLER_H
 #define MESH_STRAGGLER_H
 
+#include "mesh/core/clock.h"
 #include "mesh/core/lag.h"
 #include "mesh/core/peers.h"
 
@@ -70,9 +71,9 @@ uint64_t straggler_decide(const struct straggler_input *view);
 
 struct straggler_peer {
     struct lag lag;
-    uint64_t told_at_us; /* awake; when it was told that it is left out */
-    bool trial;          /* it was left out and has come back */
-    unsigned vain;       /* how many plans were held for it in vain */
+    struct awake told_at; /* when it was told that it is left out */
+    bool trial;           /* it was left out and has come back */
+    unsigned vain;        /* how many plans were held for it in vain */
 };
 
 struct straggler {
@@ -84,20 +85,20 @@ struct straggler {
     uint64_t window_us; /* time of the full rounds since the last average */
     unsigned window_rounds;
     uint64_t average_us; /* average of a full round of the plan; 0: unknown */
-    uint64_t look_at_us; /* awake */
-    uint64_t slow;       /* bitmap of ranks: the decision at the last look */
-    uint64_t slow_at_us; /* awake; when this was first decided */
-    uint64_t without_us; /* time of a round without those who were left out; 0: unknown */
+    struct awake look_at;
+    uint64_t slow;        /* bitmap of ranks: the decision at the last look */
+    struct awake slow_at; /* when this was first decided */
+    uint64_t without_us;  /* time of a round without those who were left out; 0: unknown */
     /* time of a round with those who were left out last, until it is known whether this helped */
     uint64_t before_us;
-    uint64_t immune_at_us; /* awake; no node is left out before this time */
+    struct awake immune_at; /* no node is left out before this time */
     /* predicted and measured time of a round without those who were left out last; 0: unknown */
     uint64_t predicted_us, came_us;
-    uint64_t err_at_us; /* awake; until when these two are remembered */
+    struct awake err_at; /* until when these two are remembered */
 
-    bool benched;        /* this node is left out */
-    uint64_t rest_at_us; /* awake; until when */
-    uint64_t rest_us;    /* length of the last rest */
+    bool benched;         /* this node is left out */
+    struct awake rest_at; /* until when */
+    uint64_t rest_us;     /* length of the last rest */
 };
 
 /* What the caller has to do. */

@@ -4,14 +4,15 @@
 #ifndef MESH_VIEW_H
 #define MESH_VIEW_H
 
+#include "mesh/core/clock.h"
 #include "mesh/core/peers.h"
 
 struct heard {
     struct proto_heartbeat beat; /* its last heartbeat; round and state_hash also from its chunks */
-    uint64_t at_us;              /* awake; when its last message came */
-    uint64_t moved_at_us;        /* awake; when its round changed */
+    struct awake heard_at;       /* when its last message came */
+    struct awake moved_at;       /* when its round changed */
     uint64_t round_us;           /* time of one of its last rounds; 0: unknown */
-    uint64_t counted_at_us;      /* now; when round_us was measured, */
+    struct wall counted_at;      /* when round_us was measured, */
     uint64_t counted_round;      /* and at which round */
     bool suspected;              /* it has been silent for too long */
     bool hears_me;
@@ -22,7 +23,7 @@ struct heard {
 
 struct view {
     struct heard of[PEERS_MAX]; /* index: as in struct peers */
-    uint64_t beat_at_us;        /* now; when the next heartbeat is due */
+    struct wall beat_at;        /* when the next heartbeat is due */
 };
 
 #endif

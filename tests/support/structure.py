@@ -7,7 +7,7 @@ call or an include upwards; a part that may write to another part's record; a fi
 import collections, glob, os, re, statistics, subprocess, sys
 
 STOREYS = [  # from the bottom to the top
-    ('base', 'backoff check check_simd mutant divide'),
+    ('base', 'clock backoff check check_simd mutant divide'),
     ('sessions', 'link contact report admit rendezvous peers sessions'),
     ('view', 'view heartbeat'),
     ('parts', 'plan plan_lead plan_obey contribution lag straggler divergence transfer fetch fetch_internal fetch_copy '

@@ -54,13 +54,13 @@ late_ticks_stretch_deadlines_though_messages_come(void **state)
     (void)state;
     struct lone *lone = meet();
     const struct proto_msg alive = {.type = PROTO_PEERS};
-    uint64_t awake = lone->core->awake;
+    struct awake awake = lone->core->awake;
     for (unsigned k = 0; k < 100; k++) {
         lone->now += 5000;
         lone_say(lone, 8, &alive);
     }
     core_on_tick(lone->core, lone->now);
-    assert_true(lone->core->awake - awake <= CORE_NAP_US);
+    assert_true(awake_since(lone->core->awake, awake) <= CORE_NAP_US);
     int i = peers_find(lone->core, lone_node(lone, 7));
     assert_true(i >= 0);
     assert_false(lone->core->view.of[i].suspected);

@@ -26,7 +26,7 @@ chunks(struct lag *lag, uint64_t round, uint64_t at, int64_t clock, unsigned cou
        uint64_t each_us)
 {
     for (unsigned k = 1; k <= count; k++)
-        lag_chunk(lag, at + WAY + k * each_us, sender(at, clock), round);
+        lag_chunk(lag, (struct wall){at + WAY + k * each_us}, sender(at, clock), round);
 }
 
 static void
@@ -35,7 +35,7 @@ chunks_of_a_round_add_up_and_the_way_itself_does_not_count(void **state)
     (void)state;
     for (size_t c = 0; c < sizeof clocks / sizeof *clocks; c++) {
         struct lag lag = {0};
-        lag_heard(&lag, start + WAY, sender(start, clocks[c]));
+        lag_heard(&lag, (struct wall){start + WAY}, sender(start, clocks[c]));
         for (uint64_t round = 0; round < 3; round++) {
             assert_int_equal(lag.us, round < 2 ? 0 : 40 * MS); /* two rounds are needed */
             chunks(&lag, round, start + (round + 1) * 100 * MS, clocks[c], 4, 10 * MS);
@@ -62,7 +62,7 @@ one_slow_round_of_a_busy_moment_does_not_count(void **state)
 {
     (void)state;
     struct lag lag = {0};
-    lag_heard(&lag, start + WAY, start);
+    lag_heard(&lag, (struct wall){start + WAY}, start);
     for (uint64_t round = 0; round < 8; round++) {
         chunks(&lag, round, start + (round + 1) * 1000 * MS, 0, 1, round % 4 == 3 ? MS : 500 * MS);
         lag_round(&lag, round, true);
@@ -81,7 +81,7 @@ chunks_of_the_next_round_come_early_and_short_rounds_do_not_count(void **state)
 {
     (void)state;
     struct lag lag = {0};
-    lag_heard(&lag, start + WAY, start);
+    lag_heard(&lag, (struct wall){start + WAY}, start);
     for (uint64_t round = 0; round < 6; round++) {
         uint64_t at = start + (round + 1) * 1000 * MS;
         chunks(&lag, round, at, 0, 1, 20 * MS);
@@ -103,14 +103,14 @@ the_quickest_message_is_forgotten_in_time(void **state)
     (void)state;
     struct lag lag = {0};
     uint64_t now = start;
-    lag_heard(&lag, now, sender(now, 50 * MS));
+    lag_heard(&lag, (struct wall){now}, sender(now, 50 * MS));
     for (uint64_t k = 0; k < 2 * LAG_BASE_US / MS + 2; k += 100) {
         now += 100 * MS;
-        lag_heard(&lag, now, now);
+        lag_heard(&lag, (struct wall){now}, now);
     }
     for (uint64_t round = 0; round < 4; round++) {
         now += 100 * MS;
-        lag_chunk(&lag, now, now, round);
+        lag_chunk(&lag, (struct wall){now}, now, round);
         lag_round(&lag, round, true);
     }
     assert_int_equal(lag.us, 0);

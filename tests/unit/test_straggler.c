@@ -332,7 +332,7 @@ predictions_are_taken_for_as_wrong_as_the_last_one(void **state)
         straggler_round(s, lone->core, 150 * MS);
     }
     assert_int_equal(straggler_sober(s, lone->core, 6 * MS), 90 * MS);
-    lone->core->awake += STRAGGLER_ERR_US;
+    lone->core->awake.us += STRAGGLER_ERR_US;
     assert_int_equal(straggler_sober(s, lone->core, 6 * MS), 6 * MS);
     lone_destroy(&lone);
 }
