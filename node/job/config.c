@@ -29,20 +29,25 @@ key_of(const char *path)
     return config_key_find(NULL, path);
 }
 
-/* Bring text and hash up to date with the values. */
+/* Bring text and hashes up to date with the values. */
 static int
 config_refresh(struct config *config, struct why *why)
 {
-    size_t job_size = 0, size = 0;
+    size_t job_size = 0, exchange_size = 0, size = 0;
     char *job = config_text(config, CONFIG_JOB, &job_size);
-    char *text = config_text(config, CONFIG_JOB | CONFIG_SHARED, &size);
-    if (!job || !text) {
-        free(job);
+    char *exchange = config_text(config, CONFIG_EXCHANGE, &exchange_size);
+    char *text = config_text(config, CONFIG_JOB | CONFIG_EXCHANGE | CONFIG_SHARED, &size);
+    bool all = job && exchange && text;
+    if (all) {
+        config->job_hash = XXH3_64bits(job, job_size);
+        config->exchange_hash = XXH3_64bits(exchange, exchange_size);
+    }
+    free(job);
+    free(exchange);
+    if (!all) {
         free(text);
         return why_error(why, -ENOMEM, "out of memory");
     }
-    config->job_hash = XXH3_64bits(job, job_size);
-    free(job);
     free(config->text);
     config->text = text;
     config->text_size = size;

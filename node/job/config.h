@@ -1,7 +1,8 @@
 /* config.h - one checked struct, from a YAML file and the command line.
  *
  * Every key is declared once, in the table of config_key.c: section, name, kind, range, default, and whether it is
- * part of the job (decides the result) or belongs only to this node. configs/reference.yaml is the manual.
+ * part of the job (decides the result), must be the same on nodes that train together, or belongs only to this node.
+ * configs/reference.yaml is the manual.
  *
  *     struct config *config;
  *     int rc = config_load(&config, "digits.yaml", &why);
@@ -99,7 +100,9 @@ struct config {
     char from[PROTO_WHO_MAX];       /* the node that gave the job; "" = the job is ours */
     char file[CONFIG_PATH_MAX];     /* where it came from */
     unsigned line[CONFIG_KEYS_MAX]; /* line of each key in the file, for messages; 0 = not there */
-    uint64_t job_hash;              /* of the job's keys; see config_job_hash */
+    uint64_t job_hash;              /* of the keys that decide the result; see config_job_hash */
+    uint64_t
+        exchange_hash; /* of the keys that only nodes that train together must have in common */
     /* text for a node without a job: canonical YAML with every key that all nodes share, --set included;
      * NUL-terminated. Owned by the struct. */
     char *text;
@@ -120,7 +123,7 @@ int config_copy(struct config **out, const struct config *config, struct why *wh
 void config_destroy(struct config **config);
 
 /* Hash of every key that is part of the job, in canonical form, mixed with the hash of the data and that of the
- * weights in model.from (0 without). */
+ * weights in model.from (0 without). It names checkpoints: how sums travel may change from run to run. */
 uint64_t config_job_hash(const struct config *config, uint64_t data_hash, uint64_t from_hash);
 /* A data_spec that borrows from the config. */
 void config_data_spec(const struct config *config, struct data_spec *out);

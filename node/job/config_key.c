@@ -249,8 +249,8 @@ const struct config_key config_keys[] = {
     UINT("mesh", "gather_ms", CONFIG_SHARED, MEMBER(mesh.gather_ms), 0, 600000, "1000"),
     UINT("mesh", "port", CONFIG_NODE, MEMBER(mesh.port), 0, 65535, "0"),
     UINT("mesh", "beacon_port", CONFIG_NODE, MEMBER(mesh.beacon_port), 0, 65535, "0"),
-    UINT("mesh", "bucket", CONFIG_JOB, MEMBER(mesh.bucket), 4096, 1 << 30, "1048576"),
-    REAL("mesh", "audit", MEMBER(mesh.audit), 0, 1, "0"),
+    UINT("mesh", "bucket", CONFIG_EXCHANGE, MEMBER(mesh.bucket), 4096, 1 << 30, "1048576"),
+    {"mesh", "audit", CONFIG_REAL, CONFIG_EXCHANGE, MEMBER(mesh.audit), 0, 1, NULL, "0", NULL},
     TEXT(CONFIG_ENDPOINTS, "mesh", "seeds", CONFIG_NODE, MEMBER(mesh.seed)),
 
     TEXT(CONFIG_NAME, "node", "name", CONFIG_NODE, MEMBER(name)),

@@ -25,8 +25,10 @@ enum config_kind {
 
 enum config_scope {
     CONFIG_JOB = 1,    /* decides the result: part of the job hash */
-    CONFIG_SHARED = 2, /* the same on all nodes, but does not decide the result */
+    CONFIG_SHARED = 2, /* given to nodes without a job, but does not decide the result */
     CONFIG_NODE = 4,   /* belongs to this node alone: not given to others */
+    /* what travels depends on it, so nodes that train together must have the same; it does not decide the result */
+    CONFIG_EXCHANGE = 8,
 };
 
 struct config_word {

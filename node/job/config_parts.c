@@ -25,22 +25,20 @@ is_later(const struct config_key *key)
     };
     if (strncmp(key->section, "train.", 6) == 0)
         return true;
-    if (strcmp(key->section, "mesh") == 0)
-        return true; /* how sums travel */
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(key->section, "train") == 0 && strcmp(key->name, names[i]) == 0)
             return true;
     return false;
 }
 
-/* Is it a key of this config: one of the job, and of the words that are chosen? */
+/* Is it a key of this config: one of these scopes, and of the words that are chosen? */
 static bool
-is_there(const struct config_key *key, const struct config *config)
+is_there(const struct config_key *key, const struct config *config, unsigned scopes)
 {
     char path[CONFIG_SHOWN_MAX];
     snprintf(path, sizeof path, "%s", key->section);
     char *dot = strrchr(path, '.');
-    if (!(key->scope & CONFIG_JOB) || config_key_of_model(key))
+    if (!(key->scope & scopes) || config_key_of_model(key))
         return false;
     if (!dot)
         return strcmp(key->section, "train") != 0 || strcmp(key->name, "past") != 0;
@@ -93,13 +91,13 @@ differ_model(const struct config *left, const struct config *right, struct confi
     return differ;
 }
 
-bool
-config_differ(const struct config *left, const struct config *right, size_t *at,
-              struct config_difference *out)
+static bool
+differ(const struct config *left, const struct config *right, unsigned scopes, size_t *at,
+       struct config_difference *out)
 {
     for (; *at < config_key_count; ++*at) {
         const struct config_key *key = &config_keys[*at];
-        if (!is_there(key, left) || !is_there(key, right))
+        if (!is_there(key, left, scopes) || !is_there(key, right, scopes))
             continue;
         show_value(key, left, out->left);
         show_value(key, right, out->right);
@@ -111,6 +109,20 @@ config_differ(const struct config *left, const struct config *right, size_t *at,
         return true;
     }
     return (*at)++ == config_key_count && differ_model(left, right, out);
+}
+
+bool
+config_differ(const struct config *left, const struct config *right, size_t *at,
+              struct config_difference *out)
+{
+    return differ(left, right, CONFIG_JOB, at, out);
+}
+
+bool
+config_differ_together(const struct config *left, const struct config *right, size_t *at,
+                       struct config_difference *out)
+{
+    return differ(left, right, CONFIG_JOB | CONFIG_EXCHANGE, at, out);
 }
 
 static size_t

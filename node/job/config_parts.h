@@ -46,6 +46,9 @@ struct config_difference {
 /* Finds the next one, except train.past. *at must be 0 for the first call. False if there is none. */
 bool config_differ(const struct config *left, const struct config *right, size_t *at,
                    struct config_difference *out);
+/* The same, also of the keys that only nodes that train together must have in common. */
+bool config_differ_together(const struct config *left, const struct config *right, size_t *at,
+                            struct config_difference *out);
 /* Finds the first one that must not differ between parts. */
 bool config_differ_fixed(const struct config *left, const struct config *right,
                          struct config_difference *out);

@@ -169,7 +169,7 @@ write_config(FILE *file, const struct config *config, unsigned scopes)
         write_value(file, key, config);
         fputc('\n', file);
     }
-    if (config->model.count > 0)
+    if (config->model.count > 0 && (scopes & CONFIG_JOB))
         write_model(file, config, scopes);
 }
 

@@ -11,6 +11,7 @@
 
 #include "node/commands/host.h"
 #include "node/train/left.h"
+#include "proto/mix.h"
 
 static int
 open_memory(struct run *run, struct why *why)
@@ -126,7 +127,7 @@ tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out
     size_t at = 0;
     if (config_parse(&other, "the other job", theirs, size, &why))
         return;
-    if (config_differ(other, run->config, &at, &difference))
+    if (config_differ_together(other, run->config, &at, &difference))
         snprintf(out, out_size, "%s is %s there, %s here", difference.key, difference.left,
                  difference.right);
     else
@@ -169,7 +170,7 @@ open_mesh(struct run *run, struct why *why)
     snprintf(setup.hello.run, sizeof setup.hello.run, "%s", config->run.name);
     snprintf(setup.hello.kernel, sizeof setup.hello.kernel, "%s", run->job.kernel);
     host_name(config->name, setup.hello.name, sizeof setup.hello.name);
-    setup.hello.job_hash = run->job_hash;
+    setup.hello.job_hash = mix64_pair(run->job_hash, config->exchange_hash);
     setup.hello.numerics = nn_fingerprint();
     return mesh_new(&run->mesh, &setup, why);
 }

@@ -545,6 +545,9 @@ each_key_counts_for_the_job_or_not_and_travels_or_not(void **state)
         if ((config->job_hash != before->job_hash) != (key->scope == CONFIG_JOB))
             fail_msg("%s: the job hash %s", assignment,
                      key->scope == CONFIG_JOB ? "is the same" : "differs");
+        if ((config->exchange_hash != before->exchange_hash) != (key->scope == CONFIG_EXCHANGE))
+            fail_msg("%s: the hash of the exchange %s", assignment,
+                     key->scope == CONFIG_EXCHANGE ? "is the same" : "differs");
         if ((strcmp(config->text, before->text) != 0) != (key->scope != CONFIG_NODE && !only))
             fail_msg("%s: the text is wrong", assignment);
         assert_true(config->job_hash == after->job_hash);

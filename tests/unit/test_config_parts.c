@@ -140,6 +140,30 @@ differences_are_named_one_after_the_other(void **state)
     config_destroy(&right);
 }
 
+/* How sums travel is no part of the job, but nodes that train together must agree on some of it. */
+static void
+how_sums_travel_may_differ_between_runs(void **state)
+{
+    (void)state;
+    struct config_difference d;
+    struct config *left = job((const char *const[]){NULL});
+    struct config *right = job(
+        (const char *const[]){"mesh.bucket=4096", "mesh.audit=0.5", "mesh.division=even", NULL});
+    size_t at = 0;
+    assert_true(left->job_hash == right->job_hash);
+    assert_false(left->exchange_hash == right->exchange_hash);
+    assert_false(config_differ(left, right, &at, &d));
+    assert_false(config_differ_fixed(left, right, &d));
+    at = 0;
+    assert_true(config_differ_together(left, right, &at, &d));
+    assert_string_equal(d.key, "mesh.bucket");
+    assert_true(config_differ_together(left, right, &at, &d));
+    assert_string_equal(d.key, "mesh.audit");
+    assert_false(config_differ_together(left, right, &at, &d));
+    config_destroy(&left);
+    config_destroy(&right);
+}
+
 int
 main(void)
 {
@@ -148,6 +172,7 @@ main(void)
         cmocka_unit_test(the_past_may_be_written_in_any_order_and_says_no_more_than_it_must),
         cmocka_unit_test(what_cannot_be_a_past_is_refused),
         cmocka_unit_test(differences_are_named_one_after_the_other),
+        cmocka_unit_test(how_sums_travel_may_differ_between_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

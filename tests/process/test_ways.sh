@@ -1,0 +1,53 @@
+#!/bin/bash
+# test_ways.sh - keys that do not decide the result: nodes whose values of these differ train together, and a checkpoint
+# goes on under others. What travels depends on mesh.bucket and mesh.audit: nodes that differ in them refuse one another
+# by name, but a run may go on with others, too. One hash each time.
+. "$(dirname "$0")/../support/process.sh"
+
+write_job "$WORK/job.yaml" 80
+reference "$WORK/job.yaml"
+
+node a "$WORK/job.yaml" --peers 2 --set mesh.division=even --set train.recompute=yes --set mesh.gather_ms=500
+node b "$WORK/job.yaml" --peers 2 --set mesh.division=speed --set run.numerics=portable --set train.checkpoint_every=7
+finished 60 a b
+same_hash reference a b
+for name in a b; do
+    [ "$(result $name peers_max)" = 2 ] || fail "$name trained with $(result $name peers_max) nodes, expected 2"
+done
+echo "nodes with other settings of their own: $(result a params_sha256)"
+
+go_on() { # NAME OPTION ...: until step 20 with what is set before --, and on with what is set behind it
+    local name=$1 before=() after=() set
+    shift
+    while [ "$1" != -- ]; do
+        before+=(--set "$1")
+        shift
+    done
+    shift
+    for set; do
+        after+=(--set "$set")
+    done
+    node "$name" "$WORK/job.yaml" --set mesh.gather_ms=0 --set train.checkpoint_every=5 "${before[@]}"
+    wait_until 30 "$name to have a checkpoint" compgen -G "$WORK/$name/checkpoint-2*" >/dev/null
+    kill_node "$name"
+    [ ! -e "$WORK/$name/result.json" ] || fail "$name was done before it was killed"
+    node "$name" "$WORK/job.yaml" --set mesh.gather_ms=0 "${after[@]}"
+    finished 60 "$name"
+    grep -q "^resumed at step" "$WORK/$name.log" || fail "$name did not go on: $(cat "$WORK/$name.log")"
+    same_hash reference "$name"
+    "$MESHNODE" verify "$WORK/$name" >"$WORK/out" || fail "verify of $name: $(cat "$WORK/out")"
+}
+go_on c mesh.bucket=65536 mesh.audit=0.5 mesh.division=even -- mesh.bucket=4096
+go_on d -- mesh.bucket=8192 mesh.audit=0.1
+echo "runs that went on with other settings: the same"
+
+node e "$WORK/job.yaml" --peers 2 --set mesh.bucket=65536
+node f "$WORK/job.yaml" --peers 2 --set mesh.bucket=131072
+says() { # NAME PATTERN
+    grep -q "$2" "$WORK/$1.log"
+}
+wait_until 20 "e to refuse f" says e "trains another job: mesh.bucket is 131072 there, 65536 here"
+wait_until 20 "f to refuse e" says f "trains another job: mesh.bucket is 65536 there, 131072 here"
+[ "$(steps_done e)$(steps_done f)" = 00 ] || fail "they trained together with other buckets"
+kill_node e
+kill_node f
