@@ -42,7 +42,8 @@ class Failed(Exception):
 
 def needs(program):
     if not os.access(program, os.X_OK):
-        sys.exit(f"{program} is missing: run `make{' failpoints' if program == FAILNODE else ''}` first")
+        target = {FAILNODE: " failpoints", os.path.join(BUILD, "switch"): " " + os.path.relpath(program)}.get(program, "")
+        sys.exit(f"{program} is missing: run `make{target}` first")
 
 
 class Node:

@@ -463,6 +463,7 @@ def options(text, **extra):
     why = missing()
     if why:
         skip("no network namespaces with TAP devices: %s" % why)
+    mesh.needs(os.path.join(BUILD, "switch"))
     os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)  # what is measured is not what else this machine does
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     return chosen
