@@ -42,7 +42,7 @@ class Failed(Exception):
 
 def needs(program):
     if not os.access(program, os.X_OK):
-        target = {FAILNODE: " failpoints", os.path.join(BUILD, "switch"): " " + os.path.relpath(program)}.get(program, "")
+        target = " failpoints" if program == FAILNODE else "" if program == MESHNODE else " " + os.path.relpath(program)
         sys.exit(f"{program} is missing: run `make{target}` first")
 
 
