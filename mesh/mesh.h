@@ -2,18 +2,18 @@
  *
  *     struct mesh *mesh;
  *     if (mesh_new(&mesh, &setup, &why)) ...          // opens sockets, starts the actor
- *     mesh_state(mesh, 0, block, hash, 0, false);                // our state: before round 0
+ *     mesh_state(mesh, block, &(struct core_state){.hash = hash});   // our state: before round 0
  *     for (struct mesh_task t; mesh_next(mesh, &t), t.kind != MESH_DONE;)
  *         switch (t.kind) {
  *         case MESH_COMPUTE:  // zero mesh_own() if t.fresh, add the gradients of t.shards for t.round,
  *                             // mesh_bucket(mesh, b) as each bucket b is complete
  *         case MESH_SUMMED:   // optional: bucket t.bucket of mesh_sum() is final; see below
  *         case MESH_COMMIT:   // mesh_sum() is the total of all shards: apply it,
- *                             // mesh_state(mesh, t.round + 1, block, hash, first_bucket, done),
+ *                             // mesh_state(mesh, block, &state) of the round after,
  *                             // or mesh_total_bad(mesh)
  *         case MESH_AUDIT:    // compute t.shards apart and compare with t.claim: mesh_audited(mesh, equal)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
- *                             // mesh_state(mesh, t.round, ...), or mesh_state_bad(mesh)
+ *                             // mesh_state of this round, or mesh_state_bad(mesh)
  *         case MESH_BACK:     // ours before t.round may be wrong: mesh_state of an older one that we can vouch for
  *         ...
  *
@@ -173,11 +173,10 @@ const uint8_t *mesh_state_in(const struct mesh *mesh); /* [state_size]; valid du
 
 void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits for the next task */
 void mesh_bucket(struct mesh *mesh, size_t bucket);
-/* The trainer's state is now `state` [state_size], the one before `round`. The mesh sends it to others from there,
- * so it must not change until the next mesh_state, except during MESH_COMMIT, MESH_ADOPT and MESH_BACK. The next
- * round exchanges the buckets from first_bucket on. */
-void mesh_state(struct mesh *mesh, uint64_t round, const void *state, uint64_t state_hash,
-                size_t first_bucket, bool done);
+/* The trainer's state is now `block` [state_size], of which `state` says what the core has to know: core.h. The mesh
+ * sends it to others from there, so it must not change until the next mesh_state, except during MESH_COMMIT,
+ * MESH_ADOPT and MESH_BACK. */
+void mesh_state(struct mesh *mesh, const void *block, const struct core_state *state);
 void mesh_state_bad(struct mesh *mesh);
 void mesh_total_bad(struct mesh *mesh); /* during MESH_COMMIT: the total is damaged */
 /* Asks the other nodes for a page of the checkpoint of `step`, as of `round` if that is not 0. MESH_PAGE follows,

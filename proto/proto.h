@@ -120,7 +120,9 @@ struct proto_heartbeat {
     bool ready;     /* I am in no plan, and I will have caught up if you wait for one total */
     bool done;      /* the run is complete here */
     bool benched;   /* I was left out: make plans without me */
-    uint64_t have; /* shards of `round` that my contribution contains, or that I am computing now */
+    /* shards of `round` that my contribution contains, or that I am computing now; where shards must not change hands,
+     * those that I had in the plan of the round before */
+    uint64_t have;
     uint64_t state_hash; /* of the state before `round`; 0: unknown */
     uint32_t speed;      /* micro-shards per second: 1e6 / seconds per shard; 0: unknown */
     uint64_t busy_us;    /* how long the trainer has made no progress; 0: it has nothing to do */

@@ -97,6 +97,7 @@ void
 contribution_commit(struct contribution *own, const struct core *core)
 {
     contribution_ask(own, core, TRAINER_COMMITTING);
+    own->applying = own->has;
     own->commit_at = core->now;
     core->config.trainer->commit(core->config.trainer_ctx, core->round);
 }
@@ -178,16 +179,22 @@ contribution_returned(struct contribution *own, const struct core *core)
 }
 
 void
-contribution_applied(struct contribution *own)
+contribution_refused(struct contribution *own)
 {
     assert(own->state != TRAINER_COMPUTING && own->state != TRAINER_FREE);
     own->state = TRAINER_FREE;
     own->filled = false;
-    own->has = 0;
-    own->computing = 0;
+    own->has = own->computing = own->applying = 0;
     own->commit_at.us = 0;
     own->saved_us = own->ahead_us;
     own->ahead_us = 0;
+}
+
+void
+contribution_applied(struct contribution *own)
+{
+    own->held = own->applying;
+    contribution_refused(own);
 }
 
 void
@@ -195,5 +202,5 @@ contribution_damaged(struct contribution *own)
 {
     own->state = TRAINER_DAMAGED;
     own->filled = false;
-    own->has = own->computing = 0;
+    own->has = own->computing = own->applying = own->held = 0;
 }

@@ -17,6 +17,7 @@
 #define MESH_CONTRIBUTION_H
 
 #include "mesh/core/clock.h"
+#include "mesh/core/mutant.h"
 #include "mesh/core/peers.h"
 
 enum trainer_state {
@@ -41,6 +42,9 @@ struct contribution {
     bool filled;        /* own[] is the sum of `has` for core->round; false: own[] is invalid */
     uint64_t has;       /* the shards in own[] */
     uint64_t computing; /* the shards being added */
+    /* the shards in the sum that is being applied, and in that of the round before, if this node was in its plan: see
+     * core_state.pinned */
+    uint64_t applying, held;
     size_t ready;       /* number of buckets of own[] that contain has | computing */
     unsigned in_flight; /* bodies that are lent */
     bool waiting;       /* in this event, the core waits for the end of sends */
@@ -76,6 +80,8 @@ void contribution_lend(struct contribution *own, const struct core *core);
 void contribution_returned(struct contribution *own, const struct core *core);
 /* The trainer has finished committing, adopting, or going back. */
 void contribution_applied(struct contribution *own);
+/* The trainer refuses to apply the total: the round is done again. */
+void contribution_refused(struct contribution *own);
 /* The trainer's state and its present task are void. */
 void contribution_damaged(struct contribution *own);
 /* The trainer waited for a processor for so long. */
@@ -88,6 +94,13 @@ contribution_have(const struct contribution *own)
     if (own->state == TRAINER_COMPUTING)
         return own->has | own->computing;
     return own->filled ? own->has : 0;
+}
+
+/* The shards of core->round that the next plan should leave with this node. */
+static inline uint64_t
+contribution_keeps(const struct contribution *own, bool pinned)
+{
+    return pinned && !core_mutant(MUTANT_PIN) ? own->held : contribution_have(own);
 }
 
 /* May the core read the state and adopt a plan now? */

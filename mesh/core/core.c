@@ -388,12 +388,11 @@ core_on_returned(struct core *core, uint64_t now)
 }
 
 void
-core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_hash,
-                size_t first_bucket, bool done)
+core_on_applied(struct core *core, uint64_t now, const struct core_state *state)
 {
     event_begin(core, now);
-    assert(first_bucket < core->config.bucket_count);
-    core->engine->applied(core, &(struct engine_state){round, state_hash, first_bucket, done});
+    assert(state->first_bucket < core->config.bucket_count);
+    core->engine->applied(core, state);
     core_settle(core);
     event_end(core);
 }

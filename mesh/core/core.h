@@ -163,6 +163,20 @@ struct core_config {
     bool inexact;
 };
 
+/* What the trainer says of its state. All of it is a function of the state, so nodes with equal states say the same. */
+struct core_state {
+    uint64_t round; /* it is the one before this round */
+    uint64_t hash;
+    size_t
+        first_bucket; /* the next rounds exchange the buckets from this one on: an evaluation only needs the last */
+    bool done; /* there are no more rounds: this node only serves others from now on */
+    /* Shards must not change hands here: what a node keeps for its shards from round to round is needed. Whoever took
+     * part in the plan of the round before, and is in the next one, has at least the shards that it had. Nobody is
+     * left out for being slow, and no plan is held to divide the shards better. The shards of a node that is gone go
+     * to others. So do those of one that was not in the plan of the round before but got its total from others. */
+    bool pinned;
+};
+
 /* How far this node and one that it hears came, which have no session. */
 enum core_gap {
     /* they have one, or there is nothing to wonder about: not heard now, refused, gone */
@@ -247,11 +261,8 @@ void core_on_bucket(struct core *core, uint64_t now, size_t bucket);
  * round is committed under the same plan. Returns false when there is none. */
 bool core_lend(struct core *core, uint64_t now, size_t *bucket);
 void core_on_returned(struct core *core, uint64_t now);
-/* The trainer's state is now the one before `round`. The next rounds exchange the buckets from `first_bucket` on
- * (an evaluation needs only the last one). `done`: there are no more rounds, this node only serves others from now
- * on. */
-void core_on_applied(struct core *core, uint64_t now, uint64_t round, uint64_t state_hash,
-                     size_t first_bucket, bool done);
+/* The trainer's state is now this one. */
+void core_on_applied(struct core *core, uint64_t now, const struct core_state *state);
 void core_on_state_bad(struct core *core, uint64_t now);
 /* The total to be committed is damaged: a new plan computes and sums all of it again. */
 void core_on_total_bad(struct core *core, uint64_t now);

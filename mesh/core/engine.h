@@ -13,13 +13,6 @@
 #include "mesh/core/heartbeat.h"
 #include "mesh/core/internal.h"
 
-/* What the trainer says of its state: see core_on_applied. */
-struct engine_state {
-    uint64_t round, hash;
-    size_t first_bucket;
-    bool done;
-};
-
 struct engine {
     bool
         equal_states; /* nodes at the same round hold the same state and write equal files, bit for bit */
@@ -40,7 +33,7 @@ struct engine {
     void (*bucket)(struct core *core, size_t bucket);
     bool (*lend)(struct core *core, size_t *bucket);
     void (*returned)(struct core *core);
-    void (*applied)(struct core *core, const struct engine_state *now);
+    void (*applied)(struct core *core, const struct core_state *now);
     void (*state_bad)(struct core *core);
     void (*total_bad)(struct core *core);
     void (*damaged)(struct core *core);

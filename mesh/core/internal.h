@@ -60,6 +60,7 @@ struct core {
     uint64_t state_hash;
     size_t first_bucket;
     bool done;
+    bool pinned; /* the shards of `round` stay where they were in the round before: core.h */
     bool leaving;
     bool finished;
 

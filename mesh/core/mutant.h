@@ -68,6 +68,8 @@
 #define MUTANT_PAGE_TO   (UINT64_C(1) << 43) /* a page goes to another node than the one that asked */
 #define MUTANT_PAGE_NONE (UINT64_C(1) << 44) /* nobody has a page when the first one has it not */
 
+#define MUTANT_PIN (UINT64_C(1) << 60) /* shards change hands where they must not */
+
 #ifdef MESHNODE_MUTANTS
 extern uint64_t core_mutants; /* those planted now, in every core; tests/support/mutant.c */
 #else

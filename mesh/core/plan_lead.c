@@ -250,7 +250,8 @@ divide(const struct core *core, const struct choice *choice, struct proto_plan *
     uint32_t speed[PROTO_PEERS_MAX] = {0};
     for (size_t k = 0; k < choice->n; k++) {
         int i = choice->peer[k];
-        have[k] = i < 0 ? contribution_have(&core->contribution) : core->view.of[i].beat.have;
+        have[k] = i < 0 ? contribution_keeps(&core->contribution, core->pinned)
+                        : core->view.of[i].beat.have;
         if (!core->config.even) /* without a speed all count as equal */
             speed[k] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
     }
@@ -382,7 +383,8 @@ void
 plan_balance(struct plan *plan, const struct core *core)
 {
     bool even = core->config.even;
-    if (!plan_leads(plan, core->config.self) || plan->now.count < 2 || plan->hold != UINT64_MAX)
+    if (!plan_leads(plan, core->config.self) || plan->now.count < 2 || plan->hold != UINT64_MAX ||
+        core->pinned)
         return;
     if (even ? !uneven(plan, core)
              : awake_before(core->awake, plan->balance_at) || !unbalanced(plan, core))

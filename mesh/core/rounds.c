@@ -278,7 +278,7 @@ next_round(struct core *core)
 }
 
 static void
-on_applied(struct core *core, const struct engine_state *now)
+on_applied(struct core *core, const struct core_state *now)
 {
     if (core->contribution.state == TRAINER_START)
         core->started_at = core->awake;
@@ -296,6 +296,7 @@ on_applied(struct core *core, const struct engine_state *now)
     core->state_hash = now->hash;
     core->first_bucket = now->first_bucket;
     core->done = now->done;
+    core->pinned = now->pinned;
     divergence_applied(&core->divergence, core, was == TRAINER_ADOPTING || was == TRAINER_START);
     next_round(core);
 }
@@ -312,7 +313,7 @@ static void
 on_total_bad(struct core *core)
 {
     assert(core->contribution.state == TRAINER_COMMITTING);
-    contribution_applied(&core->contribution);
+    contribution_refused(&core->contribution);
     fetch_total_bad(&core->fetch, core);
     rounds_abort(core, "its total is damaged");
 }
@@ -347,7 +348,7 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
     beat->idle = plan_idle(core);
     beat->ready = fetch_ready(core);
     beat->done = core->done;
-    beat->have = contribution_have(&core->contribution);
+    beat->have = contribution_keeps(&core->contribution, core->pinned);
     beat->state_hash = core->state_hash;
     beat->speed = core->contribution.speed;
     beat->busy_us = contribution_busy_us(&core->contribution, core->awake);

@@ -334,7 +334,7 @@ lead(struct straggler *s, const struct core *core)
         judge(s, core);
     }
     if (awake_before(core->awake, s->look_at) || awake_before(core->awake, s->immune_at) ||
-        core->config.keep_all || core->config.even || core_mutant(MUTANT_PACE))
+        core->config.keep_all || core->config.even || core->pinned || core_mutant(MUTANT_PACE))
         return STRAGGLER_GO_ON;
     s->look_at = awake_after(core->awake, STRAGGLER_LOOK_US);
     return decide(s, core, trial);

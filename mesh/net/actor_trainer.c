@@ -246,14 +246,13 @@ mesh_bucket(struct mesh *mesh, size_t bucket)
 }
 
 void
-mesh_state(struct mesh *mesh, uint64_t round, const void *state, uint64_t state_hash,
-           size_t first_bucket, bool done)
+mesh_state(struct mesh *mesh, const void *block, const struct core_state *state)
 {
-    assert(first_bucket <= mesh->setup.bucket_count);
+    assert(state->first_bucket < mesh->setup.bucket_count);
     pthread_mutex_lock(&mesh->lock);
-    mesh->state = state;
-    mesh->first_bucket = first_bucket;
-    core_on_applied(mesh->core, clock_us(), round, state_hash, first_bucket, done);
+    mesh->state = block;
+    mesh->first_bucket = state->first_bucket;
+    core_on_applied(mesh->core, clock_us(), state);
     actor_settle(mesh);
     pthread_mutex_unlock(&mesh->lock);
 }

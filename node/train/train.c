@@ -89,8 +89,11 @@ announce(struct run *run, uint64_t hash)
     bool evaluation = run->state.header->phase == STATE_EVALUATE;
     run->hash = hash;
     run->round = run->state.header->round;
-    mesh_state(run->mesh, run->state.header->round, run->state.block, hash,
-               evaluation ? count - 1 : 0, run->state.header->done);
+    mesh_state(run->mesh, run->state.block,
+               &(struct core_state){.round = run->state.header->round,
+                                    .hash = hash,
+                                    .first_bucket = evaluation ? count - 1 : 0,
+                                    .done = run->state.header->done});
 }
 
 /* Is the state still the one that was told to the mesh? What is computed from it counts only if it is: nothing

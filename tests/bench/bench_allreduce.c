@@ -119,14 +119,15 @@ commit(struct bench *bench, const struct mesh_task *task)
     if (round >= WARM - 1)
         bench->last = now;
     const bool done = bench->seconds && round + 1 == WARM + (uint64_t)bench->rounds;
-    mesh_state(bench->mesh, round + 1, bench, round + 1, 0, done);
+    mesh_state(bench->mesh, bench,
+               &(struct core_state){.round = round + 1, .hash = round + 1, .done = done});
 }
 
 static void
 run(struct bench *bench)
 {
     struct mesh_task task;
-    mesh_state(bench->mesh, 0, bench, 0, 0, false);
+    mesh_state(bench->mesh, bench, &(struct core_state){.round = 0, .hash = 0});
     for (mesh_next(bench->mesh, &task); task.kind != MESH_DONE; mesh_next(bench->mesh, &task))
         switch (task.kind) {
         case MESH_COMPUTE:

@@ -530,8 +530,11 @@ applied(struct world *world, uint64_t round, uint8_t flags)
     world->done |= (flags & 0xf0) == 0xf0;
     world->committing = world->adopting = world->back = false;
     world->hash = flags & 1;
-    core_on_applied(world->core, world->now, round, world->hash, flags >> 1 & 1 ? BUCKETS - 1 : 0,
-                    world->done);
+    core_on_applied(world->core, world->now,
+                    &(struct core_state){.round = round,
+                                         .hash = world->hash,
+                                         .first_bucket = flags >> 1 & 1 ? BUCKETS - 1 : 0,
+                                         .done = world->done});
 }
 
 static void

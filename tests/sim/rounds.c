@@ -16,8 +16,11 @@ tell(struct sim *sim, struct sim_node *node)
     node->busy = SIM_FREE;
     if (rand_below(&sim->rand, 3) == 0)
         sim_disk_write(sim, node);
-    core_on_applied(node->core, sim->now, node->round, sim_rounds_hash(sim, &node->state),
-                    sim_rounds_first_bucket(sim, &node->state), node->done);
+    core_on_applied(node->core, sim->now,
+                    &(struct core_state){.round = node->round,
+                                         .hash = sim_rounds_hash(sim, &node->state),
+                                         .first_bucket = sim_rounds_first_bucket(sim, &node->state),
+                                         .done = node->done});
 }
 
 static void

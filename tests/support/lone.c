@@ -323,7 +323,7 @@ lone_new(const struct lone_setup *setup)
                                             .bulk_port = config.hello.bulk_port};
     contract(core_new(&lone->core, &config, lone->now) == 0, "memory");
     if (!setup->unstarted && !setup->wants_job)
-        core_on_applied(lone->core, lone->now, 0, 77, 0, false);
+        core_on_applied(lone->core, lone->now, &(struct core_state){.round = 0, .hash = 77});
     return lone;
 }
 
@@ -484,15 +484,22 @@ lone_train(struct lone *lone)
     }
     if (lone->commit) {
         lone->commit = false;
-        core_on_applied(lone->core, lone->now, lone->round + 1, 78 + lone->round, 0, false);
+        core_on_applied(lone->core, lone->now,
+                        &(struct core_state){.round = lone->round + 1,
+                                             .hash = 78 + lone->round,
+                                             .pinned = lone->pinned});
     }
     if (lone->back) {
         lone->back = false;
         uint64_t round = lone->round > 0 ? lone->round - 1 : 0;
-        core_on_applied(lone->core, lone->now, round, 77 + round, 0, false);
+        core_on_applied(
+            lone->core, lone->now,
+            &(struct core_state){.round = round, .hash = 77 + round, .pinned = lone->pinned});
     }
     if (lone->adopt) {
         lone->adopt = false;
-        core_on_applied(lone->core, lone->now, lone->round, lone->hash, 0, false);
+        core_on_applied(
+            lone->core, lone->now,
+            &(struct core_state){.round = lone->round, .hash = lone->hash, .pinned = lone->pinned});
     }
 }

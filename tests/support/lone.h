@@ -70,6 +70,7 @@ struct lone {
     int32_t claim;    /* its first word */
     uint64_t round, shards, hash;
     char job[64];
+    bool pinned;                 /* core_state.pinned of what it applies */
     bool ready;                  /* what lone_beat says */
     bool page_came, page_wanted; /* program->page, program->want were called */
     struct proto_page page;      /* with these; page.page_number counts for wanted only */

@@ -36,7 +36,7 @@ static void
 start_another_event(void *ctx, uint64_t round)
 {
     (void)ctx;
-    core_on_applied(core, 0, round + 1, 1, 0, false);
+    core_on_applied(core, 0, &(struct core_state){.round = round + 1, .hash = 1});
 }
 
 /* The last bucket is told later: a callback may not. */
@@ -76,7 +76,7 @@ commit_with(void (*commit)(void *ctx, uint64_t round))
         .state_in = state,
     };
     assert_int_equal(core_new(&core, &config, 0), 0);
-    core_on_applied(core, 0, 0, 1, 0, false);
+    core_on_applied(core, 0, &(struct core_state){.round = 0, .hash = 1});
     for (uint64_t now = 0; !asked && now < 60000000; now += CORE_TICK_US)
         core_on_tick(core, now);
     assert_true(asked);

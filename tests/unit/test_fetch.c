@@ -224,7 +224,7 @@ a_copy_that_was_given_takes_the_place_of_blocks_that_were_there(void **state)
     lone_meet(lone, 7);
     lone_beat(lone, 3, 4, true);
     lone_beat(lone, 7, 9, true);
-    core_on_applied(lone->core, lone->now, 4, 77 + 4, 0, false);
+    core_on_applied(lone->core, lone->now, &(struct core_state){.round = 4, .hash = 77 + 4});
     lone_run(lone, 20);
     give_none(lone, 7, 4);
     uint8_t *want = state_of(9);

@@ -195,8 +195,11 @@ static void
 tell_state(struct node *node)
 {
     uint64_t round = node->state.round;
-    mesh_state(node->mesh, round, &node->state, state_hash(node), first_bucket_of(node, round),
-               round >= atomic_load(&stop_round));
+    mesh_state(node->mesh, &node->state,
+               &(struct core_state){.round = round,
+                                    .hash = state_hash(node),
+                                    .first_bucket = first_bucket_of(node, round),
+                                    .done = round >= atomic_load(&stop_round)});
 }
 
 static void

@@ -186,7 +186,8 @@ done_means_finished_when_all_are_done(void **state)
     lone_meet(lone, 8);
     lone_beat(lone, 7, 3, false);
     lone_beat(lone, 8, 3, false);
-    core_on_applied(lone->core, lone->now, 9, 1, 0, true);
+    core_on_applied(lone->core, lone->now,
+                    &(struct core_state){.round = 9, .hash = 1, .done = true});
     lone_run_with(lone, 1000, (unsigned[]){7, 8}, 2, 3, false);
     assert_false(core_finished(lone->core));
     struct proto_msg beat = {.type = PROTO_HEARTBEAT, .heartbeat = {.round = 9, .done = true}};
@@ -207,7 +208,8 @@ done_means_finished_without_one_who_gets_no_further(void **state)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .unstarted = true});
     lone_meet(lone, 7);
     lone_beat(lone, 7, 3, false);
-    core_on_applied(lone->core, lone->now, 9, 1, 0, true);
+    core_on_applied(lone->core, lone->now,
+                    &(struct core_state){.round = 9, .hash = 1, .done = true});
     lone_run_with(lone, CORE_LINGER_US / 1000 - 100, (unsigned[]){7}, 1, 3, false);
     assert_false(core_finished(lone->core));
     lone_run_with(lone, 1000, (unsigned[]){7}, 1, 4, false);
@@ -297,6 +299,64 @@ with_equal_parts_only_what_was_kept_is_divided_anew(void **state)
         assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), even ? 1 : 0); /* 7 is fast */
         lone_destroy(&lone);
     }
+}
+
+static void
+where_shards_must_not_change_hands_members_keep_what_they_had(void **state)
+{
+    (void)state;
+    for (int pinned = 0; pinned < 2; pinned++) {
+        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+        lone->core->pinned = pinned;
+        lone->core->contribution.held = 0x003; /* in the round before; nothing is computed yet */
+        const struct proto_plan *plan =
+            divided(lone, (uint32_t[]){1000, 100000}, (uint64_t[]){pinned ? 0x3fc : 0, 0});
+        assert_int_equal(plan->members[0].shards, pinned ? 0x003 : 0);
+        assert_int_equal(plan->members[1].shards, pinned ? 0x3fc : 0);
+        assert_int_equal(plan->members[2].shards, pinned ? 0xc00 : 0xfff); /* it is fast */
+        lone_destroy(&lone);
+    }
+}
+
+static void
+where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better(void **state)
+{
+    (void)state;
+    for (int pinned = 0; pinned < 2; pinned++) {
+        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+        divided(lone, (uint32_t[]){1000, 1000}, (uint64_t[]){0x3ff, 0});
+        lone->core->pinned = pinned;
+        plan_balance(&lone->core->plan, lone->core);
+        assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), pinned ? 0 : 1);
+        lone_destroy(&lone);
+    }
+}
+
+/* What a node had in the round before: nothing, unless it was in the plan that made the sum. */
+static void
+what_a_node_held_is_what_it_added_to_the_sum_that_it_applied(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    const struct contribution *own = &lone->core->contribution;
+    lone->pinned = true;
+    settle_in(lone);
+    assert_int_equal(own->held, 0);
+    lone_train(lone);
+    assert_int_equal(own->held, ALL);
+    assert_int_equal(contribution_keeps(own, true), ALL);
+    lone->compute = false;
+    core_on_bucket(lone->core, lone->now, 0);
+    core_on_bucket(lone->core, lone->now, 1);
+    assert_true(lone->commit);
+    lone->commit = false;
+    core_on_total_bad(lone->core,
+                      lone->now); /* the round is done again: the one before still counts */
+    assert_int_equal(own->held, ALL);
+    lone_run(lone, 700);
+    core_on_damaged(lone->core, lone->now);
+    assert_int_equal(contribution_keeps(own, true), 0);
+    lone_destroy(&lone);
 }
 
 /* --- Obeying ----------------------------------------------------------------------------------- */
@@ -641,6 +701,9 @@ main(void)
         cmocka_unit_test(whose_trainer_hangs_leads_nobody),
         cmocka_unit_test(shards_are_divided_by_speed_or_in_equal_parts),
         cmocka_unit_test(with_equal_parts_only_what_was_kept_is_divided_anew),
+        cmocka_unit_test(where_shards_must_not_change_hands_members_keep_what_they_had),
+        cmocka_unit_test(where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better),
+        cmocka_unit_test(what_a_node_held_is_what_it_added_to_the_sum_that_it_applied),
         cmocka_unit_test(chunks_may_come_before_their_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

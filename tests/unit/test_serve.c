@@ -40,7 +40,7 @@ ahead(size_t state_size)
 {
     struct lone *lone =
         lone_new(&(struct lone_setup){.id = 5, .state_size = state_size, .unstarted = true});
-    core_on_applied(lone->core, lone->now, 4, 1004, 0, false);
+    core_on_applied(lone->core, lone->now, &(struct core_state){.round = 4, .hash = 1004});
     lone_run(lone, 20);
     lone_meet(lone, 7);
     lone_meet(lone, 8);

@@ -199,7 +199,7 @@ third_of_three(void)
     for (unsigned id = 5; id <= 6; id++)
         lone_beat(lone, id, 1, true);
     lone->round = 1;
-    core_on_applied(lone->core, lone->now, 1, 78, 0, false);
+    core_on_applied(lone->core, lone->now, &(struct core_state){.round = 1, .hash = 78});
     assert_false(lone->compute);
     return lone;
 }

@@ -209,7 +209,7 @@ a_core_allocates_nothing_once_it_is_there(void **state)
     assert_int_equal(make_core(&made), 0);
     alone.core = made;
     alloc_calls = 0;
-    core_on_applied(alone.core, now, 0, 1, 0, false);
+    core_on_applied(alone.core, now, &(struct core_state){.round = 0, .hash = 1});
     while (alone.rounds < ROUNDS) {
         now += CORE_TICK_US;
         assert_true(now < 60000000);
@@ -221,7 +221,8 @@ a_core_allocates_nothing_once_it_is_there(void **state)
         }
         if (alone.commit) {
             alone.commit = false;
-            core_on_applied(alone.core, now, ++alone.rounds, 1, 0, false);
+            core_on_applied(alone.core, now,
+                            &(struct core_state){.round = ++alone.rounds, .hash = 1});
         }
     }
     core_leave(alone.core, now);
