@@ -132,6 +132,8 @@ backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const flo
         .scratch = pass->scratch,
         .sink = sink,
     };
+    if (layer->kind->prepare != NULL)
+        team_call(pass, layer, layer->kind->prepare, &io, TEAM_ROWS);
     if (!layer->kind->by_rows || (pass->team == NULL && pass->shards == 1)) {
         io.dx = dx;
         team_call(pass, layer, layer->kind->backward, &io, share_of(pass, layer));

@@ -27,6 +27,15 @@ struct batchnorm_slope {
     float mean, r, scale, plain, along;
 };
 
+/* One step of all rows, which are `line` floats apart: gates [gates units], all others [units]; c0 and h0 before the
+ * step, c and h after it. */
+struct recurrent_step {
+    size_t rows, units, line;
+    float *gates, *extra;
+    const float *c0, *h0;
+    float *c, *h;
+};
+
 /* X(name, parameters, arguments): functions without a result */
 #define NN_SIMD_LIST(X)                                                                            \
     X(vmath_exp, (const float *x, float *y, size_t n), (x, y, n))                                  \
@@ -68,21 +77,13 @@ struct batchnorm_slope {
       (const float *x, const float *dy, const float *w, const float *stats, bool centred,          \
        float *dx, size_t n),                                                                       \
       (x, dy, w, stats, centred, dx, n))                                                           \
-    X(recurrent_lstm,                                                                              \
-      (float *gates, const float *c0, float *c, float *bent, float *h, size_t rows, size_t units), \
-      (gates, c0, c, bent, h, rows, units))                                                        \
-    X(recurrent_lstm_grad,                                                                         \
-      (float *gates, const float *c0, const float *bent, float *dh, float *dc, size_t rows,        \
-       size_t units),                                                                              \
-      (gates, c0, bent, dh, dc, rows, units))                                                      \
-    X(recurrent_gru,                                                                               \
-      (float *gates, const float *hidden, const float *h0, float *q, float *h, size_t rows,        \
-       size_t units),                                                                              \
-      (gates, hidden, h0, q, h, rows, units))                                                      \
-    X(recurrent_gru_grad,                                                                          \
-      (float *gates, const float *h0, float *q, float *dh, size_t rows, size_t units),             \
-      (gates, h0, q, dh, rows, units))                                                             \
-    X(recurrent_rnn_grad, (float *gates, const float *h, float *dh, size_t n), (gates, h, dh, n))  \
+    X(recurrent_lstm, (const struct recurrent_step *s, const float *p), (s, p))                    \
+    X(recurrent_lstm_grad, (const struct recurrent_step *s, float *dh, float *dc), (s, dh, dc))    \
+    X(recurrent_gru, (const struct recurrent_step *s, const float *p, const float *hidden),        \
+      (s, p, hidden))                                                                              \
+    X(recurrent_gru_grad, (const struct recurrent_step *s, float *dh), (s, dh))                    \
+    X(recurrent_rnn, (const struct recurrent_step *s, const float *p), (s, p))                     \
+    X(recurrent_rnn_grad, (const struct recurrent_step *s, float *dh), (s, dh))                    \
     X(softmax_forward, (float *s, float scale, float kept[2], size_t n), (s, scale, kept, n))      \
     X(softmax_recompute, (float *s, float scale, const float kept[2], size_t n),                   \
       (s, scale, kept, n))                                                                         \

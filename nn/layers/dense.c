@@ -2,9 +2,7 @@
  * dx = dy W, dW = dy^T x, db = sum of dy over rows. On a sequence [T, C] it works on each position alone, as if
  * that were a row.
  *
- * Products run through our own library (product.h), or through OpenBLAS where results need not be exact. dW goes to
- * the sink as integers where that takes them, so that it is never stored as floats; else some units at a time. */
-#include <assert.h>
+ * Products run through our own library (product.h), or through OpenBLAS where results need not be exact. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,10 +12,7 @@
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
 
-enum {
-    CHUNK = 48,      /* units of dW at a time, as floats; the fingerprint sees these pieces */
-    SHARDS_MAX = 64, /* in one call */
-};
+enum { CHUNK = 48 }; /* units of dW that OpenBLAS computes at a time */
 
 static size_t
 inputs(const struct layer *layer)
@@ -64,9 +59,7 @@ scratch(const struct layer *layer, size_t rows)
     size_t in = inputs(layer), out = layer->spec.units;
     rows *= layer->in_size / in;
     size_t forward = product_scratch(rows, out, in), inputs = product_scratch(rows, in, out);
-    size_t weights = least(out, CHUNK) * in + product_scratch(least(out, CHUNK), in, rows);
-    size_t sums = product_sum_scratch(out, in, rows);
-    return greatest(greatest(forward, inputs), greatest(greatest(weights, sums), out));
+    return greatest(greatest(forward, inputs), greatest(layer_weights_scratch(out, in, rows), out));
 }
 
 static double
@@ -121,81 +114,19 @@ weights_backward_blas(const struct layer *layer, const struct layer_io *io)
     }
 }
 
-/* dW of units [first, end) as a product. */
-static struct product
-weights_product(const struct layer *layer, const struct layer_io *io, size_t first, size_t end)
-{
-    size_t in = inputs(layer), out = layer->spec.units;
-    return (struct product){
-        .m = end - first,
-        .n = in,
-        .k = vectors(layer, io),
-        .a = product_columns(io->dy + first, out),
-        .b = product_columns(io->x, in),
-        .c = io->scratch,
-        .ldc = in,
-    };
-}
-
 static void
 weights_backward_own(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = inputs(layer), out = layer->spec.units;
-    for (size_t o = 0; o < out; o += CHUNK) {
-        size_t end = least(out, o + CHUNK);
-        struct product product = weights_product(layer, io, o, end);
-        if (!layer_part(io, o / CHUNK))
-            continue;
-        product_run(&product, io->scratch + least(out, CHUNK) * in);
-        layer_sink(io, layer->weight_first + o * in, io->scratch, (end - o) * in);
-    }
-}
-
-/* What does not fit into integers goes to the sink of its shard as floats. */
-struct outside {
-    const struct layer *layer;
-    const struct layer_io *io;
-};
-
-static void
-outside_add(void *ctx, size_t part, size_t first, const float *g, size_t n)
-{
-    const struct outside *outside = ctx;
-    const struct nn_sink *sink = &outside->io->sink[part];
-    sink->add(sink->ctx, outside->layer->weight_first + first, g, n);
-}
-
-/* The integers of all shards; each part of a call has its share of the units. */
-static void
-weights_backward_sum(const struct layer *layer, const struct layer_io *io)
-{
-    const struct nn_sink *sink = io->sink;
-    const struct nn_integers rule = sink->integers(sink->ctx, layer->weight_first);
-    size_t in = inputs(layer), out = layer->spec.units, each = layer->in_size / in, end[SHARDS_MAX];
-    size_t units = (out + PRODUCT_GROUP - 1) / PRODUCT_GROUP, parts = io->parts ? io->parts : 1;
-    size_t from = units * io->part / parts * PRODUCT_GROUP;
-    size_t to = least(out, units * (io->part + 1) / parts * PRODUCT_GROUP);
-    if (from >= to)
-        return;
-    struct outside outside = {layer, io};
-    struct product product = weights_product(layer, io, from, to);
-    struct product_sum sum = {
-        .end = end,
-        .parts = io->end == NULL ? 1 : io->shards,
-        .sum = rule.sum,
-        .first = from * in,
-        .ld = in,
-        .scale = rule.scale,
-        .block = rule.block,
-        .limit = rule.limit,
-        .outside = outside_add,
-        .ctx = &outside,
+    const struct layer_weights weights = {
+        .tensor = layer->weight_first,
+        .units = out,
+        .n = in,
+        .each = layer->in_size / in,
+        .dy = product_columns(io->dy, out),
+        .x = product_columns(io->x, in),
     };
-    assert(sum.parts <= SHARDS_MAX);
-    for (size_t s = 0; s < sum.parts; s++)
-        end[s] = (io->end == NULL ? io->rows : io->end[s]) * each;
-    product_sum(&product, &sum, io->scratch);
-    sink->added(sink->ctx, layer->weight_first, sum.plain, sum.weighted);
+    layer_weights(io, &weights);
 }
 
 static void
@@ -238,12 +169,7 @@ inputs_backward_own(const struct layer *layer, const struct layer_io *io)
 void
 dense_weights_backward(const struct layer *layer, const struct layer_io *io)
 {
-    if (blas_used)
-        weights_backward_blas(layer, io);
-    else if (io->sink->integers != NULL)
-        weights_backward_sum(layer, io);
-    else
-        weights_backward_own(layer, io);
+    (blas_used ? weights_backward_blas : weights_backward_own)(layer, io);
 }
 
 /* Of a tied layer: dy, from which the embedding computes the gradient of the weight, its own with it. */

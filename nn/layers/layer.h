@@ -4,6 +4,7 @@
 #ifndef NN_LAYER_H
 #define NN_LAYER_H
 
+#include "nn/arithmetic/gemm.h"
 #include "nn/nn.h"
 #include "proto/why.h"
 
@@ -77,6 +78,9 @@ struct layer_kind {
         const struct layer *layer); /* of the forward pass, per row; NULL: one per output */
     void (*forward)(const struct layer *layer, const struct layer_io *io);
     void (*backward)(const struct layer *layer, const struct layer_io *io);
+    /* Comes before backward, for any rows, perhaps twice: turns what forward saved into what the gradients of weights
+     * and inputs are both computed from. NULL: there is nothing to do. */
+    void (*prepare)(const struct layer *layer, const struct layer_io *io);
     /* The same by the definition, for tests. NULL: the functions above are the definition. */
     void (*forward_naive)(const struct layer *layer, const struct layer_io *io);
     void (*backward_naive)(const struct layer *layer, const struct layer_io *io);
@@ -102,6 +106,18 @@ bool shape_equal(const struct nn_shape *a, const struct nn_shape *b);
 int layer_same_shape(struct layer *layer, struct why *why);
 /* Checks the spec's window on an image and sets the spatial part of ->out. */
 int layer_window_shape(struct layer *layer, struct why *why);
+
+/* dW[o, j] = sum over k of dy[o, k] x[j, k] for rows [first, first + units) of a weight, k running over `each` numbers
+ * per row of the batch. */
+struct layer_weights {
+    size_t tensor; /* the first element of the whole weight in the parameter vector */
+    size_t first, units, n, each;
+    struct gemm_view dy, x; /* of dy one line */
+};
+/* Gives it to the sinks; a call with parts does its part of the units. */
+void layer_weights(const struct layer_io *io, const struct layer_weights *w);
+/* Floats of layer_io.scratch that it needs. */
+size_t layer_weights_scratch(size_t units, size_t n, size_t k);
 
 /* Gives only the gradient of a dense layer's weight to the sink. Changes neither x nor dy. */
 void dense_weights_backward(const struct layer *layer, const struct layer_io *io);

@@ -1,18 +1,19 @@
 /* recurrent_simd.c - gates and their gradients of recurrent.c, one step of all rows, all gates in one loop.
  *
- * Rows of gates are [gates H], all others [H]; the definitions stand in recurrent.c. No two arrays overlap. */
+ * p, hidden [rows][gates units] and dh, dc [rows][units] lie row by row; the definitions stand in recurrent.c. No two
+ * arrays overlap. */
 #include "nn/arithmetic/simd.h"
 #include "nn/arithmetic/vmath_one.h"
 
 /* One row; its gates as so many arrays, so that a compiler sees that they are apart. */
 static inline void
-lstm_row(float *restrict gi, float *restrict gf, float *restrict gg, float *restrict go,
-         const float *restrict c0, float *restrict c, float *restrict bent, float *restrict h,
-         size_t n)
+lstm_row(const float *restrict p, float *restrict gi, float *restrict gf, float *restrict gg,
+         float *restrict go, const float *restrict c0, float *restrict c, float *restrict bent,
+         float *restrict h, size_t n)
 {
     for (size_t j = 0; j < n; j++) {
-        float i = sigmoid_one(gi[j]), f = sigmoid_one(gf[j]);
-        float g = tanh_one(gg[j]), o = sigmoid_one(go[j]);
+        float i = sigmoid_one(p[j]), f = sigmoid_one(p[n + j]);
+        float g = tanh_one(p[2 * n + j]), o = sigmoid_one(p[3 * n + j]);
         float cell = f * c0[j] + i * g, squashed = tanh_one(cell);
         gi[j] = i;
         gf[j] = f;
@@ -25,13 +26,14 @@ lstm_row(float *restrict gi, float *restrict gf, float *restrict gg, float *rest
 }
 
 void
-SIMD_NAME(recurrent_lstm)(float *gates, const float *c0, float *c, float *bent, float *h,
-                          size_t rows, size_t units)
+SIMD_NAME(recurrent_lstm)(const struct recurrent_step *s, const float *p)
 {
-    size_t n = units;
-    for (size_t r = 0; r < rows; r++, gates += 4 * n)
-        lstm_row(gates, gates + n, gates + 2 * n, gates + 3 * n, c0 + r * n, c + r * n,
-                 bent + r * n, h + r * n, n);
+    size_t n = s->units;
+    for (size_t r = 0, at = 0; r < s->rows; r++, at += s->line) {
+        float *gates = s->gates + at;
+        lstm_row(p + r * 4 * n, gates, gates + n, gates + 2 * n, gates + 3 * n, s->c0 + at,
+                 s->c + at, s->extra + at, s->h + at, n);
+    }
 }
 
 static inline void
@@ -52,39 +54,41 @@ lstm_row_grad(float *restrict gi, float *restrict gf, float *restrict gg, float 
 }
 
 void
-SIMD_NAME(recurrent_lstm_grad)(float *gates, const float *c0, const float *bent, float *dh,
-                               float *dc, size_t rows, size_t units)
+SIMD_NAME(recurrent_lstm_grad)(const struct recurrent_step *s, float *dh, float *dc)
 {
-    size_t n = units;
-    for (size_t r = 0; r < rows; r++, gates += 4 * n)
-        lstm_row_grad(gates, gates + n, gates + 2 * n, gates + 3 * n, c0 + r * n, bent + r * n,
+    size_t n = s->units;
+    for (size_t r = 0, at = 0; r < s->rows; r++, at += s->line) {
+        float *gates = s->gates + at;
+        lstm_row_grad(gates, gates + n, gates + 2 * n, gates + 3 * n, s->c0 + at, s->extra + at,
                       dh + r * n, dc + r * n, n);
+    }
 }
 
 static inline void
-gru_row(float *restrict gr, float *restrict gz, float *restrict gn, const float *restrict qr,
-        const float *restrict qz, const float *restrict qn, const float *restrict h0,
-        float *restrict q, float *restrict h, size_t n)
+gru_row(const float *restrict p, const float *restrict hidden, float *restrict gr,
+        float *restrict gz, float *restrict gn, const float *restrict h0, float *restrict q,
+        float *restrict h, size_t n)
 {
     for (size_t j = 0; j < n; j++) {
-        float reset = sigmoid_one(gr[j] + qr[j]), z = sigmoid_one(gz[j] + qz[j]);
-        float fresh = tanh_one(gn[j] + reset * qn[j]);
+        float reset = sigmoid_one(p[j] + hidden[j]), z = sigmoid_one(p[n + j] + hidden[n + j]);
+        float fresh = tanh_one(p[2 * n + j] + reset * hidden[2 * n + j]);
         gr[j] = reset;
         gz[j] = z;
         gn[j] = fresh;
-        q[j] = qn[j];
+        q[j] = hidden[2 * n + j];
         h[j] = (1.0f - z) * fresh + z * h0[j];
     }
 }
 
 void
-SIMD_NAME(recurrent_gru)(float *gates, const float *hidden, const float *h0, float *q, float *h,
-                         size_t rows, size_t units)
+SIMD_NAME(recurrent_gru)(const struct recurrent_step *s, const float *p, const float *hidden)
 {
-    size_t n = units;
-    for (size_t r = 0; r < rows; r++, gates += 3 * n, hidden += 3 * n)
-        gru_row(gates, gates + n, gates + 2 * n, hidden, hidden + n, hidden + 2 * n, h0 + r * n,
-                q + r * n, h + r * n, n);
+    size_t n = s->units;
+    for (size_t r = 0, at = 0; r < s->rows; r++, at += s->line) {
+        float *gates = s->gates + at;
+        gru_row(p + r * 3 * n, hidden + r * 3 * n, gates, gates + n, gates + 2 * n, s->h0 + at,
+                s->extra + at, s->h + at, n);
+    }
 }
 
 static inline void
@@ -103,19 +107,41 @@ gru_row_grad(float *restrict gr, float *restrict gz, float *restrict gn, const f
 }
 
 void
-SIMD_NAME(recurrent_gru_grad)(float *gates, const float *h0, float *q, float *dh, size_t rows,
-                              size_t units)
+SIMD_NAME(recurrent_gru_grad)(const struct recurrent_step *s, float *dh)
 {
-    size_t n = units;
-    for (size_t r = 0; r < rows; r++, gates += 3 * n)
-        gru_row_grad(gates, gates + n, gates + 2 * n, h0 + r * n, q + r * n, dh + r * n, n);
+    size_t n = s->units;
+    for (size_t r = 0, at = 0; r < s->rows; r++, at += s->line) {
+        float *gates = s->gates + at;
+        gru_row_grad(gates, gates + n, gates + 2 * n, s->h0 + at, s->extra + at, dh + r * n, n);
+    }
+}
+
+static inline void
+rnn_row(const float *restrict p, float *restrict h, size_t n)
+{
+    for (size_t j = 0; j < n; j++)
+        h[j] = tanh_one(p[j]);
 }
 
 void
-SIMD_NAME(recurrent_rnn_grad)(float *gates, const float *h, float *dh, size_t n)
+SIMD_NAME(recurrent_rnn)(const struct recurrent_step *s, const float *p)
 {
-    for (size_t i = 0; i < n; i++) {
-        gates[i] = dh[i] * (1.0f - h[i] * h[i]);
-        dh[i] = 0;
+    for (size_t r = 0; r < s->rows; r++)
+        rnn_row(p + r * s->units, s->h + r * s->line, s->units);
+}
+
+static inline void
+rnn_row_grad(float *restrict gate, const float *restrict h, float *restrict dh, size_t n)
+{
+    for (size_t j = 0; j < n; j++) {
+        gate[j] = dh[j] * (1.0f - h[j] * h[j]);
+        dh[j] = 0;
     }
+}
+
+void
+SIMD_NAME(recurrent_rnn_grad)(const struct recurrent_step *s, float *dh)
+{
+    for (size_t r = 0, at = 0; r < s->rows; r++, at += s->line)
+        rnn_row_grad(s->gates + at, s->h + at, dh + r * s->units, s->units);
 }

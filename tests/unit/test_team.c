@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "compress/exact.h"
 #include "nn/nn.h"
 #include "nn/rng.h"
 
@@ -50,7 +51,9 @@ static const struct nn_layer_spec text[] = {
     {.kind = NN_SILU},
     {.kind = NN_DENSE, .units = 24},
     {.kind = NN_RESIDUAL_END},
-    {.kind = NN_LSTM, .units = 24},
+    {.kind = NN_LSTM, .units = 30},
+    {.kind = NN_GRU, .units = 20},
+    {.kind = NN_RNN, .units = 24},
     {.kind = NN_DENSE, .units = 60, .tied = true, .no_bias = true},
 };
 static const struct nn_layer_spec mean[] = {
@@ -273,6 +276,133 @@ shards_of_one_pass_give_the_bits_of_their_own(void **state)
     compare_shards(&(struct nn_shape){1, {50}}, text, COUNT(text));
 }
 
+/* --- integers --- */
+
+/* What a node has: the sum of all shards, whose weights' part the layers add themselves. */
+struct integers {
+    struct exact *exact;
+    int16_t *exponent;
+    float *scale, limit;
+    int32_t *own, *over, bad;
+    uint64_t check;
+};
+
+static void
+integers_new(struct integers *to, const struct nn_model *model)
+{
+    size_t count[64], tensors = nn_tensor_count(model), total = nn_param_count(model);
+    assert_in_range(tensors, 1, 64);
+    for (size_t t = 0; t < tensors; t++)
+        count[t] = nn_tensor(model, t)->count;
+    assert_int_equal(exact_new(&to->exact, count, tensors, SHARDS), 0);
+    size_t blocks = exact_blocks(to->exact);
+    to->exponent = calloc(blocks, sizeof *to->exponent);
+    to->scale = calloc(blocks, sizeof *to->scale);
+    to->over = calloc(blocks, sizeof *to->over);
+    to->own = calloc(total, sizeof *to->own);
+    to->bad = 0;
+    to->check = 0;
+    for (size_t b = 0; b < blocks; b++)
+        to->exponent[b] = (int16_t)(b % 3 == 0 ? -6 : 2); /* some do not fit */
+    exact_scales(to->exact, to->exponent, to->scale, &to->limit);
+}
+
+static void
+integers_destroy(struct integers *to)
+{
+    exact_destroy(&to->exact);
+    free(to->exponent), free(to->scale), free(to->over), free(to->own);
+}
+
+static void
+integers_add(void *ctx, size_t first, const float *g, size_t n)
+{
+    struct integers *to = ctx;
+    exact_add(to->exact, to->exponent, first, g, n, 1, to->own, to->over, &to->bad, &to->check);
+}
+
+static struct nn_integers
+integers_rule(void *ctx, size_t first)
+{
+    struct integers *to = ctx;
+    return (struct nn_integers){to->own + first, to->scale + exact_block_of(to->exact, first),
+                                EXACT_BLOCK, to->limit};
+}
+
+static void
+integers_added(void *ctx, size_t first, uint32_t plain, uint32_t weighted)
+{
+    struct integers *to = ctx;
+    to->check = exact_check_add(to->check, exact_check_of(first, plain, weighted));
+}
+
+static void
+integers_of_pass(const struct nn_model *model, const float *params, bool tokens,
+                 const struct nn_team *team, struct integers *to)
+{
+    struct nn_context context[SHARDS];
+    struct nn_sink sink[SHARDS];
+    struct nn_result result[SHARDS];
+    struct nn_pass *pass;
+    for (size_t s = 0; s < SHARDS; s++) {
+        context[s] = (struct nn_context){.seed = 3, .first_row = 100 * s, .training = true};
+        sink[s] = (struct nn_sink){integers_add, to, integers_rule, integers_added, true};
+    }
+    assert_int_equal(nn_pass_new_shards(&pass, model, SHARD_ROWS, SHARDS, true), 0);
+    nn_pass_team(pass, team);
+    fill(model, nn_pass_batch(pass), tokens);
+    nn_pass_shards(pass, SHARDS, ends);
+    propagate(model, pass, params, true, context, sink, result);
+    nn_pass_destroy(&pass);
+}
+
+static void
+compare_integers(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count)
+{
+    struct nn_model *model;
+    struct integers one, all;
+    struct step apart[SHARDS] = {{0}};
+    struct why why;
+    bool tokens = layers[0].kind == NN_EMBEDDING;
+    assert_int_equal(nn_model_new(&model, input, layers, count, NN_CROSS_ENTROPY, &why), 0);
+    size_t total = nn_param_count(model);
+    float *params = malloc(total * sizeof *params);
+    nn_init_params(model, 5, params);
+    integers_new(&one, model);
+    for (size_t s = 0; s < SHARDS; s++) {
+        apart[s].count = total;
+        apart[s].grad = calloc(total, sizeof(float));
+    }
+    shards_apart(model, params, tokens, apart);
+    for (size_t s = 0; s < SHARDS; s++) {
+        integers_add(&one, 0, apart[s].grad, total);
+        free(apart[s].grad);
+    }
+    scratch = nn_team_scratch(model, SHARD_ROWS, SHARDS);
+    for (unsigned parts = 0; parts < 4; parts++) { /* 0: no team */
+        struct nn_team team = {parts, run_backwards, &team,
+                               malloc(PARTS_MAX * scratch * sizeof(float))};
+        integers_new(&all, model);
+        integers_of_pass(model, params, tokens, parts > 0 ? &team : NULL, &all);
+        assert_memory_equal(one.own, all.own, total * sizeof *one.own);
+        assert_memory_equal(one.over, all.over, exact_blocks(one.exact) * sizeof *one.over);
+        assert_true(one.check == all.check);
+        integers_destroy(&all);
+        free(team.scratch);
+    }
+    integers_destroy(&one);
+    free(params);
+    nn_model_destroy(&model);
+}
+
+static void
+integers_of_all_shards_are_the_sum_of_theirs(void **state)
+{
+    (void)state;
+    compare_integers(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image));
+    compare_integers(&(struct nn_shape){1, {50}}, text, COUNT(text));
+}
+
 static void
 images_give_the_same_bits(void **state)
 {
@@ -295,6 +425,7 @@ main(void)
         cmocka_unit_test(images_give_the_same_bits),
         cmocka_unit_test(sequences_give_the_same_bits),
         cmocka_unit_test(shards_of_one_pass_give_the_bits_of_their_own),
+        cmocka_unit_test(integers_of_all_shards_are_the_sum_of_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
