@@ -228,6 +228,18 @@ add_row(int rows, int vectors, const float *row, vec s[ROWS][VECTORS])
     }
 }
 
+/* Negative sums become 0, as in vmath_relu. */
+INLINE void
+rectify(int rows, int vectors, vec s[ROWS][VECTORS])
+{
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            s[i][j] = (vec)((ivec)s[i][j] & ~(ivec)((vec){0} > s[i][j]));
+    }
+}
+
 static inline size_t
 vectors_of(size_t columns)
 {

@@ -1,38 +1,42 @@
 /* conv2d.c - convolution (cross-correlation, as everywhere in this field) of images [C, H, W] with
  * filters W [F, C, k, k].
  *
- * Nothing is unrolled in memory: an image is copied once, padded and with the channel last, and the product
- * loop walks over it (gemm.h). With u = (ki, kj, c) a position in the window, p an output pixel:
+ * Products run over windows of the images (windows.h), which are not unrolled in memory. With u = (ki, kj, c) a
+ * position in the window, p an output pixel:
  *
  *     y[p, f]  = sum over u of image[p * stride + u] W[u, f] + b[f]
  *     dW[u, f] = sum over rows and p of image[p * stride + u] dy[p, f]
  *
- * where for dW the image is stored line by line, all channels of a line together, so that the sum over p
- * runs along memory.
- *
- * dx is again a convolution, of dy in a margin of zeros with the filters flipped. With a stride s,
- * an input pixel whose padded row is a mod s has met only window rows a, a + s, ..., so there are s * s
- * phases, each a convolution of stride 1 with its share of the filter:
+ * dx is again a convolution, of dy with the filters flipped. With a stride s, an input pixel whose padded row is a
+ * mod s has met only window rows a, a + s, ..., so there are s * s phases, each a convolution of stride 1 with its
+ * share of the filter:
  *
  *     dx[i, c] = sum over t, f of dy[(i + pad - a) / s - t, f] W[a + s t, c, f]    a = (i + pad) mod s
  */
 #include <errno.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "nn/arithmetic/gemm.h"
 #include "nn/arithmetic/vmath.h"
+#include "nn/arithmetic/windows.h"
 #include "nn/layers/layer.h"
+
+enum {
+    PIECE = 16, /* filters of dW at a time, as floats; the fingerprint sees these pieces */
+};
 
 struct conv {
     size_t channels, height, width;        /* of the input */
     size_t filters, out_height, out_width; /* of the output */
     size_t kernel, stride, pad;
-    size_t K, P;                      /* positions in a window, output pixels */
-    size_t wide, image;               /* padded input: pixels per line, floats */
-    size_t margin, dy_wide, dy_image; /* the same of dy in its margin */
+    size_t K, P; /* positions in a window, output pixels */
 };
+
+static size_t
+least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
 
 static size_t
 greatest(size_t a, size_t b)
@@ -40,19 +44,12 @@ greatest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Lines of dy with its margin: enough for the last input pixel to look back from. */
-static size_t
-margin_lines(size_t in, size_t out, const struct nn_layer_spec *spec, size_t margin)
-{
-    return margin + greatest(out, (in - 1 + spec->pad) / spec->stride + 1);
-}
-
 static struct conv
 conv_of(const struct layer *layer)
 {
     const struct nn_layer_spec *spec = &layer->spec;
     const size_t *in = layer->in.dim, *out = layer->out.dim;
-    struct conv c = {
+    return (struct conv){
         .channels = in[0],
         .height = in[1],
         .width = in[2],
@@ -64,13 +61,24 @@ conv_of(const struct layer *layer)
         .pad = spec->pad,
         .K = in[0] * spec->kernel * spec->kernel,
         .P = out[1] * out[2],
-        .wide = in[2] + 2 * (size_t)spec->pad,
-        .margin = (size_t)(spec->kernel - 1) / spec->stride,
     };
-    c.image = (in[1] + 2 * (size_t)spec->pad) * c.wide * c.channels;
-    c.dy_wide = margin_lines(in[2], out[2], spec, c.margin);
-    c.dy_image = margin_lines(in[1], out[1], spec, c.margin) * c.dy_wide * c.filters;
-    return c;
+}
+
+static struct windows
+windows_of(const struct conv *c)
+{
+    return (struct windows){
+        .channels = c->channels,
+        .height = c->height,
+        .width = c->width,
+        .lines = c->out_height,
+        .columns = c->out_width,
+        .tall = c->kernel,
+        .wide = c->kernel,
+        .stride = c->stride,
+        .top = -(ptrdiff_t)c->pad,
+        .left = -(ptrdiff_t)c->pad,
+    };
 }
 
 static int
@@ -85,14 +93,54 @@ shape(struct layer *layer, struct why *why)
     return rc;
 }
 
+/* Along one axis: the input positions that belong to a phase, and what they meet. */
+struct phase {
+    size_t taps;         /* window positions a, a + stride, ... */
+    size_t first, count; /* input positions first, first + stride, ... */
+    ptrdiff_t from;      /* line of dy where the first one's look back begins */
+};
+
+static struct phase
+phase_of(const struct conv *c, size_t a, size_t size)
+{
+    size_t s = c->stride, taps = a < c->kernel ? (c->kernel - a - 1) / s + 1 : 0;
+    size_t m = c->pad > a ? (c->pad - a + s - 1) / s : 0; /* first i is a + s m - pad */
+    size_t first = a + s * m - c->pad;
+    return (struct phase){taps, first, first < size ? (size - first - 1) / s + 1 : 0,
+                          (ptrdiff_t)(m + 1) - (ptrdiff_t)taps};
+}
+
+/* The phase of dx that is (a, b) mod stride, as windows of dy. */
+static struct windows
+phase_windows(const struct conv *c, const struct phase *rows, const struct phase *columns)
+{
+    return (struct windows){
+        .channels = c->filters,
+        .height = c->out_height,
+        .width = c->out_width,
+        .lines = rows->count,
+        .columns = columns->count,
+        .tall = rows->taps,
+        .wide = columns->taps,
+        .stride = 1,
+        .top = rows->from,
+        .left = columns->from,
+    };
+}
+
 static size_t
 scratch(const struct layer *layer, size_t rows)
 {
-    struct conv c = conv_of(layer);
-    size_t forward = c.image + c.P * c.filters + gemm_packed_size(c.K, c.filters);
-    size_t weights = c.image + c.P * GEMM_COLUMNS + c.K * (c.filters + 2 * GEMM_COLUMNS);
-    size_t inputs = c.dy_image + c.height * c.width * c.channels +
-                    gemm_packed_size(c.kernel * c.kernel * c.filters, c.channels);
+    const struct conv c = conv_of(layer);
+    const struct windows windows = windows_of(&c);
+    struct phase first = phase_of(&c, 0, c.height), across = phase_of(&c, 0, c.width);
+    struct windows phase = phase_windows(&c, &first, &across); /* no other one has larger windows */
+    size_t taps = first.taps * across.taps;
+    size_t forward = windows_panels(c.filters, c.K) + windows_scratch(&windows, c.filters);
+    size_t weights =
+        least(c.filters, WINDOWS_FILTERS) * c.K + windows_sum_scratch(&windows, c.filters);
+    size_t inputs =
+        windows_panels(c.channels, taps * c.filters) + windows_scratch(&phase, c.channels);
     (void)rows;
     return greatest(forward, greatest(weights, inputs)) + c.filters;
 }
@@ -104,237 +152,184 @@ flops(const struct layer *layer)
     return 2.0 * (double)c.K * (double)c.P * (double)c.filters;
 }
 
-/* Planes x [channels, height, width] into an image with the channel last, `wide` pixels per line. */
-static void
-interleave(const float *x, size_t channels, size_t height, size_t width, float *image, size_t wide)
-{
-    for (size_t i = 0; i < height; i++)
-        gemm_transpose(x + i * width, height * width, channels, width, image + i * wide * channels,
-                       channels);
-}
-
-/* The image of row r of the batch; the margin is zero already. */
-static void
-image_fill(const struct conv *c, const struct layer_io *io, size_t r, float *image)
-{
-    interleave(io->x + r * c->channels * c->height * c->width, c->channels, c->height, c->width,
-               image + (c->pad * c->wide + c->pad) * c->channels, c->wide);
-}
-
-/* Panels of B[u, f] = W[f, u]. */
+/* A[f, u] = W[f, u] in panels. */
 static void
 filters_pack(const struct conv *c, const float *w, float *out)
 {
-    memset(out, 0, gemm_packed_size(c->K, c->filters) * sizeof *out);
-    for (size_t f = 0; f < c->filters; f++) {
-        float *panel = out + f / GEMM_COLUMNS * c->K * GEMM_COLUMNS + f % GEMM_COLUMNS;
+    memset(out, 0, windows_panels(c->filters, c->K) * sizeof *out);
+    for (size_t f = 0; f < c->filters; f++)
         for (size_t ch = 0; ch < c->channels; ch++)
             for (size_t k = 0; k < c->kernel * c->kernel; k++)
-                panel[(k * c->channels + ch) * GEMM_COLUMNS] = *w++;
-    }
+                out[windows_at(c->K, f, k * c->channels + ch)] = *w++;
 }
 
 static void
 forward(const struct layer *layer, const struct layer_io *io)
 {
-    struct conv c = conv_of(layer);
-    const float *b = io->params + layer->bias_first;
-    float *image = io->scratch, *out = image + c.image, *w = out + c.P * c.filters;
-    size_t line = c.wide * c.channels;
-    struct gemm_view view = {
-        image, c.out_width, c.stride * line, c.stride * c.channels, c.kernel * c.channels, line, 1};
-    filters_pack(&c, io->params + layer->weight_first, w);
-    memset(image, 0, c.image * sizeof *image);
-    for (size_t r = 0; r < io->rows; r++) {
-        float *y = io->y + r * layer->out_size;
-        image_fill(&c, io, r, image);
-        for (size_t f = 0; f < c.filters; f += GEMM_COLUMNS)
-            gemm_panel(&view, c.P, c.filters - f, c.K, w + f * c.K, false, out + f, c.filters);
-        gemm_transpose(out, c.filters, c.P, c.filters, y, c.P);
-        for (size_t f = 0; !layer->spec.no_bias && f < c.filters; f++)
-            vmath_add_scalar(y + f * c.P, b[f], c.P);
+    const struct conv c = conv_of(layer);
+    const struct windows_product product = {
+        .windows = windows_of(&c),
+        .x = io->x,
+        .images = io->rows,
+        .m = c.filters,
+        .a = io->scratch,
+        .bias = layer->spec.no_bias ? NULL : io->params + layer->bias_first,
+        .y = io->y,
+        .y_image = layer->out_size,
+        .y_plane = c.P,
+        .y_line = c.out_width,
+        .y_step = 1,
+    };
+    filters_pack(&c, io->params + layer->weight_first, io->scratch);
+    windows_run(&product, io->scratch + windows_panels(c.filters, c.K));
+}
+
+/* Units of `unit` filters that are this part's share: filters [first, end). */
+static size_t
+share(const struct conv *c, const struct layer_io *io, size_t unit, size_t *first)
+{
+    size_t units = (c->filters + unit - 1) / unit, parts = io->parts > 0 ? io->parts : 1;
+    *first = units * io->part / parts * unit;
+    return least(c->filters, units * (io->part + 1) / parts * unit);
+}
+
+static struct windows_gradient
+gradient_of(const struct conv *c, const struct layer_io *io, size_t first, size_t end)
+{
+    return (struct windows_gradient){windows_of(c), io->x, io->dy, c->filters, first, end - first};
+}
+
+static void
+weights_backward_floats(const struct conv *c, const struct layer *layer, const struct layer_io *io)
+{
+    size_t first, end = share(c, io, PIECE, &first), most = least(c->filters, WINDOWS_FILTERS);
+    for (size_t next; first < end; first = next) {
+        next = least(end, first + WINDOWS_FILTERS);
+        struct windows_gradient g = gradient_of(c, io, first, next);
+        windows_floats(&g, io->rows, io->scratch, io->scratch + most * c->K);
+        for (size_t f = first; f < next; f += PIECE)
+            layer_sink(io, layer->weight_first + f * c->K, io->scratch + (f - first) * c->K,
+                       least(next - f, PIECE) * c->K);
     }
 }
 
-/* Row r of the batch with the lines of all channels next to each other: image [height, channels, wide]. */
-static void
-lines_fill(const struct conv *c, const struct layer_io *io, size_t r, float *image)
-{
-    const float *x = io->x + r * c->channels * c->height * c->width;
-    for (size_t ch = 0; ch < c->channels; ch++)
-        for (size_t i = 0; i < c->height; i++, x += c->width)
-            memcpy(image + ((i + c->pad) * c->channels + ch) * c->wide + c->pad, x,
-                   c->width * sizeof *x);
-}
-
-/* One filter from the order (ki, c, kj) into that of the parameters, (c, ki, kj). */
-static void
-filter_sort(const struct conv *c, const float *from, float *to)
-{
-    for (size_t ki = 0; ki < c->kernel; ki++)
-        for (size_t ch = 0; ch < c->channels; ch++, from += c->kernel)
-            memcpy(to + (ch * c->kernel + ki) * c->kernel, from, c->kernel * sizeof *to);
-}
-
-/* Give dw [K, filters] to the sink in the order of the parameters, a panel of filters at a time. */
-static void
-weights_sink(const struct conv *c, const struct layer *layer, const struct layer_io *io,
-             const float *dw, float *piece)
-{
-    float *transposed = piece + GEMM_COLUMNS * c->K;
-    for (size_t f = 0; f < c->filters; f += GEMM_COLUMNS) {
-        size_t n = c->filters - f < GEMM_COLUMNS ? c->filters - f : GEMM_COLUMNS;
-        if (!layer_part(io, f / GEMM_COLUMNS))
-            continue;
-        gemm_transpose(dw + f, c->filters, c->K, n, transposed, c->K);
-        for (size_t i = 0; i < n; i++)
-            filter_sort(c, transposed + i * c->K, piece + i * c->K);
-        layer_sink(io, layer->weight_first + f * c->K, piece, n * c->K);
-    }
-}
+/* What does not fit into integers goes to the sink of its shard as floats. */
+struct outside {
+    const struct layer *layer;
+    const struct layer_io *io;
+};
 
 static void
-weights_backward(const struct conv *c, const struct layer *layer, const struct layer_io *io)
+outside_add(void *ctx, size_t part, size_t first, const float *g, size_t n)
 {
-    float *image = io->scratch, *dy = image + c->image, *dw = dy + c->P * GEMM_COLUMNS;
-    struct gemm_view view = {
-        image, c->kernel, c->wide, 1, c->out_width, c->stride * c->wide * c->channels, c->stride};
-    memset(image, 0, c->image * sizeof *image);
-    memset(dw, 0, c->K * c->filters * sizeof *dw);
-    for (size_t r = 0; r < io->rows; r++) {
-        lines_fill(c, io, r, image);
-        for (size_t f = 0; f < c->filters; f += GEMM_COLUMNS) {
-            size_t n = c->filters - f < GEMM_COLUMNS ? c->filters - f : GEMM_COLUMNS;
-            if (!layer_part(io, f / GEMM_COLUMNS))
-                continue;
-            gemm_pack_transposed(io->dy + r * layer->out_size + f * c->P, c->P, c->P, n, dy);
-            gemm_panel(&view, c->K, n, c->P, dy, true, dw + f, c->filters);
-        }
-    }
-    weights_sink(c, layer, io, dw, dw + c->K * c->filters);
+    const struct outside *outside = ctx;
+    const struct nn_sink *sink = &outside->io->sink[part];
+    sink->add(sink->ctx, outside->layer->weight_first + first, g, n);
+}
+
+/* The integers of all shards. */
+static void
+weights_backward_sum(const struct conv *c, const struct layer *layer, const struct layer_io *io)
+{
+    const struct nn_sink *sink = io->sink;
+    const struct nn_integers rule = sink->integers(sink->ctx, layer->weight_first);
+    size_t first, last = share(c, io, PRODUCT_GROUP, &first);
+    struct windows_gradient g = gradient_of(c, io, first, last);
+    struct outside outside = {layer, io};
+    struct product_sum sum = {
+        .end = io->end == NULL ? &io->rows : io->end,
+        .parts = io->end == NULL ? 1 : io->shards,
+        .sum = rule.sum,
+        .first = first * c->K,
+        .ld = c->K,
+        .scale = rule.scale,
+        .block = rule.block,
+        .limit = rule.limit,
+        .outside = outside_add,
+        .ctx = &outside,
+    };
+    if (first >= last)
+        return;
+    windows_sum(&g, &sum, io->scratch);
+    sink->added(sink->ctx, layer->weight_first, sum.plain, sum.weighted);
 }
 
 static void
 bias_backward(const struct conv *c, const struct layer *layer, const struct layer_io *io)
 {
-    for (size_t f = 0; f < c->filters; f++) {
-        double sum = 0, plane;
-        for (size_t r = 0; r < io->rows; r++, sum += plane)
-            vmath_sum(io->dy + r * layer->out_size + f * c->P, c->P, &plane);
-        io->scratch[f] = (float)sum;
+    size_t shards = io->end == NULL ? 1 : io->shards;
+    for (size_t s = 0, first = 0, end; s < shards; s++, first = end) {
+        end = io->end == NULL ? io->rows : io->end[s];
+        for (size_t f = 0; f < c->filters; f++) {
+            double sum = 0, plane;
+            for (size_t r = first; r < end; r++, sum += plane)
+                vmath_sum(io->dy + r * layer->out_size + f * c->P, c->P, &plane);
+            io->scratch[f] = (float)sum;
+        }
+        io->sink[s].add(io->sink[s].ctx, layer->bias_first, io->scratch, c->filters);
     }
-    layer_sink(io, layer->bias_first, io->scratch, c->filters);
 }
 
-/* Along one axis: the input positions that belong to a phase, and what they meet. */
-struct phase {
-    size_t taps;         /* window positions a, a + stride, ... */
-    size_t first, count; /* input positions first, first + stride, ... */
-    size_t from;         /* line of dy with margin where the first one's look back begins */
-};
-
-static struct phase
-phase_of(const struct conv *c, size_t a, size_t size)
-{
-    size_t s = c->stride, taps = a < c->kernel ? (c->kernel - a - 1) / s + 1 : 0;
-    size_t m = c->pad > a ? (c->pad - a + s - 1) / s : 0; /* first i is a + s m - pad */
-    size_t first = a + s * m - c->pad;
-    return (struct phase){taps, first, first < size ? (size - first - 1) / s + 1 : 0,
-                          m + c->margin + 1 - taps};
-}
-
-/* Panels of B[(t, t', f), c] = W[f, c, flipped] of one phase. */
+/* A[c, (t, t', f)] = W[f, c, flipped] of phase (a, b) in panels. */
 static void
-flipped_pack(const struct conv *c, const float *w, size_t a, size_t b, struct phase rows,
-             struct phase columns, float *out)
+flipped_pack(const struct conv *c, const float *w, size_t a, size_t b, const struct phase *rows,
+             const struct phase *columns, float *out)
 {
-    size_t depth = rows.taps * columns.taps * c->filters, window = c->kernel * c->kernel;
-    memset(out, 0, gemm_packed_size(depth, c->channels) * sizeof *out);
-    for (size_t i = 0; i < rows.taps; i++)
-        for (size_t j = 0; j < columns.taps; j++) {
-            size_t ki = a + c->stride * (rows.taps - 1 - i);
-            size_t kj = b + c->stride * (columns.taps - 1 - j);
+    size_t window = c->kernel * c->kernel, K = rows->taps * columns->taps * c->filters;
+    memset(out, 0, windows_panels(c->channels, K) * sizeof *out);
+    for (size_t i = 0; i < rows->taps; i++)
+        for (size_t j = 0; j < columns->taps; j++) {
+            size_t ki = a + c->stride * (rows->taps - 1 - i);
+            size_t kj = b + c->stride * (columns->taps - 1 - j);
             const float *from = w + ki * c->kernel + kj;
-            for (size_t f = 0; f < c->filters; f++, out += GEMM_COLUMNS)
+            for (size_t f = 0; f < c->filters; f++)
                 for (size_t ch = 0; ch < c->channels; ch++, from += window)
-                    out[ch / GEMM_COLUMNS * depth * GEMM_COLUMNS + ch % GEMM_COLUMNS] = *from;
+                    out[windows_at(K, ch, (i * columns->taps + j) * c->filters + f)] = *from;
         }
 }
 
-/* dx of one phase from pixels out [count * count', channels]. */
 static void
-phase_scatter(const struct conv *c, struct phase rows, struct phase columns, const float *out,
-              float *dx)
+phase_backward(const struct conv *c, const struct layer *layer, const struct layer_io *io, size_t a,
+               size_t b)
 {
-    size_t P = c->height * c->width;
-    if (c->stride == 1) {
-        gemm_transpose(out, c->channels, P, c->channels, dx, P);
+    struct phase rows = phase_of(c, a, c->height), columns = phase_of(c, b, c->width);
+    const struct windows_product product = {
+        .windows = phase_windows(c, &rows, &columns),
+        .x = io->dy,
+        .images = io->rows,
+        .m = c->channels,
+        .a = io->scratch,
+        .y = io->dx + rows.first * c->width + columns.first,
+        .y_image = layer->in_size,
+        .y_plane = c->height * c->width,
+        .y_line = c->stride * c->width,
+        .y_step = c->stride,
+    };
+    size_t K = rows.taps * columns.taps * c->filters;
+    if (K == 0 || rows.count == 0 || columns.count == 0)
         return;
-    }
-    for (size_t i = 0; i < rows.count; i++)
-        for (size_t j = 0; j < columns.count; j++)
-            for (size_t ch = 0; ch < c->channels; ch++)
-                dx[ch * P + (rows.first + i * c->stride) * c->width + columns.first +
-                   j * c->stride] = *out++;
-}
-
-static void
-phase_backward(const struct conv *c, struct phase rows, struct phase columns, const float *dy,
-               const float *w, float *out, float *dx)
-{
-    size_t line = c->dy_wide * c->filters, depth = rows.taps * columns.taps * c->filters;
-    size_t pixels = rows.count * columns.count;
-    if (pixels == 0)
-        return;
-    memset(out, 0, (depth == 0 ? pixels * c->channels : 0) * sizeof *out);
-    struct gemm_view view = {dy + rows.from * line + columns.from * c->filters,
-                             columns.count,
-                             line,
-                             c->filters,
-                             columns.taps * c->filters,
-                             line,
-                             1};
-    for (size_t ch = 0; depth > 0 && ch < c->channels; ch += GEMM_COLUMNS)
-        gemm_panel(&view, pixels, c->channels - ch, depth, w + ch * depth, false, out + ch,
-                   c->channels);
-    phase_scatter(c, rows, columns, out, dx);
-}
-
-/* For each phase: pack its filters (r == SIZE_MAX) or compute its pixels of row r. */
-static void
-phases(const struct conv *c, const struct layer *layer, const struct layer_io *io, size_t r)
-{
-    float *dy = io->scratch, *out = dy + c->dy_image, *w = out + c->height * c->width * c->channels;
-    for (size_t a = 0; a < c->stride; a++)
-        for (size_t b = 0; b < c->stride; b++) {
-            struct phase rows = phase_of(c, a, c->height), columns = phase_of(c, b, c->width);
-            if (r == SIZE_MAX)
-                flipped_pack(c, io->params + layer->weight_first, a, b, rows, columns, w);
-            else
-                phase_backward(c, rows, columns, dy, w, out, io->dx + r * layer->in_size);
-            w += gemm_packed_size(rows.taps * columns.taps * c->filters, c->channels);
-        }
+    flipped_pack(c, io->params + layer->weight_first, a, b, &rows, &columns, io->scratch);
+    windows_run(&product, io->scratch + windows_panels(c->channels, K));
 }
 
 static void
 inputs_backward(const struct conv *c, const struct layer *layer, const struct layer_io *io)
 {
-    float *dy = io->scratch;
-    memset(dy, 0, c->dy_image * sizeof *dy);
-    phases(c, layer, io, SIZE_MAX);
-    for (size_t r = 0; r < io->rows; r++) {
-        interleave(io->dy + r * layer->out_size, c->filters, c->out_height, c->out_width,
-                   dy + (c->margin * c->dy_wide + c->margin) * c->filters, c->dy_wide);
-        phases(c, layer, io, r);
-    }
+    if (c->kernel < c->stride) /* some pixels are in no window */
+        memset(io->dx, 0, io->rows * layer->in_size * sizeof *io->dx);
+    for (size_t a = 0; a < c->stride; a++)
+        for (size_t b = 0; b < c->stride; b++)
+            phase_backward(c, layer, io, a, b);
 }
 
 static void
 backward(const struct layer *layer, const struct layer_io *io)
 {
     struct conv c = conv_of(layer);
-    if (io->sink != NULL)
-        weights_backward(&c, layer, io);
+    if (io->sink != NULL && io->sink->integers != NULL)
+        weights_backward_sum(&c, layer, io);
+    else if (io->sink != NULL)
+        weights_backward_floats(&c, layer, io);
     if (io->sink != NULL && !layer->spec.no_bias && layer_part(io, 0))
         bias_backward(&c, layer, io);
     if (io->dx != NULL)
@@ -410,6 +405,7 @@ const struct layer_kind conv2d_kind = {
     .word = "conv",
     .by_rows = true,
     .by_units = true,
+    .by_shards = true,
     .shape = shape,
     .scratch = scratch,
     .flops = flops,

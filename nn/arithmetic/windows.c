@@ -1,0 +1,83 @@
+/* windows.c - chooses the variant of windows_simd.c; sizes. */
+#include "nn/arithmetic/windows.h"
+
+static size_t
+least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t
+round_up(size_t n, size_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+size_t
+windows_panels(size_t m, size_t k)
+{
+    return round_up(m, PRODUCT_GROUP) * k;
+}
+
+/* A panel of windows, and a column of tiles that do not fit into y as they are. Vectors may end beyond a panel. */
+size_t
+windows_scratch(const struct windows *w, size_t m)
+{
+    size_t depth = least(w->tall * w->wide * w->channels, WINDOWS_DEPTH);
+    return (depth + round_up(m, PRODUCT_GROUP)) * PRODUCT_COLUMNS_MAX + WINDOWS_SLACK;
+}
+
+/* Few channels would leave most lanes of a vector empty: then windows are copied to be one run each. */
+struct windows_strip
+windows_strip(const struct windows *w)
+{
+    size_t run = w->wide * w->channels, across = (w->columns - 1) * w->stride + w->wide;
+    bool copied = run < PRODUCT_COLUMNS_MAX / 3 && w->tall > 1;
+    struct windows_strip s = {
+        .pixel = across * w->channels,
+        .runs = copied ? 1 : w->tall,
+        .run = copied ? run * w->tall : run,
+        .row = copied ? round_up(run * w->tall, PRODUCT_COLUMNS_MAX / 3) : 0,
+    };
+    size_t line = w->stride * s.pixel + s.row * w->columns;
+    s.lines = least(w->lines, 1 + WINDOWS_STRIP / line);
+    s.image = ((s.lines - 1) * w->stride + w->tall) * s.pixel;
+    s.panels = s.runs * round_up(s.run, PRODUCT_COLUMNS_MAX);
+    return s;
+}
+
+/* The image, windows copied out of it, dy; per element of g an unfinished chain, a scale and a sum, and per position
+ * of a window where in a tile it is. Vectors may end beyond the image. */
+size_t
+windows_sum_scratch(const struct windows *w, size_t count)
+{
+    struct windows_strip s = windows_strip(w);
+    size_t pixels = s.lines * w->columns,
+           some = round_up(least(count, WINDOWS_FILTERS), PRODUCT_GROUP);
+    return s.image + WINDOWS_SLACK + pixels * s.row + WINDOWS_SLACK + pixels * some +
+           3 * some * s.panels + w->tall * w->wide * w->channels;
+}
+
+#if defined(__x86_64__)
+#define CHOOSE(f) (simd_avx512() ? f##_avx512 : simd_avx2() ? f##_avx2 : f##_base)
+#else
+#define CHOOSE(f) f##_base
+#endif
+
+void
+windows_run(const struct windows_product *p, float *scratch)
+{
+    CHOOSE(windows_run)(p, scratch);
+}
+
+void
+windows_sum(const struct windows_gradient *g, struct product_sum *sum, float *scratch)
+{
+    CHOOSE(windows_sum)(g, sum, scratch);
+}
+
+void
+windows_floats(const struct windows_gradient *g, size_t images, float *out, float *scratch)
+{
+    CHOOSE(windows_floats)(g, images, out, scratch);
+}

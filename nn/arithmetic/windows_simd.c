@@ -1,0 +1,627 @@
+/* windows_simd.c - the loops of windows.h. See there. */
+#include "nn/arithmetic/windows.h"
+
+#include <string.h>
+
+#include "nn/arithmetic/gemm.h"
+#include "nn/arithmetic/product_tile.h"
+
+/* --- some lanes of a vector --- */
+
+#if defined(__AVX512F__)
+
+typedef __mmask16 lanes_t;
+
+static inline lanes_t
+lanes_between(size_t first, size_t end)
+{
+    return (lanes_t)((1u << end) - (1u << first));
+}
+
+/* Zeros in the other lanes, whose memory is not read. */
+static inline vec
+load_lanes(const float *at, lanes_t lanes)
+{
+    return (vec)_mm512_maskz_loadu_ps(lanes, at);
+}
+
+#elif defined(__AVX2__)
+
+typedef ivec lanes_t;
+
+static inline lanes_t
+lanes_between(size_t first, size_t end)
+{
+    const ivec lane = {0, 1, 2, 3, 4, 5, 6, 7};
+    return (lane >= (int32_t)first) & (lane < (int32_t)end);
+}
+
+static inline vec
+load_lanes(const float *at, lanes_t lanes)
+{
+    return (vec)_mm256_maskload_ps(at, (__m256i)lanes);
+}
+
+#else
+
+typedef struct {
+    size_t first, end;
+} lanes_t;
+
+static inline lanes_t
+lanes_between(size_t first, size_t end)
+{
+    return (lanes_t){first, end};
+}
+
+static inline vec
+load_lanes(const float *at, lanes_t lanes)
+{
+    vec v = {0};
+    if (lanes.first == 0 && lanes.end == LANES)
+        return *(const vec *)at;
+    for (size_t l = lanes.first; l < lanes.end; l++)
+        v[l] = at[l];
+    return v;
+}
+
+#endif
+
+/* Elements 0, 2, 4, ... of a and b. */
+static inline vec
+every_second(vec a, vec b)
+{
+#if defined(__AVX512F__)
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+#elif defined(__AVX2__)
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+#else
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6);
+#endif
+}
+
+/* --- panels of windows --- */
+
+/* Neighbouring windows in a line of an image, in lanes of one vector of the panel from `at` on. */
+struct piece {
+    size_t image, line, column, at, lanes;
+};
+
+/* Windows [j, j + n). Returns how many pieces. */
+static size_t
+pieces_cut(const struct windows *w, size_t j, size_t n, struct piece piece[COLUMNS])
+{
+    size_t count = 0, line = j / w->columns, column = j % w->columns;
+    for (size_t at = 0, lanes; at < n; at += lanes) {
+        lanes = least(least(w->columns - column, n - at), LANES);
+        piece[count++] = (struct piece){line / w->lines, line % w->lines, column, at, lanes};
+        column += lanes;
+        line += column == w->columns;
+        column = column == w->columns ? 0 : column;
+    }
+    return count;
+}
+
+/* For one place in the windows of a piece: where its elements come from in the first channel. */
+struct source {
+    const float *from;
+    lanes_t lanes[2];  /* with stride 2: of two vectors */
+    size_t first, end; /* elements from[0], from[1], ... that are inside and needed */
+    size_t at;
+};
+
+static size_t
+between(ptrdiff_t x, size_t most)
+{
+    return x < 0 ? 0 : least((size_t)x, most);
+}
+
+static struct source
+source_of(const struct windows *w, const float *x, const struct piece *piece, size_t ki, size_t kj)
+{
+    ptrdiff_t line = (ptrdiff_t)(piece->line * w->stride + ki) + w->top;
+    ptrdiff_t column = (ptrdiff_t)(piece->column * w->stride + kj) + w->left;
+    struct source s = {.from = x, .at = piece->at};
+    size_t span = (piece->lanes - 1) * w->stride + 1;
+    if (line >= 0 && line < (ptrdiff_t)w->height) {
+        s.from += piece->image * w->channels * w->height * w->width;
+        s.from += line * (ptrdiff_t)w->width + column;
+        s.first = between(-column, span);
+        s.end = between((ptrdiff_t)w->width - column, span);
+    }
+    s.end = s.end < s.first ? s.first : s.end;
+    s.lanes[0] = lanes_between(least(s.first, LANES), least(s.end, LANES));
+    s.lanes[1] = lanes_between(between((ptrdiff_t)s.first - LANES, LANES),
+                               between((ptrdiff_t)s.end - LANES, LANES));
+    return s;
+}
+
+/* `count` channels of a place, one row of the panel each. Whole vectors are written, each over the end of the one
+ * before it. */
+INLINE void
+channels_copy(const struct source *source, size_t pieces, size_t stride, size_t plane, size_t count,
+              float *out)
+{
+    for (size_t c = 0, from = 0; c < count; c++, from += plane, out += COLUMNS)
+        for (size_t i = 0; i < pieces; i++) {
+            const struct source *s = &source[i];
+            vec v = load_lanes(s->from + from, s->lanes[0]);
+            if (stride == 2)
+                v = every_second(v, load_lanes(s->from + from + LANES, s->lanes[1]));
+            *(vec *)(out + s->at) = v;
+        }
+}
+
+static void
+channels_gather(const struct source *source, size_t pieces, size_t stride, size_t plane,
+                size_t count, float *out)
+{
+    for (size_t c = 0, from = 0; c < count; c++, from += plane, out += COLUMNS)
+        for (size_t i = 0; i < pieces; i++) {
+            const struct source *s = &source[i];
+            float *to = out + s->at;
+            memset(to, 0, sizeof(vec));
+            for (size_t l = 0; l * stride < s->end; l++)
+                to[l] = l * stride < s->first ? 0 : s->from[from + l * stride];
+        }
+}
+
+/* Rows [k, k + depth) of the panel of these pieces. */
+static void
+pack_windows(const struct windows *w, const float *x, const struct piece *piece, size_t pieces,
+             size_t k, size_t depth, float *out)
+{
+    struct source source[COLUMNS];
+    size_t plane = w->height * w->width;
+    for (size_t t = 0, count; t < depth; t += count, out += count * COLUMNS) {
+        size_t place = (k + t) / w->channels, channel = (k + t) % w->channels;
+        const float *from = x + channel * plane;
+        count = least(depth - t, w->channels - channel);
+        for (size_t i = 0; i < pieces; i++)
+            source[i] = source_of(w, from, &piece[i], place / w->wide, place % w->wide);
+        if (w->stride == 1)
+            channels_copy(source, pieces, 1, plane, count, out);
+        else if (w->stride == 2)
+            channels_copy(source, pieces, 2, plane, count, out);
+        else
+            channels_gather(source, pieces, w->stride, plane, count, out);
+    }
+}
+
+/* --- products with panels --- */
+
+struct tile {
+    const float *a, *b;
+    size_t k;
+    float *c; /* all vectors of its rows are written */
+    size_t ldc;
+    bool add;
+    const float *bias; /* of its rows */
+    bool relu;
+};
+
+INLINE void
+add_column(int rows, int vectors, const float *column, vec s[ROWS][VECTORS])
+{
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            s[i][j] += column[i];
+    }
+}
+
+INLINE void
+tile_run(int rows, int vectors, const struct tile *tile)
+{
+    vec s[ROWS][VECTORS];
+    if (tile->add)
+        load(rows, vectors, tile->c, tile->ldc, s);
+    else
+        zero(rows, vectors, s);
+    chain(rows, vectors, tile->k, tile->a, tile->b, COLUMNS, s);
+    if (tile->bias != NULL)
+        add_column(rows, vectors, tile->bias, s);
+    if (tile->relu)
+        rectify(rows, vectors, s);
+    store(rows, vectors, s, tile->c, tile->ldc);
+}
+
+typedef void run_fn(const struct tile *tile);
+
+#define TILE(rows, vectors)                                                                        \
+    static void run_##rows##_##vectors(const struct tile *tile)                                    \
+    {                                                                                              \
+        tile_run(rows, vectors, tile);                                                             \
+    }
+TILES(TILE)
+#undef TILE
+static run_fn *const run_tile[ROWS][VECTORS] = TILE_TABLE(run);
+
+/* All rows of a panel of n windows. */
+static void
+run_panel(const struct windows_product *p, size_t k, size_t n, struct tile tile)
+{
+    size_t K = p->windows.tall * p->windows.wide * p->windows.channels;
+    bool last = k + tile.k == K;
+    float *c = tile.c;
+    for (size_t i = 0, rows; i < p->m; i += rows) {
+        rows = least(p->m - i, ROWS);
+        tile.a = p->a + windows_at(K, i, k);
+        tile.c = c + i * tile.ldc;
+        tile.bias = last && p->bias != NULL ? p->bias + i : NULL;
+        tile.relu = last && p->relu;
+        run_tile[rows - 1][vectors_of(n) - 1](&tile);
+    }
+}
+
+static float *
+output_of(const struct windows_product *p, const struct piece *piece)
+{
+    return p->y + piece->image * p->y_image + piece->line * p->y_line + piece->column * p->y_step;
+}
+
+/* Do the elements of a panel lie next to one another in y? */
+static bool
+in_place(const struct windows_product *p, const struct piece *piece, size_t pieces, size_t n)
+{
+    const struct piece *last = &piece[pieces - 1];
+    return n % LANES == 0 && p->y_step == 1 && piece->image == last->image &&
+           (p->y_line == p->windows.columns || piece->line == last->line);
+}
+
+static void
+panel_scatter(const struct windows_product *p, const struct piece *piece, size_t pieces,
+              const float *side)
+{
+    for (size_t q = 0; q < pieces; q++, piece++) {
+        const float *from = side + piece->at;
+        float *to = output_of(p, piece);
+        for (size_t i = 0; i < p->m; i++, from += COLUMNS, to += p->y_plane)
+            for (size_t l = 0; l < piece->lanes; l++)
+                to[l * p->y_step] = from[l];
+    }
+}
+
+void
+SIMD_NAME(windows_run)(const struct windows_product *p, float *scratch)
+{
+    const struct windows *w = &p->windows;
+    size_t K = w->tall * w->wide * w->channels, n = p->images * w->lines * w->columns;
+    size_t deep = share(K, WINDOWS_DEPTH, 1);
+    float *side = scratch + deep * COLUMNS + WINDOWS_SLACK;
+    for (size_t j = 0; j < n; j += COLUMNS) {
+        struct piece piece[COLUMNS];
+        size_t here = least(n - j, COLUMNS), pieces = pieces_cut(w, j, here, piece);
+        bool straight = in_place(p, piece, pieces, here);
+        struct tile tile = {.b = scratch,
+                            .c = straight ? output_of(p, piece) : side,
+                            .ldc = straight ? p->y_plane : COLUMNS};
+        for (size_t k = 0; k < K; k += tile.k) {
+            tile.k = least(K - k, deep);
+            tile.add = k > 0;
+            pack_windows(w, p->x, piece, pieces, k, tile.k, scratch);
+            run_panel(p, k, here, tile);
+        }
+        if (!straight)
+            panel_scatter(p, piece, pieces, side);
+    }
+}
+
+/* --- gradients --- */
+
+enum { TILE_SIZE = GROUP * COLUMNS };
+
+/* Everything in the scratch memory of a gradient. Chains, scales and integers lie tile by tile: those of 8 filters, and
+ * in them those of one part of a run. */
+struct gradient {
+    const struct windows_gradient *g;
+    struct windows_strip strip;
+    size_t K, parts; /* parts of a run, of about as many vectors each */
+    float *image, *copied, *dy, *chain, *scale;
+    int32_t *q;
+    uint32_t *place; /* [K] of an element in the tiles of 8 filters */
+    size_t groups;   /* size of these tiles */
+};
+
+/* First vector of part i of a run. */
+static size_t
+part_first(const struct gradient *g, size_t i)
+{
+    return vectors_of(g->strip.run) * i / g->parts;
+}
+
+static void
+places_fill(const struct gradient *g)
+{
+    const struct windows *w = &g->g->windows;
+    for (size_t part = 0; part < g->parts; part++) {
+        size_t end = least(part_first(g, part + 1) * LANES, g->strip.run);
+        for (size_t run = 0; run < g->strip.runs; run++)
+            for (size_t at = part_first(g, part) * LANES, l = 0; at < end; at++, l++) {
+                size_t position = run * g->strip.run + at, channel = position % w->channels;
+                size_t element = channel * w->tall * w->wide + position / w->channels;
+                g->place[element] = (uint32_t)((run * g->parts + part) * TILE_SIZE + l);
+            }
+    }
+}
+
+static struct gradient
+gradient_of(const struct windows_gradient *of, float *scratch)
+{
+    const struct windows *w = &of->windows;
+    struct gradient g = {.g = of, .strip = windows_strip(w), .image = scratch};
+    size_t most = (least(of->count, WINDOWS_FILTERS) + GROUP - 1) / GROUP;
+    g.K = w->tall * w->wide * w->channels;
+    g.parts = (vectors_of(g.strip.run) + VECTORS - 1) / VECTORS;
+    g.groups = g.strip.runs * g.parts * TILE_SIZE;
+    g.copied = g.image + g.strip.image + WINDOWS_SLACK;
+    g.dy = g.copied + g.strip.lines * w->columns * g.strip.row + WINDOWS_SLACK;
+    g.chain = g.dy + g.strip.lines * w->columns * most * GROUP;
+    g.scale = g.chain + most * g.groups;
+    g.q = (void *)(g.scale + most * g.groups);
+    g.place = (void *)(g.q + most * g.groups);
+    memset(g.image, 0,
+           (size_t)(g.dy - g.image) * sizeof *g.image); /* also what only fills vectors */
+    places_fill(&g);
+    return g;
+}
+
+/* One line of an image, with the channel last, and zeros where windows hang over its ends. */
+static void
+line_fill(const struct windows *w, const float *x, float *out)
+{
+    size_t across = (w->columns - 1) * w->stride + w->wide;
+    size_t skip = between(w->left, w->width), before = between(-w->left, across);
+    size_t count = least(w->width - skip, across - before), C = w->channels;
+    memset(out, 0, before * C * sizeof *out);
+    gemm_transpose(x + skip, w->height * w->width, C, count, out + before * C, C);
+    memset(out + (before + count) * C, 0, (across - before - count) * C * sizeof *out);
+}
+
+/* Windows of `lines` lines from the image in one run each. */
+static void
+windows_copy(const struct gradient *g, size_t lines)
+{
+    const struct windows *w = &g->g->windows;
+    float *out = g->copied;
+    size_t run = w->wide * w->channels;
+    for (size_t l = 0; l < lines; l++)
+        for (size_t c = 0; c < w->columns; c++, out += g->strip.row) {
+            const float *from =
+                g->image + l * w->stride * g->strip.pixel + c * w->stride * w->channels;
+            for (size_t i = 0; i < w->tall; i++, from += g->strip.pixel)
+                for (size_t at = 0; at < run; at += LANES)
+                    *(vec *)(out + i * run + at) = *(const vec *)(from + at);
+        }
+}
+
+/* Windows in lines [first, first + lines) of image r. */
+static void
+strip_fill(const struct gradient *g, size_t r, size_t first, size_t lines)
+{
+    const struct windows *w = &g->g->windows;
+    const float *x = g->g->x + r * w->channels * w->height * w->width;
+    size_t count = (lines - 1) * w->stride + w->tall;
+    for (size_t i = 0; i < count; i++) {
+        ptrdiff_t line = (ptrdiff_t)(first * w->stride + i) + w->top;
+        float *out = g->image + i * g->strip.pixel;
+        if (line >= 0 && line < (ptrdiff_t)w->height)
+            line_fill(w, x + (size_t)line * w->width, out);
+        else
+            memset(out, 0, g->strip.pixel * sizeof *out);
+    }
+    if (g->strip.row > 0)
+        windows_copy(g, lines);
+}
+
+/* What a tile goes over: lines of windows in a strip, with the panel of dy. */
+struct strip_tile {
+    const float *a, *b;
+    size_t lines, line, columns,
+        step; /* b: lines are `line` floats apart, in them `columns` windows */
+    float *chain;
+    const float *scale;
+    int32_t *q;
+    int32_t limit;
+    bool begins, ends;
+};
+
+/* Goes on with the chains of a tile. If they end, adds their integers to q, or returns false if one does not fit. */
+INLINE bool
+tile_strip(int rows, int vectors, const struct strip_tile *tile)
+{
+    vec s[ROWS][VECTORS];
+    ivec largest = {0};
+    const float *a = tile->a, *b = tile->b;
+    if (tile->begins)
+        zero(rows, vectors, s);
+    else
+        load(rows, vectors, tile->chain, COLUMNS, s);
+    for (size_t l = 0; l < tile->lines; l++, a += tile->columns * GROUP, b += tile->line)
+        chain(rows, vectors, tile->columns, a, b, tile->step, s);
+    store(rows, vectors, s, tile->chain, COLUMNS);
+    if (!tile->ends)
+        return true;
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++) {
+            s[i][j] *= *(const vec *)(tile->scale + i * COLUMNS + j * LANES);
+            largest = larger(largest, s[i][j]);
+        }
+    }
+    if (any_above(largest, tile->limit))
+        return false;
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            *(ivec *)(tile->q + i * COLUMNS + j * LANES) += nearest(s[i][j]);
+    }
+    return true;
+}
+
+typedef bool strip_fn(const struct strip_tile *tile);
+
+#define TILE(rows, vectors)                                                                        \
+    static bool strip_##rows##_##vectors(const struct strip_tile *tile)                            \
+    {                                                                                              \
+        return tile_strip(rows, vectors, tile);                                                    \
+    }
+TILES(TILE)
+static strip_fn *const strip_tile[ROWS][VECTORS] = TILE_TABLE(strip);
+
+/* A strip in a block of filters. */
+struct visit {
+    size_t filter, filters; /* from, count */
+    size_t lines;
+    bool begins, ends; /* the chains of a part */
+    size_t part;
+    struct product_sum *sum; /* NULL: chains do not end */
+};
+
+/* Gives the elements of a tile that does not fit to who can say how. */
+static void
+tile_outside(const struct gradient *g, const struct visit *v, size_t group, size_t tile, size_t row,
+             size_t rows)
+{
+    const float *chain = g->chain + group * g->groups;
+    for (size_t i = row; i < row + rows; i++)
+        for (size_t u = 0; u < g->K; u++) {
+            size_t f = v->filter - g->g->first + group * GROUP + i;
+            if (g->place[u] / TILE_SIZE == tile)
+                v->sum->outside(v->sum->ctx, v->part, v->sum->first + f * v->sum->ld + u,
+                                chain + g->place[u] + i * COLUMNS, 1);
+        }
+}
+
+/* One part of one run for 8 filters. */
+static void
+group_visit(const struct gradient *g, const struct visit *v, size_t group, size_t run, size_t part)
+{
+    const struct windows *w = &g->g->windows;
+    size_t first = part_first(g, part), vectors = part_first(g, part + 1) - first;
+    size_t tile = run * g->parts + part, at = group * g->groups + tile * TILE_SIZE;
+    size_t filters = least(v->filters - group * GROUP, GROUP), pixels = v->lines * w->columns;
+    struct strip_tile t = {.lines = v->lines,
+                           .line = w->stride * g->strip.pixel,
+                           .columns = w->columns,
+                           .step = w->stride * w->channels,
+                           .begins = v->begins,
+                           .ends = v->ends && v->sum != NULL};
+    t.b = g->image + run * g->strip.pixel + first * LANES;
+    if (g->strip.row > 0) {
+        t.lines = 1, t.columns = pixels, t.step = g->strip.row;
+        t.b = g->copied + first * LANES;
+    }
+    if (t.ends)
+        memcpy(&t.limit, &v->sum->limit, sizeof t.limit);
+    for (size_t i = 0, rows; i < filters; i += rows) {
+        rows = least(filters - i, ROWS);
+        t.a = g->dy + group * GROUP * pixels + i;
+        t.chain = g->chain + at + i * COLUMNS;
+        t.scale = g->scale + at + i * COLUMNS;
+        t.q = g->q + at + i * COLUMNS;
+        if (!strip_tile[rows - 1][vectors - 1](&t))
+            tile_outside(g, v, group, tile, i, rows);
+    }
+}
+
+/* Image r in all strips. */
+static void
+image_visit(const struct gradient *g, struct visit v, size_t r)
+{
+    const struct windows *w = &g->g->windows;
+    const bool begins = v.begins, ends = v.ends;
+    size_t P = w->lines * w->columns;
+    struct gemm_view dy = product_rows(g->g->dy + (r * g->g->filters + v.filter) * P, P);
+    for (size_t line = 0; line < w->lines; line += v.lines) {
+        v.lines = least(w->lines - line, g->strip.lines);
+        v.begins = begins && line == 0;
+        v.ends = ends && line + v.lines == w->lines;
+        strip_fill(g, r, line, v.lines);
+        pack_a(&dy, 0, v.filters, line * w->columns, v.lines * w->columns, g->dy);
+        for (size_t run = 0; run < g->strip.runs; run++)
+            for (size_t part = 0; part < g->parts; part++)
+                for (size_t group = 0; group * GROUP < v.filters; group++)
+                    group_visit(g, &v, group, run, part);
+    }
+}
+
+/* Scales and empty sums for a block of filters. */
+static void
+block_begin(const struct gradient *g, const struct visit *v)
+{
+    const struct product_sum *sum = v->sum;
+    size_t groups = (v->filters + GROUP - 1) / GROUP;
+    memset(g->q, 0, groups * g->groups * sizeof *g->q);
+    memset(g->scale, 0, groups * g->groups * sizeof *g->scale);
+    for (size_t f = 0; f < v->filters; f++) {
+        size_t at = sum->first + (v->filter - g->g->first + f) * sum->ld;
+        size_t block = at / sum->block, next = (block + 1) * sum->block;
+        float *scale = g->scale + f / GROUP * g->groups + f % GROUP * COLUMNS;
+        for (size_t u = 0; u < g->K; u++, at++) {
+            block += at == next;
+            next += at == next ? sum->block : 0;
+            scale[g->place[u]] = sum->scale[block];
+        }
+    }
+}
+
+static void
+block_end(const struct gradient *g, const struct visit *v)
+{
+    struct product_sum *sum = v->sum;
+    uint32_t plain = 0, weighted = 0;
+    for (size_t f = 0; f < v->filters; f++) {
+        size_t at = sum->first + (v->filter - g->g->first + f) * sum->ld;
+        const int32_t *q = g->q + f / GROUP * g->groups + f % GROUP * COLUMNS;
+        for (size_t u = 0; u < g->K; u++, at++) {
+            int32_t element = q[g->place[u]];
+            sum->sum[at] += element;
+            plain += (uint32_t)element;
+            weighted += (uint32_t)element * (uint32_t)at;
+        }
+    }
+    sum->plain += plain;
+    sum->weighted += weighted;
+}
+
+void
+SIMD_NAME(windows_sum)(const struct windows_gradient *of, struct product_sum *sum, float *scratch)
+{
+    const struct gradient g = gradient_of(of, scratch);
+    for (size_t f = 0; f < of->count; f += WINDOWS_FILTERS) {
+        struct visit v = {
+            .filter = of->first + f, .filters = least(of->count - f, WINDOWS_FILTERS), .sum = sum};
+        block_begin(&g, &v);
+        for (size_t r = 0; v.part < sum->parts; r = sum->end[v.part++])
+            for (size_t i = r; i < sum->end[v.part]; i++) {
+                v.begins = i == r;
+                v.ends = i + 1 == sum->end[v.part];
+                image_visit(&g, v, i);
+            }
+        block_end(&g, &v);
+    }
+}
+
+void
+SIMD_NAME(windows_floats)(const struct windows_gradient *of, size_t images, float *out,
+                          float *scratch)
+{
+    const struct gradient g = gradient_of(of, scratch);
+    for (size_t first = 0; first < of->count; first += WINDOWS_FILTERS) {
+        struct visit v = {.filter = of->first + first,
+                          .filters = least(of->count - first, WINDOWS_FILTERS)};
+        for (size_t r = 0; r < images; r++) {
+            v.begins = r == 0;
+            image_visit(&g, v, r);
+        }
+        for (size_t f = 0; f < v.filters; f++, out += g.K)
+            for (size_t u = 0; u < g.K; u++)
+                out[u] = images == 0
+                             ? 0
+                             : g.chain[f / GROUP * g.groups + f % GROUP * COLUMNS + g.place[u]];
+    }
+}
