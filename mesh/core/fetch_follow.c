@@ -108,12 +108,13 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_tota
         transfer_total_size(core->buckets, core->first_bucket, core->config.bucket_count);
     uint64_t at = fetch->block * core->config.block_size, rest = whole - at;
     assert(at < whole);
-    if (transfer_total_check(total, body, size) != total->check)
+    bool fits = size == (rest < core->config.block_size ? rest : core->config.block_size);
+    if (transfer_total_check(total, body, size) != total->check ||
+        (!fits && core_mutant(MUTANT_TOTAL_SIZE)))
         return (struct fetch_verdict){.commit = false};
     struct fetch_verdict verdict = told(fetch, core, total->state_hash);
     /* The size comes last: which buckets a round has, and so the size of its total, is a part of the state. */
-    if (fetch->stage != FETCH_FOLLOWING ||
-        size != (rest < core->config.block_size ? rest : core->config.block_size))
+    if (fetch->stage != FETCH_FOLLOWING || !fits)
         return verdict;
     scatter(core, at, body, size);
     fetch->block++;

@@ -67,6 +67,10 @@
     (UINT64_C(1) << 42) /* a peer that was asked for a page and died is never given up */
 #define MUTANT_PAGE_TO   (UINT64_C(1) << 43) /* a page goes to another node than the one that asked */
 #define MUTANT_PAGE_NONE (UINT64_C(1) << 44) /* nobody has a page when the first one has it not */
+#define MUTANT_UNTOLD                                                                              \
+    (UINT64_C(1) << 45) /* nobody is waited for when a plan was dropped because states differ */
+#define MUTANT_TOTAL_SIZE                                                                          \
+    (UINT64_C(1) << 46) /* a total of another size does not tell the state that it is for */
 
 #define MUTANT_PIN (UINT64_C(1) << 60) /* shards change hands where they must not */
 

@@ -133,7 +133,7 @@ static void
 profile_flips(struct sim *sim, struct sim_profile *p)
 {
     p->fault_mask = 1u << SIM_FLIP;
-    p->fault_count = (unsigned)(1 + pick(sim, 6));
+    p->fault_count = (unsigned)(1 + pick(sim, 6)) * (sim->many_flips ? 8 : 1);
     p->peers_min = p->nodes;
     p->loss_permille = p->late_permille = p->corrupt_permille = p->memory_permille =
         p->header_permille = 0;
@@ -159,7 +159,7 @@ fault_profile(struct sim *sim)
     p->fault_mask = (uint32_t)(1 + pick(sim, (1u << SIM_FLIP) - 1));
     if (p->fault_count == 0 && !p->loss_permille && !p->leave && !p->cuts_stay && often(sim, 2))
         p->peers_min = p->nodes;
-    if (often(sim, 8))
+    if (often(sim, 8) || sim->many_flips)
         profile_flips(sim, p);
     else if (p->peers_min == p->nodes && rand_bool(&sim->rand))
         audit_liar(sim, p);

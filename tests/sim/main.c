@@ -28,7 +28,10 @@ run_failure(const struct sim *sim)
     printf("FAILED: %s (%u nodes, at %.3f ms)\n    sim --seed %" PRIu64 " --mutant 0x%" PRIx64
            "%s --verbose    trace %016" PRIx64 "\n",
            sim->failure, sim->profile.nodes, (double)sim->now / 1000, sim->seed, sim->mutant,
-           sim->followers_flip ? " --followers-flip" : "", sim->trace);
+           sim->followers_flip ? " --followers-flip"
+           : sim->many_flips   ? " --many-flips"
+                               : "",
+           sim->trace);
 }
 
 enum { SMOKE_SEEDS = 4000 };
@@ -155,6 +158,8 @@ parse(struct sim_options *options, int argc, char **argv)
             options->verbose = true;
         } else if (strcmp(arg, "--followers-flip") == 0) {
             options->followers_flip = true;
+        } else if (strcmp(arg, "--many-flips") == 0) {
+            options->many_flips = true;
         } else if (!value) {
             return false;
         } else {
@@ -193,10 +198,11 @@ main(int argc, char **argv)
     struct sim_options options = {.first = 1, .jobs = 1};
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!parse(&options, argc, argv)) {
-        fprintf(stderr,
-                "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] [--jobs J] "
-                "[--seed X] [--mutant BITS] [--mutants] [--drill] [--verbose] "
-                "[--scenario FILE] [--print FILE] [--engine NAME] [--followers-flip]\n");
+        fprintf(
+            stderr,
+            "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] [--jobs J] "
+            "[--seed X] [--mutant BITS] [--mutants] [--drill] [--verbose] "
+            "[--scenario FILE] [--print FILE] [--engine NAME] [--followers-flip] [--many-flips]\n");
         return 2;
     }
     if (options.print)
@@ -207,6 +213,7 @@ main(int argc, char **argv)
     struct sim *sim = sim_new();
     running = sim;
     sim->followers_flip = options.followers_flip;
+    sim->many_flips = options.many_flips;
     if (options.engine && !sim_engine(sim, options.engine)) {
         fprintf(stderr, "sim: no engine %s\n", options.engine);
         return 2;

@@ -236,7 +236,8 @@ on_audit(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t
 }
 
 /* One at a time, and where it can be seen: by all members, or by a node that follows others and hears all, with
- * --followers-flip also if it does not. Who computes alone cannot see it. */
+ * --followers-flip also if it does not. Who computes alone cannot see it. Of many flips, those of followers are in the
+ * word that says which buckets the round has. */
 static bool
 state_flips(struct sim *sim, struct sim_node *node)
 {
@@ -251,7 +252,8 @@ state_flips(struct sim *sim, struct sim_node *node)
         flips = flips && !sim->nodes[i].wrong;
     if (!flips)
         return false;
-    uint64_t bit = rand_below(&sim->rand, sim->profile.words * 64);
+    uint64_t words = sim->many_flips && follows ? 1 : sim->profile.words;
+    uint64_t bit = rand_below(&sim->rand, words * 64);
     node->state.words[bit / 64] ^= 1ull << bit % 64;
     node->flip = false;
     sim->counts.flips++;

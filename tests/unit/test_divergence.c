@@ -13,12 +13,19 @@
 static const unsigned ids[] = {7, 8, 9};
 
 static struct lone *
-mesh_of(size_t others)
+mesh_with(size_t others, uint64_t mutant)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = others + 1});
+    struct lone *lone =
+        lone_new(&(struct lone_setup){.id = 5, .peers_min = others + 1, .mutant = mutant});
     for (size_t k = 0; k < others; k++)
         lone_meet(lone, ids[k]);
     return lone;
+}
+
+static struct lone *
+mesh_of(size_t others)
+{
+    return mesh_with(others, 0);
 }
 
 /* Node `id` is idle and says that its state before `round` has this hash. */
@@ -182,12 +189,12 @@ members(const struct lone *lone)
     return stats.members;
 }
 
-/* 7 and 8 do not hear node 5 yet, and 7 drops the plan: nobody knows whose state is wrong, it may be that of 5. */
-static void
-members_of_a_plan_that_differed_are_heard_before_the_next(void **state)
+/* A plan of three. 7 and 8 do not hear node 5 any more, and 7 drops the plan: nobody knows whose state is wrong, it may
+ * be that of 5. */
+static struct lone *
+dropped_and_deaf(uint64_t mutant)
 {
-    (void)state;
-    struct lone *lone = mesh_of(2);
+    struct lone *lone = mesh_with(2, mutant);
     tell(lone, 7, 0, 77);
     tell(lone, 8, 0, 77);
     assert_non_null(lone_sent(lone, 7, PROTO_PLAN));
@@ -196,13 +203,52 @@ members_of_a_plan_that_differed_are_heard_before_the_next(void **state)
     lone_say(lone, 7, &deaf);
     lone_say(lone, 8, &deaf);
     assert_int_equal(members(lone), 3);
+    lone_train(lone); /* its own part of the round */
+    lone_return(lone);
     struct proto_msg drop = {.type = PROTO_ABORT,
                              .abort = {.plan_hash = proto_plan_hash(&plan), .differ = true}};
     lone_say(lone, 7, &drop);
+    return lone;
+}
+
+static void
+members_of_a_plan_that_differed_are_heard_before_the_next(void **state)
+{
+    (void)state;
+    struct lone *lone = dropped_and_deaf(0);
     lone_run(lone, DIVERGENCE_GRACE_US / 1000 - 20);
     assert_int_equal(members(lone), 0);
     lone_run(lone, 40);
     assert_int_equal(members(lone), 1);
+    lone_destroy(&lone);
+}
+
+/* Waiting for them saves time, no more: who goes on alone meanwhile, from the wrong state, goes back below the round of
+ * the plan as soon as it is told, and makes no plan with them until then. */
+static void
+without_waiting_for_them_the_past_tells(void **state)
+{
+    (void)state;
+    struct lone *lone = dropped_and_deaf(MUTANT_UNTOLD);
+    lone_run(lone, 20);
+    assert_int_equal(members(lone), 1);
+    lone_forget_sent(lone);
+    for (int k = 0; k < 3; k++, lone_run(lone, 10)) {
+        lone_train(lone);
+        lone_return(lone);
+    }
+    struct core_stats stats;
+    core_stats(lone->core, &stats);
+    assert_in_range(stats.round, 1, 3);
+    tell(lone, 7, 0, 66);
+    tell(lone, 8, 0, 66);
+    lone_run(lone, DIVERGENCE_GRACE_US / 1000 + 20);
+    while (lone->compute) /* it finishes what it is at */
+        lone_train(lone);
+    assert_true(lone->back);
+    assert_int_equal(lone->round, 0);
+    assert_null(lone_sent(lone, 7, PROTO_PLAN));
+    assert_null(lone_sent(lone, 8, PROTO_PLAN));
     lone_destroy(&lone);
 }
 
@@ -324,6 +370,7 @@ main(void)
         cmocka_unit_test(of_one_against_one_who_is_ahead_decides),
         cmocka_unit_test(who_follows_with_a_wrong_state_goes_back),
         cmocka_unit_test(members_of_a_plan_that_differed_are_heard_before_the_next),
+        cmocka_unit_test(without_waiting_for_them_the_past_tells),
         cmocka_unit_test(who_follows_one_that_differs_computes_again),
         cmocka_unit_test(of_two_ahead_who_differ_neither_is_fetched),
         cmocka_unit_test(who_was_accused_is_not_fetched_from),
