@@ -359,8 +359,8 @@ unbalanced(const struct plan *plan, const struct core *core)
         int i = plan->peer[m];
         mine[m] = plan->now.members[m].shards;
         speed[m] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
-        if (speed[m] == 0)
-            return false;
+        if (speed[m] == 0) /* who has nothing to compute would never show how fast it is */
+            return mine[m] == 0 && n <= core->config.shards;
     }
     divide_shards(core->all, n, none, speed, better);
     uint64_t now_us = divide_makespan_us(n, mine, speed),

@@ -302,6 +302,21 @@ with_equal_parts_only_what_was_kept_is_divided_anew(void **state)
 }
 
 static void
+who_has_nothing_to_compute_gets_something_and_shows_its_speed(void **state)
+{
+    (void)state;
+    for (int nothing = 0; nothing < 2; nothing++) {
+        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+        const struct proto_plan *plan = divided(
+            lone, (uint32_t[]){1000, 0}, (uint64_t[]){nothing ? 0xfff : 0x3ff, 0}); /* 7 keeps it */
+        assert_int_equal(count_of(plan, 2), nothing ? 0 : 1);
+        plan_balance(&lone->core->plan, lone->core);
+        assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), nothing ? 1 : 0);
+        lone_destroy(&lone);
+    }
+}
+
+static void
 where_shards_must_not_change_hands_members_keep_what_they_had(void **state)
 {
     (void)state;
@@ -701,6 +716,7 @@ main(void)
         cmocka_unit_test(whose_trainer_hangs_leads_nobody),
         cmocka_unit_test(shards_are_divided_by_speed_or_in_equal_parts),
         cmocka_unit_test(with_equal_parts_only_what_was_kept_is_divided_anew),
+        cmocka_unit_test(who_has_nothing_to_compute_gets_something_and_shows_its_speed),
         cmocka_unit_test(where_shards_must_not_change_hands_members_keep_what_they_had),
         cmocka_unit_test(where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better),
         cmocka_unit_test(what_a_node_held_is_what_it_added_to_the_sum_that_it_applied),
