@@ -4,6 +4,7 @@
  * options, so that rare combinations get schedules of their own. */
 #include <string.h>
 
+#include "proto/mix.h"
 #include "tests/sim/sim.h"
 
 const char *
@@ -165,6 +166,9 @@ fault_profile(struct sim *sim)
         audit_liar(sim, p);
     else if (p->peers_min == 1 && p->nodes > 2 && often(sim, 16))
         p->stranger = (unsigned)pick(sim, p->nodes);
+    uint64_t bits = mix64_pair(sim->seed, 11); /* not from sim->rand: the other schedules stay */
+    p->pins = bits % 4 == 0;
+    p->even = bits / 4 % 8 == 0;
     uint64_t span_us = 30000 + pick(sim, often(sim, 3) ? 2500000 : 300000);
     p->faults_end_us = sim->now + span_us;
     p->deadline_us = UINT64_MAX; /* set when the faults are over */

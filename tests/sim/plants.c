@@ -64,6 +64,7 @@ static const struct plant {
     {"a page goes to another node than the one that asked", MUTANT_PAGE_TO, 4000, 0, NULL},
     {"nobody has a page when the first one has it not", MUTANT_PAGE_NONE, 4000, 0, NULL},
     {"a total of another size does not tell its state", MUTANT_TOTAL_SIZE, 1000, 0, "--many-flips"},
+    {"shards change hands where they must not", MUTANT_PIN, 400, 0, NULL},
     {"silent peers are never suspected", MUTANT_SILENCE, 0, 1, NULL},
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL},
     {"a hung trainer is given shards again and again", MUTANT_STUCK, 0, 4, NULL},

@@ -10,6 +10,9 @@
 static void
 tell(struct sim *sim, struct sim_node *node)
 {
+    node->held = node->committing;
+    node->held_round = node->round;
+    node->committing = 0;
     node->done = node->round == sim->profile.rounds;
     if (node->done && !node->done_us)
         node->done_us = sim->now;
@@ -20,7 +23,8 @@ tell(struct sim *sim, struct sim_node *node)
                     &(struct core_state){.round = node->round,
                                          .hash = sim_rounds_hash(sim, &node->state),
                                          .first_bucket = sim_rounds_first_bucket(sim, &node->state),
-                                         .done = node->done});
+                                         .done = node->done,
+                                         .pinned = sim_rounds_pinned(sim, &node->state)});
 }
 
 static void
@@ -139,6 +143,9 @@ on_commit(void *ctx, uint64_t round)
     } else {
         node->total_bad = !sim_rounds_judge_total(sim, node, round);
     }
+    struct core_stats stats;
+    core_stats(node->core, &stats);
+    node->committing = stats.members ? stats.mine : 0; /* else the total came from others */
     node->busy = SIM_COMMITTING;
     sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0,
              0, NULL);
@@ -274,6 +281,7 @@ on_back(void *ctx, uint64_t round)
                  round, node->round);
     node->busy = SIM_GOING_BACK;
     node->task_round = round;
+    node->committing = 0;
     sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 3000), SIM_APPLIED, node->index,
              0, 0, NULL);
 }
@@ -334,6 +342,7 @@ applied(struct sim *sim, struct sim_node *node)
     } else if (node->total_bad) {
         node->busy = SIM_FREE;
         node->total_bad = false;
+        node->committing = 0;
         core_on_total_bad(node->core, sim->now);
         return;
     } else {

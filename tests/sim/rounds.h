@@ -13,6 +13,8 @@ int32_t sim_rounds_gradient(const struct sim_profile *p, const struct sim_state 
                             uint64_t round, unsigned shard, size_t element);
 uint64_t sim_rounds_hash(const struct sim *sim, const struct sim_state *state);
 size_t sim_rounds_first_bucket(const struct sim *sim, const struct sim_state *state);
+/* Must the shards stay where they were in the round before? */
+bool sim_rounds_pinned(const struct sim *sim, const struct sim_state *state);
 uint64_t sim_rounds_sum_hash(const struct sim *sim, const struct sim_state *state,
                              const int32_t *sum);
 void sim_rounds_apply(const struct sim *sim, struct sim_state *state, uint64_t total,

@@ -53,6 +53,13 @@ sim_rounds_first_bucket(const struct sim *sim, const struct sim_state *state)
     }
 }
 
+/* In some schedules before every fourth round. */
+bool
+sim_rounds_pinned(const struct sim *sim, const struct sim_state *state)
+{
+    return sim->profile.pins && state->words[0] / 6 % 4 == 0;
+}
+
 uint64_t
 sim_rounds_sum_hash(const struct sim *sim, const struct sim_state *state, const int32_t *sum)
 {

@@ -121,6 +121,23 @@ judge_wait(struct sim *sim, const struct sim_node *node, const struct core_stats
                  node->index, stats->waits_us / 1000, stats->step_us / 1000);
 }
 
+/* Where shards must not change hands, a member has those that it had in the plan of the round before. Except what
+ * somebody else had, too: two plans made the same round, one on each side of a split. */
+static void
+judge_hands(struct sim *sim, const struct sim_node *node, const struct core_stats *stats)
+{
+    uint64_t lost = node->held & ~stats->mine;
+    if (node->held_round != stats->round || !sim_rounds_pinned(sim, &node->state))
+        return;
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        if (i != node->index && sim->nodes[i].held_round == stats->round &&
+            (sim->nodes[i].held & node->held))
+            return;
+    if (lost)
+        sim_fail(sim, "node %u: shards %" PRIx64 " change hands before round %" PRIu64, node->index,
+                 lost, stats->round);
+}
+
 /* A plan begins at the round of who takes it up, and nobody takes one up again that he has dropped not long ago. */
 static void
 judge_plan(struct sim *sim, struct sim_node *node, const struct core_stats *stats)
@@ -132,6 +149,7 @@ judge_plan(struct sim *sim, struct sim_node *node, const struct core_stats *stat
         if (node->plans[k] == stats->plan)
             sim_fail(sim, "node %u: takes up a plan again in round %" PRIu64, node->index,
                      stats->round);
+    judge_hands(sim, node, stats);
     node->plans[node->plan_count++ % SIM_PLANS] = stats->plan;
 }
 

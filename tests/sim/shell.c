@@ -95,6 +95,7 @@ config_of(struct shell *shell)
                   .bulk_port = (uint16_t)(30000 + node->index)},
         .shards = p->shards,
         .peers_min = p->peers_min,
+        .even = p->even,
         .gather_us = 20000,
         .bucket_count = p->buckets,
         .buckets = p->bucket,
@@ -128,6 +129,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->done = node->left = false;
     node->kept = 0;
     node->plan = 0;
+    node->held = node->committing = 0;
     memset(node->plans, 0, sizeof node->plans);
     node->lent = node->marked = node->total_bad = false;
     node->older_valid = node->flip = node->wrong = node->strayed = false;

@@ -98,6 +98,8 @@ struct sim_profile {
     bool leak;                /* messages to a dead process reach the one on its port */
     bool slow;                /* computing takes longer than the network's timeouts */
     bool seeds;               /* endpoints are given, no beacons */
+    bool pins;                /* before some rounds shards must not change hands */
+    bool even;                /* as in core_config */
     bool leave;               /* nodes leave once finished */
     bool cuts_stay;           /* random one-way cuts after the last fault, for ever */
     uint64_t compute_us[SIM_NODES_MAX]; /* per shard */
@@ -188,6 +190,8 @@ struct sim_node {
     uint64_t round;
     enum sim_busy busy;
     uint64_t task_round, task_shards, task_hash;
+    /* its shards in the plan of the round that it commits, and in that of the round before held_round; 0: none */
+    uint64_t committing, held, held_round;
     bool claim_right;
     bool total_bad; /* the ledger does not agree with the total to be committed */
     bool lent;      /* the trainer has bucket lent_bucket of sum */
