@@ -137,6 +137,14 @@ struct count {
     bool all;              /* everybody has told */
 };
 
+/* Does it count what peers[i] had? Who is gone is a witness of an exact sum. Of inexact ones none is wrong, and all who
+ * are here must count alike, or each of two keeps its own. */
+static bool
+counts(const struct core *core, int i)
+{
+    return !core->config.inexact || core->peers.peers[i].state == PEER_UP;
+}
+
 /* Nobody is wrong when sums are inexact: of two states the one of more nodes is kept, or that of the smaller hash. */
 static bool
 is_kept(const struct core *core, const struct count *count)
@@ -146,7 +154,8 @@ is_kept(const struct core *core, const struct count *count)
         unsigned same = 0;
         uint64_t hash = core->divergence.of[i].hash;
         for (int k = 0; k < core->peers.high && divergence_differs_from(core, i); k++)
-            same += divergence_differs_from(core, k) && core->divergence.of[k].hash == hash;
+            same += divergence_differs_from(core, k) && counts(core, k) &&
+                    core->divergence.of[k].hash == hash;
         kept = kept && (same < count->ours || (same == count->ours && core->state_hash < hash));
     }
     return kept;
@@ -174,7 +183,7 @@ take_count(const struct core *core)
     for (int i = 0; i < core->peers.high && count.theirs > 0; i++) {
         if (divergence_differs_from(core, i))
             continue;
-        if (core->divergence.of[i].same > count.round)
+        if (core->divergence.of[i].same > count.round && counts(core, i))
             count.ours++;
         else if (silent(core, i))
             count.all = false;

@@ -359,6 +359,29 @@ of_two_inexact_states_one_is_kept(void **state)
     assert_false(goes_back_for(77));
 }
 
+/* Who is gone does not count: the two that are left must come to the same verdict. */
+static void
+who_is_gone_does_not_speak_for_an_inexact_state(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .inexact = true});
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    for (int k = 0; k < 6; k++) {
+        tell(lone, 8, 0, 77); /* ours */
+        tell(lone, 7, 0, 66);
+        lone_run(lone, 50);
+    }
+    assert_false(lone->back); /* two against one */
+    lone_down(lone, 8);
+    for (int k = 0; k < 6; k++) {
+        tell(lone, 7, 0, 66);
+        lone_run(lone, 50);
+    }
+    assert_true(lone->back); /* one against one, and the smaller hash is kept */
+    lone_destroy(&lone);
+}
+
 int
 main(void)
 {
@@ -376,6 +399,7 @@ main(void)
         cmocka_unit_test(who_was_accused_is_not_fetched_from),
         cmocka_unit_test(a_past_that_differs_is_no_fault_when_sums_are_inexact),
         cmocka_unit_test(of_two_inexact_states_one_is_kept),
+        cmocka_unit_test(who_is_gone_does_not_speak_for_an_inexact_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
