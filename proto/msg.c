@@ -27,13 +27,6 @@
 /* clang-format on */
 #include "proto/messages.def"
 
-/* Shards 0..S-1 for some S: a bitmap without gaps from the lowest bit on. */
-static bool
-is_all_shards(uint64_t shards)
-{
-    return shards != 0 && (shards & (shards + 1)) == 0;
-}
-
 /* Rules return 0, or -EBADMSG with the line in `why`. */
 static int
 rule_hello(const struct proto_hello *hello, struct why *why)
@@ -78,10 +71,6 @@ rule_plan(const struct proto_plan *plan, struct why *why)
     if (!leads)
         return why_error(why, -EBADMSG, "PLAN.leader = %llx, expected one of the %zu members",
                          (unsigned long long)plan->leader.id, plan->count);
-    if (!is_all_shards(shards))
-        return why_error(why, -EBADMSG,
-                         "PLAN.members: shards %llx in all, expected no gap from bit 0 on",
-                         (unsigned long long)shards);
     if (plan->complete & ~shards)
         return why_error(why, -EBADMSG, "PLAN.complete = %llx, expected some of the shards %llx",
                          (unsigned long long)plan->complete, (unsigned long long)shards);

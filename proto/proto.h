@@ -134,8 +134,7 @@ struct proto_heartbeat {
 
 struct proto_member {
     struct proto_node node;
-    uint64_t
-        shards; /* bitmap; members have disjoint sets that together are all shards, 2^S - 1; 0: it only helps to sum */
+    uint64_t shards; /* bitmap; members have disjoint sets; 0: it only helps to sum */
     uint64_t duties; /* what else it does in this plan, as the engine says; 0: nothing */
 };
 
@@ -143,9 +142,8 @@ struct proto_plan {
     uint64_t round;           /* the first round of the plan */
     uint64_t counter;         /* rises with every plan that this incarnation of the leader makes */
     struct proto_node leader; /* a member, too */
-    uint64_t
-        complete; /* the shards of a complete sum: 2^S - 1, or those that the engine waits for */
-    size_t count; /* 1..PROTO_PEERS_MAX */
+    uint64_t complete; /* the shards of a complete sum: 2^S - 1, or what the members own: core.h */
+    size_t count;      /* 1..PROTO_PEERS_MAX */
     struct proto_member members[PROTO_PEERS_MAX]; /* in ring order; each id once */
 };
 

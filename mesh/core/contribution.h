@@ -17,7 +17,6 @@
 #define MESH_CONTRIBUTION_H
 
 #include "mesh/core/clock.h"
-#include "mesh/core/mutant.h"
 #include "mesh/core/peers.h"
 
 enum trainer_state {
@@ -94,13 +93,6 @@ contribution_have(const struct contribution *own)
     if (own->state == TRAINER_COMPUTING)
         return own->has | own->computing;
     return own->filled ? own->has : 0;
-}
-
-/* The shards of core->round that the next plan should leave with this node. */
-static inline uint64_t
-contribution_keeps(const struct contribution *own, bool pinned)
-{
-    return pinned && !core_mutant(MUTANT_PIN) ? own->held : contribution_have(own);
 }
 
 /* May the core read the state and adopt a plan now? */

@@ -108,6 +108,16 @@ plan_says_idle(const struct core *core, int i)
     return core->view.of[i].beat.idle && !(core->plan.busy >> i & 1);
 }
 
+/* The shards of core->round that the next plan should leave with this node. */
+static inline uint64_t
+contribution_keeps(const struct core *core)
+{
+    if (core->config.private)
+        return core->config.owned;
+    return core->pinned && !core_mutant(MUTANT_PIN) ? core->contribution.held
+                                                    : contribution_have(&core->contribution);
+}
+
 /* Time of the longest recent round or compute, in microseconds. */
 static inline uint64_t
 plan_recent_max(const struct core *core)

@@ -71,8 +71,9 @@
     (UINT64_C(1) << 45) /* nobody is waited for when a plan was dropped because states differ */
 #define MUTANT_TOTAL_SIZE                                                                          \
     (UINT64_C(1) << 46) /* a total of another size does not tell the state that it is for */
-
-#define MUTANT_PIN (UINT64_C(1) << 60) /* shards change hands where they must not */
+#define MUTANT_PIN (UINT64_C(1) << 61) /* shards change hands where they must not */
+#define MUTANT_OWNED                                                                               \
+    (UINT64_C(1) << 62) /* a sum is complete without the last member's own shards */
 
 #ifdef MESHNODE_MUTANTS
 extern uint64_t core_mutants; /* those planted now, in every core; tests/support/mutant.c */

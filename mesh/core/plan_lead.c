@@ -243,23 +243,30 @@ hold_later(struct plan *plan, const struct core *core, const struct choice *choi
     }
 }
 
-static void
+/* Sets the members' shards. Returns those of a complete sum: all, or what the members own. */
+static uint64_t
 divide(const struct core *core, const struct choice *choice, struct proto_plan *plan)
 {
-    uint64_t have[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
+    uint64_t have[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0}, owned = 0;
     uint32_t speed[PROTO_PEERS_MAX] = {0};
     for (size_t k = 0; k < choice->n; k++) {
         int i = choice->peer[k];
-        have[k] = i < 0 ? contribution_keeps(&core->contribution, core->pinned)
-                        : core->view.of[i].beat.have;
+        have[k] = i < 0 ? contribution_keeps(core) : core->view.of[i].beat.have;
+        owned |= have[k];
         if (!core->config.even) /* without a speed all count as equal */
             speed[k] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
     }
-    divide_shards(core->all, choice->n, have, speed, shards);
+    uint64_t complete = core->config.private ? owned : core->all;
+    divide_shards(complete, choice->n, have, speed, shards);
     if (core_mutant(MUTANT_TWICE) && choice->n > 1)
         shards[shards[0] & 1] |= 1; /* shard 0 */
+    if (core->config.private && core_mutant(MUTANT_OWNED) && choice->n > 1) {
+        complete &= ~shards[choice->n - 1];
+        shards[choice->n - 1] = 0;
+    }
     for (size_t k = 0; k < choice->n; k++)
         plan->members[k].shards = shards[k];
+    return complete;
 }
 
 static void
@@ -273,11 +280,10 @@ propose(struct plan *plan, const struct core *core, const struct choice *choice)
         draft->peer[k] = i;
         draft->rank = i < 0 ? (unsigned)k : draft->rank;
     }
-    divide(core, choice, &msg.plan);
+    msg.plan.complete = divide(core, choice, &msg.plan);
     msg.plan.round = core->round;
     msg.plan.counter = ++plan->counter;
     msg.plan.leader = core->config.self;
-    msg.plan.complete = core->all;
     msg.plan.count = choice->n;
     hold_later(plan, core, choice);
     for (size_t k = 0; k < choice->n; k++)
@@ -384,7 +390,7 @@ plan_balance(struct plan *plan, const struct core *core)
 {
     bool even = core->config.even;
     if (!plan_leads(plan, core->config.self) || plan->now.count < 2 || plan->hold != UINT64_MAX ||
-        core->pinned)
+        core->pinned || core->config.private)
         return;
     if (even ? !uneven(plan, core)
              : awake_before(core->awake, plan->balance_at) || !unbalanced(plan, core))

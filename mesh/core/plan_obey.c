@@ -31,7 +31,7 @@ covers(const struct core *core, const struct proto_plan *plan)
             return false;
         seen |= plan->members[k].shards;
     }
-    return seen == core->all && plan->complete == core->all;
+    return seen == plan->complete && (core->config.private || seen == core->all);
 }
 
 /* May this node be in a plan with peers[i], which is no other member? */

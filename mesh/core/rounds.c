@@ -348,7 +348,7 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
     beat->idle = plan_idle(core);
     beat->ready = fetch_ready(core);
     beat->done = core->done;
-    beat->have = contribution_keeps(&core->contribution, core->pinned);
+    beat->have = contribution_keeps(core);
     beat->state_hash = core->state_hash;
     beat->speed = core->contribution.speed;
     beat->busy_us = contribution_busy_us(&core->contribution, core->awake);

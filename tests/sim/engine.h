@@ -36,6 +36,7 @@ struct sim_engine {
     void (*judge_end)(struct sim *sim);
 };
 
-extern const struct sim_engine sim_engine_rounds; /* rounds.c */
+extern const struct sim_engine sim_engine_rounds;  /* rounds.c */
+extern const struct sim_engine sim_engine_private; /* the same, shards belong to nodes: private.c */
 
 #endif

@@ -5,12 +5,14 @@
  *     sim --drill                                                 how long until the survivors go on
  *     sim --mutants                                               planted bugs must be found in time
  *     sim --scenario FILE|all [--seed X] [--verbose]              a file of configs/chaos-*.yaml
- *     sim --engine rounds ...                                     what the nodes do together, see engine.h
+ *     sim --engine NAME ...                                       what the nodes do together, see engine.h; rounds if
+ *                                                                 nothing is said
  *     sim --followers-flip ...      a bit of a state may flip in a node that follows others and does not hear all of them,
  *                                   too. Such a node may go on from it alone, as one that has nobody to compare with
  *     sim --print FILE [--seed X]                                 a scenario's plain lines, see scenario.h
  *
- * Without options: some schedules, then the scenarios, the drills and the planted bugs.
+ * Without options: some schedules, then the scenarios, the drills and the planted bugs; then some schedules of each
+ * other engine, and its planted bugs.
  *
  * A failure prints the one line that repeats it. Exit status 1 when something was wrong. */
 #include <glob.h>
@@ -19,22 +21,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/sim/engine.h"
 #include "tests/sim/run.h"
 #include "tests/support/scenario.h"
 
 void
 run_failure(const struct sim *sim)
 {
-    printf("FAILED: %s (%u nodes, at %.3f ms)\n    sim --seed %" PRIu64 " --mutant 0x%" PRIx64
-           "%s --verbose    trace %016" PRIx64 "\n",
-           sim->failure, sim->profile.nodes, (double)sim->now / 1000, sim->seed, sim->mutant,
-           sim->followers_flip ? " --followers-flip"
-           : sim->many_flips   ? " --many-flips"
-                               : "",
-           sim->trace);
+    const char *flips = sim->followers_flip ? " --followers-flip"
+                        : sim->many_flips   ? " --many-flips"
+                                            : "";
+    printf("FAILED: %s (%u nodes, at %.3f ms)
+               sim-- engine %
+               s-- seed %
+               " PRIu64
+               " --mutant 0x%" PRIx64 "%s --verbose    trace %016" PRIx64 "
+               ",
+               sim->failure,
+           sim->profile.nodes, (double)sim->now / 1000, sim->engine->name, sim->seed, sim->mutant,
+           flips, sim->trace);
 }
 
-enum { SMOKE_SEEDS = 4000 };
+enum { SMOKE_SEEDS = 4000, SMOKE_SEEDS_OTHERS = 500 };
 
 static const struct sim *running;
 
@@ -192,6 +200,32 @@ parse(struct sim_options *options, int argc, char **argv)
     return options->jobs >= 1 && options->jobs <= 64;
 }
 
+/* An engine that is not there, and those that are. */
+static void
+tell_engines(const char *name)
+{
+    fprintf(stderr, "sim: --engine %s, expected", name);
+    for (size_t k = 0; sim_engine_name(k); k++)
+        fprintf(stderr, "%s %s",
+                k == 0                   ? ""
+                : sim_engine_name(k + 1) ? ","
+                                         : " or",
+                sim_engine_name(k));
+    fputc('\n', stderr);
+}
+
+static int
+run_engine(const char *name, struct sim_options options)
+{
+    struct sim *sim = sim_new();
+    running = sim;
+    sim_engine(sim, name);
+    options.seeds = SMOKE_SEEDS_OTHERS;
+    int rc = run_many(sim, &options) | run_plants(sim, &options);
+    sim_destroy(&sim);
+    return rc;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -215,7 +249,8 @@ main(int argc, char **argv)
     sim->followers_flip = options.followers_flip;
     sim->many_flips = options.many_flips;
     if (options.engine && !sim_engine(sim, options.engine)) {
-        fprintf(stderr, "sim: no engine %s\n", options.engine);
+        tell_engines(options.engine);
+        sim_destroy(&sim);
         return 2;
     }
     signal(SIGABRT, on_abort);
@@ -227,5 +262,7 @@ main(int argc, char **argv)
     if (all)
         rc |= play_files(sim, 0) | run_drill(sim, &options) | run_plants(sim, &options);
     sim_destroy(&sim);
+    for (size_t k = 1; all && sim_engine_name(k); k++)
+        rc |= run_engine(sim_engine_name(k), options);
     return rc;
 }

@@ -7,6 +7,12 @@
 
 #include "tests/sim/rounds.h"
 
+static const struct rounds_oracle *
+oracle(const struct sim *sim)
+{
+    return sim->profile.private ? &sim_private_oracle : &sim_rounds_oracle;
+}
+
 static void
 tell(struct sim *sim, struct sim_node *node)
 {
@@ -27,10 +33,10 @@ tell(struct sim *sim, struct sim_node *node)
                                          .pinned = sim_rounds_pinned(sim, &node->state)});
 }
 
-static void
-start(struct sim *sim, struct sim_node *node)
+void
+sim_rounds_start(struct sim *sim, struct sim_node *node)
 {
-    sim_rounds_judge(sim, node, "a start", false);
+    oracle(sim)->state(sim, node, "a start", false);
     tell(sim, node);
 }
 
@@ -141,7 +147,7 @@ on_commit(void *ctx, uint64_t round)
         flip(sim, node->sum + last->first, last->count);
         node->total_bad = true;
     } else {
-        node->total_bad = !sim_rounds_judge_total(sim, node, round);
+        node->total_bad = !oracle(sim)->total(sim, node, round);
     }
     struct core_stats stats;
     core_stats(node->core, &stats);
@@ -168,14 +174,14 @@ on_adopt(void *ctx, uint64_t round, uint64_t hash)
 }
 
 /* Now and then a trainer with nothing to do works ahead with a bucket that is final before the others. */
-static void
-borrow(struct sim *sim, struct sim_node *node)
+void
+sim_rounds_borrow(struct sim *sim, struct sim_node *node)
 {
     size_t bucket;
     if (node->busy != SIM_FREE || node->lent || rand_below(&sim->rand, 4) == 0 ||
         !core_lend(node->core, sim->now, &bucket))
         return;
-    if (!sim_rounds_bucket_right(sim, node, bucket) && !sim_rounds_flipped(sim, node->round) &&
+    if (!oracle(sim)->bucket(sim, node, bucket) && !sim_rounds_flipped(sim, node->round) &&
         sim->profile.liar == SIM_NODES_MAX)
         sim_fail(sim, "node %u: bucket %zu of round %" PRIu64 " is said to be final and is wrong",
                  node->index, bucket, node->round);
@@ -252,7 +258,8 @@ state_flips(struct sim *sim, struct sim_node *node)
     core_stats(node->core, &stats);
     bool hears = stats.peers + 1 == sim->profile.nodes && stats.ahead > node->round;
     bool follows = stats.members == 0 && stats.catching_up && (hears || sim->followers_flip);
-    bool flips = node->flip && (stats.members == sim->profile.nodes || follows);
+    bool flips =
+        node->flip && !sim->profile.private && (stats.members == sim->profile.nodes || follows);
     if (sim->alone)
         flips = alone_flips(node);
     for (unsigned i = 0; i < sim->profile.nodes; i++)
@@ -308,7 +315,7 @@ went_back(struct sim *sim, struct sim_node *node)
         sim_disk_load(sim, node);
     }
     node->older_valid = false;
-    sim_rounds_judge(sim, node, "going back", false);
+    oracle(sim)->state(sim, node, "going back", false);
     if (!sim->failed)
         tell(sim, node);
 }
@@ -338,7 +345,7 @@ applied(struct sim *sim, struct sim_node *node)
         node->round = node->task_round;
         node->older_valid = false;
         sim->counts.adoptions++;
-        sim_rounds_judge(sim, node, "an adoption", false);
+        oracle(sim)->state(sim, node, "an adoption", false);
     } else if (node->total_bad) {
         node->busy = SIM_FREE;
         node->total_bad = false;
@@ -354,7 +361,7 @@ applied(struct sim *sim, struct sim_node *node)
         node->round++;
         sim->counts.commits++;
         drill_note(sim, node);
-        sim_rounds_judge(sim, node, "a commit", state_flips(sim, node));
+        oracle(sim)->state(sim, node, "a commit", state_flips(sim, node));
     }
     if (sim->play.scenario)
         play_progress(sim, node);
@@ -363,8 +370,8 @@ applied(struct sim *sim, struct sim_node *node)
         tell(sim, node);
 }
 
-static void
-event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+void
+sim_rounds_event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
 {
     if (event->kind == SIM_BUCKET)
         bucket_ready(sim, node, (size_t)event->a);
@@ -381,8 +388,8 @@ on_forget(void *ctx)
     memset(shell->node->log, 0x55, sizeof shell->node->log); /* as before anything was in it */
 }
 
-static void
-trainer(struct core_config *config, struct shell *shell)
+void
+sim_rounds_trainer(struct core_config *config, struct shell *shell)
 {
     static const struct rounds_trainer callbacks = {
         .compute = on_compute,
@@ -397,8 +404,8 @@ trainer(struct core_config *config, struct shell *shell)
     config->trainer_ctx = shell;
 }
 
-static const struct sim_state *
-state(const struct sim *sim, uint64_t round)
+const struct sim_state *
+sim_rounds_state(const struct sim *sim, uint64_t round)
 {
     return &sim->reference[round];
 }
@@ -407,12 +414,12 @@ const struct sim_engine sim_engine_rounds = {
     .name = "rounds",
     .begin = sim_rounds_reference,
     .end = sim_rounds_end,
-    .state = state,
+    .state = sim_rounds_state,
     .hash = sim_rounds_hash,
-    .trainer = trainer,
-    .start = start,
-    .event = event,
-    .idle = borrow,
+    .trainer = sim_rounds_trainer,
+    .start = sim_rounds_start,
+    .event = sim_rounds_event,
+    .idle = sim_rounds_borrow,
     .judge = sim_rounds_judge_event,
     .done = sim_rounds_done,
     .judge_end = sim_rounds_judge_end,

@@ -24,7 +24,31 @@ void sim_rounds_end(struct sim *sim);
 /* Does this part of the node's sum have the total of its round? */
 bool sim_rounds_bucket_right(const struct sim *sim, const struct sim_node *node, size_t bucket);
 
-/* sim_rounds_judge.c */
+/* Which oracle judges what the trainer does. */
+struct rounds_oracle {
+    /* The node has a new state, by `how`; `flipped`: with a wrong bit. */
+    void (*state)(struct sim *sim, struct sim_node *node, const char *how, bool flipped);
+    /* The sum is about to be applied. False: the ledger tells the trainer that it is damaged. */
+    bool (*total)(struct sim *sim, const struct sim_node *node, uint64_t round);
+    /* Is this bucket of the node's sum what it must be? */
+    bool (*bucket)(const struct sim *sim, const struct sim_node *node, size_t bucket);
+};
+extern const struct rounds_oracle
+    sim_rounds_oracle; /* one right state for each round: rounds_judge.c */
+extern const struct rounds_oracle sim_private_oracle; /* what the members added: private.c */
+
+/* rounds.c: the trainer's part of an engine. */
+void sim_rounds_trainer(struct core_config *config, struct shell *shell);
+void sim_rounds_start(struct sim *sim, struct sim_node *node);
+void sim_rounds_event(struct sim *sim, struct sim_node *node, const struct sim_event *event);
+void sim_rounds_borrow(struct sim *sim, struct sim_node *node);
+const struct sim_state *sim_rounds_state(const struct sim *sim, uint64_t round);
+
+/* private.c */
+void sim_private_planned(struct sim *sim, const struct sim_node *node,
+                         const struct core_stats *stats);
+
+/* rounds_judge.c */
 void sim_rounds_judge(struct sim *sim, struct sim_node *node, const char *how, bool flipped);
 bool sim_rounds_flipped(const struct sim *sim, uint64_t round);
 bool sim_rounds_judge_total(struct sim *sim, const struct sim_node *node, uint64_t round);

@@ -111,6 +111,12 @@ sim_rounds_judge_total(struct sim *sim, const struct sim_node *node, uint64_t ro
     return true;
 }
 
+const struct rounds_oracle sim_rounds_oracle = {
+    .state = sim_rounds_judge,
+    .total = sim_rounds_judge_total,
+    .bucket = sim_rounds_bucket_right,
+};
+
 /* Whoever is to make the next plan keeps the others no longer than a step, or than nobody minds. */
 static void
 judge_wait(struct sim *sim, const struct sim_node *node, const struct core_stats *stats)
@@ -150,6 +156,8 @@ judge_plan(struct sim *sim, struct sim_node *node, const struct core_stats *stat
             sim_fail(sim, "node %u: takes up a plan again in round %" PRIu64, node->index,
                      stats->round);
     judge_hands(sim, node, stats);
+    if (sim->profile.private)
+        sim_private_planned(sim, node, stats);
     node->plans[node->plan_count++ % SIM_PLANS] = stats->plan;
 }
 

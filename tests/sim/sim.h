@@ -100,6 +100,7 @@ struct sim_profile {
     bool seeds;               /* endpoints are given, no beacons */
     bool pins;                /* before some rounds shards must not change hands */
     bool even;                /* as in core_config */
+    bool private;             /* shards belong to nodes: private.c */
     bool leave;               /* nodes leave once finished */
     bool cuts_stay;           /* random one-way cuts after the last fault, for ever */
     uint64_t compute_us[SIM_NODES_MAX]; /* per shard */
@@ -291,6 +292,8 @@ struct sim {
 /* world.c */
 struct sim *sim_new(void);                          /* with the engine rounds */
 bool sim_engine(struct sim *sim, const char *name); /* false: there is none of this name */
+const char *sim_engine_name(
+    size_t k); /* of those that there are; NULL behind the last. The first is the default. */
 void sim_destroy(struct sim **sim);
 /* Run the schedule of `seed`. Returns true when nothing is wrong; else sim->failure says what. */
 bool sim_run(struct sim *sim, uint64_t seed, uint64_t mutant);

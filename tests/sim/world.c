@@ -17,7 +17,7 @@ struct sim_queue {
     uint64_t order;
 };
 
-static const struct sim_engine *const engines[] = {&sim_engine_rounds};
+static const struct sim_engine *const engines[] = {&sim_engine_rounds, &sim_engine_private};
 
 bool
 sim_engine(struct sim *sim, const char *name)
@@ -29,6 +29,12 @@ sim_engine(struct sim *sim, const char *name)
         }
     }
     return false;
+}
+
+const char *
+sim_engine_name(size_t k)
+{
+    return k < sizeof engines / sizeof *engines ? engines[k]->name : NULL;
 }
 
 struct sim *

@@ -359,7 +359,7 @@ what_a_node_held_is_what_it_added_to_the_sum_that_it_applied(void **state)
     assert_int_equal(own->held, 0);
     lone_train(lone);
     assert_int_equal(own->held, ALL);
-    assert_int_equal(contribution_keeps(own, true), ALL);
+    assert_int_equal(contribution_keeps(lone->core), ALL);
     lone->compute = false;
     core_on_bucket(lone->core, lone->now, 0);
     core_on_bucket(lone->core, lone->now, 1);
@@ -370,7 +370,7 @@ what_a_node_held_is_what_it_added_to_the_sum_that_it_applied(void **state)
     assert_int_equal(own->held, ALL);
     lone_run(lone, 700);
     core_on_damaged(lone->core, lone->now);
-    assert_int_equal(contribution_keeps(own, true), 0);
+    assert_int_equal(contribution_keeps(lone->core), 0);
     lone_destroy(&lone);
 }
 
