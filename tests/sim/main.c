@@ -31,15 +31,10 @@ run_failure(const struct sim *sim)
     const char *flips = sim->followers_flip ? " --followers-flip"
                         : sim->many_flips   ? " --many-flips"
                                             : "";
-    printf("FAILED: %s (%u nodes, at %.3f ms)
-               sim-- engine %
-               s-- seed %
-               " PRIu64
-               " --mutant 0x%" PRIx64 "%s --verbose    trace %016" PRIx64 "
-               ",
-               sim->failure,
-           sim->profile.nodes, (double)sim->now / 1000, sim->engine->name, sim->seed, sim->mutant,
-           flips, sim->trace);
+    printf("FAILED: %s (%u nodes, at %.3f ms)\n    sim --engine %s --seed %" PRIu64
+           " --mutant 0x%" PRIx64 "%s --verbose    trace %016" PRIx64 "\n",
+           sim->failure, sim->profile.nodes, (double)sim->now / 1000, sim->engine->name, sim->seed,
+           sim->mutant, flips, sim->trace);
 }
 
 enum { SMOKE_SEEDS = 4000, SMOKE_SEEDS_OTHERS = 500 };
