@@ -2,7 +2,7 @@
  * its tensors and where in the parameter vector they lie.
  *
  * An element-wise layer works in place unless its input is the batch or a layer needs that buffer again in
- * back-propagation. */
+ * back-propagation. A relu in place is computed by a neighbour that can, forward and backward each. */
 #include "nn/model.h"
 
 #include <assert.h>
@@ -238,6 +238,22 @@ places_choose(struct nn_model *model)
     }
 }
 
+static void
+relus_join(struct layer *layer, size_t count)
+{
+    for (size_t l = 1; l < count; l++) {
+        struct layer *relu = &layer[l], *before = relu - 1,
+                     *after = l + 1 < count ? relu + 1 : NULL;
+        if (relu->kind != &relu_kind || !relu->in_place)
+            continue;
+        relu->forward_done = before->relu_after = before->kind->joins_relu;
+        if (after != NULL && after->kind->joins_relu_before)
+            relu->backward_done = after->relu_before = true;
+        else
+            relu->backward_done = before->relu_grad_after = before->kind->joins_relu_grad;
+    }
+}
+
 static int
 loss_check(const struct nn_model *model, struct why *why)
 {
@@ -282,6 +298,7 @@ model_init(struct nn_model *model, const struct nn_layer_spec *layers, struct wh
     if (nest.depth > 0)
         return refuse(&model->layer[nest.open[nest.depth - 1]], why, "has no end");
     places_choose(model);
+    relus_join(model->layer, model->layer_count);
     int rc = loss_check(model, why);
     model->loss.outputs = in->dim[in->dims - 1];
     model->loss.positions = in->dims == 2 ? in->dim[0] : 1;

@@ -18,6 +18,8 @@ forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const floa
 {
     const struct layer *layer = &model->layer[l];
     pass->live = layer->segment;
+    if (layer->forward_done)
+        return;
     const struct layer_io io = {
         .rows = pass->batch.rows,
         .x = l == 0 ? pass->batch.x : pass->out[l - 1],
@@ -157,7 +159,7 @@ nn_backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
     const struct layer *layer = &model->layer[l];
     recompute(model, l, pass, params, context);
     unsigned next = layer->kind->element_wise ? pass->grad_at : pass->grad_at ^ 1;
-    if (layer->wants_dx || (sink && layer->weight_count > 0))
+    if (!layer->backward_done && (layer->wants_dx || (sink && layer->weight_count > 0)))
         backward(model, l, pass, params, context, sink, layer->wants_dx ? pass->grad[next] : NULL);
     pass->grad_at = next;
 }

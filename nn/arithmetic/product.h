@@ -27,6 +27,7 @@ struct product {
     size_t ldc;
     bool add;          /* chains start with the old C, else with 0 */
     const float *bias; /* [n], added to each row at the end; or NULL */
+    bool relu;         /* then: negative elements become 0 */
 };
 
 /* A matrix with rows `ld` apart, and its transposed. */

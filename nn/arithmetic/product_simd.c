@@ -9,7 +9,7 @@ struct tile {
     size_t k;
     float *c; /* all vectors of its rows may be written */
     size_t ldc;
-    bool add;
+    bool add, relu;
     const float *bias;
 };
 
@@ -24,6 +24,8 @@ tile_run(int rows, int vectors, const struct tile *tile)
     chain(rows, vectors, tile->k, tile->a, tile->b, COLUMNS, s);
     if (tile->bias != NULL)
         add_row(rows, vectors, tile->bias, s);
+    if (tile->relu)
+        rectify(rows, vectors, s);
     store(rows, vectors, s, tile->c, tile->ldc);
 }
 
@@ -187,6 +189,7 @@ SIMD_NAME(product_run)(const struct product *p, float *scratch)
                 struct tile tile = {.k = depth, .c = p->c + i * p->ldc + j, .ldc = p->ldc};
                 tile.add = k > 0 || p->add;
                 tile.bias = last && p->bias != NULL ? p->bias + j : NULL;
+                tile.relu = last && p->relu;
                 pack_a(&p->a, i, m, k, depth, scratch);
                 run_block(scratch, b, m, n, tile);
             }

@@ -94,14 +94,14 @@ struct recurrent_step {
     X(batchnorm_squares,                                                                           \
       (const struct batchnorm_channel *c, const float *x, float mean, double *sum),                \
       (c, x, mean, sum))                                                                           \
-    X(batchnorm_along,                                                                             \
-      (const struct batchnorm_channel *c, const float *x, const float *dy, float mean,             \
-       double *sum),                                                                               \
-      (c, x, dy, mean, sum))                                                                       \
+    X(batchnorm_gradient,                                                                          \
+      (const struct batchnorm_channel *c, const float *x, const float *y, float *dy, float mean,   \
+       double sum[2]),                                                                             \
+      (c, x, y, dy, mean, sum))                                                                    \
     X(batchnorm_forward,                                                                           \
       (const struct batchnorm_channel *c, const float *x, float mean, float scale, float b,        \
-       float *y),                                                                                  \
-      (c, x, mean, scale, b, y))                                                                   \
+       bool relu, float *y),                                                                       \
+      (c, x, mean, scale, b, relu, y))                                                             \
     X(batchnorm_backward,                                                                          \
       (const struct batchnorm_channel *c, const float *x, const float *dy,                         \
        const struct batchnorm_slope *s, float *dx),                                                \

@@ -19,6 +19,7 @@
 
 #include "nn/arithmetic/gemm.h"
 #include "nn/arithmetic/simd.h"
+#include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
 
 static size_t
@@ -58,11 +59,19 @@ shape(struct layer *layer, struct why *why)
     return layer_same_shape(layer, why);
 }
 
-/* Mean and variance of each channel; they are of all rows, but memory is counted by the row. */
+/* Mean and variance of each channel, and the sums of backward: dx is often asked for in a call of its own, after the
+ * gradient. They are of all rows, but memory is counted by the row. */
 static size_t
 saved(const struct layer *layer)
 {
-    return 2 * channels_of(layer) * sizeof(float);
+    return channels_of(layer) * (2 * sizeof(float) + 2 * sizeof(double));
+}
+
+/* [channels][2]; the first one is no number as long as they are not known. */
+static double *
+sums_of(const struct layer *layer, const struct layer_io *io)
+{
+    return (void *)((float *)io->saved + 2 * channels_of(layer));
 }
 
 /* 4 numbers per channel for the sink, and transposed x and dy. */
@@ -113,14 +122,16 @@ forward(const struct layer *layer, const struct layer_io *io)
     float *y = io->y, *kept = io->context->training ? io->saved : NULL;
     if (features(layer))
         x = y = transpose(io->x, c.plane, n, io->scratch);
-    if (kept != NULL)
+    if (kept != NULL) {
         mean = kept;
+        sums_of(layer, io)[0] = NAN;
+    }
     for (size_t i = 0; i < n; i++) {
         size_t at = i * c.plane;
         if (kept != NULL)
             statistics(&c, x + at, &kept[i], &kept[n + i]);
         batchnorm_forward(&c, x + at, mean[i], inverse_std(layer, mean[n + i]) * w[i], b[i],
-                          y + at);
+                          layer->relu_after, y + at);
     }
     if (features(layer))
         gemm_transpose(y, c.plane, n, c.plane, io->y, n);
@@ -143,26 +154,42 @@ gradient(const struct layer *layer, const struct layer_io *io, size_t channel, d
     g[3 * n] = (float)(((double)running[n] - (double)stats[n] * unbiased) * share);
 }
 
+/* Sums of dy and of dy (x - mean) for each channel, with dy behind the relu that backward includes. */
+static void
+sums_find(const struct layer *layer, const struct layer_io *io, const float *x, float *dy)
+{
+    const struct batchnorm_channel c = channel_of(layer, io->rows);
+    const float *mean = io->saved, *y = layer->relu_grad_after && !features(layer) ? io->y : NULL;
+    double *sum = sums_of(layer, io);
+    for (size_t i = 0; i < channels_of(layer); i++, sum += 2, x += c.plane, dy += c.plane) {
+        batchnorm_gradient(&c, x, y, dy, mean[i], sum);
+        y = y == NULL ? NULL : y + c.plane;
+    }
+}
+
 static void
 backward(const struct layer *layer, const struct layer_io *io)
 {
     assert(io->context->training);
     const struct batchnorm_channel c = channel_of(layer, io->rows);
     size_t n = channels_of(layer);
-    const float *w = io->params + layer->weight_first, *mean = io->saved, *x = io->x, *dy = io->dy;
-    float *g = io->scratch, *side = g + 4 * n, *dx = io->dx;
-    double dw, db, count = (double)(c.planes * c.plane);
+    const float *w = io->params + layer->weight_first, *mean = io->saved, *x = io->x;
+    float *g = io->scratch, *side = g + 4 * n, *dx = io->dx, *dy = io->dy;
+    double *sum = sums_of(layer, io), count = (double)(c.planes * c.plane);
+    bool known = io->sink == NULL && !isnan(sum[0]);
+    if (features(layer) && layer->relu_grad_after && !known)
+        vmath_relu_grad(io->y, io->dy, io->rows * layer->in_size);
     if (features(layer)) {
         x = transpose(io->x, c.plane, n, side);
         dy = transpose(io->dy, c.plane, n, side + c.plane * n);
         dx = io->dx == NULL ? NULL : side;
     }
+    if (!known)
+        sums_find(layer, io, x, dy);
     for (size_t i = 0; i < n; i++) {
         size_t at = i * c.plane;
         float r = inverse_std(layer, mean[n + i]);
-        batchnorm_along(&c, x + at, dy + at, mean[i], &dw);
-        batchnorm_sum(&c, dy + at, &db);
-        dw *= (double)r;
+        double dw = sum[2 * i + 1] * (double)r, db = sum[2 * i];
         gradient(layer, io, i, dw, db, g + i);
         const struct batchnorm_slope slope = {mean[i], r, w[i] * r, (float)(db / count),
                                               (float)(dw / count)};
@@ -171,6 +198,8 @@ backward(const struct layer *layer, const struct layer_io *io)
     }
     if (io->sink != NULL)
         layer_sink(io, layer->weight_first, g, 4 * n);
+    if (io->dx != NULL)
+        sum[0] = NAN; /* the next backward may be of another dy */
     if (dx != NULL && features(layer))
         gemm_transpose(dx, c.plane, n, c.plane, io->dx, n);
 }
@@ -182,6 +211,8 @@ const struct layer_kind batchnorm_kind = {
     .saved = saved,
     .scratch = scratch,
     .flops = flops,
+    .joins_relu = true,
+    .joins_relu_grad = true,
     .forward = forward,
     .backward = backward,
 };

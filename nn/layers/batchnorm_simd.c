@@ -4,70 +4,135 @@
 
 enum { LANES = 16, PIECE = 4096 };
 
-/* Sum over the channel of: x, (x - mean)^2, dy (x - mean). */
-enum sum { PLAIN, SQUARES, ALONG };
-
 static inline float
-term(enum sum kind, float x, float dy, float mean)
+term(bool squares, float x, float mean)
 {
-    return kind == PLAIN ? x : (kind == SQUARES ? x - mean : dy) * (x - mean);
+    return squares ? (x - mean) * (x - mean) : x;
 }
 
-static inline __attribute__((always_inline)) double
-piece_sum(enum sum kind, const float *x, const float *dy, float mean, size_t n)
+static double
+sum_lanes(const float lane[LANES])
 {
-    float lane[LANES] = {0};
     double sum = 0;
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t j = 0; j < LANES; j++)
-            lane[j] += term(kind, x[i + j], dy[i + j], mean);
-    for (size_t j = 0; i + j < n; j++)
-        lane[j] += term(kind, x[i + j], dy[i + j], mean);
     for (size_t j = 0; j < LANES; j++)
         sum += (double)lane[j];
     return sum;
 }
 
 static inline __attribute__((always_inline)) double
-channel_sum(enum sum kind, const struct batchnorm_channel *c, const float *x, const float *dy,
-            float mean)
+piece_sum(bool squares, const float *x, float mean, size_t n)
+{
+    float lane[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES; j++)
+            lane[j] += term(squares, x[i + j], mean);
+    for (size_t j = 0; i + j < n; j++)
+        lane[j] += term(squares, x[i + j], mean);
+    return sum_lanes(lane);
+}
+
+static size_t
+piece_size(const struct batchnorm_channel *c, size_t from)
+{
+    return c->plane - from < PIECE ? c->plane - from : PIECE;
+}
+
+static inline __attribute__((always_inline)) double
+channel_sum(bool squares, const struct batchnorm_channel *c, const float *x, float mean)
 {
     double sum = 0;
-    for (size_t p = 0; p < c->planes; p++, x += c->stride, dy += c->stride)
+    for (size_t p = 0; p < c->planes; p++, x += c->stride)
         for (size_t i = 0; i < c->plane; i += PIECE)
-            sum +=
-                piece_sum(kind, x + i, dy + i, mean, c->plane - i < PIECE ? c->plane - i : PIECE);
+            sum += piece_sum(squares, x + i, mean, piece_size(c, i));
     return sum;
 }
 
 void
 SIMD_NAME(batchnorm_sum)(const struct batchnorm_channel *c, const float *x, double *sum)
 {
-    *sum = channel_sum(PLAIN, c, x, x, 0);
+    *sum = channel_sum(false, c, x, 0);
 }
 
 void
 SIMD_NAME(batchnorm_squares)(const struct batchnorm_channel *c, const float *x, float mean,
                              double *sum)
 {
-    *sum = channel_sum(SQUARES, c, x, x, mean);
+    *sum = channel_sum(true, c, x, mean);
 }
 
-void
-SIMD_NAME(batchnorm_along)(const struct batchnorm_channel *c, const float *x, const float *dy,
-                           float mean, double *sum)
+/* dy behind a relu that gave y. */
+static inline float
+slope(bool relu, const float *y, float *dy, size_t i)
 {
-    *sum = channel_sum(ALONG, c, x, dy, mean);
+    if (relu)
+        dy[i] = y[i] > 0 ? dy[i] : 0;
+    return dy[i];
+}
+
+static inline __attribute__((always_inline)) void
+piece_gradient(bool relu, const float *x, const float *y, float *dy, float mean, size_t n,
+               double sum[2])
+{
+    float plain[LANES] = {0}, along[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES; j++) {
+            float d = slope(relu, y, dy, i + j);
+            plain[j] += d;
+            along[j] += d * (x[i + j] - mean);
+        }
+    for (size_t j = 0; i + j < n; j++) {
+        float d = slope(relu, y, dy, i + j);
+        plain[j] += d;
+        along[j] += d * (x[i + j] - mean);
+    }
+    sum[0] += sum_lanes(plain);
+    sum[1] += sum_lanes(along);
+}
+
+static inline __attribute__((always_inline)) void
+channel_gradient(bool relu, const struct batchnorm_channel *c, const float *x, const float *y,
+                 float *dy, float mean, double sum[2])
+{
+    sum[0] = sum[1] = 0;
+    for (size_t p = 0; p < c->planes; p++, x += c->stride, dy += c->stride) {
+        for (size_t i = 0; i < c->plane; i += PIECE)
+            piece_gradient(relu, x + i, relu ? y + i : NULL, dy + i, mean, piece_size(c, i), sum);
+        y = relu ? y + c->stride : NULL;
+    }
+}
+
+/* Sums of dy and of dy (x - mean). With y, dy first passes through the relu that gave y. */
+void
+SIMD_NAME(batchnorm_gradient)(const struct batchnorm_channel *c, const float *x, const float *y,
+                              float *dy, float mean, double sum[2])
+{
+    if (y != NULL)
+        channel_gradient(true, c, x, y, dy, mean, sum);
+    else
+        channel_gradient(false, c, x, NULL, dy, mean, sum);
+}
+
+static inline __attribute__((always_inline)) void
+normalise(bool relu, const struct batchnorm_channel *c, const float *x, float mean, float scale,
+          float b, float *y)
+{
+    for (size_t p = 0; p < c->planes; p++, x += c->stride, y += c->stride)
+        for (size_t i = 0; i < c->plane; i++) {
+            float v = (x[i] - mean) * scale + b;
+            y[i] = relu && 0.0f > v ? 0.0f : v;
+        }
 }
 
 void
 SIMD_NAME(batchnorm_forward)(const struct batchnorm_channel *c, const float *x, float mean,
-                             float scale, float b, float *y)
+                             float scale, float b, bool relu, float *y)
 {
-    for (size_t p = 0; p < c->planes; p++, x += c->stride, y += c->stride)
-        for (size_t i = 0; i < c->plane; i++)
-            y[i] = (x[i] - mean) * scale + b;
+    if (relu)
+        normalise(true, c, x, mean, scale, b, y);
+    else
+        normalise(false, c, x, mean, scale, b, y);
 }
 
 void

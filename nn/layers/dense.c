@@ -77,6 +77,8 @@ forward_blas(const struct layer *layer, const struct layer_io *io)
         vmath_spread(io->params + layer->bias_first, io->y, vectors(layer, io), out);
     blas_gemm(false, true, vectors(layer, io), out, in, io->x, in, io->params + layer->weight_first,
               in, bias, io->y, out);
+    if (layer->relu_after)
+        vmath_relu(io->y, io->y, vectors(layer, io) * out);
 }
 
 static void
@@ -92,6 +94,7 @@ forward_own(const struct layer *layer, const struct layer_io *io)
         .c = io->y,
         .ldc = out,
         .bias = layer->spec.no_bias ? NULL : io->params + layer->bias_first,
+        .relu = layer->relu_after,
     };
     product_run(&product, io->scratch);
 }
@@ -248,6 +251,7 @@ const struct layer_kind dense_kind = {
     .by_rows = true,
     .by_units = true,
     .by_shards = true,
+    .joins_relu = true,
     .shape = shape,
     .saved = saved,
     .scratch = scratch,

@@ -25,8 +25,13 @@ struct layer {
     /* Of a residual: the index of its end; of the end: that of the residual. Of a tied embedding: that of the dense
      * layer. */
     unsigned partner;
-    bool in_place;    /* the output overwrites the input, or is the input under another shape */
-    bool wants_dx;    /* a layer before it has parameters */
+    bool in_place; /* the output overwrites the input, or is the input under another shape */
+    bool wants_dx; /* a layer before it has parameters */
+    /* A relu that works in place may be computed by its neighbours, which saves passes over memory: */
+    bool relu_after;                  /* forward includes the relu after it */
+    bool relu_grad_after;             /* so does backward */
+    bool relu_before;                 /* backward includes the relu before it */
+    bool forward_done, backward_done; /* of the relu: a neighbour does it */
     unsigned segment; /* its segment: layers that are computed again together (segment.c) */
     bool kept;        /* its buffer keeps the output of its segment */
 };
@@ -70,6 +75,8 @@ struct layer_kind {
     bool draws;        /* context.first_row matters */
     bool by_units;     /* gradients of weights may be computed in layer_io.parts pieces */
     bool reads_output; /* backward needs y (or, in place, x), unchanged by later layers */
+    /* It obeys layer.relu_after, .relu_grad_after and .relu_before. */
+    bool joins_relu, joins_relu_grad, joins_relu_before;
     /* Checks spec against ->in and sets ->out and ->weight. Returns 0, or -EINVAL with what is wrong in `why`. */
     int (*shape)(struct layer *layer, struct why *why);
     size_t (*saved)(const struct layer *layer);                /* bytes per row; NULL: none */

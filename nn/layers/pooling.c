@@ -139,12 +139,13 @@ max_backward(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = layer->in.dim[1] * layer->in.dim[2], out = layer->out.dim[1] * layer->out.dim[2];
     const uint32_t *at = io->saved;
-    if (io->dx == NULL)
-        return;
-    memset(io->dx, 0, io->rows * layer->in_size * sizeof *io->dx);
-    for (size_t p = 0; p < io->rows * layer->in.dim[0]; p++)
+    for (size_t p = 0; io->dx != NULL && p < io->rows * layer->in.dim[0]; p++, at += out) {
+        const float *dy = io->dy + p * out, *x = io->x + p * in;
+        float *dx = io->dx + p * in;
+        memset(dx, 0, in * sizeof *dx);
         for (size_t i = 0; i < out; i++)
-            io->dx[p * in + at[p * out + i]] += io->dy[p * out + i];
+            dx[at[i]] += layer->relu_before && !(x[at[i]] > 0) ? 0 : dy[i];
+    }
 }
 
 static float
@@ -233,10 +234,14 @@ global_backward(const struct layer *layer, const struct layer_io *io)
 {
     size_t channels = layer->out_size, count = layer->in_size / channels;
     float share = 1.0f / (float)count;
-    for (size_t i = 0; io->dx != NULL && i < io->rows * layer->in_size; i++) {
-        size_t at = i % layer->in_size, c = layer->in.dims == 2 ? at % channels : at / count;
-        io->dx[i] = io->dy[i / layer->in_size * channels + c] * share;
-    }
+    size_t across = layer->in.dims == 2 ? channels : count, down = layer->in_size / across;
+    float *dx = io->dx;
+    for (size_t r = 0; dx != NULL && r < io->rows; r++)
+        for (size_t i = 0; i < down; i++, dx += across) {
+            const float *dy = io->dy + r * channels;
+            for (size_t j = 0; j < across; j++)
+                dx[j] = dy[layer->in.dims == 2 ? j : i] * share;
+        }
 }
 
 static int
@@ -256,6 +261,7 @@ const struct layer_kind maxpool_kind = {
     .flops = flops,
     .forward = max_forward,
     .backward = max_backward,
+    .joins_relu_before = true,
     .forward_naive = max_forward_naive,
     .backward_naive = max_backward,
 };

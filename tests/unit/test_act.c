@@ -127,6 +127,91 @@ layers_work_in_place_only_where_nothing_is_lost(void **state)
     nn_model_destroy(&model);
 }
 
+static void
+keep(void *ctx, size_t first, const float *g, size_t n)
+{
+    memcpy((float *)ctx + first, g, n * sizeof *g);
+}
+
+/* Output and gradient of a step. If `apart`, each relu is a pass of its own. */
+static void
+step(const struct nn_shape *input, const struct nn_layer_spec *spec, size_t count, bool apart,
+     float *out, float *grad)
+{
+    enum { ROWS = 5 };
+    const struct nn_context context = {.seed = 1, .training = true};
+    const struct nn_sink sink = {.add = keep, .ctx = grad};
+    struct nn_model *model;
+    struct nn_pass *pass;
+    struct nn_result result;
+    struct why why;
+    assert_int_equal(nn_model_new(&model, input, spec, count, NN_CROSS_ENTROPY, &why), 0);
+    for (size_t l = 0; apart && l < count; l++) {
+        struct layer *layer = (struct layer *)(uintptr_t)nn_model_layer(model, l);
+        layer->relu_after = layer->relu_grad_after = layer->relu_before = false;
+        layer->forward_done = layer->backward_done = false;
+    }
+    float *params = calloc(nn_param_count(model), sizeof *params);
+    assert_non_null(params);
+    assert_int_equal(nn_pass_new(&pass, model, ROWS, true), 0);
+    nn_init_params(model, 1, params);
+    struct nn_batch *batch = nn_pass_batch(pass);
+    batch->rows = ROWS;
+    for (size_t i = 0; i < ROWS * nn_input_size(model); i++)
+        batch->x[i] = (float)((int)(i * 7919 % 2003) - 900) / 977.0f;
+    for (size_t i = 0; i < ROWS; i++)
+        batch->label[i] = (int32_t)i % 3;
+    for (size_t l = 0; l < count; l++)
+        nn_forward(model, l, pass, params, &context);
+    memcpy(out, nn_pass_output(pass), ROWS * nn_output_size(model) * sizeof *out);
+    nn_loss(model, pass, 1, &result);
+    for (size_t l = count; l-- > 0;) { /* as in a run: the gradient, then dx */
+        nn_gradient(model, l, pass, params, &context, &sink);
+        nn_backward(model, l, pass, params, &context, NULL);
+    }
+    free(params);
+    nn_pass_destroy(&pass);
+    nn_model_destroy(&model);
+}
+
+static void
+neighbours_compute_a_relu_with_the_same_bits(void **state)
+{
+    (void)state;
+    static const struct nn_shape image = {3, {2, 9, 11}};
+    static const struct nn_layer_spec spec[] = {
+        {.kind = NN_CONV2D, .units = 5, .kernel = 3, .pad = 1},
+        {.kind = NN_RELU},
+        {.kind = NN_MAXPOOL, .kernel = 3, .stride = 1},
+        {.kind = NN_CONV2D, .units = 6, .kernel = 3, .no_bias = true},
+        {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f},
+        {.kind = NN_RELU},
+        {.kind = NN_CONV2D, .units = 6, .kernel = 2},
+        {.kind = NN_FLATTEN},
+        {.kind = NN_DENSE, .units = 37},
+        {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f},
+        {.kind = NN_RELU},
+        {.kind = NN_DENSE, .units = 21},
+        {.kind = NN_RELU},
+        {.kind = NN_DENSE, .units = 3},
+    };
+    enum { LAYERS = sizeof spec / sizeof *spec };
+    static float grad[2][20000], out[2][15];
+    struct nn_model *model;
+    struct why why;
+    size_t joined = 0;
+    assert_int_equal(nn_model_new(&model, &image, spec, LAYERS, NN_CROSS_ENTROPY, &why), 0);
+    assert_in_range(nn_param_count(model), 1, 20000);
+    for (size_t l = 0; l < LAYERS; l++)
+        joined += nn_model_layer(model, l)->forward_done + nn_model_layer(model, l)->backward_done;
+    assert_int_equal(joined, 7); /* all but the gradient of the one between dense layers */
+    nn_model_destroy(&model);
+    for (int apart = 0; apart < 2; apart++)
+        step(&image, spec, LAYERS, apart, out[apart], grad[apart]);
+    assert_memory_equal(out[0], out[1], sizeof out[0]);
+    assert_memory_equal(grad[0], grad[1], sizeof grad[0]);
+}
+
 int
 main(void)
 {
@@ -134,6 +219,7 @@ main(void)
         cmocka_unit_test(formulas_hold),
         cmocka_unit_test(flatten_is_the_same_memory),
         cmocka_unit_test(layers_work_in_place_only_where_nothing_is_lost),
+        cmocka_unit_test(neighbours_compute_a_relu_with_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

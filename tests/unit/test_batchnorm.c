@@ -70,7 +70,7 @@ a_shard_without_rows_says_nothing(void **state)
     struct one_layer one;
     float none[1] = {0};
     one_layer_open(&one, &features, &spec, 0, params);
-    one.io.saved = realloc(one.io.saved, 4 * sizeof(float));
+    one.io.saved = realloc(one.io.saved, one.layer->kind->saved(one.layer));
     one.io.scale = 1;
     one_layer_forward(&one, none, none);
     one_layer_backward(&one, none, none);
@@ -134,20 +134,22 @@ every_variant_gives_the_same_bits(void **state)
     }
     for (size_t plane = 1; plane <= 8200; plane = plane < 70 ? plane + 1 : plane * 9 / 8) {
         const struct batchnorm_channel c = {plane < 1000 ? 3 : 1, plane, plane + 5};
-        double sum[3], wide[3];
+        double sum[4], wide[4];
         batchnorm_sum_base(&c, x, &sum[0]);
         batchnorm_squares_base(&c, x, 0.3f, &sum[1]);
-        batchnorm_along_base(&c, x, dy, 0.3f, &sum[2]);
-        for (int kind = 0; kind < 3; kind++)
+        batchnorm_gradient_base(&c, x, NULL, dy, 0.3f, &sum[2]);
+        for (int kind = 0; kind < 2; kind++)
             assert_true(sum[kind] == sum_naive(&c, x, dy, 0.3f, kind));
+        assert_true(sum[2] == sum_naive(&c, dy, dy, 0, 0));
+        assert_true(sum[3] == sum_naive(&c, x, dy, 0.3f, 2));
         if (!simd_avx2())
             continue;
         SIMD_PICK(batchnorm_sum)(&c, x, &wide[0]);
         SIMD_PICK(batchnorm_squares)(&c, x, 0.3f, &wide[1]);
-        SIMD_PICK(batchnorm_along)(&c, x, dy, 0.3f, &wide[2]);
+        SIMD_PICK(batchnorm_gradient)(&c, x, NULL, dy, 0.3f, &wide[2]);
         assert_memory_equal(sum, wide, sizeof sum);
-        batchnorm_forward_base(&c, x, 0.3f, 1.1f, 0.2f, a);
-        SIMD_PICK(batchnorm_forward)(&c, x, 0.3f, 1.1f, 0.2f, b);
+        batchnorm_forward_base(&c, x, 0.3f, 1.1f, 0.2f, plane % 2, a);
+        SIMD_PICK(batchnorm_forward)(&c, x, 0.3f, 1.1f, 0.2f, plane % 2, b);
         assert_memory_equal(a, b, sizeof a);
         batchnorm_backward_base(&c, x, dy, &slope, a);
         SIMD_PICK(batchnorm_backward)(&c, x, dy, &slope, b);

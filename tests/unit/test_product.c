@@ -93,7 +93,8 @@ every_element_equals_three_loops(void **state)
                             .c = c,
                             .ldc = ldc,
                             .add = rand_below(&rand, 2),
-                            .bias = rand_below(&rand, 2) ? bias : NULL};
+                            .bias = rand_below(&rand, 2) ? bias : NULL,
+                            .relu = rand_below(&rand, 2)};
         fill(&rand, c, m * ldc + 9);
         memcpy(expected, c, (m * ldc + 9) * sizeof *c);
         for (size_t i = 0; i < m; i++)
@@ -101,6 +102,7 @@ every_element_equals_three_loops(void **state)
                 float *at = &expected[i * ldc + j];
                 *at = chain(&p, i, j, 0, k, p.add ? *at : 0);
                 *at += p.bias ? bias[j] : 0;
+                *at = p.relu && 0.0f > *at ? 0.0f : *at;
             }
         assert_true(product_scratch(m, n, k) + 8 < SIZE);
         memset(scratch, 0xff, sizeof scratch);
