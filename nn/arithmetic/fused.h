@@ -35,7 +35,7 @@ fused(vec a, float x, vec c)
 #endif
 }
 
-/* Nearest integers, even ones of two. */
+/* Nearest integers, even ones of two. What is no number, or too large, becomes INT32_MIN or INT32_MAX. */
 static inline ivec
 nearest(vec x)
 {
@@ -54,6 +54,28 @@ larger(ivec a, vec x)
     return (ivec)_mm512_max_epi32((__m512i)a, (__m512i)((ivec)x & 0x7fffffff));
 #else
     return (ivec)_mm256_max_epi32((__m256i)a, (__m256i)((ivec)x & 0x7fffffff));
+#endif
+}
+
+/* The larger ones of unsigned numbers, and whether any is above a limit < UINT32_MAX. */
+static inline uvec
+greatest(uvec a, uvec b)
+{
+#if defined(__AVX512F__)
+    return (uvec)_mm512_max_epu32((__m512i)a, (__m512i)b);
+#else
+    return (uvec)_mm256_max_epu32((__m256i)a, (__m256i)b);
+#endif
+}
+
+static inline bool
+any_greater(uvec a, uint32_t limit)
+{
+#if defined(__AVX512F__)
+    return _mm512_cmpgt_epu32_mask((__m512i)a, _mm512_set1_epi32((int)limit)) != 0;
+#else
+    __m256i least = _mm256_set1_epi32((int)(limit + 1)), most = _mm256_max_epu32((__m256i)a, least);
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi32(most, (__m256i)a)) != 0;
 #endif
 }
 
@@ -80,7 +102,20 @@ fused(vec a, float x, vec c)
 static inline ivec
 nearest(vec x)
 {
-    return (ivec)vcvtnq_s32_f32((float32x4_t)x);
+    const uint32x4_t number = vceqq_f32((float32x4_t)x, (float32x4_t)x);
+    return (ivec)vbslq_s32(number, vcvtnq_s32_f32((float32x4_t)x), vdupq_n_s32(INT32_MIN));
+}
+
+static inline uvec
+greatest(uvec a, uvec b)
+{
+    return (uvec)vmaxq_u32((uint32x4_t)a, (uint32x4_t)b);
+}
+
+static inline bool
+any_greater(uvec a, uint32_t limit)
+{
+    return vmaxvq_u32((uint32x4_t)a) > limit;
 }
 
 static inline ivec
@@ -143,10 +178,30 @@ fused(vec a, float x, vec c)
 static inline ivec
 nearest(vec x)
 {
+#if defined(__SSE2__)
+    return (ivec)_mm_cvtps_epi32((__m128)x);
+#else
     ivec q;
     for (int i = 0; i < LANES; i++)
-        q[i] = (int32_t)__builtin_lrintf(x[i]);
+        q[i] = x[i] > -0x1p31f && x[i] < 0x1p31f ? (int32_t)__builtin_lrintf(x[i]) : INT32_MIN;
     return q;
+#endif
+}
+
+static inline uvec
+greatest(uvec a, uvec b)
+{
+    uvec more = (uvec)(a > b);
+    return (a & more) | (b & ~more);
+}
+
+static inline bool
+any_greater(uvec a, uint32_t limit)
+{
+    bool above = false;
+    for (int i = 0; i < LANES; i++)
+        above |= a[i] > limit;
+    return above;
 }
 
 static inline ivec

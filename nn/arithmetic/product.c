@@ -36,9 +36,9 @@ product_scratch(size_t m, size_t n, size_t k)
 size_t
 product_sum_scratch(size_t m, size_t n, size_t k)
 {
-    size_t unfinished =
+    size_t block =
         extent(m, PRODUCT_GROUP, PRODUCT_TALL) * extent(n, PRODUCT_COLUMNS_MAX, PRODUCT_WIDE_SUM);
-    return packed(m, n, k, PRODUCT_WIDE_SUM) + (k > PRODUCT_DEPTH ? unfinished : 0);
+    return packed(m, n, k, PRODUCT_WIDE_SUM) + (k > PRODUCT_DEPTH ? 2 : 1) * block;
 }
 
 size_t

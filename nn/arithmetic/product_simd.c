@@ -43,40 +43,52 @@ struct stretches {
 
 struct sum_tile {
     const float *a, *b;
-    float *c; /* unfinished chains, rows ldc apart */
-    size_t ldc;
+    float *c;   /* unfinished chains, rows ld apart */
+    int32_t *q; /* sums of integers, likewise */
+    size_t ld;
     const struct stretches *stretches;
     vec scale[ROWS][VECTORS];
-    int32_t limit;                 /* bits of the largest float that fits */
-    ivec q[ROWS][VECTORS];         /* the result */
+    int32_t limit;                 /* the largest integer that fits */
     float outside[ROWS * COLUMNS]; /* the chains of a stretch that does not fit */
 };
 
-/* Returns the number of the stretch from `at` on that does not fit, its chains in tile->outside; or of the last. */
+INLINE void
+tile_chain(int rows, int vectors, const struct sum_tile *tile, const struct stretch *stretch,
+           vec s[ROWS][VECTORS])
+{
+    if (stretch->begins)
+        zero(rows, vectors, s);
+    else
+        load(rows, vectors, tile->c, tile->ld, s);
+    chain(rows, vectors, stretch->count, tile->a + stretch->from * GROUP,
+          tile->b + stretch->from * COLUMNS, COLUMNS, s);
+}
+
+/* Returns the number of the stretch from `at` on that does not fit, its chains in tile->outside; or of the last. A
+ * number that is no integer converts to the smallest one, which does not fit. */
 INLINE size_t
 tile_sum(int rows, int vectors, struct sum_tile *tile, size_t at)
 {
     for (; at < tile->stretches->count; at++) {
         const struct stretch *stretch = &tile->stretches->at[at];
-        const float *a = tile->a + stretch->from * GROUP, *b = tile->b + stretch->from * COLUMNS;
         vec s[ROWS][VECTORS];
-        ivec largest = {0};
-        if (stretch->begins)
-            zero(rows, vectors, s);
-        else
-            load(rows, vectors, tile->c, tile->ldc, s);
-        chain(rows, vectors, stretch->count, a, b, COLUMNS, s);
+        uvec largest = {0};
+        tile_chain(rows, vectors, tile, stretch, s);
         if (!stretch->ends) {
-            store(rows, vectors, s, tile->c, tile->ldc);
+            store(rows, vectors, s, tile->c, tile->ld);
             continue;
         }
         UNROLL
         for (int i = 0; i < rows; i++) {
             UNROLL
-            for (int j = 0; j < vectors; j++)
-                largest = larger(largest, s[i][j] * tile->scale[i][j]);
+            for (int j = 0; j < vectors; j++) {
+                ivec q = nearest(s[i][j] * tile->scale[i][j]);
+                largest = greatest(largest, (uvec)q + (uint32_t)tile->limit);
+                s[i][j] = (vec)q;
+            }
         }
-        if (any_above(largest, tile->limit)) {
+        if (any_greater(largest, 2 * (uint32_t)tile->limit)) {
+            tile_chain(rows, vectors, tile, stretch, s);
             store(rows, vectors, s, tile->outside, COLUMNS);
             return at;
         }
@@ -84,7 +96,7 @@ tile_sum(int rows, int vectors, struct sum_tile *tile, size_t at)
         for (int i = 0; i < rows; i++) {
             UNROLL
             for (int j = 0; j < vectors; j++)
-                tile->q[i][j] += nearest(s[i][j] * tile->scale[i][j]);
+                *(ivec *)(tile->q + (size_t)i * tile->ld + (size_t)(j * LANES)) += (ivec)s[i][j];
         }
     }
     return at;
@@ -222,95 +234,138 @@ stretch_out(const struct product_sum *sum, size_t k, struct stretches *out)
     return depth;
 }
 
+/* What a block of C[m, n] needs, n <= sum->block. */
+struct sum_block {
+    struct product_sum *sum;
+    size_t at, m, n; /* number of its first element */
+    struct {
+        const float *scale; /* of the first elements of the row, */
+        size_t count;       /* so many; the others have the next one */
+    } row[PRODUCT_TALL];
+    float *unfinished;
+    int32_t *q;
+    bool last; /* block of k */
+    struct stretches stretches;
+    struct sum_tile tile;
+};
+
+static void
+block_begin(struct sum_block *block, size_t at, size_t m, size_t n)
+{
+    const struct product_sum *sum = block->sum;
+    block->at = at;
+    block->m = m;
+    block->n = n;
+    for (size_t i = 0; i < m; i++, at += sum->ld) {
+        block->row[i].scale = &sum->scale[at / sum->block];
+        block->row[i].count = sum->block - at % sum->block;
+    }
+    memset(block->q, 0, m * block->tile.ld * sizeof *block->q);
+}
+
 /* The scales of a tile's elements; lanes beyond them get some scale, too. */
 static void
-scale_tile(const struct product_sum *sum, size_t at, size_t rows, size_t columns,
-           struct sum_tile *tile)
+scale_tile(struct sum_block *block, size_t i, size_t j, size_t rows, size_t columns)
 {
-    for (size_t i = 0; i < rows; i++, at += sum->ld) {
-        size_t block = at / sum->block, next = (block + 1) * sum->block - at;
-        const vec scale = (vec){0} + sum->scale[block];
-        for (size_t j = 0; j < VECTORS; j++)
-            tile->scale[i][j] = scale;
-        for (size_t j = next; j < columns; j++)
-            tile->scale[i][j / LANES][j % LANES] = sum->scale[block + 1];
+    vec(*to)[VECTORS] = block->tile.scale;
+    for (size_t r = 0; r < rows; r++) {
+        const float *scale = block->row[i + r].scale;
+        size_t count = block->row[i + r].count;
+        const vec same = (vec){0} + scale[j >= count];
+        for (size_t v = 0; v < VECTORS; v++)
+            to[r][v] = same;
+        for (size_t c = count; j < count && c < j + columns; c++)
+            to[r][(c - j) / LANES][(c - j) % LANES] = scale[1];
     }
 }
 
-/* Running sums of a block, lane by lane. */
+/* Does a chain end within the block of k? */
+static bool
+any_ends(const struct stretches *stretches)
+{
+    return stretches->count > 0 && stretches->at[stretches->count - 1].ends;
+}
+
+/* The sum that the tile will be added to comes into the caches meanwhile. */
+static void
+sum_fetch(const struct sum_block *block, size_t i, size_t j, size_t rows, size_t columns)
+{
+    const int32_t *to = block->sum->sum + block->at + i * block->sum->ld + j;
+    for (size_t r = 0; r < rows; r++, to += block->sum->ld)
+        for (size_t c = 0; c < columns; c += 64 / sizeof *to)
+            __builtin_prefetch(to + c, 1, 2);
+}
+
+static void
+sum_tile_at(struct sum_block *block, size_t i, size_t j, size_t rows, size_t columns)
+{
+    struct product_sum *sum = block->sum;
+    struct sum_tile *tile = &block->tile;
+    sum_fn *f = sum_tile[rows - 1][vectors_of(columns) - 1];
+    if (any_ends(&block->stretches))
+        scale_tile(block, i, j, rows, columns);
+    if (block->last)
+        sum_fetch(block, i, j, rows, columns);
+    for (size_t s = 0; (s = f(tile, s)) < block->stretches.count; s++)
+        for (size_t r = 0; r < rows; r++)
+            sum->outside(sum->ctx, block->stretches.at[s].part, block->at + (i + r) * sum->ld + j,
+                         tile->outside + r * COLUMNS, columns);
+}
+
+static void
+block_add(struct sum_block *block, size_t depth, const float *a, const float *b)
+{
+    struct sum_tile *tile = &block->tile;
+    for (size_t j = 0; j < block->n; j += COLUMNS)
+        for (size_t i = 0, rows; i < block->m; i += rows) {
+            rows = least(block->m - i, ROWS);
+            tile->a = a + i / GROUP * GROUP * depth + i % GROUP;
+            tile->b = b + j * depth;
+            tile->c = block->unfinished + i * tile->ld + j;
+            tile->q = block->q + i * tile->ld + j;
+            sum_tile_at(block, i, j, rows, least(block->n - j, COLUMNS));
+        }
+}
+
+/* Running sums, lane by lane: of x[i], of i x[i]. */
 struct lanes {
     uvec plain, weighted;
 };
 
-/* The tile's integers into the sums: with rows at[i], element (i, j) has the number at[i] + j. */
-static void
-sum_lanes(const struct sum_tile *tile, size_t at, size_t ld, size_t rows, size_t vectors,
-          struct lanes *lanes)
+/* to[n] += q[n]; element j counts as number j. */
+static inline struct lanes
+row_end(int32_t *to, const int32_t *q, size_t n)
 {
-    uvec column[VECTORS], steps;
-    for (size_t j = 0; j < VECTORS; j++)
-        column[j] = (uvec){0};
+    struct lanes lanes = {{0}, {0}};
+    uvec number, last = {0};
+    size_t j = 0;
     for (int l = 0; l < LANES; l++)
-        steps[l] = (uint32_t)l;
-    for (size_t i = 0; i < rows; i++, at += ld) {
-        uvec row = {0};
-        for (size_t j = 0; j < vectors; j++) {
-            row += (uvec)tile->q[i][j];
-            column[j] += (uvec)tile->q[i][j];
-        }
-        lanes->plain += row;
-        lanes->weighted += row * (uint32_t)at;
+        number[l] = (uint32_t)l;
+    for (; j + LANES <= n; j += LANES, number += LANES) {
+        uvec x = *(const uvec *)(q + j);
+        *(uvec *)(to + j) += x;
+        lanes.plain += x;
+        lanes.weighted += x * number;
     }
-    for (size_t j = 0; j < vectors; j++)
-        lanes->weighted += column[j] * (steps + (uint32_t)(j * LANES));
-}
-
-/* Adds the tile's integers to the sum. */
-static void
-sum_store(struct product_sum *sum, size_t at, size_t rows, size_t columns, struct sum_tile *tile,
-          struct lanes *lanes)
-{
-    size_t whole = columns / LANES, rest = columns % LANES;
-    for (size_t i = 0; i < rows; i++) {
-        int32_t *to = sum->sum + at + i * sum->ld, side[LANES] = {0};
-        for (size_t j = 0; j < whole; j++)
-            *(ivec *)(to + j * LANES) += tile->q[i][j];
-        if (rest == 0)
-            continue;
-        memcpy(side, &tile->q[i][whole], rest * sizeof *side);
-        memcpy(&tile->q[i][whole], side, sizeof side); /* nothing beyond the columns */
-        for (size_t l = 0; l < rest; l++)
-            to[whole * LANES + l] += side[l];
+    for (size_t l = 0; j < n; j++, l++) {
+        to[j] = (int32_t)((uint32_t)to[j] + (uint32_t)q[j]);
+        last[l] = (uint32_t)q[j];
     }
-    sum_lanes(tile, at, sum->ld, rows, vectors_of(columns), lanes);
+    lanes.plain += last;
+    lanes.weighted += last * number;
+    return lanes;
 }
 
+/* Adds the block's integers to the sum. */
 static void
-sum_tile_at(struct product_sum *sum, size_t at, size_t rows, size_t columns, struct sum_tile *tile,
-            struct lanes *lanes)
+block_end(struct sum_block *block, struct lanes *lanes)
 {
-    sum_fn *f = sum_tile[rows - 1][vectors_of(columns) - 1];
-    scale_tile(sum, at, rows, columns, tile);
-    memset(tile->q, 0, rows * sizeof tile->q[0]);
-    for (size_t s = 0; (s = f(tile, s)) < tile->stretches->count; s++)
-        for (size_t i = 0; i < rows; i++)
-            sum->outside(sum->ctx, tile->stretches->at[s].part, at + i * sum->ld,
-                         tile->outside + i * COLUMNS, columns);
-    sum_store(sum, at, rows, columns, tile, lanes);
-}
-
-static void
-sum_block(struct product_sum *sum, size_t at, size_t m, size_t n, size_t depth, const float *a,
-          const float *b, float *unfinished, struct sum_tile *tile, struct lanes *lanes)
-{
-    for (size_t j = 0; j < n; j += COLUMNS)
-        for (size_t i = 0, rows; i < m; i += rows) {
-            rows = least(m - i, ROWS);
-            tile->a = a + i / GROUP * GROUP * depth + i % GROUP;
-            tile->b = b + j * depth;
-            tile->c = unfinished + i * tile->ldc + j;
-            sum_tile_at(sum, at + i * sum->ld + j, rows, least(n - j, COLUMNS), tile, lanes);
-        }
+    struct product_sum *sum = block->sum;
+    for (size_t i = 0, at = block->at; i < block->m; i++, at += sum->ld) {
+        struct lanes row = row_end(sum->sum + at, block->q + i * block->tile.ld, block->n);
+        lanes->plain += row.plain;
+        lanes->weighted += row.weighted + row.plain * (uint32_t)at;
+    }
 }
 
 void
@@ -318,21 +373,25 @@ SIMD_NAME(product_sum)(const struct product *p, struct product_sum *sum, float *
 {
     size_t wide = share(p->n, PRODUCT_WIDE_SUM, COLUMNS), tall = share(p->m, PRODUCT_TALL, GROUP);
     size_t deep = least(p->k, PRODUCT_DEPTH);
-    float *b = scratch + tall * deep, *unfinished = b + wide * deep;
-    struct stretches stretches;
-    struct sum_tile tile = {.ldc = wide, .stretches = &stretches};
+    float *b = scratch + tall * deep, *q = b + wide * deep;
+    struct sum_block block = {.sum = sum, .q = (void *)q, .unfinished = q + tall * wide};
     struct lanes lanes = {{0}, {0}};
-    memcpy(&tile.limit, &sum->limit, sizeof tile.limit);
+    block.tile.ld = wide;
+    block.tile.stretches = &block.stretches;
+    block.tile.limit = (int32_t)sum->limit;
     for (size_t j = 0; j < p->n; j += wide)
-        for (size_t i = 0; i < p->m; i += tall)
+        for (size_t i = 0; i < p->m; i += tall) {
+            size_t m = least(p->m - i, tall), n = least(p->n - j, wide);
+            block_begin(&block, sum->first + i * sum->ld + j, m, n);
             for (size_t k = 0, depth; k < p->k; k += depth) {
-                size_t m = least(p->m - i, tall), n = least(p->n - j, wide);
-                depth = stretch_out(sum, k, &stretches);
+                depth = stretch_out(sum, k, &block.stretches);
+                block.last = k + depth == p->k;
                 pack_b(&p->b, j, n, k, depth, b);
                 pack_a(&p->a, i, m, k, depth, scratch);
-                sum_block(sum, sum->first + i * sum->ld + j, m, n, depth, scratch, b, unfinished,
-                          &tile, &lanes);
+                block_add(&block, depth, scratch, b);
             }
+            block_end(&block, &lanes);
+        }
     for (int l = 0; l < LANES; l++) {
         sum->plain += lanes.plain[l];
         sum->weighted += lanes.weighted[l];
