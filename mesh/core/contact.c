@@ -135,7 +135,8 @@ linked(const struct core *core, const struct contact *contact)
     return recent(core, contact->link_at) || (i >= 0 && core->peers.peers[i].link_up);
 }
 
-enum core_gap
+/* How far the connection to it got, see core.h. */
+static enum core_gap
 contact_gap(const struct core *core, const struct contact *contact)
 {
     if (contact->node.id == 0 || contact->here || contact->settled ||

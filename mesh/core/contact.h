@@ -55,7 +55,5 @@ void contact_tick(struct contacts *contacts, const struct core *core);
 
 /* Lists the nodes that were heard; those with a session first. */
 void contact_list(const struct core *core, struct core_status *out);
-/* How far the connection to it got, see core.h. */
-enum core_gap contact_gap(const struct core *core, const struct contact *contact);
 
 #endif

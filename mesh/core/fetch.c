@@ -76,7 +76,8 @@ fetch_forget(struct fetch *fetch, int i)
     fetch->of[i] = (struct fetch_peer){0};
 }
 
-bool
+/* Usable, and its trainer goes on. */
+static bool
 fetch_runs(const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;

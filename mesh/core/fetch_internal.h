@@ -24,7 +24,6 @@ fetch_list_equal(const struct fetch_list *a, const struct fetch_list *b)
     return a->round == b->round && a->hash == b->hash && a->check == b->check;
 }
 
-bool fetch_runs(const struct core *core, int i);
 /* Usable, and nothing is known against its state. */
 bool fetch_fit(const struct core *core, int i);
 bool fetch_ahead(const struct core *core, int i); /* fit, and at a later round */

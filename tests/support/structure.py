@@ -3,7 +3,8 @@
 
 Counts call arrows (an object that uses a function of another one) among files and among parts, circles, functions and their lines; refuses, with
 the name of the offender: a symbol that reads a clock, opens a socket, starts a thread or allocates after the start; a
-call or an include upwards; a part that may write to another part's record; a file that asserts nothing."""
+call or an include upwards; a part that may write to another part's record; a function that no other file uses and that
+is not static; a file that asserts nothing."""
 import collections, glob, os, re, statistics, subprocess, sys
 
 STOREYS = [  # from the bottom to the top
@@ -125,6 +126,19 @@ def check_symbols(objects):
     return arrows
 
 
+def check_static(objects):
+    """What no other file names needs no name for them. A variant of a loop is named by a macro."""
+    defined, _ = symbols([path for path in glob.glob(f'{objects}/*.o') if os.path.basename(path).count('.') == 1])
+    words = {path: collections.Counter(re.findall(r'\w+', open(path).read()))
+             for folder in ('mesh', 'node', 'tests') for path in glob.glob(f'{folder}/**/*.[ch]', recursive=True)}
+    for symbol, name in sorted(defined.items()):
+        own = f'mesh/core/{name}.c'
+        in_sources = any(words[path][symbol] for path in words if path.endswith('.c') and path != own)
+        in_headers = sum(words[path][symbol] for path in words if path.endswith('.h'))
+        if own in words and not in_sources and in_headers < 2:  # one is its declaration
+            refuse(f'{own}: nobody else uses {symbol}: static')
+
+
 def check_sources():
     for path in sorted(glob.glob('mesh/core/*.[ch]')):
         name = os.path.basename(path)[:-2]
@@ -146,6 +160,7 @@ def check_sources():
 
 def main():
     arrows = check_symbols(sys.argv[1])
+    check_static(sys.argv[1])
     check_sources()
     sizes = {path: len(open(path).read().split('\n')) - 1 for path in glob.glob('mesh/core/*.c')}
     length = sorted(n for path in sizes for n in functions(path))
