@@ -3,6 +3,7 @@
  * The hot loops are in exact_simd.c. They saturate everything and report the largest magnitude; only a
  * block in which that exceeds the limit is looked at again, element by element, to count. */
 #include "compress/exact.h"
+#include "compress/check.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -181,28 +182,6 @@ count_outside(const float *g, size_t n, float scale, float limit, int32_t *over,
     *bad += not_finite;
 }
 
-/* The checksum of elements [first, ...) from sums that count from 0. */
-static uint64_t
-check_at(struct exact_sums sums, size_t first)
-{
-    uint32_t high = (2 * (uint32_t)first + 1) * sums.plain + 2 * sums.weighted;
-    return (uint64_t)high << 32 | sums.plain;
-}
-
-uint64_t
-exact_check(const int32_t *x, size_t first, size_t n)
-{
-    struct exact_sums sums;
-    SIMD_PICK(exact_sums)(x, n, &sums);
-    return check_at(sums, first);
-}
-
-uint64_t
-exact_check_of(size_t first, uint32_t plain, uint32_t weighted)
-{
-    return check_at((struct exact_sums){plain, weighted}, first);
-}
-
 void
 exact_scales(const struct exact *exact, const int16_t *exponent, float *scale, float *limit)
 {
@@ -223,10 +202,10 @@ exact_add(const struct exact *exact, const int16_t *exponent, size_t first, cons
         m = piece(exact, block, first + done, n - done);
         int32_t *to = own + first + done;
         float scale = scale_of(exact->bits - clamp(exponent[block]));
-        struct exact_sums sums;
+        struct check_sums sums;
         uint32_t largest = SIMD_PICK(exact_add)(to, g + done, m, scale, limit, &sums);
         if (check)
-            *check = exact_check_add(*check, check_at(sums, first + done));
+            *check = check_add(*check, check_from(sums, first + done));
         if (largest > float_bits(limit))
             count_outside(g + done, m, scale, limit, &over[block], bad);
     }

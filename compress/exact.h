@@ -25,11 +25,9 @@
  * distributed gradients and 1.5e-6 for Student's t with two degrees of freedom (tests/prop/prop_exact_sum.c). The
  * code needs the default rounding mode, and denormals must not be flushed to zero.
  *
- * A linear checksum travels with what is added. Its two halves use arithmetic modulo 2^32. With x[i] element i of the
- * vector, low = sum of x[i] and high = sum of (2i + 1) x[i]. The sum of checksums is the checksum of the sum. So the
- * checksums that the shards had when they were quantised must add up to the checksum of the committed total. This
- * finds errors wherever the data was meanwhile: in a contribution that waits to be sent, or in partial sums on their
- * way. All factors are odd, so one flipped bit always changes both halves (Fletcher, IEEE Trans. Commun. 1982).
+ * The linear checksum of check.h travels with what is added: the checksums that the shards had when they were quantised
+ * must add up to the checksum of the committed total. This finds errors wherever the data was meanwhile: in a
+ * contribution that waits to be sent, or in partial sums on their way.
  *
  * Uses libc and proto/simd.h. No threads, no I/O. Only exact_new allocates. */
 #ifndef COMPRESS_EXACT_H
@@ -81,17 +79,6 @@ void exact_add(const struct exact *exact, const int16_t *exponent, size_t first,
 /* The rule of exact_add for one shard as plain numbers: scale[blocks] = 2^(bits - exponent), and the largest
  * |g * scale| that is not saturated. */
 void exact_scales(const struct exact *exact, const int16_t *exponent, float *scale, float *limit);
-/* Checksum of integers x[i] at elements first + i, from the sums of x[i] and of i x[i], both modulo 2^32. */
-uint64_t exact_check_of(size_t first, uint32_t plain, uint32_t weighted);
-/* Checksum of x[n], elements [first, first+n) of a vector. */
-uint64_t exact_check(const int32_t *x, size_t first, size_t n);
-/* Sum of two checksums, half by half. */
-static inline uint64_t
-exact_check_add(uint64_t a, uint64_t b)
-{
-    return ((a & 0xffffffff00000000u) + (b & 0xffffffff00000000u)) | (uint32_t)(a + b);
-}
-
 /* g[n] = float value of elements [first, first+n) of sum[total]. */
 void exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *sum,
                 size_t first, float *g, size_t n);

@@ -16,17 +16,10 @@
 #include "proto/float_bits.h"
 #include "proto/simd.h"
 
-static inline void
-take(struct exact_sums *sums, uint32_t x, size_t i)
-{
-    sums->plain += x;
-    sums->weighted += x * (uint32_t)i;
-}
-
 /* The plain path, and the elements from `i` on, the last few, of the others. */
 static uint32_t
 add_plain(int32_t *own, const float *g, size_t i, size_t n, float scale, float limit,
-          struct exact_sums *sums)
+          struct check_sums *sums)
 {
     uint32_t largest = 0;
     for (; i < n; i++) {
@@ -37,21 +30,9 @@ add_plain(int32_t *own, const float *g, size_t i, size_t n, float scale, float l
         x = x > -limit ? x : -limit;
         uint32_t q = (uint32_t)lrintf(x);
         own[i] = (int32_t)((uint32_t)own[i] + q);
-        take(sums, q, i);
+        check_take(sums, q, i);
     }
     return largest;
-}
-
-/* Of `rows` rows of `lanes` elements, a[lane] is the sum of a lane, b[lane] the sum of a[lane] after each row, in
- * which row r counts rows - r times. */
-static inline void
-take_lanes(struct exact_sums *sums, const uint32_t *a, const uint32_t *b, uint32_t lanes,
-           size_t rows)
-{
-    for (uint32_t j = 0; j < lanes; j++) {
-        sums->plain += a[j];
-        sums->weighted += lanes * ((uint32_t)rows * a[j] - b[j]) + j * a[j];
-    }
 }
 
 #if defined(__AVX2__)
@@ -60,7 +41,7 @@ enum { LANES = 8 };
 
 static inline uint32_t
 add_vector(int32_t *own, const float *g, size_t n, float scale, float limit,
-           struct exact_sums *sums)
+           struct check_sums *sums)
 {
     const __m256 s = _mm256_set1_ps(scale), hi = _mm256_set1_ps(limit), lo = _mm256_set1_ps(-limit);
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
@@ -78,7 +59,7 @@ add_vector(int32_t *own, const float *g, size_t n, float scale, float limit,
     uint32_t lane[LANES], lane_b[LANES], most = 0;
     _mm256_storeu_si256((__m256i *)lane, a);
     _mm256_storeu_si256((__m256i *)lane_b, b);
-    take_lanes(sums, lane, lane_b, LANES, n / LANES);
+    check_lanes(sums, lane, lane_b, LANES, n / LANES);
     _mm256_storeu_si256((__m256i *)lane, largest);
     for (int i = 0; i < LANES; i++)
         most = lane[i] > most ? lane[i] : most;
@@ -91,7 +72,7 @@ enum { LANES = 4 };
 
 static inline uint32_t
 add_vector(int32_t *own, const float *g, size_t n, float scale, float limit,
-           struct exact_sums *sums)
+           struct check_sums *sums)
 {
     const __m128 s = _mm_set1_ps(scale), hi = _mm_set1_ps(limit), lo = _mm_set1_ps(-limit);
     const __m128i magnitude = _mm_set1_epi32(0x7fffffff);
@@ -111,7 +92,7 @@ add_vector(int32_t *own, const float *g, size_t n, float scale, float limit,
     uint32_t lane[LANES], lane_b[LANES], most = 0;
     _mm_storeu_si128((__m128i *)lane, a);
     _mm_storeu_si128((__m128i *)lane_b, b);
-    take_lanes(sums, lane, lane_b, LANES, n / LANES);
+    check_lanes(sums, lane, lane_b, LANES, n / LANES);
     _mm_storeu_si128((__m128i *)lane, largest);
     for (int i = 0; i < LANES; i++)
         most = lane[i] > most ? lane[i] : most;
@@ -124,7 +105,7 @@ enum { LANES = 4 };
 
 static inline uint32_t
 add_vector(int32_t *own, const float *g, size_t n, float scale, float limit,
-           struct exact_sums *sums)
+           struct check_sums *sums)
 {
     const float32x4_t hi = vdupq_n_f32(limit), lo = vdupq_n_f32(-limit);
     const uint32x4_t magnitude = vdupq_n_u32(0x7fffffff);
@@ -142,7 +123,7 @@ add_vector(int32_t *own, const float *g, size_t n, float scale, float limit,
     uint32_t lane[LANES], lane_b[LANES];
     vst1q_u32(lane, a);
     vst1q_u32(lane_b, b);
-    take_lanes(sums, lane, lane_b, LANES, n / LANES);
+    check_lanes(sums, lane, lane_b, LANES, n / LANES);
     return vmaxvq_u32(largest);
 }
 
@@ -155,30 +136,13 @@ enum { LANES = 1 };
 
 uint32_t
 SIMD_NAME(exact_add)(int32_t *own, const float *g, size_t n, float scale, float limit,
-                     struct exact_sums *sums)
+                     struct check_sums *sums)
 {
     size_t whole = n - n % LANES;
-    *sums = (struct exact_sums){0};
+    *sums = (struct check_sums){0};
     uint32_t a = add_vector(own, g, whole, scale, limit, sums);
     uint32_t b = add_plain(own, g, whole, n, scale, limit, sums);
     return a > b ? a : b;
-}
-
-void
-SIMD_NAME(exact_sums)(const int32_t *x, size_t n, struct exact_sums *sums)
-{
-    enum { WIDE = 16 };
-    uint32_t a[WIDE] = {0}, b[WIDE] = {0};
-    size_t whole = n - n % WIDE;
-    for (size_t i = 0; i < whole; i += WIDE)
-        for (size_t j = 0; j < WIDE; j++) {
-            a[j] += (uint32_t)x[i + j];
-            b[j] += a[j];
-        }
-    *sums = (struct exact_sums){0};
-    take_lanes(sums, a, b, WIDE, whole / WIDE);
-    for (size_t i = whole; i < n; i++)
-        take(sums, (uint32_t)x[i], i);
 }
 
 void

@@ -1,4 +1,4 @@
-/* exact_simd.h - the four inner loops of exact.c on one block, one variant per instruction set.
+/* exact_simd.h - the three inner loops of exact.c on one block, one variant per instruction set.
  *
  * All variants compute the same bits. Pointers need no alignment. */
 #ifndef COMPRESS_EXACT_SIMD_H
@@ -7,22 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compress/check.h"
 #include "proto/simd.h"
-
-/* Modulo 2^32. */
-struct exact_sums {
-    uint32_t plain;    /* of x[i] */
-    uint32_t weighted; /* of i * x[i] */
-};
 
 /* own[n] += nearest-even(clamp(g[n] * scale, -limit, limit)), NaN as +limit; 0 < limit < 2^31. Returns the bits of
  * the largest |g * scale|; such bits have the order of the floats, with NaN above all. Sets *sums to the sums of what
  * was added to own. */
 SIMD_DECLARE(uint32_t, exact_add,
              (int32_t * own, const float *g, size_t n, float scale, float limit,
-              struct exact_sums *sums));
-/* Sets *sums to the sums of x[n]. */
-SIMD_DECLARE(void, exact_sums, (const int32_t *x, size_t n, struct exact_sums *sums));
+              struct check_sums *sums));
 /* g[n] = (float)sum[n] * scale */
 SIMD_DECLARE(void, exact_read, (float *g, const int32_t *sum, size_t n, float scale));
 /* Bitwise or of all |sum[n]|: it has as many bits as the largest one. */

@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 4,
+    PROTO_VERSION = 5,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_NAME_MAX = 64,   /* bytes of a run name or kernel name, with the final 0 */
@@ -175,7 +175,7 @@ struct proto_chunk {    /* REDUCE and GATHER */
     uint16_t coding; /* enum proto_coding: how the body is written */
     uint64_t
         coverage; /* bitmap of the shards in the sum; 0 from a member without shards; in GATHER all: 2^S - 1 */
-    uint64_t check; /* linear checksum of the contributions in the sum, see mesh/core/check.h */
+    uint64_t check;      /* linear, of the contributions in the sum: compress/check.h */
     uint64_t state_hash; /* of the state before `round`, from which all of it was computed */
     uint64_t sent_us;    /* by the sender's clock */
 };

@@ -21,7 +21,7 @@
  *     coverage   a chunk names the shards in it; only disjoint sets are added, and a final sum has all shards
  *     range      a chunk names its elements; only the chunks of this geometry are accepted
  *
- * Two more values travel with every chunk. Each hop verifies the linear checksum (check.h). Each member compares
+ * Two more values travel with every chunk. Each hop verifies the linear checksum (compress/check.h). Each member compares
  * the hash of the state that the chunk was computed from with the hash of its own state, so a sum becomes final
  * only if all members agree. A failed check breaks the round: no error is ever added without being noticed.
  *

@@ -8,8 +8,8 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "compress/check.h"
 #include "compress/coding.h"
-#include "mesh/core/check.h"
 #include "mesh/core/collective.h"
 #include "mesh/core/mutant.h"
 
@@ -128,7 +128,7 @@ own_chunk(const struct collective *c, size_t bucket, uint64_t first, uint64_t co
         .count = (uint32_t)count,
         .coding = PROTO_CODING_RAW,
         .coverage = c->mine,
-        .check = check_of(c->setup.own + first, count),
+        .check = check_of(c->setup.own + first, 0, count),
         .state_hash = c->state,
     };
 }

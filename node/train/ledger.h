@@ -6,7 +6,7 @@
  *     count | rows, 2 words | check, 2 words
  *
  * A node that computes a shard adds 1 to its count, the hash of the numbers of the samples that it used, in order,
- * and the linear checksum (compress/exact.h) of its gradient when it was quantised. A total may be applied only if
+ * and the linear checksum (compress/check.h) of its gradient when it was quantised. A total may be applied only if
  * every count is 1, every hash is that of the samples that the job gives to the shard, and the checksums add up to
  * that of the gradient. This is a second check besides the coverage bitmaps of the mesh, from one end to the other.
  * It also finds a bit that flips in the memory of a contribution or of the total.

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compress/check.h"
 #include "node/train/ledger.h"
 
 size_t
@@ -193,7 +194,7 @@ state_check(const struct state *state, const int32_t *total, uint64_t *coverage,
     struct ledger_step step = present_step(state);
     *coverage = ledger_coverage(slots, step.shards);
     int rc = ledger_verify(slots, &step, why);
-    if (!rc && ledger_check(slots, step.shards) != exact_check(total, 0, state->param_count)) {
+    if (!rc && ledger_check(slots, step.shards) != check_of(total, 0, state->param_count)) {
         why_set(why, "the checksum of the gradients is not the sum of the shards'");
         rc = -EBADMSG;
     }

@@ -3,6 +3,8 @@
  * A loss is a fixed-point number in three limbs, so that the sum over any number of shards is exact. */
 #include "node/train/state_internal.h"
 
+#include "compress/check.h"
+
 enum { LIMB_BITS = 24 };
 
 static const double LOSS_UNIT = 1.0 / (1 << LIMB_BITS);
@@ -29,8 +31,8 @@ state_tail_add(int32_t *tail, uint64_t rows, const struct nn_result *result)
 uint64_t
 state_tail_check(const int32_t *tail, size_t block_count)
 {
-    return exact_check_add(exact_check(tail, 0, TAIL_CHECK),
-                           exact_check(tail + TAIL_OVER, TAIL_OVER, block_count));
+    return check_add(check_of(tail, 0, TAIL_CHECK),
+                     check_of(tail + TAIL_OVER, TAIL_OVER, block_count));
 }
 
 void

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compress/check.h"
 #include "node/train/ledger.h"
 #include "proto/fail.h"
 
@@ -173,7 +174,7 @@ lie(struct part *part, size_t first)
     pthread_mutex_lock(&work->stripe[0]);
     work->own[0] += bit;
     pthread_mutex_unlock(&work->stripe[0]);
-    part->check = exact_check_add(part->check, exact_check(&bit, 0, 1));
+    part->check = check_add(part->check, check_of(&bit, 0, 1));
 }
 
 /* What was added to own from element `first` on. */
@@ -182,7 +183,7 @@ part_add(struct part *part, size_t first, int32_t bad, uint64_t check)
 {
     pthread_mutex_lock(&part->lane->lock);
     part->bad |= bad;
-    part->check = exact_check_add(part->check, check);
+    part->check = check_add(part->check, check);
     lie(part, first);
     pthread_mutex_unlock(&part->lane->lock);
 }
@@ -224,7 +225,7 @@ integers(void *ctx, size_t first)
 static void
 added(void *ctx, size_t first, uint32_t plain, uint32_t weighted)
 {
-    part_add(ctx, first, 0, exact_check_of(first, plain, weighted));
+    part_add(ctx, first, 0, check_from((struct check_sums){plain, weighted}, first));
 }
 
 static void

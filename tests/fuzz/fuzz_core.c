@@ -9,7 +9,7 @@
 
 #include <xxhash.h>
 
-#include "mesh/core/check.h"
+#include "compress/check.h"
 #include "mesh/core/transfer.h"
 #include "proto/bytes.h"
 #include "tests/support/judged.h"
@@ -466,7 +466,7 @@ act_chunk(struct world *world)
     if (flags & 2)
         msg.chunk.coverage = 0x0f;
     msg.chunk.state_hash = world->hash + ((flags & 0xe0) == 0xe0);
-    msg.chunk.check = check_of(body, msg.chunk.count) + (flags >> 3 & 1);
+    msg.chunk.check = check_of(body, 0, msg.chunk.count) + (flags >> 3 & 1);
     if (msg.chunk.plan_hash == 0)
         return;
     deliver_bulk(world, from, &msg, body,

@@ -8,7 +8,7 @@ is not static; a file that asserts nothing."""
 import collections, glob, os, re, statistics, subprocess, sys
 
 STOREYS = [  # from the bottom to the top
-    ('base', 'clock backoff check check_simd mutant divide'),
+    ('base', 'clock backoff mutant divide'),
     ('sessions', 'link contact report admit rendezvous peers sessions'),
     ('view', 'view heartbeat'),
     ('parts', 'plan plan_lead plan_obey contribution lag straggler divergence transfer fetch fetch_internal fetch_copy '

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "compress/check.h"
 #include "mesh/core/audit.h"
-#include "mesh/core/check.h"
 #include "tests/support/lone.h"
 
 /* Bucket 0, elements 10..99, holds the claims, 9 words for each of 10 shards. */
@@ -69,7 +69,7 @@ contribute(struct lone *lone, unsigned id, uint64_t round, unsigned bucket)
                                       .first = bucket ? 0 : CLAIMS_FIRST,
                                       .count = count,
                                       .coverage = shards,
-                                      .check = check_of(body, count),
+                                      .check = check_of(body, 0, count),
                                       .state_hash = 77 + round}};
     struct core_frame frame = {body, count * sizeof *body, lone};
     core_on_bulk(lone->core, lone->now, lone_node(lone, id), &msg, &frame);

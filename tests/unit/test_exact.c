@@ -1,4 +1,5 @@
 /* test_exact.c - quantise, add, read back, and how exponents move. */
+#include "compress/check.h"
 #include "compress/exact.h"
 
 #include <float.h>
@@ -227,14 +228,14 @@ checksums_are_linear_and_see_every_bit(void **state)
             b[i] = (int32_t)mix64(~(n * N + i));
             sum[i] = (int32_t)((uint32_t)a[i] + (uint32_t)b[i]);
         }
-        uint64_t check = exact_check(sum, first, n);
-        assert_true(exact_check(a, first, n) == naive_check(a, first, n));
-        assert_true(check == exact_check_add(exact_check(a, first, n), exact_check(b, first, n)));
+        uint64_t check = check_of(sum, first, n);
+        assert_true(check_of(a, first, n) == naive_check(a, first, n));
+        assert_true(check == check_add(check_of(a, first, n), check_of(b, first, n)));
         for (size_t i = 0; i < n; i += 11)
             for (int bit = 0; bit < 32; bit++) {
                 int32_t kept = sum[i];
                 sum[i] = (int32_t)((uint32_t)kept ^ 1u << bit);
-                uint64_t flipped = exact_check(sum, first, n);
+                uint64_t flipped = check_of(sum, first, n);
                 assert_true((uint32_t)flipped != (uint32_t)check && flipped >> 32 != check >> 32);
                 sum[i] = kept;
             }
@@ -270,7 +271,7 @@ pieces_equal_the_whole(void **state)
         exact_read(exact, exponent, pieces, i, value + i, n);
     }
     assert_memory_equal(whole, pieces, sizeof whole);
-    assert_true(check[0] == check[1] && check[0] == exact_check(whole, 0, N));
+    assert_true(check[0] == check[1] && check[0] == check_of(whole, 0, N));
     assert_memory_equal(over[0], over[1], sizeof over[0]);
     assert_true(over[0][1] > 0);
     assert_int_equal(bad, 0);
@@ -322,7 +323,7 @@ both_instruction_sets_give_the_same_bits(void **state)
             own[0][i] = own[1][i] = (int32_t)(mix64(i) >> 33) - (1 << 30);
         }
         n -= at;
-        struct exact_sums sums[2];
+        struct check_sums sums[2];
         uint32_t a = exact_add_base(own[0] + at, g + at, n, scale, limit, &sums[0]);
         uint32_t b = SIMD_PICK(exact_add)(own[1] + at, g + at, n, scale, limit, &sums[1]);
         assert_memory_equal(&sums[0], &sums[1], sizeof sums[0]);

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/check.h"
+#include "compress/check.h"
 #include "tests/support/rings.h"
 
 enum { ALL = (1 << RINGS_SHARDS) - 1 };
@@ -145,7 +145,7 @@ good_chunk(const int32_t *body)
                                         .first = 3,
                                         .count = 1,
                                         .coverage = 0,
-                                        .check = check_of(body, 1)}};
+                                        .check = check_of(body, 0, 1)}};
 }
 
 static enum collective_status

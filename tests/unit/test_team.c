@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "compress/check.h"
 #include "compress/exact.h"
 #include "nn/nn.h"
 #include "nn/rng.h"
@@ -333,7 +334,7 @@ static void
 integers_added(void *ctx, size_t first, uint32_t plain, uint32_t weighted)
 {
     struct integers *to = ctx;
-    to->check = exact_check_add(to->check, exact_check_of(first, plain, weighted));
+    to->check = check_add(to->check, check_from((struct check_sums){plain, weighted}, first));
 }
 
 static void

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "compress/check.h"
 #include "compress/exact.h"
 #include "nn/arithmetic/windows.h"
 #include "tests/support/rand.h"
@@ -279,7 +280,7 @@ compare_sums(struct rand *rand, bool wild)
     assert_memory_equal(over[0], over[1], sizeof over[0]);
     assert_int_equal(plain.bad != 0, fused.bad != 0);
     assert_true(plain.check ==
-                exact_check_add(fused.check, exact_check_of(0, to.plain, to.weighted)));
+                check_add(fused.check, check_from((struct check_sums){to.plain, to.weighted}, 0)));
     exact_destroy(&exact);
 }
 

@@ -1,14 +1,6 @@
-/* check_simd.c - Fletcher's checksum by lanes, beside a sum or a copy.
- *
- * The vector is read as rows of CHECK_LANES elements, the last one filled up with zeros. For every lane
- *
- *     A = x_0 + x_1 + ... + x_last          B = A after row 0 + A after row 1 + ... after the last
- *
- * modulo 2^32, so row r counts in B (rows - r) times: B sees the order, A the values. The halves of the
- * result are the sums over lanes of A and of B, each times an odd number of the lane's own. All of it is
- * linear for a fixed n, also where the elements themselves wrap. A change of one element by +-2^k
- * changes the A half by an odd multiple of 2^k, which is not 0 modulo 2^32. */
-#include "mesh/core/check_simd.h"
+/* check_simd.c - the checksum by rows of CHECK_LANES elements, beside a sum or a copy; see check_lanes in check.h. The
+ * last row is filled up with zeros. */
+#include "compress/check_simd.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -16,8 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#include "mesh/core/check.h"
-#include "proto/mix.h"
+#include "compress/check.h"
 #include "proto/simd.h"
 
 #if defined(__AVX2__)
@@ -70,18 +61,22 @@ fletcher_take(struct fletcher *fletcher, struct row x)
     fletcher->b = row_add(fletcher->b, fletcher->a);
 }
 
-static uint64_t
-fletcher_result(const struct fletcher *fletcher)
+/* After all n elements. */
+static struct check_sums
+fletcher_sums(const struct fletcher *fletcher, size_t n)
 {
-    uint32_t a[CHECK_LANES], b[CHECK_LANES], low = 0, high = 0;
+    uint32_t a[CHECK_LANES], b[CHECK_LANES];
+    struct check_sums sums = {0, 0};
     memcpy(a, &fletcher->a, sizeof a);
     memcpy(b, &fletcher->b, sizeof b);
-    for (uint32_t lane = 0; lane < CHECK_LANES; lane++) {
-        uint64_t odd = mix64(lane);
-        low += a[lane] * ((uint32_t)odd | 1);
-        high += b[lane] * ((uint32_t)(odd >> 32) | 1);
-    }
-    return (uint64_t)high << 32 | low;
+    check_lanes(&sums, a, b, CHECK_LANES, (n + CHECK_LANES - 1) / CHECK_LANES);
+    return sums;
+}
+
+static uint64_t
+fletcher_result(const struct fletcher *fletcher, size_t n)
+{
+    return check_from(fletcher_sums(fletcher, n), 0);
 }
 
 enum { ROW = sizeof(struct row) };
@@ -96,8 +91,8 @@ row_tail(const unsigned char *from, size_t n)
     return row_load(whole);
 }
 
-uint64_t
-SIMD_NAME(check_of)(const void *x, size_t n)
+void
+SIMD_NAME(check_of)(const void *x, size_t n, struct check_sums *sums)
 {
     const unsigned char *from = x;
     struct fletcher fletcher = {0};
@@ -106,7 +101,7 @@ SIMD_NAME(check_of)(const void *x, size_t n)
         fletcher_take(&fletcher, row_load(from));
     if (i < n)
         fletcher_take(&fletcher, row_tail(from, n - i));
-    return fletcher_result(&fletcher);
+    *sums = fletcher_sums(&fletcher, n);
 }
 
 /* May whole rows of `out` bypass the caches? */
@@ -167,7 +162,7 @@ SIMD_NAME(check_copy)(int32_t *out, const void *b, size_t n)
         memcpy(out + i, &row, (n - i) * sizeof *out);
         fletcher_take(&fletcher, row);
     }
-    return fletcher_result(&fletcher);
+    return fletcher_result(&fletcher, n);
 }
 
 /* The rows of a sum; its copy goes to `copy` unless that is NULL. */
@@ -201,8 +196,8 @@ SIMD_NAME(check_sum)(void *out, const int32_t *a, const void *b, size_t n, uint6
         fletcher_take(&of_a, own);
         fletcher_take(&of_out, sum);
     }
-    *a_check = fletcher_result(&of_a);
-    *out_check = fletcher_result(&of_out);
+    *a_check = fletcher_result(&of_a, n);
+    *out_check = fletcher_result(&of_out, n);
 }
 
 void
@@ -218,6 +213,6 @@ SIMD_NAME(check_sum_copy)(int32_t *out, const int32_t *a, void *b, size_t n, uin
     struct fletcher of_a = {0}, of_out = {0};
     sum_rows(b, (const unsigned char *)a, b, out, n, &of_a, &of_out);
     stream_end();
-    *a_check = fletcher_result(&of_a);
-    *out_check = fletcher_result(&of_out);
+    *a_check = fletcher_result(&of_a, n);
+    *out_check = fletcher_result(&of_out, n);
 }

@@ -1,14 +1,16 @@
 /* check.c - picks the variant of check_simd.c that this CPU can run; all give the same bits. */
-#include "mesh/core/check.h"
+#include "compress/check.h"
 
 #include <assert.h>
 
-#include "mesh/core/check_simd.h"
+#include "compress/check_simd.h"
 
 uint64_t
-check_of(const int32_t *x, size_t n)
+check_of(const int32_t *x, size_t first, size_t n)
 {
-    return SIMD_PICK(check_of)(x, n);
+    struct check_sums sums;
+    SIMD_PICK(check_of)(x, n, &sums);
+    return check_from(sums, first);
 }
 
 void
