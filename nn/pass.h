@@ -23,8 +23,9 @@ struct nn_pass {
 
 enum team_share {
     TEAM_ROWS,
-    TEAM_UNITS, /* of the gradient */
-    TEAM_SHARDS /* always divided, as each shard has its own call */
+    TEAM_COLUMNS, /* of y or dx */
+    TEAM_UNITS,   /* of the gradient */
+    TEAM_SHARDS   /* always divided, as each shard has its own call */
 };
 
 /* Does one call of a layer. If the pass has a team and the layer can be divided, the team shares the work, with the

@@ -4,12 +4,16 @@
 
 #include "nn/pass.h"
 
-/* How a call for all rows is shared out. */
+/* How a call for all rows is shared out, whose operand has `size` floats per row. Each thread packs its own part of one
+ * operand and all of the other one, which had better be the smaller one. */
 static enum team_share
-share_of(const struct nn_pass *pass, const struct layer *layer)
+share_of(const struct nn_pass *pass, const struct layer *layer, size_t size)
 {
     bool apart = !layer->kind->by_rows || layer->kind->draws;
-    return apart && pass->shards > 1 ? TEAM_SHARDS : TEAM_ROWS;
+    if (apart && pass->shards > 1)
+        return TEAM_SHARDS;
+    return layer->kind->by_columns && layer->weight_count > pass->batch.rows * size ? TEAM_COLUMNS
+                                                                                    : TEAM_ROWS;
 }
 
 static void
@@ -30,7 +34,7 @@ forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const floa
         .held = pass->out[layer->partner],
         .scratch = pass->scratch,
     };
-    team_call(pass, layer, layer->kind->forward, &io, share_of(pass, layer));
+    team_call(pass, layer, layer->kind->forward, &io, share_of(pass, layer, layer->in_size));
 }
 
 void
@@ -138,7 +142,7 @@ backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const flo
         team_call(pass, layer, layer->kind->prepare, &io, TEAM_ROWS);
     if (!layer->kind->by_rows || (pass->team == NULL && pass->shards == 1)) {
         io.dx = dx;
-        team_call(pass, layer, layer->kind->backward, &io, share_of(pass, layer));
+        team_call(pass, layer, layer->kind->backward, &io, share_of(pass, layer, layer->out_size));
         return;
     }
     if (sink != NULL && layer->weight_count > 0)
@@ -146,7 +150,7 @@ backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const flo
     io.sink = NULL;
     io.dx = dx;
     if (dx != NULL)
-        team_call(pass, layer, layer->kind->backward, &io, share_of(pass, layer));
+        team_call(pass, layer, layer->kind->backward, &io, share_of(pass, layer, layer->out_size));
 }
 
 void

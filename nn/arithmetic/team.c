@@ -1,4 +1,4 @@
-/* team.c - one call of a layer shared out over threads: by rows, by units of its gradient, or by shards. */
+/* team.c - one call of a layer shared out over threads: by rows or columns, by units of its gradient, or by shards. */
 #include "nn/arithmetic/blas.h"
 #include "nn/pass.h"
 
@@ -103,7 +103,7 @@ share_part(void *arg, size_t i)
         share_rows(share, i, scratch);
     for (size_t s = i; share->by == TEAM_SHARDS && s < share->pass->shards; s += team->parts)
         share_shard(share, s, scratch);
-    if (share->by != TEAM_UNITS)
+    if (share->by != TEAM_UNITS && share->by != TEAM_COLUMNS)
         return;
     io.scratch = scratch;
     io.part = (unsigned)i;

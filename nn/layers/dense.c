@@ -81,19 +81,29 @@ forward_blas(const struct layer *layer, const struct layer_io *io)
         vmath_relu(io->y, io->y, vectors(layer, io) * out);
 }
 
+/* Columns [first, end) of a product of n are this call's part. */
+static size_t
+columns_part(const struct layer_io *io, size_t n, size_t *first)
+{
+    size_t units = (n + PRODUCT_COLUMNS_MAX - 1) / PRODUCT_COLUMNS_MAX;
+    size_t parts = io->parts > 0 ? io->parts : 1;
+    *first = least(n, units * io->part / parts * PRODUCT_COLUMNS_MAX);
+    return least(n, units * (io->part + 1) / parts * PRODUCT_COLUMNS_MAX);
+}
+
 static void
 forward_own(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = inputs(layer), out = layer->spec.units;
+    size_t in = inputs(layer), out = layer->spec.units, first, end = columns_part(io, out, &first);
     const struct product product = {
         .m = vectors(layer, io),
-        .n = out,
+        .n = end - first,
         .k = in,
         .a = product_rows(io->x, in),
-        .b = product_rows(io->params + layer->weight_first, in),
-        .c = io->y,
+        .b = product_rows(io->params + layer->weight_first + first * in, in),
+        .c = io->y + first,
         .ldc = out,
-        .bias = layer->spec.no_bias ? NULL : io->params + layer->bias_first,
+        .bias = layer->spec.no_bias ? NULL : io->params + layer->bias_first + first,
         .relu = layer->relu_after,
     };
     product_run(&product, io->scratch);
@@ -156,14 +166,14 @@ inputs_backward_blas(const struct layer *layer, const struct layer_io *io)
 static void
 inputs_backward_own(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = inputs(layer), out = layer->spec.units;
+    size_t in = inputs(layer), out = layer->spec.units, first, end = columns_part(io, in, &first);
     const struct product product = {
         .m = vectors(layer, io),
-        .n = in,
+        .n = end - first,
         .k = out,
         .a = product_rows(io->dy, out),
-        .b = product_columns(io->params + layer->weight_first, in),
-        .c = io->dx,
+        .b = product_columns(io->params + layer->weight_first + first, in),
+        .c = io->dx + first,
         .ldc = in,
     };
     product_run(&product, io->scratch);
@@ -250,6 +260,7 @@ const struct layer_kind dense_kind = {
     .word = "dense",
     .by_rows = true,
     .by_units = true,
+    .by_columns = true,
     .by_shards = true,
     .joins_relu = true,
     .shape = shape,

@@ -55,7 +55,7 @@ struct layer_io {
     /* Several shards: the rows before which each ends; then context and sink are arrays. NULL: one shard. */
     const size_t *end;
     unsigned shards;
-    /* For kinds with by_units: this is call number `part` of `parts` calls for one gradient. */
+    /* For kinds with by_units or by_columns: this is call number `part` of `parts` calls for one result. */
     unsigned part, parts;
 };
 
@@ -74,6 +74,7 @@ struct layer_kind {
         by_shards; /* backward without dx takes the rows of several shards, if their sinks take integers */
     bool draws;        /* context.first_row matters */
     bool by_units;     /* gradients of weights may be computed in layer_io.parts pieces */
+    bool by_columns;   /* so may y and dx */
     bool reads_output; /* backward needs y (or, in place, x), unchanged by later layers */
     /* It obeys layer.relu_after, .relu_grad_after and .relu_before. */
     bool joins_relu, joins_relu_grad, joins_relu_before;

@@ -24,7 +24,7 @@ layer_weights_scratch(size_t units, size_t n, size_t k)
     return floats > sums ? floats : sums;
 }
 
-/* The gradient of units [from, to). */
+/* The gradient of units [from, to), all n columns. */
 static struct product
 product_of(const struct layer_weights *w, const struct layer_io *io, size_t from, size_t to)
 {
@@ -68,24 +68,37 @@ outside_add(void *ctx, size_t part, size_t first, const float *g, size_t n)
     sink->add(sink->ctx, outside->tensor + first, g, n);
 }
 
-/* Each part of a call has its share of the units. */
+/* Part `part` of n, in multiples of `unit`: [*from, *to). */
+static void
+share(const struct layer_io *io, size_t n, size_t unit, size_t *from, size_t *to)
+{
+    size_t units = (n + unit - 1) / unit, parts = io->parts ? io->parts : 1;
+    *from = least(n, units * io->part / parts * unit);
+    *to = least(n, units * (io->part + 1) / parts * unit);
+}
+
+/* Each part of a call has its share of the units or columns, whichever are more: it packs all of the others. */
 static void
 as_integers(const struct layer_io *io, const struct layer_weights *w)
 {
     const struct nn_sink *sink = io->sink;
     const struct nn_integers rule = sink->integers(sink->ctx, w->tensor);
-    size_t groups = (w->units + PRODUCT_GROUP - 1) / PRODUCT_GROUP, end[SHARDS_MAX];
-    size_t parts = io->parts ? io->parts : 1, from = groups * io->part / parts * PRODUCT_GROUP;
-    size_t to = least(w->units, groups * (io->part + 1) / parts * PRODUCT_GROUP);
-    if (from >= to)
+    size_t from = 0, to = w->units, left = 0, right = w->n, end[SHARDS_MAX];
+    if (w->n > w->units)
+        share(io, w->n, PRODUCT_COLUMNS_MAX, &left, &right);
+    else
+        share(io, w->units, PRODUCT_GROUP, &from, &to);
+    if (from >= to || left >= right)
         return;
     struct outside outside = {io, w->tensor};
     struct product product = product_of(w, io, from, to);
+    product.b.at += left * w->x.row;
+    product.n = right - left;
     struct product_sum sum = {
         .end = end,
         .parts = io->end == NULL ? 1 : io->shards,
         .sum = rule.sum,
-        .first = (w->first + from) * w->n,
+        .first = (w->first + from) * w->n + left,
         .ld = w->n,
         .scale = rule.scale,
         .block = rule.block,
