@@ -40,6 +40,8 @@ enum {
     PROTO_JOB_MAX = 1 << 16,   /* bytes of a job's text */
     PROTO_BEACON_MAX = 255,    /* bytes of a beacon: zbeacon's limit */
     PROTO_NODE_SIZE = 17,      /* bytes of an encoded node */
+    PROTO_STAGES_MAX = 16,     /* stages of a replica: mesh/core/gossip.h */
+    PROTO_PARTS_MAX = 1 << 20, /* parts of a replica */
 };
 
 /* Rounds, elements of a vector and bytes of a file stay below 2^48, so sums of them never overflow. */
@@ -233,6 +235,54 @@ struct proto_bench {
     uint64_t without_us; /* time of a round without you; 0: come back */
 };
 
+struct proto_replica {
+    uint64_t plan_hash; /* of the present plan; 0: none */
+    uint16_t stage;     /* enum gossip_stage */
+    uint64_t step;      /* the next one here */
+    uint64_t units;     /* shards computed here, */
+    uint64_t known;     /* and by all nodes, as far as is known here */
+    uint64_t result;    /* hash of the result; 0: there is none yet */
+};
+
+enum proto_ask_kind {
+    PROTO_ASK_VALUES, /* a flow by the difference to the values in the body */
+    PROTO_ASK_SHARE,  /* a flow of push-sum */
+    PROTO_ASK_SETTLE, /* what became of flow `number`? */
+    PROTO_ASK_TAKEN,  /* nothing: flow `number` was taken */
+    PROTO_ASK_COPY,   /* a copy of the values, to join */
+    PROTO_ASK_LAST,   /* the same for the last mean of this plan */
+    PROTO_ASK_RESULT, /* a copy of the result */
+    PROTO_ASKS_END,
+};
+
+struct proto_ask {
+    uint16_t kind;
+    uint64_t to;        /* incarnation of the receiver: another process may have its port now */
+    uint64_t link;      /* number of this link; another one after either end has forgotten it */
+    uint64_t number;    /* of the flow; flows of a part are 1, 2, 3, ...; 0 for copies */
+    uint32_t part;      /* elements [part * PROTO_CHUNK_MAX, ...) */
+    uint64_t plan_hash; /* for this plan, */
+    uint64_t phase;     /* and this phase of it */
+};
+
+enum proto_flow_kind {
+    PROTO_FLOW_GIVEN,  /* the body was taken away from the giver's values: add it to yours */
+    PROTO_FLOW_VOID,   /* flow `number` was not given and will not be */
+    PROTO_FLOW_COPY,   /* the answer to COPY */
+    PROTO_FLOW_LAST,   /* the answer to LAST */
+    PROTO_FLOW_RESULT, /* the answer to RESULT */
+    PROTO_FLOWS_END,
+};
+
+struct proto_flow {
+    uint16_t kind;
+    uint64_t to; /* incarnation of the receiver */
+    uint64_t link, number;
+    uint32_t part;
+    uint64_t plan_hash, phase; /* as in the ASK that it answers */
+    uint64_t weight;           /* of push-sum, in units of 2^-24; the weight of a copy */
+};
+
 struct proto_msg {
     enum proto_type type;
     union {
@@ -252,6 +302,9 @@ struct proto_msg {
         struct proto_page page;
         struct proto_accuse accuse;
         struct proto_bench bench;
+        struct proto_replica replica;
+        struct proto_ask ask;
+        struct proto_flow flow;
     };
 };
 

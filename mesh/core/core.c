@@ -36,7 +36,7 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
         memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);
     if (core->config.block_size == 0)
         core->config.block_size = PROTO_BLOCK_MAX;
-    core->engine = &engine_rounds;
+    core->engine = config->engine ? config->engine : &engine_rounds;
     if (!core->buckets || core->engine->start(core) != 0) {
         core_destroy(&core);
         return -ENOMEM;

@@ -118,8 +118,13 @@ struct rounds_trainer {
     void (*forget)(void *ctx);
 };
 
+struct engine;
+struct gossip_config;
+
 struct core_config {
-    const struct core_wire *wire; /* the tables and what is behind ctx outlive the core */
+    const struct engine *engine;        /* NULL: rounds; see engine.h */
+    const struct gossip_config *gossip; /* of the engine gossip: gossip.h */
+    const struct core_wire *wire;       /* the tables and what is behind ctx outlive the core */
     void *wire_ctx;
     const struct core_program *program;
     void *program_ctx;

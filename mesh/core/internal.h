@@ -41,6 +41,7 @@ enum {
 };
 
 struct engine;
+struct gossip;
 
 struct core {
     const struct engine *engine;
@@ -78,6 +79,7 @@ struct core {
     uint64_t damages;
     uint64_t shared; /* rounds that others took part in */
     struct collective *collective;
+    struct gossip *gossip; /* of the engine gossip */
     struct awake sweep_at; /* when frames that no plan wants are released */
 };
 

@@ -75,6 +75,21 @@
 #define MUTANT_OWNED                                                                               \
     (UINT64_C(1) << 62) /* a sum is complete without the last member's own shards */
 
+/* The engine gossip; its bits are also those of bugs in rounds: no core runs both. */
+#define MUTANT_GOSSIP_ONE_END                                                                      \
+    (UINT64_C(1) << 0) /* the giver of a flow does not take it away from its values */
+#define MUTANT_GOSSIP_TWICE (UINT64_C(1) << 1) /* a taker does not compare numbers of flows */
+#define MUTANT_GOSSIP_AGAIN (UINT64_C(1) << 2) /* a giver gives anew what was not taken yet */
+#define MUTANT_GOSSIP_DEGREE                                                                       \
+    (UINT64_C(1) << 3) /* the weight of an edge is by the degree of one end */
+#define MUTANT_GOSSIP_VOID                                                                         \
+    (UINT64_C(1) << 4) /* what was given and is asked for again is said to be void */
+#define MUTANT_GOSSIP_PHASE  (UINT64_C(1) << 5)  /* an ASK of any phase is answered at once */
+#define MUTANT_GOSSIP_QUIET  (UINT64_C(1) << 6)  /* a node is quiet with flows under way to it */
+#define MUTANT_GOSSIP_WEIGHT (UINT64_C(1) << 7)  /* who joins push-sum begins with weight 1 */
+#define MUTANT_GOSSIP_MEAN   (UINT64_C(1) << 11) /* a mean goes on after the plan has changed */
+#define MUTANT_GOSSIP_GHOST  (UINT64_C(1) << 13) /* what was sent to a former process is taken */
+
 #ifdef MESHNODE_MUTANTS
 extern uint64_t core_mutants; /* those planted now, in every core; tests/support/mutant.c */
 #else

@@ -100,6 +100,19 @@ static const struct plant plants_private[] = {
     {"a copy goes on after the state has changed", MUTANT_TORN, 4000, 0, NULL},
 };
 
+static const struct plant plants_gossip[] = {
+    {"the giver of a flow does not take it away", MUTANT_GOSSIP_ONE_END, 100, 0, NULL},
+    {"a taker does not compare numbers of flows", MUTANT_GOSSIP_TWICE, 1000, 0, NULL},
+    {"a giver gives anew what was not taken yet", MUTANT_GOSSIP_AGAIN, 4000, 0, NULL},
+    {"the weight of an edge is by the degree of one end", MUTANT_GOSSIP_DEGREE, 4000, 0, NULL},
+    {"what was given and is asked for again is said to be void", MUTANT_GOSSIP_VOID, 4000, 0, NULL},
+    {"an ASK of any phase is answered at once", MUTANT_GOSSIP_PHASE, 100, 0, NULL},
+    {"a node is quiet with flows under way to it", MUTANT_GOSSIP_QUIET, 4000, 0, NULL},
+    {"who joins push-sum begins with weight 1", MUTANT_GOSSIP_WEIGHT, 400, 0, NULL},
+    {"a mean goes on after the plan has changed", MUTANT_GOSSIP_MEAN, 4000, 0, NULL},
+    {"what was sent to a former process is taken", MUTANT_GOSSIP_GHOST, 15000, 0, NULL},
+};
+
 static const struct list {
     const char *engine;
     const struct plant *plant;
@@ -107,6 +120,7 @@ static const struct list {
 } lists[] = {
     {"rounds", plants, sizeof plants / sizeof *plants},
     {"private", plants_private, sizeof plants_private / sizeof *plants_private},
+    {"gossip", plants_gossip, sizeof plants_gossip / sizeof *plants_gossip},
 };
 
 static bool

@@ -17,7 +17,8 @@ struct sim_queue {
     uint64_t order;
 };
 
-static const struct sim_engine *const engines[] = {&sim_engine_rounds, &sim_engine_private};
+static const struct sim_engine *const engines[] = {&sim_engine_rounds, &sim_engine_private,
+                                                   &sim_engine_gossip};
 
 bool
 sim_engine(struct sim *sim, const char *name)

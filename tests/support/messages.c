@@ -211,6 +211,33 @@ messages_make(struct messages_sample *out, enum proto_type type, enum messages_s
         out->msg.bench.with_us = number(&from, 0, PROTO_ROUND_MAX);
         out->msg.bench.without_us = number(&from, 0, PROTO_ROUND_MAX);
         break;
+    case PROTO_REPLICA:
+        out->msg.replica.plan_hash = number(&from, 0, UINT64_MAX);
+        out->msg.replica.stage = (uint16_t)number(&from, 0, PROTO_STAGES_MAX - 1);
+        out->msg.replica.step = number(&from, 0, PROTO_ROUND_MAX);
+        out->msg.replica.units = number(&from, 0, PROTO_ROUND_MAX);
+        out->msg.replica.known = number(&from, 0, PROTO_ROUND_MAX);
+        out->msg.replica.result = number(&from, 0, UINT64_MAX);
+        break;
+    case PROTO_ASK:
+        out->msg.ask.kind = (uint16_t)number(&from, 0, PROTO_ASKS_END - 1);
+        out->msg.ask.to = number(&from, 0, UINT64_MAX);
+        out->msg.ask.link = number(&from, 1, PROTO_ROUND_MAX);
+        out->msg.ask.number = number(&from, 0, PROTO_ROUND_MAX);
+        out->msg.ask.part = (uint32_t)number(&from, 0, PROTO_PARTS_MAX - 1);
+        out->msg.ask.plan_hash = number(&from, 0, UINT64_MAX);
+        out->msg.ask.phase = number(&from, 0, PROTO_ROUND_MAX);
+        break;
+    case PROTO_FLOW:
+        out->msg.flow.kind = (uint16_t)number(&from, 0, PROTO_FLOWS_END - 1);
+        out->msg.flow.to = number(&from, 0, UINT64_MAX);
+        out->msg.flow.link = number(&from, 1, PROTO_ROUND_MAX);
+        out->msg.flow.number = number(&from, 0, PROTO_ROUND_MAX);
+        out->msg.flow.part = (uint32_t)number(&from, 0, PROTO_PARTS_MAX - 1);
+        out->msg.flow.plan_hash = number(&from, 0, UINT64_MAX);
+        out->msg.flow.phase = number(&from, 0, PROTO_ROUND_MAX);
+        out->msg.flow.weight = number(&from, 0, PROTO_ROUND_MAX);
+        break;
     case PROTO_HOLD:
         out->msg.hold.plan_hash = number(&from, 1, UINT64_MAX);
         out->msg.hold.round = number(&from, 0, PROTO_ROUND_MAX);
@@ -381,6 +408,20 @@ messages_equal(const struct proto_msg *a, const struct proto_msg *b)
                a->accuse.accused == b->accuse.accused && a->accuse.shard == b->accuse.shard;
     case PROTO_BENCH:
         return a->bench.with_us == b->bench.with_us && a->bench.without_us == b->bench.without_us;
+    case PROTO_REPLICA:
+        return a->replica.plan_hash == b->replica.plan_hash &&
+               a->replica.stage == b->replica.stage && a->replica.step == b->replica.step &&
+               a->replica.units == b->replica.units && a->replica.known == b->replica.known &&
+               a->replica.result == b->replica.result;
+    case PROTO_ASK:
+        return a->ask.kind == b->ask.kind && a->ask.to == b->ask.to && a->ask.link == b->ask.link &&
+               a->ask.number == b->ask.number && a->ask.part == b->ask.part &&
+               a->ask.plan_hash == b->ask.plan_hash && a->ask.phase == b->ask.phase;
+    case PROTO_FLOW:
+        return a->flow.kind == b->flow.kind && a->flow.to == b->flow.to &&
+               a->flow.link == b->flow.link && a->flow.number == b->flow.number &&
+               a->flow.part == b->flow.part && a->flow.plan_hash == b->flow.plan_hash &&
+               a->flow.phase == b->flow.phase && a->flow.weight == b->flow.weight;
     default:
         return true;
     }

@@ -1,0 +1,361 @@
+/* gossip.h - the engine "gossip": each node trains its own replica, and neighbours average theirs.
+ *
+ * The values of a node are whole numbers (gossip_flow.h), cut into *parts* of config.chunk_elems. Everything happens part
+ * by part. What moves is a flow. The taker asks for it, and the giver answers:
+ *
+ *     taker                                              giver
+ *       ASK n, part, its values of the part ---------->    n = given + 1: flow from both values; takes it away from its own
+ *       adds it: n = taken + 1           <---------- FLOW n
+ *       ASK "taken n"                    ---------->    forgets the flow
+ *
+ * Each link (giver, taker; both incarnations) numbers the flows of each part. The giver keeps a flow until the taker has
+ * it. So a flow is applied at both ends or at neither, and what comes twice is recognised by its number. When a session
+ * is back, the taker asks "what became of n?" (SETTLE), and the giver sends the flow again, or a *void* one: n was not
+ * given, and never will be. A giver has room for as many flows as a model has parts. When it needs the place of one whose
+ * taker has no session, this one is lost, as if the taker had died, and void from then on. A flow belongs to the taker as soon as the giver has given it: with a node dies what it had,
+ * and what was on its way to it. The sum over all nodes changes by nothing else.
+ *
+ *     average, bsp     D-PSGD (Lian et al., NIPS 2017): x_i <- sum_j W_ij x_j - update. In each *phase* of a plan a node
+ *                      exchanges with its neighbours and computes meanwhile, both from the values at the beginning
+ *     average, async   AD-PSGD (Lian et al., ICML 2018): one neighbour at a time is asked for half of the difference. It
+ *                      answers at once, and nobody waits to compute
+ *     push-sum, bsp    SGP (Assran et al., ICML 2019): directed; an ASK has no values, and the flow has a weight
+ *
+ * A plan says who has which rank (gossip_plan.c). The stages of a node:
+ *
+ *     START --values--> NEW --a plan--> TRAINING --all steps done--> FROZEN --all are--> QUIET --+--> ENDING --> DONE
+ *                        |                 ^                                                    |
+ *                        +--> JOINING -----+                       the leader sums all copies --+-- others copy its result
+ *                     others are ahead
+ *
+ * Who joins copies a neighbour's values; with push-sum it begins with values and weight 0. At the end the leader adds up
+ * exact copies of all members and divides by the weights. This is the model; the others copy it (gossip_copy.c).
+ *
+ * The files: gossip_graph.c who with whom; gossip_flow.c the arithmetic; gossip_link.c links and taking; gossip_give.c
+ * giving; gossip_settle.c what is under way; gossip_copy.c copies; gossip_plan.c ranks; gossip_run.c phases and stages; gossip_engine.c the engine's table. */
+#ifndef MESH_GOSSIP_H
+#define MESH_GOSSIP_H
+
+#include "mesh/core/clock.h"
+#include "mesh/core/gossip_flow.h"
+#include "mesh/core/gossip_graph.h"
+#include "mesh/core/peers.h"
+
+enum {
+    GOSSIP_LINKS = PROTO_PEERS_MAX, /* nodes with which flows were exchanged, and still may be */
+    GOSSIP_PASTS = 16,              /* plans that are over and remembered */
+    GOSSIP_SLOTS_MIN = 8,           /* flows that are kept at a time, at least; else one per part */
+    GOSSIP_WINDOW = 8,              /* parts that a taker asks a giver for at a time */
+    GOSSIP_KEPT_MAX = 16,          /* early ASKs whose values are kept until they can be answered */
+    GOSSIP_VOID_US = 20000,        /* after a void flow, the next ASK waits so long */
+    GOSSIP_RETRY_US = 300000,      /* an ASK without an answer is settled after this time, */
+    GOSSIP_RETRY_MAX_US = 8000000, /* then after twice the time, and so on */
+    GOSSIP_HUNG_US = 2000000,      /* a member computes for so long, beside four steps: it hangs */
+};
+
+/* What happened to the values, for the journal: told before any message says so. With the job, these are enough to
+ * compute the run again. */
+enum gossip_event {
+    GOSSIP_BEGAN = 2, /* the values are those of the trainer; `weight`: of each part */
+    GOSSIP_READ,      /* the trainer was given the values, to compute `step` with `shards` */
+    GOSSIP_UPDATED,   /* its update was added */
+    GOSSIP_PHASE, /* the values now are those that this phase exchanges; `part`: rank of `number` */
+    GOSSIP_ASKED, /* flow `number` of `part` was asked for; values went to `peer` */
+    GOSSIP_GAVE,  /* flow `number` of `part` was given: one part in `share` */
+    GOSSIP_LOST,  /* flow `number` was given, and is kept no longer: its taker is away */
+    GOSSIP_TOOK,  /* it was taken */
+    GOSSIP_COPIED, /* `peer` got a copy of `part`; `number` counts the copies, `share` is the kind of the ASK */
+    GOSSIP_GOT,     /* its copy came */
+    GOSSIP_ADOPTED, /* all copies of a joiner have come, and are its values now; `step`, `total` */
+    GOSSIP_MEAN_BEGAN, /* the values as int32 are what the copies are added to */
+    GOSSIP_MEAN_VOID,  /* the last mean is not made: the values are as before */
+    GOSSIP_MEAN,       /* the copies of the last mean are complete: this is the result */
+    GOSSIP_RESULT,     /* the copies of a result are complete */
+};
+
+struct gossip_note {
+    enum gossip_event event;
+    struct proto_node peer;
+    uint64_t link, number;
+    uint64_t plan, phase;
+    uint64_t step, shards, total;
+    uint32_t part, share;
+    int64_t weight;
+    const int32_t *body; /* GAVE: the flow [count]; borrowed; else NULL */
+    size_t count;
+};
+
+struct gossip_task {
+    uint64_t step;   /* of this node: names the data */
+    uint64_t shards; /* which of them */
+    uint64_t total; /* shards that the whole mesh has computed, as far as is known: for schedules */
+};
+
+struct gossip_trainer {
+    /* `sum` has the values and gossip_weights the weights of its parts. Compute the update of these shards, write it to
+     * own[count], then call core_on_bucket with the last bucket. There is one at a time. Other nodes' values change
+     * `sum` only after that. */
+    void (*compute)(void *ctx, const struct gossip_task *task);
+    /* The result is in `sum`. Call core_on_applied with its hash and `done`. */
+    void (*finish)(void *ctx);
+    void (*note)(void *ctx, const struct gossip_note *note); /* NULL: nobody keeps a journal */
+};
+
+struct gossip_config {
+    const struct gossip_trainer *trainer;
+    void *trainer_ctx;
+    enum gossip_kind graph;
+    bool push_sum;
+    bool async;     /* average only */
+    uint64_t steps; /* of the run: it ends when so many were done, of all shards together */
+    size_t count;   /* values: the first elements of own and sum; >= 1 */
+};
+
+enum gossip_stage {
+    GOSSIP_START,
+    GOSSIP_JOINING,
+    GOSSIP_NEW, /* it has values, and nobody has computed anything */
+    GOSSIP_TRAINING,
+    GOSSIP_FROZEN,
+    GOSSIP_QUIET,
+    GOSSIP_ENDING, /* the trainer has the result */
+    GOSSIP_DONE,
+    GOSSIP_STAGES,
+};
+
+/* One part of a link. */
+struct gossip_part {
+    /* as taker */
+    uint64_t taken;               /* flows so far, void ones too */
+    bool open;                    /* flow taken + 1 was asked for */
+    uint64_t plan, phase;         /* for this phase */
+    bool got;                     /* the last one that was not void was */
+    uint64_t got_plan, got_phase; /* for this phase */
+    /* as giver */
+    uint64_t given;
+    int slot;                /* where flow `given` is kept; -1: it is not */
+    bool nothing;            /* flow `given` was void */
+    bool fresh;              /* the link is new to us: the first ASK says how many were given */
+    bool waits;              /* an ASK waits, */
+    struct proto_ask ask;    /* this one, */
+    struct core_frame frame; /* with the taker's values; handle NULL: it has none */
+};
+
+struct gossip_link {
+    struct proto_node node; /* id 0: unused */
+    uint64_t mine, theirs;  /* numbers of the link where we take, and give: they rise */
+    struct awake used_at;
+    struct awake retry_at; /* when what is under way is settled */
+    uint64_t retry_us;
+    struct awake ask_at;       /* no ASK before, since the last one was in vain */
+    struct gossip_part *parts; /* [part_count] */
+};
+
+struct gossip_slot {
+    bool used;
+    unsigned share; /* one part in so many */
+    struct proto_flow head;
+    int32_t *flow; /* [chunk_elems] */
+};
+
+/* What a peer last said of itself. */
+struct gossip_peer {
+    struct proto_node node; /* who said it; id 0: nobody */
+    bool known;             /* in this session */
+    struct proto_replica said;
+};
+
+struct gossip_plan {
+    bool active;
+    struct proto_plan now;
+    uint64_t hash;
+    unsigned rank;
+    uint64_t past[GOSSIP_PASTS];
+    unsigned past_next;
+    uint64_t counter, plans, aborts;
+    struct awake idle_at; /* without a plan since */
+    struct awake adopted_at;
+    struct awake told_at; /* when the plan was last sent */
+};
+
+enum gossip_fetch {
+    GOSSIP_FETCH_NONE,
+    GOSSIP_FETCH_VALUES,
+    GOSSIP_FETCH_RESULT,
+    GOSSIP_FETCH_MEAN
+};
+
+/* Parts that one donor was asked for. */
+struct gossip_donor {
+    uint32_t next, under; /* the next one to ask for, and how many are under way */
+};
+
+/* Copies under way to this node. */
+struct gossip_copy {
+    enum gossip_fetch what;
+    struct proto_node from;                  /* VALUES, RESULT */
+    uint64_t plan;                           /* MEAN: with its members */
+    uint64_t *got;                           /* [part_count] MEAN: bitmap of ranks; else 1 */
+    struct gossip_donor of[PROTO_PEERS_MAX]; /* MEAN: by rank; else the first one */
+    uint64_t left;                           /* parts */
+    struct awake retry_at;
+    uint64_t retry_us;
+    uint64_t sent;        /* copies that this node has sent, */
+    struct awake sent_at; /* the last one */
+};
+
+struct gossip {
+    enum gossip_stage stage;
+    uint64_t step;         /* the next one here */
+    uint64_t units, total; /* shards computed here, and by all as far as known; */
+    uint64_t elsewhere;    /* by nodes that are not in `of` */
+    uint64_t result;       /* its hash */
+    size_t part_count;
+    int64_t *values;             /* [count] */
+    int64_t *weight, *weight_at; /* [part_count] now, and when `sum` was read */
+    struct gossip_link links[GOSSIP_LINKS];
+    struct gossip_part *parts; /* of all links */
+    struct gossip_slot *slots;
+    size_t slot_count;
+    int32_t *flows, *scratch; /* of all slots; [chunk_elems] */
+    uint64_t link_next;
+    unsigned kept; /* frames */
+    struct gossip_peer of[PEERS_MAX];
+    struct gossip_plan plan;
+    struct gossip_copy copy;
+    bool on; /* a phase runs */
+    uint64_t phase;
+    uint64_t takes, gives;           /* ranks */
+    uint64_t takes_left, gives_left; /* parts */
+    bool computing;
+    uint64_t shards; /* of the present compute */
+    struct awake compute_at;
+    uint64_t compute_us;
+    struct proto_node partner; /* async: whom we ask now; id 0: nobody */
+    bool due;                  /* async: there was an update since the last exchange */
+    double distance,
+        square; /* root mean square difference from neighbours; sums for the next one */
+    uint64_t square_count;
+    uint64_t lost; /* flows to nodes that were away, whose place was needed */
+    uint64_t told_plan;
+    enum gossip_stage told_stage;
+};
+
+/* For tests: the values [config.gossip->count], and the weights of the parts. */
+const int64_t *gossip_values(const struct core *core);
+const int64_t *gossip_weights(const struct core *core);
+
+/* --- gossip_link.c -------------------------------------------------------------------------------- */
+
+/* The link with this node; it is made when there is none. */
+struct gossip_link *gossip_link_of(struct gossip *g, const struct core *core,
+                                   struct proto_node node);
+/* Asks peers[i] for the next flow of every part that has none under way and none of this phase. */
+void gossip_link_ask(struct gossip *g, const struct core *core, int i);
+void gossip_link_on_flow(struct gossip *g, const struct core *core, int i,
+                         const struct proto_flow *flow, const struct core_frame *frame);
+/* Sends an ASK for the next flow, or about the last one. */
+void gossip_link_send(struct gossip *g, const struct core *core, int i,
+                      const struct gossip_link *link, size_t p, enum proto_ask_kind kind);
+/* A session has ended: what waits without one is dropped. */
+void gossip_link_gone(struct gossip *g, const struct core *core);
+/* Is anything open with this node? */
+bool gossip_link_open(const struct gossip *g, struct proto_node node);
+void gossip_link_end(struct gossip *g, const struct core *core); /* releases all frames */
+
+/* An ASK that waits is dropped; a kept flow is not needed any more; a kept flow is lost, as its taker is away. */
+void gossip_link_drop_waiting(struct gossip *g, const struct core *core, struct gossip_part *part);
+void gossip_link_drop_kept(struct gossip *g, struct gossip_part *part);
+void gossip_link_lose(struct gossip *g, const struct core *core, const struct gossip_link *link,
+                      size_t p);
+/* Something is under way; when nothing is heard of it for so long, it is settled. */
+void gossip_link_retry_later(const struct core *core, struct gossip_link *link);
+
+/* --- gossip_give.c -------------------------------------------------------------------------------- */
+
+void gossip_give_on_ask(struct gossip *g, const struct core *core, int i,
+                        const struct proto_ask *ask, struct core_frame *frame);
+/* What waits is answered, if it can be now. */
+void gossip_give_waiting(struct gossip *g, const struct core *core);
+/* Sends again what the taker has not taken. */
+void gossip_give_again(const struct gossip *g, const struct core *core, int i,
+                       const struct gossip_link *link, size_t p);
+
+/* --- gossip_settle.c ------------------------------------------------------------------------------ */
+
+/* The phase is over, or will not end: what is open must be settled. */
+void gossip_settle_all(struct gossip *g, const struct core *core);
+/* Settles what is open with peers[i], and sends again what it has not taken. */
+void gossip_settle(struct gossip *g, const struct core *core, int i);
+void gossip_settle_tick(struct gossip *g, const struct core *core);
+
+/* --- gossip_copy.c -------------------------------------------------------------------------------- */
+
+/* Peers are asked for what is missing. Begins and ends fetches. */
+void gossip_copy_step(struct gossip *g, const struct core *core);
+void gossip_copy_on_ask(struct gossip *g, const struct core *core, int i,
+                        const struct proto_ask *ask);
+void gossip_copy_on_flow(struct gossip *g, const struct core *core, int i,
+                         const struct proto_flow *flow, const struct core_frame *frame);
+/* Does another node have another result, which is to be ours, too? */
+bool gossip_copy_other(const struct gossip *g, const struct core *core);
+/* The plan has changed: a mean that was being made is void. */
+void gossip_copy_break(struct gossip *g, const struct core *core);
+
+/* --- gossip_plan.c -------------------------------------------------------------------------------- */
+
+/* Makes, repeats or drops a plan. True: another plan, or none, is in force. */
+bool gossip_plan_step(struct gossip *g, const struct core *core);
+bool gossip_plan_on_plan(struct gossip *g, const struct core *core, int from,
+                         const struct proto_plan *plan);
+bool gossip_plan_was(const struct gossip *g, uint64_t hash); /* is it over? */
+/* The first plan waits for config.peers_min nodes. */
+bool gossip_plan_waits(const struct gossip *g, const struct core *core);
+
+/* --- gossip_run.c --------------------------------------------------------------------------------- */
+
+/* Whatever is possible now. */
+void gossip_step(struct gossip *g, const struct core *core);
+/* Another plan, or none, is in force. */
+void gossip_plan_changed(struct gossip *g, const struct core *core);
+
+/* --- Small questions ------------------------------------------------------------------------------ */
+
+static inline size_t
+gossip_first(const struct core_config *config, size_t part)
+{
+    return part * config->chunk_elems;
+}
+
+static inline size_t
+gossip_count(const struct core_config *config, size_t part)
+{
+    size_t rest = config->gossip->count - gossip_first(config, part);
+    return rest < config->chunk_elems ? rest : config->chunk_elems;
+}
+
+/* The rank of this node in the plan, or -1. */
+static inline int
+gossip_rank(const struct gossip *g, struct proto_node node)
+{
+    for (size_t r = 0; g->plan.active && r < g->plan.now.count; r++)
+        if (g->plan.now.members[r].node.id == node.id &&
+            g->plan.now.members[r].node.incarnation == node.incarnation)
+            return (int)r;
+    return -1;
+}
+
+static inline struct gossip_graph
+gossip_graph_of(const struct gossip *g, const struct core_config *config)
+{
+    return (struct gossip_graph){config->gossip->graph, config->gossip->push_sum, g->plan.hash};
+}
+
+static inline void
+gossip_note(const struct core_config *config, const struct gossip_note *note)
+{
+    if (config->gossip->trainer->note)
+        config->gossip->trainer->note(config->gossip->trainer_ctx, note);
+}
+
+#endif

@@ -1,0 +1,398 @@
+/* gossip_engine.c - the table of the engine "gossip": its memory, and what it is told. See gossip.h. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "mesh/core/engine.h"
+#include "mesh/core/gossip.h"
+#include "mesh/core/internal.h"
+
+/* --- Life ---------------------------------------------------------------------------------------- */
+
+static bool
+allocate(struct gossip *g, const struct core_config *config)
+{
+    size_t parts = g->part_count, chunk = config->chunk_elems;
+    g->slot_count = parts < GOSSIP_SLOTS_MIN ? GOSSIP_SLOTS_MIN : parts;
+    g->values = calloc(config->gossip->count, sizeof *g->values);
+    g->weight = calloc(2 * parts, sizeof *g->weight);
+    g->parts = calloc(GOSSIP_LINKS * parts, sizeof *g->parts);
+    g->slots = calloc(g->slot_count, sizeof *g->slots);
+    g->flows = calloc((g->slot_count + 1) * chunk, sizeof *g->flows);
+    g->copy.got = calloc(parts, sizeof *g->copy.got);
+    return g->values && g->weight && g->parts && g->slots && g->flows && g->copy.got;
+}
+
+static int
+on_start(struct core *core)
+{
+    const struct core_config *config = &core->config;
+    assert(config->gossip && config->gossip->count >= 1);
+    assert(!(config->gossip->async && config->gossip->push_sum));
+    size_t chunk = config->chunk_elems;
+    if (chunk > config->gossip->count)
+        core->config.chunk_elems = (uint32_t)(chunk = config->gossip->count);
+    struct gossip *g = core->gossip = calloc(1, sizeof *g);
+    if (!g)
+        return -ENOMEM;
+    g->part_count = (config->gossip->count + chunk - 1) / chunk;
+    if (!allocate(g, config))
+        return -ENOMEM;
+    g->weight_at = g->weight + g->part_count;
+    g->scratch = g->flows + g->slot_count * chunk;
+    for (size_t s = 0; s < g->slot_count; s++)
+        g->slots[s].flow = g->flows + s * chunk;
+    for (int l = 0; l < GOSSIP_LINKS; l++)
+        g->links[l].parts = g->parts + (size_t)l * g->part_count;
+    for (size_t p = 0; p < GOSSIP_LINKS * g->part_count; p++)
+        g->parts[p].slot = -1;
+    return 0;
+}
+
+static void
+on_end(struct core *core)
+{
+    struct gossip *g = core->gossip;
+    if (!g)
+        return;
+    gossip_link_end(g, core);
+    free(g->values);
+    free(g->weight);
+    free(g->parts);
+    free(g->slots);
+    free(g->flows);
+    free(g->copy.got);
+    free(g);
+    core->gossip = NULL;
+}
+
+static void
+on_step(struct core *core)
+{
+    struct gossip *g = core->gossip;
+    if (g->stage != GOSSIP_START)
+        gossip_step(g, core);
+    if (g->told_plan != g->plan.hash || g->told_stage != g->stage)
+        core_tell(core);
+}
+
+static void
+on_tick(struct core *core)
+{
+    gossip_settle_tick(core->gossip, core);
+}
+
+/* --- Messages ------------------------------------------------------------------------------------ */
+
+static void
+on_replica(struct gossip *g, const struct core *core, int i, const struct proto_replica *said)
+{
+    struct gossip_peer *peer = &g->of[i];
+    if (said->stage >= GOSSIP_STAGES)
+        return;
+    if (!core_node_equal(peer->node, core->peers.peers[i].node))
+        g->elsewhere += peer->said.units;
+    peer->node = core->peers.peers[i].node;
+    peer->said = *said;
+    peer->known = true;
+}
+
+static void
+on_message(struct core *core, int i, const struct proto_msg *msg)
+{
+    struct gossip *g = core->gossip;
+    if (msg->type == PROTO_REPLICA)
+        on_replica(g, core, i, &msg->replica);
+    if (msg->type == PROTO_PLAN && gossip_plan_on_plan(g, core, i, &msg->plan)) {
+        g->stage = g->stage == GOSSIP_NEW ? GOSSIP_TRAINING : g->stage;
+        gossip_plan_changed(g, core);
+    }
+}
+
+static void
+on_ask(struct core *core, int i, const struct proto_ask *ask, struct core_frame *frame)
+{
+    struct gossip *g = core->gossip;
+    if (ask->to != core->config.self.incarnation && !core_mutant(MUTANT_GOSSIP_GHOST))
+        return; /* for the process that had our port before */
+    if (ask->kind >= PROTO_ASK_COPY)
+        gossip_copy_on_ask(g, core, i, ask);
+    else
+        gossip_give_on_ask(g, core, i, ask, frame);
+}
+
+static void
+on_flow(struct core *core, int i, const struct proto_flow *flow, const struct core_frame *frame)
+{
+    struct gossip *g = core->gossip;
+    if (flow->to != core->config.self.incarnation && !core_mutant(MUTANT_GOSSIP_GHOST))
+        return;
+    if (flow->kind >= PROTO_FLOW_COPY)
+        gossip_copy_on_flow(g, core, i, flow, frame);
+    else if (g->stage < GOSSIP_ENDING) /* a result does not change */
+        gossip_link_on_flow(g, core, i, flow, frame);
+}
+
+static void
+on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
+{
+    if (core->gossip->stage == GOSSIP_START)
+        return;
+    if (msg->type == PROTO_ASK)
+        on_ask(core, i, &msg->ask, frame);
+    else if (msg->type == PROTO_FLOW)
+        on_flow(core, i, &msg->flow, frame);
+}
+
+static bool
+on_sent(struct core *core)
+{
+    (void)core;
+    return false;
+}
+
+static void
+nothing(struct core *core)
+{
+    (void)core;
+}
+
+static bool
+on_lend(struct core *core, size_t *bucket)
+{
+    (void)core;
+    (void)bucket;
+    return false;
+}
+
+static void
+on_audited(struct core *core, bool equal)
+{
+    (void)core;
+    (void)equal;
+}
+
+static void
+on_starved(struct core *core, uint64_t us)
+{
+    core->gossip->compute_at = awake_after(core->gossip->compute_at, us);
+}
+
+static void
+on_bucket(struct core *core, size_t bucket)
+{
+    struct gossip *g = core->gossip;
+    if (bucket + 1 < core->config.bucket_count)
+        return;
+    assert(g->computing);
+    gossip_flow_add(g->values, core->config.own, core->config.gossip->count);
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_UPDATED, .step = g->step});
+    g->computing = false;
+    g->due = true;
+    g->compute_us = awake_since(core->awake, g->compute_at);
+    g->step++;
+    g->units += (uint64_t)__builtin_popcountll(g->shards);
+}
+
+/* The trainer has values, or has taken over the result. */
+static void
+on_applied(struct core *core, const struct core_state *now)
+{
+    struct gossip *g = core->gossip;
+    assert(g->stage == GOSSIP_START || g->stage == GOSSIP_ENDING);
+    core->applied_at = core->awake;
+    if (g->stage == GOSSIP_ENDING) {
+        g->stage = GOSSIP_DONE;
+        g->result = now->hash;
+        return;
+    }
+    gossip_flow_set(g->values, core->config.own, core->config.gossip->count);
+    for (size_t p = 0; p < g->part_count; p++)
+        g->weight[p] = GOSSIP_ONE;
+    g->step = now->round;
+    g->stage = GOSSIP_NEW;
+    core->started_at = g->plan.idle_at = core->awake;
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_BEGAN, .step = g->step});
+}
+
+/* --- The trainer, and peers --------------------------------------------------------------------------------------- */
+
+static void
+on_beat_out(const struct core *core, struct proto_heartbeat *beat)
+{
+    struct gossip *g = core->gossip;
+    struct proto_msg msg = {.type = PROTO_REPLICA,
+                            .replica = {.plan_hash = g->plan.hash,
+                                        .stage = (uint16_t)g->stage,
+                                        .step = g->step,
+                                        .units = g->units,
+                                        .known = g->total,
+                                        .result = g->result}};
+    beat->round = g->step;
+    beat->idle = !g->plan.active;
+    beat->done = g->stage == GOSSIP_DONE;
+    beat->busy_us = g->computing ? awake_since(core->awake, g->compute_at) + 1 : 0;
+    g->told_plan = g->plan.hash;
+    g->told_stage = g->stage;
+    peers_send_all(core, &msg);
+}
+
+static void
+on_beat(struct core *core, int i, const struct proto_heartbeat *beat)
+{
+    heartbeat_take(&core->view, core, i, beat);
+}
+
+static void
+on_peer_back(struct core *core, int i)
+{
+    (void)core;
+    (void)i;
+}
+
+static void
+on_peer_lost(struct core *core, int i, const char *why)
+{
+    (void)core;
+    (void)i;
+    (void)why;
+}
+
+static void
+on_peer_gone(struct core *core, int i)
+{
+    core->gossip->of[i].known = false;
+    gossip_link_gone(core->gossip, core);
+}
+
+static void
+on_peer_up(struct core *core, int i)
+{
+    core->gossip->of[i].known = false;
+    gossip_settle(core->gossip, core, i);
+}
+
+static void
+on_peer_forget(struct core *core, int i)
+{
+    core->gossip->elsewhere += core->gossip->of[i].said.units;
+    core->gossip->of[i] = (struct gossip_peer){.known = false};
+}
+
+/* --- Questions ----------------------------------------------------------------------------------- */
+
+/* Whom a node that is done still has to serve. One that has not moved for so long hangs. */
+static bool
+lags(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    struct awake seen = core->view.of[i].moved_at;
+    if (peer->state != PEER_UP || peer->hello.wants_job || core->view.of[i].beat.done)
+        return false;
+    seen = awake_later(seen, core->applied_at);
+    seen = awake_later(seen, core->gossip->copy.sent_at);
+    return awake_since(core->awake, seen) < CORE_LINGER_US + 4 * core->gossip->compute_us;
+}
+
+static bool
+may_end(const struct core *core)
+{
+    if (core->gossip->stage != GOSSIP_DONE || gossip_copy_other(core->gossip, core))
+        return false;
+    for (int i = 0; i < core->peers.high; i++)
+        if (lags(core, i))
+            return false;
+    return true;
+}
+
+static bool
+waits(const struct core *core)
+{
+    return core->config.peers_min > 1 && gossip_plan_waits(core->gossip, core);
+}
+
+static void
+stats(const struct core *core, struct core_stats *out)
+{
+    const struct gossip *g = core->gossip;
+    out->round = g->step;
+    out->plans = g->plan.plans;
+    out->aborts = g->plan.aborts;
+    out->step_us = g->compute_us;
+    out->catching_up = g->stage == GOSSIP_JOINING || g->copy.what != GOSSIP_FETCH_NONE;
+    if (!g->plan.active)
+        return;
+    out->members = (unsigned)g->plan.now.count;
+    out->plan = g->plan.hash;
+    out->plan_round = g->plan.now.round;
+    out->mine = g->plan.now.members[g->plan.rank].shards;
+    out->leader = core_node_equal(g->plan.now.leader, core->config.self);
+}
+
+static const char *
+wrong(const struct core *core)
+{
+    const struct gossip *g = core->gossip;
+    unsigned kept = 0, used = 0;
+    for (size_t p = 0; p < GOSSIP_LINKS * g->part_count; p++) {
+        kept += g->parts[p].frame.handle != NULL;
+        used += g->parts[p].slot >= 0;
+        if (g->parts[p].slot >= 0 && !g->slots[g->parts[p].slot].used)
+            return "a flow that is kept has no place";
+    }
+    for (size_t s = 0; s < g->slot_count; s++)
+        used -= g->slots[s].used;
+    if (used != 0)
+        return "a place of a flow is lost";
+    if (kept != g->kept)
+        return "frames that wait are miscounted";
+    if (g->on && !g->plan.active)
+        return "a phase without a plan";
+    if (g->stage == GOSSIP_QUIET && (g->on || g->computing))
+        return "a node at rest is in a phase";
+    return NULL;
+}
+
+const int64_t *
+gossip_values(const struct core *core)
+{
+    return core->gossip->values;
+}
+
+const int64_t *
+gossip_weights(const struct core *core)
+{
+    return core->gossip->weight;
+}
+
+const struct engine engine_gossip = {
+    .equal_states = false,
+    .start = on_start,
+    .end = on_end,
+    .step = on_step,
+    .tick = on_tick,
+    .message = on_message,
+    .bulk = on_bulk,
+    .sent = on_sent,
+    .leave = nothing,
+    .bucket = on_bucket,
+    .lend = on_lend,
+    .returned = nothing,
+    .applied = on_applied,
+    .state_bad = nothing,
+    .total_bad = nothing,
+    .damaged = nothing,
+    .audited = on_audited,
+    .starved = on_starved,
+    .beat_out = on_beat_out,
+    .beat = on_beat,
+    .peer_back = on_peer_back,
+    .peer_lost = on_peer_lost,
+    .peer_gone = on_peer_gone,
+    .peer_up = on_peer_up,
+    .peer_forget = on_peer_forget,
+    .may_end = may_end,
+    .waits = waits,
+    .stats = stats,
+    .wrong = wrong,
+};

@@ -1,0 +1,54 @@
+/* gossip_flow.h - the arithmetic of gossip: whole numbers that move from one node to another.
+ *
+ * A value is a fixed-point number in units of 2^-24. Each node keeps its values as int64; on the wire, and for the
+ * trainer, they are int32, so that a weight between -128 and 128 is exact, and one beyond is cut off there. What two nodes
+ * exchange is a *flow*: the giver takes it away from its values, the taker adds it. Divisions are rounded towards zero
+ * and the remainder stays where it was, so the sum over all nodes does not change by a single unit, whatever the order.
+ *
+ * Sums cannot overflow: a flow has 32 bits and 2^32 flows fit into what a value has left. A weight of push-sum is a
+ * fixed-point number as well; 1 is GOSSIP_ONE, and a flow that would lift it above GOSSIP_WEIGHT_MAX is refused.
+ *
+ * Vectors of the wire (`body`) may have any alignment. Uses nothing. */
+#ifndef MESH_GOSSIP_FLOW_H
+#define MESH_GOSSIP_FLOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GOSSIP_ONE        (INT64_C(1) << 24) /* units of 1: of values, and of weights */
+#define GOSSIP_WEIGHT_MAX (INT64_C(1) << 36) /* of one node; all together have at most 64 */
+
+/* Values as int32: what is beyond is cut off. */
+void gossip_flow_snapshot(int32_t *out, const int64_t *values, size_t count);
+/* Averaging: of `mine` and `body`, the values of the taker, one part in `parts` of the difference flows to the taker.
+ * Writes it to `flow` and takes it away from `values`. */
+void gossip_flow_average(int32_t *flow, int64_t *values, const int32_t *mine, const void *body,
+                         unsigned parts, size_t count);
+/* Push-sum: one part in `parts` of `mine` flows to the taker. */
+void gossip_flow_share(int32_t *flow, int64_t *values, const int32_t *mine, unsigned parts,
+                       size_t count);
+/* Adds a flow, an update, or another node's values. */
+void gossip_flow_add(int64_t *values, const void *body, size_t count);
+/* Sets the values. */
+void gossip_flow_set(int64_t *values, const void *body, size_t count);
+/* Sets each value, a sum over nodes, to the mean: sum / weight, rounded towards zero. `weight` > 0. */
+void gossip_flow_mean(int64_t *values, int64_t weight, size_t count);
+/* Sum of the squares of mine - body, in units of 2^-48. */
+double gossip_flow_distance(const int32_t *mine, const void *body, size_t count);
+
+/* May this weight be added? */
+static inline bool
+gossip_flow_fits(int64_t weight, int64_t flow)
+{
+    return flow >= 0 && flow <= GOSSIP_WEIGHT_MAX && weight + flow <= GOSSIP_WEIGHT_MAX;
+}
+
+/* value / weight, rounded towards zero: the de-biased value of push-sum. `weight` > 0, |value| < 2^38. */
+static inline int64_t
+gossip_flow_ratio(int64_t value, int64_t weight)
+{
+    return value / weight * GOSSIP_ONE + value % weight * GOSSIP_ONE / weight;
+}
+
+#endif

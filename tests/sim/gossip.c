@@ -1,0 +1,222 @@
+/* gossip.c - the engine gossip: what the trainer of each node does when its core asks for it.
+ *
+ * Each seed draws a graph and a method. A trainer takes a while for an update, which depends on the node, the step, its
+ * shards and the values it was given. Bits do not flip, and there are no checkpoints: those are the other engine's. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "mesh/core/engine.h"
+#include "proto/mix.h"
+#include "tests/sim/gossip.h"
+#include "tests/sim/shell.h"
+
+struct gossip_config sim_gossip_config;
+uint32_t sim_gossip_chunk;
+
+enum { VALUES_MAX = 24, PARTS_MAX = 4 };
+
+size_t
+sim_gossip_parts(void)
+{
+    return (sim_gossip_config.count + sim_gossip_chunk - 1) / sim_gossip_chunk;
+}
+
+int32_t
+sim_gossip_initial(const struct sim *sim, size_t k)
+{
+    return (int32_t)(mix64_pair(sim->seed, k) & 0xffffff) - 0x800000;
+}
+
+int32_t
+sim_gossip_update(const struct sim *sim, const struct sim_node *node, uint64_t step,
+                  uint64_t shards, int32_t value, size_t k)
+{
+    uint64_t draw = mix64_pair(mix64_pair(sim->seed + step, node->index), shards + (k << 32));
+    return (int32_t)(draw & 0xfffff) - 0x80000 - value / 16;
+}
+
+uint64_t
+sim_gossip_hash(const int32_t *values, size_t count)
+{
+    uint64_t hash = 1;
+    for (size_t k = 0; k < count; k++)
+        hash = mix64_pair(hash, (uint32_t)values[k]);
+    return hash | 1;
+}
+
+/* The profile is that of any schedule; what this engine does not have is left out. */
+static void
+begin(struct sim *sim)
+{
+    struct sim_profile *p = &sim->profile;
+    uint64_t draw = mix64_pair(sim->seed, 0x90551);
+    p->corrupt_permille = p->memory_permille = p->header_permille = p->page_words = 0;
+    p->audit_share = 0;
+    p->liar = SIM_NODES_MAX;
+    p->cuts_stay = false; /* then both sides have a result of their own */
+    p->fault_mask &= ~(1u << SIM_FLIP);
+    sim_gossip_config = (struct gossip_config){
+        .graph = (enum gossip_kind)(draw % GOSSIP_KINDS),
+        .push_sum = draw >> 8 & 1,
+        .steps = p->rounds,
+        .count = p->vector < VALUES_MAX ? p->vector : VALUES_MAX,
+    };
+    sim_gossip_config.async = !sim_gossip_config.push_sum && (draw >> 9 & 1);
+    uint32_t most = (uint32_t)(sim_gossip_config.count + PARTS_MAX - 1) / PARTS_MAX;
+    sim_gossip_chunk = p->chunk_elems > most ? p->chunk_elems : most;
+    if (sim_gossip_chunk > sim_gossip_config.count)
+        sim_gossip_chunk = (uint32_t)sim_gossip_config.count;
+    sim_gossip_judge_begin(sim);
+}
+
+static void
+end(struct sim *sim)
+{
+    (void)sim;
+}
+
+static const struct sim_state *
+state(const struct sim *sim, uint64_t round)
+{
+    static const struct sim_state none;
+    (void)sim;
+    (void)round;
+    return &none;
+}
+
+static uint64_t
+hash(const struct sim *sim, const struct sim_state *of)
+{
+    (void)sim;
+    (void)of;
+    return 1;
+}
+
+/* --- The trainer --------------------------------------------------------------------------------- */
+
+static void
+on_compute(void *ctx, const struct gossip_task *task)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_node *node = shell->node;
+    if (node->busy != SIM_FREE)
+        sim_fail(sim, "node %u: asked to compute while busy", node->index);
+    node->busy = SIM_COMPUTING;
+    node->task_round = task->step;
+    node->task_shards = task->shards;
+    uint64_t us =
+        sim->profile.compute_us[node->index] * (uint64_t)__builtin_popcountll(task->shards);
+    sim_push(sim, sim->now + 1 + us / 2 + rand_below(&sim->rand, us + 1), SIM_BUCKET, node->index,
+             0, 0, NULL);
+}
+
+static void
+on_finish(void *ctx)
+{
+    struct shell *shell = ctx;
+    if (shell->node->busy != SIM_FREE)
+        sim_fail(shell->sim, "node %u: the result comes while it computes", shell->node->index);
+    shell->node->busy = SIM_COMMITTING;
+    sim_push(shell->sim, shell->sim->now + 1 + rand_below(&shell->sim->rand, 300), SIM_APPLIED,
+             shell->node->index, 0, 0, NULL);
+}
+
+static void
+on_note(void *ctx, const struct gossip_note *note)
+{
+    struct shell *shell = ctx;
+    sim_gossip_judge_note(shell->sim, shell->node, note);
+}
+
+static void
+trainer(struct core_config *config, struct shell *shell)
+{
+    static const struct gossip_trainer callbacks = {on_compute, on_finish, on_note};
+    sim_gossip_config.trainer = &callbacks;
+    /* each core has its own copy of the config, with its own ctx */
+    static struct gossip_config configs[SIM_NODES_MAX];
+    configs[shell->node->index] = sim_gossip_config;
+    configs[shell->node->index].trainer_ctx = shell;
+    config->engine = &engine_gossip;
+    config->gossip = &configs[shell->node->index];
+    config->chunk_elems = sim_gossip_chunk;
+}
+
+static void
+start(struct sim *sim, struct sim_node *node)
+{
+    for (size_t k = 0; k < sim_gossip_config.count; k++)
+        node->own[k] = sim_gossip_initial(sim, k);
+    core_on_applied(node->core, sim->now, &(struct core_state){.hash = 1});
+}
+
+static void
+computed(struct sim *sim, struct sim_node *node)
+{
+    for (size_t k = 0; k < sim_gossip_config.count; k++)
+        node->own[k] =
+            sim_gossip_update(sim, node, node->task_round, node->task_shards, node->sum[k], k);
+    node->busy = SIM_FREE;
+    sim->counts.commits++;
+    core_on_bucket(node->core, sim->now, sim->profile.buckets - 1);
+}
+
+static void
+finished(struct sim *sim, struct sim_node *node)
+{
+    node->busy = SIM_FREE;
+    node->done = true;
+    node->task_hash = sim_gossip_hash(node->sum, sim_gossip_config.count);
+    sim->counts.adoptions++;
+    core_on_applied(
+        node->core, sim->now,
+        &(struct core_state){.round = sim->profile.rounds, .hash = node->task_hash, .done = true});
+}
+
+static void
+event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+{
+    if (event->kind == SIM_BUCKET)
+        computed(sim, node);
+    else if (event->kind == SIM_APPLIED)
+        finished(sim, node);
+}
+
+static void
+idle(struct sim *sim, struct sim_node *node)
+{
+    (void)sim;
+    (void)node;
+}
+
+/* All who run have a result, and it is one. */
+static bool
+done(const struct sim *sim)
+{
+    uint64_t result = 0;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        const struct sim_node *node = &sim->nodes[i];
+        if (!node->up || i == sim->profile.stranger)
+            continue;
+        if (!node->done || node->busy != SIM_FREE || (result && node->task_hash != result))
+            return false;
+        result = node->task_hash;
+    }
+    return true;
+}
+
+const struct sim_engine sim_engine_gossip = {
+    .name = "gossip",
+    .begin = begin,
+    .end = end,
+    .state = state,
+    .hash = hash,
+    .trainer = trainer,
+    .start = start,
+    .event = event,
+    .idle = idle,
+    .judge = sim_gossip_judge_event,
+    .done = done,
+    .judge_end = sim_gossip_judge_end,
+};

@@ -1,0 +1,27 @@
+/* gossip.h - what the files of the engine gossip share: gossip.c has the trainer, gossip_judge.c the oracle. */
+#ifndef SIM_GOSSIP_H
+#define SIM_GOSSIP_H
+
+#include "mesh/core/gossip.h"
+#include "tests/sim/engine.h"
+#include "tests/sim/sim.h"
+
+/* gossip.c */
+extern struct gossip_config sim_gossip_config; /* of the present schedule */
+extern uint32_t sim_gossip_chunk;              /* values in a part */
+size_t sim_gossip_parts(void);
+/* The values that all nodes begin with. */
+int32_t sim_gossip_initial(const struct sim *sim, size_t k);
+/* The update of element k that `node` computes from the values it was given. */
+int32_t sim_gossip_update(const struct sim *sim, const struct sim_node *node, uint64_t step,
+                          uint64_t shards, int32_t value, size_t k);
+/* Of a result. Never 0. */
+uint64_t sim_gossip_hash(const int32_t *values, size_t count);
+
+/* gossip_judge.c: every event of a core's journal is followed, with arithmetic of its own. */
+void sim_gossip_judge_begin(struct sim *sim);
+void sim_gossip_judge_note(struct sim *sim, struct sim_node *node, const struct gossip_note *note);
+void sim_gossip_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event);
+void sim_gossip_judge_end(struct sim *sim);
+
+#endif

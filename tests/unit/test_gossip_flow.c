@@ -1,0 +1,120 @@
+/* The arithmetic of flows: nothing is lost, nothing overflows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mesh/core/gossip_flow.h"
+
+static void
+an_average_flows_from_one_end_to_the_other(void **state)
+{
+    (void)state;
+    int64_t giver[4] = {9, -9, 10, 0}, taker[4] = {0, 0, 3, 0};
+    int32_t mine[4], theirs[4], flow[4];
+    gossip_flow_snapshot(mine, giver, 4);
+    gossip_flow_snapshot(theirs, taker, 4);
+    gossip_flow_average(flow, giver, mine, theirs, 2, 4);
+    gossip_flow_add(taker, flow, 4);
+    const int64_t left[4] = {5, -5, 7, 0}, came[4] = {4, -4, 6, 0}; /* remainders stay */
+    assert_memory_equal(giver, left, sizeof left);
+    assert_memory_equal(taker, came, sizeof came);
+}
+
+/* AD-PSGD: x_i, x_j <- (x_i + x_j) / 2; D-PSGD on a ring: thirds. */
+static void
+the_reference_cases(void **state)
+{
+    (void)state;
+    int64_t giver = 8 * GOSSIP_ONE, taker = 2 * GOSSIP_ONE;
+    int32_t mine = (int32_t)giver, theirs = (int32_t)taker, flow;
+    gossip_flow_average(&flow, &giver, &mine, &theirs, 2, 1);
+    gossip_flow_add(&taker, &flow, 1);
+    assert_true(giver == 5 * GOSSIP_ONE && taker == 5 * GOSSIP_ONE);
+    int64_t x[3] = {9, 0, 3}; /* ring of three: all 4 after one round */
+    int32_t at[3] = {9, 0, 3};
+    for (int k = 0; k < 3; k++) {
+        gossip_flow_average(&flow, &x[k], &at[k], &at[(k + 1) % 3], 3, 1);
+        gossip_flow_add(&x[(k + 1) % 3], &flow, 1);
+    }
+    for (int k = 0; k < 3; k++)
+        assert_int_equal(x[k], 4);
+}
+
+static void
+shares_leave_the_rest_at_home(void **state)
+{
+    (void)state;
+    int64_t values[3] = {10, -10, 1};
+    int32_t mine[3], flow[3];
+    gossip_flow_snapshot(mine, values, 3);
+    gossip_flow_share(flow, values, mine, 3, 3);
+    const int32_t part[3] = {3, -3, 0};
+    const int64_t rest[3] = {7, -7, 1};
+    assert_memory_equal(flow, part, sizeof part);
+    assert_memory_equal(values, rest, sizeof rest);
+}
+
+static void
+extremes_do_not_overflow(void **state)
+{
+    (void)state;
+    int64_t giver[2] = {INT32_MAX, INT32_MIN}, far[2] = {INT64_C(1) << 40, -(INT64_C(1) << 40)};
+    int32_t mine[2] = {INT32_MAX, INT32_MIN}, theirs[2] = {INT32_MIN, INT32_MAX}, flow[2], out[2];
+    gossip_flow_average(flow, giver, mine, theirs, 2, 2);
+    assert_int_equal(flow[0], INT32_MAX);
+    assert_int_equal(giver[0], 0);
+    gossip_flow_snapshot(out, far, 2);
+    assert_int_equal(out[0], INT32_MAX);
+    assert_int_equal(out[1], INT32_MIN);
+    assert_true(gossip_flow_fits(GOSSIP_WEIGHT_MAX - 5, 5));
+    assert_false(gossip_flow_fits(GOSSIP_WEIGHT_MAX - 5, 6));
+    assert_false(gossip_flow_fits(0, -1));
+    assert_false(gossip_flow_fits(0, INT64_MAX));
+}
+
+static void
+bodies_may_have_any_alignment(void **state)
+{
+    (void)state;
+    uint8_t bytes[9];
+    int32_t body[2] = {-7, 8}, mine[2] = {0, 0}, flow[2];
+    int64_t values[2] = {0, 0};
+    memcpy(bytes + 1, body, sizeof body);
+    gossip_flow_set(values, bytes + 1, 2);
+    gossip_flow_add(values, bytes + 1, 2);
+    gossip_flow_average(flow, values, mine, bytes + 1, 2, 2);
+    const int64_t expected[2] = {-14 - 3, 16 + 4};
+    assert_memory_equal(values, expected, sizeof expected);
+    assert_true(gossip_flow_distance(mine, bytes + 1, 2) == 49 + 64);
+}
+
+static void
+means_are_exact_and_rounded_towards_zero(void **state)
+{
+    (void)state;
+    int64_t sums[3] = {7, -7, 64 * (int64_t)INT32_MAX};
+    gossip_flow_mean(sums, 2 * GOSSIP_ONE, 2);
+    assert_int_equal(sums[0], 3);
+    assert_int_equal(sums[1], -3);
+    gossip_flow_mean(sums + 2, 64 * GOSSIP_ONE, 1);
+    assert_int_equal(sums[2], INT32_MAX);
+    assert_int_equal(gossip_flow_ratio(5, GOSSIP_ONE / 2), 10);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_average_flows_from_one_end_to_the_other),
+        cmocka_unit_test(the_reference_cases),
+        cmocka_unit_test(shares_leave_the_rest_at_home),
+        cmocka_unit_test(extremes_do_not_overflow),
+        cmocka_unit_test(bodies_may_have_any_alignment),
+        cmocka_unit_test(means_are_exact_and_rounded_towards_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
