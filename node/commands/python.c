@@ -146,41 +146,68 @@ truth(bool value)
 }
 
 /* `in`: the shape of a sample before the layer. */
+/* Those without settings. */
+static const char *const plain[NN_KINDS] = {
+    [NN_FLATTEN] = "nn.Flatten()", [NN_RELU] = "nn.ReLU()", [NN_SIGMOID] = "nn.Sigmoid()",
+    [NN_TANH] = "nn.Tanh()",       [NN_SILU] = "nn.SiLU()", [NN_GLOBALPOOL] = "GlobalPool()",
+};
+
+static void
+print_dense(const struct nn_layer_spec *spec, size_t width)
+{
+    if (spec->tied)
+        printf("Tied(first, %s)", truth(!spec->no_bias));
+    else
+        printf("nn.Linear(%zu, %u, %s)", width, spec->units, truth(!spec->no_bias));
+}
+
+static void
+print_recurrent(const struct nn_layer_spec *spec, size_t width)
+{
+    const char *name = spec->kind == NN_RNN ? "RNN" : spec->kind == NN_LSTM ? "LSTM" : "GRU";
+    printf("Recurrent(nn.%s, %zu, %u, %s)", name, width, spec->units, truth(spec->last));
+}
+
+static void
+print_norm(const struct nn_layer_spec *spec, const struct nn_shape *in)
+{
+    size_t width = in->dim[in->dims - 1];
+    if (spec->kind == NN_LAYERNORM)
+        printf("nn.LayerNorm(%zu, %.9g, bias=%s)", width, (double)spec->epsilon,
+               truth(!spec->no_bias));
+    else if (spec->kind == NN_RMSNORM)
+        printf("RMSNorm(%zu, %.9g)", width, (double)spec->epsilon);
+    else
+        printf("nn.BatchNorm%s(%zu, %.9g, %.9g)", in->dims == 3 ? "2d" : "1d", in->dim[0],
+               (double)spec->epsilon, (double)spec->momentum);
+}
+
 static void
 print_layer(const struct nn_layer_spec *spec, const struct nn_shape *in)
 {
     size_t width = in->dim[in->dims - 1], channels = in->dim[0];
     switch (spec->kind) {
     case NN_DENSE:
-        if (spec->tied)
-            printf("Tied(first, %s)", truth(!spec->no_bias));
-        else
-            printf("nn.Linear(%zu, %u, %s)", width, spec->units, truth(!spec->no_bias));
+        print_dense(spec, width);
         break;
     case NN_CONV2D:
         printf("nn.Conv2d(%zu, %u, %u, %u, %u, bias=%s)", channels, spec->units, spec->kernel,
                spec->stride ? spec->stride : 1, spec->pad, truth(!spec->no_bias));
         break;
     case NN_MAXPOOL:
-        print_window("MaxPool2d", spec);
-        break;
     case NN_AVGPOOL:
-        print_window("AvgPool2d", spec);
+        print_window(spec->kind == NN_MAXPOOL ? "MaxPool2d" : "AvgPool2d", spec);
+        break;
+    case NN_UPSAMPLE:
+        printf("nn.Upsample(scale_factor=%u)", spec->kernel);
         break;
     case NN_FLATTEN:
-        printf("nn.Flatten()");
-        break;
     case NN_RELU:
-        printf("nn.ReLU()");
-        break;
     case NN_SIGMOID:
-        printf("nn.Sigmoid()");
-        break;
     case NN_TANH:
-        printf("nn.Tanh()");
-        break;
     case NN_SILU:
-        printf("nn.SiLU()");
+    case NN_GLOBALPOOL:
+        fputs(plain[spec->kind], stdout);
         break;
     case NN_GELU:
         printf("nn.GELU(approximate=\"%s\")", spec->approximate ? "tanh" : "none");
@@ -189,15 +216,9 @@ print_layer(const struct nn_layer_spec *spec, const struct nn_shape *in)
         printf("nn.Dropout(%.9g)", (double)spec->drop);
         break;
     case NN_LAYERNORM:
-        printf("nn.LayerNorm(%zu, %.9g, bias=%s)", width, (double)spec->epsilon,
-               truth(!spec->no_bias));
-        break;
     case NN_RMSNORM:
-        printf("RMSNorm(%zu, %.9g)", width, (double)spec->epsilon);
-        break;
     case NN_BATCHNORM:
-        printf("nn.BatchNorm%s(%zu, %.9g, %.9g)", in->dims == 3 ? "2d" : "1d", channels,
-               (double)spec->epsilon, (double)spec->momentum);
+        print_norm(spec, in);
         break;
     case NN_EMBEDDING:
         printf("Tokens(%u, %u)", spec->tokens, spec->units);
@@ -208,20 +229,10 @@ print_layer(const struct nn_layer_spec *spec, const struct nn_shape *in)
     case NN_ATTENTION:
         printf("Attention(%u)", spec->units);
         break;
-    case NN_GLOBALPOOL:
-        printf("GlobalPool()");
-        break;
-    case NN_UPSAMPLE:
-        printf("nn.Upsample(scale_factor=%u)", spec->kernel);
-        break;
     case NN_RNN:
     case NN_LSTM:
     case NN_GRU:
-        printf("Recurrent(nn.%s, %zu, %u, %s)",
-               spec->kind == NN_RNN    ? "RNN"
-               : spec->kind == NN_LSTM ? "LSTM"
-                                       : "GRU",
-               width, spec->units, truth(spec->last));
+        print_recurrent(spec, width);
         break;
     case NN_RESIDUAL:
     case NN_RESIDUAL_END:

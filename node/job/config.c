@@ -1,8 +1,8 @@
 /* config.c - the whole config: from a file, changed by --set, and checked.
  *
- * config_key.c knows the keys, config_read.c the YAML, config_text.c the canonical text, config_rules.c what cannot go
- * together. The job part of the canonical text is what the job hash is taken of; the whole is what a node without a
- * job receives. */
+ * config_key.c knows the keys, config_value.c a value, config_read.c the YAML, config_text.c the canonical text,
+ * config_rules.c what cannot go together. The job part of the canonical text is what the job hash is taken of; the
+ * whole is what a node without a job receives. */
 #include "node/job/config.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* config_key.c - what a key is, and one value: the only list of keys there is.
+/* config_key.c - the keys: the only list of them that there is, and how one is found.
  *
  * From it come the defaults, what a file and --set accept, the messages, and the canonical text whose hash
  * names the job. configs/reference.yaml explains each key, and a test compares the two. */
@@ -264,8 +264,6 @@ const struct config_key config_keys[] = {
 const size_t config_key_count = sizeof config_keys / sizeof config_keys[0];
 _Static_assert(sizeof config_keys / sizeof config_keys[0] <= CONFIG_KEYS_MAX, "room for lines");
 
-enum { PATH_MAX_LENGTH = 96, SHOWN_MAX = 80 };
-
 const struct config_key *
 config_key_first(const char *section)
 {
@@ -325,52 +323,6 @@ key_nearest(const char *section, const char *name)
     return best;
 }
 
-/* "a, b or c" */
-static void
-words_list(const struct config_word *words, char *out, size_t size)
-{
-    size_t used = 0;
-    out[0] = '\0';
-    for (const struct config_word *word = words; word->name && used < size; word++) {
-        bool last = !word[1].name;
-        const char *before = word == words ? "" : last ? " or " : ", ";
-        used += (size_t)snprintf(out + used, size - used, "%s%s", before, word->name);
-    }
-}
-
-/* What the key takes, for messages. */
-static void
-key_expected(const struct config_key *key, char *out, size_t size)
-{
-    switch (key->kind) {
-    case CONFIG_UINT:
-    case CONFIG_SHAPE:
-        snprintf(out, size, "expected a whole number %.0f..%.0f", key->min, key->max);
-        return;
-    case CONFIG_REAL:
-        snprintf(out, size, "expected a number %g..%g", key->min, key->max);
-        return;
-    case CONFIG_NAME:
-        snprintf(out, size, "expected at most %zu letters, digits, dots, dashes, underscores",
-                 key->size - 1);
-        return;
-    case CONFIG_TEXT:
-        snprintf(out, size, "expected at most %zu bytes of printable text", key->size - 1);
-        return;
-    case CONFIG_ENDPOINTS:
-        snprintf(out, size, "expected HOST:PORT or [IPV6]:PORT with a port 1..65535");
-        return;
-    case CONFIG_ENUM:
-    case CONFIG_CHOICE:
-    case CONFIG_WORD:
-        break;
-    }
-    char list[400];
-    words_list(key->words, list, sizeof list);
-    const char *only = key->words[1].name ? "expected" : "not supported by this version: only";
-    snprintf(out, size, "%s %s", only, list);
-}
-
 /* " a b c" behind what is in `why`. */
 static void
 append_names(const char *section, struct why *why)
@@ -398,7 +350,7 @@ key_above(char *path)
 static void
 expected_instead(const char *section, char *path, const char *shown, struct why *why)
 {
-    char expected[480];
+    char expected[CONFIG_EXPECTED_MAX];
     const struct config_key *above;
     if (config_key_first(path)) {
         why_set(why, "unknown key %s, expected %s.KEY with KEY one of", shown, shown);
@@ -407,7 +359,7 @@ expected_instead(const char *section, char *path, const char *shown, struct why 
         why_set(why, "unknown key %s, expected one of", shown);
         append_names(section, why);
     } else if ((above = key_above(path))) {
-        key_expected(above, expected, sizeof expected);
+        config_key_expected(above, expected, sizeof expected);
         why_set(why, "unknown key %s: %s has a value, %s", shown, path, expected);
     } else {
         why_set(why,
@@ -420,7 +372,7 @@ expected_instead(const char *section, char *path, const char *shown, struct why 
 void
 config_key_unknown(const char *section, const char *name, struct why *why)
 {
-    char path[2 * PATH_MAX_LENGTH], shown[2 * PATH_MAX_LENGTH], near[PATH_MAX_LENGTH];
+    char path[2 * CONFIG_KEY_PATH_MAX], shown[2 * CONFIG_KEY_PATH_MAX], near[CONFIG_KEY_PATH_MAX];
     snprintf(path, sizeof path, "%s%s%s", section, *section ? "." : "", name);
     parse_escape(shown, sizeof shown, path);
     const char *hint = strchr(section, '.') ? NULL : config_hint_key(name);
@@ -435,221 +387,4 @@ config_key_unknown(const char *section, const char *name, struct why *why)
     }
     config_key_path(best, near, sizeof near);
     why_set(why, "unknown key %s, did you mean %s?", shown, near);
-}
-
-static int
-key_refuse(const struct config_key *key, const char *text, struct why *why)
-{
-    char shown[SHOWN_MAX], path[PATH_MAX_LENGTH], expected[480];
-    bool cut = parse_escape(shown, sizeof shown, text) < strlen(text) && parse_printable(text);
-    config_key_path(key, path, sizeof path);
-    const char *hint = key->words == layers ? config_hint_layer(text) : NULL;
-    if (hint)
-        snprintf(expected, sizeof expected, "%s", hint);
-    else
-        key_expected(key, expected, sizeof expected);
-    return why_error(why, -EINVAL, "%s = %s%s, %s", path, *text ? shown : "\"\"", cut ? "..." : "",
-                     expected);
-}
-
-static void
-store_uint(const struct config_key *key, void *base, uint64_t value)
-{
-    void *at = (char *)base + key->offset;
-    uint32_t half = (uint32_t)value;
-    bool flag = value != 0;
-    if (key->size == sizeof value)
-        memcpy(at, &value, sizeof value);
-    else if (key->size == sizeof half)
-        memcpy(at, &half, sizeof half);
-    else if (key->size == sizeof flag)
-        memcpy(at, &flag, sizeof flag);
-    else
-        assert(!"a member of this size");
-}
-
-uint64_t
-config_key_uint(const struct config_key *key, const void *base)
-{
-    const void *at = (const char *)base + key->offset;
-    uint64_t value = 0;
-    uint32_t half = 0;
-    bool flag = false;
-    if (key->size == sizeof value)
-        memcpy(&value, at, sizeof value);
-    else if (key->size == sizeof half)
-        memcpy(&half, at, sizeof half);
-    else
-        memcpy(&flag, at, sizeof flag);
-    return value + half + flag;
-}
-
-static int
-set_uint(const struct config_key *key, void *base, const char *text)
-{
-    uint64_t value;
-    if (parse_uint(text, &value) || value < (uint64_t)key->min || value > (uint64_t)key->max)
-        return -EINVAL;
-    store_uint(key, base, value);
-    return 0;
-}
-
-static int
-set_real(const struct config_key *key, void *base, const char *text)
-{
-    double value;
-    if (parse_real(text, &value) || value < key->min || value > key->max)
-        return -EINVAL;
-    float single = (float)value;
-    void *at = (char *)base + key->offset;
-    if (key->size == sizeof value)
-        memcpy(at, &value, sizeof value);
-    else
-        memcpy(at, &single, sizeof single);
-    return 0;
-}
-
-static const struct config_word *
-word_find(const struct config_word *words, const char *text)
-{
-    for (; words->name; words++)
-        if (strcmp(words->name, text) == 0)
-            return words;
-    return NULL;
-}
-
-/* The settings of the words not chosen share members with those that are: all start at 0. */
-static void
-choice_clear(const struct config_key *choice, void *base)
-{
-    size_t size = strlen(choice->options);
-    for (size_t i = 0; i < config_key_count; i++) {
-        const struct config_key *key = &config_keys[i];
-        if (strncmp(key->section, choice->options, size) == 0 && key->section[size] == '.')
-            memset((char *)base + key->offset, 0, key->size);
-    }
-}
-
-static int
-set_enum(const struct config_key *key, void *base, const char *text)
-{
-    const struct config_word *word = word_find(key->words, text);
-    if (!word)
-        return -EINVAL;
-    if (key->kind == CONFIG_CHOICE) {
-        char section[PATH_MAX_LENGTH];
-        choice_clear(key, base);
-        snprintf(section, sizeof section, "%s.%s", key->options, word->name);
-        config_key_defaults(section, base);
-    }
-    store_uint(key, base, (uint64_t)word->value);
-    return 0;
-}
-
-static bool
-name_valid(const char *text)
-{
-    if (text[0] == '.' || text[0] == '-')
-        return false;
-    for (; *text; text++)
-        if (!parse_name_char(*text))
-            return false;
-    return true;
-}
-
-static int
-set_string(const struct config_key *key, void *base, const char *text)
-{
-    bool valid = key->kind == CONFIG_WORD   ? word_find(key->words, text) != NULL
-                 : key->kind == CONFIG_NAME ? name_valid(text)
-                                            : parse_printable(text);
-    if (!valid || strlen(text) >= key->size)
-        return -EINVAL;
-    char *at = (char *)base + key->offset;
-    memset(at, 0, key->size);
-    snprintf(at, key->size, "%s", text);
-    return 0;
-}
-
-static int
-add_endpoint(void *base, const char *text)
-{
-    struct config *config = base;
-    if (config->mesh.seed_count >= sizeof config->mesh.seed / sizeof config->mesh.seed[0])
-        return -ENOSPC;
-    int rc = parse_endpoint(text, &config->mesh.seed[config->mesh.seed_count]);
-    config->mesh.seed_count += rc == 0;
-    return rc;
-}
-
-/* One more side of an image, or the only length of a vector. */
-static int
-add_dim(const struct config_key *key, void *base, const char *text)
-{
-    struct nn_shape *shape = (struct nn_shape *)(void *)((char *)base + key->offset);
-    uint64_t value;
-    if (parse_uint(text, &value) || (double)value < key->min || (double)value > key->max)
-        return -EINVAL;
-    if (shape->dims >= NN_DIMS_MAX - 1)
-        return -ENOSPC;
-    shape->dim[shape->dims++] = (size_t)value;
-    return 0;
-}
-
-static int
-set_any(const struct config_key *key, void *base, const char *text)
-{
-    switch (key->kind) {
-    case CONFIG_UINT:
-        return set_uint(key, base, text);
-    case CONFIG_REAL:
-        return set_real(key, base, text);
-    case CONFIG_ENUM:
-    case CONFIG_CHOICE:
-        return set_enum(key, base, text);
-    case CONFIG_WORD:
-    case CONFIG_NAME:
-    case CONFIG_TEXT:
-        return set_string(key, base, text);
-    case CONFIG_ENDPOINTS:
-        return add_endpoint(base, text);
-    case CONFIG_SHAPE:
-        return add_dim(key, base, text);
-    }
-    return -EINVAL;
-}
-
-int
-config_key_set(const struct config_key *key, void *base, const char *text, struct why *why)
-{
-    int rc = set_any(key, base, text);
-    if (rc == -ENOSPC)
-        return why_error(why, -EINVAL, "%s.%s has too many values", key->section, key->name);
-    return rc ? key_refuse(key, text, why) : 0;
-}
-
-void
-config_key_defaults(const char *section, void *base)
-{
-    for (size_t i = 0; i < config_key_count; i++) {
-        const struct config_key *key = &config_keys[i];
-        bool top = !strchr(key->section, '.') && strcmp(key->section, "model") != 0;
-        bool list = key->kind == CONFIG_ENDPOINTS || key->kind == CONFIG_SHAPE;
-        if (list || !key->fallback || !(section ? strcmp(key->section, section) == 0 : top))
-            continue;
-        int rc = set_any(key, base, key->fallback);
-        assert(rc == 0);
-    }
-}
-
-const char *
-config_key_word(const struct config_key *key, const void *base)
-{
-    if (key->kind == CONFIG_WORD)
-        return (const char *)base + key->offset;
-    const struct config_word *word = key->words;
-    while (word->name && (uint64_t)word->value != config_key_uint(key, base))
-        word++;
-    assert(word->name);
-    return word->name;
 }

@@ -1,4 +1,4 @@
-/* config_key.h - the table of keys, for the three files of the config: config_key.c (a key and one value),
+/* config_key.h - the table of keys, for the files of the config: config_key.c (the keys), config_value.c (one value),
  * config_read.c (from YAML events to values) and config.c (the whole).
  *
  * A choice is a key whose value is a name with its own settings (an optimizer, a schedule, a layer). The settings
@@ -49,6 +49,11 @@ struct config_key {
     const char *options;  /* choice: prefix of the sections of its words */
 };
 
+enum {
+    CONFIG_KEY_PATH_MAX = 96,
+    CONFIG_EXPECTED_MAX = 480
+}; /* bytes of a path, of what is expected */
+
 extern const struct config_key config_keys[];
 extern const size_t config_key_count; /* at most CONFIG_KEYS_MAX */
 
@@ -58,6 +63,8 @@ const struct config_key *config_key_find(const char *section, const char *name);
 const struct config_key *config_key_first(const char *section);
 /* "train.batch" */
 void config_key_path(const struct config_key *key, char *out, size_t size);
+/* "expected a whole number 1..16777216" */
+void config_key_expected(const struct config_key *key, char *out, size_t size);
 /* "unknown key train.bach, did you mean train.batch?" */
 void config_key_unknown(const char *section, const char *name, struct why *why);
 
