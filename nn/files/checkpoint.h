@@ -1,4 +1,5 @@
-/* checkpoint.h - what checkpoint_dir.c and checkpoint_repair.c need from checkpoint.c beyond files.h. */
+/* checkpoint.h - what checkpoint_dir.c and checkpoint_repair.c need from checkpoint.c beyond files.h; and who reads a
+ * checkpoint of any job. */
 #ifndef NN_CHECKPOINT_H
 #define NN_CHECKPOINT_H
 

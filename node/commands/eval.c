@@ -67,6 +67,9 @@ print_job(const struct config *config, const struct job *job, const struct memor
     if (job->from)
         printf("from    %s, weights %016llx\n", config->model.from,
                (unsigned long long)job->from_hash);
+    if (job->start)
+        printf("from    %s, after step %llu, state %016llx\n", config->train.from,
+               (unsigned long long)job->begun, (unsigned long long)job->from_hash);
     printf("data    %zu training and %zu test samples of %s, %zu classes\n", data->train,
            data->test, shape, data->classes);
     double flops = print_layers(job->model);

@@ -92,7 +92,7 @@ same_job(const struct verify_job *a, const struct verify_job *b)
 {
     return a->job == b->job && a->seed == b->seed && a->train == b->train && a->batch == b->batch &&
            a->steps == b->steps && a->shards == b->shards && a->local_steps == b->local_steps &&
-           a->part_count == b->part_count &&
+           a->begun == b->begun && a->part_count == b->part_count &&
            memcmp(a->part, b->part, a->part_count * sizeof *a->part) == 0;
 }
 
@@ -226,6 +226,8 @@ static uint64_t
 round_first(const struct verify_job *job, uint64_t step)
 {
     uint64_t before = step - 1, begin = before - before % epoch_steps(job);
+    if (begin < job->begun)
+        begin = job->begun;
     for (size_t i = 0; i < job->part_count && job->part[i] <= before; i++)
         begin = begin > job->part[i] ? begin : job->part[i];
     return before - (before - begin) % job->local_steps;
@@ -354,14 +356,14 @@ same_step(const struct proof *proof, size_t i)
 static uint64_t
 judge(struct proof *proof)
 {
-    uint64_t step = 0, ledger = 0, limit = proof->job.steps;
+    uint64_t step = proof->job.begun, ledger = 0, limit = proof->job.steps;
     bool lost = false; /* the gap was too large to follow the running hash through it */
     uint64_t all = proof->job.shards == 64 ? UINT64_MAX : (UINT64_C(1) << proof->job.shards) - 1;
     size_t i = 0;
     for (size_t n; i < proof->entry_count && proof->entry[i].said.step <= limit; i += n) {
         uint64_t gap = step + 1, rows = 0, said = proof->entry[i].said.step;
         n = same_step(proof, i);
-        if (said == 0 || round_last(&proof->job, said) != said)
+        if (said <= proof->job.begun || round_last(&proof->job, said) != said)
             continue;
         struct ledger_step due = {0};
         uint64_t before = round_first(&proof->job, said);
@@ -385,7 +387,7 @@ judge(struct proof *proof)
     for (size_t k = 0; k < proof->entry_count; k++) {
         uint64_t said = proof->entry[k].said.step;
         char at[SHOWN_SIZE + 32];
-        bool inside = said > 0 && said <= limit;
+        bool inside = said > proof->job.begun && said <= limit;
         if (inside && round_last(&proof->job, said) == said)
             continue;
         place(proof, proof->entry[k].dir, "metrics.jsonl", proof->entry[k].line, at, sizeof at);
@@ -393,8 +395,8 @@ judge(struct proof *proof)
             find(proof, at, "step %llu, expected step %llu, with which its round ends",
                  (unsigned long long)said, (unsigned long long)round_last(&proof->job, said));
         else
-            find(proof, at, "step %llu, expected 1..%llu", (unsigned long long)said,
-                 (unsigned long long)limit);
+            find(proof, at, "step %llu, expected %llu..%llu", (unsigned long long)said,
+                 (unsigned long long)proof->job.begun + 1, (unsigned long long)limit);
     }
     if (proof->results_steps > step && proof->results_steps <= limit)
         judge_gap(proof, step + 1, proof->results_steps, false);
@@ -412,7 +414,10 @@ static void
 verdict(const struct proof *proof, uint64_t steps)
 {
     const struct verify_job *job = &proof->job;
+    uint64_t whole =
+        (job->begun + epoch_steps(job) - 1) / epoch_steps(job); /* epochs that had begun */
     uint64_t epochs = steps / epoch_steps(job), rest = steps % epoch_steps(job) * job->batch;
+    epochs = epochs > whole ? epochs - whole : 0;
     FILE *out = proof->out;
     if (proof->findings > FINDINGS_SHOWN)
         amount(out, "and ", proof->findings - FINDINGS_SHOWN, "finding more\n", "findings more\n");
@@ -421,6 +426,8 @@ verdict(const struct proof *proof, uint64_t steps)
     else
         fprintf(out, "proved: every sample was used exactly once in each epoch");
     fprintf(out, "; %llu of %llu steps", (unsigned long long)steps, (unsigned long long)job->steps);
+    if (job->begun)
+        fprintf(out, ", from step %llu on", (unsigned long long)job->begun + 1);
     amount(out, ", ", epochs, "whole epoch", "whole epochs");
     amount(out, " of ", job->train, "sample", "samples");
     if (rest)
@@ -453,7 +460,7 @@ verify_run(FILE *out, const char *const *dir, size_t count)
         if (proof.entry_count)
             qsort(proof.entry, proof.entry_count, sizeof *proof.entry, by_step);
         uint64_t steps = judge(&proof);
-        if (steps == 0)
+        if (steps == proof.job.begun)
             find(&proof, dir[0], "no step was made");
         verdict(&proof, steps);
     }

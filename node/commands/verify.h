@@ -11,6 +11,8 @@
  * A run that went on with other settings (config_parts.h) has the lines of all its parts in one file. Its job.json
  * is that of the last part; "parts" in it names the steps after which a part ended. A round ends there, too.
  *
+ * A run that started from a checkpoint of another one (train.from) begins behind its steps: "begun" in job.json.
+ *
  * With train.local_steps there is one line per round. It is about all steps of the round and has the number of the
  * last.
  *
@@ -37,6 +39,7 @@ enum {
 struct verify_job {
     uint64_t job; /* hash */
     uint64_t seed, train, batch, steps, local_steps;
+    uint64_t begun; /* steps before the first one, of another run: train.from */
     unsigned shards;
     uint64_t part[VERIFY_PARTS_MAX]; /* the last steps of parts, rising: config_parts.h */
     size_t part_count;

@@ -94,12 +94,14 @@ verify_read_job(struct verify_job *out, const char *text, size_t size, struct wh
         .steps = number(&reading, "steps"),
         .shards = (unsigned)shards,
         .local_steps = json_object_get(object, "local_steps") ? number(&reading, "local_steps") : 1,
+        .begun = json_object_get(object, "begun") ? number(&reading, "begun") : 0,
     };
     const char *wrong = shards < 1 || shards > PROTO_SHARDS_MAX          ? "shards is out of range"
                         : out->train < 1 || out->train > UINT32_MAX      ? "train is out of range"
                         : out->batch < shards || out->batch > out->train ? "batch is out of range"
                         : out->local_steps < 1 || out->local_steps > LOCAL_STEPS_MAX
                             ? "local_steps is out of range"
+                        : out->begun >= out->steps ? "begun is out of range"
                         : !read_parts(object, out) ? "parts are not steps that rise"
                                                    : NULL;
     int rc = finish(&reading, wrong, why);

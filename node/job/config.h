@@ -71,6 +71,7 @@ struct config {
         bool exact;          /* no: faster, but the result depends on the nodes */
         uint64_t eval_every; /* epochs between evaluations; 0 = only at the end */
         uint64_t patience;   /* early stopping: evaluations without a better test loss; 0 = off */
+        char from[CONFIG_PATH_MAX]; /* a checkpoint to start from: from.h; "" none */
         char past[CONFIG_PAST_MAX]; /* what earlier steps were trained with: config_parts.h */
         bool recompute;             /* keep fewer activations: less memory, more work */
         uint64_t memory_max;        /* MiB, 0 = no limit. This node only. */

@@ -201,6 +201,7 @@ const struct config_key config_keys[] = {
     ENUM("train", "exact", CONFIG_JOB, MEMBER(train.exact), yes_no, "yes"),
     UINT("train", "eval_every", CONFIG_JOB, MEMBER(train.eval_every), 0, 1000000, "1"),
     UINT("train", "patience", CONFIG_JOB, MEMBER(train.patience), 0, 1000000, "0"),
+    TEXT(CONFIG_TEXT, "train", "from", CONFIG_SHARED, MEMBER(train.from)),
     TEXT(CONFIG_TEXT, "train", "past", CONFIG_JOB, MEMBER(train.past)),
     ENUM("train", "recompute", CONFIG_SHARED, MEMBER(train.recompute), yes_no, "no"),
     UINT("train", "memory_max", CONFIG_NODE, MEMBER(train.memory_max), 0, 1 << 24, "0"),

@@ -152,6 +152,19 @@ config_differ_fixed(const struct config *left, const struct config *right,
     return false;
 }
 
+bool
+config_differ_state(const struct config *left, const struct config *right,
+                    struct config_difference *out)
+{
+
+    for (size_t at = 0; config_differ(left, right, &at, out);) {
+        bool model = strncmp(out->key, "model", 5) == 0;
+        if (model || strcmp(out->key, "train.optimizer") == 0 || needs_slot(out))
+            return true;
+    }
+    return false;
+}
+
 /* --- train.past --- */
 
 static int

@@ -49,6 +49,9 @@ bool config_differ(const struct config *left, const struct config *right, size_t
 /* The same, also of the keys that only nodes that train together must have in common. */
 bool config_differ_together(const struct config *left, const struct config *right, size_t *at,
                             struct config_difference *out);
+/* Finds the first one on which it depends what a state consists of: model and optimiser. */
+bool config_differ_state(const struct config *left, const struct config *right,
+                         struct config_difference *out);
 /* Finds the first one that must not differ between parts. */
 bool config_differ_fixed(const struct config *left, const struct config *right,
                          struct config_difference *out);

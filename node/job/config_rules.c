@@ -42,6 +42,9 @@ const struct config_rule config_rules[] = {
      "labels are classes of cross_entropy alone; leave out train.label_smoothing"},
     {"train.patience > 0", "train.eval_every = 0",
      "patience counts evaluations, and only the last one is there; set train.eval_every = 1"},
+    /* where it begins */
+    {"model.from != ''", "train.from != ''",
+     "a checkpoint has weights of its own; leave out one of them"},
     /* the optimiser */
     {"train.optimizer.sgd.nesterov = yes", "train.optimizer.sgd.momentum = 0",
      "set a momentum above 0"},

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "nn/files.h"
+#include "node/train/from.h"
 #include "proto/hash.h"
 
 enum { DATA_BYTES = 256 };
@@ -280,16 +281,19 @@ int
 job_start(struct job *job, const struct config *config, struct why *why)
 {
     int rc = read_from(job, config, why);
+    if (!rc)
+        rc = from_read(job, config, why);
     return rc ? rc : job_parts(job, config, why);
 }
 
 void
-job_params(const struct job *job, const struct config *config, float *params)
+job_state(const struct job *job, const struct config *config, struct state *state)
 {
+    state_start(state, job->start);
     if (job->from)
-        memcpy(params, job->from, nn_param_count(job->model) * sizeof *params);
-    else
-        nn_init_params(job->model, config->run.seed, params);
+        memcpy(state->params, job->from, nn_param_count(job->model) * sizeof *state->params);
+    else if (!job->start)
+        nn_init_params(job->model, config->run.seed, state->params);
 }
 
 struct optim_spec
@@ -337,7 +341,9 @@ void
 job_close(struct job *job)
 {
     free(job->from);
+    free(job->start);
     job->from = NULL;
+    job->start = NULL;
     exact_destroy(&job->exact);
     free(job->average);
     job->average = NULL;

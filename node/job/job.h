@@ -11,9 +11,12 @@ struct job {
     struct data_set *data;
     struct nn_model *model;
     struct exact *exact;
-    float *average;     /* one value per exponent block: see struct state_job */
-    float *from;        /* [params] the weights in model.from; NULL if there are none */
-    uint64_t from_hash; /* hash of these weights; 0 if there are none */
+    float *average; /* one value per exponent block: see struct state_job */
+    float *from;    /* [params] the weights in model.from; NULL if there are none */
+    uint8_t *
+        start; /* [state_size] the state in train.from; NULL if there is none; aligned as calloc does */
+    uint64_t begun;     /* steps that were done before the first one: in train.from */
+    uint64_t from_hash; /* hash of these weights or this state; 0 if there are none */
     const char *kernel; /* what computes products, as nn_init returned it */
     /* train.past: what the steps of each earlier part were trained with, and the hash of the job at that time */
     struct state_rules past[CONFIG_PARTS_MAX];
@@ -31,12 +34,13 @@ int job_open_input(struct job *job, const struct config *config, const struct nn
  * the next byte at each position. */
 int job_open_bytes(struct job *job, const struct config *config, struct why *why);
 
-/* Reads model.from, if the job has it: what training starts from. Reads train.past. Returns as job_open. */
+/* Reads model.from or train.from, if the job has it: what training starts from. Reads train.past. Returns as
+ * job_open. */
 int job_start(struct job *job, const struct config *config, struct why *why);
 /* Reads train.past again, after a change. */
 int job_parts(struct job *job, const struct config *config, struct why *why);
-/* Sets params[nn_param_count] as before the first step: to the weights of model.from or of the seed. */
-void job_params(const struct job *job, const struct config *config, float *params);
+/* Sets a state, which is zeros, as before the first round: that in train.from, or the weights of model.from or of the seed. */
+void job_state(const struct job *job, const struct config *config, struct state *state);
 /* The rule that is applied to the sum of a round. Normally it is the optimiser. With train.local_steps above 1 the
  * optimiser is for the steps within a shard, and the rule is block-wise model-update filtering of the mean
  * difference (BMUF; Chen and Huo, ICASSP 2016). With G the sum, v = block_momentum * v + G, and the parameters p -=

@@ -47,7 +47,9 @@ struct metrics_job {
     uint64_t job, seed, train, batch, steps; /* job: hash; seed of the order of the samples */
     unsigned shards;
     uint64_t local_steps;
-    uint64_t data, from;  /* hashes of the data, and of the weights in model.from */
+    uint64_t data,
+        from; /* hashes of the data, and of the weights in model.from or the state in train.from */
+    uint64_t begun;       /* steps that were done in train.from */
     const char *text;     /* config.text */
     const uint64_t *part; /* [part_count] steps after which other settings began: config_parts.h */
     size_t part_count;

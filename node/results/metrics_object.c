@@ -159,6 +159,8 @@ metrics_job_object(const struct metrics_job *job)
     json_object_set_new(object, "shards", whole(job->shards));
     json_object_set_new(object, "steps", whole(job->steps));
     json_object_set_new(object, "local_steps", whole(job->local_steps));
+    if (job->begun)
+        json_object_set_new(object, "begun", whole(job->begun));
     if (job->part_count)
         json_object_set_new(object, "parts", wholes(job->part, job->part_count));
     json_object_set_new(object, "data", hash_text(job->data));

@@ -149,8 +149,9 @@ left_tell(const struct left *left, const struct config *config, const struct job
                  difference.right);
     else if (left->config && !same_sources(left, job))
         snprintf(what, sizeof what, "%s",
-                 left->data != data_info(job->data)->hash ? "other data"
-                                                          : "other weights in model.from");
+                 left->data != data_info(job->data)->hash
+                     ? "other data"
+                     : "other weights in model.from, or another state in train.from");
     else if (left->config)
         snprintf(what, sizeof what, "other settings of earlier steps, train.past");
     if (later && start != TRAIN_RESUME)

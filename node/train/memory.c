@@ -99,7 +99,9 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .program = PROGRAM,
         .data = data_bytes(job->data),
         .weights = params * sizeof(float),
-        .from = job->from ? params * sizeof(float) : 0,
+        .from = job->from    ? params * sizeof(float)
+                : job->start ? state_size(&outer, params, blocks)
+                             : 0,
         .slots = optim_slots(&outer) * params * sizeof(float),
         .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
         .model = params * sizeof(float),
@@ -171,7 +173,7 @@ memory_print(const struct memory *m, const struct config *config)
     printf("memory\n");
     row("  program", (double)m->program, "about");
     row("  data", (double)m->data, "");
-    row("  weights", (double)(m->weights + m->from), m->from ? "and those of model.from" : "");
+    row("  weights", (double)(m->weights + m->from), m->from ? "and those to start from" : "");
     row("  optimiser state", (double)m->slots, where);
     snprintf(text, sizeof text, "the next step's, another node's, the checkpoint's%s%s",
              *where ? "; " : "", where);

@@ -75,20 +75,47 @@ state_fini(struct state *state)
     memset(state, 0, sizeof *state);
 }
 
-void
-state_start(struct state *state)
-{
-    memset(state->header, 0, sizeof *state->header);
-    state->header->best_loss = (double)INFINITY;
-    exact_first(state->exact, state->exponent);
-    state_hash_forget(state, state->hash);
-    state->head_hash = 0;
-}
-
 static uint64_t
 epoch_steps(const struct state_job *job)
 {
     return (job->train + job->batch - 1) / job->batch;
+}
+
+bool
+state_restart(uint8_t *block, size_t size, size_t param_count, const struct exact *exact)
+{
+    struct state_header *h = (struct state_header *)(void *)block;
+    size_t exponents = state_aligned(exact_blocks(exact) * sizeof(int16_t));
+    const int16_t *exponent = (const int16_t *)(void *)(block + size - exponents);
+    assert(size >= state_aligned(sizeof *h) + exponents + param_count * sizeof(float));
+    for (size_t b = 0; b < exact_blocks(exact); b++)
+        if (exponent[b] < EXACT_EXPONENT_MIN || exponent[b] > EXACT_EXPONENT_MAX)
+            return false;
+    if (h->step > INT64_MAX || h->skipped > h->step)
+        return false;
+    *h = (struct state_header){
+        .step = h->step,
+        .skipped = h->skipped,
+        .samples = h->samples,
+        .best_loss = (double)INFINITY,
+    };
+    return true;
+}
+
+void
+state_start(struct state *state, const uint8_t *from)
+{
+    struct state_header *h = state->header;
+    memset(h, 0, sizeof *h);
+    h->best_loss = (double)INFINITY;
+    exact_first(state->exact, state->exponent);
+    if (from) {
+        memcpy(state->block, from, state->size);
+        h->epoch = h->step / epoch_steps(&state->job);
+        h->epoch_step = h->step % epoch_steps(&state->job);
+    }
+    state_hash_forget(state, state->hash);
+    state->head_hash = 0;
 }
 
 uint64_t

@@ -157,8 +157,12 @@ size_t state_size(const struct optim_spec *optim, size_t param_count, size_t blo
 int state_init(struct state *state, const struct state_job *job, const struct exact *exact,
                size_t param_count);
 void state_fini(struct state *state);
-/* Sets header and exponents as before round 0. The caller sets params. */
-void state_start(struct state *state);
+/* Sets header and exponents as before round 0. The caller sets params. With `from`, the block of another state of the
+ * same parameters and optimiser, as state_restart made it: takes all of it, and goes on with its steps. */
+void state_start(struct state *state, const uint8_t *from);
+/* Makes of a block with so many parameters one to start from: only parameters, slots, exponents, and how many steps and
+ * samples there were are kept. Returns false if it cannot be a state. */
+bool state_restart(uint8_t *block, size_t size, size_t param_count, const struct exact *exact);
 
 /* The result of the run: the parameters or, with train.ema, their average over the steps. Evaluations use it, and
  * it is written as the model. */

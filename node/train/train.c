@@ -126,8 +126,7 @@ go_back(struct run *run, uint64_t round)
     if (!state_before(run, round) &&
         (run->anew || !save_find_below(run->save, &run->state, round))) {
         memset(run->state.block, 0, run->state.size);
-        state_start(&run->state);
-        job_params(&run->job, run->config, run->state.params);
+        job_state(&run->job, run->config, &run->state);
     }
     run->before = run->damaged = false;
     announce(run, state_hash_anew(&run->state, run->pool));

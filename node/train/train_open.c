@@ -47,8 +47,7 @@ open_state(struct run *run, struct why *why)
     if (state_init(&run->state, &job, run->job.exact, params) ||
         state_init(&run->next, &other, run->job.exact, params))
         return why_error(why, -ENOMEM, "not enough memory for %zu parameters", params);
-    state_start(&run->state);
-    job_params(&run->job, config, run->state.params);
+    job_state(&run->job, config, &run->state);
     return 0;
 }
 
@@ -132,7 +131,9 @@ tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out
                  difference.right);
     else
         snprintf(out, out_size, "the same keys, but other data%s",
-                 run->config->model.from[0] ? " or other weights in model.from" : "");
+                 run->config->model.from[0]   ? " or other weights in model.from"
+                 : run->config->train.from[0] ? " or another state in train.from"
+                                              : "");
     config_destroy(&other);
 }
 
@@ -317,6 +318,7 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                                   .local_steps = config->train.local_steps,
                                   .data = data_info(run->job.data)->hash,
                                   .from = run->job.from_hash,
+                                  .begun = run->job.begun,
                                   .text = config->text,
                                   .part = part,
                                   .part_count = run->job.past_count,
@@ -343,6 +345,10 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                   config->train.shards, run->memory.spilled ? ", states in a file" : "");
     if (run->job.from)
         train_say(run, 6, "the job starts from %s, weights %016llx", config->model.from,
+                  (unsigned long long)run->job.from_hash);
+    if (run->job.start)
+        train_say(run, 6, "the job starts from %s, after step %llu, state %016llx",
+                  config->train.from, (unsigned long long)run->job.begun,
                   (unsigned long long)run->job.from_hash);
 }
 

@@ -76,6 +76,10 @@ choose(const struct config_key *key, const char *sign, const char *value, char o
             snprintf(out, TEXT_SIZE, "%s", word->name);
             return;
         }
+    if (key->kind == CONFIG_TEXT || key->kind == CONFIG_NAME) {
+        snprintf(out, TEXT_SIZE, "%s", strcmp(value, "''") == 0 ? "x" : "");
+        return;
+    }
     if (parse_real(value, &number))
         fail_msg("%s.%s %s %s: no value known", key->section, key->name, sign, value);
     if (strcmp(sign, "<") == 0)
@@ -219,12 +223,15 @@ static const struct {
     {"train.optimizer.sgd.momentum=0.5", ""},
     {"train.recompute=yes", ""},
     {"mesh.bucket=4096", ""},
+    {"model.from=a.safetensors", ""},
+    {"train.from=b/checkpoint-1", ""},
     {"mesh.division=speed", ""},
     {"mesh.division=even", ""},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
 static const char *const refused[][2] = {
+    {"model.from=a.safetensors", "train.from=b/checkpoint-1"},
     {"train.exact=yes", "run.numerics=openblas"},
     {"train.exact=no", "mesh.audit=0.1"},
     {"run.numerics=openblas", "mesh.audit=0.1"}, /* which needs train.exact=no */

@@ -24,7 +24,7 @@ start(struct state *state, struct state_job *job)
     if (next.block)
         state_fini(&next);
     assert_int_equal(state_init(&next, job, exact, PARAMS), 0);
-    state_start(state);
+    state_start(state, NULL);
     for (size_t i = 0; i < PARAMS; i++)
         state->params[i] = (float)i * 0.001f;
 }
@@ -613,6 +613,47 @@ set_up(void **unused)
     return pool_new(&pool, 2) || exact_new(&exact, count, 2, SHARDS);
 }
 
+/* Another run begins with it: steps go on, the rest is as at the beginning. */
+static void
+test_a_state_to_start_from_keeps_steps_weights_and_optimiser(void **unused)
+{
+    (void)unused;
+    struct state state, other;
+    struct state_job job = job_of(); /* three steps to an epoch */
+    start(&state, &job);
+    for (int i = 0; i < 5; i++) /* with the evaluation in between */
+        apply(&state, 0.01f, 1);
+    assert_int_equal(state.header->step, 4);
+    uint8_t *block = malloc(state.size);
+    assert_non_null(block);
+    memcpy(block, state.block, state.size);
+    assert_true(state_restart(block, state.size, PARAMS, exact));
+    job.batch = 10; /* two steps to an epoch */
+    assert_int_equal(state_init(&other, &job, exact, PARAMS), 0);
+    state_start(&other, block);
+    assert_int_equal(other.header->step, 4);
+    assert_int_equal(other.header->epoch, 2);
+    assert_int_equal(other.header->epoch_step, 0);
+    assert_int_equal(other.header->round, 0);
+    assert_int_equal(other.header->evaluations, 0);
+    assert_int_equal(other.header->ledger, 0);
+    assert_int_equal(other.header->samples, state.header->samples);
+    assert_memory_equal(other.params, state.params, PARAMS * sizeof *state.params);
+    assert_memory_equal(other.slot[0], state.slot[0], PARAMS * sizeof *state.params);
+    assert_memory_equal(other.exponent, state.exponent, other.block_count * sizeof *other.exponent);
+
+    size_t at = (size_t)((uint8_t *)state.exponent - state.block);
+    int16_t wild = EXACT_EXPONENT_MAX + 1;
+    memcpy(block + at, &wild, sizeof wild);
+    assert_false(state_restart(block, state.size, PARAMS, exact));
+    memcpy(block, state.block, state.size);
+    ((struct state_header *)(void *)block)->step = UINT64_MAX;
+    assert_false(state_restart(block, state.size, PARAMS, exact));
+    free(block);
+    state_fini(&other);
+    state_fini(&state);
+}
+
 static int
 tear_down(void **unused)
 {
@@ -648,6 +689,7 @@ main(void)
         cmocka_unit_test(test_gaps_are_cleared),
         cmocka_unit_test(test_a_received_state_is_taken_only_if_its_hash_is_right),
         cmocka_unit_test(test_loss_survives_the_tail),
+        cmocka_unit_test(test_a_state_to_start_from_keeps_steps_weights_and_optimiser),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

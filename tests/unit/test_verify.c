@@ -28,11 +28,11 @@ static const char job_text[] =
 static const char *job_said = job_text;
 
 static struct verify_line
-truth(uint64_t step)
+truth_from(uint64_t begun, uint64_t step)
 {
     uint64_t ledger = 0, rows = 0;
     struct ledger_step due = {0};
-    for (uint64_t s = 0; s < step; s++) {
+    for (uint64_t s = begun; s < step; s++) {
         due = (struct ledger_step){5,
                                    TRAIN,
                                    SHARDS,
@@ -53,6 +53,12 @@ truth(uint64_t step)
                                 .ledger = ledger,
                                 .state_hash = 1000 + step,
                                 .plan = 77};
+}
+
+static struct verify_line
+truth(uint64_t step)
+{
+    return truth_from(0, step);
 }
 
 static size_t
@@ -299,6 +305,30 @@ rounds_of_several_steps_are_proved(void **state)
     expect(1, "the job gives it");
 }
 
+/* Four steps were another run's: the second of an epoch of three is the first here. */
+static void
+a_run_that_started_from_a_checkpoint_is_proved_from_there_on(void **state)
+{
+    (void)state;
+    static const char job[] =
+        "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
+        "\"batch\":40,\"shards\":4,\"steps\":9,\"begun\":4}";
+    job_said = job;
+    count_a = count_b = 5;
+    for (size_t i = 0; i < 5; i++) {
+        lines_a[i] = lines_b[i] = truth_from(4, 5 + i);
+        lines_b[i].shards = 10;
+    }
+    expect(0, "proved: every sample was used exactly once in each epoch; 9 of 9 steps, from step 5 "
+              "on, 1 whole epoch of 100 samples\nread: 2 folders, 10 lines");
+    lines_a[0] = lines_b[0] = truth(4);
+    expect(1, "step 4, expected 5..9");
+    lines_a[0] = lines_b[0] = truth(5);
+    expect(1, "epoch 1, step 5, samples 40+40: the running hash is");
+    job_said = job_text;
+    expect(1, "no file: epoch 0, step 1, sample 0 to epoch 1, step 4, sample 39");
+}
+
 /* A line that claims a step far away must not make verify go through all steps up to it. */
 static void
 a_huge_step_costs_no_time(void **state)
@@ -333,6 +363,7 @@ main(void)
         CASE(every_wrong_field_is_a_finding),
         CASE(wrong_text_is_a_finding),
         CASE(rounds_of_several_steps_are_proved),
+        CASE(a_run_that_started_from_a_checkpoint_is_proved_from_there_on),
         CASE(a_huge_step_costs_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

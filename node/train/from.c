@@ -1,0 +1,137 @@
+/* from.c - see from.h. */
+#include "node/train/from.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/files/checkpoint.h"
+#include "node/train/left.h"
+#include "proto/hash.h"
+
+static int
+refuse(const struct config *config, int rc, const char *reason, struct why *why)
+{
+    return why_error(why, rc, "%s: train.from: %s", config->file, reason);
+}
+
+/* The job that wrote the checkpoint: that of the folder, or an earlier part of it. To be destroyed; NULL: unknown. */
+static struct config *
+writer_of(const struct left *left, uint64_t job_hash)
+{
+    struct config_parts parts;
+    struct config *found = NULL;
+    struct why why;
+    if (!left->config)
+        return NULL;
+    if (left->job.job == job_hash)
+        return config_copy(&found, left->config, &why) ? NULL : found;
+    int rc = config_parts_init(&parts, left->config, &why);
+    for (size_t i = 0; i < parts.count && !rc && !found; i++)
+        if (config_job_hash(parts.config[i], left->data, left->from) == job_hash)
+            rc = config_copy(&found, parts.config[i], &why);
+    config_parts_fini(&parts);
+    return found;
+}
+
+/* The folder that the file lies in. */
+static void
+read_left(struct left *left, const char *path)
+{
+    char dir[CONFIG_PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    left_read(left, dir);
+}
+
+/* Is what the state is made of the same in both jobs? */
+static int
+check_writer(const struct config *config, uint64_t job_hash, struct why *why)
+{
+    const char *path = config->train.from;
+    struct config_difference difference;
+    struct why reason;
+    struct left left;
+    read_left(&left, path);
+    struct config *writer = writer_of(&left, job_hash);
+    left_fini(&left);
+    if (!writer) {
+        why_set(&reason, "%s: no job.json beside it says which model and optimiser it is of", path);
+        return refuse(config, -EINVAL, reason.line, why);
+    }
+    bool differ = config_differ_state(writer, config, &difference);
+    config_destroy(&writer);
+    if (!differ)
+        return 0;
+    why_set(&reason, "%s: %s is %s there, %s here; model.from takes the weights alone", path,
+            difference.key, difference.left, difference.right);
+    return refuse(config, -EINVAL, reason.line, why);
+}
+
+static int
+check_state(const struct job *job, const struct config *config, struct why *why)
+{
+    const struct state_header *header = (const void *)job->start;
+    const struct state_job rules = job_rules(job, config);
+    uint64_t total = state_rules_total(&rules, &rules.rules);
+    struct why reason;
+    if (header->step >= total) {
+        why_set(&reason,
+                "%s has done %llu steps, and train.%s = %llu ends with step %llu: expected more",
+                config->train.from, (unsigned long long)header->step,
+                config->train.steps == total ? "steps" : "epochs",
+                (unsigned long long)(config->train.steps == total ? total : config->train.epochs),
+                (unsigned long long)total);
+        return refuse(config, -EINVAL, reason.line, why);
+    }
+    return 0;
+}
+
+static int
+read_state(struct job *job, const struct config *config, size_t size,
+           const struct checkpoint_head *head, struct why *why)
+{
+    struct why reason;
+    struct checkpoint checkpoint = {
+        .job_hash = head->job_hash,
+        .numerics = head->numerics,
+        .count = 1,
+        .section[0] = {"state", job->start, size},
+    };
+    int rc = checkpoint_read(config->train.from, &checkpoint, &reason);
+    if (rc)
+        return refuse(config, rc, reason.line, why);
+    if (state_restart(job->start, size, nn_param_count(job->model), job->exact))
+        return 0;
+    why_set(&reason, "%s: the state in it is damaged", config->train.from);
+    return refuse(config, -EBADMSG, reason.line, why);
+}
+
+int
+from_read(struct job *job, const struct config *config, struct why *why)
+{
+    struct checkpoint_head head;
+    struct why reason;
+    if (config->train.from[0] == '\0')
+        return 0;
+    int rc = checkpoint_probe(config->train.from, &head, &reason);
+    if (rc)
+        return refuse(config, rc, reason.line, why);
+    rc = check_writer(config, head.job_hash, why);
+    if (rc)
+        return rc;
+    const struct optim_spec outer = job_outer(config);
+    size_t size = state_size(&outer, nn_param_count(job->model), exact_blocks(job->exact));
+    job->start = calloc(1, size);
+    if (!job->start)
+        return refuse(config, -ENOMEM, "not enough memory", why);
+    rc = read_state(job, config, size, &head, why);
+    if (!rc)
+        rc = check_state(job, config, why);
+    if (rc)
+        return rc;
+    job->begun = ((const struct state_header *)(const void *)job->start)->step;
+    uint64_t hash = hash64(job->start, size);
+    job->from_hash = hash ? hash : 1;
+    return 0;
+}

@@ -1,0 +1,17 @@
+/* from.h - train.from: a run that begins with what another run came to, whichever way that was trained.
+ *
+ * Of a checkpoint it takes the weights, the optimiser's memory, averages, the exponents of the gradients, and how many
+ * steps were done. So rates and epochs go on where they were, and everything else is the new job's own: how nodes
+ * synchronise, exact or not, data, batch, shards. The state is part of the job, as the weights of model.from are; its
+ * name is not. What the checkpoint is of, job.json beside it says: the model and the optimiser must be the same. */
+#ifndef NODE_FROM_H
+#define NODE_FROM_H
+
+#include "node/job/job.h"
+#include "proto/why.h"
+
+/* Reads the checkpoint, if the job has one, into job->start, job->begun and job->from_hash. Returns 0 or a negative
+ * errno with one line in `why`. job_close frees it. */
+int from_read(struct job *job, const struct config *config, struct why *why);
+
+#endif
