@@ -85,19 +85,32 @@ every_second(vec a, vec b)
 /* Neighbouring windows in a line of an image, in lanes of one vector of the panel from `at` on. */
 struct piece {
     size_t image, line, column, at, lanes;
+    ptrdiff_t top, left,
+        from;       /* first element of the first window: line, column, place among all floats */
+    ptrdiff_t span; /* columns from it to that of the last window */
 };
 
 /* Windows [j, j + n). Returns how many pieces. */
 static size_t
 pieces_cut(const struct windows *w, size_t j, size_t n, struct piece piece[COLUMNS])
 {
-    size_t count = 0, line = j / w->columns, column = j % w->columns;
+    size_t count = 0, windows = w->lines * w->columns, image = j / windows;
+    size_t line = j % windows / w->columns, column = j % w->columns;
     for (size_t at = 0, lanes; at < n; at += lanes) {
         lanes = least(least(w->columns - column, n - at), LANES);
-        piece[count++] = (struct piece){line / w->lines, line % w->lines, column, at, lanes};
+        struct piece *p = &piece[count++];
+        p->image = image, p->line = line, p->column = column;
+        p->at = at, p->lanes = lanes;
+        p->top = (ptrdiff_t)(line * w->stride) + w->top;
+        p->left = (ptrdiff_t)(column * w->stride) + w->left;
+        p->from = (ptrdiff_t)(image * w->channels * w->height * w->width) +
+                  p->top * (ptrdiff_t)w->width + p->left;
+        p->span = (ptrdiff_t)((lanes - 1) * w->stride + 1);
         column += lanes;
         line += column == w->columns;
         column = column == w->columns ? 0 : column;
+        image += line == w->lines;
+        line = line == w->lines ? 0 : line;
     }
     return count;
 }
@@ -105,35 +118,42 @@ pieces_cut(const struct windows *w, size_t j, size_t n, struct piece piece[COLUM
 /* For one place in the windows of a piece: where its elements come from in the first channel. */
 struct source {
     const float *from;
-    lanes_t lanes[2];  /* with stride 2: of two vectors */
-    size_t first, end; /* elements from[0], from[1], ... that are inside and needed */
     size_t at;
+    lanes_t lanes[2];     /* with stride 2: of two vectors */
+    ptrdiff_t first, end; /* elements from[0], from[1], ... that are inside and needed */
 };
 
-static size_t
-between(ptrdiff_t x, size_t most)
+static inline ptrdiff_t
+lesser(ptrdiff_t a, ptrdiff_t b)
 {
-    return x < 0 ? 0 : least((size_t)x, most);
+    return a < b ? a : b;
 }
 
-static struct source
-source_of(const struct windows *w, const float *x, const struct piece *piece, size_t ki, size_t kj)
+static inline ptrdiff_t
+between(ptrdiff_t x, ptrdiff_t most)
 {
-    ptrdiff_t line = (ptrdiff_t)(piece->line * w->stride + ki) + w->top;
-    ptrdiff_t column = (ptrdiff_t)(piece->column * w->stride + kj) + w->left;
-    struct source s = {.from = x, .at = piece->at};
-    size_t span = (piece->lanes - 1) * w->stride + 1;
-    if (line >= 0 && line < (ptrdiff_t)w->height) {
-        s.from += piece->image * w->channels * w->height * w->width;
-        s.from += line * (ptrdiff_t)w->width + column;
-        s.first = between(-column, span);
-        s.end = between((ptrdiff_t)w->width - column, span);
-    }
-    s.end = s.end < s.first ? s.first : s.end;
-    s.lanes[0] = lanes_between(least(s.first, LANES), least(s.end, LANES));
-    s.lanes[1] = lanes_between(between((ptrdiff_t)s.first - LANES, LANES),
-                               between((ptrdiff_t)s.end - LANES, LANES));
-    return s;
+    return x < 0 ? 0 : lesser(x, most);
+}
+
+INLINE void
+source_find(const struct windows *w, const float *x, const struct piece *piece, ptrdiff_t ki,
+            ptrdiff_t kj, size_t stride, struct source *s)
+{
+    ptrdiff_t line = piece->top + ki, column = piece->left + kj, width = (ptrdiff_t)w->width;
+    bool inside = (size_t)line < w->height; /* it may be negative */
+    ptrdiff_t first = between(-column, piece->span), end = lesser(width - column, piece->span);
+    end = inside && end > first ? end : first;
+    s->from = inside ? x + piece->from + ki * width + kj : x;
+    s->at = piece->at;
+    s->first = first;
+    s->end = end;
+    if (stride == 1)
+        s->lanes[0] = lanes_between((size_t)first, (size_t)end);
+    if (stride != 2)
+        return;
+    s->lanes[0] = lanes_between((size_t)lesser(first, LANES), (size_t)lesser(end, LANES));
+    s->lanes[1] =
+        lanes_between((size_t)between(first - LANES, LANES), (size_t)between(end - LANES, LANES));
 }
 
 /* `count` channels of a place, one row of the panel each. Whole vectors are written, each over the end of the one
@@ -161,31 +181,44 @@ channels_gather(const struct source *source, size_t pieces, size_t stride, size_
             const struct source *s = &source[i];
             float *to = out + s->at;
             memset(to, 0, sizeof(vec));
-            for (size_t l = 0; l * stride < s->end; l++)
-                to[l] = l * stride < s->first ? 0 : s->from[from + l * stride];
+            for (size_t l = 0; l * stride < (size_t)s->end; l++)
+                to[l] = l * stride < (size_t)s->first ? 0 : s->from[from + l * stride];
         }
 }
 
-/* Rows [k, k + depth) of the panel of these pieces. */
+/* Rows [k, k + depth) of the panel of these pieces. stride: 1, 2, or 0 for any other. */
+INLINE void
+pack_places(const struct windows *w, const float *x, const struct piece *piece, size_t pieces,
+            size_t k, size_t depth, size_t stride, float *out)
+{
+    struct source source[COLUMNS];
+    size_t plane = w->height * w->width, place = k / w->channels, channel = k % w->channels;
+    size_t ki = place / w->wide, kj = place % w->wide;
+    for (size_t count; depth > 0; depth -= count, channel = 0) {
+        count = least(depth, w->channels - channel);
+        for (size_t i = 0; i < pieces; i++)
+            source_find(w, x + channel * plane, &piece[i], (ptrdiff_t)ki, (ptrdiff_t)kj, stride,
+                        &source[i]);
+        if (stride > 0)
+            channels_copy(source, pieces, stride, plane, count, out);
+        else
+            channels_gather(source, pieces, w->stride, plane, count, out);
+        out += count * COLUMNS;
+        ki += ++kj == w->wide;
+        kj = kj == w->wide ? 0 : kj;
+    }
+}
+
 static void
 pack_windows(const struct windows *w, const float *x, const struct piece *piece, size_t pieces,
              size_t k, size_t depth, float *out)
 {
-    struct source source[COLUMNS];
-    size_t plane = w->height * w->width;
-    for (size_t t = 0, count; t < depth; t += count, out += count * COLUMNS) {
-        size_t place = (k + t) / w->channels, channel = (k + t) % w->channels;
-        const float *from = x + channel * plane;
-        count = least(depth - t, w->channels - channel);
-        for (size_t i = 0; i < pieces; i++)
-            source[i] = source_of(w, from, &piece[i], place / w->wide, place % w->wide);
-        if (w->stride == 1)
-            channels_copy(source, pieces, 1, plane, count, out);
-        else if (w->stride == 2)
-            channels_copy(source, pieces, 2, plane, count, out);
-        else
-            channels_gather(source, pieces, w->stride, plane, count, out);
-    }
+    if (w->stride == 1)
+        pack_places(w, x, piece, pieces, k, depth, 1, out);
+    else if (w->stride == 2)
+        pack_places(w, x, piece, pieces, k, depth, 2, out);
+    else
+        pack_places(w, x, piece, pieces, k, depth, 0, out);
 }
 
 /* --- products with panels --- */
@@ -372,7 +405,8 @@ static void
 line_fill(const struct windows *w, const float *x, float *out)
 {
     size_t across = (w->columns - 1) * w->stride + w->wide;
-    size_t skip = between(w->left, w->width), before = between(-w->left, across);
+    size_t skip = (size_t)between(w->left, (ptrdiff_t)w->width);
+    size_t before = (size_t)between(-w->left, (ptrdiff_t)across);
     size_t count = least(w->width - skip, across - before), C = w->channels;
     memset(out, 0, before * C * sizeof *out);
     gemm_transpose(x + skip, w->height * w->width, C, count, out + before * C, C);
