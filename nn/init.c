@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "nn/arithmetic/blas.h"
+#include "nn/arithmetic/cache.h"
 #include "nn/arithmetic/gemm.h"
+#include "nn/arithmetic/product.h"
 #include "nn/nn.h"
 #include "proto/simd.h"
 
@@ -14,6 +16,7 @@ nn_init(const char *numerics)
 {
     static char name[96];
     const char *remark = gemm_init() ? "" : ", wide loop failed its check", *core = NULL;
+    product_tune(cache_size(1), cache_size(2));
     if (strcmp(numerics, "portable") != 0)
         core = blas_open();
     blas_used = core != NULL;

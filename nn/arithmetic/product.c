@@ -13,6 +13,29 @@ product_columns(const float *at, size_t ld)
     return (struct gemm_view){at, SIZE_MAX, 0, 1, SIZE_MAX, 0, ld};
 }
 
+struct product_blocks product_blocks = {PRODUCT_TALL, PRODUCT_WIDE, 24 << 10};
+
+/* `bytes` in rows of DEPTH floats: a multiple of `unit` between least and most. */
+static size_t
+rows_in(size_t bytes, size_t unit, size_t least, size_t most)
+{
+    size_t rows = bytes / (PRODUCT_DEPTH * sizeof(float)) / unit * unit;
+    return rows < least ? least : rows > most ? most : rows;
+}
+
+/* Half of the second cache for B, an eighth for A; half of the first for a panel. */
+void
+product_tune(size_t first, size_t second)
+{
+    if (second > 0) {
+        product_blocks.wide =
+            rows_in(second / 2, PRODUCT_COLUMNS_MAX, 2 * PRODUCT_COLUMNS_MAX, PRODUCT_WIDE);
+        product_blocks.tall = rows_in(second / 8, PRODUCT_GROUP, 8 * PRODUCT_GROUP, PRODUCT_TALL);
+    }
+    if (first > 0)
+        product_blocks.panel = first / 2;
+}
+
 /* n up to a multiple of `unit`, but at most `most`. */
 static size_t
 extent(size_t n, size_t unit, size_t most)

@@ -69,7 +69,7 @@ SIMD_DECLARE(void, product_run, (const struct product *p, float *scratch));
 SIMD_DECLARE(void, product_pack, (const struct gemm_view *b, size_t n, size_t k, float *packed));
 SIMD_DECLARE(void, product_sum, (const struct product *p, struct product_sum *sum, float *scratch));
 
-/* Blocks: with A of TALL x DEPTH in the second cache, a panel of B in the first. */
+/* Blocks, at most: A of TALL x DEPTH and B of DEPTH x WIDE in the second cache, a panel of B in the first. */
 enum {
     PRODUCT_DEPTH = 256,
     PRODUCT_TALL = 256,
@@ -78,5 +78,13 @@ enum {
     PRODUCT_GROUP = 8,      /* rows in a panel of A */
     PRODUCT_COLUMNS_MAX = 48,
 };
+
+/* Those in use, which change nothing but the speed. */
+extern struct product_blocks {
+    size_t tall, wide;
+    size_t panel; /* bytes of a panel of windows (windows.h) */
+} product_blocks;
+/* Chooses blocks for a first and a second cache of so many bytes; 0: unknown. Call it before there are other threads. */
+void product_tune(size_t first, size_t second);
 
 #endif

@@ -173,7 +173,7 @@ packed_at(size_t j, size_t n, size_t k, size_t depth)
 void
 SIMD_NAME(product_pack)(const struct gemm_view *b, size_t n, size_t k, float *packed)
 {
-    size_t wide = share(n, PRODUCT_WIDE, COLUMNS), deep = share(k, PRODUCT_DEPTH, 1);
+    size_t wide = share(n, product_blocks.wide, COLUMNS), deep = share(k, PRODUCT_DEPTH, 1);
     for (size_t j = 0; j < n; j += wide)
         for (size_t t = 0; t < k; t += deep) {
             size_t here = least(n - j, wide);
@@ -184,8 +184,8 @@ SIMD_NAME(product_pack)(const struct gemm_view *b, size_t n, size_t k, float *pa
 void
 SIMD_NAME(product_run)(const struct product *p, float *scratch)
 {
-    size_t wide = share(p->n, PRODUCT_WIDE, COLUMNS), deep = share(p->k, PRODUCT_DEPTH, 1),
-           tall = share(p->m, PRODUCT_TALL, GROUP);
+    size_t wide = share(p->n, product_blocks.wide, COLUMNS), deep = share(p->k, PRODUCT_DEPTH, 1),
+           tall = share(p->m, product_blocks.tall, GROUP);
     for (size_t j = 0; j < p->n; j += wide) {
         size_t n = least(p->n - j, wide), k = 0, depth;
         do {

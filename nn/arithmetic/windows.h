@@ -75,7 +75,8 @@ windows_floats_fn windows_floats_base, windows_floats_avx2, windows_floats_avx51
 
 /* A gradient is computed for some filters at a time, from strips of some lines of windows. */
 enum {
-    WINDOWS_DEPTH = 128, /* of a panel of windows: with its image it stays in the first cache */
+    WINDOWS_DEPTH = 256, /* of a panel of windows, at most, and at least: */
+    WINDOWS_DEPTH_LEAST = 32,
     WINDOWS_FILTERS = 64,
     WINDOWS_STRIP = 1 << 15, /* floats of a strip, or one line of windows */
     WINDOWS_SLACK = 64,      /* floats that vectors may read or write beyond a block */

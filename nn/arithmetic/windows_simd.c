@@ -316,12 +316,20 @@ panel_scatter(const struct windows_product *p, const struct piece *piece, size_t
     }
 }
 
+/* With its image a panel should stay in the first cache. */
+static size_t
+panel_depth(void)
+{
+    size_t depth = product_blocks.panel / (COLUMNS * sizeof(float));
+    return depth < WINDOWS_DEPTH_LEAST ? WINDOWS_DEPTH_LEAST : least(depth, WINDOWS_DEPTH);
+}
+
 void
 SIMD_NAME(windows_run)(const struct windows_product *p, float *scratch)
 {
     const struct windows *w = &p->windows;
     size_t K = w->tall * w->wide * w->channels, n = p->images * w->lines * w->columns;
-    size_t deep = share(K, WINDOWS_DEPTH, 1);
+    size_t deep = share(K, panel_depth(), 1);
     float *side = scratch + deep * COLUMNS + WINDOWS_SLACK;
     for (size_t j = 0; j < n; j += COLUMNS) {
         struct piece piece[COLUMNS];

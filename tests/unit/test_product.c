@@ -83,6 +83,7 @@ every_element_equals_three_loops(void **state)
     struct rand rand = {1};
     fill(&rand, a, SIZE), fill(&rand, b, SIZE), fill(&rand, bias, 1200);
     for (size_t round = 0; round < 400; round++) {
+        product_tune((size_t)rand_below(&rand, 80) << 10, (size_t)rand_below(&rand, 20) << 17);
         any_variant(&rand);
         size_t m = any_size(&rand), n = any_size(&rand), k = any_size(&rand) * 2;
         size_t ldc = n + rand_below(&rand, 4);

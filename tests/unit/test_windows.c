@@ -119,6 +119,7 @@ run_equals_loops(void **state)
     fill(&rand, x, SIZE), fill(&rand, bias, 100);
     for (size_t round = 0; round < 400; round++) {
         size_t step = 1 + rand_below(&rand, 3) / 2, m = 1 + rand_below(&rand, 20);
+        product_tune((size_t)rand_below(&rand, 80) << 10, 0);
         struct windows_product p = {.windows = any_windows(&rand),
                                     .x = x,
                                     .images = rand_below(&rand, IMAGES_MAX),

@@ -1,0 +1,101 @@
+/* Sizes of caches are read from a folder made like that of the kernel. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "nn/arithmetic/cache.h"
+#include "nn/arithmetic/product.h"
+
+static char dir[] = "/tmp/meshnode-cache-XXXXXX";
+
+static void
+write_word(unsigned i, const char *name, const char *text)
+{
+    char path[100];
+    snprintf(path, sizeof path, "%s/index%u", dir, i);
+    mkdir(path, 0700);
+    snprintf(path, sizeof path, "%s/index%u/%s", dir, i, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void
+cache(unsigned i, const char *level, const char *type, const char *size)
+{
+    write_word(i, "level", level);
+    write_word(i, "type", type);
+    write_word(i, "size", size);
+}
+
+static void
+sizes_are_read_by_level(void **state)
+{
+    (void)state;
+    assert_int_equal(cache_size_in(dir, 1), 0); /* nothing there */
+    cache(0, "1\n", "Instruction\n", "32K\n");
+    cache(1, "1\n", "Data\n", "48K\n");
+    cache(2, "2\n", "Unified\n", "2048K\n");
+    cache(3, "3\n", "Unified\n", "much\n");
+    assert_int_equal(cache_size_in(dir, 1), 48 << 10);
+    assert_int_equal(cache_size_in(dir, 2), 2048 << 10);
+    assert_int_equal(cache_size_in(dir, 3), 0); /* no number */
+    assert_int_equal(cache_size_in(dir, 4), 0);
+}
+
+static void
+blocks_follow_the_caches_within_limits(void **state)
+{
+    (void)state;
+    product_tune(48 << 10, 2048 << 10);
+    assert_int_equal(product_blocks.wide, PRODUCT_WIDE);
+    assert_int_equal(product_blocks.tall, PRODUCT_TALL);
+    assert_int_equal(product_blocks.panel, 24 << 10);
+    product_tune(0, 512 << 10);
+    assert_int_equal(product_blocks.wide, 240);
+    assert_int_equal(product_blocks.tall, 64);
+    assert_int_equal(product_blocks.panel, 24 << 10); /* as before */
+    product_tune(0, 1);
+    assert_int_equal(product_blocks.wide, 96);
+    product_tune(0, (size_t)1 << 40);
+    assert_int_equal(product_blocks.wide, PRODUCT_WIDE);
+}
+
+static int
+make_dir(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) == NULL;
+}
+
+static int
+remove_dir(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"level", "type", "size", ""};
+    char path[100];
+    for (unsigned i = 0; i < 4; i++)
+        for (size_t name = 0; name < 4; name++) {
+            snprintf(path, sizeof path, "%s/index%u/%s", dir, i, names[name]);
+            if (remove(path) != 0)
+                return -1;
+        }
+    return rmdir(dir);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_are_read_by_level),
+        cmocka_unit_test(blocks_follow_the_caches_within_limits),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
