@@ -17,6 +17,19 @@ stages_max(const struct collective *c)
     return total;
 }
 
+/* How many ranges all buckets have. */
+static size_t
+cut_all(struct collective *c)
+{
+    size_t ranges = 0;
+    for (size_t b = 0; b < c->setup.bucket_count; b++) {
+        c->cuts[b].by = servers_cut(&c->setup.buckets[b], c->setup.chunk_elems);
+        c->cuts[b].range = ranges;
+        ranges += c->cuts[b].by.count;
+    }
+    return ranges;
+}
+
 int
 collective_new(struct collective **out, const struct collective_setup *setup,
                const struct collective_ops *ops, void *ctx)
@@ -30,12 +43,14 @@ collective_new(struct collective **out, const struct collective_setup *setup,
         c->setup.direct_bytes = coding_bytes(PROTO_CODING_RAW, PROTO_CHUNK_MAX);
     c->ops = *ops;
     c->ctx = ctx;
-    size_t stages = stages_max(c);
-    c->kept_max = 2 * stages;
+    c->cuts = calloc(setup->bucket_count + 1, sizeof *c->cuts);
+    size_t stages = stages_max(c), ranges = c->cuts ? cut_all(c) : 0;
+    c->kept_max = 2 * stages + PROTO_PEERS_MAX * ranges;
+    c->ranges = calloc(ranges + 1, sizeof *c->ranges);
     c->lanes = calloc(setup->bucket_count + 1, sizeof *c->lanes);
     c->stages = calloc(stages + 1, 1);
     c->kept = calloc(c->kept_max + 1, sizeof *c->kept);
-    if (!c->lanes || !c->stages || !c->kept) {
+    if (!c->cuts || !c->ranges || !c->lanes || !c->stages || !c->kept) {
         collective_destroy(&c);
         return -ENOMEM;
     }
@@ -57,11 +72,41 @@ collective_destroy(struct collective **c)
         return;
     while ((*c)->kept_count > 0)
         kept_remove(*c, (*c)->kept_count - 1);
+    free((*c)->cuts);
+    free((*c)->ranges);
     free((*c)->lanes);
     free((*c)->stages);
     free((*c)->kept);
     free(*c);
     *c = NULL;
+}
+
+/* The ranges of a bucket get their servers. */
+static void
+cut_owners(struct collective *c, const struct proto_plan *plan, size_t b)
+{
+    const struct core_bucket *bucket = &c->setup.buckets[b];
+    const struct cut *cut = &c->cuts[b];
+    for (size_t r = 0; r < cut->by.count; r++) {
+        unsigned owner = servers_owner(plan, coding_bytes(PROTO_CODING_RAW, bucket->count), b, r);
+        uint64_t elems = servers_end(&cut->by, bucket, r) - servers_begin(&cut->by, bucket, r);
+        c->ranges[cut->range + r].owner = (uint8_t)owner;
+        c->serves += owner == c->rank ? coding_bytes(PROTO_CODING_RAW, elems) : 0;
+        c->served += coding_bytes(PROTO_CODING_RAW, elems);
+    }
+}
+
+/* Which buckets have servers under this plan? */
+static void
+cut_plan(struct collective *c, const struct proto_plan *plan)
+{
+    c->serves = c->served = 0;
+    for (size_t b = 0; b < c->setup.bucket_count; b++) {
+        uint64_t bytes = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[b].count);
+        c->cuts[b].served = c->n > 1 && servers_take(plan, bytes);
+        if (c->cuts[b].served)
+            cut_owners(c, plan, b);
+    }
 }
 
 void
@@ -78,6 +123,7 @@ collective_plan(struct collective *c, const struct proto_plan *plan, uint64_t ha
     c->complete = plan->complete;
     for (size_t m = 0; m < plan->count; m++)
         c->members[m] = plan->members[m].node;
+    cut_plan(c, plan);
     for (size_t k = c->kept_count; k-- > 0;)
         if (c->kept[k].chunk.plan_hash != hash)
             kept_remove(c, k);
@@ -138,7 +184,7 @@ take(struct collective *c, struct proto_node node, enum proto_type type,
         return another_state(c, (unsigned)from, chunk);
     if (from < 0 || from == (int)c->rank || chunk->bucket >= c->setup.bucket_count ||
         chunk->bucket < c->first_bucket)
-        return bad(c, "not for this ring", chunk);
+        return bad(c, "not of this plan", chunk);
     if (!coding_fits(chunk->coding, chunk->count, frame->size))
         return bad(c, "wrong size", chunk);
     if (c->lanes[chunk->bucket].left == 0)
@@ -251,6 +297,8 @@ static const struct route *
 route_of(const struct collective *c, size_t bucket)
 {
     bool small = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[bucket].count) <= direct_bytes(c);
+    if (c->cuts[bucket].served)
+        return &route_star;
     return c->n == 1 || small ? &route_direct : &route_ring;
 }
 
@@ -269,6 +317,7 @@ collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint
 {
     assert(c->planned);
     c->running = true;
+    c->open = false;
     c->broken = false;
     c->diverged = false;
     c->round = round;
@@ -307,11 +356,22 @@ push(struct collective *c)
 }
 
 void
+collective_open(struct collective *c)
+{
+    if (!c->running || c->broken || c->open)
+        return;
+    c->open = true;
+    if (c->served > 0)
+        drain(c);
+}
+
+void
 collective_ready(struct collective *c, size_t end)
 {
     assert(end <= c->setup.bucket_count);
     if (!c->running || c->broken || end <= c->ready)
         return;
+    c->open = true;
     c->ready = end;
     push(c);
 }
@@ -363,6 +423,13 @@ collective_complete(const struct collective *c, size_t bucket)
 {
     return c->planned && c->running && !c->broken && bucket < c->ready &&
            c->lanes[bucket].left == 0;
+}
+
+uint64_t
+collective_served(const struct collective *c, uint64_t *by_servers)
+{
+    *by_servers = c->planned ? c->served : 0;
+    return c->planned ? c->serves : 0;
 }
 
 const char *

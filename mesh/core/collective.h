@@ -9,8 +9,10 @@
  *
  * So each member sends 2(n-1)/n of the vector, for any n (Patarasuk and Yuan, JPDC 2009). A bucket of at most
  * direct_bytes (between two members: of one chunk) goes from everyone to everyone instead: one step instead of
- * 2(n-1). Each of these ways is a *route*, a table of functions in a file of its own (route_ring.c, route_direct.c): a new
- * one passes through the same nets. The states of a chunk:
+ * 2(n-1). A bucket that has servers under the plan (servers.h) is cut into ranges: each member sends its contribution
+ * to a range to the server of the range, which sends the total to all. Each of these ways is a *route*, a table of
+ * functions in a file of its own (route_ring.c, route_direct.c, route_star.c): all pass through the same nets. The
+ * states of a chunk in the ring:
  *
  *     WAITING --REDUCE: body += own, sent on--> PASSED --GATHER: sum = body, sent on--> FINAL
  *        +----------- REDUCE, last hop: sum = body += own, sent on ----------------------^
@@ -47,8 +49,8 @@ struct collective_setup {
 struct collective_ops {
     void (*send)(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
                  size_t body_size); /* body: part of own[] */
-    void (*pass_on)(void *ctx, unsigned rank, const struct proto_msg *msg,
-                    struct core_frame *frame);
+    void (*pass_on)(void *ctx, uint64_t ranks, const struct proto_msg *msg,
+                    struct core_frame *frame); /* ranks: a bitmap */
     void (*keep)(void *ctx, struct core_frame *frame);
     void (*release)(void *ctx, void *handle);
 };
@@ -68,9 +70,12 @@ void collective_destroy(struct collective **c);
 void collective_plan(struct collective *c, const struct proto_plan *plan, uint64_t hash,
                      unsigned rank);
 /* A round of the plan begins. It exchanges the buckets from `first_bucket` on and is computed from the state with
- * hash `state`. sum may be written from now on. */
+ * hash `state`. */
 void collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint64_t state);
-/* Buckets below `end` of own are complete. May be called again with the same or a larger end. */
+/* Nobody reads sum any more: it may be written from now on. Contributions of others may be added before our own ones are
+ * complete. */
+void collective_open(struct collective *c);
+/* Buckets below `end` of own are complete, and sum may be written. May be called again with the same or a larger end. */
 void collective_ready(struct collective *c, size_t end);
 /* The plan is over. All frames kept for it are released. */
 void collective_stop(struct collective *c);
@@ -87,6 +92,8 @@ bool collective_final(struct collective *c, size_t *bucket);
 enum collective_status collective_status(const struct collective *c);
 /* Is this bucket of the running round complete in sum? */
 bool collective_complete(const struct collective *c, size_t bucket);
+/* Bytes of a round of which this node is the server, and *by_servers: of which anybody is. */
+uint64_t collective_served(const struct collective *c, uint64_t *by_servers);
 const char *collective_why(const struct collective *c);
 /* Is the round broken because a member computes from another state? Returns its rank and the hash of its state. */
 bool collective_diverged(const struct collective *c, unsigned *rank, uint64_t *state);

@@ -12,6 +12,7 @@
 #include "compress/coding.h"
 #include "mesh/core/collective.h"
 #include "mesh/core/mutant.h"
+#include "mesh/core/servers.h"
 
 enum stage { STAGE_WAITING, STAGE_PASSED, STAGE_FINAL };
 enum verdict { VERDICT_DONE, VERDICT_LATER, VERDICT_BAD };
@@ -32,7 +33,24 @@ struct route {
                            struct core_frame *frame);
 };
 
-extern const struct route route_ring, route_direct;
+extern const struct route route_ring, route_direct, route_star;
+
+/* A range of a bucket that servers sum, in the present round. */
+struct range {
+    uint8_t owner; /* rank of its server, in this plan */
+    bool final;    /* sum has its total */
+    uint64_t
+        taken; /* bit r: the contribution of rank r is in sum; only at its server, as all below */
+    uint64_t covered; /* shards in sum; mine are counted from the start */
+    uint64_t check;   /* of sum */
+};
+
+/* How a bucket is cut when servers sum it. */
+struct cut {
+    struct servers_cut by;
+    size_t range; /* index of its first range in c->ranges */
+    bool served;  /* somebody serves it, in this plan */
+};
 
 /* One bucket in the present round. */
 struct lane {
@@ -60,6 +78,8 @@ struct collective {
     void *ctx;
     struct lane *lanes;
     uint8_t *stages;
+    struct cut *cuts; /* [bucket_count] */
+    struct range *ranges;
     struct kept *kept;
     size_t kept_count, kept_max;
 
@@ -70,7 +90,10 @@ struct collective {
     uint64_t complete; /* the shards of a complete sum */
     struct proto_node members[PROTO_PEERS_MAX];
 
+    uint64_t serves, served; /* bytes of a round with this node as their server, with any */
+
     bool running; /* a round was begun */
+    bool open;    /* nobody reads sum any more: it may be written */
     bool broken;
     bool diverged; /* as a member computes from another state: */
     unsigned diverged_rank;

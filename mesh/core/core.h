@@ -62,9 +62,9 @@ struct core_wire {
      * config.own and does not change until core_on_sent, which follows even if the peer dies. */
     void (*send_bulk)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                       size_t body_size, bool lent);
-    /* The same with the body of a received frame. The frame is gone then and nobody reads it again. A frame that
-     * was kept must still be released. */
-    void (*pass_on)(void *ctx, unsigned link, const struct proto_msg *msg,
+    /* The same with the body of a received frame, which is not copied, to `count` links. The frame is gone then and
+     * nobody reads it again. A frame that was kept must still be released. */
+    void (*pass_on)(void *ctx, const unsigned *links, size_t count, const struct proto_msg *msg,
                     struct core_frame *frame);
     /* peer_up: a peer was accepted on `link`; open a bulk socket to host:bulk_port. peer_down: the peer is gone;
      * close both sockets and return lent bodies soon, because a new plan may be waiting for the memory. */
@@ -157,6 +157,9 @@ struct core_config {
     size_t block_size;
     uint32_t chunk_elems;  /* elements per ring message, 1..PROTO_CHUNK_MAX; small in tests */
     uint64_t direct_bytes; /* buckets of at most this many bytes go directly to everyone */
+    /* How many members are elected as servers when this node leads, see servers.h: 0 none, the sums go round the
+     * ring; 1..PROTO_PEERS_MAX all sums go to so many, or to all members if they are fewer; CORE_SERVERS_AUTO. */
+    unsigned servers;
     /* Audits, see audit.h: the share of audited (round, member) pairs, times 2^32; 0: none. The claims have their
      * own bucket. It is not the last one, and a round may leave it out. It has `shards` times the words of one
      * shard. */
@@ -227,7 +230,11 @@ struct core_stats {
     uint64_t plan;       /* hash of the present plan; 0 when idle */
     uint64_t plan_round; /* the first round of the present plan */
     uint64_t mine;       /* the shards that the present plan gives to this node */
-    uint64_t plans;      /* adopted so far */
+    unsigned servers;    /* members that sum ranges for the others in the present plan */
+    uint64_t served;     /* bytes of a round's sum that this node is the server of */
+    uint64_t
+        by_servers; /* bytes of a round's sum that have a server; the others go round the ring */
+    uint64_t plans; /* adopted so far */
     uint64_t aborts;
     uint64_t
         waits_us;     /* how long the others have waited for this node to make a plan, see plan.h */
@@ -240,6 +247,8 @@ struct core_stats {
     bool catching_up; /* this node takes the state of others, or follows their totals */
     bool benched;     /* this node was left out for a while, see straggler.h */
 };
+
+enum { CORE_SERVERS_AUTO = PROTO_PEERS_MAX + 1 };
 
 /* All times are microseconds of one monotonic clock. */
 int core_new(struct core **out, const struct core_config *config, uint64_t now);

@@ -74,6 +74,12 @@
 #define MUTANT_PIN (UINT64_C(1) << 61) /* shards change hands where they must not */
 #define MUTANT_OWNED                                                                               \
     (UINT64_C(1) << 62) /* a sum is complete without the last member's own shards */
+#define MUTANT_STAR_EARLY                                                                          \
+    (UINT64_C(1) << 48) /* a server sends a total without the last contribution, as if complete */
+#define MUTANT_STAR_AGAIN                                                                          \
+    (UINT64_C(1) << 49) /* a server adds a contribution as often as it comes */
+#define MUTANT_STAR_OWNER                                                                          \
+    (UINT64_C(1) << 50) /* whose range it is, and which one, is not compared */
 
 /* The engine gossip; its bits are also those of bugs in rounds: no core runs both. */
 #define MUTANT_GOSSIP_ONE_END                                                                      \

@@ -2,6 +2,7 @@
 #include <assert.h>
 
 #include "mesh/core/divide.h"
+#include "mesh/core/elect.h"
 #include "mesh/core/internal.h"
 
 void
@@ -286,10 +287,12 @@ propose(struct plan *plan, const struct core *core, const struct choice *choice)
     msg.plan.leader = core->config.self;
     msg.plan.count = choice->n;
     hold_later(plan, core, choice);
+    draft->plan = msg.plan;
+    elect_servers(plan, core, draft);
+    msg.plan = draft->plan;
     for (size_t k = 0; k < choice->n; k++)
         if (choice->peer[k] >= 0)
             peers_send(core, choice->peer[k], &msg);
-    draft->plan = msg.plan;
     draft->hash = proto_plan_hash(&msg.plan);
 }
 
@@ -388,16 +391,18 @@ uneven(const struct plan *plan, const struct core *core)
 void
 plan_balance(struct plan *plan, const struct core *core)
 {
-    bool even = core->config.even;
+    bool even = core->config.even, due = !awake_before(core->awake, plan->balance_at);
     if (!plan_leads(plan, core->config.self) || plan->now.count < 2 || plan->hold != UINT64_MAX ||
         core->pinned || core->config.private)
         return;
-    if (even ? !uneven(plan, core)
-             : awake_before(core->awake, plan->balance_at) || !unbalanced(plan, core))
+    bool divides = even ? uneven(plan, core) : due && unbalanced(plan, core);
+    if (!divides && !(due && elect_better(plan, core)))
         return;
     plan->balance_us = backoff_us(plan->balance_us, PLAN_BALANCE_US, PLAN_BALANCE_MAX_US);
     plan->balance_at = awake_after(core->awake, plan->balance_us);
-    core_log(core, 7, "round %llu: dividing the shards anew %s", (unsigned long long)core->round,
-             even ? "in equal parts" : "by speed");
+    core_log(core, 7, "round %llu: %s", (unsigned long long)core->round,
+             !divides ? "electing the servers anew"
+             : even   ? "dividing the shards anew in equal parts"
+                      : "dividing the shards anew by speed");
     plan_hold(plan, core);
 }

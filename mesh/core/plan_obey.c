@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mesh/core/internal.h"
+#include "mesh/core/servers.h"
 
 static bool
 is_dead(const struct plan *plan, uint64_t hash)
@@ -31,7 +32,8 @@ covers(const struct core *core, const struct proto_plan *plan)
             return false;
         seen |= plan->members[k].shards;
     }
-    return seen == plan->complete && (core->config.private || seen == core->all);
+    return seen == plan->complete && (core->config.private || seen == core->all) &&
+           servers_valid(plan);
 }
 
 /* May this node be in a plan with peers[i], which is no other member? */

@@ -63,6 +63,8 @@ contribute(struct core *core)
     contribution_begin(own);
     if (core->plan.active && contribution_settled(own) &&
         collective_status(core->collective) == COLLECTIVE_RUNNING) {
+        if (!own->lent || core_mutant(MUTANT_LENT))
+            collective_open(core->collective);
         size_t end = contribution_fill(own, core, plan_mine(&core->plan));
         if (end > 0)
             collective_ready(

@@ -53,6 +53,9 @@ rounds_stats(const struct core *core, struct core_stats *out)
     out->plan = core->plan.hash;
     out->plan_round = core->plan.now.round;
     out->mine = plan_mine(&core->plan);
+    for (size_t m = 0; m < core->plan.now.count && core->plan.now.count > 1; m++)
+        out->servers += core->plan.now.members[m].duties != 0;
+    out->served = collective_served(core->collective, &out->by_servers);
     out->leader = plan_leads(&core->plan, core->config.self);
 }
 

@@ -30,14 +30,20 @@ on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
 }
 
 static void
-on_pass_on(void *ctx, unsigned rank, const struct proto_msg *msg, struct core_frame *frame)
+on_pass_on(void *ctx, uint64_t ranks, const struct proto_msg *msg, struct core_frame *frame)
 {
     struct core *core = ctx;
-    const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
-    if (peer->state != PEER_UP || !peer->announced)
-        return;
+    unsigned links[PROTO_PEERS_MAX];
+    size_t count = 0;
+    assert(core->plan.active && !(ranks >> core->plan.rank & 1));
+    for (uint64_t left = ranks; left; left &= left - 1) {
+        const struct peer *peer = &core->peers.peers[core->plan.peer[__builtin_ctzll(left)]];
+        if (peer->state == PEER_UP && peer->announced)
+            links[count++] = (unsigned)peer->link;
+    }
     struct proto_msg stamped = stamp(core, msg);
-    core->config.wire->pass_on(core->config.wire_ctx, (unsigned)peer->link, &stamped, frame);
+    if (count > 0)
+        core->config.wire->pass_on(core->config.wire_ctx, links, count, &stamped, frame);
 }
 
 static void

@@ -67,7 +67,7 @@ pass_on(struct collective *c, enum proto_type type, const struct proto_chunk *ch
         struct core_frame *frame)
 {
     struct proto_msg msg = {.type = type, .chunk = *chunk};
-    c->ops.pass_on(c->ctx, right_of(c), &msg, frame);
+    c->ops.pass_on(c->ctx, UINT64_C(1) << right_of(c), &msg, frame);
 }
 
 /* The net of ranges: which chunk of which segment is this? False if it is none. */

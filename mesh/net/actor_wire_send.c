@@ -243,22 +243,33 @@ wire_send_bulk(void *ctx, unsigned index, const struct proto_msg *msg, const voi
     }
 }
 
-void
-wire_pass_on(void *ctx, unsigned index, const struct proto_msg *msg, struct core_frame *frame)
+/* To one link; ZeroMQ counts who still needs the body. */
+static void
+pass_on(struct wire *wire, unsigned index, const struct proto_msg *msg, zmq_msg_t *body)
 {
-    struct wire *wire = ctx;
-    struct frame *mine = frame->handle;
     struct parcel parcel;
     if (!takes_bulk(wire, index))
         return;
-    fail_message(msg->type, FAIL_SEND, frame->data, frame->size);
     if (!make_header(wire, &parcel.header, msg)) {
         wire_fail(wire, index);
         return;
     }
     zmq_msg_init(&parcel.body);
-    zmq_msg_move(&parcel.body, &mine->body);
+    zmq_msg_copy(&parcel.body, body);
     post(wire, index, msg, &parcel);
+}
+
+void
+wire_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_msg *msg,
+             struct core_frame *frame)
+{
+    struct wire *wire = ctx;
+    struct frame *mine = frame->handle;
+    fail_message(msg->type, FAIL_SEND, frame->data, frame->size);
+    for (size_t k = 0; k < count; k++)
+        pass_on(wire, links[k], msg, &mine->body);
+    zmq_msg_close(&mine->body);
+    zmq_msg_init(&mine->body);
 }
 
 void

@@ -113,9 +113,12 @@ on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *
 
 /* Nobody may look at what was passed on. */
 static void
-on_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_frame *frame)
+on_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_msg *msg,
+           struct core_frame *frame)
 {
-    on_send_bulk(ctx, link, msg, frame->data, frame->size, false);
+    demand(count > 0);
+    for (size_t k = 0; k < count; k++)
+        on_send_bulk(ctx, links[k], msg, frame->data, frame->size, false);
     memset(frame->data, 0x5a, frame->size);
 }
 

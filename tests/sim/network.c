@@ -330,9 +330,11 @@ network_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const v
 
 /* Nobody may look at what was passed on. */
 void
-network_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_frame *frame)
+network_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_msg *msg,
+                struct core_frame *frame)
 {
-    network_send_bulk(ctx, link, msg, frame->data, frame->size, false);
+    for (size_t k = 0; k < count; k++)
+        network_send_bulk(ctx, links[k], msg, frame->data, frame->size, false);
     memset(frame->data, 0x5a, frame->size);
 }
 

@@ -23,7 +23,7 @@ void network_send(void *ctx, unsigned link, const struct proto_msg *msg, const v
                   size_t body_size);
 void network_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                        size_t size, bool lent);
-void network_pass_on(void *ctx, unsigned link, const struct proto_msg *msg,
+void network_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_msg *msg,
                      struct core_frame *frame);
 void network_keep(void *ctx, struct core_frame *frame);
 void network_release(void *ctx, void *handle);

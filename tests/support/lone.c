@@ -96,9 +96,11 @@ on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *
 }
 
 static void
-on_pass_on(void *ctx, unsigned link, const struct proto_msg *msg, struct core_frame *frame)
+on_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_msg *msg,
+           struct core_frame *frame)
 {
-    on_send_bulk(ctx, link, msg, frame->data, frame->size, false);
+    for (size_t k = 0; k < count; k++)
+        on_send_bulk(ctx, links[k], msg, frame->data, frame->size, false);
 }
 
 static void

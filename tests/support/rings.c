@@ -47,9 +47,10 @@ on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
 
 /* Nobody may look at what was passed on. */
 static void
-on_pass_on(void *ctx, unsigned rank, const struct proto_msg *msg, struct core_frame *frame)
+on_pass_on(void *ctx, uint64_t ranks, const struct proto_msg *msg, struct core_frame *frame)
 {
-    on_send(ctx, rank, msg, frame->data, frame->size);
+    for (; ranks; ranks &= ranks - 1)
+        on_send(ctx, (unsigned)__builtin_ctzll(ranks), msg, frame->data, frame->size);
     memset(frame->data, 0x5a, frame->size);
 }
 

@@ -1,0 +1,219 @@
+/* servers.c - who serves which range, and who is elected: see servers.h. */
+#include "mesh/core/servers.h"
+
+#include <assert.h>
+
+#include "compress/check.h"
+#include "proto/mix.h"
+
+/* --- Duties ----------------------------------------------------------------------------------------- */
+
+uint64_t
+servers_pack(struct servers_duty duty)
+{
+    assert(duty.weight <= SERVERS_WEIGHT_MAX);
+    assert(duty.above <= SERVERS_SIZE_MAX && duty.upto <= SERVERS_SIZE_MAX);
+    return duty.weight == 0 ? 0
+                            : duty.weight | (uint64_t)duty.above << 8 | (uint64_t)duty.upto << 16;
+}
+
+struct servers_duty
+servers_unpack(uint64_t duties)
+{
+    return (struct servers_duty){duties & 31, duties >> 8 & SERVERS_SIZE_MAX,
+                                 duties >> 16 & SERVERS_SIZE_MAX};
+}
+
+bool
+servers_valid(const struct proto_plan *plan)
+{
+    for (size_t m = 0; m < plan->count; m++) {
+        struct servers_duty duty = servers_unpack(plan->members[m].duties);
+        if (duty.weight > SERVERS_WEIGHT_MAX || servers_pack(duty) != plan->members[m].duties)
+            return false;
+    }
+    return true;
+}
+
+/* --- The geometry --------------------------------------------------------------------------------- */
+
+struct servers_cut
+servers_cut(const struct core_bucket *bucket, uint32_t chunk_elems)
+{
+    assert(chunk_elems > 0);
+    uint64_t elems = (bucket->count + SERVERS_RANGES - 1) / SERVERS_RANGES;
+    elems = (elems + CHECK_LANES - 1) / CHECK_LANES * CHECK_LANES;
+    elems = elems < SERVERS_RANGE_MIN ? SERVERS_RANGE_MIN : elems;
+    elems = elems > chunk_elems ? chunk_elems : elems;
+    struct servers_cut cut = {.first = bucket->first, .elems = (uint32_t)elems};
+    if (elems >= CHECK_STREAM && elems % CHECK_LANES == 0)
+        cut.first -= bucket->first % CHECK_LANES;
+    cut.count = (size_t)((bucket->first + bucket->count - cut.first + elems - 1) / elems);
+    cut.count = bucket->count == 0 ? 0 : cut.count;
+    return cut;
+}
+
+/* --- Who serves ----------------------------------------------------------------------------------- */
+
+/* With which weight a member serves buckets of this size. */
+static unsigned
+weight_of(const struct proto_member *member, uint64_t bytes)
+{
+    struct servers_duty duty = servers_unpack(member->duties);
+    bool in = bytes > UINT64_C(1) << duty.above && bytes <= UINT64_C(1) << duty.upto;
+    return in ? duty.weight : 0;
+}
+
+bool
+servers_take(const struct proto_plan *plan, uint64_t bytes)
+{
+    for (size_t m = 0; m < plan->count; m++)
+        if (weight_of(&plan->members[m], bytes) > 0)
+            return true;
+    return false;
+}
+
+unsigned
+servers_owner(const struct proto_plan *plan, uint64_t bytes, size_t bucket, size_t r)
+{
+    uint64_t range = mix64_pair(bucket, r), most = 0;
+    unsigned owner = (unsigned)plan->count;
+    for (size_t m = 0; m < plan->count; m++) {
+        uint64_t base = mix64_pair(range, plan->members[m].node.id);
+        for (unsigned k = weight_of(&plan->members[m], bytes); k > 0; k--) {
+            uint64_t drawn = mix64_pair(base, k);
+            if (owner == plan->count || drawn > most) {
+                owner = (unsigned)m;
+                most = drawn;
+            }
+        }
+    }
+    assert(owner < plan->count);
+    return owner;
+}
+
+/* --- Electing ------------------------------------------------------------------------------------- */
+
+/* The part of the best that a member has, in sixteenths; who is unknown counts as the best. */
+static unsigned
+part_of(const uint32_t *values, size_t n, size_t m)
+{
+    uint32_t most = 0;
+    for (size_t k = 0; k < n; k++)
+        most = values[k] > most ? values[k] : most;
+    if (values[m] == 0)
+        return SERVERS_WEIGHT_MAX;
+    uint64_t part = ((uint64_t)SERVERS_WEIGHT_MAX * values[m] + most / 2) / most;
+    return part < 1 ? 1 : (unsigned)part;
+}
+
+static unsigned
+weigh(const struct servers_view *view, size_t m)
+{
+    unsigned speed = part_of(view->speed, view->n, m), line = part_of(view->rate, view->n, m);
+    return speed < line ? speed : line;
+}
+
+/* The next server: of those with the highest weight one that already serves. */
+static size_t
+best_of(const struct servers_view *view, const unsigned *weight, const bool *chosen)
+{
+    size_t best = view->n;
+    for (size_t m = 0; m < view->n; m++) {
+        if (chosen[m])
+            continue;
+        bool more = best == view->n || weight[m] > weight[best];
+        bool stays = best < view->n && weight[m] == weight[best] && view->serves[m];
+        if (more || (stays && !view->serves[best]))
+            best = m;
+    }
+    return best;
+}
+
+static void
+set_duties(struct proto_plan *plan, size_t n, const unsigned *weight, const bool *chosen,
+           struct servers_duty duty)
+{
+    for (size_t m = 0; m < n; m++) {
+        duty.weight = chosen[m] ? weight[m] : 0;
+        plan->members[m].duties = servers_pack(duty);
+    }
+}
+
+/* log2, rounded up. */
+static unsigned
+log2_of(uint64_t bytes)
+{
+    unsigned log2 = 0;
+    while (log2 < SERVERS_SIZE_MAX && UINT64_C(1) << log2 < bytes)
+        log2++;
+    return log2;
+}
+
+/* Time in microseconds of so many bytes on the line of member m; fast lines take none that could be compared. */
+static uint64_t
+line_us(const struct servers_view *view, size_t m, uint64_t bytes)
+{
+    return view->rate[m] ? bytes * 1000 / view->rate[m] : 0;
+}
+
+uint64_t
+servers_ring_us(const struct servers_view *view, uint64_t bytes)
+{
+    uint64_t n = view->n, trips = 2 * (n - 1), most_us = 0;
+    uint64_t chunk = view->chunk_elems * sizeof(int32_t), part = bytes / n;
+    for (size_t m = 0; m < view->n; m++) {
+        uint64_t us = line_us(view, m, trips * part);
+        most_us = us > most_us ? us : most_us;
+    }
+    return trips * (SERVERS_HOP_US + (part + chunk) / chunk * SERVERS_MESSAGE_US) + most_us;
+}
+
+uint64_t
+servers_star_us(const struct servers_view *view, const struct proto_plan *plan, uint64_t bytes)
+{
+    struct core_bucket bucket = {0, bytes / sizeof(int32_t)};
+    uint64_t all = 0, most_us = 0, ranges = servers_cut(&bucket, view->chunk_elems).count;
+    for (size_t m = 0; m < view->n; m++)
+        all += weight_of(&plan->members[m], bytes);
+    assert(all > 0);
+    for (size_t m = 0; m < view->n; m++) {
+        uint64_t weight = weight_of(&plan->members[m], bytes);
+        /* of 4 * all parts: those of the other servers, and its own as often as there are other members */
+        uint64_t parts = 4 * (all - weight) + SERVERS_UNEVEN * weight * (view->n - 1);
+        uint64_t us = line_us(view, m, bytes / (4 * all) * parts) +
+                      ranges * parts / (4 * all) * SERVERS_MESSAGE_US;
+        most_us = us > most_us ? us : most_us;
+    }
+    return 2 * SERVERS_HOP_US + most_us;
+}
+
+/* The largest size up to which servers take less time than the ring. */
+static unsigned
+auto_upto(const struct servers_view *view, const struct proto_plan *plan, unsigned above)
+{
+    unsigned upto = above;
+    while (upto < SERVERS_AUTO_MAX && servers_star_us(view, plan, UINT64_C(2) << upto) <
+                                          servers_ring_us(view, UINT64_C(2) << upto))
+        upto++;
+    return upto;
+}
+
+void
+servers_elect(const struct servers_view *view, struct proto_plan *plan)
+{
+    unsigned weight[PROTO_PEERS_MAX] = {0};
+    bool chosen[PROTO_PEERS_MAX] = {false}, none[PROTO_PEERS_MAX] = {false};
+    struct servers_duty duty = {.above = 0, .upto = SERVERS_SIZE_MAX};
+    assert(view->n == plan->count);
+    for (size_t m = 0; m < view->n; m++)
+        weight[m] = weigh(view, m);
+    for (size_t k = 0; k < view->n && k < view->wanted; k++)
+        chosen[best_of(view, weight, chosen)] = true;
+    set_duties(plan, view->n, weight, chosen, duty);
+    if (view->wanted != CORE_SERVERS_AUTO)
+        return;
+    duty.above = log2_of(view->direct_bytes);
+    duty.upto = view->n > 2 ? auto_upto(view, plan, duty.above) : duty.above;
+    set_duties(plan, view->n, weight, duty.upto > duty.above ? chosen : none, duty);
+}

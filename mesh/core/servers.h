@@ -1,0 +1,105 @@
+/* servers.h - elected servers: which members sum which ranges of a bucket. The leader decides it, the plan carries it.
+ *
+ * A bucket that servers sum is cut into *ranges* of servers_range_elems elements. How long they are does not depend on
+ * who the members are. Each range belongs to one server by weighted rendezvous hashing (Thaler and Ravishankar,
+ * IEEE/ACM Trans. Netw. 1998): a server draws `weight` numbers from the range, its own id and a counter, and the
+ * highest number of all servers wins. So a range moves only to a server that has come, or from one that has gone: 1/n
+ * of them. Only integers are compared, so all members of a plan come to the same result.
+ *
+ * In a plan of the engine "rounds" the duties of a member are:
+ *
+ *     bits 0..4    weight, 0..SERVERS_WEIGHT_MAX; 0: it serves nothing, and all other bits are 0
+ *     bits 8..13   it serves buckets of more than 2^above bytes
+ *     bits 16..21  and of at most 2^upto bytes
+ *
+ * A bucket that nobody serves goes round the ring, or directly from everyone to everyone (collective.h).
+ *
+ * Who is elected: the `servers` members with the highest weights. The weight is the share of the best member's speed or
+ * of its line that this member has, whichever is less. Speeds are known from heartbeats. The time on the lines is
+ * known from heartbeats, too (lag.h), and the bytes from the plan before: together they are the rate of a line. With
+ * `auto`, all members serve, but only the buckets for which two trips to the servers take less time than 2(n-1) trips
+ * along the ring, by the same rates. */
+#ifndef MESH_SERVERS_H
+#define MESH_SERVERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mesh/core/core.h"
+
+enum {
+    SERVERS_WEIGHT_MAX = 16,
+    SERVERS_RANGES = 64, /* a large bucket is cut into so many ranges, or more */
+    /* elements of a range: a small bucket has fewer ranges, because messages have a price */
+    SERVERS_RANGE_MIN = 1 << 14,
+    SERVERS_SIZE_MAX = 63,   /* log2 of bytes */
+    SERVERS_AUTO_MAX = 40,   /* `auto` looks at buckets of up to 2^40 bytes */
+    SERVERS_HOP_US = 150,    /* a trip of a small message from member to member, about */
+    SERVERS_MESSAGE_US = 10, /* what a message costs beside its bytes, about */
+    SERVERS_UNEVEN = 5,      /* quarters: the busiest server has so much more than its share */
+};
+
+/* What a member of a plan serves. */
+struct servers_duty {
+    unsigned weight, above, upto;
+};
+
+uint64_t servers_pack(struct servers_duty duty);
+struct servers_duty servers_unpack(uint64_t duties);
+/* Are the duties of this plan well formed? */
+bool servers_valid(const struct proto_plan *plan);
+
+/* --- The geometry --------------------------------------------------------------------------------- */
+
+/* Range r of a bucket is [first + r * elems, first + (r + 1) * elems), cut to the bucket. `first` may lie before the
+ * bucket, so that ranges begin where copies may bypass the caches. */
+struct servers_cut {
+    uint64_t first;
+    uint32_t elems;
+    size_t count; /* of ranges */
+};
+
+struct servers_cut servers_cut(const struct core_bucket *bucket, uint32_t chunk_elems);
+
+static inline uint64_t
+servers_begin(const struct servers_cut *cut, const struct core_bucket *bucket, size_t r)
+{
+    return r == 0 ? bucket->first : cut->first + r * cut->elems;
+}
+
+static inline uint64_t
+servers_end(const struct servers_cut *cut, const struct core_bucket *bucket, size_t r)
+{
+    return r + 1 >= cut->count ? bucket->first + bucket->count : cut->first + (r + 1) * cut->elems;
+}
+
+/* --- Who serves ----------------------------------------------------------------------------------- */
+
+/* Does anybody serve buckets of this size? */
+bool servers_take(const struct proto_plan *plan, uint64_t bytes);
+/* The rank of the server of range `r` of bucket `bucket`, which has `bytes` bytes; somebody serves it. */
+unsigned servers_owner(const struct proto_plan *plan, uint64_t bytes, size_t bucket, size_t r);
+
+/* --- Electing ------------------------------------------------------------------------------------- */
+
+/* What the leader knows about the members; ranks as in the plan. */
+struct servers_view {
+    size_t n;
+    unsigned wanted; /* as core_config.servers */
+    uint32_t chunk_elems;
+    uint64_t direct_bytes; /* buckets of at most this size are left to the direct way by `auto` */
+    uint32_t speed[PROTO_PEERS_MAX]; /* as in heartbeats; 0: unknown */
+    uint32_t
+        rate[PROTO_PEERS_MAX];    /* of its line, bytes per ms; 0: unknown, or faster than counts */
+    bool serves[PROTO_PEERS_MAX]; /* it did in the plan before */
+};
+
+/* Writes the duties of the members into the plan. */
+void servers_elect(const struct servers_view *view, struct proto_plan *plan);
+/* How long a bucket of so many bytes takes, in microseconds: round the ring, and by these servers. */
+uint64_t servers_ring_us(const struct servers_view *view, uint64_t bytes);
+uint64_t servers_star_us(const struct servers_view *view, const struct proto_plan *plan,
+                         uint64_t bytes);
+
+#endif
