@@ -77,9 +77,8 @@
 #define MUTANT_STAR_EARLY                                                                          \
     (UINT64_C(1) << 48) /* a server sends a total without the last contribution, as if complete */
 #define MUTANT_STAR_AGAIN                                                                          \
-    (UINT64_C(1) << 49) /* a server adds a contribution as often as it comes */
-#define MUTANT_STAR_OWNER                                                                          \
-    (UINT64_C(1) << 50) /* whose range it is, and which one, is not compared */
+    (UINT64_C(1) << 49)                     /* a server adds a contribution as often as it comes */
+#define MUTANT_STAR_OWN (UINT64_C(1) << 50) /* a server adds its own contribution again and again */
 
 /* The engine gossip; its bits are also those of bugs in rounds: no core runs both. */
 #define MUTANT_GOSSIP_ONE_END                                                                      \

@@ -75,7 +75,7 @@ range_of(const struct collective *c, const struct proto_chunk *chunk)
     size_t r = (size_t)((chunk->first - cut->by.first) / cut->by.elems);
     bool exact = chunk->first == servers_begin(&cut->by, b, r) &&
                  chunk->first + chunk->count == servers_end(&cut->by, b, r);
-    if (!exact || (chunk->hop != hop_of(r) && !core_mutant(MUTANT_STAR_OWNER)))
+    if (!exact || chunk->hop != hop_of(r))
         return NULL;
     return &c->ranges[cut->range + r];
 }
@@ -101,9 +101,10 @@ open_bucket(struct collective *c, size_t bucket)
     const struct core_bucket *b = &c->setup.buckets[bucket];
     const struct cut *cut = cut_of(c, bucket);
     struct lane *lane = &c->lanes[bucket];
-    for (size_t r = 0; !lane->begun && r < cut->by.count; r++) {
+    bool again = lane->begun && !core_mutant(MUTANT_STAR_OWN);
+    for (size_t r = 0; !again && r < cut->by.count; r++) {
         struct range *range = &c->ranges[cut->range + r];
-        if (range->owner != c->rank || range->taken == 0)
+        if (range->owner != c->rank || range->taken == 0 || range->final)
             continue;
         uint64_t first = servers_begin(&cut->by, b, r);
         struct proto_chunk chunk = own_chunk(c, bucket, first, servers_end(&cut->by, b, r) - first);
@@ -179,7 +180,7 @@ take_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from
     struct range *range = range_of(c, chunk);
     if (!range)
         return bad(c, "wrong range", chunk);
-    if (range->owner != c->rank && !core_mutant(MUTANT_STAR_OWNER))
+    if (range->owner != c->rank)
         return bad(c, "a range of another server", chunk);
     if (range->final || ((range->taken >> from & 1) && !core_mutant(MUTANT_STAR_AGAIN)))
         return VERDICT_DONE;
@@ -205,7 +206,7 @@ take_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from
     struct range *range = range_of(c, chunk);
     if (!range)
         return bad(c, "wrong range", chunk);
-    if (range->owner != from && !core_mutant(MUTANT_STAR_OWNER))
+    if (range->owner != from)
         return bad(c, "a total from another member than the server", chunk);
     if (range->final)
         return VERDICT_DONE;

@@ -114,25 +114,65 @@ straggler_predict(const struct straggler_input *view, uint64_t set)
     return makespan_us(view, set) + apply_us + lag_us;
 }
 
-/* How much the lines of a member and its trainer cost. Each line has two ends: who is slow has many bad ones. */
+/* The longest time on a line of the members in `set`; and its ends. */
+static uint64_t
+longest_of(const struct straggler_input *view, uint64_t set, size_t ends[2])
+{
+    uint64_t most_us = 0;
+    for (size_t a = 0; a < view->n; a++)
+        for (size_t b = 0; b < view->n; b++)
+            if (a != b && (set >> a & 1) && (set >> b & 1) && view->lag_us[a][b] > most_us) {
+                most_us = view->lag_us[a][b];
+                ends[0] = a;
+                ends[1] = b;
+            }
+    return most_us;
+}
+
+/* How much a line of a member takes on average, and its trainer. Each line has two ends: who is slow has bad ones only.
+ * Of those that sent nothing nothing is known: between members that are no servers, for example. */
 static uint64_t
 cost_of(const struct straggler_input *view, uint64_t set, size_t m)
 {
-    uint64_t all_us = 0;
-    for (size_t k = 0; k < view->n; k++)
-        if (k != m && (set >> k & 1))
-            all_us +=
-                (uint64_t)view->lag_us[m][k] + view->lag_us[k][m] + 2 * (uint64_t)view->apply_us[m];
-    return all_us;
+    uint64_t all_us = 0, lines = 0;
+    for (size_t k = 0; k < view->n; k++) {
+        if (k == m || !(set >> k & 1))
+            continue;
+        all_us += (uint64_t)view->lag_us[m][k] + view->lag_us[k][m];
+        lines += (view->lag_us[m][k] > 0) + (view->lag_us[k][m] > 0);
+    }
+    return (lines ? all_us / lines : 0) + view->apply_us[m];
+}
+
+static bool
+clearly_less(uint64_t then_us, uint64_t now_us)
+{
+    return 4 * now_us > STRAGGLER_GAIN * then_us && now_us > then_us + STRAGGLER_GAIN_US;
+}
+
+/* An end of the longest line, if all lines are clearly shorter without it, but not without the other end: a slow member
+ * that serves all others. PROTO_PEERS_MAX: there is none. */
+static size_t
+slow_end(const struct straggler_input *view, uint64_t set)
+{
+    size_t ends[2] = {0}, others[2];
+    if (longest_of(view, set, ends) == 0)
+        return PROTO_PEERS_MAX;
+    uint64_t without_us[2];
+    for (int e = 0; e < 2; e++)
+        without_us[e] = longest_of(view, set & ~(UINT64_C(1) << ends[e]), others);
+    if (clearly_less(without_us[0], without_us[1]))
+        return ends[0];
+    return clearly_less(without_us[1], without_us[0]) ? ends[1] : PROTO_PEERS_MAX;
 }
 
 static size_t
 worst_of(const struct straggler_input *view, uint64_t set)
 {
-    size_t worst = PROTO_PEERS_MAX;
     uint64_t worst_us = 0;
     bool pair = __builtin_popcountll(set) == 2; /* of which the lines say nothing */
-    for (size_t m = 0; m < view->n; m++) {
+    size_t worst = pair ? PROTO_PEERS_MAX : slow_end(view, set);
+    for (size_t m = 0, end = worst; m < view->n && end == PROTO_PEERS_MAX; m++) {
         if (!(set >> m & 1))
             continue;
         uint64_t us = pair ? straggler_predict(view, UINT64_C(1) << m) : cost_of(view, set, m);
@@ -142,12 +182,6 @@ worst_of(const struct straggler_input *view, uint64_t set)
         }
     }
     return worst;
-}
-
-static bool
-clearly_less(uint64_t then_us, uint64_t now_us)
-{
-    return 4 * now_us > STRAGGLER_GAIN * then_us && now_us > then_us + STRAGGLER_GAIN_US;
 }
 
 uint64_t

@@ -294,7 +294,8 @@ depart(struct sim *sim, struct sim_message *m, uint64_t at)
         struct sim_message *twin = message_new();
         *twin = *m;
         twin->uses = 1;
-        sim_push(sim, at + rand_below(&sim->rand, 300000), SIM_ARRIVES, m->to, 0, 0, twin);
+        uint64_t later_us = rand_below(&sim->rand, rand_bool(&sim->rand) ? 300000 : 1000);
+        sim_push(sim, at + later_us, SIM_ARRIVES, m->to, 0, 0, twin);
     }
     sim_push(sim, at, SIM_ARRIVES, m->to, 0, 0, m);
 }

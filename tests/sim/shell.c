@@ -108,6 +108,7 @@ config_of(struct shell *shell)
         .block_size = p->block_size,
         .chunk_elems = p->chunk_elems,
         .direct_bytes = p->direct_bytes,
+        .servers = p->servers[node->index],
         .audit_share = p->audit_share,
         .audit_seed = mix64_pair(sim->seed, node->index),
         .audit_bucket = p->audit_share ? p->buckets - 2u : 0,

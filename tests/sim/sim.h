@@ -9,6 +9,7 @@
  *     repair    lost pages of checkpoints, which others may have       repair.c
  *     faults    crash, restart, pause, split, one-way cut, heal, ...   fault.c
  *     plain     a second generator of schedules, written apart         plain.c
+ *     servers   nodes that elect servers when they lead                servers.c
  *     alone     a node cut off from the others whose state is wrong   alone.c
  *     late      a node that runs late, or hears nothing, for a while   late.c
  *     slow      a member on a slow line, or that computes slowly  slow.c
@@ -87,22 +88,23 @@ struct sim_profile {
     unsigned corrupt_permille; /* bulk bodies with a flipped bit */
     unsigned
         memory_permille; /* contributions and totals with one, which the ledger tells the trainer */
-    unsigned header_permille; /* bulk headers with one */
-    bool bulk_wild;           /* bulk messages overtake, repeat and vanish, too */
-    bool both_cut;            /* without its acknowledgements TCP delivers nothing, either */
-    bool far;                 /* some ways are up to SIM_FAR_US longer than others */
-    uint64_t audit_share;     /* as in core_config; 0: no claims bucket */
-    unsigned liar;            /* computes wrongly, SIM_NODES_MAX none */
-    unsigned stranger;        /* this node is of another job, SIM_NODES_MAX none */
-    bool hold_cut;            /* messages into a cut wait for its end, as in TCP, or are lost */
-    bool leak;                /* messages to a dead process reach the one on its port */
-    bool slow;                /* computing takes longer than the network's timeouts */
-    bool seeds;               /* endpoints are given, no beacons */
-    bool pins;                /* before some rounds shards must not change hands */
-    bool even;                /* as in core_config */
-    bool private;             /* shards belong to nodes: private.c */
-    bool leave;               /* nodes leave once finished */
-    bool cuts_stay;           /* random one-way cuts after the last fault, for ever */
+    unsigned header_permille;        /* bulk headers with one */
+    bool bulk_wild;                  /* bulk messages overtake, repeat and vanish, too */
+    bool both_cut;                   /* without its acknowledgements TCP delivers nothing, either */
+    bool far;                        /* some ways are up to SIM_FAR_US longer than others */
+    uint64_t audit_share;            /* as in core_config; 0: no claims bucket */
+    unsigned servers[SIM_NODES_MAX]; /* as in core_config, of each node */
+    unsigned liar;                   /* computes wrongly, SIM_NODES_MAX none */
+    unsigned stranger;               /* this node is of another job, SIM_NODES_MAX none */
+    bool hold_cut;  /* messages into a cut wait for its end, as in TCP, or are lost */
+    bool leak;      /* messages to a dead process reach the one on its port */
+    bool slow;      /* computing takes longer than the network's timeouts */
+    bool seeds;     /* endpoints are given, no beacons */
+    bool pins;      /* before some rounds shards must not change hands */
+    bool even;      /* as in core_config */
+    bool private;   /* shards belong to nodes: private.c */
+    bool leave;     /* nodes leave once finished */
+    bool cuts_stay; /* random one-way cuts after the last fault, for ever */
     uint64_t compute_us[SIM_NODES_MAX]; /* per shard */
     uint64_t line_bits[SIM_NODES_MAX];  /* per second, either way; 0 without limit */
     uint64_t faults_end_us, deadline_us;
@@ -403,6 +405,9 @@ void audit_liar(struct sim *sim, struct sim_profile *profile);
 bool audit_claim_of(const struct sim_profile *profile, size_t element, unsigned *shard);
 void audit_lie(const struct sim *sim, struct sim_node *node, size_t bucket, size_t first_bucket);
 void audit_judge(struct sim *sim, const struct sim_node *node, unsigned expulsions);
+
+/* servers.c: who asks for how many servers. */
+void servers_profile(struct sim *sim);
 
 /* fault.c */
 void fault_profile(struct sim *sim);

@@ -238,6 +238,8 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
         plain_profile(sim);
     else
         fault_profile(sim);
+    if (!sim->play.scenario)
+        servers_profile(sim);
     sim->engine->begin(sim);
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         sim->nodes[i].index = i;
