@@ -14,6 +14,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
+#include "mesh/core/servers.h"
 #include "mesh/net/discover.h"
 #include "proto/fail.h"
 #include "proto/mix.h"
@@ -178,11 +179,30 @@ open_discover(struct mesh *mesh, struct why *why)
     return discover_new(&mesh->discover, &discover, why);
 }
 
+/* Chunks of a round that may go to one node: of the ring, or one for each range and direction. */
+static size_t
+chunks_max(const struct mesh_setup *setup)
+{
+    size_t ring = setup->vector_count / setup->chunk_elems + setup->bucket_count + 1, star = 0;
+    for (size_t b = 0; b < setup->bucket_count; b++)
+        star += servers_cut(&setup->buckets[b], setup->chunk_elems).count;
+    return ring > star ? ring : star;
+}
+
+/* Frames of ranges that wait for our own bucket: at a server one of each other member. */
+static size_t
+frames_max(const struct mesh_setup *setup)
+{
+    size_t ranges = 0;
+    for (size_t b = 0; b < setup->bucket_count; b++)
+        ranges += servers_cut(&setup->buckets[b], setup->chunk_elems).count;
+    return 2 * chunks_max(setup) + PROTO_PEERS_MAX * ranges;
+}
+
 static int
 open_wire(struct mesh *mesh, struct why *why)
 {
     const struct mesh_setup *setup = &mesh->setup;
-    size_t messages = 2 * (setup->vector_count / setup->chunk_elems + setup->bucket_count + 1);
     struct wire_setup wire = {
         .self = mesh->self,
         .address = discover_address(mesh->discover),
@@ -191,8 +211,8 @@ open_wire(struct mesh *mesh, struct why *why)
         .port_last = MESH_PORT_LAST,
         .epoll_fd = mesh->epoll_fd,
         .wake_fd = mesh->wake_fd,
-        .frames = messages + FRAMES_SPARE,
-        .queue_size = messages + FRAMES_SPARE,
+        .frames = frames_max(setup) + FRAMES_SPARE,
+        .queue_size = 2 * chunks_max(setup) + FRAMES_SPARE,
         .express = mesh->express,
         .bucket_count = setup->bucket_count,
     };
@@ -218,6 +238,7 @@ open_core(struct mesh *mesh)
         .peers_min = setup->peers_min,
         .keep_all = setup->keep_all,
         .even = setup->even,
+        .servers = setup->servers,
         .gather_us = setup->gather_ms * 1000,
         .bucket_count = setup->bucket_count,
         .buckets = setup->buckets,

@@ -40,19 +40,26 @@ int
 wire_frames_new(struct wire *wire)
 {
     wire->frames = calloc(wire->setup.frames, sizeof *wire->frames);
-    if (!wire->frames)
-        return -ENOMEM;
-    for (size_t i = 0; i < wire->setup.frames; i++) {
-        zmq_msg_init(&wire->frames[i].body);
-        frame_put_back(wire, &wire->frames[i]);
+    wire->frames_used = 0;
+    return wire->frames ? 0 : -ENOMEM;
+}
+
+/* There may be many: memory of those that were never needed is not touched. NULL: all are kept. */
+static struct frame *
+frame_free(struct wire *wire)
+{
+    if (!wire->free_frames && wire->frames_used < wire->setup.frames) {
+        struct frame *fresh = &wire->frames[wire->frames_used++];
+        zmq_msg_init(&fresh->body);
+        frame_put_back(wire, fresh);
     }
-    return 0;
+    return wire->free_frames;
 }
 
 void
 wire_frames_free(struct wire *wire)
 {
-    for (size_t i = 0; wire->frames && i < wire->setup.frames; i++)
+    for (size_t i = 0; wire->frames && i < wire->frames_used; i++)
         if (wire->frames[i].kept)
             zmq_msg_close(&wire->frames[i].body);
     free(wire->frames);
@@ -234,7 +241,7 @@ bool
 wire_receive_bulk(struct wire *wire)
 {
     zmq_msg_t header;
-    struct frame *frame = wire->free_frames;
+    struct frame *frame = frame_free(wire);
     wire->pull_stalled = frame == NULL; /* all kept: let TCP hold the senders back */
     if (!frame)
         return false;

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mesh/core/core.h"
 #include "nn/data.h"
 #include "nn/nn.h"
 #include "nn/optim.h"
@@ -78,7 +79,8 @@ struct config {
         uint64_t checkpoint_every;  /* steps; 0 = about every half minute. This node only. */
     } train;
     struct {
-        char topology[16]; /* ring */
+        char topology[16]; /* ring or server */
+        unsigned servers;  /* with server: how many; CORE_SERVERS_AUTO */
         bool even;         /* division: equal shares, not by speed */
         char group[PROTO_NAME_MAX];
         char interface[64]; /* "" = all usable */

@@ -96,7 +96,8 @@ static const struct config_word schedules[] = {
     {"inv_sqrt", OPTIM_INV_SQRT},
     {NULL, 0},
 };
-static const struct config_word topologies[] = {{"ring", 0}, {NULL, 0}};
+static const struct config_word topologies[] = {{"ring", 0}, {"server", 1}, {NULL, 0}};
+static const struct config_word servers[] = {{"auto", CORE_SERVERS_AUTO}, {NULL, 0}};
 static const struct config_word divisions[] = {{"speed", 0}, {"even", 1}, {NULL, 0}};
 static const struct config_word levels[] = {
     {"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}, {NULL, 0},
@@ -244,6 +245,8 @@ const struct config_key config_keys[] = {
 
     WORD("mesh", "topology", CONFIG_SHARED, MEMBER(mesh.topology), topologies, "ring"),
     ENUM("mesh", "division", CONFIG_SHARED, MEMBER(mesh.even), divisions, "speed"),
+    {"mesh", "servers", CONFIG_UINT, CONFIG_SHARED, MEMBER(mesh.servers), 1, PROTO_PEERS_MAX, servers,
+     "auto", NULL},
     TEXT(CONFIG_NAME, "mesh", "group", CONFIG_NODE, MEMBER(mesh.group)),
     TEXT(CONFIG_TEXT, "mesh", "interface", CONFIG_NODE, MEMBER(mesh.interface)),
     UINT("mesh", "peers", CONFIG_SHARED, MEMBER(mesh.peers), 0, PROTO_PEERS_MAX, "0"),

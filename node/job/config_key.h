@@ -12,7 +12,7 @@
 #include "proto/why.h"
 
 enum config_kind {
-    CONFIG_UINT,      /* uint64_t or unsigned, min..max */
+    CONFIG_UINT,      /* uint64_t or unsigned, min..max, or the word of `words` if there is one */
     CONFIG_REAL,      /* double or float, min..max */
     CONFIG_ENUM,      /* int or bool, one of words */
     CONFIG_CHOICE,    /* the same, with settings */

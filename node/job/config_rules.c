@@ -62,6 +62,9 @@ const struct config_rule config_rules[] = {
      "its bits depend on the machine; set train.exact = no, or leave out run.numerics"},
     {"mesh.audit > 0", "train.exact = no",
      "no other node could recompute a shard; set train.exact = yes, or leave out mesh.audit"},
+    /* how sums travel */
+    {"mesh.servers != auto", "mesh.topology = ring",
+     "a ring has no servers; set mesh.topology = server, or leave out mesh.servers"},
 };
 const size_t config_rule_count = sizeof config_rules / sizeof config_rules[0];
 
@@ -244,6 +247,20 @@ check_round(const struct config *config, struct why *why)
     return fail_key(config, "train.local_steps", 0, reason, why);
 }
 
+static int
+check_servers(const struct config *config, struct why *why)
+{
+    char reason[REASON_SIZE];
+    unsigned long long peers = config->mesh.peers;
+    if (peers == 0 || config->mesh.servers == CORE_SERVERS_AUTO || config->mesh.servers <= peers)
+        return 0;
+    snprintf(reason, sizeof reason,
+             "= %u cannot go with mesh.peers = %llu: each server is one of the nodes; wait for as "
+             "many nodes, or elect fewer servers",
+             config->mesh.servers, peers);
+    return fail_key(config, "mesh.servers", 0, reason, why);
+}
+
 int
 config_rules_check(const struct config *config, struct why *why)
 {
@@ -254,5 +271,6 @@ config_rules_check(const struct config *config, struct why *why)
         if (config_rule_holds(config, config_rules[i].first) &&
             config_rule_holds(config, config_rules[i].second))
             rc = fail_rule(config, &config_rules[i], why);
+    rc = rc ? rc : check_servers(config, why);
     return rc ? rc : check_round(config, why);
 }

@@ -29,7 +29,8 @@ config_key_expected(const struct config_key *key, char *out, size_t size)
     switch (key->kind) {
     case CONFIG_UINT:
     case CONFIG_SHAPE:
-        snprintf(out, size, "expected a whole number %.0f..%.0f", key->min, key->max);
+        snprintf(out, size, "expected a whole number %.0f..%.0f%s%s", key->min, key->max,
+                 key->words ? " or " : "", key->words ? key->words[0].name : "");
         return;
     case CONFIG_REAL:
         snprintf(out, size, "expected a number %g..%g", key->min, key->max);
@@ -106,6 +107,10 @@ static int
 set_uint(const struct config_key *key, void *base, const char *text)
 {
     uint64_t value;
+    if (key->words && strcmp(text, key->words[0].name) == 0) {
+        store_uint(key, base, (uint64_t)key->words[0].value);
+        return 0;
+    }
     if (parse_uint(text, &value) || value < (uint64_t)key->min || value > (uint64_t)key->max)
         return -EINVAL;
     store_uint(key, base, value);

@@ -151,6 +151,7 @@ open_mesh(struct run *run, struct why *why)
         .shards = config->train.shards,
         .peers_min = config->mesh.peers ? config->mesh.peers : 1,
         .even = config->mesh.even,
+        .servers = strcmp(config->mesh.topology, "server") == 0 ? config->mesh.servers : 0,
         .gather_ms = config->mesh.gather_ms,
         .vector_count = work_vector_count(run->work),
         .state_size = run->state.size,

@@ -106,8 +106,8 @@ refuses 'batch and shards' 'shards.yaml:3: train.batch = 100.*train.shards = 12'
 refuses 'batch smaller than the shards' 'train.batch = 5, expected a multiple of train.shards = 12: 12$' ../jobs/good.yaml --set train.batch=5
 job rate "$good" 'train: {optimizer: {sgd: {rate: 0}}}'
 refuses 'rate 0' 'rate.yaml:2: train.optimizer.sgd.rate = 0' ../jobs/rate.yaml
-job topology "$good" 'mesh: {topology: server}'
-refuses 'topology' 'not supported by this version: only ring' ../jobs/topology.yaml
+job topology "$good" 'mesh: {topology: star}'
+refuses 'topology' 'topology.yaml:2: mesh.topology = star, expected ring or server' ../jobs/topology.yaml
 job layer 'model: [flatten, dnse: 10]'
 refuses 'unknown layer' 'layer.yaml:1: model.layer = dnse, expected dense' ../jobs/layer.yaml
 job linear 'model: [flatten, linear: 10]'

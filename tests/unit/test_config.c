@@ -118,9 +118,14 @@ static const struct {
     {"train: {shards: 0}\n", "train.shards = 0|1..64"},
     {"train: {shards: 65}\n", "train.shards = 65"},
     {"train: {shards: 1000000}\n", "train.shards = 1000000"},
-    {"mesh: {topology: server}\n",
-     "mesh.topology = server|not supported by this version: only ring"},
-    {"mesh: {topology: gossip}\n", "not supported by this version: only ring"},
+    {"mesh: {topology: gossip}\n", "mesh.topology = gossip|expected ring or server"},
+    {"mesh: {topology: server, servers: 0}\n", "mesh.servers = 0|1..64 or auto"},
+    {"mesh: {topology: server, servers: 65}\n", "mesh.servers = 65|1..64 or auto"},
+    {"mesh: {topology: server, servers: all}\n", "mesh.servers = all|1..64 or auto"},
+    {"mesh: {servers: 2}\nmodel: [dense: 10]\n",
+     "job.yaml:1: mesh.servers = 2|mesh.topology = ring|set mesh.topology = server"},
+    {"mesh: {topology: server, servers: 3, peers: 2}\nmodel: [dense: 10]\n",
+     "job.yaml:1: mesh.servers = 3|mesh.peers = 2|fewer servers"},
     {"mesh: {port: 65536}\n", "mesh.port = 65536|0..65535"},
     {"mesh: {port: -1}\n", "mesh.port = -1"},
     {"mesh: {peers: 65}\n", "mesh.peers = 65|0..64"},
@@ -541,7 +546,7 @@ each_key_counts_for_the_job_or_not_and_travels_or_not(void **state)
         if (config_set(config, assignment, &why))
             fail_msg("%s", why.line);
         struct config *after = parse_again(config);
-        bool only = key->words && !key->words[1].name;
+        bool only = key->kind != CONFIG_UINT && key->words && !key->words[1].name;
         if ((config->job_hash != before->job_hash) != (key->scope == CONFIG_JOB))
             fail_msg("%s: the job hash %s", assignment,
                      key->scope == CONFIG_JOB ? "is the same" : "differs");

@@ -80,7 +80,9 @@ choose(const struct config_key *key, const char *sign, const char *value, char o
         snprintf(out, TEXT_SIZE, "%s", strcmp(value, "''") == 0 ? "x" : "");
         return;
     }
-    if (parse_real(value, &number))
+    if (parse_real(value, &number) && key->kind == CONFIG_UINT && strcmp(sign, "!=") == 0)
+        number = key->min; /* any but the word */
+    else if (parse_real(value, &number))
         fail_msg("%s.%s %s %s: no value known", key->section, key->name, sign, value);
     if (strcmp(sign, "<") == 0)
         number = key->kind == CONFIG_UINT ? number - 1 : number * 0.5;
@@ -210,6 +212,10 @@ static const struct {
     const char *needs; /* what it cannot do without, whatever its partner is */
 } settings[] = {
     {"mesh.topology=ring", ""},
+    {"mesh.topology=server", ""},
+    {"mesh.servers=auto", ""},
+    {"mesh.servers=3", "mesh.topology=server"},
+    {"mesh.peers=2", ""},
     {"train.exact=yes", ""},
     {"train.exact=no", ""},
     {"run.numerics=portable", ""},
@@ -232,6 +238,8 @@ enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
 static const char *const refused[][2] = {
     {"model.from=a.safetensors", "train.from=b/checkpoint-1"},
+    {"mesh.topology=ring", "mesh.servers=3"},
+    {"mesh.peers=2", "mesh.servers=3"},
     {"train.exact=yes", "run.numerics=openblas"},
     {"train.exact=no", "mesh.audit=0.1"},
     {"run.numerics=openblas", "mesh.audit=0.1"}, /* which needs train.exact=no */
