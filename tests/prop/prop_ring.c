@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "mesh/core/servers.h"
 #include "tests/support/rings.h"
 
 enum { BUCKETS_MAX = 5 };
@@ -116,6 +117,70 @@ survivors_of_a_plan_that_broke_off_get_the_same_sum(void **state)
     }
 }
 
+/* Each member serves with a weight of its own, or not at all; in some meshes only buckets of some sizes. */
+static void
+random_servers(struct rings *rings, struct rand *rand)
+{
+    struct servers_duty duty = {.above = 0, .upto = SERVERS_SIZE_MAX};
+    if (rand_below(rand, 3) == 0) {
+        duty.above = (unsigned)rand_below(rand, 6);
+        duty.upto = duty.above + (unsigned)rand_below(rand, 4);
+    }
+    unsigned most = (unsigned)rand_range(rand, 1, SERVERS_WEIGHT_MAX);
+    for (unsigned i = 0; i < rings->n; i++) {
+        duty.weight = rand_bool(rand) ? 0 : (unsigned)rand_range(rand, 1, most);
+        rings->duties[i] = servers_pack(duty);
+    }
+}
+
+static void
+servers_of_any_weight_give_the_plain_sum(void **state)
+{
+    (void)state;
+    struct rand rand = {4};
+    for (int k = 0; k < 600; k++) {
+        struct core_bucket buckets[BUCKETS_MAX];
+        size_t count = random_buckets(&rand, buckets);
+        unsigned n = (unsigned)rand_range(&rand, 2, RINGS_MAX);
+        uint64_t direct = rand_below(&rand, 200);
+        struct rings *rings =
+            rings_new(n, buckets, count, (uint32_t)rand_range(&rand, 1, 20), direct, &rand);
+        random_servers(rings, &rand);
+        rings_plan(rings, (1u << n) - 1, 1, &rand);
+        run(rings, &rand, UINT64_MAX);
+        assert_true(rings_right(rings, 0));
+        bytes_are_the_models(rings, direct);
+        rings_destroy(&rings);
+    }
+}
+
+/* The servers die with the others: the next plan has other ones, or none. */
+static void
+survivors_of_servers_get_the_same_sum(void **state)
+{
+    (void)state;
+    struct rand rand = {5};
+    for (int k = 0; k < 600; k++) {
+        struct core_bucket buckets[BUCKETS_MAX];
+        size_t count = random_buckets(&rand, buckets);
+        unsigned n = (unsigned)rand_range(&rand, 2, RINGS_MAX), survivors = 0;
+        struct rings *rings = rings_new(n, buckets, count, (uint32_t)rand_range(&rand, 1, 20),
+                                        rand_below(&rand, 200), &rand);
+        random_servers(rings, &rand);
+        rings_plan(rings, (1u << n) - 1, 1, &rand);
+        for (uint64_t plan = 2; plan < 5; plan++) {
+            run(rings, &rand, rand_below(&rand, 200));
+            while (survivors == 0)
+                survivors = (unsigned)rand_below(&rand, 1u << n);
+            random_servers(rings, &rand);
+            rings_plan(rings, survivors, plan, &rand);
+        }
+        run(rings, &rand, UINT64_MAX);
+        assert_true(rings_right(rings, 0));
+        rings_destroy(&rings);
+    }
+}
+
 int
 main(void)
 {
@@ -123,6 +188,8 @@ main(void)
         cmocka_unit_test(one_bucket_of_any_size_over_any_number_of_members),
         cmocka_unit_test(random_buckets_small_ones_directly),
         cmocka_unit_test(survivors_of_a_plan_that_broke_off_get_the_same_sum),
+        cmocka_unit_test(servers_of_any_weight_give_the_plain_sum),
+        cmocka_unit_test(survivors_of_servers_get_the_same_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mesh/core/servers.h"
+
 static void *
 get(size_t size)
 {
@@ -94,6 +96,7 @@ rings_new(unsigned n, const struct core_bucket *buckets, size_t bucket_count, ui
     rings->n = n;
     rings->buckets = buckets;
     rings->bucket_count = bucket_count;
+    rings->chunk_elems = chunk_elems;
     for (size_t b = 0; b < bucket_count; b++)
         rings->vector += buckets[b].count;
     shards_fill(rings, rand);
@@ -160,6 +163,9 @@ rings_plan(struct rings *rings, unsigned nodes, uint64_t hash, struct rand *rand
         plan.members[rand_below(rand, plan.count)].shards |= 1ull << s;
     for (unsigned r = 0; r < rings->members; r++)
         plan.members[r].node = (struct proto_node){rings->member[r] + 1, 1};
+    for (unsigned r = 0; r < rings->members; r++)
+        plan.members[r].duties = rings->duties[rings->member[r]];
+    rings->now = plan;
     for (unsigned r = 0; r < rings->members; r++) {
         struct rings_node *node = &rings->nodes[rings->member[r]];
         contribute(rings, node, plan.members[r].shards);
@@ -213,6 +219,21 @@ rings_right(const struct rings *rings, size_t first_bucket)
     return true;
 }
 
+/* Elements that `rank` sends of a bucket with servers: of the ranges of others once, of its own to each other one. */
+static uint64_t
+star_cost(const struct rings *rings, unsigned rank, size_t b)
+{
+    const struct core_bucket *bucket = &rings->buckets[b];
+    struct servers_cut cut = servers_cut(bucket, rings->chunk_elems);
+    uint64_t elements = 0;
+    for (size_t r = 0; r < cut.count; r++) {
+        uint64_t count = servers_end(&cut, bucket, r) - servers_begin(&cut, bucket, r);
+        unsigned owner = servers_owner(&rings->now, bucket->count * sizeof(int32_t), b, r);
+        elements += owner == rank ? (rings->members - 1) * count : count;
+    }
+    return elements;
+}
+
 uint64_t
 rings_cost(const struct rings *rings, unsigned rank, uint64_t direct_bytes, size_t first_bucket)
 {
@@ -220,7 +241,9 @@ rings_cost(const struct rings *rings, unsigned rank, uint64_t direct_bytes, size
     for (size_t b = first_bucket; b < rings->bucket_count && n > 1; b++) {
         uint64_t c = rings->buckets[b].count;
         uint64_t s = (rank + 1) % n, t = (rank + 2) % n;
-        if (c * sizeof(int32_t) <= direct_bytes)
+        if (c > 0 && servers_take(&rings->now, c * sizeof(int32_t)))
+            elements += star_cost(rings, rank, b);
+        else if (c * sizeof(int32_t) <= direct_bytes)
             elements += (n - 1) * c;
         else /* all segments twice, but those that end their trips here */
             elements += 2 * c - (c * (s + 1) / n - c * s / n) - (c * (t + 1) / n - c * t / n);

@@ -37,6 +37,7 @@ struct rings {
     unsigned n;
     size_t vector;
     size_t bucket_count;
+    uint32_t chunk_elems;
     const struct core_bucket *buckets;
     struct rings_node nodes[RINGS_MAX];
     int32_t *shard[RINGS_SHARDS]; /* the vectors whose sum is wanted */
@@ -44,6 +45,8 @@ struct rings {
     struct rings_message **queue;
     size_t waiting, room;
     unsigned member[RINGS_MAX], members; /* node of each rank */
+    uint64_t duties[RINGS_MAX];          /* of each node in the next plans; 0 at first */
+    struct proto_plan now;
     uint64_t plan;
 };
 
@@ -59,7 +62,7 @@ size_t rings_waiting(const struct rings *rings);
 void rings_deliver(struct rings *rings, size_t k);
 /* Everything is final and equal to the plain sum on every member? */
 bool rings_right(const struct rings *rings, size_t first_bucket);
-/* Bytes that `rank` must send for all buckets from first_bucket on: the cost model of collective.h. */
+/* Bytes that `rank` must send for all buckets from first_bucket on: the cost model of collective.h and route_star.c. */
 uint64_t rings_cost(const struct rings *rings, unsigned rank, uint64_t direct_bytes,
                     size_t first_bucket);
 

@@ -1,0 +1,274 @@
+/* Who serves which range, how few ranges move, and who is elected. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "mesh/core/servers.h"
+#include "proto/mix.h"
+
+enum { RANGES = 4096, MIB = 1 << 20 };
+
+static const struct servers_duty all_sizes = {1, 0, SERVERS_SIZE_MAX};
+
+/* n members whose ids come from `seed`, all of them servers of this weight. */
+static struct proto_plan
+plan_of(size_t n, unsigned weight, uint64_t seed)
+{
+    struct proto_plan plan = {.count = n};
+    struct servers_duty duty = all_sizes;
+    duty.weight = weight;
+    for (size_t m = 0; m < n; m++) {
+        plan.members[m].node.id = mix64_pair(seed, m);
+        plan.members[m].duties = servers_pack(duty);
+    }
+    return plan;
+}
+
+static uint64_t
+owner_id(const struct proto_plan *plan, size_t r)
+{
+    return plan->members[servers_owner(plan, MIB, 0, r)].node.id;
+}
+
+/* --- Duties and geometry -------------------------------------------------------------------------- */
+
+static void
+duties_are_packed_and_unpacked(void **state)
+{
+    (void)state;
+    struct servers_duty duty = {7, 16, 24}, again = servers_unpack(servers_pack(duty));
+    assert_memory_equal(&duty, &again, sizeof duty);
+    assert_int_equal(servers_pack((struct servers_duty){0, 16, 24}), 0);
+    struct proto_plan plan = plan_of(2, 3, 1);
+    assert_true(servers_valid(&plan));
+    static const uint64_t bad[] = {
+        17, 31, 1 << 5, 1u << 14 | 1, 0x100, UINT64_C(1) << 22 | 1, UINT64_MAX};
+    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+        plan.members[1].duties = bad[k];
+        assert_false(servers_valid(&plan));
+    }
+}
+
+static void
+ranges_cover_a_bucket_and_none_is_longer_than_a_chunk(void **state)
+{
+    (void)state;
+    static const uint64_t firsts[] = {0, 1, 15, 16, 1000003};
+    static const uint64_t counts[] = {1, 17, 65536, 1 << 20, 4000037, 40000000};
+    for (size_t f = 0; f < 5; f++)
+        for (size_t c = 0; c < 6; c++)
+            for (uint32_t chunk = 1 << 10; chunk <= PROTO_CHUNK_MAX; chunk *= 4) {
+                struct core_bucket bucket = {firsts[f], counts[c]};
+                struct servers_cut cut = servers_cut(&bucket, chunk);
+                uint64_t at = bucket.first;
+                for (size_t r = 0; r < cut.count; r++) {
+                    assert_int_equal(servers_begin(&cut, &bucket, r), at);
+                    uint64_t end = servers_end(&cut, &bucket, r);
+                    assert_in_range(end - at, 1, chunk);
+                    at = end;
+                }
+                assert_int_equal(at, bucket.first + bucket.count);
+            }
+    struct core_bucket none = {5, 0};
+    assert_int_equal(servers_cut(&none, 100).count, 0);
+}
+
+static void
+buckets_of_other_sizes_have_no_server(void **state)
+{
+    (void)state;
+    struct proto_plan plan = plan_of(3, 1, 1);
+    assert_true(servers_take(&plan, 4));
+    for (size_t m = 0; m < 3; m++)
+        plan.members[m].duties = servers_pack((struct servers_duty){1, 16, 20});
+    assert_false(servers_take(&plan, 1 << 16));
+    assert_true(servers_take(&plan, (1 << 16) + 4));
+    assert_true(servers_take(&plan, 1 << 20));
+    assert_false(servers_take(&plan, (1 << 20) + 4));
+}
+
+/* --- Rendezvous ----------------------------------------------------------------------------------- */
+
+/* Of the ranges that had to move, those of the member that went or came, and no other. */
+static void
+a_member_that_comes_or_goes_moves_its_own_ranges_only(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n < 12; n++)
+        for (unsigned weight = 1; weight <= SERVERS_WEIGHT_MAX; weight += 5) {
+            struct proto_plan more = plan_of(n + 1, weight, n), less = plan_of(n, weight, n);
+            size_t moved = 0;
+            for (size_t r = 0; r < RANGES; r++) {
+                bool other = owner_id(&more, r) != owner_id(&less, r);
+                moved += other;
+                if (other)
+                    assert_int_equal(owner_id(&more, r), more.members[n].node.id);
+            }
+            assert_in_range(moved, RANGES / (n + 1) * 8 / 10, RANGES / (n + 1) * 12 / 10);
+        }
+}
+
+static void
+the_order_of_members_does_not_matter(void **state)
+{
+    (void)state;
+    struct proto_plan plan = plan_of(5, 4, 9), turned = plan;
+    for (size_t m = 0; m < 5; m++)
+        turned.members[m] = plan.members[4 - m];
+    for (size_t r = 0; r < RANGES; r++)
+        assert_int_equal(owner_id(&plan, r), owner_id(&turned, r));
+}
+
+static void
+ranges_are_shared_by_weight(void **state)
+{
+    (void)state;
+    struct proto_plan plan = plan_of(3, 1, 5);
+    size_t count[3] = {0};
+    struct servers_duty duty = all_sizes;
+    for (unsigned m = 0; m < 3; m++) {
+        duty.weight = m == 0 ? 4 : m == 1 ? 12 : 0;
+        plan.members[m].duties = servers_pack(duty);
+    }
+    for (size_t r = 0; r < RANGES; r++)
+        count[servers_owner(&plan, MIB, 1, r)]++;
+    assert_in_range(count[0], RANGES / 4 * 9 / 10, RANGES / 4 * 11 / 10);
+    assert_in_range(count[1], RANGES * 3 / 4 * 9 / 10, RANGES * 3 / 4 * 11 / 10);
+    assert_int_equal(count[2], 0);
+}
+
+/* A change of weight by one sixteenth moves about as many ranges. */
+static void
+a_change_of_weight_moves_few_ranges(void **state)
+{
+    (void)state;
+    struct proto_plan before = plan_of(4, 16, 3), after = before;
+    struct servers_duty duty = all_sizes;
+    duty.weight = 15;
+    after.members[2].duties = servers_pack(duty);
+    size_t moved = 0;
+    for (size_t r = 0; r < RANGES; r++) {
+        bool other = owner_id(&before, r) != owner_id(&after, r);
+        moved += other;
+        if (other)
+            assert_int_equal(owner_id(&before, r), before.members[2].node.id);
+    }
+    assert_in_range(moved, 1, RANGES / 64 * 2);
+}
+
+/* --- Electing ------------------------------------------------------------------------------------- */
+
+static struct servers_view
+view_of(size_t n, unsigned wanted)
+{
+    return (struct servers_view){
+        .n = n, .wanted = wanted, .chunk_elems = PROTO_CHUNK_MAX, .direct_bytes = 1 << 16};
+}
+
+/* Bitmap of the servers. */
+static unsigned
+elected(const struct servers_view *view, struct proto_plan *plan)
+{
+    unsigned set = 0;
+    *plan = plan_of(view->n, 1, 1);
+    servers_elect(view, plan);
+    assert_true(servers_valid(plan));
+    for (size_t m = 0; m < view->n; m++)
+        set |= (unsigned)(plan->members[m].duties != 0) << m;
+    return set;
+}
+
+static void
+as_many_as_wanted_serve_or_all(void **state)
+{
+    (void)state;
+    struct proto_plan plan;
+    for (unsigned wanted = 1; wanted <= 6; wanted++) {
+        struct servers_view view = view_of(4, wanted);
+        unsigned set = elected(&view, &plan);
+        assert_int_equal(__builtin_popcount(set), wanted < 4 ? wanted : 4);
+        assert_true(servers_take(&plan, 4) && servers_take(&plan, UINT64_C(1) << 40));
+    }
+}
+
+static void
+the_fastest_serve_with_weights_by_speed_and_line(void **state)
+{
+    (void)state;
+    struct proto_plan plan;
+    struct servers_view view = view_of(4, 2);
+    view.speed[0] = 1000, view.speed[1] = 4000, view.speed[2] = 4000, view.speed[3] = 2000;
+    view.rate[1] = 100, view.rate[2] = 1000, view.rate[3] = 1000, view.rate[0] = 1000;
+    assert_int_equal(elected(&view, &plan), 1 << 2 | 1 << 3);
+    assert_int_equal(servers_unpack(plan.members[2].duties).weight, 16);
+    assert_int_equal(servers_unpack(plan.members[3].duties).weight, 8);
+}
+
+static void
+who_served_before_stays_among_equals(void **state)
+{
+    (void)state;
+    struct proto_plan plan;
+    struct servers_view view = view_of(4, 1);
+    assert_int_equal(elected(&view, &plan), 1);
+    view.serves[2] = true;
+    assert_int_equal(elected(&view, &plan), 4);
+    view.speed[0] = view.speed[1] = view.speed[3] = 1000, view.speed[2] = 500;
+    assert_int_equal(elected(&view, &plan), 1);
+}
+
+static void
+auto_takes_the_ring_for_two_members_and_small_buckets(void **state)
+{
+    (void)state;
+    struct proto_plan plan;
+    struct servers_view view = view_of(2, CORE_SERVERS_AUTO);
+    assert_int_equal(elected(&view, &plan), 0);
+    view = view_of(4, CORE_SERVERS_AUTO);
+    assert_int_equal(elected(&view, &plan), 15);
+    assert_false(servers_take(&plan, 1 << 16));
+    assert_true(servers_take(&plan, 1 << 18));
+}
+
+/* On slow equal lines the bytes decide, and the busiest server has more of them than a member of the ring. */
+static void
+auto_takes_the_ring_for_large_buckets_on_slow_lines(void **state)
+{
+    (void)state;
+    struct proto_plan plan;
+    struct servers_view view = view_of(4, CORE_SERVERS_AUTO);
+    for (size_t m = 0; m < 4; m++)
+        view.rate[m] = 12500; /* 100 Mbit/s */
+    elected(&view, &plan);
+    assert_false(servers_take(&plan, 16 * MIB));
+    view =
+        view_of(8, CORE_SERVERS_AUTO); /* on one slow line, the ring waits for it twice as long */
+    for (size_t m = 0; m < 8; m++)
+        view.rate[m] = m == 3 ? 1000 : 100000;
+    elected(&view, &plan);
+    assert_true(servers_take(&plan, 16 * MIB));
+    assert_int_equal(servers_unpack(plan.members[3].duties).weight, 1);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(duties_are_packed_and_unpacked),
+        cmocka_unit_test(ranges_cover_a_bucket_and_none_is_longer_than_a_chunk),
+        cmocka_unit_test(buckets_of_other_sizes_have_no_server),
+        cmocka_unit_test(a_member_that_comes_or_goes_moves_its_own_ranges_only),
+        cmocka_unit_test(the_order_of_members_does_not_matter),
+        cmocka_unit_test(ranges_are_shared_by_weight),
+        cmocka_unit_test(a_change_of_weight_moves_few_ranges),
+        cmocka_unit_test(as_many_as_wanted_serve_or_all),
+        cmocka_unit_test(the_fastest_serve_with_weights_by_speed_and_line),
+        cmocka_unit_test(who_served_before_stays_among_equals),
+        cmocka_unit_test(auto_takes_the_ring_for_two_members_and_small_buckets),
+        cmocka_unit_test(auto_takes_the_ring_for_large_buckets_on_slow_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
