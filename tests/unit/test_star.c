@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/check.h"
+#include "compress/check.h"
 #include "mesh/core/servers.h"
 #include "tests/support/rings.h"
 
