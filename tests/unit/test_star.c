@@ -125,7 +125,7 @@ good_reduce(const int32_t *body)
 {
     return (struct proto_msg){
         .type = PROTO_REDUCE,
-        .chunk = {.plan_hash = 1, .hop = 5, .first = 5, .count = 1, .check = check_of(body, 1)}};
+        .chunk = {.plan_hash = 1, .hop = 5, .first = 5, .count = 1, .check = check_of(body, 0, 1)}};
 }
 
 /* To node 0 when node 1 serves alone: a total. */
