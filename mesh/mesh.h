@@ -62,9 +62,9 @@ struct mesh_setup {
     size_t seed_count;
     unsigned shards;
     size_t peers_min;
-    bool keep_all;      /* leave no node out for being slow; for measurements of all nodes */
-    bool even;          /* equally many shards for all nodes, whatever their speed: core.h */
-    unsigned servers;   /* elected when this node leads, as in struct core_config: 0 none, the ring */
+    bool keep_all;    /* leave no node out for being slow; for measurements of all nodes */
+    bool even;        /* equally many shards for all nodes, whatever their speed: core.h */
+    unsigned servers; /* elected when this node leads, as in struct core_config: 0 none, the ring */
     uint64_t gather_ms; /* how long to wait for others before the first round when peers_min is 1 */
     const struct core_bucket *buckets;
     size_t bucket_count;

@@ -90,7 +90,7 @@ struct wire {
     atomic_bool sleeping;
     struct frame *frames, *free_frames;
     size_t frames_used; /* of `frames`; those behind were never needed */
-    uint64_t trim_at; /* us; 0: no peer came or went since the last trim */
+    uint64_t trim_at;   /* us; 0: no peer came or went since the last trim */
     uint64_t reasons[WIRE_REASONS_MAX];
     size_t reason_count;
     struct link links[WIRE_LINKS_MAX];
