@@ -2,8 +2,8 @@
 #include <assert.h>
 
 #include "mesh/core/divide.h"
-#include "mesh/core/elect.h"
 #include "mesh/core/internal.h"
+#include "mesh/core/plan_elect.h"
 
 void
 plan_tell(const struct plan *plan, const struct core *core, const struct proto_msg *msg)
@@ -288,7 +288,7 @@ propose(struct plan *plan, const struct core *core, const struct choice *choice)
     msg.plan.count = choice->n;
     hold_later(plan, core, choice);
     draft->plan = msg.plan;
-    elect_servers(plan, core, draft);
+    plan_elect(plan, core, draft);
     msg.plan = draft->plan;
     for (size_t k = 0; k < choice->n; k++)
         if (choice->peer[k] >= 0)
@@ -396,7 +396,7 @@ plan_balance(struct plan *plan, const struct core *core)
         core->pinned || core->config.private)
         return;
     bool divides = even ? uneven(plan, core) : due && unbalanced(plan, core);
-    if (!divides && !(due && elect_better(plan, core)))
+    if (!divides && !(due && plan_elects_better(plan, core)))
         return;
     plan->balance_us = backoff_us(plan->balance_us, PLAN_BALANCE_US, PLAN_BALANCE_MAX_US);
     plan->balance_at = awake_after(core->awake, plan->balance_us);

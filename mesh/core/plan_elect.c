@@ -1,6 +1,6 @@
-/* elect.c - see elect.h. The rate of a line is the bytes that the plan before sent along it, over the time that its
+/* plan_elect.c - see plan_elect.h. The rate of a line is the bytes that the plan before sent along it, over the time that its
  * chunks were under way. A member whose best line is slow has a slow line itself. */
-#include "mesh/core/elect.h"
+#include "mesh/core/plan_elect.h"
 
 #include <assert.h>
 
@@ -137,7 +137,7 @@ view_of(const struct plan *plan, const struct core *core, const struct plan_draf
 }
 
 void
-elect_servers(const struct plan *plan, const struct core *core, struct plan_draft *draft)
+plan_elect(const struct plan *plan, const struct core *core, struct plan_draft *draft)
 {
     struct servers_view view;
     assert(draft->plan.count > 0);
@@ -163,7 +163,7 @@ predict_us(const struct core *core, const struct servers_view *view, const struc
 }
 
 bool
-elect_better(const struct plan *plan, const struct core *core)
+plan_elects_better(const struct plan *plan, const struct core *core)
 {
     struct servers_view view;
     struct plan_draft draft = {.plan = plan->now, .hash = plan->hash, .rank = plan->rank};
