@@ -6,12 +6,36 @@
 /* What a tile is made of; the same for all tiles of a block but for a, b and what follows. */
 struct tile {
     const float *a, *b;
+    size_t
+        lda; /* 0: a lies in its panel; else its rows are so far apart, and elements of k side by side */
     size_t k;
     float *c; /* all vectors of its rows may be written */
     size_t ldc;
     bool add, relu;
     const float *bias;
 };
+
+/* As chain, of rows of A as they lie in memory. */
+INLINE void
+chain_rows(int rows, int vectors, const struct tile *tile, vec s[ROWS][VECTORS])
+{
+    const float *a[ROWS], *b = tile->b;
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        a[i] = tile->a + (size_t)i * tile->lda;
+    for (size_t t = 0; t < tile->k; t++, b += COLUMNS) {
+        vec v[VECTORS];
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            v[j] = *(const vec *)(b + j * LANES);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            UNROLL
+            for (int j = 0; j < vectors; j++)
+                s[i][j] = fused(v[j], a[i][t], s[i][j]);
+        }
+    }
+}
 
 INLINE void
 tile_run(int rows, int vectors, const struct tile *tile)
@@ -21,7 +45,10 @@ tile_run(int rows, int vectors, const struct tile *tile)
         load(rows, vectors, tile->c, tile->ldc, s);
     else
         zero(rows, vectors, s);
-    chain(rows, vectors, tile->k, tile->a, tile->b, COLUMNS, s);
+    if (tile->lda > 0)
+        chain_rows(rows, vectors, tile, s);
+    else
+        chain(rows, vectors, tile->k, tile->a, tile->b, COLUMNS, s);
     if (tile->bias != NULL)
         add_row(rows, vectors, tile->bias, s);
     if (tile->relu)
@@ -151,7 +178,7 @@ run_block(const float *a, const float *b, size_t m, size_t n, struct tile tile)
         for (size_t i = 0, rows; i < m; i += rows) {
             rows = least(m - i, ROWS);
             run_fn *f = run_tile[rows - 1][vectors - 1];
-            tile.a = a + i / GROUP * GROUP * tile.k + i % GROUP;
+            tile.a = tile.lda > 0 ? a + i * tile.lda : a + i / GROUP * GROUP * tile.k + i % GROUP;
             tile.b = b + j * tile.k;
             tile.c = c + i * tile.ldc + j;
             tile.bias = bias == NULL ? NULL : bias + j;
@@ -181,9 +208,21 @@ SIMD_NAME(product_pack)(const struct gemm_view *b, size_t n, size_t k, float *pa
         }
 }
 
+/* Few columns do not repay packing A, nor do short rows, which lie close together. */
+enum { DIRECT_COLUMNS = 192, DIRECT_DEPTH = 128 };
+
+/* Distance of the rows of A if they are read as they lie in memory, else 0. */
+static size_t
+direct_rows(const struct product *p)
+{
+    bool whole = p->a.step == 1 && p->a.run >= p->k && p->a.width >= p->m;
+    return whole && (p->n <= DIRECT_COLUMNS || p->k <= DIRECT_DEPTH) ? p->a.row : 0;
+}
+
 void
 SIMD_NAME(product_run)(const struct product *p, float *scratch)
 {
+    size_t lda = direct_rows(p);
     size_t wide = share(p->n, product_blocks.wide, COLUMNS), deep = share(p->k, PRODUCT_DEPTH, 1),
            tall = share(p->m, product_blocks.tall, GROUP);
     for (size_t j = 0; j < p->n; j += wide) {
@@ -198,12 +237,14 @@ SIMD_NAME(product_run)(const struct product *p, float *scratch)
                 pack_b(&p->b, j, n, k, depth, scratch + tall * deep);
             for (size_t i = 0; i < p->m; i += tall) {
                 size_t m = least(p->m - i, tall);
-                struct tile tile = {.k = depth, .c = p->c + i * p->ldc + j, .ldc = p->ldc};
+                struct tile tile = {
+                    .lda = lda, .k = depth, .c = p->c + i * p->ldc + j, .ldc = p->ldc};
                 tile.add = k > 0 || p->add;
                 tile.bias = last && p->bias != NULL ? p->bias + j : NULL;
                 tile.relu = last && p->relu;
-                pack_a(&p->a, i, m, k, depth, scratch);
-                run_block(scratch, b, m, n, tile);
+                if (lda == 0)
+                    pack_a(&p->a, i, m, k, depth, scratch);
+                run_block(lda > 0 ? p->a.at + i * lda + k : scratch, b, m, n, tile);
             }
         } while ((k += depth) < p->k);
     }
