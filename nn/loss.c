@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "nn/arithmetic/simd.h"
 #include "nn/arithmetic/vmath.h"
 
 static const double DOUBLE_MAX = 0x1.fffffffffffffp1023;
@@ -17,44 +18,52 @@ static const double DOUBLE_MAX = 0x1.fffffffffffffp1023;
 static bool
 finite_all(const float *z, size_t n)
 {
-    float zero = 0;
-    for (size_t i = 0; i < n; i++)
-        zero += z[i] * 0.0f; /* NaN for NaN and infinity */
+    float zero;
+    loss_finite(z, n, &zero);
     return zero == 0;
 }
 
-static size_t
-largest(const float *z, size_t n)
+/* One position: what is known of it before the sum of its exponentials. */
+struct position {
+    size_t top;
+    double target; /* of z - z[top] */
+};
+
+static struct position
+position_begin(const float *z, size_t n, int32_t label, float smoothing, float *p)
 {
-    size_t best = 0;
-    for (size_t i = 1; i < n; i++)
-        if (z[i] > z[best])
-            best = i;
-    return best;
+    struct position position;
+    loss_largest(z, n, &position.top);
+    float top = z[position.top], other = smoothing / (float)n, own = 1.0f - smoothing;
+    double target = (double)(z[label] - top), mean = 0;
+    for (size_t i = 0; smoothing > 0 && i < n; i++)
+        mean += (double)(z[i] - top);
+    position.target = smoothing > 0 ? (double)own * target + (double)other * mean : target;
+    loss_exp(z, top, p, n);
+    return position;
+}
+
+/* Returns its loss; p becomes the gradient. */
+static double
+position_end(const struct position *position, size_t n, int32_t label, float smoothing, float scale,
+             double sum, float *p)
+{
+    float other = smoothing / (float)n, own = 1.0f - smoothing, share = (float)(1 / sum);
+    float at_label = (p[label] * share - (other + own)) * scale;
+    loss_slope(p, share, other, scale, n);
+    p[label] = at_label;
+    return vmath_ln(sum) - position->target;
 }
 
 double
 loss_cross_entropy(const float *z, size_t n, int32_t label, float smoothing, float scale, float *p,
                    bool *correct)
 {
-    size_t top = largest(z, n);
-    double sum = 0, mean = 0;
-    float other = smoothing / (float)n, own = 1.0f - smoothing;
-    *correct = top == (size_t)label;
-    for (size_t i = 0; i < n; i++) {
-        p[i] = z[i] - z[top];
-        mean += (double)p[i];
-    }
-    double target = (double)p[label];
-    if (smoothing > 0)
-        target = (double)own * target + (double)other * mean;
-    vmath_exp(p, p, n);
-    for (size_t i = 0; i < n; i++)
-        sum += (double)p[i];
-    float share = (float)(1 / sum);
-    for (size_t i = 0; i < n; i++)
-        p[i] = (p[i] * share - (other + (i == (size_t)label ? own : 0.0f))) * scale;
-    return vmath_ln(sum) - target;
+    double sum;
+    struct position position = position_begin(z, n, label, smoothing, p);
+    *correct = position.top == (size_t)label;
+    loss_sums(p, 1, n, &sum);
+    return position_end(&position, n, label, smoothing, scale, sum, p);
 }
 
 double
@@ -106,6 +115,31 @@ labels_fit(const struct loss_spec *spec, const int32_t *label)
     return true;
 }
 
+/* Up to LOSS_ROWS positions together; adds their losses to *sum. Returns how many labels are the largest output. */
+static uint32_t
+some_cross_entropy(const struct loss_spec *spec, const float *z, const int32_t *label, size_t count,
+                   float scale, float *dz, double *sum)
+{
+    struct position position[LOSS_ROWS] = {{0}};
+    double sums[LOSS_ROWS];
+    size_t n = spec->outputs;
+    uint32_t hits = 0;
+    for (size_t t = 0; t < count; t++) {
+        if (label[t] == NN_LABEL_NONE) {
+            memset(dz + t * n, 0, n * sizeof *dz);
+            continue;
+        }
+        position[t] = position_begin(z + t * n, n, label[t], spec->smoothing, dz + t * n);
+        hits += position[t].top == (size_t)label[t];
+    }
+    loss_sums(dz, count, n, sums);
+    for (size_t t = 0; t < count; t++)
+        if (label[t] != NN_LABEL_NONE)
+            *sum += position_end(&position[t], n, label[t], spec->smoothing, scale, sums[t],
+                                 dz + t * n);
+    return hits;
+}
+
 /* The mean over the positions that have a label. */
 static double
 positions_cross_entropy(const struct loss_spec *spec, const float *z, const int32_t *label,
@@ -115,14 +149,10 @@ positions_cross_entropy(const struct loss_spec *spec, const float *z, const int3
     double sum = 0;
     for (size_t t = 0; t < spec->positions; t++)
         labelled += label[t] != NN_LABEL_NONE;
-    for (size_t t = 0; t < spec->positions; t++) {
-        bool hit = false;
-        if (label[t] == NN_LABEL_NONE)
-            memset(dz + t * n, 0, n * sizeof *dz);
-        else
-            sum += loss_cross_entropy(z + t * n, n, label[t], spec->smoothing,
-                                      scale / (float)labelled, dz + t * n, &hit);
-        hits += hit;
+    for (size_t t = 0, count; t < spec->positions; t += count) {
+        count = spec->positions - t < LOSS_ROWS ? spec->positions - t : LOSS_ROWS;
+        hits += some_cross_entropy(spec, z + t * n, label + t, count, scale / (float)labelled,
+                                   dz + t * n, &sum);
     }
     size_t most = labelled > 0 ? labelled : 1;
     *correct = (uint32_t)((hits * spec->positions + most / 2) / most);

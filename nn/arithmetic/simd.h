@@ -36,6 +36,8 @@ struct recurrent_step {
     float *c, *h;
 };
 
+enum { LOSS_ROWS = 8 };
+
 /* X(name, parameters, arguments): functions without a result */
 #define NN_SIMD_LIST(X)                                                                            \
     X(vmath_exp, (const float *x, float *y, size_t n), (x, y, n))                                  \
@@ -88,6 +90,13 @@ struct recurrent_step {
     X(softmax_recompute, (float *s, float scale, const float kept[2], size_t n),                   \
       (s, scale, kept, n))                                                                         \
     X(softmax_backward, (const float *p, float *dp, float scale, size_t n), (p, dp, scale, n))     \
+    X(loss_finite, (const float *z, size_t n, float *zero), (z, n, zero))                          \
+    X(loss_largest, (const float *z, size_t n, size_t *at), (z, n, at))                            \
+    X(loss_exp, (const float *z, float top, float *p, size_t n), (z, top, p, n))                   \
+    X(loss_sums, (const float *p, size_t rows, size_t n, double *sum), (p, rows, n, sum))          \
+    X(loss_slope, (float *p, float share, float other, float scale, size_t n),                     \
+      (p, share, other, scale, n))                                                                 \
+    X(vmath_add, (const float *a, const float *b, float *y, size_t n), (a, b, y, n))               \
     X(vmath_sum, (const float *x, size_t n, double *sum), (x, n, sum))                             \
     X(batchnorm_sum, (const struct batchnorm_channel *c, const float *x, double *sum),             \
       (c, x, sum))                                                                                 \

@@ -11,7 +11,7 @@
  *     vmath_sigmoid  2.41
  *     vmath_ln       2 (double)
  *
- * y may be x. No allocation. */
+ * y may be x, a or b. No allocation. */
 #ifndef NN_VMATH_H
 #define NN_VMATH_H
 
@@ -51,6 +51,8 @@ void vmath_silu_grad(const float *x, const float *dy, float *dx, size_t n);
 
 /* y[rows, n] = bias[n] in every row. */
 void vmath_spread(const float *bias, float *y, size_t rows, size_t n);
+/* y = a + b. */
+void vmath_add(const float *a, const float *b, float *y, size_t n);
 /* y[n] += x. */
 void vmath_add_scalar(float *y, float x, size_t n);
 /* sum[n] += x[rows, n] over rows, in row order; x rows are `stride` apart. */

@@ -72,29 +72,52 @@ gelu_slope(float x)
 }
 
 /* (1 + tanh u) / 2 = sigmoid(2 u); beyond |x| = 30 it is 0 or 1. */
+/* sigmoid(x) and sigmoid(-x), which is 1 less that with all its digits: they share exp -|x| and what it is divided
+ * by. */
+struct both {
+    float up, down;
+};
+
+static inline struct both
+sigmoid_both(float x)
+{
+    float e = exp_one(float_of(float_bits(x) | 0x80000000)), whole = 1.0f + e;
+    return (struct both){(x < 0 ? e : 1.0f) / whole, (x > 0 ? e : 1.0f) / whole};
+}
+
+/* (1 + tanh u) / 2 = sigmoid(2 u); beyond |x| = 30 it is 0 or 1. */
+static inline float
+gelu_tanh_limited(float x)
+{
+    float t = x > 30 ? 30 : x;
+    return t < -30 ? -30 : t;
+}
+
+static inline float
+gelu_tanh_inner(float t)
+{
+    return t * (1.59576912f + 0.0713548163f * (t * t)); /* 2 sqrt(2 / pi), times 0.044715 */
+}
+
 static inline float
 gelu_tanh_share(float x)
 {
-    float t = x > 30 ? 30 : x;
-    t = t < -30 ? -30 : t;
-    return sigmoid_one(
-        t * (1.59576912f + 0.0713548163f * (t * t))); /* 2 sqrt(2 / pi), times 0.044715 */
+    return sigmoid_one(gelu_tanh_inner(gelu_tanh_limited(x)));
 }
 
 static inline float
 gelu_tanh_slope(float x)
 {
-    float t = x > 30 ? 30 : x;
-    t = t < -30 ? -30 : t;
-    float s = gelu_tanh_share(x), inner = 1.59576912f + 0.214064449f * (t * t);
-    return s + (t * inner) * (s * gelu_tanh_share(-x));
+    float t = gelu_tanh_limited(x), inner = 1.59576912f + 0.214064449f * (t * t);
+    struct both s = sigmoid_both(gelu_tanh_inner(t));
+    return s.up + (t * inner) * (s.up * s.down);
 }
 
 static inline float
 silu_slope(float x)
 {
-    float s = sigmoid_one(x);
-    return s + (x * s) * sigmoid_one(-x); /* 1 - s with all its digits */
+    struct both s = sigmoid_both(x);
+    return s.up + (x * s.up) * s.down;
 }
 
 void
@@ -195,6 +218,13 @@ SIMD_NAME(vmath_silu_grad)(const float *x, const float *dy, float *dx, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         dx[i] = dy[i] * silu_slope(x[i]);
+}
+
+void
+SIMD_NAME(vmath_add)(const float *a, const float *b, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = a[i] + b[i];
 }
 
 void

@@ -159,8 +159,7 @@ positions_forward(const struct layer *layer, const struct layer_io *io)
     if (layer->spec.sinusoidal)
         sines(io->scratch, layer->in.dim[0], layer->in.dim[1]);
     for (size_t r = 0; r < io->rows; r++)
-        for (size_t i = 0; i < n; i++)
-            io->y[r * n + i] = io->x[r * n + i] + p[i];
+        vmath_add(io->x + r * n, p, io->y + r * n, n);
 }
 
 static void

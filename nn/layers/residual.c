@@ -5,6 +5,7 @@
  * comes out of the list: dx = dy + f'(x)^T dy. */
 #include <string.h>
 
+#include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
 
 static void
@@ -17,8 +18,7 @@ hold(const struct layer *layer, const struct layer_io *io)
 static void
 hold_backward(const struct layer *layer, const struct layer_io *io)
 {
-    for (size_t i = 0; i < io->rows * layer->out_size; i++)
-        io->dy[i] += io->held[i];
+    vmath_add(io->dy, io->held, io->dy, io->rows * layer->out_size);
 }
 
 static size_t
@@ -30,8 +30,7 @@ add_saved(const struct layer *layer)
 static void
 add(const struct layer *layer, const struct layer_io *io)
 {
-    for (size_t i = 0; i < io->rows * layer->out_size; i++)
-        io->y[i] = io->x[i] + io->held[i];
+    vmath_add(io->x, io->held, io->y, io->rows * layer->out_size);
 }
 
 static void
