@@ -283,6 +283,89 @@ struct proto_flow {
     uint64_t weight;           /* of push-sum, in units of 2^-24; the weight of a copy */
 };
 
+/* --- The engine push: mesh/core/push.h. A ticket in hand is its number plus one; 0: none. --------- */
+
+struct proto_claim {
+    uint64_t group_hash; /* the group that the sender took up last; 0: none */
+    uint64_t base;       /* the group whose ranges it holds; 0: it holds none */
+    uint64_t counter;    /* the highest one of a group that it knows */
+    uint64_t number;     /* of this claim; rises */
+    uint64_t tickets;    /* done, as far as the sender knows */
+    uint64_t
+        final_hash; /* of its model when all tickets are done and it has all ranges; 0: not yet */
+    bool leads;     /* its group */
+};
+
+struct proto_seat {
+    struct proto_node node;
+    bool serves; /* it owns ranges */
+};
+
+struct proto_group {
+    uint64_t counter;         /* above that of every group that the leader knows */
+    struct proto_node leader; /* has a seat, too */
+    uint64_t parent, base;    /* of the leader's claim before this group */
+    size_t count;
+    struct proto_seat seats[PROTO_PEERS_MAX]; /* in the order of ids; each id once */
+};
+
+struct proto_holdings {
+    uint64_t group_hash; /* proto_group_hash, as in all messages below */
+    bool answer;         /* send me yours, too */
+    uint64_t in_hand;    /* the ticket that the sender computes or pushes */
+    uint64_t tickets;    /* done, as far as the sender knows */
+    uint64_t check;
+};
+
+struct proto_pull {
+    uint64_t group_hash; /* 0: whatever group, as all tickets are done */
+    uint16_t range;
+    uint64_t number;  /* which compute of the sender it is for */
+    uint64_t in_hand; /* the ticket of it */
+    bool whole;       /* with all that who serves it needs */
+};
+
+struct proto_value {
+    uint64_t group_hash;
+    uint16_t range;
+    uint64_t number;  /* of the PULL */
+    uint64_t taken;   /* gradients that the range has taken */
+    uint64_t history; /* hash of what it has taken, in order */
+    bool whole;
+    bool has; /* the ticket of the PULL is among them */
+    uint64_t check;
+};
+
+struct proto_push {
+    uint64_t group_hash;
+    uint16_t range;
+    uint64_t ticket;
+    uint64_t read;  /* value.taken of what the gradient was computed from */
+    uint64_t taken; /* to the backup: of the range when it has taken this one; else 0 */
+    uint64_t number;
+    struct proto_node who; /* who computed it */
+    uint64_t check;
+};
+
+struct proto_applied {
+    uint64_t group_hash;
+    uint16_t range;
+    uint64_t in_hand; /* the ticket; 0: a whole range was taken over */
+    uint64_t taken;
+    uint64_t hash; /* of the range's bits */
+};
+
+struct proto_take {
+    uint64_t group_hash;
+    uint64_t in_hand; /* the ticket that is done */
+};
+
+struct proto_lease {
+    uint64_t group_hash;
+    uint64_t in_hand; /* the ticket to compute */
+    uint64_t tickets; /* done */
+};
+
 struct proto_msg {
     enum proto_type type;
     union {
@@ -305,6 +388,15 @@ struct proto_msg {
         struct proto_replica replica;
         struct proto_ask ask;
         struct proto_flow flow;
+        struct proto_claim claim;
+        struct proto_group group;
+        struct proto_holdings holdings;
+        struct proto_pull pull;
+        struct proto_value value;
+        struct proto_push push;
+        struct proto_applied applied;
+        struct proto_take take;
+        struct proto_lease lease;
     };
 };
 
@@ -326,6 +418,8 @@ const char *proto_type_name(enum proto_type type);
 
 /* Identifies a plan: a hash of round, counter, leader and every member. Never 0. */
 uint64_t proto_plan_hash(const struct proto_plan *plan);
+/* The same of a group of the engine push. */
+uint64_t proto_group_hash(const struct proto_group *group);
 
 /* What a node broadcasts, in at most PROTO_BEACON_MAX bytes. A beacon is only a hint: all it can cause is a
  * connection. */

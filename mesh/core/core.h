@@ -29,6 +29,7 @@
 #include "proto/proto.h"
 
 struct core;
+struct push_config;
 
 /* A received bulk body. The core may read and change `data` only during core_on_bulk. If it calls wire->keep, `data`
  * stays valid until the core calls wire->release(handle). */
@@ -130,6 +131,7 @@ struct core_config {
     void *program_ctx;
     const struct rounds_trainer *trainer;
     void *trainer_ctx;
+    const struct push_config *push; /* with the engine push, see push.h; copied */
     struct proto_node self;
     struct proto_hello hello; /* what this node tells others; `asks` and `answers` are ignored */
     const char *job;          /* the text of the job that we offer; NULL: none. Borrowed. */
@@ -243,6 +245,7 @@ struct core_stats {
     uint64_t damages;
     uint64_t audits;     /* shards of other nodes that this node computed again */
     unsigned expulsions; /* nodes that were expelled for wrong contributions */
+    uint64_t lost; /* push: tickets that were done and went with owner and backup of a range */
     bool leader;
     bool catching_up; /* this node takes the state of others, or follows their totals */
     bool benched;     /* this node was left out for a while, see straggler.h */

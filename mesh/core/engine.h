@@ -56,7 +56,7 @@ struct engine {
     const char *(*wrong)(const struct core *core); /* an invariant that does not hold, or NULL */
 };
 
-extern const struct engine engine_rounds, engine_gossip;
+extern const struct engine engine_rounds, engine_gossip, engine_push;
 
 /* Sends a heartbeat to all peers now, with what the engine says. A node without a job asks for one instead. */
 static inline void

@@ -80,6 +80,7 @@ struct core {
     uint64_t shared; /* rounds that others took part in */
     struct collective *collective;
     struct gossip *gossip; /* of the engine gossip */
+    struct push *push;     /* of the engine push */
     struct awake sweep_at; /* when frames that no plan wants are released */
 };
 

@@ -77,8 +77,13 @@
 #define MUTANT_STAR_EARLY                                                                          \
     (UINT64_C(1) << 48) /* a server sends a total without the last contribution, as if complete */
 #define MUTANT_STAR_AGAIN                                                                          \
-    (UINT64_C(1) << 49)                     /* a server adds a contribution as often as it comes */
-#define MUTANT_STAR_OWN (UINT64_C(1) << 50) /* a server adds its own contribution again and again */
+    (UINT64_C(1) << 49) /* a server adds a contribution as often as it comes */
+#define MUTANT_STAR_OWN    (UINT64_C(1) << 50) /* a server adds its own contribution again and again */
+#define MUTANT_PUSH_BACKUP (UINT64_C(1) << 52) /* an owner applies before its backup has it */
+#define MUTANT_PUSH_LEASE  (UINT64_C(1) << 53) /* a ticket is leased to several members */
+#define MUTANT_PUSH_TAKEN  (UINT64_C(1) << 54) /* a range takes what it has taken already */
+#define MUTANT_PUSH_BACK   (UINT64_C(1) << 55) /* a new owner serves an older copy than there is */
+#define MUTANT_PUSH_BOUND  (UINT64_C(1) << 56) /* the bound of ssp is one step too high */
 
 /* The engine gossip; its bits are also those of bugs in rounds: no core runs both. */
 #define MUTANT_GOSSIP_ONE_END                                                                      \

@@ -39,5 +39,6 @@ struct sim_engine {
 extern const struct sim_engine sim_engine_rounds;  /* rounds.c */
 extern const struct sim_engine sim_engine_private; /* the same, shards belong to nodes: private.c */
 extern const struct sim_engine sim_engine_gossip;  /* gossip.c */
+extern const struct sim_engine sim_engine_push;    /* push.c */
 
 #endif

@@ -117,6 +117,14 @@ static const struct plant plants_gossip[] = {
     {"what was sent to a former process is taken", MUTANT_GOSSIP_GHOST, 15000, 0, NULL},
 };
 
+static const struct plant plants_push[] = {
+    {"an owner applies a gradient before its backup has it", MUTANT_PUSH_BACKUP, 4000, 0, NULL},
+    {"a ticket is leased to several members", MUTANT_PUSH_LEASE, 4000, 0, NULL},
+    {"a range takes a ticket that it has taken", MUTANT_PUSH_TAKEN, 4000, 0, NULL},
+    {"a new owner begins with an older copy than there is", MUTANT_PUSH_BACK, 4000, 0, NULL},
+    {"the bound of ssp is one step too high", MUTANT_PUSH_BOUND, 4000, 0, NULL},
+};
+
 static const struct list {
     const char *engine;
     const struct plant *plant;
@@ -125,6 +133,7 @@ static const struct list {
     {"rounds", plants, sizeof plants / sizeof *plants},
     {"private", plants_private, sizeof plants_private / sizeof *plants_private},
     {"gossip", plants_gossip, sizeof plants_gossip / sizeof *plants_gossip},
+    {"push", plants_push, sizeof plants_push / sizeof *plants_push},
 };
 
 static bool

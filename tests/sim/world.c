@@ -18,7 +18,7 @@ struct sim_queue {
 };
 
 static const struct sim_engine *const engines[] = {&sim_engine_rounds, &sim_engine_private,
-                                                   &sim_engine_gossip};
+                                                   &sim_engine_gossip, &sim_engine_push};
 
 bool
 sim_engine(struct sim *sim, const char *name)

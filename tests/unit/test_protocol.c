@@ -39,7 +39,7 @@ static const struct field_name {
 };
 enum { FIELDS_COUNT = sizeof fields / sizeof fields[0] };
 
-static const char *const items[] = {"endpoint", "hearing", "member"};
+static const char *const items[] = {"endpoint", "hearing", "member", "seat"};
 enum { ITEMS = sizeof items / sizeof items[0] };
 
 /* Rules of the grammar: "hold = %x94 version %x06 plan-hash round". */

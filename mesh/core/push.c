@@ -1,0 +1,382 @@
+/* push.c - the engine "push": it drives the group, the ranges and the worker in this order. See push.h. */
+#include "mesh/core/push.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "mesh/core/engine.h"
+#include "mesh/core/internal.h"
+
+/* --- Life ----------------------------------------------------------------------------------------- */
+
+static size_t
+body_max(const struct push_config *config)
+{
+    size_t most = 16 * (size_t)config->range_count; /* the holdings */
+    for (unsigned k = 0; k < config->range_count; k++) {
+        const struct push_size *size = &config->size[k];
+        size_t copy = PUSH_SET_SIZE + (size->copy > size->value ? size->copy : size->value);
+        assert(copy <= PROTO_BLOCK_MAX && size->gradient <= PROTO_BLOCK_MAX);
+        most = copy > most ? copy : most;
+    }
+    return most;
+}
+
+static int
+start(struct core *core)
+{
+    const struct push_config *config = core->config.push;
+    struct push *push = core->push = calloc(1, sizeof *push);
+    if (!push)
+        return -ENOMEM;
+    assert(config->range_count >= 1 && config->range_count <= PUSH_RANGES_MAX);
+    assert(config->tickets >= 1 && config->shards >= 1 && config->group >= 1);
+    push->config = *config;
+    push->source = -1;
+    push->leases.tickets = config->tickets;
+    push->leases.shards = config->shards;
+    push->leases.bound = config->bound;
+    push->range = calloc(config->range_count, sizeof *push->range);
+    push->history = calloc(config->range_count, sizeof *push->history);
+    push->body = calloc(1, body_max(config));
+    if (!push->range || !push->history || !push->body)
+        return -ENOMEM;
+    push_range_init(push);
+    return 0;
+}
+
+static void
+end(struct core *core)
+{
+    struct push *push = core->push;
+    if (push && push->range && push->body) {
+        push_group_forget(push);
+        push_range_forget(push, core);
+    }
+    if (push) {
+        free(push->range);
+        free(push->history);
+        free(push->body);
+    }
+    free(push);
+    core->push = NULL;
+}
+
+/* --- Steps ---------------------------------------------------------------------------------------- */
+
+static void
+carry_out(struct core *core, enum push_verdict verdict)
+{
+    struct push *push = core->push;
+    if (verdict == PUSH_AS_BEFORE)
+        return;
+    if (verdict == PUSH_FORGET) {
+        core->done = core->finished = false;
+        push_group_forget(push);
+        push_work_forget(push);
+        push_range_forget(push, core);
+    } else {
+        push_range_group(push, core);
+        push_work_group(push);
+    }
+    push_group_claim(push, core);
+}
+
+static void
+on_step(struct core *core)
+{
+    struct push *push = core->push;
+    uint64_t base = push->base, final = push->final_hash;
+    if (!push->started)
+        return;
+    carry_out(core, push_group_step(push, core));
+    push_range_step(push, core);
+    push_work_step(push, core);
+    core->round = push->leases.done.floor;
+    if (push->base != base || push->final_hash != final)
+        push_group_claim(push, core);
+}
+
+static void
+on_tick(struct core *core)
+{
+    if (core->push->started && wall_reached(core->now, core->push->claim_at))
+        push_group_claim(core->push, core);
+}
+
+/* --- Messages ------------------------------------------------------------------------------------- */
+
+static void
+on_message(struct core *core, int i, const struct proto_msg *msg)
+{
+    struct push *push = core->push;
+    switch (msg->type) {
+    case PROTO_CLAIM:
+        carry_out(core, push_group_on_claim(push, core, i, &msg->claim));
+        break;
+    case PROTO_GROUP:
+        carry_out(core, push_group_on_group(push, core, i, &msg->group));
+        break;
+    case PROTO_PULL:
+        push_copy_on_pull(push, core, i, &msg->pull);
+        break;
+    case PROTO_APPLIED:
+        if (msg->applied.group_hash != push->group_hash ||
+            msg->applied.range >= push->config.range_count)
+            break;
+        push_range_on_applied(push, core, i, &msg->applied);
+        push_work_on_applied(push, core, i, &msg->applied);
+        break;
+    case PROTO_TAKE:
+        push_work_on_take(push, core, i, &msg->take);
+        break;
+    case PROTO_LEASE:
+        push_work_on_lease(push, core, i, &msg->lease);
+        break;
+    default:
+        break;
+    }
+}
+
+static void
+on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
+{
+    struct push *push = core->push;
+    switch (msg->type) {
+    case PROTO_HOLDINGS:
+        push_copy_on_holdings(push, core, i, &msg->holdings, frame->data, frame->size);
+        break;
+    case PROTO_VALUE:
+        if (msg->value.whole)
+            push_copy_on_copy(push, core, i, &msg->value, frame);
+        else
+            push_work_on_value(push, core, i, &msg->value, frame);
+        break;
+    case PROTO_PUSH:
+        push_range_on_push(push, core, i, &msg->push, frame);
+        break;
+    default:
+        break;
+    }
+}
+
+static bool
+on_sent(struct core *core)
+{
+    (void)core;
+    return false; /* no body is lent */
+}
+
+static void
+on_leave(struct core *core)
+{
+    (void)core;
+}
+
+/* --- The trainer ---------------------------------------------------------------------------------- */
+
+static void
+on_bucket(struct core *core, size_t bucket)
+{
+    assert(bucket == 0);
+    push_work_computed(core->push, core);
+}
+
+static bool
+on_lend(struct core *core, size_t *bucket)
+{
+    (void)core;
+    (void)bucket;
+    return false;
+}
+
+static void
+on_returned(struct core *core)
+{
+    (void)core;
+}
+
+/* The trainer begins, or it has the final model. */
+static void
+on_applied(struct core *core, const struct core_state *now)
+{
+    struct push *push = core->push;
+    core->applied_at = core->awake;
+    if (!now->done) {
+        assert(!push->started);
+        push->started = true;
+        core->started_at = core->awake;
+        push_group_claim(push, core);
+        return;
+    }
+    core->done = true;
+    push_copy_keep(push);
+    push_work_finished(push, now->hash);
+    push_group_claim(push, core);
+    core_tell(core);
+}
+
+static void
+never(struct core *core)
+{
+    assert(core == NULL); /* the trainer of push has no such answer */
+}
+
+static void
+never_audited(struct core *core, bool equal)
+{
+    (void)equal;
+    never(core);
+}
+
+static void
+on_starved(struct core *core, uint64_t us)
+{
+    (void)core;
+    (void)us;
+}
+
+/* --- Peers ---------------------------------------------------------------------------------------- */
+
+static void
+on_beat_out(const struct core *core, struct proto_heartbeat *beat)
+{
+    beat->round = core->round;
+    beat->done = core->done;
+    beat->idle = true;
+}
+
+static void
+on_beat(struct core *core, int i, const struct proto_heartbeat *beat)
+{
+    heartbeat_take(&core->view, core, i, beat);
+}
+
+static void
+on_peer_back(struct core *core, int i)
+{
+    (void)core;
+    (void)i;
+}
+
+static void
+on_peer_lost(struct core *core, int i, const char *why)
+{
+    (void)core;
+    (void)i;
+    (void)why;
+}
+
+static void
+on_peer_up(struct core *core, int i)
+{
+    core->push->of[i].known = false;
+    if (core->push->started)
+        push_group_claim(core->push, core);
+}
+
+static void
+on_peer_forget(struct core *core, int i)
+{
+    core->push->of[i].known = false;
+}
+
+/* --- Looking -------------------------------------------------------------------------------------- */
+
+/* Whom a node that is done still has to serve, unless it has said nothing new for long. */
+static bool
+lags(const struct core *core, int i)
+{
+    const struct push_claim *of = &core->push->of[i];
+    if (core->peers.peers[i].state != PEER_UP || core->peers.peers[i].hello.wants_job ||
+        (of->known && of->said.final_hash == core->push->final_hash))
+        return false;
+    return awake_since(core->awake, core->applied_at) < CORE_LINGER_US ||
+           awake_since(core->awake, core->view.of[i].moved_at) < CORE_LINGER_US;
+}
+
+static bool
+may_end(const struct core *core)
+{
+    if (!core->done)
+        return false;
+    for (int i = 0; i < core->peers.high; i++)
+        if (lags(core, i))
+            return false;
+    return true;
+}
+
+static bool
+waits(const struct core *core)
+{
+    const struct push *push = core->push;
+    return core->config.peers_min > 1 && push->started && push->groups == 0 && !core->done;
+}
+
+static void
+stats(const struct core *core, struct core_stats *out)
+{
+    const struct push *push = core->push;
+    out->round = core->round;
+    out->plans = push->groups;
+    out->plan = push->group_hash;
+    out->members = (unsigned)push->group.count;
+    out->leader = push->leads;
+    out->catching_up = push->started && push->base == 0 && push->groups > 0;
+    out->lost = push->lost;
+    for (int i = 0; i < core->peers.high; i++)
+        if (view_usable(core, i) && core->view.of[i].beat.round > out->ahead)
+            out->ahead = core->view.of[i].beat.round;
+}
+
+static const char *
+wrong(const struct core *core)
+{
+    const struct push *push = core->push;
+    unsigned missing = 0;
+    for (unsigned k = 0; k < push->config.range_count; k++) {
+        const struct push_range *r = &push->range[k];
+        missing += !r->answered;
+        if (r->stage == PUSH_SERVING && (r->owner != push->rank || !r->held))
+            return "a range is served that this node does not own or hold";
+        if (r->first >= 0 && r->stage == PUSH_ELSEWHERE)
+            return "a push waits for a range that is not served";
+    }
+    bool asks = push->work == PUSH_PULLING || push->work == PUSH_PUSHING;
+    if (asks && missing != push->missing)
+        return "the ranges that did not answer are miscounted";
+    return NULL;
+}
+
+const struct engine engine_push = {
+    .equal_states = false,
+    .start = start,
+    .end = end,
+    .step = on_step,
+    .tick = on_tick,
+    .message = on_message,
+    .bulk = on_bulk,
+    .sent = on_sent,
+    .leave = on_leave,
+    .bucket = on_bucket,
+    .lend = on_lend,
+    .returned = on_returned,
+    .applied = on_applied,
+    .state_bad = never,
+    .total_bad = never,
+    .damaged = never,
+    .audited = never_audited,
+    .starved = on_starved,
+    .beat_out = on_beat_out,
+    .beat = on_beat,
+    .peer_back = on_peer_back,
+    .peer_lost = on_peer_lost,
+    .peer_gone = on_peer_forget,
+    .peer_up = on_peer_up,
+    .peer_forget = on_peer_forget,
+    .may_end = may_end,
+    .waits = waits,
+    .stats = stats,
+    .wrong = wrong,
+};

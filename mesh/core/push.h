@@ -1,0 +1,306 @@
+/* push.h - the engine *push*: elected servers hold the parameters, workers pull them, compute, and push gradients.
+ *
+ * The parameters are cut into *ranges*. In a *group* of nodes each range has an owner, and a backup if there are two
+ * nodes. Both hold its parameters, optimiser state and the set of tickets that it has taken. Work is tickets (see
+ * push_tickets.h). A worker does this again and again:
+ *
+ *     leader                worker                 owner of a range          its backup
+ *     |<- TAKE(done) --------|                         |                        |
+ *     |-- LEASE(ticket) ---->|                         |                        |
+ *     |                      |-- PULL ---------------->|   each range           |
+ *     |                      |<- VALUE(taken) ---------|                        |
+ *     |                 computes                       |                        |
+ *     |                      |-- PUSH(ticket, read) -->|   each range           |
+ *     |                      |                         |-- PUSH(taken + 1) ---->| applies it
+ *     |                      |                         |<- APPLIED(hash) -------|
+ *     |                      |<- APPLIED --------------| applies it: the hashes are equal
+ *
+ * (Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014.) A gradient that was computed
+ * from parameters tau updates old is scaled by 1 / max(1, tau) (Zhang et al., IJCAI 2016). With `group` = c, a range
+ * makes one update of every c gradients (softsync).
+ *
+ * Three nets, each independent of the others: the *fence* (messages name their group, and only those of the present one
+ * count), the *set* (a range takes a ticket once, whoever pushes it and how often), and the *count* (the backup takes only
+ * what follows what it has). A wrong view of who is there costs time. It never makes a range take a ticket twice.
+ *
+ * Groups. The leader is the lowest id among those that hold something. It makes a new group when a member is lost or a
+ * node has come. Each member tells all others what it holds of each range, and nothing is served before all have told.
+ * Then the owner of a range takes over the newest copy, gives one to its backup, and serves. Nodes of one history belong
+ * together; after a split there are two. The side with more tickets done stays. The other one forgets what it holds, and
+ * its nodes come as new ones: what they did is handed out again.
+ *
+ * If owner and backup of a range were lost together, the next owner begins with what somebody pulled last, and says how
+ * many tickets are lost.
+ *
+ * When all tickets are done, each node pulls all ranges: one model, with one hash. Who comes later pulls them from any
+ * node that has them. */
+#ifndef MESH_PUSH_H
+#define MESH_PUSH_H
+
+#include <xxhash.h>
+
+#include "mesh/core/clock.h"
+#include "mesh/core/core.h"
+#include "mesh/core/peers.h"
+#include "mesh/core/push_tickets.h"
+#include "proto/mix.h"
+
+enum {
+    PUSH_RANGES_MAX = 1 << 16, /* their holdings fit into a block */
+    PUSH_QUEUE_MAX = 1024,  /* pushes that wait at one node; more are dropped, and pushed again */
+    PUSH_AGAIN_US = 100000, /* what is not answered is asked again after this time */
+    PUSH_LEAVE_US = 300000, /* a member that others do not hear is left out after this time */
+    PUSH_JOIN_US = 100000,  /* between two groups when nobody was lost */
+};
+
+/* --- Between engine and trainer ------------------------------------------------------------------- */
+
+struct push_size {
+    size_t gradient, value, copy; /* bytes of a range; with PUSH_SET_SIZE at most PROTO_BLOCK_MAX */
+};
+
+/* One gradient in the order in which a range took it. */
+struct push_taken {
+    unsigned range;
+    uint64_t ticket, number; /* number: of the compute, by who computed it */
+    struct proto_node who;
+    uint64_t tau;           /* how many updates old what it was computed from is */
+    bool updates;           /* it completes an update */
+    uint64_t before, after; /* hash of the range's history */
+};
+
+/* The history of a range that has taken this, too: `after`. That of a range before its first ticket. */
+static inline uint64_t
+push_taken_after(const struct push_taken *taken)
+{
+    uint64_t what = mix64_pair(taken->ticket, 2 * taken->tau + taken->updates);
+    uint64_t whose = mix64_pair(mix64_pair(taken->who.id, taken->who.incarnation), taken->number);
+    return mix64_pair(mix64_pair(taken->before, what), whose);
+}
+
+static inline uint64_t
+push_first_history(unsigned range)
+{
+    return mix64(range);
+}
+
+/* Called from within core_on_*, none may call the core, and none takes long except `compute`, which only begins. */
+struct push_trainer {
+    /* Compute this ticket from what was read last; then call core_on_bucket(core, now, 0). `history[ranges]`: of what
+     * was read. */
+    void (*compute)(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history);
+    /* What the last compute adds to a range; unchanged until the next compute. */
+    const void *(*gradient)(void *ctx, unsigned range);
+    /* The range that this node holds takes a gradient. */
+    void (*take)(void *ctx, const struct push_taken *taken, const void *gradient);
+    uint64_t (*hash)(void *ctx, unsigned range); /* of the bits that this node holds */
+    void (*copy)(void *ctx, unsigned range,
+                 void *out); /* all of it, for another who is to hold it, */
+    void (*adopt)(void *ctx, unsigned range, const void *copy); /* and who is to */
+    void (*value)(void *ctx, unsigned range, void *out);        /* what a worker needs of it, */
+    void (*read)(void *ctx, unsigned range, const void *value); /* and the worker */
+    /* Hold a range as it is before the first ticket; or as this node read it last, with a new optimiser. `before`: the
+     * history of what was read, `after`: that of what is held from now on. */
+    void (*initial)(void *ctx, unsigned range);
+    void (*restore)(void *ctx, unsigned range, uint64_t before, uint64_t after);
+    /* All ranges were read, and all tickets are in them: then call core_on_applied, done. */
+    void (*finish)(void *ctx, const uint64_t *history);
+};
+
+struct push_config {
+    const struct push_trainer *trainer;
+    void *trainer_ctx;
+    uint64_t tickets;             /* of the run; 1.. */
+    unsigned shards;              /* tickets of a step; 1.. */
+    uint64_t bound;               /* of staleness, in steps; PUSH_UNBOUND: none */
+    unsigned group;               /* gradients of an update; 1.. */
+    unsigned servers;             /* members that own ranges; 0: all */
+    unsigned range_count;         /* 1..PUSH_RANGES_MAX */
+    const struct push_size *size; /* [range_count]; borrowed */
+};
+
+/* --- The record ----------------------------------------------------------------------------------- */
+
+/* At the owner: what it does for a range. */
+enum push_stage {
+    PUSH_ELSEWHERE, /* nothing: another one owns it, or not all have told what they hold */
+    PUSH_FETCHING,  /* takes over the newest copy */
+    PUSH_COPYING,   /* gives one to its backup */
+    PUSH_SERVING,
+};
+
+struct push_range {
+    /* What this node holds: */
+    bool held;
+    uint64_t taken, history, hash;
+    struct push_set set;
+    /* What its worker read last: */
+    bool read;
+    uint64_t read_taken, read_history;
+    struct push_set read_set;
+    bool answered; /* by the owner: to PULL or PUSH */
+    bool known;    /* it has taken the ticket already */
+    /* In the group: */
+    unsigned owner, backup; /* ranks; backup == owner: there is none */
+    enum push_stage stage;
+    unsigned best;           /* rank with the newest copy, */
+    uint64_t best_holding;   /* as in HOLDINGS */
+    uint64_t backup_history; /* 0: it holds none */
+    struct awake asked_at;
+    int first, last; /* of the pushes that wait; -1: none */
+    bool offered;    /* the first one was sent to the backup */
+};
+
+struct push_waiting {
+    int next;
+    unsigned rank;
+    uint64_t ticket, read, number;
+    struct proto_node who;
+    const void *gradient;
+    void *handle; /* NULL: it is of this node's trainer */
+};
+
+enum push_work_state {
+    PUSH_RESTING, /* wants a ticket */
+    PUSH_PULLING,
+    PUSH_COMPUTING,
+    PUSH_PUSHING,
+    PUSH_GATHERING, /* all tickets are done: reads all ranges */
+    PUSH_FINISHING, /* the trainer is told */
+    PUSH_FINISHED,
+};
+
+struct push_claim {
+    bool known;
+    struct proto_claim said;
+};
+
+struct push {
+    struct push_config config;
+    bool started;
+    struct push_claim of[PEERS_MAX]; /* index: as in struct peers */
+    /* The group: */
+    struct proto_group group;
+    uint64_t group_hash, base; /* 0: none; it holds nothing */
+    unsigned rank;
+    bool leads;
+    uint64_t told;    /* bitmap of ranks whose holdings came */
+    uint64_t counter; /* highest one known */
+    uint64_t claim_number;
+    struct wall claim_at; /* when the next one is due */
+    /* When the group began, when holdings and the group were told last, and since when a member is to be left out. */
+    struct awake grouped_at, told_at, tell_at, left_out_at;
+    uint64_t groups; /* so far */
+    struct push_leases leases;
+    /* Ranges: */
+    struct push_range *range; /* [range_count] */
+    uint8_t *body;            /* one message's; also the holdings of this node */
+    uint64_t *history;        /* [range_count], for the trainer */
+    struct push_waiting waiting[PUSH_QUEUE_MAX];
+    int spare;
+    /* Work: */
+    enum push_work_state work;
+    bool forget; /* what the trainer computes is not wanted any more */
+    bool again;  /* a range does not take it: compute it again */
+    uint64_t ticket, number;
+    uint64_t leased_in;       /* hash of the group in which it was leased */
+    uint64_t finished_ticket; /* the last one, plus one, until the leader knows; 0: none */
+    unsigned missing;         /* ranges that did not answer yet */
+    struct awake asked_at;
+    int source; /* gathering from peers[source]; -1: from the owners */
+    uint64_t final_hash;
+    /* Counted: */
+    uint64_t computed, lost, differ, refused;
+};
+
+/* --- push_group.c: who belongs together ----------------------------------------------------------- */
+
+enum push_verdict {
+    PUSH_AS_BEFORE,
+    PUSH_REGROUPED, /* this node has taken up another group */
+    PUSH_FORGET,    /* another history stays: this node is to forget what it holds */
+};
+
+enum push_verdict push_group_step(struct push *push, const struct core *core);
+enum push_verdict push_group_on_group(struct push *push, const struct core *core, int from,
+                                      const struct proto_group *group);
+enum push_verdict push_group_on_claim(struct push *push, const struct core *core, int from,
+                                      const struct proto_claim *claim);
+/* What push_group_* said is carried out: no group, nothing held. */
+void push_group_forget(struct push *push);
+void push_group_claim(struct push *push, const struct core *core);
+/* Is peers[i], which is to be counted on, one that has the final model? */
+bool push_group_finished(const struct push *push, const struct core *core, int i);
+/* Has everybody in the group told what it holds? */
+static inline bool
+push_group_stands(const struct push *push)
+{
+    uint64_t all = push->group.count == 64 ? UINT64_MAX : (UINT64_C(1) << push->group.count) - 1;
+    return push->group_hash != 0 && push->told == all;
+}
+/* Rank of peers[i] in the group, or -1. */
+int push_group_rank(const struct push *push, const struct core *core, int i);
+/* Sends to a member, which may be gone. */
+void push_group_send(const struct push *push, const struct core *core, unsigned rank,
+                     const struct proto_msg *msg);
+void push_group_bulk(const struct push *push, const struct core *core, unsigned rank,
+                     const struct proto_msg *msg, const void *body, size_t size);
+
+/* --- push_copy.c: what this node holds, tells, gives and takes over ---------------------------------- */
+
+/* As in HOLDINGS; 0: nothing. */
+uint64_t push_copy_holding(const struct push_range *range);
+/* Tells member `rank` what this node holds; `question`: and asks it, too. */
+void push_copy_tell(struct push *push, const struct core *core, unsigned rank, bool question);
+/* The owner asks for the newest copy; gives one to its backup; begins, as everybody has told what it holds. */
+void push_copy_ask(struct push *push, const struct core *core, unsigned range);
+void push_copy_give(struct push *push, const struct core *core, unsigned range);
+void push_copy_begin(struct push *push, const struct core *core, unsigned range);
+/* All was read, and is final: from now on this node holds all of it. */
+void push_copy_keep(struct push *push);
+void push_copy_on_holdings(struct push *push, const struct core *core, int from,
+                           const struct proto_holdings *holdings, const uint8_t *body, size_t size);
+void push_copy_on_pull(struct push *push, const struct core *core, int from,
+                       const struct proto_pull *pull);
+void push_copy_on_copy(struct push *push, const struct core *core, int from,
+                       const struct proto_value *value, const struct core_frame *frame);
+
+/* The check of a body: `which` is the ticket of a PUSH, the number of a VALUE. */
+static inline uint64_t
+push_body_check(uint64_t group, unsigned range, uint64_t which, const void *body, size_t size)
+{
+    return XXH3_64bits_withSeed(body, size, mix64_pair(mix64_pair(group, range), which));
+}
+
+/* --- push_range.c: what an owner and its backup do with pushes --------------------------------------- */
+
+void push_range_init(struct push *push);
+/* A group begins, or ended: nothing waits, and each range has another owner. */
+void push_range_group(struct push *push, const struct core *core);
+void push_range_forget(struct push *push, const struct core *core); /* this node holds nothing */
+void push_range_step(struct push *push, const struct core *core);
+void push_range_on_push(struct push *push, const struct core *core, int from,
+                        const struct proto_push *msg, struct core_frame *frame);
+void push_range_on_applied(struct push *push, const struct core *core, int from,
+                           const struct proto_applied *applied);
+/* The same as PUSH, from this node's own worker. */
+void push_range_own(struct push *push, const struct core *core, unsigned range);
+
+/* --- push_work.c: the worker, and who leases tickets ---------------------------------------------- */
+
+void push_work_group(struct push *push); /* another group */
+void push_work_forget(struct push *push);
+void push_work_step(struct push *push, const struct core *core);
+void push_work_on_take(struct push *push, const struct core *core, int from,
+                       const struct proto_take *take);
+void push_work_on_lease(struct push *push, const struct core *core, int from,
+                        const struct proto_lease *lease);
+void push_work_on_value(struct push *push, const struct core *core, int from,
+                        const struct proto_value *value, const struct core_frame *frame);
+void push_work_on_applied(struct push *push, const struct core *core, int from,
+                          const struct proto_applied *applied);
+void push_work_computed(struct push *push, const struct core *core);
+/* The final model is there, and has this hash. */
+void push_work_finished(struct push *push, uint64_t hash);
+
+#endif

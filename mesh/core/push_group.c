@@ -1,0 +1,415 @@
+/* push_group.c - who belongs together: claims, the leader's choice, and which of two histories stays. See push.h.
+ *
+ * A node's *standing* is the group that it took up last, and its base: the group whose ranges it holds. Base is set when
+ * everybody in a group has told what it holds, for nothing is served before. So two nodes have one history if they took
+ * up the same group, or hold ranges of the same one, or one holds those of the group that the other took up. A node
+ * without a base holds nothing and goes with everybody. */
+#include <assert.h>
+
+#include "mesh/core/internal.h"
+#include "mesh/core/push.h"
+#include "proto/mix.h"
+
+struct standing {
+    uint64_t group, base;
+};
+
+struct choice {
+    size_t n;
+    int peer[PROTO_PEERS_MAX]; /* -1: this node; in the order of ids */
+};
+
+/* --- Questions ------------------------------------------------------------------------------------ */
+
+static struct proto_node
+node_of(const struct core *core, int i)
+{
+    return i < 0 ? core->config.self : core->peers.peers[i].node;
+}
+
+int
+push_group_rank(const struct push *push, const struct core *core, int i)
+{
+    for (size_t r = 0; r < push->group.count; r++)
+        if (core_node_equal(push->group.seats[r].node, node_of(core, i)))
+            return (int)r;
+    return -1;
+}
+
+/* What a member told us of what it holds may come before the claim that it is in our group. */
+static struct standing
+standing_of(const struct push *push, const struct core *core, int i)
+{
+    if (i < 0)
+        return (struct standing){push->group_hash, push->base};
+    struct standing its = {push->of[i].said.group_hash, push->of[i].said.base};
+    if (push->of[i].said.counter < push->group.counter) {
+        int rank = push_group_rank(push, core, i);
+        if (rank >= 0 && (push->told >> rank & 1))
+            its.group = push->group_hash;
+    }
+    return its;
+}
+
+static bool
+one_history(struct standing a, struct standing b)
+{
+    if (a.base == 0 || b.base == 0)
+        return true;
+    return a.base == b.base || a.group == b.group || a.base == b.group || a.group == b.base;
+}
+
+static bool
+counts(const struct push *push, const struct core *core, int i)
+{
+    return view_usable(core, i) && push->of[i].known;
+}
+
+bool
+push_group_finished(const struct push *push, const struct core *core, int i)
+{
+    return counts(push, core, i) && push->of[i].said.final_hash != 0;
+}
+
+/* --- Sending -------------------------------------------------------------------------------------- */
+
+void
+push_group_send(const struct push *push, const struct core *core, unsigned rank,
+                const struct proto_msg *msg)
+{
+    assert(rank < push->group.count && rank != push->rank);
+    int i = peers_find(core, push->group.seats[rank].node);
+    if (i >= 0)
+        peers_send(core, i, msg);
+}
+
+void
+push_group_bulk(const struct push *push, const struct core *core, unsigned rank,
+                const struct proto_msg *msg, const void *body, size_t size)
+{
+    assert(rank < push->group.count && rank != push->rank);
+    int i = peers_find(core, push->group.seats[rank].node);
+    if (i >= 0 && core->peers.peers[i].announced)
+        core->config.wire->send_bulk(core->config.wire_ctx, (unsigned)core->peers.peers[i].link,
+                                     msg, body, size, false);
+}
+
+void
+push_group_claim(struct push *push, const struct core *core)
+{
+    struct proto_msg msg = {.type = PROTO_CLAIM,
+                            .claim = {.group_hash = push->group_hash,
+                                      .base = push->base,
+                                      .counter = push->counter,
+                                      .number = ++push->claim_number,
+                                      .tickets = push_set_count(&push->leases.done),
+                                      .final_hash = push->final_hash,
+                                      .leads = push->leads}};
+    push->claim_at = wall_after(core->now, CORE_HEARTBEAT_US);
+    peers_send_all(core, &msg);
+}
+
+/* --- Choosing ------------------------------------------------------------------------------------- */
+
+/* Do all chosen ones and peers[i] hear one another, and have one history? */
+static bool
+fits(const struct push *push, const struct core *core, const struct choice *choice, int i)
+{
+    for (size_t k = 0; k < choice->n; k++) {
+        int j = choice->peer[k];
+        if ((j >= 0 && !view_mutual(core, j, i)) ||
+            !one_history(standing_of(push, core, j), standing_of(push, core, i)))
+            return false;
+    }
+    return true;
+}
+
+static void
+choice_add(const struct core *core, struct choice *choice, int i)
+{
+    size_t k = choice->n++;
+    for (; k > 0 && node_of(core, choice->peer[k - 1]).id > node_of(core, i).id; k--)
+        choice->peer[k] = choice->peer[k - 1];
+    choice->peer[k] = i;
+}
+
+/* The next peer in the order of ids after `id`, or -1. */
+static int
+next_by_id(const struct push *push, const struct core *core, uint64_t id)
+{
+    int best = -1;
+    for (int i = 0; i < core->peers.high; i++)
+        if (counts(push, core, i) && push->of[i].said.final_hash == 0 &&
+            core->peers.peers[i].node.id > id &&
+            (best < 0 || core->peers.peers[i].node.id < core->peers.peers[best].node.id))
+            best = i;
+    return best;
+}
+
+static void
+choose(const struct push *push, const struct core *core, struct choice *choice)
+{
+    *choice = (struct choice){.n = 1, .peer = {-1}};
+    uint64_t id = 0;
+    for (int i; (i = next_by_id(push, core, id)) >= 0; id = core->peers.peers[i].node.id)
+        if (fits(push, core, choice, i))
+            choice_add(core, choice, i);
+}
+
+/* The lowest id of those that hold something; if nobody does, the lowest id. */
+static bool
+leads(const struct push *push, const struct core *core, const struct choice *choice)
+{
+    for (size_t k = 0; k < choice->n; k++)
+        if (standing_of(push, core, choice->peer[k]).base != 0)
+            return choice->peer[k] < 0;
+    return choice->peer[0] < 0;
+}
+
+/* Somebody who holds something will let this node in, which holds nothing. */
+static bool
+invited(const struct push *push, const struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (counts(push, core, i) && push->of[i].said.base != 0)
+            return push->base == 0;
+    return false;
+}
+
+static bool
+gathered(const struct push *push, const struct core *core, const struct choice *choice)
+{
+    if (push->groups > 0 || push->base != 0)
+        return true;
+    if (core->config.peers_min > 1)
+        return choice->n >= core->config.peers_min;
+    bool quiet = choice->n > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US;
+    return quiet || awake_since(core->awake, core->started_at) >= core->config.gather_us;
+}
+
+/* --- Making a group ------------------------------------------------------------------------------- */
+
+static void
+take_up(struct push *push, const struct core *core, const struct proto_group *group)
+{
+    push->group = *group;
+    push->group_hash = proto_group_hash(group);
+    push->counter = group->counter;
+    push->leads = core_node_equal(group->leader, core->config.self);
+    push->rank = 0;
+    while (!core_node_equal(group->seats[push->rank].node, core->config.self))
+        push->rank++;
+    push->told = UINT64_C(1) << push->rank;
+    if (group->base == 0) /* nobody holds anything: from the beginning */
+        push->leases.done = (struct push_set){.floor = 0};
+    push->grouped_at = push->told_at = push->tell_at = core->awake;
+    push->left_out_at.us = 0;
+    push->groups++;
+    core_log(core, 7, "push: group %llu of %zu", (unsigned long long)group->counter, group->count);
+}
+
+static uint64_t
+next_counter(const struct push *push, const struct core *core)
+{
+    uint64_t counter = push->counter;
+    for (int i = 0; i < core->peers.high; i++)
+        if (counts(push, core, i) && push->of[i].said.counter > counter)
+            counter = push->of[i].said.counter;
+    return counter + 1;
+}
+
+/* The first `servers` in an order by hash, so that few change when a member comes or goes. */
+static void
+elect(const struct push *push, struct proto_group *group)
+{
+    for (size_t a = 0; a < group->count; a++) {
+        size_t before = 0;
+        for (size_t b = 0; b < group->count; b++)
+            before += mix64(group->seats[b].node.id) > mix64(group->seats[a].node.id);
+        group->seats[a].serves = push->config.servers == 0 || before < push->config.servers;
+    }
+}
+
+static void
+propose(struct push *push, const struct core *core, const struct choice *choice)
+{
+    struct proto_msg msg = {.type = PROTO_GROUP,
+                            .group = {.counter = next_counter(push, core),
+                                      .leader = core->config.self,
+                                      .parent = push->group_hash,
+                                      .base = push->base,
+                                      .count = choice->n}};
+    for (size_t k = 0; k < choice->n; k++)
+        msg.group.seats[k].node = node_of(core, choice->peer[k]);
+    elect(push, &msg.group);
+    take_up(push, core, &msg.group);
+    for (unsigned r = 0; r < push->group.count; r++)
+        if (r != push->rank)
+            push_group_send(push, core, r, &msg);
+}
+
+/* Those who have not told anything yet may not have had the message. */
+static void
+propose_again(struct push *push, const struct core *core)
+{
+    struct proto_msg msg = {.type = PROTO_GROUP, .group = push->group};
+    if (!push->leads || push_group_stands(push) ||
+        !awake_reached(core->awake, awake_after(push->tell_at, PUSH_AGAIN_US)))
+        return;
+    push->tell_at = core->awake;
+    for (unsigned r = 0; r < push->group.count; r++)
+        if (!(push->told >> r & 1))
+            push_group_send(push, core, r, &msg);
+}
+
+/* What is different from the present group: nothing; somebody came, or a member is in another group; a member is gone; or
+ * one is left out that still has a session, since it does not hear another one, or has another history. */
+enum change { NONE, CAME, GONE, LEFT_OUT };
+
+static bool
+chosen(const struct choice *choice, int i)
+{
+    for (size_t k = 0; k < choice->n; k++)
+        if (choice->peer[k] == i)
+            return true;
+    return false;
+}
+
+static enum change
+change_of(const struct push *push, const struct core *core, const struct choice *choice)
+{
+    size_t same = 0;
+    bool moved = false, gone = push->group_hash == 0;
+    for (size_t k = 0; k < choice->n; k++) {
+        int i = choice->peer[k], rank = push_group_rank(push, core, i);
+        same += rank >= 0;
+        moved |= i >= 0 && rank >= 0 && push->of[i].said.counter >= push->group.counter &&
+                 push->of[i].said.group_hash != push->group_hash;
+    }
+    for (size_t r = 0; r < push->group.count; r++) {
+        int i = r == push->rank ? -1 : peers_find(core, push->group.seats[r].node);
+        if (r == push->rank || (i >= 0 && chosen(choice, i)))
+            continue;
+        if (i >= 0 && !core->view.of[i].suspected)
+            return LEFT_OUT;
+        gone = true;
+    }
+    return gone ? GONE : same < choice->n || moved ? CAME : NONE;
+}
+
+/* A change that may pass by itself waits: what nodes say of one another is some time old. */
+static bool
+waits(struct push *push, const struct core *core, enum change change)
+{
+    if (change != LEFT_OUT)
+        push->left_out_at.us = 0;
+    else if (push->left_out_at.us == 0)
+        push->left_out_at = core->awake;
+    if (change == LEFT_OUT)
+        return !awake_reached(core->awake, awake_after(push->left_out_at, PUSH_LEAVE_US));
+    return change == CAME &&
+           !awake_reached(core->awake, awake_after(push->grouped_at, PUSH_JOIN_US));
+}
+
+static enum push_verdict
+lead(struct push *push, const struct core *core)
+{
+    struct choice choice;
+    choose(push, core, &choice);
+    if (!leads(push, core, &choice) || invited(push, core) || !gathered(push, core, &choice))
+        return PUSH_AS_BEFORE;
+    enum change change = change_of(push, core, &choice);
+    if (change == NONE || waits(push, core, change)) {
+        propose_again(push, core);
+        return PUSH_AS_BEFORE;
+    }
+    propose(push, core, &choice);
+    return PUSH_REGROUPED;
+}
+
+/* --- Which history stays -------------------------------------------------------------------------- */
+
+/* Has the group that peers[i] leads more tickets done than that of this node? */
+static bool
+yields_to(const struct push *push, const struct core *core, int i)
+{
+    const struct proto_claim *said = &push->of[i].said;
+    uint64_t ours = push_set_count(&push->leases.done);
+    if (!counts(push, core, i) || !said->leads || said->base == 0 || said->final_hash != 0 ||
+        one_history(standing_of(push, core, -1), standing_of(push, core, i)))
+        return false;
+    return said->tickets > ours ||
+           (said->tickets == ours && core->peers.peers[i].node.id < core->config.self.id);
+}
+
+static bool
+yields(const struct push *push, const struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++) {
+        if (push->final_hash) {
+            if (push_group_finished(push, core, i) &&
+                push->of[i].said.final_hash > push->final_hash)
+                return true;
+        } else if (push->leads && yields_to(push, core, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum push_verdict
+push_group_step(struct push *push, const struct core *core)
+{
+    if (yields(push, core)) {
+        core_log(core, 4, "push: another part of the mesh has done more: taking its model");
+        return PUSH_FORGET;
+    }
+    for (int i = 0; i < core->peers.high; i++)
+        if (push_group_finished(push, core, i))
+            return PUSH_AS_BEFORE; /* all that is left to do is to take its model */
+    return push->final_hash || push->work >= PUSH_FINISHING ? PUSH_AS_BEFORE : lead(push, core);
+}
+
+void
+push_group_forget(struct push *push)
+{
+    push->group = (struct proto_group){.count = 0};
+    push->group_hash = push->base = push->told = push->final_hash = 0;
+    push->leads = false;
+}
+
+/* --- Messages ------------------------------------------------------------------------------------- */
+
+enum push_verdict
+push_group_on_group(struct push *push, const struct core *core, int from,
+                    const struct proto_group *group)
+{
+    const struct standing its = {group->parent, group->base};
+    bool seated = false;
+    for (size_t r = 0; r < group->count; r++)
+        seated |= core_node_equal(group->seats[r].node, core->config.self);
+    if (!seated || !push->started || push->final_hash || push->work >= PUSH_FINISHING ||
+        !core_node_equal(group->leader, core->peers.peers[from].node) ||
+        group->counter <= push->counter)
+        return PUSH_AS_BEFORE;
+    if (push->base != 0 && (its.base == 0 || !one_history(standing_of(push, core, -1), its)))
+        return PUSH_AS_BEFORE;
+    take_up(push, core, group);
+    return PUSH_REGROUPED;
+}
+
+enum push_verdict
+push_group_on_claim(struct push *push, const struct core *core, int from,
+                    const struct proto_claim *claim)
+{
+    struct push_claim *of = &push->of[from];
+    if (of->known && claim->number <= of->said.number)
+        return PUSH_AS_BEFORE;
+    *of = (struct push_claim){true, *claim};
+    bool leader =
+        push->group_hash != 0 && core_node_equal(push->group.leader, core->peers.peers[from].node);
+    if (leader && claim->group_hash == push->group_hash && claim->tickets == push->config.tickets)
+        push_set_raise(&push->leases.done, claim->tickets);
+    bool forgot = claim->group_hash == 0 && claim->base == 0 && claim->counter >= push->counter;
+    return leader && forgot && !push->final_hash ? PUSH_FORGET : PUSH_AS_BEFORE;
+}

@@ -1,0 +1,60 @@
+/* push_tickets.h - tickets: which are done, and who computes which.
+ *
+ * A ticket is one shard of one step; ticket t is shard t % shards of step t / shards. A *set* has all tickets below its
+ * floor, and some of the PUSH_WINDOW from there on. Nobody computes a ticket beyond that window, so a set is small. Each
+ * range has the set of tickets that it has taken (push.h), and each node the set of those that are done: taken by all
+ * ranges.
+ *
+ * The leader *leases* tickets. A ticket is leased to one member at a time, from the lowest one up. With a bound
+ * (stale-synchronous parallel: Ho et al., NIPS 2013) no ticket of step k is leased before all of the steps below
+ * k - bound are done. */
+#ifndef MESH_PUSH_TICKETS_H
+#define MESH_PUSH_TICKETS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/proto.h"
+
+enum {
+    PUSH_WINDOW = 4096,
+    PUSH_SET_SIZE = 8 + PUSH_WINDOW / 8, /* bytes of a set on the wire */
+};
+
+#define PUSH_UNBOUND UINT64_MAX
+
+struct push_set {
+    uint64_t floor;
+    uint64_t bits[PUSH_WINDOW / 64]; /* ticket t: bit t % PUSH_WINDOW */
+};
+
+struct push_leases {
+    uint64_t tickets; /* of the run */
+    unsigned shards;
+    uint64_t bound;          /* steps, or PUSH_UNBOUND */
+    struct push_set done;    /* by all ranges */
+    uint8_t to[PUSH_WINDOW]; /* rank of the member that computes ticket t, plus one; 0: nobody */
+    uint64_t waiting;        /* bitmap of ranks that got none */
+    uint64_t of[PROTO_PEERS_MAX]; /* of each rank: the ticket, plus one */
+};
+
+bool push_set_has(const struct push_set *set, uint64_t ticket);
+/* False: it was there already, or it is beyond the window. */
+bool push_set_add(struct push_set *set, uint64_t ticket);
+/* All below `floor` are there. */
+void push_set_raise(struct push_set *set, uint64_t floor);
+uint64_t push_set_count(const struct push_set *set);
+void push_set_write(const struct push_set *set, uint8_t out[PUSH_SET_SIZE]);
+void push_set_read(struct push_set *set, const uint8_t in[PUSH_SET_SIZE]);
+
+/* Nobody computes anything. */
+void push_leases_clear(struct push_leases *leases);
+/* Member `rank` computes this ticket. */
+void push_leases_give(struct push_leases *leases, unsigned rank, uint64_t ticket);
+/* Member `rank` says that its ticket is done. False: it was not leased to it. */
+bool push_leases_done(struct push_leases *leases, unsigned rank, uint64_t ticket);
+/* The ticket for a member to compute, plus one: what it has already, or a new one; 0: none now, it waits. */
+uint64_t push_leases_take(struct push_leases *leases, unsigned rank);
+
+#endif

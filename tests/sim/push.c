@@ -1,0 +1,366 @@
+/* push.c - the engine push: a trainer whose parameters say in which order a range took which gradients, and from what
+ * each was computed. */
+#include "tests/sim/push.h"
+
+#include "mesh/core/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/mix.h"
+
+struct sim_push *sim_push_run;
+
+/* --- The function --------------------------------------------------------------------------------- */
+
+uint64_t
+sim_push_gradient(uint64_t ticket, unsigned range, const uint64_t *params, unsigned ranges)
+{
+    uint64_t hash = mix64_pair(ticket, range);
+    for (unsigned r = 0; r < ranges; r++)
+        hash = mix64_pair(hash, params[r]);
+    return hash;
+}
+
+void
+sim_push_apply(struct sim_push_copy *copy, const struct push_taken *taken, uint64_t gradient)
+{
+    copy->optimiser = mix64_pair(copy->optimiser, gradient + taken->tau);
+    copy->pending++;
+    copy->value.times[taken->ticket]++;
+    if (!taken->updates)
+        return;
+    copy->value.params = mix64_pair(copy->value.params, copy->optimiser + copy->pending);
+    copy->pending = 0;
+}
+
+uint64_t
+sim_push_hash(const struct sim_push_copy *copy)
+{
+    uint64_t hash = mix64_pair(copy->value.params, copy->optimiser + copy->pending);
+    for (unsigned t = 0; t < SIM_TICKETS_MAX; t++)
+        hash = copy->value.times[t] ? mix64_pair(hash, 256 * t + copy->value.times[t]) : hash;
+    return hash;
+}
+
+/* --- The trainer ---------------------------------------------------------------------------------- */
+
+static struct sim_push_node *
+node_of(void *ctx)
+{
+    struct shell *shell = ctx;
+    return &sim_push_run->node[shell->node->index];
+}
+
+static void
+on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_push *push = sim_push_run;
+    struct sim_push_node *node = node_of(ctx);
+    unsigned ranges = push->config.range_count;
+    if (shell->node->busy != SIM_FREE)
+        sim_fail(sim, "node %u: asked to compute while busy", shell->node->index);
+    if (push->computeds == SIM_COMPUTED_MAX) {
+        sim_fail(sim, "more than %d tickets computed", SIM_COMPUTED_MAX);
+        return;
+    }
+    struct sim_push_computed *computed = &push->computed[push->computeds++];
+    computed->who = (struct proto_node){shell->node->id, shell->node->incarnation};
+    computed->number = number;
+    computed->ticket = ticket;
+    memcpy(computed->history, history, ranges * sizeof *history);
+    sim_push_judge_compute(sim, shell->node, ticket);
+    uint64_t params[SIM_RANGES_MAX];
+    for (unsigned r = 0; r < ranges; r++)
+        params[r] = node->read[r].params;
+    for (unsigned r = 0; r < ranges; r++)
+        node->gradient[r] = sim_push_gradient(ticket, r, params, ranges);
+    node->ticket = ticket;
+    node->number = number;
+    shell->node->busy = SIM_COMPUTING;
+    uint64_t us = sim->profile.compute_us[shell->node->index];
+    sim_push(sim, sim->now + 1 + us / 2 + rand_below(&sim->rand, us + 1), SIM_BUCKET,
+             shell->node->index, 0, 0, NULL);
+}
+
+static const void *
+on_gradient(void *ctx, unsigned range)
+{
+    return &node_of(ctx)->gradient[range];
+}
+
+static struct sim_push_record *
+record(struct sim *sim, const struct push_taken *taken)
+{
+    struct sim_push *push = sim_push_run;
+    if (push->records == SIM_TAKEN_MAX) {
+        sim_fail(sim, "more than %d records", SIM_TAKEN_MAX);
+        return &push->record[SIM_TAKEN_MAX - 1];
+    }
+    struct sim_push_record *new = &push->record[push->records++];
+    *new = (struct sim_push_record){.taken = *taken};
+    return new;
+}
+
+static void
+on_take(void *ctx, const struct push_taken *taken, const void *gradient)
+{
+    struct shell *shell = ctx;
+    struct sim_push_copy *copy = &node_of(ctx)->held[taken->range];
+    uint64_t value;
+    memcpy(&value, gradient, sizeof value);
+    sim_push_apply(copy, taken, value);
+    sim_push_judge_taken(shell->sim, shell->node, taken, copy);
+    struct sim_push_record *new = record(shell->sim, taken);
+    new->hash = sim_push_hash(copy);
+    shell->sim->counts.commits++;
+}
+
+static uint64_t
+on_hash(void *ctx, unsigned range)
+{
+    return sim_push_hash(&node_of(ctx)->held[range]);
+}
+
+static void
+on_copy(void *ctx, unsigned range, void *out)
+{
+    memcpy(out, &node_of(ctx)->held[range], sizeof(struct sim_push_copy));
+}
+
+static void
+on_adopt(void *ctx, unsigned range, const void *copy)
+{
+    struct shell *shell = ctx;
+    memcpy(&node_of(ctx)->held[range], copy, sizeof(struct sim_push_copy));
+    shell->sim->counts.adoptions++;
+}
+
+static void
+on_value(void *ctx, unsigned range, void *out)
+{
+    memcpy(out, &node_of(ctx)->held[range].value, sizeof(struct sim_push_value));
+}
+
+static void
+on_read(void *ctx, unsigned range, const void *value)
+{
+    struct shell *shell = ctx;
+    if (shell->node->busy != SIM_FREE)
+        sim_fail(shell->sim, "node %u: reads while it computes", shell->node->index);
+    memcpy(&node_of(ctx)->read[range], value, sizeof(struct sim_push_value));
+}
+
+static void
+initial(struct sim_push_copy *copy, unsigned range)
+{
+    memset(copy, 0, sizeof *copy);
+    copy->value.params = mix64(range + 77);
+}
+
+static void
+on_initial(void *ctx, unsigned range)
+{
+    initial(&node_of(ctx)->held[range], range);
+}
+
+static void
+on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
+{
+    struct shell *shell = ctx;
+    struct sim_push_node *node = node_of(ctx);
+    node->held[range] = (struct sim_push_copy){.value = node->read[range]};
+    if (before == after)
+        return;
+    const struct push_taken taken = {.range = range, .before = before, .after = after};
+    record(shell->sim, &taken)->restored = true;
+}
+
+static void
+on_finish(void *ctx, const uint64_t *history)
+{
+    struct shell *shell = ctx;
+    struct sim_push_node *node = node_of(ctx);
+    memcpy(node->final, history, sim_push_run->config.range_count * sizeof *history);
+    shell->node->busy = SIM_COMMITTING;
+    sim_push(shell->sim, shell->sim->now + 1 + rand_below(&shell->sim->rand, 300), SIM_APPLIED,
+             shell->node->index, 0, 0, NULL);
+}
+
+static const struct push_trainer push_trainer = {
+    .compute = on_compute,
+    .gradient = on_gradient,
+    .take = on_take,
+    .hash = on_hash,
+    .copy = on_copy,
+    .adopt = on_adopt,
+    .value = on_value,
+    .read = on_read,
+    .initial = on_initial,
+    .restore = on_restore,
+    .finish = on_finish,
+};
+
+static uint64_t
+final_hash(const struct sim_push_node *node)
+{
+    uint64_t hash = 1;
+    for (unsigned r = 0; r < sim_push_run->config.range_count; r++)
+        hash = mix64_pair(hash, node->read[r].params);
+    return hash | 1;
+}
+
+static void
+event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+{
+    node->busy = SIM_FREE;
+    if (event->kind == SIM_BUCKET) {
+        core_on_bucket(node->core, sim->now, 0);
+        return;
+    }
+    struct sim_push_node *own = &sim_push_run->node[node->index];
+    own->finished = node->done = true;
+    core_on_applied(node->core, sim->now,
+                    &(struct core_state){.round = sim_push_run->config.tickets,
+                                         .hash = final_hash(own),
+                                         .done = true});
+}
+
+static void
+start(struct sim *sim, struct sim_node *node)
+{
+    memset(&sim_push_run->node[node->index], 0, sizeof sim_push_run->node[0]);
+    core_on_applied(node->core, sim->now, &(struct core_state){.hash = 1});
+}
+
+static void
+trainer(struct core_config *config, struct shell *shell)
+{
+    config->engine = &engine_push;
+    config->push = &sim_push_run->config;
+    sim_push_run->config.trainer_ctx = shell;
+}
+
+/* --- A schedule ----------------------------------------------------------------------------------- */
+
+static uint64_t
+pick(struct sim *sim, uint64_t below)
+{
+    return rand_below(&sim->rand, below);
+}
+
+static void
+plan_modes(struct sim *sim, struct push_config *config)
+{
+    config->bound = PUSH_UNBOUND;
+    config->group = 1;
+    if (pick(sim, 3) == 0)
+        config->bound = pick(sim, 4);
+    else if (pick(sim, 2) == 0)
+        config->group = (unsigned)(1 + pick(sim, 5));
+}
+
+/* Of the faults, those of memory and disk are about other engines. A third of the schedules lose one node, and nothing
+ * else happens: then nothing may be lost. */
+static void
+begin(struct sim *sim)
+{
+    struct sim_profile *p = &sim->profile;
+    if (!sim_push_run)
+        sim_push_run = malloc(sizeof *sim_push_run);
+    if (!sim_push_run)
+        abort();
+    memset(sim_push_run, 0, offsetof(struct sim_push, record));
+    struct sim_push *push = sim_push_run;
+    push->records = push->computeds = 0;
+    push->lost = push->single = false;
+    struct push_config *config = &push->config;
+    config->shards = (unsigned)(1 + pick(sim, 6));
+    config->tickets = config->shards * (4 + pick(sim, 20));
+    config->range_count = (unsigned)(1 + pick(sim, SIM_RANGES_MAX));
+    config->servers = (unsigned)pick(sim, 4);
+    plan_modes(sim, config);
+    config->trainer = &push_trainer;
+    config->size = push->size;
+    for (unsigned r = 0; r < SIM_RANGES_MAX; r++)
+        push->size[r] = (struct push_size){sizeof(uint64_t), sizeof(struct sim_push_value),
+                                           sizeof(struct sim_push_copy)};
+    p->rounds = (unsigned)config->tickets;
+    p->shards = config->shards;
+    p->liar = p->stranger = SIM_NODES_MAX;
+    p->memory_permille = p->page_words = 0;
+    p->audit_share = 0;
+    p->cuts_stay = false;
+    p->leave = false;
+    p->fault_mask &= ~((1u << SIM_FLIP) | (1u << SIM_ROT) | (1u << SIM_FULL));
+    size_t count;
+    struct sim_event *events = sim_queued(sim, &count);
+    push->single = !sim->drill && !sim->play.scenario && pick(sim, 3) == 0;
+    bool crashed = false;
+    p->peers_min = 1;
+    for (size_t k = 0; k < count; k++) {
+        if (events[k].kind != SIM_FAULT)
+            continue;
+        uint64_t kind = events[k].a;
+        if (push->single) {
+            events[k].a = crashed ? SIM_HEAL : pick(sim, 2) ? SIM_CRASH : SIM_CRASH_SILENT;
+            crashed = true;
+        } else if (kind == SIM_FLIP || kind == SIM_ROT || kind == SIM_FULL) {
+            events[k].a = SIM_CRASH;
+        }
+    }
+    if (push->single) { /* nor does anybody take another one for lost */
+        p->loss_permille = p->late_permille = 0;
+        p->bulk_wild = p->far = p->slow = false;
+        memset(p->line_bits, 0, sizeof p->line_bits);
+    }
+}
+
+static void
+end(struct sim *sim)
+{
+    (void)sim;
+    free(sim_push_run);
+    sim_push_run = NULL;
+}
+
+static const struct sim_state *
+state(const struct sim *sim, uint64_t round)
+{
+    static const struct sim_state none;
+    (void)sim;
+    (void)round;
+    return &none;
+}
+
+static uint64_t
+hash(const struct sim *sim, const struct sim_state *of)
+{
+    (void)sim;
+    (void)of;
+    return 1;
+}
+
+static void
+idle(struct sim *sim, struct sim_node *node)
+{
+    (void)sim;
+    (void)node;
+}
+
+const struct sim_engine sim_engine_push = {
+    .name = "push",
+    .begin = begin,
+    .end = end,
+    .state = state,
+    .hash = hash,
+    .trainer = trainer,
+    .start = start,
+    .event = event,
+    .idle = idle,
+    .judge = sim_push_judge_event,
+    .done = sim_push_done,
+    .judge_end = sim_push_judge_end,
+};

@@ -1,0 +1,82 @@
+/* push.h - what the files of the simulated engine push share: push.c has the trainer, push_replay.c computes a run again
+ * from its journal, push_judge.c judges. The journal is what the trainers of all nodes noted, those that died included. */
+#ifndef SIM_PUSH_H
+#define SIM_PUSH_H
+
+#include "mesh/core/push.h"
+#include "tests/sim/engine.h"
+
+enum {
+    SIM_TICKETS_MAX = 160,
+    SIM_RANGES_MAX = 4,
+    SIM_TAKEN_MAX = 1 << 15, /* records of a schedule */
+    SIM_COMPUTED_MAX = 1 << 13,
+};
+
+/* A range as a worker sees it. */
+struct sim_push_value {
+    uint64_t params;
+    uint8_t times[SIM_TICKETS_MAX]; /* how often it has taken each ticket */
+};
+
+/* And as its owner and backup hold it. */
+struct sim_push_copy {
+    struct sim_push_value value;
+    uint64_t optimiser;
+    uint32_t pending; /* gradients since the last update */
+};
+
+struct sim_push_node {
+    struct sim_push_copy held[SIM_RANGES_MAX];
+    struct sim_push_value read[SIM_RANGES_MAX];
+    uint64_t gradient[SIM_RANGES_MAX];
+    uint64_t ticket, number;
+    bool finished;
+    uint64_t final[SIM_RANGES_MAX]; /* histories */
+};
+
+struct sim_push_computed {
+    struct proto_node who;
+    uint64_t number, ticket;
+    uint64_t history[SIM_RANGES_MAX];
+};
+
+struct sim_push_record {
+    struct push_taken taken; /* restored: only range, before and after count */
+    bool restored;
+    uint64_t hash; /* of the bits after it */
+    bool known;    /* state is what a replay made of it */
+    struct sim_push_copy state;
+};
+
+struct sim_push {
+    struct push_config config;
+    struct push_size size[SIM_RANGES_MAX];
+    struct sim_push_node node[SIM_NODES_MAX];
+    struct sim_push_record record[SIM_TAKEN_MAX];
+    size_t records;
+    struct sim_push_computed computed[SIM_COMPUTED_MAX];
+    size_t computeds;
+    bool lost;   /* a core said that tickets were lost */
+    bool single; /* at most one node was taken away: nothing may be lost */
+};
+
+extern struct sim_push *sim_push_run; /* of the present schedule */
+
+uint64_t sim_push_gradient(uint64_t ticket, unsigned range, const uint64_t *params,
+                           unsigned ranges);
+void sim_push_apply(struct sim_push_copy *copy, const struct push_taken *taken, uint64_t gradient);
+uint64_t sim_push_hash(const struct sim_push_copy *copy);
+
+/* push_replay.c: NULL, or what went wrong. Sets the final parameters of each range. */
+const char *sim_push_replay(struct sim_push *push, const uint64_t *final, uint64_t *params);
+
+/* push_judge.c */
+void sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64_t ticket);
+void sim_push_judge_taken(struct sim *sim, const struct sim_node *node,
+                          const struct push_taken *taken, const struct sim_push_copy *after);
+void sim_push_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event);
+bool sim_push_done(const struct sim *sim);
+void sim_push_judge_end(struct sim *sim);
+
+#endif

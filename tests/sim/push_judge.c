@@ -1,0 +1,172 @@
+/* push_judge.c - the oracle of the engine push: no ticket is computed by two members of a group, none is taken twice by a
+ * range, none is missing in the end unless owner and backup were lost together, copies of one history are equal bit for
+ * bit, nobody computes beyond the bound of ssp, updates have the gradients they should, and the journals give the final
+ * model. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "mesh/core/internal.h"
+#include "proto/mix.h"
+#include "tests/sim/push.h"
+
+static bool
+works_at(const struct push *push, uint64_t ticket)
+{
+    return !push->forget && push->ticket == ticket &&
+           (push->work == PUSH_PULLING || push->work == PUSH_COMPUTING ||
+            push->work == PUSH_PUSHING);
+}
+
+/* By two members that know of one another. */
+static void
+judge_lease(struct sim *sim, const struct sim_node *node, uint64_t ticket)
+{
+    const struct push *mine = node->core->push;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        const struct sim_node *other = &sim->nodes[i];
+        if (other == node || !other->up)
+            continue;
+        const struct push *its = other->core->push;
+        bool together = its->group_hash == mine->group_hash && mine->group_hash != 0 &&
+                        push_group_stands(its) && push_group_stands(mine);
+        /* one that had it in hand before the group began may still have it */
+        if (together && works_at(its, ticket) && its->leased_in == its->group_hash &&
+            mine->leased_in == mine->group_hash)
+            sim_fail(sim, "nodes %u and %u: ticket %" PRIu64 " is leased to both", node->index, i,
+                     ticket);
+    }
+}
+
+void
+sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64_t ticket)
+{
+    const struct push_config *config = &sim_push_run->config;
+    const struct sim_push_node *own = &sim_push_run->node[node->index];
+    uint64_t step = ticket / config->shards;
+    judge_lease(sim, node, ticket);
+    sim_push_run->lost |= node->core->push->lost > 0;
+    if (config->bound == PUSH_UNBOUND || step <= config->bound || sim_push_run->lost)
+        return;
+    uint64_t due = (step - config->bound) * config->shards;
+    for (unsigned r = 0; r < config->range_count; r++)
+        for (uint64_t t = 0; t < due; t++)
+            if (own->read[r].times[t] == 0)
+                sim_fail(sim,
+                         "node %u: computes ticket %" PRIu64 " of step %" PRIu64
+                         " without ticket %" PRIu64 " in range %u, the bound is %" PRIu64,
+                         node->index, ticket, step, t, r, config->bound);
+}
+
+void
+sim_push_judge_taken(struct sim *sim, const struct sim_node *node, const struct push_taken *taken,
+                     const struct sim_push_copy *after)
+{
+    const struct sim_push *push = sim_push_run;
+    uint64_t all = 0;
+    for (unsigned t = 0; t < SIM_TICKETS_MAX; t++)
+        all += after->value.times[t];
+    if (after->value.times[taken->ticket] != 1)
+        sim_fail(sim, "node %u: range %u has taken ticket %" PRIu64 " %u times", node->index,
+                 taken->range, taken->ticket, after->value.times[taken->ticket]);
+    if (!push->lost &&
+        taken->updates != (all % push->config.group == 0 || all == push->config.tickets))
+        sim_fail(sim, "node %u: an update of range %u after %" PRIu64 " gradients, %u at a time",
+                 node->index, taken->range, all, push->config.group);
+    uint64_t hash = sim_push_hash(after);
+    for (size_t k = push->records; k-- > 0;) {
+        const struct sim_push_record *r = &push->record[k];
+        if (r->taken.range == taken->range && r->taken.after == taken->after && r->hash != hash)
+            sim_fail(sim, "node %u: other bits of range %u at the same history", node->index,
+                     taken->range);
+    }
+}
+
+void
+sim_push_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
+{
+    struct core_stats stats;
+    (void)event;
+    core_stats(node->core, &stats);
+    if (node->core->push->differ > 0)
+        sim_fail(sim, "node %u: owner and backup differ", node->index);
+    if (stats.lost > 0 && sim_push_run->single)
+        sim_fail(sim, "node %u: says that %" PRIu64 " tickets are lost, when one node died",
+                 node->index, stats.lost);
+    sim_push_run->lost |= stats.lost > 0;
+    node->done = node->core->done;
+}
+
+static bool
+hears(const struct sim_node *a, const struct sim_node *b)
+{
+    int i = peers_find(a->core, (struct proto_node){b->id, b->incarnation});
+    return i >= 0 && view_usable(a->core, i);
+}
+
+/* Do two nodes that hear one another have one model? After addresses were swapped, some may never meet again. */
+static bool
+agree(const struct sim_node *a, const struct sim_node *b)
+{
+    return a->core->push->final_hash == b->core->push->final_hash || !hears(a, b) || !hears(b, a);
+}
+
+bool
+sim_push_done(const struct sim *sim)
+{
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        const struct sim_node *node = &sim->nodes[i];
+        if (node->up && (!node->done || node->core->push->final_hash == 0))
+            return false;
+        for (unsigned j = 0; node->up && j < i; j++)
+            if (sim->nodes[j].up && !agree(node, &sim->nodes[j]))
+                return false;
+    }
+    return true;
+}
+
+static void
+judge_tickets(struct sim *sim, const struct sim_node *node)
+{
+    const struct sim_push *push = sim_push_run;
+    const struct sim_push_node *own = &push->node[node->index];
+    for (unsigned r = 0; r < push->config.range_count; r++)
+        for (uint64_t t = 0; t < push->config.tickets; t++)
+            if (own->read[r].times[t] > 1 || (own->read[r].times[t] == 0 && !push->lost))
+                sim_fail(sim, "node %u: the model has ticket %" PRIu64 " %u times in range %u",
+                         node->index, t, own->read[r].times[t], r);
+}
+
+static void
+judge_replay(struct sim *sim, const struct sim_node *node)
+{
+    struct sim_push *push = sim_push_run;
+    const struct sim_push_node *own = &push->node[node->index];
+    uint64_t params[SIM_RANGES_MAX];
+    const char *wrong = sim_push_replay(push, own->final, params);
+    if (wrong)
+        sim_fail(sim, "node %u: replay: %s", node->index, wrong);
+    for (unsigned r = 0; r < push->config.range_count && !wrong; r++)
+        if (params[r] != own->read[r].params)
+            sim_fail(sim, "node %u: the replay has other values in range %u", node->index, r);
+}
+
+void
+sim_push_judge_end(struct sim *sim)
+{
+    for (unsigned i = 0; i < sim->profile.nodes && !sim->failed; i++) {
+        const struct sim_node *node = &sim->nodes[i];
+        if (!node->up)
+            continue;
+        if (!node->done)
+            sim_fail(sim, "node %u hangs at ticket %" PRIu64 " of %" PRIu64 ", work %d", i,
+                     node->core->push->leases.done.floor, sim_push_run->config.tickets,
+                     (int)node->core->push->work);
+        else if (!sim_push_done(sim))
+            sim_fail(sim, "node %u has another model than others", i);
+        else
+            judge_tickets(sim, node);
+        if (!sim->failed)
+            judge_replay(sim, node);
+        sim->trace = mix64_pair(sim->trace, node->core->push->final_hash);
+    }
+}

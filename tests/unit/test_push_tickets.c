@@ -1,0 +1,184 @@
+/* Sets of tickets, and leases: each ticket to one member at a time, none beyond the bound, none twice. */
+#include "mesh/core/push_tickets.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/rand.h"
+
+enum { WIDE = 3 * PUSH_WINDOW };
+
+static void
+a_set_has_what_was_added_and_its_floor_follows(void **state)
+{
+    (void)state;
+    struct push_set set = {0};
+    assert_true(push_set_add(&set, 1));
+    assert_false(push_set_add(&set, 1));
+    assert_int_equal(set.floor, 0);
+    assert_int_equal(push_set_count(&set), 1);
+    assert_true(push_set_add(&set, 0));
+    assert_int_equal(set.floor, 2);
+    assert_true(push_set_has(&set, 0) && push_set_has(&set, 1) && !push_set_has(&set, 2));
+    assert_false(push_set_add(&set, 2 + PUSH_WINDOW)); /* beyond the window */
+    assert_true(push_set_add(&set, 1 + PUSH_WINDOW));
+    assert_int_equal(push_set_count(&set), 3);
+}
+
+static void
+a_set_agrees_with_a_list_of_all_tickets(void **state)
+{
+    (void)state;
+    static bool has[WIDE];
+    struct push_set set = {0};
+    struct rand rand = {.state = 5};
+    uint64_t count = 0, floor = 0;
+    for (int k = 0; k < 200000; k++) {
+        uint64_t ticket = floor + rand_below(&rand, rand_below(&rand, 2) ? 8 : PUSH_WINDOW + 100);
+        if (ticket >= WIDE)
+            continue;
+        bool fits = !has[ticket] && ticket - floor < PUSH_WINDOW;
+        assert_int_equal(push_set_has(&set, ticket), has[ticket]);
+        assert_int_equal(push_set_add(&set, ticket), fits);
+        count += fits;
+        has[ticket] |= fits;
+        while (floor < WIDE && has[floor])
+            floor++;
+        assert_int_equal(set.floor, floor);
+        if (k % 97 == 0)
+            assert_int_equal(push_set_count(&set), count);
+    }
+}
+
+static void
+a_set_travels_as_bytes_and_any_bytes_are_a_set(void **state)
+{
+    (void)state;
+    uint8_t bytes[PUSH_SET_SIZE];
+    struct push_set set = {0}, got;
+    push_set_raise(&set, 5000);
+    push_set_add(&set, 5003);
+    push_set_write(&set, bytes);
+    push_set_read(&got, bytes);
+    assert_memory_equal(&set, &got, sizeof set);
+    memset(bytes, 0xff, sizeof bytes);
+    push_set_read(&got, bytes);
+    assert_false(push_set_has(&got, got.floor)); /* a floor is never in the set */
+    assert_true(push_set_add(&got, got.floor));
+}
+
+static void
+raising_a_set_keeps_what_lies_above(void **state)
+{
+    (void)state;
+    struct push_set set = {0};
+    push_set_add(&set, 10);
+    push_set_add(&set, 12);
+    push_set_raise(&set, 10);
+    assert_int_equal(set.floor, 11);
+    assert_true(push_set_has(&set, 12));
+    push_set_raise(&set, 3);
+    assert_int_equal(set.floor, 11);
+    push_set_raise(&set, 11 + 2 * PUSH_WINDOW);
+    assert_int_equal(push_set_count(&set), 11 + 2 * PUSH_WINDOW);
+}
+
+static struct push_leases *
+leases_of(uint64_t tickets, unsigned shards, uint64_t bound)
+{
+    struct push_leases *leases = calloc(1, sizeof *leases);
+    assert_non_null(leases);
+    leases->tickets = tickets;
+    leases->shards = shards;
+    leases->bound = bound;
+    return leases;
+}
+
+static void
+a_ticket_is_leased_to_one_member_until_it_is_done(void **state)
+{
+    (void)state;
+    struct push_leases *leases = leases_of(4, 2, PUSH_UNBOUND);
+    assert_int_equal(push_leases_take(leases, 0), 1);
+    assert_int_equal(push_leases_take(leases, 1), 2);
+    assert_int_equal(push_leases_take(leases, 0), 1); /* asked again: the same */
+    assert_false(push_leases_done(leases, 1, 0));     /* not its ticket */
+    assert_true(push_leases_done(leases, 0, 0));
+    assert_false(push_leases_done(leases, 0, 0));
+    assert_int_equal(push_leases_take(leases, 0), 3);
+    assert_int_equal(push_leases_take(leases, 2), 4);
+    assert_int_equal(push_leases_take(leases, 3), 0); /* all are leased: it waits */
+    assert_int_equal(leases->waiting, 1 << 3);
+    free(leases);
+}
+
+static void
+with_bound_0_a_step_begins_when_the_one_before_is_done(void **state)
+{
+    (void)state;
+    struct push_leases *leases = leases_of(6, 2, 0);
+    assert_int_equal(push_leases_take(leases, 0), 1);
+    assert_int_equal(push_leases_take(leases, 1), 2);
+    assert_true(push_leases_done(leases, 1, 1));
+    assert_int_equal(push_leases_take(leases, 1), 0);
+    assert_true(push_leases_done(leases, 0, 0));
+    assert_int_equal(push_leases_take(leases, 1), 3);
+    free(leases);
+}
+
+static void
+nobody_is_ever_ahead_by_more_than_the_bound(void **state)
+{
+    (void)state;
+    struct rand rand = {.state = 9};
+    for (uint64_t bound = 0; bound < 4; bound++) {
+        struct push_leases *leases = leases_of(400, 5, bound);
+        uint64_t left = 400;
+        while (left > 0) {
+            unsigned rank = (unsigned)rand_below(&rand, 7);
+            uint64_t in_hand = push_leases_take(leases, rank);
+            if (in_hand)
+                assert_true((in_hand - 1) / 5 <= leases->done.floor / 5 + bound);
+            if (in_hand && rand_below(&rand, 3) == 0)
+                left -= push_leases_done(leases, rank, in_hand - 1);
+        }
+        assert_int_equal(leases->done.floor, 400);
+        free(leases);
+    }
+}
+
+static void
+what_members_have_in_hand_is_leased_to_them_in_a_new_group(void **state)
+{
+    (void)state;
+    struct push_leases *leases = leases_of(10, 2, PUSH_UNBOUND);
+    push_leases_give(leases, 3, 1);
+    push_leases_give(leases, 4, 10); /* there is no such ticket */
+    assert_int_equal(push_leases_take(leases, 0), 1);
+    assert_int_equal(push_leases_take(leases, 1), 3); /* not 2: member 3 has it */
+    assert_int_equal(push_leases_take(leases, 3), 2);
+    push_leases_clear(leases);
+    assert_int_equal(push_leases_take(leases, 5), 1);
+    free(leases);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_set_has_what_was_added_and_its_floor_follows),
+        cmocka_unit_test(a_set_agrees_with_a_list_of_all_tickets),
+        cmocka_unit_test(a_set_travels_as_bytes_and_any_bytes_are_a_set),
+        cmocka_unit_test(raising_a_set_keeps_what_lies_above),
+        cmocka_unit_test(a_ticket_is_leased_to_one_member_until_it_is_done),
+        cmocka_unit_test(with_bound_0_a_step_begins_when_the_one_before_is_done),
+        cmocka_unit_test(nobody_is_ever_ahead_by_more_than_the_bound),
+        cmocka_unit_test(what_members_have_in_hand_is_leased_to_them_in_a_new_group),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
