@@ -124,7 +124,7 @@ forward(const struct layer *layer, const struct layer_io *io)
         x = y = transpose(io->x, c.plane, n, io->scratch);
     if (kept != NULL) {
         mean = kept;
-        sums_of(layer, io)[0] = NAN;
+        sums_of(layer, io)[0] = (double)NAN;
     }
     for (size_t i = 0; i < n; i++) {
         size_t at = i * c.plane;
@@ -199,7 +199,7 @@ backward(const struct layer *layer, const struct layer_io *io)
     if (io->sink != NULL)
         layer_sink(io, layer->weight_first, g, 4 * n);
     if (io->dx != NULL)
-        sum[0] = NAN; /* the next backward may be of another dy */
+        sum[0] = (double)NAN; /* the next backward may be of another dy */
     if (dx != NULL && features(layer))
         gemm_transpose(dx, c.plane, n, c.plane, io->dx, n);
 }
