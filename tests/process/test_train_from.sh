@@ -3,6 +3,21 @@
 # and steps. So the same job cut in two comes to the weights of one go, on one node and on two, also after a kill; and a
 # run may go from exact to inexact and back. What does not fit is refused in one line.
 . "$(dirname "$0")/../support/process.sh"
+FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
+[ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
+
+# A node that is killed when its first checkpoint is safe, before its run ends.
+killed_at_checkpoint() { # NAME OPTION ...
+    WHERE[$1]="env MESHNODE_FAIL=checkpointed:1:kill"
+    MESHNODE=$FAILNODE node "$1" "$WORK/job.yaml" "${@:2}"
+    WHERE[$1]=
+}
+dead() { # NAME
+    wait_until 60 "$1 to kill itself" gone "$1"
+    wait "${PID[$1]}" 2>/dev/null
+    unset "PID[$1]"
+    [ ! -e "$WORK/$1/result.json" ] || fail "$1 was done before it was killed"
+}
 
 # In an epoch: 20 steps.
 cat >"$WORK/job.yaml" <<'END'
@@ -58,9 +73,8 @@ echo "cut in two: $(result b params_sha256)"
 mkdir "$WORK/copy"
 cp "$from" "$WORK/a/job.json" "$WORK/copy"
 node c "$WORK/job.yaml" --peers 2 --set "train.from=$from"
-node d "$WORK/job.yaml" --peers 2 --set "train.from=$WORK/copy/checkpoint-33" --set train.checkpoint_every=4
-wait_until 60 "d to have a checkpoint" compgen -G "$WORK/d/checkpoint-4*" >/dev/null
-kill_node d
+killed_at_checkpoint d --peers 2 --set "train.from=$WORK/copy/checkpoint-33" --set train.checkpoint_every=4
+dead d
 node d "$WORK/job.yaml" --set "train.from=$from"
 finished 60 c d
 weights whole c d
@@ -88,6 +102,13 @@ alone l --set "train.from=$back" --set train.batch=192 --set train.steps=60
 [ "$(value "$WORK/l/metrics.jsonl" epoch)" = 5 ] || fail "step 51 of 10 to an epoch is of epoch $(value "$WORK/l/metrics.jsonl" epoch), expected 5"
 "$MESHNODE" verify "$WORK/l" >"$WORK/out" || fail "verify of l: $(cat "$WORK/out")"
 echo "from inexact back to exact on one node and on two: $(result h params_sha256)"
+
+# Its run has gone on since with other settings: job.json knows the part that the checkpoint is of.
+cp "$from" "$WORK/kept"
+alone a --resume --set train.steps=40 --set train.optimizer.adam.rate=0.001
+cp "$WORK/kept" "$from"
+alone m --set "train.from=$from"
+same_hash b m
 
 refused() { # PATTERN OPTION ...
     local pattern=$1 status command

@@ -3,6 +3,21 @@
 # goes on under others. What travels depends on mesh.bucket and mesh.audit: nodes that differ in them refuse one another
 # by name, but a run may go on with others, too. One hash each time.
 . "$(dirname "$0")/../support/process.sh"
+FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
+[ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
+
+# A node that is killed when its first checkpoint is safe, before its run ends.
+killed_at_checkpoint() { # NAME OPTION ...
+    WHERE[$1]="env MESHNODE_FAIL=checkpointed:1:kill"
+    MESHNODE=$FAILNODE node "$1" "$WORK/job.yaml" "${@:2}"
+    WHERE[$1]=
+}
+dead() { # NAME
+    wait_until 60 "$1 to kill itself" gone "$1"
+    wait "${PID[$1]}" 2>/dev/null
+    unset "PID[$1]"
+    [ ! -e "$WORK/$1/result.json" ] || fail "$1 was done before it was killed"
+}
 
 write_job "$WORK/job.yaml" 80
 reference "$WORK/job.yaml"
@@ -16,7 +31,7 @@ for name in a b; do
 done
 echo "nodes with other settings of their own: $(result a params_sha256)"
 
-go_on() { # NAME OPTION ...: until step 20 with what is set before --, and on with what is set behind it
+go_on() { # NAME OPTION ...: with what is set before -- until it is killed, and on with what is set behind it
     local name=$1 before=() after=() set
     shift
     while [ "$1" != -- ]; do
@@ -27,10 +42,8 @@ go_on() { # NAME OPTION ...: until step 20 with what is set before --, and on wi
     for set; do
         after+=(--set "$set")
     done
-    node "$name" "$WORK/job.yaml" --set mesh.gather_ms=0 --set train.checkpoint_every=5 "${before[@]}"
-    wait_until 30 "$name to have a checkpoint" compgen -G "$WORK/$name/checkpoint-2*" >/dev/null
-    kill_node "$name"
-    [ ! -e "$WORK/$name/result.json" ] || fail "$name was done before it was killed"
+    killed_at_checkpoint "$name" --set mesh.gather_ms=0 --set train.checkpoint_every=20 "${before[@]}"
+    dead "$name"
     node "$name" "$WORK/job.yaml" --set mesh.gather_ms=0 "${after[@]}"
     finished 60 "$name"
     grep -q "^resumed at step" "$WORK/$name.log" || fail "$name did not go on: $(cat "$WORK/$name.log")"
