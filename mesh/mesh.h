@@ -96,6 +96,8 @@ struct mesh_setup {
 };
 
 enum {
+    MESH_CHUNK_ELEMS = 1 << 18,   /* default of mesh_setup.chunk_elems: 1 MiB */
+    MESH_DIRECT_BYTES = 64 << 10, /* of mesh_setup.direct_bytes */
     MESH_BEACON_PORT = 5670,
     MESH_PORT_FIRST = 20000,
     MESH_PORT_LAST = 20999,
@@ -126,6 +128,8 @@ struct mesh_task {
     size_t bucket; /* MESH_SUMMED */
     /* MESH_COMMIT: nodes in the plan that made the sum; 0: another node sent the sum */
     unsigned members;
+    unsigned servers;    /* MESH_COMMIT: members of the plan that were servers, */
+    uint64_t served;     /* and bytes of the sum of which this node was the server */
     uint64_t state_hash; /* MESH_ADOPT */
     size_t size;         /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has the page now */
     int32_t claim[MESH_CLAIM_MAX]; /* MESH_AUDIT */

@@ -21,9 +21,7 @@
 #include "proto/text.h"
 
 enum {
-    CHUNK_ELEMS = 1 << 18,     /* elements per ring message: 1 MiB */
     EXPRESS_BYTES = 256 << 10, /* buckets up to this size do not wait for larger ones */
-    DIRECT_BYTES = 64 << 10,   /* buckets up to this size go to everyone */
     GOODBYE_MS = 500,          /* for the last control messages to leave */
     FILES_WANTED = 4096,       /* open files: connections of strangers must not use them up */
     FRAMES_SPARE = 256,        /* received bodies kept, beside those of two rounds */
@@ -342,9 +340,9 @@ open_mesh(struct mesh **out, const struct mesh_setup *setup, struct why *why)
         return why_error(why, -ENOMEM, "mesh: out of memory");
     mesh->setup = *setup;
     if (mesh->setup.chunk_elems == 0)
-        mesh->setup.chunk_elems = CHUNK_ELEMS;
+        mesh->setup.chunk_elems = MESH_CHUNK_ELEMS;
     if (mesh->setup.direct_bytes == 0)
-        mesh->setup.direct_bytes = DIRECT_BYTES;
+        mesh->setup.direct_bytes = MESH_DIRECT_BYTES;
     if (mesh->setup.beacon_port == 0)
         mesh->setup.beacon_port = MESH_BEACON_PORT;
     mesh->epoll_fd = mesh->wake_fd = -1;

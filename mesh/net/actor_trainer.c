@@ -40,6 +40,8 @@ on_commit(void *ctx, uint64_t round)
     push_task(ctx, (struct mesh_task){.kind = MESH_COMMIT,
                                       .round = round,
                                       .members = stats.members,
+                                      .servers = stats.servers,
+                                      .served = stats.served,
                                       .plan = stats.plan,
                                       .mine = stats.mine});
 }

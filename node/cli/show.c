@@ -96,6 +96,19 @@ rate_fields(const struct show *show, char *line, size_t size)
     field(line, size, "sent %s/s", sent);
 }
 
+/* "2 servers", and "this one sums 1.2 MB" on a server. */
+static void
+server_field(const struct metrics_step *step, char *line, size_t size)
+{
+    char bytes[32];
+    format_bytes(bytes, sizeof bytes, (double)step->served_bytes);
+    if (step->served_bytes)
+        field(line, size, "%u %s, this one sums %s", step->servers,
+              step->servers == 1 ? "server" : "servers", bytes);
+    else
+        field(line, size, "%u %s", step->servers, step->servers == 1 ? "server" : "servers");
+}
+
 void
 show_line(const struct show *show, char *out, size_t size)
 {
@@ -118,6 +131,8 @@ show_line(const struct show *show, char *out, size_t size)
         field(out, size, "accuracy %.1f %%", 100 * step->accuracy);
     if (!step->followed)
         field(out, size, "%u %s", step->peers, step->peers == 1 ? "node" : "nodes");
+    if (step->servers)
+        server_field(step, out, size);
     if (step->unreached)
         field(out, size, "%u heard, not reached", step->unreached);
     if (trains && !step->followed)

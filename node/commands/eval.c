@@ -6,6 +6,7 @@
 
 #include "nn/files.h"
 #include "node/commands/host.h"
+#include "node/commands/serving.h"
 #include "node/job/job.h"
 #include "node/train/memory.h"
 #include "node/train/state.h"
@@ -125,6 +126,7 @@ train_check(struct config *config)
         fprintf(stderr, "meshnode: %s\n", why.line);
     } else {
         print_job(config, &job, &memory);
+        rc = serving_print(config, &job);
         fits = check_fit(config, &memory);
     }
     job_close(&job);

@@ -467,6 +467,12 @@ check_job(struct local *local, struct config *config, const struct options *opti
         why_set(&why, "mesh.port = %llu, expected 0 with -n %u: each needs its own",
                 (unsigned long long)config->mesh.port, count);
         rc = -EINVAL;
+    } else if (config->mesh.servers <= PROTO_PEERS_MAX && config->mesh.servers > count) {
+        why_set(&why,
+                "mesh.servers = %u cannot go with -n %u: each server is one of the nodes; start as "
+                "many, or elect fewer servers",
+                config->mesh.servers, count);
+        rc = -EINVAL;
     } else if (strlen(config->out) + sizeof "/node-64" >= CONFIG_PATH_MAX) {
         why_set(&why, "node.out is too long");
         rc = -EINVAL;

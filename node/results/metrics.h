@@ -23,6 +23,8 @@ struct metrics_step {
     unsigned peers;             /* nodes that trained, this one included */
     unsigned unreached;         /* nodes that it hears now, but has no connection to */
     uint64_t plan;              /* hash of who computed what; 0: followed */
+    unsigned servers;      /* nodes that summed for the others; 0: the sums went round the ring */
+    uint64_t served_bytes; /* of the sum, by this node as their server */
     /* Other nodes computed the step; this node only applied its result, because it was catching up. Then peers is the
      * number of nodes that it knows. */
     bool followed;

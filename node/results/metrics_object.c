@@ -74,6 +74,10 @@ metrics_step_object(const struct metrics_step *step, double time_s, const char *
         json_object_set_new(object, "followed", json_true());
     else
         json_object_set_new(object, "plan", hash_text(step->plan));
+    if (step->servers) {
+        json_object_set_new(object, "servers", whole(step->servers));
+        json_object_set_new(object, "served_bytes", whole(step->served_bytes));
+    }
     json_object_set_new(object, "samples", whole(step->samples));
     json_object_set_new(object, "first", whole(step->first));
     json_object_set_new(object, "coverage", hash_text(step->coverage));

@@ -32,6 +32,8 @@ train_report(struct run *run, const struct state_event *event, const struct mesh
         .accuracy = event->accuracy,
         .peers = task->members ? task->members : stats.core.peers + 1,
         .plan = task->plan,
+        .servers = task->servers,
+        .served_bytes = task->served,
         .followed = task->members == 0,
         .unreached = stats.core.unreached,
         .samples = event->evaluated ? 0 : event->samples,
