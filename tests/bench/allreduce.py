@@ -1,4 +1,4 @@
-"""All-reduce: the mesh beside a ring on bare TCP, Gloo and Open MPI."""
+"""All-reduce: the mesh beside a ring on bare TCP, Gloo and Open MPI, and its own ways of a sum beside one another."""
 import collections
 import os
 import random
@@ -115,6 +115,42 @@ def allreduce_table(results, ranks, goals):
         rows.append(["*" + label + "*"] + cells)
     print("%d processes, median time\n" % ranks)
     table([""] + [size_name(b) for b in sizes], rows)
+
+
+EXCHANGES = {"ring": {"BENCH_SERVERS": "0"}, "servers": {"BENCH_SERVERS": "4"}, "one server": {"BENCH_SERVERS": "1"},
+             "auto": {"BENCH_SERVERS": "65"}, "direct": {"BENCH_DIRECT": "1m"}}
+
+
+def exchange_table(results, ranks, sizes):
+    rows = []
+    for name in dict.fromkeys(n for (n, _, _) in results):
+        cells = [results.get((name, ranks, b)) for b in sizes]
+        rows.append([name] + [microseconds(statistics.median(c.values())) if c else "–" for c in cells])
+    goals = {"servers": lambda b: (1 / 0.8, False) if b < MIB else (1 / 1.1, False)}
+    for name in ("servers", "one server", "auto", "direct"):
+        cells = [judged(ratio(results.get(("ring", ranks, b), {}), results.get((name, ranks, b), {})),
+                        *goals.get(name, lambda b: (None, False))(b)) for b in sizes]
+        rows.append(["*the ring's time / that of %s*" % name] + cells)
+    if ("before", ranks, sizes[0]) in results:
+        cells = [judged(ratio(results["before", ranks, b], results["ring", ranks, b]), 0.98, False) for b in sizes]
+        rows.append(["*the ring's time before / now*"] + cells)
+    print("%d processes, median time\n" % ranks)
+    table([""] + [size_name(b) for b in sizes], rows)
+
+
+def exchange(programs, options, work):
+    """BENCH_BEFORE names an older bench_allreduce, whose ring runs beside the others."""
+    print("## The ways of a sum: ring, servers, directly\n")
+    with place(0) as where:
+        env = {"BENCH_SIZES": options.sizes or "256k,16m", "BENCH_BUDGET": "0.2" if options.quick else "0.4"}
+        contenders = Contenders({}, where, work)
+        programs = {**{name: programs["bench_allreduce"] for name in EXCHANGES},
+                    **({"before": os.environ["BENCH_BEFORE"]} if "BENCH_BEFORE" in os.environ else {})}
+        for name, program in programs.items():
+            setting = {"BENCH_INTERFACE": where.interface(), **EXCHANGES.get(name, {})}
+            contenders.table[name] = (setting, contenders.ours(program))
+        results = compare(contenders, [4], options.rounds or (2 if options.quick else 7), env, options, 180)
+    exchange_table(results, 4, sorted({b for (_, _, b) in results}))
 
 
 MIB = 1 << 20

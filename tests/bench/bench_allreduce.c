@@ -4,7 +4,7 @@
  *
  * A round here is: told to compute, all buckets complete at once, sum committed, applied. What it times
  * is round to round, so it counts everything that happens between two steps of a training. A round that was not
- * summed by all RANKS ends the program with status 1, for its time says nothing. Prints the line of measure.h; BENCH_CHUNK=elements and BENCH_DIRECT=bytes try other cuts, BENCH_INTERFACE others
+ * summed by all RANKS ends the program with status 1, for its time says nothing. Prints the line of measure.h; BENCH_CHUNK=elements and BENCH_DIRECT=bytes try other cuts, BENCH_SERVERS=n servers (65: auto), BENCH_INTERFACE others
  * than lo. */
 #include <stdbool.h>
 #include <stdint.h>
@@ -167,6 +167,7 @@ measure(struct bench *bench, const char *group, size_t bytes)
         .state_size = 1,
         .chunk_elems = (uint32_t)measure_setting("BENCH_CHUNK", 0),
         .direct_bytes = (uint64_t)measure_setting("BENCH_DIRECT", 0),
+        .servers = (unsigned)measure_setting("BENCH_SERVERS", 0),
         .log = log_line,
     };
     bench->count = bucket.count;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures meshnode beside what one would pick instead, and prints Markdown tables of ratios.
 
-    run.py [allreduce] [link] [gemm] [train] [processes] [overlap]    parts; none named: all of them
+    run.py [allreduce] [exchange] [link] [gemm] [train] [processes] [overlap]    parts; none named: all of them
         --build DIR     where make builds (default $BUILD or build/gcc)
         --rounds N      each contender once per round, in shuffled order
         --quick         a glance: few rounds, short
@@ -14,6 +14,7 @@
         --calm SECONDS  before each run, wait so long at most for the machine to be idle (default 5)
 
 allreduce  loopback, 2 and 4 processes: the mesh, rings on bare TCP and bare libzmq, Gloo, Open MPI over TCP
+exchange   loopback, 4 processes: sums round the ring, by 4 servers, by one, by auto, and directly
 link       four namespaces on a bridge at 100 Mbit/s: the mesh and bare TCP against the bound
 gemm       products of the five models: our loop, OpenBLAS's fastest kernel, PyTorch's library
 train      one process, exact and inexact, against PyTorch, eager and compiled; by the clock and by processor time
@@ -38,7 +39,7 @@ import gemm
 import train
 from common import CALM, FAILED, MISSED, ROOT, build, loud, quietly
 
-PARTS = {"allreduce": allreduce.loopback, "link": allreduce.link, "gemm": gemm.products, "train": train.one_process,
+PARTS = {"allreduce": allreduce.loopback, "exchange": allreduce.exchange, "link": allreduce.link, "gemm": gemm.products, "train": train.one_process,
          "processes": train.processes, "overlap": train.overlap}
 COMPUTING = ("gemm", "train", "processes")  # what instructions matter to
 

@@ -214,6 +214,8 @@ def one(folder, random, index, file, seed, within):
     os.makedirs(folder)
     net.job(job, name="scenario", units=24, batch=24, train=480)
     options = ["--set", "train.checkpoint_every=50", "--set", "mesh.gather_ms=300"]
+    for servers in lines[0][2][2:]:
+        options += ["--set", "mesh.topology=server", "--set", f"mesh.servers={servers}"]
     with World(os.path.join(folder, "nodes"), job, int(lines[0][2][1]), in_namespaces, with_disks, options) as world:
         try:
             idle, healed = play(world, lines, within)

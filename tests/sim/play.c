@@ -43,8 +43,11 @@ play_profile(struct sim *sim)
     p->jitter_us = 200;
     p->hold_cut = true;
     p->stranger = p->liar = SIM_NODES_MAX;
-    for (unsigned i = 0; i < SIM_NODES_MAX; i++)
+    for (unsigned i = 0; i < SIM_NODES_MAX; i++) {
         p->compute_us[i] = SHARD_US;
+        p->servers[i] =
+            scenario->servers == SCENARIO_SERVERS_AUTO ? CORE_SERVERS_AUTO : scenario->servers;
+    }
     sim->play.alone_us = SHARDS * SHARD_US * 3 / 2;
     uint64_t least_us = SHARDS * SHARD_US / scenario->most;
     uint64_t rounds = scenario->end_ms * 1000 / least_us + 100;

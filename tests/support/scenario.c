@@ -132,7 +132,12 @@ void
 scenario_print(const struct scenario *s, FILE *to)
 {
     char line[128];
-    fprintf(to, "0.000 nodes %u %u\n", s->nodes, s->most);
+    fprintf(to, "0.000 nodes %u %u", s->nodes, s->most);
+    if (s->servers == SCENARIO_SERVERS_AUTO)
+        fprintf(to, " auto");
+    else if (s->servers)
+        fprintf(to, " %u", s->servers);
+    fprintf(to, "\n");
     for (size_t k = 0; k < s->count; k++) {
         scenario_line(&s->actions[k], line, sizeof line);
         fprintf(to, "%s\n", line);

@@ -1,6 +1,7 @@
 /* scenario.h - a file that says what goes wrong when, for the simulator and for real processes alike.
  *
  *     nodes: 4                                 # started together; numbers 1..4
+ *     servers: 2                               # 1..8 or auto: sums by elected servers; left out: a ring
  *     seed: 1                                  # of `random`; --seed overrides it
  *     events:                                  # at: seconds after all have met
  *       - {at: 1.5, kill: 2}                   # a node, or `all`
@@ -21,6 +22,7 @@
  * What a harness executes is the expansion: actions in the order of time, each of them a plain line,
  *
  *     0.000 nodes 4 5        start 1..4, wait until they have met; 5 is the highest number used later
+ *     0.000 nodes 4 5 2      the same with two servers; or auto
  *     1.500 kill 2           SIGKILL
  *     2.000 start 2          2.000 start 2 fresh     the first start of a joiner is fresh, too
  *     3.000 pause 1          3.800 resume 1
@@ -48,6 +50,7 @@ enum {
     SCENARIO_ACTIONS_MAX = 16384,
     SCENARIO_FILE_MAX = 65536,
     SCENARIO_MS_MAX = 3600000,
+    SCENARIO_SERVERS_AUTO = SCENARIO_NODES_MAX + 1,
 };
 
 enum scenario_verb {
@@ -74,8 +77,9 @@ struct scenario_action {
 };
 
 struct scenario {
-    unsigned nodes; /* started at first */
-    unsigned most;  /* highest number used */
+    unsigned nodes;   /* started at first */
+    unsigned most;    /* highest number used */
+    unsigned servers; /* 0: a ring */
     uint64_t seed;
     uint64_t end_ms; /* nothing begins or ends later */
     bool drawn;      /* some of it is random: faults may come upon one another */

@@ -363,9 +363,20 @@ read_random(struct reader *reader, const yaml_node_t *map)
 }
 
 static int
+read_servers(struct reader *reader, const yaml_node_t *value)
+{
+    uint64_t number = SCENARIO_SERVERS_AUTO;
+    bool automatic = value->type == YAML_SCALAR_NODE &&
+                     strcmp((const char *)value->data.scalar.value, "auto") == 0;
+    int rc = automatic ? 0 : read_uint(reader, value, "servers", 1, SCENARIO_NODES_MAX, &number);
+    reader->scenario->servers = (unsigned)number;
+    return rc;
+}
+
+static int
 read_key(struct reader *reader, const char *key, const yaml_node_t *value)
 {
-    static const char *const names[] = {"nodes", "seed", "events", "random"};
+    static const char *const names[] = {"nodes", "servers", "seed", "events", "random"};
     struct scenario *s = reader->scenario;
     uint64_t number;
     int rc;
@@ -375,13 +386,15 @@ read_key(struct reader *reader, const char *key, const yaml_node_t *value)
             s->nodes = (unsigned)number;
         return rc;
     }
+    if (strcmp(key, "servers") == 0)
+        return read_servers(reader, value);
     if (strcmp(key, "seed") == 0)
         return read_uint(reader, value, key, 1, UINT64_MAX, &s->seed);
     if (strcmp(key, "events") == 0)
         return read_events(reader, value);
     if (strcmp(key, "random") == 0)
         return read_random(reader, value);
-    return fail_key(reader, value, "the file", key, names, 4);
+    return fail_key(reader, value, "the file", key, names, 5);
 }
 
 int
