@@ -11,7 +11,9 @@
 #include "compress/check.h"
 #include "proto/simd.h"
 
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+#define VEC_SIZE 64
+#elif defined(__AVX2__)
 #define VEC_SIZE 32
 #else
 #define VEC_SIZE 16
@@ -104,19 +106,23 @@ SIMD_NAME(check_of)(const void *x, size_t n, struct check_sums *sums)
     *sums = fletcher_sums(&fletcher, n);
 }
 
+enum { STREAM_ALIGN = 32 };
+
 /* May whole rows of `out` bypass the caches? */
 static bool
 streams(const void *out, size_t n)
 {
-    return n >= CHECK_STREAM && (uintptr_t)out % VEC_SIZE == 0;
+    return n >= CHECK_STREAM && (uintptr_t)out % STREAM_ALIGN == 0;
 }
 
 #if defined(__AVX2__)
 static inline void
 row_stream(int32_t *to, struct row row)
 {
-    for (int i = 0; i < VECS; i++)
-        _mm256_stream_si256((__m256i *)to + i, (__m256i)row.v[i]);
+    __m256i part[ROW / STREAM_ALIGN];
+    memcpy(part, &row, sizeof part);
+    for (int i = 0; i < ROW / STREAM_ALIGN; i++)
+        _mm256_stream_si256((__m256i *)to + i, part[i]);
 }
 
 /* What was streamed is seen by whoever sees what is written later. */

@@ -35,7 +35,34 @@ add_plain(int32_t *own, const float *g, size_t i, size_t n, float scale, float l
     return largest;
 }
 
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+
+enum { LANES = 16 };
+
+static inline uint32_t
+add_vector(int32_t *own, const float *g, size_t n, float scale, float limit,
+           struct check_sums *sums)
+{
+    const __m512 s = _mm512_set1_ps(scale), hi = _mm512_set1_ps(limit), lo = _mm512_set1_ps(-limit);
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512i largest = _mm512_setzero_si512(), a = largest, b = largest;
+    for (size_t i = 0; i < n; i += LANES) {
+        __m512 x = _mm512_mul_ps(_mm512_loadu_ps(g + i), s);
+        largest = _mm512_max_epi32(largest, _mm512_and_si512(_mm512_castps_si512(x), magnitude));
+        x = _mm512_max_ps(_mm512_min_ps(x, hi), lo);
+        __m512i q = _mm512_cvtps_epi32(x);
+        _mm512_storeu_si512(own + i, _mm512_add_epi32(_mm512_loadu_si512(own + i), q));
+        a = _mm512_add_epi32(a, q);
+        b = _mm512_add_epi32(b, a);
+    }
+    uint32_t lane[LANES], lane_b[LANES];
+    _mm512_storeu_si512(lane, a);
+    _mm512_storeu_si512(lane_b, b);
+    check_lanes(sums, lane, lane_b, LANES, n / LANES);
+    return (uint32_t)_mm512_reduce_max_epi32(largest);
+}
+
+#elif defined(__AVX2__)
 
 enum { LANES = 8 };
 
