@@ -126,7 +126,7 @@ pack(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth, size
         pack_panel(v, i + done, least(m - done, width), k, depth, width, out);
 }
 
-enum { TOGETHER = 4 * GROUP };
+enum { TOGETHER = 8 * GROUP };
 
 /* Of TOGETHER rows that lie side by side: all their panels at once, since a single one would read half a cache line of
  * each k. */
