@@ -115,6 +115,15 @@ holders(const struct core *core, uint64_t round, uint64_t hash)
     return count;
 }
 
+/* Do as many have this other state, or more? Of inexact states one is always to be taken: of equally many the one with
+ * the smaller hash, as when it is decided which to keep. */
+static bool
+outweighs(const struct core *core, uint64_t round, uint64_t other, unsigned same, uint64_t hash)
+{
+    unsigned count = holders(core, round, other);
+    return count > same || (count == same && (!core->config.inexact || other < hash));
+}
+
 bool
 divergence_trusts(const struct core *core, uint64_t round, uint64_t hash)
 {
@@ -123,7 +132,7 @@ divergence_trusts(const struct core *core, uint64_t round, uint64_t hash)
         const struct proto_heartbeat *said = &core->view.of[i].beat;
         bool other = view_usable(core, i) && !core->divergence.of[i].apart &&
                      said->round == round && said->state_hash != 0 && said->state_hash != hash;
-        if (other && holders(core, round, said->state_hash) >= same)
+        if (other && outweighs(core, round, said->state_hash, same, hash))
             return core_mutant(MUTANT_ODD);
     }
     return true;

@@ -46,6 +46,8 @@ follow_begin(struct fetch *fetch, const struct core *core)
             best = i;
     }
     fetch->from = best;
+    if (core->config.inexact)
+        fetch->block = 0; /* its total of this round may be the sum of other members */
     fetch->ask_us = FETCH_FOLLOW_US;
     fetch->progress_at = core->awake;
     if (best >= 0)

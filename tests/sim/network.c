@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "proto/mix.h"
+#include "tests/sim/engine.h"
 #include "tests/sim/shell.h"
 
 static struct sim_message *spare; /* messages are reused */
@@ -202,6 +203,8 @@ network_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *
         return;
     }
     repair_sent(sim, shell->node, l, msg);
+    if (sim->engine->sent)
+        sim->engine->sent(sim, shell->node, msg);
     if (!sim->faults_over && sim_permille(sim, sim->profile.loss_permille))
         return;
     struct sim_message *m = message_make(shell, link, msg, 0);

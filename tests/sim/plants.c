@@ -93,8 +93,6 @@ static const struct plant {
 static const struct plant plants_private[] = {
     {"a sum is complete without the last member's shards", MUTANT_OWNED, 100, 0, NULL},
     {"a shard is given to two members", MUTANT_TWICE, 100, 0, NULL},
-    {"chunks of any plan are taken, with any coverage", MUTANT_FENCE | MUTANT_COVERAGE, 4000, 0,
-     NULL},
     {"chunks that wait are taken of any round, from any state", MUTANT_DRAIN_ROUND | MUTANT_ODD,
      4000, 0, NULL},
     {"a plan of the round before is obeyed", MUTANT_PLAN_ROUND, 4000, 0, NULL},

@@ -61,7 +61,6 @@ sim_private_planned(struct sim *sim, const struct sim_node *node, const struct c
     if (stats->mine != owned)
         sim_fail(sim, "node %u: shards %" PRIx64 " in a plan, but %" PRIx64 " are its own",
                  node->index, stats->mine, owned);
-    *seen_at(SEEN_OWNED, stats->plan, 0) |= owned;
 }
 
 /* What the members add to an element. */
@@ -75,8 +74,21 @@ added(const struct sim *sim, const struct sim_node *node, uint64_t shards, size_
     return (int32_t)total;
 }
 
-/* Of the plan's members that have begun: they all must have, before a sum is complete. This node may have begun and
- * come to its end within one event, with a sum that it had. */
+/* What the members of a plan own, who says so in a message or, alone, takes it up. */
+static void
+plan_sent(struct sim *sim, const struct sim_node *node, const struct proto_msg *msg)
+{
+    uint64_t owned = 0;
+    (void)node;
+    if (msg->type != PROTO_PLAN)
+        return;
+    for (size_t m = 0; m < msg->plan.count; m++)
+        owned |=
+            owned_by(&sim->profile, (unsigned)((msg->plan.members[m].node.id - 1) % SIM_NODES_MAX));
+    *seen_at(SEEN_OWNED, proto_plan_hash(&msg->plan), 0) = owned;
+}
+
+/* Of the members of this node's plan. */
 static uint64_t
 shards_of(const struct sim *sim, const struct sim_node *node)
 {
@@ -183,6 +195,7 @@ const struct sim_engine sim_engine_private = {
     .start = sim_rounds_start,
     .event = sim_rounds_event,
     .idle = sim_rounds_borrow,
+    .sent = plan_sent,
     .judge = sim_rounds_judge_event,
     .done = sim_rounds_done,
     .judge_end = sim_rounds_judge_end,

@@ -18,6 +18,7 @@ tell(struct sim *sim, struct sim_node *node)
 {
     node->held = node->committing;
     node->held_round = node->round;
+    sim->claimed[node->index][node->round % 64] |= node->held;
     node->committing = 0;
     node->done = node->round == sim->profile.rounds;
     if (node->done && !node->done_us)

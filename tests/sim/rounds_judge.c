@@ -128,7 +128,8 @@ judge_wait(struct sim *sim, const struct sim_node *node, const struct core_stats
 }
 
 /* Where shards must not change hands, a member has those that it had in the plan of the round before. Except what
- * somebody else had, too: two plans made the same round, one on each side of a split. */
+ * somebody else had, too: two plans made the same round, one on each side of a split. That somebody may be gone by now,
+ * and the leader not know it yet. */
 static void
 judge_hands(struct sim *sim, const struct sim_node *node, const struct core_stats *stats)
 {
@@ -136,8 +137,7 @@ judge_hands(struct sim *sim, const struct sim_node *node, const struct core_stat
     if (node->held_round != stats->round || !sim_rounds_pinned(sim, &node->state))
         return;
     for (unsigned i = 0; i < sim->profile.nodes; i++)
-        if (i != node->index && sim->nodes[i].held_round == stats->round &&
-            (sim->nodes[i].held & node->held))
+        if (i != node->index && (sim->claimed[i][stats->round % 64] & node->held))
             return;
     if (lost)
         sim_fail(sim, "node %u: shards %" PRIx64 " change hands before round %" PRIu64, node->index,

@@ -275,9 +275,11 @@ struct sim {
     struct sim_asked asked[SIM_NODES_MAX][SIM_NODES_MAX];
     unsigned address[SIM_NODES_MAX]; /* of each node, a permutation */
     bool faults_over;
-    uint64_t fault_us;           /* the last one */
-    uint64_t over_us;            /* when */
-    uint64_t flipped;            /* bit t: a contribution to round t was damaged in memory */
+    uint64_t fault_us; /* the last one */
+    uint64_t over_us;  /* when */
+    uint64_t flipped;  /* bit t: a contribution to round t was damaged in memory */
+    /* shards that a node had in the plan of the round before round % 64, in this life or an earlier one */
+    uint64_t claimed[SIM_NODES_MAX][64];
     uint8_t moved[64];           /* chunks of round t whose range was changed on the way */
     struct sim_state *reference; /* [rounds + 1] */
     uint64_t *reference_sum;

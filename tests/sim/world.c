@@ -225,6 +225,7 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
         sim->address[i] = i;
     sim->flipped = 0;
     memset(sim->moved, 0, sizeof sim->moved);
+    memset(sim->claimed, 0, sizeof sim->claimed);
     memset(sim->nodes, 0, sizeof sim->nodes);
     if (sim->play.scenario)
         play_profile(sim);

@@ -359,6 +359,23 @@ of_two_inexact_states_one_is_kept(void **state)
     assert_false(goes_back_for(77));
 }
 
+/* Nobody goes back for ever because nothing ahead can be taken. */
+static void
+of_two_inexact_states_ahead_one_is_fetched(void **state)
+{
+    (void)state;
+    for (int inexact = 0; inexact < 2; inexact++) {
+        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .inexact = inexact});
+        lone_meet(lone, 7);
+        lone_meet(lone, 8);
+        tell(lone, 7, 9, 67);
+        tell(lone, 8, 9, 66);
+        assert_int_equal(divergence_trusts(lone->core, 9, 66), inexact);
+        assert_false(divergence_trusts(lone->core, 9, 67));
+        lone_destroy(&lone);
+    }
+}
+
 /* Who is gone does not count: the two that are left must come to the same verdict. */
 static void
 who_is_gone_does_not_speak_for_an_inexact_state(void **state)
@@ -399,6 +416,7 @@ main(void)
         cmocka_unit_test(who_was_accused_is_not_fetched_from),
         cmocka_unit_test(a_past_that_differs_is_no_fault_when_sums_are_inexact),
         cmocka_unit_test(of_two_inexact_states_one_is_kept),
+        cmocka_unit_test(of_two_inexact_states_ahead_one_is_fetched),
         cmocka_unit_test(who_is_gone_does_not_speak_for_an_inexact_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

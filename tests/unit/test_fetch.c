@@ -461,6 +461,25 @@ a_total_of_the_round_before_is_for_another_state(void **state)
     lone_destroy(&lone);
 }
 
+/* Half of a total came from node 7, and node 7 dies: what 8 has of it is the same, unless the sum depends on members. */
+static void
+a_total_from_another_donor_begins_anew_if_sums_are_inexact(void **state)
+{
+    (void)state;
+    for (int inexact = 0; inexact < 2; inexact++) {
+        struct lone *lone = following();
+        lone_meet(lone, 8);
+        lone_beat(lone, 8, 12, false);
+        lone->core->config.inexact = inexact;
+        lone->core->fetch.block = 1;
+        lone_down(lone, 7);
+        lone_run_with(lone, 300, (unsigned[]){8}, 1, 12, false);
+        assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
+        assert_int_equal(lone_sent(lone, 8, PROTO_FOLLOW)->msg.follow.block, inexact ? 0 : 1);
+        lone_destroy(&lone);
+    }
+}
+
 /* The second net behind the round of an offer: votes count for later rounds than ours only. */
 static void
 an_offer_of_what_we_have_gets_no_votes(void **state)
@@ -656,6 +675,7 @@ main(void)
         cmocka_unit_test(what_nobody_asked_for_is_ignored),
         cmocka_unit_test(totals_are_applied_in_their_order),
         cmocka_unit_test(a_total_of_the_round_before_is_for_another_state),
+        cmocka_unit_test(a_total_from_another_donor_begins_anew_if_sums_are_inexact),
         cmocka_unit_test(an_offer_of_what_we_have_gets_no_votes),
         cmocka_unit_test(who_follows_one_of_another_state_stops),
         cmocka_unit_test(who_differs_from_more_goes_back_and_follows),
