@@ -20,6 +20,13 @@ core_judge(const struct core *core, const char *event)
     abort();
 }
 
+static inline bool
+core_judge_result(const struct core *core, const char *event, bool result)
+{
+    core_judge(core, event);
+    return result;
+}
+
 /* `core` is evaluated twice. */
 #define JUDGED(event, core, ...) ((event)(core, __VA_ARGS__), core_judge(core, #event))
 
@@ -41,5 +48,7 @@ core_judge(const struct core *core, const char *event)
 #define core_on_page(core, ...)      JUDGED(core_on_page, core, __VA_ARGS__)
 #define core_want(core, ...)         JUDGED(core_want, core, __VA_ARGS__)
 #define core_leave(core, ...)        JUDGED(core_leave, core, __VA_ARGS__)
+/* This one returns something. */
+#define core_lend(core, ...) core_judge_result(core, "core_lend", (core_lend)(core, __VA_ARGS__))
 
 #endif
