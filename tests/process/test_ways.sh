@@ -1,6 +1,6 @@
 #!/bin/bash
 # test_ways.sh - keys that do not decide the result: nodes whose values of these differ train together, and a checkpoint
-# goes on under others. What travels depends on mesh.bucket and mesh.audit: nodes that differ in them refuse one another
+# goes on under others, and at a HOLD, when a node with another way to sum leads from then on. What travels depends on mesh.bucket and mesh.audit: nodes that differ in them refuse one another
 # by name, but a run may go on with others, too. One hash each time.
 . "$(dirname "$0")/../support/process.sh"
 FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
@@ -22,7 +22,7 @@ dead() { # NAME
 write_job "$WORK/job.yaml" 80
 reference "$WORK/job.yaml"
 
-node a "$WORK/job.yaml" --peers 2 --set mesh.division=even --set train.recompute=yes --set mesh.gather_ms=500
+node a "$WORK/job.yaml" --peers 2 --set mesh.topology=server --set mesh.division=even --set train.recompute=yes --set mesh.gather_ms=500
 node b "$WORK/job.yaml" --peers 2 --set mesh.division=speed --set run.numerics=portable --set train.checkpoint_every=7
 finished 60 a b
 same_hash reference a b
@@ -50,9 +50,30 @@ go_on() { # NAME OPTION ...: with what is set before -- until it is killed, and 
     same_hash reference "$name"
     "$MESHNODE" verify "$WORK/$name" >"$WORK/out" || fail "verify of $name: $(cat "$WORK/out")"
 }
-go_on c mesh.bucket=65536 mesh.audit=0.5 mesh.division=even -- mesh.bucket=4096
-go_on d -- mesh.bucket=8192 mesh.audit=0.1
+go_on c mesh.bucket=65536 mesh.audit=0.5 mesh.division=even mesh.topology=server -- mesh.bucket=4096
+go_on d -- mesh.bucket=8192 mesh.audit=0.1 mesh.topology=server
 echo "runs that went on with other settings: the same"
+
+# Node g trains alone, and would send sums round a ring. Node h, with the lower id, elects servers: it leads when it has
+# joined. While g is stopped, h starts, so that g has not done its steps before h is there.
+sed 's/steps: 80/steps: 400/' "$WORK/job.yaml" >"$WORK/long.yaml"
+mv "$WORK/reference" "$WORK/short"
+reference "$WORK/long.yaml"
+WHERE[g]="env MESHNODE_ID=2" WHERE[h]="env MESHNODE_ID=1"
+started() { # NAME
+    grep -q "^this node is" "$WORK/$1.log"
+}
+MESHNODE=$FAILNODE node g "$WORK/long.yaml" --set mesh.gather_ms=0
+wait_until 30 "g to train" reached 5 g
+kill -STOP "${PID[g]}"
+MESHNODE=$FAILNODE node h "$WORK/long.yaml" --peers 2 --set mesh.topology=server --set mesh.servers=2
+wait_until 30 "h to start" started h
+kill -CONT "${PID[g]}"
+finished 60 g h
+same_hash reference g h
+grep -q '"peers": *1,' "$WORK/g/metrics.jsonl" && grep -q '"servers": *2' "$WORK/g/metrics.jsonl" ||
+    fail "g did not train alone at first, and with two servers later"
+echo "from no servers to two, when another node led: the same"
 
 node e "$WORK/job.yaml" --peers 2 --set mesh.bucket=65536
 node f "$WORK/job.yaml" --peers 2 --set mesh.bucket=131072
