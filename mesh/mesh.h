@@ -72,8 +72,9 @@ struct mesh_setup {
     size_t state_size;     /* bytes of a state */
     double audit;          /* 0..1: share of (round, member) pairs that are audited; core.h */
     size_t audit_bucket;   /* with audit > 0: the bucket of the claims */
-    bool inexact;          /* nodes that trained apart may have different states: core.h */
-    const char *job;       /* text for nodes that want a job; NULL: none. Borrowed. */
+    const struct push_config *push; /* not NULL: the engine push trains, not rounds. Borrowed. */
+    bool inexact;                   /* nodes that trained apart may have different states: core.h */
+    const char *job;                /* text for nodes that want a job; NULL: none. Borrowed. */
     /* [mesh_idle_size] bytes of the caller, on whole pages, for data that is seldom used; NULL: the mesh allocates
      * it */
     void *idle;
@@ -177,6 +178,9 @@ const int32_t *mesh_sum(const struct mesh *mesh); /* [vector_count]; valid as de
 const uint8_t *mesh_state_in(const struct mesh *mesh); /* [state_size]; valid during MESH_ADOPT */
 
 void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits for the next task */
+/* For the trainer of a free engine, from within its callbacks only: this task is the next one. With the engine push
+ * MESH_COMPUTE is answered with mesh_bucket(mesh, 0), and MESH_COMMIT, all is read, with mesh_state, done. */
+void mesh_post(struct mesh *mesh, const struct mesh_task *task);
 void mesh_bucket(struct mesh *mesh, size_t bucket);
 /* The trainer's state is now `block` [state_size], of which `state` says what the core has to know: core.h. The mesh
  * sends it to others from there, so it must not change until the next mesh_state, except during MESH_COMMIT,

@@ -210,7 +210,7 @@ on_applied(struct core *core, const struct core_state *now)
         push_group_claim(push, core);
         return;
     }
-    core->done = true;
+    push->started = core->done = true;
     push_copy_keep(push);
     push_work_finished(push, now->hash);
     push_group_claim(push, core);

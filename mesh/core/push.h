@@ -64,6 +64,7 @@ struct push_taken {
     unsigned range;
     uint64_t ticket, number; /* number: of the compute, by who computed it */
     struct proto_node who;
+    uint64_t count;         /* how many the range had taken before */
     uint64_t tau;           /* how many updates old what it was computed from is */
     bool updates;           /* it completes an update */
     uint64_t before, after; /* hash of the range's history */

@@ -60,6 +60,7 @@ take(struct push *push, unsigned range, const struct push_waiting *from)
         .ticket = from->ticket,
         .number = from->number,
         .who = from->who,
+        .count = r->taken,
         .tau = r->taken / group - (from->read < r->taken ? from->read : r->taken) / group,
         .updates = (r->taken + 1) % group == 0 || last,
         .before = r->history,

@@ -2,6 +2,9 @@
  * short life of a node that only looks for a job. */
 #include "mesh/net/actor.h"
 
+#include "mesh/core/engine.h"
+#include "mesh/core/push.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <malloc.h>
@@ -184,14 +187,15 @@ chunks_max(const struct mesh_setup *setup)
     size_t ring = setup->vector_count / setup->chunk_elems + setup->bucket_count + 1, star = 0;
     for (size_t b = 0; b < setup->bucket_count; b++)
         star += servers_cut(&setup->buckets[b], setup->chunk_elems).count;
-    return ring > star ? ring : star;
+    star = ring > star ? ring : star;
+    return setup->push && star < 2 * setup->push->range_count ? 2 * setup->push->range_count : star;
 }
 
 /* Frames of ranges that wait for our own bucket: at a server one of each other member. */
 static size_t
 frames_max(const struct mesh_setup *setup)
 {
-    size_t ranges = 0;
+    size_t ranges = setup->push ? PUSH_QUEUE_MAX / PROTO_PEERS_MAX : 0;
     for (size_t b = 0; b < setup->bucket_count; b++)
         ranges += servers_cut(&setup->buckets[b], setup->chunk_elems).count;
     return 2 * chunks_max(setup) + PROTO_PEERS_MAX * ranges;
@@ -227,6 +231,8 @@ open_core(struct mesh *mesh)
         .wire_ctx = mesh->wire,
         .program = &actor_program,
         .program_ctx = mesh,
+        .engine = setup->push ? &engine_push : NULL,
+        .push = setup->push,
         .trainer = &actor_trainer,
         .trainer_ctx = mesh,
         .job = setup->job,

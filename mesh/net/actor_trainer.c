@@ -21,6 +21,12 @@ push_task(struct mesh *mesh, struct mesh_task task)
     mesh->tasks[(mesh->task_first + mesh->task_count++) % ACTOR_TASKS_MAX] = task;
 }
 
+void
+mesh_post(struct mesh *mesh, const struct mesh_task *task)
+{
+    push_task(mesh, *task);
+}
+
 static void
 on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
 {

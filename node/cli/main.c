@@ -21,6 +21,7 @@
 #include "node/commands/local.h"
 #include "node/commands/predict.h"
 #include "node/commands/python.h"
+#include "node/commands/replay.h"
 #include "node/commands/sample.h"
 #include "node/commands/search.h"
 #include "node/commands/verify.h"
@@ -237,9 +238,27 @@ run_health(const struct options *options, const char *const *args)
     return health_print(args[0] ? args[0] : "runs");
 }
 
+/* The job is in the first folder; --data and --threads may be given. */
+static int
+run_replay(const struct options *options, const char *const *dir)
+{
+    struct config *config = NULL;
+    struct why why;
+    int rc = replay_config(&config, dir[0], &why);
+    rc = rc ? rc : options_apply(options, config, &why);
+    rc = rc ? rc : config_check(config, &why);
+    if (rc)
+        fprintf(stderr, "meshnode: %s\n", why.line);
+    int status = rc ? 2 : replay_run(stdout, config, dir, options->arg_count - 1);
+    config_destroy(&config);
+    return status;
+}
+
 static int
 run_verify(const struct options *options, const char *const *args)
 {
+    if (options->replay)
+        return run_replay(options, args);
     return verify_run(stdout, args, options->arg_count - 1);
 }
 

@@ -48,6 +48,8 @@ static const struct option table[] = {
     {"-n", "N", NULL, NULL, "local: number of nodes (4)", "local"},
     {"--python", "MODEL", NULL, NULL, "check: print a PyTorch program that loads the model",
      "check"},
+    {"--replay", NULL, NULL, NULL,
+     "verify: compute a run of ssp, softsync or async again from its journals", "verify"},
     {"--prompt", "TEXT", NULL, NULL, "sample: the text to continue (a line break)", "sample"},
     {"--length", "N", NULL, NULL, "sample: number of bytes to add (256)", "sample"},
     {"--temperature", "T", NULL, NULL, "sample: below 1 more likely bytes; 0 the likeliest (1)",
@@ -181,6 +183,7 @@ take(struct cursor *cursor, const struct option *option, const char *value)
         return set_temperature(cursor, value);
     options->resume = options->resume || strcmp(option->name, "--resume") == 0;
     options->fresh = options->fresh || strcmp(option->name, "--fresh") == 0;
+    options->replay = options->replay || strcmp(option->name, "--replay") == 0;
     options->help = options->help || strcmp(option->name, "--help") == 0;
     options->version = options->version || strcmp(option->name, "--version") == 0;
     return 0;

@@ -31,6 +31,8 @@ enum {
     CONFIG_PAST_MAX = 4096
 };
 
+enum config_sync { CONFIG_BSP, CONFIG_SSP, CONFIG_SOFTSYNC, CONFIG_ASYNC };
+
 struct config {
     struct {
         char name[PROTO_NAME_MAX]; /* default: the file's name without .yaml */
@@ -81,7 +83,11 @@ struct config {
     struct {
         char topology[16]; /* ring or server */
         unsigned servers;  /* with server: how many; CORE_SERVERS_AUTO */
-        bool even;         /* division: equal shares, not by speed */
+        enum config_sync sync;
+        uint64_t staleness;     /* ssp: steps that one may be ahead of what is done everywhere */
+        unsigned softsync;      /* gradients of an update */
+        bool staleness_scaling; /* a gradient tau updates old counts 1 / max(1, tau) */
+        bool even;              /* division: equal shares, not by speed */
         char group[PROTO_NAME_MAX];
         char interface[64]; /* "" = all usable */
         /* wait for this many nodes, this one included; 0 = wait gather_ms, then begin */

@@ -98,6 +98,10 @@ static const struct config_word schedules[] = {
 };
 static const struct config_word topologies[] = {{"ring", 0}, {"server", 1}, {NULL, 0}};
 static const struct config_word servers[] = {{"auto", CORE_SERVERS_AUTO}, {NULL, 0}};
+static const struct config_word syncs[] = {
+    {"bsp", CONFIG_BSP},     {"ssp", CONFIG_SSP}, {"softsync", CONFIG_SOFTSYNC},
+    {"async", CONFIG_ASYNC}, {NULL, 0},
+};
 static const struct config_word divisions[] = {{"speed", 0}, {"even", 1}, {NULL, 0}};
 static const struct config_word levels[] = {
     {"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}, {NULL, 0},
@@ -247,6 +251,10 @@ const struct config_key config_keys[] = {
     ENUM("mesh", "division", CONFIG_SHARED, MEMBER(mesh.even), divisions, "speed"),
     {"mesh", "servers", CONFIG_UINT, CONFIG_SHARED, MEMBER(mesh.servers), 1, PROTO_PEERS_MAX, servers,
      "auto", NULL},
+    ENUM("mesh", "sync", CONFIG_JOB, MEMBER(mesh.sync), syncs, "bsp"),
+    UINT("mesh", "staleness", CONFIG_JOB, MEMBER(mesh.staleness), 0, 1000, "3"),
+    UINT("mesh", "softsync", CONFIG_JOB, MEMBER(mesh.softsync), 1, 64, "4"),
+    ENUM("mesh", "staleness_scaling", CONFIG_JOB, MEMBER(mesh.staleness_scaling), yes_no, "yes"),
     TEXT(CONFIG_NAME, "mesh", "group", CONFIG_NODE, MEMBER(mesh.group)),
     TEXT(CONFIG_TEXT, "mesh", "interface", CONFIG_NODE, MEMBER(mesh.interface)),
     UINT("mesh", "peers", CONFIG_SHARED, MEMBER(mesh.peers), 0, PROTO_PEERS_MAX, "0"),

@@ -65,6 +65,29 @@ const struct config_rule config_rules[] = {
     /* how sums travel */
     {"mesh.servers != auto", "mesh.topology = ring",
      "a ring has no servers; set mesh.topology = server, or leave out mesh.servers"},
+    /* servers that do not wait */
+    {"mesh.sync != bsp", "mesh.topology = ring",
+     "a ring waits for all; set mesh.topology = server"},
+    {"mesh.sync != bsp", "mesh.audit > 0", "there are no rounds to audit; leave out mesh.audit"},
+    {"mesh.sync != bsp", "train.exact = no",
+     "its replay needs exact shards; set train.exact = yes"},
+    {"mesh.sync != bsp", "train.local_steps > 1",
+     "workers push each gradient; set train.local_steps = 1"},
+    {"mesh.sync != bsp", "train.clip_norm > 0",
+     "no server has the norm of the whole gradient; leave out train.clip_norm"},
+    {"mesh.sync != bsp", "train.optimizer = lars|lamb",
+     "no server has the norm of a whole tensor; choose another optimizer"},
+    {"mesh.sync != bsp", "train.ema > 0",
+     "servers keep no average of the parameters; leave out train.ema"},
+    {"mesh.sync != bsp", "train.patience > 0",
+     "the model is evaluated at the end; leave out train.patience"},
+    {"mesh.sync != bsp", "train.from != ''", "begin with the weights alone: model.from"},
+    {"mesh.staleness != 3", "mesh.sync != ssp",
+     "only ssp has a bound; leave out mesh.staleness, or set mesh.sync = ssp"},
+    {"mesh.softsync != 4", "mesh.sync != softsync",
+     "only softsync gathers gradients; leave out mesh.softsync, or set mesh.sync = softsync"},
+    {"mesh.staleness_scaling = no", "mesh.sync = bsp",
+     "with bsp no gradient is old; leave out mesh.staleness_scaling"},
 };
 const size_t config_rule_count = sizeof config_rules / sizeof config_rules[0];
 

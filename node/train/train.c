@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/train/push_train.h"
 #include "node/train/repair.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
@@ -367,7 +368,15 @@ run_mesh(struct run *run)
             return status;
     }
     announce(run, state_hash_anew(&run->state, run->pool));
-    bool done = follow_mesh(run) == MESH_DONE;
+    bool done = (run->push ? push_train_follow(run) : follow_mesh(run)) == MESH_DONE;
+    if (run->push && !done) {
+        train_say(run, 6,
+                  "stopped after %llu of %llu steps; with mesh.sync = %s only the nodes that "
+                  "go on have the model",
+                  (unsigned long long)run->state.header->step,
+                  (unsigned long long)state_steps_total(&run->state), "a free mode");
+        return 130;
+    }
     fail_hit(FAIL_DONE, run->state.block, run->state.size);
     if (!sound(run)) {
         train_say(run, 3,

@@ -47,8 +47,9 @@ struct run {
     double compute_s, wait_s; /* since the last step */
     uint64_t tx, rx;          /* at the last step */
     unsigned peers_max;
-    bool hinted;  /* what to check while it waits was said */
-    bool watches; /* it was said that there is no shard for this node */
+    struct push_run *push; /* with a free mesh.sync: push_train.c; else NULL */
+    bool hinted;           /* what to check while it waits was said */
+    bool watches;          /* it was said that there is no shard for this node */
     bool failed;
     atomic_bool model_told; /* where model.safetensors is */
     bool skip_told;         /* that a gradient was not finite */

@@ -11,6 +11,7 @@
 
 #include "node/commands/host.h"
 #include "node/train/left.h"
+#include "node/train/push_train.h"
 #include "proto/mix.h"
 
 static int
@@ -174,7 +175,11 @@ open_mesh(struct run *run, struct why *why)
     host_name(config->name, setup.hello.name, sizeof setup.hello.name);
     setup.hello.job_hash = mix64_pair(run->job_hash, config->exchange_hash);
     setup.hello.numerics = nn_fingerprint();
-    return mesh_new(&run->mesh, &setup, why);
+    setup.push = push_train_config(run);
+    if (setup.push)
+        setup.want = NULL; /* there are no checkpoints on the way */
+    int rc = mesh_new(&run->mesh, &setup, why);
+    return rc || !run->push ? rc : push_train_begin(run, why);
 }
 
 static void
@@ -393,6 +398,8 @@ train_open(struct run *run, enum train_start start, struct why *why)
         rc = resume_from(run, start, why);
     if (!rc)
         rc = metrics_new(&run->metrics, run->config->out, run->resumed, run->config->quiet, why);
+    if (!rc && run->config->mesh.sync != CONFIG_BSP)
+        rc = push_train_open(run, why);
     if (rc)
         return rc;
     const struct why skipped = *why;
@@ -407,6 +414,7 @@ train_close(struct run *run)
 {
     save_quiet(run->save);
     mesh_destroy(&run->mesh);
+    push_train_close(run);
     save_destroy(&run->save);
     metrics_destroy(&run->metrics);
     free(run->scratch);

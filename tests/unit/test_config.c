@@ -83,7 +83,7 @@ static const struct {
     {"train: {optimiser: adam}\n", "did you mean train.optimizer?"},
     {"data: {batch: 12}\n", "unknown key data.batch|did you mean train.batch?"},
     {"train: {learning: 1}\n", "unknown key train.learning|expected one of loss epochs"},
-    {"mesh: {sync: ssp}\n", "unknown key mesh.sync"},
+    {"mesh: {sync: fast}\n", "mesh.sync = fast|expected bsp"},
     {"mesh: {compress: topk}\n", "unknown key mesh.compress"},
     {"mesh: {stages: 2}\n", "unknown key mesh.stages"},
     {"data: {private: yes}\n", "unknown key data.private"},

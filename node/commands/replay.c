@@ -1,0 +1,370 @@
+/* replay.c - see replay.h. */
+#include "node/commands/replay.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sodium.h>
+
+#include "nn/files/disk.h"
+#include "node/commands/replay_index.h"
+#include "node/job/job.h"
+#include "node/train/push_ranges.h"
+#include "node/train/push_shard.h"
+
+enum { JSON_MAX = 1 << 18, HEX_SIZE = 65 };
+
+struct replay {
+    const struct config *config;
+    struct job job;
+    struct pool *pool;
+    struct work *work;
+    struct state state, store; /* a worker's, and the memory of `held` */
+    struct push_ranges ranges;
+    struct push_held held;
+    int32_t *own;
+    struct replay_index index;
+    size_t *at; /* [ranges] links of its chain that are done */
+    size_t *
+        *next; /* [ranges]: places at which gradients were computed, and whose: see readers_of */
+    size_t *served; /* [ranges] readers that are served */
+    size_t reader_count;
+    size_t computed;
+};
+
+/* --- Files -------------------------------------------------------------------------------------------- */
+
+/* A text of a JSON file in a folder; the caller frees it. */
+static char *
+json_text(const char *dir, const char *file, const char *key, struct why *why)
+{
+    char path[DISK_PATH_MAX], *text = NULL;
+    uint8_t *bytes = NULL;
+    size_t size;
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    if (disk_read(path, JSON_MAX, &bytes, &size, why))
+        return NULL;
+    json_t *object = json_loadb((const char *)bytes, size, 0, NULL);
+    const char *value = json_string_value(json_object_get(object, key));
+    if (value)
+        text = strdup(value);
+    else
+        why_set(why, "%s: %s is missing", path, key);
+    json_decref(object);
+    free(bytes);
+    return text;
+}
+
+int
+replay_config(struct config **out, const char *dir, struct why *why)
+{
+    char *text = json_text(dir, "job.json", "text", why);
+    *out = NULL;
+    if (!text)
+        return -ENOENT;
+    int rc = config_parse(out, dir, text, strlen(text), why);
+    free(text);
+    return rc;
+}
+
+/* --- Computing ---------------------------------------------------------------------------------------- */
+
+static size_t
+gradient_at(const struct push_ranges *ranges, unsigned range)
+{
+    size_t at = 0;
+    for (unsigned r = 0; r < range; r++)
+        at += ranges->size[r].gradient;
+    return at;
+}
+
+/* All that it was computed from is there. */
+static int
+compute(struct replay *replay, struct replay_computed *c)
+{
+    const struct push_ranges *ranges = &replay->ranges;
+    c->gradient = malloc(gradient_at(ranges, ranges->count));
+    if (!c->gradient)
+        return -ENOMEM;
+    memcpy(replay->state.params, c->params, ranges->param_count * sizeof *c->params);
+    push_shard_compute(replay->work, &replay->state, c->exponent, c->ticket, replay->own);
+    for (unsigned r = 0; r < ranges->count; r++)
+        push_ranges_gradient(ranges, r, replay->own, replay->state.exponent,
+                             c->gradient + gradient_at(ranges, r));
+    free(c->params);
+    free(c->exponent);
+    c->params = NULL;
+    c->exponent = NULL;
+    replay->computed++;
+    return 0;
+}
+
+/* A worker reads a range as it is now. */
+static int
+give(struct replay *replay, struct replay_computed *c, unsigned range)
+{
+    const struct push_ranges *ranges = &replay->ranges;
+    if (!c->params) {
+        c->params = calloc(ranges->param_count, sizeof *c->params);
+        c->exponent = calloc(ranges->block_count, sizeof *c->exponent);
+    }
+    uint8_t *value = malloc(ranges->size[range].value);
+    if (!c->params || !c->exponent || !value) {
+        free(value);
+        return -ENOMEM;
+    }
+    push_ranges_value(ranges, &replay->held, range, value);
+    push_ranges_read(ranges, range, value, c->params, c->exponent);
+    free(value);
+    return --c->missing == 0 ? compute(replay, c) : 0;
+}
+
+/* --- Readers: which gradients were computed from which place of a chain ------------------------------- */
+
+static int
+pair_order(const void *a, const void *b)
+{
+    const size_t *x = a, *y = b;
+    return (x[0] > y[0]) - (x[0] < y[0]);
+}
+
+/* Pairs of place and index of the gradient, by place. */
+static int
+readers_of(struct replay *replay, unsigned range, struct why *why)
+{
+    struct replay_index *index = &replay->index;
+    size_t *pair = calloc(2 * replay->reader_count + 2, sizeof *pair), n = 0;
+    if (!pair)
+        return why_error(why, -ENOMEM, "not enough memory for the journals");
+    replay->next[range] = pair;
+    for (size_t k = 0; k < index->computed_count; k++) {
+        if (!index->computed[k].needed)
+            continue;
+        size_t place = replay_index_place(index, &index->computed[k], range);
+        if (place == SIZE_MAX)
+            return why_error(why, -ENOTSUP,
+                             "ticket %llu was computed from values of range %u that were lost "
+                             "later: what is not in the model cannot be replayed",
+                             (unsigned long long)index->computed[k].ticket, range);
+        pair[2 * n] = place;
+        pair[2 * n++ + 1] = k;
+    }
+    qsort(pair, n, 2 * sizeof *pair, pair_order);
+    return 0;
+}
+
+static int
+serve(struct replay *replay, unsigned range)
+{
+    const size_t *pair = replay->next[range];
+    size_t *served = &replay->served[range];
+    int rc = 0;
+    for (; *served < replay->reader_count && pair[2 * *served] == replay->at[range] && !rc;
+         ++*served)
+        rc = give(replay, &replay->index.computed[pair[2 * *served + 1]], range);
+    return rc;
+}
+
+/* --- Replaying ---------------------------------------------------------------------------------------- */
+
+static void
+take(struct replay *replay, unsigned range, struct replay_link *link)
+{
+    struct replay_computed *c = link->computed;
+    const struct push_ranges *ranges = &replay->ranges;
+    if (link->restored) {
+        push_ranges_begin(ranges, &replay->held, range, replay->held.params, replay->held.exponent);
+        return;
+    }
+    push_ranges_take(ranges, &replay->held, &link->taken, c->gradient + gradient_at(ranges, range));
+    if (--c->left == 0) {
+        free(c->gradient);
+        c->gradient = NULL;
+    }
+}
+
+/* As far as the gradients are there. Returns how many links, or a negative errno. */
+static long
+advance(struct replay *replay, unsigned range)
+{
+    struct replay_index *index = &replay->index;
+    long done = 0;
+    int rc = serve(replay, range);
+    while (!rc && replay->at[range] < index->length[range]) {
+        struct replay_link *link = index->chain[range][replay->at[range]];
+        if (!link->restored && !link->computed->gradient)
+            break;
+        take(replay, range, link);
+        replay->at[range]++;
+        done++;
+        rc = serve(replay, range);
+    }
+    return rc ? rc : done;
+}
+
+static int
+run_chains(struct replay *replay, struct why *why)
+{
+    long done, all = 1;
+    for (; all > 0;) {
+        all = 0;
+        for (unsigned r = 0; r < replay->ranges.count; r++, all += done)
+            if ((done = advance(replay, r)) < 0)
+                return why_error(why, (int)done, "not enough memory for a replay");
+    }
+    for (unsigned r = 0; r < replay->ranges.count; r++)
+        if (replay->at[r] < replay->index.length[r])
+            return why_error(why, -EBADMSG, "the journals contradict one another in range %u", r);
+    return 0;
+}
+
+/* --- Life --------------------------------------------------------------------------------------------- */
+
+static int
+open_states(struct replay *replay, struct why *why)
+{
+    const struct config *config = replay->config;
+    struct state_job job = job_rules(&replay->job, config);
+    size_t params = nn_param_count(replay->job.model);
+    bool softsync = config->mesh.sync == CONFIG_SOFTSYNC;
+    if (state_init(&replay->state, &job, replay->job.exact, params) ||
+        state_init(&replay->store, &job, replay->job.exact, params) ||
+        push_ranges_init(&replay->ranges, &replay->store, softsync ? config->mesh.softsync : 1,
+                         config->mesh.staleness_scaling))
+        return why_error(why, -ENOMEM, "not enough memory for %zu parameters", params);
+    job_state(&replay->job, config, &replay->store);
+    replay->held =
+        (struct push_held){.params = replay->store.params, .exponent = replay->store.exponent};
+    memcpy(replay->held.slot, replay->store.slot, sizeof replay->held.slot);
+    if (softsync && config->mesh.softsync > 1)
+        replay->held.sum = calloc(params, sizeof *replay->held.sum);
+    replay->at = calloc(replay->ranges.count, sizeof *replay->at);
+    replay->next = calloc(replay->ranges.count, sizeof *replay->next);
+    replay->served = calloc(replay->ranges.count, sizeof *replay->served);
+    return replay->at && replay->next && replay->served
+               ? 0
+               : why_error(why, -ENOMEM, "not enough memory for a replay");
+}
+
+static int
+open_work(struct replay *replay, struct why *why)
+{
+    const struct config *config = replay->config;
+    int rc = pool_new(&replay->pool, config->threads);
+    const struct work_setup setup = {
+        .model = replay->job.model,
+        .data = replay->job.data,
+        .exact = replay->job.exact,
+        .pool = replay->pool,
+        .threads = config->threads,
+        .shards = config->train.shards,
+        .local_steps = 1,
+        .batch = config->train.batch,
+        .seed = config->run.seed,
+        .exact_mode = true,
+        .bucket_bytes = config->mesh.bucket,
+    };
+    rc = rc ? rc : work_new(&replay->work, &setup);
+    if (!rc)
+        replay->own = calloc(work_vector_count(replay->work), sizeof *replay->own);
+    return rc || !replay->own ? why_error(why, -ENOMEM, "not enough memory to compute") : 0;
+}
+
+static int
+open_readers(struct replay *replay, struct why *why)
+{
+    struct replay_index *index = &replay->index;
+    int rc = 0;
+    for (size_t k = 0; k < index->computed_count; k++) {
+        replay->reader_count += index->computed[k].needed;
+        index->computed[k].missing = index->ranges;
+    }
+    for (unsigned r = 0; r < index->ranges && !rc; r++)
+        rc = readers_of(replay, r, why);
+    return rc;
+}
+
+static int
+open_replay(struct replay *replay, const char *const *dir, size_t count, struct why *why)
+{
+    if (replay->config->mesh.sync == CONFIG_BSP)
+        return why_error(why, -EINVAL,
+                         "%s: mesh.sync = bsp needs no replay: its result is the same "
+                         "whatever happens",
+                         dir[0]);
+    int rc = job_open(&replay->job, replay->config, why);
+    rc = rc ? rc : job_start(&replay->job, replay->config, why);
+    rc = rc ? rc : open_states(replay, why);
+    rc = rc ? rc : open_work(replay, why);
+    rc = rc ? rc
+            : replay_index_init(&replay->index, dir, count, replay->ranges.count,
+                                job_hash(&replay->job, replay->config), why);
+    return rc ? rc : open_readers(replay, why);
+}
+
+static void
+close_replay(struct replay *replay)
+{
+    for (unsigned r = 0; replay->next && r < replay->ranges.count; r++)
+        free(replay->next[r]);
+    replay_index_fini(&replay->index);
+    push_ranges_fini(&replay->ranges);
+    work_destroy(&replay->work);
+    pool_destroy(&replay->pool);
+    state_fini(&replay->state);
+    state_fini(&replay->store);
+    job_close(&replay->job);
+    free(replay->held.sum);
+    free(replay->own);
+    free(replay->at);
+    free(replay->next);
+    free(replay->served);
+}
+
+/* Compares with the folders that have a result. Returns how many differ, or -1 when none has one. */
+static int
+compare(FILE *out, const char *hex, const char *const *dir, size_t count)
+{
+    int differ = 0;
+    size_t results = 0;
+    struct why why;
+    for (size_t k = 0; k < count; k++) {
+        char *theirs = json_text(dir[k], "result.json", "params_sha256", &why);
+        if (theirs && strcmp(theirs, hex) != 0)
+            fprintf(out, "%s: params_sha256 is %s, the replay's %s\n", dir[k], theirs, hex);
+        differ += theirs && strcmp(theirs, hex) != 0;
+        results += theirs != NULL;
+        free(theirs);
+    }
+    fprintf(out, "replay: sha256 %s, %s\n", hex,
+            results == 0  ? "and no folder has a result"
+            : differ == 0 ? "as in every result"
+                          : "which is not that of the run");
+    return results == 0 ? -1 : differ;
+}
+
+int
+replay_run(FILE *out, const struct config *config, const char *const *dir, size_t count)
+{
+    struct replay replay = {.config = config};
+    struct why why = {""};
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    char hex[HEX_SIZE];
+    int status = 2;
+    int rc = sodium_init() < 0 ? -ENOSYS : open_replay(&replay, dir, count, &why);
+    rc = rc ? rc : run_chains(&replay, &why);
+    if (rc) {
+        fprintf(stderr, "meshnode: %s\n", why.line);
+    } else {
+        crypto_hash_sha256(hash, (const unsigned char *)replay.held.params,
+                           replay.ranges.param_count * sizeof(float));
+        sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+        fprintf(out, "replay: %zu gradients, by %zu starts of nodes in %zu folders\n",
+                replay.computed, replay.index.starts, count);
+        status = compare(out, hex, dir, count) == 0 ? 0 : 1;
+    }
+    close_replay(&replay);
+    return status;
+}

@@ -1,0 +1,292 @@
+/* replay_index.c - see replay_index.h. */
+#include "node/commands/replay_index.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/files/disk.h"
+#include "node/train/push_train.h"
+#include "proto/bytes.h"
+
+/* --- Reading ---------------------------------------------------------------------------------------- */
+
+static uint64_t
+word(const uint8_t *data, size_t k)
+{
+    struct bytes_in in = bytes_in(data + 8 * k, 8);
+    return bytes_u64(&in);
+}
+
+static int
+damaged(const struct journal_record *record, struct why *why)
+{
+    return why_error(why, -EBADMSG,
+                     "a journal's record of type %u at byte %zu has %zu bytes: it is "
+                     "not of this job",
+                     record->type, record->at, record->size);
+}
+
+/* First pass: how many there are. Second: what they say. */
+static void
+add_link(struct replay_index *index, const struct journal_record *r)
+{
+    struct replay_link *link = index->link ? &index->link[index->link_count] : NULL;
+    index->link_count++;
+    if (!link)
+        return;
+    const uint8_t *d = r->data;
+    bool restored = r->type == PUSH_NOTE_RESTORED;
+    *link = (struct replay_link){.restored = restored};
+    link->taken.range = (unsigned)word(d, 0);
+    if (restored) {
+        link->taken.before = word(d, 1);
+        link->taken.after = word(d, 2);
+        return;
+    }
+    link->taken.ticket = word(d, 1);
+    link->taken.number = word(d, 2);
+    link->taken.who = (struct proto_node){word(d, 3), word(d, 4)};
+    link->taken.count = word(d, 5);
+    link->taken.tau = word(d, 6);
+    link->taken.updates = word(d, 7) != 0;
+    link->taken.before = word(d, 8);
+    link->taken.after = push_taken_after(&link->taken);
+}
+
+static void
+add_computed(struct replay_index *index, const struct journal_record *r)
+{
+    if (index->computed)
+        index->computed[index->computed_count] =
+            (struct replay_computed){.who = {r->id, r->incarnation},
+                                     .number = word(r->data, 0),
+                                     .ticket = word(r->data, 1),
+                                     .history = r->data + 16};
+    index->computed_count++;
+}
+
+static int
+add_record(struct replay_index *index, const struct journal_record *r, struct why *why)
+{
+    size_t size = r->type == PUSH_NOTE_COMPUTED   ? 16 + 8 * (size_t)index->ranges
+                  : r->type == PUSH_NOTE_TAKEN    ? 8 * PUSH_NOTE_WORDS
+                  : r->type == PUSH_NOTE_RESTORED ? 24
+                  : r->type == PUSH_NOTE_FINAL    ? 8 * (size_t)index->ranges
+                                                  : r->size;
+    if (r->size != size || ((r->type == PUSH_NOTE_TAKEN || r->type == PUSH_NOTE_RESTORED) &&
+                            word(r->data, 0) >= index->ranges))
+        return damaged(r, why);
+    if (r->type == JOURNAL_START)
+        index->starts++;
+    else if (r->type == PUSH_NOTE_COMPUTED)
+        add_computed(index, r);
+    else if (r->type == PUSH_NOTE_FINAL)
+        for (unsigned k = 0; k < index->ranges; k++)
+            index->final[k] = word(r->data, k);
+    else
+        add_link(index, r);
+    return 0;
+}
+
+static int
+pass(struct replay_index *index, struct why *why)
+{
+    int rc = 0;
+    index->link_count = index->computed_count = index->starts = 0;
+    for (size_t t = 0; t < index->text_count && !rc; t++) {
+        struct journal_record record = {0};
+        while (!rc && journal_next(&index->text[t], &record))
+            rc = add_record(index, &record, why);
+    }
+    return rc;
+}
+
+/* --- Finding ---------------------------------------------------------------------------------------- */
+
+static int
+order(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int
+link_order(const void *a, const void *b)
+{
+    const struct replay_link *x = a, *y = b;
+    int by_range = order(x->taken.range, y->taken.range);
+    return by_range ? by_range : order(x->taken.after, y->taken.after);
+}
+
+static int
+computed_order(const void *a, const void *b)
+{
+    const struct replay_computed *x = a, *y = b;
+    int rc = order(x->who.id, y->who.id);
+    rc = rc ? rc : order(x->who.incarnation, y->who.incarnation);
+    return rc ? rc : order(x->number, y->number);
+}
+
+static struct replay_link *
+find_link(const struct replay_index *index, unsigned range, uint64_t after)
+{
+    const struct replay_link key = {.taken = {.range = range, .after = after}};
+    return bsearch(&key, index->link, index->link_count, sizeof key, link_order);
+}
+
+static struct replay_computed *
+find_computed(const struct replay_index *index, const struct push_taken *taken)
+{
+    const struct replay_computed key = {.who = taken->who, .number = taken->number};
+    return bsearch(&key, index->computed, index->computed_count, sizeof key, computed_order);
+}
+
+/* Of links that say the same, written by owner and backup, one stays. */
+static void
+drop_twins(struct replay_index *index)
+{
+    size_t count = 0;
+    for (size_t k = 0; k < index->link_count; k++)
+        if (count == 0 || link_order(&index->link[count - 1], &index->link[k]) != 0)
+            index->link[count++] = index->link[k];
+    index->link_count = count;
+}
+
+static int
+chain_length(struct replay_index *index, unsigned range, struct why *why)
+{
+    uint64_t history = index->final[range];
+    size_t length = 0;
+    for (; history != push_first_history(range); length++) {
+        struct replay_link *link = find_link(index, range, history);
+        if (!link || length > index->link_count)
+            return why_error(why, -ENOENT,
+                             "no journal says how range %u came to history %016llx: the journal "
+                             "of a node is missing",
+                             range, (unsigned long long)history);
+        history = link->taken.before;
+    }
+    index->length[range] = length;
+    return 0;
+}
+
+static int
+chain_of(struct replay_index *index, unsigned range, struct why *why)
+{
+    int rc = chain_length(index, range, why);
+    if (rc)
+        return rc;
+    struct replay_link **chain = calloc(index->length[range] + 1, sizeof *chain);
+    if (!chain)
+        return why_error(why, -ENOMEM, "not enough memory for the journals");
+    index->chain[range] = chain;
+    uint64_t history = index->final[range];
+    for (size_t k = index->length[range]; k > 0; k--) {
+        struct replay_link *link = chain[k - 1] = find_link(index, range, history);
+        history = link->taken.before;
+        link->place = k;
+        link->computed = link->restored ? NULL : find_computed(index, &link->taken);
+        if (!link->restored && !link->computed)
+            return why_error(why, -ENOENT,
+                             "no journal says from what node %016llx computed ticket %llu: its "
+                             "journal is missing",
+                             (unsigned long long)link->taken.who.id,
+                             (unsigned long long)link->taken.ticket);
+        if (link->computed) {
+            link->computed->needed = true;
+            link->computed->left++;
+        }
+    }
+    return 0;
+}
+
+size_t
+replay_index_place(const struct replay_index *index, const struct replay_computed *computed,
+                   unsigned range)
+{
+    uint64_t history = word(computed->history, range);
+    if (history == push_first_history(range))
+        return 0;
+    const struct replay_link *link = find_link(index, range, history);
+    return link && link->place ? link->place : SIZE_MAX;
+}
+
+/* --- Life --------------------------------------------------------------------------------------------- */
+
+static int
+load(struct replay_index *index, const char *dir, uint64_t job_hash, struct why *why)
+{
+    char path[DISK_PATH_MAX];
+    snprintf(path, sizeof path, "%s/" JOURNAL_FILE, dir);
+    struct journal_text *text = &index->text[index->text_count];
+    int rc = journal_load(text, path, why);
+    if (rc)
+        return rc;
+    index->text_count++;
+    if (text->job_hash != job_hash)
+        return why_error(why, -EINVAL, "%s: journal of another job (%016llx, expected %016llx)",
+                         path, (unsigned long long)text->job_hash, (unsigned long long)job_hash);
+    return 0;
+}
+
+static int
+fill(struct replay_index *index, struct why *why)
+{
+    bool any = false;
+    int rc = pass(index, why);
+    if (rc)
+        return rc;
+    index->link = calloc(index->link_count + 1, sizeof *index->link);
+    index->computed = calloc(index->computed_count + 1, sizeof *index->computed);
+    if (!index->link || !index->computed)
+        return why_error(why, -ENOMEM, "not enough memory for the journals");
+    rc = pass(index, why);
+    for (unsigned r = 0; r < index->ranges; r++)
+        any |= index->final[r] != 0;
+    if (!rc && !any)
+        return why_error(why, -ENOENT, "no journal has the end of the run");
+    qsort(index->link, index->link_count, sizeof *index->link, link_order);
+    qsort(index->computed, index->computed_count, sizeof *index->computed, computed_order);
+    drop_twins(index);
+    for (unsigned r = 0; r < index->ranges && !rc; r++)
+        rc = chain_of(index, r, why);
+    return rc;
+}
+
+int
+replay_index_init(struct replay_index *index, const char *const *dir, size_t count, unsigned ranges,
+                  uint64_t job_hash, struct why *why)
+{
+    assert(count <= REPLAY_JOURNALS_MAX);
+    *index = (struct replay_index){.ranges = ranges};
+    index->final = calloc(ranges, sizeof *index->final);
+    index->chain = calloc(ranges, sizeof *index->chain);
+    index->length = calloc(ranges, sizeof *index->length);
+    if (!index->final || !index->chain || !index->length)
+        return why_error(why, -ENOMEM, "not enough memory for the journals");
+    int rc = 0;
+    for (size_t k = 0; k < count && !rc; k++)
+        rc = load(index, dir[k], job_hash, why);
+    return rc ? rc : fill(index, why);
+}
+
+void
+replay_index_fini(struct replay_index *index)
+{
+    for (size_t k = 0; index->computed && k < index->computed_count; k++) {
+        free(index->computed[k].params);
+        free(index->computed[k].exponent);
+        free(index->computed[k].gradient);
+    }
+    for (unsigned r = 0; index->chain && r < index->ranges; r++)
+        free(index->chain[r]);
+    for (size_t k = 0; k < index->text_count; k++)
+        journal_unload(&index->text[k]);
+    free(index->link);
+    free(index->computed);
+    free(index->final);
+    free(index->chain);
+    free(index->length);
+}

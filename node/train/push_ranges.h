@@ -1,0 +1,66 @@
+/* push_ranges.h - the parameters of a run in a free mode (mesh.sync ssp, softsync, async), cut into ranges.
+ *
+ * A range is some whole exponent blocks. Three things of it travel (mesh/core/push.h), each as it lies in memory:
+ *
+ *     gradient   integers [elements, int32] | exponents [blocks, int16]        of one shard, as the worker quantised it
+ *     value      parameters [float] | exponents [int16]                        what a worker computes from
+ *     copy       parameters | slots of the optimiser | sum of the update [float, softsync only] | exponents
+ *
+ * The rule, so that c gradients of S shards move the parameters as far as one step of bsp would do c / S of it:
+ *
+ *     g = sum over the update's gradients of g_i / max(1, tau_i), times S / c       (mesh.staleness_scaling: no: without tau)
+ *     optimiser's step of g with rate * c / S; step and epoch by the gradients that the range has taken, S to a step
+ *
+ * After each gradient the exponents follow it, as exact_follow does. All is a function of the copy and of the gradients in
+ * their order: owner, backup and replay get the same bits. No threads, no I/O. */
+#ifndef NODE_PUSH_RANGES_H
+#define NODE_PUSH_RANGES_H
+
+#include "mesh/core/push.h"
+#include "node/train/state.h"
+
+struct push_ranges {
+    const struct exact *exact;
+    const struct state_job *job; /* borrowed, as exact */
+    size_t param_count, slot_count, block_count;
+    unsigned group; /* gradients of an update */
+    bool scaling;
+    unsigned count;
+    size_t *first_block;    /* [count + 1] */
+    struct push_size *size; /* [count] */
+    float *scale;           /* [block_count] scratch */
+    int16_t *exponent;      /* [block_count] scratch */
+};
+
+/* The parameters with what belongs to them; each points to as many elements as the model has. */
+struct push_held {
+    float *params, *slot[OPTIM_SLOTS_MAX], *sum; /* sum: NULL when every gradient is an update */
+    int16_t *exponent;
+};
+
+/* Returns 0 or -ENOMEM; push_ranges_fini follows in both cases. */
+int push_ranges_init(struct push_ranges *ranges, const struct state *state, unsigned group,
+                     bool scaling);
+void push_ranges_fini(struct push_ranges *ranges);
+
+void push_ranges_take(const struct push_ranges *ranges, struct push_held *held,
+                      const struct push_taken *taken, const void *gradient);
+uint64_t push_ranges_hash(const struct push_ranges *ranges, const struct push_held *held,
+                          unsigned range);
+/* To and from the bytes that travel. */
+void push_ranges_copy(const struct push_ranges *ranges, const struct push_held *held,
+                      unsigned range, void *out);
+void push_ranges_adopt(const struct push_ranges *ranges, struct push_held *held, unsigned range,
+                       const void *copy);
+void push_ranges_value(const struct push_ranges *ranges, const struct push_held *held,
+                       unsigned range, void *out);
+void push_ranges_read(const struct push_ranges *ranges, unsigned range, const void *value,
+                      float *params, int16_t *exponent);
+/* A range begins with these parameters and exponents, and an optimiser that has seen nothing. */
+void push_ranges_begin(const struct push_ranges *ranges, struct push_held *held, unsigned range,
+                       const float *params, const int16_t *exponent);
+/* Writes the gradient of a range from the vector that was computed with `exponent`. */
+void push_ranges_gradient(const struct push_ranges *ranges, unsigned range, const int32_t *own,
+                          const int16_t *exponent, void *out);
+
+#endif

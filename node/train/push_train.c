@@ -1,0 +1,369 @@
+/* push_train.c - see push_train.h. */
+#include "node/train/push_train.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/results/journal.h"
+#include "node/train/push_ranges.h"
+#include "node/train/push_shard.h"
+#include "node/train/state_internal.h"
+#include "proto/bytes.h"
+#include "proto/clock.h"
+
+struct push_run {
+    struct push_config config;
+    struct push_ranges ranges;
+    struct push_held held;
+    int16_t *exponent; /* [blocks] as read last; those of run->state may be raised since */
+    uint8_t *gradient; /* what the last compute adds to each range, one behind the other, */
+    size_t *at;        /* [ranges] from here on */
+    uint64_t *note;    /* [ranges + 2] of one record */
+    struct journal *journal;
+    struct state first; /* what ranges begin with; block NULL: not needed now */
+    bool told;          /* that the journal cannot be written */
+    uint64_t each;      /* steps of an epoch */
+    uint64_t done;      /* tickets computed here */
+    double loss, rows;  /* of these, summed */
+};
+
+/* --- The journal ------------------------------------------------------------------------------------ */
+
+static void
+note(struct run *run, unsigned type, const uint64_t *words, size_t count)
+{
+    struct push_run *push = run->push;
+    if (!push->journal || push->told)
+        return;
+    int rc = journal_add(push->journal, type, words, count * sizeof *words);
+    if (rc) {
+        push->told = true;
+        train_say(run, 3, "%s/%s: %s; this run cannot be replayed", run->config->out, JOURNAL_FILE,
+                  strerror(-rc));
+    }
+}
+
+/* --- What the engine asks for; it holds the mesh's lock ------------------------------------------------ */
+
+static void
+forget_first(struct push_run *push)
+{
+    if (push->first.block)
+        state_fini(&push->first);
+    push->first = (struct state){.block = NULL};
+}
+
+static void
+on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
+{
+    struct run *run = ctx;
+    struct push_run *push = run->push;
+    forget_first(push);
+    push->note[0] = number;
+    push->note[1] = ticket;
+    memcpy(push->note + 2, history, push->ranges.count * sizeof *history);
+    note(run, PUSH_NOTE_COMPUTED, push->note, push->ranges.count + 2);
+    mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMPUTE, .round = ticket});
+}
+
+static const void *
+on_gradient(void *ctx, unsigned range)
+{
+    const struct push_run *push = ((struct run *)ctx)->push;
+    return push->gradient + push->at[range];
+}
+
+static void
+on_take(void *ctx, const struct push_taken *taken, const void *gradient)
+{
+    struct run *run = ctx;
+    const uint64_t words[PUSH_NOTE_WORDS] = {taken->range,  taken->ticket,          taken->number,
+                                             taken->who.id, taken->who.incarnation, taken->count,
+                                             taken->tau,    taken->updates,         taken->before};
+    push_ranges_take(&run->push->ranges, &run->push->held, taken, gradient);
+    note(run, PUSH_NOTE_TAKEN, words, PUSH_NOTE_WORDS);
+}
+
+static uint64_t
+on_hash(void *ctx, unsigned range)
+{
+    const struct push_run *push = ((struct run *)ctx)->push;
+    return push_ranges_hash(&push->ranges, &push->held, range);
+}
+
+static void
+on_copy(void *ctx, unsigned range, void *out)
+{
+    const struct push_run *push = ((struct run *)ctx)->push;
+    push_ranges_copy(&push->ranges, &push->held, range, out);
+}
+
+static void
+on_adopt(void *ctx, unsigned range, const void *copy)
+{
+    struct push_run *push = ((struct run *)ctx)->push;
+    push_ranges_adopt(&push->ranges, &push->held, range, copy);
+}
+
+static void
+on_value(void *ctx, unsigned range, void *out)
+{
+    const struct push_run *push = ((struct run *)ctx)->push;
+    push_ranges_value(&push->ranges, &push->held, range, out);
+}
+
+static void
+on_read(void *ctx, unsigned range, const void *value)
+{
+    struct run *run = ctx;
+    push_ranges_read(&run->push->ranges, range, value, run->state.params, run->push->exponent);
+}
+
+/* Seldom: at the start, and when this node has forgotten what it held. All ranges are wanted one after the other: what they
+ * begin with stays until the next ticket is computed. */
+static void
+on_initial(void *ctx, unsigned range)
+{
+    struct run *run = ctx;
+    struct push_run *push = run->push;
+    struct state *first = &push->first;
+    struct state_job job = job_rules(&run->job, run->config);
+    if (!first->block) {
+        if (state_init(first, &job, run->job.exact, run->state.param_count))
+            abort(); /* it was there at the start */
+        job_state(&run->job, run->config, first);
+    }
+    push_ranges_begin(&push->ranges, &push->held, range, first->params, first->exponent);
+}
+
+static void
+on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
+{
+    struct run *run = ctx;
+    const uint64_t words[] = {range, before, after};
+    push_ranges_begin(&run->push->ranges, &run->push->held, range, run->state.params,
+                      run->push->exponent);
+    if (before != after)
+        note(run, PUSH_NOTE_RESTORED, words, 3);
+}
+
+static void
+on_finish(void *ctx, const uint64_t *history)
+{
+    struct run *run = ctx;
+    note(run, PUSH_NOTE_FINAL, history, run->push->ranges.count);
+    mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMMIT});
+}
+
+static const struct push_trainer push_trainer = {
+    .compute = on_compute,
+    .gradient = on_gradient,
+    .take = on_take,
+    .hash = on_hash,
+    .copy = on_copy,
+    .adopt = on_adopt,
+    .value = on_value,
+    .read = on_read,
+    .initial = on_initial,
+    .restore = on_restore,
+    .finish = on_finish,
+};
+
+/* --- Computing ---------------------------------------------------------------------------------------- */
+
+static void
+report(struct run *run, uint64_t ticket, const int32_t *tail)
+{
+    struct push_run *push = run->push;
+    struct mesh_stats stats;
+    uint64_t step = ticket / run->config->train.shards;
+    double rows = tail[TAIL_SAMPLES];
+    mesh_stats(run->mesh, &stats);
+    push->done++;
+    push->rows += rows;
+    push->loss += tail[TAIL_BAD] ? 0 : state_tail_loss(tail);
+    if (stats.core.members > run->peers_max)
+        run->peers_max = stats.core.members;
+    struct metrics_step line = {
+        .step = step + 1,
+        .steps_total = state_steps_total(&run->state),
+        .epoch = step / push->each,
+        .loss = rows > 0 ? state_tail_loss(tail) / rows : 0,
+        .accuracy = run->state.job.labels && rows > 0
+                        ? tail[TAIL_CORRECT] / (rows * (double)run->state.job.labels)
+                        : -1,
+        .peers = stats.core.members ? stats.core.members : 1,
+        .plan = stats.core.plan,
+        .samples = (uint64_t)rows,
+        .shards = UINT64_C(1) << ticket % run->config->train.shards,
+        .compute_s = run->compute_s,
+        .wait_s = run->wait_s,
+        .tx_bytes = stats.tx_bytes - run->tx,
+        .rx_bytes = stats.rx_bytes - run->rx,
+        .skipped = tail[TAIL_BAD] != 0,
+        .test_accuracy = -1,
+    };
+    metrics_step(run->metrics, &line);
+    run->compute_s = run->wait_s = 0;
+    run->tx = stats.tx_bytes;
+    run->rx = stats.rx_bytes;
+}
+
+static void
+compute(struct run *run, uint64_t ticket)
+{
+    struct push_run *push = run->push;
+    double start = clock_s();
+    int32_t *own = mesh_own(run->mesh);
+    push_shard_compute(run->work, &run->state, push->exponent, ticket, own);
+    for (unsigned r = 0; r < push->ranges.count; r++)
+        push_ranges_gradient(&push->ranges, r, own, run->state.exponent,
+                             push->gradient + push->at[r]);
+    run->compute_s += clock_s() - start;
+    mesh_bucket(run->mesh, 0);
+    report(run, ticket, own + run->state.param_count);
+}
+
+/* --- The end ------------------------------------------------------------------------------------------ */
+
+static uint64_t
+samples_of(const struct run *run, uint64_t steps)
+{
+    const struct state_job *job = &run->state.job;
+    uint64_t rest = steps % run->push->each * job->batch;
+    return steps / run->push->each * job->train + (rest < job->train ? rest : job->train);
+}
+
+/* All ranges are read. What is not of the model is the same on all nodes: there is one state. */
+static void
+finish(struct run *run)
+{
+    struct state_header *h = run->state.header;
+    uint64_t steps = state_steps_total(&run->state);
+    bool again = h->done;
+    push_shard_step(&run->state, steps);
+    h->samples = samples_of(run, steps);
+    h->train_loss = (double)NAN;
+    h->done = h->evaluations = 1;
+    exact_first(run->job.exact, run->state.exponent);
+    work_evaluate(run->work, run->state.params, &h->test_loss, &h->test_accuracy);
+    h->best_loss = h->test_loss;
+    run->hash = state_hash_anew(&run->state, run->pool);
+    run->round = h->round;
+    if (again)
+        train_say(run, 4, "another part of the mesh has another model: taking it");
+    mesh_state(run->mesh, run->state.block,
+               &(struct core_state){.round = h->round, .hash = run->hash, .done = true});
+}
+
+enum mesh_task_kind
+push_train_follow(struct run *run)
+{
+    for (;;) {
+        struct mesh_task task;
+        double start = clock_s();
+        mesh_next(run->mesh, &task);
+        run->wait_s += clock_s() - start;
+        if (task.kind == MESH_COMPUTE) {
+            compute(run, task.round);
+        } else if (task.kind == MESH_COMMIT) {
+            finish(run);
+        } else if (task.kind == MESH_IDLE) {
+            metrics_alive(run->metrics);
+            train_tell_doing(run);
+        } else if (task.kind == MESH_DONE || task.kind == MESH_INTERRUPTED) {
+            return task.kind;
+        }
+    }
+}
+
+/* --- Life --------------------------------------------------------------------------------------------- */
+
+static int
+open_memory(struct push_run *push, struct run *run)
+{
+    const struct state *next = &run->next;
+    size_t size = 0;
+    push->exponent = calloc(next->block_count, sizeof *push->exponent);
+    push->at = calloc(push->ranges.count, sizeof *push->at);
+    push->note = calloc(push->ranges.count + 2, sizeof *push->note);
+    for (unsigned r = 0; push->at && r < push->ranges.count; r++) {
+        push->at[r] = size;
+        size += (push->ranges.size[r].gradient + 7) / 8 * 8;
+    }
+    push->gradient = calloc(1, size);
+    push->held = (struct push_held){.params = next->params, .exponent = next->exponent};
+    memcpy(push->held.slot, next->slot, sizeof push->held.slot);
+    if (push->ranges.group > 1)
+        push->held.sum = calloc(next->param_count, sizeof *push->held.sum);
+    bool sum = push->ranges.group == 1 || push->held.sum;
+    return push->exponent && push->at && push->note && push->gradient && sum ? 0 : -ENOMEM;
+}
+
+int
+push_train_open(struct run *run, struct why *why)
+{
+    const struct config *config = run->config;
+    bool softsync = config->mesh.sync == CONFIG_SOFTSYNC;
+    struct push_run *push = run->push = calloc(1, sizeof *push);
+    int rc =
+        push ? push_ranges_init(&push->ranges, &run->state, softsync ? config->mesh.softsync : 1,
+                                config->mesh.staleness_scaling)
+             : -ENOMEM;
+    rc = rc ? rc : open_memory(push, run);
+    if (rc)
+        return why_error(why, rc, "not enough memory for mesh.sync");
+    const struct state_job *job = &run->state.job;
+    push->each = (job->train + job->batch - 1) / job->batch;
+    push->config = (struct push_config){
+        .trainer = &push_trainer,
+        .trainer_ctx = run,
+        .tickets = state_steps_total(&run->state) * config->train.shards,
+        .shards = config->train.shards,
+        .bound = config->mesh.sync == CONFIG_SSP ? config->mesh.staleness : PUSH_UNBOUND,
+        .group = push->ranges.group,
+        .servers = config->mesh.servers == CORE_SERVERS_AUTO ? 0 : config->mesh.servers,
+        .range_count = push->ranges.count,
+        .size = push->ranges.size,
+    };
+    return 0;
+}
+
+int
+push_train_begin(struct run *run, struct why *why)
+{
+    struct mesh_stats stats;
+    mesh_stats(run->mesh, &stats);
+    const struct journal_start start = {.job_hash = run->job_hash,
+                                        .id = stats.node.id,
+                                        .incarnation = stats.node.incarnation,
+                                        .anew = run->anew};
+    return journal_open(&run->push->journal, run->config->out, &start, why);
+}
+
+void
+push_train_close(struct run *run)
+{
+    struct push_run *push = run->push;
+    if (!push)
+        return;
+    journal_close(&push->journal);
+    forget_first(push);
+    push_ranges_fini(&push->ranges);
+    free(push->held.sum);
+    free(push->exponent);
+    free(push->gradient);
+    free(push->at);
+    free(push->note);
+    free(push);
+    run->push = NULL;
+}
+
+const struct push_config *
+push_train_config(const struct run *run)
+{
+    return run->push ? &run->push->config : NULL;
+}

@@ -1,0 +1,59 @@
+#!/bin/bash
+# Servers that do not wait (mesh.sync ssp, softsync, async): three nodes train, one is killed, another one comes late; all
+# that are left have one model, no ticket is lost, and a replay of the journals gives its SHA-256. A missing journal, and
+# keys that cannot go together, are said in one line.
+. "$(dirname "$0")/../support/process.sh"
+
+write_job "$WORK/job.yaml" 60
+
+run() { # MODE SET...
+    local mode=$1 dirs
+    shift
+    rm -rf "$WORK"/[abcd]
+    node a "$WORK/job.yaml" --peers 3 --set mesh.topology=server --set mesh.sync="$mode" "$@"
+    node b "$WORK/job.yaml" --peers 3 --set mesh.topology=server --set mesh.sync="$mode" "$@"
+    node c "$WORK/job.yaml" --peers 3 --set mesh.topology=server --set mesh.sync="$mode" "$@"
+    wait_until 60 "$mode: c to push some gradients" at_least 5 c
+    kill_node c
+    node d "$WORK/job.yaml" --peers 3 --set mesh.topology=server --set mesh.sync="$mode" "$@"
+    finished 120 a b d
+    same_hash a b d
+    ! grep -h "are lost" "$WORK"/[abd].log || fail "$mode: tickets are lost, and only one node died"
+    ! grep -h "differ after" "$WORK"/[abd].log || fail "$mode: owner and backup differ"
+    timeout -k 5 300 "$MESHNODE" verify --replay "$WORK"/[abcd] >"$WORK/replay" 2>&1 ||
+        fail "$mode: replay: $(cat "$WORK/replay")"
+    grep -q "^replay: sha256 $(result a params_sha256), as in every result$" "$WORK/replay" ||
+        fail "$mode: replay says $(cat "$WORK/replay")"
+    echo "$mode: $(cat "$WORK/replay" | tr '\n' ' ')accuracy $(result a test_accuracy)"
+}
+
+at_least() { # COUNT NAME
+    [ -e "$WORK/$2/metrics.jsonl" ] && [ "$(wc -l <"$WORK/$2/metrics.jsonl")" -ge "$1" ]
+}
+
+run async
+timeout -k 5 300 "$MESHNODE" verify --replay "$WORK"/[ad] >"$WORK/replay" 2>&1 && fail "a replay without all journals"
+grep -Eq "^meshnode: no journal says .*journal.* is missing$" "$WORK/replay" || fail "$(cat "$WORK/replay")"
+run ssp --set mesh.staleness=1
+run softsync --set mesh.softsync=3
+
+refused() { # PATTERN SET...
+    local pattern=$1 status
+    shift
+    timeout -k 5 60 "$MESHNODE" check "$WORK/job.yaml" "$@" >"$WORK/out" 2>&1
+    status=$?
+    [ $status = 2 ] || fail "$*: status $status, expected 2"
+    [ "$(wc -l <"$WORK/out")" = 1 ] || fail "$*: more than a line: $(cat "$WORK/out")"
+    grep -Eq "$pattern" "$WORK/out" || fail "$*: $(cat "$WORK/out")"
+}
+
+free="--set mesh.sync=async --set mesh.topology=server"
+refused "mesh.sync.*a ring waits for all; set mesh.topology = server" --set mesh.sync=async
+# shellcheck disable=SC2086 # a list of words
+{
+    refused "there are no rounds to audit; leave out mesh.audit" $free --set mesh.audit=0.1
+    refused "set train.exact = yes" $free --set train.exact=no
+    refused "leave out train.clip_norm" $free --set train.clip_norm=1
+    refused "set train.local_steps = 1" $free --set train.local_steps=2 --set train.optimizer.sgd.momentum=0
+    refused "leave out mesh.staleness, or set mesh.sync = ssp" $free --set mesh.staleness=2
+}
