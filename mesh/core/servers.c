@@ -169,14 +169,29 @@ servers_ring_us(const struct servers_view *view, uint64_t bytes)
     return trips * (SERVERS_HOP_US + (part + chunk) / chunk * SERVERS_MESSAGE_US) + most_us;
 }
 
+/* Time of the server that has one range more than the others: any of them, as its weight says. */
+static uint64_t
+one_range_us(const struct servers_view *view, const struct proto_plan *plan, uint64_t bytes,
+             uint64_t range)
+{
+    uint64_t all = 0, sum_us = 0;
+    for (size_t m = 0; m < view->n; m++) {
+        uint64_t weight = weight_of(&plan->members[m], bytes);
+        all += weight;
+        sum_us += weight * line_us(view, m, range * (view->n - 1));
+    }
+    assert(all > 0);
+    return sum_us / all;
+}
+
 uint64_t
 servers_star_us(const struct servers_view *view, const struct proto_plan *plan, uint64_t bytes)
 {
     struct core_bucket bucket = {0, bytes / sizeof(int32_t)};
-    uint64_t all = 0, most_us = 0, ranges = servers_cut(&bucket, view->chunk_elems).count;
+    uint64_t all = 0, ranges = servers_cut(&bucket, view->chunk_elems).count;
     for (size_t m = 0; m < view->n; m++)
         all += weight_of(&plan->members[m], bytes);
-    assert(all > 0);
+    uint64_t most_us = one_range_us(view, plan, bytes, ranges ? bytes / ranges : 0);
     for (size_t m = 0; m < view->n; m++) {
         uint64_t weight = weight_of(&plan->members[m], bytes);
         /* of 4 * all parts: those of the other servers, and its own as often as there are other members */

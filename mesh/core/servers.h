@@ -32,7 +32,7 @@ enum {
     SERVERS_WEIGHT_MAX = 16,
     SERVERS_RANGES = 64, /* a large bucket is cut into so many ranges, or more */
     /* elements of a range: a small bucket has fewer ranges, because messages have a price */
-    SERVERS_RANGE_MIN = 1 << 14,
+    SERVERS_RANGE_MIN = 1 << 16,
     SERVERS_SIZE_MAX = 63,   /* log2 of bytes */
     SERVERS_AUTO_MAX = 40,   /* `auto` looks at buckets of up to 2^40 bytes */
     SERVERS_HOP_US = 150,    /* a trip of a small message from member to member, about */
