@@ -378,6 +378,10 @@ act_plan(struct world *world)
         return;
     for (size_t shard = 0; shard < (flags & 1 ? 3 : 4); shard++)
         plan->members[(shard + turn) % plan->count].shards |= UINT64_C(1) << shard;
+    for (size_t k = 0; k < plan->count && (flags & 2); k++) /* servers, or nonsense */
+        plan->members[k].duties = flags & 4        ? UINT64_MAX >> turn % 64
+                                  : flags >> k & 8 ? 8 | 63 << 16
+                                                   : 0;
     deliver(world, from, &msg, NULL, 0);
 }
 
@@ -620,8 +624,9 @@ static void (*const actions[])(struct world *) = {
 
 enum { ACTIONS = sizeof actions / sizeof actions[0] };
 
+/* `servers`: as in core_config. */
 static void
-world_open(struct world *world)
+world_open(struct world *world, unsigned servers)
 {
     const struct core_config config = {
         .wire = &wire,
@@ -646,6 +651,7 @@ world_open(struct world *world)
         .log_size = sizeof world->log,
         .chunk_elems = CHUNK,
         .direct_bytes = 16,
+        .servers = servers,
     };
     demand(core_new(&world->core, &config, 0) == 0);
 }
@@ -665,7 +671,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct world world;
     memset(&world, 0, sizeof world);
     world.in = bytes_in(data, size);
-    world_open(&world);
+    static const unsigned servers[] = {0, 1, 2, CORE_SERVERS_AUTO};
+    world_open(&world, servers[size ? data[size - 1] % 4 : 0]);
     for (int i = 0; i < ACTIONS_MAX && bytes_left(&world.in) > 0; i++)
         actions[u8(&world) % ACTIONS](&world);
     world_close(&world);

@@ -73,6 +73,8 @@ step_of(uint64_t step)
         .accuracy = 0.75,
         .peers = 3,
         .plan = UINT64_MAX,
+        .servers = 2,
+        .served_bytes = 4096,
         .samples = 100,
         .compute_s = 0.125,
         .wait_s = 0.125,
@@ -131,6 +133,8 @@ each_step_is_an_object_of_its_own(void **state)
     assert_true(number(object, "accuracy") == 0.75);
     assert_true(number(object, "peers") == 3);
     assert_string_equal(json_string_value(json_object_get(object, "plan")), "ffffffffffffffff");
+    assert_int_equal(json_integer_value(json_object_get(object, "servers")), 2);
+    assert_int_equal(json_integer_value(json_object_get(object, "served_bytes")), 4096);
     assert_true(number(object, "samples") == 100);
     assert_true(number(object, "samples_per_s") == 400);
     assert_true(number(object, "compute_s") == 0.125);
@@ -156,11 +160,12 @@ a_step_that_was_followed_says_so(void **state)
     struct verify_line said;
     (void)state;
     step.followed = true;
-    step.plan = 0;
+    step.plan = step.servers = 0;
     metrics_step(metrics, &step);
     json_t *object = line(0);
     assert_true(json_is_true(json_object_get(object, "followed")));
     assert_null(json_object_get(object, "plan"));
+    assert_null(json_object_get(object, "servers"));
     assert_true(number(object, "peers") == 3);
     char *text = json_dumps(object, JSON_COMPACT);
     assert_int_equal(verify_read_line(&said, text, strlen(text), &why), 0);

@@ -71,6 +71,25 @@ nodes_that_are_heard_and_not_reached_are_counted(void **state)
 }
 
 static void
+servers_are_counted_and_a_server_says_what_it_sums(void **state)
+{
+    struct show show;
+    struct metrics_step step = step_of(1);
+    (void)state;
+    begin(&show);
+    step.servers = 1;
+    show_step(&show, &step, SECOND);
+    shows(&show, "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  1 server  epoch 1");
+    step.servers = 2;
+    step.served_bytes = 1234567;
+    show_step(&show, &step, SECOND);
+    show.seconds = 0;
+    shows(&show,
+          "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  2 servers, this one sums 1.2 MB  "
+          "epoch 1");
+}
+
+static void
 a_first_step_tells_no_rate(void **state)
 {
     struct show show;
@@ -176,6 +195,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_has_its_fields_the_most_wanted_first),
         cmocka_unit_test(nodes_that_are_heard_and_not_reached_are_counted),
+        cmocka_unit_test(servers_are_counted_and_a_server_says_what_it_sums),
         cmocka_unit_test(a_first_step_tells_no_rate),
         cmocka_unit_test(steps_of_others_tell_no_rate_and_no_nodes),
         cmocka_unit_test(an_evaluation_is_shown_and_is_not_a_slow_step),
