@@ -1,6 +1,6 @@
-/* gemm.h - our own inner loop for matrix products and convolutions.
+/* gemm.h - the definition of our products, and a loop for small ones.
  *
- * Convolutions, recurrent layers and attention use it. Dense layers have product.h, of the same definition.
+ * Attention uses it. All other layers have product.h and windows.h, of the same definition.
  *
  * By definition, every element of a product is one chain of fused multiply-adds in the order of k,
  *
