@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 
+#include "nn/arithmetic/simd.h"
 #include "nn/loss.h"
+#include "tests/support/variants.h"
 
 static void
 near(double a, double b, double tolerance)
@@ -204,10 +206,52 @@ a_target_that_is_not_finite_is_bad(void **state)
     assert_true(result.bad);
 }
 
+/* Sums in order, the first of the largest, and no number that is none. */
+static void
+every_variant_gives_the_same_bits(void **state)
+{
+    (void)state;
+    enum { N = 300 };
+    static float z[N], p[2][N];
+    double sum[2][LOSS_ROWS + 3];
+    for (size_t n = 1; n < 70; n++) {
+        size_t top[2], rows = n % (LOSS_ROWS + 3) + 1, each = N / rows;
+        float zero[2];
+        for (size_t i = 0; i < N; i++)
+            z[i] = (float)(i * 7919 % 23) / 3 - 4; /* equal ones, too */
+        loss_largest_base(z, n, &top[0]);
+        SIMD_PICK(loss_largest)(z, n, &top[1]);
+        assert_int_equal(top[0], top[1]);
+        for (size_t i = 0; i < n; i++)
+            assert_true(z[i] < z[top[0]] || (z[i] == z[top[0]] && i >= top[0]));
+        loss_exp_base(z, z[top[0]], p[0], N);
+        SIMD_PICK(loss_exp)(z, z[top[0]], p[1], N);
+        assert_memory_equal(p[0], p[1], sizeof p[0]);
+        loss_sums_base(p[0], rows, each, sum[0]);
+        SIMD_PICK(loss_sums)(p[0], rows, each, sum[1]);
+        assert_memory_equal(sum[0], sum[1], rows * sizeof sum[0][0]);
+        for (size_t r = 0; r < rows; r++) {
+            double plain = 0;
+            for (size_t i = 0; i < each; i++)
+                plain += (double)p[0][r * each + i];
+            assert_true(plain == sum[0][r]);
+        }
+        loss_slope_base(p[0], 0.3f, 0.01f, 1.7f, n);
+        SIMD_PICK(loss_slope)(p[1], 0.3f, 0.01f, 1.7f, n);
+        assert_memory_equal(p[0], p[1], sizeof p[0]);
+        z[n * 5 % n] = n % 3 == 0 ? NAN : n % 3 == 1 ? INFINITY : 1e38f;
+        loss_finite_base(z, n, &zero[0]);
+        SIMD_PICK(loss_finite)(z, n, &zero[1]);
+        assert_int_equal(zero[0] == 0, n % 3 == 2);
+        assert_int_equal(zero[1] == 0, n % 3 == 2);
+    }
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        unit_test_of_variants(every_variant_gives_the_same_bits),
         cmocka_unit_test(cross_entropy_of_a_known_row),
         cmocka_unit_test(a_sequence_counts_its_positions_that_have_a_label),
         cmocka_unit_test(smoothing_spreads_a_share_of_the_target),

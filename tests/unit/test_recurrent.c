@@ -12,6 +12,7 @@
 #include "nn/rng.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/refused.h"
+#include "tests/support/variants.h"
 
 enum { ELEMENTS = 300000 };
 
@@ -217,7 +218,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_fast_path_has_the_bits_of_the_definition),
+        unit_test_of_variants(the_fast_path_has_the_bits_of_the_definition),
         cmocka_unit_test(evaluation_has_the_bits_of_training),
         cmocka_unit_test(halves_are_the_whole),
         cmocka_unit_test(a_sequence_does_not_see_the_others),

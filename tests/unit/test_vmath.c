@@ -232,6 +232,23 @@ every_variant_gives_the_same_bits(void **state)
             for (size_t j = 0; j < N; j++)
                 assert_true(memcmp(&y[j], &z[j], 4) == 0 || (isnan(y[j]) && isnan(z[j])));
         }
+    void (*const slope[][2])(const float *, const float *, float *, size_t) = {
+        {vmath_gelu_grad_base, SIMD_PICK(vmath_gelu_grad)},
+        {vmath_gelu_tanh_grad_base, SIMD_PICK(vmath_gelu_tanh_grad)},
+        {vmath_silu_grad_base, SIMD_PICK(vmath_silu_grad)},
+        {vmath_add_base, SIMD_PICK(vmath_add)},
+    };
+    static float dy[N];
+    for (size_t block = 0; block < 200; block++, at += 7919 * 1021)
+        for (size_t i = 0; i < sizeof slope / sizeof slope[0]; i++) {
+            fill(x, &at);
+            for (size_t j = 0; j < N; j++)
+                dy[j] = (float)j - 7.3f, y[j] = z[j] = 0;
+            slope[i][0](x, dy, y, N - block % 9);
+            slope[i][1](x, dy, z, N - block % 9);
+            for (size_t j = 0; j < N; j++)
+                assert_true(memcmp(&y[j], &z[j], 4) == 0 || (isnan(y[j]) && isnan(z[j])));
+        }
     for (size_t n = 0; n < 70; n++) {
         double a, b;
         for (size_t j = 0; j < N; j++)
