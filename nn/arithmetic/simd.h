@@ -38,6 +38,9 @@ struct recurrent_step {
 
 enum { LOSS_ROWS = 8 };
 
+/* pooling_mark sets it in the positions of those that are not above 0. */
+#define POOLING_MARK UINT32_C(0x80000000)
+
 /* X(name, parameters, arguments): functions without a result */
 #define NN_SIMD_LIST(X)                                                                            \
     X(vmath_exp, (const float *x, float *y, size_t n), (x, y, n))                                  \
@@ -61,6 +64,7 @@ enum { LOSS_ROWS = 8 };
       (const float *x, size_t width, size_t rows, size_t columns, size_t stride, uint32_t from,    \
        float *y, uint32_t *at, size_t n),                                                          \
       (x, width, rows, columns, stride, from, y, at, n))                                           \
+    X(pooling_mark, (const float *y, uint32_t *at, size_t n), (y, at, n))                          \
     X(vmath_gelu, (const float *x, float *y, size_t n), (x, y, n))                                 \
     X(vmath_gelu_grad, (const float *x, const float *dy, float *dx, size_t n), (x, dy, dx, n))     \
     X(vmath_gelu_tanh, (const float *x, float *y, size_t n), (x, y, n))                            \

@@ -1,7 +1,7 @@
 /* pooling.c - maximum and average over square windows of each channel, and the average of all of it.
  *
- * Max: the first largest element wins (a NaN beats all), its position is kept for back-propagation;
- * padding never wins. Average: padding counts as zeros, the divisor is always kernel^2. */
+ * Max: the first largest element wins (a NaN beats all), its position is kept for back-propagation, marked if the relu
+ * that backward includes stops its gradient; padding never wins. Average: padding counts as zeros, the divisor is always kernel^2. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,10 +113,13 @@ static void
 max_forward(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = layer->in.dim[1] * layer->in.dim[2], out = layer->out.dim[1] * layer->out.dim[2];
-    uint32_t *at = io->saved;
-    for (size_t p = 0; p < io->rows * layer->in.dim[0]; p++)
-        max_plane(layer, io->x + p * in, io->y + p * out,
-                  at == NULL ? (void *)io->scratch : at + p * out);
+    for (size_t p = 0; p < io->rows * layer->in.dim[0]; p++) {
+        float *y = io->y + p * out;
+        uint32_t *at = io->saved == NULL ? (void *)io->scratch : (uint32_t *)io->saved + p * out;
+        max_plane(layer, io->x + p * in, y, at);
+        if (layer->relu_before)
+            pooling_mark(y, at, out);
+    }
 }
 
 static void
@@ -140,11 +143,13 @@ max_backward(const struct layer *layer, const struct layer_io *io)
     size_t in = layer->in.dim[1] * layer->in.dim[2], out = layer->out.dim[1] * layer->out.dim[2];
     const uint32_t *at = io->saved;
     for (size_t p = 0; io->dx != NULL && p < io->rows * layer->in.dim[0]; p++, at += out) {
-        const float *dy = io->dy + p * out, *x = io->x + p * in;
+        const float *dy = io->dy + p * out;
         float *dx = io->dx + p * in;
         memset(dx, 0, in * sizeof *dx);
-        for (size_t i = 0; i < out; i++)
-            dx[at[i]] += layer->relu_before && !(x[at[i]] > 0) ? 0 : dy[i];
+        for (size_t i = 0; i < out; i++) {
+            const float d[2] = {dy[i], 0}; /* no branch: half of them are marked */
+            dx[at[i] & ~POOLING_MARK] += d[at[i] / POOLING_MARK];
+        }
     }
 }
 

@@ -90,3 +90,10 @@ SIMD_NAME(pooling_max_line)(const float *x, size_t width, size_t rows, size_t co
     else
         line(x, width, rows, columns, stride, from, y, at, n);
 }
+
+void
+SIMD_NAME(pooling_mark)(const float *y, uint32_t *at, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        at[i] |= y[i] > 0 ? 0 : POOLING_MARK;
+}
