@@ -133,27 +133,31 @@ choice_add(const struct core *core, struct choice *choice, int i)
     choice->peer[k] = i;
 }
 
-/* The next peer in the order of ids after `id`, or -1. */
+/* The next peer in the order of ids after `id`, of the members of the present group or of the others; or -1. */
 static int
-next_by_id(const struct push *push, const struct core *core, uint64_t id)
+next_by_id(const struct push *push, const struct core *core, uint64_t id, bool members)
 {
     int best = -1;
     for (int i = 0; i < core->peers.high; i++)
         if (counts(push, core, i) && push->of[i].said.final_hash == 0 &&
-            core->peers.peers[i].node.id > id &&
+            (push_group_rank(push, core, i) >= 0) == members && core->peers.peers[i].node.id > id &&
             (best < 0 || core->peers.peers[i].node.id < core->peers.peers[best].node.id))
             best = i;
     return best;
 }
 
+/* Members first: a node that has just come, and whom not all hear yet, puts nobody out. */
 static void
 choose(const struct push *push, const struct core *core, struct choice *choice)
 {
     *choice = (struct choice){.n = 1, .peer = {-1}};
-    uint64_t id = 0;
-    for (int i; (i = next_by_id(push, core, id)) >= 0; id = core->peers.peers[i].node.id)
-        if (fits(push, core, choice, i))
-            choice_add(core, choice, i);
+    for (int pass = 0; pass < 2; pass++) {
+        uint64_t id = 0;
+        for (int i; (i = next_by_id(push, core, id, pass == 0)) >= 0;
+             id = core->peers.peers[i].node.id)
+            if (fits(push, core, choice, i))
+                choice_add(core, choice, i);
+    }
 }
 
 /* The lowest id of those that hold something; if nobody does, the lowest id. */
@@ -319,7 +323,8 @@ lead(struct push *push, const struct core *core)
     if (!leads(push, core, &choice) || invited(push, core) || !gathered(push, core, &choice))
         return PUSH_AS_BEFORE;
     enum change change = change_of(push, core, &choice);
-    if (change == NONE || waits(push, core, change)) {
+    bool later = waits(push, core, change);
+    if (change == NONE || later) {
         propose_again(push, core);
         return PUSH_AS_BEFORE;
     }
