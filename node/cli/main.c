@@ -257,8 +257,19 @@ run_replay(const struct options *options, const char *const *dir)
 static int
 run_verify(const struct options *options, const char *const *args)
 {
+    struct config *config = NULL;
+    struct why why;
     if (options->replay)
         return run_replay(options, args);
+    bool waits = replay_config(&config, args[0], &why) || config->mesh.sync == CONFIG_BSP;
+    config_destroy(&config);
+    if (!waits) {
+        fprintf(stderr,
+                "meshnode: %s: its run did not wait (mesh.sync), so its steps prove nothing; "
+                "meshnode verify --replay computes it again\n",
+                args[0]);
+        return 2;
+    }
     return verify_run(stdout, args, options->arg_count - 1);
 }
 

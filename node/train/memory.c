@@ -103,7 +103,9 @@ measure(struct memory *m, const struct config *config, const struct job *job)
                 : job->start ? state_size(&outer, params, blocks)
                              : 0,
         .slots = optim_slots(&outer) * params * sizeof(float),
-        .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
+        .sums = (VECTORS + (config->mesh.audit > 0) + (config->mesh.sync != CONFIG_BSP) +
+                 (config->mesh.sync == CONFIG_SOFTSYNC)) *
+                vector, /* free modes: what a worker pushes; softsync: what an update gathers */
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
         .local = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,

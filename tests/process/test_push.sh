@@ -34,6 +34,8 @@ at_least() { # COUNT NAME
 run async
 timeout -k 5 300 "$MESHNODE" verify --replay "$WORK"/[ad] >"$WORK/replay" 2>&1 && fail "a replay without all journals"
 grep -Eq "^meshnode: no journal says .*journal.* is missing$" "$WORK/replay" || fail "$(cat "$WORK/replay")"
+"$MESHNODE" verify "$WORK"/[abd] >"$WORK/out" 2>&1 && fail "verify proves the steps of a run that did not wait"
+grep -q "meshnode verify --replay computes it again" "$WORK/out" || fail "$(cat "$WORK/out")"
 run ssp --set mesh.staleness=1
 run softsync --set mesh.softsync=3
 

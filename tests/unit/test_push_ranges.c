@@ -1,0 +1,194 @@
+/* What a range of parameters does with gradients: the shards of a step move it as the step of bsp would, old gradients
+ * count less, and what travels arrives as it was. */
+#include "node/train/push_ranges.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/rand.h"
+
+enum { PARAMS = 5000, SHARDS = 12, TENSORS = 2 };
+
+static struct exact *exact;
+static struct state state;
+static struct push_ranges ranges;
+static struct push_held held;
+static int32_t own[PARAMS];
+static uint8_t body[PROTO_BLOCK_MAX];
+
+static void
+open_with(struct optim_spec optim, unsigned group, bool scaling)
+{
+    static const size_t count[TENSORS] = {4000, 1000};
+    const struct state_job job = {
+        .rules = {.optim = optim, .epochs = 10},
+        .shards = SHARDS,
+        .batch = 120,
+        .local_steps = 1,
+        .train = 1200,
+    };
+    assert_int_equal(exact_new(&exact, count, TENSORS, SHARDS), 0);
+    assert_int_equal(state_init(&state, &job, exact, PARAMS), 0);
+    state_start(&state, NULL);
+    assert_int_equal(push_ranges_init(&ranges, &state, group, scaling), 0);
+    held = (struct push_held){.params = state.params, .exponent = state.exponent};
+    memcpy(held.slot, state.slot, sizeof held.slot);
+    held.sum = group > 1 ? calloc(PARAMS, sizeof(float)) : NULL;
+}
+
+static void
+close_all(void)
+{
+    free(held.sum);
+    push_ranges_fini(&ranges);
+    state_fini(&state);
+    exact_destroy(&exact);
+}
+
+static const struct optim_spec sgd = {.kind = OPTIM_SGD, .rate = 0.5f};
+
+/* All ranges take the gradient of one shard, whose elements are all `g`. */
+static void
+take_all(float g, uint64_t count, uint64_t tau, bool updates)
+{
+    int16_t exponent[PARAMS];
+    float scale[PARAMS], limit;
+    exact_first(exact, exponent);
+    exact_scales(exact, exponent, scale, &limit);
+    for (size_t k = 0; k < PARAMS; k++)
+        own[k] = (int32_t)(g * scale[0]);
+    for (unsigned r = 0; r < ranges.count; r++) {
+        const struct push_taken taken = {
+            .range = r, .count = count, .tau = tau, .updates = updates};
+        push_ranges_gradient(&ranges, r, own, exponent, body);
+        push_ranges_take(&ranges, &held, &taken, body);
+    }
+}
+
+static void
+ranges_are_the_whole_model_and_each_copy_is_one_message(void **unused)
+{
+    (void)unused;
+    size_t values = 0;
+    open_with((struct optim_spec){.kind = OPTIM_ADAM, .rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f},
+              2, true);
+    for (unsigned r = 0; r < ranges.count; r++) {
+        values += ranges.size[r].value;
+        assert_true(ranges.size[r].copy + PUSH_SET_SIZE <= PROTO_BLOCK_MAX);
+        assert_true(ranges.size[r].copy > 3 * PARAMS / ranges.count);
+    }
+    assert_int_equal(values, PARAMS * sizeof(float) + state.block_count * sizeof(int16_t));
+    close_all();
+}
+
+static void
+the_shards_of_a_step_move_parameters_as_the_step_does(void **unused)
+{
+    (void)unused;
+    open_with(sgd, 1, true);
+    for (unsigned s = 0; s < SHARDS; s++)
+        take_all(0.25f, s, 0, true);
+    for (size_t k = 0; k < PARAMS; k++) /* of the sum: rate * 12 * 0.25 */
+        assert_true(fabsf(state.params[k] + 0.5f * SHARDS * 0.25f) < 1e-4f);
+    close_all();
+}
+
+static void
+softsync_moves_nothing_before_the_last_gradient_of_an_update(void **unused)
+{
+    (void)unused;
+    open_with(sgd, 3, true);
+    take_all(0.25f, 0, 0, false);
+    take_all(0.25f, 1, 0, false);
+    assert_true(state.params[7] == 0);
+    take_all(0.25f, 2, 0, true);
+    assert_true(fabsf(state.params[7] + 0.5f * 3 * 0.25f) < 1e-5f);
+    assert_true(held.sum[7] == 0);
+    close_all();
+}
+
+static void
+an_old_gradient_counts_less_if_that_is_asked_for(void **unused)
+{
+    (void)unused;
+    for (int scaling = 0; scaling < 2; scaling++) {
+        float before = 0;
+        open_with(sgd, 1, scaling);
+        for (uint64_t tau = 0; tau < 5; tau++) {
+            take_all(0.25f, tau, tau, true);
+            float weight = scaling && tau > 1 ? 1.0f / (float)tau : 1.0f;
+            assert_true(fabsf(before - state.params[0] - 0.5f * 0.25f * weight) < 1e-5f);
+            before = state.params[0];
+        }
+        close_all();
+    }
+}
+
+static void
+exponents_follow_as_those_of_exact_do(void **unused)
+{
+    (void)unused;
+    struct rand rand = {.state = 3};
+    open_with(sgd, 1, true);
+    for (int k = 0; k < 200; k++) {
+        int16_t mine[PARAMS], theirs[PARAMS];
+        for (size_t b = 0; b < state.block_count; b++)
+            mine[b] = theirs[b] = (int16_t)(rand_below(&rand, 40) - 20);
+        for (size_t e = 0; e < PARAMS; e++)
+            own[e] = (int32_t)rand_below(&rand, UINT64_C(1) << rand_below(&rand, 28)) -
+                     (int32_t)rand_below(&rand, 1000);
+        bool settle = k % 2;
+        for (unsigned r = 0; r < ranges.count; r++) {
+            const struct push_taken taken = {.range = r, .count = settle ? 0 : 5, .updates = true};
+            push_ranges_gradient(&ranges, r, own, mine, body);
+            push_ranges_take(&ranges, &held, &taken, body);
+        }
+        exact_follow(exact, own, 0, state.block_count, settle, theirs);
+        assert_memory_equal(state.exponent, theirs, state.block_count * sizeof(int16_t));
+    }
+    close_all();
+}
+
+static void
+copies_and_values_arrive_as_they_were(void **unused)
+{
+    (void)unused;
+    open_with((struct optim_spec){.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.9f}, 2, true);
+    float params[PARAMS];
+    int16_t exponent[PARAMS];
+    take_all(0.25f, 0, 0, false);
+    take_all(0.125f, 1, 0, true);
+    take_all(0.25f, 2, 0, false);
+    for (unsigned r = 0; r < ranges.count; r++) {
+        uint64_t hash = push_ranges_hash(&ranges, &held, r);
+        push_ranges_value(&ranges, &held, r, body);
+        push_ranges_read(&ranges, r, body, params, exponent);
+        push_ranges_copy(&ranges, &held, r, body);
+        push_ranges_begin(&ranges, &held, r, params, exponent); /* forgets slots and sum */
+        assert_int_not_equal(push_ranges_hash(&ranges, &held, r), hash);
+        push_ranges_adopt(&ranges, &held, r, body);
+        assert_int_equal(push_ranges_hash(&ranges, &held, r), hash);
+    }
+    assert_memory_equal(params, state.params, sizeof params);
+    assert_memory_equal(exponent, state.exponent, state.block_count * sizeof *exponent);
+    close_all();
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_are_the_whole_model_and_each_copy_is_one_message),
+        cmocka_unit_test(the_shards_of_a_step_move_parameters_as_the_step_does),
+        cmocka_unit_test(softsync_moves_nothing_before_the_last_gradient_of_an_update),
+        cmocka_unit_test(an_old_gradient_counts_less_if_that_is_asked_for),
+        cmocka_unit_test(exponents_follow_as_those_of_exact_do),
+        cmocka_unit_test(copies_and_values_arrive_as_they_were),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
