@@ -26,6 +26,7 @@ struct lone_setup {
     uint64_t incarnation; /* 0: 1 */
     unsigned shards;      /* 0: LONE_SHARDS */
     size_t peers_min;     /* 0: 1 */
+    unsigned servers;     /* as in core_config */
     size_t state_size;    /* 0: 16 */
     bool wants_job;
     bool unstarted; /* the trainer has not given its state yet */

@@ -60,6 +60,34 @@ plan_sent(const struct lone *lone, unsigned id)
 }
 
 static void
+the_leader_elects_servers_if_it_was_asked_to(void **state)
+{
+    (void)state;
+    for (unsigned wanted = 0; wanted <= 4; wanted++) {
+        struct lone *lone =
+            lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .servers = wanted});
+        lone_meet(lone, 7);
+        lone_meet(lone, 8);
+        lone_beat(lone, 7, 0, true);
+        lone_beat(lone, 8, 0, true);
+        lone_beat(lone, 7, 0, true);
+        settle_in(lone);
+        const struct proto_plan *plan = plan_sent(lone, 7);
+        assert_non_null(plan);
+        unsigned servers = 0;
+        for (size_t m = 0; m < plan->count; m++)
+            servers += plan->members[m].duties != 0;
+        assert_int_equal(servers, wanted < 3 ? wanted : 3);
+        struct core_stats stats;
+        core_stats(lone->core, &stats);
+        assert_int_equal(stats.servers, servers);
+        assert_int_equal(stats.by_servers > 0, wanted > 0);
+        assert_true(stats.served <= stats.by_servers);
+        lone_destroy(&lone);
+    }
+}
+
+static void
 the_lowest_id_plans_for_those_it_hears(void **state)
 {
     (void)state;
@@ -467,6 +495,12 @@ with_a_foreign_shard(struct proto_plan *plan)
     plan->members[0].shards |= 1ull << 63;
 }
 static void
+with_a_duty_unheard_of(struct proto_plan *plan)
+{
+    plan->members[1].duties = UINT64_C(1) << 40 | 1;
+}
+
+static void
 twice_the_same(struct proto_plan *plan)
 {
     plan->members[2] = plan->members[0];
@@ -491,6 +525,7 @@ plans_that_make_no_sense_are_refused(void **state)
     refuses(with_an_overlap, 3);
     refuses(with_a_foreign_shard, 3);
     refuses(twice_the_same, 3);
+    refuses(with_a_duty_unheard_of, 3);
     refuses(nothing, 4);  /* not from its leader */
     refuses(nothing, 44); /* not from a peer */
 }
@@ -696,6 +731,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alone_one_plans_alone_and_goes_on_round_after_round),
+        cmocka_unit_test(the_leader_elects_servers_if_it_was_asked_to),
         cmocka_unit_test(the_lowest_id_plans_for_those_it_hears),
         cmocka_unit_test(a_higher_id_waits_for_the_plan),
         cmocka_unit_test(nobody_plans_before_all_are_there),
