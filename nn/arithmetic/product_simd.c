@@ -427,7 +427,8 @@ SIMD_NAME(product_sum)(const struct product *p, struct product_sum *sum, float *
             for (size_t k = 0, depth; k < p->k; k += depth) {
                 depth = stretch_out(sum, k, &block.stretches);
                 block.last = k + depth == p->k;
-                pack_b(&p->b, j, n, k, depth, b);
+                if (i == 0 || depth < p->k) /* else it is there */
+                    pack_b(&p->b, j, n, k, depth, b);
                 pack_a(&p->a, i, m, k, depth, scratch);
                 block_add(&block, depth, scratch, b);
             }
