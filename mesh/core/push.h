@@ -45,6 +45,9 @@
 #include "mesh/core/push_tickets.h"
 #include "proto/mix.h"
 
+/* Of groups: more than there can be. The next one after any that is believed can be sent. */
+#define PUSH_COUNTER_MAX (PROTO_ROUND_MAX / 2)
+
 enum {
     PUSH_RANGES_MAX = 1 << 16, /* their holdings fit into a block */
     PUSH_QUEUE_MAX = 1024,  /* pushes that wait at one node; more are dropped, and pushed again */

@@ -248,7 +248,8 @@ push_copy_on_copy(struct push *push, const struct core *core, int from,
         value->range >= push->config.range_count)
         return;
     struct push_range *r = &push->range[value->range];
-    if (frame->size != PUSH_SET_SIZE + push->config.size[value->range].copy ||
+    if (value->taken > push->config.tickets ||
+        frame->size != PUSH_SET_SIZE + push->config.size[value->range].copy ||
         value->check != push_body_check(value->group_hash, value->range, value->number, frame->data,
                                         frame->size))
         return;

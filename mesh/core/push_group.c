@@ -395,7 +395,7 @@ push_group_on_group(struct push *push, const struct core *core, int from,
         seated |= core_node_equal(group->seats[r].node, core->config.self);
     if (!seated || !push->started || push->final_hash || push->work >= PUSH_FINISHING ||
         !core_node_equal(group->leader, core->peers.peers[from].node) ||
-        group->counter <= push->counter)
+        group->counter <= push->counter || group->counter > PUSH_COUNTER_MAX)
         return PUSH_AS_BEFORE;
     if (push->base != 0 && (its.base == 0 || !one_history(standing_of(push, core, -1), its)))
         return PUSH_AS_BEFORE;
@@ -408,7 +408,7 @@ push_group_on_claim(struct push *push, const struct core *core, int from,
                     const struct proto_claim *claim)
 {
     struct push_claim *of = &push->of[from];
-    if (of->known && claim->number <= of->said.number)
+    if ((of->known && claim->number <= of->said.number) || claim->counter > PUSH_COUNTER_MAX)
         return PUSH_AS_BEFORE;
     *of = (struct push_claim){true, *claim};
     bool leader =

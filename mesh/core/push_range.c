@@ -227,7 +227,7 @@ push_range_on_push(struct push *push, const struct core *core, int from,
 {
     int rank = push_group_rank(push, core, from);
     if (msg->group_hash != push->group_hash || rank < 0 || push->work >= PUSH_FINISHING ||
-        msg->range >= push->config.range_count ||
+        msg->ticket >= push->config.tickets || msg->range >= push->config.range_count ||
         frame->size != push->config.size[msg->range].gradient ||
         msg->check !=
             push_body_check(msg->group_hash, msg->range, msg->ticket, frame->data, frame->size))

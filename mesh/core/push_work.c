@@ -94,7 +94,7 @@ push_work_on_value(struct push *push, const struct core *core, int from,
     bool pulls = (push->work == PUSH_PULLING || push->work == PUSH_GATHERING) && push->source < 0 &&
                  push->group_hash != 0 && value->group_hash == push->group_hash;
     if (!(gathers || pulls) || value->range >= push->config.range_count ||
-        value->number != push->number)
+        value->number != push->number || value->taken > push->config.tickets)
         return;
     struct push_range *r = &push->range[value->range];
     if (r->answered || (pulls && push_group_rank(push, core, from) != (int)r->owner) ||

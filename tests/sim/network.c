@@ -31,6 +31,12 @@ message_new(void)
     return message;
 }
 
+struct sim_message *
+network_spare(void)
+{
+    return message_new();
+}
+
 void
 shell_message_free(struct sim_message *message)
 {

@@ -27,7 +27,8 @@ sim_push_apply(struct sim_push_copy *copy, const struct push_taken *taken, uint6
 {
     copy->optimiser = mix64_pair(copy->optimiser, gradient + taken->tau);
     copy->pending++;
-    copy->value.times[taken->ticket]++;
+    if (taken->ticket < SIM_TICKETS_MAX)
+        copy->value.times[taken->ticket]++;
     if (!taken->updates)
         return;
     copy->value.params = mix64_pair(copy->value.params, copy->optimiser + copy->pending);
@@ -276,6 +277,7 @@ begin(struct sim *sim)
     struct sim_push *push = sim_push_run;
     push->records = push->computeds = 0;
     push->lost = push->single = false;
+    push->hostile = !sim->mutant && sim->seed % 16 == 7;
     struct push_config *config = &push->config;
     config->shards = (unsigned)(1 + pick(sim, 6));
     config->tickets = config->shards * (4 + pick(sim, 20));
@@ -346,8 +348,7 @@ hash(const struct sim *sim, const struct sim_state *of)
 static void
 idle(struct sim *sim, struct sim_node *node)
 {
-    (void)sim;
-    (void)node;
+    sim_push_hostile(sim, node);
 }
 
 const struct sim_engine sim_engine_push = {

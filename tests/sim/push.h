@@ -57,8 +57,9 @@ struct sim_push {
     size_t records;
     struct sim_push_computed computed[SIM_COMPUTED_MAX];
     size_t computeds;
-    bool lost;   /* a core said that tickets were lost */
-    bool single; /* at most one node was taken away: nothing may be lost */
+    bool lost;    /* a core said that tickets were lost */
+    bool hostile; /* some members say anything: only that nobody falls is judged */
+    bool single;  /* at most one node was taken away: nothing may be lost */
 };
 
 extern struct sim_push *sim_push_run; /* of the present schedule */
@@ -70,6 +71,9 @@ uint64_t sim_push_hash(const struct sim_push_copy *copy);
 
 /* push_replay.c: NULL, or what went wrong. Sets the final parameters of each range. */
 const char *sim_push_replay(struct sim_push *push, const uint64_t *final, uint64_t *params);
+
+/* push_hostile.c: maybe this node is told something. */
+void sim_push_hostile(struct sim *sim, struct sim_node *node);
 
 /* push_judge.c */
 void sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64_t ticket);

@@ -43,6 +43,8 @@ sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64_t ti
     const struct push_config *config = &sim_push_run->config;
     const struct sim_push_node *own = &sim_push_run->node[node->index];
     uint64_t step = ticket / config->shards;
+    if (sim_push_run->hostile)
+        return;
     judge_lease(sim, node, ticket);
     sim_push_run->lost |= node->core->push->lost > 0;
     if (config->bound == PUSH_UNBOUND || step <= config->bound || sim_push_run->lost)
@@ -63,6 +65,8 @@ sim_push_judge_taken(struct sim *sim, const struct sim_node *node, const struct 
 {
     const struct sim_push *push = sim_push_run;
     uint64_t all = 0;
+    if (push->hostile)
+        return;
     for (unsigned t = 0; t < SIM_TICKETS_MAX; t++)
         all += after->value.times[t];
     if (after->value.times[taken->ticket] != 1)
@@ -87,13 +91,15 @@ sim_push_judge_event(struct sim *sim, struct sim_node *node, const struct sim_ev
     struct core_stats stats;
     (void)event;
     core_stats(node->core, &stats);
+    node->done = node->core->done;
+    if (sim_push_run->hostile)
+        return;
     if (node->core->push->differ > 0)
         sim_fail(sim, "node %u: owner and backup differ", node->index);
     if (stats.lost > 0 && sim_push_run->single)
         sim_fail(sim, "node %u: says that %" PRIu64 " tickets are lost, when one node died",
                  node->index, stats.lost);
     sim_push_run->lost |= stats.lost > 0;
-    node->done = node->core->done;
 }
 
 static bool
@@ -113,6 +119,8 @@ agree(const struct sim_node *a, const struct sim_node *b)
 bool
 sim_push_done(const struct sim *sim)
 {
+    if (sim_push_run->hostile && sim->now > sim->over_us + 1000000)
+        return true;
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         const struct sim_node *node = &sim->nodes[i];
         if (node->up && (!node->done || node->core->push->final_hash == 0))
@@ -153,6 +161,8 @@ judge_replay(struct sim *sim, const struct sim_node *node)
 void
 sim_push_judge_end(struct sim *sim)
 {
+    if (sim_push_run->hostile)
+        return;
     for (unsigned i = 0; i < sim->profile.nodes && !sim->failed; i++) {
         const struct sim_node *node = &sim->nodes[i];
         if (!node->up)

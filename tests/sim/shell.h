@@ -19,6 +19,8 @@ void sim_link_event_down(struct sim *sim, struct sim_node *node, const struct si
 /* Does nothing sent by `from` reach `to`? */
 bool network_cut(const struct sim *sim, unsigned from, unsigned to);
 uint64_t network_delay(struct sim *sim);
+/* A message that nobody sent, for what a test invents; free it with shell_message_free. */
+struct sim_message *network_spare(void);
 void network_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                   size_t body_size);
 void network_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
