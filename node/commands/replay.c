@@ -277,7 +277,12 @@ open_readers(struct replay *replay, struct why *why)
 {
     struct replay_index *index = &replay->index;
     int rc = 0;
+    uint64_t tickets = state_steps_total(&replay->store) * replay->config->train.shards;
     for (size_t k = 0; k < index->computed_count; k++) {
+        if (index->computed[k].needed && index->computed[k].ticket >= tickets)
+            return why_error(why, -EBADMSG, "a journal has ticket %llu, the job only %llu",
+                             (unsigned long long)index->computed[k].ticket,
+                             (unsigned long long)tickets);
         replay->reader_count += index->computed[k].needed;
         index->computed[k].missing = index->ranges;
     }

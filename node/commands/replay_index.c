@@ -194,6 +194,11 @@ chain_of(struct replay_index *index, unsigned range, struct why *why)
                              "journal is missing",
                              (unsigned long long)link->taken.who.id,
                              (unsigned long long)link->taken.ticket);
+        if (link->computed && link->computed->ticket != link->taken.ticket)
+            return why_error(why, -EBADMSG,
+                             "the journals contradict one another: ticket %llu or %llu in range %u",
+                             (unsigned long long)link->taken.ticket,
+                             (unsigned long long)link->computed->ticket, range);
         if (link->computed) {
             link->computed->needed = true;
             link->computed->left++;
