@@ -46,6 +46,7 @@
 #include "mesh/core/core.h"
 #include "proto/why.h"
 
+struct gossip_config;
 struct mesh;
 struct mesh_status;
 
@@ -73,8 +74,10 @@ struct mesh_setup {
     double audit;          /* 0..1: share of (round, member) pairs that are audited; core.h */
     size_t audit_bucket;   /* with audit > 0: the bucket of the claims */
     const struct push_config *push; /* not NULL: the engine push trains, not rounds. Borrowed. */
-    bool inexact;                   /* nodes that trained apart may have different states: core.h */
-    const char *job;                /* text for nodes that want a job; NULL: none. Borrowed. */
+    const struct gossip_config
+        *gossip;     /* not NULL: the engine gossip; without its trainer. Borrowed. */
+    bool inexact;    /* nodes that trained apart may have different states: core.h */
+    const char *job; /* text for nodes that want a job; NULL: none. Borrowed. */
     /* [mesh_idle_size] bytes of the caller, on whole pages, for data that is seldom used; NULL: the mesh allocates
      * it */
     void *idle;
@@ -114,7 +117,11 @@ enum mesh_task_kind {
     MESH_ADOPT,
     MESH_AUDIT, /* an audit: core.h */
     MESH_BACK, /* other nodes hold another state: go back to a state before a round below `round` */
-    MESH_DONE, /* the run is complete on every node we know of */
+    /* gossip: mesh_values() are those before step `round` of this node. Write the update by `shards` to mesh_own(), in
+     * units of 2^-24, then mesh_bucket() with the last bucket */
+    MESH_REPLICA,
+    MESH_RESULT,      /* gossip: mesh_sum() is the result: mesh_state() with its hash, done */
+    MESH_DONE,        /* the run is complete on every node we know of */
     MESH_INTERRUPTED, /* mesh_interrupt was called */
     MESH_PAGE,        /* the answer to mesh_want */
     MESH_IDLE,        /* nothing to do for MESH_IDLE_MS: the mesh is waiting */
@@ -134,7 +141,9 @@ struct mesh_task {
     uint64_t state_hash; /* MESH_ADOPT */
     size_t size;         /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has the page now */
     int32_t claim[MESH_CLAIM_MAX]; /* MESH_AUDIT */
-    uint64_t plan, mine; /* MESH_COMMIT: hash of the plan, and the shards that it gave this node */
+    uint64_t known; /* MESH_REPLICA: shards that all nodes have computed, as far as is known */
+    uint64_t plan,
+        mine; /* MESH_COMMIT, _REPLICA: hash of the plan, and the shards that it gave this node */
 };
 
 struct mesh_stats {
@@ -177,6 +186,8 @@ int32_t *mesh_own(struct mesh *mesh);             /* [vector_count], 64-byte ali
 const int32_t *mesh_sum(const struct mesh *mesh); /* [vector_count]; valid as described above */
 const uint8_t *mesh_state_in(const struct mesh *mesh); /* [state_size]; valid during MESH_ADOPT */
 
+const int32_t *
+mesh_values(const struct mesh *mesh); /* valid from MESH_REPLICA to its mesh_bucket */
 void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits for the next task */
 /* For the trainer of a free engine, from within its callbacks only: this task is the next one. With the engine push
  * MESH_COMPUTE is answered with mesh_bucket(mesh, 0), and MESH_COMMIT, all is read, with mesh_state, done. */

@@ -246,6 +246,8 @@ struct core_stats {
     uint64_t audits;     /* shards of other nodes that this node computed again */
     unsigned expulsions; /* nodes that were expelled for wrong contributions */
     uint64_t lost; /* push: tickets that were done and went with owner and backup of a range */
+    double
+        distance; /* gossip: mean square difference from the neighbours' values, in their units */
     bool leader;
     bool catching_up; /* this node takes the state of others, or follows their totals */
     bool benched;     /* this node was left out for a while, see straggler.h */

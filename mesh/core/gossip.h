@@ -236,7 +236,8 @@ struct gossip {
     double distance,
         square; /* root mean square difference from neighbours; sums for the next one */
     uint64_t square_count;
-    uint64_t lost; /* flows to nodes that were away, whose place was needed */
+    uint64_t taken; /* flows */
+    uint64_t lost;  /* flows to nodes that were away, whose place was needed */
     uint64_t told_plan;
     enum gossip_stage told_stage;
 };
@@ -244,6 +245,8 @@ struct gossip {
 /* For tests: the values [config.gossip->count], and the weights of the parts. */
 const int64_t *gossip_values(const struct core *core);
 const int64_t *gossip_weights(const struct core *core);
+/* The weights of the parts when the trainer was given the values. */
+const int64_t *gossip_read_weights(const struct core *core);
 
 /* --- gossip_link.c -------------------------------------------------------------------------------- */
 
@@ -263,6 +266,8 @@ void gossip_link_gone(struct gossip *g, const struct core *core);
 bool gossip_link_open(const struct gossip *g, struct proto_node node);
 void gossip_link_end(struct gossip *g, const struct core *core); /* releases all frames */
 
+/* The weight of the edge to this member is one part in so many. Pairs average. */
+unsigned gossip_link_share(const struct gossip *g, const struct core *core, struct proto_node node);
 /* An ASK that waits is dropped; a kept flow is not needed any more; a kept flow is lost, as its taker is away. */
 void gossip_link_drop_waiting(struct gossip *g, const struct core *core, struct gossip_part *part);
 void gossip_link_drop_kept(struct gossip *g, struct gossip_part *part);
@@ -332,6 +337,14 @@ gossip_count(const struct core_config *config, size_t part)
 {
     size_t rest = config->gossip->count - gossip_first(config, part);
     return rest < config->chunk_elems ? rest : config->chunk_elems;
+}
+
+/* How far apart two neighbours are, from a flow between them: a sum of squares of so many values. */
+static inline void
+gossip_measure(struct gossip *g, double square, size_t count)
+{
+    g->square += square;
+    g->square_count += count;
 }
 
 /* The rank of this node in the plan, or -1. */

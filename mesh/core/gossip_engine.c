@@ -172,10 +172,13 @@ on_audited(struct core *core, bool equal)
     (void)equal;
 }
 
+/* Time in which the trainer could not run does not count as busy. */
 static void
 on_starved(struct core *core, uint64_t us)
 {
-    core->gossip->compute_at = awake_after(core->gossip->compute_at, us);
+    struct gossip *g = core->gossip;
+    struct awake later = awake_after(g->compute_at, us);
+    g->compute_at = awake_before(later, core->awake) ? later : core->awake;
 }
 
 static void
@@ -319,6 +322,8 @@ stats(const struct core *core, struct core_stats *out)
     out->plans = g->plan.plans;
     out->aborts = g->plan.aborts;
     out->step_us = g->compute_us;
+    out->shared = g->taken;
+    out->distance = g->distance;
     out->catching_up = g->stage == GOSSIP_JOINING || g->copy.what != GOSSIP_FETCH_NONE;
     if (!g->plan.active)
         return;
@@ -363,6 +368,12 @@ const int64_t *
 gossip_weights(const struct core *core)
 {
     return core->gossip->weight;
+}
+
+const int64_t *
+gossip_read_weights(const struct core *core)
+{
+    return core->gossip->weight_at;
 }
 
 const struct engine engine_gossip = {

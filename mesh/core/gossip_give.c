@@ -72,14 +72,6 @@ free_slot(struct gossip *g, const struct core *core)
     return unused_slot(g);
 }
 
-/* How far apart the two ends are, from what a giver knows of both. */
-static void
-measure(struct gossip *g, double square, size_t count)
-{
-    g->square += square;
-    g->square_count += count;
-}
-
 /* What flows: a part of our values, or of the difference to the taker's. */
 static void
 compute_flow(struct gossip *g, const struct core *core, struct gossip_slot *slot, const void *body)
@@ -97,22 +89,9 @@ compute_flow(struct gossip *g, const struct core *core, struct gossip_slot *slot
         slot->head.weight = (uint64_t)(g->weight_at[p] / slot->share);
         g->weight[p] -= (int64_t)slot->head.weight;
     } else {
-        measure(g, gossip_flow_distance(mine, body, count), count);
+        gossip_measure(g, gossip_flow_distance(mine, body, count), count);
         gossip_flow_average(slot->flow, g->values + first, mine, body, slot->share, count);
     }
-}
-
-/* The weight of the edge is one part in so many. Pairs average. */
-static unsigned
-share_of(const struct gossip *g, const struct core *core, struct proto_node node)
-{
-    struct gossip_graph graph = gossip_graph_of(g, &core->config);
-    int rank = gossip_rank(g, node);
-    if (core->config.gossip->async)
-        return 2;
-    assert(rank >= 0);
-    return gossip_graph_parts(&graph, (unsigned)g->plan.now.count, g->plan.rank, (unsigned)rank,
-                              g->phase);
 }
 
 static void
@@ -124,7 +103,7 @@ give(struct gossip *g, const struct core *core, int i, struct gossip_link *link,
     struct gossip_slot *slot = &g->slots[s];
     assert(s >= 0 && part->slot < 0);
     slot->used = true;
-    slot->share = share_of(g, core, link->node);
+    slot->share = gossip_link_share(g, core, link->node);
     slot->head = (struct proto_flow){.kind = PROTO_FLOW_GIVEN,
                                      .link = link->theirs,
                                      .number = ask->number,

@@ -169,6 +169,35 @@ gossip_link_ask(struct gossip *g, const struct core *core, int i)
     link->used_at = core->awake;
 }
 
+unsigned
+gossip_link_share(const struct gossip *g, const struct core *core, struct proto_node node)
+{
+    struct gossip_graph graph = gossip_graph_of(g, &core->config);
+    int rank = gossip_rank(g, node);
+    if (core->config.gossip->async)
+        return 2;
+    assert(rank >= 0);
+    return gossip_graph_parts(&graph, (unsigned)g->plan.now.count, g->plan.rank, (unsigned)rank,
+                              g->phase);
+}
+
+/* A flow is one part in `share` of the difference between the two ends. */
+static void
+measure(struct gossip *g, const struct core *core, const struct gossip_link *link,
+        const struct proto_flow *flow, const void *body)
+{
+    static const int32_t zero[1];
+    size_t count = gossip_count(&core->config, flow->part);
+    bool now =
+        core->config.gossip->async || (flow->plan_hash == g->plan.hash && flow->phase == g->phase);
+    if (core->config.gossip->push_sum || !now || gossip_rank(g, link->node) < 0)
+        return;
+    double share = gossip_link_share(g, core, link->node), square = 0;
+    for (size_t k = 0; k < count; k++)
+        square += gossip_flow_distance(zero, (const uint8_t *)body + k * sizeof(int32_t), 1);
+    gossip_measure(g, share * share * square, count);
+}
+
 /* The flow counts: it is added, and the giver is told. */
 static void
 take(struct gossip *g, const struct core *core, struct gossip_link *link,
@@ -178,6 +207,8 @@ take(struct gossip *g, const struct core *core, struct gossip_link *link,
     gossip_flow_add(g->values + gossip_first(&core->config, flow->part), body,
                     gossip_count(&core->config, flow->part));
     g->weight[flow->part] += (int64_t)flow->weight;
+    measure(g, core, link, flow, body);
+    g->taken++;
     part->got = true;
     part->got_plan = part->plan;
     part->got_phase = part->phase;

@@ -60,6 +60,9 @@ read_values(struct gossip *g, const struct core *core)
     assert(!g->computing);
     gossip_flow_snapshot(core->config.sum, g->values, core->config.gossip->count);
     memcpy(g->weight_at, g->weight, g->part_count * sizeof *g->weight);
+    g->distance = g->square_count ? g->square / (double)g->square_count : g->distance;
+    g->square = 0;
+    g->square_count = 0;
 }
 
 static void
@@ -101,9 +104,6 @@ begin_phase(struct gossip *g, const struct core *core)
     g->on = true;
     read_values(g, core);
     choose_sides(g, core);
-    g->distance = g->square_count ? g->square / (double)g->square_count : g->distance;
-    g->square = 0;
-    g->square_count = 0;
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_PHASE,
                                                      .plan = g->plan.hash,
                                                      .phase = g->phase,

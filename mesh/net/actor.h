@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "mesh/core/gossip.h"
 #include "mesh/mesh.h"
 #include "mesh/net/actor_pulse.h"
 #include "mesh/net/actor_starve.h"
@@ -55,6 +56,7 @@ struct mesh {
     bool thread_runs;
     int32_t *own, *sum;
     uint8_t *state_in, *log;
+    struct gossip_config gossip; /* with actor_gossip as its trainer */
     size_t log_size;
     uint8_t page_in[PROTO_PAGE_MAX];
     bool *express;  /* [bucket_count]: the bucket is small */
@@ -74,6 +76,7 @@ actor_wake(struct mesh *mesh)
 
 /* What the core asks of us, beside the wire, and what the sockets report; ctx: the mesh. */
 extern const struct rounds_trainer actor_trainer;
+extern const struct gossip_trainer actor_gossip;
 extern const struct core_program actor_program;
 extern const struct wire_events actor_wire_events;
 void actor_log(void *ctx, int level, const char *line);

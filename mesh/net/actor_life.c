@@ -17,6 +17,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
+#include "mesh/core/engine.h"
 #include "mesh/core/servers.h"
 #include "mesh/net/discover.h"
 #include "proto/fail.h"
@@ -258,6 +259,13 @@ open_core(struct mesh *mesh)
         .audit_bucket = setup->audit_bucket,
         .inexact = setup->inexact,
     };
+    if (setup->gossip) {
+        mesh->gossip = *setup->gossip;
+        mesh->gossip.trainer = &actor_gossip;
+        mesh->gossip.trainer_ctx = mesh;
+        config.engine = &engine_gossip;
+        config.gossip = &mesh->gossip;
+    }
     if (getrandom(&config.audit_seed, sizeof config.audit_seed, 0) != sizeof config.audit_seed)
         return -EIO;
     text_copy(config.hello.mesh, sizeof config.hello.mesh, setup->group ? setup->group : "");

@@ -130,6 +130,42 @@ on_job_offered(void *ctx, const char *from, const char *text, size_t size)
     mesh->job_found = true;
 }
 
+/* With push-sum the trainer gets values that are divided by their weight. */
+static void
+read_values(struct mesh *mesh)
+{
+    int32_t *out = (int32_t *)(void *)mesh->state_in;
+    size_t part = mesh->setup.chunk_elems, count = mesh->gossip.count;
+    const int64_t *weight = gossip_read_weights(mesh->core);
+    for (size_t k = 0; k < count; k++) {
+        int64_t value = gossip_flow_ratio(mesh->sum[k], weight[k / part]);
+        out[k] = (int32_t)(value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value);
+    }
+}
+
+static void
+on_replica(void *ctx, const struct gossip_task *task)
+{
+    struct mesh *mesh = ctx;
+    struct core_stats stats;
+    core_stats(mesh->core, &stats);
+    if (mesh->gossip.push_sum)
+        read_values(mesh);
+    push_task(ctx, (struct mesh_task){.kind = MESH_REPLICA,
+                                      .round = task->step,
+                                      .shards = task->shards,
+                                      .known = task->total,
+                                      .members = stats.members,
+                                      .plan = stats.plan,
+                                      .mine = stats.mine});
+}
+
+static void
+on_result(void *ctx)
+{
+    push_task(ctx, (struct mesh_task){.kind = MESH_RESULT});
+}
+
 void
 actor_log(void *ctx, int level, const char *line)
 {
@@ -147,6 +183,8 @@ const struct rounds_trainer actor_trainer = {
     .state = on_state,
     .forget = on_forget,
 };
+
+const struct gossip_trainer actor_gossip = {.compute = on_replica, .finish = on_result};
 
 const struct core_program actor_program = {
     .differ = on_differ,
@@ -383,6 +421,12 @@ const int32_t *
 mesh_sum(const struct mesh *mesh)
 {
     return mesh->sum;
+}
+
+const int32_t *
+mesh_values(const struct mesh *mesh)
+{
+    return mesh->gossip.push_sum ? (const int32_t *)(const void *)mesh->state_in : mesh->sum;
 }
 
 const uint8_t *

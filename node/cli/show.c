@@ -133,6 +133,8 @@ show_line(const struct show *show, char *out, size_t size)
         field(out, size, "%u %s", step->peers, step->peers == 1 ? "node" : "nodes");
     if (step->servers)
         server_field(step, out, size);
+    if (step->distance > 0)
+        field(out, size, "distance %.2g", step->distance);
     if (step->unreached)
         field(out, size, "%u heard, not reached", step->unreached);
     if (trains && !step->followed)

@@ -294,6 +294,9 @@ open_readers(struct replay *replay, struct why *why)
 static int
 open_replay(struct replay *replay, const char *const *dir, size_t count, struct why *why)
 {
+    if (strcmp(replay->config->mesh.topology, "gossip") == 0)
+        return why_error(why, -EINVAL,
+                         "%s: mesh.topology = gossip writes no journal in this version", dir[0]);
     if (replay->config->mesh.sync == CONFIG_BSP)
         return why_error(why, -EINVAL,
                          "%s: mesh.sync = bsp needs no replay: its result is the same "

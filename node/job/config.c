@@ -29,6 +29,14 @@ key_of(const char *path)
     return config_key_find(NULL, path);
 }
 
+/* With gossip the result depends on the way, too; the other ways come to one result. */
+static uint64_t
+gossip_hash(const struct config *config)
+{
+    uint64_t way = mix64_pair(strlen("gossip"), (uint64_t)config->gossip.graph);
+    return mix64_pair(config->job_hash, mix64_pair(way, config->gossip.push_sum));
+}
+
 /* Bring text and hashes up to date with the values. */
 static int
 config_refresh(struct config *config, struct why *why)
@@ -40,6 +48,8 @@ config_refresh(struct config *config, struct why *why)
     bool all = job && exchange && text;
     if (all) {
         config->job_hash = XXH3_64bits(job, job_size);
+        if (strcmp(config->mesh.topology, "gossip") == 0)
+            config->job_hash = gossip_hash(config);
         config->exchange_hash = XXH3_64bits(exchange, exchange_size);
     }
     free(job);

@@ -81,7 +81,7 @@ struct config {
         uint64_t checkpoint_every;  /* steps; 0 = about every half minute. This node only. */
     } train;
     struct {
-        char topology[16]; /* ring or server */
+        char topology[16]; /* ring, server or gossip */
         unsigned servers;  /* with server: how many; CORE_SERVERS_AUTO */
         enum config_sync sync;
         uint64_t staleness;     /* ssp: steps that one may be ahead of what is done everywhere */
@@ -100,6 +100,10 @@ struct config {
         struct proto_endpoint seed[64];
         size_t seed_count;
     } mesh;
+    struct {       /* with topology gossip: mesh/core/gossip.h */
+        int graph; /* enum gossip_kind */
+        bool push_sum;
+    } gossip;
     char name[PROTO_NAME_MAX]; /* of this node, for people; "" = that of the machine: host_name */
     unsigned threads; /* workers of this node; config_check replaces 0 by the number of CPUs */
     char out[CONFIG_PATH_MAX]; /* config_check replaces "" by runs/NAME */

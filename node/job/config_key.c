@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mesh/core/gossip_graph.h"
 #include "node/job/config_hint.h"
 #include "node/job/parse.h"
 
@@ -96,12 +97,23 @@ static const struct config_word schedules[] = {
     {"inv_sqrt", OPTIM_INV_SQRT},
     {NULL, 0},
 };
-static const struct config_word topologies[] = {{"ring", 0}, {"server", 1}, {NULL, 0}};
+static const struct config_word topologies[] = {
+    {"ring", 0}, {"server", 1}, {"gossip", 2}, {NULL, 0}};
 static const struct config_word servers[] = {{"auto", CORE_SERVERS_AUTO}, {NULL, 0}};
 static const struct config_word syncs[] = {
     {"bsp", CONFIG_BSP},     {"ssp", CONFIG_SSP}, {"softsync", CONFIG_SOFTSYNC},
     {"async", CONFIG_ASYNC}, {NULL, 0},
 };
+static const struct config_word graphs[] = {
+    {"ring", GOSSIP_RING},
+    {"torus", GOSSIP_TORUS},
+    {"hypercube", GOSSIP_HYPERCUBE},
+    {"exponential", GOSSIP_EXPONENTIAL},
+    {"one-peer", GOSSIP_ONE_PEER},
+    {"random", GOSSIP_RANDOM},
+    {NULL, 0},
+};
+static const struct config_word methods[] = {{"average", 0}, {"push_sum", 1}, {NULL, 0}};
 static const struct config_word divisions[] = {{"speed", 0}, {"even", 1}, {NULL, 0}};
 static const struct config_word levels[] = {
     {"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}, {NULL, 0},
@@ -264,6 +276,9 @@ const struct config_key config_keys[] = {
     UINT("mesh", "bucket", CONFIG_EXCHANGE, MEMBER(mesh.bucket), 4096, 1 << 30, "1048576"),
     {"mesh", "audit", CONFIG_REAL, CONFIG_EXCHANGE, MEMBER(mesh.audit), 0, 1, NULL, "0", NULL},
     TEXT(CONFIG_ENDPOINTS, "mesh", "seeds", CONFIG_NODE, MEMBER(mesh.seed)),
+
+    ENUM("gossip", "graph", CONFIG_SHARED, MEMBER(gossip.graph), graphs, "one-peer"),
+    ENUM("gossip", "method", CONFIG_SHARED, MEMBER(gossip.push_sum), methods, "average"),
 
     TEXT(CONFIG_NAME, "node", "name", CONFIG_NODE, MEMBER(name)),
     UINT("node", "threads", CONFIG_NODE, MEMBER(threads), 0, 256, "0"),

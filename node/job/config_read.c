@@ -386,7 +386,7 @@ read_section(struct reader *reader, const char *section)
     return rc;
 }
 
-static const char *const sections[] = {"run", "data", "model", "train", "mesh", "node"};
+static const char *const sections[] = {"run", "data", "model", "train", "mesh", "gossip", "node"};
 enum { SECTION_COUNT = sizeof sections / sizeof sections[0] };
 
 static int
@@ -402,7 +402,8 @@ fail_section(struct reader *reader, const char *name)
         return fail_at(reader, line_of(reader), "unknown section %s, did you mean %s?", shown,
                        near);
     return fail_at(reader, line_of(reader),
-                   "unknown section %s, expected run, data, model, train, mesh or node", shown);
+                   "unknown section %s, expected run, data, model, train, mesh, gossip or node",
+                   shown);
 }
 
 static int

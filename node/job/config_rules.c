@@ -18,6 +18,8 @@ enum { SHOWN_MAX = 160, REASON_SIZE = 320, PATH_SIZE = 96, VALUE_SIZE = 80 };
     "with one step to an exchange there are no blocks; set train.local_steps = 2 or more, or "     \
     "leave out " key
 
+#define GOSSIP_ONLY(key) "only gossip has it; set mesh.topology = gossip, or leave out " key
+
 const struct config_rule config_rules[] = {
     /* data */
     {"data.size != 64", "data.source != images",
@@ -63,11 +65,11 @@ const struct config_rule config_rules[] = {
     {"mesh.audit > 0", "train.exact = no",
      "no other node could recompute a shard; set train.exact = yes, or leave out mesh.audit"},
     /* how sums travel */
-    {"mesh.servers != auto", "mesh.topology = ring",
-     "a ring has no servers; set mesh.topology = server, or leave out mesh.servers"},
+    {"mesh.servers != auto", "mesh.topology != server",
+     "nothing else has servers; set mesh.topology = server, or leave out mesh.servers"},
     /* servers that do not wait */
     {"mesh.sync != bsp", "mesh.topology = ring",
-     "a ring waits for all; set mesh.topology = server"},
+     "a ring waits for all; set mesh.topology = server or gossip"},
     {"mesh.sync != bsp", "mesh.audit > 0", "there are no rounds to audit; leave out mesh.audit"},
     {"mesh.sync != bsp", "train.exact = no",
      "its replay needs exact shards; set train.exact = yes"},
@@ -88,6 +90,21 @@ const struct config_rule config_rules[] = {
      "only softsync gathers gradients; leave out mesh.softsync, or set mesh.sync = softsync"},
     {"mesh.staleness_scaling = no", "mesh.sync = bsp",
      "with bsp no gradient is old; leave out mesh.staleness_scaling"},
+    /* gossip */
+    {"mesh.sync = ssp|softsync", "mesh.topology = gossip",
+     "neighbours wait for each other, or nobody does; set mesh.sync = bsp or async"},
+    {"gossip.graph != one-peer", "mesh.topology != gossip", GOSSIP_ONLY("gossip.graph")},
+    {"gossip.method != average", "mesh.topology != gossip", GOSSIP_ONLY("gossip.method")},
+    {"gossip.method = push_sum", "mesh.sync = async",
+     "push-sum waits for its neighbours; set mesh.sync = bsp or gossip.method = average"},
+    {"mesh.audit > 0", "mesh.topology = gossip",
+     "replicas differ, so nobody could compute another one's shard again; leave out mesh.audit"},
+    {"train.exact = no", "mesh.topology = gossip",
+     "a run could not be computed again; set train.exact = yes"},
+    {"train.local_steps > 1", "mesh.topology = gossip",
+     "neighbours average after each step; set train.local_steps = 1"},
+    {"train.patience > 0", "mesh.topology = gossip",
+     "replicas would stop at different steps; leave out train.patience"},
 };
 const size_t config_rule_count = sizeof config_rules / sizeof config_rules[0];
 

@@ -37,8 +37,9 @@ struct metrics_step {
     double compute_s, wait_s;    /* of this node in this step */
     uint64_t tx_bytes, rx_bytes; /* in this step */
     uint64_t state_hash;         /* after the step */
-    uint64_t skipped_steps;      /* so far, of the whole run */
-    bool skipped;                /* NaN or infinity in the gradient: no update */
+    double distance; /* gossip: root mean square difference from the neighbours' weights; 0: none */
+    uint64_t skipped_steps; /* so far, of the whole run */
+    bool skipped;           /* NaN or infinity in the gradient: no update */
     bool evaluated;
     double test_loss, test_accuracy; /* when evaluated */
 };

@@ -91,6 +91,8 @@ metrics_step_object(const struct metrics_step *step, double time_s, const char *
     json_object_set_new(object, "tx_bytes", whole(step->tx_bytes));
     json_object_set_new(object, "rx_bytes", whole(step->rx_bytes));
     json_object_set_new(object, "state_hash", hash_text(step->state_hash));
+    if (step->distance > 0)
+        json_object_set_new(object, "distance", number(step->distance));
     if (step->skipped)
         json_object_set_new(object, "skipped", json_true());
     if (step->evaluated)

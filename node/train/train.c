@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/train/gossip_train.h"
 #include "node/train/push_train.h"
 #include "node/train/repair.h"
 #include "proto/clock.h"
@@ -91,7 +92,8 @@ announce(struct run *run, uint64_t hash)
     run->hash = hash;
     run->round = run->state.header->round;
     mesh_state(run->mesh, run->state.block,
-               &(struct core_state){.round = run->state.header->round,
+               &(struct core_state){.round = gossip_train_is(run->config) ? run->state.header->step
+                                                                          : run->round,
                                     .hash = hash,
                                     .first_bucket = evaluation ? count - 1 : 0,
                                     .done = run->state.header->done});
@@ -345,6 +347,12 @@ follow_mesh(struct run *run)
         case MESH_BACK:
             retreat(run, task.round);
             break;
+        case MESH_REPLICA:
+            gossip_train_step(run, &task);
+            break;
+        case MESH_RESULT:
+            gossip_train_finish(run);
+            break;
         case MESH_PAGE: /* asked for and not waited for */
             break;
         case MESH_IDLE:
@@ -367,6 +375,8 @@ run_mesh(struct run *run)
         if (status)
             return status;
     }
+    if (gossip_train_is(run->config))
+        gossip_train_begin(run);
     announce(run, state_hash_anew(&run->state, run->pool));
     bool done = (run->push ? push_train_follow(run) : follow_mesh(run)) == MESH_DONE;
     if (run->push && !done) {

@@ -30,6 +30,8 @@ struct run {
     bool before;              /* `next` is the state that the present one was made from, */
     uint64_t before_hash;     /* and had this hash */
     int32_t *scratch;         /* [vector] for audits, else NULL */
+    double train_loss;        /* of the last epoch of this node's replica, with gossip */
+    float *replica, *update;  /* [parameters] with gossip: the values before a step, and after it */
     struct state state, next; /* the present state; F builds the next one beside it */
     struct state_event event; /* of the round that leads to next */
     bool early;               /* next may be built bucket by bucket */

@@ -10,6 +10,7 @@
 #include <sodium.h>
 
 #include "node/commands/host.h"
+#include "node/train/gossip_train.h"
 #include "node/train/left.h"
 #include "node/train/push_train.h"
 #include "proto/mix.h"
@@ -98,6 +99,12 @@ open_work(struct run *run, struct why *why)
         run->scratch = calloc(work_vector_count(run->work), sizeof *run->scratch);
         rc = run->scratch ? 0 : -ENOMEM;
     }
+    if (!rc && gossip_train_is(config)) {
+        size_t params = nn_param_count(run->job.model);
+        run->replica = calloc(2 * params, sizeof *run->replica);
+        run->update = run->replica ? run->replica + params : NULL;
+        rc = run->replica ? 0 : -ENOMEM;
+    }
     if (rc)
         why_set(why, "not enough memory for the activations of %llu samples",
                 (unsigned long long)config->train.batch);
@@ -166,6 +173,8 @@ open_mesh(struct run *run, struct why *why)
         .log = train_log,
         .log_ctx = run,
     };
+    const struct gossip_config gossip = gossip_train_config(run);
+    setup.gossip = gossip_train_is(config) ? &gossip : NULL;
     setup.buckets = work_buckets(run->work, &setup.bucket_count);
     setup.audit = config->mesh.audit;
     setup.inexact = !config->train.exact;
@@ -398,7 +407,7 @@ train_open(struct run *run, enum train_start start, struct why *why)
         rc = resume_from(run, start, why);
     if (!rc)
         rc = metrics_new(&run->metrics, run->config->out, run->resumed, run->config->quiet, why);
-    if (!rc && run->config->mesh.sync != CONFIG_BSP)
+    if (!rc && run->config->mesh.sync != CONFIG_BSP && !gossip_train_is(run->config))
         rc = push_train_open(run, why);
     if (rc)
         return rc;
@@ -418,6 +427,7 @@ train_close(struct run *run)
     save_destroy(&run->save);
     metrics_destroy(&run->metrics);
     free(run->scratch);
+    free(run->replica);
     work_destroy(&run->work);
     pool_destroy(&run->pool);
     state_fini(&run->next);

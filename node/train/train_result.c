@@ -9,6 +9,7 @@
 
 #include "node/cli/waiting.h"
 #include "node/results/model_file.h"
+#include "node/train/gossip_train.h"
 #include "proto/clock.h"
 
 enum { PATIENCE_S = 10 };
@@ -90,11 +91,11 @@ train_results(struct run *run)
         .steps = h->step,
         .epochs = h->epoch,
         .samples = h->samples,
-        .train_loss = h->train_loss,
+        .train_loss = gossip_train_is(run->config) ? run->train_loss : h->train_loss,
         .test_loss = h->evaluations ? h->test_loss : (double)NAN,
         .test_accuracy = h->evaluations && run->state.job.labels ? h->test_accuracy : (double)NAN,
         .wall_s = clock_s() - run->started,
-        .exact = run->config->train.exact,
+        .exact = run->config->train.exact && !gossip_train_is(run->config),
         .peers_max = run->peers_max,
         .alone = stats.core.shared == 0,
         .mesh = &status.core,

@@ -1,6 +1,9 @@
 /* train_tell.c - what a run tells of itself while it trains: its steps, what the node does, and why it stops. */
 #include "node/train/train_internal.h"
 
+#include <math.h>
+
+#include "mesh/core/gossip_flow.h"
 #include "node/cli/waiting.h"
 
 /* Once: there are more nodes than shards, and this one has none. */
@@ -47,6 +50,7 @@ train_report(struct run *run, const struct state_event *event, const struct mesh
         .tx_bytes = stats.tx_bytes - run->tx,
         .rx_bytes = stats.rx_bytes - run->rx,
         .state_hash = hash,
+        .distance = sqrt(stats.core.distance) / GOSSIP_ONE,
         .skipped = event->skipped,
         .skipped_steps = h->skipped,
         .evaluated = event->evaluated,

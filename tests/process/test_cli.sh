@@ -107,7 +107,7 @@ refuses 'batch smaller than the shards' 'train.batch = 5, expected a multiple of
 job rate "$good" 'train: {optimizer: {sgd: {rate: 0}}}'
 refuses 'rate 0' 'rate.yaml:2: train.optimizer.sgd.rate = 0' ../jobs/rate.yaml
 job topology "$good" 'mesh: {topology: star}'
-refuses 'topology' 'topology.yaml:2: mesh.topology = star, expected ring or server' ../jobs/topology.yaml
+refuses 'topology' 'topology.yaml:2: mesh.topology = star, expected ring, server or gossip' ../jobs/topology.yaml
 job layer 'model: [flatten, dnse: 10]'
 refuses 'unknown layer' 'layer.yaml:1: model.layer = dnse, expected dense' ../jobs/layer.yaml
 job linear 'model: [flatten, linear: 10]'

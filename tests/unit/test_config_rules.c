@@ -113,7 +113,8 @@ make_true(struct config *config, const char *condition)
 }
 
 /* Some rules can only be seen where another setting makes room for them. */
-static const char *const grounds[] = {"", "data.source=csv", "train.local_steps=2"};
+static const char *const grounds[] = {"", "data.source=csv", "train.local_steps=2",
+                                      "mesh.topology=gossip"};
 
 /* On which ground is the rule the one that is told? */
 static bool
@@ -233,6 +234,9 @@ static const struct {
     {"train.from=b/checkpoint-1", ""},
     {"mesh.division=speed", ""},
     {"mesh.division=even", ""},
+    {"mesh.topology=gossip", ""},
+    {"mesh.sync=async", "mesh.topology=server"},
+    {"gossip.method=push_sum", "mesh.topology=gossip"},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
@@ -252,6 +256,28 @@ static const char *const refused[][2] = {
     {"train.local_steps=4", "train.optimizer.sgd.momentum=0.5"},
     {"train.block_momentum=0.5", "train.optimizer=adam"},
     {"train.block_momentum=0.5", "train.optimizer.sgd.momentum=0.5"},
+    {"train.exact=no", "mesh.topology=gossip"},
+    {"run.numerics=openblas", "mesh.topology=gossip"},
+    {"mesh.audit=0.1", "mesh.topology=gossip"},
+    {"train.local_steps=4", "mesh.topology=gossip"},
+    {"train.block_momentum=0.5", "mesh.topology=gossip"},
+    {"train.exact=no", "mesh.sync=async"},
+    {"run.numerics=openblas", "mesh.sync=async"},
+    {"mesh.audit=0.1", "mesh.sync=async"},
+    {"train.local_steps=4", "mesh.sync=async"},
+    {"train.block_momentum=0.5", "mesh.sync=async"},
+    {"train.exact=no", "gossip.method=push_sum"},
+    {"run.numerics=openblas", "gossip.method=push_sum"},
+    {"mesh.audit=0.1", "gossip.method=push_sum"},
+    {"train.local_steps=4", "gossip.method=push_sum"},
+    {"train.block_momentum=0.5", "gossip.method=push_sum"},
+    {"mesh.sync=async", "gossip.method=push_sum"},
+    {"mesh.topology=ring", "mesh.sync=async"},
+    {"mesh.topology=ring", "gossip.method=push_sum"},
+    {"train.from=b/checkpoint-1", "mesh.sync=async"},
+    {"mesh.topology=server", "gossip.method=push_sum"},
+    {"mesh.servers=3", "gossip.method=push_sum"},
+    {"mesh.servers=3", "mesh.topology=gossip"},
 };
 
 static bool

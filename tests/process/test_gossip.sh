@@ -1,0 +1,66 @@
+#!/bin/bash
+# test_gossip.sh - replicas that average with their neighbours: each way to gossip ends with one model on all nodes, also
+# when a node is killed, stopped or joins in the middle; what cannot go together is refused.
+. "$(dirname "$0")/../support/process.sh"
+
+write_job "$WORK/job.yaml" 60
+write_job "$WORK/long.yaml" 700
+
+same_model() { # NAME ...
+    local first=$1 name
+    shift
+    for name; do
+        [ "$(result "$name" params_sha256)" = "$(result "$first" params_sha256)" ] ||
+            fail "$name has another model than $first"
+    done
+}
+
+gossip() { # OPTION ...
+    echo "--set mesh.topology=gossip $*"
+}
+
+way=0
+for options in "--set gossip.graph=ring" "--set gossip.graph=exponential --set gossip.method=push_sum" \
+    "--set mesh.sync=async --set gossip.graph=random"; do
+    way=$((way + 1))
+    echo "three nodes: $options"
+    GROUP=t$$-$way
+    for name in a b c; do
+        node $way$name "$WORK/job.yaml" --peers 3 $(gossip $options)
+    done
+    finished 120 ${way}a ${way}b ${way}c
+    same_model ${way}a ${way}b ${way}c
+    grep -q '"exact": false' "$WORK/${way}a/result.json" || fail "gossip says that it is exact"
+done
+
+for name in a b c; do
+    grep -q '"distance":' "$WORK/1$name/metrics.jsonl" || fail "no distance in the metrics of $name"
+done
+
+for options in "" "--set gossip.method=push_sum" "--set mesh.sync=async"; do
+    way=$((way + 1))
+    echo "one is killed, one joins: ${options:-average}"
+    GROUP=t$$-$way
+    for name in a b c; do
+        node $way$name "$WORK/long.yaml" --peers 3 $(gossip $options)
+    done
+    wait_until 60 "20 steps" reached 20 ${way}a
+    kill_node ${way}c
+    node ${way}d "$WORK/long.yaml" $(gossip $options)
+    finished 180 ${way}a ${way}b ${way}d
+    same_model ${way}a ${way}b ${way}d
+done
+
+echo "what cannot go together"
+refused() { # PATTERN OPTION ...
+    local pattern=$1
+    shift
+    "$MESHNODE" check "$WORK/job.yaml" "$@" >"$WORK/out" 2>&1
+    [ $? = 2 ] || fail "not refused: $*"
+    grep -q -e "$pattern" "$WORK/out" || fail "$*: $(cat "$WORK/out")"
+}
+refused "mesh.sync = async cannot go with mesh.topology = ring" --set mesh.sync=async
+refused "leave out gossip.graph" --set gossip.graph=torus
+refused "push-sum waits" $(gossip) --set gossip.method=push_sum --set mesh.sync=async
+refused "replicas differ" $(gossip) --set mesh.audit=0.1
+"$MESHNODE" check "$WORK/job.yaml" $(gossip) >"$WORK/out" || fail "check: $(cat "$WORK/out")"
