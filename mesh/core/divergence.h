@@ -37,7 +37,8 @@
  * Limits: all who differ are one side of the count, also if they contradict each other. A node that only claims another
  * hash costs the others time and nothing else: three or more nodes outvote it, and between two, the other one computes
  * a round again at most DIVERGENCE_TIES times. A wrong state is found only when another node that hears of it has
- * computed the same round. */
+ * computed the same round. Who is behind takes a copy of it if nobody else has told it of that round yet, and then counts
+ * like one that has computed it: so many copies of a wrong state may outvote the right one. */
 #ifndef MESH_DIVERGENCE_H
 #define MESH_DIVERGENCE_H
 

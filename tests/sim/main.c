@@ -8,11 +8,12 @@
  *     sim --engine NAME ...                                       what the nodes do together, see engine.h; rounds if
  *                                                                 nothing is said
  *     sim --followers-flip ...      a bit of a state may flip in a node that follows others and does not hear all of them,
- *                                   too. Such a node may go on from it alone, as one that has nobody to compare with
+ *                                   too. Until it is told of another state, it may go on from it alone
+ *     sim --many-flips ...          schedules of flipped bits alone, with eight times as many
  *     sim --print FILE [--seed X]                                 a scenario's plain lines, see scenario.h
  *
- * Without options: some schedules, then the scenarios, the drills and the planted bugs; then some schedules of each
- * other engine, and its planted bugs.
+ * Without options: some schedules, then the scenarios, the drills and the planted bugs; then schedules of many flips, in
+ * followers, too; then some schedules of each other engine, and its planted bugs.
  *
  * A failure prints the one line that repeats it. Exit status 1 when something was wrong. */
 #include <glob.h>
@@ -28,16 +29,15 @@
 void
 run_failure(const struct sim *sim)
 {
-    const char *flips = sim->followers_flip ? " --followers-flip"
-                        : sim->many_flips   ? " --many-flips"
-                                            : "";
+    const char *many = sim->many_flips ? " --many-flips" : "";
+    const char *followers = sim->followers_flip ? " --followers-flip" : "";
     printf("FAILED: %s (%u nodes, at %.3f ms)\n    sim --engine %s --seed %" PRIu64
-           " --mutant 0x%" PRIx64 "%s --verbose    trace %016" PRIx64 "\n",
+           " --mutant 0x%" PRIx64 "%s%s --verbose    trace %016" PRIx64 "\n",
            sim->failure, sim->profile.nodes, (double)sim->now / 1000, sim->engine->name, sim->seed,
-           sim->mutant, flips, sim->trace);
+           sim->mutant, many, followers, sim->trace);
 }
 
-enum { SMOKE_SEEDS = 4000, SMOKE_SEEDS_OTHERS = 500 };
+enum { SMOKE_SEEDS = 4000, SMOKE_SEEDS_OTHERS = 500, SMOKE_SEEDS_FLIPS = 6000 };
 
 static const struct sim *running;
 
@@ -221,6 +221,19 @@ run_engine(const char *name, struct sim_options options)
     return rc;
 }
 
+/* Among so many are both limits: others took a wrong state, and a node went on from one alone. */
+static int
+run_flips(struct sim_options options)
+{
+    struct sim *sim = sim_new();
+    running = sim;
+    sim->many_flips = sim->followers_flip = true;
+    options.seeds = SMOKE_SEEDS_FLIPS;
+    int rc = run_many(sim, &options);
+    sim_destroy(&sim);
+    return rc;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -257,6 +270,7 @@ main(int argc, char **argv)
     if (all)
         rc |= play_files(sim, 0) | run_drill(sim, &options) | run_plants(sim, &options);
     sim_destroy(&sim);
+    rc |= all ? run_flips(options) : 0;
     for (size_t k = 1; all && sim_engine_name(k); k++)
         rc |= run_engine(sim_engine_name(k), options);
     return rc;

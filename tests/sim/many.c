@@ -109,7 +109,7 @@ report(const struct share *total, const struct sim_options *options, double seco
         printf(" %s %" PRIu64, fault_name((enum sim_fault)k), c->faults[k]);
     printf(" bits %" PRIu64 ", of states %" PRIu64 ", for which nodes went back %" PRIu64
            " times; %" PRIu64
-           " schedules end where the others took such a state before they had computed it\n"
+           " schedules end where the others took such a state and had heard of no other\n"
            "sim: digest %016" PRIx64 " of all traces\n",
            c->flips, c->states, c->damages, c->limits, c->digest);
 }

@@ -429,6 +429,8 @@ network_arrives(struct sim *sim, struct sim_node *node, const struct sim_event *
     sim->trace = mix64_pair(sim->trace, (uint64_t)m->type << 32 | m->from_index << 8 | m->to);
     const struct proto_msg *msg = header_unpack(sim, m);
     struct core_frame frame = {m->body, m->size, m};
+    if (msg && sim->engine->came)
+        sim->engine->came(sim, node, msg);
     if (msg && m->bulk)
         core_on_bulk(node->core, sim->now, m->from, msg, &frame);
     else if (msg)

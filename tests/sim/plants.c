@@ -26,7 +26,7 @@ static const struct plant {
     uint64_t bits;
     uint64_t budget; /* schedules; 0: a drill or a scenario finds it */
     size_t drill;
-    const char *scenario; /* NULL: the drill; with a budget: NULL, or an option for the schedules */
+    const char *scenario; /* NULL: the drill; with a budget: NULL, or options for the schedules */
 } plants[] = {
     {"sums are taken with any coverage, and a shard is given twice", MUTANT_COVERAGE | MUTANT_TWICE,
      100, 0, NULL},
@@ -70,6 +70,8 @@ static const struct plant {
     {"a page goes to another node than the one that asked", MUTANT_PAGE_TO, 4000, 0, NULL},
     {"nobody has a page when the first one has it not", MUTANT_PAGE_NONE, 4000, 0, NULL},
     {"a total of another size does not tell its state", MUTANT_TOTAL_SIZE, 1000, 0, "--many-flips"},
+    {"a follower applies totals to any state", MUTANT_FOLLOW_STATE, 1000, 0,
+     "--many-flips --followers-flip"},
     {"shards change hands where they must not", MUTANT_PIN, 400, 0, NULL},
     {"silent peers are never suspected", MUTANT_SILENCE, 0, 1, NULL},
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL},
@@ -139,10 +141,11 @@ found_by_seeds(struct sim *sim, uint64_t first, const struct plant *plant)
 {
     uint64_t k = 0;
     sim->many_flips = plant->scenario != NULL;
+    sim->followers_flip = plant->scenario && strstr(plant->scenario, "--followers-flip");
     while (k < plant->budget && sim_run(sim, first + k, plant->bits))
         k++;
     bool found = k < plant->budget;
-    sim->many_flips = false;
+    sim->many_flips = sim->followers_flip = false;
     printf("mutant %12" PRIx64 " %-8s %6" PRIu64 " of %" PRIu64 ": %s%s%s\n", plant->bits,
            found ? "found at" : "NOT FOUND", found ? k + 1 : k, plant->budget, plant->name,
            found ? " -> " : "", found ? sim->failure : "");

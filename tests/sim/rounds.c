@@ -137,9 +137,9 @@ on_commit(void *ctx, uint64_t round)
     struct sim *sim = shell->sim;
     struct sim_node *node = shell->node;
     unmark(sim, node);
-    if (node->wrong)
-        sim_fail(sim, "node %u: goes on from a wrong state before round %" PRIu64, node->index,
-                 round);
+    struct core_stats stats;
+    core_stats(node->core, &stats);
+    sim_rounds_judge_wrong(sim, node, stats.members);
     if (node->busy != SIM_FREE || round != node->round) {
         sim_fail(sim, "node %u: commit of round %" PRIu64 " at %" PRIu64, node->index, round,
                  node->round);
@@ -150,8 +150,6 @@ on_commit(void *ctx, uint64_t round)
     } else {
         node->total_bad = !oracle(sim)->total(sim, node, round);
     }
-    struct core_stats stats;
-    core_stats(node->core, &stats);
     node->committing = stats.members ? stats.mine : 0; /* else the total came from others */
     node->busy = SIM_COMMITTING;
     sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0,
@@ -264,7 +262,7 @@ state_flips(struct sim *sim, struct sim_node *node)
     if (sim->alone)
         flips = alone_flips(node);
     for (unsigned i = 0; i < sim->profile.nodes; i++)
-        flips = flips && !sim->nodes[i].wrong;
+        flips = flips && !sim->nodes[i].wrong && !sim->nodes[i].strayed;
     if (!flips)
         return false;
     uint64_t words = sim->many_flips && follows ? 1 : sim->profile.words;
@@ -421,6 +419,7 @@ const struct sim_engine sim_engine_rounds = {
     .start = sim_rounds_start,
     .event = sim_rounds_event,
     .idle = sim_rounds_borrow,
+    .came = sim_rounds_came,
     .judge = sim_rounds_judge_event,
     .done = sim_rounds_done,
     .judge_end = sim_rounds_judge_end,

@@ -50,6 +50,9 @@ void sim_private_planned(struct sim *sim, const struct sim_node *node,
 
 /* rounds_judge.c */
 void sim_rounds_judge(struct sim *sim, struct sim_node *node, const char *how, bool flipped);
+void sim_rounds_came(struct sim *sim, struct sim_node *node, const struct proto_msg *msg);
+/* It goes on from its state with a plan of so many members; 0: with the total of others. */
+void sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members);
 bool sim_rounds_flipped(const struct sim *sim, uint64_t round);
 bool sim_rounds_judge_total(struct sim *sim, const struct sim_node *node, uint64_t round);
 void sim_rounds_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event);

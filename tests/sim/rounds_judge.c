@@ -20,22 +20,67 @@ judge_counters(struct sim *sim, const struct sim_node *node)
                      sim_rounds_counted(p, c));
 }
 
-/* The limit that README names: it took the wrong state of a node before anybody else had computed that round. */
+/* What says which state somebody has or had: heartbeats, chunks of sums, totals and offers. Nothing else does. */
+static uint64_t
+named(const struct proto_msg *msg, uint64_t *round)
+{
+    switch (msg->type) {
+    case PROTO_HEARTBEAT:
+        *round = msg->heartbeat.round;
+        return msg->heartbeat.state_hash;
+    case PROTO_REDUCE:
+    case PROTO_GATHER:
+        *round = msg->chunk.round;
+        return msg->chunk.state_hash;
+    case PROTO_OFFER:
+        *round = msg->offer.round;
+        return msg->offer.state_hash;
+    case PROTO_TOTAL:
+        *round = msg->total.round;
+        return msg->total.state_hash;
+    default:
+        return 0;
+    }
+}
+
+/* It is noted here what came, whatever the core makes of it. */
+void
+sim_rounds_came(struct sim *sim, struct sim_node *node, const struct proto_msg *msg)
+{
+    uint64_t round = 0, hash = named(msg, &round);
+    bool flips = sim->profile.fault_mask >> SIM_FLIP;
+    if (flips && hash != 0 && round <= sim->profile.rounds && round + 1 > node->told &&
+        hash == sim_rounds_hash(sim, &sim->reference[round]))
+        node->told = round + 1;
+}
+
+/* The limit that README names: it took the wrong state of a node, and nobody else had told it of that round. Others may
+ * have computed it meanwhile: as long as no message with the hash of their state before this round or a later one has
+ * come, the node cannot know that there is another state than this. */
 static bool
 taken_unseen(const struct sim *sim, const struct sim_node *node)
 {
-    bool taken = false;
-    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+    for (unsigned i = 0; i < sim->profile.nodes && node->told <= node->round; i++) {
         const struct sim_node *other = &sim->nodes[i];
-        if (other == node || !other->up)
-            continue;
-        if (other->wrong && other->round == node->round &&
+        if (other != node && other->up && (other->wrong || other->strayed) &&
+            other->round == node->round &&
             memcmp(&other->state, &node->state, sizeof node->state) == 0)
-            taken = true;
-        else if (other->round >= node->round)
-            return false;
+            return true;
     }
-    return taken;
+    return false;
+}
+
+/* Nobody goes on from a wrong state together with others, or with a total of theirs, which names the right one. Alone a
+ * node may, with --followers-flip: as long as no message with the hash of the right state before this round or a later
+ * one has come, it cannot know. Then it has strayed, and must have found out by the end. */
+void
+sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members)
+{
+    bool unseen = sim->followers_flip && members == 1 && node->told <= node->round;
+    if ((node->wrong && !unseen) || (node->strayed && members != 1))
+        sim_fail(sim, "node %u: goes on from a wrong state before round %" PRIu64, node->index,
+                 node->round);
+    node->strayed = node->strayed || node->wrong;
 }
 
 /* Nor do audits help a node that takes the state of a liar who trains alone since it was found out, having met nobody

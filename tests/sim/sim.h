@@ -187,6 +187,7 @@ struct sim_node {
     bool flip;        /* a bit of the next state is going to flip */
     bool strayed;     /* it did, where nobody could notice */
     bool wrong;       /* it did, and nobody has noticed */
+    uint64_t told;    /* + 1; the newest round before which another one told it the right state */
     uint8_t log[SIM_LOG_MAX];
     struct sim_disk disk;
     struct sim_repair repair;
