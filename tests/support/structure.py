@@ -24,9 +24,9 @@ ALLOCATES = {'core', 'collective', 'transfer', 'fetch', 'rounds_start', 'gossip_
 PURE = set('__popcountdi2 memcpy memset memmove memcmp strlen strnlen strcmp strchr snprintf vsnprintf __snprintf_chk __vsnprintf_chk '
            '__assert_fail __stack_chk_fail _GLOBAL_OFFSET_TABLE_ XXH3_64bits_withSeed XXH3_64bits'.split())
 # Engines beside rounds stand apart: the arrows of each are counted for itself.
-OTHER_ENGINES = {'push': 16}
+OTHER_ENGINES = {'push': 16, 'gossip': 26}
 # A part may have several files, whose names begin alike: an arrow among parts counts once.
-MAX = {'arrows': 97, 'parts': 40, 'circle': 1, 'peer': 15, 'file': 500, 'median': 10, 'p90': 25, 'function': 60}
+MAX = {'arrows': 72, 'parts': 40, 'circle': 1, 'peer': 15, 'file': 500, 'median': 10, 'p90': 25, 'function': 60}
 bad = []
 
 
@@ -173,7 +173,7 @@ def main():
         if len(its) > most:
             refuse(f'mesh/core: call arrows of the engine {name}: {len(its)}, more than {most}')
         if len(circle(its)) > 1:
-            refuse(f'mesh/core: these files call one another: ' + ', '.join(sorted(circle(its))))
+            refuse('mesh/core: these files call one another: ' + ', '.join(sorted(circle(its))))
     figures = {
         'arrows': len(arrows),
         'parts': len(among_parts(arrows)),
