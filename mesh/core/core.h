@@ -225,8 +225,9 @@ struct core_status {
 struct core_stats {
     unsigned peers;     /* accepted and heard, without this node */
     unsigned unreached; /* nodes heard for some seconds now, without a session */
-    uint64_t shared;    /* rounds of this node that others took part in, or that came from them */
-    unsigned members;   /* of the present plan; 0 when idle */
+    /* rounds of this node that others took part in, or that came from them; gossip: flows */
+    uint64_t shared;
+    unsigned members; /* of the present plan; 0 when idle */
     uint64_t round;
     uint64_t ahead;      /* highest round of a usable peer; 0: none */
     uint64_t plan;       /* hash of the present plan; 0 when idle */

@@ -322,7 +322,7 @@ stats(const struct core *core, struct core_stats *out)
     out->plans = g->plan.plans;
     out->aborts = g->plan.aborts;
     out->step_us = g->compute_us;
-    out->shared = g->taken;
+    out->shared = g->shared;
     out->distance = g->distance;
     out->catching_up = g->stage == GOSSIP_JOINING || g->copy.what != GOSSIP_FETCH_NONE;
     if (!g->plan.active)

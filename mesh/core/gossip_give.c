@@ -115,6 +115,7 @@ give(struct gossip *g, const struct core *core, int i, struct gossip_link *link,
     part->slot = s;
     part->given = ask->number;
     part->nothing = false;
+    g->shared++;
     if (g->on && !core->config.gossip->async && g->gives_left > 0)
         g->gives_left--;
     gossip_note(&core->config,

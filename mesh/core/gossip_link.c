@@ -208,7 +208,7 @@ take(struct gossip *g, const struct core *core, struct gossip_link *link,
                     gossip_count(&core->config, flow->part));
     g->weight[flow->part] += (int64_t)flow->weight;
     measure(g, core, link, flow, body);
-    g->taken++;
+    g->shared++;
     part->got = true;
     part->got_plan = part->plan;
     part->got_phase = part->phase;

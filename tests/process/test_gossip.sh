@@ -1,17 +1,20 @@
 #!/bin/bash
-# test_gossip.sh - replicas that average with their neighbours: each way to gossip ends with one model on all nodes, also
-# when a node is killed, stopped or joins in the middle; what cannot go together is refused.
+# test_gossip.sh - replicas that average with their neighbours: each way to gossip ends with one model and one state on
+# all nodes, also when a node is killed, stopped or joins in the middle; what cannot go together is refused.
 . "$(dirname "$0")/../support/process.sh"
 
 write_job "$WORK/job.yaml" 60
 write_job "$WORK/long.yaml" 700
 
-same_model() { # NAME ...
+same_end() { # NAME ...
     local first=$1 name
     shift
     for name; do
         [ "$(result "$name" params_sha256)" = "$(result "$first" params_sha256)" ] ||
             fail "$name has another model than $first"
+        [ "$(result "$name" state_sha256)" = "$(result "$first" state_sha256)" ] ||
+            fail "$name has another state than $first"
+        [ "$(result "$name" alone)" = false ] || fail "$name says that it trained alone"
     done
 }
 
@@ -29,7 +32,7 @@ for options in "--set gossip.graph=ring" "--set gossip.graph=exponential --set g
         node $way$name "$WORK/job.yaml" --peers 3 $(gossip $options)
     done
     finished 120 ${way}a ${way}b ${way}c
-    same_model ${way}a ${way}b ${way}c
+    same_end ${way}a ${way}b ${way}c
     grep -q '"exact": false' "$WORK/${way}a/result.json" || fail "gossip says that it is exact"
 done
 
@@ -48,7 +51,7 @@ for options in "" "--set gossip.method=push_sum" "--set mesh.sync=async"; do
     kill_node ${way}c
     node ${way}d "$WORK/long.yaml" $(gossip $options)
     finished 180 ${way}a ${way}b ${way}d
-    same_model ${way}a ${way}b ${way}d
+    same_end ${way}a ${way}b ${way}d
 done
 
 echo "what cannot go together"
