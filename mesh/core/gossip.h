@@ -237,7 +237,7 @@ struct gossip {
         square; /* root mean square difference from neighbours; sums for the next one */
     uint64_t square_count;
     uint64_t shared; /* flows given or taken */
-    uint64_t lost;  /* flows to nodes that were away, whose place was needed */
+    uint64_t lost;   /* flows to nodes that were away, whose place was needed */
     uint64_t told_plan;
     enum gossip_stage told_stage;
 };
