@@ -92,6 +92,22 @@ same(const struct compare_result *a, const struct compare_result *b)
            strcmp(a->state_sha256, b->state_sha256) == 0;
 }
 
+size_t
+compare_dirs(const char *const *dir, size_t count, bool *same_bits)
+{
+    struct compare_result first, result;
+    struct why why;
+    size_t found = 0;
+    *same_bits = true;
+    for (size_t i = 0; i < count; i++) {
+        if (compare_read(&result, dir[i], &why))
+            continue;
+        first = found++ ? first : result;
+        *same_bits = *same_bits && same(&first, &result);
+    }
+    return found;
+}
+
 /* "all 4 nodes", "the 3 nodes that finished", "the only node" */
 static void
 print_who(FILE *file, size_t count, unsigned nodes)

@@ -20,6 +20,9 @@ enum { SHOWN_MAX = 160, REASON_SIZE = 320, PATH_SIZE = 96, VALUE_SIZE = 80 };
 
 #define GOSSIP_ONLY(key) "only gossip has it; set mesh.topology = gossip, or leave out " key
 
+/* Servers that do not wait; in gossip each node has a whole replica, with its gradient and its optimiser. */
+#define FREE_SERVERS "mesh.sync != bsp & mesh.topology = server"
+
 const struct config_rule config_rules[] = {
     /* data */
     {"data.size != 64", "data.source != images",
@@ -70,24 +73,25 @@ const struct config_rule config_rules[] = {
     /* servers that do not wait */
     {"mesh.sync != bsp", "mesh.topology = ring",
      "a ring waits for all; set mesh.topology = server or gossip"},
-    {"mesh.sync != bsp", "mesh.audit > 0", "there are no rounds to audit; leave out mesh.audit"},
-    {"mesh.sync != bsp", "train.exact = no",
-     "its replay needs exact shards; set train.exact = yes"},
-    {"mesh.sync != bsp", "train.local_steps > 1",
+    {FREE_SERVERS, "mesh.audit > 0", "there are no rounds to audit; leave out mesh.audit"},
+    {FREE_SERVERS, "train.exact = no", "its replay needs exact shards; set train.exact = yes"},
+    {FREE_SERVERS, "train.local_steps > 1",
      "workers push each gradient; set train.local_steps = 1"},
-    {"mesh.sync != bsp", "train.clip_norm > 0",
+    {FREE_SERVERS, "train.clip_norm > 0",
      "no server has the norm of the whole gradient; leave out train.clip_norm"},
-    {"mesh.sync != bsp", "train.optimizer = lars|lamb",
+    {FREE_SERVERS, "train.optimizer = lars|lamb",
      "no server has the norm of a whole tensor; choose another optimizer"},
-    {"mesh.sync != bsp", "train.ema > 0",
+    {FREE_SERVERS, "train.ema > 0",
      "servers keep no average of the parameters; leave out train.ema"},
-    {"mesh.sync != bsp", "train.patience > 0",
+    {FREE_SERVERS, "train.patience > 0",
      "the model is evaluated at the end; leave out train.patience"},
-    {"mesh.sync != bsp", "train.from != ''", "begin with the weights alone: model.from"},
+    {FREE_SERVERS, "train.from != ''", "begin with the weights alone: model.from"},
     {"mesh.staleness != 3", "mesh.sync != ssp",
      "only ssp has a bound; leave out mesh.staleness, or set mesh.sync = ssp"},
     {"mesh.softsync != 4", "mesh.sync != softsync",
      "only softsync gathers gradients; leave out mesh.softsync, or set mesh.sync = softsync"},
+    {"mesh.staleness_scaling = no", "mesh.topology = gossip",
+     "only servers scale gradients; leave out mesh.staleness_scaling"},
     {"mesh.staleness_scaling = no", "mesh.sync = bsp",
      "with bsp no gradient is old; leave out mesh.staleness_scaling"},
     /* gossip */
@@ -105,6 +109,10 @@ const struct config_rule config_rules[] = {
      "neighbours average after each step; set train.local_steps = 1"},
     {"train.patience > 0", "mesh.topology = gossip",
      "replicas would stop at different steps; leave out train.patience"},
+    {"train.ema > 0", "mesh.topology = gossip",
+     "the result is the mean of the replicas, without their averages; leave out train.ema"},
+    {"train.from != ''", "mesh.topology = gossip",
+     "replicas count their steps from the first one; begin with the weights alone: model.from"},
 };
 const size_t config_rule_count = sizeof config_rules / sizeof config_rules[0];
 
@@ -162,8 +170,8 @@ is_one_of(const char *value, const char *list)
     }
 }
 
-bool
-config_rule_holds(const struct config *config, const char *text)
+static bool
+holds(const struct config *config, const char *text)
 {
     const struct condition condition = parse_condition(text);
     char value[VALUE_SIZE];
@@ -177,6 +185,13 @@ config_rule_holds(const struct config *config, const char *text)
     assert(rc == 0);
     return parse_real(value, &have) == 0 &&
            (condition.sign[0] == '>' ? have > limit : have < limit);
+}
+
+bool
+config_rule_holds(const struct config *config, const char *text)
+{
+    const char *more = strstr(text, " & ");
+    return holds(config, text) && (!more || config_rule_holds(config, more + 3));
 }
 
 /* --- Lines --- */

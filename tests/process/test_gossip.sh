@@ -54,6 +54,18 @@ for options in "" "--set gossip.method=push_sum" "--set mesh.sync=async"; do
     same_end ${way}a ${way}b ${way}d
 done
 
+echo "verify says what it cannot prove"
+verify() { # STATUS PATTERN DIR ...
+    local status=$1 pattern=$2
+    shift 2
+    "$MESHNODE" verify "$@" >"$WORK/out" 2>&1
+    [ $? = "$status" ] || fail "verify: another status than $status: $(cat "$WORK/out")"
+    grep -q -e "$pattern" "$WORK/out" && [ "$(wc -l <"$WORK/out")" = 1 ] || fail "verify: $(cat "$WORK/out")"
+}
+verify 2 "results in 3 of 3 folders hold the same bits" "$WORK"/1[abc]
+verify 2 "results in 3 of 4 folders hold the same bits" "$WORK"/4[abcd]
+verify 1 "results in 2 of 2 folders hold DIFFERENT bits" "$WORK"/1a "$WORK"/2a
+
 echo "what cannot go together"
 refused() { # PATTERN OPTION ...
     local pattern=$1

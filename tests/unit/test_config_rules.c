@@ -95,6 +95,9 @@ static void
 make_true(struct config *config, const char *condition)
 {
     char path[TEXT_SIZE], sign[3], value[TEXT_SIZE], chosen[TEXT_SIZE], text[3 * TEXT_SIZE];
+    const char *more = strstr(condition, " & ");
+    if (more)
+        make_true(config, more + 3);
     assert_int_equal(sscanf(condition, "%95s %2[=!<>] %79s", path, sign, value), 3);
     const struct config_key *key = config_key_find(NULL, path);
     assert_non_null(key);
@@ -237,6 +240,8 @@ static const struct {
     {"mesh.topology=gossip", ""},
     {"mesh.sync=async", "mesh.topology=server"},
     {"gossip.method=push_sum", "mesh.topology=gossip"},
+    {"train.clip_norm=1", ""},
+    {"train.ema=0.9", ""},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
@@ -278,6 +283,12 @@ static const char *const refused[][2] = {
     {"mesh.topology=server", "gossip.method=push_sum"},
     {"mesh.servers=3", "gossip.method=push_sum"},
     {"mesh.servers=3", "mesh.topology=gossip"},
+    {"train.from=b/checkpoint-1", "mesh.topology=gossip"},
+    {"train.from=b/checkpoint-1", "gossip.method=push_sum"},
+    {"train.clip_norm=1", "mesh.sync=async"},
+    {"train.ema=0.9", "mesh.sync=async"},
+    {"train.ema=0.9", "mesh.topology=gossip"},
+    {"train.ema=0.9", "gossip.method=push_sum"},
 };
 
 static bool
@@ -331,6 +342,37 @@ of_all_pairs_those_that_contradict_are_refused(void **state)
                 try_pair(a, b);
 }
 
+/* What servers cannot do, a replica may: it has the whole gradient. And no line speaks of servers. */
+static void
+gossip_that_does_not_wait_has_rules_of_its_own(void **state)
+{
+    static const struct {
+        const char *set, *line; /* NULL: accepted */
+    } row[] = {
+        {"train.clip_norm=1", NULL},
+        {"train.optimizer=lars", NULL},
+        {"train.optimizer=lamb", NULL},
+        {"train.ema=0.9", "the mean of the replicas"},
+        {"train.from=b/checkpoint-1", "replicas count their steps"},
+        {"train.patience=2", "replicas would stop"},
+        {"train.local_steps=2", "neighbours average after each step"},
+        {"train.exact=no", "could not be computed again"},
+        {"mesh.audit=0.1", "replicas differ"},
+        {"mesh.staleness_scaling=no", "only servers scale gradients"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        struct config *config = job();
+        struct why why = {""};
+        set(config, "mesh.topology=gossip mesh.sync=async");
+        set(config, row[i].set);
+        int rc = config_check(config, &why);
+        if (!rc != !row[i].line || (rc && !strstr(why.line, row[i].line)))
+            fail_msg("%s: '%s'", row[i].set, why.line);
+        config_destroy(&config);
+    }
+}
+
 /* A slip in the list above would make it say nothing. */
 static void
 each_refused_pair_is_of_the_list(void **state)
@@ -354,6 +396,7 @@ main(void)
         cmocka_unit_test(conditions_compare_words_lists_and_numbers),
         cmocka_unit_test(the_line_of_either_key_is_named),
         cmocka_unit_test(of_all_pairs_those_that_contradict_are_refused),
+        cmocka_unit_test(gossip_that_does_not_wait_has_rules_of_its_own),
         cmocka_unit_test(each_refused_pair_is_of_the_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
