@@ -242,6 +242,9 @@ struct gossip {
     enum gossip_stage told_stage;
 };
 
+/* Bytes that the engine holds at most for so many values, in parts of chunk_elems, with the ASKs that it keeps. */
+uint64_t gossip_size(size_t count, uint32_t chunk_elems);
+
 /* For tests: the values [config.gossip->count], and the weights of the parts. */
 const int64_t *gossip_values(const struct core *core);
 const int64_t *gossip_weights(const struct core *core);

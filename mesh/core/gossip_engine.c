@@ -9,11 +9,28 @@
 
 /* --- Life ---------------------------------------------------------------------------------------- */
 
+static size_t
+slots_of(size_t parts)
+{
+    return parts < GOSSIP_SLOTS_MIN ? GOSSIP_SLOTS_MIN : parts;
+}
+
+uint64_t
+gossip_size(size_t count, uint32_t chunk_elems)
+{
+    uint64_t chunk = chunk_elems < count ? chunk_elems : count, parts = (count + chunk - 1) / chunk;
+    uint64_t slots = slots_of(parts), bodies = slots + 1 + GOSSIP_KEPT_MAX;
+    uint64_t part =
+        GOSSIP_LINKS * sizeof(struct gossip_part) + 2 * sizeof(int64_t) + sizeof(uint64_t);
+    return sizeof(struct gossip) + count * sizeof(int64_t) + parts * part +
+           slots * sizeof(struct gossip_slot) + bodies * chunk * sizeof(int32_t);
+}
+
 static bool
 allocate(struct gossip *g, const struct core_config *config)
 {
     size_t parts = g->part_count, chunk = config->chunk_elems;
-    g->slot_count = parts < GOSSIP_SLOTS_MIN ? GOSSIP_SLOTS_MIN : parts;
+    g->slot_count = slots_of(parts);
     g->values = calloc(config->gossip->count, sizeof *g->values);
     g->weight = calloc(2 * parts, sizeof *g->weight);
     g->parts = calloc(GOSSIP_LINKS * parts, sizeof *g->parts);

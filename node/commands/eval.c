@@ -83,8 +83,10 @@ print_job(const struct config *config, const struct job *job, const struct memor
            config->train.shards, (unsigned long long)(config->train.batch / config->train.shards));
     format_flop(3 * flops * batch, work, sizeof work);
     memory_text(gradients, (double)(params * sizeof(int32_t)));
-    printf("step    %s of computing over the whole mesh, %s of gradients per node", work,
-           gradients);
+    bool sums = config->mesh.sync == CONFIG_BSP && strcmp(config->mesh.topology, "gossip") != 0;
+    printf("step    %s of computing over the whole mesh", work);
+    if (sums)
+        printf(", %s of gradients per node", gradients);
     if (config->train.local_steps > 1)
         printf(" every %llu steps", (unsigned long long)config->train.local_steps);
     printf("\n");

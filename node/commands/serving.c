@@ -5,12 +5,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mesh/core/gossip_graph.h"
 #include "mesh/core/servers.h"
 #include "mesh/mesh.h"
+#include "node/job/config_key.h"
 #include "node/train/buckets.h"
 #include "node/train/memory.h"
 
-enum { EXAMPLE_NODES = 4 };
+enum {
+    EXAMPLE_NODES = 4,
+    PHASES = 16, /* of a graph that are looked at */
+};
 
 /* What a node does in a round, in bytes of sums. */
 struct share {
@@ -85,8 +90,84 @@ print_cut(const struct config *config, const struct buckets *cut)
     return 0;
 }
 
-int
-serving_print(const struct config *config, const struct job *job)
+static size_t
+nodes_of(const struct config *config)
+{
+    return config->mesh.peers ? config->mesh.peers : EXAMPLE_NODES;
+}
+
+static const char *
+word(const struct config *config, const char *path)
+{
+    return config_key_word(config_key_find(NULL, path), config);
+}
+
+/* --- Servers that do not wait --- */
+
+static void
+print_push(const struct config *config, const struct job *job)
+{
+    size_t nodes = nodes_of(config);
+    size_t servers = config->mesh.servers == CORE_SERVERS_AUTO ? nodes : config->mesh.servers;
+    char bytes[MEMORY_TEXT];
+    memory_text(bytes, (double)(nn_param_count(job->model) * sizeof(float)));
+    printf("servers %zu of %zu nodes%s own ranges of the model and of the optimiser, %s%s\n",
+           servers, nodes, config->mesh.peers ? "" : " (for example)",
+           nodes > 1 ? "each with a backup on another " : "without a backup",
+           nodes == 1    ? ""
+           : servers > 1 ? "server"
+                         : "node");
+    printf("  for each of the %u shards of a step a worker pulls %s of values and pushes %s of "
+           "gradients%s; mesh.sync: %s\n",
+           config->train.shards, bytes, bytes, nodes > 1 ? ", which owners pass to backups" : "",
+           word(config, "mesh.sync"));
+}
+
+/* --- Gossip --- */
+
+/* The most that a node sends to, or hears from, in a phase. */
+static unsigned
+neighbours(const struct config *config, unsigned nodes)
+{
+    const struct gossip_graph graph = {(enum gossip_kind)config->gossip.graph,
+                                       config->gossip.push_sum, config->run.seed};
+    unsigned most = 0;
+    for (unsigned phase = 0; phase < PHASES; phase++)
+        for (unsigned rank = 0; rank < nodes; rank++) {
+            unsigned to =
+                (unsigned)__builtin_popcountll(gossip_graph_to(&graph, nodes, rank, phase));
+            most = to > most ? to : most;
+        }
+    return most;
+}
+
+/* A pair sends a model each way: one asks with its values, the other one answers with what flows. */
+static void
+print_gossip(const struct config *config, const struct job *job)
+{
+    unsigned nodes = (unsigned)nodes_of(config);
+    bool async = config->mesh.sync == CONFIG_ASYNC;
+    unsigned to = async ? nodes > 1 : neighbours(config, nodes);
+    uint64_t model = nn_param_count(job->model) * sizeof(int32_t);
+    char bytes[MEMORY_TEXT];
+    memory_text(bytes, (double)(async ? 2 * to * model : to * model));
+    printf("gossip  graph %s, method %s, %u nodes%s: after each step a node ",
+           word(config, "gossip.graph"), word(config, "gossip.method"), nodes,
+           config->mesh.peers ? "" : " (for example)");
+    if (async)
+        printf("asks %u neighbour and answers about as many, nobody waits; it sends about %s\n", to,
+               bytes);
+    else
+        printf("%s %u %s, and waits for %s; it sends %s\n",
+               config->gossip.push_sum ? "sends to" : "averages with", to,
+               to == 1 ? "node" : "nodes",
+               config->gossip.push_sum ? "those that send to it" : "them", bytes);
+}
+
+/* --- Which of them --- */
+
+static int
+print_servers(const struct config *config, const struct job *job)
 {
     struct buckets cut = {0};
     const struct buckets_setup setup = {
@@ -96,11 +177,23 @@ serving_print(const struct config *config, const struct job *job)
         .bytes = config->mesh.bucket,
         .claims = config->mesh.audit > 0,
     };
-    if (strcmp(config->mesh.topology, "server") != 0)
-        return 0;
     int rc = buckets_init(&cut, &setup);
     if (!rc)
         rc = print_cut(config, &cut);
     buckets_fini(&cut);
     return rc;
+}
+
+int
+serving_print(const struct config *config, const struct job *job)
+{
+    if (strcmp(config->mesh.topology, "gossip") == 0)
+        print_gossip(config, job);
+    else if (strcmp(config->mesh.topology, "server") != 0)
+        return 0;
+    else if (config->mesh.sync != CONFIG_BSP)
+        print_push(config, job);
+    else
+        return print_servers(config, job);
+    return 0;
 }

@@ -1,4 +1,5 @@
-/* serving.h - for `meshnode check`: who would serve how many bytes of a sum (mesh.topology: server). */
+/* serving.h - for `meshnode check`: who would serve how many bytes of a sum (mesh.topology: server), and what a step
+ * sends with gossip and with servers that do not wait. */
 #ifndef NODE_SERVING_H
 #define NODE_SERVING_H
 

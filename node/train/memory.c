@@ -13,6 +13,7 @@
 
 #include <linux/magic.h>
 
+#include "mesh/core/gossip.h"
 #include "mesh/mesh.h"
 #include "nn/files.h"
 #include "node/train/buckets.h"
@@ -59,7 +60,7 @@ uint64_t
 memory_total(const struct memory *m)
 {
     uint64_t idle = m->spilled ? m->weights + WINDOW : STATES * state_all(m) + m->model + m->log;
-    return m->program + m->data + m->from + m->sums + idle + team(m) + activations(m) +
+    return m->program + m->data + m->from + m->sums + m->gossip + idle + team(m) + activations(m) +
            m->lanes * m->local;
 }
 
@@ -68,8 +69,8 @@ uint64_t
 memory_least(const struct memory *m)
 {
     uint64_t states = m->spilled ? m->weights : 2 * (m->weights + m->slots);
-    return PROGRAM / 4 + m->data + m->from + m->sums / 2 + states + activations(m) / 2 +
-           m->lanes * m->local;
+    return PROGRAM / 4 + m->data + m->from + m->sums / 2 + m->gossip / 2 + states +
+           activations(m) / 2 + m->lanes * m->local;
 }
 
 static bool
@@ -87,6 +88,13 @@ fewer_lanes(struct memory *m, unsigned least)
     return fits(m);
 }
 
+/* The engine's memory, and the replica before and after its step. */
+static uint64_t
+gossip_bytes(size_t params)
+{
+    return gossip_size(params, MESH_CHUNK_ELEMS) + 2 * params * sizeof(float);
+}
+
 static void
 measure(struct memory *m, const struct config *config, const struct job *job)
 {
@@ -94,6 +102,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
     unsigned shards = config->train.shards;
     uint64_t vector = buckets_vector(job->exact, params, shards) * sizeof(int32_t);
     uint64_t rows = (config->train.batch + shards - 1) / shards;
+    bool gossips = strcmp(config->mesh.topology, "gossip") == 0;
     const struct optim_spec outer = job_outer(config);
     *m = (struct memory){
         .program = PROGRAM,
@@ -103,9 +112,11 @@ measure(struct memory *m, const struct config *config, const struct job *job)
                 : job->start ? state_size(&outer, params, blocks)
                              : 0,
         .slots = optim_slots(&outer) * params * sizeof(float),
-        .sums = (VECTORS + (config->mesh.audit > 0) + (config->mesh.sync != CONFIG_BSP) +
-                 (config->mesh.sync == CONFIG_SOFTSYNC)) *
-                vector, /* free modes: what a worker pushes; softsync: what an update gathers */
+        .sums =
+            (VECTORS + (config->mesh.audit > 0) + (config->mesh.sync != CONFIG_BSP && !gossips) +
+             (config->mesh.sync == CONFIG_SOFTSYNC)) *
+            vector, /* free modes: what a worker pushes; softsync: what an update gathers */
+        .gossip = gossips ? gossip_bytes(params) : 0,
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
         .local = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,
@@ -141,7 +152,7 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
         "gradients, %.1f of weights and %.1f of activations%s of %s%s",
         (unsigned long long)config->train.memory_max,
         (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
-        (double)(m->program + m->data + WINDOW) / MIB, (double)m->sums / MIB,
+        (double)(m->program + m->data + WINDOW) / MIB, (double)(m->sums + m->gossip) / MIB,
         (double)(m->weights + m->from) / MIB, (double)(activations(m) + m->lanes * m->local) / MIB,
         m->local ? " and weights" : "",
         least > 1 ? "all shards, which train.exact = no computes at a time" : "one shard",
@@ -183,6 +194,9 @@ memory_print(const struct memory *m, const struct config *config)
     row("  model file", (double)m->model,
         *where ? where : "a copy of the weights to write it from");
     row("  gradients", (double)m->sums, "own, sum and what is on its way");
+    if (m->gossip > 0)
+        row("  gossip", (double)m->gossip,
+            "the replica's values, flows that are kept, its last step");
     snprintf(text, sizeof text, "only while a node catches up%s%s", *where ? "; " : "", where);
     row("  sums kept for others", (double)m->log, text);
     memory_text(each, (double)m->shard);

@@ -78,4 +78,20 @@ refused "mesh.sync = async cannot go with mesh.topology = ring" --set mesh.sync=
 refused "leave out gossip.graph" --set gossip.graph=torus
 refused "push-sum waits" $(gossip) --set gossip.method=push_sum --set mesh.sync=async
 refused "replicas differ" $(gossip) --set mesh.audit=0.1
-"$MESHNODE" check "$WORK/job.yaml" $(gossip) >"$WORK/out" || fail "check: $(cat "$WORK/out")"
+
+echo "check says what a step sends"
+check() { # PATTERN OPTION ...
+    local pattern=$1
+    shift
+    "$MESHNODE" check "$WORK/job.yaml" --set mesh.peers=4 "$@" >"$WORK/out" || fail "check: $(cat "$WORK/out")"
+    grep -q "$pattern" "$WORK/out" || fail "check $*: no '$pattern' in $(cat "$WORK/out")"
+    ! grep -q "of gradients per node" "$WORK/out" || fail "check $*: says what a ring sends"
+}
+check "graph ring, method average, 4 nodes: .* averages with 2 nodes" $(gossip) --set gossip.graph=ring
+check "^  gossip  " $(gossip)
+check "method push_sum, 4 nodes: .* sends to 1 node," $(gossip) --set gossip.method=push_sum
+check "asks 1 neighbour" $(gossip) --set mesh.sync=async
+check "servers 2 of 4 nodes own ranges .* a backup on another server" \
+    --set mesh.topology=server --set mesh.servers=2 --set mesh.sync=async
+check "servers 1 of 4 nodes own ranges .* a backup on another node" \
+    --set mesh.topology=server --set mesh.servers=1 --set mesh.sync=ssp
