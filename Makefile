@@ -139,7 +139,7 @@ flips: all failpoints                ## half an hour: 1,000 flipped bits in each
 failpoints:                          ## the program with failpoints for tests (proto/fail.h), in build/gcc-fail
 	@$(MAKE) -s FAILPOINTS=1 $B-fail/meshnode
 
-process: all failpoints $B/switch    ## real nodes: loopback, namespaces, kills, bad input
+process: all failpoints $B/sim $B/switch    ## real nodes: loopback, namespaces, kills, bad input
 	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(wildcard tests/process/test_*.sh)
 
 # Tools of tests/chaos; each prints its seed and a table. The night's judge pauses by the pass lines of a quiet machine.

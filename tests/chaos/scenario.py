@@ -212,7 +212,7 @@ def one(folder, random, index, file, seed, within):
         return None, f"SKIPPED: {why}"
     job = os.path.join(folder, "job.yaml")
     os.makedirs(folder)
-    net.job(job, name="scenario", units=24, batch=24, train=480)
+    net.job(job, units=24, batch=24, train=480)
     options = ["--set", "train.checkpoint_every=50", "--set", "mesh.gather_ms=300"]
     for servers in lines[0][2][2:]:
         options += ["--set", "mesh.topology=server", "--set", f"mesh.servers={servers}"]
