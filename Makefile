@@ -101,12 +101,16 @@ deps:                                ## install what the build needs (Debian, Ub
 check-deps:
 	@tests/support/deps.sh build test
 
+# Builds on all cores, unless make was told how many: a bare make has one job.
+JOBS     ?= $(shell nproc)
+parallel  = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
+
 demo: deps                           ## four nodes on this machine find one another and train digits
-	@$(MAKE) -s all
+	@$(MAKE) -s $(parallel) all
 	./meshnode local -n 4 configs/digits.yaml
 
 check: check-deps                    ## everything that must hold: unit tests, properties, corpora, simulator, real nodes
-	@$(MAKE) -s all test-build failpoints
+	@$(MAKE) -s $(parallel) all test-build failpoints
 	@[ ! -d $(arm_root) ] || $(MAKE) -s CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode
 	@tests/support/layers.sh $B
 	@tests/support/lines.sh check
@@ -126,7 +130,7 @@ check-arm: check-deps                ## ARM64 by qemu-user, half an hour: unit t
 	@MESHNODE=$(abspath $B/meshnode) tests/process/test_arm.sh all
 
 test: check-deps                     ## the fast part of check: unit tests, properties, corpora
-	@$(MAKE) -s test-build
+	@$(MAKE) -s $(parallel) test-build
 	@tests/run.sh $B/logs $(tests) $(replays)
 
 test-build: $(tests) $(replays) $B/sim $B/switch
@@ -158,8 +162,7 @@ compose-test:                        ## kills, pauses, disconnects and moves con
 	@tests/chaos/compose.sh; status=$$?; [ $$status = 77 ] || exit $$status
 
 SECONDS ?= 60
-JOBS    ?= 2
-sim: check-deps                      ## the simulator: scenarios, drills, planted bugs, then SECONDS=60 on JOBS=2 cores
+sim: check-deps                      ## the simulator: scenarios, drills, planted bugs, then SECONDS=60 on all cores, or JOBS=n
 	@$(MAKE) -s $B/sim
 	$B/sim --scenario all
 	$B/sim --drill
