@@ -107,6 +107,14 @@ core_finish(struct core *core)
         core->finished = core->engine->may_end(core);
 }
 
+/* peers[i] is suspected, or its session has ended. */
+static void
+core_lost(struct core *core, int i, const char *why)
+{
+    if (core->engine->peer_lost)
+        core->engine->peer_lost(core, i, why);
+}
+
 /* Sessions began and ended: the parts are told. */
 static void
 core_news(struct core *core)
@@ -117,7 +125,7 @@ core_news(struct core *core)
         heartbeat_gone(&core->view, i);
         page_repair_gone(&core->repair, i);
         core->engine->peer_gone(core, i);
-        core->engine->peer_lost(core, i, news.why[i]);
+        core_lost(core, i, news.why[i]);
     }
     for (uint64_t left = news.forgotten; left; left &= left - 1) {
         heartbeat_forget(&core->view, __builtin_ctzll(left));
@@ -136,7 +144,8 @@ core_news(struct core *core)
 static void
 core_heard(struct core *core, int i)
 {
-    if (heartbeat_heard(&core->view, core, i))
+    bool back = heartbeat_heard(&core->view, core, i);
+    if (back && core->engine->peer_back)
         core->engine->peer_back(core, i);
 }
 
@@ -149,7 +158,7 @@ core_watch(struct core *core)
             continue;
         enum heartbeat_verdict verdict = heartbeat_watch(&core->view, core, i);
         if (verdict == HEARTBEAT_SUSPECTED)
-            core->engine->peer_lost(core, i, "silent");
+            core_lost(core, i, "silent");
         else if (verdict == HEARTBEAT_LOST)
             peers_drop(&core->peers, core, i, REPORT_SILENT, "silent");
     }
@@ -195,7 +204,8 @@ void
 core_on_starved(struct core *core, uint64_t now, uint64_t us)
 {
     event_begin(core, now);
-    core->engine->starved(core, us);
+    if (core->engine->starved)
+        core->engine->starved(core, us);
     event_end(core);
 }
 
@@ -356,7 +366,7 @@ void
 core_on_sent(struct core *core, uint64_t now)
 {
     event_begin(core, now);
-    if (core->engine->sent(core))
+    if (core->engine->sent && core->engine->sent(core))
         core_settle(core);
     event_end(core);
 }
@@ -374,7 +384,7 @@ bool
 core_lend(struct core *core, uint64_t now, size_t *bucket)
 {
     event_begin(core, now);
-    bool any = core->engine->lend(core, bucket);
+    bool any = core->engine->lend && core->engine->lend(core, bucket);
     event_end(core);
     return any;
 }
@@ -383,6 +393,7 @@ void
 core_on_returned(struct core *core, uint64_t now)
 {
     event_begin(core, now);
+    assert(core->engine->returned);
     core->engine->returned(core);
     core_settle(core);
     event_end(core);
@@ -402,6 +413,7 @@ void
 core_on_state_bad(struct core *core, uint64_t now)
 {
     event_begin(core, now);
+    assert(core->engine->state_bad);
     core->engine->state_bad(core);
     core_settle(core);
     event_end(core);
@@ -411,6 +423,7 @@ void
 core_on_total_bad(struct core *core, uint64_t now)
 {
     event_begin(core, now);
+    assert(core->engine->total_bad);
     core->engine->total_bad(core);
     core_settle(core);
     event_end(core);
@@ -420,6 +433,7 @@ void
 core_on_damaged(struct core *core, uint64_t now)
 {
     event_begin(core, now);
+    assert(core->engine->damaged);
     core->engine->damaged(core);
     core_settle(core);
     event_end(core);
@@ -429,6 +443,7 @@ void
 core_on_audited(struct core *core, uint64_t now, bool equal)
 {
     event_begin(core, now);
+    assert(core->engine->audited);
     core->engine->audited(core, equal);
     core_settle(core);
     event_end(core);
@@ -461,7 +476,8 @@ core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, 
 static void
 leave(struct core *core)
 {
-    core->engine->leave(core);
+    if (core->engine->leave)
+        core->engine->leave(core);
     struct proto_msg msg = {.type = PROTO_BYE};
     for (int i = 0; i < core->peers.high; i++)
         peers_send(core, i, &msg);

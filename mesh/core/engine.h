@@ -20,7 +20,8 @@ struct engine {
     int (*start)(struct core *core); /* 0 or -ENOMEM; `end` follows in either case */
     void (*end)(struct core *core);
 
-    /* From the shell. All but `step` are followed by `step`, which does whatever has become possible. */
+    /* From the shell. All but `step` are followed by `step`, which does whatever has become possible. The last two may
+     * be NULL: nothing is to be done. */
     void (*step)(struct core *core);
     void (*tick)(struct core *core);
     void (*message)(struct core *core, int from, const struct proto_msg *msg);
@@ -31,17 +32,19 @@ struct engine {
 
     /* From the trainer. */
     void (*bucket)(struct core *core, size_t bucket);
+    void (*applied)(struct core *core, const struct core_state *now);
+    void (*starved)(struct core *core, uint64_t us); /* NULL: nothing is to be done */
+    /* NULL: there is nothing to lend, and the trainer never gives such an answer (core.c asserts it) */
     bool (*lend)(struct core *core, size_t *bucket);
     void (*returned)(struct core *core);
-    void (*applied)(struct core *core, const struct core_state *now);
     void (*state_bad)(struct core *core);
     void (*total_bad)(struct core *core);
     void (*damaged)(struct core *core);
     void (*audited)(struct core *core, bool equal);
-    void (*starved)(struct core *core, uint64_t us);
 
     /* About peers: what our heartbeat says, a heartbeat came, peers[i] was suspected and is heard again, it is lost
-     * (suspected, or its session has ended), its session has ended, a session begins, slot i will be another node. */
+     * (suspected, or its session has ended), its session has ended, a session begins, slot i will be another node.
+     * peer_back and peer_lost may be NULL: nothing is to be done. */
     void (*beat_out)(const struct core *core, struct proto_heartbeat *beat);
     void (*beat)(struct core *core, int i, const struct proto_heartbeat *beat);
     void (*peer_back)(struct core *core, int i);

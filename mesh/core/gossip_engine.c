@@ -161,34 +161,6 @@ on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame
         on_flow(core, i, &msg->flow, frame);
 }
 
-static bool
-on_sent(struct core *core)
-{
-    (void)core;
-    return false;
-}
-
-static void
-nothing(struct core *core)
-{
-    (void)core;
-}
-
-static bool
-on_lend(struct core *core, size_t *bucket)
-{
-    (void)core;
-    (void)bucket;
-    return false;
-}
-
-static void
-on_audited(struct core *core, bool equal)
-{
-    (void)core;
-    (void)equal;
-}
-
 /* Time in which the trainer could not run does not count as busy. */
 static void
 on_starved(struct core *core, uint64_t us)
@@ -261,21 +233,6 @@ static void
 on_beat(struct core *core, int i, const struct proto_heartbeat *beat)
 {
     heartbeat_take(&core->view, core, i, beat);
-}
-
-static void
-on_peer_back(struct core *core, int i)
-{
-    (void)core;
-    (void)i;
-}
-
-static void
-on_peer_lost(struct core *core, int i, const char *why)
-{
-    (void)core;
-    (void)i;
-    (void)why;
 }
 
 static void
@@ -401,21 +358,11 @@ const struct engine engine_gossip = {
     .tick = on_tick,
     .message = on_message,
     .bulk = on_bulk,
-    .sent = on_sent,
-    .leave = nothing,
     .bucket = on_bucket,
-    .lend = on_lend,
-    .returned = nothing,
     .applied = on_applied,
-    .state_bad = nothing,
-    .total_bad = nothing,
-    .damaged = nothing,
-    .audited = on_audited,
     .starved = on_starved,
     .beat_out = on_beat_out,
     .beat = on_beat,
-    .peer_back = on_peer_back,
-    .peer_lost = on_peer_lost,
     .peer_gone = on_peer_gone,
     .peer_up = on_peer_up,
     .peer_forget = on_peer_forget,

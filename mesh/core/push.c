@@ -161,19 +161,6 @@ on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame
     }
 }
 
-static bool
-on_sent(struct core *core)
-{
-    (void)core;
-    return false; /* no body is lent */
-}
-
-static void
-on_leave(struct core *core)
-{
-    (void)core;
-}
-
 /* --- The trainer ---------------------------------------------------------------------------------- */
 
 static void
@@ -181,20 +168,6 @@ on_bucket(struct core *core, size_t bucket)
 {
     assert(bucket == 0);
     push_work_computed(core->push, core);
-}
-
-static bool
-on_lend(struct core *core, size_t *bucket)
-{
-    (void)core;
-    (void)bucket;
-    return false;
-}
-
-static void
-on_returned(struct core *core)
-{
-    (void)core;
 }
 
 /* The trainer begins, or it has the final model. */
@@ -217,26 +190,6 @@ on_applied(struct core *core, const struct core_state *now)
     core_tell(core);
 }
 
-static void
-never(struct core *core)
-{
-    assert(core == NULL); /* the trainer of push has no such answer */
-}
-
-static void
-never_audited(struct core *core, bool equal)
-{
-    (void)equal;
-    never(core);
-}
-
-static void
-on_starved(struct core *core, uint64_t us)
-{
-    (void)core;
-    (void)us;
-}
-
 /* --- Peers ---------------------------------------------------------------------------------------- */
 
 static void
@@ -251,21 +204,6 @@ static void
 on_beat(struct core *core, int i, const struct proto_heartbeat *beat)
 {
     heartbeat_take(&core->view, core, i, beat);
-}
-
-static void
-on_peer_back(struct core *core, int i)
-{
-    (void)core;
-    (void)i;
-}
-
-static void
-on_peer_lost(struct core *core, int i, const char *why)
-{
-    (void)core;
-    (void)i;
-    (void)why;
 }
 
 static void
@@ -357,21 +295,10 @@ const struct engine engine_push = {
     .tick = on_tick,
     .message = on_message,
     .bulk = on_bulk,
-    .sent = on_sent,
-    .leave = on_leave,
     .bucket = on_bucket,
-    .lend = on_lend,
-    .returned = on_returned,
     .applied = on_applied,
-    .state_bad = never,
-    .total_bad = never,
-    .damaged = never,
-    .audited = never_audited,
-    .starved = on_starved,
     .beat_out = on_beat_out,
     .beat = on_beat,
-    .peer_back = on_peer_back,
-    .peer_lost = on_peer_lost,
     .peer_gone = on_peer_forget,
     .peer_up = on_peer_up,
     .peer_forget = on_peer_forget,
