@@ -6,19 +6,6 @@
 FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 
-# A node that is killed when its first checkpoint is safe, before its run ends.
-killed_at_checkpoint() { # NAME OPTION ...
-    WHERE[$1]="env MESHNODE_FAIL=checkpointed:1:kill"
-    MESHNODE=$FAILNODE node "$1" "$WORK/job.yaml" "${@:2}"
-    WHERE[$1]=
-}
-dead() { # NAME
-    wait_until 60 "$1 to kill itself" gone "$1"
-    wait "${PID[$1]}" 2>/dev/null
-    unset "PID[$1]"
-    [ ! -e "$WORK/$1/result.json" ] || fail "$1 was done before it was killed"
-}
-
 write_job "$WORK/job.yaml" 80
 reference "$WORK/job.yaml"
 
