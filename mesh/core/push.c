@@ -263,6 +263,7 @@ stats(const struct core *core, struct core_stats *out)
     out->leader = push->leads;
     out->catching_up = push->started && push->base == 0 && push->groups > 0;
     out->lost = push->lost;
+    out->shared = push->shared;
     for (int i = 0; i < core->peers.high; i++)
         if (view_usable(core, i) && core->view.of[i].beat.round > out->ahead)
             out->ahead = core->view.of[i].beat.round;

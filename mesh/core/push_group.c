@@ -209,6 +209,7 @@ take_up(struct push *push, const struct core *core, const struct proto_group *gr
     push->grouped_at = push->told_at = push->tell_at = core->awake;
     push->left_out_at.us = 0;
     push->groups++;
+    push->shared += group->count > 1;
     core_log(core, 7, "push: group %llu of %zu", (unsigned long long)group->counter, group->count);
 }
 

@@ -24,6 +24,9 @@ run() { # MODE SET...
         fail "$mode: replay: $(cat "$WORK/replay")"
     grep -q "^replay: sha256 $(result a params_sha256), as in every result$" "$WORK/replay" ||
         fail "$mode: replay says $(cat "$WORK/replay")"
+    grep -Eq "^replay: 1440 tickets, each once in each of [0-9]+ ranges$" "$WORK/replay" ||
+        fail "$mode: tickets: $(cat "$WORK/replay")"
+    [ "$(result a alone)" = false ] || fail "$mode: a says that it trained alone"
     echo "$mode: $(cat "$WORK/replay" | tr '\n' ' ')accuracy $(result a test_accuracy)"
 }
 
