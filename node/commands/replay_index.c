@@ -164,7 +164,7 @@ chain_length(struct replay_index *index, unsigned range, struct why *why)
         if (!link || length > index->link_count)
             return why_error(why, -ENOENT,
                              "no journal says how range %u came to history %016llx: the journal "
-                             "of a node is missing",
+                             "of a node is missing; name the results folders of all nodes",
                              range, (unsigned long long)history);
         history = link->taken.before;
     }
@@ -191,7 +191,7 @@ chain_of(struct replay_index *index, unsigned range, struct why *why)
         if (!link->restored && !link->computed)
             return why_error(why, -ENOENT,
                              "no journal says from what node %016llx computed ticket %llu: its "
-                             "journal is missing",
+                             "journal is missing; name its results folder, too",
                              (unsigned long long)link->taken.who.id,
                              (unsigned long long)link->taken.ticket);
         if (link->computed && link->computed->ticket != link->taken.ticket)

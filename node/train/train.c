@@ -379,12 +379,8 @@ run_mesh(struct run *run)
         gossip_train_begin(run);
     announce(run, state_hash_anew(&run->state, run->pool));
     bool done = (run->push ? push_train_follow(run) : follow_mesh(run)) == MESH_DONE;
-    if (run->push && !done) {
-        train_say(run, 6,
-                  "stopped after %llu of %llu steps; with mesh.sync = %s only the nodes that "
-                  "go on have the model",
-                  (unsigned long long)run->state.header->step,
-                  (unsigned long long)state_steps_total(&run->state), "a free mode");
+    if (!done && train_is_free(run->config)) {
+        train_tell_left(run);
         return 130;
     }
     fail_hit(FAIL_DONE, run->state.block, run->state.size);

@@ -74,6 +74,13 @@ void train_tell_skipped(struct run *run, const struct state_event *event);
 int train_tell_hopeless(struct run *run);
 void train_tell_doing(struct run *run);
 void train_tell_stopped(struct run *run, const char *why);
+/* Stopped in a way of training that has no checkpoint to go on from. */
+void train_tell_left(struct run *run);
+
+/* ", topology server, sync async": how the nodes train together; "" in a ring. */
+void train_way(const struct config *config, char *out, size_t size);
+/* Does who was when how fast decide the result? Of gossip, and of servers that do not wait. */
+bool train_is_free(const struct config *config);
 
 bool train_interrupted(void);
 /* Level as in syslog. */

@@ -297,9 +297,11 @@ tell_job(struct run *run)
 {
     const struct config *config = run->config;
     const struct data_info *data = data_info(run->job.data);
-    train_say(run, 6, "job %s%s%s: %llu samples, %llu steps; results in %s", config->run.name,
+    char way[TRAIN_LINE];
+    train_way(config, way, sizeof way);
+    train_say(run, 6, "job %s%s%s: %llu samples, %llu steps%s; results in %s", config->run.name,
               config->from[0] ? " from " : "", config->from, (unsigned long long)data->train,
-              (unsigned long long)state_steps_total(&run->state), config->out);
+              (unsigned long long)state_steps_total(&run->state), way, config->out);
 }
 
 static void

@@ -95,7 +95,7 @@ train_results(struct run *run)
         .test_loss = h->evaluations ? h->test_loss : (double)NAN,
         .test_accuracy = h->evaluations && run->state.job.labels ? h->test_accuracy : (double)NAN,
         .wall_s = clock_s() - run->started,
-        .exact = run->config->train.exact && !gossip_train_is(run->config),
+        .exact = run->config->train.exact && !train_is_free(run->config),
         .peers_max = run->peers_max,
         .alone = stats.core.shared == 0,
         .mesh = &status.core,

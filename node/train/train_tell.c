@@ -2,9 +2,13 @@
 #include "node/train/train_internal.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "mesh/core/gossip_flow.h"
 #include "node/cli/waiting.h"
+#include "node/job/config_key.h"
+#include "node/train/gossip_train.h"
 
 /* Once: there are more nodes than shards, and this one has none. */
 static void
@@ -137,4 +141,38 @@ train_tell_stopped(struct run *run, const char *why)
         train_say(run, 6,
                   "stopped at step %llu of %llu; saved in %s. The same command goes on from there.",
                   step, of, run->config->out);
+}
+
+void
+train_tell_left(struct run *run)
+{
+    char way[TRAIN_LINE];
+    train_way(run->config, way, sizeof way);
+    train_say(run, 6,
+              "stopped after %llu of %llu steps; %s has no checkpoint before the end: only the "
+              "nodes that go on have the model",
+              (unsigned long long)run->state.header->step,
+              (unsigned long long)state_steps_total(&run->state), way + strlen(", "));
+}
+
+bool
+train_is_free(const struct config *config)
+{
+    return gossip_train_is(config) || config->mesh.sync != CONFIG_BSP;
+}
+
+void
+train_way(const struct config *config, char *out, size_t size)
+{
+    static const char *const keys[] = {"mesh.topology", "gossip.graph", "gossip.method",
+                                       "mesh.sync"};
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const struct config_key *key = config_key_find(NULL, keys[i]);
+        const char *word = config_key_word(key, config);
+        size_t used = strlen(out);
+        bool graph = i == 1 && gossip_train_is(config);
+        if (graph || strcmp(word, key->fallback) != 0)
+            snprintf(out + used, size - used, ", %s %s", key->name, word);
+    }
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # What a person reads when two jobs meet: the key that differs, both values, and what follows, on both sides; who joined
-# and who left, by name; where a run that was stopped goes on. Nothing internal.
+# and who left, by name; how they train together; where a run that was stopped goes on, or that it does not. Nothing
+# internal.
 . "$(dirname "$0")/../support/process.sh"
 
 says() { # NAME PATTERN
@@ -35,7 +36,25 @@ node d "$WORK/job.yaml" --set node.name=dora
 wait_until 60 "d to join" says a '^dora \(127.0.0.1(:[0-9]+)?\) joined, 2 nodes$'
 kill_node d
 wait_until 60 "a to miss d" says a '^dora \(127.0.0.1(:[0-9]+)?\) is gone \(its connection ended\): going on without it, 1 node$'
-if grep -nwE 'round|plan|totals|member|peer' "$WORK"/[acd].log; then
+
+stops() { # NAME WAY SET...: a node alone that is stopped, with a way of training that has no checkpoint
+    local name=$1 way=$2 status
+    shift 2
+    node $name "$WORK/job.yaml" --set mesh.group="$GROUP-$name" --set mesh.gather_ms=0 "$@"
+    wait_until 60 "$name to say how it trains" says $name "^job small: 1920 samples, 100000 steps, $way; results in "
+    wait_until 60 "$name to train" reached 3 $name
+    kill -INT "${PID[$name]}"
+    wait_until 60 "$name to say that it cannot go on" says $name \
+        "^stopped after [0-9]+ of 100000 steps; $way has no checkpoint before the end: only the nodes that go on have the model$"
+    wait_until 60 "$name to end" gone $name
+    wait "${PID[$name]}"
+    status=$?
+    unset "PID[$name]"
+    [ $status = 130 ] || fail "$name ended with status $status, expected 130"
+}
+stops e "topology server, sync async" --set mesh.topology=server --set mesh.sync=async
+stops f "topology gossip, graph ring" --set mesh.topology=gossip --set gossip.graph=ring
+if grep -nwE 'round|plan|totals|member|peer' "$WORK"/[acdef].log; then
     fail "the lines above are not for people"
 fi
 echo "joined, left, gone, refused: each said once, by name"
