@@ -312,22 +312,40 @@ static const struct command commands[] = {
      do_convert},
     {"convert", 2, 3, "convert JOB.yaml CHECKPOINT MODEL",
      "write the weights of a checkpoint to MODEL, a model.safetensors", NULL, do_convert},
-    {"verify", 1, VERIFY_DIRS_MAX, "verify DIR...",
+    {"verify", 1, VERIFY_DIRS_MAX, "verify [--replay] DIR...",
      "prove from results that every sample was used once per epoch", run_verify, NULL},
     {"health", 0, 1, "health [DIR]", "say whether the run in DIR (runs) is alive: status 0 or 1",
      run_health, NULL},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
+static void
+print_usage(const struct command *command)
+{
+    printf("  meshnode %-33s %s\n", command->usage, command->help);
+}
+
 static int
 print_help(void)
 {
     puts("meshnode trains one neural network on all machines that run it.\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        printf("  meshnode %-33s %s\n", commands[i].usage, commands[i].help);
+        print_usage(&commands[i]);
     puts("\nOptions, with their defaults:");
-    options_print(stdout);
+    options_print(stdout, NULL);
     puts("\nconfigs/reference.yaml explains every key of a job.");
+    return 0;
+}
+
+/* meshnode verify --help */
+static int
+print_help_of(const struct command *command)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(commands[i].name, command->name) == 0)
+            print_usage(&commands[i]);
+    options_print(stdout, command->name);
+    puts("\nmeshnode --help lists the options that several commands have.");
     return 0;
 }
 
@@ -439,7 +457,9 @@ main(int argc, char *argv[])
     else if (options.version)
         status = printf("meshnode %s\n", version) < 0;
     else
-        status = options.help ? print_help() : run_command(&options);
+        status = !options.help                 ? run_command(&options)
+                 : *command_of(&options)->name ? print_help_of(command_of(&options))
+                                               : print_help();
     options_fini(&options);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0)
         status = fail(1, "cannot write to standard output");

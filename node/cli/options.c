@@ -278,10 +278,12 @@ options_apply(const struct options *options, struct config *config, struct why *
 }
 
 void
-options_print(FILE *file)
+options_print(FILE *file, const char *command)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char left[64];
+        if (command && (!table[i].command || strcmp(table[i].command, command) != 0))
+            continue;
         snprintf(left, sizeof left, "%s %s", table[i].name, table[i].value ? table[i].value : "");
         fprintf(file, "  %-*s %s\n", LEFT_WIDTH, left, table[i].help);
     }

@@ -43,7 +43,7 @@ enum train_start options_start(const struct options *options);
 /* Calls config_set for all of them. Returns 0, or -EINVAL with `why`, which names the option. */
 int options_apply(const struct options *options, struct config *config, struct why *why);
 
-/* Prints one line per option, for --help. */
-void options_print(FILE *file);
+/* Prints one line per option, for --help: all, or those that only `command` has. */
+void options_print(FILE *file, const char *command);
 
 #endif

@@ -61,8 +61,8 @@ refuses 'health of two' 'usage: meshnode health' health a b
 refuses 'many arguments' 'usage: meshnode' ../jobs/good.yaml b c d
 refuses 'local without a job' 'usage: meshnode local' local
 refuses 'check without a job' 'usage: meshnode check' check
-refuses 'verify without a folder' 'usage: meshnode verify DIR' verify
-refuses 'audit, the old name of verify' 'usage: meshnode verify DIR' audit
+refuses 'verify without a folder' 'usage: meshnode verify ..--replay. DIR' verify
+refuses 'audit, the old name of verify' 'usage: meshnode verify ..--replay. DIR' audit
 refuses 'eval without a model' 'usage: meshnode eval' eval ../jobs/good.yaml
 refuses 'a command that does not exist' 'unknown command keygen, expected local, check, .*, health, or a job file: meshnode JOB.yaml trains$' keygen
 refuses 'train' 'unknown command train, expected .*: meshnode ../jobs/good.yaml trains$' train ../jobs/good.yaml
@@ -227,6 +227,9 @@ answers 'help' 0 '' '"$M" --help'
 grep -q 'meshnode local' out || complain 'help' 'does not name local'
 [ ! -s err ] || complain 'help' 'wrote to standard error'
 answers 'help despite a bad job' 0 '' '"$M" jobs/binary.yaml --help'
+answers 'help of a command' 0 '' '"$M" verify --help'
+grep -q 'meshnode verify \[--replay\] DIR' out && grep -q -e '^  --replay' out && ! grep -q -e '--prompt' out ||
+    complain 'help of a command' "$(cat out)"
 answers 'version' 0 '' '"$M" --version'
 grep -q '^meshnode [0-9]' out || complain 'version' 'says no version'
 answers 'help into a full disk' 1 'standard output' '"$M" --help >/dev/full'
