@@ -45,7 +45,7 @@ void
 SIMD_NAME(loss_exp)(const float *z, float top, float *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        p[i] = exp_one(z[i] - top);
+        p[i] = exp_below(z[i] - top);
 }
 
 /* sum[rows] = p[r][0] + ... + p[r][n - 1] in this order, of LOSS_ROWS rows at once, since each addition waits for the

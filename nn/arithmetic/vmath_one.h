@@ -11,15 +11,13 @@ static const float EXP_MAX = 89.0f,
 static const float LOG2_E = 1.44269504f, LN2_HI = 0.693359375f, LN2_LO = -2.12194440e-4f;
 static const float SHIFT = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
 
+/* 2^up exp x, for x between the limits above. A float must hold it without loss. NaN gives anything. */
 static inline float
-exp_one(float x)
+exp_raised(float x, uint32_t up)
 {
-    float t = x > EXP_MAX ? EXP_MAX : x;
-    t = t < EXP_MIN ? EXP_MIN : t; /* NaN passes both */
-    float shifted = t * LOG2_E + SHIFT;
-    int32_t n = (int32_t)(float_bits(shifted) - float_bits(SHIFT));
+    float shifted = x * LOG2_E + SHIFT; /* its low bits are n */
     float whole = shifted - SHIFT;
-    float r = (t - whole * LN2_HI) - whole * LN2_LO;
+    float r = (x - whole * LN2_HI) - whole * LN2_LO;
     float p = 1.0f / 5040;
     p = p * r + 1.0f / 720;
     p = p * r + 1.0f / 120;
@@ -27,11 +25,27 @@ exp_one(float x)
     p = p * r + 1.0f / 6;
     p = p * r + 0.5f;
     p = (p * r) * r + r;
-    int32_t half = n >> 1;
-    float y = ((1.0f + p) * power_of_two(half)) * power_of_two(n - half);
+    return float_of(float_bits(1.0f + p) + (float_bits(shifted) << 23) + (up << 23));
+}
+
+static inline float
+exp_one(float x)
+{
+    float t = x > EXP_MAX ? EXP_MAX : x;
+    t = t < EXP_MIN ? EXP_MIN : t;
+    float y = t < 0 ? exp_raised(t, 32) * 0x1p-32f : exp_raised(t, (uint32_t)-2) * 0x1p2f;
     return x != x ? x : y;
 }
 
+/* exp x for x <= 0, and NaN for NaN. */
+static inline float
+exp_below(float x)
+{
+    float t = x < EXP_MIN ? EXP_MIN : x, y = exp_raised(t, 32) * 0x1p-32f;
+    return x <= 0 ? y : x;
+}
+
+/* From 0.625 on by exp; where that is large it gives 1, as does a smaller one. */
 static inline float
 tanh_one(float x)
 {
@@ -41,16 +55,16 @@ tanh_one(float x)
     q = q * square - 0x1.b83c5ap-5f;
     q = q * square + 0x1.110726p-3f;
     q = q * square - 0x1.555532p-2f;
-    float small = (q * square) * x + x;
-    float large = 1.0f - 2.0f / (exp_one(size + size) + 1.0f);
-    float y = size < 0.625f ? small : large;
+    float small = (q * square) * x + x, twice = size + size;
+    float large = 1.0f - 2.0f / (exp_raised(twice < 40 ? twice : 40, 0) + 1.0f);
+    float y = size >= 0.625f ? large : small;
     return float_of((float_bits(y) & 0x7fffffff) | (float_bits(x) & 0x80000000));
 }
 
 static inline float
 sigmoid_one(float x)
 {
-    float e = exp_one(float_of(float_bits(x) | 0x80000000));
+    float e = exp_below(float_of(float_bits(x) | 0x80000000));
     return (x < 0 ? e : 1.0f) / (1.0f + e);
 }
 

@@ -61,17 +61,16 @@ below_normal(float x, float bell) /* bell = exp(-x^2/2) */
 static inline float
 gelu_one(float x)
 {
-    return x * below_normal(x, exp_one(-0.5f * (x * x)));
+    return x * below_normal(x, exp_below(-0.5f * (x * x)));
 }
 
 static inline float
 gelu_slope(float x)
 {
-    float bell = exp_one(-0.5f * (x * x));
+    float bell = exp_below(-0.5f * (x * x));
     return below_normal(x, bell) + x * (bell * 0.398942280f); /* 1 / sqrt(2 pi) */
 }
 
-/* (1 + tanh u) / 2 = sigmoid(2 u); beyond |x| = 30 it is 0 or 1. */
 /* sigmoid(x) and sigmoid(-x), which is 1 less that with all its digits: they share exp -|x| and what it is divided
  * by. */
 struct both {
@@ -81,7 +80,7 @@ struct both {
 static inline struct both
 sigmoid_both(float x)
 {
-    float e = exp_one(float_of(float_bits(x) | 0x80000000)), whole = 1.0f + e;
+    float e = exp_below(float_of(float_bits(x) | 0x80000000)), whole = 1.0f + e;
     return (struct both){(x < 0 ? e : 1.0f) / whole, (x > 0 ? e : 1.0f) / whole};
 }
 

@@ -38,7 +38,7 @@ SIMD_NAME(softmax_forward)(float *s, float scale, float kept[2], size_t n)
     n = lanes_fill(s, n);
     float top = largest(s, n);
     for (size_t i = 0; i < n; i++)
-        s[i] = exp_one((s[i] - top) * scale);
+        s[i] = exp_below((s[i] - top) * scale);
     SIMD_NAME(vmath_sum)(s, n, &sum);
     float share = (float)(1 / sum);
     for (size_t i = 0; i < n; i++)
@@ -54,7 +54,7 @@ SIMD_NAME(softmax_recompute)(float *s, float scale, const float kept[2], size_t 
     float top = kept[0], share = kept[1];
     n = lanes_fill(s, n);
     for (size_t i = 0; i < n; i++)
-        s[i] = exp_one((s[i] - top) * scale) * share;
+        s[i] = exp_below((s[i] - top) * scale) * share;
 }
 
 void
