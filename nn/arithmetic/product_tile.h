@@ -126,10 +126,10 @@ pack(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth, size
         pack_panel(v, i + done, least(m - done, width), k, depth, width, out);
 }
 
-enum { TOGETHER = 8 * GROUP };
+enum { TOGETHER = 8 * GROUP, AHEAD = 16, LINE = 64 / sizeof(float) };
 
 /* Of TOGETHER rows that lie side by side: all their panels at once, since a single one would read half a cache line of
- * each k. */
+ * each k. Elements of k may be pages apart, so those AHEAD come into the caches meanwhile. */
 static inline void
 pack_together(const struct gemm_view *v, size_t i, size_t k, size_t depth, float *out)
 {
@@ -138,9 +138,12 @@ pack_together(const struct gemm_view *v, size_t i, size_t k, size_t depth, float
         size_t run = (k + t) / v->run, in = (k + t) % v->run;
         count = least(depth - t, v->run - in);
         const float *from = at + run * v->jump + in * v->step;
-        for (size_t s = t; s < t + count; s++, from += v->step)
+        for (size_t s = t; s < t + count; s++, from += v->step) {
+            for (size_t g = 0; g < TOGETHER && s + AHEAD < t + count; g += LINE)
+                __builtin_prefetch(from + AHEAD * v->step + g);
             for (size_t g = 0; g < TOGETHER; g += GROUP)
                 memcpy(out + g * depth + s * GROUP, from + g, GROUP * sizeof *out);
+        }
     }
 }
 
