@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 5,
+    PROTO_VERSION = 6,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_NAME_MAX = 64,   /* bytes of a run name or kernel name, with the final 0 */
@@ -126,11 +126,14 @@ struct proto_heartbeat {
      * those that I had in the plan of the round before */
     uint64_t have;
     uint64_t state_hash; /* of the state before `round`; 0: unknown */
-    uint32_t speed;      /* micro-shards per second: 1e6 / seconds per shard; 0: unknown */
-    uint64_t busy_us;    /* how long the trainer has made no progress; 0: it has nothing to do */
-    uint32_t apply_us;   /* time to apply a sum; 0: unknown */
-    uint64_t sent_us;    /* by my clock */
-    size_t hears_count;  /* nodes that I hear, in this incarnation */
+    /* I computed my states since the one before this round, each from the one before it. That one I started with, or it
+     * is a copy of another node's. */
+    uint64_t since;
+    uint32_t speed;     /* micro-shards per second: 1e6 / seconds per shard; 0: unknown */
+    uint64_t busy_us;   /* how long the trainer has made no progress; 0: it has nothing to do */
+    uint32_t apply_us;  /* time to apply a sum; 0: unknown */
+    uint64_t sent_us;   /* by my clock */
+    size_t hears_count; /* nodes that I hear, in this incarnation */
     struct proto_hearing hears[PROTO_PEERS_MAX];
 };
 

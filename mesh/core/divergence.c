@@ -64,6 +64,7 @@ divergence_said(struct divergence *d, const struct core *core, int i)
         d->of[i].tied = false;
     if (said->state_hash == 0)
         return;
+    d->of[i].since = said->since;
     d->of[i].untold = false;
     note(d, core, i, said->round, said->state_hash);
 }
@@ -88,6 +89,8 @@ divergence_applied(struct divergence *d, const struct core *core, bool copied)
 {
     bool on = !copied && core->round == d->past_to + 1;
     remember(d, core, on);
+    if (copied || core->round < d->own_since)
+        d->own_since = core->round;
     if (d->sure > core->round + 1)
         d->sure = core->round + 1;
     for (int i = 0; i < core->peers.high; i++) {
@@ -102,17 +105,36 @@ divergence_applied(struct divergence *d, const struct core *core, bool copied)
     }
 }
 
-/* Peers that say they hold the state of this hash before `round`. */
+/* The newest round + 1 before which peers[i] had our state. All begin with the same one. */
+static uint64_t
+agreed(const struct core *core, int i)
+{
+    uint64_t same = core->divergence.of[i].same;
+    return same > 0 ? same : 1;
+}
+
+/* Who has computed its states since one before round `origin` is a witness of what came of that. Of inexact states none
+ * is wrong, and all count. */
+static bool
+is_witness(const struct core *core, uint64_t since, uint64_t origin)
+{
+    return since < origin || core->config.inexact || core_mutant(MUTANT_COPY_VOTES);
+}
+
+/* How many witnesses hold the state of this hash before `round`, or 1 if it is only held. */
 static unsigned
 holders(const struct core *core, uint64_t round, uint64_t hash)
 {
     unsigned count = 0;
+    bool held = false;
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
-        count += view_usable(core, i) && !core->divergence.of[i].apart && said->round == round &&
-                 said->state_hash == hash;
+        bool holds = view_usable(core, i) && !core->divergence.of[i].apart &&
+                     said->round == round && said->state_hash == hash;
+        held = held || holds;
+        count += holds && is_witness(core, said->since, agreed(core, i));
     }
-    return count;
+    return count == 0 && held ? 1 : count;
 }
 
 /* Do as many have this other state, or more? Of inexact states one is always to be taken: of equally many the one with
@@ -141,9 +163,12 @@ divergence_trusts(const struct core *core, uint64_t round, uint64_t hash)
 /* --- The count -------------------------------------------------------------------------------- */
 
 struct count {
-    uint64_t round;        /* the lowest before which somebody had another state */
-    unsigned ours, theirs; /* nodes that had our state before it, and that had another one */
-    bool all;              /* everybody has told */
+    uint64_t round; /* the lowest before which somebody had another state */
+    uint64_t
+        origin; /* before an earlier round than this one, witnesses of both had the same state */
+    unsigned ours,
+        theirs; /* witnesses of our state before `round`, and of another one; at least 1 */
+    bool all;   /* everybody has told */
 };
 
 /* Does it count what peers[i] had? Who is gone is a witness of an exact sum. Of inexact ones none is wrong, and all who
@@ -179,24 +204,51 @@ silent(const struct core *core, int i)
            !core->divergence.of[i].apart;
 }
 
+/* Where the dispute is about, and since when: see divergence.h. */
+static struct count
+dispute(const struct core *core)
+{
+    struct count count = {.round = UINT64_MAX, .origin = UINT64_MAX, .all = true};
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct divergence_peer *its = &core->divergence.of[i];
+        if (!divergence_differs_from(core, i))
+            continue;
+        if (its->round < count.round)
+            count.round = its->round;
+        if (its->since < agreed(core, i) && agreed(core, i) < count.origin)
+            count.origin = agreed(core, i);
+    }
+    return count;
+}
+
+/* Does peers[i] speak against us? One that differs again after both have computed again does, too. */
+static bool
+opposes(const struct core *core, int i, uint64_t origin)
+{
+    const struct divergence_peer *its = &core->divergence.of[i];
+    bool again = its->ties > 0 && its->same <= its->tied_round;
+    return origin < UINT64_MAX ? is_witness(core, its->since, origin)
+                               : again || core_mutant(MUTANT_COPY_VOTES);
+}
+
 static struct count
 take_count(const struct core *core)
 {
-    struct count count = {.round = UINT64_MAX, .ours = 1, .all = true};
+    const struct divergence *d = &core->divergence;
+    struct count count = dispute(core);
+    if (count.round == UINT64_MAX)
+        return (struct count){.round = UINT64_MAX, .ours = 1, .all = true};
+    count.ours = is_witness(core, d->own_since, count.origin);
     for (int i = 0; i < core->peers.high; i++) {
-        const struct divergence_peer *its = &core->divergence.of[i];
-        count.theirs += divergence_differs_from(core, i);
-        if (divergence_differs_from(core, i) && its->round < count.round)
-            count.round = its->round;
-    }
-    for (int i = 0; i < core->peers.high && count.theirs > 0; i++) {
         if (divergence_differs_from(core, i))
-            continue;
-        if (core->divergence.of[i].same > count.round && counts(core, i))
-            count.ours++;
+            count.theirs += opposes(core, i, count.origin);
+        else if (d->of[i].same > count.round && counts(core, i))
+            count.ours += is_witness(core, d->of[i].since, count.origin);
         else if (silent(core, i))
             count.all = false;
     }
+    count.ours += count.ours == 0;
+    count.theirs += count.theirs == 0;
     return count;
 }
 
@@ -259,7 +311,9 @@ go_back(struct divergence *d, const struct core *core, const struct count *count
                 : "more agree with it: going back");
     }
     d->dispute = tie ? count->round : 0;
-    uint64_t sure = core->config.inexact ? UINT64_MAX : d->sure;
+    uint64_t sure = core->config.inexact         ? UINT64_MAX
+                    : count->origin < UINT64_MAX ? count->origin
+                                                 : d->sure;
     return (struct divergence_verdict){.back = leaves,
                                        .round = sure < count->round ? sure : count->round,
                                        .why = "its members hold different states"};

@@ -9,24 +9,28 @@
  * trained apart in a split find a wrong state when they meet. A peer *differs* if its hash is not ours before that
  * round. A difference stays until the peer says the same as we before the same or a later round.
  *
- * One count, at the lowest round before which somebody differs: those who differ against this node and all that had
- * its state before a later round.
+ * One count, at the lowest round before which somebody differs: the witnesses of another state against those of ours.
+ * A *witness* has computed its states itself, each from the one before, since one that both sides had (`origin`). Its
+ * heartbeat says since when. Who took a copy later than that says only what its donor says: all copies of a side without
+ * a witness count as one. So a wrong state has one voice, that of the node where the bit flipped, however often it was
+ * copied.
  *
- *     SOUND --as many differ, or more--> OPEN --all have told, or DIVERGENCE_GRACE_US--> the trainer goes back
- *       ^                                 |                                                |
- *       +-- more have our state ----------+                                                |
- *       +-- core_on_applied, of an older state: the table is empty, and is filled again ---+
+ *     SOUND --as many against it, or more--> OPEN --all have told, or DIVERGENCE_GRACE_US--> the trainer goes back
+ *       ^                                     |                                                |
+ *       +-- more are for it ------------------+                                                |
+ *       +-- core_on_applied, of an older state: the table is empty, and is filled again -------+
  *
- * SOUND: more have our state than differ. Who differs is in no plan of ours and gives us no state (excluded).
+ * SOUND: more are for our state than against it. Who differs is in no plan of ours and gives us no state (excluded).
  * OPEN: this node makes no plan. It asks: a node that is ahead is followed, and its first TOTAL tells what it had. All
  * are waited for only until DIVERGENCE_GRACE_US; for rounds that are over always that long, since after a split not all
  * come at once. The members of a plan that was dropped because states differ are waited for, too, by those who do not
  * know yet who differs.
- * Going back: the trainer takes an older state that it can vouch for, below the disputed round and below the newest
- * round before which others had our state.
+ * Going back: the trainer takes an older state that it can vouch for, below the disputed round and not above the state
+ * that both sides had; if no witness of the other side had one of ours, not above the newest that others had, too.
  * - If more differ, this node then follows the others.
  * - If as many differ (a tie), both sides go back and compute again, and the pure function decides. Until it has
  *   computed the disputed round, a node takes nothing from those ahead, who may not have gone back yet.
+ * - If those who differ have no witness, each counts from the second tie on.
  * - After DIVERGENCE_TIES ties with the same peer, without a round on which both agree, they compute different bits:
  *   they part.
  *
@@ -37,8 +41,7 @@
  * Limits: all who differ are one side of the count, also if they contradict each other. A node that only claims another
  * hash costs the others time and nothing else: three or more nodes outvote it, and between two, the other one computes
  * a round again at most DIVERGENCE_TIES times. A wrong state is found only when another node that hears of it has
- * computed the same round. Who is behind takes a copy of it if nobody else has told it of that round yet, and then counts
- * like one that has computed it: so many copies of a wrong state may outvote the right one. */
+ * computed the same round. If all take a copy of it before anybody else computes that round, it is kept. */
 #ifndef MESH_DIVERGENCE_H
 #define MESH_DIVERGENCE_H
 
@@ -55,6 +58,7 @@ enum {
 struct divergence_peer {
     uint64_t round, hash; /* its state before `round`; hash 0: not yet */
     uint64_t same;        /* + 1; the newest round before which it had our state */
+    uint64_t since;       /* as in its last heartbeat */
     bool outvoted;        /* it differs, and is in the minority: a line said so */
     uint64_t tied_round;  /* the last round in which as many had its state as ours, */
     unsigned ties;        /* how often that happened, */
@@ -70,6 +74,8 @@ struct divergence {
     struct awake warned_at; /* when a plan was dropped because states differ */
     uint64_t dispute; /* nothing is taken from nodes ahead until we have computed up to here */
     uint64_t sure;    /* + 1; the newest round before which others had the same state */
+    uint64_t
+        own_since; /* this node computed its states since the one before this round: see proto.h */
     /* hash of our state before round % DIVERGENCE_PAST, for the rounds */
     uint64_t past[DIVERGENCE_PAST];
     uint64_t past_from, past_to;

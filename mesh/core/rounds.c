@@ -352,6 +352,7 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
     beat->done = core->done;
     beat->have = contribution_keeps(core);
     beat->state_hash = core->state_hash;
+    beat->since = core->divergence.own_since;
     beat->speed = core->contribution.speed;
     beat->busy_us = contribution_busy_us(&core->contribution, core->awake);
     beat->benched = core->straggler.benched;

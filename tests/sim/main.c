@@ -221,7 +221,7 @@ run_engine(const char *name, struct sim_options options)
     return rc;
 }
 
-/* Among so many are both limits: others took a wrong state, and a node went on from one alone. */
+/* Among so many some go on from a wrong state alone, and others take a copy of it. */
 static int
 run_flips(struct sim_options options)
 {

@@ -67,6 +67,7 @@ add(struct share *total, const struct share *share)
     t->flips += c->flips;
     t->states += c->states;
     t->damages += c->damages;
+    t->astray += c->astray;
     t->limits += c->limits;
     t->repairs += c->repairs;
     t->repaired += c->repaired;
@@ -108,10 +109,10 @@ report(const struct share *total, const struct sim_options *options, double seco
     for (int k = 0; k < SIM_FAULTS; k++)
         printf(" %s %" PRIu64, fault_name((enum sim_fault)k), c->faults[k]);
     printf(" bits %" PRIu64 ", of states %" PRIu64 ", for which nodes went back %" PRIu64
-           " times; %" PRIu64
-           " schedules end where the others took such a state and had heard of no other\n"
+           " times; others took %" PRIu64 " of them, in %" PRIu64
+           " schedules all, so that nobody was left who could know\n"
            "sim: digest %016" PRIx64 " of all traces\n",
-           c->flips, c->states, c->damages, c->limits, c->digest);
+           c->flips, c->states, c->damages, c->astray, c->limits, c->digest);
 }
 
 static int

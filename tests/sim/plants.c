@@ -72,6 +72,8 @@ static const struct plant {
     {"a total of another size does not tell its state", MUTANT_TOTAL_SIZE, 1000, 0, "--many-flips"},
     {"a follower applies totals to any state", MUTANT_FOLLOW_STATE, 1000, 0,
      "--many-flips --followers-flip"},
+    {"a copy of a state counts like one that was computed", MUTANT_COPY_VOTES, 8000, 0,
+     "--many-flips --followers-flip"},
     {"shards change hands where they must not", MUTANT_PIN, 400, 0, NULL},
     {"silent peers are never suspected", MUTANT_SILENCE, 0, 1, NULL},
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL},

@@ -285,6 +285,7 @@ on_back(void *ctx, uint64_t round)
     if (node->busy != SIM_FREE || round > node->round)
         sim_fail(sim, "node %u: asked to go back from round %" PRIu64 " at %" PRIu64, node->index,
                  round, node->round);
+    sim_rounds_gives_up(sim, node);
     node->busy = SIM_GOING_BACK;
     node->task_round = round;
     node->committing = 0;

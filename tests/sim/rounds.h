@@ -53,6 +53,7 @@ void sim_rounds_judge(struct sim *sim, struct sim_node *node, const char *how, b
 void sim_rounds_came(struct sim *sim, struct sim_node *node, const struct proto_msg *msg);
 /* It goes on from its state with a plan of so many members; 0: with the total of others. */
 void sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members);
+void sim_rounds_gives_up(const struct sim *sim, struct sim_node *node);
 bool sim_rounds_flipped(const struct sim *sim, uint64_t round);
 bool sim_rounds_judge_total(struct sim *sim, const struct sim_node *node, uint64_t round);
 void sim_rounds_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event);

@@ -54,13 +54,14 @@ sim_rounds_came(struct sim *sim, struct sim_node *node, const struct proto_msg *
         node->told = round + 1;
 }
 
-/* The limit that README names: it took the wrong state of a node, and nobody else had told it of that round. Others may
- * have computed it meanwhile: as long as no message with the hash of their state before this round or a later one has
- * come, the node cannot know that there is another state than this. */
+/* It took the wrong state of a node, and nobody else had told it of that round. Others may have computed it meanwhile,
+ * and be rounds ahead: as long as no message with the hash of their state before this round is the newest, the node
+ * cannot compare. It must find out later. But who gave up a right state must not get a wrong one in its place. */
 static bool
 taken_unseen(const struct sim *sim, const struct sim_node *node)
 {
-    for (unsigned i = 0; i < sim->profile.nodes && node->told <= node->round; i++) {
+    bool unseen = node->told != node->round + 1 && node->given_up == 0;
+    for (unsigned i = 0; i < sim->profile.nodes && unseen; i++) {
         const struct sim_node *other = &sim->nodes[i];
         if (other != node && other->up && (other->wrong || other->strayed) &&
             other->round == node->round &&
@@ -70,17 +71,64 @@ taken_unseen(const struct sim *sim, const struct sim_node *node)
     return false;
 }
 
+static bool
+is_astray(const struct sim_node *node)
+{
+    return node->wrong || node->strayed;
+}
+
+static unsigned
+count_astray(const struct sim *sim, unsigned *up)
+{
+    unsigned astray = 0;
+    *up = 0;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        astray += sim->nodes[i].up && is_astray(&sim->nodes[i]);
+        *up += sim->nodes[i].up;
+    }
+    return astray;
+}
+
 /* Nobody goes on from a wrong state together with others, or with a total of theirs, which names the right one. Alone a
  * node may, with --followers-flip: as long as no message with the hash of the right state before this round or a later
- * one has come, it cannot know. Then it has strayed, and must have found out by the end. */
+ * one has come, it cannot know. Then it has strayed, with those who take its state, and they must have found out by the
+ * end. */
 void
 sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members)
 {
-    bool unseen = sim->followers_flip && members == 1 && node->told <= node->round;
-    if ((node->wrong && !unseen) || (node->strayed && members != 1))
+    unsigned up, astray = count_astray(sim, &up);
+    bool among_them = members == 1 || (astray > 1 && members <= astray);
+    bool unseen = sim->followers_flip && node->told <= node->round;
+    if (is_astray(node) && (!among_them || (node->wrong && !unseen)))
         sim_fail(sim, "node %u: goes on from a wrong state before round %" PRIu64, node->index,
                  node->round);
     node->strayed = node->strayed || node->wrong;
+}
+
+/* A node that held the right state goes back: it must have that state again before it takes another one. */
+void
+sim_rounds_gives_up(const struct sim *sim, struct sim_node *node)
+{
+    bool flips = sim->profile.fault_mask >> SIM_FLIP;
+    if (flips && !is_astray(node) && node->round + 1 > node->given_up)
+        node->given_up = node->round + 1;
+}
+
+static bool
+is_right(const struct sim *sim, const struct sim_node *node)
+{
+    return node->round <= sim->profile.rounds &&
+           memcmp(&node->state, &sim->reference[node->round], sizeof node->state) == 0;
+}
+
+/* The limit that README names: all have taken the state of the one that had computed it, and it is wrong. */
+static void
+stray(struct sim *sim, struct sim_node *node)
+{
+    unsigned up;
+    node->strayed = true;
+    sim->counts.astray++;
+    sim->limit = count_astray(sim, &up) == up;
 }
 
 /* Nor do audits help a node that takes the state of a liar who trains alone since it was found out, having met nobody
@@ -98,13 +146,14 @@ sim_rounds_judge(struct sim *sim, struct sim_node *node, const char *how, bool f
     node->wrong = flipped;
     if (node->index == sim->profile.liar && node->round <= sim->profile.rounds)
         sim->liar_hash[node->round] = sim_rounds_hash(sim, &node->state);
-    if (node->strayed && node->round <= sim->profile.rounds &&
-        memcmp(&node->state, &sim->reference[node->round], sizeof node->state) == 0)
-        node->strayed = false;
-    if (node->index != sim->profile.liar && !flipped && !node->strayed &&
-        (node->round > sim->profile.rounds ||
-         memcmp(&node->state, &sim->reference[node->round], sizeof node->state) != 0)) {
-        if (taken_unseen(sim, node) || led_astray(sim, node))
+    bool right = is_right(sim, node);
+    node->strayed = node->strayed && !right;
+    if (right && node->round + 1 >= node->given_up)
+        node->given_up = 0;
+    if (node->index != sim->profile.liar && !flipped && !node->strayed && !right) {
+        if (taken_unseen(sim, node))
+            stray(sim, node);
+        else if (led_astray(sim, node))
             sim->limit = true;
         else
             sim_fail(sim,
@@ -219,17 +268,11 @@ sim_rounds_judge_event(struct sim *sim, struct sim_node *node, const struct sim_
     node->plan = stats.plan;
 }
 
-static bool
-sim_rounds_astray(const struct sim_node *node)
-{
-    return node->wrong || node->strayed;
-}
-
 bool
 sim_rounds_done(const struct sim *sim)
 {
     for (unsigned i = 0; i < sim->profile.nodes; i++)
-        if (sim->nodes[i].up && (!sim->nodes[i].done || sim_rounds_astray(&sim->nodes[i])) &&
+        if (sim->nodes[i].up && (!sim->nodes[i].done || is_astray(&sim->nodes[i])) &&
             i != sim->profile.liar)
             return false;
     return true;
@@ -239,9 +282,8 @@ void
 sim_rounds_judge_end(struct sim *sim)
 {
     for (unsigned i = 0; i < sim->profile.nodes && !sim->failed; i++)
-        if (sim->nodes[i].up && (!sim->nodes[i].done || sim_rounds_astray(&sim->nodes[i])) &&
+        if (sim->nodes[i].up && (!sim->nodes[i].done || is_astray(&sim->nodes[i])) &&
             i != sim->profile.liar)
             sim_fail(sim, "node %u hangs at round %" PRIu64 " of %u%s", i, sim->nodes[i].round,
-                     sim->profile.rounds,
-                     sim_rounds_astray(&sim->nodes[i]) ? " with a wrong state" : "");
+                     sim->profile.rounds, is_astray(&sim->nodes[i]) ? " with a wrong state" : "");
 }

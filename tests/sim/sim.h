@@ -188,6 +188,8 @@ struct sim_node {
     bool strayed;     /* it did, where nobody could notice */
     bool wrong;       /* it did, and nobody has noticed */
     uint64_t told;    /* + 1; the newest round before which another one told it the right state */
+    uint64_t
+        given_up; /* + 1; the round of a right state that it went back from, and has not got again */
     uint8_t log[SIM_LOG_MAX];
     struct sim_disk disk;
     struct sim_repair repair;
@@ -224,6 +226,7 @@ struct sim_counts {
     uint64_t flips;           /* bits of bodies, headers, contributions, totals and states */
     uint64_t states, damages; /* of states; how often a node went back */
     uint64_t repairs, repaired, pages, nobodies;
+    uint64_t astray; /* wrong states that others took */
     uint64_t limits; /* schedules that ended at the limit of comparing states */
     uint64_t faults[SIM_FAULTS];
     uint64_t
@@ -288,7 +291,7 @@ struct sim {
     uint64_t *liar_sum;  /* [rounds + 1], of what it commits */
     unsigned reference_room;
     bool failed;
-    bool limit; /* the run ends: a wrong state was taken from who alone had computed it */
+    bool limit; /* the run ends: nobody is left who could know that a state is wrong */
     char failure[256];
     struct sim_counts counts;
     struct sim_queue *queue;

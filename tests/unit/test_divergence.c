@@ -28,18 +28,25 @@ mesh_of(size_t others)
     return mesh_with(others, 0);
 }
 
-/* Node `id` is idle and says that its state before `round` has this hash. */
+/* Node `id` is idle and says that its state before `round` has this hash, and since when it computes itself. */
 static void
-tell(struct lone *lone, unsigned id, uint64_t round, uint64_t hash)
+tell_since(struct lone *lone, unsigned id, uint64_t round, uint64_t hash, uint64_t since)
 {
     struct proto_msg msg = {
         .type = PROTO_HEARTBEAT,
-        .heartbeat = {.round = round, .idle = true, .state_hash = hash, .hears_count = 1}};
+        .heartbeat = {
+            .round = round, .idle = true, .state_hash = hash, .since = since, .hears_count = 1}};
     msg.heartbeat.hears[0].node = lone_node(lone, 5);
     for (size_t k = 0; k < sizeof ids / sizeof *ids; k++)
         if (ids[k] != id)
             msg.heartbeat.hears[msg.heartbeat.hears_count++].node = lone_node(lone, ids[k]);
     lone_say(lone, id, &msg);
+}
+
+static void
+tell(struct lone *lone, unsigned id, uint64_t round, uint64_t hash)
+{
+    tell_since(lone, id, round, hash, 0);
 }
 
 static void
@@ -308,6 +315,92 @@ who_was_accused_is_not_fetched_from(void **state)
     lone_destroy(&lone);
 }
 
+enum vote { NO_VOTE, KEPT, TIED, LOST };
+
+/* Node 5 has computed four rounds. Then 7 and 8 say that they had another state before the last one, and have computed
+ * since these rounds; 9 had ours, and has computed since `ours`, unless that is 9: it is silent. */
+static enum vote
+vote(uint64_t mutant, uint64_t since_7, uint64_t since_8, uint64_t ours)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .mutant = mutant});
+    for (size_t k = 0; k < (ours == 9 ? 2 : 3); k++)
+        lone_meet(lone, ids[k]);
+    for (int k = 0; lone->core->round < 4; k++) {
+        assert_in_range(k, 0, 100);
+        lone_run(lone, 50);
+        lone_train(lone);
+    }
+    uint64_t hash = lone->core->state_hash;
+    enum vote vote = NO_VOTE;
+    for (int k = 0; k < 20 && vote == NO_VOTE; k++) {
+        tell_since(lone, 7, 4, 66, since_7);
+        tell_since(lone, 8, 4, 66, since_8);
+        if (ours < 9)
+            tell_since(lone, 9, 4, hash, ours);
+        lone_run(lone, 50);
+        lone_train(lone);
+        vote = lone_logged(lone, "so both go back")                             ? TIED
+               : lone_logged(lone, "going back")                                ? LOST
+               : k == 10 && lone_logged(lone, "more nodes agree with this one") ? KEPT
+                                                                                : NO_VOTE;
+    }
+    lone_destroy(&lone);
+    return vote;
+}
+
+static void
+a_copy_of_a_wrong_state_does_not_outvote_who_computed(void **state)
+{
+    (void)state;
+    assert_int_equal(vote(0, 0, 0, 9), LOST); /* two have computed */
+    assert_int_equal(vote(0, 0, 3, 9), TIED); /* one, and a copy of its state */
+    assert_int_equal(vote(0, 2, 3, 9), TIED); /* two copies of a state of who is not here */
+    assert_int_equal(vote(0, 0, 3, 0), KEPT); /* two of ours have computed */
+    assert_int_equal(vote(0, 0, 3, 2), TIED); /* one of ours is a copy, too */
+    assert_int_equal(vote(0, 0, 0, 2), LOST);
+    assert_int_equal(vote(MUTANT_COPY_VOTES, 0, 3, 9), LOST);
+}
+
+/* Node 5 is behind. */
+static void
+copies_of_a_state_are_not_taken_against_who_computed(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(3);
+    tell(lone, 7, 9, 66);
+    tell_since(lone, 8, 9, 66, 8);
+    assert_true(divergence_trusts(lone->core, 9, 66));
+    tell(lone, 9, 9, 67);
+    assert_false(divergence_trusts(lone->core, 9, 66));
+    assert_false(divergence_trusts(lone->core, 9, 67));
+    tell(lone, 8, 9, 66);
+    assert_true(divergence_trusts(lone->core, 9, 66));
+    lone_destroy(&lone);
+}
+
+static void
+the_heartbeat_says_since_when_a_node_computes_itself(void **state)
+{
+    (void)state;
+    struct lone *lone = mesh_of(1);
+    tell(lone, 7, 0, 77);
+    struct core *core = lone->core;
+    assert_int_equal(core->divergence.own_since, 0);
+    core->round = 9;
+    divergence_applied(&core->divergence, core, true); /* a copy */
+    assert_int_equal(core->divergence.own_since, 9);
+    core->round = 10;
+    divergence_applied(&core->divergence, core, false);
+    assert_int_equal(core->divergence.own_since, 9);
+    lone_forget_sent(lone);
+    lone_run(lone, 100);
+    assert_int_equal(lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.since, 9);
+    core->round = 5; /* the trainer went back */
+    divergence_applied(&core->divergence, core, false);
+    assert_int_equal(core->divergence.own_since, 5);
+    lone_destroy(&lone);
+}
+
 /* Node 5 has trained alone for some rounds when 7 comes, which had another state before round 1. */
 static bool
 goes_back_for_the_past(bool inexact)
@@ -417,6 +510,9 @@ main(void)
         cmocka_unit_test(a_past_that_differs_is_no_fault_when_sums_are_inexact),
         cmocka_unit_test(of_two_inexact_states_one_is_kept),
         cmocka_unit_test(of_two_inexact_states_ahead_one_is_fetched),
+        cmocka_unit_test(a_copy_of_a_wrong_state_does_not_outvote_who_computed),
+        cmocka_unit_test(copies_of_a_state_are_not_taken_against_who_computed),
+        cmocka_unit_test(the_heartbeat_says_since_when_a_node_computes_itself),
         cmocka_unit_test(who_is_gone_does_not_speak_for_an_inexact_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
