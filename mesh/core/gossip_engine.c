@@ -202,6 +202,8 @@ on_applied(struct core *core, const struct core_state *now)
     for (size_t p = 0; p < g->part_count; p++)
         g->weight[p] = GOSSIP_ONE;
     g->step = now->round;
+    if (now->done) /* it was killed after the last step */
+        g->total = core->config.gossip->steps * core->config.shards;
     g->stage = GOSSIP_NEW;
     core->started_at = g->plan.idle_at = core->awake;
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_BEGAN, .step = g->step});

@@ -71,6 +71,14 @@ gossip_flow_mean(int64_t *values, int64_t weight, size_t count)
         values[k] = gossip_flow_ratio(values[k], weight);
 }
 
+void
+gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, size_t part,
+                   size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        out[k] = cut_off(gossip_flow_ratio(values[k], weight[k / part]));
+}
+
 double
 gossip_flow_distance(const int32_t *mine, const void *body, size_t count)
 {

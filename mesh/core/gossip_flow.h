@@ -34,6 +34,9 @@ void gossip_flow_add(int64_t *values, const void *body, size_t count);
 void gossip_flow_set(int64_t *values, const void *body, size_t count);
 /* Sets each value, a sum over nodes, to the mean: sum / weight, rounded towards zero. `weight` > 0. */
 void gossip_flow_mean(int64_t *values, int64_t weight, size_t count);
+/* What push-sum trains with: each value of a snapshot divided by the weight of its part, which is > 0, as int32. */
+void gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, size_t part,
+                        size_t count);
 /* Sum of the squares of mine - body, in units of 2^-48. */
 double gossip_flow_distance(const int32_t *mine, const void *body, size_t count);
 

@@ -56,7 +56,9 @@ struct mesh {
     bool thread_runs;
     int32_t *own, *sum;
     uint8_t *state_in, *log;
-    struct gossip_config gossip; /* with actor_gossip as its trainer */
+    struct gossip_config gossip;         /* with actor_gossip as its trainer */
+    const struct gossip_trainer *keeper; /* of the journal: its note is called; may be NULL */
+    void *keeper_ctx;
     size_t log_size;
     uint8_t page_in[PROTO_PAGE_MAX];
     bool *express;  /* [bucket_count]: the bucket is small */

@@ -261,6 +261,8 @@ open_core(struct mesh *mesh)
     };
     if (setup->gossip) {
         mesh->gossip = *setup->gossip;
+        mesh->keeper = setup->gossip->trainer;
+        mesh->keeper_ctx = setup->gossip->trainer_ctx;
         mesh->gossip.trainer = &actor_gossip;
         mesh->gossip.trainer_ctx = mesh;
         config.engine = &engine_gossip;

@@ -130,19 +130,6 @@ on_job_offered(void *ctx, const char *from, const char *text, size_t size)
     mesh->job_found = true;
 }
 
-/* With push-sum the trainer gets values that are divided by their weight. */
-static void
-read_values(struct mesh *mesh)
-{
-    int32_t *out = (int32_t *)(void *)mesh->state_in;
-    size_t part = mesh->setup.chunk_elems, count = mesh->gossip.count;
-    const int64_t *weight = gossip_read_weights(mesh->core);
-    for (size_t k = 0; k < count; k++) {
-        int64_t value = gossip_flow_ratio(mesh->sum[k], weight[k / part]);
-        out[k] = (int32_t)(value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value);
-    }
-}
-
 static void
 on_replica(void *ctx, const struct gossip_task *task)
 {
@@ -150,7 +137,9 @@ on_replica(void *ctx, const struct gossip_task *task)
     struct core_stats stats;
     core_stats(mesh->core, &stats);
     if (mesh->gossip.push_sum)
-        read_values(mesh);
+        gossip_flow_debias((int32_t *)(void *)mesh->state_in, mesh->sum,
+                           gossip_read_weights(mesh->core), mesh->setup.chunk_elems,
+                           mesh->gossip.count);
     push_task(ctx, (struct mesh_task){.kind = MESH_REPLICA,
                                       .round = task->step,
                                       .shards = task->shards,
@@ -164,6 +153,14 @@ static void
 on_result(void *ctx)
 {
     push_task(ctx, (struct mesh_task){.kind = MESH_RESULT});
+}
+
+static void
+on_note(void *ctx, const struct gossip_note *note)
+{
+    const struct mesh *mesh = ctx;
+    if (mesh->keeper && mesh->keeper->note)
+        mesh->keeper->note(mesh->keeper_ctx, note);
 }
 
 void
@@ -184,7 +181,8 @@ const struct rounds_trainer actor_trainer = {
     .forget = on_forget,
 };
 
-const struct gossip_trainer actor_gossip = {.compute = on_replica, .finish = on_result};
+const struct gossip_trainer actor_gossip = {
+    .compute = on_replica, .finish = on_result, .note = on_note};
 
 const struct core_program actor_program = {
     .differ = on_differ,

@@ -23,6 +23,7 @@
 #include "node/commands/predict.h"
 #include "node/commands/python.h"
 #include "node/commands/replay.h"
+#include "node/commands/replay_gossip.h"
 #include "node/commands/sample.h"
 #include "node/commands/search.h"
 #include "node/commands/verify.h"
@@ -250,12 +251,16 @@ run_replay(const struct options *options, const char *const *dir)
     rc = rc ? rc : config_check(config, &why);
     if (rc)
         fprintf(stderr, "meshnode: %s\n", why.line);
-    int status = rc ? 2 : replay_run(stdout, config, dir, options->arg_count - 1);
+    bool gossips = !rc && strcmp(config->mesh.topology, "gossip") == 0;
+    size_t count = options->arg_count - 1;
+    int status = rc        ? 2
+                 : gossips ? replay_gossip_run(stdout, config, dir, count)
+                           : replay_run(stdout, config, dir, count);
     config_destroy(&config);
     return status;
 }
 
-/* Steps of replicas differ, and without a journal nothing can be computed again: only results can be compared. */
+/* Steps of replicas differ: without --replay only results can be compared. */
 static int
 verify_gossip(const char *const *dir, size_t count)
 {
@@ -263,8 +268,8 @@ verify_gossip(const char *const *dir, size_t count)
     size_t found = compare_dirs(dir, count, &same);
     fprintf(stderr,
             "meshnode: %s: its run gossiped (mesh.topology), so each node's steps are of its own "
-            "replica and prove nothing about the model, and there is no journal to compute it "
-            "again; results in %zu of %zu folders%s\n",
+            "replica and prove nothing about the model; results in %zu of %zu folders%s; "
+            "meshnode verify --replay computes it again\n",
             dir[0], found, count,
             !same       ? " hold DIFFERENT bits"
             : found > 1 ? " hold the same bits"

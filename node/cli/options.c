@@ -49,7 +49,7 @@ static const struct option table[] = {
     {"--python", "MODEL", NULL, NULL, "check: print a PyTorch program that loads the model",
      "check"},
     {"--replay", NULL, NULL, NULL,
-     "verify: compute a run of ssp, softsync or async again from its journals", "verify"},
+     "verify: compute a run of ssp, softsync, async or gossip again from its journals", "verify"},
     {"--prompt", "TEXT", NULL, NULL, "sample: the text to continue (a line break)", "sample"},
     {"--length", "N", NULL, NULL, "sample: number of bytes to add (256)", "sample"},
     {"--temperature", "T", NULL, NULL, "sample: below 1 more likely bytes; 0 the likeliest (1)",

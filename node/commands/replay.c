@@ -2,29 +2,21 @@
 #include "node/commands/replay.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <sodium.h>
 
-#include "nn/files/disk.h"
+#include "node/commands/replay_base.h"
 #include "node/commands/replay_index.h"
-#include "node/job/job.h"
 #include "node/train/push_ranges.h"
 #include "node/train/push_shard.h"
 
-enum { JSON_MAX = 1 << 18, HEX_SIZE = 65 };
-
 struct replay {
-    const struct config *config;
-    struct job job;
-    struct pool *pool;
-    struct work *work;
+    struct replay_base base;
     struct state state, store; /* a worker's, and the memory of `held` */
     struct push_ranges ranges;
     struct push_held held;
-    int32_t *own;
     struct replay_index index;
     size_t *at; /* [ranges] links of its chain that are done */
     size_t *
@@ -34,33 +26,10 @@ struct replay {
     size_t computed;
 };
 
-/* --- Files -------------------------------------------------------------------------------------------- */
-
-/* A text of a JSON file in a folder; the caller frees it. */
-static char *
-json_text(const char *dir, const char *file, const char *key, struct why *why)
-{
-    char path[DISK_PATH_MAX], *text = NULL;
-    uint8_t *bytes = NULL;
-    size_t size;
-    snprintf(path, sizeof path, "%s/%s", dir, file);
-    if (disk_read(path, JSON_MAX, &bytes, &size, why))
-        return NULL;
-    json_t *object = json_loadb((const char *)bytes, size, 0, NULL);
-    const char *value = json_string_value(json_object_get(object, key));
-    if (value)
-        text = strdup(value);
-    else
-        why_set(why, "%s: %s is missing", path, key);
-    json_decref(object);
-    free(bytes);
-    return text;
-}
-
 int
 replay_config(struct config **out, const char *dir, struct why *why)
 {
-    char *text = json_text(dir, "job.json", "text", why);
+    char *text = replay_json_text(dir, "job.json", "text", why);
     *out = NULL;
     if (!text)
         return -ENOENT;
@@ -89,9 +58,9 @@ compute(struct replay *replay, struct replay_computed *c)
     if (!c->gradient)
         return -ENOMEM;
     memcpy(replay->state.params, c->params, ranges->param_count * sizeof *c->params);
-    push_shard_compute(replay->work, &replay->state, c->exponent, c->ticket, replay->own);
+    push_shard_compute(replay->base.work, &replay->state, c->exponent, c->ticket, replay->base.own);
     for (unsigned r = 0; r < ranges->count; r++)
-        push_ranges_gradient(ranges, r, replay->own, replay->state.exponent,
+        push_ranges_gradient(ranges, r, replay->base.own, replay->state.exponent,
                              c->gradient + gradient_at(ranges, r));
     free(c->params);
     free(c->exponent);
@@ -244,7 +213,7 @@ count_tickets(const struct replay_index *index, unsigned range, uint8_t *seen, u
 static int
 tell_tickets(const struct replay *replay, FILE *out)
 {
-    uint64_t tickets = state_steps_total(&replay->store) * replay->config->train.shards;
+    uint64_t tickets = state_steps_total(&replay->store) * replay->base.config->train.shards;
     uint64_t missing = 0, doubled = 0;
     unsigned ranges = replay->ranges.count;
     uint8_t *seen = malloc(tickets);
@@ -272,16 +241,16 @@ tell_tickets(const struct replay *replay, FILE *out)
 static int
 open_states(struct replay *replay, struct why *why)
 {
-    const struct config *config = replay->config;
-    struct state_job job = job_rules(&replay->job, config);
-    size_t params = nn_param_count(replay->job.model);
+    const struct config *config = replay->base.config;
+    struct state_job job = job_rules(&replay->base.job, config);
+    size_t params = nn_param_count(replay->base.job.model);
     bool softsync = config->mesh.sync == CONFIG_SOFTSYNC;
-    if (state_init(&replay->state, &job, replay->job.exact, params) ||
-        state_init(&replay->store, &job, replay->job.exact, params) ||
+    if (state_init(&replay->state, &job, replay->base.job.exact, params) ||
+        state_init(&replay->store, &job, replay->base.job.exact, params) ||
         push_ranges_init(&replay->ranges, &replay->store, softsync ? config->mesh.softsync : 1,
                          config->mesh.staleness_scaling))
         return why_error(why, -ENOMEM, "not enough memory for %zu parameters", params);
-    job_state(&replay->job, config, &replay->store);
+    job_state(&replay->base.job, config, &replay->store);
     replay->held =
         (struct push_held){.params = replay->store.params, .exponent = replay->store.exponent};
     memcpy(replay->held.slot, replay->store.slot, sizeof replay->held.slot);
@@ -296,35 +265,11 @@ open_states(struct replay *replay, struct why *why)
 }
 
 static int
-open_work(struct replay *replay, struct why *why)
-{
-    const struct config *config = replay->config;
-    int rc = pool_new(&replay->pool, config->threads);
-    const struct work_setup setup = {
-        .model = replay->job.model,
-        .data = replay->job.data,
-        .exact = replay->job.exact,
-        .pool = replay->pool,
-        .threads = config->threads,
-        .shards = config->train.shards,
-        .local_steps = 1,
-        .batch = config->train.batch,
-        .seed = config->run.seed,
-        .exact_mode = true,
-        .bucket_bytes = config->mesh.bucket,
-    };
-    rc = rc ? rc : work_new(&replay->work, &setup);
-    if (!rc)
-        replay->own = calloc(work_vector_count(replay->work), sizeof *replay->own);
-    return rc || !replay->own ? why_error(why, -ENOMEM, "not enough memory to compute") : 0;
-}
-
-static int
 open_readers(struct replay *replay, struct why *why)
 {
     struct replay_index *index = &replay->index;
     int rc = 0;
-    uint64_t tickets = state_steps_total(&replay->store) * replay->config->train.shards;
+    uint64_t tickets = state_steps_total(&replay->store) * replay->base.config->train.shards;
     for (size_t k = 0; k < index->computed_count; k++) {
         if (index->computed[k].needed && index->computed[k].ticket >= tickets)
             return why_error(why, -EBADMSG, "a journal has ticket %llu, the job only %llu",
@@ -339,23 +284,19 @@ open_readers(struct replay *replay, struct why *why)
 }
 
 static int
-open_replay(struct replay *replay, const char *const *dir, size_t count, struct why *why)
+open_replay(struct replay *replay, const struct config *config, const char *const *dir,
+            size_t count, struct why *why)
 {
-    if (strcmp(replay->config->mesh.topology, "gossip") == 0)
-        return why_error(why, -EINVAL,
-                         "%s: mesh.topology = gossip writes no journal in this version", dir[0]);
-    if (replay->config->mesh.sync == CONFIG_BSP)
+    if (config->mesh.sync == CONFIG_BSP)
         return why_error(why, -EINVAL,
                          "%s: mesh.sync = bsp needs no replay: its result is the same "
                          "whatever happens",
                          dir[0]);
-    int rc = job_open(&replay->job, replay->config, why);
-    rc = rc ? rc : job_start(&replay->job, replay->config, why);
+    int rc = replay_base_open(&replay->base, config, why);
     rc = rc ? rc : open_states(replay, why);
-    rc = rc ? rc : open_work(replay, why);
     rc = rc ? rc
             : replay_index_init(&replay->index, dir, count, replay->ranges.count,
-                                job_hash(&replay->job, replay->config), why);
+                                job_hash(&replay->base.job, config), why);
     return rc ? rc : open_readers(replay, why);
 }
 
@@ -366,60 +307,35 @@ close_replay(struct replay *replay)
         free(replay->next[r]);
     replay_index_fini(&replay->index);
     push_ranges_fini(&replay->ranges);
-    work_destroy(&replay->work);
-    pool_destroy(&replay->pool);
     state_fini(&replay->state);
     state_fini(&replay->store);
-    job_close(&replay->job);
+    replay_base_close(&replay->base);
     free(replay->held.sum);
-    free(replay->own);
     free(replay->at);
     free(replay->next);
     free(replay->served);
 }
 
-/* Compares with the folders that have a result. Returns how many differ, or -1 when none has one. */
-static int
-compare(FILE *out, const char *hex, const char *const *dir, size_t count)
-{
-    int differ = 0;
-    size_t results = 0;
-    struct why why;
-    for (size_t k = 0; k < count; k++) {
-        char *theirs = json_text(dir[k], "result.json", "params_sha256", &why);
-        if (theirs && strcmp(theirs, hex) != 0)
-            fprintf(out, "%s: params_sha256 is %s, the replay's %s\n", dir[k], theirs, hex);
-        differ += theirs && strcmp(theirs, hex) != 0;
-        results += theirs != NULL;
-        free(theirs);
-    }
-    fprintf(out, "replay: sha256 %s, %s\n", hex,
-            results == 0  ? "and no folder has a result"
-            : differ == 0 ? "as in every result"
-                          : "which is not that of the run");
-    return results == 0 ? -1 : differ;
-}
-
 int
 replay_run(FILE *out, const struct config *config, const char *const *dir, size_t count)
 {
-    struct replay replay = {.config = config};
+    struct replay replay = {.reader_count = 0};
     struct why why = {""};
-    unsigned char hash[crypto_hash_sha256_BYTES];
-    char hex[HEX_SIZE];
+    char hex[REPLAY_HEX_SIZE];
+    const char *hexes[VERIFY_DIRS_MAX];
     int status = 2;
-    int rc = sodium_init() < 0 ? -ENOSYS : open_replay(&replay, dir, count, &why);
+    int rc = sodium_init() < 0 ? -ENOSYS : open_replay(&replay, config, dir, count, &why);
     rc = rc ? rc : run_chains(&replay, &why);
     if (rc) {
         fprintf(stderr, "meshnode: %s\n", why.line);
     } else {
-        crypto_hash_sha256(hash, (const unsigned char *)replay.held.params,
-                           replay.ranges.param_count * sizeof(float));
-        sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+        replay_hex(replay.held.params, replay.ranges.param_count, hex);
+        for (size_t k = 0; k < count; k++)
+            hexes[k] = hex;
         fprintf(out, "replay: %zu gradients, by %zu starts of nodes in %zu folders\n",
                 replay.computed, replay.index.starts, count);
         int doubled = tell_tickets(&replay, out);
-        status = compare(out, hex, dir, count) == 0 && !doubled ? 0 : 1;
+        status = replay_compare(out, hexes, dir, count) == 0 && !doubled ? 0 : 1;
     }
     close_replay(&replay);
     return status;

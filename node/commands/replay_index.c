@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/files/disk.h"
+#include "node/commands/replay_base.h"
 #include "node/train/push_train.h"
 #include "proto/bytes.h"
 
@@ -221,22 +221,6 @@ replay_index_place(const struct replay_index *index, const struct replay_compute
 /* --- Life --------------------------------------------------------------------------------------------- */
 
 static int
-load(struct replay_index *index, const char *dir, uint64_t job_hash, struct why *why)
-{
-    char path[DISK_PATH_MAX];
-    snprintf(path, sizeof path, "%s/" JOURNAL_FILE, dir);
-    struct journal_text *text = &index->text[index->text_count];
-    int rc = journal_load(text, path, why);
-    if (rc)
-        return rc;
-    index->text_count++;
-    if (text->job_hash != job_hash)
-        return why_error(why, -EINVAL, "%s: journal of another job (%016llx, expected %016llx)",
-                         path, (unsigned long long)text->job_hash, (unsigned long long)job_hash);
-    return 0;
-}
-
-static int
 fill(struct replay_index *index, struct why *why)
 {
     bool any = false;
@@ -264,7 +248,7 @@ int
 replay_index_init(struct replay_index *index, const char *const *dir, size_t count, unsigned ranges,
                   uint64_t job_hash, struct why *why)
 {
-    assert(count <= REPLAY_JOURNALS_MAX);
+    assert(count <= VERIFY_DIRS_MAX);
     *index = (struct replay_index){.ranges = ranges};
     index->final = calloc(ranges, sizeof *index->final);
     index->chain = calloc(ranges, sizeof *index->chain);
@@ -273,7 +257,7 @@ replay_index_init(struct replay_index *index, const char *const *dir, size_t cou
         return why_error(why, -ENOMEM, "not enough memory for the journals");
     int rc = 0;
     for (size_t k = 0; k < count && !rc; k++)
-        rc = load(index, dir[k], job_hash, why);
+        rc = replay_journal(&index->text[k], dir[k], job_hash, why), index->text_count += !rc;
     return rc ? rc : fill(index, why);
 }
 

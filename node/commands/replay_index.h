@@ -4,9 +4,8 @@
 #define NODE_REPLAY_INDEX_H
 
 #include "mesh/core/push.h"
+#include "node/commands/verify.h"
 #include "node/results/journal.h"
-
-enum { REPLAY_JOURNALS_MAX = 64 };
 
 /* One gradient that somebody computed. */
 struct replay_computed {
@@ -29,7 +28,7 @@ struct replay_link {
 };
 
 struct replay_index {
-    struct journal_text text[REPLAY_JOURNALS_MAX];
+    struct journal_text text[VERIFY_DIRS_MAX];
     size_t text_count;
     unsigned ranges;
     struct replay_link *link; /* [link_count], by range and history */

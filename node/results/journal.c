@@ -18,7 +18,7 @@
 
 static const char magic[8] = {'m', 'e', 's', 'h', 'j', 'r', 'n', 'l'};
 
-enum { VERSION = 1, START_SIZE = 16 };
+enum { VERSION = 1 };
 
 struct journal {
     int fd;
@@ -75,8 +75,8 @@ record_end(const uint8_t *bytes, size_t size, size_t at)
     uint64_t head = head_at(bytes, at);
     size_t length = head_length(head), data = at + JOURNAL_RECORD_HEAD;
     bool starts = head_type(head) == JOURNAL_START;
-    if (head_type(head) == 0 || length > JOURNAL_RECORD_MAX || (starts && length != START_SIZE) ||
-        (at == JOURNAL_HEAD_SIZE && !starts))
+    if (head_type(head) == 0 || length > JOURNAL_RECORD_MAX ||
+        (starts && length != JOURNAL_START_SIZE) || (at == JOURNAL_HEAD_SIZE && !starts))
         return 0;
     if (length > size - data)
         return at;
@@ -237,7 +237,7 @@ write_head(struct journal *journal, uint64_t job_hash)
 static int
 begin(struct journal *journal, const struct journal_start *start)
 {
-    uint8_t who[START_SIZE];
+    uint8_t who[JOURNAL_START_SIZE];
     struct bytes_out out = bytes_out(who, sizeof who);
     bytes_put_u64(&out, start->id);
     bytes_put_u64(&out, start->incarnation);

@@ -31,6 +31,7 @@ enum {
     JOURNAL_RECORD_MAX = 1 << 20, /* bytes of data */
     JOURNAL_TYPE_MAX = 255,
     JOURNAL_START = 1, /* u64 id, u64 incarnation; the other types belong to the engines */
+    JOURNAL_START_SIZE = 16,
 };
 
 #define JOURNAL_FILE     "journal"           /* its name in the folder of a run */

@@ -1,14 +1,25 @@
 /* gossip_train.c - see gossip_train.h. */
 #include "node/train/gossip_train.h"
 
-#include <math.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <xxhash.h>
 
+#include "node/results/journal.h"
+#include "node/train/gossip_journal.h"
+#include "node/train/replica.h"
 #include "proto/clock.h"
 
-static const double UNIT = 1.0 / 16777216; /* 1 / GOSSIP_ONE */
+struct gossip_run {
+    struct replica replica;
+    uint64_t
+        from; /* hash of the parameters of the checkpoint that this run goes on from; 0: there is none */
+    struct journal *journal;
+    struct gossip_names names;
+    bool told; /* that the journal cannot be written */
+};
 
 bool
 gossip_train_is(const struct config *config)
@@ -16,11 +27,37 @@ gossip_train_is(const struct config *config)
     return strcmp(config->mesh.topology, "gossip") == 0;
 }
 
-struct gossip_config
-gossip_train_config(const struct run *run)
+/* --- The journal ----------------------------------------------------------------------------------- */
+
+/* The mesh is locked. What a message is about is written before the message is sent. */
+static void
+on_note(void *ctx, const struct gossip_note *note)
 {
+    struct run *run = ctx;
+    struct gossip_run *gossip = run->gossip;
+    struct gossip_note event = *note;
+    uint8_t data[GOSSIP_RECORD_MAX];
+    if (gossip->told || !gossip_journal_has(event.event))
+        return;
+    if (event.event == GOSSIP_BEGAN)
+        event.number = gossip->from;
+    size_t size = gossip_journal_put(&gossip->names, &event, data);
+    int rc = journal_add(gossip->journal, event.event, data, size);
+    if (rc) {
+        gossip->told = true;
+        train_say(run, 3, "%s/%s: %s; this run cannot be replayed", run->config->out, JOURNAL_FILE,
+                  strerror(-rc));
+    }
+}
+
+struct gossip_config
+gossip_train_config(struct run *run)
+{
+    static const struct gossip_trainer keeper = {.note = on_note};
     const struct config *config = run->config;
     return (struct gossip_config){
+        .trainer = &keeper,
+        .trainer_ctx = run,
         .graph = (enum gossip_kind)config->gossip.graph,
         .push_sum = config->gossip.push_sum,
         .async = config->mesh.sync == CONFIG_ASYNC,
@@ -29,98 +66,70 @@ gossip_train_config(const struct run *run)
     };
 }
 
-static int32_t
-whole(double value)
+/* --- Life ------------------------------------------------------------------------------------------ */
+
+int
+gossip_train_open(struct run *run)
 {
-    double units = nearbyint(value / UNIT);
-    return units >= INT32_MAX ? INT32_MAX : units <= INT32_MIN ? INT32_MIN : (int32_t)units;
+    struct gossip_run *gossip = run->gossip = calloc(1, sizeof *gossip);
+    if (!gossip)
+        return -ENOMEM;
+    gossip->replica = (struct replica){
+        .state = &run->state,
+        .next = &run->next,
+        .work = run->work,
+        .pool = run->pool,
+        .before = calloc(run->state.param_count, sizeof(float)),
+        .async = run->config->mesh.sync == CONFIG_ASYNC,
+    };
+    return gossip->replica.before ? 0 : -ENOMEM;
 }
 
-static void
-take_values(struct state *state, const int32_t *values)
+int
+gossip_train_begin(struct run *run, struct why *why)
 {
-    for (size_t k = 0; k < state->param_count; k++)
-        state->params[k] = (float)(values[k] * UNIT);
+    struct mesh_stats stats;
+    mesh_stats(run->mesh, &stats);
+    /* an earlier part of the run had another job, and has its own journal */
+    const struct journal_start start = {.job_hash = run->job_hash,
+                                        .id = stats.node.id,
+                                        .incarnation = stats.node.incarnation,
+                                        .anew = run->anew || run->kept != UINT64_MAX};
+    return journal_open(&run->gossip->journal, run->config->out, &start, why);
 }
 
 void
-gossip_train_begin(struct run *run)
+gossip_train_values(struct run *run)
 {
-    int32_t *own = mesh_own(run->mesh);
-    for (size_t k = 0; k < run->state.param_count; k++)
-        own[k] = whole((double)run->state.params[k]);
+    replica_values(&run->state, mesh_own(run->mesh));
+    if (run->resumed)
+        run->gossip->from = replica_hash(&run->state);
 }
 
-/* --- A step --- */
-
-/* Before which step is the replica? It may have joined late; nobody's steps are counted but its own. With async the
- * mesh's common progress decides on the rate, and on the data: a slow node does not stay behind. */
-static void
-place(struct run *run, const struct mesh_task *task)
+void
+gossip_train_close(struct run *run)
 {
-    struct state_header *h = run->state.header;
-    const struct state_job *job = &run->state.job;
-    uint64_t total = state_steps_total(&run->state),
-             each = (job->train + job->batch - 1) / job->batch;
-    bool async = run->config->mesh.sync == CONFIG_ASYNC;
-    uint64_t step = async ? task->known / job->shards : task->round;
-    step = step < total ? step : total - 1;
-    h->done = 0;
-    h->phase = STATE_TRAIN;
-    if (h->step == step)
+    if (!run->gossip)
         return;
-    h->step = step;
-    h->epoch = step / each;
-    h->epoch_step = step % each;
+    journal_close(&run->gossip->journal);
+    free(run->gossip->replica.before);
+    free(run->gossip);
+    run->gossip = NULL;
 }
 
-/* With async a fast node may make several steps while the mesh makes one: each with other shards of it. */
-static uint64_t
-shards_of(const struct run *run, const struct mesh_task *task)
-{
-    unsigned shards = run->config->train.shards, by = (unsigned)(task->round % shards);
-    uint64_t all = shards == 64 ? UINT64_MAX : (UINT64_C(1) << shards) - 1;
-    if (run->config->mesh.sync != CONFIG_ASYNC || by == 0)
-        return task->shards;
-    return (task->shards << by | task->shards >> (shards - by)) & all;
-}
+/* --- A step ---------------------------------------------------------------------------------------- */
 
 static void
-no_bucket(void *ctx, size_t bucket)
+alive(void *ctx)
 {
-    struct run *run = ctx;
-    (void)bucket;
-    metrics_alive(run->metrics);
+    metrics_alive(((struct run *)ctx)->metrics);
 }
 
-/* Some shards stand for all. */
-static void
-scale(const struct run *run, int32_t *sum)
-{
-    const struct state *state = &run->state;
-    int64_t mine = sum[state->param_count + TAIL_SAMPLES], all = (int64_t)state_rows(state);
-    if (mine <= 0 || mine == all)
-        return;
-    for (size_t k = 0; k < state->param_count; k++) {
-        int64_t value = sum[k] * all / mine;
-        sum[k] = (int32_t)(value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value);
-    }
-}
-
-/* One round of the state machine on this node alone: a step, a repeat with larger exponents, or an evaluation. */
 static void
 advance(struct run *run, uint64_t shards, const struct mesh_task *task)
 {
-    int32_t *sum = mesh_own(run->mesh);
-    uint64_t hash = state_hash_anew(&run->state, run->pool);
-    bool evaluation = run->state.header->phase == STATE_EVALUATE;
-    work_drop(run->work);
-    work_round(run->work, &run->state, shards, true, sum, no_bucket, run);
-    if (!evaluation)
-        scale(run, sum);
-    hash = state_advance(&run->next, &run->state, sum, &run->event, run->pool);
-    state_swap(&run->state, &run->next);
-    run->event.coverage = shards;
+    uint64_t hash =
+        replica_round(&run->gossip->replica, shards, mesh_own(run->mesh), &run->event, alive, run);
     train_tell_skipped(run, &run->event);
     if (run->event.stepped || run->event.evaluated)
         train_report(run, &run->event, task, hash);
@@ -133,60 +142,30 @@ all_shards(const struct run *run)
     return shards == 64 ? UINT64_MAX : (UINT64_C(1) << shards) - 1;
 }
 
-/* What the step changed, in whole numbers. */
-static void
-tell_update(struct run *run)
-{
-    size_t buckets;
-    int32_t *own = mesh_own(run->mesh);
-    work_buckets(run->work, &buckets);
-    for (size_t k = 0; k < run->state.param_count; k++)
-        own[k] = whole((double)run->update[k] - (double)run->replica[k]);
-    mesh_bucket(run->mesh, buckets - 1);
-}
-
 void
 gossip_train_step(struct run *run, const struct mesh_task *task)
 {
+    const struct replica *replica = &run->gossip->replica;
+    const struct gossip_task step = {task->round, task->shards, task->known};
     double start = clock_s();
-    size_t size = run->state.param_count * sizeof(float);
-    place(run, task);
-    take_values(&run->state, mesh_values(run->mesh));
-    memcpy(run->replica, run->state.params, size);
+    size_t buckets;
+    replica_begin(replica, &step, mesh_values(run->mesh));
     do
-        advance(run, shards_of(run, task), task);
+        advance(run, replica_shards(replica, &step), task);
     while (!run->event.stepped);
-    memcpy(run->update, run->state.params, size);
     if (run->state.header->phase == STATE_EVALUATE &&
         run->state.header->step < state_steps_total(&run->state))
-        advance(run, all_shards(run), task); /* this replica alone */
+        advance(run, all_shards(run), task); /* this replica alone; its parameters stay */
     run->compute_s += clock_s() - start;
     if (run->anew)
         save_forget(run->save);
     run->anew = false;
-    tell_update(run);
+    replica_update(replica, mesh_own(run->mesh));
+    work_buckets(run->work, &buckets);
+    mesh_bucket(run->mesh, buckets - 1);
 }
 
-/* --- The end --- */
-
-/* The same on all nodes: the result, behind the last step, with a new optimiser. What this node's steps were like is kept
- * apart. */
-static void
-take_result(struct run *run)
-{
-    struct state *state = &run->state;
-    struct state_header *h = state->header;
-    const struct state_job *job = &state->job;
-    uint64_t total = state_steps_total(state), each = (job->train + job->batch - 1) / job->batch;
-    run->train_loss = h->train_loss;
-    for (size_t s = 0; s < state->slot_count; s++)
-        memset(state->slot[s], 0, state->param_count * sizeof *state->slot[s]);
-    state_start(state, NULL);
-    take_values(state, mesh_sum(run->mesh));
-    h->step = total;
-    h->epoch = total / each;
-    h->samples = total / each * job->train + total % each * job->batch;
-}
+/* --- The end --------------------------------------------------------------------------------------- */
 
 static void
 evaluate(struct run *run)
@@ -204,7 +183,8 @@ gossip_train_finish(struct run *run)
     struct state *state = &run->state;
     const int32_t *sum = mesh_sum(run->mesh);
     uint64_t result = XXH3_64bits(sum, state->param_count * sizeof *sum) | 1;
-    take_result(run);
+    run->train_loss = state->header->train_loss; /* what this node's steps were like */
+    replica_result(state, sum);
     if (state->job.test)
         evaluate(run);
     state->header->done = 1;

@@ -1,10 +1,8 @@
-/* gossip_train.h - the trainer of a replica (mesh.topology: gossip).
+/* gossip_train.h - the trainer of a replica (mesh.topology: gossip); replica.h has what it computes.
  *
- * A step is F of state.h on this node's own replica, with the shards that the plan gives it: the sum of their gradients
- * stands for that of all shards, in proportion to the samples. What F changes goes to the mesh as whole numbers, in units
- * of 2^-24, and so do the values at the beginning. The state's parameters are only a copy of what the mesh holds. Slots
- * of the optimiser and exponents stay with the node. Evaluations are each node's own. The result is the exact mean of all
- * replicas, evaluated once more. */
+ * The state's parameters are only a copy of what the mesh holds. Evaluations are each node's own. The result is the exact
+ * mean of all replicas, evaluated once more. What happens to the values goes into the journal of the run's folder
+ * (gossip_journal.h), from which meshnode verify --replay can compute the run again. */
 #ifndef NODE_GOSSIP_TRAIN_H
 #define NODE_GOSSIP_TRAIN_H
 
@@ -13,9 +11,15 @@
 
 /* Does the job gossip? */
 bool gossip_train_is(const struct config *config);
-struct gossip_config gossip_train_config(const struct run *run);
-/* The values that this node begins with. */
-void gossip_train_begin(struct run *run);
+/* After work and states. Sets run->gossip. Returns 0 or -ENOMEM. */
+int gossip_train_open(struct run *run);
+void gossip_train_close(struct run *run);
+/* For mesh_setup; borrows the run. */
+struct gossip_config gossip_train_config(struct run *run);
+/* The journal begins, as the mesh has given this node its id. Returns 0 or a negative errno with `why`. */
+int gossip_train_begin(struct run *run, struct why *why);
+/* mesh_own() gets the values that this node begins with. */
+void gossip_train_values(struct run *run);
 /* MESH_REPLICA: one step. */
 void gossip_train_step(struct run *run, const struct mesh_task *task);
 /* MESH_RESULT: the mean of all replicas is the model. */

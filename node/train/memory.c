@@ -88,11 +88,11 @@ fewer_lanes(struct memory *m, unsigned least)
     return fits(m);
 }
 
-/* The engine's memory, and the replica before and after its step. */
+/* The engine's memory, and the replica before its step. */
 static uint64_t
 gossip_bytes(size_t params)
 {
-    return gossip_size(params, MESH_CHUNK_ELEMS) + 2 * params * sizeof(float);
+    return gossip_size(params, MESH_CHUNK_ELEMS) + params * sizeof(float);
 }
 
 static void

@@ -376,7 +376,7 @@ run_mesh(struct run *run)
             return status;
     }
     if (gossip_train_is(run->config))
-        gossip_train_begin(run);
+        gossip_train_values(run);
     announce(run, state_hash_anew(&run->state, run->pool));
     bool done = (run->push ? push_train_follow(run) : follow_mesh(run)) == MESH_DONE;
     if (!done && train_is_free(run->config)) {

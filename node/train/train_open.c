@@ -99,12 +99,8 @@ open_work(struct run *run, struct why *why)
         run->scratch = calloc(work_vector_count(run->work), sizeof *run->scratch);
         rc = run->scratch ? 0 : -ENOMEM;
     }
-    if (!rc && gossip_train_is(config)) {
-        size_t params = nn_param_count(run->job.model);
-        run->replica = calloc(2 * params, sizeof *run->replica);
-        run->update = run->replica ? run->replica + params : NULL;
-        rc = run->replica ? 0 : -ENOMEM;
-    }
+    if (!rc && gossip_train_is(config))
+        rc = gossip_train_open(run);
     if (rc)
         why_set(why, "not enough memory for the activations of %llu samples",
                 (unsigned long long)config->train.batch);
@@ -188,7 +184,9 @@ open_mesh(struct run *run, struct why *why)
     if (setup.push)
         setup.want = NULL; /* there are no checkpoints on the way */
     int rc = mesh_new(&run->mesh, &setup, why);
-    return rc || !run->push ? rc : push_train_begin(run, why);
+    if (!rc && run->push)
+        rc = push_train_begin(run, why);
+    return rc || !run->gossip ? rc : gossip_train_begin(run, why);
 }
 
 static void
@@ -426,10 +424,10 @@ train_close(struct run *run)
     save_quiet(run->save);
     mesh_destroy(&run->mesh);
     push_train_close(run);
+    gossip_train_close(run);
     save_destroy(&run->save);
     metrics_destroy(&run->metrics);
     free(run->scratch);
-    free(run->replica);
     work_destroy(&run->work);
     pool_destroy(&run->pool);
     state_fini(&run->next);

@@ -1,10 +1,12 @@
 /* fuzz_journal.c - a journal in bytes that nobody chose: refused with one printable line, or all its records lie one
- * behind the other within it, and the first one is a start. */
+ * behind the other within it, and the first one is a start. A record that gossip's reader takes (gossip_journal.h) has the
+ * numbers of its event, and they can be written and read again. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "node/job/parse.h"
 #include "node/results/journal.h"
+#include "node/train/gossip_journal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -17,12 +19,31 @@ must(bool holds, const char *what)
     }
 }
 
+static void
+gossip(struct gossip_names *names, const struct journal_record *record)
+{
+    struct gossip_names fresh = {.next = 0}, again = {.next = 0};
+    uint8_t out[GOSSIP_RECORD_MAX];
+    struct gossip_note note, same;
+    if (!gossip_journal_get(names, record->type, record->data, record->size, &note))
+        return;
+    must(gossip_journal_has(note.event) && note.event == record->type, "another event");
+    size_t size = gossip_journal_put(&fresh, &note, out);
+    must(gossip_journal_get(&again, note.event, out, size, &same), "it cannot be read again");
+    must(note.peer.id == same.peer.id && note.peer.incarnation == same.peer.incarnation &&
+             note.link == same.link && note.number == same.number && note.part == same.part &&
+             note.share == same.share && note.step == same.step && note.total == same.total &&
+             note.shards == same.shards,
+         "other numbers");
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct why why = {""};
     struct journal_text text = {NULL};
     struct journal_record record = {0};
+    struct gossip_names names = {.next = 0};
     if (journal_check(&text, "input", data, size, &why)) {
         must(why.line[0] && parse_printable(why.line), "the reason is not one clean line");
         return 0;
@@ -36,6 +57,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while (copy && journal_next(&text, &record)) {
         must(record.at == end, "a record that does not follow the one before");
         must(end > JOURNAL_HEAD_SIZE || record.type == JOURNAL_START, "nobody wrote the first one");
+        gossip(&names, &record);
         end = record.at + JOURNAL_RECORD_HEAD + record.size;
     }
     must(!copy || end == text.size, "the records do not end at the end");

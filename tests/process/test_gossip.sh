@@ -1,10 +1,11 @@
 #!/bin/bash
 # test_gossip.sh - replicas that average with their neighbours: each way to gossip ends with one model and one state on
-# all nodes, also when a node is killed, stopped or joins in the middle; what cannot go together is refused.
+# all nodes, also when a node is killed, stopped or joins in the middle, and a replay of the journals gives it again; what
+# cannot go together is refused.
 . "$(dirname "$0")/../support/process.sh"
 
 write_job "$WORK/job.yaml" 60
-write_job "$WORK/long.yaml" 700
+write_job "$WORK/long.yaml" 500
 
 same_end() { # NAME ...
     local first=$1 name
@@ -16,6 +17,16 @@ same_end() { # NAME ...
             fail "$name has another state than $first"
         [ "$(result "$name" alone)" = false ] || fail "$name says that it trained alone"
     done
+}
+
+# The journals of all nodes, the dead one's too, give the model again.
+replayed() { # NAME ...
+    local first=$1 dirs=() name
+    for name; do dirs+=("$WORK/$name"); done
+    timeout -k 5 300 "$MESHNODE" verify --replay "${dirs[@]}" >"$WORK/out" 2>&1 || fail "replay: $(cat "$WORK/out")"
+    echo "$(head -n 1 "$WORK/out"); $(stat -c %s "$WORK/$first/journal") bytes of a journal"
+    grep -q "^replay: sha256 $(result "$first" params_sha256), as in every result$" "$WORK/out" ||
+        fail "replay says $(cat "$WORK/out")"
 }
 
 gossip() { # OPTION ...
@@ -33,6 +44,7 @@ for options in "--set gossip.graph=ring" "--set gossip.graph=exponential --set g
     done
     finished 120 ${way}a ${way}b ${way}c
     same_end ${way}a ${way}b ${way}c
+    replayed ${way}a ${way}b ${way}c
     grep -q '"exact": false' "$WORK/${way}a/result.json" || fail "gossip says that it is exact"
 done
 
@@ -42,17 +54,35 @@ done
 
 for options in "" "--set gossip.method=push_sum" "--set mesh.sync=async"; do
     way=$((way + 1))
-    echo "one is killed, one joins: ${options:-average}"
+    echo "one is killed, one stopped, both come back, one joins: ${options:-average}"
     GROUP=t$$-$way
     for name in a b c; do
         node $way$name "$WORK/long.yaml" --peers 3 $(gossip $options)
     done
     wait_until 60 "20 steps" reached 20 ${way}a
     kill_node ${way}c
+    kill -INT "${PID[${way}b]}" # both come back as other starts of their nodes
+    wait_until 60 "${way}b to stop" gone ${way}b
+    node ${way}b "$WORK/long.yaml" $(gossip $options)
+    node ${way}c "$WORK/long.yaml" $(gossip $options)
     node ${way}d "$WORK/long.yaml" $(gossip $options)
-    finished 180 ${way}a ${way}b ${way}d
-    same_end ${way}a ${way}b ${way}d
+    finished 180 ${way}a ${way}b ${way}c ${way}d
+    same_end ${way}a ${way}b ${way}c ${way}d
+    replayed ${way}a ${way}b ${way}c ${way}d
+    grep -q "by 6 starts of nodes in 4 folders" "$WORK/out" || fail "replay: $(cat "$WORK/out")"
 done
+
+echo "one dies at its last checkpoint, and goes on from it alone"
+GROUP=t$$-last
+killed_at_checkpoint e --peers 2 $(gossip --set mesh.sync=async)
+node f "$WORK/job.yaml" --peers 2 $(gossip --set mesh.sync=async)
+dead e
+finished 60 f
+node e "$WORK/job.yaml" $(gossip --set mesh.sync=async)
+finished 60 e
+grep -q "resumed at step 60" "$WORK/e.log" || fail "e did not go on from its checkpoint: $(cat "$WORK/e.log")"
+[ "$(result e params_sha256)" = "$(result f params_sha256)" ] || fail "e trained again"
+replayed e f
 
 echo "verify says what it cannot prove"
 verify() { # STATUS PATTERN DIR ...
@@ -63,8 +93,37 @@ verify() { # STATUS PATTERN DIR ...
     grep -q -e "$pattern" "$WORK/out" && [ "$(wc -l <"$WORK/out")" = 1 ] || fail "verify: $(cat "$WORK/out")"
 }
 verify 2 "results in 3 of 3 folders hold the same bits" "$WORK"/1[abc]
-verify 2 "results in 3 of 4 folders hold the same bits" "$WORK"/4[abcd]
+verify 2 "results in 4 of 4 folders hold the same bits" "$WORK"/4[abcd]
 verify 1 "results in 2 of 2 folders hold DIFFERENT bits" "$WORK"/1a "$WORK"/2a
+
+echo "journals that are cut off, damaged, missing, of another run"
+not_replayed() { # PATTERN DIR ...
+    local pattern=$1
+    shift
+    timeout -k 5 300 "$MESHNODE" verify --replay "$@" >"$WORK/out" 2>&1
+    [ $? = 2 ] || fail "replayed: $*: $(cat "$WORK/out")"
+    grep -Eq "^meshnode: $pattern$" "$WORK/out" && [ "$(wc -l <"$WORK/out")" = 1 ] || fail "replay: $(cat "$WORK/out")"
+}
+cp -r "$WORK/1c" "$WORK/cut"
+truncate -s -3 "$WORK/cut/journal"
+timeout -k 5 300 "$MESHNODE" verify --replay "$WORK"/1[ab] "$WORK/cut" >"$WORK/out" 2>&1
+grep -Eq "^$WORK/cut: params_sha256 is .*, but its journal does not come to the end$|cut/journal is cut off" "$WORK/out" ||
+    fail "$(cat "$WORK/out")"
+truncate -s 1000 "$WORK/cut/journal"
+not_replayed "$WORK/cut/journal is cut off: $WORK/1[ab] has values from that node which are not in it" \
+    "$WORK"/1[ab] "$WORK/cut"
+not_replayed "$WORK/1[ab] has values from node [0-9a-f]{16}, and no journal is that node's: a journal is missing" \
+    "$WORK"/1[ab]
+printf '\001' | dd of="$WORK/cut/journal" bs=1 seek=500 conv=notrunc status=none
+not_replayed "$WORK/cut/journal: damaged record at byte [0-9]+" "$WORK"/1[ab] "$WORK/cut"
+cp "$WORK/2c/journal" "$WORK/cut/journal"
+not_replayed "$WORK/cut/journal: journal of another job \([0-9a-f]{16}, expected [0-9a-f]{16}\)" "$WORK"/1[ab] "$WORK/cut"
+cp -r "$WORK/1a" "$WORK/again"
+not_replayed "$WORK/1a and $WORK/again have the journal of the same node" "$WORK"/1[abc] "$WORK/again"
+GROUP=t$$-other
+node other "$WORK/job.yaml" $(gossip --set gossip.graph=ring)
+finished 60 other
+not_replayed "$WORK/1[ab] has values from node .* a journal is missing" "$WORK"/1[ab] "$WORK/other"
 
 echo "what cannot go together"
 refused() { # PATTERN OPTION ...

@@ -1,0 +1,294 @@
+/* replay_pieces.c - see replay_pieces.h. */
+#include "node/commands/replay_pieces.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/commands/replay_base.h"
+
+/* --- Names ---------------------------------------------------------------------------------------- */
+
+static int
+order(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int
+node_order(struct proto_node a, struct proto_node b)
+{
+    int rc = order(a.id, b.id);
+    return rc ? rc : order(a.incarnation, b.incarnation);
+}
+
+static int
+piece_order(const void *a, const void *b)
+{
+    const struct replay_piece *x = a, *y = b;
+    int rc = node_order(x->whose, y->whose);
+    rc = rc ? rc : order(x->link, y->link);
+    rc = rc ? rc : order(x->number, y->number);
+    return rc ? rc : order(x->part, y->part);
+}
+
+static int
+start_order(const void *a, const void *b)
+{
+    const struct replay_start *const *x = a, *const *y = b;
+    return node_order((*x)->node, (*y)->node);
+}
+
+/* The name of the piece that an event is about. */
+static struct replay_piece
+name_of(struct proto_node self, const struct gossip_note *note)
+{
+    bool peers = note->event == GOSSIP_GAVE || note->event == GOSSIP_GOT;
+    return (struct replay_piece){.whose = peers ? note->peer : self,
+                                 .link = note->link,
+                                 .number = note->number,
+                                 .part = note->part};
+}
+
+struct replay_piece *
+replay_pieces_find(const struct replay_pieces *pieces, struct proto_node self,
+                   const struct gossip_note *note)
+{
+    const struct replay_piece name = name_of(self, note);
+    return bsearch(&name, pieces->piece, pieces->piece_count, sizeof name, piece_order);
+}
+
+static const struct replay_start *
+find_start(const struct replay_pieces *pieces, struct proto_node node)
+{
+    const struct replay_start key = {.node = node}, *name = &key;
+    const struct replay_start **found =
+        bsearch(&name, pieces->by_node, pieces->start_count, sizeof *pieces->by_node, start_order);
+    return found ? *found : NULL;
+}
+
+/* --- Reading -------------------------------------------------------------------------------------- */
+
+bool
+replay_pieces_next(const struct replay_pieces *pieces, size_t folder, struct replay_cursor *cursor,
+                   struct gossip_note *note)
+{
+    struct journal_record next = cursor->record;
+    if (!journal_next(&pieces->text[folder], &next) || next.type == JOURNAL_START)
+        return false;
+    cursor->record = next;
+    return gossip_journal_get(&cursor->names, next.type, next.data, next.size, note);
+}
+
+/* Can a node of this job have written it? */
+static bool
+sound(const struct gossip_note *note, const struct replay_rules *rules)
+{
+    bool flow =
+        note->event == GOSSIP_ASKED || note->event == GOSSIP_GAVE || note->event == GOSSIP_TOOK;
+    uint64_t all = rules->shards == 64 ? UINT64_MAX : (UINT64_C(1) << rules->shards) - 1;
+    if (note->event == GOSSIP_READ && (note->shards == 0 || note->shards & ~all))
+        return false;
+    if (note->event == GOSSIP_GAVE && note->share < 2)
+        return false;
+    return note->part < rules->part_count && (!flow || note->link > 0);
+}
+
+typedef int visit(struct replay_pieces *pieces, const struct replay_start *start,
+                  const struct gossip_note *note, struct why *why);
+
+/* Every event of every start, in the order of each journal. */
+static int
+each(struct replay_pieces *pieces, visit *fn, struct why *why)
+{
+    int rc = 0;
+    for (size_t s = 0; s < pieces->start_count && !rc; s++) {
+        const struct replay_start *start = &pieces->start[s];
+        struct replay_cursor cursor = {.record = {.at = start->at, .size = JOURNAL_START_SIZE}};
+        struct gossip_note note;
+        while (!rc && replay_pieces_next(pieces, start->folder, &cursor, &note))
+            rc = fn(pieces, start, &note, why);
+    }
+    return rc;
+}
+
+/* Counts the starts and pieces of a journal, and refuses what no node of this job wrote. */
+static int
+count(struct replay_pieces *pieces, size_t folder, const struct replay_rules *rules,
+      struct why *why)
+{
+    struct journal_record record = {0};
+    struct gossip_names names = {.next = 0};
+    struct gossip_note note;
+    while (journal_next(&pieces->text[folder], &record)) {
+        if (record.type == JOURNAL_START) {
+            names = (struct gossip_names){.next = 0};
+            pieces->start_count++;
+            continue;
+        }
+        if (!gossip_journal_get(&names, record.type, record.data, record.size, &note) ||
+            !sound(&note, rules))
+            return why_error(why, -EBADMSG,
+                             "%s/" JOURNAL_FILE ": the record of type %u at byte %zu is not of "
+                             "this job",
+                             pieces->dir[folder], record.type, record.at);
+        pieces->piece_count += note.event == GOSSIP_GAVE || note.event == GOSSIP_COPIED;
+    }
+    return 0;
+}
+
+/* --- Starts --------------------------------------------------------------------------------------- */
+
+static int
+two_journals(const struct replay_pieces *pieces, const struct replay_start *a,
+             const struct replay_start *b, struct why *why)
+{
+    return why_error(why, -EINVAL, "%s and %s have the journal of the same node",
+                     pieces->dir[a->folder], pieces->dir[b->folder]);
+}
+
+static int
+find_starts(struct replay_pieces *pieces, struct why *why)
+{
+    size_t n = 0;
+    for (size_t t = 0; t < pieces->text_count; t++) {
+        struct journal_record record = {0};
+        while (journal_next(&pieces->text[t], &record))
+            if (record.type == JOURNAL_START) {
+                pieces->by_node[n] = &pieces->start[n];
+                pieces->start[n++] = (struct replay_start){
+                    .node = {record.id, record.incarnation}, .folder = t, .at = record.at};
+            }
+    }
+    qsort(pieces->by_node, n, sizeof *pieces->by_node, start_order);
+    for (size_t k = 1; k < n; k++)
+        if (start_order(&pieces->by_node[k - 1], &pieces->by_node[k]) == 0)
+            return two_journals(pieces, pieces->by_node[k - 1], pieces->by_node[k], why);
+    return 0;
+}
+
+/* --- Pieces --------------------------------------------------------------------------------------- */
+
+static int
+add_piece(struct replay_pieces *pieces, const struct replay_start *start,
+          const struct gossip_note *note, struct why *why)
+{
+    (void)why;
+    if (note->event == GOSSIP_BEGAN)
+        pieces->start[start - pieces->start].resumes = note->number != 0;
+    if (note->event != GOSSIP_GAVE && note->event != GOSSIP_COPIED)
+        return 0;
+    struct replay_piece *piece = &pieces->piece[pieces->piece_count++];
+    *piece = name_of(start->node, note);
+    piece->giver = start->node;
+    return 0;
+}
+
+static int
+contradiction(struct why *why)
+{
+    return why_error(why, -EBADMSG, "the journals contradict one another: are they of one run?");
+}
+
+/* `start` has something from a node whose journal does not say that it gave it. */
+static int
+unknown(const struct replay_pieces *pieces, const struct replay_start *start,
+        struct proto_node node, struct why *why)
+{
+    const struct replay_start *other = find_start(pieces, node);
+    const char *dir = pieces->dir[start->folder];
+    if (other)
+        return why_error(why, -ENOENT,
+                         "%s/" JOURNAL_FILE " is cut off: %s has values from that node which are "
+                         "not in it",
+                         pieces->dir[other->folder], dir);
+    return why_error(why, -ENOENT,
+                     "%s has values from node %016llx, and no journal is that node's: a journal is "
+                     "missing",
+                     dir, (unsigned long long)node.id);
+}
+
+/* Marks what was asked for and taken. */
+static int
+match(struct replay_pieces *pieces, const struct replay_start *start,
+      const struct gossip_note *note, struct why *why)
+{
+    bool took = note->event == GOSSIP_TOOK || note->event == GOSSIP_GOT;
+    if (!took && note->event != GOSSIP_ASKED)
+        return 0;
+    struct replay_piece *piece = replay_pieces_find(pieces, start->node, note);
+    if (!piece)
+        return took ? unknown(pieces, start, note->peer, why) : 0;
+    if (node_order(piece->giver, note->peer) != 0 || (took ? piece->wanted : piece->asked))
+        return contradiction(why);
+    piece->asked |= !took;
+    piece->wanted |= took;
+    return 0;
+}
+
+/* Of what was given, the other end is needed. */
+static int
+check_asked(struct replay_pieces *pieces, const struct replay_start *start,
+            const struct gossip_note *note, struct why *why)
+{
+    if (note->event != GOSSIP_GAVE)
+        return 0;
+    const struct replay_piece *piece = replay_pieces_find(pieces, start->node, note);
+    return piece->asked ? 0 : unknown(pieces, start, note->peer, why);
+}
+
+static int
+find_pieces(struct replay_pieces *pieces, bool push_sum, struct why *why)
+{
+    pieces->piece_count = 0;
+    int rc = each(pieces, add_piece, why);
+    if (rc)
+        return rc;
+    qsort(pieces->piece, pieces->piece_count, sizeof *pieces->piece, piece_order);
+    for (size_t k = 1; k < pieces->piece_count; k++)
+        if (piece_order(&pieces->piece[k - 1], &pieces->piece[k]) == 0)
+            return contradiction(why);
+    rc = each(pieces, match, why);
+    return rc || push_sum ? rc : each(pieces, check_asked, why);
+}
+
+/* --- Life ----------------------------------------------------------------------------------------- */
+
+int
+replay_pieces_init(struct replay_pieces *pieces, const char *const *dir, size_t dirs,
+                   const struct replay_rules *rules, struct why *why)
+{
+    int rc = 0;
+    assert(dirs <= VERIFY_DIRS_MAX);
+    *pieces = (struct replay_pieces){.dir = dir};
+    for (; pieces->text_count < dirs && !rc; pieces->text_count += !rc) {
+        rc = replay_journal(&pieces->text[pieces->text_count], dir[pieces->text_count],
+                            rules->job_hash, why);
+    }
+    for (size_t t = 0; t < dirs && !rc; t++)
+        rc = count(pieces, t, rules, why);
+    if (rc)
+        return rc;
+    pieces->start = calloc(pieces->start_count + 1, sizeof *pieces->start);
+    pieces->by_node = calloc(pieces->start_count + 1, sizeof *pieces->by_node);
+    pieces->piece = calloc(pieces->piece_count + 1, sizeof *pieces->piece);
+    if (!pieces->start || !pieces->by_node || !pieces->piece)
+        return why_error(why, -ENOMEM, "not enough memory for the journals");
+    rc = find_starts(pieces, why);
+    return rc ? rc : find_pieces(pieces, rules->push_sum, why);
+}
+
+void
+replay_pieces_fini(struct replay_pieces *pieces)
+{
+    for (size_t k = 0; pieces->piece && k < pieces->piece_count; k++) {
+        free(pieces->piece[k].theirs);
+        free(pieces->piece[k].body);
+    }
+    for (size_t t = 0; t < pieces->text_count; t++)
+        journal_unload(&pieces->text[t]);
+    free(pieces->piece);
+    free(pieces->start);
+    free(pieces->by_node);
+}

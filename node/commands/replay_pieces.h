@@ -1,0 +1,68 @@
+/* replay_pieces.h - what the journals of a run that gossiped say: who started, and which pieces of values went from whom to
+ * whom. For replay_gossip.c. */
+#ifndef NODE_REPLAY_PIECES_H
+#define NODE_REPLAY_PIECES_H
+
+#include "node/commands/verify.h"
+#include "node/results/journal.h"
+#include "node/train/gossip_journal.h"
+
+/* One start of a node. */
+struct replay_start {
+    struct proto_node node;
+    size_t folder;
+    size_t at;    /* its place in the journal of the folder */
+    bool resumes; /* it went on from a checkpoint */
+};
+
+/* A flow or a copy, of one part of the values. */
+struct replay_piece {
+    struct proto_node whose; /* flow: who asked for it; copy: who sent it */
+    uint64_t link, number;   /* link 0: a copy */
+    uint32_t part;
+    struct proto_node giver;
+    bool asked;      /* flow: its taker's values are known */
+    bool wanted;     /* somebody took it */
+    int32_t *theirs; /* flow: values of who asked; NULL: not yet, or not any more */
+    int32_t *body;   /* NULL: not yet, or not any more */
+    int64_t weight;
+};
+
+struct replay_pieces {
+    const char *const *dir; /* borrowed */
+    struct journal_text text[VERIFY_DIRS_MAX];
+    size_t text_count;
+    struct replay_start *start; /* [start_count], by folder and place */
+    size_t start_count;
+    struct replay_piece *piece; /* [piece_count], by name */
+    size_t piece_count;
+    const struct replay_start **by_node; /* [start_count] */
+};
+
+/* What a journal must agree with. */
+struct replay_rules {
+    uint64_t job_hash;
+    bool push_sum;     /* an ASK has no values */
+    size_t part_count; /* of the values */
+    unsigned shards;
+};
+
+/* Where somebody reads; zeros, with the record of a start. */
+struct replay_cursor {
+    struct journal_record record;
+    struct gossip_names names;
+};
+
+/* Reads the journals of folders dir[count], and finds for each piece who made it. Refuses journals that cannot be all
+ * journals of one run. Returns 0 or a negative errno with `why`; replay_pieces_fini follows in both cases. */
+int replay_pieces_init(struct replay_pieces *pieces, const char *const *dir, size_t count,
+                       const struct replay_rules *rules, struct why *why);
+void replay_pieces_fini(struct replay_pieces *pieces);
+/* The next event of a start; `record` of the cursor is that of the start, or of the event before. False: there is none. */
+bool replay_pieces_next(const struct replay_pieces *pieces, size_t folder,
+                        struct replay_cursor *cursor, struct gossip_note *note);
+/* The piece that an event of `self` is about. */
+struct replay_piece *replay_pieces_find(const struct replay_pieces *pieces, struct proto_node self,
+                                        const struct gossip_note *note);
+
+#endif

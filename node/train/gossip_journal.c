@@ -1,0 +1,156 @@
+/* gossip_journal.c - see gossip_journal.h. */
+#include "node/train/gossip_journal.h"
+
+#include <assert.h>
+
+#include "proto/bytes.h"
+
+enum { PEER = 1, LINK = 2, NUMBER = 4, PART = 8, SHARE = 16, STEP = 32, TOTAL = 64, SHARDS = 128 };
+enum { EMPTY = 256, EVENTS = GOSSIP_RESULT + 1 };
+
+/* What an event's record has; 0: there is none. */
+static const unsigned fields[EVENTS] = {
+    [GOSSIP_BEGAN] = NUMBER,
+    [GOSSIP_READ] = STEP | TOTAL | SHARDS,
+    [GOSSIP_UPDATED] = EMPTY,
+    [GOSSIP_PHASE] = EMPTY,
+    [GOSSIP_ASKED] = PEER | LINK | NUMBER | PART,
+    [GOSSIP_GAVE] = PEER | LINK | NUMBER | PART | SHARE,
+    [GOSSIP_TOOK] = PEER | LINK | NUMBER | PART,
+    [GOSSIP_COPIED] = NUMBER | PART,
+    [GOSSIP_GOT] = PEER | NUMBER | PART,
+    [GOSSIP_ADOPTED] = EMPTY,
+    [GOSSIP_MEAN_BEGAN] = EMPTY,
+    [GOSSIP_MEAN_VOID] = EMPTY,
+    [GOSSIP_MEAN] = EMPTY,
+    [GOSSIP_RESULT] = EMPTY,
+};
+
+bool
+gossip_journal_has(unsigned type)
+{
+    return type < EVENTS && fields[type] != 0;
+}
+
+/* --- Numbers -------------------------------------------------------------------------------------- */
+
+static void
+put_number(struct bytes_out *out, uint64_t value)
+{
+    for (; value >= 128; value >>= 7)
+        bytes_put_u8(out, (uint8_t)(value | 128));
+    bytes_put_u8(out, (uint8_t)value);
+}
+
+/* At most `max`; else the record overruns. */
+static uint64_t
+get_number(struct bytes_in *in, uint64_t max)
+{
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        uint64_t byte = bytes_u8(in), bits = byte & 127;
+        in->overrun |= bits << shift >> shift != bits;
+        value |= bits << shift;
+        if (byte < 128)
+            break;
+        in->overrun |= shift == 63;
+    }
+    in->overrun |= value > max;
+    return in->overrun ? 0 : value;
+}
+
+/* --- Peers ---------------------------------------------------------------------------------------- */
+
+static bool
+equal(struct proto_node a, struct proto_node b)
+{
+    return a.id == b.id && a.incarnation == b.incarnation;
+}
+
+static void
+put_peer(struct bytes_out *out, struct gossip_names *names, struct proto_node node)
+{
+    unsigned place = 0;
+    while (place < GOSSIP_NAMES && !equal(names->node[place], node))
+        place++;
+    if (place < GOSSIP_NAMES) {
+        put_number(out, 2 * place);
+        return;
+    }
+    place = names->next++ % GOSSIP_NAMES;
+    names->node[place] = node;
+    put_number(out, 2 * place + 1);
+    bytes_put_u64(out, node.id);
+    bytes_put_u64(out, node.incarnation);
+}
+
+static struct proto_node
+get_peer(struct bytes_in *in, struct gossip_names *names)
+{
+    uint64_t word = get_number(in, 2 * GOSSIP_NAMES - 1), place = word / 2;
+    if (word % 2) {
+        in->overrun |= place != names->next % GOSSIP_NAMES;
+        names->next++;
+        names->node[place].id = bytes_u64(in);
+        names->node[place].incarnation = bytes_u64(in);
+    }
+    in->overrun |= names->node[place].id == 0;
+    return names->node[place];
+}
+
+/* --- Records -------------------------------------------------------------------------------------- */
+
+size_t
+gossip_journal_put(struct gossip_names *names, const struct gossip_note *note,
+                   uint8_t data[GOSSIP_RECORD_MAX])
+{
+    assert(gossip_journal_has(note->event));
+    unsigned has = fields[note->event];
+    struct bytes_out out = bytes_out(data, GOSSIP_RECORD_MAX);
+    if (has & PEER)
+        put_peer(&out, names, note->peer);
+    if (has & LINK)
+        put_number(&out, note->link);
+    if (has & NUMBER)
+        put_number(&out, note->number);
+    if (has & PART)
+        put_number(&out, note->part);
+    if (has & SHARE)
+        put_number(&out, note->share);
+    if (has & STEP)
+        put_number(&out, note->step);
+    if (has & TOTAL)
+        put_number(&out, note->total);
+    if (has & SHARDS)
+        put_number(&out, note->shards);
+    assert(!out.overrun);
+    return bytes_written(&out, data);
+}
+
+bool
+gossip_journal_get(struct gossip_names *names, unsigned type, const uint8_t *data, size_t size,
+                   struct gossip_note *note)
+{
+    if (!gossip_journal_has(type))
+        return false;
+    unsigned has = fields[type];
+    struct bytes_in in = bytes_in(data, size);
+    *note = (struct gossip_note){.event = (enum gossip_event)type};
+    if (has & PEER)
+        note->peer = get_peer(&in, names);
+    if (has & LINK)
+        note->link = get_number(&in, UINT64_MAX);
+    if (has & NUMBER)
+        note->number = get_number(&in, UINT64_MAX);
+    if (has & PART)
+        note->part = (uint32_t)get_number(&in, UINT32_MAX);
+    if (has & SHARE)
+        note->share = (uint32_t)get_number(&in, UINT32_MAX);
+    if (has & STEP)
+        note->step = get_number(&in, UINT64_MAX);
+    if (has & TOTAL)
+        note->total = get_number(&in, UINT64_MAX);
+    if (has & SHARDS)
+        note->shards = get_number(&in, UINT64_MAX);
+    return bytes_done(&in);
+}

@@ -1,0 +1,44 @@
+/* gossip_journal.h - the records of a node that gossips, in the journal of its run (node/results/journal.h).
+ *
+ * A record is one event of mesh/core/gossip.h, in the order in which the node noted them; its type is the event. The data
+ * are those numbers of the note from which the run follows, as varints (7 bits to a byte, the lowest first, bit 7: one
+ * more follows):
+ *
+ *     BEGAN     hash of the parameters of the checkpoint that it went on from; 0: it began with those of the job
+ *     READ      step, total, shards
+ *     ASKED     peer, link, number, part
+ *     GAVE      peer, link, number, part, share
+ *     TOOK      peer, link, number, part
+ *     COPIED    number, part
+ *     GOT       peer, number, part
+ *
+ *     UPDATED, PHASE, ADOPTED, MEAN_BEGAN, MEAN_VOID, MEAN, RESULT: nothing
+ *
+ * LOST changes no values and is not written. What a flow or a copy consists of is not written either: it follows from the
+ * values at its ends.
+ *
+ * A peer has a place, 0..63. The first time it is 2 * place + 1 and then its id and incarnation, 8 bytes each; later it is
+ * 2 * place. Places are given in order, and again from 0; each start of the program begins with none. */
+#ifndef NODE_GOSSIP_JOURNAL_H
+#define NODE_GOSSIP_JOURNAL_H
+
+#include "mesh/core/gossip.h"
+
+enum { GOSSIP_RECORD_MAX = 80, GOSSIP_NAMES = 64 };
+
+/* Who has which place; zeros at a start. */
+struct gossip_names {
+    struct proto_node node[GOSSIP_NAMES];
+    unsigned next;
+};
+
+/* Is there a record of this event? */
+bool gossip_journal_has(unsigned type);
+/* Writes the data of a record. Returns its size. */
+size_t gossip_journal_put(struct gossip_names *names, const struct gossip_note *note,
+                          uint8_t out[GOSSIP_RECORD_MAX]);
+/* Reads one. False: no node wrote it. */
+bool gossip_journal_get(struct gossip_names *names, unsigned type, const uint8_t *data, size_t size,
+                        struct gossip_note *note);
+
+#endif

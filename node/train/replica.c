@@ -1,0 +1,148 @@
+/* replica.c - see replica.h. */
+#include "node/train/replica.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+static const double UNIT = 1.0 / GOSSIP_ONE;
+
+static int32_t
+whole(double value)
+{
+    double units = nearbyint(value / UNIT);
+    return units >= INT32_MAX ? INT32_MAX : units <= INT32_MIN ? INT32_MIN : (int32_t)units;
+}
+
+static void
+take_values(struct state *state, const int32_t *values)
+{
+    for (size_t k = 0; k < state->param_count; k++)
+        state->params[k] = (float)(values[k] * UNIT);
+}
+
+void
+replica_values(const struct state *state, int32_t *out)
+{
+    for (size_t k = 0; k < state->param_count; k++)
+        out[k] = whole((double)state->params[k]);
+}
+
+uint64_t
+replica_hash(const struct state *state)
+{
+    return XXH3_64bits(state->params, state->param_count * sizeof *state->params) | 1;
+}
+
+/* --- A step --------------------------------------------------------------------------------------- */
+
+static uint64_t
+epoch_steps(const struct state_job *job)
+{
+    return (job->train + job->batch - 1) / job->batch;
+}
+
+/* Before which step is the replica? It may have joined late; nobody's steps are counted but its own. With async the
+ * mesh's common progress decides on the rate, and on the data: a slow node does not stay behind. */
+static void
+place(struct state *state, bool async, const struct gossip_task *task)
+{
+    struct state_header *h = state->header;
+    const struct state_job *job = &state->job;
+    uint64_t total = state_steps_total(state);
+    uint64_t step = async ? task->total / job->shards : task->step;
+    h->done = 0;
+    h->phase = STATE_TRAIN;
+    h->step = step < total ? step : total - 1;
+    h->epoch = h->step / epoch_steps(job);
+    h->epoch_step = h->step % epoch_steps(job);
+}
+
+void
+replica_begin(const struct replica *replica, const struct gossip_task *task, const int32_t *values)
+{
+    struct state *state = replica->state;
+    place(state, replica->async, task);
+    take_values(state, values);
+    memcpy(replica->before, state->params, state->param_count * sizeof(float));
+}
+
+/* With async a fast node may make several steps while the mesh makes one: each with other shards of it. */
+uint64_t
+replica_shards(const struct replica *replica, const struct gossip_task *task)
+{
+    unsigned shards = replica->state->job.shards, by = (unsigned)(task->step % shards);
+    uint64_t all = shards == 64 ? UINT64_MAX : (UINT64_C(1) << shards) - 1;
+    if (!replica->async || by == 0)
+        return task->shards;
+    return (task->shards << by | task->shards >> (shards - by)) & all;
+}
+
+/* Some shards stand for all. */
+static void
+scale(const struct state *state, int32_t *sum)
+{
+    int64_t mine = sum[state->param_count + TAIL_SAMPLES], all = (int64_t)state_rows(state);
+    if (mine <= 0 || mine == all)
+        return;
+    for (size_t k = 0; k < state->param_count; k++) {
+        int64_t value = sum[k] * all / mine;
+        sum[k] = (int32_t)(value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value);
+    }
+}
+
+struct sign {
+    void (*alive)(void *ctx);
+    void *ctx;
+};
+
+static void
+bucket_ready(void *ctx, size_t bucket)
+{
+    const struct sign *sign = ctx;
+    (void)bucket;
+    if (sign->alive)
+        sign->alive(sign->ctx);
+}
+
+uint64_t
+replica_round(const struct replica *replica, uint64_t shards, int32_t *own,
+              struct state_event *event, void (*alive)(void *ctx), void *ctx)
+{
+    struct sign sign = {alive, ctx};
+    bool evaluation = replica->state->header->phase == STATE_EVALUATE;
+    state_hash_anew(replica->state, replica->pool);
+    work_drop(replica->work);
+    work_round(replica->work, replica->state, shards, true, own, bucket_ready, &sign);
+    if (!evaluation)
+        scale(replica->state, own);
+    uint64_t hash = state_advance(replica->next, replica->state, own, event, replica->pool);
+    state_swap(replica->state, replica->next);
+    event->coverage = shards;
+    return hash;
+}
+
+void
+replica_update(const struct replica *replica, int32_t *out)
+{
+    for (size_t k = 0; k < replica->state->param_count; k++)
+        out[k] = whole((double)replica->state->params[k] - (double)replica->before[k]);
+}
+
+/* --- The end -------------------------------------------------------------------------------------- */
+
+void
+replica_result(struct state *state, const int32_t *values)
+{
+    struct state_header *h = state->header;
+    const struct state_job *job = &state->job;
+    uint64_t total = state_steps_total(state);
+    for (size_t s = 0; s < state->slot_count; s++)
+        memset(state->slot[s], 0, state->param_count * sizeof *state->slot[s]);
+    state_start(state, NULL);
+    take_values(state, values);
+    h->step = total;
+    h->epoch = total / epoch_steps(job);
+    h->samples = total / epoch_steps(job) * job->train + total % epoch_steps(job) * job->batch;
+}
