@@ -216,7 +216,9 @@ struct proto_total {
     uint64_t round;
     uint64_t block;
     uint64_t state_hash; /* of the state before this round; the total is applied to that state */
-    uint64_t check;      /* XXH3-64 of the body, with the other fields as seed */
+    uint64_t
+        commit; /* number of totals that I have applied, with this one: summed again it has another one */
+    uint64_t check; /* XXH3-64 of the body, with the other fields as seed */
 };
 
 struct proto_page { /* WANT and PAGE */

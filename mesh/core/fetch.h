@@ -101,7 +101,8 @@ struct fetch {
     bool sure;          /* the donor has the totals */
     struct awake since; /* when the stage began */
     bool adopted;       /* and was in no plan since; if it is overtaken now, it is too slow */
-    uint64_t block;     /* next block of the total of core->round */
+    uint64_t block;     /* next block of the total of core->round, */
+    uint64_t commit;    /* and which total of the donor's that is: as in struct proto_total */
     uint64_t told_round, told_block;          /* from the last FOLLOW */
     struct fetch_kept kept[FETCH_FOLLOW_MAX]; /* totals that came too early */
     size_t kept_count;

@@ -101,6 +101,25 @@ told(struct fetch *fetch, const struct core *core, uint64_t hash)
     return verdict;
 }
 
+/* The total is to come again from its first block on. */
+static void
+anew(struct fetch *fetch, const struct core *core)
+{
+    fetch->block = 0;
+    fetch->told_round = core->round;
+    fetch->told_block = 1; /* so tell again */
+}
+
+/* Is it of another total than the blocks before it? The donor went back, and the round was summed again; only exact sums
+ * are equal then. */
+static bool
+of_another_total(const struct core *core, const struct proto_total *total)
+{
+    const struct fetch *fetch = &core->fetch;
+    return core->config.inexact && fetch->block > 0 && total->commit != fetch->commit &&
+           !core_mutant(MUTANT_TWO_TOTALS);
+}
+
 /* The block whose turn it is; the last one completes the total. */
 static struct fetch_verdict
 total_take(struct fetch *fetch, const struct core *core, const struct proto_total *total,
@@ -118,7 +137,12 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_tota
     /* The size comes last: which buckets a round has, and so the size of its total, is a part of the state. */
     if (fetch->stage != FETCH_FOLLOWING || !fits)
         return verdict;
+    if (of_another_total(core, total)) {
+        anew(fetch, core);
+        return verdict;
+    }
     scatter(core, at, body, size);
+    fetch->commit = total->commit;
     fetch->block++;
     fetch->sure = true;
     fetch->progress_at = core->awake;
@@ -218,11 +242,8 @@ fetch_on_total(struct fetch *fetch, const struct core *core, int from,
 void
 fetch_total_bad(struct fetch *fetch, const struct core *core)
 {
-    if (fetch->stage != FETCH_FOLLOWING)
-        return;
-    fetch->block = 0;
-    fetch->told_round = core->round;
-    fetch->told_block = 1; /* so tell again */
+    if (fetch->stage == FETCH_FOLLOWING)
+        anew(fetch, core);
 }
 
 /* Half of what was allowed has come, or nothing for long. */

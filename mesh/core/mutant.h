@@ -72,7 +72,9 @@
 #define MUTANT_TOTAL_SIZE                                                                          \
     (UINT64_C(1) << 46) /* a total of another size does not tell the state that it is for */
 #define MUTANT_COPY_VOTES                                                                          \
-    (UINT64_C(1) << 47)                /* a copy of a state counts like one that was computed */
+    (UINT64_C(1) << 47) /* a copy of a state counts like one that was computed */
+#define MUTANT_TWO_TOTALS                                                                          \
+    (UINT64_C(1) << 57) /* a follower puts blocks of two totals of a round together */
 #define MUTANT_PIN (UINT64_C(1) << 61) /* shards change hands where they must not */
 #define MUTANT_OWNED                                                                               \
     (UINT64_C(1) << 62) /* a sum is complete without the last member's own shards */

@@ -13,7 +13,7 @@ void
 serve_reset(struct serve *serve, const struct core *core)
 {
     bool logs = serve->logs;
-    *serve = (struct serve){.state = SERVE_NONE};
+    *serve = (struct serve){.state = SERVE_NONE, .commits = serve->commits};
     if (logs)
         core->config.trainer->forget(core->config.trainer_ctx);
 }
@@ -180,6 +180,7 @@ drop_overlapping(struct serve *serve, const struct core *core, size_t at, size_t
 void
 serve_committed(struct serve *serve, const struct core *core)
 {
+    serve->commits++;
     if (!serve->logs)
         return;
     size_t size = (size_t)transfer_total_size(core->buckets, core->first_bucket,
@@ -195,7 +196,8 @@ serve_committed(struct serve *serve, const struct core *core)
     }
     drop_overlapping(serve, core, at, at + size);
     assert(at + size <= core->config.log_size);
-    *total_of(serve, core->round) = (struct serve_total){at, size, core->state_hash};
+    *total_of(serve, core->round) =
+        (struct serve_total){at, size, core->state_hash, serve->commits};
     serve->next = at + size;
     for (size_t b = core->first_bucket; b < core->config.bucket_count; b++) {
         size_t bytes = core->buckets[b].count * sizeof(int32_t);
@@ -221,6 +223,7 @@ send_total(struct serve *serve, const struct core *core, int to, uint64_t round,
         size = size < core->config.block_size ? size : core->config.block_size;
         body += total->at + skip;
         msg.total.state_hash = total->state_hash;
+        msg.total.commit = total->commit;
     }
     msg.total.check = transfer_total_check(&msg.total, body, size);
     served->served_at = core->awake;

@@ -44,6 +44,7 @@ struct serve_peer {
 struct serve_total {
     size_t at, size;
     uint64_t state_hash; /* of the state to which it was applied */
+    uint64_t commit;     /* as in struct proto_total */
 };
 
 struct serve {
@@ -55,6 +56,7 @@ struct serve {
     uint64_t copied; /* blocks copied so far */
     uint64_t due;    /* bitmap of peers that wait for an OFFER */
     struct awake asked_at;
+    uint64_t commits; /* totals applied */
 
     bool logs; /* the log has the totals of the rounds [first, core->round) */
     uint64_t first;

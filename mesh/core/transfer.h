@@ -77,6 +77,7 @@ static inline uint64_t
 transfer_total_check(const struct proto_total *total, const void *body, size_t size)
 {
     uint64_t seed = mix64_pair(mix64_pair(total->round, total->block), total->state_hash);
+    seed = mix64_pair(seed, total->commit);
     return XXH3_64bits_withSeed(body, size, seed);
 }
 

@@ -480,6 +480,49 @@ a_total_from_another_donor_begins_anew_if_sums_are_inexact(void **state)
     }
 }
 
+/* The half of a total in block `block` from node 7. */
+static void
+give_half(struct lone *lone, uint64_t block, uint64_t commit)
+{
+    static int32_t half[LONE_VECTOR / 2];
+    struct proto_msg msg = {
+        .type = PROTO_TOTAL,
+        .total = {.round = 9, .block = block, .state_hash = 77 + 9, .commit = commit}};
+    msg.total.check = transfer_total_check(&msg.total, half, sizeof half);
+    say_bulk(lone, 7, &msg, half, sizeof half);
+}
+
+/* Node 7 went back between two blocks of a total, and computed the round again, perhaps with other members. Is the total
+ * committed that has blocks of both? */
+static bool
+takes_two_halves(bool inexact, uint64_t mutant)
+{
+    struct lone *lone = following_with(mutant);
+    lone->core->config.inexact = inexact;
+    lone->core->config.block_size = LONE_VECTOR * sizeof(int32_t) / 2;
+    give_half(lone, 0, 3);
+    lone_forget_sent(lone);
+    give_half(lone, 1, 4);
+    bool takes = lone->commit;
+    if (!takes) {
+        assert_int_equal(lone_sent(lone, 7, PROTO_FOLLOW)->msg.follow.block, 0);
+        give_half(lone, 0, 4);
+        give_half(lone, 1, 4);
+        assert_true(lone->commit);
+    }
+    lone_destroy(&lone);
+    return takes;
+}
+
+static void
+blocks_of_two_inexact_totals_are_not_put_together(void **state)
+{
+    (void)state;
+    assert_true(takes_two_halves(false, 0));
+    assert_false(takes_two_halves(true, 0));
+    assert_true(takes_two_halves(true, MUTANT_TWO_TOTALS));
+}
+
 /* The second net behind the round of an offer: votes count for later rounds than ours only. */
 static void
 an_offer_of_what_we_have_gets_no_votes(void **state)
@@ -676,6 +719,7 @@ main(void)
         cmocka_unit_test(totals_are_applied_in_their_order),
         cmocka_unit_test(a_total_of_the_round_before_is_for_another_state),
         cmocka_unit_test(a_total_from_another_donor_begins_anew_if_sums_are_inexact),
+        cmocka_unit_test(blocks_of_two_inexact_totals_are_not_put_together),
         cmocka_unit_test(an_offer_of_what_we_have_gets_no_votes),
         cmocka_unit_test(who_follows_one_of_another_state_stops),
         cmocka_unit_test(who_differs_from_more_goes_back_and_follows),

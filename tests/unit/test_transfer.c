@@ -62,17 +62,17 @@ checksums_are_over_the_body_and_each_field(void **state)
 {
     (void)state;
     const struct proto_offer offer = {.round = 3, .state_hash = 4, .size = 5};
-    const struct proto_total total = {.round = 3, .block = 4, .state_hash = 5};
+    const struct proto_total total = {.round = 3, .block = 4, .state_hash = 5, .commit = 6};
     struct proto_offer o[] = {offer, offer, offer};
-    struct proto_total t[] = {total, total, total};
+    struct proto_total t[] = {total, total, total, total};
     o[0].round++, o[1].state_hash++, o[2].size++;
-    t[0].round++, t[1].block++, t[2].state_hash++;
-    for (int k = 0; k < 3; k++) {
+    t[0].round++, t[1].block++, t[2].state_hash++, t[3].commit++;
+    for (int k = 0; k < 3; k++)
         assert_true(transfer_offer_check(&o[k], "abc", 3) !=
                     transfer_offer_check(&offer, "abc", 3));
+    for (int k = 0; k < 4; k++)
         assert_true(transfer_total_check(&t[k], "abc", 3) !=
                     transfer_total_check(&total, "abc", 3));
-    }
     assert_true(transfer_offer_check(&offer, "abd", 3) != transfer_offer_check(&offer, "abc", 3));
     assert_true(transfer_total_check(&total, "abd", 3) != transfer_total_check(&total, "abc", 3));
 }
