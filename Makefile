@@ -118,14 +118,15 @@ check: check-deps                    ## everything that must hold: unit tests, p
 	    $B/sim $(wildcard tests/process/test_*.sh)
 
 # ARM64 on this machine: Debian's cross compiler, its packages in a tree, qemu-user. make check has a short part of it.
+# The emulator is 20 to 50 times slower: tests draw a tenth of their random cases, and say so (tests/support/cases.h).
 arm_cc   := aarch64-linux-gnu-gcc
 arm_root := build/sysroot-aarch64-linux-gnu
 check-arm: check-deps                ## ARM64 by qemu-user, half an hour: unit tests, properties, corpora; x86-64 and ARM64 in one mesh
 	@tests/support/deps.sh arm
 	@tests/support/sysroot.sh $(arm_root)
-	@$(MAKE) -s all
-	@$(MAKE) -s CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode test-build
-	@SYSROOT=$(abspath $(arm_root)) RUNNER=tests/support/qemu.sh DEADLINE=3600 tests/run.sh build/$(arm_cc)/logs \
+	@$(MAKE) -s $(parallel) all
+	@$(MAKE) -s $(parallel) CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode test-build
+	@SYSROOT=$(abspath $(arm_root)) RUNNER=tests/support/qemu.sh DEADLINE=3600 TEST_CASES=$${TEST_CASES:-0.1} tests/run.sh build/$(arm_cc)/logs \
 	    $(patsubst $B/%,build/$(arm_cc)/%,$(tests) $(replays))
 	@MESHNODE=$(abspath $B/meshnode) tests/process/test_arm.sh all
 

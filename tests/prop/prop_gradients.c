@@ -14,6 +14,7 @@
 
 #include "nn/layers/layer.h"
 #include "nn/rng.h"
+#include "tests/support/cases.h"
 
 static uint64_t draws;
 
@@ -315,16 +316,17 @@ random_net_check(enum nn_kind kind, enum nn_loss loss)
 static void
 gradients_are_central_differences(void **state)
 {
+    size_t each = cases(12);
     nn_init(*state);
     for (int kind = 0; kind < NN_KINDS; kind++)
         for (int loss = 0; loss <= NN_LOGISTIC; loss++)
-            for (int i = 0; i < 12; i++) {
+            for (size_t i = 0; i < each; i++) {
                 if (takes_images((enum nn_kind)kind))
                     random_net_check((enum nn_kind)kind, (enum nn_loss)loss);
                 if (takes_any_shape((enum nn_kind)kind))
                     random_tokens_check((enum nn_kind)kind, (enum nn_loss)loss);
             }
-    for (int i = 0; i < 12; i++)
+    for (size_t i = 0; i < each; i++)
         random_tied_check();
     assert_true(kinks < checked / 20);
 }
@@ -427,7 +429,7 @@ static void
 fast_layers_equal_naive_ones(void **state)
 {
     nn_init(*state);
-    for (int i = 0; i < 150; i++) {
+    for (size_t i = cases(150); i > 0; i--) {
         unsigned kernel = 1 + below(5);
         struct nn_shape flat = {1, {1 + below(90)}},
                         image = {3, {1 + below(5), kernel + below(12), kernel + below(20)}},

@@ -19,18 +19,37 @@ static const char text[] = "data: {source: glyphs, train: 2400, test: 24}\n"
                            "dense: 500, relu, dense: 10]\n"
                            "train: {batch: 2400, optimizer: {adam: 0.001}}\n";
 
-static int
-plan(const char *const *set, struct memory *memory)
+static struct config *
+config_of(const char *const *set)
 {
     struct config *config;
-    struct job job = {0};
     assert_int_equal(config_parse(&config, "test", text, strlen(text), &why), 0);
     for (; *set; set++)
         assert_int_equal(config_set(config, *set, &why), 0);
     assert_int_equal(config_check(config, &why), 0);
+    return config;
+}
+
+static int
+plan(const char *const *set, struct memory *memory)
+{
+    struct config *config = config_of(set);
+    struct job job = {0};
     assert_int_equal(job_open(&job, config, &why), 0);
     int rc = memory_plan(memory, config, &job, &why);
     job_close(&job);
+    config_destroy(&config);
+    return rc;
+}
+
+/* The plan of a job that is open, with another limit. */
+static int
+plan_within(uint64_t mib, const struct job *job, struct memory *memory)
+{
+    char limit[64];
+    snprintf(limit, sizeof limit, "train.memory_max=%llu", (unsigned long long)mib);
+    struct config *config = config_of((const char *[]){limit, "node.threads=2", NULL});
+    int rc = memory_plan(memory, config, job, &why);
     config_destroy(&config);
     return rc;
 }
@@ -42,17 +61,17 @@ less_and_less_is_enough_until_it_is_refused(void **state)
 {
     (void)state;
     char limit[64];
-    const char *const set[] = {limit, "node.threads=2", NULL};
+    struct config *config = config_of((const char *[]){NULL});
+    struct job job = {0};
     struct memory last = {0}, memory;
     bool fewer = false, spilled = false;
-    snprintf(limit, sizeof limit, "train.memory_max=0");
-    assert_int_equal(plan(set, &memory), 0);
+    assert_int_equal(job_open(&job, config, &why), 0);
+    assert_int_equal(plan_within(0, &job, &memory), 0);
     assert_int_equal(memory.lanes, 12);
     assert_false(memory.spilled);
     uint64_t all = memory_total(&memory) >> 20, least = 0;
     for (uint64_t mib = all + 1; mib > 0; mib--) {
-        snprintf(limit, sizeof limit, "train.memory_max=%llu", (unsigned long long)mib);
-        int rc = plan(set, &memory);
+        int rc = plan_within(mib, &job, &memory);
         if (rc) {
             assert_int_equal(rc, -ENOMEM);
             snprintf(limit, sizeof limit, "expected at least %llu MiB",
@@ -72,6 +91,8 @@ less_and_less_is_enough_until_it_is_refused(void **state)
     }
     assert_true(fewer && spilled && least > 0);
     assert_in_range(last.lanes, 1, 2);
+    job_close(&job);
+    config_destroy(&config);
 }
 
 static void

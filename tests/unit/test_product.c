@@ -12,6 +12,7 @@
 #include "compress/check.h"
 #include "compress/exact.h"
 #include "nn/arithmetic/product.h"
+#include "tests/support/cases.h"
 #include "tests/support/rand.h"
 
 enum { SIZE = 1 << 19 };
@@ -82,7 +83,7 @@ every_element_equals_three_loops(void **state)
     (void)state;
     struct rand rand = {1};
     fill(&rand, a, SIZE), fill(&rand, b, SIZE), fill(&rand, bias, 1200);
-    for (size_t round = 0; round < 400; round++) {
+    for (size_t round = cases(400); round > 0; round--) {
         product_tune((size_t)rand_below(&rand, 80) << 10, (size_t)rand_below(&rand, 20) << 17);
         any_variant(&rand);
         size_t m = any_size(&rand), n = any_size(&rand), k = any_size(&rand) * 2;
@@ -219,13 +220,13 @@ integers_are_those_of_exact_add(void **state)
     (void)state;
     struct rand rand = {3};
     fill(&rand, a, SIZE), fill(&rand, b, SIZE);
-    for (size_t round = 0; round < 150; round++)
+    for (size_t round = cases(150); round > 0; round--)
         compare_sums(&rand, false);
-    for (size_t round = 0; round < 100; round++)
+    for (size_t round = cases(100); round > 0; round--)
         compare_sums(&rand, true);
     for (size_t i = 0; i < SIZE; i += 1 + rand_below(&rand, 3000))
         a[i] = i % 2 ? NAN : INFINITY;
-    for (size_t round = 0; round < 60; round++)
+    for (size_t round = cases(60); round > 0; round--)
         compare_sums(&rand, false);
 }
 

@@ -12,6 +12,7 @@
 #include "compress/check.h"
 #include "compress/exact.h"
 #include "nn/arithmetic/windows.h"
+#include "tests/support/cases.h"
 #include "tests/support/rand.h"
 
 enum { SIZE = 1 << 18, VARIANTS = 3, IMAGES_MAX = 5 };
@@ -117,7 +118,7 @@ run_equals_loops(void **state)
     (void)state;
     struct rand rand = {1};
     fill(&rand, x, SIZE), fill(&rand, bias, 100);
-    for (size_t round = 0; round < 400; round++) {
+    for (size_t round = cases(400); round > 0; round--) {
         size_t step = 1 + rand_below(&rand, 3) / 2, m = 1 + rand_below(&rand, 20);
         product_tune((size_t)rand_below(&rand, 80) << 10, 0);
         struct windows_product p = {.windows = any_windows(&rand),
@@ -186,7 +187,7 @@ floats_equal_loops(void **state)
     (void)state;
     struct rand rand = {2};
     fill(&rand, x, SIZE), fill(&rand, a, SIZE);
-    for (size_t round = 0; round < 100; round++) {
+    for (size_t round = cases(100); round > 0; round--) {
         struct windows_gradient g = any_gradient(&rand);
         size_t images = rand_below(&rand, IMAGES_MAX), count = g.count * window_size(&g.windows),
                size = windows_sum_scratch(&g.windows, g.count);
@@ -291,13 +292,13 @@ integers_are_those_of_exact_add(void **state)
     (void)state;
     struct rand rand = {4};
     fill(&rand, x, SIZE), fill(&rand, a, SIZE);
-    for (size_t round = 0; round < 60; round++)
+    for (size_t round = cases(60); round > 0; round--)
         compare_sums(&rand, false);
-    for (size_t round = 0; round < 40; round++)
+    for (size_t round = cases(40); round > 0; round--)
         compare_sums(&rand, true);
     for (size_t i = 0; i < SIZE; i += 1 + rand_below(&rand, 3000))
         a[i] = i % 2 ? NAN : INFINITY;
-    for (size_t round = 0; round < 20; round++)
+    for (size_t round = cases(20); round > 0; round--)
         compare_sums(&rand, false);
 }
 
