@@ -53,7 +53,7 @@ uint64_t
 memory_file(const struct memory *m)
 {
     uint64_t state = state_all(m) + state_all(m) / PAGE + 4 * CHECKPOINT_PAGE; /* with checks */
-    return m->spilled ? STATES * state + m->model + PAGE + m->log : 0;
+    return m->spilled ? STATES * state + m->model + PAGE + m->log_file : 0;
 }
 
 uint64_t
@@ -120,7 +120,8 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
         .local = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,
-        .log = mesh_log_size(vector),
+        .log = gossips || config->mesh.sync != CONFIG_BSP ? 0 : mesh_log_size(vector),
+        .log_file = mesh_log_size(vector),
         .most = config->train.memory_max << 20,
         .lanes = shards,
     };
@@ -198,7 +199,8 @@ memory_print(const struct memory *m, const struct config *config)
         row("  gossip", (double)m->gossip,
             "the replica's values, flows that are kept, its last step");
     snprintf(text, sizeof text, "only while a node catches up%s%s", *where ? "; " : "", where);
-    row("  sums kept for others", (double)m->log, text);
+    if (m->log > 0)
+        row("  sums kept for others", (double)m->log, text);
     memory_text(each, (double)m->shard);
     snprintf(text, sizeof text, "%u of %u shards at a time, %s each; recompute: %s", m->lanes,
              config->train.shards, each, config->train.recompute ? "yes" : "no");

@@ -23,8 +23,10 @@ struct memory {
     uint64_t shard;  /* activations of one shard */
     uint64_t local;  /* parameters and gradient of one shard, with train.local_steps */
     uint64_t gossip; /* what a replica needs on top: its values, flows, and what a step changed */
-    uint64_t log;    /* sums that are kept for nodes that catch up; only while one does */
-    uint64_t most;   /* train.memory_max; 0: no limit */
+    uint64_t
+        log; /* sums that are kept for nodes that catch up; only while one does. Free modes: none */
+    uint64_t log_file; /* room for them in a file */
+    uint64_t most;     /* train.memory_max; 0: no limit */
     /* With so many shards at a time: activations of them all, and what threads need that share the work on them. */
     uint64_t pass[EXACT_SHARDS_MAX + 1], team[EXACT_SHARDS_MAX + 1];
     /* The choice: */
