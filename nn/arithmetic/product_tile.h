@@ -42,6 +42,13 @@ share(size_t n, size_t most, size_t unit)
     return (even + unit - 1) / unit * unit;
 }
 
+/* The first multiple of a cache line. */
+static inline float *
+aligned(float *at)
+{
+    return (float *)(((uintptr_t)at + 63) & ~(uintptr_t)63);
+}
+
 /* --- panels --- */
 
 enum { BLOCK = 8 };

@@ -1,4 +1,4 @@
-/* windows.c - chooses the variant of windows_simd.c; sizes. */
+/* windows.c - chooses the variants of windows_run_simd.c and windows_sum_simd.c; sizes. */
 #include "nn/arithmetic/windows.h"
 
 static size_t
@@ -19,7 +19,7 @@ windows_panels(size_t m, size_t k)
     return round_up(m, PRODUCT_GROUP) * k;
 }
 
-/* A panel of windows, and a column of tiles that do not fit into y as they are. Vectors may end beyond a panel. */
+/* A panel of windows, from a cache line on, and a column of tiles that do not fit into y as they are. */
 size_t
 windows_scratch(const struct windows *w, size_t m)
 {
