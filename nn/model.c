@@ -254,6 +254,17 @@ relus_join(struct layer *layer, size_t count)
     }
 }
 
+/* In front of a maxpool that keeps at most a third, most of the gradient is 0. */
+static void
+sparse_find(struct layer *layer, size_t count)
+{
+    for (size_t l = 1; l < count; l++) {
+        bool relu = layer[l - 1].kind == &relu_kind && l > 1;
+        if (layer[l].kind == &maxpool_kind && layer[l].in_size / 3 >= layer[l].out_size)
+            layer[l - 1 - relu].sparse_after = true;
+    }
+}
+
 static int
 loss_check(const struct nn_model *model, struct why *why)
 {
@@ -299,6 +310,7 @@ model_init(struct nn_model *model, const struct nn_layer_spec *layers, struct wh
         return refuse(&model->layer[nest.open[nest.depth - 1]], why, "has no end");
     places_choose(model);
     relus_join(model->layer, model->layer_count);
+    sparse_find(model->layer, model->layer_count);
     int rc = loss_check(model, why);
     model->loss.outputs = in->dim[in->dims - 1];
     model->loss.positions = in->dims == 2 ? in->dim[0] : 1;

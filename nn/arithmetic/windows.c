@@ -46,16 +46,17 @@ windows_strip(const struct windows *w)
     return s;
 }
 
-/* The image, windows copied out of it, dy; per element of g an unfinished chain, a scale and a sum, and per position
- * of a window where in a tile it is. Vectors may end beyond the image. */
+/* The image and windows copied out of it, each from a cache line on, dy; per element of g an unfinished chain, a scale
+ * and a sum; per position of a window where in a tile it is; per pixel three numbers of a sparse dy. Vectors may end
+ * beyond the image, and beyond the last two. */
 size_t
 windows_sum_scratch(const struct windows *w, size_t count)
 {
     struct windows_strip s = windows_strip(w);
     size_t pixels = s.lines * w->columns,
            some = round_up(least(count, WINDOWS_FILTERS), PRODUCT_GROUP);
-    return s.image + WINDOWS_SLACK + pixels * s.row + WINDOWS_SLACK + pixels * some +
-           3 * some * s.panels + w->tall * w->wide * w->channels;
+    return s.image + 2 * WINDOWS_SLACK + pixels * s.row + WINDOWS_SLACK + pixels * some +
+           3 * some * s.panels + w->tall * w->wide * w->channels + 3 * pixels + WINDOWS_SLACK;
 }
 
 #if defined(__x86_64__)

@@ -10,7 +10,8 @@
  *
  * windows_run copies panels of neighbouring windows, as product.h does for matrices, straight from the planes of the
  * image. windows_sum walks over strips of an image with the channel last: there all (kj, channel) of a line of a window
- * are neighbours, and tiles in registers read them in place. */
+ * are neighbours, and tiles in registers read them in place. Behind a pooling layer most of dy is 0; then it walks only
+ * over the rest. */
 #ifndef NN_WINDOWS_H
 #define NN_WINDOWS_H
 
@@ -53,6 +54,8 @@ struct windows_gradient {
     const float *dy;     /* [images, filters, lines, columns] */
     size_t filters;      /* of dy, */
     size_t first, count; /* of which g has these */
+    bool
+        sparse; /* most of dy is expected to be 0: only the rest is multiplied; bits do not depend on it */
 };
 
 /* sum += the integers of each part of the images: sum->end counts images. In the sum a filter has the order (channel,

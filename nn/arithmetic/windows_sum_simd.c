@@ -1,6 +1,7 @@
 /* windows_sum_simd.c - gradients of filters: windows_sum and windows_floats of windows.h. See there. */
 #include "nn/arithmetic/windows.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "nn/arithmetic/gemm.h"
@@ -16,8 +17,12 @@ struct gradient {
     size_t K, parts; /* parts of a run, of about as many vectors each */
     float *image, *copied, *dy, *chain, *scale;
     int32_t *q;
-    uint32_t *place; /* [K] of an element in the tiles of 8 filters */
-    size_t groups;   /* size of these tiles */
+    uint32_t *place;   /* [K] of an element in the tiles of 8 filters */
+    size_t groups;     /* size of these tiles */
+    uint32_t *pixel;   /* if sparse: where the window of each pixel of a strip begins, */
+    uint32_t *at;      /* and of dy of one filter those that are not 0: their .pixel, */
+    float *slope;      /* and they themselves */
+    const float *read; /* what tiles read, image or copied */
 };
 
 /* First vector of part i of a run. */
@@ -42,24 +47,41 @@ places_fill(const struct gradient *g)
     }
 }
 
+static void
+pixels_fill(const struct gradient *g)
+{
+    const struct windows *w = &g->g->windows;
+    size_t line = w->stride * g->strip.pixel, step = w->stride * w->channels;
+    for (size_t l = 0, p = 0; l < g->strip.lines; l++)
+        for (size_t c = 0; c < w->columns; c++, p++)
+            g->pixel[p] = (uint32_t)(g->strip.row > 0 ? p * g->strip.row : l * line + c * step);
+}
+
 static struct gradient
 gradient_of(const struct windows_gradient *of, float *scratch)
 {
     const struct windows *w = &of->windows;
-    struct gradient g = {.g = of, .strip = windows_strip(w), .image = scratch};
+    struct gradient g = {.g = of, .strip = windows_strip(w), .image = aligned(scratch)};
     size_t most = (least(of->count, WINDOWS_FILTERS) + GROUP - 1) / GROUP;
     g.K = w->tall * w->wide * w->channels;
     g.parts = (vectors_of(g.strip.run) + VECTORS - 1) / VECTORS;
     g.groups = g.strip.runs * g.parts * TILE_SIZE;
-    g.copied = g.image + g.strip.image + WINDOWS_SLACK;
-    g.dy = g.copied + g.strip.lines * w->columns * g.strip.row + WINDOWS_SLACK;
-    g.chain = g.dy + g.strip.lines * w->columns * most * GROUP;
+    size_t pixels = g.strip.lines * w->columns;
+    g.copied = aligned(g.image + g.strip.image + WINDOWS_SLACK - LANES);
+    g.read = g.strip.row > 0 ? g.copied : g.image;
+    g.dy = g.copied + pixels * g.strip.row + WINDOWS_SLACK;
+    g.chain = g.dy + pixels * most * GROUP;
     g.scale = g.chain + most * g.groups;
     g.q = (void *)(g.scale + most * g.groups);
     g.place = (void *)(g.q + most * g.groups);
+    g.pixel = g.place + g.K;
+    g.at = g.pixel + pixels;
+    g.slope = (void *)(g.at + pixels + LANES);
     memset(g.image, 0,
            (size_t)(g.dy - g.image) * sizeof *g.image); /* also what only fills vectors */
     places_fill(&g);
+    if (of->sparse)
+        pixels_fill(&g);
     return g;
 }
 
@@ -213,11 +235,9 @@ group_visit(const struct gradient *g, const struct visit *v, size_t group, size_
                            .step = w->stride * w->channels,
                            .begins = v->begins,
                            .ends = v->ends && v->sum != NULL};
-    t.b = g->image + run * g->strip.pixel + first * LANES;
-    if (g->strip.row > 0) {
+    t.b = g->read + run * g->strip.pixel + first * LANES;
+    if (g->strip.row > 0)
         t.lines = 1, t.columns = pixels, t.step = g->strip.row;
-        t.b = g->copied + first * LANES;
-    }
     if (t.ends)
         memcpy(&t.limit, &v->sum->limit, sizeof t.limit);
     for (size_t i = 0, rows; i < filters; i += rows) {
@@ -231,6 +251,146 @@ group_visit(const struct gradient *g, const struct visit *v, size_t group, size_
     }
 }
 
+static void
+groups_visit(const struct gradient *g, const struct visit *v)
+{
+    for (size_t run = 0; run < g->strip.runs; run++)
+        for (size_t part = 0; part < g->parts; part++)
+            for (size_t group = 0; group * GROUP < v->filters; group++)
+                group_visit(g, v, group, run, part);
+}
+
+/* --- where most of dy is 0 ---
+ *
+ * A product with 0 leaves a chain as it is, unless the other factor is no finite number. So only the pixels whose
+ * slope is not 0 are visited, filter by filter, each for several runs at once: there must be enough chains in
+ * registers. A chain may keep the sign of a 0 that it would have lost, of which integers know nothing. */
+
+enum { RUNS = 5 };
+
+struct sparse_tile {
+    const uint32_t *at;
+    const float *slope, *b;
+    size_t count;
+    size_t run, between; /* floats from a run to the next one: in b; in chain */
+    float *chain;
+    bool begins;
+};
+
+INLINE void
+tile_sparse(int runs, int vectors, const struct sparse_tile *tile)
+{
+    vec s[8][VECTORS]; /* at least RUNS, and ROWS */
+    if (tile->begins)
+        zero(runs, vectors, s);
+    else
+        load(runs, vectors, tile->chain, tile->between, s);
+    for (size_t n = 0; n < tile->count; n++) {
+        const float *b = tile->b + tile->at[n];
+        UNROLL
+        for (int r = 0; r < runs; r++, b += tile->run) {
+            UNROLL
+            for (int j = 0; j < vectors; j++)
+                s[r][j] = fused(*(const vec *)(b + j * LANES), tile->slope[n], s[r][j]);
+        }
+    }
+    store(runs, vectors, s, tile->chain, tile->between);
+}
+
+typedef void sparse_fn(const struct sparse_tile *tile);
+
+#define SPARSE(rows, vectors)                                                                      \
+    static void sparse_##rows##_##vectors(const struct sparse_tile *tile)                          \
+    {                                                                                              \
+        tile_sparse(rows, vectors, tile);                                                          \
+    }
+TILE_ROWS(SPARSE, 1)
+TILE_ROWS(SPARSE, 2)
+TILE_ROWS(SPARSE, 3)
+TILE_ROWS(SPARSE, 4)
+TILE_ROWS(SPARSE, 5)
+static sparse_fn *const sparse_tile[RUNS][VECTORS] = {
+    TILE_ENTRIES(sparse, 1), TILE_ENTRIES(sparse, 2), TILE_ENTRIES(sparse, 3),
+    TILE_ENTRIES(sparse, 4), TILE_ENTRIES(sparse, 5)};
+
+/* at and slope of the n pixels of one filter; returns how many. Up to LANES more are written. */
+static size_t
+slopes_find(const struct gradient *g, const float *dy, size_t n)
+{
+    size_t count = 0, p = 0;
+#if defined(__AVX512F__)
+    for (; p + LANES <= n; p += LANES) {
+        __m512i bits = _mm512_loadu_si512(dy + p);
+        __mmask16 some = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(INT32_MAX));
+        _mm512_storeu_si512(g->slope + count, _mm512_maskz_compress_epi32(some, bits));
+        _mm512_storeu_si512(g->at + count,
+                            _mm512_maskz_compress_epi32(some, _mm512_loadu_si512(g->pixel + p)));
+        count += (size_t)__builtin_popcount(some);
+    }
+#endif
+    for (; p < n; p++) {
+        g->slope[count] = dy[p];
+        g->at[count] = g->pixel[p];
+        count += !(dy[p] == 0.0f); /* no branch */
+    }
+    return count;
+}
+
+/* The chains of filter f of the block go on with one strip of dy. */
+static void
+filter_visit(const struct gradient *g, const struct visit *v, size_t f, const float *dy)
+{
+    struct sparse_tile t = {.at = g->at, .slope = g->slope, .begins = v->begins};
+    t.count = slopes_find(g, dy, v->lines * g->g->windows.columns);
+    t.run = g->strip.pixel;
+    t.between = g->parts * TILE_SIZE;
+    for (size_t run = 0; run < g->strip.runs; run += RUNS)
+        for (size_t part = 0; part < g->parts; part++) {
+            size_t first = part_first(g, part), vectors = part_first(g, part + 1) - first,
+                   runs = least(g->strip.runs - run, RUNS);
+            t.b = g->read + run * g->strip.pixel + first * LANES;
+            t.chain = g->chain + f / GROUP * g->groups + (run * g->parts + part) * TILE_SIZE +
+                      f % GROUP * COLUMNS;
+            sparse_tile[runs - 1][vectors - 1](&t);
+        }
+}
+
+static bool
+all_finite(const float *x, size_t n)
+{
+    const int32_t most = 0x7f7fffff;
+    ivec largest = {0};
+    size_t i = 0;
+    bool finite = true;
+    for (; i + LANES <= n; i += LANES)
+        largest = larger(largest, *(const vec *)(x + i));
+    for (; i < n; i++)
+        finite = finite && isfinite(x[i]);
+    return finite && !any_above(largest, most);
+}
+
+/* A strip is in the scratch memory; dy: its part of the block's filters, `plane` floats apart. */
+static void
+strip_visit(const struct gradient *g, const struct visit *v, const float *dy, size_t plane)
+{
+    const struct windows *w = &g->g->windows;
+    size_t pixels = v->lines * w->columns;
+    struct visit end = *v;
+    if (!g->g->sparse || v->sum == NULL ||
+        !all_finite(g->image, ((v->lines - 1) * w->stride + w->tall) * g->strip.pixel)) {
+        struct gemm_view view = product_rows(dy, plane);
+        pack_a(&view, 0, v->filters, 0, pixels, g->dy);
+        groups_visit(g, v);
+        return;
+    }
+    for (size_t f = 0; f < v->filters; f++, dy += plane)
+        filter_visit(g, v, f, dy);
+    end.begins = false;
+    end.lines = 0;
+    if (v->ends)
+        groups_visit(g, &end);
+}
+
 /* Image r in all strips. */
 static void
 image_visit(const struct gradient *g, struct visit v, size_t r)
@@ -238,17 +398,13 @@ image_visit(const struct gradient *g, struct visit v, size_t r)
     const struct windows *w = &g->g->windows;
     const bool begins = v.begins, ends = v.ends;
     size_t P = w->lines * w->columns;
-    struct gemm_view dy = product_rows(g->g->dy + (r * g->g->filters + v.filter) * P, P);
+    const float *dy = g->g->dy + (r * g->g->filters + v.filter) * P;
     for (size_t line = 0; line < w->lines; line += v.lines) {
         v.lines = least(w->lines - line, g->strip.lines);
         v.begins = begins && line == 0;
         v.ends = ends && line + v.lines == w->lines;
         strip_fill(g, r, line, v.lines);
-        pack_a(&dy, 0, v.filters, line * w->columns, v.lines * w->columns, g->dy);
-        for (size_t run = 0; run < g->strip.runs; run++)
-            for (size_t part = 0; part < g->parts; part++)
-                for (size_t group = 0; group * GROUP < v.filters; group++)
-                    group_visit(g, &v, group, run, part);
+        strip_visit(g, &v, dy + line * w->columns, P);
     }
 }
 

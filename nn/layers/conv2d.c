@@ -197,7 +197,8 @@ share(const struct conv *c, const struct layer_io *io, size_t unit, size_t *firs
 static struct windows_gradient
 gradient_of(const struct conv *c, const struct layer_io *io, size_t first, size_t end)
 {
-    return (struct windows_gradient){windows_of(c), io->x, io->dy, c->filters, first, end - first};
+    return (struct windows_gradient){windows_of(c), io->x,       io->dy, c->filters,
+                                     first,         end - first, false};
 }
 
 static void
@@ -236,6 +237,7 @@ weights_backward_sum(const struct conv *c, const struct layer *layer, const stru
     const struct nn_integers rule = sink->integers(sink->ctx, layer->weight_first);
     size_t first, last = share(c, io, PRODUCT_GROUP, &first);
     struct windows_gradient g = gradient_of(c, io, first, last);
+    g.sparse = layer->sparse_after;
     struct outside outside = {layer, io};
     struct product_sum sum = {
         .end = io->end == NULL ? &io->rows : io->end,

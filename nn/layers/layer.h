@@ -32,6 +32,7 @@ struct layer {
     bool relu_grad_after;             /* so does backward */
     bool relu_before;                 /* backward includes the relu before it */
     bool forward_done, backward_done; /* of the relu: a neighbour does it */
+    bool sparse_after;                /* dy comes from a layer that gives most inputs no gradient */
     unsigned segment; /* its segment: layers that are computed again together (segment.c) */
     bool kept;        /* its buffer keeps the output of its segment */
 };
