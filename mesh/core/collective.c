@@ -17,15 +17,14 @@ stages_max(const struct collective *c)
     return total;
 }
 
-/* How many ranges all buckets have. */
+/* Each bucket gets room for its ranges. Returns how many there may be of all. */
 static size_t
-cut_all(struct collective *c)
+cut_room(struct collective *c)
 {
     size_t ranges = 0;
     for (size_t b = 0; b < c->setup.bucket_count; b++) {
-        c->cuts[b].by = servers_cut(&c->setup.buckets[b], c->setup.chunk_elems);
         c->cuts[b].range = ranges;
-        ranges += c->cuts[b].by.count;
+        ranges += servers_ranges_max(&c->setup.buckets[b], c->setup.chunk_elems);
     }
     return ranges;
 }
@@ -44,7 +43,7 @@ collective_new(struct collective **out, const struct collective_setup *setup,
     c->ops = *ops;
     c->ctx = ctx;
     c->cuts = calloc(setup->bucket_count + 1, sizeof *c->cuts);
-    size_t stages = stages_max(c), ranges = c->cuts ? cut_all(c) : 0;
+    size_t stages = stages_max(c), ranges = c->cuts ? cut_room(c) : 0;
     c->kept_max = 2 * stages + PROTO_PEERS_MAX * ranges;
     c->ranges = calloc(ranges + 1, sizeof *c->ranges);
     c->lanes = calloc(setup->bucket_count + 1, sizeof *c->lanes);
@@ -86,9 +85,13 @@ static void
 cut_owners(struct collective *c, const struct proto_plan *plan, size_t b)
 {
     const struct core_bucket *bucket = &c->setup.buckets[b];
-    const struct cut *cut = &c->cuts[b];
+    struct cut *cut = &c->cuts[b];
+    struct servers_deal deal;
+    cut->by = servers_cut(bucket, c->setup.chunk_elems, plan);
+    assert(cut->by.count <= servers_ranges_max(bucket, c->setup.chunk_elems));
+    servers_deal(&deal, plan, coding_bytes(PROTO_CODING_RAW, bucket->count), b, cut->by.count);
     for (size_t r = 0; r < cut->by.count; r++) {
-        unsigned owner = servers_owner(plan, coding_bytes(PROTO_CODING_RAW, bucket->count), b, r);
+        unsigned owner = servers_deal_next(&deal);
         uint64_t elems = servers_end(&cut->by, bucket, r) - servers_begin(&cut->by, bucket, r);
         c->ranges[cut->range + r].owner = (uint8_t)owner;
         c->serves += owner == c->rank ? coding_bytes(PROTO_CODING_RAW, elems) : 0;

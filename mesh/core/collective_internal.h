@@ -47,9 +47,9 @@ struct range {
 
 /* How a bucket is cut when servers sum it. */
 struct cut {
-    struct servers_cut by;
-    size_t range; /* index of its first range in c->ranges */
-    bool served;  /* somebody serves it, in this plan */
+    struct servers_cut by; /* in this plan, if it is served */
+    size_t range;          /* index of its first range in c->ranges */
+    bool served;           /* somebody serves it, in this plan */
 };
 
 /* One bucket in the present round. */

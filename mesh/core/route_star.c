@@ -45,21 +45,43 @@ hop_of(size_t r)
     return (uint16_t)(r % PROTO_PEERS_MAX);
 }
 
-/* Each member begins with another range, so that not all send to one server at a time. */
 static void
-send(struct collective *c, size_t bucket)
+send_range(struct collective *c, size_t bucket, size_t r)
 {
     const struct core_bucket *b = &c->setup.buckets[bucket];
     const struct cut *cut = cut_of(c, bucket);
-    for (size_t k = 0; k < cut->by.count; k++) {
-        size_t r = (k + cut->by.count * c->rank / c->n) % cut->by.count;
-        unsigned owner = c->ranges[cut->range + r].owner;
-        if (owner == c->rank)
-            continue;
-        uint64_t first = servers_begin(&cut->by, b, r);
-        struct proto_chunk chunk = own_chunk(c, bucket, first, servers_end(&cut->by, b, r) - first);
-        chunk.hop = hop_of(r);
-        send_own(c, owner, &chunk);
+    uint64_t first = servers_begin(&cut->by, b, r);
+    struct proto_chunk chunk = own_chunk(c, bucket, first, servers_end(&cut->by, b, r) - first);
+    chunk.hop = hop_of(r);
+    send_own(c, c->ranges[cut->range + r].owner, &chunk);
+}
+
+/* The first range of `owner` from r on; the number of ranges: none. */
+static size_t
+range_from(const struct collective *c, const struct cut *cut, unsigned owner, size_t r)
+{
+    while (r < cut->by.count && c->ranges[cut->range + r].owner != owner)
+        r++;
+    return r;
+}
+
+/* One range to each server, beginning with the next rank, then the second range to each, and so on: no two members send to
+ * one server at a time, and all contributions to a range come at about the same time, while its sum is in the cache. */
+static void
+send(struct collective *c, size_t bucket)
+{
+    const struct cut *cut = cut_of(c, bucket);
+    size_t next[PROTO_PEERS_MAX] = {0};
+    for (bool any = true; any;) {
+        any = false;
+        for (unsigned k = 1; k < c->n; k++) {
+            unsigned owner = (c->rank + k) % c->n;
+            size_t r = range_from(c, cut, owner, next[owner]);
+            next[owner] = r + 1;
+            if (r < cut->by.count)
+                send_range(c, bucket, r);
+            any = any || r < cut->by.count;
+        }
     }
 }
 

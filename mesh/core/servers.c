@@ -4,7 +4,10 @@
 #include <assert.h>
 
 #include "compress/check.h"
+#include "compress/coding.h"
 #include "proto/mix.h"
+
+enum { MIB = 1 << 20 };
 
 /* --- Duties ----------------------------------------------------------------------------------------- */
 
@@ -35,24 +38,6 @@ servers_valid(const struct proto_plan *plan)
     return true;
 }
 
-/* --- The geometry --------------------------------------------------------------------------------- */
-
-struct servers_cut
-servers_cut(const struct core_bucket *bucket, uint32_t chunk_elems)
-{
-    assert(chunk_elems > 0);
-    uint64_t elems = (bucket->count + SERVERS_RANGES - 1) / SERVERS_RANGES;
-    elems = (elems + CHECK_LANES - 1) / CHECK_LANES * CHECK_LANES;
-    elems = elems < SERVERS_RANGE_MIN ? SERVERS_RANGE_MIN : elems;
-    elems = elems > chunk_elems ? chunk_elems : elems;
-    struct servers_cut cut = {.first = bucket->first, .elems = (uint32_t)elems};
-    if (elems >= CHECK_STREAM && elems % CHECK_LANES == 0)
-        cut.first -= bucket->first % CHECK_LANES;
-    cut.count = (size_t)((bucket->first + bucket->count - cut.first + elems - 1) / elems);
-    cut.count = bucket->count == 0 ? 0 : cut.count;
-    return cut;
-}
-
 /* --- Who serves ----------------------------------------------------------------------------------- */
 
 /* With which weight a member serves buckets of this size. */
@@ -73,14 +58,83 @@ servers_take(const struct proto_plan *plan, uint64_t bytes)
     return false;
 }
 
-unsigned
-servers_owner(const struct proto_plan *plan, uint64_t bytes, size_t bucket, size_t r)
+/* --- The geometry --------------------------------------------------------------------------------- */
+
+/* Into how many equal parts a bucket is to be cut: one for each server, and more if they are not alike. */
+static uint64_t
+parts_of(const struct proto_plan *plan, uint64_t bytes)
 {
-    uint64_t range = mix64_pair(bucket, r), most = 0;
+    uint64_t servers = 0;
+    unsigned least = SERVERS_WEIGHT_MAX, most = 0;
+    for (size_t m = 0; m < plan->count; m++) {
+        unsigned weight = weight_of(&plan->members[m], bytes);
+        servers += weight > 0;
+        least = weight > 0 && weight < least ? weight : least;
+        most = weight > most ? weight : most;
+    }
+    assert(servers > 0);
+    uint64_t parts = least == most ? servers : SERVERS_FINE * servers;
+    return parts < SERVERS_PARTS_MAX ? parts : SERVERS_PARTS_MAX;
+}
+
+/* Ranges of so many elements, rounded: they begin where copies may bypass the caches. */
+static struct servers_cut
+cut_by(const struct core_bucket *bucket, uint32_t chunk_elems, uint64_t elems)
+{
+    elems = (elems + CHECK_LANES - 1) / CHECK_LANES * CHECK_LANES;
+    elems = elems < SERVERS_RANGE_MIN ? SERVERS_RANGE_MIN : elems;
+    elems = elems > chunk_elems ? chunk_elems : elems;
+    struct servers_cut cut = {.first = bucket->first, .elems = (uint32_t)elems};
+    if (elems >= CHECK_STREAM && elems % CHECK_LANES == 0)
+        cut.first -= bucket->first % CHECK_LANES;
+    cut.count = (size_t)((bucket->first + bucket->count - cut.first + elems - 1) / elems);
+    cut.count = bucket->count == 0 ? 0 : cut.count;
+    return cut;
+}
+
+/* Each part has as many ranges as it takes for none to be longer than a chunk. */
+struct servers_cut
+servers_cut(const struct core_bucket *bucket, uint32_t chunk_elems, const struct proto_plan *plan)
+{
+    assert(chunk_elems > 0);
+    uint64_t parts = parts_of(plan, coding_bytes(PROTO_CODING_RAW, bucket->count));
+    uint64_t part = (bucket->count + bucket->first % CHECK_LANES + parts - 1) / parts;
+    uint64_t each = (part + chunk_elems - 1) / chunk_elems;
+    return cut_by(bucket, chunk_elems, each ? (part + each - 1) / each : 0);
+}
+
+/* A part of one range is not shorter than the first of these, a range of several not than the second. */
+size_t
+servers_ranges_max(const struct core_bucket *bucket, uint32_t chunk_elems)
+{
+    uint64_t part = bucket->count / SERVERS_PARTS_MAX, half = chunk_elems / 2;
+    return cut_by(bucket, chunk_elems, part < half ? part : half).count;
+}
+
+/* --- Who serves which range ------------------------------------------------------------------------- */
+
+void
+servers_deal(struct servers_deal *deal, const struct proto_plan *plan, uint64_t bytes,
+             size_t bucket, size_t ranges)
+{
+    uint64_t all = 0;
+    *deal = (struct servers_deal){.plan = plan, .bucket = bucket};
+    for (size_t m = 0; m < plan->count; m++)
+        all += deal->weight[m] = weight_of(&plan->members[m], bytes);
+    assert(all > 0);
+    for (size_t m = 0; m < plan->count; m++)
+        deal->room[m] = (ranges * deal->weight[m] + all - 1) / all;
+}
+
+unsigned
+servers_deal_next(struct servers_deal *deal)
+{
+    const struct proto_plan *plan = deal->plan;
+    uint64_t range = mix64_pair(deal->bucket, deal->next++), most = 0;
     unsigned owner = (unsigned)plan->count;
     for (size_t m = 0; m < plan->count; m++) {
         uint64_t base = mix64_pair(range, plan->members[m].node.id);
-        for (unsigned k = weight_of(&plan->members[m], bytes); k > 0; k--) {
+        for (unsigned k = deal->room[m] ? deal->weight[m] : 0; k > 0; k--) {
             uint64_t drawn = mix64_pair(base, k);
             if (owner == plan->count || drawn > most) {
                 owner = (unsigned)m;
@@ -89,6 +143,7 @@ servers_owner(const struct proto_plan *plan, uint64_t bytes, size_t bucket, size
         }
     }
     assert(owner < plan->count);
+    deal->room[owner]--;
     return owner;
 }
 
@@ -169,38 +224,42 @@ servers_ring_us(const struct servers_view *view, uint64_t bytes)
     return trips * (SERVERS_HOP_US + (part + chunk) / chunk * SERVERS_MESSAGE_US) + most_us;
 }
 
-/* Time of the server that has one range more than the others: any of them, as its weight says. */
+/* Time of so many bytes on the line of a server to which several send. */
 static uint64_t
-one_range_us(const struct servers_view *view, const struct proto_plan *plan, uint64_t bytes,
-             uint64_t range)
+crowd_us(const struct servers_view *view, size_t m, uint64_t bytes)
+{
+    return line_us(view, m, bytes) * SERVERS_CROWD / 4;
+}
+
+/* Time of a range at the server that has one more than its share: any of them, as its weight says. */
+static uint64_t
+one_range_us(const struct servers_view *view, const struct servers_deal *deal, uint64_t range)
 {
     uint64_t all = 0, sum_us = 0;
     for (size_t m = 0; m < view->n; m++) {
-        uint64_t weight = weight_of(&plan->members[m], bytes);
-        all += weight;
-        sum_us += weight * line_us(view, m, range * (view->n - 1));
+        all += deal->weight[m];
+        sum_us += deal->weight[m] * crowd_us(view, m, range * (view->n - 1));
     }
-    assert(all > 0);
     return sum_us / all;
 }
 
 uint64_t
 servers_star_us(const struct servers_view *view, const struct proto_plan *plan, uint64_t bytes)
 {
-    struct core_bucket bucket = {0, bytes / sizeof(int32_t)};
-    uint64_t all = 0, ranges = servers_cut(&bucket, view->chunk_elems).count;
+    struct core_bucket bucket = {0, (bytes + sizeof(int32_t) - 1) / sizeof(int32_t)};
+    uint64_t ranges = servers_cut(&bucket, view->chunk_elems, plan).count, all = 0;
+    uint64_t range = bytes / ranges;
+    struct servers_deal deal;
+    servers_deal(&deal, plan, bytes, 0, ranges);
     for (size_t m = 0; m < view->n; m++)
-        all += weight_of(&plan->members[m], bytes);
-    uint64_t most_us = one_range_us(view, plan, bytes, ranges ? bytes / ranges : 0);
+        all += deal.weight[m];
+    uint64_t most_us = one_range_us(view, &deal, range);
     for (size_t m = 0; m < view->n; m++) {
-        uint64_t weight = weight_of(&plan->members[m], bytes);
-        /* of 4 * all parts: those of the other servers, and its own as often as there are other members */
-        uint64_t parts = 4 * (all - weight) + SERVERS_UNEVEN * weight * (view->n - 1);
-        uint64_t us = line_us(view, m, bytes / (4 * all) * parts) +
-                      ranges * parts / (4 * all) * SERVERS_MESSAGE_US;
+        uint64_t own = ranges * deal.weight[m] / all, sends = ranges - own + own * (view->n - 1);
+        uint64_t us = crowd_us(view, m, range * sends) + sends * SERVERS_MESSAGE_US;
         most_us = us > most_us ? us : most_us;
     }
-    return 2 * SERVERS_HOP_US + most_us;
+    return 2 * SERVERS_HOP_US + bytes * SERVERS_PASS_US / MIB + most_us;
 }
 
 /* The largest size up to which servers take less time than the ring. */

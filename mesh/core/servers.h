@@ -1,10 +1,12 @@
 /* servers.h - elected servers: which members sum which ranges of a bucket. The leader decides it, the plan carries it.
  *
- * A bucket that servers sum is cut into *ranges* of servers_range_elems elements. How long they are does not depend on
- * who the members are. Each range belongs to one server by weighted rendezvous hashing (Thaler and Ravishankar,
- * IEEE/ACM Trans. Netw. 1998): a server draws `weight` numbers from the range, its own id and a counter, and the
- * highest number of all servers wins. So a range moves only to a server that has come, or from one that has gone: 1/n
- * of them. Only integers are compared, so all members of a plan come to the same result.
+ * A bucket that servers sum is cut into *ranges*, as few as give each server its share: messages have a price. Each
+ * range belongs to one server by weighted rendezvous hashing (Thaler and Ravishankar, IEEE/ACM Trans. Netw. 1998): a
+ * server draws `weight` numbers from the range, its own id and a counter, and the highest number of all servers wins.
+ * But no server gets more ranges of a bucket than its share by weight, rounded up: the ranges are given away in their
+ * order, and who has its share draws no more (Mirrokni, Thorup and Zadimoghaddam, SODA 2018). So servers of equal weight
+ * have equal work. When one is replaced by another, few ranges move beside its own. Only integers are compared, so all
+ * members of a plan come to the same result.
  *
  * In a plan of the engine "rounds" the duties of a member are:
  *
@@ -30,14 +32,15 @@
 
 enum {
     SERVERS_WEIGHT_MAX = 16,
-    SERVERS_RANGES = 64, /* a large bucket is cut into so many ranges, or more */
-    /* elements of a range: a small bucket has fewer ranges, because messages have a price */
-    SERVERS_RANGE_MIN = 1 << 16,
-    SERVERS_SIZE_MAX = 63,   /* log2 of bytes */
-    SERVERS_AUTO_MAX = 40,   /* `auto` looks at buckets of up to 2^40 bytes */
-    SERVERS_HOP_US = 150,    /* a trip of a small message from member to member, about */
-    SERVERS_MESSAGE_US = 10, /* what a message costs beside its bytes, about */
-    SERVERS_UNEVEN = 5,      /* quarters: the busiest server has so much more than its share */
+    SERVERS_RANGE_MIN = 1 << 16, /* elements of a range, unless the bucket is smaller */
+    SERVERS_FINE = 4,            /* ranges per server when weights differ, to tell shares apart */
+    SERVERS_PARTS_MAX = 64,      /* a bucket has no more ranges, if a chunk is long enough */
+    SERVERS_SIZE_MAX = 63,       /* log2 of bytes */
+    SERVERS_AUTO_MAX = 40,       /* `auto` looks at buckets of up to 2^40 bytes */
+    SERVERS_HOP_US = 150,        /* a trip of a small message from member to member, about */
+    SERVERS_MESSAGE_US = 10,     /* what a message costs beside its bytes, about */
+    SERVERS_PASS_US = 300,       /* what a MiB costs more than in the ring, about */
+    SERVERS_CROWD = 5, /* quarters: bytes take so much longer when several send to one line */
 };
 
 /* What a member of a plan serves. */
@@ -60,7 +63,11 @@ struct servers_cut {
     size_t count; /* of ranges */
 };
 
-struct servers_cut servers_cut(const struct core_bucket *bucket, uint32_t chunk_elems);
+/* How a bucket is cut under this plan; somebody serves it. */
+struct servers_cut servers_cut(const struct core_bucket *bucket, uint32_t chunk_elems,
+                               const struct proto_plan *plan);
+/* The most ranges that it may have under any plan. */
+size_t servers_ranges_max(const struct core_bucket *bucket, uint32_t chunk_elems);
 
 static inline uint64_t
 servers_begin(const struct servers_cut *cut, const struct core_bucket *bucket, size_t r)
@@ -78,8 +85,20 @@ servers_end(const struct servers_cut *cut, const struct core_bucket *bucket, siz
 
 /* Does anybody serve buckets of this size? */
 bool servers_take(const struct proto_plan *plan, uint64_t bytes);
-/* The rank of the server of range `r` of bucket `bucket`, which has `bytes` bytes; somebody serves it. */
-unsigned servers_owner(const struct proto_plan *plan, uint64_t bytes, size_t bucket, size_t r);
+
+/* The ranges of a bucket are given to servers, one after the other. */
+struct servers_deal {
+    const struct proto_plan *plan;  /* borrowed */
+    size_t bucket, next;            /* range */
+    uint64_t room[PROTO_PEERS_MAX]; /* ranges that each member may still get */
+    unsigned weight[PROTO_PEERS_MAX];
+};
+
+/* Bucket `bucket` has `bytes` bytes and `ranges` ranges; somebody serves it. */
+void servers_deal(struct servers_deal *deal, const struct proto_plan *plan, uint64_t bytes,
+                  size_t bucket, size_t ranges);
+/* The rank of the server of the next range: of range 0, then 1, ... */
+unsigned servers_deal_next(struct servers_deal *deal);
 
 /* --- Electing ------------------------------------------------------------------------------------- */
 

@@ -187,7 +187,7 @@ chunks_max(const struct mesh_setup *setup)
 {
     size_t ring = setup->vector_count / setup->chunk_elems + setup->bucket_count + 1, star = 0;
     for (size_t b = 0; b < setup->bucket_count; b++)
-        star += servers_cut(&setup->buckets[b], setup->chunk_elems).count;
+        star += servers_ranges_max(&setup->buckets[b], setup->chunk_elems);
     star = ring > star ? ring : star;
     return setup->push && star < 2 * setup->push->range_count ? 2 * setup->push->range_count : star;
 }
@@ -198,7 +198,7 @@ frames_max(const struct mesh_setup *setup)
 {
     size_t ranges = setup->push ? PUSH_QUEUE_MAX / PROTO_PEERS_MAX : 0;
     for (size_t b = 0; b < setup->bucket_count; b++)
-        ranges += servers_cut(&setup->buckets[b], setup->chunk_elems).count;
+        ranges += servers_ranges_max(&setup->buckets[b], setup->chunk_elems);
     return 2 * chunks_max(setup) + PROTO_PEERS_MAX * ranges;
 }
 

@@ -224,11 +224,13 @@ static uint64_t
 star_cost(const struct rings *rings, unsigned rank, size_t b)
 {
     const struct core_bucket *bucket = &rings->buckets[b];
-    struct servers_cut cut = servers_cut(bucket, rings->chunk_elems);
+    struct servers_cut cut = servers_cut(bucket, rings->chunk_elems, &rings->now);
+    struct servers_deal deal;
     uint64_t elements = 0;
+    servers_deal(&deal, &rings->now, bucket->count * sizeof(int32_t), b, cut.count);
     for (size_t r = 0; r < cut.count; r++) {
         uint64_t count = servers_end(&cut, bucket, r) - servers_begin(&cut, bucket, r);
-        unsigned owner = servers_owner(&rings->now, bucket->count * sizeof(int32_t), b, r);
+        unsigned owner = servers_deal_next(&deal);
         elements += owner == rank ? (rings->members - 1) * count : count;
     }
     return elements;

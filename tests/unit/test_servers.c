@@ -27,10 +27,15 @@ plan_of(size_t n, unsigned weight, uint64_t seed)
     return plan;
 }
 
-static uint64_t
-owner_id(const struct proto_plan *plan, size_t r)
+/* The ids of the servers of RANGES ranges of bucket 0. */
+static const uint64_t *
+owners(const struct proto_plan *plan, uint64_t ids[RANGES])
 {
-    return plan->members[servers_owner(plan, MIB, 0, r)].node.id;
+    struct servers_deal deal;
+    servers_deal(&deal, plan, MIB, 0, RANGES);
+    for (size_t r = 0; r < RANGES; r++)
+        ids[r] = plan->members[servers_deal_next(&deal)].node.id;
+    return ids;
 }
 
 /* --- Duties and geometry -------------------------------------------------------------------------- */
@@ -53,27 +58,71 @@ duties_are_packed_and_unpacked(void **state)
 }
 
 static void
+check_cut(const struct core_bucket *bucket, uint32_t chunk, const struct proto_plan *plan)
+{
+    struct servers_cut cut = servers_cut(bucket, chunk, plan);
+    uint64_t at = bucket->first;
+    for (size_t r = 0; r < cut.count; r++) {
+        assert_int_equal(servers_begin(&cut, bucket, r), at);
+        uint64_t end = servers_end(&cut, bucket, r);
+        assert_in_range(end - at, 1, chunk);
+        at = end;
+    }
+    assert_int_equal(at, bucket->first + bucket->count);
+    assert_in_range(cut.count, 0, servers_ranges_max(bucket, chunk));
+}
+
+static void
 ranges_cover_a_bucket_and_none_is_longer_than_a_chunk(void **state)
 {
     (void)state;
     static const uint64_t firsts[] = {0, 1, 15, 16, 1000003};
-    static const uint64_t counts[] = {1, 17, 65536, 1 << 20, 4000037, 40000000};
-    for (size_t f = 0; f < 5; f++)
-        for (size_t c = 0; c < 6; c++)
-            for (uint32_t chunk = 1 << 10; chunk <= PROTO_CHUNK_MAX; chunk *= 4) {
-                struct core_bucket bucket = {firsts[f], counts[c]};
-                struct servers_cut cut = servers_cut(&bucket, chunk);
-                uint64_t at = bucket.first;
-                for (size_t r = 0; r < cut.count; r++) {
-                    assert_int_equal(servers_begin(&cut, &bucket, r), at);
-                    uint64_t end = servers_end(&cut, &bucket, r);
-                    assert_in_range(end - at, 1, chunk);
-                    at = end;
+    static const uint64_t counts[] = {0, 1, 17, 65536, 1 << 20, 4000037, 40000000};
+    for (size_t n = 1; n <= PROTO_PEERS_MAX; n = n < 6 ? n + 1 : n * 2 - 3) {
+        struct proto_plan alike = plan_of(n, 16, 1), unlike = alike;
+        unlike.members[0].duties = servers_pack((struct servers_duty){3, 0, SERVERS_SIZE_MAX});
+        for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++)
+            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                for (uint32_t chunk = 1 << 10; chunk <= PROTO_CHUNK_MAX; chunk *= 4) {
+                    struct core_bucket bucket = {firsts[f], counts[c]};
+                    if (counts[c] > 0) {
+                        check_cut(&bucket, chunk, &alike);
+                        check_cut(&bucket, chunk, &unlike);
+                    }
                 }
-                assert_int_equal(at, bucket.first + bucket.count);
-            }
+    }
     struct core_bucket none = {5, 0};
-    assert_int_equal(servers_cut(&none, 100).count, 0);
+    assert_int_equal(servers_ranges_max(&none, 100), 0);
+}
+
+/* The ranges of a bucket of so many MiB, and the most that one server has. */
+static size_t
+most_ranges(const struct proto_plan *plan, uint64_t mib, size_t *ranges)
+{
+    struct core_bucket bucket = {16 * 999 + 3, mib * MIB / sizeof(int32_t)};
+    struct servers_deal deal;
+    size_t most = 0;
+    *ranges = servers_cut(&bucket, PROTO_CHUNK_MAX, plan).count;
+    servers_deal(&deal, plan, mib * MIB, 0, *ranges);
+    for (size_t m = 0; m < plan->count; m++)
+        most = deal.room[m] > most ? deal.room[m] : most;
+    return most;
+}
+
+static void
+servers_alike_have_equally_many_ranges_and_as_few_as_can_be(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t servers, mib, ranges, most;
+    } cases[] = {{4, 1, 4, 1}, {4, 4, 8, 2},   {4, 16, 20, 5},    {3, 16, 18, 6},
+                 {1, 1, 2, 2}, {8, 16, 24, 3}, {5, 100, 105, 21}, {4, 15, 16, 4}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct proto_plan plan = plan_of(cases[k].servers, 9, k);
+        size_t ranges;
+        assert_int_equal(most_ranges(&plan, cases[k].mib, &ranges), cases[k].most);
+        assert_int_equal(ranges, cases[k].ranges);
+    }
 }
 
 static void
@@ -92,22 +141,26 @@ buckets_of_other_sizes_have_no_server(void **state)
 
 /* --- Rendezvous ----------------------------------------------------------------------------------- */
 
-/* Of the ranges that had to move, those of the member that went or came, and no other. */
+static size_t
+differ(const uint64_t *a, const uint64_t *b)
+{
+    size_t many = 0;
+    for (size_t r = 0; r < RANGES; r++)
+        many += a[r] != b[r];
+    return many;
+}
+
+/* Those of the member that went or came, and few others: who has its share passes some on. */
 static void
-a_member_that_comes_or_goes_moves_its_own_ranges_only(void **state)
+a_member_that_comes_or_goes_moves_few_ranges_beside_its_own(void **state)
 {
     (void)state;
+    static uint64_t a[RANGES], b[RANGES];
     for (size_t n = 1; n < 12; n++)
         for (unsigned weight = 1; weight <= SERVERS_WEIGHT_MAX; weight += 5) {
             struct proto_plan more = plan_of(n + 1, weight, n), less = plan_of(n, weight, n);
-            size_t moved = 0;
-            for (size_t r = 0; r < RANGES; r++) {
-                bool other = owner_id(&more, r) != owner_id(&less, r);
-                moved += other;
-                if (other)
-                    assert_int_equal(owner_id(&more, r), more.members[n].node.id);
-            }
-            assert_in_range(moved, RANGES / (n + 1) * 8 / 10, RANGES / (n + 1) * 12 / 10);
+            size_t moved = differ(owners(&more, a), owners(&less, b));
+            assert_in_range(moved, RANGES / (n + 1), RANGES / (n + 1) * 13 / 10);
         }
 }
 
@@ -115,29 +168,40 @@ static void
 the_order_of_members_does_not_matter(void **state)
 {
     (void)state;
+    static uint64_t a[RANGES], b[RANGES];
     struct proto_plan plan = plan_of(5, 4, 9), turned = plan;
     for (size_t m = 0; m < 5; m++)
         turned.members[m] = plan.members[4 - m];
-    for (size_t r = 0; r < RANGES; r++)
-        assert_int_equal(owner_id(&plan, r), owner_id(&turned, r));
+    assert_int_equal(differ(owners(&plan, a), owners(&turned, b)), 0);
+}
+
+/* How many of `ranges` ranges each of three servers with weights 4, 12 and 0 gets. */
+static void
+count_shares(size_t ranges, size_t count[3])
+{
+    static const unsigned weight[3] = {4, 12, 0};
+    struct proto_plan plan = plan_of(3, 1, 5);
+    struct servers_duty duty = all_sizes;
+    for (unsigned m = 0; m < 3; m++) {
+        duty.weight = weight[m];
+        plan.members[m].duties = servers_pack(duty);
+    }
+    struct servers_deal deal;
+    servers_deal(&deal, &plan, MIB, 1, ranges);
+    for (size_t r = 0; r < ranges; r++)
+        count[servers_deal_next(&deal)]++;
 }
 
 static void
-ranges_are_shared_by_weight(void **state)
+no_server_has_more_than_its_share_by_weight_rounded_up(void **state)
 {
     (void)state;
-    struct proto_plan plan = plan_of(3, 1, 5);
-    size_t count[3] = {0};
-    struct servers_duty duty = all_sizes;
-    for (unsigned m = 0; m < 3; m++) {
-        duty.weight = m == 0 ? 4 : m == 1 ? 12 : 0;
-        plan.members[m].duties = servers_pack(duty);
+    for (size_t ranges = 1; ranges < 300; ranges++) {
+        size_t count[3] = {0};
+        count_shares(ranges, count);
+        assert_true(count[0] <= (ranges + 3) / 4 && count[1] <= (3 * ranges + 3) / 4);
+        assert_int_equal(count[0] + count[1], ranges);
     }
-    for (size_t r = 0; r < RANGES; r++)
-        count[servers_owner(&plan, MIB, 1, r)]++;
-    assert_in_range(count[0], RANGES / 4 * 9 / 10, RANGES / 4 * 11 / 10);
-    assert_in_range(count[1], RANGES * 3 / 4 * 9 / 10, RANGES * 3 / 4 * 11 / 10);
-    assert_int_equal(count[2], 0);
 }
 
 /* A change of weight by one sixteenth moves about as many ranges. */
@@ -145,18 +209,12 @@ static void
 a_change_of_weight_moves_few_ranges(void **state)
 {
     (void)state;
+    static uint64_t a[RANGES], b[RANGES];
     struct proto_plan before = plan_of(4, 16, 3), after = before;
     struct servers_duty duty = all_sizes;
     duty.weight = 15;
     after.members[2].duties = servers_pack(duty);
-    size_t moved = 0;
-    for (size_t r = 0; r < RANGES; r++) {
-        bool other = owner_id(&before, r) != owner_id(&after, r);
-        moved += other;
-        if (other)
-            assert_int_equal(owner_id(&before, r), before.members[2].node.id);
-    }
-    assert_in_range(moved, 1, RANGES / 64 * 2);
+    assert_in_range(differ(owners(&before, a), owners(&after, b)), 1, RANGES / 64 * 3);
 }
 
 /* --- Electing ------------------------------------------------------------------------------------- */
@@ -259,10 +317,11 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(duties_are_packed_and_unpacked),
         cmocka_unit_test(ranges_cover_a_bucket_and_none_is_longer_than_a_chunk),
+        cmocka_unit_test(servers_alike_have_equally_many_ranges_and_as_few_as_can_be),
         cmocka_unit_test(buckets_of_other_sizes_have_no_server),
-        cmocka_unit_test(a_member_that_comes_or_goes_moves_its_own_ranges_only),
+        cmocka_unit_test(a_member_that_comes_or_goes_moves_few_ranges_beside_its_own),
         cmocka_unit_test(the_order_of_members_does_not_matter),
-        cmocka_unit_test(ranges_are_shared_by_weight),
+        cmocka_unit_test(no_server_has_more_than_its_share_by_weight_rounded_up),
         cmocka_unit_test(a_change_of_weight_moves_few_ranges),
         cmocka_unit_test(as_many_as_wanted_serve_or_all),
         cmocka_unit_test(the_fastest_serve_with_weights_by_speed_and_line),
