@@ -4,7 +4,6 @@
 
 #include "nn/arithmetic/blas.h"
 #include "nn/arithmetic/cache.h"
-#include "nn/arithmetic/gemm.h"
 #include "nn/arithmetic/product.h"
 #include "nn/nn.h"
 #include "proto/simd.h"
@@ -15,7 +14,7 @@ const char *
 nn_init(const char *numerics)
 {
     static char name[96];
-    const char *remark = gemm_init() ? "" : ", wide loop failed its check", *core = NULL;
+    const char *remark = product_init() ? "" : ", wide loop failed its check", *core = NULL;
     product_tune(cache_size(1), cache_size(2));
     if (strcmp(numerics, "portable") != 0)
         core = blas_open();
@@ -24,7 +23,7 @@ nn_init(const char *numerics)
         snprintf(name, sizeof name, "openblas %s%s", core, remark);
     else
         snprintf(name, sizeof name, "portable %s%s%s", simd_name(), remark,
-                 gemm_slow() ? ", slow: no fused multiply-add here" : "");
+                 product_slow() ? ", slow: no fused multiply-add here" : "");
     return name;
 }
 

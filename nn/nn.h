@@ -11,7 +11,7 @@
  *         for (each shard) nn_backward(model, l, pass[shard], params, &context[shard], &sink);
  *
  * The result of every call is a pure function of its arguments. With the portable products it has the same bits on
- * every machine: products are chains of fused multiply-adds in a fixed order (gemm.h), exp, log and tanh are our own (vmath.h), and
+ * every machine: products are chains of fused multiply-adds in a fixed order (product.h), exp, log and tanh are our own (vmath.h), and
  * random numbers depend on counters (rng.h). Calls on different passes may run in parallel. Only the _new functions
  * allocate.
  *

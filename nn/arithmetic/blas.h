@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* True: dense layers use OpenBLAS; else gemm.h. Set by nn_init. */
+/* True: dense layers use OpenBLAS; else product.h. Set by nn_init. */
 extern bool blas_used;
 
 /* Loads the library, with one thread. Before there are other threads. Returns the name of its kernel, or NULL if

@@ -1,6 +1,8 @@
 /* product.c - chooses the variant of product_simd.c; views and sizes. */
 #include "nn/arithmetic/product.h"
 
+#include <string.h>
+
 struct gemm_view
 product_rows(const float *at, size_t ld)
 {
@@ -86,4 +88,55 @@ void
 product_sum(const struct product *p, struct product_sum *sum, float *scratch)
 {
     SIMD_PICK(product_sum)(p, sum, scratch);
+}
+
+bool
+product_check(void (*run)(const struct product *p, float *scratch))
+{
+    enum { M = 18, N = 50, K = 21, SCRATCH = (24 + 2 * PRODUCT_COLUMNS_MAX) * K };
+    float a[M * K], b[K * N], c[M * N], expected[M * N], scratch[SCRATCH];
+    struct product p = {.k = K, .ldc = N, .bias = b};
+    for (size_t i = 0; i < M * K; i++)
+        a[i] = (float)((int)(i * 7919 % 2001) - 1000) / 977.0f;
+    for (size_t i = 0; i < K * N; i++)
+        b[i] = (float)((int)(i * 6007 % 2003) - 1000) / 991.0f;
+    memset(c, 0, sizeof c);
+    memset(expected, 0, sizeof expected);
+    for (p.m = 1; p.m <= M; p.m++)
+        for (p.n = 1; p.n <= N; p.n++) {
+            p.a = p.n % 2 ? product_rows(a, K) : product_columns(a, p.m);
+            p.b = p.m % 2 ? product_rows(b, K) : product_columns(b, N);
+            p.add = (p.m + p.n) % 3 > 0;
+            p.c = c;
+            run(&p, scratch);
+            p.c = expected;
+            product_run_base(&p, scratch);
+            if (memcmp(c, expected, sizeof c) != 0)
+                return false;
+        }
+    return true;
+}
+
+bool
+product_init(void)
+{
+    bool good = true;
+#if defined(__x86_64__)
+    struct why why;
+    while (simd_avx2() && !product_check(SIMD_PICK(product_run))) {
+        good = false;
+        simd_choose(simd_avx512() ? "avx2" : "base", &why);
+    }
+#endif
+    return good;
+}
+
+bool
+product_slow(void)
+{
+#if defined(__x86_64__)
+    return !simd_avx2();
+#else
+    return false;
+#endif
 }

@@ -1,10 +1,17 @@
-/* product.h - products of matrices, C[m, n] = A[m, k] B[k, n], whose every element is the chain of fused
- * multiply-adds that gemm.h defines.
+/* product.h - products of matrices, C[m, n] = A[m, k] B[k, n], and their definition.
  *
- * The bits of an element depend on nothing but its row of A and its column of B, so the caller is free to cut a
- * product by rows and columns, and the library by depth. Both operands are views (gemm.h), which are packed block by
- * block into panels: A by 8 rows, B by as many columns as a tile in registers has. Blocks stay in the caches (Goto
- * and van de Geijn, ACM TOMS 2008).
+ * By definition, every element is one chain of fused multiply-adds in the order of k,
+ *
+ *     c[i][j] = fma(a[i][k-1], b[k-1][j], ... fma(a[i][1], b[1][j], fma(a[i][0], b[0][j], c0)))
+ *
+ * with c0 = 0 or the old c[i][j], and one rounding per step. So its bits depend only on its row of A and its column of
+ * B, and not on blocks, on the number of rows or threads, or on the instruction set. Three nested loops with fmaf are
+ * an exact reference. A CPU without such an instruction computes the same bits slowly (fused.h).
+ *
+ * The caller is free to cut a product by rows and columns, and the library by depth. Both operands are views. They are
+ * packed block by block into panels, A by 8 rows, B by as many columns as a tile in registers has, unless they are
+ * small and lie well. Blocks stay in the caches (Goto and van de Geijn: Anatomy of High-Performance Matrix
+ * Multiplication, ACM TOMS 2008).
  *
  * product_sum is for the gradient of a weight: k runs over the rows of several shards. The chain of each shard stays in
  * registers, is rounded to integers there, and these are added up; floats are never stored. The rule is that of
@@ -16,7 +23,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "nn/arithmetic/gemm.h"
+#include "nn/arithmetic/simd.h"
+
+/* A matrix with two strides per index, so that its rows may also be the pixels of an image and k the window around a
+ * pixel (implicit GEMM: Chetlur et al., cuDNN, 2014):
+ *
+ *     a[i][k] = at[i / width * line + i % width * row + k / run * jump + k % run * step] */
+struct gemm_view {
+    const float *at;
+    size_t width, line, row; /* width >= 1 */
+    size_t run, jump, step;  /* run, step >= 1 */
+};
+
+/* Half of what some products have is zero, or not wanted; row i of C or A has i + diagonal + 1 elements up to the
+ * diagonal. */
+enum product_shape {
+    PRODUCT_WHOLE,
+    PRODUCT_C_LOWER, /* what lies above the diagonal of C need not be computed; anything may be there */
+    PRODUCT_A_LOWER, /* above the diagonal of A are zeros, */
+    PRODUCT_A_UPPER, /* or below it: they may be left out of a chain, which is the same but for NaN, infinity and -0 */
+};
 
 struct product {
     size_t m, n, k; /* any may be 0 */
@@ -28,6 +54,8 @@ struct product {
     bool add;          /* chains start with the old C, else with 0 */
     const float *bias; /* [n], added to each row at the end; or NULL */
     bool relu;         /* then: negative elements become 0 */
+    enum product_shape shape;
+    size_t diagonal; /* if the shape has one */
 };
 
 /* A matrix with rows `ld` apart, and its transposed. */
@@ -63,6 +91,15 @@ struct product_sum {
 
 /* sum += the integers of each part of A B. p->c, ldc, add and bias are not used. */
 void product_sum(const struct product *p, struct product_sum *sum, float *scratch);
+
+/* Checks that the variant for the instruction set in use computes the same as the base variant; while it does not, the
+ * next smaller set is used from then on, for everything. Returns false if that was so. Call it before there are other
+ * threads. */
+bool product_init(void);
+/* Does the set in use go without an instruction for fused multiply-adds? */
+bool product_slow(void);
+/* Does `run` compute the same as product_run_base, on tiles of every shape? */
+bool product_check(void (*run)(const struct product *p, float *scratch));
 
 /* One variant per instruction set; product.c chooses. */
 SIMD_DECLARE(void, product_run, (const struct product *p, float *scratch));

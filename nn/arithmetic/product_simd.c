@@ -3,27 +3,44 @@
 
 #include <string.h>
 
-/* What a tile is made of; the same for all tiles of a block but for a, b and what follows. */
+/* How A lies: its rows `rows` apart and elements of k side by side; or, if that is 0, rows side by side and elements
+ * of k `along` apart: in panels, or as in memory. */
+struct lying {
+    size_t rows, along;
+    bool panels;
+};
+
+/* What a tile is made of; the same for all tiles of a block but for a, b, k and what follows. */
 struct tile {
-    const float *a, *b;
-    size_t
-        lda; /* 0: a lies in its panel; else its rows are so far apart, and elements of k side by side */
-    size_t k;
+    const float *a, *b; /* rows of b are ldb apart */
+    struct lying lying;
+    size_t ldb, k;
     float *c; /* all vectors of its rows may be written */
     size_t ldc;
     bool add, relu;
     const float *bias;
 };
 
-/* As chain, of rows of A as they lie in memory. */
+/* As chain, of columns of A that lie `along` apart. */
+INLINE void
+chain_columns(int rows, int vectors, const struct tile *tile, vec s[ROWS][VECTORS])
+{
+    const float *a = tile->a, *b = tile->b;
+    const size_t along = tile->lying.along, ldb = tile->ldb;
+    for (size_t t = 0; t < tile->k; t++, a += along, b += ldb)
+        chain(rows, vectors, 1, a, b, ldb, s);
+}
+
+/* The same of rows of A. */
 INLINE void
 chain_rows(int rows, int vectors, const struct tile *tile, vec s[ROWS][VECTORS])
 {
     const float *a[ROWS], *b = tile->b;
+    const size_t ldb = tile->ldb;
     UNROLL
     for (int i = 0; i < rows; i++)
-        a[i] = tile->a + (size_t)i * tile->lda;
-    for (size_t t = 0; t < tile->k; t++, b += COLUMNS) {
+        a[i] = tile->a + (size_t)i * tile->lying.rows;
+    for (size_t t = 0; t < tile->k; t++, b += ldb) {
         vec v[VECTORS];
         UNROLL
         for (int j = 0; j < vectors; j++)
@@ -45,10 +62,10 @@ tile_run(int rows, int vectors, const struct tile *tile)
         load(rows, vectors, tile->c, tile->ldc, s);
     else
         zero(rows, vectors, s);
-    if (tile->lda > 0)
+    if (tile->lying.rows > 0)
         chain_rows(rows, vectors, tile, s);
     else
-        chain(rows, vectors, tile->k, tile->a, tile->b, COLUMNS, s);
+        chain_columns(rows, vectors, tile, s);
     if (tile->bias != NULL)
         add_row(rows, vectors, tile->bias, s);
     if (tile->relu)
@@ -167,27 +184,70 @@ run_aside(run_fn *f, struct tile tile, size_t rows, size_t columns)
         memcpy(c + i * ldc, side + i * COLUMNS, columns * sizeof *c);
 }
 
-/* c[m, n] of one block; a and b are its packed operands. */
-static void
-run_block(const float *a, const float *b, size_t m, size_t n, struct tile tile)
+/* One block of a product: rows from i, columns from j and elements from k on. */
+struct block {
+    const float *a, *b; /* a as it lies; b in panels, or rows ldb apart */
+    size_t ldb;         /* 0: in panels */
+    size_t i, j, k, m, n, depth;
+};
+
+/* What a tile of a block needs of so many columns and of the depth. */
+struct extent {
+    size_t columns, from, to;
+};
+
+static inline size_t
+beyond(size_t a, size_t b)
 {
-    float *c = tile.c;
-    const float *bias = tile.bias;
-    for (size_t j = 0; j < n; j += COLUMNS) {
-        size_t columns = least(n - j, COLUMNS), vectors = vectors_of(columns);
-        for (size_t i = 0, rows; i < m; i += rows) {
-            rows = least(m - i, ROWS);
+    return a > b ? a - b : 0;
+}
+
+/* Of rows [i, i + rows), columns from j on. */
+static inline struct extent
+extent_of(const struct product *p, const struct block *block, size_t i, size_t rows, size_t j)
+{
+    struct extent e = {least(block->n - j, COLUMNS), 0, block->depth};
+    size_t first = block->i + i, end = first + rows + p->diagonal;
+    if (p->shape == PRODUCT_C_LOWER)
+        e.columns = least(e.columns, vectors_of(beyond(end, block->j + j)) * LANES);
+    if (p->shape == PRODUCT_A_LOWER)
+        e.to = least(e.to, beyond(end, block->k));
+    if (p->shape == PRODUCT_A_UPPER)
+        e.from = least(e.to, beyond(first + p->diagonal, block->k));
+    return e;
+}
+
+/* Where row i, element k of a block of A lies. */
+static inline size_t
+lies_at(const struct lying *lying, size_t i, size_t k, size_t depth)
+{
+    if (lying->rows > 0)
+        return i * lying->rows + k;
+    return (lying->panels ? i / GROUP * GROUP * depth + i % GROUP : i) + k * lying->along;
+}
+
+static void
+run_block(const struct product *p, const struct block *block, const struct tile *all)
+{
+    struct tile tile = *all;
+    for (size_t j = 0; j < block->n; j += COLUMNS)
+        for (size_t i = 0, rows; i < block->m; i += rows) {
+            rows = least(block->m - i, ROWS);
+            const struct extent e = extent_of(p, block, i, rows, j);
+            size_t vectors = vectors_of(e.columns);
+            if (vectors == 0)
+                continue;
             run_fn *f = run_tile[rows - 1][vectors - 1];
-            tile.a = tile.lda > 0 ? a + i * tile.lda : a + i / GROUP * GROUP * tile.k + i % GROUP;
-            tile.b = b + j * tile.k;
-            tile.c = c + i * tile.ldc + j;
-            tile.bias = bias == NULL ? NULL : bias + j;
-            if (columns == vectors * LANES)
+            tile.a = block->a + lies_at(&all->lying, i, e.from, block->depth);
+            tile.b = block->b + (block->ldb > 0 ? j : j * block->depth) + e.from * tile.ldb;
+            tile.k = e.to - e.from;
+            tile.c = all->c + i * tile.ldc + j;
+            tile.bias = all->bias == NULL ? NULL : all->bias + j;
+            if (e.columns == vectors * LANES)
                 f(&tile);
             else
-                run_aside(f, tile, rows, columns);
+                run_aside(f, tile, rows, e.columns);
         }
-    }
 }
 
 /* Where the block of B at column j, element k lies when all of it is packed; n: columns of the block. */
@@ -211,43 +271,89 @@ SIMD_NAME(product_pack)(const struct gemm_view *b, size_t n, size_t k, float *pa
 /* Few columns do not repay packing A, nor do short rows, which lie close together. */
 enum { DIRECT_COLUMNS = 192, DIRECT_DEPTH = 128 };
 
-/* Distance of the rows of A if they are read as they lie in memory, else 0. */
-static size_t
-direct_rows(const struct product *p)
+/* Whether A is read as it lies in memory. */
+static struct lying
+lying_of(const struct product *p)
 {
-    bool whole = p->a.step == 1 && p->a.run >= p->k && p->a.width >= p->m;
-    return whole && (p->n <= DIRECT_COLUMNS || p->k <= DIRECT_DEPTH) ? p->a.row : 0;
+    bool whole = p->a.run >= p->k && p->a.width >= p->m;
+    if (whole && p->a.step == 1 && (p->n <= DIRECT_COLUMNS || p->k <= DIRECT_DEPTH))
+        return (struct lying){.rows = p->a.row};
+    if (whole && p->a.row == 1 && p->n <= PRODUCT_COLUMNS_MAX && p->k <= DIRECT_DEPTH)
+        return (struct lying){.along = p->a.step};
+    return (struct lying){.along = GROUP, .panels = true};
+}
+
+/* Distance of the rows of B if they are read as they lie in memory, which must be there for whole vectors; else 0. */
+static size_t
+direct_b(const struct product *p)
+{
+    bool whole = p->packed == NULL && p->b.row == 1 && p->b.run >= p->k && p->b.width >= p->n;
+    return whole && p->n <= PRODUCT_COLUMNS_MAX && p->n % LANES == 0 && p->m <= PRODUCT_TALL
+               ? p->b.step
+               : 0;
+}
+
+/* C of one block of columns and depth. */
+static void
+run_rows(const struct product *p, struct block block, size_t tall, float *scratch)
+{
+    bool last = block.k + block.depth == p->k;
+    struct tile tile = {
+        .lying = lying_of(p),
+        .ldb = block.ldb > 0 ? block.ldb : COLUMNS,
+        .ldc = p->ldc,
+        .add = block.k > 0 || p->add,
+        .bias = last && p->bias != NULL ? p->bias + block.j : NULL,
+        .relu = last && p->relu,
+    };
+    for (block.i = 0; block.i < p->m; block.i += tall) {
+        block.m = least(p->m - block.i, tall);
+        block.a = p->a.at + lies_at(&tile.lying, block.i, block.k, 0);
+        if (tile.lying.panels) {
+            pack_a(&p->a, block.i, block.m, block.k, block.depth, scratch);
+            block.a = scratch;
+        }
+        tile.c = p->c + block.i * p->ldc + block.j;
+        run_block(p, &block, &tile);
+    }
 }
 
 void
 SIMD_NAME(product_run)(const struct product *p, float *scratch)
 {
-    size_t lda = direct_rows(p);
     size_t wide = share(p->n, product_blocks.wide, COLUMNS), deep = share(p->k, PRODUCT_DEPTH, 1),
            tall = share(p->m, product_blocks.tall, GROUP);
     for (size_t j = 0; j < p->n; j += wide) {
-        size_t n = least(p->n - j, wide), k = 0, depth;
+        struct block block = {.j = j, .n = least(p->n - j, wide), .ldb = direct_b(p)};
         do {
-            depth = least(p->k - k, deep);
-            bool last = k + depth == p->k;
-            const float *b = scratch + tall * deep;
+            block.depth = least(p->k - block.k, deep);
+            block.b = scratch + tall * deep;
             if (p->packed != NULL)
-                b = p->packed + packed_at(j, n, k, p->k);
+                block.b = p->packed + packed_at(j, block.n, block.k, p->k);
+            else if (block.ldb > 0)
+                block.b = p->b.at + j + block.k * block.ldb;
             else
-                pack_b(&p->b, j, n, k, depth, scratch + tall * deep);
-            for (size_t i = 0; i < p->m; i += tall) {
-                size_t m = least(p->m - i, tall);
-                struct tile tile = {
-                    .lda = lda, .k = depth, .c = p->c + i * p->ldc + j, .ldc = p->ldc};
-                tile.add = k > 0 || p->add;
-                tile.bias = last && p->bias != NULL ? p->bias + j : NULL;
-                tile.relu = last && p->relu;
-                if (lda == 0)
-                    pack_a(&p->a, i, m, k, depth, scratch);
-                run_block(lda > 0 ? p->a.at + i * lda + k : scratch, b, m, n, tile);
-            }
-        } while ((k += depth) < p->k);
+                pack_b(&p->b, j, block.n, block.k, block.depth, scratch + tall * deep);
+            run_rows(p, block, tall, scratch);
+        } while ((block.k += block.depth) < p->k);
     }
+}
+
+/* y[n, m] = x[m, n] transposed. */
+void
+SIMD_NAME(product_transpose)(const float *x, size_t ldx, size_t m, size_t n, float *y, size_t ldy)
+{
+    size_t m8 = m / BLOCK * BLOCK, n8 = n / BLOCK * BLOCK;
+    for (size_t i = 0; i < m8; i += BLOCK) {
+        const float *row[BLOCK];
+        for (size_t r = 0; r < BLOCK; r++)
+            row[r] = x + (i + r) * ldx;
+        for (size_t j = 0; j < n8; j += BLOCK)
+            turn_block(row, j, y + j * ldy + i, ldy);
+    }
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = i < m8 ? n8 : 0; j < n; j++)
+            y[j * ldy + i] = x[i * ldx + j];
 }
 
 /* --- sums of integers --- */

@@ -86,9 +86,10 @@ pack_run(const float *const *row, size_t rows, size_t width, size_t from, size_t
          bool adjacent, float *out)
 {
     size_t t = 0, whole = step == 1 ? rows / BLOCK * BLOCK : 0;
-    if (adjacent && rows == width) {
+    if (adjacent) {
         for (; t < count; t++)
-            memcpy(out + t * width, row[0] + from + t * step, width * sizeof *out);
+            memcpy(out + t * width, row[0] + from + t * step,
+                   (rows == width ? width : rows) * sizeof *out);
         return;
     }
     for (; t + BLOCK <= count && whole > 0; t += BLOCK) {

@@ -10,13 +10,6 @@
 
 #include "proto/simd.h"
 
-struct gemm_view;
-
-/* gemm.c chooses one of its three variants. */
-typedef void gemm_panel_fn(const struct gemm_view *a, size_t m, size_t n, size_t k, const float *b,
-                           bool add, float *c, size_t ldc);
-gemm_panel_fn gemm_panel_base, gemm_panel_avx2, gemm_panel_avx512;
-
 /* A channel consists of `planes` pieces of `plane` values, `stride` apart. */
 struct batchnorm_channel {
     size_t planes, plane, stride;
@@ -54,11 +47,7 @@ enum { LOSS_ROWS = 8 };
     X(vmath_add_scalar, (float *y, float x, size_t n), (y, x, n))                                  \
     X(vmath_sum_rows, (const float *x, size_t stride, size_t rows, float *sum, size_t n),          \
       (x, stride, rows, sum, n))                                                                   \
-    X(gemm_pack, (const float *b, size_t ldb, size_t k, size_t n, float *out),                     \
-      (b, ldb, k, n, out))                                                                         \
-    X(gemm_pack_transposed, (const float *b, size_t ldb, size_t k, size_t n, float *out),          \
-      (b, ldb, k, n, out))                                                                         \
-    X(gemm_transpose, (const float *x, size_t ldx, size_t m, size_t n, float *y, size_t ldy),      \
+    X(product_transpose, (const float *x, size_t ldx, size_t m, size_t n, float *y, size_t ldy),   \
       (x, ldx, m, n, y, ldy))                                                                      \
     X(pooling_max_line,                                                                            \
       (const float *x, size_t width, size_t rows, size_t columns, size_t stride, uint32_t from,    \

@@ -5,7 +5,7 @@
  *     y[i, p]  = sum over u of a[i, u] x[window p, u]                  windows_run
  *     g[f, u]  = sum over images and p of dy[f, p] x[window p, u]      windows_sum, windows_floats
  *
- * and every sum is the chain of fused multiply-adds that gemm.h defines, in the order in which u, or images and p,
+ * and every sum is the chain of fused multiply-adds that product.h defines, in the order in which u, or images and p,
  * count. So the bits are those of any other way to compute it.
  *
  * windows_run copies panels of neighbouring windows, as product.h does for matrices, straight from the planes of the

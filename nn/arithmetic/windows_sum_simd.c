@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "nn/arithmetic/gemm.h"
 #include "nn/arithmetic/product_tile.h"
 
 enum { TILE_SIZE = GROUP * COLUMNS };
@@ -100,7 +99,7 @@ line_fill(const struct windows *w, const float *x, float *out)
     size_t before = (size_t)between(-w->left, (ptrdiff_t)across);
     size_t count = least(w->width - skip, across - before), C = w->channels;
     memset(out, 0, before * C * sizeof *out);
-    gemm_transpose(x + skip, w->height * w->width, C, count, out + before * C, C);
+    product_transpose(x + skip, w->height * w->width, C, count, out + before * C, C);
     memset(out + (before + count) * C, 0, (across - before - count) * C * sizeof *out);
 }
 

@@ -9,20 +9,20 @@
  * Of P and dP there is only a strip at a time: STRIP queries by the keys up to the last of them. So memory grows with
  * T, not with its square. Back-propagation computes P again, the same bits, from what is kept of each query: its
  * largest score and 1 / its sum of exponentials (as Dao et al., NeurIPS 2022, who cut up the keys, too; here a strip
- * has whole rows). Strips add to dV and dK in the order of queries, so their height changes no bit. Products run
- * through our own loop (gemm.h) and leave out what is above the diagonal in steps of a panel. */
+ * has whole rows). Strips add to dV and dK in the order of queries, so their height changes no bit. Products
+ * (product.h) leave out what is above the diagonal, but for what a tile in registers takes along. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "nn/arithmetic/gemm.h"
+#include "nn/arithmetic/product.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
 
 enum {
-    STRIP = 48, /* queries at a time: a multiple of STEP and of the rows of a product's tile */
-    STEP = GEMM_COLUMNS /* that the zeros above the diagonal are left out in */
+    STRIP = 64, /* queries at a time: a multiple of LINE and of the rows of a product's tile */
+    LINE = 16   /* floats of a cache line */
 };
 
 /* One head of one row: positions, features per head, features of the layer's input and output. */
@@ -32,8 +32,8 @@ struct head {
     size_t wide;   /* from row to row of a strip: odd in cache lines, so a column's share no set */
     float *p, *dp; /* [STRIP, wide] */
     float *kept;   /* [T, 2] of each query, from forward to backward; NULL: not */
-    float *keys, *values; /* packed operands of [d, T] or [T, d] */
-    float *along, *few;   /* the same of [T, d] and of [STRIP, d] */
+    float *keys, *values; /* K^T and V^T, packed */
+    float *scratch;       /* of products */
 };
 
 static int
@@ -60,7 +60,7 @@ shape(struct layer *layer, struct why *why)
 static size_t
 strip_width(const struct layer *layer)
 {
-    return ((layer->in.dim[0] / STEP + 1) | 1) * STEP;
+    return ((layer->in.dim[0] / LINE + 1) | 1) * LINE;
 }
 
 static size_t
@@ -70,12 +70,25 @@ saved(const struct layer *layer)
 }
 
 static size_t
+least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t
+greatest(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t
 scratch(const struct layer *layer, size_t rows)
 {
     (void)rows;
     size_t T = layer->in.dim[0], d = layer->out.dim[1] / layer->spec.units;
-    return 2 * STRIP * strip_width(layer) + 2 * gemm_packed_size(d, T) +
-           gemm_packed_size(T + STRIP, d);
+    size_t products = greatest(product_scratch(STRIP, T, d), product_scratch(STRIP, d, T));
+    return 2 * STRIP * strip_width(layer) + 2 * product_packed(T, d) +
+           greatest(products, product_scratch(T, d, STRIP));
 }
 
 static struct head
@@ -89,9 +102,8 @@ head_of(const struct layer *layer, const struct layer_io *io, size_t row, size_t
     head.p = io->scratch;
     head.dp = head.p + STRIP * head.wide;
     head.keys = head.dp + STRIP * head.wide;
-    head.values = head.keys + gemm_packed_size(d, T);
-    head.along = head.values + gemm_packed_size(d, T);
-    head.few = head.along + gemm_packed_size(T, d);
+    head.values = head.keys + product_packed(T, d);
+    head.scratch = head.values + product_packed(T, d);
     return head;
 }
 
@@ -102,36 +114,42 @@ flops(const struct layer *layer)
     return 2.0 * (double)layer->in.dim[0] * (double)layer->out_size;
 }
 
-static size_t
-least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* s[rows, i + rows] = A B^T for the strip at query i, but for what lies STEP above the diagonal; a [rows, d] of the
- * strip, b [d, T] packed. */
+/* s[rows, T] = A B^T up to the diagonal, for the strip at query i; a [rows, d] of the strip, b [T, d] packed. */
 static void
 strip_product(const struct head *head, size_t i, size_t rows, const float *a, size_t lda,
               const float *b, float *s)
 {
-    size_t d = head->d;
-    for (size_t j = 0; j < i + rows; j += STEP) {
-        size_t above = j < i ? 0 : j - i;
-        struct gemm_view view = {a + above * lda, rows, 0, lda, d, 0, 1};
-        gemm_panel(&view, rows - above, least(i + rows - j, STEP), d, b + j * d, false,
-                   s + above * head->wide + j, head->wide);
-    }
+    const struct product product = {
+        .m = rows,
+        .n = head->T,
+        .k = head->d,
+        .a = product_rows(a, lda),
+        .packed = b,
+        .c = s,
+        .ldc = head->wide,
+        .shape = PRODUCT_C_LOWER,
+        .diagonal = i,
+    };
+    product_run(&product, head->scratch);
 }
 
-/* c[rows, d] = P B for the strip at query i; b [T, d] packed. */
+/* c[rows, d] = P B for the strip at query i; b [T, d], rows `in` apart. */
 static void
 strip_times(const struct head *head, size_t i, size_t rows, const float *p, const float *b,
             float *c, size_t ldc)
 {
-    size_t d = head->d, T = head->T, k = i + rows;
-    struct gemm_view view = {p, rows, 0, head->wide, k, 0, 1};
-    for (size_t j = 0; j < d; j += GEMM_COLUMNS)
-        gemm_panel(&view, rows, least(d - j, GEMM_COLUMNS), k, b + j * T, false, c + j, ldc);
+    const struct product product = {
+        .m = rows,
+        .n = head->d,
+        .k = i + rows,
+        .a = product_rows(p, head->wide),
+        .b = product_columns(b, head->in),
+        .c = c,
+        .ldc = ldc,
+        .shape = PRODUCT_A_LOWER,
+        .diagonal = i,
+    };
+    product_run(&product, head->scratch);
 }
 
 /* The strip's part of c[T, d] = P^T B, b [rows, d]: added for keys before the strip, the first for others. */
@@ -139,26 +157,36 @@ static void
 strip_across(const struct head *head, size_t i, size_t rows, const float *p, const float *b,
              size_t ldb, float *c, size_t ldc)
 {
-    size_t d = head->d, wide = head->wide;
-    gemm_pack(b, ldb, rows, d, head->few);
-    for (size_t j = 0; j < d; j += GEMM_COLUMNS) {
-        struct gemm_view view = {p, i + rows, 0, 1, rows, 0, wide};
-        size_t n = least(d - j, GEMM_COLUMNS);
-        const float *panel = head->few + j * rows;
-        if (i > 0)
-            gemm_panel(&view, i, n, rows, panel, true, c + j, ldc);
-        for (size_t t = 0; t < rows; t += STEP) {
-            view = (struct gemm_view){p + t * wide + i + t, STEP, 0, 1, rows - t, 0, wide};
-            gemm_panel(&view, least(rows - t, STEP), n, rows - t, panel + t * GEMM_COLUMNS, false,
-                       c + (i + t) * ldc + j, ldc);
-        }
-    }
+    struct product product = {
+        .m = i,
+        .n = head->d,
+        .k = rows,
+        .a = product_columns(p, head->wide),
+        .b = product_columns(b, ldb),
+        .c = c,
+        .ldc = ldc,
+        .add = true,
+    };
+    product_run(&product, head->scratch);
+    product.m = rows;
+    product.a.at += i;
+    product.c += i * ldc;
+    product.add = false;
+    product.shape = PRODUCT_A_UPPER;
+    product_run(&product, head->scratch);
 }
 
 static float
 scale_of(const struct head *head)
 {
     return (float)(1 / sqrt((double)head->d));
+}
+
+/* Zeros from n on, as far as a tile that holds row n - 1 of the triangle reads. */
+static void
+zeros(float *p, size_t n)
+{
+    memset(p + n, 0, (LINE - n % LINE) % LINE * sizeof *p);
 }
 
 /* Of the strip at query i: p[r][0..i+r] = softmax of scale * s, in place; zeros beyond. */
@@ -172,7 +200,7 @@ strip_softmax(const struct head *head, size_t i, size_t rows, bool recompute)
             softmax_recompute(p, scale_of(head), kept, i + r + 1);
         else
             softmax_forward(p, scale_of(head), kept, i + r + 1);
-        memset(p + i + r + 1, 0, (rows - r - 1) * sizeof *p);
+        zeros(p, i + r + 1);
     }
 }
 
@@ -183,7 +211,7 @@ strip_softmax_backward(const struct head *head, size_t i, size_t rows)
     for (size_t r = 0; r < rows; r++) {
         float *dp = head->dp + r * head->wide;
         softmax_backward(head->p + r * head->wide, dp, scale_of(head), i + r + 1);
-        memset(dp + i + r + 1, 0, (rows - r - 1) * sizeof *dp);
+        zeros(dp, i + r + 1);
     }
 }
 
@@ -191,13 +219,13 @@ static void
 head_forward(const struct head *head, float *y)
 {
     size_t T = head->T, d = head->d, in = head->in, out = head->out;
-    gemm_pack_transposed(head->k, in, d, T, head->keys);
-    gemm_pack(head->v, in, T, d, head->along);
+    const struct gemm_view keys = product_rows(head->k, in);
+    product_pack(&keys, T, d, head->keys);
     for (size_t i = 0; i < T; i += STRIP) {
         size_t rows = least(T - i, STRIP);
         strip_product(head, i, rows, head->q + i * in, in, head->keys, head->p);
         strip_softmax(head, i, rows, false);
-        strip_times(head, i, rows, head->p, head->along, y + i * out, out);
+        strip_times(head, i, rows, head->p, head->v, y + i * out, out);
     }
 }
 
@@ -215,9 +243,9 @@ static void
 head_backward(const struct head *head, const float *dy, float *dx)
 {
     size_t T = head->T, d = head->d, in = head->in, out = head->out;
-    gemm_pack_transposed(head->k, in, d, T, head->keys);
-    gemm_pack_transposed(head->v, in, d, T, head->values);
-    gemm_pack(head->k, in, T, d, head->along);
+    const struct gemm_view keys = product_rows(head->k, in), values = product_rows(head->v, in);
+    product_pack(&keys, T, d, head->keys);
+    product_pack(&values, T, d, head->values);
     for (size_t i = 0; i < T; i += STRIP, dy += STRIP * out) {
         size_t rows = least(T - i, STRIP);
         const float *q = head->q + i * in;
@@ -226,7 +254,7 @@ head_backward(const struct head *head, const float *dy, float *dx)
         strip_across(head, i, rows, head->p, dy, out, dx + 2 * out, in);
         strip_product(head, i, rows, dy, out, head->values, head->dp);
         strip_softmax_backward(head, i, rows);
-        strip_times(head, i, rows, head->dp, head->along, dx + i * in, in);
+        strip_times(head, i, rows, head->dp, head->k, dx + i * in, in);
         strip_across(head, i, rows, head->dp, q, in, dx + out, in);
     }
 }

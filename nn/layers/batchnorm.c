@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "nn/arithmetic/gemm.h"
+#include "nn/arithmetic/product.h"
 #include "nn/arithmetic/simd.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
@@ -98,7 +98,7 @@ inverse_std(const struct layer *layer, float variance)
 static float *
 transpose(const float *x, size_t rows, size_t channels, float *to)
 {
-    gemm_transpose(x, channels, rows, channels, to, rows);
+    product_transpose(x, channels, rows, channels, to, rows);
     return to;
 }
 
@@ -134,7 +134,7 @@ forward(const struct layer *layer, const struct layer_io *io)
                           layer->relu_after, y + at);
     }
     if (features(layer))
-        gemm_transpose(y, c.plane, n, c.plane, io->y, n);
+        product_transpose(y, c.plane, n, c.plane, io->y, n);
 }
 
 /* What goes to the sink for a channel, g[0], g[n], g[2 n], g[3 n]. */
@@ -201,7 +201,7 @@ backward(const struct layer *layer, const struct layer_io *io)
     if (io->dx != NULL)
         sum[0] = (double)NAN; /* the next backward may be of another dy */
     if (dx != NULL && features(layer))
-        gemm_transpose(dx, c.plane, n, c.plane, io->dx, n);
+        product_transpose(dx, c.plane, n, c.plane, io->dx, n);
 }
 
 const struct layer_kind batchnorm_kind = {

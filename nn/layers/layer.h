@@ -4,7 +4,7 @@
 #ifndef NN_LAYER_H
 #define NN_LAYER_H
 
-#include "nn/arithmetic/gemm.h"
+#include "nn/arithmetic/product.h"
 #include "nn/nn.h"
 #include "proto/why.h"
 

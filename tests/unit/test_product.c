@@ -145,6 +145,138 @@ blocks_change_nothing(void **state)
     }
 }
 
+static void
+transposing_moves_every_element(void **state)
+{
+    (void)state;
+    struct rand rand = {3};
+    fill(&rand, a, SIZE);
+    for (size_t m = 0; m < 21; m++)
+        for (size_t n = 0; n < 21; n++) {
+            fill(&rand, c, 1000);
+            memcpy(expected, c, 1000 * sizeof *c);
+            for (size_t i = 0; i < m; i++)
+                for (size_t j = 0; j < n; j++)
+                    expected[j * (m + 2) + i] = a[i * (n + 3) + j];
+            product_transpose(a, n + 3, m, n, c, m + 2);
+            assert_memory_equal(c, expected, 1000 * sizeof *c);
+            product_transpose_base(a, n + 3, m, n, c, m + 2);
+            assert_memory_equal(c, expected, 1000 * sizeof *c);
+        }
+}
+
+/* Random bits: denormals, infinities and sums that cancel are among them. */
+static float
+any_float(struct rand *rand, uint32_t exponents)
+{
+    uint32_t bits = (uint32_t)(rand_below(rand, 1 << 23) | rand_below(rand, 2) << 31);
+    float x;
+    bits |= (uint32_t)(exponents == 256 ? rand_below(rand, 256) : 127 + rand_below(rand, exponents))
+            << 23;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* A tile of one step, c0 + a b, where fusing or rounding once too often shows. */
+static void
+every_step_is_rounded_once(void **state)
+{
+    (void)state;
+    enum { N = 50 };
+    struct rand rand = {7};
+    const struct product p = {
+        1, N, 1, product_rows(a, 1), product_columns(b, N), .c = c, .ldc = N, .add = true};
+    for (size_t i = 0; i < 60000; i++) {
+        uint32_t exponents = i % 3 == 0 ? 256 : i % 3 == 1 ? 3 : 30;
+        any_variant(&rand);
+        a[0] = any_float(&rand, exponents);
+        for (size_t j = 0; j < N; j++) {
+            b[j] = any_float(&rand, exponents);
+            c[j] = expected[j] = any_float(&rand, exponents);
+            if (i % 5 == 0) /* near cancellation */
+                c[j] = expected[j] = -a[0] * b[j];
+            expected[j] = fmaf(a[0], b[j], expected[j]);
+        }
+        product_run(&p, scratch);
+        for (size_t j = 0; j < N; j++)
+            if (!isnan(c[j]) || !isnan(expected[j]))
+                assert_memory_equal(c + j, expected + j, sizeof *c);
+    }
+}
+
+/* Is element (i, j) on or below the diagonal of this shape? */
+static bool
+lower(const struct product *p, size_t i, size_t j)
+{
+    return j <= i + p->diagonal;
+}
+
+/* A of m rows, k elements each, with zeros where its shape has them; stored in rows or in columns. */
+static void
+shape_zeros(struct rand *rand, struct product *p)
+{
+    bool columns = rand_below(rand, 2);
+    size_t ld = (columns ? p->m : p->k) + rand_below(rand, 5);
+    p->a = columns ? product_columns(a, ld) : product_rows(a, ld);
+    for (size_t i = 0; i < p->m; i++)
+        for (size_t t = 0; t < p->k; t++) {
+            float *at = &a[columns ? i + t * ld : i * ld + t];
+            *at = (float)rand_below(rand, 2001) / 977.0f - 1;
+            if ((p->shape == PRODUCT_A_LOWER && !lower(p, i, t)) ||
+                (p->shape == PRODUCT_A_UPPER && t < i + p->diagonal))
+                *at = 0;
+        }
+}
+
+/* Triangles: zeros are left out, and what is above the diagonal of C may be anything. */
+static void
+what_a_shape_leaves_out_changes_nothing(void **state)
+{
+    (void)state;
+    struct rand rand = {11};
+    fill(&rand, b, SIZE);
+    for (size_t round = 0; round < 400; round++) {
+        any_variant(&rand);
+        size_t m = any_size(&rand), k = any_size(&rand) * 2;
+        size_t n = rand_below(&rand, 2) ? 16 * (1 + rand_below(&rand, 4)) : any_size(&rand);
+        struct product p = {
+            m, n, k, .b = any_view(&rand, b, n, k), .c = c, .ldc = n, .add = rand_below(&rand, 2)};
+        p.shape = (enum product_shape)(1 + rand_below(&rand, 3));
+        p.diagonal = rand_below(&rand, 3) ? rand_below(&rand, 100) : 0;
+        shape_zeros(&rand, &p);
+        fill(&rand, c, m * n);
+        memcpy(expected, c, m * n * sizeof *c);
+        product_run(&p, scratch);
+        for (size_t i = 0; i < m; i++)
+            for (size_t j = 0; j < n; j++) {
+                float *at = &expected[i * n + j];
+                *at = chain(&p, i, j, 0, k, p.add ? *at : 0);
+                if (p.shape != PRODUCT_C_LOWER || lower(&p, i, j))
+                    assert_memory_equal(at, &c[i * n + j], sizeof *at);
+            }
+    }
+}
+
+static void
+wrong_in_one_tile(const struct product *p, float *memory)
+{
+    product_run_base(p, memory);
+    if (p->m == 5 && p->n == 16)
+        p->c[4 * p->ldc + 15] *= 1.0000001f;
+}
+
+static void
+the_check_finds_a_wrong_variant(void **state)
+{
+    (void)state;
+    simd_set = widest;
+    assert_true(product_check(product_run));
+    assert_true(product_check(product_run_base));
+    assert_false(product_check(wrong_in_one_tile));
+    assert_true(product_init());
+    assert_int_equal(simd_set, widest);
+}
+
 /* --- sums --- */
 
 enum { PARTS_MAX = 12 };
@@ -236,6 +368,10 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_equals_three_loops),
         cmocka_unit_test(blocks_change_nothing),
+        cmocka_unit_test(every_step_is_rounded_once),
+        cmocka_unit_test(what_a_shape_leaves_out_changes_nothing),
+        cmocka_unit_test(transposing_moves_every_element),
+        cmocka_unit_test(the_check_finds_a_wrong_variant),
         cmocka_unit_test(integers_are_those_of_exact_add),
     };
     widest = simd_set;
