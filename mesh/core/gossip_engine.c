@@ -107,8 +107,11 @@ on_replica(struct gossip *g, const struct core *core, int i, const struct proto_
     struct gossip_peer *peer = &g->of[i];
     if (said->stage >= GOSSIP_STAGES)
         return;
-    if (!core_node_equal(peer->node, core->peers.peers[i].node))
+    if (!core_node_equal(peer->node, core->peers.peers[i].node)) {
         g->elsewhere += peer->said.units;
+        /* In `elsewhere` already: this node was forgotten, or came after us from whom this node took the count. */
+        g->elsewhere -= said->units < g->elsewhere ? said->units : g->elsewhere;
+    }
     peer->node = core->peers.peers[i].node;
     peer->said = *said;
     peer->known = true;

@@ -19,13 +19,27 @@ count(struct gossip *g)
         g->total = units;
 }
 
-/* Has this node done its part of the run? */
+/* Does a member of the plan say that all was computed? */
+static bool
+told_so(const struct gossip *g, const struct core *core)
+{
+    for (size_t r = 0; g->plan.active && r < g->plan.now.count; r++) {
+        int i = peers_find(core, g->plan.now.members[r].node);
+        if (r != g->plan.rank && i >= 0 && g->of[i].known && g->of[i].said.stage >= GOSSIP_FROZEN)
+            return true;
+    }
+    return false;
+}
+
+/* Has this node done its part of the run? Without steps of all it is a count, which differs a little from node to node:
+ * the first one that gets there ends it. */
 static bool
 trained(const struct gossip *g, const struct core *core)
 {
     const struct gossip_config *config = core->config.gossip;
-    return config->async ? g->total >= config->steps * core->config.shards
-                         : g->step >= config->steps;
+    if (config->async)
+        return g->total >= config->steps * core->config.shards || told_so(g, core);
+    return g->step >= config->steps;
 }
 
 /* Will no member compute any more? */
