@@ -183,6 +183,9 @@ invited(const struct push *push, const struct core *core)
 static bool
 gathered(const struct push *push, const struct core *core, const struct choice *choice)
 {
+    if (push->base == 0 && push->forgot_at.us &&
+        !awake_reached(core->awake, awake_after(push->forgot_at, PUSH_LEAVE_US)))
+        return false; /* those whose history stays will let it in */
     if (push->groups > 0 || push->base != 0)
         return true;
     if (core->config.peers_min > 1)
@@ -348,15 +351,27 @@ yields_to(const struct push *push, const struct core *core, int i)
            (said->tickets == ours && core->peers.peers[i].node.id < core->config.self.id);
 }
 
+/* The leader of this node's group has taken up a later one. If this node had a seat there, GROUP would have come before
+ * the leader's claim: the others went on without it. */
+static bool
+left_behind(const struct push *push, const struct core *core)
+{
+    if (push->group_hash == 0 || push->leads)
+        return false;
+    int i = peers_find(core, push->group.leader);
+    return i >= 0 && counts(push, core, i) && push->of[i].said.counter > push->group.counter;
+}
+
 static bool
 yields(const struct push *push, const struct core *core)
 {
+    bool decides = push->leads || left_behind(push, core);
     for (int i = 0; i < core->peers.high; i++) {
         if (push->final_hash) {
             if (push_group_finished(push, core, i) &&
                 push->of[i].said.final_hash > push->final_hash)
                 return true;
-        } else if (push->leads && yields_to(push, core, i)) {
+        } else if (decides && yields_to(push, core, i)) {
             return true;
         }
     }
@@ -368,6 +383,7 @@ push_group_step(struct push *push, const struct core *core)
 {
     if (yields(push, core)) {
         core_log(core, 4, "push: another part of the mesh has done more: taking its model");
+        push->forgot_at = core->awake;
         return PUSH_FORGET;
     }
     for (int i = 0; i < core->peers.high; i++)
