@@ -62,6 +62,14 @@ begin(struct sim *sim)
         .count = p->vector < VALUES_MAX ? p->vector : VALUES_MAX,
     };
     sim_gossip_config.async = !sim_gossip_config.push_sum && (draw >> 9 & 1);
+    if (sim->play.scenario) {
+        enum scenario_way way = sim->play.scenario->way;
+        sim_gossip_config.push_sum = way == SCENARIO_PUSH_SUM;
+        sim_gossip_config.async = way == SCENARIO_GOSSIP_ASYNC;
+        sim_gossip_config.graph = way == SCENARIO_GOSSIP_BSP     ? GOSSIP_RING
+                                  : way == SCENARIO_GOSSIP_ASYNC ? GOSSIP_RANDOM
+                                                                 : GOSSIP_ONE_PEER;
+    }
     uint32_t most = (uint32_t)(sim_gossip_config.count + PARTS_MAX - 1) / PARTS_MAX;
     sim_gossip_chunk = p->chunk_elems > most ? p->chunk_elems : most;
     if (sim_gossip_chunk > sim_gossip_config.count)
@@ -159,6 +167,9 @@ computed(struct sim *sim, struct sim_node *node)
             sim_gossip_update(sim, node, node->task_round, node->task_shards, node->sum[k], k);
     node->busy = SIM_FREE;
     sim->counts.commits++;
+    node->round++;
+    if (sim->play.scenario)
+        play_progress(sim, node);
     core_on_bucket(node->core, sim->now, sim->profile.buckets - 1);
 }
 

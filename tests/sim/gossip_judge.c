@@ -47,6 +47,7 @@ static struct {
     unsigned used;          /* as many */
     int64_t ledger[VALUES]; /* beginnings, updates and adoptions */
     int64_t dead[VALUES];   /* what the dead had */
+    uint64_t units;         /* shards computed by anybody */
 } book;
 
 void
@@ -56,6 +57,7 @@ sim_gossip_judge_begin(struct sim *sim)
     for (unsigned r = 0; r < book.used; r++)
         book.records[book.name[r]].key = 0;
     book.used = 0;
+    book.units = 0;
     memset(book.of, 0, sizeof book.of);
     memset(book.ledger, 0, sizeof book.ledger);
     memset(book.dead, 0, sizeof book.dead);
@@ -177,6 +179,7 @@ static void
 on_updated(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
     struct books *books = &book.of[node->index];
+    book.units += (unsigned)__builtin_popcountll(books->shards);
     for (size_t k = 0; k < sim_gossip_config.count; k++) {
         int32_t update = sim_gossip_update(sim, node, note->step, books->shards, books->read[k], k);
         appear(books, k, books->value[k] + update);
@@ -544,6 +547,10 @@ sim_gossip_judge_end(struct sim *sim)
             sim_fail(sim, "node %u has another result than those before it", i);
         result = hears_all(sim, node) ? node->task_hash : result;
     }
+    /* Where faults come upon one another, the dead may be counted twice. */
+    uint64_t due = sim_gossip_config.steps * sim->profile.shards;
+    if (!sim->failed && sim->play.scenario && sim_gossip_config.async && book.units < due)
+        sim_fail(sim, "the run ended after %" PRIu64 " of %" PRIu64 " shards", book.units, due);
     if (sim->failed)
         return;
     judge_sum(sim);

@@ -84,11 +84,14 @@ play_file(struct sim *sim, const char *path, uint64_t seed)
 {
     struct why why;
     struct scenario *scenario;
+    const struct sim_engine *engine = sim->engine;
     if (scenario_load(&scenario, path, seed, &why)) {
         fprintf(stderr, "sim: %s\n", why.line);
         return 2;
     }
     sim->play.scenario = scenario;
+    if (scenario->way)
+        sim_engine(sim, scenario->way < SCENARIO_GOSSIP_BSP ? "push" : "gossip");
     bool good = sim_run(sim, scenario->seed, sim->mutant);
     const struct sim_play *play = &sim->play;
     double played_s = (double)(sim->now - play->met_us) / 1e6;
@@ -103,6 +106,9 @@ play_file(struct sim *sim, const char *path, uint64_t seed)
                sim->mutant ? "    in" : "FAILED in", path, sim->failure, played_s, path,
                scenario->seed, sim->mutant);
     good = good && run_again(sim);
+    if (sim->engine != engine)
+        sim->engine->end(sim);
+    sim->engine = engine;
     sim->play.scenario = NULL;
     scenario_destroy(&scenario);
     return good ? 0 : 1;

@@ -5,7 +5,10 @@
  * faults come upon one another, one more where packets get lost), and after the last action all
  * that can reach one another must be in one plan again within the same time. Where nothing happens
  * nobody may be much slower than alone. States are judged against
- * the reference as always. Rounds last about 15 ms with four nodes, enough of them for the whole file. */
+ * the reference as always. Rounds last about 15 ms with four nodes, enough of them for the whole file.
+ *
+ * In a free way the engine is push or gossip. Its oracle judges, and a round is what a node computes at a time: a ticket,
+ * or its shards of a step. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -16,8 +19,41 @@ enum {
     SHARD_US = 4000,
     WATCH_US = 20000,
     STRAGGLER_US = 1000000,
-    PROMISE_US = 1000000, /* beside a round's work and transfer */
+    PROMISE_US = 1000000,         /* beside a round's work and transfer */
+    APART_MS = 1000,              /* after so long an accident is over, if nothing else happens */
+    SLOW_SHARD_US = 2 * SHARD_US, /* gossip: the oracle has room for so many steps */
+    TICKETS = 900,                /* push: the same */
 };
+
+static bool
+gossips(const struct scenario *scenario)
+{
+    return scenario->way >= SCENARIO_GOSSIP_BSP;
+}
+
+/* Where tickets are pushed: enough of them for the whole file. */
+static void
+push_profile(struct sim *sim)
+{
+    const struct scenario *scenario = sim->play.scenario;
+    struct sim_profile *p = &sim->profile;
+    uint64_t us = scenario->end_ms * 1000 * scenario->most / TICKETS;
+    us = us < SHARD_US ? SHARD_US : us;
+    for (unsigned i = 0; i < SIM_NODES_MAX; i++)
+        p->compute_us[i] = us;
+    p->rounds = TICKETS;
+    sim->play.alone_us = us * 3 / 2;
+}
+
+static void
+gossip_profile(struct sim *sim)
+{
+    struct sim_profile *p = &sim->profile;
+    for (unsigned i = 0; i < SIM_NODES_MAX; i++)
+        p->compute_us[i] = SLOW_SHARD_US;
+    p->rounds = p->rounds * SHARD_US / SLOW_SHARD_US + 1;
+    sim->play.alone_us = SHARDS * SLOW_SHARD_US * 3 / 2;
+}
 
 void
 play_profile(struct sim *sim)
@@ -52,6 +88,10 @@ play_profile(struct sim *sim)
     uint64_t least_us = SHARDS * SHARD_US / scenario->most;
     uint64_t rounds = scenario->end_ms * 1000 / least_us + 100;
     p->rounds = (unsigned)(rounds < SIM_ROUNDS_MAX ? rounds : SIM_ROUNDS_MAX);
+    if (gossips(scenario))
+        gossip_profile(sim);
+    else if (scenario->way)
+        push_profile(sim);
     p->peers_min = scenario->nodes;
     p->faults_end_us = p->deadline_us = UINT64_MAX;
 }
@@ -60,6 +100,28 @@ void
 play_start(struct sim *sim)
 {
     sim_push(sim, sim->now + WATCH_US, SIM_WATCH, 0, 0, 0, NULL);
+}
+
+static bool
+takes_away(const struct scenario_action *a)
+{
+    return a->verb == SCENARIO_KILL || a->verb == SCENARIO_PAUSE;
+}
+
+bool
+play_spares(const struct scenario *scenario)
+{
+    const struct scenario_action *actions = scenario->actions;
+    for (size_t k = 0; k < scenario->count; k++) {
+        if (!takes_away(&actions[k]) && actions[k].verb != SCENARIO_START &&
+            actions[k].verb != SCENARIO_RESUME)
+            return false;
+        for (size_t j = 0; takes_away(&actions[k]) && j < k; j++)
+            if (actions[j].node != actions[k].node &&
+                actions[j].at_ms + APART_MS > actions[k].at_ms)
+                return false;
+    }
+    return true;
 }
 
 /* --- Actions ----------------------------------------------------------------------------------- */
@@ -228,6 +290,8 @@ static void
 judge_front(struct sim *sim, uint64_t us)
 {
     unsigned members = clique_max(sim);
+    if (sim->play.scenario->way)
+        return; /* nodes do not share rounds */
     uint64_t least = us / ((SHARDS + members - 1) / members * SHARD_US * 2);
     uint64_t now = front(sim), then = sim->play.straggler_front;
     if (now < then + least && now < sim->profile.rounds)

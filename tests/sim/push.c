@@ -27,8 +27,11 @@ sim_push_apply(struct sim_push_copy *copy, const struct push_taken *taken, uint6
 {
     copy->optimiser = mix64_pair(copy->optimiser, gradient + taken->tau);
     copy->pending++;
-    if (taken->ticket < SIM_TICKETS_MAX)
-        copy->value.times[taken->ticket]++;
+    if (taken->ticket < SIM_TICKETS_MAX) {
+        if (sim_push_has(&copy->value, taken->ticket))
+            copy->value.twice = taken->ticket + 1;
+        copy->value.taken[taken->ticket / 64] |= UINT64_C(1) << taken->ticket % 64;
+    }
     if (!taken->updates)
         return;
     copy->value.params = mix64_pair(copy->value.params, copy->optimiser + copy->pending);
@@ -39,9 +42,9 @@ uint64_t
 sim_push_hash(const struct sim_push_copy *copy)
 {
     uint64_t hash = mix64_pair(copy->value.params, copy->optimiser + copy->pending);
-    for (unsigned t = 0; t < SIM_TICKETS_MAX; t++)
-        hash = copy->value.times[t] ? mix64_pair(hash, 256 * t + copy->value.times[t]) : hash;
-    return hash;
+    for (unsigned k = 0; k < SIM_TICKETS_MAX / 64; k++)
+        hash = copy->value.taken[k] ? mix64_pair(hash + k, copy->value.taken[k]) : hash;
+    return mix64_pair(hash, copy->value.twice);
 }
 
 /* --- The trainer ---------------------------------------------------------------------------------- */
@@ -219,6 +222,9 @@ event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
     node->busy = SIM_FREE;
     if (event->kind == SIM_BUCKET) {
         core_on_bucket(node->core, sim->now, 0);
+        node->round++;
+        if (sim->play.scenario)
+            play_progress(sim, node);
         return;
     }
     struct sim_push_node *own = &sim_push_run->node[node->index];
@@ -255,8 +261,11 @@ pick(struct sim *sim, uint64_t below)
 static void
 plan_modes(struct sim *sim, struct push_config *config)
 {
-    config->bound = PUSH_UNBOUND;
-    config->group = 1;
+    enum scenario_way way = sim->play.scenario ? sim->play.scenario->way : SCENARIO_EXACT;
+    config->bound = way == SCENARIO_SSP ? 2 : PUSH_UNBOUND;
+    config->group = way == SCENARIO_SOFTSYNC ? 3 : 1;
+    if (way)
+        return;
     if (pick(sim, 3) == 0)
         config->bound = pick(sim, 4);
     else if (pick(sim, 2) == 0)
@@ -277,13 +286,19 @@ begin(struct sim *sim)
     struct sim_push *push = sim_push_run;
     push->records = push->computeds = 0;
     push->lost = push->single = false;
-    push->hostile = !sim->mutant && sim->seed % 16 == 7;
+    push->hostile = !sim->mutant && !sim->play.scenario && sim->seed % 16 == 7;
     struct push_config *config = &push->config;
     config->shards = (unsigned)(1 + pick(sim, 6));
     config->tickets = config->shards * (4 + pick(sim, 20));
     config->range_count = (unsigned)(1 + pick(sim, SIM_RANGES_MAX));
     config->servers = (unsigned)pick(sim, 4);
     plan_modes(sim, config);
+    if (sim->play.scenario) {
+        config->shards = p->shards;
+        config->tickets = p->rounds;
+        config->range_count = SIM_RANGES_MAX;
+        config->servers = p->servers[0] == CORE_SERVERS_AUTO ? 0 : p->servers[0];
+    }
     config->trainer = &push_trainer;
     config->size = push->size;
     for (unsigned r = 0; r < SIM_RANGES_MAX; r++)
@@ -300,6 +315,10 @@ begin(struct sim *sim)
     size_t count;
     struct sim_event *events = sim_queued(sim, &count);
     push->single = !sim->drill && !sim->play.scenario && pick(sim, 3) == 0;
+    if (sim->play.scenario) {
+        push->single = play_spares(sim->play.scenario);
+        return;
+    }
     bool crashed = false;
     p->peers_min = 1;
     for (size_t k = 0; k < count; k++) {

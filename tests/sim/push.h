@@ -7,7 +7,7 @@
 #include "tests/sim/engine.h"
 
 enum {
-    SIM_TICKETS_MAX = 160,
+    SIM_TICKETS_MAX = 1024,
     SIM_RANGES_MAX = 4,
     SIM_TAKEN_MAX = 1 << 15, /* records of a schedule */
     SIM_COMPUTED_MAX = 1 << 13,
@@ -16,8 +16,15 @@ enum {
 /* A range as a worker sees it. */
 struct sim_push_value {
     uint64_t params;
-    uint8_t times[SIM_TICKETS_MAX]; /* how often it has taken each ticket */
+    uint64_t taken[SIM_TICKETS_MAX / 64]; /* a set of tickets */
+    uint64_t twice;                       /* one that it has taken again, plus one */
 };
+
+static inline bool
+sim_push_has(const struct sim_push_value *value, uint64_t ticket)
+{
+    return value->taken[ticket / 64] >> ticket % 64 & 1;
+}
 
 /* And as its owner and backup hold it. */
 struct sim_push_copy {

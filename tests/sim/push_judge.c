@@ -52,7 +52,7 @@ sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64_t ti
     uint64_t due = (step - config->bound) * config->shards;
     for (unsigned r = 0; r < config->range_count; r++)
         for (uint64_t t = 0; t < due; t++)
-            if (own->read[r].times[t] == 0)
+            if (!sim_push_has(&own->read[r], t))
                 sim_fail(sim,
                          "node %u: computes ticket %" PRIu64 " of step %" PRIu64
                          " without ticket %" PRIu64 " in range %u, the bound is %" PRIu64,
@@ -67,11 +67,11 @@ sim_push_judge_taken(struct sim *sim, const struct sim_node *node, const struct 
     uint64_t all = 0;
     if (push->hostile)
         return;
-    for (unsigned t = 0; t < SIM_TICKETS_MAX; t++)
-        all += after->value.times[t];
-    if (after->value.times[taken->ticket] != 1)
-        sim_fail(sim, "node %u: range %u has taken ticket %" PRIu64 " %u times", node->index,
-                 taken->range, taken->ticket, after->value.times[taken->ticket]);
+    for (unsigned k = 0; k < SIM_TICKETS_MAX / 64; k++)
+        all += (unsigned)__builtin_popcountll(after->value.taken[k]);
+    if (after->value.twice)
+        sim_fail(sim, "node %u: range %u has taken ticket %" PRIu64 " twice", node->index,
+                 taken->range, after->value.twice - 1);
     if (!push->lost &&
         taken->updates != (all % push->config.group == 0 || all == push->config.tickets))
         sim_fail(sim, "node %u: an update of range %u after %" PRIu64 " gradients, %u at a time",
@@ -137,11 +137,15 @@ judge_tickets(struct sim *sim, const struct sim_node *node)
 {
     const struct sim_push *push = sim_push_run;
     const struct sim_push_node *own = &push->node[node->index];
-    for (unsigned r = 0; r < push->config.range_count; r++)
-        for (uint64_t t = 0; t < push->config.tickets; t++)
-            if (own->read[r].times[t] > 1 || (own->read[r].times[t] == 0 && !push->lost))
-                sim_fail(sim, "node %u: the model has ticket %" PRIu64 " %u times in range %u",
-                         node->index, t, own->read[r].times[t], r);
+    for (unsigned r = 0; r < push->config.range_count; r++) {
+        if (own->read[r].twice)
+            sim_fail(sim, "node %u: the model has ticket %" PRIu64 " twice in range %u",
+                     node->index, own->read[r].twice - 1, r);
+        for (uint64_t t = 0; t < push->config.tickets && !push->lost; t++)
+            if (!sim_push_has(&own->read[r], t))
+                sim_fail(sim, "node %u: the model has no ticket %" PRIu64 " in range %u",
+                         node->index, t, r);
+    }
 }
 
 static void

@@ -245,7 +245,7 @@ struct sim_play {
     uint64_t straggler_front; /* highest round when it began */
     uint64_t pace_us;         /* when the present second of peace began; 0 none */
     uint64_t lossy_us;        /* until then packets were lost not long ago */
-    uint64_t alone_us;        /* a round computed by one node */
+    uint64_t alone_us; /* a round computed by one node; in a free way: what it computes at a time */
     uint64_t worst_gap_us, worst_join_us;
 };
 
@@ -451,7 +451,9 @@ void plain_profile(struct sim *sim);
 void play_profile(struct sim *sim);
 void play_start(struct sim *sim);
 void play_event(struct sim *sim, const struct sim_event *event);
-/* A node has committed or adopted a round. */
+/* Are all other nodes in order whenever one is killed, paused or cut off? Then nothing may be lost. */
+bool play_spares(const struct scenario *scenario);
+/* A node has committed or adopted a round; in a free way: computed something. */
 void play_progress(struct sim *sim, struct sim_node *node);
 
 #endif

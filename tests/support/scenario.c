@@ -11,6 +11,9 @@
 const char *const scenario_kinds[KINDS] = {"kill", "start", "pause",     "split", "cut",
                                            "slow", "loss",  "disk_full", "join",  "power"};
 
+const char *const scenario_ways[SCENARIO_WAYS] = {
+    "exact", "async", "ssp", "softsync", "gossip-bsp", "gossip-async", "push-sum"};
+
 int
 scenario_fail(struct reader *reader, unsigned line, const char *format, ...)
 {
@@ -137,6 +140,8 @@ scenario_print(const struct scenario *s, FILE *to)
         fprintf(to, " auto");
     else if (s->servers)
         fprintf(to, " %u", s->servers);
+    if (s->way)
+        fprintf(to, " %s", scenario_ways[s->way]);
     fprintf(to, "\n");
     for (size_t k = 0; k < s->count; k++) {
         scenario_line(&s->actions[k], line, sizeof line);

@@ -2,6 +2,7 @@
  *
  *     nodes: 4                                 # started together; numbers 1..4
  *     servers: 2                               # 1..8 or auto: sums by elected servers; left out: a ring
+ *     way: async                               # free: async, ssp, softsync, gossip-bsp, gossip-async, push-sum
  *     seed: 1                                  # of `random`; --seed overrides it
  *     events:                                  # at: seconds after all have met
  *       - {at: 1.5, kill: 2}                   # a node, or `all`
@@ -23,6 +24,7 @@
  *
  *     0.000 nodes 4 5        start 1..4, wait until they have met; 5 is the highest number used later
  *     0.000 nodes 4 5 2      the same with two servers; or auto
+ *     0.000 nodes 4 5 async  the same in a free way, behind the servers if there are any
  *     1.500 kill 2           SIGKILL
  *     2.000 start 2          2.000 start 2 fresh     the first start of a joiner is fresh, too
  *     3.000 pause 1          3.800 resume 1
@@ -53,6 +55,18 @@ enum {
     SCENARIO_SERVERS_AUTO = SCENARIO_NODES_MAX + 1,
 };
 
+/* How the nodes train. In all but EXACT the result depends on who was when how fast. */
+enum scenario_way {
+    SCENARIO_EXACT,
+    SCENARIO_ASYNC, /* servers that do not wait */
+    SCENARIO_SSP,
+    SCENARIO_SOFTSYNC,
+    SCENARIO_GOSSIP_BSP,
+    SCENARIO_GOSSIP_ASYNC,
+    SCENARIO_PUSH_SUM,
+    SCENARIO_WAYS,
+};
+
 enum scenario_verb {
     SCENARIO_KILL,
     SCENARIO_START,
@@ -80,12 +94,15 @@ struct scenario {
     unsigned nodes;   /* started at first */
     unsigned most;    /* highest number used */
     unsigned servers; /* 0: a ring */
+    enum scenario_way way;
     uint64_t seed;
     uint64_t end_ms; /* nothing begins or ends later */
     bool drawn;      /* some of it is random: faults may come upon one another */
     size_t count;
     struct scenario_action actions[SCENARIO_ACTIONS_MAX]; /* rising at_ms */
 };
+
+extern const char *const scenario_ways[SCENARIO_WAYS]; /* their names */
 
 /* Read a file and expand it. `seed` 0: the file's. 0 or -errno with one line in `why`. */
 int scenario_load(struct scenario **out, const char *path, uint64_t seed, struct why *why);

@@ -374,9 +374,23 @@ read_servers(struct reader *reader, const yaml_node_t *value)
 }
 
 static int
+read_way(struct reader *reader, const yaml_node_t *value)
+{
+    const char *text = text_of(value);
+    unsigned w = 0;
+    while (w < SCENARIO_WAYS && (!text || strcmp(text, scenario_ways[w]) != 0))
+        w++;
+    if (w == SCENARIO_WAYS)
+        return fail_value(reader, value, "way",
+                          "exact, async, ssp, softsync, gossip-bsp, gossip-async or push-sum");
+    reader->scenario->way = (enum scenario_way)w;
+    return 0;
+}
+
+static int
 read_key(struct reader *reader, const char *key, const yaml_node_t *value)
 {
-    static const char *const names[] = {"nodes", "servers", "seed", "events", "random"};
+    static const char *const names[] = {"nodes", "servers", "way", "seed", "events", "random"};
     struct scenario *s = reader->scenario;
     uint64_t number;
     int rc;
@@ -388,13 +402,15 @@ read_key(struct reader *reader, const char *key, const yaml_node_t *value)
     }
     if (strcmp(key, "servers") == 0)
         return read_servers(reader, value);
+    if (strcmp(key, "way") == 0)
+        return read_way(reader, value);
     if (strcmp(key, "seed") == 0)
         return read_uint(reader, value, key, 1, UINT64_MAX, &s->seed);
     if (strcmp(key, "events") == 0)
         return read_events(reader, value);
     if (strcmp(key, "random") == 0)
         return read_random(reader, value);
-    return fail_key(reader, value, "the file", key, names, 5);
+    return fail_key(reader, value, "the file", key, names, 6);
 }
 
 int
@@ -413,6 +429,9 @@ scenario_read(struct reader *reader)
         return rc;
     if (reader->scenario->nodes == 0)
         return scenario_fail(reader, line_of(root), "expected nodes, 1..%d", SCENARIO_NODES_MAX);
+    if (reader->scenario->way >= SCENARIO_GOSSIP_BSP && reader->scenario->servers)
+        return scenario_fail(reader, line_of(root), "way = %s has no servers",
+                             scenario_ways[reader->scenario->way]);
     if (reader->scenario->nodes > reader->scenario->most)
         reader->scenario->most = reader->scenario->nodes;
     if (reader->seed)
