@@ -16,10 +16,10 @@
 #include "proto/mix.h"
 #include "proto/proto.h"
 
-enum { RULES_MAX = 16, NAME_MAX_SIZE = 32, RULE_MAX = 96 };
+enum { SLEEP_MS_MAX = 60000, RULES_MAX = 16, NAME_MAX_SIZE = 32, RULE_MAX = 96 };
 /* Every message has FAIL_STAGES points after the named ones. */
 enum { POINTS_END = FAIL_MESSAGES + (PROTO_TYPES_END - PROTO_HELLO) * FAIL_STAGES };
-enum action { KILL, STOP, HANG, ERROR, FLIP, ACTIONS_END };
+enum action { KILL, STOP, HANG, ERROR, FLIP, SLEEP, ACTIONS_END };
 
 struct point {
     const char *name;
@@ -34,14 +34,14 @@ static const struct point points[] = {
 };
 
 static const char *const stages[FAIL_STAGES] = {"send", "sent", "got", "taken"};
-static const char *const actions[ACTIONS_END] = {"kill", "stop", "hang", "error", "flip"};
+static const char *const actions[ACTIONS_END] = {"kill", "stop", "hang", "error", "flip", "sleep"};
 
 struct rule {
     int point;
     unsigned long count;
-    bool repeats, chosen; /* chosen: `bit` was given */
+    bool repeats, chosen; /* chosen: `number` was given */
     enum action action;
-    uint64_t bit;
+    uint64_t number; /* FLIP: of the bit; SLEEP: milliseconds */
 };
 
 static struct rule rules[RULES_MAX];
@@ -102,14 +102,15 @@ read_rule(const char *text, struct rule *rule, struct why *why)
     bool counted = rule->count && end[rule->repeats] == '\0';
     if (rest) {
         rule->chosen = true;
-        rule->bit = strtoull(rest, &end, 10);
-        counted = counted && known == FLIP && *rest && !*end;
+        rule->number = strtoull(rest, &end, 10);
+        counted = counted && (known == FLIP || known == SLEEP) && *rest && !*end;
     }
+    counted = counted && (known != SLEEP || (rest && rule->number <= SLEEP_MS_MAX));
     if (rule->point < 0 || known < 0 || !counted)
         return why_error(
             why, -EINVAL,
             "MESHNODE_FAIL: '%s', expected POINT:COUNT:ACTION with a point of meshnode "
-            "--failpoints and kill, stop, hang, error, flip or flip=BIT",
+            "--failpoints and kill, stop, hang, error, flip, flip=BIT or sleep=MS",
             text);
     rule->action = (enum action)known;
     return 0;
@@ -185,7 +186,7 @@ tell(const char *name, unsigned long hit, enum action action)
 static void
 flip(const struct rule *rule, unsigned long hit, uint8_t *data, size_t size)
 {
-    uint64_t bit = rule->chosen ? rule->bit : mix64_pair((uint64_t)rule->point, hit);
+    uint64_t bit = rule->chosen ? rule->number : mix64_pair((uint64_t)rule->point, hit);
     if (size)
         data[bit / 8 % size] ^= (uint8_t)(1u << bit % 8);
 }
@@ -193,7 +194,8 @@ flip(const struct rule *rule, unsigned long hit, uint8_t *data, size_t size)
 static int
 act(const struct rule *rule, unsigned long hit, void *data, size_t size)
 {
-    tell(name_of(rule->point), hit, rule->action);
+    if (rule->action != SLEEP || hit == rule->count)
+        tell(name_of(rule->point), hit, rule->action);
     switch (rule->action) {
     case KILL:
         kill(getpid(), SIGKILL);
@@ -207,6 +209,11 @@ act(const struct rule *rule, unsigned long hit, void *data, size_t size)
     case FLIP:
         if (data)
             flip(rule, hit, data, size);
+        return 0;
+    case SLEEP:
+        nanosleep(&(struct timespec){.tv_sec = (time_t)(rule->number / 1000),
+                                     .tv_nsec = (long)(rule->number % 1000 * 1000000)},
+                  NULL);
         return 0;
     case ERROR:
         errno = rule->point < FAIL_MESSAGES ? points[rule->point].error : 0;

@@ -11,6 +11,7 @@
 #include "node/train/gossip_journal.h"
 #include "node/train/replica.h"
 #include "proto/clock.h"
+#include "proto/fail.h"
 
 struct gossip_run {
     struct replica replica;
@@ -150,6 +151,7 @@ gossip_train_step(struct run *run, const struct mesh_task *task)
     double start = clock_s();
     size_t buckets;
     replica_begin(replica, &step, mesh_values(run->mesh));
+    fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     do
         advance(run, replica_shards(replica, &step), task);
     while (!run->event.stepped);

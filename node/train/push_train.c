@@ -13,6 +13,7 @@
 #include "node/train/state_internal.h"
 #include "proto/bytes.h"
 #include "proto/clock.h"
+#include "proto/fail.h"
 
 struct push_run {
     struct push_config config;
@@ -218,6 +219,7 @@ compute(struct run *run, uint64_t ticket)
     struct push_run *push = run->push;
     double start = clock_s();
     int32_t *own = mesh_own(run->mesh);
+    fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     push_shard_compute(run->work, &run->state, push->exponent, ticket, own);
     for (unsigned r = 0; r < push->ranges.count; r++)
         push_ranges_gradient(&push->ranges, r, own, run->state.exponent,

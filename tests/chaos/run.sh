@@ -16,19 +16,24 @@ part() { # COUNT: PERCENT of it, at least 1
 }
 
 scenarios=(configs/chaos-*.yaml)
+# Of the free ways (elected servers that do not wait, gossip) two files, chosen by the seed.
+mapfile -t free < <(grep -l '^way:' "${scenarios[@]}")
+free=("${free[seed % ${#free[@]}]}" "${free[(seed + ${#free[@]} / 2) % ${#free[@]}]}")
 points=--all matrix=--all servers=--all
 [ "$PERCENT" -ge 100 ] || points="--runs $(part 1700) --scenes 6" matrix="--runs $(part 504)" servers="--runs $(part 520)" \
     scenarios=("${scenarios[@]:0:$(part ${#scenarios[@]})}")
 case $mode in
 short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py --runs 30" "servers.py --runs 30" "counting.py --runs 12"
     "cold.py --runs 20" memory.py "scenario.py configs/chaos-kill.yaml configs/chaos-pause.yaml configs/chaos-power.yaml
-    configs/chaos-join.yaml configs/chaos-return.yaml configs/chaos-disk.yaml" "churn.py --cycles 60" "joins.py"
+    configs/chaos-join.yaml configs/chaos-return.yaml configs/chaos-disk.yaml configs/chaos-server-kill.yaml
+    ${free[*]}" "free.py --runs 6 --accidents 1" "churn.py --cycles 60" "joins.py"
     "net_split.py --seconds 2 --only 1|3,2|2,each --limit 10" "net_cut.py --cuts 10 --patience 10"
     "net_rough.py --seconds 20" "net_flood.py --seconds 2 --rounds 1 --least 0 --grown 131072"
     "net_soak.py --seconds 120 --every 5 --cpu 0.12") ;;
 night) tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds kill,stop --judge"
     "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "servers.py $servers" "counting.py --runs $(part 1000)"
-    "cold.py --runs $(part 200)" memory.py "scenario.py ${scenarios[*]}" "net_split.py --rounds $(part 10)"
+    "cold.py --runs $(part 200)" memory.py "scenario.py ${scenarios[*]}" "free.py --runs $(part 100) --worst 1000"
+    "free.py --runs $(part 200) --ways async,ssp,softsync --kinds kill,join --worst 1000" "net_split.py --rounds $(part 10)"
     "net_cut.py --cuts $(part 100)" "churn.py --cycles $(part 2000)" "joins.py --runs $(part 20) --judge"
     "load.py --runs $(part 20)" "net_rough.py --seconds $(part 600)" "net_flood.py"
     "net_healthy.py --runs $(part 1000)"
@@ -42,7 +47,7 @@ declare -A TRIES=(
     [points.py]="killed, stopped, hung at named points" [kills.py]="several killed or stopped at once"
     [matrix.py]="one hash: nodes, threads, compilers" [servers.py]="one hash: elected servers" [counting.py]="every sample once per epoch"
     [cold.py]="power cut, damaged checkpoints" [memory.py]="memory limits, data larger than memory" [scenario.py]="configs/chaos-*.yaml"
-    [churn.py]="nodes come and go: memory" [joins.py]="a late node takes 72 MB of state"
+    [free.py]="servers that do not wait, gossip" [churn.py]="nodes come and go: memory" [joins.py]="a late node takes 72 MB of state"
     [load.py]="a machine with too much to do"
     [net_split.py]="split networks" [net_cut.py]="cables pulled" [net_rough.py]="lost and late packets"
     [net_flood.py]="strangers flood the ports" [net_healthy.py]="healthy nodes are never cut off"
@@ -56,6 +61,7 @@ trap 'rm -f "$log"' EXIT
 rows=()
 failed=0 skipped=0
 for tool in "${tools[@]}"; do
+    # shellcheck disable=SC2086,SC2116 # lines become one
     tool=$(echo $tool)
     began=$SECONDS
     case $tool in

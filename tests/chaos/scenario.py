@@ -8,7 +8,11 @@ those that fill disks need root for a small file system of each node; what canno
 Everybody who runs at the end must then train with all the others that it can hear, twenty steps further than anyone was,
 within --within seconds (a state or two must travel, and a suspended session be found again). Oracle: every line of
 every metrics.jsonl has the state hash that one node, alone and undisturbed, had after that step. The longest time
-without a step of anybody is told: as long as anybody runs, somebody trains."""
+without a step of anybody is told: as long as anybody runs, somebody trains.
+
+Files with a free way (`way: async`) have no such states. Their run has an end: each node sleeps for 20 ms where it
+computes (a failpoint), so that the run outlives the scenario on a busy machine, too. At the end all have one model. With
+servers the replay of all journals must come to it; where only one node at a time is harmed, with every ticket once."""
 import os
 import re
 import shutil
@@ -19,11 +23,14 @@ import time
 
 import mesh as chaos
 import net
+import ways as free
 
 SIM = os.path.join(os.environ.get("BUILD") or os.path.join(chaos.ROOT, "build", "gcc"), "sim")
 LOCAL = {"nodes", "kill", "start", "pause", "resume", "end"}
 DISK = {"disk_full", "disk_ok"}
 DISK_BYTES = 3 << 20
+SHARDS = 12  # of net.job
+SLEEP_S, REST_S = 0.02, 6.0  # free ways: of a compute; of the run behind the scenario
 SKIPPED = 77
 
 
@@ -39,14 +46,19 @@ def lines_of(file, seed):
 class World:
     """Nodes 1..most of a scenario, on loopback or in namespaces; files of node 3 are in folder/3."""
 
-    def __init__(self, folder, job, most, in_namespaces, with_disks, options):
-        self.folder, self.most, self.with_disks = folder, most, with_disks
+    def __init__(self, folder, job, most, in_namespaces, with_disks, options, way=None):
+        self.folder, self.most, self.with_disks, self.way = folder, most, with_disks, way
+        self.folders = []  # of all starts
         self.nets = net.Net(most, cpu=0.4, options=options) if in_namespaces else None
         self.mesh = self.nets or chaos.Mesh(folder, job, options=options)
         self.mesh.job, self.mesh.poll_s = job, 1.0
         self.current = {}  # number to mesh.Node
         self.unheard = set()
         self.mounted = []
+        if way:
+            chaos.needs(chaos.FAILNODE)
+            self.mesh.program = chaos.FAILNODE
+            self.mesh.look = lambda: None  # the run has an end: a node that ends is none
 
     def __enter__(self):
         os.makedirs(self.folder, exist_ok=True)
@@ -73,15 +85,22 @@ class World:
     # ---- the verbs ----
 
     def start(self, number, fresh=False):
-        options = ["--fresh"] if fresh and os.path.exists(self.out(number)) else []
+        out, options = self.out(number), []
+        if self.way and fresh and os.path.exists(out):
+            out = f"{out}-{len(self.folders)}"  # the journal of the former start is needed
+        elif fresh and os.path.exists(out):
+            options = ["--fresh"]
+        if out not in self.folders:
+            self.folders.append(out)
+        more = {"out": out, "env": {"MESHNODE_FAIL": f"compute:1+:sleep={SLEEP_S * 1000:.0f}"} if self.way else None}
         # A line of metrics.jsonl is judged once; what an earlier start wrote is kept beside.
         if os.path.exists(os.path.join(self.out(number), "metrics.jsonl")):
             shutil.copy(os.path.join(self.out(number), "metrics.jsonl"),
                         os.path.join(self.folder, f"{number}.{time.monotonic_ns()}.jsonl"))
         if self.nets:
-            self.current[number] = self.nets.start(number - 1, *options, out=self.out(number)).node
+            self.current[number] = self.nets.start(number - 1, *options, **more).node
         else:
-            self.current[number] = self.mesh.start(f"{number}", *options, out=self.out(number))
+            self.current[number] = self.mesh.start(f"{number}", *options, **more)
 
     def signal(self, number, what):
         if self.nets and what == signal.SIGKILL:
@@ -142,6 +161,8 @@ class World:
 
     def well(self, beyond):
         for number, node in self.current.items():
+            if not node.alive() and self.way and node.status == 0:
+                continue  # the run is over
             if not node.alive():
                 raise chaos.Failed(f"{number} ended with status {node.status}\n{self.mesh.last_lines()}")
             steps = node.steps()
@@ -162,6 +183,29 @@ class World:
                 found |= {(int(step), value) for step, value in
                           re.findall(r'^{"step":(\d+),.*?"state_hash":"([0-9a-f]+)"', text, re.M)}
         return found
+
+
+    def finish(self):
+        """The end of a run in a free way."""
+        nodes = list(self.current.values())
+        self.mesh.wait("the run to end", lambda: not any(node.alive() for node in nodes), chaos.DEADLINE_S)
+        failed = [f"{node.name} ended with status {node.status}" for node in nodes if node.status]
+        wrong = failed[0] if failed else free.said(nodes, "differ after")
+        if wrong:
+            raise chaos.Failed(f"{wrong}\n{self.mesh.last_lines()}")
+        return free.one_model(nodes)
+
+
+def spares(lines):
+    """Is only one node harmed at a time? As play_spares of tests/sim/play.c."""
+    at = {}  # of the last line about each node
+    for seconds, verb, arguments in lines[1:-1]:
+        if verb not in ("kill", "pause", "start", "resume"):
+            return False
+        if verb in ("kill", "pause") and any(seconds < before + 1 for node, before in at.items() if node != arguments[0]):
+            return False
+        at[arguments[0]] = seconds
+    return True
 
 
 def reference(folder, job, options, steps):
@@ -197,10 +241,16 @@ def play(world, lines, within):
                 worst, moved, front = max(worst, now - moved), now, max(steps)
         if verb != "end":
             world.do(verb, arguments)
-    beyond = max(node.step() for node in world.current.values()) + 20
+    beyond = max(node.step() for node in world.current.values()) + (5 if world.way else 20)
     ended = time.monotonic()
     world.mesh.wait(f"all that run to train together beyond step {beyond}", lambda: world.well(beyond), within)
     return worst, time.monotonic() - ended
+
+
+def steps(way, lines):
+    """As many as all nodes need for the scenario and some seconds more: a ticket, or a step, takes SLEEP_S."""
+    computes = (lines[-1][0] + REST_S) / SLEEP_S
+    return int(computes * int(lines[0][2][1]) / SHARDS if free.serves(way) else computes)
 
 
 def one(folder, random, index, file, seed, within):
@@ -214,13 +264,21 @@ def one(folder, random, index, file, seed, within):
     os.makedirs(folder)
     net.job(job, units=24, batch=24, train=480)
     options = ["--set", "train.checkpoint_every=50", "--set", "mesh.gather_ms=300"]
-    for servers in lines[0][2][2:]:
+    words = lines[0][2][2:]
+    way = next((word for word in words if word in free.WAYS), None)
+    for servers in [word for word in words if word != way]:
         options += ["--set", "mesh.topology=server", "--set", f"mesh.servers={servers}"]
-    with World(os.path.join(folder, "nodes"), job, int(lines[0][2][1]), in_namespaces, with_disks, options) as world:
+    options += [*free.WAYS[way], "--set", f"train.steps={steps(way, lines)}"] if way else []
+    with World(os.path.join(folder, "nodes"), job, int(lines[0][2][1]), in_namespaces, with_disks, options, way) as world:
         try:
             idle, healed = play(world, lines, within)
+            model = world.finish() if way else None
+            if way and free.serves(way):
+                free.replay(world.folders, way, every_ticket=spares(lines))
         except chaos.Failed as failure:
             raise chaos.Failed(f"{file}: {failure}") from None
+    if way:
+        return 1, f"{way}: {idle:.2f} s without a step, all together {healed:.2f} s later, one model {model[:16]}"
     found = world.hashes()
     right = reference(folder, job, options, max(step for step, _ in found))
     wrong = [(step, value) for step, value in sorted(found) if right.get(step) != value]

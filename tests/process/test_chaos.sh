@@ -1,17 +1,22 @@
 #!/bin/bash
 # test_chaos.sh [SEED] - a part of what `make chaos-night` does, drawn by the day of the year: nodes that die, stop
 # or hang at failpoints; random simultaneous kills; courses of accidents under the hash matrix and the counting model;
-# cold starts with damaged checkpoints; a short scenario. Each tool begins no run after its seconds are over.
+# cold starts with damaged checkpoints; a short scenario, and one of a free way. Each tool begins no run after its seconds
+# are over.
 cd "$(dirname "$0")/../.." || exit 2
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 seed=${1:-$((10#$(date +%j)))}
 [ -x "${FAILNODE:-build/gcc-fail/meshnode}" ] || { echo "no program with failpoints: make failpoints"; exit 77; }
 status=0
 scenario=$(mktemp --suffix=.yaml)
-trap 'rm -f "$scenario"' EXIT
+free=$(mktemp --suffix=.yaml)
+trap 'rm -f "$scenario" "$free"' EXIT
 printf 'nodes: 3\nservers: 2\nevents:\n  - {at: 0.5, kill: 1}\n  - {at: 1.0, start: 1}\n  - {at: 1.5, pause: 2, for: 0.5}\n' > "$scenario"
+ways=(async gossip-bsp ssp gossip-async softsync push-sum)
+printf 'nodes: 3\nway: %s\nevents:\n  - {at: 0.5, kill: 1}\n  - {at: 1.0, start: 1}\n  - {at: 2.2, pause: 2, for: 0.5}\n' \
+    "${ways[seed % ${#ways[@]}]}" > "$free"
 for tool in "points.py --runs 16 --scenes 2 --seconds 12" "kills.py --runs 12 --seconds 10" "matrix.py --runs 8 --seconds 8" \
-    "counting.py --runs 4 --seconds 4" "cold.py --runs 8 --seconds 6" "scenario.py $scenario"; do
+    "counting.py --runs 4 --seconds 4" "cold.py --runs 8 --seconds 6" "scenario.py $scenario $free"; do
     echo "tests/chaos/$tool --seed $seed"
     # shellcheck disable=SC2086
     python3 tests/chaos/$tool --seed "$seed" || status=1

@@ -62,8 +62,15 @@ one flipped applied:3:flip=77
 finished 30 flipped
 [ "$(result flipped state_sha256)" != "$(result reference state_sha256)" ] || fail "flip changed nothing"
 
+began=$(date +%s%N)
+one slow commit:18+:sleep=200
+finished 60 slow
+[ $(($(date +%s%N) - began)) -ge 600000000 ] || fail "commit:18+:sleep=200 did not sleep three times"
+[ "$(grep -c "failpoint commit .*: sleep" "$WORK/slow.log")" = 1 ] || fail "a sleep is told more than once, or never"
+same_hash reference slow
+
 for rule in nowhere:1:kill applied:0:kill applied:x:kill applied:1 applied:1:burn applied:1:kill=3 applied:1:flip=x \
-    applied:1:flip= applied ,; do
+    applied:1:flip= applied:1:sleep applied:1:sleep=60001 applied ,; do
     MESHNODE_FAIL=$rule "$MESHNODE" --version >"$WORK/refused.log" 2>&1
     [ $? = 2 ] || fail "the rule '$rule' is accepted"
     grep -q "MESHNODE_FAIL: '" "$WORK/refused.log" || fail "the rule '$rule' is refused without a reason"

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""free.py - accidents in the ways to train whose result depends on who was when how fast: async, ssp and softsync on servers,
+gossip with bsp and async, push-sum. One node at a time is killed or stopped at a random instant, and comes back a moment
+later; new nodes join.
+
+What must hold in each run: the others go on at once, nothing hangs, all that run at the end have one model and one state.
+With servers a single dead node loses no ticket: no node says so, and the replay finds each ticket once in each range.
+A replay of the journals of all nodes, the killed ones included, gives the SHA-256 of the run (--no-replay leaves it out).
+
+A pause is the largest gap between two steps of one node that was not harmed, in the three seconds from the accident on,
+less the step that is usual; the worst node counts. --worst is its limit; 1000 is the promise, on a machine that has
+nothing else to do. A victim *serves* if its journal has gradients that it took as owner or backup of a range."""
+import os
+import signal
+import time
+
+import mesh as chaos
+import ways as free
+
+STEPS = {"async": 800, "ssp": 800, "softsync": 800,  # of a run of about ten seconds
+         "gossip-bsp": 6000, "gossip-async": 9000, "push-sum": 6000}
+KINDS = ["kill", "stop", "join"]
+AWAY_S = (0.2, 1.5)  # how long a victim is gone or stopped
+
+
+class Run:
+    """A mesh, and what happens to it. A node that comes back goes on in its folder, or begins in a new one."""
+
+    def __init__(self, mesh, random, names, steps):
+        self.mesh, self.random, self.names, self.steps = mesh, random, names, steps
+        self.folders, self.said, self.told, self.pauses = [], [], [], []
+
+    def start(self, name, *options, out=None):
+        out = out or os.path.join(self.mesh.folder, f"{name}-{len(self.folders)}")
+        if out not in self.folders:
+            self.folders.append(out)
+        self.mesh.start(name, *options, out=out)
+
+    def begin(self):
+        for name in self.names:
+            self.start(name, "--peers", str(len(self.names)))
+        self.mesh.wait("all to train", lambda: self.mesh.reached(10, self.names))
+
+    def front(self):
+        return max(self.mesh.step(name) for name in self.names)
+
+    def role(self, name, way):
+        if not free.serves(way):
+            return "neighbour"
+        return "serves" if free.held_ranges(self.mesh.nodes[name].out) else "works"
+
+    def went_on(self, name, before):
+        return self.mesh.step(name) > before or not self.mesh.nodes[name].alive()
+
+    def accident(self, kind, step, way):
+        """At this step or soon after it; the victim is back at the end, and the others have gone on."""
+        self.mesh.wait(f"step {step}", lambda: self.front() >= step)
+        time.sleep(self.random.random() * 0.02)  # waits for nothing: spreads the instants
+        victim = self.random.choice(self.names) if kind != "join" else None
+        others = [name for name in self.names if name != victim]
+        away = self.random.uniform(*AWAY_S)
+        at = time.time()
+        if victim:
+            self.mesh.signal(signal.SIGKILL if kind == "kill" else signal.SIGSTOP, victim)
+        role = self.role(victim, way) if victim else "joiner"
+        before = {name: self.mesh.step(name) for name in others}
+        self.told.append((kind, role, others, at))
+        self.mesh.wait("the others to go on", lambda: all(self.went_on(name, before[name]) for name in others))
+        time.sleep(away)  # the accident lasts so long
+        self.back(kind, victim)
+        self.said.append(f"{kind} {victim or self.names[-1]} ({role}) at step {step}, {away:.2f} s")
+
+    def back(self, kind, victim):
+        if kind == "stop":
+            self.mesh.signal(signal.SIGCONT, victim)
+        elif kind == "kill":
+            self.start(victim, out=self.mesh.nodes[victim].out if self.random.random() < 0.5 else None)
+        else:
+            victim = f"late{len(self.names)}"
+            self.names.append(victim)
+            self.start(victim)
+        node = self.mesh.nodes[victim]
+        self.mesh.wait(f"{victim} to be back", lambda: not node.alive() or (
+            node.began < time.time() and node.steps() and node.steps()[-1]["peers"] > 1))
+
+    def finish(self):
+        self.mesh.finish(self.names)
+        for kind, role, others, at in self.told:
+            found = [chaos.pause(self.mesh.nodes[name], at) for name in others]
+            self.pauses.append((kind, role, max((p[0] for p in found if p), default=None)))
+
+
+def judge(run, way, limit, replays):
+    nodes = run.mesh.nodes.values()
+    free.one_model(nodes)
+    wrong = free.said(nodes, "are lost|differ after")
+    if wrong:
+        raise chaos.Failed(wrong)
+    worst = max((ms for _, _, ms in run.pauses if ms is not None), default=0)
+    if worst > limit:
+        raise chaos.Failed(f"a pause of {worst:.0f} ms")
+    if replays:
+        free.replay(run.folders, way)
+
+
+def one(folder, random, index, way, kinds, args):
+    options, steps = free.WAYS[way], int(STEPS[way] * args.length)
+    count = random.randint(3, args.nodes)
+    if free.serves(way):
+        options = [*options, "--set", f"mesh.servers={random.choice([1, 2, 'auto'])}"]
+    accidents = [kinds[(index * args.accidents + k) % len(kinds)] for k in range(args.accidents)]
+    at = sorted(random.randint(10, int(steps * 0.6)) for _ in accidents)
+    with chaos.Mesh(folder, f"{chaos.CHAOS}/tiny.yaml", options=[*options, "--set", f"train.steps={steps}"]) as mesh:
+        run = Run(mesh, random, [f"n{i}" for i in range(count)], steps)
+        try:
+            run.begin()
+            for kind, step in zip(accidents, at):
+                if run.front() < steps * 0.7:
+                    run.accident(kind, max(step, run.front() + 1), way)
+            run.finish()
+            judge(run, way, args.worst, not args.no_replay)
+        except chaos.Failed as failure:
+            raise chaos.Failed(f"{way}, {count} nodes, {'; '.join(run.said) or 'nothing'}: {failure}") from None
+        return run
+
+
+def rows(done):
+    """A row for each way, kind and role."""
+    table = {}
+    for way, run in done:
+        for kind, role, ms in run.pauses:
+            table.setdefault((way, kind, role), []).append(ms)
+    for key in sorted(table):
+        found = [ms for ms in table[key] if ms is not None]
+        yield [*key, len(table[key]), "%.0f" % chaos.percentile(found, 0.5), "%.0f" % max(found, default=0)]
+
+
+def body(runs):
+    args = runs.args
+    ways, kinds = args.ways.split(","), args.kinds.split(",")
+    unknown = [word for word in ways if word not in free.WAYS] + [word for word in kinds if word not in KINDS]
+    if unknown:
+        return f"{unknown[0]} is unknown; there are {' '.join(free.WAYS)}, and {' '.join(KINDS)}"
+    done, counts = [], {way: [0, 0] for way in ways}
+    for index in runs:
+        way = ways[index % len(ways)]
+        result = runs.do(one, index, way, kinds, args)
+        counts[way][0] += 1
+        counts[way][1] += result is None
+        if result:
+            done.append((way, result))
+        if result and args.verbose:
+            print(f"run {index}: {way}: {'; '.join(result.said)}; pauses {[p[2] and round(p[2]) for p in result.pauses]} ms",
+                  flush=True)
+    print(f"seed {args.seed}, {chaos.load()}")
+    chaos.table(["way", "accident", "who", "instants", "pause p50 ms", "max"], rows(done))
+    for way, (tried, failed) in counts.items():
+        print(f"{way}: {tried} runs, {failed} failed")
+    return None
+
+
+if __name__ == "__main__":
+    parser = chaos.parser(__doc__, runs=6)
+    parser.add_argument("--ways", default=",".join(free.WAYS))
+    parser.add_argument("--kinds", default="kill,stop")
+    parser.add_argument("--accidents", type=int, default=3, help="in each run, one after the other")
+    parser.add_argument("--nodes", type=int, default=5, help="at most this many at first, at least 3")
+    parser.add_argument("--length", type=float, default=1, help="of a run")
+    parser.add_argument("--worst", type=float, default=10000, help="ms; a longer pause fails")
+    parser.add_argument("--no-replay", action="store_true")
+    parser.add_argument("--verbose", action="store_true")
+    chaos.tool(parser.parse_args(), body)
