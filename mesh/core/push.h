@@ -195,8 +195,8 @@ struct push {
     /* When the group began, when holdings and the group were told last, and since when a member is to be left out. */
     struct awake grouped_at, told_at, tell_at, left_out_at;
     struct awake forgot_at; /* what it held; 0: never */
-    uint64_t groups; /* so far, */
-    uint64_t shared; /* of these, with others */
+    uint64_t groups;        /* so far, */
+    uint64_t shared;        /* of these, with others */
     struct push_leases leases;
     /* Ranges: */
     struct push_range *range; /* [range_count] */
