@@ -300,7 +300,10 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         on_peers(core, &msg->peers);
         break;
     case PROTO_HEARTBEAT:
-        core->engine->beat(core, i, &msg->heartbeat);
+        if (core->engine->beat)
+            core->engine->beat(core, i, &msg->heartbeat);
+        else
+            heartbeat_take(&core->view, core, i, &msg->heartbeat);
         break;
     case PROTO_WANT:
         if (core->engine->equal_states)

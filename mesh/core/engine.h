@@ -44,7 +44,7 @@ struct engine {
 
     /* About peers: what our heartbeat says, a heartbeat came, peers[i] was suspected and is heard again, it is lost
      * (suspected, or its session has ended), its session has ended, a session begins, slot i will be another node.
-     * peer_back and peer_lost may be NULL: nothing is to be done. */
+     * beat may be NULL: the view takes it, and that is all. peer_back and peer_lost may be NULL: nothing is to be done. */
     void (*beat_out)(const struct core *core, struct proto_heartbeat *beat);
     void (*beat)(struct core *core, int i, const struct proto_heartbeat *beat);
     void (*peer_back)(struct core *core, int i);

@@ -235,12 +235,6 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
 }
 
 static void
-on_beat(struct core *core, int i, const struct proto_heartbeat *beat)
-{
-    heartbeat_take(&core->view, core, i, beat);
-}
-
-static void
 on_peer_gone(struct core *core, int i)
 {
     core->gossip->of[i].known = false;
@@ -263,26 +257,14 @@ on_peer_forget(struct core *core, int i)
 
 /* --- Questions ----------------------------------------------------------------------------------- */
 
-/* Whom a node that is done still has to serve. One that has not moved for so long hangs. */
-static bool
-lags(const struct core *core, int i)
-{
-    const struct peer *peer = &core->peers.peers[i];
-    struct awake seen = core->view.of[i].moved_at;
-    if (peer->state != PEER_UP || peer->hello.wants_job || core->view.of[i].beat.done)
-        return false;
-    seen = awake_later(seen, core->applied_at);
-    seen = awake_later(seen, core->gossip->copy.sent_at);
-    return awake_since(core->awake, seen) < CORE_LINGER_US + 4 * core->gossip->compute_us;
-}
-
 static bool
 may_end(const struct core *core)
 {
     if (core->gossip->stage != GOSSIP_DONE || gossip_copy_other(core->gossip, core))
         return false;
     for (int i = 0; i < core->peers.high; i++)
-        if (lags(core, i))
+        if (!core->view.of[i].beat.done &&
+            view_lags(core, i, core->gossip->copy.sent_at, core->gossip->compute_us))
             return false;
     return true;
 }
@@ -367,7 +349,6 @@ const struct engine engine_gossip = {
     .applied = on_applied,
     .starved = on_starved,
     .beat_out = on_beat_out,
-    .beat = on_beat,
     .peer_gone = on_peer_gone,
     .peer_up = on_peer_up,
     .peer_forget = on_peer_forget,

@@ -278,6 +278,18 @@ view_usable(const struct core *core, int i)
     return heard->hears_me || core_mutant(MUTANT_HEARING);
 }
 
+/* Must a node that is done wait for peers[i], which does not have everything? Not if nothing came of it, or of us, and it
+ * was not served, for long: it hangs, though its heartbeats come. */
+static inline bool
+view_lags(const struct core *core, int i, struct awake served_at, uint64_t round_us)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    struct awake seen = awake_later(served_at, core->view.of[i].moved_at);
+    seen = awake_later(seen, core->applied_at);
+    return peer->state == PEER_UP && !peer->hello.wants_job &&
+           awake_since(core->awake, seen) < CORE_LINGER_US + 4 * round_us;
+}
+
 /* Do a and b hear each other, by their own last heartbeats? */
 static inline bool
 view_mutual(const struct core *core, int a, int b)

@@ -201,12 +201,6 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
 }
 
 static void
-on_beat(struct core *core, int i, const struct proto_heartbeat *beat)
-{
-    heartbeat_take(&core->view, core, i, beat);
-}
-
-static void
 on_peer_up(struct core *core, int i)
 {
     core->push->of[i].known = false;
@@ -222,26 +216,17 @@ on_peer_forget(struct core *core, int i)
 
 /* --- Looking -------------------------------------------------------------------------------------- */
 
-/* Whom a node that is done still has to serve, unless it has said nothing new for long. */
-static bool
-lags(const struct core *core, int i)
-{
-    const struct push_claim *of = &core->push->of[i];
-    if (core->peers.peers[i].state != PEER_UP || core->peers.peers[i].hello.wants_job ||
-        (of->known && of->said.final_hash == core->push->final_hash))
-        return false;
-    return awake_since(core->awake, core->applied_at) < CORE_LINGER_US ||
-           awake_since(core->awake, core->view.of[i].moved_at) < CORE_LINGER_US;
-}
-
 static bool
 may_end(const struct core *core)
 {
     if (!core->done)
         return false;
-    for (int i = 0; i < core->peers.high; i++)
-        if (lags(core, i))
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct push_claim *of = &core->push->of[i];
+        bool has = of->known && of->said.final_hash == core->push->final_hash;
+        if (!has && view_lags(core, i, core->applied_at, 0))
             return false;
+    }
     return true;
 }
 
@@ -299,7 +284,6 @@ const struct engine engine_push = {
     .bucket = on_bucket,
     .applied = on_applied,
     .beat_out = on_beat_out,
-    .beat = on_beat,
     .peer_gone = on_peer_forget,
     .peer_up = on_peer_up,
     .peer_forget = on_peer_forget,

@@ -4,19 +4,14 @@
 #include "mesh/core/internal.h"
 #include "mesh/core/rounds.h"
 
-/* Whom a node that is done still has to serve. One that has not moved for so long hangs, though its heartbeats come. */
+/* Whom a node that is done still has to serve. */
 static bool
 lags(const struct core *core, int i)
 {
-    const struct peer *peer = &core->peers.peers[i];
+    bool has = core->view.of[i].beat.done && !divergence_excludes(core, i);
     assert(core->done);
-    if (peer->state != PEER_UP || peer->hello.wants_job || divergence_parted(&core->divergence, i))
-        return false;
-    if (core->view.of[i].beat.done && !divergence_excludes(core, i))
-        return false;
-    struct awake seen = awake_later(core->serve.of[i].served_at, core->view.of[i].moved_at);
-    seen = awake_later(seen, core->applied_at);
-    return awake_since(core->awake, seen) < CORE_LINGER_US + 4 * core->round_us;
+    return !has && !divergence_parted(&core->divergence, i) &&
+           view_lags(core, i, core->serve.of[i].served_at, core->round_us);
 }
 
 bool

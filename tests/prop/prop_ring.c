@@ -73,50 +73,6 @@ random_buckets(struct rand *rand, struct core_bucket *buckets)
     return count;
 }
 
-static void
-random_buckets_small_ones_directly(void **state)
-{
-    (void)state;
-    struct rand rand = {2};
-    for (int k = 0; k < 600; k++) {
-        struct core_bucket buckets[BUCKETS_MAX];
-        size_t count = random_buckets(&rand, buckets);
-        unsigned n = (unsigned)rand_range(&rand, 1, RINGS_MAX);
-        uint32_t chunk = (uint32_t)rand_range(&rand, 1, 20);
-        uint64_t direct = rand_below(&rand, 200);
-        struct rings *rings = rings_new(n, buckets, count, chunk, direct, &rand);
-        rings_plan(rings, (1u << n) - 1, 1, &rand);
-        run(rings, &rand, UINT64_MAX);
-        assert_true(rings_right(rings, 0));
-        bytes_are_the_models(rings, direct);
-        rings_destroy(&rings);
-    }
-}
-
-static void
-survivors_of_a_plan_that_broke_off_get_the_same_sum(void **state)
-{
-    (void)state;
-    struct rand rand = {3};
-    for (int k = 0; k < 600; k++) {
-        struct core_bucket buckets[BUCKETS_MAX];
-        size_t count = random_buckets(&rand, buckets);
-        unsigned n = (unsigned)rand_range(&rand, 2, RINGS_MAX), survivors = 0;
-        uint32_t chunk = (uint32_t)rand_range(&rand, 1, 20);
-        struct rings *rings = rings_new(n, buckets, count, chunk, rand_below(&rand, 200), &rand);
-        rings_plan(rings, (1u << n) - 1, 1, &rand);
-        for (uint64_t plan = 2; plan < 5; plan++) {
-            run(rings, &rand, rand_below(&rand, 200));
-            while (survivors == 0)
-                survivors = (unsigned)rand_below(&rand, 1u << n);
-            rings_plan(rings, survivors, plan, &rand); /* old messages are still under way */
-        }
-        run(rings, &rand, UINT64_MAX);
-        assert_true(rings_right(rings, 0));
-        rings_destroy(&rings);
-    }
-}
-
 /* Each member serves with a weight of its own, or not at all; in some meshes only buckets of some sizes. */
 static void
 random_servers(struct rings *rings, struct rand *rand)
@@ -133,25 +89,60 @@ random_servers(struct rings *rings, struct rand *rand)
     }
 }
 
+/* What comes of plan 1 is run to its end, or breaks off, and three more plans of fewer members follow, while its messages
+ * are still under way. All get the plain sum. `servers`: members serve, and others do in the next plan. */
+static void
+run_random(struct rand *rand, unsigned fewest, bool servers, bool breaks_off)
+{
+    struct core_bucket buckets[BUCKETS_MAX];
+    size_t count = random_buckets(rand, buckets);
+    unsigned n = (unsigned)rand_range(rand, fewest, RINGS_MAX), survivors = 0;
+    uint32_t chunk = (uint32_t)rand_range(rand, 1, 20);
+    uint64_t direct = rand_below(rand, 200);
+    struct rings *rings = rings_new(n, buckets, count, chunk, direct, rand);
+    if (servers)
+        random_servers(rings, rand);
+    rings_plan(rings, (1u << n) - 1, 1, rand);
+    for (uint64_t plan = 2; breaks_off && plan < 5; plan++) {
+        run(rings, rand, rand_below(rand, 200));
+        while (survivors == 0)
+            survivors = (unsigned)rand_below(rand, 1u << n);
+        if (servers)
+            random_servers(rings, rand);
+        rings_plan(rings, survivors, plan, rand);
+    }
+    run(rings, rand, UINT64_MAX);
+    assert_true(rings_right(rings, 0));
+    if (!breaks_off)
+        bytes_are_the_models(rings, direct);
+    rings_destroy(&rings);
+}
+
+static void
+random_buckets_small_ones_directly(void **state)
+{
+    (void)state;
+    struct rand rand = {2};
+    for (int k = 0; k < 600; k++)
+        run_random(&rand, 1, false, false);
+}
+
+static void
+survivors_of_a_plan_that_broke_off_get_the_same_sum(void **state)
+{
+    (void)state;
+    struct rand rand = {3};
+    for (int k = 0; k < 600; k++)
+        run_random(&rand, 2, false, true);
+}
+
 static void
 servers_of_any_weight_give_the_plain_sum(void **state)
 {
     (void)state;
     struct rand rand = {4};
-    for (int k = 0; k < 600; k++) {
-        struct core_bucket buckets[BUCKETS_MAX];
-        size_t count = random_buckets(&rand, buckets);
-        unsigned n = (unsigned)rand_range(&rand, 2, RINGS_MAX);
-        uint64_t direct = rand_below(&rand, 200);
-        struct rings *rings =
-            rings_new(n, buckets, count, (uint32_t)rand_range(&rand, 1, 20), direct, &rand);
-        random_servers(rings, &rand);
-        rings_plan(rings, (1u << n) - 1, 1, &rand);
-        run(rings, &rand, UINT64_MAX);
-        assert_true(rings_right(rings, 0));
-        bytes_are_the_models(rings, direct);
-        rings_destroy(&rings);
-    }
+    for (int k = 0; k < 600; k++)
+        run_random(&rand, 2, true, false);
 }
 
 /* The servers die with the others: the next plan has other ones, or none. */
@@ -160,25 +151,8 @@ survivors_of_servers_get_the_same_sum(void **state)
 {
     (void)state;
     struct rand rand = {5};
-    for (int k = 0; k < 600; k++) {
-        struct core_bucket buckets[BUCKETS_MAX];
-        size_t count = random_buckets(&rand, buckets);
-        unsigned n = (unsigned)rand_range(&rand, 2, RINGS_MAX), survivors = 0;
-        struct rings *rings = rings_new(n, buckets, count, (uint32_t)rand_range(&rand, 1, 20),
-                                        rand_below(&rand, 200), &rand);
-        random_servers(rings, &rand);
-        rings_plan(rings, (1u << n) - 1, 1, &rand);
-        for (uint64_t plan = 2; plan < 5; plan++) {
-            run(rings, &rand, rand_below(&rand, 200));
-            while (survivors == 0)
-                survivors = (unsigned)rand_below(&rand, 1u << n);
-            random_servers(rings, &rand);
-            rings_plan(rings, survivors, plan, &rand);
-        }
-        run(rings, &rand, UINT64_MAX);
-        assert_true(rings_right(rings, 0));
-        rings_destroy(&rings);
-    }
+    for (int k = 0; k < 600; k++)
+        run_random(&rand, 2, true, true);
 }
 
 int

@@ -10,7 +10,7 @@
 static bool
 good(const struct sim *sim, const struct sim_file *file)
 {
-    return file->used && sim->engine->hash(sim, &file->state) == file->check;
+    return file->used && sim_hash(sim, &file->state) == file->check;
 }
 
 static void
@@ -40,7 +40,7 @@ sim_disk_write(struct sim *sim, struct sim_node *node)
         return;
     disk->writing = (struct sim_file){.used = true,
                                       .round = node->round,
-                                      .check = sim->engine->hash(sim, &node->state),
+                                      .check = sim_hash(sim, &node->state),
                                       .state = node->state};
     repair_seal(sim, &disk->writing);
     disk->written_us = sim->now + rand_below(&sim->rand, 5000);
@@ -93,7 +93,7 @@ void
 sim_disk_load(struct sim *sim, struct sim_node *node)
 {
     node->round = 0;
-    node->state = *sim->engine->state(sim, 0);
+    node->state = *sim_state_at(sim, 0);
     for (unsigned k = SIM_FILES_MAX; k-- > 0;) {
         const struct sim_file *file = &node->disk.files[k];
         if (!good(sim, file) || file->round < node->round)

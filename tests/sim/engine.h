@@ -12,9 +12,10 @@ struct sim_engine {
 
     /* A schedule begins: the profile is known, no node runs yet. */
     void (*begin)(struct sim *sim);
-    /* The simulator ends: free what `begin` allocated. */
+    /* The simulator ends: free what `begin` allocated. NULL: nothing. */
     void (*end)(struct sim *sim);
-    /* The state that every node has before `round`; before round 0 it is the initial state. */
+    /* The next two may be NULL, if equal rounds are not equal states: see sim_state_at and sim_hash.
+     * The state that every node has before `round`; before round 0 it is the initial state. */
     const struct sim_state *(*state)(const struct sim *sim, uint64_t round);
     /* Of a state: what the trainer tells the core, and the check of a checkpoint. Never 0. */
     uint64_t (*hash)(const struct sim *sim, const struct sim_state *state);
@@ -38,6 +39,21 @@ struct sim_engine {
     /* The schedule is over, or its deadline: who hangs? */
     void (*judge_end)(struct sim *sim);
 };
+
+/* Of engines whose nodes have no common state it is empty, */
+static inline const struct sim_state *
+sim_state_at(const struct sim *sim, uint64_t round)
+{
+    static const struct sim_state none;
+    return sim->engine->state ? sim->engine->state(sim, round) : &none;
+}
+
+/* and all hashes are equal. */
+static inline uint64_t
+sim_hash(const struct sim *sim, const struct sim_state *state)
+{
+    return sim->engine->hash ? sim->engine->hash(sim, state) : 1;
+}
 
 extern const struct sim_engine sim_engine_rounds;  /* rounds.c */
 extern const struct sim_engine sim_engine_private; /* the same, shards belong to nodes: private.c */

@@ -77,29 +77,6 @@ begin(struct sim *sim)
     sim_gossip_judge_begin(sim);
 }
 
-static void
-end(struct sim *sim)
-{
-    (void)sim;
-}
-
-static const struct sim_state *
-state(const struct sim *sim, uint64_t round)
-{
-    static const struct sim_state none;
-    (void)sim;
-    (void)round;
-    return &none;
-}
-
-static uint64_t
-hash(const struct sim *sim, const struct sim_state *of)
-{
-    (void)sim;
-    (void)of;
-    return 1;
-}
-
 /* --- The trainer --------------------------------------------------------------------------------- */
 
 static void
@@ -220,9 +197,6 @@ done(const struct sim *sim)
 const struct sim_engine sim_engine_gossip = {
     .name = "gossip",
     .begin = begin,
-    .end = end,
-    .state = state,
-    .hash = hash,
     .trainer = trainer,
     .start = start,
     .event = event,

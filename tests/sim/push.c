@@ -347,23 +347,6 @@ end(struct sim *sim)
     sim_push_run = NULL;
 }
 
-static const struct sim_state *
-state(const struct sim *sim, uint64_t round)
-{
-    static const struct sim_state none;
-    (void)sim;
-    (void)round;
-    return &none;
-}
-
-static uint64_t
-hash(const struct sim *sim, const struct sim_state *of)
-{
-    (void)sim;
-    (void)of;
-    return 1;
-}
-
 static void
 idle(struct sim *sim, struct sim_node *node)
 {
@@ -374,8 +357,6 @@ const struct sim_engine sim_engine_push = {
     .name = "push",
     .begin = begin,
     .end = end,
-    .state = state,
-    .hash = hash,
     .trainer = trainer,
     .start = start,
     .event = event,

@@ -247,8 +247,7 @@ static void
 finish(struct sim *sim, struct sim_node *node)
 {
     struct sim_repair *repair = &node->repair;
-    bool whole =
-        repair->bad == 0 && sim->engine->hash(sim, &repair->file.state) == repair->file.check;
+    bool whole = repair->bad == 0 && sim_hash(sim, &repair->file.state) == repair->file.check;
     if (whole && repair->file.round >= node->round) {
         sim->counts.repaired++;
         node->round = repair->file.round;
@@ -335,8 +334,7 @@ judge_page(struct sim *sim, const struct sim_node *node, uint64_t round, const s
                  "node %u: asked for page %" PRIu64 " of round %" PRIu64 ", got page %" PRIu64
                  " of round %" PRIu64 " as of %" PRIu64,
                  node->index, want->page_number, want->round, page->number, page->round, round);
-    else if (memcmp(page->words,
-                    sim->engine->state(sim, round)->words + page->number * p->page_words,
+    else if (memcmp(page->words, sim_state_at(sim, round)->words + page->number * p->page_words,
                     page_size(p, (unsigned)page->number)) != 0)
         sim_fail(sim, "node %u: page %" PRIu64 " of round %" PRIu64 " is not the reference's",
                  node->index, page->number, round);

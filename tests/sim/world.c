@@ -55,7 +55,8 @@ sim_destroy(struct sim **sim)
 {
     if (*sim) {
         free((*sim)->queue);
-        (*sim)->engine->end(*sim);
+        if ((*sim)->engine->end)
+            (*sim)->engine->end(*sim);
     }
     free(*sim);
     *sim = NULL;

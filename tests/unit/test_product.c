@@ -9,11 +9,10 @@
 
 #include <cmocka.h>
 
-#include "compress/check.h"
-#include "compress/exact.h"
 #include "nn/arithmetic/product.h"
 #include "tests/support/cases.h"
 #include "tests/support/rand.h"
+#include "tests/support/sums.h"
 
 enum { SIZE = 1 << 19 };
 
@@ -281,22 +280,7 @@ the_check_finds_a_wrong_variant(void **state)
 
 enum { PARTS_MAX = 12 };
 
-struct outside {
-    const struct exact *exact;
-    const int16_t *exponent;
-    int32_t *sum, *over, bad;
-    uint64_t check;
-};
-
-static void
-add_outside(void *ctx, size_t part, size_t first, const float *g, size_t n)
-{
-    struct outside *to = ctx;
-    assert_in_range(part, 0, PARTS_MAX - 1);
-    exact_add(to->exact, to->exponent, first, g, n, 1, to->sum, to->over, &to->bad, &to->check);
-}
-
-static int32_t sum[2][SIZE], over[2][SIZE / EXACT_BLOCK + 1];
+static struct sums sums;
 
 /* One random product both ways. `wild`: some elements do not fit, some are no numbers. */
 static void
@@ -308,42 +292,20 @@ compare_sums(struct rand *rand, bool wild)
     for (size_t i = 0; i < parts; i++)
         end[i] = k += rand_below(rand, 4) ? rand_below(rand, 30) : rand_below(rand, 250);
     struct product p = {m, n, k, any_view(rand, a, m, k), any_view(rand, b, n, k), .c = NULL};
-    struct exact *exact;
-    int16_t exponent[SIZE / EXACT_BLOCK + 1];
-    float scale[SIZE / EXACT_BLOCK + 1], limit;
-    assert_int_equal(exact_new(&exact, &count, 1, PARTS_MAX), 0);
-    for (size_t i = 0; i < exact_blocks(exact); i++)
-        exponent[i] = (int16_t)((wild ? 3 : 9) + rand_below(rand, 6));
-    exact_scales(exact, exponent, scale, &limit);
-    memset(sum, 0, sizeof sum), memset(over, 0, sizeof over);
-    struct outside plain = {exact, exponent, sum[0], over[0], 0, 0},
-                   fused = {exact, exponent, sum[1], over[1], 0, 0};
+    sums_begin(&sums, rand, count, PARTS_MAX, wild);
     for (size_t i = 0, from = 0; i < parts; from = end[i++]) {
         for (size_t at = 0; at < count; at++)
             expected[at] = chain(&p, at / n, at % n, from, end[i], 0);
-        add_outside(&plain, i, 0, expected, count);
+        sums_add(&sums.plain, i, 0, expected, count);
     }
-    struct product_sum to = {.end = end,
-                             .parts = parts,
-                             .sum = sum[1],
-                             .ld = n,
-                             .scale = scale,
-                             .block = EXACT_BLOCK,
-                             .limit = limit,
-                             .outside = add_outside,
-                             .ctx = &fused};
+    struct product_sum to = sums_to(&sums, end, parts, n);
     size_t size = product_sum_scratch(m, n, k);
     assert_true(size + 8 < SIZE);
     memset(scratch, 0xff, sizeof scratch);
     product_sum(&p, &to, scratch);
     for (size_t i = size; i < size + 8; i++)
         assert_true(isnan(scratch[i]));
-    assert_memory_equal(sum[0], sum[1], sizeof sum[0]);
-    assert_memory_equal(over[0], over[1], sizeof over[0]);
-    assert_int_equal(plain.bad != 0, fused.bad != 0);
-    assert_true(plain.check ==
-                check_add(fused.check, check_from((struct check_sums){to.plain, to.weighted}, 0)));
-    exact_destroy(&exact);
+    sums_equal(&sums, &to);
 }
 
 static void

@@ -9,11 +9,10 @@
 
 #include <cmocka.h>
 
-#include "compress/check.h"
-#include "compress/exact.h"
 #include "nn/arithmetic/windows.h"
 #include "tests/support/cases.h"
 #include "tests/support/rand.h"
+#include "tests/support/sums.h"
 
 enum { SIZE = 1 << 18, VARIANTS = 3, IMAGES_MAX = 5 };
 
@@ -224,22 +223,7 @@ strips_change_nothing(void **state)
 
 /* --- sums --- */
 
-struct outside {
-    const struct exact *exact;
-    const int16_t *exponent;
-    int32_t *sum, *over, bad;
-    uint64_t check;
-};
-
-static void
-add_outside(void *ctx, size_t part, size_t first, const float *g, size_t n)
-{
-    struct outside *to = ctx;
-    assert_in_range(part, 0, IMAGES_MAX);
-    exact_add(to->exact, to->exponent, first, g, n, 1, to->sum, to->over, &to->bad, &to->check);
-}
-
-static int32_t sum[2][SIZE], over[2][SIZE / EXACT_BLOCK + 1];
+static struct sums sums;
 
 /* One random gradient both ways. `wild`: some elements do not fit, some are no numbers. */
 static void
@@ -251,40 +235,18 @@ compare_sums(struct rand *rand, bool wild)
            end[4], images = 0;
     for (size_t i = 0; i < parts; i++)
         end[i] = images += rand_below(rand, 3);
-    struct exact *exact;
-    int16_t exponent[SIZE / EXACT_BLOCK + 1];
-    float scale[SIZE / EXACT_BLOCK + 1], limit;
-    assert_int_equal(exact_new(&exact, &count, 1, IMAGES_MAX), 0);
-    for (size_t i = 0; i < exact_blocks(exact); i++)
-        exponent[i] = (int16_t)((wild ? 3 : 9) + rand_below(rand, 6));
-    exact_scales(exact, exponent, scale, &limit);
-    memset(sum, 0, sizeof sum), memset(over, 0, sizeof over);
-    struct outside plain = {exact, exponent, sum[0], over[0], 0, 0},
-                   fused = {exact, exponent, sum[1], over[1], 0, 0};
+    sums_begin(&sums, rand, count, IMAGES_MAX, wild);
     for (size_t i = 0, from = 0; i < parts; from = end[i++]) {
         gradient_loops(&g, from, end[i], expected);
-        add_outside(&plain, i, g.first * K, expected, g.count * K);
+        sums_add(&sums.plain, i, g.first * K, expected, g.count * K);
     }
-    struct product_sum to = {.end = end,
-                             .parts = parts,
-                             .sum = sum[1],
-                             .first = g.first * K,
-                             .ld = K,
-                             .scale = scale,
-                             .block = EXACT_BLOCK,
-                             .limit = limit,
-                             .outside = add_outside,
-                             .ctx = &fused};
+    struct product_sum to = sums_to(&sums, end, parts, K);
+    to.first = g.first * K;
     size_t size = windows_sum_scratch(&g.windows, g.count);
     guard_scratch(size);
     any_variant(rand)->sum(&g, &to, scratch);
     check_scratch(size);
-    assert_memory_equal(sum[0], sum[1], sizeof sum[0]);
-    assert_memory_equal(over[0], over[1], sizeof over[0]);
-    assert_int_equal(plain.bad != 0, fused.bad != 0);
-    assert_true(plain.check ==
-                check_add(fused.check, check_from((struct check_sums){to.plain, to.weighted}, 0)));
-    exact_destroy(&exact);
+    sums_equal(&sums, &to);
 }
 
 static void
