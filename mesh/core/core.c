@@ -160,7 +160,7 @@ core_watch(struct core *core)
         if (verdict == HEARTBEAT_SUSPECTED)
             core_lost(core, i, "silent");
         else if (verdict == HEARTBEAT_LOST)
-            peers_drop(&core->peers, core, i, REPORT_SILENT, "silent");
+            sessions_silent(&core->peers, core, i, "silent");
     }
 }
 
@@ -284,6 +284,7 @@ static void
 on_session(struct core *core, int i, const struct proto_msg *msg, const void *body,
            size_t body_size)
 {
+    struct heartbeat_news news;
     core_heard(core, i);
     if (msg->type == PROTO_JOB) {
         on_job(core, i, body, body_size);
@@ -300,10 +301,9 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         on_peers(core, &msg->peers);
         break;
     case PROTO_HEARTBEAT:
+        news = heartbeat_take(&core->view, core, i, &msg->heartbeat);
         if (core->engine->beat)
-            core->engine->beat(core, i, &msg->heartbeat);
-        else
-            heartbeat_take(&core->view, core, i, &msg->heartbeat);
+            core->engine->beat(core, i, &news);
         break;
     case PROTO_WANT:
         if (core->engine->equal_states)

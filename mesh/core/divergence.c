@@ -338,17 +338,6 @@ divergence_warn(struct divergence *d, const struct core *core)
             d->of[plan->peer[r]].untold = true;
 }
 
-bool
-divergence_open(const struct core *core)
-{
-    const struct divergence *d = &core->divergence;
-    bool open = d->open, waits = !core_mutant(MUTANT_UNTOLD) &&
-                                 awake_since(core->awake, d->warned_at) < DIVERGENCE_GRACE_US;
-    for (int i = 0; i < core->peers.high && waits; i++)
-        open = open || (core->peers.peers[i].state == PEER_UP && d->of[i].untold);
-    return open;
-}
-
 struct divergence_verdict
 divergence_step(struct divergence *d, const struct core *core)
 {

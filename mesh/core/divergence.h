@@ -109,8 +109,6 @@ void divergence_warn(struct divergence *d, const struct core *core);
 void divergence_agreed(struct divergence *d, uint64_t round);
 /* peers[i] will be another node from now on. */
 void divergence_forget(struct divergence *d, int i);
-/* Must planning, and giving the state to others, wait until it is known whose state is right? */
-bool divergence_open(const struct core *core);
 /* True if nobody has another state before this round, or if fewer nodes have another one than have this one. */
 bool divergence_trusts(const struct core *core, uint64_t round, uint64_t hash);
 

@@ -46,7 +46,7 @@ struct engine {
      * (suspected, or its session has ended), its session has ended, a session begins, slot i will be another node.
      * beat may be NULL: the view takes it, and that is all. peer_back and peer_lost may be NULL: nothing is to be done. */
     void (*beat_out)(const struct core *core, struct proto_heartbeat *beat);
-    void (*beat)(struct core *core, int i, const struct proto_heartbeat *beat);
+    void (*beat)(struct core *core, int i, const struct heartbeat_news *news);
     void (*peer_back)(struct core *core, int i);
     void (*peer_lost)(struct core *core, int i, const char *why);
     void (*peer_gone)(struct core *core, int i);

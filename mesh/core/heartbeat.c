@@ -91,13 +91,13 @@ heartbeat_take(struct view *view, const struct core *core, int i,
                const struct proto_heartbeat *beat)
 {
     struct heard *heard = &view->of[i];
-    struct heartbeat_news news = {.moves = beat->busy_us < heard->beat.busy_us};
-    bool back = heard->beat.benched && !beat->benched;
+    struct heartbeat_news news = {.moves = beat->busy_us < heard->beat.busy_us,
+                                  .back = heard->beat.benched && !beat->benched};
     take_round(heard, core, beat->round);
     heard->beat = *beat;
     heard->beat.have &= core->all;
     news.healed = take_hears(heard, core, i, beat);
-    if (back)
+    if (news.back)
         news.healed |= UINT64_C(1) << i;
     return news;
 }

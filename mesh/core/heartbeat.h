@@ -28,6 +28,7 @@ enum {
 struct heartbeat_news {
     uint64_t healed; /* bitmap of peers that something kept out of plans, and that is over */
     bool moves;      /* its trainer has made progress */
+    bool back;       /* it is not left out any more */
 };
 
 enum heartbeat_verdict {

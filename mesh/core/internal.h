@@ -172,6 +172,18 @@ divergence_excludes(const struct core *core, int i)
            (ahead && core->round < core->divergence.dispute);
 }
 
+/* Must planning, and giving the state to others, wait until it is known whose state is right? */
+static inline bool
+divergence_open(const struct core *core)
+{
+    const struct divergence *d = &core->divergence;
+    bool open = d->open, waits = !core_mutant(MUTANT_UNTOLD) &&
+                                 awake_since(core->awake, d->warned_at) < DIVERGENCE_GRACE_US;
+    for (int i = 0; i < core->peers.high && waits; i++)
+        open = open || (core->peers.peers[i].state == PEER_UP && d->of[i].untold);
+    return open;
+}
+
 /* How people call an address: with the port if it is not the usual one (several nodes on one machine). Returns `out`. */
 static inline const char *
 report_where(const struct proto_endpoint *at, char out[PROTO_WHO_MAX])

@@ -135,7 +135,7 @@ const char *plan_on_beat(struct plan *plan, const struct core *core, int i);
 /* peers[i] is suspected or its session has ended. */
 const char *plan_lost(const struct plan *plan, const struct core *core, int i, const char *why);
 
-/* --- Obeying: plan_obey.c ------------------------------------------------------------------------- */
+/* --- What others decide --------------------------------------------------------------------------- */
 
 /* True: plan->draft is to be adopted. */
 bool plan_on_plan(struct plan *plan, const struct core *core, int from,
@@ -145,8 +145,6 @@ bool plan_on_hold(struct plan *plan, const struct core *core, int from,
                   const struct proto_hold *msg);
 enum plan_end { PLAN_GOES_ON, PLAN_ABORTED, PLAN_DIFFERS };
 enum plan_end plan_on_abort(struct plan *plan, int from, const struct proto_abort *msg);
-/* This plan is over: a PLAN that comes later does not begin it again. */
-void plan_bury(struct plan *plan, uint64_t hash);
 
 /* --- Leading: plan_lead.c ------------------------------------------------------------------------- */
 

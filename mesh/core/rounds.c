@@ -7,21 +7,29 @@
 #include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
 
+/* --- Plans begin --------------------------------------------------------------------------------- */
+
+/* A round of it begins. */
 static void
-on_broken(struct core *core)
+begin(struct core *core)
 {
-    unsigned rank;
-    uint64_t state;
-    if (collective_status(core->collective) != COLLECTIVE_BROKEN)
-        return;
-    if (!collective_diverged(core->collective, &rank, &state)) {
-        rounds_abort(core, collective_why(core->collective));
-        return;
-    }
-    int i = core->plan.peer[rank];
-    heartbeat_state(&core->view, core, i, state);
-    divergence_said(&core->divergence, core, i);
-    rounds_differ(core);
+    plan_round(&core->plan, core);
+    collective_round(core->collective, core->round, core->first_bucket, core->state_hash);
+    audit_round(&core->audit, core);
+}
+
+/* core->plan.draft is the plan from now on. */
+static void
+adopt(struct core *core)
+{
+    assert(contribution_settled(&core->contribution));
+    if (core->plan.active) /* the same leader's newer plan replaces it */
+        collective_stop(core->collective);
+    fetch_planned(&core->fetch, core);
+    plan_adopt(&core->plan, core);
+    collective_plan(core->collective, &core->plan.now, core->plan.hash, core->plan.rank);
+    straggler_plan(&core->straggler, core);
+    begin(core);
 }
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
@@ -51,7 +59,7 @@ lead(struct core *core)
         return;
     for (uint64_t left = core->plan.in_vain; left; left &= left - 1)
         straggler_held_in_vain(&core->straggler, core, __builtin_ctzll(left));
-    rounds_adopt(core);
+    adopt(core);
 }
 
 /* What this node adds to the running round. */
@@ -103,29 +111,20 @@ audit(struct core *core)
 static void
 on_step(struct core *core)
 {
-    on_broken(core);
+    rounds_on_broken(core);
     catch_up(core);
     lead(core);
     contribute(core);
     commit(core);
     audit(core);
-    on_broken(core);
-}
-
-/* A peer that does not read keeps our memory busy. */
-static void
-drop_blockers(struct core *core)
-{
-    for (uint64_t left = contribution_blockers(&core->contribution, core); left; left &= left - 1)
-        peers_drop(&core->peers, core, __builtin_ctzll(left), REPORT_SILENT,
-                   "does not take what we send");
+    rounds_on_broken(core);
 }
 
 static void
 on_tick(struct core *core)
 {
     rounds_abort(core, plan_tick(&core->plan, core));
-    drop_blockers(core);
+    rounds_drop_blockers(core);
     rounds_on_audit(core, audit_tick(&core->audit, core));
     rounds_on_straggler(core, straggler_tick(&core->straggler, core, plan_recent_max(core)));
     if (awake_before(core->awake, core->sweep_at))
@@ -143,7 +142,7 @@ on_message(struct core *core, int i, const struct proto_msg *msg)
     switch (msg->type) {
     case PROTO_PLAN:
         if (plan_on_plan(&core->plan, core, i, &msg->plan))
-            rounds_adopt(core);
+            adopt(core);
         break;
     case PROTO_HOLD:
         if (plan_on_hold(&core->plan, core, i, &msg->hold))
@@ -262,17 +261,17 @@ next_round(struct core *core)
     uint64_t us = 0;
     bool active = core->plan.active, last = plan_applied(&core->plan, core, &us);
     if (!active) {
-        core_tell(core);
+        rounds_tell(core);
         return;
     }
     enum straggler_verdict verdict = straggler_round(&core->straggler, core, us);
     if (verdict == STRAGGLER_BENCHED)
-        core_tell(core);
+        rounds_tell(core);
     if (last) {
         rounds_rest(core);
         return;
     }
-    rounds_begin(core);
+    begin(core);
     if (verdict != STRAGGLER_GO_ON)
         plan_hold(&core->plan, core);
     else
@@ -360,13 +359,12 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
 }
 
 static void
-on_beat(struct core *core, int i, const struct proto_heartbeat *beat)
+on_beat(struct core *core, int i, const struct heartbeat_news *news)
 {
-    straggler_beat(&core->straggler, core, i, beat);
-    struct heartbeat_news news = heartbeat_take(&core->view, core, i, beat);
-    if (news.moves)
+    straggler_beat(&core->straggler, core, i, news->back);
+    if (news->moves)
         plan_moves(&core->plan, i);
-    for (uint64_t left = news.healed; left; left &= left - 1)
+    for (uint64_t left = news->healed; left; left &= left - 1)
         plan_healed(&core->plan, __builtin_ctzll(left));
     divergence_said(&core->divergence, core, i);
     rounds_abort(core, plan_on_beat(&core->plan, core, i));

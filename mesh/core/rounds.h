@@ -1,5 +1,5 @@
-/* rounds.h - what the files of the engine "rounds" share: rounds.c drives, rounds_act.c acts, rounds_start.c begins and ends,
- * rounds_look.c answers questions. engine.h says what each function is for. */
+/* rounds.h - what the files of the engine "rounds" share: rounds.c drives, rounds_act.c does what it says. engine.h says
+ * what each function is for. */
 #ifndef MESH_ROUNDS_H
 #define MESH_ROUNDS_H
 
@@ -14,16 +14,17 @@ bool rounds_may_end(const struct core *core);
 void rounds_stats(const struct core *core, struct core_stats *out);
 const char *rounds_wrong(const struct core *core);
 
-/* --- rounds_act.c ---------------------------------------------------------------------------------- */
-
-void rounds_adopt(struct core *core); /* core->plan.draft is the plan from now on */
-void rounds_begin(struct core *core); /* a round of it begins */
-void rounds_rest(struct core *core);  /* it is over, and the next one may begin */
+void rounds_tell(struct core *core); /* sends a heartbeat now */
+void rounds_rest(struct core *core); /* the plan is over, and the next one may begin */
 /* Drops the plan, if there is one and a reason; because its members hold different states. */
 void rounds_abort(struct core *core, const char *why);
 void rounds_differ(struct core *core);
 /* The state is not what it was said to be: nothing of it may get to the others. */
 void rounds_void_state(struct core *core, const char *why);
+/* Ends the plan if its collective cannot go on. */
+void rounds_on_broken(struct core *core);
+/* Ends sessions with peers that do not take what we send. */
+void rounds_drop_blockers(struct core *core);
 /* Carries out what a part returned. */
 void rounds_on_divergence(struct core *core, struct divergence_verdict verdict);
 void rounds_on_fetch(struct core *core, struct fetch_verdict verdict);

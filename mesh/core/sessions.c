@@ -346,6 +346,12 @@ sessions_link_down(struct peers *peers, const struct core *core, unsigned link)
 }
 
 void
+sessions_silent(struct peers *peers, const struct core *core, int i, const char *why)
+{
+    peers_drop(peers, core, i, REPORT_SILENT, why);
+}
+
+void
 sessions_bye(struct peers *peers, const struct core *core, int i, bool done)
 {
     contact_settled(&peers->contacts, peers->peers[i].node);

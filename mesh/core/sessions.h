@@ -23,6 +23,8 @@ void sessions_refused(struct peers *peers, const struct core *core, struct proto
                       size_t job_size);
 /* peers[i] leaves; `done`: it has finished. */
 void sessions_bye(struct peers *peers, const struct core *core, int i, bool done);
+/* The session with peers[i] ends: it does not answer. */
+void sessions_silent(struct peers *peers, const struct core *core, int i, const char *why);
 /* Refuses `node` for the rest of the run, because of a wrong contribution. */
 void sessions_expel(struct peers *peers, const struct core *core, struct proto_node node);
 

@@ -16,11 +16,10 @@ straggler_up(struct straggler *s, int i)
 /* --- Measuring --------------------------------------------------------------------------------- */
 
 void
-straggler_beat(struct straggler *s, const struct core *core, int i,
-               const struct proto_heartbeat *beat)
+straggler_beat(struct straggler *s, const struct core *core, int i, bool back)
 {
-    lag_heard(&s->of[i].lag, core->now, beat->sent_us);
-    if (core->view.of[i].beat.benched && !beat->benched) {
+    lag_heard(&s->of[i].lag, core->now, core->view.of[i].beat.sent_us);
+    if (back) {
         s->of[i].trial = true;
         s->of[i].vain = 0;
     }

@@ -112,9 +112,8 @@ enum straggler_verdict {
 
 /* A session with peers[i] begins. */
 void straggler_up(struct straggler *s, int i);
-/* A heartbeat of peers[i] came; core->view has the one before. */
-void straggler_beat(struct straggler *s, const struct core *core, int i,
-                    const struct proto_heartbeat *beat);
+/* A heartbeat of peers[i] came; `back`: it is not left out any more. */
+void straggler_beat(struct straggler *s, const struct core *core, int i, bool back);
 /* peers[i] sent a chunk of a sum. */
 void straggler_chunk(struct straggler *s, const struct core *core, int i,
                      const struct proto_chunk *chunk);
