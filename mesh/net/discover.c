@@ -1,303 +1,26 @@
 /* discover.c - zbeacon on one interface, UDP sockets on the rest, seeds.
  *
- * Each interface in use is a source. look_again() makes the sources those that iface_select names now. */
+ * Each interface in use is a source: discover_sources.c makes the sources those that iface_select names now. */
 #include "mesh/net/discover.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
-#include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <czmq.h>
-
-#include "mesh/net/discover_iface.h"
-#include "mesh/net/discover_resolve.h"
+#include "mesh/net/discover_internal.h"
 #include "proto/fail.h"
 
 enum {
-    PORT_DISCARD = 9, /* no datagram is sent to it: it only names a way */
-    FAST_MS = 100,    /* between beacons in the first FAST_FOR_MS, so that nodes meet quickly */
-    FAST_FOR_MS = 3000,
     SLOW_MS = 250,     /* what was split by the network is to be one soon after */
     LOOK_MS = 500,     /* between two looks at the interfaces */
     READ_MAX = 16,     /* beacons per call of discover_read and source */
-    PREFIX_SIZE = 5,   /* bytes all our beacons start with: zbeacon filters by them */
     SEEDS_SHOWN = 256, /* addresses of seeds reported per tick */
 };
-
-struct source {
-    struct iface iface;
-    int fd; /* UDP; -1: zbeacon serves it */
-};
-
-struct discover {
-    struct discover_setup setup; /* .interface and .seeds are not kept */
-    char *interface;             /* the one that was asked for, or NULL */
-    char address[INET_ADDRSTRLEN];
-    struct source source[IFACES_MAX];
-    size_t source_count;
-    struct iface wanted[IFACES_MAX]; /* at the last look, the best first */
-    size_t wanted_count;
-    zactor_t *zbeacon; /* NULL: not ours */
-    void *zbeacon_socket;
-    struct resolve *resolve;
-    uint8_t beacon[PROTO_BEACON_MAX];
-    size_t beacon_size;                   /* 0: not published */
-    bool slow;                            /* every SLOW_MS, no longer every FAST_MS */
-    uint64_t slow_from, next_at, look_at; /* us */
-    struct proto_endpoint *known;         /* [SEEDS_SHOWN] */
-};
-
-static atomic_flag zbeacon_taken = ATOMIC_FLAG_INIT;
-
-__attribute__((format(printf, 3, 4))) static void
-say(const struct discover *discover, int level, const char *format, ...)
-{
-    char line[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (discover->setup.log)
-        discover->setup.log(discover->setup.log_ctx, level, line);
-}
-
-static struct sockaddr_in
-broadcast_of(const struct discover *discover, const struct iface *iface)
-{
-    return (struct sockaddr_in){.sin_family = AF_INET,
-                                .sin_port = htons(discover->setup.port),
-                                .sin_addr = iface->broadcast};
-}
-
-/* A socket bound to a broadcast address hears that subnet's broadcasts and nothing else; SO_REUSEADDR
- * lets all nodes of a host do so. Returns it or a negative errno. */
-static int
-udp_open(const struct discover *discover, const struct iface *iface)
-{
-    int one = 1;
-    struct sockaddr_in at = broadcast_of(discover, iface);
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof one) != 0 ||
-        bind(fd, (struct sockaddr *)&at, sizeof at) != 0) {
-        int rc = -errno;
-        close(fd);
-        return rc;
-    }
-    return fd;
-}
-
-/* CZMQ by itself catches signals and writes to the terminal, and it aborts on a multicast address. */
-static void
-czmq_tame(void)
-{
-    unsetenv("ZSYS_IPV4_MCAST_ADDRESS");
-    unsetenv("ZSYS_IPV6_MCAST_ADDRESS");
-    setenv("ZSYS_SIGHANDLER", "false", 1);
-    zsys_handler_set(NULL);
-    zsys_set_logstream(NULL);
-    zsys_set_logsystem(false);
-}
-
-static void
-zbeacon_close(struct discover *discover)
-{
-    if (!discover->zbeacon)
-        return;
-    zactor_destroy(&discover->zbeacon);
-    atomic_flag_clear(&zbeacon_taken);
-}
-
-static void
-zbeacon_publish(struct discover *discover, int interval_ms)
-{
-    if (discover->zbeacon)
-        zsock_send(discover->zbeacon, "sbi", "PUBLISH", discover->beacon, discover->beacon_size,
-                   interval_ms);
-}
-
-static void
-zbeacon_start(struct discover *discover)
-{
-    if (discover->zbeacon)
-        zsock_send(discover->zbeacon, "sb", "SUBSCRIBE", discover->beacon, (size_t)PREFIX_SIZE);
-    zbeacon_publish(discover, FAST_MS);
-}
-
-/* Would a broadcast into this network leave from this address without our help? Not from the second of two addresses
- * in a network. */
-static bool
-leaves_from(const struct iface *iface)
-{
-    int one = 1, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(PORT_DISCARD)}, from = {0};
-    socklen_t size = sizeof from;
-    to.sin_addr = iface->broadcast;
-    bool known = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof one) == 0 &&
-                 connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
-                 getsockname(fd, (struct sockaddr *)&from, &size) == 0;
-    if (fd >= 0)
-        close(fd);
-    return known && from.sin_addr.s_addr == iface->address.s_addr;
-}
-
-/* True when zbeacon serves `iface`; false leaves it to a UDP socket. zbeacon takes the first address of the interface
- * that it is given by name. */
-static bool
-zbeacon_open(struct discover *discover, const struct iface *iface)
-{
-    if (iface->loopback || !leaves_from(iface) || atomic_flag_test_and_set(&zbeacon_taken))
-        return false;
-    czmq_tame();
-    zsys_set_interface(iface->name);
-    discover->zbeacon = zactor_new(zbeacon, NULL);
-    char *host = NULL;
-    if (discover->zbeacon) {
-        zsock_send(discover->zbeacon, "si", "CONFIGURE", (int)discover->setup.port);
-        host = zstr_recv(discover->zbeacon);
-    }
-    char address[INET_ADDRSTRLEN];
-    inet_ntop(AF_INET, &iface->address, address, sizeof address);
-    bool works = host && strcmp(host, address) == 0;
-    zstr_free(&host);
-    if (works) {
-        discover->zbeacon_socket = zsock_resolve(discover->zbeacon);
-    } else {
-        zactor_destroy(&discover->zbeacon);
-        atomic_flag_clear(&zbeacon_taken);
-    }
-    return works;
-}
-
-/* ---- sources ---- */
-
-static bool
-same(const struct iface *a, const struct iface *b)
-{
-    return strcmp(a->name, b->name) == 0 && a->address.s_addr == b->address.s_addr &&
-           a->broadcast.s_addr == b->broadcast.s_addr;
-}
-
-static bool
-serves(const struct discover *discover, const struct iface *iface)
-{
-    for (size_t i = 0; i < discover->source_count; i++)
-        if (same(&discover->source[i].iface, iface))
-            return true;
-    return false;
-}
-
-/* 0 or -errno; -EADDRINUSE and -EACCES are about the port. */
-static int
-source_open(struct discover *discover, const struct iface *iface)
-{
-    int fd = udp_open(discover, iface);
-    if (fd < 0)
-        return fd;
-    if (zbeacon_open(discover, iface)) {
-        close(fd);
-        fd = -1;
-    }
-    discover->source[discover->source_count++] = (struct source){*iface, fd};
-    return 0;
-}
-
-static void
-source_close(struct discover *discover, size_t i)
-{
-    if (discover->source[i].fd >= 0)
-        close(discover->source[i].fd);
-    else
-        zbeacon_close(discover);
-    discover->source[i] = discover->source[--discover->source_count];
-}
-
-/* Close the sources that are not in list. */
-static void
-close_gone(struct discover *discover, const struct iface *list, size_t count)
-{
-    for (size_t i = discover->source_count; i-- > 0;) {
-        const struct iface gone = discover->source[i].iface;
-        size_t k = 0;
-        while (k < count && !same(&gone, &list[k]))
-            k++;
-        if (k < count)
-            continue;
-        char address[INET_ADDRSTRLEN];
-        inet_ntop(AF_INET, &gone.address, address, sizeof address);
-        say(discover, 5, "network interface %s %s is gone", gone.name, address);
-        source_close(discover, i);
-    }
-}
-
-/* Open what is in list and not served. What fails is tried again with the next look. Returns how many came. */
-static size_t
-open_new(struct discover *discover, const struct iface *list, size_t count)
-{
-    size_t opened = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (serves(discover, &list[i]) || source_open(discover, &list[i]) != 0)
-            continue;
-        char address[INET_ADDRSTRLEN];
-        inet_ntop(AF_INET, &list[i].address, address, sizeof address);
-        say(discover, 5, "network interface %s %s has come", list[i].name, address);
-        opened++;
-    }
-    return opened;
-}
-
-static void
-set_address(struct discover *discover, const struct iface *first)
-{
-    if (discover->interface)
-        inet_ntop(AF_INET, &first->address, discover->address, sizeof discover->address);
-    else
-        snprintf(discover->address, sizeof discover->address, "*");
-}
-
-static void
-look_again(struct discover *discover, uint64_t now)
-{
-    const struct iface *list = discover->wanted;
-    struct why why;
-    if (iface_select(discover->interface, discover->wanted, &discover->wanted_count, &why) != 0)
-        discover->wanted_count = 0;
-    close_gone(discover, list, discover->wanted_count);
-    if (discover->wanted_count > 0)
-        set_address(discover, &list[0]);
-    if (open_new(discover, list, discover->wanted_count) > 0) {
-        discover->slow_from = now + FAST_FOR_MS * 1000;
-        discover->slow = false;
-        zbeacon_start(discover);
-    }
-}
-
-/* At the start what is wrong is said instead. */
-static int
-open_all(struct discover *discover, struct why *why)
-{
-    const struct iface *list = discover->wanted;
-    int rc = iface_select(discover->interface, discover->wanted, &discover->wanted_count, why);
-    if (rc != 0)
-        return rc;
-    set_address(discover, &list[0]);
-    for (size_t i = 0; i < discover->wanted_count; i++) {
-        rc = source_open(discover, &list[i]);
-        if (rc == -EADDRINUSE || rc == -EACCES)
-            return why_error(why, rc, "beacon port %u (UDP) on interface %s: %s",
-                             discover->setup.port, list[i].name, strerror(-rc));
-    }
-    return 0;
-}
 
 /* ---- life ---- */
 
@@ -314,7 +37,7 @@ build(struct discover *discover, struct why *why)
     discover->setup.seeds = NULL;
     if (rc != 0)
         return why_error(why, rc, "discovery: %s", strerror(-rc));
-    return open_all(discover, why);
+    return discover_sources_open(discover, why);
 }
 
 int
@@ -343,7 +66,7 @@ discover_destroy(struct discover **out)
     if (!discover)
         return;
     while (discover->source_count > 0)
-        source_close(discover, discover->source_count - 1);
+        discover_source_close(discover, discover->source_count - 1);
     resolve_destroy(&discover->resolve);
     free(discover->interface);
     free(discover->known);
@@ -397,9 +120,9 @@ encode(struct discover *discover, uint16_t control_port)
 
 /* Into the network of this source, from its interface and address, whatever other way the system would choose. */
 static ssize_t
-udp_send_from(struct discover *discover, const struct source *source)
+udp_send_from(struct discover *discover, const struct discover_source *source)
 {
-    struct sockaddr_in to = broadcast_of(discover, &source->iface);
+    struct sockaddr_in to = discover_broadcast(discover, &source->iface);
     struct in_pktinfo way = {.ipi_ifindex = (int)if_nametoindex(source->iface.name),
                              .ipi_spec_dst = source->iface.address};
     union {
@@ -427,7 +150,7 @@ udp_send(struct discover *discover)
 {
     fail_hit(FAIL_BEACON_SEND, NULL, 0);
     for (size_t i = 0; i < discover->source_count; i++) {
-        const struct source *source = &discover->source[i];
+        const struct discover_source *source = &discover->source[i];
         if (source->fd < 0)
             continue;
         ssize_t sent = udp_send_from(discover, source);
@@ -440,7 +163,7 @@ discover_publish(struct discover *discover, uint64_t now, uint16_t control_port)
 {
     assert(control_port != 0);
     encode(discover, control_port);
-    zbeacon_start(discover);
+    discover_zbeacon_start(discover);
     discover->slow_from = now + FAST_FOR_MS * 1000;
     discover->look_at = now + LOOK_MS * 1000;
     discover->next_at = now;
@@ -452,7 +175,7 @@ discover_leave(struct discover *discover)
     if (discover->beacon_size == 0)
         return;
     encode(discover, 0);
-    zbeacon_publish(discover, SLOW_MS);
+    discover_zbeacon_publish(discover, SLOW_MS);
     udp_send(discover);
     discover->next_at = UINT64_MAX;
 }
@@ -532,9 +255,10 @@ tell_names(struct discover *discover)
     char address[PROTO_HOST_MAX];
     while (resolve_news(discover->resolve, &name, address))
         if (address[0])
-            say(discover, 5, "the address of %s (--peer) is %s", name.host, address);
+            discover_log(discover, 5, "the address of %s (--peer) is %s", name.host, address);
         else
-            say(discover, 4, "cannot find the address of %s (--peer): trying again", name.host);
+            discover_log(discover, 4, "cannot find the address of %s (--peer): trying again",
+                         name.host);
 }
 
 static void
@@ -551,7 +275,7 @@ discover_tick(struct discover *discover, uint64_t now, discover_found *found, vo
     if (now < discover->next_at || discover->beacon_size == 0)
         return discover->next_at;
     if (now >= discover->look_at) {
-        look_again(discover, now);
+        discover_sources_look(discover, now);
         discover->look_at = now + LOOK_MS * 1000;
     }
     bool slow = now >= discover->slow_from;
@@ -559,7 +283,7 @@ discover_tick(struct discover *discover, uint64_t now, discover_found *found, vo
     tell_names(discover);
     report_seeds(discover, found, ctx);
     if (slow && !discover->slow)
-        zbeacon_publish(discover, SLOW_MS);
+        discover_zbeacon_publish(discover, SLOW_MS);
     discover->slow = slow;
     discover->next_at = now + (slow ? SLOW_MS : FAST_MS) * 1000;
     return discover->next_at;

@@ -1,0 +1,73 @@
+/* checkpoint_internal.h - what the files of checkpoints share: where everything lies. checkpoint_pages.c knows it and
+ * writes, checkpoint.c reads. */
+#ifndef NN_CHECKPOINT_INTERNAL_H
+#define NN_CHECKPOINT_INTERNAL_H
+
+#include <sodium.h>
+
+#include "nn/files/checkpoint.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "states are stored as they lie in memory");
+
+enum {
+    VERSION = 2,
+    HEAD = CHECKPOINT_HEAD,
+    ENTRY = 32,
+    DIGEST = 32,
+    TABLE_END_MAX = HEAD + CHECKPOINT_SECTIONS_MAX * ENTRY,
+    PAYLOAD = CHECKPOINT_PAYLOAD,
+    TRAILER = CHECKPOINT_TRAILER,
+    SIZE_MIN = HEAD + ENTRY + CHECKPOINT_CHECK + TRAILER,
+};
+
+_Static_assert(TABLE_END_MAX <= PAYLOAD, "the table lies in the first page");
+
+static const char magic[8] = {'M', 'E', 'S', 'H', 'C', 'K', 'P', 'T'};
+static const char end_magic[8] = {'M', 'E', 'S', 'H', 'D', 'O', 'N', 'E'};
+
+static inline void
+put64(uint8_t *to, uint64_t x)
+{
+    for (int i = 0; i < 8; i++)
+        to[i] = (uint8_t)(x >> 8 * i);
+}
+
+static inline uint32_t
+get32(const uint8_t *from)
+{
+    uint32_t x = 0;
+    for (int i = 4; i-- > 0;)
+        x = x << 8 | from[i];
+    return x;
+}
+
+static inline uint64_t
+get64(const uint8_t *from)
+{
+    uint64_t x = 0;
+    for (int i = 8; i-- > 0;)
+        x = x << 8 | from[i];
+    return x;
+}
+
+/* Is it printable, not empty, and filled up with zeros? */
+bool checkpoint_name_valid(const char name[CHECKPOINT_NAME]);
+/* Asserts that this checkpoint can be written or read. */
+void checkpoint_arguments(const struct checkpoint *checkpoint);
+/* Payload before the trailer, in a file of this size; SIZE_MAX: no file has it. */
+size_t checkpoint_body_of(size_t size);
+size_t checkpoint_pages_of(size_t size);
+/* Where page i of a file lies; returns its bytes of payload. */
+size_t checkpoint_page_of(size_t size, size_t i, size_t *offset);
+/* The key of the checks of a file with this head; the check of a page under it. */
+void checkpoint_key(const uint8_t head[HEAD], uint8_t key[crypto_shorthash_KEYBYTES]);
+uint64_t checkpoint_check_keyed(uint8_t key[crypto_shorthash_KEYBYTES], uint64_t page,
+                                const uint8_t *data, size_t payload);
+/* Copy between the payloads, joined, and a block of memory: to `image`, or from `from` if that is NULL. */
+void checkpoint_body_copy(uint8_t *image, const uint8_t *from, uint8_t *data, size_t at,
+                          size_t size);
+/* BLAKE2b-256 of all payload before the digest. */
+void checkpoint_digest(const uint8_t *image, size_t size, uint8_t digest[DIGEST]);
+
+#endif
