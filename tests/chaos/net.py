@@ -29,12 +29,13 @@ import tempfile
 import threading
 import time
 
-import mesh
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+import mesh  # noqa: E402
+from quota import Quota  # noqa: E402
 
 BUILD = os.environ.get("BUILD") or os.path.join(mesh.ROOT, "build", "gcc")
 SKIPPED = 77
-PERIOD_US = 10000
-QUOTA_MIN_US = 1000  # of Linux
 PRIORITY = -15
 Line = collections.namedtuple("Line", "at step peers hash tx rx compute wait")
 PATTERN = re.compile(
@@ -97,56 +98,6 @@ train:
   optimizer: {sgd: {rate: 0.05, momentum: 0.9}}
 """ % (train, CONV % conv if conv else DENSE % units, steps, batch, shards))
     return path
-
-
-class Quota:
-    """A share of one CPU for a process and what it starts; where that cannot be had, nothing."""
-    base = None
-    kind = None
-
-    @classmethod
-    def usable(cls):
-        if cls.kind is None:
-            cls.kind = "none"
-            for kind, base, file in (("v1", "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"),
-                                     ("v2", "/sys/fs/cgroup", "cpu.max")):
-                path = os.path.join(base, "net-try%d" % os.getpid())
-                try:
-                    os.mkdir(path)
-                except OSError:
-                    continue
-                if os.access(os.path.join(path, file), os.W_OK):
-                    cls.kind, cls.base = kind, base
-                os.rmdir(path)
-                if cls.kind == kind:
-                    break
-        return cls.kind != "none"
-
-    def __init__(self, name, share):
-        self.path = os.path.join(self.base, name)
-        os.makedirs(self.path, exist_ok=True)
-        self.set(share)
-
-    def write(self, file, text):
-        with open(os.path.join(self.path, file), "w", encoding="ascii") as out:
-            out.write(text)
-
-    def set(self, share):
-        self.share = share
-        quota = max(QUOTA_MIN_US, int(share * PERIOD_US))
-        period = int(quota / share)
-        if self.kind == "v1":
-            self.write("cpu.cfs_quota_us", "-1")
-            self.write("cpu.cfs_period_us", str(period))
-            self.write("cpu.cfs_quota_us", str(quota))
-        else:
-            self.write("cpu.max", "%d %d" % (quota, period))
-
-    def remove(self):
-        try:
-            os.rmdir(self.path)
-        except OSError as error:
-            loud("%s: %s" % (self.path, error.strerror))
 
 
 class Track:
