@@ -181,6 +181,7 @@ torture: check-deps                  ## checkpoints: 100,000 damages per seed in
 bench: deps                          ## ratios to raw TCP, Gloo, Open MPI, OpenBLAS and PyTorch, which it gets from PyPI
 	@tests/support/deps.sh build bench
 	@[ -x build/venv-torch/bin/python ] || $(MAKE) -s build/venv-torch || echo "*** no PyTorch from PyPI: Debian's instead" >&2
+	@[ -x build/venv-hivemind/bin/python ] || $(MAKE) -s build/venv-hivemind || echo "*** no hivemind from PyPI: not measured" >&2
 	@$(MAKE) -s all $(benches)
 	BUILD=$(abspath $B) python3 tests/bench/run.py $(BENCH)
 
@@ -208,6 +209,7 @@ layers: all                          ## check that includes point down, and coun
 pypi: build/venv-torch build/venv-tensorboard ## PyTorch and TensorBoard from PyPI, with which make check compares
 build/venv-torch: PYPI = torch numpy pyyaml
 build/venv-tensorboard: PYPI = tensorboard
+build/venv-hivemind: PYPI = hivemind pyyaml
 build/venv-%:
 	python3 -m venv $@ && $@/bin/pip install -q $(PYPI) || { rm -rf $@; exit 1; }
 lint: format-check layers            ## analyzers of gcc, clang and cppcheck; prints the longest functions

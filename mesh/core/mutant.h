@@ -83,6 +83,7 @@
 #define MUTANT_STAR_AGAIN                                                                          \
     (UINT64_C(1) << 49) /* a server adds a contribution as often as it comes */
 #define MUTANT_STAR_OWN    (UINT64_C(1) << 50) /* a server adds its own contribution again and again */
+#define MUTANT_STAR_OWNER  (UINT64_C(1) << 51) /* who serves a range is not compared */
 #define MUTANT_PUSH_BACKUP (UINT64_C(1) << 52) /* an owner applies before its backup has it */
 #define MUTANT_PUSH_LEASE  (UINT64_C(1) << 53) /* a ticket is leased to several members */
 #define MUTANT_PUSH_TAKEN  (UINT64_C(1) << 54) /* a range takes what it has taken already */

@@ -102,6 +102,13 @@ range_of(const struct collective *c, const struct proto_chunk *chunk)
     return &c->ranges[cut->range + r];
 }
 
+/* Is this member the server of the range? */
+static bool
+owned_by(const struct range *range, unsigned rank)
+{
+    return range->owner == rank || core_mutant(MUTANT_STAR_OWNER);
+}
+
 /* --- At the server -------------------------------------------------------------------------------- */
 
 /* Our own contribution, for ranges to which others came first. */
@@ -202,7 +209,7 @@ take_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from
     struct range *range = range_of(c, chunk);
     if (!range)
         return bad(c, "wrong range", chunk);
-    if (range->owner != c->rank)
+    if (!owned_by(range, c->rank))
         return bad(c, "a range of another server", chunk);
     if (range->final || ((range->taken >> from & 1) && !core_mutant(MUTANT_STAR_AGAIN)))
         return VERDICT_DONE;
@@ -228,7 +235,7 @@ take_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from
     struct range *range = range_of(c, chunk);
     if (!range)
         return bad(c, "wrong range", chunk);
-    if (range->owner != from)
+    if (!owned_by(range, from))
         return bad(c, "a total from another member than the server", chunk);
     if (range->final)
         return VERDICT_DONE;

@@ -14,6 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 NETNS = os.path.join(ROOT, "tests", "support", "netns.sh")
 PYTHONS = [os.path.join(ROOT, "build", "venv-torch", "bin", "python"), "/usr/bin/python3"]  # make pypi's, Debian's
+HIVEMIND = os.path.join(ROOT, "build", "venv-hivemind", "bin", "python")
 MISSED = []
 FAILED = []  # runs that broke, or in which not all nodes worked together: status 1
 
@@ -70,15 +71,22 @@ def build(options):
 
 
 def find_torch():
-    """PyTorch of PyPI, which is today's, or that of the system, which may be years old."""
+    """PyTorch of PyPI, which is today's, or that of the system, which may be years old; and hivemind, which has its own."""
+    found = {}
     for python in PYTHONS:
         done = quietly([python, "-c", "import torch, yaml"]) if os.path.exists(python) else None
         if done and done.returncode == 0:
             if python != PYTHONS[0]:
                 loud("PyTorch is the system's, not today's: `make pypi` gets that of PyPI")
-            return {"torch": python}
-    loud("NOT MEASURED: torch: neither %s has PyTorch and PyYAML" % " nor ".join(PYTHONS))
-    return {}
+            found["torch"] = python
+            break
+    else:
+        loud("NOT MEASURED: torch: neither %s has PyTorch and PyYAML" % " nor ".join(PYTHONS))
+    if os.path.exists(HIVEMIND):
+        found["hivemind"] = HIVEMIND
+    else:
+        loud("NOT MEASURED: hivemind: `make build/venv-hivemind` gets it from PyPI")
+    return found
 
 
 def instructions(simd):

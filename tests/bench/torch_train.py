@@ -3,6 +3,7 @@
 
     torch_train.py JOB.yaml [--input 1,28,28] [--classes 10] [--tokens] [--threads 1] [--seconds 3] [--compile]
     torch_train.py JOB.yaml ... --ranks 2 --rank 0 --port 20000 --steps 100     one process of DDP over Gloo
+    ... --ranks 2 --rank 0 --steps 100 --hivemind FILE [--own-host 10.0.0.1]    or of hivemind; ranks meet in FILE
 
 Samples have the shape --input, with --tokens they are whole numbers below --classes, as many labels, too. With --ranks
 each process trains its share of the batch, --steps in all. Prints
@@ -35,6 +36,9 @@ def arguments():
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--port", type=int, default=20000)
+    parser.add_argument("--host", default="127.0.0.1", help="of rank 0")
+    parser.add_argument("--own-host", default="127.0.0.1")
+    parser.add_argument("--hivemind", default="")
     parser.add_argument("--steps", type=int, default=0)
     return parser.parse_args()
 
@@ -75,7 +79,7 @@ def compiled(net):
 
 def distributed(net):
     import torch.distributed
-    torch.distributed.init_process_group("gloo", init_method="tcp://127.0.0.1:%d" % OPTIONS.port,
+    torch.distributed.init_process_group("gloo", init_method="tcp://%s:%d" % (OPTIONS.host, OPTIONS.port),
                                          rank=OPTIONS.rank, world_size=OPTIONS.ranks)
     return nn.parallel.DistributedDataParallel(net)
 
@@ -113,7 +117,11 @@ def main():
     job = torch_model.read_job(OPTIONS.job)
     shape, batch = tuple(int(n) for n in OPTIONS.input.split(",")), job["train"]["batch"] // OPTIONS.ranks
     net = torch_model.build(job["model"], shape)
-    if OPTIONS.ranks > 1:
+    averager = None
+    if OPTIONS.hivemind:
+        import torch_hivemind
+        averager = torch_hivemind.Averager(net, OPTIONS.rank, OPTIONS.ranks, OPTIONS.own_host, OPTIONS.hivemind)
+    elif OPTIONS.ranks > 1:
         net = distributed(net)
     if OPTIONS.compile:
         net = compiled(net)
@@ -129,6 +137,8 @@ def main():
         outputs = net(x)
         nn.functional.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), labels.reshape(-1)).backward()
         optimizer.step()
+        if averager:
+            averager.step()
 
     try:
         step()
@@ -140,9 +150,13 @@ def main():
     while OPTIONS.ranks == 1 and done < 10 and time.perf_counter() - start < OPTIONS.seconds:
         step()
     blocks = list(blocks_by_steps(step) if OPTIONS.ranks > 1 else blocks_by_time(step))
+    if averager and averager.whole < averager.steps:
+        raise Cannot("hivemind averaged all %d ranks in %d of %d steps" % (OPTIONS.ranks, averager.whole, averager.steps))
     tell(rate=statistics.median(n * batch / wall for n, wall, _ in blocks),
          cpu_rate=statistics.median(n * batch / cpu for n, _, cpu in blocks), steps=done,
          peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, kernels=torch_kernels.name())
+    if averager:
+        averager.shutdown()
 
 
 try:

@@ -10,6 +10,7 @@
 
 #include "compress/check.h"
 #include "mesh/core/servers.h"
+#include "tests/support/mutant.h"
 #include "tests/support/rings.h"
 
 enum { ALL = (1 << RINGS_SHARDS) - 1, ELEMS = 8 };
@@ -211,6 +212,22 @@ a_total_that_contradicts_the_plan_breaks_it(void **state)
     assert_int_equal(after(2, true, 1, &bad, 12, 4), COLLECTIVE_BROKEN);
 }
 
+/* No schedule of the simulator finds this one: a sum by the wrong server would still need the shards of all. */
+static void
+who_serves_a_range_is_compared_and_nothing_else_would_stop_another(void **state)
+{
+    (void)state;
+    const int32_t body[1] = {12};
+    struct proto_msg reduce = good_reduce(body), gather = good_gather(body);
+    for (int planted = 0; planted < 2; planted++) {
+        enum collective_status want = planted ? COLLECTIVE_RUNNING : COLLECTIVE_BROKEN;
+        core_mutants = planted ? MUTANT_STAR_OWNER : 0;
+        assert_int_equal(after(2, true, 3, &reduce, 12, 4), want);
+        assert_int_equal(after(2, true, 3, &gather, 12, 4), want);
+    }
+    core_mutants = 0;
+}
+
 /* A member without shards must be waited for, too: it says so with a contribution of zeros. */
 static void
 the_same_contribution_again_changes_nothing(void **state)
@@ -242,6 +259,7 @@ main(void)
         cmocka_unit_test(each_may_serve_a_part),
         cmocka_unit_test(a_contribution_that_contradicts_the_plan_breaks_it),
         cmocka_unit_test(a_total_that_contradicts_the_plan_breaks_it),
+        cmocka_unit_test(who_serves_a_range_is_compared_and_nothing_else_would_stop_another),
         cmocka_unit_test(the_same_contribution_again_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,204 @@
+"""Ways to exchange: sums round the ring and by servers; a job trained in every way beside PyTorch's DDP and hivemind; what
+one-peer gossip sends; and servers that do not wait for a slow node."""
+import collections
+import json
+import os
+import random
+import re
+import statistics
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+import allreduce  # noqa: E402
+from common import (HERE, MISSED, busy_by_others, failed, judged, load, loud, median_and_best, place,  # noqa: E402
+                    quietly, record, run_together, table)
+from models import batch_of, write_job  # noqa: E402
+from quota import Quota  # noqa: E402
+
+MODEL, NODES = "mlp", 4
+ASYNC = ["mesh.topology=server", "mesh.sync=async"]
+ONE_PEER = ["mesh.topology=gossip", "gossip.graph=one-peer"]
+WAYS = {"ring": [], "servers": ["mesh.topology=server", "mesh.servers=4"], "servers, async": ASYNC,
+        "gossip, one-peer": ONE_PEER, "gossip, async": ["mesh.topology=gossip", "mesh.sync=async"]}
+LINKS = {"loopback": (0, None, 120), "100 Mbit/s": (NODES, "100mbit", 40)}  # namespaces, rate, steps
+
+
+# ---- one run of ours ----
+
+def ours(programs, where, settings, steps, options, work, nodes=NODES, quotas=None):
+    """The lines of the metrics of each node, or None."""
+    job = os.path.join(work, "exchange.yaml")
+    write_job(job, "exchange", MODEL, steps, shards=options.shards, peers=nodes)
+    folders = [tempfile.mkdtemp(dir=work) for _ in range(nodes)]
+    commands = []
+    for rank, folder in enumerate(folders):
+        own = [programs["meshnode"], job, "--out", folder, "--threads", "1", "--quiet", "--interface", where.interface()]
+        own = where.inside(rank, own + [word for pair in settings for word in ("--set", pair)])
+        commands.append(quotas[rank].inside(own) if quotas else own)
+    if run_together(commands, {}, 600) is None:
+        return None
+    lines = [[json.loads(line) for line in open(os.path.join(f, "metrics.jsonl"))] for f in folders]
+    peers = [json.load(open(os.path.join(f, "result.json")))["peers_max"] for f in folders]
+    if min(peers) != nodes:
+        failed("%s: nodes met %s others, expected %d" % (" ".join(settings) or "ring", peers, nodes - 1))
+        return None
+    return lines
+
+
+def rate_of(lines, batch):
+    """Samples per second of the whole mesh after the first fifth of the steps."""
+    steps = max(line["step"] for node in lines for line in node)
+    first = steps // 5
+    begin = min(line["time_s"] for node in lines for line in node if line["step"] > first)
+    end = max(node[-1]["time_s"] for node in lines)
+    return batch * (steps - first) / max(1e-9, end - begin)
+
+
+def sent_per_step(lines):
+    """Bytes of the mean node."""
+    steps = max(line["step"] for node in lines for line in node)
+    return sum(line["tx_bytes"] for node in lines for line in node) / len(lines) / steps
+
+
+# ---- one run of PyTorch ----
+
+def rival(kind):
+    def run(programs, where, steps, options, work):
+        job = os.path.join(work, "torch.yaml")
+        write_job(job, "bench", MODEL, 1, shards=options.shards)
+        port, meet = random.randrange(20000, 30000), os.path.join(tempfile.mkdtemp(dir=work), "meet")
+        commands = []
+        for rank in range(NODES):
+            own = [programs[kind], os.path.join(HERE, "torch_train.py"), job, "--ranks", str(NODES), "--rank", str(rank),
+                   "--port", str(port), "--host", where.host(0), "--own-host", where.host(rank), "--steps", str(steps)]
+            commands.append(where.inside(rank, own + (["--hivemind", meet] if kind == "hivemind" else [])))
+        text = run_together(commands, {"GLOO_SOCKET_IFNAME": where.interface()}, 600) or ""
+        found = [json.loads(line[3:]) for line in text.splitlines() if line.startswith("TR ")]
+        cannot = [one["cannot"] for one in found if "cannot" in one]
+        if cannot:
+            loud("NOT MEASURED: " + cannot[0])
+        return sum(one["rate"] for one in found) if len(found) == NODES and not cannot else None
+    return run
+
+
+RIVALS = {"DDP (Gloo)": ("torch", rival("torch"), 1), "hivemind": ("hivemind", rival("hivemind"), 4)}  # fewer steps
+
+
+def measure(programs, where, link, options, work):
+    """{name: {round: samples per second}}, {way: {round: bytes}}"""
+    rates, sent = collections.defaultdict(dict), collections.defaultdict(dict)
+    steps, batch = LINKS[link][2] // (4 if options.quick else 1), batch_of(MODEL, options.shards)
+    names = list(WAYS) + [name for name, (program, _, _) in RIVALS.items() if program in programs]
+    for number in range(options.rounds or (1 if options.quick else 3)):
+        for name in random.sample(names, len(names)):
+            if not re.search(options.only, name):
+                continue
+            if name in WAYS:
+                lines = ours(programs, where, WAYS[name], steps, options, work)
+                rate = rate_of(lines, batch) if lines else None
+                sent[name].update({number: sent_per_step(lines)} if lines else {})
+            else:
+                rate = RIVALS[name][1](programs, where, max(12, steps // RIVALS[name][2]), options, work)
+            if rate:
+                rates[name][number] = rate
+                record(options, number, "exchange", "EX,%s,%s,%.1f" % (link, name, rate))
+        print("  round %d, %s" % (number + 1, link), file=sys.stderr, flush=True)
+    return rates, sent
+
+
+def model_bytes(programs, options, work):
+    job = os.path.join(work, "model.yaml")
+    write_job(job, "model", MODEL, 1, shards=options.shards)
+    count = re.search(r"^total +(\d+) parameters", quietly([programs["meshnode"], "check", job]).stdout, re.M)
+    return 4 * int(count[1])
+
+
+def training(programs, options, work):
+    model = model_bytes(programs, options, work)
+    for link, (count, rate, _) in LINKS.items():
+        print("## One job in every way: MLP, batch %d, %d processes of one thread, %s\n" % (
+            batch_of(MODEL, options.shards), NODES, link))
+        others = busy_by_others()
+        with place(count, rate) as where:
+            if not where:
+                continue
+            rates, sent = measure(programs, where, link, options, work)
+        print(load(others) + "\n")
+        rows = []
+        for name in [*WAYS, *RIVALS]:
+            if not rates.get(name):
+                continue
+            ratios = [median_and_best(rates[name], rates[r], 1.0) if name in WAYS and rates.get(r) else "–" for r in RIVALS]
+            text = "%.2f" % (statistics.median(sent[name].values()) / model) if sent.get(name) else "–"
+            rows.append([name, "%.0f" % statistics.median(rates[name].values()), *ratios, text])
+        table(["", "samples per second", *("/ %s" % r for r in RIVALS), "models that a node sends per step"], rows)
+
+
+# ---- what one-peer gossip sends ----
+
+def gossip_bytes(programs, options, work):
+    print("## One-peer gossip: models that a node sends per step\n")
+    model, cells = model_bytes(programs, options, work), []
+    with place(0) as where:
+        for nodes in (2, 4, 8):
+            lines = ours(programs, where, ONE_PEER, 30, options, work, nodes)
+            value = sent_per_step(lines) / model if lines else None
+            far = value is not None and abs(value - 1) > 0.05
+            if far:
+                MISSED.append("one-peer gossip of %d nodes sends %.2f models per step" % (nodes, value))
+            cells.append("–" if value is None else "**%.3f** (1 ± 0.05%s)" % (value, ", MISSED" if far else ""))
+    table(["nodes", "2", "4", "8"], [["models per step", *cells]])
+
+
+# ---- servers that do not wait, and a slow node ----
+
+def ticket_rate(lines):
+    """Tickets per second of all nodes together after the first fifth."""
+    times = sorted(line["time_s"] for node in lines for line in node)
+    times = times[len(times) // 5:]
+    return (len(times) - 1) / (times[-1] - times[0])
+
+
+def with_shares(programs, where, shares, options, work):
+    quotas = [Quota("bench%d-%d" % (os.getpid(), r), share) for r, share in enumerate(shares)]
+    try:
+        lines = ours(programs, where, ASYNC, 30 if options.quick else 60, options, work, len(shares), quotas)
+    finally:
+        for quota in quotas:
+            quota.remove()
+    return ticket_rate(lines) if lines else None
+
+
+def slow_node(programs, options, work):
+    """Quotas of 0.4 of a CPU for three nodes, 0.08 for the fourth."""
+    print("## Servers that do not wait: one of four nodes at a fifth of the speed\n")
+    if not Quota.usable():
+        loud("NOT MEASURED: a slow node: no cgroup with a CPU quota can be made here (root)")
+        return
+    fast, slow, rows, others = 0.4, 0.08, collections.defaultdict(dict), busy_by_others()
+    with place(0) as where:
+        for number in range(options.rounds or (1 if options.quick else 3)):
+            alone = [with_shares(programs, where, [share], options, work) for share in (fast, slow)]
+            together = with_shares(programs, where, [fast, fast, fast, slow], options, work)
+            if all(alone) and together:
+                rows["own"][number], rows["all"][number] = 3 * alone[0] + alone[1], together
+                rows["fast"][number], rows["slow"][number] = alone
+    if not rows:
+        return
+    middle = {name: statistics.median(values.values()) for name, values in rows.items()}
+    ratio = statistics.median(rows["all"][k] / rows["own"][k] for k in rows["all"])
+    print(load(others) + "\n")
+    table(["a fast node alone", "the slow one alone", "three and one", "together", "together / sum of the own speeds"],
+          [["%.1f tickets/s" % middle[k] for k in ("fast", "slow", "own", "all")] + [judged(ratio, 0.9)]])
+
+
+def exchange(programs, options, work):
+    if "bench_allreduce" in programs and re.search(options.only, "sums"):
+        allreduce.exchange(programs, options, work)
+    if "meshnode" not in programs:
+        return
+    training(programs, options, work)
+    gossip_bytes(programs, options, work)
+    slow_node(programs, options, work)
