@@ -129,6 +129,42 @@ an_old_gradient_counts_less_if_that_is_asked_for(void **unused)
     }
 }
 
+/* The reference case (Zhang et al. 2016): c gradients make one update, each counts 1 / max(1, tau). */
+static void
+the_gradients_of_an_update_count_by_their_own_age(void **unused)
+{
+    (void)unused;
+    open_with(sgd, 4, true);
+    for (uint64_t tau = 0; tau < 4; tau++) /* 1 + 1 + 1/2 + 1/3 */
+        take_all(0.25f, tau, tau, tau == 3);
+    assert_true(fabsf(state.params[0] + 0.5f * 0.25f * (2.0f + 1.0f / 2 + 1.0f / 3)) < 1e-5f);
+    close_all();
+}
+
+/* With as many gradients to an update as a step has shards, softsync is bsp: one step of the optimiser, also with
+ * memory; with c = 1, each gradient is a step of its own. */
+static void
+softsync_of_all_shards_is_bsp_and_of_one_is_async(void **unused)
+{
+    (void)unused;
+    const struct optim_spec heavy = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
+    const float g = 0.25f, all = SHARDS * g;
+    float once = 0, velocity = 0;
+    open_with(heavy, SHARDS, true);
+    for (unsigned s = 0; s < 2 * SHARDS; s++)
+        take_all(g, s, 0, s % SHARDS == SHARDS - 1);
+    assert_true(fabsf(state.params[0] + 0.5f * (all + (all + 0.5f * all))) < 1e-3f);
+    close_all();
+    open_with(heavy, 1, true);
+    for (unsigned s = 0; s < SHARDS; s++) {
+        take_all(g, s, 0, true);
+        velocity = 0.5f * velocity + all; /* of S g with the rate / S */
+        once -= 0.5f / SHARDS * velocity;
+        assert_true(fabsf(state.params[0] - once) < 1e-4f);
+    }
+    close_all();
+}
+
 static void
 exponents_follow_as_those_of_exact_do(void **unused)
 {
@@ -187,6 +223,8 @@ main(void)
         cmocka_unit_test(the_shards_of_a_step_move_parameters_as_the_step_does),
         cmocka_unit_test(softsync_moves_nothing_before_the_last_gradient_of_an_update),
         cmocka_unit_test(an_old_gradient_counts_less_if_that_is_asked_for),
+        cmocka_unit_test(the_gradients_of_an_update_count_by_their_own_age),
+        cmocka_unit_test(softsync_of_all_shards_is_bsp_and_of_one_is_async),
         cmocka_unit_test(exponents_follow_as_those_of_exact_do),
         cmocka_unit_test(copies_and_values_arrive_as_they_were),
     };
