@@ -1,15 +1,25 @@
 /* pass.c - the memory of one block of rows on its way through a model.
  *
- * It is one block: the struct, the batch, one buffer per layer that neither is a view nor works in place (fewer when
- * some are computed again: segment.c; in evaluation two that alternate, and one more for each residual that holds
- * one), what kinds save, two gradient buffers that alternate, scratch. */
+ * It is one block: the struct, the batch, scratch, and all buffers that live for a while, which share memory as their
+ * lifetimes allow (lifetime.h). Time is counted in calls: layer l of L runs forward at time l and backward at time
+ * 2 L - l, between them comes the loss at time L.
+ *
+ *     output     of a layer that neither is a view nor works in place: until its last reader, forward or backward.
+ *                Of a segment that is computed again (segment.c) also from then on, but not in between
+ *     saved      what a kind keeps from forward to backward, or from one backward to another
+ *     gradient   of an output: from the layer after it to the layer itself; element-wise layers share one */
 #include "nn/pass.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { ALIGN = 64 };
+#include "nn/lifetime.h"
+
+enum { ALIGN = LIFETIME_ALIGN };
+
+static const struct span NEVER = {1, 0};
 
 /* Hands out aligned pieces of a block; with no block yet it only counts. */
 struct carver {
@@ -30,95 +40,142 @@ carve(struct carver *carver, size_t rows, size_t row_bytes)
     return carver->base == NULL ? NULL : carver->base + at;
 }
 
-/* Buffers of an evaluation: one for each residual that is open, what a layer reads and what it writes. */
-enum { SPARES = NN_NEST_MAX + 2 };
+/* All buffers with a lifetime, and the pointers of the pass that they belong to. */
+struct plan {
+    struct nn_pass *pass;
+    const struct layer *layer;
+    size_t layers, count;
+    struct lifetime buffer[3 * NN_LAYERS_MAX];
+    void *owner[3 * NN_LAYERS_MAX]; /* each a pointer */
+    bool overflow;
+};
+
+static void
+plan_add(struct plan *plan, size_t row_bytes, struct span first, struct span again, void *owner)
+{
+    struct lifetime *it = &plan->buffer[plan->count];
+    plan->overflow |= __builtin_mul_overflow(plan->pass->rows_max, row_bytes, &it->bytes);
+    it->span[0] = first;
+    it->span[1] = again;
+    plan->owner[plan->count++] = owner;
+}
 
 static size_t
-nest_depth(const struct nn_model *model)
+later(size_t a, size_t b)
 {
-    size_t depth = 0, deepest = 0;
-    for (size_t l = 0; l < model->layer_count; l++) {
-        depth += model->layer[l].kind == &residual_kind;
-        depth -= model->layer[l].kind == &residual_end_kind;
-        deepest = depth > deepest ? depth : deepest;
-    }
-    return deepest;
+    return a > b ? a : b;
 }
 
-/* The first spare that is neither `at` nor held. */
-static float *
-spare_choose(float *const *spare, const float *at, float *const *held, size_t depth)
+static size_t
+backward_at(const struct plan *plan, size_t l)
 {
-    for (;; spare++) {
-        bool used = *spare == at;
-        for (size_t i = 0; i < depth; i++)
-            used |= *spare == held[i];
-        if (!used)
-            return *spare;
-    }
+    return 2 * plan->layers - l;
 }
 
-/* Of an evaluation. */
+/* The time at which the segment of layer `l` is computed again; 0: it is not. */
+static size_t
+again_at(const struct plan *plan, size_t l)
+{
+    const struct layer *layer = plan->layer;
+    size_t last = l;
+    while (last + 1 < plan->layers && layer[last + 1].segment == layer[l].segment)
+        last++;
+    return plan->pass->training && last + 1 < plan->layers ? backward_at(plan, last) : 0;
+}
+
+/* Of the output of layer `l` and of those after it that are the same memory. */
 static void
-spares_lay(struct nn_pass *pass, struct carver *carver, size_t largest)
+output_plan(struct plan *plan, size_t l)
 {
-    const struct nn_model *model = pass->model;
-    float *at = pass->batch.x, *spare[SPARES] = {0}, *held[NN_NEST_MAX] = {0};
-    size_t depth = 0, spares = nest_depth(model) + 2;
-    for (size_t i = 0; i < spares; i++)
-        spare[i] = carve(carver, pass->rows_max, largest * sizeof(float));
-    for (size_t l = 0; l < model->layer_count; l++) {
-        const struct layer *layer = &model->layer[l];
-        if (!layer->in_place && carver->base != NULL)
-            at = spare_choose(spare, at, held, depth);
-        if (layer->kind == &residual_kind)
-            held[depth++] = at;
-        depth -= layer->kind == &residual_end_kind;
-        pass->out[l] = at;
-    }
+    const struct layer *layer = plan->layer;
+    size_t end = l, last, back = 0, again = again_at(plan, l);
+    do {
+        bool needed = layer[end].kind->reads_output || layer[end].relu_grad_after;
+        back = needed ? later(back, backward_at(plan, end)) : back;
+        end++;
+    } while (end < plan->layers && layer[end].in_place);
+    last = end; /* the next layer or the loss */
+    for (size_t i = l; i < end; i++)
+        last = layer[i].kind == &residual_kind ? later(last, layer[i].partner) : last;
+    if (end < plan->layers)
+        back = later(back, backward_at(plan, segment_pins(&layer[end]) ? 0 : end));
+    if (!plan->pass->training)
+        back = 0;
+    bool gone = again > 0 && !layer[l].kept; /* what is kept may be written once more then, too */
+    plan_add(plan, layer[l].out_size * sizeof(float),
+             (struct span){l, gone ? last : later(later(last, back), again)},
+             gone ? (struct span){again, back} : NEVER, &plan->pass->out[l]);
 }
 
 static void
-output_lay(struct nn_pass *pass, struct carver *carver, size_t l)
+saved_plan(struct plan *plan, size_t l)
 {
-    const struct layer *layer = &pass->model->layer[l];
-    if (layer->in_place)
-        pass->out[l] = l == 0 ? pass->batch.x : pass->out[l - 1];
+    const struct layer *layer = &plan->layer[l];
+    size_t bytes = layer_saved(layer), again = again_at(plan, l), back = backward_at(plan, l);
+    if (bytes == 0)
+        return;
+    if (layer->kind->saves_gradient)
+        plan_add(plan, bytes, (struct span){back, backward_at(plan, layer->partner)}, NEVER,
+                 &plan->pass->saved[l]);
     else
-        pass->out[l] = carve(carver, pass->rows_max, layer->out_size * sizeof(float));
+        plan_add(plan, bytes, (struct span){l, again > 0 ? l : back},
+                 again > 0 ? (struct span){again, back} : NEVER, &plan->pass->saved[l]);
+}
+
+/* Of layer `l` and of the element-wise ones that hand the same buffer on. Returns the first one of them. */
+static size_t
+gradient_plan(struct plan *plan, size_t l)
+{
+    size_t first = l, from = l + 1 < plan->layers ? backward_at(plan, l + 1) : plan->layers;
+    while (first > 0 && plan->layer[first].kind->element_wise)
+        first--;
+    plan_add(plan, plan->layer[l].out_size * sizeof(float),
+             (struct span){from, plan->pass->training ? backward_at(plan, first) : from}, NEVER,
+             &plan->pass->grad[l]);
+    return first;
 }
 
 static void
-saved_lay(struct nn_pass *pass, struct carver *carver, size_t l)
+plan_make(struct plan *plan)
 {
-    size_t bytes = layer_saved(&pass->model->layer[l]);
-    if (bytes > 0)
-        pass->saved[l] = carve(carver, pass->rows_max, bytes);
+    size_t l;
+    for (size_t i = 0; i < plan->layers; i++) {
+        if (!plan->layer[i].in_place)
+            output_plan(plan, i);
+        if (plan->pass->training)
+            saved_plan(plan, i);
+    }
+    for (l = gradient_plan(plan, plan->layers - 1);
+         plan->pass->training && plan->layer[l].wants_dx;)
+        l = gradient_plan(plan, l - 1);
 }
 
-/* What is kept, then the insides of all segments, each from the same place on. */
+/* Buffers that layers share with those beside them. */
 static void
-outputs_lay(struct nn_pass *pass, struct carver *carver)
+shared_set(struct nn_pass *pass)
 {
-    const struct nn_model *model = pass->model;
-    for (size_t l = 0; l < model->layer_count; l++) {
-        if (model->layer[l].kept && !model->layer[l].in_place)
-            output_lay(pass, carver, l);
-        if (segment_pins(&model->layer[l]))
-            saved_lay(pass, carver, l);
+    const struct layer *layer = pass->model->layer;
+    for (size_t l = 0; l < pass->model->layer_count; l++)
+        if (layer[l].in_place)
+            pass->out[l] = l == 0 ? pass->batch.x : pass->out[l - 1];
+    for (size_t l = pass->model->layer_count - 1; l > 0; l--)
+        if (layer[l].kind->element_wise)
+            pass->grad[l - 1] = pass->grad[l];
+}
+
+static void
+plan_lay(struct nn_pass *pass, struct carver *carver)
+{
+    struct plan plan = {
+        .pass = pass, .layer = pass->model->layer, .layers = pass->model->layer_count};
+    plan_make(&plan);
+    size_t bytes = plan.overflow ? SIZE_MAX : lifetime_place(plan.buffer, plan.count);
+    char *base = carve(carver, 1, bytes);
+    for (size_t i = 0; base != NULL && i < plan.count; i++) {
+        const void *at = base + plan.buffer[i].at;
+        memcpy(plan.owner[i], &at, sizeof at);
     }
-    size_t first = carver->used, end = first;
-    for (size_t l = 0; l < model->layer_count; l++) {
-        const struct layer *layer = &model->layer[l];
-        if (l > 0 && layer->segment != model->layer[l - 1].segment)
-            carver->used = first;
-        if (!layer->kept || layer->in_place)
-            output_lay(pass, carver, l);
-        if (!segment_pins(layer))
-            saved_lay(pass, carver, l);
-        end = carver->used > end ? carver->used : end;
-    }
-    carver->used = end;
+    shared_set(pass);
 }
 
 /* Set every pointer of the pass; the bytes used, or SIZE_MAX. */
@@ -126,24 +183,15 @@ static size_t
 pass_lay(struct nn_pass *pass, struct carver *carver)
 {
     const struct nn_model *model = pass->model;
-    size_t out = nn_output_size(model), largest = 0;
-    for (size_t l = 0; l < model->layer_count; l++)
-        largest = model->layer[l].out_size > largest ? model->layer[l].out_size : largest;
+    size_t shard = pass->rows_max / pass->shards_max;
     carve(carver, 1, sizeof *pass);
     pass->batch.x = carve(carver, pass->rows_max, model->input_size * sizeof(float));
     pass->batch.label = carve(carver, pass->rows_max, model->loss.positions * sizeof(int32_t));
     if (model->loss.positions == 1)
-        pass->batch.target = carve(carver, pass->rows_max, out * sizeof(float));
-    if (pass->training)
-        outputs_lay(pass, carver);
-    else
-        spares_lay(pass, carver, largest);
-    pass->grad[0] = carve(carver, pass->rows_max, (pass->training ? largest : out) * sizeof(float));
-    pass->grad[1] = carve(carver, pass->training ? pass->rows_max : 0, largest * sizeof(float));
+        pass->batch.target = carve(carver, pass->rows_max, nn_output_size(model) * sizeof(float));
     pass->scratch =
-        carve(carver, 1,
-              nn_team_scratch(model, pass->rows_max / pass->shards_max, pass->shards_max) *
-                  sizeof(float));
+        carve(carver, 1, nn_team_scratch(model, shard, pass->shards_max) * sizeof(float));
+    plan_lay(pass, carver);
     return carver->overflow ? SIZE_MAX : carver->used;
 }
 

@@ -11,10 +11,9 @@ struct nn_pass {
     struct nn_batch batch;
     float *out[NN_LAYERS_MAX]; /* [rows, out] of each layer */
     void *saved[NN_LAYERS_MAX];
-    float *grad[2];
-    float scale;      /* the scale that nn_loss got */
-    unsigned grad_at; /* which of the two has the gradient of the next layer */
-    unsigned live;    /* the segment whose activations are in memory */
+    float *grad[NN_LAYERS_MAX]; /* the gradient of each output, where one is computed */
+    float scale;                /* the scale that nn_loss got */
+    unsigned live;              /* the segment whose activations are in memory */
     float *scratch;
     const struct nn_team *team; /* NULL: none */
     unsigned shards;

@@ -84,7 +84,7 @@ loss_shard(void *arg, size_t shard)
     batch.label += first * spec->positions;
     batch.target = batch.target == NULL ? NULL : batch.target + first * n;
     loss_rows(spec, &batch, nn_pass_output(pass) + first * n, call->scale,
-              pass->grad[0] + first * n, &call->out[shard]);
+              pass->grad[pass->model->layer_count - 1] + first * n, &call->out[shard]);
 }
 
 void
@@ -92,7 +92,6 @@ nn_loss(const struct nn_model *model, struct nn_pass *pass, float scale, struct 
 {
     assert(model == pass->model);
     struct loss_call call = {pass, scale, out};
-    pass->grad_at = 0;
     pass->scale = scale;
     team_shards(pass, loss_shard, &call);
 }
@@ -128,7 +127,7 @@ backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const flo
         .rows = pass->batch.rows,
         .x = l == 0 ? pass->batch.x : pass->out[l - 1],
         .y = pass->out[l],
-        .dy = pass->grad[pass->grad_at],
+        .dy = pass->grad[l],
         .params = params,
         .context = context,
         .saved = pass->saved[l],
@@ -162,10 +161,8 @@ nn_backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
     assert(l < model->layer_count);
     const struct layer *layer = &model->layer[l];
     recompute(model, l, pass, params, context);
-    unsigned next = layer->kind->element_wise ? pass->grad_at : pass->grad_at ^ 1;
     if (!layer->backward_done && (layer->wants_dx || (sink && layer->weight_count > 0)))
-        backward(model, l, pass, params, context, sink, layer->wants_dx ? pass->grad[next] : NULL);
-    pass->grad_at = next;
+        backward(model, l, pass, params, context, sink, layer->wants_dx ? pass->grad[l - 1] : NULL);
 }
 
 void

@@ -263,6 +263,7 @@ const struct layer_kind dense_kind = {
     .by_columns = true,
     .by_shards = true,
     .joins_relu = true,
+    .saves_gradient = true,
     .shape = shape,
     .saved = saved,
     .scratch = scratch,

@@ -73,10 +73,11 @@ struct layer_kind {
     bool by_rows;
     bool
         by_shards; /* backward without dx takes the rows of several shards, if their sinks take integers */
-    bool draws;        /* context.first_row matters */
-    bool by_units;     /* gradients of weights may be computed in layer_io.parts pieces */
-    bool by_columns;   /* so may y and dx */
-    bool reads_output; /* backward needs y (or, in place, x), unchanged by later layers */
+    bool draws;          /* context.first_row matters */
+    bool by_units;       /* gradients of weights may be computed in layer_io.parts pieces */
+    bool by_columns;     /* so may y and dx */
+    bool saves_gradient; /* saved is written in backward, for the partner's */
+    bool reads_output;   /* backward needs y (or, in place, x), unchanged by later layers */
     /* It obeys layer.relu_after, .relu_grad_after and .relu_before. */
     bool joins_relu, joins_relu_grad, joins_relu_before;
     /* Checks spec against ->in and sets ->out and ->weight. Returns 0, or -EINVAL with what is wrong in `why`. */

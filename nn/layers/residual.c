@@ -54,6 +54,7 @@ const struct layer_kind residual_end_kind = {
     .by_rows = true,
     .element_wise = true,
     .shape = layer_same_shape,
+    .saves_gradient = true,
     .saved = add_saved,
     .forward = add,
     .backward = add_backward,
