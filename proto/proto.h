@@ -268,6 +268,7 @@ struct proto_ask {
     uint32_t part;      /* elements [part * PROTO_CHUNK_MAX, ...) */
     uint64_t plan_hash; /* for this plan, */
     uint64_t phase;     /* and this phase of it */
+    uint64_t check;     /* of the body and the other fields: mesh/core/gossip.h */
 };
 
 enum proto_flow_kind {
@@ -286,6 +287,7 @@ struct proto_flow {
     uint32_t part;
     uint64_t plan_hash, phase; /* as in the ASK that it answers */
     uint64_t weight;           /* of push-sum, in units of 2^-24; the weight of a copy */
+    uint64_t check;            /* as in ASK */
 };
 
 /* --- The engine push: mesh/core/push.h. A ticket in hand is its number plus one; 0: none. --------- */

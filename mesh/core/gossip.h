@@ -236,8 +236,9 @@ struct gossip {
     double distance,
         square; /* root mean square difference from neighbours; sums for the next one */
     uint64_t square_count;
-    uint64_t shared; /* flows given or taken */
-    uint64_t lost;   /* flows to nodes that were away, whose place was needed */
+    uint64_t shared;  /* flows given or taken */
+    uint64_t lost;    /* flows to nodes that were away, whose place was needed */
+    uint64_t damaged; /* messages with a wrong check */
     uint64_t told_plan;
     enum gossip_stage told_stage;
 };
@@ -263,6 +264,13 @@ void gossip_link_on_flow(struct gossip *g, const struct core *core, int i,
 /* Sends an ASK for the next flow, or about the last one. */
 void gossip_link_send(struct gossip *g, const struct core *core, int i,
                       const struct gossip_link *link, size_t p, enum proto_ask_kind kind);
+/* Sends an ASK or a FLOW with its check: the linear checksum of the body (compress/check.h), mixed with the other fields.
+ * So a bit that flips on the way is seen wherever it was. */
+void gossip_link_post(const struct core *core, int i, struct proto_msg *msg, const int32_t *body,
+                      size_t count);
+/* Is it as it was sent? */
+bool gossip_link_sound(struct gossip *g, const struct core *core, int i,
+                       const struct proto_msg *msg, const struct core_frame *frame);
 /* A session has ended: what waits without one is dropped. */
 void gossip_link_gone(struct gossip *g, const struct core *core);
 /* Is anything open with this node? */

@@ -61,7 +61,7 @@ gossip_copy_on_ask(struct gossip *g, const struct core *core, int i, const struc
                                                      .share = ask->kind,
                                                      .weight = g->weight[ask->part]});
     g->copy.sent_at = core->awake;
-    peers_send_bulk(core, i, &msg, g->scratch, count * sizeof *g->scratch);
+    gossip_link_post(core, i, &msg, g->scratch, count);
 }
 
 /* --- Fetching ------------------------------------------------------------------------------------ */
@@ -105,7 +105,7 @@ ask(struct gossip *g, const struct core *core, int i, unsigned of)
         if (g->copy.got[donor->next] >> of & 1)
             continue;
         msg.ask.part = donor->next;
-        peers_send_bulk(core, i, &msg, NULL, 0);
+        gossip_link_post(core, i, &msg, NULL, 0);
         donor->under++;
     }
 }

@@ -156,11 +156,13 @@ on_flow(struct core *core, int i, const struct proto_flow *flow, const struct co
 static void
 on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
 {
-    if (core->gossip->stage == GOSSIP_START)
+    bool ours = msg->type == PROTO_ASK || msg->type == PROTO_FLOW;
+    if (core->gossip->stage == GOSSIP_START || !ours ||
+        !gossip_link_sound(core->gossip, core, i, msg, frame))
         return;
     if (msg->type == PROTO_ASK)
         on_ask(core, i, &msg->ask, frame);
-    else if (msg->type == PROTO_FLOW)
+    else
         on_flow(core, i, &msg->flow, frame);
 }
 

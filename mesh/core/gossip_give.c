@@ -13,7 +13,7 @@ send_flow(const struct core *core, int i, const struct proto_flow *flow, const i
     msg.flow.to = core->peers.peers[i].node.incarnation;
     size_t count = body ? gossip_count(&core->config, flow->part) : 0;
     if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
-        peers_send_bulk(core, i, &msg, body, count * sizeof *body);
+        gossip_link_post(core, i, &msg, body, count);
 }
 
 void

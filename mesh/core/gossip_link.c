@@ -1,8 +1,10 @@
 /* gossip_link.c - numbered links, and the taker's end of flows. See gossip.h. */
 #include <assert.h>
 
+#include "compress/check.h"
 #include "mesh/core/gossip.h"
 #include "mesh/core/internal.h"
+#include "proto/mix.h"
 
 /* --- Links --------------------------------------------------------------------------------------- */
 
@@ -109,6 +111,52 @@ gossip_link_retry_later(const struct core *core, struct gossip_link *link)
     link->retry_at = awake_after(core->awake, link->retry_us);
 }
 
+/* --- Messages ------------------------------------------------------------------------------------- */
+
+static uint64_t
+check_of_message(const struct proto_msg *msg, const void *body, size_t count)
+{
+    const struct proto_ask *a = &msg->ask;
+    const struct proto_flow f =
+        msg->type == PROTO_FLOW ? msg->flow : (struct proto_flow){a->kind,   a->to,   a->link,
+                                                                  a->number, a->part, a->plan_hash,
+                                                                  a->phase,  0,       0};
+    uint64_t hash = mix64_pair(mix64_pair(f.kind, f.to), f.link);
+    hash = mix64_pair(mix64_pair(hash, f.number), f.part);
+    hash = mix64_pair(mix64_pair(hash, f.plan_hash), f.phase);
+    return mix64_pair(mix64_pair(hash, f.weight), check_of(body, 0, count));
+}
+
+void
+gossip_link_post(const struct core *core, int i, struct proto_msg *msg, const int32_t *body,
+                 size_t count)
+{
+    uint64_t *check = msg->type == PROTO_FLOW ? &msg->flow.check : &msg->ask.check;
+    *check = check_of_message(msg, body, count);
+    peers_send_bulk(core, i, msg, body, count * sizeof *body);
+}
+
+/* Says so the first time, and then ever more rarely: one line may come again and again. */
+bool
+gossip_link_sound(struct gossip *g, const struct core *core, int i, const struct proto_msg *msg,
+                  const struct core_frame *frame)
+{
+    uint64_t check = msg->type == PROTO_FLOW ? msg->flow.check : msg->ask.check;
+    bool whole = frame->size % sizeof(int32_t) == 0;
+    size_t count = frame->size / sizeof(int32_t);
+    if ((whole && check == check_of_message(msg, frame->data, count)) ||
+        core_mutant(MUTANT_GOSSIP_CHECK))
+        return true;
+    g->damaged++;
+    if ((g->damaged & (g->damaged - 1)) != 0)
+        return false;
+    char who[PROTO_WHO_MAX];
+    report_who(core, i, who);
+    core_log(core, 4, "values from %s came damaged and are sent again; so far: %llu", who,
+             (unsigned long long)g->damaged);
+    return false;
+}
+
 /* --- Taking -------------------------------------------------------------------------------------- */
 
 void
@@ -131,7 +179,7 @@ gossip_link_send(struct gossip *g, const struct core *core, int i, const struct 
         values = g->scratch;
     }
     if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
-        peers_send_bulk(core, i, &msg, count > 0 ? values : NULL, count * sizeof *values);
+        gossip_link_post(core, i, &msg, count > 0 ? values : NULL, count);
 }
 
 static void
@@ -226,9 +274,10 @@ static bool
 sound(const struct gossip *g, const struct core *core, const struct proto_flow *flow,
       const struct core_frame *frame)
 {
-    bool none = flow->kind == PROTO_FLOW_VOID;
+    bool none = flow->kind == PROTO_FLOW_VOID, weighs = core->config.gossip->push_sum && !none;
     size_t size = none ? 0 : gossip_count(&core->config, flow->part) * sizeof(int32_t);
-    return frame->size == size && gossip_flow_fits(g->weight[flow->part], (int64_t)flow->weight);
+    return frame->size == size && (weighs || flow->weight == 0) &&
+           gossip_flow_fits(g->weight[flow->part], (int64_t)flow->weight);
 }
 
 void

@@ -103,6 +103,7 @@
 #define MUTANT_GOSSIP_QUIET  (UINT64_C(1) << 6)  /* a node is quiet with flows under way to it */
 #define MUTANT_GOSSIP_WEIGHT (UINT64_C(1) << 7)  /* who joins push-sum begins with weight 1 */
 #define MUTANT_GOSSIP_MEAN   (UINT64_C(1) << 11) /* a mean goes on after the plan has changed */
+#define MUTANT_GOSSIP_CHECK  (UINT64_C(1) << 16) /* checksums are not compared */
 #define MUTANT_GOSSIP_GHOST  (UINT64_C(1) << 13) /* what was sent to a former process is taken */
 
 #ifdef MESHNODE_MUTANTS

@@ -1,7 +1,7 @@
 /* gossip.c - the engine gossip: what the trainer of each node does when its core asks for it.
  *
  * Each seed draws a graph and a method. A trainer takes a while for an update, which depends on the node, the step, its
- * shards and the values it was given. Bits do not flip, and there are no checkpoints: those are the other engine's. */
+ * shards and the values it was given. Bits flip on the way, not in memory, and there are no checkpoints: those are the other engine's. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ begin(struct sim *sim)
 {
     struct sim_profile *p = &sim->profile;
     uint64_t draw = mix64_pair(sim->seed, 0x90551);
-    p->corrupt_permille = p->memory_permille = p->header_permille = p->page_words = 0;
+    p->memory_permille = p->page_words = 0;
     p->audit_share = 0;
     p->liar = SIM_NODES_MAX;
     p->cuts_stay = false; /* then both sides have a result of their own */

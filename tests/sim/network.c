@@ -237,6 +237,38 @@ first_flip(struct sim *sim, struct proto_chunk *chunk, uint64_t bits)
         sim->moved[chunk->round]++;
 }
 
+/* Of a flow, or of an ASK for one. */
+static void
+flow_flip(struct sim *sim, struct sim_message *m)
+{
+    struct proto_msg *msg = header_unpack(sim, m);
+    if (!msg)
+        return;
+    bool flow = m->type == PROTO_FLOW;
+    struct proto_flow *f = &msg->flow;
+    struct proto_ask *a = &msg->ask;
+    uint64_t *const word[] = {
+        flow ? &f->to : &a->to,         flow ? &f->link : &a->link,
+        flow ? &f->number : &a->number, flow ? &f->plan_hash : &a->plan_hash,
+        flow ? &f->phase : &a->phase,   flow ? &f->check : &a->check,
+        flow ? &f->weight : &a->phase,
+    };
+    uint64_t field = rand_below(&sim->rand, 9), bit = UINT64_C(1) << rand_below(&sim->rand, 5);
+    uint16_t *kind = flow ? &f->kind : &a->kind;
+    uint32_t *part = flow ? &f->part : &a->part;
+    sim->counts.flips++;
+    if (field < 7)
+        *word[field] ^= bit;
+    else if (field == 7)
+        *kind ^= 1;
+    else
+        *part ^= (uint32_t)bit;
+    unsigned kinds = flow ? PROTO_FLOWS_END : PROTO_ASKS_END;
+    m->lost = *word[1] == 0 || *kind >= kinds; /* the decoder refuses it */
+    if (!m->lost)
+        header_pack(sim, m, msg);
+}
+
 static void
 header_flip(struct sim *sim, struct sim_message *m)
 {
@@ -299,6 +331,9 @@ depart(struct sim *sim, struct sim_message *m, uint64_t at)
     bool chunk = m->type == PROTO_REDUCE || m->type == PROTO_GATHER;
     if (!sim->faults_over && chunk && sim_permille(sim, p->header_permille))
         header_flip(sim, m);
+    bool flow = m->type == PROTO_ASK || m->type == PROTO_FLOW;
+    if (!sim->faults_over && flow && sim_permille(sim, p->header_permille))
+        flow_flip(sim, m);
     if (wild && sim_permille(sim, 10)) {
         struct sim_message *twin = message_new();
         *twin = *m;

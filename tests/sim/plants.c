@@ -117,6 +117,7 @@ static const struct plant plants_gossip[] = {
     {"a node is quiet with flows under way to it", MUTANT_GOSSIP_QUIET, 4000, 0, NULL},
     {"who joins push-sum begins with weight 1", MUTANT_GOSSIP_WEIGHT, 400, 0, NULL},
     {"a mean goes on after the plan has changed", MUTANT_GOSSIP_MEAN, 4000, 0, NULL},
+    {"checksums of flows are not compared", MUTANT_GOSSIP_CHECK, 4000, 0, NULL},
     {"what was sent to a former process is taken", MUTANT_GOSSIP_GHOST, 15000, 0, NULL},
 };
 

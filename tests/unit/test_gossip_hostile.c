@@ -1,0 +1,407 @@
+/* test_gossip_hostile.c - members of a gossip mesh send what no node sends, over real sockets on loopback, while they
+ * train: flows again, out of order, of unknown links, with weights that overflow, of other sizes, damaged; answers
+ * that nobody asked for; ASKs about what never was. Their own cores go on as they should. So nothing of it may count: at
+ * the end all have one result, and that is to the last unit the mean of all beginnings and updates. */
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "mesh/core/internal.h"
+#include "mesh/net/actor.h"
+#include "proto/mix.h"
+
+enum {
+    NODES = 4,
+    COUNT = 60,
+    CHUNK = 16,
+    PARTS = (COUNT + CHUNK - 1) / CHUNK,
+    SHARDS = 12,
+    STEPS = 100,
+    COMPUTE_US = 1000, /* so long computes a node */
+    MEET_S = 30,
+    DEADLINE_S = 300, /* far beyond what anything here takes: only a hang ends there */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned here;
+} meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
+
+struct way {
+    const char *name;
+    enum gossip_kind graph;
+    bool push_sum, async;
+};
+
+struct node {
+    unsigned index;
+    const struct way *way;
+    struct mesh *mesh;
+    struct gossip_config gossip;
+    struct core_bucket bucket;
+    pthread_t thread;
+    int64_t added[COUNT]; /* the beginning and all updates */
+    int32_t result[COUNT];
+    atomic_uint whole;  /* means of all nodes that this one has made */
+    atomic_uint broken; /* means of fewer, flows that were lost, copies that were adopted */
+    uint64_t draw;
+    unsigned sent[16];   /* of each kind of message */
+    atomic_uint damaged; /* lines about it */
+    struct {
+        uint64_t words[COUNT]; /* memory for state_in */
+    } state;
+};
+
+static void
+log_line(void *ctx, int level, const char *line)
+{
+    struct node *node = ctx;
+    (void)level;
+    if (strstr(line, "came damaged"))
+        atomic_fetch_add(&node->damaged, 1);
+}
+
+/* --- What no node sends --------------------------------------------------------------------------- */
+
+static uint64_t
+draw(struct node *node)
+{
+    return node->draw = mix64(node->draw);
+}
+
+enum kind {
+    /* just before the flow that was asked for, with its number and other values: */
+    HEAVY,   /* a weight that overflows, or any where there are none */
+    SHORT,   /* without its last value */
+    LONG,    /* with a value more */
+    DAMAGED, /* without its check */
+    GHOST,   /* for another process */
+    STRANGE, /* of another link */
+    /* at any time: */
+    AGAIN,      /* a flow that was taken before the last one */
+    AHEAD,      /* one that was not asked for */
+    PARTLESS,   /* of a part that there is not */
+    UNASKED,    /* a copy, a part of the mean or of the result */
+    LATE_VOID,  /* what was given before is said to be void */
+    ASK_FAR,    /* for a number far ahead */
+    ASK_NONE,   /* for number 0, or part 1,048,575 */
+    ASK_PAST,   /* of a link before this one */
+    ASK_SETTLE, /* what became of one that never was */
+    ASK_TAKEN,  /* one that was not given was taken */
+    KINDS,
+};
+
+static void
+forge_flow(struct node *node, enum kind kind, const struct gossip_link *link,
+           struct proto_flow *flow, size_t *count)
+{
+    const struct gossip_part *part = &link->parts[flow->part];
+    flow->link = link->theirs;
+    flow->number = part->given;
+    if (kind == AGAIN || kind == LATE_VOID)
+        flow->number = part->given > 1 ? part->given - 1 : 0;
+    if (kind == AHEAD)
+        flow->number = part->given + 2 + draw(node) % 1000;
+    if (kind == STRANGE)
+        flow->link += 1 + draw(node) % 1000;
+    if (kind == HEAVY)
+        flow->weight = node->way->push_sum ? PROTO_ROUND_MAX : 1;
+    if (kind == SHORT || kind == LONG)
+        *count += kind == LONG ? 1 : (size_t)-1;
+    if (kind == PARTLESS)
+        flow->part = draw(node) % 2 ? PARTS : PROTO_PARTS_MAX - 1;
+    if (kind == GHOST)
+        flow->to ^= 1;
+    if (kind == UNASKED)
+        flow->kind = (uint16_t)(PROTO_FLOW_COPY + draw(node) % 3);
+    if (kind == LATE_VOID) {
+        flow->kind = PROTO_FLOW_VOID;
+        *count = 0;
+    }
+}
+
+static void
+forge_ask(struct node *node, enum kind kind, const struct gossip_link *link, struct proto_ask *ask)
+{
+    static const enum proto_ask_kind next[2] = {PROTO_ASK_VALUES, PROTO_ASK_SHARE};
+    ask->kind = (uint16_t)next[draw(node) % 2];
+    ask->link = link->mine;
+    ask->number = link->parts[ask->part].taken + 3 + draw(node) % 1000;
+    if (kind == ASK_FAR && draw(node) % 2)
+        ask->number = PROTO_ROUND_MAX;
+    if (kind == ASK_NONE && draw(node) % 2)
+        ask->number = 0;
+    else if (kind == ASK_NONE)
+        ask->part = PROTO_PARTS_MAX - 1;
+    if (kind == ASK_PAST)
+        ask->link = ask->link > 1 ? ask->link - 1 : 0;
+    if (kind == ASK_SETTLE)
+        ask->kind = PROTO_ASK_SETTLE;
+    if (kind == ASK_TAKEN)
+        ask->kind = PROTO_ASK_TAKEN;
+}
+
+static void
+send_one(struct node *node, int i, const struct gossip_link *link, enum kind kind, uint32_t part)
+{
+    static const int32_t body[COUNT] = {1 << 30, -(1 << 30), 12345, [15] = INT32_MAX};
+    const struct core *core = node->mesh->core;
+    size_t count = gossip_count(&core->config, part);
+    struct proto_msg msg = {.type = kind < ASK_FAR ? PROTO_FLOW : PROTO_ASK};
+    if (kind < ASK_FAR) {
+        msg.flow = (struct proto_flow){.to = link->node.incarnation, .part = part};
+        forge_flow(node, kind, link, &msg.flow, &count);
+    } else if (link->parts[part].taken > 0) { /* else the other end does not know the link */
+        msg.ask = (struct proto_ask){.to = link->node.incarnation, .part = part};
+        forge_ask(node, kind, link, &msg.ask);
+    }
+    if ((msg.type == PROTO_FLOW ? msg.flow.link : msg.ask.link) == 0)
+        return; /* there is no such link yet */
+    node->sent[kind]++;
+    if (kind == DAMAGED)
+        peers_send_bulk(core, i, &msg, body, count * sizeof *body); /* without its check */
+    else
+        gossip_link_post(core, i, &msg, count ? body : NULL, count);
+}
+
+/* To each peer with which it has exchanged something. */
+static void
+harass(struct node *node)
+{
+    pthread_mutex_lock(&node->mesh->lock);
+    const struct core *core = node->mesh->core;
+    const struct gossip *g = core->gossip;
+    for (int l = 0; l < GOSSIP_LINKS; l++) {
+        int i = g->links[l].node.id ? peers_find(core, g->links[l].node) : -1;
+        for (int k = 0; k < 4 && i >= 0; k++)
+            if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
+                send_one(node, i, &g->links[l], (enum kind)(AGAIN + draw(node) % (KINDS - AGAIN)),
+                         (uint32_t)(draw(node) % PARTS));
+    }
+    pthread_mutex_unlock(&node->mesh->lock);
+}
+
+/* A flow was given and is about to be sent. */
+static void
+forestall(struct node *node, const struct gossip_note *note)
+{
+    const struct core *core = node->mesh->core;
+    const struct gossip *g = core->gossip;
+    int i = peers_find(core, note->peer);
+    for (int l = 0; l < GOSSIP_LINKS; l++)
+        if (i >= 0 && core_node_equal(g->links[l].node, note->peer) &&
+            core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
+            send_one(node, i, &g->links[l], (enum kind)(draw(node) % AGAIN), note->part);
+}
+
+static void
+on_note(void *ctx, const struct gossip_note *note)
+{
+    struct node *node = ctx;
+    if (note->event == GOSSIP_GAVE)
+        forestall(node, note);
+    bool mean = note->event == GOSSIP_MEAN;
+    bool all = mean && node->mesh->core->gossip->plan.now.count == NODES;
+    if (all)
+        atomic_fetch_add(&node->whole, 1);
+    else if (mean || note->event == GOSSIP_LOST || note->event == GOSSIP_ADOPTED)
+        atomic_fetch_add(&node->broken, 1);
+}
+
+static const struct gossip_trainer keeper = {.note = on_note};
+
+/* --- Nodes ---------------------------------------------------------------------------------------- */
+
+static void
+add(struct node *node, int32_t *own, uint64_t seed)
+{
+    for (size_t k = 0; k < COUNT; k++) {
+        own[k] = (int32_t)(mix64_pair(seed, k) & 0xfffff) - 0x80000;
+        node->added[k] += own[k];
+    }
+}
+
+/* Nobody has computed before all are about to: who is told late that all train would copy a neighbour. */
+static void
+meet(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += MEET_S;
+    pthread_mutex_lock(&meeting.lock);
+    meeting.here++;
+    pthread_cond_broadcast(&meeting.changed);
+    while (meeting.here < NODES &&
+           pthread_cond_timedwait(&meeting.changed, &meeting.lock, &until) != ETIMEDOUT)
+        continue;
+    pthread_mutex_unlock(&meeting.lock);
+}
+
+static void
+compute(struct node *node, const struct mesh_task *task)
+{
+    const struct timespec while_computing = {.tv_nsec = COMPUTE_US * 1000};
+    if (task->round == 0)
+        meet();
+    harass(node);
+    nanosleep(&while_computing, NULL);
+    add(node, mesh_own(node->mesh), mix64_pair(node->index, task->round));
+    mesh_bucket(node->mesh, 0);
+}
+
+static void
+finish(struct node *node)
+{
+    memcpy(node->result, mesh_sum(node->mesh), sizeof node->result);
+    uint64_t hash = 1;
+    for (size_t k = 0; k < COUNT; k++)
+        hash = mix64_pair(hash, (uint32_t)node->result[k]);
+    mesh_state(node->mesh, &node->state,
+               &(struct core_state){.round = STEPS, .hash = hash | 1, .done = true});
+}
+
+static void *
+train(void *arg)
+{
+    struct node *node = arg;
+    struct mesh_task task = {.kind = MESH_IDLE};
+    add(node, mesh_own(node->mesh), 0);
+    mesh_state(node->mesh, &node->state, &(struct core_state){.hash = 1});
+    while (task.kind != MESH_DONE) {
+        mesh_next(node->mesh, &task);
+        if (task.kind == MESH_REPLICA)
+            compute(node, &task);
+        else if (task.kind == MESH_RESULT)
+            finish(node);
+    }
+    return NULL;
+}
+
+static void
+start(struct node *node, unsigned index, const struct way *way, const char *group)
+{
+    struct why why = {""};
+    *node = (struct node){.index = index,
+                          .way = way,
+                          .bucket = {0, COUNT},
+                          .draw = 77 + index,
+                          .gossip = {.trainer = &keeper,
+                                     .trainer_ctx = node,
+                                     .graph = way->graph,
+                                     .push_sum = way->push_sum,
+                                     .async = way->async,
+                                     .steps = STEPS,
+                                     .count = COUNT}};
+    const struct mesh_setup setup = {
+        .hello = {.run = "test", .job_hash = 11, .numerics = 22, .kernel = "plain"},
+        .group = group,
+        .interface = "lo",
+        .shards = SHARDS,
+        .peers_min = NODES,
+        .buckets = &node->bucket,
+        .bucket_count = 1,
+        .vector_count = COUNT,
+        .state_size = sizeof node->state,
+        .chunk_elems = CHUNK,
+        .gossip = &node->gossip,
+        .log = log_line,
+        .log_ctx = node,
+    };
+    if (mesh_new(&node->mesh, &setup, &why) != 0)
+        fail_msg("mesh_new: %s", why.line);
+    if (pthread_create(&node->thread, NULL, train, node) != 0)
+        abort();
+}
+
+/* --- What must hold ------------------------------------------------------------------------------- */
+
+static void
+check_mean(const struct node *nodes)
+{
+    for (size_t k = 0; k < COUNT; k++) {
+        int64_t sum = 0;
+        for (unsigned i = 0; i < NODES; i++)
+            sum += nodes[i].added[k];
+        assert_int_equal(nodes[0].result[k], gossip_flow_ratio(sum, NODES * GOSSIP_ONE));
+    }
+}
+
+static void
+run(const struct way *way)
+{
+    static struct node nodes[NODES];
+    char group[32];
+    unsigned broken = 0, damaged = 0, means = 0;
+    snprintf(group, sizeof group, "hostile-%d-%s", (int)getpid(), way->name);
+    meeting.here = 0;
+    alarm(DEADLINE_S);
+    for (unsigned i = 0; i < NODES; i++)
+        start(&nodes[i], i, way, group);
+    for (unsigned i = 0; i < NODES; i++)
+        pthread_join(nodes[i].thread, NULL);
+    for (unsigned i = 0; i < NODES; i++) {
+        means += atomic_load(&nodes[i].whole);
+        broken += atomic_load(&nodes[i].broken);
+        damaged += atomic_load(&nodes[i].damaged);
+        mesh_destroy(&nodes[i].mesh);
+    }
+    alarm(0);
+    for (unsigned i = 1; i < NODES; i++)
+        assert_memory_equal(nodes[i].result, nodes[0].result, sizeof nodes[0].result);
+    assert_true(damaged > 0);
+    bool whole = means == 1 && broken == 0; /* on a busy machine a node may be away for a while */
+    print_message("%s: %s\n", way->name, whole ? "the exact mean" : "members were away");
+    if (whole)
+        check_mean(nodes);
+    for (unsigned k = 0, sent = 0; k < KINDS; k++, sent = 0) {
+        for (unsigned i = 0; i < NODES; i++)
+            sent += nodes[i].sent[k];
+        assert_true(sent > 0);
+    }
+}
+
+static void
+averaging_in_phases_takes_nothing_forged(void **state)
+{
+    (void)state;
+    run(&(struct way){"bsp", GOSSIP_RING, false, false});
+}
+
+static void
+averaging_in_pairs_takes_nothing_forged(void **state)
+{
+    (void)state;
+    run(&(struct way){"async", GOSSIP_RANDOM, false, true});
+}
+
+static void
+push_sum_takes_nothing_forged(void **state)
+{
+    (void)state;
+    run(&(struct way){"push-sum", GOSSIP_EXPONENTIAL, true, false});
+}
+
+int
+main(int argc, char **argv)
+{
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]); /* one case, or a pattern with * */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(averaging_in_phases_takes_nothing_forged),
+        cmocka_unit_test(averaging_in_pairs_takes_nothing_forged),
+        cmocka_unit_test(push_sum_takes_nothing_forged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
