@@ -200,6 +200,8 @@ record(struct metrics *metrics, const struct metrics_step *step, uint64_t now)
     if (joins) {
         metrics_test_set(metrics->last, step);
         metrics->at = metrics->last_at;
+        int rc = metrics->begun ? ftruncate(metrics->fd, metrics->at) : 0;
+        (void)rc; /* its figures may have been longer than those that are written next */
     } else {
         json_decref(metrics->last);
         metrics->last = metrics_step_object(step, (double)(now - metrics->started_us) / 1e6,

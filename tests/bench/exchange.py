@@ -12,13 +12,14 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 import allreduce  # noqa: E402
-from common import (HERE, MISSED, busy_by_others, failed, judged, load, loud, median_and_best, place,  # noqa: E402
+from common import (HERE, MISSED, ROOT, busy_by_others, failed, judged, load, loud, median_and_best, place,  # noqa: E402
                     quietly, record, run_together, table)
 from models import batch_of, write_job  # noqa: E402
 from quota import Quota  # noqa: E402
 
 MODEL, NODES = "mlp", 4
-ASYNC = ["mesh.topology=server", "mesh.sync=async"]
+SLOW_JOB = os.path.join(ROOT, "configs", "server-async.yaml")
+ASYNC = ["mesh.topology=server", "mesh.sync=async"]  # with one server per node
 ONE_PEER = ["mesh.topology=gossip", "gossip.graph=one-peer"]
 WAYS = {"ring": [], "servers": ["mesh.topology=server", "mesh.servers=4"], "servers, async": ASYNC,
         "gossip, one-peer": ONE_PEER, "gossip, async": ["mesh.topology=gossip", "mesh.sync=async"]}
@@ -27,10 +28,14 @@ LINKS = {"loopback": (0, None, 120), "100 Mbit/s": (NODES, "100mbit", 40)}  # na
 
 # ---- one run of ours ----
 
-def ours(programs, where, settings, steps, options, work, nodes=NODES, quotas=None):
-    """The lines of the metrics of each node, or None."""
+def mlp(steps, nodes, options, work):
     job = os.path.join(work, "exchange.yaml")
     write_job(job, "exchange", MODEL, steps, shards=options.shards, peers=nodes)
+    return job
+
+
+def ours(programs, where, job, settings, work, nodes=NODES, quotas=None):
+    """The lines of the metrics of each node, or None."""
     folders = [tempfile.mkdtemp(dir=work) for _ in range(nodes)]
     commands = []
     for rank, folder in enumerate(folders):
@@ -96,7 +101,7 @@ def measure(programs, where, link, options, work):
             if not re.search(options.only, name):
                 continue
             if name in WAYS:
-                lines = ours(programs, where, WAYS[name], steps, options, work)
+                lines = ours(programs, where, mlp(steps, NODES, options, work), WAYS[name], work)
                 rate = rate_of(lines, batch) if lines else None
                 sent[name].update({number: sent_per_step(lines)} if lines else {})
             else:
@@ -143,7 +148,7 @@ def gossip_bytes(programs, options, work):
     model, cells = model_bytes(programs, options, work), []
     with place(0) as where:
         for nodes in (2, 4, 8):
-            lines = ours(programs, where, ONE_PEER, 30, options, work, nodes)
+            lines = ours(programs, where, mlp(30, nodes, options, work), ONE_PEER, work, nodes)
             value = sent_per_step(lines) / model if lines else None
             far = value is not None and abs(value - 1) > 0.05
             if far:
@@ -161,10 +166,13 @@ def ticket_rate(lines):
     return (len(times) - 1) / (times[-1] - times[0])
 
 
-def with_shares(programs, where, shares, options, work):
+def with_shares(programs, where, shares, steps, work):
+    """Tickets per second with these shares of a CPU. The job computes for long and sends little."""
+    settings = ["train.steps=%d" % steps, "train.eval_every=0", "mesh.gather_ms=1", "mesh.peers=%d" % len(shares),
+                "mesh.group=exchange%d" % random.randrange(1 << 30)]
     quotas = [Quota("bench%d-%d" % (os.getpid(), r), share) for r, share in enumerate(shares)]
     try:
-        lines = ours(programs, where, ASYNC, 30 if options.quick else 60, options, work, len(shares), quotas)
+        lines = ours(programs, where, SLOW_JOB, settings, work, len(shares), quotas)
     finally:
         for quota in quotas:
             quota.remove()
@@ -178,10 +186,11 @@ def slow_node(programs, options, work):
         loud("NOT MEASURED: a slow node: no cgroup with a CPU quota can be made here (root)")
         return
     fast, slow, rows, others = 0.4, 0.08, collections.defaultdict(dict), busy_by_others()
+    steps = 5 if options.quick else 15
     with place(0) as where:
         for number in range(options.rounds or (1 if options.quick else 3)):
-            alone = [with_shares(programs, where, [share], options, work) for share in (fast, slow)]
-            together = with_shares(programs, where, [fast, fast, fast, slow], options, work)
+            alone = [with_shares(programs, where, [share], n, work) for share, n in ((fast, steps), (slow, steps // 2))]
+            together = with_shares(programs, where, [fast, fast, fast, slow], 3 * steps, work)
             if all(alone) and together:
                 rows["own"][number], rows["all"][number] = 3 * alone[0] + alone[1], together
                 rows["fast"][number], rows["slow"][number] = alone

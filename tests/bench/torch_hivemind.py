@@ -27,7 +27,7 @@ class Averager:
     """All ranks on one DHT, which rank 0 begins; they find it in the file `meet`."""
 
     def __init__(self, net, rank, ranks, host, meet):
-        self.ranks, self.steps, self.whole = ranks, 0, 0
+        self.ranks, self.steps, self.whole, self.why = ranks, 0, 0, "some were missing"
         first = wait_for(meet) if rank else []
         self.dht = hivemind.DHT(host_maddrs=["/ip4/%s/tcp/0" % host], initial_peers=first, start=True)
         if not rank:
@@ -39,8 +39,11 @@ class Averager:
                                               min_matchmaking_time=SEARCH_S, request_timeout=ASK_S)
 
     def step(self):
-        found = self.averager.step(gather=0, timeout=MEET_S, allow_retries=True)
         self.steps += 1
+        try:
+            found = self.averager.step(gather=0, timeout=MEET_S, allow_retries=True)
+        except Exception as error:  # of several kinds; the step is not counted as one of all
+            found, self.why = None, str(error)
         self.whole += found is not None and len(found) == self.ranks
 
     def shutdown(self):

@@ -151,7 +151,8 @@ def main():
         step()
     blocks = list(blocks_by_steps(step) if OPTIONS.ranks > 1 else blocks_by_time(step))
     if averager and averager.whole < averager.steps:
-        raise Cannot("hivemind averaged all %d ranks in %d of %d steps" % (OPTIONS.ranks, averager.whole, averager.steps))
+        raise Cannot("hivemind averaged all %d ranks in %d of %d steps: %s" % (
+            OPTIONS.ranks, averager.whole, averager.steps, averager.why))
     tell(rate=statistics.median(n * batch / wall for n, wall, _ in blocks),
          cpu_rate=statistics.median(n * batch / cpu for n, _, cpu in blocks), steps=done,
          peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, kernels=torch_kernels.name())

@@ -231,6 +231,30 @@ an_evaluation_joins_the_line_of_its_step(void **state)
     metrics_destroy(&metrics);
 }
 
+/* As in gossip: of the node's own replica, then of the mean of all. The figures of the first were longer. */
+static void
+a_second_evaluation_of_a_step_takes_the_place_of_the_first(void **state)
+{
+    static const double loss[] = {0.123456789012, 0.25}, accuracy[] = {0.987654321012, 1};
+    struct metrics *metrics = open_metrics(false);
+    struct metrics_step step = step_of(1);
+    (void)state;
+    metrics_step(metrics, &step);
+    step.evaluated = true;
+    step.samples = 0;
+    for (int k = 0; k < 2; k++) {
+        step.test_loss = loss[k];
+        step.test_accuracy = accuracy[k];
+        metrics_step(metrics, &step);
+    }
+    json_t *only = line(0);
+    assert_true(number(only, "test_loss") == 0.25);
+    assert_true(number(only, "test_accuracy") == 1);
+    assert_null(line(1));
+    json_decref(only);
+    metrics_destroy(&metrics);
+}
+
 static void
 lines_of_steps_that_are_done_again_go(void **state)
 {
@@ -653,6 +677,7 @@ main(void)
         TEST(a_step_that_was_followed_says_so),
         TEST(what_is_not_a_number_is_null),
         TEST(an_evaluation_joins_the_line_of_its_step),
+        TEST(a_second_evaluation_of_a_step_takes_the_place_of_the_first),
         TEST(lines_of_steps_that_are_done_again_go),
         TEST(an_evaluation_alone_is_a_line),
         TEST(the_longest_line_goes_like_any_other),
