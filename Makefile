@@ -50,7 +50,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all check-arm failpoints flips chaos chaos-night compose-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers lines pypi install clean help
+.PHONY: all check-arm failpoints flips hashes chaos chaos-night compose-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers lines pypi install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -137,6 +137,12 @@ test: check-deps                     ## the fast part of check: unit tests, prop
 	@tests/run.sh $B/logs $(tests) $(replays)
 
 test-build: $(tests) $(replays) $B/sim $B/switch $B/hostile
+
+hashes:                              ## one hash per model: instruction sets, nodes, threads, compilers; 20 minutes
+	@tests/support/deps.sh build lint
+	@$(MAKE) -s $(parallel) build/gcc/meshnode
+	@$(MAKE) -s $(parallel) CC=clang build/clang/meshnode
+	tests/process/hashes.py $(HASHES)
 
 flips: all failpoints                ## half an hour: 1,000 flipped bits in each of nine places, 200 liars
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_flips.sh 1000

@@ -80,6 +80,19 @@ turn_block(const float *const row[BLOCK], size_t from, float *out, size_t width)
     }
 }
 
+/* A call of memcpy costs more than the few vectors of a panel's row. */
+INLINE void
+copy_row(const float *from, size_t width, float *out)
+{
+    if (width % LANES != 0) {
+        memcpy(out, from, width * sizeof *out);
+        return;
+    }
+    UNROLL
+    for (size_t j = 0; j < width; j += LANES)
+        *(vec *)(out + j) = *(const vec *)(from + j);
+}
+
 /* Of `rows` rows of a panel: elements from, from + step, ... of each. */
 INLINE void
 pack_run(const float *const *row, size_t rows, size_t width, size_t from, size_t step, size_t count,
@@ -87,9 +100,13 @@ pack_run(const float *const *row, size_t rows, size_t width, size_t from, size_t
 {
     size_t t = 0, whole = step == 1 ? rows / BLOCK * BLOCK : 0;
     if (adjacent) {
-        for (; t < count; t++)
-            memcpy(out + t * width, row[0] + from + t * step,
-                   (rows == width ? width : rows) * sizeof *out);
+        for (; t < count; t++) {
+            const float *first = row[0] + from + t * step;
+            if (rows == width)
+                copy_row(first, width, out + t * width);
+            else
+                memcpy(out + t * width, first, rows * sizeof *out);
+        }
         return;
     }
     for (; t + BLOCK <= count && whole > 0; t += BLOCK) {
