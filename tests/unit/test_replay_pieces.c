@@ -1,0 +1,238 @@
+/* What the journals of a run of gossip say together: who gave what to whom; what does not fit together is refused in one
+ * line that names the folder. */
+#include "node/commands/replay_pieces.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/folder.h"
+
+enum { JOB = 77 };
+
+static const struct proto_node alice = {1, 10}, bob = {2, 20};
+static const struct replay_rules rules = {.job_hash = JOB, .part_count = 2, .shards = 12};
+
+static struct folder folder;
+static const char *const dirs[] = {"a", "b"};
+static struct replay_pieces pieces;
+static struct why why;
+
+static int
+begin(void **state)
+{
+    (void)state;
+    folder_init(&folder);
+    return chdir(folder.path) || mkdir("a", 0777) || mkdir("b", 0777);
+}
+
+static int
+end(void **state)
+{
+    (void)state;
+    replay_pieces_fini(&pieces);
+    folder_fini(&folder);
+    return 0;
+}
+
+/* One start of `self`, with these events. */
+static void
+write_start(const char *dir, struct proto_node self, const struct gossip_note *note, size_t count)
+{
+    const struct journal_start start = {
+        .job_hash = JOB, .id = self.id, .incarnation = self.incarnation};
+    struct gossip_names names = {.next = 0};
+    struct journal *journal;
+    uint8_t data[GOSSIP_RECORD_MAX];
+    assert_int_equal(journal_open(&journal, dir, &start, &why), 0);
+    for (size_t k = 0; k < count; k++) {
+        size_t size = gossip_journal_put(&names, &note[k], data);
+        assert_int_equal(journal_add(journal, note[k].event, data, size), 0);
+    }
+    journal_close(&journal);
+}
+
+/* bob asks alice for flow 1 of part 1, gets it, and alice's copy of part 0. */
+static const struct gossip_note of_alice[] = {
+    {.event = GOSSIP_BEGAN},
+    {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .part = 1, .share = 2},
+    {.event = GOSSIP_COPIED, .number = 1},
+};
+static const struct gossip_note of_bob[] = {
+    {.event = GOSSIP_BEGAN},
+    {.event = GOSSIP_ASKED, .peer = {1, 10}, .link = 5, .number = 1, .part = 1},
+    {.event = GOSSIP_TOOK, .peer = {1, 10}, .link = 5, .number = 1, .part = 1},
+    {.event = GOSSIP_GOT, .peer = {1, 10}, .number = 1},
+};
+enum { OF_ALICE = 3, OF_BOB = 4 };
+
+static int
+read_both(void)
+{
+    return replay_pieces_init(&pieces, dirs, 2, &rules, &why);
+}
+
+static void
+pieces_have_both_ends(void **state)
+{
+    (void)state;
+    write_start("a", alice, of_alice, OF_ALICE);
+    write_start("b", bob, of_bob, OF_BOB);
+    assert_int_equal(read_both(), 0);
+    assert_int_equal(pieces.start_count, 2);
+    assert_int_equal(pieces.piece_count, 2);
+    const struct replay_piece *flow = replay_pieces_find(&pieces, bob, &of_bob[1]);
+    assert_ptr_equal(flow, replay_pieces_find(&pieces, alice, &of_alice[1]));
+    assert_true(flow->asked && flow->wanted && flow->giver.id == alice.id);
+    const struct replay_piece *copy = replay_pieces_find(&pieces, bob, &of_bob[3]);
+    assert_ptr_equal(copy, replay_pieces_find(&pieces, alice, &of_alice[2]));
+    assert_true(copy->wanted && !copy->asked);
+    struct replay_cursor cursor = {
+        .record = {.at = pieces.start[1].at, .size = JOURNAL_START_SIZE}};
+    struct gossip_note note;
+    for (size_t k = 0; k < OF_BOB; k++) {
+        assert_true(replay_pieces_next(&pieces, 1, &cursor, &note));
+        assert_int_equal(note.event, of_bob[k].event);
+    }
+    assert_false(replay_pieces_next(&pieces, 1, &cursor, &note));
+}
+
+/* A second start in the same folder begins without names, and says that it goes on from a checkpoint. */
+static void
+a_folder_has_several_starts(void **state)
+{
+    const struct gossip_note again[] = {{.event = GOSSIP_BEGAN, .number = 99}, of_bob[1]};
+    (void)state;
+    write_start("a", alice, of_alice, OF_ALICE);
+    write_start("b", bob, of_bob, OF_BOB);
+    write_start("b", (struct proto_node){2, 21}, again, 2);
+    assert_int_equal(read_both(), 0);
+    assert_int_equal(pieces.start_count, 3);
+    assert_false(pieces.start[1].resumes);
+    assert_true(pieces.start[2].resumes);
+    assert_int_equal(pieces.start[2].folder, 1);
+}
+
+static void
+refused(int rc, const char *line)
+{
+    assert_int_equal(read_both(), rc);
+    assert_string_equal(why.line, line);
+}
+
+static void
+what_is_not_there_is_missed(void **state)
+{
+    (void)state;
+    write_start("a", alice, of_alice, OF_ALICE - 1);
+    write_start("b", bob, of_bob, OF_BOB);
+    refused(-ENOENT, "a/journal is cut off: b has values from that node which are not in it");
+}
+
+static void
+who_is_not_there_is_missed(void **state)
+{
+    (void)state;
+    write_start("a", (struct proto_node){3, 30}, of_alice, 1);
+    write_start("b", bob, of_bob, OF_BOB);
+    refused(-ENOENT, "b has values from node 0000000000000001, and no journal is that node's: a "
+                     "journal is missing");
+}
+
+static void
+an_answer_needs_its_question(void **state)
+{
+    (void)state;
+    write_start("a", alice, of_alice, OF_ALICE);
+    write_start("b", bob, of_bob, 1);
+    refused(-ENOENT, "b/journal is cut off: a has values from that node which are not in it");
+}
+
+static void
+a_journal_counts_once(void **state)
+{
+    (void)state;
+    write_start("a", alice, of_alice, OF_ALICE);
+    write_start("b", alice, of_alice, OF_ALICE);
+    refused(-EINVAL, "a and b have the journal of the same node");
+}
+
+static void
+what_comes_twice_contradicts(void **state)
+{
+    const struct gossip_note twice[] = {of_bob[0], of_bob[1], of_bob[2], of_bob[2]};
+    (void)state;
+    write_start("a", alice, of_alice, OF_ALICE);
+    write_start("b", bob, twice, 4);
+    refused(-EBADMSG, "the journals contradict one another: are they of one run?");
+}
+
+static void
+a_gift_comes_from_whom_was_asked(void **state)
+{
+    const struct gossip_note other[] = {
+        of_bob[0], {.event = GOSSIP_ASKED, .peer = {3, 30}, .link = 5, .number = 1, .part = 1}};
+    (void)state;
+    write_start("a", alice, of_alice, OF_ALICE);
+    write_start("b", bob, other, 2);
+    refused(-EBADMSG, "the journals contradict one another: are they of one run?");
+}
+
+static void
+what_no_node_of_the_job_writes_is_refused(void **state)
+{
+    static const struct gossip_note notes[] = {
+        {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .part = 1, .share = 1},
+        {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .part = 2, .share = 2},
+        {.event = GOSSIP_TOOK, .peer = {2, 20}, .number = 1},
+        {.event = GOSSIP_READ, .step = 1, .shards = 0},
+        {.event = GOSSIP_READ, .step = 1, .shards = 1 << 12},
+    };
+    (void)state;
+    write_start("b", bob, of_bob, 1);
+    for (size_t k = 0; k < sizeof notes / sizeof *notes; k++) {
+        char line[100];
+        remove("a/" JOURNAL_FILE);
+        write_start("a", alice, &notes[k], 1);
+        assert_int_equal(read_both(), -EBADMSG);
+        snprintf(line, sizeof line,
+                 "a/journal: the record of type %u at byte 48 is not of this job", notes[k].event);
+        assert_string_equal(why.line, line);
+        replay_pieces_fini(&pieces);
+        memset(&pieces, 0, sizeof pieces);
+    }
+}
+
+static void
+a_journal_of_another_job_is_refused(void **state)
+{
+    const struct replay_rules other = {.job_hash = JOB + 1, .part_count = 2, .shards = 12};
+    (void)state;
+    write_start("a", alice, of_alice, OF_ALICE);
+    assert_int_equal(replay_pieces_init(&pieces, dirs, 1, &other, &why), -EINVAL);
+    assert_non_null(strstr(why.line, "journal of another job"));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(pieces_have_both_ends, begin, end),
+        cmocka_unit_test_setup_teardown(a_folder_has_several_starts, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_not_there_is_missed, begin, end),
+        cmocka_unit_test_setup_teardown(who_is_not_there_is_missed, begin, end),
+        cmocka_unit_test_setup_teardown(an_answer_needs_its_question, begin, end),
+        cmocka_unit_test_setup_teardown(a_journal_counts_once, begin, end),
+        cmocka_unit_test_setup_teardown(what_comes_twice_contradicts, begin, end),
+        cmocka_unit_test_setup_teardown(a_gift_comes_from_whom_was_asked, begin, end),
+        cmocka_unit_test_setup_teardown(what_no_node_of_the_job_writes_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(a_journal_of_another_job_is_refused, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
