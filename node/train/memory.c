@@ -25,6 +25,7 @@ enum {
     WINDOW = 16 << 20,  /* of a file's memory, so that work goes on */
     STATES = 4,         /* this one, the next, another node's, the checkpoint's */
     VECTORS = 4,        /* own, sum, and two on their way */
+    EXAMPLE_NODES = 4,  /* if mesh.peers does not say how many */
     PAGE = 4096,
 };
 
@@ -60,8 +61,8 @@ uint64_t
 memory_total(const struct memory *m)
 {
     uint64_t idle = m->spilled ? m->weights + WINDOW : STATES * state_all(m) + m->model + m->log;
-    return m->program + m->data + m->from + m->sums + m->gossip + idle + team(m) + activations(m) +
-           m->lanes * m->local;
+    return m->program + m->data + m->from + m->sums + m->kept + m->gossip + idle + team(m) +
+           activations(m) + m->lanes * m->local;
 }
 
 /* What is there for others, for what is on its way and for a checkpoint may stay untouched. */
@@ -95,6 +96,18 @@ gossip_bytes(size_t params)
     return gossip_size(params, MESH_CHUNK_ELEMS) + params * sizeof(float);
 }
 
+/* Contributions that come while the trainer of a server still reads the sum of the step before: one of each other node, to
+ * the part that it serves. */
+static uint64_t
+kept_bytes(const struct config *config, uint64_t vector)
+{
+    uint64_t nodes = config->mesh.peers ? config->mesh.peers : EXAMPLE_NODES;
+    uint64_t servers = config->mesh.servers;
+    if (strcmp(config->mesh.topology, "server") != 0 || config->mesh.sync != CONFIG_BSP)
+        return 0;
+    return (nodes - 1) * vector / (servers < nodes ? servers : nodes);
+}
+
 static void
 measure(struct memory *m, const struct config *config, const struct job *job)
 {
@@ -116,6 +129,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
             (VECTORS + (config->mesh.audit > 0) + (config->mesh.sync != CONFIG_BSP && !gossips) +
              (config->mesh.sync == CONFIG_SOFTSYNC)) *
             vector, /* free modes: what a worker pushes; softsync: what an update gathers */
+        .kept = kept_bytes(config, vector),
         .gossip = gossips ? gossip_bytes(params) : 0,
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
@@ -153,9 +167,9 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
         "gradients, %.1f of weights and %.1f of activations%s of %s%s",
         (unsigned long long)config->train.memory_max,
         (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
-        (double)(m->program + m->data + WINDOW) / MIB, (double)(m->sums + m->gossip) / MIB,
-        (double)(m->weights + m->from) / MIB, (double)(activations(m) + m->lanes * m->local) / MIB,
-        m->local ? " and weights" : "",
+        (double)(m->program + m->data + WINDOW) / MIB,
+        (double)(m->sums + m->kept + m->gossip) / MIB, (double)(m->weights + m->from) / MIB,
+        (double)(activations(m) + m->lanes * m->local) / MIB, m->local ? " and weights" : "",
         least > 1 ? "all shards, which train.exact = no computes at a time" : "one shard",
         config->train.recompute ? "" : "; train.recompute = yes makes these less");
 }
@@ -195,6 +209,11 @@ memory_print(const struct memory *m, const struct config *config)
     row("  model file", (double)m->model,
         *where ? where : "a copy of the weights to write it from");
     row("  gradients", (double)m->sums, "own, sum and what is on its way");
+    if (m->kept > 0) {
+        snprintf(text, sizeof text, "contributions to a server that is late, of %zu nodes",
+                 (size_t)(config->mesh.peers ? config->mesh.peers : EXAMPLE_NODES));
+        row("  kept", (double)m->kept, text);
+    }
     if (m->gossip > 0)
         row("  gossip", (double)m->gossip,
             "the replica's values, flows that are kept, its last step");

@@ -18,6 +18,7 @@ struct memory {
     uint64_t
         from; /* weights of model.from or the state of train.from, kept for the case that the state is lost */
     uint64_t sums;   /* gradients, their sums, and those being sent */
+    uint64_t kept;   /* contributions of others that a server may have to keep */
     uint64_t rest;   /* the rest of a state */
     uint64_t model;  /* the weights once more, as model.safetensors is written from them */
     uint64_t shard;  /* activations of one shard */

@@ -126,6 +126,30 @@ local_steps_take_memory_for_each_lane(void **state)
     assert_true(memory_total(&walking) - memory_total(&few) == 9 * (walking.shard + walking.local));
 }
 
+/* A server that is late keeps what comes from the others for the part that it serves. */
+static void
+a_server_keeps_a_contribution_of_each_other_node(void **state)
+{
+    (void)state;
+    struct memory ring, one, two, all;
+    assert_int_equal(plan((const char *[]){"mesh.peers=5", NULL}, &ring), 0);
+    assert_int_equal(
+        plan((const char *[]){"mesh.peers=5", "mesh.topology=server", "mesh.servers=1", NULL},
+             &one),
+        0);
+    assert_int_equal(
+        plan((const char *[]){"mesh.peers=5", "mesh.topology=server", "mesh.servers=2", NULL},
+             &two),
+        0);
+    assert_int_equal(plan((const char *[]){"mesh.peers=5", "mesh.topology=server", NULL}, &all), 0);
+    uint64_t vector = ring.sums / 4;
+    assert_int_equal(ring.kept, 0);
+    assert_int_equal(one.kept, 4 * vector);
+    assert_int_equal(two.kept, 2 * vector);
+    assert_in_range(all.kept, vector * 4 / 5, vector * 4 / 5 + 1);
+    assert_int_equal(memory_total(&one) - memory_total(&ring), one.kept);
+}
+
 static void
 a_file_gives_zeros_that_can_be_written(void **state)
 {
@@ -188,6 +212,7 @@ main(void)
         cmocka_unit_test(less_and_less_is_enough_until_it_is_refused),
         cmocka_unit_test(recomputing_takes_less),
         cmocka_unit_test(local_steps_take_memory_for_each_lane),
+        cmocka_unit_test(a_server_keeps_a_contribution_of_each_other_node),
         cmocka_unit_test(a_file_gives_zeros_that_can_be_written),
         cmocka_unit_test(a_file_without_a_place_is_refused),
         cmocka_unit_test(what_cannot_fit_is_refused),
