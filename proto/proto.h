@@ -126,8 +126,8 @@ struct proto_heartbeat {
      * those that I had in the plan of the round before */
     uint64_t have;
     uint64_t state_hash; /* of the state before `round`; 0: unknown */
-    /* I computed my states since the one before this round, each from the one before it. That one I started with, or it
-     * is a copy of another node's. */
+    /* I took a copy of another node's state before this round, and have computed my states since, each from the one
+     * before; 0: I never took one. */
     uint64_t since;
     uint32_t speed;     /* micro-shards per second: 1e6 / seconds per shard; 0: unknown */
     uint64_t busy_us;   /* how long the trainer has made no progress; 0: it has nothing to do */

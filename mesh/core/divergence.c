@@ -88,8 +88,10 @@ void
 divergence_applied(struct divergence *d, const struct core *core, bool copied)
 {
     bool on = !copied && core->round == d->past_to + 1;
+    bool first =
+        d->past_to > PROTO_ROUND_MAX; /* its own checkpoint, not a copy of another node's state */
     remember(d, core, on);
-    if (copied || core->round < d->own_since)
+    if ((copied && !first) || core->round < d->own_since)
         d->own_since = core->round;
     if (d->sure > core->round + 1)
         d->sure = core->round + 1;
@@ -215,20 +217,21 @@ dispute(const struct core *core)
             continue;
         if (its->round < count.round)
             count.round = its->round;
-        if (its->since < agreed(core, i) && agreed(core, i) < count.origin)
-            count.origin = agreed(core, i);
+        if (its->since < its->same && its->same < count.origin)
+            count.origin = its->same;
     }
     return count;
 }
 
-/* Does peers[i] speak against us? One that differs again after both have computed again does, too. */
+/* Does peers[i] speak against us? If nobody who differs ever had our state, who never took a copy does, and who differs
+ * again after both have computed again. */
 static bool
 opposes(const struct core *core, int i, uint64_t origin)
 {
     const struct divergence_peer *its = &core->divergence.of[i];
     bool again = its->ties > 0 && its->same <= its->tied_round;
     return origin < UINT64_MAX ? is_witness(core, its->since, origin)
-                               : again || core_mutant(MUTANT_COPY_VOTES);
+                               : its->since == 0 || again || core_mutant(MUTANT_COPY_VOTES);
 }
 
 static struct count

@@ -11,9 +11,10 @@
  *
  * One count, at the lowest round before which somebody differs: the witnesses of another state against those of ours.
  * A *witness* has computed its states itself, each from the one before, since one that both sides had (`origin`). Its
- * heartbeat says since when. Who took a copy later than that says only what its donor says: all copies of a side without
- * a witness count as one. So a wrong state has one voice, that of the node where the bit flipped, however often it was
- * copied.
+ * heartbeat says when it took a copy last. Who took one later than that says only what its donor says: all copies of a
+ * side without a witness count as one. So a wrong state has one voice, that of the node where the bit flipped, however
+ * often it was copied. If nobody who differs ever had a state of ours, who never took a copy is a witness of theirs, and
+ * all who have our state are ours.
  *
  *     SOUND --as many against it, or more--> OPEN --all have told, or DIVERGENCE_GRACE_US--> the trainer goes back
  *       ^                                     |                                                |
@@ -41,7 +42,8 @@
  * Limits: all who differ are one side of the count, also if they contradict each other. A node that only claims another
  * hash costs the others time and nothing else: three or more nodes outvote it, and between two, the other one computes
  * a round again at most DIVERGENCE_TIES times. A wrong state is found only when another node that hears of it has
- * computed the same round. If all take a copy of it before anybody else computes that round, it is kept. */
+ * computed the same round. If all take a copy of it before anybody else computes that round, it is kept. A checkpoint
+ * counts as computed, also one that holds a copy. */
 #ifndef MESH_DIVERGENCE_H
 #define MESH_DIVERGENCE_H
 

@@ -318,9 +318,10 @@ who_was_accused_is_not_fetched_from(void **state)
 enum vote { NO_VOTE, KEPT, TIED, LOST };
 
 /* Node 5 has computed four rounds. Then 7 and 8 say that they had another state before the last one, and have computed
- * since these rounds; 9 had ours, and has computed since `ours`, unless that is 9: it is silent. */
+ * since these rounds; 9 had ours, and has computed since `ours`, unless that is 9: it is not here. `agreed`: all were heard
+ * to have the same state before round 0. */
 static enum vote
-vote(uint64_t mutant, uint64_t since_7, uint64_t since_8, uint64_t ours)
+vote(uint64_t mutant, bool agreed, uint64_t since_7, uint64_t since_8, uint64_t ours)
 {
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .mutant = mutant});
     for (size_t k = 0; k < (ours == 9 ? 2 : 3); k++)
@@ -330,6 +331,8 @@ vote(uint64_t mutant, uint64_t since_7, uint64_t since_8, uint64_t ours)
         lone_run(lone, 50);
         lone_train(lone);
     }
+    for (int i = 0; agreed && i < lone->core->peers.high; i++)
+        lone->core->divergence.of[i].same = 1; /* before round 0 */
     uint64_t hash = lone->core->state_hash;
     enum vote vote = NO_VOTE;
     for (int k = 0; k < 20 && vote == NO_VOTE; k++) {
@@ -352,13 +355,16 @@ static void
 a_copy_of_a_wrong_state_does_not_outvote_who_computed(void **state)
 {
     (void)state;
-    assert_int_equal(vote(0, 0, 0, 9), LOST); /* two have computed */
-    assert_int_equal(vote(0, 0, 3, 9), TIED); /* one, and a copy of its state */
-    assert_int_equal(vote(0, 2, 3, 9), TIED); /* two copies of a state of who is not here */
-    assert_int_equal(vote(0, 0, 3, 0), KEPT); /* two of ours have computed */
-    assert_int_equal(vote(0, 0, 3, 2), TIED); /* one of ours is a copy, too */
-    assert_int_equal(vote(0, 0, 0, 2), LOST);
-    assert_int_equal(vote(MUTANT_COPY_VOTES, 0, 3, 9), LOST);
+    for (int agreed = 0; agreed < 2; agreed++) {
+        assert_int_equal(vote(0, agreed, 0, 0, 9), LOST); /* two have computed */
+        assert_int_equal(vote(0, agreed, 0, 3, 9), TIED); /* one, and a copy of its state */
+        assert_int_equal(vote(0, agreed, 2, 3, 9), TIED); /* copies of a state of who is not here */
+        assert_int_equal(vote(0, agreed, 0, 3, 0), KEPT); /* two of ours have computed */
+        assert_int_equal(vote(MUTANT_COPY_VOTES, agreed, 0, 3, 9), LOST);
+    }
+    assert_int_equal(vote(0, true, 0, 3, 2), TIED); /* one of ours is a copy, too */
+    assert_int_equal(vote(0, true, 0, 0, 2), LOST);
+    assert_int_equal(vote(0, false, 0, 3, 2), KEPT); /* who comes from nowhere ties no mesh */
 }
 
 /* Node 5 is behind. */
@@ -386,7 +392,11 @@ the_heartbeat_says_since_when_a_node_computes_itself(void **state)
     tell(lone, 7, 0, 77);
     struct core *core = lone->core;
     assert_int_equal(core->divergence.own_since, 0);
+    struct divergence begins;
+    divergence_init(&begins);
     core->round = 9;
+    divergence_applied(&begins, core, true); /* a checkpoint of its own */
+    assert_int_equal(begins.own_since, 0);
     divergence_applied(&core->divergence, core, true); /* a copy */
     assert_int_equal(core->divergence.own_since, 9);
     core->round = 10;
