@@ -94,7 +94,7 @@ rm -rf "$WORK"/[xa][12] "$WORK/reference"
 digits() { # NAME:KIND ...: start these
     local name
     for name; do
-        on "${name#*:}" "${name%:*}" "$ROOT/configs/digits.yaml" --set data.train=1440 --set data.test=24 --set train.batch=24 \
+        on "${name#*:}" "${name%:*}" "$ROOT/configs/digits.yaml" --set data.train=576 --set data.test=24 --set train.batch=24 \
             --set train.epochs=1 --set mesh.division=even "${peers[@]}"
     done
 }
