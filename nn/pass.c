@@ -50,20 +50,22 @@ struct plan {
     bool overflow;
 };
 
-static void
-plan_add(struct plan *plan, size_t row_bytes, struct span first, struct span again, void *owner)
-{
-    struct lifetime *it = &plan->buffer[plan->count];
-    plan->overflow |= __builtin_mul_overflow(plan->pass->rows_max, row_bytes, &it->bytes);
-    it->span[0] = first;
-    it->span[1] = again;
-    plan->owner[plan->count++] = owner;
-}
-
 static size_t
 later(size_t a, size_t b)
 {
     return a > b ? a : b;
+}
+
+/* Some kinds keep something even of no rows, so there is memory for one. */
+static void
+plan_add(struct plan *plan, size_t row_bytes, struct span first, struct span again, void *owner)
+{
+    struct lifetime *it = &plan->buffer[plan->count];
+    size_t rows = later(plan->pass->rows_max, 1);
+    plan->overflow |= __builtin_mul_overflow(rows, row_bytes, &it->bytes);
+    it->span[0] = first;
+    it->span[1] = again;
+    plan->owner[plan->count++] = owner;
 }
 
 static size_t
