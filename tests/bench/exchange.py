@@ -1,5 +1,6 @@
 """Ways to exchange: sums round the ring and by servers; a job trained in every way beside PyTorch's DDP and hivemind; what
 one-peer gossip sends; and servers that do not wait for a slow node."""
+import argparse
 import collections
 import json
 import os
@@ -204,10 +205,14 @@ def slow_node(programs, options, work):
 
 
 def exchange(programs, options, work):
+    """--only: sums, bytes, slow, or ways and rivals that train."""
     if "bench_allreduce" in programs and re.search(options.only, "sums"):
-        allreduce.exchange(programs, options, work)
+        allreduce.exchange(programs, argparse.Namespace(**{**vars(options), "only": ""}), work)
     if "meshnode" not in programs:
         return
-    training(programs, options, work)
-    gossip_bytes(programs, options, work)
-    slow_node(programs, options, work)
+    if any(re.search(options.only, name) for name in [*WAYS, *RIVALS]):
+        training(programs, options, work)
+    if re.search(options.only, "bytes"):
+        gossip_bytes(programs, options, work)
+    if re.search(options.only, "slow"):
+        slow_node(programs, options, work)
