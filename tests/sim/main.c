@@ -106,7 +106,7 @@ play_file(struct sim *sim, const char *path, uint64_t seed)
                sim->mutant ? "    in" : "FAILED in", path, sim->failure, played_s, path,
                scenario->seed, sim->mutant);
     good = good && run_again(sim);
-    if (sim->engine != engine)
+    if (sim->engine != engine && sim->engine->end)
         sim->engine->end(sim);
     sim->engine = engine;
     sim->play.scenario = NULL;
