@@ -265,6 +265,19 @@ sparse_find(struct layer *layer, size_t count)
     }
 }
 
+static void
+gelus_join(struct layer *layer, size_t count)
+{
+    for (size_t l = 1; l < count; l++) {
+        struct layer *gelu = &layer[l];
+        if (gelu->kind != &gelu_kind || gelu[-1].kind != &dense_kind)
+            continue;
+        gelu->forward_done = gelu[-1].gelu_after = true;
+        if (l + 1 < count && gelu[1].kind == &dense_kind)
+            gelu->backward_done = gelu[1].gelu_before = true;
+    }
+}
+
 static int
 loss_check(const struct nn_model *model, struct why *why)
 {
@@ -310,6 +323,7 @@ model_init(struct nn_model *model, const struct nn_layer_spec *layers, struct wh
         return refuse(&model->layer[nest.open[nest.depth - 1]], why, "has no end");
     places_choose(model);
     relus_join(model->layer, model->layer_count);
+    gelus_join(model->layer, model->layer_count);
     sparse_find(model->layer, model->layer_count);
     int rc = loss_check(model, why);
     model->loss.outputs = in->dim[in->dims - 1];

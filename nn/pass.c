@@ -104,9 +104,10 @@ output_plan(struct plan *plan, size_t l)
     if (!plan->pass->training)
         back = 0;
     bool gone = again > 0 && !layer[l].kept; /* what is kept may be written once more then, too */
-    plan_add(plan, layer[l].out_size * sizeof(float),
-             (struct span){l, gone ? last : later(later(last, back), again)},
-             gone ? (struct span){again, back} : NEVER, &plan->pass->out[l]);
+    plan_add(
+        plan, layer[l].out_size * sizeof(float),
+        (struct span){l - layer[l].forward_done, gone ? last : later(later(last, back), again)},
+        gone ? (struct span){again, back} : NEVER, &plan->pass->out[l]);
 }
 
 static void
@@ -129,7 +130,7 @@ static size_t
 gradient_plan(struct plan *plan, size_t l)
 {
     size_t first = l, from = l + 1 < plan->layers ? backward_at(plan, l + 1) : plan->layers;
-    while (first > 0 && plan->layer[first].kind->element_wise)
+    while (first > 0 && layer_hands_on(&plan->layer[first]))
         first--;
     plan_add(plan, plan->layer[l].out_size * sizeof(float),
              (struct span){from, plan->pass->training ? backward_at(plan, first) : from}, NEVER,
@@ -161,7 +162,7 @@ shared_set(struct nn_pass *pass)
         if (layer[l].in_place)
             pass->out[l] = l == 0 ? pass->batch.x : pass->out[l - 1];
     for (size_t l = pass->model->layer_count - 1; l > 0; l--)
-        if (layer[l].kind->element_wise)
+        if (layer_hands_on(&layer[l]))
             pass->grad[l - 1] = pass->grad[l];
 }
 

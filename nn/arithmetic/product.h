@@ -56,6 +56,10 @@ struct product {
     bool relu;         /* then: negative elements become 0 */
     enum product_shape shape;
     size_t diagonal; /* if the shape has one */
+    /* Not NULL: gets each block of C when it is complete, while it is in the second cache: c of rows [i, i + m),
+     * columns [j, j + n). */
+    void (*done)(void *ctx, size_t i, size_t j, size_t m, size_t n);
+    void *ctx;
 };
 
 /* A matrix with rows `ld` apart, and its transposed. */

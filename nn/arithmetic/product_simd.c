@@ -315,6 +315,8 @@ run_rows(const struct product *p, struct block block, size_t tall, float *scratc
         }
         tile.c = p->c + block.i * p->ldc + block.j;
         run_block(p, &block, &tile);
+        if (last && p->done != NULL)
+            p->done(p->ctx, block.i, block.j, block.m, block.n);
     }
 }
 

@@ -52,6 +52,8 @@ piece(const struct layer *layer, const struct layer_io *all, size_t first, size_
     io.y = move(io.y, first * layer->out_size);
     io.dy = move(io.dy, first * layer->out_size);
     io.dx = move(io.dx, first * layer->in_size);
+    io.after = move(io.after, first * layer->out_size);
+    io.slope = io.slope == NULL ? NULL : io.slope + first * layer->in_size;
     io.saved = io.saved == NULL ? NULL : (char *)io.saved + first * layer_saved(layer);
     io.held = move(io.held, first * (tied ? layer->tied->out_size : layer->out_size));
     io.tied_x = tied ? io.tied_x + first * layer->tied->in_size : io.tied_x;

@@ -45,6 +45,9 @@ void vmath_gelu_grad(const float *x, const float *dy, float *dx, size_t n);
 /* y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, which is close to it. */
 void vmath_gelu_tanh(const float *x, float *y, size_t n);
 void vmath_gelu_tanh_grad(const float *x, const float *dy, float *dx, size_t n);
+/* The same y, and the slope in place of x. */
+void vmath_gelu_keep(float *x, float *y, size_t n);
+void vmath_gelu_tanh_keep(float *x, float *y, size_t n);
 /* y = x sigmoid(x). */
 void vmath_silu(const float *x, float *y, size_t n);
 void vmath_silu_grad(const float *x, const float *dy, float *dx, size_t n);
@@ -53,6 +56,8 @@ void vmath_silu_grad(const float *x, const float *dy, float *dx, size_t n);
 void vmath_spread(const float *bias, float *y, size_t rows, size_t n);
 /* y = a + b. */
 void vmath_add(const float *a, const float *b, float *y, size_t n);
+/* y *= x. */
+void vmath_multiply(const float *x, float *y, size_t n);
 /* y[n] += x. */
 void vmath_add_scalar(float *y, float x, size_t n);
 /* sum[n] += x[rows, n] over rows, in row order; x rows are `stride` apart. */

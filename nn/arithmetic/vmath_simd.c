@@ -112,6 +112,24 @@ gelu_tanh_slope(float x)
     return s.up + (t * inner) * (s.up * s.down);
 }
 
+/* The value, and *x becomes the slope; both bit for bit what the functions above give. */
+static inline float
+gelu_keep(float *x)
+{
+    float at = *x, bell = exp_below(-0.5f * (at * at)), below = below_normal(at, bell);
+    *x = below + at * (bell * 0.398942280f);
+    return at * below;
+}
+
+static inline float
+gelu_tanh_keep(float *x)
+{
+    float at = *x, t = gelu_tanh_limited(at), inner = 1.59576912f + 0.214064449f * (t * t);
+    struct both s = sigmoid_both(gelu_tanh_inner(t));
+    *x = s.up + (t * inner) * (s.up * s.down);
+    return at * s.up;
+}
+
 static inline float
 silu_slope(float x)
 {
@@ -206,6 +224,20 @@ SIMD_NAME(vmath_gelu_tanh_grad)(const float *x, const float *dy, float *dx, size
 }
 
 void
+SIMD_NAME(vmath_gelu_keep)(float *x, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = gelu_keep(&x[i]);
+}
+
+void
+SIMD_NAME(vmath_gelu_tanh_keep)(float *x, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = gelu_tanh_keep(&x[i]);
+}
+
+void
 SIMD_NAME(vmath_silu)(const float *x, float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -224,6 +256,13 @@ SIMD_NAME(vmath_add)(const float *a, const float *b, float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = a[i] + b[i];
+}
+
+void
+SIMD_NAME(vmath_multiply)(const float *x, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] *= x[i];
 }
 
 void

@@ -2,7 +2,10 @@
  *
  * relu: max(0, x), gradient dy where y > 0. sigmoid: 1 / (1 + exp -x), gradient dy y (1 - y). tanh:
  * gradient dy (1 - y^2). These gradients need the output only; those of gelu (Hendrycks and Gimpel, 2016) and
- * silu, x sigmoid(x), need the input, so they never work in place. */
+ * silu, x sigmoid(x), need the input, so they never work in place. After a dense layer, which computes the gelu (dense.c),
+ * the input already is the slope. */
+#include <string.h>
+
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
 
@@ -52,9 +55,14 @@ gelu_forward(const struct layer *layer, const struct layer_io *io)
 static void
 gelu_backward(const struct layer *layer, const struct layer_io *io)
 {
-    if (io->dx != NULL)
-        (layer->spec.approximate ? vmath_gelu_tanh_grad : vmath_gelu_grad)(
-            io->x, io->dy, io->dx, io->rows * layer->out_size);
+    size_t n = io->rows * layer->out_size;
+    if (io->dx != NULL && layer->forward_done) {
+        memcpy(io->dx, io->dy, n * sizeof *io->dx);
+        vmath_multiply(io->x, io->dx, n);
+    } else if (io->dx != NULL) {
+        (layer->spec.approximate ? vmath_gelu_tanh_grad : vmath_gelu_grad)(io->x, io->dy, io->dx,
+                                                                           n);
+    }
 }
 
 static void

@@ -68,6 +68,57 @@ flops(const struct layer *layer)
     return 2.0 * (double)layer->weight_count * (double)(layer->in_size / inputs(layer));
 }
 
+/* A gelu, or its slope, beside the blocks of a product. */
+struct beside {
+    bool approximate, keeps;
+    float *c, *after; /* from the product's first column on */
+    const float *slope;
+    size_t ld;
+};
+
+/* after = gelu(c); in training c becomes its slope. */
+static void
+gelu_block(void *ctx, size_t i, size_t j, size_t m, size_t n)
+{
+    const struct beside *b = ctx;
+    for (size_t at = i * b->ld + j; m-- > 0; at += b->ld) {
+        if (b->keeps)
+            (b->approximate ? vmath_gelu_tanh_keep : vmath_gelu_keep)(b->c + at, b->after + at, n);
+        else
+            (b->approximate ? vmath_gelu_tanh : vmath_gelu)(b->c + at, b->after + at, n);
+    }
+}
+
+/* c *= slope */
+static void
+slope_block(void *ctx, size_t i, size_t j, size_t m, size_t n)
+{
+    const struct beside *b = ctx;
+    for (size_t at = i * b->ld + j; m-- > 0; at += b->ld)
+        vmath_multiply(b->slope + at, b->c + at, n);
+}
+
+/* Of the gelu after or before the layer; `first` is the first column at hand. */
+static struct beside
+beside_forward(const struct layer *layer, const struct layer_io *io, size_t first)
+{
+    if (!layer->gelu_after)
+        return (struct beside){0};
+    return (struct beside){.approximate = layer[1].spec.approximate,
+                           .keeps = io->keeps,
+                           .c = io->y + first,
+                           .after = io->after + first,
+                           .ld = layer->spec.units};
+}
+
+static struct beside
+beside_backward(const struct layer *layer, const struct layer_io *io, size_t first)
+{
+    if (!layer->gelu_before)
+        return (struct beside){0};
+    return (struct beside){.c = io->dx + first, .slope = io->slope + first, .ld = inputs(layer)};
+}
+
 static void
 forward_blas(const struct layer *layer, const struct layer_io *io)
 {
@@ -79,6 +130,9 @@ forward_blas(const struct layer *layer, const struct layer_io *io)
               in, bias, io->y, out);
     if (layer->relu_after)
         vmath_relu(io->y, io->y, vectors(layer, io) * out);
+    struct beside beside = beside_forward(layer, io, 0);
+    if (layer->gelu_after)
+        gelu_block(&beside, 0, 0, vectors(layer, io), out);
 }
 
 /* Columns [first, end) of a product of n are this call's part. */
@@ -95,6 +149,7 @@ static void
 forward_own(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = inputs(layer), out = layer->spec.units, first, end = columns_part(io, out, &first);
+    struct beside beside = beside_forward(layer, io, first);
     const struct product product = {
         .m = vectors(layer, io),
         .n = end - first,
@@ -105,6 +160,8 @@ forward_own(const struct layer *layer, const struct layer_io *io)
         .ldc = out,
         .bias = layer->spec.no_bias ? NULL : io->params + layer->bias_first + first,
         .relu = layer->relu_after,
+        .done = layer->gelu_after ? gelu_block : NULL,
+        .ctx = &beside,
     };
     product_run(&product, io->scratch);
 }
@@ -161,12 +218,16 @@ inputs_backward_blas(const struct layer *layer, const struct layer_io *io)
     size_t in = inputs(layer), out = layer->spec.units;
     blas_gemm(false, false, vectors(layer, io), in, out, io->dy, out,
               io->params + layer->weight_first, in, 0, io->dx, in);
+    struct beside beside = beside_backward(layer, io, 0);
+    if (layer->gelu_before)
+        slope_block(&beside, 0, 0, vectors(layer, io), in);
 }
 
 static void
 inputs_backward_own(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = inputs(layer), out = layer->spec.units, first, end = columns_part(io, in, &first);
+    struct beside beside = beside_backward(layer, io, first);
     const struct product product = {
         .m = vectors(layer, io),
         .n = end - first,
@@ -175,6 +236,8 @@ inputs_backward_own(const struct layer *layer, const struct layer_io *io)
         .b = product_columns(io->params + layer->weight_first + first, in),
         .c = io->dx + first,
         .ldc = in,
+        .done = layer->gelu_before ? slope_block : NULL,
+        .ctx = &beside,
     };
     product_run(&product, io->scratch);
 }

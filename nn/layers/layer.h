@@ -31,19 +31,25 @@ struct layer {
     bool relu_after;                  /* forward includes the relu after it */
     bool relu_grad_after;             /* so does backward */
     bool relu_before;                 /* backward includes the relu before it */
-    bool forward_done, backward_done; /* of the relu: a neighbour does it */
-    bool sparse_after;                /* dy comes from a layer that gives most inputs no gradient */
-    unsigned segment; /* its segment: layers that are computed again together (segment.c) */
-    bool kept;        /* its buffer keeps the output of its segment */
+    bool forward_done, backward_done; /* of the relu or gelu: a neighbour does it */
+    /* A gelu after a dense layer is computed by it, which in training leaves the slope in place of its own output; and
+     * the dense layer after it, if there is one, multiplies by the slope. */
+    bool gelu_after, gelu_before;
+    bool sparse_after; /* dy comes from a layer that gives most inputs no gradient */
+    unsigned segment;  /* its segment: layers that are computed again together (segment.c) */
+    bool kept;         /* its buffer keeps the output of its segment */
 };
 
 /* One block of rows in one layer. */
 struct layer_io {
     size_t rows;
-    const float *x; /* [rows, in]; is y when the layer works in place */
-    float *y;       /* [rows, out] */
-    float *dy;      /* [rows, out], backward only; may be overwritten */
-    float *dx;      /* [rows, in]; is dy for element-wise kinds; NULL: not needed */
+    const float *x;     /* [rows, in]; is y when the layer works in place */
+    float *y;           /* [rows, out] */
+    float *dy;          /* [rows, out], backward only; may be overwritten */
+    float *dx;          /* [rows, in]; is dy for element-wise kinds; NULL: not needed */
+    float *after;       /* forward, with gelu_after: the output of the gelu */
+    const float *slope; /* backward, with gelu_before: of the gelu */
+    bool keeps;         /* forward: back-propagation will follow */
     const float *params;
     const struct nn_context *context;
     /* layer_kind.saved bytes per row, kept from forward to backward; NULL in evaluation */
@@ -137,6 +143,13 @@ static inline size_t
 layer_saved(const struct layer *layer)
 {
     return layer->kind->saved == NULL ? 0 : layer->kind->saved(layer);
+}
+
+/* Is the gradient of its input in the same memory as that of its output? */
+static inline bool
+layer_hands_on(const struct layer *layer)
+{
+    return layer->kind->element_wise || layer->backward_done;
 }
 
 /* Is piece `i` of a gradient in this call's part? */

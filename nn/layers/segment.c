@@ -10,7 +10,7 @@
  * Training Deep Nets with Sublinear Memory Cost, 2016). A layer is a function of its input, so the bits are the
  * same.
  *
- * There is no cut within a residual, nor before a layer that writes over its input; with a weight that two layers
+ * There is no cut within a residual, nor beside a gelu that its neighbours compute; with a weight that two layers
  * share, there is one before the second. The plan is the best of those that fill segments from the front up to a limit,
  * for limits of no, one, two, ... parts of all. */
 #include <assert.h>
@@ -38,7 +38,8 @@ cuts_find(struct plan *plan)
     for (size_t l = 0, depth = 0; l < plan->count; l++) {
         const struct layer *layer = &plan->layer[l];
         bool begins = layer->kind == &residual_kind;
-        plan->may[l] = depth == 0 && (!layer->in_place || begins);
+        plan->may[l] = depth == 0 && (!layer->in_place || begins) && !layer->forward_done &&
+                       !layer->gelu_before;
         all = all && (plan->may[l] || !segment_pins(layer));
         depth += begins;
         depth -= layer->kind == &residual_end_kind;

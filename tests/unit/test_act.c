@@ -133,7 +133,7 @@ keep(void *ctx, size_t first, const float *g, size_t n)
     memcpy((float *)ctx + first, g, n * sizeof *g);
 }
 
-/* Output and gradient of a step. If `apart`, each relu is a pass of its own. */
+/* Output and gradient of a step. If `apart`, each relu and gelu is a pass of its own. */
 static void
 step(const struct nn_shape *input, const struct nn_layer_spec *spec, size_t count, bool apart,
      float *out, float *grad)
@@ -150,6 +150,7 @@ step(const struct nn_shape *input, const struct nn_layer_spec *spec, size_t coun
         struct layer *layer = (struct layer *)(uintptr_t)nn_model_layer(model, l);
         layer->relu_after = layer->relu_grad_after = layer->relu_before = false;
         layer->forward_done = layer->backward_done = false;
+        layer->gelu_after = layer->gelu_before = false;
     }
     float *params = calloc(nn_param_count(model), sizeof *params);
     assert_non_null(params);
@@ -212,6 +213,47 @@ neighbours_compute_a_relu_with_the_same_bits(void **state)
     assert_memory_equal(grad[0], grad[1], sizeof grad[0]);
 }
 
+/* Both formulas, before a dense layer and before another one, in blocks that end within a vector. */
+static void
+dense_layers_compute_a_gelu_with_the_same_bits(void **state)
+{
+    (void)state;
+    static const struct nn_shape input = {1, {19}};
+    static const struct nn_layer_spec spec[] = {
+        {.kind = NN_DENSE, .units = 37},
+        {.kind = NN_GELU},
+        {.kind = NN_DENSE, .units = 1100},
+        {.kind = NN_GELU, .approximate = true},
+        {.kind = NN_DENSE, .units = 9},
+        {.kind = NN_GELU, .approximate = true},
+        {.kind = NN_TANH},
+        {.kind = NN_DENSE, .units = 3},
+    };
+    enum { LAYERS = sizeof spec / sizeof *spec };
+    static float grad[2][60000], out[2][15];
+    struct nn_model *model;
+    struct why why;
+    size_t joined = 0;
+    assert_int_equal(nn_model_new(&model, &input, spec, LAYERS, NN_CROSS_ENTROPY, &why), 0);
+    assert_in_range(nn_param_count(model), 1, 60000);
+    for (size_t l = 0; l < LAYERS; l++)
+        joined += nn_model_layer(model, l)->forward_done + nn_model_layer(model, l)->backward_done;
+    assert_int_equal(joined, 5);
+    nn_model_destroy(&model);
+    const enum simd_set widest = simd_set;
+    for (unsigned set = 0; set <= widest; set++)
+        for (int apart = 0; apart < 2; apart++) {
+            const bool first = set == 0 && apart == 0;
+            simd_set = (enum simd_set)set;
+            step(&input, spec, LAYERS, apart, out[!first], grad[!first]);
+            if (!first) {
+                assert_memory_equal(out[0], out[1], sizeof out[0]);
+                assert_memory_equal(grad[0], grad[1], sizeof grad[0]);
+            }
+        }
+    simd_set = widest;
+}
+
 int
 main(void)
 {
@@ -220,6 +262,7 @@ main(void)
         cmocka_unit_test(flatten_is_the_same_memory),
         cmocka_unit_test(layers_work_in_place_only_where_nothing_is_lost),
         cmocka_unit_test(neighbours_compute_a_relu_with_the_same_bits),
+        cmocka_unit_test(dense_layers_compute_a_gelu_with_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
