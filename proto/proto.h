@@ -301,6 +301,9 @@ struct proto_claim {
     uint64_t
         final_hash; /* of its model when all tickets are done and it has all ranges; 0: not yet */
     bool leads;     /* its group */
+    /* The newest evaluation that the sender knows of: before which step (0: none), and what came out, as the bits of
+     * two doubles. For people: nothing depends on it. */
+    uint64_t scored, loss, accuracy;
 };
 
 struct proto_seat {
@@ -319,7 +322,8 @@ struct proto_group {
 struct proto_holdings {
     uint64_t group_hash; /* proto_group_hash, as in all messages below */
     bool answer;         /* send me yours, too */
-    uint64_t in_hand;    /* the ticket that the sender computes or pushes */
+    uint64_t in_hand;    /* the ticket that the sender computes, */
+    uint64_t finished;   /* and the one that it has computed and pushes */
     uint64_t tickets;    /* done, as far as the sender knows */
     uint64_t check;
 };
@@ -364,13 +368,18 @@ struct proto_applied {
 
 struct proto_take {
     uint64_t group_hash;
-    uint64_t in_hand; /* the ticket that is done */
+    uint64_t finished; /* the ticket that is done, */
+    bool again;        /* or was not taken, and is to be computed again */
+    bool wants;        /* another ticket */
+    uint64_t got;      /* leases that the sender has had in this group */
 };
 
 struct proto_lease {
     uint64_t group_hash;
-    uint64_t in_hand; /* the ticket to compute */
-    uint64_t tickets; /* done */
+    uint64_t finished; /* of the TAKE that this answers */
+    uint64_t in_hand;  /* the ticket to compute */
+    uint64_t got;      /* leases, with this one */
+    uint64_t tickets;  /* done */
 };
 
 struct proto_msg {

@@ -89,6 +89,10 @@
 #define MUTANT_PUSH_TAKEN  (UINT64_C(1) << 54) /* a range takes what it has taken already */
 #define MUTANT_PUSH_BACK   (UINT64_C(1) << 55) /* a new owner serves an older copy than there is */
 #define MUTANT_PUSH_BOUND  (UINT64_C(1) << 56) /* the bound of ssp is one step too high */
+/* These bits are also those of bugs in rounds: no core runs both. */
+#define MUTANT_PUSH_EARLY                                                                          \
+    (UINT64_C(1) << 0) /* what was read before a ticket was leased counts as read for it */
+#define MUTANT_PUSH_HUNG (UINT64_C(1) << 1) /* who hangs keeps its tickets */
 
 /* The engine gossip; its bits are also those of bugs in rounds: no core runs both. */
 #define MUTANT_GOSSIP_ONE_END                                                                      \

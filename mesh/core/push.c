@@ -78,7 +78,7 @@ carry_out(struct core *core, enum push_verdict verdict)
         push_range_forget(push, core);
     } else {
         push_range_group(push, core);
-        push_work_group(push);
+        push_work_group(push, core);
     }
     push_group_claim(push, core);
 }
@@ -129,7 +129,7 @@ on_message(struct core *core, int i, const struct proto_msg *msg)
         push_work_on_applied(push, core, i, &msg->applied);
         break;
     case PROTO_TAKE:
-        push_work_on_take(push, core, i, &msg->take);
+        push_lease_on_take(push, core, i, &msg->take);
         break;
     case PROTO_LEASE:
         push_work_on_lease(push, core, i, &msg->lease);
@@ -258,17 +258,19 @@ static const char *
 wrong(const struct core *core)
 {
     const struct push *push = core->push;
-    unsigned missing = 0;
+    unsigned to_pull = 0, to_push = 0;
     for (unsigned k = 0; k < push->config.range_count; k++) {
         const struct push_range *r = &push->range[k];
-        missing += !r->answered;
+        to_pull += !r->pulled;
+        to_push += !r->pushed;
         if (r->stage == PUSH_SERVING && (r->owner != push->rank || !r->held))
             return "a range is served that this node does not own or hold";
         if (r->first >= 0 && r->stage == PUSH_ELSEWHERE)
             return "a push waits for a range that is not served";
     }
-    bool asks = push->work == PUSH_PULLING || push->work == PUSH_PUSHING;
-    if (asks && missing != push->missing)
+    bool reads = push->job[PUSH_AHEAD].in_hand || push->work == PUSH_GATHERING;
+    if ((reads && to_pull != push->to_pull) ||
+        to_push * (push->job[PUSH_BEHIND].in_hand != 0) != push->to_push)
         return "the ranges that did not answer are miscounted";
     return NULL;
 }

@@ -5,7 +5,7 @@
  * push_tickets.h). A worker does this again and again:
  *
  *     leader                worker                 owner of a range          its backup
- *     |<- TAKE(done) --------|                         |                        |
+ *     |<- TAKE(finished) ----|                         |                        |
  *     |-- LEASE(ticket) ---->|                         |                        |
  *     |                      |-- PULL ---------------->|   each range           |
  *     |                      |<- VALUE(taken) ---------|                        |
@@ -14,6 +14,10 @@
  *     |                      |                         |-- PUSH(taken + 1) ---->| applies it
  *     |                      |                         |<- APPLIED(hash) -------|
  *     |                      |<- APPLIED --------------| applies it: the hashes are equal
+ *
+ * Computing never waits for that. A worker has up to three tickets in hand: one *ahead*, for which it reads; one *now*,
+ * which it computes; one *behind*, which it pushes. It asks for the one ahead as late as it can: early enough to have read
+ * when the present one is computed, by how long both took lately. So what it reads is not older than it must be.
  *
  * (Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014.) A gradient that was computed
  * from parameters tau updates old is scaled by 1 / max(1, tau) (Zhang et al., IJCAI 2016). With `group` = c, a range
@@ -88,12 +92,19 @@ push_first_history(unsigned range)
     return mix64(range);
 }
 
+/* What came out of an evaluation before a step: bits of doubles, from anybody. */
+struct push_score {
+    uint64_t step, loss, accuracy; /* step 0: there was none */
+};
+
 /* Called from within core_on_*, none may call the core, and none takes long except `compute`, which only begins. */
 struct push_trainer {
-    /* Compute this ticket from what was read last; then call core_on_bucket(core, now, 0). `history[ranges]`: of what
-     * was read. */
+    /* Compute this ticket from what was read last; then call core_on_bucket(core, now, 0). Take a copy of what was read:
+     * ranges are read for the next ticket meanwhile. `history[ranges]`: of what was read. */
     void (*compute)(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history);
-    /* What the last compute adds to a range; unchanged until the next compute. */
+    /* What was computed is now to be pushed: it is what `gradient` gives. */
+    void (*collect)(void *ctx);
+    /* What is pushed to a range; unchanged until `collect`. */
     const void *(*gradient)(void *ctx, unsigned range);
     /* The range that this node holds takes a gradient. */
     void (*take)(void *ctx, const struct push_taken *taken, const void *gradient);
@@ -107,6 +118,9 @@ struct push_trainer {
      * history of what was read, `after`: that of what is held from now on. */
     void (*initial)(void *ctx, unsigned range);
     void (*restore)(void *ctx, unsigned range, uint64_t before, uint64_t after);
+    /* The newest evaluation that this node knows of; and what another node says of one. Both may be NULL. */
+    struct push_score (*scored)(void *ctx);
+    void (*hear_score)(void *ctx, const struct push_score *score);
     /* All ranges were read, and all tickets are in them: then call core_on_applied, done. */
     void (*finish)(void *ctx, const uint64_t *history);
 };
@@ -142,8 +156,12 @@ struct push_range {
     bool read;
     uint64_t read_taken, read_history;
     struct push_set read_set;
-    bool answered; /* by the owner: to PULL or PUSH */
-    bool known;    /* it has taken the ticket already */
+    bool pulled; /* for the ticket ahead, or the final model, */
+    bool known;  /* which it has taken already */
+    /* Of the ticket that is computed, and of the one that is pushed: what the range had taken when it was read. */
+    uint64_t now_read, behind_read;
+    bool now_known;
+    bool pushed; /* the range has the ticket behind */
     /* In the group: */
     unsigned owner, backup; /* ranks; backup == owner: there is none */
     enum push_stage stage;
@@ -165,13 +183,19 @@ struct push_waiting {
 };
 
 enum push_work_state {
-    PUSH_RESTING, /* wants a ticket */
-    PUSH_PULLING,
-    PUSH_COMPUTING,
-    PUSH_PUSHING,
+    PUSH_WORKING,
     PUSH_GATHERING, /* all tickets are done: reads all ranges */
     PUSH_FINISHING, /* the trainer is told */
     PUSH_FINISHED,
+};
+
+/* A ticket of this node's worker. */
+enum push_place { PUSH_AHEAD, PUSH_NOW, PUSH_BEHIND };
+
+struct push_job {
+    uint64_t in_hand;   /* the ticket, plus one; 0: none */
+    uint64_t number;    /* of the compute */
+    uint64_t leased_in; /* hash of the group in which it was leased */
 };
 
 struct push_claim {
@@ -206,17 +230,23 @@ struct push {
     int spare;
     /* Work: */
     enum push_work_state work;
-    bool forget; /* what the trainer computes is not wanted any more */
-    bool again;  /* a range does not take it: compute it again */
-    uint64_t ticket, number;
-    uint64_t leased_in;       /* hash of the group in which it was leased */
-    uint64_t finished_ticket; /* the last one, plus one, until the leader knows; 0: none */
-    unsigned missing;         /* ranges that did not answer yet */
-    struct awake asked_at;
-    int source; /* gathering from peers[source]; -1: from the owners */
+    struct push_job job[PUSH_HANDS]; /* [enum push_place] */
+    bool forget;                     /* what the trainer computes is not wanted any more */
+    bool computed;                   /* it has computed the ticket of now */
+    bool again;                      /* a range does not take the ticket behind: compute it again */
+    unsigned to_pull, to_push;       /* ranges that did not answer yet */
+    uint64_t number;                 /* of computes */
+    uint64_t got;                    /* leases in this group */
+    struct awake take_at, pull_at,
+        push_at; /* when the last question was sent; 0: now is the time for it */
+    /* How long a compute takes, and reading for one; since when the present ones are going on, 0: they are not. */
+    uint64_t compute_us, read_us;
+    struct awake compute_at, read_at;
+    bool wanted; /* the leader was asked for a ticket ahead */
+    int source;  /* gathering from peers[source]; -1: from the owners */
     uint64_t final_hash;
     /* Counted: */
-    uint64_t computed, lost, differ, refused;
+    uint64_t lost, differ, refused;
 };
 
 /* --- push_group.c: who belongs together ----------------------------------------------------------- */
@@ -292,13 +322,19 @@ void push_range_on_applied(struct push *push, const struct core *core, int from,
 /* The same as PUSH, from this node's own worker. */
 void push_range_own(struct push *push, const struct core *core, unsigned range);
 
-/* --- push_work.c: the worker, and who leases tickets ---------------------------------------------- */
+/* --- push_lease.c: the leader, who leases tickets --------------------------------------------------- */
 
-void push_work_group(struct push *push); /* another group */
+void push_lease_on_take(struct push *push, const struct core *core, int from,
+                        const struct proto_take *take);
+/* This node leads, and its own worker says what is done and what it wants. Returns the answer. */
+struct proto_lease push_lease_own(struct push *push, const struct core *core,
+                                  const struct proto_take *take);
+
+/* --- push_work.c: the worker ------------------------------------------------------------------------- */
+
+void push_work_group(struct push *push, const struct core *core); /* another group */
 void push_work_forget(struct push *push);
 void push_work_step(struct push *push, const struct core *core);
-void push_work_on_take(struct push *push, const struct core *core, int from,
-                       const struct proto_take *take);
 void push_work_on_lease(struct push *push, const struct core *core, int from,
                         const struct proto_lease *lease);
 void push_work_on_value(struct push *push, const struct core *core, int from,
@@ -308,5 +344,15 @@ void push_work_on_applied(struct push *push, const struct core *core, int from,
 void push_work_computed(struct push *push, const struct core *core);
 /* The final model is there, and has this hash. */
 void push_work_finished(struct push *push, uint64_t hash);
+/* The range has the ticket behind. */
+static inline void
+push_work_pushed(struct push *push, struct push_range *range)
+{
+    if (range->pushed)
+        return;
+    range->pushed = true;
+    if (--push->to_push == 0)
+        push->take_at.us = 0; /* tell the leader now */
+}
 
 #endif

@@ -26,18 +26,14 @@ push_copy_holding(const struct push_range *r)
 void
 push_copy_tell(struct push *push, const struct core *core, unsigned rank, bool question)
 {
-    struct proto_msg msg = {.type = PROTO_HOLDINGS,
-                            .holdings = {.group_hash = push->group_hash,
-                                         .answer = question,
-                                         .in_hand = push->work == PUSH_PULLING ||
-                                                            push->work == PUSH_COMPUTING ||
-                                                            push->work == PUSH_PUSHING
-                                                        ? push->ticket + 1
-                                                        : 0,
-                                         .tickets = push->leases.done.floor}};
+    struct proto_msg msg = {
+        .type = PROTO_HOLDINGS,
+        .holdings = {.group_hash = push->group_hash,
+                     .answer = question,
+                     .in_hand = push->forget ? 0 : push->job[PUSH_NOW].in_hand,
+                     .finished = push->to_push ? push->job[PUSH_BEHIND].in_hand : 0,
+                     .tickets = push->leases.done.floor}};
 
-    if (push->forget)
-        msg.holdings.in_hand = 0;
     for (unsigned k = 0; k < push->config.range_count; k++) {
         const struct push_range *r = &push->range[k];
         const uint64_t said[2] = {push_copy_holding(r), r->held ? r->history : r->read_history};
@@ -67,8 +63,10 @@ push_copy_on_holdings(struct push *push, const struct core *core, int from,
     push_set_raise(&push->leases.done, holdings->tickets < push->config.tickets
                                            ? holdings->tickets
                                            : push->config.tickets);
+    if (holdings->finished)
+        push_leases_give(&push->leases, (unsigned)rank, holdings->finished - 1, core->awake);
     if (holdings->in_hand)
-        push_leases_give(&push->leases, (unsigned)rank, holdings->in_hand - 1);
+        push_leases_give(&push->leases, (unsigned)rank, holdings->in_hand - 1, core->awake);
     for (unsigned k = 0; k < push->config.range_count; k++) {
         struct push_range *r = &push->range[k];
         uint64_t said[2] = {0, 0};

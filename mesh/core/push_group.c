@@ -97,6 +97,10 @@ push_group_bulk(const struct push *push, const struct core *core, unsigned rank,
 void
 push_group_claim(struct push *push, const struct core *core)
 {
+    const struct push_trainer *trainer = push->config.trainer;
+    struct push_score score = {0};
+    if (trainer->scored)
+        score = trainer->scored(push->config.trainer_ctx);
     struct proto_msg msg = {.type = PROTO_CLAIM,
                             .claim = {.group_hash = push->group_hash,
                                       .base = push->base,
@@ -104,7 +108,10 @@ push_group_claim(struct push *push, const struct core *core)
                                       .number = ++push->claim_number,
                                       .tickets = push_set_count(&push->leases.done),
                                       .final_hash = push->final_hash,
-                                      .leads = push->leads}};
+                                      .leads = push->leads,
+                                      .scored = score.step,
+                                      .loss = score.loss,
+                                      .accuracy = score.accuracy}};
     push->claim_at = wall_after(core->now, CORE_HEARTBEAT_US);
     peers_send_all(core, &msg);
 }
@@ -428,6 +435,9 @@ push_group_on_claim(struct push *push, const struct core *core, int from,
     if ((of->known && claim->number <= of->said.number) || claim->counter > PUSH_COUNTER_MAX)
         return PUSH_AS_BEFORE;
     *of = (struct push_claim){true, *claim};
+    const struct push_score score = {claim->scored, claim->loss, claim->accuracy};
+    if (score.step && push->config.trainer->hear_score)
+        push->config.trainer->hear_score(push->config.trainer_ctx, &score);
     bool leader =
         push->group_hash != 0 && core_node_equal(push->group.leader, core->peers.peers[from].node);
     if (leader && claim->group_hash == push->group_hash && claim->tickets == push->config.tickets)

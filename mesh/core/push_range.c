@@ -92,9 +92,8 @@ answer(struct push *push, const struct core *core, unsigned range, unsigned rank
                                         .hash = r->hash}};
     if (rank != push->rank) {
         push_group_send(push, core, rank, &msg);
-    } else if (push->work == PUSH_PUSHING && ticket == push->ticket && !r->answered) {
-        r->answered = true;
-        push->missing--;
+    } else if (push->job[PUSH_BEHIND].in_hand == ticket + 1) {
+        push_work_pushed(push, r);
     }
 }
 
@@ -191,9 +190,9 @@ void
 push_range_own(struct push *push, const struct core *core, unsigned range)
 {
     const struct push_waiting in = {.rank = push->rank,
-                                    .ticket = push->ticket,
-                                    .read = push->range[range].read_taken,
-                                    .number = push->number,
+                                    .ticket = push->job[PUSH_BEHIND].in_hand - 1,
+                                    .read = push->range[range].behind_read,
+                                    .number = push->job[PUSH_BEHIND].number,
                                     .who = core->config.self,
                                     .gradient =
                                         trainer(push)->gradient(push->config.trainer_ctx, range)};

@@ -95,6 +95,8 @@ push_set_read(struct push_set *set, const uint8_t in[PUSH_SET_SIZE])
 
 /* --- Leases --------------------------------------------------------------------------------------- */
 
+enum { NO_HAND = PUSH_HANDS };
+
 void
 push_leases_clear(struct push_leases *leases)
 {
@@ -103,26 +105,52 @@ push_leases_clear(struct push_leases *leases)
     leases->waiting = 0;
 }
 
+/* Where a member has this ticket in hand (0: an empty hand), or NO_HAND. */
+static unsigned
+hand_of(const struct push_lessee *of, uint64_t in_hand)
+{
+    unsigned h = 0;
+    while (h < PUSH_HANDS && of->hand[h].in_hand != in_hand)
+        h++;
+    return h;
+}
+
+static void
+put(struct push_leases *leases, unsigned rank, uint64_t ticket, struct awake now)
+{
+    struct push_lessee *of = &leases->of[rank];
+    unsigned h = hand_of(of, 0);
+    assert(h < PUSH_HANDS);
+    leases->to[ticket % PUSH_WINDOW] = (uint8_t)(rank + 1);
+    of->hand[h].in_hand = ticket + 1;
+    of->hand[h].since = now;
+}
+
 void
-push_leases_give(struct push_leases *leases, unsigned rank, uint64_t ticket)
+push_leases_give(struct push_leases *leases, unsigned rank, uint64_t ticket, struct awake now)
 {
     assert(rank < PROTO_PEERS_MAX);
+    const struct push_lessee *of = &leases->of[rank];
     if (push_set_has(&leases->done, ticket) || ticket - leases->done.floor >= PUSH_WINDOW ||
-        ticket >= leases->tickets || leases->of[rank])
+        ticket >= leases->tickets || leases->to[ticket % PUSH_WINDOW] || hand_of(of, 0) == NO_HAND)
         return;
-    leases->to[ticket % PUSH_WINDOW] = (uint8_t)(rank + 1);
-    leases->of[rank] = ticket + 1;
+    put(leases, rank, ticket, now);
 }
 
 bool
-push_leases_done(struct push_leases *leases, unsigned rank, uint64_t ticket)
+push_leases_done(struct push_leases *leases, unsigned rank, uint64_t ticket, bool again,
+                 struct awake now)
 {
     assert(rank < PROTO_PEERS_MAX);
-    if (leases->of[rank] != ticket + 1)
+    struct push_lessee *of = &leases->of[rank];
+    unsigned h = hand_of(of, ticket + 1);
+    if (h == NO_HAND)
         return false;
-    leases->of[rank] = 0;
+    uint64_t us = awake_since(now, of->hand[h].since);
+    of->usual_us = us > of->usual_us ? us : of->usual_us - (of->usual_us - us) / 4;
+    of->hand[h].in_hand = 0;
     leases->to[ticket % PUSH_WINDOW] = 0;
-    return push_set_add(&leases->done, ticket);
+    return !again && push_set_add(&leases->done, ticket);
 }
 
 /* The first ticket that may not be leased yet. */
@@ -139,20 +167,66 @@ end_of(const struct push_leases *leases)
     return end < leases->tickets ? end : leases->tickets;
 }
 
-uint64_t
-push_leases_take(struct push_leases *leases, unsigned rank)
+/* How long a member may have a ticket: by its own, or by the slowest one's if it has not done any. */
+static uint64_t
+limit_of(const struct push_leases *leases, unsigned rank)
 {
-    assert(rank < PROTO_PEERS_MAX);
-    leases->waiting &= ~(UINT64_C(1) << rank);
-    if (leases->of[rank])
-        return leases->of[rank];
+    uint64_t most = leases->of[rank].usual_us;
+    for (unsigned r = 0; leases->of[rank].usual_us == 0 && r < PROTO_PEERS_MAX; r++)
+        most = leases->of[r].usual_us > most ? leases->of[r].usual_us : most;
+    uint64_t limit = PUSH_OVERDUE * most, least = most ? PUSH_OVERDUE_US : PUSH_OVERDUE_FIRST_US;
+    return core_mutant(MUTANT_PUSH_HUNG) ? UINT64_MAX : limit > least ? limit : least;
+}
+
+/* Of the tickets that another member has had for too long, the one that it has had longest; plus one. It is its no more. */
+static uint64_t
+overdue(struct push_leases *leases, unsigned but, struct awake now)
+{
+    uint64_t *longest = NULL, most = 0;
+    for (unsigned r = 0; r < PROTO_PEERS_MAX; r++)
+        for (unsigned h = 0; r != but && h < PUSH_HANDS; h++) {
+            uint64_t us = awake_since(now, leases->of[r].hand[h].since);
+            if (leases->of[r].hand[h].in_hand && us > limit_of(leases, r) && us > most) {
+                longest = &leases->of[r].hand[h].in_hand;
+                most = us;
+            }
+        }
+    uint64_t in_hand = longest ? *longest : 0;
+    if (longest)
+        *longest = 0;
+    leases->overdue += longest != NULL;
+    return in_hand;
+}
+
+/* The lowest ticket that nobody computes, plus one; 0: there is none. */
+static uint64_t
+lowest(const struct push_leases *leases)
+{
     for (uint64_t t = leases->done.floor, end = end_of(leases); t < end; t++) {
         bool leased = leases->to[t % PUSH_WINDOW] && !core_mutant(MUTANT_PUSH_LEASE);
-        if (push_set_has(&leases->done, t) || leased)
-            continue;
-        leases->to[t % PUSH_WINDOW] = (uint8_t)(rank + 1);
-        return leases->of[rank] = t + 1;
+        if (!push_set_has(&leases->done, t) && !leased)
+            return t + 1;
     }
-    leases->waiting |= UINT64_C(1) << rank;
     return 0;
+}
+
+uint64_t
+push_leases_take(struct push_leases *leases, unsigned rank, uint64_t got, struct awake now)
+{
+    assert(rank < PROTO_PEERS_MAX);
+    struct push_lessee *of = &leases->of[rank];
+    leases->waiting &= ~(UINT64_C(1) << rank);
+    if (got < of->number && hand_of(of, of->last) < PUSH_HANDS)
+        return of->last;
+    if (hand_of(of, 0) == NO_HAND)
+        return 0;
+    uint64_t in_hand = lowest(leases);
+    in_hand = in_hand ? in_hand : overdue(leases, rank, now);
+    if (in_hand == 0) {
+        leases->waiting |= UINT64_C(1) << rank;
+        return 0;
+    }
+    put(leases, rank, in_hand - 1, now);
+    of->number = (got < of->number ? got : of->number) + 1; /* what it did not get counts no more */
+    return of->last = in_hand;
 }

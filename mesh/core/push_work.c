@@ -1,46 +1,55 @@
-/* push_work.c - the worker: takes a ticket, pulls, has it computed, pushes; and, at the leader, who gets which ticket. See
- * push.h. */
+/* push_work.c - the worker: takes tickets, reads, has them computed, pushes. See push.h. */
 #include <assert.h>
 
 #include "mesh/core/internal.h"
 #include "mesh/core/push.h"
 
+/* Is it time to ask, for the first time or again? Then it is as if it was asked. */
 static bool
-due(const struct push *push, const struct core *core)
+due(const struct core *core, struct awake *asked_at)
 {
-    return push->asked_at.us == 0 ||
-           awake_reached(core->awake, awake_after(push->asked_at, PUSH_AGAIN_US));
+    bool now =
+        asked_at->us == 0 || awake_reached(core->awake, awake_after(*asked_at, PUSH_AGAIN_US));
+    if (now)
+        *asked_at = core->awake;
+    return now;
 }
 
 static void
-ask_all(struct push *push)
+drop(struct push_job *job)
+{
+    job->in_hand = 0;
+}
+
+/* --- Reading -------------------------------------------------------------------------------------- */
+
+static void
+pull_all(struct push *push)
 {
     for (unsigned k = 0; k < push->config.range_count; k++)
-        push->range[k].answered = push->range[k].known = false;
-    push->missing = push->config.range_count;
-    push->asked_at.us = 0;
+        push->range[k].pulled = push->range[k].known = false;
+    push->to_pull = push->config.range_count;
+    push->pull_at.us = 0;
 }
 
 static void
-answered(struct push *push, struct push_range *r)
+pulled(struct push *push, struct push_range *r)
 {
-    assert(!r->answered && push->missing > 0);
-    r->answered = true;
-    push->missing--;
+    assert(!r->pulled && push->to_pull > 0);
+    r->pulled = true;
+    push->to_pull--;
 }
 
-/* --- Pulling -------------------------------------------------------------------------------------- */
-
 static void
-begin(struct push *push, uint64_t ticket)
+begin(struct push *push, const struct core *core, uint64_t in_hand)
 {
-    push->ticket = ticket;
-    push->leased_in = push->group_hash;
-    push->finished_ticket = 0;
-    push->number++;
-    push->again = false;
-    push->work = PUSH_PULLING;
-    ask_all(push);
+    push->job[PUSH_AHEAD] = (struct push_job){in_hand, ++push->number, push->group_hash};
+    push->read_at = core->awake;
+    push->wanted = false;
+    pull_all(push);
+    if (core_mutant(MUTANT_PUSH_EARLY) && push->range[0].read) /* what was read for another one */
+        for (unsigned k = 0; k < push->config.range_count; k++)
+            pulled(push, &push->range[k]);
 }
 
 /* What this node owns. */
@@ -49,30 +58,29 @@ read_own(struct push *push, unsigned range)
 {
     struct push_range *r = &push->range[range];
     const struct push_trainer *trainer = push->config.trainer;
+    uint64_t in_hand = push->work == PUSH_WORKING ? push->job[PUSH_AHEAD].in_hand : 0;
     trainer->value(push->config.trainer_ctx, range, push->body);
     trainer->read(push->config.trainer_ctx, range, push->body);
     r->read = true;
     r->read_taken = r->taken;
     r->read_history = r->history;
     r->read_set = r->set;
-    r->known = push->work == PUSH_PULLING && push_set_has(&r->set, push->ticket);
-    answered(push, r);
+    r->known = in_hand && push_set_has(&r->set, in_hand - 1);
+    pulled(push, r);
 }
 
 static void
 pull(struct push *push, const struct core *core)
 {
-    bool now = due(push, core);
+    bool now = due(core, &push->pull_at), works = push->work == PUSH_WORKING;
     struct proto_msg msg = {.type = PROTO_PULL,
                             .pull = {.group_hash = push->source >= 0 ? 0 : push->group_hash,
-                                     .number = push->number,
-                                     .in_hand = push->work == PUSH_PULLING ? push->ticket + 1 : 0}};
-    if (now)
-        push->asked_at = core->awake;
+                                     .number = works ? push->job[PUSH_AHEAD].number : push->number,
+                                     .in_hand = works ? push->job[PUSH_AHEAD].in_hand : 0}};
     for (unsigned k = 0; k < push->config.range_count; k++) {
         struct push_range *r = &push->range[k];
         msg.pull.range = (uint16_t)k;
-        if (r->answered)
+        if (r->pulled)
             continue;
         if (push->source >= 0) {
             if (now)
@@ -86,23 +94,32 @@ pull(struct push *push, const struct core *core)
     }
 }
 
+/* Is a VALUE from peers[from] what this node asked for? */
+static bool
+asked(const struct push *push, const struct core *core, int from, const struct proto_value *value)
+{
+    bool gathers = push->work == PUSH_GATHERING, ahead = push->job[PUSH_AHEAD].in_hand != 0;
+    if (value->range >= push->config.range_count || push->range[value->range].pulled ||
+        value->taken > push->config.tickets)
+        return false;
+    if (gathers && push->source >= 0)
+        return push->source == from && value->group_hash == 0 && value->number == push->number;
+    uint64_t number = gathers ? push->number : push->job[PUSH_AHEAD].number;
+    return (gathers || (push->work == PUSH_WORKING && ahead)) && push->group_hash != 0 &&
+           value->group_hash == push->group_hash && value->number == number &&
+           push_group_rank(push, core, from) == (int)push->range[value->range].owner;
+}
+
 void
 push_work_on_value(struct push *push, const struct core *core, int from,
                    const struct proto_value *value, const struct core_frame *frame)
 {
-    bool gathers = push->work == PUSH_GATHERING && push->source == from && value->group_hash == 0;
-    bool pulls = (push->work == PUSH_PULLING || push->work == PUSH_GATHERING) && push->source < 0 &&
-                 push->group_hash != 0 && value->group_hash == push->group_hash;
-    if (!(gathers || pulls) || value->range >= push->config.range_count ||
-        value->number != push->number || value->taken > push->config.tickets)
+    if (!asked(push, core, from, value) ||
+        frame->size != PUSH_SET_SIZE + push->config.size[value->range].value ||
+        value->check != push_body_check(value->group_hash, value->range, value->number, frame->data,
+                                        frame->size))
         return;
     struct push_range *r = &push->range[value->range];
-    if (r->answered || (pulls && push_group_rank(push, core, from) != (int)r->owner) ||
-        frame->size != PUSH_SET_SIZE + push->config.size[value->range].value ||
-        value->check != XXH3_64bits_withSeed(
-                            frame->data, frame->size,
-                            mix64_pair(mix64_pair(value->group_hash, value->range), value->number)))
-        return;
     const uint8_t *body = frame->data;
     push_set_read(&r->read_set, body);
     push->config.trainer->read(push->config.trainer_ctx, value->range, body + PUSH_SET_SIZE);
@@ -110,18 +127,18 @@ push_work_on_value(struct push *push, const struct core *core, int from,
     r->read_taken = value->taken;
     r->read_history = value->history;
     r->known = value->has;
-    answered(push, r);
+    pulled(push, r);
 }
 
 /* --- Computing ------------------------------------------------------------------------------------ */
 
-static bool
-all_known(const struct push *push)
+/* Lately; what is longer than usual counts less, or, if `most`, what is shorter. */
+static void
+learn(uint64_t *usual_us, uint64_t us, bool most)
 {
-    for (unsigned k = 0; k < push->config.range_count; k++)
-        if (!push->range[k].known)
-            return false;
-    return true;
+    uint64_t more = us > *usual_us ? us - *usual_us : 0, less = us > *usual_us ? 0 : *usual_us - us;
+    *usual_us += *usual_us == 0 || most ? more : more / 4;
+    *usual_us -= most ? less / 4 : less;
 }
 
 static const uint64_t *
@@ -132,41 +149,84 @@ histories(struct push *push)
     return push->history;
 }
 
-static void
-ticket_done(struct push *push)
+/* What has all of the ticket ahead already? */
+static unsigned
+unknown(const struct push *push)
 {
-    push->finished_ticket = push->again ? 0 : push->ticket + 1;
-    push->work = PUSH_RESTING;
-    push->asked_at.us = 0;
+    unsigned count = 0;
+    for (unsigned k = 0; k < push->config.range_count; k++)
+        count += !push->range[k].known;
+    return count;
 }
 
 static void
-compute(struct push *push)
+move(struct push *push, enum push_place from, enum push_place to)
 {
-    if (all_known(push)) {
-        ticket_done(push);
-        return;
+    assert(push->job[from].in_hand && !push->job[to].in_hand);
+    push->job[to] = push->job[from];
+    drop(&push->job[from]);
+    push->take_at.us = 0;
+}
+
+static void
+compute(struct push *push, const struct core *core)
+{
+    for (unsigned k = 0; k < push->config.range_count; k++) {
+        push->range[k].now_read = push->range[k].read_taken;
+        push->range[k].now_known = push->range[k].known;
     }
-    push->work = PUSH_COMPUTING;
-    push->config.trainer->compute(push->config.trainer_ctx, push->ticket, push->number,
-                                  histories(push));
+    move(push, PUSH_AHEAD, PUSH_NOW);
+    push->computed = false;
+    push->compute_at = core->awake;
+    push->config.trainer->compute(push->config.trainer_ctx, push->job[PUSH_NOW].in_hand - 1,
+                                  push->job[PUSH_NOW].number, histories(push));
 }
 
 void
 push_work_computed(struct push *push, const struct core *core)
 {
-    assert(push->work == PUSH_COMPUTING);
-    push->computed++;
-    push->work = PUSH_PUSHING;
-    push->asked_at.us = 0;
-    push->missing = 0;
-    for (unsigned k = 0; k < push->config.range_count; k++) {
-        push->range[k].answered = push->range[k].known;
-        push->missing += !push->range[k].known;
-    }
+    assert(push->job[PUSH_NOW].in_hand && !push->computed);
+    push->computed = true;
+    learn(&push->compute_us, awake_since(core->awake, push->compute_at), false);
     if (push->forget)
-        push_work_forget(push);
-    (void)core;
+        drop(&push->job[PUSH_NOW]);
+    push->forget = false;
+}
+
+/* What is read is computed, and what is computed is pushed, when the place is free. */
+static void
+advance(struct push *push, const struct core *core)
+{
+    const struct push_job *job = push->job;
+    if (job[PUSH_NOW].in_hand && push->computed && !job[PUSH_BEHIND].in_hand) {
+        move(push, PUSH_NOW, PUSH_BEHIND);
+        push->config.trainer->collect(push->config.trainer_ctx);
+        push->again = false;
+        push->to_push = 0;
+        push->push_at.us = 0;
+        for (unsigned k = 0; k < push->config.range_count; k++) {
+            struct push_range *r = &push->range[k];
+            r->behind_read = r->now_read;
+            r->pushed = r->now_known;
+            push->to_push += !r->pushed;
+        }
+    }
+    if (!job[PUSH_AHEAD].in_hand || push->to_pull > 0)
+        return;
+    if (push->read_at.us)
+        learn(&push->read_us, awake_since(core->awake, push->read_at), true);
+    push->read_at.us = 0;
+    if (job[PUSH_NOW].in_hand)
+        return;
+    if (unknown(push) > 0) {
+        compute(push, core);
+    } else if (!job[PUSH_BEHIND].in_hand) { /* all ranges have it: it is done */
+        move(push, PUSH_AHEAD, PUSH_BEHIND);
+        push->again = false;
+        push->to_push = 0;
+        for (unsigned k = 0; k < push->config.range_count; k++)
+            push->range[k].pushed = true;
+    }
 }
 
 /* --- Pushing -------------------------------------------------------------------------------------- */
@@ -175,28 +235,27 @@ static void
 push_to(struct push *push, const struct core *core, unsigned range)
 {
     struct push_range *r = &push->range[range];
+    const struct push_job *job = &push->job[PUSH_BEHIND];
     const void *gradient = push->config.trainer->gradient(push->config.trainer_ctx, range);
     size_t size = push->config.size[range].gradient;
     struct proto_msg msg = {.type = PROTO_PUSH,
                             .push = {.group_hash = push->group_hash,
                                      .range = (uint16_t)range,
-                                     .ticket = push->ticket,
-                                     .read = r->read_taken,
-                                     .number = push->number,
+                                     .ticket = job->in_hand - 1,
+                                     .read = r->behind_read,
+                                     .number = job->number,
                                      .who = core->config.self}};
-    msg.push.check = push_body_check(push->group_hash, range, push->ticket, gradient, size);
+    msg.push.check = push_body_check(push->group_hash, range, job->in_hand - 1, gradient, size);
     push_group_bulk(push, core, r->owner, &msg, gradient, size);
 }
 
 static void
 push_all(struct push *push, const struct core *core)
 {
-    bool now = due(push, core);
-    if (now)
-        push->asked_at = core->awake;
+    bool now = due(core, &push->push_at);
     for (unsigned k = 0; k < push->config.range_count; k++) {
         struct push_range *r = &push->range[k];
-        if (r->answered)
+        if (r->pushed)
             continue;
         if (r->owner == push->rank)
             push_range_own(push, core, k);
@@ -210,60 +269,37 @@ push_work_on_applied(struct push *push, const struct core *core, int from,
                      const struct proto_applied *applied)
 {
     struct push_range *r = &push->range[applied->range];
-    if (push->work != PUSH_PUSHING || applied->in_hand != push->ticket + 1 || r->answered ||
+    uint64_t in_hand = push->job[PUSH_BEHIND].in_hand;
+    if (push->work != PUSH_WORKING || in_hand == 0 || applied->in_hand != in_hand || r->pushed ||
         push_group_rank(push, core, from) != (int)r->owner)
         return;
-    push->again |= applied->taken < r->read_taken; /* it was lost and begun from older values */
-    answered(push, r);
+    push->again |= applied->taken < r->behind_read; /* it was lost and begun from older values */
+    push_work_pushed(push, r);
 }
 
-/* --- Leases --------------------------------------------------------------------------------------- */
+/* --- Leases ------------------------------------------------------------------------- */
 
 static void
-lease(struct push *push, const struct core *core, unsigned rank)
+leased(struct push *push, const struct core *core, const struct proto_lease *lease)
 {
-    uint64_t in_hand = push_leases_take(&push->leases, rank);
-    struct proto_msg msg = {.type = PROTO_LEASE,
-                            .lease = {.group_hash = push->group_hash,
-                                      .in_hand = in_hand,
-                                      .tickets = push->leases.done.floor}};
-    if (rank != push->rank)
-        push_group_send(push, core, rank, &msg);
-    else if (in_hand && push->work == PUSH_RESTING)
-        begin(push, in_hand - 1);
-}
-
-/* A member wants a ticket; `in_hand`: it has done this one. */
-static void
-on_take(struct push *push, const struct core *core, unsigned rank, uint64_t in_hand)
-{
-    bool more = in_hand && push_leases_done(&push->leases, rank, in_hand - 1);
-    lease(push, core, rank);
-    for (uint64_t left = more ? push->leases.waiting : 0; left; left &= left - 1)
-        lease(push, core, (unsigned)__builtin_ctzll(left));
-}
-
-void
-push_work_on_take(struct push *push, const struct core *core, int from,
-                  const struct proto_take *take)
-{
-    int rank = push_group_rank(push, core, from);
-    if (take->group_hash == push->group_hash && push->leads && push_group_stands(push) && rank >= 0)
-        on_take(push, core, (unsigned)rank, take->in_hand);
+    if (lease->finished && lease->finished == push->job[PUSH_BEHIND].in_hand && push->to_push == 0)
+        drop(&push->job[PUSH_BEHIND]);
+    push_set_raise(&push->leases.done,
+                   lease->tickets < push->config.tickets ? lease->tickets : push->config.tickets);
+    if (lease->got != push->got + 1 || lease->in_hand == 0 || lease->in_hand > push->config.tickets)
+        return;
+    push->got = lease->got;
+    if (push->work == PUSH_WORKING && !push->job[PUSH_AHEAD].in_hand)
+        begin(push, core, lease->in_hand);
 }
 
 void
 push_work_on_lease(struct push *push, const struct core *core, int from,
                    const struct proto_lease *lease)
 {
-    if (lease->group_hash != push->group_hash ||
-        !core_node_equal(push->group.leader, core->peers.peers[from].node))
-        return;
-    push_set_raise(&push->leases.done,
-                   lease->tickets < push->config.tickets ? lease->tickets : push->config.tickets);
-    if (push->work == PUSH_RESTING && lease->in_hand && lease->in_hand != push->finished_ticket &&
-        lease->in_hand <= push->config.tickets)
-        begin(push, lease->in_hand - 1);
+    if (lease->group_hash == push->group_hash && push_group_stands(push) &&
+        core_node_equal(push->group.leader, core->peers.peers[from].node))
+        leased(push, core, lease);
 }
 
 static unsigned
@@ -275,19 +311,42 @@ leader_rank(const struct push *push)
     return r;
 }
 
-static void
-rest(struct push *push, const struct core *core)
+/* Is it time for the next ticket? As late as can be: when the present one takes no longer than to get another one. */
+static bool
+wants(struct push *push, const struct core *core)
 {
-    struct proto_msg msg = {
-        .type = PROTO_TAKE,
-        .take = {.group_hash = push->group_hash, .in_hand = push->finished_ticket}};
-    if (!push_group_stands(push) || !due(push, core))
+    if (push->job[PUSH_AHEAD].in_hand)
+        return false;
+    if (push->job[PUSH_NOW].in_hand && !push->computed) {
+        uint64_t early = 3 * push->read_us + 2 * CORE_TICK_US; /* the leader answers sooner */
+        uint64_t us = push->compute_us > early ? push->compute_us - early : 0;
+        if (push->compute_us == 0 || !awake_reached(core->awake, awake_after(push->compute_at, us)))
+            return false;
+    }
+    if (!push->wanted)
+        push->take_at.us = 0;
+    return push->wanted = true;
+}
+
+/* Tells the leader what is done, and asks for more. */
+static void
+tell(struct push *push, const struct core *core)
+{
+    const struct push_job *behind = &push->job[PUSH_BEHIND];
+    struct proto_msg msg = {.type = PROTO_TAKE,
+                            .take = {.group_hash = push->group_hash,
+                                     .finished = push->to_push == 0 ? behind->in_hand : 0,
+                                     .again = push->again,
+                                     .wants = wants(push, core),
+                                     .got = push->got}};
+    if (!(msg.take.finished || msg.take.wants) || !due(core, &push->take_at))
         return;
-    push->asked_at = core->awake;
-    if (push->leads)
-        on_take(push, core, push->rank, push->finished_ticket);
-    else
+    if (!push->leads) {
         push_group_send(push, core, leader_rank(push), &msg);
+        return;
+    }
+    struct proto_lease answer = push_lease_own(push, core, &msg.take);
+    leased(push, core, &answer);
 }
 
 /* --- The end -------------------------------------------------------------------------------------- */
@@ -307,22 +366,18 @@ ends(const struct push *push, const struct core *core, int *source)
 }
 
 static void
-gather(struct push *push, const struct core *core)
+gather(struct push *push, const struct core *core, int source)
 {
-    int source;
-    if (!ends(push, core, &source)) {
-        push->work = PUSH_RESTING;
-        push->source = -1;
+    if (push->job[PUSH_NOW].in_hand && !push->computed) /* the trainer is busy */
         return;
-    }
-    if (push->work != PUSH_GATHERING || (source != push->source && push->missing > 0)) {
+    if (push->work != PUSH_GATHERING || (source != push->source && push->to_pull > 0)) {
         push->work = PUSH_GATHERING;
         push->source = source;
         push->number++;
-        ask_all(push);
+        pull_all(push);
     }
     pull(push, core);
-    if (push->missing > 0)
+    if (push->to_pull > 0)
         return;
     core_log(core, 7, "push: all %llu tickets are done; the model came from %s",
              (unsigned long long)push->config.tickets,
@@ -352,49 +407,68 @@ void
 push_work_step(struct push *push, const struct core *core)
 {
     int source;
-    if (!push->started || push->work == PUSH_COMPUTING || push->work >= PUSH_FINISHING)
+    if (!push->started || push->work >= PUSH_FINISHING)
         return;
-    if (push->work == PUSH_GATHERING ||
-        ((push->work == PUSH_RESTING || push->group_hash == 0) && ends(push, core, &source)) ||
-        (ends(push, core, &source) && source >= 0)) {
-        gather(push, core);
+    if (ends(push, core, &source)) {
+        gather(push, core, source);
         return;
     }
+    if (push->work == PUSH_GATHERING) { /* whoever had the model is gone */
+        push->work = PUSH_WORKING;
+        pull_all(push);
+    }
+    push->source = -1;
     if (push->group_hash == 0)
         return;
-    if (push->work == PUSH_RESTING)
-        rest(push, core);
-    if (push->work == PUSH_PULLING) {
+    advance(push, core);
+    if (push_group_stands(push))
+        tell(push, core);
+    if (push->job[PUSH_AHEAD].in_hand)
         pull(push, core);
-        if (push->missing == 0)
-            compute(push);
-    } else if (push->work == PUSH_PUSHING) {
+    if (push->job[PUSH_BEHIND].in_hand)
         push_all(push, core);
-        if (push->missing == 0) {
-            ticket_done(push);
-            rest(push, core);
-        }
-    }
+    /* what this node owns was answered at once */
+    advance(push, core);
+    if (push->job[PUSH_BEHIND].in_hand && push->to_push == 0 && push_group_stands(push))
+        tell(push, core);
 }
 
 void
-push_work_group(struct push *push)
+push_work_group(struct push *push, const struct core *core)
 {
     /* What a range of the former group had may be lost with it: all are asked again, and recognise it. */
-    ask_all(push);
-    push->finished_ticket = 0;
+    drop(&push->job[PUSH_AHEAD]);
+    if (push->to_push == 0)
+        drop(&push->job[PUSH_BEHIND]);
+    for (unsigned k = 0; k < push->config.range_count; k++)
+        push->range[k].now_known = push->range[k].pushed = false;
+    push->to_push = push->job[PUSH_BEHIND].in_hand ? push->config.range_count : 0;
+    for (enum push_place p = PUSH_NOW; push->leads && p <= PUSH_BEHIND; p++)
+        if (push->job[p].in_hand && !(p == PUSH_NOW && push->forget))
+            push_leases_give(&push->leases, push->rank, push->job[p].in_hand - 1, core->awake);
+    push->again = false;
+    push->got = 0;
+    push->wanted = false;
+    push->take_at.us = push->push_at.us = 0;
     if (push->work == PUSH_GATHERING)
-        push->work = PUSH_RESTING;
+        push->work = PUSH_WORKING;
     push->source = -1;
 }
 
 void
 push_work_forget(struct push *push)
 {
-    push->forget = push->work == PUSH_COMPUTING;
-    push->finished_ticket = 0;
+    push->forget = push->job[PUSH_NOW].in_hand && !push->computed;
+    if (!push->forget)
+        drop(&push->job[PUSH_NOW]);
+    drop(&push->job[PUSH_AHEAD]);
+    drop(&push->job[PUSH_BEHIND]);
+    push->to_push = 0;
+    push->again = false;
+    push->got = 0;
     push->source = -1;
-    push->asked_at.us = 0;
-    if (push->work != PUSH_COMPUTING && push->work != PUSH_FINISHING)
-        push->work = PUSH_RESTING;
+    push->wanted = false;
+    push->take_at.us = 0;
+    if (push->work != PUSH_FINISHING)
+        push->work = PUSH_WORKING;
 }

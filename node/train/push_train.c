@@ -19,16 +19,23 @@ struct push_run {
     struct push_config config;
     struct push_ranges ranges;
     struct push_held held;
-    int16_t *exponent; /* [blocks] as read last; those of run->state may be raised since */
-    uint8_t *gradient; /* what the last compute adds to each range, one behind the other, */
+    float *ahead;            /* [parameters] as read last, */
+    int16_t *ahead_exponent; /* [blocks] */
+    int16_t
+        *exponent; /* [blocks] of what is computed from; those of run->state may be raised since */
+    uint8_t *gradient; /* what is pushed to each range, one behind the other, */
     size_t *at;        /* [ranges] from here on */
     uint64_t *note;    /* [ranges + 2] of one record */
     struct journal *journal;
     struct state first; /* what ranges begin with; block NULL: not needed now */
     bool told;          /* that the journal cannot be written */
     uint64_t each;      /* steps of an epoch */
-    uint64_t done;      /* tickets computed here */
-    double loss, rows;  /* of these, summed */
+    /* Evaluations: the newest one of which the mesh knows; what the trainer knew of it when it began to compute; its
+     * own; and the one that it has reported. */
+    struct push_score score, known, found;
+    uint64_t shown;    /* step of that */
+    uint64_t done;     /* tickets computed here */
+    double loss, rows; /* of these, summed */
 };
 
 /* --- The journal ------------------------------------------------------------------------------------ */
@@ -57,17 +64,40 @@ forget_first(struct push_run *push)
     push->first = (struct state){.block = NULL};
 }
 
+/* What was read last is what this node computes from, or the model. */
+static void
+keep_read(struct run *run)
+{
+    struct push_run *push = run->push;
+    memcpy(run->state.params, push->ahead, run->state.param_count * sizeof *push->ahead);
+    memcpy(push->exponent, push->ahead_exponent, run->state.block_count * sizeof *push->exponent);
+}
+
 static void
 on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
 {
     struct run *run = ctx;
     struct push_run *push = run->push;
     forget_first(push);
+    keep_read(run);
+    push->known = push->score;
     push->note[0] = number;
     push->note[1] = ticket;
     memcpy(push->note + 2, history, push->ranges.count * sizeof *history);
     note(run, PUSH_NOTE_COMPUTED, push->note, push->ranges.count + 2);
     mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMPUTE, .round = ticket});
+}
+
+static void
+on_collect(void *ctx)
+{
+    struct run *run = ctx;
+    struct push_run *push = run->push;
+    if (push->found.step > push->score.step)
+        push->score = push->found;
+    for (unsigned r = 0; r < push->ranges.count; r++)
+        push_ranges_gradient(&push->ranges, r, mesh_own(run->mesh), run->state.exponent,
+                             push->gradient + push->at[r]);
 }
 
 static const void *
@@ -119,8 +149,8 @@ on_value(void *ctx, unsigned range, void *out)
 static void
 on_read(void *ctx, unsigned range, const void *value)
 {
-    struct run *run = ctx;
-    push_ranges_read(&run->push->ranges, range, value, run->state.params, run->push->exponent);
+    struct push_run *push = ((struct run *)ctx)->push;
+    push_ranges_read(&push->ranges, range, value, push->ahead, push->ahead_exponent);
 }
 
 /* Seldom: at the start, and when this node has forgotten what it held. All ranges are wanted one after the other: what they
@@ -145,8 +175,8 @@ on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
 {
     struct run *run = ctx;
     const uint64_t words[] = {range, before, after};
-    push_ranges_begin(&run->push->ranges, &run->push->held, range, run->state.params,
-                      run->push->exponent);
+    push_ranges_begin(&run->push->ranges, &run->push->held, range, run->push->ahead,
+                      run->push->ahead_exponent);
     if (before != after)
         note(run, PUSH_NOTE_RESTORED, words, 3);
 }
@@ -155,12 +185,46 @@ static void
 on_finish(void *ctx, const uint64_t *history)
 {
     struct run *run = ctx;
+    keep_read(run);
     note(run, PUSH_NOTE_FINAL, history, run->push->ranges.count);
     mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMMIT});
 }
 
+static double
+of_bits(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static uint64_t
+to_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static struct push_score
+on_scored(void *ctx)
+{
+    return ((struct run *)ctx)->push->score;
+}
+
+static void
+on_hear_score(void *ctx, const struct push_score *score)
+{
+    struct run *run = ctx;
+    double accuracy = of_bits(score->accuracy);
+    if (score->step > run->push->score.step && score->step < state_steps_total(&run->state) &&
+        of_bits(score->loss) >= 0 && accuracy >= -1 && accuracy <= 1)
+        run->push->score = *score;
+}
+
 static const struct push_trainer push_trainer = {
     .compute = on_compute,
+    .collect = on_collect,
     .gradient = on_gradient,
     .take = on_take,
     .hash = on_hash,
@@ -170,6 +234,8 @@ static const struct push_trainer push_trainer = {
     .read = on_read,
     .initial = on_initial,
     .restore = on_restore,
+    .scored = on_scored,
+    .hear_score = on_hear_score,
     .finish = on_finish,
 };
 
@@ -182,6 +248,8 @@ report(struct run *run, uint64_t ticket, const int32_t *tail)
     struct mesh_stats stats;
     uint64_t step = ticket / run->config->train.shards;
     double rows = tail[TAIL_SAMPLES];
+    const struct push_score *score =
+        push->found.step > push->known.step ? &push->found : &push->known;
     mesh_stats(run->mesh, &stats);
     push->done++;
     push->rows += rows;
@@ -205,12 +273,31 @@ report(struct run *run, uint64_t ticket, const int32_t *tail)
         .tx_bytes = stats.tx_bytes - run->tx,
         .rx_bytes = stats.rx_bytes - run->rx,
         .skipped = tail[TAIL_BAD] != 0,
-        .test_accuracy = -1,
+        .evaluated = score->step > push->shown,
+        .test_loss = of_bits(score->loss),
+        .test_accuracy = run->state.job.labels ? of_bits(score->accuracy) : -1,
     };
+    push->shown = line.evaluated ? score->step : push->shown;
     metrics_step(run->metrics, &line);
     run->compute_s = run->wait_s = 0;
     run->tx = stats.tx_bytes;
     run->rx = stats.rx_bytes;
+}
+
+/* Who computes the first ticket of an epoch evaluates what it has read for it, when that is due, and tells the others. */
+static void
+evaluate(struct run *run, uint64_t ticket)
+{
+    struct push_run *push = run->push;
+    uint64_t each = push->each * run->config->train.eval_every;
+    uint64_t step = ticket / run->config->train.shards;
+    double loss, accuracy;
+    if (each == 0 || run->state.job.test == 0 || ticket % run->config->train.shards != 0 ||
+        step == 0 || step % each != 0)
+        return;
+    work_evaluate(run->work, run->state.params, &loss, &accuracy);
+    push->found =
+        (struct push_score){step, to_bits(loss), to_bits(run->state.job.labels ? accuracy : -1)};
 }
 
 static void
@@ -220,10 +307,8 @@ compute(struct run *run, uint64_t ticket)
     double start = clock_s();
     int32_t *own = mesh_own(run->mesh);
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
+    evaluate(run, ticket);
     push_shard_compute(run->work, &run->state, push->exponent, ticket, own);
-    for (unsigned r = 0; r < push->ranges.count; r++)
-        push_ranges_gradient(&push->ranges, r, own, run->state.exponent,
-                             push->gradient + push->at[r]);
     run->compute_s += clock_s() - start;
     mesh_bucket(run->mesh, 0);
     report(run, ticket, own + run->state.param_count);
@@ -289,6 +374,8 @@ open_memory(struct push_run *push, struct run *run)
 {
     const struct state *next = &run->next;
     size_t size = 0;
+    push->ahead = calloc(next->param_count, sizeof *push->ahead);
+    push->ahead_exponent = calloc(next->block_count, sizeof *push->ahead_exponent);
     push->exponent = calloc(next->block_count, sizeof *push->exponent);
     push->at = calloc(push->ranges.count, sizeof *push->at);
     push->note = calloc(push->ranges.count + 2, sizeof *push->note);
@@ -302,7 +389,10 @@ open_memory(struct push_run *push, struct run *run)
     if (push->ranges.group > 1)
         push->held.sum = calloc(next->param_count, sizeof *push->held.sum);
     bool sum = push->ranges.group == 1 || push->held.sum;
-    return push->exponent && push->at && push->note && push->gradient && sum ? 0 : -ENOMEM;
+    return push->ahead && push->ahead_exponent && push->exponent && push->at && push->note &&
+                   push->gradient && sum
+               ? 0
+               : -ENOMEM;
 }
 
 int
@@ -356,6 +446,8 @@ push_train_close(struct run *run)
     forget_first(push);
     push_ranges_fini(&push->ranges);
     free(push->held.sum);
+    free(push->ahead);
+    free(push->ahead_exponent);
     free(push->exponent);
     free(push->gradient);
     free(push->at);

@@ -1,7 +1,7 @@
 /* push_train.h - the trainer of a run in a free mode: mesh.sync ssp, softsync or async. mesh/core/push.h has the idea,
  * push_ranges.h the arithmetic.
  *
- *     run.state    what this node's worker read last; in the end the model
+ *     run.state    what this node's worker computes from; in the end the model
  *     run.next     what it holds as owner and backup
  *
  * What it does goes into the journal of the run's folder (node/results/journal.h), from which meshnode verify --replay

@@ -136,16 +136,14 @@ __wrap_wire_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, con
 static void
 lie_control(struct proto_msg *msg, unsigned lie, uint64_t group_hash)
 {
-    /* TAKE: the group, the ticket that is done; nothing else */
-    const uint64_t take[sizeof msg->take / sizeof(uint64_t)] = {group_hash, FAR};
     switch (lie) {
     case DONE_BEFORE:
-        *msg = (struct proto_msg){.type = PROTO_TAKE};
-        memcpy(&msg->take, take, sizeof take);
+        *msg = (struct proto_msg){.type = PROTO_TAKE,
+                                  .take = {.group_hash = group_hash, .finished = FAR, .got = FAR}};
         break;
     case OWN_LEASE:
         *msg = (struct proto_msg){.type = PROTO_LEASE,
-                                  .lease = {.group_hash = group_hash, .in_hand = 5, .tickets = 0}};
+                                  .lease = {.group_hash = group_hash, .in_hand = 5, .got = FAR}};
         break;
     case OTHER_APPLIED:
         *msg = (struct proto_msg){

@@ -127,6 +127,9 @@ static const struct plant plants_push[] = {
     {"a range takes a ticket that it has taken", MUTANT_PUSH_TAKEN, 4000, 0, NULL},
     {"a new owner begins with an older copy than there is", MUTANT_PUSH_BACK, 4000, 0, NULL},
     {"the bound of ssp is one step too high", MUTANT_PUSH_BOUND, 4000, 0, NULL},
+    {"what was read before a ticket was leased counts as read for it", MUTANT_PUSH_EARLY, 4000, 0,
+     NULL},
+    {"who hangs keeps its tickets", MUTANT_PUSH_HUNG, 4000, 0, NULL},
 };
 
 static const struct list {

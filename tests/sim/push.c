@@ -80,13 +80,36 @@ on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
     for (unsigned r = 0; r < ranges; r++)
         params[r] = node->read[r].params;
     for (unsigned r = 0; r < ranges; r++)
-        node->gradient[r] = sim_push_gradient(ticket, r, params, ranges);
-    node->ticket = ticket;
-    node->number = number;
+        node->computed[r] = sim_push_gradient(ticket, r, params, ranges);
     shell->node->busy = SIM_COMPUTING;
+    if (push->hangs == shell->node->index && ++node->computes > push->hangs_after &&
+        !shell->node->hung_until) {
+        bool ever = push->hangs_us == UINT64_MAX;
+        uint64_t us = ever ? 2 * PUSH_OVERDUE_FIRST_US : push->hangs_us;
+        shell->node->hung_until = sim->now + us;
+        if (sim->profile.deadline_us < UINT64_MAX)
+            sim->profile.deadline_us += us;
+        if (ever)
+            return;
+    }
     uint64_t us = sim->profile.compute_us[shell->node->index];
     sim_push(sim, sim->now + 1 + us / 2 + rand_below(&sim->rand, us + 1), SIM_BUCKET,
              shell->node->index, 0, 0, NULL);
+}
+
+bool
+sim_push_hangs(const struct sim_node *node)
+{
+    const struct sim_push *push = sim_push_run;
+    return node->index == push->hangs && push->hangs_us == UINT64_MAX &&
+           push->node[node->index].computes > push->hangs_after;
+}
+
+static void
+on_collect(void *ctx)
+{
+    struct sim_push_node *node = node_of(ctx);
+    memcpy(node->gradient, node->computed, sizeof node->gradient);
 }
 
 static const void *
@@ -151,9 +174,6 @@ on_value(void *ctx, unsigned range, void *out)
 static void
 on_read(void *ctx, unsigned range, const void *value)
 {
-    struct shell *shell = ctx;
-    if (shell->node->busy != SIM_FREE)
-        sim_fail(shell->sim, "node %u: reads while it computes", shell->node->index);
     memcpy(&node_of(ctx)->read[range], value, sizeof(struct sim_push_value));
 }
 
@@ -195,6 +215,7 @@ on_finish(void *ctx, const uint64_t *history)
 
 static const struct push_trainer push_trainer = {
     .compute = on_compute,
+    .collect = on_collect,
     .gradient = on_gradient,
     .take = on_take,
     .hash = on_hash,
@@ -315,9 +336,15 @@ begin(struct sim *sim)
     size_t count;
     struct sim_event *events = sim_queued(sim, &count);
     push->single = !sim->drill && !sim->play.scenario && pick(sim, 3) == 0;
+    push->hangs = SIM_NODES_MAX;
     if (sim->play.scenario) {
         push->single = play_spares(sim->play.scenario);
         return;
+    }
+    if (push->single && pick(sim, 3) == 0) {
+        push->hangs = (unsigned)pick(sim, p->nodes);
+        push->hangs_after = (unsigned)pick(sim, 10);
+        push->hangs_us = pick(sim, 2) ? UINT64_MAX : 3000000 + pick(sim, 3000000);
     }
     bool crashed = false;
     p->peers_min = 1;
@@ -326,7 +353,9 @@ begin(struct sim *sim)
             continue;
         uint64_t kind = events[k].a;
         if (push->single) {
-            events[k].a = crashed ? SIM_HEAL : pick(sim, 2) ? SIM_CRASH : SIM_CRASH_SILENT;
+            events[k].a = crashed || push->hangs < SIM_NODES_MAX ? SIM_HEAL
+                          : pick(sim, 2)                         ? SIM_CRASH
+                                                                 : SIM_CRASH_SILENT;
             crashed = true;
         } else if (kind == SIM_FLIP || kind == SIM_ROT || kind == SIM_FULL) {
             events[k].a = SIM_CRASH;

@@ -36,8 +36,8 @@ struct sim_push_copy {
 struct sim_push_node {
     struct sim_push_copy held[SIM_RANGES_MAX];
     struct sim_push_value read[SIM_RANGES_MAX];
-    uint64_t gradient[SIM_RANGES_MAX];
-    uint64_t ticket, number;
+    uint64_t computed[SIM_RANGES_MAX], gradient[SIM_RANGES_MAX];
+    unsigned computes;
     bool finished;
     uint64_t final[SIM_RANGES_MAX]; /* histories */
 };
@@ -67,6 +67,9 @@ struct sim_push {
     bool lost;    /* a core said that tickets were lost */
     bool hostile; /* some members say anything: only that nobody falls is judged */
     bool single;  /* at most one node was taken away: nothing may be lost */
+    /* The trainer of this node hangs when it has computed so often, for so long (UINT64_MAX: for ever). */
+    unsigned hangs, hangs_after;
+    uint64_t hangs_us;
 };
 
 extern struct sim_push *sim_push_run; /* of the present schedule */
@@ -83,6 +86,8 @@ const char *sim_push_replay(struct sim_push *push, const uint64_t *final, uint64
 void sim_push_hostile(struct sim *sim, struct sim_node *node);
 
 /* push_judge.c */
+/* Does this node's trainer hang for ever? Then it has nothing to say in the end. */
+bool sim_push_hangs(const struct sim_node *node);
 void sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64_t ticket);
 void sim_push_judge_taken(struct sim *sim, const struct sim_node *node,
                           const struct push_taken *taken, const struct sim_push_copy *after);

@@ -26,7 +26,7 @@ static void
 make(struct sim *sim, const struct push *push, struct proto_msg *msg)
 {
     uint64_t group = pick(sim, 8) ? push->group_hash : rand_u64(&sim->rand);
-    uint64_t in_hand = near(sim, push->ticket + 1, PROTO_ROUND_MAX);
+    uint64_t in_hand = near(sim, push->job[pick(sim, PUSH_HANDS)].in_hand, PROTO_ROUND_MAX);
     uint16_t range = (uint16_t)near(sim, pick(sim, push->config.range_count), UINT16_MAX);
     uint64_t taken =
         near(sim, push->range[range % push->config.range_count].taken, PROTO_ROUND_MAX);
@@ -40,10 +40,14 @@ make(struct sim *sim, const struct push *push, struct proto_msg *msg)
                                           1 + pick(sim, 10000),
                                           pick(sim, 200),
                                           pick(sim, 20) ? 0 : rand_u64(&sim->rand),
-                                          pick(sim, 2)};
+                                          pick(sim, 2),
+                                          0,
+                                          0,
+                                          0};
         break;
     case PROTO_HOLDINGS:
-        msg->holdings = (struct proto_holdings){group, pick(sim, 2), in_hand, pick(sim, 300), 0};
+        msg->holdings = (struct proto_holdings){
+            group, pick(sim, 2), in_hand, in_hand + pick(sim, 3), pick(sim, 300), 0};
         break;
     case PROTO_PULL:
         msg->pull = (struct proto_pull){pick(sim, 4) ? group : 0, range, push->number, in_hand,
@@ -54,10 +58,13 @@ make(struct sim *sim, const struct push *push, struct proto_msg *msg)
                                               rand_u64(&sim->rand)};
         break;
     case PROTO_TAKE:
-        msg->take = (struct proto_take){group, in_hand};
+        msg->take = (struct proto_take){group, in_hand, pick(sim, 2), pick(sim, 2),
+                                        near(sim, push->got, PROTO_ROUND_MAX)};
         break;
     case PROTO_LEASE:
-        msg->lease = (struct proto_lease){group, in_hand, pick(sim, 300)};
+        msg->lease =
+            (struct proto_lease){group, pick(sim, 2) * in_hand, in_hand,
+                                 near(sim, push->got + 1, PROTO_ROUND_MAX), pick(sim, 300)};
         break;
     case PROTO_PUSH:
         msg->push = (struct proto_push){group,

@@ -12,9 +12,26 @@
 static bool
 works_at(const struct push *push, uint64_t ticket)
 {
-    return !push->forget && push->ticket == ticket &&
-           (push->work == PUSH_PULLING || push->work == PUSH_COMPUTING ||
-            push->work == PUSH_PUSHING);
+    for (unsigned p = 0; p < PUSH_HANDS; p++)
+        if (push->job[p].in_hand == ticket + 1 && push->job[p].leased_in == push->group_hash)
+            return !(p == PUSH_NOW && push->forget);
+    return false;
+}
+
+/* Does the leader of its group, if it is there, say that the ticket is this node's? It may have been leased again. */
+static bool
+leader_says(const struct sim *sim, const struct push *push, uint64_t ticket)
+{
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        if (!sim->nodes[i].up || !sim->nodes[i].core->push->leads ||
+            sim->nodes[i].core->push->group_hash != push->group_hash)
+            continue;
+        const struct push_lessee *of = &sim->nodes[i].core->push->leases.of[push->rank];
+        for (unsigned h = 0; h < PUSH_HANDS; h++)
+            if (of->hand[h].in_hand == ticket + 1)
+                return true;
+    }
+    return false;
 }
 
 /* By two members that know of one another. */
@@ -30,8 +47,8 @@ judge_lease(struct sim *sim, const struct sim_node *node, uint64_t ticket)
         bool together = its->group_hash == mine->group_hash && mine->group_hash != 0 &&
                         push_group_stands(its) && push_group_stands(mine);
         /* one that had it in hand before the group began may still have it */
-        if (together && works_at(its, ticket) && its->leased_in == its->group_hash &&
-            mine->leased_in == mine->group_hash)
+        if (together && works_at(its, ticket) && works_at(mine, ticket) &&
+            leader_says(sim, its, ticket) && leader_says(sim, mine, ticket))
             sim_fail(sim, "nodes %u and %u: ticket %" PRIu64 " is leased to both", node->index, i,
                      ticket);
     }
@@ -123,10 +140,12 @@ sim_push_done(const struct sim *sim)
         return true;
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         const struct sim_node *node = &sim->nodes[i];
-        if (node->up && (!node->done || node->core->push->final_hash == 0))
+        if (!node->up || sim_push_hangs(node))
+            continue;
+        if (!node->done || node->core->push->final_hash == 0)
             return false;
-        for (unsigned j = 0; node->up && j < i; j++)
-            if (sim->nodes[j].up && !agree(node, &sim->nodes[j]))
+        for (unsigned j = 0; j < i; j++)
+            if (sim->nodes[j].up && !sim_push_hangs(&sim->nodes[j]) && !agree(node, &sim->nodes[j]))
                 return false;
     }
     return true;
@@ -169,12 +188,17 @@ sim_push_judge_end(struct sim *sim)
         return;
     for (unsigned i = 0; i < sim->profile.nodes && !sim->failed; i++) {
         const struct sim_node *node = &sim->nodes[i];
-        if (!node->up)
+        if (!node->up || sim_push_hangs(node))
             continue;
         if (!node->done)
-            sim_fail(sim, "node %u hangs at ticket %" PRIu64 " of %" PRIu64 ", work %d", i,
-                     node->core->push->leases.done.floor, sim_push_run->config.tickets,
-                     (int)node->core->push->work);
+            sim_fail(sim,
+                     "node %u hangs at ticket %" PRIu64 " of %" PRIu64 ", work %d, group %" PRIx64
+                     ", in hand %" PRIu64 ", %" PRIu64 ", %" PRIu64,
+                     i, node->core->push->leases.done.floor, sim_push_run->config.tickets,
+                     (int)node->core->push->work, node->core->push->group_hash,
+                     node->core->push->job[PUSH_AHEAD].in_hand,
+                     node->core->push->job[PUSH_NOW].in_hand,
+                     node->core->push->job[PUSH_BEHIND].in_hand);
         else if (!sim_push_done(sim))
             sim_fail(sim, "node %u has another model than others", i);
         else

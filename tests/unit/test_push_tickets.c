@@ -99,21 +99,34 @@ leases_of(uint64_t tickets, unsigned shards, uint64_t bound)
     return leases;
 }
 
+static struct awake now = {1000};
+
+/* Another one, as it has got all that it was given. */
+static uint64_t
+take(struct push_leases *leases, unsigned rank)
+{
+    return push_leases_take(leases, rank, leases->of[rank].number, now);
+}
+
 static void
 a_ticket_is_leased_to_one_member_until_it_is_done(void **state)
 {
     (void)state;
-    struct push_leases *leases = leases_of(4, 2, PUSH_UNBOUND);
-    assert_int_equal(push_leases_take(leases, 0), 1);
-    assert_int_equal(push_leases_take(leases, 1), 2);
-    assert_int_equal(push_leases_take(leases, 0), 1); /* asked again: the same */
-    assert_false(push_leases_done(leases, 1, 0));     /* not its ticket */
-    assert_true(push_leases_done(leases, 0, 0));
-    assert_false(push_leases_done(leases, 0, 0));
-    assert_int_equal(push_leases_take(leases, 0), 3);
-    assert_int_equal(push_leases_take(leases, 2), 4);
-    assert_int_equal(push_leases_take(leases, 3), 0); /* all are leased: it waits */
+    struct push_leases *leases = leases_of(5, 2, PUSH_UNBOUND);
+    assert_int_equal(take(leases, 0), 1);
+    assert_int_equal(take(leases, 1), 2);
+    assert_int_equal(push_leases_take(leases, 0, 0, now), 1); /* it did not get it: the same */
+    assert_false(push_leases_done(leases, 1, 0, false, now)); /* not its ticket */
+    assert_true(push_leases_done(leases, 0, 0, false, now));
+    assert_false(push_leases_done(leases, 0, 0, false, now));
+    assert_int_equal(push_leases_take(leases, 0, 0, now), 3); /* it is done: another one */
+    assert_int_equal(take(leases, 2), 4);
+    assert_int_equal(take(leases, 0), 5);
+    assert_int_equal(take(leases, 3), 0); /* all are leased: it waits */
     assert_int_equal(leases->waiting, 1 << 3);
+    assert_false(push_leases_done(leases, 2, 3, true, now)); /* given back */
+    assert_int_equal(take(leases, 3), 4);
+    assert_int_equal(leases->waiting, 0);
     free(leases);
 }
 
@@ -122,12 +135,12 @@ with_bound_0_a_step_begins_when_the_one_before_is_done(void **state)
 {
     (void)state;
     struct push_leases *leases = leases_of(6, 2, 0);
-    assert_int_equal(push_leases_take(leases, 0), 1);
-    assert_int_equal(push_leases_take(leases, 1), 2);
-    assert_true(push_leases_done(leases, 1, 1));
-    assert_int_equal(push_leases_take(leases, 1), 0);
-    assert_true(push_leases_done(leases, 0, 0));
-    assert_int_equal(push_leases_take(leases, 1), 3);
+    assert_int_equal(take(leases, 0), 1);
+    assert_int_equal(take(leases, 1), 2);
+    assert_true(push_leases_done(leases, 1, 1, false, now));
+    assert_int_equal(take(leases, 1), 0);
+    assert_true(push_leases_done(leases, 0, 0, false, now));
+    assert_int_equal(take(leases, 1), 3);
     free(leases);
 }
 
@@ -141,11 +154,12 @@ nobody_is_ever_ahead_by_more_than_the_bound(void **state)
         uint64_t left = 400;
         while (left > 0) {
             unsigned rank = (unsigned)rand_below(&rand, 7);
-            uint64_t in_hand = push_leases_take(leases, rank);
+            uint64_t had = leases->of[rank].number; /* the last one again, until it is done */
+            uint64_t in_hand = push_leases_take(leases, rank, had ? had - 1 : 0, now);
             if (in_hand)
                 assert_true((in_hand - 1) / 5 <= leases->done.floor / 5 + bound);
             if (in_hand && rand_below(&rand, 3) == 0)
-                left -= push_leases_done(leases, rank, in_hand - 1);
+                left -= push_leases_done(leases, rank, in_hand - 1, false, now);
         }
         assert_int_equal(leases->done.floor, 400);
         free(leases);
@@ -157,13 +171,68 @@ what_members_have_in_hand_is_leased_to_them_in_a_new_group(void **state)
 {
     (void)state;
     struct push_leases *leases = leases_of(10, 2, PUSH_UNBOUND);
-    push_leases_give(leases, 3, 1);
-    push_leases_give(leases, 4, 10); /* there is no such ticket */
-    assert_int_equal(push_leases_take(leases, 0), 1);
-    assert_int_equal(push_leases_take(leases, 1), 3); /* not 2: member 3 has it */
-    assert_int_equal(push_leases_take(leases, 3), 2);
+    push_leases_give(leases, 3, 1, now);
+    push_leases_give(leases, 4, 10, now); /* there is no such ticket */
+    assert_int_equal(take(leases, 0), 1);
+    assert_int_equal(take(leases, 1), 3); /* not 2: member 3 has it */
+    assert_int_equal(take(leases, 3), 4); /* beside 2 */
     push_leases_clear(leases);
-    assert_int_equal(push_leases_take(leases, 5), 1);
+    assert_int_equal(take(leases, 5), 1);
+    free(leases);
+}
+
+static void
+a_member_has_at_most_three_in_hand(void **state)
+{
+    (void)state;
+    struct push_leases *leases = leases_of(10, 2, PUSH_UNBOUND);
+    for (uint64_t in_hand = 1; in_hand <= PUSH_HANDS; in_hand++)
+        assert_int_equal(take(leases, 0), in_hand);
+    assert_int_equal(take(leases, 0), 0);
+    assert_int_equal(leases->waiting, 0); /* nobody's fault but its own */
+    push_leases_give(leases, 0, 7, now);
+    assert_int_equal(take(leases, 1), PUSH_HANDS + 1);
+    assert_true(push_leases_done(leases, 0, 1, false, now));
+    assert_int_equal(take(leases, 0), PUSH_HANDS + 2);
+    free(leases);
+}
+
+/* Member 0 takes 1 s for a ticket, member 1 takes 2 s, member 2 does none. */
+static void
+what_a_member_has_had_for_too_long_is_leased_again_when_nothing_else_is_left(void **state)
+{
+    (void)state;
+    struct push_leases *leases = leases_of(5, 5, 0);
+    struct awake at = {1};
+    for (unsigned rank = 0; rank < 3; rank++)
+        assert_int_equal(push_leases_take(leases, rank, 0, at), rank + 1);
+    at.us += 1000000;
+    assert_true(push_leases_done(leases, 0, 0, false, at));
+    at.us += 1000000;
+    assert_true(push_leases_done(leases, 1, 1, false, at));
+    at.us += 8000000 - 2000000; /* 4 * 2 s since member 2 has its ticket */
+    assert_int_equal(push_leases_take(leases, 1, 1, at), 4); /* there is another one */
+    assert_int_equal(push_leases_take(leases, 0, 1, at), 5);
+    assert_int_equal(push_leases_take(leases, 0, 2, at), 0); /* not yet */
+    at.us++;
+    assert_int_equal(push_leases_take(leases, 0, 2, at), 3);
+    assert_int_equal(leases->overdue, 1);
+    assert_false(push_leases_done(leases, 2, 2, false, at)); /* too late: it is member 0's */
+    assert_true(push_leases_done(leases, 0, 2, false, at));
+    free(leases);
+}
+
+static void
+nobody_knows_how_long_the_first_ticket_takes(void **state)
+{
+    (void)state;
+    struct push_leases *leases = leases_of(1, 1, 0);
+    struct awake at = {1};
+    assert_int_equal(push_leases_take(leases, 0, 0, at), 1);
+    at.us += PUSH_OVERDUE_FIRST_US;
+    assert_int_equal(push_leases_take(leases, 1, 0, at), 0);
+    at.us++;
+    assert_int_equal(push_leases_take(leases, 1, 0, at), 1);
     free(leases);
 }
 
@@ -178,6 +247,10 @@ main(void)
         cmocka_unit_test(a_ticket_is_leased_to_one_member_until_it_is_done),
         cmocka_unit_test(with_bound_0_a_step_begins_when_the_one_before_is_done),
         cmocka_unit_test(nobody_is_ever_ahead_by_more_than_the_bound),
+        cmocka_unit_test(a_member_has_at_most_three_in_hand),
+        cmocka_unit_test(
+            what_a_member_has_had_for_too_long_is_leased_again_when_nothing_else_is_left),
+        cmocka_unit_test(nobody_knows_how_long_the_first_ticket_takes),
         cmocka_unit_test(what_members_have_in_hand_is_leased_to_them_in_a_new_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
