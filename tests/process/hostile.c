@@ -127,7 +127,8 @@ void
 __wrap_wire_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                       size_t size, bool lent)
 {
-    if (msg->type == PROTO_PUSH && msg->push.taken == 0) /* else it is the owner's, for its backup */
+    if (msg->type == PROTO_PUSH &&
+        msg->push.taken == 0) /* else it is the owner's, for its backup */
         lie_about_push(ctx, link, &msg->push, body, size);
     else if (msg->type == PROTO_VALUE && !msg->value.whole)
         lie_about_value(ctx, link, &msg->value, body, size);
