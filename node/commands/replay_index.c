@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "node/commands/replay_base.h"
-#include "node/train/push_train.h"
 #include "proto/bytes.h"
 
 /* --- Reading ---------------------------------------------------------------------------------------- */
@@ -20,88 +19,75 @@ word(const uint8_t *data, size_t k)
     return bytes_u64(&in);
 }
 
-static int
-damaged(const struct journal_record *record, struct why *why)
-{
-    return why_error(why, -EBADMSG,
-                     "a journal's record of type %u at byte %zu has %zu bytes: it is "
-                     "not of this job",
-                     record->type, record->at, record->size);
-}
-
 /* First pass: how many there are. Second: what they say. */
 static void
-add_link(struct replay_index *index, const struct journal_record *r)
+add_link(struct replay_index *index, const struct push_taken *taken, bool restored)
 {
-    struct replay_link *link = index->link ? &index->link[index->link_count] : NULL;
+    if (index->link)
+        index->link[index->link_count] =
+            (struct replay_link){.taken = *taken, .restored = restored};
     index->link_count++;
-    if (!link)
-        return;
-    const uint8_t *d = r->data;
-    bool restored = r->type == PUSH_NOTE_RESTORED;
-    *link = (struct replay_link){.restored = restored};
-    link->taken.range = (unsigned)word(d, 0);
-    if (restored) {
-        link->taken.before = word(d, 1);
-        link->taken.after = word(d, 2);
-        return;
-    }
-    link->taken.ticket = word(d, 1);
-    link->taken.number = word(d, 2);
-    link->taken.who = (struct proto_node){word(d, 3), word(d, 4)};
-    link->taken.count = word(d, 5);
-    link->taken.tau = word(d, 6);
-    link->taken.updates = word(d, 7) != 0;
-    link->taken.before = word(d, 8);
-    link->taken.after = push_taken_after(&link->taken);
 }
 
-static void
+static bool
 add_computed(struct replay_index *index, const struct journal_record *r)
 {
+    struct replay_computed computed = {.who = {r->id, r->incarnation}};
+    bool good = push_journal_get_computed(&index->said, r->data, r->size, &computed.ticket,
+                                          &computed.number, &computed.history);
     if (index->computed)
-        index->computed[index->computed_count] =
-            (struct replay_computed){.who = {r->id, r->incarnation},
-                                     .number = word(r->data, 0),
-                                     .ticket = word(r->data, 1),
-                                     .history = r->data + 16};
+        index->computed[index->computed_count] = computed;
     index->computed_count++;
+    return good;
 }
 
-static int
-add_record(struct replay_index *index, const struct journal_record *r, struct why *why)
+static bool
+add_final(struct replay_index *index, const struct journal_record *r)
 {
-    size_t size = r->type == PUSH_NOTE_COMPUTED   ? 16 + 8 * (size_t)index->ranges
-                  : r->type == PUSH_NOTE_TAKEN    ? 8 * PUSH_NOTE_WORDS
-                  : r->type == PUSH_NOTE_RESTORED ? 24
-                  : r->type == PUSH_NOTE_FINAL    ? 8 * (size_t)index->ranges
-                                                  : r->size;
-    if (r->size != size || ((r->type == PUSH_NOTE_TAKEN || r->type == PUSH_NOTE_RESTORED) &&
-                            word(r->data, 0) >= index->ranges))
-        return damaged(r, why);
-    if (r->type == JOURNAL_START)
+    if (r->size != 8 * (size_t)index->ranges)
+        return false;
+    for (unsigned k = 0; k < index->ranges; k++)
+        index->final[k] = word(r->data, k);
+    return true;
+}
+
+/* False: no node of this job wrote it. */
+static bool
+add_record(struct replay_index *index, const struct journal_record *r)
+{
+    struct push_taken taken;
+    bool good = r->type == JOURNAL_START;
+    if (r->type == JOURNAL_START) {
         index->starts++;
-    else if (r->type == PUSH_NOTE_COMPUTED)
-        add_computed(index, r);
-    else if (r->type == PUSH_NOTE_FINAL)
-        for (unsigned k = 0; k < index->ranges; k++)
-            index->final[k] = word(r->data, k);
-    else
-        add_link(index, r);
-    return 0;
+        push_journal_start(&index->said);
+    } else if (r->type == PUSH_NOTE_COMPUTED) {
+        good = add_computed(index, r);
+    } else if (r->type == PUSH_NOTE_TAKEN) {
+        good = push_journal_get_taken(&index->said, r->data, r->size, &taken);
+        add_link(index, &taken, false);
+    } else if (r->type == PUSH_NOTE_RESTORED) {
+        good = push_journal_get_restored(&index->said, r->data, r->size, &taken);
+        add_link(index, &taken, true);
+    } else if (r->type == PUSH_NOTE_FINAL) {
+        good = add_final(index, r);
+    }
+    return good;
 }
 
 static int
-pass(struct replay_index *index, struct why *why)
+pass(struct replay_index *index, const char *const *dir, struct why *why)
 {
-    int rc = 0;
     index->link_count = index->computed_count = index->starts = 0;
-    for (size_t t = 0; t < index->text_count && !rc; t++) {
+    for (size_t t = 0; t < index->text_count; t++) {
         struct journal_record record = {0};
-        while (!rc && journal_next(&index->text[t], &record))
-            rc = add_record(index, &record, why);
+        while (journal_next(&index->text[t], &record))
+            if (!add_record(index, &record))
+                return why_error(why, -EBADMSG,
+                                 "%s/" JOURNAL_FILE
+                                 ": the record of type %u at byte %zu is not of this job",
+                                 dir[t], record.type, record.at);
     }
-    return rc;
+    return 0;
 }
 
 /* --- Finding ---------------------------------------------------------------------------------------- */
@@ -221,17 +207,17 @@ replay_index_place(const struct replay_index *index, const struct replay_compute
 /* --- Life --------------------------------------------------------------------------------------------- */
 
 static int
-fill(struct replay_index *index, struct why *why)
+fill(struct replay_index *index, const char *const *dir, struct why *why)
 {
     bool any = false;
-    int rc = pass(index, why);
+    int rc = pass(index, dir, why);
     if (rc)
         return rc;
     index->link = calloc(index->link_count + 1, sizeof *index->link);
     index->computed = calloc(index->computed_count + 1, sizeof *index->computed);
     if (!index->link || !index->computed)
         return why_error(why, -ENOMEM, "not enough memory for the journals");
-    rc = pass(index, why);
+    rc = pass(index, dir, why);
     for (unsigned r = 0; r < index->ranges; r++)
         any |= index->final[r] != 0;
     if (!rc && !any)
@@ -250,15 +236,16 @@ replay_index_init(struct replay_index *index, const char *const *dir, size_t cou
 {
     assert(count <= VERIFY_DIRS_MAX);
     *index = (struct replay_index){.ranges = ranges};
+    int said = push_journal_init(&index->said, ranges);
     index->final = calloc(ranges, sizeof *index->final);
     index->chain = calloc(ranges, sizeof *index->chain);
     index->length = calloc(ranges, sizeof *index->length);
-    if (!index->final || !index->chain || !index->length)
+    if (said || !index->final || !index->chain || !index->length)
         return why_error(why, -ENOMEM, "not enough memory for the journals");
     int rc = 0;
     for (size_t k = 0; k < count && !rc; k++)
         rc = replay_journal(&index->text[k], dir[k], job_hash, why), index->text_count += !rc;
-    return rc ? rc : fill(index, why);
+    return rc ? rc : fill(index, dir, why);
 }
 
 void
@@ -273,6 +260,7 @@ replay_index_fini(struct replay_index *index)
         free(index->chain[r]);
     for (size_t k = 0; k < index->text_count; k++)
         journal_unload(&index->text[k]);
+    push_journal_fini(&index->said);
     free(index->link);
     free(index->computed);
     free(index->final);

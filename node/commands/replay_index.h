@@ -3,9 +3,9 @@
 #ifndef NODE_REPLAY_INDEX_H
 #define NODE_REPLAY_INDEX_H
 
-#include "mesh/core/push.h"
 #include "node/commands/verify.h"
 #include "node/results/journal.h"
+#include "node/train/push_journal.h"
 
 /* One gradient that somebody computed. */
 struct replay_computed {
@@ -36,6 +36,7 @@ struct replay_index {
     struct replay_computed *computed; /* [computed_count], by who and number */
     size_t computed_count;
     size_t starts;               /* of programs */
+    struct push_journal said;    /* by the records of a journal so far */
     uint64_t *final;             /* [ranges], of the last PUSH_NOTE_FINAL */
     struct replay_link ***chain; /* [ranges][length[range]] */
     size_t *length;

@@ -18,7 +18,7 @@
 
 static const char magic[8] = {'m', 'e', 's', 'h', 'j', 'r', 'n', 'l'};
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 struct journal {
     int fd;

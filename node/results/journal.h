@@ -3,7 +3,7 @@
  * A run in a free mode (push, gossip) is a function of its job and of the journals of its nodes: meshnode verify
  * --replay computes it again from them. This file knows only records: a type, and bytes whose meaning the engine knows.
  *
- *     head     "meshjrnl" | version, u16 = 1 | zeros, 6 bytes | hash of the job, u64          24 bytes
+ *     head     "meshjrnl" | version, u16 = 2 | zeros, 6 bytes | hash of the job, u64          24 bytes
  *     record   u64: length of its data, 24 bits | type, 8 bits | check, 32 bits               then the data
  *
  * All numbers are little-endian. The check is the low half of XXH3-64 of the data, with the place of the record in the

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "proto/bytes.h"
+#include "node/train/varint.h"
 
 enum { PEER = 1, LINK = 2, NUMBER = 4, PART = 8, SHARE = 16, STEP = 32, TOTAL = 64, SHARDS = 128 };
 enum { EMPTY = 256, EVENTS = GOSSIP_RESULT + 1 };
@@ -32,33 +32,6 @@ gossip_journal_has(unsigned type)
     return type < EVENTS && fields[type] != 0;
 }
 
-/* --- Numbers -------------------------------------------------------------------------------------- */
-
-static void
-put_number(struct bytes_out *out, uint64_t value)
-{
-    for (; value >= 128; value >>= 7)
-        bytes_put_u8(out, (uint8_t)(value | 128));
-    bytes_put_u8(out, (uint8_t)value);
-}
-
-/* At most `max`; else the record overruns. */
-static uint64_t
-get_number(struct bytes_in *in, uint64_t max)
-{
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint64_t byte = bytes_u8(in), bits = byte & 127;
-        in->overrun |= bits << shift >> shift != bits;
-        value |= bits << shift;
-        if (byte < 128)
-            break;
-        in->overrun |= shift == 63;
-    }
-    in->overrun |= value > max;
-    return in->overrun ? 0 : value;
-}
-
 /* --- Peers ---------------------------------------------------------------------------------------- */
 
 static bool
@@ -74,12 +47,12 @@ put_peer(struct bytes_out *out, struct gossip_names *names, struct proto_node no
     while (place < GOSSIP_NAMES && !equal(names->node[place], node))
         place++;
     if (place < GOSSIP_NAMES) {
-        put_number(out, 2 * place);
+        varint_put(out, 2 * place);
         return;
     }
     place = names->next++ % GOSSIP_NAMES;
     names->node[place] = node;
-    put_number(out, 2 * place + 1);
+    varint_put(out, 2 * place + 1);
     bytes_put_u64(out, node.id);
     bytes_put_u64(out, node.incarnation);
 }
@@ -87,7 +60,7 @@ put_peer(struct bytes_out *out, struct gossip_names *names, struct proto_node no
 static struct proto_node
 get_peer(struct bytes_in *in, struct gossip_names *names)
 {
-    uint64_t word = get_number(in, 2 * GOSSIP_NAMES - 1), place = word / 2;
+    uint64_t word = varint_get(in, 2 * GOSSIP_NAMES - 1), place = word / 2;
     if (word % 2) {
         in->overrun |= place != names->next % GOSSIP_NAMES;
         names->next++;
@@ -110,19 +83,19 @@ gossip_journal_put(struct gossip_names *names, const struct gossip_note *note,
     if (has & PEER)
         put_peer(&out, names, note->peer);
     if (has & LINK)
-        put_number(&out, note->link);
+        varint_put(&out, note->link);
     if (has & NUMBER)
-        put_number(&out, note->number);
+        varint_put(&out, note->number);
     if (has & PART)
-        put_number(&out, note->part);
+        varint_put(&out, note->part);
     if (has & SHARE)
-        put_number(&out, note->share);
+        varint_put(&out, note->share);
     if (has & STEP)
-        put_number(&out, note->step);
+        varint_put(&out, note->step);
     if (has & TOTAL)
-        put_number(&out, note->total);
+        varint_put(&out, note->total);
     if (has & SHARDS)
-        put_number(&out, note->shards);
+        varint_put(&out, note->shards);
     assert(!out.overrun);
     return bytes_written(&out, data);
 }
@@ -139,18 +112,18 @@ gossip_journal_get(struct gossip_names *names, unsigned type, const uint8_t *dat
     if (has & PEER)
         note->peer = get_peer(&in, names);
     if (has & LINK)
-        note->link = get_number(&in, UINT64_MAX);
+        note->link = varint_get(&in, UINT64_MAX);
     if (has & NUMBER)
-        note->number = get_number(&in, UINT64_MAX);
+        note->number = varint_get(&in, UINT64_MAX);
     if (has & PART)
-        note->part = (uint32_t)get_number(&in, UINT32_MAX);
+        note->part = (uint32_t)varint_get(&in, UINT32_MAX);
     if (has & SHARE)
-        note->share = (uint32_t)get_number(&in, UINT32_MAX);
+        note->share = (uint32_t)varint_get(&in, UINT32_MAX);
     if (has & STEP)
-        note->step = get_number(&in, UINT64_MAX);
+        note->step = varint_get(&in, UINT64_MAX);
     if (has & TOTAL)
-        note->total = get_number(&in, UINT64_MAX);
+        note->total = varint_get(&in, UINT64_MAX);
     if (has & SHARDS)
-        note->shards = get_number(&in, UINT64_MAX);
+        note->shards = varint_get(&in, UINT64_MAX);
     return bytes_done(&in);
 }

@@ -1,8 +1,7 @@
 /* gossip_journal.h - the records of a node that gossips, in the journal of its run (node/results/journal.h).
  *
  * A record is one event of mesh/core/gossip.h, in the order in which the node noted them; its type is the event. The data
- * are those numbers of the note from which the run follows, as varints (7 bits to a byte, the lowest first, bit 7: one
- * more follows):
+ * are those numbers of the note from which the run follows, as varint.h says:
  *
  *     BEGAN     hash of the parameters of the checkpoint that it went on from; 0: it began with those of the job
  *     READ      step, total, shards

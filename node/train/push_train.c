@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "node/results/journal.h"
+#include "node/train/push_journal.h"
 #include "node/train/push_ranges.h"
 #include "node/train/push_shard.h"
 #include "node/train/state_internal.h"
@@ -25,11 +26,12 @@ struct push_run {
         *exponent; /* [blocks] of what is computed from; those of run->state may be raised since */
     uint8_t *gradient; /* what is pushed to each range, one behind the other, */
     size_t *at;        /* [ranges] from here on */
-    uint64_t *note;    /* [ranges + 2] of one record */
+    uint8_t *note;     /* of one record: a head, and 8 bytes for each range */
     struct journal *journal;
-    struct state first; /* what ranges begin with; block NULL: not needed now */
-    bool told;          /* that the journal cannot be written */
-    uint64_t each;      /* steps of an epoch */
+    struct push_journal noted; /* what its records say */
+    struct state first;        /* what ranges begin with; block NULL: not needed now */
+    bool told;                 /* that the journal cannot be written */
+    uint64_t each;             /* steps of an epoch */
     /* Evaluations: the newest one of which the mesh knows; what the trainer knew of it when it began to compute; its
      * own; and the one that it has reported. */
     struct push_score score, known, found;
@@ -40,18 +42,43 @@ struct push_run {
 
 /* --- The journal ------------------------------------------------------------------------------------ */
 
+/* What is not written, is not in `noted` either: a reader knows only the records. */
+static bool
+writes(const struct push_run *push)
+{
+    return push->journal && !push->told;
+}
+
 static void
-note(struct run *run, unsigned type, const uint64_t *words, size_t count)
+note(struct run *run, unsigned type, const uint8_t *data, size_t size)
 {
     struct push_run *push = run->push;
-    if (!push->journal || push->told)
-        return;
-    int rc = journal_add(push->journal, type, words, count * sizeof *words);
+    int rc = journal_add(push->journal, type, data, size);
     if (rc) {
         push->told = true;
         train_say(run, 3, "%s/%s: %s; this run cannot be replayed", run->config->out, JOURNAL_FILE,
                   strerror(-rc));
     }
+}
+
+static size_t
+put_histories(const struct push_run *push, const uint64_t *history, uint8_t *data)
+{
+    struct bytes_out out = bytes_out(data, 8 * (size_t)push->ranges.count);
+    for (unsigned r = 0; r < push->ranges.count; r++)
+        bytes_put_u64(&out, history[r]);
+    return bytes_written(&out, data);
+}
+
+static void
+note_computed(struct run *run, uint64_t ticket, uint64_t number, const uint64_t *history)
+{
+    struct push_run *push = run->push;
+    if (!writes(push))
+        return;
+    size_t head = push_journal_put_computed(&push->noted, ticket, number, push->note);
+    size_t size = put_histories(push, history, push->note + head);
+    note(run, PUSH_NOTE_COMPUTED, push->note, head + size);
 }
 
 /* --- What the engine asks for; it holds the mesh's lock ------------------------------------------------ */
@@ -81,10 +108,7 @@ on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
     forget_first(push);
     keep_read(run);
     push->known = push->score;
-    push->note[0] = number;
-    push->note[1] = ticket;
-    memcpy(push->note + 2, history, push->ranges.count * sizeof *history);
-    note(run, PUSH_NOTE_COMPUTED, push->note, push->ranges.count + 2);
+    note_computed(run, ticket, number, history);
     mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMPUTE, .round = ticket});
 }
 
@@ -111,11 +135,10 @@ static void
 on_take(void *ctx, const struct push_taken *taken, const void *gradient)
 {
     struct run *run = ctx;
-    const uint64_t words[PUSH_NOTE_WORDS] = {taken->range,  taken->ticket,          taken->number,
-                                             taken->who.id, taken->who.incarnation, taken->count,
-                                             taken->tau,    taken->updates,         taken->before};
+    uint8_t data[PUSH_TAKEN_MAX];
     push_ranges_take(&run->push->ranges, &run->push->held, taken, gradient);
-    note(run, PUSH_NOTE_TAKEN, words, PUSH_NOTE_WORDS);
+    if (writes(run->push))
+        note(run, PUSH_NOTE_TAKEN, data, push_journal_put_taken(&run->push->noted, taken, data));
 }
 
 static uint64_t
@@ -174,11 +197,12 @@ static void
 on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
 {
     struct run *run = ctx;
-    const uint64_t words[] = {range, before, after};
+    uint8_t data[PUSH_RESTORED_MAX];
     push_ranges_begin(&run->push->ranges, &run->push->held, range, run->push->ahead,
                       run->push->ahead_exponent);
-    if (before != after)
-        note(run, PUSH_NOTE_RESTORED, words, 3);
+    if (before != after && writes(run->push))
+        note(run, PUSH_NOTE_RESTORED, data,
+             push_journal_put_restored(&run->push->noted, range, before, after, data));
 }
 
 static void
@@ -186,7 +210,9 @@ on_finish(void *ctx, const uint64_t *history)
 {
     struct run *run = ctx;
     keep_read(run);
-    note(run, PUSH_NOTE_FINAL, history, run->push->ranges.count);
+    if (writes(run->push))
+        note(run, PUSH_NOTE_FINAL, run->push->note,
+             put_histories(run->push, history, run->push->note));
     mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMMIT});
 }
 
@@ -378,7 +404,7 @@ open_memory(struct push_run *push, struct run *run)
     push->ahead_exponent = calloc(next->block_count, sizeof *push->ahead_exponent);
     push->exponent = calloc(next->block_count, sizeof *push->exponent);
     push->at = calloc(push->ranges.count, sizeof *push->at);
-    push->note = calloc(push->ranges.count + 2, sizeof *push->note);
+    push->note = calloc(PUSH_COMPUTED_HEAD_MAX + 8 * (size_t)push->ranges.count, 1);
     for (unsigned r = 0; push->at && r < push->ranges.count; r++) {
         push->at[r] = size;
         size += (push->ranges.size[r].gradient + 7) / 8 * 8;
@@ -389,6 +415,8 @@ open_memory(struct push_run *push, struct run *run)
     if (push->ranges.group > 1)
         push->held.sum = calloc(next->param_count, sizeof *push->held.sum);
     bool sum = push->ranges.group == 1 || push->held.sum;
+    if (push_journal_init(&push->noted, push->ranges.count))
+        return -ENOMEM;
     return push->ahead && push->ahead_exponent && push->exponent && push->at && push->note &&
                    push->gradient && sum
                ? 0
@@ -445,6 +473,7 @@ push_train_close(struct run *run)
     journal_close(&push->journal);
     forget_first(push);
     push_ranges_fini(&push->ranges);
+    push_journal_fini(&push->noted);
     free(push->held.sum);
     free(push->ahead);
     free(push->ahead_exponent);

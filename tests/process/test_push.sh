@@ -42,7 +42,7 @@ run async
 timeout -k 5 300 "$MESHNODE" verify --replay "$WORK"/[ad] >"$WORK/replay" 2>&1 && fail "a replay without all journals"
 grep -Eq "^meshnode: no journal says .*journal.* is missing; name (its|the) results folders?.*$" "$WORK/replay" || fail "$(cat "$WORK/replay")"
 cp -r "$WORK/d" "$WORK/e"
-printf '\001' | dd of="$WORK/e/journal" bs=1 seek=5000 conv=notrunc status=none
+printf '\377\377\377\377\377\377\377\377' | dd of="$WORK/e/journal" bs=1 seek=200 conv=notrunc status=none
 "$MESHNODE" verify --replay "$WORK"/[abce] >"$WORK/replay" 2>&1 && fail "a replay of a damaged journal"
 grep -Eq "^meshnode: $WORK/e/journal: damaged record at byte [0-9]+$" "$WORK/replay" || fail "$(cat "$WORK/replay")"
 "$MESHNODE" verify "$WORK"/[abd] >"$WORK/out" 2>&1 && fail "verify proves the steps of a run that did not wait"

@@ -154,6 +154,20 @@ a_damaged_record_is_refused_with_its_place(void **state)
 }
 
 static void
+a_journal_of_another_version_is_refused(void **state)
+{
+    (void)state;
+    struct journal_text text;
+    size_t size;
+    write_two();
+    uint8_t *bytes = bytes_of(&size);
+    bytes[8] = 1; /* push wrote other records then */
+    assert_int_equal(journal_check(&text, "x/journal", bytes, size, &why), -EBADMSG);
+    assert_string_equal(why.line, "x/journal: journal of version 1, expected 2");
+    free(bytes);
+}
+
+static void
 a_record_in_another_place_is_refused(void **state)
 {
     (void)state;
@@ -263,6 +277,7 @@ main(void)
         cmocka_unit_test_setup_teardown(
             each_flipped_bit_of_a_whole_record_is_found_or_cuts_the_end_off, begin, end),
         cmocka_unit_test_setup_teardown(a_damaged_record_is_refused_with_its_place, begin, end),
+        cmocka_unit_test_setup_teardown(a_journal_of_another_version_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_record_in_another_place_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(zeros_at_the_end_are_a_cut_off_end, begin, end),
         cmocka_unit_test_setup_teardown(a_new_start_removes_what_was_cut_off, begin, end),
