@@ -179,6 +179,7 @@ on_applied(struct core *core, const struct core_state *now)
     if (!now->done) {
         assert(!push->started);
         push->started = true;
+        push->again_us = PUSH_AGAIN_US;
         core->started_at = core->awake;
         push_group_claim(push, core);
         return;

@@ -55,7 +55,9 @@
 enum {
     PUSH_RANGES_MAX = 1 << 16, /* their holdings fit into a block */
     PUSH_QUEUE_MAX = 1024,  /* pushes that wait at one node; more are dropped, and pushed again */
-    PUSH_AGAIN_US = 100000, /* what is not answered is asked again after this time */
+    PUSH_AGAIN_US = 100000, /* what is not answered is asked again after this time; */
+    /* bodies after twice the time before, at most this: on a slow line they are only late */
+    PUSH_AGAIN_MAX_US = 1600000,
     PUSH_LEAVE_US = 300000, /* a member that others do not hear is left out after this time */
     PUSH_JOIN_US = 100000,  /* between two groups when nobody was lost */
 };
@@ -237,8 +239,9 @@ struct push {
     unsigned to_pull, to_push;       /* ranges that did not answer yet */
     uint64_t number;                 /* of computes */
     uint64_t got;                    /* leases in this group */
-    struct awake take_at, pull_at,
-        push_at; /* when the last question was sent; 0: now is the time for it */
+    /* When the last question was sent, or answered in part; 0: now is the time for it. */
+    struct awake take_at, pull_at, push_at;
+    uint64_t again_us; /* after this time bodies are asked for, or sent, again */
     /* How long a compute takes, and reading for one; since when the present ones are going on, 0: they are not. */
     uint64_t compute_us, read_us;
     struct awake compute_at, read_at;
@@ -248,6 +251,14 @@ struct push {
     /* Counted: */
     uint64_t lost, differ, refused;
 };
+
+/* A body was asked for, or sent, again. */
+static inline void
+push_slower(struct push *push)
+{
+    push->again_us =
+        push->again_us < PUSH_AGAIN_MAX_US / 2 ? 2 * push->again_us : PUSH_AGAIN_MAX_US;
+}
 
 /* --- push_group.c: who belongs together ----------------------------------------------------------- */
 

@@ -252,17 +252,20 @@ push_range_on_push(struct push *push, const struct core *core, int from,
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
 
-/* What was not answered. */
-static void
+/* What was not answered: was there something? */
+static bool
 again(struct push *push, const struct core *core, unsigned range)
 {
     struct push_range *r = &push->range[range];
+    if (!awake_reached(core->awake, awake_after(r->asked_at, push->again_us)))
+        return false;
     if (r->stage == PUSH_FETCHING)
         push_copy_ask(push, core, range);
     else if (r->stage == PUSH_COPYING)
         push_copy_give(push, core, range);
     else if (r->stage == PUSH_SERVING && r->offered)
         offer(push, core, range);
+    return r->stage != PUSH_SERVING || r->offered;
 }
 
 void
@@ -280,16 +283,19 @@ push_range_step(struct push *push, const struct core *core)
         return;
     }
     push->base = push->group_hash;
+    bool late = false;
     for (unsigned k = 0; k < push->config.range_count; k++) {
         struct push_range *r = &push->range[k];
         if (r->owner != push->rank)
             continue;
         if (r->stage == PUSH_ELSEWHERE)
             push_copy_begin(push, core, k);
-        else if (awake_reached(core->awake, awake_after(r->asked_at, PUSH_AGAIN_US)))
-            again(push, core, k);
+        else
+            late |= again(push, core, k);
         advance(push, core, k);
     }
+    if (late)
+        push_slower(push);
 }
 
 /* --- Messages ------------------------------------------------------------------------------------- */

@@ -15,6 +15,19 @@ due(const struct core *core, struct awake *asked_at)
     return now;
 }
 
+/* The same for what is answered, or is itself, a body. */
+static bool
+body_due(struct push *push, const struct core *core, struct awake *asked_at)
+{
+    bool first = asked_at->us == 0;
+    if (!first && !awake_reached(core->awake, awake_after(*asked_at, push->again_us)))
+        return false;
+    if (!first)
+        push_slower(push);
+    *asked_at = core->awake;
+    return true;
+}
+
 static void
 drop(struct push_job *job)
 {
@@ -72,7 +85,7 @@ read_own(struct push *push, unsigned range)
 static void
 pull(struct push *push, const struct core *core)
 {
-    bool now = due(core, &push->pull_at), works = push->work == PUSH_WORKING;
+    bool now = body_due(push, core, &push->pull_at), works = push->work == PUSH_WORKING;
     struct proto_msg msg = {.type = PROTO_PULL,
                             .pull = {.group_hash = push->source >= 0 ? 0 : push->group_hash,
                                      .number = works ? push->job[PUSH_AHEAD].number : push->number,
@@ -128,6 +141,7 @@ push_work_on_value(struct push *push, const struct core *core, int from,
     r->read_history = value->history;
     r->known = value->has;
     pulled(push, r);
+    push->pull_at = core->awake;
 }
 
 /* --- Computing ------------------------------------------------------------------------------------ */
@@ -213,8 +227,10 @@ advance(struct push *push, const struct core *core)
     }
     if (!job[PUSH_AHEAD].in_hand || push->to_pull > 0)
         return;
-    if (push->read_at.us)
+    if (push->read_at.us) {
         learn(&push->read_us, awake_since(core->awake, push->read_at), true);
+        push->again_us -= (push->again_us - PUSH_AGAIN_US) / 4;
+    }
     push->read_at.us = 0;
     if (job[PUSH_NOW].in_hand)
         return;
@@ -252,7 +268,7 @@ push_to(struct push *push, const struct core *core, unsigned range)
 static void
 push_all(struct push *push, const struct core *core)
 {
-    bool now = due(core, &push->push_at);
+    bool now = body_due(push, core, &push->push_at);
     for (unsigned k = 0; k < push->config.range_count; k++) {
         struct push_range *r = &push->range[k];
         if (r->pushed)
@@ -275,6 +291,8 @@ push_work_on_applied(struct push *push, const struct core *core, int from,
         return;
     push->again |= applied->taken < r->behind_read; /* it was lost and begun from older values */
     push_work_pushed(push, r);
+    if (push->to_push > 0)
+        push->push_at = core->awake;
 }
 
 /* --- Leases ------------------------------------------------------------------------- */
@@ -450,6 +468,7 @@ push_work_group(struct push *push, const struct core *core)
     push->got = 0;
     push->wanted = false;
     push->take_at.us = push->push_at.us = 0;
+    push->again_us = PUSH_AGAIN_US;
     if (push->work == PUSH_GATHERING)
         push->work = PUSH_WORKING;
     push->source = -1;
