@@ -114,7 +114,7 @@ not_replayed "$WORK/cut/journal is cut off: $WORK/1[ab] has values from that nod
     "$WORK"/1[ab] "$WORK/cut"
 not_replayed "$WORK/1[ab] has values from node [0-9a-f]{16}, and no journal is that node's: a journal is missing" \
     "$WORK"/1[ab]
-printf '\001' | dd of="$WORK/cut/journal" bs=1 seek=500 conv=notrunc status=none
+printf '\377\377\377\377\377\377\377\377' | dd of="$WORK/cut/journal" bs=1 seek=500 conv=notrunc status=none
 not_replayed "$WORK/cut/journal: damaged record at byte [0-9]+" "$WORK"/1[ab] "$WORK/cut"
 cp "$WORK/2c/journal" "$WORK/cut/journal"
 not_replayed "$WORK/cut/journal: journal of another job \([0-9a-f]{16}, expected [0-9a-f]{16}\)" "$WORK"/1[ab] "$WORK/cut"

@@ -76,6 +76,25 @@ sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64_t ti
                          node->index, ticket, step, t, r, config->bound);
 }
 
+/* With a bound, a range takes a ticket only after all tickets of the steps up to its own minus the bound. With bound 0 it
+ * takes the steps one after the other, as bsp does. */
+static void
+judge_order(struct sim *sim, const struct sim_node *node, const struct push_taken *taken,
+            const struct sim_push_copy *after)
+{
+    const struct push_config *config = &sim_push_run->config;
+    uint64_t step = taken->ticket / config->shards;
+    sim_push_run->lost |= node->core->push->lost > 0;
+    if (config->bound == PUSH_UNBOUND || step <= config->bound || sim_push_run->lost)
+        return;
+    for (uint64_t t = 0; t < (step - config->bound) * config->shards; t++)
+        if (!sim_push_has(&after->value, t))
+            sim_fail(sim,
+                     "node %u: range %u takes ticket %" PRIu64 " of step %" PRIu64
+                     " before ticket %" PRIu64 ", the bound is %" PRIu64,
+                     node->index, taken->range, taken->ticket, step, t, config->bound);
+}
+
 void
 sim_push_judge_taken(struct sim *sim, const struct sim_node *node, const struct push_taken *taken,
                      const struct sim_push_copy *after)
@@ -93,6 +112,7 @@ sim_push_judge_taken(struct sim *sim, const struct sim_node *node, const struct 
         taken->updates != (all % push->config.group == 0 || all == push->config.tickets))
         sim_fail(sim, "node %u: an update of range %u after %" PRIu64 " gradients, %u at a time",
                  node->index, taken->range, all, push->config.group);
+    judge_order(sim, node, taken, after);
     uint64_t hash = sim_push_hash(after);
     for (size_t k = push->records; k-- > 0;) {
         const struct sim_push_record *r = &push->record[k];
