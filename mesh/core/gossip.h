@@ -264,8 +264,10 @@ void gossip_link_on_flow(struct gossip *g, const struct core *core, int i,
 /* Sends an ASK for the next flow, or about the last one. */
 void gossip_link_send(struct gossip *g, const struct core *core, int i,
                       const struct gossip_link *link, size_t p, enum proto_ask_kind kind);
-/* Sends an ASK or a FLOW with its check: the linear checksum of the body (compress/check.h), mixed with the other fields.
- * So a bit that flips on the way is seen wherever it was. */
+/* The check of an ASK or a FLOW: the linear checksum of the body (compress/check.h), mixed with the other fields. So a
+ * bit that flips on the way is seen wherever it was. */
+uint64_t gossip_link_check(const struct proto_msg *msg, const void *body, size_t count);
+/* Sends an ASK or a FLOW with its check. */
 void gossip_link_post(const struct core *core, int i, struct proto_msg *msg, const int32_t *body,
                       size_t count);
 /* Is it as it was sent? */

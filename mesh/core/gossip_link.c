@@ -113,8 +113,8 @@ gossip_link_retry_later(const struct core *core, struct gossip_link *link)
 
 /* --- Messages ------------------------------------------------------------------------------------- */
 
-static uint64_t
-check_of_message(const struct proto_msg *msg, const void *body, size_t count)
+uint64_t
+gossip_link_check(const struct proto_msg *msg, const void *body, size_t count)
 {
     const struct proto_ask *a = &msg->ask;
     const struct proto_flow f =
@@ -132,7 +132,7 @@ gossip_link_post(const struct core *core, int i, struct proto_msg *msg, const in
                  size_t count)
 {
     uint64_t *check = msg->type == PROTO_FLOW ? &msg->flow.check : &msg->ask.check;
-    *check = check_of_message(msg, body, count);
+    *check = gossip_link_check(msg, body, count);
     peers_send_bulk(core, i, msg, body, count * sizeof *body);
 }
 
@@ -144,7 +144,7 @@ gossip_link_sound(struct gossip *g, const struct core *core, int i, const struct
     uint64_t check = msg->type == PROTO_FLOW ? msg->flow.check : msg->ask.check;
     bool whole = frame->size % sizeof(int32_t) == 0;
     size_t count = frame->size / sizeof(int32_t);
-    if ((whole && check == check_of_message(msg, frame->data, count)) ||
+    if ((whole && check == gossip_link_check(msg, frame->data, count)) ||
         core_mutant(MUTANT_GOSSIP_CHECK))
         return true;
     g->damaged++;

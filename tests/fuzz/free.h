@@ -1,0 +1,428 @@
+/* free.h - for fuzz_free.c: the world of its cores, their wires, and the trainers of push and gossip.
+ *
+ * What a core sends becomes a letter; the newest ones are remembered. The trainers compute nothing that makes sense. They
+ * demand that the core asks for nothing out of turn. */
+#ifndef FUZZ_FREE_H
+#define FUZZ_FREE_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mesh/core/engine.h"
+#include "mesh/core/gossip.h"
+#include "mesh/core/push.h"
+#include "proto/bytes.h"
+#include "tests/support/judged.h"
+
+enum {
+    NODES = 3,
+    LINKS = 2 * PROTO_PEERS_MAX,
+    LETTERS = 128, /* remembered, whether delivered or not */
+    ENDPOINTS = 8, /* of a letter */
+    SHARDS = 4,
+    TICKETS = 24,
+    RANGES = 3,
+    VALUES = 10,
+    CHUNK = 4,
+    PARTS = (VALUES + CHUNK - 1) / CHUNK,
+    BODY_MAX = 640,
+    ACTIONS_MAX = 512,
+    TICKS_MAX = 400,
+    BEACON_TICKS = 25,
+};
+
+struct letter {
+    unsigned from, to;
+    struct proto_node who;
+    bool due, bulk;
+    struct proto_msg msg;
+    struct proto_endpoint endpoints[ENDPOINTS];
+    size_t size;
+    uint8_t body[BODY_MAX];
+};
+
+struct link {
+    bool open, up, bulk;
+    unsigned to;          /* NODES: nobody is there */
+    uint64_t incarnation; /* of `to` */
+};
+
+enum busy { FREE, COMPUTING, FINISHING };
+
+/* A range that a node holds. */
+struct held {
+    uint64_t history; /* 0: unknown */
+    uint64_t tickets; /* bitmap: taken since it is held */
+    uint64_t bits;
+};
+
+struct frame {
+    bool kept;
+    uint8_t *data;
+};
+
+struct world;
+
+struct node {
+    struct world *world;
+    unsigned index;
+    uint64_t incarnation;
+    struct core *core;
+    struct gossip_config gossip;
+    struct push_config push;
+    struct link links[LINKS];
+    enum busy busy;
+    bool computed;
+    unsigned kept; /* frames */
+    uint64_t late_until;
+    struct held held[RANGES];
+    uint64_t read[RANGES], gradient;
+    int32_t own[VALUES], sum[VALUES];
+    uint8_t state[8];
+};
+
+struct world {
+    struct bytes_in in;
+    uint64_t now;
+    uint8_t engine, modes;
+    unsigned ticks;
+    bool cut[NODES][NODES];
+    uint64_t incarnations;
+    struct node nodes[NODES];
+    struct letter letters[LETTERS];
+    unsigned next;
+    struct frame *delivered; /* right now */
+};
+
+static void
+demand(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static uint8_t
+u8(struct world *world)
+{
+    return bytes_u8(&world->in);
+}
+
+static struct proto_node
+who(const struct node *node)
+{
+    return (struct proto_node){10 + node->index, node->incarnation};
+}
+
+static struct proto_endpoint
+endpoint(unsigned index)
+{
+    struct proto_endpoint at = {"10.0.0.0", (uint16_t)(1000 + index)};
+    at.host[7] = (char)('0' + index);
+    return at;
+}
+
+/* --- The wire ------------------------------------------------------------------------------------- */
+
+static void
+on_connect(void *ctx, unsigned link, const struct proto_endpoint *to)
+{
+    struct node *node = ctx;
+    demand(link < LINKS && !node->links[link].open && to->control_port != 0);
+    struct link *l = &node->links[link];
+    *l = (struct link){.open = true, .to = NODES};
+    for (unsigned k = 0; k < NODES; k++)
+        if (to->control_port == endpoint(k).control_port &&
+            strcmp(to->host, endpoint(k).host) == 0) {
+            l->to = k;
+            l->incarnation = node->world->nodes[k].incarnation;
+        }
+}
+
+static void
+on_disconnect(void *ctx, unsigned link)
+{
+    struct node *node = ctx;
+    demand(link < LINKS && node->links[link].open && !node->links[link].bulk);
+    node->links[link].open = false;
+}
+
+static void
+on_peer_up(void *ctx, unsigned link, struct proto_node peer, uint16_t bulk_port)
+{
+    struct node *node = ctx;
+    demand(link < LINKS && node->links[link].open && !node->links[link].bulk);
+    demand(peer.id != 0 && bulk_port != 0);
+    node->links[link].bulk = true;
+}
+
+static void
+on_peer_down(void *ctx, unsigned link)
+{
+    struct node *node = ctx;
+    demand(link < LINKS && node->links[link].open && node->links[link].bulk);
+    node->links[link] = (struct link){.open = false};
+}
+
+/* What is sent takes the place of the oldest letter. */
+static void
+post(struct node *node, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
+     bool bulk)
+{
+    static uint8_t frame[PROTO_FRAME_MAX];
+    static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
+    struct world *world = node->world;
+    const struct link *l = &node->links[link];
+    struct proto_msg got;
+    struct why why;
+    demand(proto_decode(&got, endpoints, frame, proto_encode(msg, frame), &why) == 0);
+    if (l->to == NODES || world->cut[node->index][l->to] || size > BODY_MAX)
+        return;
+    struct letter *letter = &world->letters[world->next++ % LETTERS];
+    letter->from = node->index;
+    letter->to = l->to;
+    letter->who = who(node);
+    letter->due = true;
+    letter->bulk = bulk;
+    letter->msg = got;
+    if (got.type == PROTO_PEERS) {
+        if (got.peers.count > ENDPOINTS)
+            letter->msg.peers.count = ENDPOINTS;
+        memcpy(letter->endpoints, endpoints, sizeof letter->endpoints);
+        letter->msg.peers.endpoints = letter->endpoints;
+    }
+    letter->size = size;
+    if (size > 0)
+        memcpy(letter->body, body, size);
+}
+
+static void
+on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size)
+{
+    struct node *node = ctx;
+    demand(link < LINKS && node->links[link].open);
+    post(node, link, msg, body, size, false);
+}
+
+static void
+on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
+             bool lent)
+{
+    struct node *node = ctx;
+    demand(link < LINKS && node->links[link].open && node->links[link].bulk && !lent);
+    demand(size <= BODY_MAX);
+    post(node, link, msg, body, size, true);
+}
+
+static void
+on_keep(void *ctx, struct core_frame *frame)
+{
+    struct node *node = ctx;
+    struct frame *mine = frame->handle;
+    demand(!mine->kept);
+    mine->kept = true;
+    node->kept++;
+    demand(node->kept <= (node->world->engine ? GOSSIP_KEPT_MAX : PUSH_QUEUE_MAX));
+}
+
+static void
+on_release(void *ctx, void *handle)
+{
+    struct node *node = ctx;
+    struct frame *frame = handle;
+    demand(frame->kept && node->kept > 0);
+    node->kept--;
+    free(frame->data);
+    *frame = (struct frame){false, NULL};
+    if (frame != node->world->delivered)
+        free(frame);
+}
+
+static void
+on_log(void *ctx, int level, const char *line)
+{
+    (void)ctx, (void)level;
+    demand(strlen(line) > 0);
+}
+
+static const struct core_wire wire = {
+    .connect = on_connect,
+    .disconnect = on_disconnect,
+    .send = on_send,
+    .send_bulk = on_send_bulk,
+    .peer_up = on_peer_up,
+    .peer_down = on_peer_down,
+    .keep = on_keep,
+    .release = on_release,
+};
+static const struct core_program program = {.log = on_log};
+
+/* --- The trainer of push -------------------------------------------------------------------------- */
+
+static struct held *
+held(void *ctx, unsigned range)
+{
+    struct node *node = ctx;
+    demand(range < RANGES);
+    return &node->held[range];
+}
+
+static void
+push_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
+{
+    struct node *node = ctx;
+    demand(node->busy == FREE && ticket < TICKETS && number > 0);
+    (void)history;
+    node->busy = COMPUTING;
+    node->computed = false;
+}
+
+static void
+push_collect(void *ctx)
+{
+    struct node *node = ctx;
+    demand(node->computed);
+    node->computed = false;
+    node->gradient = mix64_pair(node->read[0], node->world->now);
+}
+
+static const void *
+push_gradient(void *ctx, unsigned range)
+{
+    struct node *node = ctx;
+    demand(range < RANGES);
+    return &node->gradient;
+}
+
+/* A ticket counts once, and the history goes on where it was. */
+static void
+push_take(void *ctx, const struct push_taken *taken, const void *gradient)
+{
+    struct held *h = held(ctx, taken->range);
+    uint64_t bits;
+    memcpy(&bits, gradient, sizeof bits);
+    demand(taken->ticket < TICKETS && !(h->tickets >> taken->ticket & 1));
+    demand(h->history == 0 || taken->before == h->history);
+    demand(taken->after == push_taken_after(taken));
+    h->tickets |= UINT64_C(1) << taken->ticket;
+    h->history = taken->after;
+    h->bits = mix64_pair(h->bits, bits + taken->tau);
+}
+
+static uint64_t
+push_hash(void *ctx, unsigned range)
+{
+    return mix64(held(ctx, range)->bits);
+}
+
+static void
+push_copy(void *ctx, unsigned range, void *out)
+{
+    memcpy(out, &held(ctx, range)->bits, sizeof(uint64_t));
+}
+
+static void
+push_adopt(void *ctx, unsigned range, const void *copy)
+{
+    struct held *h = held(ctx, range);
+    *h = (struct held){.history = 0};
+    memcpy(&h->bits, copy, sizeof h->bits);
+}
+
+static void
+push_read(void *ctx, unsigned range, const void *value)
+{
+    struct node *node = ctx;
+    demand(range < RANGES);
+    memcpy(&node->read[range], value, sizeof node->read[range]);
+}
+
+static void
+push_initial(void *ctx, unsigned range)
+{
+    *held(ctx, range) = (struct held){.history = push_first_history(range), .bits = range};
+}
+
+static void
+push_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
+{
+    struct node *node = ctx;
+    (void)before;
+    *held(ctx, range) = (struct held){.history = after, .bits = node->read[range]};
+}
+
+static void
+push_finish(void *ctx, const uint64_t *history)
+{
+    struct node *node = ctx;
+    (void)history;
+    demand(node->busy == FREE);
+    node->busy = FINISHING;
+}
+
+static const struct push_trainer push_trainer = {
+    .compute = push_compute,
+    .collect = push_collect,
+    .gradient = push_gradient,
+    .take = push_take,
+    .hash = push_hash,
+    .copy = push_copy,
+    .adopt = push_adopt,
+    .value = push_copy,
+    .read = push_read,
+    .initial = push_initial,
+    .restore = push_restore,
+    .finish = push_finish,
+};
+
+/* --- The trainer of gossip ------------------------------------------------------------------------ */
+
+static void
+gossip_compute(void *ctx, const struct gossip_task *task)
+{
+    struct node *node = ctx;
+    demand(node->busy == FREE && task->shards != 0 && task->shards >> SHARDS == 0);
+    node->busy = COMPUTING;
+}
+
+static void
+gossip_finish(void *ctx)
+{
+    struct node *node = ctx;
+    demand(node->busy == FREE);
+    node->busy = FINISHING;
+}
+
+static void
+gossip_noted(void *ctx, const struct gossip_note *note)
+{
+    (void)ctx;
+    bool of_part = note->event == GOSSIP_ASKED || note->event == GOSSIP_GAVE ||
+                   note->event == GOSSIP_LOST || note->event == GOSSIP_TOOK;
+    demand(!of_part || (note->part < PARTS && note->peer.id != 0 && note->number > 0));
+    demand(note->event != GOSSIP_GAVE || (note->body && note->count <= CHUNK));
+}
+
+static const struct gossip_trainer gossip_trainer = {gossip_compute, gossip_finish, gossip_noted};
+
+static void
+train(struct node *node)
+{
+    const struct world *world = node->world;
+    enum busy was = node->busy;
+    struct core_state done = {.round = TICKETS, .hash = 1, .done = true};
+    node->busy = FREE;
+    if (was == COMPUTING) {
+        node->computed = true;
+        for (unsigned k = 0; k < VALUES; k++)
+            node->own[k] = (int32_t)(uint32_t)mix64_pair(world->now, k);
+        core_on_bucket(node->core, world->now, 0);
+    } else if (was == FINISHING) {
+        for (unsigned k = 0; k < RANGES && !world->engine; k++)
+            done.hash = mix64_pair(done.hash, node->read[k]) | 1;
+        for (unsigned k = 0; k < VALUES && world->engine; k++)
+            done.hash = mix64_pair(done.hash, (uint32_t)node->sum[k]) | 1;
+        core_on_applied(node->core, world->now, &done);
+    }
+}
+
+#endif
