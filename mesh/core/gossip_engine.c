@@ -216,6 +216,13 @@ on_applied(struct core *core, const struct core_state *now)
 
 /* --- The trainer, and peers --------------------------------------------------------------------------------------- */
 
+/* Counts grow by what peers say, which may be anything. */
+static uint64_t
+sayable(uint64_t count)
+{
+    return count < PROTO_ROUND_MAX ? count : PROTO_ROUND_MAX;
+}
+
 static void
 on_beat_out(const struct core *core, struct proto_heartbeat *beat)
 {
@@ -223,11 +230,11 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
     struct proto_msg msg = {.type = PROTO_REPLICA,
                             .replica = {.plan_hash = g->plan.hash,
                                         .stage = (uint16_t)g->stage,
-                                        .step = g->step,
-                                        .units = g->units,
-                                        .known = g->total,
+                                        .step = sayable(g->step),
+                                        .units = sayable(g->units),
+                                        .known = sayable(g->total),
                                         .result = g->result}};
-    beat->round = g->step;
+    beat->round = sayable(g->step);
     beat->idle = !g->plan.active;
     beat->done = g->stage == GOSSIP_DONE;
     beat->busy_us = g->computing ? awake_since(core->awake, g->compute_at) + 1 : 0;
