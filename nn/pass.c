@@ -9,12 +9,14 @@
  *     saved      what a kind keeps from forward to backward, or from one backward to another
  *     gradient   of an output: from the layer after it to the layer itself; element-wise layers share one */
 #include "nn/pass.h"
+#include "nn/least.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/least.h"
 #include "nn/lifetime.h"
 
 enum { ALIGN = LIFETIME_ALIGN };
@@ -50,18 +52,12 @@ struct plan {
     bool overflow;
 };
 
-static size_t
-later(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Some kinds keep something even of no rows, so there is memory for one. */
 static void
 plan_add(struct plan *plan, size_t row_bytes, struct span first, struct span again, void *owner)
 {
     struct lifetime *it = &plan->buffer[plan->count];
-    size_t rows = later(plan->pass->rows_max, 1);
+    size_t rows = greatest(plan->pass->rows_max, 1);
     plan->overflow |= __builtin_mul_overflow(rows, row_bytes, &it->bytes);
     it->span[0] = first;
     it->span[1] = again;
@@ -93,21 +89,21 @@ output_plan(struct plan *plan, size_t l)
     size_t end = l, last, back = 0, again = again_at(plan, l);
     do {
         bool needed = layer[end].kind->reads_output || layer[end].relu_grad_after;
-        back = needed ? later(back, backward_at(plan, end)) : back;
+        back = needed ? greatest(back, backward_at(plan, end)) : back;
         end++;
     } while (end < plan->layers && layer[end].in_place);
     last = end; /* the next layer or the loss */
     for (size_t i = l; i < end; i++)
-        last = layer[i].kind == &residual_kind ? later(last, layer[i].partner) : last;
+        last = layer[i].kind == &residual_kind ? greatest(last, layer[i].partner) : last;
     if (end < plan->layers)
-        back = later(back, backward_at(plan, segment_pins(&layer[end]) ? 0 : end));
+        back = greatest(back, backward_at(plan, segment_pins(&layer[end]) ? 0 : end));
     if (!plan->pass->training)
         back = 0;
     bool gone = again > 0 && !layer[l].kept; /* what is kept may be written once more then, too */
-    plan_add(
-        plan, layer[l].out_size * sizeof(float),
-        (struct span){l - layer[l].forward_done, gone ? last : later(later(last, back), again)},
-        gone ? (struct span){again, back} : NEVER, &plan->pass->out[l]);
+    plan_add(plan, layer[l].out_size * sizeof(float),
+             (struct span){l - layer[l].forward_done,
+                           gone ? last : greatest(greatest(last, back), again)},
+             gone ? (struct span){again, back} : NEVER, &plan->pass->out[l]);
 }
 
 static void

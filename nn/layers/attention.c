@@ -19,6 +19,7 @@
 #include "nn/arithmetic/product.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
+#include "nn/least.h"
 
 enum {
     STRIP = 64, /* queries at a time: a multiple of LINE and of the rows of a product's tile */
@@ -67,18 +68,6 @@ static size_t
 saved(const struct layer *layer)
 {
     return layer->spec.units * layer->in.dim[0] * 2 * sizeof(float);
-}
-
-static size_t
-least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t
-greatest(size_t a, size_t b)
-{
-    return a > b ? a : b;
 }
 
 static size_t

@@ -20,6 +20,7 @@
 #include "nn/arithmetic/vmath.h"
 #include "nn/arithmetic/windows.h"
 #include "nn/layers/layer.h"
+#include "nn/least.h"
 
 enum {
     PIECE = 16, /* filters of dW at a time, as floats; the fingerprint sees these pieces */
@@ -31,18 +32,6 @@ struct conv {
     size_t kernel, stride, pad;
     size_t K, P; /* positions in a window, output pixels */
 };
-
-static size_t
-least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t
-greatest(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
 
 static struct conv
 conv_of(const struct layer *layer)

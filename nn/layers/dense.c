@@ -11,6 +11,7 @@
 #include "nn/arithmetic/product.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
+#include "nn/least.h"
 
 enum { CHUNK = 48 }; /* units of dW that OpenBLAS computes at a time */
 
@@ -39,18 +40,6 @@ shape(struct layer *layer, struct why *why)
     layer->out.dim[layer->in.dims - 1] = layer->spec.units;
     layer->weight = (struct nn_shape){2, {layer->spec.units, inputs(layer)}};
     return 0;
-}
-
-static size_t
-least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t
-greatest(size_t a, size_t b)
-{
-    return a > b ? a : b;
 }
 
 static size_t

@@ -30,6 +30,7 @@
 #include "nn/arithmetic/product.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
+#include "nn/least.h"
 
 /* Rows of a product with W_ih, about: so many steps at once. */
 enum { ROWS_AT_ONCE = 64 };
@@ -79,27 +80,15 @@ saved(const struct layer *layer)
 }
 
 static size_t
-larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static size_t
-least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t
 scratch(const struct layer *layer, size_t rows)
 {
     size_t T = layer->in.dim[0], F = layer->in.dim[1], H = layer->spec.units;
     size_t G = gates_of(layer) * H, most = rows + ROWS_AT_ONCE;
     size_t forward = rows * tape_line(layer, 1, 2) + product_packed(G, F) + product_packed(G, H) +
-                     G + most * G + rows * G + product_scratch(most, 0, larger(F, H));
+                     G + most * G + rows * G + product_scratch(most, 0, greatest(F, H));
     size_t steps = product_packed(H, G) + 2 * rows * H + product_scratch(rows, 0, G);
-    size_t weights = larger(layer_weights_scratch(G, larger(F, H), rows * T), G);
-    return larger(larger(forward, steps), larger(weights, product_scratch(rows * T, F, G)));
+    size_t weights = greatest(layer_weights_scratch(G, greatest(F, H), rows * T), G);
+    return greatest(greatest(forward, steps), greatest(weights, product_scratch(rows * T, F, G)));
 }
 
 static double

@@ -4,17 +4,12 @@
 
 #include "nn/arithmetic/product.h"
 #include "nn/layers/layer.h"
+#include "nn/least.h"
 
 enum {
     CHUNK = 48,      /* units at a time, as floats; the fingerprint sees these pieces */
     SHARDS_MAX = 64, /* in one call */
 };
-
-static size_t
-least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 size_t
 layer_weights_scratch(size_t units, size_t n, size_t k)

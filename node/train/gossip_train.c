@@ -89,14 +89,9 @@ gossip_train_open(struct run *run)
 int
 gossip_train_begin(struct run *run, struct why *why)
 {
-    struct mesh_stats stats;
-    mesh_stats(run->mesh, &stats);
     /* an earlier part of the run had another job, and has its own journal */
-    const struct journal_start start = {.job_hash = run->job_hash,
-                                        .id = stats.node.id,
-                                        .incarnation = stats.node.incarnation,
-                                        .anew = run->anew || run->kept != UINT64_MAX};
-    return journal_open(&run->gossip->journal, run->config->out, &start, why);
+    bool anew = run->anew || run->kept != UINT64_MAX;
+    return train_journal_open(run, anew, &run->gossip->journal, why);
 }
 
 void

@@ -455,13 +455,7 @@ push_train_open(struct run *run, struct why *why)
 int
 push_train_begin(struct run *run, struct why *why)
 {
-    struct mesh_stats stats;
-    mesh_stats(run->mesh, &stats);
-    const struct journal_start start = {.job_hash = run->job_hash,
-                                        .id = stats.node.id,
-                                        .incarnation = stats.node.incarnation,
-                                        .anew = run->anew};
-    return journal_open(&run->push->journal, run->config->out, &start, why);
+    return train_journal_open(run, run->anew, &run->push->journal, why);
 }
 
 void

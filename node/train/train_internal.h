@@ -16,6 +16,8 @@
 
 enum { TRAIN_LINE = 512 };
 
+struct journal;
+
 struct run {
     struct config *config;
     struct job job;       /* data, model, exponent blocks */
@@ -61,6 +63,8 @@ struct run {
  * both cases. */
 int train_open(struct run *run, enum train_start start, struct why *why);
 void train_close(struct run *run);
+/* Once the mesh runs: opens the journal of a free way of training. `anew`: an earlier one in the folder is deleted. */
+int train_journal_open(const struct run *run, bool anew, struct journal **out, struct why *why);
 /* Writes model.safetensors; ctx is the run. See save_setup.model. */
 int train_model(void *ctx, const struct state_header *header, const float *weights,
                 struct why *why);

@@ -10,6 +10,7 @@
 #include <sodium.h>
 
 #include "node/commands/host.h"
+#include "node/results/journal.h"
 #include "node/train/gossip_train.h"
 #include "node/train/left.h"
 #include "node/train/push_train.h"
@@ -416,6 +417,18 @@ train_open(struct run *run, enum train_start start, struct why *why)
     if (!rc) /* else nothing but the error is said */
         tell_start(run, start, skipped.line);
     return rc;
+}
+
+int
+train_journal_open(const struct run *run, bool anew, struct journal **out, struct why *why)
+{
+    struct mesh_stats stats;
+    mesh_stats(run->mesh, &stats);
+    const struct journal_start start = {.job_hash = run->job_hash,
+                                        .id = stats.node.id,
+                                        .incarnation = stats.node.incarnation,
+                                        .anew = anew};
+    return journal_open(out, run->config->out, &start, why);
 }
 
 void
