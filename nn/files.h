@@ -76,6 +76,7 @@ struct checkpoint {
     uint64_t job_hash, numerics;
     uint64_t step, round;
     size_t count; /* 1..CHECKPOINT_SECTIONS_MAX */
+    bool part;    /* reading: these are the first ones of the file, which may have more */
     struct checkpoint_section section[CHECKPOINT_SECTIONS_MAX];
 };
 

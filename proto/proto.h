@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 6,
+    PROTO_VERSION = 7,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_NAME_MAX = 64,   /* bytes of a run name or kernel name, with the final 0 */
@@ -301,6 +301,9 @@ struct proto_claim {
     uint64_t
         final_hash; /* of its model when all tickets are done and it has all ranges; 0: not yet */
     bool leads;     /* its group */
+    /* From the leader: all tickets below this one are done, and none from there on is leased, so save that. 0: nothing.
+     * And the last one of which the sender has all ranges. */
+    uint64_t cut, saved;
     /* The newest evaluation that the sender knows of: before which step (0: none), and what came out, as the bits of
      * two doubles. For people: nothing depends on it. */
     uint64_t scored, loss, accuracy;
@@ -325,6 +328,7 @@ struct proto_holdings {
     uint64_t in_hand;    /* the ticket that the sender computes, */
     uint64_t finished;   /* and the one that it has computed and pushes */
     uint64_t tickets;    /* done, as far as the sender knows */
+    uint64_t leased;     /* no ticket from this one on was leased, as far as the sender knows */
     uint64_t check;
 };
 
@@ -332,7 +336,7 @@ struct proto_pull {
     uint64_t group_hash; /* 0: whatever group, as all tickets are done */
     uint16_t range;
     uint64_t number;  /* which compute of the sender it is for */
-    uint64_t in_hand; /* the ticket of it */
+    uint64_t in_hand; /* the ticket of it; whole, with a number: the cut */
     bool whole;       /* with all that who serves it needs */
 };
 

@@ -93,6 +93,7 @@
 #define MUTANT_PUSH_EARLY                                                                          \
     (UINT64_C(1) << 0) /* what was read before a ticket was leased counts as read for it */
 #define MUTANT_PUSH_HUNG (UINT64_C(1) << 1) /* who hangs keeps its tickets */
+#define MUTANT_PUSH_CUT  (UINT64_C(1) << 2) /* a cut does not wait for the tickets before it */
 
 /* The engine gossip; its bits are also those of bugs in rounds: no core runs both. */
 #define MUTANT_GOSSIP_ONE_END                                                                      \

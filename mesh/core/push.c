@@ -32,11 +32,13 @@ start(struct core *core)
         return -ENOMEM;
     assert(config->range_count >= 1 && config->range_count <= PUSH_RANGES_MAX);
     assert(config->tickets >= 1 && config->shards >= 1 && config->group >= 1);
+    assert(config->first % config->shards == 0 && config->first < config->tickets);
     push->config = *config;
     push->source = -1;
     push->leases.tickets = config->tickets;
     push->leases.shards = config->shards;
     push->leases.bound = config->bound;
+    push->leases.done.floor = push->leases.end = push->saved = config->first;
     push->range = calloc(config->range_count, sizeof *push->range);
     push->history = calloc(config->range_count, sizeof *push->history);
     push->body = calloc(1, body_max(config));
@@ -75,10 +77,12 @@ carry_out(struct core *core, enum push_verdict verdict)
         core->done = core->finished = false;
         push_group_forget(push);
         push_work_forget(push);
+        push_cut_forget(push);
         push_range_forget(push, core);
     } else {
         push_range_group(push, core);
         push_work_group(push, core);
+        push_cut_group(push);
     }
     push_group_claim(push, core);
 }
@@ -87,14 +91,17 @@ static void
 on_step(struct core *core)
 {
     struct push *push = core->push;
-    uint64_t base = push->base, final = push->final_hash;
+    uint64_t base = push->base, final = push->final_hash, cut = push_cut_told(push),
+             saved = push->saved;
     if (!push->started)
         return;
     carry_out(core, push_group_step(push, core));
     push_range_step(push, core);
+    push_cut_step(push, core);
     push_work_step(push, core);
     core->round = push->leases.done.floor;
-    if (push->base != base || push->final_hash != final)
+    if (push->base != base || push->final_hash != final || push_cut_told(push) != cut ||
+        push->saved != saved)
         push_group_claim(push, core);
 }
 
@@ -148,7 +155,9 @@ on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame
         push_copy_on_holdings(push, core, i, &msg->holdings, frame->data, frame->size);
         break;
     case PROTO_VALUE:
-        if (msg->value.whole)
+        if (msg->value.whole && msg->value.number)
+            push_cut_on_copy(push, core, i, &msg->value, frame);
+        else if (msg->value.whole)
             push_copy_on_copy(push, core, i, &msg->value, frame);
         else
             push_work_on_value(push, core, i, &msg->value, frame);
@@ -181,6 +190,7 @@ on_applied(struct core *core, const struct core_state *now)
         push->started = true;
         push->again_us = PUSH_AGAIN_US;
         core->started_at = core->awake;
+        push_cut_begin(push, core);
         push_group_claim(push, core);
         return;
     }

@@ -37,7 +37,14 @@
  * many tickets are lost.
  *
  * When all tickets are done, each node pulls all ranges: one model, with one hash. Who comes later pulls them from any
- * node that has them. */
+ * node that has them.
+ *
+ * Checkpoints. Now and then the leader *holds* the tickets of the steps from some step on. When all before them are done,
+ * nothing is under way, and each range has taken exactly these: a *cut*. The leader names it in its CLAIM. Every member
+ * then copies all ranges from their owners, saves them, and says so; then the leader goes on. So all members save the same
+ * bits, any of them can begin a mesh again, and nothing in a checkpoint was computed from what is not in it. When a member
+ * is lost meanwhile, the next group makes the cut; who has copied all keeps it. A node that begins with a checkpoint holds
+ * all ranges as of the cut, and its base is a hash of their histories: nodes with the same one belong together. */
 #ifndef MESH_PUSH_H
 #define MESH_PUSH_H
 
@@ -45,6 +52,7 @@
 
 #include "mesh/core/clock.h"
 #include "mesh/core/core.h"
+#include "mesh/core/mutant.h"
 #include "mesh/core/peers.h"
 #include "mesh/core/push_tickets.h"
 #include "proto/mix.h"
@@ -58,8 +66,11 @@ enum {
     PUSH_AGAIN_US = 100000, /* what is not answered is asked again after this time; */
     /* bodies after twice the time before, at most this: on a slow line they are only late */
     PUSH_AGAIN_MAX_US = 1600000,
-    PUSH_LEAVE_US = 300000, /* a member that others do not hear is left out after this time */
-    PUSH_JOIN_US = 100000,  /* between two groups when nobody was lost */
+    PUSH_LEAVE_US = 300000,     /* a member that others do not hear is left out after this time */
+    PUSH_JOIN_US = 100000,      /* between two groups when nobody was lost */
+    PUSH_SAVE_US = 30000000,    /* between two cuts, if nobody says how many steps, */
+    PUSH_SAVE_SHARE = 20,       /* and at least so many times as long as the last one took */
+    PUSH_CUT_MAX_US = 60000000, /* who cannot get a cut in this time goes without */
 };
 
 /* --- Between engine and trainer ------------------------------------------------------------------- */
@@ -120,11 +131,22 @@ struct push_trainer {
      * history of what was read, `after`: that of what is held from now on. */
     void (*initial)(void *ctx, unsigned range);
     void (*restore)(void *ctx, unsigned range, uint64_t before, uint64_t after);
+    /* Of a cut: a copy of a range, as in `adopt`, with its count and history; it also is what was read last. Then, when
+     * all have come: these tickets are done, save it. The trainer computes nothing meanwhile. NULL: nobody saves. */
+    void (*save_range)(void *ctx, unsigned range, const void *copy, uint64_t taken,
+                       uint64_t history);
+    void (*save)(void *ctx, uint64_t tickets);
     /* The newest evaluation that this node knows of; and what another node says of one. Both may be NULL. */
     struct push_score (*scored)(void *ctx);
     void (*hear_score)(void *ctx, const struct push_score *score);
     /* All ranges were read, and all tickets are in them: then call core_on_applied, done. */
     void (*finish)(void *ctx, const uint64_t *history);
+};
+
+/* What a checkpoint says of the ranges. The trainer holds them as of then when the core begins. */
+struct push_saved {
+    uint64_t tickets;          /* all below are done */
+    uint64_t *taken, *history; /* [ranges] */
 };
 
 struct push_config {
@@ -137,6 +159,10 @@ struct push_config {
     unsigned servers;             /* members that own ranges; 0: all */
     unsigned range_count;         /* 1..PUSH_RANGES_MAX */
     const struct push_size *size; /* [range_count]; borrowed */
+    uint64_t first;               /* ticket of the run: those before were done by another one */
+    uint64_t save_every;          /* steps; 0: by time */
+    const struct push_saved
+        *saved; /* begin with this; NULL: with the first ticket. Borrowed until core_on_applied */
 };
 
 /* --- The record ----------------------------------------------------------------------------------- */
@@ -173,6 +199,7 @@ struct push_range {
     struct awake asked_at;
     int first, last; /* of the pushes that wait; -1: none */
     bool offered;    /* the first one was sent to the backup */
+    bool cut_here;   /* its copy of the cut has come */
 };
 
 struct push_waiting {
@@ -247,6 +274,11 @@ struct push {
     struct awake compute_at, read_at;
     bool wanted; /* the leader was asked for a ticket ahead */
     int source;  /* gathering from peers[source]; -1: from the owners */
+    /* Checkpoints: the cut that is being copied, 0: none; under which number; and the last one that was. */
+    uint64_t cut, cut_number, saved;
+    struct awake saved_at,
+        held_at;     /* when that was; the leader: since when it holds tickets back */
+    uint64_t cut_us; /* how long it did */
     uint64_t final_hash;
     /* Counted: */
     uint64_t lost, differ, refused;
@@ -295,6 +327,8 @@ void push_group_bulk(const struct push *push, const struct core *core, unsigned 
 
 /* --- push_copy.c: what this node holds, tells, gives and takes over ---------------------------------- */
 
+/* What this node has of the ranges raises leases.end. */
+void push_copy_end(struct push *push);
 /* As in HOLDINGS; 0: nothing. */
 uint64_t push_copy_holding(const struct push_range *range);
 /* Tells member `rank` what this node holds; `question`: and asks it, too. */
@@ -319,6 +353,31 @@ push_body_check(uint64_t group, unsigned range, uint64_t which, const void *body
     return XXH3_64bits_withSeed(body, size, mix64_pair(mix64_pair(group, range), which));
 }
 
+/* --- push_cut.c: checkpoints ------------------------------------------------------------------------ */
+
+void push_cut_step(struct push *push, const struct core *core);
+/* The cut that this node, which leads, wants all to save now; 0: none. */
+static inline uint64_t
+push_cut_told(const struct push *push)
+{
+    const struct push_leases *leases = &push->leases;
+    bool done = leases->done.floor >= leases->hold || core_mutant(MUTANT_PUSH_CUT);
+    return push->leads && leases->hold && done ? leases->hold : 0;
+}
+/* Has a range with this set taken all below the cut, and no other? */
+static inline bool
+push_cut_exact(const struct push_set *set, uint64_t cut)
+{
+    return (set->floor == cut && push_set_count(set) == cut) || core_mutant(MUTANT_PUSH_CUT);
+}
+void push_cut_on_copy(struct push *push, const struct core *core, int from,
+                      const struct proto_value *value, const struct core_frame *frame);
+/* A group begins, or this node has forgotten what it held. */
+void push_cut_group(struct push *push);
+void push_cut_forget(struct push *push);
+/* The node begins with config.saved. */
+void push_cut_begin(struct push *push, const struct core *core);
+
 /* --- push_range.c: what an owner and its backup do with pushes --------------------------------------- */
 
 void push_range_init(struct push *push);
@@ -341,10 +400,17 @@ void push_lease_on_take(struct push *push, const struct core *core, int from,
 struct proto_lease push_lease_own(struct push *push, const struct core *core,
                                   const struct proto_take *take);
 
+/* Those who wait get the tickets that have become free. */
+void push_lease_more(struct push *push, const struct core *core);
+
 /* --- push_work.c: the worker ------------------------------------------------------------------------- */
 
 void push_work_group(struct push *push, const struct core *core); /* another group */
 void push_work_forget(struct push *push);
+/* What it has ahead is not needed any more. */
+void push_work_drop_ahead(struct push *push);
+/* Is it time to ask for bodies, for the first time (0) or again? Then it is as if that was done. */
+bool push_work_due(struct push *push, const struct core *core, struct awake *asked_at);
 void push_work_step(struct push *push, const struct core *core);
 void push_work_on_lease(struct push *push, const struct core *core, int from,
                         const struct proto_lease *lease);

@@ -23,6 +23,21 @@ push_copy_holding(const struct push_range *r)
     return r->held ? HELD + r->taken : r->read ? r->read_taken + 1 : 0;
 }
 
+/* A ticket that is in hand is in no set yet. */
+void
+push_copy_end(struct push *push)
+{
+    uint64_t end = push->leases.end;
+    for (enum push_place p = PUSH_AHEAD; p <= PUSH_BEHIND; p++)
+        end = push->job[p].in_hand > end ? push->job[p].in_hand : end;
+    for (unsigned k = 0; k < push->config.range_count; k++) {
+        const struct push_range *r = &push->range[k];
+        uint64_t own = r->held ? push_set_end(&r->set) : r->read ? push_set_end(&r->read_set) : 0;
+        end = own > end ? own : end;
+    }
+    push->leases.end = end < push->config.tickets ? end : push->config.tickets;
+}
+
 void
 push_copy_tell(struct push *push, const struct core *core, unsigned rank, bool question)
 {
@@ -32,7 +47,8 @@ push_copy_tell(struct push *push, const struct core *core, unsigned rank, bool q
                      .answer = question,
                      .in_hand = push->forget ? 0 : push->job[PUSH_NOW].in_hand,
                      .finished = push->to_push ? push->job[PUSH_BEHIND].in_hand : 0,
-                     .tickets = push->leases.done.floor}};
+                     .tickets = push->leases.done.floor,
+                     .leased = push->leases.end}};
 
     for (unsigned k = 0; k < push->config.range_count; k++) {
         const struct push_range *r = &push->range[k];
@@ -44,6 +60,16 @@ push_copy_tell(struct push *push, const struct core *core, unsigned rank, bool q
                                          HOLDING_SIZE * (size_t)push->config.range_count);
     push_group_bulk(push, core, rank, &msg, push->body,
                     HOLDING_SIZE * (size_t)push->config.range_count);
+}
+
+/* Of what a member says, no more than can be. */
+static void
+raise_end(struct push *push, uint64_t leased)
+{
+    uint64_t most = push->leases.done.floor + PUSH_WINDOW;
+    most = most < push->config.tickets ? most : push->config.tickets;
+    leased = leased < most ? leased : most;
+    push->leases.end = leased > push->leases.end ? leased : push->leases.end;
 }
 
 void
@@ -63,6 +89,7 @@ push_copy_on_holdings(struct push *push, const struct core *core, int from,
     push_set_raise(&push->leases.done, holdings->tickets < push->config.tickets
                                            ? holdings->tickets
                                            : push->config.tickets);
+    raise_end(push, holdings->leased);
     if (holdings->finished)
         push_leases_give(&push->leases, (unsigned)rank, holdings->finished - 1, core->awake);
     if (holdings->in_hand)
@@ -131,9 +158,9 @@ restore(struct push *push, unsigned range)
         r->set = r->read_set;
         trainer(push)->restore(push->config.trainer_ctx, range, r->read_history, r->history);
     } else {
-        r->taken = 0;
+        r->taken = push->config.first;
         r->history = push_first_history(range);
-        r->set = (struct push_set){.floor = 0};
+        r->set = (struct push_set){.floor = push->config.first};
         trainer(push)->initial(push->config.trainer_ctx, range);
     }
     r->hash = trainer(push)->hash(push->config.trainer_ctx, range);
@@ -160,6 +187,9 @@ push_copy_on_pull(struct push *push, const struct core *core, int from,
     if (pull->whole && r->owner == (unsigned)rank && (r->held || r->read)) {
         if (!r->held)
             restore(push, pull->range);
+        send_value(push, core, from, pull->range, &value);
+    } else if (pull->whole && pull->number && r->owner == push->rank && r->stage == PUSH_SERVING &&
+               push_cut_exact(&r->set, pull->in_hand)) {
         send_value(push, core, from, pull->range, &value);
     } else if (!pull->whole && r->owner == push->rank && r->stage == PUSH_SERVING) {
         value.has = pull->in_hand && push_set_has(&r->set, pull->in_hand - 1);

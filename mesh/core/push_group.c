@@ -109,6 +109,8 @@ push_group_claim(struct push *push, const struct core *core)
                                       .tickets = push_set_count(&push->leases.done),
                                       .final_hash = push->final_hash,
                                       .leads = push->leads,
+                                      .cut = push_cut_told(push),
+                                      .saved = push->saved,
                                       .scored = score.step,
                                       .loss = score.loss,
                                       .accuracy = score.accuracy}};
@@ -193,7 +195,7 @@ gathered(const struct push *push, const struct core *core, const struct choice *
     if (push->base == 0 && push->forgot_at.us &&
         !awake_reached(core->awake, awake_after(push->forgot_at, PUSH_LEAVE_US)))
         return false; /* those whose history stays will let it in */
-    if (push->groups > 0 || push->base != 0)
+    if (push->groups > 0)
         return true;
     if (core->config.peers_min > 1)
         return choice->n >= core->config.peers_min;
@@ -215,7 +217,7 @@ take_up(struct push *push, const struct core *core, const struct proto_group *gr
         push->rank++;
     push->told = UINT64_C(1) << push->rank;
     if (group->base == 0) /* nobody holds anything: from the beginning */
-        push->leases.done = (struct push_set){.floor = 0};
+        push->leases.done = (struct push_set){.floor = push->config.first};
     push->grouped_at = push->told_at = push->tell_at = core->awake;
     push->left_out_at.us = 0;
     push->groups++;
@@ -372,7 +374,8 @@ left_behind(const struct push *push, const struct core *core)
 static bool
 yields(const struct push *push, const struct core *core)
 {
-    bool decides = push->leads || left_behind(push, core);
+    bool alone = push->group_hash == 0 && push->base != 0; /* just begun, with a checkpoint */
+    bool decides = push->leads || alone || left_behind(push, core);
     for (int i = 0; i < core->peers.high; i++) {
         if (push->final_hash) {
             if (push_group_finished(push, core, i) &&

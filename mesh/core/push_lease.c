@@ -25,8 +25,8 @@ give(struct push *push, const struct core *core, unsigned rank, const struct pro
 }
 
 /* Those who wait get the tickets that have become free. */
-static void
-give_more(struct push *push, const struct core *core)
+void
+push_lease_more(struct push *push, const struct core *core)
 {
     for (uint64_t left = push->leases.waiting; left; left &= left - 1) {
         unsigned rank = (unsigned)__builtin_ctzll(left);
@@ -56,7 +56,7 @@ push_lease_on_take(struct push *push, const struct core *core, int from,
     bool more = done(push, core, (unsigned)rank, take);
     give(push, core, (unsigned)rank, take);
     if (more)
-        give_more(push, core);
+        push_lease_more(push, core);
 }
 
 struct proto_lease
@@ -65,6 +65,6 @@ push_lease_own(struct push *push, const struct core *core, const struct proto_ta
     bool more = done(push, core, push->rank, take);
     struct proto_lease answer = lease(push, core, push->rank, take);
     if (more)
-        give_more(push, core);
+        push_lease_more(push, core);
     return answer;
 }

@@ -359,6 +359,7 @@ void
 push_range_group(struct push *push, const struct core *core)
 {
     push_leases_clear(&push->leases);
+    push_copy_end(push);
     /* Of a ticket above the floor nobody else may know that it is done: who gets it asks the ranges. */
     push->leases.done = (struct push_set){.floor = push->leases.done.floor};
     for (unsigned k = 0; k < push->config.range_count; k++) {
@@ -386,6 +387,7 @@ push_range_forget(struct push *push, const struct core *core)
 {
     for (unsigned k = 0; k < push->config.range_count; k++)
         push->range[k].held = push->range[k].read = false;
-    push->leases.done = (struct push_set){.floor = 0};
+    push->leases.done = (struct push_set){.floor = push->config.first};
+    push->leases.end = push->config.first;
     push_range_group(push, core);
 }

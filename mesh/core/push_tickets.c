@@ -60,6 +60,19 @@ push_set_count(const struct push_set *set)
     return count;
 }
 
+uint64_t
+push_set_end(const struct push_set *set)
+{
+    uint64_t end = set->floor, from = set->floor % PUSH_WINDOW;
+    for (uint64_t w = 0; w < PUSH_WINDOW / 64; w++)
+        for (uint64_t left = set->bits[w]; left; left &= left - 1) {
+            uint64_t place = 64 * w + (uint64_t)__builtin_ctzll(left);
+            uint64_t after = set->floor + (place + PUSH_WINDOW - from) % PUSH_WINDOW + 1;
+            end = after > end ? after : end;
+        }
+    return end;
+}
+
 static void
 write_u64(uint8_t *out, uint64_t value)
 {
@@ -103,6 +116,7 @@ push_leases_clear(struct push_leases *leases)
     memset(leases->to, 0, sizeof leases->to);
     memset(leases->of, 0, sizeof leases->of);
     leases->waiting = 0;
+    leases->hold = 0;
 }
 
 /* Where a member has this ticket in hand (0: an empty hand), or NO_HAND. */
@@ -124,6 +138,7 @@ put(struct push_leases *leases, unsigned rank, uint64_t ticket, struct awake now
     leases->to[ticket % PUSH_WINDOW] = (uint8_t)(rank + 1);
     of->hand[h].in_hand = ticket + 1;
     of->hand[h].since = now;
+    leases->end = ticket + 1 > leases->end ? ticket + 1 : leases->end;
 }
 
 void
@@ -144,6 +159,7 @@ push_leases_done(struct push_leases *leases, unsigned rank, uint64_t ticket, boo
     assert(rank < PROTO_PEERS_MAX);
     struct push_lessee *of = &leases->of[rank];
     unsigned h = hand_of(of, ticket + 1);
+    of->hangs = false;
     if (h == NO_HAND)
         return false;
     uint64_t us = awake_since(now, of->hand[h].since);
@@ -164,6 +180,7 @@ end_of(const struct push_leases *leases)
             leases->shards;
         end = bound < end ? bound : end;
     }
+    end = leases->hold && leases->hold < end ? leases->hold : end;
     return end < leases->tickets ? end : leases->tickets;
 }
 
@@ -183,17 +200,21 @@ static uint64_t
 overdue(struct push_leases *leases, unsigned but, struct awake now)
 {
     uint64_t *longest = NULL, most = 0;
+    unsigned whose = 0;
     for (unsigned r = 0; r < PROTO_PEERS_MAX; r++)
         for (unsigned h = 0; r != but && h < PUSH_HANDS; h++) {
             uint64_t us = awake_since(now, leases->of[r].hand[h].since);
             if (leases->of[r].hand[h].in_hand && us > limit_of(leases, r) && us > most) {
                 longest = &leases->of[r].hand[h].in_hand;
+                whose = r;
                 most = us;
             }
         }
     uint64_t in_hand = longest ? *longest : 0;
-    if (longest)
+    if (longest) {
         *longest = 0;
+        leases->of[whose].hangs = true;
+    }
     leases->overdue += longest != NULL;
     return in_hand;
 }
@@ -220,8 +241,8 @@ push_leases_take(struct push_leases *leases, unsigned rank, uint64_t got, struct
         return of->last;
     if (hand_of(of, 0) == NO_HAND)
         return 0;
-    uint64_t in_hand = lowest(leases);
-    in_hand = in_hand ? in_hand : overdue(leases, rank, now);
+    uint64_t in_hand = of->hangs ? 0 : lowest(leases);
+    in_hand = in_hand || of->hangs ? in_hand : overdue(leases, rank, now);
     if (in_hand == 0) {
         leases->waiting |= UINT64_C(1) << rank;
         return 0;

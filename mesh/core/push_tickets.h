@@ -10,7 +10,8 @@
  * parallel: Ho et al., NIPS 2013) no ticket of step k is leased before all of the steps below k - bound are done.
  *
  * A trainer may hang, and its node still answers. So when nothing else is left to lease, a ticket is leased again that its
- * member has had PUSH_OVERDUE times as long as its tickets take. A range takes the ticket once, whoever pushes it first. */
+ * member has had PUSH_OVERDUE times as long as its tickets take. A range takes the ticket once, whoever pushes it first. The
+ * member that hangs gets no more until it has done one. */
 #ifndef MESH_PUSH_TICKETS_H
 #define MESH_PUSH_TICKETS_H
 
@@ -44,6 +45,8 @@ struct push_lessee {
         struct awake since;
     } hand[PUSH_HANDS];
     uint64_t last, number; /* its last lease, and how many it had */
+    bool
+        hangs; /* one was leased to another member instead: it gets none before it has done something */
     uint64_t
         usual_us; /* the longest that a ticket took lately, from its lease until it was done; 0: unknown */
 };
@@ -52,6 +55,8 @@ struct push_leases {
     uint64_t tickets; /* of the run */
     unsigned shards;
     uint64_t bound;          /* steps, or PUSH_UNBOUND */
+    uint64_t hold;           /* none from this one on is leased; 0: any may be */
+    uint64_t end;            /* none from this one on was leased */
     struct push_set done;    /* by all ranges */
     uint8_t to[PUSH_WINDOW]; /* rank of the member that computes ticket t, plus one; 0: nobody */
     uint64_t waiting;        /* bitmap of ranks that got none */
@@ -65,10 +70,12 @@ bool push_set_add(struct push_set *set, uint64_t ticket);
 /* All below `floor` are there. */
 void push_set_raise(struct push_set *set, uint64_t floor);
 uint64_t push_set_count(const struct push_set *set);
+/* None from this ticket on is in the set. */
+uint64_t push_set_end(const struct push_set *set);
 void push_set_write(const struct push_set *set, uint8_t out[PUSH_SET_SIZE]);
 void push_set_read(struct push_set *set, const uint8_t in[PUSH_SET_SIZE]);
 
-/* Nobody computes anything. */
+/* Nobody computes anything, and nothing is held back. */
 void push_leases_clear(struct push_leases *leases);
 /* Member `rank` computes or pushes this ticket. */
 void push_leases_give(struct push_leases *leases, unsigned rank, uint64_t ticket, struct awake now);

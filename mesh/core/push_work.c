@@ -15,9 +15,8 @@ due(const struct core *core, struct awake *asked_at)
     return now;
 }
 
-/* The same for what is answered, or is itself, a body. */
-static bool
-body_due(struct push *push, const struct core *core, struct awake *asked_at)
+bool
+push_work_due(struct push *push, const struct core *core, struct awake *asked_at)
 {
     bool first = asked_at->us == 0;
     if (!first && !awake_reached(core->awake, awake_after(*asked_at, push->again_us)))
@@ -32,6 +31,13 @@ static void
 drop(struct push_job *job)
 {
     job->in_hand = 0;
+}
+
+void
+push_work_drop_ahead(struct push *push)
+{
+    drop(&push->job[PUSH_AHEAD]);
+    push->wanted = false;
 }
 
 /* --- Reading -------------------------------------------------------------------------------------- */
@@ -85,7 +91,7 @@ read_own(struct push *push, unsigned range)
 static void
 pull(struct push *push, const struct core *core)
 {
-    bool now = body_due(push, core, &push->pull_at), works = push->work == PUSH_WORKING;
+    bool now = push_work_due(push, core, &push->pull_at), works = push->work == PUSH_WORKING;
     struct proto_msg msg = {.type = PROTO_PULL,
                             .pull = {.group_hash = push->source >= 0 ? 0 : push->group_hash,
                                      .number = works ? push->job[PUSH_AHEAD].number : push->number,
@@ -268,7 +274,7 @@ push_to(struct push *push, const struct core *core, unsigned range)
 static void
 push_all(struct push *push, const struct core *core)
 {
-    bool now = body_due(push, core, &push->push_at);
+    bool now = push_work_due(push, core, &push->push_at);
     for (unsigned k = 0; k < push->config.range_count; k++) {
         struct push_range *r = &push->range[k];
         if (r->pushed)
@@ -307,7 +313,7 @@ leased(struct push *push, const struct core *core, const struct proto_lease *lea
     if (lease->got != push->got + 1 || lease->in_hand == 0 || lease->in_hand > push->config.tickets)
         return;
     push->got = lease->got;
-    if (push->work == PUSH_WORKING && !push->job[PUSH_AHEAD].in_hand)
+    if (push->work == PUSH_WORKING && !push->job[PUSH_AHEAD].in_hand && !push->cut)
         begin(push, core, lease->in_hand);
 }
 

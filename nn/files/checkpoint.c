@@ -153,7 +153,8 @@ fit(const struct view *view, const char *name, const struct checkpoint *checkpoi
     int rc = fit_head(&view->head, name, checkpoint, why);
     if (rc)
         return rc;
-    if (view->head.count != checkpoint->count)
+    if (view->head.count < checkpoint->count ||
+        (view->head.count > checkpoint->count && !checkpoint->part))
         return why_error(why, -ENOTSUP, "%s: %zu sections, expected %zu", name, view->head.count,
                          checkpoint->count);
     for (size_t i = 0; i < checkpoint->count; i++) {

@@ -197,6 +197,7 @@ write_model(const struct config *config, const struct job *job, struct state *st
         .job_hash = job_hash(job, config),
         .numerics = nn_fingerprint(),
         .count = 1,
+        .part = true,
         .section[0] = {"state", state->block, state->size},
     };
     size_t at = 0;

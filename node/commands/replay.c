@@ -144,7 +144,8 @@ take(struct replay *replay, unsigned range, struct replay_link *link)
     struct replay_computed *c = link->computed;
     const struct push_ranges *ranges = &replay->ranges;
     if (link->restored) {
-        push_ranges_begin(ranges, &replay->held, range, replay->held.params, replay->held.exponent);
+        push_ranges_begin(ranges, &replay->held, range, replay->held.params, NULL,
+                          replay->held.exponent);
         return;
     }
     push_ranges_take(ranges, &replay->held, &link->taken, c->gradient + gradient_at(ranges, range));
@@ -193,11 +194,12 @@ run_chains(struct replay *replay, struct why *why)
 
 /* Of a range: how many it has not, and how many it has more than once. */
 static void
-count_tickets(const struct replay_index *index, unsigned range, uint8_t *seen, uint64_t tickets,
-              uint64_t *missing, uint64_t *doubled)
+count_tickets(const struct replay_index *index, unsigned range, uint8_t *seen, uint64_t first,
+              uint64_t tickets, uint64_t *missing, uint64_t *doubled)
 {
-    uint64_t taken = 0;
+    uint64_t taken = first;
     memset(seen, 0, tickets);
+    memset(seen, 1, first);
     for (size_t k = 0; k < index->length[range]; k++) {
         const struct replay_link *link = index->chain[range][k];
         if (link->restored)
@@ -214,7 +216,7 @@ static int
 tell_tickets(const struct replay *replay, FILE *out)
 {
     uint64_t tickets = state_steps_total(&replay->store) * replay->base.config->train.shards;
-    uint64_t missing = 0, doubled = 0;
+    uint64_t missing = 0, doubled = 0, first = replay->ranges.first;
     unsigned ranges = replay->ranges.count;
     uint8_t *seen = malloc(tickets);
     if (!seen) {
@@ -223,16 +225,16 @@ tell_tickets(const struct replay *replay, FILE *out)
         return -1;
     }
     for (unsigned r = 0; r < ranges; r++)
-        count_tickets(&replay->index, r, seen, tickets, &missing, &doubled);
+        count_tickets(&replay->index, r, seen, first, tickets, &missing, &doubled);
     free(seen);
     if (missing || doubled)
         fprintf(out,
                 "replay: of %llu tickets in each of %u ranges, %llu are lost and %llu doubled\n",
-                (unsigned long long)tickets, ranges, (unsigned long long)missing,
+                (unsigned long long)(tickets - first), ranges, (unsigned long long)missing,
                 (unsigned long long)doubled);
     else
         fprintf(out, "replay: %llu tickets, each once in each of %u ranges\n",
-                (unsigned long long)tickets, ranges);
+                (unsigned long long)(tickets - first), ranges);
     return doubled > 0;
 }
 
@@ -251,6 +253,7 @@ open_states(struct replay *replay, struct why *why)
                          config->mesh.staleness_scaling))
         return why_error(why, -ENOMEM, "not enough memory for %zu parameters", params);
     job_state(&replay->base.job, config, &replay->store);
+    replay->ranges.first = replay->base.job.begun * config->train.shards;
     replay->held =
         (struct push_held){.params = replay->store.params, .exponent = replay->store.exponent};
     memcpy(replay->held.slot, replay->store.slot, sizeof replay->held.slot);

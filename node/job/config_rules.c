@@ -85,7 +85,6 @@ const struct config_rule config_rules[] = {
      "servers keep no average of the parameters; leave out train.ema"},
     {FREE_SERVERS, "train.patience > 0",
      "the model is evaluated at the end; leave out train.patience"},
-    {FREE_SERVERS, "train.from != ''", "begin with the weights alone: model.from"},
     {"mesh.staleness != 3", "mesh.sync != ssp",
      "only ssp has a bound; leave out mesh.staleness, or set mesh.sync = ssp"},
     {"mesh.softsync != 4", "mesh.sync != softsync",

@@ -96,6 +96,7 @@ read_state(struct job *job, const struct config *config, size_t size,
         .job_hash = head->job_hash,
         .numerics = head->numerics,
         .count = 1,
+        .part = true, /* what a way to train keeps beside it is not needed */
         .section[0] = {"state", job->start, size},
     };
     int rc = checkpoint_read(config->train.from, &checkpoint, &reason);

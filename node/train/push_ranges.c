@@ -178,7 +178,8 @@ push_ranges_take(const struct push_ranges *ranges, struct push_held *held,
                 memset(held->sum + first, 0, n * sizeof *held->sum);
             update(ranges, held, taken, b, g, n);
         }
-        held->exponent[b] = follow(ranges->exponent[b], ranges->scale[b], most, taken->count == 0);
+        held->exponent[b] =
+            follow(ranges->exponent[b], ranges->scale[b], most, taken->count == ranges->first);
     }
 }
 
@@ -259,13 +260,16 @@ push_ranges_read(const struct push_ranges *ranges, unsigned range, const void *v
 
 void
 push_ranges_begin(const struct push_ranges *ranges, struct push_held *held, unsigned range,
-                  const float *params, const int16_t *exponent)
+                  const float *params, float *const *slot, const int16_t *exponent)
 {
     struct part p = part_of(ranges, range);
     size_t size = p.count * sizeof(float);
     memcpy(held->params + p.first, params + p.first, size);
     for (size_t s = 0; s < ranges->slot_count; s++)
-        memset(held->slot[s] + p.first, 0, size);
+        if (slot)
+            memcpy(held->slot[s] + p.first, slot[s] + p.first, size);
+        else
+            memset(held->slot[s] + p.first, 0, size);
     if (held->sum)
         memset(held->sum + p.first, 0, size);
     memcpy(held->exponent + p.block, exponent + p.block, p.blocks * sizeof(int16_t));

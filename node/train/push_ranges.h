@@ -24,6 +24,7 @@ struct push_ranges {
     const struct state_job *job; /* borrowed, as exact */
     size_t param_count, slot_count, block_count;
     unsigned group; /* gradients of an update */
+    uint64_t first; /* gradients of the run, as far as another run computed them: train.from */
     bool scaling;
     unsigned count;
     size_t *first_block;    /* [count + 1] */
@@ -56,9 +57,9 @@ void push_ranges_value(const struct push_ranges *ranges, const struct push_held 
                        unsigned range, void *out);
 void push_ranges_read(const struct push_ranges *ranges, unsigned range, const void *value,
                       float *params, int16_t *exponent);
-/* A range begins with these parameters and exponents, and an optimiser that has seen nothing. */
+/* A range begins with these parameters and exponents, and these slots of the optimiser; NULL: one that has seen nothing. */
 void push_ranges_begin(const struct push_ranges *ranges, struct push_held *held, unsigned range,
-                       const float *params, const int16_t *exponent);
+                       const float *params, float *const *slot, const int16_t *exponent);
 /* Writes the gradient of a range from the vector that was computed with `exponent`. */
 void push_ranges_gradient(const struct push_ranges *ranges, unsigned range, const int32_t *own,
                           const int16_t *exponent, void *out);

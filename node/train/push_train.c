@@ -8,37 +8,12 @@
 #include <string.h>
 
 #include "node/results/journal.h"
-#include "node/train/push_journal.h"
-#include "node/train/push_ranges.h"
 #include "node/train/push_shard.h"
+#include "node/train/push_train_internal.h"
 #include "node/train/state_internal.h"
 #include "proto/bytes.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
-
-struct push_run {
-    struct push_config config;
-    struct push_ranges ranges;
-    struct push_held held;
-    float *ahead;            /* [parameters] as read last, */
-    int16_t *ahead_exponent; /* [blocks] */
-    int16_t
-        *exponent; /* [blocks] of what is computed from; those of run->state may be raised since */
-    uint8_t *gradient; /* what is pushed to each range, one behind the other, */
-    size_t *at;        /* [ranges] from here on */
-    uint8_t *note;     /* of one record: a head, and 8 bytes for each range */
-    struct journal *journal;
-    struct push_journal noted; /* what its records say */
-    struct state first;        /* what ranges begin with; block NULL: not needed now */
-    bool told;                 /* that the journal cannot be written */
-    uint64_t each;             /* steps of an epoch */
-    /* Evaluations: the newest one of which the mesh knows; what the trainer knew of it when it began to compute; its
-     * own; and the one that it has reported. */
-    struct push_score score, known, found;
-    uint64_t shown;    /* step of that */
-    uint64_t done;     /* tickets computed here */
-    double loss, rows; /* of these, summed */
-};
 
 /* --- The journal ------------------------------------------------------------------------------------ */
 
@@ -91,22 +66,13 @@ forget_first(struct push_run *push)
     push->first = (struct state){.block = NULL};
 }
 
-/* What was read last is what this node computes from, or the model. */
-static void
-keep_read(struct run *run)
-{
-    struct push_run *push = run->push;
-    memcpy(run->state.params, push->ahead, run->state.param_count * sizeof *push->ahead);
-    memcpy(push->exponent, push->ahead_exponent, run->state.block_count * sizeof *push->exponent);
-}
-
 static void
 on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
 {
     struct run *run = ctx;
     struct push_run *push = run->push;
     forget_first(push);
-    keep_read(run);
+    push_save_read(run);
     push->known = push->score;
     note_computed(run, ticket, number, history);
     mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMPUTE, .round = ticket});
@@ -190,7 +156,8 @@ on_initial(void *ctx, unsigned range)
             abort(); /* it was there at the start */
         job_state(&run->job, run->config, first);
     }
-    push_ranges_begin(&push->ranges, &push->held, range, first->params, first->exponent);
+    push_ranges_begin(&push->ranges, &push->held, range, first->params,
+                      run->job.start ? first->slot : NULL, first->exponent);
 }
 
 static void
@@ -198,7 +165,7 @@ on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
 {
     struct run *run = ctx;
     uint8_t data[PUSH_RESTORED_MAX];
-    push_ranges_begin(&run->push->ranges, &run->push->held, range, run->push->ahead,
+    push_ranges_begin(&run->push->ranges, &run->push->held, range, run->push->ahead, NULL,
                       run->push->ahead_exponent);
     if (before != after && writes(run->push))
         note(run, PUSH_NOTE_RESTORED, data,
@@ -209,7 +176,8 @@ static void
 on_finish(void *ctx, const uint64_t *history)
 {
     struct run *run = ctx;
-    keep_read(run);
+    push_save_read(run);
+    memcpy(run->push->saved.history, history, run->push->ranges.count * sizeof *history);
     if (writes(run->push))
         note(run, PUSH_NOTE_FINAL, run->push->note,
              put_histories(run->push, history, run->push->note));
@@ -262,6 +230,8 @@ static const struct push_trainer push_trainer = {
     .restore = on_restore,
     .scored = on_scored,
     .hear_score = on_hear_score,
+    .save_range = push_save_range,
+    .save = push_save_cut,
     .finish = on_finish,
 };
 
@@ -342,14 +312,6 @@ compute(struct run *run, uint64_t ticket)
 
 /* --- The end ------------------------------------------------------------------------------------------ */
 
-static uint64_t
-samples_of(const struct run *run, uint64_t steps)
-{
-    const struct state_job *job = &run->state.job;
-    uint64_t rest = steps % run->push->each * job->batch;
-    return steps / run->push->each * job->train + (rest < job->train ? rest : job->train);
-}
-
 /* All ranges are read. What is not of the model is the same on all nodes: there is one state. */
 static void
 finish(struct run *run)
@@ -358,10 +320,10 @@ finish(struct run *run)
     uint64_t steps = state_steps_total(&run->state);
     bool again = h->done;
     push_shard_step(&run->state, steps);
-    h->samples = samples_of(run, steps);
+    h->samples = push_save_samples(run, steps);
     h->train_loss = (double)NAN;
     h->done = h->evaluations = 1;
-    exact_first(run->job.exact, run->state.exponent);
+    push_save_end(run);
     work_evaluate(run->work, run->state.params, &h->test_loss, &h->test_accuracy);
     h->best_loss = h->test_loss;
     run->hash = state_hash_anew(&run->state, run->pool);
@@ -415,7 +377,8 @@ open_memory(struct push_run *push, struct run *run)
     if (push->ranges.group > 1)
         push->held.sum = calloc(next->param_count, sizeof *push->held.sum);
     bool sum = push->ranges.group == 1 || push->held.sum;
-    if (push_journal_init(&push->noted, push->ranges.count))
+    if (push_journal_init(&push->noted, push->ranges.count) ||
+        push_save_open(push, next->param_count))
         return -ENOMEM;
     return push->ahead && push->ahead_exponent && push->exponent && push->at && push->note &&
                    push->gradient && sum
@@ -438,6 +401,7 @@ push_train_open(struct run *run, struct why *why)
         return why_error(why, rc, "not enough memory for mesh.sync");
     const struct state_job *job = &run->state.job;
     push->each = (job->train + job->batch - 1) / job->batch;
+    push->ranges.first = run->job.begun * config->train.shards;
     push->config = (struct push_config){
         .trainer = &push_trainer,
         .trainer_ctx = run,
@@ -448,6 +412,8 @@ push_train_open(struct run *run, struct why *why)
         .servers = config->mesh.servers == CORE_SERVERS_AUTO ? 0 : config->mesh.servers,
         .range_count = push->ranges.count,
         .size = push->ranges.size,
+        .first = push->ranges.first,
+        .save_every = config->train.checkpoint_every,
     };
     return 0;
 }
@@ -455,7 +421,12 @@ push_train_open(struct run *run, struct why *why)
 int
 push_train_begin(struct run *run, struct why *why)
 {
-    return train_journal_open(run, run->anew, &run->push->journal, why);
+    /* an earlier part of the run had another job, and has its own journal */
+    bool anew = run->anew || run->kept != UINT64_MAX;
+    int rc = train_journal_open(run, anew, &run->push->journal, why);
+    if (!rc && run->anew)
+        save_forget(run->save);
+    return rc;
 }
 
 void
@@ -475,6 +446,7 @@ push_train_close(struct run *run)
     free(push->gradient);
     free(push->at);
     free(push->note);
+    push_save_close(push);
     free(push);
     run->push = NULL;
 }

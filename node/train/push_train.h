@@ -10,8 +10,17 @@
 
 #include "node/train/train_internal.h"
 
-/* After the state and before the mesh. Sets run->push. Returns 0 or a negative errno with `why`. */
+/* After the state and before checkpoints and mesh. Sets run->push. Returns 0 or a negative errno with `why`. */
 int push_train_open(struct run *run, struct why *why);
+/* What a checkpoint has beside the state, the section "push":
+ *
+ *     tickets, u64: all below are done, and no others | for each range how many gradients it has taken, u64 | for each
+ *     range their history, u64 | softsync: sum of the present update [parameters, float]
+ *
+ * Little-endian. The state is that after tickets / train.shards steps, the same bits on all nodes. */
+void *push_train_more(struct run *run, size_t *size);
+/* The state and `more` were read from a checkpoint: begin with them. Returns 0 or -EBADMSG with `why`. */
+int push_train_resume(struct run *run, struct why *why);
 void push_train_close(struct run *run);
 /* For mesh_setup; borrowed. */
 const struct push_config *push_train_config(const struct run *run);

@@ -54,6 +54,12 @@ file_of(const struct save *save, uint8_t *block)
         .count = 1,
         .section[0] = {"state", block, save->setup.size},
     };
+    if (save->setup.more) {
+        struct checkpoint_section *more = &checkpoint.section[checkpoint.count++];
+        snprintf(more->name, sizeof more->name, "%s", save->setup.more_name);
+        more->data = save->setup.more;
+        more->size = save->setup.more_size;
+    }
     return checkpoint;
 }
 
@@ -231,11 +237,9 @@ is_due(struct save *save, uint64_t step, uint64_t steps, uint64_t every)
     return every && step % every < steps;
 }
 
-void
-save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t every)
+bool
+save_now(struct save *save, const struct state *state)
 {
-    if (!is_due(save, state->header->step, steps, every))
-        return;
     pthread_mutex_lock(&save->lock);
     bool busy = save->full;
     pthread_mutex_unlock(&save->lock);
@@ -245,13 +249,21 @@ save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t
                  "no checkpoint of step %llu: the one before is still being written",
                  (unsigned long long)state->header->step);
         save->setup.say(save->setup.ctx, 7, line);
-        return;
+        return false;
     }
     copy(save, state);
     pthread_mutex_lock(&save->lock);
     save->full = true;
     pthread_cond_broadcast(&save->turn);
     pthread_mutex_unlock(&save->lock);
+    return true;
+}
+
+void
+save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t every)
+{
+    if (is_due(save, state->header->step, steps, every))
+        save_now(save, state);
 }
 
 static void

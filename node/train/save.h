@@ -26,7 +26,12 @@ struct save;
 struct save_setup {
     const char *dir; /* borrowed */
     uint64_t job_hash, numerics;
-    size_t size;         /* bytes of a state */
+    size_t size; /* bytes of a state */
+    /* What a way to train keeps beside the state: another section, written as it is when a checkpoint is made, and read
+     * with it. `more` NULL: nothing. Borrowed. */
+    const char *more_name; /* 1..15 letters */
+    void *more;
+    size_t more_size;
     struct spill *spill; /* memory for the copy; NULL: the heap. Borrowed. */
     /* From the writer's thread: the answer to save_serve; size 0: there is no such page. */
     void (*answer)(void *ctx, uint64_t round, const void *data, size_t size);
@@ -71,6 +76,8 @@ enum { SAVE_EVERY_S = 30 };
 
 /* `every` steps; 0: by save_interval of the steps so far. Call it after each step. */
 void save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t every);
+/* Now, unless the one before is still being written. From any thread, but one at a time. False: it is. */
+bool save_now(struct save *save, const struct state *state);
 /* The model of the state: copied, then written by the writer's thread. Passed over while the one before is being
  * written. */
 void save_model(struct save *save, const struct state *state);

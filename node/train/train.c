@@ -370,7 +370,10 @@ static int
 run_mesh(struct run *run)
 {
     struct why why = {""};
-    if (run->found.damaged_count) {
+    if (run->found.damaged_count && train_is_free(run->config)) {
+        if (train_tell_damaged(run))
+            return 1;
+    } else if (run->found.damaged_count) {
         int status = repair_damaged(run);
         if (status)
             return status;

@@ -78,7 +78,9 @@ void train_tell_skipped(struct run *run, const struct state_event *event);
 int train_tell_hopeless(struct run *run);
 void train_tell_doing(struct run *run);
 void train_tell_stopped(struct run *run, const char *why);
-/* Stopped in a way of training that has no checkpoint to go on from. */
+/* In a free way of training, where others cannot help: is no whole checkpoint left? Says so. */
+bool train_tell_damaged(struct run *run);
+/* Stopped in a free way of training. */
 void train_tell_left(struct run *run);
 
 /* ", topology server, sync async": how the nodes train together; "" in a ring. */

@@ -199,8 +199,13 @@ alarm_line(void *ctx, const char *line)
 static int
 open_save(struct run *run, struct why *why)
 {
+    size_t more_size = 0;
+    void *more = run->push ? push_train_more(run, &more_size) : NULL;
     const struct save_setup setup = {
         .dir = run->config->out,
+        .more_name = "push",
+        .more = more,
+        .more_size = more_size,
         .job_hash = run->job_hash,
         .numerics = nn_fingerprint(),
         .size = run->state.size,
@@ -347,7 +352,7 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
     if (run->replaces)
         train_say(run, 6, "%s: the %s run in it is replaced", config->out,
                   save_ended(run->save) ? "ended" : "unfinished");
-    if (run->found.whole && !run->found.damaged_count)
+    if (run->found.whole && (!run->found.damaged_count || train_is_free(config)))
         train_say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
                   skipped[0] ? "; skipped " : "", skipped);
     tell_parts(run);
@@ -403,13 +408,16 @@ train_open(struct run *run, enum train_start start, struct why *why)
     if (rc)
         return rc;
     run->job_hash = job_hash(&run->job, run->config);
-    rc = open_save(run, why);
+    if (run->config->mesh.sync != CONFIG_BSP && !gossip_train_is(run->config))
+        rc = push_train_open(run, why);
+    if (!rc)
+        rc = open_save(run, why);
     if (!rc)
         rc = resume_from(run, start, why);
+    if (!rc && run->push && run->found.whole)
+        rc = push_train_resume(run, why);
     if (!rc)
         rc = metrics_new(&run->metrics, run->config->out, run->resumed, run->config->quiet, why);
-    if (!rc && run->config->mesh.sync != CONFIG_BSP && !gossip_train_is(run->config))
-        rc = push_train_open(run, why);
     if (rc)
         return rc;
     const struct why skipped = *why;

@@ -146,13 +146,28 @@ train_tell_stopped(struct run *run, const char *why)
 void
 train_tell_left(struct run *run)
 {
-    char way[TRAIN_LINE];
-    train_way(run->config, way, sizeof way);
-    train_say(run, 6,
-              "stopped after %llu of %llu steps; %s has no checkpoint before the end: only the "
-              "nodes that go on have the model",
-              (unsigned long long)run->state.header->step,
-              (unsigned long long)state_steps_total(&run->state), way + strlen(", "));
+    uint64_t step;
+    bool any = checkpoint_newest(run->config->out, run->job_hash, &step);
+    if (any)
+        train_say(run, 6,
+                  "stopped; the other nodes go on without this one. If all have stopped, the same "
+                  "command goes on from the checkpoint of step %llu in %s",
+                  (unsigned long long)step, run->config->out);
+    else
+        train_say(run, 6,
+                  "stopped before the first checkpoint (train.checkpoint_every): only the nodes "
+                  "that go on have the model");
+}
+
+bool
+train_tell_damaged(struct run *run)
+{
+    if (!run->found.whole)
+        train_say(run, 3,
+                  "%s: no whole checkpoint; --fresh takes the model of the nodes that train, or "
+                  "begins anew",
+                  run->config->out);
+    return !run->found.whole;
 }
 
 bool

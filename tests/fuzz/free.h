@@ -359,6 +359,23 @@ push_finish(void *ctx, const uint64_t *history)
     node->busy = FINISHING;
 }
 
+static void
+push_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint64_t history)
+{
+    struct node *node = ctx;
+    (void)taken;
+    (void)history;
+    demand(node->busy != FINISHING && range < RANGES);
+    memcpy(&node->read[range], copy, sizeof node->read[range]);
+}
+
+static void
+push_save(void *ctx, uint64_t tickets)
+{
+    const struct node *node = ctx;
+    demand(node->busy == FREE && tickets < node->push.tickets);
+}
+
 static const struct push_trainer push_trainer = {
     .compute = push_compute,
     .collect = push_collect,
@@ -371,6 +388,8 @@ static const struct push_trainer push_trainer = {
     .read = push_read,
     .initial = push_initial,
     .restore = push_restore,
+    .save_range = push_save_range,
+    .save = push_save,
     .finish = push_finish,
 };
 

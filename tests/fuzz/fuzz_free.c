@@ -30,6 +30,7 @@ configure(struct node *node)
                                       .group = 1 + (modes >> 2 & 3),
                                       .servers = modes >> 4 & 3,
                                       .range_count = RANGES,
+                                      .save_every = modes >> 6,
                                       .size = sizes};
     node->gossip = (struct gossip_config){.trainer = &gossip_trainer,
                                           .trainer_ctx = node,

@@ -45,7 +45,7 @@ stops() { # NAME WAY SET...: a node alone that is stopped, with a way of trainin
     wait_until 60 "$name to train" reached 3 $name
     kill -INT "${PID[$name]}"
     wait_until 60 "$name to say that it cannot go on" says $name \
-        "^stopped after [0-9]+ of 100000 steps; $way has no checkpoint before the end: only the nodes that go on have the model$"
+        "^stopped before the first checkpoint \\(train.checkpoint_every\\): only the nodes that go on have the model$"
     wait_until 60 "$name to end" gone $name
     wait "${PID[$name]}"
     status=$?

@@ -130,6 +130,7 @@ static const struct plant plants_push[] = {
     {"what was read before a ticket was leased counts as read for it", MUTANT_PUSH_EARLY, 4000, 0,
      NULL},
     {"who hangs keeps its tickets", MUTANT_PUSH_HUNG, 4000, 0, NULL},
+    {"a checkpoint does not wait for the tickets before it", MUTANT_PUSH_CUT, 100, 0, NULL},
 };
 
 static const struct list {

@@ -203,6 +203,31 @@ on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
 }
 
 static void
+on_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint64_t history)
+{
+    struct sim_push_node *node = node_of(ctx);
+    memcpy(&node->cut.range[range], copy, sizeof node->cut.range[range]);
+    node->read[range] = node->cut.range[range].value;
+    node->cut.taken[range] = taken;
+    node->cut.history[range] = history;
+}
+
+/* One in eight never gets to the disk: the one before stays. */
+static void
+on_save(void *ctx, uint64_t tickets)
+{
+    struct shell *shell = ctx;
+    struct sim_push_node *node = node_of(ctx);
+    if (shell->node->busy == SIM_COMPUTING)
+        sim_fail(shell->sim, "node %u: saves while it computes", shell->node->index);
+    node->cut.tickets = tickets;
+    node->cut.there = true;
+    sim_push_judge_cut(shell->sim, shell->node, &node->cut);
+    if (mix64_pair(shell->sim->seed, tickets + shell->node->index) % 8)
+        sim_push_run->disk[shell->node->index] = node->cut;
+}
+
+static void
 on_finish(void *ctx, const uint64_t *history)
 {
     struct shell *shell = ctx;
@@ -225,6 +250,8 @@ static const struct push_trainer push_trainer = {
     .read = on_read,
     .initial = on_initial,
     .restore = on_restore,
+    .save_range = on_save_range,
+    .save = on_save,
     .finish = on_finish,
 };
 
@@ -259,7 +286,6 @@ event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
 static void
 start(struct sim *sim, struct sim_node *node)
 {
-    memset(&sim_push_run->node[node->index], 0, sizeof sim_push_run->node[0]);
     core_on_applied(node->core, sim->now, &(struct core_state){.hash = 1});
 }
 
@@ -269,6 +295,17 @@ trainer(struct core_config *config, struct shell *shell)
     config->engine = &engine_push;
     config->push = &sim_push_run->config;
     sim_push_run->config.trainer_ctx = shell;
+    struct sim_push_node *node = &sim_push_run->node[shell->node->index];
+    struct sim_push_file *disk = &sim_push_run->disk[shell->node->index];
+    memset(node, 0, sizeof *node);
+    sim_push_run->config.saved = NULL;
+    if (shell->node->id != shell->node->index + 1) /* it was started without its disk */
+        disk->there = false;
+    if (!disk->there)
+        return;
+    memcpy(node->held, disk->range, sizeof node->held);
+    sim_push_run->begin = (struct push_saved){disk->tickets, disk->taken, disk->history};
+    sim_push_run->config.saved = &sim_push_run->begin;
 }
 
 /* --- A schedule ----------------------------------------------------------------------------------- */
@@ -306,7 +343,7 @@ begin(struct sim *sim)
     memset(sim_push_run, 0, offsetof(struct sim_push, record));
     struct sim_push *push = sim_push_run;
     push->records = push->computeds = 0;
-    push->lost = push->single = false;
+    push->lost = push->single = push->power = false;
     push->hostile = !sim->mutant && !sim->play.scenario && sim->seed % 16 == 7;
     struct push_config *config = &push->config;
     config->shards = (unsigned)(1 + pick(sim, 6));
@@ -321,6 +358,8 @@ begin(struct sim *sim)
         config->servers = p->servers[0] == CORE_SERVERS_AUTO ? 0 : p->servers[0];
     }
     config->trainer = &push_trainer;
+    uint64_t bits = mix64_pair(sim->seed, 13); /* not from sim->rand: the schedules stay */
+    config->save_every = sim->play.scenario ? 4 : bits % 3 ? 1 + bits / 3 % 4 : 0;
     config->size = push->size;
     for (unsigned r = 0; r < SIM_RANGES_MAX; r++)
         push->size[r] = (struct push_size){sizeof(uint64_t), sizeof(struct sim_push_value),
@@ -336,12 +375,14 @@ begin(struct sim *sim)
     size_t count;
     struct sim_event *events = sim_queued(sim, &count);
     push->single = !sim->drill && !sim->play.scenario && pick(sim, 3) == 0;
+    /* instead all are lost at once; some come back, with or without their disks */
+    push->power = push->single && bits / 12 % 3 == 0;
     push->hangs = SIM_NODES_MAX;
     if (sim->play.scenario) {
         push->single = play_spares(sim->play.scenario);
         return;
     }
-    if (push->single && pick(sim, 3) == 0) {
+    if (push->single && pick(sim, 3) == 0 && !push->power) {
         push->hangs = (unsigned)pick(sim, p->nodes);
         push->hangs_after = (unsigned)pick(sim, 10);
         push->hangs_us = pick(sim, 2) ? UINT64_MAX : 3000000 + pick(sim, 3000000);
@@ -354,6 +395,7 @@ begin(struct sim *sim)
         uint64_t kind = events[k].a;
         if (push->single) {
             events[k].a = crashed || push->hangs < SIM_NODES_MAX ? SIM_HEAL
+                          : push->power                          ? SIM_POWER
                           : pick(sim, 2)                         ? SIM_CRASH
                                                                  : SIM_CRASH_SILENT;
             crashed = true;

@@ -33,6 +33,13 @@ struct sim_push_copy {
     uint32_t pending; /* gradients since the last update */
 };
 
+/* A checkpoint, as a node's disk has it. */
+struct sim_push_file {
+    bool there;
+    uint64_t tickets, taken[SIM_RANGES_MAX], history[SIM_RANGES_MAX];
+    struct sim_push_copy range[SIM_RANGES_MAX];
+};
+
 struct sim_push_node {
     struct sim_push_copy held[SIM_RANGES_MAX];
     struct sim_push_value read[SIM_RANGES_MAX];
@@ -40,6 +47,7 @@ struct sim_push_node {
     unsigned computes;
     bool finished;
     uint64_t final[SIM_RANGES_MAX]; /* histories */
+    struct sim_push_file cut;       /* what has come of it */
 };
 
 struct sim_push_computed {
@@ -53,6 +61,7 @@ struct sim_push_record {
     bool restored;
     uint64_t hash; /* of the bits after it */
     bool known;    /* state is what a replay made of it */
+    bool final;    /* it is in the model that is judged */
     struct sim_push_copy state;
 };
 
@@ -60,6 +69,8 @@ struct sim_push {
     struct push_config config;
     struct push_size size[SIM_RANGES_MAX];
     struct sim_push_node node[SIM_NODES_MAX];
+    struct sim_push_file disk[SIM_NODES_MAX];
+    struct push_saved begin; /* of the node that starts */
     struct sim_push_record record[SIM_TAKEN_MAX];
     size_t records;
     struct sim_push_computed computed[SIM_COMPUTED_MAX];
@@ -67,6 +78,7 @@ struct sim_push {
     bool lost;    /* a core said that tickets were lost */
     bool hostile; /* some members say anything: only that nobody falls is judged */
     bool single;  /* at most one node was taken away: nothing may be lost */
+    bool power;   /* or all at once */
     /* The trainer of this node hangs when it has computed so often, for so long (UINT64_MAX: for ever). */
     unsigned hangs, hangs_after;
     uint64_t hangs_us;
@@ -79,8 +91,10 @@ uint64_t sim_push_gradient(uint64_t ticket, unsigned range, const uint64_t *para
 void sim_push_apply(struct sim_push_copy *copy, const struct push_taken *taken, uint64_t gradient);
 uint64_t sim_push_hash(const struct sim_push_copy *copy);
 
-/* push_replay.c: NULL, or what went wrong. Sets the final parameters of each range. */
-const char *sim_push_replay(struct sim_push *push, const uint64_t *final, uint64_t *params);
+/* push_replay.c: NULL, or what went wrong. Sets the final parameters of each range. `closed`: what is in the model was
+ * computed only from what is in it. */
+const char *sim_push_replay(struct sim_push *push, const uint64_t *final, bool closed,
+                            uint64_t *params);
 
 /* push_hostile.c: maybe this node is told something. */
 void sim_push_hostile(struct sim *sim, struct sim_node *node);
@@ -92,6 +106,8 @@ void sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64
 void sim_push_judge_taken(struct sim *sim, const struct sim_node *node,
                           const struct push_taken *taken, const struct sim_push_copy *after);
 void sim_push_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event);
+void sim_push_judge_cut(struct sim *sim, const struct sim_node *node,
+                        const struct sim_push_file *cut);
 bool sim_push_done(const struct sim *sim);
 void sim_push_judge_end(struct sim *sim);
 

@@ -41,13 +41,16 @@ make(struct sim *sim, const struct push *push, struct proto_msg *msg)
                                           pick(sim, 200),
                                           pick(sim, 20) ? 0 : rand_u64(&sim->rand),
                                           pick(sim, 2),
+                                          pick(sim, 2) ? near(sim, in_hand, PROTO_ROUND_MAX) : 0,
+                                          pick(sim, 300),
                                           0,
                                           0,
                                           0};
         break;
     case PROTO_HOLDINGS:
-        msg->holdings = (struct proto_holdings){
-            group, pick(sim, 2), in_hand, in_hand + pick(sim, 3), pick(sim, 300), 0};
+        msg->holdings =
+            (struct proto_holdings){group,          pick(sim, 2),   in_hand, in_hand + pick(sim, 3),
+                                    pick(sim, 300), pick(sim, 300), 0};
         break;
     case PROTO_PULL:
         msg->pull = (struct proto_pull){pick(sim, 4) ? group : 0, range, push->number, in_hand,

@@ -63,6 +63,9 @@ sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64_t ti
     if (sim_push_run->hostile)
         return;
     judge_lease(sim, node, ticket);
+    if (ticket < node->core->push->saved && !node->core->push->lost)
+        sim_fail(sim, "node %u: computes ticket %" PRIu64 ", which is in its checkpoint",
+                 node->index, ticket);
     sim_push_run->lost |= node->core->push->lost > 0;
     if (config->bound == PUSH_UNBOUND || step <= config->bound || sim_push_run->lost)
         return;
@@ -171,6 +174,22 @@ sim_push_done(const struct sim *sim)
     return true;
 }
 
+/* A checkpoint has each ticket below the cut once in each range, and no other. */
+void
+sim_push_judge_cut(struct sim *sim, const struct sim_node *node, const struct sim_push_file *cut)
+{
+    const struct sim_push *push = sim_push_run;
+    if (push->hostile || push->lost || node->core->push->lost > 0)
+        return;
+    for (unsigned r = 0; r < push->config.range_count; r++)
+        for (uint64_t t = 0; t < push->config.tickets; t++)
+            if (sim_push_has(&cut->range[r].value, t) != (t < cut->tickets))
+                sim_fail(sim,
+                         "node %u: the checkpoint of %" PRIu64 " tickets %s ticket %" PRIu64
+                         " in range %u",
+                         node->index, cut->tickets, t < cut->tickets ? "has not" : "has", t, r);
+}
+
 static void
 judge_tickets(struct sim *sim, const struct sim_node *node)
 {
@@ -193,7 +212,7 @@ judge_replay(struct sim *sim, const struct sim_node *node)
     struct sim_push *push = sim_push_run;
     const struct sim_push_node *own = &push->node[node->index];
     uint64_t params[SIM_RANGES_MAX];
-    const char *wrong = sim_push_replay(push, own->final, params);
+    const char *wrong = sim_push_replay(push, own->final, !push->lost && push->single, params);
     if (wrong)
         sim_fail(sim, "node %u: replay: %s", node->index, wrong);
     for (unsigned r = 0; r < push->config.range_count && !wrong; r++)

@@ -74,9 +74,48 @@ at(struct sim_push *push, unsigned range, uint64_t history, struct sim_push_copy
     return NULL;
 }
 
-const char *
-sim_push_replay(struct sim_push *push, const uint64_t *final, uint64_t *params)
+/* Marks what is in the model. */
+static void
+mark(struct sim_push *push, const uint64_t *final)
 {
+    for (size_t k = 0; k < push->records; k++)
+        push->record[k].final = false;
+    for (unsigned range = 0; range < push->config.range_count; range++) {
+        struct sim_push_record *r;
+        for (uint64_t history = final[range]; (r = record_after(push, range, history)) != NULL;
+             history = r->taken.before)
+            r->final = true;
+    }
+}
+
+static bool
+in_model(struct sim_push *push, unsigned range, uint64_t history)
+{
+    const struct sim_push_record *r = record_after(push, range, history);
+    return history == push_first_history(range) || (r && r->final);
+}
+
+/* Was all that is in the model computed from what is in it? What was lost, or came after a checkpoint, is not. */
+static bool
+is_closed(struct sim_push *push)
+{
+    for (size_t k = 0; k < push->records; k++) {
+        const struct sim_push_record *r = &push->record[k];
+        const struct sim_push_computed *c =
+            r->final && !r->restored ? computed_by(push, r->taken.who, r->taken.number) : NULL;
+        for (unsigned range = 0; c && range < push->config.range_count; range++)
+            if (!in_model(push, range, c->history[range]))
+                return false;
+    }
+    return true;
+}
+
+const char *
+sim_push_replay(struct sim_push *push, const uint64_t *final, bool closed, uint64_t *params)
+{
+    mark(push, final);
+    if (closed && !is_closed(push))
+        return "a gradient was computed from values that are not in the model";
     for (unsigned r = 0; r < push->config.range_count; r++) {
         struct sim_push_copy copy;
         const char *wrong = at(push, r, final[r], &copy);

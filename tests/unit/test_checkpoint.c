@@ -376,6 +376,24 @@ fields_are_checked_one_by_one(void **state)
 }
 
 static void
+the_first_sections_may_be_read_alone(void **state)
+{
+    (void)state;
+    write_step(7, JOB);
+    struct checkpoint c = sample(1);
+    c.count--;
+    c.part = true;
+    assert_int_equal(checkpoint_read(step_path(7), &c, &why), 0);
+    assert_int_equal(c.step, 7);
+    c = sample(1);
+    strcpy(c.section[c.count].name, "more");
+    c.section[c.count].size = 1;
+    c.count++;
+    c.part = true;
+    assert_int_equal(checkpoint_read(step_path(7), &c, &why), -ENOTSUP); /* it has not so many */
+}
+
+static void
 a_checkpoint_that_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -648,6 +666,7 @@ main(void)
         CASE(truncations_are_refused),
         CASE(fields_are_checked_one_by_one),
         CASE(a_checkpoint_that_does_not_fit_is_refused),
+        CASE(the_first_sections_may_be_read_alone),
         CASE(the_newest_valid_one_is_read_and_skipped_ones_are_named),
         CASE(no_valid_checkpoint_is_not_the_same_as_none),
         CASE(what_is_no_checkpoint_at_all_is_damaged_or_not_ours),

@@ -279,7 +279,6 @@ static const char *const refused[][2] = {
     {"mesh.sync=async", "gossip.method=push_sum"},
     {"mesh.topology=ring", "mesh.sync=async"},
     {"mesh.topology=ring", "gossip.method=push_sum"},
-    {"train.from=b/checkpoint-1", "mesh.sync=async"},
     {"mesh.topology=server", "gossip.method=push_sum"},
     {"mesh.servers=3", "gossip.method=push_sum"},
     {"mesh.servers=3", "mesh.topology=gossip"},

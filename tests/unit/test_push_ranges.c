@@ -205,7 +205,7 @@ copies_and_values_arrive_as_they_were(void **unused)
         push_ranges_value(&ranges, &held, r, body);
         push_ranges_read(&ranges, r, body, params, exponent);
         push_ranges_copy(&ranges, &held, r, body);
-        push_ranges_begin(&ranges, &held, r, params, exponent); /* forgets slots and sum */
+        push_ranges_begin(&ranges, &held, r, params, NULL, exponent); /* forgets slots and sum */
         assert_int_not_equal(push_ranges_hash(&ranges, &held, r), hash);
         push_ranges_adopt(&ranges, &held, r, body);
         assert_int_equal(push_ranges_hash(&ranges, &held, r), hash);

@@ -236,6 +236,60 @@ nobody_knows_how_long_the_first_ticket_takes(void **state)
     free(leases);
 }
 
+static void
+nothing_is_leased_from_the_held_ticket_on(void **state)
+{
+    (void)state;
+    struct push_leases *leases = leases_of(8, 2, PUSH_UNBOUND);
+    const struct awake at = {1};
+    leases->hold = 2;
+    assert_int_equal(push_leases_take(leases, 0, 0, at), 1);
+    assert_int_equal(push_leases_take(leases, 1, 0, at), 2);
+    assert_int_equal(leases->end, 2);
+    assert_int_equal(push_leases_take(leases, 2, 0, at), 0);
+    assert_true(push_leases_done(leases, 0, 0, false, at) &&
+                push_leases_done(leases, 1, 1, false, at));
+    assert_int_equal(leases->done.floor, leases->hold);
+    assert_int_equal(push_leases_take(leases, 2, 0, at), 0);
+    leases->hold = 0;
+    assert_int_equal(push_leases_take(leases, 2, 0, at), 3);
+    assert_int_equal(leases->end, 3);
+    push_leases_clear(leases);
+    assert_int_equal(leases->end, 3); /* a new group, too, must know what was leased */
+    free(leases);
+}
+
+static void
+the_end_of_a_set_is_behind_its_highest_ticket(void **state)
+{
+    (void)state;
+    struct push_set set = {.floor = 0};
+    assert_int_equal(push_set_end(&set), 0);
+    set.floor = PUSH_WINDOW - 3;
+    assert_int_equal(push_set_end(&set), PUSH_WINDOW - 3);
+    for (uint64_t t = PUSH_WINDOW - 2; t < 2 * PUSH_WINDOW - 3; t += 61) {
+        assert_true(push_set_add(&set, t));
+        assert_int_equal(push_set_end(&set), t + 1);
+    }
+}
+
+static void
+who_hangs_gets_nothing_before_it_has_done_something(void **state)
+{
+    (void)state;
+    struct push_leases *leases = leases_of(8, 2, PUSH_UNBOUND);
+    struct awake at = {1};
+    leases->hold = 1;
+    assert_int_equal(push_leases_take(leases, 0, 0, at), 1);
+    at.us += PUSH_OVERDUE_FIRST_US + 1;
+    assert_int_equal(push_leases_take(leases, 1, 0, at), 1);
+    leases->hold = 0;
+    assert_int_equal(push_leases_take(leases, 0, 1, at), 0);
+    assert_false(push_leases_done(leases, 0, 0, false, at)); /* too late, but it works */
+    assert_int_equal(push_leases_take(leases, 0, 1, at), 2);
+    free(leases);
+}
+
 int
 main(void)
 {
@@ -252,6 +306,9 @@ main(void)
             what_a_member_has_had_for_too_long_is_leased_again_when_nothing_else_is_left),
         cmocka_unit_test(nobody_knows_how_long_the_first_ticket_takes),
         cmocka_unit_test(what_members_have_in_hand_is_leased_to_them_in_a_new_group),
+        cmocka_unit_test(nothing_is_leased_from_the_held_ticket_on),
+        cmocka_unit_test(the_end_of_a_set_is_behind_its_highest_ticket),
+        cmocka_unit_test(who_hangs_gets_nothing_before_it_has_done_something),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,111 @@
+#!/bin/bash
+# test_free_checkpoints.sh - checkpoints of the ways to train that do not wait: all nodes of a mesh are killed at once, all
+# but one come back and go on from the newest checkpoint, and a replay of both lives gives the model; train.from takes what
+# such a run left; what does not fit is refused in one line.
+. "$(dirname "$0")/../support/process.sh"
+
+write_job "$WORK/job.yaml" 60 "checkpoint_every: 4"
+
+newest() { # NAME
+    ls "$WORK/$1" 2>/dev/null | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | tail -n 1
+}
+
+saved() { # STEP NAME ...
+    local step=$1 name
+    shift
+    for name; do
+        [ "$(newest "$name" || true)" ] && [ "$(newest "$name")" -ge "$step" ] || return 1
+    done
+}
+
+replayed() { # NAME ...
+    local first=$1 dirs=() name
+    for name; do dirs+=("$WORK/$name"); done
+    timeout -k 5 300 "$MESHNODE" verify --replay "${dirs[@]}" >"$WORK/out" 2>&1 || fail "replay: $(cat "$WORK/out")"
+    grep -q "^replay: sha256 $(result "$first" params_sha256), as in every result$" "$WORK/out" ||
+        fail "replay says $(cat "$WORK/out")"
+}
+
+killed_whole() { # WAY OPTION ...: nodes WAY-a, b, c are killed at once; a and b go on, c comes without its checkpoints
+    local way=$1 a=$1-a b=$1-b c=$1-c newest
+    shift
+    GROUP=t$$-$way
+    for name in $a $b $c; do
+        node "$name" "$WORK/job.yaml" --peers 3 "$@"
+    done
+    wait_until 60 "$way: two checkpoints" saved 8 $a $b $c
+    kill -9 "${PID[$a]}" "${PID[$b]}" "${PID[$c]}"
+    for name in $a $b $c; do
+        wait "${PID[$name]}" 2>/dev/null
+        [ ! -e "$WORK/$name/result.json" ] || fail "$way: $name was done before it was killed"
+    done
+    newest=$(printf '%s\n' "$(newest $a)" "$(newest $b)" | sort -n | tail -n 1)
+    rm "$WORK/$c"/checkpoint-* # its disk is lost, its journal is not
+    for name in $a $b $c; do
+        node "$name" "$WORK/job.yaml" --peers 3 "$@"
+    done
+    finished 120 $a $b $c
+    same_hash $a $b $c
+    grep -q "resumed at step $newest$" "$WORK/$a.log" "$WORK/$b.log" || fail "$way: nobody goes on from step $newest"
+    replayed $a $b $c
+}
+
+echo "all nodes are killed"
+for sync in async ssp softsync; do
+    killed_whole $sync --set mesh.topology=server --set mesh.sync=$sync
+    grep -Eq "^replay: 720 tickets, each once in each of [0-9]+ ranges$" "$WORK/out" || fail "$sync: $(cat "$WORK/out")"
+    # what was done before the newest checkpoint was not computed again
+    [ "$(grep -c . "$WORK/$sync-a/metrics.jsonl")" -lt 720 ] || fail "$sync: a computed all"
+    echo "$sync: $(tail -n 1 "$WORK/out")"
+done
+
+echo "train.from of a free run, and of an exact one"
+goes_on() { # NAME FROM STEP OPTION ...: a run alone that begins with a checkpoint after STEP, and ends after 70 steps
+    local name=$1 from=$2 step=$3 group=$GROUP
+    shift 3
+    GROUP=t$$-$name
+    node "$name" "$WORK/job.yaml" --set mesh.gather_ms=0 --set "train.from=$from" --set train.steps=70 "$@"
+    GROUP=$group
+    finished 60 "$name"
+    grep -q "the job starts from $from, after step $step, state [0-9a-f]\{16\}$" "$WORK/$name.log" ||
+        fail "$name does not say where it starts: $(cat "$WORK/$name.log")"
+    [ "$(value "$WORK/$name/metrics.jsonl" step)" = $((step + 1)) ] ||
+        fail "$name begins with step $(value "$WORK/$name/metrics.jsonl" step), expected $((step + 1))"
+    echo "$name: from step $step, accuracy $(result "$name" test_accuracy), $(result "$name" params_sha256)"
+}
+
+server="--set mesh.topology=server --set mesh.sync=async"
+# shellcheck disable=SC2086 # lists of words
+{
+    way=$(ls "$WORK"/softsync-a | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | head -n 1) # one on the way
+    goes_on ring "$WORK/softsync-a/checkpoint-$way" "$way"
+    goes_on ring2 "$WORK/async-a/checkpoint-60" 60
+    goes_on async2 "$WORK/async-a/checkpoint-60" 60 $server
+    replayed async2
+    grep -Eq "^replay: 120 tickets, each once in each of" "$WORK/out" || fail "async2: $(cat "$WORK/out")"
+    goes_on async3 "$WORK/ring/checkpoint-70" 70 $server --set train.steps=75
+    replayed async3
+}
+
+echo "a damaged checkpoint is passed over; without a whole one the node says so"
+cp -r "$WORK/ssp-a" "$WORK/hurt"
+rm "$WORK/hurt/result.json"
+printf '\177' | dd of="$WORK/hurt/checkpoint-60" bs=1 seek=20000 conv=notrunc status=none
+GROUP=t$$-hurt
+node hurt "$WORK/job.yaml" --set mesh.topology=server --set mesh.sync=ssp --set mesh.gather_ms=0
+finished 60 hurt
+grep -q "resumed at step 56; skipped .*checkpoint-60: damaged" "$WORK/hurt.log" || fail "hurt: $(cat "$WORK/hurt.log")"
+rm "$WORK/hurt/result.json"
+for file in "$WORK"/hurt/checkpoint-*; do truncate -s -100 "$file"; done
+node hurt "$WORK/job.yaml" --set mesh.topology=server --set mesh.sync=ssp --set mesh.gather_ms=0
+wait_until 60 "hurt to end" gone hurt
+wait "${PID[hurt]}"
+[ $? = 1 ] || fail "hurt has no whole checkpoint, and did not fail"
+unset "PID[hurt]"
+grep -q "no whole checkpoint; --fresh takes the model of the nodes that train, or begins anew" "$WORK/hurt.log" ||
+    fail "hurt: $(cat "$WORK/hurt.log")"
+node hurt "$WORK/job.yaml" --set mesh.topology=server --set mesh.sync=async --set mesh.gather_ms=0
+wait_until 60 "hurt to end" gone hurt
+unset "PID[hurt]"
+grep -Eq "holds an unfinished run of another job \(mesh.sync ssp, here async\); --fresh begins anew" "$WORK/hurt.log" ||
+    fail "hurt: $(cat "$WORK/hurt.log")"
