@@ -94,6 +94,10 @@
     (UINT64_C(1) << 0) /* what was read before a ticket was leased counts as read for it */
 #define MUTANT_PUSH_HUNG (UINT64_C(1) << 1) /* who hangs keeps its tickets */
 #define MUTANT_PUSH_CUT  (UINT64_C(1) << 2) /* a cut does not wait for the tickets before it */
+#define MUTANT_PUSH_HASTY                                                                          \
+    (UINT64_C(1) << 3) /* a range is given up as soon as both who hold it are silent */
+#define MUTANT_PUSH_STALE                                                                          \
+    (UINT64_C(1) << 4) /* an old copy comes before newer values that were read */
 
 /* The engine gossip; its bits are also those of bugs in rounds: no core runs both. */
 #define MUTANT_GOSSIP_ONE_END                                                                      \

@@ -31,7 +31,8 @@
  * node has come. Each member tells all others what it holds of each range, and nothing is served before all have told.
  * Then the owner of a range takes over the newest copy, gives one to its backup, and serves. Nodes of one history belong
  * together; after a split there are two. The side with more tickets done stays. The other one forgets what it holds, and
- * its nodes come as new ones: what they did is handed out again.
+ * its nodes come as new ones: what they did is handed out again. A node that was starved and finds that members of its
+ * group have gone on without it is no side: it forgets, however many tickets it knows of.
  *
  * If owner and backup of a range were lost together, the next owner begins with what somebody pulled last, and says how
  * many tickets are lost.
@@ -66,11 +67,13 @@ enum {
     PUSH_AGAIN_US = 100000, /* what is not answered is asked again after this time; */
     /* bodies after twice the time before, at most this: on a slow line they are only late */
     PUSH_AGAIN_MAX_US = 1600000,
-    PUSH_LEAVE_US = 300000,     /* a member that others do not hear is left out after this time */
+    PUSH_LEAVE_US = 300000,     /* a member that others do not hear is left out after this time, */
+    PUSH_LOSE_US = 450000,      /* and one who is silent, if a range is lost with it */
     PUSH_JOIN_US = 100000,      /* between two groups when nobody was lost */
     PUSH_SAVE_US = 30000000,    /* between two cuts, if nobody says how many steps, */
     PUSH_SAVE_SHARE = 20,       /* and at least so many times as long as the last one took */
     PUSH_CUT_MAX_US = 60000000, /* who cannot get a cut in this time goes without */
+    PUSH_PAST = 256,            /* groups that a node remembers */
 };
 
 /* --- Between engine and trainer ------------------------------------------------------------------- */
@@ -191,7 +194,8 @@ struct push_range {
     bool now_known;
     bool pushed; /* the range has the ticket behind */
     /* In the group: */
-    unsigned owner, backup; /* ranks; backup == owner: there is none */
+    unsigned owner, backup;          /* ranks; backup == owner: there is none */
+    uint8_t base_owner, base_backup; /* and in the base group */
     enum push_stage stage;
     unsigned best;           /* rank with the newest copy, */
     uint64_t best_holding;   /* as in HOLDINGS */
@@ -238,14 +242,17 @@ struct push {
     struct push_claim of[PEERS_MAX]; /* index: as in struct peers */
     /* The group: */
     struct proto_group group;
-    uint64_t group_hash, base; /* 0: none; it holds nothing */
+    uint64_t group_hash, base;     /* 0: none; it holds nothing */
+    struct proto_group base_group; /* with base */
+    uint64_t past[PUSH_PAST];      /* hashes of the groups so far; the n-th one: n % PUSH_PAST */
     unsigned rank;
     bool leads;
     uint64_t told;    /* bitmap of ranks whose holdings came */
     uint64_t counter; /* highest one known */
     uint64_t claim_number;
     struct wall claim_at; /* when the next one is due */
-    /* When the group began, when holdings and the group were told last, and since when a member is to be left out. */
+    /* When the group began, when holdings and the group were told last, and since when a member is to be left out, or a
+     * range would be lost. */
     struct awake grouped_at, told_at, tell_at, left_out_at;
     struct awake forgot_at; /* what it held; 0: never */
     uint64_t groups;        /* so far, */
@@ -310,6 +317,19 @@ void push_group_forget(struct push *push);
 void push_group_claim(struct push *push, const struct core *core);
 /* Is peers[i], which is to be counted on, one that has the final model? */
 bool push_group_finished(const struct push *push, const struct core *core, int i);
+/* This node holds ranges of the present group. */
+static inline void
+push_group_hold(struct push *push)
+{
+    if (push->base == push->group_hash)
+        return;
+    push->base = push->group_hash;
+    push->base_group = push->group;
+    for (unsigned k = 0; k < push->config.range_count; k++) {
+        push->range[k].base_owner = (uint8_t)push->range[k].owner;
+        push->range[k].base_backup = (uint8_t)push->range[k].backup;
+    }
+}
 /* Has everybody in the group told what it holds? */
 static inline bool
 push_group_stands(const struct push *push)

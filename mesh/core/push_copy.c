@@ -38,6 +38,17 @@ push_copy_end(struct push *push)
     push->leases.end = end < push->config.tickets ? end : push->config.tickets;
 }
 
+/* Is one holding newer than another? A copy is as new as all that was read of the range if it is the newest one; values
+ * that are newer show that it is an old one. */
+static bool
+newer(uint64_t a, uint64_t b)
+{
+    uint64_t taken_a = a >= HELD ? a - HELD : a - 1, taken_b = b >= HELD ? b - HELD : b - 1;
+    if (a == 0 || b == 0 || taken_a == taken_b || (core_mutant(MUTANT_PUSH_STALE) && a + b > HELD))
+        return a > b;
+    return taken_a > taken_b;
+}
+
 void
 push_copy_tell(struct push *push, const struct core *core, unsigned rank, bool question)
 {
@@ -101,7 +112,7 @@ push_copy_on_holdings(struct push *push, const struct core *core, int from,
             said[b / 8] |= (uint64_t)body[HOLDING_SIZE * k + b] << 8 * (b % 8);
         if (r->backup == (unsigned)rank)
             r->backup_history = said[0] >= HELD ? said[1] : 0;
-        if (said[0] > r->best_holding) {
+        if (newer(said[0], r->best_holding)) {
             r->best = (unsigned)rank;
             r->best_holding = said[0];
         }
@@ -264,7 +275,7 @@ adopt(struct push *push, const struct proto_value *value, const uint8_t *body)
     r->taken = value->taken;
     r->history = value->history;
     r->hash = trainer(push)->hash(push->config.trainer_ctx, value->range);
-    push->base = push->group_hash;
+    push_group_hold(push);
 }
 
 void

@@ -220,6 +220,7 @@ take_up(struct push *push, const struct core *core, const struct proto_group *gr
         push->leases.done = (struct push_set){.floor = push->config.first};
     push->grouped_at = push->told_at = push->tell_at = core->awake;
     push->left_out_at.us = 0;
+    push->past[push->groups % PUSH_PAST] = push->group_hash;
     push->groups++;
     push->shared += group->count > 1;
     core_log(core, 7, "push: group %llu of %zu", (unsigned long long)group->counter, group->count);
@@ -314,16 +315,41 @@ change_of(const struct push *push, const struct core *core, const struct choice 
     return gone ? GONE : same < choice->n || moved ? CAME : NONE;
 }
 
-/* A change that may pass by itself waits: what nodes say of one another is some time old. */
+/* Would a range lose both its owner and its backup, and may one of them still come back, as it has a session? In the
+ * group that served it last: the present one may not serve yet. */
 static bool
-waits(struct push *push, const struct core *core, enum change change)
+loses(const struct push *push, const struct core *core, const struct choice *choice)
 {
-    if (change != LEFT_OUT)
+    uint64_t stay = 0, there = 0;
+    for (unsigned r = 0; r < push->base_group.count; r++) {
+        struct proto_node node = push->base_group.seats[r].node;
+        int i = peers_find(core, node);
+        bool self = core_node_equal(node, core->config.self);
+        there |= (uint64_t)(i >= 0) << r;
+        stay |= (uint64_t)(self || (i >= 0 && chosen(choice, i))) << r;
+    }
+    for (unsigned k = 0; k < push->config.range_count && push->base; k++) {
+        const struct push_range *r = &push->range[k];
+        uint64_t both = UINT64_C(1) << r->base_owner | UINT64_C(1) << r->base_backup;
+        if (!(both & stay) && (both & there))
+            return !core_mutant(MUTANT_PUSH_HASTY);
+    }
+    return false;
+}
+
+/* A change that may pass by itself waits: what nodes say of one another is some time old, and who is silent may only be
+ * starved. The longer, the more it costs. */
+static bool
+waits(struct push *push, const struct core *core, const struct choice *choice, enum change change)
+{
+    bool costly = (change == GONE || change == LEFT_OUT) && loses(push, core, choice);
+    if (change != LEFT_OUT && !costly)
         push->left_out_at.us = 0;
     else if (push->left_out_at.us == 0)
         push->left_out_at = core->awake;
-    if (change == LEFT_OUT)
-        return !awake_reached(core->awake, awake_after(push->left_out_at, PUSH_LEAVE_US));
+    if (change == LEFT_OUT || costly)
+        return !awake_reached(
+            core->awake, awake_after(push->left_out_at, costly ? PUSH_LOSE_US : PUSH_LEAVE_US));
     return change == CAME &&
            !awake_reached(core->awake, awake_after(push->grouped_at, PUSH_JOIN_US));
 }
@@ -336,7 +362,7 @@ lead(struct push *push, const struct core *core)
     if (!leads(push, core, &choice) || invited(push, core) || !gathered(push, core, &choice))
         return PUSH_AS_BEFORE;
     enum change change = change_of(push, core, &choice);
-    bool later = waits(push, core, change);
+    bool later = waits(push, core, &choice, change);
     if (change == NONE || later) {
         propose_again(push, core);
         return PUSH_AS_BEFORE;
@@ -347,7 +373,27 @@ lead(struct push *push, const struct core *core)
 
 /* --- Which history stays -------------------------------------------------------------------------- */
 
-/* Has the group that peers[i] leads more tickets done than that of this node? */
+static bool
+was_in(const struct push *push, uint64_t group)
+{
+    for (size_t k = 0; k < PUSH_PAST && k < push->groups; k++)
+        if (push->past[k] == group)
+            return true;
+    return false;
+}
+
+/* Was peers[i] with this node when it got what it holds? */
+static bool
+was_with(const struct push *push, const struct core *core, int i)
+{
+    for (size_t r = 0; r < push->base_group.count; r++)
+        if (core_node_equal(push->base_group.seats[r].node, core->peers.peers[i].node))
+            return true;
+    return false;
+}
+
+/* Is the history of the group that peers[i] leads to stay rather than that of this node? Of two that have gone on from
+ * one group, one without the other, the one that has; else the one with more tickets done. */
 static bool
 yields_to(const struct push *push, const struct core *core, int i)
 {
@@ -356,6 +402,10 @@ yields_to(const struct push *push, const struct core *core, int i)
     if (!counts(push, core, i) || !said->leads || said->base == 0 || said->final_hash != 0 ||
         one_history(standing_of(push, core, -1), standing_of(push, core, i)))
         return false;
+    if (was_in(push, said->base))
+        return false;
+    if (push->base != 0 && was_with(push, core, i))
+        return true;
     return said->tickets > ours ||
            (said->tickets == ours && core->peers.peers[i].node.id < core->config.self.id);
 }

@@ -213,7 +213,7 @@ follow(struct push *push, const struct core *core, unsigned rank, const struct p
                                     .gradient = gradient};
     if (r->backup != push->rank || r->owner != rank || !r->held)
         return;
-    push->base = push->group_hash;
+    push_group_hold(push);
     if (msg->taken == r->taken + 1 && !has(r, msg->ticket))
         take(push, msg->range, &in);
     if (msg->taken == r->taken)
@@ -282,7 +282,7 @@ push_range_step(struct push *push, const struct core *core)
                 push_copy_tell(push, core, r, true);
         return;
     }
-    push->base = push->group_hash;
+    push_group_hold(push);
     bool late = false;
     for (unsigned k = 0; k < push->config.range_count; k++) {
         struct push_range *r = &push->range[k];
@@ -368,6 +368,9 @@ push_range_group(struct push *push, const struct core *core)
             pop(push, core, r);
         r->stage = PUSH_ELSEWHERE;
         r->owner = r->backup = PROTO_PEERS_MAX;
+        /* A copy from before another one owned it: what was read is newer. */
+        if (r->held && r->read && r->read_taken > r->taken)
+            r->held = core_mutant(MUTANT_PUSH_STALE);
         if (push->group_hash == 0)
             continue;
         r->owner = highest(push, k, PROTO_PEERS_MAX);

@@ -142,7 +142,7 @@ push_work_on_value(struct push *push, const struct core *core, int from,
     const uint8_t *body = frame->data;
     push_set_read(&r->read_set, body);
     push->config.trainer->read(push->config.trainer_ctx, value->range, body + PUSH_SET_SIZE);
-    r->read = true;
+    r->read = push->source < 0; /* else it is of another history, and nothing to go on from here */
     r->read_taken = value->taken;
     r->read_history = value->history;
     r->known = value->has;

@@ -8,8 +8,8 @@ With servers a single dead node loses no ticket: the replay finds each ticket on
 A replay of the journals of all nodes, the killed ones included, gives the SHA-256 of the run (--no-replay leaves it out).
 
 A pause is the largest gap between two steps of one node that was not harmed, in the three seconds from the accident on,
-less the step that is usual; the worst node counts. --worst is its limit; 1000 is the promise, on a machine that has
-nothing else to do. A victim *serves* if its journal has gradients that it took as owner or backup of a range."""
+less the step that is usual; the worst node counts. It ends with the next accident at the latest. --worst is its limit;
+1000 is the promise, on a machine that has nothing else to do. A victim *serves* if its journal has gradients that it took as owner or backup of a range."""
 import os
 import signal
 import time
@@ -23,12 +23,21 @@ KINDS = ["kill", "stop", "join"]
 AWAY_S = (0.2, 1.5)  # how long a victim is gone or stopped
 
 
+class Accident:
+    def __init__(self, kind, role, others, at):
+        self.kind, self.role, self.others, self.at = kind, role, others, at
+        self.pauses = []  # of the others, ms
+
+    def worst(self):
+        return max(self.pauses, default=None)
+
+
 class Run:
     """A mesh, and what happens to it. A node that comes back goes on in its folder, or begins in a new one."""
 
     def __init__(self, mesh, random, names, steps):
         self.mesh, self.random, self.names, self.steps = mesh, random, names, steps
-        self.folders, self.said, self.told, self.pauses = [], [], [], []
+        self.folders, self.said, self.told = [], [], []
 
     def start(self, name, *options, out=None):
         out = out or os.path.join(self.mesh.folder, f"{name}-{len(self.folders)}")
@@ -59,21 +68,23 @@ class Run:
         victim = self.random.choice(self.names) if kind != "join" else None
         others = [name for name in self.names if name != victim]
         away = self.random.uniform(*AWAY_S)
-        at = time.time()
+        role = self.role(victim, way) if victim else "joiner"
+        self.settle()
+        self.told.append(Accident(kind, role, others, time.time()))
         if victim:
             self.mesh.signal(signal.SIGKILL if kind == "kill" else signal.SIGSTOP, victim)
-        role = self.role(victim, way) if victim else "joiner"
-        before = {name: self.mesh.step(name) for name in others}
-        self.told.append((kind, role, others, at))
+        before = {name: self.mesh.step(name) for name in self.names}
         self.mesh.wait("the others to go on", lambda: all(self.went_on(name, before[name]) for name in others))
         time.sleep(away)  # the accident lasts so long
-        self.back(kind, victim)
+        self.back(kind, victim, before.get(victim))
         self.said.append(f"{kind} {victim or self.names[-1]} ({role}) at step {step}, {away:.2f} s")
 
-    def back(self, kind, victim):
+    def back(self, kind, victim, before):
         if kind == "stop":
             self.mesh.signal(signal.SIGCONT, victim)
-        elif kind == "kill":
+            self.mesh.wait(f"{victim} to go on", lambda: self.went_on(victim, before))
+            return
+        if kind == "kill":
             self.start(victim, out=self.mesh.nodes[victim].out if self.random.random() < 0.5 else None)
         else:
             victim = f"late{len(self.names)}"
@@ -83,11 +94,17 @@ class Run:
         self.mesh.wait(f"{victim} to be back", lambda: not node.alive() or (
             node.began < time.time() and node.steps() and node.steps()[-1]["peers"] > 1))
 
+    def settle(self):
+        """The next accident comes now, or all have ended: what the last one cost the others is known."""
+        if self.told and not self.told[-1].pauses:
+            last = self.told[-1]
+            nodes = [self.mesh.nodes[name] for name in last.others]
+            found = [chaos.pause(node, last.at, time.time() if node.alive() else None) for node in nodes]
+            last.pauses = [pause[0] for pause in found if pause]
+
     def finish(self):
         self.mesh.finish(self.names)
-        for kind, role, others, at in self.told:
-            found = [chaos.pause(self.mesh.nodes[name], at) for name in others]
-            self.pauses.append((kind, role, max((p[0] for p in found if p), default=None)))
+        self.settle()
 
 
 def judge(run, way, limit, replays):
@@ -97,7 +114,7 @@ def judge(run, way, limit, replays):
     wrong = free.said(nodes, "differ after")
     if wrong:
         raise chaos.Failed(wrong)
-    worst = max((ms for _, _, ms in run.pauses if ms is not None), default=0)
+    worst = max((ms for accident in run.told for ms in accident.pauses), default=0)
     if worst > limit:
         raise chaos.Failed(f"a pause of {worst:.0f} ms")
     if replays:
@@ -129,8 +146,8 @@ def rows(done):
     """A row for each way, kind and role."""
     table = {}
     for way, run in done:
-        for kind, role, ms in run.pauses:
-            table.setdefault((way, kind, role), []).append(ms)
+        for accident in run.told:
+            table.setdefault((way, accident.kind, accident.role), []).append(accident.worst())
     for key in sorted(table):
         found = [ms for ms in table[key] if ms is not None]
         yield [*key, len(table[key]), "%.0f" % chaos.percentile(found, 0.5), "%.0f" % max(found, default=0)]
@@ -151,7 +168,7 @@ def body(runs):
         if result:
             done.append((way, result))
         if result and args.verbose:
-            print(f"run {index}: {way}: {'; '.join(result.said)}; pauses {[p[2] and round(p[2]) for p in result.pauses]} ms",
+            print(f"run {index}: {way}: {'; '.join(result.said)}; pauses {[a.worst() and round(a.worst()) for a in result.told]} ms",
                   flush=True)
     print(f"seed {args.seed}, {chaos.load()}")
     chaos.table(["way", "accident", "who", "instants", "pause p50 ms", "max"], rows(done))

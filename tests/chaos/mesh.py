@@ -246,13 +246,15 @@ def percentile(values, share):
 WINDOW_S = 3.0  # what an accident causes comes within this time: suspicion takes 0.25 s, an end of session 2 s
 
 
-def pause(node, at):
+def pause(node, at, until=None):
     """What an accident at the time `at` cost the node, which has ended: in milliseconds, the largest gap between two
     steps of those that reach into the WINDOW_S after it, less the step that was usual before; and that step. None
-    when too few steps lie before it, or none behind.
+    when too few steps lie before it, or none behind. What came after `until` does not count: the next accident.
 
     A node's own clock begins when it starts; Node.origin says when that was, to some milliseconds."""
     times = [node.origin + step["time_s"] for step in node.steps()]
+    if until is not None:
+        times = [end for end in times if end < until] + [until]
     before = [1000 * (b - a) for a, b in zip(times, times[1:]) if b <= at]
     after = [1000 * (b - a) for a, b in zip(times, times[1:]) if b > at and a < at + WINDOW_S]
     if len(before) < 3 or not after:

@@ -219,7 +219,11 @@ split(struct sim *sim)
 static void
 pause_node(struct sim *sim, struct sim_node *node)
 {
-    uint64_t most_us = often(sim, 2) ? 3000000 : 400000;
+    uint64_t most_us = often(sim, 2) ? 3000000 : 400000, limit_us = sim->profile.pause_most_us;
+    if (limit_us && node->paused_until && node->paused_until + limit_us > sim->now)
+        return; /* it would be one pause, longer than that */
+    if (limit_us && limit_us < most_us)
+        most_us = limit_us;
     if (node->paused_until < sim->now)
         node->paused_until = sim->now + (sim->drill ? 3000000 : pick(sim, most_us));
     if (node->hung_until > sim->now && node->paused_until > node->hung_until)

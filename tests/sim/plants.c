@@ -131,6 +131,10 @@ static const struct plant plants_push[] = {
      NULL},
     {"who hangs keeps its tickets", MUTANT_PUSH_HUNG, 4000, 0, NULL},
     {"a checkpoint does not wait for the tickets before it", MUTANT_PUSH_CUT, 100, 0, NULL},
+    {"a range is given up as soon as both who hold it are silent", MUTANT_PUSH_HASTY, 4000, 0,
+     NULL},
+    {"an old copy of a range comes before newer values that were read", MUTANT_PUSH_STALE, 4000, 0,
+     NULL},
 };
 
 static const struct list {

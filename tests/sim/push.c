@@ -9,6 +9,10 @@
 
 #include "proto/mix.h"
 
+enum {
+    STARVED_US = 600000
+}; /* with a heartbeat and what is on the way less than until a range is given up */
+
 struct sim_push *sim_push_run;
 
 /* --- The function --------------------------------------------------------------------------------- */
@@ -330,8 +334,8 @@ plan_modes(struct sim *sim, struct push_config *config)
         config->group = (unsigned)(1 + pick(sim, 5));
 }
 
-/* Of the faults, those of memory and disk are about other engines. A third of the schedules lose one node, and nothing
- * else happens: then nothing may be lost. */
+/* Of the faults, those of memory and disk are about other engines. In a third of the schedules one node is lost or some
+ * are starved for a moment, and nothing else happens: then nothing may be lost. */
 static void
 begin(struct sim *sim)
 {
@@ -387,17 +391,19 @@ begin(struct sim *sim)
         push->hangs_after = (unsigned)pick(sim, 10);
         push->hangs_us = pick(sim, 2) ? UINT64_MAX : 3000000 + pick(sim, 3000000);
     }
-    bool crashed = false;
+    bool crashed = false, starves = push->single && !push->power && pick(sim, 3) == 0;
+    p->pause_most_us = starves ? STARVED_US : 0;
     p->peers_min = 1;
     for (size_t k = 0; k < count; k++) {
         if (events[k].kind != SIM_FAULT)
             continue;
         uint64_t kind = events[k].a;
         if (push->single) {
-            events[k].a = crashed || push->hangs < SIM_NODES_MAX ? SIM_HEAL
-                          : push->power                          ? SIM_POWER
-                          : pick(sim, 2)                         ? SIM_CRASH
-                                                                 : SIM_CRASH_SILENT;
+            events[k].a = starves                                  ? SIM_PAUSE
+                          : crashed || push->hangs < SIM_NODES_MAX ? SIM_HEAL
+                          : push->power                            ? SIM_POWER
+                          : pick(sim, 2)                           ? SIM_CRASH
+                                                                   : SIM_CRASH_SILENT;
             crashed = true;
         } else if (kind == SIM_FLIP || kind == SIM_ROT || kind == SIM_FULL) {
             events[k].a = SIM_CRASH;

@@ -46,6 +46,7 @@ struct sim_push_node {
     uint64_t computed[SIM_RANGES_MAX], gradient[SIM_RANGES_MAX];
     unsigned computes;
     bool finished;
+    uint64_t lost;                  /* tickets, it says */
     uint64_t final[SIM_RANGES_MAX]; /* histories */
     struct sim_push_file cut;       /* what has come of it */
 };
@@ -77,8 +78,9 @@ struct sim_push {
     size_t computeds;
     bool lost;    /* a core said that tickets were lost */
     bool hostile; /* some members say anything: only that nobody falls is judged */
-    bool single;  /* at most one node was taken away: nothing may be lost */
-    bool power;   /* or all at once */
+    bool
+        single; /* at most one node was taken away, or some were starved for a moment: nothing may be lost */
+    bool power; /* or all at once */
     /* The trainer of this node hangs when it has computed so often, for so long (UINT64_MAX: for ever). */
     unsigned hangs, hangs_after;
     uint64_t hangs_us;

@@ -125,6 +125,25 @@ sim_push_judge_taken(struct sim *sim, const struct sim_node *node, const struct 
     }
 }
 
+/* A range was begun from old values, as owner and backup are gone: had nobody in the group read newer ones? */
+static void
+judge_loss(struct sim *sim, const struct sim_node *node)
+{
+    const struct push *mine = node->core->push;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        const struct push *its = sim->nodes[i].up ? sim->nodes[i].core->push : mine;
+        if (its->group_hash != mine->group_hash || !push_group_stands(its))
+            continue;
+        for (unsigned k = 0; k < mine->config.range_count; k++)
+            if (mine->range[k].stage >= PUSH_COPYING && its->range[k].read &&
+                its->range[k].read_taken > mine->range[k].taken)
+                sim_fail(sim,
+                         "node %u: range %u begins with %" PRIu64
+                         " gradients, node %u read %" PRIu64,
+                         node->index, k, mine->range[k].taken, i, its->range[k].read_taken);
+    }
+}
+
 void
 sim_push_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
 {
@@ -140,6 +159,10 @@ sim_push_judge_event(struct sim *sim, struct sim_node *node, const struct sim_ev
         sim_fail(sim, "node %u: says that %" PRIu64 " tickets are lost, when one node died",
                  node->index, stats.lost);
     sim_push_run->lost |= stats.lost > 0;
+    uint64_t *lost = &sim_push_run->node[node->index].lost;
+    if (stats.lost > *lost)
+        judge_loss(sim, node);
+    *lost = stats.lost;
 }
 
 static bool

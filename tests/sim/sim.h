@@ -107,6 +107,7 @@ struct sim_profile {
     bool cuts_stay; /* random one-way cuts after the last fault, for ever */
     uint64_t compute_us[SIM_NODES_MAX]; /* per shard */
     uint64_t line_bits[SIM_NODES_MAX];  /* per second, either way; 0 without limit */
+    uint64_t pause_most_us;             /* of a node; 0: as it comes */
     uint64_t faults_end_us, deadline_us;
     unsigned fault_count;
     uint32_t fault_mask;
