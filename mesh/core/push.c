@@ -258,7 +258,7 @@ stats(const struct core *core, struct core_stats *out)
     out->members = (unsigned)push->group.count;
     out->leader = push->leads;
     out->catching_up = push->started && push->base == 0 && push->groups > 0;
-    out->lost = push->lost;
+    out->lost = push->final_hash ? push->missing : push->lost;
     out->shared = push->shared;
     for (int i = 0; i < core->peers.high; i++)
         if (view_usable(core, i) && core->view.of[i].beat.round > out->ahead)

@@ -107,6 +107,13 @@ new_block(size_t size)
     return block;
 }
 
+/* What only rounds and gossip use: with push it is never touched, so it costs no memory. */
+static void *
+spare_block(const struct mesh_setup *setup, size_t size)
+{
+    return setup->push ? malloc(size) : new_block(size);
+}
+
 static int
 open_locks(struct mesh *mesh)
 {
@@ -145,9 +152,9 @@ open_memory(struct mesh *mesh)
 {
     const struct mesh_setup *setup = &mesh->setup;
     mesh->own = new_block(setup->vector_count * sizeof *mesh->own);
-    mesh->sum = new_block(setup->vector_count * sizeof *mesh->sum);
+    mesh->sum = spare_block(setup, setup->vector_count * sizeof *mesh->sum);
     mesh->log_size = mesh_log_size(setup->vector_count * sizeof *mesh->sum);
-    mesh->state_in = setup->idle ? setup->idle : new_block(setup->state_size);
+    mesh->state_in = setup->idle ? setup->idle : spare_block(setup, setup->state_size);
     mesh->log =
         setup->idle ? mesh->state_in + whole_pages(setup->state_size) : malloc(mesh->log_size);
     mesh->buckets = calloc(setup->bucket_count + 1, sizeof *mesh->buckets);

@@ -147,6 +147,7 @@ metrics_result_object(const struct metrics_result *result, uint64_t warnings)
     json_object_set_new(object, "damages", whole(result->damages));
     json_object_set_new(object, "audits", whole(result->audits));
     json_object_set_new(object, "expelled", whole(result->expelled));
+    json_object_set_new(object, "lost", whole(result->lost));
     json_object_set_new(object, "tx_bytes", whole(result->tx_bytes));
     json_object_set_new(object, "rx_bytes", whole(result->rx_bytes));
     json_object_set_new(object, "warnings", whole(warnings));

@@ -160,9 +160,9 @@ sim_push_judge_event(struct sim *sim, struct sim_node *node, const struct sim_ev
                  node->index, stats.lost);
     sim_push_run->lost |= stats.lost > 0;
     uint64_t *lost = &sim_push_run->node[node->index].lost;
-    if (stats.lost > *lost)
+    if (node->core->push->lost > *lost)
         judge_loss(sim, node);
-    *lost = stats.lost;
+    *lost = node->core->push->lost;
 }
 
 static bool
