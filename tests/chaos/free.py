@@ -9,9 +9,11 @@ A replay of the journals of all nodes, the killed ones included, gives the SHA-2
 
 A pause is the largest gap between two steps of one node that was not harmed, in the three seconds from the accident on,
 less the step that is usual; the worst node counts. It ends with the next accident at the latest. --worst is its limit;
-1000 is the promise, on a machine that has nothing else to do. A victim *serves* if its journal has gradients that it took as owner or backup of a range."""
+1000 is the promise, on a machine that has nothing else to do. With --calm MS each ticket takes so long (servers only, with
+the program that has failpoints). Then a run takes a third of a processor, and --jobs can do several side by side. A victim *serves* if its journal has gradients that it took as owner or backup of a range."""
 import os
 import signal
+import threading
 import time
 
 import mesh as chaos
@@ -21,6 +23,8 @@ STEPS = {"async": 800, "ssp": 800, "softsync": 800,  # of a run of about ten sec
          "gossip-bsp": 6000, "gossip-async": 9000, "push-sum": 6000}
 KINDS = ["kill", "stop", "join"]
 AWAY_S = (0.2, 1.5)  # how long a victim is gone or stopped
+CALM_S = (2.0, 2.5)  # a run with --calm trains so long, and so much longer for each accident
+SHARDS = 12  # of tiny.yaml
 
 
 class Accident:
@@ -35,20 +39,21 @@ class Accident:
 class Run:
     """A mesh, and what happens to it. A node that comes back goes on in its folder, or begins in a new one."""
 
-    def __init__(self, mesh, random, names, steps):
-        self.mesh, self.random, self.names, self.steps = mesh, random, names, steps
-        self.folders, self.said, self.told = [], [], []
+    def __init__(self, mesh, random, names, calm):
+        self.mesh, self.random, self.names = mesh, random, names
+        self.env = {"MESHNODE_FAIL": f"compute:1+:sleep={calm}"} if calm else None
+        self.folders, self.said, self.told, self.replayed = [], [], [], None
 
     def start(self, name, *options, out=None):
         out = out or os.path.join(self.mesh.folder, f"{name}-{len(self.folders)}")
         if out not in self.folders:
             self.folders.append(out)
-        self.mesh.start(name, *options, out=out)
+        self.mesh.start(name, *options, out=out, env=self.env)
 
     def begin(self):
         for name in self.names:
             self.start(name, "--peers", str(len(self.names)))
-        self.mesh.wait("all to train", lambda: self.mesh.reached(10, self.names))
+        self.mesh.wait("all to train", lambda: self.mesh.reached(3, self.names))
 
     def front(self):
         return max(self.mesh.step(name) for name in self.names)
@@ -118,22 +123,30 @@ def judge(run, way, limit, replays):
     if worst > limit:
         raise chaos.Failed(f"a pause of {worst:.0f} ms")
     if replays:
-        free.replay(run.folders, way)
+        run.replayed = free.replay(run.folders, way)
+
+
+def length(way, nodes, args):
+    """Steps of a run: enough for all accidents and what comes after them."""
+    if not args.calm:
+        return int(STEPS[way] * args.length * (args.accidents + 1) / 4)
+    return int((CALM_S[0] + CALM_S[1] * args.accidents) * args.length * nodes * 1000 / args.calm / SHARDS)
 
 
 def one(folder, random, index, way, kinds, args):
-    options, steps = free.WAYS[way], int(STEPS[way] * args.length)
-    count = random.randint(3, args.nodes)
+    options, count = free.WAYS[way], random.randint(3, args.nodes)
+    steps = length(way, count, args)
     if free.serves(way):
         options = [*options, "--set", f"mesh.servers={random.choice([1, 2, 'auto'])}"]
     accidents = [kinds[(index * args.accidents + k) % len(kinds)] for k in range(args.accidents)]
-    at = sorted(random.randint(10, int(steps * 0.6)) for _ in accidents)
-    with chaos.Mesh(folder, f"{chaos.CHAOS}/tiny.yaml", options=[*options, "--set", f"train.steps={steps}"]) as mesh:
-        run = Run(mesh, random, [f"n{i}" for i in range(count)], steps)
+    at = sorted(random.randint(3, int(steps * 0.6)) for _ in accidents)
+    with chaos.Mesh(folder, f"{chaos.CHAOS}/tiny.yaml", options=[*options, "--set", f"train.steps={steps}"],
+                    program=chaos.FAILNODE if args.calm else None) as mesh:
+        run = Run(mesh, random, [f"n{i}" for i in range(count)], args.calm)
         try:
             run.begin()
             for kind, step in zip(accidents, at):
-                if run.front() < steps * 0.7:
+                if run.front() < steps * 0.8:
                     run.accident(kind, max(step, run.front() + 1), way)
             run.finish()
             judge(run, way, args.worst, not args.no_replay)
@@ -153,14 +166,36 @@ def rows(done):
         yield [*key, len(table[key]), "%.0f" % chaos.percentile(found, 0.5), "%.0f" % max(found, default=0)]
 
 
+def side_by_side(runs, jobs, do):
+    """Each index goes to the next thread that is free."""
+    lock, indices = threading.Lock(), iter(runs)
+
+    def work():
+        while True:
+            with lock:
+                index = next(indices, None)
+            if index is None:
+                return
+            do(index)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def body(runs):
     args = runs.args
     ways, kinds = args.ways.split(","), args.kinds.split(",")
     unknown = [word for word in ways if word not in free.WAYS] + [word for word in kinds if word not in KINDS]
     if unknown:
         return f"{unknown[0]} is unknown; there are {' '.join(free.WAYS)}, and {' '.join(KINDS)}"
+    if args.calm and not all(map(free.serves, ways)):
+        return "--calm is for servers: --ways async,ssp,softsync"
     done, counts = [], {way: [0, 0] for way in ways}
-    for index in runs:
+
+    def do(index):
         way = ways[index % len(ways)]
         result = runs.do(one, index, way, kinds, args)
         counts[way][0] += 1
@@ -168,12 +203,18 @@ def body(runs):
         if result:
             done.append((way, result))
         if result and args.verbose:
-            print(f"run {index}: {way}: {'; '.join(result.said)}; pauses {[a.worst() and round(a.worst()) for a in result.told]} ms",
-                  flush=True)
+            pauses = [accident.worst() and round(accident.worst()) for accident in result.told]
+            print(f"run {index}: {way}: {'; '.join(result.said)}; pauses {pauses} ms", flush=True)
+
+    side_by_side(runs, args.jobs, do)
     print(f"seed {args.seed}, {chaos.load()}")
     chaos.table(["way", "accident", "who", "instants", "pause p50 ms", "max"], rows(done))
     for way, (tried, failed) in counts.items():
-        print(f"{way}: {tried} runs, {failed} failed")
+        good = [run for name, run in done if name == way]
+        replayed = [run.replayed for run in good if run.replayed is not None]
+        print(f"{way}: {tried} runs, {failed} failed; {sum(len(run.told) for run in good)} accidents, "
+              f"{len(replayed)} replays with the SHA-256 of the run"
+              + (f", {sum(replayed)} tickets, 0 lost, 0 doubled" if free.serves(way) and replayed else ""))
     return None
 
 
@@ -184,6 +225,8 @@ if __name__ == "__main__":
     parser.add_argument("--accidents", type=int, default=3, help="in each run, one after the other")
     parser.add_argument("--nodes", type=int, default=5, help="at most this many at first, at least 3")
     parser.add_argument("--length", type=float, default=1, help="of a run")
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
+    parser.add_argument("--calm", type=int, default=0, help="ms that a ticket takes; 0: as long as it takes")
     parser.add_argument("--worst", type=float, default=10000, help="ms; a longer pause fails")
     parser.add_argument("--no-replay", action="store_true")
     parser.add_argument("--verbose", action="store_true")

@@ -112,6 +112,8 @@ class Node:
 class Mesh:
     """Nodes of one job that find one another on the loopback interface, or where `prefix` puts them."""
 
+    all_open = set()  # a tool that is ended while other threads have some closes them
+
     def __init__(self, folder, job, program=None, link=("--interface", "lo"), options=()):
         """`job` is a path or the text of a job; `options` go to every node."""
         self.folder = folder
@@ -127,10 +129,12 @@ class Mesh:
         self.nodes = {}
 
     def __enter__(self):
+        Mesh.all_open.add(self)
         return self
 
     def __exit__(self, *exception):
         self.close()
+        Mesh.all_open.discard(self)
 
     def start(self, name, *options, env=None, prefix=(), program=None, job=True, out=None, threads=1):
         """Start or restart a node. `env` is added to the environment; `prefix` goes before the command, such
@@ -360,6 +364,10 @@ def tool(args, body):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nodes are ended on the way out
     runs = Runs(args)
     print(f"seed {args.seed}, {load()}", flush=True)
-    why = body(runs)
+    try:
+        why = body(runs)
+    finally:
+        for mesh in list(Mesh.all_open):
+            mesh.close()
     runs.close()
     conclude(why, runs.failed)
