@@ -1,9 +1,9 @@
 /* push.h - the engine *push*: elected servers hold the parameters, workers pull them, compute, and push gradients.
  *
  * The parameters are cut into *ranges*. In a *group* of nodes each range has an owner, and a backup if there are two
- * nodes: the two of highest weight. A weight is a hash of node and range, and all nodes that serve are alike: speeds and
- * links do not count, as all ranges are asked for at once and a slow owner's are asked for less often. With R ranges on k
- * owners each has R / k, give or take sqrt(R / k); the backups of what a lost node owned are spread over all others. Both hold its parameters, optimiser state and the set of tickets that it has taken. Work is tickets (see
+ * nodes: the two of highest weight, a hash of node and range. All that serve are alike: speeds do not count. Of R ranges
+ * each of k owners has R / k, give or take sqrt(R / k). Owner and backup hold a range's parameters, optimiser state and
+ * the set of tickets that it has taken. Work is tickets (see
  * push_tickets.h). A worker does this again and again:
  *
  *     leader                worker                 owner of a range          its backup

@@ -310,12 +310,14 @@ push_copy_on_copy(struct push *push, const struct core *core, int from,
 void
 push_copy_keep(struct push *push)
 {
+    push->missing = 0;
     for (unsigned k = 0; k < push->config.range_count; k++) {
         struct push_range *r = &push->range[k];
         r->held = true;
         r->taken = r->read_taken;
         r->history = r->read_history;
         r->set = r->read_set;
+        push->missing += push->config.tickets - r->taken;
         trainer(push)->restore(push->config.trainer_ctx, k, r->history, r->history);
     }
 }

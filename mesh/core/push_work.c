@@ -407,9 +407,6 @@ gather(struct push *push, const struct core *core, int source)
              (unsigned long long)push->config.tickets,
              push->source < 0 ? "the owners" : "a node that has it");
     push->work = PUSH_FINISHING;
-    push->missing = 0;
-    for (unsigned k = 0; k < push->config.range_count; k++)
-        push->missing += push->config.tickets - push->range[k].read_taken;
     push->config.trainer->finish(push->config.trainer_ctx, histories(push));
 }
 
