@@ -225,6 +225,18 @@ exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *su
     }
 }
 
+uint64_t
+exact_take(const struct exact *exact, const int16_t *exponent, const int32_t *sum, size_t block,
+           float *g, uint32_t *bits)
+{
+    assert(block < exact->blocks);
+    size_t first = exact->first[block], n = exact->first[block + 1] - first;
+    float scale = scale_of(clamp(exponent[block]) - exact->bits);
+    struct check_sums sums;
+    *bits = SIMD_PICK(exact_take)(g, sum + first, n, scale, &sums);
+    return check_from(sums, first);
+}
+
 /* Lift what lies too far below the largest exponent of its tensor. */
 void
 exact_floor(const struct exact *exact, int16_t *exponent)
@@ -249,19 +261,25 @@ bit_length(uint32_t x)
 }
 
 void
+exact_follow_bits(const struct exact *exact, size_t block, uint32_t bits, bool settle,
+                  int16_t *exponent)
+{
+    const int fall_max = settle ? EXACT_EXPONENT_MAX - EXACT_EXPONENT_MIN : 1;
+    if (bits == 0)
+        return;
+    int now = exponent[block];
+    int next = bit_length(bits) - exact->bits + now + EXACT_HEADROOM;
+    exponent[block] = clamp(next < now - fall_max ? now - fall_max : next);
+}
+
+void
 exact_follow(const struct exact *exact, const int32_t *sum, size_t block, size_t end, bool settle,
              int16_t *exponent)
 {
     assert(end <= exact->blocks);
-    const int fall_max = settle ? EXACT_EXPONENT_MAX - EXACT_EXPONENT_MIN : 1;
     for (size_t b = block; b < end; b++) {
         size_t first = exact->first[b], n = exact->first[b + 1] - first;
-        uint32_t bits = SIMD_PICK(exact_bits)(sum + first, n);
-        if (!bits)
-            continue;
-        int now = exponent[b];
-        int next = bit_length(bits) - exact->bits + now + EXACT_HEADROOM;
-        exponent[b] = clamp(next < now - fall_max ? now - fall_max : next);
+        exact_follow_bits(exact, b, SIMD_PICK(exact_bits)(sum + first, n), settle, exponent);
     }
 }
 

@@ -187,3 +187,18 @@ SIMD_NAME(exact_bits)(const int32_t *sum, size_t n)
         bits |= sum[i] < 0 ? 0u - (uint32_t)sum[i] : (uint32_t)sum[i];
     return bits;
 }
+
+uint32_t
+SIMD_NAME(exact_take)(float *g, const int32_t *sum, size_t n, float scale, struct check_sums *sums)
+{
+    uint32_t bits = 0, plain = 0, weighted = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t x = (uint32_t)sum[i];
+        g[i] = (float)sum[i] * scale;
+        bits |= sum[i] < 0 ? 0u - x : x;
+        plain += x;
+        weighted += x * (uint32_t)i;
+    }
+    *sums = (struct check_sums){plain, weighted};
+    return bits;
+}

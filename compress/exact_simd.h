@@ -1,4 +1,4 @@
-/* exact_simd.h - the three inner loops of exact.c on one block, one variant per instruction set.
+/* exact_simd.h - the inner loops of exact.c on one block, one variant per instruction set.
  *
  * All variants compute the same bits. Pointers need no alignment. */
 #ifndef COMPRESS_EXACT_SIMD_H
@@ -18,6 +18,9 @@ SIMD_DECLARE(uint32_t, exact_add,
               struct check_sums *sums));
 /* g[n] = (float)sum[n] * scale */
 SIMD_DECLARE(void, exact_read, (float *g, const int32_t *sum, size_t n, float scale));
+/* The same; sets *sums to the sums of sum[n], and returns what exact_bits returns. */
+SIMD_DECLARE(uint32_t, exact_take,
+             (float *g, const int32_t *sum, size_t n, float scale, struct check_sums *sums));
 /* Bitwise or of all |sum[n]|: it has as many bits as the largest one. */
 SIMD_DECLARE(uint32_t, exact_bits, (const int32_t *sum, size_t n));
 

@@ -38,15 +38,16 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     state->block = job->block ? job->block : aligned_alloc(STATE_ALIGN, state->size);
     state->square = calloc(state_items(state->block_count) + 1, sizeof *state->square);
     state->applied = calloc(state->block_count + 1, sizeof *state->applied);
-    state->hash = calloc(state->block_count + 1, sizeof *state->hash);
-    state->scratch = calloc(state->block_count + 1, sizeof *state->scratch);
+    state->hash = calloc(2 * state->block_count + 1, sizeof *state->hash);
+    state->scratch = calloc(2 * state->block_count + 1, sizeof *state->scratch);
+    state->check = calloc(state->block_count + 1, sizeof *state->check);
     bool layerwise = optim_layerwise(&job->rules.optim);
     if (layerwise) {
         state->norm = calloc(state->block_count + 1, sizeof *state->norm);
         state->ratio = calloc(state->block_count + 1, sizeof *state->ratio);
     }
     if (!state->block || !state->square || !state->applied || !state->hash || !state->scratch ||
-        (layerwise && (!state->norm || !state->ratio))) {
+        !state->check || (layerwise && (!state->norm || !state->ratio))) {
         state_fini(state);
         return -ENOMEM;
     }
@@ -70,6 +71,7 @@ state_fini(struct state *state)
     free(state->applied);
     free(state->hash);
     free(state->scratch);
+    free(state->check);
     free(state->norm);
     free(state->ratio);
     memset(state, 0, sizeof *state);
@@ -201,7 +203,8 @@ present_step(const struct state *state)
 }
 
 int
-state_check(const struct state *state, const int32_t *total, uint64_t *coverage, struct why *why)
+state_check_counts(const struct state *state, const int32_t *total, uint64_t *coverage,
+                   struct why *why)
 {
     const int32_t *tail = total + state->param_count,
                   *slots = tail + state_tail(state->block_count);
@@ -220,12 +223,39 @@ state_check(const struct state *state, const int32_t *total, uint64_t *coverage,
     }
     struct ledger_step step = present_step(state);
     *coverage = ledger_coverage(slots, step.shards);
-    int rc = ledger_verify(slots, &step, why);
-    if (!rc && ledger_check(slots, step.shards) != check_of(total, 0, state->param_count)) {
-        why_set(why, "the checksum of the gradients is not the sum of the shards'");
-        rc = -EBADMSG;
-    }
-    return rc;
+    return ledger_verify(slots, &step, why);
+}
+
+/* Have the gradients of a total the checksum that their ledger says? */
+static int
+check_gradients(const struct state *state, const int32_t *total, uint64_t check, struct why *why)
+{
+    const int32_t *slots = total + state->param_count + state_tail(state->block_count);
+    if (ledger_check(slots, state->job.shards) == check)
+        return 0;
+    return why_error(why, -EBADMSG, "the checksum of the gradients is not the sum of the shards'");
+}
+
+int
+state_check_gradients(const struct state *next, const struct state *now, const int32_t *total,
+                      struct why *why)
+{
+    uint64_t check = 0;
+    if (now->header->phase == STATE_EVALUATE)
+        return 0;
+    for (size_t b = 0; next->moves && b < next->block_count; b++)
+        check = check_add(check, next->check[b]);
+    return check_gradients(now, total, next->moves ? check : check_of(total, 0, now->param_count),
+                           why);
+}
+
+int
+state_check(const struct state *state, const int32_t *total, uint64_t *coverage, struct why *why)
+{
+    int rc = state_check_counts(state, total, coverage, why);
+    if (rc || state->header->phase == STATE_EVALUATE)
+        return rc;
+    return check_gradients(state, total, check_of(total, 0, state->param_count), why);
 }
 
 static bool

@@ -126,14 +126,16 @@ struct state {
     float *ratio;       /* [block_count] ratio of the block's tensor; NULL for other optimisers */
     uint64_t head_hash; /* hash of header and exponents, set together with `hash` */
     /* While the state is being built: */
-    bool moves;    /* the round changes the parameters */
-    bool settle;   /* it is the first one that does */
-    double rate;   /* learning rate */
-    float factor;  /* factor of the gradient: clipping */
-    bool *applied; /* [block_count] parameters, slots and exponent of this block are done */
-    /* [block_count] hash of parameters and slots of each block when it was built; 0: not known */
+    bool moves;      /* the round changes the parameters */
+    bool settle;     /* it is the first one that does */
+    double rate;     /* learning rate */
+    float factor;    /* factor of the gradient: clipping */
+    bool *applied;   /* [block_count] parameters, slots and exponent of this block are done */
+    uint64_t *check; /* [block_count] checksum of what was applied of the total, for these blocks */
+    /* [block_count] hash of parameters and slots of each block when it was built; 0: not known. Behind them, as many of
+     * the parameters alone. */
     uint64_t *hash;
-    uint64_t *scratch;   /* [block_count] for hashing again */
+    uint64_t *scratch;   /* the same for hashing again */
     atomic_bool changed; /* the state that it was built from had changed since it was hashed */
 };
 
@@ -186,6 +188,12 @@ uint64_t state_rows(const struct state *state);
  * line in `why`. */
 int state_check(const struct state *state, const int32_t *total, uint64_t *coverage,
                 struct why *why);
+/* The same in two halves. The first one looks at everything but the gradients, the second one at these, as they were when
+ * `next` was made of them: no further pass over them is needed. */
+int state_check_counts(const struct state *state, const int32_t *total, uint64_t *coverage,
+                       struct why *why);
+int state_check_gradients(const struct state *next, const struct state *now, const int32_t *total,
+                          struct why *why);
 
 /* F: makes `next` of `now` and the total. `now` is not changed. Memory may be faulty: returns 0, and `next` is of no
  * use, if any part of `now` has changed since its hash was remembered (parts without a remembered hash are not
@@ -210,6 +218,8 @@ uint64_t state_hash_anew(struct state *state, struct pool *pool);
 /* Are header and exponents as they were remembered? They must not be used as indices before this is known. True if
  * nothing is remembered. */
 bool state_head_sound(const struct state *state);
+/* The same of all that the gradients of a training round are computed from: header, exponents and parameters. */
+bool state_params_sound(const struct state *state, struct pool *pool);
 void state_swap(struct state *a, struct state *b);
 
 /* 64-bit hash of the whole block, never 0: XXH3-64 of header and exponents, and of the parameters and each slot of

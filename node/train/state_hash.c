@@ -12,7 +12,7 @@
 void
 state_hash_forget(const struct state *state, uint64_t *hash)
 {
-    memset(hash, 0, state->block_count * sizeof *hash);
+    memset(hash, 0, 2 * state->block_count * sizeof *hash);
 }
 
 /* What the hash functions look at: a state's memory or a copy of it, and where the blocks' hashes go. */
@@ -22,20 +22,44 @@ struct hashing {
     uint64_t *hash;
 };
 
-/* The last one has the padding behind it. */
-uint64_t
-state_hash_block(const struct state *state, const uint8_t *memory, size_t block)
+/* Of the parameters of a block, or, with `slot` above 0, of one of its slots. The last block has the padding behind
+ * it. */
+static uint64_t
+hash_part(const struct state *state, const uint8_t *memory, size_t block, size_t slot)
 {
     size_t vector = state_aligned(state->param_count * sizeof(float));
     size_t from = exact_block_first(state->exact, block) * sizeof(float);
     size_t end = block + 1 < state->block_count
                      ? exact_block_first(state->exact, block + 1) * sizeof(float)
                      : vector;
-    const uint8_t *at = memory + ((const uint8_t *)state->params - state->block) + from;
-    uint64_t hash = 0;
-    for (size_t v = 0; v <= state->slot_count; v++, at += vector)
-        hash = mix64_pair(hash, hash64(at, end - from));
+    const uint8_t *params = memory + ((const uint8_t *)state->params - state->block);
+    return hash64(params + slot * vector + from, end - from);
+}
+
+/* Of a whole block, of whose parameters it is `params`. */
+static uint64_t
+hash_with(const struct state *state, const uint8_t *memory, size_t block, uint64_t params)
+{
+    uint64_t hash = mix64_pair(0, params);
+    for (size_t s = 1; s <= state->slot_count; s++)
+        hash = mix64_pair(hash, hash_part(state, memory, block, s));
     return hash ? hash : 1;
+}
+
+void
+state_hash_block(const struct state *state, const uint8_t *memory, size_t block, uint64_t *hash)
+{
+    uint64_t params = hash_part(state, memory, block, 0);
+    hash[block] = hash_with(state, memory, block, params);
+    hash[state->block_count + block] = params;
+}
+
+bool
+state_block_sound(const struct state *state, size_t block)
+{
+    uint64_t hash = state->hash[block];
+    return !hash ||
+           hash == hash_with(state, state->block, block, hash_part(state, state->block, block, 0));
 }
 
 static uint64_t
@@ -53,7 +77,7 @@ hash_item(void *ctx, size_t i)
     size_t end = (i + 1) * STATE_ITEM_BLOCKS;
     for (size_t b = i * STATE_ITEM_BLOCKS; b < end && b < h->state->block_count; b++)
         if (!h->hash[b])
-            h->hash[b] = state_hash_block(h->state, h->memory, b);
+            state_hash_block(h->state, h->memory, b, h->hash);
 }
 
 /* Of all, where the blocks' hashes that are not 0 are known already. */
@@ -104,6 +128,30 @@ state_head_sound(const struct state *state)
     return !state->head_hash || state->head_hash == hash_head(state, state->block);
 }
 
+struct params_check {
+    const struct state *state;
+    atomic_bool changed;
+};
+
+static void
+params_item(void *ctx, size_t i)
+{
+    struct params_check *c = ctx;
+    const struct state *s = c->state;
+    size_t end = (i + 1) * STATE_ITEM_BLOCKS;
+    for (size_t b = i * STATE_ITEM_BLOCKS; b < end && b < s->block_count; b++)
+        if (s->hash[b] && s->hash[s->block_count + b] != hash_part(s, s->block, b, 0))
+            atomic_store(&c->changed, true);
+}
+
+bool
+state_params_sound(const struct state *state, struct pool *pool)
+{
+    struct params_check check = {.state = state};
+    pool_run(pool, params_item, &check, state_items(state->block_count));
+    return state_head_sound(state) && !atomic_load(&check.changed);
+}
+
 bool
 state_changed_below(const struct state *next, const struct state *now)
 {
@@ -119,7 +167,7 @@ state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool
         !exact_valid(state->exact, (const void *)(block + exponents)))
         return -EBADMSG;
     memcpy(state->block, block, state->size);
-    memcpy(state->hash, state->scratch, state->block_count * sizeof *state->hash);
+    memcpy(state->hash, state->scratch, 2 * state->block_count * sizeof *state->hash);
     state->head_hash = hash_head(state, block);
     return 0;
 }

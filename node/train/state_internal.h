@@ -22,8 +22,12 @@ state_items(size_t blocks)
     return (blocks + STATE_ITEM_BLOCKS - 1) / STATE_ITEM_BLOCKS;
 }
 
-/* Hash of parameters and slots of a block; `memory` is the memory of the state, or a copy of it; never 0. */
-uint64_t state_hash_block(const struct state *state, const uint8_t *memory, size_t block);
+/* hash[block] = hash of parameters and slots of a block, never 0, and behind all these that of the parameters alone.
+ * `memory` is the memory of the state, or a copy of it. */
+void state_hash_block(const struct state *state, const uint8_t *memory, size_t block,
+                      uint64_t *hash);
+/* Is a block what its remembered hash says, if there is one? */
+bool state_block_sound(const struct state *state, size_t block);
 /* Remembers the hashes of the parts that were not hashed when they were built. Returns the hash of the whole. */
 uint64_t state_hash_rest(struct state *next, struct pool *pool);
 /* Had any part of `now` changed when `next` was made from it? Call it after state_hash_rest(next). */

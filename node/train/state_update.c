@@ -133,7 +133,10 @@ update_block(struct update *u, size_t i, size_t block)
     if (next->applied[block])
         return;
     float g[EXACT_BLOCK], *slot[OPTIM_SLOTS_MAX] = {0};
-    size_t first = exact_block_first(next->exact, block), n = read_block(u, block, g);
+    size_t first = exact_block_first(next->exact, block),
+           n = exact_block_first(next->exact, block + 1) - first;
+    uint32_t bits;
+    next->check[block] = exact_take(next->exact, u->now->exponent, u->total, block, g, &bits);
     memcpy(next->params + first, u->now->params + first, n * sizeof *g);
     for (size_t s = 0; s < next->slot_count; s++) {
         slot[s] = next->slot[s] + first;
@@ -148,11 +151,10 @@ update_block(struct update *u, size_t i, size_t block)
     if (state_rules(u->now)->optim.ema > 0)
         optim_average(&state_rules(u->now)->optim, h->step - h->skipped + state_steps(u->now),
                       state_steps(u->now), next->params + first, slot[next->slot_count - 1], n);
-    exact_follow(next->exact, u->total, block, block + 1, next->settle, next->exponent);
+    exact_follow_bits(next->exact, block, bits, next->settle, next->exponent);
     fail_hit(FAIL_UPDATED, next->params + first, n * sizeof *next->params);
-    next->hash[block] = state_hash_block(next, next->block, block);
-    if (u->now->hash[block] &&
-        u->now->hash[block] != state_hash_block(u->now, u->now->block, block))
+    state_hash_block(next, next->block, block, next->hash);
+    if (!state_block_sound(u->now, block))
         atomic_store(&next->changed, true);
     next->applied[block] = true;
 }

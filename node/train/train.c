@@ -99,12 +99,22 @@ announce(struct run *run, uint64_t hash)
                                     .done = run->state.header->done});
 }
 
-/* Is the state still the one that was told to the mesh? What is computed from it counts only if it is: nothing
- * is final before the last bucket. */
+/* Is the state still the one that was told to the mesh? */
 static bool
 sound(struct run *run)
 {
     run->damaged = run->damaged || state_hash(&run->state, run->pool) != run->hash;
+    return !run->damaged;
+}
+
+/* What was computed from the state counts only if that has not changed since: nothing is final before the last bucket.
+ * Gradients do not depend on the slots of the optimiser. Each step looks at these when it uses them. */
+static bool
+computed_soundly(struct run *run)
+{
+    if (run->state.header->phase != STATE_TRAIN)
+        return sound(run);
+    run->damaged = run->damaged || !state_params_sound(&run->state, run->pool);
     return !run->damaged;
 }
 
@@ -181,7 +191,7 @@ bucket_ready(void *ctx, size_t bucket)
     struct run *run = ctx;
     size_t count;
     work_buckets(run->work, &count);
-    if (bucket == count - 1 && (!sound(run) || data_failed(run->job.data)))
+    if (bucket == count - 1 && (!computed_soundly(run) || data_failed(run->job.data)))
         return;
     mesh_bucket(run->mesh, bucket);
     metrics_alive(run->metrics);
@@ -254,7 +264,14 @@ commit(struct run *run, const struct mesh_task *task)
         recover(run);
         return;
     }
-    if (state_check(&run->state, mesh_sum(run->mesh), &coverage, &why)) {
+    const int32_t *total = mesh_sum(run->mesh);
+    uint64_t hash = 0;
+    int bad = state_check_counts(&run->state, total, &coverage, &why);
+    if (!bad) {
+        hash = advance(run, task->fresh);
+        bad = state_check_gradients(&run->next, &run->state, total, &why);
+    }
+    if (bad) {
         train_say(run, 4, "a sum of gradients is damaged: %s; computing it again", why.line);
         train_say(run, 7, "the total of round %llu is damaged",
                   (unsigned long long)run->state.header->round);
@@ -262,7 +279,6 @@ commit(struct run *run, const struct mesh_task *task)
         mesh_total_bad(run->mesh);
         return;
     }
-    uint64_t hash = advance(run, task->fresh);
     if (!hash) {
         recover(run);
         return;

@@ -287,6 +287,19 @@ test_counts_samples_and_learns(void **unused)
     bench_fini(&bench);
 }
 
+/* Does the total pass the check that goes along with the step? */
+static int
+check_beside(struct bench *bench)
+{
+    struct why why;
+    struct state_event event;
+    uint64_t coverage;
+    if (state_check_counts(&bench->state, bench->own, &coverage, &why))
+        return -EBADMSG;
+    state_advance(&bench->next, &bench->state, bench->own, &event, bench->pool);
+    return state_check_gradients(&bench->next, &bench->state, bench->own, &why);
+}
+
 /* Flip some bits one by one, all of the tail and the ledger among them: each must be refused. */
 static void
 test_a_flipped_bit_is_refused(void **unused)
@@ -310,12 +323,15 @@ test_a_flipped_bit_is_refused(void **unused)
         }
         compute(&bench, ALL & ~0x13u, false);
         assert_int_equal(state_check(&bench.state, bench.own, &coverage, &why), 0);
+        assert_int_equal(check_beside(&bench), 0);
         size_t tail = nn_param_count(model), end = work_vector_count(bench.work);
         for (size_t bit = training ? 0 : tail * 32; bit < end * 32;
              bit += bit < tail * 32 ? 97 : 1) {
             int32_t *word = &bench.own[bit / 32], kept = *word;
             *word = (int32_t)((uint32_t)kept ^ 1u << bit % 32);
             assert_int_equal(state_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
+            if (bit % 5 == 0)
+                assert_int_equal(check_beside(&bench), -EBADMSG);
             *word = kept;
         }
         bench_fini(&bench);
