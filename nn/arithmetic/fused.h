@@ -59,7 +59,7 @@ larger(ivec a, vec x)
 
 /* The larger ones of unsigned numbers, and whether any is above a limit < UINT32_MAX. */
 static inline uvec
-greatest(uvec a, uvec b)
+lanes_greatest(uvec a, uvec b)
 {
 #if defined(__AVX512F__)
     return (uvec)_mm512_max_epu32((__m512i)a, (__m512i)b);
@@ -107,7 +107,7 @@ nearest(vec x)
 }
 
 static inline uvec
-greatest(uvec a, uvec b)
+lanes_greatest(uvec a, uvec b)
 {
     return (uvec)vmaxq_u32((uint32x4_t)a, (uint32x4_t)b);
 }
@@ -189,7 +189,7 @@ nearest(vec x)
 }
 
 static inline uvec
-greatest(uvec a, uvec b)
+lanes_greatest(uvec a, uvec b)
 {
     uvec more = (uvec)(a > b);
     return (a & more) | (b & ~more);

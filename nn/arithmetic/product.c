@@ -3,6 +3,11 @@
 
 #include <string.h>
 
+#include "nn/least.h"
+
+/* With fewer rows or columns, lanes or rows of tiles would be empty; with more rows, packing B hardly counts. */
+enum { TURNED_ROWS = 16, TURNED_ROWS_MOST = 128, TURNED_COLUMNS = 48 };
+
 struct gemm_view
 product_rows(const float *at, size_t ld)
 {
@@ -53,9 +58,26 @@ packed(size_t m, size_t n, size_t k, size_t wide)
 }
 
 size_t
+product_turned_rows(size_t deep)
+{
+    size_t rows = product_blocks.wide * PRODUCT_DEPTH / greatest(deep, 1) / PRODUCT_COLUMNS_MAX;
+    return greatest(rows, 1) * PRODUCT_COLUMNS_MAX;
+}
+
+static bool
+few_rows(size_t m, size_t k)
+{
+    return m >= TURNED_ROWS && m <= TURNED_ROWS_MOST && k > m;
+}
+
+/* Enough for fewer rows, too, with which the product may be turned round. */
+size_t
 product_scratch(size_t m, size_t n, size_t k)
 {
-    return packed(m, n, k, PRODUCT_WIDE);
+    size_t rows = extent(least(m, TURNED_ROWS_MOST), PRODUCT_COLUMNS_MAX, SIZE_MAX);
+    size_t turned = n >= TURNED_COLUMNS ? rows * least(k, PRODUCT_DEPTH_TURNED) : 0;
+    return greatest(packed(m, n, k, PRODUCT_WIDE),
+                    m >= TURNED_ROWS && k > TURNED_ROWS ? turned : 0);
 }
 
 size_t
@@ -63,7 +85,7 @@ product_sum_scratch(size_t m, size_t n, size_t k)
 {
     size_t block =
         extent(m, PRODUCT_GROUP, PRODUCT_TALL) * extent(n, PRODUCT_COLUMNS_MAX, PRODUCT_WIDE_SUM);
-    return packed(m, n, k, PRODUCT_WIDE_SUM) + (k > PRODUCT_DEPTH ? 2 : 1) * block;
+    return packed(m, n, k, PRODUCT_WIDE_SUM) + (k > PRODUCT_DEPTH ? block : 0);
 }
 
 size_t
@@ -78,10 +100,19 @@ product_pack(const struct gemm_view *b, size_t n, size_t k, float *packed)
     SIMD_PICK(product_pack)(b, n, k, packed);
 }
 
+/* B must lie in rows, and be deep: the elements of C are turned instead of those of B being packed. */
+bool
+product_turns(const struct product *p)
+{
+    const struct gemm_view *b = &p->b;
+    return p->packed == NULL && p->shape == PRODUCT_WHOLE && few_rows(p->m, p->k) &&
+           p->n >= TURNED_COLUMNS && b->step == 1 && b->run >= p->k && b->width >= p->n;
+}
+
 void
 product_run(const struct product *p, float *scratch)
 {
-    SIMD_PICK(product_run)(p, scratch);
+    (product_turns(p) ? SIMD_PICK(product_turned) : SIMD_PICK(product_run))(p, scratch);
 }
 
 void
@@ -123,7 +154,8 @@ product_init(void)
     bool good = true;
 #if defined(__x86_64__)
     struct why why;
-    while (simd_avx2() && !product_check(SIMD_PICK(product_run))) {
+    while (simd_avx2() &&
+           !(product_check(SIMD_PICK(product_run)) && product_check(SIMD_PICK(product_turned)))) {
         good = false;
         simd_choose(simd_avx512() ? "avx2" : "base", &why);
     }

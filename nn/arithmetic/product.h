@@ -13,6 +13,9 @@
  * small and lie well. Blocks stay in the caches (Goto and van de Geijn: Anatomy of High-Performance Matrix
  * Multiplication, ACM TOMS 2008).
  *
+ * Packing B costs much where A has few rows. Then the product is turned round: B is read as it lies, A is packed in
+ * its place, and tiles are turned when they are stored (product_turned_simd.c).
+ *
  * product_sum is for the gradient of a weight: k runs over the rows of several shards. The chain of each shard stays in
  * registers, is rounded to integers there, and these are added up; floats are never stored. The rule is that of
  * compress/exact.h, and comes as plain numbers. */
@@ -104,9 +107,12 @@ bool product_init(void);
 bool product_slow(void);
 /* Does `run` compute the same as product_run_base, on tiles of every shape? */
 bool product_check(void (*run)(const struct product *p, float *scratch));
+/* Whether product_run turns it round. */
+bool product_turns(const struct product *p);
 
 /* One variant per instruction set; product.c chooses. */
 SIMD_DECLARE(void, product_run, (const struct product *p, float *scratch));
+SIMD_DECLARE(void, product_turned, (const struct product *p, float *scratch));
 SIMD_DECLARE(void, product_pack, (const struct gemm_view *b, size_t n, size_t k, float *packed));
 SIMD_DECLARE(void, product_sum, (const struct product *p, struct product_sum *sum, float *scratch));
 
@@ -114,9 +120,10 @@ SIMD_DECLARE(void, product_sum, (const struct product *p, struct product_sum *su
 enum {
     PRODUCT_DEPTH = 256,
     PRODUCT_TALL = 256,
-    PRODUCT_WIDE = 1008,    /* a multiple of each variant's columns: 48, 24 and 12 */
-    PRODUCT_WIDE_SUM = 480, /* where unfinished chains are kept beside it */
-    PRODUCT_GROUP = 8,      /* rows in a panel of A */
+    PRODUCT_WIDE = 1008,         /* a multiple of each variant's columns: 48, 24 and 12 */
+    PRODUCT_WIDE_SUM = 480,      /* where unfinished chains are kept beside it */
+    PRODUCT_GROUP = 8,           /* rows in a panel of A */
+    PRODUCT_DEPTH_TURNED = 1024, /* of panels that stay in the second cache */
     PRODUCT_COLUMNS_MAX = 48,
 };
 
@@ -127,5 +134,8 @@ extern struct product_blocks {
 } product_blocks;
 /* Chooses blocks for a first and a second cache of so many bytes; 0: unknown. Call it before there are other threads. */
 void product_tune(size_t first, size_t second);
+
+/* Rows of A, a multiple of PRODUCT_COLUMNS_MAX, of which panels that deep take as much as a block of B otherwise. */
+size_t product_turned_rows(size_t deep);
 
 #endif

@@ -1,77 +1,7 @@
 /* product_simd.c - the loops of product.h: panels, tiles in registers, and how they end. See there. */
-#include "nn/arithmetic/product_tile.h"
+#include "nn/arithmetic/product_run_tile.h"
 
 #include <string.h>
-
-/* How A lies: its rows `rows` apart and elements of k side by side; or, if that is 0, rows side by side and elements
- * of k `along` apart: in panels, or as in memory. */
-struct lying {
-    size_t rows, along;
-    bool panels;
-};
-
-/* What a tile is made of; the same for all tiles of a block but for a, b, k and what follows. */
-struct tile {
-    const float *a, *b; /* rows of b are ldb apart */
-    struct lying lying;
-    size_t ldb, k;
-    float *c; /* all vectors of its rows may be written */
-    size_t ldc;
-    bool add, relu;
-    const float *bias;
-};
-
-/* As chain, of columns of A that lie `along` apart. */
-INLINE void
-chain_columns(int rows, int vectors, const struct tile *tile, vec s[ROWS][VECTORS])
-{
-    const float *a = tile->a, *b = tile->b;
-    const size_t along = tile->lying.along, ldb = tile->ldb;
-    for (size_t t = 0; t < tile->k; t++, a += along, b += ldb)
-        chain(rows, vectors, 1, a, b, ldb, s);
-}
-
-/* The same of rows of A. */
-INLINE void
-chain_rows(int rows, int vectors, const struct tile *tile, vec s[ROWS][VECTORS])
-{
-    const float *a[ROWS], *b = tile->b;
-    const size_t ldb = tile->ldb;
-    UNROLL
-    for (int i = 0; i < rows; i++)
-        a[i] = tile->a + (size_t)i * tile->lying.rows;
-    for (size_t t = 0; t < tile->k; t++, b += ldb) {
-        vec v[VECTORS];
-        UNROLL
-        for (int j = 0; j < vectors; j++)
-            v[j] = *(const vec *)(b + j * LANES);
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            UNROLL
-            for (int j = 0; j < vectors; j++)
-                s[i][j] = fused(v[j], a[i][t], s[i][j]);
-        }
-    }
-}
-
-INLINE void
-tile_run(int rows, int vectors, const struct tile *tile)
-{
-    vec s[ROWS][VECTORS];
-    if (tile->add)
-        load(rows, vectors, tile->c, tile->ldc, s);
-    else
-        zero(rows, vectors, s);
-    if (tile->lying.rows > 0)
-        chain_rows(rows, vectors, tile, s);
-    else
-        chain_columns(rows, vectors, tile, s);
-    if (tile->bias != NULL)
-        add_row(rows, vectors, tile->bias, s);
-    if (tile->relu)
-        rectify(rows, vectors, s);
-    store(rows, vectors, s, tile->c, tile->ldc);
-}
 
 /* A stretch of k within a block: it begins or goes on with the chains of a part, and may end them. */
 struct stretch {
@@ -87,9 +17,9 @@ struct stretches {
 
 struct sum_tile {
     const float *a, *b;
-    float *c;   /* unfinished chains, rows ld apart */
-    int32_t *q; /* sums of integers, likewise */
+    float *c; /* unfinished chains, rows ld apart */
     size_t ld;
+    int32_t q[ROWS * COLUMNS]; /* sums of integers */
     const struct stretches *stretches;
     vec scale[ROWS][VECTORS];
     int32_t limit;                 /* the largest integer that fits */
@@ -127,7 +57,7 @@ tile_sum(int rows, int vectors, struct sum_tile *tile, size_t at)
             UNROLL
             for (int j = 0; j < vectors; j++) {
                 ivec q = nearest(s[i][j] * tile->scale[i][j]);
-                largest = greatest(largest, (uvec)q + (uint32_t)tile->limit);
+                largest = lanes_greatest(largest, (uvec)q + (uint32_t)tile->limit);
                 s[i][j] = (vec)q;
             }
         }
@@ -140,26 +70,20 @@ tile_sum(int rows, int vectors, struct sum_tile *tile, size_t at)
         for (int i = 0; i < rows; i++) {
             UNROLL
             for (int j = 0; j < vectors; j++)
-                *(ivec *)(tile->q + (size_t)i * tile->ld + (size_t)(j * LANES)) += (ivec)s[i][j];
+                *(ivec *)(tile->q + i * COLUMNS + j * LANES) += (ivec)s[i][j];
         }
     }
     return at;
 }
 
-typedef void run_fn(const struct tile *tile);
 typedef size_t sum_fn(struct sum_tile *tile, size_t at);
 
 #define TILE(rows, vectors)                                                                        \
-    static void run_##rows##_##vectors(const struct tile *tile)                                    \
-    {                                                                                              \
-        tile_run(rows, vectors, tile);                                                             \
-    }                                                                                              \
     static size_t sum_##rows##_##vectors(struct sum_tile *tile, size_t at)                         \
     {                                                                                              \
         return tile_sum(rows, vectors, tile, at);                                                  \
     }
 TILES(TILE)
-static run_fn *const run_tile[ROWS][VECTORS] = TILE_TABLE(run);
 static sum_fn *const sum_tile[ROWS][VECTORS] = TILE_TABLE(sum);
 
 /* --- blocks --- */
@@ -383,6 +307,35 @@ stretch_out(const struct product_sum *sum, size_t k, struct stretches *out)
     return depth;
 }
 
+/* Running sums, lane by lane: of x[i], of i x[i]. */
+struct lanes {
+    uvec plain, weighted;
+};
+
+/* to[n] += q[n]; element j counts as number j. */
+static inline struct lanes
+row_end(int32_t *to, const int32_t *q, size_t n)
+{
+    struct lanes lanes = {{0}, {0}};
+    uvec number, last = {0};
+    size_t j = 0;
+    for (int l = 0; l < LANES; l++)
+        number[l] = (uint32_t)l;
+    for (; j + LANES <= n; j += LANES, number += LANES) {
+        uvec x = *(const uvec *)(q + j);
+        *(uvec *)(to + j) += x;
+        lanes.plain += x;
+        lanes.weighted += x * number;
+    }
+    for (size_t l = 0; j < n; j++, l++) {
+        to[j] = (int32_t)((uint32_t)to[j] + (uint32_t)q[j]);
+        last[l] = (uint32_t)q[j];
+    }
+    lanes.plain += last;
+    lanes.weighted += last * number;
+    return lanes;
+}
+
 /* What a block of C[m, n] needs, n <= sum->block. */
 struct sum_block {
     struct product_sum *sum;
@@ -392,10 +345,9 @@ struct sum_block {
         size_t count;       /* so many; the others have the next one */
     } row[PRODUCT_TALL];
     float *unfinished;
-    int32_t *q;
-    bool last; /* block of k */
     struct stretches stretches;
     struct sum_tile tile;
+    struct lanes lanes; /* of all integers added */
 };
 
 static void
@@ -409,7 +361,6 @@ block_begin(struct sum_block *block, size_t at, size_t m, size_t n)
         block->row[i].scale = &sum->scale[at / sum->block];
         block->row[i].count = sum->block - at % sum->block;
     }
-    memset(block->q, 0, m * block->tile.ld * sizeof *block->q);
 }
 
 /* The scales of a tile's elements; lanes beyond them get some scale, too. */
@@ -445,20 +396,37 @@ sum_fetch(const struct sum_block *block, size_t i, size_t j, size_t rows, size_t
             __builtin_prefetch(to + c, 1, 2);
 }
 
+/* Adds the integers of a tile to the sum. */
+static void
+tile_end(struct sum_block *block, size_t i, size_t j, size_t rows, size_t columns)
+{
+    const struct product_sum *sum = block->sum;
+    size_t at = block->at + i * sum->ld + j;
+    for (size_t r = 0; r < rows; r++, at += sum->ld) {
+        struct lanes row = row_end(sum->sum + at, block->tile.q + r * COLUMNS, columns);
+        block->lanes.plain += row.plain;
+        block->lanes.weighted += row.weighted + row.plain * (uint32_t)at;
+    }
+}
+
 static void
 sum_tile_at(struct sum_block *block, size_t i, size_t j, size_t rows, size_t columns)
 {
     struct product_sum *sum = block->sum;
     struct sum_tile *tile = &block->tile;
     sum_fn *f = sum_tile[rows - 1][vectors_of(columns) - 1];
-    if (any_ends(&block->stretches))
+    bool ends = any_ends(&block->stretches);
+    if (ends) {
         scale_tile(block, i, j, rows, columns);
-    if (block->last)
         sum_fetch(block, i, j, rows, columns);
+        memset(tile->q, 0, sizeof tile->q);
+    }
     for (size_t s = 0; (s = f(tile, s)) < block->stretches.count; s++)
         for (size_t r = 0; r < rows; r++)
             sum->outside(sum->ctx, block->stretches.at[s].part, block->at + (i + r) * sum->ld + j,
                          tile->outside + r * COLUMNS, columns);
+    if (ends)
+        tile_end(block, i, j, rows, columns);
 }
 
 static void
@@ -471,50 +439,8 @@ block_add(struct sum_block *block, size_t depth, const float *a, const float *b)
             tile->a = a + i / GROUP * GROUP * depth + i % GROUP;
             tile->b = b + j * depth;
             tile->c = block->unfinished + i * tile->ld + j;
-            tile->q = block->q + i * tile->ld + j;
             sum_tile_at(block, i, j, rows, least(block->n - j, COLUMNS));
         }
-}
-
-/* Running sums, lane by lane: of x[i], of i x[i]. */
-struct lanes {
-    uvec plain, weighted;
-};
-
-/* to[n] += q[n]; element j counts as number j. */
-static inline struct lanes
-row_end(int32_t *to, const int32_t *q, size_t n)
-{
-    struct lanes lanes = {{0}, {0}};
-    uvec number, last = {0};
-    size_t j = 0;
-    for (int l = 0; l < LANES; l++)
-        number[l] = (uint32_t)l;
-    for (; j + LANES <= n; j += LANES, number += LANES) {
-        uvec x = *(const uvec *)(q + j);
-        *(uvec *)(to + j) += x;
-        lanes.plain += x;
-        lanes.weighted += x * number;
-    }
-    for (size_t l = 0; j < n; j++, l++) {
-        to[j] = (int32_t)((uint32_t)to[j] + (uint32_t)q[j]);
-        last[l] = (uint32_t)q[j];
-    }
-    lanes.plain += last;
-    lanes.weighted += last * number;
-    return lanes;
-}
-
-/* Adds the block's integers to the sum. */
-static void
-block_end(struct sum_block *block, struct lanes *lanes)
-{
-    struct product_sum *sum = block->sum;
-    for (size_t i = 0, at = block->at; i < block->m; i++, at += sum->ld) {
-        struct lanes row = row_end(sum->sum + at, block->q + i * block->tile.ld, block->n);
-        lanes->plain += row.plain;
-        lanes->weighted += row.weighted + row.plain * (uint32_t)at;
-    }
 }
 
 void
@@ -522,9 +448,8 @@ SIMD_NAME(product_sum)(const struct product *p, struct product_sum *sum, float *
 {
     size_t wide = share(p->n, PRODUCT_WIDE_SUM, COLUMNS), tall = share(p->m, PRODUCT_TALL, GROUP);
     size_t deep = least(p->k, PRODUCT_DEPTH);
-    float *b = scratch + tall * deep, *q = b + wide * deep;
-    struct sum_block block = {.sum = sum, .q = (void *)q, .unfinished = q + tall * wide};
-    struct lanes lanes = {{0}, {0}};
+    float *b = scratch + tall * deep;
+    struct sum_block block = {.sum = sum, .unfinished = b + wide * deep};
     block.tile.ld = wide;
     block.tile.stretches = &block.stretches;
     block.tile.limit = (int32_t)sum->limit;
@@ -534,16 +459,14 @@ SIMD_NAME(product_sum)(const struct product *p, struct product_sum *sum, float *
             block_begin(&block, sum->first + i * sum->ld + j, m, n);
             for (size_t k = 0, depth; k < p->k; k += depth) {
                 depth = stretch_out(sum, k, &block.stretches);
-                block.last = k + depth == p->k;
                 if (i == 0 || depth < p->k) /* else it is there */
                     pack_b(&p->b, j, n, k, depth, b);
                 pack_a(&p->a, i, m, k, depth, scratch);
                 block_add(&block, depth, scratch, b);
             }
-            block_end(&block, &lanes);
         }
     for (int l = 0; l < LANES; l++) {
-        sum->plain += lanes.plain[l];
-        sum->weighted += lanes.weighted[l];
+        sum->plain += block.lanes.plain[l];
+        sum->weighted += block.lanes.weighted[l];
     }
 }

@@ -10,6 +10,7 @@
 #include "nn/arithmetic/fused.h"
 #include "nn/arithmetic/product.h"
 #include "nn/arithmetic/simd.h"
+#include "nn/least.h"
 
 /* A tile is up to ROWS x VECTORS vectors of sums; with a row of B's panel they fill the registers. */
 #if defined(__AVX512F__) || defined(__aarch64__)
@@ -26,12 +27,6 @@ enum { VECTORS = 3, COLUMNS = VECTORS * LANES, GROUP = PRODUCT_GROUP };
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
 #define INLINE static inline __attribute__((always_inline))
-
-static inline size_t
-least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Even shares of n, at most `most` each, but multiples of `unit`. `most` is one. */
 static inline size_t
@@ -253,6 +248,17 @@ add_row(int rows, int vectors, const float *row, vec s[ROWS][VECTORS])
         UNROLL
         for (int i = 0; i < rows; i++)
             s[i][j] += b;
+    }
+}
+
+INLINE void
+add_column(int rows, int vectors, const float *column, vec s[ROWS][VECTORS])
+{
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            s[i][j] += column[i];
     }
 }
 

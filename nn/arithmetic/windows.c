@@ -1,11 +1,7 @@
 /* windows.c - chooses the variants of windows_run_simd.c and windows_sum_simd.c; sizes. */
 #include "nn/arithmetic/windows.h"
 
-static size_t
-least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
+#include "nn/least.h"
 
 static size_t
 round_up(size_t n, size_t unit)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "nn/arithmetic/product_tile.h"
+#include "nn/arithmetic/product_run_tile.h"
 
 /* --- some lanes of a vector --- */
 
@@ -300,54 +300,6 @@ pack_windows(struct packing *p, size_t k, size_t depth, float *out)
 
 /* --- products with panels --- */
 
-struct tile {
-    const float *a, *b;
-    size_t k;
-    float *c; /* all vectors of its rows are written */
-    size_t ldc;
-    bool add;
-    const float *bias; /* of its rows */
-    bool relu;
-};
-
-INLINE void
-add_column(int rows, int vectors, const float *column, vec s[ROWS][VECTORS])
-{
-    UNROLL
-    for (int i = 0; i < rows; i++) {
-        UNROLL
-        for (int j = 0; j < vectors; j++)
-            s[i][j] += column[i];
-    }
-}
-
-INLINE void
-tile_run(int rows, int vectors, const struct tile *tile)
-{
-    vec s[ROWS][VECTORS];
-    if (tile->add)
-        load(rows, vectors, tile->c, tile->ldc, s);
-    else
-        zero(rows, vectors, s);
-    chain(rows, vectors, tile->k, tile->a, tile->b, COLUMNS, s);
-    if (tile->bias != NULL)
-        add_column(rows, vectors, tile->bias, s);
-    if (tile->relu)
-        rectify(rows, vectors, s);
-    store(rows, vectors, s, tile->c, tile->ldc);
-}
-
-typedef void run_fn(const struct tile *tile);
-
-#define TILE(rows, vectors)                                                                        \
-    static void run_##rows##_##vectors(const struct tile *tile)                                    \
-    {                                                                                              \
-        tile_run(rows, vectors, tile);                                                             \
-    }
-TILES(TILE)
-#undef TILE
-static run_fn *const run_tile[ROWS][VECTORS] = TILE_TABLE(run);
-
 /* All rows of a panel of n windows. */
 static void
 run_panel(const struct windows_product *p, size_t k, size_t n, struct tile tile)
@@ -359,7 +311,7 @@ run_panel(const struct windows_product *p, size_t k, size_t n, struct tile tile)
         rows = least(p->m - i, ROWS);
         tile.a = p->a + windows_at(K, i, k);
         tile.c = c + i * tile.ldc;
-        tile.bias = last && p->bias != NULL ? p->bias + i : NULL;
+        tile.rise = last && p->bias != NULL ? p->bias + i : NULL;
         tile.relu = last && p->relu;
         run_tile[rows - 1][vectors_of(n) - 1](&tile);
     }
@@ -420,7 +372,9 @@ SIMD_NAME(windows_run)(const struct windows_product *p, float *scratch)
         packing.n = least(n - j, COLUMNS);
         pieces_cut(w, j, packing.n, &packing.pieces);
         bool straight = in_place(p, pieces, packing.n);
-        struct tile tile = {.b = panel,
+        struct tile tile = {.lying = {.along = GROUP, .panels = true},
+                            .b = panel,
+                            .ldb = COLUMNS,
                             .c = straight ? output_of(p, pieces->at) : side,
                             .ldc = straight ? p->y_plane : COLUMNS};
         for (size_t k = 0; k < K; k += tile.k) {
