@@ -156,14 +156,21 @@ update(const struct push_ranges *ranges, struct push_held *held, const struct pu
                 n);
 }
 
+/* 1 / max(1, age in steps) */
+static float
+weight_of(const struct push_ranges *ranges, uint64_t tau)
+{
+    double steps = (double)tau * ranges->group / (double)ranges->job->shards;
+    return ranges->scaling && steps > 1 ? (float)(1 / steps) : 1.0f;
+}
+
 void
 push_ranges_take(const struct push_ranges *ranges, struct push_held *held,
                  const struct push_taken *taken, const void *gradient)
 {
     struct part p = part_of(ranges, taken->range);
     const uint8_t *q = gradient, *exponents = q + p.count * sizeof(int32_t);
-    float limit, g[EXACT_BLOCK],
-        weight = ranges->scaling && taken->tau > 1 ? 1.0f / (float)taken->tau : 1.0f;
+    float limit, g[EXACT_BLOCK], weight = weight_of(ranges, taken->tau);
     memcpy(ranges->exponent + p.block, exponents, p.blocks * sizeof(int16_t));
     exact_scales(ranges->exact, ranges->exponent, ranges->scale, &limit);
     for (size_t b = p.block; b < p.block + p.blocks; b++) {

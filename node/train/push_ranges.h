@@ -8,8 +8,12 @@
  *
  * The rule, so that c gradients of S shards move the parameters as far as one step of bsp would do c / S of it:
  *
- *     g = sum over the update's gradients of g_i / max(1, tau_i), times S / c       (mesh.staleness_scaling: no: without tau)
+ *     g = sum over the update's gradients of g_i / max(1, tau_i c / S), times S / c
  *     optimiser's step of g with rate * c / S; step and epoch by the gradients that the range has taken, S to a step
+ *
+ * tau_i: how many updates old the parameters were that g_i was computed from; so tau c / S is its age in steps. Zhang et al.
+ * (Staleness-aware Async-SGD, IJCAI 2016, eq. 6) give an update the rate of a whole step divided by tau. Here it gets that,
+ * but no more than its share c / S: rate * min(c / S, 1 / tau). mesh.staleness_scaling: no: rate * c / S.
  *
  * After each gradient the exponents follow it, as exact_follow does. All is a function of the copy and of the gradients in
  * their order: owner, backup and replay get the same bits. No threads, no I/O. */

@@ -120,7 +120,7 @@ an_old_gradient_counts_less_if_that_is_asked_for(void **unused)
         float before = 0;
         open_with(sgd, 1, scaling);
         for (uint64_t tau = 0; tau < 5; tau++) {
-            take_all(0.25f, tau, tau, true);
+            take_all(0.25f, tau, tau * SHARDS, true);
             float weight = scaling && tau > 1 ? 1.0f / (float)tau : 1.0f;
             assert_true(fabsf(before - state.params[0] - 0.5f * 0.25f * weight) < 1e-5f);
             before = state.params[0];
@@ -129,14 +129,30 @@ an_old_gradient_counts_less_if_that_is_asked_for(void **unused)
     }
 }
 
-/* The reference case (Zhang et al. 2016): c gradients make one update, each counts 1 / max(1, tau). */
+/* A step has S updates of one gradient each. Until it is a step old, a gradient counts fully: rate * min(1 / S, 1 / tau). */
+static void
+a_gradient_of_the_last_step_counts_fully(void **unused)
+{
+    (void)unused;
+    float before = 0;
+    open_with(sgd, 1, true);
+    for (uint64_t tau = 0; tau <= 3 * SHARDS; tau++) {
+        take_all(0.25f, tau, tau, true);
+        float share = tau > SHARDS ? 1.0f / (float)tau : 1.0f / SHARDS;
+        assert_true(fabsf(before - state.params[0] - 0.5f * 0.25f * SHARDS * share) < 1e-5f);
+        before = state.params[0];
+    }
+    close_all();
+}
+
+/* The reference case (Zhang et al. 2016): c gradients make one update, each counts 1 / max(1, tau), tau in steps. */
 static void
 the_gradients_of_an_update_count_by_their_own_age(void **unused)
 {
     (void)unused;
     open_with(sgd, 4, true);
     for (uint64_t tau = 0; tau < 4; tau++) /* 1 + 1 + 1/2 + 1/3 */
-        take_all(0.25f, tau, tau, tau == 3);
+        take_all(0.25f, tau, tau * SHARDS / 4, tau == 3);
     assert_true(fabsf(state.params[0] + 0.5f * 0.25f * (2.0f + 1.0f / 2 + 1.0f / 3)) < 1e-5f);
     close_all();
 }
@@ -223,6 +239,7 @@ main(void)
         cmocka_unit_test(the_shards_of_a_step_move_parameters_as_the_step_does),
         cmocka_unit_test(softsync_moves_nothing_before_the_last_gradient_of_an_update),
         cmocka_unit_test(an_old_gradient_counts_less_if_that_is_asked_for),
+        cmocka_unit_test(a_gradient_of_the_last_step_counts_fully),
         cmocka_unit_test(the_gradients_of_an_update_count_by_their_own_age),
         cmocka_unit_test(softsync_of_all_shards_is_bsp_and_of_one_is_async),
         cmocka_unit_test(exponents_follow_as_those_of_exact_do),
