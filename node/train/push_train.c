@@ -15,6 +15,8 @@
 #include "proto/clock.h"
 #include "proto/fail.h"
 
+enum { EVALUATE_PIECES = 50 /* of an evaluation, at most */ };
+
 /* --- The journal ------------------------------------------------------------------------------------ */
 
 /* What is not written, is not in `noted` either: a reader knows only the records. */
@@ -280,20 +282,44 @@ report(struct run *run, uint64_t ticket, const int32_t *tail)
     run->rx = stats.rx_bytes;
 }
 
-/* Who computes the first ticket of an epoch evaluates what it has read for it, when that is due, and tells the others. */
+/* A piece of the evaluation that is going on, if one is. `rows`: at most so many. */
 static void
-evaluate(struct run *run, uint64_t ticket)
+evaluate_more(struct run *run, uint64_t rows)
+{
+    struct push_run *push = run->push;
+    double loss, accuracy;
+    if (push->evaluates == 0 ||
+        !work_evaluate_more(run->work, push->evaluated, rows, &push->evaluation, &loss, &accuracy))
+        return;
+    push->found = (struct push_score){push->evaluates, to_bits(loss),
+                                      to_bits(run->state.job.labels ? accuracy : -1)};
+    push->evaluates = 0;
+}
+
+/* Who computes the first ticket of an epoch evaluates what it has read for it, when that is due, and tells the others. It
+ * does so in pieces, one after each ticket, so that nobody waits long for a ticket that it has in hand. */
+static void
+evaluate_begin(struct run *run, uint64_t ticket)
 {
     struct push_run *push = run->push;
     uint64_t each = push->each * run->config->train.eval_every;
     uint64_t step = ticket / run->config->train.shards;
-    double loss, accuracy;
     if (each == 0 || run->state.job.test == 0 || ticket % run->config->train.shards != 0 ||
         step == 0 || step % each != 0)
         return;
-    work_evaluate(run->work, run->state.params, &loss, &accuracy);
-    push->found =
-        (struct push_score){step, to_bits(loss), to_bits(run->state.job.labels ? accuracy : -1)};
+    evaluate_more(run, run->state.job.test); /* what is left of the one before */
+    memcpy(push->evaluated, run->state.params, run->state.param_count * sizeof(float));
+    push->evaluation = (struct work_evaluation){0};
+    push->evaluates = step;
+}
+
+/* Rows of a piece: as many as a few tickets have, and so many that an evaluation takes at most EVALUATE_PIECES. */
+static uint64_t
+piece_rows(const struct run *run)
+{
+    uint64_t few = 4 * (uint64_t)run->config->train.batch / run->config->train.shards;
+    uint64_t least = run->state.job.test / EVALUATE_PIECES + 1;
+    return few > least ? few : least;
 }
 
 static void
@@ -303,11 +329,12 @@ compute(struct run *run, uint64_t ticket)
     double start = clock_s();
     int32_t *own = mesh_own(run->mesh);
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
-    evaluate(run, ticket);
+    evaluate_begin(run, ticket);
     push_shard_compute(run->work, &run->state, push->exponent, ticket, own);
     run->compute_s += clock_s() - start;
     mesh_bucket(run->mesh, 0);
     report(run, ticket, own + run->state.param_count);
+    evaluate_more(run, piece_rows(run));
 }
 
 /* --- The end ------------------------------------------------------------------------------------------ */
@@ -363,6 +390,7 @@ open_memory(struct push_run *push, struct run *run)
     const struct state *next = &run->next;
     size_t size = 0;
     push->ahead = calloc(next->param_count, sizeof *push->ahead);
+    push->evaluated = calloc(next->param_count, sizeof *push->evaluated);
     push->ahead_exponent = calloc(next->block_count, sizeof *push->ahead_exponent);
     push->exponent = calloc(next->block_count, sizeof *push->exponent);
     push->at = calloc(push->ranges.count, sizeof *push->at);
@@ -380,8 +408,8 @@ open_memory(struct push_run *push, struct run *run)
     if (push_journal_init(&push->noted, push->ranges.count) ||
         push_save_open(push, next->param_count))
         return -ENOMEM;
-    return push->ahead && push->ahead_exponent && push->exponent && push->at && push->note &&
-                   push->gradient && sum
+    return push->ahead && push->evaluated && push->ahead_exponent && push->exponent && push->at &&
+                   push->note && push->gradient && sum
                ? 0
                : -ENOMEM;
 }
@@ -441,6 +469,7 @@ push_train_close(struct run *run)
     push_journal_fini(&push->noted);
     free(push->held.sum);
     free(push->ahead);
+    free(push->evaluated);
     free(push->ahead_exponent);
     free(push->exponent);
     free(push->gradient);

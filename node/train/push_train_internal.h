@@ -26,7 +26,11 @@ struct push_run {
     /* Evaluations: the newest one of which the mesh knows; what the trainer knew of it when it began to compute; its
      * own; and the one that it has reported. */
     struct push_score score, known, found;
-    uint64_t shown;    /* step of that */
+    uint64_t shown; /* step of that */
+    /* The evaluation that is going on here: of these [parameters], as before this step; 0: none is. */
+    float *evaluated;
+    uint64_t evaluates;
+    struct work_evaluation evaluation;
     uint64_t done;     /* tickets computed here */
     double loss, rows; /* of these, summed */
     /* Of a checkpoint, as in the file: `saved` points into it. */

@@ -70,4 +70,13 @@ void work_drop(struct work *work);
 /* Loss and accuracy over the whole test part, on this machine alone. */
 void work_evaluate(struct work *work, const float *params, double *loss, double *accuracy);
 
+/* The same in pieces, between other work. Begin with zeros. */
+struct work_evaluation {
+    uint64_t at;          /* rows so far, */
+    double loss, correct; /* and what they add up to */
+};
+/* The next rows, at most so many. True: these were the last ones, and `loss` and `accuracy` are set. */
+bool work_evaluate_more(struct work *work, const float *params, uint64_t rows,
+                        struct work_evaluation *so_far, double *loss, double *accuracy);
+
 #endif

@@ -74,17 +74,15 @@ piece_fill(void *arg, size_t p)
               nn_output_size(work->setup.model));
 }
 
+/* Evaluates what the reader gives, into shard_result. */
 static void
-evaluate_lane(void *ctx, size_t i)
+evaluate_all(struct lane *lane, struct reader *reader)
 {
-    struct work *work = ctx;
-    struct lane *lane = &work->lane[i];
-    struct reader reader = {.left = lane->shards};
+    struct work *work = lane->work;
     unsigned of[EXACT_SHARDS_MAX];
     for (uint64_t left = lane->shards; left; left &= left - 1)
         work->shard_result[__builtin_ctzll(left)] = (struct nn_result){0};
-    reader_begin(work, &reader);
-    for (read_pieces(lane, &reader, of); lane->rows > 0; read_pieces(lane, &reader, of)) {
+    for (read_pieces(lane, reader, of); lane->rows > 0; read_pieces(lane, reader, of)) {
         nn_pass_batch(lane->pass)->rows = lane->rows;
         nn_pass_shards(lane->pass, (unsigned)lane->parts, lane->end);
         lane_each(lane, piece_fill);
@@ -98,6 +96,24 @@ evaluate_lane(void *ctx, size_t i)
         }
         tell(work, lane->rows);
     }
+}
+
+static void
+evaluate_lane(void *ctx, size_t i)
+{
+    struct work *work = ctx;
+    struct lane *lane = &work->lane[i];
+    struct reader reader = {.left = lane->shards};
+    reader_begin(work, &reader);
+    evaluate_all(lane, &reader);
+}
+
+static void
+evaluate_piece(void *ctx, size_t i)
+{
+    struct work *work = ctx;
+    struct reader reader = {.left = 1, .at = work->piece, .end = work->piece_end};
+    evaluate_all(&work->lane[i], &reader);
 }
 
 void
@@ -134,4 +150,28 @@ work_evaluate(struct work *work, const float *params, double *loss, double *accu
     }
     *loss = rows ? sum.loss / (double)rows : 0;
     *accuracy = rows ? sum.correct / (double)(rows * nn_label_count(work->setup.model)) : 0;
+}
+
+bool
+work_evaluate_more(struct work *work, const float *params, uint64_t rows,
+                   struct work_evaluation *so_far, double *loss, double *accuracy)
+{
+    uint64_t all = data_info(work->setup.data)->test, left = all - so_far->at;
+    work->begun = false;
+    work->params = params;
+    work->to_test = all;
+    atomic_store(&work->tested, so_far->at);
+    work->piece = so_far->at;
+    work->piece_end = so_far->at += rows < left ? rows : left;
+    if (work->piece < work->piece_end) {
+        lanes_assign(work, 1);
+        lanes_run(work, evaluate_piece);
+        so_far->loss += work->shard_result[0].loss;
+        so_far->correct += work->shard_result[0].correct;
+    }
+    if (so_far->at < all)
+        return false;
+    *loss = all ? so_far->loss / (double)all : 0;
+    *accuracy = all ? so_far->correct / (double)(all * nn_label_count(work->setup.model)) : 0;
+    return true;
 }

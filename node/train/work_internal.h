@@ -61,6 +61,7 @@ struct work {
     size_t stripe_count;
     atomic_uint_fast64_t tested; /* rows of this evaluation that are done, */
     uint64_t to_test;            /* of so many here */
+    uint64_t piece, piece_end;   /* rows of the test part that are evaluated by themselves */
     bool probing;                /* the shard being computed belongs to another node */
     /* Of the present round: */
     const struct state *state;
