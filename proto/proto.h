@@ -304,6 +304,8 @@ struct proto_claim {
     /* From the leader: all tickets below this one are done, and none from there on is leased, so save that. 0: nothing.
      * And the last one of which the sender has all ranges. */
     uint64_t cut, saved;
+    uint32_t
+        compute_us; /* how long the sender usually computes a ticket; 0: it has computed none */
     /* The newest evaluation that the sender knows of: before which step (0: none), and what came out, as the bits of
      * two doubles. For people: nothing depends on it. */
     uint64_t scored, loss, accuracy;

@@ -39,6 +39,9 @@
  * If owner and backup of a range were lost together, the next owner begins with what somebody pulled last, and says how
  * many tickets are lost.
  *
+ * All members own ranges, or as many as the job says. A member whose tickets take more than three times as long as those of
+ * the fastest one owns none, if there are others: all wait for the slowest owner.
+ *
  * When all tickets are done, each node pulls all ranges: one model, with one hash. Who comes later pulls them from any
  * node that has them.
  *
@@ -69,13 +72,15 @@ enum {
     PUSH_AGAIN_US = 100000, /* what is not answered is asked again after this time; */
     /* bodies after twice the time before, at most this: on a slow line they are only late */
     PUSH_AGAIN_MAX_US = 1600000,
-    PUSH_LEAVE_US = 300000,     /* a member that others do not hear is left out after this time, */
-    PUSH_LOSE_US = 450000,      /* and one who is silent, if a range is lost with it */
-    PUSH_JOIN_US = 100000,      /* between two groups when nobody was lost */
-    PUSH_SAVE_US = 30000000,    /* between two cuts, if nobody says how many steps, */
-    PUSH_SAVE_SHARE = 20,       /* and at least so many times as long as the last one took */
-    PUSH_CUT_MAX_US = 60000000, /* who cannot get a cut in this time goes without */
-    PUSH_PAST = 256,            /* groups that a node remembers */
+    PUSH_LEAVE_US = 300000,  /* a member that others do not hear is left out after this time, */
+    PUSH_LOSE_US = 450000,   /* and one who is silent, if a range is lost with it */
+    PUSH_JOIN_US = 100000,   /* between two groups when nobody was lost */
+    PUSH_ELECT_US = 2000000, /* the leader looks so often whether members have become slow, */
+    PUSH_ELECT_AGAIN_US = 20000000, /* but not sooner after it has elected others */
+    PUSH_SAVE_US = 30000000,        /* between two cuts, if nobody says how many steps, */
+    PUSH_SAVE_SHARE = 20,           /* and at least so many times as long as the last one took */
+    PUSH_CUT_MAX_US = 60000000,     /* who cannot get a cut in this time goes without */
+    PUSH_PAST = 256,                /* groups that a node remembers */
 };
 
 /* --- Between engine and trainer ------------------------------------------------------------------- */
@@ -256,6 +261,7 @@ struct push {
     /* When the group began, when holdings and the group were told last, and since when a member is to be left out, or a
      * range would be lost. */
     struct awake grouped_at, told_at, tell_at, left_out_at;
+    struct awake elect_at;  /* when the leader is to look who has become slow */
     struct awake forgot_at; /* what it held; 0: never */
     uint64_t groups;        /* so far, */
     uint64_t shared;        /* of these, with others */
@@ -347,6 +353,13 @@ void push_group_send(const struct push *push, const struct core *core, unsigned 
                      const struct proto_msg *msg);
 void push_group_bulk(const struct push *push, const struct core *core, unsigned rank,
                      const struct proto_msg *msg, const void *body, size_t size);
+
+/* --- push_elect.c: who owns ranges ---------------------------------------------------------------- */
+
+/* Says which members of a group that is being made serve. */
+void push_elect(const struct push *push, const struct core *core, struct proto_group *group);
+/* Is it time for a group of the same members, in which others serve? */
+bool push_elect_due(struct push *push, const struct core *core);
 
 /* --- push_copy.c: what this node holds, tells, gives and takes over ---------------------------------- */
 

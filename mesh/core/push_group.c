@@ -111,6 +111,9 @@ push_group_claim(struct push *push, const struct core *core)
                                       .leads = push->leads,
                                       .cut = push_cut_told(push),
                                       .saved = push->saved,
+                                      .compute_us = push->compute_us < UINT32_MAX
+                                                        ? (uint32_t)push->compute_us
+                                                        : UINT32_MAX,
                                       .scored = score.step,
                                       .loss = score.loss,
                                       .accuracy = score.accuracy}};
@@ -221,6 +224,8 @@ take_up(struct push *push, const struct core *core, const struct proto_group *gr
     push->grouped_at = push->told_at = push->tell_at = core->awake;
     push->left_out_at.us = 0;
     push->past[push->groups % PUSH_PAST] = push->group_hash;
+    if (awake_reached(core->awake, push->elect_at))
+        push->elect_at = awake_after(core->awake, PUSH_ELECT_US);
     push->groups++;
     push->shared += group->count > 1;
     core_log(core, 7, "push: group %llu of %zu", (unsigned long long)group->counter, group->count);
@@ -236,18 +241,6 @@ next_counter(const struct push *push, const struct core *core)
     return counter + 1;
 }
 
-/* The first `servers` in an order by hash, so that few change when a member comes or goes. */
-static void
-elect(const struct push *push, struct proto_group *group)
-{
-    for (size_t a = 0; a < group->count; a++) {
-        size_t before = 0;
-        for (size_t b = 0; b < group->count; b++)
-            before += mix64(group->seats[b].node.id) > mix64(group->seats[a].node.id);
-        group->seats[a].serves = push->config.servers == 0 || before < push->config.servers;
-    }
-}
-
 static void
 propose(struct push *push, const struct core *core, const struct choice *choice)
 {
@@ -259,7 +252,7 @@ propose(struct push *push, const struct core *core, const struct choice *choice)
                                       .count = choice->n}};
     for (size_t k = 0; k < choice->n; k++)
         msg.group.seats[k].node = node_of(core, choice->peer[k]);
-    elect(push, &msg.group);
+    push_elect(push, core, &msg.group);
     take_up(push, core, &msg.group);
     for (unsigned r = 0; r < push->group.count; r++)
         if (r != push->rank)
@@ -363,7 +356,8 @@ lead(struct push *push, const struct core *core)
         return PUSH_AS_BEFORE;
     enum change change = change_of(push, core, &choice);
     bool later = waits(push, core, &choice, change);
-    if (change == NONE || later) {
+    bool others = change == NONE && push_elect_due(push, core);
+    if ((change == NONE && !others) || later) {
         propose_again(push, core);
         return PUSH_AS_BEFORE;
     }
