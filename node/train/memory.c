@@ -127,9 +127,9 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .slots = optim_slots(&outer) * params * sizeof(float),
         .sums =
             (VECTORS + (config->mesh.audit > 0) +
-             2 * (config->mesh.sync != CONFIG_BSP && !gossips) +
+             3 * (config->mesh.sync != CONFIG_BSP && !gossips) +
              (config->mesh.sync == CONFIG_SOFTSYNC)) *
-            vector, /* free modes: what a worker pushes and reads; softsync: what an update gathers */
+            vector, /* free modes: what a worker pushes, reads, evaluates; softsync: what an update gathers */
         .kept = kept_bytes(config, vector),
         .gossip = gossips ? gossip_bytes(params) : 0,
         .model = params * sizeof(float),
