@@ -23,7 +23,8 @@
 enum {
     PROGRAM = 32 << 20, /* code, libraries, stacks, sockets */
     WINDOW = 16 << 20,  /* of a file's memory, so that work goes on */
-    STATES = 4,         /* this one, the next, another node's, the checkpoint's */
+    STATES = 4,         /* this one, the next, another node's, the checkpoint's, */
+    STATES_PUSH = 3,    /* or the worker's, the server's, the checkpoint's */
     VECTORS = 4,        /* own, sum, and two on their way */
     EXAMPLE_NODES = 4,  /* if mesh.peers does not say how many */
     PAGE = 4096,
@@ -60,7 +61,7 @@ memory_file(const struct memory *m)
 uint64_t
 memory_total(const struct memory *m)
 {
-    uint64_t idle = m->spilled ? m->weights + WINDOW : STATES * state_all(m) + m->model + m->log;
+    uint64_t idle = m->spilled ? m->weights + WINDOW : m->states * state_all(m) + m->model + m->log;
     return m->program + m->data + m->from + m->sums + m->kept + m->gossip + idle + team(m) +
            activations(m) + m->lanes * m->local;
 }
@@ -116,6 +117,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
     uint64_t vector = buckets_vector(job->exact, params, shards) * sizeof(int32_t);
     uint64_t rows = (config->train.batch + shards - 1) / shards;
     bool gossips = strcmp(config->mesh.topology, "gossip") == 0;
+    bool pushes = config->mesh.sync != CONFIG_BSP && !gossips;
     const struct optim_spec outer = job_outer(config);
     *m = (struct memory){
         .program = PROGRAM,
@@ -127,17 +129,19 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .slots = optim_slots(&outer) * params * sizeof(float),
         .sums =
             (VECTORS + (config->mesh.audit > 0) +
-             3 * (config->mesh.sync != CONFIG_BSP && !gossips) +
-             (config->mesh.sync == CONFIG_SOFTSYNC)) *
-            vector, /* free modes: what a worker pushes, reads, evaluates; softsync: what an update gathers */
+             (pushes ? 1 + (config->train.eval_every > 0) : 0) +
+             2 * (config->mesh.sync == CONFIG_SOFTSYNC)) *
+            vector, /* servers that do not wait: pushed, read and evaluated, but no sum; softsync: what
+                     * an update gathers, here and in a checkpoint */
         .kept = kept_bytes(config, vector),
         .gossip = gossips ? gossip_bytes(params) : 0,
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
         .local = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,
-        .log = gossips || config->mesh.sync != CONFIG_BSP ? 0 : mesh_log_size(vector),
+        .log = gossips || pushes ? 0 : mesh_log_size(vector),
         .log_file = mesh_log_size(vector),
         .most = config->train.memory_max << 20,
+        .states = pushes ? STATES_PUSH : STATES,
         .lanes = shards,
     };
     bool one = config->train.exact && config->train.local_steps == 1; /* pass of all shards */
@@ -204,12 +208,16 @@ memory_print(const struct memory *m, const struct config *config)
     row("  data", (double)m->data, "");
     row("  weights", (double)(m->weights + m->from), m->from ? "and those to start from" : "");
     row("  optimiser state", (double)m->slots, where);
-    snprintf(text, sizeof text, "the next step's, another node's, the checkpoint's%s%s",
+    bool pushes = m->states == STATES_PUSH;
+    snprintf(text, sizeof text, "%s, the checkpoint's%s%s",
+             pushes ? "what this node serves" : "the next step's, another node's",
              *where ? "; " : "", where);
-    row("  copies of both", (STATES - 1) * state + (double)m->rest, text);
+    row("  copies of both", (m->states - 1) * state + (double)m->rest, text);
     row("  model file", (double)m->model,
         *where ? where : "a copy of the weights to write it from");
-    row("  gradients", (double)m->sums, "own, sum and what is on its way");
+    row("  gradients", (double)m->sums,
+        pushes ? "own, what is pushed and read, and what is on its way"
+               : "own, sum and what is on its way");
     if (m->kept > 0) {
         snprintf(text, sizeof text, "contributions to a server that is late, of %zu nodes",
                  (size_t)(config->mesh.peers ? config->mesh.peers : EXAMPLE_NODES));

@@ -28,6 +28,7 @@ struct memory {
         log; /* sums that are kept for nodes that catch up; only while one does. Free modes: none */
     uint64_t log_file; /* room for them in a file */
     uint64_t most;     /* train.memory_max; 0: no limit */
+    unsigned states;   /* copies of the state, the one that is trained included */
     /* With so many shards at a time: activations of them all, and what threads need that share the work on them. */
     uint64_t pass[EXACT_SHARDS_MAX + 1], team[EXACT_SHARDS_MAX + 1];
     /* The choice: */

@@ -150,6 +150,24 @@ a_server_keeps_a_contribution_of_each_other_node(void **state)
     assert_int_equal(memory_total(&one) - memory_total(&ring), one.kept);
 }
 
+/* No sum and no state of another node, but what is pushed and read; softsync: what an update gathers, twice. */
+static void
+servers_that_do_not_wait_hold_what_is_pushed_and_read(void **state)
+{
+    (void)state;
+    struct memory ring, async, softsync;
+    assert_int_equal(plan((const char *[]){NULL}, &ring), 0);
+    assert_int_equal(
+        plan((const char *[]){"mesh.topology=server", "mesh.sync=async", NULL}, &async), 0);
+    assert_int_equal(
+        plan((const char *[]){"mesh.topology=server", "mesh.sync=softsync", NULL}, &softsync), 0);
+    uint64_t vector = ring.sums / 4;
+    assert_in_range(async.sums, 5 * vector, 6 * vector);
+    assert_int_equal(softsync.sums - async.sums, 2 * vector);
+    assert_int_equal(async.states + 1, ring.states);
+    assert_int_equal(async.log, 0);
+}
+
 static void
 a_file_gives_zeros_that_can_be_written(void **state)
 {
@@ -213,6 +231,7 @@ main(void)
         cmocka_unit_test(recomputing_takes_less),
         cmocka_unit_test(local_steps_take_memory_for_each_lane),
         cmocka_unit_test(a_server_keeps_a_contribution_of_each_other_node),
+        cmocka_unit_test(servers_that_do_not_wait_hold_what_is_pushed_and_read),
         cmocka_unit_test(a_file_gives_zeros_that_can_be_written),
         cmocka_unit_test(a_file_without_a_place_is_refused),
         cmocka_unit_test(what_cannot_fit_is_refused),
