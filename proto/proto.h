@@ -247,6 +247,9 @@ struct proto_replica {
     uint64_t units;     /* shards computed here, */
     uint64_t known;     /* and by all nodes, as far as is known here */
     uint64_t result;    /* hash of the result; 0: there is none yet */
+    uint64_t
+        cut; /* the sender rests for this checkpoint; from the leader: all are to; 0: it does not */
+    uint64_t saved; /* the last one that it has saved, or began with; 0: none */
 };
 
 enum proto_ask_kind {

@@ -28,11 +28,16 @@
  *                        +--> JOINING -----+                       the leader sums all copies --+-- others copy its result
  *                     others are ahead
  *
+ * Checkpoints. Now and then the leader says a *cut*. All members stop to compute, as at the end of the run, and come to rest;
+ * when all are, nothing is under way, and each saves its own values. When all have, the leader makes another plan, and
+ * they go on. So the values of one cut fit together to the last unit. When a member is lost meanwhile, the plan ends, and
+ * all go on; who has saved keeps it. Nodes that begin with one cut go on together; with an older one, a node joins.
+ *
  * Who joins copies a neighbour's values; with push-sum it begins with values and weight 0. At the end the leader adds up
  * exact copies of all members and divides by the weights. This is the model; the others copy it (gossip_copy.c).
  *
  * The files: gossip_graph.c who with whom; gossip_flow.c the arithmetic; gossip_link.c links and taking; gossip_give.c
- * giving; gossip_settle.c what is under way; gossip_copy.c copies; gossip_plan.c ranks; gossip_run.c phases and stages; gossip_engine.c the engine's table. */
+ * giving; gossip_settle.c what is under way; gossip_copy.c copies; gossip_plan.c ranks; gossip_cut.c checkpoints; gossip_run.c phases and stages; gossip_engine.c the engine's table. */
 #ifndef MESH_GOSSIP_H
 #define MESH_GOSSIP_H
 
@@ -51,6 +56,9 @@ enum {
     GOSSIP_RETRY_US = 300000,      /* an ASK without an answer is settled after this time, */
     GOSSIP_RETRY_MAX_US = 8000000, /* then after twice the time, and so on */
     GOSSIP_HUNG_US = 2000000,      /* a member computes for so long, beside four steps: it hangs */
+    GOSSIP_SAVE_US = 30000000,     /* between two cuts, if nobody says how many steps, */
+    GOSSIP_SAVE_SHARE = 20,        /* and at least so many times as long as the last one took */
+    GOSSIP_CUT_MAX_US = 60000000,  /* who does not come to rest in this time goes without */
 };
 
 /* What happened to the values, for the journal: told before any message says so. With the job, these are enough to
@@ -71,6 +79,7 @@ enum gossip_event {
     GOSSIP_MEAN_VOID,  /* the last mean is not made: the values are as before */
     GOSSIP_MEAN,       /* the copies of the last mean are complete: this is the result */
     GOSSIP_RESULT,     /* the copies of a result are complete */
+    GOSSIP_SAVED,      /* the values are saved as those of cut `number` */
 };
 
 struct gossip_note {
@@ -91,6 +100,13 @@ struct gossip_task {
     uint64_t total; /* shards that the whole mesh has computed, as far as is known: for schedules */
 };
 
+/* What a checkpoint has of the values. */
+struct gossip_saved {
+    uint64_t cut, step, total; /* as in struct gossip */
+    const int64_t *values;     /* [count] */
+    const int64_t *weight;     /* [parts] */
+};
+
 struct gossip_trainer {
     /* `sum` has the values and gossip_weights the weights of its parts. Compute the update of these shards, write it to
      * own[count], then call core_on_bucket with the last bucket. There is one at a time. Other nodes' values change
@@ -99,6 +115,8 @@ struct gossip_trainer {
     /* The result is in `sum`. Call core_on_applied with its hash and `done`. */
     void (*finish)(void *ctx);
     void (*note)(void *ctx, const struct gossip_note *note); /* NULL: nobody keeps a journal */
+    /* Save this, and the trainer's own state: it computes nothing meanwhile. NULL: nobody saves. */
+    void (*save)(void *ctx, const struct gossip_saved *saved);
 };
 
 struct gossip_config {
@@ -106,9 +124,12 @@ struct gossip_config {
     void *trainer_ctx;
     enum gossip_kind graph;
     bool push_sum;
-    bool async;     /* average only */
-    uint64_t steps; /* of the run: it ends when so many were done, of all shards together */
-    size_t count;   /* values: the first elements of own and sum; >= 1 */
+    bool async;          /* average only */
+    uint64_t steps;      /* of the run: it ends when so many were done, of all shards together */
+    size_t count;        /* values: the first elements of own and sum; >= 1 */
+    uint64_t save_every; /* steps between checkpoints; 0: by time */
+    const struct gossip_saved
+        *saved; /* begin with this; NULL: with what is in own. Borrowed until core_on_applied */
 };
 
 enum gossip_stage {
@@ -210,6 +231,12 @@ struct gossip {
     uint64_t units, total; /* shards computed here, and by all as far as known; */
     uint64_t elsewhere;    /* by nodes that are not in `of` */
     uint64_t result;       /* its hash */
+    uint64_t begun;        /* `total` when this node began */
+    /* Checkpoints: the one that this node rests for, 0: none; the last one; how far the mesh was then, and when; since
+     * when the leader waits for one, and how long it did. */
+    uint64_t cut, saved, saved_step;
+    struct awake saved_at, cut_at;
+    uint64_t cut_us;
     size_t part_count;
     int64_t *values;             /* [count] */
     int64_t *weight, *weight_at; /* [part_count] now, and when `sum` was read */
@@ -239,7 +266,7 @@ struct gossip {
     uint64_t shared;  /* flows given or taken */
     uint64_t lost;    /* flows to nodes that were away, whose place was needed */
     uint64_t damaged; /* messages with a wrong check */
-    uint64_t told_plan;
+    uint64_t told_plan, told_cut, told_saved;
     enum gossip_stage told_stage;
 };
 
@@ -329,6 +356,17 @@ bool gossip_plan_on_plan(struct gossip *g, const struct core *core, int from,
 bool gossip_plan_was(const struct gossip *g, uint64_t hash); /* is it over? */
 /* The first plan waits for config.peers_min nodes. */
 bool gossip_plan_waits(const struct gossip *g, const struct core *core);
+
+/* The ranks are made anew, though the members are the same. */
+void gossip_plan_again(struct gossip *g, const struct core *core);
+
+/* --- gossip_cut.c --------------------------------------------------------------------------------- */
+
+/* Is it time for a checkpoint, is this node to rest for one, has it come to? True: all have saved it, and this node, which
+ * leads, is to make the plan again. `trained`: this node has done its part of the run. */
+bool gossip_cut_step(struct gossip *g, const struct core *core, bool trained);
+/* The node begins with config.saved. */
+void gossip_cut_begin(struct gossip *g, const struct core *core);
 
 /* --- gossip_run.c --------------------------------------------------------------------------------- */
 

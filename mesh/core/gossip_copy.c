@@ -144,12 +144,12 @@ ask_missing(struct gossip *g, const struct core *core)
 static bool
 mean_due(const struct gossip *g, const struct core *core)
 {
-    if (g->stage != GOSSIP_QUIET || !g->plan.active ||
+    if (g->stage != GOSSIP_QUIET || !g->plan.active || g->cut ||
         !core_node_equal(g->plan.now.leader, core->config.self))
         return false;
     for (uint64_t left = others(g); left; left &= left - 1) {
         int i = peers_find(core, g->plan.now.members[__builtin_ctzll(left)].node);
-        if (i < 0 || !says(g, core, i, GOSSIP_QUIET, GOSSIP_QUIET) ||
+        if (i < 0 || !says(g, core, i, GOSSIP_QUIET, GOSSIP_QUIET) || g->of[i].said.cut ||
             g->of[i].said.plan_hash != g->plan.hash)
             return false;
     }

@@ -89,7 +89,8 @@ on_step(struct core *core)
     struct gossip *g = core->gossip;
     if (g->stage != GOSSIP_START)
         gossip_step(g, core);
-    if (g->told_plan != g->plan.hash || g->told_stage != g->stage)
+    if (g->told_plan != g->plan.hash || g->told_stage != g->stage || g->told_cut != g->cut ||
+        g->told_saved != g->saved)
         core_tell(core);
 }
 
@@ -207,8 +208,9 @@ on_applied(struct core *core, const struct core_state *now)
     for (size_t p = 0; p < g->part_count; p++)
         g->weight[p] = GOSSIP_ONE;
     g->step = now->round;
-    if (now->done) /* it was killed after the last step */
-        g->total = core->config.gossip->steps * core->config.shards;
+    g->total = g->step * core->config.shards;
+    gossip_cut_begin(g, core);
+    g->begun = g->elsewhere = g->total;
     g->stage = GOSSIP_NEW;
     core->started_at = g->plan.idle_at = core->awake;
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_BEGAN, .step = g->step});
@@ -233,13 +235,17 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
                                         .step = sayable(g->step),
                                         .units = sayable(g->units),
                                         .known = sayable(g->total),
-                                        .result = g->result}};
+                                        .result = g->result,
+                                        .cut = g->cut,
+                                        .saved = g->saved}};
     beat->round = sayable(g->step);
     beat->idle = !g->plan.active;
     beat->done = g->stage == GOSSIP_DONE;
     beat->busy_us = g->computing ? awake_since(core->awake, g->compute_at) + 1 : 0;
     g->told_plan = g->plan.hash;
     g->told_stage = g->stage;
+    g->told_cut = g->cut;
+    g->told_saved = g->saved;
     peers_send_all(core, &msg);
 }
 

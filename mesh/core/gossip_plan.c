@@ -27,8 +27,9 @@ wants_in(const struct gossip *g, const struct core *core, int i)
 {
     const struct gossip_peer *peer = &g->of[i];
     /* who is new when others have computed has to copy values first */
-    enum gossip_stage first = g->total > 0 ? GOSSIP_TRAINING : GOSSIP_NEW;
-    return view_usable(core, i) && peer->known && peer->said.stage >= first &&
+    enum gossip_stage first = g->total > g->begun ? GOSSIP_TRAINING : GOSSIP_NEW;
+    bool fits = peer->said.stage != GOSSIP_NEW || peer->said.saved == g->saved;
+    return view_usable(core, i) && peer->known && peer->said.stage >= first && fits &&
            peer->said.stage <= GOSSIP_QUIET && !hangs(g, core, i);
 }
 
@@ -141,6 +142,13 @@ gossip_plan_waits(const struct gossip *g, const struct core *core)
     if (g->plan.plans > 0 || g->stage != GOSSIP_NEW)
         return false;
     size_t here = choose(g, core).count;
+    for (int i = 0; i < core->peers.high; i++) {
+        if (!view_usable(core, i) || !g->of[i].known || g->of[i].said.stage != GOSSIP_NEW)
+            continue;
+        if (g->of[i].said.saved > g->saved)
+            return true; /* it goes on from a later checkpoint, and this node will join */
+        here += g->of[i].said.saved < g->saved;
+    }
     if (core->config.peers_min > 1)
         return here < core->config.peers_min;
     bool quiet = here > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US;
@@ -198,6 +206,13 @@ repeat(struct gossip *g, const struct core *core, const struct choice *choice)
         peers_send(core, choice->peer[k], &msg);
     }
     return missing && awake_since(core->awake, g->plan.adopted_at) > DEAF_US;
+}
+
+void
+gossip_plan_again(struct gossip *g, const struct core *core)
+{
+    struct choice choice = choose(g, core);
+    propose(g, core, &choice);
 }
 
 static bool

@@ -25,7 +25,8 @@ told_so(const struct gossip *g, const struct core *core)
 {
     for (size_t r = 0; g->plan.active && r < g->plan.now.count; r++) {
         int i = peers_find(core, g->plan.now.members[r].node);
-        if (r != g->plan.rank && i >= 0 && g->of[i].known && g->of[i].said.stage >= GOSSIP_FROZEN)
+        if (r != g->plan.rank && i >= 0 && g->of[i].known && g->of[i].said.cut == 0 &&
+            g->of[i].said.stage >= GOSSIP_FROZEN)
             return true;
     }
     return false;
@@ -42,7 +43,7 @@ trained(const struct gossip *g, const struct core *core)
     return g->step >= config->steps;
 }
 
-/* Will no member compute any more? */
+/* Will no member compute any more in this plan? In the next one who rested for a checkpoint does. */
 static bool
 all_frozen(const struct gossip *g, const struct core *core)
 {
@@ -50,7 +51,8 @@ all_frozen(const struct gossip *g, const struct core *core)
         return false;
     for (size_t r = 0; r < g->plan.now.count; r++) {
         int i = peers_find(core, g->plan.now.members[r].node);
-        if (r != g->plan.rank && (i < 0 || !g->of[i].known || g->of[i].said.stage < GOSSIP_FROZEN))
+        if (r != g->plan.rank && (i < 0 || !g->of[i].known || g->of[i].said.stage < GOSSIP_FROZEN ||
+                                  g->of[i].said.plan_hash != g->plan.hash))
             return false;
     }
     return true;
@@ -157,7 +159,7 @@ bsp_step(struct gossip *g, const struct core *core)
         g->on = false;
         g->phase++;
     }
-    if (!g->on && !rest && g->stage == GOSSIP_TRAINING && trained(g, core))
+    if (!g->on && !rest && g->stage == GOSSIP_TRAINING && (g->cut || trained(g, core)))
         g->stage = GOSSIP_FROZEN;
     if (g->on && all_frozen(g, core))
         stop_phase(g, core);
@@ -215,7 +217,7 @@ static void
 async_step(struct gossip *g, const struct core *core)
 {
     bool rest = g->computing || g->copy.what == GOSSIP_FETCH_RESULT;
-    if (!rest && g->stage == GOSSIP_TRAINING && trained(g, core))
+    if (!rest && g->stage == GOSSIP_TRAINING && (g->cut || trained(g, core)))
         g->stage = GOSSIP_FROZEN;
     if (g->plan.active && g->stage <= GOSSIP_FROZEN)
         exchange(g, core);
@@ -235,7 +237,7 @@ ahead(const struct gossip *g, const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++)
         if (view_usable(core, i) && g->of[i].known && g->of[i].said.known > 0 &&
-            g->of[i].said.stage >= GOSSIP_TRAINING)
+            g->of[i].said.known >= g->total && g->of[i].said.stage >= GOSSIP_TRAINING)
             return i;
     return -1;
 }
@@ -290,6 +292,9 @@ gossip_plan_changed(struct gossip *g, const struct core *core)
     gossip_copy_break(g, core);
     if (g->stage == GOSSIP_QUIET)
         g->stage = GOSSIP_FROZEN;
+    if (g->stage == GOSSIP_FROZEN && g->cut && !trained(g, core))
+        g->stage = GOSSIP_TRAINING;
+    g->cut = 0;
 }
 
 void
@@ -302,6 +307,10 @@ gossip_step(struct gossip *g, const struct core *core)
         gossip_plan_changed(g, core);
     if (g->stage == GOSSIP_NEW && g->plan.active)
         g->stage = GOSSIP_TRAINING;
+    if (gossip_cut_step(g, core, trained(g, core))) {
+        gossip_plan_again(g, core);
+        gossip_plan_changed(g, core);
+    }
     gossip_copy_step(g, core);
     if (core->config.gossip->async)
         async_step(g, core);

@@ -113,7 +113,9 @@
 #define MUTANT_GOSSIP_WEIGHT (UINT64_C(1) << 7)  /* who joins push-sum begins with weight 1 */
 #define MUTANT_GOSSIP_MEAN   (UINT64_C(1) << 11) /* a mean goes on after the plan has changed */
 #define MUTANT_GOSSIP_CHECK  (UINT64_C(1) << 16) /* checksums are not compared */
-#define MUTANT_GOSSIP_GHOST  (UINT64_C(1) << 13) /* what was sent to a former process is taken */
+#define MUTANT_GOSSIP_REST                                                                         \
+    (UINT64_C(1) << 17) /* a checkpoint does not wait for the others to rest */
+#define MUTANT_GOSSIP_GHOST (UINT64_C(1) << 13) /* what was sent to a former process is taken */
 
 #ifdef MESHNODE_MUTANTS
 extern uint64_t core_mutants; /* those planted now, in every core; tests/support/mutant.c */

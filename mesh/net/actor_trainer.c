@@ -163,6 +163,14 @@ on_note(void *ctx, const struct gossip_note *note)
         mesh->keeper->note(mesh->keeper_ctx, note);
 }
 
+static void
+on_save(void *ctx, const struct gossip_saved *saved)
+{
+    const struct mesh *mesh = ctx;
+    if (mesh->keeper && mesh->keeper->save)
+        mesh->keeper->save(mesh->keeper_ctx, saved);
+}
+
 void
 actor_log(void *ctx, int level, const char *line)
 {
@@ -182,7 +190,7 @@ const struct rounds_trainer actor_trainer = {
 };
 
 const struct gossip_trainer actor_gossip = {
-    .compute = on_replica, .finish = on_result, .note = on_note};
+    .compute = on_replica, .finish = on_result, .note = on_note, .save = on_save};
 
 const struct core_program actor_program = {
     .differ = on_differ,

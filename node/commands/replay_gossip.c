@@ -20,6 +20,10 @@ struct actor {
     struct gossip_note note; /* the next event */
     bool over;               /* there is none */
     bool keeps;              /* its last state is needed: a later start went on from it */
+    /* A later start in its folder goes on from the checkpoint of this cut; the following is of then: */
+    uint64_t cut;
+    int64_t *cut_values, *cut_weight; /* NULL: not yet */
+    uint8_t *cut_state;
     bool began, computing, mean;
     int64_t *values;
     int64_t *weight, *read_weight; /* [part_count] now, and when `read` was set */
@@ -68,6 +72,16 @@ forget_values(struct actor *a)
     free(a->copied);
     a->values = a->weight = NULL;
     a->read = a->copied = NULL;
+}
+
+static void
+forget_cut(struct actor *a)
+{
+    free(a->cut_values);
+    free(a->cut_weight);
+    free(a->cut_state);
+    a->cut_values = a->cut_weight = NULL;
+    a->cut_state = NULL;
 }
 
 static void
@@ -183,6 +197,52 @@ had_state(struct replay *r, struct actor *old, uint64_t hash)
     return replica_hash(&old->state) == hash;
 }
 
+/* A later start goes on from here. A cut has one name in the whole run, and this node saves it once. */
+static int
+on_saved(const struct replay *r, struct actor *a)
+{
+    bool needed = false;
+    for (const struct actor *later = a + 1;
+         later < r->actor + r->pieces.start_count && later->start->folder == a->start->folder;
+         later++)
+        needed = needed || later->start->from == a->note.number;
+    if (a->computing)
+        return IMPOSSIBLE;
+    if (!needed)
+        return DONE;
+    forget_cut(a);
+    a->cut = a->note.number;
+    a->cut_values = malloc(r->count * sizeof *a->cut_values);
+    a->cut_weight = malloc(r->part_count * sizeof *a->cut_weight);
+    a->cut_state = malloc(a->state.size);
+    if (!a->cut_values || !a->cut_weight || !a->cut_state)
+        return -ENOMEM;
+    memcpy(a->cut_values, a->values, r->count * sizeof *a->cut_values);
+    memcpy(a->cut_weight, a->weight, r->part_count * sizeof *a->cut_weight);
+    memcpy(a->cut_state, a->state.block, a->state.size);
+    return DONE;
+}
+
+/* The start that saved this cut, and went on with another one later or not at all. */
+static struct actor *
+saver(const struct replay *r, const struct actor *a)
+{
+    for (struct actor *old = r->actor + (a - r->actor);
+         old-- > r->actor && old->start->folder == a->start->folder;)
+        if (old->cut == a->note.number && old->cut_values)
+            return old;
+    return NULL;
+}
+
+static void
+take_cut(const struct replay *r, struct actor *a, const struct actor *from)
+{
+    memcpy(a->state.block, from->cut_state, a->state.size);
+    memcpy(a->values, from->cut_values, r->count * sizeof *a->values);
+    memcpy(a->weight, from->cut_weight, r->part_count * sizeof *a->weight);
+    a->began = true;
+}
+
 /* The state that the checkpoint had. An earlier start in the same folder made it. */
 static int
 go_on(struct replay *r, struct actor *a)
@@ -206,6 +266,11 @@ on_began(struct replay *r, struct actor *a)
     int rc = a->values ? 0 : allocate(r, a);
     if (rc)
         return rc;
+    const struct actor *from = a->note.number ? saver(r, a) : NULL;
+    if (from) {
+        take_cut(r, a, from);
+        return DONE;
+    }
     if (a->note.number == 0)
         job_state(&r->base.job, r->base.config, &a->state);
     else if ((rc = go_on(r, a)) != DONE)
@@ -425,6 +490,8 @@ do_event(struct replay *r, struct actor *a)
         return on_mean(r, a);
     case GOSSIP_RESULT:
         return on_result(r, a);
+    case GOSSIP_SAVED:
+        return on_saved(r, a);
     case GOSSIP_LOST:
         break;
     }
@@ -534,6 +601,7 @@ close_replay(struct replay *r)
     for (size_t s = 0; r->actor && s < r->pieces.start_count; s++) {
         forget_values(&r->actor[s]);
         forget_state(&r->actor[s]);
+        forget_cut(&r->actor[s]);
     }
     if (r->next.block)
         state_fini(&r->next);

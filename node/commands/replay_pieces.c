@@ -175,8 +175,10 @@ add_piece(struct replay_pieces *pieces, const struct replay_start *start,
           const struct gossip_note *note, struct why *why)
 {
     (void)why;
-    if (note->event == GOSSIP_BEGAN)
+    if (note->event == GOSSIP_BEGAN) {
         pieces->start[start - pieces->start].resumes = note->number != 0;
+        pieces->start[start - pieces->start].from = note->number;
+    }
     if (note->event != GOSSIP_GAVE && note->event != GOSSIP_COPIED)
         return 0;
     struct replay_piece *piece = &pieces->piece[pieces->piece_count++];

@@ -11,8 +11,9 @@
 struct replay_start {
     struct proto_node node;
     size_t folder;
-    size_t at;    /* its place in the journal of the folder */
-    bool resumes; /* it went on from a checkpoint */
+    size_t at;     /* its place in the journal of the folder */
+    bool resumes;  /* it went on from a checkpoint, */
+    uint64_t from; /* with this number in BEGAN */
 };
 
 /* A flow or a copy, of one part of the values. */

@@ -110,8 +110,6 @@ const struct config_rule config_rules[] = {
      "replicas would stop at different steps; leave out train.patience"},
     {"train.ema > 0", "mesh.topology = gossip",
      "the result is the mean of the replicas, without their averages; leave out train.ema"},
-    {"train.from != ''", "mesh.topology = gossip",
-     "replicas count their steps from the first one; begin with the weights alone: model.from"},
 };
 const size_t config_rule_count = sizeof config_rules / sizeof config_rules[0];
 

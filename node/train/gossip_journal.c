@@ -6,7 +6,7 @@
 #include "node/train/varint.h"
 
 enum { PEER = 1, LINK = 2, NUMBER = 4, PART = 8, SHARE = 16, STEP = 32, TOTAL = 64, SHARDS = 128 };
-enum { EMPTY = 256, EVENTS = GOSSIP_RESULT + 1 };
+enum { EMPTY = 256, EVENTS = GOSSIP_SAVED + 1 };
 
 /* What an event's record has; 0: there is none. */
 static const unsigned fields[EVENTS] = {
@@ -24,6 +24,7 @@ static const unsigned fields[EVENTS] = {
     [GOSSIP_MEAN_VOID] = EMPTY,
     [GOSSIP_MEAN] = EMPTY,
     [GOSSIP_RESULT] = EMPTY,
+    [GOSSIP_SAVED] = NUMBER,
 };
 
 bool

@@ -3,13 +3,15 @@
  * A record is one event of mesh/core/gossip.h, in the order in which the node noted them; its type is the event. The data
  * are those numbers of the note from which the run follows, as varint.h says:
  *
- *     BEGAN     hash of the parameters of the checkpoint that it went on from; 0: it began with those of the job
+ *     BEGAN     the cut that it went on from; or the hash of the parameters of the checkpoint after the last step; 0: it began
+ *               with those of the job
  *     READ      step, total, shards
  *     ASKED     peer, link, number, part
  *     GAVE      peer, link, number, part, share
  *     TOOK      peer, link, number, part
  *     COPIED    number, part
  *     GOT       peer, number, part
+ *     SAVED     number: the values, and the trainer's state, are now those of the checkpoint of this cut
  *
  *     UPDATED, PHASE, ADOPTED, MEAN_BEGAN, MEAN_VOID, MEAN, RESULT: nothing
  *

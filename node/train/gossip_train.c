@@ -20,6 +20,11 @@ struct gossip_run {
     struct journal *journal;
     struct gossip_names names;
     bool told; /* that the journal cannot be written */
+    /* Of a checkpoint, as in the file: `saved` points into it. */
+    uint64_t *more;
+    size_t more_size, part_size, part_count;
+    struct gossip_saved saved;
+    bool begins; /* with `saved` */
 };
 
 bool
@@ -51,10 +56,90 @@ on_note(void *ctx, const struct gossip_note *note)
     }
 }
 
+/* --- Checkpoints ----------------------------------------------------------------------------------- */
+
+enum { CUT, STEP, TOTAL, WEIGHTS }; /* words of `more` */
+
+/* What the state is like for who only has the file. */
+static void
+show(struct run *run, const struct gossip_saved *saved)
+{
+    const struct gossip_run *gossip = run->gossip;
+    struct state *state = &run->state;
+    int32_t *values = mesh_own(run->mesh);
+    uint64_t total = state_steps_total(state);
+    bool async = run->config->mesh.sync == CONFIG_ASYNC;
+    uint64_t step = async ? saved->total / state->job.shards : saved->step;
+    gossip_flow_snapshot(values, saved->values, state->param_count);
+    if (run->config->gossip.push_sum)
+        gossip_flow_debias(values, values, saved->weight, gossip->part_size, state->param_count);
+    replica_show(state, values, step < total ? step : total - 1);
+}
+
+/* The mesh is locked, and this node computes nothing. Its state stays as it is, but for the parameters: they are set before
+ * each step. */
+static void
+on_save(void *ctx, const struct gossip_saved *saved)
+{
+    struct run *run = ctx;
+    struct gossip_run *gossip = run->gossip;
+    const struct state_header before = *run->state.header;
+    if (!save_idle(run->save))
+        return;
+    for (size_t p = 0; p < gossip->part_count; p++)
+        if (saved->weight[p] <= 0)
+            return; /* it joined with weight 0 and has got nothing yet */
+    gossip->more[CUT] = saved->cut;
+    gossip->more[STEP] = saved->step;
+    gossip->more[TOTAL] = saved->total;
+    memcpy(gossip->more + WEIGHTS, saved->weight, gossip->part_count * sizeof *saved->weight);
+    memcpy(gossip->more + WEIGHTS + gossip->part_count, saved->values,
+           run->state.param_count * sizeof *saved->values);
+    show(run, saved);
+    save_now(run->save, &run->state);
+    *run->state.header = before;
+}
+
+void *
+gossip_train_more(struct run *run, size_t *size)
+{
+    *size = run->gossip->more_size;
+    return run->gossip->more;
+}
+
+int
+gossip_train_resume(struct run *run, struct why *why)
+{
+    struct gossip_run *gossip = run->gossip;
+    const struct state *state = &run->state;
+    const uint64_t *more = gossip->more;
+    bool sound = more[STEP] <= PROTO_ROUND_MAX && more[TOTAL] <= PROTO_ROUND_MAX;
+    gossip->saved = (struct gossip_saved){
+        .cut = more[CUT],
+        .step = more[STEP],
+        .total = more[TOTAL],
+        .weight = (const int64_t *)(const void *)(more + WEIGHTS),
+        .values = (const int64_t *)(const void *)(more + WEIGHTS + gossip->part_count),
+    };
+    for (size_t p = 0; p < gossip->part_count && more[CUT]; p++)
+        sound =
+            sound && gossip->saved.weight[p] > 0 && gossip->saved.weight[p] <= GOSSIP_WEIGHT_MAX;
+    for (size_t b = 0; b < state->block_count; b++)
+        sound = sound && state->exponent[b] >= EXACT_EXPONENT_MIN &&
+                state->exponent[b] <= EXACT_EXPONENT_MAX;
+    if (!sound)
+        return why_error(why, -EBADMSG,
+                         "%s/checkpoint-%llu: what it says of the replica cannot be; delete it, or "
+                         "--fresh begins anew",
+                         run->config->out, (unsigned long long)state->header->step);
+    gossip->begins = more[CUT] != 0;
+    return 0;
+}
+
 struct gossip_config
 gossip_train_config(struct run *run)
 {
-    static const struct gossip_trainer keeper = {.note = on_note};
+    static const struct gossip_trainer keeper = {.note = on_note, .save = on_save};
     const struct config *config = run->config;
     return (struct gossip_config){
         .trainer = &keeper,
@@ -64,6 +149,8 @@ gossip_train_config(struct run *run)
         .async = config->mesh.sync == CONFIG_ASYNC,
         .steps = state_steps_total(&run->state),
         .count = run->state.param_count,
+        .save_every = config->train.checkpoint_every,
+        .saved = run->gossip && run->gossip->begins ? &run->gossip->saved : NULL,
     };
 }
 
@@ -83,7 +170,12 @@ gossip_train_open(struct run *run)
         .before = calloc(run->state.param_count, sizeof(float)),
         .async = run->config->mesh.sync == CONFIG_ASYNC,
     };
-    return gossip->replica.before ? 0 : -ENOMEM;
+    size_t count = run->state.param_count;
+    gossip->part_size = count < MESH_CHUNK_ELEMS ? count : MESH_CHUNK_ELEMS;
+    gossip->part_count = (count + gossip->part_size - 1) / gossip->part_size;
+    gossip->more_size = (WEIGHTS + gossip->part_count + count) * sizeof *gossip->more;
+    gossip->more = calloc(1, gossip->more_size);
+    return gossip->replica.before && gossip->more ? 0 : -ENOMEM;
 }
 
 int
@@ -98,8 +190,9 @@ void
 gossip_train_values(struct run *run)
 {
     replica_values(&run->state, mesh_own(run->mesh));
-    if (run->resumed)
-        run->gossip->from = replica_hash(&run->state);
+    if (run->found.whole)
+        run->gossip->from =
+            run->gossip->begins ? run->gossip->saved.cut : replica_hash(&run->state);
 }
 
 void
@@ -109,6 +202,7 @@ gossip_train_close(struct run *run)
         return;
     journal_close(&run->gossip->journal);
     free(run->gossip->replica.before);
+    free(run->gossip->more);
     free(run->gossip);
     run->gossip = NULL;
 }
@@ -182,6 +276,7 @@ gossip_train_finish(struct run *run)
     uint64_t result = XXH3_64bits(sum, state->param_count * sizeof *sum) | 1;
     run->train_loss = state->header->train_loss; /* what this node's steps were like */
     replica_result(state, sum);
+    run->gossip->more[CUT] = 0;
     if (state->job.test)
         evaluate(run);
     state->header->done = 1;

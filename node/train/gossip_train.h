@@ -13,6 +13,15 @@
 bool gossip_train_is(const struct config *config);
 /* After work and states. Sets run->gossip. Returns 0 or -ENOMEM. */
 int gossip_train_open(struct run *run);
+/* What a checkpoint has beside the state, the section "gossip":
+ *
+ *     cut, u64, 0: after the last step | step of this node, u64 | shards computed by the mesh, u64
+ *     weights of the parts, int64 | values [parameters], int64
+ *
+ * Little-endian. Parameters of the state are the values, with push-sum by weight; slots and exponents are this node's. */
+void *gossip_train_more(struct run *run, size_t *size);
+/* The state and `more` were read from a checkpoint: begin with them. Returns 0 or -EBADMSG with `why`. */
+int gossip_train_resume(struct run *run, struct why *why);
 void gossip_train_close(struct run *run);
 /* For mesh_setup; borrows the run. */
 struct gossip_config gossip_train_config(struct run *run);

@@ -60,6 +60,20 @@ place(struct state *state, bool async, const struct gossip_task *task)
 }
 
 void
+replica_show(struct state *state, const int32_t *values, uint64_t step)
+{
+    struct state_header *h = state->header;
+    const struct state_job *job = &state->job;
+    h->step = step;
+    h->epoch = step / epoch_steps(job);
+    h->epoch_step = step % epoch_steps(job);
+    h->samples = h->epoch * job->train + h->epoch_step * job->batch;
+    h->round = h->round > 0 ? h->round : 1; /* a joiner, too, has something to save */
+    h->done = 0;
+    take_values(state, values);
+}
+
+void
 replica_begin(const struct replica *replica, const struct gossip_task *task, const int32_t *values)
 {
     struct state *state = replica->state;

@@ -33,6 +33,8 @@ uint64_t replica_shards(const struct replica *replica, const struct gossip_task 
  * vector of `work`. Calls `alive` now and then, if it is not NULL. Returns the hash of the state after it. */
 uint64_t replica_round(const struct replica *replica, uint64_t shards, int32_t *own,
                        struct state_event *event, void (*alive)(void *ctx), void *ctx);
+/* The state has these values, before this step; all else stays. */
+void replica_show(struct state *state, const int32_t *values, uint64_t step);
 /* Of the parameters. Never 0. */
 uint64_t replica_hash(const struct state *state);
 /* What changed since replica_begin. */

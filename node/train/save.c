@@ -238,12 +238,18 @@ is_due(struct save *save, uint64_t step, uint64_t steps, uint64_t every)
 }
 
 bool
-save_now(struct save *save, const struct state *state)
+save_idle(struct save *save)
 {
     pthread_mutex_lock(&save->lock);
     bool busy = save->full;
     pthread_mutex_unlock(&save->lock);
-    if (busy) {
+    return !busy;
+}
+
+bool
+save_now(struct save *save, const struct state *state)
+{
+    if (!save_idle(save)) {
         char line[LINE];
         snprintf(line, sizeof line,
                  "no checkpoint of step %llu: the one before is still being written",

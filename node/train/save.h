@@ -77,6 +77,7 @@ enum { SAVE_EVERY_S = 30 };
 /* `every` steps; 0: by save_interval of the steps so far. Call it after each step. */
 void save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t every);
 /* Now, unless the one before is still being written. From any thread, but one at a time. False: it is. */
+bool save_idle(struct save *save);
 bool save_now(struct save *save, const struct state *state);
 /* The model of the state: copied, then written by the writer's thread. Passed over while the one before is being
  * written. */

@@ -200,10 +200,12 @@ static int
 open_save(struct run *run, struct why *why)
 {
     size_t more_size = 0;
-    void *more = run->push ? push_train_more(run, &more_size) : NULL;
+    void *more = run->push     ? push_train_more(run, &more_size)
+                 : run->gossip ? gossip_train_more(run, &more_size)
+                               : NULL;
     const struct save_setup setup = {
         .dir = run->config->out,
-        .more_name = "push",
+        .more_name = run->push ? "push" : "gossip",
         .more = more,
         .more_size = more_size,
         .job_hash = run->job_hash,
@@ -416,6 +418,8 @@ train_open(struct run *run, enum train_start start, struct why *why)
         rc = resume_from(run, start, why);
     if (!rc && run->push && run->found.whole)
         rc = push_train_resume(run, why);
+    if (!rc && run->gossip && run->found.whole)
+        rc = gossip_train_resume(run, why);
     if (!rc)
         rc = metrics_new(&run->metrics, run->config->out, run->resumed, run->config->quiet, why);
     if (rc)

@@ -421,7 +421,15 @@ gossip_noted(void *ctx, const struct gossip_note *note)
     demand(note->event != GOSSIP_GAVE || (note->body && note->count <= CHUNK));
 }
 
-static const struct gossip_trainer gossip_trainer = {gossip_compute, gossip_finish, gossip_noted};
+static void
+gossip_save(void *ctx, const struct gossip_saved *saved)
+{
+    const struct node *node = ctx;
+    demand(node->busy == FREE && saved->cut != 0);
+}
+
+static const struct gossip_trainer gossip_trainer = {gossip_compute, gossip_finish, gossip_noted,
+                                                     gossip_save};
 
 static void
 train(struct node *node)

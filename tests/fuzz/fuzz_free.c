@@ -38,6 +38,7 @@ configure(struct node *node)
                                           .push_sum = modes >> 3 & 1,
                                           .async = (modes >> 3 & 3) == 2,
                                           .steps = TICKETS / SHARDS,
+                                          .save_every = modes >> 6,
                                           .count = VALUES};
 }
 

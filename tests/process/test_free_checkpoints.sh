@@ -46,7 +46,7 @@ killed_whole() { # WAY OPTION ...: nodes WAY-a, b, c are killed at once; a and b
     done
     finished 120 $a $b $c
     same_hash $a $b $c
-    grep -q "resumed at step $newest$" "$WORK/$a.log" "$WORK/$b.log" || fail "$way: nobody goes on from step $newest"
+    grep -q "resumed at step $newest\b" "$WORK/$a.log" "$WORK/$b.log" || fail "$way: nobody goes on from step $newest"
     replayed $a $b $c
 }
 
@@ -57,6 +57,15 @@ for sync in async ssp softsync; do
     # what was done before the newest checkpoint was not computed again
     [ "$(grep -c . "$WORK/$sync-a/metrics.jsonl")" -lt 720 ] || fail "$sync: a computed all"
     echo "$sync: $(tail -n 1 "$WORK/out")"
+done
+
+way=0
+for options in "--set gossip.graph=ring" "--set gossip.method=push_sum" "--set mesh.sync=async"; do
+    way=$((way + 1))
+    # shellcheck disable=SC2086 # a list of words
+    killed_whole gossip$way --set mesh.topology=gossip $options
+    grep -q "by 6 starts of nodes in 3 folders" "$WORK/out" || fail "gossip: $(cat "$WORK/out")"
+    echo "gossip $options: $(tail -n 1 "$WORK/out")"
 done
 
 echo "train.from of a free run, and of an exact one"
@@ -85,6 +94,12 @@ server="--set mesh.topology=server --set mesh.sync=async"
     grep -Eq "^replay: 120 tickets, each once in each of" "$WORK/out" || fail "async2: $(cat "$WORK/out")"
     goes_on async3 "$WORK/ring/checkpoint-70" 70 $server --set train.steps=75
     replayed async3
+    way=$(ls "$WORK"/gossip2-a | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | head -n 1)
+    goes_on ring3 "$WORK/gossip2-a/checkpoint-$way" "$way"
+    goes_on gossip4 "$WORK/gossip3-a/checkpoint-60" 60 --set mesh.topology=gossip
+    replayed gossip4
+    goes_on gossip5 "$WORK/ring/checkpoint-70" 70 --set mesh.topology=gossip --set mesh.sync=async --set train.steps=75
+    replayed gossip5
 }
 
 echo "a damaged checkpoint is passed over; without a whole one the node says so"

@@ -1,7 +1,8 @@
 /* gossip.c - the engine gossip: what the trainer of each node does when its core asks for it.
  *
  * Each seed draws a graph and a method. A trainer takes a while for an update, which depends on the node, the step, its
- * shards and the values it was given. Bits flip on the way, not in memory, and there are no checkpoints: those are the other engine's. */
+ * shards and the values it was given. Bits flip on the way, not in memory. A
+ * checkpoint is on the disk at once, or, one in eight, never. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -13,7 +14,9 @@
 struct gossip_config sim_gossip_config;
 uint32_t sim_gossip_chunk;
 
-enum { VALUES_MAX = 24, PARTS_MAX = 4 };
+enum { VALUES_MAX = SIM_GOSSIP_VALUES, PARTS_MAX = SIM_GOSSIP_PARTS };
+
+struct sim_gossip_file sim_gossip_disk[SIM_NODES_MAX];
 
 size_t
 sim_gossip_parts(void)
@@ -75,6 +78,9 @@ begin(struct sim *sim)
     if (sim_gossip_chunk > sim_gossip_config.count)
         sim_gossip_chunk = (uint32_t)sim_gossip_config.count;
     sim_gossip_judge_begin(sim);
+    memset(sim_gossip_disk, 0, sizeof sim_gossip_disk);
+    uint64_t bits = mix64_pair(sim->seed, 0x5a7ed);
+    sim_gossip_config.save_every = bits % 3 && !sim->play.scenario ? 1 + bits / 3 % 6 : 0;
 }
 
 /* --- The trainer --------------------------------------------------------------------------------- */
@@ -115,14 +121,34 @@ on_note(void *ctx, const struct gossip_note *note)
 }
 
 static void
+on_save(void *ctx, const struct gossip_saved *saved)
+{
+    struct shell *shell = ctx;
+    struct sim_gossip_file *file = &sim_gossip_disk[shell->node->index];
+    if (shell->node->busy != SIM_FREE)
+        sim_fail(shell->sim, "node %u: saves while it computes", shell->node->index);
+    sim_gossip_judge_saved(shell->sim, shell->node, saved);
+    if (mix64_pair(shell->sim->seed, saved->cut + shell->node->index) % 8 == 0)
+        return;
+    *file = (struct sim_gossip_file){.there = true, .saved = *saved};
+    memcpy(file->values, saved->values, sim_gossip_config.count * sizeof *saved->values);
+    memcpy(file->weight, saved->weight, sim_gossip_parts() * sizeof *saved->weight);
+    file->saved.values = file->values;
+    file->saved.weight = file->weight;
+}
+
+static void
 trainer(struct core_config *config, struct shell *shell)
 {
-    static const struct gossip_trainer callbacks = {on_compute, on_finish, on_note};
+    static const struct gossip_trainer callbacks = {on_compute, on_finish, on_note, on_save};
+    struct sim_gossip_file *disk = &sim_gossip_disk[shell->node->index];
     sim_gossip_config.trainer = &callbacks;
     /* each core has its own copy of the config, with its own ctx */
     static struct gossip_config configs[SIM_NODES_MAX];
     configs[shell->node->index] = sim_gossip_config;
     configs[shell->node->index].trainer_ctx = shell;
+    disk->there &= shell->node->id == shell->node->index + 1; /* else it starts without its disk */
+    configs[shell->node->index].saved = disk->there ? &disk->saved : NULL;
     config->engine = &engine_gossip;
     config->gossip = &configs[shell->node->index];
     config->chunk_elems = sim_gossip_chunk;

@@ -6,6 +6,16 @@
 #include "tests/sim/engine.h"
 #include "tests/sim/sim.h"
 
+enum { SIM_GOSSIP_VALUES = 24, SIM_GOSSIP_PARTS = 4 };
+
+/* A checkpoint, as a node's disk has it. */
+struct sim_gossip_file {
+    bool there;
+    struct gossip_saved saved; /* points to the following */
+    int64_t values[SIM_GOSSIP_VALUES], weight[SIM_GOSSIP_PARTS];
+};
+extern struct sim_gossip_file sim_gossip_disk[SIM_NODES_MAX];
+
 /* gossip.c */
 extern struct gossip_config sim_gossip_config; /* of the present schedule */
 extern uint32_t sim_gossip_chunk;              /* values in a part */
@@ -18,7 +28,10 @@ int32_t sim_gossip_update(const struct sim *sim, const struct sim_node *node, ui
 /* Of a result. Never 0. */
 uint64_t sim_gossip_hash(const int32_t *values, size_t count);
 
-/* gossip_judge.c: every event of a core's journal is followed, with arithmetic of its own. */
+/* gossip_judge.c: a node saves this. */
+void sim_gossip_judge_saved(struct sim *sim, const struct sim_node *node,
+                            const struct gossip_saved *saved);
+/* Every event of a core's journal is followed, with arithmetic of its own. */
 void sim_gossip_judge_begin(struct sim *sim);
 void sim_gossip_judge_note(struct sim *sim, struct sim_node *node, const struct gossip_note *note);
 void sim_gossip_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event);

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "mesh/core/internal.h"
 #include "proto/mix.h"
 #include "tests/sim/gossip.h"
 
@@ -48,6 +49,11 @@ static struct {
     int64_t ledger[VALUES]; /* beginnings, updates and adoptions */
     int64_t dead[VALUES];   /* what the dead had */
     uint64_t units;         /* shards computed by anybody */
+    /* The last cut: who was in its plan, and what they had when the first one saved it. */
+    struct {
+        uint64_t name, members;
+        int64_t value[SIM_NODES_MAX][VALUES], weight[SIM_NODES_MAX][PARTS];
+    } cut;
 } book;
 
 void
@@ -58,6 +64,7 @@ sim_gossip_judge_begin(struct sim *sim)
         book.records[book.name[r]].key = 0;
     book.used = 0;
     book.units = 0;
+    memset(&book.cut, 0, sizeof book.cut);
     memset(book.of, 0, sizeof book.of);
     memset(book.ledger, 0, sizeof book.ledger);
     memset(book.dead, 0, sizeof book.dead);
@@ -146,9 +153,12 @@ on_began(struct sim *sim, struct sim_node *node)
         book.dead[k] += books->value[k];
     memset(books, 0, sizeof *books);
     books->incarnation = node->incarnation;
+    const struct sim_gossip_file *disk = &sim_gossip_disk[node->index];
     for (size_t k = 0; k < sim_gossip_config.count; k++)
-        appear(books, k, sim_gossip_initial(sim, k));
+        appear(books, k, disk->there ? disk->values[k] : sim_gossip_initial(sim, k));
     set_weights(books, GOSSIP_ONE);
+    if (disk->there)
+        memcpy(books->weight, disk->weight, sim_gossip_parts() * sizeof *books->weight);
 }
 
 static void
@@ -471,7 +481,62 @@ sim_gossip_judge_note(struct sim *sim, struct sim_node *node, const struct gossi
     case GOSSIP_RESULT:
         on_result(node);
         break;
+    case GOSSIP_SAVED: /* nothing changes: sim_gossip_judge_saved */
+        break;
     }
+}
+
+/* --- Checkpoints --------------------------------------------------------------------------------- */
+
+static bool
+is_member(const struct sim *sim, const struct sim_node *node, unsigned i)
+{
+    const struct sim_node *other = &sim->nodes[i];
+    return other->up && book.of[i].incarnation == other->incarnation &&
+           other->core->gossip->plan.active &&
+           other->core->gossip->plan.hash == node->core->gossip->plan.hash;
+}
+
+/* The first one saves: what all have now is the cut, and nothing is under way between them. */
+static void
+begin_cut(struct sim *sim, const struct sim_node *node, uint64_t name)
+{
+    book.cut.name = name;
+    book.cut.members = 0;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        book.cut.members |= (uint64_t)is_member(sim, node, i) << i;
+        memcpy(book.cut.value[i], book.of[i].value, sizeof book.cut.value[i]);
+        memcpy(book.cut.weight[i], book.of[i].weight, sizeof book.cut.weight[i]);
+    }
+    for (unsigned r = 0; r < book.used; r++) {
+        const struct record *record = &book.records[book.name[r]];
+        bool both = (book.cut.members >> record->from & book.cut.members >> record->to & 1) &&
+                    record->from_incarnation == sim->nodes[record->from].incarnation &&
+                    record->to_incarnation == sim->nodes[record->to].incarnation;
+        if (both && record->given && !record->taken && !record->lost)
+            sim_fail(sim, "node %u: saves a cut while a flow from node %u to %u is under way",
+                     node->index, record->from, record->to);
+    }
+}
+
+/* What the members save fits together: what each has is what it had when the first one saved. So the sum over those that
+ * begin with it is that of then, without the others'. */
+void
+sim_gossip_judge_saved(struct sim *sim, const struct sim_node *node,
+                       const struct gossip_saved *saved)
+{
+    if (sim->failed)
+        return;
+    if (book.cut.name != saved->cut)
+        begin_cut(sim, node, saved->cut);
+    for (size_t k = 0; k < sim_gossip_config.count; k++)
+        if (saved->values[k] != book.cut.value[node->index][k])
+            sim_fail(sim, "node %u: saves value %zu as %" PRId64 ", in the cut it is %" PRId64,
+                     node->index, k, saved->values[k], book.cut.value[node->index][k]);
+    for (size_t p = 0; p < sim_gossip_parts(); p++)
+        if (saved->weight[p] != book.cut.weight[node->index][p])
+            sim_fail(sim, "node %u: saves weight %zu as %" PRId64 ", in the cut it is %" PRId64,
+                     node->index, p, saved->weight[p], book.cut.weight[node->index][p]);
 }
 
 /* --- Verdicts ------------------------------------------------------------------------------------ */
@@ -537,12 +602,17 @@ void
 sim_gossip_judge_end(struct sim *sim)
 {
     uint64_t result = 0;
-    for (unsigned i = 0; i < sim->profile.nodes && !sim->failed; i++) {
+    for (unsigned i = 0; i < sim->profile.nodes && (!sim->failed || sim->verbose); i++) {
         const struct sim_node *node = &sim->nodes[i];
         if (!node->up || i == sim->profile.stranger)
             continue;
         if (!node->done)
-            sim_fail(sim, "node %u hangs", i);
+            sim_fail(sim,
+                     "node %u hangs at stage %d, step %" PRIu64 ", %" PRIu64 " shards, plan %" PRIx64
+                     ", cut %" PRIx64 ", saved %" PRIx64,
+                     i, (int)node->core->gossip->stage, node->core->gossip->step,
+                     node->core->gossip->total, node->core->gossip->plan.hash,
+                     node->core->gossip->cut, node->core->gossip->saved);
         else if (result && node->task_hash != result && hears_all(sim, node))
             sim_fail(sim, "node %u has another result than those before it", i);
         result = hears_all(sim, node) ? node->task_hash : result;

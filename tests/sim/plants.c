@@ -119,6 +119,7 @@ static const struct plant plants_gossip[] = {
     {"a mean goes on after the plan has changed", MUTANT_GOSSIP_MEAN, 4000, 0, NULL},
     {"checksums of flows are not compared", MUTANT_GOSSIP_CHECK, 4000, 0, NULL},
     {"what was sent to a former process is taken", MUTANT_GOSSIP_GHOST, 15000, 0, NULL},
+    {"a checkpoint does not wait for the others to rest", MUTANT_GOSSIP_REST, 100, 0, NULL},
 };
 
 static const struct plant plants_push[] = {
