@@ -130,9 +130,9 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .sums =
             (VECTORS + (config->mesh.audit > 0) +
              (pushes ? 1 + (config->train.eval_every > 0) : 0) +
-             2 * (config->mesh.sync == CONFIG_SOFTSYNC)) *
+             3 * (config->mesh.sync == CONFIG_SOFTSYNC)) *
             vector, /* servers that do not wait: pushed, read and evaluated, but no sum; softsync: what
-                     * an update gathers, here and in a checkpoint */
+                     * an update gathers, here, in a checkpoint, and in copies that are on their way */
         .kept = kept_bytes(config, vector),
         .gossip = gossips ? gossip_bytes(params) : 0,
         .model = params * sizeof(float),
