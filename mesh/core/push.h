@@ -73,7 +73,7 @@ enum {
     /* bodies after twice the time before, at most this: on a slow line they are only late */
     PUSH_AGAIN_MAX_US = 1600000,
     PUSH_LEAVE_US = 300000,  /* a member that others do not hear is left out after this time, */
-    PUSH_LOSE_US = 450000,   /* and one who is silent, if a range is lost with it */
+    PUSH_LOSE_US = 350000,   /* and one who is silent, if a range is lost with it */
     PUSH_JOIN_US = 100000,   /* between two groups when nobody was lost */
     PUSH_ELECT_US = 2000000, /* the leader looks so often whether members have become slow, */
     PUSH_ELECT_AGAIN_US = 20000000, /* but not sooner after it has elected others */

@@ -608,8 +608,8 @@ sim_gossip_judge_end(struct sim *sim)
             continue;
         if (!node->done)
             sim_fail(sim,
-                     "node %u hangs at stage %d, step %" PRIu64 ", %" PRIu64 " shards, plan %" PRIx64
-                     ", cut %" PRIx64 ", saved %" PRIx64,
+                     "node %u hangs at stage %d, step %" PRIu64 ", %" PRIu64
+                     " shards, plan %" PRIx64 ", cut %" PRIx64 ", saved %" PRIx64,
                      i, (int)node->core->gossip->stage, node->core->gossip->step,
                      node->core->gossip->total, node->core->gossip->plan.hash,
                      node->core->gossip->cut, node->core->gossip->saved);
