@@ -10,7 +10,7 @@
 #include "proto/mix.h"
 
 enum {
-    STARVED_US = 600000
+    STARVED_US = 450000
 }; /* with a heartbeat and what is on the way less than until a range is given up */
 
 struct sim_push *sim_push_run;
