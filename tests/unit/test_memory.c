@@ -163,7 +163,7 @@ servers_that_do_not_wait_hold_what_is_pushed_and_read(void **state)
         plan((const char *[]){"mesh.topology=server", "mesh.sync=softsync", NULL}, &softsync), 0);
     uint64_t vector = ring.sums / 4;
     assert_in_range(async.sums, 5 * vector, 6 * vector);
-    assert_int_equal(softsync.sums - async.sums, 2 * vector);
+    assert_int_equal(softsync.sums - async.sums, 3 * vector);
     assert_int_equal(async.states + 1, ring.states);
     assert_int_equal(async.log, 0);
 }
