@@ -124,10 +124,7 @@ gossip_train_resume(struct run *run, struct why *why)
     for (size_t p = 0; p < gossip->part_count && more[CUT]; p++)
         sound =
             sound && gossip->saved.weight[p] > 0 && gossip->saved.weight[p] <= GOSSIP_WEIGHT_MAX;
-    for (size_t b = 0; b < state->block_count; b++)
-        sound = sound && state->exponent[b] >= EXACT_EXPONENT_MIN &&
-                state->exponent[b] <= EXACT_EXPONENT_MAX;
-    if (!sound)
+    if (!sound || !exact_valid(state->exact, state->exponent))
         return why_error(why, -EBADMSG,
                          "%s/checkpoint-%llu: what it says of the replica cannot be; delete it, or "
                          "--fresh begins anew",

@@ -106,10 +106,7 @@ push_train_resume(struct run *run, struct why *why)
                  tickets >= push->config.first && tickets <= push->config.tickets;
     for (unsigned r = 0; r < push->ranges.count; r++)
         sound = sound && push->saved.taken[r] <= push->config.tickets;
-    for (size_t b = 0; b < run->state.block_count; b++)
-        sound = sound && run->state.exponent[b] >= EXACT_EXPONENT_MIN &&
-                run->state.exponent[b] <= EXACT_EXPONENT_MAX;
-    if (!sound)
+    if (!sound || !exact_valid(run->state.exact, run->state.exponent))
         return why_error(why, -EBADMSG,
                          "%s/checkpoint-%llu: what it says of the servers cannot be; delete it, or "
                          "--fresh begins anew",

@@ -90,10 +90,7 @@ state_restart(uint8_t *block, size_t size, size_t param_count, const struct exac
     size_t exponents = state_aligned(exact_blocks(exact) * sizeof(int16_t));
     const int16_t *exponent = (const int16_t *)(void *)(block + size - exponents);
     assert(size >= state_aligned(sizeof *h) + exponents + param_count * sizeof(float));
-    for (size_t b = 0; b < exact_blocks(exact); b++)
-        if (exponent[b] < EXACT_EXPONENT_MIN || exponent[b] > EXACT_EXPONENT_MAX)
-            return false;
-    if (h->step > INT64_MAX || h->skipped > h->step)
+    if (!exact_valid(exact, exponent) || h->step > INT64_MAX || h->skipped > h->step)
         return false;
     *h = (struct state_header){
         .step = h->step,
