@@ -95,26 +95,6 @@ push_ranges_fini(struct push_ranges *ranges)
 
 /* --- Taking a gradient ------------------------------------------------------------------------------ */
 
-/* The exponent for the next gradient of a block whose largest integer is `most`. As exact_follow. */
-static int16_t
-follow(int32_t exponent, float scale, uint32_t most, bool settle)
-{
-    int bits = 0, x = 0;
-    if (most == 0)
-        return (int16_t)exponent;
-    for (float s = scale; s > 1.0f; s /= 2)
-        bits++;
-    for (float s = scale; s < 1.0f; s *= 2)
-        bits--;
-    for (; x < 32 && most >> x; x++)
-        ;
-    int next = x - bits + EXACT_HEADROOM;
-    if (!settle && next < exponent - 1)
-        next = exponent - 1;
-    next = next < EXACT_EXPONENT_MIN ? EXACT_EXPONENT_MIN : next;
-    return (int16_t)(next > EXACT_EXPONENT_MAX ? EXACT_EXPONENT_MAX : next);
-}
-
 /* The gradient of a block as floats, times `weight`. Returns the largest integer. */
 static uint32_t
 read_block(const uint8_t *from, size_t n, float scale, float weight, float *g)
@@ -185,8 +165,8 @@ push_ranges_take(const struct push_ranges *ranges, struct push_held *held,
                 memset(held->sum + first, 0, n * sizeof *held->sum);
             update(ranges, held, taken, b, g, n);
         }
-        held->exponent[b] =
-            follow(ranges->exponent[b], ranges->scale[b], most, taken->count == ranges->first);
+        held->exponent[b] = ranges->exponent[b];
+        exact_follow_bits(ranges->exact, b, most, taken->count == ranges->first, held->exponent);
     }
 }
 
