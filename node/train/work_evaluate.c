@@ -132,12 +132,20 @@ work_evaluate_shards(struct work *work, uint64_t shards, int32_t *tail)
     }
 }
 
+/* The means of sums over the whole test part. */
+static void
+set_means(const struct work *work, double loss_sum, double correct, double *loss, double *accuracy)
+{
+    uint64_t rows = data_info(work->setup.data)->test;
+    *loss = rows ? loss_sum / (double)rows : 0;
+    *accuracy = rows ? correct / (double)(rows * nn_label_count(work->setup.model)) : 0;
+}
+
 void
 work_evaluate(struct work *work, const float *params, double *loss, double *accuracy)
 {
     unsigned shards = work->setup.shards;
     uint64_t all = shards == 64 ? UINT64_MAX : (UINT64_C(1) << shards) - 1;
-    uint64_t rows = data_info(work->setup.data)->test;
     struct nn_result sum = {0};
     work->begun = false;
     work->params = params;
@@ -148,8 +156,7 @@ work_evaluate(struct work *work, const float *params, double *loss, double *accu
         sum.loss += work->shard_result[i].loss;
         sum.correct += work->shard_result[i].correct;
     }
-    *loss = rows ? sum.loss / (double)rows : 0;
-    *accuracy = rows ? sum.correct / (double)(rows * nn_label_count(work->setup.model)) : 0;
+    set_means(work, sum.loss, sum.correct, loss, accuracy);
 }
 
 bool
@@ -171,7 +178,6 @@ work_evaluate_more(struct work *work, const float *params, uint64_t rows,
     }
     if (so_far->at < all)
         return false;
-    *loss = all ? so_far->loss / (double)all : 0;
-    *accuracy = all ? so_far->correct / (double)(all * nn_label_count(work->setup.model)) : 0;
+    set_means(work, so_far->loss, so_far->correct, loss, accuracy);
     return true;
 }
