@@ -37,7 +37,8 @@
  * exact copies of all members and divides by the weights. This is the model; the others copy it (gossip_copy.c).
  *
  * The files: gossip_graph.c who with whom; gossip_flow.c the arithmetic; gossip_link.c links and taking; gossip_give.c
- * giving; gossip_settle.c what is under way; gossip_copy.c copies; gossip_plan.c ranks; gossip_cut.c checkpoints; gossip_run.c phases and stages; gossip_engine.c the engine's table. */
+ * giving; gossip_settle.c what is under way; gossip_copy.c copies; gossip_plan.c ranks; gossip_cut.c checkpoints;
+ * gossip_run.c phases and stages; gossip_engine.c the engine's table. */
 #ifndef MESH_GOSSIP_H
 #define MESH_GOSSIP_H
 

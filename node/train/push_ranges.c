@@ -121,7 +121,6 @@ update(const struct push_ranges *ranges, struct push_held *held, const struct pu
     float average = job->average ? job->average[block] : 0, *slot[OPTIM_SLOTS_MAX] = {0};
     double share = (double)ranges->group / (double)job->shards;
     uint64_t step = taken->count / job->shards;
-    uint64_t each = (job->train + job->batch - 1) / job->batch;
     for (size_t k = 0; average > 0 && k < n; k++)
         held->params[first + k] -= average * g[k];
     if (average > 0)
@@ -130,8 +129,8 @@ update(const struct push_ranges *ranges, struct push_held *held, const struct pu
         g[k] *= (float)(1 / share);
     for (size_t s = 0; s < ranges->slot_count; s++)
         slot[s] = held->slot[s] + first;
-    double rate = optim_rate(optim, step, state_rules_total(job, &job->rules), step / each,
-                             (size_t)job->batch);
+    double rate = optim_rate(optim, step, state_rules_total(job, &job->rules),
+                             step / state_epoch_steps(job), (size_t)job->batch);
     optim_apply(optim, rate * share, taken->count / ranges->group, held->params + first, slot, g,
                 n);
 }

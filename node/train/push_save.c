@@ -30,14 +30,6 @@ push_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uin
     push->saved.history[range] = history;
 }
 
-uint64_t
-push_save_samples(const struct run *run, uint64_t steps)
-{
-    const struct state_job *job = &run->state.job;
-    uint64_t rest = steps % run->push->each * job->batch;
-    return steps / run->push->each * job->train + (rest < job->train ? rest : job->train);
-}
-
 void
 push_save_cut(void *ctx, uint64_t tickets)
 {
@@ -48,7 +40,7 @@ push_save_cut(void *ctx, uint64_t tickets)
     memcpy(run->state.exponent, push->exponent, run->state.block_count * sizeof *push->exponent);
     *h = (struct state_header){.best_loss = (double)INFINITY};
     push_shard_step(&run->state, tickets / run->config->train.shards);
-    h->samples = push_save_samples(run, h->step);
+    h->samples = state_samples(&run->state.job, h->step);
     push->more[0] = push->saved.tickets = tickets;
     save_now(run->save, &run->state);
 }

@@ -24,13 +24,9 @@ saturated(const struct state *state, const int32_t *tail)
 void
 push_shard_step(struct state *state, uint64_t step)
 {
-    const struct state_job *job = &state->job;
-    uint64_t each = (job->train + job->batch - 1) / job->batch;
-    struct state_header *h = state->header;
-    h->round = h->step = step;
-    h->epoch = step / each;
-    h->epoch_step = step % each;
-    h->phase = STATE_TRAIN;
+    state_place(state, step);
+    state->header->round = step;
+    state->header->phase = STATE_TRAIN;
 }
 
 void

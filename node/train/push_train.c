@@ -257,7 +257,7 @@ report(struct run *run, uint64_t ticket, const int32_t *tail)
     struct metrics_step line = {
         .step = step + 1,
         .steps_total = state_steps_total(&run->state),
-        .epoch = step / push->each,
+        .epoch = step / state_epoch_steps(&run->state.job),
         .loss = rows > 0 ? state_tail_loss(tail) / rows : 0,
         .accuracy = run->state.job.labels && rows > 0
                         ? tail[TAIL_CORRECT] / (rows * (double)run->state.job.labels)
@@ -302,7 +302,7 @@ static void
 evaluate_begin(struct run *run, uint64_t ticket)
 {
     struct push_run *push = run->push;
-    uint64_t each = push->each * run->config->train.eval_every;
+    uint64_t each = state_epoch_steps(&run->state.job) * run->config->train.eval_every;
     uint64_t step = ticket / run->config->train.shards;
     if (each == 0 || run->state.job.test == 0 || ticket % run->config->train.shards != 0 ||
         step == 0 || step % each != 0)
@@ -347,7 +347,7 @@ finish(struct run *run)
     uint64_t steps = state_steps_total(&run->state);
     bool again = h->done;
     push_shard_step(&run->state, steps);
-    h->samples = push_save_samples(run, steps);
+    h->samples = state_samples(&run->state.job, steps);
     h->train_loss = (double)NAN;
     h->done = h->evaluations = 1;
     push_save_end(run);
@@ -427,8 +427,6 @@ push_train_open(struct run *run, struct why *why)
     rc = rc ? rc : open_memory(push, run);
     if (rc)
         return why_error(why, rc, "not enough memory for mesh.sync");
-    const struct state_job *job = &run->state.job;
-    push->each = (job->train + job->batch - 1) / job->batch;
     push->ranges.first = run->job.begun * config->train.shards;
     push->config = (struct push_config){
         .trainer = &push_trainer,

@@ -22,7 +22,6 @@ struct push_run {
     struct push_journal noted; /* what its records say */
     struct state first;        /* what ranges begin with; block NULL: not needed now */
     bool told;                 /* that the journal cannot be written */
-    uint64_t each;             /* steps of an epoch */
     /* Evaluations: the newest one of which the mesh knows; what the trainer knew of it when it began to compute; its
      * own; and the one that it has reported. */
     struct push_score score, known, found;
@@ -41,8 +40,6 @@ struct push_run {
 
 /* What was read last is what this node computes from, or the model. */
 void push_save_read(struct run *run);
-/* Samples of so many steps. */
-uint64_t push_save_samples(const struct run *run, uint64_t steps);
 /* As in struct push_trainer; ctx is the run. */
 void push_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint64_t history);
 void push_save_cut(void *ctx, uint64_t tickets);

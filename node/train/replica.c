@@ -37,12 +37,6 @@ replica_hash(const struct state *state)
 
 /* --- A step --------------------------------------------------------------------------------------- */
 
-static uint64_t
-epoch_steps(const struct state_job *job)
-{
-    return (job->train + job->batch - 1) / job->batch;
-}
-
 /* Before which step is the replica? It may have joined late; nobody's steps are counted but its own. With async the
  * mesh's common progress decides on the rate, and on the data: a slow node does not stay behind. */
 static void
@@ -54,20 +48,15 @@ place(struct state *state, bool async, const struct gossip_task *task)
     uint64_t step = async ? task->total / job->shards : task->step;
     h->done = 0;
     h->phase = STATE_TRAIN;
-    h->step = step < total ? step : total - 1;
-    h->epoch = h->step / epoch_steps(job);
-    h->epoch_step = h->step % epoch_steps(job);
+    state_place(state, step < total ? step : total - 1);
 }
 
 void
 replica_show(struct state *state, const int32_t *values, uint64_t step)
 {
     struct state_header *h = state->header;
-    const struct state_job *job = &state->job;
-    h->step = step;
-    h->epoch = step / epoch_steps(job);
-    h->epoch_step = step % epoch_steps(job);
-    h->samples = h->epoch * job->train + h->epoch_step * job->batch;
+    state_place(state, step);
+    h->samples = state_samples(&state->job, step);
     h->round = h->round > 0 ? h->round : 1; /* a joiner, too, has something to save */
     h->done = 0;
     take_values(state, values);
@@ -157,6 +146,6 @@ replica_result(struct state *state, const int32_t *values)
     state_start(state, NULL);
     take_values(state, values);
     h->step = total;
-    h->epoch = total / epoch_steps(job);
-    h->samples = total / epoch_steps(job) * job->train + total % epoch_steps(job) * job->batch;
+    h->epoch = total / state_epoch_steps(job);
+    h->samples = state_samples(job, total);
 }

@@ -77,10 +77,27 @@ state_fini(struct state *state)
     memset(state, 0, sizeof *state);
 }
 
-static uint64_t
-epoch_steps(const struct state_job *job)
+uint64_t
+state_epoch_steps(const struct state_job *job)
 {
     return (job->train + job->batch - 1) / job->batch;
+}
+
+uint64_t
+state_samples(const struct state_job *job, uint64_t steps)
+{
+    uint64_t each = state_epoch_steps(job);
+    return steps / each * job->train + steps % each * job->batch;
+}
+
+void
+state_place(struct state *state, uint64_t step)
+{
+    struct state_header *h = state->header;
+    uint64_t each = state_epoch_steps(&state->job);
+    h->step = step;
+    h->epoch = step / each;
+    h->epoch_step = step % each;
 }
 
 bool
@@ -110,8 +127,7 @@ state_start(struct state *state, const uint8_t *from)
     exact_first(state->exact, state->exponent);
     if (from) {
         memcpy(state->block, from, state->size);
-        h->epoch = h->step / epoch_steps(&state->job);
-        h->epoch_step = h->step % epoch_steps(&state->job);
+        state_place(state, h->step);
     }
     state_hash_forget(state, state->hash);
     state->head_hash = 0;
@@ -120,7 +136,7 @@ state_start(struct state *state, const uint8_t *from)
 uint64_t
 state_rules_total(const struct state_job *job, const struct state_rules *rules)
 {
-    uint64_t all = rules->epochs * epoch_steps(job);
+    uint64_t all = rules->epochs * state_epoch_steps(job);
     return rules->steps && rules->steps < all ? rules->steps : all;
 }
 
@@ -169,7 +185,8 @@ state_steps(const struct state *state)
 {
     const struct state_header *h = state->header;
     uint64_t end = rules_end(state, state_rules(state)), left = h->step < end ? end - h->step : 1;
-    return smaller(state->job.local_steps, smaller(epoch_steps(&state->job) - h->epoch_step, left));
+    return smaller(state->job.local_steps,
+                   smaller(state_epoch_steps(&state->job) - h->epoch_step, left));
 }
 
 uint64_t
@@ -279,8 +296,7 @@ state_go_on(struct state *state)
         return false;
     h->done = 0;
     h->skipped_row = 0;
-    h->epoch = h->step / epoch_steps(job);
-    h->epoch_step = h->step % epoch_steps(job);
+    state_place(state, h->step);
     return true;
 }
 
@@ -321,7 +337,7 @@ apply_step(struct state *next, const int32_t *tail, struct state_event *event)
     h->epoch_loss += event->skipped ? 0 : state_tail_loss(tail);
     h->epoch_samples += event->skipped ? 0 : (double)event->samples;
     bool last = h->step >= total, hopeless = h->skipped_row >= STATE_SKIPS_MAX;
-    if (h->epoch_step >= epoch_steps(&next->job) || last)
+    if (h->epoch_step >= state_epoch_steps(&next->job) || last)
         finish_epoch(next);
     if (!hopeless && evaluation_due(next, rules))
         h->phase = STATE_EVALUATE;

@@ -171,6 +171,11 @@ bool state_restart(uint8_t *block, size_t size, size_t param_count, const struct
 const float *state_weights(const struct state *state);
 size_t state_tail(size_t block_count); /* elements of the tail; the ledger follows it */
 uint64_t state_steps_total(const struct state *state);
+uint64_t state_epoch_steps(const struct state_job *job); /* steps of an epoch */
+/* Samples of the first `steps` steps. */
+uint64_t state_samples(const struct state_job *job, uint64_t steps);
+/* The header says that so many steps were done, and in which epoch. */
+void state_place(struct state *state, uint64_t step);
 /* The rules of the next round. An evaluation belongs to the step before it. */
 const struct state_rules *state_rules(const struct state *state);
 /* After how many steps they end the run. */
