@@ -245,7 +245,7 @@ void nn_gradient(const struct nn_model *model, size_t layer, struct nn_pass *pas
 const float *
 nn_pass_output(const struct nn_pass *pass); /* [rows, out] after the last layer; borrowed */
 
-/* Chooses what computes the products of dense layers. Call it at start, before there are other threads. "portable"
+/* Chooses what computes the large products of dense layers. Call it at start, before there are other threads. "portable"
  * (the default) is our own loop. "openblas" is that library if it is there, on the caller's thread, else our own
  * loop. All other products always use our own loop.
  *

@@ -23,6 +23,7 @@ static struct {
     void *(*memory_alloc)(int unused);
     void (*memory_free)(void *buffer);
 } library;
+enum { ROWS_LEAST = 128, WEIGHTS_LEAST = 1 << 20 }; /* of products that gain */
 enum { BUFFER = (128 << 20) + (1 << 16) }; /* 32 << 22 bytes and some pages in 0.3.21 on x86 */
 
 /* A function as POSIX means dlsym to be used; ISO C has no conversion for it. */
@@ -82,6 +83,12 @@ blas_reserve(unsigned threads)
             library.memory_free(buffer[i]);
     free(buffer);
     return 0;
+}
+
+bool
+blas_gains(size_t m, size_t n, size_t k)
+{
+    return blas_used && m >= ROWS_LEAST && n * k >= WEIGHTS_LEAST;
 }
 
 void

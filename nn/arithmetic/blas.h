@@ -9,8 +9,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* True: dense layers use OpenBLAS; else product.h. Set by nn_init. */
+/* Whether large products of dense layers go through OpenBLAS. Set by nn_init. */
 extern bool blas_used;
+/* If so, is this one of them? With few rows, or where all fits into the caches, product.h is as fast or faster. */
+bool blas_gains(size_t m, size_t n, size_t k);
 
 /* Loads the library, with one thread. Before there are other threads. Returns the name of its kernel, or NULL if
  * there is no such library here. */

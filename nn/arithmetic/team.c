@@ -1,5 +1,4 @@
 /* team.c - one call of a layer shared out over threads: by rows or columns, by units of its gradient, or by shards. */
-#include "nn/arithmetic/blas.h"
 #include "nn/pass.h"
 
 enum { ALIGN = 64 };
@@ -113,14 +112,12 @@ share_part(void *arg, size_t i)
     share->call(share->layer, &io);
 }
 
-/* Rows of a product of OpenBLAS may depend on one another. */
 static bool
 divisible(const struct layer *layer, enum team_share by)
 {
     if (by == TEAM_SHARDS)
         return true;
-    return (by == TEAM_UNITS ? layer->kind->by_units : layer->kind->by_rows) &&
-           !(blas_used && layer->kind == &dense_kind);
+    return by == TEAM_UNITS ? layer->kind->by_units : layer->kind->by_rows;
 }
 
 void

@@ -131,6 +131,11 @@ struct source {
     const struct edges *edges;
 };
 
+/* The same of all pieces of a panel, vector by vector. */
+struct sources {
+    struct source at[VECTORS][LANES];
+};
+
 static inline ptrdiff_t
 between(ptrdiff_t x, ptrdiff_t most)
 {
@@ -209,22 +214,44 @@ channels_join(const struct source *source, size_t sources, size_t stride, size_t
     }
 }
 
+/* The same of all vectors of a panel side by side, as they mostly lie in the image, too. */
 INLINE void
-channels_copy(const struct source *source, size_t sources, size_t stride, size_t plane,
-              size_t count, float *out)
+rows_join(const struct sources *of, size_t sources, size_t stride, size_t plane, size_t count,
+          float *out)
 {
-    if (sources == 1)
-        channels_join(source, 1, stride, plane, count, out);
-    else if (sources == 2)
-        channels_join(source, 2, stride, plane, count, out);
-    else
-        channels_join(source, sources, stride, plane, count, out);
+    lanes_t lanes[VECTORS][2][2];
+    for (size_t v = 0; v < VECTORS; v++)
+        for (size_t i = 0; i < sources; i++)
+            memcpy(lanes[v][i], of->at[v][i].edges->lanes, sizeof lanes[v][i]);
+    for (size_t c = 0, from = 0; c < count; c++, from += plane, out += COLUMNS) {
+        UNROLL
+        for (size_t v = 0; v < VECTORS; v++) {
+            ivec joined = {0};
+            UNROLL
+            for (size_t i = 0; i < sources; i++) {
+                const float *at = of->at[v][i].from + from;
+                vec x = load_lanes(at, lanes[v][i][0]);
+                if (stride == 2)
+                    x = every_second(x, load_lanes(at + LANES, lanes[v][i][1]));
+                joined |= (ivec)x;
+            }
+            *(ivec *)(out + v * LANES) = joined;
+        }
+    }
 }
 
 #else
 
 INLINE void
-channels_copy(const struct source *source, size_t sources, size_t stride, size_t plane,
+rows_join(const struct sources *of, size_t sources, size_t stride, size_t plane, size_t count,
+          float *out)
+{
+    for (size_t v = 0; v < VECTORS; v++)
+        channels_gather(of->at[v], sources, stride, plane, count, out + v * LANES);
+}
+
+INLINE void
+channels_join(const struct source *source, size_t sources, size_t stride, size_t plane,
               size_t count, float *out)
 {
     channels_gather(source, sources, stride, plane, count, out);
@@ -233,7 +260,7 @@ channels_copy(const struct source *source, size_t sources, size_t stride, size_t
 #endif
 
 /* The edges of all pieces for each kj, as long as there is space: few channels ask for the same ones again and again. */
-enum { EDGES = 8 * COLUMNS };
+enum { EDGES = 8 * COLUMNS, LEAST_SOURCES = 2 };
 
 struct packing {
     const struct windows *w;
@@ -254,12 +281,51 @@ edges_table(struct packing *p, size_t stride)
             *to++ = edges_find(p->w, &p->pieces.at[i], (ptrdiff_t)kj, stride);
 }
 
+/* Of all pieces at place (ki, kj) of their windows, vector by vector. Returns how many one has at most, and gives the others
+ * as many, without lanes. */
+INLINE size_t
+sources_find(struct packing *p, const float *x, size_t ki, size_t kj, size_t stride,
+             struct sources *of)
+{
+    static const struct edges none;
+    size_t most = 0, vectors = vectors_of(p->n);
+    for (size_t v = 0; v < vectors; v++) {
+        size_t first = p->pieces.first[v], sources = p->pieces.first[v + 1] - first;
+        for (size_t i = 0; i < sources; i++) {
+            const struct piece *piece = &p->pieces.at[first + i];
+            struct edges *edges =
+                &p->edges[p->tabled ? kj * p->pieces.count + first + i : first + i];
+            if (!p->tabled)
+                *edges = edges_find(p->w, piece, (ptrdiff_t)kj, stride);
+            source_find(p->w, x, piece, edges, (ptrdiff_t)ki, (ptrdiff_t)kj, &of->at[v][i]);
+        }
+        for (size_t i = sources; i < LEAST_SOURCES; i++)
+            of->at[v][i] = (struct source){x, &none};
+        most = greatest(most, sources);
+    }
+    return most;
+}
+
+/* One vector after the other. */
+INLINE void
+vectors_copy(const struct packing *p, const struct sources *of, size_t stride, size_t plane,
+             size_t count, float *out)
+{
+    for (size_t v = 0; v < vectors_of(p->n); v++) {
+        size_t sources = p->pieces.first[v + 1] - p->pieces.first[v];
+        if (stride > 0)
+            channels_join(of->at[v], sources, stride, plane, count, out + v * LANES);
+        else
+            channels_gather(of->at[v], sources, p->w->stride, plane, count, out + v * LANES);
+    }
+}
+
 /* Rows [k, k + depth) of the panel. stride: 1 or 2, or 0 for any other. */
 INLINE void
 pack_places(struct packing *p, size_t k, size_t depth, size_t stride, float *out)
 {
     const struct windows *w = p->w;
-    struct source source[LANES];
+    struct sources of;
     size_t plane = w->height * w->width, place = k / w->channels, channel = k % w->channels;
     size_t ki = place / w->wide, kj = place % w->wide;
     if (k == 0)
@@ -267,20 +333,13 @@ pack_places(struct packing *p, size_t k, size_t depth, size_t stride, float *out
     for (size_t count; depth > 0; depth -= count, channel = 0) {
         const float *x = p->x + channel * plane;
         count = least(depth, w->channels - channel);
-        for (size_t v = 0; v * LANES < p->n; v++) {
-            size_t first = p->pieces.first[v], sources = p->pieces.first[v + 1] - first;
-            for (size_t i = 0; i < sources; i++) {
-                const struct piece *piece = &p->pieces.at[first + i];
-                struct edges *edges = &p->edges[p->tabled ? kj * p->pieces.count + first + i : i];
-                if (!p->tabled)
-                    *edges = edges_find(w, piece, (ptrdiff_t)kj, stride);
-                source_find(w, x, piece, edges, (ptrdiff_t)ki, (ptrdiff_t)kj, &source[i]);
-            }
-            if (stride > 0)
-                channels_copy(source, sources, stride, plane, count, out + v * LANES);
-            else
-                channels_gather(source, sources, w->stride, plane, count, out + v * LANES);
-        }
+        size_t most = sources_find(p, x, ki, kj, stride, &of);
+        if (MASKED && stride > 0 && p->n > COLUMNS - LANES && most == 1)
+            rows_join(&of, 1, stride, plane, count, out);
+        else if (MASKED && stride > 0 && p->n > COLUMNS - LANES && most == 2)
+            rows_join(&of, 2, stride, plane, count, out);
+        else
+            vectors_copy(p, &of, stride, plane, count, out);
         out += count * COLUMNS;
         ki += ++kj == w->wide;
         kj = kj == w->wide ? 0 : kj;

@@ -2,7 +2,8 @@
  * dx = dy W, dW = dy^T x, db = sum of dy over rows. On a sequence [T, C] it works on each position alone, as if
  * that were a row.
  *
- * Products run through our own library (product.h), or through OpenBLAS where results need not be exact. */
+ * Products run through our own library (product.h). Where results need not be exact, large ones run through OpenBLAS,
+ * but not dW, whose integers it does not know. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +13,6 @@
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
 #include "nn/least.h"
-
-enum { CHUNK = 48 }; /* units of dW that OpenBLAS computes at a time */
 
 static size_t
 inputs(const struct layer *layer)
@@ -108,22 +107,6 @@ beside_backward(const struct layer *layer, const struct layer_io *io, size_t fir
     return (struct beside){.c = io->dx + first, .slope = io->slope + first, .ld = inputs(layer)};
 }
 
-static void
-forward_blas(const struct layer *layer, const struct layer_io *io)
-{
-    size_t in = inputs(layer), out = layer->spec.units;
-    bool bias = !layer->spec.no_bias;
-    if (bias)
-        vmath_spread(io->params + layer->bias_first, io->y, vectors(layer, io), out);
-    blas_gemm(false, true, vectors(layer, io), out, in, io->x, in, io->params + layer->weight_first,
-              in, bias, io->y, out);
-    if (layer->relu_after)
-        vmath_relu(io->y, io->y, vectors(layer, io) * out);
-    struct beside beside = beside_forward(layer, io, 0);
-    if (layer->gelu_after)
-        gelu_block(&beside, 0, 0, vectors(layer, io), out);
-}
-
 /* Columns [first, end) of a product of n are this call's part. */
 static size_t
 columns_part(const struct layer_io *io, size_t n, size_t *first)
@@ -134,8 +117,26 @@ columns_part(const struct layer_io *io, size_t n, size_t *first)
     return least(n, units * (io->part + 1) / parts * PRODUCT_COLUMNS_MAX);
 }
 
+/* Through OpenBLAS. Columns [first, end) of y. */
 static void
-forward_own(const struct layer *layer, const struct layer_io *io)
+forward_blas(const struct layer *layer, const struct layer_io *io, size_t first, size_t end)
+{
+    size_t in = inputs(layer), out = layer->spec.units, m = vectors(layer, io), n = end - first;
+    struct beside beside = beside_forward(layer, io, first);
+    float *y = io->y + first;
+    bool bias = !layer->spec.no_bias;
+    for (size_t r = 0; bias && r < m; r++)
+        memcpy(y + r * out, io->params + layer->bias_first + first, n * sizeof *y);
+    blas_gemm(false, true, m, n, in, io->x, in, io->params + layer->weight_first + first * in, in,
+              bias, y, out);
+    for (size_t r = 0; layer->relu_after && r < m; r++)
+        vmath_relu(y + r * out, y + r * out, n);
+    if (layer->gelu_after)
+        gelu_block(&beside, 0, 0, m, n);
+}
+
+static void
+forward(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = inputs(layer), out = layer->spec.units, first, end = columns_part(io, out, &first);
     struct beside beside = beside_forward(layer, io, first);
@@ -152,29 +153,14 @@ forward_own(const struct layer *layer, const struct layer_io *io)
         .done = layer->gelu_after ? gelu_block : NULL,
         .ctx = &beside,
     };
-    product_run(&product, io->scratch);
+    if (blas_gains(product.m, product.n, product.k))
+        forward_blas(layer, io, first, end);
+    else
+        product_run(&product, io->scratch);
 }
 
-static void
-forward(const struct layer *layer, const struct layer_io *io)
-{
-    (blas_used ? forward_blas : forward_own)(layer, io);
-}
-
-static void
-weights_backward_blas(const struct layer *layer, const struct layer_io *io)
-{
-    size_t in = inputs(layer), out = layer->spec.units, most = CHUNK;
-    for (size_t o = 0; o < out; o += most) {
-        size_t units = least(out - o, most);
-        blas_gemm(true, false, units, in, vectors(layer, io), io->dy + o, out, io->x, in, 0,
-                  io->scratch, in);
-        layer_sink(io, layer->weight_first + o * in, io->scratch, units * in);
-    }
-}
-
-static void
-weights_backward_own(const struct layer *layer, const struct layer_io *io)
+void
+dense_weights_backward(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = inputs(layer), out = layer->spec.units;
     const struct layer_weights weights = {
@@ -202,18 +188,7 @@ bias_backward(const struct layer *layer, const struct layer_io *io)
 }
 
 static void
-inputs_backward_blas(const struct layer *layer, const struct layer_io *io)
-{
-    size_t in = inputs(layer), out = layer->spec.units;
-    blas_gemm(false, false, vectors(layer, io), in, out, io->dy, out,
-              io->params + layer->weight_first, in, 0, io->dx, in);
-    struct beside beside = beside_backward(layer, io, 0);
-    if (layer->gelu_before)
-        slope_block(&beside, 0, 0, vectors(layer, io), in);
-}
-
-static void
-inputs_backward_own(const struct layer *layer, const struct layer_io *io)
+inputs_backward(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = inputs(layer), out = layer->spec.units, first, end = columns_part(io, in, &first);
     struct beside beside = beside_backward(layer, io, first);
@@ -228,13 +203,14 @@ inputs_backward_own(const struct layer *layer, const struct layer_io *io)
         .done = layer->gelu_before ? slope_block : NULL,
         .ctx = &beside,
     };
-    product_run(&product, io->scratch);
-}
-
-void
-dense_weights_backward(const struct layer *layer, const struct layer_io *io)
-{
-    (blas_used ? weights_backward_blas : weights_backward_own)(layer, io);
+    if (!blas_gains(product.m, product.n, product.k)) {
+        product_run(&product, io->scratch);
+        return;
+    }
+    blas_gemm(false, false, product.m, product.n, out, io->dy, out, product.b.at, in, 0, product.c,
+              in);
+    if (layer->gelu_before)
+        slope_block(&beside, 0, 0, product.m, product.n);
 }
 
 /* Of a tied layer: dy, from which the embedding computes the gradient of the weight, its own with it. */
@@ -254,7 +230,7 @@ backward(const struct layer *layer, const struct layer_io *io)
     if (io->sink != NULL && !layer->spec.no_bias && layer_part(io, 0))
         bias_backward(layer, io);
     if (io->dx != NULL)
-        (blas_used ? inputs_backward_blas : inputs_backward_own)(layer, io);
+        inputs_backward(layer, io);
 }
 
 static void

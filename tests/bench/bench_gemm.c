@@ -3,7 +3,9 @@
  *     own     our own library (nn/arithmetic/product.h); packing counts
  *     blas    sgemm of OpenBLAS, with the kernel that OPENBLAS_CORETYPE names
  *     KIND    of C[M, N] = A B with depth K: nt: A [M, K], B [N, K] (forward of a dense layer); nn: B [K, N] (gradient of
- *             its inputs); tn: A [K, M], B [K, N] (gradient of its weights)
+ *             its inputs); tn: A [K, M], B [K, N] (gradient of its weights). tq: the same gradient as we train with it: of
+ *             PARTS shards, each rounded to integers, which are added up (product_sum). OpenBLAS has no such thing: for
+ *             it tq is tn, over all shards at once
  *
  * Prints the kernel, then for each shape the best and the median speed in GFLOP/s:
  *
@@ -19,14 +21,18 @@
 #include "nn/arithmetic/product.h"
 #include "proto/simd.h"
 
+enum { PARTS = 12, BLOCK = 1024 }; /* shards; elements of an exponent */
+static const float SCALE = 1 << 19, LIMIT = 1 << 27;
 enum { TRIES_MAX = 2000, TRIES_MIN = 5 };
 static const double BUDGET_S = 0.15,
                     REPEAT_FLOPS = 2e7; /* so a time is a fifth of a millisecond or more */
 
 struct product_sizes {
     bool at, bt; /* stored transposed */
+    bool sums;   /* of integers */
     size_t m, n, k;
-    float *a, *b, *c, *scratch;
+    float *a, *b, *c, *scratch, *scale;
+    int32_t *sum;
 };
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* as in cblas.h */
@@ -43,8 +49,43 @@ now(void)
 }
 
 static void
+not_expected(void *ctx, size_t part, size_t first, const float *c, size_t n)
+{
+    (void)ctx;
+    (void)c;
+    fprintf(stderr, "bench_gemm: %zu elements from %zu of part %zu do not fit\n", n, first, part);
+    exit(1);
+}
+
+static void
+own_sums(const struct product_sizes *p)
+{
+    size_t end[PARTS];
+    const struct product product = {.m = p->m,
+                                    .n = p->n,
+                                    .k = p->k,
+                                    .a = product_columns(p->a, p->m),
+                                    .b = product_columns(p->b, p->n)};
+    struct product_sum sum = {.end = end,
+                              .parts = PARTS,
+                              .sum = p->sum,
+                              .ld = p->n,
+                              .scale = p->scale,
+                              .block = BLOCK,
+                              .limit = LIMIT,
+                              .outside = not_expected};
+    for (size_t i = 0; i < PARTS; i++)
+        end[i] = p->k * (i + 1) / PARTS;
+    product_sum(&product, &sum, p->scratch);
+}
+
+static void
 own(const struct product_sizes *p)
 {
+    if (p->sums) {
+        own_sums(p);
+        return;
+    }
     const struct product product = {
         .m = p->m,
         .n = p->n,
@@ -109,8 +150,17 @@ measure(const char *shape, struct product_sizes p, void (*f)(const struct produc
     p.a = fill(p.m * p.k, 13);
     p.b = fill(p.k * p.n, 11);
     p.c = fill(p.m * p.n, 7);
-    p.scratch = fill(product_scratch(p.m, p.n, p.k), 7);
+    p.scratch =
+        fill(p.sums ? product_sum_scratch(p.m, p.n, p.k) : product_scratch(p.m, p.n, p.k), 7);
+    p.scale = fill(p.m * p.n / BLOCK + 2, 1);
+    p.sum = calloc(p.m * p.n, sizeof *p.sum);
+    if (!p.sum)
+        exit(1);
+    for (size_t i = 0; i < p.m * p.n / BLOCK + 2; i++)
+        p.scale[i] = SCALE;
     f(&p);
+    for (size_t i = 0; p.sums && f == own && i < p.m * p.n; i++)
+        p.c[i] = (float)p.sum[i] / SCALE;
     verify(&p);
     double end = now() + BUDGET_S;
     while (tries < TRIES_MIN || (tries < TRIES_MAX && now() < end)) {
@@ -125,11 +175,14 @@ measure(const char *shape, struct product_sizes p, void (*f)(const struct produc
     free(p.b);
     free(p.c);
     free(p.scratch);
+    free(p.scale);
+    free(p.sum);
 }
 
 static void
 open_blas(void)
 {
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     char *(*name)(void) = NULL;
     if (library) {
@@ -158,13 +211,14 @@ main(int argc, char **argv)
     for (int i = 2; i < argc; i++) {
         char kind[3];
         struct product_sizes p = {0};
-        if (sscanf(argv[i], "%2[nt]:%zu:%zu:%zu", kind, &p.m, &p.n, &p.k) != 4 || !p.m || !p.n ||
-            !p.k) {
+        if (sscanf(argv[i], "%2[ntq]:%zu:%zu:%zu", kind, &p.m, &p.n, &p.k) != 4 || !p.m || !p.n ||
+            !p.k || kind[0] == 'q' || strcmp(kind, "nq") == 0) {
             fprintf(stderr, "bench_gemm: %s, expected KIND:M:N:K\n", argv[i]);
             return 2;
         }
         p.at = kind[0] == 't';
         p.bt = kind[1] == 't';
+        p.sums = kind[1] == 'q';
         measure(argv[i], p, ours ? own : blas);
     }
     return 0;

@@ -30,6 +30,9 @@ def shapes_of(model, shards):
             found += [("%s %s, forward" % (model, label), part, "nt:%d:%d:%d" % (rows, outputs, inputs)),
                       ("%s %s, dx" % (model, label), part, "nn:%d:%d:%d" % (rows, inputs, outputs)),
                       ("%s %s, dW" % (model, label), part, "tn:%d:%d:%d" % (outputs, inputs, rows))]
+            if part == "batch":
+                found += [("%s %s, dW as we train: integers of 12 shards; the others: floats of all" % (model, label), part,
+                           "tq:%d:%d:%d" % (outputs, inputs, rows))]
     return found
 
 
@@ -83,7 +86,7 @@ def products(programs, options, work):
 
 def row(results, name, part, shape):
     kind, *sizes = shape.split(":")
-    rows = int(sizes[2 if kind == "tn" else 0])
+    rows = int(sizes[2 if kind[0] == "t" else 0])
     ours, blas, torch = (results[family, shape] for family in ("ours", "OpenBLAS", "PyTorch"))
     goal = 0.9 if part == "batch" else 1.2 if 16 <= rows <= 64 else None
     medians = ["%.0f" % statistics.median(r.values()) if r else "–" for r in (ours, blas, torch)]
