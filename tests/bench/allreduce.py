@@ -16,8 +16,9 @@ class Contenders:
         self.where, self.work, self.table = where, work, {}
         self.port = 20000
         if "bench_allreduce" in programs:
-            setting = {"BENCH_INTERFACE": where.interface()}
-            self.table["meshnode"] = (setting, self.ours(programs["bench_allreduce"]))
+            setting, commands = {"BENCH_INTERFACE": where.interface()}, self.ours(programs["bench_allreduce"])
+            self.table["meshnode"] = (setting, commands)
+            self.table["meshnode-auto"] = ({**setting, "BENCH_SERVERS": "65"}, commands)  # mesh.servers: auto
         if "tcp" in programs:
             for mode in ("poll", "thread"):
                 self.table["tcp-" + mode] = ({"MODE": mode}, self.tcp(programs["tcp"]))
@@ -103,16 +104,14 @@ def allreduce_table(results, ranks, goals):
     sizes = sorted({b for (_, r, b) in results if r == ranks})
     names = list(dict.fromkeys(n for (n, r, _) in results if r == ranks))
     rows = []
-    for name in sorted(names, key=lambda n: (n != "meshnode", n)):
+    for name in sorted(names, key=lambda n: (not n.startswith("meshnode"), n)):
         cells = [results.get((name, ranks, b)) for b in sizes]
         rows.append([name] + [microseconds(statistics.median(c.values())) if c else "–" for c in cells])
     for prefix, (label, goal) in goals.items():
-        cells = []
-        for size in sizes:
-            other = best(results, prefix, ranks, size)[1]
-            mine = results.get(("meshnode", ranks, size), {})
-            cells.append(judged(ratio(other, mine), *goal(size)))
-        rows.append(["*" + label + "*"] + cells)
+        for mine, way in (("meshnode", ""), ("meshnode-auto", ", `mesh.servers: auto`")):
+            cells = [judged(ratio(best(results, prefix, ranks, size)[1], results.get((mine, ranks, size), {})), *goal(size))
+                     for size in sizes if (mine, ranks, size) in results]
+            rows += [["*" + label + way + "*"] + cells] if cells else []
     print("%d processes, median time\n" % ranks)
     table([""] + [size_name(b) for b in sizes], rows)
 
