@@ -237,6 +237,14 @@ exact_take(const struct exact *exact, const int16_t *exponent, const int32_t *su
     return check_from(sums, first);
 }
 
+uint32_t
+exact_read_block(const struct exact *exact, int exponent, const int32_t *q, size_t n, float factor,
+                 float *g)
+{
+    struct check_sums sums;
+    return SIMD_PICK(exact_take)(g, q, n, factor * scale_of(clamp(exponent) - exact->bits), &sums);
+}
+
 /* Lift what lies too far below the largest exponent of its tensor. */
 void
 exact_floor(const struct exact *exact, int16_t *exponent)

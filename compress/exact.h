@@ -87,6 +87,11 @@ void exact_read(const struct exact *exact, const int16_t *exponent, const int32_
 uint64_t exact_take(const struct exact *exact, const int16_t *exponent, const int32_t *sum,
                     size_t block, float *g, uint32_t *bits);
 
+/* g[n] = q[n] * factor, as floats: elements of one block, in this exponent, by themselves. Returns what exact_follow_bits
+ * wants. */
+uint32_t exact_read_block(const struct exact *exact, int exponent, const int32_t *q, size_t n,
+                          float factor, float *g);
+
 /* Computes the next exponents from a committed sum[total] without overflow: first exact_follow for blocks [block, end),
  * each block once; then exact_floor for all. */
 void exact_follow(const struct exact *exact, const int32_t *sum, size_t block, size_t end,

@@ -57,6 +57,12 @@ struct proto_node {
     uint64_t incarnation; /* start time in ns mixed with random bits; rises with every start */
 };
 
+static inline bool
+proto_node_equal(struct proto_node a, struct proto_node b)
+{
+    return a.id == b.id && a.incarnation == b.incarnation;
+}
+
 struct proto_endpoint {
     char host[PROTO_HOST_MAX]; /* name or address; IPv6 without brackets */
     uint16_t control_port;     /* 1..65535 */
@@ -250,6 +256,20 @@ struct proto_replica {
     uint64_t
         cut; /* the sender rests for this checkpoint; from the leader: all are to; 0: it does not */
     uint64_t saved; /* the last one that it has saved, or began with; 0: none */
+    uint64_t phase; /* of this plan */
+    uint64_t
+        without; /* id of a node that is connected, does not answer, and is left out; 0: nobody */
+    /* shards that another start of a node has computed, as far as is known; id 0: none. Each message tells the next
+     * one: so all hear of those that are dead */
+    uint64_t start_id, start_incarnation, start_units;
+};
+
+/* One shard of the test part. node/train/gossip_score.h says which evaluations there are. */
+struct proto_score {
+    uint64_t evaluation;
+    uint16_t shard;
+    uint64_t loss;    /* its sum, in units of 2^-24; UINT64_MAX: it is not finite */
+    uint64_t correct; /* labels */
 };
 
 enum proto_ask_kind {
@@ -422,6 +442,7 @@ struct proto_msg {
         struct proto_applied applied;
         struct proto_take take;
         struct proto_lease lease;
+        struct proto_score score;
     };
 };
 

@@ -37,8 +37,9 @@
  * exact copies of all members and divides by the weights. This is the model; the others copy it (gossip_copy.c).
  *
  * The files: gossip_graph.c who with whom; gossip_flow.c the arithmetic; gossip_link.c links and taking; gossip_give.c
- * giving; gossip_settle.c what is under way; gossip_copy.c copies; gossip_plan.c ranks; gossip_cut.c checkpoints;
- * gossip_run.c phases and stages; gossip_engine.c the engine's table. */
+ * giving; gossip_settle.c what is under way; gossip_count.c how much all have computed; gossip_wait.c who does not
+ * answer; gossip_copy.c copies; gossip_plan.c ranks; gossip_cut.c checkpoints; gossip_run.c phases and stages;
+ * gossip_engine.c the engine's table. */
 #ifndef MESH_GOSSIP_H
 #define MESH_GOSSIP_H
 
@@ -56,10 +57,15 @@ enum {
     GOSSIP_VOID_US = 20000,        /* after a void flow, the next ASK waits so long */
     GOSSIP_RETRY_US = 300000,      /* an ASK without an answer is settled after this time, */
     GOSSIP_RETRY_MAX_US = 8000000, /* then after twice the time, and so on */
-    GOSSIP_HUNG_US = 2000000,      /* a member computes for so long, beside four steps: it hangs */
-    GOSSIP_SAVE_US = 30000000,     /* between two cuts, if nobody says how many steps, */
-    GOSSIP_SAVE_SHARE = 20,        /* and at least so many times as long as the last one took */
-    GOSSIP_CUT_MAX_US = 60000000,  /* who does not come to rest in this time goes without */
+    GOSSIP_PATIENCE_US =
+        400000,          /* a member that owes something is silent for so long: it is left out, */
+    GOSSIP_SLOW_MAX = 7, /* or, if it did answer later, for so many times twice as long, at most */
+    GOSSIP_OUT_US = 1000000,      /* first for so long, */
+    GOSSIP_OUT_MAX_US = 60000000, /* then for twice the time, and so on */
+    GOSSIP_STARTS = 128,          /* starts of nodes whose counts are remembered */
+    GOSSIP_SCORES = 8,            /* of this node are told at a time, at most */
+    GOSSIP_HUNG_US = 2000000,     /* a member computes for so long, beside four steps: it hangs */
+    GOSSIP_CUT_MAX_US = 60000000, /* who does not come to rest in this time goes without */
 };
 
 /* What happened to the values, for the journal: told before any message says so. With the job, these are enough to
@@ -101,11 +107,18 @@ struct gossip_task {
     uint64_t total; /* shards that the whole mesh has computed, as far as is known: for schedules */
 };
 
+/* What a start of a node has computed: one node is another one after each start. */
+struct gossip_start {
+    struct proto_node node;
+    uint64_t units; /* shards; 0: unused */
+};
+
 /* What a checkpoint has of the values. */
 struct gossip_saved {
-    uint64_t cut, step, total; /* as in struct gossip */
-    const int64_t *values;     /* [count] */
-    const int64_t *weight;     /* [parts] */
+    uint64_t cut, step, total;         /* as in struct gossip */
+    const int64_t *values;             /* [count] */
+    const int64_t *weight;             /* [parts] */
+    const struct gossip_start *starts; /* [GOSSIP_STARTS + 1] with that of the node that saves */
 };
 
 struct gossip_trainer {
@@ -118,6 +131,10 @@ struct gossip_trainer {
     void (*note)(void *ctx, const struct gossip_note *note); /* NULL: nobody keeps a journal */
     /* Save this, and the trainer's own state: it computes nothing meanwhile. NULL: nobody saves. */
     void (*save)(void *ctx, const struct gossip_saved *saved);
+    /* What this node's evaluations came to, for all others; false: there is no more. And what those of another node
+     * did; the shard is one of the job. NULL: nobody evaluates. */
+    bool (*scored)(void *ctx, struct proto_score *out);
+    void (*hear_score)(void *ctx, const struct proto_score *score);
 };
 
 struct gossip_config {
@@ -155,8 +172,9 @@ struct gossip_part {
     uint64_t got_plan, got_phase; /* for this phase */
     /* as giver */
     uint64_t given;
-    int slot;                /* where flow `given` is kept; -1: it is not */
-    bool nothing;            /* flow `given` was void */
+    uint64_t gave_plan, gave_phase; /* the last one that was not void was for this phase */
+    int slot;                       /* where flow `given` is kept; -1: it is not */
+    bool nothing;                   /* flow `given` was void */
     bool fresh;              /* the link is new to us: the first ASK says how many were given */
     bool waits;              /* an ASK waits, */
     struct proto_ask ask;    /* this one, */
@@ -169,7 +187,13 @@ struct gossip_link {
     struct awake used_at;
     struct awake retry_at; /* when what is under way is settled */
     uint64_t retry_us;
-    struct awake ask_at;       /* no ASK before, since the last one was in vain */
+    struct awake ask_at;     /* no ASK before, since the last one was in vain */
+    struct awake heard_at;   /* when something came of it that counts */
+    struct awake owes_since; /* it owed nothing until then */
+    struct awake out_until;  /* it is left out, */
+    uint64_t out_us;         /* for so long */
+    struct awake out_at;     /* when that began */
+    unsigned slow;           /* so often it was only slow: the next time waits twice as long each */
     struct gossip_part *parts; /* [part_count] */
 };
 
@@ -182,8 +206,8 @@ struct gossip_slot {
 
 /* What a peer last said of itself. */
 struct gossip_peer {
-    struct proto_node node; /* who said it; id 0: nobody */
-    bool known;             /* in this session */
+    bool known;   /* in this session */
+    bool refused; /* what it said could not be */
     struct proto_replica said;
 };
 
@@ -229,10 +253,12 @@ struct gossip_copy {
 struct gossip {
     enum gossip_stage stage;
     uint64_t step;         /* the next one here */
-    uint64_t units, total; /* shards computed here, and by all as far as known; */
-    uint64_t elsewhere;    /* by nodes that are not in `of` */
-    uint64_t result;       /* its hash */
-    uint64_t begun;        /* `total` when this node began */
+    uint64_t units, total; /* shards computed here, and by all as far as known */
+    uint64_t base; /* before all starts that count: by those that this node's values come from */
+    struct gossip_start starts[GOSSIP_STARTS + 1]; /* other ones; the last: this one, as saved */
+    unsigned start_next;                           /* to be told */
+    uint64_t result;                               /* its hash */
+    uint64_t begun;                                /* `total` when this node began */
     /* Checkpoints: the one that this node rests for, 0: none; the last one; how far the mesh was then, and when; since
      * when the leader waits for one, and how long it did. */
     uint64_t cut, saved, saved_step;
@@ -267,7 +293,8 @@ struct gossip {
     uint64_t shared;  /* flows given or taken */
     uint64_t lost;    /* flows to nodes that were away, whose place was needed */
     uint64_t damaged; /* messages with a wrong check */
-    uint64_t told_plan, told_cut, told_saved;
+    uint64_t without; /* id of the node that this one leaves out; 0: nobody */
+    uint64_t told_plan, told_cut, told_saved, told_without;
     enum gossip_stage told_stage;
 };
 
@@ -348,6 +375,29 @@ bool gossip_copy_other(const struct gossip *g, const struct core *core);
 /* The plan has changed: a mean that was being made is void. */
 void gossip_copy_break(struct gossip *g, const struct core *core);
 
+/* --- gossip_count.c ------------------------------------------------------------------------------- */
+
+/* More than this cannot be computed, nor told by a node that does as it should: shards, and steps. */
+uint64_t gossip_count_most(const struct core *core);
+/* This start of a node says, or another one says of it, that it has computed so many shards. */
+void gossip_count_hear(struct gossip *g, const struct core *core, struct proto_node node,
+                       uint64_t units);
+/* g->total is at least what all known starts have computed. */
+void gossip_count_add(struct gossip *g);
+/* The next start to tell the others of; units 0: there is none. */
+struct gossip_start gossip_count_tell(struct gossip *g);
+/* Where a node begins that joins now: the lower median of what those say who train. One that lies moves it only between
+ * what others say. */
+void gossip_count_join(const struct gossip *g, const struct core *core, uint64_t *step,
+                       uint64_t *total);
+
+/* --- gossip_wait.c -------------------------------------------------------------------------------- */
+
+/* Who stays connected and does not answer is left out. */
+void gossip_wait_tick(struct gossip *g, const struct core *core);
+/* Who cannot be in a plan, by what all say: bit i is peers[i], bit PEERS_MAX this node. */
+uint64_t gossip_wait_left_out(const struct gossip *g, const struct core *core);
+
 /* --- gossip_plan.c -------------------------------------------------------------------------------- */
 
 /* Makes, repeats or drops a plan. True: another plan, or none, is in force. */
@@ -404,10 +454,37 @@ static inline int
 gossip_rank(const struct gossip *g, struct proto_node node)
 {
     for (size_t r = 0; g->plan.active && r < g->plan.now.count; r++)
-        if (g->plan.now.members[r].node.id == node.id &&
-            g->plan.now.members[r].node.incarnation == node.incarnation)
+        if (proto_node_equal(g->plan.now.members[r].node, node))
             return (int)r;
     return -1;
+}
+
+/* Is the other end of the link left out now? */
+static inline bool
+gossip_link_out(const struct gossip_link *link, struct awake now)
+{
+    return awake_before(now, link->out_until);
+}
+
+/* Does this node leave out `node` now? */
+static inline bool
+gossip_wait_out(const struct gossip *g, struct proto_node node, struct awake now)
+{
+    for (int l = 0; l < GOSSIP_LINKS; l++)
+        if (proto_node_equal(g->links[l].node, node))
+            return gossip_link_out(&g->links[l], now);
+    return false;
+}
+
+/* Something came from the other end that it owed. */
+static inline void
+gossip_wait_heard(struct gossip_link *link, struct awake now)
+{
+    link->heard_at = now;
+    if (!gossip_link_out(link, now))
+        return;
+    link->out_until = now; /* it is back */
+    link->slow += link->slow < GOSSIP_SLOW_MAX;
 }
 
 static inline struct gossip_graph

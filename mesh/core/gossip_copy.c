@@ -13,8 +13,8 @@ says(const struct gossip *g, const struct core *core, int i, enum gossip_stage f
      enum gossip_stage to)
 {
     const struct gossip_peer *peer = &g->of[i];
-    return view_usable(core, i) && peer->known && peer->said.stage >= from &&
-           peer->said.stage <= to;
+    return view_usable(core, i) && !gossip_wait_out(g, core->peers.peers[i].node, core->awake) &&
+           peer->known && peer->said.stage >= from && peer->said.stage <= to;
 }
 
 /* --- Sending ------------------------------------------------------------------------------------- */
@@ -272,12 +272,12 @@ choose(struct gossip *g, const struct core *core)
 static void
 joined(struct gossip *g, const struct core *core)
 {
-    const struct proto_replica *said = &g->of[peers_find(core, g->copy.from)].said;
+    uint64_t total;
     gossip_flow_set(g->values, core->config.own, core->config.gossip->count);
     g->copy.what = GOSSIP_FETCH_NONE;
     g->stage = GOSSIP_TRAINING;
-    g->step = said->step;
-    g->total = said->known > g->total ? said->known : g->total;
+    gossip_count_join(g, core, &g->step, &total);
+    g->total = total > g->total ? total : g->total;
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_ADOPTED,
                                                      .peer = g->copy.from,
                                                      .step = g->step,
@@ -338,6 +338,7 @@ gossip_copy_on_flow(struct gossip *g, const struct core *core, int i, const stru
         flow->weight > (uint64_t)GOSSIP_WEIGHT_MAX)
         return;
     take(g, core, flow, frame->data);
+    gossip_wait_heard(gossip_link_of(g, core, core->peers.peers[i].node), core->awake);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_GOT,
                                                      .peer = core->peers.peers[i].node,
                                                      .number = flow->number,

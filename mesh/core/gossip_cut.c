@@ -19,11 +19,10 @@ progress(const struct gossip *g, const struct core *core)
 static bool
 due(const struct gossip *g, const struct core *core)
 {
-    uint64_t every = core->config.gossip->save_every, us = GOSSIP_SAVE_SHARE * g->cut_us;
+    uint64_t every = core->config.gossip->save_every;
     if (every > 0)
         return progress(g, core) / every > g->saved_step / every;
-    return awake_reached(core->awake,
-                         awake_after(g->saved_at, us > GOSSIP_SAVE_US ? us : GOSSIP_SAVE_US));
+    return core_save_due(core, g->saved_at, g->cut_us);
 }
 
 static const struct proto_replica *
@@ -98,12 +97,13 @@ all_rest(const struct gossip *g, const struct core *core)
 static void
 save(struct gossip *g, const struct core *core)
 {
-    const struct gossip_saved saved = {g->cut, g->step, g->total, g->values, g->weight};
+    const struct gossip_saved saved = {g->cut, g->step, g->total, g->values, g->weight, g->starts};
     const struct gossip_config *config = core->config.gossip;
     assert(g->cut != 0 && !g->computing);
     g->saved = g->cut;
     g->saved_step = progress(g, core);
     g->saved_at = core->awake;
+    g->starts[GOSSIP_STARTS] = (struct gossip_start){core->config.self, g->units};
     gossip_note(&core->config,
                 &(struct gossip_note){.event = GOSSIP_SAVED, .number = g->cut, .step = g->step});
     config->trainer->save(config->trainer_ctx, &saved);
@@ -148,6 +148,9 @@ gossip_cut_begin(struct gossip *g, const struct core *core)
         g->step = saved->step;
         g->total = saved->total;
         g->saved = saved->cut;
+        g->base = 0;
+        for (int k = 0; k <= GOSSIP_STARTS; k++)
+            gossip_count_hear(g, core, saved->starts[k].node, saved->starts[k].units);
     }
     g->saved_step = progress(g, core);
     g->saved_at = core->awake;

@@ -90,7 +90,7 @@ on_step(struct core *core)
     if (g->stage != GOSSIP_START)
         gossip_step(g, core);
     if (g->told_plan != g->plan.hash || g->told_stage != g->stage || g->told_cut != g->cut ||
-        g->told_saved != g->saved)
+        g->told_saved != g->saved || g->told_without != g->without)
         core_tell(core);
 }
 
@@ -98,24 +98,45 @@ static void
 on_tick(struct core *core)
 {
     gossip_settle_tick(core->gossip, core);
+    gossip_wait_tick(core->gossip, core);
 }
 
 /* --- Messages ------------------------------------------------------------------------------------ */
 
+/* It counts more than the job has. Says so the first time: it may come with every heartbeat. */
+static void
+refuse(const struct core *core, int i, const struct proto_replica *said)
+{
+    char who[PROTO_WHO_MAX];
+    if (core->gossip->of[i].refused)
+        return;
+    core->gossip->of[i].refused = true;
+    report_who(core, i, who);
+    core_log(core, 3,
+             "%s says that it is in stage %u at step %llu and has computed %llu shards, another "
+             "node %llu; "
+             "there are %d stages, and this job has at most %llu shards: it is left out",
+             who, said->stage, (unsigned long long)said->step, (unsigned long long)said->units,
+             (unsigned long long)said->start_units, GOSSIP_STAGES,
+             (unsigned long long)gossip_count_most(core));
+}
+
 static void
 on_replica(struct gossip *g, const struct core *core, int i, const struct proto_replica *said)
 {
-    struct gossip_peer *peer = &g->of[i];
-    if (said->stage >= GOSSIP_STAGES)
+    uint64_t most = gossip_count_most(core);
+    bool sound = said->stage < GOSSIP_STAGES && said->units <= most && said->step <= most &&
+                 said->start_units <= most;
+    if (!sound) { /* without a word of it, no plan has it as a member */
+        refuse(core, i, said);
+        g->of[i].known = false;
         return;
-    if (!core_node_equal(peer->node, core->peers.peers[i].node)) {
-        g->elsewhere += peer->said.units;
-        /* In `elsewhere` already: this node was forgotten, or came after us from whom this node took the count. */
-        g->elsewhere -= said->units < g->elsewhere ? said->units : g->elsewhere;
     }
-    peer->node = core->peers.peers[i].node;
-    peer->said = *said;
-    peer->known = true;
+    g->of[i].said = *said;
+    g->of[i].known = true;
+    gossip_count_hear(g, core, core->peers.peers[i].node, said->units);
+    gossip_count_hear(g, core, (struct proto_node){said->start_id, said->start_incarnation},
+                      said->start_units);
 }
 
 static void
@@ -124,6 +145,10 @@ on_message(struct core *core, int i, const struct proto_msg *msg)
     struct gossip *g = core->gossip;
     if (msg->type == PROTO_REPLICA)
         on_replica(g, core, i, &msg->replica);
+    const struct gossip_config *config = core->config.gossip;
+    if (msg->type == PROTO_SCORE && config->trainer->hear_score &&
+        msg->score.shard < core->config.shards)
+        config->trainer->hear_score(config->trainer_ctx, &msg->score);
     if (msg->type == PROTO_PLAN && gossip_plan_on_plan(g, core, i, &msg->plan)) {
         g->stage = g->stage == GOSSIP_NEW ? GOSSIP_TRAINING : g->stage;
         gossip_plan_changed(g, core);
@@ -148,9 +173,11 @@ on_flow(struct core *core, int i, const struct proto_flow *flow, const struct co
     struct gossip *g = core->gossip;
     if (flow->to != core->config.self.incarnation && !core_mutant(MUTANT_GOSSIP_GHOST))
         return;
+    /* Members of a cut have settled what is between them. What another node sends now it sends again. */
+    bool rests = g->cut && g->stage == GOSSIP_QUIET;
     if (flow->kind >= PROTO_FLOW_COPY)
         gossip_copy_on_flow(g, core, i, flow, frame);
-    else if (g->stage < GOSSIP_ENDING) /* a result does not change */
+    else if (g->stage < GOSSIP_ENDING && !rests) /* a result does not change */
         gossip_link_on_flow(g, core, i, flow, frame);
 }
 
@@ -208,9 +235,10 @@ on_applied(struct core *core, const struct core_state *now)
     for (size_t p = 0; p < g->part_count; p++)
         g->weight[p] = GOSSIP_ONE;
     g->step = now->round;
-    g->total = g->step * core->config.shards;
+    g->total = (now->done ? core->config.gossip->steps : g->step) * core->config.shards;
+    g->base = g->total;
     gossip_cut_begin(g, core);
-    g->begun = g->elsewhere = g->total;
+    g->begun = g->total;
     g->stage = GOSSIP_NEW;
     core->started_at = g->plan.idle_at = core->awake;
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_BEGAN, .step = g->step});
@@ -226,9 +254,22 @@ sayable(uint64_t count)
 }
 
 static void
+tell_scores(const struct core *core)
+{
+    const struct gossip_config *config = core->config.gossip;
+    struct proto_msg msg = {.type = PROTO_SCORE};
+    for (int k = 0; k < GOSSIP_SCORES && config->trainer->scored; k++) {
+        if (!config->trainer->scored(config->trainer_ctx, &msg.score))
+            return;
+        peers_send_all(core, &msg);
+    }
+}
+
+static void
 on_beat_out(const struct core *core, struct proto_heartbeat *beat)
 {
     struct gossip *g = core->gossip;
+    struct gossip_start start = gossip_count_tell(g);
     struct proto_msg msg = {.type = PROTO_REPLICA,
                             .replica = {.plan_hash = g->plan.hash,
                                         .stage = (uint16_t)g->stage,
@@ -237,7 +278,12 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
                                         .known = sayable(g->total),
                                         .result = g->result,
                                         .cut = g->cut,
-                                        .saved = g->saved}};
+                                        .saved = g->saved,
+                                        .phase = sayable(g->phase),
+                                        .without = g->without,
+                                        .start_id = start.node.id,
+                                        .start_incarnation = start.node.incarnation,
+                                        .start_units = start.units}};
     beat->round = sayable(g->step);
     beat->idle = !g->plan.active;
     beat->done = g->stage == GOSSIP_DONE;
@@ -246,7 +292,9 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
     g->told_stage = g->stage;
     g->told_cut = g->cut;
     g->told_saved = g->saved;
+    g->told_without = g->without;
     peers_send_all(core, &msg);
+    tell_scores(core);
 }
 
 static void
@@ -266,11 +314,19 @@ on_peer_up(struct core *core, int i)
 static void
 on_peer_forget(struct core *core, int i)
 {
-    core->gossip->elsewhere += core->gossip->of[i].said.units;
     core->gossip->of[i] = (struct gossip_peer){.known = false};
 }
 
 /* --- Questions ----------------------------------------------------------------------------------- */
+
+/* It has another result: one of the two is going to copy the other's. */
+static bool
+differs(const struct core *core, int i)
+{
+    const struct gossip_peer *peer = &core->gossip->of[i];
+    return peer->known && peer->said.stage == GOSSIP_DONE &&
+           peer->said.result != core->gossip->result;
+}
 
 static bool
 may_end(const struct core *core)
@@ -278,7 +334,7 @@ may_end(const struct core *core)
     if (core->gossip->stage != GOSSIP_DONE || gossip_copy_other(core->gossip, core))
         return false;
     for (int i = 0; i < core->peers.high; i++)
-        if (!core->view.of[i].beat.done &&
+        if ((!core->view.of[i].beat.done || differs(core, i)) &&
             view_lags(core, i, core->gossip->copy.sent_at, core->gossip->compute_us))
             return false;
     return true;

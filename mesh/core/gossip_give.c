@@ -63,7 +63,8 @@ free_slot(struct gossip *g, const struct core *core)
         bool keeps = false;
         for (size_t p = 0; link->node.id && p < g->part_count; p++)
             keeps = keeps || link->parts[p].slot >= 0;
-        if (keeps && peers_find(core, link->node) < 0 &&
+        int i = keeps ? peers_find(core, link->node) : -1;
+        if (keeps && (i < 0 || gossip_link_out(link, core->awake)) &&
             (!away || awake_before(link->used_at, away->used_at)))
             away = link;
     }
@@ -113,6 +114,9 @@ give(struct gossip *g, const struct core *core, int i, struct gossip_link *link,
     compute_flow(g, core, slot, body);
     gossip_link_retry_later(core, link);
     part->slot = s;
+    part->gave_plan = ask->plan_hash;
+    part->gave_phase = ask->phase;
+    gossip_wait_heard(link, core->awake);
     part->given = ask->number;
     part->nothing = false;
     g->shared++;
@@ -240,8 +244,10 @@ gossip_give_on_ask(struct gossip *g, const struct core *core, int i, const struc
     if (part->fresh)
         part->given = ask->number - (ask->kind != PROTO_ASK_TAKEN);
     part->fresh = false;
-    if (ask->kind == PROTO_ASK_TAKEN && ask->number == part->given)
+    if (ask->kind == PROTO_ASK_TAKEN && ask->number == part->given && part->slot >= 0) {
+        gossip_wait_heard(link, core->awake);
         gossip_link_drop_kept(g, part);
+    }
     if (ask->kind == PROTO_ASK_SETTLE &&
         (ask->number == part->given || ask->number == part->given + 1))
         on_settle(g, core, i, link, ask);

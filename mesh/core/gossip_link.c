@@ -88,7 +88,10 @@ gossip_link_of(struct gossip *g, const struct core *core, struct proto_node node
     link->mine = ++g->link_next;
     link->retry_us = 0;
     link->ask_at = (struct awake){0};
-    link->used_at = core->awake;
+    link->used_at = link->owes_since = core->awake;
+    link->heard_at = link->out_until = link->out_at = (struct awake){0};
+    link->slow = 0;
+    link->out_us = 0;
     return link;
 }
 
@@ -258,6 +261,7 @@ take(struct gossip *g, const struct core *core, struct gossip_link *link,
     measure(g, core, link, flow, body);
     g->shared++;
     part->got = true;
+    gossip_wait_heard(link, core->awake);
     part->got_plan = part->plan;
     part->got_phase = part->phase;
     if (g->on && part->plan == g->plan.hash && part->phase == g->phase && g->takes_left > 0)

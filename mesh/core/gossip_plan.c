@@ -30,7 +30,8 @@ wants_in(const struct gossip *g, const struct core *core, int i)
     enum gossip_stage first = g->total > g->begun ? GOSSIP_TRAINING : GOSSIP_NEW;
     bool fits = peer->said.stage != GOSSIP_NEW || peer->said.saved == g->saved;
     return view_usable(core, i) && peer->known && peer->said.stage >= first && fits &&
-           peer->said.stage <= GOSSIP_QUIET && !hangs(g, core, i);
+           peer->said.stage <= GOSSIP_QUIET && !hangs(g, core, i) &&
+           !gossip_wait_out(g, core->peers.peers[i].node, core->awake);
 }
 
 static uint64_t
@@ -39,13 +40,13 @@ id_of(const struct core *core, int i)
     return i < 0 ? core->config.self.id : core->peers.peers[i].node.id;
 }
 
-/* The next peer in the order of ids after `id`, or -1. */
+/* The next peer in the order of ids after `id`, or -1; `left_out`: peers that are not meant. */
 static int
-next_by_id(const struct gossip *g, const struct core *core, uint64_t id)
+next_by_id(const struct gossip *g, const struct core *core, uint64_t left_out, uint64_t id)
 {
     int best = -1;
     for (int i = 0; i < core->peers.high; i++)
-        if (wants_in(g, core, i) && id_of(core, i) > id &&
+        if (wants_in(g, core, i) && !(left_out >> i & 1) && id_of(core, i) > id &&
             (best < 0 || id_of(core, i) < id_of(core, best)))
             best = i;
     return best;
@@ -69,8 +70,10 @@ static struct choice
 choose(const struct gossip *g, const struct core *core)
 {
     struct choice choice = {.count = 1, .peer = {-1}};
-    uint64_t id = core->config.self.id;
-    for (int i; (i = next_by_id(g, core, id)) >= 0; id = id_of(core, i))
+    uint64_t id = core->config.self.id, left_out = gossip_wait_left_out(g, core);
+    if (left_out >> PEERS_MAX & 1)
+        return choice; /* it is this node: alone */
+    for (int i; (i = next_by_id(g, core, left_out, id)) >= 0; id = id_of(core, i))
         if (hears_all(core, &choice, i))
             choice.peer[choice.count++] = i;
     return choice;
@@ -79,7 +82,7 @@ choose(const struct gossip *g, const struct core *core)
 static bool
 lowest(const struct gossip *g, const struct core *core)
 {
-    int first = next_by_id(g, core, 0);
+    int first = next_by_id(g, core, gossip_wait_left_out(g, core), 0);
     return first < 0 || id_of(core, first) > core->config.self.id;
 }
 
@@ -122,13 +125,18 @@ ours(const struct core *core, struct proto_node node)
     return core_node_equal(node, core->config.self);
 }
 
-/* Are all others there? */
+/* Are all others there, and does nobody leave out another one? */
 static bool
-whole(const struct core *core, const struct proto_plan *plan)
+whole(const struct gossip *g, const struct core *core, const struct proto_plan *plan)
 {
+    uint64_t left_out = gossip_wait_left_out(g, core);
+    if (plan->count > 1 && left_out >> PEERS_MAX & 1)
+        return false;
     for (size_t r = 0; r < plan->count; r++) {
         int i = ours(core, plan->members[r].node) ? -1 : peers_find(core, plan->members[r].node);
-        if (!ours(core, plan->members[r].node) && (i < 0 || !view_usable(core, i)))
+        if (!ours(core, plan->members[r].node) &&
+            (i < 0 || !view_usable(core, i) ||
+             gossip_wait_out(g, core->peers.peers[i].node, core->awake) || (left_out >> i & 1)))
             return false;
     }
     return true;
@@ -220,7 +228,9 @@ lead(struct gossip *g, const struct core *core)
 {
     bool hungry = !g->plan.active && awake_since(core->awake, g->plan.idle_at) > CORE_STARVED_US;
     bool mine = g->plan.active && ours(core, g->plan.now.leader);
-    if ((!lowest(g, core) && !hungry && !mine) || gossip_plan_waits(g, core))
+    bool alone =
+        gossip_wait_left_out(g, core) >> PEERS_MAX & 1; /* no other one has us in its plan */
+    if ((!lowest(g, core) && !hungry && !mine && !alone) || gossip_plan_waits(g, core))
         return false;
     struct choice choice = choose(g, core);
     if (same(g, core, &choice) && !repeat(g, core, &choice))
@@ -234,7 +244,7 @@ gossip_plan_step(struct gossip *g, const struct core *core)
 {
     bool before = g->plan.active;
     bool part = g->stage >= GOSSIP_NEW && g->stage <= GOSSIP_QUIET;
-    if (before && (!part || !whole(core, &g->plan.now))) {
+    if (before && (!part || !whole(g, core, &g->plan.now))) {
         bury(g, core);
         g->plan.aborts++;
     }
@@ -265,7 +275,7 @@ gossip_plan_on_plan(struct gossip *g, const struct core *core, int from,
             rank = (int)r;
     bool part = g->stage >= GOSSIP_NEW && g->stage <= GOSSIP_QUIET;
     if (!part || rank < 0 || !core_node_equal(plan->leader, core->peers.peers[from].node) ||
-        !precedes(g, plan) || gossip_plan_was(g, proto_plan_hash(plan)) || !whole(core, plan))
+        !precedes(g, plan) || gossip_plan_was(g, proto_plan_hash(plan)) || !whole(g, core, plan))
         return false;
     adopt(g, core, plan, (unsigned)rank);
     return true;

@@ -7,39 +7,13 @@
 
 /* --- How far all are ----------------------------------------------------------------------------- */
 
-static void
-count(struct gossip *g)
-{
-    uint64_t units = g->units + g->elsewhere;
-    if (g->stage < GOSSIP_TRAINING)
-        return;
-    for (int i = 0; i < PEERS_MAX; i++)
-        units += g->of[i].said.units;
-    if (units > g->total)
-        g->total = units;
-}
-
-/* Does a member of the plan say that all was computed? */
-static bool
-told_so(const struct gossip *g, const struct core *core)
-{
-    for (size_t r = 0; g->plan.active && r < g->plan.now.count; r++) {
-        int i = peers_find(core, g->plan.now.members[r].node);
-        if (r != g->plan.rank && i >= 0 && g->of[i].known && g->of[i].said.cut == 0 &&
-            g->of[i].said.stage >= GOSSIP_FROZEN)
-            return true;
-    }
-    return false;
-}
-
-/* Has this node done its part of the run? Without steps of all it is a count, which differs a little from node to node:
- * the first one that gets there ends it. */
+/* Has this node done its part of the run? Without steps of all it is a count, which differs a little from node to node. */
 static bool
 trained(const struct gossip *g, const struct core *core)
 {
     const struct gossip_config *config = core->config.gossip;
     if (config->async)
-        return g->total >= config->steps * core->config.shards || told_so(g, core);
+        return g->total >= config->steps * core->config.shards;
     return g->step >= config->steps;
 }
 
@@ -244,13 +218,12 @@ ahead(const struct gossip *g, const struct core *core)
 
 /* With push-sum nothing has to be copied: values and weight 0 become those of the neighbours by their flows. */
 static void
-join_empty(struct gossip *g, const struct core *core, const struct proto_replica *said)
+join_empty(struct gossip *g, const struct core *core)
 {
     memset(g->values, 0, core->config.gossip->count * sizeof *g->values);
     for (size_t p = 0; p < g->part_count; p++)
         g->weight[p] = core_mutant(MUTANT_GOSSIP_WEIGHT) ? GOSSIP_ONE : 0;
-    g->step = said->step;
-    g->total = said->known;
+    gossip_count_join(g, core, &g->step, &g->total);
     g->stage = GOSSIP_TRAINING;
     gossip_note(&core->config,
                 &(struct gossip_note){.event = GOSSIP_ADOPTED, .step = g->step, .total = g->total});
@@ -264,12 +237,10 @@ join(struct gossip *g, const struct core *core)
         g->stage = GOSSIP_NEW;
     if (g->stage != GOSSIP_NEW || i < 0)
         return;
-    g->elsewhere = g->of[i].said.known;
-    for (int j = 0; j < PEERS_MAX; j++)
-        g->elsewhere -= g->of[j].said.units < g->elsewhere ? g->of[j].said.units : g->elsewhere;
     g->stage = GOSSIP_JOINING;
+    g->base = 0; /* those that it joins count for themselves */
     if (core->config.gossip->push_sum)
-        join_empty(g, core, &g->of[i].said);
+        join_empty(g, core);
 }
 
 /* At rest: nobody computes any more, and nothing is under way to this node. */
@@ -301,7 +272,7 @@ void
 gossip_step(struct gossip *g, const struct core *core)
 {
     assert(g->stage != GOSSIP_START);
-    count(g);
+    gossip_count_add(g);
     join(g, core);
     if (gossip_plan_step(g, core))
         gossip_plan_changed(g, core);

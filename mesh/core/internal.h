@@ -211,10 +211,22 @@ report_who(const struct core *core, int i, char out[PROTO_WHO_MAX])
     return out;
 }
 
+/* Is a checkpoint by time due? The last one was made at `saved_at`, and took `took_us`. */
+static inline bool
+core_save_due(const struct core *core, struct awake saved_at, uint64_t took_us)
+{
+    enum {
+        SAVE_US = 30000000,
+        SHARE = 20
+    }; /* at least so long, and so many times as long as one takes */
+    uint64_t us = SHARE * took_us;
+    return awake_reached(core->awake, awake_after(saved_at, us > SAVE_US ? us : SAVE_US));
+}
+
 static inline bool
 core_node_equal(struct proto_node a, struct proto_node b)
 {
-    return a.id == b.id && a.incarnation == b.incarnation;
+    return proto_node_equal(a, b);
 }
 
 static inline bool

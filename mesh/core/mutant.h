@@ -117,6 +117,10 @@
     (UINT64_C(1) << 17) /* a checkpoint does not wait for the others to rest */
 #define MUTANT_GOSSIP_GHOST (UINT64_C(1) << 13) /* what was sent to a former process is taken */
 
+#define MUTANT_GOSSIP_PATIENCE (UINT64_C(1) << 9) /* who does not answer is waited for */
+#define MUTANT_GOSSIP_COUNT                                                                        \
+    (UINT64_C(1) << 8) /* what a start has computed counts whenever it is told */
+
 #ifdef MESHNODE_MUTANTS
 extern uint64_t core_mutants; /* those planted now, in every core; tests/support/mutant.c */
 #else

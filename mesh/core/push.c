@@ -31,12 +31,12 @@ start(struct core *core)
     if (!push)
         return -ENOMEM;
     assert(config->range_count >= 1 && config->range_count <= PUSH_RANGES_MAX);
-    assert(config->tickets >= 1 && config->shards >= 1 && config->group >= 1);
-    assert(config->first % config->shards == 0 && config->first < config->tickets);
+    assert(config->tickets >= 1 && config->per_step >= 1 && config->group >= 1);
+    assert(config->first % config->per_step == 0 && config->first < config->tickets);
     push->config = *config;
     push->source = -1;
     push->leases.tickets = config->tickets;
-    push->leases.shards = config->shards;
+    push->leases.per_step = config->per_step;
     push->leases.bound = config->bound;
     push->leases.done.floor = push->leases.end = push->saved = config->first;
     push->range = calloc(config->range_count, sizeof *push->range);

@@ -77,8 +77,6 @@ enum {
     PUSH_JOIN_US = 100000,   /* between two groups when nobody was lost */
     PUSH_ELECT_US = 2000000, /* the leader looks so often whether members have become slow, */
     PUSH_ELECT_AGAIN_US = 20000000, /* but not sooner after it has elected others */
-    PUSH_SAVE_US = 30000000,        /* between two cuts, if nobody says how many steps, */
-    PUSH_SAVE_SHARE = 20,           /* and at least so many times as long as the last one took */
     PUSH_CUT_MAX_US = 60000000,     /* who cannot get a cut in this time goes without */
     PUSH_PAST = 256,                /* groups that a node remembers */
 };
@@ -163,7 +161,7 @@ struct push_config {
     const struct push_trainer *trainer;
     void *trainer_ctx;
     uint64_t tickets;             /* of the run; 1.. */
-    unsigned shards;              /* tickets of a step; 1.. */
+    unsigned per_step;            /* tickets of a step; 1.. */
     uint64_t bound;               /* of staleness, in steps; PUSH_UNBOUND: none */
     unsigned group;               /* gradients of an update; 1.. */
     unsigned servers;             /* members that own ranges; 0: all */

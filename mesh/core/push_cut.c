@@ -14,15 +14,12 @@ static uint64_t
 next_cut(const struct push *push, const struct core *core)
 {
     const struct push_config *config = &push->config;
-    uint64_t each = config->save_every * config->shards, at = push->leases.end;
-    uint64_t us = PUSH_SAVE_SHARE * push->cut_us;
-    if (each == 0 &&
-        !awake_reached(core->awake,
-                       awake_after(push->saved_at, us > PUSH_SAVE_US ? us : PUSH_SAVE_US)))
+    uint64_t each = config->save_every * config->per_step, at = push->leases.end;
+    if (each == 0 && !core_save_due(core, push->saved_at, push->cut_us))
         return 0;
     if (each > 0 && (push->saved / each + 1) * each > at)
         at = (push->saved / each + 1) * each;
-    at = (at + config->shards - 1) / config->shards * config->shards;
+    at = (at + config->per_step - 1) / config->per_step * config->per_step;
     return at > push->saved && at < config->tickets ? at : 0;
 }
 

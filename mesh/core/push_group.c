@@ -352,8 +352,10 @@ lead(struct push *push, const struct core *core)
 {
     struct choice choice;
     choose(push, core, &choice);
-    if (!leads(push, core, &choice) || invited(push, core) || !gathered(push, core, &choice))
+    if (!leads(push, core, &choice) || invited(push, core) || !gathered(push, core, &choice)) {
+        push->left_out_at.us = 0;
         return PUSH_AS_BEFORE;
+    }
     enum change change = change_of(push, core, &choice);
     bool later = waits(push, core, &choice, change);
     bool others = change == NONE && push_elect_due(push, core);

@@ -176,8 +176,8 @@ end_of(const struct push_leases *leases)
     uint64_t floor = leases->done.floor, end = floor + PUSH_WINDOW;
     if (leases->bound != PUSH_UNBOUND) {
         uint64_t bound =
-            (floor / leases->shards + leases->bound + 1 + core_mutant(MUTANT_PUSH_BOUND)) *
-            leases->shards;
+            (floor / leases->per_step + leases->bound + 1 + core_mutant(MUTANT_PUSH_BOUND)) *
+            leases->per_step;
         end = bound < end ? bound : end;
     }
     end = leases->hold && leases->hold < end ? leases->hold : end;

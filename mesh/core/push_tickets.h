@@ -1,9 +1,9 @@
 /* push_tickets.h - tickets: which are done, and who computes which.
  *
- * A ticket is one shard of one step; ticket t is shard t % shards of step t / shards. A *set* has all tickets below its
- * floor, and some of the PUSH_WINDOW from there on. Nobody computes a ticket beyond that window, so a set is small. Each
- * range has the set of tickets that it has taken (push.h), and each node the set of those that are done: taken by all
- * ranges.
+ * A ticket is a part of the shards of one step; which, only the trainer knows. Ticket t is of step t / per_step. A *set* has
+ * all tickets below its floor, and some of the PUSH_WINDOW from there on. Nobody computes a ticket beyond that window, so a
+ * set is small. Each range has the set of tickets that it has taken (push.h), and each node the set of those that are done:
+ * taken by all ranges.
  *
  * The leader *leases* tickets. A ticket is leased to one member at a time, from the lowest one up. A member has up to
  * PUSH_HANDS tickets in hand: it pushes one, computes one, and reads for the next. With a bound (stale-synchronous
@@ -52,8 +52,8 @@ struct push_lessee {
 };
 
 struct push_leases {
-    uint64_t tickets; /* of the run */
-    unsigned shards;
+    uint64_t tickets;        /* of the run */
+    unsigned per_step;       /* tickets of a step */
     uint64_t bound;          /* steps, or PUSH_UNBOUND */
     uint64_t hold;           /* none from this one on is leased; 0: any may be */
     uint64_t end;            /* none from this one on was leased */

@@ -6,10 +6,9 @@
 
 /* Is it time to ask, for the first time or again? Then it is as if it was asked. */
 static bool
-due(const struct core *core, struct awake *asked_at)
+due(const struct core *core, struct awake *asked_at, uint64_t again_us)
 {
-    bool now =
-        asked_at->us == 0 || awake_reached(core->awake, awake_after(*asked_at, PUSH_AGAIN_US));
+    bool now = asked_at->us == 0 || awake_reached(core->awake, awake_after(*asked_at, again_us));
     if (now)
         *asked_at = core->awake;
     return now;
@@ -18,13 +17,10 @@ due(const struct core *core, struct awake *asked_at)
 bool
 push_work_due(struct push *push, const struct core *core, struct awake *asked_at)
 {
-    bool first = asked_at->us == 0;
-    if (!first && !awake_reached(core->awake, awake_after(*asked_at, push->again_us)))
-        return false;
-    if (!first)
+    bool first = asked_at->us == 0, now = due(core, asked_at, push->again_us);
+    if (now && !first)
         push_slower(push);
-    *asked_at = core->awake;
-    return true;
+    return now;
 }
 
 static void
@@ -342,7 +338,7 @@ wants(struct push *push, const struct core *core)
     if (push->job[PUSH_AHEAD].in_hand)
         return false;
     if (push->job[PUSH_NOW].in_hand && !push->computed) {
-        uint64_t early = 3 * push->read_us + 2 * CORE_TICK_US; /* the leader answers sooner */
+        uint64_t early = push->read_us + CORE_TICK_US; /* read_us: of the slow ones lately */
         uint64_t us = push->compute_us > early ? push->compute_us - early : 0;
         if (push->compute_us == 0 || !awake_reached(core->awake, awake_after(push->compute_at, us)))
             return false;
@@ -363,7 +359,7 @@ tell(struct push *push, const struct core *core)
                                      .again = push->again,
                                      .wants = wants(push, core),
                                      .got = push->got}};
-    if (!(msg.take.finished || msg.take.wants) || !due(core, &push->take_at))
+    if (!(msg.take.finished || msg.take.wants) || !due(core, &push->take_at, PUSH_AGAIN_US))
         return;
     if (!push->leads) {
         push_group_send(push, core, leader_rank(push), &msg);

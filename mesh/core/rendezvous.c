@@ -82,7 +82,9 @@ rendezvous_link_up(struct rendezvous *all, const struct core *core, int s)
     struct rendezvous_seed *seed = &all->seeds[s];
     assert(s < all->high && all->seeds[s].link >= 0);
     seed->link_up = true;
-    seed->reached_at = core->awake;
+    if (!seed->reached) /* now it may answer */
+        seed->alone_at = core->awake;
+    seed->reached = true;
     seed->since = core->now;
     link_hello(core, seed->link, seed->number, 0);
 }
@@ -116,7 +118,7 @@ static void
 seed_complain(const struct core *core, const struct rendezvous_seed *seed)
 {
     unsigned seconds = RENDEZVOUS_PATIENCE_US / 1000000;
-    if (seed->reached_at.us > 0)
+    if (seed->reached)
         core_log(core, 4,
                  "%s:%u (--peer) can be reached, but has not answered for %u s. Does a firewall "
                  "here block TCP port %u and the next? Behind NAT, forward both",
@@ -139,10 +141,11 @@ seed_watch(const struct core *core, struct rendezvous_seed *seed)
     seed->met = seed_satisfied(core, seed);
     if (seed->met && seed->said)
         core_log(core, 5, "%s:%u (--peer) answers now", seed->at.host, seed->at.control_port);
-    if (seed->met || seed->said ||
-        awake_since(core->awake, seed->alone_at) < RENDEZVOUS_PATIENCE_US)
+    bool silent = seed->said && seed->said_reached == seed->reached;
+    if (seed->met || silent || awake_since(core->awake, seed->alone_at) < RENDEZVOUS_PATIENCE_US)
         return;
     seed->said = true;
+    seed->said_reached = seed->reached;
     seed_complain(core, seed);
 }
 

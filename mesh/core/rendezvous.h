@@ -41,10 +41,11 @@ struct rendezvous_seed {
     struct wall retry_at;
     uint64_t retry_us;
     /* Of one that the user named: */
-    struct awake alone_at;   /* first tried */
-    struct awake reached_at; /* a link to it was up, 0 never */
-    bool met;                /* there was a session with its node */
-    bool said;               /* that there was none for RENDEZVOUS_PATIENCE_US */
+    struct awake alone_at; /* first tried, or first reached */
+    bool reached;          /* a link to it was up */
+    bool met;              /* there was a session with its node */
+    bool said;             /* that there was none for RENDEZVOUS_PATIENCE_US, */
+    bool said_reached;     /* though a link to it was up */
 };
 
 struct rendezvous {

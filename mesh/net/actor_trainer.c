@@ -171,6 +171,21 @@ on_save(void *ctx, const struct gossip_saved *saved)
         mesh->keeper->save(mesh->keeper_ctx, saved);
 }
 
+static bool
+on_scored(void *ctx, struct proto_score *out)
+{
+    const struct mesh *mesh = ctx;
+    return mesh->keeper && mesh->keeper->scored && mesh->keeper->scored(mesh->keeper_ctx, out);
+}
+
+static void
+on_hear_score(void *ctx, const struct proto_score *score)
+{
+    const struct mesh *mesh = ctx;
+    if (mesh->keeper && mesh->keeper->hear_score)
+        mesh->keeper->hear_score(mesh->keeper_ctx, score);
+}
+
 void
 actor_log(void *ctx, int level, const char *line)
 {
@@ -190,7 +205,13 @@ const struct rounds_trainer actor_trainer = {
 };
 
 const struct gossip_trainer actor_gossip = {
-    .compute = on_replica, .finish = on_result, .note = on_note, .save = on_save};
+    .compute = on_replica,
+    .finish = on_result,
+    .note = on_note,
+    .save = on_save,
+    .scored = on_scored,
+    .hear_score = on_hear_score,
+};
 
 const struct core_program actor_program = {
     .differ = on_differ,

@@ -9,12 +9,14 @@
 
 #include "node/commands/replay_base.h"
 #include "node/commands/replay_index.h"
+#include "node/commands/replay_staleness.h"
 #include "node/train/push_ranges.h"
 #include "node/train/push_shard.h"
 
 struct replay {
     struct replay_base base;
     struct state state, store; /* a worker's, and the memory of `held` */
+    struct push_step step;
     struct push_ranges ranges;
     struct push_held held;
     struct replay_index index;
@@ -58,7 +60,8 @@ compute(struct replay *replay, struct replay_computed *c)
     if (!c->gradient)
         return -ENOMEM;
     memcpy(replay->state.params, c->params, ranges->param_count * sizeof *c->params);
-    push_shard_compute(replay->base.work, &replay->state, c->exponent, c->ticket, replay->base.own);
+    push_shard_compute(replay->base.work, &replay->state, &replay->step, c->exponent, c->ticket,
+                       replay->base.own);
     for (unsigned r = 0; r < ranges->count; r++)
         push_ranges_gradient(ranges, r, replay->base.own, replay->state.exponent,
                              c->gradient + gradient_at(ranges, r));
@@ -215,7 +218,7 @@ count_tickets(const struct replay_index *index, unsigned range, uint8_t *seen, u
 static int
 tell_tickets(const struct replay *replay, FILE *out)
 {
-    uint64_t tickets = state_steps_total(&replay->store) * replay->base.config->train.shards;
+    uint64_t tickets = state_steps_total(&replay->store) * replay->step.tickets;
     uint64_t missing = 0, doubled = 0, first = replay->ranges.first;
     unsigned ranges = replay->ranges.count;
     uint8_t *seen = malloc(tickets);
@@ -247,13 +250,14 @@ open_states(struct replay *replay, struct why *why)
     struct state_job job = job_rules(&replay->base.job, config);
     size_t params = nn_param_count(replay->base.job.model);
     bool softsync = config->mesh.sync == CONFIG_SOFTSYNC;
+    replay->step = push_step_of(config);
     if (state_init(&replay->state, &job, replay->base.job.exact, params) ||
         state_init(&replay->store, &job, replay->base.job.exact, params) ||
-        push_ranges_init(&replay->ranges, &replay->store, softsync ? config->mesh.softsync : 1,
-                         config->mesh.staleness_scaling))
+        push_ranges_init(&replay->ranges, &replay->store, replay->step.tickets,
+                         softsync ? config->mesh.softsync : 1, config->mesh.staleness_scaling))
         return why_error(why, -ENOMEM, "not enough memory for %zu parameters", params);
     job_state(&replay->base.job, config, &replay->store);
-    replay->ranges.first = replay->base.job.begun * config->train.shards;
+    replay->ranges.first = replay->base.job.begun * replay->step.tickets;
     replay->held =
         (struct push_held){.params = replay->store.params, .exponent = replay->store.exponent};
     memcpy(replay->held.slot, replay->store.slot, sizeof replay->held.slot);
@@ -272,7 +276,7 @@ open_readers(struct replay *replay, struct why *why)
 {
     struct replay_index *index = &replay->index;
     int rc = 0;
-    uint64_t tickets = state_steps_total(&replay->store) * replay->base.config->train.shards;
+    uint64_t tickets = state_steps_total(&replay->store) * replay->step.tickets;
     for (size_t k = 0; k < index->computed_count; k++) {
         if (index->computed[k].needed && index->computed[k].ticket >= tickets)
             return why_error(why, -EBADMSG, "a journal has ticket %llu, the job only %llu",
@@ -338,6 +342,7 @@ replay_run(FILE *out, const struct config *config, const char *const *dir, size_
         fprintf(out, "replay: %zu gradients, by %zu starts of nodes in %zu folders\n",
                 replay.computed, replay.index.starts, count);
         int doubled = tell_tickets(&replay, out);
+        replay_staleness(out, &replay.index);
         status = replay_compare(out, hexes, dir, count) == 0 && !doubled ? 0 : 1;
     }
     close_replay(&replay);

@@ -4,7 +4,8 @@
  * A folder with result.json is of a node that had the final model: its journal has the history of each range. From there
  * the records lead back to the first parameters, and forwards again: each gradient that the model took is computed from
  * what its worker had read, and applied in the order in which its range took it. Then the SHA-256 of the parameters must
- * be the one in result.json. It also says whether each ticket is in each range once. One machine, one node, the memory of
+ * be the one in result.json. It also says whether each ticket is in each range once, and how
+ * old the values were that gradients came from (replay_staleness.h). One machine, one node, the memory of
  * a run and one model for each node that trained. */
 #ifndef NODE_REPLAY_H
 #define NODE_REPLAY_H

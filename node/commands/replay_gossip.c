@@ -7,59 +7,8 @@
 
 #include <sodium.h>
 
-#include "mesh/core/gossip_flow.h"
 #include "mesh/mesh.h"
-#include "node/commands/replay_base.h"
-#include "node/commands/replay_pieces.h"
-#include "node/train/replica.h"
-
-/* One start of a node. */
-struct actor {
-    const struct replay_start *start;
-    struct replay_cursor cursor;
-    struct gossip_note note; /* the next event */
-    bool over;               /* there is none */
-    bool keeps;              /* its last state is needed: a later start went on from it */
-    /* A later start in its folder goes on from the checkpoint of this cut; the following is of then: */
-    uint64_t cut;
-    int64_t *cut_values, *cut_weight; /* NULL: not yet */
-    uint8_t *cut_state;
-    bool began, computing, mean;
-    int64_t *values;
-    int64_t *weight, *read_weight; /* [part_count] now, and when `read` was set */
-    int32_t *read, *copied;        /* values that were read last; copies that have come */
-    struct gossip_task task;
-    struct state state;
-    bool ended; /* it has a result: */
-    char hex[REPLAY_HEX_SIZE];
-};
-
-struct replay {
-    struct replay_base base;
-    struct replay_pieces pieces;
-    struct actor *actor; /* [pieces.start_count] */
-    bool async, push_sum;
-    size_t count, part_size, part_count;
-    struct state next; /* scratch, as are the following */
-    float *before;
-    int32_t *scratch;
-    uint64_t steps;
-};
-
-enum { DONE = 0, BLOCKED = 1, IMPOSSIBLE = -EBADMSG };
-
-static size_t
-first_of(const struct replay *r, size_t part)
-{
-    return part * r->part_size;
-}
-
-static size_t
-count_of(const struct replay *r, size_t part)
-{
-    size_t rest = r->count - first_of(r, part);
-    return rest < r->part_size ? rest : r->part_size;
-}
+#include "node/commands/replay_actor.h"
 
 /* --- Memory of a node ----------------------------------------------------------------------------- */
 
@@ -103,20 +52,6 @@ allocate(const struct replay *r, struct actor *a)
     if (!a->values || !a->weight || !a->read || !a->copied)
         return -ENOMEM;
     return state_init(&a->state, &job, r->base.job.exact, r->count);
-}
-
-static void
-set_weights(const struct replay *r, struct actor *a, int64_t weight)
-{
-    for (size_t p = 0; p < r->part_count; p++)
-        a->weight[p] = weight;
-}
-
-static void
-read_values(const struct replay *r, struct actor *a)
-{
-    gossip_flow_snapshot(a->read, a->values, r->count);
-    memcpy(a->read_weight, a->weight, r->part_count * sizeof *a->weight);
 }
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
@@ -282,183 +217,7 @@ on_began(struct replay *r, struct actor *a)
     return DONE;
 }
 
-/* --- Flows ---------------------------------------------------------------------------------------- */
-
-static int32_t *
-new_body(const struct replay *r, const struct replay_piece *piece)
-{
-    return calloc(count_of(r, piece->part), sizeof(int32_t));
-}
-
-/* What an exchange of this part is about: the values now, or those of the phase. */
-static void
-values_of(const struct replay *r, const struct actor *a, size_t part, int32_t *out)
-{
-    size_t first = first_of(r, part), n = count_of(r, part);
-    if (r->async)
-        gossip_flow_snapshot(out, a->values + first, n);
-    else
-        memcpy(out, a->read + first, n * sizeof *out);
-}
-
-static int
-on_asked(const struct replay *r, const struct actor *a, struct replay_piece *piece)
-{
-    if (!piece || r->push_sum) /* it was not answered, or its values do not matter */
-        return DONE;
-    piece->theirs = new_body(r, piece);
-    if (!piece->theirs)
-        return -ENOMEM;
-    values_of(r, a, piece->part, piece->theirs);
-    return DONE;
-}
-
-static int
-on_gave(const struct replay *r, struct actor *a, struct replay_piece *piece)
-{
-    size_t first = first_of(r, piece->part), n = count_of(r, piece->part);
-    if (!r->push_sum && !piece->theirs)
-        return BLOCKED;
-    if (!(piece->body = new_body(r, piece)))
-        return -ENOMEM;
-    values_of(r, a, piece->part, r->scratch);
-    if (r->push_sum) {
-        gossip_flow_share(piece->body, a->values + first, r->scratch, a->note.share, n);
-        piece->weight = a->read_weight[piece->part] / a->note.share;
-        a->weight[piece->part] -= piece->weight;
-    } else {
-        gossip_flow_average(piece->body, a->values + first, r->scratch, piece->theirs,
-                            a->note.share, n);
-    }
-    free(piece->theirs);
-    piece->theirs = NULL;
-    return DONE;
-}
-
-static int
-on_took(const struct replay *r, struct actor *a, struct replay_piece *piece)
-{
-    if (!piece->body)
-        return BLOCKED;
-    if (!gossip_flow_fits(a->weight[piece->part], piece->weight))
-        return IMPOSSIBLE;
-    gossip_flow_add(a->values + first_of(r, piece->part), piece->body, count_of(r, piece->part));
-    a->weight[piece->part] += piece->weight;
-    return DONE;
-}
-
-/* --- Copies --------------------------------------------------------------------------------------- */
-
-static int
-on_copied(const struct replay *r, const struct actor *a, struct replay_piece *piece)
-{
-    if (!(piece->body = new_body(r, piece)))
-        return -ENOMEM;
-    gossip_flow_snapshot(piece->body, a->values + first_of(r, piece->part),
-                         count_of(r, piece->part));
-    piece->weight = a->weight[piece->part];
-    return DONE;
-}
-
-static int
-on_got(const struct replay *r, struct actor *a, const struct replay_piece *piece)
-{
-    size_t first = first_of(r, piece->part), n = count_of(r, piece->part);
-    if (!piece->body)
-        return BLOCKED;
-    if (a->mean) {
-        gossip_flow_add(a->values + first, piece->body, n);
-        a->weight[piece->part] += piece->weight;
-    } else {
-        memcpy(a->copied + first, piece->body, n * sizeof *a->copied);
-    }
-    return DONE;
-}
-
-static int
-on_adopted(const struct replay *r, struct actor *a)
-{
-    if (!r->push_sum) {
-        gossip_flow_set(a->values, a->copied, r->count);
-        return DONE;
-    }
-    memset(a->values, 0, r->count * sizeof *a->values);
-    set_weights(r, a, 0);
-    return DONE;
-}
-
-/* --- The end -------------------------------------------------------------------------------------- */
-
-static int
-on_mean_began(const struct replay *r, struct actor *a)
-{
-    if (a->computing)
-        return IMPOSSIBLE;
-    read_values(r, a);
-    gossip_flow_set(a->values, a->read, r->count);
-    a->mean = true;
-    return DONE;
-}
-
-static int
-on_mean_void(const struct replay *r, struct actor *a)
-{
-    gossip_flow_set(a->values, a->read, r->count);
-    memcpy(a->weight, a->read_weight, r->part_count * sizeof *a->weight);
-    a->mean = false;
-    return DONE;
-}
-
-/* The values are the result. */
-static int
-end(struct replay *r, struct actor *a)
-{
-    set_weights(r, a, GOSSIP_ONE);
-    a->mean = false;
-    a->ended = true;
-    gossip_flow_snapshot(r->scratch, a->values, r->count);
-    replica_result(&r->next, r->scratch);
-    replay_hex(r->next.params, r->count, a->hex);
-    return DONE;
-}
-
-static int
-on_mean(struct replay *r, struct actor *a)
-{
-    if (!a->mean)
-        return IMPOSSIBLE;
-    for (size_t p = 0; p < r->part_count; p++)
-        if (a->weight[p] > 0)
-            gossip_flow_mean(a->values + first_of(r, p), a->weight[p], count_of(r, p));
-    return end(r, a);
-}
-
-static int
-on_result(struct replay *r, struct actor *a)
-{
-    gossip_flow_set(a->values, a->copied, r->count);
-    return end(r, a);
-}
-
 /* --- Doing it again ------------------------------------------------------------------------------- */
-
-static int
-exchange(struct replay *r, struct actor *a)
-{
-    struct replay_piece *piece = replay_pieces_find(&r->pieces, a->start->node, &a->note);
-    bool made = a->note.event == GOSSIP_GAVE || a->note.event == GOSSIP_COPIED;
-    bool took = a->note.event == GOSSIP_TOOK || a->note.event == GOSSIP_GOT;
-    int rc = a->note.event == GOSSIP_ASKED    ? on_asked(r, a, piece)
-             : a->note.event == GOSSIP_GAVE   ? on_gave(r, a, piece)
-             : a->note.event == GOSSIP_TOOK   ? on_took(r, a, piece)
-             : a->note.event == GOSSIP_COPIED ? on_copied(r, a, piece)
-                                              : on_got(r, a, piece);
-    if (rc == DONE && (took || (made && !piece->wanted))) {
-        free(piece->body);
-        piece->body = NULL;
-    }
-    return rc;
-}
 
 static int
 do_event(struct replay *r, struct actor *a)
@@ -479,17 +238,13 @@ do_event(struct replay *r, struct actor *a)
     case GOSSIP_TOOK:
     case GOSSIP_COPIED:
     case GOSSIP_GOT:
-        return exchange(r, a);
+        return replay_flows_exchange(r, a);
     case GOSSIP_ADOPTED:
-        return on_adopted(r, a);
     case GOSSIP_MEAN_BEGAN:
-        return on_mean_began(r, a);
     case GOSSIP_MEAN_VOID:
-        return on_mean_void(r, a);
     case GOSSIP_MEAN:
-        return on_mean(r, a);
     case GOSSIP_RESULT:
-        return on_result(r, a);
+        return replay_flows_adopt(r, a);
     case GOSSIP_SAVED:
         return on_saved(r, a);
     case GOSSIP_LOST:

@@ -11,6 +11,7 @@
 #include "node/job/config_key.h"
 #include "node/train/buckets.h"
 #include "node/train/memory.h"
+#include "node/train/push_shard.h"
 
 enum {
     EXAMPLE_NODES = 4,
@@ -119,10 +120,12 @@ print_push(const struct config *config, const struct job *job)
            nodes == 1    ? ""
            : servers > 1 ? "server"
                          : "node");
-    printf("  for each of the %u shards of a step a worker pulls %s of values and pushes %s of "
-           "gradients%s; mesh.sync: %s\n",
-           config->train.shards, bytes, bytes, nodes > 1 ? ", which owners pass to backups" : "",
-           word(config, "mesh.sync"));
+    const struct push_step step = push_step_of(config);
+    printf(
+        "  for each of the %u tickets of a step, %u of %u shards, a worker pulls %s of values and "
+        "pushes %s of gradients%s; mesh.sync: %s\n",
+        step.tickets, step.each, step.shards, bytes, bytes,
+        nodes > 1 ? ", which owners pass to backups" : "", word(config, "mesh.sync"));
 }
 
 /* --- Gossip --- */

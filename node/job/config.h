@@ -28,7 +28,8 @@ enum {
     CONFIG_PATH_MAX = 1024,
     CONFIG_KEYS_MAX = 160,
     CONFIG_ROUND_MAX = 1 << 24,
-    CONFIG_PAST_MAX = 4096
+    CONFIG_PAST_MAX = 4096,
+    CONFIG_TICKET_AUTO = 0, /* mesh.ticket_shards */
 };
 
 enum config_sync { CONFIG_BSP, CONFIG_SSP, CONFIG_SOFTSYNC, CONFIG_ASYNC };
@@ -86,6 +87,7 @@ struct config {
         enum config_sync sync;
         uint64_t staleness;     /* ssp: steps that one may be ahead of what is done everywhere */
         unsigned softsync;      /* gradients of an update */
+        unsigned ticket_shards; /* of a gradient that is pushed; CONFIG_TICKET_AUTO */
         bool staleness_scaling; /* a gradient tau updates old counts 1 / max(1, tau) */
         bool even;              /* division: equal shares, not by speed */
         char group[PROTO_NAME_MAX];

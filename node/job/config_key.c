@@ -100,6 +100,7 @@ static const struct config_word schedules[] = {
 static const struct config_word topologies[] = {
     {"ring", 0}, {"server", 1}, {"gossip", 2}, {NULL, 0}};
 static const struct config_word servers[] = {{"auto", CORE_SERVERS_AUTO}, {NULL, 0}};
+static const struct config_word ticket_shards[] = {{"auto", CONFIG_TICKET_AUTO}, {NULL, 0}};
 static const struct config_word syncs[] = {
     {"bsp", CONFIG_BSP},     {"ssp", CONFIG_SSP}, {"softsync", CONFIG_SOFTSYNC},
     {"async", CONFIG_ASYNC}, {NULL, 0},
@@ -266,6 +267,8 @@ const struct config_key config_keys[] = {
     ENUM("mesh", "sync", CONFIG_JOB, MEMBER(mesh.sync), syncs, "bsp"),
     UINT("mesh", "staleness", CONFIG_JOB, MEMBER(mesh.staleness), 0, 1000, "3"),
     UINT("mesh", "softsync", CONFIG_JOB, MEMBER(mesh.softsync), 1, 64, "4"),
+    {"mesh", "ticket_shards", CONFIG_UINT, CONFIG_JOB, MEMBER(mesh.ticket_shards), 1, PROTO_SHARDS_MAX, ticket_shards,
+     "auto", NULL},
     ENUM("mesh", "staleness_scaling", CONFIG_JOB, MEMBER(mesh.staleness_scaling), yes_no, "yes"),
     TEXT(CONFIG_NAME, "mesh", "group", CONFIG_NODE, MEMBER(mesh.group)),
     TEXT(CONFIG_TEXT, "mesh", "interface", CONFIG_NODE, MEMBER(mesh.interface)),

@@ -89,6 +89,10 @@ const struct config_rule config_rules[] = {
      "only ssp has a bound; leave out mesh.staleness, or set mesh.sync = ssp"},
     {"mesh.softsync != 4", "mesh.sync != softsync",
      "only softsync gathers gradients; leave out mesh.softsync, or set mesh.sync = softsync"},
+    {"mesh.ticket_shards != auto", "mesh.topology = gossip",
+     "only servers have tickets; leave out mesh.ticket_shards"},
+    {"mesh.ticket_shards != auto", "mesh.sync = bsp",
+     "with bsp there are no tickets; leave out mesh.ticket_shards"},
     {"mesh.staleness_scaling = no", "mesh.topology = gossip",
      "only servers scale gradients; leave out mesh.staleness_scaling"},
     {"mesh.staleness_scaling = no", "mesh.sync = bsp",
@@ -313,6 +317,18 @@ check_servers(const struct config *config, struct why *why)
     return fail_key(config, "mesh.servers", 0, reason, why);
 }
 
+static int
+check_tickets(const struct config *config, struct why *why)
+{
+    char reason[REASON_SIZE];
+    if (config->mesh.ticket_shards == CONFIG_TICKET_AUTO ||
+        config->mesh.ticket_shards <= config->train.shards)
+        return 0;
+    snprintf(reason, sizeof reason, "= %u, expected auto or at most train.shards = %u",
+             config->mesh.ticket_shards, config->train.shards);
+    return fail_key(config, "mesh.ticket_shards", 0, reason, why);
+}
+
 int
 config_rules_check(const struct config *config, struct why *why)
 {
@@ -324,5 +340,6 @@ config_rules_check(const struct config *config, struct why *why)
             config_rule_holds(config, config_rules[i].second))
             rc = fail_rule(config, &config_rules[i], why);
     rc = rc ? rc : check_servers(config, why);
+    rc = rc ? rc : check_tickets(config, why);
     return rc ? rc : check_round(config, why);
 }

@@ -35,17 +35,11 @@ gossip_journal_has(unsigned type)
 
 /* --- Peers ---------------------------------------------------------------------------------------- */
 
-static bool
-equal(struct proto_node a, struct proto_node b)
-{
-    return a.id == b.id && a.incarnation == b.incarnation;
-}
-
 static void
 put_peer(struct bytes_out *out, struct gossip_names *names, struct proto_node node)
 {
     unsigned place = 0;
-    while (place < GOSSIP_NAMES && !equal(names->node[place], node))
+    while (place < GOSSIP_NAMES && !proto_node_equal(names->node[place], node))
         place++;
     if (place < GOSSIP_NAMES) {
         varint_put(out, 2 * place);

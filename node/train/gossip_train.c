@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "node/results/journal.h"
+#include "node/train/gossip_evaluate.h"
 #include "node/train/gossip_journal.h"
 #include "node/train/replica.h"
 #include "proto/clock.h"
@@ -19,6 +20,7 @@ struct gossip_run {
         from; /* hash of the parameters of the checkpoint that this run goes on from; 0: there is none */
     struct journal *journal;
     struct gossip_names names;
+    struct gossip_evaluate evaluate;
     bool told; /* that the journal cannot be written */
     /* Of a checkpoint, as in the file: `saved` points into it. */
     uint64_t *more;
@@ -56,9 +58,35 @@ on_note(void *ctx, const struct gossip_note *note)
     }
 }
 
+/* --- Evaluations: the mesh is locked --------------------------------------------------------------- */
+
+static bool
+on_scored(void *ctx, struct proto_score *out)
+{
+    struct run *run = ctx;
+    return gossip_scores_tell(&run->gossip->evaluate.scores, out);
+}
+
+static void
+on_hear_score(void *ctx, const struct proto_score *score)
+{
+    struct run *run = ctx;
+    gossip_scores_hear(&run->gossip->evaluate.scores, score);
+}
+
 /* --- Checkpoints ----------------------------------------------------------------------------------- */
 
-enum { CUT, STEP, TOTAL, WEIGHTS }; /* words of `more` */
+/* Words of `more`; a start has START_WORDS. */
+enum {
+    CUT,
+    STEP,
+    TOTAL,
+    STARTS,
+    START_WORDS = sizeof(struct gossip_start) / sizeof(uint64_t),
+    WEIGHTS = STARTS + (GOSSIP_STARTS + 1) * START_WORDS,
+};
+
+_Static_assert(START_WORDS == 3, "id, incarnation, shards: no gap may be in the file");
 
 /* What the state is like for who only has the file. */
 static void
@@ -92,6 +120,7 @@ on_save(void *ctx, const struct gossip_saved *saved)
     gossip->more[CUT] = saved->cut;
     gossip->more[STEP] = saved->step;
     gossip->more[TOTAL] = saved->total;
+    memcpy(gossip->more + STARTS, saved->starts, (GOSSIP_STARTS + 1) * sizeof *saved->starts);
     memcpy(gossip->more + WEIGHTS, saved->weight, gossip->part_count * sizeof *saved->weight);
     memcpy(gossip->more + WEIGHTS + gossip->part_count, saved->values,
            run->state.param_count * sizeof *saved->values);
@@ -107,36 +136,32 @@ gossip_train_more(struct run *run, size_t *size)
     return run->gossip->more;
 }
 
-int
-gossip_train_resume(struct run *run, struct why *why)
+bool
+gossip_train_resume(struct run *run)
 {
     struct gossip_run *gossip = run->gossip;
-    const struct state *state = &run->state;
     const uint64_t *more = gossip->more;
     bool sound = more[STEP] <= PROTO_ROUND_MAX && more[TOTAL] <= PROTO_ROUND_MAX;
     gossip->saved = (struct gossip_saved){
         .cut = more[CUT],
         .step = more[STEP],
         .total = more[TOTAL],
+        .starts = (const struct gossip_start *)(const void *)(more + STARTS),
         .weight = (const int64_t *)(const void *)(more + WEIGHTS),
         .values = (const int64_t *)(const void *)(more + WEIGHTS + gossip->part_count),
     };
     for (size_t p = 0; p < gossip->part_count && more[CUT]; p++)
         sound =
             sound && gossip->saved.weight[p] > 0 && gossip->saved.weight[p] <= GOSSIP_WEIGHT_MAX;
-    if (!sound || !exact_valid(state->exact, state->exponent))
-        return why_error(why, -EBADMSG,
-                         "%s/checkpoint-%llu: what it says of the replica cannot be; delete it, or "
-                         "--fresh begins anew",
-                         run->config->out, (unsigned long long)state->header->step);
     gossip->begins = more[CUT] != 0;
-    return 0;
+    return sound;
 }
 
 struct gossip_config
 gossip_train_config(struct run *run)
 {
-    static const struct gossip_trainer keeper = {.note = on_note, .save = on_save};
+    static const struct gossip_trainer keeper = {
+        .note = on_note, .save = on_save, .scored = on_scored, .hear_score = on_hear_score};
     const struct config *config = run->config;
     return (struct gossip_config){
         .trainer = &keeper,
@@ -172,7 +197,8 @@ gossip_train_open(struct run *run)
     gossip->part_count = (count + gossip->part_size - 1) / gossip->part_size;
     gossip->more_size = (WEIGHTS + gossip->part_count + count) * sizeof *gossip->more;
     gossip->more = calloc(1, gossip->more_size);
-    return gossip->replica.before && gossip->more ? 0 : -ENOMEM;
+    return gossip->replica.before && gossip->more ? gossip_evaluate_init(&gossip->evaluate, run)
+                                                  : -ENOMEM;
 }
 
 int
@@ -199,6 +225,7 @@ gossip_train_close(struct run *run)
         return;
     journal_close(&run->gossip->journal);
     free(run->gossip->replica.before);
+    gossip_evaluate_fini(&run->gossip->evaluate);
     free(run->gossip->more);
     free(run->gossip);
     run->gossip = NULL;
@@ -218,15 +245,8 @@ advance(struct run *run, uint64_t shards, const struct mesh_task *task)
     uint64_t hash =
         replica_round(&run->gossip->replica, shards, mesh_own(run->mesh), &run->event, alive, run);
     train_tell_skipped(run, &run->event);
-    if (run->event.stepped || run->event.evaluated)
+    if (run->event.stepped)
         train_report(run, &run->event, task, hash);
-}
-
-static uint64_t
-all_shards(const struct run *run)
-{
-    unsigned shards = run->config->train.shards;
-    return shards == 64 ? UINT64_MAX : (UINT64_C(1) << shards) - 1;
 }
 
 void
@@ -241,9 +261,8 @@ gossip_train_step(struct run *run, const struct mesh_task *task)
     do
         advance(run, replica_shards(replica, &step), task);
     while (!run->event.stepped);
-    if (run->state.header->phase == STATE_EVALUATE &&
-        run->state.header->step < state_steps_total(&run->state))
-        advance(run, all_shards(run), task); /* this replica alone; its parameters stay */
+    run->state.header->phase = STATE_TRAIN; /* evaluations are no rounds here */
+    gossip_evaluate_step(&run->gossip->evaluate, run, task);
     run->compute_s += clock_s() - start;
     if (run->anew)
         save_forget(run->save);
@@ -251,34 +270,29 @@ gossip_train_step(struct run *run, const struct mesh_task *task)
     replica_update(replica, mesh_own(run->mesh));
     work_buckets(run->work, &buckets);
     mesh_bucket(run->mesh, buckets - 1);
+    start = clock_s();
+    gossip_evaluate_piece(&run->gossip->evaluate, run);
+    run->compute_s += clock_s() - start;
 }
 
 /* --- The end --------------------------------------------------------------------------------------- */
 
-static void
-evaluate(struct run *run)
-{
-    struct mesh_stats stats;
-    mesh_stats(run->mesh, &stats);
-    run->state.header->phase = STATE_EVALUATE;
-    advance(run, all_shards(run), &(struct mesh_task){.members = stats.core.peers + 1});
-    run->state.header->phase = STATE_TRAIN;
-}
-
+/* The mesh is told of the result before it is evaluated: so all agree on one at once, however long that takes. */
 void
 gossip_train_finish(struct run *run)
 {
     struct state *state = &run->state;
     const int32_t *sum = mesh_sum(run->mesh);
     uint64_t result = XXH3_64bits(sum, state->param_count * sizeof *sum) | 1;
+    gossip_evaluate_last(&run->gossip->evaluate, run);
     run->train_loss = state->header->train_loss; /* what this node's steps were like */
     replica_result(state, sum);
     run->gossip->more[CUT] = 0;
-    if (state->job.test)
-        evaluate(run);
     state->header->done = 1;
-    run->hash = state_hash_anew(state, run->pool);
-    run->round = state->header->round;
+    run->round = state->header->round = 1;
     mesh_state(run->mesh, state->block,
                &(struct core_state){.round = run->round, .hash = result, .done = true});
+    if (state->job.test)
+        gossip_evaluate_result(&run->gossip->evaluate, run, result);
+    run->hash = state_hash_anew(state, run->pool);
 }

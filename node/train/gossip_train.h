@@ -1,7 +1,7 @@
 /* gossip_train.h - the trainer of a replica (mesh.topology: gossip); replica.h has what it computes.
  *
- * The state's parameters are only a copy of what the mesh holds. Evaluations are each node's own. The result is the exact
- * mean of all replicas, evaluated once more. What happens to the values goes into the journal of the run's folder
+ * The state's parameters are only a copy of what the mesh holds. The result is the exact mean of all replicas.
+ * gossip_evaluate.h has the evaluations. What happens to the values goes into the journal of the run's folder
  * (gossip_journal.h), from which meshnode verify --replay can compute the run again. */
 #ifndef NODE_GOSSIP_TRAIN_H
 #define NODE_GOSSIP_TRAIN_H
@@ -16,12 +16,13 @@ int gossip_train_open(struct run *run);
 /* What a checkpoint has beside the state, the section "gossip":
  *
  *     cut, u64, 0: after the last step | step of this node, u64 | shards computed by the mesh, u64
+ *     starts of nodes of which this one knows [GOSSIP_STARTS + 1]: id, incarnation and shards computed, u64; or zeros
  *     weights of the parts, int64 | values [parameters], int64
  *
  * Little-endian. Parameters of the state are the values, with push-sum by weight; slots and exponents are this node's. */
 void *gossip_train_more(struct run *run, size_t *size);
-/* The state and `more` were read from a checkpoint: begin with them. Returns 0 or -EBADMSG with `why`. */
-int gossip_train_resume(struct run *run, struct why *why);
+/* The state and `more` were read from a checkpoint: begin with them. False: `more` cannot be. */
+bool gossip_train_resume(struct run *run);
 void gossip_train_close(struct run *run);
 /* For mesh_setup; borrows the run. */
 struct gossip_config gossip_train_config(struct run *run);

@@ -1,15 +1,20 @@
 /* lanes.c - shards over lanes, lanes over threads, rows into lanes: see work_internal.h. */
 #include "node/train/work_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+
+size_t
+work_parts(bool exact, unsigned threads, size_t shards)
+{
+    return exact || shards < threads ? shards : threads;
+}
 
 static int
 new_lane(struct work *work, struct lane *lane)
 {
     const struct work_setup *setup = &work->setup;
-    size_t shards = work->apart ? work->lane_shards : 1;
-    size_t rows = work->shard_rows * (work->apart ? 1 : work->lane_shards);
     lane->work = work;
     pthread_mutex_init(&lane->lock, NULL);
     for (size_t i = 0; i < EXACT_SHARDS_MAX; i++)
@@ -17,7 +22,8 @@ new_lane(struct work *work, struct lane *lane)
     lane->index = calloc(work->count_max, sizeof *lane->index);
     if (work->walks && local_sgd_init(&lane->walk, setup->model))
         return -ENOMEM;
-    if (!lane->index || nn_pass_new_shards(&lane->pass, setup->model, rows, shards, true))
+    if (!lane->index ||
+        nn_pass_new_shards(&lane->pass, setup->model, work->part_rows, work->parts, true))
         return -ENOMEM;
     return 0;
 }
@@ -26,15 +32,14 @@ static int
 new_lanes(struct work *work)
 {
     const struct work_setup *setup = &work->setup;
-    size_t shards = setup->lanes && setup->exact_mode && setup->lanes < setup->shards
-                        ? setup->lanes
-                        : setup->shards; /* at a time */
+    size_t shards =
+        setup->lanes && setup->lanes < setup->shards ? setup->lanes : setup->shards; /* at a time */
     work->walks = setup->local_steps > 1;
-    work->apart = setup->exact_mode;
-    work->lane_count = work->walks ? shards : setup->exact_mode ? 1 : setup->threads;
-    work->lane_count = work->lane_count < shards ? work->lane_count : shards;
-    work->lane_shards = (shards + work->lane_count - 1) / work->lane_count;
+    work->lane_count = work->walks ? shards : 1;
+    work->lane_shards = shards / work->lane_count;
+    work->parts = work_parts(setup->exact_mode, setup->threads, work->lane_shards);
     work->shard_rows = (setup->batch + setup->shards - 1) / setup->shards;
+    work->part_rows = work->shard_rows * ((work->lane_shards + work->parts - 1) / work->parts);
     uint64_t steps = (data_info(setup->data)->train + setup->batch - 1) / setup->batch;
     work->count_max = work->shard_rows * work->lane_shards *
                       (setup->local_steps < steps ? setup->local_steps : steps);
@@ -57,9 +62,7 @@ static int
 new_team(struct work *work)
 {
     const struct work_setup *setup = &work->setup;
-    size_t shards = work->apart ? work->lane_shards : 1;
-    size_t rows = work->shard_rows * (work->apart ? 1 : work->lane_shards);
-    size_t count = setup->threads * nn_team_scratch(setup->model, rows, shards);
+    size_t count = setup->threads * nn_team_scratch(setup->model, work->part_rows, work->parts);
     float *scratch =
         setup->threads > 1 && count > 0 ? aligned_alloc(64, count * sizeof(float)) : NULL;
     work->team = (struct nn_team){setup->threads, run_parts, setup->pool, scratch};
@@ -110,14 +113,25 @@ work_shard_rows(const struct work *work, unsigned shard)
     return sum;
 }
 
+/* The first n of the set bits, which are taken away. */
+static uint64_t
+take(uint64_t *bits, size_t n)
+{
+    uint64_t taken = 0;
+    for (; n > 0; n--, *bits &= *bits - 1)
+        taken |= *bits & -*bits;
+    return taken;
+}
+
 static void
 assign_parts(struct lane *lane)
 {
     uint64_t left = lane->shards;
-    for (lane->parts = 0; left; lane->parts++) {
-        uint64_t taken = lane->work->apart ? left & -left : left;
-        lane->part[lane->parts] = (struct part){.lane = lane, .shards = taken};
-        left &= ~taken;
+    size_t count = (size_t)__builtin_popcountll(left), most = lane->work->parts;
+    lane->parts = count < most ? count : most;
+    for (size_t p = 0; p < lane->parts; p++) {
+        size_t n = count * (p + 1) / lane->parts - count * p / lane->parts;
+        lane->part[p] = (struct part){.lane = lane, .shards = take(&left, n)};
     }
     lane->count = 0;
 }
@@ -125,17 +139,14 @@ assign_parts(struct lane *lane)
 void
 lanes_assign(struct work *work, uint64_t shards)
 {
-    size_t count = (size_t)__builtin_popcountll(shards), given = 0;
+    size_t count = (size_t)__builtin_popcountll(shards);
     work->used = count < work->lane_count ? count : work->lane_count;
     for (size_t i = 0; i < work->used; i++) {
         struct lane *lane = &work->lane[i];
-        lane->shards = 0;
-        for (size_t end = count * (i + 1) / work->used; given < end; given++) {
-            lane->shards |= shards & -shards;
-            shards &= shards - 1;
-        }
+        lane->shards = take(&shards, count * (i + 1) / work->used - count * i / work->used);
         assign_parts(lane);
     }
+    assert(shards == 0);
 }
 
 void

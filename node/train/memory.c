@@ -19,6 +19,7 @@
 #include "node/train/buckets.h"
 #include "node/train/local_sgd.h"
 #include "node/train/state.h"
+#include "node/train/work.h"
 
 enum {
     PROGRAM = 32 << 20, /* code, libraries, stacks, sockets */
@@ -90,11 +91,12 @@ fewer_lanes(struct memory *m, unsigned least)
     return fits(m);
 }
 
-/* The engine's memory, and the replica before its step. */
+/* The engine's memory, and the replica before its step and as it is evaluated. */
 static uint64_t
-gossip_bytes(size_t params)
+gossip_bytes(const struct config *config, size_t params)
 {
-    return gossip_size(params, MESH_CHUNK_ELEMS) + params * sizeof(float);
+    uint64_t replicas = 1 + (config->train.eval_every > 0);
+    return gossip_size(params, MESH_CHUNK_ELEMS) + replicas * params * sizeof(float);
 }
 
 /* Contributions that come while the trainer of a server still reads the sum of the step before: one of each other node, to
@@ -134,7 +136,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
             vector, /* servers that do not wait: pushed, read and evaluated, but no sum; softsync: what
                      * an update gathers, here, in a checkpoint, and in copies that are on their way */
         .kept = kept_bytes(config, vector),
-        .gossip = gossips ? gossip_bytes(params) : 0,
+        .gossip = gossips ? gossip_bytes(config, params) : 0,
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
         .local = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,
@@ -144,11 +146,14 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .states = pushes ? STATES_PUSH : STATES,
         .lanes = shards,
     };
-    bool one = config->train.exact && config->train.local_steps == 1; /* pass of all shards */
+    unsigned threads = config->threads > 0 ? config->threads : 1;
     for (unsigned n = 1; n <= shards; n++) {
-        m->pass[n] = one ? nn_pass_shards_bytes(job->model, rows, n, true) : n * m->shard;
-        m->team[n] = nn_team_scratch(job->model, rows, one ? n : 1) * sizeof(float) *
-                     (config->threads > 1 ? config->threads : 0);
+        size_t at_once = config->train.local_steps > 1 ? 1 : n; /* in a pass */
+        size_t parts = work_parts(config->train.exact, threads, at_once);
+        size_t each = rows * ((at_once + parts - 1) / parts);
+        m->pass[n] = n / at_once * nn_pass_shards_bytes(job->model, each, parts, true);
+        m->team[n] =
+            nn_team_scratch(job->model, each, parts) * sizeof(float) * (threads > 1 ? threads : 0);
     }
     m->rest = state_size(&outer, params, blocks) - m->weights - m->slots;
 }
@@ -158,24 +163,22 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
 {
     measure(m, config, job);
     unsigned threads = config->threads > 0 ? config->threads : 1;
-    unsigned least = config->train.exact ? 1 : m->lanes; /* else rows of all go through as one */
-    if (fewer_lanes(m, threads < least || least > 1 ? least : threads))
+    if (fewer_lanes(m, threads))
         return 0;
     m->spilled = true;
     m->lanes = config->train.shards;
-    if (fewer_lanes(m, least))
+    if (fewer_lanes(m, 1))
         return 0;
     return why_error(
         why, -ENOMEM,
         "train.memory_max = %llu, expected at least %llu MiB: %.1f of program and data, %.1f "
         "of sums of "
-        "gradients, %.1f of weights and %.1f of activations%s of %s%s",
+        "gradients, %.1f of weights and %.1f of activations%s of one shard%s",
         (unsigned long long)config->train.memory_max,
         (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
         (double)(m->program + m->data + WINDOW) / MIB,
         (double)(m->sums + m->kept + m->gossip) / MIB, (double)(m->weights + m->from) / MIB,
         (double)(activations(m) + m->lanes * m->local) / MIB, m->local ? " and weights" : "",
-        least > 1 ? "all shards, which train.exact = no computes at a time" : "one shard",
         config->train.recompute ? "" : "; train.recompute = yes makes these less");
 }
 

@@ -54,12 +54,6 @@ get_difference(struct bytes_in *in, uint64_t *last)
 
 /* --- Names ---------------------------------------------------------------------------------------- */
 
-static bool
-equal(struct proto_node a, struct proto_node b)
-{
-    return a.id == b.id && a.incarnation == b.incarnation;
-}
-
 static unsigned
 name(struct push_journal *journal, struct proto_node who)
 {
@@ -74,7 +68,7 @@ static unsigned
 put_name(struct bytes_out *out, struct push_journal *journal, struct proto_node who)
 {
     unsigned place = 0;
-    while (place < PUSH_NAMES && !equal(journal->name[place].who, who))
+    while (place < PUSH_NAMES && !proto_node_equal(journal->name[place].who, who))
         place++;
     bool known = place < PUSH_NAMES;
     place = known ? place : name(journal, who);

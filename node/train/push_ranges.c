@@ -58,8 +58,8 @@ measure(struct push_ranges *ranges)
 }
 
 int
-push_ranges_init(struct push_ranges *ranges, const struct state *state, unsigned group,
-                 bool scaling)
+push_ranges_init(struct push_ranges *ranges, const struct state *state, unsigned per_step,
+                 unsigned group, bool scaling)
 {
     *ranges = (struct push_ranges){
         .exact = state->exact,
@@ -67,6 +67,7 @@ push_ranges_init(struct push_ranges *ranges, const struct state *state, unsigned
         .param_count = state->param_count,
         .slot_count = state->slot_count,
         .block_count = state->block_count,
+        .per_step = per_step,
         .group = group,
         .scaling = scaling,
     };
@@ -74,9 +75,7 @@ push_ranges_init(struct push_ranges *ranges, const struct state *state, unsigned
     ranges->count = (unsigned)((ranges->block_count + each - 1) / each);
     ranges->first_block = calloc(ranges->count + 1, sizeof *ranges->first_block);
     ranges->size = calloc(ranges->count, sizeof *ranges->size);
-    ranges->scale = calloc(ranges->block_count, sizeof *ranges->scale);
-    ranges->exponent = calloc(ranges->block_count, sizeof *ranges->exponent);
-    if (!ranges->first_block || !ranges->size || !ranges->scale || !ranges->exponent)
+    if (!ranges->first_block || !ranges->size)
         return -ENOMEM;
     for (unsigned r = 0; r <= ranges->count; r++)
         ranges->first_block[r] = r * each < ranges->block_count ? r * each : ranges->block_count;
@@ -89,58 +88,92 @@ push_ranges_fini(struct push_ranges *ranges)
 {
     free(ranges->first_block);
     free(ranges->size);
-    free(ranges->scale);
-    free(ranges->exponent);
 }
 
 /* --- Taking a gradient ------------------------------------------------------------------------------ */
 
-/* The gradient of a block as floats, times `weight`. Returns the largest integer. */
-static uint32_t
-read_block(const uint8_t *from, size_t n, float scale, float weight, float *g)
-{
-    uint32_t most = 0;
-    for (size_t k = 0; k < n; k++) {
-        int32_t q;
-        memcpy(&q, from + k * sizeof q, sizeof q);
-        uint32_t size = q < 0 ? 0u - (uint32_t)q : (uint32_t)q;
-        most = size > most ? size : most;
-        g[k] = (float)q / scale * weight;
-    }
-    return most;
-}
-
-/* An update of a block by its gradient g[n], which stands for `group` shards. */
-static void
-update(const struct push_ranges *ranges, struct push_held *held, const struct push_taken *taken,
-       size_t block, float *g, size_t n)
-{
-    const struct state_job *job = ranges->job;
-    const struct optim_spec *optim = &job->rules.optim;
-    size_t first = exact_block_first(ranges->exact, block);
-    float average = job->average ? job->average[block] : 0, *slot[OPTIM_SLOTS_MAX] = {0};
-    double share = (double)ranges->group / (double)job->shards;
-    uint64_t step = taken->count / job->shards;
-    for (size_t k = 0; average > 0 && k < n; k++)
-        held->params[first + k] -= average * g[k];
-    if (average > 0)
-        return;
-    for (size_t k = 0; k < n; k++)
-        g[k] *= (float)(1 / share);
-    for (size_t s = 0; s < ranges->slot_count; s++)
-        slot[s] = held->slot[s] + first;
-    double rate = optim_rate(optim, step, state_rules_total(job, &job->rules),
-                             step / state_epoch_steps(job), (size_t)job->batch);
-    optim_apply(optim, rate * share, taken->count / ranges->group, held->params + first, slot, g,
-                n);
-}
+/* What all blocks of a range have in common when it takes a gradient. */
+struct taking {
+    const struct push_ranges *ranges;
+    struct push_held *held;
+    const struct push_taken *taken;
+    float weight, share; /* of the gradient; of the update in a step */
+    double rate;
+};
 
 /* 1 / max(1, age in steps) */
 static float
 weight_of(const struct push_ranges *ranges, uint64_t tau)
 {
-    double steps = (double)tau * ranges->group / (double)ranges->job->shards;
+    double steps = (double)tau * ranges->group / (double)ranges->per_step;
     return ranges->scaling && steps > 1 ? (float)(1 / steps) : 1.0f;
+}
+
+static struct taking
+taking_of(const struct push_ranges *ranges, struct push_held *held, const struct push_taken *taken)
+{
+    const struct state_job *job = ranges->job;
+    double share = (double)ranges->group / (double)ranges->per_step;
+    uint64_t step = taken->count / ranges->per_step;
+    double rate = optim_rate(&job->rules.optim, step, state_rules_total(job, &job->rules),
+                             step / state_epoch_steps(job), (size_t)job->batch);
+    return (struct taking){ranges,       held,        taken, weight_of(ranges, taken->tau),
+                           (float)share, rate * share};
+}
+
+/* An update of a block by its gradient g[n], which stands for `group` tickets; in units of a whole step unless it is of
+ * running averages. */
+static void
+update(const struct taking *with, size_t block, float average, float *g, size_t n)
+{
+    const struct push_ranges *ranges = with->ranges;
+    size_t first = exact_block_first(ranges->exact, block);
+    float *params = with->held->params + first, *slot[OPTIM_SLOTS_MAX] = {0};
+    for (size_t k = 0; average > 0 && k < n; k++)
+        params[k] -= average * g[k];
+    if (average > 0)
+        return;
+    for (size_t s = 0; s < ranges->slot_count; s++)
+        slot[s] = with->held->slot[s] + first;
+    optim_apply(&ranges->job->rules.optim, with->rate, with->taken->count / ranges->group, params,
+                slot, g, n);
+}
+
+/* Adds g[n] to what the present update has so far; with its last gradient, g becomes the sum times `factor`. */
+static void
+gather(const struct taking *with, size_t first, float factor, float *g, size_t n)
+{
+    float *sum = with->held->sum + first;
+    for (size_t k = 0; k < n; k++)
+        sum[k] += g[k];
+    if (!with->taken->updates)
+        return;
+    for (size_t k = 0; k < n; k++)
+        g[k] = sum[k] * factor;
+    memset(sum, 0, n * sizeof *sum);
+}
+
+/* A block takes its integers, `q` as they came. */
+static void
+take_block(const struct taking *with, size_t block, const uint8_t *from, int16_t exponent)
+{
+    const struct push_ranges *ranges = with->ranges;
+    size_t first = exact_block_first(ranges->exact, block);
+    size_t n = exact_block_first(ranges->exact, block + 1) - first;
+    float average = ranges->job->average ? ranges->job->average[block] : 0;
+    float factor = average > 0 ? 1 : 1 / with->share, g[EXACT_BLOCK];
+    bool gathers = with->held->sum != NULL;
+    int32_t q[EXACT_BLOCK];
+    memcpy(q, from, n * sizeof *q);
+    uint32_t bits = exact_read_block(ranges->exact, exponent, q, n,
+                                     gathers ? with->weight : with->weight * factor, g);
+    if (gathers)
+        gather(with, first, factor, g, n);
+    if (with->taken->updates)
+        update(with, block, average, g, n);
+    with->held->exponent[block] = exponent;
+    exact_follow_bits(ranges->exact, block, bits, with->taken->count == ranges->first,
+                      with->held->exponent);
 }
 
 void
@@ -148,24 +181,14 @@ push_ranges_take(const struct push_ranges *ranges, struct push_held *held,
                  const struct push_taken *taken, const void *gradient)
 {
     struct part p = part_of(ranges, taken->range);
-    const uint8_t *q = gradient, *exponents = q + p.count * sizeof(int32_t);
-    float limit, g[EXACT_BLOCK], weight = weight_of(ranges, taken->tau);
-    memcpy(ranges->exponent + p.block, exponents, p.blocks * sizeof(int16_t));
-    exact_scales(ranges->exact, ranges->exponent, ranges->scale, &limit);
+    const struct taking with = taking_of(ranges, held, taken);
+    const uint8_t *from = gradient, *exponents = from + p.count * sizeof(int32_t);
     for (size_t b = p.block; b < p.block + p.blocks; b++) {
-        size_t first = exact_block_first(ranges->exact, b);
-        size_t n = exact_block_first(ranges->exact, b + 1) - first;
-        uint32_t most =
-            read_block(q + (first - p.first) * sizeof(int32_t), n, ranges->scale[b], weight, g);
-        for (size_t k = 0; held->sum && k < n; k++)
-            g[k] = held->sum[first + k] += g[k];
-        if (taken->updates) {
-            if (held->sum)
-                memset(held->sum + first, 0, n * sizeof *held->sum);
-            update(ranges, held, taken, b, g, n);
-        }
-        held->exponent[b] = ranges->exponent[b];
-        exact_follow_bits(ranges->exact, b, most, taken->count == ranges->first, held->exponent);
+        int16_t exponent;
+        memcpy(&exponent, exponents + (b - p.block) * sizeof exponent, sizeof exponent);
+        take_block(&with, b,
+                   from + (exact_block_first(ranges->exact, b) - p.first) * sizeof(int32_t),
+                   exponent);
     }
 }
 

@@ -2,11 +2,11 @@
  *
  * A range is some whole exponent blocks. Three things of it travel (mesh/core/push.h), each as it lies in memory:
  *
- *     gradient   integers [elements, int32] | exponents [blocks, int16]        of one shard, as the worker quantised it
+ *     gradient   integers [elements, int32] | exponents [blocks, int16]        of one ticket, as the worker quantised it
  *     value      parameters [float] | exponents [int16]                        what a worker computes from
  *     copy       parameters | slots of the optimiser | sum of the update [float, softsync only] | exponents
  *
- * The rule, so that c gradients of S shards move the parameters as far as one step of bsp would do c / S of it:
+ * The rule, so that c gradients of a step of S tickets move the parameters as far as one step of bsp would do c / S of it:
  *
  *     g = sum over the update's gradients of g_i / max(1, tau_i c / S), times S / c
  *     optimiser's step of g with rate * c / S; step and epoch by the gradients that the range has taken, S to a step
@@ -27,14 +27,13 @@ struct push_ranges {
     const struct exact *exact;
     const struct state_job *job; /* borrowed, as exact */
     size_t param_count, slot_count, block_count;
-    unsigned group; /* gradients of an update */
-    uint64_t first; /* gradients of the run, as far as another run computed them: train.from */
+    unsigned per_step; /* tickets of a step */
+    unsigned group;    /* gradients of an update */
+    uint64_t first;    /* gradients of the run, as far as another run computed them: train.from */
     bool scaling;
     unsigned count;
     size_t *first_block;    /* [count + 1] */
     struct push_size *size; /* [count] */
-    float *scale;           /* [block_count] scratch */
-    int16_t *exponent;      /* [block_count] scratch */
 };
 
 /* The parameters with what belongs to them; each points to as many elements as the model has. */
@@ -44,8 +43,8 @@ struct push_held {
 };
 
 /* Returns 0 or -ENOMEM; push_ranges_fini follows in both cases. */
-int push_ranges_init(struct push_ranges *ranges, const struct state *state, unsigned group,
-                     bool scaling);
+int push_ranges_init(struct push_ranges *ranges, const struct state *state, unsigned per_step,
+                     unsigned group, bool scaling);
 void push_ranges_fini(struct push_ranges *ranges);
 
 void push_ranges_take(const struct push_ranges *ranges, struct push_held *held,

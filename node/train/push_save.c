@@ -39,7 +39,7 @@ push_save_cut(void *ctx, uint64_t tickets)
     push_save_read(run);
     memcpy(run->state.exponent, push->exponent, run->state.block_count * sizeof *push->exponent);
     *h = (struct state_header){.best_loss = (double)INFINITY};
-    push_shard_step(&run->state, tickets / run->config->train.shards);
+    push_shard_step(&run->state, tickets / push->step.tickets);
     h->samples = state_samples(&run->state.job, h->step);
     push->more[0] = push->saved.tickets = tickets;
     save_now(run->save, &run->state);
@@ -89,20 +89,17 @@ push_train_more(struct run *run, size_t *size)
     return run->push->more;
 }
 
-int
-push_train_resume(struct run *run, struct why *why)
+bool
+push_train_resume(struct run *run)
 {
     struct push_run *push = run->push;
     uint64_t tickets = push->saved.tickets = push->more[0];
-    bool sound = tickets == run->state.header->step * run->config->train.shards &&
+    bool sound = tickets == run->state.header->step * push->step.tickets &&
                  tickets >= push->config.first && tickets <= push->config.tickets;
     for (unsigned r = 0; r < push->ranges.count; r++)
         sound = sound && push->saved.taken[r] <= push->config.tickets;
-    if (!sound || !exact_valid(run->state.exact, run->state.exponent))
-        return why_error(why, -EBADMSG,
-                         "%s/checkpoint-%llu: what it says of the servers cannot be; delete it, or "
-                         "--fresh begins anew",
-                         run->config->out, (unsigned long long)run->state.header->step);
+    if (!sound)
+        return false;
     for (unsigned r = 0; r < push->ranges.count; r++)
         push_ranges_begin(&push->ranges, &push->held, r, run->state.params, run->state.slot,
                           run->state.exponent);
@@ -110,7 +107,7 @@ push_train_resume(struct run *run, struct why *why)
         memcpy(push->held.sum, push->more_sum, run->state.param_count * sizeof *push->held.sum);
     run->state.header->done = 0; /* if it was after the last step: the mesh ends the run again */
     push->config.saved = &push->saved;
-    return 0;
+    return true;
 }
 
 void

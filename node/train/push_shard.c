@@ -21,6 +21,23 @@ saturated(const struct state *state, const int32_t *tail)
     return false;
 }
 
+struct push_step
+push_step_of(const struct config *config)
+{
+    unsigned shards = config->train.shards, each = config->mesh.ticket_shards;
+    if (each == CONFIG_TICKET_AUTO)
+        each = shards > PUSH_STEP_TICKETS ? shards / PUSH_STEP_TICKETS : 1;
+    return (struct push_step){shards, each, (shards + each - 1) / each};
+}
+
+uint64_t
+push_step_shards(const struct push_step *step, uint64_t ticket)
+{
+    unsigned first = (unsigned)(ticket % step->tickets) * step->each;
+    unsigned count = step->shards - first < step->each ? step->shards - first : step->each;
+    return UINT64_MAX >> (64 - count) << first;
+}
+
 void
 push_shard_step(struct state *state, uint64_t step)
 {
@@ -30,15 +47,15 @@ push_shard_step(struct state *state, uint64_t step)
 }
 
 void
-push_shard_compute(struct work *work, struct state *state, const int16_t *exponent, uint64_t ticket,
-                   int32_t *own)
+push_shard_compute(struct work *work, struct state *state, const struct push_step *step,
+                   const int16_t *exponent, uint64_t ticket, int32_t *own)
 {
     int32_t *tail = own + state->param_count;
-    uint64_t shard = UINT64_C(1) << ticket % state->job.shards;
-    push_shard_step(state, ticket / state->job.shards);
+    uint64_t shards = push_step_shards(step, ticket);
+    push_shard_step(state, ticket / step->tickets);
     memcpy(state->exponent, exponent, state->block_count * sizeof *exponent);
     for (int k = 0; k < RAISES_MAX; k++) {
-        work_round(work, state, shard, true, own, nothing, NULL);
+        work_round(work, state, shards, true, own, nothing, NULL);
         if (tail[TAIL_BAD] || !saturated(state, tail))
             break;
         exact_raise(state->exact, tail + TAIL_OVER, state->exponent);

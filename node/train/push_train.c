@@ -244,7 +244,7 @@ report(struct run *run, uint64_t ticket, const int32_t *tail)
 {
     struct push_run *push = run->push;
     struct mesh_stats stats;
-    uint64_t step = ticket / run->config->train.shards;
+    uint64_t step = ticket / push->step.tickets;
     double rows = tail[TAIL_SAMPLES];
     const struct push_score *score =
         push->found.step > push->known.step ? &push->found : &push->known;
@@ -265,7 +265,7 @@ report(struct run *run, uint64_t ticket, const int32_t *tail)
         .peers = stats.core.members ? stats.core.members : 1,
         .plan = stats.core.plan,
         .samples = (uint64_t)rows,
-        .shards = UINT64_C(1) << ticket % run->config->train.shards,
+        .shards = push_step_shards(&push->step, ticket),
         .compute_s = run->compute_s,
         .wait_s = run->wait_s,
         .tx_bytes = stats.tx_bytes - run->tx,
@@ -303,9 +303,9 @@ evaluate_begin(struct run *run, uint64_t ticket)
 {
     struct push_run *push = run->push;
     uint64_t each = state_epoch_steps(&run->state.job) * run->config->train.eval_every;
-    uint64_t step = ticket / run->config->train.shards;
-    if (each == 0 || run->state.job.test == 0 || ticket % run->config->train.shards != 0 ||
-        step == 0 || step % each != 0)
+    uint64_t step = ticket / push->step.tickets;
+    if (each == 0 || run->state.job.test == 0 || ticket % push->step.tickets != 0 || step == 0 ||
+        step % each != 0)
         return;
     evaluate_more(run, run->state.job.test); /* what is left of the one before */
     memcpy(push->evaluated, run->state.params, run->state.param_count * sizeof(float));
@@ -317,7 +317,7 @@ evaluate_begin(struct run *run, uint64_t ticket)
 static uint64_t
 piece_rows(const struct run *run)
 {
-    uint64_t few = 4 * (uint64_t)run->config->train.batch / run->config->train.shards;
+    uint64_t few = 4 * (uint64_t)run->config->train.batch / run->push->step.tickets;
     uint64_t least = run->state.job.test / EVALUATE_PIECES + 1;
     return few > least ? few : least;
 }
@@ -330,7 +330,7 @@ compute(struct run *run, uint64_t ticket)
     int32_t *own = mesh_own(run->mesh);
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     evaluate_begin(run, ticket);
-    push_shard_compute(run->work, &run->state, push->exponent, ticket, own);
+    push_shard_compute(run->work, &run->state, &push->step, push->exponent, ticket, own);
     run->compute_s += clock_s() - start;
     mesh_bucket(run->mesh, 0);
     report(run, ticket, own + run->state.param_count);
@@ -420,19 +420,21 @@ push_train_open(struct run *run, struct why *why)
     const struct config *config = run->config;
     bool softsync = config->mesh.sync == CONFIG_SOFTSYNC;
     struct push_run *push = run->push = calloc(1, sizeof *push);
-    int rc =
-        push ? push_ranges_init(&push->ranges, &run->state, softsync ? config->mesh.softsync : 1,
-                                config->mesh.staleness_scaling)
-             : -ENOMEM;
+    const struct push_step step = push_step_of(config);
+    int rc = push ? push_ranges_init(&push->ranges, &run->state, step.tickets,
+                                     softsync ? config->mesh.softsync : 1,
+                                     config->mesh.staleness_scaling)
+                  : -ENOMEM;
     rc = rc ? rc : open_memory(push, run);
     if (rc)
         return why_error(why, rc, "not enough memory for mesh.sync");
-    push->ranges.first = run->job.begun * config->train.shards;
+    push->step = step;
+    push->ranges.first = run->job.begun * step.tickets;
     push->config = (struct push_config){
         .trainer = &push_trainer,
         .trainer_ctx = run,
-        .tickets = state_steps_total(&run->state) * config->train.shards,
-        .shards = config->train.shards,
+        .tickets = state_steps_total(&run->state) * step.tickets,
+        .per_step = step.tickets,
         .bound = config->mesh.sync == CONFIG_SSP ? config->mesh.staleness : PUSH_UNBOUND,
         .group = push->ranges.group,
         .servers = config->mesh.servers == CORE_SERVERS_AUTO ? 0 : config->mesh.servers,

@@ -19,8 +19,8 @@ int push_train_open(struct run *run, struct why *why);
  *
  * Little-endian. The state is that after tickets / train.shards steps, the same bits on all nodes. */
 void *push_train_more(struct run *run, size_t *size);
-/* The state and `more` were read from a checkpoint: begin with them. Returns 0 or -EBADMSG with `why`. */
-int push_train_resume(struct run *run, struct why *why);
+/* The state and `more` were read from a checkpoint: begin with them. False: `more` cannot be. */
+bool push_train_resume(struct run *run);
 void push_train_close(struct run *run);
 /* For mesh_setup; borrowed. */
 const struct push_config *push_train_config(const struct run *run);

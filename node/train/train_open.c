@@ -280,6 +280,22 @@ resume_from(struct run *run, enum train_start start, struct why *why)
     return rc;
 }
 
+/* In a free way of training: begins with what a checkpoint says beside the state. */
+static int
+resume_free(struct run *run, struct why *why)
+{
+    if (!run->found.whole || !(run->push || run->gossip))
+        return 0;
+    if (exact_valid(run->state.exact, run->state.exponent) &&
+        (run->push ? push_train_resume(run) : gossip_train_resume(run)))
+        return 0;
+    return why_error(why, -EBADMSG,
+                     "%s/checkpoint-%llu: what it says of the %s cannot be; delete it, or --fresh "
+                     "begins anew",
+                     run->config->out, (unsigned long long)run->state.header->step,
+                     run->push ? "servers" : "replica");
+}
+
 /* "from step 76 on train.epochs = 6, before 3" */
 static void
 tell_parts(struct run *run)
@@ -416,10 +432,8 @@ train_open(struct run *run, enum train_start start, struct why *why)
         rc = open_save(run, why);
     if (!rc)
         rc = resume_from(run, start, why);
-    if (!rc && run->push && run->found.whole)
-        rc = push_train_resume(run, why);
-    if (!rc && run->gossip && run->found.whole)
-        rc = gossip_train_resume(run, why);
+    if (!rc)
+        rc = resume_free(run, why);
     if (!rc)
         rc = metrics_new(&run->metrics, run->config->out, run->resumed, run->config->quiet, why);
     if (rc)

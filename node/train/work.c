@@ -213,7 +213,7 @@ add_piece(void *ctx, size_t first, const float *g, size_t n)
     part_add(part, begin, bad, check);
 }
 
-/* nn_sink: how a layer adds integers to own itself. Only the one lane of exact mode does. */
+/* nn_sink: how a layer adds integers to own itself. A part of several shards keeps to the range of one, too. */
 static struct nn_integers
 integers(void *ctx, size_t first)
 {
@@ -246,8 +246,7 @@ backward_lane(void *ctx, size_t i)
     struct lane *lane = &work->lane[i];
     struct nn_sink sink[EXACT_SHARDS_MAX];
     for (size_t p = 0; p < lane->parts; p++)
-        sink[p] = (struct nn_sink){add_piece, &lane->part[p], work->apart ? integers : NULL, added,
-                                   !work->setup.claims};
+        sink[p] = (struct nn_sink){add_piece, &lane->part[p], integers, added, !work->setup.claims};
     backward_section(lane, work->present, work->params, sink);
 }
 
@@ -370,6 +369,16 @@ train_shards(struct work *work, const struct state *state, uint64_t shards,
         ready(ctx, work->cut.bucket_count - 2);
 }
 
+/* A share of own becomes zeros. */
+static void
+clear_part(void *ctx, size_t i)
+{
+    struct work *work = ctx;
+    size_t count = work_vector_count(work), parts = work->setup.threads;
+    size_t first = count * i / parts, end = count * (i + 1) / parts;
+    memset(work->own + first, 0, (end - first) * sizeof *work->own);
+}
+
 void
 work_round(struct work *work, const struct state *state, uint64_t shards, bool fresh, int32_t *own,
            void (*ready)(void *ctx, size_t bucket), void *ctx)
@@ -381,7 +390,7 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     work->own = own;
     exact_scales(work->setup.exact, state->exponent, work->scale, &work->limit);
     if (fresh && training)
-        memset(own, 0, work_vector_count(work) * sizeof *own);
+        pool_run(work->setup.pool, clear_part, work, work->setup.threads);
     else if (fresh)
         memset(own + tail->first, 0, tail->count * sizeof *own);
     size_t blocks = exact_blocks(work->setup.exact);

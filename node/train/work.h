@@ -3,8 +3,7 @@
  * work_round computes some of the shards of a round and adds their integers to `own`. All shards finish a layer
  * before the next one starts, and the gradient of a layer is computed before that of its input. So a bucket of
  * gradients is complete, and given to the mesh, while there is still much to compute. With train.exact = no the
- * rows of a worker's shards go through the network as one batch. This is faster, but the result depends on which
- * node computes what.
+ * rows of several shards go through the network as one batch. The result then depends on which node computes what.
  *
  * With several local steps per round, each shard walks by itself (local_sgd.h) before anything of it is added. Then all
  * buckets are ready at once, and work_begin does nothing.
@@ -36,11 +35,14 @@ struct work_setup {
     void *alive_ctx; /* of both */
     uint64_t seed;
     bool exact_mode;
-    unsigned lanes; /* shards computed at a time in exact mode; the others follow; 0: all */
+    unsigned lanes; /* shards computed at a time; the others follow; 0: all */
     bool claims;    /* the ledger is a bucket of its own, the last but one: mesh.audit */
     /* size of a bucket of gradients: smaller layers share one, larger ones are cut */
     size_t bucket_bytes;
 };
+
+/* So many parts go through the network side by side when `shards` are computed at a time. */
+size_t work_parts(bool exact, unsigned threads, size_t shards);
 
 int work_new(struct work **out, const struct work_setup *setup);
 void work_destroy(struct work **work);
@@ -69,6 +71,15 @@ void work_drop(struct work *work);
 
 /* Loss and accuracy over the whole test part, on this machine alone. */
 void work_evaluate(struct work *work, const float *params, double *loss, double *accuracy);
+
+/* The first row of a shard of the test part; the one behind its last row is that of the next shard. */
+uint64_t work_test_first(const struct work *work, unsigned shard);
+/* Evaluates rows [first, end) of the test part, and adds to `sum`. */
+void work_evaluate_rows(struct work *work, const float *params, uint64_t first, uint64_t end,
+                        struct nn_result *sum);
+/* Evaluates these shards of the test part, each by itself: result[shards]. */
+void work_evaluate_each(struct work *work, const float *params, uint64_t shards,
+                        struct nn_result *result);
 
 /* The same in pieces, between other work. Begin with zeros. */
 struct work_evaluation {

@@ -38,15 +38,14 @@ reader_begin(const struct work *work, struct reader *reader)
     reader->end = work_shard_first(work, rows, shard + 1);
 }
 
-/* The next pieces of at most shard_rows rows each, of[parts] which shards; in the pass each is a shard of its own. */
+/* The next pieces of at most part_rows rows each, of[parts] which shards; in the pass each is a shard of its own. */
 static void
 read_pieces(struct lane *lane, struct reader *reader, unsigned of[EXACT_SHARDS_MAX])
 {
     const struct work *work = lane->work;
-    size_t most = work->apart ? work->lane_shards : 1;
-    for (lane->rows = lane->parts = 0; reader->left && lane->parts < most;) {
+    for (lane->rows = lane->parts = 0; reader->left && lane->parts < work->parts;) {
         uint64_t left = reader->end - reader->at,
-                 rows = left < work->shard_rows ? left : work->shard_rows;
+                 rows = left < work->part_rows ? left : work->part_rows;
         if (rows > 0) {
             of[lane->parts] = (unsigned)__builtin_ctzll(reader->left);
             lane->context[lane->parts] =
@@ -141,22 +140,56 @@ set_means(const struct work *work, double loss_sum, double correct, double *loss
     *accuracy = rows ? correct / (double)(rows * nn_label_count(work->setup.model)) : 0;
 }
 
+uint64_t
+work_test_first(const struct work *work, unsigned shard)
+{
+    return work_shard_first(work, data_info(work->setup.data)->test, shard);
+}
+
+void
+work_evaluate_each(struct work *work, const float *params, uint64_t shards,
+                   struct nn_result *result)
+{
+    work->begun = false;
+    work->params = params;
+    tell_of(work, shards);
+    lanes_assign(work, shards);
+    lanes_run(work, evaluate_lane);
+    for (uint64_t left = shards; left; left &= left - 1)
+        result[__builtin_ctzll(left)] = work->shard_result[__builtin_ctzll(left)];
+}
+
 void
 work_evaluate(struct work *work, const float *params, double *loss, double *accuracy)
 {
     unsigned shards = work->setup.shards;
     uint64_t all = shards == 64 ? UINT64_MAX : (UINT64_C(1) << shards) - 1;
-    struct nn_result sum = {0};
-    work->begun = false;
-    work->params = params;
-    tell_of(work, all);
-    lanes_assign(work, all);
-    lanes_run(work, evaluate_lane);
+    struct nn_result result[EXACT_SHARDS_MAX], sum = {0};
+    work_evaluate_each(work, params, all, result);
     for (unsigned i = 0; i < shards; i++) {
-        sum.loss += work->shard_result[i].loss;
-        sum.correct += work->shard_result[i].correct;
+        sum.loss += result[i].loss;
+        sum.correct += result[i].correct;
     }
     set_means(work, sum.loss, sum.correct, loss, accuracy);
+}
+
+void
+work_evaluate_rows(struct work *work, const float *params, uint64_t first, uint64_t end,
+                   struct nn_result *sum)
+{
+    work->begun = false;
+    work->params = params;
+    work->to_test = data_info(work->setup.data)->test;
+    atomic_store(&work->tested, first);
+    work->piece = first;
+    work->piece_end = end;
+    if (first == end)
+        return;
+    lanes_assign(work, 1);
+    lanes_run(work, evaluate_piece);
+    sum->loss += work->shard_result[0].loss;
+    sum->correct += work->shard_result[0].correct;
+    sum->bad |= work->shard_result[0].bad;
 }
 
 bool
@@ -164,18 +197,12 @@ work_evaluate_more(struct work *work, const float *params, uint64_t rows,
                    struct work_evaluation *so_far, double *loss, double *accuracy)
 {
     uint64_t all = data_info(work->setup.data)->test, left = all - so_far->at;
-    work->begun = false;
-    work->params = params;
-    work->to_test = all;
-    atomic_store(&work->tested, so_far->at);
-    work->piece = so_far->at;
-    work->piece_end = so_far->at += rows < left ? rows : left;
-    if (work->piece < work->piece_end) {
-        lanes_assign(work, 1);
-        lanes_run(work, evaluate_piece);
-        so_far->loss += work->shard_result[0].loss;
-        so_far->correct += work->shard_result[0].correct;
-    }
+    uint64_t end = so_far->at + (rows < left ? rows : left);
+    struct nn_result sum = {.loss = so_far->loss, .correct = 0};
+    work_evaluate_rows(work, params, so_far->at, end, &sum);
+    so_far->at = end;
+    so_far->loss = sum.loss;
+    so_far->correct += sum.correct;
     if (so_far->at < all)
         return false;
     set_means(work, so_far->loss, so_far->correct, loss, accuracy);

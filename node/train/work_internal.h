@@ -1,11 +1,13 @@
 /* work_internal.h - shared by the files that compute shards: lanes.c divides shards among lanes and lanes among
  * threads, work.c trains, work_evaluate.c evaluates.
  *
- * A lane is what one worker takes through the network at a time: a pass, its rows, its results. In exact mode there is
- * one lane for all shards, each of which stays by itself in it (nn_pass_shards); if memory allows only some, the shards
- * come in waves. With local steps, where each shard has its own parameters, a lane is one shard. Otherwise all shards
- * of a worker share a lane, as one. With fewer lanes than threads, all threads work on one lane after the other, on pieces of each layer
- * (nn_team), with the same bits. */
+ * A lane is what one worker takes through the network at a time: a pass, its rows, its results. There is one lane for
+ * all shards; if memory allows only some, the shards come in waves. With local steps, where each shard has its own
+ * parameters, a lane is one shard. With fewer lanes than threads, all threads work on one lane after the other, on
+ * pieces of each layer (nn_team), with the same bits.
+ *
+ * A lane has parts, which stay by themselves in its pass (nn_pass_shards). In exact mode each shard is one; otherwise
+ * there is a part per thread, of several shards. */
 #ifndef NODE_WORK_INTERNAL_H
 #define NODE_WORK_INTERNAL_H
 
@@ -16,7 +18,7 @@
 #include "node/train/local_sgd.h"
 #include "node/train/work.h"
 
-/* What goes through the network as one: a shard, or, if results need not be exact, all shards of a lane. */
+/* What goes through the network as one: a shard, or several if results need not be exact. */
 struct part {
     struct lane *lane;
     uint64_t shards;
@@ -47,7 +49,7 @@ struct work {
     size_t shard_rows;       /* of a shard, at most */
     size_t lane_shards;      /* of a lane, at most */
     size_t count_max;        /* samples of a lane in a round */
-    bool apart;              /* each shard of a lane is a part of its own */
+    size_t parts, part_rows; /* of a lane, and of a part, at most */
     float *scale, limit;     /* exact_scales of the present round */
     bool walks;              /* a round has several local steps */
     size_t lane_count, used; /* allocated; in use by this compute */

@@ -24,7 +24,6 @@ STEPS = {"async": 800, "ssp": 800, "softsync": 800,  # of a run of about ten sec
 KINDS = ["kill", "stop", "join"]
 AWAY_S = (0.2, 1.5)  # how long a victim is gone or stopped
 CALM_S = (2.0, 2.5)  # a run with --calm trains so long, and so much longer for each accident
-SHARDS = 12  # of tiny.yaml
 
 
 class Accident:
@@ -130,7 +129,7 @@ def length(way, nodes, args):
     """Steps of a run: enough for all accidents and what comes after them."""
     if not args.calm:
         return int(STEPS[way] * args.length * (args.accidents + 1) / 4)
-    return int((CALM_S[0] + CALM_S[1] * args.accidents) * args.length * nodes * 1000 / args.calm / SHARDS)
+    return int((CALM_S[0] + CALM_S[1] * args.accidents) * args.length * nodes * 1000 / args.calm / free.TICKETS)
 
 
 def one(folder, random, index, way, kinds, args):

@@ -87,8 +87,9 @@ class Node:
             self._at, self._steps = 0, []
             return False
         if read:
-            if len(read) > 1 or not self._steps:
-                self.origin = min(self.origin, time.time() - read[-1]["time_s"])
+            origin = time.time() - read[-1]["time_s"]
+            if (len(read) > 1 or not self._steps) and origin >= self.began:  # else a line of a life before
+                self.origin = min(self.origin, origin)
             self._steps[-1:] = read
             self._at += sum(map(len, lines[:-1]))
         return True
@@ -255,8 +256,10 @@ def pause(node, at, until=None):
     steps of those that reach into the WINDOW_S after it, less the step that was usual before; and that step. None
     when too few steps lie before it, or none behind. What came after `until` does not count: the next accident.
 
-    A node's own clock begins when it starts; Node.origin says when that was, to some milliseconds."""
+    A node's own clock begins when it starts; Node.origin says when that was, to some milliseconds. Steps of a life before
+    are of another clock."""
     times = [node.origin + step["time_s"] for step in node.steps()]
+    times = times[max((i for i in range(1, len(times)) if times[i] < times[i - 1]), default=0):]
     if until is not None:
         times = [end for end in times if end < until] + [until]
     before = [1000 * (b - a) for a, b in zip(times, times[1:]) if b <= at]

@@ -52,9 +52,9 @@ POINTS["asker"] = POINTS["giver"] = r"job"
 POINTS["host"], POINTS["accuser"] = r"refuse", r"accuse"
 POINTS["donor", 2] = POINTS["joiner"]
 POINTS["donor"] = r"hold|hello|peers|peer-u|connect|beacon|plan|heartbeat|commit|bucket-r"  # one of several, asked or not
-# Whether the others hold for a joiner depends on the instant, and the last one to end has nobody to say goodbye to: a
-# case whose victim did not is no failure.
-CHANCE = r"hold|bye"
+# Whether the others hold for a joiner depends on the instant, so does whether a node hears of another one by its beacon or
+# from a peer, and the last one to end has nobody to say goodbye to: a case whose victim did not is no failure.
+CHANCE = r"hold|bye|peers-"
 POINTS["damaged"] = POINTS["lender", 2] = r"file|want|page|checkpoint|dir|hello-t"
 POINTS["lender"] = r"file|checkpoint|dir|hello-t"  # one of several, asked or not
 
@@ -149,9 +149,9 @@ class Scene:
         """The line in which the victim says that it came to its point, and when."""
         return re.search(r"^failpoint \S+ \d+: \w+ at ([\d.]+)$", mesh.nodes[self.victim].text(), re.M)
 
-    @staticmethod
-    def lives(mesh, name):
-        return mesh.nodes[name].alive() and not mesh.is_stopped(name)
+    def lives(self, mesh, name):
+        """Neither ended, nor stopped, nor does it hang at the point where it is to."""
+        return mesh.nodes[name].alive() and not mesh.is_stopped(name) and not (name == self.victim and self.came(mesh))
 
     def hits(self, folder):
         """How often the victim comes to each point, at least, when nothing is done to it."""
@@ -162,7 +162,7 @@ class Scene:
         with chaos.Mesh(folder, self.job, program=chaos.FAILNODE,
                         options=self.options) as mesh:
             self.play(mesh, "hits")
-            mesh.finish([self.victim])
+            self.finish(mesh, [self.victim])
             text = mesh.nodes[self.victim].text()
         return {point: int(count) for point, count in re.findall(r"^failpoint (\S+) hits ([1-9]\d*)$", text, re.M)}
 

@@ -29,7 +29,6 @@ SIM = os.path.join(os.environ.get("BUILD") or os.path.join(chaos.ROOT, "build", 
 LOCAL = {"nodes", "kill", "start", "pause", "resume", "end"}
 DISK = {"disk_full", "disk_ok"}
 DISK_BYTES = 3 << 20
-SHARDS = 12  # of net.job
 SLEEP_S, REST_S = 0.02, 6.0  # free ways: of a compute; of the run behind the scenario
 SKIPPED = 77
 
@@ -250,7 +249,7 @@ def play(world, lines, within):
 def steps(way, lines):
     """As many as all nodes need for the scenario and some seconds more: a ticket, or a step, takes SLEEP_S."""
     computes = (lines[-1][0] + REST_S) / SLEEP_S
-    return int(computes * int(lines[0][2][1]) / SHARDS if free.serves(way) else computes)
+    return int(computes * int(lines[0][2][1]) / free.TICKETS if free.serves(way) else computes)
 
 
 def one(folder, random, index, file, seed, within):

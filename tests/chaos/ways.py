@@ -17,6 +17,7 @@ WAYS = {
     "gossip-async": [*GOSSIP, "mesh.sync=async", "--set", "gossip.graph=random"],
     "push-sum": [*GOSSIP, "gossip.graph=one-peer", "--set", "gossip.method=push_sum"],
 }
+TICKETS = 12  # of a step of twelve shards: mesh.ticket_shards
 TAKEN = 3  # type of a journal's record: see node/train/push_journal.h
 
 

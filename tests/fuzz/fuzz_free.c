@@ -25,7 +25,7 @@ configure(struct node *node)
     node->push = (struct push_config){.trainer = &push_trainer,
                                       .trainer_ctx = node,
                                       .tickets = TICKETS,
-                                      .shards = SHARDS,
+                                      .per_step = SHARDS,
                                       .bound = bounds[modes & 3],
                                       .group = 1 + (modes >> 2 & 3),
                                       .servers = modes >> 4 & 3,

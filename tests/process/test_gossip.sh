@@ -5,7 +5,8 @@
 . "$(dirname "$0")/../support/process.sh"
 
 write_job "$WORK/job.yaml" 60
-write_job "$WORK/long.yaml" 500
+sed -i "s/eval_every: 0/eval_every: 1/" "$WORK/job.yaml"
+write_job "$WORK/long.yaml" 300
 
 same_end() { # NAME ...
     local first=$1 name
@@ -33,15 +34,22 @@ gossip() { # OPTION ...
     echo "--set mesh.topology=gossip $*"
 }
 
+# Three nodes of a mesh of their own: ${way}a, ${way}b and ${way}c.
 way=0
-for options in "--set gossip.graph=ring" "--set gossip.graph=exponential --set gossip.method=push_sum" \
-    "--set mesh.sync=async --set gossip.graph=random"; do
+three() { # JOB OPTION ...
+    local job=$1 name
+    shift
     way=$((way + 1))
-    echo "three nodes: $options"
     GROUP=t$$-$way
     for name in a b c; do
-        node $way$name "$WORK/job.yaml" --peers 3 $(gossip $options)
+        node $way$name "$job" --peers 3 $(gossip "$@")
     done
+}
+
+for options in "--set gossip.graph=ring" "--set gossip.graph=exponential --set gossip.method=push_sum" \
+    "--set mesh.sync=async --set gossip.graph=random"; do
+    echo "three nodes: $options"
+    three "$WORK/job.yaml" $options
     finished 120 ${way}a ${way}b ${way}c
     same_end ${way}a ${way}b ${way}c
     replayed ${way}a ${way}b ${way}c
@@ -50,15 +58,14 @@ done
 
 for name in a b c; do
     grep -q '"distance":' "$WORK/1$name/metrics.jsonl" || fail "no distance in the metrics of $name"
+    # on the way, each evaluates its replica on its share; and at the end all of them the model
+    [ "$(grep -c '"test_accuracy":' "$WORK/1$name/metrics.jsonl")" -ge 2 ] || fail "no evaluation on the way at $name"
+    [ "$(result "1$name" test_loss)" = "$(result 1a test_loss)" ] || fail "$name has another test loss than a"
 done
 
 for options in "" "--set gossip.method=push_sum" "--set mesh.sync=async"; do
-    way=$((way + 1))
     echo "one is killed, one stopped, both come back, one joins: ${options:-average}"
-    GROUP=t$$-$way
-    for name in a b c; do
-        node $way$name "$WORK/long.yaml" --peers 3 $(gossip $options)
-    done
+    three "$WORK/long.yaml" $options
     wait_until 60 "20 steps" reached 20 ${way}a
     kill_node ${way}c
     kill -INT "${PID[${way}b]}" # both come back as other starts of their nodes

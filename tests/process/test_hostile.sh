@@ -6,6 +6,7 @@
 . "$(dirname "$0")/../support/process.sh"
 HOSTILE=${BUILD:-$ROOT/build/gcc}/hostile
 GROWTH_KB_MAX=32768
+! sanitized || GROWTH_KB_MAX=262144
 [ -x "$HOSTILE" ] || skip "no program $HOSTILE: make $(realpath --relative-to="$ROOT" "$HOSTILE")"
 
 rss_kb() { # NAME

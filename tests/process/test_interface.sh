@@ -54,6 +54,7 @@ netns_cut 0
 wait_until 5 "the others to go on" trains_with 2 n1 n2
 netns_mend 0
 again n0
+wait_until 60 "all to be at step 150" reached 150 "${NODES[@]}"
 
 # Every step that two of them took has one hash, wherever it was taken.
 hashes() { # NAME

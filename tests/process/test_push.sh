@@ -7,9 +7,9 @@
 
 write_job "$WORK/job.yaml" 120 "eval_every: 1" # enough for the one who comes late, on a busy machine, too
 
-run() { # MODE SET...
-    local mode=$1 dirs
-    shift
+run() { # MODE TICKETS SET...: of all steps
+    local mode=$1 tickets=$2 dirs
+    shift 2
     rm -rf "$WORK"/[abcd]
     node a "$WORK/job.yaml" --peers 3 --set mesh.topology=server --set mesh.sync="$mode" "$@"
     node b "$WORK/job.yaml" --peers 3 --set mesh.topology=server --set mesh.sync="$mode" "$@"
@@ -28,7 +28,7 @@ run() { # MODE SET...
         fail "$mode: replay: $(cat "$WORK/replay")"
     grep -q "^replay: sha256 $(result a params_sha256), as in every result$" "$WORK/replay" ||
         fail "$mode: replay says $(cat "$WORK/replay")"
-    grep -Eq "^replay: 1440 tickets, each once in each of [0-9]+ ranges$" "$WORK/replay" ||
+    grep -Eq "^replay: $tickets tickets, each once in each of [0-9]+ ranges$" "$WORK/replay" ||
         fail "$mode: tickets: $(cat "$WORK/replay")"
     [ "$(result a alone)" = false ] || fail "$mode: a says that it trained alone"
     echo "$mode: $(cat "$WORK/replay" | tr '\n' ' ')accuracy $(result a test_accuracy)"
@@ -38,7 +38,7 @@ at_least() { # COUNT NAME
     [ -e "$WORK/$2/metrics.jsonl" ] && [ "$(wc -l <"$WORK/$2/metrics.jsonl")" -ge "$1" ]
 }
 
-run async
+run async 1440
 timeout -k 5 300 "$MESHNODE" verify --replay "$WORK"/[ad] >"$WORK/replay" 2>&1 && fail "a replay without all journals"
 grep -Eq "^meshnode: no journal says .*journal.* is missing; name (its|the) results folders?.*$" "$WORK/replay" || fail "$(cat "$WORK/replay")"
 cp -r "$WORK/d" "$WORK/e"
@@ -47,8 +47,8 @@ printf '\377\377\377\377\377\377\377\377' | dd of="$WORK/e/journal" bs=1 seek=20
 grep -Eq "^meshnode: $WORK/e/journal: damaged record at byte [0-9]+$" "$WORK/replay" || fail "$(cat "$WORK/replay")"
 "$MESHNODE" verify "$WORK"/[abd] >"$WORK/out" 2>&1 && fail "verify proves the steps of a run that did not wait"
 grep -q "meshnode verify --replay computes it again" "$WORK/out" || fail "$(cat "$WORK/out")"
-run ssp --set mesh.staleness=1
-run softsync --set mesh.softsync=3
+run ssp 720 --set mesh.staleness=1 --set mesh.ticket_shards=2
+run softsync 360 --set mesh.softsync=3 --set mesh.ticket_shards=5 # the last ticket of a step has two
 
 refused() { # PATTERN SET...
     local pattern=$1 status
@@ -61,6 +61,7 @@ refused() { # PATTERN SET...
 }
 
 free="--set mesh.sync=async --set mesh.topology=server"
+refused "with bsp there are no tickets; leave out mesh.ticket_shards" --set mesh.ticket_shards=2
 refused "mesh.sync.*a ring waits for all; set mesh.topology = server" --set mesh.sync=async
 # shellcheck disable=SC2086 # a list of words
 {
@@ -68,5 +69,6 @@ refused "mesh.sync.*a ring waits for all; set mesh.topology = server" --set mesh
     refused "set train.exact = yes" $free --set train.exact=no
     refused "leave out train.clip_norm" $free --set train.clip_norm=1
     refused "set train.local_steps = 1" $free --set train.local_steps=2 --set train.optimizer.sgd.momentum=0
+    refused "mesh.ticket_shards = 13, expected auto or at most train.shards = 12" $free --set mesh.ticket_shards=13
     refused "leave out mesh.staleness, or set mesh.sync = ssp" $free --set mesh.staleness=2
 }

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../support/process.sh"
 # Strangers may hold 1 MiB together, which may cost 32 MiB (mesh/net/actor_guard.h); as much again comes in meanwhile.
 GROWTH_KB_MAX=65536
-! grep -q __asan_init "$MESHNODE" || GROWTH_KB_MAX=262144 # its allocator keeps what is free
+! sanitized || GROWTH_KB_MAX=262144
 PAUSE_MS_MAX=${1:-30000} # 1000 is the promise, on a machine that has nothing else to do
 
 rss_kb() { # PID

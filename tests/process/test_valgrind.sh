@@ -3,7 +3,7 @@
 # memory of ours lost. (Libraries keep some memory to the end; that is reachable and not counted.)
 . "$(dirname "$0")/../support/process.sh"
 command -v valgrind >/dev/null || skip "no valgrind"
-if grep -qaE '__(asan|tsan|msan)_init' "$MESHNODE"; then
+if sanitized; then
     skip "a sanitizer is built in, which does this work and does not run under valgrind"
 fi
 

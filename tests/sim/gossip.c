@@ -10,6 +10,7 @@
 #include "proto/mix.h"
 #include "tests/sim/gossip.h"
 #include "tests/sim/shell.h"
+#include "tests/support/made_up.h"
 
 struct gossip_config sim_gossip_config;
 uint32_t sim_gossip_chunk;
@@ -38,15 +39,6 @@ sim_gossip_update(const struct sim *sim, const struct sim_node *node, uint64_t s
     return (int32_t)(draw & 0xfffff) - 0x80000 - value / 16;
 }
 
-uint64_t
-sim_gossip_hash(const int32_t *values, size_t count)
-{
-    uint64_t hash = 1;
-    for (size_t k = 0; k < count; k++)
-        hash = mix64_pair(hash, (uint32_t)values[k]);
-    return hash | 1;
-}
-
 /* The profile is that of any schedule; what this engine does not have is left out. */
 static void
 begin(struct sim *sim)
@@ -73,6 +65,7 @@ begin(struct sim *sim)
                                   : way == SCENARIO_GOSSIP_ASYNC ? GOSSIP_RANDOM
                                                                  : GOSSIP_ONE_PEER;
     }
+    sim_gossip_mute_begin(sim);
     uint32_t most = (uint32_t)(sim_gossip_config.count + PARTS_MAX - 1) / PARTS_MAX;
     sim_gossip_chunk = p->chunk_elems > most ? p->chunk_elems : most;
     if (sim_gossip_chunk > sim_gossip_config.count)
@@ -133,6 +126,8 @@ on_save(void *ctx, const struct gossip_saved *saved)
     *file = (struct sim_gossip_file){.there = true, .saved = *saved};
     memcpy(file->values, saved->values, sim_gossip_config.count * sizeof *saved->values);
     memcpy(file->weight, saved->weight, sim_gossip_parts() * sizeof *saved->weight);
+    memcpy(file->starts, saved->starts, sizeof file->starts);
+    file->saved.starts = file->starts;
     file->saved.values = file->values;
     file->saved.weight = file->weight;
 }
@@ -140,7 +135,8 @@ on_save(void *ctx, const struct gossip_saved *saved)
 static void
 trainer(struct core_config *config, struct shell *shell)
 {
-    static const struct gossip_trainer callbacks = {on_compute, on_finish, on_note, on_save};
+    static const struct gossip_trainer callbacks = {
+        .compute = on_compute, .finish = on_finish, .note = on_note, .save = on_save};
     struct sim_gossip_file *disk = &sim_gossip_disk[shell->node->index];
     sim_gossip_config.trainer = &callbacks;
     /* each core has its own copy of the config, with its own ctx */
@@ -152,6 +148,7 @@ trainer(struct core_config *config, struct shell *shell)
     config->engine = &engine_gossip;
     config->gossip = &configs[shell->node->index];
     config->chunk_elems = sim_gossip_chunk;
+    sim_gossip_mute_wire(config);
 }
 
 static void
@@ -171,6 +168,7 @@ computed(struct sim *sim, struct sim_node *node)
     node->busy = SIM_FREE;
     sim->counts.commits++;
     node->round++;
+    sim_gossip_mute_computed(sim, node);
     if (sim->play.scenario)
         play_progress(sim, node);
     core_on_bucket(node->core, sim->now, sim->profile.buckets - 1);
@@ -181,7 +179,7 @@ finished(struct sim *sim, struct sim_node *node)
 {
     node->busy = SIM_FREE;
     node->done = true;
-    node->task_hash = sim_gossip_hash(node->sum, sim_gossip_config.count);
+    node->task_hash = made_up_hash(node->sum, sim_gossip_config.count);
     sim->counts.adoptions++;
     core_on_applied(
         node->core, sim->now,

@@ -1,4 +1,5 @@
-/* gossip.h - what the files of the engine gossip share: gossip.c has the trainer, gossip_judge.c the oracle. */
+/* gossip.h - what the files of the engine gossip share: gossip.c has the trainer, gossip_judge.c and gossip_verdict.c the
+ * oracle, gossip_mute.c a node that does not answer. */
 #ifndef SIM_GOSSIP_H
 #define SIM_GOSSIP_H
 
@@ -13,6 +14,7 @@ struct sim_gossip_file {
     bool there;
     struct gossip_saved saved; /* points to the following */
     int64_t values[SIM_GOSSIP_VALUES], weight[SIM_GOSSIP_PARTS];
+    struct gossip_start starts[GOSSIP_STARTS + 1];
 };
 extern struct sim_gossip_file sim_gossip_disk[SIM_NODES_MAX];
 
@@ -25,13 +27,16 @@ int32_t sim_gossip_initial(const struct sim *sim, size_t k);
 /* The update of element k that `node` computes from the values it was given. */
 int32_t sim_gossip_update(const struct sim *sim, const struct sim_node *node, uint64_t step,
                           uint64_t shards, int32_t value, size_t k);
-/* Of a result. Never 0. */
-uint64_t sim_gossip_hash(const int32_t *values, size_t count);
 
-/* gossip_judge.c: a node saves this. */
+/* gossip_verdict.c: a node saves this. */
 void sim_gossip_judge_saved(struct sim *sim, const struct sim_node *node,
                             const struct gossip_saved *saved);
-/* Every event of a core's journal is followed, with arithmetic of its own. */
+/* gossip_mute.c: some schedules have a node that does not answer. `computed`: a node has done a step. */
+void sim_gossip_mute_begin(struct sim *sim);
+void sim_gossip_mute_wire(struct core_config *config);
+void sim_gossip_mute_computed(struct sim *sim, const struct sim_node *node);
+
+/* gossip_judge.c: every event of a core's journal is followed, with arithmetic of its own. */
 void sim_gossip_judge_begin(struct sim *sim);
 void sim_gossip_judge_note(struct sim *sim, struct sim_node *node, const struct gossip_note *note);
 void sim_gossip_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event);

@@ -3,71 +3,28 @@
  * It follows the journal of each node with arithmetic of its own: whatever a core says that it did is done here, too, and
  * after each event the core must have the values and weights that follow. A flow must be the one that the values of its
  * two ends give, with the weight of the graph; it is taken once, by whom it was given to, as it was given. When
- * values go into the last mean, nothing is under way to them. At the end all have one result; and the sum of the values of all nodes, of the
- * dead when they died, and of what was on the way to them, is to the last unit that of all beginnings and updates. */
+ * values go into the last mean, nothing is under way to them. gossip_verdict.c says what must be so at the end. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "mesh/core/internal.h"
 #include "proto/mix.h"
-#include "tests/sim/gossip.h"
+#include "tests/sim/gossip_books.h"
 
-enum { VALUES = 32, PARTS = 32, RECORDS = 1 << 15 };
-
-__extension__ typedef __int128 wide;
-
-/* What a node must have. */
-struct books {
-    uint64_t incarnation;
-    int64_t value[VALUES], weight[PARTS];
-    int32_t read[VALUES]; /* when it was read last */
-    int64_t read_weight[PARTS];
-    int32_t copied[VALUES]; /* copies that have come */
-    bool mean;
-    uint64_t plan, phase, shards;
-    unsigned n, rank;
-};
-
-/* A flow that was asked for, or a copy that was sent. */
-struct record {
-    uint64_t key; /* 0: free */
-    unsigned from, to;
-    uint64_t from_incarnation, to_incarnation;
-    uint64_t plan, phase;
-    unsigned rank; /* of the taker */
-    bool given, taken, lost;
-    size_t first, count;
-    int32_t theirs[VALUES], body[VALUES];
-    int64_t weight;
-};
-
-static struct {
-    struct books of[SIM_NODES_MAX];
-    struct record records[RECORDS];
-    uint32_t name[RECORDS]; /* places of the records in use, */
-    unsigned used;          /* as many */
-    int64_t ledger[VALUES]; /* beginnings, updates and adoptions */
-    int64_t dead[VALUES];   /* what the dead had */
-    uint64_t units;         /* shards computed by anybody */
-    /* The last cut: who was in its plan, and what they had when the first one saved it. */
-    struct {
-        uint64_t name, members;
-        int64_t value[SIM_NODES_MAX][VALUES], weight[SIM_NODES_MAX][PARTS];
-    } cut;
-} book;
+struct gossip_book sim_gossip_book;
 
 void
 sim_gossip_judge_begin(struct sim *sim)
 {
     (void)sim;
-    for (unsigned r = 0; r < book.used; r++)
-        book.records[book.name[r]].key = 0;
-    book.used = 0;
-    book.units = 0;
-    memset(&book.cut, 0, sizeof book.cut);
-    memset(book.of, 0, sizeof book.of);
-    memset(book.ledger, 0, sizeof book.ledger);
-    memset(book.dead, 0, sizeof book.dead);
+    for (unsigned r = 0; r < sim_gossip_book.used; r++)
+        sim_gossip_book.records[sim_gossip_book.name[r]].key = 0;
+    sim_gossip_book.used = 0;
+    sim_gossip_book.units = 0;
+    memset(&sim_gossip_book.cut, 0, sizeof sim_gossip_book.cut);
+    memset(sim_gossip_book.of, 0, sizeof sim_gossip_book.of);
+    memset(sim_gossip_book.ledger, 0, sizeof sim_gossip_book.ledger);
+    memset(sim_gossip_book.dead, 0, sizeof sim_gossip_book.dead);
 }
 
 static size_t
@@ -102,24 +59,26 @@ static struct record *
 look_up(uint64_t key)
 {
     uint64_t at = key >> 1;
-    while (book.records[at % RECORDS].key && book.records[at % RECORDS].key != key)
+    while (sim_gossip_book.records[at % RECORDS].key &&
+           sim_gossip_book.records[at % RECORDS].key != key)
         at++;
-    return book.records[at % RECORDS].key ? &book.records[at % RECORDS] : NULL;
+    return sim_gossip_book.records[at % RECORDS].key ? &sim_gossip_book.records[at % RECORDS]
+                                                     : NULL;
 }
 
 static struct record *
 record_new(struct sim *sim, uint64_t key)
 {
     uint64_t at = key >> 1;
-    while (book.records[at % RECORDS].key)
+    while (sim_gossip_book.records[at % RECORDS].key)
         at++;
-    if (book.used == RECORDS / 4 * 3) {
+    if (sim_gossip_book.used == RECORDS / 4 * 3) {
         sim_fail(sim, "the oracle has no more room");
-        return &book.records[at % RECORDS];
+        return &sim_gossip_book.records[at % RECORDS];
     }
-    book.name[book.used++] = at % RECORDS;
-    book.records[at % RECORDS] = (struct record){.key = key};
-    return &book.records[at % RECORDS];
+    sim_gossip_book.name[sim_gossip_book.used++] = at % RECORDS;
+    sim_gossip_book.records[at % RECORDS] = (struct record){.key = key};
+    return &sim_gossip_book.records[at % RECORDS];
 }
 
 static struct proto_node
@@ -134,7 +93,7 @@ self_of(const struct sim_node *node)
 static void
 appear(struct books *books, size_t k, int64_t value)
 {
-    book.ledger[k] += value - books->value[k];
+    sim_gossip_book.ledger[k] += value - books->value[k];
     books->value[k] = value;
 }
 
@@ -148,9 +107,9 @@ set_weights(struct books *books, int64_t weight)
 static void
 on_began(struct sim *sim, struct sim_node *node)
 {
-    struct books *books = &book.of[node->index];
+    struct books *books = &sim_gossip_book.of[node->index];
     for (size_t k = 0; k < sim_gossip_config.count; k++)
-        book.dead[k] += books->value[k];
+        sim_gossip_book.dead[k] += books->value[k];
     memset(books, 0, sizeof *books);
     books->incarnation = node->incarnation;
     const struct sim_gossip_file *disk = &sim_gossip_disk[node->index];
@@ -164,7 +123,7 @@ on_began(struct sim *sim, struct sim_node *node)
 static void
 on_read(struct sim *sim, struct sim_node *node)
 {
-    struct books *books = &book.of[node->index];
+    struct books *books = &sim_gossip_book.of[node->index];
     for (size_t k = 0; k < sim_gossip_config.count; k++) {
         books->read[k] = cut_off(books->value[k]);
         if (node->sum[k] != books->read[k])
@@ -177,7 +136,7 @@ on_read(struct sim *sim, struct sim_node *node)
 static void
 on_phase(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
-    struct books *books = &book.of[node->index];
+    struct books *books = &sim_gossip_book.of[node->index];
     on_read(sim, node);
     books->plan = note->plan;
     books->phase = note->phase;
@@ -188,8 +147,8 @@ on_phase(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 static void
 on_updated(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
-    struct books *books = &book.of[node->index];
-    book.units += (unsigned)__builtin_popcountll(books->shards);
+    struct books *books = &sim_gossip_book.of[node->index];
+    sim_gossip_book.units += (unsigned)__builtin_popcountll(books->shards);
     for (size_t k = 0; k < sim_gossip_config.count; k++) {
         int32_t update = sim_gossip_update(sim, node, note->step, books->shards, books->read[k], k);
         appear(books, k, books->value[k] + update);
@@ -201,7 +160,7 @@ on_updated(struct sim *sim, struct sim_node *node, const struct gossip_note *not
 static void
 on_asked(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
-    const struct books *books = &book.of[node->index];
+    const struct books *books = &sim_gossip_book.of[node->index];
     uint64_t key = key_of(note->peer, self_of(node), note);
     if (look_up(key))
         sim_fail(sim, "node %u: flow %" PRIu64 " is asked for twice", node->index, note->number);
@@ -245,7 +204,7 @@ flow_of(const struct books *books, const struct record *record, size_t k, unsign
 static void
 on_gave(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
-    struct books *books = &book.of[node->index];
+    struct books *books = &sim_gossip_book.of[node->index];
     struct record *record = look_up(key_of(self_of(node), note->peer, note));
     if (!record || record->given) {
         sim_fail(sim, "node %u: gives flow %" PRIu64 " %s", node->index, note->number,
@@ -279,7 +238,7 @@ on_gave(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 static void
 on_took(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
-    struct books *books = &book.of[node->index];
+    struct books *books = &sim_gossip_book.of[node->index];
     struct record *record = look_up(key_of(note->peer, self_of(node), note));
     if (!record || !record->given || record->taken) {
         sim_fail(sim, "node %u: takes flow %" PRIu64 " %s", node->index, note->number,
@@ -310,8 +269,8 @@ flows_to(const struct sim *sim, const struct sim_node *node)
 {
     struct core_stats mine, its;
     core_stats(node->core, &mine);
-    for (unsigned r = 0; r < book.used; r++) {
-        const struct record *record = &book.records[book.name[r]];
+    for (unsigned r = 0; r < sim_gossip_book.used; r++) {
+        const struct record *record = &sim_gossip_book.records[sim_gossip_book.name[r]];
         const struct sim_node *from = &sim->nodes[record->from];
         if (!record->given || record->taken || record->lost || record->to != node->index ||
             record->to_incarnation != node->incarnation || !from->up ||
@@ -327,7 +286,7 @@ flows_to(const struct sim *sim, const struct sim_node *node)
 static void
 on_copied(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
-    const struct books *books = &book.of[node->index];
+    const struct books *books = &sim_gossip_book.of[node->index];
     struct gossip_note name = {.number = note->number};
     uint64_t key = key_of(self_of(node), self_of(node), &name);
     struct record *record = record_new(sim, key);
@@ -347,7 +306,7 @@ on_copied(struct sim *sim, struct sim_node *node, const struct gossip_note *note
 static void
 on_got(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
-    struct books *books = &book.of[node->index];
+    struct books *books = &sim_gossip_book.of[node->index];
     struct gossip_note name = {.number = note->number};
     const struct record *record = look_up(key_of(note->peer, note->peer, &name));
     if (!record || record->first != first_of(note->part)) {
@@ -367,7 +326,7 @@ on_got(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 static void
 on_adopted(struct sim *sim, struct sim_node *node)
 {
-    struct books *books = &book.of[node->index];
+    struct books *books = &sim_gossip_book.of[node->index];
     (void)sim;
     for (size_t k = 0; k < sim_gossip_config.count; k++)
         appear(books, k, sim_gossip_config.push_sum ? 0 : books->copied[k]);
@@ -378,7 +337,7 @@ on_adopted(struct sim *sim, struct sim_node *node)
 static void
 on_mean_began(struct sim *sim, struct sim_node *node)
 {
-    struct books *books = &book.of[node->index];
+    struct books *books = &sim_gossip_book.of[node->index];
     if (flows_to(sim, node))
         sim_fail(sim, "node %u: makes the last mean while a flow is under way to it", node->index);
     books->mean = true;
@@ -392,7 +351,7 @@ on_mean_began(struct sim *sim, struct sim_node *node)
 static void
 on_mean_void(struct sim_node *node)
 {
-    struct books *books = &book.of[node->index];
+    struct books *books = &sim_gossip_book.of[node->index];
     books->mean = false;
     for (size_t k = 0; k < sim_gossip_config.count; k++)
         appear(books, k, books->read[k]);
@@ -402,7 +361,7 @@ on_mean_void(struct sim_node *node)
 static void
 on_mean(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
-    struct books *books = &book.of[node->index];
+    struct books *books = &sim_gossip_book.of[node->index];
     struct core_stats stats;
     core_stats(node->core, &stats);
     books->mean = false;
@@ -420,7 +379,7 @@ on_mean(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 static void
 on_result(struct sim_node *node)
 {
-    struct books *books = &book.of[node->index];
+    struct books *books = &sim_gossip_book.of[node->index];
     for (size_t k = 0; k < sim_gossip_config.count; k++)
         appear(books, k, books->copied[k]);
     set_weights(books, GOSSIP_ONE);
@@ -438,7 +397,7 @@ sim_gossip_judge_note(struct sim *sim, struct sim_node *node, const struct gossi
         on_began(sim, node);
         break;
     case GOSSIP_READ:
-        book.of[node->index].shards = note->shards;
+        sim_gossip_book.of[node->index].shards = note->shards;
         if (sim_gossip_config.async)
             on_read(sim, node);
         break;
@@ -484,144 +443,4 @@ sim_gossip_judge_note(struct sim *sim, struct sim_node *node, const struct gossi
     case GOSSIP_SAVED: /* nothing changes: sim_gossip_judge_saved */
         break;
     }
-}
-
-/* --- Checkpoints --------------------------------------------------------------------------------- */
-
-static bool
-is_member(const struct sim *sim, const struct sim_node *node, unsigned i)
-{
-    const struct sim_node *other = &sim->nodes[i];
-    return other->up && book.of[i].incarnation == other->incarnation &&
-           other->core->gossip->plan.active &&
-           other->core->gossip->plan.hash == node->core->gossip->plan.hash;
-}
-
-/* The first one saves: what all have now is the cut, and nothing is under way between them. */
-static void
-begin_cut(struct sim *sim, const struct sim_node *node, uint64_t name)
-{
-    book.cut.name = name;
-    book.cut.members = 0;
-    for (unsigned i = 0; i < sim->profile.nodes; i++) {
-        book.cut.members |= (uint64_t)is_member(sim, node, i) << i;
-        memcpy(book.cut.value[i], book.of[i].value, sizeof book.cut.value[i]);
-        memcpy(book.cut.weight[i], book.of[i].weight, sizeof book.cut.weight[i]);
-    }
-    for (unsigned r = 0; r < book.used; r++) {
-        const struct record *record = &book.records[book.name[r]];
-        bool both = (book.cut.members >> record->from & book.cut.members >> record->to & 1) &&
-                    record->from_incarnation == sim->nodes[record->from].incarnation &&
-                    record->to_incarnation == sim->nodes[record->to].incarnation;
-        if (both && record->given && !record->taken && !record->lost)
-            sim_fail(sim, "node %u: saves a cut while a flow from node %u to %u is under way",
-                     node->index, record->from, record->to);
-    }
-}
-
-/* What the members save fits together: what each has is what it had when the first one saved. So the sum over those that
- * begin with it is that of then, without the others'. */
-void
-sim_gossip_judge_saved(struct sim *sim, const struct sim_node *node,
-                       const struct gossip_saved *saved)
-{
-    if (sim->failed)
-        return;
-    if (book.cut.name != saved->cut)
-        begin_cut(sim, node, saved->cut);
-    for (size_t k = 0; k < sim_gossip_config.count; k++)
-        if (saved->values[k] != book.cut.value[node->index][k])
-            sim_fail(sim, "node %u: saves value %zu as %" PRId64 ", in the cut it is %" PRId64,
-                     node->index, k, saved->values[k], book.cut.value[node->index][k]);
-    for (size_t p = 0; p < sim_gossip_parts(); p++)
-        if (saved->weight[p] != book.cut.weight[node->index][p])
-            sim_fail(sim, "node %u: saves weight %zu as %" PRId64 ", in the cut it is %" PRId64,
-                     node->index, p, saved->weight[p], book.cut.weight[node->index][p]);
-}
-
-/* --- Verdicts ------------------------------------------------------------------------------------ */
-
-void
-sim_gossip_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
-{
-    const struct books *books = &book.of[node->index];
-    (void)event;
-    if (books->incarnation != node->incarnation)
-        return;
-    const int64_t *values = gossip_values(node->core), *weights = gossip_weights(node->core);
-    for (size_t k = 0; k < sim_gossip_config.count; k++)
-        if (values[k] != books->value[k])
-            sim_fail(sim, "node %u: value %zu is %" PRId64 ", by its journal it is %" PRId64,
-                     node->index, k, values[k], books->value[k]);
-    for (size_t p = 0; p < sim_gossip_parts(); p++)
-        if (weights[p] != books->weight[p])
-            sim_fail(sim, "node %u: weight %zu is %" PRId64 ", by its journal it is %" PRId64,
-                     node->index, p, weights[p], books->weight[p]);
-}
-
-static bool
-lives(const struct sim *sim, unsigned i, uint64_t incarnation)
-{
-    return sim->nodes[i].up && sim->nodes[i].incarnation == incarnation;
-}
-
-/* Nothing comes from nowhere, and nothing is lost but with a node. */
-static void
-judge_sum(struct sim *sim)
-{
-    for (size_t k = 0; k < sim_gossip_config.count; k++) {
-        int64_t sum = book.dead[k];
-        for (unsigned i = 0; i < sim->profile.nodes; i++)
-            sum += lives(sim, i, book.of[i].incarnation) ? gossip_values(sim->nodes[i].core)[k]
-                                                         : book.of[i].value[k];
-        for (unsigned r = 0; r < book.used; r++) {
-            const struct record *record = &book.records[book.name[r]];
-            if (record->given && !record->taken && k >= record->first &&
-                k < record->first + record->count)
-                sum += record->body[k - record->first];
-        }
-        if (sum != book.ledger[k])
-            sim_fail(sim, "the sum of all values %zu is %" PRId64 ", it should be %" PRId64, k, sum,
-                     book.ledger[k]);
-    }
-}
-
-/* Who never met the others has a result of its own. */
-static bool
-hears_all(const struct sim *sim, const struct sim_node *node)
-{
-    unsigned others = 0;
-    struct core_stats stats;
-    core_stats(node->core, &stats);
-    for (unsigned i = 0; i < sim->profile.nodes; i++)
-        others += sim->nodes[i].up && i != node->index && i != sim->profile.stranger;
-    return stats.peers >= others;
-}
-
-void
-sim_gossip_judge_end(struct sim *sim)
-{
-    uint64_t result = 0;
-    for (unsigned i = 0; i < sim->profile.nodes && (!sim->failed || sim->verbose); i++) {
-        const struct sim_node *node = &sim->nodes[i];
-        if (!node->up || i == sim->profile.stranger)
-            continue;
-        if (!node->done)
-            sim_fail(sim,
-                     "node %u hangs at stage %d, step %" PRIu64 ", %" PRIu64
-                     " shards, plan %" PRIx64 ", cut %" PRIx64 ", saved %" PRIx64,
-                     i, (int)node->core->gossip->stage, node->core->gossip->step,
-                     node->core->gossip->total, node->core->gossip->plan.hash,
-                     node->core->gossip->cut, node->core->gossip->saved);
-        else if (result && node->task_hash != result && hears_all(sim, node))
-            sim_fail(sim, "node %u has another result than those before it", i);
-        result = hears_all(sim, node) ? node->task_hash : result;
-    }
-    /* Where faults come upon one another, the dead may be counted twice. */
-    uint64_t due = sim_gossip_config.steps * sim->profile.shards;
-    if (!sim->failed && sim->play.scenario && sim_gossip_config.async && book.units < due)
-        sim_fail(sim, "the run ended after %" PRIu64 " of %" PRIu64 " shards", book.units, due);
-    if (sim->failed)
-        return;
-    judge_sum(sim);
 }

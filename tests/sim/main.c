@@ -5,6 +5,7 @@
  *     sim --drill                                                 how long until the survivors go on
  *     sim --mutants                                               planted bugs must be found in time
  *     sim --scenario FILE|all [--seed X] [--verbose]              a file of configs/chaos-*.yaml
+ *     sim --staleness US,US... [--seeds N]                        how old are the values that gradients come from: staleness.c
  *     sim --engine NAME ...                                       what the nodes do together, see engine.h; rounds if
  *                                                                 nothing is said
  *     sim --followers-flip ...      a bit of a state may flip in a node that follows others and does not hear all of them,
@@ -189,6 +190,8 @@ parse(struct sim_options *options, int argc, char **argv)
                 options->scenario = value;
             else if (strcmp(arg, "--jobs") == 0)
                 options->jobs = (unsigned)strtoul(value, NULL, 10);
+            else if (strcmp(arg, "--staleness") == 0)
+                options->staleness = value;
             else if (strcmp(arg, "--print") == 0)
                 options->print = value;
             else if (strcmp(arg, "--seed") == 0) {
@@ -246,17 +249,18 @@ main(int argc, char **argv)
     struct sim_options options = {.first = 1, .jobs = 1};
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!parse(&options, argc, argv)) {
-        fprintf(
-            stderr,
-            "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] [--jobs J] "
-            "[--seed X] [--mutant BITS] [--mutants] [--drill] [--verbose] "
-            "[--scenario FILE] [--print FILE] [--engine NAME] [--followers-flip] [--many-flips]\n");
+        fprintf(stderr,
+                "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] [--jobs J] "
+                "[--seed X] [--mutant BITS] [--mutants] [--drill] [--verbose] "
+                "[--scenario FILE] [--print FILE] [--staleness US,US...] [--engine NAME] "
+                "[--followers-flip] "
+                "[--many-flips]\n");
         return 2;
     }
     if (options.print)
         return run_print(&options);
     bool all = argc == 1;
-    if (!options.seconds && !options.seeds && !options.events)
+    if (!options.staleness && !options.seconds && !options.seeds && !options.events)
         options.seeds = SMOKE_SEEDS;
     struct sim *sim = sim_new();
     running = sim;
@@ -268,11 +272,12 @@ main(int argc, char **argv)
         return 2;
     }
     signal(SIGABRT, on_abort);
-    int rc = options.scenario  ? run_scenario(sim, &options)
-             : options.one     ? run_one(sim, &options)
-             : options.drill   ? run_drill(sim, &options)
-             : options.mutants ? run_plants(sim, &options)
-                               : run_many(sim, &options);
+    int rc = options.staleness  ? run_staleness(sim, &options)
+             : options.scenario ? run_scenario(sim, &options)
+             : options.one      ? run_one(sim, &options)
+             : options.drill    ? run_drill(sim, &options)
+             : options.mutants  ? run_plants(sim, &options)
+                                : run_many(sim, &options);
     if (all)
         rc |= play_files(sim, 0) | run_drill(sim, &options) | run_plants(sim, &options);
     sim_destroy(&sim);

@@ -363,7 +363,8 @@ network_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const v
         arrival(sim, shell->node, l, 1, !sim->profile.bulk_wild || sim->faults_over, size);
     if (!lent) {
         m->captured = true;
-        memcpy(m->body, body, size);
+        if (size > 0)
+            memcpy(m->body, body, size);
         depart(sim, m, arrives);
         return;
     }

@@ -120,6 +120,8 @@ static const struct plant plants_gossip[] = {
     {"checksums of flows are not compared", MUTANT_GOSSIP_CHECK, 4000, 0, NULL},
     {"what was sent to a former process is taken", MUTANT_GOSSIP_GHOST, 15000, 0, NULL},
     {"a checkpoint does not wait for the others to rest", MUTANT_GOSSIP_REST, 100, 0, NULL},
+    {"who does not answer is waited for", MUTANT_GOSSIP_PATIENCE, 100, 0, NULL},
+    {"what a node has computed counts whenever it is told", MUTANT_GOSSIP_COUNT, 100, 0, NULL},
 };
 
 static const struct plant plants_push[] = {

@@ -10,7 +10,9 @@
 #include "proto/mix.h"
 
 enum {
-    STARVED_US = 450000
+    STARVED_US = 450000,
+    STARVED_TWICE = 4,
+    FIXED_TICKETS = 6 /* of a step, when nodes need a fixed time for each */
 }; /* with a heartbeat and what is on the way less than until a range is given up */
 
 struct sim_push *sim_push_run;
@@ -97,8 +99,9 @@ on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
             return;
     }
     uint64_t us = sim->profile.compute_us[shell->node->index];
-    sim_push(sim, sim->now + 1 + us / 2 + rand_below(&sim->rand, us + 1), SIM_BUCKET,
-             shell->node->index, 0, 0, NULL);
+    if (!sim->fixed.nodes)
+        us = 1 + us / 2 + rand_below(&sim->rand, us + 1);
+    sim_push(sim, sim->now + us, SIM_BUCKET, shell->node->index, 0, 0, NULL);
 }
 
 bool
@@ -202,6 +205,9 @@ on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
     node->held[range] = (struct sim_push_copy){.value = node->read[range]};
     if (before == after)
         return;
+    if (sim_push_run->single && !sim_push_run->power && !sim_push_run->hostile)
+        sim_fail(shell->sim, "node %u: range %u is begun anew, when at most one node died",
+                 shell->node->index, range);
     const struct push_taken taken = {.range = range, .before = before, .after = after};
     record(shell->sim, &taken)->restored = true;
 }
@@ -334,6 +340,34 @@ plan_modes(struct sim *sim, struct push_config *config)
         config->group = (unsigned)(1 + pick(sim, 5));
 }
 
+/* A long run in which nobody waits, and of which nothing is saved. */
+static void
+plan_fixed(struct push_config *config)
+{
+    config->per_step = FIXED_TICKETS;
+    config->tickets = SIM_TICKETS_MAX / FIXED_TICKETS * FIXED_TICKETS;
+    config->range_count = SIM_RANGES_MAX;
+    config->servers = 0;
+    config->bound = PUSH_UNBOUND;
+    config->group = 1;
+    config->save_every = config->tickets;
+}
+
+/* In half of the schedules in which nodes are starved, two are at a time: both who hold a range, now and then. */
+static void
+starve_two(struct sim *sim)
+{
+    size_t count;
+    struct sim_event *events = sim_queued(sim, &count);
+    uint64_t at_us[STARVED_TWICE];
+    size_t n = 0;
+    for (size_t k = 0; k < count && n < STARVED_TWICE; k++)
+        if (events[k].kind == SIM_FAULT)
+            at_us[n++] = events[k].at;
+    for (size_t k = 0; k < n; k++)
+        sim_push(sim, at_us[k], SIM_FAULT, 0, SIM_PAUSE, 0, NULL);
+}
+
 /* Of the faults, those of memory and disk are about other engines. In a third of the schedules one node is lost or some
  * are starved for a moment, and nothing else happens: then nothing may be lost. */
 static void
@@ -348,15 +382,15 @@ begin(struct sim *sim)
     struct sim_push *push = sim_push_run;
     push->records = push->computeds = 0;
     push->lost = push->single = push->power = false;
-    push->hostile = !sim->mutant && !sim->play.scenario && sim->seed % 16 == 7;
+    push->hostile = !sim->mutant && !sim->play.scenario && !sim->fixed.nodes && sim->seed % 16 == 7;
     struct push_config *config = &push->config;
-    config->shards = (unsigned)(1 + pick(sim, 6));
-    config->tickets = config->shards * (4 + pick(sim, 20));
+    config->per_step = (unsigned)(1 + pick(sim, 6));
+    config->tickets = config->per_step * (4 + pick(sim, 20));
     config->range_count = (unsigned)(1 + pick(sim, SIM_RANGES_MAX));
     config->servers = (unsigned)pick(sim, 4);
     plan_modes(sim, config);
     if (sim->play.scenario) {
-        config->shards = p->shards;
+        config->per_step = p->shards;
         config->tickets = p->rounds;
         config->range_count = SIM_RANGES_MAX;
         config->servers = p->servers[0] == CORE_SERVERS_AUTO ? 0 : p->servers[0];
@@ -364,12 +398,14 @@ begin(struct sim *sim)
     config->trainer = &push_trainer;
     uint64_t bits = mix64_pair(sim->seed, 13); /* not from sim->rand: the schedules stay */
     config->save_every = sim->play.scenario ? 4 : bits % 3 ? 1 + bits / 3 % 4 : 0;
+    if (sim->fixed.nodes)
+        plan_fixed(config);
     config->size = push->size;
     for (unsigned r = 0; r < SIM_RANGES_MAX; r++)
         push->size[r] = (struct push_size){sizeof(uint64_t), sizeof(struct sim_push_value),
                                            sizeof(struct sim_push_copy)};
     p->rounds = (unsigned)config->tickets;
-    p->shards = config->shards;
+    p->shards = config->per_step;
     p->liar = p->stranger = SIM_NODES_MAX;
     p->memory_permille = p->page_words = 0;
     p->audit_share = 0;
@@ -382,6 +418,11 @@ begin(struct sim *sim)
     /* instead all are lost at once; some come back, with or without their disks */
     push->power = push->single && bits / 12 % 3 == 0;
     push->hangs = SIM_NODES_MAX;
+    if (sim->fixed.nodes) {
+        push->single = true;
+        push->power = false;
+        return;
+    }
     if (sim->play.scenario) {
         push->single = play_spares(sim->play.scenario);
         return;
@@ -409,6 +450,8 @@ begin(struct sim *sim)
             events[k].a = SIM_CRASH;
         }
     }
+    if (starves && mix64_pair(sim->seed, 29) % 2)
+        starve_two(sim);
     if (push->single) { /* nor does anybody take another one for lost */
         p->loss_permille = p->late_permille = 0;
         p->bulk_wild = p->far = p->slow = false;

@@ -59,7 +59,7 @@ sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64_t ti
 {
     const struct push_config *config = &sim_push_run->config;
     const struct sim_push_node *own = &sim_push_run->node[node->index];
-    uint64_t step = ticket / config->shards;
+    uint64_t step = ticket / config->per_step;
     if (sim_push_run->hostile)
         return;
     judge_lease(sim, node, ticket);
@@ -69,7 +69,7 @@ sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64_t ti
     sim_push_run->lost |= node->core->push->lost > 0;
     if (config->bound == PUSH_UNBOUND || step <= config->bound || sim_push_run->lost)
         return;
-    uint64_t due = (step - config->bound) * config->shards;
+    uint64_t due = (step - config->bound) * config->per_step;
     for (unsigned r = 0; r < config->range_count; r++)
         for (uint64_t t = 0; t < due; t++)
             if (!sim_push_has(&own->read[r], t))
@@ -86,11 +86,11 @@ judge_order(struct sim *sim, const struct sim_node *node, const struct push_take
             const struct sim_push_copy *after)
 {
     const struct push_config *config = &sim_push_run->config;
-    uint64_t step = taken->ticket / config->shards;
+    uint64_t step = taken->ticket / config->per_step;
     sim_push_run->lost |= node->core->push->lost > 0;
     if (config->bound == PUSH_UNBOUND || step <= config->bound || sim_push_run->lost)
         return;
-    for (uint64_t t = 0; t < (step - config->bound) * config->shards; t++)
+    for (uint64_t t = 0; t < (step - config->bound) * config->per_step; t++)
         if (!sim_push_has(&after->value, t))
             sim_fail(sim,
                      "node %u: range %u takes ticket %" PRIu64 " of step %" PRIu64

@@ -10,7 +10,7 @@ struct sim_options {
     uint64_t first, seed;
     unsigned jobs;
     uint64_t mutant;
-    const char *print, *scenario, *engine;
+    const char *print, *scenario, *engine, *staleness;
     bool one, mutants, drill, verbose, followers_flip, many_flips;
 };
 
@@ -34,6 +34,8 @@ bool alone_passed(struct sim *sim, uint64_t first);
 bool slow_passed(struct sim *sim, uint64_t first);
 /* late.c: does a node blame the others when it hears nothing for a while? */
 bool late_passed(struct sim *sim, uint64_t first);
+/* staleness.c: how old are the values that gradients come from? */
+int run_staleness(struct sim *sim, const struct sim_options *options);
 /* plants.c: planted bugs must be found. */
 int run_plants(struct sim *sim, const struct sim_options *options);
 

@@ -13,6 +13,7 @@
  *     alone     a node cut off from the others whose state is wrong   alone.c
  *     late      a node that runs late, or hears nothing, for a while   late.c
  *     slow      a member on a slow line, or that computes slowly  slow.c
+ *     staleness nodes that need a fixed time for each ticket      staleness.c
  *     play      a scenario file, and how long its faults stop anybody  play.c
  *
  * A schedule is everything that follows from one seed. Safety is judged at every commit and adoption,
@@ -270,6 +271,10 @@ struct sim {
     unsigned slow_node;
     enum sim_late late;
     unsigned late_node;
+    struct {
+        unsigned nodes; /* 0: nothing of that */
+        uint64_t us[SIM_NODES_MAX];
+    } fixed; /* a quiet run in which each node needs the same time for each ticket: staleness.c */
     bool alone; /* a bit flips in a node that is cut off from the others */
     unsigned alone_node;
     uint64_t drill_at_us; /* when it happened */
@@ -431,6 +436,7 @@ void quiet_profile(struct sim_profile *p, uint32_t vector);
 
 /* slow.c */
 void slow_profile(struct sim *sim);
+void staleness_profile(struct sim *sim);
 bool slow_absent(const struct sim *sim, unsigned node);
 
 /* alone.c */

@@ -230,6 +230,8 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
     memset(sim->nodes, 0, sizeof sim->nodes);
     if (sim->play.scenario)
         play_profile(sim);
+    else if (sim->fixed.nodes)
+        staleness_profile(sim);
     else if (sim->slow)
         slow_profile(sim);
     else if (sim->alone)
@@ -240,7 +242,7 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
         plain_profile(sim);
     else
         fault_profile(sim);
-    if (!sim->play.scenario)
+    if (!sim->play.scenario && !sim->fixed.nodes)
         servers_profile(sim);
     sim->engine->begin(sim);
     for (unsigned i = 0; i < sim->profile.nodes; i++) {

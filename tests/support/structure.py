@@ -12,7 +12,7 @@ STOREYS = [  # from the bottom to the top
     ('sessions', 'link contact report admit rendezvous peers sessions'),
     ('view', 'view heartbeat'),
     ('parts', 'plan plan_lead plan_elect contribution lag straggler divergence transfer fetch fetch_internal fetch_copy '
-              'fetch_follow serve audit page_repair gossip gossip_link gossip_give gossip_settle gossip_copy gossip_plan gossip_cut gossip_run'),
+              'fetch_follow serve audit page_repair gossip gossip_link gossip_give gossip_settle gossip_copy gossip_count gossip_wait gossip_plan gossip_cut gossip_run'),
     ('collective', 'collective collective_internal route_ring route_direct route_star'),
     ('engine', 'engine rounds rounds_act gossip_engine push push_group push_elect push_copy push_range push_lease push_work push_cut'),
     ('core', 'core core_look'),
@@ -24,7 +24,7 @@ ALLOCATES = {'core', 'collective', 'transfer', 'fetch', 'rounds_act', 'gossip_en
 PURE = set('__popcountdi2 memcpy memset memmove memcmp strlen strnlen strcmp strchr snprintf vsnprintf __snprintf_chk __vsnprintf_chk '
            '__assert_fail __stack_chk_fail _GLOBAL_OFFSET_TABLE_ XXH3_64bits_withSeed XXH3_64bits'.split())
 # Engines beside rounds stand apart: the arrows of each are counted for itself.
-OTHER_ENGINES = {'push': 24, 'gossip': 27}
+OTHER_ENGINES = {'push': 24, 'gossip': 34}
 # A part may have several files, whose names begin alike: an arrow among parts counts once.
 MAX = {'arrows': 52, 'parts': 33, 'circle': 1, 'peer': 15, 'file': 500, 'median': 10, 'p90': 25, 'function': 60}
 bad = []
@@ -134,6 +134,8 @@ def check_static(objects):
     words = {path: collections.Counter(re.findall(r'\w+', open(path).read()))
              for folder in ('mesh', 'node', 'tests') for path in glob.glob(f'{folder}/**/*.[ch]', recursive=True)}
     for symbol, name in sorted(defined.items()):
+        if symbol.startswith('__'):  # of a sanitizer
+            continue
         own = f'mesh/core/{name}.c'
         in_sources = any(words[path][symbol] for path in words if path.endswith('.c') and path != own)
         in_headers = sum(words[path][symbol] for path in words if path.endswith('.h'))

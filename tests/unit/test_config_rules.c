@@ -239,6 +239,7 @@ static const struct {
     {"mesh.division=even", ""},
     {"mesh.topology=gossip", ""},
     {"mesh.sync=async", "mesh.topology=server"},
+    {"mesh.ticket_shards=2", "mesh.topology=server mesh.sync=async"},
     {"gossip.method=push_sum", "mesh.topology=gossip"},
     {"train.clip_norm=1", ""},
     {"train.ema=0.9", ""},
@@ -271,6 +272,16 @@ static const char *const refused[][2] = {
     {"mesh.audit=0.1", "mesh.sync=async"},
     {"train.local_steps=4", "mesh.sync=async"},
     {"train.block_momentum=0.5", "mesh.sync=async"},
+    {"train.exact=no", "mesh.ticket_shards=2"},
+    {"run.numerics=openblas", "mesh.ticket_shards=2"},
+    {"mesh.audit=0.1", "mesh.ticket_shards=2"},
+    {"train.local_steps=4", "mesh.ticket_shards=2"},
+    {"train.block_momentum=0.5", "mesh.ticket_shards=2"},
+    {"mesh.topology=ring", "mesh.ticket_shards=2"},
+    {"mesh.topology=gossip", "mesh.ticket_shards=2"},
+    {"gossip.method=push_sum", "mesh.ticket_shards=2"},
+    {"train.clip_norm=1", "mesh.ticket_shards=2"},
+    {"train.ema=0.9", "mesh.ticket_shards=2"},
     {"train.exact=no", "gossip.method=push_sum"},
     {"run.numerics=openblas", "gossip.method=push_sum"},
     {"mesh.audit=0.1", "gossip.method=push_sum"},
@@ -355,6 +366,7 @@ gossip_that_does_not_wait_has_rules_of_its_own(void **state)
         {"train.exact=no", "could not be computed again"},
         {"mesh.audit=0.1", "replicas differ"},
         {"mesh.staleness_scaling=no", "only servers scale gradients"},
+        {"mesh.ticket_shards=2", "only servers have tickets"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {

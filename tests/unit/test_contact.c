@@ -235,6 +235,29 @@ a_named_endpoint_that_does_not_answer_is_said_once_and_when_it_does(void **state
     lone_destroy(&lone);
 }
 
+/* Its machine was slow, or its port opened late. */
+static void
+a_named_endpoint_that_is_reached_after_the_complaint_and_does_not_answer_is_said_too(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    named(lone, 7);
+    lone_run(lone, RENDEZVOUS_PATIENCE_US / 1000 + 500);
+    assert_int_equal(lone_logged(lone, "no answer from 10.0.0.7:20007 (--peer)"), 1);
+    lone_run(lone, 1000);
+    run_with(lone, RENDEZVOUS_PATIENCE_US / 1000 - 500, 7, lone_up);
+    assert_int_equal(lone_logged(lone, "--peer"), 1);
+    run_with(lone, 3 * RENDEZVOUS_PATIENCE_US / 1000, 7, lone_up);
+    assert_int_equal(
+        lone_logged(lone, "10.0.0.7:20007 (--peer) can be reached, but has not answered for 5 s"),
+        1);
+    assert_int_equal(lone_logged(lone, "--peer"), 2);
+    lone_meet(lone, 7);
+    lone_run(lone, 100);
+    assert_int_equal(lone_logged(lone, "10.0.0.7:20007 (--peer) answers now"), 1);
+    lone_destroy(&lone);
+}
+
 static void
 a_named_endpoint_that_answers_is_not_mentioned(void **state)
 {
@@ -265,6 +288,8 @@ main(void)
         cmocka_unit_test(false_beacons_fill_neither_log_nor_table),
         cmocka_unit_test(the_first_round_waits_for_as_many_nodes_as_were_asked_for),
         cmocka_unit_test(a_named_endpoint_that_does_not_answer_is_said_once_and_when_it_does),
+        cmocka_unit_test(
+            a_named_endpoint_that_is_reached_after_the_complaint_and_does_not_answer_is_said_too),
         cmocka_unit_test(a_named_endpoint_that_answers_is_not_mentioned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

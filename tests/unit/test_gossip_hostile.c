@@ -19,7 +19,7 @@
 
 #include "mesh/core/internal.h"
 #include "mesh/net/actor.h"
-#include "proto/mix.h"
+#include "tests/support/made_up.h"
 
 enum {
     NODES = 4,
@@ -28,21 +28,19 @@ enum {
     PARTS = (COUNT + CHUNK - 1) / CHUNK,
     SHARDS = 12,
     STEPS = 100,
+    SILENT_FROM = 20, /* steps of its own */
+    SILENT_UNTIL = 60,
     COMPUTE_US = 1000, /* so long computes a node */
-    MEET_S = 30,
-    DEADLINE_S = 300, /* far beyond what anything here takes: only a hang ends there */
+    DEADLINE_S = 300,  /* far beyond what anything here takes: only a hang ends there */
 };
 
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    unsigned here;
-} meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
+static struct made_up_meeting meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
 
 struct way {
     const char *name;
     enum gossip_kind graph;
     bool push_sum, async;
+    bool silent; /* the first node tells no lies, and nothing else, for a while */
 };
 
 struct node {
@@ -57,6 +55,7 @@ struct node {
     atomic_uint whole;  /* means of all nodes that this one has made */
     atomic_uint broken; /* means of fewer, flows that were lost, copies that were adopted */
     uint64_t draw;
+    unsigned steps;
     unsigned sent[16];   /* of each kind of message */
     atomic_uint damaged; /* lines about it */
     struct {
@@ -210,7 +209,7 @@ static void
 on_note(void *ctx, const struct gossip_note *note)
 {
     struct node *node = ctx;
-    if (note->event == GOSSIP_GAVE)
+    if (note->event == GOSSIP_GAVE && !node->way->silent)
         forestall(node, note);
     bool mean = note->event == GOSSIP_MEAN;
     bool all = mean && node->mesh->core->gossip->plan.now.count == NODES;
@@ -228,34 +227,49 @@ static void
 add(struct node *node, int32_t *own, uint64_t seed)
 {
     for (size_t k = 0; k < COUNT; k++) {
-        own[k] = (int32_t)(mix64_pair(seed, k) & 0xfffff) - 0x80000;
+        own[k] = made_up_value(seed, k);
         node->added[k] += own[k];
     }
 }
 
-/* Nobody has computed before all are about to: who is told late that all train would copy a neighbour. */
 static void
-meet(void)
+swallow(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
+        bool lent)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += MEET_S;
-    pthread_mutex_lock(&meeting.lock);
-    meeting.here++;
-    pthread_cond_broadcast(&meeting.changed);
-    while (meeting.here < NODES &&
-           pthread_cond_timedwait(&meeting.changed, &meeting.lock, &until) != ETIMEDOUT)
-        continue;
-    pthread_mutex_unlock(&meeting.lock);
+    (void)ctx, (void)link, (void)msg, (void)body, (void)size;
+    assert(!lent);
+}
+
+/* Its heartbeats go on, and no flow, no ASK and no copy leaves it, until it has done some more steps. */
+static void
+be_silent(struct node *node)
+{
+    static const struct core_wire *real;
+    static struct core_wire silent;
+    pthread_mutex_lock(&node->mesh->lock);
+    struct core *core = node->mesh->core;
+    if (node->steps == SILENT_FROM) {
+        real = core->config.wire;
+        silent = *real;
+        silent.send_bulk = swallow;
+        core->config.wire = &silent;
+    } else if (node->steps == SILENT_UNTIL) {
+        core->config.wire = real;
+    }
+    node->steps++;
+    pthread_mutex_unlock(&node->mesh->lock);
 }
 
 static void
 compute(struct node *node, const struct mesh_task *task)
 {
     const struct timespec while_computing = {.tv_nsec = COMPUTE_US * 1000};
+    if (node->way->silent && node->index == 0)
+        be_silent(node);
     if (task->round == 0)
-        meet();
-    harass(node);
+        made_up_meet(&meeting, NODES);
+    if (!node->way->silent)
+        harass(node);
     nanosleep(&while_computing, NULL);
     add(node, mesh_own(node->mesh), mix64_pair(node->index, task->round));
     mesh_bucket(node->mesh, 0);
@@ -265,11 +279,9 @@ static void
 finish(struct node *node)
 {
     memcpy(node->result, mesh_sum(node->mesh), sizeof node->result);
-    uint64_t hash = 1;
-    for (size_t k = 0; k < COUNT; k++)
-        hash = mix64_pair(hash, (uint32_t)node->result[k]);
+    uint64_t hash = made_up_hash(node->result, COUNT);
     mesh_state(node->mesh, &node->state,
-               &(struct core_state){.round = STEPS, .hash = hash | 1, .done = true});
+               &(struct core_state){.round = STEPS, .hash = hash, .done = true});
 }
 
 static void *
@@ -325,10 +337,12 @@ start(struct node *node, unsigned index, const struct way *way, const char *grou
         abort();
 }
 
+static struct node nodes[NODES];
+
 /* --- What must hold ------------------------------------------------------------------------------- */
 
 static void
-check_mean(const struct node *nodes)
+check_mean(void)
 {
     for (size_t k = 0; k < COUNT; k++) {
         int64_t sum = 0;
@@ -338,12 +352,11 @@ check_mean(const struct node *nodes)
     }
 }
 
+/* All have one result. */
 static void
-run(const struct way *way)
+train_all(const struct way *way)
 {
-    static struct node nodes[NODES];
     char group[32];
-    unsigned broken = 0, damaged = 0, means = 0;
     snprintf(group, sizeof group, "hostile-%d-%s", (int)getpid(), way->name);
     meeting.here = 0;
     alarm(DEADLINE_S);
@@ -351,6 +364,15 @@ run(const struct way *way)
         start(&nodes[i], i, way, group);
     for (unsigned i = 0; i < NODES; i++)
         pthread_join(nodes[i].thread, NULL);
+    for (unsigned i = 1; i < NODES; i++)
+        assert_memory_equal(nodes[i].result, nodes[0].result, sizeof nodes[0].result);
+}
+
+static void
+run(const struct way *way)
+{
+    unsigned broken = 0, damaged = 0, means = 0;
+    train_all(way);
     for (unsigned i = 0; i < NODES; i++) {
         means += atomic_load(&nodes[i].whole);
         broken += atomic_load(&nodes[i].broken);
@@ -358,13 +380,11 @@ run(const struct way *way)
         mesh_destroy(&nodes[i].mesh);
     }
     alarm(0);
-    for (unsigned i = 1; i < NODES; i++)
-        assert_memory_equal(nodes[i].result, nodes[0].result, sizeof nodes[0].result);
     assert_true(damaged > 0);
     bool whole = means == 1 && broken == 0; /* on a busy machine a node may be away for a while */
     print_message("%s: %s\n", way->name, whole ? "the exact mean" : "members were away");
     if (whole)
-        check_mean(nodes);
+        check_mean();
     for (unsigned k = 0, sent = 0; k < KINDS; k++, sent = 0) {
         for (unsigned i = 0; i < NODES; i++)
             sent += nodes[i].sent[k];
@@ -376,21 +396,37 @@ static void
 averaging_in_phases_takes_nothing_forged(void **state)
 {
     (void)state;
-    run(&(struct way){"bsp", GOSSIP_RING, false, false});
+    run(&(struct way){"bsp", GOSSIP_RING, false, false, false});
 }
 
 static void
 averaging_in_pairs_takes_nothing_forged(void **state)
 {
     (void)state;
-    run(&(struct way){"async", GOSSIP_RANDOM, false, true});
+    run(&(struct way){"async", GOSSIP_RANDOM, false, true, false});
 }
 
 static void
 push_sum_takes_nothing_forged(void **state)
 {
     (void)state;
-    run(&(struct way){"push-sum", GOSSIP_EXPONENTIAL, true, false});
+    run(&(struct way){"push-sum", GOSSIP_EXPONENTIAL, true, false, false});
+}
+
+/* Before, its neighbours waited for ever. It goes on alone until it speaks again, and then has the others' result. */
+static void
+who_stays_and_does_not_answer_is_left_out(void **state)
+{
+    const struct way ways[] = {{"silent-ring", GOSSIP_RING, false, false, true},
+                               {"silent-pairs", GOSSIP_RANDOM, false, true, true},
+                               {"silent-sum", GOSSIP_EXPONENTIAL, true, false, true}};
+    (void)state;
+    for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+        train_all(&ways[k]);
+        for (unsigned i = 0; i < NODES; i++)
+            mesh_destroy(&nodes[i].mesh);
+        alarm(0);
+    }
 }
 
 int
@@ -402,6 +438,7 @@ main(int argc, char **argv)
         cmocka_unit_test(averaging_in_phases_takes_nothing_forged),
         cmocka_unit_test(averaging_in_pairs_takes_nothing_forged),
         cmocka_unit_test(push_sum_takes_nothing_forged),
+        cmocka_unit_test(who_stays_and_does_not_answer_is_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -179,9 +179,9 @@ the_start_of_a_message_is_checked(void **state)
             V);
     refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
     refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", V);
-    refused(-EBADMSG, "message.type = 0, expected 1..32", "[uu]", V, U(0));
-    refused(-EBADMSG, "message.type = 33, expected 1..32", "[uu]", V, U(33));
-    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..32", "[uu]", V, MAX);
+    refused(-EBADMSG, "message.type = 0, expected 1..33", "[uu]", V, U(0));
+    refused(-EBADMSG, "message.type = 34, expected 1..33", "[uu]", V, U(34));
+    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..33", "[uu]", V, MAX);
     refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", V, U(13), U(0));
     refused(-EBADMSG, "ABORT has 2 elements, expected 4", "[uu]", V, U(7));
     refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", V, U(13));

@@ -35,7 +35,7 @@ open_with(struct optim_spec optim, unsigned group, bool scaling)
     assert_int_equal(exact_new(&exact, count, TENSORS, SHARDS), 0);
     assert_int_equal(state_init(&state, &job, exact, PARAMS), 0);
     state_start(&state, NULL);
-    assert_int_equal(push_ranges_init(&ranges, &state, group, scaling), 0);
+    assert_int_equal(push_ranges_init(&ranges, &state, SHARDS, group, scaling), 0);
     held = (struct push_held){.params = state.params, .exponent = state.exponent};
     memcpy(held.slot, state.slot, sizeof held.slot);
     held.sum = group > 1 ? calloc(PARAMS, sizeof(float)) : NULL;
@@ -52,7 +52,7 @@ close_all(void)
 
 static const struct optim_spec sgd = {.kind = OPTIM_SGD, .rate = 0.5f};
 
-/* All ranges take the gradient of one shard, whose elements are all `g`. */
+/* All ranges take the gradient of a ticket of one shard, whose elements are all `g`. */
 static void
 take_all(float g, uint64_t count, uint64_t tau, bool updates)
 {

@@ -89,12 +89,12 @@ raising_a_set_keeps_what_lies_above(void **state)
 }
 
 static struct push_leases *
-leases_of(uint64_t tickets, unsigned shards, uint64_t bound)
+leases_of(uint64_t tickets, unsigned per_step, uint64_t bound)
 {
     struct push_leases *leases = calloc(1, sizeof *leases);
     assert_non_null(leases);
     leases->tickets = tickets;
-    leases->shards = shards;
+    leases->per_step = per_step;
     leases->bound = bound;
     return leases;
 }

@@ -353,27 +353,42 @@ test_a_total_of_other_samples_is_refused(void **unused)
     bench_fini(&bench);
 }
 
+/* Both computed the present round. */
 static void
-test_free_mode_agrees_to_rounding(void **unused)
+same_but_for_rounding(const struct bench *one, const struct bench *other)
 {
-    (void)unused;
-    struct bench one, other;
-    bench_init(&one, 1, true);
-    bench_init(&other, 2, false);
-    compute(&one, ALL, true);
-    compute(&other, ALL, true);
     size_t params = nn_param_count(model);
     double difference = 0, norm = 0;
     for (size_t i = 0; i < params; i++) {
-        double a = one.own[i], b = other.own[i];
+        double a = one->own[i], b = other->own[i];
         difference += (a - b) * (a - b);
         norm += a * a;
     }
     assert_true(norm > 0);
     assert_true(difference < 1e-8 * norm);
-    assert_int_equal(one.own[params + TAIL_CORRECT], other.own[params + TAIL_CORRECT]);
-    bench_fini(&other);
-    bench_fini(&one);
+    assert_int_equal(one->own[params + TAIL_CORRECT], other->own[params + TAIL_CORRECT]);
+}
+
+/* With any number of threads, which then have any number of shards each, and with few shards at a time. */
+static void
+test_inexact_sums_agree_to_rounding(void **unused)
+{
+    (void)unused;
+    for (unsigned threads = 1; threads <= SHARDS + 1; threads++)
+        for (unsigned lanes = 0; lanes < SHARDS; lanes++) {
+            struct bench one, other;
+            struct why why;
+            uint64_t coverage = 0;
+            bench_init(&one, 1, true);
+            bench_init_lanes(&other, threads, false, lanes);
+            compute(&one, ALL, true);
+            compute(&other, ALL, true);
+            same_but_for_rounding(&one, &other);
+            assert_int_equal(state_check(&other.state, other.own, &coverage, &why), 0);
+            assert_int_equal(coverage, ALL);
+            bench_fini(&other);
+            bench_fini(&one);
+        }
 }
 
 static int
@@ -449,7 +464,7 @@ main(void)
         cmocka_unit_test(test_counts_samples_and_learns),
         cmocka_unit_test(test_a_flipped_bit_is_refused),
         cmocka_unit_test(test_a_total_of_other_samples_is_refused),
-        cmocka_unit_test(test_free_mode_agrees_to_rounding),
+        cmocka_unit_test(test_inexact_sums_agree_to_rounding),
     };
     const struct CMUnitTest averages[] = {
         cmocka_unit_test(test_any_grouping_gives_the_same_total),

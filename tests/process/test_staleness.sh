@@ -1,0 +1,42 @@
+#!/bin/bash
+# How old are the values that gradients come from? Three nodes whose tickets take a fixed time each (a failpoint makes
+# computing sleep) train without waiting; the replay prints the histogram of staleness. The simulator, in which tickets take
+# as long as they did here, prints one, too. The total variation distance of the two, half the sum of what the shares differ
+# by, is at most 0.05 with STEPS=400; the 300 tickets of the short run differ by chance, too: at most 0.12. Where sleeping
+# takes much longer than asked, messages wait as long, which the simulator cannot know: then nothing is compared.
+. "$(dirname "$0")/../support/process.sh"
+MESHNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
+SIM=${BUILD:-$ROOT/build/gcc}/sim
+STEPS=${STEPS:-50}
+
+write_job "$WORK/job.yaml" "$STEPS"
+# no multiples of one another: all phases between the nodes come up
+for pair in a:150 b:243 c:378; do
+    MESHNODE_FAIL="compute:1+:sleep=${pair#*:}" node "${pair%:*}" "$WORK/job.yaml" --peers 3 --set mesh.topology=server \
+        --set mesh.sync=async --set mesh.ticket_shards=2
+done
+finished $((60 + STEPS)) a b c
+same_hash a b c
+timeout -k 5 300 "$MESHNODE" verify --replay "$WORK"/[abc] >"$WORK/real" 2>&1 || fail "replay: $(cat "$WORK/real")"
+grep -q "^replay: staleness in updates: of $((STEPS * 6 * 16)) gradients" "$WORK/real" || fail "$(cat "$WORK/real")"
+
+mean_us() { # NAME: of the time that its tickets took
+    sed -n 's/.*"compute_s":\([0-9.e-]*\),.*/\1/p' "$WORK/$1/metrics.jsonl" |
+        awk '{ sum += $1 } END { printf "%d", 1e6 * sum / NR }'
+}
+late=$(($(mean_us a) - 150000))
+[ $late -le 6000 ] || { echo "SKIPPED: a ticket of 150 ms takes $late us longer: the machine is overloaded"; exit 77; }
+times=$(mean_us a),$(mean_us b),$(mean_us c)
+timeout -k 5 300 "$SIM" --staleness "$times" --seeds 2 >"$WORK/simulated" 2>&1 || fail "sim: $(cat "$WORK/simulated")"
+
+shares() { # FILE: lines of tau and percent
+    sed -n 's/^\(replay:\)\? *\([0-9]\+\)+\? \+[0-9]\+ \+\([0-9.]\+\) %$/\2 \3/p' "$1"
+}
+distance=$(awk 'NR == FNR { real[$1] = $2; next } { other[$1] = $2 }
+    END { for (t = 0; t <= 64; t++) { d = real[t] - other[t]; sum += d < 0 ? -d : d } printf "%.4f", sum / 200 }' \
+    <(shares "$WORK/real") <(shares "$WORK/simulated"))
+echo "tickets of $times us: real and simulated staleness"
+paste "$WORK/real" "$WORK/simulated"
+echo "total variation distance $distance"
+most=$([ "$STEPS" -ge 400 ] && echo 0.05 || echo 0.12)
+awk -v d="$distance" -v most="$most" 'BEGIN { exit !(d <= most) }' || fail "the histograms differ by $distance, expected at most $most"

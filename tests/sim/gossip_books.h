@@ -1,0 +1,53 @@
+/* gossip_books.h - what the files of the oracle of gossip share: gossip_judge.c keeps the books, gossip_verdict.c says what
+ * must follow from them. */
+#ifndef SIM_GOSSIP_BOOKS_H
+#define SIM_GOSSIP_BOOKS_H
+
+#include "tests/sim/gossip.h"
+
+enum { VALUES = 32, PARTS = 32, RECORDS = 1 << 15 };
+
+__extension__ typedef __int128 wide;
+
+/* What a node must have. */
+struct books {
+    uint64_t incarnation;
+    int64_t value[VALUES], weight[PARTS];
+    int32_t read[VALUES]; /* when it was read last */
+    int64_t read_weight[PARTS];
+    int32_t copied[VALUES]; /* copies that have come */
+    bool mean;
+    uint64_t plan, phase, shards;
+    unsigned n, rank;
+};
+
+/* A flow that was asked for, or a copy that was sent. */
+struct record {
+    uint64_t key; /* 0: free */
+    unsigned from, to;
+    uint64_t from_incarnation, to_incarnation;
+    uint64_t plan, phase;
+    unsigned rank; /* of the taker */
+    bool given, taken, lost;
+    size_t first, count;
+    int32_t theirs[VALUES], body[VALUES];
+    int64_t weight;
+};
+
+struct gossip_book {
+    struct books of[SIM_NODES_MAX];
+    struct record records[RECORDS];
+    uint32_t name[RECORDS]; /* places of the records in use, */
+    unsigned used;          /* as many */
+    int64_t ledger[VALUES]; /* beginnings, updates and adoptions */
+    int64_t dead[VALUES];   /* what the dead had */
+    uint64_t units; /* shards computed by anybody: with async not fewer than were promised */
+    /* The last cut: who was in its plan, and what they had when the first one saved it. */
+    struct {
+        uint64_t name, members;
+        int64_t value[SIM_NODES_MAX][VALUES], weight[SIM_NODES_MAX][PARTS];
+    } cut;
+};
+extern struct gossip_book sim_gossip_book;
+
+#endif
