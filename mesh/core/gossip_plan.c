@@ -26,8 +26,10 @@ static bool
 wants_in(const struct gossip *g, const struct core *core, int i)
 {
     const struct gossip_peer *peer = &g->of[i];
-    /* who is new when others have computed has to copy values first */
-    enum gossip_stage first = g->total > g->begun ? GOSSIP_TRAINING : GOSSIP_NEW;
+    /* Who is new when others have computed has to copy values first. A member begins with our plan, and says so later. */
+    bool late =
+        g->total > g->begun && !(g->plan.active && gossip_rank(g, core->peers.peers[i].node) >= 0);
+    enum gossip_stage first = late ? GOSSIP_TRAINING : GOSSIP_NEW;
     bool fits = peer->said.stage != GOSSIP_NEW || peer->said.saved == g->saved;
     return view_usable(core, i) && peer->known && peer->said.stage >= first && fits &&
            peer->said.stage <= GOSSIP_QUIET && !hangs(g, core, i) &&
