@@ -18,6 +18,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "nn/arithmetic/cache.h"
 #include "nn/arithmetic/product.h"
 #include "proto/simd.h"
 
@@ -204,6 +205,7 @@ main(int argc, char **argv)
         fprintf(stderr, "usage: bench_gemm own|blas KIND:M:N:K ...\n");
         return 2;
     }
+    product_tune(cache_size(1), cache_size(2)); /* as the program does */
     if (ours)
         printf("KERNEL,own %s\n", simd_name());
     else
