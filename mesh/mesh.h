@@ -211,6 +211,9 @@ void mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size)
 void mesh_damaged(struct mesh *mesh);
 void mesh_audited(struct mesh *mesh, bool equal); /* the answer to MESH_AUDIT */
 void mesh_interrupt(struct mesh *mesh);
+/* After MESH_INTERRUPTED, when nothing is computed. False: the node may end now. True: it goes on with mesh_next for a
+ * moment, until the way in which it trains says MESH_INTERRUPTED again. */
+bool mesh_ends_later(struct mesh *mesh);
 void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
 void mesh_status(struct mesh *mesh, struct mesh_status *out);
 

@@ -400,6 +400,7 @@ struct proto_take {
     uint64_t finished; /* the ticket that is done, */
     bool again;        /* or was not taken, and is to be computed again */
     bool wants;        /* another ticket */
+    bool leaves;       /* told to end: wants to save first */
     uint64_t got;      /* leases that the sender has had in this group */
 };
 

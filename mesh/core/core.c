@@ -476,21 +476,23 @@ core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, 
     event_end(core);
 }
 
-static void
-leave(struct core *core)
+bool
+core_on_interrupt(struct core *core, uint64_t now)
 {
-    if (core->engine->leave)
-        core->engine->leave(core);
-    struct proto_msg msg = {.type = PROTO_BYE};
-    for (int i = 0; i < core->peers.high; i++)
-        peers_send(core, i, &msg);
-    core->leaving = true;
+    bool later = event_begin(core, now) && core->engine->interrupt && core->engine->interrupt(core);
+    event_end(core);
+    return later;
 }
 
 void
 core_leave(struct core *core, uint64_t now)
 {
-    if (event_begin(core, now))
-        leave(core);
+    if (event_begin(core, now)) {
+        if (core->engine->leave)
+            core->engine->leave(core);
+        for (int i = 0; i < core->peers.high; i++)
+            peers_send(core, i, &(struct proto_msg){.type = PROTO_BYE});
+        core->leaving = true;
+    }
     event_end(core);
 }

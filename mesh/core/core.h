@@ -302,6 +302,9 @@ void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *d
 void core_on_damaged(struct core *core, uint64_t now);
 /* The answer to trainer->audit. */
 void core_on_audited(struct core *core, uint64_t now, bool equal);
+/* The user wants this node to end (Ctrl-C). False: it may at once. True: it is to go on for a moment, so that nothing that
+ * it did is lost; the engine's trainer is told when it may end, a few seconds later at most. */
+bool core_on_interrupt(struct core *core, uint64_t now);
 /* Say goodbye to all (Ctrl-C). */
 void core_leave(struct core *core, uint64_t now);
 

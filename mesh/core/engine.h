@@ -29,6 +29,7 @@ struct engine {
                  struct core_frame *frame);
     bool (*sent)(struct core *core); /* one lent body is no longer needed; was it waited for? */
     void (*leave)(struct core *core);
+    bool (*interrupt)(struct core *core); /* core_on_interrupt; NULL: it may end at once */
 
     /* From the trainer. */
     void (*bucket)(struct core *core, size_t bucket);

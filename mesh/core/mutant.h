@@ -98,6 +98,9 @@
     (UINT64_C(1) << 3) /* a range is given up as soon as both who hold it are silent */
 #define MUTANT_PUSH_STALE                                                                          \
     (UINT64_C(1) << 4) /* an old copy comes before newer values that were read */
+#define MUTANT_PUSH_DEAF                                                                           \
+    (UINT64_C(1) << 5) /* the leader makes no cut for a member that is told to end */
+#define MUTANT_PUSH_BUSY (UINT64_C(1) << 6) /* who is told to end takes tickets after its cut */
 
 /* The engine gossip; its bits are also those of bugs in rounds: no core runs both. */
 #define MUTANT_GOSSIP_ONE_END                                                                      \

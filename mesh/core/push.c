@@ -201,6 +201,12 @@ on_applied(struct core *core, const struct core_state *now)
     core_tell(core);
 }
 
+static bool
+on_interrupt(struct core *core)
+{
+    return push_cut_end(core->push, core);
+}
+
 /* --- Peers ---------------------------------------------------------------------------------------- */
 
 static void
@@ -296,6 +302,7 @@ const struct engine engine_push = {
     .bulk = on_bulk,
     .bucket = on_bucket,
     .applied = on_applied,
+    .interrupt = on_interrupt,
     .beat_out = on_beat_out,
     .peer_gone = on_peer_forget,
     .peer_up = on_peer_up,

@@ -49,7 +49,8 @@
  * nothing is under way, and each range has taken exactly these: a *cut*. The leader names it in its CLAIM. Every member
  * then copies all ranges from their owners, saves them, and says so; then the leader goes on. So all members save the same
  * bits, any of them can begin a mesh again, and nothing in a checkpoint was computed from what is not in it. When a member
- * is lost meanwhile, the next group makes the cut; who has copied all keeps it. A node that begins with a checkpoint holds
+ * is lost meanwhile, the next group makes the cut; who has copied all keeps it. A member that is told to end (Ctrl-C) asks the
+ * leader for a cut with TAKE(leaves), computes nothing after it, and ends when the others have saved it, too. A node that begins with a checkpoint holds
  * all ranges as of the cut, and its base is a hash of their histories: nodes with the same one belong together. */
 #ifndef MESH_PUSH_H
 #define MESH_PUSH_H
@@ -77,7 +78,8 @@ enum {
     PUSH_JOIN_US = 100000,   /* between two groups when nobody was lost */
     PUSH_ELECT_US = 2000000, /* the leader looks so often whether members have become slow, */
     PUSH_ELECT_AGAIN_US = 20000000, /* but not sooner after it has elected others */
-    PUSH_CUT_MAX_US = 60000000,     /* who cannot get a cut in this time goes without */
+    PUSH_CUT_MAX_US = 60000000,     /* who cannot get a cut in this time goes without, */
+    PUSH_END_US = 4000000,          /* and who is told to end, in this time */
     PUSH_PAST = 256,                /* groups that a node remembers */
 };
 
@@ -144,6 +146,8 @@ struct push_trainer {
     void (*save_range)(void *ctx, unsigned range, const void *copy, uint64_t taken,
                        uint64_t history);
     void (*save)(void *ctx, uint64_t tickets);
+    /* After core_on_interrupt: this node may end. `saved`: with what was saved last, which nothing has changed since. */
+    void (*ended)(void *ctx, bool saved);
     /* The newest evaluation that this node knows of; and what another node says of one. Both may be NULL. */
     struct push_score (*scored)(void *ctx);
     void (*hear_score)(void *ctx, const struct push_score *score);
@@ -236,6 +240,13 @@ struct push_job {
     uint64_t leased_in; /* hash of the group in which it was leased */
 };
 
+/* Was this node told to end? */
+enum push_end {
+    PUSH_GOES_ON,
+    PUSH_ENDS,       /* yes: it wants a cut, */
+    PUSH_ENDS_SAVED, /* and has one: from now on it computes, reads and saves nothing */
+};
+
 struct push_claim {
     bool known;
     struct proto_claim said;
@@ -292,6 +303,10 @@ struct push {
     struct awake saved_at,
         held_at;     /* when that was; the leader: since when it holds tickets back */
     uint64_t cut_us; /* how long it did */
+    uint64_t leave;  /* the leader: bitmap of ranks that are told to end, and want a cut */
+    enum push_end ends;
+    bool ended; /* the trainer was told */
+    struct awake ends_at;
     uint64_t final_hash;
     /* Counted: */
     uint64_t lost, differ, refused;
@@ -406,6 +421,8 @@ push_cut_exact(const struct push_set *set, uint64_t cut)
 }
 void push_cut_on_copy(struct push *push, const struct core *core, int from,
                       const struct proto_value *value, const struct core_frame *frame);
+/* This node is told to end. False: it may at once. */
+bool push_cut_end(struct push *push, const struct core *core);
 /* A group begins, or this node has forgotten what it held. */
 void push_cut_group(struct push *push);
 void push_cut_forget(struct push *push);

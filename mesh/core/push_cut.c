@@ -8,6 +8,13 @@
 
 /* --- The leader ----------------------------------------------------------------------------------- */
 
+/* Does a member that is told to end wait for a cut? */
+static bool
+leaves(const struct push *push)
+{
+    return (push->leave || push->ends == PUSH_ENDS) && !core_mutant(MUTANT_PUSH_DEAF);
+}
+
 /* The first ticket of the step before which the next cut is; 0: it is not time for one yet, or the run ends before. No
  * ticket beyond it was leased. */
 static uint64_t
@@ -15,9 +22,10 @@ next_cut(const struct push *push, const struct core *core)
 {
     const struct push_config *config = &push->config;
     uint64_t each = config->save_every * config->per_step, at = push->leases.end;
-    if (each == 0 && !core_save_due(core, push->saved_at, push->cut_us))
+    bool now = leaves(push);
+    if (each == 0 && !now && !core_save_due(core, push->saved_at, push->cut_us))
         return 0;
-    if (each > 0 && (push->saved / each + 1) * each > at)
+    if (each > 0 && !now && (push->saved / each + 1) * each > at)
         at = (push->saved / each + 1) * each;
     at = (at + config->per_step - 1) / config->per_step * config->per_step;
     return at > push->saved && at < config->tickets ? at : 0;
@@ -47,6 +55,7 @@ release(struct push *push, const struct core *core)
     push->saved = push->leases.hold > push->saved ? push->leases.hold : push->saved;
     push->saved_at = push->held_at = core->awake;
     push->cut = 0;
+    push->leave = 0; /* who has it all the same asks again */
     push->leases.hold = next_cut(push, core);
     push_lease_more(push, core);
 }
@@ -55,8 +64,9 @@ static void
 lead(struct push *push, const struct core *core)
 {
     struct push_leases *leases = &push->leases;
-    if (!leases->hold)
-        leases->hold = next_cut(push, core);
+    uint64_t next = !leases->hold || leaves(push) ? next_cut(push, core) : 0;
+    if (next && (!leases->hold || next < leases->hold))
+        leases->hold = next;
     if (leases->waiting == 0 || leases->hold > leases->end)
         push->held_at = core->awake; /* nobody waits for it yet */
     bool late = awake_reached(core->awake, awake_after(push->held_at, PUSH_CUT_MAX_US));
@@ -135,15 +145,46 @@ begin(struct push *push, uint64_t cut)
         push->range[k].cut_here = false;
 }
 
+/* --- A member that is told to end --------------------------------------------------------------------- */
+
+bool
+push_cut_end(struct push *push, const struct core *core)
+{
+    const struct push_leases *leases = &push->leases;
+    bool nothing = push->group_hash == 0 || (push->leads && leases->end <= push->saved);
+    if (!push->config.trainer->save || !push->started || push->work >= PUSH_FINISHING || nothing)
+        return false;
+    push->ends = push->ends ? push->ends : PUSH_ENDS;
+    push->ends_at = core->awake;
+    push->take_at.us = 0;
+    return true;
+}
+
+/* Those who have not copied all yet may need this node: it waits until the leader has let the others go on. */
+static void
+end_in_time(struct push *push, const struct core *core)
+{
+    bool late = awake_reached(core->awake, awake_after(push->ends_at, PUSH_END_US));
+    bool saved = push->ends == PUSH_ENDS_SAVED;
+    if (push->ended || !(late || (saved && wanted(push, core) != push->saved)))
+        return;
+    push->ended = true;
+    push->config.trainer->ended(push->config.trainer_ctx, saved);
+}
+
+/* --- Steps -------------------------------------------------------------------------------------------- */
+
 void
 push_cut_step(struct push *push, const struct core *core)
 {
+    if (push->ends)
+        end_in_time(push, core);
     if (!push->config.trainer->save || push->work != PUSH_WORKING || !push_group_stands(push))
         return;
     if (push->leads)
         lead(push, core);
     uint64_t cut = wanted(push, core);
-    if (cut <= push->saved || cut >= push->config.tickets) {
+    if (cut <= push->saved || cut >= push->config.tickets || push->ends == PUSH_ENDS_SAVED) {
         push->cut = 0;
         return;
     }
@@ -155,6 +196,8 @@ push_cut_step(struct push *push, const struct core *core)
         return;
     if (!hangs)
         push->config.trainer->save(push->config.trainer_ctx, cut);
+    if (!hangs && push->ends && !core_mutant(MUTANT_PUSH_BUSY))
+        push->ends = PUSH_ENDS_SAVED;
     push->saved = cut;
     push->saved_at = core->awake;
     push->cut = 0;
@@ -187,6 +230,7 @@ push_cut_on_copy(struct push *push, const struct core *core, int from,
 void
 push_cut_group(struct push *push)
 {
+    push->leave = 0;
     push->cut = 0;
 }
 

@@ -53,6 +53,7 @@ push_lease_on_take(struct push *push, const struct core *core, int from,
     if (take->group_hash != push->group_hash || !push->leads || !push_group_stands(push) ||
         rank < 0 || rank == (int)push->rank)
         return;
+    push->leave |= (uint64_t)take->leaves << rank;
     bool more = done(push, core, (unsigned)rank, take);
     give(push, core, (unsigned)rank, take);
     if (more)

@@ -309,7 +309,8 @@ leased(struct push *push, const struct core *core, const struct proto_lease *lea
     if (lease->got != push->got + 1 || lease->in_hand == 0 || lease->in_hand > push->config.tickets)
         return;
     push->got = lease->got;
-    if (push->work == PUSH_WORKING && !push->job[PUSH_AHEAD].in_hand && !push->cut)
+    bool reads = push->work == PUSH_WORKING && push->ends != PUSH_ENDS_SAVED;
+    if (reads && !push->job[PUSH_AHEAD].in_hand && !push->cut)
         begin(push, core, lease->in_hand);
 }
 
@@ -358,8 +359,11 @@ tell(struct push *push, const struct core *core)
                                      .finished = push->to_push == 0 ? behind->in_hand : 0,
                                      .again = push->again,
                                      .wants = wants(push, core),
+                                     .leaves = push->ends == PUSH_ENDS,
                                      .got = push->got}};
-    if (!(msg.take.finished || msg.take.wants) || !due(core, &push->take_at, PUSH_AGAIN_US))
+    const struct proto_take *take = &msg.take;
+    if (!(take->finished || take->wants || take->leaves) ||
+        !due(core, &push->take_at, PUSH_AGAIN_US))
         return;
     if (!push->leads) {
         push_group_send(push, core, leader_rank(push), &msg);
@@ -427,7 +431,7 @@ void
 push_work_step(struct push *push, const struct core *core)
 {
     int source;
-    if (!push->started || push->work >= PUSH_FINISHING)
+    if (!push->started || push->work >= PUSH_FINISHING || push->ends == PUSH_ENDS_SAVED)
         return;
     if (ends(push, core, &source)) {
         gather(push, core, source);

@@ -399,6 +399,17 @@ mesh_interrupt(struct mesh *mesh)
     actor_wake(mesh);
 }
 
+bool
+mesh_ends_later(struct mesh *mesh)
+{
+    pthread_mutex_lock(&mesh->lock);
+    bool later = core_on_interrupt(mesh->core, clock_us());
+    actor_settle(mesh);
+    pthread_mutex_unlock(&mesh->lock);
+    actor_wake(mesh);
+    return later;
+}
+
 void
 mesh_stats(struct mesh *mesh, struct mesh_stats *out)
 {

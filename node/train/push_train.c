@@ -218,6 +218,14 @@ on_hear_score(void *ctx, const struct push_score *score)
         run->push->score = *score;
 }
 
+static void
+on_ended(void *ctx, bool saved)
+{
+    struct run *run = ctx;
+    run->push->ends_saved = saved;
+    mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_INTERRUPTED});
+}
+
 static const struct push_trainer push_trainer = {
     .compute = on_compute,
     .collect = on_collect,
@@ -234,6 +242,7 @@ static const struct push_trainer push_trainer = {
     .hear_score = on_hear_score,
     .save_range = push_save_range,
     .save = push_save_cut,
+    .ended = on_ended,
     .finish = on_finish,
 };
 
@@ -361,6 +370,26 @@ finish(struct run *run)
                &(struct core_state){.round = h->round, .hash = run->hash, .done = true});
 }
 
+/* The user wants the node to end. True: not yet, as a checkpoint is being made. */
+static bool
+ends_later(struct run *run)
+{
+    struct push_run *push = run->push;
+    bool first = !push->ends;
+    push->ends = true;
+    if (first && mesh_ends_later(run->mesh))
+        return true;
+    if (push->ends_saved)
+        run->hash = state_hash_anew(&run->state, run->pool);
+    return false;
+}
+
+bool
+push_train_saved(const struct run *run)
+{
+    return run->push && run->push->ends_saved;
+}
+
 enum mesh_task_kind
 push_train_follow(struct run *run)
 {
@@ -376,7 +405,7 @@ push_train_follow(struct run *run)
         } else if (task.kind == MESH_IDLE) {
             metrics_alive(run->metrics);
             train_tell_doing(run);
-        } else if (task.kind == MESH_DONE || task.kind == MESH_INTERRUPTED) {
+        } else if (task.kind == MESH_DONE || (task.kind == MESH_INTERRUPTED && !ends_later(run))) {
             return task.kind;
         }
     }

@@ -28,5 +28,7 @@ const struct push_config *push_train_config(const struct run *run);
 int push_train_begin(struct run *run, struct why *why);
 /* The loop of the run, until it is done or interrupted. */
 enum mesh_task_kind push_train_follow(struct run *run);
+/* Interrupted: is run->state, and what is beside it, to be saved? Else it is nothing that fits together. */
+bool push_train_saved(const struct run *run);
 
 #endif

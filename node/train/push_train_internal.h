@@ -24,6 +24,7 @@ struct push_run {
     struct push_journal noted; /* what its records say */
     struct state first;        /* what ranges begin with; block NULL: not needed now */
     bool told;                 /* that the journal cannot be written */
+    bool ends, ends_saved;     /* the user wants the node to end; and it has what to save before */
     /* Evaluations: the newest one of which the mesh knows; what the trainer knew of it when it began to compute; its
      * own; and the one that it has reported. */
     struct push_score score, known, found;

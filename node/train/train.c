@@ -398,7 +398,7 @@ run_mesh(struct run *run)
         gossip_train_values(run);
     announce(run, state_hash_anew(&run->state, run->pool));
     bool done = (run->push ? push_train_follow(run) : follow_mesh(run)) == MESH_DONE;
-    if (!done && train_is_free(run->config)) {
+    if (!done && train_is_free(run->config) && !push_train_saved(run)) {
         train_tell_left(run);
         return 130;
     }

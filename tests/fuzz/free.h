@@ -75,6 +75,7 @@ struct node {
     enum busy busy;
     bool computed;
     unsigned kept; /* frames */
+    bool told_to_end, ended;
     uint64_t scored;
     uint64_t late_until;
     struct held held[RANGES];
@@ -378,6 +379,15 @@ push_save(void *ctx, uint64_t tickets)
     demand(node->busy == FREE && tickets < node->push.tickets);
 }
 
+static void
+push_ended(void *ctx, bool saved)
+{
+    struct node *node = ctx;
+    demand(node->told_to_end && !node->ended);
+    demand(!saved || node->core->push->saved > 0);
+    node->ended = true;
+}
+
 static const struct push_trainer push_trainer = {
     .compute = push_compute,
     .collect = push_collect,
@@ -392,6 +402,7 @@ static const struct push_trainer push_trainer = {
     .restore = push_restore,
     .save_range = push_save_range,
     .save = push_save,
+    .ended = push_ended,
     .finish = push_finish,
 };
 

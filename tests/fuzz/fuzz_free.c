@@ -73,6 +73,7 @@ node_open(struct node *node)
         .state_in = node->state,
         .chunk_elems = CHUNK,
     };
+    node->told_to_end = node->ended = false;
     demand(core_new(&node->core, &config, world->now) == 0);
     core_on_applied(node->core, world->now, &(struct core_state){.hash = 1});
 }
@@ -383,7 +384,12 @@ static void
 act_restart(struct world *world)
 {
     struct node *node = any(world);
-    if (u8(world) & 1)
+    uint8_t how = u8(world);
+    bool first = !node->told_to_end;
+    node->told_to_end = node->told_to_end || (how & 2);
+    if (first && node->told_to_end && core_on_interrupt(node->core, world->now))
+        return;
+    if (how & 1)
         core_leave(node->core, world->now);
     node_close(node);
     node_open(node);

@@ -37,23 +37,26 @@ wait_until 60 "d to join" says a '^dora \(127.0.0.1(:[0-9]+)?\) joined, 2 nodes$
 kill_node d
 wait_until 60 "a to miss d" says a '^dora \(127.0.0.1(:[0-9]+)?\) is gone \(its connection ended\): going on without it, 1 node$'
 
-stops() { # NAME WAY SET...: a node alone that is stopped, with a way of training that has no checkpoint
-    local name=$1 way=$2 status
-    shift 2
+stops() { # NAME WAY LAST SET...: a node alone that is stopped before its first checkpoint, and what it says last
+    local name=$1 way=$2 last=$3 status
+    shift 3
     node $name "$WORK/job.yaml" --set mesh.group="$GROUP-$name" --set mesh.gather_ms=0 "$@"
     wait_until 60 "$name to say how it trains" says $name "^job small: 1920 samples, 100000 steps, $way; results in "
     wait_until 60 "$name to train" reached 3 $name
     kill -INT "${PID[$name]}"
-    wait_until 60 "$name to say that it cannot go on" says $name \
-        "^stopped before the first checkpoint \\(train.checkpoint_every\\): only the nodes that go on have the model$"
+    wait_until 60 "$name to say where it goes on" says $name "$last"
     wait_until 60 "$name to end" gone $name
     wait "${PID[$name]}"
     status=$?
     unset "PID[$name]"
     [ $status = 130 ] || fail "$name ended with status $status, expected 130"
 }
-stops e "topology server, sync async" --set mesh.topology=server --set mesh.sync=async
-stops f "topology gossip, graph ring" --set mesh.topology=gossip --set gossip.graph=ring
+stops e "topology server, sync async" \
+    "^stopped at step [0-9]+ of 100000; saved in .*/e. The same command goes on from there.$" \
+    --set mesh.topology=server --set mesh.sync=async
+stops f "topology gossip, graph ring" \
+    "^stopped before the first checkpoint \\(train.checkpoint_every\\): only the nodes that go on have the model$" \
+    --set mesh.topology=gossip --set gossip.graph=ring
 if grep -nwE 'round|plan|totals|member|peer' "$WORK"/[acdef].log; then
     fail "the lines above are not for people"
 fi

@@ -82,6 +82,8 @@ on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
     computed->ticket = ticket;
     memcpy(computed->history, history, ranges * sizeof *history);
     sim_push_judge_compute(sim, shell->node, ticket);
+    if (shell->node->core->push->ends == PUSH_ENDS_SAVED)
+        sim_fail(sim, "node %u: computes, and was told to end", shell->node->index);
     uint64_t params[SIM_RANGES_MAX];
     for (unsigned r = 0; r < ranges; r++)
         params[r] = node->read[r].params;
@@ -215,7 +217,10 @@ on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
 static void
 on_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint64_t history)
 {
+    struct shell *shell = ctx;
     struct sim_push_node *node = node_of(ctx);
+    if (shell->node->core->push->ends == PUSH_ENDS_SAVED)
+        sim_fail(shell->sim, "node %u: saves again, and was told to end", shell->node->index);
     memcpy(&node->cut.range[range], copy, sizeof node->cut.range[range]);
     node->read[range] = node->cut.range[range].value;
     node->cut.taken[range] = taken;
@@ -262,6 +267,7 @@ static const struct push_trainer push_trainer = {
     .restore = on_restore,
     .save_range = on_save_range,
     .save = on_save,
+    .ended = sim_push_ended,
     .finish = on_finish,
 };
 
@@ -382,6 +388,8 @@ begin(struct sim *sim)
     struct sim_push *push = sim_push_run;
     push->records = push->computeds = 0;
     push->lost = push->single = push->power = false;
+    push->end = push->told = 0;
+    push->end_us = 0;
     push->hostile = !sim->mutant && !sim->play.scenario && !sim->fixed.nodes && sim->seed % 16 == 7;
     struct push_config *config = &push->config;
     config->per_step = (unsigned)(1 + pick(sim, 6));
@@ -432,7 +440,9 @@ begin(struct sim *sim)
         push->hangs_after = (unsigned)pick(sim, 10);
         push->hangs_us = pick(sim, 2) ? UINT64_MAX : 3000000 + pick(sim, 3000000);
     }
-    bool crashed = false, starves = push->single && !push->power && pick(sim, 3) == 0;
+    sim_push_end_plan(sim);
+    bool crashed = push->end != 0,
+         starves = push->single && !push->power && !push->end && pick(sim, 3) == 0;
     p->pause_most_us = starves ? STARVED_US : 0;
     p->peers_min = 1;
     for (size_t k = 0; k < count; k++) {
@@ -457,6 +467,8 @@ begin(struct sim *sim)
         p->bulk_wild = p->far = p->slow = false;
         memset(p->line_bits, 0, sizeof p->line_bits);
     }
+    push->single &=
+        !(push->end & (push->end - 1)); /* who ends last may lose what the others took with them */
 }
 
 static void
@@ -471,6 +483,7 @@ static void
 idle(struct sim *sim, struct sim_node *node)
 {
     sim_push_hostile(sim, node);
+    sim_push_end(sim, node);
 }
 
 const struct sim_engine sim_engine_push = {

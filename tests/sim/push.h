@@ -49,6 +49,8 @@ struct sim_push_node {
     uint64_t lost;                  /* tickets, it says */
     uint64_t final[SIM_RANGES_MAX]; /* histories */
     struct sim_push_file cut;       /* what has come of it */
+    bool ends, ends_saved;          /* it was told to end, and may; */
+    uint64_t end_from;              /* then, no ticket from this one on was leased */
 };
 
 struct sim_push_computed {
@@ -84,6 +86,10 @@ struct sim_push {
     /* The trainer of this node hangs when it has computed so often, for so long (UINT64_MAX: for ever). */
     unsigned hangs, hangs_after;
     uint64_t hangs_us;
+    /* These nodes are told to end, as with Ctrl-C: bitmap; those that were; after so many tickets; and when that was. */
+    unsigned end, told;
+    bool end_calm; /* nothing else happens */
+    uint64_t end_ticket, end_us;
 };
 
 extern struct sim_push *sim_push_run; /* of the present schedule */
@@ -97,6 +103,12 @@ uint64_t sim_push_hash(const struct sim_push_copy *copy);
  * computed only from what is in it. */
 const char *sim_push_replay(struct sim_push *push, const uint64_t *final, bool closed,
                             uint64_t *params);
+
+/* push_end.c: which nodes are to be told to end; that is done, and they do. */
+void sim_push_end_plan(struct sim *sim);
+void sim_push_end(struct sim *sim, struct sim_node *node);
+/* As in struct push_trainer. */
+void sim_push_ended(void *ctx, bool saved);
 
 /* push_hostile.c: maybe this node is told something. */
 void sim_push_hostile(struct sim *sim, struct sim_node *node);

@@ -62,8 +62,9 @@ make(struct sim *sim, const struct push *push, struct proto_msg *msg)
                                               rand_u64(&sim->rand)};
         break;
     case PROTO_TAKE:
-        msg->take = (struct proto_take){group, in_hand, pick(sim, 2), pick(sim, 2),
-                                        near(sim, push->got, PROTO_ROUND_MAX)};
+        msg->take =
+            (struct proto_take){group,        in_hand,      pick(sim, 2),
+                                pick(sim, 2), pick(sim, 2), near(sim, push->got, PROTO_ROUND_MAX)};
         break;
     case PROTO_LEASE:
         msg->lease =

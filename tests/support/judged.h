@@ -48,7 +48,9 @@ core_judge_result(const struct core *core, const char *event, bool result)
 #define core_on_page(core, ...)      JUDGED(core_on_page, core, __VA_ARGS__)
 #define core_want(core, ...)         JUDGED(core_want, core, __VA_ARGS__)
 #define core_leave(core, ...)        JUDGED(core_leave, core, __VA_ARGS__)
-/* This one returns something. */
+/* These return something. */
 #define core_lend(core, ...) core_judge_result(core, "core_lend", (core_lend)(core, __VA_ARGS__))
+#define core_on_interrupt(core, ...)                                                               \
+    core_judge_result(core, "core_on_interrupt", (core_on_interrupt)(core, __VA_ARGS__))
 
 #endif

@@ -1,0 +1,79 @@
+#!/bin/bash
+# test_free_stop.sh - Ctrl-C in the ways to train that do not wait: who is told to end saves a checkpoint first, and the others
+# save it, too, and go on. When all are told, all save, and the same commands go on from there. A replay of all lives gives the
+# model. Tickets take 0.1 s (failpoint build), so no run ends before it is told.
+. "$(dirname "$0")/../support/process.sh"
+
+SLOW="env MESHNODE_FAIL=compute:1+:sleep=100"
+write_job "$WORK/job.yaml" 60 "checkpoint_every: 100000"
+
+newest() { # NAME
+    ls "$WORK/$1" 2>/dev/null | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | tail -n 1
+}
+
+lines() { # COUNT NAME ...: each has computed so many tickets
+    local count=$1 name
+    shift
+    for name; do
+        [ -e "$WORK/$name/metrics.jsonl" ] && [ "$(grep -c . "$WORK/$name/metrics.jsonl")" -ge "$count" ] || return 1
+    done
+}
+
+saved() { # STEP NAME ...
+    local step=$1 name
+    shift
+    for name; do
+        [ -e "$WORK/$name/checkpoint-$step" ] || return 1
+    done
+}
+
+begin() { # NAME OPTION ...: a slow node
+    WHERE[$1]=$SLOW
+    MESHNODE=$FAILNODE node "$1" "$WORK/job.yaml" "${@:2}"
+    WHERE[$1]=
+}
+
+stopped() { # NAME ...: all were told to end, and say where they go on
+    local name
+    wait_until 30 "$* to stop" gone "$@"
+    for name; do
+        wait "${PID[$name]}"
+        [ $? = 130 ] || fail "$name ended with another status than 130: $(tail -n 2 "$WORK/$name.log")"
+        unset "PID[$name]"
+        grep -q "stopped at step $(newest "$name") of 60; saved in $WORK/$name. The same command goes on from there" \
+            "$WORK/$name.log" || fail "$name has not saved: $(tail -n 2 "$WORK/$name.log")"
+    done
+}
+
+stops() { # WAY OPTION ...
+    local way=$1 a=$1-a b=$1-b c=$1-c first second computed name
+    shift
+    GROUP=t$$-$way
+    for name in $a $b $c; do begin "$name" --peers 3 "$@"; done
+    wait_until 60 "$way: all to compute" lines 2 $a $b $c
+    kill -INT "${PID[$c]}"
+    stopped $c
+    first=$(newest $c)
+    wait_until 30 "$way: the others to save step $first, too" saved "$first" $a $b
+    begin $c "$@"
+    computed=$(grep -c . "$WORK/$c/metrics.jsonl")
+    wait_until 60 "$way: $c to compute again" lines $((computed + 1)) $c
+    kill -INT "${PID[$a]}" "${PID[$b]}" "${PID[$c]}"
+    stopped $a $b $c
+    second=$(printf '%s\n' "$(newest $a)" "$(newest $b)" "$(newest $c)" | sort -n | tail -n 1)
+    [ "$second" -gt "$first" ] || fail "$way: the second checkpoint is of step $second, the first one of step $first"
+    for name in $a $b $c; do node "$name" "$WORK/job.yaml" --peers 3 "$@"; done
+    finished 120 $a $b $c
+    same_hash $a $b $c
+    grep -q "resumed at step $second\b" "$WORK/$a.log" "$WORK/$b.log" "$WORK/$c.log" ||
+        fail "$way: nobody goes on from step $second"
+    timeout -k 5 300 "$MESHNODE" verify --replay "$WORK/$a" "$WORK/$b" "$WORK/$c" >"$WORK/out" 2>&1 ||
+        fail "replay: $(cat "$WORK/out")"
+    grep -q "^replay: sha256 $(result $a params_sha256), as in every result$" "$WORK/out" || fail "$(cat "$WORK/out")"
+    echo "$way: stopped after steps $first and $second; $(tail -n 1 "$WORK/out")"
+}
+
+for sync in async ssp softsync; do
+    stops $sync --set mesh.topology=server --set mesh.sync=$sync
+    grep -Eq "^replay: 720 tickets, each once in each of [0-9]+ ranges$" "$WORK/out" || fail "$sync: $(cat "$WORK/out")"
+done

@@ -1,0 +1,102 @@
+/* push_end.c - nodes that are told to end (Ctrl-C), one or all of them: each saves a cut and goes. When nothing else happens,
+ * none goes without one. */
+#include "mesh/core/internal.h"
+#include "proto/mix.h"
+#include "tests/sim/push.h"
+
+enum { END_SPREAD_US = 50000 };
+
+/* From the seed, not from sim->rand: the other schedules stay. */
+void
+sim_push_end_plan(struct sim *sim)
+{
+    struct sim_push *push = sim_push_run;
+    uint64_t bits = mix64_pair(sim->seed, 31);
+    unsigned nodes = sim->profile.nodes;
+    bool all = bits / 8 % 3 == 0;
+    if (bits % 8 || push->power || push->hangs < SIM_NODES_MAX || sim->drill)
+        return;
+    push->end = all ? (1u << nodes) - 1 : 1u << bits / 32 % nodes;
+    push->end_calm = push->single;
+    push->end_ticket = bits / 256 % push->config.tickets;
+}
+
+void
+sim_push_ended(void *ctx, bool saved)
+{
+    struct shell *shell = ctx;
+    struct sim_push_node *node = &sim_push_run->node[shell->node->index];
+    if (node->ends)
+        sim_fail(shell->sim, "node %u: told twice that it may end", shell->node->index);
+    node->ends = true;
+    node->ends_saved = saved;
+}
+
+/* No ticket from this one on was leased, as far as anybody knows. */
+static uint64_t
+leased(const struct sim *sim)
+{
+    uint64_t most = 0;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        uint64_t end = sim->nodes[i].up ? sim->nodes[i].core->push->leases.end : 0;
+        most = end > most ? end : most;
+    }
+    return most;
+}
+
+/* Is there no step left before which a cut could be made? */
+static bool
+last_step(const struct sim *sim)
+{
+    const struct push_config *config = &sim_push_run->config;
+    return leased(sim) + config->per_step > config->tickets;
+}
+
+/* It was told to end when at most half of the run was leased: it should have ended before the last ticket. */
+static void
+judge_late(struct sim *sim, const struct sim_node *node)
+{
+    const struct sim_push *push = sim_push_run;
+    bool early = push->node[node->index].end_from <= push->config.tickets / 2;
+    if (push->end_calm && !push->hostile && early && node->core->push->work >= PUSH_FINISHING)
+        sim_fail(sim, "node %u: was told to end, and went on to the end", node->index);
+}
+
+static void
+leave(struct sim *sim, struct sim_node *node)
+{
+    core_leave(node->core, sim->now);
+    shell_crash(sim, node->index, false);
+    node->left = true;
+}
+
+/* When the first of them knows so many tickets as done, and a moment later the others. */
+static bool
+due(const struct sim *sim, const struct sim_node *node)
+{
+    struct sim_push *push = sim_push_run;
+    if (!push->end_us && node->core->push->leases.done.floor >= push->end_ticket)
+        push->end_us = sim->now;
+    uint64_t after_us = mix64_pair(sim->seed, node->index) % END_SPREAD_US;
+    return push->end_us && sim->now >= push->end_us + after_us;
+}
+
+void
+sim_push_end(struct sim *sim, struct sim_node *node)
+{
+    struct sim_push *push = sim_push_run;
+    struct sim_push_node *own = &push->node[node->index];
+    unsigned bit = 1u << node->index;
+    if (own->ends) {
+        if (!own->ends_saved && push->end_calm && !push->hostile && !last_step(sim))
+            sim_fail(sim, "node %u: was told to end, and has saved nothing", node->index);
+        leave(sim, node);
+    } else if ((push->end & ~push->told & bit) && due(sim, node)) {
+        push->told |= bit;
+        own->end_from = leased(sim);
+        if (!core_on_interrupt(node->core, sim->now))
+            leave(sim, node);
+    } else if (node->core->push->ends) {
+        judge_late(sim, node);
+    }
+}
