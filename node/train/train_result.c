@@ -22,14 +22,16 @@ sha256_hex(const void *data, size_t size, char out[65])
     sodium_bin2hex(out, 65, hash, sizeof hash);
 }
 
+/* In the writer's thread: the state may be exchanged for the next one meanwhile. */
 int
 train_model(void *ctx, const struct state_header *header, const float *weights, struct why *why)
 {
     struct run *run = ctx;
     char path[CONFIG_PATH_MAX + 64];
     snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
+    const bool labels = job_rules(&run->job, run->config).labels > 0;
     const struct model_file file =
-        model_file_of(header, run->state.job.labels > 0, weights, nn_param_count(run->job.model));
+        model_file_of(header, labels, weights, nn_param_count(run->job.model));
     int rc = model_file_write(path, run->config, &run->job, &file, weights, why);
     if (!rc && !run->model_told)
         train_say(run, 6, "model of step %llu: %s", (unsigned long long)header->step, path);
