@@ -16,12 +16,14 @@ struct stretches {
 };
 
 struct sum_tile {
+    /* Their vectors do not cross cache lines. */
+    _Alignas(64) int32_t q[ROWS * COLUMNS]; /* sums of integers */
+    _Alignas(64) vec scale[ROWS][VECTORS];
     const float *a, *b;
     float *c; /* unfinished chains, rows ld apart */
     size_t ld;
-    int32_t q[ROWS * COLUMNS]; /* sums of integers */
     const struct stretches *stretches;
-    vec scale[ROWS][VECTORS];
+    bool whole;                    /* all of them begin and end */
     int32_t limit;                 /* the largest integer that fits */
     float outside[ROWS * COLUMNS]; /* the chains of a stretch that does not fit */
 };
@@ -38,11 +40,41 @@ tile_chain(int rows, int vectors, const struct sum_tile *tile, const struct stre
           tile->b + stretch->from * COLUMNS, COLUMNS, s);
 }
 
+/* Adds the integers of all stretches, which are whole chains. Returns whether all fit; else q is of no use. */
+INLINE bool
+tile_sum_whole(int rows, int vectors, struct sum_tile *tile)
+{
+    uvec largest[2] = {{0}};
+    const uint32_t limit = (uint32_t)tile->limit;
+    for (size_t at = 0; at < tile->stretches->count; at++) {
+        vec s[ROWS][VECTORS];
+        const struct stretch *stretch = &tile->stretches->at[at];
+        zero(rows, vectors, s);
+        chain(rows, vectors, stretch->count, tile->a + stretch->from * GROUP,
+              tile->b + stretch->from * COLUMNS, COLUMNS, s);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            UNROLL
+            for (int j = 0; j < vectors; j++) {
+                ivec q = nearest(s[i][j] * tile->scale[i][j]);
+                largest[i % 2] = lanes_greatest(largest[i % 2], (uvec)q + limit);
+                *(uvec *)(tile->q + i * COLUMNS + j * LANES) += (uvec)q;
+            }
+        }
+    }
+    return !any_greater(lanes_greatest(largest[0], largest[1]), 2 * limit);
+}
+
 /* Returns the number of the stretch from `at` on that does not fit, its chains in tile->outside; or of the last. A
  * number that is no integer converts to the smallest one, which does not fit. */
 INLINE size_t
 tile_sum(int rows, int vectors, struct sum_tile *tile, size_t at)
 {
+    if (at == 0 && tile->whole) {
+        if (tile_sum_whole(rows, vectors, tile))
+            return tile->stretches->count;
+        memset(tile->q, 0, sizeof tile->q);
+    }
     for (; at < tile->stretches->count; at++) {
         const struct stretch *stretch = &tile->stretches->at[at];
         vec s[ROWS][VECTORS];
@@ -459,6 +491,8 @@ SIMD_NAME(product_sum)(const struct product *p, struct product_sum *sum, float *
             block_begin(&block, sum->first + i * sum->ld + j, m, n);
             for (size_t k = 0, depth; k < p->k; k += depth) {
                 depth = stretch_out(sum, k, &block.stretches);
+                block.tile.whole = block.stretches.count > 0 && block.stretches.at[0].begins &&
+                                   any_ends(&block.stretches);
                 if (i == 0 || depth < p->k) /* else it is there */
                     pack_b(&p->b, j, n, k, depth, b);
                 pack_a(&p->a, i, m, k, depth, scratch);
