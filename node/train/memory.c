@@ -18,16 +18,18 @@
 #include "nn/files.h"
 #include "node/train/buckets.h"
 #include "node/train/local_sgd.h"
+#include "node/train/push_shard.h"
 #include "node/train/state.h"
 #include "node/train/work.h"
 
 enum {
-    PROGRAM = 32 << 20, /* code, libraries, stacks, sockets */
-    WINDOW = 16 << 20,  /* of a file's memory, so that work goes on */
-    STATES = 4,         /* this one, the next, another node's, the checkpoint's, */
-    STATES_PUSH = 3,    /* or the worker's, the server's, the checkpoint's */
-    VECTORS = 4,        /* own, sum, and two on their way */
-    EXAMPLE_NODES = 4,  /* if mesh.peers does not say how many */
+    PROGRAM = 32 << 20,      /* code, libraries, stacks, sockets */
+    PROGRAM_PUSH = 14 << 20, /* without sockets: what is in them is on its way */
+    WINDOW = 16 << 20,       /* of a file's memory, so that work goes on */
+    STATES = 4,              /* this one, the next, another node's, the checkpoint's, */
+    STATES_PUSH = 3,         /* or the worker's, the server's, the checkpoint's */
+    VECTORS = 4,             /* own, sum, and two on their way */
+    EXAMPLE_NODES = 4,       /* if mesh.peers does not say how many */
     PAGE = 4096,
 };
 
@@ -120,9 +122,10 @@ measure(struct memory *m, const struct config *config, const struct job *job)
     uint64_t rows = (config->train.batch + shards - 1) / shards;
     bool gossips = strcmp(config->mesh.topology, "gossip") == 0;
     bool pushes = config->mesh.sync != CONFIG_BSP && !gossips;
+    unsigned lanes = pushes ? push_step_of(config).each : shards;
     const struct optim_spec outer = job_outer(config);
     *m = (struct memory){
-        .program = PROGRAM,
+        .program = pushes ? PROGRAM_PUSH : PROGRAM,
         .data = data_bytes(job->data),
         .weights = params * sizeof(float),
         .from = job->from    ? params * sizeof(float)
@@ -131,7 +134,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .slots = optim_slots(&outer) * params * sizeof(float),
         .sums =
             (VECTORS + (config->mesh.audit > 0) +
-             (pushes ? 1 + (config->train.eval_every > 0) : 0) +
+             (pushes ? 3 + (config->train.eval_every > 0) : 0) +
              3 * (config->mesh.sync == CONFIG_SOFTSYNC)) *
             vector, /* servers that do not wait: pushed, read and evaluated, but no sum; softsync: what
                      * an update gathers, here, in a checkpoint, and in copies that are on their way */
@@ -144,10 +147,11 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .log_file = mesh_log_size(vector),
         .most = config->train.memory_max << 20,
         .states = pushes ? STATES_PUSH : STATES,
-        .lanes = shards,
+        .lanes = lanes,
+        .lanes_most = lanes,
     };
     unsigned threads = config->threads > 0 ? config->threads : 1;
-    for (unsigned n = 1; n <= shards; n++) {
+    for (unsigned n = 1; n <= lanes; n++) {
         size_t at_once = config->train.local_steps > 1 ? 1 : n; /* in a pass */
         size_t parts = work_parts(config->train.exact, threads, at_once);
         size_t each = rows * ((at_once + parts - 1) / parts);
@@ -166,7 +170,7 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
     if (fewer_lanes(m, threads))
         return 0;
     m->spilled = true;
-    m->lanes = config->train.shards;
+    m->lanes = m->lanes_most;
     if (fewer_lanes(m, 1))
         return 0;
     return why_error(
@@ -233,8 +237,9 @@ memory_print(const struct memory *m, const struct config *config)
     if (m->log > 0)
         row("  sums kept for others", (double)m->log, text);
     memory_text(each, (double)m->shard);
-    snprintf(text, sizeof text, "%u of %u shards at a time, %s each; recompute: %s", m->lanes,
-             config->train.shards, each, config->train.recompute ? "yes" : "no");
+    snprintf(text, sizeof text, "%u of %u shards%s at a time, %s each; recompute: %s", m->lanes,
+             m->lanes_most, pushes ? " of a ticket" : "", each,
+             config->train.recompute ? "yes" : "no");
     row("  activations", (double)activations(m), text);
     if (m->local > 0) {
         snprintf(text, sizeof text, "weights and gradient of each of %u shards", m->lanes);

@@ -32,8 +32,10 @@ struct memory {
     /* With so many shards at a time: activations of them all, and what threads need that share the work on them. */
     uint64_t pass[EXACT_SHARDS_MAX + 1], team[EXACT_SHARDS_MAX + 1];
     /* The choice: */
-    unsigned lanes; /* shards computed at a time */
-    bool spilled;   /* states and log are in a file */
+    unsigned lanes; /* shards computed at a time, */
+    unsigned
+        lanes_most; /* and how many there ever are to compute: servers that do not wait give one ticket's */
+    bool spilled; /* states and log are in a file */
 };
 
 /* Returns 0, or -ENOMEM with one line in `why` when it does not fit. */
