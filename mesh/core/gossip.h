@@ -65,8 +65,12 @@ enum {
     GOSSIP_STARTS = 128,          /* starts of nodes whose counts are remembered */
     GOSSIP_SCORES = 8,            /* of this node are told at a time, at most */
     GOSSIP_HUNG_US = 2000000,     /* a member computes for so long, beside four steps: it hangs */
-    GOSSIP_CUT_MAX_US = 60000000, /* who does not come to rest in this time goes without */
+    GOSSIP_CUT_MAX_US = 60000000, /* who does not come to rest in this time goes without, */
+    GOSSIP_END_US = 4000000,      /* and who is told to end, in this time; */
+    GOSSIP_WANTED_US = 500000,    /* not sooner after the last one, whoever asks */
 };
+/* Instead of the name of a cut: the member is told to end, and wants one. */
+#define GOSSIP_CUT_WANTED UINT64_MAX
 
 /* What happened to the values, for the journal: told before any message says so. With the job, these are enough to
  * compute the run again. */
@@ -131,6 +135,8 @@ struct gossip_trainer {
     void (*note)(void *ctx, const struct gossip_note *note); /* NULL: nobody keeps a journal */
     /* Save this, and the trainer's own state: it computes nothing meanwhile. NULL: nobody saves. */
     void (*save)(void *ctx, const struct gossip_saved *saved);
+    /* After core_on_interrupt: this node may end. NULL: it always may. */
+    void (*ended)(void *ctx);
     /* What this node's evaluations came to, for all others; false: there is no more. And what those of another node
      * did; the shard is one of the job. NULL: nobody evaluates. */
     bool (*scored)(void *ctx, struct proto_score *out);
@@ -160,6 +166,13 @@ enum gossip_stage {
     GOSSIP_ENDING, /* the trainer has the result */
     GOSSIP_DONE,
     GOSSIP_STAGES,
+};
+
+/* Was this node told to end? */
+enum gossip_end {
+    GOSSIP_GOES_ON,
+    GOSSIP_ENDS,       /* yes: it wants a cut, */
+    GOSSIP_ENDS_SAVED, /* and has one: when that is over, it begins nothing any more */
 };
 
 /* One part of a link. */
@@ -296,6 +309,9 @@ struct gossip {
     uint64_t without; /* id of the node that this one leaves out; 0: nobody */
     uint64_t told_plan, told_cut, told_saved, told_without;
     enum gossip_stage told_stage;
+    enum gossip_end ends;
+    bool ended; /* the trainer was told */
+    struct awake ends_at;
 };
 
 /* Bytes that the engine holds at most for so many values, in parts of chunk_elems, with the ASKs that it keeps. */
@@ -418,6 +434,18 @@ void gossip_plan_again(struct gossip *g, const struct core *core);
 bool gossip_cut_step(struct gossip *g, const struct core *core, bool trained);
 /* The node begins with config.saved. */
 void gossip_cut_begin(struct gossip *g, const struct core *core);
+/* This node is told to end. False: it may at once. */
+bool gossip_cut_end(struct gossip *g, const struct core *core);
+/* True: it was, and it has saved a cut that is over, or waited long enough. The trainer is told. */
+bool gossip_cut_ends(struct gossip *g, const struct core *core);
+/* What heartbeats say: the name of the present cut, GOSSIP_CUT_WANTED, or 0. */
+uint64_t gossip_cut_say(const struct gossip *g);
+/* Does a node that says this rest for a cut? */
+static inline bool
+gossip_cut_rests(const struct proto_replica *said)
+{
+    return said->cut && said->cut != GOSSIP_CUT_WANTED;
+}
 
 /* --- gossip_run.c --------------------------------------------------------------------------------- */
 

@@ -149,8 +149,8 @@ mean_due(const struct gossip *g, const struct core *core)
         return false;
     for (uint64_t left = others(g); left; left &= left - 1) {
         int i = peers_find(core, g->plan.now.members[__builtin_ctzll(left)].node);
-        if (i < 0 || !says(g, core, i, GOSSIP_QUIET, GOSSIP_QUIET) || g->of[i].said.cut ||
-            g->of[i].said.plan_hash != g->plan.hash)
+        if (i < 0 || !says(g, core, i, GOSSIP_QUIET, GOSSIP_QUIET) ||
+            gossip_cut_rests(&g->of[i].said) || g->of[i].said.plan_hash != g->plan.hash)
             return false;
     }
     return true;

@@ -89,8 +89,9 @@ on_step(struct core *core)
     struct gossip *g = core->gossip;
     if (g->stage != GOSSIP_START)
         gossip_step(g, core);
-    if (g->told_plan != g->plan.hash || g->told_stage != g->stage || g->told_cut != g->cut ||
-        g->told_saved != g->saved || g->told_without != g->without)
+    if (g->told_plan != g->plan.hash || g->told_stage != g->stage ||
+        g->told_cut != gossip_cut_say(g) || g->told_saved != g->saved ||
+        g->told_without != g->without)
         core_tell(core);
 }
 
@@ -277,7 +278,7 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
                                         .units = sayable(g->units),
                                         .known = sayable(g->total),
                                         .result = g->result,
-                                        .cut = g->cut,
+                                        .cut = gossip_cut_say(g),
                                         .saved = g->saved,
                                         .phase = sayable(g->phase),
                                         .without = g->without,
@@ -290,11 +291,17 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
     beat->busy_us = g->computing ? awake_since(core->awake, g->compute_at) + 1 : 0;
     g->told_plan = g->plan.hash;
     g->told_stage = g->stage;
-    g->told_cut = g->cut;
+    g->told_cut = gossip_cut_say(g);
     g->told_saved = g->saved;
     g->told_without = g->without;
     peers_send_all(core, &msg);
     tell_scores(core);
+}
+
+static bool
+on_interrupt(struct core *core)
+{
+    return gossip_cut_end(core->gossip, core);
 }
 
 static void
@@ -419,6 +426,7 @@ const struct engine engine_gossip = {
     .bucket = on_bucket,
     .applied = on_applied,
     .starved = on_starved,
+    .interrupt = on_interrupt,
     .beat_out = on_beat_out,
     .peer_gone = on_peer_gone,
     .peer_up = on_peer_up,

@@ -282,6 +282,8 @@ gossip_step(struct gossip *g, const struct core *core)
         gossip_plan_again(g, core);
         gossip_plan_changed(g, core);
     }
+    if (gossip_cut_ends(g, core))
+        return;
     gossip_copy_step(g, core);
     if (core->config.gossip->async)
         async_step(g, core);

@@ -171,6 +171,12 @@ on_save(void *ctx, const struct gossip_saved *saved)
         mesh->keeper->save(mesh->keeper_ctx, saved);
 }
 
+static void
+on_ended(void *ctx)
+{
+    push_task(ctx, (struct mesh_task){.kind = MESH_INTERRUPTED});
+}
+
 static bool
 on_scored(void *ctx, struct proto_score *out)
 {
@@ -209,6 +215,7 @@ const struct gossip_trainer actor_gossip = {
     .finish = on_result,
     .note = on_note,
     .save = on_save,
+    .ended = on_ended,
     .scored = on_scored,
     .hear_score = on_hear_score,
 };

@@ -27,6 +27,7 @@ struct gossip_run {
     size_t more_size, part_size, part_count;
     struct gossip_saved saved;
     bool begins; /* with `saved` */
+    bool ends;   /* the user wants the node to end */
 };
 
 bool
@@ -155,6 +156,15 @@ gossip_train_resume(struct run *run)
             sound && gossip->saved.weight[p] > 0 && gossip->saved.weight[p] <= GOSSIP_WEIGHT_MAX;
     gossip->begins = more[CUT] != 0;
     return sound;
+}
+
+bool
+gossip_train_ends_later(struct run *run)
+{
+    bool first = run->gossip && !run->gossip->ends;
+    if (first)
+        run->gossip->ends = true;
+    return first && mesh_ends_later(run->mesh);
 }
 
 struct gossip_config

@@ -30,6 +30,8 @@ struct gossip_config gossip_train_config(struct run *run);
 int gossip_train_begin(struct run *run, struct why *why);
 /* mesh_own() gets the values that this node begins with. */
 void gossip_train_values(struct run *run);
+/* The user wants the node to end. True: not yet, as a checkpoint is being made; MESH_INTERRUPTED comes again. */
+bool gossip_train_ends_later(struct run *run);
 /* MESH_REPLICA: one step. */
 void gossip_train_step(struct run *run, const struct mesh_task *task);
 /* MESH_RESULT: the mean of all replicas is the model. */

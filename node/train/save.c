@@ -272,8 +272,8 @@ save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t
         save_now(save, state);
 }
 
-static void
-wait_idle(struct save *save)
+void
+save_wait(struct save *save)
 {
     pthread_mutex_lock(&save->lock);
     while (save->full || save->model_full)
@@ -306,7 +306,7 @@ save_model(struct save *save, const struct state *state)
 int
 save_model_last(struct save *save, const struct state *state, struct why *why)
 {
-    wait_idle(save);
+    save_wait(save);
     return save->setup.model(save->setup.ctx, state->header, state_weights(state), why);
 }
 
@@ -316,7 +316,7 @@ save_last(struct save *save, const struct state *state, struct why *why)
     const struct state_header *h = state->header;
     if (h->round == 0)
         return 0;
-    wait_idle(save);
+    save_wait(save);
     if (save->written && save->step == h->step && save->round == h->round)
         return 0;
     copy(save, state);
@@ -326,7 +326,7 @@ save_last(struct save *save, const struct state *state, struct why *why)
 void
 save_withdraw(struct save *save, const struct state *state)
 {
-    wait_idle(save);
+    save_wait(save);
     if (!save->written || save->step != state->header->step || save->round != state->header->round)
         return;
     checkpoint_delete(save->setup.dir, save->step);
@@ -353,7 +353,7 @@ bool
 save_find_below(struct save *save, struct state *state, uint64_t round)
 {
     struct why why = {""};
-    wait_idle(save);
+    save_wait(save);
     for (uint64_t last = UINT64_MAX;;) {
         struct checkpoint_found found = {0};
         if (save_find(save, state, &found, &why) != 0 || !found.whole)

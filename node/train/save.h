@@ -79,6 +79,8 @@ void save_step(struct save *save, const struct state *state, uint64_t steps, uin
 /* Now, unless the one before is still being written. From any thread, but one at a time. False: it is. */
 bool save_idle(struct save *save);
 bool save_now(struct save *save, const struct state *state);
+/* Until nothing is being written any more. */
+void save_wait(struct save *save);
 /* The model of the state: copied, then written by the writer's thread. Passed over while the one before is being
  * written. */
 void save_model(struct save *save, const struct state *state);

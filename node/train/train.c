@@ -375,8 +375,11 @@ follow_mesh(struct run *run)
             metrics_alive(run->metrics);
             train_tell_doing(run);
             break;
-        case MESH_DONE:
         case MESH_INTERRUPTED:
+            if (gossip_train_ends_later(run))
+                break;
+            return task.kind;
+        case MESH_DONE:
             return task.kind;
         }
     }
@@ -399,6 +402,7 @@ run_mesh(struct run *run)
     announce(run, state_hash_anew(&run->state, run->pool));
     bool done = (run->push ? push_train_follow(run) : follow_mesh(run)) == MESH_DONE;
     if (!done && train_is_free(run->config) && !push_train_saved(run)) {
+        save_wait(run->save);
         train_tell_left(run);
         return 130;
     }

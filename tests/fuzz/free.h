@@ -457,7 +457,16 @@ gossip_heard(void *ctx, const struct proto_score *score)
     demand(score->evaluation != 0 && score->shard < SHARDS);
 }
 
+static void
+gossip_ended(void *ctx)
+{
+    struct node *node = ctx;
+    demand(node->told_to_end && !node->ended);
+    node->ended = true;
+}
+
 static const struct gossip_trainer gossip_trainer = {
+    .ended = gossip_ended,
     .compute = gossip_compute,
     .finish = gossip_finish,
     .note = gossip_noted,

@@ -73,6 +73,57 @@ stops() { # WAY OPTION ...
     echo "$way: stopped after steps $first and $second; $(tail -n 1 "$WORK/out")"
 }
 
+# The same with gossip: each saves its own replica, and names its own step.
+replicas_stop() { # WAY OPTION ...
+    local way=$1 a=$1-a b=$1-b c=$1-c name computed
+    shift
+    GROUP=t$$-$way
+    for name in $a $b $c; do begin "$name" --peers 3 --set mesh.topology=gossip "$@"; done
+    wait_until 60 "$way: all to compute" lines 2 $a $b $c
+    kill -INT "${PID[$c]}"
+    left $c
+    wait_until 30 "$way: the others to save, too" all_have_saved $a $b
+    begin $c --set mesh.topology=gossip "$@"
+    computed=$(grep -c . "$WORK/$c/metrics.jsonl")
+    wait_until 60 "$way: $c to compute again" lines $((computed + 1)) $c
+    kill -INT "${PID[$a]}" "${PID[$b]}" "${PID[$c]}"
+    left $a $b $c
+    for name in $a $b $c; do node "$name" "$WORK/job.yaml" --peers 3 --set mesh.topology=gossip "$@"; done
+    finished 120 $a $b $c
+    same_hash $a $b $c
+    grep -q "resumed at step $(newest_of $a)\b" "$WORK/$a.log" || fail "$way: $a goes on from another step: $(cat "$WORK/$a.log")"
+    timeout -k 5 300 "$MESHNODE" verify --replay "$WORK/$a" "$WORK/$b" "$WORK/$c" >"$WORK/out" 2>&1 ||
+        fail "replay: $(cat "$WORK/out")"
+    grep -q "^replay: sha256 $(result $a params_sha256), as in every result$" "$WORK/out" || fail "$(cat "$WORK/out")"
+    echo "$way: stopped, and went on; $(tail -n 1 "$WORK/out")"
+}
+
+all_have_saved() { # NAME ...
+    local name
+    for name; do [ -n "$(newest "$name")" ] || return 1; done
+}
+
+declare -A AT # the newest checkpoint of each when it was stopped
+newest_of() { # NAME
+    echo "${AT[$1]}"
+}
+
+left() { # NAME ...: all were told to end, and say where they would go on if all had been
+    local name
+    wait_until 30 "$* to stop" gone "$@"
+    for name; do
+        wait "${PID[$name]}"
+        [ $? = 130 ] || fail "$name ended with another status than 130: $(tail -n 2 "$WORK/$name.log")"
+        unset "PID[$name]"
+        AT[$name]=$(newest "$name")
+        grep -q "the same command goes on from the checkpoint of step ${AT[$name]} in $WORK/$name" "$WORK/$name.log" ||
+            fail "$name has not saved: $(tail -n 2 "$WORK/$name.log")"
+    done
+}
+
+replicas_stop ring --set gossip.graph=ring
+replicas_stop push_sum --set gossip.method=push_sum
+replicas_stop pairs --set mesh.sync=async
 for sync in async ssp softsync; do
     stops $sync --set mesh.topology=server --set mesh.sync=$sync
     grep -Eq "^replay: 720 tickets, each once in each of [0-9]+ ranges$" "$WORK/out" || fail "$sync: $(cat "$WORK/out")"

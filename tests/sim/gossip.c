@@ -66,6 +66,7 @@ begin(struct sim *sim)
                                                                  : GOSSIP_ONE_PEER;
     }
     sim_gossip_mute_begin(sim);
+    sim_gossip_end_begin(sim);
     uint32_t most = (uint32_t)(sim_gossip_config.count + PARTS_MAX - 1) / PARTS_MAX;
     sim_gossip_chunk = p->chunk_elems > most ? p->chunk_elems : most;
     if (sim_gossip_chunk > sim_gossip_config.count)
@@ -135,8 +136,11 @@ on_save(void *ctx, const struct gossip_saved *saved)
 static void
 trainer(struct core_config *config, struct shell *shell)
 {
-    static const struct gossip_trainer callbacks = {
-        .compute = on_compute, .finish = on_finish, .note = on_note, .save = on_save};
+    static const struct gossip_trainer callbacks = {.compute = on_compute,
+                                                    .finish = on_finish,
+                                                    .note = on_note,
+                                                    .save = on_save,
+                                                    .ended = sim_gossip_ended};
     struct sim_gossip_file *disk = &sim_gossip_disk[shell->node->index];
     sim_gossip_config.trainer = &callbacks;
     /* each core has its own copy of the config, with its own ctx */
@@ -198,8 +202,7 @@ event(struct sim *sim, struct sim_node *node, const struct sim_event *event)
 static void
 idle(struct sim *sim, struct sim_node *node)
 {
-    (void)sim;
-    (void)node;
+    sim_gossip_end(sim, node);
 }
 
 /* All who run have a result, and it is one. */

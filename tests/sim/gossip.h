@@ -33,8 +33,16 @@ void sim_gossip_judge_saved(struct sim *sim, const struct sim_node *node,
                             const struct gossip_saved *saved);
 /* gossip_mute.c: some schedules have a node that does not answer. `computed`: a node has done a step. */
 void sim_gossip_mute_begin(struct sim *sim);
+bool sim_gossip_muted(void); /* is this one of them? */
+/* No faults come, and messages take no time to speak of. */
+void sim_gossip_quiet(struct sim *sim);
 void sim_gossip_mute_wire(struct core_config *config);
 void sim_gossip_mute_computed(struct sim *sim, const struct sim_node *node);
+
+/* gossip_end.c: in some schedules nodes are told to end; that is done, and they do. */
+void sim_gossip_end_begin(struct sim *sim);
+void sim_gossip_end(struct sim *sim, struct sim_node *node);
+void sim_gossip_ended(void *ctx);
 
 /* gossip_judge.c: every event of a core's journal is followed, with arithmetic of its own. */
 void sim_gossip_judge_begin(struct sim *sim);

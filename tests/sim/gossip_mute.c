@@ -55,6 +55,19 @@ quiet(struct sim_profile *p)
 }
 
 void
+sim_gossip_quiet(struct sim *sim)
+{
+    quiet(&sim->profile);
+    call_off(sim);
+}
+
+bool
+sim_gossip_muted(void)
+{
+    return mute.on;
+}
+
+void
 sim_gossip_mute_begin(struct sim *sim)
 {
     struct sim_profile *p = &sim->profile;
@@ -62,8 +75,7 @@ sim_gossip_mute_begin(struct sim *sim)
     mute.on = !sim->play.scenario && draw % ONE_IN == 0;
     if (!mute.on)
         return;
-    quiet(p);
-    call_off(sim);
+    sim_gossip_quiet(sim);
     sim_gossip_config.steps = p->rounds = STEPS;
     mute.node = (unsigned)(draw >> 8) % p->nodes;
     mute.sends = (draw >> 16) % 3 == 0;
