@@ -68,6 +68,24 @@ forget_first(struct push_run *push)
     push->first = (struct state){.block = NULL};
 }
 
+/* `known` and `found` cross between the mesh's thread and the one that computes. */
+static void
+score_put(struct push_run *push, struct push_score *to, struct push_score score)
+{
+    pthread_mutex_lock(&push->scores);
+    *to = score;
+    pthread_mutex_unlock(&push->scores);
+}
+
+static struct push_score
+score_get(struct push_run *push, const struct push_score *from)
+{
+    pthread_mutex_lock(&push->scores);
+    struct push_score score = *from;
+    pthread_mutex_unlock(&push->scores);
+    return score;
+}
+
 static void
 on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
 {
@@ -75,7 +93,7 @@ on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
     struct push_run *push = run->push;
     forget_first(push);
     push_save_read(run);
-    push->known = push->score;
+    score_put(push, &push->known, push->score);
     note_computed(run, ticket, number, history);
     mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMPUTE, .round = ticket});
 }
@@ -85,8 +103,9 @@ on_collect(void *ctx)
 {
     struct run *run = ctx;
     struct push_run *push = run->push;
-    if (push->found.step > push->score.step)
-        push->score = push->found;
+    const struct push_score found = score_get(push, &push->found);
+    if (found.step > push->score.step)
+        push->score = found;
     for (unsigned r = 0; r < push->ranges.count; r++)
         push_ranges_gradient(&push->ranges, r, mesh_own(run->mesh), run->state.exponent,
                              push->gradient + push->at[r]);
@@ -255,8 +274,8 @@ report(struct run *run, uint64_t ticket, const int32_t *tail)
     struct mesh_stats stats;
     uint64_t step = ticket / push->step.tickets;
     double rows = tail[TAIL_SAMPLES];
-    const struct push_score *score =
-        push->found.step > push->known.step ? &push->found : &push->known;
+    const struct push_score known = score_get(push, &push->known);
+    const struct push_score *score = push->found.step > known.step ? &push->found : &known;
     mesh_stats(run->mesh, &stats);
     push->done++;
     push->rows += rows;
@@ -300,8 +319,9 @@ evaluate_more(struct run *run, uint64_t rows)
     if (push->evaluates == 0 ||
         !work_evaluate_more(run->work, push->evaluated, rows, &push->evaluation, &loss, &accuracy))
         return;
-    push->found = (struct push_score){push->evaluates, to_bits(loss),
-                                      to_bits(run->state.job.labels ? accuracy : -1)};
+    score_put(push, &push->found,
+              (struct push_score){push->evaluates, to_bits(loss),
+                                  to_bits(run->state.job.labels ? accuracy : -1)});
     push->evaluates = 0;
 }
 
@@ -450,6 +470,8 @@ push_train_open(struct run *run, struct why *why)
     bool softsync = config->mesh.sync == CONFIG_SOFTSYNC;
     struct push_run *push = run->push = calloc(1, sizeof *push);
     const struct push_step step = push_step_of(config);
+    if (push)
+        pthread_mutex_init(&push->scores, NULL);
     int rc = push ? push_ranges_init(&push->ranges, &run->state, step.tickets,
                                      softsync ? config->mesh.softsync : 1,
                                      config->mesh.staleness_scaling)
@@ -505,6 +527,7 @@ push_train_close(struct run *run)
     free(push->at);
     free(push->note);
     push_save_close(push);
+    pthread_mutex_destroy(&push->scores);
     free(push);
     run->push = NULL;
 }

@@ -3,6 +3,8 @@
 #ifndef NODE_PUSH_TRAIN_INTERNAL_H
 #define NODE_PUSH_TRAIN_INTERNAL_H
 
+#include <pthread.h>
+
 #include "node/train/push_journal.h"
 #include "node/train/push_ranges.h"
 #include "node/train/push_shard.h"
@@ -28,7 +30,8 @@ struct push_run {
     /* Evaluations: the newest one of which the mesh knows; what the trainer knew of it when it began to compute; its
      * own; and the one that it has reported. */
     struct push_score score, known, found;
-    uint64_t shown; /* step of that */
+    pthread_mutex_t scores; /* guards known and found */
+    uint64_t shown;         /* step of that */
     /* The evaluation that is going on here: of these [parameters], as before this step; 0: none is. */
     float *evaluated;
     uint64_t evaluates;
