@@ -311,6 +311,7 @@ struct gossip {
     enum gossip_stage told_stage;
     enum gossip_end ends;
     bool ended; /* the trainer was told */
+    bool waits; /* it was said that this node is alone and has no model */
     struct awake ends_at;
 };
 

@@ -35,10 +35,10 @@ all_frozen(const struct gossip *g, const struct core *core)
 /* --- Computing ----------------------------------------------------------------------------------- */
 
 static bool
-weighs(const struct gossip *g)
+weighs(const struct gossip *g, const int64_t *weight)
 {
     for (size_t p = 0; p < g->part_count; p++)
-        if (g->weight_at[p] <= 0)
+        if (weight[p] <= 0)
             return false;
     return true;
 }
@@ -88,6 +88,21 @@ choose_sides(struct gossip *g, const struct core *core)
     g->gives_left = (uint64_t)__builtin_popcountll(g->gives) * g->part_count;
 }
 
+/* Who has joined with weight 0 has no model yet. With nobody in the plan who has one, its steps would be empty, and so would be
+ * the result at their end. */
+static bool
+model_in_plan(const struct gossip *g, const struct core *core)
+{
+    if (weighs(g, g->weight) || core_mutant(MUTANT_GOSSIP_EMPTY))
+        return true;
+    for (size_t r = 0; r < g->plan.now.count; r++) {
+        int i = peers_find(core, g->plan.now.members[r].node);
+        if (i >= 0 && g->of[i].known && g->of[i].said.units > 0)
+            return true;
+    }
+    return false;
+}
+
 static void
 begin_phase(struct gossip *g, const struct core *core)
 {
@@ -101,7 +116,7 @@ begin_phase(struct gossip *g, const struct core *core)
                                                      .part = g->plan.rank});
     if (g->stage != GOSSIP_TRAINING)
         return;
-    if (weighs(g) && g->plan.now.members[g->plan.rank].shards)
+    if (weighs(g, g->weight_at) && g->plan.now.members[g->plan.rank].shards)
         compute(g, core);
     else
         g->step++; /* it joins with weight 0, or there are more members than shards */
@@ -125,6 +140,19 @@ stop_phase(struct gossip *g, const struct core *core)
     gossip_settle_all(g, core);
 }
 
+/* It joined, and those who had the model went before it had got any of it. */
+static void
+tell_modelless(struct gossip *g, const struct core *core)
+{
+    bool lost = g->plan.active && g->plan.now.count == 1 && !model_in_plan(g, core);
+    if (lost && !g->waits)
+        core_log(core, 4,
+                 "alone, and without a model: the nodes that had it left before this one had "
+                 "joined them. It waits for one of them; started again, it goes on from its own "
+                 "checkpoint, if it has one");
+    g->waits = lost;
+}
+
 static void
 bsp_step(struct gossip *g, const struct core *core)
 {
@@ -138,7 +166,9 @@ bsp_step(struct gossip *g, const struct core *core)
     if (g->on && all_frozen(g, core))
         stop_phase(g, core);
     bool takes_part = g->stage == GOSSIP_TRAINING || g->stage == GOSSIP_FROZEN;
-    if (!g->on && !rest && g->plan.active && takes_part && !all_frozen(g, core))
+    tell_modelless(g, core);
+    if (!g->on && !rest && g->plan.active && takes_part && !all_frozen(g, core) &&
+        model_in_plan(g, core))
         begin_phase(g, core);
     if (g->on)
         ask_givers(g, core);
@@ -210,7 +240,7 @@ static int
 ahead(const struct gossip *g, const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++)
-        if (view_usable(core, i) && g->of[i].known && g->of[i].said.known > 0 &&
+        if (view_usable(core, i) && g->of[i].known && g->of[i].said.units > 0 &&
             g->of[i].said.known >= g->total && g->of[i].said.stage >= GOSSIP_TRAINING)
             return i;
     return -1;

@@ -121,6 +121,8 @@
 #define MUTANT_GOSSIP_GHOST (UINT64_C(1) << 13) /* what was sent to a former process is taken */
 
 #define MUTANT_GOSSIP_PATIENCE (UINT64_C(1) << 9) /* who does not answer is waited for */
+#define MUTANT_GOSSIP_EMPTY                                                                        \
+    (UINT64_C(1) << 19) /* who joined with weight 0 goes on where nobody has a model */
 #define MUTANT_GOSSIP_DEAF                                                                         \
     (UINT64_C(1) << 15) /* the leader makes no cut for a member that is told to end */
 #define MUTANT_GOSSIP_COUNT                                                                        \

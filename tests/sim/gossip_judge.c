@@ -142,6 +142,8 @@ on_phase(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     books->phase = note->phase;
     books->n = (unsigned)note->number;
     books->rank = note->part;
+    if (books->n == 1 && books->weight[0] <= 0)
+        sim_fail(sim, "node %u: goes on alone and has no model", node->index);
 }
 
 static void

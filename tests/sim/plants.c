@@ -121,6 +121,8 @@ static const struct plant plants_gossip[] = {
     {"what was sent to a former process is taken", MUTANT_GOSSIP_GHOST, 15000, 0, NULL},
     {"a checkpoint does not wait for the others to rest", MUTANT_GOSSIP_REST, 100, 0, NULL},
     {"who does not answer is waited for", MUTANT_GOSSIP_PATIENCE, 100, 0, NULL},
+    {"who joined with weight 0 goes on where nobody has a model", MUTANT_GOSSIP_EMPTY, 4000, 0,
+     NULL},
     {"the leader makes no checkpoint for who is told to end", MUTANT_GOSSIP_DEAF, 100, 0, NULL},
     {"what a node has computed counts whenever it is told", MUTANT_GOSSIP_COUNT, 100, 0, NULL},
 };
