@@ -107,6 +107,7 @@ static void
 begin_phase(struct gossip *g, const struct core *core)
 {
     g->on = true;
+    g->waits = false;
     read_values(g, core);
     choose_sides(g, core);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_PHASE,
@@ -144,13 +145,12 @@ stop_phase(struct gossip *g, const struct core *core)
 static void
 tell_modelless(struct gossip *g, const struct core *core)
 {
-    bool lost = g->plan.active && g->plan.now.count == 1 && !model_in_plan(g, core);
-    if (lost && !g->waits)
+    if (g->plan.now.count == 1 && !g->waits)
         core_log(core, 4,
                  "alone, and without a model: the nodes that had it left before this one had "
                  "joined them. It waits for one of them; started again, it goes on from its own "
                  "checkpoint, if it has one");
-    g->waits = lost;
+    g->waits = true;
 }
 
 static void
@@ -166,10 +166,12 @@ bsp_step(struct gossip *g, const struct core *core)
     if (g->on && all_frozen(g, core))
         stop_phase(g, core);
     bool takes_part = g->stage == GOSSIP_TRAINING || g->stage == GOSSIP_FROZEN;
-    tell_modelless(g, core);
-    if (!g->on && !rest && g->plan.active && takes_part && !all_frozen(g, core) &&
-        model_in_plan(g, core))
-        begin_phase(g, core);
+    if (!g->on && !rest && g->plan.active && takes_part && !all_frozen(g, core)) {
+        if (model_in_plan(g, core))
+            begin_phase(g, core);
+        else
+            tell_modelless(g, core);
+    }
     if (g->on)
         ask_givers(g, core);
 }

@@ -33,17 +33,22 @@ begin() { # NAME OPTION ...: a slow node
     WHERE[$1]=
 }
 
-stopped() { # NAME ...: all were told to end, and say where they go on
-    local name
+declare -A AT # the newest checkpoint of each when it was stopped
+stopped() { # SAYS NAME ...: all were told to end, and say where they go on; STEP and OUT in SAYS are those of each
+    local says=$1 name line
+    shift
     wait_until 30 "$* to stop" gone "$@"
     for name; do
         wait "${PID[$name]}"
         [ $? = 130 ] || fail "$name ended with another status than 130: $(tail -n 2 "$WORK/$name.log")"
         unset "PID[$name]"
-        grep -q "stopped at step $(newest "$name") of 60; saved in $WORK/$name. The same command goes on from there" \
-            "$WORK/$name.log" || fail "$name has not saved: $(tail -n 2 "$WORK/$name.log")"
+        AT[$name]=$(newest "$name")
+        line=${says/STEP/${AT[$name]}}
+        grep -q "${line/OUT/$WORK/$name}" "$WORK/$name.log" || fail "$name has not saved: $(tail -n 2 "$WORK/$name.log")"
     done
 }
+SERVERS_SAY="stopped at step STEP of 60; saved in OUT. The same command goes on from there"
+REPLICAS_SAY="the same command goes on from the checkpoint of step STEP in OUT"
 
 stops() { # WAY OPTION ...
     local way=$1 a=$1-a b=$1-b c=$1-c first second computed name
@@ -52,14 +57,14 @@ stops() { # WAY OPTION ...
     for name in $a $b $c; do begin "$name" --peers 3 "$@"; done
     wait_until 60 "$way: all to compute" lines 2 $a $b $c
     kill -INT "${PID[$c]}"
-    stopped $c
+    stopped "$SERVERS_SAY" $c
     first=$(newest $c)
     wait_until 30 "$way: the others to save step $first, too" saved "$first" $a $b
     begin $c "$@"
     computed=$(grep -c . "$WORK/$c/metrics.jsonl")
     wait_until 60 "$way: $c to compute again" lines $((computed + 1)) $c
     kill -INT "${PID[$a]}" "${PID[$b]}" "${PID[$c]}"
-    stopped $a $b $c
+    stopped "$SERVERS_SAY" $a $b $c
     second=$(printf '%s\n' "$(newest $a)" "$(newest $b)" "$(newest $c)" | sort -n | tail -n 1)
     [ "$second" -gt "$first" ] || fail "$way: the second checkpoint is of step $second, the first one of step $first"
     for name in $a $b $c; do node "$name" "$WORK/job.yaml" --peers 3 "$@"; done
@@ -81,17 +86,17 @@ replicas_stop() { # WAY OPTION ...
     for name in $a $b $c; do begin "$name" --peers 3 --set mesh.topology=gossip "$@"; done
     wait_until 60 "$way: all to compute" lines 2 $a $b $c
     kill -INT "${PID[$c]}"
-    left $c
+    stopped "$REPLICAS_SAY" $c
     wait_until 30 "$way: the others to save, too" all_have_saved $a $b
     begin $c --set mesh.topology=gossip "$@"
     computed=$(grep -c . "$WORK/$c/metrics.jsonl")
     wait_until 60 "$way: $c to compute again" lines $((computed + 1)) $c
     kill -INT "${PID[$a]}" "${PID[$b]}" "${PID[$c]}"
-    left $a $b $c
+    stopped "$REPLICAS_SAY" $a $b $c
     for name in $a $b $c; do node "$name" "$WORK/job.yaml" --peers 3 --set mesh.topology=gossip "$@"; done
     finished 120 $a $b $c
     same_hash $a $b $c
-    grep -q "resumed at step $(newest_of $a)\b" "$WORK/$a.log" || fail "$way: $a goes on from another step: $(cat "$WORK/$a.log")"
+    grep -q "resumed at step ${AT[$a]}\b" "$WORK/$a.log" || fail "$way: $a goes on from another step: $(cat "$WORK/$a.log")"
     timeout -k 5 300 "$MESHNODE" verify --replay "$WORK/$a" "$WORK/$b" "$WORK/$c" >"$WORK/out" 2>&1 ||
         fail "replay: $(cat "$WORK/out")"
     grep -q "^replay: sha256 $(result $a params_sha256), as in every result$" "$WORK/out" || fail "$(cat "$WORK/out")"
@@ -101,24 +106,6 @@ replicas_stop() { # WAY OPTION ...
 all_have_saved() { # NAME ...
     local name
     for name; do [ -n "$(newest "$name")" ] || return 1; done
-}
-
-declare -A AT # the newest checkpoint of each when it was stopped
-newest_of() { # NAME
-    echo "${AT[$1]}"
-}
-
-left() { # NAME ...: all were told to end, and say where they would go on if all had been
-    local name
-    wait_until 30 "$* to stop" gone "$@"
-    for name; do
-        wait "${PID[$name]}"
-        [ $? = 130 ] || fail "$name ended with another status than 130: $(tail -n 2 "$WORK/$name.log")"
-        unset "PID[$name]"
-        AT[$name]=$(newest "$name")
-        grep -q "the same command goes on from the checkpoint of step ${AT[$name]} in $WORK/$name" "$WORK/$name.log" ||
-            fail "$name has not saved: $(tail -n 2 "$WORK/$name.log")"
-    done
 }
 
 replicas_stop ring --set gossip.graph=ring
