@@ -16,13 +16,12 @@
 
 #include "mesh/core/internal.h"
 #include "mesh/net/actor.h"
+#include "tests/support/gossip_setup.h"
 #include "tests/support/made_up.h"
 
 enum {
     NODES_MAX = 8,
     COUNT = 60,
-    CHUNK = 16,
-    SHARDS = 12,
     STEPS = 40,
     SEEN = 2 * STEPS, /* phases that are remembered */
     FIRST = 3,        /* until then the other eigenvalues show */
@@ -104,19 +103,8 @@ start(struct node *node, unsigned index, unsigned nodes, enum gossip_kind graph,
                                      .graph = graph,
                                      .steps = STEPS,
                                      .count = COUNT}};
-    const struct mesh_setup setup = {
-        .hello = {.run = "test", .job_hash = 11, .numerics = 22, .kernel = "plain"},
-        .group = group,
-        .interface = "lo",
-        .shards = SHARDS,
-        .peers_min = nodes,
-        .buckets = &node->bucket,
-        .bucket_count = 1,
-        .vector_count = COUNT,
-        .state_size = sizeof node->state,
-        .chunk_elems = CHUNK,
-        .gossip = &node->gossip,
-    };
+    const struct mesh_setup setup =
+        gossip_setup(group, nodes, &node->bucket, &node->gossip, sizeof node->state);
     if (mesh_new(&node->mesh, &setup, &why) != 0)
         fail_msg("mesh_new: %s", why.line);
     if (pthread_create(&node->thread, NULL, train, node) != 0)

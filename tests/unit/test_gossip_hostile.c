@@ -19,14 +19,13 @@
 
 #include "mesh/core/internal.h"
 #include "mesh/net/actor.h"
+#include "tests/support/gossip_setup.h"
 #include "tests/support/made_up.h"
 
 enum {
     NODES = 4,
     COUNT = 60,
-    CHUNK = 16,
-    PARTS = (COUNT + CHUNK - 1) / CHUNK,
-    SHARDS = 12,
+    PARTS = (COUNT + GOSSIP_SETUP_CHUNK - 1) / GOSSIP_SETUP_CHUNK,
     STEPS = 100,
     SILENT_FROM = 20, /* steps of its own */
     SILENT_UNTIL = 60,
@@ -316,21 +315,10 @@ start(struct node *node, unsigned index, const struct way *way, const char *grou
                                      .async = way->async,
                                      .steps = STEPS,
                                      .count = COUNT}};
-    const struct mesh_setup setup = {
-        .hello = {.run = "test", .job_hash = 11, .numerics = 22, .kernel = "plain"},
-        .group = group,
-        .interface = "lo",
-        .shards = SHARDS,
-        .peers_min = NODES,
-        .buckets = &node->bucket,
-        .bucket_count = 1,
-        .vector_count = COUNT,
-        .state_size = sizeof node->state,
-        .chunk_elems = CHUNK,
-        .gossip = &node->gossip,
-        .log = log_line,
-        .log_ctx = node,
-    };
+    struct mesh_setup setup =
+        gossip_setup(group, NODES, &node->bucket, &node->gossip, sizeof node->state);
+    setup.log = log_line;
+    setup.log_ctx = node;
     if (mesh_new(&node->mesh, &setup, &why) != 0)
         fail_msg("mesh_new: %s", why.line);
     if (pthread_create(&node->thread, NULL, train, node) != 0)
