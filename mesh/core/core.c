@@ -8,6 +8,7 @@
 
 #include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
+#include "proto/bits.h"
 #include "proto/text.h"
 
 /* --- Life -------------------------------------------------------------------------------------- */
@@ -30,7 +31,7 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
     core->awake = core->tick_awake = (struct awake){1}; /* 0 says never */
     if (core->config.chunk_elems == 0)
         core->config.chunk_elems = PROTO_CHUNK_MAX;
-    core->all = config->shards == 64 ? UINT64_MAX : (1ull << config->shards) - 1;
+    core->all = bits_below(config->shards);
     core->buckets = calloc(config->bucket_count + 1, sizeof *core->buckets);
     if (core->buckets && config->bucket_count > 0)
         memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);

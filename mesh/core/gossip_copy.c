@@ -7,6 +7,7 @@
 
 #include "mesh/core/gossip.h"
 #include "mesh/core/internal.h"
+#include "proto/bits.h"
 
 static bool
 says(const struct gossip *g, const struct core *core, int i, enum gossip_stage from,
@@ -81,7 +82,7 @@ begin(struct gossip *g, enum gossip_fetch what)
 static uint64_t
 others(const struct gossip *g)
 {
-    uint64_t all = g->plan.now.count == 64 ? UINT64_MAX : (UINT64_C(1) << g->plan.now.count) - 1;
+    uint64_t all = bits_below(g->plan.now.count);
     return all & ~(UINT64_C(1) << g->plan.rank);
 }
 

@@ -62,6 +62,7 @@
 #include "mesh/core/mutant.h"
 #include "mesh/core/peers.h"
 #include "mesh/core/push_tickets.h"
+#include "proto/bits.h"
 #include "proto/mix.h"
 
 /* Of groups: more than there can be. The next one after any that is believed can be sent. */
@@ -356,7 +357,7 @@ push_group_hold(struct push *push)
 static inline bool
 push_group_stands(const struct push *push)
 {
-    uint64_t all = push->group.count == 64 ? UINT64_MAX : (UINT64_C(1) << push->group.count) - 1;
+    uint64_t all = bits_below(push->group.count);
     return push->group_hash != 0 && push->told == all;
 }
 /* Rank of peers[i] in the group, or -1. */

@@ -19,6 +19,7 @@
 #include <assert.h>
 
 #include "mesh/core/collective_internal.h"
+#include "proto/bits.h"
 
 static const struct cut *
 cut_of(const struct collective *c, size_t bucket)
@@ -188,7 +189,7 @@ finish(struct collective *c, struct range *range, const struct proto_chunk *chun
     msg.chunk.check = range->check;
     range->final = true;
     lane_count(c, &c->lanes[chunk->bucket]);
-    uint64_t all = c->n == PROTO_PEERS_MAX ? UINT64_MAX : (UINT64_C(1) << c->n) - 1;
+    uint64_t all = bits_below(c->n);
     c->ops.pass_on(c->ctx, all & ~(UINT64_C(1) << c->rank), &msg, frame);
     return VERDICT_DONE;
 }

@@ -6,6 +6,7 @@
 
 #include "mesh/core/divide.h"
 #include "mesh/core/internal.h"
+#include "proto/bits.h"
 
 void
 straggler_up(struct straggler *s, int i)
@@ -93,7 +94,7 @@ makespan_us(const struct straggler_input *view, uint64_t set)
     for (size_t m = 0; m < view->n; m++)
         if (set >> m & 1)
             speed[n++] = view->speed[m] ? view->speed[m] : least; /* it has computed nothing yet */
-    uint64_t all = view->shards == 64 ? UINT64_MAX : (UINT64_C(1) << view->shards) - 1;
+    uint64_t all = bits_below(view->shards);
     divide_shards(all, n, none, speed, shards);
     return divide_makespan_us(n, shards, speed);
 }
@@ -186,7 +187,7 @@ worst_of(const struct straggler_input *view, uint64_t set)
 uint64_t
 straggler_decide(const struct straggler_input *view)
 {
-    uint64_t all = view->n == 64 ? UINT64_MAX : (UINT64_C(1) << view->n) - 1;
+    uint64_t all = bits_below(view->n);
     bool known = false;
     for (size_t m = 0; m < view->n; m++)
         known = known || view->speed[m] > 0;
@@ -293,7 +294,7 @@ decide(struct straggler *s, const struct core *core, bool trial)
     struct straggler_input view;
     view_fill(s, core, &view);
     uint64_t out = straggler_decide(&view);
-    uint64_t all = view.n == 64 ? UINT64_MAX : (UINT64_C(1) << view.n) - 1;
+    uint64_t all = bits_below(view.n);
     uint64_t without_us = straggler_predict(&view, all & ~out);
     if (!clearly_less(straggler_sober(s, core, without_us), view.round_us))
         out = 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "node/commands/replay_base.h"
+#include "proto/bits.h"
 
 /* --- Names ---------------------------------------------------------------------------------------- */
 
@@ -87,7 +88,7 @@ sound(const struct gossip_note *note, const struct replay_rules *rules)
 {
     bool flow =
         note->event == GOSSIP_ASKED || note->event == GOSSIP_GAVE || note->event == GOSSIP_TOOK;
-    uint64_t all = rules->shards == 64 ? UINT64_MAX : (UINT64_C(1) << rules->shards) - 1;
+    uint64_t all = bits_below(rules->shards);
     if (note->event == GOSSIP_READ && (note->shards == 0 || note->shards & ~all))
         return false;
     if (note->event == GOSSIP_GAVE && note->share < 2)

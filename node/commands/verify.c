@@ -17,6 +17,7 @@
 #include "node/commands/compare.h"
 #include "node/job/parse.h"
 #include "node/train/ledger.h"
+#include "proto/bits.h"
 
 enum { PATH_SIZE = 1200, SHOWN_SIZE = 256, FINDINGS_SHOWN = 100, GAP_MAX = 1 << 16 };
 
@@ -267,7 +268,7 @@ judge_line(struct proof *proof, const struct entry *entry, const struct ledger_s
            uint64_t rows, uint64_t ledger)
 {
     const struct verify_line *said = &entry->said;
-    uint64_t all = due->shards == 64 ? UINT64_MAX : (UINT64_C(1) << due->shards) - 1;
+    uint64_t all = bits_below(due->shards);
     char at[SHOWN_SIZE + 32], where[SHOWN_SIZE + 160];
     place(proof, entry->dir, "metrics.jsonl", entry->line, at, sizeof at);
     snprintf(where, sizeof where, "%s: epoch %llu, step %llu, samples %llu+%llu", at,
@@ -358,7 +359,7 @@ judge(struct proof *proof)
 {
     uint64_t step = proof->job.begun, ledger = 0, limit = proof->job.steps;
     bool lost = false; /* the gap was too large to follow the running hash through it */
-    uint64_t all = proof->job.shards == 64 ? UINT64_MAX : (UINT64_C(1) << proof->job.shards) - 1;
+    uint64_t all = bits_below(proof->job.shards);
     size_t i = 0;
     for (size_t n; i < proof->entry_count && proof->entry[i].said.step <= limit; i += n) {
         uint64_t gap = step + 1, rows = 0, said = proof->entry[i].said.step;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/bits.h"
 #include "proto/mix.h"
 
 enum { EVALUATE_PIECES = 50 /* of an evaluation, at most */ };
@@ -47,7 +48,7 @@ static uint64_t
 all_shards(const struct run *run)
 {
     unsigned shards = run->state.job.shards;
-    return shards == 64 ? UINT64_MAX : (UINT64_C(1) << shards) - 1;
+    return bits_below(shards);
 }
 
 /* --- On the way ----------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* replica.c - see replica.h. */
 #include "node/train/replica.h"
+#include "proto/bits.h"
 
 #include <math.h>
 #include <string.h>
@@ -76,7 +77,7 @@ uint64_t
 replica_shards(const struct replica *replica, const struct gossip_task *task)
 {
     unsigned shards = replica->state->job.shards, by = (unsigned)(task->step % shards);
-    uint64_t all = shards == 64 ? UINT64_MAX : (UINT64_C(1) << shards) - 1;
+    uint64_t all = bits_below(shards);
     if (!replica->async || by == 0)
         return task->shards;
     return (task->shards << by | task->shards >> (shards - by)) & all;

@@ -1,6 +1,7 @@
 /* work_evaluate.c - loss and accuracy over the test part, shard by shard, so that the sums do not depend on who computes
  * which. */
 #include "node/train/work_internal.h"
+#include "proto/bits.h"
 
 static void
 tell(struct work *work, size_t rows)
@@ -163,7 +164,7 @@ void
 work_evaluate(struct work *work, const float *params, double *loss, double *accuracy)
 {
     unsigned shards = work->setup.shards;
-    uint64_t all = shards == 64 ? UINT64_MAX : (UINT64_C(1) << shards) - 1;
+    uint64_t all = bits_below(shards);
     struct nn_result result[EXACT_SHARDS_MAX], sum = {0};
     work_evaluate_each(work, params, all, result);
     for (unsigned i = 0; i < shards; i++) {
