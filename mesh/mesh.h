@@ -69,8 +69,8 @@ struct mesh_setup {
     uint64_t gather_ms; /* how long to wait for others before the first round when peers_min is 1 */
     const struct core_bucket *buckets;
     size_t bucket_count;
-    uint64_t vector_count; /* elements: sum of the buckets */
-    size_t state_size;     /* bytes of a state */
+    uint64_t vector_count; /* elements: sum of the buckets; with gossip at least its values */
+    size_t state_size;     /* bytes of a state; with push-sum at least of int32 values */
     double audit;          /* 0..1: share of (round, member) pairs that are audited; core.h */
     size_t audit_bucket;   /* with audit > 0: the bucket of the claims */
     const struct push_config *push; /* not NULL: the engine push trains, not rounds. Borrowed. */

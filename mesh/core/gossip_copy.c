@@ -273,8 +273,10 @@ choose(struct gossip *g, const struct core *core)
 static void
 joined(struct gossip *g, const struct core *core)
 {
+    const struct gossip_config *config = core->config.gossip;
     uint64_t total;
-    gossip_flow_set(g->values, core->config.own, core->config.gossip->count);
+    gossip_flow_set(g->values, core->config.own, config->count);
+    memset(g->values + config->count - config->extra, 0, config->extra * sizeof *g->values);
     g->copy.what = GOSSIP_FETCH_NONE;
     g->stage = GOSSIP_TRAINING;
     gossip_count_join(g, core, &g->step, &total);
