@@ -19,6 +19,7 @@ forget_values(struct actor *a)
     free(a->weight);
     free(a->read);
     free(a->copied);
+    track_fini(&a->track);
     a->values = a->weight = NULL;
     a->read = a->copied = NULL;
 }
@@ -51,29 +52,36 @@ allocate(const struct replay *r, struct actor *a)
     a->copied = calloc(r->count, sizeof *a->copied);
     if (!a->values || !a->weight || !a->read || !a->copied)
         return -ENOMEM;
-    return state_init(&a->state, &job, r->base.job.exact, r->count);
+    if (r->gradients && track_init(&a->track, r->params))
+        return -ENOMEM;
+    return state_init(&a->state, &job, r->base.job.exact, r->params);
 }
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
 
-/* The task that was read, with the values that were read then. base.own gets the update. */
+/* The task that was read, with the values that were read then. `update` gets the update. */
 static void
 compute(struct replay *r, struct actor *a)
 {
-    const struct replica replica = {&a->state,    &r->next,  r->base.work,
-                                    r->base.pool, r->before, r->async};
+    const struct replica replica = {&a->state,
+                                    &r->next,
+                                    r->base.work,
+                                    r->base.pool,
+                                    r->before,
+                                    r->async,
+                                    r->gradients ? &a->track : NULL};
     struct state_event event;
     const int32_t *values = a->read;
     if (r->push_sum) {
         gossip_flow_debias(r->scratch, a->read, a->read_weight, r->part_size, r->count);
         values = r->scratch;
     }
-    replica_begin(&replica, &a->task, values);
+    replica_begin(&replica, &a->task, values, a->read);
     do
         replica_round(&replica, replica_shards(&replica, &a->task), r->base.own, &event, NULL,
                       NULL);
     while (!event.stepped);
-    replica_update(&replica, r->base.own);
+    replica_update(&replica, r->update);
     a->computing = false;
     r->steps++;
 }
@@ -99,7 +107,7 @@ on_updated(struct replay *r, struct actor *a)
     if (!a->computing)
         return IMPOSSIBLE;
     compute(r, a);
-    gossip_flow_add(a->values, r->base.own, r->count);
+    gossip_flow_add(a->values, r->update, r->count);
     return DONE;
 }
 
@@ -147,12 +155,12 @@ on_saved(const struct replay *r, struct actor *a)
         return DONE;
     forget_cut(a);
     a->cut = a->note.number;
-    a->cut_values = malloc(r->count * sizeof *a->cut_values);
+    a->cut_values = malloc(r->params * sizeof *a->cut_values);
     a->cut_weight = malloc(r->part_count * sizeof *a->cut_weight);
     a->cut_state = malloc(a->state.size);
     if (!a->cut_values || !a->cut_weight || !a->cut_state)
         return -ENOMEM;
-    memcpy(a->cut_values, a->values, r->count * sizeof *a->cut_values);
+    memcpy(a->cut_values, a->values, r->params * sizeof *a->cut_values);
     memcpy(a->cut_weight, a->weight, r->part_count * sizeof *a->cut_weight);
     memcpy(a->cut_state, a->state.block, a->state.size);
     return DONE;
@@ -173,7 +181,7 @@ static void
 take_cut(const struct replay *r, struct actor *a, const struct actor *from)
 {
     memcpy(a->state.block, from->cut_state, a->state.size);
-    memcpy(a->values, from->cut_values, r->count * sizeof *a->values);
+    memcpy(a->values, from->cut_values, r->params * sizeof *a->values);
     memcpy(a->weight, from->cut_weight, r->part_count * sizeof *a->weight);
     a->began = true;
 }
@@ -211,7 +219,7 @@ on_began(struct replay *r, struct actor *a)
     else if ((rc = go_on(r, a)) != DONE)
         return rc;
     replica_values(&a->state, r->scratch);
-    gossip_flow_set(a->values, r->scratch, r->count);
+    gossip_flow_set(a->values, r->scratch, r->params);
     set_weights(r, a, GOSSIP_ONE);
     a->began = true;
     return DONE;
@@ -331,15 +339,19 @@ open_replay(struct replay *r, const char *const *dir, size_t count, struct why *
 {
     const struct config *config = r->base.config;
     struct state_job job = job_rules(&r->base.job, config);
-    r->count = nn_param_count(r->base.job.model);
+    r->params = nn_param_count(r->base.job.model);
+    r->gradients = config->gossip.gradients;
+    r->count = track_values(r->gradients, r->params);
     r->part_size = r->count < MESH_CHUNK_ELEMS ? r->count : MESH_CHUNK_ELEMS;
     r->part_count = (r->count + r->part_size - 1) / r->part_size;
     r->async = config->mesh.sync == CONFIG_ASYNC;
     r->push_sum = config->gossip.push_sum;
-    r->before = calloc(r->count, sizeof *r->before);
+    r->before = calloc(r->params, sizeof *r->before);
     r->scratch = calloc(r->count, sizeof *r->scratch);
-    if (!r->before || !r->scratch || state_init(&r->next, &job, r->base.job.exact, r->count))
-        return why_error(why, -ENOMEM, "not enough memory for %zu parameters", r->count);
+    r->update = calloc(r->count, sizeof *r->update);
+    if (!r->before || !r->scratch || !r->update ||
+        state_init(&r->next, &job, r->base.job.exact, r->params))
+        return why_error(why, -ENOMEM, "not enough memory for %zu parameters", r->params);
     const struct replay_rules rules = {
         .job_hash = job_hash(&r->base.job, config),
         .push_sum = r->push_sum,
@@ -363,6 +375,7 @@ close_replay(struct replay *r)
     free(r->actor);
     free(r->before);
     free(r->scratch);
+    free(r->update);
     replay_pieces_fini(&r->pieces);
     replay_base_close(&r->base);
 }

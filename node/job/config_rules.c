@@ -102,6 +102,7 @@ const struct config_rule config_rules[] = {
      "neighbours wait for each other, or nobody does; set mesh.sync = bsp or async"},
     {"gossip.graph != one-peer", "mesh.topology != gossip", GOSSIP_ONLY("gossip.graph")},
     {"gossip.method != average", "mesh.topology != gossip", GOSSIP_ONLY("gossip.method")},
+    {"gossip.of != parameters", "mesh.topology != gossip", GOSSIP_ONLY("gossip.of")},
     {"gossip.method = push_sum", "mesh.sync = async",
      "push-sum waits for its neighbours; set mesh.sync = bsp or gossip.method = average"},
     {"mesh.audit > 0", "mesh.topology = gossip",

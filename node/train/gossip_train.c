@@ -16,6 +16,8 @@
 
 struct gossip_run {
     struct replica replica;
+    struct track track; /* gossip.of: gradients */
+    size_t count;       /* values */
     uint64_t
         from; /* hash of the parameters of the checkpoint that this run goes on from; 0: there is none */
     struct journal *journal;
@@ -180,7 +182,8 @@ gossip_train_config(struct run *run)
         .push_sum = config->gossip.push_sum,
         .async = config->mesh.sync == CONFIG_ASYNC,
         .steps = state_steps_total(&run->state),
-        .count = run->state.param_count,
+        .count = track_values(config->gossip.gradients, run->state.param_count),
+        .extra = config->gossip.gradients ? run->state.param_count : 0,
         .save_every = config->train.checkpoint_every,
         .saved = run->gossip && run->gossip->begins ? &run->gossip->saved : NULL,
     };
@@ -188,10 +191,31 @@ gossip_train_config(struct run *run)
 
 /* --- Life ------------------------------------------------------------------------------------------ */
 
+/* Values that are no parameters are not in the file: `more` has zeros behind the others. Who goes on begins with them. */
+static int
+open_more(struct gossip_run *gossip, size_t params)
+{
+    gossip->part_size = gossip->count < MESH_CHUNK_ELEMS ? gossip->count : MESH_CHUNK_ELEMS;
+    gossip->part_count = (gossip->count + gossip->part_size - 1) / gossip->part_size;
+    size_t words = WEIGHTS + gossip->part_count;
+    gossip->more_size = (words + params) * sizeof *gossip->more;
+    gossip->more = calloc(words + gossip->count, sizeof *gossip->more);
+    return gossip->more ? 0 : -ENOMEM;
+}
+
+static int
+open_track(struct gossip_run *gossip, size_t params)
+{
+    gossip->replica.track = &gossip->track;
+    return track_init(&gossip->track, params);
+}
+
 int
 gossip_train_open(struct run *run)
 {
     struct gossip_run *gossip = run->gossip = calloc(1, sizeof *gossip);
+    size_t params = run->state.param_count;
+    bool gradients = run->config->gossip.gradients;
     if (!gossip)
         return -ENOMEM;
     gossip->replica = (struct replica){
@@ -199,16 +223,14 @@ gossip_train_open(struct run *run)
         .next = &run->next,
         .work = run->work,
         .pool = run->pool,
-        .before = calloc(run->state.param_count, sizeof(float)),
+        .before = calloc(params, sizeof(float)),
         .async = run->config->mesh.sync == CONFIG_ASYNC,
     };
-    size_t count = run->state.param_count;
-    gossip->part_size = count < MESH_CHUNK_ELEMS ? count : MESH_CHUNK_ELEMS;
-    gossip->part_count = (count + gossip->part_size - 1) / gossip->part_size;
-    gossip->more_size = (WEIGHTS + gossip->part_count + count) * sizeof *gossip->more;
-    gossip->more = calloc(1, gossip->more_size);
-    return gossip->replica.before && gossip->more ? gossip_evaluate_init(&gossip->evaluate, run)
-                                                  : -ENOMEM;
+    gossip->count = track_values(gradients, params);
+    if (!gossip->replica.before || open_more(gossip, params) ||
+        (gradients && open_track(gossip, params)))
+        return -ENOMEM;
+    return gossip_evaluate_init(&gossip->evaluate, run);
 }
 
 int
@@ -222,7 +244,10 @@ gossip_train_begin(struct run *run, struct why *why)
 void
 gossip_train_values(struct run *run)
 {
-    replica_values(&run->state, mesh_own(run->mesh));
+    size_t params = run->state.param_count;
+    int32_t *own = mesh_own(run->mesh);
+    replica_values(&run->state, own);
+    memset(own + params, 0, (run->gossip->count - params) * sizeof *own);
     if (run->found.whole)
         run->gossip->from =
             run->gossip->begins ? run->gossip->saved.cut : replica_hash(&run->state);
@@ -235,6 +260,7 @@ gossip_train_close(struct run *run)
         return;
     journal_close(&run->gossip->journal);
     free(run->gossip->replica.before);
+    track_fini(&run->gossip->track);
     gossip_evaluate_fini(&run->gossip->evaluate);
     free(run->gossip->more);
     free(run->gossip);
@@ -266,7 +292,7 @@ gossip_train_step(struct run *run, const struct mesh_task *task)
     const struct gossip_task step = {task->round, task->shards, task->known};
     double start = clock_s();
     size_t buckets;
-    replica_begin(replica, &step, mesh_values(run->mesh));
+    replica_begin(replica, &step, mesh_values(run->mesh), mesh_sum(run->mesh));
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     do
         advance(run, replica_shards(replica, &step), task);

@@ -64,9 +64,12 @@ replica_show(struct state *state, const int32_t *values, uint64_t step)
 }
 
 void
-replica_begin(const struct replica *replica, const struct gossip_task *task, const int32_t *values)
+replica_begin(const struct replica *replica, const struct gossip_task *task, const int32_t *values,
+              const int32_t *held)
 {
     struct state *state = replica->state;
+    if (replica->track)
+        track_begin(replica->track, held + state->param_count, values + state->param_count);
     place(state, replica->async, task);
     take_values(state, values);
     memcpy(replica->before, state->params, state->param_count * sizeof(float));
@@ -110,6 +113,19 @@ bucket_ready(void *ctx, size_t bucket)
         sign->alive(sign->ctx);
 }
 
+/* F. The optimiser may be given something else than the gradient. */
+static uint64_t
+advance(const struct replica *replica, const int32_t *total, struct state_event *event)
+{
+    struct state *next = replica->next;
+    state_begin(next, replica->state, total, event);
+    if (replica->track) {
+        next->turn = track_turn;
+        next->turn_ctx = replica->track;
+    }
+    return state_finish(next, replica->state, total, replica->pool);
+}
+
 uint64_t
 replica_round(const struct replica *replica, uint64_t shards, int32_t *own,
               struct state_event *event, void (*alive)(void *ctx), void *ctx)
@@ -121,7 +137,7 @@ replica_round(const struct replica *replica, uint64_t shards, int32_t *own,
     work_round(replica->work, replica->state, shards, true, own, bucket_ready, &sign);
     if (!evaluation)
         scale(replica->state, own);
-    uint64_t hash = state_advance(replica->next, replica->state, own, event, replica->pool);
+    uint64_t hash = advance(replica, own, event);
     state_swap(replica->state, replica->next);
     event->coverage = shards;
     return hash;
@@ -130,8 +146,11 @@ replica_round(const struct replica *replica, uint64_t shards, int32_t *own,
 void
 replica_update(const struct replica *replica, int32_t *out)
 {
-    for (size_t k = 0; k < replica->state->param_count; k++)
+    size_t count = replica->state->param_count;
+    for (size_t k = 0; k < count; k++)
         out[k] = whole((double)replica->state->params[k] - (double)replica->before[k]);
+    if (replica->track)
+        track_update(replica->track, out + count);
 }
 
 /* --- The end -------------------------------------------------------------------------------------- */

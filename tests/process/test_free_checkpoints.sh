@@ -60,7 +60,8 @@ for sync in async ssp softsync; do
 done
 
 way=0
-for options in "--set gossip.graph=ring" "--set gossip.method=push_sum" "--set mesh.sync=async"; do
+for options in "--set gossip.graph=ring" "--set gossip.method=push_sum" "--set mesh.sync=async" \
+    "--set gossip.of=gradients" "--set gossip.of=gradients --set gossip.method=push_sum"; do
     way=$((way + 1))
     # shellcheck disable=SC2086 # a list of words
     killed_whole gossip$way --set mesh.topology=gossip $options
@@ -96,10 +97,12 @@ server="--set mesh.topology=server --set mesh.sync=async"
     replayed async3
     way=$(ls "$WORK"/gossip2-a | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | head -n 1)
     goes_on ring3 "$WORK/gossip2-a/checkpoint-$way" "$way"
-    goes_on gossip4 "$WORK/gossip3-a/checkpoint-60" 60 --set mesh.topology=gossip
-    replayed gossip4
-    goes_on gossip5 "$WORK/ring/checkpoint-70" 70 --set mesh.topology=gossip --set mesh.sync=async --set train.steps=75
-    replayed gossip5
+    way=$(ls "$WORK"/gossip4-a | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | head -n 1)
+    goes_on ring4 "$WORK/gossip4-a/checkpoint-$way" "$way"
+    goes_on alone4 "$WORK/gossip3-a/checkpoint-60" 60 --set mesh.topology=gossip
+    replayed alone4
+    goes_on alone5 "$WORK/ring/checkpoint-70" 70 --set mesh.topology=gossip --set mesh.sync=async --set train.steps=75
+    replayed alone5
 }
 
 echo "a damaged checkpoint is passed over; without a whole one the node says so"

@@ -46,15 +46,17 @@ three() { # JOB OPTION ...
     done
 }
 
-for options in "--set gossip.graph=ring" "--set gossip.graph=exponential --set gossip.method=push_sum" \
-    "--set mesh.sync=async --set gossip.graph=random"; do
-    echo "three nodes: $options"
-    three "$WORK/job.yaml" $options
+three_train() { # OPTION ...
+    echo "three nodes: $*"
+    three "$WORK/job.yaml" "$@"
     finished 120 ${way}a ${way}b ${way}c
     same_end ${way}a ${way}b ${way}c
     replayed ${way}a ${way}b ${way}c
     grep -q '"exact": false' "$WORK/${way}a/result.json" || fail "gossip says that it is exact"
-done
+}
+three_train --set gossip.graph=ring
+three_train --set gossip.graph=exponential --set gossip.method=push_sum
+three_train --set mesh.sync=async --set gossip.graph=random
 
 for name in a b c; do
     grep -q '"distance":' "$WORK/1$name/metrics.jsonl" || fail "no distance in the metrics of $name"
@@ -63,21 +65,24 @@ for name in a b c; do
     [ "$(result "1$name" test_loss)" = "$(result 1a test_loss)" ] || fail "$name has another test loss than a"
 done
 
-for options in "" "--set gossip.method=push_sum" "--set mesh.sync=async"; do
-    echo "one is killed, one stopped, both come back, one joins: ${options:-average}"
-    three "$WORK/long.yaml" $options
+members_change() { # OPTION ...
+    echo "one is killed, one stopped, both come back, one joins: ${*:-average}"
+    three "$WORK/long.yaml" "$@"
     wait_until 60 "20 steps" reached 20 ${way}a
     kill_node ${way}c
     kill -INT "${PID[${way}b]}" # both come back as other starts of their nodes
     wait_until 60 "${way}b to stop" gone ${way}b
-    node ${way}b "$WORK/long.yaml" $(gossip $options)
-    node ${way}c "$WORK/long.yaml" $(gossip $options)
-    node ${way}d "$WORK/long.yaml" $(gossip $options)
+    node ${way}b "$WORK/long.yaml" $(gossip "$@")
+    node ${way}c "$WORK/long.yaml" $(gossip "$@")
+    node ${way}d "$WORK/long.yaml" $(gossip "$@")
     finished 180 ${way}a ${way}b ${way}c ${way}d
     same_end ${way}a ${way}b ${way}c ${way}d
     replayed ${way}a ${way}b ${way}c ${way}d
     grep -q "by 6 starts of nodes in 4 folders" "$WORK/out" || fail "replay: $(cat "$WORK/out")"
-done
+}
+members_change
+members_change --set gossip.method=push_sum
+members_change --set mesh.sync=async
 
 echo "one dies at its last checkpoint, and goes on from it alone"
 GROUP=t$$-last
@@ -134,6 +139,22 @@ node other "$WORK/job.yaml" $(gossip --set gossip.graph=ring)
 finished 60 other
 not_replayed "$WORK/1[ab] has values from node .* a journal is missing" "$WORK"/1[ab] "$WORK/other"
 
+echo "gradients are tracked"
+tracks=(--set gossip.of=gradients)
+learned() { # ACCURACY NAME
+    awk "BEGIN { exit !($(result "$2" test_accuracy) >= $1) }" ||
+        fail "$2 has an accuracy of $(result "$2" test_accuracy), expected at least $1"
+}
+three_train --set gossip.graph=ring "${tracks[@]}"
+learned 0.9 ${way}a
+not_replayed "$WORK/${way}a/journal: journal of another job \([0-9a-f]{16}, expected [0-9a-f]{16}\)" "$WORK"/1[abc] "$WORK/${way}a"
+three_train --set mesh.sync=async "${tracks[@]}"
+three_train --set gossip.method=push_sum "${tracks[@]}"
+learned 0.9 ${way}a
+members_change "${tracks[@]}"
+members_change --set gossip.method=push_sum "${tracks[@]}"
+members_change --set mesh.sync=async "${tracks[@]}"
+
 echo "what cannot go together"
 refused() { # PATTERN OPTION ...
     local pattern=$1
@@ -144,6 +165,7 @@ refused() { # PATTERN OPTION ...
 }
 refused "mesh.sync = async cannot go with mesh.topology = ring" --set mesh.sync=async
 refused "leave out gossip.graph" --set gossip.graph=torus
+refused "leave out gossip.of" --set gossip.of=gradients
 refused "push-sum waits" $(gossip) --set gossip.method=push_sum --set mesh.sync=async
 refused "replicas differ" $(gossip) --set mesh.audit=0.1
 
@@ -155,9 +177,10 @@ check() { # PATTERN OPTION ...
     grep -q "$pattern" "$WORK/out" || fail "check $*: no '$pattern' in $(cat "$WORK/out")"
     ! grep -q "of gradients per node" "$WORK/out" || fail "check $*: says what a ring sends"
 }
-check "graph ring, method average, 4 nodes: .* averages with 2 nodes" $(gossip) --set gossip.graph=ring
+check "graph ring, method average, of parameters, 4 nodes: .* averages with 2 nodes, .* it sends 593.8 KiB" $(gossip) --set gossip.graph=ring
 check "^  gossip  " $(gossip)
-check "method push_sum, 4 nodes: .* sends to 1 node," $(gossip) --set gossip.method=push_sum
+check "method push_sum, of parameters, 4 nodes: .* sends to 1 node," $(gossip) --set gossip.method=push_sum
+check "of gradients, 4 nodes: .* averages with 2 nodes, .* it sends 1.2 MiB" $(gossip) --set gossip.graph=ring "${tracks[@]}"
 check "asks 1 neighbour" $(gossip) --set mesh.sync=async
 check "servers 2 of 4 nodes own ranges .* a backup on another server" \
     --set mesh.topology=server --set mesh.servers=2 --set mesh.sync=async

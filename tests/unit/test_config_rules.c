@@ -241,6 +241,7 @@ static const struct {
     {"mesh.sync=async", "mesh.topology=server"},
     {"mesh.ticket_shards=2", "mesh.topology=server mesh.sync=async"},
     {"gossip.method=push_sum", "mesh.topology=gossip"},
+    {"gossip.of=gradients", "mesh.topology=gossip"},
     {"train.clip_norm=1", ""},
     {"train.ema=0.9", ""},
 };
@@ -297,6 +298,16 @@ static const char *const refused[][2] = {
     {"train.ema=0.9", "mesh.sync=async"},
     {"train.ema=0.9", "mesh.topology=gossip"},
     {"train.ema=0.9", "gossip.method=push_sum"},
+    {"gossip.of=gradients", "mesh.topology=ring"},
+    {"gossip.of=gradients", "mesh.topology=server"},
+    {"gossip.of=gradients", "mesh.servers=3"},
+    {"gossip.of=gradients", "mesh.ticket_shards=2"},
+    {"gossip.of=gradients", "mesh.audit=0.1"},
+    {"gossip.of=gradients", "train.exact=no"},
+    {"gossip.of=gradients", "run.numerics=openblas"},
+    {"gossip.of=gradients", "train.local_steps=4"},
+    {"gossip.of=gradients", "train.block_momentum=0.5"},
+    {"gossip.of=gradients", "train.ema=0.9"},
 };
 
 static bool
@@ -309,10 +320,14 @@ must_be_refused(const char *a, const char *b)
     return false;
 }
 
-/* Can both be set at all? Not two values of one key, nor a setting of a word that the other replaces. */
+/* Can both be set at all? Not two values of one key, nor a setting of a word that the other replaces. And async among the
+ * settings is that of servers: that of gossip has a test of its own. */
 static bool
 can_meet(const char *a, const char *b)
 {
+    bool async = strcmp(a, "mesh.sync=async") == 0 || strcmp(b, "mesh.sync=async") == 0;
+    if (async && (strncmp(a, "gossip.of=", 10) == 0 || strncmp(b, "gossip.of=", 10) == 0))
+        return false;
     size_t key_a = strcspn(a, "="), key_b = strcspn(b, "=");
     size_t shorter = key_a < key_b ? key_a : key_b;
     return strncmp(a, b, shorter) != 0 || (key_a == shorter ? b : a)[shorter] == '_';
@@ -358,6 +373,7 @@ gossip_that_does_not_wait_has_rules_of_its_own(void **state)
         const char *set, *line; /* NULL: accepted */
     } row[] = {
         {"train.clip_norm=1", NULL},
+        {"gossip.of=gradients", NULL},
         {"train.optimizer=lars", NULL},
         {"train.optimizer=lamb", NULL},
         {"train.ema=0.9", "the mean of the replicas"},
