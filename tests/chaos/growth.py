@@ -5,10 +5,13 @@
     growth.why()                  # None, or what has grown
 
 What may differ between two such instants is passing (a checkpoint being written, a connection whose end is on its
-way): `sample` refuses until the number of descriptors is that of the first one. Memory: a line is fitted by least squares to
-the samples behind the first third, in which buffers reach their sizes. It may rise by 1 MB/h. In less than LONG_S, where
-buffers still reach their sizes and a few pages more are a steep line, it may rise by `short_kb` in all."""
+way): `sample` refuses until the number of descriptors is that of the first one. Memory: a line is fitted to the samples
+behind the first third, in which buffers reach their sizes. It may rise by 1 MB/h. In less than LONG_S, where buffers still
+reach their sizes and a few pages more are a steep line, it may rise by `short_kb` in all. The line's slope is the median of
+the slopes of all pairs (Sen, JASA 63, 1968): a state that is just being sent is in one sample and no growth, and moves a
+line of least squares by more than a leak does."""
 import os
+import statistics
 
 import mesh
 
@@ -35,12 +38,9 @@ def cpu_s(pid):
 
 
 def slope(points):
-    """Least squares: units per second."""
-    n = len(points)
-    mean_t = sum(t for t, _ in points) / n
-    mean_y = sum(y for _, y in points) / n
-    spread = sum((t - mean_t) ** 2 for t, _ in points)
-    return sum((t - mean_t) * (y - mean_y) for t, y in points) / spread if spread else 0.0
+    """Median of the slopes of all pairs: units per second."""
+    slopes = [(y2 - y1) / (t2 - t1) for i, (t1, y1) in enumerate(points) for t2, y2 in points[i + 1:] if t2 > t1]
+    return statistics.median(slopes) if slopes else 0.0
 
 
 class Growth:
