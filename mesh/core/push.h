@@ -17,9 +17,10 @@
  *     |                      |                         |<- APPLIED(hash) -------|
  *     |                      |<- APPLIED --------------| applies it: the hashes are equal
  *
- * Computing never waits for that. A worker has up to three tickets in hand: one *ahead*, for which it reads; one *now*,
- * which it computes; one *behind*, which it pushes. It asks for the one ahead as late as it can: early enough to have read
- * when the present one is computed, by how long both took lately. So what it reads is not older than it must be.
+ * A worker has one ticket in hand: it reads when all ranges have the last one. So of n workers a gradient is at most about
+ * n updates old. With `ahead`, computing does not wait for that: it has up to three, one *ahead*, for which it reads; one
+ * *now*, which it computes; one *behind*, which it pushes. It asks for the one ahead as late as it can: early enough to have
+ * read when the present one is computed, by how long both took lately. Then gradients are some 2 n updates old.
  *
  * (Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014.) A gradient that was computed
  * from parameters tau updates old is scaled by 1 / max(1, tau) (Zhang et al., IJCAI 2016). With `group` = c, a range
@@ -170,6 +171,7 @@ struct push_config {
     uint64_t bound;               /* of staleness, in steps; PUSH_UNBOUND: none */
     unsigned group;               /* gradients of an update; 1.. */
     unsigned servers;             /* members that own ranges; 0: all */
+    bool ahead;                   /* workers read for the next ticket while they compute one */
     unsigned range_count;         /* 1..PUSH_RANGES_MAX */
     const struct push_size *size; /* [range_count]; borrowed */
     uint64_t first;               /* ticket of the run: those before were done by another one */

@@ -332,11 +332,13 @@ leader_rank(const struct push *push)
     return r;
 }
 
-/* Is it time for the next ticket? As late as can be: when the present one takes no longer than to get another one. */
+/* Is it time for the next ticket? When all ranges have the last one; or, to read ahead, when the present one takes no
+ * longer than to get another one. */
 static bool
 wants(struct push *push, const struct core *core)
 {
-    if (push->job[PUSH_AHEAD].in_hand)
+    bool busy = push->job[PUSH_NOW].in_hand || push->to_push > 0;
+    if (push->job[PUSH_AHEAD].in_hand || (busy && !push->config.ahead))
         return false;
     if (push->job[PUSH_NOW].in_hand && !push->computed) {
         uint64_t early = push->read_us + CORE_TICK_US; /* read_us: of the slow ones lately */
@@ -415,12 +417,10 @@ push_work_finished(struct push *push, uint64_t hash)
 {
     push->work = PUSH_FINISHED;
     push->final_hash = hash ? hash : 1;
-    if (push->source >=
-        0) { /* another part of the mesh was first: what our group does counts no more */
-        uint64_t final = push->final_hash;
+    uint64_t final = push->final_hash;
+    if (push->source >= 0) /* another part of the mesh was first: our group counts no more */
         push_group_forget(push);
-        push->final_hash = final;
-    }
+    push->final_hash = final;
     push->source = -1;
     push_set_raise(&push->leases.done, push->config.tickets);
 }

@@ -4,15 +4,15 @@
  * A ticket costs the bytes of a pull and of a push, and two updates, whatever is in it. So a ticket has several shards when
  * a step has many: fewer bytes, but gradients of more samples are under way at a time, and a slow node has all of a ticket
  * to compute. mesh.ticket_shards says how many; `auto`: so many that a step still has PUSH_STEP_TICKETS tickets. That is a
- * function of the job, so all nodes and a replay agree on it. Twelve: four nodes have about nine gradients under way, and
- * gradients that are more than a step old teach less. */
+ * function of the job, so all nodes and a replay agree on it. Six: gradients of four nodes are about two and a half updates
+ * old (eight or nine if nodes read ahead), and those that are about a step old teach less. */
 #ifndef NODE_PUSH_SHARD_H
 #define NODE_PUSH_SHARD_H
 
 #include "node/job/config.h"
 #include "node/train/work.h"
 
-enum { PUSH_STEP_TICKETS = 12 };
+enum { PUSH_STEP_TICKETS = 6 };
 
 /* Ticket k of a step (k = ticket % tickets) has `each` shards, from k * each on; the last one may have fewer. */
 struct push_step {

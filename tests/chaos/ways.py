@@ -19,7 +19,7 @@ WAYS = {
     "gossip-tracking": [*GOSSIP, "gossip.graph=ring", "--set", "gossip.of=gradients"],
     "tracking-async": [*GOSSIP, "mesh.sync=async", "--set", "gossip.of=gradients"],
 }
-TICKETS = 12  # of a step of twelve shards: mesh.ticket_shards
+TICKETS = 6  # of a step of twelve shards: mesh.ticket_shards
 TAKEN = 3  # type of a journal's record: see node/train/push_journal.h
 
 

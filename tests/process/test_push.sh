@@ -38,7 +38,7 @@ at_least() { # COUNT NAME
     [ -e "$WORK/$2/metrics.jsonl" ] && [ "$(wc -l <"$WORK/$2/metrics.jsonl")" -ge "$1" ]
 }
 
-run async 1440
+run async 720
 timeout -k 5 300 "$MESHNODE" verify --replay "$WORK"/[ad] >"$WORK/replay" 2>&1 && fail "a replay without all journals"
 grep -Eq "^meshnode: no journal says .*journal.* is missing; name (its|the) results folders?.*$" "$WORK/replay" || fail "$(cat "$WORK/replay")"
 cp -r "$WORK/d" "$WORK/e"

@@ -47,15 +47,16 @@ a_ticket_has_as_many_shards_as_the_job_says_but_the_last_one(void **state)
 }
 
 static void
-by_itself_a_step_keeps_twelve_tickets_if_it_has_as_many_shards(void **state)
+by_itself_a_step_keeps_six_tickets_if_it_has_as_many_shards(void **state)
 {
     (void)state;
     for (unsigned shards = 1; shards <= PROTO_SHARDS_MAX; shards++)
         assert_true(step_of(shards, CONFIG_TICKET_AUTO).tickets >=
                     (shards < PUSH_STEP_TICKETS ? shards : PUSH_STEP_TICKETS));
-    assert_int_equal(step_of(24, CONFIG_TICKET_AUTO).each, 2);
-    assert_int_equal(step_of(64, CONFIG_TICKET_AUTO).each, 5);
-    assert_int_equal(step_of(12, CONFIG_TICKET_AUTO).each, 1);
+    assert_int_equal(step_of(24, CONFIG_TICKET_AUTO).each, 4);
+    assert_int_equal(step_of(64, CONFIG_TICKET_AUTO).each, 10);
+    assert_int_equal(step_of(11, CONFIG_TICKET_AUTO).each, 1);
+    assert_int_equal(step_of(12, CONFIG_TICKET_AUTO).each, 2);
 }
 
 int
@@ -64,7 +65,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_shard_of_a_step_is_in_one_ticket),
         cmocka_unit_test(a_ticket_has_as_many_shards_as_the_job_says_but_the_last_one),
-        cmocka_unit_test(by_itself_a_step_keeps_twelve_tickets_if_it_has_as_many_shards),
+        cmocka_unit_test(by_itself_a_step_keeps_six_tickets_if_it_has_as_many_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
