@@ -274,9 +274,11 @@ static void
 joined(struct gossip *g, const struct core *core)
 {
     const struct gossip_config *config = core->config.gossip;
+    size_t params =
+        core_mutant(MUTANT_GOSSIP_EXTRA) ? config->count : config->count - config->extra;
     uint64_t total;
-    gossip_flow_set(g->values, core->config.own, config->count);
-    memset(g->values + config->count - config->extra, 0, config->extra * sizeof *g->values);
+    memset(g->values, 0, config->count * sizeof *g->values);
+    gossip_flow_set(g->values, core->config.own, params);
     g->copy.what = GOSSIP_FETCH_NONE;
     g->stage = GOSSIP_TRAINING;
     gossip_count_join(g, core, &g->step, &total);

@@ -127,6 +127,7 @@
     (UINT64_C(1) << 15) /* the leader makes no cut for a member that is told to end */
 #define MUTANT_GOSSIP_COUNT                                                                        \
     (UINT64_C(1) << 8) /* what a start has computed counts whenever it is told */
+#define MUTANT_GOSSIP_EXTRA (UINT64_C(1) << 10) /* a joiner copies values that are no parameters */
 
 #ifdef MESHNODE_MUTANTS
 extern uint64_t core_mutants; /* those planted now, in every core; tests/support/mutant.c */

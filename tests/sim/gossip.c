@@ -74,6 +74,7 @@ begin(struct sim *sim)
     sim_gossip_judge_begin(sim);
     memset(sim_gossip_disk, 0, sizeof sim_gossip_disk);
     uint64_t bits = mix64_pair(sim->seed, 0x5a7ed);
+    sim_gossip_config.extra = bits >> 32 & 1 ? sim_gossip_config.count / 2 : 0;
     sim_gossip_config.save_every = bits % 3 && !sim->play.scenario ? 1 + bits / 3 % 6 : 0;
 }
 
