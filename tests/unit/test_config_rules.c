@@ -313,6 +313,7 @@ static const char *const refused[][2] = {
     {"gossip.of=gradients", "mesh.topology=server"},
     {"gossip.of=gradients", "mesh.servers=3"},
     {"gossip.of=gradients", "mesh.ticket_shards=2"},
+    {"gossip.of=gradients", "mesh.read_ahead=yes"},
     {"gossip.of=gradients", "mesh.audit=0.1"},
     {"gossip.of=gradients", "train.exact=no"},
     {"gossip.of=gradients", "run.numerics=openblas"},
