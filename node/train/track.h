@@ -18,8 +18,10 @@
  * k / (k + 1 - lambda) stays, where lambda is the second eigenvalue of the mixing: 1/44 with four nodes on a ring.
  *
  * News of a gradient takes a few steps to all nodes: the highest rate at which a sharp loss still shrinks is about half of
- * that without tracking, with mesh.sync async less. A member for which there is no shard computes nothing, and y counts it
- * with its last gradient.
+ * that without tracking. y - g' of a node is its correction, and has the noise of past gradients for some steps. The
+ * corrections of all nodes sum to 0, so they cancel in the mean model, as long as all nodes make as many steps. With
+ * mesh.sync async they do not, and small noisy batches did not train at all: the pair is refused. A member for which there
+ * is no shard computes nothing, and y counts it with its last gradient.
  *
  * With push-sum y is divided by the node's weight, as x is, where it is used as an estimate (Push-DIGing in the paper on
  * DIGing, and S-ADDOPT of Qureshi et al. 2021); what is added to it, and forgotten of it, is not.

@@ -17,7 +17,6 @@ WAYS = {
     "gossip-async": [*GOSSIP, "mesh.sync=async", "--set", "gossip.graph=random"],
     "push-sum": [*GOSSIP, "gossip.graph=one-peer", "--set", "gossip.method=push_sum"],
     "gossip-tracking": [*GOSSIP, "gossip.graph=ring", "--set", "gossip.of=gradients"],
-    "tracking-async": [*GOSSIP, "mesh.sync=async", "--set", "gossip.of=gradients"],
 }
 TICKETS = 6  # of a step of twelve shards: mesh.ticket_shards
 TAKEN = 3  # type of a journal's record: see node/train/push_journal.h

@@ -148,12 +148,10 @@ learned() { # ACCURACY NAME
 three_train --set gossip.graph=ring "${tracks[@]}"
 learned 0.9 ${way}a
 not_replayed "$WORK/${way}a/journal: journal of another job \([0-9a-f]{16}, expected [0-9a-f]{16}\)" "$WORK"/1[abc] "$WORK/${way}a"
-three_train --set mesh.sync=async "${tracks[@]}"
 three_train --set gossip.method=push_sum "${tracks[@]}"
 learned 0.9 ${way}a
 members_change "${tracks[@]}"
 members_change --set gossip.method=push_sum "${tracks[@]}"
-members_change --set mesh.sync=async "${tracks[@]}"
 
 echo "what cannot go together"
 refused() { # PATTERN OPTION ...
@@ -166,6 +164,7 @@ refused() { # PATTERN OPTION ...
 refused "mesh.sync = async cannot go with mesh.topology = ring" --set mesh.sync=async
 refused "leave out gossip.graph" --set gossip.graph=torus
 refused "leave out gossip.of" --set gossip.of=gradients
+refused "unlike numbers of steps" $(gossip) --set mesh.sync=async "${tracks[@]}"
 refused "push-sum waits" $(gossip) --set gossip.method=push_sum --set mesh.sync=async
 refused "replicas differ" $(gossip) --set mesh.audit=0.1
 
