@@ -11,9 +11,9 @@ A pause is the largest gap between two steps of one node that was not harmed, in
 less the step that is usual; the worst node counts. It ends with the next accident at the latest. --worst is its limit;
 1000 is the promise, on a machine that has nothing else to do. With --calm MS each ticket takes so long (servers only, with
 the program that has failpoints). Then a run takes a third of a processor, and --jobs can do several side by side. A victim *serves* if its journal has gradients that it took as owner or backup of a range."""
+import concurrent.futures
 import os
 import signal
-import threading
 import time
 
 import mesh as chaos
@@ -167,22 +167,14 @@ def rows(done):
 
 
 def side_by_side(runs, jobs, do):
-    """Each index goes to the next thread that is free."""
-    lock, indices = threading.Lock(), iter(runs)
-
-    def work():
-        while True:
-            with lock:
-                index = next(indices, None)
-            if index is None:
-                return
-            do(index)
-
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    """Each index goes to the next thread that is free. What a run raises ends the tool."""
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        waiting = [pool.submit(do, index) for index in runs]
+        try:
+            for one_run in concurrent.futures.as_completed(waiting):
+                one_run.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def body(runs):

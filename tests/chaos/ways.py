@@ -19,6 +19,7 @@ WAYS = {
     "gossip-tracking": [*GOSSIP, "gossip.graph=ring", "--set", "gossip.of=gradients"],
 }
 TICKETS = 6  # of a step of twelve shards: mesh.ticket_shards
+REPLAY_S = 600  # all nodes' work, done again by one
 TAKEN = 3  # type of a journal's record: see node/train/push_journal.h
 
 
@@ -48,8 +49,11 @@ def held_ranges(folder):
 def replay(folders, way, every_ticket=True):
     """verify --replay must come to the result, and with servers find each ticket once in each range. Returns how many
     tickets it found, 0 with gossip."""
-    done = subprocess.run([chaos.MESHNODE, "verify", "--replay", *folders], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=chaos.DEADLINE_S)
+    try:
+        done = subprocess.run([chaos.MESHNODE, "verify", "--replay", *folders], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=REPLAY_S)
+    except subprocess.TimeoutExpired:
+        raise chaos.Failed(f"replay: no result within {REPLAY_S} s") from None
     if done.returncode != 0 or ", as in every result" not in done.stdout:
         raise chaos.Failed(f"replay: status {done.returncode}: {done.stdout.strip()}")
     tickets = re.search(r"^replay: (\d+) tickets, each once in each of \d+ ranges$", done.stdout, re.M)
