@@ -145,7 +145,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
         .sums =
             (VECTORS + (config->mesh.audit > 0) +
              (pushes ? 3 + (config->train.eval_every > 0) : 0) +
-             3 * (config->mesh.sync == CONFIG_SOFTSYNC)) *
+             4 * (config->mesh.sync == CONFIG_SOFTSYNC)) *
             vector, /* servers that do not wait: pushed, read and evaluated, but no sum; softsync: what
                      * an update gathers, here, in a checkpoint, and in copies that are on their way */
         .kept = kept_bytes(config, vector),
