@@ -6,7 +6,12 @@
 
 write_job "$WORK/job.yaml" 60
 sed -i "s/eval_every: 0/eval_every: 1/" "$WORK/job.yaml"
-write_job "$WORK/long.yaml" 300
+# Steps that take a while: who is left alone must not be done before the others are back.
+write_job "$WORK/long.yaml" 200
+slow_node() { # NAME OPTION ...
+    WHERE[$1]="env MESHNODE_FAIL=compute:1+:sleep=60"
+    MESHNODE=$FAILNODE node "$1" "$WORK/long.yaml" "${@:2}"
+}
 
 same_end() { # NAME ...
     local first=$1 name
@@ -36,11 +41,15 @@ gossip() { # OPTION ...
 
 # Three nodes of a mesh of their own: ${way}a, ${way}b and ${way}c.
 way=0
+new_mesh() {
+    way=$((way + 1))
+    GROUP=t$$-$way
+}
+
 three() { # JOB OPTION ...
     local job=$1 name
     shift
-    way=$((way + 1))
-    GROUP=t$$-$way
+    new_mesh
     for name in a b c; do
         node $way$name "$job" --peers 3 $(gossip "$@")
     done
@@ -66,15 +75,15 @@ for name in a b c; do
 done
 
 members_change() { # OPTION ...
+    local name
     echo "one is killed, one stopped, both come back, one joins: ${*:-average}"
-    three "$WORK/long.yaml" "$@"
+    new_mesh
+    for name in a b c; do slow_node $way$name --peers 3 $(gossip "$@"); done
     wait_until 60 "20 steps" reached 20 ${way}a
     kill_node ${way}c
     kill -INT "${PID[${way}b]}" # both come back as other starts of their nodes
     wait_until 60 "${way}b to stop" gone ${way}b
-    node ${way}b "$WORK/long.yaml" $(gossip "$@")
-    node ${way}c "$WORK/long.yaml" $(gossip "$@")
-    node ${way}d "$WORK/long.yaml" $(gossip "$@")
+    for name in b c d; do slow_node $way$name $(gossip "$@"); done
     finished 180 ${way}a ${way}b ${way}c ${way}d
     same_end ${way}a ${way}b ${way}c ${way}d
     replayed ${way}a ${way}b ${way}c ${way}d
