@@ -315,7 +315,6 @@ static const char *const refused[][2] = {
     {"gossip.of=gradients", "mesh.sync=async"},
     {"gossip.of=gradients", "mesh.read_ahead=yes"},
     {"gossip.of=gradients", "mesh.ticket_shards=2"},
-    {"gossip.of=gradients", "mesh.read_ahead=yes"},
     {"gossip.of=gradients", "mesh.audit=0.1"},
     {"gossip.of=gradients", "train.exact=no"},
     {"gossip.of=gradients", "run.numerics=openblas"},
