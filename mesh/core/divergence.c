@@ -73,6 +73,7 @@ struct divergence_verdict
 divergence_followed(struct divergence *d, const struct core *core, int i, uint64_t hash)
 {
     char who[PROTO_WHO_MAX];
+    assert(i >= 0 && i < core->peers.high);
     if (hash == core->state_hash || !core->config.inexact)
         note(d, core, i, core->round, hash);
     if (hash == core->state_hash || !core->config.inexact ||

@@ -89,11 +89,12 @@ scatter(const struct core *core, uint64_t at, const uint8_t *body, size_t size)
     }
 }
 
-/* Which state the one that we follow had. If it is another one, ours has changed since it was adopted, or its has. */
+/* Which state the one that we follow had. If it is another one, ours has changed since it was adopted, or its has. Of one
+ * that is gone only totals are left, which were kept: nobody is there to differ from. */
 static struct fetch_verdict
 told(struct fetch *fetch, const struct core *core, uint64_t hash)
 {
-    struct fetch_verdict verdict = {.told = true, .from = fetch->from, .hash = hash};
+    struct fetch_verdict verdict = {.told = fetch->from >= 0, .from = fetch->from, .hash = hash};
     if (core_mutant(MUTANT_FOLLOW_STATE))
         verdict.told = false;
     else if (hash != core->state_hash)
