@@ -51,7 +51,7 @@ write_job "$WORK/long.yaml" 100000000
 local_run whole 3 "$WORK/short.yaml"
 ended whole 0
 says whole '^all 3 nodes have met$'
-says whole '^step [0-9]+: test loss '
+says whole '^(step [0-9]+: test loss |\[1\] caught up: at step 40 )' # who was too late for the last step evaluates nothing
 [ "$(grep -c ' joined, ' "$WORK/whole.log")" = 0 ] || fail "each node tells of each other"
 says whole '^all 3 nodes hold the same weights: sha256 [0-9a-f]{64}$'
 same_hash whole/node-1 whole/node-2 whole/node-3
