@@ -3,6 +3,7 @@
 # whose vectors (13 MiB) outweigh the program; then one whose activations do. With servers that do not wait it is also near to that: what is on its way
 # depends on who waits for whom.
 . "$(dirname "$0")/../support/process.sh"
+! sanitized || skip "with sanitizers a node keeps what is free"
 command -v python3 >/dev/null || skip "no python3: nothing measures how much memory a process had"
 
 cat >"$WORK/job.yaml" <<'END'

@@ -18,7 +18,7 @@ reference "$WORK/job.yaml"
 start_all() { # OPTION ...; in random order
     local name
     for name in $(shuf -e "${NODES[@]}" --random-source=<(yes $RANDOM)); do
-        node "$name" "$WORK/job.yaml" --peers 4 "$@"
+        node "$name" "$WORK/job.yaml" --peers 4 --set train.checkpoint_every=1000 "$@" # none by time, which removes old ones
     done
 }
 

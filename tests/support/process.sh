@@ -54,11 +54,11 @@ skip() {
     exit 77
 }
 
-# Python with packages of PyPI: VENV. `make pypi` makes it; a test does not fetch hundreds of megabytes by itself.
 sanitized() { # is AddressSanitizer or another one built in? It keeps what is free, and handles signals
     grep -qaE '__(asan|tsan|msan)_init' "$MESHNODE"
 }
 
+# Python with packages of PyPI: VENV. `make pypi` makes it; a test does not fetch hundreds of megabytes by itself.
 pypi() { # NAME IMPORT
     VENV=$ROOT/build/venv-$1
     "$VENV/bin/python" -c "$2" 2>/dev/null || skip "no $1 from PyPI in build/venv-$1: make pypi gets it"
