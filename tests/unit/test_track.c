@@ -36,12 +36,6 @@ struct net {
     struct rand rand;
 };
 
-static double
-uniform(struct rand *rand)
-{
-    return (double)(rand_u64(rand) >> 11) * 0x1p-53;
-}
-
 static void
 begin(struct net *net, const struct gossip_graph *graph, unsigned n, bool gradients, double rate)
 {
@@ -55,8 +49,8 @@ begin(struct net *net, const struct gossip_graph *graph, unsigned n, bool gradie
         node->weight = GOSSIP_ONE;
         assert_int_equal(track_init(&node->track, PARAMS), 0);
         for (int k = 0; k < PARAMS; k++) {
-            node->a[k] = 0.2 + uniform(&net->rand);
-            node->b[k] = 2 * uniform(&net->rand) - 1;
+            node->a[k] = 0.2 + rand_real(&net->rand);
+            node->b[k] = 2 * rand_real(&net->rand) - 1;
         }
     }
 }
@@ -76,7 +70,7 @@ compute(struct net *net, struct node *node, int32_t *update)
     float g[PARAMS];
     gossip_flow_debias(values, node->at, &node->weight_at, VALUES, VALUES);
     for (int k = 0; k < PARAMS; k++) {
-        double noise = net->noise * (2 * uniform(&net->rand) - 1);
+        double noise = net->noise * (2 * rand_real(&net->rand) - 1);
         g[k] = (float)(node->a[k] * (values[k] * 0x1p-24 - node->b[k]) + noise);
     }
     memset(update, 0, VALUES * sizeof *update);
