@@ -13,6 +13,7 @@
 #include <zmq.h>
 
 #include "mesh/net/actor_wire_internal.h"
+#include "proto/clock.h"
 
 enum {
     CONTROL_BUDGET = 256, /* messages per wire_ready */
@@ -92,8 +93,11 @@ read_accepted(struct wire *wire, void *monitor, enum guard_plane plane)
 {
     uint16_t event;
     int32_t fd;
-    while (monitor && wire_monitor_read(monitor, &event, &fd))
-        guard_add(wire->guard, fd, plane);
+    while (monitor && wire_monitor_read(monitor, &event, &fd)) {
+        if (event == ZMQ_EVENT_ACCEPTED)
+            guard_add(wire->guard, fd, plane);
+        wire->callers += plane != GUARD_CONTROL ? 0 : event == ZMQ_EVENT_ACCEPTED ? 1 : -1;
+    }
 }
 
 bool
@@ -246,7 +250,7 @@ watch_accepted(void *socket, void *context)
         return NULL;
     wire_set(monitor, ZMQ_LINGER, 0);
     wire_set(monitor, ZMQ_RCVHWM, 0);
-    if (zmq_socket_monitor(socket, name, ZMQ_EVENT_ACCEPTED) == 0 &&
+    if (zmq_socket_monitor(socket, name, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) == 0 &&
         zmq_connect(monitor, name) == 0)
         return monitor;
     zmq_close(monitor);
@@ -322,6 +326,19 @@ close_bound(void *socket, void *monitor)
         zmq_close(socket);
 }
 
+/* To a peer, a bound socket that closes is a node that died. Who has read BYE hangs up, so wait for that. */
+static void
+wait_for_callers(struct wire *wire, int most_ms)
+{
+    uint64_t end = clock_us() + (uint64_t)most_ms * 1000;
+    read_accepted(wire, wire->accepted[0], GUARD_CONTROL);
+    for (uint64_t now; wire->callers > 0 && (now = clock_us()) < end;) {
+        zmq_pollitem_t item = {.socket = wire->accepted[0], .events = ZMQ_POLLIN};
+        zmq_poll(&item, 1, (long)((end - now + 999) / 1000));
+        read_accepted(wire, wire->accepted[0], GUARD_CONTROL);
+    }
+}
+
 void
 wire_destroy(struct wire **out, int linger_ms)
 {
@@ -333,6 +350,7 @@ wire_destroy(struct wire **out, int linger_ms)
             wire_set(wire->links[i].control.socket, ZMQ_LINGER, linger_ms);
         wire_close(wire, i);
     }
+    wait_for_callers(wire, linger_ms);
     wire_frames_free(wire);
     close_bound(wire->router, wire->accepted[0]);
     close_bound(wire->pull, wire->accepted[1]);

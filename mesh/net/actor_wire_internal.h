@@ -79,6 +79,7 @@ struct wire {
     void *router, *pull;
     struct guard *guard;
     void *accepted[2];            /* monitors of router and pull */
+    int callers;                  /* connections that the router has accepted */
     char source[INET_ADDRSTRLEN]; /* address that our connections come from; "" any */
     uint16_t control_port, bulk_port;
     uint32_t serial; /* serial number of the next connection */
