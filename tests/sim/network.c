@@ -105,21 +105,21 @@ header_pack(struct sim *sim, struct sim_message *m, const struct proto_msg *msg)
         memcpy(m->frame, m->raw ? (const void *)msg : frame, m->frame_size);
 }
 
-/* What stays valid until the next one is unpacked; NULL when the decoder refuses it. */
-static struct proto_msg *
-header_unpack(struct sim *sim, const struct sim_message *m)
+/* False when the decoder refuses it. Each caller has its own message: a core that reads one sends others, whose bits flip.
+ * Endpoints are only in messages that no bit flips in; they stay valid until the next message is unpacked. */
+static bool
+header_unpack(struct sim *sim, const struct sim_message *m, struct proto_msg *msg)
 {
-    static struct proto_msg msg;
     static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
     struct why why = {""};
     if (m->raw) {
-        memcpy(&msg, m->frame, sizeof msg);
-        return &msg;
+        memcpy(msg, m->frame, sizeof *msg);
+        return true;
     }
-    if (proto_decode(&msg, endpoints, m->frame, m->frame_size, &why) == 0)
-        return &msg;
+    if (proto_decode(msg, endpoints, m->frame, m->frame_size, &why) == 0)
+        return true;
     sim_fail(sim, "node %u: %s refused: %s", m->from_index, proto_type_name(m->type), why.line);
-    return NULL;
+    return false;
 }
 
 static struct sim_message *
@@ -241,12 +241,12 @@ first_flip(struct sim *sim, struct proto_chunk *chunk, uint64_t bits)
 static void
 flow_flip(struct sim *sim, struct sim_message *m)
 {
-    struct proto_msg *msg = header_unpack(sim, m);
-    if (!msg)
+    struct proto_msg msg;
+    if (!header_unpack(sim, m, &msg))
         return;
     bool flow = m->type == PROTO_FLOW;
-    struct proto_flow *f = &msg->flow;
-    struct proto_ask *a = &msg->ask;
+    struct proto_flow *f = &msg.flow;
+    struct proto_ask *a = &msg.ask;
     uint64_t *const word[] = {
         flow ? &f->to : &a->to,         flow ? &f->link : &a->link,
         flow ? &f->number : &a->number, flow ? &f->plan_hash : &a->plan_hash,
@@ -266,16 +266,16 @@ flow_flip(struct sim *sim, struct sim_message *m)
     unsigned kinds = flow ? PROTO_FLOWS_END : PROTO_ASKS_END;
     m->lost = *word[1] == 0 || *kind >= kinds; /* the decoder refuses it */
     if (!m->lost)
-        header_pack(sim, m, msg);
+        header_pack(sim, m, &msg);
 }
 
 static void
 header_flip(struct sim *sim, struct sim_message *m)
 {
-    struct proto_msg *msg = header_unpack(sim, m);
-    if (!msg)
+    struct proto_msg msg;
+    if (!header_unpack(sim, m, &msg))
         return;
-    struct proto_chunk *chunk = &msg->chunk;
+    struct proto_chunk *chunk = &msg.chunk;
     sim->counts.flips++;
     switch (rand_below(&sim->rand, 12)) {
     case 0:
@@ -310,7 +310,7 @@ header_flip(struct sim *sim, struct sim_message *m)
         (chunk->direct || (chunk->coverage & (chunk->coverage + 1)) || chunk->coverage == 0))
         m->lost = true;
     else
-        header_pack(sim, m, msg);
+        header_pack(sim, m, &msg);
 }
 
 /* A bulk message is on its way: its bits may flip, it may vanish or come twice. Takes over one use of it. */
@@ -463,13 +463,15 @@ network_arrives(struct sim *sim, struct sim_node *node, const struct sim_event *
     if (network_misdelivered(sim, m))
         return;
     sim->trace = mix64_pair(sim->trace, (uint64_t)m->type << 32 | m->from_index << 8 | m->to);
-    const struct proto_msg *msg = header_unpack(sim, m);
+    struct proto_msg msg;
     struct core_frame frame = {m->body, m->size, m};
-    if (msg && sim->engine->came)
-        sim->engine->came(sim, node, msg);
-    if (msg && m->bulk)
-        core_on_bulk(node->core, sim->now, m->from, msg, &frame);
-    else if (msg)
+    if (!header_unpack(sim, m, &msg))
+        return;
+    if (sim->engine->came)
+        sim->engine->came(sim, node, &msg);
+    if (m->bulk)
+        core_on_bulk(node->core, sim->now, m->from, &msg, &frame);
+    else
         core_on_message(node->core, sim->now, m->from, sim_link_hosts[sim->address[m->from_index]],
-                        msg, NULL, 0);
+                        &msg, NULL, 0);
 }
