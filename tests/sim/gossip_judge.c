@@ -66,6 +66,7 @@ look_up(uint64_t key)
                                                      : NULL;
 }
 
+/* NULL: there is no more room. */
 static struct record *
 record_new(struct sim *sim, uint64_t key)
 {
@@ -74,7 +75,7 @@ record_new(struct sim *sim, uint64_t key)
         at++;
     if (sim_gossip_book.used == RECORDS / 4 * 3) {
         sim_fail(sim, "the oracle has no more room");
-        return &sim_gossip_book.records[at % RECORDS];
+        return NULL;
     }
     sim_gossip_book.name[sim_gossip_book.used++] = at % RECORDS;
     sim_gossip_book.records[at % RECORDS] = (struct record){.key = key};
@@ -167,6 +168,8 @@ on_asked(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     if (look_up(key))
         sim_fail(sim, "node %u: flow %" PRIu64 " is asked for twice", node->index, note->number);
     struct record *record = record_new(sim, key);
+    if (!record)
+        return;
     *record = (struct record){.key = key,
                               .to = node->index,
                               .to_incarnation = node->incarnation,
@@ -292,6 +295,8 @@ on_copied(struct sim *sim, struct sim_node *node, const struct gossip_note *note
     struct gossip_note name = {.number = note->number};
     uint64_t key = key_of(self_of(node), self_of(node), &name);
     struct record *record = record_new(sim, key);
+    if (!record)
+        return;
     *record = (struct record){.key = key,
                               .given = true,
                               .taken = true,
