@@ -123,17 +123,35 @@ hears_all(const struct sim *sim, const struct sim_node *node)
     return stats.peers >= others;
 }
 
-/* All who had the model are gone; who joined them without one waits for them. */
+/* All who had this part of the model are gone. */
+static bool
+part_gone(const struct sim *sim, size_t p)
+{
+    size_t first = p * sim_gossip_chunk;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        const struct sim_node *node = &sim->nodes[i];
+        if (node->up && i != sim->profile.stranger &&
+            (node->done || gossip_weights(node->core)[p] > 0))
+            return false;
+    }
+    for (unsigned r = 0; r < sim_gossip_book.used; r++) {
+        const struct record *record = &sim_gossip_book.records[sim_gossip_book.name[r]];
+        if (record->given && !record->taken && record->weight > 0 && record->first == first &&
+            lives(sim, record->from, record->from_incarnation) &&
+            lives(sim, record->to, record->to_incarnation))
+            return false; /* it is under way */
+    }
+    return true;
+}
+
+/* All who had the model are gone; who joined them without one, or with some parts of it, waits for them. */
 static bool
 model_gone(const struct sim *sim)
 {
-    for (unsigned i = 0; i < sim->profile.nodes; i++) {
-        const struct sim_node *node = &sim->nodes[i];
-        for (size_t p = 0; node->up && i != sim->profile.stranger && p < sim_gossip_parts(); p++)
-            if (node->done || gossip_weights(node->core)[p] > 0)
-                return false;
-    }
-    return true;
+    for (size_t p = 0; p < sim_gossip_parts(); p++)
+        if (part_gone(sim, p))
+            return true;
+    return false;
 }
 
 void
