@@ -68,6 +68,33 @@ end(struct core *core)
 /* --- Steps ---------------------------------------------------------------------------------------- */
 
 static void
+claim(struct push *push, const struct core *core)
+{
+    const struct push_trainer *trainer = push->config.trainer;
+    struct push_score score = {0};
+    if (trainer->scored)
+        score = trainer->scored(push->config.trainer_ctx);
+    struct proto_msg msg = {.type = PROTO_CLAIM,
+                            .claim = {.group_hash = push->group_hash,
+                                      .base = push->base,
+                                      .counter = push->counter,
+                                      .number = ++push->claim_number,
+                                      .tickets = push_set_count(&push->leases.done),
+                                      .final_hash = push->final_hash,
+                                      .leads = push->leads,
+                                      .cut = push_cut_told(push),
+                                      .saved = push->saved,
+                                      .compute_us = push->compute_us < UINT32_MAX
+                                                        ? (uint32_t)push->compute_us
+                                                        : UINT32_MAX,
+                                      .scored = score.step,
+                                      .loss = score.loss,
+                                      .accuracy = score.accuracy}};
+    push->claim_at = wall_after(core->now, CORE_HEARTBEAT_US);
+    peers_send_all(core, &msg);
+}
+
+static void
 carry_out(struct core *core, enum push_verdict verdict)
 {
     struct push *push = core->push;
@@ -84,7 +111,7 @@ carry_out(struct core *core, enum push_verdict verdict)
         push_work_group(push, core);
         push_cut_group(push);
     }
-    push_group_claim(push, core);
+    claim(push, core);
 }
 
 static void
@@ -102,14 +129,14 @@ on_step(struct core *core)
     core->round = push->leases.done.floor;
     if (push->base != base || push->final_hash != final || push_cut_told(push) != cut ||
         push->saved != saved)
-        push_group_claim(push, core);
+        claim(push, core);
 }
 
 static void
 on_tick(struct core *core)
 {
     if (core->push->started && wall_reached(core->now, core->push->claim_at))
-        push_group_claim(core->push, core);
+        claim(core->push, core);
 }
 
 /* --- Messages ------------------------------------------------------------------------------------- */
@@ -191,13 +218,13 @@ on_applied(struct core *core, const struct core_state *now)
         push->again_us = PUSH_AGAIN_US;
         core->started_at = core->awake;
         push_cut_begin(push, core);
-        push_group_claim(push, core);
+        claim(push, core);
         return;
     }
     push->started = core->done = true;
     push_copy_keep(push);
     push_work_finished(push, now->hash);
-    push_group_claim(push, core);
+    claim(push, core);
     core_tell(core);
 }
 
@@ -222,7 +249,7 @@ on_peer_up(struct core *core, int i)
 {
     core->push->of[i].known = false;
     if (core->push->started)
-        push_group_claim(core->push, core);
+        claim(core->push, core);
 }
 
 static void

@@ -75,9 +75,11 @@ enum {
     PUSH_AGAIN_US = 100000, /* what is not answered is asked again after this time; */
     /* bodies after twice the time before, at most this: on a slow line they are only late */
     PUSH_AGAIN_MAX_US = 1600000,
-    PUSH_LEAVE_US = 300000,  /* a member that others do not hear is left out after this time, */
-    PUSH_LOSE_US = 350000,   /* and one who is silent, if a range is lost with it */
-    PUSH_JOIN_US = 100000,   /* between two groups when nobody was lost */
+    PUSH_LEAVE_US = 300000, /* a member that others do not hear is left out after this time, */
+    PUSH_LOSE_US = 350000,  /* one who is silent, if a range is lost with it, */
+    PUSH_BEHIND_US =
+        2000000,           /* and who went on without this node, which will hear of their leader */
+    PUSH_JOIN_US = 100000, /* between two groups when nobody was lost */
     PUSH_ELECT_US = 2000000, /* the leader looks so often whether members have become slow, */
     PUSH_ELECT_AGAIN_US = 20000000, /* but not sooner after it has elected others */
     PUSH_CUT_MAX_US = 60000000,     /* who cannot get a cut in this time goes without, */
@@ -206,8 +208,9 @@ struct push_range {
     bool now_known;
     bool pushed; /* the range has the ticket behind */
     /* In the group: */
-    unsigned owner, backup;          /* ranks; backup == owner: there is none */
-    uint8_t base_owner, base_backup; /* and in the base group */
+    unsigned owner, backup; /* ranks; backup == owner: there is none */
+    /* Bitmaps of ranks of the base group: who has the newest copy if the range was not served there yet, and if it was. */
+    uint64_t base_before, base_served;
     enum push_stage stage;
     unsigned best;           /* rank with the newest copy, */
     uint64_t best_holding;   /* as in HOLDINGS */
@@ -264,15 +267,16 @@ struct push {
     uint64_t group_hash, base;     /* 0: none; it holds nothing */
     struct proto_group base_group; /* with base */
     uint64_t past[PUSH_PAST];      /* hashes of the groups so far; the n-th one: n % PUSH_PAST */
+    uint64_t begun; /* the base with which this node began; 0: it began with nothing */
     unsigned rank;
     bool leads;
     uint64_t told;    /* bitmap of ranks whose holdings came */
     uint64_t counter; /* highest one known */
     uint64_t claim_number;
     struct wall claim_at; /* when the next one is due */
-    /* When the group began, when holdings and the group were told last, and since when a member is to be left out, or a
-     * range would be lost. */
+    /* When the group began, when it was told last, and since when somebody is to be left out. */
     struct awake grouped_at, told_at, tell_at, left_out_at;
+    uint64_t left_out_us;   /* for how long that may wait */
     struct awake elect_at;  /* when the leader is to look who has become slow */
     struct awake forgot_at; /* what it held; 0: never */
     uint64_t groups;        /* so far, */
@@ -339,9 +343,15 @@ enum push_verdict push_group_on_claim(struct push *push, const struct core *core
                                       const struct proto_claim *claim);
 /* What push_group_* said is carried out: no group, nothing held. */
 void push_group_forget(struct push *push);
-void push_group_claim(struct push *push, const struct core *core);
 /* Is peers[i], which is to be counted on, one that has the final model? */
 bool push_group_finished(const struct push *push, const struct core *core, int i);
+/* A range of the present group is served: its owner has the newest copy, and its backup, too. */
+static inline void
+push_group_served(const struct push *push, struct push_range *range)
+{
+    if (push->base == push->group_hash)
+        range->base_before = range->base_served;
+}
 /* This node holds ranges of the present group. */
 static inline void
 push_group_hold(struct push *push)
@@ -351,8 +361,9 @@ push_group_hold(struct push *push)
     push->base = push->group_hash;
     push->base_group = push->group;
     for (unsigned k = 0; k < push->config.range_count; k++) {
-        push->range[k].base_owner = (uint8_t)push->range[k].owner;
-        push->range[k].base_backup = (uint8_t)push->range[k].backup;
+        struct push_range *r = &push->range[k];
+        r->base_served = UINT64_C(1) << r->owner | UINT64_C(1) << r->backup;
+        r->base_before = r->best_holding ? UINT64_C(1) << r->best : r->base_served;
     }
 }
 /* Has everybody in the group told what it holds? */

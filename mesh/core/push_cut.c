@@ -260,7 +260,7 @@ push_cut_begin(struct push *push, const struct core *core)
         r->hash = trainer->hash(push->config.trainer_ctx, k);
         base = mix64_pair(base, r->history);
     }
-    push->base = base ? base : 1;
+    push->base = push->begun = base ? base : 1;
     push->saved = push->leases.end = saved->tickets;
     push_set_raise(&push->leases.done, saved->tickets);
     push->config.saved = NULL;

@@ -27,13 +27,19 @@ node_of(const struct core *core, int i)
     return i < 0 ? core->config.self : core->peers.peers[i].node;
 }
 
+static int
+seat_of(const struct proto_group *group, struct proto_node node)
+{
+    for (size_t r = 0; r < group->count; r++)
+        if (core_node_equal(group->seats[r].node, node))
+            return (int)r;
+    return -1;
+}
+
 int
 push_group_rank(const struct push *push, const struct core *core, int i)
 {
-    for (size_t r = 0; r < push->group.count; r++)
-        if (core_node_equal(push->group.seats[r].node, node_of(core, i)))
-            return (int)r;
-    return -1;
+    return seat_of(&push->group, node_of(core, i));
 }
 
 /* What a member told us of what it holds may come before the claim that it is in our group. */
@@ -56,7 +62,8 @@ one_history(struct standing a, struct standing b)
 {
     if (a.base == 0 || b.base == 0)
         return true;
-    return a.base == b.base || a.group == b.group || a.base == b.group || a.group == b.base;
+    bool same_group = a.group == b.group && a.group != 0;
+    return a.base == b.base || same_group || a.base == b.group || a.group == b.base;
 }
 
 static bool
@@ -69,6 +76,39 @@ bool
 push_group_finished(const struct push *push, const struct core *core, int i)
 {
     return counts(push, core, i) && push->of[i].said.final_hash != 0;
+}
+
+static bool
+was_in(const struct push *push, uint64_t group)
+{
+    for (size_t k = 0; k < PUSH_PAST && k < push->groups; k++)
+        if (push->past[k] == group)
+            return true;
+    return push->begun != 0 && push->begun == group;
+}
+
+/* Was peers[i] with this node when it got what it holds? */
+static bool
+was_with(const struct push *push, const struct core *core, int i)
+{
+    return seat_of(&push->base_group, node_of(core, i)) >= 0;
+}
+
+/* Has peers[i], of this node's group, taken up a later one? Perhaps GROUP, in which this node has a seat, is on its way. */
+static bool
+went_on(const struct push *push, const struct core *core, int i)
+{
+    return counts(push, core, i) && push_group_rank(push, core, i) >= 0 &&
+           push->of[i].said.counter > push->group.counter;
+}
+
+/* Does peers[i], which was with this node, hold what was served in a group without it? */
+static bool
+went_on_serving(const struct push *push, const struct core *core, int i)
+{
+    uint64_t base = push->of[i].said.base;
+    return counts(push, core, i) && push->base && base && was_with(push, core, i) &&
+           !was_in(push, base);
 }
 
 /* --- Sending -------------------------------------------------------------------------------------- */
@@ -92,33 +132,6 @@ push_group_bulk(const struct push *push, const struct core *core, unsigned rank,
     if (i >= 0 && core->peers.peers[i].announced)
         core->config.wire->send_bulk(core->config.wire_ctx, (unsigned)core->peers.peers[i].link,
                                      msg, body, size, false);
-}
-
-void
-push_group_claim(struct push *push, const struct core *core)
-{
-    const struct push_trainer *trainer = push->config.trainer;
-    struct push_score score = {0};
-    if (trainer->scored)
-        score = trainer->scored(push->config.trainer_ctx);
-    struct proto_msg msg = {.type = PROTO_CLAIM,
-                            .claim = {.group_hash = push->group_hash,
-                                      .base = push->base,
-                                      .counter = push->counter,
-                                      .number = ++push->claim_number,
-                                      .tickets = push_set_count(&push->leases.done),
-                                      .final_hash = push->final_hash,
-                                      .leads = push->leads,
-                                      .cut = push_cut_told(push),
-                                      .saved = push->saved,
-                                      .compute_us = push->compute_us < UINT32_MAX
-                                                        ? (uint32_t)push->compute_us
-                                                        : UINT32_MAX,
-                                      .scored = score.step,
-                                      .loss = score.loss,
-                                      .accuracy = score.accuracy}};
-    push->claim_at = wall_after(core->now, CORE_HEARTBEAT_US);
-    peers_send_all(core, &msg);
 }
 
 /* --- Choosing ------------------------------------------------------------------------------------- */
@@ -215,9 +228,7 @@ take_up(struct push *push, const struct core *core, const struct proto_group *gr
     push->group_hash = proto_group_hash(group);
     push->counter = group->counter;
     push->leads = core_node_equal(group->leader, core->config.self);
-    push->rank = 0;
-    while (!core_node_equal(group->seats[push->rank].node, core->config.self))
-        push->rank++;
+    push->rank = (unsigned)seat_of(group, core->config.self);
     push->told = UINT64_C(1) << push->rank;
     if (group->base == 0) /* nobody holds anything: from the beginning */
         push->leases.done = (struct push_set){.floor = push->config.first};
@@ -308,8 +319,8 @@ change_of(const struct push *push, const struct core *core, const struct choice 
     return gone ? GONE : same < choice->n || moved ? CAME : NONE;
 }
 
-/* Would a range lose both its owner and its backup, and may one of them still come back, as it has a session? In the
- * group that served it last: the present one may not serve yet. */
+/* Would all who have the newest copy of a range be lost, and may one of them still come back, as it has a session? In the
+ * group that served it last: the present one may not serve yet. Who forgot what it held is lost, too. */
 static bool
 loses(const struct push *push, const struct core *core, const struct choice *choice)
 {
@@ -319,14 +330,25 @@ loses(const struct push *push, const struct core *core, const struct choice *cho
         int i = peers_find(core, node);
         bool self = core_node_equal(node, core->config.self);
         there |= (uint64_t)(i >= 0) << r;
-        stay |= (uint64_t)(self || (i >= 0 && chosen(choice, i))) << r;
+        bool holds = i >= 0 && chosen(choice, i) && standing_of(push, core, i).base != 0;
+        stay |= (uint64_t)(self || holds) << r;
     }
     for (unsigned k = 0; k < push->config.range_count && push->base; k++) {
-        const struct push_range *r = &push->range[k];
-        uint64_t both = UINT64_C(1) << r->base_owner | UINT64_C(1) << r->base_backup;
-        if (!(both & stay) && (both & there))
+        uint64_t before = push->range[k].base_before, served = push->range[k].base_served;
+        if ((!(before & stay) && (before & there)) || (!(served & stay) && (served & there)))
             return !core_mutant(MUTANT_PUSH_HASTY);
     }
+    return false;
+}
+
+/* Have those whom this node is about to leave out gone on without it? If it is alone, it is the one who is late. */
+static bool
+left_behind(const struct push *push, const struct core *core, const struct choice *choice)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (!chosen(choice, i) &&
+            (went_on(push, core, i) || (choice->n == 1 && went_on_serving(push, core, i))))
+            return true;
     return false;
 }
 
@@ -335,14 +357,17 @@ loses(const struct push *push, const struct core *core, const struct choice *cho
 static bool
 waits(struct push *push, const struct core *core, const struct choice *choice, enum change change)
 {
-    bool costly = (change == GONE || change == LEFT_OUT) && loses(push, core, choice);
-    if (change != LEFT_OUT && !costly)
+    bool fewer = change == GONE || change == LEFT_OUT;
+    bool late = fewer && left_behind(push, core, choice);
+    bool costly = fewer && loses(push, core, choice);
+    uint64_t most = late ? PUSH_BEHIND_US : costly ? PUSH_LOSE_US : PUSH_LEAVE_US;
+    if (change != LEFT_OUT && !late && !costly)
         push->left_out_at.us = 0;
-    else if (push->left_out_at.us == 0)
+    else if (push->left_out_at.us == 0 || most > push->left_out_us)
         push->left_out_at = core->awake;
-    if (change == LEFT_OUT || costly)
-        return !awake_reached(
-            core->awake, awake_after(push->left_out_at, costly ? PUSH_LOSE_US : PUSH_LEAVE_US));
+    push->left_out_us = most;
+    if (push->left_out_at.us)
+        return !awake_reached(core->awake, awake_after(push->left_out_at, most));
     return change == CAME &&
            !awake_reached(core->awake, awake_after(push->grouped_at, PUSH_JOIN_US));
 }
@@ -369,25 +394,6 @@ lead(struct push *push, const struct core *core)
 
 /* --- Which history stays -------------------------------------------------------------------------- */
 
-static bool
-was_in(const struct push *push, uint64_t group)
-{
-    for (size_t k = 0; k < PUSH_PAST && k < push->groups; k++)
-        if (push->past[k] == group)
-            return true;
-    return false;
-}
-
-/* Was peers[i] with this node when it got what it holds? */
-static bool
-was_with(const struct push *push, const struct core *core, int i)
-{
-    for (size_t r = 0; r < push->base_group.count; r++)
-        if (core_node_equal(push->base_group.seats[r].node, core->peers.peers[i].node))
-            return true;
-    return false;
-}
-
 /* Is the history of the group that peers[i] leads to stay rather than that of this node? Of two that have gone on from
  * one group, one without the other, the one that has; else the one with more tickets done. */
 static bool
@@ -406,22 +412,12 @@ yields_to(const struct push *push, const struct core *core, int i)
            (said->tickets == ours && core->peers.peers[i].node.id < core->config.self.id);
 }
 
-/* The leader of this node's group has taken up a later one. If this node had a seat there, GROUP would have come before
- * the leader's claim: the others went on without it. */
-static bool
-left_behind(const struct push *push, const struct core *core)
-{
-    if (push->group_hash == 0 || push->leads)
-        return false;
-    int i = peers_find(core, push->group.leader);
-    return i >= 0 && counts(push, core, i) && push->of[i].said.counter > push->group.counter;
-}
-
 static bool
 yields(const struct push *push, const struct core *core)
 {
-    bool alone = push->group_hash == 0 && push->base != 0; /* just begun, with a checkpoint */
-    bool decides = push->leads || alone || left_behind(push, core);
+    bool decides = push->leads || (push->group_hash == 0 && push->base != 0);
+    for (int i = 0; i < core->peers.high; i++)
+        decides |= went_on(push, core, i);
     for (int i = 0; i < core->peers.high; i++) {
         if (push->final_hash) {
             if (push_group_finished(push, core, i) &&
@@ -463,10 +459,8 @@ push_group_on_group(struct push *push, const struct core *core, int from,
                     const struct proto_group *group)
 {
     const struct standing its = {group->parent, group->base};
-    bool seated = false;
-    for (size_t r = 0; r < group->count; r++)
-        seated |= core_node_equal(group->seats[r].node, core->config.self);
-    if (!seated || !push->started || push->final_hash || push->work >= PUSH_FINISHING ||
+    if (seat_of(group, core->config.self) < 0 || !push->started || push->final_hash ||
+        push->work >= PUSH_FINISHING ||
         !core_node_equal(group->leader, core->peers.peers[from].node) ||
         group->counter <= push->counter || group->counter > PUSH_COUNTER_MAX)
         return PUSH_AS_BEFORE;

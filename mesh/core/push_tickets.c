@@ -52,15 +52,6 @@ push_set_raise(struct push_set *set, uint64_t floor)
 }
 
 uint64_t
-push_set_count(const struct push_set *set)
-{
-    uint64_t count = set->floor;
-    for (size_t w = 0; w < PUSH_WINDOW / 64; w++)
-        count += (uint64_t)__builtin_popcountll(set->bits[w]);
-    return count;
-}
-
-uint64_t
 push_set_end(const struct push_set *set)
 {
     uint64_t end = set->floor, from = set->floor % PUSH_WINDOW;

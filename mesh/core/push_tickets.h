@@ -69,7 +69,14 @@ bool push_set_has(const struct push_set *set, uint64_t ticket);
 bool push_set_add(struct push_set *set, uint64_t ticket);
 /* All below `floor` are there. */
 void push_set_raise(struct push_set *set, uint64_t floor);
-uint64_t push_set_count(const struct push_set *set);
+static inline uint64_t
+push_set_count(const struct push_set *set)
+{
+    uint64_t count = set->floor;
+    for (size_t w = 0; w < PUSH_WINDOW / 64; w++)
+        count += (uint64_t)__builtin_popcountll(set->bits[w]);
+    return count;
+}
 /* None from this ticket on is in the set. */
 uint64_t push_set_end(const struct push_set *set);
 void push_set_write(const struct push_set *set, uint8_t out[PUSH_SET_SIZE]);

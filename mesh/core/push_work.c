@@ -53,6 +53,7 @@ pulled(struct push *push, struct push_range *r)
     assert(!r->pulled && push->to_pull > 0);
     r->pulled = true;
     push->to_pull--;
+    push_group_served(push, r);
 }
 
 static void
