@@ -150,12 +150,31 @@ gossip_wait_tick(struct gossip *g, const struct core *core)
 
 /* --- Whom all leave out --------------------------------------------------------------------------- */
 
+/* The peers that count, and this node. */
+struct here {
+    unsigned count;
+    int of[PEERS_MAX + 1];
+};
+
+static struct here
+all_here(const struct core *core)
+{
+    struct here here = {.count = 0};
+    for (int x = 0; x < core->peers.high; x++)
+        if (view_usable(core, x))
+            here.of[here.count++] = x;
+    here.of[here.count++] = SELF;
+    return here;
+}
+
 static unsigned
-breaches(const struct gossip *g, const struct core *core, int x, uint64_t left_out)
+breaches(const struct gossip *g, const struct core *core, const struct here *here, int x,
+         uint64_t left_out)
 {
     unsigned count = 0;
-    for (int y = 0; y <= SELF; y++) {
-        if (y == x || (left_out >> y & 1) || (y < SELF && !view_usable(core, y)))
+    for (unsigned k = 0; k < here->count; k++) {
+        int y = here->of[k];
+        if (y == x || (left_out >> y & 1))
             continue;
         count += (without(g, core, x) != 0 && without(g, core, x) == id_at(core, y)) ||
                  (without(g, core, y) != 0 && without(g, core, y) == id_at(core, x));
@@ -165,13 +184,15 @@ breaches(const struct gossip *g, const struct core *core, int x, uint64_t left_o
 
 /* The most breaches that one has. */
 static unsigned
-most_breaches(const struct gossip *g, const struct core *core, uint64_t left_out)
+most_breaches(const struct gossip *g, const struct core *core, const struct here *here,
+              uint64_t left_out)
 {
     unsigned most = 0;
-    for (int x = 0; x <= SELF; x++)
-        if (!(left_out >> x & 1) && (x == SELF || view_usable(core, x)) &&
-            breaches(g, core, x, left_out) > most)
-            most = breaches(g, core, x, left_out);
+    for (unsigned k = 0; k < here->count; k++) {
+        bool out = left_out >> here->of[k] & 1;
+        unsigned count = out ? 0 : breaches(g, core, here, here->of[k], left_out);
+        most = count > most ? count : most;
+    }
     return most;
 }
 
@@ -179,15 +200,18 @@ uint64_t
 gossip_wait_left_out(const struct gossip *g, const struct core *core)
 {
     uint64_t left_out = 0;
-    bool any = g->without != 0;
-    for (int x = 0; x < core->peers.high; x++)
-        any = any || without(g, core, x) != 0;
-    for (unsigned most; any && (most = most_breaches(g, core, left_out)) > 0;) {
+    struct here here = all_here(core);
+    bool any = false;
+    for (unsigned k = 0; k < here.count; k++)
+        any = any || without(g, core, here.of[k]) != 0;
+    for (unsigned most; any && (most = most_breaches(g, core, &here, left_out)) > 0;) {
         uint64_t before = left_out;
-        for (int x = 0; x <= SELF; x++)
-            if (!(before >> x & 1) && (x == SELF || view_usable(core, x)) &&
-                (most > 1 || without(g, core, x) != 0) && breaches(g, core, x, before) == most)
+        for (unsigned k = 0; k < here.count; k++) {
+            int x = here.of[k];
+            if (!(before >> x & 1) && (most > 1 || without(g, core, x) != 0) &&
+                breaches(g, core, &here, x, before) == most)
                 left_out |= UINT64_C(1) << x;
+        }
     }
     return left_out;
 }
