@@ -54,6 +54,7 @@ def one(folder, random, index, cycles, count, log):
     names = [f"n{i}" for i in range(count)]
     with open(f"{chaos.CHAOS}/tiny.yaml", encoding="ascii") as file:
         job = file.read().replace("steps: 300", "steps: 0")
+    growth.touch_all()
     with chaos.Mesh(folder, job) as mesh:
         for name in names:
             mesh.start(name, "--fresh", "--peers", str(count))

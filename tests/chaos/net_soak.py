@@ -37,6 +37,7 @@ def main():
     chosen = net.options(__doc__, seconds=(3600.0, "of accidents"), every=(10.0, "seconds between accidents"),
                          cpu=(0.06, "of one CPU, for each node"),
                          kinds=("kill,power,pause,cut,split,one-way,slow", "of accidents"), log=("/dev/null", "file for the samples"))
+    growth.touch_all()
     with net.Net(4, batch=960, cpu=chosen.cpu, seed=chosen.seed, keep=chosen.keep) as here, \
             open(chosen.log, "w", encoding="ascii") as log:
         here.poll_s = 0.1
