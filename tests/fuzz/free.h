@@ -88,6 +88,7 @@ struct world {
     struct bytes_in in;
     uint64_t now;
     uint8_t engine, modes;
+    bool more;
     unsigned ticks;
     bool cut[NODES][NODES];
     uint64_t incarnations;

@@ -1,11 +1,12 @@
 /* fuzz_free.c - the engines push and gossip: three cores, and whatever happens between them.
  *
- * The first byte chooses the engine, the second its modes. The rest is a list of actions (see `actions`), each a byte
- * and its arguments. Cores talk to one another, so a few bytes of calm bring them far; the other actions lose, repeat,
- * reorder and forge what they send, cut lines, restart nodes and let them be late. Forged messages and bodies have a check
- * that fits, if the bytes want it so. Nothing is promised then but this: no assertion of a core fails, its invariants hold
- * after each event (judged.h), it asks its trainer for nothing out of turn, takes no ticket twice, and gives all memory
- * back. Bodies have exactly their size, for sanitizers. */
+ * The first byte chooses the engine, and whether workers read ahead, or gossip carries values that are no parameters; the
+ * second its modes. The rest is a list of actions (see `actions`), each a byte and its arguments. Cores talk to one
+ * another, so a few bytes of calm bring them far; the other actions lose, repeat, reorder and forge what they send, cut
+ * lines, restart nodes and let them be late. Forged messages and bodies have a check that fits, if the bytes want it so.
+ * Nothing is promised then but this: no assertion of a core fails, its invariants hold after each event (judged.h), it asks
+ * its trainer for nothing out of turn, takes no ticket twice, and gives all memory back. Bodies have exactly their size,
+ * for sanitizers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,7 @@ configure(struct node *node)
                                       .bound = bounds[modes & 3],
                                       .group = 1 + (modes >> 2 & 3),
                                       .servers = modes >> 4 & 3,
+                                      .ahead = node->world->more,
                                       .range_count = RANGES,
                                       .save_every = modes >> 6,
                                       .size = sizes};
@@ -39,7 +41,8 @@ configure(struct node *node)
                                           .async = (modes >> 3 & 3) == 2,
                                           .steps = TICKETS / SHARDS,
                                           .save_every = modes >> 6,
-                                          .count = VALUES};
+                                          .count = VALUES,
+                                          .extra = node->world->more ? VALUES / 2 : 0};
 }
 
 static void
@@ -426,7 +429,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&world, 0, offsetof(struct world, letters));
     world.next = 0;
     world.in = bytes_in(data, size);
-    world.engine = u8(&world) & 1;
+    uint8_t first = u8(&world);
+    world.engine = first & 1;
+    world.more = first >> 1 & 1;
     world.modes = u8(&world);
     for (unsigned k = 0; k < NODES; k++) {
         world.nodes[k] = (struct node){.world = &world, .index = k};

@@ -61,9 +61,9 @@ begin(struct sim *sim)
         enum scenario_way way = sim->play.scenario->way;
         sim_gossip_config.push_sum = way == SCENARIO_PUSH_SUM;
         sim_gossip_config.async = way == SCENARIO_GOSSIP_ASYNC;
-        sim_gossip_config.graph = way == SCENARIO_GOSSIP_BSP     ? GOSSIP_RING
+        sim_gossip_config.graph = way == SCENARIO_PUSH_SUM       ? GOSSIP_ONE_PEER
                                   : way == SCENARIO_GOSSIP_ASYNC ? GOSSIP_RANDOM
-                                                                 : GOSSIP_ONE_PEER;
+                                                                 : GOSSIP_RING;
     }
     sim_gossip_mute_begin(sim);
     sim_gossip_end_begin(sim);
@@ -74,7 +74,9 @@ begin(struct sim *sim)
     sim_gossip_judge_begin(sim);
     memset(sim_gossip_disk, 0, sizeof sim_gossip_disk);
     uint64_t bits = mix64_pair(sim->seed, 0x5a7ed);
-    sim_gossip_config.extra = bits >> 32 & 1 ? sim_gossip_config.count / 2 : 0;
+    bool tracks =
+        sim->play.scenario ? sim->play.scenario->way == SCENARIO_GOSSIP_TRACKING : bits >> 32 & 1;
+    sim_gossip_config.extra = tracks ? sim_gossip_config.count / 2 : 0;
     sim_gossip_config.save_every = bits % 3 && !sim->play.scenario ? 1 + bits / 3 % 6 : 0;
 }
 

@@ -11,8 +11,9 @@
 const char *const scenario_kinds[KINDS] = {"kill", "start", "pause",     "split", "cut",
                                            "slow", "loss",  "disk_full", "join",  "power"};
 
-const char *const scenario_ways[SCENARIO_WAYS] = {
-    "exact", "async", "ssp", "softsync", "gossip-bsp", "gossip-async", "push-sum"};
+const char *const scenario_ways[SCENARIO_WAYS] = {"exact",    "async",          "ssp",
+                                                  "softsync", "gossip-bsp",     "gossip-async",
+                                                  "push-sum", "gossip-tracking"};
 
 int
 scenario_fail(struct reader *reader, unsigned line, const char *format, ...)
