@@ -14,6 +14,7 @@ the program that has failpoints). Then a run takes a third of a processor, and -
 import concurrent.futures
 import os
 import signal
+import threading
 import time
 
 import mesh as chaos
@@ -167,14 +168,24 @@ def rows(done):
 
 
 def side_by_side(runs, jobs, do):
-    """Each index goes to the next thread that is free. What a run raises ends the tool."""
+    """Each thread takes the next index when it is free; so --seconds counts. What a run raises ends the tool."""
+    indices, lock, broken = iter(runs), threading.Lock(), threading.Event()
+
+    def work():
+        while not broken.is_set():
+            with lock:
+                index = next(indices, None)
+            if index is None:
+                return
+            try:
+                do(index)
+            except BaseException:
+                broken.set()
+                raise
+
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(do, index) for index in runs]
-        try:
-            for one_run in concurrent.futures.as_completed(waiting):
-                one_run.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        for thread in concurrent.futures.as_completed([pool.submit(work) for _ in range(jobs)]):
+            thread.result()
 
 
 def body(runs):
