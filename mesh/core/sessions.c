@@ -133,6 +133,15 @@ refused_stranger(struct peers *peers, const struct core *core, struct proto_node
     return i;
 }
 
+/* A peer with a session has accepted our HELLO. For all reasons but two it would not take that back: it means the process
+ * that had our address before, to which its link led. */
+static bool
+means_another(const struct peer *peer, uint64_t reason)
+{
+    return peer->state == PEER_UP && peer->announced && reason != PROTO_REFUSE_FULL &&
+           reason != PROTO_REFUSE_EXPELLED;
+}
+
 void
 sessions_refused(struct peers *peers, const struct core *core, struct proto_node from,
                  const char *host, const struct proto_refuse *refuse, const void *job,
@@ -141,7 +150,8 @@ sessions_refused(struct peers *peers, const struct core *core, struct proto_node
     int i = peers_by_id(core, from.id);
     if (i < 0 && from.id != core->config.self.id)
         i = refused_stranger(peers, core, from, host);
-    if (i < 0 || peers->peers[i].node.incarnation != from.incarnation)
+    if (i < 0 || peers->peers[i].node.incarnation != from.incarnation ||
+        means_another(&peers->peers[i], refuse->reason))
         return;
     struct peer *peer = &peers->peers[i];
     struct proto_refuse *ours = &peers->admit.of[i].refuse;

@@ -334,6 +334,26 @@ who_refuses_us_is_left_alone_for_a_while(void **state)
     lone_destroy(&lone);
 }
 
+/* A node of another job had this address before us, and the answer to it comes late. Only who says that there is no room,
+ * or that it was outvoted, can mean a node that it has a session with. */
+static void
+a_refusal_that_means_another_node_does_not_end_a_session(void **state)
+{
+    (void)state;
+    for (unsigned reason = PROTO_REFUSE_VERSION; reason <= PROTO_REFUSE_MESH; reason++) {
+        struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+        struct proto_msg no = {
+            .type = PROTO_REFUSE,
+            .refuse = {.reason = (uint8_t)reason, .yours = "lone", .mine = "other"}};
+        bool means_us = reason == PROTO_REFUSE_FULL || reason == PROTO_REFUSE_EXPELLED;
+        lone_meet(lone, 7);
+        lone_say(lone, 7, &no);
+        assert_int_equal(peers_heard_of(lone), means_us ? 0 : 1);
+        assert_int_equal(lone_logged(lone, "trains another job"), 0);
+        lone_destroy(&lone);
+    }
+}
+
 /* Each side needs the job of the other to say how they differ: who is refused refuses in turn, once. */
 static void
 two_jobs_are_told_to_each_other(void **state)
@@ -693,6 +713,7 @@ main(void)
         cmocka_unit_test(a_seed_that_leads_back_here_is_left_alone),
         cmocka_unit_test(who_runs_something_else_is_refused_once_with_both_values),
         cmocka_unit_test(who_refuses_us_is_left_alone_for_a_while),
+        cmocka_unit_test(a_refusal_that_means_another_node_does_not_end_a_session),
         cmocka_unit_test(two_jobs_are_told_to_each_other),
         cmocka_unit_test(who_is_refused_by_a_full_mesh_is_told_once),
         cmocka_unit_test(two_meshes_that_meet_refuse_each_other_by_name),
