@@ -9,10 +9,12 @@
  * usable, idle peers of the same round that hear one another, chosen greedily in the order of ids.
  *
  * When a node wants to join, the leader holds the plan: all members finish the running round and stop. The newcomer
- * has followed their totals (fetch.h) and gets this last one, and the next plan has one more member. They wait at most CORE_WAIT_US, or, for a node that has nearly
- * caught up, at most the longest of the last PLAN_RECENT rounds. Then the next plan is made without it. When two
- * plans meet after a split, the one that is behind gives up. Between equal rounds, the plan whose leader has the
- * higher id gives up.
+ * has followed their totals (fetch.h) and gets this last one, and the next plan has one more member. They wait at most
+ * CORE_WAIT_US, or, for a node that has nearly caught up, at most the longest of the last PLAN_RECENT rounds. Rounds
+ * below PLAN_SHORT_US may end faster than a node can follow them: then the leader also holds the plan for a node that
+ * has followed in vain for PLAN_CHASE_US, and waits as long again while that node comes nearer. Then the next plan is
+ * made without it. When two plans meet after a split, the one that is behind gives up. Between equal rounds, the plan
+ * whose leader has the higher id gives up.
  *
  * A plan lasts round after round without another message. A node that was idle for CORE_STARVED_US makes a plan
  * with the higher ids only. A leader whose plans failed PLAN_FAILS times makes a plan with itself alone. Both are
@@ -174,8 +176,8 @@ plan_up(struct plan *plan, int i)
 static inline void
 plan_healed(struct plan *plan, int i)
 {
-    plan->of[i].hold_us = 0;
-    plan->of[i].hold_at.us = 0;
+    plan->of[i].hold_us = plan->of[i].chase_us = 0;
+    plan->of[i].hold_at.us = plan->of[i].chase_at.us = 0;
 }
 
 /* --- Questions ------------------------------------------------------------------------------------ */

@@ -201,6 +201,17 @@ nearly(const struct core *core)
     return false;
 }
 
+/* Does somebody whom we stand still for come nearer? */
+static bool
+closes_in(const struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (wants_in(core, i) && chases(core, i) &&
+            awake_since(core->awake, core->view.of[i].moved_at) < CORE_WAIT_US)
+            return true;
+    return false;
+}
+
 /* How long to wait at an idle boundary. */
 static bool
 waited(const struct core *core)
@@ -208,6 +219,8 @@ waited(const struct core *core)
     uint64_t most_us = CORE_WAIT_US;
     if (nearly(core) && plan_recent_max(core) > most_us)
         most_us = plan_recent_max(core);
+    if (closes_in(core))
+        most_us = PLAN_CHASE_US;
     return awake_since(core->awake, core->plan.idle_at) >= most_us && !core_mutant(MUTANT_WAIT);
 }
 

@@ -205,6 +205,47 @@ a_newcomer_makes_the_leader_hold_and_gets_in(void **state)
     lone_destroy(&lone);
 }
 
+/* Trains by rounds of 1 ms, while node 7 rests so many rounds behind, until this node stands still, or for so long. */
+static void
+train_ahead_of(struct lone *lone, unsigned ms, uint64_t lag)
+{
+    for (unsigned t = 0; t < ms && lone->compute; t++) {
+        if (t % 50 == 0)
+            lone_beat(lone, 7, lone->round > lag ? lone->round - lag : 0, true);
+        lone_train(lone);
+        lone_run(lone, 1);
+    }
+}
+
+/* For how many milliseconds does node 5 stand still for node 7, which comes nearer by a round in each of `steps` of 50? */
+static unsigned
+stands_still_ms(unsigned steps)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone_meet(lone, 7);
+    unsigned ms = 0;
+    lone_run(lone, 1000);
+    assert_true(lone->compute);
+    train_ahead_of(lone, 1000, 100);
+    assert_false(lone->compute);
+    for (uint64_t at = lone->round - 100; !lone->compute && ms < 1000; ms++) {
+        if (ms % 50 == 0)
+            lone_beat(lone, 7, ms / 50 < steps ? ++at : at, true);
+        lone_run(lone, 1);
+    }
+    lone_destroy(&lone);
+    return ms;
+}
+
+static void
+where_rounds_are_short_the_mesh_stands_still_while_a_follower_comes_nearer(void **state)
+{
+    (void)state;
+    assert_in_range(stands_still_ms(0), 140, 160);
+    assert_in_range(stands_still_ms(2), 190, 210);
+    assert_in_range(stands_still_ms(20), 290, 310);
+}
+
 static void
 done_means_finished_when_all_are_done(void **state)
 {
@@ -739,6 +780,8 @@ main(void)
         cmocka_unit_test(a_dead_member_is_replaced_at_once_and_only_its_shards_are_computed),
         cmocka_unit_test(nothing_is_computed_into_memory_still_being_sent),
         cmocka_unit_test(a_newcomer_makes_the_leader_hold_and_gets_in),
+        cmocka_unit_test(
+            where_rounds_are_short_the_mesh_stands_still_while_a_follower_comes_nearer),
         cmocka_unit_test(done_means_finished_when_all_are_done),
         cmocka_unit_test(done_means_finished_without_one_who_gets_no_further),
         cmocka_unit_test(a_member_computes_what_the_plan_says),
