@@ -88,23 +88,26 @@ wire_ready(struct wire *wire, uint64_t tag)
     return false;
 }
 
-static void
-read_accepted(struct wire *wire, void *monitor, enum guard_plane plane)
+/* Who has connected to our router or our pull socket since, and who has hung up. Returns whether anybody is left. */
+static bool
+read_callers(struct wire *wire, enum guard_plane plane)
 {
     uint16_t event;
     int32_t fd;
-    while (monitor && wire_monitor_read(monitor, &event, &fd)) {
-        if (event == ZMQ_EVENT_ACCEPTED)
+    while (wire->accepted[plane] && wire_monitor_read(wire->accepted[plane], &event, &fd)) {
+        bool comes = event == ZMQ_EVENT_ACCEPTED;
+        if (comes)
             guard_add(wire->guard, fd, plane);
-        wire->callers += plane != GUARD_CONTROL ? 0 : event == ZMQ_EVENT_ACCEPTED ? 1 : -1;
+        wire->callers[plane] += comes ? 1 : -1;
     }
+    return wire->callers[plane] > 0;
 }
 
 bool
 wire_tick(struct wire *wire, uint64_t now)
 {
-    read_accepted(wire, wire->accepted[0], GUARD_CONTROL);
-    read_accepted(wire, wire->accepted[1], GUARD_BULK);
+    read_callers(wire, GUARD_CONTROL);
+    read_callers(wire, GUARD_BULK);
     if (wire->trim_at && now >= wire->trim_at) {
         wire->trim_at = 0;
         malloc_trim(0);
@@ -279,9 +282,9 @@ build(struct wire *wire)
     wire_set_bulk(wire->pull);
     set_keepalive(wire->router);
     set_keepalive(wire->pull);
-    wire->accepted[0] = watch_accepted(wire->router, wire->control_ctx);
-    wire->accepted[1] = watch_accepted(wire->pull, wire->bulk_ctx);
-    return wire->accepted[0] && wire->accepted[1] ? 0 : -zmq_errno();
+    wire->accepted[GUARD_CONTROL] = watch_accepted(wire->router, wire->control_ctx);
+    wire->accepted[GUARD_BULK] = watch_accepted(wire->pull, wire->bulk_ctx);
+    return wire->accepted[GUARD_CONTROL] && wire->accepted[GUARD_BULK] ? 0 : -zmq_errno();
 }
 
 int
@@ -330,13 +333,10 @@ close_bound(void *socket, void *monitor)
 static void
 wait_for_callers(struct wire *wire, int most_ms)
 {
-    uint64_t end = clock_us() + (uint64_t)most_ms * 1000;
-    read_accepted(wire, wire->accepted[0], GUARD_CONTROL);
-    for (uint64_t now; wire->callers > 0 && (now = clock_us()) < end;) {
-        zmq_pollitem_t item = {.socket = wire->accepted[0], .events = ZMQ_POLLIN};
+    zmq_pollitem_t item = {.socket = wire->accepted[GUARD_CONTROL], .events = ZMQ_POLLIN};
+    uint64_t now = clock_us(), end = now + (uint64_t)most_ms * 1000;
+    for (; read_callers(wire, GUARD_CONTROL) && now < end; now = clock_us())
         zmq_poll(&item, 1, (long)((end - now + 999) / 1000));
-        read_accepted(wire, wire->accepted[0], GUARD_CONTROL);
-    }
 }
 
 void
@@ -352,8 +352,8 @@ wire_destroy(struct wire **out, int linger_ms)
     }
     wait_for_callers(wire, linger_ms);
     wire_frames_free(wire);
-    close_bound(wire->router, wire->accepted[0]);
-    close_bound(wire->pull, wire->accepted[1]);
+    close_bound(wire->router, wire->accepted[GUARD_CONTROL]);
+    close_bound(wire->pull, wire->accepted[GUARD_BULK]);
     if (wire->bulk_ctx)
         zmq_ctx_term(wire->bulk_ctx); /* waits for the free functions of all zero-copy sends */
     if (wire->control_ctx)

@@ -1,7 +1,8 @@
 #!/bin/bash
 # test_division.sh - mesh.division: three nodes, of which one takes 20 ms longer for each step (failpoint build). With
-# `even` each has four of twelve shards all the time, and nobody is left out; with `speed` the slow one soon has less, or nothing. Where a node
-# kept more because the others were not heard for a moment, the shares are equal again two steps later. One hash.
+# `even` each has four of twelve shards all the time, and nobody is left out; with `speed` the slow one soon has less,
+# or nothing. Where a node kept more because the others were not heard for a moment, the shares are equal again two
+# steps later. One hash.
 . "$(dirname "$0")/../support/process.sh"
 MESHNODE=$FAILNODE
 SLOW="env MESHNODE_FAIL=compute:1+:sleep=20"

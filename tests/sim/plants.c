@@ -118,7 +118,7 @@ static const struct plant plants_gossip[] = {
     {"who joins push-sum begins with weight 1", MUTANT_GOSSIP_WEIGHT, 400, 0, NULL},
     {"a mean goes on after the plan has changed", MUTANT_GOSSIP_MEAN, 4000, 0, NULL},
     {"checksums of flows are not compared", MUTANT_GOSSIP_CHECK, 4000, 0, NULL},
-    {"what was sent to a former process is taken", MUTANT_GOSSIP_GHOST, 15000, 0, NULL},
+    {"what was sent to a former process is taken", MUTANT_GOSSIP_GHOST, 30000, 0, NULL},
     {"a checkpoint does not wait for the others to rest", MUTANT_GOSSIP_REST, 100, 0, NULL},
     {"who does not answer is waited for", MUTANT_GOSSIP_PATIENCE, 100, 0, NULL},
     {"who joined with weight 0 goes on where nobody has a model", MUTANT_GOSSIP_EMPTY, 4000, 0,
