@@ -36,6 +36,15 @@ divergence_agreed(struct divergence *d, uint64_t round)
 
 /* --- What the others say ---------------------------------------------------------------------- */
 
+/* Is it from before a member of our plan went back and computed again? Since then it has had our state. If it goes back
+ * now, the plan ends. */
+static bool
+is_late(const struct core *core, int i, uint64_t round, uint64_t hash)
+{
+    return core->plan.active && plan_member(&core->plan, i) &&
+           hash != divergence_past(core, round) && round + 1 < core->divergence.of[i].same;
+}
+
 /* A difference stays until the same or a later round is the same, or an earlier one differs, too: one that goes back
  * does not say which of us was right. */
 static void
@@ -43,7 +52,7 @@ note(struct divergence *d, const struct core *core, int i, uint64_t round, uint6
 {
     struct divergence_peer *its = &d->of[i];
     uint64_t ours = round <= core->round ? divergence_past(core, round) : 0;
-    if (its->apart || ours == 0)
+    if (its->apart || ours == 0 || is_late(core, i, round, hash))
         return;
     if (hash == ours) {
         divergence_agreed(d, round);

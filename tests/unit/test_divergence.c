@@ -66,6 +66,40 @@ the_odd_one_of_three_is_left_out(void **state)
     lone_destroy(&lone);
 }
 
+static unsigned
+members(const struct lone *lone)
+{
+    struct core_stats stats;
+    core_stats(lone->core, &stats);
+    return stats.members;
+}
+
+/* A heartbeat from before node 7 went back and computed again comes after newer ones. */
+static void
+what_a_member_of_the_plan_said_long_ago_does_not_count(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    for (; lone->round < 3; lone_train(lone))
+        lone_run(lone, 1);
+    lone_meet(lone, 7);
+    tell(lone, 7, lone->round + 1, 78 + lone->round); /* a round ahead: the plan is held for it */
+    lone_train(lone);
+    lone_train(lone);
+    lone_run(lone, 10);
+    assert_int_equal(members(lone), 2);
+    tell(lone, 7, 1, 66);
+    assert_int_equal(members(lone), 2);
+    struct proto_msg drop = {
+        .type = PROTO_ABORT,
+        .abort = {.plan_hash = proto_plan_hash(&lone_sent(lone, 7, PROTO_PLAN)->msg.plan)}};
+    lone_say(lone, 7, &drop); /* no member any more */
+    tell(lone, 7, 1, 66);
+    lone_run(lone, 2 * DIVERGENCE_GRACE_US / 1000);
+    assert_int_equal(lone_logged(lone, "have different weights"), 1);
+    lone_destroy(&lone);
+}
+
 static void
 who_is_outvoted_goes_back(void **state)
 {
@@ -186,14 +220,6 @@ who_follows_with_a_wrong_state_goes_back(void **state)
     tell_past(lone, 15 - first, 66);
     assert_true(lone->back);
     lone_destroy(&lone);
-}
-
-static unsigned
-members(const struct lone *lone)
-{
-    struct core_stats stats;
-    core_stats(lone->core, &stats);
-    return stats.members;
 }
 
 /* A plan of three. 7 and 8 do not hear node 5 any more, and 7 drops the plan: nobody knows whose state is wrong, it may
@@ -507,6 +533,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_odd_one_of_three_is_left_out),
+        cmocka_unit_test(what_a_member_of_the_plan_said_long_ago_does_not_count),
         cmocka_unit_test(who_is_outvoted_goes_back),
         cmocka_unit_test(the_vote_does_not_wait_for_ever),
         cmocka_unit_test(two_who_differ_again_and_again_part),
