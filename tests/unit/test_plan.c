@@ -205,33 +205,35 @@ a_newcomer_makes_the_leader_hold_and_gets_in(void **state)
     lone_destroy(&lone);
 }
 
-/* Trains by rounds of 1 ms, while node 7 rests so many rounds behind, until this node stands still, or for so long. */
+enum { TICK_MS = CORE_TICK_US / 1000 };
+
+/* Trains by rounds of one tick, while node 7 rests 100 rounds behind, until this node stands still for it. */
 static void
-train_ahead_of(struct lone *lone, unsigned ms, uint64_t lag)
+train_ahead(struct lone *lone)
 {
-    for (unsigned t = 0; t < ms && lone->compute; t++) {
-        if (t % 50 == 0)
-            lone_beat(lone, 7, lone->round > lag ? lone->round - lag : 0, true);
+    for (unsigned ms = 0; ms < 2 * PLAN_CHASE_US / 1000 && lone->compute; ms += TICK_MS) {
+        if (ms % 50 == 0)
+            lone_beat(lone, 7, lone->round - 100, true);
         lone_train(lone);
-        lone_run(lone, 1);
+        lone_run(lone, TICK_MS);
     }
+    assert_false(lone->compute);
 }
 
-/* For how many milliseconds does node 5 stand still for node 7, which comes nearer by a round in each of `steps` of 50? */
+/* For how long does node 5 stand still for node 7, which comes a round nearer every 50 ms, so many times? */
 static unsigned
 stands_still_ms(unsigned steps)
 {
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    for (lone_run(lone, 1000); lone->round < 100; lone_run(lone, TICK_MS))
+        lone_train(lone);
     lone_meet(lone, 7);
+    train_ahead(lone);
     unsigned ms = 0;
-    lone_run(lone, 1000);
-    assert_true(lone->compute);
-    train_ahead_of(lone, 1000, 100);
-    assert_false(lone->compute);
-    for (uint64_t at = lone->round - 100; !lone->compute && ms < 1000; ms++) {
+    for (uint64_t at = lone->round - 100; !lone->compute && ms < 1000; ms += TICK_MS) {
         if (ms % 50 == 0)
             lone_beat(lone, 7, ms / 50 < steps ? ++at : at, true);
-        lone_run(lone, 1);
+        lone_run(lone, TICK_MS);
     }
     lone_destroy(&lone);
     return ms;
@@ -241,9 +243,9 @@ static void
 where_rounds_are_short_the_mesh_stands_still_while_a_follower_comes_nearer(void **state)
 {
     (void)state;
-    assert_in_range(stands_still_ms(0), 140, 160);
-    assert_in_range(stands_still_ms(2), 190, 210);
-    assert_in_range(stands_still_ms(20), 290, 310);
+    assert_in_range(stands_still_ms(0), 130, 160);
+    assert_in_range(stands_still_ms(2), 180, 220);
+    assert_in_range(stands_still_ms(20), 280, 310);
 }
 
 static void
