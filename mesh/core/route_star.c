@@ -1,7 +1,8 @@
 /* route_star.c - a bucket is cut into ranges, each with a server among the members (servers.h). All others send their
  * contribution to a range to its server; it adds them as they come, straight from the received frame, and sends the
- * total to all as soon as it has the last one. So ranges follow one another like cars: while one is summed, others are
- * on their way in both directions.
+ * total to all as soon as it has the last one. A member has STAR_WINDOW contributions to a server under way: each total
+ * that comes back lets it send one more. So while one range is summed, others are on their way in both directions, but
+ * what is summed is in the server's caches, and a line that several send to has little to queue.
  *
  *     member     REDUCE, to the server of the range:    own contribution, hop h
  *     server     GATHER, to all others:                 total of all members, hop h
@@ -20,6 +21,8 @@
 
 #include "mesh/core/collective_internal.h"
 #include "proto/bits.h"
+
+enum { STAR_WINDOW = 2 /* contributions under way from a member to a server, of a bucket */ };
 
 static const struct cut *
 cut_of(const struct collective *c, size_t bucket)
@@ -66,24 +69,41 @@ range_from(const struct collective *c, const struct cut *cut, unsigned owner, si
     return r;
 }
 
-/* One range to each server, beginning with the next rank, then the second range to each, and so on: no two members send to
- * one server at a time, and all contributions to a range come at about the same time, while its sum is in the cache. */
+/* The range that comes `many` after r among those of its server; the number of ranges: none. */
+static size_t
+range_after(const struct collective *c, const struct cut *cut, size_t r, unsigned many)
+{
+    unsigned owner = c->ranges[cut->range + r].owner;
+    for (; many > 0 && r < cut->by.count; many--)
+        r = range_from(c, cut, owner, r + 1);
+    return r;
+}
+
+/* The first ranges of each server, one of each, beginning with the next rank, then another of each: no two members send
+ * to one server at a time, and all contributions to a range come at about the same time. */
 static void
 send(struct collective *c, size_t bucket)
 {
     const struct cut *cut = cut_of(c, bucket);
     size_t next[PROTO_PEERS_MAX] = {0};
-    for (bool any = true; any;) {
-        any = false;
+    for (unsigned w = 0; w < STAR_WINDOW; w++)
         for (unsigned k = 1; k < c->n; k++) {
             unsigned owner = (c->rank + k) % c->n;
             size_t r = range_from(c, cut, owner, next[owner]);
             next[owner] = r + 1;
             if (r < cut->by.count)
                 send_range(c, bucket, r);
-            any = any || r < cut->by.count;
         }
-    }
+}
+
+/* A total came from its server: it may have one more contribution. */
+static void
+send_next(struct collective *c, size_t bucket, size_t r)
+{
+    const struct cut *cut = cut_of(c, bucket);
+    size_t next = range_after(c, cut, r, STAR_WINDOW);
+    if (next < cut->by.count)
+        send_range(c, bucket, next);
 }
 
 /* The net of ranges: which one is this? NULL if it is none. */
@@ -249,6 +269,7 @@ take_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from
         return bad(c, "wrong checksum", chunk);
     range->final = true;
     lane_count(c, &c->lanes[chunk->bucket]);
+    send_next(c, chunk->bucket, (size_t)(range - c->ranges) - cut_of(c, chunk->bucket)->range);
     return VERDICT_DONE;
 }
 

@@ -92,14 +92,22 @@ cut_by(const struct core_bucket *bucket, uint32_t chunk_elems, uint64_t elems)
     return cut;
 }
 
-/* Each part has as many ranges as it takes for none to be longer than a chunk. */
+static uint32_t
+half_of(uint32_t elems)
+{
+    return (elems + 1) / 2;
+}
+
+/* A part that is longer than a chunk has as many ranges as it takes for none to be longer than half a chunk: then its server
+ * sums one of them in its caches while others are on their way. */
 struct servers_cut
 servers_cut(const struct core_bucket *bucket, uint32_t chunk_elems, const struct proto_plan *plan)
 {
     assert(chunk_elems > 0);
     uint64_t parts = parts_of(plan, coding_bytes(PROTO_CODING_RAW, bucket->count));
     uint64_t part = (bucket->count + bucket->first % CHECK_LANES + parts - 1) / parts;
-    uint64_t each = (part + chunk_elems - 1) / chunk_elems;
+    uint64_t most = part > chunk_elems ? half_of(chunk_elems) : chunk_elems;
+    uint64_t each = (part + most - 1) / most;
     return cut_by(bucket, chunk_elems, each ? (part + each - 1) / each : 0);
 }
 
@@ -107,7 +115,7 @@ servers_cut(const struct core_bucket *bucket, uint32_t chunk_elems, const struct
 size_t
 servers_ranges_max(const struct core_bucket *bucket, uint32_t chunk_elems)
 {
-    uint64_t part = bucket->count / SERVERS_PARTS_MAX, half = chunk_elems / 2;
+    uint64_t part = bucket->count / SERVERS_PARTS_MAX, half = half_of(half_of(chunk_elems));
     return cut_by(bucket, chunk_elems, part < half ? part : half).count;
 }
 

@@ -1,6 +1,7 @@
 /* servers.h - elected servers: which members sum which ranges of a bucket. The leader decides it, the plan carries it.
  *
- * A bucket that servers sum is cut into *ranges*, as few as give each server its share: messages have a price. Each
+ * A bucket that servers sum is cut into *ranges*: as few as give each server its share, as messages have a price; but
+ * where a share is longer than a chunk, none is longer than half of one, so that a server sums in its caches. Each
  * range belongs to one server by weighted rendezvous hashing (Thaler and Ravishankar, IEEE/ACM Trans. Netw. 1998): a
  * server draws `weight` numbers from the range, its own id and a counter, and the highest number of all servers wins.
  * But no server gets more ranges of a bucket than its share by weight, rounded up: the ranges are given away in their
