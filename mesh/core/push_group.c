@@ -205,6 +205,17 @@ invited(const struct push *push, const struct core *core)
     return false;
 }
 
+/* How many nodes are here: those who hear one another, and those with another history, whom no group of ours can have. */
+static size_t
+here(const struct push *push, const struct core *core, const struct choice *choice)
+{
+    size_t count = choice->n;
+    for (int i = 0; i < core->peers.high; i++)
+        count += counts(push, core, i) &&
+                 !one_history(standing_of(push, core, -1), standing_of(push, core, i));
+    return count;
+}
+
 static bool
 gathered(const struct push *push, const struct core *core, const struct choice *choice)
 {
@@ -214,7 +225,7 @@ gathered(const struct push *push, const struct core *core, const struct choice *
     if (push->groups > 0)
         return true;
     if (core->config.peers_min > 1)
-        return choice->n >= core->config.peers_min;
+        return here(push, core, choice) >= core->config.peers_min;
     bool quiet = choice->n > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US;
     return quiet || awake_since(core->awake, core->started_at) >= core->config.gather_us;
 }
@@ -402,11 +413,10 @@ yields_to(const struct push *push, const struct core *core, int i)
     const struct proto_claim *said = &push->of[i].said;
     uint64_t ours = push_set_count(&push->leases.done);
     if (!counts(push, core, i) || !said->leads || said->base == 0 || said->final_hash != 0 ||
-        one_history(standing_of(push, core, -1), standing_of(push, core, i)))
+        one_history(standing_of(push, core, -1), standing_of(push, core, i)) ||
+        was_in(push, said->base))
         return false;
-    if (was_in(push, said->base))
-        return false;
-    if (push->base != 0 && was_with(push, core, i))
+    if (went_on_serving(push, core, i))
         return true;
     return said->tickets > ours ||
            (said->tickets == ours && core->peers.peers[i].node.id < core->config.self.id);

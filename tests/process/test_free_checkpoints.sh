@@ -1,7 +1,7 @@
 #!/bin/bash
-# test_free_checkpoints.sh - checkpoints of the ways to train that do not wait: all nodes of a mesh are killed at once, all
-# but one come back and go on from the newest checkpoint, and a replay of both lives gives the model; train.from takes what
-# such a run left; what does not fit is refused in one line.
+# test_free_checkpoints.sh - checkpoints of the ways to train that do not wait: all nodes of a mesh are killed at once, two
+# come back with different checkpoints and one with none, they go on from the newest, and a replay of both lives gives the
+# model; train.from takes what such a run left; what does not fit is refused in one line.
 . "$(dirname "$0")/../support/process.sh"
 
 write_job "$WORK/job.yaml" 60 "checkpoint_every: 4"
@@ -39,6 +39,7 @@ killed_whole() { # WAY OPTION ...: nodes WAY-a, b, c are killed at once; a and b
         wait "${PID[$name]}" 2>/dev/null
         [ ! -e "$WORK/$name/result.json" ] || fail "$way: $name was done before it was killed"
     done
+    [ "$(newest $a)" != "$(newest $b)" ] || rm -r "$WORK/$b/checkpoint-$(newest $b)" # they go on from different ones
     newest=$(printf '%s\n' "$(newest $a)" "$(newest $b)" | sort -n | tail -n 1)
     rm "$WORK/$c"/checkpoint-* # its disk is lost, its journal is not
     for name in $a $b $c; do

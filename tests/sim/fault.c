@@ -345,6 +345,21 @@ deadline_set(struct sim *sim)
     p->deadline_us = from_us + 2 * round_us * p->rounds + grace_us;
 }
 
+/* All were lost at once. Some come back, with or without their disks, and wait for one another. */
+static void
+come_back_together(struct sim *sim)
+{
+    struct sim_profile *p = &sim->profile;
+    uint64_t bits = mix64_pair(sim->seed, 37);
+    unsigned come = (unsigned)(bits % (UINT64_C(1) << p->nodes)) | 1;
+    if (running(sim) > 0 || p->cuts_stay || p->leave || p->stranger < p->nodes || bits >> 63)
+        return;
+    p->peers_min = (unsigned)__builtin_popcount(come);
+    for (unsigned i = 0; i < p->nodes; i++)
+        if (come >> i & 1)
+            shell_boot(sim, i, bits >> (16 + i) & 1);
+}
+
 /* From here on the network is reliable (cuts may stay) and who is down may come back once. */
 void
 fault_over(struct sim *sim)
@@ -363,6 +378,7 @@ fault_over(struct sim *sim)
         for (unsigned a = 0; a < n; a++)
             for (unsigned b = 0; b < n; b++)
                 sim->cut[a][b] = often(sim, 3);
+    come_back_together(sim);
     for (unsigned i = 0; i < n; i++) {
         sim->nodes[i].bits_per_s = 0;
         if (!sim->nodes[i].up && (i == 0 || rand_bool(&sim->rand)))
