@@ -193,7 +193,7 @@ counts(const struct core *core, int i)
 
 /* Nobody is wrong when sums are inexact: of two states the one of more nodes is kept, or that of the smaller hash. */
 static bool
-is_kept(const struct core *core, const struct count *count)
+keeps_inexact(const struct core *core, const struct count *count)
 {
     bool kept = true;
     for (int i = 0; i < core->peers.high; i++) {
@@ -207,6 +207,12 @@ is_kept(const struct core *core, const struct count *count)
     return kept;
 }
 
+static bool
+is_kept(const struct core *core, const struct count *count)
+{
+    return core->config.inexact ? keeps_inexact(core, count) : count->theirs < count->ours;
+}
+
 /* Is what it had still to be heard? How far it is, its last heartbeat does not say: that may be many rounds old. */
 static bool
 silent(const struct core *core, int i)
@@ -216,14 +222,14 @@ silent(const struct core *core, int i)
            !core->divergence.of[i].apart;
 }
 
-/* Where the dispute is about, and since when: see divergence.h. */
+/* Where the first dispute from round `from` on is about, and since when: see divergence.h. */
 static struct count
-dispute(const struct core *core)
+dispute(const struct core *core, uint64_t from)
 {
     struct count count = {.round = UINT64_MAX, .origin = UINT64_MAX, .all = true};
     for (int i = 0; i < core->peers.high; i++) {
         const struct divergence_peer *its = &core->divergence.of[i];
-        if (!divergence_differs_from(core, i))
+        if (!divergence_differs_from(core, i) || its->round < from)
             continue;
         if (its->round < count.round)
             count.round = its->round;
@@ -245,16 +251,16 @@ opposes(const struct core *core, int i, uint64_t origin)
 }
 
 static struct count
-take_count(const struct core *core)
+take_count(const struct core *core, uint64_t from)
 {
     const struct divergence *d = &core->divergence;
-    struct count count = dispute(core);
+    struct count count = dispute(core, from);
     if (count.round == UINT64_MAX)
-        return (struct count){.round = UINT64_MAX, .ours = 1, .all = true};
+        return count;
     count.ours = is_witness(core, d->own_since, count.origin);
     for (int i = 0; i < core->peers.high; i++) {
         if (divergence_differs_from(core, i))
-            count.theirs += opposes(core, i, count.origin);
+            count.theirs += d->of[i].round >= from && opposes(core, i, count.origin);
         else if (d->of[i].same > count.round && counts(core, i))
             count.ours += is_witness(core, d->of[i].since, count.origin);
         else if (silent(core, i))
@@ -262,6 +268,17 @@ take_count(const struct core *core)
     }
     count.ours += count.ours == 0;
     count.theirs += count.theirs == 0;
+    return count;
+}
+
+/* The count at the first disputed round before which our state is not kept. Who had it before an older one does not
+ * speak for it here, and who was outvoted there does not speak against it. */
+static struct count
+first_open(const struct core *core)
+{
+    struct count count = take_count(core, 0);
+    while (count.round < UINT64_MAX && is_kept(core, &count))
+        count = take_count(core, count.round + 1);
     return count;
 }
 
@@ -280,11 +297,12 @@ say(const struct core *core, int i, const char *verdict)
              (unsigned long long)divergence_past(core, its->round));
 }
 
+/* Those who differ before a round below `end`. */
 static void
-outvote(struct divergence *d, const struct core *core)
+outvote(struct divergence *d, const struct core *core, uint64_t end)
 {
     for (int i = 0; i < core->peers.high; i++) {
-        if (!divergence_differs_from(core, i) || d->of[i].outvoted)
+        if (!divergence_differs_from(core, i) || d->of[i].outvoted || d->of[i].round >= end)
             continue;
         d->of[i].outvoted = true;
         say(core, i, "more nodes agree with this one, which goes on without it");
@@ -316,7 +334,8 @@ go_back(struct divergence *d, const struct core *core, const struct count *count
 {
     bool tie = count->theirs == count->ours && !core->config.inexact, leaves = false;
     for (int i = 0; i < core->peers.high; i++) {
-        if (!divergence_differs_from(core, i) || (tie && parts(d, core, i)))
+        if (!divergence_differs_from(core, i) || d->of[i].round < count->round ||
+            (tie && parts(d, core, i)))
             continue;
         leaves = true;
         say(core, i,
@@ -357,10 +376,9 @@ divergence_step(struct divergence *d, const struct core *core)
     struct divergence_verdict verdict = {.back = false};
     if (!contribution_settled(&core->contribution) || core->state_hash == 0)
         return verdict;
-    struct count count = take_count(core);
-    bool kept = core->config.inexact ? is_kept(core, &count) : count.theirs < count.ours;
-    if (kept)
-        outvote(d, core);
+    struct count count = first_open(core);
+    bool kept = count.round == UINT64_MAX;
+    outvote(d, core, count.round);
     if (kept || d->since.us == 0)
         d->since = kept ? (struct awake){0} : core->awake;
     d->open = !kept;

@@ -9,7 +9,9 @@
  * trained apart in a split find a wrong state when they meet. A peer *differs* if its hash is not ours before that
  * round. A difference stays until the peer says the same as we before the same or a later round.
  *
- * One count, at the lowest round before which somebody differs: the witnesses of another state against those of ours.
+ * A count for each round before which somebody differs, the lowest first: the witnesses of another state against those
+ * of ours. Who differs before a later round speaks against us there, too. If our state wins, who differs there is
+ * outvoted, and the next round is counted without it. The first round whose count our state does not win is disputed.
  * A *witness* has computed its states itself, each from the one before, since one that both sides had (`origin`). Its
  * heartbeat says when it took a copy last. Who took one later than that says only what its donor says: all copies of a
  * side without a witness count as one. So a wrong state has one voice, that of the node where the bit flipped, however

@@ -100,6 +100,33 @@ what_a_member_of_the_plan_said_long_ago_does_not_count(void **state)
     lone_destroy(&lone);
 }
 
+/* Node 7 was wrong long ago. That 8 and 9 had our state then says nothing of a later round, before which 9 has another
+ * one. (Engine rounds, seed 6765671 of the simulator.) */
+static void
+who_agreed_long_ago_has_no_voice_in_a_later_round(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    for (; lone->round < 3; lone_train(lone))
+        lone_run(lone, 1);
+    for (unsigned id = 7; id <= 9; id++)
+        lone_meet(lone, id);
+    lone_train(lone);
+    lone_train(lone);
+    tell(lone, 8, 1, 78);
+    tell(lone, 9, 1, 78);
+    tell(lone, 7, 1, 66);
+    assert_int_equal(lone_logged(lone, "more nodes agree with this one"), 1);
+    tell(lone, 9, lone->round, 67); /* one against one: what has 8 before that round? */
+    assert_int_equal(lone_logged(lone, "more nodes agree with this one"), 1);
+    assert_false(lone->back);
+    lone_run(lone, DIVERGENCE_GRACE_US / 1000 + 20);
+    lone_train(lone); /* it finishes what it is at */
+    lone_run(lone, 1);
+    assert_true(lone_logged(lone, "so both go back") > 0);
+    lone_destroy(&lone);
+}
+
 static void
 who_is_outvoted_goes_back(void **state)
 {
@@ -534,6 +561,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_odd_one_of_three_is_left_out),
         cmocka_unit_test(what_a_member_of_the_plan_said_long_ago_does_not_count),
+        cmocka_unit_test(who_agreed_long_ago_has_no_voice_in_a_later_round),
         cmocka_unit_test(who_is_outvoted_goes_back),
         cmocka_unit_test(the_vote_does_not_wait_for_ever),
         cmocka_unit_test(two_who_differ_again_and_again_part),
