@@ -345,6 +345,16 @@ deadline_set(struct sim *sim)
     p->deadline_us = from_us + 2 * round_us * p->rounds + grace_us;
 }
 
+/* Has a node another address than at first, where the others would look for it? */
+static bool
+moved(const struct sim *sim)
+{
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        if (sim->address[i] != i)
+            return true;
+    return false;
+}
+
 /* All were lost at once. Some come back, with or without their disks, and wait for one another. */
 static void
 come_back_together(struct sim *sim)
@@ -352,7 +362,8 @@ come_back_together(struct sim *sim)
     struct sim_profile *p = &sim->profile;
     uint64_t bits = mix64_pair(sim->seed, 37);
     unsigned come = (unsigned)(bits % (UINT64_C(1) << p->nodes)) | 1;
-    if (running(sim) > 0 || p->cuts_stay || p->leave || p->stranger < p->nodes || bits >> 63)
+    if (running(sim) > 0 || moved(sim) || p->cuts_stay || p->leave || p->stranger < p->nodes ||
+        bits >> 63)
         return;
     p->peers_min = (unsigned)__builtin_popcount(come);
     for (unsigned i = 0; i < p->nodes; i++)
