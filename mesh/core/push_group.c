@@ -136,17 +136,24 @@ push_group_bulk(const struct push *push, const struct core *core, unsigned rank,
 
 /* --- Choosing ------------------------------------------------------------------------------------- */
 
+/* Has peers[i] another history than a chosen one? */
+static bool
+parts(const struct push *push, const struct core *core, const struct choice *choice, int i)
+{
+    for (size_t k = 0; k < choice->n; k++)
+        if (!one_history(standing_of(push, core, choice->peer[k]), standing_of(push, core, i)))
+            return true;
+    return false;
+}
+
 /* Do all chosen ones and peers[i] hear one another, and have one history? */
 static bool
 fits(const struct push *push, const struct core *core, const struct choice *choice, int i)
 {
-    for (size_t k = 0; k < choice->n; k++) {
-        int j = choice->peer[k];
-        if ((j >= 0 && !view_mutual(core, j, i)) ||
-            !one_history(standing_of(push, core, j), standing_of(push, core, i)))
+    for (size_t k = 0; k < choice->n; k++)
+        if (choice->peer[k] >= 0 && !view_mutual(core, choice->peer[k], i))
             return false;
-    }
-    return true;
+    return !parts(push, core, choice, i);
 }
 
 static void
@@ -205,29 +212,21 @@ invited(const struct push *push, const struct core *core)
     return false;
 }
 
-/* How many nodes are here: those who hear one another, and those with another history, whom no group of ours can have. */
-static size_t
-here(const struct push *push, const struct core *core, const struct choice *choice)
-{
-    size_t count = choice->n;
-    for (int i = 0; i < core->peers.high; i++)
-        count += counts(push, core, i) &&
-                 !one_history(standing_of(push, core, -1), standing_of(push, core, i));
-    return count;
-}
-
 static bool
 gathered(const struct push *push, const struct core *core, const struct choice *choice)
 {
+    size_t here = choice->n; /* who hear one another, and those whom no group can have with them */
+    for (int i = 0; i < core->peers.high; i++)
+        here += counts(push, core, i) && parts(push, core, choice, i);
     if (push->base == 0 && push->forgot_at.us &&
         !awake_reached(core->awake, awake_after(push->forgot_at, PUSH_LEAVE_US)))
         return false; /* those whose history stays will let it in */
     if (push->groups > 0)
         return true;
     if (core->config.peers_min > 1)
-        return here(push, core, choice) >= core->config.peers_min;
-    bool quiet = choice->n > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US;
-    return quiet || awake_since(core->awake, core->started_at) >= core->config.gather_us;
+        return here >= core->config.peers_min;
+    return (choice->n > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US) ||
+           awake_since(core->awake, core->started_at) >= core->config.gather_us;
 }
 
 /* --- Making a group ------------------------------------------------------------------------------- */

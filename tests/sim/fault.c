@@ -362,8 +362,8 @@ come_back_together(struct sim *sim)
     struct sim_profile *p = &sim->profile;
     uint64_t bits = mix64_pair(sim->seed, 37);
     unsigned come = (unsigned)(bits % (UINT64_C(1) << p->nodes)) | 1;
-    if (running(sim) > 0 || moved(sim) || p->cuts_stay || p->leave || p->stranger < p->nodes ||
-        bits >> 63)
+    if (running(sim) > 0 || moved(sim) || p->cuts_stay || p->leave || p->ends ||
+        p->stranger < p->nodes || bits >> 63)
         return;
     p->peers_min = (unsigned)__builtin_popcount(come);
     for (unsigned i = 0; i < p->nodes; i++)
