@@ -355,15 +355,14 @@ moved(const struct sim *sim)
     return false;
 }
 
-/* All were lost at once. Some come back, with or without their disks, and wait for one another. */
+/* Some come back, with or without their disks. */
 static void
 come_back_together(struct sim *sim)
 {
     struct sim_profile *p = &sim->profile;
     uint64_t bits = mix64_pair(sim->seed, 37);
     unsigned come = (unsigned)(bits % (UINT64_C(1) << p->nodes)) | 1;
-    if (running(sim) > 0 || moved(sim) || p->cuts_stay || p->leave || p->ends ||
-        p->stranger < p->nodes || bits >> 63)
+    if (!p->gathers || running(sim) > 0 || moved(sim))
         return;
     p->peers_min = (unsigned)__builtin_popcount(come);
     for (unsigned i = 0; i < p->nodes; i++)

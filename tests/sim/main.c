@@ -226,7 +226,7 @@ static const struct found {
     {"push", 4233},      {"push", 6403},      {"push", 1010833},   {"push", 1022576},
     {"push", 1024390},   {"push", 1025931},   {"push", 1031590},   {"push", 1045208},
     {"push", 1054164},   {"gossip", 2000539}, {"gossip", 2001539}, {"gossip", 2022723},
-    {"gossip", 2032494}, {"gossip", 2038439}, {"gossip", 2133698},  {"push", 657},
+    {"gossip", 2032494}, {"gossip", 2038439}, {"gossip", 2133698},  {"push", 1324},
     {"rounds", 6608945}, {"rounds", 6765671},
 };
 

@@ -441,6 +441,7 @@ begin(struct sim *sim)
         push->hangs_after = (unsigned)pick(sim, 10);
         push->hangs_us = pick(sim, 2) ? UINT64_MAX : 3000000 + pick(sim, 3000000);
     }
+    p->gathers = bits >> 41 & 1;
     sim_push_end_plan(sim);
     bool crashed = push->end != 0,
          starves = push->single && !push->power && !push->end && pick(sim, 3) == 0;

@@ -18,7 +18,7 @@ sim_push_end_plan(struct sim *sim)
         return;
     push->end = all ? (1u << nodes) - 1 : 1u << bits / 32 % nodes;
     push->end_calm = push->single;
-    sim->profile.ends = true;
+    sim->profile.gathers = false;
     push->end_ticket = bits / 256 % push->config.tickets;
 }
 

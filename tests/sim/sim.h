@@ -105,7 +105,7 @@ struct sim_profile {
     bool even;      /* as in core_config */
     bool private;   /* shards belong to nodes: private.c */
     bool leave;     /* nodes leave once finished */
-    bool ends;      /* the user ends some of them before */
+    bool gathers;   /* when all were lost at once, those who come back wait for one another */
     bool cuts_stay; /* random one-way cuts after the last fault, for ever */
     uint64_t compute_us[SIM_NODES_MAX]; /* per shard */
     uint64_t line_bits[SIM_NODES_MAX];  /* per second, either way; 0 without limit */
