@@ -90,6 +90,10 @@ struct mesh_setup {
     /* As in struct core_program; NULL: nobody knows. It is called in the same way as `log`. */
     void (*differ)(void *ctx, const char *theirs, size_t size, char *out, size_t out_size);
     void *differ_ctx;
+    /* As in struct core_program, with the mesh locked; NULL: nobody evaluates. */
+    bool (*scored)(void *ctx, struct proto_score *out);
+    void (*hear_score)(void *ctx, const struct proto_score *score);
+    void *score_ctx;
     /* May be called from any thread, one call at a time. It must not call mesh_*. */
     void (*log)(void *ctx, int level, const char *line);
     void *log_ctx;

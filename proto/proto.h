@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 8,
+    PROTO_VERSION = 9,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_NAME_MAX = 64,   /* bytes of a run name or kernel name, with the final 0 */
@@ -264,7 +264,7 @@ struct proto_replica {
     uint64_t start_id, start_incarnation, start_units;
 };
 
-/* One shard of the test part. node/train/gossip_score.h says which evaluations there are. */
+/* One shard of the test part. node/train/scores.h says which evaluations there are. */
 struct proto_score {
     uint64_t evaluation;
     uint16_t shard;
@@ -329,9 +329,6 @@ struct proto_claim {
     uint64_t cut, saved;
     uint32_t
         compute_us; /* how long the sender usually computes a ticket; 0: it has computed none */
-    /* The newest evaluation that the sender knows of: before which step (0: none), and what came out, as the bits of
-     * two doubles. For people: nothing depends on it. */
-    uint64_t scored, loss, accuracy;
 };
 
 struct proto_seat {

@@ -104,8 +104,7 @@ event_end(struct core *core)
 static void
 core_finish(struct core *core)
 {
-    if (!core->finished)
-        core->finished = core->engine->may_end(core);
+    core->finished = core->finished || core->engine->may_end(core);
 }
 
 /* peers[i] is suspected, or its session has ended. */
@@ -253,10 +252,9 @@ on_job(struct core *core, int from, const void *body, size_t body_size)
     }
     const char *text = core->config.job;
     struct proto_msg msg = {.type = PROTO_JOB};
-    const struct peer *peer = &core->peers.peers[from];
-    if (text && peer->state == PEER_UP)
-        core->config.wire->send(core->config.wire_ctx, (unsigned)peer->link, &msg, text,
-                                strlen(text));
+    if (text && core->peers.peers[from].state == PEER_UP)
+        core->config.wire->send(core->config.wire_ctx, (unsigned)core->peers.peers[from].link, &msg,
+                                text, strlen(text));
 }
 
 static void
@@ -305,6 +303,9 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         news = heartbeat_take(&core->view, core, i, &msg->heartbeat);
         if (core->engine->beat)
             core->engine->beat(core, i, &news);
+        break;
+    case PROTO_SCORE:
+        heartbeat_score(core, &msg->score);
         break;
     case PROTO_WANT:
         if (core->engine->equal_states)

@@ -88,6 +88,10 @@ struct core_program {
     /* A peer wants this page of our checkpoint of `step`. Returns false when we have no checkpoints. Else
      * core_on_page answers at any later time, with any result; until then no other page is asked for. */
     bool (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
+    /* What a shard of the test part came to here, for all others; false: there is no more. And what another node says of
+     * one; the shard is one of the job. NULL: nobody evaluates. */
+    bool (*scored)(void *ctx, struct proto_score *out);
+    void (*hear_score)(void *ctx, const struct proto_score *score);
     /* One line for a person: refused peers, deaths, plans. level is as in syslog: 3 error, 4 warning, 6 info, 7
      * debug. */
     void (*log)(void *ctx, int level, const char *line);

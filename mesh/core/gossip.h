@@ -63,7 +63,6 @@ enum {
     GOSSIP_OUT_US = 1000000,      /* first for so long, */
     GOSSIP_OUT_MAX_US = 60000000, /* then for twice the time, and so on */
     GOSSIP_STARTS = 128,          /* starts of nodes whose counts are remembered */
-    GOSSIP_SCORES = 8,            /* of this node are told at a time, at most */
     GOSSIP_HUNG_US = 2000000,     /* a member computes for so long, beside four steps: it hangs */
     GOSSIP_CUT_MAX_US = 60000000, /* who does not come to rest in this time goes without, */
     GOSSIP_END_US = 4000000,      /* and who is told to end, in this time; */
@@ -137,10 +136,6 @@ struct gossip_trainer {
     void (*save)(void *ctx, const struct gossip_saved *saved);
     /* After core_on_interrupt: this node may end. NULL: it always may. */
     void (*ended)(void *ctx);
-    /* What this node's evaluations came to, for all others; false: there is no more. And what those of another node
-     * did; the shard is one of the job. NULL: nobody evaluates. */
-    bool (*scored)(void *ctx, struct proto_score *out);
-    void (*hear_score)(void *ctx, const struct proto_score *score);
 };
 
 struct gossip_config {

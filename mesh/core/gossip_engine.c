@@ -146,10 +146,6 @@ on_message(struct core *core, int i, const struct proto_msg *msg)
     struct gossip *g = core->gossip;
     if (msg->type == PROTO_REPLICA)
         on_replica(g, core, i, &msg->replica);
-    const struct gossip_config *config = core->config.gossip;
-    if (msg->type == PROTO_SCORE && config->trainer->hear_score &&
-        msg->score.shard < core->config.shards)
-        config->trainer->hear_score(config->trainer_ctx, &msg->score);
     if (msg->type == PROTO_PLAN && gossip_plan_on_plan(g, core, i, &msg->plan)) {
         g->stage = g->stage == GOSSIP_NEW ? GOSSIP_TRAINING : g->stage;
         gossip_plan_changed(g, core);
@@ -255,18 +251,6 @@ sayable(uint64_t count)
 }
 
 static void
-tell_scores(const struct core *core)
-{
-    const struct gossip_config *config = core->config.gossip;
-    struct proto_msg msg = {.type = PROTO_SCORE};
-    for (int k = 0; k < GOSSIP_SCORES && config->trainer->scored; k++) {
-        if (!config->trainer->scored(config->trainer_ctx, &msg.score))
-            return;
-        peers_send_all(core, &msg);
-    }
-}
-
-static void
 on_beat_out(const struct core *core, struct proto_heartbeat *beat)
 {
     struct gossip *g = core->gossip;
@@ -295,7 +279,6 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
     g->told_saved = g->saved;
     g->told_without = g->without;
     peers_send_all(core, &msg);
-    tell_scores(core);
 }
 
 static bool

@@ -5,6 +5,8 @@
 
 #include "mesh/core/internal.h"
 
+enum { SCORES = 8 /* are told at a time, at most */ };
+
 /* Again and again: who is asked may have been killed, or may not have had our HELLO yet. */
 static void
 ask_for_job(const struct core *core)
@@ -13,6 +15,27 @@ ask_for_job(const struct core *core)
     for (int i = 0; i < core->peers.high; i++)
         if (core->peers.peers[i].state == PEER_UP)
             peers_send(core, i, &ask);
+}
+
+/* What this node's evaluations came to. */
+static void
+tell_scores(const struct core *core)
+{
+    const struct core_program *program = core->config.program;
+    struct proto_msg msg = {.type = PROTO_SCORE};
+    for (int k = 0; k < SCORES && program->scored; k++) {
+        if (!program->scored(core->config.program_ctx, &msg.score))
+            return;
+        peers_send_all(core, &msg);
+    }
+}
+
+void
+heartbeat_score(const struct core *core, const struct proto_score *score)
+{
+    const struct core_program *program = core->config.program;
+    if (program->hear_score && score->shard < core->config.shards)
+        program->hear_score(core->config.program_ctx, score);
 }
 
 void
@@ -36,6 +59,7 @@ heartbeat_send(struct view *view, const struct core *core, const struct proto_he
                 (struct proto_hearing){peer->node, core->straggler.of[i].lag.us};
     }
     peers_send_all(core, &msg);
+    tell_scores(core);
 }
 
 bool

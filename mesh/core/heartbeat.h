@@ -39,6 +39,8 @@ enum heartbeat_verdict {
 
 /* Sends a heartbeat to all peers now. A node without a job asks for one instead. */
 void heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat);
+/* A peer tells what an evaluation came to: the program hears of it. Heartbeats bring what this node has to tell. */
+void heartbeat_score(const struct core *core, const struct proto_score *score);
 /* A message of peers[i] came. Returns true if it was suspected. */
 bool heartbeat_heard(struct view *view, const struct core *core, int i);
 struct heartbeat_news heartbeat_take(struct view *view, const struct core *core, int i,

@@ -70,10 +70,6 @@ end(struct core *core)
 static void
 claim(struct push *push, const struct core *core)
 {
-    const struct push_trainer *trainer = push->config.trainer;
-    struct push_score score = {0};
-    if (trainer->scored)
-        score = trainer->scored(push->config.trainer_ctx);
     struct proto_msg msg = {.type = PROTO_CLAIM,
                             .claim = {.group_hash = push->group_hash,
                                       .base = push->base,
@@ -86,10 +82,7 @@ claim(struct push *push, const struct core *core)
                                       .saved = push->saved,
                                       .compute_us = push->compute_us < UINT32_MAX
                                                         ? (uint32_t)push->compute_us
-                                                        : UINT32_MAX,
-                                      .scored = score.step,
-                                      .loss = score.loss,
-                                      .accuracy = score.accuracy}};
+                                                        : UINT32_MAX}};
     push->claim_at = wall_after(core->now, CORE_HEARTBEAT_US);
     peers_send_all(core, &msg);
 }

@@ -119,11 +119,6 @@ push_first_history(unsigned range)
     return mix64(range);
 }
 
-/* What came out of an evaluation before a step: bits of doubles, from anybody. */
-struct push_score {
-    uint64_t step, loss, accuracy; /* step 0: there was none */
-};
-
 /* Called from within core_on_*, none may call the core, and none takes long except `compute`, which only begins. */
 struct push_trainer {
     /* Compute this ticket from what was read last; then call core_on_bucket(core, now, 0). Take a copy of what was read:
@@ -152,9 +147,6 @@ struct push_trainer {
     void (*save)(void *ctx, uint64_t tickets);
     /* After core_on_interrupt: this node may end. `saved`: with what was saved last, which nothing has changed since. */
     void (*ended)(void *ctx, bool saved);
-    /* The newest evaluation that this node knows of; and what another node says of one. Both may be NULL. */
-    struct push_score (*scored)(void *ctx);
-    void (*hear_score)(void *ctx, const struct push_score *score);
     /* All ranges were read, and all tickets are in them: then call core_on_applied, done. */
     void (*finish)(void *ctx, const uint64_t *history);
 };

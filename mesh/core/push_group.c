@@ -487,9 +487,6 @@ push_group_on_claim(struct push *push, const struct core *core, int from,
     if ((of->known && claim->number <= of->said.number) || claim->counter > PUSH_COUNTER_MAX)
         return PUSH_AS_BEFORE;
     *of = (struct push_claim){true, *claim};
-    const struct push_score score = {claim->scored, claim->loss, claim->accuracy};
-    if (score.step && push->config.trainer->hear_score)
-        push->config.trainer->hear_score(push->config.trainer_ctx, &score);
     bool leader =
         push->group_hash != 0 && core_node_equal(push->group.leader, core->peers.peers[from].node);
     if (leader && claim->group_hash == push->group_hash && claim->tickets == push->config.tickets)

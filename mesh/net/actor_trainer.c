@@ -118,6 +118,21 @@ on_differ(void *ctx, const char *theirs, size_t size, char *out, size_t out_size
         mesh->setup.differ(mesh->setup.differ_ctx, theirs, size, out, out_size);
 }
 
+static bool
+on_scored(void *ctx, struct proto_score *out)
+{
+    const struct mesh *mesh = ctx;
+    return mesh->setup.scored && mesh->setup.scored(mesh->setup.score_ctx, out);
+}
+
+static void
+on_hear_score(void *ctx, const struct proto_score *score)
+{
+    const struct mesh *mesh = ctx;
+    if (mesh->setup.hear_score)
+        mesh->setup.hear_score(mesh->setup.score_ctx, score);
+}
+
 static void
 on_job_offered(void *ctx, const char *from, const char *text, size_t size)
 {
@@ -177,21 +192,6 @@ on_ended(void *ctx)
     push_task(ctx, (struct mesh_task){.kind = MESH_INTERRUPTED});
 }
 
-static bool
-on_scored(void *ctx, struct proto_score *out)
-{
-    const struct mesh *mesh = ctx;
-    return mesh->keeper && mesh->keeper->scored && mesh->keeper->scored(mesh->keeper_ctx, out);
-}
-
-static void
-on_hear_score(void *ctx, const struct proto_score *score)
-{
-    const struct mesh *mesh = ctx;
-    if (mesh->keeper && mesh->keeper->hear_score)
-        mesh->keeper->hear_score(mesh->keeper_ctx, score);
-}
-
 void
 actor_log(void *ctx, int level, const char *line)
 {
@@ -216,8 +216,6 @@ const struct gossip_trainer actor_gossip = {
     .note = on_note,
     .save = on_save,
     .ended = on_ended,
-    .scored = on_scored,
-    .hear_score = on_hear_score,
 };
 
 const struct core_program actor_program = {
@@ -225,6 +223,8 @@ const struct core_program actor_program = {
     .job_offered = on_job_offered,
     .page = on_page,
     .want = on_want,
+    .scored = on_scored,
+    .hear_score = on_hear_score,
     .log = actor_log,
 };
 

@@ -8,7 +8,6 @@
 #include <xxhash.h>
 
 #include "node/results/journal.h"
-#include "node/train/gossip_evaluate.h"
 #include "node/train/gossip_journal.h"
 #include "node/train/replica.h"
 #include "proto/clock.h"
@@ -22,7 +21,6 @@ struct gossip_run {
         from; /* hash of the parameters of the checkpoint that this run goes on from; 0: there is none */
     struct journal *journal;
     struct gossip_names names;
-    struct gossip_evaluate evaluate;
     bool told; /* that the journal cannot be written */
     /* Of a checkpoint, as in the file: `saved` points into it. */
     uint64_t *more;
@@ -59,22 +57,6 @@ on_note(void *ctx, const struct gossip_note *note)
         train_say(run, 3, "%s/%s: %s; this run cannot be replayed", run->config->out, JOURNAL_FILE,
                   strerror(-rc));
     }
-}
-
-/* --- Evaluations: the mesh is locked --------------------------------------------------------------- */
-
-static bool
-on_scored(void *ctx, struct proto_score *out)
-{
-    struct run *run = ctx;
-    return gossip_scores_tell(&run->gossip->evaluate.scores, out);
-}
-
-static void
-on_hear_score(void *ctx, const struct proto_score *score)
-{
-    struct run *run = ctx;
-    gossip_scores_hear(&run->gossip->evaluate.scores, score);
 }
 
 /* --- Checkpoints ----------------------------------------------------------------------------------- */
@@ -172,8 +154,7 @@ gossip_train_ends_later(struct run *run)
 struct gossip_config
 gossip_train_config(struct run *run)
 {
-    static const struct gossip_trainer keeper = {
-        .note = on_note, .save = on_save, .scored = on_scored, .hear_score = on_hear_score};
+    static const struct gossip_trainer keeper = {.note = on_note, .save = on_save};
     const struct config *config = run->config;
     return (struct gossip_config){
         .trainer = &keeper,
@@ -230,7 +211,7 @@ gossip_train_open(struct run *run)
     if (!gossip->replica.before || open_more(gossip, params) ||
         (gradients && open_track(gossip, params)))
         return -ENOMEM;
-    return gossip_evaluate_init(&gossip->evaluate, run);
+    return 0;
 }
 
 int
@@ -261,7 +242,6 @@ gossip_train_close(struct run *run)
     journal_close(&run->gossip->journal);
     free(run->gossip->replica.before);
     track_fini(&run->gossip->track);
-    gossip_evaluate_fini(&run->gossip->evaluate);
     free(run->gossip->more);
     free(run->gossip);
     run->gossip = NULL;
@@ -285,6 +265,38 @@ advance(struct run *run, uint64_t shards, const struct mesh_task *task)
         train_report(run, &run->event, task, hash);
 }
 
+static void
+report_means(struct run *run, const struct score_means *means, unsigned members)
+{
+    struct state_header *h = run->state.header;
+    const struct state_event event = {.evaluated = true};
+    h->evaluations++;
+    h->test_loss = means->loss;
+    h->test_accuracy = means->accuracy;
+    train_report(run, &event, &(struct mesh_task){.members = members}, 0);
+}
+
+/* The state is behind a step of this task, and that is reported. */
+static void
+evaluate_step(struct run *run, const struct mesh_task *task)
+{
+    struct score_means means;
+    if (evaluation_step(&run->evaluation, run, run->state.header->step, &means))
+        report_means(run, &means, task->members);
+}
+
+/* So many that this node's part of an evaluation takes a quarter of the steps until the next one: its neighbours never wait
+ * for more than a piece. */
+static uint64_t
+piece_rows(const struct run *run, const struct mesh_task *task)
+{
+    const struct state_job *job = &run->state.job;
+    uint64_t part = (state_epoch_steps(job) * job->rules.eval_every + 3) / 4;
+    uint64_t pieces = part < EVALUATION_PIECES ? part : EVALUATION_PIECES;
+    uint64_t mine = job->test * (uint64_t)__builtin_popcountll(task->mine) / job->shards;
+    return mine / (pieces ? pieces : 1) + 1;
+}
+
 void
 gossip_train_step(struct run *run, const struct mesh_task *task)
 {
@@ -298,7 +310,7 @@ gossip_train_step(struct run *run, const struct mesh_task *task)
         advance(run, replica_shards(replica, &step), task);
     while (!run->event.stepped);
     run->state.header->phase = STATE_TRAIN; /* evaluations are no rounds here */
-    gossip_evaluate_step(&run->gossip->evaluate, run, task);
+    evaluate_step(run, task);
     run->compute_s += clock_s() - start;
     if (run->anew)
         save_forget(run->save);
@@ -307,11 +319,21 @@ gossip_train_step(struct run *run, const struct mesh_task *task)
     work_buckets(run->work, &buckets);
     mesh_bucket(run->mesh, buckets - 1);
     start = clock_s();
-    gossip_evaluate_piece(&run->gossip->evaluate, run);
+    evaluation_piece(&run->evaluation, run, piece_rows(run, task));
     run->compute_s += clock_s() - start;
 }
 
 /* --- The end --------------------------------------------------------------------------------------- */
+
+static void
+evaluate_result(struct run *run, uint64_t result)
+{
+    struct mesh_stats stats;
+    struct score_means means = evaluation_result(&run->evaluation, run, result);
+    mesh_stats(run->mesh, &stats);
+    report_means(run, &means, stats.core.peers + 1);
+    run->state.header->best_loss = run->state.header->test_loss;
+}
 
 /* The mesh is told of the result before it is evaluated: so all agree on one at once, however long that takes. */
 void
@@ -320,7 +342,9 @@ gossip_train_finish(struct run *run)
     struct state *state = &run->state;
     const int32_t *sum = mesh_sum(run->mesh);
     uint64_t result = XXH3_64bits(sum, state->param_count * sizeof *sum) | 1;
-    gossip_evaluate_last(&run->gossip->evaluate, run);
+    struct score_means means;
+    if (evaluation_last(&run->evaluation, &means))
+        report_means(run, &means, run->peers_max);
     run->train_loss = state->header->train_loss; /* what this node's steps were like */
     replica_result(state, sum);
     run->gossip->more[CUT] = 0;
@@ -329,6 +353,6 @@ gossip_train_finish(struct run *run)
     mesh_state(run->mesh, state->block,
                &(struct core_state){.round = run->round, .hash = result, .done = true});
     if (state->job.test)
-        gossip_evaluate_result(&run->gossip->evaluate, run, result);
+        evaluate_result(run, result);
     run->hash = state_hash_anew(state, run->pool);
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "node/results/journal.h"
 #include "node/train/push_shard.h"
 #include "node/train/push_train_internal.h"
@@ -14,8 +16,6 @@
 #include "proto/bytes.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
-
-enum { EVALUATE_PIECES = 50 /* of an evaluation, at most */ };
 
 /* --- The journal ------------------------------------------------------------------------------------ */
 
@@ -68,24 +68,6 @@ forget_first(struct push_run *push)
     push->first = (struct state){.block = NULL};
 }
 
-/* `known` and `found` cross between the mesh's thread and the one that computes. */
-static void
-score_put(struct push_run *push, struct push_score *to, struct push_score score)
-{
-    pthread_mutex_lock(&push->scores);
-    *to = score;
-    pthread_mutex_unlock(&push->scores);
-}
-
-static struct push_score
-score_get(struct push_run *push, const struct push_score *from)
-{
-    pthread_mutex_lock(&push->scores);
-    struct push_score score = *from;
-    pthread_mutex_unlock(&push->scores);
-    return score;
-}
-
 static void
 on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
 {
@@ -93,7 +75,6 @@ on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
     struct push_run *push = run->push;
     forget_first(push);
     push_save_read(run);
-    score_put(push, &push->known, push->score);
     note_computed(run, ticket, number, history);
     mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMPUTE, .round = ticket});
 }
@@ -103,9 +84,6 @@ on_collect(void *ctx)
 {
     struct run *run = ctx;
     struct push_run *push = run->push;
-    const struct push_score found = score_get(push, &push->found);
-    if (found.step > push->score.step)
-        push->score = found;
     for (unsigned r = 0; r < push->ranges.count; r++)
         push_ranges_gradient(&push->ranges, r, mesh_own(run->mesh), run->state.exponent,
                              push->gradient + push->at[r]);
@@ -205,38 +183,6 @@ on_finish(void *ctx, const uint64_t *history)
     mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMMIT});
 }
 
-static double
-of_bits(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static uint64_t
-to_bits(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static struct push_score
-on_scored(void *ctx)
-{
-    return ((struct run *)ctx)->push->score;
-}
-
-static void
-on_hear_score(void *ctx, const struct push_score *score)
-{
-    struct run *run = ctx;
-    double accuracy = of_bits(score->accuracy);
-    if (score->step > run->push->score.step && score->step < state_steps_total(&run->state) &&
-        of_bits(score->loss) >= 0 && accuracy >= -1 && accuracy <= 1)
-        run->push->score = *score;
-}
-
 static void
 on_ended(void *ctx, bool saved)
 {
@@ -257,8 +203,6 @@ static const struct push_trainer push_trainer = {
     .read = on_read,
     .initial = on_initial,
     .restore = on_restore,
-    .scored = on_scored,
-    .hear_score = on_hear_score,
     .save_range = push_save_range,
     .save = push_save_cut,
     .ended = on_ended,
@@ -268,14 +212,12 @@ static const struct push_trainer push_trainer = {
 /* --- Computing ---------------------------------------------------------------------------------------- */
 
 static void
-report(struct run *run, uint64_t ticket, const int32_t *tail)
+report(struct run *run, uint64_t ticket, const int32_t *tail, const struct score_means *means)
 {
     struct push_run *push = run->push;
     struct mesh_stats stats;
     uint64_t step = ticket / push->step.tickets;
     double rows = tail[TAIL_SAMPLES];
-    const struct push_score known = score_get(push, &push->known);
-    const struct push_score *score = push->found.step > known.step ? &push->found : &known;
     mesh_stats(run->mesh, &stats);
     push->done++;
     push->rows += rows;
@@ -299,55 +241,23 @@ report(struct run *run, uint64_t ticket, const int32_t *tail)
         .tx_bytes = stats.tx_bytes - run->tx,
         .rx_bytes = stats.rx_bytes - run->rx,
         .skipped = tail[TAIL_BAD] != 0,
-        .evaluated = score->step > push->shown,
-        .test_loss = of_bits(score->loss),
-        .test_accuracy = run->state.job.labels ? of_bits(score->accuracy) : -1,
+        .evaluated = means != NULL,
+        .test_loss = means ? means->loss : 0,
+        .test_accuracy = means ? means->accuracy : -1,
     };
-    push->shown = line.evaluated ? score->step : push->shown;
     metrics_step(run->metrics, &line);
     run->compute_s = run->wait_s = 0;
     run->tx = stats.tx_bytes;
     run->rx = stats.rx_bytes;
 }
 
-/* A piece of the evaluation that is going on, if one is. `rows`: at most so many. */
-static void
-evaluate_more(struct run *run, uint64_t rows)
-{
-    struct push_run *push = run->push;
-    double loss, accuracy;
-    if (push->evaluates == 0 ||
-        !work_evaluate_more(run->work, push->evaluated, rows, &push->evaluation, &loss, &accuracy))
-        return;
-    score_put(push, &push->found,
-              (struct push_score){push->evaluates, to_bits(loss),
-                                  to_bits(run->state.job.labels ? accuracy : -1)});
-    push->evaluates = 0;
-}
-
-/* Who computes the first ticket of an epoch evaluates what it has read for it, when that is due, and tells the others. It
- * does so in pieces, one after each ticket, so that nobody waits long for a ticket that it has in hand. */
-static void
-evaluate_begin(struct run *run, uint64_t ticket)
-{
-    struct push_run *push = run->push;
-    uint64_t each = state_epoch_steps(&run->state.job) * run->config->train.eval_every;
-    uint64_t step = ticket / push->step.tickets;
-    if (each == 0 || run->state.job.test == 0 || ticket % push->step.tickets != 0 || step == 0 ||
-        step % each != 0)
-        return;
-    evaluate_more(run, run->state.job.test); /* what is left of the one before */
-    memcpy(push->evaluated, run->state.params, run->state.param_count * sizeof(float));
-    push->evaluation = (struct work_evaluation){0};
-    push->evaluates = step;
-}
-
-/* Rows of a piece: as many as a few tickets have, and so many that an evaluation takes at most EVALUATE_PIECES. */
+/* Rows of a piece: as many as a few tickets have, so that nobody waits long for the tickets that this node has in hand, and
+ * so many that one node evaluates in at most EVALUATION_PIECES. */
 static uint64_t
 piece_rows(const struct run *run)
 {
     uint64_t few = 4 * (uint64_t)run->config->train.batch / run->push->step.tickets;
-    uint64_t least = run->state.job.test / EVALUATE_PIECES + 1;
+    uint64_t least = run->state.job.test / EVALUATION_PIECES + 1;
     return few > least ? few : least;
 }
 
@@ -356,17 +266,30 @@ compute(struct run *run, uint64_t ticket)
 {
     struct push_run *push = run->push;
     double start = clock_s();
+    struct score_means means;
     int32_t *own = mesh_own(run->mesh);
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
-    evaluate_begin(run, ticket);
+    bool news = evaluation_step(&run->evaluation, run, ticket / push->step.tickets, &means);
     push_shard_compute(run->work, &run->state, &push->step, push->exponent, ticket, own);
     run->compute_s += clock_s() - start;
     mesh_bucket(run->mesh, 0);
-    report(run, ticket, own + run->state.param_count);
-    evaluate_more(run, piece_rows(run));
+    report(run, ticket, own + run->state.param_count, news ? &means : NULL);
+    evaluation_piece(&run->evaluation, run, piece_rows(run));
 }
 
 /* --- The end ------------------------------------------------------------------------------------------ */
+
+/* With the others, who have the same parameters. */
+static void
+evaluate_result(struct run *run)
+{
+    struct state *state = &run->state;
+    struct state_header *h = state->header;
+    uint64_t hash = XXH3_64bits(state->params, state->param_count * sizeof *state->params);
+    struct score_means means = evaluation_result(&run->evaluation, run, hash);
+    h->best_loss = h->test_loss = means.loss;
+    h->test_accuracy = means.accuracy;
+}
 
 /* All ranges are read. What is not of the model is the same on all nodes: there is one state. */
 static void
@@ -380,8 +303,8 @@ finish(struct run *run)
     h->train_loss = (double)NAN;
     h->done = h->evaluations = 1;
     push_save_end(run);
-    work_evaluate(run->work, run->state.params, &h->test_loss, &h->test_accuracy);
-    h->best_loss = h->test_loss;
+    if (run->state.job.test)
+        evaluate_result(run);
     run->hash = state_hash_anew(&run->state, run->pool);
     run->round = h->round;
     if (again)
@@ -439,7 +362,6 @@ open_memory(struct push_run *push, struct run *run)
     const struct state *next = &run->next;
     size_t size = 0;
     push->ahead = calloc(next->param_count, sizeof *push->ahead);
-    push->evaluated = calloc(next->param_count, sizeof *push->evaluated);
     push->ahead_exponent = calloc(next->block_count, sizeof *push->ahead_exponent);
     push->exponent = calloc(next->block_count, sizeof *push->exponent);
     push->at = calloc(push->ranges.count, sizeof *push->at);
@@ -457,8 +379,8 @@ open_memory(struct push_run *push, struct run *run)
     if (push_journal_init(&push->noted, push->ranges.count) ||
         push_save_open(push, next->param_count))
         return -ENOMEM;
-    return push->ahead && push->evaluated && push->ahead_exponent && push->exponent && push->at &&
-                   push->note && push->gradient && sum
+    return push->ahead && push->ahead_exponent && push->exponent && push->at && push->note &&
+                   push->gradient && sum
                ? 0
                : -ENOMEM;
 }
@@ -470,8 +392,6 @@ push_train_open(struct run *run, struct why *why)
     bool softsync = config->mesh.sync == CONFIG_SOFTSYNC;
     struct push_run *push = run->push = calloc(1, sizeof *push);
     const struct push_step step = push_step_of(config);
-    if (push)
-        pthread_mutex_init(&push->scores, NULL);
     int rc = push ? push_ranges_init(&push->ranges, &run->state, step.tickets,
                                      softsync ? config->mesh.softsync : 1,
                                      config->mesh.staleness_scaling)
@@ -521,14 +441,12 @@ push_train_close(struct run *run)
     push_journal_fini(&push->noted);
     free(push->held.sum);
     free(push->ahead);
-    free(push->evaluated);
     free(push->ahead_exponent);
     free(push->exponent);
     free(push->gradient);
     free(push->at);
     free(push->note);
     push_save_close(push);
-    pthread_mutex_destroy(&push->scores);
     free(push);
     run->push = NULL;
 }

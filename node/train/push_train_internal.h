@@ -3,8 +3,6 @@
 #ifndef NODE_PUSH_TRAIN_INTERNAL_H
 #define NODE_PUSH_TRAIN_INTERNAL_H
 
-#include <pthread.h>
-
 #include "node/train/push_journal.h"
 #include "node/train/push_ranges.h"
 #include "node/train/push_shard.h"
@@ -27,17 +25,8 @@ struct push_run {
     struct state first;        /* what ranges begin with; block NULL: not needed now */
     bool told;                 /* that the journal cannot be written */
     bool ends, ends_saved;     /* the user wants the node to end; and it has what to save before */
-    /* Evaluations: the newest one of which the mesh knows; what the trainer knew of it when it began to compute; its
-     * own; and the one that it has reported. */
-    struct push_score score, known, found;
-    pthread_mutex_t scores; /* guards known and found */
-    uint64_t shown;         /* step of that */
-    /* The evaluation that is going on here: of these [parameters], as before this step; 0: none is. */
-    float *evaluated;
-    uint64_t evaluates;
-    struct work_evaluation evaluation;
-    uint64_t done;     /* tickets computed here */
-    double loss, rows; /* of these, summed */
+    uint64_t done;             /* tickets computed here */
+    double loss, rows;         /* of these, summed */
     /* Of a checkpoint, as in the file: `saved` points into it. */
     uint64_t *more;
     float *more_sum; /* NULL: every gradient is an update */

@@ -7,6 +7,7 @@
 #include "nn/files.h"
 #include "node/job/job.h"
 #include "node/results/metrics.h"
+#include "node/train/evaluation.h"
 #include "node/train/memory.h"
 #include "node/train/save.h"
 #include "node/train/state.h"
@@ -25,19 +26,20 @@ struct run {
     struct spill spill;
     struct pool *pool;
     struct work *work;
-    uint64_t hash, round;      /* of the state that the mesh was told */
-    bool damaged;              /* the state has changed in memory */
-    bool blind;                /* the data cannot be read any more */
-    uint64_t reported;         /* the last round in metrics.jsonl */
-    bool before;               /* `next` is the state that the present one was made from, */
-    uint64_t before_hash;      /* and had this hash */
-    int32_t *scratch;          /* [vector] for audits, else NULL */
-    double train_loss;         /* of the last epoch of this node's replica, with gossip */
-    struct gossip_run *gossip; /* with gossip: gossip_train.c; else NULL */
-    struct state state, next;  /* the present state; F builds the next one beside it */
-    struct state_event event;  /* of the round that leads to next */
-    bool early;                /* next may be built bucket by bucket */
-    uint64_t shards;           /* shards computed here for the present round */
+    uint64_t hash, round;         /* of the state that the mesh was told */
+    bool damaged;                 /* the state has changed in memory */
+    bool blind;                   /* the data cannot be read any more */
+    uint64_t reported;            /* the last round in metrics.jsonl */
+    bool before;                  /* `next` is the state that the present one was made from, */
+    uint64_t before_hash;         /* and had this hash */
+    int32_t *scratch;             /* [vector] for audits, else NULL */
+    double train_loss;            /* of the last epoch of this node's replica, with gossip */
+    struct gossip_run *gossip;    /* with gossip: gossip_train.c; else NULL */
+    struct evaluation evaluation; /* in a free way of training */
+    struct state state, next;     /* the present state; F builds the next one beside it */
+    struct state_event event;     /* of the round that leads to next */
+    bool early;                   /* next may be built bucket by bucket */
+    uint64_t shards;              /* shards computed here for the present round */
     struct mesh *mesh;
     struct metrics *metrics;
     struct save *save;

@@ -103,6 +103,8 @@ open_work(struct run *run, struct why *why)
     }
     if (!rc && gossip_train_is(config))
         rc = gossip_train_open(run);
+    if (!rc && train_is_free(config))
+        rc = evaluation_init(&run->evaluation, run);
     if (rc)
         why_set(why, "not enough memory for the activations of %llu samples",
                 (unsigned long long)config->train.batch);
@@ -176,6 +178,9 @@ open_mesh(struct run *run, struct why *why)
         .want_ctx = run,
         .differ = tell_other_job,
         .differ_ctx = run,
+        .scored = train_is_free(config) ? evaluation_tell : NULL,
+        .hear_score = train_is_free(config) ? evaluation_hear : NULL,
+        .score_ctx = run,
         .log = train_log,
         .log_ctx = run,
     };
@@ -472,6 +477,7 @@ train_close(struct run *run)
     save_quiet(run->save);
     mesh_destroy(&run->mesh);
     push_train_close(run);
+    evaluation_fini(&run->evaluation);
     gossip_train_close(run);
     save_destroy(&run->save);
     metrics_destroy(&run->metrics);

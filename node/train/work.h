@@ -81,13 +81,4 @@ void work_evaluate_rows(struct work *work, const float *params, uint64_t first, 
 void work_evaluate_each(struct work *work, const float *params, uint64_t shards,
                         struct nn_result *result);
 
-/* The same in pieces, between other work. Begin with zeros. */
-struct work_evaluation {
-    uint64_t at;          /* rows so far, */
-    double loss, correct; /* and what they add up to */
-};
-/* The next rows, at most so many. True: these were the last ones, and `loss` and `accuracy` are set. */
-bool work_evaluate_more(struct work *work, const float *params, uint64_t rows,
-                        struct work_evaluation *so_far, double *loss, double *accuracy);
-
 #endif

@@ -192,20 +192,3 @@ work_evaluate_rows(struct work *work, const float *params, uint64_t first, uint6
     sum->correct += work->shard_result[0].correct;
     sum->bad |= work->shard_result[0].bad;
 }
-
-bool
-work_evaluate_more(struct work *work, const float *params, uint64_t rows,
-                   struct work_evaluation *so_far, double *loss, double *accuracy)
-{
-    uint64_t all = data_info(work->setup.data)->test, left = all - so_far->at;
-    uint64_t end = so_far->at + (rows < left ? rows : left);
-    struct nn_result sum = {.loss = so_far->loss, .correct = 0};
-    work_evaluate_rows(work, params, so_far->at, end, &sum);
-    so_far->at = end;
-    so_far->loss = sum.loss;
-    so_far->correct += sum.correct;
-    if (so_far->at < all)
-        return false;
-    set_means(work, so_far->loss, so_far->correct, loss, accuracy);
-    return true;
-}

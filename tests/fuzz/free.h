@@ -258,7 +258,24 @@ static const struct core_wire wire = {
     .keep = on_keep,
     .release = on_release,
 };
-static const struct core_program program = {.log = on_log};
+/* Each node has one shard to tell of. */
+static bool
+on_scored(void *ctx, struct proto_score *out)
+{
+    struct node *node = ctx;
+    *out = (struct proto_score){.evaluation = 1, .loss = node->scored};
+    return node->scored++ == 0;
+}
+
+static void
+on_hear_score(void *ctx, const struct proto_score *score)
+{
+    (void)ctx;
+    demand(score->evaluation != 0 && score->shard < SHARDS);
+}
+
+static const struct core_program program = {
+    .log = on_log, .scored = on_scored, .hear_score = on_hear_score};
 
 /* --- The trainer of push -------------------------------------------------------------------------- */
 
@@ -442,22 +459,6 @@ gossip_save(void *ctx, const struct gossip_saved *saved)
     demand(node->busy == FREE && saved->cut != 0);
 }
 
-/* Each node has one shard to tell of. */
-static bool
-gossip_scored(void *ctx, struct proto_score *out)
-{
-    struct node *node = ctx;
-    *out = (struct proto_score){.evaluation = 1, .loss = node->scored};
-    return node->scored++ == 0;
-}
-
-static void
-gossip_heard(void *ctx, const struct proto_score *score)
-{
-    (void)ctx;
-    demand(score->evaluation != 0 && score->shard < SHARDS);
-}
-
 static void
 gossip_ended(void *ctx)
 {
@@ -472,8 +473,6 @@ static const struct gossip_trainer gossip_trainer = {
     .finish = gossip_finish,
     .note = gossip_noted,
     .save = gossip_save,
-    .scored = gossip_scored,
-    .hear_score = gossip_heard,
 };
 
 static void

@@ -69,7 +69,7 @@ three_train --set mesh.sync=async --set gossip.graph=random
 
 for name in a b c; do
     grep -q '"distance":' "$WORK/1$name/metrics.jsonl" || fail "no distance in the metrics of $name"
-    # on the way, each evaluates its replica on its share; and at the end all of them the model
+    # on the way, each evaluates its replica on a share; and at the end all of them the model
     [ "$(grep -c '"test_accuracy":' "$WORK/1$name/metrics.jsonl")" -ge 2 ] || fail "no evaluation on the way at $name"
     [ "$(result "1$name" test_loss)" = "$(result 1a test_loss)" ] || fail "$name has another test loss than a"
 done

@@ -20,6 +20,9 @@ run() { # MODE TICKETS SET...: of all steps
     finished 120 a b d
     same_hash a b d
     [ "$(result a exact)" = false ] || fail "$mode: says that the result does not depend on the nodes"
+    for name in b d; do # the nodes share this, so each knows all of it
+        [ "$(result $name test_loss)" = "$(result a test_loss)" ] || fail "$mode: $name has another test loss than a"
+    done
     for name in a b; do # on the way, too, whoever evaluated
         [ "$(grep -c test_accuracy "$WORK/$name/metrics.jsonl")" -ge 2 ] || fail "$mode: $name has no evaluations on the way"
     done

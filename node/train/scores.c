@@ -1,5 +1,5 @@
-/* gossip_score.c - see gossip_score.h. */
-#include "node/train/gossip_score.h"
+/* scores.c - see scores.h. */
+#include "node/train/scores.h"
 
 #include <assert.h>
 #include <math.h>
@@ -9,7 +9,7 @@ static const double UNIT = 1.0 / (1 << 24); /* of a loss on the wire */
 static const double LOSS_MAX = 1e12;        /* of a shard: fits into 64 bits of units */
 
 void
-gossip_scores_init(struct gossip_scores *scores, unsigned shards, uint64_t rows, uint64_t labels)
+scores_init(struct scores *scores, unsigned shards, uint64_t rows, uint64_t labels)
 {
     assert(shards >= 1 && shards <= EXACT_SHARDS_MAX);
     memset(scores, 0, sizeof *scores);
@@ -20,20 +20,20 @@ gossip_scores_init(struct gossip_scores *scores, unsigned shards, uint64_t rows,
 }
 
 void
-gossip_scores_fini(struct gossip_scores *scores)
+scores_fini(struct scores *scores)
 {
     pthread_mutex_destroy(&scores->lock);
 }
 
 static uint64_t
-rows_of(const struct gossip_scores *scores, unsigned shard)
+rows_of(const struct scores *scores, unsigned shard)
 {
     return scores->rows * (shard + 1) / scores->shards - scores->rows * shard / scores->shards;
 }
 
 /* The first one counts: with async, or after a change of the plan, two nodes may have had the same shard. */
 static bool
-put(struct gossip_evaluation *evaluation, const struct proto_score *score)
+put(struct scores_of *evaluation, const struct proto_score *score)
 {
     if (evaluation->covered >> score->shard & 1)
         return false;
@@ -43,22 +43,22 @@ put(struct gossip_evaluation *evaluation, const struct proto_score *score)
 }
 
 void
-gossip_scores_begin(struct gossip_scores *scores, uint64_t name)
+scores_begin(struct scores *scores, uint64_t name)
 {
     assert(name != 0);
     pthread_mutex_lock(&scores->lock);
     if (scores->ahead.name == name)
         scores->mine = scores->ahead;
     else
-        scores->mine = (struct gossip_evaluation){.name = name};
+        scores->mine = (struct scores_of){.name = name};
     if (scores->ahead.name <= name)
-        scores->ahead = (struct gossip_evaluation){.name = 0};
+        scores->ahead = (struct scores_of){.name = 0};
     scores->untold = 0;
     pthread_mutex_unlock(&scores->lock);
 }
 
 void
-gossip_scores_add(struct gossip_scores *scores, unsigned shard, const struct nn_result *result)
+scores_add(struct scores *scores, unsigned shard, const struct nn_result *result)
 {
     bool bad = result->bad || !(result->loss >= 0) || result->loss > LOSS_MAX;
     assert(shard < scores->shards && scores->mine.name != 0);
@@ -75,19 +75,19 @@ gossip_scores_add(struct gossip_scores *scores, unsigned shard, const struct nn_
 }
 
 void
-gossip_scores_hear(struct gossip_scores *scores, const struct proto_score *score)
+scores_hear(struct scores *scores, const struct proto_score *score)
 {
     uint64_t labels = scores->labels ? scores->labels : 1;
     if (score->evaluation == 0 || score->shard >= scores->shards ||
         score->correct > rows_of(scores, score->shard) * labels)
         return;
     pthread_mutex_lock(&scores->lock);
-    struct gossip_evaluation *ahead = &scores->ahead;
+    struct scores_of *ahead = &scores->ahead;
     if (score->evaluation == scores->mine.name) {
         put(&scores->mine, score);
     } else if (score->evaluation > scores->mine.name) {
         if (score->evaluation > ahead->name)
-            *ahead = (struct gossip_evaluation){.name = score->evaluation};
+            *ahead = (struct scores_of){.name = score->evaluation};
         if (score->evaluation == ahead->name)
             put(ahead, score);
     }
@@ -95,7 +95,7 @@ gossip_scores_hear(struct gossip_scores *scores, const struct proto_score *score
 }
 
 bool
-gossip_scores_tell(struct gossip_scores *scores, struct proto_score *out)
+scores_tell(struct scores *scores, struct proto_score *out)
 {
     pthread_mutex_lock(&scores->lock);
     bool any = scores->untold != 0;
@@ -108,7 +108,7 @@ gossip_scores_tell(struct gossip_scores *scores, struct proto_score *out)
 }
 
 uint64_t
-gossip_scores_covered(struct gossip_scores *scores)
+scores_covered(struct scores *scores)
 {
     pthread_mutex_lock(&scores->lock);
     uint64_t covered = scores->mine.covered;
@@ -116,10 +116,10 @@ gossip_scores_covered(struct gossip_scores *scores)
     return covered;
 }
 
-struct gossip_means
-gossip_scores_means(struct gossip_scores *scores)
+struct score_means
+scores_means(struct scores *scores)
 {
-    struct gossip_means means = {.rows = 0};
+    struct score_means means = {.rows = 0};
     double loss = 0, correct = 0;
     pthread_mutex_lock(&scores->lock);
     for (uint64_t left = scores->mine.covered; left; left &= left - 1) {
