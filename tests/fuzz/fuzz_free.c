@@ -59,6 +59,7 @@ node_open(struct node *node)
         .wire = &wire,
         .wire_ctx = node,
         .program = &program,
+        .program_ctx = node,
         .self = who(node),
         .hello = {.run = "fuzz",
                   .job_hash = 1,
