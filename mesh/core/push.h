@@ -78,8 +78,9 @@ enum {
     PUSH_LEAVE_US = 300000, /* a member that others do not hear is left out after this time, */
     PUSH_LOSE_US = 350000,  /* one who is silent, if a range is lost with it, */
     PUSH_BEHIND_US =
-        2000000,           /* and who went on without this node, which will hear of their leader */
-    PUSH_JOIN_US = 100000, /* between two groups when nobody was lost */
+        2000000,            /* and who went on without this node, which will hear of their leader */
+    PUSH_SETTLE_US = 10000, /* two histories are judged when they have been two for so long */
+    PUSH_JOIN_US = 100000,  /* between two groups when nobody was lost */
     PUSH_ELECT_US = 2000000, /* the leader looks so often whether members have become slow, */
     PUSH_ELECT_AGAIN_US = 20000000, /* but not sooner after it has elected others */
     PUSH_CUT_MAX_US = 60000000,     /* who cannot get a cut in this time goes without, */
@@ -266,8 +267,8 @@ struct push {
     uint64_t counter; /* highest one known */
     uint64_t claim_number;
     struct wall claim_at; /* when the next one is due */
-    /* When the group began, when it was told last, and since when somebody is to be left out. */
-    struct awake grouped_at, told_at, tell_at, left_out_at;
+    /* When the group began, when it was told last, and since when somebody is to be left out, or another history to stay. */
+    struct awake grouped_at, told_at, tell_at, left_out_at, yields_at;
     uint64_t left_out_us;   /* for how long that may wait */
     struct awake elect_at;  /* when the leader is to look who has become slow */
     struct awake forgot_at; /* what it held; 0: never */
@@ -358,6 +359,15 @@ push_group_hold(struct push *push)
         r->base_before = r->best_holding ? UINT64_C(1) << r->best : r->base_served;
     }
 }
+/* Was this node in this group, or did it begin with this base? */
+static inline bool
+push_group_was_in(const struct push *push, uint64_t group)
+{
+    for (size_t k = 0; k < PUSH_PAST && k < push->groups; k++)
+        if (push->past[k] == group)
+            return true;
+    return push->begun != 0 && push->begun == group;
+}
 /* Has everybody in the group told what it holds? */
 static inline bool
 push_group_stands(const struct push *push)
@@ -379,6 +389,9 @@ void push_group_bulk(const struct push *push, const struct core *core, unsigned 
 void push_elect(const struct push *push, const struct core *core, struct proto_group *group);
 /* Is it time for a group of the same members, in which others serve? */
 bool push_elect_due(struct push *push, const struct core *core);
+/* Bitmaps of ranks of the base group: who stays, and who has a session. Would all who have the newest copy of a range be
+ * lost, and may one of them still come back? In the group that served it last: the present one may not serve yet. */
+bool push_elect_loses(const struct push *push, uint64_t stay, uint64_t there);
 
 /* --- push_copy.c: what this node holds, tells, gives and takes over ---------------------------------- */
 

@@ -81,3 +81,14 @@ push_elect_due(struct push *push, const struct core *core)
     push->elect_at = awake_after(core->awake, same ? PUSH_ELECT_US : PUSH_ELECT_AGAIN_US);
     return !same;
 }
+
+bool
+push_elect_loses(const struct push *push, uint64_t stay, uint64_t there)
+{
+    for (unsigned k = 0; k < push->config.range_count; k++) {
+        uint64_t before = push->range[k].base_before, served = push->range[k].base_served;
+        if ((!(before & stay) && (before & there)) || (!(served & stay) && (served & there)))
+            return true;
+    }
+    return false;
+}

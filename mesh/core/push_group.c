@@ -78,15 +78,6 @@ push_group_finished(const struct push *push, const struct core *core, int i)
     return counts(push, core, i) && push->of[i].said.final_hash != 0;
 }
 
-static bool
-was_in(const struct push *push, uint64_t group)
-{
-    for (size_t k = 0; k < PUSH_PAST && k < push->groups; k++)
-        if (push->past[k] == group)
-            return true;
-    return push->begun != 0 && push->begun == group;
-}
-
 /* Was peers[i] with this node when it got what it holds? */
 static bool
 was_with(const struct push *push, const struct core *core, int i)
@@ -94,21 +85,25 @@ was_with(const struct push *push, const struct core *core, int i)
     return seat_of(&push->base_group, node_of(core, i)) >= 0;
 }
 
-/* Has peers[i], of this node's group, taken up a later one? Perhaps GROUP, in which this node has a seat, is on its way. */
+/* Did peers[i], of this node's group, say that it took up a later one? Perhaps GROUP, with a seat for this node, comes. */
 static bool
 went_on(const struct push *push, const struct core *core, int i)
 {
-    return counts(push, core, i) && push_group_rank(push, core, i) >= 0 &&
+    return push->of[i].known && push_group_rank(push, core, i) >= 0 &&
            push->of[i].said.counter > push->group.counter;
 }
 
-/* Does peers[i], which was with this node, hold what was served in a group without it? */
+/* Does somebody who was with this node hold what was served in a group without it, and leads peers[i] them? */
 static bool
-went_on_serving(const struct push *push, const struct core *core, int i)
+went_on_with(const struct push *push, const struct core *core, int i)
 {
     uint64_t base = push->of[i].said.base;
-    return counts(push, core, i) && push->base && base && was_with(push, core, i) &&
-           !was_in(push, base);
+    if (push->base == 0 || base == 0 || push_group_was_in(push, base))
+        return false;
+    for (int j = 0; j < core->peers.high; j++)
+        if (counts(push, core, j) && push->of[j].said.base == base && was_with(push, core, j))
+            return true;
+    return false;
 }
 
 /* --- Sending -------------------------------------------------------------------------------------- */
@@ -240,7 +235,8 @@ take_up(struct push *push, const struct core *core, const struct proto_group *gr
     push->leads = core_node_equal(group->leader, core->config.self);
     push->rank = (unsigned)seat_of(group, core->config.self);
     push->told = UINT64_C(1) << push->rank;
-    if (group->base == 0) /* nobody holds anything: from the beginning */
+    /* Who holds nothing knows of no ticket of these nodes. */
+    if (group->base == 0 || push->base == 0)
         push->leases.done = (struct push_set){.floor = push->config.first};
     push->grouped_at = push->told_at = push->tell_at = core->awake;
     push->left_out_at.us = 0;
@@ -329,8 +325,7 @@ change_of(const struct push *push, const struct core *core, const struct choice 
     return gone ? GONE : same < choice->n || moved ? CAME : NONE;
 }
 
-/* Would all who have the newest copy of a range be lost, and may one of them still come back, as it has a session? In the
- * group that served it last: the present one may not serve yet. Who forgot what it held is lost, too. */
+/* Would a range be lost with those who are not chosen, which may still come back? Who forgot what it held is lost, too. */
 static bool
 loses(const struct push *push, const struct core *core, const struct choice *choice)
 {
@@ -343,21 +338,18 @@ loses(const struct push *push, const struct core *core, const struct choice *cho
         bool holds = i >= 0 && chosen(choice, i) && standing_of(push, core, i).base != 0;
         stay |= (uint64_t)(self || holds) << r;
     }
-    for (unsigned k = 0; k < push->config.range_count && push->base; k++) {
-        uint64_t before = push->range[k].base_before, served = push->range[k].base_served;
-        if ((!(before & stay) && (before & there)) || (!(served & stay) && (served & there)))
-            return !core_mutant(MUTANT_PUSH_HASTY);
-    }
-    return false;
+    return push->base && push_elect_loses(push, stay, there) && !core_mutant(MUTANT_PUSH_HASTY);
 }
 
-/* Have those whom this node is about to leave out gone on without it? If it is alone, it is the one who is late. */
+/* Have those whom this node is about to leave out gone on without it? If it is alone, and sees a node of another history,
+ * it is the one who is late. */
 static bool
 left_behind(const struct push *push, const struct core *core, const struct choice *choice)
 {
+    bool alone = choice->n == 1 && push->groups > 0;
     for (int i = 0; i < core->peers.high; i++)
-        if (!chosen(choice, i) &&
-            (went_on(push, core, i) || (choice->n == 1 && went_on_serving(push, core, i))))
+        if (!chosen(choice, i) && (went_on(push, core, i) || (alone && counts(push, core, i) &&
+                                                              parts(push, core, choice, i))))
             return true;
     return false;
 }
@@ -392,9 +384,7 @@ lead(struct push *push, const struct core *core)
         return PUSH_AS_BEFORE;
     }
     enum change change = change_of(push, core, &choice);
-    bool later = waits(push, core, &choice, change);
-    bool others = change == NONE && push_elect_due(push, core);
-    if ((change == NONE && !others) || later) {
+    if (waits(push, core, &choice, change) || (change == NONE && !push_elect_due(push, core))) {
         propose_again(push, core);
         return PUSH_AS_BEFORE;
     }
@@ -405,44 +395,58 @@ lead(struct push *push, const struct core *core)
 /* --- Which history stays -------------------------------------------------------------------------- */
 
 /* Is the history of the group that peers[i] leads to stay rather than that of this node? Of two that have gone on from
- * one group, one without the other, the one that has; else the one with more tickets done. */
-static bool
+ * one group, one without the other, the one that has; else the one with more tickets done. That is judged when it has been
+ * so for a while: a leader that was stopped claims to lead until it has read what its members said meanwhile. */
+enum yields { STAYS, MAY_YIELD, YIELDS };
+
+static enum yields
 yields_to(const struct push *push, const struct core *core, int i)
 {
     const struct proto_claim *said = &push->of[i].said;
     uint64_t ours = push_set_count(&push->leases.done);
     if (!counts(push, core, i) || !said->leads || said->base == 0 || said->final_hash != 0 ||
         one_history(standing_of(push, core, -1), standing_of(push, core, i)) ||
-        was_in(push, said->base))
-        return false;
-    if (went_on_serving(push, core, i))
-        return true;
-    return said->tickets > ours ||
-           (said->tickets == ours && core->peers.peers[i].node.id < core->config.self.id);
+        push_group_was_in(push, said->base))
+        return STAYS;
+    if (went_on_with(push, core, i))
+        return YIELDS;
+    bool lower = core->peers.peers[i].node.id < core->config.self.id;
+    return said->tickets + lower > ours ? MAY_YIELD : STAYS;
 }
 
-static bool
+static enum yields
 yields(const struct push *push, const struct core *core)
 {
     bool decides = push->leads || (push->group_hash == 0 && push->base != 0);
+    enum yields most = STAYS;
     for (int i = 0; i < core->peers.high; i++)
         decides |= went_on(push, core, i);
     for (int i = 0; i < core->peers.high; i++) {
-        if (push->final_hash) {
-            if (push_group_finished(push, core, i) &&
-                push->of[i].said.final_hash > push->final_hash)
-                return true;
-        } else if (decides && yields_to(push, core, i)) {
-            return true;
-        }
+        bool finished = push->final_hash && push_group_finished(push, core, i);
+        if (finished && push->of[i].said.final_hash > push->final_hash)
+            return YIELDS;
+        enum yields one = decides && !push->final_hash ? yields_to(push, core, i) : STAYS;
+        most = one > most ? one : most;
     }
-    return false;
+    return most;
+}
+
+static bool
+yields_now(struct push *push, const struct core *core)
+{
+    enum yields now = yields(push, core);
+    if (now != MAY_YIELD)
+        push->yields_at.us = 0;
+    else if (push->yields_at.us == 0)
+        push->yields_at = core->awake;
+    return now == YIELDS ||
+           (now == MAY_YIELD && awake_since(core->awake, push->yields_at) >= PUSH_SETTLE_US);
 }
 
 enum push_verdict
 push_group_step(struct push *push, const struct core *core)
 {
-    if (yields(push, core)) {
+    if (yields_now(push, core)) {
         core_log(core, 4, "push: another part of the mesh has done more: taking its model");
         push->forgot_at = core->awake;
         return PUSH_FORGET;

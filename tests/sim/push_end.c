@@ -53,12 +53,15 @@ last_step(const struct sim *sim)
     return leased(sim) + config->per_step > config->tickets;
 }
 
-/* It was told to end when at most half of the run was leased: it should have ended before the last ticket. */
+/* It was told to end when at most half of the run was leased, and all that nodes have in hand was not all of the rest: it
+ * should have ended before the last ticket. */
 static void
 judge_late(struct sim *sim, const struct sim_node *node)
 {
     const struct sim_push *push = sim_push_run;
-    bool early = push->node[node->index].end_from <= push->config.tickets / 2;
+    uint64_t from = push->node[node->index].end_from, hands = PUSH_HANDS * sim->profile.nodes;
+    bool early = from <= push->config.tickets / 2 &&
+                 from + hands + push->config.per_step <= push->config.tickets;
     if (push->end_calm && !push->hostile && early && node->core->push->work >= PUSH_FINISHING)
         sim_fail(sim, "node %u: was told to end, and went on to the end", node->index);
 }
