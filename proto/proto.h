@@ -328,7 +328,7 @@ struct proto_claim {
      * And the last one of which the sender has all ranges. */
     uint64_t cut, saved;
     uint32_t
-        compute_us; /* how long the sender usually computes a ticket; 0: it has computed none */
+        compute_us; /* how long the sender computes a ticket, in the mean; 0: it has computed none */
 };
 
 struct proto_seat {

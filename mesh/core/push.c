@@ -80,8 +80,8 @@ claim(struct push *push, const struct core *core)
                                       .leads = push->leads,
                                       .cut = push_cut_told(push),
                                       .saved = push->saved,
-                                      .compute_us = push->compute_us < UINT32_MAX
-                                                        ? (uint32_t)push->compute_us
+                                      .compute_us = push->ticket_us < UINT32_MAX
+                                                        ? (uint32_t)push->ticket_us
                                                         : UINT32_MAX}};
     push->claim_at = wall_after(core->now, CORE_HEARTBEAT_US);
     peers_send_all(core, &msg);

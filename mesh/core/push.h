@@ -81,7 +81,7 @@ enum {
         2000000,            /* and who went on without this node, which will hear of their leader */
     PUSH_SETTLE_US = 10000, /* two histories are judged when they have been two for so long */
     PUSH_JOIN_US = 100000,  /* between two groups when nobody was lost */
-    PUSH_ELECT_US = 2000000, /* the leader looks so often whether members have become slow, */
+    PUSH_ELECT_US = 1000000, /* the leader looks so often whether members have become slow, */
     PUSH_ELECT_AGAIN_US = 20000000, /* but not sooner after it has elected others */
     PUSH_CUT_MAX_US = 60000000,     /* who cannot get a cut in this time goes without, */
     PUSH_END_US = 4000000,          /* and who is told to end, in this time */
@@ -296,6 +296,9 @@ struct push {
     /* How long a compute takes, and reading for one; since when the present ones are going on, 0: they are not. */
     uint64_t compute_us, read_us;
     struct awake compute_at, read_at;
+    /* Of the last some 32 tickets the mean time of a compute, with what this node was starved; when the present one began. */
+    uint64_t ticket_us, ticket_count;
+    struct wall ticket_at;
     bool wanted; /* the leader was asked for a ticket ahead */
     int source;  /* gathering from peers[source]; -1: from the owners */
     /* Checkpoints: the cut that is being copied, 0: none; under which number; and the last one that was. */
@@ -385,6 +388,18 @@ void push_group_bulk(const struct push *push, const struct core *core, unsigned 
 
 /* --- push_elect.c: who owns ranges ---------------------------------------------------------------- */
 
+enum { PUSH_MEAN_OF = 32 /* tickets */, PUSH_MEAN_MOST = 16 };
+
+/* This node has computed a ticket. One that took very long, since the node was stopped, counts as PUSH_MEAN_MOST. */
+static inline void
+push_elect_learn(struct push *push, uint64_t us)
+{
+    uint64_t most = PUSH_MEAN_MOST * push->ticket_us;
+    us = push->ticket_count > 0 && us > most ? most : us;
+    push->ticket_count += push->ticket_count < PUSH_MEAN_OF;
+    uint64_t before = push->ticket_count - 1;
+    push->ticket_us = (before * push->ticket_us + us) / push->ticket_count;
+}
 /* Says which members of a group that is being made serve. */
 void push_elect(const struct push *push, const struct core *core, struct proto_group *group);
 /* Is it time for a group of the same members, in which others serve? */

@@ -18,7 +18,7 @@ static uint64_t
 ticket_us(const struct push *push, const struct core *core, struct proto_node node)
 {
     if (core_node_equal(node, core->config.self))
-        return push->compute_us;
+        return push->ticket_us;
     int i = peers_find(core, node);
     return i >= 0 && push->of[i].known ? push->of[i].said.compute_us : 0;
 }

@@ -73,10 +73,9 @@ static void
 read_own(struct push *push, unsigned range)
 {
     struct push_range *r = &push->range[range];
-    const struct push_trainer *trainer = push->config.trainer;
     uint64_t in_hand = push->work == PUSH_WORKING ? push->job[PUSH_AHEAD].in_hand : 0;
-    trainer->value(push->config.trainer_ctx, range, push->body);
-    trainer->read(push->config.trainer_ctx, range, push->body);
+    push->config.trainer->value(push->config.trainer_ctx, range, push->body);
+    push->config.trainer->read(push->config.trainer_ctx, range, push->body);
     r->read = true;
     r->read_taken = r->taken;
     r->read_history = r->history;
@@ -98,14 +97,13 @@ pull(struct push *push, const struct core *core)
         msg.pull.range = (uint16_t)k;
         if (r->pulled)
             continue;
-        if (push->source >= 0) {
-            if (now)
-                peers_send(core, push->source, &msg);
-        } else if (r->owner != push->rank) {
-            if (now)
-                push_group_send(push, core, r->owner, &msg);
-        } else if (r->stage == PUSH_SERVING) {
-            read_own(push, k);
+        if (push->source < 0 && r->owner == push->rank) {
+            if (r->stage == PUSH_SERVING)
+                read_own(push, k);
+        } else if (now && push->source >= 0) {
+            peers_send(core, push->source, &msg);
+        } else if (now) {
+            push_group_send(push, core, r->owner, &msg);
         }
     }
 }
@@ -195,6 +193,7 @@ compute(struct push *push, const struct core *core)
     move(push, PUSH_AHEAD, PUSH_NOW);
     push->computed = false;
     push->compute_at = core->awake;
+    push->ticket_at = core->now;
     push->config.trainer->compute(push->config.trainer_ctx, push->job[PUSH_NOW].in_hand - 1,
                                   push->job[PUSH_NOW].number, histories(push));
 }
@@ -205,6 +204,7 @@ push_work_computed(struct push *push, const struct core *core)
     assert(push->job[PUSH_NOW].in_hand && !push->computed);
     push->computed = true;
     learn(&push->compute_us, awake_since(core->awake, push->compute_at), false);
+    push_elect_learn(push, wall_since(core->now, push->ticket_at));
     if (push->forget)
         drop(&push->job[PUSH_NOW]);
     push->forget = false;

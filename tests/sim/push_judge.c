@@ -111,7 +111,7 @@ sim_push_judge_taken(struct sim *sim, const struct sim_node *node, const struct 
     if (after->value.twice)
         sim_fail(sim, "node %u: range %u has taken ticket %" PRIu64 " twice", node->index,
                  taken->range, after->value.twice - 1);
-    if (!push->lost &&
+    if (!push->lost && node->core->push->lost == 0 &&
         taken->updates != (all % push->config.group == 0 || all == push->config.tickets))
         sim_fail(sim, "node %u: an update of range %u after %" PRIu64 " gradients, %u at a time",
                  node->index, taken->range, all, push->config.group);
