@@ -103,7 +103,7 @@ read_type(struct text *t, struct npy_header *h)
         {"u1", NPY_UINT8, 1},   {"i4", NPY_INT32, 4},   {"i8", NPY_INT64, 8},
         {"f4", NPY_FLOAT32, 4}, {"f8", NPY_FLOAT64, 8},
     };
-    static const char expected[] = "a type: '|u1' or < or > before i4, i8, f4 or f8";
+    static const char expected[] = "a type such as '<f4'";
     char word[WORD_MAX];
     text_skip(t);
     const struct text before = *t;
@@ -117,7 +117,11 @@ read_type(struct text *t, struct npy_header *h)
             h->big = word[0] == '>';
             return 0;
         }
-    return text_refuse(&before, expected);
+    for (const char *c = word; *c; c++)
+        if (*c < ' ' || *c > '~')
+            return text_refuse(&before, expected);
+    return npy_refuse(t->desk, -EBADMSG,
+                      "type '%s', expected uint8, int32, int64, float32 or float64", word);
 }
 
 static int

@@ -10,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "mesh/mesh.h"
 #include "node/cli/options.h"
 #include "node/cli/stop.h"
+#include "node/cli/term.h"
 #include "node/commands/compare.h"
 #include "node/commands/convert.h"
 #include "node/commands/health.h"
@@ -28,12 +30,14 @@
 #include "node/commands/search.h"
 #include "node/commands/verify.h"
 #include "node/job/config.h"
+#include "node/job/config_key.h"
+#include "node/job/kind.h"
 #include "node/job/parse.h"
 #include "node/train/train.h"
 #include "proto/fail.h"
 #include "proto/simd.h"
 
-enum { WHY_MAX = 512, EXIT_BAD = 2, EXIT_INTERRUPTED = 130 };
+enum { WHY_MAX = 512, SHOWN_MAX = 160, EXIT_BAD = 2, EXIT_INTERRUPTED = 130 };
 
 static const char version[] = "0.1.0";
 
@@ -46,11 +50,24 @@ struct command {
     int (*with_job)(struct config *config, const struct options *options, const char *const *args);
 };
 
+static const struct command *command_of(const struct options *options);
+
 static int
 fail(int status, const char *why)
 {
-    fprintf(stderr, "meshnode: %s\n", why);
+    term_fail("%s", why);
     return status;
+}
+
+/* "is a model, expected a job: meshnode eval JOB.yaml MODEL" */
+static int
+fail_kind(const struct options *options, const char *path, enum kind kind, const char *expected)
+{
+    char shown[SHOWN_MAX];
+    parse_escape(shown, sizeof shown, path);
+    term_fail("%s: %s, expected %s: meshnode %s", shown, kind_is(kind), expected,
+              command_of(options)->usage);
+    return EXIT_BAD;
 }
 
 /* --- signals --- */
@@ -90,6 +107,9 @@ load(struct config **config, const char *path, const struct options *options)
 {
     struct why why;
     int rc = config_load(config, path, &why);
+    enum kind kind = rc ? kind_of(path) : KIND_UNKNOWN;
+    if (kind != KIND_UNKNOWN && kind != KIND_FOLDER)
+        return fail_kind(options, path, kind, "a job");
     if (rc == 0)
         rc = options_apply(options, *config, &why);
     if (rc == 0)
@@ -187,6 +207,10 @@ run_with_job(const struct command *command, const struct options *options, const
 {
     struct config *config = NULL;
     int status = load(&config, args[0], options);
+    bool model = strstr(command->usage, "JOB.yaml MODEL") != NULL;
+    enum kind kind = model && !status ? kind_of(args[1]) : KIND_MODEL;
+    if (kind != KIND_MODEL && kind != KIND_UNKNOWN)
+        status = fail_kind(options, args[1], kind, "a model");
     if (status)
         return status;
     status = command->with_job(config, options, args);
@@ -250,7 +274,7 @@ run_replay(const struct options *options, const char *const *dir)
     rc = rc ? rc : options_apply(options, config, &why);
     rc = rc ? rc : config_check(config, &why);
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why.line);
+        term_fail("%s", why.line);
     bool gossips = !rc && strcmp(config->mesh.topology, "gossip") == 0;
     size_t count = options->arg_count - 1;
     int status = rc        ? 2
@@ -266,15 +290,20 @@ verify_gossip(const char *const *dir, size_t count)
 {
     bool same;
     size_t found = compare_dirs(dir, count, &same);
-    fprintf(stderr,
-            "meshnode: %s: its run gossiped (mesh.topology), so each node's steps are of its own "
-            "replica and prove nothing about the model; results in %zu of %zu folders%s; "
-            "meshnode verify --replay computes it again\n",
-            dir[0], found, count,
-            !same       ? " hold DIFFERENT bits"
-            : found > 1 ? " hold the same bits"
-                        : "");
+    term_fail("%s: this was a run with gossip, results in %zu of %zu folders%s; check it with: "
+              "meshnode verify --replay DIR...",
+              dir[0], found, count,
+              !same       ? " hold DIFFERENT bits"
+              : found > 1 ? " hold the same bits"
+                          : "");
     return same ? 2 : 1;
+}
+
+static bool
+is_file(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && !S_ISDIR(status.st_mode);
 }
 
 static int
@@ -282,22 +311,27 @@ run_verify(const struct options *options, const char *const *args)
 {
     struct config *config = NULL;
     struct why why;
+    size_t count = options->arg_count - 1;
+    for (size_t i = 0; i < count; i++)
+        if (is_file(args[i])) {
+            term_fail("%s: is a file, expected a results folder, such as runs/digits", args[i]);
+            return EXIT_BAD;
+        }
     if (options->replay)
         return run_replay(options, args);
     bool known = replay_config(&config, args[0], &why) == 0;
     bool gossips = known && strcmp(config->mesh.topology, "gossip") == 0;
-    bool waits = !known || config->mesh.sync == CONFIG_BSP;
+    const char *sync = known ? config_key_word(config_key_find(NULL, "mesh.sync"), config) : "bsp";
     config_destroy(&config);
     if (gossips)
-        return verify_gossip(args, options->arg_count - 1);
-    if (!waits) {
-        fprintf(stderr,
-                "meshnode: %s: its run did not wait (mesh.sync), so its steps prove nothing; "
-                "meshnode verify --replay computes it again\n",
-                args[0]);
+        return verify_gossip(args, count);
+    if (strcmp(sync, "bsp") != 0) {
+        term_fail("%s: this was a run with mesh.sync = %s; check it with: meshnode verify --replay "
+                  "DIR...",
+                  args[0], sync);
         return 2;
     }
-    return verify_run(stdout, args, options->arg_count - 1);
+    return verify_run(stdout, args, count);
 }
 
 static const struct command commands[] = {
@@ -403,6 +437,18 @@ is_unknown(const struct options *options)
     return !*command_of(options)->name && !strpbrk(word, "./") && access(word, F_OK) != 0;
 }
 
+/* "a.yaml, b.yaml: expected one job, not 2" */
+static int
+fail_jobs(const char *const *args, size_t count)
+{
+    char first[SHOWN_MAX], second[SHOWN_MAX];
+    parse_escape(first, sizeof first, args[0]);
+    parse_escape(second, sizeof second, args[1]);
+    term_fail("%s, %s%s: expected one job, not %zu", first, second, count > 2 ? ", ..." : "",
+              count);
+    return EXIT_BAD;
+}
+
 static int
 run_command(const struct options *options)
 {
@@ -412,6 +458,8 @@ run_command(const struct options *options)
         return fail_unknown(options);
     const char *const *args = options->args + (*command->name != '\0');
     size_t count = options->arg_count - (*command->name != '\0');
+    if (!*command->name && count > 1)
+        return fail_jobs(args, count);
     if (count < command->args_min || count > command->args_max) {
         snprintf(why, sizeof why, "usage: meshnode %s", command->usage);
         return fail(EXIT_BAD, why);

@@ -91,7 +91,7 @@ fail_unknown(const struct cursor *cursor, const char *name)
     }
     parse_escape(shown, sizeof shown, name);
     if (strncmp(name, "--", 2) == 0 && config_hint_option(name + 2, key, sizeof key))
-        why_set(cursor->why, "unknown option %s, did you mean --set %s=VALUE?", shown, key);
+        why_set(cursor->why, "unknown option %s, did you mean --set %s?", shown, key);
     else if (best)
         why_set(cursor->why, "unknown option %s, did you mean %s?", shown, best->name);
     else
@@ -113,6 +113,21 @@ add_set(struct cursor *cursor, const struct option *option, const char *value)
     options->set[options->set_count].option = option->name;
     options->set[options->set_count++].assignment = assignment;
     return 0;
+}
+
+/* "--set mesh.topology gossip": a job that follows belongs to another argument. */
+static int
+fail_set(const struct cursor *cursor, const char *key)
+{
+    char shown[SHOWN_MAX], value[SHOWN_MAX];
+    const char *next = cursor->at + 1 < cursor->argc ? cursor->argv[cursor->at + 1] : "-";
+    parse_escape(shown, sizeof shown, key);
+    parse_escape(value, sizeof value, next);
+    if (*next == '-' || strchr(next, '/') || strstr(next, ".y"))
+        return why_error(cursor->why, -EINVAL,
+                         "--set %s, expected --set KEY=VALUE, with a =", shown);
+    return why_error(cursor->why, -EINVAL, "--set %s %s, did you mean --set %s=%s?", shown, value,
+                     shown, value);
 }
 
 static int
@@ -212,6 +227,8 @@ take_option(struct cursor *cursor)
                              option->name, option->value);
         value = cursor->argv[++cursor->at];
     }
+    if (option->key && !*option->key && !strchr(value, '='))
+        return fail_set(cursor, value);
     return take(cursor, option, value);
 }
 

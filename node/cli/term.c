@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "node/job/parse.h"
+#include "proto/why.h"
 
 enum { WRAP_MIN = 30 }; /* columns: narrower terminals break lines as they like */
 
@@ -179,6 +181,24 @@ term_warn(struct term *term, bool error, const char *line)
         put_line(term, error ? "\033[31merror:\033[0m " : "\033[33mwarning:\033[0m ", column, line);
     else
         put_line(term, error ? "error: " : "warning: ", column, line);
+}
+
+void
+term_fail(const char *format, ...)
+{
+    static const char label[] = "meshnode: ";
+    struct term term;
+    struct why why;
+    char wrapped[sizeof why.line + 256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why.line, sizeof why.line, format, args);
+    va_end(args);
+    term_init(&term, STDERR_FILENO);
+    bool wraps = term.tty && columns(&term) >= WRAP_MIN;
+    if (wraps)
+        term_wrap(why.line, sizeof label - 1, columns(&term), wrapped, sizeof wrapped);
+    fprintf(stderr, "%s%s\n", label, wraps ? wrapped : why.line);
 }
 
 void

@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "nn/files.h"
+#include "node/cli/term.h"
 #include "node/results/model_file.h"
-#include "node/train/left.h"
+#include "node/train/from.h"
 
 enum { HEADER = 256, LENGTH_AT = 8, TEXT_AT = 10, ROWS = 64 };
 
@@ -155,7 +156,7 @@ convert_data(struct config *config, const char *dir)
     if (!rc)
         rc = write_data(config, data, dir, &why);
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why.line);
+        term_fail("%s", why.line);
     else
         printf("wrote %zu training and %zu test samples to %s: features, labels, test-features and "
                "test-labels.npy\n",
@@ -164,35 +165,37 @@ convert_data(struct config *config, const char *dir)
     return rc ? 2 : 0;
 }
 
-/* A checkpoint of another job: which key? The folder that it lies in may know. */
-static int
-tell_other(const struct left *left, const struct config *config, const char *path, struct why *why)
+/* The job that trained the checkpoint, if its state is made as that of `config` is, and its data are the same. NULL:
+ * another one, or unknown; then `why` says so. */
+static struct config *
+trained_by(const struct config *config, const struct job *job, const char *path,
+           uint64_t checkpoint_job, struct why *why)
 {
-    struct config_difference difference;
-    size_t at = 0;
-    if (!left->config || !config_differ(left->config, config, &at, &difference))
-        return -EINVAL;
-    return why_error(why, -EINVAL, "%s: checkpoint of another job (%s %s, here %s)", path,
-                     difference.key, difference.left, difference.right);
-}
-
-/* The job of a run that went on with other settings is in its folder. */
-static void
-read_left(struct left *left, const char *checkpoint_path)
-{
-    char dir[CONFIG_PATH_MAX];
-    const char *slash = strrchr(checkpoint_path, '/');
-    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - checkpoint_path) : 1,
-             slash ? checkpoint_path : ".");
-    left_read(left, dir);
+    struct config_difference difference = {.key = "the data"};
+    struct left left;
+    struct config *writer = from_writer(path, checkpoint_job, &left);
+    bool same_data = left.data == data_info(job->data)->hash && left.from == job->from_hash;
+    left_fini(&left);
+    if (writer && !config_differ_state(writer, config, &difference) && same_data)
+        return writer;
+    why_set(why, "%s: checkpoint of another job", path);
+    if (!writer)
+        why_append(why, ", and no job.json beside it says of which");
+    else if (difference.left[0])
+        why_append(why, ": %s is %s there, %s here", difference.key, difference.left,
+                   difference.right);
+    else
+        why_append(why, ": it has other data");
+    why_append(why, "; expected the job that trained it, with the same --set and --data");
+    config_destroy(&writer);
+    return NULL;
 }
 
 static int
 write_model(const struct config *config, const struct job *job, struct state *state,
             const char *checkpoint_path, const char *model_path, struct why *why)
 {
-    struct config_difference difference;
-    struct left left;
+    struct checkpoint_head head;
     struct checkpoint checkpoint = {
         .job_hash = job_hash(job, config),
         .numerics = nn_fingerprint(),
@@ -200,24 +203,27 @@ write_model(const struct config *config, const struct job *job, struct state *st
         .part = true,
         .section[0] = {"state", state->block, state->size},
     };
-    size_t at = 0;
-    read_left(&left, checkpoint_path);
-    bool went_on = left.config && left.config->train.past[0] && !config->train.past[0] &&
-                   !config_differ(left.config, config, &at, &difference);
-    checkpoint.job_hash = went_on ? left.job.job : checkpoint.job_hash;
-    int rc = checkpoint_read(checkpoint_path, &checkpoint, why);
-    if (rc == -EINVAL)
-        rc = tell_other(&left, config, checkpoint_path, why);
+    int rc = from_probe(checkpoint_path, &head, why);
+    if (rc)
+        return rc;
+    struct config *writer = NULL;
+    if (head.job_hash != checkpoint.job_hash) {
+        writer = trained_by(config, job, checkpoint_path, head.job_hash, why);
+        if (!writer)
+            return -EINVAL;
+        checkpoint.job_hash = head.job_hash;
+    }
+    rc = checkpoint_read(checkpoint_path, &checkpoint, why);
     if (!rc) {
         const struct model_file file = model_file_of(state->header, state->job.labels > 0,
                                                      state_weights(state), state->param_count);
-        rc = model_file_write(model_path, went_on ? left.config : config, job, &file,
+        rc = model_file_write(model_path, writer ? writer : config, job, &file,
                               state_weights(state), why);
     }
     if (!rc)
         printf("wrote %s: the model of step %llu\n", model_path,
                (unsigned long long)checkpoint.step);
-    left_fini(&left);
+    config_destroy(&writer);
     return rc;
 }
 
@@ -239,7 +245,7 @@ convert_checkpoint(struct config *config, const char *checkpoint_path, const cha
     if (!rc)
         rc = write_model(config, &job, &state, checkpoint_path, model_path, &why);
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why.line);
+        term_fail("%s", why.line);
     state_fini(&state);
     job_close(&job);
     return rc ? 2 : 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nn/files.h"
+#include "node/cli/term.h"
 #include "node/commands/host.h"
 #include "node/commands/serving.h"
 #include "node/job/job.h"
@@ -105,10 +106,10 @@ check_fit(const struct config *config, const struct memory *memory)
     memory_text(needs, (double)need);
     memory_text(has, (double)have);
     fflush(stdout);
-    fprintf(stderr, "meshnode: needs %s, this machine has %s%s\n", needs, has,
-            config->train.memory_max
-                ? ""
-                : "; train.memory_max makes a node use less, where that can be");
+    term_fail("needs %s, this machine has %s%s", needs, has,
+              config->train.memory_max
+                  ? ""
+                  : "; train.memory_max makes a node use less, where that can be");
     return false;
 }
 
@@ -125,7 +126,7 @@ train_check(struct config *config)
     if (!rc)
         rc = memory_plan(&memory, config, &job, &why);
     if (rc) {
-        fprintf(stderr, "meshnode: %s\n", why.line);
+        term_fail("%s", why.line);
     } else {
         print_job(config, &job, &memory);
         rc = serving_print(config, &job);
@@ -187,7 +188,7 @@ train_eval(struct config *config, const char *model_path)
     if (!rc)
         rc = evaluate(config, &job, model_path, &why);
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why.line);
+        term_fail("%s", why.line);
     job_close(&job);
     return rc ? 2 : 0;
 }

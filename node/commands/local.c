@@ -409,7 +409,7 @@ read_results(const struct local *local, struct compare_result *results)
             continue;
         node_dir(local, i, dir, sizeof dir);
         if (compare_read(&results[count], dir, &why))
-            fprintf(stderr, "meshnode: %s\n", why.line);
+            term_fail("%s", why.line);
         else
             results[count++].node = i + 1;
     }
@@ -485,7 +485,7 @@ check_job(struct local *local, struct config *config, const struct options *opti
         job_close(&job);
     }
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why.line);
+        term_fail("%s", why.line);
     return rc ? 2 : 0;
 }
 
@@ -503,7 +503,7 @@ local_run(struct config *config, const char *job, const struct options *options)
     term_init(&local.term, STDOUT_FILENO);
     int rc = start_all(&local, job, options, &waiting);
     if (rc) {
-        fprintf(stderr, "meshnode: cannot start node %u: %s\n", local.count + 1, strerror(-rc));
+        term_fail("cannot start node %u: %s", local.count + 1, strerror(-rc));
         send_all(&local, SIGKILL);
     }
     run_nodes(&local, &waiting);

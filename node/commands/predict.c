@@ -8,6 +8,7 @@
 
 #include "nn/arithmetic/vmath.h"
 #include "nn/files.h"
+#include "node/cli/term.h"
 #include "node/job/job.h"
 #include "node/results/model_file.h"
 
@@ -213,7 +214,7 @@ predict_run(struct config *config, const char *model_path, const char *rows_path
     if (!rc)
         rc = print_rows(&p, &why);
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why.line);
+        term_fail("%s", why.line);
     nn_pass_destroy(&p.pass);
     free(p.p);
     free(p.params);

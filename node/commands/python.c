@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "nn/files.h"
+#include "node/cli/term.h"
 #include "node/job/job.h"
 #include "node/results/model_file.h"
 
@@ -333,7 +334,7 @@ python_print(struct config *config, const char *model_path)
     if (!rc)
         print_program(config, job.model, &input, model_path);
     else
-        fprintf(stderr, "meshnode: %s\n", why.line);
+        term_fail("%s", why.line);
     free(params);
     model_note_fini(&note);
     job_close(&job);

@@ -7,6 +7,7 @@
 
 #include <sodium.h>
 
+#include "node/cli/term.h"
 #include "node/commands/replay_base.h"
 #include "node/commands/replay_index.h"
 #include "node/commands/replay_staleness.h"
@@ -223,8 +224,7 @@ tell_tickets(const struct replay *replay, FILE *out)
     unsigned ranges = replay->ranges.count;
     uint8_t *seen = malloc(tickets);
     if (!seen) {
-        fprintf(stderr, "meshnode: not enough memory to count %llu tickets\n",
-                (unsigned long long)tickets);
+        term_fail("not enough memory to count %llu tickets", (unsigned long long)tickets);
         return -1;
     }
     for (unsigned r = 0; r < ranges; r++)
@@ -334,7 +334,7 @@ replay_run(FILE *out, const struct config *config, const char *const *dir, size_
     int rc = sodium_init() < 0 ? -ENOSYS : open_replay(&replay, config, dir, count, &why);
     rc = rc ? rc : run_chains(&replay, &why);
     if (rc) {
-        fprintf(stderr, "meshnode: %s\n", why.line);
+        term_fail("%s", why.line);
     } else {
         replay_hex(replay.held.params, replay.ranges.param_count, hex);
         for (size_t k = 0; k < count; k++)

@@ -8,6 +8,7 @@
 #include <sodium.h>
 
 #include "mesh/mesh.h"
+#include "node/cli/term.h"
 #include "node/commands/replay_actor.h"
 
 /* --- Memory of a node ----------------------------------------------------------------------------- */
@@ -402,7 +403,7 @@ replay_gossip_run(FILE *out, const struct config *config, const char *const *dir
     rc = rc ? rc : open_replay(&replay, dir, count, &why);
     rc = rc ? rc : do_all(&replay, &why);
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why.line);
+        term_fail("%s", why.line);
     int status = rc ? 2 : tell(&replay, out, dir, count);
     close_replay(&replay);
     return status;

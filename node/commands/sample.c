@@ -12,6 +12,7 @@
 #include "nn/arithmetic/vmath.h"
 #include "nn/files.h"
 #include "nn/rng.h"
+#include "node/cli/term.h"
 #include "node/job/job.h"
 
 enum { BYTES = 256 };
@@ -110,7 +111,7 @@ write_text(struct sampling *s)
     for (uint64_t i = 0; i < s->options->length && open; i++) {
         int byte = next_byte(s);
         if (byte < 0) {
-            fprintf(stderr, "meshnode: the model's outputs are not finite\n");
+            term_fail("the model's outputs are not finite");
             return 1;
         }
         take_byte(s, (uint8_t)byte);
@@ -142,7 +143,7 @@ sample_run(struct config *config, const char *model_path, const struct options *
     if (!rc)
         rc = open_sampling(&s, model_path, &why);
     if (rc)
-        fprintf(stderr, "meshnode: %s\n", why.line);
+        term_fail("%s", why.line);
     else
         status = write_text(&s);
     nn_pass_destroy(&s.pass);

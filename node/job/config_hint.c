@@ -66,6 +66,26 @@ same(const char *key, const char *option)
     return *key == '\0' && *option == '\0';
 }
 
+/* --gossip: the first key that has this word; none of a layer or an optimizer, and no yes or no. */
+static bool
+hint_word(const char *name, char *path, size_t size)
+{
+    char of[CONFIG_KEY_PATH_MAX];
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        bool other = strchr(key->section, '.') || config_key_of_model(key) ||
+                     key->kind == CONFIG_UINT ||
+                     (key->words && strcmp(key->words->name, "yes") == 0);
+        for (const struct config_word *word = other ? NULL : key->words; word && word->name; word++)
+            if (same(word->name, name)) {
+                config_key_path(key, of, sizeof of);
+                snprintf(path, size, "%s=%s", of, word->name);
+                return true;
+            }
+    }
+    return false;
+}
+
 bool
 config_hint_option(const char *name, char *path, size_t size)
 {
@@ -85,5 +105,7 @@ config_hint_option(const char *name, char *path, size_t size)
     const char *hint = found ? NULL : config_hint_key(word);
     if (hint)
         snprintf(path, size, "%s", hint);
-    return found == 1 || hint;
+    if (found == 1 || hint)
+        snprintf(path + strlen(path), size - strlen(path), "=VALUE");
+    return found == 1 || hint || hint_word(name, path, size);
 }

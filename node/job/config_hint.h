@@ -9,7 +9,8 @@
 const char *config_hint_layer(const char *word);
 /* The key for a name that is none: "train.optimizer.*.rate" for learning_rate. NULL: none. */
 const char *config_hint_key(const char *name);
-/* The key that an unknown option, without its dashes, must mean: "train.epochs" for "epochs". False: none, or several. */
+/* The setting that an unknown option, without its dashes, must mean: "train.epochs=VALUE" for "epochs",
+ * "mesh.topology=gossip" for "gossip". False: none, or several. */
 bool config_hint_option(const char *name, char *path, size_t size);
 
 #endif

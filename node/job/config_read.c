@@ -22,6 +22,8 @@ enum { NAME_SIZE = 80, REASON_SIZE = 640 };
 
 struct reader {
     struct config *config;
+    const char *text; /* of the file */
+    size_t size;
     yaml_parser_t yaml;
     yaml_event_t event; /* the current one */
     bool seen[CONFIG_KEYS_MAX];
@@ -58,9 +60,11 @@ yaml_problem(const char *problem)
         {"did not find expected key", "this line is indented otherwise than the lines above it"},
         {"mapping values are not allowed in this context",
          "a ':' too many, or this line is indented further than the one above it"},
-        {"could not find expected ':'", "this line lacks a ':' and a blank behind the key"},
+        {"could not find expected ':'", "this line lacks a ':' and a space behind the key"},
         {"did not find expected ',' or ']'", "a ',' or ']' is missing"},
         {"did not find expected ',' or '}'", "a ',' or '}' is missing"},
+        {"found character that cannot start any token",
+         "a value that begins with this character needs quotes"},
         {"found unexpected end of stream", "the file ends within quotes or brackets"},
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
@@ -69,12 +73,28 @@ yaml_problem(const char *problem)
     return NULL;
 }
 
+/* Is there a tab before the first word of a line? */
+static bool
+has_tab(const struct reader *reader, size_t line)
+{
+    const char *at = reader->text, *end = at + reader->size;
+    for (; line > 1 && at < end; line--) {
+        const char *next = memchr(at, '\n', (size_t)(end - at));
+        at = next ? next + 1 : end;
+    }
+    while (at < end && (*at == ' ' || *at == '-'))
+        at++;
+    return at < end && *at == '\t';
+}
+
 static int
 fail_yaml(struct reader *reader)
 {
     const yaml_parser_t *yaml = &reader->yaml;
     const char *problem = yaml->problem ? yaml->problem : "out of memory";
     const char *plain = yaml_problem(problem);
+    if (yaml->error == YAML_SCANNER_ERROR && has_tab(reader, yaml->problem_mark.line + 1))
+        plain = "a tab before the first word of this line: YAML allows only spaces there";
     if (yaml->error != YAML_READER_ERROR)
         return fail_at(reader, (unsigned)yaml->problem_mark.line + 1, "%s%s",
                        plain ? "" : "not YAML: ", plain ? plain : problem);
@@ -445,7 +465,7 @@ read_file(struct reader *reader)
 int
 config_read(struct config *config, const char *text, size_t size, struct why *why)
 {
-    struct reader reader = {.config = config, .why = why};
+    struct reader reader = {.config = config, .text = text, .size = size, .why = why};
     if (!yaml_parser_initialize(&reader.yaml))
         return why_error(why, -ENOMEM, "out of memory");
     /* Told the encoding, so that bytes that look like UTF-16 are an error; then the mark is ours to skip. */

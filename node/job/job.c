@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "nn/files.h"
+#include "node/job/kind.h"
 #include "node/train/from.h"
 #include "proto/hash.h"
 
@@ -28,7 +29,12 @@ check_outputs(const struct config *config, const struct job *job, struct why *wh
     const struct data_info *data = data_info(job->data);
     size_t labels = nn_label_count(job->model), outputs = nn_output_size(job->model) / labels,
            classes = data->classes;
-    if (labels != data->labels && config->train.loss != NN_COUNT)
+    bool differ = labels != data->labels && config->train.loss != NN_COUNT;
+    if (differ && config->data.source == DATA_TEXT && config->model.layer[0].kind != NN_EMBEDDING)
+        return why_error(why, -EINVAL,
+                         "%s: data.source = text needs an embedding as its first layer",
+                         config->file);
+    if (differ)
         return why_error(
             why, -EINVAL,
             "%s: the last layer has outputs for %zu label%s per sample, the data has %zu",
@@ -221,9 +227,15 @@ read_from(struct job *job, const struct config *config, struct why *why)
     job->from = calloc(count + 1, sizeof *job->from);
     int rc =
         job->from ? safetensors_read(config->model.from, job->model, job->from, &reason) : -ENOMEM;
+    if (rc && !job->from)
+        why_set(&reason, "not enough memory");
+    else if (rc && kind_of(config->model.from) == KIND_CHECKPOINT)
+        why_set(&reason, "%s: is a checkpoint: train.from takes it", config->model.from);
+    else if (rc && kind_of(config->model.from) == KIND_FOLDER)
+        why_set(&reason, "%s: is a folder, expected a file such as %s/model.safetensors",
+                config->model.from, config->model.from);
     if (rc)
-        return why_error(why, rc, "%s: model.from: %s", config->file,
-                         job->from ? reason.line : "not enough memory");
+        return why_error(why, rc, "%s: model.from: %s", config->file, reason.line);
     uint64_t hash = hash64(job->from, count * sizeof *job->from);
     job->from_hash = hash ? hash : 1;
     return 0;

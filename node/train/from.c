@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/files/checkpoint.h"
-#include "node/train/left.h"
+#include "node/job/kind.h"
 #include "proto/hash.h"
 
 static int
@@ -15,7 +14,27 @@ refuse(const struct config *config, int rc, const char *reason, struct why *why)
     return why_error(why, rc, "%s: train.from: %s", config->file, reason);
 }
 
-/* The job that wrote the checkpoint: that of the folder, or an earlier part of it. To be destroyed; NULL: unknown. */
+int
+from_probe(const char *path, struct checkpoint_head *head, struct why *why)
+{
+    int rc = checkpoint_probe(path, head, why);
+    enum kind kind = rc ? kind_of(path) : KIND_UNKNOWN;
+    uint64_t step = 0;
+    struct left left;
+    if (kind == KIND_UNKNOWN || kind == KIND_CHECKPOINT)
+        return rc;
+    if (kind != KIND_FOLDER)
+        return why_error(why, rc, "%s: %s, expected a checkpoint", path, kind_is(kind));
+    left_read(&left, path);
+    if (checkpoint_newest(path, left.job.job, &step))
+        why_set(why, "%s: is a folder, expected a file such as %s/checkpoint-%llu", path, path,
+                (unsigned long long)step);
+    else
+        why_set(why, "%s: is a folder, expected a checkpoint", path);
+    left_fini(&left);
+    return rc;
+}
+
 static struct config *
 writer_of(const struct left *left, uint64_t job_hash)
 {
@@ -34,14 +53,14 @@ writer_of(const struct left *left, uint64_t job_hash)
     return found;
 }
 
-/* The folder that the file lies in. */
-static void
-read_left(struct left *left, const char *path)
+struct config *
+from_writer(const char *path, uint64_t job_hash, struct left *left)
 {
     char dir[CONFIG_PATH_MAX];
     const char *slash = strrchr(path, '/');
     snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
     left_read(left, dir);
+    return writer_of(left, job_hash);
 }
 
 /* Is what the state is made of the same in both jobs? */
@@ -52,11 +71,10 @@ check_writer(const struct config *config, uint64_t job_hash, struct why *why)
     struct config_difference difference;
     struct why reason;
     struct left left;
-    read_left(&left, path);
-    struct config *writer = writer_of(&left, job_hash);
+    struct config *writer = from_writer(path, job_hash, &left);
     left_fini(&left);
     if (!writer) {
-        why_set(&reason, "%s: no job.json beside it says which model and optimiser it is of", path);
+        why_set(&reason, "%s: no job.json beside it says which model and optimizer it is of", path);
         return refuse(config, -EINVAL, reason.line, why);
     }
     bool differ = config_differ_state(writer, config, &difference);
@@ -115,7 +133,9 @@ from_read(struct job *job, const struct config *config, struct why *why)
     struct why reason;
     if (config->train.from[0] == '\0')
         return 0;
-    int rc = checkpoint_probe(config->train.from, &head, &reason);
+    int rc = from_probe(config->train.from, &head, &reason);
+    if (rc && kind_of(config->train.from) == KIND_MODEL)
+        why_append(&reason, ": model.from takes it");
     if (rc)
         return refuse(config, rc, reason.line, why);
     rc = check_writer(config, head.job_hash, why);

@@ -9,11 +9,19 @@
 #ifndef NODE_FROM_H
 #define NODE_FROM_H
 
+#include "nn/files/checkpoint.h"
 #include "node/job/job.h"
+#include "node/train/left.h"
 #include "proto/why.h"
 
 /* Reads the checkpoint, if the job has one, into job->start, job->begun and job->from_hash. Returns 0 or a negative
  * errno with one line in `why`. job_close frees it. */
 int from_read(struct job *job, const struct config *config, struct why *why);
+
+/* checkpoint_probe, whose line says so if the path is a folder, a model or another file of a run. */
+int from_probe(const char *path, struct checkpoint_head *head, struct why *why);
+/* Reads job.json beside a checkpoint, and returns the job with this hash: that of the folder or an earlier part of it. NULL:
+ * unknown. The caller destroys it, and calls left_fini. */
+struct config *from_writer(const char *path, uint64_t job_hash, struct left *left);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/cli/term.h"
 #include "node/train/gossip_train.h"
 #include "node/train/push_train.h"
 #include "node/train/repair.h"
@@ -439,7 +440,7 @@ train_run(struct config *config, enum train_start start)
         atomic_store(&interruptible, run.mesh);
         status = run_mesh(&run);
     } else {
-        fprintf(stderr, "meshnode: %s\n", why.line);
+        term_fail("%s", why.line);
     }
     atomic_store(&interruptible, NULL);
     train_close(&run);

@@ -52,13 +52,15 @@ refuses 'huge' 'run.seed = 99999999999999999999' ../jobs/good.yaml --seed 999999
 refuses 'seed of the mesh' 'mesh.seeds = host, expected HOST:PORT' ../jobs/good.yaml --peer host
 refuses 'IPv6 without brackets' 'mesh.seeds = ::1:5' ../jobs/good.yaml --peer ::1:5
 refuses 'log level' 'node.log = loud' ../jobs/good.yaml --log loud
-refuses 'set without value' 'expected section.key=value' ../jobs/good.yaml --set train.epochs
+refuses 'set without value' '--set train.epochs, expected --set KEY=VALUE, with a =$' ../jobs/good.yaml --set train.epochs
 refuses 'set of an unknown key' 'did you mean train.epochs?' ../jobs/good.yaml --set train.epoch=3
 refuses 'set of the model' 'belongs in the job file' ../jobs/good.yaml --set model.conv.kernel=3
 refuses 'empty argument' 'empty argument' ''
-refuses 'two jobs' 'usage: meshnode \[JOB.yaml\]' ../jobs/good.yaml ../jobs/good.yaml
+refuses 'set with a blank' 'did you mean --set mesh.topology=gossip?$' ../jobs/good.yaml --set mesh.topology gossip
+refuses 'a value as an option' 'unknown option --gossip, did you mean --set mesh.topology=gossip?$' ../jobs/good.yaml --gossip
+refuses 'two jobs' 'good.yaml, ../jobs/b.yaml: expected one job, not 2$' ../jobs/good.yaml ../jobs/b.yaml
 refuses 'health of two' 'usage: meshnode health' health a b
-refuses 'many arguments' 'usage: meshnode' ../jobs/good.yaml b c d
+refuses 'many arguments' 'expected one job, not 4$' ../jobs/good.yaml b c d
 refuses 'local without a job' 'usage: meshnode local' local
 refuses 'check without a job' 'usage: meshnode check' check
 refuses 'verify without a folder' 'usage: meshnode verify .--replay. DIR' verify
@@ -311,6 +313,30 @@ for kernel in portable openblas; do
     little_space "$kernel with enough" 0 '' "rm -rf run-small; ulimit -v 2000000
         \"\$M\" jobs/good.yaml $alone-small --threads 2 --set train.exact=no --set run.numerics=$kernel"
 done
+
+# One file in the place of another: what it is, and what was expected.
+instead() { # PATTERN ARGS...
+    pattern=$1
+    shift
+    answers "$*" 2 "$pattern" "\"\$M\" $*"
+    [ "$(wc -l <err)" = 1 ] || complain "$*" 'expected one line'
+}
+model=run/model.safetensors checkpoint=run/checkpoint-2
+instead "^meshnode: $model: is a model, expected a job: meshnode eval JOB.yaml MODEL$" eval $model jobs/good.yaml
+instead "^meshnode: $model: is a model, expected a job: meshnode \[JOB.yaml\]$" $model
+instead "^meshnode: $checkpoint: is a checkpoint, expected a job: meshnode convert" convert $checkpoint jobs/good.yaml
+instead "^meshnode: run/job.json: is what a run wrote, expected a job" run/job.json
+instead "^meshnode: $checkpoint: is a checkpoint, expected a model: meshnode eval JOB.yaml MODEL$" eval jobs/good.yaml $checkpoint
+instead "good.yaml: train.from: $model: is a model, expected a checkpoint: model.from takes it$" check jobs/good.yaml --set train.from=$model
+instead "good.yaml: train.from: run: is a folder, expected a file such as run/checkpoint-2$" check jobs/good.yaml --set train.from=run
+instead "good.yaml: model.from: $checkpoint: is a checkpoint: train.from takes it$" check jobs/good.yaml --set model.from=$checkpoint
+instead "good.yaml: model.from: run: is a folder, expected a file such as run/model.safetensors$" check jobs/good.yaml --set model.from=run
+instead "^meshnode: $model: is a model, expected a checkpoint$" convert jobs/good.yaml $model out.safetensors
+instead "^meshnode: run: is a folder, expected a file such as run/checkpoint-2$" convert jobs/good.yaml run out.safetensors
+instead "^meshnode: jobs/good.yaml: is a file, expected a results folder" verify jobs/good.yaml
+instead "^meshnode: jobs/good.yaml: is a file, expected a results folder" verify --replay jobs/good.yaml
+job text 'data: {source: text, file: text.yaml, context: 4}' 'train: {batch: 12}' 'model: [flatten, dense: 256]'
+instead "text.yaml: data.source = text needs an embedding as its first layer$" check jobs/text.yaml --data jobs
 
 # A signal while there is nothing to save yet: the end, at once. Its 500,000 samples take seconds to draw.
 job slow 'data: {source: glyphs, train: 500000, test: 12}' 'train: {batch: 12, epochs: 1}' "$good"

@@ -120,7 +120,7 @@ refused "model.from = .* cannot go with train.from = .*: a checkpoint has weight
 printf '\177' | dd of="$WORK/copy/checkpoint-33" bs=1 seek=20000 conv=notrunc status=none
 refused "train.from: $WORK/copy/checkpoint-33: damaged" --set "train.from=$WORK/copy/checkpoint-33"
 cp "$from" "$WORK/checkpoint-33"
-refused "train.from: $WORK/checkpoint-33: no job.json beside it says which model and optimiser it is of" \
+refused "train.from: $WORK/checkpoint-33: no job.json beside it says which model and optimizer it is of" \
     --set "train.from=$WORK/checkpoint-33"
 sed -i 's/dense: 24/dense: 25/' "$WORK/job.yaml"
 refused "train.from: $from: model, layer 2: is dense: \{units: 24.* there, dense: \{units: 25.* here" --set "train.from=$from"

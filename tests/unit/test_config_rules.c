@@ -309,6 +309,12 @@ static const char *const refused[][2] = {
     {"train.ema=0.9", "mesh.sync=async"},
     {"train.ema=0.9", "mesh.topology=gossip"},
     {"train.ema=0.9", "gossip.method=push_sum"},
+    {"mesh.division=even", "mesh.topology=gossip"},
+    {"mesh.division=even", "gossip.method=push_sum"},
+    {"mesh.division=even", "gossip.of=gradients"},
+    {"mesh.division=even", "mesh.sync=async"},
+    {"mesh.division=even", "mesh.ticket_shards=2"},
+    {"mesh.division=even", "mesh.read_ahead=yes"},
     {"gossip.of=gradients", "mesh.topology=ring"},
     {"gossip.of=gradients", "mesh.topology=server"},
     {"gossip.of=gradients", "mesh.servers=3"},
@@ -393,6 +399,7 @@ gossip_that_does_not_wait_has_rules_of_its_own(void **state)
         {"mesh.staleness_scaling=no", "only servers scale gradients"},
         {"mesh.ticket_shards=2", "only servers have tickets"},
         {"mesh.read_ahead=yes", "gossip reads nothing"},
+        {"mesh.division=even", "equal shares anyway"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {

@@ -55,12 +55,24 @@ wrong_command_lines_are_named(void **state)
         {"--temperature=1001", "--temperature 1001, expected"},
         {"--port", "--port needs a value: --port PORT"},
         {"job --set", "--set needs a value"},
+        {"--set train.epochs", "--set train.epochs, expected --set KEY=VALUE, with a ="},
+        {"--set mesh.topology job.yaml", "--set mesh.topology, expected --set KEY=VALUE"},
+        {"--set mesh.topology --quiet", "--set mesh.topology, expected --set KEY=VALUE"},
+        {"--set mesh.topology gossip", "did you mean --set mesh.topology=gossip?"},
+        {"--set train.optimizer.sgd.rate 0.5", "mean --set train.optimizer.sgd.rate=0.5?"},
+        {"--gossip", "unknown option --gossip, did you mean --set mesh.topology=gossip?"},
+        {"--async", "did you mean --set mesh.sync=async?"},
+        {"--adam", "did you mean --set train.optimizer=adam?"},
+        {"--cross-entropy", "did you mean --set train.loss=cross_entropy?"},
+        {"--epochs", "did you mean --set train.epochs=VALUE?"},
+        {"--false", "unknown option --false, see meshnode --help"},
+        {"--layernorm", "unknown option --layernorm, see meshnode --help"},
         {"--quiet=yes", "--quiet takes no value"},
         {"--help=1", "--help takes no value"},
         {AS_65 "d", "one argument too many: d"},
         {"_", "empty argument"},
         {AS_65 "d\033[1m", "d\\x1b[1m"},
-        {"--set=\033 --\033[1m", "unknown option --\\x1b[1m"},
+        {"--set=\033= --\033[1m", "unknown option --\\x1b[1m"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -167,7 +179,6 @@ a_wrong_value_names_the_option(void **state)
         {"--seed 1e3", "--seed: run.seed = 1e3"},
         {"--log loud", "--log: node.log = loud, expected error, warning, info or debug"},
         {"--set train.epoch=3", "--set: unknown key train.epoch, did you mean train.epochs?"},
-        {"--set train.epochs", "--set train.epochs: expected section.key=value"},
         {"--seed _", "--seed: run.seed = \"\""},
     };
     static const char job[] = "model: [dense: 10]";

@@ -107,6 +107,33 @@ it_is_redrawn_at_most_ten_times_a_second(void **state)
 }
 
 static void
+why_the_program_ends_is_wrapped_between_words(void **state)
+{
+    static const char said[] = "runs/digits: holds an unfinished run of another job; --fresh "
+                               "begins anew, --out takes another folder";
+    struct screen screen;
+    FILE *file = tmpfile();
+    char text[256] = "";
+    int before = dup(STDERR_FILENO);
+    (void)state;
+    assert_non_null(file);
+    open_screen(&screen, 80);
+    dup2(screen.slave, STDERR_FILENO);
+    term_fail("%s", said);
+    dup2(fileno(file), STDERR_FILENO);
+    term_fail("%s", said);
+    dup2(before, STDERR_FILENO);
+    sees(&screen, "meshnode: runs/digits: holds an unfinished run of another job; --fresh begins\n"
+                  "  anew, --out takes another folder\n");
+    assert_true(pread(fileno(file), text, sizeof text - 1, 0) > 0);
+    assert_string_equal(text, "meshnode: runs/digits: holds an unfinished run of another job; "
+                              "--fresh begins anew, --out takes another folder\n");
+    fclose(file);
+    close(before);
+    close_screen(&screen);
+}
+
+static void
 it_never_wraps(void **state)
 {
     struct screen screen;
@@ -288,6 +315,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_terminal_gets_one_line_that_is_drawn_over),
         cmocka_unit_test(it_is_redrawn_at_most_ten_times_a_second),
+        cmocka_unit_test(why_the_program_ends_is_wrapped_between_words),
         cmocka_unit_test(it_never_wraps),
         cmocka_unit_test(a_narrow_terminal_shows_fewer_fields),
         cmocka_unit_test(warnings_have_a_colour_on_a_terminal_that_wants_it),
