@@ -117,7 +117,7 @@ struct nn_tensor {
     size_t fan_in, fan_out;
     unsigned layer;
     /* Above 0: these are no weights but running averages. They move by this share of their summed gradient, and no
-     * optimiser changes them (batchnorm.c). */
+     * optimizer changes them (batchnorm.c). */
     float average;
 };
 

@@ -1,6 +1,6 @@
 /* optim.h - update rules and rate schedules, element by element.
  *
- * An optimiser is a pure function (params, slots, gradient, step) -> (params, slots) that treats each element
+ * An optimizer is a pure function (params, slots, gradient, step) -> (params, slots) that treats each element
  * separately. So it may be applied to any range in any order. With g the gradient and p a parameter, and with
  * PyTorch's conventions where PyTorch has the rule:
  *

@@ -3,7 +3,7 @@
  * The parameters are cut into *ranges*. In a *group* of nodes each range has an owner, and a backup if there are two
  * nodes: the two of highest weight, a hash of node and range. All that serve are alike; who is much slower does not
  * serve. Of R ranges each of k owners has R / k, give or take sqrt(R / k). Owner and backup hold a range's parameters,
- * optimiser state and the set of tickets that it has taken. Work is tickets (see push_tickets.h). A worker does this
+ * optimizer state and the set of tickets that it has taken. Work is tickets (see push_tickets.h). A worker does this
  * again and again:
  *
  *     leader                worker                 owner of a range          its backup
@@ -137,7 +137,7 @@ struct push_trainer {
     void (*adopt)(void *ctx, unsigned range, const void *copy); /* and who is to */
     void (*value)(void *ctx, unsigned range, void *out);        /* what a worker needs of it, */
     void (*read)(void *ctx, unsigned range, const void *value); /* and the worker */
-    /* Hold a range as it is before the first ticket; or as this node read it last, with a new optimiser. `before`: the
+    /* Hold a range as it is before the first ticket; or as this node read it last, with a new optimizer. `before`: the
      * history of what was read, `after`: that of what is held from now on. */
     void (*initial)(void *ctx, unsigned range);
     void (*restore)(void *ctx, unsigned range, uint64_t before, uint64_t after);

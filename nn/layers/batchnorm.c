@@ -9,7 +9,7 @@
  *
  * Evaluation uses running averages. They stand among the parameters but are no weights: what goes to the sink for
  * them is (average - statistic of the shard) times the shard's share of the rows, the sum over shards is exact like
- * all others, and the average moves by `momentum` times that sum, by no optimiser (nn_tensor.average). So every node
+ * all others, and the average moves by `momentum` times that sum, by no optimizer (nn_tensor.average). So every node
  * has the same ones. As in PyTorch the variance that is averaged is the unbiased one. */
 #include <assert.h>
 #include <errno.h>

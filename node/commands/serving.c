@@ -115,7 +115,7 @@ print_push(const struct config *config, const struct job *job)
     size_t servers = config->mesh.servers == CORE_SERVERS_AUTO ? nodes : config->mesh.servers;
     char bytes[MEMORY_TEXT];
     memory_text(bytes, (double)(nn_param_count(job->model) * sizeof(float)));
-    printf("servers %zu of %zu nodes%s own ranges of the model and of the optimiser, %s%s\n",
+    printf("servers %zu of %zu nodes%s own ranges of the model and of the optimizer, %s%s\n",
            servers, nodes, config->mesh.peers ? "" : " (for example)",
            nodes > 1 ? "each with a backup on another " : "without a backup",
            nodes == 1    ? ""

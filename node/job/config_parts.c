@@ -132,7 +132,7 @@ slots(const struct config *config)
     return optim_slots(&outer);
 }
 
-/* With another number of slots the optimiser's state has no place for what one of these needs. */
+/* With another number of slots the optimizer's state has no place for what one of these needs. */
 static bool
 needs_slot(const struct config_difference *difference)
 {

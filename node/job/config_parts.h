@@ -49,7 +49,7 @@ bool config_differ(const struct config *left, const struct config *right, size_t
 /* The same, also of the keys that only nodes that train together must have in common. */
 bool config_differ_together(const struct config *left, const struct config *right, size_t *at,
                             struct config_difference *out);
-/* Finds the first one on which it depends what a state consists of: model and optimiser. */
+/* Finds the first one on which it depends what a state consists of: model and optimizer. */
 bool config_differ_state(const struct config *left, const struct config *right,
                          struct config_difference *out);
 /* Finds the first one that must not differ between parts. */

@@ -20,7 +20,7 @@ enum { SHOWN_MAX = 160, REASON_SIZE = 320, PATH_SIZE = 96, VALUE_SIZE = 80 };
 
 #define GOSSIP_ONLY(key) "only gossip has it; set mesh.topology = gossip, or leave out " key
 
-/* Servers that do not wait; in gossip each node has a whole replica, with its gradient and its optimiser. */
+/* Servers that do not wait; in gossip each node has a whole replica, with its gradient and its optimizer. */
 #define FREE_SERVERS "mesh.sync != bsp & mesh.topology = server"
 
 const struct config_rule config_rules[] = {
@@ -50,7 +50,7 @@ const struct config_rule config_rules[] = {
     /* where it begins */
     {"model.from != ''", "train.from != ''",
      "a checkpoint has weights of its own; leave out one of them"},
-    /* the optimiser */
+    /* the optimizer */
     {"train.optimizer.sgd.nesterov = yes", "train.optimizer.sgd.momentum = 0",
      "set a momentum above 0"},
     {"train.local_steps > 1", "train.optimizer != sgd", SGD_ONLY},

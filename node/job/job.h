@@ -41,8 +41,8 @@ int job_start(struct job *job, const struct config *config, struct why *why);
 int job_parts(struct job *job, const struct config *config, struct why *why);
 /* Sets a state, which is zeros, as before the first round: that in train.from, or the weights of model.from or of the seed. */
 void job_state(const struct job *job, const struct config *config, struct state *state);
-/* The rule that is applied to the sum of a round. Normally it is the optimiser. With train.local_steps above 1 the
- * optimiser is for the steps within a shard, and the rule is block-wise model-update filtering of the mean
+/* The rule that is applied to the sum of a round. Normally it is the optimizer. With train.local_steps above 1 the
+ * optimizer is for the steps within a shard, and the rule is block-wise model-update filtering of the mean
  * difference (BMUF; Chen and Huo, ICASSP 2016). With G the sum, v = block_momentum * v + G, and the parameters p -=
  * block_rate * v. The paper's Nesterov variant, seen from the beginning of a block, is p -= block_rate * (G +
  * block_momentum * v). This is SGD with G in the place of the gradient. */

@@ -1,10 +1,10 @@
 /* from.h - train.from: a run that begins with what another run came to, whichever way that was trained.
  *
- * Of a checkpoint it takes the weights, the optimiser's memory, averages, the exponents of the gradients, and how many
+ * Of a checkpoint it takes the weights, the optimizer's memory, averages, the exponents of the gradients, and how many
  * steps were done. So rates and epochs go on where they were, and everything else is the new job's own: how nodes
  * synchronise, exact or not, data, batch, shards. The state is part of the job, as the weights of model.from are; its
  * name is not. A checkpoint of a free way to train has more sections, which are not needed; the one after its last step has
- * an optimiser that has seen nothing. What the checkpoint is of, job.json beside it says: the model and the optimiser must
+ * an optimizer that has seen nothing. What the checkpoint is of, job.json beside it says: the model and the optimizer must
  * be the same. */
 #ifndef NODE_FROM_H
 #define NODE_FROM_H

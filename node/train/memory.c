@@ -224,7 +224,7 @@ memory_print(const struct memory *m, const struct config *config)
     row("  program", (double)m->program, "about");
     row("  data", (double)m->data, "");
     row("  weights", (double)(m->weights + m->from), m->from ? "and those to start from" : "");
-    row("  optimiser state", (double)m->slots, where);
+    row("  optimizer state", (double)m->slots, where);
     bool pushes = m->states == STATES_PUSH;
     snprintf(text, sizeof text, "%s, the checkpoint's%s%s",
              pushes ? "what this node serves" : "the next step's, another node's",

@@ -2,7 +2,7 @@
  *
  * If not everything fits, the node first computes fewer shards at a time, one after the other in the same memory,
  * but not fewer than it has threads. Then states, the checkpoint's copy and what is kept for others go to a file,
- * which the kernel writes to when memory is short (GeePS does this with optimiser state and activations: Cui et
+ * which the kernel writes to when memory is short (GeePS does this with optimizer state and activations: Cui et
  * al., EuroSys 2016). Then it computes even fewer shards, down to one at a time. The result is always the same. */
 #ifndef NODE_MEMORY_H
 #define NODE_MEMORY_H

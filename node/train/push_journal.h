@@ -4,7 +4,7 @@
  *     COMPUTED   ticket*, number*, then 8 bytes for each range: the history of what was read
  *     TAKEN      4 * range + 2 * updates + goes_on; unless it goes on: the history before, 8 bytes, and count;
  *                then who, ticket*, number*, tau
- *     RESTORED   range, the history before and after, 8 bytes each: what was read last begins with a new optimiser
+ *     RESTORED   range, the history before and after, 8 bytes each: what was read last begins with a new optimizer
  *     FINAL      8 bytes for each range: the history of the model
  *
  * All others are numbers, as varint.h says. A number with a star is the difference to the last one: of a ticket to that of

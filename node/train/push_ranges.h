@@ -4,12 +4,12 @@
  *
  *     gradient   integers [elements, int32] | exponents [blocks, int16]        of one ticket, as the worker quantised it
  *     value      parameters [float] | exponents [int16]                        what a worker computes from
- *     copy       parameters | slots of the optimiser | sum of the update [float, softsync only] | exponents
+ *     copy       parameters | slots of the optimizer | sum of the update [float, softsync only] | exponents
  *
  * The rule, so that c gradients of a step of S tickets move the parameters as far as one step of bsp would do c / S of it:
  *
  *     g = sum over the update's gradients of g_i / max(1, tau_i c / S), times S / c
- *     optimiser's step of g with rate * c / S; step and epoch by the gradients that the range has taken, S to a step
+ *     optimizer's step of g with rate * c / S; step and epoch by the gradients that the range has taken, S to a step
  *
  * tau_i: how many updates old the parameters were that g_i was computed from; so tau c / S is its age in steps. Zhang et al.
  * (Staleness-aware Async-SGD, IJCAI 2016, eq. 6) give an update the rate of a whole step divided by tau. Here it gets that,
@@ -60,7 +60,7 @@ void push_ranges_value(const struct push_ranges *ranges, const struct push_held 
                        unsigned range, void *out);
 void push_ranges_read(const struct push_ranges *ranges, unsigned range, const void *value,
                       float *params, int16_t *exponent);
-/* A range begins with these parameters and exponents, and these slots of the optimiser; NULL: one that has seen nothing. */
+/* A range begins with these parameters and exponents, and these slots of the optimizer; NULL: one that has seen nothing. */
 void push_ranges_begin(const struct push_ranges *ranges, struct push_held *held, unsigned range,
                        const float *params, float *const *slot, const int16_t *exponent);
 /* Writes the gradient of a range from the vector that was computed with `exponent`. */

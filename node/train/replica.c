@@ -113,7 +113,7 @@ bucket_ready(void *ctx, size_t bucket)
         sign->alive(sign->ctx);
 }
 
-/* F. The optimiser may be given something else than the gradient. */
+/* F. The optimizer may be given something else than the gradient. */
 static uint64_t
 advance(const struct replica *replica, const int32_t *total, struct state_event *event)
 {

@@ -3,7 +3,7 @@
  *
  * A step is F of state.h on one replica, with the shards that the plan gives it: the sum of their gradients stands for
  * that of all shards, in proportion to the samples. What F changes goes to the mesh as whole numbers, in units of 2^-24,
- * and so do the values at the beginning. Slots of the optimiser and exponents stay with the node. With gossip.of: gradients
+ * and so do the values at the beginning. Slots of the optimizer and exponents stay with the node. With gossip.of: gradients
  * the values are parameters and, behind them, those of track.h.
  *
  *     replica_begin
@@ -43,7 +43,7 @@ void replica_show(struct state *state, const int32_t *values, uint64_t step);
 uint64_t replica_hash(const struct state *state);
 /* What changed since replica_begin, of all values. */
 void replica_update(const struct replica *replica, int32_t *out);
-/* The same on all nodes: the result is the state behind the last step, with a new optimiser. */
+/* The same on all nodes: the result is the state behind the last step, with a new optimizer. */
 void replica_result(struct state *state, const int32_t *values);
 
 #endif

@@ -5,7 +5,7 @@
  *
  * The state is one block of memory. So it can be hashed, sent to a joiner and checkpointed as it is:
  *
- *     header | params [float] | optimiser slots, average of params [float] | exponents [int16, one per block]
+ *     header | params [float] | optimizer slots, average of params [float] | exponents [int16, one per block]
  *
  * The total of a round is the int32 vector that the mesh sums over all shards:
  *
@@ -104,7 +104,7 @@ struct state_job {
     uint64_t batch;       /* samples per step */
     uint64_t local_steps; /* steps of a round, 1..; fewer at the end of an epoch and of the run */
     uint64_t train, test; /* samples in the data */
-    /* one value per exponent block: above 0, the block moves by this share of its sum and not by the optimiser.
+    /* one value per exponent block: above 0, the block moves by this share of its sum and not by the optimizer.
      * NULL: all are 0. Borrowed. */
     const float *average;
     void *block;     /* [state_size] zeros on whole pages, from the caller; NULL: allocated here */
@@ -122,15 +122,15 @@ struct state {
     float *slot[OPTIM_SLOTS_MAX];
     int16_t *exponent;
     double *square;     /* scratch of the norm, one sum per work item */
-    double (*norm)[2];  /* [block_count] layer-wise optimisers: optim_squares of each block */
-    float *ratio;       /* [block_count] ratio of the block's tensor; NULL for other optimisers */
+    double (*norm)[2];  /* [block_count] layer-wise optimizers: optim_squares of each block */
+    float *ratio;       /* [block_count] ratio of the block's tensor; NULL for other optimizers */
     uint64_t head_hash; /* hash of header and exponents, set together with `hash` */
     /* While the state is being built: */
     bool moves;   /* the round changes the parameters */
     bool settle;  /* it is the first one that does */
     double rate;  /* learning rate */
     float factor; /* factor of the gradient: clipping */
-    /* What the optimiser is given instead of the gradient g[n] from parameter `first` on, written to g: from state_begin on
+    /* What the optimizer is given instead of the gradient g[n] from parameter `first` on, written to g: from state_begin on
      * the caller may set it. Several threads call it at a time, and again for the same range. NULL: the gradient. */
     void (*turn)(void *ctx, size_t first, float *g, size_t n);
     void *turn_ctx;
@@ -164,7 +164,7 @@ int state_init(struct state *state, const struct state_job *job, const struct ex
                size_t param_count);
 void state_fini(struct state *state);
 /* Sets header and exponents as before round 0. The caller sets params. With `from`, the block of another state of the
- * same parameters and optimiser, as state_restart made it: takes all of it, and goes on with its steps. */
+ * same parameters and optimizer, as state_restart made it: takes all of it, and goes on with its steps. */
 void state_start(struct state *state, const uint8_t *from);
 /* Makes of a block with so many parameters one to start from: only parameters, slots, exponents, and how many steps and
  * samples there were are kept. Returns false if it cannot be a state. */

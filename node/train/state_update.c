@@ -33,7 +33,7 @@ average_of(const struct state *state, size_t block)
     return state->job.average ? state->job.average[block] : 0;
 }
 
-/* What the optimiser is given instead of the gradient of a block. */
+/* What the optimizer is given instead of the gradient of a block. */
 static void
 turn(const struct update *u, size_t block, float *g, size_t n)
 {
@@ -102,7 +102,7 @@ norm_item(void *ctx, size_t i)
     each_block(ctx, i, norm_block);
 }
 
-/* The ratio of each tensor for the optimisers that have one; the sums run in fixed order. */
+/* The ratio of each tensor for the optimizers that have one; the sums run in fixed order. */
 static void
 find_ratios(struct update *u, struct pool *pool)
 {
@@ -124,9 +124,9 @@ find_ratios(struct update *u, struct pool *pool)
     }
 }
 
-/* The optimiser's step of a block that next has a copy of. */
+/* The optimizer's step of a block that next has a copy of. */
 static void
-optimise(struct update *u, size_t block, float *slot[OPTIM_SLOTS_MAX], float *g, size_t n)
+optimize(struct update *u, size_t block, float *slot[OPTIM_SLOTS_MAX], float *g, size_t n)
 {
     struct state *next = u->next;
     clip(next, g, n);
@@ -157,7 +157,7 @@ update_block(struct update *u, size_t i, size_t block)
     for (size_t k = 0; average > 0 && k < n; k++)
         next->params[first + k] -= average * g[k];
     if (!(average > 0))
-        optimise(u, block, slot, g, n);
+        optimize(u, block, slot, g, n);
     const struct state_header *h = u->now->header;
     if (state_rules(u->now)->optim.ema > 0)
         optim_average(&state_rules(u->now)->optim, h->step - h->skipped + state_steps(u->now),

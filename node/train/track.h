@@ -1,4 +1,4 @@
-/* track.h - gradient tracking (gossip.of: gradients): the optimiser of each replica is given an estimate of the mean gradient
+/* track.h - gradient tracking (gossip.of: gradients): the optimizer of each replica is given an estimate of the mean gradient
  * of all nodes instead of the gradient of its own part of the batch.
  *
  * Without it each replica follows its own gradient, and neighbours average what came of it (D-PSGD). Where these gradients
@@ -7,7 +7,7 @@
  * 2021) neighbours exchange twice as many values: the parameters x, and the estimate y of the mean gradient. Both are mixed
  * in the same way. In a step with gradient g, where that of this node's step before was g':
  *
- *     d = y + g - g'                          is what the optimiser is given, and x changes by what it makes of it
+ *     d = y + g - g'                          is what the optimizer is given, and x changes by what it makes of it
  *     y changes by g - g' - k * (y - g')
  *
  * Mixing does not change the sum of y over all nodes. So it is that of their last gradients, as long as no node dies, but

@@ -109,7 +109,7 @@ sound(struct run *run)
 }
 
 /* What was computed from the state counts only if that has not changed since: nothing is final before the last bucket.
- * Gradients do not depend on the slots of the optimiser. Each step looks at these when it uses them. */
+ * Gradients do not depend on the slots of the optimizer. Each step looks at these when it uses them. */
 static bool
 computed_soundly(struct run *run)
 {

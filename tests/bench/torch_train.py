@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training speed of PyTorch: the model, batch and optimiser of a job of ours, on data already in memory.
+"""Training speed of PyTorch: the model, batch and optimizer of a job of ours, on data already in memory.
 
     torch_train.py JOB.yaml [--input 1,28,28] [--classes 10] [--tokens] [--threads 1] [--seconds 3] [--compile]
     torch_train.py JOB.yaml ... --ranks 2 --rank 0 --port 20000 --steps 100     one process of DDP over Gloo

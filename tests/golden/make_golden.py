@@ -6,7 +6,7 @@
 Per network NAME, in our naming of parameters:
     NAME.safetensors         parameters before
     NAME.grad.safetensors    gradient of the mean loss over the batch
-    NAME.RULE.safetensors    parameters after three steps of an optimiser on that batch
+    NAME.RULE.safetensors    parameters after three steps of an optimizer on that batch
     NAME.batch               little-endian: rows, inputs, outputs (uint32), mean loss (float64),
                              x (float32 [rows, inputs]), labels (int32 [rows] or [rows, positions]) or targets (float32 [rows, outputs])
 PyTorch computes in float64, so that the files hold the truth to float32's precision."""
@@ -166,11 +166,11 @@ def main():
         for rule, make in rules.items():
             for (_, tensor), before in zip(named, start):
                 tensor.data.copy_(before)
-            optimiser = make(net.parameters())
+            optimizer = make(net.parameters())
             for _ in range(STEPS):
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 LOSSES[loss](net(x), target).backward()
-                optimiser.step()
+                optimizer.step()
             write_tensors(f"{path}.{rule}.safetensors", named)
 
 

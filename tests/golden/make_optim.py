@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Write optim_torch.h: what PyTorch's optimisers and schedules make of the same numbers.
+"""Write optim_torch.h: what PyTorch's optimizers and schedules make of the same numbers.
 
     /usr/bin/python3 tests/golden/make_optim.py > tests/golden/optim_torch.h
 
@@ -34,10 +34,10 @@ CASES = [
 
 def run(make, options):
     p = torch.nn.Parameter(torch.tensor([(i - 3.5) / 4 for i in range(COUNT)]))
-    optimiser = make([p], **options)
+    optimizer = make([p], **options)
     for t in range(STEPS):
         p.grad = gradient(t)
-        optimiser.step()
+        optimizer.step()
     return p.tolist()
 
 
@@ -60,12 +60,12 @@ def spec(kind, options):
 
 def schedule(make):
     p = torch.nn.Parameter(torch.zeros(1))
-    optimiser = torch.optim.SGD([p], lr=0.5)
-    rule = make(optimiser)
+    optimizer = torch.optim.SGD([p], lr=0.5)
+    rule = make(optimizer)
     rates = []
     for _ in range(12):
-        rates.append(optimiser.param_groups[0]["lr"])
-        optimiser.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
         rule.step()
     return ", ".join(f"{r:.17g}" for r in rates)
 

@@ -322,7 +322,7 @@ DEFAULTS = {"lion": dict(rate=1e-4, beta1=0.9, beta2=0.99, weight_decay=0.0),
 
 
 def optimizer_of(train, parameters):
-    """Its base rate and the optimiser of `train.optimizer`."""
+    """Its base rate and the optimizer of `train.optimizer`."""
     chosen = train.get("optimizer", {"sgd": 0.1})
     word, options = next(iter(chosen.items())) if isinstance(chosen, dict) else (chosen, None)
     options = options if isinstance(options, dict) else {} if options is None else {"rate": options}

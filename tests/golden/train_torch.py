@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Train a job of ours with PyTorch: same model, data, windows, batches, optimiser and schedule; its own kernels.
+"""Train a job of ours with PyTorch: same model, data, windows, batches, optimizer and schedule; its own kernels.
 
     train_torch.py JOB.yaml [--data FOLDER] [--set KEY=VALUE]... [--seed 1] [--from MODEL.safetensors]
                    [--out MODEL.safetensors] [--threads 1] [--quiet]

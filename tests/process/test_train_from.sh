@@ -1,5 +1,5 @@
 #!/bin/bash
-# test_train_from.sh - train.from: a run that starts from a checkpoint of another one goes on with its weights, optimiser
+# test_train_from.sh - train.from: a run that starts from a checkpoint of another one goes on with its weights, optimizer
 # and steps. So the same job cut in two comes to the weights of one go, on one node and on two, also after a kill; and a
 # run may go from exact to inexact and back. What does not fit is refused in one line.
 . "$(dirname "$0")/../support/process.sh"

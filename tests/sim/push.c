@@ -31,7 +31,7 @@ sim_push_gradient(uint64_t ticket, unsigned range, const uint64_t *params, unsig
 void
 sim_push_apply(struct sim_push_copy *copy, const struct push_taken *taken, uint64_t gradient)
 {
-    copy->optimiser = mix64_pair(copy->optimiser, gradient + taken->tau);
+    copy->optimizer = mix64_pair(copy->optimizer, gradient + taken->tau);
     copy->pending++;
     if (taken->ticket < SIM_TICKETS_MAX) {
         if (sim_push_has(&copy->value, taken->ticket))
@@ -40,14 +40,14 @@ sim_push_apply(struct sim_push_copy *copy, const struct push_taken *taken, uint6
     }
     if (!taken->updates)
         return;
-    copy->value.params = mix64_pair(copy->value.params, copy->optimiser + copy->pending);
+    copy->value.params = mix64_pair(copy->value.params, copy->optimizer + copy->pending);
     copy->pending = 0;
 }
 
 uint64_t
 sim_push_hash(const struct sim_push_copy *copy)
 {
-    uint64_t hash = mix64_pair(copy->value.params, copy->optimiser + copy->pending);
+    uint64_t hash = mix64_pair(copy->value.params, copy->optimizer + copy->pending);
     for (unsigned k = 0; k < SIM_TICKETS_MAX / 64; k++)
         hash = copy->value.taken[k] ? mix64_pair(hash + k, copy->value.taken[k]) : hash;
     return mix64_pair(hash, copy->value.twice);

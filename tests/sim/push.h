@@ -29,7 +29,7 @@ sim_push_has(const struct sim_push_value *value, uint64_t ticket)
 /* And as its owner and backup hold it. */
 struct sim_push_copy {
     struct sim_push_value value;
-    uint64_t optimiser;
+    uint64_t optimizer;
     uint32_t pending; /* gradients since the last update */
 };
 

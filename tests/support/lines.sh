@@ -10,7 +10,7 @@ exec python3 - "${1:-list}" <<'PY'
 import glob, re, sys
 
 CALL = re.compile(r'\b(core_log|train_say|wire_log|actor_log|log_finding|metrics_say|show_say|say|complain|find|fail|'
-                  r'find_job|alarm|metrics_doing|fprintf|printf|puts|snprintf|why_set|why_error|why_append|config_why|discover_log)\s*\(')
+                  r'find_job|alarm|metrics_doing|term_fail|fprintf|printf|puts|snprintf|why_set|why_error|why_append|config_why|discover_log)\s*\(')
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 WORDS = re.compile(r'\b(rounds?|plans?|totals|members?|dropped|peers?|incarnations?|trainers?|not mixing|heartbeats?)\b')
 # Keys, files and options that people type or read have these names.

@@ -1,5 +1,6 @@
 #!/bin/sh
 # paths.sh - every file that a README, PROTOCOL.md or a comment names exists, and the first line of a source has its own name.
+# And optimizer has one spelling, that of the key.
 #
 # A name with one of our folders in front is a path from the top, and * stands for anything. In the READMEs, a source without
 # a folder, or with one that tests/ has, must be somewhere under that name.
@@ -35,5 +36,9 @@ awk 'FNR == 1 && $2 ~ /^[a-z0-9_]+[.][ch]$/ && FILENAME !~ ("/" $2 "$") {
          print FILENAME ": says that it is " $2; wrong = 1
      }
      END { exit wrong }' ${all#"$texts"} >&2 || bad=1
+# shellcheck disable=SC2086
+if grep -nE '[Oo]ptimis' $all node/meshnode.1 docker-compose.yml configs/*.yaml | grep -vE '"optimiser"|optimiser: ' >&2; then
+    bad=1
+fi
 [ $bad = 0 ] && echo "paths: every file that is named exists"
 exit $bad

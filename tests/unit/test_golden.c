@@ -1,4 +1,4 @@
-/* test_golden.c - loss, every gradient and three optimiser steps against PyTorch, every kind of layer, with
+/* test_golden.c - loss, every gradient and three optimizer steps against PyTorch, every kind of layer, with
  * both ways to compute products.
  *
  * The files in tests/golden were written by make_golden.py there, which also says what is in them. */
@@ -425,7 +425,7 @@ loss_and_gradients_agree_with_pytorch(void **state)
     }
 }
 
-/* As node/train/state.c does: running averages by their own rule, the others by the optimiser. */
+/* As node/train/state.c does: running averages by their own rule, the others by the optimizer. */
 static void
 step_apply(struct bench *b, const struct optim_spec *spec, uint64_t step)
 {
@@ -449,7 +449,7 @@ step_apply(struct bench *b, const struct optim_spec *spec, uint64_t step)
 }
 
 static void
-three_steps_of_every_optimiser_agree_with_pytorch(void **state)
+three_steps_of_every_optimizer_agree_with_pytorch(void **state)
 {
     nn_init(*state);
     for (size_t n = 0; n < sizeof networks / sizeof networks[0]; n++)
@@ -475,8 +475,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(loss_and_gradients_agree_with_pytorch, "portable"),
         cmocka_unit_test_prestate(loss_and_gradients_agree_with_pytorch, "openblas"),
-        cmocka_unit_test_prestate(three_steps_of_every_optimiser_agree_with_pytorch, "portable"),
-        cmocka_unit_test_prestate(three_steps_of_every_optimiser_agree_with_pytorch, "openblas"),
+        cmocka_unit_test_prestate(three_steps_of_every_optimizer_agree_with_pytorch, "portable"),
+        cmocka_unit_test_prestate(three_steps_of_every_optimizer_agree_with_pytorch, "openblas"),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

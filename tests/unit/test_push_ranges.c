@@ -157,7 +157,7 @@ the_gradients_of_an_update_count_by_their_own_age(void **unused)
     close_all();
 }
 
-/* With as many gradients to an update as a step has shards, softsync is bsp: one step of the optimiser, also with
+/* With as many gradients to an update as a step has shards, softsync is bsp: one step of the optimizer, also with
  * memory; with c = 1, each gradient is a step of its own. */
 static void
 softsync_of_all_shards_is_bsp_and_of_one_is_async(void **unused)

@@ -302,7 +302,7 @@ test_a_run_of_nothing_but_nan_ends(void **unused)
     state_fini(&state);
 }
 
-/* By its own rule, whatever the optimiser and the others' length. */
+/* By its own rule, whatever the optimizer and the others' length. */
 static void
 test_a_running_average_moves_by_its_share(void **unused)
 {
@@ -617,7 +617,7 @@ set_up(void **unused)
 
 /* Another run begins with it: steps go on, the rest is as at the beginning. */
 static void
-test_a_state_to_start_from_keeps_steps_weights_and_optimiser(void **unused)
+test_a_state_to_start_from_keeps_steps_weights_and_optimizer(void **unused)
 {
     (void)unused;
     struct state state, other;
@@ -691,7 +691,7 @@ main(void)
         cmocka_unit_test(test_gaps_are_cleared),
         cmocka_unit_test(test_a_received_state_is_taken_only_if_its_hash_is_right),
         cmocka_unit_test(test_loss_survives_the_tail),
-        cmocka_unit_test(test_a_state_to_start_from_keeps_steps_weights_and_optimiser),
+        cmocka_unit_test(test_a_state_to_start_from_keeps_steps_weights_and_optimizer),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

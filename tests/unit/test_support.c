@@ -82,7 +82,7 @@ filling_writes_all_bytes_and_no_more(void **state)
 static void *
 take(size_t size)
 {
-    void *volatile block = malloc(size); /* not to be optimised away */
+    void *volatile block = malloc(size); /* not to be optimized away */
     return block;
 }
 
