@@ -8,6 +8,18 @@ WERROR   = -Werror
 comma   := ,
 B       := build/$(CC)$(if $(SANITIZE),-$(subst $(comma),+,$(SANITIZE)))$(if $(FAILPOINTS),-fail)
 
+# `make deps all`: make looks for the compiler and the libraries when it starts. So what follows deps is left to another
+# make, which starts when deps is done.
+after   := $(if $(filter deps,$(MAKECMDGOALS)),$(filter-out deps,$(MAKECMDGOALS)))
+ifneq ($(after),)
+.PHONY: deps $(after)
+$(after): deps
+	@:
+deps:
+	@tests/support/deps.sh build
+	@$(MAKE) --no-print-directory $(after)
+else
+
 # A compiler for another machine (CC=aarch64-linux-gnu-gcc) takes libraries from SYSROOT: the tree that make check-arm
 # fills, or the root, where Debian's multiarch packages are.
 target  := $(shell $(CC) -dumpmachine 2>/dev/null)
@@ -18,15 +30,20 @@ sysroot := $(if $(SYSROOT),--sysroot=$(abspath $(SYSROOT)))
 packages = libzmq libczmq msgpack yaml-0.1 jansson libsodium libxxhash zlib libpng libjpeg
 pc       = $(if $(cross),PKG_CONFIG_SYSROOT_DIR=$(abspath $(SYSROOT)) \
     PKG_CONFIG_LIBDIR=$(abspath $(SYSROOT))/usr/lib/$(cross)/pkgconfig:$(abspath $(SYSROOT))/usr/share/pkgconfig) pkg-config
-pc_flags = $(patsubst -I%,-isystem %,$(shell $(pc) --cflags $(packages) 2>/dev/null))
+pc_flags := $(patsubst -I%,-isystem %,$(shell $(pc) --cflags $(packages) 2>/dev/null))
+pc_libs  := $(shell $(pc) --libs $(packages) 2>/dev/null)
+ready     = $(if $(target),,$(error $(CC) is not installed: make deps first))$(if $(pc_libs),,$(error libraries or pkg-config are missing: make deps first))
 CFLAGS   = -O2 -gdwarf-4
-ALL_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -UNDEBUG -ffp-contract=off -fno-math-errno -fno-trapping-math \
+ALL_CFLAGS = $(ready)-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -UNDEBUG -ffp-contract=off -fno-math-errno -fno-trapping-math \
     -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wcast-qual \
     -Wformat=2 -Wundef -Wdouble-promotion $(WERROR) -I. $(pc_flags) -MMD -MP \
     $(if $(FAILPOINTS),-DMESHNODE_FAILPOINTS) \
     $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined) $(sysroot) $(CFLAGS)
-LDLIBS   = $(shell $(pc) --libs $(packages) 2>/dev/null) -lm -lpthread
+LDLIBS   = $(pc_libs) -lm -lpthread
 LDFLAGS  = $(sysroot) $(if $(SANITIZE),-fsanitize=$(SANITIZE))
+
+# `make demo` compiles silently but for a line that says how far it is: TODO is the number of files.
+progress  = $(if $(TODO),$(eval DONE += x); printf 'compiling %d of %d files$(if $(MAKE_TERMOUT),\r,\n)' $(words $(DONE)) $(TODO))
 
 # A file *_simd.c is compiled once per instruction set; its first lines name the functions after $(SIMD).
 x86      := $(filter x86_64-%,$(target))
@@ -50,7 +67,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all check-arm failpoints flips hashes chaos chaos-night compose-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers lines pypi install clean help
+.PHONY: all check-arm failpoints flips hashes chaos chaos-night compose-test bare-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers lines pypi install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -60,19 +77,19 @@ all: $B/meshnode                     ## the program (build/gcc/meshnode, and a l
 $B/meshnode: $B/node/cli/main.o $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $B/%.base.o: %.c
-	@mkdir -p $(@D)
+	@mkdir -p $(@D)$(progress)
 	$(CC) $(ALL_CFLAGS) -O3 -DSIMD=base -c -o $@ $<
 $B/%.avx2.o: %.c
-	@mkdir -p $(@D)
+	@mkdir -p $(@D)$(progress)
 	$(CC) $(ALL_CFLAGS) -O3 -mavx2 -mfma -DSIMD=avx2 -c -o $@ $<
 $B/%.avx512.o: %.c
-	@mkdir -p $(@D)
+	@mkdir -p $(@D)$(progress)
 	$(CC) $(ALL_CFLAGS) -O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512 -DSIMD=avx512 -c -o $@ $<
 $B/%.mutant.o: %.c
-	@mkdir -p $(@D)
+	@mkdir -p $(@D)$(progress)
 	$(CC) $(ALL_CFLAGS) -DMESHNODE_MUTANTS -c -o $@ $<
 $B/%.o: %.c
-	@mkdir -p $(@D)
+	@mkdir -p $(@D)$(progress)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
 $(lib): $(lib_obj)
@@ -108,7 +125,7 @@ JOBS     ?= $(shell nproc)
 parallel  = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
 demo: deps                           ## four nodes on this machine find one another and train digits
-	@$(MAKE) -s $(parallel) all
+	@$(MAKE) -s $(parallel) all TODO=$$($(MAKE) -n all | grep -c ' -c -o ')
 	./meshnode local -n 4 configs/digits.yaml
 
 check: check-deps                    ## everything that must hold: unit tests, properties, corpora, simulator, real nodes
@@ -169,6 +186,11 @@ chaos-night: check-deps              ## all of it, with networks and containers:
 
 compose-test:                        ## kills, pauses, disconnects and moves containers; needs a docker engine
 	@tests/chaos/compose.sh; status=$$?; [ $$status = 77 ] || exit $$status
+
+bare-test:                           ## the first build, in a Debian without a compiler: make deps all, make demo; needs root
+	@tests/support/deps.sh build bare
+	@$(MAKE) -s $(parallel) all
+	@MESHNODE=$(abspath $B/meshnode) tests/process/test_first_build.sh debian; status=$$?; [ $$status = 77 ] || exit $$status
 
 SECONDS ?= 60
 sim: check-deps                      ## the simulator: scenarios, drills, planted bugs, then SECONDS=60 on all cores, or JOBS=n
@@ -237,3 +259,4 @@ help:                                ## this list
 	@echo "  CC=clang and SANITIZE=address,undefined (or thread) build and test beside the plain build; FAILPOINTS=1 builds."
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
+endif

@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh SET...: install the packages of the named sets (build test lint bench arm) where they are missing.
+# deps.sh SET...: install the packages of the named sets (build test lint bench bare arm) where they are missing.
 # Debian and Ubuntu: through apt, with sudo where we are not root. Elsewhere, or without sudo: print what is needed.
 # deps.sh --libraries SET...: only print the libraries among them, which a cross compiler needs for its target, too.
 set -eu
@@ -10,6 +10,7 @@ test="libcmocka-dev libopenblas0-pthread iproute2 nftables procps binutils pytho
 lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm"
 bench="g++ libopenblas0-pthread libgloo-dev libopenmpi-dev openmpi-bin python3-torch python3-yaml python3-venv \
 python3-dev iproute2 python3"
+bare="debootstrap"
 arm="gcc-aarch64-linux-gnu qemu-user-static"
 
 libraries=
@@ -24,8 +25,9 @@ for set in "$@"; do
     test) wanted="$wanted $test" ;;
     lint) wanted="$wanted $lint" ;;
     bench) wanted="$wanted $bench" ;;
+    bare) wanted="$wanted $bare" ;;
     arm) wanted="$wanted $arm" ;;
-    *) echo "deps.sh: set '$set', expected build, test, lint, bench or arm" >&2; exit 2 ;;
+    *) echo "deps.sh: set '$set', expected build, test, lint, bench, bare or arm" >&2; exit 2 ;;
     esac
 done
 if [ "$libraries" ]; then
@@ -62,6 +64,18 @@ if [ "$(id -u)" != 0 ]; then
         exit 1
     fi
 fi
+# While another program holds apt's lock, as on a fresh machine that updates itself, try again: ten minutes at most.
+apt() { # ARGUMENTS of apt-get
+    seconds=0
+    until why=$($run env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -q "$@" 2>&1 >&3); do
+        lock=$(echo "$why" | grep 'Could not get lock') && [ $seconds -lt 600 ] || { echo "$why" >&2; exit 1; }
+        [ $seconds != 0 ] || echo "waiting for another apt: $lock"
+        seconds=$((seconds + 1))
+        sleep 1
+    done
+    [ -z "$why" ] || echo "$why" >&2
+} 3>&1
 echo "installing:$missing"
-$run apt-get update -q
-$run env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+apt update
+# shellcheck disable=SC2086 # a list of packages
+apt install -y --no-install-recommends $missing
