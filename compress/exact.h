@@ -10,9 +10,10 @@
  *
  * Exponents are part of the training state: int16_t exponent[exact_blocks]. Pure functions of the summed vector
  * change them:
- *     exact_follow  after a committed sum without overflow. If the largest |sum| of the block is < 2^x, the next
- *                   exponent is x + EXACT_HEADROOM, but at most one bit lower than now. With `settle` it may fall by
- *                   any amount: once, after the first sum of a run. A block whose sum is zero keeps its exponent.
+ *     exact_follow  after a committed sum without overflow. If the largest |sum| of the block is s, an integer, and 2^x
+ *                   is the smallest power of two above s * 2^(e - bits), the next exponent is x + EXACT_HEADROOM, but
+ *                   at most one bit lower than now. With `settle` it may fall by any amount: once, after the first
+ *                   sum of a run. A block whose sum is zero keeps its exponent.
  *     exact_raise   after a sum with overflow, before the round is repeated: EXACT_RAISE bits more for each block that
  *                   overflowed.
  * After both comes the floor, exact_floor: no exponent is more than EXACT_SPREAD bits below the largest of its tensor.

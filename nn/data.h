@@ -141,8 +141,14 @@ int data_check_tokens(const struct data_set *set, size_t tokens, struct why *why
 /* NULL, or one line about the first sample that could not be read: nothing filled since then is to be used. */
 const char *data_failed(const struct data_set *set);
 
-/* Position of the epoch's i-th sample: a permutation of 0..count-1 without memory (cycle-walking
- * Feistel network: Black and Rogaway, CT-RSA 2002). */
+/* Number of the epoch's i-th sample: a permutation of 0..count-1 without memory (cycle-walking Feistel network: Black
+ * and Rogaway, CT-RSA 2002). With key = mix64_pair(seed, epoch) (proto/mix.h), a = max(16, sqrt(count) rounded up) and
+ * b = max(16, count / a rounded up), i = left * b + right goes through four times two rounds, r = 0, 2, 4, 6:
+ *
+ *     left = (left + ((mix64(key ^ (r << 32 | right)) >> 32) * a >> 32)) % a
+ *     right = (right + ((mix64(key ^ ((r + 1) << 32 | left)) >> 32) * b >> 32)) % b
+ *
+ * all in 64 bits, and again until left * b + right < count. node/train/ledger.h says which i a step and a shard have. */
 uint32_t data_shuffle(uint64_t seed, uint64_t epoch, uint32_t i, uint32_t count);
 
 #endif

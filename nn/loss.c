@@ -2,7 +2,7 @@
  *
  * cross entropy: ln(sum exp z) - z[label], gradient softmax(z) - onehot(label); with smoothing s the target is
  *     (1 - s) onehot(label) + s / outputs instead of onehot(label) (Szegedy et al., CVPR 2016).
- * squared error: mean over outputs of (z - t)^2, gradient 2 (z - t) / outputs.
+ * squared error: mean over outputs of (z - t)^2, gradient (z - t) * (2 * scale / outputs).
  * logistic: ln(1 + exp -z) for label 1, ln(1 + exp z) for label 0, gradient sigmoid(z) - label.
  * count: the gradient is -1 for each output and not averaged over the batch, so that weights count; what
  *     is reported is not its integral but the size of the mean output: how often a sample was used. */

@@ -97,9 +97,11 @@ enum nn_loss {
     /* softmax over the last dimension; one label, or for outputs [T, V] T of them: then the loss of a row is the
      * mean over its positions with a label */
     NN_CROSS_ENTROPY,
-    NN_SQUARED_ERROR, /* mean over outputs of (y - t)^2, as torch.nn.MSELoss; targets */
-    NN_LOGISTIC,      /* one output, label 0 or 1; log(1 + exp(-+z)) */
-    NN_COUNT,         /* gradient -1 per row and output, for any outputs: data_counting.c */
+    /* mean over n outputs of (y - t)^2, as torch.nn.MSELoss; targets. Gradient (y - t) * (2 * scale / n), in floats:
+     * the difference, the factor and their product are rounded */
+    NN_SQUARED_ERROR,
+    NN_LOGISTIC, /* one output, label 0 or 1; log(1 + exp(-+z)) */
+    NN_COUNT,    /* gradient -1 per row and output, for any outputs: data_counting.c */
 };
 
 struct nn_shape {
@@ -233,7 +235,7 @@ void nn_pass_shards(struct nn_pass *pass, unsigned shards, const size_t *end);
 void nn_forward(const struct nn_model *model, size_t layer, struct nn_pass *pass,
                 const float *params, const struct nn_context *context);
 /* Loss of the pass's outputs. In a training pass it also leaves d loss_sum / d output * `scale` for nn_backward
- * (scale = 1 / rows of the whole step). */
+ * (scale = 1 / rows of the whole step, rounded to float). */
 void nn_loss(const struct nn_model *model, struct nn_pass *pass, float scale,
              struct nn_result *out);
 void nn_backward(const struct nn_model *model, size_t layer, struct nn_pass *pass,

@@ -3,7 +3,7 @@
  * All metadata are strings. Numbers and lists are in JSON:
  *
  *     run, step, epoch, train_loss, test_loss, test_accuracy    where the weights come from; losses only if known
- *     params_sha256    of the weights, as in result.json; metadata do not count
+ *     params_sha256    of the weights, as in result.json: of all bytes behind the header of this file
  *     job, config      hash of the job, and its text as YAML: every key with its value
  *     input            [1, 28, 28]: shape of a sample
  *     classes          ["cat", "dog"]: the names of classes 0, 1, ..; if the data have names

@@ -26,8 +26,8 @@
 enum { LEDGER_WORDS = 5 };
 
 /* What a round uses: positions [first, first + rows) of the epoch's permutation (nn/data.h), `batch` of them in
- * each of its steps; with train.local_steps a round has several steps. Of n rows from i on, shard s of S has those
- * from i + n * s / S on. */
+ * each of its steps; with train.local_steps a round has several steps. The last step of an epoch has what is left. Of n
+ * rows from i on, shard s of S has those from i + n * s / S on, rounded down. */
 struct ledger_step {
     uint64_t seed, train; /* from the job: data_shuffle(seed, epoch, i, train) */
     unsigned shards;
