@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -81,6 +82,14 @@ last_step(const char *dir)
     return size > line ? json_loadb(tail + line, (size_t)(size - line), 0, NULL) : NULL;
 }
 
+/* null: it is not known. */
+static double
+loss_of(const json_t *step)
+{
+    const json_t *loss = json_object_get(step, "loss");
+    return json_is_number(loss) ? json_number_value(loss) : (double)NAN;
+}
+
 static void
 print_sign(const struct sign *sign, double age)
 {
@@ -91,8 +100,7 @@ print_sign(const struct sign *sign, double age)
     long long peers = json_integer_value(json_object_get(step, "peers"));
     if (step)
         printf("step %lld, loss %.4g, %lld %s, ",
-               (long long)json_integer_value(json_object_get(step, "step")),
-               json_number_value(json_object_get(step, "loss")), peers,
+               (long long)json_integer_value(json_object_get(step, "step")), loss_of(step), peers,
                peers == 1 ? "node" : "nodes");
     else
         printf("no step yet, ");

@@ -30,7 +30,7 @@ model_file_of(const struct state_header *header, bool labelled, const float *wei
     struct model_file file = {
         .step = header->step,
         .epoch = header->epoch,
-        .train_loss = header->epoch > 0 ? header->train_loss : (double)NAN,
+        .train_loss = state_train_loss(header),
         .test_loss = header->evaluations ? header->test_loss : (double)NAN,
         .test_accuracy = header->evaluations && labelled ? header->test_accuracy : (double)NAN,
     };

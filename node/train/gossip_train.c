@@ -2,6 +2,7 @@
 #include "node/train/gossip_train.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -208,6 +209,7 @@ gossip_train_open(struct run *run)
         .async = run->config->mesh.sync == CONFIG_ASYNC,
     };
     gossip->count = track_values(gradients, params);
+    run->state.header->train_loss = (double)NAN; /* a slow node may complete no epoch */
     if (!gossip->replica.before || open_more(gossip, params) ||
         (gradients && open_track(gossip, params)))
         return -ENOMEM;
@@ -255,21 +257,23 @@ alive(void *ctx)
     metrics_alive(((struct run *)ctx)->metrics);
 }
 
-static void
-advance(struct run *run, uint64_t shards, const struct mesh_task *task)
+/* Returns the hash of the replica's state after the step. */
+static uint64_t
+advance(struct run *run, uint64_t shards)
 {
-    uint64_t hash =
-        replica_round(&run->gossip->replica, shards, mesh_own(run->mesh), &run->event, alive, run);
-    train_tell_skipped(run, &run->event);
-    if (run->event.stepped)
-        train_report(run, &run->event, task, hash);
+    uint64_t hash;
+    do
+        hash = replica_round(&run->gossip->replica, shards, mesh_own(run->mesh), &run->event, alive,
+                             run);
+    while (!run->event.stepped);
+    return hash;
 }
 
 static void
 report_means(struct run *run, const struct score_means *means, unsigned members)
 {
     struct state_header *h = run->state.header;
-    const struct state_event event = {.evaluated = true};
+    const struct state_event event = {.evaluated = true, .loss = (double)NAN, .accuracy = -1};
     h->evaluations++;
     h->test_loss = means->loss;
     h->test_accuracy = means->accuracy;
@@ -297,7 +301,7 @@ piece_rows(const struct run *run, const struct mesh_task *task)
     return mine / (pieces ? pieces : 1) + 1;
 }
 
-void
+bool
 gossip_train_step(struct run *run, const struct mesh_task *task)
 {
     const struct replica *replica = &run->gossip->replica;
@@ -306,21 +310,22 @@ gossip_train_step(struct run *run, const struct mesh_task *task)
     size_t buckets;
     replica_begin(replica, &step, mesh_values(run->mesh), mesh_sum(run->mesh));
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
-    do
-        advance(run, replica_shards(replica, &step), task);
-    while (!run->event.stepped);
+    uint64_t hash = advance(run, replica_shards(replica, &step));
+    run->event.skipped |= !replica_update(replica, mesh_own(run->mesh));
+    bool hopeless = train_count(run, run->state.header->step, run->event.skipped);
+    train_report(run, &run->event, task, hash);
     run->state.header->phase = STATE_TRAIN; /* evaluations are no rounds here */
     evaluate_step(run, task);
     run->compute_s += clock_s() - start;
     if (run->anew)
         save_forget(run->save);
     run->anew = false;
-    replica_update(replica, mesh_own(run->mesh));
     work_buckets(run->work, &buckets);
     mesh_bucket(run->mesh, buckets - 1);
     start = clock_s();
     evaluation_piece(&run->evaluation, run, piece_rows(run, task));
     run->compute_s += clock_s() - start;
+    return hopeless;
 }
 
 /* --- The end --------------------------------------------------------------------------------------- */
@@ -345,7 +350,7 @@ gossip_train_finish(struct run *run)
     struct score_means means;
     if (evaluation_last(&run->evaluation, &means))
         report_means(run, &means, run->peers_max);
-    run->train_loss = state->header->train_loss; /* what this node's steps were like */
+    run->train_loss = state_train_loss(state->header); /* what this node's steps were like */
     replica_result(state, sum);
     run->gossip->more[CUT] = 0;
     state->header->done = 1;

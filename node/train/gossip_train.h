@@ -32,8 +32,8 @@ int gossip_train_begin(struct run *run, struct why *why);
 void gossip_train_values(struct run *run);
 /* The user wants the node to end. True: not yet, as a checkpoint is being made; MESH_INTERRUPTED comes again. */
 bool gossip_train_ends_later(struct run *run);
-/* MESH_REPLICA: one step. */
-void gossip_train_step(struct run *run, const struct mesh_task *task);
+/* MESH_REPLICA: one step. True: this node is to stop, as its gradients are not finite any more. */
+bool gossip_train_step(struct run *run, const struct mesh_task *task);
 /* MESH_RESULT: the mean of all replicas is the model. */
 void gossip_train_finish(struct run *run);
 

@@ -161,16 +161,22 @@ take_block(const struct taking *with, size_t block, const uint8_t *from, int16_t
     size_t first = exact_block_first(ranges->exact, block);
     size_t n = exact_block_first(ranges->exact, block + 1) - first;
     float average = ranges->job->average ? ranges->job->average[block] : 0;
-    float factor = average > 0 ? 1 : 1 / with->share, g[EXACT_BLOCK];
-    bool gathers = with->held->sum != NULL;
+    float factor = average > 0 ? 1 : 1 / with->share, g[EXACT_BLOCK] = {0};
+    bool gathers = with->held->sum != NULL, counts = exponent != PUSH_LEFT_OUT;
     int32_t q[EXACT_BLOCK];
+    uint32_t bits = 0;
+    if (!counts && !(gathers && with->taken->updates))
+        return;
     memcpy(q, from, n * sizeof *q);
-    uint32_t bits = exact_read_block(ranges->exact, exponent, q, n,
-                                     gathers ? with->weight : with->weight * factor, g);
+    if (counts)
+        bits = exact_read_block(ranges->exact, exponent, q, n,
+                                gathers ? with->weight : with->weight * factor, g);
     if (gathers)
         gather(with, first, factor, g, n);
     if (with->taken->updates)
         update(with, block, average, g, n);
+    if (!counts)
+        return;
     with->held->exponent[block] = exponent;
     exact_follow_bits(ranges->exact, block, bits, with->taken->count == ranges->first,
                       with->held->exponent);
@@ -290,5 +296,8 @@ push_ranges_gradient(const struct push_ranges *ranges, unsigned range, const int
 {
     struct part p = part_of(ranges, range);
     uint8_t *at = put(out, own + p.first, p.count * sizeof(int32_t));
-    put(at, exponent + p.block, p.blocks * sizeof(int16_t));
+    const int16_t left_out = PUSH_LEFT_OUT;
+    bool bad = own[ranges->param_count + TAIL_BAD] != 0;
+    for (size_t b = p.block; b < p.block + p.blocks; b++)
+        at = put(at, bad ? &left_out : &exponent[b], sizeof left_out);
 }

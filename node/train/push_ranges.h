@@ -15,6 +15,9 @@
  * (Staleness-aware Async-SGD, IJCAI 2016, eq. 6) give an update the rate of a whole step divided by tau. Here it gets that,
  * but no more than its share c / S: rate * min(c / S, 1 / tau). mesh.staleness_scaling: no: rate * c / S.
  *
+ * A gradient that is not finite is left out: its exponents are PUSH_LEFT_OUT. The range counts it and stays as it is, but that
+ * the last gradient of an update makes this update.
+ *
  * After each gradient the exponents follow it, as exact_follow does. All is a function of the copy and of the gradients in
  * their order: owner, backup and replay get the same bits. No threads, no I/O. */
 #ifndef NODE_PUSH_RANGES_H
@@ -22,6 +25,8 @@
 
 #include "mesh/core/push.h"
 #include "node/train/state.h"
+
+enum { PUSH_LEFT_OUT = INT16_MIN }; /* no block has such an exponent */
 
 struct push_ranges {
     const struct exact *exact;
@@ -63,7 +68,7 @@ void push_ranges_read(const struct push_ranges *ranges, unsigned range, const vo
 /* A range begins with these parameters and exponents, and these slots of the optimizer; NULL: one that has seen nothing. */
 void push_ranges_begin(const struct push_ranges *ranges, struct push_held *held, unsigned range,
                        const float *params, float *const *slot, const int16_t *exponent);
-/* Writes the gradient of a range from the vector that was computed with `exponent`. */
+/* Writes the gradient of a range from the vector, tail included, that was computed with `exponent`. */
 void push_ranges_gradient(const struct push_ranges *ranges, unsigned range, const int32_t *own,
                           const int16_t *exponent, void *out);
 

@@ -26,7 +26,7 @@ uint64_t push_step_shards(const struct push_step *step, uint64_t ticket); /* a b
 void push_shard_step(struct state *state, uint64_t step);
 /* Computes a ticket from state->params and these exponents [blocks] into `own`, a vector of work, tail included. An
  * exponent that is too small for it is raised in state->exponent: that is what the integers are in. A gradient that is
- * not finite adds nothing. */
+ * not finite becomes zeros, and the tail says so. */
 void push_shard_compute(struct work *work, struct state *state, const struct push_step *step,
                         const int16_t *exponent, uint64_t ticket, int32_t *own);
 

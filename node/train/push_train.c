@@ -218,17 +218,15 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct score
     struct mesh_stats stats;
     uint64_t step = ticket / push->step.tickets;
     double rows = tail[TAIL_SAMPLES];
+    bool known = rows > 0 && !tail[TAIL_BAD];
     mesh_stats(run->mesh, &stats);
-    push->done++;
-    push->rows += rows;
-    push->loss += tail[TAIL_BAD] ? 0 : state_tail_loss(tail);
     if (stats.core.members > run->peers_max)
         run->peers_max = stats.core.members;
     struct metrics_step line = {
         .step = step + 1,
         .steps_total = state_steps_total(&run->state),
         .epoch = step / state_epoch_steps(&run->state.job),
-        .loss = rows > 0 ? state_tail_loss(tail) / rows : 0,
+        .loss = known ? state_tail_loss(tail) / rows : (double)NAN,
         .accuracy = run->state.job.labels && rows > 0
                         ? tail[TAIL_CORRECT] / (rows * (double)run->state.job.labels)
                         : -1,
@@ -241,6 +239,7 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct score
         .tx_bytes = stats.tx_bytes - run->tx,
         .rx_bytes = stats.rx_bytes - run->rx,
         .skipped = tail[TAIL_BAD] != 0,
+        .skipped_steps = run->skipped,
         .evaluated = means != NULL,
         .test_loss = means ? means->loss : 0,
         .test_accuracy = means ? means->accuracy : -1,
@@ -261,20 +260,24 @@ piece_rows(const struct run *run)
     return few > least ? few : least;
 }
 
-static void
+/* True: this node is to stop, as its gradients are not finite any more. */
+static bool
 compute(struct run *run, uint64_t ticket)
 {
     struct push_run *push = run->push;
     double start = clock_s();
     struct score_means means;
-    int32_t *own = mesh_own(run->mesh);
+    int32_t *own = mesh_own(run->mesh), *tail = own + run->state.param_count;
+    uint64_t step = ticket / push->step.tickets;
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
-    bool news = evaluation_step(&run->evaluation, run, ticket / push->step.tickets, &means);
+    bool news = evaluation_step(&run->evaluation, run, step, &means);
     push_shard_compute(run->work, &run->state, &push->step, push->exponent, ticket, own);
     run->compute_s += clock_s() - start;
     mesh_bucket(run->mesh, 0);
-    report(run, ticket, own + run->state.param_count, news ? &means : NULL);
+    bool hopeless = train_count(run, step + 1, tail[TAIL_BAD] != 0);
+    report(run, ticket, tail, news ? &means : NULL);
     evaluation_piece(&run->evaluation, run, piece_rows(run));
+    return hopeless;
 }
 
 /* --- The end ------------------------------------------------------------------------------------------ */
@@ -342,7 +345,8 @@ push_train_follow(struct run *run)
         mesh_next(run->mesh, &task);
         run->wait_s += clock_s() - start;
         if (task.kind == MESH_COMPUTE) {
-            compute(run, task.round);
+            if (compute(run, task.round))
+                return MESH_INTERRUPTED;
         } else if (task.kind == MESH_COMMIT) {
             finish(run);
         } else if (task.kind == MESH_IDLE) {

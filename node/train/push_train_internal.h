@@ -25,8 +25,6 @@ struct push_run {
     struct state first;        /* what ranges begin with; block NULL: not needed now */
     bool told;                 /* that the journal cannot be written */
     bool ends, ends_saved;     /* the user wants the node to end; and it has what to save before */
-    uint64_t done;             /* tickets computed here */
-    double loss, rows;         /* of these, summed */
     /* Of a checkpoint, as in the file: `saved` points into it. */
     uint64_t *more;
     float *more_sum; /* NULL: every gradient is an update */

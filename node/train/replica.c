@@ -9,6 +9,7 @@
 
 static const double UNIT = 1.0 / GOSSIP_ONE;
 
+/* `value` is finite. */
 static int32_t
 whole(double value)
 {
@@ -143,14 +144,22 @@ replica_round(const struct replica *replica, uint64_t shards, int32_t *own,
     return hash;
 }
 
-void
+/* All or nothing, as a gradient: what the optimizer makes of a finite one may not be finite. */
+bool
 replica_update(const struct replica *replica, int32_t *out)
 {
     size_t count = replica->state->param_count;
-    for (size_t k = 0; k < count; k++)
-        out[k] = whole((double)replica->state->params[k] - (double)replica->before[k]);
+    const float *params = replica->state->params;
+    bool finite = true;
+    for (size_t k = 0; k < count; k++) {
+        finite = finite && isfinite(params[k]);
+        out[k] = finite ? whole((double)params[k] - (double)replica->before[k]) : 0;
+    }
+    if (!finite)
+        memset(out, 0, count * sizeof *out);
     if (replica->track)
         track_update(replica->track, out + count);
+    return finite;
 }
 
 /* --- The end -------------------------------------------------------------------------------------- */

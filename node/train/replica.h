@@ -41,8 +41,9 @@ uint64_t replica_round(const struct replica *replica, uint64_t shards, int32_t *
 void replica_show(struct state *state, const int32_t *values, uint64_t step);
 /* Of the parameters. Never 0. */
 uint64_t replica_hash(const struct state *state);
-/* What changed since replica_begin, of all values. */
-void replica_update(const struct replica *replica, int32_t *out);
+/* What changed since replica_begin, of all values. False: parameters are not finite now, and these values change by
+ * nothing. */
+bool replica_update(const struct replica *replica, int32_t *out);
 /* The same on all nodes: the result is the state behind the last step, with a new optimizer. */
 void replica_result(struct state *state, const int32_t *values);
 

@@ -35,6 +35,7 @@
 #ifndef NODE_STATE_H
 #define NODE_STATE_H
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -91,6 +92,14 @@ struct state_rules {
     uint64_t eval_every;     /* epochs; 0 = only at the end */
     uint64_t patience;       /* evaluations without improvement; 0 = off */
 };
+
+/* Of the last complete epoch; NaN: there is none, or none of its gradients was finite. */
+static inline double
+state_train_loss(const struct state_header *header)
+{
+    bool none = header->train_loss == 0 && header->skipped_row > 0;
+    return header->epoch > 0 && !none ? header->train_loss : (double)NAN;
+}
 
 /* What F needs to know about the job; fixed for the run. */
 struct state_job {
@@ -154,7 +163,7 @@ struct state_event {
     uint64_t first;    /* position of the first one in the epoch's permutation */
     uint64_t coverage; /* shards counted, each once: from state_check */
     uint64_t rows;     /* hash of the samples: ledger.h */
-    double loss;       /* mean over the samples of the round */
+    double loss; /* mean over the samples of the round; NaN if one of them has no finite loss */
     double accuracy;
 };
 

@@ -289,7 +289,8 @@ commit(struct run *run, const struct mesh_task *task)
     run->before = true;
     run->before_hash = run->hash;
     run->compute_s += clock_s() - start;
-    train_tell_skipped(run, event);
+    if (event->skipped)
+        train_tell_skipped(run, run->state.header->step);
     if (event->stepped || event->evaluated)
         train_report(run, event, task, hash);
     fail_hit(FAIL_REPORTED, NULL, 0);
@@ -365,7 +366,8 @@ follow_mesh(struct run *run)
             retreat(run, task.round);
             break;
         case MESH_REPLICA:
-            gossip_train_step(run, &task);
+            if (gossip_train_step(run, &task))
+                return MESH_INTERRUPTED;
             break;
         case MESH_RESULT:
             gossip_train_finish(run);
@@ -404,6 +406,8 @@ run_mesh(struct run *run)
     bool done = (run->push ? push_train_follow(run) : follow_mesh(run)) == MESH_DONE;
     if (!done && train_is_free(run->config) && !push_train_saved(run)) {
         save_wait(run->save);
+        if (train_tell_hopeless(run))
+            return 1;
         train_tell_left(run);
         return 130;
     }

@@ -59,6 +59,9 @@ struct run {
     bool failed;
     atomic_bool model_told; /* where model.safetensors is */
     bool skip_told;         /* that a gradient was not finite */
+    /* In a free way of training: gradients of this node that were not finite, and how many of them were the last ones. In
+     * the others the state counts them. */
+    uint64_t skipped, skipped_row, skipped_at; /* skipped_at: step of the last gradient */
 };
 
 /* Does everything up to a running mesh. Returns 0, or a negative errno with one line in `why`. Call train_close in
@@ -76,8 +79,13 @@ int train_results(struct run *run);
 /* A step or an evaluation, for metrics.jsonl and the terminal. `hash`: of the state after it. */
 void train_report(struct run *run, const struct state_event *event, const struct mesh_task *task,
                   uint64_t hash);
-void train_tell_skipped(struct run *run, const struct state_event *event);
-int train_tell_hopeless(struct run *run);
+/* The gradient of this step was skipped, as it is not finite: says so once. */
+void train_tell_skipped(struct run *run, uint64_t step);
+/* In a free way of training: counts the gradient of this step. True: the last STATE_SKIPS_MAX of this node were not finite,
+ * so it is to stop. */
+bool train_count(struct run *run, uint64_t step, bool skipped);
+/* Is the run to end with an error, as there are no finite gradients, or no finite weights, any more? Says so. */
+bool train_tell_hopeless(struct run *run);
 void train_tell_doing(struct run *run);
 void train_tell_stopped(struct run *run, const char *why);
 /* In a free way of training, where others cannot help: is no whole checkpoint left? Says so. */

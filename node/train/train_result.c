@@ -93,7 +93,7 @@ train_results(struct run *run)
         .steps = h->step,
         .epochs = h->epoch,
         .samples = h->samples,
-        .train_loss = gossip_train_is(run->config) ? run->train_loss : h->train_loss,
+        .train_loss = gossip_train_is(run->config) ? run->train_loss : state_train_loss(h),
         .test_loss = h->evaluations ? h->test_loss : (double)NAN,
         .test_accuracy = h->evaluations && run->state.job.labels ? h->test_accuracy : (double)NAN,
         .wall_s = clock_s() - run->started,

@@ -56,7 +56,7 @@ train_report(struct run *run, const struct state_event *event, const struct mesh
         .state_hash = hash,
         .distance = sqrt(stats.core.distance) / GOSSIP_ONE,
         .skipped = event->skipped,
-        .skipped_steps = h->skipped,
+        .skipped_steps = train_is_free(run->config) ? run->skipped : h->skipped,
         .evaluated = event->evaluated,
         .test_loss = h->test_loss,
         .test_accuracy = run->state.job.labels ? h->test_accuracy : -1,
@@ -71,31 +71,57 @@ train_report(struct run *run, const struct state_event *event, const struct mesh
     run->rx = stats.rx_bytes;
 }
 
-/* Once; the live line counts the others. */
+/* The live line counts the others. */
 void
-train_tell_skipped(struct run *run, const struct state_event *event)
+train_tell_skipped(struct run *run, uint64_t step)
 {
-    if (!event->skipped || run->skip_told)
+    if (run->skip_told)
         return;
     run->skip_told = true;
     train_say(run, 4,
-              "step %llu: the gradient is not finite (NaN or infinity); all nodes skip such steps",
-              (unsigned long long)run->state.header->step);
+              "step %llu: the gradient is not finite (NaN or infinity); all nodes skip such %s",
+              (unsigned long long)step, train_is_free(run->config) ? "gradients" : "steps");
 }
 
-/* Every step is skipped, on all nodes: 1, else 0. */
-int
+bool
+train_count(struct run *run, uint64_t step, bool skipped)
+{
+    run->skipped += skipped;
+    run->skipped_row = skipped ? run->skipped_row + 1 : 0;
+    run->skipped_at = step;
+    if (skipped)
+        train_tell_skipped(run, step);
+    return run->skipped_row >= STATE_SKIPS_MAX;
+}
+
+static bool
+all_finite(const float *weights, size_t count)
+{
+    size_t k = 0;
+    while (k < count && isfinite(weights[k]))
+        k++;
+    return k == count;
+}
+
+/* In a ring all nodes stop at the same step. In a free way each one by itself, so that the last one may come to the end
+ * before it has counted enough. */
+bool
 train_tell_hopeless(struct run *run)
 {
     const struct state_header *h = run->state.header;
-    if (h->skipped_row < STATE_SKIPS_MAX)
-        return 0;
-    train_say(
-        run, 3,
-        "stopped at step %llu: the last %llu gradients were not finite (NaN or infinity). Try "
-        "a smaller train.optimizer.*.rate, train.warmup or train.clip_norm.",
-        (unsigned long long)h->step, (unsigned long long)h->skipped_row);
-    return 1;
+    bool free = train_is_free(run->config);
+    uint64_t row = free ? run->skipped_row : h->skipped_row;
+    char what[64] = "the weights are";
+    if (row >= STATE_SKIPS_MAX)
+        snprintf(what, sizeof what, "the last %llu gradients were", (unsigned long long)row);
+    else if (!free || all_finite(run->state.params, run->state.param_count))
+        return false;
+    train_say(run, 3,
+              "stopped at step %llu: %s not finite (NaN or infinity). Try a smaller "
+              "train.optimizer.*.rate%s.",
+              (unsigned long long)(free ? run->skipped_at : h->step), what,
+              run->push ? " or train.warmup" : ", train.warmup or train.clip_norm");
+    return true;
 }
 
 /* For --peers N: who is here, and, once, what to check when the others do not come. */

@@ -18,7 +18,7 @@ static struct exact *exact;
 static struct state state;
 static struct push_ranges ranges;
 static struct push_held held;
-static int32_t own[PARAMS];
+static int32_t own[PARAMS + TAIL_OVER];
 static uint8_t body[PROTO_BLOCK_MAX];
 
 static void
@@ -110,6 +110,39 @@ softsync_moves_nothing_before_the_last_gradient_of_an_update(void **unused)
     assert_true(fabsf(state.params[7] + 0.5f * 3 * 0.25f) < 1e-5f);
     assert_true(held.sum[7] == 0);
     close_all();
+}
+
+/* Also of one that has momentum; and the last one of an update makes this update of the others. */
+static void
+a_gradient_that_is_not_finite_is_left_out(void **unused)
+{
+    (void)unused;
+    for (unsigned group = 1; group <= 2; group++) {
+        float before[PARAMS];
+        open_with((struct optim_spec){.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.9f}, group,
+                  true);
+        for (unsigned k = 0; k < group; k++)
+            take_all(0.25f, k, 0, k + 1 == group);
+        memcpy(before, state.params, sizeof before);
+        const struct push_held was = held;
+        uint64_t hash = push_ranges_hash(&ranges, &was, 0);
+        own[PARAMS + TAIL_BAD] = 1;
+        take_all(0, group, 0, group == 1);
+        assert_memory_equal(state.params, before, sizeof before);
+        assert_true(push_ranges_hash(&ranges, &held, 0) == hash);
+        own[PARAMS + TAIL_BAD] = 0;
+        if (group == 2) {
+            take_all(0.25f, 3, 0, true);
+            assert_true(state.params[7] < before[7]);
+            memcpy(before, state.params, sizeof before);
+            take_all(0.25f, 4, 0, false);
+            own[PARAMS + TAIL_BAD] = 1;
+            take_all(0, 5, 0, true);
+            own[PARAMS + TAIL_BAD] = 0;
+            assert_true(state.params[7] < before[7] && held.sum[7] == 0);
+        }
+        close_all();
+    }
 }
 
 static void
@@ -238,6 +271,7 @@ main(void)
         cmocka_unit_test(ranges_are_the_whole_model_and_each_copy_is_one_message),
         cmocka_unit_test(the_shards_of_a_step_move_parameters_as_the_step_does),
         cmocka_unit_test(softsync_moves_nothing_before_the_last_gradient_of_an_update),
+        cmocka_unit_test(a_gradient_that_is_not_finite_is_left_out),
         cmocka_unit_test(an_old_gradient_counts_less_if_that_is_asked_for),
         cmocka_unit_test(a_gradient_of_the_last_step_counts_fully),
         cmocka_unit_test(the_gradients_of_an_update_count_by_their_own_age),
