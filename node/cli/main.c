@@ -17,7 +17,6 @@
 #include "node/cli/options.h"
 #include "node/cli/stop.h"
 #include "node/cli/term.h"
-#include "node/commands/compare.h"
 #include "node/commands/convert.h"
 #include "node/commands/health.h"
 #include "node/commands/host.h"
@@ -30,9 +29,9 @@
 #include "node/commands/search.h"
 #include "node/commands/verify.h"
 #include "node/job/config.h"
-#include "node/job/config_key.h"
 #include "node/job/kind.h"
 #include "node/job/parse.h"
+#include "node/train/gossip_train.h"
 #include "node/train/train.h"
 #include "proto/fail.h"
 #include "proto/simd.h"
@@ -264,39 +263,22 @@ run_health(const struct options *options, const char *const *args)
     return health_print(args[0] ? args[0] : "runs");
 }
 
-/* The job is in the first folder; --data and --threads may be given. */
+/* --data and --threads may be given. */
 static int
-run_replay(const struct options *options, const char *const *dir)
+replay(struct verify_folders *folders, const struct options *options)
 {
-    struct config *config = NULL;
+    struct config *config = folders->left.config;
     struct why why;
-    int rc = replay_config(&config, dir[0], &why);
+    if (verify_folders_differ(folders))
+        return 1;
+    int rc = config ? 0 : why_error(&why, -ENOENT, "no folder has a job.json with the job's text");
     rc = rc ? rc : options_apply(options, config, &why);
     rc = rc ? rc : config_check(config, &why);
     if (rc)
         term_fail("%s", why.line);
-    bool gossips = !rc && strcmp(config->mesh.topology, "gossip") == 0;
-    size_t count = options->arg_count - 1;
-    int status = rc        ? 2
-                 : gossips ? replay_gossip_run(stdout, config, dir, count)
-                           : replay_run(stdout, config, dir, count);
-    config_destroy(&config);
-    return status;
-}
-
-/* Steps of replicas differ: without --replay only results can be compared. */
-static int
-verify_gossip(const char *const *dir, size_t count)
-{
-    bool same;
-    size_t found = compare_dirs(dir, count, &same);
-    term_fail("%s: this was a run with gossip, results in %zu of %zu folders%s; check it with: "
-              "meshnode verify --replay DIR...",
-              dir[0], found, count,
-              !same       ? " hold DIFFERENT bits"
-              : found > 1 ? " hold the same bits"
-                          : "");
-    return same ? 2 : 1;
+    return rc                        ? 2
+           : gossip_train_is(config) ? replay_gossip_run(folders, config)
+                                     : replay_run(folders, config);
 }
 
 static bool
@@ -309,29 +291,19 @@ is_file(const char *path)
 static int
 run_verify(const struct options *options, const char *const *args)
 {
-    struct config *config = NULL;
-    struct why why;
+    struct verify_folders folders;
     size_t count = options->arg_count - 1;
     for (size_t i = 0; i < count; i++)
         if (is_file(args[i])) {
             term_fail("%s: is a file, expected a results folder, such as runs/digits", args[i]);
             return EXIT_BAD;
         }
-    if (options->replay)
-        return run_replay(options, args);
-    bool known = replay_config(&config, args[0], &why) == 0;
-    bool gossips = known && strcmp(config->mesh.topology, "gossip") == 0;
-    const char *sync = known ? config_key_word(config_key_find(NULL, "mesh.sync"), config) : "bsp";
-    config_destroy(&config);
-    if (gossips)
-        return verify_gossip(args, count);
-    if (strcmp(sync, "bsp") != 0) {
-        term_fail("%s: this was a run with mesh.sync = %s; check it with: meshnode verify --replay "
-                  "DIR...",
-                  args[0], sync);
-        return 2;
-    }
-    return verify_run(stdout, args, count);
+    if (!options->replay)
+        return verify_run(stdout, args, count);
+    verify_folders_init(&folders, stdout, args, count);
+    int status = replay(&folders, options);
+    verify_folders_fini(&folders);
+    return status;
 }
 
 static const struct command commands[] = {

@@ -36,27 +36,48 @@ hash(const json_t *object, const char *name, char out[65])
     return true;
 }
 
+/* The first key that is missing or of another kind; NULL: none is. */
+static const char *
+missing(const json_t *object)
+{
+    static const char *const whole[] = {"steps", "epochs", "samples"}, *const text[] = {"run",
+                                                                                        "node"};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        const json_t *value = json_object_get(object, whole[i]);
+        if (!json_is_integer(value) || json_integer_value(value) < 0)
+            return whole[i];
+    }
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+        if (!json_is_string(json_object_get(object, text[i])))
+            return text[i];
+    return NULL;
+}
+
 int
 compare_read(struct compare_result *out, const char *dir, struct why *why)
 {
-    char path[COMPARE_PATH_MAX];
+    char path[COMPARE_PATH_MAX], reason[64];
     json_error_t error;
     snprintf(path, sizeof path, "%s/result.json", dir);
     json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!object)
         return fail(path, error.text, why);
-    const json_t *steps = json_object_get(object, "steps");
-    bool whole = json_is_integer(steps) && json_integer_value(steps) >= 0 &&
-                 hash(object, "params_sha256", out->params_sha256) &&
-                 hash(object, "state_sha256", out->state_sha256);
-    if (whole) {
-        out->steps = (uint64_t)json_integer_value(steps);
+    const char *wrong = !json_is_object(object) ? "a JSON object" : missing(object);
+    if (!wrong && !hash(object, "params_sha256", out->params_sha256))
+        wrong = "params_sha256";
+    if (!wrong && !hash(object, "state_sha256", out->state_sha256))
+        wrong = "state_sha256";
+    if (!wrong) {
+        out->steps = (uint64_t)json_integer_value(json_object_get(object, "steps"));
         out->test_accuracy = number(object, "test_accuracy");
         out->test_loss = number(object, "test_loss");
         out->wall_s = number(object, "wall_s");
     }
     json_decref(object);
-    return whole ? 0 : fail(path, "steps or a hash is missing", why);
+    if (!wrong)
+        return 0;
+    snprintf(reason, sizeof reason, "%s is missing or of the wrong kind", wrong);
+    return fail(path, reason, why);
 }
 
 static const char *
@@ -90,22 +111,6 @@ same(const struct compare_result *a, const struct compare_result *b)
 {
     return strcmp(a->params_sha256, b->params_sha256) == 0 &&
            strcmp(a->state_sha256, b->state_sha256) == 0;
-}
-
-size_t
-compare_dirs(const char *const *dir, size_t count, bool *same_bits)
-{
-    struct compare_result first, result;
-    struct why why;
-    size_t found = 0;
-    *same_bits = true;
-    for (size_t i = 0; i < count; i++) {
-        if (compare_read(&result, dir[i], &why))
-            continue;
-        first = found++ ? first : result;
-        *same_bits = *same_bits && same(&first, &result);
-    }
-    return found;
 }
 
 /* "all 4 nodes", "the 3 nodes that finished", "the only node" */

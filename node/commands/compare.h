@@ -19,9 +19,6 @@ struct compare_result {
 /* Reads `dir/result.json`. Returns 0 or -errno with `why`. */
 int compare_read(struct compare_result *out, const char *dir, struct why *why);
 
-/* How many of dir[count] have a result, and whether all of these hold the same bits. */
-size_t compare_dirs(const char *const *dir, size_t count, bool *same_bits);
-
 /* Prints a table and a verdict on results[count], 1.., of `nodes` nodes that were started. Returns whether all hold
  * the same bits. */
 bool compare_print(FILE *file, const struct compare_result *results, size_t count, unsigned nodes);

@@ -16,6 +16,7 @@
 
 struct replay {
     struct replay_base base;
+    struct replay_journals journals;
     struct state state, store; /* a worker's, and the memory of `held` */
     struct push_step step;
     struct push_ranges ranges;
@@ -28,18 +29,6 @@ struct replay {
     size_t reader_count;
     size_t computed;
 };
-
-int
-replay_config(struct config **out, const char *dir, struct why *why)
-{
-    char *text = replay_json_text(dir, "job.json", "text", why);
-    *out = NULL;
-    if (!text)
-        return -ENOENT;
-    int rc = config_parse(out, dir, text, strlen(text), why);
-    free(text);
-    return rc;
-}
 
 /* --- Computing ---------------------------------------------------------------------------------------- */
 
@@ -70,7 +59,7 @@ compute(struct replay *replay, struct replay_computed *c)
     free(c->exponent);
     c->params = NULL;
     c->exponent = NULL;
-    replay->computed++;
+    replay_progress(&replay->base, ++replay->computed, replay->reader_count, "gradients");
     return 0;
 }
 
@@ -215,9 +204,9 @@ count_tickets(const struct replay_index *index, unsigned range, uint8_t *seen, u
     *missing += tickets - taken;
 }
 
-/* Says whether each ticket is in the model, once. Returns how many are there twice, or -1. */
-static int
-tell_tickets(const struct replay *replay, FILE *out)
+/* Says whether each ticket is in the model, once. False: there is no memory for it. */
+static bool
+tell_tickets(const struct replay *replay, struct verify_folders *folders)
 {
     uint64_t tickets = state_steps_total(&replay->store) * replay->step.tickets;
     uint64_t missing = 0, doubled = 0, first = replay->ranges.first;
@@ -225,20 +214,21 @@ tell_tickets(const struct replay *replay, FILE *out)
     uint8_t *seen = malloc(tickets);
     if (!seen) {
         term_fail("not enough memory to count %llu tickets", (unsigned long long)tickets);
-        return -1;
+        return false;
     }
     for (unsigned r = 0; r < ranges; r++)
         count_tickets(&replay->index, r, seen, first, tickets, &missing, &doubled);
     free(seen);
     if (missing || doubled)
-        fprintf(out,
+        fprintf(folders->out,
                 "replay: of %llu tickets in each of %u ranges, %llu are lost and %llu doubled\n",
                 (unsigned long long)(tickets - first), ranges, (unsigned long long)missing,
                 (unsigned long long)doubled);
     else
-        fprintf(out, "replay: %llu tickets, each once in each of %u ranges\n",
+        fprintf(folders->out, "replay: %llu tickets, each once in each of %u ranges\n",
                 (unsigned long long)(tickets - first), ranges);
-    return doubled > 0;
+    folders->findings += doubled > 0;
+    return true;
 }
 
 /* --- Life --------------------------------------------------------------------------------------------- */
@@ -291,19 +281,24 @@ open_readers(struct replay *replay, struct why *why)
 }
 
 static int
-open_replay(struct replay *replay, const struct config *config, const char *const *dir,
-            size_t count, struct why *why)
+open_replay(struct replay *replay, const struct config *config,
+            const struct verify_folders *folders, struct why *why)
 {
+    const struct push_step step = push_step_of(config);
     if (config->mesh.sync == CONFIG_BSP)
         return why_error(why, -EINVAL,
                          "%s: mesh.sync = bsp needs no replay: its result is the same "
                          "whatever happens",
-                         dir[0]);
-    int rc = replay_base_open(&replay->base, config, why);
+                         folders->folder[folders->first].dir);
+    int rc = replay_base_open(&replay->base, config, step.each, why);
     rc = rc ? rc : open_states(replay, why);
     rc = rc ? rc
-            : replay_index_init(&replay->index, dir, count, replay->ranges.count,
-                                job_hash(&replay->base.job, config), why);
+            : replay_journals_load(&replay->journals, folders, job_hash(&replay->base.job, config),
+                                   why);
+    const struct replay_job job = {.ranges = replay->ranges.count,
+                                   .group = replay->ranges.group,
+                                   .first = replay->ranges.first};
+    rc = rc ? rc : replay_index_init(&replay->index, &replay->journals, &job, why);
     return rc ? rc : open_readers(replay, why);
 }
 
@@ -313,6 +308,7 @@ close_replay(struct replay *replay)
     for (unsigned r = 0; replay->next && r < replay->ranges.count; r++)
         free(replay->next[r]);
     replay_index_fini(&replay->index);
+    replay_journals_unload(&replay->journals);
     push_ranges_fini(&replay->ranges);
     state_fini(&replay->state);
     state_fini(&replay->store);
@@ -323,28 +319,35 @@ close_replay(struct replay *replay)
     free(replay->served);
 }
 
+static int
+tell(struct replay *replay, struct verify_folders *folders)
+{
+    char hex[REPLAY_HEX_SIZE];
+    FILE *out = folders->out;
+    replay_hex(replay->held.params, replay->ranges.param_count, hex);
+    for (size_t k = 0; k < replay->journals.count; k++)
+        replay_compare(folders, replay->journals.dir[k], replay->index.ended[k] ? hex : NULL);
+    verify_amount(out, "replay: ", replay->computed, "gradient", "gradients");
+    verify_amount(out, ", by ", replay->index.starts, "start of a node", "starts of nodes");
+    verify_amount(out, " in ", folders->count, "folder\n", "folders\n");
+    bool told = tell_tickets(replay, folders);
+    replay_staleness(out, &replay->index);
+    return told ? replay_verdict(folders, hex) : 2;
+}
+
 int
-replay_run(FILE *out, const struct config *config, const char *const *dir, size_t count)
+replay_run(struct verify_folders *folders, const struct config *config)
 {
     struct replay replay = {.reader_count = 0};
     struct why why = {""};
-    char hex[REPLAY_HEX_SIZE];
-    const char *hexes[VERIFY_DIRS_MAX];
-    int status = 2;
-    int rc = sodium_init() < 0 ? -ENOSYS : open_replay(&replay, config, dir, count, &why);
+    int rc = sodium_init() < 0 ? -ENOSYS : open_replay(&replay, config, folders, &why);
+    if (!rc)
+        replay_staleness_judge(&replay.index, folders);
     rc = rc ? rc : run_chains(&replay, &why);
-    if (rc) {
+    term_fini(&replay.base.term);
+    if (rc)
         term_fail("%s", why.line);
-    } else {
-        replay_hex(replay.held.params, replay.ranges.param_count, hex);
-        for (size_t k = 0; k < count; k++)
-            hexes[k] = hex;
-        fprintf(out, "replay: %zu gradients, by %zu starts of nodes in %zu folders\n",
-                replay.computed, replay.index.starts, count);
-        int doubled = tell_tickets(&replay, out);
-        replay_staleness(out, &replay.index);
-        status = replay_compare(out, hexes, dir, count) == 0 && !doubled ? 0 : 1;
-    }
+    int status = rc ? 2 : tell(&replay, folders);
     close_replay(&replay);
     return status;
 }

@@ -10,15 +10,11 @@
 #ifndef NODE_REPLAY_H
 #define NODE_REPLAY_H
 
-#include <stdio.h>
-
-#include "node/commands/verify.h"
+#include "node/commands/verify_folders.h"
 #include "node/job/config.h"
 
-/* The config of the run in `dir`, as its job.json has it. Returns 0 or a negative errno with `why`. */
-int replay_config(struct config **out, const char *dir, struct why *why);
-/* Replays the run of folders dir[count], 1..VERIFY_DIRS_MAX. Prints findings and a verdict to `out`. Returns 0 when the
- * result is proved, 1 when not, 2 when something needed is not there. */
-int replay_run(FILE *out, const struct config *config, const char *const *dir, size_t count);
+/* Replays the run of these folders, which are of one job: this one. Prints findings and a verdict. Returns 0 when the result
+ * is proved, 1 when not, 2 when something needed is not there. */
+int replay_run(struct verify_folders *folders, const struct config *config);
 
 #endif

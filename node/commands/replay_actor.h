@@ -35,6 +35,7 @@ struct actor {
 
 struct replay {
     struct replay_base base;
+    struct replay_journals journals;
     struct replay_pieces pieces;
     struct actor *actor; /* [pieces.start_count] */
     bool async, push_sum;

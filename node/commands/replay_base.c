@@ -2,62 +2,146 @@
 #include "node/commands/replay_base.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include <jansson.h>
 #include <sodium.h>
 
 #include "nn/files/disk.h"
+#include "proto/clock.h"
 
-enum { JSON_MAX = 1 << 18 };
+enum { PLAIN_MS = 10000 /* between lines on a pipe */ };
 
-char *
-replay_json_text(const char *dir, const char *file, const char *key, struct why *why)
+/* Less is done before another thread has woken up. */
+static const double THREAD_FLOP = 1e8;
+
+/* --- Journals ------------------------------------------------------------------------------------- */
+
+int
+replay_journals_add(struct replay_journals *journals, const char *dir, uint64_t job_hash,
+                    struct why *why)
 {
-    char path[DISK_PATH_MAX], *text = NULL;
-    uint8_t *bytes = NULL;
-    size_t size;
-    snprintf(path, sizeof path, "%s/%s", dir, file);
-    if (disk_read(path, JSON_MAX, &bytes, &size, why))
-        return NULL;
-    json_t *object = json_loadb((const char *)bytes, size, 0, NULL);
-    const char *value = json_string_value(json_object_get(object, key));
-    if (value)
-        text = strdup(value);
-    else
-        why_set(why, "%s: %s is missing", path, key);
-    json_decref(object);
-    free(bytes);
-    return text;
+    char path[DISK_PATH_MAX];
+    struct journal_text *text = &journals->text[journals->count];
+    snprintf(path, sizeof path, "%s/" JOURNAL_FILE, dir);
+    int rc = journal_load(text, path, why);
+    if (rc)
+        return rc;
+    journals->dir[journals->count++] = dir;
+    if (text->job_hash == job_hash)
+        return 0;
+    return why_error(why, -EINVAL, "%s: is of job %016llx, expected %016llx as in job.json", path,
+                     (unsigned long long)text->job_hash, (unsigned long long)job_hash);
 }
 
 int
-replay_journal(struct journal_text *text, const char *dir, uint64_t job_hash, struct why *why)
+replay_journals_load(struct replay_journals *journals, const struct verify_folders *folders,
+                     uint64_t job_hash, struct why *why)
 {
     char path[DISK_PATH_MAX];
-    snprintf(path, sizeof path, "%s/" JOURNAL_FILE, dir);
-    int rc = journal_load(text, path, why);
-    if (rc || text->job_hash == job_hash)
-        return rc;
-    rc = why_error(why, -EINVAL, "%s: journal of another job (%016llx, expected %016llx)", path,
-                   (unsigned long long)text->job_hash, (unsigned long long)job_hash);
-    journal_unload(text);
+    int rc = 0;
+    for (size_t d = 0; d < folders->count && !rc; d++) {
+        const struct verify_folder *folder = &folders->folder[d];
+        snprintf(path, sizeof path, "%s/" JOURNAL_FILE, folder->dir);
+        if (!folder->stepless || access(path, F_OK) == 0)
+            rc = replay_journals_add(journals, folder->dir, job_hash, why);
+    }
     return rc;
 }
 
+void
+replay_journals_unload(struct replay_journals *journals)
+{
+    for (size_t k = 0; k < journals->count; k++)
+        journal_unload(&journals->text[k]);
+    journals->count = 0;
+}
+
+/* --- Nodes ---------------------------------------------------------------------------------------- */
+
+/* Without memory the count is too low: it is only for people. */
+void
+replay_names_add(struct replay_names *names, uint64_t id)
+{
+    if (names->count == names->room) {
+        size_t room = names->room ? 2 * names->room : 64;
+        uint64_t *grown = realloc(names->id, room * sizeof *grown);
+        if (!grown)
+            return;
+        names->id = grown;
+        names->room = room;
+    }
+    names->id[names->count++] = id;
+}
+
 static int
-open_work(struct replay_base *base, struct why *why)
+id_order(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* How many different ones. */
+static size_t
+count_names(const struct replay_names *names)
+{
+    size_t different = 0;
+    if (names->count)
+        qsort(names->id, names->count, sizeof *names->id, id_order);
+    for (size_t k = 0; k < names->count; k++)
+        different += k == 0 || names->id[k] != names->id[k - 1];
+    return different;
+}
+
+void
+replay_names_tell(struct replay_names *names, const struct replay_journals *journals,
+                  struct why *why)
+{
+    struct replay_names here = {.id = NULL};
+    for (size_t t = 0; t < journals->count; t++) {
+        struct journal_record record = {0};
+        while (journal_next(&journals->text[t], &record))
+            if (record.type == JOURNAL_START)
+                replay_names_add(&here, record.id);
+    }
+    for (size_t k = 0; k < here.count; k++)
+        replay_names_add(names, here.id[k]);
+    size_t named = count_names(names), present = count_names(&here);
+    why_append(why,
+               "; the journals name %zu %s, and they are of %zu: name the results folders of all",
+               named, named == 1 ? "node" : "nodes", present);
+    free(names->id);
+    free(here.id);
+    *names = (struct replay_names){.id = NULL};
+}
+
+/* --- Computing ------------------------------------------------------------------------------------ */
+
+/* As many threads as the work of so many shards is worth: they wait for one another a few times in each layer. */
+static unsigned
+threads_for(const struct replay_base *base, unsigned shards)
 {
     const struct config *config = base->config;
-    int rc = pool_new(&base->pool, config->threads);
+    double flop = 0, rows = (double)config->train.batch * shards / config->train.shards;
+    for (size_t layer = 0; layer < nn_layer_count(base->job.model); layer++)
+        flop += 3 * rows * nn_layer_flops(base->job.model, layer);
+    double worth = flop / THREAD_FLOP;
+    return worth < 1 ? 1 : worth < config->threads ? (unsigned)worth : config->threads;
+}
+
+static int
+open_work(struct replay_base *base, unsigned shards, struct why *why)
+{
+    const struct config *config = base->config;
+    unsigned threads = threads_for(base, shards);
+    int rc = pool_new(&base->pool, threads);
     const struct work_setup setup = {
         .model = base->job.model,
         .data = base->job.data,
         .exact = base->job.exact,
         .pool = base->pool,
-        .threads = config->threads,
+        .threads = threads,
         .shards = config->train.shards,
         .local_steps = 1,
         .batch = config->train.batch,
@@ -72,22 +156,48 @@ open_work(struct replay_base *base, struct why *why)
 }
 
 int
-replay_base_open(struct replay_base *base, const struct config *config, struct why *why)
+replay_base_open(struct replay_base *base, const struct config *config, unsigned shards,
+                 struct why *why)
 {
     *base = (struct replay_base){.config = config};
+    term_init(&base->term, STDERR_FILENO);
     int rc = job_open(&base->job, config, why);
     rc = rc ? rc : job_start(&base->job, config, why);
-    return rc ? rc : open_work(base, why);
+    rc = rc ? rc : open_work(base, shards, why);
+    base->begun_ms = clock_ms();
+    base->next_ms = base->begun_ms + PLAIN_MS;
+    return rc;
 }
 
 void
 replay_base_close(struct replay_base *base)
 {
+    term_fini(&base->term);
     work_destroy(&base->work);
     pool_destroy(&base->pool);
     job_close(&base->job);
     free(base->own);
 }
+
+void
+replay_progress(struct replay_base *base, uint64_t done, uint64_t all, const char *what)
+{
+    char line[TERM_LINE_MAX];
+    uint64_t now = clock_ms();
+    if (!base->term.tty && now < base->next_ms)
+        return;
+    double left =
+        done ? 1e-3 * (double)(now - base->begun_ms) / (double)done * (double)(all - done) : 0;
+    snprintf(line, sizeof line, "replay: %llu of %llu %s, %.0f s left", (unsigned long long)done,
+             (unsigned long long)all, what, left);
+    if (base->term.tty)
+        term_live(&base->term, now, line);
+    else
+        term_line(&base->term, line);
+    base->next_ms = now + PLAIN_MS;
+}
+
+/* --- The verdict ---------------------------------------------------------------------------------- */
 
 void
 replay_hex(const float *params, size_t count, char hex[REPLAY_HEX_SIZE])
@@ -97,42 +207,33 @@ replay_hex(const float *params, size_t count, char hex[REPLAY_HEX_SIZE])
     sodium_bin2hex(hex, REPLAY_HEX_SIZE, hash, sizeof hash);
 }
 
-/* Returns 1 if the folder has a result, 2 if it is another one, else 0. */
-static int
-compare(FILE *out, const char *hex, const char *dir)
+void
+replay_compare(struct verify_folders *folders, const char *dir, const char *hex)
 {
-    struct why why;
-    char *theirs = replay_json_text(dir, "result.json", "params_sha256", &why);
-    if (!theirs)
-        return 0;
-    bool same = hex && strcmp(theirs, hex) == 0;
-    if (!same && hex)
-        fprintf(out, "%s: params_sha256 is %s, the replay's %s\n", dir, theirs, hex);
-    else if (!same)
-        fprintf(out, "%s: params_sha256 is %s, but its journal does not come to the end\n", dir,
-                theirs);
-    free(theirs);
-    return same ? 1 : 2;
+    size_t d = 0;
+    while (d < folders->count && folders->folder[d].dir != dir)
+        d++;
+    if (d == folders->count || !folders->folder[d].ended)
+        return;
+    const char *theirs = folders->folder[d].result.params_sha256;
+    if (!hex)
+        verify_find(folders, dir, "result.json",
+                    "params_sha256 is %s, but the folder's journal does not come to the end",
+                    theirs);
+    else if (strcmp(theirs, hex) != 0)
+        verify_find(folders, dir, "result.json", "params_sha256 is %s, the replay's %s", theirs,
+                    hex);
 }
 
 int
-replay_compare(FILE *out, const char *const *hex, const char *const *dir, size_t count)
+replay_verdict(struct verify_folders *folders, const char *hex)
 {
-    int differ = 0;
-    size_t results = 0;
-    bool one = true;
-    const char *shown = NULL;
-    for (size_t k = 0; k < count; k++) {
-        int found = compare(out, hex[k], dir[k]);
-        results += found > 0;
-        differ += found == 2;
-        one = one && !(found && hex[k] && shown && strcmp(shown, hex[k]) != 0);
-        shown = found && hex[k] ? hex[k] : shown;
-    }
-    fprintf(out, "replay: sha256 %s, %s\n", shown ? shown : "of no folder",
-            results == 0 ? "as no folder has a result"
-            : differ > 0 ? "which is not that of the run"
-            : one        ? "as in every result"
-                         : "as in its result, but not in every one: nodes ended apart");
-    return results == 0 ? -1 : differ + !one;
+    FILE *out = folders->out;
+    verify_folders_tell(folders);
+    if (verify_folders_verdict(folders))
+        fprintf(out, "; the replay's sha256 %s\n", hex ? hex : "none");
+    else
+        fprintf(out, "replay: sha256 %s, %s\n", hex ? hex : "none",
+                folders->results ? "as in every result" : "as no folder has a result");
+    return folders->findings || folders->results == 0;
 }

@@ -1,10 +1,12 @@
-/* replay_base.h - what each replay needs: the files of a run's folders, and the job with all that computes its steps. For
- * replay.c and replay_gossip.c. */
+/* replay_base.h - what each replay needs: the journals of a run's folders, the job with all that computes its steps, and a
+ * word on how far it is. For replay.c and replay_gossip.c. */
 #ifndef NODE_REPLAY_BASE_H
 #define NODE_REPLAY_BASE_H
 
 #include <stdio.h>
 
+#include "node/cli/term.h"
+#include "node/commands/verify_folders.h"
 #include "node/job/config.h"
 #include "node/job/job.h"
 #include "node/results/journal.h"
@@ -16,23 +18,48 @@ struct replay_base {
     struct pool *pool;
     struct work *work;
     int32_t *own; /* a vector of work */
+    struct term term;
+    uint64_t begun_ms, next_ms; /* when the replay began, and when it says next how far it is */
 };
 
-/* Returns 0 or a negative errno with `why`; replay_base_close follows in both cases. */
-int replay_base_open(struct replay_base *base, const struct config *config, struct why *why);
+/* `shards` of a step are computed at a time: they decide how many threads are worth it. Returns 0 or a negative errno
+ * with `why`; replay_base_close follows in both cases. */
+int replay_base_open(struct replay_base *base, const struct config *config, unsigned shards,
+                     struct why *why);
 void replay_base_close(struct replay_base *base);
+/* So many of all `what` are computed. Says so on a terminal in the live line, else once in a while in a line. */
+void replay_progress(struct replay_base *base, uint64_t done, uint64_t all, const char *what);
 
-/* A text of the JSON object in dir/file; the caller frees it. NULL: `why` says why there is none. */
-char *replay_json_text(const char *dir, const char *file, const char *key, struct why *why);
-/* The journal of a folder, which must be one of this job. Returns 0 or a negative errno with `why`; journal_unload
- * follows after 0. */
-int replay_journal(struct journal_text *text, const char *dir, uint64_t job_hash, struct why *why);
+struct replay_journals {
+    size_t count;
+    const char *dir[VERIFY_DIRS_MAX]; /* borrowed */
+    struct journal_text text[VERIFY_DIRS_MAX];
+};
+
+/* Adds the journal of a folder, which must be one of this job. Returns 0 or a negative errno with `why`. */
+int replay_journals_add(struct replay_journals *journals, const char *dir, uint64_t job_hash,
+                        struct why *why);
+/* Those of all folders but of nodes that made no step and have none. replay_journals_unload follows in all cases. */
+int replay_journals_load(struct replay_journals *journals, const struct verify_folders *folders,
+                         uint64_t job_hash, struct why *why);
+void replay_journals_unload(struct replay_journals *journals);
+
+/* Nodes that journals speak of; zeros: none. */
+struct replay_names {
+    uint64_t *id;
+    size_t count, room;
+};
+void replay_names_add(struct replay_names *names, uint64_t id);
+/* Something is in no journal: adds to `why` how many nodes the journals name, and of how many they are. Frees names. */
+void replay_names_tell(struct replay_names *names, const struct replay_journals *journals,
+                       struct why *why);
 
 /* SHA-256 of parameters, as result.json has it. */
 enum { REPLAY_HEX_SIZE = 65 };
 void replay_hex(const float *params, size_t count, char hex[REPLAY_HEX_SIZE]);
-/* Compares what a replay made of each folder, hex[count] (NULL: no result), with its result.json. Prints what differs,
- * and a verdict. Returns 0 if all are the same one, -1 when no folder has a result. */
-int replay_compare(FILE *out, const char *const *hex, const char *const *dir, size_t count);
+/* Compares what a replay made of the journal in `dir` (NULL: no result) with the folder's result.json, and prints what differs. */
+void replay_compare(struct verify_folders *folders, const char *dir, const char *hex);
+/* Prints the verdict: `hex` is what the replay came to, NULL: nothing. Returns the exit status. */
+int replay_verdict(struct verify_folders *folders, const char *hex);
 
 #endif

@@ -84,7 +84,7 @@ compute(struct replay *r, struct actor *a)
     while (!event.stepped);
     replica_update(&replica, r->update);
     a->computing = false;
-    r->steps++;
+    replay_progress(&r->base, ++r->steps, r->pieces.read_count, "steps");
 }
 
 static int
@@ -300,7 +300,7 @@ do_all(struct replay *r, struct why *why)
                 return why_error(why, -EBADMSG,
                                  "%s/" JOURNAL_FILE ": the event at byte %zu cannot follow from "
                                  "those before it",
-                                 r->pieces.dir[r->actor[s].start->folder],
+                                 r->journals.dir[r->actor[s].start->folder],
                                  r->actor[s].cursor.record.at);
     }
     for (size_t s = 0; s < starts; s++)
@@ -309,7 +309,7 @@ do_all(struct replay *r, struct why *why)
                              "the journals contradict one another: the event at byte %zu of "
                              "%s/" JOURNAL_FILE " waits forever",
                              r->actor[s].cursor.record.at,
-                             r->pieces.dir[r->actor[s].start->folder]);
+                             r->journals.dir[r->actor[s].start->folder]);
     return 0;
 }
 
@@ -336,7 +336,7 @@ open_actors(struct replay *r, struct why *why)
 }
 
 static int
-open_replay(struct replay *r, const char *const *dir, size_t count, struct why *why)
+open_replay(struct replay *r, const struct verify_folders *folders, struct why *why)
 {
     const struct config *config = r->base.config;
     struct state_job job = job_rules(&r->base.job, config);
@@ -354,12 +354,12 @@ open_replay(struct replay *r, const char *const *dir, size_t count, struct why *
         state_init(&r->next, &job, r->base.job.exact, r->params))
         return why_error(why, -ENOMEM, "not enough memory for %zu parameters", r->params);
     const struct replay_rules rules = {
-        .job_hash = job_hash(&r->base.job, config),
         .push_sum = r->push_sum,
         .part_count = r->part_count,
         .shards = config->train.shards,
     };
-    int rc = replay_pieces_init(&r->pieces, dir, count, &rules, why);
+    int rc = replay_journals_load(&r->journals, folders, job_hash(&r->base.job, config), why);
+    rc = rc ? rc : replay_pieces_init(&r->pieces, &r->journals, &rules, why);
     return rc ? rc : open_actors(r, why);
 }
 
@@ -378,33 +378,40 @@ close_replay(struct replay *r)
     free(r->scratch);
     free(r->update);
     replay_pieces_fini(&r->pieces);
+    replay_journals_unload(&r->journals);
     replay_base_close(&r->base);
 }
 
 /* Of each folder the result of its last start that has one. */
 static int
-tell(const struct replay *r, FILE *out, const char *const *dir, size_t count)
+tell(const struct replay *r, struct verify_folders *folders)
 {
-    const char *hex[VERIFY_DIRS_MAX] = {NULL};
+    const char *hex[VERIFY_DIRS_MAX] = {NULL}, *shown = NULL;
     for (size_t s = 0; s < r->pieces.start_count; s++)
         if (r->actor[s].ended)
-            hex[r->actor[s].start->folder] = r->actor[s].hex;
-    fprintf(out, "replay: %llu steps of replicas, by %zu starts of nodes in %zu folders\n",
-            (unsigned long long)r->steps, r->pieces.start_count, count);
-    return replay_compare(out, hex, dir, count) == 0 ? 0 : 1;
+            shown = hex[r->actor[s].start->folder] = r->actor[s].hex;
+    for (size_t k = 0; k < r->journals.count; k++)
+        replay_compare(folders, r->journals.dir[k], hex[k]);
+    verify_amount(folders->out, "replay: ", r->steps, "step of replicas", "steps of replicas");
+    verify_amount(folders->out, ", by ", r->pieces.start_count, "start of a node",
+                  "starts of nodes");
+    verify_amount(folders->out, " in ", folders->count, "folder\n", "folders\n");
+    return replay_verdict(folders, shown);
 }
 
 int
-replay_gossip_run(FILE *out, const struct config *config, const char *const *dir, size_t count)
+replay_gossip_run(struct verify_folders *folders, const struct config *config)
 {
     struct replay replay = {.steps = 0};
     struct why why = {""};
-    int rc = sodium_init() < 0 ? -ENOSYS : replay_base_open(&replay.base, config, &why);
-    rc = rc ? rc : open_replay(&replay, dir, count, &why);
+    int rc = sodium_init() < 0 ? -ENOSYS
+                               : replay_base_open(&replay.base, config, config->train.shards, &why);
+    rc = rc ? rc : open_replay(&replay, folders, &why);
     rc = rc ? rc : do_all(&replay, &why);
+    term_fini(&replay.base.term);
     if (rc)
         term_fail("%s", why.line);
-    int status = rc ? 2 : tell(&replay, out, dir, count);
+    int status = rc ? 2 : tell(&replay, folders);
     close_replay(&replay);
     return status;
 }

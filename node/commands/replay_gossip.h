@@ -7,11 +7,10 @@
 #ifndef NODE_REPLAY_GOSSIP_H
 #define NODE_REPLAY_GOSSIP_H
 
-#include <stdio.h>
-
+#include "node/commands/verify_folders.h"
 #include "node/job/config.h"
 
 /* As replay_run. */
-int replay_gossip_run(FILE *out, const struct config *config, const char *const *dir, size_t count);
+int replay_gossip_run(struct verify_folders *folders, const struct config *config);
 
 #endif

@@ -21,11 +21,16 @@ word(const uint8_t *data, size_t k)
 
 /* First pass: how many there are. Second: what they say. */
 static void
-add_link(struct replay_index *index, const struct push_taken *taken, bool restored)
+add_link(struct replay_index *index, size_t journal, const struct journal_record *r,
+         const struct push_taken *taken)
 {
     if (index->link)
-        index->link[index->link_count] =
-            (struct replay_link){.taken = *taken, .restored = restored};
+        index->link[index->link_count] = (struct replay_link){
+            .taken = *taken,
+            .restored = r->type == PUSH_NOTE_RESTORED,
+            .journal = journal,
+            .at = r->at,
+        };
     index->link_count++;
 }
 
@@ -42,10 +47,11 @@ add_computed(struct replay_index *index, const struct journal_record *r)
 }
 
 static bool
-add_final(struct replay_index *index, const struct journal_record *r)
+add_final(struct replay_index *index, size_t journal, const struct journal_record *r)
 {
     if (r->size != 8 * (size_t)index->ranges)
         return false;
+    index->ended[journal] = true;
     for (unsigned k = 0; k < index->ranges; k++)
         index->final[k] = word(r->data, k);
     return true;
@@ -53,7 +59,7 @@ add_final(struct replay_index *index, const struct journal_record *r)
 
 /* False: no node of this job wrote it. */
 static bool
-add_record(struct replay_index *index, const struct journal_record *r)
+add_record(struct replay_index *index, size_t journal, const struct journal_record *r)
 {
     struct push_taken taken;
     bool good = r->type == JOURNAL_START;
@@ -64,28 +70,29 @@ add_record(struct replay_index *index, const struct journal_record *r)
         good = add_computed(index, r);
     } else if (r->type == PUSH_NOTE_TAKEN) {
         good = push_journal_get_taken(&index->said, r->data, r->size, &taken);
-        add_link(index, &taken, false);
+        add_link(index, journal, r, &taken);
     } else if (r->type == PUSH_NOTE_RESTORED) {
         good = push_journal_get_restored(&index->said, r->data, r->size, &taken);
-        add_link(index, &taken, true);
+        add_link(index, journal, r, &taken);
     } else if (r->type == PUSH_NOTE_FINAL) {
-        good = add_final(index, r);
+        good = add_final(index, journal, r);
     }
     return good;
 }
 
 static int
-pass(struct replay_index *index, const char *const *dir, struct why *why)
+pass(struct replay_index *index, struct why *why)
 {
+    const struct replay_journals *journals = index->journals;
     index->link_count = index->computed_count = index->starts = 0;
-    for (size_t t = 0; t < index->text_count; t++) {
+    for (size_t t = 0; t < journals->count; t++) {
         struct journal_record record = {0};
-        while (journal_next(&index->text[t], &record))
-            if (!add_record(index, &record))
+        while (journal_next(&journals->text[t], &record))
+            if (!add_record(index, t, &record))
                 return why_error(why, -EBADMSG,
                                  "%s/" JOURNAL_FILE
                                  ": the record of type %u at byte %zu is not of this job",
-                                 dir[t], record.type, record.at);
+                                 journals->dir[t], record.type, record.at);
     }
     return 0;
 }
@@ -140,6 +147,18 @@ drop_twins(struct replay_index *index)
     index->link_count = count;
 }
 
+/* Something is in no journal. */
+static int
+missing(const struct replay_index *index, struct why *why)
+{
+    struct replay_names names = {.id = NULL};
+    for (size_t k = 0; k < index->link_count; k++)
+        if (!index->link[k].restored)
+            replay_names_add(&names, index->link[k].taken.who.id);
+    replay_names_tell(&names, index->journals, why);
+    return -ENOENT;
+}
+
 static int
 chain_length(struct replay_index *index, unsigned range, struct why *why)
 {
@@ -147,14 +166,34 @@ chain_length(struct replay_index *index, unsigned range, struct why *why)
     size_t length = 0;
     for (; history != push_first_history(range); length++) {
         struct replay_link *link = find_link(index, range, history);
-        if (!link || length > index->link_count)
-            return why_error(why, -ENOENT,
-                             "no journal says how range %u came to history %016llx: the journal "
-                             "of a node is missing; name the results folders of all nodes",
-                             range, (unsigned long long)history);
+        if (!link || length > index->link_count) {
+            why_set(why, "no journal says how range %u came to history %016llx", range,
+                    (unsigned long long)history);
+            return missing(index, why);
+        }
         history = link->taken.before;
     }
     index->length[range] = length;
+    return 0;
+}
+
+/* Finds the gradient that a link took. */
+static int
+join(struct replay_index *index, struct replay_link *link, struct why *why)
+{
+    const struct push_taken *taken = &link->taken;
+    struct replay_computed *computed = link->computed = find_computed(index, taken);
+    if (!computed) {
+        why_set(why, "no journal says from what node %016llx computed ticket %llu",
+                (unsigned long long)taken->who.id, (unsigned long long)taken->ticket);
+        return missing(index, why);
+    }
+    if (computed->ticket != taken->ticket)
+        return why_error(
+            why, -EBADMSG, "the journals contradict one another: ticket %llu or %llu in range %u",
+            (unsigned long long)taken->ticket, (unsigned long long)computed->ticket, taken->range);
+    computed->needed = true;
+    computed->left++;
     return 0;
 }
 
@@ -168,28 +207,16 @@ chain_of(struct replay_index *index, unsigned range, struct why *why)
     if (!chain)
         return why_error(why, -ENOMEM, "not enough memory for the journals");
     index->chain[range] = chain;
-    uint64_t history = index->final[range];
+    uint64_t history = index->final[range], count = index->job.first;
     for (size_t k = index->length[range]; k > 0; k--) {
         struct replay_link *link = chain[k - 1] = find_link(index, range, history);
         history = link->taken.before;
         link->place = k;
-        link->computed = link->restored ? NULL : find_computed(index, &link->taken);
-        if (!link->restored && !link->computed)
-            return why_error(why, -ENOENT,
-                             "no journal says from what node %016llx computed ticket %llu: its "
-                             "journal is missing; name its results folder, too",
-                             (unsigned long long)link->taken.who.id,
-                             (unsigned long long)link->taken.ticket);
-        if (link->computed && link->computed->ticket != link->taken.ticket)
-            return why_error(why, -EBADMSG,
-                             "the journals contradict one another: ticket %llu or %llu in range %u",
-                             (unsigned long long)link->taken.ticket,
-                             (unsigned long long)link->computed->ticket, range);
-        if (link->computed) {
-            link->computed->needed = true;
-            link->computed->left++;
-        }
+        if (!link->restored && (rc = join(index, link, why)))
+            return rc;
     }
+    for (size_t k = 0; k < index->length[range]; k++)
+        chain[k]->count = count += !chain[k]->restored;
     return 0;
 }
 
@@ -204,24 +231,42 @@ replay_index_place(const struct replay_index *index, const struct replay_compute
     return link && link->place ? link->place : SIZE_MAX;
 }
 
+uint64_t
+replay_index_tau(const struct replay_index *index, const struct replay_link *link)
+{
+    unsigned range = link->taken.range, group = index->job.group;
+    size_t place = replay_index_place(index, link->computed, range);
+    uint64_t before = link->count - 1;
+    uint64_t read = place ? index->chain[range][place - 1]->count : index->job.first;
+    return before / group - (read < before ? read : before) / group;
+}
+
+/* The last one of all completes an update that has fewer gradients. */
+bool
+replay_index_updates(const struct replay_index *index, const struct replay_link *link)
+{
+    bool last = link->place == index->length[link->taken.range];
+    return link->count % index->job.group == 0 || (last && link->taken.updates);
+}
+
 /* --- Life --------------------------------------------------------------------------------------------- */
 
 static int
-fill(struct replay_index *index, const char *const *dir, struct why *why)
+fill(struct replay_index *index, struct why *why)
 {
     bool any = false;
-    int rc = pass(index, dir, why);
+    int rc = pass(index, why);
     if (rc)
         return rc;
     index->link = calloc(index->link_count + 1, sizeof *index->link);
     index->computed = calloc(index->computed_count + 1, sizeof *index->computed);
     if (!index->link || !index->computed)
         return why_error(why, -ENOMEM, "not enough memory for the journals");
-    rc = pass(index, dir, why);
+    rc = pass(index, why);
     for (unsigned r = 0; r < index->ranges; r++)
         any |= index->final[r] != 0;
-    if (!rc && !any)
-        return why_error(why, -ENOENT, "no journal has the end of the run");
+    if (rc || !any)
+        return rc ? rc : why_error(why, -ENOENT, "no journal has the end of the run");
     qsort(index->link, index->link_count, sizeof *index->link, link_order);
     qsort(index->computed, index->computed_count, sizeof *index->computed, computed_order);
     drop_twins(index);
@@ -231,21 +276,17 @@ fill(struct replay_index *index, const char *const *dir, struct why *why)
 }
 
 int
-replay_index_init(struct replay_index *index, const char *const *dir, size_t count, unsigned ranges,
-                  uint64_t job_hash, struct why *why)
+replay_index_init(struct replay_index *index, const struct replay_journals *journals,
+                  const struct replay_job *job, struct why *why)
 {
-    assert(count <= VERIFY_DIRS_MAX);
-    *index = (struct replay_index){.ranges = ranges};
-    int said = push_journal_init(&index->said, ranges);
-    index->final = calloc(ranges, sizeof *index->final);
-    index->chain = calloc(ranges, sizeof *index->chain);
-    index->length = calloc(ranges, sizeof *index->length);
+    *index = (struct replay_index){.journals = journals, .job = *job, .ranges = job->ranges};
+    int said = push_journal_init(&index->said, job->ranges);
+    index->final = calloc(job->ranges, sizeof *index->final);
+    index->chain = calloc(job->ranges, sizeof *index->chain);
+    index->length = calloc(job->ranges, sizeof *index->length);
     if (said || !index->final || !index->chain || !index->length)
         return why_error(why, -ENOMEM, "not enough memory for the journals");
-    int rc = 0;
-    for (size_t k = 0; k < count && !rc; k++)
-        rc = replay_journal(&index->text[k], dir[k], job_hash, why), index->text_count += !rc;
-    return rc ? rc : fill(index, dir, why);
+    return fill(index, why);
 }
 
 void
@@ -258,8 +299,6 @@ replay_index_fini(struct replay_index *index)
     }
     for (unsigned r = 0; index->chain && r < index->ranges; r++)
         free(index->chain[r]);
-    for (size_t k = 0; k < index->text_count; k++)
-        journal_unload(&index->text[k]);
     push_journal_fini(&index->said);
     free(index->link);
     free(index->computed);

@@ -3,8 +3,7 @@
 #ifndef NODE_REPLAY_INDEX_H
 #define NODE_REPLAY_INDEX_H
 
-#include "node/commands/verify.h"
-#include "node/results/journal.h"
+#include "node/commands/replay_base.h"
 #include "node/train/push_journal.h"
 
 /* One gradient that somebody computed. */
@@ -23,13 +22,21 @@ struct replay_computed {
 struct replay_link {
     struct push_taken taken;
     bool restored;
-    size_t place; /* in the chain of its range, from 1; 0: not in it */
+    size_t journal, at; /* where it is written: which journal, and its byte */
+    size_t place;       /* in the chain of its range, from 1; 0: not in it */
+    uint64_t count;     /* gradients that the range has taken up to and with it */
     struct replay_computed *computed;
 };
 
+/* What the job says of a chain. */
+struct replay_job {
+    unsigned ranges, group; /* group: gradients of an update */
+    uint64_t first;         /* gradients that another run has taken: train.from */
+};
+
 struct replay_index {
-    struct journal_text text[VERIFY_DIRS_MAX];
-    size_t text_count;
+    const struct replay_journals *journals; /* borrowed */
+    struct replay_job job;
     unsigned ranges;
     struct replay_link *link; /* [link_count], by range and history */
     size_t link_count;
@@ -38,16 +45,21 @@ struct replay_index {
     size_t starts;               /* of programs */
     struct push_journal said;    /* by the records of a journal so far */
     uint64_t *final;             /* [ranges], of the last PUSH_NOTE_FINAL */
+    bool ended[VERIFY_DIRS_MAX]; /* [journals->count] that has one */
     struct replay_link ***chain; /* [ranges][length[range]] */
     size_t *length;
 };
 
-/* Reads the journals and finds the chains. Returns 0 or a negative errno with `why`; replay_index_fini follows. */
-int replay_index_init(struct replay_index *index, const char *const *dir, size_t count,
-                      unsigned ranges, uint64_t job_hash, struct why *why);
+/* Finds the chains. Returns 0 or a negative errno with `why`; replay_index_fini follows. */
+int replay_index_init(struct replay_index *index, const struct replay_journals *journals,
+                      const struct replay_job *job, struct why *why);
 void replay_index_fini(struct replay_index *index);
 /* The place in its range's chain of the history that a gradient was computed from; SIZE_MAX: it is not in it. */
 size_t replay_index_place(const struct replay_index *index, const struct replay_computed *computed,
                           unsigned range);
+/* How many updates old the values were that a link of a chain was computed from, and whether it completes an update: by the
+ * places in the chain, whatever the journal says. The place of what it was computed from must be known. */
+uint64_t replay_index_tau(const struct replay_index *index, const struct replay_link *link);
+bool replay_index_updates(const struct replay_index *index, const struct replay_link *link);
 
 #endif

@@ -76,7 +76,7 @@ replay_pieces_next(const struct replay_pieces *pieces, size_t folder, struct rep
                    struct gossip_note *note)
 {
     struct journal_record next = cursor->record;
-    if (!journal_next(&pieces->text[folder], &next) || next.type == JOURNAL_START)
+    if (!journal_next(&pieces->journals->text[folder], &next) || next.type == JOURNAL_START)
         return false;
     cursor->record = next;
     return gossip_journal_get(&cursor->names, next.type, next.data, next.size, note);
@@ -122,7 +122,7 @@ count(struct replay_pieces *pieces, size_t folder, const struct replay_rules *ru
     struct journal_record record = {0};
     struct gossip_names names = {.next = 0};
     struct gossip_note note;
-    while (journal_next(&pieces->text[folder], &record)) {
+    while (journal_next(&pieces->journals->text[folder], &record)) {
         if (record.type == JOURNAL_START) {
             names = (struct gossip_names){.next = 0};
             pieces->start_count++;
@@ -133,8 +133,9 @@ count(struct replay_pieces *pieces, size_t folder, const struct replay_rules *ru
             return why_error(why, -EBADMSG,
                              "%s/" JOURNAL_FILE ": the record of type %u at byte %zu is not of "
                              "this job",
-                             pieces->dir[folder], record.type, record.at);
+                             pieces->journals->dir[folder], record.type, record.at);
         pieces->piece_count += note.event == GOSSIP_GAVE || note.event == GOSSIP_COPIED;
+        pieces->read_count += note.event == GOSSIP_READ;
     }
     return 0;
 }
@@ -146,16 +147,16 @@ two_journals(const struct replay_pieces *pieces, const struct replay_start *a,
              const struct replay_start *b, struct why *why)
 {
     return why_error(why, -EINVAL, "%s and %s have the journal of the same node",
-                     pieces->dir[a->folder], pieces->dir[b->folder]);
+                     pieces->journals->dir[a->folder], pieces->journals->dir[b->folder]);
 }
 
 static int
 find_starts(struct replay_pieces *pieces, struct why *why)
 {
     size_t n = 0;
-    for (size_t t = 0; t < pieces->text_count; t++) {
+    for (size_t t = 0; t < pieces->journals->count; t++) {
         struct journal_record record = {0};
-        while (journal_next(&pieces->text[t], &record))
+        while (journal_next(&pieces->journals->text[t], &record))
             if (record.type == JOURNAL_START) {
                 pieces->by_node[n] = &pieces->start[n];
                 pieces->start[n++] = (struct replay_start){
@@ -194,22 +195,40 @@ contradiction(struct why *why)
     return why_error(why, -EBADMSG, "the journals contradict one another: are they of one run?");
 }
 
+static int
+add_peer(struct replay_pieces *pieces, const struct replay_start *start,
+         const struct gossip_note *note, struct why *why)
+{
+    (void)start;
+    (void)why;
+    if (note->peer.id)
+        replay_names_add(&pieces->names, note->peer.id);
+    return 0;
+}
+
+static void
+tell_names(struct replay_pieces *pieces, struct why *why)
+{
+    (void)each(pieces, add_peer, why);
+    replay_names_tell(&pieces->names, pieces->journals, why);
+}
+
 /* `start` has something from a node whose journal does not say that it gave it. */
 static int
-unknown(const struct replay_pieces *pieces, const struct replay_start *start,
-        struct proto_node node, struct why *why)
+unknown(struct replay_pieces *pieces, const struct replay_start *start, struct proto_node node,
+        struct why *why)
 {
     const struct replay_start *other = find_start(pieces, node);
-    const char *dir = pieces->dir[start->folder];
+    const char *dir = pieces->journals->dir[start->folder];
     if (other)
         return why_error(why, -ENOENT,
                          "%s/" JOURNAL_FILE " is cut off: %s has values from that node which are "
                          "not in it",
-                         pieces->dir[other->folder], dir);
-    return why_error(why, -ENOENT,
-                     "%s has values from node %016llx, and no journal is that node's: a journal is "
-                     "missing",
-                     dir, (unsigned long long)node.id);
+                         pieces->journals->dir[other->folder], dir);
+    why_set(why, "%s/" JOURNAL_FILE " has values from node %016llx, whose journal is missing", dir,
+            (unsigned long long)node.id);
+    tell_names(pieces, why);
+    return -ENOENT;
 }
 
 /* Marks what was asked for and taken. */
@@ -259,17 +278,12 @@ find_pieces(struct replay_pieces *pieces, bool push_sum, struct why *why)
 /* --- Life ----------------------------------------------------------------------------------------- */
 
 int
-replay_pieces_init(struct replay_pieces *pieces, const char *const *dir, size_t dirs,
+replay_pieces_init(struct replay_pieces *pieces, const struct replay_journals *journals,
                    const struct replay_rules *rules, struct why *why)
 {
     int rc = 0;
-    assert(dirs <= VERIFY_DIRS_MAX);
-    *pieces = (struct replay_pieces){.dir = dir};
-    for (; pieces->text_count < dirs && !rc; pieces->text_count += !rc) {
-        rc = replay_journal(&pieces->text[pieces->text_count], dir[pieces->text_count],
-                            rules->job_hash, why);
-    }
-    for (size_t t = 0; t < dirs && !rc; t++)
+    *pieces = (struct replay_pieces){.journals = journals};
+    for (size_t t = 0; t < journals->count && !rc; t++)
         rc = count(pieces, t, rules, why);
     if (rc)
         return rc;
@@ -289,8 +303,6 @@ replay_pieces_fini(struct replay_pieces *pieces)
         free(pieces->piece[k].theirs);
         free(pieces->piece[k].body);
     }
-    for (size_t t = 0; t < pieces->text_count; t++)
-        journal_unload(&pieces->text[t]);
     free(pieces->piece);
     free(pieces->start);
     free(pieces->by_node);

@@ -3,8 +3,7 @@
 #ifndef NODE_REPLAY_PIECES_H
 #define NODE_REPLAY_PIECES_H
 
-#include "node/commands/verify.h"
-#include "node/results/journal.h"
+#include "node/commands/replay_base.h"
 #include "node/train/gossip_journal.h"
 
 /* One start of a node. */
@@ -30,19 +29,18 @@ struct replay_piece {
 };
 
 struct replay_pieces {
-    const char *const *dir; /* borrowed */
-    struct journal_text text[VERIFY_DIRS_MAX];
-    size_t text_count;
-    struct replay_start *start; /* [start_count], by folder and place */
+    const struct replay_journals *journals; /* borrowed */
+    struct replay_start *start;             /* [start_count], by folder and place */
     size_t start_count;
     struct replay_piece *piece; /* [piece_count], by name */
     size_t piece_count;
+    size_t read_count;                   /* steps that nodes began */
     const struct replay_start **by_node; /* [start_count] */
+    struct replay_names names;           /* scratch */
 };
 
 /* What a journal must agree with. */
 struct replay_rules {
-    uint64_t job_hash;
     bool push_sum;     /* an ASK has no values */
     size_t part_count; /* of the values */
     unsigned shards;
@@ -54,9 +52,8 @@ struct replay_cursor {
     struct gossip_names names;
 };
 
-/* Reads the journals of folders dir[count], and finds for each piece who made it. Refuses journals that cannot be all
- * journals of one run. Returns 0 or a negative errno with `why`; replay_pieces_fini follows in both cases. */
-int replay_pieces_init(struct replay_pieces *pieces, const char *const *dir, size_t count,
+/* Finds for each piece who made it. Refuses journals that cannot be all journals of one run. Returns 0 or a negative errno with `why`; replay_pieces_fini follows in both cases. */
+int replay_pieces_init(struct replay_pieces *pieces, const struct replay_journals *journals,
                        const struct replay_rules *rules, struct why *why);
 void replay_pieces_fini(struct replay_pieces *pieces);
 /* The next event of a start; `record` of the cursor is that of the start, or of the event before. False: there is none. */

@@ -3,6 +3,64 @@
 
 enum { TAU_MOST = 64 }; /* what is as old, or older, is one line */
 
+/* What one journal says otherwise than the places: how often, and the first time. */
+struct wrong {
+    uint64_t count;
+    size_t at; /* byte in the journal */
+    struct push_taken said, due;
+};
+
+static void
+judge(const struct replay_index *index, struct replay_link *link, struct wrong *wrong)
+{
+    const struct push_taken said = link->taken;
+    struct push_taken *due = &link->taken;
+    due->count = link->count - 1;
+    due->tau = replay_index_tau(index, link);
+    due->updates = replay_index_updates(index, link);
+    if (said.count == due->count && said.tau == due->tau && said.updates == due->updates)
+        return;
+    wrong->count++;
+    if (wrong->count > 1 && wrong->at < link->at)
+        return;
+    wrong->at = link->at;
+    wrong->said = said;
+    wrong->due = *due;
+}
+
+static void
+tell(struct verify_folders *folders, const char *dir, const struct wrong *wrong)
+{
+    bool old = wrong->said.tau != wrong->due.tau, place = wrong->said.count != wrong->due.count;
+    verify_find(folders, dir, JOURNAL_FILE,
+                "%llu %s otherwise than by the order of gradients, the first at byte %zu: ticket "
+                "%llu in range %u has %s %llu, expected %llu",
+                (unsigned long long)wrong->count, wrong->count == 1 ? "gradient" : "gradients",
+                wrong->at, (unsigned long long)wrong->said.ticket, wrong->said.range,
+                old     ? "a staleness of"
+                : place ? "number"
+                        : "as end of an update",
+                (unsigned long long)(old     ? wrong->said.tau
+                                     : place ? wrong->said.count
+                                             : wrong->said.updates),
+                (unsigned long long)(old     ? wrong->due.tau
+                                     : place ? wrong->due.count
+                                             : wrong->due.updates));
+}
+
+void
+replay_staleness_judge(const struct replay_index *index, struct verify_folders *folders)
+{
+    struct wrong wrong[VERIFY_DIRS_MAX] = {{0}};
+    for (unsigned r = 0; r < index->ranges; r++)
+        for (size_t k = 0; k < index->length[r]; k++)
+            if (!index->chain[r][k]->restored)
+                judge(index, index->chain[r][k], &wrong[index->chain[r][k]->journal]);
+    for (size_t t = 0; t < index->journals->count; t++)
+        if (wrong[t].count)
+            tell(folders, index->journals->dir[t], &wrong[t]);
+}
+
 void
 replay_staleness(FILE *out, const struct replay_index *index)
 {

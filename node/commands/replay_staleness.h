@@ -2,9 +2,12 @@
 #ifndef NODE_REPLAY_STALENESS_H
 #define NODE_REPLAY_STALENESS_H
 
-#include <stdio.h>
-
 #include "node/commands/replay_index.h"
+
+/* Compares what the journals say of the age of each gradient, of its number in its range, and of whether it completes an
+ * update, with its place in the chain of its range. Says what differs, and puts what the places give in its stead. All that
+ * gradients were computed from must be in the chains. */
+void replay_staleness_judge(const struct replay_index *index, struct verify_folders *folders);
 
 /* Prints, of all gradients that the model has in its ranges, how many were computed from values that were tau updates old:
  *

@@ -14,12 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "node/commands/compare.h"
+#include "node/cli/term.h"
+#include "node/commands/verify_folders.h"
+#include "node/job/config_key.h"
 #include "node/job/parse.h"
+#include "node/train/gossip_train.h"
 #include "node/train/ledger.h"
 #include "proto/bits.h"
 
-enum { PATH_SIZE = 1200, SHOWN_SIZE = 256, FINDINGS_SHOWN = 100, GAP_MAX = 1 << 16 };
+enum { PATH_SIZE = 1200, SHOWN_SIZE = 256, GAP_MAX = 1 << 16 };
 
 struct entry {
     struct verify_line said;
@@ -28,30 +31,14 @@ struct entry {
 };
 
 struct proof {
-    FILE *out;
-    const char *const *dir;
-    size_t dir_count;
+    struct verify_folders *folders;
     struct verify_job job;
-    int job_dir; /* whose job.json it is; -1 none yet */
     struct entry *entry;
     size_t entry_count, room;
     uint64_t results_steps; /* that the results speak of; 0 none */
-    uint64_t findings, gaps, redone, known, cut;
+    uint64_t gaps, redone, known, cut;
     bool memory; /* ran out of it */
 };
-
-__attribute__((format(printf, 3, 4))) static void
-find(struct proof *proof, const char *where, const char *format, ...)
-{
-    va_list args;
-    if (proof->findings++ >= FINDINGS_SHOWN)
-        return;
-    fprintf(proof->out, "%s: ", where);
-    va_start(args, format);
-    vfprintf(proof->out, format, args);
-    va_end(args);
-    fputc('\n', proof->out);
-}
 
 /* "DIR/metrics.jsonl:12", printable */
 static void
@@ -59,7 +46,7 @@ place(const struct proof *proof, unsigned dir, const char *file, uint64_t line, 
       size_t size)
 {
     char path[PATH_SIZE], shown[SHOWN_SIZE];
-    snprintf(path, sizeof path, "%s/%s", proof->dir[dir], file);
+    snprintf(path, sizeof path, "%s/%s", proof->folders->folder[dir].dir, file);
     parse_escape(shown, sizeof shown, path);
     if (line)
         snprintf(out, size, "%s:%llu", shown, (unsigned long long)line);
@@ -75,7 +62,7 @@ open_text(const struct proof *proof, unsigned dir, const char *name)
 {
     char path[PATH_SIZE];
     struct stat status;
-    snprintf(path, sizeof path, "%s/%s", proof->dir[dir], name);
+    snprintf(path, sizeof path, "%s/%s", proof->folders->folder[dir].dir, name);
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
         return NULL;
@@ -86,40 +73,6 @@ open_text(const struct proof *proof, unsigned dir, const char *name)
         close(fd);
     }
     return file;
-}
-
-static bool
-same_job(const struct verify_job *a, const struct verify_job *b)
-{
-    return a->job == b->job && a->seed == b->seed && a->train == b->train && a->batch == b->batch &&
-           a->steps == b->steps && a->shards == b->shards && a->local_steps == b->local_steps &&
-           a->begun == b->begun && a->part_count == b->part_count &&
-           memcmp(a->part, b->part, a->part_count * sizeof *a->part) == 0;
-}
-
-static void
-read_job(struct proof *proof, unsigned dir)
-{
-    static char text[VERIFY_JOB_MAX];
-    char where[SHOWN_SIZE + 32];
-    struct why why;
-    struct verify_job job;
-    place(proof, dir, "job.json", 0, where, sizeof where);
-    FILE *file = open_text(proof, dir, "job.json");
-    if (!file) {
-        find(proof, where, "%s", strerror(errno));
-        return;
-    }
-    size_t size = fread(text, 1, sizeof text, file);
-    fclose(file);
-    if (verify_read_job(&job, text, size, &why)) {
-        find(proof, where, "%s", why.line);
-    } else if (proof->job_dir < 0) {
-        proof->job = job;
-        proof->job_dir = (int)dir;
-    } else if (!same_job(&job, &proof->job)) {
-        find(proof, where, "another job than that of %s", proof->dir[proof->job_dir]);
-    }
 }
 
 static void
@@ -164,43 +117,20 @@ read_lines(struct proof *proof, unsigned dir)
     place(proof, dir, "metrics.jsonl", 0, where, sizeof where);
     FILE *file = open_text(proof, dir, "metrics.jsonl");
     if (!file) {
-        find(proof, where, "%s", strerror(errno));
+        verify_find(proof->folders, where, "", "%s", strerror(errno));
         return;
     }
     for (uint64_t line = 1; (rc = next_line(file, text, &size)) <= 0; line++) {
         place(proof, dir, "metrics.jsonl", line, where, sizeof where);
         if (rc < 0)
-            find(proof, where, "has more than %d bytes", VERIFY_LINE_MAX);
+            verify_find(proof->folders, where, "", "has more than %d bytes", VERIFY_LINE_MAX);
         else if ((rc = verify_read_line(&said, text, size, &why)) < 0)
-            find(proof, where, "%s", why.line);
+            verify_find(proof->folders, where, "", "%s", why.line);
         else if (rc == 0)
             keep(proof, &said, dir, line);
     }
     proof->cut += rc == 1;
     fclose(file);
-}
-
-static void
-read_result(struct proof *proof, unsigned dir, struct compare_result *first, bool *any)
-{
-    char where[SHOWN_SIZE + 32];
-    struct why why;
-    struct compare_result result;
-    FILE *file = open_text(proof, dir, "result.json");
-    if (!file)
-        return; /* killed, interrupted or still running */
-    fclose(file);
-    place(proof, dir, "result.json", 0, where, sizeof where);
-    if (compare_read(&result, proof->dir[dir], &why)) {
-        find(proof, where, "%s", why.line);
-        return;
-    }
-    if (*any && (result.steps != first->steps || strcmp(result.state_sha256, first->state_sha256)))
-        find(proof, where, "ends with another state than the results before it");
-    if (!*any)
-        *first = result;
-    *any = true;
-    proof->results_steps = first->steps;
 }
 
 /* --- Judging ------------------------------------------------------------------------------------- */
@@ -275,20 +205,21 @@ judge_line(struct proof *proof, const struct entry *entry, const struct ledger_s
              (unsigned long long)said->epoch, (unsigned long long)said->step,
              (unsigned long long)said->first, (unsigned long long)said->samples);
     if (said->epoch != due->epoch || said->first != due->first || said->samples != due->rows)
-        find(proof, where, "the job gives it epoch %llu, samples %llu+%llu",
-             (unsigned long long)due->epoch, (unsigned long long)due->first,
-             (unsigned long long)due->rows);
+        verify_find(proof->folders, where, "", "the job gives it epoch %llu, samples %llu+%llu",
+                    (unsigned long long)due->epoch, (unsigned long long)due->first,
+                    (unsigned long long)due->rows);
     else if (said->coverage != all)
-        find(proof, where, "shards %llx were counted once, expected %llx",
-             (unsigned long long)said->coverage, (unsigned long long)all);
+        verify_find(proof->folders, where, "", "shards %llx were counted once, expected %llx",
+                    (unsigned long long)said->coverage, (unsigned long long)all);
     else if (said->rows != rows)
-        find(proof, where, "the hash of its samples is %016llx, expected %016llx",
-             (unsigned long long)said->rows, (unsigned long long)rows);
+        verify_find(proof->folders, where, "",
+                    "the hash of its samples is %016llx, expected %016llx",
+                    (unsigned long long)said->rows, (unsigned long long)rows);
     else if (said->ledger != ledger)
-        find(proof, where,
-             "the running hash is %016llx, expected %016llx: steps before it were lost "
-             "or repeated",
-             (unsigned long long)said->ledger, (unsigned long long)ledger);
+        verify_find(proof->folders, where, "",
+                    "the running hash is %016llx, expected %016llx: steps before it were lost "
+                    "or repeated",
+                    (unsigned long long)said->ledger, (unsigned long long)ledger);
 }
 
 /* Entries [0, n) of one step: the same state everywhere, and no shard computed twice in one plan. */
@@ -303,21 +234,22 @@ judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t al
         place(proof, entry[i].dir, "metrics.jsonl", entry[i].line, at, sizeof at);
         place(proof, entry[0].dir, "metrics.jsonl", entry[0].line, other, sizeof other);
         if (said->state_hash != entry[0].said.state_hash)
-            find(proof, at, "epoch %llu, step %llu: state %016llx, but %016llx at %s",
-                 (unsigned long long)said->epoch, (unsigned long long)said->step,
-                 (unsigned long long)said->state_hash, (unsigned long long)entry[0].said.state_hash,
-                 other);
+            verify_find(proof->folders, at, "",
+                        "epoch %llu, step %llu: state %016llx, but %016llx at %s",
+                        (unsigned long long)said->epoch, (unsigned long long)said->step,
+                        (unsigned long long)said->state_hash,
+                        (unsigned long long)entry[0].said.state_hash, other);
         proof->redone += i > 0 && entry[i].dir == entry[i - 1].dir;
         seen = said->shards;
         for (size_t k = 0; k < n; k++) {
             bool together = entry[k].said.plan == said->plan && entry[k].dir != entry[i].dir;
             if (together && (entry[k].said.shards & said->shards) && k < i && said->plan) {
                 place(proof, entry[k].dir, "metrics.jsonl", entry[k].line, other, sizeof other);
-                find(proof, at,
-                     "epoch %llu, step %llu: shards %llx were computed here and at %s, in "
-                     "the same plan",
-                     (unsigned long long)said->epoch, (unsigned long long)said->step,
-                     (unsigned long long)(entry[k].said.shards & said->shards), other);
+                verify_find(proof->folders, at, "",
+                            "epoch %llu, step %llu: shards %llx were computed here and at %s, in "
+                            "the same plan",
+                            (unsigned long long)said->epoch, (unsigned long long)said->step,
+                            (unsigned long long)(entry[k].said.shards & said->shards), other);
             }
             seen |= together ? entry[k].said.shards : 0;
         }
@@ -338,10 +270,10 @@ judge_gap(struct proof *proof, uint64_t first, uint64_t last, bool proved)
              (unsigned long long)from.first, (unsigned long long)to.epoch, (unsigned long long)last,
              (unsigned long long)(to.first + to.rows - 1));
     proof->gaps += last - first + 1;
-    find(proof, where, "%s",
-         proved ? "not proved by these files, but the running hash behind them says "
-                  "that they were counted once"
-                : "not proved by these files");
+    verify_find(proof->folders, where, "", "%s",
+                proved ? "not proved by these files, but the running hash behind them says "
+                         "that they were counted once"
+                       : "not proved by these files");
 }
 
 static size_t
@@ -393,22 +325,17 @@ judge(struct proof *proof)
             continue;
         place(proof, proof->entry[k].dir, "metrics.jsonl", proof->entry[k].line, at, sizeof at);
         if (inside)
-            find(proof, at, "step %llu, expected step %llu, with which its round ends",
-                 (unsigned long long)said, (unsigned long long)round_last(&proof->job, said));
+            verify_find(
+                proof->folders, at, "", "step %llu, expected step %llu, with which its round ends",
+                (unsigned long long)said, (unsigned long long)round_last(&proof->job, said));
         else
-            find(proof, at, "step %llu, expected %llu..%llu", (unsigned long long)said,
-                 (unsigned long long)proof->job.begun + 1, (unsigned long long)limit);
+            verify_find(proof->folders, at, "", "step %llu, expected %llu..%llu",
+                        (unsigned long long)said, (unsigned long long)proof->job.begun + 1,
+                        (unsigned long long)limit);
     }
     if (proof->results_steps > step && proof->results_steps <= limit)
         judge_gap(proof, step + 1, proof->results_steps, false);
     return step;
-}
-
-/* "3 folders", "1 line" */
-static void
-amount(FILE *out, const char *before, uint64_t count, const char *one, const char *many)
-{
-    fprintf(out, "%s%llu %s", before, (unsigned long long)count, count == 1 ? one : many);
 }
 
 static void
@@ -419,52 +346,83 @@ verdict(const struct proof *proof, uint64_t steps)
         (job->begun + epoch_steps(job) - 1) / epoch_steps(job); /* epochs that had begun */
     uint64_t epochs = steps / epoch_steps(job), rest = steps % epoch_steps(job) * job->batch;
     epochs = epochs > whole ? epochs - whole : 0;
-    FILE *out = proof->out;
-    if (proof->findings > FINDINGS_SHOWN)
-        amount(out, "and ", proof->findings - FINDINGS_SHOWN, "finding more\n", "findings more\n");
-    if (proof->findings)
-        amount(out, "NOT proved: ", proof->findings, "finding", "findings");
-    else
+    FILE *out = proof->folders->out;
+    if (!verify_folders_verdict(proof->folders))
         fprintf(out, "proved: every sample was used exactly once in each epoch");
     fprintf(out, "; %llu of %llu steps", (unsigned long long)steps, (unsigned long long)job->steps);
     if (job->begun)
         fprintf(out, ", from step %llu on", (unsigned long long)job->begun + 1);
-    amount(out, ", ", epochs, "whole epoch", "whole epochs");
-    amount(out, " of ", job->train, "sample", "samples");
+    verify_amount(out, ", ", epochs, "whole epoch", "whole epochs");
+    verify_amount(out, " of ", job->train, "sample", "samples");
     if (rest)
-        amount(out, " and ", rest, "sample of the next", "samples of the next");
-    amount(out, "\nread: ", proof->dir_count, "folder", "folders");
-    amount(out, ", ", proof->entry_count, "line", "lines");
-    amount(out, "; ", proof->redone, "step was done again", "steps were done again");
-    amount(out, " with the same bits; ", proof->cut, "line is cut off", "lines are cut off");
-    amount(out, "; for ", proof->known, "step", "steps");
+        verify_amount(out, " and ", rest, "sample of the next", "samples of the next");
+    verify_amount(out, "\nread: ", proof->folders->count, "folder", "folders");
+    verify_amount(out, ", ", proof->entry_count, "line", "lines");
+    verify_amount(out, "; ", proof->redone, "step was done again", "steps were done again");
+    verify_amount(out, " with the same bits; ", proof->cut, "line is cut off", "lines are cut off");
+    verify_amount(out, "; for ", proof->known, "step", "steps");
     fprintf(out, " it is known who computed each shard\n");
+}
+
+static int
+prove(struct verify_folders *folders)
+{
+    struct proof proof = {.folders = folders, .job = folders->left.job};
+    for (unsigned d = 0; d < folders->count; d++) {
+        if (!folders->folder[d].stepless)
+            read_lines(&proof, d);
+        if (folders->folder[d].ended && proof.results_steps == 0)
+            proof.results_steps = folders->folder[d].result.steps;
+    }
+    if (proof.memory)
+        verify_find(folders, "meshnode", "", "out of memory after %zu lines", proof.entry_count);
+    if (proof.entry_count)
+        qsort(proof.entry, proof.entry_count, sizeof *proof.entry, by_step);
+    uint64_t steps = judge(&proof);
+    if (steps == proof.job.begun)
+        verify_find(folders, folders->folder[folders->first].dir, "", "no step was made");
+    verdict(&proof, steps);
+    verify_folders_tell(folders);
+    free(proof.entry);
+    return folders->findings != 0;
+}
+
+/* The steps of a node that did not wait prove nothing about the model: only the files can be compared. */
+static int
+compare_only(const struct verify_folders *folders)
+{
+    const struct config *config = folders->left.config;
+    const struct config_key *sync = config_key_find(NULL, "mesh.sync");
+    char kind[64], results[64] = "";
+    if (verify_folders_verdict(folders))
+        fputc('\n', folders->out);
+    fflush(folders->out);
+    if (gossip_train_is(config))
+        snprintf(kind, sizeof kind, "gossip");
+    else
+        snprintf(kind, sizeof kind, "mesh.sync = %s", config_key_word(sync, config));
+    if (!folders->findings)
+        snprintf(results, sizeof results, "results in %zu of %zu folders%s; ", folders->results,
+                 folders->count, folders->results > 1 ? " hold the same bits" : "");
+    term_fail("this was a run with %s; %scheck it with: meshnode verify --replay DIR...", kind,
+              results);
+    return folders->findings ? 1 : 2;
 }
 
 int
 verify_run(FILE *out, const char *const *dir, size_t count)
 {
     assert(count >= 1 && count <= VERIFY_DIRS_MAX);
-    struct proof proof = {.out = out, .dir = dir, .dir_count = count, .job_dir = -1};
-    struct compare_result first = {0};
-    bool any = false;
-    for (unsigned d = 0; d < count; d++) {
-        read_job(&proof, d);
-        read_lines(&proof, d);
-        read_result(&proof, d, &first, &any);
-    }
-    if (proof.memory)
-        find(&proof, "meshnode", "out of memory after %zu lines", proof.entry_count);
-    if (proof.job_dir < 0) {
+    struct verify_folders folders;
+    int status = 1;
+    verify_folders_init(&folders, out, dir, count);
+    const struct config *config = folders.left.config;
+    if (folders.first < 0)
         fprintf(out, "NOT proved: no job.json says what the job is\n");
-    } else {
-        if (proof.entry_count)
-            qsort(proof.entry, proof.entry_count, sizeof *proof.entry, by_step);
-        uint64_t steps = judge(&proof);
-        if (steps == proof.job.begun)
-            find(&proof, dir[0], "no step was made");
-        verdict(&proof, steps);
-    }
-    free(proof.entry);
-    return proof.findings || proof.job_dir < 0;
+    else if (config && (gossip_train_is(config) || config->mesh.sync != CONFIG_BSP))
+        status = compare_only(&folders);
+    else
+        status = prove(&folders);
+    verify_folders_fini(&folders);
+    return status;
 }

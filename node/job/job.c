@@ -190,7 +190,9 @@ job_open_input(struct job *job, const struct config *config, const struct nn_sha
     int rc = choose_numerics(job, config, why);
     if (!rc)
         rc = model_input(config, &data, &input, why);
-    return rc ? rc : open_model(job, config, &input, why);
+    if (!rc)
+        rc = open_model(job, config, &input, why);
+    return rc ? rc : open_exact(job, config, why);
 }
 
 int

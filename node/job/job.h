@@ -27,7 +27,7 @@ struct job {
 /* Returns 0, or a negative errno with one line in `why`. Call job_close after an error, too. */
 int job_open(struct job *job, const struct config *config, struct why *why);
 void job_close(struct job *job);
-/* Opens only the model, without data, for samples of this shape. */
+/* Opens only the model and its exponent blocks, without data, for samples of this shape. */
 int job_open_input(struct job *job, const struct config *config, const struct nn_shape *shape,
                    struct why *why);
 /* Opens only the model, without data. It must be one that reads data.context bytes and gives the probabilities of

@@ -17,10 +17,11 @@
 enum { JOB = 77 };
 
 static const struct proto_node alice = {1, 10}, bob = {2, 20};
-static const struct replay_rules rules = {.job_hash = JOB, .part_count = 2, .shards = 12};
+static const struct replay_rules rules = {.part_count = 2, .shards = 12};
 
 static struct folder folder;
 static const char *const dirs[] = {"a", "b"};
+static struct replay_journals journals;
 static struct replay_pieces pieces;
 static struct why why;
 
@@ -37,6 +38,7 @@ end(void **state)
 {
     (void)state;
     replay_pieces_fini(&pieces);
+    replay_journals_unload(&journals);
     folder_fini(&folder);
     return 0;
 }
@@ -75,7 +77,10 @@ enum { OF_ALICE = 3, OF_BOB = 4 };
 static int
 read_both(void)
 {
-    return replay_pieces_init(&pieces, dirs, 2, &rules, &why);
+    replay_journals_unload(&journals);
+    for (size_t k = 0; k < 2; k++)
+        assert_int_equal(replay_journals_add(&journals, dirs[k], JOB, &why), 0);
+    return replay_pieces_init(&pieces, &journals, &rules, &why);
 }
 
 static void
@@ -141,8 +146,9 @@ who_is_not_there_is_missed(void **state)
     (void)state;
     write_start("a", (struct proto_node){3, 30}, of_alice, 1);
     write_start("b", bob, of_bob, OF_BOB);
-    refused(-ENOENT, "b has values from node 0000000000000001, and no journal is that node's: a "
-                     "journal is missing");
+    refused(-ENOENT,
+            "b/journal has values from node 0000000000000001, whose journal is missing; the "
+            "journals name 3 nodes, and they are of 2: name the results folders of all");
 }
 
 static void
@@ -212,11 +218,11 @@ what_no_node_of_the_job_writes_is_refused(void **state)
 static void
 a_journal_of_another_job_is_refused(void **state)
 {
-    const struct replay_rules other = {.job_hash = JOB + 1, .part_count = 2, .shards = 12};
     (void)state;
     write_start("a", alice, of_alice, OF_ALICE);
-    assert_int_equal(replay_pieces_init(&pieces, dirs, 1, &other, &why), -EINVAL);
-    assert_non_null(strstr(why.line, "journal of another job"));
+    assert_int_equal(replay_journals_add(&journals, "a", JOB + 1, &why), -EINVAL);
+    assert_string_equal(why.line, "a/journal: is of job 000000000000004d, expected "
+                                  "000000000000004e as in job.json");
 }
 
 int

@@ -180,7 +180,7 @@ a_run_that_is_not_over_is_proved_so_far(void **state)
     count_a = count_b = 4;
     expect(0, "4 of 9 steps, 1 whole epoch of 100 samples and 40 samples of the next");
     static const char result[] =
-        "{\"steps\":5,\"params_sha256\":"
+        "{\"run\":\"x\",\"node\":\"1\",\"epochs\":1,\"samples\":140,\"steps\":5,\"params_sha256\":"
         "\"0123456789012345678901234567890123456789012345678901234567890123\",\"state_sha256\":"
         "\"0123456789012345678901234567890123456789012345678901234567890123\"}";
     folder_write(&a, "result.json", result, strlen(result));
@@ -253,7 +253,7 @@ wrong_text_is_a_finding(void **state)
     FILE *out = open_memstream(&text, &size);
     assert_int_equal(verify_run(out, nowhere, 1), 1);
     fclose(out);
-    assert_non_null(strstr(text, "/nowhere\\x1b/job.json: No such file or directory"));
+    assert_non_null(strstr(text, "/nowhere\\x1b: No such file or directory"));
     free(text);
 }
 

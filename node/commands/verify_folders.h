@@ -1,0 +1,63 @@
+/* verify_folders.h - what the results folders of a run have beside their steps, read and compared. For verify.c and the
+ * replays.
+ *
+ *     job.json            the same job in every folder; its text has the hash and the numbers that it says. Else the rest is not
+ *                         looked at
+ *     result.json         whole, of this job, with the same steps and hashes in every folder
+ *     model.safetensors   of this job; its weights have the SHA-256 that its metadata and result.json say
+ *     checkpoint-STEP     if it is of the last step: its state has the SHA-256 that result.json says
+ *
+ * A folder without a step is no contradiction: its node died before it had made one. Nor is one without a result (its
+ * node was killed or interrupted), or without a model or checkpoint (they were not copied): nothing is said about them. */
+#ifndef NODE_VERIFY_FOLDERS_H
+#define NODE_VERIFY_FOLDERS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "node/commands/compare.h"
+#include "node/commands/verify.h"
+#include "node/train/left.h"
+
+struct verify_folder {
+    const char *dir; /* borrowed */
+    bool stepless;   /* no job.json, and no line of metrics.jsonl: its node made no step */
+    bool ended;      /* it has a whole result: */
+    struct compare_result result;
+};
+
+struct verify_folders {
+    FILE *out;
+    uint64_t findings; /* printed; of more than 100 the rest is only counted */
+    size_t count;
+    struct verify_folder folder[VERIFY_DIRS_MAX];
+    int first;        /* the folder whose job.json says what the job is; -1: none */
+    struct left left; /* what it says */
+    uint64_t differ;  /* findings in folders and job.json: there is not one job to replay */
+    size_t results, models, checkpoints; /* that were read and are right, apart from findings */
+};
+
+/* Reads all of it and prints findings to `out`. verify_folders_fini follows. */
+void verify_folders_init(struct verify_folders *folders, FILE *out, const char *const *dir,
+                         size_t count);
+void verify_folders_fini(struct verify_folders *folders);
+
+/* Prints one finding in one line: the file, and what is wrong with it. `file` "": the folder itself. */
+__attribute__((format(printf, 4, 5))) void verify_find(struct verify_folders *folders,
+                                                       const char *dir, const char *file,
+                                                       const char *format, ...);
+/* Is there not one run to replay? Then prints so. */
+bool verify_folders_differ(const struct verify_folders *folders);
+/* The same of what is no finding. */
+__attribute__((format(printf, 4, 5))) void verify_say(const struct verify_folders *folders,
+                                                      const char *dir, const char *file,
+                                                      const char *format, ...);
+/* Are there findings? Then prints that it is not proved, without the end of the line. */
+bool verify_folders_verdict(const struct verify_folders *folders);
+/* Prints how many results and models were compared. */
+void verify_folders_tell(const struct verify_folders *folders);
+/* "3 folders", "1 line" behind `before` */
+void verify_amount(FILE *out, const char *before, uint64_t count, const char *one,
+                   const char *many);
+
+#endif
