@@ -193,12 +193,12 @@ bare-test:                           ## the first build, in a Debian without a c
 	@MESHNODE=$(abspath $B/meshnode) tests/process/test_first_build.sh debian; status=$$?; [ $$status = 77 ] || exit $$status
 
 SECONDS ?= 60
-sim: check-deps                      ## the simulator: scenarios, drills, planted bugs, then SECONDS=60 on all cores, or JOBS=n
+sim: check-deps                      ## the simulator: scenarios, drills, planted bugs, then fresh schedules of every engine, SECONDS=60 on all cores, or JOBS=n
 	@$(MAKE) -s $B/sim
 	$B/sim --scenario all
 	$B/sim --drill
 	$B/sim --mutants
-	$B/sim --seconds $(SECONDS) --jobs $(JOBS) --first $$(date +%s)000
+	BUILD=$B tests/sim/fresh.sh $(SECONDS) $(JOBS)
 
 SEEDS ?= 1 2 3 4 5
 torture: check-deps                  ## checkpoints: 100,000 damages per seed in SEEDS, every crash, repairs by real nodes

@@ -153,8 +153,8 @@ struct proto_plan {
     uint64_t round;           /* the first round of the plan */
     uint64_t counter;         /* rises with every plan that this incarnation of the leader makes */
     struct proto_node leader; /* a member, too */
-    uint64_t complete; /* the shards of a complete sum: 2^S - 1, or what the members own: core.h */
-    size_t count;      /* 1..PROTO_PEERS_MAX */
+    uint64_t complete;        /* the shards of a complete sum: 2^S - 1 */
+    size_t count;             /* 1..PROTO_PEERS_MAX */
     struct proto_member members[PROTO_PEERS_MAX]; /* in ring order; each id once */
 };
 

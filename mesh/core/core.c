@@ -21,7 +21,6 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
     assert(config->shards >= 1 || config->hello.wants_job);
     assert(config->shards <= PROTO_SHARDS_MAX);
     assert(config->state_size <= PROTO_STATE_MAX);
-    assert(!config->private || (config->inexact && config->owned != 0));
     assert(config->bucket_count == 0 || config->buckets[config->bucket_count - 1].count > 0);
     struct core *core = calloc(1, sizeof *core);
     if (!core)

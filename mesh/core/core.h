@@ -175,11 +175,6 @@ struct core_config {
     /* Sums of floats depend on how the shards were divided (train.exact: no). Then nodes that trained apart have
      * different states, and none of them is wrong. */
     bool inexact;
-    /* Shards belong to nodes, as with data that must not leave them: this node computes `owned`, which no other node
-     * has, and a sum is complete with the shards of the plan's members. The result depends on who took part, so
-     * `inexact` is set, too. */
-    bool private;
-    uint64_t owned;
 };
 
 /* What the trainer says of its state. All of it is a function of the state, so nodes with equal states say the same. */

@@ -39,7 +39,8 @@
  *
  * With train.exact: no (config.inexact), a state depends on how the shards were divided. Nodes that trained apart
  * differ and none of them is wrong. Then nobody looks at the past, a node that follows another takes a copy of its
- * state, and of two states before the same round that of more nodes is kept, or the one with the smaller hash.
+ * state, and of two states before the same round that of more nodes is kept, or the one with the smaller hash. The copy
+ * comes from those who have got further than the follower had, if there are any: others may have what it gave up.
  *
  * Limits: all who differ are one side of the count, also if they contradict each other. A node that only claims another
  * hash costs the others time and nothing else: three or more nodes outvote it, and between two, the other one computes

@@ -66,7 +66,7 @@ fetch_planned(struct fetch *fetch, const struct core *core)
 {
     fetch_reset(fetch, core);
     fetch->rest_us = 0;
-    fetch->copies = false;
+    fetch->copies = 0;
 }
 
 void
@@ -153,7 +153,7 @@ fetch_applied(struct fetch *fetch, const struct core *core, uint64_t round)
         fetch_enter(fetch, core, FETCH_FOLLOWING);
         fetch->listed = false;
         fetch->adopted = fetch->sure = true;
-        fetch->copies = false;
+        fetch->copies = 0;
     } else if (follows_on && !core->plan.active) {
         fetch->block = 0;
     } else if (fetch->stage != FETCH_NONE) {

@@ -95,9 +95,11 @@ struct fetch {
         next; /* number of blocks that are here; all blocks below `next` are here or asked for */
     uint8_t *blocks; /* [transfer.blocks] FETCH_HERE, FETCH_MISSING or the donor that was asked */
 
-    int from;           /* donor of totals; -1: none */
-    uint64_t tried;     /* bitmap of peers that did not have the totals */
-    bool copies;        /* needs a state first: no totals lead from our round to theirs */
+    int from;       /* donor of totals; -1: none */
+    uint64_t tried; /* bitmap of peers that did not have the totals */
+    /* Needs a state first: no totals lead from our state to theirs. Then this is the round before which theirs was
+     * another one, + 1; 0: not so. */
+    uint64_t copies;
     bool sure;          /* the donor has the totals */
     struct awake since; /* when the stage began */
     bool adopted;       /* and was in no plan since; if it is overtaken now, it is too slow */
@@ -150,11 +152,12 @@ bool fetch_moving(const struct core *core, uint64_t us);
 /* Would this node soon be at the mesh's round if the mesh waited? */
 bool fetch_ready(const struct core *core);
 
-/* Totals do not lead from our state to theirs: the next state that comes is a copy. */
+/* Before `round` we had another state than those ahead, and totals do not lead from ours to theirs: the next state that
+ * comes is a copy. */
 static inline void
-fetch_needs_copy(struct fetch *fetch)
+fetch_needs_copy(struct fetch *fetch, uint64_t round)
 {
-    fetch->copies = true;
+    fetch->copies = round + 1;
 }
 
 /* Is a state put together in state_in? */

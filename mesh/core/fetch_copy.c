@@ -46,6 +46,22 @@ list_take(struct fetch *fetch, const struct core *core, const struct fetch_list 
     fetch->here = fetch->next = 0;
 }
 
+/* Has peers[i] gone on from the state that ours differed from? */
+static bool
+is_beyond(const struct core *core, int i)
+{
+    return fetch_fit(core, i) && core->view.of[i].beat.round >= core->fetch.copies;
+}
+
+/* One that has got no further than this node had may have the state that this node gave up. It gives none while somebody
+ * who has got further may offer his: he may be far away, and be the last to answer. */
+static bool
+waits_for_others(const struct core *core, int i)
+{
+    bool early = core->fetch.copies && awake_since(core->awake, core->fetch.since) < FETCH_LOST_US;
+    return early && !is_beyond(core, i) && fetch_anybody(core, is_beyond);
+}
+
 void
 fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
                const struct proto_offer *offer, const void *body, size_t size)
@@ -54,7 +70,7 @@ fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
     if (!asks || offer->round + core_mutant(MUTANT_OFFER_ROUND) <= core->round ||
         offer->size != core->config.state_size ||
         size != core->transfer.blocks * sizeof *core->transfer.hashes ||
-        transfer_offer_check(offer, body, size) != offer->check)
+        transfer_offer_check(offer, body, size) != offer->check || waits_for_others(core, from))
         return;
     struct fetch_donor *donor = &fetch->donors[from];
     donor->offered = true;

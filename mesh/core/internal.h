@@ -115,8 +115,6 @@ plan_says_idle(const struct core *core, int i)
 static inline uint64_t
 contribution_keeps(const struct core *core)
 {
-    if (core->config.private)
-        return core->config.owned;
     return core->pinned && !core_mutant(MUTANT_PIN) ? core->contribution.held
                                                     : contribution_have(&core->contribution);
 }

@@ -76,8 +76,6 @@
 #define MUTANT_TWO_TOTALS                                                                          \
     (UINT64_C(1) << 57) /* a follower puts blocks of two totals of a round together */
 #define MUTANT_PIN (UINT64_C(1) << 61) /* shards change hands where they must not */
-#define MUTANT_OWNED                                                                               \
-    (UINT64_C(1) << 62) /* a sum is complete without the last member's own shards */
 #define MUTANT_STAR_EARLY                                                                          \
     (UINT64_C(1) << 48) /* a server sends a total without the last contribution, as if complete */
 #define MUTANT_STAR_AGAIN                                                                          \

@@ -219,8 +219,7 @@ covers(const struct core *core, const struct proto_plan *plan)
             return false;
         seen |= plan->members[k].shards;
     }
-    return seen == plan->complete && (core->config.private || seen == core->all) &&
-           servers_valid(plan);
+    return seen == plan->complete && seen == core->all && servers_valid(plan);
 }
 
 /* May this node be in a plan with peers[i], which is no other member? */

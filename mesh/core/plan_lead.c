@@ -257,30 +257,24 @@ hold_later(struct plan *plan, const struct core *core, const struct choice *choi
     }
 }
 
-/* Sets the members' shards. Returns those of a complete sum: all, or what the members own. */
-static uint64_t
+/* Sets the members' shards. */
+static void
 divide(const struct core *core, const struct choice *choice, struct proto_plan *plan)
 {
-    uint64_t have[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0}, owned = 0;
+    uint64_t have[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
     uint32_t speed[PROTO_PEERS_MAX] = {0};
     for (size_t k = 0; k < choice->n; k++) {
         int i = choice->peer[k];
         have[k] = i < 0 ? contribution_keeps(core) : core->view.of[i].beat.have;
-        owned |= have[k];
         if (!core->config.even) /* without a speed all count as equal */
             speed[k] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
     }
-    uint64_t complete = core->config.private ? owned : core->all;
-    divide_shards(complete, choice->n, have, speed, shards);
+    divide_shards(core->all, choice->n, have, speed, shards);
     if (core_mutant(MUTANT_TWICE) && choice->n > 1)
         shards[shards[0] & 1] |= 1; /* shard 0 */
-    if (core->config.private && core_mutant(MUTANT_OWNED) && choice->n > 1) {
-        complete &= ~shards[choice->n - 1];
-        shards[choice->n - 1] = 0;
-    }
     for (size_t k = 0; k < choice->n; k++)
         plan->members[k].shards = shards[k];
-    return complete;
+    plan->complete = core->all;
 }
 
 static void
@@ -294,7 +288,7 @@ propose(struct plan *plan, const struct core *core, const struct choice *choice)
         draft->peer[k] = i;
         draft->rank = i < 0 ? (unsigned)k : draft->rank;
     }
-    msg.plan.complete = divide(core, choice, &msg.plan);
+    divide(core, choice, &msg.plan);
     msg.plan.round = core->round;
     msg.plan.counter = ++plan->counter;
     msg.plan.leader = core->config.self;
@@ -406,7 +400,7 @@ plan_balance(struct plan *plan, const struct core *core)
 {
     bool even = core->config.even, due = !awake_before(core->awake, plan->balance_at);
     if (!plan_leads(plan, core->config.self) || plan->now.count < 2 || plan->hold != UINT64_MAX ||
-        core->pinned || core->config.private)
+        core->pinned)
         return;
     bool divides = even ? uneven(plan, core) : due && unbalanced(plan, core);
     if (!divides && !(due && plan_elects_better(plan, core)))

@@ -90,7 +90,7 @@ rounds_on_divergence(struct core *core, struct divergence_verdict verdict)
         return;
     rounds_void_state(core, verdict.why);
     if (verdict.copy)
-        fetch_needs_copy(&core->fetch);
+        fetch_needs_copy(&core->fetch, verdict.round);
     core->config.trainer->back(core->config.trainer_ctx, verdict.round);
 }
 

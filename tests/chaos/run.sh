@@ -39,7 +39,7 @@ night) tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds 
     "net_healthy.py --runs $(part 1000)"
     "net_unequal.py --rounds $(part 2)" "net_goodput.py --seconds $(part 600)"
     "net_soak.py --seconds $(part 3600) --every $((PERCENT < 10 ? 3 : 10))" compose.sh
-    "../process/test_disk.sh $(part 60)") ;;
+    "../process/test_disk.sh $(part 60)" "../sim/fresh.sh $(part 1200)") ;;
 *) echo "usage: run.sh short|night [SEED]" >&2; exit 2 ;;
 esac
 
@@ -53,7 +53,7 @@ declare -A TRIES=(
     [net_flood.py]="strangers flood the ports" [net_healthy.py]="healthy nodes are never cut off"
     [net_unequal.py]="a slow machine or link"
     [net_goodput.py]="speed under accidents" [net_soak.py]="memory under accidents" [compose.sh]="containers"
-    [../process/test_disk.sh]="a disk that stays full for long"
+    [../process/test_disk.sh]="a disk that stays full for long" [../sim/fresh.sh]="the simulator, fresh schedules of every engine"
 )
 
 log=$(mktemp) || exit 2

@@ -56,7 +56,7 @@ sim_hash(const struct sim *sim, const struct sim_state *state)
 }
 
 extern const struct sim_engine sim_engine_rounds;  /* rounds.c */
-extern const struct sim_engine sim_engine_private; /* the same, shards belong to nodes: private.c */
+extern const struct sim_engine sim_engine_inexact; /* the same with train.exact: no: inexact.c */
 extern const struct sim_engine sim_engine_gossip;  /* gossip.c */
 extern const struct sim_engine sim_engine_push;    /* push.c */
 

@@ -10,7 +10,7 @@
 static const struct rounds_oracle *
 oracle(const struct sim *sim)
 {
-    return sim->profile.private ? &sim_private_oracle : &sim_rounds_oracle;
+    return sim->profile.inexact ? &sim_inexact_oracle : &sim_rounds_oracle;
 }
 
 static void
@@ -96,6 +96,8 @@ bucket_ready(struct sim *sim, struct sim_node *node, size_t bucket)
         for (uint64_t e = b->first; (node->task_shards >> s & 1) && e < b->first + b->count; e++)
             node->own[e] +=
                 sim_rounds_gradient(&sim->profile, &node->state, node->task_round, s, e);
+    for (uint64_t e = b->first; node->task_shards && e < b->first + b->count; e++)
+        node->own[e] += sim_rounds_rounding(&sim->profile, &node->state, node->task_shards, e);
     audit_lie(sim, node, bucket, sim_rounds_first_bucket(sim, &node->state));
     if (b->count > 0 && node->task_shards && memory_flips(sim)) {
         flip(sim, node->own + b->first, b->count);
@@ -258,7 +260,7 @@ state_flips(struct sim *sim, struct sim_node *node)
     bool hears = stats.peers + 1 == sim->profile.nodes && stats.ahead > node->round;
     bool follows = stats.members == 0 && stats.catching_up && (hears || sim->followers_flip);
     bool flips =
-        node->flip && !sim->profile.private && (stats.members == sim->profile.nodes || follows);
+        node->flip && !sim->profile.inexact && (stats.members == sim->profile.nodes || follows);
     if (sim->alone)
         flips = alone_flips(node);
     for (unsigned i = 0; i < sim->profile.nodes; i++)

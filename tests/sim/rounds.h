@@ -11,6 +11,11 @@ uint64_t sim_rounds_counted(const struct sim_profile *p,
                             unsigned c); /* shards that counter c counts */
 int32_t sim_rounds_gradient(const struct sim_profile *p, const struct sim_state *state,
                             uint64_t round, unsigned shard, size_t element);
+/* What rounding adds to an element when these shards are computed together: at most 1. Exact sums have none. */
+int32_t sim_rounds_rounding(const struct sim_profile *p, const struct sim_state *state,
+                            uint64_t shards, size_t element);
+/* The sum of all shards for the node's round, without rounding. */
+int32_t sim_rounds_total(const struct sim *sim, const struct sim_node *node, size_t element);
 uint64_t sim_rounds_hash(const struct sim *sim, const struct sim_state *state);
 size_t sim_rounds_first_bucket(const struct sim *sim, const struct sim_state *state);
 /* Must the shards stay where they were in the round before? */
@@ -35,7 +40,7 @@ struct rounds_oracle {
 };
 extern const struct rounds_oracle
     sim_rounds_oracle; /* one right state for each round: rounds_judge.c */
-extern const struct rounds_oracle sim_private_oracle; /* what the members added: private.c */
+extern const struct rounds_oracle sim_inexact_oracle; /* what came about: inexact.c */
 
 /* rounds.c: the trainer's part of an engine. */
 void sim_rounds_trainer(struct core_config *config, struct shell *shell);
@@ -44,11 +49,8 @@ void sim_rounds_event(struct sim *sim, struct sim_node *node, const struct sim_e
 void sim_rounds_borrow(struct sim *sim, struct sim_node *node);
 const struct sim_state *sim_rounds_state(const struct sim *sim, uint64_t round);
 
-/* private.c */
-void sim_private_planned(struct sim *sim, const struct sim_node *node,
-                         const struct core_stats *stats);
-
 /* rounds_judge.c */
+void sim_rounds_judge_counters(struct sim *sim, const struct sim_node *node);
 void sim_rounds_judge(struct sim *sim, struct sim_node *node, const char *how, bool flipped);
 void sim_rounds_came(struct sim *sim, struct sim_node *node, const struct proto_msg *msg);
 /* It goes on from its state with a plan of so many members; 0: with the total of others. */

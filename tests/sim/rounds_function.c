@@ -30,6 +30,25 @@ sim_rounds_gradient(const struct sim_profile *p, const struct sim_state *state, 
     return (int32_t)(bits >> 40) - (1 << 23);
 }
 
+int32_t
+sim_rounds_rounding(const struct sim_profile *p, const struct sim_state *state, uint64_t shards,
+                    size_t element)
+{
+    if (!p->inexact || element < p->counters)
+        return 0;
+    return (int32_t)(mix64(mix64_pair(state->words[0], shards) + element) % 3) - 1;
+}
+
+int32_t
+sim_rounds_total(const struct sim *sim, const struct sim_node *node, size_t element)
+{
+    uint32_t total = 0;
+    for (unsigned s = 0; s < sim->profile.shards; s++)
+        total +=
+            (uint32_t)sim_rounds_gradient(&sim->profile, &node->state, node->round, s, element);
+    return (int32_t)total;
+}
+
 uint64_t
 sim_rounds_hash(const struct sim *sim, const struct sim_state *state)
 {
@@ -119,13 +138,9 @@ bool
 sim_rounds_bucket_right(const struct sim *sim, const struct sim_node *node, size_t bucket)
 {
     const struct core_bucket *b = &sim->profile.bucket[bucket];
-    for (uint64_t e = b->first; e < b->first + b->count; e++) {
-        uint32_t total = 0;
-        for (unsigned s = 0; s < sim->profile.shards; s++)
-            total += (uint32_t)sim_rounds_gradient(&sim->profile, &node->state, node->round, s, e);
-        if ((int32_t)total != node->sum[e])
+    for (uint64_t e = b->first; e < b->first + b->count; e++)
+        if (sim_rounds_total(sim, node, e) != node->sum[e])
             return false;
-    }
     return true;
 }
 

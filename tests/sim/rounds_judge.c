@@ -6,8 +6,8 @@
 #include "mesh/core/internal.h"
 #include "tests/sim/rounds.h"
 
-static void
-judge_counters(struct sim *sim, const struct sim_node *node)
+void
+sim_rounds_judge_counters(struct sim *sim, const struct sim_node *node)
 {
     const struct sim_profile *p = &sim->profile;
     if (node->index == p->liar)
@@ -162,7 +162,7 @@ sim_rounds_judge(struct sim *sim, struct sim_node *node, const char *how, bool f
                      node->index, node->round, how);
     }
     if (!sim->limit)
-        judge_counters(sim, node);
+        sim_rounds_judge_counters(sim, node);
     sim->trace = mix64_pair(sim->trace, node->state.words[0] ^ node->round);
 }
 
@@ -254,8 +254,6 @@ judge_plan(struct sim *sim, struct sim_node *node, const struct core_stats *stat
             sim_fail(sim, "node %u: takes up a plan again in round %" PRIu64, node->index,
                      stats->round);
     judge_hands(sim, node, stats);
-    if (sim->profile.private)
-        sim_private_planned(sim, node, stats);
     node->plans[node->plan_count++ % SIM_PLANS] = stats->plan;
 }
 

@@ -103,7 +103,7 @@ struct sim_profile {
     bool seeds;     /* endpoints are given, no beacons */
     bool pins;      /* before some rounds shards must not change hands */
     bool even;      /* as in core_config */
-    bool private;   /* shards belong to nodes: private.c */
+    bool inexact;   /* sums depend on how the shards are divided: inexact.c */
     bool leave;     /* nodes leave once finished */
     bool gathers;   /* when all were lost at once, those who come back wait for one another */
     bool cuts_stay; /* random one-way cuts after the last fault, for ever */

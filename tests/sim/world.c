@@ -17,7 +17,7 @@ struct sim_queue {
     uint64_t order;
 };
 
-static const struct sim_engine *const engines[] = {&sim_engine_rounds, &sim_engine_private,
+static const struct sim_engine *const engines[] = {&sim_engine_rounds, &sim_engine_inexact,
                                                    &sim_engine_gossip, &sim_engine_push};
 
 bool

@@ -523,6 +523,55 @@ blocks_of_two_inexact_totals_are_not_put_together(void **state)
     assert_true(takes_two_halves(true, MUTANT_TWO_TOTALS));
 }
 
+/* Node 5 gave up its state before round 9, since node 7, now at round 12, had another one. Node 8, at round 9, may have the
+ * one that was given up: it gives none before 7, which is far away, has answered. */
+static void
+a_copy_is_not_of_the_state_that_was_given_up(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(
+        &(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE, .inexact = true});
+    uint8_t *ours = state_of(9), *theirs = state_of(12);
+    struct donors donors = {0};
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    fetch_needs_copy(&lone->core->fetch, 9);
+    lone_beat(lone, 7, 12, true);
+    lone_beat(lone, 8, 9, true);
+    assert_non_null(lone_sent(lone, 7, PROTO_FETCH));
+    offer(lone, 8, ours, 9);
+    lone_run(lone, 60);
+    answer(lone, &donors, ours, 9);
+    assert_int_equal(donors.given[8], 0); /* no block was asked for */
+    offer(lone, 7, theirs, 12);
+    lone_run(lone, 60);
+    answer(lone, &donors, theirs, 12);
+    assert_int_equal(donors.given[7], BLOCKS);
+    free(ours);
+    free(theirs);
+    lone_destroy(&lone);
+}
+
+/* But while nobody has got further than it, its state is better than none. */
+static void
+the_state_that_was_given_up_is_better_than_none(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(
+        &(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE, .inexact = true});
+    uint8_t *ours = state_of(9);
+    struct donors donors = {0};
+    lone_meet(lone, 8);
+    fetch_needs_copy(&lone->core->fetch, 9);
+    lone_beat(lone, 8, 9, true);
+    offer(lone, 8, ours, 9);
+    lone_run(lone, 60);
+    answer(lone, &donors, ours, 9);
+    assert_int_equal(donors.given[8], BLOCKS);
+    free(ours);
+    lone_destroy(&lone);
+}
+
 /* The second net behind the round of an offer: votes count for later rounds than ours only. */
 static void
 an_offer_of_what_we_have_gets_no_votes(void **state)
@@ -720,6 +769,8 @@ main(void)
         cmocka_unit_test(a_total_of_the_round_before_is_for_another_state),
         cmocka_unit_test(a_total_from_another_donor_begins_anew_if_sums_are_inexact),
         cmocka_unit_test(blocks_of_two_inexact_totals_are_not_put_together),
+        cmocka_unit_test(a_copy_is_not_of_the_state_that_was_given_up),
+        cmocka_unit_test(the_state_that_was_given_up_is_better_than_none),
         cmocka_unit_test(an_offer_of_what_we_have_gets_no_votes),
         cmocka_unit_test(who_follows_one_of_another_state_stops),
         cmocka_unit_test(who_differs_from_more_goes_back_and_follows),

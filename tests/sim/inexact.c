@@ -1,16 +1,17 @@
-/* private.c - the engine rounds with a trainer whose sums depend on who took part, as with data that stays where it is.
+/* inexact.c - the engine rounds with train.exact: no: what a member adds depends on which shards it computed together, as
+ * sums of floats do.
  *
- * Each shard belongs to a node, and nobody else can compute it: a plan's complete set is what its members own. So there
- * is no reference. Nodes that train apart come to different states, none of which is wrong. The oracle remembers which
- * sums and states came about, and asks:
+ * So there is no reference. Nodes that train apart come to different states, none of which is wrong. The oracle remembers
+ * which sums and states came about, and asks:
  *
- *     of a plan      each member has exactly the shards that it owns
- *     of a sum       it is what the members of its plan added, each shard once; all members of a plan begin a round
- *                    with one state and commit one sum
+ *     of a sum       it is that of all shards but for what rounding adds; all members of a plan begin a round with one
+ *                    state and commit one sum
  *     of a follower  it commits a sum that the members of a plan have made of the same state
- *     of a state     somebody came to it by a sum that was right
+ *     of a state     somebody came to it by a sum that was right; its counters say that each shard of each round was added
+ *                    exactly once
  *
- * Bits do not flip: who is right could not be told without a reference. Pages of checkpoints are not asked for. */
+ * Bits of contributions and states do not flip: who is right could not be told without a reference. No pages are asked for,
+ * nobody audits, and no shards are pinned: a job refuses that with train.exact: no. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@
 enum { SEEN_MAX = 1 << 17 };
 
 /* What came about in this schedule: a hash table of keys with values. */
-enum seen_kind { SEEN_OWNED = 1, SEEN_SUM, SEEN_BEFORE, SEEN_MADE, SEEN_STATE };
+enum seen_kind { SEEN_SUM = 1, SEEN_BEFORE, SEEN_MADE, SEEN_STATE };
 
 static struct {
     struct {
@@ -45,66 +46,17 @@ seen_at(enum seen_kind kind, uint64_t a, uint64_t b)
     return &seen.slot[i].value;
 }
 
-static uint64_t
-owned_by(const struct sim_profile *p, unsigned node)
-{
-    uint64_t owned = 0;
-    for (unsigned s = node; s < p->shards; s += p->nodes)
-        owned |= UINT64_C(1) << s;
-    return owned;
-}
-
-void
-sim_private_planned(struct sim *sim, const struct sim_node *node, const struct core_stats *stats)
-{
-    uint64_t owned = owned_by(&sim->profile, node->index);
-    if (stats->mine != owned)
-        sim_fail(sim, "node %u: shards %" PRIx64 " in a plan, but %" PRIx64 " are its own",
-                 node->index, stats->mine, owned);
-}
-
-/* What the members add to an element. */
-static int32_t
-added(const struct sim *sim, const struct sim_node *node, uint64_t shards, size_t element)
-{
-    uint32_t total = 0;
-    for (uint64_t left = shards; left; left &= left - 1)
-        total += (uint32_t)sim_rounds_gradient(&sim->profile, &node->state, node->round,
-                                               (unsigned)__builtin_ctzll(left), element);
-    return (int32_t)total;
-}
-
-/* What the members of a plan own, who says so in a message or, alone, takes it up. */
-static void
-plan_sent(struct sim *sim, const struct sim_node *node, const struct proto_msg *msg)
-{
-    uint64_t owned = 0;
-    (void)node;
-    if (msg->type != PROTO_PLAN)
-        return;
-    for (size_t m = 0; m < msg->plan.count; m++)
-        owned |=
-            owned_by(&sim->profile, (unsigned)((msg->plan.members[m].node.id - 1) % SIM_NODES_MAX));
-    *seen_at(SEEN_OWNED, proto_plan_hash(&msg->plan), 0) = owned;
-}
-
-/* Of the members of this node's plan. */
-static uint64_t
-shards_of(const struct sim *sim, const struct sim_node *node)
-{
-    struct core_stats stats;
-    core_stats(node->core, &stats);
-    return *seen_at(SEEN_OWNED, stats.plan, 0) | owned_by(&sim->profile, node->index);
-}
-
+/* No compute has fewer than one shard, and each adds at most 1. */
 static bool
 bucket_right(const struct sim *sim, const struct sim_node *node, size_t bucket)
 {
     const struct core_bucket *b = &sim->profile.bucket[bucket];
-    uint64_t shards = shards_of(sim, node);
-    for (uint64_t e = b->first; e < b->first + b->count; e++)
-        if (node->sum[e] != added(sim, node, shards, e))
+    for (uint64_t e = b->first; e < b->first + b->count; e++) {
+        int64_t most = e < sim->profile.counters ? 0 : sim->profile.shards;
+        int64_t off = (int64_t)node->sum[e] - sim_rounds_total(sim, node, e);
+        if (off < -most || off > most)
             return false;
+    }
     return true;
 }
 
@@ -151,11 +103,12 @@ judge_state(struct sim *sim, struct sim_node *node, const char *how, bool flippe
     if (!made && !*known)
         sim_fail(sim, "node %u: nobody came to its state before round %" PRIu64 " after %s",
                  node->index, node->round, how);
+    sim_rounds_judge_counters(sim, node);
     *known = 1;
     sim->trace = mix64_pair(sim->trace, node->state.words[0] ^ node->round);
 }
 
-const struct rounds_oracle sim_private_oracle = {
+const struct rounds_oracle sim_inexact_oracle = {
     .state = judge_state,
     .total = judge_total,
     .bucket = bucket_right,
@@ -165,13 +118,12 @@ static void
 begin(struct sim *sim)
 {
     struct sim_profile *p = &sim->profile;
-    p->private = true;
-    p->shards = p->shards < p->nodes ? p->nodes : p->shards; /* one for each at least */
+    p->inexact = true;
     p->liar = SIM_NODES_MAX;
     p->audit_share = 0;
     p->memory_permille = p->header_permille = 0;
     p->page_words = 0;
-    p->pins = p->even = false;
+    p->pins = false;
     sim_rounds_reference(sim); /* of which only the first state counts */
     memset(&seen, 0, sizeof seen);
     *seen_at(SEEN_STATE, sim_rounds_hash(sim, &sim->reference[0]), 0) = 1;
@@ -181,12 +133,11 @@ static void
 trainer(struct core_config *config, struct shell *shell)
 {
     sim_rounds_trainer(config, shell);
-    config->inexact = config->private = true;
-    config->owned = owned_by(&shell->sim->profile, shell->node->index);
+    config->inexact = true;
 }
 
-const struct sim_engine sim_engine_private = {
-    .name = "private",
+const struct sim_engine sim_engine_inexact = {
+    .name = "inexact",
     .begin = begin,
     .end = sim_rounds_end,
     .state = sim_rounds_state,
@@ -195,7 +146,6 @@ const struct sim_engine sim_engine_private = {
     .start = sim_rounds_start,
     .event = sim_rounds_event,
     .idle = sim_rounds_borrow,
-    .sent = plan_sent,
     .judge = sim_rounds_judge_event,
     .done = sim_rounds_done,
     .judge_end = sim_rounds_judge_end,
