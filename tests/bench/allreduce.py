@@ -9,6 +9,9 @@ import tempfile
 
 from common import busy_by_others, judged, load, microseconds, place, ratio, record, run_together, size_name, table
 
+MIB = 1 << 20
+
+
 class Contenders:
     """name -> commands that make `ranks` processes of it in a place."""
 
@@ -69,9 +72,21 @@ class Contenders:
         return commands
 
 
+class Rounds(dict):
+    """{round: median in microseconds}, and the means, which tell what a median hides: now and then a slow sum."""
+
+    def __init__(self):
+        super().__init__()
+        self.means = []
+
+    def text(self, size):
+        median = microseconds(statistics.median(self.values()))
+        return median if size >= MIB else "%s (%s)" % (median, microseconds(statistics.median(self.means)))
+
+
 def compare(contenders, ranks_list, rounds, env, options, timeout):
-    """Returns {(name, ranks, bytes): {round: microseconds}}."""
-    results = collections.defaultdict(dict)
+    """Returns {(name, ranks, bytes): Rounds}."""
+    results = collections.defaultdict(Rounds)
     names = [n for n in contenders.table if re.search(options.only, n)]
     others = busy_by_others()
     for number in range(rounds):
@@ -83,7 +98,9 @@ def compare(contenders, ranks_list, rounds, env, options, timeout):
             for line in (text or "").splitlines():
                 field = line.split(",")
                 if field[0] == "AR":
-                    results[name, ranks, int(field[3])][number] = float(field[5])
+                    found = results[name, ranks, int(field[3])]
+                    found[number] = float(field[5])
+                    found.means.append(float(field[6]))
                     record(options, number, name, line)
         print("  round %d of %d" % (number + 1, rounds), file=sys.stderr, flush=True)
     print(load(others) + "\n")
@@ -106,13 +123,13 @@ def allreduce_table(results, ranks, goals):
     rows = []
     for name in sorted(names, key=lambda n: (not n.startswith("meshnode"), n)):
         cells = [results.get((name, ranks, b)) for b in sizes]
-        rows.append([name] + [microseconds(statistics.median(c.values())) if c else "–" for c in cells])
+        rows.append([name] + [c.text(b) if c else "–" for b, c in zip(sizes, cells)])
     for prefix, (label, goal) in goals.items():
         for mine, way in (("meshnode", ""), ("meshnode-auto", ", `mesh.servers: auto`")):
             cells = [judged(ratio(best(results, prefix, ranks, size)[1], results.get((mine, ranks, size), {})), *goal(size))
                      for size in sizes if (mine, ranks, size) in results]
             rows += [["*" + label + way + "*"] + cells] if cells else []
-    print("%d processes, median time\n" % ranks)
+    print("%d processes, median time (below 1 MiB: mean time)\n" % ranks)
     table([""] + [size_name(b) for b in sizes], rows)
 
 
@@ -124,7 +141,7 @@ def exchange_table(results, ranks, sizes):
     rows = []
     for name in dict.fromkeys(n for (n, _, _) in results):
         cells = [results.get((name, ranks, b)) for b in sizes]
-        rows.append([name] + [microseconds(statistics.median(c.values())) if c else "–" for c in cells])
+        rows.append([name] + [c.text(b) if c else "–" for b, c in zip(sizes, cells)])
     goals = {"servers": lambda b: (1 / 0.8, False) if b < MIB else (1 / 1.1, False)}
     for name in ("servers", "one server", "auto", "direct"):
         cells = [judged(ratio(results.get(("ring", ranks, b), {}), results.get((name, ranks, b), {})),
@@ -133,7 +150,7 @@ def exchange_table(results, ranks, sizes):
     if ("before", ranks, sizes[0]) in results:
         cells = [judged(ratio(results["before", ranks, b], results["ring", ranks, b]), 0.98, False) for b in sizes]
         rows.append(["*the ring's time before / now*"] + cells)
-    print("%d processes, median time\n" % ranks)
+    print("%d processes, median time (below 1 MiB: mean time)\n" % ranks)
     table([""] + [size_name(b) for b in sizes], rows)
 
 
@@ -152,7 +169,6 @@ def exchange(programs, options, work):
     exchange_table(results, 4, sorted({b for (_, _, b) in results}))
 
 
-MIB = 1 << 20
 GOALS_LOOPBACK = {
     "tcp": ("bandwidth, ours / bare TCP", lambda b: (0.85, False) if b >= 16 * MIB else (None, False)),
     "zmq": ("bandwidth, ours / bare libzmq", lambda b: (0.95, False) if b >= 16 * MIB else (None, False)),
