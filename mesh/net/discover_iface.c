@@ -51,6 +51,13 @@ is_hardware(const char *name)
     return access(path, F_OK) == 0;
 }
 
+struct in_addr
+iface_broadcast(struct in_addr address, struct in_addr mask)
+{
+    bool network = ntohl(mask.s_addr) < 0xfffffffeu;
+    return (struct in_addr){network ? address.s_addr | ~mask.s_addr : 0};
+}
+
 static bool
 usable(const struct ifaddrs *at)
 {
@@ -58,8 +65,7 @@ usable(const struct ifaddrs *at)
         return false;
     if (at->ifa_flags & IFF_LOOPBACK)
         return true;
-    return (at->ifa_flags & IFF_BROADCAST) && !(at->ifa_flags & IFF_POINTOPOINT) &&
-           at->ifa_broadaddr && at->ifa_netmask;
+    return (at->ifa_flags & IFF_BROADCAST) && !(at->ifa_flags & IFF_POINTOPOINT) && at->ifa_netmask;
 }
 
 static struct in_addr
@@ -81,10 +87,9 @@ fill(struct iface *out, const struct ifaddrs *at, const char *route)
         out->broadcast.s_addr = htonl(0x7fffffff);
         return ntohl(out->address.s_addr) >> 24 == 127;
     }
-    out->broadcast = inet_of(at->ifa_broadaddr);
+    out->broadcast = iface_broadcast(out->address, inet_of(at->ifa_netmask));
     out->rank = iface_rank(out->name, is_hardware(out->name), strcmp(out->name, route) == 0);
-    struct in_addr mask = inet_of(at->ifa_netmask);
-    return out->broadcast.s_addr != 0 && ntohl(mask.s_addr) < 0xfffffffeu;
+    return out->broadcast.s_addr != 0;
 }
 
 static int

@@ -1,6 +1,7 @@
 /* discover_iface.h - which network interfaces carry beacons.
  *
- * An interface is usable if it is up and has an IPv4 broadcast address; the loopback interface is usable, too.
+ * An interface is usable if it is up and its IPv4 address lies in a network that has a broadcast address; the loopback
+ * interface is usable, too. Point-to-point lines and networks of one or two addresses (/32, /31) have none.
  * Hardware and ordinary names are preferred over the bridges and cable ends that container and machine managers
  * create. Those often come first in the system's list and lead nowhere. Uses libc only. */
 #ifndef MESH_DISCOVER_IFACE_H
@@ -26,6 +27,10 @@ struct iface {
 /* 3: hardware; 2: any other name; 1: a name that container and machine managers give. One more if the default route
  * uses the interface, but not for the last kind. */
 int iface_rank(const char *name, bool hardware, bool default_route);
+
+/* The last address of the network. The system knows it even where none was configured, as with `ip addr add A/24`:
+ * then it names the own address instead. 0: the network is too small. */
+struct in_addr iface_broadcast(struct in_addr address, struct in_addr mask);
 
 /* The interfaces that `wanted` means. NULL: the preferred ones, one for each network, and loopback. "lo" or 127.0.0.1:
  * only loopback. Another name or address: exactly that one. The name of an interface means its first address.

@@ -190,7 +190,8 @@ class Net(mesh.Mesh):
             raise mesh.Failed("the switch does not start")
         for i in range(self.count):
             space = self.space(i)
-            run("ip", "-n", space, "addr", "add", "%s/24" % self.address(i), "broadcast", "10.77.0.255", "dev", "eth0")
+            named = ["broadcast", "10.77.0.255"] if i % 2 == 0 else []  # as a DHCP client does it; as a person does
+            run("ip", "-n", space, "addr", "add", "%s/24" % self.address(i), *named, "dev", "eth0")
             run("ip", "-n", space, "route", "add", "default", "dev", "eth0")
             # The kernel of a process that is killed behind a cut gives up within a second to end its connections.
             run("ip", "netns", "exec", space, "sysctl", "-qw", "net.ipv4.tcp_orphan_retries=1")

@@ -13,8 +13,9 @@ for index in 0 1; do
     WHERE[n$index]="ip netns exec $NETNS_TAG-$index"
 done
 
-address() { # INDEX DEVICE ADDRESS NETWORK
-    ip -n "$NETNS_TAG-$1" addr add "$3/24" broadcast "$4.255" dev "$2" || fail "no address $3"
+# As a person adds it: nobody names a broadcast address.
+address() { # INDEX DEVICE ADDRESS
+    ip -n "$NETNS_TAG-$1" addr add "$3/24" dev "$2" || fail "no address $3"
 }
 
 # Two nodes that wait for one another train together.
@@ -32,18 +33,18 @@ meet() { # WHAT OPTIONS-OF-N0 OPTIONS-OF-N1
     echo "$1: met"
 }
 
-address 0 eth0 10.88.0.1 10.88.0
-address 1 eth0 10.88.0.2 10.88.0
+address 0 eth0 10.88.0.1
+address 1 eth0 10.88.0.2
 meet "a second address in another network" "--interface 10.88.0.1" "--interface 10.88.0.2"
 meet "one of them with all its addresses" "--interface 10.88.0.1" ""
 
-address 0 eth0 10.77.0.101 10.77.0
+address 0 eth0 10.77.0.101
 meet "a second address in the same network" "--interface 10.77.0.101" "--interface eth0"
 
 ip -n "$NETNS_TAG-0" addr del 10.77.0.101/24 dev eth0
 ip -n "$NETNS_TAG-0" link add eth1 type veth peer name p9 netns "$NETNS_TAG-sw"
 ip -n "$NETNS_TAG-sw" link set p9 master sw0 up
-address 0 eth1 10.77.0.101 10.77.0
+address 0 eth1 10.77.0.101
 ip -n "$NETNS_TAG-0" link set eth1 up
 meet "a second interface in the same network" "--interface eth1" "--interface eth0"
 

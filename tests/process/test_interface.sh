@@ -47,7 +47,7 @@ replug 1 10.77.0.101 "n0 n2"
 again n1
 grep -q "listening on 10.77.0.101 instead of 10.77.0.2" "$WORK/n1.log" || fail "n1 does not listen on its new address"
 ip -n "$NETNS_TAG-2" addr del 10.77.0.102/24 dev eth0 # another one, without a moment in between
-ip -n "$NETNS_TAG-2" addr add 10.77.0.103/24 broadcast 10.77.0.255 dev eth0
+ip -n "$NETNS_TAG-2" addr add 10.77.0.103/24 dev eth0
 wait_until 10 "n2 to notice" grep -q "eth0 10.77.0.103 has come" "$WORK/n2.log"
 again n2
 netns_cut 0

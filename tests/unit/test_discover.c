@@ -115,6 +115,26 @@ names_rank_hardware_over_bridges(void **state)
 }
 
 static void
+a_network_of_more_than_two_addresses_has_a_broadcast_address(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *address, *mask, *broadcast;
+    } networks[] = {
+        {"192.168.7.12", "255.255.255.0", "192.168.7.255"},
+        {"10.1.2.3", "255.0.0.0", "10.255.255.255"},
+        {"172.16.5.9", "255.255.255.252", "172.16.5.11"},
+        {"172.16.5.8", "255.255.255.254", "0.0.0.0"}, /* two ends of a line */
+        {"172.16.5.8", "255.255.255.255", "0.0.0.0"},
+    };
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
+        assert_int_equal(iface_broadcast((struct in_addr){inet_addr(networks[i].address)},
+                                         (struct in_addr){inet_addr(networks[i].mask)})
+                             .s_addr,
+                         inet_addr(networks[i].broadcast));
+}
+
+static void
 lo_means_loopback_only(void **state)
 {
     (void)state;
@@ -399,6 +419,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_rank_hardware_over_bridges),
+        cmocka_unit_test(a_network_of_more_than_two_addresses_has_a_broadcast_address),
         cmocka_unit_test(lo_means_loopback_only),
         cmocka_unit_test(any_interface_includes_loopback_last),
         cmocka_unit_test(an_unusable_interface_is_named_with_the_usable_ones),
