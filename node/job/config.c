@@ -29,6 +29,12 @@ key_of(const char *path)
     return config_key_find(NULL, path);
 }
 
+bool
+config_gossips(const struct config *config)
+{
+    return strcmp(config->mesh.topology, "gossip") == 0;
+}
+
 /* With gossip the result depends on the way, too; the other ways come to one result. */
 static uint64_t
 gossip_hash(const struct config *config)
@@ -49,7 +55,7 @@ config_refresh(struct config *config, struct why *why)
     bool all = job && exchange && text;
     if (all) {
         config->job_hash = XXH3_64bits(job, job_size);
-        if (strcmp(config->mesh.topology, "gossip") == 0)
+        if (config_gossips(config))
             config->job_hash = gossip_hash(config);
         config->exchange_hash = XXH3_64bits(exchange, exchange_size);
     }

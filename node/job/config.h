@@ -142,6 +142,8 @@ void config_destroy(struct config **config);
 /* Hash of every key that is part of the job, in canonical form, mixed with the hash of the data and that of the
  * weights in model.from (0 without). It names checkpoints: how sums travel may change from run to run. */
 uint64_t config_job_hash(const struct config *config, uint64_t data_hash, uint64_t from_hash);
+/* Is it gossip? Then the way to train is part of the job, too: mesh.topology and the keys of gossip. */
+bool config_gossips(const struct config *config);
 /* A data_spec that borrows from the config. */
 void config_data_spec(const struct config *config, struct data_spec *out);
 

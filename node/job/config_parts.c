@@ -91,13 +91,24 @@ differ_model(const struct config *left, const struct config *right, struct confi
     return differ;
 }
 
+/* Is it a key that is part of the job with gossip only, and does one of them gossip? */
+static bool
+is_way(const struct config_key *key, const struct config *left, const struct config *right)
+{
+    bool one = config_gossips(left), other = config_gossips(right);
+    if (strcmp(key->section, "gossip") == 0)
+        return one && other;
+    return one != other && key == config_key_find("mesh", "topology");
+}
+
 static bool
 differ(const struct config *left, const struct config *right, unsigned scopes, size_t *at,
        struct config_difference *out)
 {
     for (; *at < config_key_count; ++*at) {
         const struct config_key *key = &config_keys[*at];
-        if (!is_there(key, left, scopes) || !is_there(key, right, scopes))
+        if (!is_way(key, left, right) &&
+            (!is_there(key, left, scopes) || !is_there(key, right, scopes)))
             continue;
         show_value(key, left, out->left);
         show_value(key, right, out->right);

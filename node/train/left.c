@@ -134,6 +134,13 @@ left_part(const struct left *left, const struct job *job)
     return i;
 }
 
+/* Does it say how to train, and not what? */
+static bool
+is_way(const char *key)
+{
+    return strncmp(key, "mesh.", 5) == 0 || strncmp(key, "gossip.", 7) == 0;
+}
+
 void
 left_tell(const struct left *left, const struct config *config, const struct job *job,
           enum train_start start, char *out, size_t size)
@@ -157,9 +164,11 @@ left_tell(const struct left *left, const struct config *config, const struct job
     if (later && start != TRAIN_RESUME)
         ways =
             "--resume goes on with these settings, --fresh begins anew, --out takes another folder";
-    bool asked = fixed && start == TRAIN_RESUME;
+    bool asked = fixed && start == TRAIN_RESUME, way = fixed && is_way(difference.key);
     snprintf(out, size, "holds %s run of another job (%s)%s; %s%s",
              left->ended ? "a" : "an unfinished", what,
              asked ? ", which cannot change on the way" : "", ways,
-             asked ? ", model.from starts from the weights of a run" : "");
+             way     ? ", train.from=CHECKPOINT trains on from a checkpoint in another way"
+             : asked ? ", model.from starts from the weights of a run"
+                     : "");
 }

@@ -137,6 +137,9 @@ tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out
     if (config_differ_together(other, run->config, &at, &difference))
         snprintf(out, out_size, "%s is %s there, %s here", difference.key, difference.left,
                  difference.right);
+    else if (strcmp(other->train.past, run->config->train.past) != 0)
+        snprintf(out, out_size, "train.past is '%s' there, '%s' here", other->train.past,
+                 run->config->train.past);
     else
         snprintf(out, out_size, "the same keys, but other data%s",
                  run->config->model.from[0]   ? " or other weights in model.from"

@@ -36,6 +36,11 @@ refuse() { # WHAT PATTERN OPTION ...
 write_job "$WORK/job.yaml" 50
 refuse "run name" "run.*(small|other)" --set run.name=other
 refuse "job" "another (job|model|training)" --set train.batch=192
+refuse "topology" "mesh.topology is (ring there, gossip|gossip there, ring) here" --set mesh.topology=gossip
+echo 'mesh: {topology: gossip}' >>"$WORK/job.yaml"
+refuse "graph" "gossip.graph is (ring there, one-peer|one-peer there, ring) here" --set gossip.graph=ring
+write_job "$WORK/job.yaml" 50
+refuse "past" "train.past is '(|20 train.steps=20)' there, '(|20 train.steps=20)' here" --set "train.past=20 train.steps=20"
 
 # Nodes with other instructions compute the same bits. The third one is handed the job.
 rm -rf "$WORK"/[abc]

@@ -164,6 +164,39 @@ how_sums_travel_may_differ_between_runs(void **state)
     config_destroy(&right);
 }
 
+/* But with gossip the way decides the result, too. */
+static void
+the_way_is_named_where_one_of_them_gossips(void **state)
+{
+    (void)state;
+    static const char gossip[] = "mesh.topology=gossip";
+    static const struct {
+        const char *left[3], *right[3], *key; /* NULL: one job */
+    } pairs[] = {
+        {{NULL}, {"mesh.topology=server"}, NULL},
+        {{NULL}, {gossip}, "mesh.topology"},
+        {{"mesh.topology=server"}, {gossip, "gossip.graph=ring"}, "mesh.topology"},
+        {{gossip}, {gossip, "mesh.peers=3"}, NULL},
+        {{gossip}, {gossip, "gossip.graph=ring"}, "gossip.graph"},
+        {{gossip}, {gossip, "gossip.method=push_sum"}, "gossip.method"},
+        {{gossip}, {gossip, "gossip.of=gradients"}, "gossip.of"},
+        {{gossip}, {gossip, "mesh.sync=async"}, "mesh.sync"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct config_difference d;
+        struct config *left = job(pairs[i].left), *right = job(pairs[i].right);
+        size_t at = 0;
+        bool differ = config_differ_together(left, right, &at, &d);
+        assert_int_equal(left->job_hash != right->job_hash, pairs[i].key != NULL);
+        assert_int_equal(differ, pairs[i].key != NULL);
+        if (differ)
+            assert_string_equal(d.key, pairs[i].key);
+        assert_int_equal(config_differ_fixed(left, right, &d), differ);
+        config_destroy(&left);
+        config_destroy(&right);
+    }
+}
+
 int
 main(void)
 {
@@ -173,6 +206,7 @@ main(void)
         cmocka_unit_test(what_cannot_be_a_past_is_refused),
         cmocka_unit_test(differences_are_named_one_after_the_other),
         cmocka_unit_test(how_sums_travel_may_differ_between_runs),
+        cmocka_unit_test(the_way_is_named_where_one_of_them_gossips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
