@@ -66,7 +66,7 @@ struct mesh_setup {
     bool keep_all;    /* leave no node out for being slow; for measurements of all nodes */
     bool even;        /* equally many shards for all nodes, whatever their speed: core.h */
     unsigned servers; /* elected when this node leads, as in struct core_config: 0 none, the ring */
-    uint64_t gather_ms; /* how long to wait for others before the first round when peers_min is 1 */
+    uint64_t gather_ms; /* how long to wait for others before the first plan when peers_min is 1 */
     const struct core_bucket *buckets;
     size_t bucket_count;
     uint64_t vector_count; /* elements: sum of the buckets; with gossip at least its values */

@@ -140,7 +140,7 @@ struct core_config {
     struct proto_hello hello; /* what this node tells others; `asks` and `answers` are ignored */
     const char *job;          /* the text of the job that we offer; NULL: none. Borrowed. */
     unsigned shards;          /* 1..PROTO_SHARDS_MAX */
-    size_t peers_min; /* members to wait for before the first round, this node included; >= 1 */
+    size_t peers_min; /* members to wait for before the first plan, this node included; >= 1 */
     bool keep_all;    /* leave no node out for being slow: see straggler.h */
     /* The members of a plan get equally many shards, whatever their speed, and nobody is left out for being slow. */
     bool even;
@@ -215,7 +215,7 @@ struct core_contact {
 struct core_status {
     unsigned here;       /* nodes with a session, and this one */
     unsigned wanted;     /* peers_min */
-    bool waiting;        /* the first round waits for more nodes than are here, */
+    bool waiting;        /* the first plan waits for more nodes than are here, */
     uint64_t waiting_us; /* for so long */
     size_t contact_count;
     struct core_contact contacts[PROTO_PEERS_MAX];

@@ -103,6 +103,7 @@ struct plan {
     uint64_t dead[PLAN_DEAD_MAX];
     unsigned dead_next;
     uint64_t plans;
+    bool others_train; /* a node that was heard has computed something: nobody is waited for */
     uint64_t aborts;
     struct plan_draft draft; /* the plan to adopt next */
     uint64_t
@@ -155,7 +156,7 @@ bool plan_lead(struct plan *plan, const struct core *core);
 /* Holds the plan if another division of the shards is much faster by the speeds known by now; with config.even, if a
  * member has more than its share. */
 void plan_balance(struct plan *plan, const struct core *core);
-/* Does the first round wait for config.peers_min nodes? */
+/* Does the first plan wait for config.peers_min nodes? */
 bool plan_waits_for_peers(const struct core *core);
 /* How long the others have waited for this node to make the next plan; 0 when this node is not the one to make it. */
 uint64_t plan_waits_us(const struct core *core);

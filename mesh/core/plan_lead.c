@@ -44,12 +44,20 @@ starved(const struct core *core)
            !fetch_moving(core, CORE_STARVED_US) && !core_mutant(MUTANT_STARVED);
 }
 
-/* Has everybody come who is waited for before the first round? */
+/* Is this a beginning, with a checkpoint or without? Not for who was in a plan, or has come to a mesh that trains. Who has
+ * gone back to the first state computes alone until the dispute is over. */
+static bool
+begins(const struct core *core)
+{
+    return core->plan.plans == 0 && !core->plan.others_train &&
+           core->divergence.dispute <= core->round;
+}
+
+/* Has everybody come who is waited for before the first plan? */
 static bool
 gathered(const struct core *core)
 {
-    /* Who has gone back to the beginning computes alone until the dispute is over. */
-    if (core->plan.plans > 0 || core->round > 0 || core->divergence.dispute > core->round)
+    if (!begins(core))
         return true;
     unsigned here = 1;
     for (int i = 0; i < core->peers.high; i++)
@@ -228,7 +236,7 @@ waited(const struct core *core)
 static bool
 too_few(const struct core *core, const struct choice *choice)
 {
-    return core->plan.plans == 0 && core->round == 0 && choice->n < core->config.peers_min;
+    return begins(core) && choice->n < core->config.peers_min;
 }
 
 /* --- Making the plan ----------------------------------------------------------------------------- */

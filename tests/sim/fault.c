@@ -169,6 +169,7 @@ fault_profile(struct sim *sim)
     uint64_t bits = mix64_pair(sim->seed, 11); /* not from sim->rand: the other schedules stay */
     p->pins = bits % 4 == 0;
     p->even = bits / 4 % 8 == 0;
+    p->gathers = bits / 32 % 8 == 0 && !p->leave && !p->cuts_stay && p->stranger >= p->nodes;
     uint64_t span_us = 30000 + pick(sim, often(sim, 3) ? 2500000 : 300000);
     p->faults_end_us = sim->now + span_us;
     p->deadline_us = UINT64_MAX; /* set when the faults are over */

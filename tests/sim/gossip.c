@@ -49,6 +49,7 @@ begin(struct sim *sim)
     p->audit_share = 0;
     p->liar = SIM_NODES_MAX;
     p->cuts_stay = false; /* then both sides have a result of their own */
+    p->gathers = false;   /* who ended by itself would be waited for */
     p->fault_mask &= ~(1u << SIM_FLIP);
     sim_gossip_config = (struct gossip_config){
         .graph = (enum gossip_kind)(draw % GOSSIP_KINDS),

@@ -48,7 +48,7 @@ static const struct plant {
     {"a plan of the round before is obeyed", MUTANT_PLAN_ROUND, 4000, 0, NULL},
     {"an aborted plan is taken up again", MUTANT_DEAD, 4000, 0, NULL},
     {"the session of a silent peer is never closed", MUTANT_FORGET, 4000, 0, NULL},
-    {"a copy goes on after the state has changed", MUTANT_TORN, 4000, 0, NULL},
+    {"a copy goes on after the state has changed", MUTANT_TORN, 8000, 0, NULL},
     {"a shard is given twice, which direct sums do not notice", MUTANT_DIRECT | MUTANT_TWICE, 100,
      0, NULL},
     {"a shard is given twice, and it is 0, which coverage ignores", MUTANT_ZERO | MUTANT_TWICE, 100,

@@ -416,10 +416,12 @@ lone_meet(struct lone *lone, unsigned id)
 void
 lone_beat(struct lone *lone, unsigned id, uint64_t round, bool idle)
 {
-    struct proto_msg msg = {
-        .type = PROTO_HEARTBEAT,
-        .heartbeat = {
-            .round = round, .idle = idle, .ready = lone->ready, .state_hash = 77 + round}};
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
+                            .heartbeat = {.round = round,
+                                          .idle = idle,
+                                          .ready = lone->ready,
+                                          .state_hash = 77 + round,
+                                          .speed = lone->speed}};
     struct proto_heartbeat *beat = &msg.heartbeat;
     for (unsigned l = 0; l < LONE_LINKS; l++)
         if (lone->links[l].peer && lone->links[l].to != id)

@@ -72,7 +72,8 @@ struct lone {
     uint64_t round, shards, hash;
     char job[64];
     bool pinned;                 /* core_state.pinned of what it applies */
-    bool ready;                  /* what lone_beat says */
+    bool ready;                  /* what lone_beat says, */
+    uint32_t speed;              /* and this */
     bool page_came, page_wanted; /* program->page, program->want were called */
     struct proto_page page;      /* with these; page.page_number counts for wanted only */
     uint8_t page_body[64];       /* the first bytes of what came */

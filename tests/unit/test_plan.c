@@ -132,6 +132,56 @@ nobody_plans_before_all_are_there(void **state)
     lone_destroy(&lone);
 }
 
+/* Node 5 of three; it goes on from a checkpoint before round 9, and node 7 from one before `round`. */
+static struct lone *
+goes_on_with(uint64_t round)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .unstarted = true});
+    core_on_applied(lone->core, lone->now, &(struct core_state){.round = 9, .hash = 77 + 9});
+    lone_meet(lone, 7);
+    lone_run_with(lone, 5000, (unsigned[]){7}, 1, round, true);
+    return lone;
+}
+
+static void
+nobody_plans_before_all_are_there_with_a_checkpoint_either(void **state)
+{
+    (void)state;
+    struct lone *lone = goes_on_with(9);
+    assert_false(lone->compute);
+    lone_meet(lone, 8);
+    lone_run_with(lone, 200, (unsigned[]){7, 8}, 2, 9, true);
+    assert_true(lone->compute);
+    assert_int_equal(plan_sent(lone, 8)->count, 3);
+    lone_destroy(&lone);
+}
+
+static void
+who_has_an_older_checkpoint_is_here_too(void **state)
+{
+    (void)state;
+    struct lone *lone = goes_on_with(3);
+    assert_false(lone->compute);
+    lone_meet(lone, 8);
+    lone_run_with(lone, 1000, (unsigned[]){7, 8}, 2, 9, true); /* it has our state now */
+    assert_true(lone->compute);
+    assert_int_equal(plan_sent(lone, 8)->count, 3);
+    lone_destroy(&lone);
+}
+
+static void
+who_comes_back_to_a_mesh_that_trains_waits_for_nobody(void **state)
+{
+    (void)state;
+    struct lone *lone = goes_on_with(9);
+    assert_false(lone->compute);
+    lone->speed = 1000;
+    lone_run_with(lone, 200, (unsigned[]){7}, 1, 9, true);
+    assert_true(lone->compute);
+    assert_int_equal(plan_sent(lone, 7)->count, 2);
+    lone_destroy(&lone);
+}
+
 static void
 who_does_not_hear_us_is_not_planned_for(void **state)
 {
@@ -316,6 +366,7 @@ divided(struct lone *lone, const uint32_t speed[2], const uint64_t have[2])
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     lone_beat(lone, 7, 0, false);
+    lone_beat(lone, 8, 0, false);
     for (unsigned k = 0; k < 4; k++)
         beat_with(lone, 7 + k % 2, 0, speed[k % 2], have[k % 2]);
     settle_in(lone);
@@ -778,6 +829,9 @@ main(void)
         cmocka_unit_test(the_lowest_id_plans_for_those_it_hears),
         cmocka_unit_test(a_higher_id_waits_for_the_plan),
         cmocka_unit_test(nobody_plans_before_all_are_there),
+        cmocka_unit_test(nobody_plans_before_all_are_there_with_a_checkpoint_either),
+        cmocka_unit_test(who_has_an_older_checkpoint_is_here_too),
+        cmocka_unit_test(who_comes_back_to_a_mesh_that_trains_waits_for_nobody),
         cmocka_unit_test(who_does_not_hear_us_is_not_planned_for),
         cmocka_unit_test(a_dead_member_is_replaced_at_once_and_only_its_shards_are_computed),
         cmocka_unit_test(nothing_is_computed_into_memory_still_being_sent),
