@@ -6,6 +6,8 @@
  *         {0},                                                // ends each table
  *     };
  *
+ * msg.c makes such a table of each message in messages.def.
+ *
  * A row says what a field is, where it is in the struct and which values it may have. So each limit is written once:
  * it is asserted when we write, and checked when we read the message of a peer. For msg.c. Uses pack.h and text.h. */
 #ifndef PROTO_FIELDS_H

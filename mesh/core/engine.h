@@ -1,8 +1,8 @@
 /* engine.h - what the nodes of a mesh do together, as a table.
  *
  * core.c knows sessions, the clock, the job and pages of checkpoints. All that concerns training goes to the engine.
- * Today there is one: *rounds* (rounds.c), exact all-reduces one after the other. An engine that pushes gradients to
- * servers, or gossips, is another file with such a table.
+ * There are three: *rounds* (rounds.c), exact all-reduces one after the other; *push* (push.h), servers that do not wait;
+ * *gossip* (gossip.h), replicas that average with their neighbours.
  *
  * That equal rounds mean equal states, that a state has one size, and that checkpoint files are equal on all nodes, are
  * promises of the engine rounds alone. The parts that rely on them (divergence, catching up, audits) are its own; page

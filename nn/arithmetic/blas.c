@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 }; /* of cblas.h */
+enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 }; /* as CBLAS has them */
 
 typedef void sgemm_fn(int order, int at, int bt, int m, int n, int k, float alpha, const float *a,
                       int lda, const float *b, int ldb, float beta, float *c, int ldc);

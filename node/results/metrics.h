@@ -63,9 +63,8 @@ struct metrics_result {
     uint64_t steps, epochs, samples;
     double train_loss, test_loss, test_accuracy, wall_s; /* NaN is written as null */
     bool exact;
-    char params_sha256
-        [65]; /* of state_weights as float32, little-endian: what model.safetensors has behind its header */
-    char state_sha256[65]; /* of the block that state.h describes */
+    /* of state_weights, which model.safetensors has behind its header; of the block that state.h describes */
+    char params_sha256[65], state_sha256[65];
     unsigned peers_max;
     bool alone;                     /* nobody else had a part in the steps that this process did */
     const struct core_status *mesh; /* who was met and who was only heard; NULL nobody */

@@ -1,7 +1,7 @@
 /* gossip_train.h - the trainer of a replica (mesh.topology: gossip); replica.h has what it computes.
  *
  * The state's parameters are only a copy of what the mesh holds. The result is the exact mean of all replicas.
- * gossip_evaluate.h has the evaluations. What happens to the values goes into the journal of the run's folder
+ * scores.h has the evaluations. What happens to the values goes into the journal of the run's folder
  * (gossip_journal.h), from which meshnode verify --replay can compute the run again. */
 #ifndef NODE_GOSSIP_TRAIN_H
 #define NODE_GOSSIP_TRAIN_H

@@ -200,7 +200,7 @@ open_mesh(struct run *run, struct why *why)
     setup.hello.numerics = nn_fingerprint();
     setup.push = push_train_config(run);
     if (setup.push)
-        setup.want = NULL; /* there are no checkpoints on the way */
+        setup.want = NULL; /* pages are repaired only in the engine rounds */
     int rc = mesh_new(&run->mesh, &setup, why);
     if (!rc && run->push)
         rc = push_train_begin(run, why);

@@ -36,7 +36,7 @@ struct product_sizes {
     int32_t *sum;
 };
 
-enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* as in cblas.h */
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* as in CBLAS */
 typedef void sgemm_fn(int order, int at, int bt, int m, int n, int k, float alpha, const float *a,
                       int lda, const float *b, int ldb, float beta, float *c, int ldc);
 static sgemm_fn *sgemm;

@@ -5,7 +5,7 @@
  * alone may be missing: they are planted in a pair.
  *
  *     fence of chunks, also of those that wait    coverage
- *     coverage, also direct, also of shard 0      a plan gives each shard once (plan_covers)
+ *     coverage, also direct, also of shard 0      a plan gives each shard once (covers in plan.c)
  *     round of chunks that wait                   hash of the state that they were computed from
  *     round of a total                            hash of the state that it is for
  *     round of an offer                           votes count for later rounds only (fetch_copy.c)

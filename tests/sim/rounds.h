@@ -1,5 +1,5 @@
 /* rounds.h - what the files of the engine rounds share: rounds.c has the trainer, rounds_function.c what it computes,
- * sim_rounds_judge.c the oracle. */
+ * rounds_judge.c the oracle. */
 #ifndef SIM_ROUNDS_H
 #define SIM_ROUNDS_H
 

@@ -3,7 +3,7 @@
 # And optimizer has one spelling, that of the key.
 #
 # A name with one of our folders in front is a path from the top, and * stands for anything. In the READMEs, a source without
-# a folder, or with one that tests/ has, must be somewhere under that name.
+# a folder, or with one that tests/ has, must be somewhere under that name; so must a .c or .h in a comment.
 cd "$(dirname "$0")/../.." || exit 2
 bad=0
 missing() { # WHERE WHAT
@@ -31,6 +31,20 @@ sources=$(find proto compress mesh nn node tests -type f)
 for name in $(grep -oE '`[a-z_/]*[a-z0-9_]+\.(c|h|sh|py)`' $texts | tr -d '`' | sort -u); do
     echo "$sources" | grep -qE "(^|/)${name#*:}\$" || missing "${name%%:*}" "${name#*:}"
 done
+# shellcheck disable=SC2086
+grep -HoE '(/\*|^ \*).*' ${all#"$texts"} | SOURCES=$sources awk '
+    BEGIN { count = split(ENVIRON["SOURCES"], path, "\n")
+            for (i = 1; i <= count; i++) { sub(/.*\//, "", path[i]); known[path[i]] = 1 } }
+    {
+        file = substr($0, 1, index($0, ":")); text = substr($0, length(file) + 1)
+        while (match(text, /[A-Za-z0-9_.*<>\/-]*[.][ch]($|[^A-Za-z0-9_*])/)) {
+            name = substr(text, RSTART, RLENGTH); text = substr(text, RSTART + RLENGTH)
+            if (match(name, /^[a-z][a-z0-9_]*[.][ch]/) && !(substr(name, 1, RLENGTH) in known)) {
+                print file " there is no " substr(name, 1, RLENGTH); wrong = 1
+            }
+        }
+    }
+    END { exit wrong }' >&2 || bad=1
 # shellcheck disable=SC2086
 awk 'FNR == 1 && $2 ~ /^[a-z0-9_]+[.][ch]$/ && FILENAME !~ ("/" $2 "$") {
          print FILENAME ": says that it is " $2; wrong = 1

@@ -2,7 +2,7 @@
  *
  *     struct rings *rings = rings_new(n, buckets, bucket_count, chunk_elems, direct_bytes);
  *     rings_plan(rings, members, 1);             // a bitmap of nodes, the number of the plan
- *     rings_ready(rings, node, bucket_end);
+ *     rings_ready(rings, node, bucket);
  *     while (rings_waiting(rings) > 0)
  *         rings_deliver(rings, rand_below(&rand, rings_waiting(rings)));
  *
