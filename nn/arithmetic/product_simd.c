@@ -49,6 +49,7 @@ tile_sum_whole(int rows, int vectors, struct sum_tile *tile)
     for (size_t at = 0; at < tile->stretches->count; at++) {
         vec s[ROWS][VECTORS];
         const struct stretch *stretch = &tile->stretches->at[at];
+        __asm__("" : "+r"(tile)); /* else gcc keeps a second copy of q on the stack */
         zero(rows, vectors, s);
         chain(rows, vectors, stretch->count, tile->a + stretch->from * GROUP,
               tile->b + stretch->from * COLUMNS, COLUMNS, s);
@@ -339,35 +340,6 @@ stretch_out(const struct product_sum *sum, size_t k, struct stretches *out)
     return depth;
 }
 
-/* Running sums, lane by lane: of x[i], of i x[i]. */
-struct lanes {
-    uvec plain, weighted;
-};
-
-/* to[n] += q[n]; element j counts as number j. */
-static inline struct lanes
-row_end(int32_t *to, const int32_t *q, size_t n)
-{
-    struct lanes lanes = {{0}, {0}};
-    uvec number, last = {0};
-    size_t j = 0;
-    for (int l = 0; l < LANES; l++)
-        number[l] = (uint32_t)l;
-    for (; j + LANES <= n; j += LANES, number += LANES) {
-        uvec x = *(const uvec *)(q + j);
-        *(uvec *)(to + j) += x;
-        lanes.plain += x;
-        lanes.weighted += x * number;
-    }
-    for (size_t l = 0; j < n; j++, l++) {
-        to[j] = (int32_t)((uint32_t)to[j] + (uint32_t)q[j]);
-        last[l] = (uint32_t)q[j];
-    }
-    lanes.plain += last;
-    lanes.weighted += last * number;
-    return lanes;
-}
-
 /* What a block of C[m, n] needs, n <= sum->block. */
 struct sum_block {
     struct product_sum *sum;
@@ -379,7 +351,7 @@ struct sum_block {
     float *unfinished;
     struct stretches stretches;
     struct sum_tile tile;
-    struct lanes lanes; /* of all integers added */
+    uvec plain, weighted; /* of integers added, lane by lane */
 };
 
 static void
@@ -428,17 +400,50 @@ sum_fetch(const struct sum_block *block, size_t i, size_t j, size_t rows, size_t
             __builtin_prefetch(to + c, 1, 2);
 }
 
-/* Adds the integers of a tile to the sum. */
+/* Adds the integers of a tile of all columns to the sum. Number at + j LANES + l is weighted in two steps: its row, and
+ * j LANES + l at the end. */
 static void
-tile_end(struct sum_block *block, size_t i, size_t j, size_t rows, size_t columns)
+whole_end(struct sum_block *block, size_t at, size_t rows)
 {
-    const struct product_sum *sum = block->sum;
-    size_t at = block->at + i * sum->ld + j;
-    for (size_t r = 0; r < rows; r++, at += sum->ld) {
-        struct lanes row = row_end(sum->sum + at, block->tile.q + r * COLUMNS, columns);
-        block->lanes.plain += row.plain;
-        block->lanes.weighted += row.weighted + row.plain * (uint32_t)at;
+    const size_t ld = block->sum->ld;
+    int32_t *to = block->sum->sum + at;
+    const uvec *q = (const uvec *)block->tile.q;
+    uvec column[VECTORS] = {{0}}, weighted = {0}, number;
+    for (int l = 0; l < LANES; l++)
+        number[l] = (uint32_t)l;
+    for (size_t r = 0; r < rows; r++, at += ld, to += ld, q += VECTORS) {
+        uvec row = {0};
+        UNROLL
+        for (int j = 0; j < VECTORS; j++) {
+            *(uvec *)(to + j * LANES) += q[j];
+            column[j] += q[j];
+            row += q[j];
+        }
+        weighted += row * (uint32_t)at;
     }
+    UNROLL
+    for (int j = 0; j < VECTORS; j++, number += LANES) {
+        block->plain += column[j];
+        weighted += column[j] * number;
+    }
+    block->weighted += weighted;
+}
+
+/* The same of a tile at the right edge. */
+static void
+narrow_end(struct sum_block *block, size_t at, size_t rows, size_t columns)
+{
+    int32_t *to = block->sum->sum + at;
+    const uint32_t *q = (const uint32_t *)block->tile.q;
+    uint32_t plain = 0, weighted = 0;
+    for (size_t r = 0; r < rows; r++, to += block->sum->ld, at += block->sum->ld, q += COLUMNS)
+        for (size_t c = 0; c < columns; c++) {
+            to[c] = (int32_t)((uint32_t)to[c] + q[c]);
+            plain += q[c];
+            weighted += q[c] * (uint32_t)(at + c);
+        }
+    block->sum->plain += plain;
+    block->sum->weighted += weighted;
 }
 
 static void
@@ -457,8 +462,11 @@ sum_tile_at(struct sum_block *block, size_t i, size_t j, size_t rows, size_t col
         for (size_t r = 0; r < rows; r++)
             sum->outside(sum->ctx, block->stretches.at[s].part, block->at + (i + r) * sum->ld + j,
                          tile->outside + r * COLUMNS, columns);
-    if (ends)
-        tile_end(block, i, j, rows, columns);
+    size_t at = block->at + i * sum->ld + j;
+    if (ends && columns == COLUMNS)
+        whole_end(block, at, rows);
+    else if (ends)
+        narrow_end(block, at, rows, columns);
 }
 
 static void
@@ -500,7 +508,7 @@ SIMD_NAME(product_sum)(const struct product *p, struct product_sum *sum, float *
             }
         }
     for (int l = 0; l < LANES; l++) {
-        sum->plain += block.lanes.plain[l];
-        sum->weighted += block.lanes.weighted[l];
+        sum->plain += block.plain[l];
+        sum->weighted += block.weighted[l];
     }
 }
