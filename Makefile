@@ -112,6 +112,8 @@ $B/sim: $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c tests/support/scenario*.c
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $B/switch: $B/tests/chaos/switch.o $(support) $(lib)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$B/forge: $B/tests/process/forge.o $(lib)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $B/hostile: $B/node/cli/main.o $B/tests/process/hostile.o $(lib_obj)
 	$(CC) $(LDFLAGS) -Wl,--wrap=wire_send,--wrap=wire_send_bulk -o $@ $^ $(LDLIBS)
 
@@ -153,7 +155,7 @@ test: check-deps                     ## the fast part of check: unit tests, prop
 	@$(MAKE) -s $(parallel) test-build
 	@tests/run.sh $B/logs $(tests) $(replays)
 
-test-build: $(tests) $(replays) $B/sim $B/switch $B/hostile
+test-build: $(tests) $(replays) $B/sim $B/switch $B/hostile $B/forge
 
 hashes:                              ## one hash per model: instruction sets, nodes, threads, compilers; 20 minutes
 	@tests/support/deps.sh build lint
@@ -169,7 +171,7 @@ flips: all failpoints                ## half an hour: 1,000 flipped bits in each
 failpoints:                          ## the program with failpoints for tests (proto/fail.h), in build/gcc-fail
 	@$(MAKE) -s FAILPOINTS=1 $B-fail/meshnode
 
-process: all failpoints $B/sim $B/switch $B/hostile    ## real nodes: loopback, namespaces, kills, bad input
+process: all failpoints $B/sim $B/switch $B/hostile $B/forge    ## real nodes: loopback, namespaces, kills, bad input
 	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(wildcard tests/process/test_*.sh)
 
 # Tools of tests/chaos; each prints its seed and a table. The night's judge pauses by the pass lines of a quiet machine.

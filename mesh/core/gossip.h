@@ -75,8 +75,8 @@ enum {
  * compute the run again. */
 enum gossip_event {
     GOSSIP_BEGAN = 2, /* the values are those of the trainer; `weight`: of each part */
-    GOSSIP_READ,      /* the trainer was given the values, to compute `step` with `shards` */
-    GOSSIP_UPDATED,   /* its update was added */
+    GOSSIP_READ, /* the trainer was given the values, to compute `step` with `shards`; `part`: rank of `number` */
+    GOSSIP_UPDATED, /* its update was added */
     GOSSIP_PHASE, /* the values now are those that this phase exchanges; `part`: rank of `number` */
     GOSSIP_ASKED, /* flow `number` of `part` was asked for; values went to `peer` */
     GOSSIP_GAVE,  /* flow `number` of `part` was given: one part in `share` */

@@ -65,7 +65,10 @@ compute(struct gossip *g, const struct core *core)
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_READ,
                                                      .step = task.step,
                                                      .shards = task.shards,
-                                                     .total = task.total});
+                                                     .total = task.total,
+                                                     .plan = g->plan.hash,
+                                                     .number = g->plan.now.count,
+                                                     .part = g->plan.rank});
     core->config.gossip->trainer->compute(core->config.gossip->trainer_ctx, &task);
 }
 

@@ -10,6 +10,7 @@
 #include "mesh/mesh.h"
 #include "node/cli/term.h"
 #include "node/commands/replay_actor.h"
+#include "node/commands/replay_cover.h"
 
 /* --- Memory of a node ----------------------------------------------------------------------------- */
 
@@ -386,6 +387,8 @@ close_replay(struct replay *r)
 static int
 tell(const struct replay *r, struct verify_folders *folders)
 {
+    const struct replay_cover cover = {r->base.job.begun, state_steps_total(&r->next),
+                                       r->base.config->train.shards, r->async, r->push_sum};
     const char *hex[VERIFY_DIRS_MAX] = {NULL}, *shown = NULL;
     for (size_t s = 0; s < r->pieces.start_count; s++)
         if (r->actor[s].ended)
@@ -396,6 +399,10 @@ tell(const struct replay *r, struct verify_folders *folders)
     verify_amount(folders->out, ", by ", r->pieces.start_count, "start of a node",
                   "starts of nodes");
     verify_amount(folders->out, " in ", folders->count, "folder\n", "folders\n");
+    if (replay_cover(&r->pieces, &cover, folders)) {
+        term_fail("not enough memory to count shards");
+        return 2;
+    }
     return replay_verdict(folders, shown);
 }
 

@@ -89,8 +89,9 @@ sound(const struct gossip_note *note, const struct replay_rules *rules)
     bool flow =
         note->event == GOSSIP_ASKED || note->event == GOSSIP_GAVE || note->event == GOSSIP_TOOK;
     uint64_t all = bits_below(rules->shards);
-    if (note->event == GOSSIP_READ && (note->shards == 0 || note->shards & ~all))
-        return false;
+    if (note->event == GOSSIP_READ)
+        return note->shards != 0 && (note->shards & ~all) == 0 && note->plan != 0 &&
+               note->part < note->number;
     if (note->event == GOSSIP_GAVE && note->share < 2)
         return false;
     return note->part < rules->part_count && (!flow || note->link > 0);
@@ -189,6 +190,35 @@ add_piece(struct replay_pieces *pieces, const struct replay_start *start,
     return 0;
 }
 
+/* Events come start by start. */
+static int
+add_read(struct replay_pieces *pieces, const struct replay_start *start,
+         const struct gossip_note *note, struct why *why)
+{
+    size_t s = (size_t)(start - pieces->start), n = pieces->read_count;
+    struct replay_read *next = &pieces->read[n], *last = n && next[-1].start == s ? next - 1 : NULL;
+    (void)why;
+    pieces->start[s].idle += note->event == GOSSIP_PHASE;
+    if (note->event == GOSSIP_ADOPTED)
+        pieces->joined = s + 1;
+    if (note->event == GOSSIP_UPDATED && last)
+        last->updated = true;
+    if (note->event != GOSSIP_READ)
+        return 0;
+    *next = (struct replay_read){.start = s,
+                                 .step = note->step,
+                                 .total = note->total,
+                                 .shards = note->shards,
+                                 .plan = note->plan,
+                                 .members = note->number,
+                                 .rank = note->part,
+                                 .joined = pieces->joined == s + 1};
+    pieces->joined = 0;
+    pieces->start[s].idle -= pieces->start[s].idle > 0; /* the phase of this step */
+    pieces->read_count++;
+    return 0;
+}
+
 static int
 contradiction(struct why *why)
 {
@@ -263,8 +293,9 @@ check_asked(struct replay_pieces *pieces, const struct replay_start *start,
 static int
 find_pieces(struct replay_pieces *pieces, bool push_sum, struct why *why)
 {
-    pieces->piece_count = 0;
+    pieces->piece_count = pieces->read_count = 0;
     int rc = each(pieces, add_piece, why);
+    rc = rc ? rc : each(pieces, add_read, why);
     if (rc)
         return rc;
     qsort(pieces->piece, pieces->piece_count, sizeof *pieces->piece, piece_order);
@@ -290,7 +321,8 @@ replay_pieces_init(struct replay_pieces *pieces, const struct replay_journals *j
     pieces->start = calloc(pieces->start_count + 1, sizeof *pieces->start);
     pieces->by_node = calloc(pieces->start_count + 1, sizeof *pieces->by_node);
     pieces->piece = calloc(pieces->piece_count + 1, sizeof *pieces->piece);
-    if (!pieces->start || !pieces->by_node || !pieces->piece)
+    pieces->read = calloc(pieces->read_count + 1, sizeof *pieces->read);
+    if (!pieces->start || !pieces->by_node || !pieces->piece || !pieces->read)
         return why_error(why, -ENOMEM, "not enough memory for the journals");
     rc = find_starts(pieces, why);
     return rc ? rc : find_pieces(pieces, rules->push_sum, why);
@@ -304,6 +336,7 @@ replay_pieces_fini(struct replay_pieces *pieces)
         free(pieces->piece[k].body);
     }
     free(pieces->piece);
+    free(pieces->read);
     free(pieces->start);
     free(pieces->by_node);
 }

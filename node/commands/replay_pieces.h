@@ -13,6 +13,16 @@ struct replay_start {
     size_t at;     /* its place in the journal of the folder */
     bool resumes;  /* it went on from a checkpoint, */
     uint64_t from; /* with this number in BEGAN */
+    uint64_t idle; /* phases in which it exchanged values and began no step */
+};
+
+/* One step that a start computed, and the plan that gave it its shards. */
+struct replay_read {
+    size_t start; /* whose; reads are by start, in the order of its journal */
+    uint64_t step, total, shards, plan, members;
+    unsigned rank;
+    bool joined;  /* before it, and after the read before it, the node joined others */
+    bool updated; /* it was added to the replica */
 };
 
 /* A flow or a copy, of one part of the values. */
@@ -34,9 +44,12 @@ struct replay_pieces {
     size_t start_count;
     struct replay_piece *piece; /* [piece_count], by name */
     size_t piece_count;
-    size_t read_count;                   /* steps that nodes began */
+    struct replay_read *read; /* [read_count] */
+    size_t read_count;
     const struct replay_start **by_node; /* [start_count] */
-    struct replay_names names;           /* scratch */
+    /* While they are read: */
+    struct replay_names names;
+    size_t joined; /* the start that has joined others since its last read, plus one */
 };
 
 /* What a journal must agree with. */

@@ -33,7 +33,7 @@ tell(struct verify_folders *folders, const char *dir, const struct wrong *wrong)
 {
     bool old = wrong->said.tau != wrong->due.tau, place = wrong->said.count != wrong->due.count;
     verify_find(folders, dir, JOURNAL_FILE,
-                "%llu %s otherwise than by the order of gradients, the first at byte %zu: ticket "
+                "says of %llu %s what their order does not give; the first, at byte %zu: ticket "
                 "%llu in range %u has %s %llu, expected %llu",
                 (unsigned long long)wrong->count, wrong->count == 1 ? "gradient" : "gradients",
                 wrong->at, (unsigned long long)wrong->said.ticket, wrong->said.range,

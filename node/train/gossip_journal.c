@@ -66,6 +66,37 @@ get_peer(struct bytes_in *in, struct gossip_names *names)
     return names->node[place];
 }
 
+/* --- The plan of a READ --------------------------------------------------------------------------- */
+
+static void
+put_plan(struct bytes_out *out, struct gossip_names *names, const struct gossip_note *note)
+{
+    bool same =
+        note->plan == names->plan && note->number == names->members && note->part == names->rank;
+    varint_put(out, !same);
+    if (same)
+        return;
+    names->plan = note->plan;
+    names->members = note->number;
+    names->rank = note->part;
+    bytes_put_u64(out, note->plan);
+    varint_put(out, note->number);
+    varint_put(out, note->part);
+}
+
+static void
+get_plan(struct bytes_in *in, struct gossip_names *names, struct gossip_note *note)
+{
+    if (varint_get(in, 1)) {
+        names->plan = bytes_u64(in);
+        names->members = varint_get(in, PROTO_PEERS_MAX);
+        names->rank = (uint32_t)varint_get(in, PROTO_PEERS_MAX);
+    }
+    note->plan = names->plan;
+    note->number = names->members;
+    note->part = names->rank;
+}
+
 /* --- Records -------------------------------------------------------------------------------------- */
 
 size_t
@@ -91,6 +122,8 @@ gossip_journal_put(struct gossip_names *names, const struct gossip_note *note,
         varint_put(&out, note->total);
     if (has & SHARDS)
         varint_put(&out, note->shards);
+    if (note->event == GOSSIP_READ)
+        put_plan(&out, names, note);
     assert(!out.overrun);
     return bytes_written(&out, data);
 }
@@ -120,5 +153,7 @@ gossip_journal_get(struct gossip_names *names, unsigned type, const uint8_t *dat
         note->total = varint_get(&in, UINT64_MAX);
     if (has & SHARDS)
         note->shards = varint_get(&in, UINT64_MAX);
+    if (note->event == GOSSIP_READ)
+        get_plan(&in, names, note);
     return bytes_done(&in);
 }

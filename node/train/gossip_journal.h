@@ -5,7 +5,8 @@
  *
  *     BEGAN     the cut that it went on from; or the hash of the parameters of the checkpoint after the last step; 0: it began
  *               with those of the job
- *     READ      step, total, shards
+ *     READ      step, total, shards; 0, or, if the plan is another one than at the READ before: 1, its hash, 8 bytes, how
+ *               many members it has, and the rank of this node
  *     ASKED     peer, link, number, part
  *     GAVE      peer, link, number, part, share
  *     TOOK      peer, link, number, part
@@ -27,10 +28,12 @@
 
 enum { GOSSIP_RECORD_MAX = 80, GOSSIP_NAMES = 64 };
 
-/* Who has which place; zeros at a start. */
+/* Who has which place, and the plan at the last READ; zeros at a start. */
 struct gossip_names {
     struct proto_node node[GOSSIP_NAMES];
     unsigned next;
+    uint64_t plan, members;
+    uint32_t rank;
 };
 
 /* Is there a record of this event? */

@@ -125,7 +125,7 @@ not_replayed() { # PATTERN DIR ...
     shift
     timeout -k 5 300 "$MESHNODE" verify --replay "$@" >"$WORK/out" 2>&1
     [ $? = 2 ] || fail "replayed: $*: $(cat "$WORK/out")"
-    grep -Eq "^meshnode: $pattern$" "$WORK/out" && [ "$(wc -l <"$WORK/out")" = 1 ] || fail "replay: $(cat "$WORK/out")"
+    grep -Eq "^meshnode: $pattern$" "$WORK/out" && [ "$(grep -c "^meshnode:" "$WORK/out")" = 1 ] || fail "replay: $(cat "$WORK/out")"
 }
 cp -r "$WORK/1c" "$WORK/cut"
 truncate -s -3 "$WORK/cut/journal"

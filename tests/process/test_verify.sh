@@ -2,6 +2,8 @@
 # A proof looks at every file that it speaks of: meshes of each kind train, one file is forged, cut off, exchanged or left
 # out, and verify and verify --replay say in one line which file it is, what it says and what was expected.
 . "$(dirname "$0")/../support/process.sh"
+FORGE=${BUILD:-$ROOT/build/gcc}/forge
+[ -x "$FORGE" ] || fail "no program $FORGE"
 
 write_job "$WORK/job.yaml" 25 "eval_every: 1"
 async="--set mesh.topology=server --set mesh.sync=async"
@@ -127,6 +129,41 @@ for way in ring async gossip; do
     refuted "^$WORK/othera/job.json: is of run other, not small as $first$" $way "$first" "$WORK/othera"
     refuted "^$WORK/nowhere: No such file or directory$" $way "$first" "$WORK/nowhere"
 done
+
+# Whole runs, forged: the journals fit one another, and all results are what they give.
+all_forged() { # HOW WAY: in y/a and y/b
+    rm -rf "$WORK/y"
+    mkdir "$WORK/y"
+    cp -r "$WORK/${2}a" "$WORK/y/a"
+    cp -r "$WORK/${2}b" "$WORK/y/b"
+    rm "$WORK"/y/?/model.safetensors "$WORK"/y/?/checkpoint-*
+    "$FORGE" "$1" "$WORK"/y/[ab] || fail "forge $1"
+    judge "$2" "$WORK"/y/[ab]
+    local sha
+    sha=$(sed -n "s/.*the replay's sha256 //p" "$WORK/out")
+    [ -z "$sha" ] || sed -i "s/\"params_sha256\": \"[0-9a-f]*/\"params_sha256\": \"$sha/" "$WORK"/y/?/result.json
+}
+
+echo "async: journals that say that all gradients were fresh"
+judge async "$WORK"/async[ab]
+grep "^replay: *[0-9]*[+ ] .*%$" "$WORK/out" >"$WORK/histogram"
+all_forged fresh async
+refuted "^$WORK/y/[ab]/journal: says of [0-9]+ gradients? what their order does not give; the first, at byte [0-9]+: ticket [0-9]+ in range [0-9]+ has a staleness of 0, expected [1-9][0-9]*$" \
+    async "$WORK"/y/[ab]
+grep "^replay: *[0-9]*[+ ] .*%$" "$WORK/out" | diff - "$WORK/histogram" || fail "another histogram than that of the run"
+
+echo "gossip: journals that leave out shards, use them twice, or leave out a step"
+judge gossip "$WORK"/gossip[ab]
+grep -Eq "^replay: 300 shards, each used once$|^replay: of 300 shards .* there were [0-9]+ plans$" "$WORK/out" || fail "$(cat "$WORK/out")"
+all_forged less gossip
+refuted "^$WORK/y/[ab]/journal: step 1: computed shards [0-9a-f]+, expected [0-9a-f]+: those of node [12] of 2$" gossip "$WORK"/y/[ab]
+grep -Eq "^replay: of 300 shards [0-9]+ were used by no node and [0-9]+ by several" "$WORK/out" || fail "$(cat "$WORK/out")"
+all_forged same gossip
+refuted "^$WORK/y/[ab]/journal: step 1: computed shards [0-9a-f]+, expected [0-9a-f]+: those of node [12] of 2$" gossip "$WORK"/y/[ab]
+all_forged skip gossip
+refuted "^$WORK/y/[ab]/journal: step 7, expected step 6$" gossip "$WORK"/y/[ab]
+all_forged alone gossip
+refuted "^$WORK/y/[ab]/journal: [0-9]+ steps in a plan of 2 nodes, and no journal has a step of node [12]$" gossip "$WORK"/y/[ab]
 
 echo "other words"
 judge async "$WORK/asynca" && fail "a replay without all journals"
