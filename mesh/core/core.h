@@ -248,6 +248,11 @@ struct core_stats {
     uint64_t lost; /* push: tickets that were done and went with owner and backup of a range */
     double
         distance; /* gossip: mean square difference from the neighbours' values, in their units */
+    /* The member that does least of the work, if that is at most a third of an equal share: its index among the peers, -1 this
+     * node; what people call it; and its share, below 0: there is none, or nobody knows. */
+    int slow;
+    char slow_who[PROTO_WHO_MAX];
+    double slow_share;
     bool leader;
     bool catching_up; /* this node takes the state of others, or follows their totals */
     bool benched;     /* this node was left out for a while, see straggler.h */

@@ -1,5 +1,6 @@
 /* core_look.c - what a core tells of itself: to its shell, to people, to tests. */
 #include <assert.h>
+#include <stdio.h>
 
 #include "mesh/core/core.h"
 #include "mesh/core/engine.h"
@@ -40,8 +41,13 @@ void
 core_stats(const struct core *core, struct core_stats *out)
 {
     *out = (struct core_stats){.peers = core_heard_peers(core),
-                               .unreached = core->peers.contacts.unreached};
+                               .unreached = core->peers.contacts.unreached,
+                               .slow_share = -1};
     core->engine->stats(core, out);
+    if (out->slow_share >= 0 && out->slow >= 0)
+        report_who(core, out->slow, out->slow_who);
+    else if (out->slow_share >= 0)
+        snprintf(out->slow_who, sizeof out->slow_who, "%s (this one)", core->config.hello.name);
 }
 
 void

@@ -62,6 +62,22 @@ struct engine {
 
 extern const struct engine engine_rounds, engine_gossip, engine_push;
 
+/* For stats: n members, peer[n] as in slow of core_stats, do so much work. */
+static inline void
+core_stats_slow(struct core_stats *out, size_t n, const int *peer, const uint64_t *work)
+{
+    uint64_t all = 0;
+    size_t least = 0;
+    for (size_t m = 0; m < n; m++) {
+        all += work[m];
+        least = work[m] < work[least] ? m : least;
+    }
+    if (n < 2 || all == 0 || 3 * n * work[least] > all)
+        return;
+    out->slow = peer[least];
+    out->slow_share = (double)work[least] / (double)all;
+}
+
 /* Sends a heartbeat to all peers now, with what the engine says. A node without a job asks for one instead. */
 static inline void
 core_tell(struct core *core)

@@ -274,6 +274,24 @@ waits(const struct core *core)
     return core->config.peers_min > 1 && push->started && push->groups == 0 && !core->done;
 }
 
+/* Who takes twice as long for a ticket gets half as many. */
+static void
+slow_of(const struct core *core, struct core_stats *out)
+{
+    const struct proto_group *group = &core->push->group;
+    uint64_t work[PROTO_PEERS_MAX];
+    int peer[PROTO_PEERS_MAX];
+    for (size_t m = 0; m < group->count; m++) {
+        peer[m] = peers_find(core, group->seats[m].node);
+        bool self = core_node_equal(group->seats[m].node, core->config.self);
+        uint64_t us = push_ticket_us(core->push, self, peer[m]);
+        if (us == 0)
+            return;
+        work[m] = UINT64_C(1000000000000) / us;
+    }
+    core_stats_slow(out, group->count, peer, work);
+}
+
 static void
 stats(const struct core *core, struct core_stats *out)
 {
@@ -289,6 +307,7 @@ stats(const struct core *core, struct core_stats *out)
     for (int i = 0; i < core->peers.high; i++)
         if (view_usable(core, i) && core->view.of[i].beat.round > out->ahead)
             out->ahead = core->view.of[i].beat.round;
+    slow_of(core, out);
 }
 
 static const char *

@@ -400,6 +400,14 @@ push_elect_learn(struct push *push, uint64_t us)
     uint64_t before = push->ticket_count - 1;
     push->ticket_us = (before * push->ticket_us + us) / push->ticket_count;
 }
+/* How long a ticket takes this node (`self`) or peers[i]; 0: nobody knows. */
+static inline uint64_t
+push_ticket_us(const struct push *push, bool self, int i)
+{
+    if (self)
+        return push->ticket_us;
+    return i >= 0 && push->of[i].known ? push->of[i].said.compute_us : 0;
+}
 /* Says which members of a group that is being made serve. */
 void push_elect(const struct push *push, const struct core *core, struct proto_group *group);
 /* Is it time for a group of the same members, in which others serve? */

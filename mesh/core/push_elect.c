@@ -13,16 +13,6 @@ enum {
     SLOW_OUT = 3, /* and one that owns ranges, if three times: a small difference changes nothing */
 };
 
-/* How long a ticket takes this node; 0: nobody knows. */
-static uint64_t
-ticket_us(const struct push *push, const struct core *core, struct proto_node node)
-{
-    if (core_node_equal(node, core->config.self))
-        return push->ticket_us;
-    int i = peers_find(core, node);
-    return i >= 0 && push->of[i].known ? push->of[i].said.compute_us : 0;
-}
-
 /* Does it own ranges, or may it in its first group? */
 static bool
 served(const struct push *push, struct proto_node node)
@@ -50,7 +40,8 @@ push_elect(const struct push *push, const struct core *core, struct proto_group 
     uint64_t us[PROTO_PEERS_MAX], order[PROTO_PEERS_MAX];
     size_t most = 0;
     for (size_t m = 0; m < group->count; m++)
-        us[m] = ticket_us(push, core, group->seats[m].node);
+        us[m] = push_ticket_us(push, core_node_equal(group->seats[m].node, core->config.self),
+                               peers_find(core, group->seats[m].node));
     uint64_t least = fastest(us, group->count);
     for (size_t m = 0; m < group->count; m++) {
         struct proto_node node = group->seats[m].node;

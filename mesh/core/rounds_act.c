@@ -252,6 +252,18 @@ rounds_may_end(const struct core *core)
     return true;
 }
 
+/* Nobody does much less than an equal share of shards but for its speed, unless there are too few shards. */
+static void
+slow_of(const struct core *core, struct core_stats *out)
+{
+    const struct plan *plan = &core->plan;
+    uint64_t work[PROTO_PEERS_MAX];
+    for (size_t m = 0; m < plan->now.count; m++)
+        work[m] = (uint64_t)__builtin_popcountll(plan->now.members[m].shards);
+    if (plan->now.count <= core->config.shards)
+        core_stats_slow(out, plan->now.count, plan->peer, work);
+}
+
 void
 rounds_stats(const struct core *core, struct core_stats *out)
 {
@@ -279,6 +291,7 @@ rounds_stats(const struct core *core, struct core_stats *out)
         out->servers += core->plan.now.members[m].duties != 0;
     out->served = collective_served(core->collective, &out->by_servers);
     out->leader = plan_leads(&core->plan, core->config.self);
+    slow_of(core, out);
 }
 
 const char *

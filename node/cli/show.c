@@ -134,7 +134,7 @@ show_line(const struct show *show, char *out, size_t size)
     if (step->servers)
         server_field(step, out, size);
     if (step->distance > 0)
-        field(out, size, "distance %.2g", step->distance);
+        field(out, size, "distance %.2g %%", 100 * step->distance);
     if (step->unreached)
         field(out, size, "%u heard, not reached", step->unreached);
     if (trains && !step->followed)
@@ -154,15 +154,15 @@ format_test(double loss, double accuracy, char *out, size_t size)
 static void
 smooth(struct show *show, const struct metrics_step *step, uint64_t now_us)
 {
-    bool known = show->stepped_us && !step->followed;
+    bool known = show->stepped_us && !step->followed && step->mesh_steps >= 0;
     double seconds = (double)(now_us - show->stepped_us) / 1e6;
     show->stepped_us = step->followed ? 0 : now_us;
     if (!known)
         return;
     show->seconds = rate_keep * show->seconds + seconds;
-    show->samples = rate_keep * show->samples + (double)step->samples;
+    show->samples = rate_keep * show->samples + step->mesh_samples;
     show->bytes = rate_keep * show->bytes + (double)step->tx_bytes;
-    show->steps = rate_keep * show->steps + 1;
+    show->steps = rate_keep * show->steps + step->mesh_steps;
 }
 
 /* The live line; into a pipe when `*plain_ms` has come, and not again for `every_ms`. */
@@ -212,7 +212,10 @@ show_step(struct show *show, const struct metrics_step *step, uint64_t now_us)
     show_line(show, line, sizeof line);
     term_live(&show->out, now_us / 1000, line);
     format_test(step->test_loss, step->test_accuracy, test, sizeof test);
-    snprintf(line, sizeof line, "step %llu: %s", (unsigned long long)step->step, test);
+    if (step->test_of)
+        snprintf(line, sizeof line, "%s: %s", step->test_of, test);
+    else
+        snprintf(line, sizeof line, "step %llu: %s", (unsigned long long)step->step, test);
     term_line(&show->out, line);
 }
 

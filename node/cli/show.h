@@ -7,7 +7,8 @@
  *     step 1920/1920  evaluating 400/2000  loss 0.0312  accuracy 99.2 %  3 nodes
  *
  * A pipe gets the same line once a second while steps are made, and every ten seconds while the node does something
- * else. Rates are those of the steps that this node took part in, from the second one on.
+ * else. Rates are those of the steps that this node took part in, from the second one on; steps and samples are those of the
+ * whole mesh, bytes are this node's.
  *
  * Not thread-safe: metrics.c has the lock. */
 #ifndef NODE_SHOW_H

@@ -288,7 +288,8 @@ show(struct local *local, unsigned index, const char *line)
 {
     char text[LINE_SIZE + 16];
     bool alarm = starts(line, "warning: ") || starts(line, "error: ") || starts(line, "meshnode: ");
-    bool first = is_first_alive(local, index), common = starts(line, "step ");
+    bool first = is_first_alive(local, index);
+    bool common = starts(line, "step ") || strstr(line, ": test loss ");
     snprintf(text, sizeof text, "[%u] %s", index + 1, line);
     if (is_meeting(line))
         show_meeting(local, line);

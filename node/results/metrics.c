@@ -153,10 +153,18 @@ curves_from(struct metrics *metrics, uint64_t step)
 }
 
 static void
+curves_write(struct metrics *metrics, uint64_t step, const struct tensorboard_scalar *scalar,
+             size_t count)
+{
+    int rc = metrics->board && count ? tensorboard_add(metrics->board, step, scalar, count) : 0;
+    if (rc)
+        curves_fail(metrics, strerror(-rc));
+}
+
+static void
 curves_add(struct metrics *metrics, const struct metrics_step *step)
 {
     struct why why;
-    double seconds = step->compute_s + step->wait_s;
     struct tensorboard_scalar scalar[TENSORBOARD_SCALARS_MAX];
     size_t count = 0;
     if (!metrics->curves)
@@ -170,19 +178,19 @@ curves_add(struct metrics *metrics, const struct metrics_step *step)
         scalar[count++] = (struct tensorboard_scalar){"loss", step->loss};
         if (step->accuracy >= 0)
             scalar[count++] = (struct tensorboard_scalar){"accuracy", step->accuracy};
-        if (seconds > 0)
+        if (step->mesh_s > 0 && step->mesh_samples >= 0)
             scalar[count++] =
-                (struct tensorboard_scalar){"samples_per_s", (double)step->samples / seconds};
+                (struct tensorboard_scalar){"samples_per_s", step->mesh_samples / step->mesh_s};
         scalar[count++] = (struct tensorboard_scalar){"nodes", step->peers};
     }
-    if (step->evaluated) {
-        scalar[count++] = (struct tensorboard_scalar){"test_loss", step->test_loss};
-        if (step->test_accuracy >= 0)
-            scalar[count++] = (struct tensorboard_scalar){"test_accuracy", step->test_accuracy};
-    }
-    int rc = metrics->board ? tensorboard_add(metrics->board, step->step, scalar, count) : 0;
-    if (rc)
-        curves_fail(metrics, strerror(-rc));
+    curves_write(metrics, step->step, scalar, count);
+    if (!step->evaluated)
+        return;
+    count = 0;
+    scalar[count++] = (struct tensorboard_scalar){"test_loss", step->test_loss};
+    if (step->test_accuracy >= 0)
+        scalar[count++] = (struct tensorboard_scalar){"test_accuracy", step->test_accuracy};
+    curves_write(metrics, step->test_of ? step->test_step : step->step, scalar, count);
 }
 
 void
@@ -191,12 +199,13 @@ metrics_tensorboard(struct metrics *metrics)
     metrics->curves = true;
 }
 
-/* An evaluation tells nothing new of its step: its figures join the step's line. */
+/* An evaluation tells nothing new of its step: its figures join the step's line, but for those of something else. */
 static void
 record(struct metrics *metrics, const struct metrics_step *step, uint64_t now)
 {
-    bool joins =
-        metrics->last && step->evaluated && step->samples == 0 && metrics->last_step == step->step;
+    bool joins = metrics->last && step->evaluated && step->samples == 0 &&
+                 metrics->last_step == step->step &&
+                 !(step->test_of && json_object_get(metrics->last, "test_of"));
     if (joins) {
         metrics_test_set(metrics->last, step);
         metrics->at = metrics->last_at;

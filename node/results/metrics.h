@@ -28,8 +28,11 @@ struct metrics_step {
     /* Other nodes computed the step; this node only applied its result, because it was catching up. Then peers is the
      * number of nodes that it knows. */
     bool followed;
-    uint64_t samples; /* of this step, by the whole mesh */
-    uint64_t first;   /* position of the first one in the epoch's permutation */
+    uint64_t samples; /* of this step, by the whole mesh; in a free way of training by this node */
+    /* What the whole mesh has done since this node's last line, NaN: unknown, and in how many seconds. In a ring it is this
+     * step. */
+    double mesh_steps, mesh_samples, mesh_s;
+    uint64_t first; /* position of the first one in the epoch's permutation */
     uint64_t coverage,
         shards; /* bitmaps: shards counted in this step, shards that this node computed */
     uint64_t rows,
@@ -37,11 +40,15 @@ struct metrics_step {
     double compute_s, wait_s;    /* of this node in this step */
     uint64_t tx_bytes, rx_bytes; /* in this step */
     uint64_t state_hash;         /* after the step */
-    double distance; /* gossip: root mean square difference from the neighbours' weights; 0: none */
+    /* gossip: root mean square difference from the neighbours' weights, as a share of that of the weights; 0: none */
+    double distance;
     uint64_t skipped_steps; /* so far, of the whole run */
     bool skipped;           /* NaN or infinity in the gradient: no update */
     bool evaluated;
     double test_loss, test_accuracy; /* when evaluated */
+    const char *
+        test_of; /* what was, "epoch 1", and after which step it was so; NULL: the state after this step */
+    uint64_t test_step;
 };
 
 /* The values that the lines are checked against: see verify.h. */

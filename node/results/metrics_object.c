@@ -57,12 +57,15 @@ metrics_test_set(json_t *object, const struct metrics_step *step)
 {
     json_object_set_new(object, "test_loss", number(step->test_loss));
     json_object_set_new(object, "test_accuracy", share(step->test_accuracy));
+    if (!step->test_of)
+        return;
+    json_object_set_new(object, "test_of", json_string(step->test_of));
+    json_object_set_new(object, "test_step", whole(step->test_step));
 }
 
 json_t *
 metrics_step_object(const struct metrics_step *step, double time_s, const char *alarm)
 {
-    double seconds = step->compute_s + step->wait_s;
     json_t *object = json_object();
     json_object_set_new(object, "step", whole(step->step));
     json_object_set_new(object, "time_s", number(time_s));
@@ -85,7 +88,7 @@ metrics_step_object(const struct metrics_step *step, double time_s, const char *
     json_object_set_new(object, "rows", hash_text(step->rows));
     json_object_set_new(object, "ledger", hash_text(step->ledger));
     json_object_set_new(object, "samples_per_s",
-                        number((double)step->samples / fmax(seconds, 1e-9)));
+                        number(step->mesh_samples / fmax(step->mesh_s, 1e-9)));
     json_object_set_new(object, "compute_s", number(step->compute_s));
     json_object_set_new(object, "wait_s", number(step->wait_s));
     json_object_set_new(object, "tx_bytes", whole(step->tx_bytes));

@@ -128,6 +128,8 @@ model_file_write(const char *path, const struct config *config, const struct job
     add_number(&pairs, "train_loss", file->train_loss);
     add_number(&pairs, "test_loss", file->test_loss);
     add_number(&pairs, "test_accuracy", file->test_accuracy);
+    if (file->whose)
+        add(&pairs, "weights", strdup(file->whose));
     add(&pairs, "params_sha256", strdup(file->params_sha256));
     add(&pairs, "job", strdup(hash));
     add(&pairs, "config", strdup(config->text));

@@ -3,6 +3,8 @@
  * All metadata are strings. Numbers and lists are in JSON:
  *
  *     run, step, epoch, train_loss, test_loss, test_accuracy    where the weights come from; losses only if known
+ *     weights          whose they are, where nodes have different ones on the way: with servers that do not wait "as one node
+ *                      read them from the servers", of gossip "the replica of one node". The losses are the mesh's then
  *     params_sha256    of the weights, as in result.json: of all bytes behind the header of this file
  *     job, config      hash of the job, and its text as YAML: every key with its value
  *     input            [1, 28, 28]: shape of a sample
@@ -22,6 +24,7 @@ struct model_file {
     char params_sha256[65];
     uint64_t step, epoch;
     double train_loss, test_loss, test_accuracy; /* NaN: unknown */
+    const char *whose;                           /* as above; NULL: all nodes have the same */
 };
 
 /* Of a state: its step and losses, and the hash of `weights`. */

@@ -2,6 +2,7 @@
 #include "node/train/evaluation.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,20 +120,36 @@ due(const struct state *state, uint64_t step)
     return step / state_epoch_steps(&state->job) / state->job.rules.eval_every;
 }
 
-/* The means, if they were not given out and are of anything. */
+/* The news, if they were not given out and are of anything. */
 static bool
-give_out(struct evaluation *evaluation, struct score_means *means)
+give_out(struct evaluation *evaluation, const struct run *run, struct evaluation_news *news)
 {
+    const struct state_job *job = &run->state.job;
     if (evaluation->shown)
         return false;
-    *means = scores_means(&evaluation->scores);
+    news->means = scores_means(&evaluation->scores);
+    news->epoch = evaluation->last * job->rules.eval_every;
+    news->step = news->epoch * state_epoch_steps(job);
     evaluation->shown = true;
-    return means->rows > 0;
+    return news->means.rows > 0;
+}
+
+/* Other nodes have evaluated a part of it with their own parameters: the figures are the means of all. */
+static void
+save(const struct evaluation *evaluation, const struct run *run, const struct evaluation_news *news)
+{
+    struct state_header header = *run->state.header;
+    header.step = news->step;
+    header.epoch = news->epoch;
+    header.evaluations = 1;
+    header.test_loss = news->means.loss;
+    header.test_accuracy = news->means.accuracy;
+    save_model(run->save, &header, evaluation->params);
 }
 
 bool
 evaluation_step(struct evaluation *evaluation, const struct run *run, uint64_t step,
-                struct score_means *means)
+                struct evaluation_news *news)
 {
     if (!evaluation->params)
         return false;
@@ -144,18 +161,29 @@ evaluation_step(struct evaluation *evaluation, const struct run *run, uint64_t s
     bool next = now > evaluation->last && step < state_steps_total(&run->state);
     while (next && !evaluation->shown && evaluate_rows(evaluation, run, run->state.job.test)) {
     }
-    bool news = !evaluation->shown && untold(evaluation, run) == 0 && give_out(evaluation, means);
+    bool any =
+        !evaluation->shown && untold(evaluation, run) == 0 && give_out(evaluation, run, news);
+    if (any)
+        save(evaluation, run, news);
     if (next) {
         evaluation->last = now;
         begin(evaluation, run);
     }
-    return news;
+    return any;
+}
+
+struct train_test
+evaluation_name(const struct evaluation_news *news)
+{
+    struct train_test test = {.step = news->step};
+    snprintf(test.of, sizeof test.of, "epoch %llu", (unsigned long long)news->epoch);
+    return test;
 }
 
 bool
-evaluation_last(struct evaluation *evaluation, struct score_means *means)
+evaluation_last(struct evaluation *evaluation, const struct run *run, struct evaluation_news *news)
 {
-    return evaluation->params && evaluation->begun && give_out(evaluation, means);
+    return evaluation->params && evaluation->begun && give_out(evaluation, run, news);
 }
 
 /* --- The result ----------------------------------------------------------------------------------- */

@@ -30,14 +30,24 @@ struct evaluation {
 /* Returns 0 or -ENOMEM. */
 int evaluation_init(struct evaluation *evaluation, const struct run *run);
 void evaluation_fini(struct evaluation *evaluation);
+/* What an evaluation on the way came to. */
+struct evaluation_news {
+    struct score_means means;
+    uint64_t epoch, step; /* it is of the parameters after so many */
+};
+
 /* The parameters in run->state are those before `step`. Begins the evaluation that is due, and before that ends the one
- * before. True: `means` are those of an evaluation that has ended since the last call. */
+ * before. True: `news` are of an evaluation that has ended since the last call, and what this node has evaluated is being
+ * written as the model. */
 bool evaluation_step(struct evaluation *evaluation, const struct run *run, uint64_t step,
-                     struct score_means *means);
+                     struct evaluation_news *news);
 /* Evaluates so many rows, if there is something to evaluate. Does not look at the state. */
 void evaluation_piece(struct evaluation *evaluation, const struct run *run, uint64_t rows);
-/* There are no more steps. True: `means` are those of what is known of an evaluation that was not given out. */
-bool evaluation_last(struct evaluation *evaluation, struct score_means *means);
+/* "epoch 1" */
+struct train_test evaluation_name(const struct evaluation_news *news);
+/* There are no more steps. True: `news` are what is known of an evaluation that was not given out. */
+bool evaluation_last(struct evaluation *evaluation, const struct run *run,
+                     struct evaluation_news *news);
 /* run->state has the result of this hash: evaluates it with the others. */
 struct score_means evaluation_result(struct evaluation *evaluation, const struct run *run,
                                      uint64_t result);

@@ -270,23 +270,31 @@ advance(struct run *run, uint64_t shards)
 }
 
 static void
-report_means(struct run *run, const struct score_means *means, unsigned members)
+report_means(struct run *run, const struct score_means *means, unsigned members,
+             const struct train_test *test)
 {
     struct state_header *h = run->state.header;
     const struct state_event event = {.evaluated = true, .loss = (double)NAN, .accuracy = -1};
     h->evaluations++;
     h->test_loss = means->loss;
     h->test_accuracy = means->accuracy;
-    train_report(run, &event, &(struct mesh_task){.members = members}, 0);
+    train_report(run, &event, &(struct mesh_task){.members = members}, 0, test);
+}
+
+static void
+report_news(struct run *run, const struct evaluation_news *news, unsigned members)
+{
+    const struct train_test test = evaluation_name(news);
+    report_means(run, &news->means, members, &test);
 }
 
 /* The state is behind a step of this task, and that is reported. */
 static void
 evaluate_step(struct run *run, const struct mesh_task *task)
 {
-    struct score_means means;
-    if (evaluation_step(&run->evaluation, run, run->state.header->step, &means))
-        report_means(run, &means, task->members);
+    struct evaluation_news news;
+    if (evaluation_step(&run->evaluation, run, run->state.header->step, &news))
+        report_news(run, &news, task->members);
 }
 
 /* So many that this node's part of an evaluation takes a quarter of the steps until the next one: its neighbours never wait
@@ -313,7 +321,9 @@ gossip_train_step(struct run *run, const struct mesh_task *task)
     uint64_t hash = advance(run, replica_shards(replica, &step));
     run->event.skipped |= !replica_update(replica, mesh_own(run->mesh));
     bool hopeless = train_count(run, run->state.header->step, run->event.skipped);
-    train_report(run, &run->event, task, hash);
+    run->compute_s += clock_s() - start;
+    train_report(run, &run->event, task, hash, NULL);
+    start = clock_s();
     run->state.header->phase = STATE_TRAIN; /* evaluations are no rounds here */
     evaluate_step(run, task);
     run->compute_s += clock_s() - start;
@@ -336,7 +346,8 @@ evaluate_result(struct run *run, uint64_t result)
     struct mesh_stats stats;
     struct score_means means = evaluation_result(&run->evaluation, run, result);
     mesh_stats(run->mesh, &stats);
-    report_means(run, &means, stats.core.peers + 1);
+    const struct train_test test = {"mean model", run->state.header->step};
+    report_means(run, &means, stats.core.peers + 1, &test);
     run->state.header->best_loss = run->state.header->test_loss;
 }
 
@@ -347,9 +358,9 @@ gossip_train_finish(struct run *run)
     struct state *state = &run->state;
     const int32_t *sum = mesh_sum(run->mesh);
     uint64_t result = XXH3_64bits(sum, state->param_count * sizeof *sum) | 1;
-    struct score_means means;
-    if (evaluation_last(&run->evaluation, &means))
-        report_means(run, &means, run->peers_max);
+    struct evaluation_news news;
+    if (evaluation_last(&run->evaluation, run, &news))
+        report_news(run, &news, run->peers_max);
     run->train_loss = state_train_loss(state->header); /* what this node's steps were like */
     replica_result(state, sum);
     run->gossip->more[CUT] = 0;

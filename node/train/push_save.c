@@ -38,7 +38,7 @@ push_save_cut(void *ctx, uint64_t tickets)
     struct state_header *h = run->state.header;
     push_save_read(run);
     memcpy(run->state.exponent, push->exponent, run->state.block_count * sizeof *push->exponent);
-    *h = (struct state_header){.best_loss = (double)INFINITY};
+    *h = (struct state_header){.best_loss = (double)INFINITY, .train_loss = (double)NAN};
     push_shard_step(&run->state, tickets / push->step.tickets);
     h->samples = state_samples(&run->state.job, h->step);
     push->more[0] = push->saved.tickets = tickets;

@@ -212,13 +212,14 @@ static const struct push_trainer push_trainer = {
 /* --- Computing ---------------------------------------------------------------------------------------- */
 
 static void
-report(struct run *run, uint64_t ticket, const int32_t *tail, const struct score_means *means)
+report(struct run *run, uint64_t ticket, const int32_t *tail, const struct evaluation_news *news)
 {
     struct push_run *push = run->push;
     struct mesh_stats stats;
     uint64_t step = ticket / push->step.tickets;
     double rows = tail[TAIL_SAMPLES];
     bool known = rows > 0 && !tail[TAIL_BAD];
+    const struct train_test test = news ? evaluation_name(news) : (struct train_test){.step = 0};
     mesh_stats(run->mesh, &stats);
     if (stats.core.members > run->peers_max)
         run->peers_max = stats.core.members;
@@ -240,11 +241,15 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct score
         .rx_bytes = stats.rx_bytes - run->rx,
         .skipped = tail[TAIL_BAD] != 0,
         .skipped_steps = run->skipped,
-        .evaluated = means != NULL,
-        .test_loss = means ? means->loss : 0,
-        .test_accuracy = means ? means->accuracy : -1,
+        .evaluated = news != NULL,
+        .test_loss = news ? news->means.loss : 0,
+        .test_accuracy = news ? news->means.accuracy : -1,
+        .test_of = news ? test.of : NULL,
+        .test_step = test.step,
     };
+    train_progress(run, (double)(ticket + 1) / push->step.tickets, &line);
     metrics_step(run->metrics, &line);
+    train_tell_slow(run, &stats.core);
     run->compute_s = run->wait_s = 0;
     run->tx = stats.tx_bytes;
     run->rx = stats.rx_bytes;
@@ -266,17 +271,19 @@ compute(struct run *run, uint64_t ticket)
 {
     struct push_run *push = run->push;
     double start = clock_s();
-    struct score_means means;
+    struct evaluation_news news;
     int32_t *own = mesh_own(run->mesh), *tail = own + run->state.param_count;
     uint64_t step = ticket / push->step.tickets;
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
-    bool news = evaluation_step(&run->evaluation, run, step, &means);
+    bool any = evaluation_step(&run->evaluation, run, step, &news);
     push_shard_compute(run->work, &run->state, &push->step, push->exponent, ticket, own);
     run->compute_s += clock_s() - start;
     mesh_bucket(run->mesh, 0);
     bool hopeless = train_count(run, step + 1, tail[TAIL_BAD] != 0);
-    report(run, ticket, tail, news ? &means : NULL);
+    report(run, ticket, tail, any ? &news : NULL);
+    start = clock_s();
     evaluation_piece(&run->evaluation, run, piece_rows(run));
+    run->compute_s += clock_s() - start;
     return hopeless;
 }
 
@@ -403,6 +410,7 @@ push_train_open(struct run *run, struct why *why)
     rc = rc ? rc : open_memory(push, run);
     if (rc)
         return why_error(why, rc, "not enough memory for mesh.sync");
+    run->state.header->train_loss = (double)NAN;
     push->step = step;
     push->ranges.first = run->job.begun * step.tickets;
     push->config = (struct push_config){

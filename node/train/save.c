@@ -281,22 +281,16 @@ save_wait(struct save *save)
     pthread_mutex_unlock(&save->lock);
 }
 
-static void
-copy_model(struct save *save, const struct state *state)
-{
-    save->header = *state->header;
-    memcpy(save->weights, state_weights(state), save->setup.weight_count * sizeof *save->weights);
-}
-
 void
-save_model(struct save *save, const struct state *state)
+save_model(struct save *save, const struct state_header *header, const float *weights)
 {
     pthread_mutex_lock(&save->lock);
     bool busy = save->model_full;
     pthread_mutex_unlock(&save->lock);
     if (busy || !save->weights)
         return;
-    copy_model(save, state);
+    save->header = *header;
+    memcpy(save->weights, weights, save->setup.weight_count * sizeof *save->weights);
     pthread_mutex_lock(&save->lock);
     save->model_full = true;
     pthread_cond_broadcast(&save->turn);

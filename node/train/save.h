@@ -81,9 +81,9 @@ bool save_idle(struct save *save);
 bool save_now(struct save *save, const struct state *state);
 /* Until nothing is being written any more. */
 void save_wait(struct save *save);
-/* The model of the state: copied, then written by the writer's thread. Passed over while the one before is being
- * written. */
-void save_model(struct save *save, const struct state *state);
+/* The model of a state with this header: weights[weight_count] are copied, then written by the writer's thread. Passed over
+ * while the one before is being written. */
+void save_model(struct save *save, const struct state_header *header, const float *weights);
 /* Here and now. Returns 0 or a negative errno with `why`. */
 int save_model_last(struct save *save, const struct state *state, struct why *why);
 /* The file of a state, for repair.h. */

@@ -292,7 +292,7 @@ commit(struct run *run, const struct mesh_task *task)
     if (event->skipped)
         train_tell_skipped(run, run->state.header->step);
     if (event->stepped || event->evaluated)
-        train_report(run, event, task, hash);
+        train_report(run, event, task, hash, NULL);
     fail_hit(FAIL_REPORTED, NULL, 0);
     announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
@@ -300,7 +300,7 @@ commit(struct run *run, const struct mesh_task *task)
         save_forget(run->save);
     run->anew = false;
     if (event->evaluated && !run->state.header->done)
-        save_model(run->save, &run->state);
+        save_model(run->save, run->state.header, state_weights(&run->state));
     if (event->stepped)
         save_step(run->save, &run->state, event->steps, run->config->train.checkpoint_every);
 }
@@ -408,6 +408,9 @@ run_mesh(struct run *run)
         save_wait(run->save);
         if (train_tell_hopeless(run))
             return 1;
+        if (run->gossip && run->state.header->round &&
+            save_model_last(run->save, &run->state, &why))
+            train_say(run, 4, "%s", why.line);
         train_tell_left(run);
         return 130;
     }

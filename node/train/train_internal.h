@@ -50,8 +50,12 @@ struct run {
     uint64_t kept; /* steps whose lines in metrics.jsonl belong to this run */
     uint64_t job_hash;
     double started, step_started;
-    double compute_s, wait_s; /* since the last step */
-    uint64_t tx, rx;          /* at the last step */
+    double compute_s, wait_s;   /* since the last step */
+    uint64_t tx, rx;            /* at the last step */
+    double mesh_steps, mesh_at; /* in a free way: of the whole mesh, then; and when */
+    int slow;                   /* as in core_stats, and since when */
+    double slow_since;
+    uint64_t slow_told; /* bitmap: that was said */
     unsigned peers_max;
     struct push_run *push; /* with a free mesh.sync: push_train.c; else NULL */
     bool hinted;           /* what to check while it waits was said */
@@ -76,9 +80,20 @@ int train_model(void *ctx, const struct state_header *header, const float *weigh
 /* Writes the results and prints them. If the disk is full, tries again for a while. */
 int train_results(struct run *run);
 
-/* A step or an evaluation, for metrics.jsonl and the terminal. `hash`: of the state after it. */
+/* What was evaluated, and after which step it was so: as in struct metrics_step. */
+struct train_test {
+    char of[32];
+    uint64_t step;
+};
+
+/* A step or an evaluation, for metrics.jsonl and the terminal. `hash`: of the state after it. `test` NULL: an evaluation is
+ * of that state. */
 void train_report(struct run *run, const struct state_event *event, const struct mesh_task *task,
-                  uint64_t hash);
+                  uint64_t hash, const struct train_test *test);
+/* In a free way of training: the mesh has made about so many steps. Writes how many since the last call. */
+void train_progress(struct run *run, double steps, struct metrics_step *line);
+/* Who does much less than the others; once for each PC. */
+void train_tell_slow(struct run *run, const struct core_stats *stats);
 /* The gradient of this step was skipped, as it is not finite: says so once. */
 void train_tell_skipped(struct run *run, uint64_t step);
 /* In a free way of training: counts the gradient of this step. True: the last STATE_SKIPS_MAX of this node were not finite,

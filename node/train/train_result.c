@@ -30,8 +30,10 @@ train_model(void *ctx, const struct state_header *header, const float *weights, 
     char path[CONFIG_PATH_MAX + 64];
     snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
     const bool labels = job_rules(&run->job, run->config).labels > 0;
-    const struct model_file file =
-        model_file_of(header, labels, weights, nn_param_count(run->job.model));
+    struct model_file file = model_file_of(header, labels, weights, nn_param_count(run->job.model));
+    if (!header->done && train_is_free(run->config))
+        file.whose =
+            run->gossip ? "the replica of one node" : "as one node read them from the servers";
     int rc = model_file_write(path, run->config, &run->job, &file, weights, why);
     if (!rc && !run->model_told)
         train_say(run, 6, "model of step %llu: %s", (unsigned long long)header->step, path);

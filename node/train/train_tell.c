@@ -9,6 +9,9 @@
 #include "node/cli/waiting.h"
 #include "node/job/config_key.h"
 #include "node/train/gossip_train.h"
+#include "proto/clock.h"
+
+enum { SLOW_SURE_S = 10 /* a PC is slow for so long before it is said */ };
 
 /* Once: there are more nodes than shards, and this one has none. */
 static void
@@ -23,10 +26,48 @@ tell_watching(struct run *run, const struct mesh_task *task)
 }
 
 void
+train_progress(struct run *run, double steps, struct metrics_step *line)
+{
+    const struct state_job *job = &run->state.job;
+    double each = (double)job->train / (double)state_epoch_steps(job), now = clock_s();
+    line->mesh_steps = run->mesh_steps > 0 ? fmax(steps - run->mesh_steps, 0) : (double)NAN;
+    line->mesh_samples = line->mesh_steps * each;
+    line->mesh_s = now - run->mesh_at;
+    run->mesh_steps = fmax(steps, run->mesh_steps);
+    run->mesh_at = now;
+}
+
+/* As a share of the root mean square of the parameters. */
+static double
+distance_of(const struct run *run, double square)
+{
+    double sum = 0;
+    for (size_t k = 0; square > 0 && k < run->state.param_count; k++)
+        sum += (double)run->state.params[k] * (double)run->state.params[k];
+    return sum > 0 ? sqrt(square * (double)run->state.param_count / sum) / GOSSIP_ONE : 0;
+}
+
+void
+train_tell_slow(struct run *run, const struct core_stats *stats)
+{
+    uint64_t bit = UINT64_C(1) << (stats->slow & 63);
+    double now = clock_s();
+    if (stats->slow_share < 0 || stats->slow != run->slow || run->slow_since <= 0) {
+        run->slow = stats->slow;
+        run->slow_since = stats->slow_share < 0 ? 0 : now;
+    } else if (!(run->slow_told & bit) && now - run->slow_since >= SLOW_SURE_S) {
+        run->slow_told |= bit;
+        train_say(run, 6, "slow PC %s: %.0f %% of the work", stats->slow_who,
+                  100 * stats->slow_share);
+    }
+}
+
+void
 train_report(struct run *run, const struct state_event *event, const struct mesh_task *task,
-             uint64_t hash)
+             uint64_t hash, const struct train_test *test)
 {
     const struct state_header *h = run->state.header;
+    bool async = run->config->mesh.sync == CONFIG_ASYNC;
     struct mesh_stats stats;
     mesh_stats(run->mesh, &stats);
     if (task->members > run->peers_max)
@@ -54,14 +95,23 @@ train_report(struct run *run, const struct state_event *event, const struct mesh
         .tx_bytes = stats.tx_bytes - run->tx,
         .rx_bytes = stats.rx_bytes - run->rx,
         .state_hash = hash,
-        .distance = sqrt(stats.core.distance) / GOSSIP_ONE,
+        .mesh_steps = (double)event->steps,
+        .mesh_samples = (double)event->samples,
+        .mesh_s = run->compute_s + run->wait_s,
+        .distance = distance_of(run, stats.core.distance),
         .skipped = event->skipped,
         .skipped_steps = train_is_free(run->config) ? run->skipped : h->skipped,
         .evaluated = event->evaluated,
         .test_loss = h->test_loss,
         .test_accuracy = run->state.job.labels ? h->test_accuracy : -1,
+        .test_of = test ? test->of : NULL,
+        .test_step = test ? test->step : 0,
     };
+    if (run->gossip && event->stepped)
+        train_progress(run, async ? (double)task->known / run->state.job.shards : (double)h->step,
+                       &line);
     metrics_step(run->metrics, &line);
+    train_tell_slow(run, &stats.core);
     if (line.followed)
         metrics_doing(run->metrics, "catching up");
     tell_watching(run, task);

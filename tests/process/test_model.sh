@@ -153,4 +153,29 @@ wait "${PID[d]}"
 unset "PID[d]"
 alone d "$WORK/nan.yaml" --fresh --set train.optimizer.sgd.rate=0.01 --set train.epochs=2
 finished 60 d
+
+echo "while nodes train that do not step together: after an evaluation, and after Ctrl-C"
+write_job "$WORK/small.yaml" 100000 "eval_every: 1"
+free_model() { # NAME WHOSE SET ...
+    local name=$1 whose=$2 model=$WORK/$1/model.safetensors
+    shift 2
+    node "$name" "$WORK/small.yaml" --peers 2 "$@"
+    node "$name-2" "$WORK/small.yaml" --peers 2 "$@"
+    wait_until 120 "a model of $name while it trains" has_model "$name"
+    wait_until 120 "$name to say so" grep -q "^epoch 1: test loss" "$WORK/$name.log"
+    [ "$(metadata "$model" weights)" = "$whose" ] || fail "$name: the model is '$(metadata "$model" weights)', not '$whose'"
+    [ $(($(metadata "$model" step) % 20)) = 0 ] || fail "$name: the model is of step $(metadata "$model" step), not of the end of an epoch"
+    run "eval while $name trains" eval "$WORK/small.yaml" "$model"
+    kill -INT "${PID[$name]}" "${PID[$name-2]}"
+    for name in "$name" "$name-2"; do
+        wait_until 60 "$name to stop" gone "$name"
+        wait "${PID[$name]}"
+        [ $? = 130 ] || fail "$name: $(cat "$WORK/$name.log")"
+        unset "PID[$name]"
+        run "eval of $name" eval "$WORK/small.yaml" "$WORK/$name/model.safetensors"
+    done
+}
+free_model f "as one node read them from the servers" --set mesh.topology=server --set mesh.sync=async
+free_model g "the replica of one node" --set mesh.topology=gossip
+free_model h "the replica of one node" --set mesh.topology=gossip --set mesh.sync=async
 echo "a model at any time, two ends"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What a person reads when two jobs meet: the key that differs, both values, and what follows, on both sides; who joined
-# and who left, by name; how they train together; where a run that was stopped goes on, or that it does not. Nothing
+# and who left, by name; who is slow; how they train together; where a run that was stopped goes on, or that it does not. Nothing
 # internal.
 . "$(dirname "$0")/../support/process.sh"
 
@@ -57,7 +57,24 @@ stops e "topology server, sync async" \
 stops f "topology gossip, graph ring" \
     "^stopped; the other nodes go on without this one. If all have stopped, the same command goes on from the checkpoint of step [0-9]+ in .*/f$" \
     --set mesh.topology=gossip --set gossip.graph=ring
-if grep -nwE 'round|plan|totals|member|peer' "$WORK"/[acdef].log; then
+
+# One PC is much slower: both say so, once.
+sed -i 's/batch: 96/batch: 960/' "$WORK/job.yaml"
+pair() { # NAME SET...: slow computes for half a second more each time
+    local name=$1
+    shift
+    MESHNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
+    node "$name" "$WORK/job.yaml" --peers 2 --set node.name=quick --set mesh.group="$GROUP-$name" "$@"
+    MESHNODE_FAIL="compute:1+:sleep=500" node "$name-slow" "$WORK/job.yaml" --peers 2 --set node.name=slow --set mesh.group="$GROUP-$name" "$@"
+}
+pair g
+pair h --set mesh.topology=server --set mesh.sync=async
+for name in g h; do
+    wait_until 120 "$name to name the slow PC" says $name '^slow PC slow \(127.0.0.1(:[0-9]+)?\): [0-9]+ % of the work$'
+    wait_until 120 "the slow PC of $name to name itself" says $name-slow '^slow PC slow \(this one\): [0-9]+ % of the work$'
+    [ "$(grep -h "^slow PC" "$WORK/$name.log" "$WORK/$name-slow.log" | wc -l)" = 2 ] || fail "they say it again and again"
+done
+if grep -nwE 'round|plan|totals|member|peer' "$WORK"/[acdefgh].log; then
     fail "the lines above are not for people"
 fi
 echo "joined, left, gone, refused: each said once, by name"

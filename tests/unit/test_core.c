@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
 #include "tests/support/lone.h"
 
@@ -151,12 +152,32 @@ a_test_ends_when_an_invariant_is_broken(void **state)
     assert_true(aborts(tick_wrongly));
 }
 
+/* At most a third of an equal share; a node alone is not slow. */
+static void
+who_does_much_less_than_an_equal_share_is_slow(void **state)
+{
+    static const int peer[] = {4, -1, 2, 7};
+    static const uint64_t work[][4] = {{24, 24, 4, 24}, {3, 3, 2, 4}, {5, 4, 0, 3}, {0, 0, 0, 0}};
+    static const double share[] = {4.0 / 76, -1, 0, -1};
+    (void)state;
+    for (unsigned k = 0; k < 4; k++) {
+        struct core_stats stats = {.slow_share = -1};
+        core_stats_slow(&stats, 4, peer, work[k]);
+        assert_true(stats.slow_share == share[k]);
+        assert_int_equal(stats.slow, share[k] < 0 ? 0 : 2);
+        stats.slow_share = -1;
+        core_stats_slow(&stats, 1, peer, work[k]);
+        assert_true(stats.slow_share < 0);
+    }
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_callback_may_ask_for_statistics),
         cmocka_unit_test(a_callback_that_starts_another_event_is_a_bug),
+        cmocka_unit_test(who_does_much_less_than_an_equal_share_is_slow),
         cmocka_unit_test(a_test_ends_when_an_invariant_is_broken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

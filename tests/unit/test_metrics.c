@@ -76,6 +76,9 @@ step_of(uint64_t step)
         .servers = 2,
         .served_bytes = 4096,
         .samples = 100,
+        .mesh_steps = 1,
+        .mesh_samples = 100,
+        .mesh_s = 0.25,
         .compute_s = 0.125,
         .wait_s = 0.125,
         .tx_bytes = 7,
@@ -191,7 +194,7 @@ what_is_not_a_number_is_null(void **state)
     metrics_step(metrics, &step);
     step = step_of(2);
     step.loss = -(double)INFINITY;
-    step.compute_s = step.wait_s = 0;
+    step.compute_s = step.wait_s = step.mesh_s = 0;
     metrics_step(metrics, &step);
     json_t *first = line(0), *second = line(1);
     assert_true(json_is_null(json_object_get(first, "loss")));
@@ -231,7 +234,7 @@ an_evaluation_joins_the_line_of_its_step(void **state)
     metrics_destroy(&metrics);
 }
 
-/* As in gossip: of the node's own replica, then of the mean of all. The figures of the first were longer. */
+/* The figures of the first were longer. */
 static void
 a_second_evaluation_of_a_step_takes_the_place_of_the_first(void **state)
 {
@@ -252,6 +255,35 @@ a_second_evaluation_of_a_step_takes_the_place_of_the_first(void **state)
     assert_true(number(only, "test_accuracy") == 1);
     assert_null(line(1));
     json_decref(only);
+    metrics_destroy(&metrics);
+}
+
+/* As in gossip: at the end of the last epoch but one, known late; then of the mean of all. */
+static void
+evaluations_of_other_weights_say_of_which_and_have_a_line_each(void **state)
+{
+    static const char *const of[] = {"epoch 3", "mean model"};
+    struct metrics *metrics = open_metrics(false);
+    struct metrics_step step = step_of(80);
+    (void)state;
+    metrics_step(metrics, &step);
+    step.evaluated = true;
+    step.samples = 0;
+    for (unsigned k = 0; k < 2; k++) {
+        step.test_loss = 0.5 - 0.25 * k;
+        step.test_of = of[k];
+        step.test_step = 60 + 20 * k;
+        metrics_step(metrics, &step);
+    }
+    for (unsigned k = 0; k < 2; k++) {
+        json_t *object = line(k);
+        assert_true(number(object, "step") == 80);
+        assert_true(number(object, "test_loss") == 0.5 - 0.25 * k);
+        assert_true(number(object, "test_step") == 60 + 20 * k);
+        assert_string_equal(json_string_value(json_object_get(object, "test_of")), of[k]);
+        json_decref(object);
+    }
+    assert_null(line(2));
     metrics_destroy(&metrics);
 }
 
@@ -680,6 +712,7 @@ main(void)
         TEST(what_is_not_a_number_is_null),
         TEST(an_evaluation_joins_the_line_of_its_step),
         TEST(a_second_evaluation_of_a_step_takes_the_place_of_the_first),
+        TEST(evaluations_of_other_weights_say_of_which_and_have_a_line_each),
         TEST(lines_of_steps_that_are_done_again_go),
         TEST(an_evaluation_alone_is_a_line),
         TEST(the_longest_line_goes_like_any_other),

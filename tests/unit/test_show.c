@@ -1,6 +1,7 @@
 /* test_show.c - the live line of a run, field by field. */
 #include "node/cli/show.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@ step_of(uint64_t step)
                                  .accuracy = 0.0833,
                                  .peers = 3,
                                  .samples = 384,
+                                 .mesh_steps = 1,
+                                 .mesh_samples = 384,
                                  .tx_bytes = 1950,
                                  .rx_bytes = 99999};
 }
@@ -99,6 +102,36 @@ a_first_step_tells_no_rate(void **state)
     step.wait_s = 60; /* for others */
     show_step(&show, &step, 61 * SECOND);
     shows(&show, "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  epoch 1");
+}
+
+/* Servers that do not wait: a node has a line for each of its tickets, some of a step. The others make steps, too. */
+static void
+rates_are_those_of_the_mesh(void **state)
+{
+    struct show show;
+    (void)state;
+    begin(&show);
+    for (uint64_t k = 0; k < 200; k++) {
+        struct metrics_step step = step_of(1 + k / 2);
+        step.samples = 64;
+        step.mesh_steps = k > 0 ? 0.5 : (double)NAN;
+        step.mesh_samples = 384 * step.mesh_steps;
+        show_step(&show, &step, k * SECOND);
+    }
+    shows(&show, "step 100/1920  loss 9.264  accuracy 8.3 %  3 nodes  1:00:40 left  192 samples/s  "
+                 "sent 1.9 kB/s  epoch 1");
+}
+
+static void
+a_distance_is_a_share_of_the_weights(void **state)
+{
+    struct show show;
+    struct metrics_step step = step_of(1);
+    (void)state;
+    begin(&show);
+    step.distance = 0.0123;
+    show_step(&show, &step, SECOND);
+    shows(&show, "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  distance 1.2 %  epoch 1");
 }
 
 /* They come as fast as they can be read: nothing follows of how fast steps are made. */
@@ -197,6 +230,8 @@ main(void)
         cmocka_unit_test(nodes_that_are_heard_and_not_reached_are_counted),
         cmocka_unit_test(servers_are_counted_and_a_server_says_what_it_sums),
         cmocka_unit_test(a_first_step_tells_no_rate),
+        cmocka_unit_test(rates_are_those_of_the_mesh),
+        cmocka_unit_test(a_distance_is_a_share_of_the_weights),
         cmocka_unit_test(steps_of_others_tell_no_rate_and_no_nodes),
         cmocka_unit_test(an_evaluation_is_shown_and_is_not_a_slow_step),
         cmocka_unit_test(before_the_first_step_it_tells_what_it_does),
