@@ -398,6 +398,14 @@ nn_layer_flops(const struct nn_model *model, size_t index)
     return layer->kind->flops == NULL ? (double)layer->out_size : layer->kind->flops(layer);
 }
 
+double
+nn_layer_train_flops(const struct nn_model *model, size_t index)
+{
+    const struct layer *layer = nn_model_layer(model, index);
+    int back = layer->weight_count == 0 ? 2 * layer->wants_dx : 1 + layer->wants_dx;
+    return (1 + back) * nn_layer_flops(model, index);
+}
+
 size_t
 nn_param_count(const struct nn_model *model)
 {

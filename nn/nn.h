@@ -191,6 +191,8 @@ size_t nn_layer_count(const struct nn_model *model);
 const char *nn_layer_name(const struct nn_model *model, size_t layer); /* "0.conv" */
 const struct nn_shape *nn_layer_output(const struct nn_model *model, size_t layer);
 double nn_layer_flops(const struct nn_model *model, size_t layer); /* forward, per row */
+/* Forward and back. A layer below which nothing is trained has no gradient of its input. */
+double nn_layer_train_flops(const struct nn_model *model, size_t layer);
 size_t nn_param_count(const struct nn_model *model);
 size_t nn_tensor_count(const struct nn_model *model);
 const struct nn_tensor *nn_tensor(const struct nn_model *model, size_t index);

@@ -32,18 +32,25 @@ layer_params(const struct nn_model *model, size_t layer)
     return count;
 }
 
-static double
+static void
 print_layers(const struct nn_model *model)
 {
-    double flops = 0;
     printf("%-16s %-14s %12s %14s\n", "layer", "output", "parameters", "Mflop/sample");
     for (size_t layer = 0; layer < nn_layer_count(model); layer++) {
         char shape[64];
         format_shape(nn_layer_output(model, layer), shape, sizeof shape);
         printf("%-16s %-14s %12zu %14.3f\n", nn_layer_name(model, layer), shape,
                layer_params(model, layer), nn_layer_flops(model, layer) / 1e6);
-        flops += nn_layer_flops(model, layer);
     }
+}
+
+/* Of training, per sample. */
+static double
+train_flops(const struct nn_model *model)
+{
+    double flops = 0;
+    for (size_t layer = 0; layer < nn_layer_count(model); layer++)
+        flops += nn_layer_train_flops(model, layer);
     return flops;
 }
 
@@ -74,7 +81,7 @@ print_job(const struct config *config, const struct job *job, const struct memor
                (unsigned long long)job->begun, (unsigned long long)job->from_hash);
     printf("data    %zu training and %zu test samples of %s, %zu classes\n", data->train,
            data->test, shape, data->classes);
-    double flops = print_layers(job->model);
+    print_layers(job->model);
     size_t params = nn_param_count(job->model);
     char work[MEMORY_TEXT], gradients[MEMORY_TEXT];
     double batch = (double)config->train.batch;
@@ -82,7 +89,7 @@ print_job(const struct config *config, const struct job *job, const struct memor
     printf("total   %zu parameters; %llu steps of %llu samples per epoch, %u shards of %llu\n",
            params, (unsigned long long)per_epoch, (unsigned long long)config->train.batch,
            config->train.shards, (unsigned long long)(config->train.batch / config->train.shards));
-    format_flop(3 * flops * batch, work, sizeof work);
+    format_flop(train_flops(job->model) * batch, work, sizeof work);
     memory_text(gradients, (double)(params * sizeof(int32_t)));
     bool sums = config->mesh.sync == CONFIG_BSP && strcmp(config->mesh.topology, "gossip") != 0;
     printf("step    %s of computing over the whole mesh", work);

@@ -44,6 +44,8 @@ shapes_names_and_offsets_follow_the_list(void **state)
     assert_int_equal(nn_output_size(model), 10);
     assert_true(nn_layer_flops(model, 0) == 2.0 * 25 * 784 * 16);
     assert_true(nn_layer_flops(model, 7) == 2.0 * 1440);
+    assert_true(nn_layer_train_flops(model, 0) == 2 * nn_layer_flops(model, 0));
+    assert_true(nn_layer_train_flops(model, 7) == 3 * nn_layer_flops(model, 7));
     nn_model_destroy(&model);
     assert_null(model);
     nn_model_destroy(&model);
