@@ -1,4 +1,4 @@
-/* journal.h - what a node did in a run whose result depends on who was when how fast: the file DIR/journal.
+/* journal.h - what a node did in a run whose result depends on the timing of the nodes: the file DIR/journal.
  *
  * A run in a free mode (push, gossip) is a function of its job and of the journals of its nodes: meshnode verify
  * --replay computes it again from them. This file knows only records: a type, and bytes whose meaning the engine knows.

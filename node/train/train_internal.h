@@ -110,7 +110,7 @@ void train_tell_left(struct run *run);
 
 /* ", topology server, sync async": how the nodes train together; "" in a ring. */
 void train_way(const struct config *config, char *out, size_t size);
-/* Does who was when how fast decide the result? Of gossip, and of servers that do not wait. */
+/* Does the timing of the nodes decide the result? With gossip and with servers that do not wait. */
 bool train_is_free(const struct config *config);
 
 bool train_interrupted(void);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""free.py - accidents in the ways to train whose result depends on who was when how fast: async, ssp and softsync on servers,
+"""free.py - accidents in the ways to train whose result depends on the timing of the nodes: async, ssp and softsync on servers,
 gossip with bsp and async, push-sum, gossip of gradients. One node at a time is killed or stopped at a random instant, and
 comes back a moment later; new nodes join.
 

@@ -1,4 +1,4 @@
-"""ways.py - the ways to train whose result depends on who was when how fast, for the tools that harm them, and what must
+"""ways.py - the ways to train whose result depends on the timing of the nodes, for the tools that harm them, and what must
 hold at the end of a run: all have one model, and the journals give it again."""
 import os
 import re

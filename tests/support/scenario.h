@@ -55,7 +55,7 @@ enum {
     SCENARIO_SERVERS_AUTO = SCENARIO_NODES_MAX + 1,
 };
 
-/* How the nodes train. In all but EXACT the result depends on who was when how fast. */
+/* How the nodes train. In all but EXACT the result depends on the timing of the nodes. */
 enum scenario_way {
     SCENARIO_EXACT,
     SCENARIO_ASYNC, /* servers that do not wait */
