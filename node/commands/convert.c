@@ -171,17 +171,18 @@ static struct config *
 trained_by(const struct config *config, const struct job *job, const char *path,
            uint64_t checkpoint_job, struct why *why)
 {
-    struct config_difference difference = {.key = "the data"};
+    struct config_difference difference;
     struct left left;
     struct config *writer = from_writer(path, checkpoint_job, &left);
+    bool other = writer && config_differ_state(writer, config, &difference);
     bool same_data = left.data == data_info(job->data)->hash && left.from == job->from_hash;
     left_fini(&left);
-    if (writer && !config_differ_state(writer, config, &difference) && same_data)
+    if (writer && !other && same_data)
         return writer;
     why_set(why, "%s: checkpoint of another job", path);
     if (!writer)
         why_append(why, ", and no job.json beside it says of which");
-    else if (difference.left[0])
+    else if (other)
         why_append(why, ": %s is %s there, %s here", difference.key, difference.left,
                    difference.right);
     else

@@ -48,6 +48,12 @@ run "predict with it" predict "$WORK/job.yaml" "$WORK/model"
 cmp -s "$WORK/out" "$WORK/table" || fail "the checkpoint holds other weights"
 refused "checkpoint of another job" "checkpoint-40: checkpoint of another job: train.optimizer is sgd there, adam here; expected the job" \
     convert "$WORK/job.yaml" "$WORK/images/checkpoint-40" "$WORK/model" --set train.optimizer=adam
+refused "checkpoint of other data" "checkpoint-40: checkpoint of another job: it has other data; expected the job" \
+    convert "$WORK/job.yaml" "$WORK/images/checkpoint-40" "$WORK/model" --set data.test=120
+mkdir "$WORK/alone" && cp "$WORK/images/checkpoint-40" "$WORK/alone"
+run "convert a checkpoint alone" convert "$WORK/job.yaml" "$WORK/alone/checkpoint-40" "$WORK/model"
+refused "checkpoint of an unknown job" "checkpoint-40: checkpoint of another job, and no job.json beside it says of which;" \
+    convert "$WORK/job.yaml" "$WORK/alone/checkpoint-40" "$WORK/model" --set train.epochs=3
 head -c 1000 "$model" >"$WORK/small.bin"
 refused "a model as a checkpoint" "small.bin: damaged, or not a checkpoint" \
     convert "$WORK/job.yaml" "$WORK/small.bin" "$WORK/model"
