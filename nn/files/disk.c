@@ -104,8 +104,8 @@ fill(int fd, const char *path, const struct disk_piece *piece, size_t count, str
     return 0;
 }
 
-static int
-sync_directory(const char *path, struct why *why)
+int
+disk_sync_name(const char *path, struct why *why)
 {
     char dir[DISK_PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -145,7 +145,7 @@ disk_write(const char *path, const struct disk_piece *piece, size_t count, struc
         unlink(temp);
         return rc;
     }
-    rc = sync_directory(path, why);
+    rc = disk_sync_name(path, why);
     fail_hit(FAIL_FILE_DONE, NULL, 0);
     return rc;
 }

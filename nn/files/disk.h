@@ -25,6 +25,8 @@ struct disk_piece {
 
 /* Writes the pieces in order. Returns 0 or -errno with one line in `why`. */
 int disk_write(const char *path, const struct disk_piece *piece, size_t count, struct why *why);
+/* What was renamed to `path` has that name after a power cut, too. Returns 0 or -errno with `why`. */
+int disk_sync_name(const char *path, struct why *why);
 /* Reads all of a regular file of at most size_max bytes. The caller frees *data. Returns 0 or -errno with `why`,
  * -EFBIG if it is larger. */
 int disk_read(const char *path, size_t size_max, uint8_t **data, size_t *size, struct why *why);

@@ -42,7 +42,8 @@ look(const char *dir, struct sign *best)
     best->at = status.st_mtim;
     snprintf(best->dir, sizeof best->dir, "%s", dir);
     snprintf(path, sizeof path, "%s/result.json", dir);
-    best->done = stat(path, &status) == 0 && !newer(&best->at, &status.st_mtim);
+    best->done =
+        stat(path, &status) == 0 && status.st_size > 0 && !newer(&best->at, &status.st_mtim);
     return true;
 }
 

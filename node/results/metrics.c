@@ -44,6 +44,7 @@ metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, stru
     metrics->kept = kept;
     show_init(&metrics->show, quiet);
     pthread_mutex_init(&metrics->lock, NULL);
+    pthread_mutex_init(&metrics->syncs, NULL);
     rc = metrics_open_file(metrics, resume, why);
     if (rc)
         metrics_destroy(&metrics);
@@ -66,6 +67,7 @@ metrics_destroy(struct metrics **metrics)
     json_decref(m->last);
     json_decref(m->job);
     pthread_mutex_destroy(&m->lock);
+    pthread_mutex_destroy(&m->syncs);
     free(m);
     *metrics = NULL;
 }
@@ -231,15 +233,28 @@ metrics_job(struct metrics *metrics, const struct metrics_job *job)
     pthread_mutex_unlock(&metrics->lock);
 }
 
-void
-metrics_keep(struct metrics *metrics, uint64_t steps)
+/* The next line covers those of steps behind this one. */
+static void
+forget_behind(struct metrics *metrics, uint64_t steps)
 {
     uint64_t last;
     off_t begin_at;
-    pthread_mutex_lock(&metrics->lock);
     while ((begin_at = metrics_last_line(metrics->fd, metrics->at, &last)) >= 0 && last > steps)
         metrics->at = begin_at;
+}
+
+void
+metrics_keep(struct metrics *metrics, uint64_t steps)
+{
+    pthread_mutex_lock(&metrics->lock);
+    forget_behind(metrics, steps);
     pthread_mutex_unlock(&metrics->lock);
+}
+
+void
+metrics_inexact(struct metrics *metrics)
+{
+    metrics->inexact = true;
 }
 
 void
@@ -247,6 +262,8 @@ metrics_step(struct metrics *metrics, const struct metrics_step *step)
 {
     uint64_t now = clock_us();
     pthread_mutex_lock(&metrics->lock);
+    if (metrics->inexact && !metrics->begun)
+        forget_behind(metrics, step->step - (step->samples > 0)); /* else only an evaluation */
     record(metrics, step, now);
     curves_add(metrics, step);
     show_step(&metrics->show, step, now);
@@ -312,6 +329,18 @@ metrics_alive(struct metrics *metrics)
         (void)rc; /* a disk that is full or gone: a step says so */
     }
     pthread_mutex_unlock(&metrics->lock);
+}
+
+void
+metrics_sync(struct metrics *metrics)
+{
+    pthread_mutex_lock(&metrics->lock);
+    pthread_mutex_lock(&metrics->syncs);
+    int fd = metrics->fd;
+    pthread_mutex_unlock(&metrics->lock);
+    int rc = fsync(fd);
+    (void)rc; /* a disk that is full or gone: a step says so */
+    pthread_mutex_unlock(&metrics->syncs);
 }
 
 /* A node that took the last state from the others has done no step: its metrics.jsonl is empty, but it is there. */

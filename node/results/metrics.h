@@ -85,6 +85,8 @@ void metrics_destroy(struct metrics **metrics);
 void metrics_job(struct metrics *metrics, const struct metrics_job *job);
 /* Lines of later steps, left by an earlier start, count no more: they go when the first line comes. */
 void metrics_keep(struct metrics *metrics, uint64_t steps);
+/* A step that is done again has other bits: lines of it and of later steps, left by an earlier start, go when it comes. */
+void metrics_inexact(struct metrics *metrics);
 /* From now on, event files are written, too: tensorboard.h. */
 void metrics_tensorboard(struct metrics *metrics);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
@@ -97,6 +99,8 @@ int metrics_result(struct metrics *metrics, const struct metrics_result *result,
 void metrics_show_result(struct metrics *metrics, const struct metrics_result *result);
 /* Was the folder deleted? Then makes it again, with what metrics.jsonl and job.json had. */
 void metrics_find(struct metrics *metrics);
+/* The lines so far are on the disk after this. Thread-safe, and the others are not kept waiting. */
+void metrics_sync(struct metrics *metrics);
 /* A sign of life without a step: touches metrics.jsonl, at most once a second. Thread-safe. */
 void metrics_alive(struct metrics *metrics);
 /* A present problem. It is shown in the live line and written with steps until the next call. NULL: no problem.

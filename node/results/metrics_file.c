@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "nn/files/disk.h"
 #include "node/commands/verify.h"
 #include "node/job/parse.h"
 
@@ -149,7 +150,7 @@ metrics_put_at(int fd, const char *text, size_t size, off_t at)
     return 0;
 }
 
-/* New name, sync, rename: the file is there whole or not at all. */
+/* New name, sync, rename, sync of the folder: the file is there whole or not at all, and what is there stays. */
 int
 metrics_write_whole(const char *dir, const char *name, const json_t *object, struct why *why)
 {
@@ -171,7 +172,7 @@ metrics_write_whole(const char *dir, const char *name, const json_t *object, str
     if (error == 0 && rename(temp, path) != 0)
         error = errno;
     if (error == 0)
-        return 0;
+        return disk_sync_name(path, why);
     unlink(temp);
     return metrics_fail(path, strerror(error), error, why);
 }
@@ -248,8 +249,10 @@ metrics_make_again(struct metrics *metrics)
         unlink(path);
         return;
     }
+    pthread_mutex_lock(&metrics->syncs);
     close(metrics->fd);
     metrics->fd = fd;
+    pthread_mutex_unlock(&metrics->syncs);
     metrics->job_written = false;
     tensorboard_close(&metrics->board);
     if (metrics->begun)

@@ -19,6 +19,7 @@ struct metrics {
     int fd;        /* metrics.jsonl */
     bool locked;   /* it is ours */
     bool resume;   /* it continues what is there */
+    bool inexact;  /* a step that is done again has other bits */
     bool begun;    /* and holds what this run wrote, or continues */
     off_t at;      /* where its next line begins */
     off_t last_at; /* where the last one does */
@@ -33,7 +34,8 @@ struct metrics {
     bool curves_failed;        /* and that they cannot be written was said */
     struct tensorboard *board; /* NULL: not yet, or not any more */
     struct show show;
-    pthread_mutex_t lock; /* over everything above */
+    pthread_mutex_t lock;  /* over everything above */
+    pthread_mutex_t syncs; /* fd is not closed meanwhile; taken while `lock` is held */
 };
 
 /* Writes "PATH: reason" and returns -error. */

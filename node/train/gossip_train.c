@@ -8,7 +8,6 @@
 
 #include <xxhash.h>
 
-#include "node/results/journal.h"
 #include "node/train/gossip_journal.h"
 #include "node/train/replica.h"
 #include "proto/clock.h"
@@ -20,9 +19,7 @@ struct gossip_run {
     size_t count;       /* values */
     uint64_t
         from; /* hash of the parameters of the checkpoint that this run goes on from; 0: there is none */
-    struct journal *journal;
-    struct gossip_names names;
-    bool told; /* that the journal cannot be written */
+    struct gossip_names names; /* in the journal */
     /* Of a checkpoint, as in the file: `saved` points into it. */
     uint64_t *more;
     size_t more_size, part_size, part_count;
@@ -47,17 +44,12 @@ on_note(void *ctx, const struct gossip_note *note)
     struct gossip_run *gossip = run->gossip;
     struct gossip_note event = *note;
     uint8_t data[GOSSIP_RECORD_MAX];
-    if (gossip->told || !gossip_journal_has(event.event))
+    if (!train_journal_writes(run) || !gossip_journal_has(event.event))
         return;
     if (event.event == GOSSIP_BEGAN)
         event.number = gossip->from;
     size_t size = gossip_journal_put(&gossip->names, &event, data);
-    int rc = journal_add(gossip->journal, event.event, data, size);
-    if (rc) {
-        gossip->told = true;
-        train_say(run, 3, "%s/%s: %s; this run cannot be replayed", run->config->out, JOURNAL_FILE,
-                  strerror(-rc));
-    }
+    train_journal_add(run, event.event, data, size);
 }
 
 /* --- Checkpoints ----------------------------------------------------------------------------------- */
@@ -216,14 +208,6 @@ gossip_train_open(struct run *run)
     return 0;
 }
 
-int
-gossip_train_begin(struct run *run, struct why *why)
-{
-    /* an earlier part of the run had another job, and has its own journal */
-    bool anew = run->anew || run->kept != UINT64_MAX;
-    return train_journal_open(run, anew, &run->gossip->journal, why);
-}
-
 void
 gossip_train_values(struct run *run)
 {
@@ -241,7 +225,6 @@ gossip_train_close(struct run *run)
 {
     if (!run->gossip)
         return;
-    journal_close(&run->gossip->journal);
     free(run->gossip->replica.before);
     track_fini(&run->gossip->track);
     free(run->gossip->more);

@@ -26,8 +26,6 @@ bool gossip_train_resume(struct run *run);
 void gossip_train_close(struct run *run);
 /* For mesh_setup; borrows the run. */
 struct gossip_config gossip_train_config(struct run *run);
-/* The journal begins, as the mesh has given this node its id. Returns 0 or a negative errno with `why`. */
-int gossip_train_begin(struct run *run, struct why *why);
 /* mesh_own() gets the values that this node begins with. */
 void gossip_train_values(struct run *run);
 /* The user wants the node to end. True: not yet, as a checkpoint is being made; MESH_INTERRUPTED comes again. */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "nn/files.h"
 #include "nn/files/disk.h"
@@ -35,20 +34,37 @@ read_text(struct left *left, const char *text, size_t size)
     json_decref(object);
 }
 
-void
-left_read(struct left *out, const char *dir)
+/* A file that a power cut spoilt is as if it were not there; but it is told. Returns its text, or NULL. */
+static uint8_t *
+read_object(struct left *left, const char *dir, const char *name, size_t *size)
 {
     char path[DISK_PATH_MAX];
     struct why why;
-    uint8_t *text;
+    uint8_t *text = NULL;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    if (disk_read(path, VERIFY_JOB_MAX, &text, size, &why))
+        return NULL;
+    json_t *object = json_loadb((const char *)text, *size, 0, NULL);
+    if (!json_is_object(object)) {
+        left->unreadable = name;
+        free(text);
+        text = NULL;
+    }
+    json_decref(object);
+    return text;
+}
+
+void
+left_read(struct left *out, const char *dir)
+{
+    struct why why;
     size_t size;
     *out = (struct left){.known = false};
-    snprintf(path, sizeof path, "%s/result.json", dir);
-    out->ended = access(path, F_OK) == 0;
-    snprintf(path, sizeof path, "%s/job.json", dir);
-    if (disk_read(path, VERIFY_JOB_MAX, &text, &size, &why))
-        return;
-    out->known = verify_read_job(&out->job, (const char *)text, size, &why) == 0;
+    uint8_t *text = read_object(out, dir, "result.json", &size);
+    out->ended = text != NULL;
+    free(text);
+    text = read_object(out, dir, "job.json", &size);
+    out->known = text && verify_read_job(&out->job, (const char *)text, size, &why) == 0;
     if (out->known)
         read_text(out, (const char *)text, size);
     free(text);

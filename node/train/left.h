@@ -12,8 +12,10 @@
 #include "proto/why.h"
 
 struct left {
-    bool known;            /* job.json exists */
-    bool ended;            /* result.json exists */
+    bool known; /* job.json exists */
+    bool ended; /* result.json exists and is whole */
+    const char
+        *unreadable; /* "result.json" or "job.json": it exists, and is no JSON object; else NULL */
     struct verify_job job; /* the job hash in it, */
     uint64_t data, from;   /* the hashes of data and of model.from, */
     struct config *config; /* and the job; NULL if its text is missing or of another version */

@@ -14,7 +14,7 @@
  * and again from 0. Each start of the program begins with nothing known.
  *
  * So a gradient that a range takes costs 5 or 6 bytes at its owner and at its backup, and a computed one 8 for each range
- * and 2 or 3 more, each with the 8 of a record's head. */
+ * and 2 or 3 more, each with the 10 of a record's head. */
 #ifndef NODE_PUSH_JOURNAL_H
 #define NODE_PUSH_JOURNAL_H
 

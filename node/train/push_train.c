@@ -9,7 +9,6 @@
 
 #include <xxhash.h>
 
-#include "node/results/journal.h"
 #include "node/train/push_shard.h"
 #include "node/train/push_train_internal.h"
 #include "node/train/state_internal.h"
@@ -18,25 +17,6 @@
 #include "proto/fail.h"
 
 /* --- The journal ------------------------------------------------------------------------------------ */
-
-/* What is not written, is not in `noted` either: a reader knows only the records. */
-static bool
-writes(const struct push_run *push)
-{
-    return push->journal && !push->told;
-}
-
-static void
-note(struct run *run, unsigned type, const uint8_t *data, size_t size)
-{
-    struct push_run *push = run->push;
-    int rc = journal_add(push->journal, type, data, size);
-    if (rc) {
-        push->told = true;
-        train_say(run, 3, "%s/%s: %s; this run cannot be replayed", run->config->out, JOURNAL_FILE,
-                  strerror(-rc));
-    }
-}
 
 static size_t
 put_histories(const struct push_run *push, const uint64_t *history, uint8_t *data)
@@ -51,11 +31,12 @@ static void
 note_computed(struct run *run, uint64_t ticket, uint64_t number, const uint64_t *history)
 {
     struct push_run *push = run->push;
-    if (!writes(push))
+    if (!train_journal_writes(run))
         return;
+    /* what is not written, is not in `noted` either: a reader knows only the records */
     size_t head = push_journal_put_computed(&push->noted, ticket, number, push->note);
     size_t size = put_histories(push, history, push->note + head);
-    note(run, PUSH_NOTE_COMPUTED, push->note, head + size);
+    train_journal_add(run, PUSH_NOTE_COMPUTED, push->note, head + size);
 }
 
 /* --- What the engine asks for; it holds the mesh's lock ------------------------------------------------ */
@@ -102,8 +83,9 @@ on_take(void *ctx, const struct push_taken *taken, const void *gradient)
     struct run *run = ctx;
     uint8_t data[PUSH_TAKEN_MAX];
     push_ranges_take(&run->push->ranges, &run->push->held, taken, gradient);
-    if (writes(run->push))
-        note(run, PUSH_NOTE_TAKEN, data, push_journal_put_taken(&run->push->noted, taken, data));
+    if (train_journal_writes(run))
+        train_journal_add(run, PUSH_NOTE_TAKEN, data,
+                          push_journal_put_taken(&run->push->noted, taken, data));
 }
 
 static uint64_t
@@ -166,9 +148,9 @@ on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
     uint8_t data[PUSH_RESTORED_MAX];
     push_ranges_begin(&run->push->ranges, &run->push->held, range, run->push->ahead, NULL,
                       run->push->ahead_exponent);
-    if (before != after && writes(run->push))
-        note(run, PUSH_NOTE_RESTORED, data,
-             push_journal_put_restored(&run->push->noted, range, before, after, data));
+    if (before != after && train_journal_writes(run))
+        train_journal_add(run, PUSH_NOTE_RESTORED, data,
+                          push_journal_put_restored(&run->push->noted, range, before, after, data));
 }
 
 static void
@@ -177,9 +159,9 @@ on_finish(void *ctx, const uint64_t *history)
     struct run *run = ctx;
     push_save_read(run);
     memcpy(run->push->saved.history, history, run->push->ranges.count * sizeof *history);
-    if (writes(run->push))
-        note(run, PUSH_NOTE_FINAL, run->push->note,
-             put_histories(run->push, history, run->push->note));
+    if (train_journal_writes(run))
+        train_journal_add(run, PUSH_NOTE_FINAL, run->push->note,
+                          put_histories(run->push, history, run->push->note));
     mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMMIT});
 }
 
@@ -430,24 +412,12 @@ push_train_open(struct run *run, struct why *why)
     return 0;
 }
 
-int
-push_train_begin(struct run *run, struct why *why)
-{
-    /* an earlier part of the run had another job, and has its own journal */
-    bool anew = run->anew || run->kept != UINT64_MAX;
-    int rc = train_journal_open(run, anew, &run->push->journal, why);
-    if (!rc && run->anew)
-        save_forget(run->save);
-    return rc;
-}
-
 void
 push_train_close(struct run *run)
 {
     struct push_run *push = run->push;
     if (!push)
         return;
-    journal_close(&push->journal);
     forget_first(push);
     push_ranges_fini(&push->ranges);
     push_journal_fini(&push->noted);

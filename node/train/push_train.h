@@ -24,8 +24,6 @@ bool push_train_resume(struct run *run);
 void push_train_close(struct run *run);
 /* For mesh_setup; borrowed. */
 const struct push_config *push_train_config(const struct run *run);
-/* The journal begins, as the mesh has given this node its id. Returns 0 or a negative errno with `why`. */
-int push_train_begin(struct run *run, struct why *why);
 /* The loop of the run, until it is done or interrupted. */
 enum mesh_task_kind push_train_follow(struct run *run);
 /* Interrupted: is run->state, and what is beside it, to be saved? Else it is nothing that fits together. */

@@ -17,13 +17,11 @@ struct push_run {
     int16_t *ahead_exponent; /* [blocks] */
     int16_t
         *exponent; /* [blocks] of what is computed from; those of run->state may be raised since */
-    uint8_t *gradient; /* what is pushed to each range, one behind the other, */
-    size_t *at;        /* [ranges] from here on */
-    uint8_t *note;     /* of one record: a head, and 8 bytes for each range */
-    struct journal *journal;
-    struct push_journal noted; /* what its records say */
+    uint8_t *gradient;         /* what is pushed to each range, one behind the other, */
+    size_t *at;                /* [ranges] from here on */
+    uint8_t *note;             /* of one record: a head, and 8 bytes for each range */
+    struct push_journal noted; /* what the records of its journal say */
     struct state first;        /* what ranges begin with; block NULL: not needed now */
-    bool told;                 /* that the journal cannot be written */
     bool ends, ends_saved;     /* the user wants the node to end; and it has what to save before */
     /* Of a checkpoint, as in the file: `saved` points into it. */
     uint64_t *more;

@@ -12,12 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "proto/clock.h"
 #include "proto/fail.h"
 
-enum { KEPT = 3, LINE = 512, PATH = 4096, INTERVAL_MAX = 1 << 20 };
+enum { KEPT = 3, LINE = 512, INTERVAL_MAX = 1 << 20 };
 
 struct save {
     struct save_setup setup;
@@ -99,6 +98,8 @@ store(struct save *save, struct why *why)
 {
     uint64_t step = save->step;
     fail_hit(FAIL_CHECKPOINT, NULL, 0);
+    if (save->setup.before)
+        save->setup.before(save->setup.ctx);
     checkpoint_seal(save->image, save->size);
     int rc = checkpoint_store(save->setup.dir, step, save->image, save->size, why);
     save->written = rc == 0;
@@ -360,14 +361,6 @@ save_find_below(struct save *save, struct state *state, uint64_t round)
         checkpoint_delete(save->setup.dir, last = step);
         save->written = save->written && save->step != step;
     }
-}
-
-bool
-save_ended(const struct save *save)
-{
-    char path[PATH];
-    snprintf(path, sizeof path, "%s/result.json", save->setup.dir);
-    return access(path, F_OK) == 0;
 }
 
 void

@@ -33,6 +33,8 @@ struct save_setup {
     void *more;
     size_t more_size;
     struct spill *spill; /* memory for the copy; NULL: the heap. Borrowed. */
+    /* From the thread that writes, before a checkpoint gets its name: what it speaks of is to be on the disk first. */
+    void (*before)(void *ctx);
     /* From the writer's thread: the answer to save_serve; size 0: there is no such page. */
     void (*answer)(void *ctx, uint64_t round, const void *data, size_t size);
     /* From any thread. `alarm` with NULL ends the alarm. */
@@ -55,8 +57,6 @@ int save_find(struct save *save, struct state *state, struct checkpoint_found *f
 /* The same for a checkpoint of another job, of at most step_max steps: that of an earlier part of the run. */
 int save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, struct state *state,
                    struct checkpoint_found *found, struct why *why);
-/* Does `dir` have the result of a run that ended? */
-bool save_ended(const struct save *save);
 
 /* Reads the newest whole checkpoint of a state before a round below `round` into `state`. Later ones, of states
  * that are wrong, are deleted. Waits for the writer. False if there is none. */

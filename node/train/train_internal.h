@@ -44,10 +44,13 @@ struct run {
     struct metrics *metrics;
     struct save *save;
     struct checkpoint_found found;
-    bool resumed;  /* an earlier run goes on */
-    bool anew;     /* the first step deletes what an earlier run left */
-    bool replaces; /* and there is such a run */
-    uint64_t kept; /* steps whose lines in metrics.jsonl belong to this run */
+    bool resumed;           /* an earlier run goes on, */
+    bool restarts;          /* or did not come to its first checkpoint: this is the same run */
+    bool anew;              /* the first step deletes what an earlier run left */
+    bool replaces;          /* and there is such a run, */
+    bool ended;             /* which ended */
+    const char *unreadable; /* of the folder: as in struct left */
+    uint64_t kept;          /* steps whose lines in metrics.jsonl belong to this run */
     uint64_t job_hash;
     double started, step_started;
     double compute_s, wait_s;   /* since the last step */
@@ -57,9 +60,12 @@ struct run {
     double slow_since;
     uint64_t slow_told; /* bitmap: that was said */
     unsigned peers_max;
-    struct push_run *push; /* with a free mesh.sync: push_train.c; else NULL */
-    bool hinted;           /* what to check while it waits was said */
-    bool watches;          /* it was said that there is no shard for this node */
+    struct journal *journal; /* in a free way of training; else NULL */
+    bool journal_failed;     /* what is not written to it cannot be replayed */
+    bool journal_unsynced;   /* the writer's: it was said that it cannot be synced */
+    struct push_run *push;   /* with a free mesh.sync: push_train.c; else NULL */
+    bool hinted;             /* what to check while it waits was said */
+    bool watches;            /* it was said that there is no shard for this node */
     bool failed;
     atomic_bool model_told; /* where model.safetensors is */
     bool skip_told;         /* that a gradient was not finite */
@@ -72,8 +78,14 @@ struct run {
  * both cases. */
 int train_open(struct run *run, enum train_start start, struct why *why);
 void train_close(struct run *run);
-/* Once the mesh runs: opens the journal of a free way of training. `anew`: an earlier one in the folder is deleted. */
-int train_journal_open(const struct run *run, bool anew, struct journal **out, struct why *why);
+/* The journal of a free way of training. It begins when the mesh has given this node its id; train_close ends it. Returns 0
+ * or a negative errno with `why`. */
+int train_journal_open(struct run *run, struct why *why);
+/* Is it written? Not any more after an error, which was said. */
+bool train_journal_writes(const struct run *run);
+void train_journal_add(struct run *run, unsigned type, const void *data, size_t size);
+/* What was added so far is on the disk after this; from any thread. */
+void train_journal_sync(struct run *run);
 /* Writes model.safetensors; ctx is the run. See save_setup.model. */
 int train_model(void *ctx, const struct state_header *header, const float *weights,
                 struct why *why);

@@ -202,15 +202,26 @@ open_mesh(struct run *run, struct why *why)
     if (setup.push)
         setup.want = NULL; /* pages are repaired only in the engine rounds */
     int rc = mesh_new(&run->mesh, &setup, why);
-    if (!rc && run->push)
-        rc = push_train_begin(run, why);
-    return rc || !run->gossip ? rc : gossip_train_begin(run, why);
+    if (!rc && train_is_free(config))
+        rc = train_journal_open(run, why);
+    if (!rc && run->push && run->anew)
+        save_forget(run->save);
+    return rc;
 }
 
 static void
 alarm_line(void *ctx, const char *line)
 {
     metrics_alarm(((struct run *)ctx)->metrics, line);
+}
+
+/* What a checkpoint speaks of must not be lost when it is not. */
+static void
+before_save(void *ctx)
+{
+    struct run *run = ctx;
+    metrics_sync(run->metrics);
+    train_journal_sync(run);
 }
 
 static int
@@ -230,6 +241,7 @@ open_save(struct run *run, struct why *why)
         .size = run->state.size,
         .spill = run->memory.spilled ? &run->spill : NULL,
         .answer = answer_page,
+        .before = before_save,
         .say = train_log,
         .alarm = alarm_line,
         .ctx = run,
@@ -281,6 +293,9 @@ resume_from(struct run *run, enum train_start start, struct why *why)
     bool goes_on = part < run->job.past_count;
     run->anew = start == TRAIN_FRESH || (start == TRAIN_AUTO && left.ended && !goes_on);
     run->replaces = run->anew && (left.known || left.ended);
+    run->restarts = !run->anew && left.known && left.job.job == run->job_hash;
+    run->ended = left.ended;
+    run->unreadable = left.unreadable;
     run->kept = goes_on ? run->job.past[part].until : UINT64_MAX;
     int rc = run->anew ? 0 : save_find(run->save, &run->state, found, why);
     if (!run->anew && rc == -ENOENT)
@@ -382,11 +397,16 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
     tell_job(run);
     tell_self(run);
     metrics_keep(run->metrics, run->kept);
+    if (!config->train.exact)
+        metrics_inexact(run->metrics);
     if (config->tensorboard)
         metrics_tensorboard(run->metrics);
     if (run->replaces)
         train_say(run, 6, "%s: the %s run in it is replaced", config->out,
-                  save_ended(run->save) ? "ended" : "unfinished");
+                  run->ended ? "ended" : "unfinished");
+    if (run->unreadable)
+        train_say(run, 4, "%s/%s is empty or damaged, as a power cut may leave it: passed over",
+                  config->out, run->unreadable);
     if (run->found.whole && (!run->found.damaged_count || train_is_free(config)))
         train_say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
                   skipped[0] ? "; skipped " : "", skipped);
@@ -452,7 +472,8 @@ train_open(struct run *run, enum train_start start, struct why *why)
     if (!rc)
         rc = resume_free(run, why);
     if (!rc)
-        rc = metrics_new(&run->metrics, run->config->out, run->resumed, run->config->quiet, why);
+        rc = metrics_new(&run->metrics, run->config->out, run->resumed || run->restarts,
+                         run->config->quiet, why);
     if (rc)
         return rc;
     const struct why skipped = *why;
@@ -460,18 +481,6 @@ train_open(struct run *run, enum train_start start, struct why *why)
     if (!rc) /* else nothing but the error is said */
         tell_start(run, start, skipped.line);
     return rc;
-}
-
-int
-train_journal_open(const struct run *run, bool anew, struct journal **out, struct why *why)
-{
-    struct mesh_stats stats;
-    mesh_stats(run->mesh, &stats);
-    const struct journal_start start = {.job_hash = run->job_hash,
-                                        .id = stats.node.id,
-                                        .incarnation = stats.node.incarnation,
-                                        .anew = anew};
-    return journal_open(out, run->config->out, &start, why);
 }
 
 void
@@ -483,6 +492,7 @@ train_close(struct run *run)
     evaluation_fini(&run->evaluation);
     gossip_train_close(run);
     save_destroy(&run->save);
+    journal_close(&run->journal);
     metrics_destroy(&run->metrics);
     free(run->scratch);
     work_destroy(&run->work);

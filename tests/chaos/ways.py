@@ -31,12 +31,12 @@ def has_record(path, wanted):
     """Has a journal, whose last record may be cut off, a record of this type? See node/results/journal.h."""
     with open(path, "rb") as file:
         data = file.read()
-    at = 24
-    while at + 8 <= len(data):
+    at = 16
+    while at + 10 <= len(data):
         head = struct.unpack_from("<I", data, at)[0]
         if head >> 24 == wanted:
             return True
-        at += 8 + (head & 0xffffff)
+        at += 10 + (head & 0xffffff)
     return False
 
 

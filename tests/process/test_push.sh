@@ -47,7 +47,7 @@ grep -Eq "^meshnode: no journal says .*; the journals name 4 nodes, and they are
 cp -r "$WORK/d" "$WORK/e"
 printf '\377\377\377\377\377\377\377\377' | dd of="$WORK/e/journal" bs=1 seek=200 conv=notrunc status=none
 "$MESHNODE" verify --replay "$WORK"/[abce] >"$WORK/replay" 2>&1 && fail "a replay of a damaged journal"
-grep -Eq "^meshnode: $WORK/e/journal: damaged record at byte [0-9]+$" "$WORK/replay" || fail "$(cat "$WORK/replay")"
+grep -Eq "^meshnode: $WORK/e/journal: damaged at byte [0-9]+ of [0-9]+: the (length, type or check|data) of a record$" "$WORK/replay" || fail "$(cat "$WORK/replay")"
 "$MESHNODE" verify "$WORK"/[abd] >"$WORK/out" 2>&1 && fail "verify proves the steps of a run that did not wait"
 grep -q "this was a run with mesh.sync = async; .*; check it with: meshnode verify --replay DIR" "$WORK/out" || fail "$(cat "$WORK/out")"
 run ssp 720 --set mesh.staleness=1 --set mesh.ticket_shards=2

@@ -1,4 +1,5 @@
-/* A journal says what was written, and nothing else: each damage is refused with its place, a cut-off end is not. */
+/* A journal says what was written, and nothing else: each damage is refused with its place, an end that a power cut took
+ * is not. */
 #include "node/results/journal.h"
 
 #include <errno.h>
@@ -15,6 +16,9 @@
 
 #include "nn/files/disk.h"
 #include "tests/support/folder.h"
+
+/* Where the first record behind a start is. */
+enum { ONE = JOURNAL_HEAD_SIZE + JOURNAL_RECORD_HEAD + JOURNAL_START_SIZE };
 
 static struct folder folder;
 static char path[DISK_PATH_MAX];
@@ -69,6 +73,7 @@ expect(const struct journal_text *text, struct journal_record *record, unsigned 
     assert_int_equal(record->type, type);
     assert_int_equal(record->id, 7);
     assert_int_equal(record->incarnation, incarnation);
+    assert_int_equal(record->job_hash, 0xabcd);
     if (type != JOURNAL_START) {
         assert_int_equal(record->size, strlen(data));
         assert_memory_equal(record->data, data, record->size);
@@ -111,7 +116,7 @@ a_file_cut_off_anywhere_has_the_whole_records_before_it(void **state)
     write_two();
     uint8_t *bytes = bytes_of(&size);
     for (size_t cut = 0; cut < JOURNAL_HEAD_SIZE; cut++)
-        assert_int_equal(journal_check(&text, "j", bytes, cut, &why), -EBADMSG);
+        assert_int_equal(journal_check(&text, "j", bytes, cut, &why), -ENODATA);
     for (size_t cut = JOURNAL_HEAD_SIZE; cut <= size; cut++) {
         assert_int_equal(journal_check(&text, "j", bytes, cut, &why), 0);
         assert_true(text.size <= cut && text.size >= last);
@@ -122,7 +127,7 @@ a_file_cut_off_anywhere_has_the_whole_records_before_it(void **state)
 }
 
 static void
-each_flipped_bit_of_a_whole_record_is_found_or_cuts_the_end_off(void **state)
+each_flipped_bit_is_found(void **state)
 {
     (void)state;
     struct journal_text text;
@@ -131,9 +136,7 @@ each_flipped_bit_of_a_whole_record_is_found_or_cuts_the_end_off(void **state)
     uint8_t *bytes = bytes_of(&size);
     for (size_t bit = 0; bit < size * 8; bit++) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        int rc = journal_check(&text, "j", bytes, size, &why);
-        bool job = bit / 8 >= 16 && bit / 8 < JOURNAL_HEAD_SIZE; /* another job's, then */
-        assert_true(rc == -EBADMSG || job || text.size < size);
+        assert_int_equal(journal_check(&text, "j", bytes, size, &why), -EBADMSG);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     free(bytes);
@@ -147,10 +150,143 @@ a_damaged_record_is_refused_with_its_place(void **state)
     size_t size;
     write_two();
     uint8_t *bytes = bytes_of(&size);
-    bytes[JOURNAL_HEAD_SIZE + 24 + 8] ^= 1; /* "one" */
+    bytes[ONE + JOURNAL_RECORD_HEAD] ^= 1;
     assert_int_equal(journal_check(&text, "x/journal", bytes, size, &why), -EBADMSG);
-    assert_string_equal(why.line, "x/journal: damaged record at byte 48");
+    assert_string_equal(why.line, "x/journal: damaged at byte 50 of 132: the data of a record");
+    bytes[ONE + JOURNAL_RECORD_HEAD] ^= 1;
+    bytes[ONE + 2] ^= 0x80; /* a length far beyond the end of the file */
+    assert_int_equal(journal_check(&text, "x/journal", bytes, size, &why), -EBADMSG);
+    assert_string_equal(
+        why.line, "x/journal: damaged at byte 50 of 132: the length, type or check of a record");
     free(bytes);
+}
+
+/* What a power cut may leave of a record: the sectors before one, and zeros from there on. */
+static void
+a_record_whose_last_sectors_never_came_is_cut_off(void **state)
+{
+    (void)state;
+    static uint8_t big[1500];
+    struct journal_text text;
+    size_t size;
+    memset(big, 7, sizeof big);
+    struct journal *journal = opened(1);
+    assert_int_equal(journal_add(journal, 2, "one", 3), 0);
+    size_t at = (size_t)ONE + JOURNAL_RECORD_HEAD + 3;
+    assert_int_equal(journal_add(journal, 2, big, sizeof big), 0);
+    journal_close(&journal);
+    uint8_t *bytes = bytes_of(&size);
+    memset(bytes + 1024, 0, size - 1024);
+    assert_int_equal(journal_check(&text, "j", bytes, size, &why), 0);
+    assert_int_equal(text.size, at);
+    bytes[size - 1] = 7; /* its last sector came: this one is damaged */
+    assert_int_equal(journal_check(&text, "j", bytes, size, &why), -EBADMSG);
+    free(bytes);
+}
+
+/* Its head lies over the end of a sector. */
+static void
+a_head_whose_last_bytes_never_came_is_cut_off(void **state)
+{
+    (void)state;
+    static uint8_t fill[512];
+    struct journal_text text;
+    size_t size, before = 512 - ONE - JOURNAL_RECORD_HEAD - 4;
+    memset(fill, 7, sizeof fill);
+    struct journal *journal = opened(1);
+    assert_int_equal(journal_add(journal, 2, fill, before), 0);
+    assert_int_equal(journal_add(journal, 2, fill, 100), 0); /* at byte 508 */
+    journal_close(&journal);
+    uint8_t *bytes = bytes_of(&size);
+    memset(bytes + 512, 0, size - 512);
+    assert_int_equal(journal_check(&text, "j", bytes, size, &why), 0);
+    assert_int_equal(text.size, 508);
+    free(bytes);
+}
+
+static void
+put_file(const void *bytes, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void
+an_empty_file_is_as_none(void **state)
+{
+    (void)state;
+    static const uint8_t zeros[8192];
+    static const size_t sizes[] = {0, 1, JOURNAL_HEAD_SIZE, 8192};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        struct journal_text text;
+        struct journal_record record = {0};
+        put_file(zeros, sizes[k]);
+        assert_int_equal(journal_load(&text, path, &why), -ENODATA);
+        assert_non_null(strstr(why.line, "/journal: empty"));
+        struct journal *journal = opened(4);
+        assert_int_equal(journal_kept(journal), 0);
+        journal_close(&journal);
+        assert_int_equal(journal_load(&text, path, &why), 0);
+        expect(&text, &record, JOURNAL_START, "", 4);
+        assert_false(journal_next(&text, &record));
+        journal_unload(&text);
+    }
+}
+
+static void
+what_is_refused_names_the_remedy(void **state)
+{
+    (void)state;
+    struct journal *journal;
+    const struct journal_start start = {.job_hash = 0xabcd, .id = 7, .incarnation = 2};
+    size_t size;
+    write_two();
+    uint8_t *bytes = bytes_of(&size);
+    bytes[ONE] ^= 1;
+    put_file(bytes, size);
+    assert_int_equal(journal_open(&journal, folder.path, &start, &why), -EBADMSG);
+    assert_non_null(strstr(why.line, "/journal: damaged at byte 50 of 132: "));
+    assert_non_null(strstr(why.line, "; --fresh begins anew, or rename it to go on"));
+    put_file("meshjrnl\2\0\0\0\0\0\0\0--------", 24); /* of an older program */
+    assert_int_equal(journal_open(&journal, folder.path, &start, &why), -EBADMSG);
+    assert_non_null(strstr(why.line, "/journal: journal of version 2, expected 3; --fresh"));
+    free(bytes);
+}
+
+/* With --resume and other settings the job is another one from then on. */
+static void
+a_run_that_goes_on_with_other_settings_has_all_its_parts_in_one_journal(void **state)
+{
+    (void)state;
+    const uint64_t past[] = {0xabcd, 0x99};
+    const struct journal_start later = {
+        .job_hash = 0xef, .id = 7, .incarnation = 5, .past = past, .past_count = 2};
+    struct journal *journal;
+    struct journal_text text;
+    struct journal_record record = {0};
+    write_two();
+    assert_int_equal(journal_open(&journal, folder.path, &later, &why), 0);
+    assert_int_equal(journal_kept(journal), 132);
+    assert_int_equal(journal_add(journal, 9, "later", 5), 0);
+    assert_int_equal(journal_sync(journal), 0);
+    journal_close(&journal);
+    assert_int_equal(journal_open(&journal, folder.path, &later, &why), 0); /* and again */
+    journal_close(&journal);
+    assert_int_equal(journal_load(&text, path, &why), 0);
+    assert_int_equal(text.job_hash, 0xef);
+    for (int k = 0; k < 6; k++) {
+        assert_true(journal_next(&text, &record));
+        assert_int_equal(record.job_hash, 0xabcd);
+    }
+    for (int k = 0; k < 3; k++) {
+        assert_true(journal_next(&text, &record));
+        assert_int_equal(record.job_hash, 0xef);
+        assert_int_equal(record.incarnation, 5);
+    }
+    assert_false(journal_next(&text, &record));
+    journal_unload(&text);
 }
 
 static void
@@ -161,9 +297,9 @@ a_journal_of_another_version_is_refused(void **state)
     size_t size;
     write_two();
     uint8_t *bytes = bytes_of(&size);
-    bytes[8] = 1; /* push wrote other records then */
+    bytes[8] = 1;
     assert_int_equal(journal_check(&text, "x/journal", bytes, size, &why), -EBADMSG);
-    assert_string_equal(why.line, "x/journal: journal of version 1, expected 2");
+    assert_string_equal(why.line, "x/journal: journal of version 1, expected 3");
     free(bytes);
 }
 
@@ -175,11 +311,11 @@ a_record_in_another_place_is_refused(void **state)
     size_t size;
     write_two();
     uint8_t *bytes = bytes_of(&size);
-    uint8_t *twice = malloc(size + 9); /* the last record again */
+    uint8_t *twice = malloc(size + 11); /* the last record again */
     assert_non_null(twice);
     memcpy(twice, bytes, size);
-    memcpy(twice + size, bytes + size - 9, 9);
-    assert_int_equal(journal_check(&text, "j", twice, size + 9, &why), -EBADMSG);
+    memcpy(twice + size, bytes + size - 11, 11);
+    assert_int_equal(journal_check(&text, "j", twice, size + 11, &why), -EBADMSG);
     free(twice);
     free(bytes);
 }
@@ -235,12 +371,15 @@ a_journal_of_another_job_is_refused_and_a_new_run_replaces_it(void **state)
     assert_int_equal(journal_open(&journal, folder.path, &start, &why), -EINVAL);
     assert_null(journal);
     assert_non_null(strstr(why.line, "journal of another job"));
+    assert_non_null(strstr(why.line, "; --fresh begins anew, --out takes another folder"));
     start.anew = true;
     assert_int_equal(journal_open(&journal, folder.path, &start, &why), 0);
     journal_close(&journal);
     assert_int_equal(journal_load(&text, path, &why), 0);
     assert_int_equal(text.job_hash, 0xef);
-    expect(&text, &record, JOURNAL_START, "", 1);
+    assert_true(journal_next(&text, &record));
+    assert_int_equal(record.type, JOURNAL_START);
+    assert_int_equal(record.incarnation, 1);
     assert_false(journal_next(&text, &record));
     journal_unload(&text);
 }
@@ -262,7 +401,7 @@ after_a_failed_write_nothing_more_is_written(void **state)
     assert_int_equal(journal_add(journal, 2, "x", 1), -EFBIG);
     journal_close(&journal);
     assert_int_equal(journal_load(&text, path, &why), 0); /* the rest is a cut-off record */
-    assert_int_equal(text.size, JOURNAL_HEAD_SIZE + 24);
+    assert_int_equal(text.size, ONE);
     journal_unload(&text);
 }
 
@@ -274,8 +413,14 @@ main(void)
                                         end),
         cmocka_unit_test_setup_teardown(a_file_cut_off_anywhere_has_the_whole_records_before_it,
                                         begin, end),
+        cmocka_unit_test_setup_teardown(each_flipped_bit_is_found, begin, end),
+        cmocka_unit_test_setup_teardown(a_record_whose_last_sectors_never_came_is_cut_off, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(a_head_whose_last_bytes_never_came_is_cut_off, begin, end),
+        cmocka_unit_test_setup_teardown(an_empty_file_is_as_none, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_refused_names_the_remedy, begin, end),
         cmocka_unit_test_setup_teardown(
-            each_flipped_bit_of_a_whole_record_is_found_or_cuts_the_end_off, begin, end),
+            a_run_that_goes_on_with_other_settings_has_all_its_parts_in_one_journal, begin, end),
         cmocka_unit_test_setup_teardown(a_damaged_record_is_refused_with_its_place, begin, end),
         cmocka_unit_test_setup_teardown(a_journal_of_another_version_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_record_in_another_place_is_refused, begin, end),

@@ -432,6 +432,53 @@ a_new_run_replaces_an_old_one_with_its_first_step(void **state)
     metrics_destroy(&metrics);
 }
 
+/* Steps 1, 2 and 3; then another start does step 2 again. */
+static size_t
+lines_after_a_step_again(bool inexact, uint64_t samples)
+{
+    struct metrics *metrics = open_metrics(false);
+    for (uint64_t k = 1; k <= 3; k++) {
+        struct metrics_step step = step_of(k);
+        metrics_step(metrics, &step);
+    }
+    metrics_destroy(&metrics);
+    metrics = open_metrics(true);
+    if (inexact)
+        metrics_inexact(metrics);
+    for (uint64_t k = 2; k <= 3; k++) {
+        struct metrics_step step = step_of(k);
+        step.samples = k == 2 ? samples : 100;
+        metrics_step(metrics, &step);
+    }
+    metrics_sync(metrics);
+    metrics_destroy(&metrics);
+    size_t count = 0;
+    for (json_t *object; (object = line(count)); count++)
+        json_decref(object);
+    return count;
+}
+
+static void
+a_step_that_is_done_again_has_two_lines(void **state)
+{
+    (void)state;
+    assert_int_equal(lines_after_a_step_again(false, 100), 5);
+}
+
+static void
+with_other_bits_the_later_line_counts(void **state)
+{
+    (void)state;
+    assert_int_equal(lines_after_a_step_again(true, 100), 3);
+}
+
+static void
+an_evaluation_alone_does_no_step_again(void **state)
+{
+    (void)state;
+    assert_int_equal(lines_after_a_step_again(true, 0), 4); /* of step 3 */
+}
+
 static void
 a_run_that_came_to_nothing_leaves_nothing(void **state)
 {
@@ -716,6 +763,9 @@ main(void)
         TEST(lines_of_steps_that_are_done_again_go),
         TEST(an_evaluation_alone_is_a_line),
         TEST(the_longest_line_goes_like_any_other),
+        TEST(a_step_that_is_done_again_has_two_lines),
+        TEST(with_other_bits_the_later_line_counts),
+        TEST(an_evaluation_alone_does_no_step_again),
         TEST(a_resumed_run_continues_behind_the_last_whole_line),
         TEST(a_torn_line_longer_than_a_block_goes_too),
         TEST(a_new_run_replaces_an_old_one_with_its_first_step),

@@ -142,6 +142,16 @@ answer(void *ctx, uint64_t round, const void *data, size_t size)
     pthread_mutex_unlock(&said.lock);
 }
 
+static atomic_int befores, before_at; /* how often, and after how many calls to the disk */
+
+static void
+before(void *ctx)
+{
+    (void)ctx;
+    atomic_store(&before_at, atomic_load(&fault.calls));
+    atomic_fetch_add(&befores, 1);
+}
+
 static unsigned
 look(const unsigned *number)
 {
@@ -209,6 +219,7 @@ set_up(void **unused)
     strcpy(dir, "/tmp/test_save_XXXXXX");
     if (!mkdtemp(dir))
         return -1;
+    atomic_store(&befores, 0);
     said.warnings = said.news = said.answers = 0;
     said.last[0] = said.alarm[0] = '\0';
     block = malloc(SIZE);
@@ -218,6 +229,7 @@ set_up(void **unused)
                                .numerics = 4,
                                .size = SIZE,
                                .answer = answer,
+                               .before = before,
                                .say = say,
                                .alarm = alarm_of};
     return block ? save_new(&save, &setup, &why) : -1;
@@ -270,6 +282,23 @@ three_are_kept_and_the_newest_is_found(void **unused)
     assert_true(there(4) && there(5) && there(6));
     assert_int_equal(newest(), 6);
     assert_int_equal(look(&said.warnings), 0);
+}
+
+static void
+what_a_checkpoint_speaks_of_is_synced_before_it_has_its_name(void **unused)
+{
+    (void)unused;
+    at_step(1);
+    atomic_store(&fault.calls, 0);
+    save_step(save, &state, 1, 1);
+    WAIT_FOR(there(1));
+    assert_int_equal(atomic_load(&before_at), 0); /* nothing of the checkpoint was written yet */
+    save_wait(save);
+    at_step(2);
+    atomic_store(&fault.calls, 0);
+    assert_int_equal(save_last(save, &state, &why), 0);
+    assert_int_equal(atomic_load(&before_at), 0);
+    assert_int_equal(atomic_load(&befores), 2);
 }
 
 static void
@@ -431,6 +460,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(three_are_kept_and_the_newest_is_found),
+        CASE(what_a_checkpoint_speaks_of_is_synced_before_it_has_its_name),
         CASE(the_last_is_not_written_twice_and_nothing_before_the_first_round),
         CASE(a_disk_that_hangs_does_not_stop_the_trainer),
         CASE(whichever_call_fails_it_is_said_and_the_next_one_succeeds),
