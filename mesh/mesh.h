@@ -75,7 +75,7 @@ struct mesh_setup {
     size_t audit_bucket;   /* with audit > 0: the bucket of the claims */
     const struct push_config *push; /* not NULL: the engine push trains, not rounds. Borrowed. */
     const struct gossip_config *
-        gossip; /* not NULL: the engine gossip. Of its trainer only `note` and `save` are called, with the mesh locked. Borrowed. */
+        gossip; /* not NULL: the engine gossip. Of its trainer only `note`, `synced` and `save` are called, with the mesh locked. Borrowed. */
     bool inexact;    /* nodes that trained apart may have different states: core.h */
     const char *job; /* text for nodes that want a job; NULL: none. Borrowed. */
     /* [mesh_idle_size] bytes of the caller, on whole pages, for data that is seldom used; NULL: the mesh allocates

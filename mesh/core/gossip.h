@@ -29,7 +29,7 @@
  *                     others are ahead
  *
  * Checkpoints. Now and then the leader says a *cut*. All members stop to compute, as at the end of the run, and come to rest;
- * when all are, nothing is under way, and each saves its own values. When all have, the leader makes another plan, and
+ * when all are, nothing is under way, and each has its journal on the disk and saves its own values. When all have, the leader makes another plan, and
  * they go on. So the values of one cut fit together to the last unit. When a member is lost meanwhile, the plan ends, and
  * all go on; who has saved keeps it. Nodes that begin with one cut go on together; with an older one, a node joins.
  *
@@ -132,7 +132,10 @@ struct gossip_trainer {
     /* The result is in `sum`. Call core_on_applied with its hash and `done`. */
     void (*finish)(void *ctx);
     void (*note)(void *ctx, const struct gossip_note *note); /* NULL: nobody keeps a journal */
-    /* Save this, and the trainer's own state: it computes nothing meanwhile. NULL: nobody saves. */
+    /* Save this, and the trainer's own state: it computes nothing meanwhile. NULL: nobody saves. Before, it is asked, again and
+     * again, whether what it noted so far is on the disk. NULL: yes. So when flows are noted after `save`, what all members
+     * noted is, or some went without. */
+    bool (*synced)(void *ctx);
     void (*save)(void *ctx, const struct gossip_saved *saved);
     /* After core_on_interrupt: this node may end. NULL: it always may. */
     void (*ended)(void *ctx);

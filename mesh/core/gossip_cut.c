@@ -129,6 +129,14 @@ save(struct gossip *g, const struct core *core)
     config->trainer->save(config->trainer_ctx, &saved);
 }
 
+/* A checkpoint counts on the journals of all. */
+static bool
+synced(const struct core *core)
+{
+    const struct gossip_config *config = core->config.gossip;
+    return !config->trainer->synced || config->trainer->synced(config->trainer_ctx);
+}
+
 bool
 gossip_cut_step(struct gossip *g, const struct core *core, bool trained)
 {
@@ -143,7 +151,7 @@ gossip_cut_step(struct gossip *g, const struct core *core, bool trained)
     if (!g->cut)
         return false;
     bool rests = g->stage == GOSSIP_QUIET || (core_mutant(MUTANT_GOSSIP_REST) && !g->computing);
-    if (rests && g->saved != g->cut && all_rest(g, core))
+    if (rests && g->saved != g->cut && all_rest(g, core) && synced(core))
         save(g, core);
     bool late = awake_reached(core->awake, awake_after(g->cut_at, GOSSIP_CUT_MAX_US));
     if (!leads || !(late || all_saved(g, core)))

@@ -48,7 +48,7 @@
  *
  * Checkpoints. Now and then the leader *holds* the tickets of the steps from some step on. When all before them are done,
  * nothing is under way, and each range has taken exactly these: a *cut*. The leader names it in its CLAIM. Every member
- * then copies all ranges from their owners, saves them, and says so; then the leader goes on. So all members save the same
+ * then copies all ranges from their owners, has its journal on the disk, saves them, and says so; then the leader goes on. So all members save the same
  * bits, any of them can begin a mesh again, and nothing in a checkpoint was computed from what is not in it. When a member
  * is lost meanwhile, the next group makes the cut; who has copied all keeps it. A member that is told to end (Ctrl-C) asks the
  * leader for a cut with TAKE(leaves), computes nothing after it, and ends when the others have saved it, too. A node that begins with a checkpoint holds
@@ -142,9 +142,12 @@ struct push_trainer {
     void (*initial)(void *ctx, unsigned range);
     void (*restore)(void *ctx, unsigned range, uint64_t before, uint64_t after);
     /* Of a cut: a copy of a range, as in `adopt`, with its count and history; it also is what was read last. Then, when
-     * all have come: these tickets are done, save it. The trainer computes nothing meanwhile. NULL: nobody saves. */
+     * all have come: these tickets are done, save it. The trainer computes nothing meanwhile. NULL: nobody saves. Before
+     * `save` the trainer is asked, again and again, whether what it was told so far is on the disk. NULL: yes. So when it is
+     * told anything after `save`, that of all members is, or some went without. */
     void (*save_range)(void *ctx, unsigned range, const void *copy, uint64_t taken,
                        uint64_t history);
+    bool (*synced)(void *ctx);
     void (*save)(void *ctx, uint64_t tickets);
     /* After core_on_interrupt: this node may end. `saved`: with what was saved last, which nothing has changed since. */
     void (*ended)(void *ctx, bool saved);

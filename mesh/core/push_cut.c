@@ -172,6 +172,14 @@ end_in_time(struct push *push, const struct core *core)
     push->config.trainer->ended(push->config.trainer_ctx, saved);
 }
 
+/* Is what this node did on the disk? A checkpoint counts on the journals of all. */
+static bool
+synced(const struct push *push)
+{
+    const struct push_trainer *trainer = push->config.trainer;
+    return !trainer->synced || trainer->synced(push->config.trainer_ctx);
+}
+
 /* --- Steps -------------------------------------------------------------------------------------------- */
 
 void
@@ -192,7 +200,7 @@ push_cut_step(struct push *push, const struct core *core)
         push->job[PUSH_NOW].in_hand != 0; /* its ticket was leased again: it goes without */
     if (push->cut != cut)
         begin(push, cut);
-    if (!hangs && gather(push, core) > 0)
+    if (!hangs && (gather(push, core) > 0 || !synced(push)))
         return;
     if (!hangs)
         push->config.trainer->save(push->config.trainer_ctx, cut);

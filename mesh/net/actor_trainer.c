@@ -178,6 +178,13 @@ on_note(void *ctx, const struct gossip_note *note)
         mesh->keeper->note(mesh->keeper_ctx, note);
 }
 
+static bool
+on_synced(void *ctx)
+{
+    const struct mesh *mesh = ctx;
+    return !mesh->keeper || !mesh->keeper->synced || mesh->keeper->synced(mesh->keeper_ctx);
+}
+
 static void
 on_save(void *ctx, const struct gossip_saved *saved)
 {
@@ -214,6 +221,7 @@ const struct gossip_trainer actor_gossip = {
     .compute = on_replica,
     .finish = on_result,
     .note = on_note,
+    .synced = on_synced,
     .save = on_save,
     .ended = on_ended,
 };

@@ -266,7 +266,7 @@ do_event(struct replay *r, struct actor *a)
 static void
 go_to_next(const struct replay *r, struct actor *a)
 {
-    a->over = !replay_pieces_next(&r->pieces, a->start->folder, &a->cursor, &a->note);
+    a->over = !replay_pieces_next(&r->pieces, a->start, &a->cursor, &a->note);
     if (!a->over)
         return;
     if (!a->keeps) {

@@ -72,11 +72,12 @@ find_start(const struct replay_pieces *pieces, struct proto_node node)
 /* --- Reading -------------------------------------------------------------------------------------- */
 
 bool
-replay_pieces_next(const struct replay_pieces *pieces, size_t folder, struct replay_cursor *cursor,
-                   struct gossip_note *note)
+replay_pieces_next(const struct replay_pieces *pieces, const struct replay_start *start,
+                   struct replay_cursor *cursor, struct gossip_note *note)
 {
     struct journal_record next = cursor->record;
-    if (!journal_next(&pieces->journals->text[folder], &next) || next.type == JOURNAL_START)
+    if (!journal_next(&pieces->journals->text[start->folder], &next) ||
+        next.type == JOURNAL_START || next.at >= start->end)
         return false;
     cursor->record = next;
     return gossip_journal_get(&cursor->names, next.type, next.data, next.size, note);
@@ -100,17 +101,29 @@ sound(const struct gossip_note *note, const struct replay_rules *rules)
 typedef int visit(struct replay_pieces *pieces, const struct replay_start *start,
                   const struct gossip_note *note, struct why *why);
 
-/* Every event of every start, in the order of each journal. */
+static struct replay_cursor
+at_start(const struct replay_start *start)
+{
+    return (struct replay_cursor){.record = {.at = start->at, .size = JOURNAL_START_SIZE}};
+}
+
+/* Every event of every start, in the order of each journal. A start ends where the visitor returns -ENOENT. */
 static int
 each(struct replay_pieces *pieces, visit *fn, struct why *why)
 {
     int rc = 0;
     for (size_t s = 0; s < pieces->start_count && !rc; s++) {
-        const struct replay_start *start = &pieces->start[s];
-        struct replay_cursor cursor = {.record = {.at = start->at, .size = JOURNAL_START_SIZE}};
+        struct replay_start *start = &pieces->start[s];
+        struct replay_cursor cursor = at_start(start);
         struct gossip_note note;
-        while (!rc && replay_pieces_next(pieces, start->folder, &cursor, &note))
+        while (!rc && replay_pieces_next(pieces, start, &cursor, &note))
             rc = fn(pieces, start, &note, why);
+        if (rc != -ENOENT)
+            continue;
+        start->end = cursor.record.at;
+        pieces->cuts++;
+        pieces->lost = pieces->lost.line[0] ? pieces->lost : *why;
+        rc = 0;
     }
     return rc;
 }
@@ -160,8 +173,10 @@ find_starts(struct replay_pieces *pieces, struct why *why)
         while (journal_next(&pieces->journals->text[t], &record))
             if (record.type == JOURNAL_START) {
                 pieces->by_node[n] = &pieces->start[n];
-                pieces->start[n++] = (struct replay_start){
-                    .node = {record.id, record.incarnation}, .folder = t, .at = record.at};
+                pieces->start[n++] = (struct replay_start){.node = {record.id, record.incarnation},
+                                                           .folder = t,
+                                                           .at = record.at,
+                                                           .end = SIZE_MAX};
             }
     }
     qsort(pieces->by_node, n, sizeof *pieces->by_node, start_order);
@@ -293,7 +308,11 @@ check_asked(struct replay_pieces *pieces, const struct replay_start *start,
 static int
 find_pieces(struct replay_pieces *pieces, bool push_sum, struct why *why)
 {
-    pieces->piece_count = pieces->read_count = 0;
+    for (size_t k = 0; k < pieces->piece_count; k++)
+        pieces->piece[k] = (struct replay_piece){.body = NULL};
+    for (size_t k = 0; k < pieces->start_count; k++)
+        pieces->start[k].idle = 0;
+    pieces->piece_count = pieces->read_count = pieces->joined = 0;
     int rc = each(pieces, add_piece, why);
     rc = rc ? rc : each(pieces, add_read, why);
     if (rc)
@@ -304,6 +323,48 @@ find_pieces(struct replay_pieces *pieces, bool push_sum, struct why *why)
             return contradiction(why);
     rc = each(pieces, match, why);
     return rc || push_sum ? rc : each(pieces, check_asked, why);
+}
+
+/* Does a later start in the same folder go on from this cut? */
+static bool
+goes_on_from(const struct replay_pieces *pieces, const struct replay_start *start, uint64_t cut)
+{
+    const struct replay_start *later = start + 1, *end = pieces->start + pieces->start_count;
+    for (; later < end && later->folder == start->folder; later++)
+        if (later->from == cut)
+            return true;
+    return false;
+}
+
+/* Does anything come of what a start did after its end? */
+static bool
+matters(const struct replay_pieces *pieces, const struct replay_start *start)
+{
+    struct replay_start whole = *start;
+    struct replay_cursor cursor = at_start(start);
+    struct gossip_note note;
+    whole.end = SIZE_MAX;
+    while (replay_pieces_next(pieces, &whole, &cursor, &note))
+        if (cursor.record.at >= start->end &&
+            (note.event == GOSSIP_MEAN || note.event == GOSSIP_RESULT ||
+             (note.event == GOSSIP_SAVED && goes_on_from(pieces, start, note.number))))
+            return true;
+    return false;
+}
+
+static int
+find_ends(struct replay_pieces *pieces, bool push_sum, struct why *why)
+{
+    size_t before;
+    int rc;
+    do { /* what a start did after its end, others may have needed */
+        before = pieces->cuts;
+        rc = find_pieces(pieces, push_sum, why);
+    } while (!rc && pieces->cuts != before);
+    for (size_t s = 0; s < pieces->start_count && !rc; s++)
+        if (pieces->start[s].end != SIZE_MAX && matters(pieces, &pieces->start[s]))
+            rc = why_error(why, -ENOENT, "%s", pieces->lost.line);
+    return rc;
 }
 
 /* --- Life ----------------------------------------------------------------------------------------- */
@@ -325,7 +386,7 @@ replay_pieces_init(struct replay_pieces *pieces, const struct replay_journals *j
     if (!pieces->start || !pieces->by_node || !pieces->piece || !pieces->read)
         return why_error(why, -ENOMEM, "not enough memory for the journals");
     rc = find_starts(pieces, why);
-    return rc ? rc : find_pieces(pieces, rules->push_sum, why);
+    return rc ? rc : find_ends(pieces, rules->push_sum, why);
 }
 
 void

@@ -1,5 +1,9 @@
 /* replay_pieces.h - what the journals of a run that gossiped say: who started, and which pieces of values went from whom to
- * whom. For replay_gossip.c. */
+ * whom. For replay_gossip.c.
+ *
+ * A journal may have lost its end: the power failed, and all went on from a checkpoint before. What others did with the values
+ * that were lost came to nothing, too. So a start ends where it needs what is in no journal. If something later needs what it
+ * did from there on, a result or a checkpoint from which another start goes on, the journals are refused. */
 #ifndef NODE_REPLAY_PIECES_H
 #define NODE_REPLAY_PIECES_H
 
@@ -11,6 +15,7 @@ struct replay_start {
     struct proto_node node;
     size_t folder;
     size_t at;     /* its place in the journal of the folder */
+    size_t end;    /* the first event that needs what is in no journal; SIZE_MAX: there is none */
     bool resumes;  /* it went on from a checkpoint, */
     uint64_t from; /* with this number in BEGAN */
     uint64_t idle; /* phases in which it exchanged values and began no step */
@@ -46,6 +51,8 @@ struct replay_pieces {
     size_t piece_count;
     struct replay_read *read; /* [read_count] */
     size_t read_count;
+    size_t cuts;                         /* so often a start was found to end early; */
+    struct why lost;                     /* what the first one needs; "" if none does */
     const struct replay_start **by_node; /* [start_count] */
     /* While they are read: */
     struct replay_names names;
@@ -69,8 +76,9 @@ struct replay_cursor {
 int replay_pieces_init(struct replay_pieces *pieces, const struct replay_journals *journals,
                        const struct replay_rules *rules, struct why *why);
 void replay_pieces_fini(struct replay_pieces *pieces);
-/* The next event of a start; `record` of the cursor is that of the start, or of the event before. False: there is none. */
-bool replay_pieces_next(const struct replay_pieces *pieces, size_t folder,
+/* The next event of a start, before its end; `record` of the cursor is that of the start, or of the event before. False: there
+ * is none. */
+bool replay_pieces_next(const struct replay_pieces *pieces, const struct replay_start *start,
                         struct replay_cursor *cursor, struct gossip_note *note);
 /* The piece that an event of `self` is about. */
 struct replay_piece *replay_pieces_find(const struct replay_pieces *pieces, struct proto_node self,

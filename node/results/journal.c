@@ -14,6 +14,7 @@
 
 #include "nn/files/disk.h"
 #include "proto/bytes.h"
+#include "proto/fail.h"
 #include "proto/mix.h"
 
 static const char magic[8] = {'m', 'e', 's', 'h', 'j', 'r', 'n', 'l'};
@@ -347,7 +348,7 @@ journal_kept(const struct journal *journal)
 int
 journal_sync(struct journal *journal)
 {
-    return fsync(journal->fd) == 0 ? 0 : -errno;
+    return !fail_hit(FAIL_FILE_SYNC, NULL, 0) && fsync(journal->fd) == 0 ? 0 : -errno;
 }
 
 void

@@ -43,6 +43,8 @@ on_note(void *ctx, const struct gossip_note *note)
     struct run *run = ctx;
     struct gossip_run *gossip = run->gossip;
     struct gossip_note event = *note;
+    if (event.event != GOSSIP_SAVED && event.event != GOSSIP_COPIED)
+        save_release(run->save); /* the mesh goes on: all have saved */
     uint8_t data[GOSSIP_RECORD_MAX];
     if (!train_journal_writes(run) || !gossip_journal_has(event.event))
         return;
@@ -103,7 +105,7 @@ on_save(void *ctx, const struct gossip_saved *saved)
     memcpy(gossip->more + WEIGHTS + gossip->part_count, saved->values,
            run->state.param_count * sizeof *saved->values);
     show(run, saved);
-    save_now(run->save, &run->state);
+    save_held(run->save, &run->state);
     *run->state.header = before;
 }
 
@@ -147,7 +149,8 @@ gossip_train_ends_later(struct run *run)
 struct gossip_config
 gossip_train_config(struct run *run)
 {
-    static const struct gossip_trainer keeper = {.note = on_note, .save = on_save};
+    static const struct gossip_trainer keeper = {
+        .note = on_note, .synced = train_journal_synced, .save = on_save};
     const struct config *config = run->config;
     return (struct gossip_config){
         .trainer = &keeper,

@@ -42,7 +42,7 @@ push_save_cut(void *ctx, uint64_t tickets)
     push_shard_step(&run->state, tickets / push->step.tickets);
     h->samples = state_samples(&run->state.job, h->step);
     push->more[0] = push->saved.tickets = tickets;
-    save_now(run->save, &run->state);
+    save_held(run->save, &run->state);
 }
 
 void

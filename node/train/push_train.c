@@ -54,6 +54,7 @@ on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
 {
     struct run *run = ctx;
     struct push_run *push = run->push;
+    save_release(run->save); /* the mesh goes on: all have saved */
     forget_first(push);
     push_save_read(run);
     note_computed(run, ticket, number, history);
@@ -82,6 +83,7 @@ on_take(void *ctx, const struct push_taken *taken, const void *gradient)
 {
     struct run *run = ctx;
     uint8_t data[PUSH_TAKEN_MAX];
+    save_release(run->save);
     push_ranges_take(&run->push->ranges, &run->push->held, taken, gradient);
     if (train_journal_writes(run))
         train_journal_add(run, PUSH_NOTE_TAKEN, data,
@@ -186,6 +188,7 @@ static const struct push_trainer push_trainer = {
     .initial = on_initial,
     .restore = on_restore,
     .save_range = push_save_range,
+    .synced = train_journal_synced,
     .save = push_save_cut,
     .ended = on_ended,
     .finish = on_finish,

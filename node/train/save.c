@@ -1,6 +1,6 @@
 /* save.c - see save.h.
  *
- *     IDLE --save_step: copy--> FULL --writer takes it--> hash, write, sync, read back, rename, prune--> IDLE
+ *     IDLE --save_step: copy--> FULL --not held: writer takes it--> hash, write, sync, read back, rename, prune--> IDLE
  *
  * The writer owns the copy while it is FULL, the trainer while it is IDLE. In between the writer reads pages for
  * nodes whose checkpoint is damaged. */
@@ -25,7 +25,7 @@ struct save {
     pthread_t thread;
     pthread_mutex_t lock; /* down to `round` */
     pthread_cond_t turn;
-    bool full, model_full, stop, quiet, answering;
+    bool full, held, model_full, stop, quiet, answering;
     bool asked; /* for a page */
     uint64_t ask_step, ask_round, ask_page;
     uint64_t step, round; /* of the copy; round 0: of none */
@@ -182,13 +182,13 @@ run(void *arg)
     prctl(PR_SET_NAME, "save");
     pthread_mutex_lock(&save->lock);
     for (;;) {
-        while (!save->full && !save->model_full && !save->asked && !save->stop)
+        while (!(save->full && !save->held) && !save->model_full && !save->asked && !save->stop)
             pthread_cond_wait(&save->turn, &save->lock);
         if (save->asked) {
             answer(save);
             continue;
         }
-        bool full = save->full;
+        bool full = save->full && !save->held;
         if (!full && !save->model_full)
             break;
         pthread_mutex_unlock(&save->lock);
@@ -247,8 +247,8 @@ save_idle(struct save *save)
     return !busy;
 }
 
-bool
-save_now(struct save *save, const struct state *state)
+static bool
+begin(struct save *save, const struct state *state, bool held)
 {
     if (!save_idle(save)) {
         char line[LINE];
@@ -261,9 +261,32 @@ save_now(struct save *save, const struct state *state)
     copy(save, state);
     pthread_mutex_lock(&save->lock);
     save->full = true;
+    save->held = held;
     pthread_cond_broadcast(&save->turn);
     pthread_mutex_unlock(&save->lock);
     return true;
+}
+
+bool
+save_now(struct save *save, const struct state *state)
+{
+    return begin(save, state, false);
+}
+
+bool
+save_held(struct save *save, const struct state *state)
+{
+    return begin(save, state, true);
+}
+
+void
+save_release(struct save *save)
+{
+    pthread_mutex_lock(&save->lock);
+    if (save->held)
+        pthread_cond_broadcast(&save->turn);
+    save->held = false;
+    pthread_mutex_unlock(&save->lock);
 }
 
 void
@@ -276,6 +299,7 @@ save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t
 void
 save_wait(struct save *save)
 {
+    save_release(save);
     pthread_mutex_lock(&save->lock);
     while (save->full || save->model_full)
         pthread_cond_wait(&save->turn, &save->lock);
@@ -422,6 +446,7 @@ save_destroy(struct save **out)
     struct save *save = *out;
     if (!save)
         return;
+    save_release(save);
     pthread_mutex_lock(&save->lock);
     save->stop = true;
     pthread_cond_broadcast(&save->turn);

@@ -79,6 +79,9 @@ void save_step(struct save *save, const struct state *state, uint64_t steps, uin
 /* Now, unless the one before is still being written. From any thread, but one at a time. False: it is. */
 bool save_idle(struct save *save);
 bool save_now(struct save *save, const struct state *state);
+/* The same, but it is written only after save_release, or when somebody waits for it: what it counts on is not safe yet. */
+bool save_held(struct save *save, const struct state *state);
+void save_release(struct save *save); /* from any thread */
 /* Until nothing is being written any more. */
 void save_wait(struct save *save);
 /* The model of a state with this header: weights[weight_count] are copied, then written by the writer's thread. Passed over

@@ -17,7 +17,7 @@
 
 enum { TRAIN_LINE = 512 };
 
-struct journal;
+struct train_journal;
 
 struct run {
     struct config *config;
@@ -60,12 +60,10 @@ struct run {
     double slow_since;
     uint64_t slow_told; /* bitmap: that was said */
     unsigned peers_max;
-    struct journal *journal; /* in a free way of training; else NULL */
-    bool journal_failed;     /* what is not written to it cannot be replayed */
-    bool journal_unsynced;   /* the writer's: it was said that it cannot be synced */
-    struct push_run *push;   /* with a free mesh.sync: push_train.c; else NULL */
-    bool hinted;             /* what to check while it waits was said */
-    bool watches;            /* it was said that there is no shard for this node */
+    struct train_journal *journal; /* in a free way of training; else NULL */
+    struct push_run *push;         /* with a free mesh.sync: push_train.c; else NULL */
+    bool hinted;                   /* what to check while it waits was said */
+    bool watches;                  /* it was said that there is no shard for this node */
     bool failed;
     atomic_bool model_told; /* where model.safetensors is */
     bool skip_told;         /* that a gradient was not finite */
@@ -78,14 +76,17 @@ struct run {
  * both cases. */
 int train_open(struct run *run, enum train_start start, struct why *why);
 void train_close(struct run *run);
-/* The journal of a free way of training. It begins when the mesh has given this node its id; train_close ends it. Returns 0
- * or a negative errno with `why`. */
+/* The journal of a free way of training. It begins when the mesh has given this node its id. Returns 0 or a negative errno
+ * with `why`. */
 int train_journal_open(struct run *run, struct why *why);
+void train_journal_close(struct run *run);
 /* Is it written? Not any more after an error, which was said. */
 bool train_journal_writes(const struct run *run);
 void train_journal_add(struct run *run, unsigned type, const void *data, size_t size);
-/* What was added so far is on the disk after this; from any thread. */
+/* What was added so far is on the disk after this; from any thread. If that fails, it is said, once. */
 void train_journal_sync(struct run *run);
+/* Is it? Else a thread sees to it. ctx is the run. */
+bool train_journal_synced(void *ctx);
 /* Writes model.safetensors; ctx is the run. See save_setup.model. */
 int train_model(void *ctx, const struct state_header *header, const float *weights,
                 struct why *why);

@@ -10,7 +10,6 @@
 #include <sodium.h>
 
 #include "node/commands/host.h"
-#include "node/results/journal.h"
 #include "node/train/gossip_train.h"
 #include "node/train/left.h"
 #include "node/train/push_train.h"
@@ -492,7 +491,7 @@ train_close(struct run *run)
     evaluation_fini(&run->evaluation);
     gossip_train_close(run);
     save_destroy(&run->save);
-    journal_close(&run->journal);
+    train_journal_close(run);
     metrics_destroy(&run->metrics);
     free(run->scratch);
     work_destroy(&run->work);

@@ -4,6 +4,8 @@
 # model; train.from takes what such a run left; what does not fit is refused in one line.
 . "$(dirname "$0")/../support/process.sh"
 
+FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
+[ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 write_job "$WORK/job.yaml" 60 "checkpoint_every: 4"
 
 newest() { # NAME
@@ -69,6 +71,30 @@ for options in "--set gossip.graph=ring" "--set gossip.method=push_sum" "--set m
     grep -q "by 6 starts of nodes in 3 folders" "$WORK/out" || fail "gossip: $(cat "$WORK/out")"
     echo "gossip $options: $(tail -n 1 "$WORK/out")"
 done
+
+echo "nobody has a checkpoint before the journals of all are on their disks"
+slow_disk() { # WAY OPTION ...: b takes a second and a half to sync
+    local way=$1 name synced named
+    shift
+    GROUP=t$$-disk$way
+    node slow$way-a "$WORK/job.yaml" --peers 3 "$@"
+    WHERE[slow$way-b]="env MESHNODE_FAIL=file-sync:1:sleep=1500"
+    MESHNODE=$FAILNODE node slow$way-b "$WORK/job.yaml" --peers 3 "$@"
+    node slow$way-c "$WORK/job.yaml" --peers 3 "$@"
+    for name in a c; do
+        wait_until 60 "$way: a checkpoint" saved 4 slow$way-$name
+        named=$(stat -c %.6Z "$WORK/slow$way-$name/checkpoint-$(oldest slow$way-$name)")
+        synced=$(sed -n 's/^failpoint file-sync 1: .* at \([0-9.]*\)$/\1/p' "$WORK/slow$way-b.log")
+        awk -v named="$named" -v synced="$synced" 'BEGIN { exit !(synced > 0 && named >= synced + 1.5) }' ||
+            fail "$way: $name has a checkpoint at $named, but b began to sync at $synced"
+    done
+    for name in a b c; do kill_node slow$way-$name; done
+}
+oldest() { # NAME
+    ls "$WORK/$1" | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | head -n 1
+}
+slow_disk push --set mesh.topology=server --set mesh.sync=async
+slow_disk gossip --set mesh.topology=gossip
 
 echo "train.from of a free run, and of an exact one"
 goes_on() { # NAME FROM STEP OPTION ...: a run alone that begins with a checkpoint after STEP, and ends after 70 steps

@@ -118,6 +118,15 @@ on_note(void *ctx, const struct gossip_note *note)
     sim_gossip_judge_note(shell->sim, shell->node, note);
 }
 
+/* In one schedule of four it takes a while until a journal is on the disk. */
+static bool
+on_synced(void *ctx)
+{
+    const struct shell *shell = ctx;
+    uint64_t seed = mix64_pair(shell->sim->seed, 0x515c);
+    return seed % 4 || mix64_pair(seed, shell->sim->now / 1000 + shell->node->index) % 8 == 0;
+}
+
 static void
 on_save(void *ctx, const struct gossip_saved *saved)
 {
@@ -143,6 +152,7 @@ trainer(struct core_config *config, struct shell *shell)
     static const struct gossip_trainer callbacks = {.compute = on_compute,
                                                     .finish = on_finish,
                                                     .note = on_note,
+                                                    .synced = on_synced,
                                                     .save = on_save,
                                                     .ended = sim_gossip_ended};
     struct sim_gossip_file *disk = &sim_gossip_disk[shell->node->index];

@@ -227,6 +227,15 @@ on_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint6
     node->cut.history[range] = history;
 }
 
+/* In one schedule of four it takes a while until a journal is on the disk. */
+static bool
+on_synced(void *ctx)
+{
+    const struct shell *shell = ctx;
+    uint64_t seed = mix64_pair(shell->sim->seed, 0x515c);
+    return seed % 4 || mix64_pair(seed, shell->sim->now / 1000 + shell->node->index) % 8 == 0;
+}
+
 /* One in eight never gets to the disk: the one before stays. */
 static void
 on_save(void *ctx, uint64_t tickets)
@@ -266,6 +275,7 @@ static const struct push_trainer push_trainer = {
     .initial = on_initial,
     .restore = on_restore,
     .save_range = on_save_range,
+    .synced = on_synced,
     .save = on_save,
     .ended = sim_push_ended,
     .finish = on_finish,

@@ -71,8 +71,9 @@ static const struct gossip_note of_bob[] = {
     {.event = GOSSIP_ASKED, .peer = {1, 10}, .link = 5, .number = 1, .part = 1},
     {.event = GOSSIP_TOOK, .peer = {1, 10}, .link = 5, .number = 1, .part = 1},
     {.event = GOSSIP_GOT, .peer = {1, 10}, .number = 1},
+    {.event = GOSSIP_RESULT},
 };
-enum { OF_ALICE = 3, OF_BOB = 4 };
+enum { OF_ALICE = 3, OF_BOB = 5 };
 
 static int
 read_both(void)
@@ -102,10 +103,10 @@ pieces_have_both_ends(void **state)
         .record = {.at = pieces.start[1].at, .size = JOURNAL_START_SIZE}};
     struct gossip_note note;
     for (size_t k = 0; k < OF_BOB; k++) {
-        assert_true(replay_pieces_next(&pieces, 1, &cursor, &note));
+        assert_true(replay_pieces_next(&pieces, &pieces.start[1], &cursor, &note));
         assert_int_equal(note.event, of_bob[k].event);
     }
-    assert_false(replay_pieces_next(&pieces, 1, &cursor, &note));
+    assert_false(replay_pieces_next(&pieces, &pieces.start[1], &cursor, &note));
 }
 
 /* A second start in the same folder begins without names, and says that it goes on from a checkpoint. */
@@ -155,9 +156,50 @@ static void
 an_answer_needs_its_question(void **state)
 {
     (void)state;
-    write_start("a", alice, of_alice, OF_ALICE);
+    const struct gossip_note ends[] = {of_alice[0], of_alice[1], {.event = GOSSIP_MEAN}};
+    write_start("a", alice, ends, 3);
     write_start("b", bob, of_bob, 1);
     refused(-ENOENT, "b/journal is cut off: a has values from that node which are not in it");
+}
+
+/* All lost power, alice also the end of her journal. Both went on from what they had saved before. */
+static void
+what_was_lost_is_not_missed_if_nothing_came_of_it(void **state)
+{
+    const struct gossip_note saved[] = {{.event = GOSSIP_BEGAN},
+                                        {.event = GOSSIP_SAVED, .number = 7},
+                                        of_bob[1],
+                                        of_bob[2],
+                                        of_bob[3]};
+    const struct gossip_note again[] = {{.event = GOSSIP_BEGAN, .number = 7},
+                                        {.event = GOSSIP_RESULT}};
+    (void)state;
+    write_start("a", alice, of_alice, 1);
+    write_start("b", bob, saved, 5);
+    write_start("b", (struct proto_node){2, 21}, again, 2);
+    assert_int_equal(read_both(), 0);
+    assert_true(pieces.start[0].end == SIZE_MAX && pieces.start[2].end == SIZE_MAX);
+    struct replay_cursor cursor = {
+        .record = {.at = pieces.start[1].at, .size = JOURNAL_START_SIZE}};
+    struct gossip_note note;
+    size_t events = 0;
+    while (replay_pieces_next(&pieces, &pieces.start[1], &cursor, &note))
+        events++;
+    assert_int_equal(events, 3); /* what was taken is of a flow that nobody gave */
+}
+
+/* The same, but the cut came after what was lost. */
+static void
+what_a_checkpoint_needs_is_missed(void **state)
+{
+    const struct gossip_note saved[] = {
+        of_bob[0], of_bob[1], of_bob[2], {.event = GOSSIP_SAVED, .number = 7}};
+    const struct gossip_note again[] = {{.event = GOSSIP_BEGAN, .number = 7}};
+    (void)state;
+    write_start("a", alice, of_alice, 1);
+    write_start("b", bob, saved, 4);
+    write_start("b", (struct proto_node){2, 21}, again, 1);
+    refused(-ENOENT, "a/journal is cut off: b has values from that node which are not in it");
 }
 
 static void
@@ -208,7 +250,7 @@ what_no_node_of_the_job_writes_is_refused(void **state)
         write_start("a", alice, &notes[k], 1);
         assert_int_equal(read_both(), -EBADMSG);
         snprintf(line, sizeof line,
-                 "a/journal: the record of type %u at byte 48 is not of this job", notes[k].event);
+                 "a/journal: the record of type %u at byte 50 is not of this job", notes[k].event);
         assert_string_equal(why.line, line);
         replay_pieces_fini(&pieces);
         memset(&pieces, 0, sizeof pieces);
@@ -234,6 +276,9 @@ main(void)
         cmocka_unit_test_setup_teardown(what_is_not_there_is_missed, begin, end),
         cmocka_unit_test_setup_teardown(who_is_not_there_is_missed, begin, end),
         cmocka_unit_test_setup_teardown(an_answer_needs_its_question, begin, end),
+        cmocka_unit_test_setup_teardown(what_was_lost_is_not_missed_if_nothing_came_of_it, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(what_a_checkpoint_needs_is_missed, begin, end),
         cmocka_unit_test_setup_teardown(a_journal_counts_once, begin, end),
         cmocka_unit_test_setup_teardown(what_comes_twice_contradicts, begin, end),
         cmocka_unit_test_setup_teardown(a_gift_comes_from_whom_was_asked, begin, end),

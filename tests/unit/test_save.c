@@ -302,6 +302,27 @@ what_a_checkpoint_speaks_of_is_synced_before_it_has_its_name(void **unused)
 }
 
 static void
+what_is_held_has_no_name_before_its_release(void **unused)
+{
+    (void)unused;
+    at_step(1);
+    assert_true(save_held(save, &state));
+    at_step(2);
+    assert_false(save_now(save, &state)); /* the copy is taken */
+    save_serve(save, 1, 0, 0);            /* the writer has looked after what it has to do */
+    WAIT_FOR(look(&said.answers) == 1);
+    assert_false(there(1));
+    assert_int_equal(atomic_load(&befores), 0);
+    save_release(save);
+    WAIT_FOR(there(1));
+    save_wait(save);
+    at_step(3);
+    assert_true(save_held(save, &state));
+    save_wait(save); /* the run ends: now or never */
+    assert_true(there(3));
+}
+
+static void
 the_last_is_not_written_twice_and_nothing_before_the_first_round(void **unused)
 {
     (void)unused;
@@ -461,6 +482,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         CASE(three_are_kept_and_the_newest_is_found),
         CASE(what_a_checkpoint_speaks_of_is_synced_before_it_has_its_name),
+        CASE(what_is_held_has_no_name_before_its_release),
         CASE(the_last_is_not_written_twice_and_nothing_before_the_first_round),
         CASE(a_disk_that_hangs_does_not_stop_the_trainer),
         CASE(whichever_call_fails_it_is_said_and_the_next_one_succeeds),

@@ -1,0 +1,125 @@
+#!/bin/bash
+# test_power.sh - the power fails on all machines at once, in each way to train: before the first checkpoint, and twice
+# after it. What was not synced is lost. Every node starts again, they go on from the newest checkpoint, end with one
+# model, and the files that are left prove the run: verify or a replay. What a power cut or a failing disk leaves of a
+# file is told in one line, and no such file stops a node for good.
+. "$(dirname "$0")/../support/power.sh"
+. "$(dirname "$0")/../support/process.sh"
+
+FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
+[ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
+disks a b c
+NODES=(a b c)
+write_job "$WORK/job.yaml" 80 "checkpoint_every: 4"
+
+newest() { # NAME
+    ls "$WORK/$1" 2>/dev/null | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | tail -n 1
+}
+
+saved() { # STEP NAME ...
+    local step=$1 name
+    shift
+    for name; do
+        [ "$(newest "$name" || true)" ] && [ "$(newest "$name")" -ge "$step" ] || return 1
+    done
+}
+
+start_all() { # OPTION ...
+    local name
+    for name in "${NODES[@]}"; do
+        node "$name" "$WORK/job.yaml" --peers 3 "$@"
+    done
+}
+
+# So slow that the run does not end before its power is cut.
+start_slow() { # OPTION ...
+    local name
+    for name in "${NODES[@]}"; do
+        WHERE[$name]="env MESHNODE_FAIL=compute:1+:sleep=$SLEEP"
+    done
+    MESHNODE=$FAILNODE start_all "$@"
+    WHERE=()
+}
+
+runs() { # NAME ...: none has ended
+    local name
+    for name; do
+        running "$name" || fail "$WAY: $name ended: $(tail -n 3 "$WORK/$name.log")"
+        [ ! -e "$WORK/$name/result.json" ] || fail "$WAY: $name was done before the power failed"
+    done
+}
+
+reached_or_ended() {
+    runs "${NODES[@]}"
+    reached "$@"
+}
+
+saved_or_ended() {
+    runs "${NODES[@]}"
+    saved "$@"
+}
+
+one_cut() { # STEP OPTION ...
+    local step=$1
+    shift
+    start_slow "$@"
+    if [ "$step" = 0 ]; then
+        wait_until 60 "$WAY: a step" reached_or_ended 1 "${NODES[@]}"
+    else
+        wait_until 60 "$WAY: checkpoints of step $step" saved_or_ended "$step" "${NODES[@]}"
+    fi
+    runs "${NODES[@]}"
+    power_cut "${NODES[@]}"
+}
+
+goes_on() { # from the newest checkpoint that is left
+    local last
+    last=$(for name in "${NODES[@]}"; do newest "$name"; done | sort -n | tail -n 1)
+    [ "${last:-0}" -ge "$1" ] || fail "$WAY: checkpoints of step $1 were lost: the newest is of step ${last:-0}"
+    LAST=$last
+}
+
+WAY='' SLEEP=40
+power_fails() { # exact|free|unproved NAME OPTION ...
+    local kind=$1 name
+    WAY=$2 GROUP=t$$-$2
+    shift 2
+    rm -rf "$WORK"/[abc]/*
+    one_cut 0 "$@"
+    one_cut 4 "$@"
+    goes_on 4
+    one_cut $((LAST + 8)) "$@"
+    goes_on $((LAST + 8))
+    start_all "$@"
+    finished 120 "${NODES[@]}"
+    same_hash "${NODES[@]}"
+    grep -q "resumed at step $LAST\b" "$WORK"/[abc].log || fail "$WAY: nobody goes on from step $LAST"
+    if [ "$kind" = unproved ]; then
+        : >"$WORK/out"
+    elif [ "$kind" = free ]; then
+        timeout -k 5 300 "$MESHNODE" verify --replay "$WORK"/[abc] >"$WORK/out" 2>&1 || fail "$WAY: replay: $(cat "$WORK/out")"
+        grep -q "^replay: sha256 $(result a params_sha256), as in every result$" "$WORK/out" || fail "$WAY: $(cat "$WORK/out")"
+    else
+        "$MESHNODE" verify "$WORK"/[abc] >"$WORK/out" || fail "$WAY: verify: $(cat "$WORK/out")"
+        grep -q "^proved: " "$WORK/out" || fail "$WAY: $(cat "$WORK/out")"
+    fi
+    echo "$WAY: $(tail -n 2 "$WORK/out" | head -n 1)"
+}
+
+servers="mesh.topology=server"
+gossip="mesh.topology=gossip"
+WAYS=${*:-ring servers local inexact async ssp softsync gossip push_sum gossip-async gradients}
+for way in $WAYS; do
+    case $way in
+    ring) power_fails exact ring ;;
+    servers) power_fails exact servers --set $servers ;;
+    local) power_fails exact local --set train.local_steps=2 --set train.optimizer.sgd.momentum=0 ;;
+    inexact) power_fails unproved inexact --set train.exact=no ;;
+    async | ssp | softsync) SLEEP=15 power_fails free "$way" --set $servers --set mesh.sync="$way" ;;
+    gossip) power_fails free gossip --set $gossip ;;
+    push_sum) power_fails free push_sum --set $gossip --set gossip.method=push_sum ;;
+    gossip-async) power_fails free gossip-async --set $gossip --set mesh.sync=async ;;
+    gradients) power_fails free gradients --set $gossip --set gossip.of=gradients ;;
+    *) fail "no way to train: $way" ;;
+    esac
+done
