@@ -222,6 +222,18 @@ judge_line(struct proof *proof, const struct entry *entry, const struct ledger_s
                     (unsigned long long)said->ledger, (unsigned long long)ledger);
 }
 
+/* The first of entries [0, i] that must have the state of entry i. */
+static size_t
+same_state(const struct proof *proof, const struct entry *entry, size_t i)
+{
+    const struct config *config = proof->folders->left.config;
+    size_t first = 0;
+    while (config && !config->train.exact && first < i &&
+           (!entry[i].said.plan || entry[first].said.plan != entry[i].said.plan))
+        first++;
+    return first;
+}
+
 /* Entries [0, n) of one step: the same state everywhere, and no shard computed twice in one plan. */
 static void
 judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t all)
@@ -232,13 +244,14 @@ judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t al
     for (size_t i = 0; i < n; i++) {
         const struct verify_line *said = &entry[i].said;
         place(proof, entry[i].dir, "metrics.jsonl", entry[i].line, at, sizeof at);
-        place(proof, entry[0].dir, "metrics.jsonl", entry[0].line, other, sizeof other);
-        if (said->state_hash != entry[0].said.state_hash)
+        const struct entry *first = &entry[same_state(proof, entry, i)];
+        place(proof, first->dir, "metrics.jsonl", first->line, other, sizeof other);
+        if (said->state_hash != first->said.state_hash)
             verify_find(proof->folders, at, "",
                         "epoch %llu, step %llu: state %016llx, but %016llx at %s",
                         (unsigned long long)said->epoch, (unsigned long long)said->step,
                         (unsigned long long)said->state_hash,
-                        (unsigned long long)entry[0].said.state_hash, other);
+                        (unsigned long long)first->said.state_hash, other);
         proof->redone += i > 0 && entry[i].dir == entry[i - 1].dir;
         seen = said->shards;
         for (size_t k = 0; k < n; k++) {
