@@ -142,6 +142,9 @@ take(struct replay *replay, unsigned range, struct replay_link *link)
         return;
     }
     push_ranges_take(ranges, &replay->held, &link->taken, c->gradient + gradient_at(ranges, range));
+    if (link->ends_part)
+        push_ranges_begin(ranges, &replay->held, range, replay->held.params, NULL,
+                          replay->held.exponent);
     if (--c->left == 0) {
         free(c->gradient);
         c->gradient = NULL;
@@ -292,11 +295,12 @@ open_replay(struct replay *replay, const struct config *config,
                          folders->folder[folders->first].dir);
     int rc = replay_base_open(&replay->base, config, step.each, why);
     rc = rc ? rc : open_states(replay, why);
-    rc = rc ? rc
-            : replay_journals_load(&replay->journals, folders, job_hash(&replay->base.job, config),
-                                   why);
+    const struct replay_parts parts =
+        rc ? (struct replay_parts){.count = 0} : replay_parts_of(&replay->base.job, config);
+    rc = rc ? rc : replay_journals_load(&replay->journals, folders, &parts, why);
     const struct replay_job job = {.ranges = replay->ranges.count,
                                    .group = replay->ranges.group,
+                                   .hash = parts.job[0],
                                    .first = replay->ranges.first};
     rc = rc ? rc : replay_index_init(&replay->index, &replay->journals, &job, why);
     return rc ? rc : open_readers(replay, why);

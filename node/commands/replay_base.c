@@ -18,9 +18,18 @@ static const double THREAD_FLOP = 1e8;
 
 /* --- Journals ------------------------------------------------------------------------------------- */
 
+struct replay_parts
+replay_parts_of(const struct job *job, const struct config *config)
+{
+    struct replay_parts parts = {.job = {job_hash(job, config)}, .count = 1};
+    for (size_t i = 0; i < job->past_count; i++)
+        parts.job[parts.count++] = job->past_hash[i];
+    return parts;
+}
+
 int
-replay_journals_add(struct replay_journals *journals, const char *dir, uint64_t job_hash,
-                    struct why *why)
+replay_journals_add(struct replay_journals *journals, const char *dir,
+                    const struct replay_parts *parts, struct why *why)
 {
     char path[DISK_PATH_MAX];
     struct journal_text *text = &journals->text[journals->count];
@@ -29,15 +38,16 @@ replay_journals_add(struct replay_journals *journals, const char *dir, uint64_t 
     if (rc)
         return rc;
     journals->dir[journals->count++] = dir;
-    if (text->job_hash == job_hash)
-        return 0;
+    for (size_t i = 0; i < parts->count; i++)
+        if (text->job_hash == parts->job[i])
+            return 0;
     return why_error(why, -EINVAL, "%s: is of job %016llx, expected %016llx as in job.json", path,
-                     (unsigned long long)text->job_hash, (unsigned long long)job_hash);
+                     (unsigned long long)text->job_hash, (unsigned long long)parts->job[0]);
 }
 
 int
 replay_journals_load(struct replay_journals *journals, const struct verify_folders *folders,
-                     uint64_t job_hash, struct why *why)
+                     const struct replay_parts *parts, struct why *why)
 {
     char path[DISK_PATH_MAX];
     int rc = 0;
@@ -45,7 +55,7 @@ replay_journals_load(struct replay_journals *journals, const struct verify_folde
         const struct verify_folder *folder = &folders->folder[d];
         snprintf(path, sizeof path, "%s/" JOURNAL_FILE, folder->dir);
         if (!folder->stepless || access(path, F_OK) == 0)
-            rc = replay_journals_add(journals, folder->dir, job_hash, why);
+            rc = replay_journals_add(journals, folder->dir, parts, why);
     }
     return rc;
 }

@@ -30,6 +30,14 @@ void replay_base_close(struct replay_base *base);
 /* So many of all `what` are computed. Says so on a terminal in the live line, else once in a while in a line. */
 void replay_progress(struct replay_base *base, uint64_t done, uint64_t all, const char *what);
 
+/* The hashes of a job: the present one, then those of earlier parts of the run (config_parts.h). */
+struct replay_parts {
+    uint64_t job[CONFIG_PARTS_MAX + 1];
+    size_t count;
+};
+
+struct replay_parts replay_parts_of(const struct job *job, const struct config *config);
+
 struct replay_journals {
     size_t count;
     const char *dir[VERIFY_DIRS_MAX]; /* borrowed */
@@ -37,11 +45,11 @@ struct replay_journals {
 };
 
 /* Adds the journal of a folder, which must be one of this job. Returns 0 or a negative errno with `why`. */
-int replay_journals_add(struct replay_journals *journals, const char *dir, uint64_t job_hash,
-                        struct why *why);
+int replay_journals_add(struct replay_journals *journals, const char *dir,
+                        const struct replay_parts *parts, struct why *why);
 /* Those of all folders but of nodes that made no step and have none. replay_journals_unload follows in all cases. */
 int replay_journals_load(struct replay_journals *journals, const struct verify_folders *folders,
-                         uint64_t job_hash, struct why *why);
+                         const struct replay_parts *parts, struct why *why);
 void replay_journals_unload(struct replay_journals *journals);
 
 /* Nodes that journals speak of; zeros: none. */

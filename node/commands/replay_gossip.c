@@ -359,7 +359,8 @@ open_replay(struct replay *r, const struct verify_folders *folders, struct why *
         .part_count = r->part_count,
         .shards = config->train.shards,
     };
-    int rc = replay_journals_load(&r->journals, folders, job_hash(&r->base.job, config), why);
+    const struct replay_parts parts = replay_parts_of(&r->base.job, config);
+    int rc = replay_journals_load(&r->journals, folders, &parts, why);
     rc = rc ? rc : replay_pieces_init(&r->pieces, &r->journals, &rules, why);
     return rc ? rc : open_actors(r, why);
 }

@@ -51,6 +51,12 @@ add_final(struct replay_index *index, size_t journal, const struct journal_recor
 {
     if (r->size != 8 * (size_t)index->ranges)
         return false;
+    if (r->job_hash != index->job.hash) {
+        if (index->earlier)
+            index->earlier[index->earlier_count] = r->data;
+        index->earlier_count++;
+        return true;
+    }
     index->ended[journal] = true;
     for (unsigned k = 0; k < index->ranges; k++)
         index->final[k] = word(r->data, k);
@@ -84,7 +90,7 @@ static int
 pass(struct replay_index *index, struct why *why)
 {
     const struct replay_journals *journals = index->journals;
-    index->link_count = index->computed_count = index->starts = 0;
+    index->link_count = index->computed_count = index->earlier_count = index->starts = 0;
     for (size_t t = 0; t < journals->count; t++) {
         struct journal_record record = {0};
         while (journal_next(&journals->text[t], &record))
@@ -197,6 +203,15 @@ join(struct replay_index *index, struct replay_link *link, struct why *why)
     return 0;
 }
 
+static bool
+ends_part(const struct replay_index *index, const struct replay_link *link)
+{
+    for (size_t k = 0; k < index->earlier_count; k++)
+        if (word(index->earlier[k], link->taken.range) == link->taken.after)
+            return true;
+    return false;
+}
+
 static int
 chain_of(struct replay_index *index, unsigned range, struct why *why)
 {
@@ -212,6 +227,7 @@ chain_of(struct replay_index *index, unsigned range, struct why *why)
         struct replay_link *link = chain[k - 1] = find_link(index, range, history);
         history = link->taken.before;
         link->place = k;
+        link->ends_part = ends_part(index, link);
         if (!link->restored && (rc = join(index, link, why)))
             return rc;
     }
@@ -241,12 +257,13 @@ replay_index_tau(const struct replay_index *index, const struct replay_link *lin
     return before / group - (read < before ? read : before) / group;
 }
 
-/* The last one of all completes an update that has fewer gradients. */
+/* The last one of a part of the run completes an update that has fewer gradients. */
 bool
 replay_index_updates(const struct replay_index *index, const struct replay_link *link)
 {
     bool last = link->place == index->length[link->taken.range];
-    return link->count % index->job.group == 0 || (last && link->taken.updates);
+    return link->count % index->job.group == 0 ||
+           ((last || link->ends_part) && link->taken.updates);
 }
 
 /* --- Life --------------------------------------------------------------------------------------------- */
@@ -260,7 +277,8 @@ fill(struct replay_index *index, struct why *why)
         return rc;
     index->link = calloc(index->link_count + 1, sizeof *index->link);
     index->computed = calloc(index->computed_count + 1, sizeof *index->computed);
-    if (!index->link || !index->computed)
+    index->earlier = calloc(index->earlier_count + 1, sizeof *index->earlier);
+    if (!index->link || !index->computed || !index->earlier)
         return why_error(why, -ENOMEM, "not enough memory for the journals");
     rc = pass(index, why);
     for (unsigned r = 0; r < index->ranges; r++)
@@ -302,6 +320,7 @@ replay_index_fini(struct replay_index *index)
     push_journal_fini(&index->said);
     free(index->link);
     free(index->computed);
+    free(index->earlier);
     free(index->final);
     free(index->chain);
     free(index->length);

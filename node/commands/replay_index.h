@@ -25,12 +25,15 @@ struct replay_link {
     size_t journal, at; /* where it is written: which journal, and its byte */
     size_t place;       /* in the chain of its range, from 1; 0: not in it */
     uint64_t count;     /* gradients that the range has taken up to and with it */
+    bool
+        ends_part; /* behind it a part of the run had ended: the next one begins with a new optimizer */
     struct replay_computed *computed;
 };
 
 /* What the job says of a chain. */
 struct replay_job {
     unsigned ranges, group; /* group: gradients of an update */
+    uint64_t hash;          /* of the job, in its last part */
     uint64_t first;         /* gradients that another run has taken: train.from */
 };
 
@@ -42,9 +45,11 @@ struct replay_index {
     size_t link_count;
     struct replay_computed *computed; /* [computed_count], by who and number */
     size_t computed_count;
-    size_t starts;               /* of programs */
-    struct push_journal said;    /* by the records of a journal so far */
-    uint64_t *final;             /* [ranges], of the last PUSH_NOTE_FINAL */
+    size_t starts;            /* of programs */
+    struct push_journal said; /* by the records of a journal so far */
+    uint64_t *final;          /* [ranges], of the last PUSH_NOTE_FINAL of this job; */
+    const uint8_t **earlier;  /* [earlier_count] those of earlier parts, u64 in the journals */
+    size_t earlier_count;
     bool ended[VERIFY_DIRS_MAX]; /* [journals->count] that has one */
     struct replay_link ***chain; /* [ranges][length[range]] */
     size_t *length;

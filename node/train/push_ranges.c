@@ -97,9 +97,20 @@ struct taking {
     const struct push_ranges *ranges;
     struct push_held *held;
     const struct push_taken *taken;
+    const struct optim_spec *optim;
     float weight, share; /* of the gradient; of the update in a step */
     double rate;
 };
+
+/* Those of the part of the run that this step belongs to. */
+static const struct state_rules *
+rules_at(const struct state_job *job, uint64_t step)
+{
+    for (size_t i = 0; i < job->past_count; i++)
+        if (step < job->past[i].until)
+            return &job->past[i];
+    return &job->rules;
+}
 
 /* 1 / max(1, age in steps) */
 static float
@@ -115,10 +126,12 @@ taking_of(const struct push_ranges *ranges, struct push_held *held, const struct
     const struct state_job *job = ranges->job;
     double share = (double)ranges->group / (double)ranges->per_step;
     uint64_t step = taken->count / ranges->per_step;
-    double rate = optim_rate(&job->rules.optim, step, state_rules_total(job, &job->rules),
+    const struct state_rules *rules = rules_at(job, step);
+    double rate = optim_rate(&rules->optim, step, state_rules_total(job, rules),
                              step / state_epoch_steps(job), (size_t)job->batch);
-    return (struct taking){ranges,       held,        taken, weight_of(ranges, taken->tau),
-                           (float)share, rate * share};
+    return (struct taking){
+        ranges,       held,        taken, &rules->optim, weight_of(ranges, taken->tau),
+        (float)share, rate * share};
 }
 
 /* An update of a block by its gradient g[n], which stands for `group` tickets; in units of a whole step unless it is of
@@ -135,8 +148,7 @@ update(const struct taking *with, size_t block, float average, float *g, size_t 
         return;
     for (size_t s = 0; s < ranges->slot_count; s++)
         slot[s] = with->held->slot[s] + first;
-    optim_apply(&ranges->job->rules.optim, with->rate, with->taken->count / ranges->group, params,
-                slot, g, n);
+    optim_apply(with->optim, with->rate, with->taken->count / ranges->group, params, slot, g, n);
 }
 
 /* Adds g[n] to what the present update has so far; with its last gradient, g becomes the sum times `factor`. */

@@ -6,7 +6,7 @@
  *     value      parameters [float] | exponents [int16]                        what a worker computes from
  *     copy       parameters | slots of the optimizer | sum of the update [float, softsync only] | exponents
  *
- * The rule, so that c gradients of a step of S tickets move the parameters as far as one step of bsp would do c / S of it:
+ * The rule (that of the part of the run which the step belongs to: config_parts.h), so that c gradients of a step of S tickets move the parameters as far as one step of bsp would do c / S of it:
  *
  *     g = sum over the update's gradients of g_i / max(1, tau_i c / S), times S / c
  *     optimizer's step of g with rate * c / S; step and epoch by the gradients that the range has taken, S to a step

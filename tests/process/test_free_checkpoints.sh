@@ -96,6 +96,38 @@ oldest() { # NAME
 slow_disk push --set mesh.topology=server --set mesh.sync=async
 slow_disk gossip --set mesh.topology=gossip
 
+echo "a run that goes on with other settings: its journals have both parts"
+both_parts() { # WAY OPTION ...: after the end with another rate; then, from a checkpoint on the way, with more steps
+    local way=$1 name
+    shift
+    GROUP=t$$-parts$way
+    for name in a b; do
+        node parts$way-$name "$WORK/job.yaml" --peers 2 --set train.steps=20 "$@"
+    done
+    finished 60 parts$way-a parts$way-b
+    for name in a b; do
+        node parts$way-$name "$WORK/job.yaml" --peers 2 --resume --set train.steps=32 --set train.optimizer.sgd.rate=0.02 "$@"
+    done
+    finished 60 parts$way-a parts$way-b
+    same_hash parts$way-a parts$way-b
+    replayed parts$way-a parts$way-b
+    GROUP=t$$-part$way
+    node part$way "$WORK/job.yaml" --set mesh.gather_ms=0 "$@"
+    wait_until 60 "$way: two checkpoints" saved 8 part$way
+    kill_node part$way
+    node part$way "$WORK/job.yaml" --set mesh.gather_ms=0 --resume --set train.steps=70 --set train.optimizer.sgd.rate=0.02 "$@"
+    finished 60 part$way
+    replayed part$way
+    echo "$way: $(grep 'replay: sha256' "$WORK/out")"
+}
+for sync in async ssp softsync; do
+    both_parts $sync --set mesh.topology=server --set mesh.sync=$sync
+done
+both_parts gossip --set mesh.topology=gossip
+both_parts push_sum --set mesh.topology=gossip --set gossip.method=push_sum
+both_parts gossip-async --set mesh.topology=gossip --set mesh.sync=async
+both_parts gradients --set mesh.topology=gossip --set gossip.of=gradients
+
 echo "train.from of a free run, and of an exact one"
 goes_on() { # NAME FROM STEP OPTION ...: a run alone that begins with a checkpoint after STEP, and ends after 70 steps
     local name=$1 from=$2 step=$3 group=$GROUP

@@ -16,6 +16,8 @@
 
 enum { JOB = 77 };
 
+static const struct replay_parts job = {.job = {JOB}, .count = 1};
+
 static const struct proto_node alice = {1, 10}, bob = {2, 20};
 static const struct replay_rules rules = {.part_count = 2, .shards = 12};
 
@@ -80,7 +82,7 @@ read_both(void)
 {
     replay_journals_unload(&journals);
     for (size_t k = 0; k < 2; k++)
-        assert_int_equal(replay_journals_add(&journals, dirs[k], JOB, &why), 0);
+        assert_int_equal(replay_journals_add(&journals, dirs[k], &job, &why), 0);
     return replay_pieces_init(&pieces, &journals, &rules, &why);
 }
 
@@ -260,11 +262,14 @@ what_no_node_of_the_job_writes_is_refused(void **state)
 static void
 a_journal_of_another_job_is_refused(void **state)
 {
+    const struct replay_parts other = {.job = {JOB + 1, JOB + 2}, .count = 2};
+    const struct replay_parts later = {.job = {JOB + 1, JOB}, .count = 2};
     (void)state;
     write_start("a", alice, of_alice, OF_ALICE);
-    assert_int_equal(replay_journals_add(&journals, "a", JOB + 1, &why), -EINVAL);
+    assert_int_equal(replay_journals_add(&journals, "a", &other, &why), -EINVAL);
     assert_string_equal(why.line, "a/journal: is of job 000000000000004d, expected "
                                   "000000000000004e as in job.json");
+    assert_int_equal(replay_journals_add(&journals, "a", &later, &why), 0); /* its first part */
 }
 
 int
