@@ -162,8 +162,8 @@ float_below(float x)
     return float_of(float_bits(x) - 1);
 }
 
-static int16_t
-clamp(int e)
+int16_t
+exact_clamp(int e)
 {
     e = e < EXACT_EXPONENT_MIN ? EXACT_EXPONENT_MIN : e;
     return (int16_t)(e > EXACT_EXPONENT_MAX ? EXACT_EXPONENT_MAX : e);
@@ -186,7 +186,7 @@ void
 exact_scales(const struct exact *exact, const int16_t *exponent, float *scale, float *limit)
 {
     for (size_t b = 0; b < exact->blocks; b++)
-        scale[b] = scale_of(exact->bits - clamp(exponent[b]));
+        scale[b] = scale_of(exact->bits - exact_clamp(exponent[b]));
     *limit = float_below(scale_of(exact->bits));
 }
 
@@ -201,7 +201,7 @@ exact_add(const struct exact *exact, const int16_t *exponent, size_t first, cons
     for (size_t done = 0, m; done < n; done += m, block++) {
         m = piece(exact, block, first + done, n - done);
         int32_t *to = own + first + done;
-        float scale = scale_of(exact->bits - clamp(exponent[block]));
+        float scale = scale_of(exact->bits - exact_clamp(exponent[block]));
         struct check_sums sums;
         uint32_t largest = SIMD_PICK(exact_add)(to, g + done, m, scale, limit, &sums);
         if (check)
@@ -220,7 +220,7 @@ exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *su
     for (size_t done = 0, m; done < n; done += m, block++) {
         m = piece(exact, block, first + done, n - done);
         const int32_t *from = sum + first + done;
-        float scale = scale_of(clamp(exponent[block]) - exact->bits);
+        float scale = scale_of(exact_clamp(exponent[block]) - exact->bits);
         SIMD_PICK(exact_read)(g + done, from, m, scale);
     }
 }
@@ -231,7 +231,7 @@ exact_take(const struct exact *exact, const int16_t *exponent, const int32_t *su
 {
     assert(block < exact->blocks);
     size_t first = exact->first[block], n = exact->first[block + 1] - first;
-    float scale = scale_of(clamp(exponent[block]) - exact->bits);
+    float scale = scale_of(exact_clamp(exponent[block]) - exact->bits);
     struct check_sums sums;
     *bits = SIMD_PICK(exact_take)(g, sum + first, n, scale, &sums);
     return check_from(sums, first);
@@ -242,7 +242,8 @@ exact_read_block(const struct exact *exact, int exponent, const int32_t *q, size
                  float *g)
 {
     struct check_sums sums;
-    return SIMD_PICK(exact_take)(g, q, n, factor * scale_of(clamp(exponent) - exact->bits), &sums);
+    return SIMD_PICK(exact_take)(g, q, n, factor * scale_of(exact_clamp(exponent) - exact->bits),
+                                 &sums);
 }
 
 /* Lift what lies too far below the largest exponent of its tensor. */
@@ -255,7 +256,7 @@ exact_floor(const struct exact *exact, int16_t *exponent)
             largest = exponent[b] > largest ? exponent[b] : largest;
         for (size_t b = exact->tensor_first[t]; b < exact->tensor_first[t + 1]; b++)
             if (exponent[b] < largest - EXACT_SPREAD)
-                exponent[b] = clamp(largest - EXACT_SPREAD);
+                exponent[b] = exact_clamp(largest - EXACT_SPREAD);
     }
 }
 
@@ -277,7 +278,7 @@ exact_follow_bits(const struct exact *exact, size_t block, uint32_t bits, bool s
         return;
     int now = exponent[block];
     int next = bit_length(bits) - exact->bits + now + EXACT_HEADROOM;
-    exponent[block] = clamp(next < now - fall_max ? now - fall_max : next);
+    exponent[block] = exact_clamp(next < now - fall_max ? now - fall_max : next);
 }
 
 void
@@ -298,7 +299,7 @@ exact_raise(const struct exact *exact, const int32_t *over, int16_t *exponent)
     for (size_t b = 0; b < exact->blocks; b++) {
         if (!over[b])
             continue;
-        exponent[b] = clamp(exponent[b] + EXACT_RAISE);
+        exponent[b] = exact_clamp(exponent[b] + EXACT_RAISE);
         raised++;
     }
     exact_floor(exact, exponent);

@@ -68,6 +68,8 @@ void exact_first(const struct exact *exact, int16_t *exponent);
 /* Is every exponent within its limits? For exponents from a file or a peer. Only a bit flip in memory can put one
  * outside later; then all functions below use the nearest value inside. */
 bool exact_valid(const struct exact *exact, const int16_t *exponent);
+/* The nearest exponent within the limits: for one from a peer that is to be kept. */
+int16_t exact_clamp(int exponent);
 
 /* Adds g[n], elements [first, first+n) of one shard's gradient, to own[total]. Or of `shards_in` shards that are
  * already summed; their range is wider by that factor. over[blocks] counts saturated elements per block. *bad grows

@@ -189,7 +189,7 @@ take_block(const struct taking *with, size_t block, const uint8_t *from, int16_t
         update(with, block, average, g, n);
     if (!counts)
         return;
-    with->held->exponent[block] = exponent;
+    with->held->exponent[block] = exact_clamp(exponent);
     exact_follow_bits(ranges->exact, block, bits, with->taken->count == ranges->first,
                       with->held->exponent);
 }
@@ -239,6 +239,15 @@ get(const uint8_t *in, void *to, size_t size)
     return in + size;
 }
 
+/* A peer may send any, and a checkpoint with one outside the limits is refused. */
+static void
+get_exponents(const uint8_t *in, int16_t *to, size_t count)
+{
+    get(in, to, count * sizeof *to);
+    for (size_t b = 0; b < count; b++)
+        to[b] = exact_clamp(to[b]);
+}
+
 void
 push_ranges_copy(const struct push_ranges *ranges, const struct push_held *held, unsigned range,
                  void *out)
@@ -264,7 +273,7 @@ push_ranges_adopt(const struct push_ranges *ranges, struct push_held *held, unsi
         at = get(at, held->slot[s] + p.first, size);
     if (held->sum)
         at = get(at, held->sum + p.first, size);
-    get(at, held->exponent + p.block, p.blocks * sizeof(int16_t));
+    get_exponents(at, held->exponent + p.block, p.blocks);
 }
 
 void
@@ -282,7 +291,7 @@ push_ranges_read(const struct push_ranges *ranges, unsigned range, const void *v
 {
     struct part p = part_of(ranges, range);
     const uint8_t *at = get(value, params + p.first, p.count * sizeof(float));
-    get(at, exponent + p.block, p.blocks * sizeof(int16_t));
+    get_exponents(at, exponent + p.block, p.blocks);
 }
 
 void

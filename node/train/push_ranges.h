@@ -18,8 +18,9 @@
  * A gradient that is not finite is left out: its exponents are PUSH_LEFT_OUT. The range counts it and stays as it is, but that
  * the last gradient of an update makes this update.
  *
- * After each gradient the exponents follow it, as exact_follow does. All is a function of the copy and of the gradients in
- * their order: owner, backup and replay get the same bits. No threads, no I/O. */
+ * Other exponents that come from nodes are brought within the limits of exact.h. After each gradient they follow it, as
+ * exact_follow does. All is a function of the copy and of the gradients in their order: owner, backup and replay get the same
+ * bits. No threads, no I/O. */
 #ifndef NODE_PUSH_RANGES_H
 #define NODE_PUSH_RANGES_H
 

@@ -239,6 +239,46 @@ exponents_follow_as_those_of_exact_do(void **unused)
     close_all();
 }
 
+/* The bytes of all ranges are set to what nobody's trainer makes: exponents outside the limits. Are those kept within? */
+static bool
+stays_within(int16_t exponent)
+{
+    int16_t wild[PARAMS], read[PARAMS];
+    float params[PARAMS];
+    bool within = true;
+    for (size_t b = 0; b < state.block_count; b++)
+        wild[b] = exponent;
+    memset(own, 0, sizeof own); /* a gradient of zeros: nothing follows it */
+    for (unsigned r = 0; r < ranges.count; r++) {
+        const struct push_taken taken = {.range = r, .count = 5, .updates = true};
+        const struct push_held theirs = {
+            .params = held.params, .slot = {held.slot[0], held.slot[1]}, .exponent = wild};
+        push_ranges_gradient(&ranges, r, own, wild, body);
+        push_ranges_take(&ranges, &held, &taken, body);
+        within = within && exact_valid(exact, state.exponent);
+        push_ranges_copy(&ranges, &theirs, r, body);
+        push_ranges_adopt(&ranges, &held, r, body);
+        within = within && exact_valid(exact, state.exponent);
+        push_ranges_value(&ranges, &theirs, r, body);
+        push_ranges_read(&ranges, r, body, params, read);
+        for (size_t b = ranges.first_block[r]; b < ranges.first_block[r + 1]; b++)
+            within = within && read[b] >= EXACT_EXPONENT_MIN && read[b] <= EXACT_EXPONENT_MAX;
+    }
+    return within;
+}
+
+static void
+exponents_of_others_are_kept_within_the_limits(void **unused)
+{
+    (void)unused;
+    static const int16_t wild[] = {EXACT_EXPONENT_MAX + 1, EXACT_EXPONENT_MIN - 1, INT16_MAX,
+                                   INT16_MIN};
+    open_with(sgd, 1, true);
+    for (size_t k = 0; k < sizeof wild / sizeof *wild; k++)
+        assert_true(stays_within(wild[k]));
+    close_all();
+}
+
 static void
 copies_and_values_arrive_as_they_were(void **unused)
 {
@@ -277,6 +317,7 @@ main(void)
         cmocka_unit_test(the_gradients_of_an_update_count_by_their_own_age),
         cmocka_unit_test(softsync_of_all_shards_is_bsp_and_of_one_is_async),
         cmocka_unit_test(exponents_follow_as_those_of_exact_do),
+        cmocka_unit_test(exponents_of_others_are_kept_within_the_limits),
         cmocka_unit_test(copies_and_values_arrive_as_they_were),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
