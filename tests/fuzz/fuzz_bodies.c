@@ -1,0 +1,342 @@
+/* fuzz_bodies.c - the trainers of all ways, and bodies that no trainer makes: pushed gradients, copies and values of ranges,
+ * totals, values of gossip. The core lets each pass whose size and check fit.
+ *
+ * The first byte chooses the optimizer, the gradients of an update, and what else a job may ask for. The rest is a list of
+ * actions, each a byte and its arguments. A body is a few bytes again and again, with others in some places. Whatever comes:
+ * no assertion fails, owner and backup get the same bits, a step ends, and what is kept could be saved and loaded: exponents
+ * are within their limits, and a node that is sent the state takes it. */
+#include <assert.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/train/push_ranges.h"
+#include "node/train/push_shard.h"
+#include "node/train/replica.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { SHARDS = 3, BATCH = 6, TRAIN = 24, ACTIONS_MAX = 64, ROUNDS_MAX = 64, POKES_MAX = 8 };
+
+struct input {
+    const uint8_t *at;
+    size_t left;
+};
+
+/* Opened once: none of it changes. */
+static struct {
+    struct data_set *data;
+    struct nn_model *model;
+    struct exact *exact;
+    struct pool *pool;
+    struct work *work;
+    size_t params, vector;
+} set;
+
+struct trainers {
+    struct state state, next, other; /* `other`: as a node that is sent the state */
+    struct push_ranges ranges;
+    struct push_step step;
+    struct push_held owner, backup;
+    struct state owned, backed; /* the memory of these */
+    float *ahead;
+    int16_t *ahead_exponent;
+    struct replica replica;
+    struct track track;
+    float *before;
+    int32_t *own, *values;
+    uint8_t *body;
+    size_t body_size;
+};
+
+static unsigned
+byte(struct input *in)
+{
+    if (in->left == 0)
+        return 0;
+    in->left--;
+    return *in->at++;
+}
+
+static uint64_t
+number(struct input *in)
+{
+    uint64_t x = 0;
+    for (unsigned n = byte(in) % 9; n > 0; n--)
+        x = x << 8 | byte(in);
+    return x;
+}
+
+static void
+fill(struct input *in, void *to, size_t size)
+{
+    uint8_t pattern[16] = {0}, *out = to;
+    size_t length = 1 + byte(in) % sizeof pattern, pokes = byte(in) % POKES_MAX;
+    for (size_t k = 0; k < length; k++)
+        pattern[k] = (uint8_t)byte(in);
+    for (size_t k = 0; k < size; k++)
+        out[k] = pattern[k % length];
+    for (size_t k = 0; k < pokes && size > 0; k++) {
+        size_t place = (byte(in) << 8 | byte(in)) % size;
+        out[place] = (uint8_t)byte(in);
+    }
+}
+
+static void
+open_set(void)
+{
+    const struct nn_layer_spec layers[] = {
+        {.kind = NN_MAXPOOL, .kernel = 7},
+        {.kind = NN_FLATTEN},
+        {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f},
+        {.kind = NN_DENSE, .units = 10}};
+    const struct data_spec spec = {.source = DATA_GLYPHS, .seed = 3, .train = TRAIN, .test = BATCH};
+    size_t count[NN_LAYERS_MAX], tensors = 0;
+    struct why why;
+    nn_init("portable");
+    if (data_open(&set.data, &spec, &why) ||
+        nn_model_new(&set.model, &data_info(set.data)->input, layers,
+                     sizeof layers / sizeof *layers, NN_CROSS_ENTROPY, &why))
+        abort();
+    for (; tensors < nn_tensor_count(set.model); tensors++)
+        count[tensors] = nn_tensor(set.model, tensors)->count;
+    if (exact_new(&set.exact, count, tensors, SHARDS) || pool_new(&set.pool, 1))
+        abort();
+    const struct work_setup setup = {
+        .model = set.model,
+        .data = set.data,
+        .exact = set.exact,
+        .pool = set.pool,
+        .threads = 1,
+        .shards = SHARDS,
+        .batch = BATCH,
+        .local_steps = 1,
+        .exact_mode = true,
+        .bucket_bytes = 1000,
+    };
+    if (work_new(&set.work, &setup))
+        abort();
+    set.params = nn_param_count(set.model);
+    set.vector = work_vector_count(set.work);
+}
+
+static void
+hold(struct push_held *held, struct state *memory, bool gathers)
+{
+    *held = (struct push_held){.params = memory->params, .exponent = memory->exponent};
+    memcpy(held->slot, memory->slot, sizeof held->slot);
+    held->sum = gathers ? calloc(set.params, sizeof *held->sum) : NULL;
+}
+
+static void
+open_trainers(struct trainers *t, unsigned modes)
+{
+    static const struct optim_spec rules[] = {
+        {.kind = OPTIM_SGD, .rate = 0.5f},
+        {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.9f, .nesterov = true},
+        {.kind = OPTIM_ADAM, .rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f},
+        {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.9f, .clip_norm = 1},
+    };
+    const struct state_job job = {
+        .rules = {.optim = rules[modes & 3], .epochs = 3, .eval_every = modes >> 2 & 1},
+        .shards = SHARDS,
+        .batch = BATCH,
+        .local_steps = 1,
+        .train = TRAIN,
+        .test = BATCH,
+        .labels = 1,
+    };
+    struct state *all[] = {&t->state, &t->next, &t->other, &t->owned, &t->backed};
+    memset(t, 0, sizeof *t);
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        assert(state_init(all[k], &job, set.exact, set.params) == 0);
+        state_start(all[k], NULL);
+    }
+    nn_init_params(set.model, 7, t->state.params);
+    t->step = (struct push_step){SHARDS, 1, SHARDS};
+    bool gathers = modes >> 3 & 1;
+    assert(push_ranges_init(&t->ranges, &t->state, SHARDS, gathers ? 2 : 1, modes >> 4 & 1) == 0);
+    hold(&t->owner, &t->owned, gathers);
+    hold(&t->backup, &t->backed, gathers);
+    t->ahead = calloc(set.params, sizeof *t->ahead);
+    t->ahead_exponent = calloc(t->state.block_count, sizeof *t->ahead_exponent);
+    t->before = calloc(set.params, sizeof *t->before);
+    t->own = calloc(set.vector, sizeof *t->own);
+    t->values = calloc(2 * set.params, sizeof *t->values);
+    for (unsigned r = 0; r < t->ranges.count; r++)
+        if (t->ranges.size[r].copy > t->body_size)
+            t->body_size = t->ranges.size[r].copy;
+    t->body = malloc(t->body_size);
+    assert(track_init(&t->track, set.params) == 0);
+    t->replica = (struct replica){
+        .state = &t->state,
+        .next = &t->next,
+        .work = set.work,
+        .pool = set.pool,
+        .before = t->before,
+        .async = modes >> 5 & 1,
+        .track = modes >> 6 & 1 ? &t->track : NULL,
+    };
+}
+
+static void
+close_trainers(struct trainers *t)
+{
+    struct state *all[] = {&t->state, &t->next, &t->other, &t->owned, &t->backed};
+    free(t->owner.sum);
+    free(t->backup.sum);
+    free(t->ahead);
+    free(t->ahead_exponent);
+    free(t->before);
+    free(t->own);
+    free(t->values);
+    free(t->body);
+    track_fini(&t->track);
+    push_ranges_fini(&t->ranges);
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        state_fini(all[k]);
+}
+
+/* --- What may come ---------------------------------------------------------------------------------- */
+
+/* Another node is sent the state, or this one begins with a checkpoint of it. */
+static void
+could_be_saved(struct trainers *t)
+{
+    uint64_t hash = state_hash_anew(&t->state, set.pool);
+    assert(exact_valid(set.exact, t->state.exponent));
+    assert(state_take(&t->other, t->state.block, hash, set.pool) == 0);
+}
+
+/* Owner and backup take a gradient, or both a copy. */
+static void
+range_changes(struct trainers *t, struct input *in, bool copy)
+{
+    unsigned range = byte(in) % t->ranges.count;
+    const struct push_size *size = &t->ranges.size[range];
+    struct push_taken taken = {.range = range, .count = number(in) % (TRAIN * SHARDS)};
+    taken.tau = number(in) % (TRAIN * SHARDS);
+    taken.updates = !t->owner.sum || byte(in) % 2;
+    fill(in, t->body, copy ? size->copy : size->gradient);
+    if (copy) {
+        push_ranges_adopt(&t->ranges, &t->owner, range, t->body);
+    } else {
+        push_ranges_take(&t->ranges, &t->owner, &taken, t->body);
+        push_ranges_take(&t->ranges, &t->backup, &taken, t->body);
+    }
+    if (copy) {
+        push_ranges_copy(&t->ranges, &t->owner, range, t->body);
+        push_ranges_adopt(&t->ranges, &t->backup, range, t->body);
+    }
+    assert(exact_valid(set.exact, t->owner.exponent));
+    uint64_t hash = push_ranges_hash(&t->ranges, &t->owner, range);
+    assert(hash == push_ranges_hash(&t->ranges, &t->backup, range));
+}
+
+/* A worker computes a ticket from values. */
+static void
+computes(struct trainers *t, struct input *in)
+{
+    uint64_t ticket = number(in) % state_steps_total(&t->state) * SHARDS + byte(in) % SHARDS;
+    for (unsigned r = 0; r < t->ranges.count; r++) {
+        fill(in, t->body, t->ranges.size[r].value);
+        push_ranges_read(&t->ranges, r, t->body, t->ahead, t->ahead_exponent);
+    }
+    memcpy(t->state.params, t->ahead, set.params * sizeof *t->ahead);
+    push_shard_compute(set.work, &t->state, &t->step, t->ahead_exponent, ticket, t->own);
+    for (unsigned r = 0; r < t->ranges.count; r++)
+        push_ranges_gradient(&t->ranges, r, t->own, t->state.exponent, t->body);
+    could_be_saved(t);
+}
+
+/* As push_save.c: the ranges as they are held become the state. */
+static void
+saves(struct trainers *t)
+{
+    for (unsigned r = 0; r < t->ranges.count; r++) {
+        push_ranges_copy(&t->ranges, &t->owner, r, t->body);
+        struct push_held to = {.params = t->ahead, .exponent = t->ahead_exponent};
+        to.sum = t->owner.sum ? t->before : NULL;
+        memcpy(to.slot, t->state.slot, sizeof to.slot);
+        push_ranges_adopt(&t->ranges, &to, r, t->body);
+    }
+    memcpy(t->state.params, t->ahead, set.params * sizeof *t->ahead);
+    memcpy(t->state.exponent, t->ahead_exponent, t->state.block_count * sizeof *t->ahead_exponent);
+    could_be_saved(t);
+}
+
+/* A total whose gradients and losses are any, and whose sums fit: what members do who agree to lie. */
+static void
+total(struct trainers *t, struct input *in)
+{
+    struct state_event event;
+    struct state_header *h = t->state.header;
+    int32_t *tail = t->own + set.params;
+    h->done = 0;
+    state_place(&t->state, number(in) % state_steps_total(&t->state));
+    state_hash_anew(&t->state, set.pool);
+    memset(t->own, 0, set.vector * sizeof *t->own);
+    if (h->phase == STATE_TRAIN)
+        fill(in, t->own, set.params * sizeof *t->own);
+    fill(in, tail + TAIL_CORRECT, 4 * sizeof *tail);
+    tail[TAIL_SAMPLES] = (int32_t)state_rows(&t->state);
+    tail[TAIL_BAD] = byte(in) % 8 == 0;
+    for (size_t b = 0; b < t->state.block_count && byte(in) % 4 == 0; b++)
+        tail[TAIL_OVER + b] = 1;
+    assert(state_advance(&t->next, &t->state, t->own, &event, set.pool) != 0);
+    state_swap(&t->state, &t->next);
+    could_be_saved(t);
+}
+
+/* A replica's step from values that its neighbours made. */
+static void
+gossips(struct trainers *t, struct input *in)
+{
+    struct state_event event = {.stepped = false};
+    struct gossip_task task = {.step = number(in) % PROTO_ROUND_MAX,
+                               .shards = 1 + byte(in) % ((1 << SHARDS) - 1),
+                               .total = number(in) % PROTO_ROUND_MAX};
+    unsigned rounds = 0;
+    fill(in, t->values, 2 * set.params * sizeof *t->values);
+    replica_begin(&t->replica, &task, t->values, t->values);
+    do
+        replica_round(&t->replica, replica_shards(&t->replica, &task), t->own, &event, NULL, NULL);
+    while (!event.stepped && ++rounds < ROUNDS_MAX);
+    assert(event.stepped);
+    t->state.header->phase = STATE_TRAIN;
+    replica_update(&t->replica, t->values);
+    could_be_saved(t);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct input in = {data, size};
+    struct trainers t;
+    if (!set.model)
+        open_set();
+    open_trainers(&t, byte(&in));
+    for (unsigned k = 0; k < ACTIONS_MAX && in.left > 0; k++) {
+        switch (byte(&in) % 6) {
+        case 0:
+            range_changes(&t, &in, false);
+            break;
+        case 1:
+            range_changes(&t, &in, true);
+            break;
+        case 2:
+            computes(&t, &in);
+            break;
+        case 3:
+            saves(&t);
+            break;
+        case 4:
+            total(&t, &in);
+            break;
+        default:
+            gossips(&t, &in);
+        }
+    }
+    close_trainers(&t);
+    return 0;
+}
