@@ -93,7 +93,8 @@ votes(const struct fetch *fetch, const struct core *core, int i)
     for (int k = 0; k < core->peers.high; k++)
         count += fetch_ahead(core, k) && donors[k].offered &&
                  fetch_list_equal(&donors[k].list, &donors[i].list);
-    return donors[i].list.round > core->round ? count : 0;
+    bool later = donors[i].list.round + core_mutant(MUTANT_OFFER_VOTES) > core->round;
+    return later ? count : 0;
 }
 
 /* Whose list most offer, the one of the highest round among equals; -1: nobody's. `all`: have all offered? */

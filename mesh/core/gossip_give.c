@@ -245,7 +245,8 @@ gossip_give_on_ask(struct gossip *g, const struct core *core, int i, const struc
     if (part->fresh)
         part->given = ask->number - (ask->kind != PROTO_ASK_TAKEN);
     part->fresh = false;
-    if (ask->kind == PROTO_ASK_TAKEN && ask->number == part->given && part->slot >= 0) {
+    bool present = ask->number == part->given || core_mutant(MUTANT_GOSSIP_STALE);
+    if (ask->kind == PROTO_ASK_TAKEN && present && part->slot >= 0) {
         gossip_wait_heard(link, core->awake);
         gossip_link_drop_kept(g, part);
     }

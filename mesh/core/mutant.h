@@ -76,6 +76,10 @@
 #define MUTANT_TWO_TOTALS                                                                          \
     (UINT64_C(1) << 57) /* a follower puts blocks of two totals of a round together */
 #define MUTANT_PIN (UINT64_C(1) << 61) /* shards change hands where they must not */
+#define MUTANT_OFFER_VOTES                                                                         \
+    (UINT64_C(1) << 62) /* votes count for an offer of the state that we have */
+#define MUTANT_DIRECT_AGAIN                                                                        \
+    (UINT64_C(1) << 63) /* a direct contribution is added as often as it comes */
 #define MUTANT_STAR_EARLY                                                                          \
     (UINT64_C(1) << 48) /* a server sends a total without the last contribution, as if complete */
 #define MUTANT_STAR_AGAIN                                                                          \
@@ -99,6 +103,17 @@
 #define MUTANT_PUSH_DEAF                                                                           \
     (UINT64_C(1) << 5) /* the leader makes no cut for a member that is told to end */
 #define MUTANT_PUSH_BUSY (UINT64_C(1) << 6) /* who is told to end takes tickets after its cut */
+#define MUTANT_PUSH_DIFFER                                                                         \
+    (UINT64_C(1) << 7) /* owner and backup do not compare the bits of a range */
+#define MUTANT_PUSH_FORGOT                                                                         \
+    (UINT64_C(1) << 8) /* members stay with a leader that says that it forgot all */
+#define MUTANT_PUSH_LOST                                                                           \
+    (UINT64_C(1) << 9) /* what a range had in the former group is not pushed again */
+#define MUTANT_PUSH_NEWER                                                                          \
+    (UINT64_C(1) << 10) /* a range takes what was computed from values one newer than it has */
+#define MUTANT_PUSH_KEEP                                                                           \
+    (UINT64_C(1)                                                                                   \
+     << 11) /* what a range does not take, as its values are older, is not computed again */
 
 /* The engine gossip; its bits are also those of bugs in rounds: no core runs both. */
 #define MUTANT_GOSSIP_ONE_END                                                                      \
@@ -125,6 +140,8 @@
     (UINT64_C(1) << 15) /* the leader makes no cut for a member that is told to end */
 #define MUTANT_GOSSIP_COUNT                                                                        \
     (UINT64_C(1) << 8) /* what a start has computed counts whenever it is told */
+#define MUTANT_GOSSIP_STALE                                                                        \
+    (UINT64_C(1) << 12) /* that an old flow was taken drops the present one */
 #define MUTANT_GOSSIP_EXTRA (UINT64_C(1) << 10) /* a joiner copies values that are no parameters */
 
 #ifdef MESHNODE_MUTANTS

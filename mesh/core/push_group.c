@@ -49,11 +49,10 @@ standing_of(const struct push *push, const struct core *core, int i)
     if (i < 0)
         return (struct standing){push->group_hash, push->base};
     struct standing its = {push->of[i].said.group_hash, push->of[i].said.base};
-    if (push->of[i].said.counter < push->group.counter) {
-        int rank = push_group_rank(push, core, i);
-        if (rank >= 0 && (push->told >> rank & 1))
-            its.group = push->group_hash;
-    }
+    int rank = push_group_rank(push, core, i);
+    bool before = push->of[i].said.counter < push->group.counter;
+    if (before && rank >= 0 && (push->told >> rank & 1))
+        its.group = push->group_hash;
     return its;
 }
 
@@ -496,5 +495,6 @@ push_group_on_claim(struct push *push, const struct core *core, int from,
     if (leader && claim->group_hash == push->group_hash && claim->tickets == push->config.tickets)
         push_set_raise(&push->leases.done, claim->tickets);
     bool forgot = claim->group_hash == 0 && claim->base == 0 && claim->counter >= push->counter;
+    forgot = forgot && !core_mutant(MUTANT_PUSH_FORGOT);
     return leader && forgot && !push->final_hash ? PUSH_FORGET : PUSH_AS_BEFORE;
 }

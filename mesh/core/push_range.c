@@ -153,12 +153,12 @@ enter(struct push *push, const struct core *core, unsigned range, const struct p
     struct push_range *r = &push->range[range];
     if (r->owner != push->rank || r->stage != PUSH_SERVING)
         return -1;
-    if (in->read >
-        r->taken) { /* it was lost since, and begun from older values; or somebody lies */
+    bool newer = in->read > r->taken + core_mutant(MUTANT_PUSH_NEWER);
+    if (newer) { /* it was lost since, and begun from older values; or somebody lies */
         push->again |= in->rank == push->rank;
         answer(push, core, range, in->rank, in->ticket);
     }
-    if (in->read > r->taken || in->ticket >= push->config.tickets ||
+    if (newer || in->ticket >= push->config.tickets ||
         (in->ticket >= r->set.floor && in->ticket - r->set.floor >= PUSH_WINDOW)) {
         if (push->refused++ == 0)
             core_log(core, 4,
@@ -305,7 +305,7 @@ static void
 compare(struct push *push, const struct core *core, const struct proto_applied *applied)
 {
     struct push_range *r = &push->range[applied->range];
-    if (r->hash == applied->hash)
+    if (r->hash == applied->hash || core_mutant(MUTANT_PUSH_DIFFER))
         return;
     if (push->differ++ == 0)
         core_log(core, 3,

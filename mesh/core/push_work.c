@@ -292,7 +292,8 @@ push_work_on_applied(struct push *push, const struct core *core, int from,
     if (push->work != PUSH_WORKING || in_hand == 0 || applied->in_hand != in_hand || r->pushed ||
         push_group_rank(push, core, from) != (int)r->owner)
         return;
-    push->again |= applied->taken < r->behind_read; /* it was lost and begun from older values */
+    bool lost = applied->taken < r->behind_read; /* and begun from older values */
+    push->again |= lost && !core_mutant(MUTANT_PUSH_KEEP);
     push_work_pushed(push, r);
     if (push->to_push > 0)
         push->push_at = core->awake;
@@ -466,14 +467,14 @@ push_work_group(struct push *push, const struct core *core)
     if (push->to_push == 0)
         drop(&push->job[PUSH_BEHIND]);
     for (unsigned k = 0; k < push->config.range_count; k++)
-        push->range[k].now_known = push->range[k].pushed = false;
-    push->to_push = push->job[PUSH_BEHIND].in_hand ? push->config.range_count : 0;
+        push->range[k].now_known = push->range[k].pushed &= core_mutant(MUTANT_PUSH_LOST);
+    if (push->job[PUSH_BEHIND].in_hand && !core_mutant(MUTANT_PUSH_LOST))
+        push->to_push = push->config.range_count;
     for (enum push_place p = PUSH_NOW; push->leads && p <= PUSH_BEHIND; p++)
         if (push->job[p].in_hand && !(p == PUSH_NOW && push->forget))
             push_leases_give(&push->leases, push->rank, push->job[p].in_hand - 1, core->awake);
-    push->again = false;
+    push->again = push->wanted = false;
     push->got = 0;
-    push->wanted = false;
     push->take_at.us = push->push_at.us = 0;
     push->again_us = PUSH_AGAIN_US;
     if (push->work == PUSH_GATHERING)
@@ -490,10 +491,9 @@ push_work_forget(struct push *push)
     drop(&push->job[PUSH_AHEAD]);
     drop(&push->job[PUSH_BEHIND]);
     push->to_push = 0;
-    push->again = false;
+    push->again = push->wanted = false;
     push->got = 0;
     push->source = -1;
-    push->wanted = false;
     push->take_at.us = 0;
     if (push->work != PUSH_FINISHING)
         push->work = PUSH_WORKING;

@@ -44,7 +44,7 @@ take(struct collective *c, const struct proto_chunk *chunk, unsigned from, struc
     if (!lane->begun)
         return VERDICT_LATER;
     uint8_t *taken = &c->stages[lane->stage + from];
-    if (*taken)
+    if (*taken && !core_mutant(MUTANT_DIRECT_AGAIN))
         return VERDICT_DONE;
     if (overlaps(chunk->coverage, lane->covered) && !core_mutant(MUTANT_DIRECT))
         return bad(c, "a shard counted twice", chunk);

@@ -124,7 +124,8 @@ begin(struct sim *sim)
     p->memory_permille = p->header_permille = 0;
     p->page_words = 0;
     p->pins = false;
-    sim_rounds_reference(sim); /* of which only the first state counts */
+    p->far = rand_below(&sim->rand, 2); /* who is to give a state may be the last to answer */
+    sim_rounds_reference(sim);          /* of which only the first state counts */
     memset(&seen, 0, sizeof seen);
     *seen_at(SEEN_STATE, sim_rounds_hash(sim, &sim->reference[0]), 0) = 1;
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "compress/check.h"
+#include "tests/support/mutant.h"
 #include "tests/support/rings.h"
 
 enum { ALL = (1 << RINGS_SHARDS) - 1 };
@@ -94,6 +95,41 @@ small_buckets_take_one_step(void **state)
     assert_int_equal(rings_waiting(rings), 0);
     assert_true(rings_right(rings, 0));
     rings_destroy(&rings);
+}
+
+/* Three contributions of others are on their way to each of four members. One of them comes to a member twice. Is its sum
+ * right in the end? */
+static bool
+right_with_one_twice(uint64_t mutants)
+{
+    static const struct core_bucket bucket = {0, 4};
+    struct rand rand = {1};
+    core_mutants = mutants;
+    struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
+    rings_plan(rings, 0xf, 1, &rand);
+    for (unsigned i = 0; i < 4; i++)
+        rings_ready(rings, i, 1);
+    struct rings_message *twice = rings->queue[0];
+    int32_t body[4];
+    memcpy(body, twice->body + 1, sizeof body); /* as rings_deliver */
+    struct core_frame frame = {body, sizeof body, twice};
+    collective_chunk(rings->nodes[twice->to].ring, (struct proto_node){twice->from + 1, 1},
+                     &twice->msg, &frame, 0);
+    while (rings_waiting(rings) > 0)
+        rings_deliver(rings, 0);
+    bool right = rings_right(rings, 0);
+    rings_destroy(&rings);
+    core_mutants = 0;
+    return right;
+}
+
+static void
+a_direct_contribution_counts_once(void **state)
+{
+    (void)state;
+    assert_true(right_with_one_twice(0));
+    assert_false(right_with_one_twice(MUTANT_DIRECT_AGAIN));
+    assert_false(right_with_one_twice(MUTANT_DIRECT_AGAIN | MUTANT_DIRECT));
 }
 
 static void
@@ -248,6 +284,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(four_peers_sum_in_six_steps_as_in_the_lecture),
         cmocka_unit_test(small_buckets_take_one_step),
+        cmocka_unit_test(a_direct_contribution_counts_once),
         cmocka_unit_test(alone_nothing_is_sent),
         cmocka_unit_test(what_comes_before_the_bucket_is_kept),
         cmocka_unit_test(a_chunk_that_contradicts_the_plan_breaks_it),

@@ -1,0 +1,288 @@
+/* test_push_parts.c - parts of the engine push, called one by one: what an owner does with what its backup and the workers
+ * say, what a worker does when a range has gone back, and what members do when their leader has forgotten all.
+ *
+ * Two nodes, this one and node 2, and one range. Behind each of these rules stands another one, or what it saves is rare: no
+ * schedule of the simulator finds them missing (tests/sim/plants.c). */
+#include "tests/support/mutant.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mesh/core/engine.h"
+#include "mesh/core/internal.h"
+#include "mesh/core/push.h"
+
+enum { GROUP = 77, TICKETS = 24, NOW = 1000000, HASH = 5 };
+
+static struct {
+    struct core *core;
+    struct push *push;
+    struct push_range *range;
+    struct proto_msg sent, bulk; /* the last ones; type 0: none */
+    unsigned taken;
+} at;
+
+static uint64_t gradient = 3;
+
+static void
+on_take(void *ctx, const struct push_taken *taken, const void *from)
+{
+    (void)ctx, (void)taken, (void)from;
+    at.taken++;
+}
+
+static uint64_t
+on_hash(void *ctx, unsigned range)
+{
+    (void)ctx, (void)range;
+    return HASH;
+}
+
+static const void *
+on_gradient(void *ctx, unsigned range)
+{
+    (void)ctx, (void)range;
+    return &gradient;
+}
+
+static void
+on_copy(void *ctx, unsigned range, void *out)
+{
+    (void)ctx, (void)range;
+    memset(out, 0, sizeof gradient);
+}
+
+static void
+on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size)
+{
+    (void)ctx, (void)link, (void)body, (void)size;
+    at.sent = *msg;
+}
+
+static void
+on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
+             bool lent)
+{
+    (void)ctx, (void)link, (void)body, (void)size, (void)lent;
+    at.bulk = *msg;
+}
+
+static void
+on_frame(void *ctx, struct core_frame *frame)
+{
+    (void)ctx, (void)frame;
+}
+
+static void
+on_handle(void *ctx, void *handle)
+{
+    (void)ctx, (void)handle;
+}
+
+/* This node is 1, and has rank 0 or 1; its range has taken 4 tickets; node 2 is its only peer. */
+static void
+open_as(unsigned rank, uint64_t mutant)
+{
+    static const struct push_trainer trainer = {
+        .take = on_take, .hash = on_hash, .gradient = on_gradient, .copy = on_copy};
+    static const struct core_wire wire = {
+        .send = on_send, .send_bulk = on_send_bulk, .keep = on_frame, .release = on_handle};
+    static const struct core_program program = {.log = NULL};
+    static const struct push_size size = {sizeof gradient, sizeof gradient, sizeof gradient};
+    static const struct push_config config = {.trainer = &trainer,
+                                              .tickets = TICKETS,
+                                              .per_step = 4,
+                                              .bound = PUSH_UNBOUND,
+                                              .group = 1,
+                                              .range_count = 1,
+                                              .size = &size};
+    const struct core_config setup = {.engine = &engine_push,
+                                      .push = &config,
+                                      .wire = &wire,
+                                      .program = &program,
+                                      .self = {1, 1},
+                                      .shards = 4,
+                                      .peers_min = 1};
+    core_mutants = mutant;
+    memset(&at, 0, sizeof at);
+    assert_int_equal(core_new(&at.core, &setup, NOW), 0);
+    struct push *push = at.push = at.core->push;
+    struct peer *peer = &at.core->peers.peers[0];
+    *peer = (struct peer){.state = PEER_UP, .node = {2, 1}, .announced = true};
+    at.core->peers.high = 1;
+    push->started = true;
+    push->group = (struct proto_group){.counter = 1, .leader = {2, 1}, .count = 2};
+    push->group.seats[rank].node = (struct proto_node){1, 1};
+    push->group.seats[1 - rank].node = (struct proto_node){2, 1};
+    push->base_group = push->group;
+    push->group_hash = push->base = GROUP;
+    push->rank = rank;
+    push->counter = 1;
+    push->told = 3;
+    at.range = push->range;
+    at.range->held = true;
+    at.range->taken = 4;
+    at.range->set.floor = 4;
+    at.range->hash = HASH;
+    at.range->owner = 0;
+    at.range->backup = 1;
+    at.range->stage = PUSH_SERVING;
+}
+
+static void
+close_all(void)
+{
+    core_destroy(&at.core);
+    core_mutants = 0;
+}
+
+/* The worker of node 2 pushes ticket 6, which it computed from values of a range that had taken `read`. */
+static void
+pushes(uint64_t read)
+{
+    struct proto_msg msg = {
+        .type = PROTO_PUSH,
+        .push = {.group_hash = GROUP, .ticket = 6, .read = read, .number = 1, .who = {2, 1}}};
+    msg.push.check = push_body_check(GROUP, 0, 6, &gradient, sizeof gradient);
+    struct core_frame frame = {&gradient, sizeof gradient, &gradient};
+    push_range_on_push(at.push, at.core, 0, &msg.push, &frame);
+}
+
+/* The backup has applied ticket 6. Does the owner give it a copy, as its bits are others? */
+static bool
+gives_a_copy(uint64_t hash, uint64_t mutant)
+{
+    open_as(0, mutant);
+    pushes(4);
+    assert_int_equal(at.bulk.type, PROTO_PUSH); /* to the backup */
+    const struct proto_applied applied = {
+        .group_hash = GROUP, .in_hand = 7, .taken = 5, .hash = hash};
+    push_range_on_applied(at.push, at.core, 0, &applied);
+    assert_int_equal(at.taken, 1);
+    bool gives = at.bulk.type == PROTO_VALUE && at.bulk.value.whole;
+    assert_int_equal(at.push->differ, gives);
+    close_all();
+    return gives;
+}
+
+static void
+owner_and_backup_compare_their_bits(void **state)
+{
+    (void)state;
+    assert_false(gives_a_copy(HASH, 0));
+    assert_true(gives_a_copy(HASH + 1, 0));
+    assert_false(gives_a_copy(HASH + 1, MUTANT_PUSH_DIFFER));
+}
+
+/* Does the range take it? If not, it says how far it is, so that the worker computes the ticket again. */
+static bool
+takes(uint64_t read, uint64_t mutant)
+{
+    open_as(0, mutant);
+    pushes(read);
+    bool offered = at.bulk.type == PROTO_PUSH && at.range->offered;
+    if (!offered) {
+        assert_int_equal(at.sent.type, PROTO_APPLIED);
+        assert_int_equal(at.sent.applied.in_hand, 7);
+        assert_int_equal(at.sent.applied.taken, 4);
+    }
+    close_all();
+    return offered;
+}
+
+static void
+values_newer_than_a_range_has_are_not_counted(void **state)
+{
+    (void)state;
+    assert_true(takes(4, 0));
+    assert_false(takes(5, 0));
+    assert_true(takes(5, MUTANT_PUSH_NEWER));
+    assert_false(takes(6, MUTANT_PUSH_NEWER));
+}
+
+/* The owner has ticket 6, or has taken `taken` and so less than this worker had read: is it to be computed again? */
+static bool
+computes_again(uint64_t taken, uint64_t mutant)
+{
+    open_as(1, mutant);
+    at.push->job[PUSH_BEHIND] = (struct push_job){.in_hand = 7, .number = 1, .leased_in = GROUP};
+    at.push->to_push = 1;
+    at.range->behind_read = 5;
+    const struct proto_applied applied = {.group_hash = GROUP, .in_hand = 7, .taken = taken};
+    push_work_on_applied(at.push, at.core, 0, &applied);
+    assert_true(at.range->pushed);
+    bool again = at.push->again;
+    close_all();
+    return again;
+}
+
+static void
+what_a_range_that_went_back_did_not_take_is_computed_again(void **state)
+{
+    (void)state;
+    assert_false(computes_again(5, 0));
+    assert_true(computes_again(4, 0));
+    assert_false(computes_again(4, MUTANT_PUSH_KEEP));
+}
+
+/* The range had ticket 6 in the former group: in the next one, is it pushed again? */
+static bool
+pushed_again(uint64_t mutant)
+{
+    open_as(1, mutant);
+    at.push->job[PUSH_BEHIND] = (struct push_job){.in_hand = 7, .number = 1, .leased_in = GROUP};
+    at.push->to_push = 1; /* another range does not have it yet */
+    at.range->pushed = true;
+    push_work_group(at.push, at.core);
+    bool again = !at.range->pushed && at.push->to_push == 1;
+    close_all();
+    return again;
+}
+
+static void
+what_a_range_had_is_pushed_again_in_the_next_group(void **state)
+{
+    (void)state;
+    assert_true(pushed_again(0));
+    assert_false(pushed_again(MUTANT_PUSH_LOST));
+}
+
+/* Node 2 leads; it says that it is in no group and holds nothing. */
+static enum push_verdict
+after_claim(uint64_t base, uint64_t mutant)
+{
+    open_as(1, mutant);
+    const struct proto_claim claim = {
+        .group_hash = base ? GROUP : 0, .base = base, .counter = 1, .number = 1};
+    enum push_verdict verdict = push_group_on_claim(at.push, at.core, 0, &claim);
+    close_all();
+    return verdict;
+}
+
+static void
+members_forget_with_a_leader_that_forgot_all(void **state)
+{
+    (void)state;
+    assert_int_equal(after_claim(GROUP, 0), PUSH_AS_BEFORE);
+    assert_int_equal(after_claim(0, 0), PUSH_FORGET);
+    assert_int_equal(after_claim(0, MUTANT_PUSH_FORGOT), PUSH_AS_BEFORE);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(owner_and_backup_compare_their_bits),
+        cmocka_unit_test(values_newer_than_a_range_has_are_not_counted),
+        cmocka_unit_test(what_a_range_that_went_back_did_not_take_is_computed_again),
+        cmocka_unit_test(what_a_range_had_is_pushed_again_in_the_next_group),
+        cmocka_unit_test(members_forget_with_a_leader_that_forgot_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
