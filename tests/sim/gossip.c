@@ -39,6 +39,23 @@ sim_gossip_update(const struct sim *sim, const struct sim_node *node, uint64_t s
     return (int32_t)(draw & 0xfffff) - 0x80000 - value / 16;
 }
 
+/* In one of sixteen schedules, nodes restart again and again while messages are on long ways, which reach who has the port
+ * then. */
+static void
+restarts(struct sim *sim, uint64_t draw)
+{
+    struct sim_profile *p = &sim->profile;
+    size_t count;
+    struct sim_event *events = sim_queued(sim, &count);
+    if (sim->play.scenario || sim->drill || sim->fixed.nodes || draw % 16)
+        return;
+    p->leak = true;
+    p->delay_us = 1000 + draw / 16 % 8000;
+    for (size_t k = 0; k < count; k++)
+        if (events[k].kind == SIM_FAULT)
+            events[k].a = SIM_RESTART;
+}
+
 /* The profile is that of any schedule; what this engine does not have is left out. */
 static void
 begin(struct sim *sim)
@@ -66,6 +83,7 @@ begin(struct sim *sim)
                                   : way == SCENARIO_GOSSIP_ASYNC ? GOSSIP_RANDOM
                                                                  : GOSSIP_RING;
     }
+    restarts(sim, mix64_pair(sim->seed, 0x9057));
     sim_gossip_mute_begin(sim);
     sim_gossip_end_begin(sim);
     uint32_t most = (uint32_t)(sim_gossip_config.count + PARTS_MAX - 1) / PARTS_MAX;

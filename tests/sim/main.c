@@ -38,7 +38,7 @@ run_failure(const struct sim *sim)
            sim->mutant, many, followers, sim->trace);
 }
 
-enum { SMOKE_SEEDS = 4000, SMOKE_SEEDS_OTHERS = 500, SMOKE_SEEDS_FLIPS = 6000 };
+enum { SMOKE_SEEDS = 4000, SMOKE_SEEDS_OTHERS = 4000, SMOKE_SEEDS_FLIPS = 6000 };
 
 static const struct sim *running;
 

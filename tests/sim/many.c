@@ -65,6 +65,7 @@ add(struct share *total, const struct share *share)
     t->audits += c->audits;
     t->expulsions += c->expulsions;
     t->flips += c->flips;
+    t->forgeries += c->forgeries;
     t->states += c->states;
     t->damages += c->damages;
     t->astray += c->astray;
@@ -99,6 +100,7 @@ report(const struct share *total, const struct sim_options *options, double seco
            "with the right counts; %" PRIu64 " plans, %" PRIu64 " aborted; %" PRIu64
            " shards audited, %" PRIu64 " times a liar expelled\n",
            c->commits, c->adoptions, c->plans, c->aborts, c->audits, c->expulsions);
+    printf("sim: %" PRIu64 " chunks of hostile members\n", c->forgeries);
     printf("sim: %" PRIu64 " damaged checkpoints, %" PRIu64 " made whole with %" PRIu64
            " pages of others; %" PRIu64 " times it was judged that nobody had one\n",
            c->repairs, c->repaired, c->pages, c->nobodies);

@@ -90,8 +90,8 @@ bytes_hash(const void *bytes, size_t size)
 
 /* A header goes over the network as the bytes of proto/msg.c. Only of a planted bug some go as they are: the encoder
  * asserts what plans and sums may say, and those must be found by what comes of them. */
-static void
-header_pack(struct sim *sim, struct sim_message *m, const struct proto_msg *msg)
+void
+network_header_set(struct sim *sim, struct sim_message *m, const struct proto_msg *msg)
 {
     static uint8_t frame[PROTO_FRAME_MAX];
     _Static_assert(sizeof(struct proto_msg) <= SIM_FRAME_MAX, "a message fits, coded or not");
@@ -105,10 +105,10 @@ header_pack(struct sim *sim, struct sim_message *m, const struct proto_msg *msg)
         memcpy(m->frame, m->raw ? (const void *)msg : frame, m->frame_size);
 }
 
-/* False when the decoder refuses it. Each caller has its own message: a core that reads one sends others, whose bits flip.
- * Endpoints are only in messages that no bit flips in; they stay valid until the next message is unpacked. */
-static bool
-header_unpack(struct sim *sim, const struct sim_message *m, struct proto_msg *msg)
+/* Each caller has its own message: a core that reads one sends others, whose bits flip. Endpoints are only in messages that
+ * no bit flips in; they stay valid until the next message is unpacked. */
+bool
+network_header(struct sim *sim, const struct sim_message *m, struct proto_msg *msg)
 {
     static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
     struct why why = {""};
@@ -127,7 +127,7 @@ message_make(struct shell *shell, unsigned link, const struct proto_msg *msg, si
 {
     const struct sim_link *l = &shell->node->links[link];
     struct sim_message *m = message_new();
-    header_pack(shell->sim, m, msg);
+    network_header_set(shell->sim, m, msg);
     m->from = (struct proto_node){shell->node->id, shell->node->incarnation};
     m->from_index = shell->node->index;
     m->to = l->to;
@@ -242,7 +242,7 @@ static void
 flow_flip(struct sim *sim, struct sim_message *m)
 {
     struct proto_msg msg;
-    if (!header_unpack(sim, m, &msg))
+    if (!network_header(sim, m, &msg))
         return;
     bool flow = m->type == PROTO_FLOW;
     struct proto_flow *f = &msg.flow;
@@ -266,14 +266,14 @@ flow_flip(struct sim *sim, struct sim_message *m)
     unsigned kinds = flow ? PROTO_FLOWS_END : PROTO_ASKS_END;
     m->lost = *word[1] == 0 || *kind >= kinds; /* the decoder refuses it */
     if (!m->lost)
-        header_pack(sim, m, &msg);
+        network_header_set(sim, m, &msg);
 }
 
 static void
 header_flip(struct sim *sim, struct sim_message *m)
 {
     struct proto_msg msg;
-    if (!header_unpack(sim, m, &msg))
+    if (!network_header(sim, m, &msg))
         return;
     struct proto_chunk *chunk = &msg.chunk;
     sim->counts.flips++;
@@ -310,7 +310,7 @@ header_flip(struct sim *sim, struct sim_message *m)
         (chunk->direct || (chunk->coverage & (chunk->coverage + 1)) || chunk->coverage == 0))
         m->lost = true;
     else
-        header_pack(sim, m, &msg);
+        network_header_set(sim, m, &msg);
 }
 
 /* A bulk message is on its way: its bits may flip, it may vanish or come twice. Takes over one use of it. */
@@ -329,6 +329,8 @@ depart(struct sim *sim, struct sim_message *m, uint64_t at)
         sim->counts.flips++;
     }
     bool chunk = m->type == PROTO_REDUCE || m->type == PROTO_GATHER;
+    if (chunk)
+        sim_star_hostile(sim, m, at);
     if (!sim->faults_over && chunk && sim_permille(sim, p->header_permille))
         header_flip(sim, m);
     bool flow = m->type == PROTO_ASK || m->type == PROTO_FLOW;
@@ -465,7 +467,7 @@ network_arrives(struct sim *sim, struct sim_node *node, const struct sim_event *
     sim->trace = mix64_pair(sim->trace, (uint64_t)m->type << 32 | m->from_index << 8 | m->to);
     struct proto_msg msg;
     struct core_frame frame = {m->body, m->size, m};
-    if (!header_unpack(sim, m, &msg))
+    if (!network_header(sim, m, &msg))
         return;
     if (sim->engine->came)
         sim->engine->came(sim, node, &msg);

@@ -20,4 +20,7 @@ servers_profile(struct sim *sim)
     unsigned all = wish(&rand, p);
     for (unsigned i = 0; i < p->nodes && !ring; i++)
         p->servers[i] = !apart ? all : rand_bool(&rand) ? 0 : wish(&rand, p);
+    bool quiet = sim->drill || sim->alone || sim->late || sim->slow || sim->many_flips;
+    if (!ring && !quiet && rand_below(&rand, 4) == 0)
+        p->hostile = 1 + (unsigned)rand_below(&rand, p->nodes);
 }

@@ -21,6 +21,9 @@ bool network_cut(const struct sim *sim, unsigned from, unsigned to);
 uint64_t network_delay(struct sim *sim);
 /* A message that nobody sent, for what a test invents; free it with shell_message_free. */
 struct sim_message *network_spare(void);
+/* What a message says, and other fields for it. False when the decoder refuses it. */
+bool network_header(struct sim *sim, const struct sim_message *m, struct proto_msg *msg);
+void network_header_set(struct sim *sim, struct sim_message *m, const struct proto_msg *msg);
 void network_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                   size_t body_size);
 void network_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
@@ -33,5 +36,8 @@ void network_leaves(struct sim *sim, struct sim_node *node, const struct sim_eve
 void network_arrives(struct sim *sim, struct sim_node *node, const struct sim_event *event);
 /* Is the process that the message was for not there any more? Then its kernel says so. */
 bool network_misdelivered(struct sim *sim, const struct sim_message *m);
+
+/* star_hostile.c: a chunk leaves, to come at `at`; maybe something else comes with it. */
+void sim_star_hostile(struct sim *sim, const struct sim_message *m, uint64_t at);
 
 #endif

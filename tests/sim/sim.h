@@ -9,7 +9,7 @@
  *     repair    lost pages of checkpoints, which others may have       repair.c
  *     faults    crash, restart, pause, split, one-way cut, heal, ...   fault.c
  *     plain     a second generator of schedules, written apart         plain.c
- *     servers   nodes that elect servers when they lead                servers.c
+ *     servers   nodes that elect servers when they lead, and a hostile member  servers.c, star_hostile.c
  *     alone     a node cut off from the others whose state is wrong   alone.c
  *     late      a node that runs late, or hears nothing, for a while   late.c
  *     slow      a member on a slow line, or that computes slowly  slow.c
@@ -97,16 +97,17 @@ struct sim_profile {
     unsigned servers[SIM_NODES_MAX]; /* as in core_config, of each node */
     unsigned liar;                   /* computes wrongly, SIM_NODES_MAX none */
     unsigned stranger;               /* this node is of another job, SIM_NODES_MAX none */
-    bool hold_cut;  /* messages into a cut wait for its end, as in TCP, or are lost */
-    bool leak;      /* messages to a dead process reach the one on its port */
-    bool slow;      /* computing takes longer than the network's timeouts */
-    bool seeds;     /* endpoints are given, no beacons */
-    bool pins;      /* before some rounds shards must not change hands */
-    bool even;      /* as in core_config */
-    bool inexact;   /* sums depend on how the shards are divided: inexact.c */
-    bool leave;     /* nodes leave once finished */
-    bool gathers;   /* when all were lost at once, those who come back wait for one another */
-    bool cuts_stay; /* random one-way cuts after the last fault, for ever */
+    unsigned hostile; /* this node, + 1, sends servers what no member sends; 0 none */
+    bool hold_cut;    /* messages into a cut wait for its end, as in TCP, or are lost */
+    bool leak;        /* messages to a dead process reach the one on its port */
+    bool slow;        /* computing takes longer than the network's timeouts */
+    bool seeds;       /* endpoints are given, no beacons */
+    bool pins;        /* before some rounds shards must not change hands */
+    bool even;        /* as in core_config */
+    bool inexact;     /* sums depend on how the shards are divided: inexact.c */
+    bool leave;       /* nodes leave once finished */
+    bool gathers;     /* when all were lost at once, those who come back wait for one another */
+    bool cuts_stay;   /* random one-way cuts after the last fault, for ever */
     uint64_t compute_us[SIM_NODES_MAX]; /* per shard */
     uint64_t line_bits[SIM_NODES_MAX];  /* per second, either way; 0 without limit */
     uint64_t pause_most_us;             /* of a node; 0: as it comes */
@@ -227,6 +228,7 @@ struct sim_counts {
     uint64_t schedules, events, commits, adoptions, plans, aborts, virtual_us, bytes, audits,
         expulsions;
     uint64_t flips;           /* bits of bodies, headers, contributions, totals and states */
+    uint64_t forgeries;       /* by hostile members */
     uint64_t states, damages; /* of states; how often a node went back */
     uint64_t repairs, repaired, pages, nobodies;
     uint64_t astray; /* wrong states that others took */
