@@ -162,8 +162,8 @@ print_gossip(const struct config *config, const struct job *job)
            word(config, "gossip.graph"), word(config, "gossip.method"), word(config, "gossip.of"),
            nodes, config->mesh.peers ? "" : " (for example)");
     if (async)
-        printf("asks %u neighbour and answers about as many, nobody waits; it sends about %s\n", to,
-               bytes);
+        printf("asks %u neighbour and answers about as many, without waiting; it sends about %s\n",
+               to, bytes);
     else
         printf("%s %u %s, and waits for %s; it sends %s\n",
                config->gossip.push_sum ? "sends to" : "averages with", to,

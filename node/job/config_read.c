@@ -73,6 +73,8 @@ yaml_problem(const char *problem)
     return NULL;
 }
 
+static const char tab[] = "a tab before the first word of this line: YAML allows only spaces there";
+
 /* Is there a tab before the first word of a line? */
 static bool
 has_tab(const struct reader *reader, size_t line)
@@ -94,7 +96,7 @@ fail_yaml(struct reader *reader)
     const char *problem = yaml->problem ? yaml->problem : "out of memory";
     const char *plain = yaml_problem(problem);
     if (yaml->error == YAML_SCANNER_ERROR && has_tab(reader, yaml->problem_mark.line + 1))
-        plain = "a tab before the first word of this line: YAML allows only spaces there";
+        plain = tab;
     if (yaml->error != YAML_READER_ERROR)
         return fail_at(reader, (unsigned)yaml->problem_mark.line + 1, "%s%s",
                        plain ? "" : "not YAML: ", plain ? plain : problem);
@@ -150,11 +152,13 @@ next(struct reader *reader)
     if (is(reader, YAML_SCALAR_EVENT) &&
         memchr(scalar(reader), '\0', reader->event.data.scalar.length))
         return fail_at(reader, line_of(reader), "a NUL character in a value");
+    unsigned second = line_of(reader) + 1;
     if (goes_on(&reader->event))
-        return fail_at(
-            reader, (unsigned)reader->event.start_mark.line + 2,
-            "this line goes on with the value above it: it is indented too far, or a ']' "
-            "or '}' is missing above");
+        return fail_at(reader, second, "%s",
+                       has_tab(reader, second)
+                           ? tab
+                           : "this line goes on with the value above it: it is indented too far, "
+                             "or a ']' or '}' is missing above");
     return 0;
 }
 

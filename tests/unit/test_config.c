@@ -208,6 +208,7 @@ static const struct {
     {"model: [dense: 10]\ntrain:\n  batch: 12\n  \tepochs: 1\n",
      "job.yaml:4: a tab before|only spaces"},
     {"model:\n  -\tflatten\n", "job.yaml:2: a tab before|only spaces"},
+    {"train:\n  batch: 12\n    \tepochs: 1\n", "job.yaml:3: a tab before|only spaces"},
     {"\tmodel: [dense: 10]\n", "job.yaml:1: a tab before|only spaces"},
     {"\xef\xbb\xbfrun:\n\tseed: 1\n", "job.yaml:2: a tab before|only spaces"},
     {"run: {seed: @1}\n", "job.yaml:1: a value that begins with this character needs quotes"},
