@@ -67,6 +67,7 @@ fail() {
 
 WAIT_STEP=0.1 # an engine answers slowly
 . "$ROOT/tests/support/wait.sh"
+. "$ROOT/tests/support/live.sh"
 
 find_containers() { # COUNT: their ids into ID
     local number
@@ -83,7 +84,7 @@ address() { # NUMBER
 
 # The last step that NUMBER printed, and with how many others.
 last_line() { # NUMBER
-    [ -z "${ID[$1]:-}" ] || docker logs --tail 20 "${ID[$1]}" 2>&1 | sed -n 's|^step \([0-9]*\)/.* \([0-9]*\) nodes\{0,1\}  ETA.*|\1 \2|p' | tail -n 1
+    [ -z "${ID[$1]:-}" ] || docker logs --tail 20 "${ID[$1]}" 2>&1 | live
 }
 
 step_of() { # NUMBER
@@ -168,7 +169,7 @@ train: {epochs: 100000, steps: $STEPS, batch: 96, shards: 12, optimizer: {sgd: {
         eval_every: 0}
 EOF
 ID=()
-docker run -q --name $PROJECT-alone --network none -v "$WORK/configs:/meshnode/configs:ro" "$IMAGE" $JOB \
+docker run --name $PROJECT-alone --network none -v "$WORK/configs:/meshnode/configs:ro" "$IMAGE" $JOB \
     --set mesh.gather_ms=0 --quiet >"$WORK/alone.log" 2>&1 || fail "the run of one container: $(tail -n 3 "$WORK/alone.log")"
 results alone
 

@@ -126,7 +126,7 @@ class Mesh:
                 file.write(job)
         self.program = program or MESHNODE
         self.link, self.options = list(link), list(options)
-        self.group = f"chaos-{os.getpid()}-{os.path.basename(folder)}"[:63]
+        self.group = f"chaos-{os.getpid()}-{os.urandom(4).hex()}"
         self.nodes = {}
 
     def __enter__(self):

@@ -8,6 +8,7 @@ trap 'chmod -R u+w "$W"; rm -rf "$W"' EXIT
 cd "$W" || exit 1
 mkdir jobs data cwd
 failed=0
+own="--interface lo --set mesh.group=cli-${W##*_}" # nodes of other tests and clones are on this interface, too
 
 complain() {
     echo "$1: $2"
@@ -20,7 +21,7 @@ complain() {
 refuses() {
     what=$1 pattern=$2
     shift 2
-    (cd cwd && timeout -k 5 60 "$MESHNODE" "$@" >"$W/out" 2>"$W/err" </dev/null)
+    (cd cwd && timeout -k 5 600 "$MESHNODE" "$@" >"$W/out" 2>"$W/err" </dev/null)
     status=$?
     [ $status = 2 ] || complain "$what" "status $status, expected 2"
     [ "$(wc -l <err)" = 1 ] || complain "$what" "expected one line"
@@ -186,23 +187,25 @@ refuses 'truncated data' 'train-images-idx3-ubyte: its header announces 1584 byt
 
 # --- where it writes ---
 : >data/file
-refuses 'results into a file' 'data/file: Not a directory' ../jobs/good.yaml --out ../data/file --interface lo
-refuses 'results below a file' 'data/file/x: Not a directory' ../jobs/good.yaml --out ../data/file/x --interface lo
-refuses 'results where none can be' '/proc/x: ' ../jobs/good.yaml --out /proc/x --interface lo
+refuses 'results into a file' 'data/file: Not a directory' ../jobs/good.yaml --out ../data/file $own
+refuses 'results below a file' 'data/file/x: Not a directory' ../jobs/good.yaml --out ../data/file/x $own
+refuses 'results where none can be' '/proc/x: ' ../jobs/good.yaml --out /proc/x $own
 
 # --- the network ---
 refuses 'no such interface' 'nosuch0' ../jobs/good.yaml --interface nosuch0
 refuses 'bad interface name' 'a/b' ../jobs/good.yaml --interface a/b
 refuses 'interface without a job' 'nosuch0' --interface nosuch0 --quiet
 mkdir holder
-"$MESHNODE" jobs/good.yaml --interface lo --port 20999 --peers 2 --set mesh.group=cli$$ --out holder >holder/log 2>&1 &
+# shellcheck disable=SC2086 # words
+"$MESHNODE" jobs/good.yaml $own --peers 2 --out holder >holder/log 2>&1 &
 holder=$!
-deadline=$(($(date +%s) + 60))
-until grep -qs 20999 holder/log || ! kill -0 $holder 2>/dev/null || [ "$(date +%s)" -gt $deadline ]; do :; done
-refuses 'taken port' '20999' ../jobs/good.yaml --interface lo --port 20999 --set mesh.group=cli$$
+deadline=$(($(date +%s) + 600))
+until port=$(sed -n 's/^this node is .*, port //p' holder/log) && [ "$port" ] || ! kill -0 $holder 2>/dev/null ||
+    [ "$(date +%s)" -gt $deadline ]; do :; done
+refuses 'taken port' "port $port" ../jobs/good.yaml $own --port "$port"
 # it waits for another, and says so to who asks: made as old as can be, its metrics.jsonl is new again soon
 touch -d '1 hour ago' holder/metrics.jsonl
-deadline=$(($(date +%s) + 60))
+deadline=$(($(date +%s) + 600))
 until "$MESHNODE" health holder >health || [ "$(date +%s)" -gt $deadline ]; do :; done
 grep -q '^holder: no step yet, last sign of life [0-9.]* s ago$' health || complain 'health of a node that waits' "$(cat health)"
 # ps, top, pgrep and killall know it by its name, and its threads by what they do
@@ -220,7 +223,7 @@ cp holder/log err
 
 # --- outputs ---
 answers() { # WHAT STATUS PATTERN COMMAND: run by sh, M is the program; status and what err says
-    M=$MESHNODE timeout -k 5 60 sh -c "$4" >"$W/out" 2>"$W/err" </dev/null
+    M=$MESHNODE timeout -k 5 600 sh -c "$4" >"$W/out" 2>"$W/err" </dev/null
     status=$?
     [ $status = "$2" ] || complain "$1" "status $status, expected $2"
     [ -z "$3" ] || grep -q -e "$3" err || complain "$1" "does not say '$3'"
@@ -248,7 +251,7 @@ answers 'the last of repeated options' 0 '' '"$M" check --threads 1 --threads 2 
 answers 'two dashes' 0 '' '"$M" check -- jobs/good.yaml'
 answers 'a folder that is gone' 2 'No such file' 'mkdir gone; cd gone; rmdir ../gone; "$M" jobs/good.yaml'
 
-alone='--interface lo --set mesh.gather_ms=0 --out run'
+alone="$own --set mesh.gather_ms=0 --out run"
 answers 'a run' 0 '' "\"\$M\" jobs/good.yaml $alone"
 [ -s run/result.json ] && [ -s run/model.safetensors ] && [ -s run/metrics.jsonl ] || complain 'a run' 'left no results'
 answers 'eval' 0 '' '"$M" eval jobs/good.yaml run/model.safetensors'
@@ -347,7 +350,7 @@ for signal in TERM INT; do
     # shellcheck disable=SC2086
     env "--default-signal=$signal" "$MESHNODE" jobs/slow.yaml $alone-slow >err 2>&1 &
     slow=$!
-    deadline=$(($(date +%s) + 60))
+    deadline=$(($(date +%s) + 600))
     until starts $slow || [ "$(date +%s)" -gt $deadline ]; do :; done
     kill -$signal $slow
     wait $slow

@@ -24,6 +24,12 @@ ended() {
 }
 wait_until 10 "what a test left to be gone" ended
 
+# Tests of two clones share the loopback interface: who is on it names a group of its own, and lets the system choose ports.
+others=$(grep -nE -e '--interface lo|\$LINK' "$ROOT"/tests/process/test_*.sh | grep -v -e 'mesh.group=' -e 'grep -')
+[ -z "$others" ] || fail "nodes on lo without a group of their own: $others"
+fixed=$(grep -nE -e '--port [1-9]' "$ROOT"/tests/process/test_*.sh | grep -v -e 'refuses' -e 'grep -')
+[ -z "$fixed" ] || fail "nodes on a fixed port: $fixed"
+
 # A chroot of folders that are elsewhere: its own root is no mount point.
 [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null || exit 0
 mkdir -p "$WORK"/root/{proc,dev,sys,tmp,run,usr,etc,tests}

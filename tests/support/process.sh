@@ -16,7 +16,7 @@ set -u
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 MESHNODE=${MESHNODE:-$ROOT/build/gcc/meshnode}
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/meshnode-process-XXXXXX")
-GROUP=t$$
+GROUP=t-${WORK##*-} # nodes of other tests, clones and users do not meet ours on lo
 LINK="--interface lo"
 declare -A PID=() WHERE=()
 
