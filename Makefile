@@ -8,6 +8,8 @@ WERROR   = -Werror
 comma   := ,
 B       := build/$(CC)$(if $(SANITIZE),-$(subst $(comma),+,$(SANITIZE)))$(if $(FAILPOINTS),-fail)
 
+install  = tests/support/deps.sh build $(filter clang,$(CC))
+
 # `make deps all`: make looks for the compiler and the libraries when it starts. So what follows deps is left to another
 # make, which starts when deps is done.
 after   := $(if $(filter deps,$(MAKECMDGOALS)),$(filter-out deps,$(MAKECMDGOALS)))
@@ -16,7 +18,7 @@ ifneq ($(after),)
 $(after): deps
 	@:
 deps:
-	@tests/support/deps.sh build
+	@$(install)
 	@$(MAKE) --no-print-directory $(after)
 else
 
@@ -47,6 +49,8 @@ progress  = $(if $(TODO),$(eval DONE += x); printf 'compiling %d of %d files$(if
 
 # A file *_simd.c is compiled once per instruction set; its first lines name the functions after $(SIMD).
 x86      := $(filter x86_64-%,$(target))
+avx2     := -mavx2 -mfma
+avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512
 rooms    := proto compress nn nn/* mesh mesh/* node node/*
 lib_all  := $(wildcard $(rooms:%=%/*.c))
 simd_src := $(filter %_simd.c,$(lib_all))
@@ -67,7 +71,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all check-arm failpoints flips hashes chaos chaos-night compose-test bare-test deps check-deps demo check test test-build process sim torture bench cov format format-check lint layers lines pypi install clean help
+.PHONY: all check-arm failpoints flips hashes chaos chaos-night compose-test bare-test deps check-deps demo check test test-build process sim torture bench cov syntax format format-check lint layers lines pypi install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -81,10 +85,10 @@ $B/%.base.o: %.c
 	$(CC) $(ALL_CFLAGS) -O3 -DSIMD=base -c -o $@ $<
 $B/%.avx2.o: %.c
 	@mkdir -p $(@D)$(progress)
-	$(CC) $(ALL_CFLAGS) -O3 -mavx2 -mfma -DSIMD=avx2 -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) -O3 $(avx2) -DSIMD=avx2 -c -o $@ $<
 $B/%.avx512.o: %.c
 	@mkdir -p $(@D)$(progress)
-	$(CC) $(ALL_CFLAGS) -O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512 -DSIMD=avx512 -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) -O3 $(avx512) -DSIMD=avx512 -c -o $@ $<
 $B/%.mutant.o: %.c
 	@mkdir -p $(@D)$(progress)
 	$(CC) $(ALL_CFLAGS) -DMESHNODE_MUTANTS -c -o $@ $<
@@ -118,9 +122,9 @@ $B/hostile: $B/node/cli/main.o $B/tests/process/hostile.o $(lib_obj)
 	$(CC) $(LDFLAGS) -Wl,--wrap=wire_send,--wrap=wire_send_bulk -o $@ $^ $(LDLIBS)
 
 deps:                                ## install what the build needs (Debian, Ubuntu; elsewhere: print it)
-	@tests/support/deps.sh build
+	@$(install)
 check-deps:
-	@tests/support/deps.sh build test
+	@$(install) test
 
 # Builds on all cores, unless make was told how many: a bare make has one job.
 JOBS     ?= $(shell nproc)
@@ -131,6 +135,7 @@ demo: deps                           ## four nodes on this machine find one anot
 	./meshnode local -n 4 configs/digits.yaml
 
 check: check-deps                    ## everything that must hold: unit tests, properties, corpora, simulator, real nodes
+	@tests/support/deps.sh clang || echo "*** no clang to be had: test_clang.sh is skipped" >&2
 	@$(MAKE) -s $(parallel) all test-build failpoints
 	@[ ! -d $(arm_root) ] || $(MAKE) -s CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode
 	@tests/support/layers.sh $B
@@ -227,6 +232,13 @@ fuzz-%:                              ## fuzz-msg, fuzz-config ...: libFuzzer for
 	    build/fuzz/corpus/$* tests/fuzz/corpus/$*
 $B/tests/fuzz/target_%: $B/tests/fuzz/fuzz_%.o $(lib)
 	$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LDLIBS)
+
+# For test_clang.sh: the compiler reads everything and makes nothing, which takes half a minute.
+read = xargs -n 8 -P $(JOBS) $(CC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) -fsyntax-only
+syntax:
+	@printf '%s\n' $(filter-out tests/bench/mpi%,$(lib_all) node/cli/main.c $(wildcard tests/*/*.c)) | $(read) -DSIMD=base -DMESHNODE_MUTANTS
+	@$(if $(x86),printf '%s\n' $(simd_src) | $(read) -DSIMD=avx2 $(avx2))
+	@$(if $(x86),printf '%s\n' $(simd_src) | $(read) -DSIMD=avx512 $(avx512))
 
 sources = $(wildcard $(rooms:%=%/*.[ch]) tests/*/*.[ch])
 format:                              ## clang-format everything in place

@@ -84,7 +84,7 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct why why = {""};
-    struct journal_text text = {NULL};
+    struct journal_text text = {.bytes = NULL};
     struct journal_record record = {0};
     struct gossip_names names = {.next = 0};
     struct push_journal pushed[3];

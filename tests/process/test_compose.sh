@@ -16,6 +16,12 @@ cmp -s <(steps .) <(steps "$WORK") || fail "the image is built from other files 
 make -s -n -C "$WORK" B=out install DESTDIR="$WORK/built" PREFIX=/usr >"$WORK/dry" || fail "make install does not work in the image"
 grep -q 'usr/bin/meshnode' "$WORK/dry" || fail "make install does not install the program"
 
+# compose.sh reads the lines that containers show: it must understand those of a node.
+. tests/support/live.sh
+write_job "$WORK/job.yaml" 5
+reference "$WORK/job.yaml"
+[[ $(live <"$WORK/reference.log") =~ ^[1-5]\ 1$ ]] || fail "live.sh finds '$(live <"$WORK/reference.log")' in $(cat "$WORK/reference.log")"
+
 # README.md names the packages that a copied binary needs: those of the run stage.
 packages=$(sed -n '/--no-install-recommends/,/&& rm/p' Dockerfile | grep -o '\b\(lib\|zlib\)[a-z0-9.+-]*[0-9]g\?\(-[a-z0-9]*\)\?')
 [ "$(wc -w <<<"$packages")" -ge 8 ] || fail "Dockerfile: the run stage installs only $packages"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh SET...: install the packages of the named sets (build test lint bench bare arm) where they are missing.
+# deps.sh SET...: install the packages of the named sets (build test clang lint bench bare arm) where they are missing.
 # Debian and Ubuntu: through apt, with sudo where we are not root. Elsewhere, or without sudo: print what is needed.
 # deps.sh --libraries SET...: only print the libraries among them, which a cross compiler needs for its target, too.
 set -eu
@@ -7,7 +7,8 @@ set -eu
 build="gcc make pkg-config libzmq3-dev libczmq-dev libmsgpack-dev libyaml-dev libjansson-dev \
 libsodium-dev libxxhash-dev zlib1g-dev libpng-dev libjpeg-dev"
 test="libcmocka-dev libopenblas0-pthread iproute2 nftables procps binutils python3 valgrind"
-lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm"
+clang="clang libclang-rt-dev"
+lint="$clang clang-format clang-tidy cppcheck llvm"
 bench="g++ libopenblas0-pthread libgloo-dev libopenmpi-dev openmpi-bin python3-torch python3-yaml python3-venv \
 python3-dev iproute2 python3"
 bare="debootstrap"
@@ -23,11 +24,12 @@ for set in "$@"; do
     case $set in
     build) wanted="$wanted $build" ;;
     test) wanted="$wanted $test" ;;
+    clang) wanted="$wanted $clang" ;;
     lint) wanted="$wanted $lint" ;;
     bench) wanted="$wanted $bench" ;;
     bare) wanted="$wanted $bare" ;;
     arm) wanted="$wanted $arm" ;;
-    *) echo "deps.sh: set '$set', expected build, test, lint, bench, bare or arm" >&2; exit 2 ;;
+    *) echo "deps.sh: set '$set', expected build, test, clang, lint, bench, bare or arm" >&2; exit 2 ;;
     esac
 done
 if [ "$libraries" ]; then

@@ -509,7 +509,7 @@ plan_of_three(const struct lone *lone)
                  .leader = lone_node(lone, 3),
                  .complete = 0xfff,
                  .count = 2,
-                 .members = {{lone_node(lone, 3), 0x03f}, {lone_node(lone, 5), 0xfc0}}}};
+                 .members = {{lone_node(lone, 3), 0x03f, 0}, {lone_node(lone, 5), 0xfc0, 0}}}};
 }
 
 static struct lone *

@@ -69,7 +69,7 @@ records_have_these_bytes(void **state)
                                      "\x2a\x16"
                                      "\x0a\x0b\x0a\x04loss\x15\0\0\0\x40"
                                      "\x0a\x07\x0a\0\x15\0\0\x80\xbf";
-    const struct tensorboard_scalar scalar[] = {{"loss", 2}, {"none", NAN}, {"", -1}};
+    const struct tensorboard_scalar scalar[] = {{"loss", 2}, {"none", (double)NAN}, {"", -1}};
     data = opened(out, tensorboard_scalars(out, 1.5, 300, scalar, 3), &size);
     assert_int_equal(size, sizeof scalars - 1);
     assert_memory_equal(data, scalars, size);
