@@ -23,7 +23,6 @@ COPY --from=build /built/usr/bin/meshnode /usr/bin/
 COPY configs /meshnode/configs
 USER meshnode
 WORKDIR /meshnode
-VOLUME /meshnode/runs
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["meshnode", "health"]
 ENTRYPOINT ["meshnode"]

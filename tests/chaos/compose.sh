@@ -3,7 +3,8 @@
 # beacon and train; two are killed and started again with swapped addresses; one is paused; one is taken off the
 # network, a fifth takes its address, and it comes back with another; one is stopped by docker stop and started
 # again. The first is left alone. At the end every one has the weights and state of a single container without
-# a network, and none that was left alone stood still for more than a second beyond its usual step.
+# a network, and none that was left alone stood still for more than a second beyond its usual step. Then they get another
+# job, and docker-compose down leaves nothing behind.
 #
 # Needs an engine (dockerd runs, docker and docker-compose or its plugin are there, debian:bookworm-slim is to be
 # had); else it says so and exits with 77. Removes what it made and nothing else. What it prints:
@@ -267,3 +268,15 @@ done
 echo "five containers, one hash, that of one alone: weights $(value 1 params_sha256)"
 echo "longest pause $worst ms beyond a usual step, limit $PAUSE_MS_MAX ms; load $(cut -d ' ' -f 1-3 /proc/loadavg)"
 [ $worst -le $PAUSE_MS_MAX ] || fail "something stopped the others for more than $PAUSE_MS_MAX ms"
+
+# Another job makes new containers. down removes all that there ever was of them.
+volumes=$(docker inspect -f '{{range .Mounts}}{{.Name}} {{end}}' "${ID[@]}")
+EPOCHS=99999 compose up -d --scale node=2 || fail "docker-compose up: $(tail -n 5 "$WORK/compose.log")"
+ID=()
+find_containers 2
+wait_until 60 "two new containers to train" together 2 1 2
+compose down -v || fail "docker-compose down: $(tail -n 5 "$WORK/compose.log")"
+# shellcheck disable=SC2086 # a list of words
+left=$(docker ps -aq --filter "label=com.docker.compose.project=$PROJECT"; docker volume inspect -f '{{.Name}}' $volumes 2>/dev/null)
+[ -z "$left" ] || fail "docker-compose down left behind: $left"
+echo "another job, and docker-compose down: nothing is left"

@@ -53,8 +53,10 @@ fi
 JOB=configs/mnist.yaml DATA=/tmp NODES=7 THREADS=3 MEMORY=2g \
     $COMPOSE -f docker-compose.yml config >"$WORK/config" 2>"$WORK/why" ||
     fail "docker-compose.yml: $(cat "$WORK/why")"
-for wanted in 'configs/mnist.yaml' '/tmp.*/data' 'on-failure:5' 'stop_grace_period: 30s' 'no-new-privileges' '/meshnode/runs'; do
+for wanted in 'configs/mnist.yaml' '/tmp.*/data' 'on-failure:5' 'stop_grace_period: 30s' 'no-new-privileges'; do
     tr '\n' ' ' <"$WORK/config" | grep -q -e "$wanted" || fail "docker-compose.yml: no $wanted in $(cat "$WORK/config")"
 done
+grep -q '^VOLUME' Dockerfile || grep -q '/meshnode/runs' "$WORK/config" &&
+    fail "results in a volume: compose keeps it when JOB changes, and then down -v leaves it behind"
 $COMPOSE -f docker-compose.yml config 2>/dev/null | grep -q 'configs/digits.yaml' || fail "docker-compose.yml: the default job is not digits"
 "$MESHNODE" check configs/digits.yaml >/dev/null || fail "the default job is wrong"
