@@ -34,7 +34,7 @@ start() { # TEST
     name=$(basename "$1") runner=${RUNNER:-} corpus=
     case $name in replay_*) corpus=tests/fuzz/corpus/${name#replay_} ;; *.sh) runner= ;; esac
     # shellcheck disable=SC2086 # RUNNER is words, and most tests have no corpus
-    setsid timeout -k 10 "${DEADLINE:-900}" $runner "$1" $corpus >"$logs/$name.log" 2>&1 </dev/null &
+    setsid timeout -k 10 "${DEADLINE:-3600}" $runner "$1" $corpus >"$logs/$name.log" 2>&1 </dev/null &
     test_of[$!]=$1 start_of[$!]=$SECONDS
     [ -t 1 ] && printf '\r\033[K[%*d/%d] %s ...' ${#total} "$count" "$total" "$name"
 }

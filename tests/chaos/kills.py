@@ -52,7 +52,7 @@ def one(folder, random, index, kinds, nodes_max, limit, job, reference):
         if found != {hashes}:
             raise chaos.Failed(f"{kind} {' '.join(victims)} of {count} at step {step}: hashes {found}, expected {hashes}")
         worst = max(pauses, default=None)
-        if worst and worst[0] > limit:
+        if worst and chaos.calm(worst) > limit:
             raise chaos.Failed(f"{kind} {' '.join(victims)} of {count} at step {step}: a pause of {worst[0]:.0f} ms")
         return kind, count, len(victims), step, worst, found
 
@@ -84,7 +84,7 @@ def body(runs):
     chaos.table(["accident", "runs", "hangs, wrong or --worst", "pause p50 ms", "p99", "max", "usual step", "hashes"],
                 [row(kind, done[kind], failed[kind]) for kind in kinds])
     for kind in kinds:
-        why = chaos.judge(kind, [result[4][0] for result in done[kind] if result[4]], args.judge, args.worst)
+        why = chaos.judge(kind, [result[4] for result in done[kind] if result[4]], args.judge, args.worst)
         if why:
             return why
     return None

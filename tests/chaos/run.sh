@@ -32,7 +32,7 @@ short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py -
     "net_soak.py --seconds 120 --every 5 --cpu 0.12") ;;
 night) tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds kill,stop --judge"
     "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "servers.py $servers" "counting.py --runs $(part 1000)"
-    "cold.py --runs $(part 200)" memory.py "scenario.py ${scenarios[*]}" "free.py --runs $(part 100) --worst 1000"
+    "cold.py --runs $(part 200)" memory.py "scenario.py --within 20 ${scenarios[*]}" "free.py --runs $(part 100) --worst 1000"
     "free.py --runs $(part 200) --ways async,ssp,softsync --kinds kill,join --worst 1000" "net_split.py --rounds $(part 10)"
     "net_cut.py --cuts $(part 100)" "churn.py --cycles $(part 2000)" "joins.py --runs $(part 20) --judge"
     "load.py --runs $(part 20)" "net_rough.py --seconds $(part 600)" "net_flood.py"

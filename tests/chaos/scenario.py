@@ -303,5 +303,6 @@ if __name__ == "__main__":
     parser = chaos.parser(__doc__, runs=0)
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--scenario-seed", type=int, help="instead of the file's")
-    parser.add_argument("--within", type=float, default=20, help="seconds for the mesh to be whole in the end")
+    parser.add_argument("--within", type=float, default=chaos.DEADLINE_S,
+                        help="seconds for the mesh to be whole in the end; less than those of a hang: for a quiet machine")
     chaos.tool(parser.parse_args(), body)
