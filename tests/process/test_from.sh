@@ -71,7 +71,7 @@ for command in "" "local -n 2" check; do
         refused "truncated" "job.yaml: $from/cut.safetensors: tensor .* within" \
             $command "$WORK/job.yaml" --set "model.from=$WORK/cut.safetensors"
         refused "no such file" "job.yaml: $from/nil: .*No such file" $command "$WORK/job.yaml" --set "model.from=$WORK/nil"
-        refused "a folder" "job.yaml: $from: not a regular file" $command "$WORK/job.yaml" --set "model.from=$WORK"
+        refused "a folder" "job.yaml: $from: is a folder, expected a file such as .*model.safetensors" $command "$WORK/job.yaml" --set "model.from=$WORK"
         refused "no model" "job.yaml: is no safetensors file" $command "$WORK/job.yaml" --set "model.from=$WORK/job.yaml"
     }
 done
