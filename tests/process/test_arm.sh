@@ -50,7 +50,7 @@ same_alone() { # JOB STEPS
         on $kind "$name-$kind" "$1" --set mesh.gather_ms=0 --set "mesh.group=$GROUP-$kind" --set run.numerics=portable \
             --set "train.steps=$2" --set train.eval_every=0 --data "$ROOT"
     done
-    finished 600 "$name-x86" "$name-arm"
+    finished 1800 "$name-x86" "$name-arm"
     same_hash "$name-x86" "$name-arm"
     echo "$name, $2 steps on x86-64 and on ARM64: $(result "$name-arm" params_sha256)"
 }
@@ -65,14 +65,14 @@ for name in x1:x86 x2:x86 a1:arm a2:arm; do
     on "${name#*:}" "${name%:*}" "$job" --set train.steps=1000000 --set mesh.gather_ms=60000 --set mesh.division=even --peers 4
 done
 for name in a1 a2; do
-    wait_until 300 "$name to compute shards beside three others" computed $name
+    wait_until 1800 "$name to compute shards beside three others" computed $name
 done
 kill_node a2
 before=$(steps_done a1)
-wait_until 300 "the others to go on" reached $((before + 20)) x1 x2 a1
+wait_until 1800 "the others to go on" reached $((before + 20)) x1 x2 a1
 for name in x1 x2 a1; do
     kill -INT "${PID[$name]}"
-    wait_until 300 "$name to stop" gone $name
+    wait_until 1800 "$name to stop" gone $name
     unset "PID[$name]"
 done
 most=$(printf '%s\n' "$(steps_done x1)" "$(steps_done x2)" "$(steps_done a1)" | sort -n | tail -n 1)
