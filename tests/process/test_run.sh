@@ -1,6 +1,7 @@
 #!/bin/bash
 # test_run.sh - the tests' own tools: run.sh counts what passes, fails, is skipped and hangs, and ends what a test left;
-# networks can be had within a plain chroot, whose root folder is no mount point.
+# networks can be had within a plain chroot, whose root folder is no mount point; nodes of tests are on lo in groups of their
+# own; pauses after accidents are judged by the usual step.
 . "$(dirname "$0")/../support/process.sh"
 
 script() { # NAME LINE ...
@@ -29,6 +30,16 @@ others=$(grep -nE -e '--interface lo|\$LINK' "$ROOT"/tests/process/test_*.sh | g
 [ -z "$others" ] || fail "nodes on lo without a group of their own: $others"
 fixed=$(grep -nE -e '--port [1-9]' "$ROOT"/tests/process/test_*.sh | grep -v -e 'refuses' -e 'grep -')
 [ -z "$fixed" ] || fail "nodes on a fixed port: $fixed"
+
+# A pause is judged by the usual step before it: on a machine whose steps take ten times as long, so may a pause.
+cd "$ROOT/tests/chaos" && python3 - <<'END' || fail "chaos: pauses are judged wrongly"
+import mesh
+busy, slow, stuck = [(1200, 200)] * 3, [(400, 10)] * 3, [(90000, 40)]
+assert mesh.judge("kill", busy, False, 10000) is None
+assert mesh.judge("kill", busy, True, 10000) is not None
+assert mesh.judge("kill", slow, False, 10000) is not None
+assert mesh.judge("none", stuck, False, 10000) is not None
+END
 
 # A chroot of folders that are elsewhere: its own root is no mount point.
 [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null || exit 0
