@@ -79,7 +79,7 @@ goes_on() { # from the newest checkpoint that is left
     LAST=$last
 }
 
-WAY='' SLEEP=40
+WAY='' SLEEP=200
 power_fails() { # exact|free NAME OPTION ...
     local kind=$1 name
     WAY=$2 GROUP=t$$-$2
@@ -113,7 +113,7 @@ for way in $WAYS; do
     servers) power_fails exact servers --set $servers ;;
     local) power_fails exact local --set train.local_steps=2 --set train.optimizer.sgd.momentum=0 ;;
     inexact) power_fails exact inexact --set train.exact=no ;;
-    async | ssp | softsync) SLEEP=15 power_fails free "$way" --set $servers --set mesh.sync="$way" ;;
+    async | ssp | softsync) SLEEP=60 power_fails free "$way" --set $servers --set mesh.sync="$way" ;;
     gossip) power_fails free gossip --set $gossip ;;
     push_sum) power_fails free push_sum --set $gossip --set gossip.method=push_sum ;;
     gossip-async) power_fails free gossip-async --set $gossip --set mesh.sync=async ;;
