@@ -228,8 +228,9 @@ struct core_stats {
     uint64_t shared;
     unsigned members; /* of the present plan; 0 when idle */
     uint64_t round;
-    uint64_t ahead;      /* highest round of a usable peer; 0: none */
-    uint64_t plan;       /* hash of the present plan; 0 when idle */
+    uint64_t ahead; /* highest round of a usable peer; 0: none */
+    unsigned equal; /* other nodes that have, or had when they were heard last, this node's state */
+    uint64_t plan;  /* hash of the present plan; 0 when idle */
     uint64_t plan_round; /* the first round of the present plan */
     uint64_t mine;       /* the shards that the present plan gives to this node */
     unsigned servers;    /* members that sum ranges for the others in the present plan */

@@ -88,8 +88,11 @@ divergence_followed(struct divergence *d, const struct core *core, int i, uint64
     if (hash == core->state_hash || !core->config.inexact ||
         core->contribution.state != TRAINER_FREE)
         return (struct divergence_verdict){.back = false};
-    core_log(core, 6, "%s has other weights than this node: taking a copy of theirs",
-             report_who(core, i, who));
+    if (d->said_at.us == 0 || awake_since(core->awake, d->said_at) >= FETCH_SAY_US) {
+        d->said_at = core->awake;
+        core_log(core, 6, "%s has other weights than this node: taking a copy of theirs",
+                 report_who(core, i, who));
+    }
     return (struct divergence_verdict){
         .back = true, .copy = true, .round = core->round, .why = "the mesh has another state"};
 }
@@ -305,7 +308,9 @@ outvote(struct divergence *d, const struct core *core, uint64_t end)
         if (!divergence_differs_from(core, i) || d->of[i].outvoted || d->of[i].round >= end)
             continue;
         d->of[i].outvoted = true;
-        say(core, i, "more nodes agree with this one, which goes on without it");
+        say(core, i,
+            core->config.inexact ? "it takes a copy of these"
+                                 : "more nodes agree with this one, which goes on without it");
     }
 }
 
@@ -339,8 +344,9 @@ go_back(struct divergence *d, const struct core *core, const struct count *count
             continue;
         leaves = true;
         say(core, i,
-            tie ? "equally many agree with each, so both go back"
-                : "more agree with it: going back");
+            tie                    ? "equally many agree with each, so both go back"
+            : core->config.inexact ? "taking a copy of its weights"
+                                   : "more agree with it: going back");
     }
     d->dispute = tie ? count->round : 0;
     uint64_t sure = core->config.inexact         ? UINT64_MAX

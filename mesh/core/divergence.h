@@ -77,6 +77,7 @@ struct divergence {
     bool open;              /* somebody differs, and we do not know that our state is right; */
     struct awake since;     /* since then; 0: it is not so */
     struct awake warned_at; /* when a plan was dropped because states differ */
+    struct awake said_at;   /* when a line said that a copy of inexact weights is taken */
     uint64_t dispute; /* nothing is taken from nodes ahead until we have computed up to here */
     uint64_t sure;    /* + 1; the newest round before which others had the same state */
     uint64_t

@@ -51,6 +51,7 @@ enum {
     /* overtaken by the mesh: ask again after this time, doubled each time */
     FETCH_REST_US = 250000,
     FETCH_REST_MAX_US = 8000000,
+    FETCH_SAY_US = 60000000, /* at most one line in this time says that a copy is under way */
 };
 
 enum fetch_stage { FETCH_NONE, FETCH_ASKING, FETCH_BLOCKS, FETCH_COMPLETE, FETCH_FOLLOWING };
@@ -86,6 +87,7 @@ struct fetch {
     uint64_t ask_us;
     uint64_t wanted;         /* the round named in ASKING */
     struct awake offered_at; /* when the first offer came; 0: none yet */
+    struct awake said_at;    /* when a line said that a copy is under way */
     struct fetch_donor donors[PEERS_MAX];
 
     struct fetch_list list; /* the chosen list */

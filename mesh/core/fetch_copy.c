@@ -143,7 +143,10 @@ choose(struct fetch *fetch, const struct core *core)
     if (!fetch->listed || !fetch_list_equal(&fetch->list, list))
         list_ask(fetch, core, list);
     fetch->stage = FETCH_BLOCKS;
-    core_log(core, 6, "catching up: this node gets the present weights from %u %s", most,
+    if (fetch->said_at.us && awake_since(core->awake, fetch->said_at) < FETCH_SAY_US)
+        return;
+    fetch->said_at = core->awake;
+    core_log(core, 6, "catching up: copying the current weights from %u %s", most,
              most == 1 ? "node" : "nodes");
 }
 

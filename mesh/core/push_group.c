@@ -50,8 +50,7 @@ standing_of(const struct push *push, const struct core *core, int i)
         return (struct standing){push->group_hash, push->base};
     struct standing its = {push->of[i].said.group_hash, push->of[i].said.base};
     int rank = push_group_rank(push, core, i);
-    bool before = push->of[i].said.counter < push->group.counter;
-    if (before && rank >= 0 && (push->told >> rank & 1))
+    if (rank >= 0 && (push->told >> rank & 1) && push->of[i].said.counter < push->group.counter)
         its.group = push->group_hash;
     return its;
 }
@@ -215,10 +214,8 @@ gathered(const struct push *push, const struct core *core, const struct choice *
     if (push->base == 0 && push->forgot_at.us &&
         !awake_reached(core->awake, awake_after(push->forgot_at, PUSH_LEAVE_US)))
         return false; /* those whose history stays will let it in */
-    if (push->groups > 0)
-        return true;
-    if (core->config.peers_min > 1)
-        return here >= core->config.peers_min;
+    if (push->groups > 0 || core->config.peers_min > 1)
+        return push->groups > 0 || here >= core->config.peers_min;
     return (choice->n > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US) ||
            awake_since(core->awake, core->started_at) >= core->config.gather_us;
 }
@@ -446,7 +443,9 @@ enum push_verdict
 push_group_step(struct push *push, const struct core *core)
 {
     if (yields_now(push, core)) {
-        core_log(core, 4, "push: another part of the mesh has done more: taking its model");
+        core_log(core, 4,
+                 "the nodes were separated; the other group got further, so this node "
+                 "continues from its model: what it did meanwhile does not count");
         push->forgot_at = core->awake;
         return PUSH_FORGET;
     }

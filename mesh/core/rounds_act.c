@@ -278,9 +278,13 @@ rounds_stats(const struct core *core, struct core_stats *out)
     out->catching_up = core->fetch.stage != FETCH_NONE;
     out->benched = core->straggler.benched;
     out->shared = core->shared;
-    for (int i = 0; i < core->peers.high; i++)
-        if (view_usable(core, i) && core->view.of[i].beat.round > out->ahead)
-            out->ahead = core->view.of[i].beat.round;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        out->equal += said->round == core->round && said->state_hash != 0 &&
+                      said->state_hash == core->state_hash;
+        if (view_usable(core, i) && said->round > out->ahead)
+            out->ahead = said->round;
+    }
     if (!core->plan.active)
         return;
     out->members = (unsigned)core->plan.now.count;

@@ -65,12 +65,12 @@ networks(const struct mesh_status *status)
     return status->names[0] ? status->names : "no network interface";
 }
 
-/* What a firewall has to let through. TCP ports count from the first one up where none was asked for. */
+/* What a firewall has to let through to this node. */
 static void
 add_ports(char out[WAITING_LINE], const struct mesh_status *status)
 {
-    add(out, "A firewall must let UDP %u and TCP from %u on through. ", status->beacon_port,
-        status->control_port);
+    add(out, "A firewall must let UDP %u and TCP %u and %u through. ", status->beacon_port,
+        status->control_port, status->bulk_port);
     add(out, "Without broadcast: --peer HOST:PORT");
 }
 
@@ -88,6 +88,16 @@ waiting_search_hint(const struct mesh_status *status, char out[WAITING_LINE])
 {
     out[0] = '\0';
     add(out, "nobody answers. Is a node with a job running in the same network? ");
+    add_ports(out, status);
+}
+
+void
+waiting_alone_hint(const struct mesh_status *status, char out[WAITING_LINE])
+{
+    out[0] = '\0';
+    add(out,
+        "this node trains alone: nobody answers. If others are to join, do they run meshnode, ");
+    add(out, "in the network of %s? ", networks(status));
     add_ports(out, status);
 }
 

@@ -17,6 +17,9 @@ void waiting_search(const struct mesh_status *status, uint64_t searching_us,
 /* What to check when nobody answers. */
 void waiting_search_hint(const struct mesh_status *status, char out[WAITING_LINE]);
 
+/* The same for a node that has a job and trains by itself. */
+void waiting_alone_hint(const struct mesh_status *status, char out[WAITING_LINE]);
+
 /* The live line of a node that waits for --peers N: "waiting for 3 nodes: 2 are here (pc1, pc3): 0:25". */
 void waiting_peers(const struct mesh_status *status, char out[WAITING_LINE]);
 void waiting_peers_hint(const struct mesh_status *status, char out[WAITING_LINE]);

@@ -47,9 +47,9 @@ look(const char *dir, struct sign *best)
     return true;
 }
 
-/* 0 or -errno. */
+/* In the folders of `dir`, and in those of `more` levels below. 0 or -errno. */
 static int
-look_below(const char *dir, struct sign *best)
+look_below(const char *dir, unsigned more, struct sign *best)
 {
     char path[HEALTH_PATH_MAX];
     DIR *folder = opendir(dir);
@@ -57,8 +57,11 @@ look_below(const char *dir, struct sign *best)
         return -errno;
     for (struct dirent *entry; (entry = readdir(folder));)
         if (entry->d_name[0] != '.' &&
-            snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) < (int)sizeof path)
+            snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) < (int)sizeof path) {
             look(path, best);
+            if (more > 0)
+                look_below(path, more - 1, best);
+        }
     closedir(folder);
     return best->dir[0] ? 0 : -ENOENT;
 }
@@ -118,7 +121,7 @@ health_print(const char *dir)
 {
     struct sign sign = {.done = false};
     struct timespec now;
-    int rc = look(dir, &sign) ? 0 : look_below(dir, &sign);
+    int rc = look(dir, &sign) ? 0 : look_below(dir, 1, &sign); /* runs/NAME/node-N */
     if (rc) {
         char shown[SHOWN_MAX];
         parse_escape(shown, sizeof shown, dir);

@@ -336,6 +336,7 @@ push_train_follow(struct run *run)
         double start = clock_s();
         mesh_next(run->mesh, &task);
         run->wait_s += clock_s() - start;
+        train_tell_lonely(run);
         if (task.kind == MESH_COMPUTE) {
             if (compute(run, task.round))
                 return MESH_INTERRUPTED;

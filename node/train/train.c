@@ -51,6 +51,8 @@ train_log(void *ctx, int level, const char *line)
     train_say(ctx, level, "%s", line);
 }
 
+enum { CAUGHT_S = 60 };
+
 /* Returns 0, or the exit status. */
 static int
 repair_damaged(struct run *run)
@@ -177,7 +179,8 @@ static void
 retreat(struct run *run, uint64_t round)
 {
     bool past = round < run->round;
-    train_say(run, 3, "the weights may be wrong: going back to older ones");
+    if (run->config->train.exact) /* inexact ones are others, and not wrong: the mesh has said so */
+        train_say(run, 3, "the weights may be wrong: going back to older ones");
     train_say(run, 7, "the state before round %llu may be wrong", (unsigned long long)round);
     if (!past && run->reported == run->round)
         metrics_withdraw(run->metrics);
@@ -305,6 +308,19 @@ commit(struct run *run, const struct mesh_task *task)
         save_step(run->save, &run->state, event->steps, run->config->train.checkpoint_every);
 }
 
+/* At most once in CAUGHT_S: a slow node may do so again and again. */
+static void
+tell_caught_up(struct run *run)
+{
+    double now = clock_s();
+    if (run->caught_at > 0 && now - run->caught_at < CAUGHT_S)
+        return;
+    run->caught_at = now;
+    train_say(run, 6, "caught up: at step %llu of %llu",
+              (unsigned long long)run->state.header->step,
+              (unsigned long long)state_steps_total(&run->state));
+}
+
 static void
 adopt(struct run *run, const struct mesh_task *task)
 {
@@ -318,9 +334,7 @@ adopt(struct run *run, const struct mesh_task *task)
         return;
     }
     run->before = false;
-    train_say(run, 6, "caught up: at step %llu of %llu",
-              (unsigned long long)run->state.header->step,
-              (unsigned long long)state_steps_total(&run->state));
+    tell_caught_up(run);
     fail_hit(FAIL_ADOPTED, NULL, 0);
     announce(run, task->state_hash);
 }
@@ -346,6 +360,7 @@ follow_mesh(struct run *run)
         double start = clock_s();
         mesh_next(run->mesh, &task);
         run->wait_s += clock_s() - start;
+        train_tell_lonely(run);
         switch (task.kind) {
         case MESH_COMPUTE:
             compute(run, &task);

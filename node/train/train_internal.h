@@ -62,7 +62,8 @@ struct run {
     unsigned peers_max;
     struct train_journal *journal; /* in a free way of training; else NULL */
     struct push_run *push;         /* with a free mesh.sync: push_train.c; else NULL */
-    bool hinted;                   /* what to check while it waits was said */
+    bool hinted;                   /* what to check while it waits, or trains alone, was said */
+    double caught_at;              /* when it was said that this node caught up; 0: never */
     bool watches;                  /* it was said that there is no shard for this node */
     bool failed;
     atomic_bool model_told; /* where model.safetensors is */
@@ -115,6 +116,8 @@ bool train_count(struct run *run, uint64_t step, bool skipped);
 /* Is the run to end with an error, as there are no finite gradients, or no finite weights, any more? Says so. */
 bool train_tell_hopeless(struct run *run);
 void train_tell_doing(struct run *run);
+/* Once, after a while: nobody answers. Others may be there, and not get through. */
+void train_tell_lonely(struct run *run);
 void train_tell_stopped(struct run *run, const char *why);
 /* In a free way of training, where others cannot help: is no whole checkpoint left? Says so. */
 bool train_tell_damaged(struct run *run);

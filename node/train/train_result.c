@@ -79,6 +79,18 @@ tell_alone(struct run *run, const struct mesh_status *status)
                   unmet, count == 1 ? "it" : "them");
 }
 
+/* Only nodes that train together to the end have the same inexact weights. Did this node train with others, or an earlier
+ * start of it perhaps, and nobody has them? */
+static void
+tell_apart(struct run *run, const struct mesh_stats *stats)
+{
+    bool inexact = !run->config->train.exact && !train_is_free(run->config);
+    if (inexact && stats->core.equal == 0 && (stats->core.shared > 0 || run->resumed))
+        train_say(run, 4,
+                  "no other node ended together with this one. With train.exact: no, any others of "
+                  "this run have other weights: compare their sha256");
+}
+
 int
 train_results(struct run *run)
 {
@@ -118,6 +130,7 @@ train_results(struct run *run)
     run->model_told = true; /* the last lines say where it is */
     if (result.alone)
         tell_alone(run, &status);
+    tell_apart(run, &stats);
     int rc = insist(run, &result);
     if (!rc)
         metrics_show_result(run->metrics, &result);

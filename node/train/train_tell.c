@@ -192,6 +192,23 @@ tell_waiting(struct run *run)
     train_say(run, 4, "%s", line);
 }
 
+void
+train_tell_lonely(struct run *run)
+{
+    struct mesh_status status;
+    char line[WAITING_LINE];
+    if (run->hinted || clock_s() - run->started < 1e-6 * WAITING_HINT_US)
+        return;
+    mesh_status(run->mesh, &status);
+    if (status.core.waiting)
+        return;
+    run->hinted = true;
+    if (status.core.contact_count > 0 || strcmp(status.names, "lo") == 0)
+        return;
+    waiting_alone_hint(&status, line);
+    train_say(run, 6, "%s", line);
+}
+
 /* What the live line says while no step is made. */
 void
 train_tell_doing(struct run *run)

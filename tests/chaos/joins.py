@@ -52,7 +52,7 @@ def join(mesh, args, victim):
     at = mesh.start(LATE).began
     rest = [name for name in FIRST if name != victim]
     if victim:
-        mesh.wait("the joiner to take the state", lambda: "catching up: this node" in mesh.nodes[LATE].text())
+        mesh.wait("the joiner to take the state", lambda: "catching up: copying" in mesh.nodes[LATE].text())
         mesh.signal(signal.SIGKILL, victim)
         if TAKEN.search(mesh.nodes[LATE].text()):
             raise chaos.Failed("the joiner had the whole state before a donor was killed: it must be larger")

@@ -272,6 +272,12 @@ touch -d '1 hour ago' runs/older/metrics.jsonl
 answers 'health of dead runs' 1 '' '"$M" health'
 grep -q '^runs/dead: step 7, loss 0.5, 3 nodes, last sign of life 3[0-9.]* s ago: dead' out ||
     complain 'health of dead runs' "$(cat out)"
+mkdir -p runs/several/node-0 runs/several/node-1
+echo '{"step":9,"loss":0.25,"peers":2}' | tee runs/several/node-0/metrics.jsonl >runs/several/node-1/metrics.jsonl
+touch -d '1 hour ago' runs/several/node-0/metrics.jsonl
+answers 'health of local nodes' 0 '' '"$M" health'
+grep -q '^runs/several/node-1: step 9, loss 0.25, 2 nodes, last sign of life [0-9.]* s ago$' out ||
+    complain 'health of local nodes' "$(cat out)"
 for tail in '{"step":' '\0\0\n' '[]\n' '{"step":"x","loss":[],"peers":-1}\n' '\n\n\n'; do
     printf "$tail" >runs/empty/metrics.jsonl
     answers 'health of a broken file' 0 '' '"$M" health runs/empty'

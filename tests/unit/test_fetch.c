@@ -269,6 +269,41 @@ a_silent_donor_is_left_for_another(void **state)
     lone_destroy(&lone);
 }
 
+/* Node 7 is at `round`, and gives its state. */
+static void
+copy_again(struct lone *lone, struct donors *donors, uint64_t round)
+{
+    uint8_t *want = state_of(round);
+    for (int ms = 0; ms < 5000 && !lone->adopt; ms += 50) {
+        lone_run_with(lone, 50, (unsigned[]){7}, 1, round, false);
+        give_none(lone, 7, lone->core->round);
+        offer(lone, 7, want, round);
+        answer(lone, donors, want, round);
+    }
+    free(want);
+}
+
+static void
+copies_are_told_once_a_minute(void **state)
+{
+    (void)state;
+    static const char told[] = "copying the current weights from 1 node";
+    struct lone *lone = behind(1, false);
+    struct donors donors = {0};
+    copy_again(lone, &donors, 9);
+    assert_true(lone->adopt);
+    lone_train(lone);
+    assert_int_equal(lone_logged(lone, told), 1);
+    copy_again(lone, &donors, 19);
+    assert_true(lone->adopt);
+    lone_train(lone);
+    assert_int_equal(lone_logged(lone, told), 1);
+    lone_run_with(lone, FETCH_SAY_US / 1000, (unsigned[]){7}, 1, 19, false);
+    copy_again(lone, &donors, 29);
+    assert_int_equal(lone_logged(lone, told), 2);
+    lone_destroy(&lone);
+}
+
 static void
 a_block_that_is_not_what_was_offered_is_asked_of_another(void **state)
 {
@@ -769,6 +804,7 @@ main(void)
         cmocka_unit_test(a_transfer_goes_on_where_its_last_donor_left_it),
         cmocka_unit_test(a_copy_that_was_given_takes_the_place_of_blocks_that_were_there),
         cmocka_unit_test(a_silent_donor_is_left_for_another),
+        cmocka_unit_test(copies_are_told_once_a_minute),
         cmocka_unit_test(a_block_that_is_not_what_was_offered_is_asked_of_another),
         cmocka_unit_test(who_alone_sends_what_was_not_offered_is_left_for_a_while),
         cmocka_unit_test(what_most_offer_is_taken),

@@ -48,8 +48,13 @@ a_node_without_a_job_says_where_it_looks_and_since_when(void **state)
     status = home();
     waiting_search_hint(&status, line);
     assert_string_equal(line, "nobody answers. Is a node with a job running in the same network? A "
-                              "firewall must let UDP 5670 and TCP from 20000 on through. Without "
+                              "firewall must let UDP 5670 and TCP 20000 and 20001 through. Without "
                               "broadcast: --peer HOST:PORT");
+    waiting_alone_hint(&status, line);
+    assert_string_equal(line, "this node trains alone: nobody answers. If others are to join, do "
+                              "they run meshnode, in the network of eth0, wlan0? A firewall must "
+                              "let UDP 5670 and TCP 20000 and 20001 through. Without broadcast: "
+                              "--peer HOST:PORT");
 }
 
 static void
@@ -73,8 +78,8 @@ a_node_that_waits_for_others_says_who_is_here(void **state)
     waiting_peers_hint(&status, line);
     assert_string_equal(line,
                         "3 of 4 nodes are here after 15 s. Do the others run meshnode, in the "
-                        "network of eth0, wlan0? A firewall must let UDP 5670 and TCP from "
-                        "20000 on through. Without broadcast: --peer HOST:PORT");
+                        "network of eth0, wlan0? A firewall must let UDP 5670 and TCP 20000 "
+                        "and 20001 through. Without broadcast: --peer HOST:PORT");
 }
 
 static void
