@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "nn/files/disk.h"
 #include "node/job/parse.h"
 
-enum { COMPARE_PATH_MAX = 1200, CELL_MAX = 32 };
+enum { COMPARE_PATH_MAX = 1200, COMPARE_SIZE_MAX = 1 << 18, CELL_MAX = 32 };
 
 static int
 fail(const char *path, const char *reason, struct why *why)
@@ -54,15 +56,16 @@ missing(const json_t *object)
 }
 
 int
-compare_read(struct compare_result *out, const char *dir, struct why *why)
+compare_parse(struct compare_result *out, const char *name, const char *text, size_t size,
+              struct why *why)
 {
-    char path[COMPARE_PATH_MAX], reason[64];
-    json_error_t error;
-    snprintf(path, sizeof path, "%s/result.json", dir);
-    json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (!object)
-        return fail(path, error.text, why);
-    const char *wrong = !json_is_object(object) ? "a JSON object" : missing(object);
+    char reason[64];
+    json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(object)) {
+        json_decref(object);
+        return fail(name, "is not a JSON object", why);
+    }
+    const char *wrong = missing(object);
     if (!wrong && !hash(object, "params_sha256", out->params_sha256))
         wrong = "params_sha256";
     if (!wrong && !hash(object, "state_sha256", out->state_sha256))
@@ -77,7 +80,22 @@ compare_read(struct compare_result *out, const char *dir, struct why *why)
     if (!wrong)
         return 0;
     snprintf(reason, sizeof reason, "%s is missing or of the wrong kind", wrong);
-    return fail(path, reason, why);
+    return fail(name, reason, why);
+}
+
+int
+compare_read(struct compare_result *out, const char *dir, struct why *why)
+{
+    char path[COMPARE_PATH_MAX];
+    uint8_t *text;
+    size_t size;
+    snprintf(path, sizeof path, "%s/result.json", dir);
+    int rc = disk_read(path, COMPARE_SIZE_MAX, &text, &size, why);
+    if (rc)
+        return rc;
+    rc = compare_parse(out, path, (const char *)text, size, why);
+    free(text);
+    return rc;
 }
 
 static const char *

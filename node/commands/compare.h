@@ -16,6 +16,9 @@ struct compare_result {
     char params_sha256[65], state_sha256[65];
 };
 
+/* Reads the text of a result.json; `name` stands for the file in `why`. Returns 0 or -EBADMSG with `why`. */
+int compare_parse(struct compare_result *out, const char *name, const char *text, size_t size,
+                  struct why *why);
 /* Reads `dir/result.json`. Returns 0 or -errno with `why`. */
 int compare_read(struct compare_result *out, const char *dir, struct why *why);
 

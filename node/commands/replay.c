@@ -10,9 +10,11 @@
 #include "node/cli/term.h"
 #include "node/commands/replay_base.h"
 #include "node/commands/replay_index.h"
+#include "node/commands/replay_lines.h"
 #include "node/commands/replay_staleness.h"
 #include "node/train/push_ranges.h"
 #include "node/train/push_shard.h"
+#include "node/train/state_internal.h"
 
 struct replay {
     struct replay_base base;
@@ -52,6 +54,8 @@ compute(struct replay *replay, struct replay_computed *c)
     memcpy(replay->state.params, c->params, ranges->param_count * sizeof *c->params);
     push_shard_compute(replay->base.work, &replay->state, &replay->step, c->exponent, c->ticket,
                        replay->base.own);
+    const int32_t *tail = replay->base.own + ranges->param_count;
+    c->loss = tail[TAIL_SAMPLES] ? state_tail_loss(tail) / (double)tail[TAIL_SAMPLES] : 0;
     for (unsigned r = 0; r < ranges->count; r++)
         push_ranges_gradient(ranges, r, replay->base.own, replay->state.exponent,
                              c->gradient + gradient_at(ranges, r));
@@ -323,6 +327,23 @@ close_replay(struct replay *replay)
     free(replay->served);
 }
 
+static void
+judge_lines(const struct replay *replay, struct verify_folders *folders)
+{
+    const struct replay_index *index = &replay->index;
+    struct replay_lines lines = {.count = 0};
+    for (size_t k = 0; k < index->computed_count; k++) {
+        const struct replay_computed *c = &index->computed[k];
+        const struct replay_step step = {.journal = c->journal,
+                                         .step = c->ticket / replay->step.tickets + 1,
+                                         .shards = push_step_shards(&replay->step, c->ticket),
+                                         .loss = c->loss};
+        replay_lines_add(&lines, &step);
+    }
+    replay_lines_judge(&lines, &replay->journals, folders);
+    replay_lines_fini(&lines);
+}
+
 static int
 tell(struct replay *replay, struct verify_folders *folders)
 {
@@ -331,6 +352,7 @@ tell(struct replay *replay, struct verify_folders *folders)
     replay_hex(replay->held.params, replay->ranges.param_count, hex);
     for (size_t k = 0; k < replay->journals.count; k++)
         replay_compare(folders, replay->journals.dir[k], replay->index.ended[k] ? hex : NULL);
+    judge_lines(replay, folders);
     verify_amount(out, "replay: ", replay->computed, "gradient", "gradients");
     verify_amount(out, ", by ", replay->index.starts, "start of a node", "starts of nodes");
     verify_amount(out, " in ", folders->count, "folder\n", "folders\n");

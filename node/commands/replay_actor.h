@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "mesh/core/gossip_flow.h"
-#include "node/commands/replay_base.h"
+#include "node/commands/replay_lines.h"
 #include "node/commands/replay_pieces.h"
 #include "node/train/replica.h"
 
@@ -46,6 +46,7 @@ struct replay {
     float *before;
     int32_t *scratch, *update;
     uint64_t steps;
+    struct replay_lines lines;
 };
 
 /* What doing an event comes to; or -ENOMEM. */

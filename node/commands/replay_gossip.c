@@ -2,6 +2,7 @@
 #include "node/commands/replay_gossip.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,9 @@ compute(struct replay *r, struct actor *a)
     while (!event.stepped);
     replica_update(&replica, r->update);
     a->computing = false;
+    replay_lines_add(&r->lines, &(struct replay_step){.journal = a->start->folder,
+                                                      .step = a->state.header->step,
+                                                      .loss = event.loss});
     replay_progress(&r->base, ++r->steps, r->pieces.read_count, "steps");
 }
 
@@ -381,12 +385,50 @@ close_replay(struct replay *r)
     free(r->update);
     replay_pieces_fini(&r->pieces);
     replay_journals_unload(&r->journals);
+    replay_lines_fini(&r->lines);
     replay_base_close(&r->base);
+}
+
+/* A step that the replay did not compute may have a line: its update did not come to the replica any more, or the start ends
+ * before it (replay_pieces.h). */
+static void
+add_begun(struct replay *r, const struct replay_start *start, uint64_t step, uint64_t total)
+{
+    uint64_t steps = state_steps_total(&r->next), shards = r->base.config->train.shards;
+    uint64_t at = r->async ? total / shards : step;
+    replay_lines_add(&r->lines, &(struct replay_step){.journal = start->folder,
+                                                      .step = at < steps ? at + 1 : steps,
+                                                      .loss = (double)NAN});
+}
+
+static void
+add_behind_end(struct replay *r, const struct replay_start *start)
+{
+    struct replay_cursor cursor = {.record = {.at = start->at, .size = JOURNAL_START_SIZE}};
+    struct replay_start whole = *start;
+    struct gossip_note note;
+    whole.end = SIZE_MAX;
+    while (start->end != SIZE_MAX && replay_pieces_next(&r->pieces, &whole, &cursor, &note))
+        if (note.event == GOSSIP_READ && cursor.record.at >= start->end)
+            add_begun(r, start, note.step, note.total);
+}
+
+static void
+judge_lines(struct replay *r, struct verify_folders *folders)
+{
+    const struct replay_pieces *pieces = &r->pieces;
+    for (size_t k = 0; k < pieces->read_count; k++)
+        if (!pieces->read[k].updated)
+            add_begun(r, &pieces->start[pieces->read[k].start], pieces->read[k].step,
+                      pieces->read[k].total);
+    for (size_t s = 0; s < pieces->start_count; s++)
+        add_behind_end(r, &pieces->start[s]);
+    replay_lines_judge(&r->lines, &r->journals, folders);
 }
 
 /* Of each folder the result of its last start that has one. */
 static int
-tell(const struct replay *r, struct verify_folders *folders)
+tell(struct replay *r, struct verify_folders *folders)
 {
     const struct replay_cover cover = {r->base.job.begun, state_steps_total(&r->next),
                                        r->base.config->train.shards, r->async, r->push_sum};
@@ -396,6 +438,7 @@ tell(const struct replay *r, struct verify_folders *folders)
             shown = hex[r->actor[s].start->folder] = r->actor[s].hex;
     for (size_t k = 0; k < r->journals.count; k++)
         replay_compare(folders, r->journals.dir[k], hex[k]);
+    judge_lines(r, folders);
     verify_amount(folders->out, "replay: ", r->steps, "step of replicas", "steps of replicas");
     verify_amount(folders->out, ", by ", r->pieces.start_count, "start of a node",
                   "starts of nodes");

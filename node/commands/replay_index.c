@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,9 +36,10 @@ add_link(struct replay_index *index, size_t journal, const struct journal_record
 }
 
 static bool
-add_computed(struct replay_index *index, const struct journal_record *r)
+add_computed(struct replay_index *index, size_t journal, const struct journal_record *r)
 {
-    struct replay_computed computed = {.who = {r->id, r->incarnation}};
+    struct replay_computed computed = {
+        .who = {r->id, r->incarnation}, .journal = journal, .loss = (double)NAN};
     bool good = push_journal_get_computed(&index->said, r->data, r->size, &computed.ticket,
                                           &computed.number, &computed.history);
     if (index->computed)
@@ -73,7 +75,7 @@ add_record(struct replay_index *index, size_t journal, const struct journal_reco
         index->starts++;
         push_journal_start(&index->said);
     } else if (r->type == PUSH_NOTE_COMPUTED) {
-        good = add_computed(index, r);
+        good = add_computed(index, journal, r);
     } else if (r->type == PUSH_NOTE_TAKEN) {
         good = push_journal_get_taken(&index->said, r->data, r->size, &taken);
         add_link(index, journal, r, &taken);

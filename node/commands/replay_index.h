@@ -11,17 +11,21 @@ struct replay_computed {
     struct proto_node who;
     uint64_t number, ticket;
     const uint8_t *history; /* [ranges] u64 in the journal: of what was read */
+    size_t journal;         /* where it is written */
     bool needed;            /* the model has it in some range */
     unsigned missing;       /* ranges whose values it waits for */
     size_t left;            /* chain links that will still take it */
     float *params;          /* what it was computed from; NULL: not yet, or not any more */
     int16_t *exponent;
     uint8_t *gradient; /* NULL: not yet, or not any more */
+    double loss;       /* NaN: not yet */
 };
 
 struct replay_link {
     struct push_taken taken;
     bool restored;
+    bool
+        ended; /* an earlier part of the run ended with it: what follows begins with a new optimizer */
     size_t journal, at; /* where it is written: which journal, and its byte */
     size_t place;       /* in the chain of its range, from 1; 0: not in it */
     uint64_t count;     /* gradients that the range has taken up to and with it */

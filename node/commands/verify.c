@@ -56,25 +56,6 @@ place(const struct proof *proof, unsigned dir, const char *file, uint64_t line, 
 
 /* --- Reading ------------------------------------------------------------------------------------- */
 
-/* A regular file, or NULL with errno. */
-static FILE *
-open_text(const struct proof *proof, unsigned dir, const char *name)
-{
-    char path[PATH_SIZE];
-    struct stat status;
-    snprintf(path, sizeof path, "%s/%s", proof->folders->folder[dir].dir, name);
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0)
-        return NULL;
-    bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-    FILE *file = regular ? fdopen(fd, "r") : NULL;
-    if (!file) {
-        errno = regular ? errno : EINVAL;
-        close(fd);
-    }
-    return file;
-}
-
 static void
 keep(struct proof *proof, const struct verify_line *said, unsigned dir, uint64_t line)
 {
@@ -91,21 +72,6 @@ keep(struct proof *proof, const struct verify_line *said, unsigned dir, uint64_t
     proof->entry[proof->entry_count++] = (struct entry){*said, dir, line};
 }
 
-/* One line into text, without its end. 0, 1 when the file ended before the line did, 2 at the end of the file,
- * -EMSGSIZE when it is too long, which skips it. */
-static int
-next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size)
-{
-    int c;
-    *size = 0;
-    while ((c = getc(file)) != EOF && c != '\n')
-        if ((*size)++ < VERIFY_LINE_MAX)
-            text[*size - 1] = (char)c;
-    if (c == EOF)
-        return *size ? 1 : 2;
-    return *size > VERIFY_LINE_MAX ? -EMSGSIZE : 0;
-}
-
 static void
 read_lines(struct proof *proof, unsigned dir)
 {
@@ -115,12 +81,12 @@ read_lines(struct proof *proof, unsigned dir)
     size_t size;
     int rc;
     place(proof, dir, "metrics.jsonl", 0, where, sizeof where);
-    FILE *file = open_text(proof, dir, "metrics.jsonl");
+    FILE *file = verify_open(proof->folders->folder[dir].dir, "metrics.jsonl");
     if (!file) {
         verify_find(proof->folders, where, "", "%s", strerror(errno));
         return;
     }
-    for (uint64_t line = 1; (rc = next_line(file, text, &size)) <= 0; line++) {
+    for (uint64_t line = 1; (rc = verify_next_line(file, text, &size)) <= 0; line++) {
         place(proof, dir, "metrics.jsonl", line, where, sizeof where);
         if (rc < 0)
             verify_find(proof->folders, where, "", "has more than %d bytes", VERIFY_LINE_MAX);

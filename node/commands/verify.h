@@ -50,12 +50,19 @@ struct verify_line {
     uint64_t step, epoch, first, samples;
     uint64_t coverage, shards; /* bitmaps: shards counted, shards computed by this node */
     uint64_t rows, ledger, state_hash, plan;
+    double loss; /* NaN: none */
 };
 
 /* Reads the text of a job.json. Returns 0, or -EBADMSG with `why`. */
 int verify_read_job(struct verify_job *out, const char *text, size_t size, struct why *why);
 /* Reads a line of metrics.jsonl. Returns 0, 1 if it is about no step, or -EBADMSG with `why`. */
 int verify_read_line(struct verify_line *out, const char *text, size_t size, struct why *why);
+
+/* Opens a regular file of a folder; NULL with errno. */
+FILE *verify_open(const char *dir, const char *name);
+/* One line into text, without its end. 0, 1 when the file ended before the line did, 2 at the end of the file,
+ * -EMSGSIZE when it is too long, which skips it. */
+int verify_next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size);
 
 /* Judges folders dir[count], 1..VERIFY_DIRS_MAX. Prints the findings, one per line, and then a line with the verdict
  * to `out`. Returns 0 when everything is proved, else 1. */

@@ -1,14 +1,50 @@
-/* verify_read.c - the two kinds of text that meshnode verify reads. See verify.h. */
+/* verify_read.c - what meshnode verify reads: files, their lines, and two kinds of text. See verify.h. */
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "nn/files/disk.h"
 #include "node/commands/verify.h"
 #include "proto/proto.h"
 
 enum { LOCAL_STEPS_MAX = 1 << 24 }; /* more than a config takes */
+
+FILE *
+verify_open(const char *dir, const char *name)
+{
+    char path[DISK_PATH_MAX];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    FILE *file = regular ? fdopen(fd, "r") : NULL;
+    if (!file) {
+        errno = regular ? errno : EINVAL;
+        close(fd);
+    }
+    return file;
+}
+
+int
+verify_next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size)
+{
+    int c;
+    *size = 0;
+    while ((c = getc(file)) != EOF && c != '\n')
+        if ((*size)++ < VERIFY_LINE_MAX)
+            text[*size - 1] = (char)c;
+    if (c == EOF)
+        return *size ? 1 : 2;
+    return *size > VERIFY_LINE_MAX ? -EMSGSIZE : 0;
+}
 
 struct reading {
     const json_t *object;
@@ -119,7 +155,11 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
     *out = (struct verify_line){
         .step = number(&reading, "step"),
         .samples = number(&reading, "samples"),
+        .loss = (double)NAN,
     };
+    const json_t *loss = json_object_get(object, "loss");
+    if (json_is_number(loss))
+        out->loss = json_number_value(loss);
     bool none =
         !reading.wrong && out->samples == 0; /* an evaluation after its step's line was lost */
     if (!none) {

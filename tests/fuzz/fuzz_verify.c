@@ -1,8 +1,10 @@
-/* fuzz_verify.c - job.json and a line of metrics.jsonl, in bytes that nobody chose: decoded within their limits, or
+/* fuzz_verify.c - job.json, result.json and a line of metrics.jsonl, in bytes that nobody chose: decoded within their limits, or
  * refused with one printable line. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "node/commands/compare.h"
 #include "node/commands/verify.h"
 #include "node/job/parse.h"
 
@@ -23,6 +25,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct why why = {""};
     struct verify_job job;
     struct verify_line line;
+    struct compare_result result;
     if (verify_read_job(&job, (const char *)data, size, &why) == 0)
         must(job.shards >= 1 && job.shards <= 64 && job.batch >= job.shards &&
                  job.train >= job.batch,
@@ -31,6 +34,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(why.line[0] && parse_printable(why.line), "the reason is not one clean line");
     why.line[0] = '\0';
     if (verify_read_line(&line, (const char *)data, size, &why) < 0)
+        must(why.line[0] && parse_printable(why.line), "the reason is not one clean line");
+    why.line[0] = '\0';
+    if (compare_parse(&result, "result.json", (const char *)data, size, &why) == 0)
+        must(strlen(result.params_sha256) == 64 && strlen(result.state_sha256) == 64, "no hashes");
+    else
         must(why.line[0] && parse_printable(why.line), "the reason is not one clean line");
     return 0;
 }

@@ -111,6 +111,15 @@ for way in ring async gossip; do
     flip "$forged/checkpoint-25" 3000
     refuted "^$forged/checkpoint-25: " $way "$first" "$forged"
 
+    echo "$way: metrics.jsonl"
+    copy $way
+    sed -i '7s/"loss":[0-9.]*/"loss":0.125/' "$forged/metrics.jsonl"
+    [ $way = ring ] || # a sum of all nodes' shards is not computed again
+        refuted "^$forged/metrics.jsonl:7: step [0-9]+: loss 0.125, the replay's [0-9.]+$" $way "$first" "$forged"
+    copy $way
+    sed -i '7s/,.*//' "$forged/metrics.jsonl"
+    refuted "^$forged/metrics.jsonl:7: is not a JSON object$" $way "$first" "$forged"
+
     echo "$way: job.json of any folder"
     for key in seed batch shards steps; do
         copy $way

@@ -1,0 +1,134 @@
+/* replay_lines.c - see replay_lines.h. */
+#include "node/commands/replay_lines.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double DIGITS = 1e-10; /* metrics.jsonl has twelve */
+
+void
+replay_lines_add(struct replay_lines *lines, const struct replay_step *step)
+{
+    if (lines->count == lines->room) {
+        size_t room = lines->room ? 2 * lines->room : 256;
+        struct replay_step *grown = realloc(lines->step, room * sizeof *grown);
+        lines->failed = lines->failed || !grown;
+        if (!grown)
+            return;
+        lines->step = grown;
+        lines->room = room;
+    }
+    lines->step[lines->count++] = *step;
+}
+
+void
+replay_lines_fini(struct replay_lines *lines)
+{
+    free(lines->step);
+    *lines = (struct replay_lines){.step = NULL};
+}
+
+static int
+step_order(const void *a, const void *b)
+{
+    const struct replay_step *x = a, *y = b;
+    if (x->journal != y->journal)
+        return x->journal < y->journal ? -1 : 1;
+    return (x->step > y->step) - (x->step < y->step);
+}
+
+static bool
+same_loss(double said, double due)
+{
+    return isnan(due) || fabs(said - due) <= DIGITS * fmax(1, fabs(due));
+}
+
+/* Steps [first, end) are those of this journal and number. */
+static void
+find_steps(const struct replay_lines *lines, const struct replay_step *key, size_t *first,
+           size_t *end)
+{
+    const struct replay_step *any =
+        lines->count ? bsearch(key, lines->step, lines->count, sizeof *key, step_order) : NULL;
+    *first = *end = any ? (size_t)(any - lines->step) : 0;
+    while (any && *first > 0 && step_order(&lines->step[*first - 1], key) == 0)
+        --*first;
+    while (any && *end < lines->count && step_order(&lines->step[*end], key) == 0)
+        ++*end;
+}
+
+/* Returns false if the journal has no such step. */
+static bool
+judge_line(const struct replay_lines *lines, size_t journal, const struct verify_folder *folder,
+           const char *file, const struct verify_line *said, struct verify_folders *folders)
+{
+    const struct replay_step key = {.journal = journal, .step = said->step};
+    size_t first, end;
+    double due = (double)NAN;
+    bool any = false;
+    find_steps(lines, &key, &first, &end);
+    for (size_t k = first; k < end; k++) {
+        const struct replay_step *step = &lines->step[k];
+        if (step->shards && step->shards != said->shards)
+            continue;
+        if (same_loss(said->loss, step->loss))
+            return true;
+        any = true;
+        due = step->loss;
+    }
+    if (any)
+        verify_find(folders, folder->dir, file, "step %llu: loss %.12g, the replay's %.12g",
+                    (unsigned long long)said->step, said->loss, due);
+    else if (folder->ended)
+        verify_find(folders, folder->dir, file,
+                    "step %llu with shards %llx, which is not in the journal",
+                    (unsigned long long)said->step, (unsigned long long)said->shards);
+    return any || folder->ended;
+}
+
+/* Of a node that did not end the journal may have lost its end (journal.h): then that is only said. */
+static void
+judge_file(const struct replay_lines *lines, size_t journal, const struct verify_folder *folder,
+           struct verify_folders *folders)
+{
+    char text[VERIFY_LINE_MAX], file[40];
+    struct verify_line said;
+    struct why why;
+    uint64_t lost = 0;
+    size_t size;
+    int rc;
+    FILE *in = verify_open(folder->dir, "metrics.jsonl");
+    if (!in) {
+        verify_find(folders, folder->dir, "metrics.jsonl", "%s", strerror(errno));
+        return;
+    }
+    for (uint64_t line = 1; (rc = verify_next_line(in, text, &size)) <= 0; line++) {
+        snprintf(file, sizeof file, "metrics.jsonl:%llu", (unsigned long long)line);
+        if (rc < 0)
+            verify_find(folders, folder->dir, file, "has more than %d bytes", VERIFY_LINE_MAX);
+        else if ((rc = verify_read_line(&said, text, size, &why)) < 0)
+            verify_find(folders, folder->dir, file, "%s", why.line);
+        else if (rc == 0)
+            lost += !judge_line(lines, journal, folder, file, &said, folders);
+    }
+    fclose(in);
+    if (lost)
+        verify_say(folders, folder->dir, "metrics.jsonl",
+                   "%llu lines are of steps that are not in the journal", (unsigned long long)lost);
+}
+
+void
+replay_lines_judge(struct replay_lines *lines, const struct replay_journals *journals,
+                   struct verify_folders *folders)
+{
+    if (lines->failed)
+        verify_find(folders, "meshnode", "", "out of memory after %zu steps", lines->count);
+    if (lines->count)
+        qsort(lines->step, lines->count, sizeof *lines->step, step_order);
+    for (size_t k = 0; k < journals->count; k++)
+        for (size_t d = 0; d < folders->count; d++)
+            if (folders->folder[d].dir == journals->dir[k] && !folders->folder[d].stepless)
+                judge_file(lines, k, &folders->folder[d], folders);
+}

@@ -1,0 +1,29 @@
+/* replay_lines.h - the lines of metrics.jsonl against the steps that a replay has computed. For replay.c and replay_gossip.c.
+ *
+ * A line is about a step, or a ticket, that the node computed, and has its loss. The replay comes to the same loss, to the
+ * digits that the line has. Of what it did not need, it only knows that the node's journal has it. */
+#ifndef NODE_REPLAY_LINES_H
+#define NODE_REPLAY_LINES_H
+
+#include "node/commands/replay_base.h"
+
+struct replay_step {
+    size_t journal;  /* of whom */
+    uint64_t step;   /* from 1, as in the line */
+    uint64_t shards; /* 0: any */
+    double loss;     /* NaN: not computed again, or not finite */
+};
+
+struct replay_lines { /* zeros: none */
+    struct replay_step *step;
+    size_t count, room;
+    bool failed; /* there was no memory for all */
+};
+
+void replay_lines_add(struct replay_lines *lines, const struct replay_step *step);
+void replay_lines_fini(struct replay_lines *lines);
+/* Reads the lines of all folders that have a journal, and prints findings. */
+void replay_lines_judge(struct replay_lines *lines, const struct replay_journals *journals,
+                        struct verify_folders *folders);
+
+#endif

@@ -1,0 +1,395 @@
+/* fuzz_replay.c - what several journals say together. Bytes choose records that each alone could be a node's, with few
+ * nodes, numbers and histories, so that they meet, contradict one another and go round in circles. The replay's readers
+ * (replay_index.h, replay_pieces.h, replay_cover.h, replay_staleness.h) refuse them with one printable line, or what they
+ * found holds together, and values go where it says (replay_flows.c). */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/commands/replay_actor.h"
+#include "node/commands/replay_cover.h"
+#include "node/commands/replay_index.h"
+#include "node/commands/replay_staleness.h"
+#include "node/job/parse.h"
+#include "proto/bytes.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { JOURNALS = 3, TEXT_MAX = 1 << 14, RANGES = 2, GROUP = 2, FIRST = 1, SHARDS = 12, PARTS = 2 };
+enum { KNOWN = 64, STEPS = 8, NODES = 4 };
+
+static void
+must(bool holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "%s\n", what);
+        abort();
+    }
+}
+
+static const uint8_t *input;
+static size_t left;
+
+static unsigned
+draw(unsigned count)
+{
+    if (left == 0)
+        return 0;
+    left--;
+    return *input++ % count;
+}
+
+static struct proto_node
+node(void)
+{
+    unsigned n = draw(NODES * 2);
+    return (struct proto_node){1 + n / 2, 10 + n % 2};
+}
+
+/* --- Journals in memory --------------------------------------------------------------------------- */
+
+static uint8_t bytes[JOURNALS][TEXT_MAX];
+static struct replay_journals journals;
+
+/* The readers look at no checks: journal_check did, before them. */
+static void
+add(size_t t, unsigned type, const void *record, size_t size)
+{
+    struct journal_text *text = &journals.text[t];
+    if (text->size + JOURNAL_RECORD_HEAD + size > TEXT_MAX)
+        return;
+    struct bytes_out out = bytes_out(text->bytes + text->size, 8);
+    bytes_put_u64(&out, (uint64_t)size | (uint64_t)type << 24);
+    memcpy(text->bytes + text->size + JOURNAL_RECORD_HEAD, record, size);
+    text->size += JOURNAL_RECORD_HEAD + size;
+}
+
+static void
+start(size_t t, struct proto_node self)
+{
+    uint8_t data[JOURNAL_START_SIZE] = {0};
+    struct bytes_out out = bytes_out(data, sizeof data);
+    bytes_put_u64(&out, self.id);
+    bytes_put_u64(&out, self.incarnation);
+    add(t, JOURNAL_START, data, sizeof data);
+}
+
+static void
+begin(void)
+{
+    static const char *const dirs[JOURNALS] = {"a", "b", "c"};
+    memset(bytes, 0, sizeof bytes);
+    journals.count = JOURNALS;
+    for (size_t t = 0; t < JOURNALS; t++) {
+        journals.dir[t] = dirs[t];
+        journals.text[t] = (struct journal_text){.bytes = bytes[t], .size = JOURNAL_HEAD_SIZE};
+        start(t, (struct proto_node){1 + t, 10});
+    }
+}
+
+static void
+printable(int rc, const struct why *why)
+{
+    if (rc && rc != -ENOMEM)
+        must(why->line[0] && parse_printable(why->line), "the reason is not one clean line");
+}
+
+static FILE *
+nowhere(void)
+{
+    static FILE *file;
+    file = file ? file : fopen("/dev/null", "w");
+    must(file != NULL, "no /dev/null");
+    return file;
+}
+
+/* --- Servers that do not wait --------------------------------------------------------------------- */
+
+static uint64_t known[RANGES][KNOWN]; /* histories that something said */
+static unsigned known_count[RANGES];
+
+static uint64_t
+history(unsigned range)
+{
+    return known[range][draw(known_count[range])];
+}
+
+static void
+know(unsigned range, uint64_t after)
+{
+    if (known_count[range] < KNOWN)
+        known[range][known_count[range]++] = after;
+}
+
+static size_t
+put_histories(uint8_t *data)
+{
+    struct bytes_out out = bytes_out(data, 8 * RANGES);
+    for (unsigned r = 0; r < RANGES; r++)
+        bytes_put_u64(&out, history(r));
+    return 8 * RANGES;
+}
+
+static void
+push_record(size_t t, struct push_journal *said)
+{
+    uint8_t data[PUSH_TAKEN_MAX + PUSH_COMPUTED_HEAD_MAX + 8 * RANGES];
+    unsigned range = draw(RANGES);
+    struct push_taken taken = {.range = range};
+    switch (draw(8)) {
+    case 0:
+        start(t, node());
+        push_journal_start(said);
+        break;
+    case 1:
+        add(t, PUSH_NOTE_FINAL, data, put_histories(data));
+        break;
+    case 2:
+        taken.before = history(range);
+        taken.after = draw(2) ? history(range) : mix64(taken.before);
+        know(range, taken.after);
+        add(t, PUSH_NOTE_RESTORED, data,
+            push_journal_put_restored(said, range, taken.before, taken.after, data));
+        break;
+    case 3:
+    case 4: {
+        uint64_t ticket = draw(STEPS), number = draw(STEPS);
+        size_t head = push_journal_put_computed(said, ticket, number, data);
+        add(t, PUSH_NOTE_COMPUTED, data, head + put_histories(data + head));
+        break;
+    }
+    default:
+        taken.before = history(range);
+        taken.who = (struct proto_node){1 + draw(NODES), 10};
+        taken.ticket = draw(STEPS);
+        taken.number = draw(STEPS);
+        taken.count = draw(STEPS);
+        taken.tau = draw(4);
+        taken.updates = draw(2);
+        know(range, push_taken_after(&taken));
+        add(t, PUSH_NOTE_TAKEN, data, push_journal_put_taken(said, &taken, data));
+    }
+}
+
+static void
+check_chain(const struct replay_index *index, unsigned range)
+{
+    uint64_t before = push_first_history(range);
+    for (size_t k = 0; k < index->length[range]; k++) {
+        const struct replay_link *link = index->chain[range][k];
+        must(link->taken.before == before && link->taken.range == range && link->place == k + 1,
+             "a chain that is broken");
+        must(link->restored || (link->computed && link->computed->needed &&
+                                link->computed->ticket == link->taken.ticket),
+             "a gradient that nobody computed");
+        before = link->taken.after;
+    }
+    must(before == index->final[range], "a chain that does not lead to the model");
+}
+
+/* Can it be replayed? As in replay.c: what gradients were computed from must be in the chains. */
+static bool
+placed(const struct replay_index *index)
+{
+    for (size_t k = 0; k < index->computed_count; k++)
+        for (unsigned r = 0; index->computed[k].needed && r < RANGES; r++)
+            if (replay_index_place(index, &index->computed[k], r) == SIZE_MAX)
+                return false;
+    return true;
+}
+
+static void
+push(void)
+{
+    static const struct replay_job job = {.ranges = RANGES, .group = GROUP, .first = FIRST};
+    struct verify_folders folders = {.out = nowhere(), .first = -1};
+    struct push_journal said[JOURNALS];
+    struct replay_index index;
+    struct why why = {""};
+    for (unsigned r = 0; r < RANGES; r++) {
+        known_count[r] = 0;
+        know(r, push_first_history(r));
+    }
+    for (size_t t = 0; t < JOURNALS; t++)
+        must(push_journal_init(&said[t], RANGES) == 0, "no memory");
+    while (left) {
+        unsigned t = draw(JOURNALS);
+        push_record(t, &said[t]);
+    }
+    int rc = replay_index_init(&index, &journals, &job, &why);
+    printable(rc, &why);
+    if (rc == 0)
+        for (unsigned r = 0; r < RANGES; r++)
+            check_chain(&index, r);
+    if (rc == 0 && placed(&index)) {
+        replay_staleness_judge(&index, &folders);
+        uint64_t findings = folders.findings;
+        replay_staleness_judge(&index, &folders);
+        must(folders.findings == findings, "what the places give is not what they give");
+        replay_staleness(folders.out, &index);
+    }
+    replay_index_fini(&index);
+    for (size_t t = 0; t < JOURNALS; t++)
+        push_journal_fini(&said[t]);
+}
+
+/* --- Gossip --------------------------------------------------------------------------------------- */
+
+static void
+gossip_record(size_t t, struct gossip_names *names)
+{
+    uint8_t data[GOSSIP_RECORD_MAX];
+    struct gossip_note note = {.event = (enum gossip_event)(1 + draw(GOSSIP_SAVED))};
+    if (!gossip_journal_has(note.event)) { /* 1, and those that are not written */
+        start(t, node());
+        *names = (struct gossip_names){.next = 0};
+        return;
+    }
+    note.peer = node();
+    note.link = draw(3);
+    note.number = draw(3);
+    note.part = draw(PARTS);
+    note.share = 2;
+    if (note.event == GOSSIP_READ) {
+        note.step = draw(STEPS);
+        note.total = draw(STEPS) * SHARDS;
+        note.shards = draw(2) ? 0xfff : (uint64_t)draw(256) << 4 | draw(16);
+        note.plan = 1 + draw(3);
+        note.number = 1 + draw(4);
+        note.part = draw(4);
+    }
+    add(t, note.event, data, gossip_journal_put(names, &note, data));
+}
+
+static void
+check_pieces(const struct replay_pieces *pieces)
+{
+    size_t reads = 0;
+    for (size_t s = 0; s < pieces->start_count; s++) {
+        const struct replay_start *from = &pieces->start[s];
+        struct replay_cursor cursor = {.record = {.at = from->at, .size = JOURNAL_START_SIZE}};
+        struct gossip_note note;
+        while (replay_pieces_next(pieces, from, &cursor, &note)) {
+            bool took = note.event == GOSSIP_TOOK || note.event == GOSSIP_GOT;
+            reads += note.event == GOSSIP_READ;
+            if (!took && note.event != GOSSIP_GAVE && note.event != GOSSIP_COPIED)
+                continue;
+            const struct replay_piece *piece = replay_pieces_find(pieces, from->node, &note);
+            must(piece != NULL, "what was given or taken is no piece");
+            must(!took || piece->wanted, "what was taken is not wanted");
+        }
+    }
+    must(reads == pieces->read_count, "a step is missing");
+}
+
+/* The values go where the journals say, as far as they can: what waits for something that never comes is only left over. */
+static void
+do_event(struct replay *r, struct actor *a, bool *done)
+{
+    enum gossip_event event = a->note.event;
+    int rc = DONE;
+    if (event == GOSSIP_PHASE || event == GOSSIP_READ)
+        read_values(r, a);
+    else if (event >= GOSSIP_ASKED && event != GOSSIP_LOST && event <= GOSSIP_GOT)
+        rc = replay_flows_exchange(r, a);
+    else if (event >= GOSSIP_ADOPTED && event <= GOSSIP_MEAN_VOID)
+        rc = replay_flows_adopt(r, a);
+    must(rc != -ENOMEM, "no memory");
+    *done = rc == DONE;
+    if (rc == IMPOSSIBLE)
+        a->over = true;
+    if (rc == DONE)
+        a->over = !replay_pieces_next(&r->pieces, a->start, &a->cursor, &a->note);
+}
+
+static void
+run_events(struct replay *r)
+{
+    for (bool more = true, done; more;) {
+        more = false;
+        for (size_t s = 0; s < r->pieces.start_count; s++)
+            for (done = true; done && !r->actor[s].over; more |= done)
+                do_event(r, &r->actor[s], &done);
+    }
+}
+
+enum { VALUES = 5, PART_SIZE = 3 };
+
+static void
+exchange(const struct replay_pieces *pieces, bool push_sum, bool async)
+{
+    static int64_t values[64][VALUES], weight[64][2 * PARTS];
+    static int32_t scratch[VALUES], read[64][VALUES], copied[64][VALUES];
+    static struct actor actor[64];
+    struct replay r = {.pieces = *pieces,
+                       .actor = actor,
+                       .async = async,
+                       .push_sum = push_sum,
+                       .params = VALUES,
+                       .count = VALUES,
+                       .part_size = PART_SIZE,
+                       .part_count = PARTS,
+                       .scratch = scratch};
+    if (pieces->start_count > 64)
+        return;
+    memset(read, 0, sizeof read);
+    memset(copied, 0, sizeof copied);
+    for (size_t s = 0; s < pieces->start_count; s++) {
+        const struct replay_start *from = &pieces->start[s];
+        actor[s] = (struct actor){
+            .start = from,
+            .cursor = {.record = {.at = from->at, .size = JOURNAL_START_SIZE}},
+            .began = true,
+            .values = values[s],
+            .weight = weight[s],
+            .read_weight = weight[s] + PARTS,
+            .read = read[s],
+            .copied = copied[s],
+        };
+        for (size_t k = 0; k < VALUES; k++)
+            values[s][k] = (int64_t)(s * VALUES + k) << 20;
+        set_weights(&r, &actor[s], GOSSIP_ONE);
+        read_values(&r, &actor[s]);
+        actor[s].over = !replay_pieces_next(pieces, from, &actor[s].cursor, &actor[s].note);
+    }
+    run_events(&r);
+}
+
+static void
+gossip(bool push_sum, bool async)
+{
+    const struct replay_rules rules = {.push_sum = push_sum, .part_count = PARTS, .shards = SHARDS};
+    const struct replay_cover cover = {
+        .steps = STEPS, .shards = SHARDS, .async = async, .push_sum = push_sum};
+    struct verify_folders folders = {.out = nowhere(), .first = -1};
+    struct gossip_names names[JOURNALS] = {{.next = 0}};
+    struct replay_pieces pieces;
+    struct why why = {""};
+    while (left) {
+        unsigned t = draw(JOURNALS);
+        gossip_record(t, &names[t]);
+    }
+    int rc = replay_pieces_init(&pieces, &journals, &rules, &why);
+    printable(rc, &why);
+    if (rc == 0) {
+        check_pieces(&pieces);
+        must(replay_cover(&pieces, &cover, &folders) == 0, "no memory");
+        exchange(&pieces, push_sum, async);
+    }
+    replay_pieces_fini(&pieces);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    input = data;
+    left = size;
+    begin();
+    unsigned way = draw(4);
+    if (way == 0)
+        push();
+    else
+        gossip(way == 2, way == 3);
+    return 0;
+}
