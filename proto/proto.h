@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 9,
+    PROTO_VERSION = 10,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_NAME_MAX = 64,   /* bytes of a run name or kernel name, with the final 0 */
@@ -329,6 +329,8 @@ struct proto_claim {
     uint64_t cut, saved;
     uint32_t
         compute_us; /* how long the sender computes a ticket, in the mean; 0: it has computed none */
+    /* And how long it takes until the first range is read for one, and the first one has its gradient; 0: nobody knows. */
+    uint32_t line_us;
 };
 
 struct proto_seat {

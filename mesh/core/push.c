@@ -67,6 +67,12 @@ end(struct core *core)
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
 
+static uint32_t
+shown_us(uint64_t us)
+{
+    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
 static void
 claim(struct push *push, const struct core *core)
 {
@@ -80,9 +86,8 @@ claim(struct push *push, const struct core *core)
                                       .leads = push->leads,
                                       .cut = push_cut_told(push),
                                       .saved = push->saved,
-                                      .compute_us = push->ticket_us < UINT32_MAX
-                                                        ? (uint32_t)push->ticket_us
-                                                        : UINT32_MAX}};
+                                      .compute_us = shown_us(push_ticket_us(push, true, -1)),
+                                      .line_us = shown_us(push_line_us(push, true, -1))}};
     push->claim_at = wall_after(core->now, CORE_HEARTBEAT_US);
     peers_send_all(core, &msg);
 }

@@ -40,8 +40,8 @@
  * If owner and backup of a range were lost together, the next owner begins with what somebody pulled last, and says how
  * many tickets are lost.
  *
- * All members own ranges, or as many as the job says. A member whose tickets take more than three times as long as those of
- * the fastest one owns none, if there are others: all wait for the slowest owner.
+ * All members own ranges, or as many as the job says. A member on a much slower line than the others, or whose tickets take
+ * more than three times as long as those of the fastest one, owns none, if there are others: all wait for the slowest owner.
  *
  * When all tickets are done, each node pulls all ranges: one model, with one hash. Who comes later pulls them from any
  * node that has them.
@@ -249,6 +249,19 @@ enum push_end {
     PUSH_ENDS_SAVED, /* and has one: from now on it computes, reads and saves nothing */
 };
 
+/* In the mean of the last some 32 tickets. */
+struct push_mean {
+    uint64_t us, count; /* count 0: of none */
+};
+
+/* From the first question, or the first gradient, for a ticket to the first answer of another node. That is the quickest one:
+ * who has a slow line waits with all, and the others only with it. */
+struct push_trip {
+    struct wall at;
+    bool waits;
+    struct push_mean mean;
+};
+
 struct push_claim {
     bool known;
     struct proto_claim said;
@@ -299,9 +312,9 @@ struct push {
     /* How long a compute takes, and reading for one; since when the present ones are going on, 0: they are not. */
     uint64_t compute_us, read_us;
     struct awake compute_at, read_at;
-    /* Of the last some 32 tickets the mean time of a compute, with what this node was starved; when the present one began. */
-    uint64_t ticket_us, ticket_count;
-    struct wall ticket_at;
+    struct push_mean ticket; /* of a compute, with what this node was starved; */
+    struct wall ticket_at;   /* when the present one began */
+    struct push_trip reads, pushes;
     bool wanted; /* the leader was asked for a ticket ahead */
     int source;  /* gathering from peers[source]; -1: from the owners */
     /* Checkpoints: the cut that is being copied, 0: none; under which number; and the last one that was. */
@@ -325,6 +338,15 @@ push_slower(struct push *push)
 {
     push->again_us =
         push->again_us < PUSH_AGAIN_MAX_US / 2 ? 2 * push->again_us : PUSH_AGAIN_MAX_US;
+}
+
+/* Lately; what is longer than usual counts less, or, if `most`, what is shorter. */
+static inline void
+push_usual(uint64_t *usual_us, uint64_t us, bool most)
+{
+    uint64_t more = us > *usual_us ? us - *usual_us : 0, less = us > *usual_us ? 0 : *usual_us - us;
+    *usual_us += *usual_us == 0 || most ? more : more / 4;
+    *usual_us -= most ? less / 4 : less;
 }
 
 /* --- push_group.c: who belongs together ----------------------------------------------------------- */
@@ -393,23 +415,43 @@ void push_group_bulk(const struct push *push, const struct core *core, unsigned 
 
 enum { PUSH_MEAN_OF = 32 /* tickets */, PUSH_MEAN_MOST = 16 };
 
-/* This node has computed a ticket. One that took very long, since the node was stopped, counts as PUSH_MEAN_MOST. */
+/* One that took very long, since the node was stopped, counts as PUSH_MEAN_MOST. */
 static inline void
-push_elect_learn(struct push *push, uint64_t us)
+push_mean_learn(struct push_mean *mean, uint64_t us)
 {
-    uint64_t most = PUSH_MEAN_MOST * push->ticket_us;
-    us = push->ticket_count > 0 && us > most ? most : us;
-    push->ticket_count += push->ticket_count < PUSH_MEAN_OF;
-    uint64_t before = push->ticket_count - 1;
-    push->ticket_us = (before * push->ticket_us + us) / push->ticket_count;
+    uint64_t most = PUSH_MEAN_MOST * mean->us;
+    us = most > 0 && us > most ? most : us;
+    mean->count += mean->count < PUSH_MEAN_OF;
+    mean->us = ((mean->count - 1) * mean->us + us) / mean->count;
+}
+static inline void
+push_trip_begin(struct push_trip *trip, struct wall now)
+{
+    trip->at = now;
+    trip->waits = true;
+}
+static inline void
+push_trip_end(struct push_trip *trip, struct wall now)
+{
+    if (trip->waits)
+        push_mean_learn(&trip->mean, wall_since(now, trip->at));
+    trip->waits = false;
 }
 /* How long a ticket takes this node (`self`) or peers[i]; 0: nobody knows. */
 static inline uint64_t
 push_ticket_us(const struct push *push, bool self, int i)
 {
     if (self)
-        return push->ticket_us;
+        return push->ticket.us;
     return i >= 0 && push->of[i].known ? push->of[i].said.compute_us : 0;
+}
+/* The same of its trips, one with another. */
+static inline uint64_t
+push_line_us(const struct push *push, bool self, int i)
+{
+    if (self)
+        return push->reads.mean.us + push->pushes.mean.us;
+    return i >= 0 && push->of[i].known ? push->of[i].said.line_us : 0;
 }
 /* Says which members of a group that is being made serve. */
 void push_elect(const struct push *push, const struct core *core, struct proto_group *group);

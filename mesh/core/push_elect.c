@@ -1,7 +1,7 @@
 /* push_elect.c - which members own ranges.
  *
- * A worker reads every range and pushes to every one, so the slowest owner has all wait. Who takes much longer for a ticket
- * than the fastest member is elected last. */
+ * A worker reads every range and pushes to every one, so the slowest owner has all wait. Who is on a slow line, or takes much
+ * longer for a ticket than the fastest member on another one, is elected last. */
 #include <assert.h>
 
 #include "mesh/core/internal.h"
@@ -11,6 +11,7 @@ enum {
     SLOW_IN =
         2, /* a member that owns nothing is slow if its tickets take more than twice as long, */
     SLOW_OUT = 3, /* and one that owns ranges, if three times: a small difference changes nothing */
+    SLOW_LINE_US = 5000, /* a line is slow if it costs so much beside that */
 };
 
 /* Does it own ranges, or may it in its first group? */
@@ -33,21 +34,47 @@ fastest(const uint64_t *us, size_t count)
     return least;
 }
 
+/* Is the time of a member much above the least one? 0: nobody knows, so no. */
+static bool
+slow(const struct push *push, struct proto_node node, uint64_t us, uint64_t least)
+{
+    return us > (served(push, node) ? SLOW_OUT : SLOW_IN) * least;
+}
+
+/* Bitmap of ranks. One on a fast line is never slow: of those the fastest. */
+static uint64_t
+slow_ones(const struct push *push, const struct core *core, const struct proto_group *group)
+{
+    uint64_t line[PROTO_PEERS_MAX], ticket[PROTO_PEERS_MAX], all = 0;
+    for (size_t m = 0; m < group->count; m++) {
+        bool self = core_node_equal(group->seats[m].node, core->config.self);
+        int i = peers_find(core, group->seats[m].node);
+        line[m] = push_line_us(push, self, i);
+        ticket[m] = push_ticket_us(push, self, i);
+    }
+    uint64_t least = fastest(line, group->count);
+    for (size_t m = 0; m < group->count; m++) {
+        if (line[m] <= least + SLOW_LINE_US || !slow(push, group->seats[m].node, line[m], least))
+            continue;
+        all |= UINT64_C(1) << m;
+        ticket[m] = 0;
+    }
+    least = fastest(ticket, group->count);
+    for (size_t m = 0; m < group->count; m++)
+        all |= (uint64_t)slow(push, group->seats[m].node, ticket[m], least) << m;
+    return all;
+}
+
 /* The first ones in an order by hash, so that few change when a member comes or goes; slow ones behind all others. */
 void
 push_elect(const struct push *push, const struct core *core, struct proto_group *group)
 {
-    uint64_t us[PROTO_PEERS_MAX], order[PROTO_PEERS_MAX];
+    uint64_t order[PROTO_PEERS_MAX], bad = slow_ones(push, core, group);
     size_t most = 0;
-    for (size_t m = 0; m < group->count; m++)
-        us[m] = push_ticket_us(push, core_node_equal(group->seats[m].node, core->config.self),
-                               peers_find(core, group->seats[m].node));
-    uint64_t least = fastest(us, group->count);
     for (size_t m = 0; m < group->count; m++) {
-        struct proto_node node = group->seats[m].node;
-        bool slow = us[m] > (served(push, node) ? SLOW_OUT : SLOW_IN) * least;
-        order[m] = mix64(node.id) >> 1 | (uint64_t)!slow << 63;
-        most += !slow;
+        bool good = !(bad >> m & 1);
+        order[m] = mix64(group->seats[m].node.id) >> 1 | (uint64_t)good << 63;
+        most += good;
     }
     assert(group->count == 0 || most > 0);
     most = push->config.servers ? push->config.servers : most;

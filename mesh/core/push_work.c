@@ -61,6 +61,7 @@ begin(struct push *push, const struct core *core, uint64_t in_hand)
 {
     push->job[PUSH_AHEAD] = (struct push_job){in_hand, ++push->number, push->group_hash};
     push->read_at = core->awake;
+    push_trip_begin(&push->reads, core->now);
     push->wanted = false;
     pull_all(push);
     if (core_mutant(MUTANT_PUSH_EARLY) && push->range[0].read) /* what was read for another one */
@@ -142,19 +143,11 @@ push_work_on_value(struct push *push, const struct core *core, int from,
     r->read_history = value->history;
     r->known = value->has;
     pulled(push, r);
+    push_trip_end(&push->reads, core->now);
     push->pull_at = core->awake;
 }
 
 /* --- Computing ------------------------------------------------------------------------------------ */
-
-/* Lately; what is longer than usual counts less, or, if `most`, what is shorter. */
-static void
-learn(uint64_t *usual_us, uint64_t us, bool most)
-{
-    uint64_t more = us > *usual_us ? us - *usual_us : 0, less = us > *usual_us ? 0 : *usual_us - us;
-    *usual_us += *usual_us == 0 || most ? more : more / 4;
-    *usual_us -= most ? less / 4 : less;
-}
 
 static const uint64_t *
 histories(struct push *push)
@@ -203,8 +196,8 @@ push_work_computed(struct push *push, const struct core *core)
 {
     assert(push->job[PUSH_NOW].in_hand && !push->computed);
     push->computed = true;
-    learn(&push->compute_us, awake_since(core->awake, push->compute_at), false);
-    push_elect_learn(push, wall_since(core->now, push->ticket_at));
+    push_usual(&push->compute_us, awake_since(core->awake, push->compute_at), false);
+    push_mean_learn(&push->ticket, wall_since(core->now, push->ticket_at));
     if (push->forget)
         drop(&push->job[PUSH_NOW]);
     push->forget = false;
@@ -221,6 +214,7 @@ advance(struct push *push, const struct core *core)
         push->again = false;
         push->to_push = 0;
         push->push_at.us = 0;
+        push_trip_begin(&push->pushes, core->now);
         for (unsigned k = 0; k < push->config.range_count; k++) {
             struct push_range *r = &push->range[k];
             r->behind_read = r->now_read;
@@ -231,7 +225,7 @@ advance(struct push *push, const struct core *core)
     if (!job[PUSH_AHEAD].in_hand || push->to_pull > 0)
         return;
     if (push->read_at.us) {
-        learn(&push->read_us, awake_since(core->awake, push->read_at), true);
+        push_usual(&push->read_us, awake_since(core->awake, push->read_at), true);
         push->again_us -= (push->again_us - PUSH_AGAIN_US) / 4;
     }
     push->read_at.us = 0;
@@ -295,6 +289,7 @@ push_work_on_applied(struct push *push, const struct core *core, int from,
     bool lost = applied->taken < r->behind_read; /* and begun from older values */
     push->again |= lost && !core_mutant(MUTANT_PUSH_KEEP);
     push_work_pushed(push, r);
+    push_trip_end(&push->pushes, core->now);
     if (push->to_push > 0)
         push->push_at = core->awake;
 }

@@ -43,6 +43,7 @@ make(struct sim *sim, const struct push *push, struct proto_msg *msg)
                                           pick(sim, 2),
                                           pick(sim, 2) ? near(sim, in_hand, PROTO_ROUND_MAX) : 0,
                                           pick(sim, 300),
+                                          pick(sim, 1 << 20),
                                           pick(sim, 1 << 20)};
         break;
     case PROTO_HOLDINGS:

@@ -1,0 +1,171 @@
+/* Who owns ranges: all that are alike, not who computes much more slowly, and not who is on a slow line, however fast it
+ * computes. */
+#include "mesh/core/push.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "mesh/core/internal.h"
+
+enum { NODES = 4, MS = 1000 };
+
+/* This node is number 0, the others are peers 0, 1, 2. */
+struct sample {
+    struct core *core;
+    struct push *push;
+    struct proto_group group;
+};
+
+static struct sample
+view_of(const unsigned ticket_ms[NODES], const unsigned line_ms[NODES])
+{
+    struct sample view = {.core = calloc(1, sizeof *view.core),
+                          .push = calloc(1, sizeof *view.push)};
+    assert_true(view.core && view.push);
+    view.core->config.self = (struct proto_node){10, 1};
+    view.core->peers.high = NODES - 1;
+    view.push->ticket.us = ticket_ms[0] * MS;
+    view.push->reads.mean.us = line_ms[0] * MS / 4;
+    view.push->pushes.mean.us = line_ms[0] * MS - line_ms[0] * MS / 4;
+    view.group.count = NODES;
+    for (unsigned m = 0; m < NODES; m++) {
+        struct proto_node node = {10 + m, 1};
+        view.group.seats[m].node = node;
+        if (m == 0)
+            continue;
+        view.core->peers.peers[m - 1].state = PEER_UP;
+        view.core->peers.peers[m - 1].node = node;
+        view.push->of[m - 1] = (struct push_claim){
+            true, {.compute_us = ticket_ms[m] * MS, .line_us = line_ms[m] * MS}};
+    }
+    return view;
+}
+
+/* The ranks that serve. */
+static unsigned
+elect(struct sample *view)
+{
+    unsigned serve = 0;
+    push_elect(view->push, view->core, &view->group);
+    for (unsigned m = 0; m < NODES; m++)
+        serve |= (unsigned)view->group.seats[m].serves << m;
+    return serve;
+}
+
+static unsigned
+elected(const unsigned ticket_ms[NODES], const unsigned line_ms[NODES], unsigned servers)
+{
+    struct sample view = view_of(ticket_ms, line_ms);
+    view.push->config.servers = servers;
+    unsigned serve = elect(&view);
+    free(view.core);
+    free(view.push);
+    return serve;
+}
+
+static const unsigned alike[NODES] = {100, 110, 90, 105}, near[NODES] = {2, 3, 4, 2},
+                      unknown[NODES] = {0};
+
+static void
+all_that_are_alike_serve(void **state)
+{
+    (void)state;
+    assert_int_equal(elected(alike, near, 0), 15);
+    assert_int_equal(elected(alike, unknown, 0), 15);
+    assert_int_equal(elected(unknown, unknown, 0), 15);
+    assert_int_equal(__builtin_popcount(elected(alike, near, 2)), 2);
+}
+
+static void
+who_computes_much_more_slowly_serves_only_if_there_are_no_others(void **state)
+{
+    static const unsigned slow[NODES] = {100, 310, 90, 105};
+    (void)state;
+    assert_int_equal(elected(slow, near, 0), 13);
+    assert_int_equal(elected(slow, near, 3), 13);
+    assert_int_equal(elected(slow, near, 4), 15);
+}
+
+static void
+who_is_on_a_slow_line_does_not_serve_however_fast_it_computes(void **state)
+{
+    static const unsigned far[NODES] = {2, 3, 60, 2}, quick[NODES] = {100, 110, 10, 105};
+    static const unsigned first[NODES] = {60, 3, 4, 2};
+    (void)state;
+    assert_int_equal(elected(alike, far, 0), 11);
+    assert_int_equal(elected(quick, far, 0), 11);
+    assert_int_equal(elected(alike, first, 0), 14);
+    assert_int_equal(elected(alike, first, 3), 14);
+}
+
+/* The fastest line and the fastest processor are two nodes': the others that are left are judged among themselves. */
+static void
+somebody_always_serves(void **state)
+{
+    static const unsigned slow[NODES] = {1000, 10, 10, 10}, far[NODES] = {1, 90, 90, 90};
+    (void)state;
+    assert_int_equal(elected(slow, far, 0), 1);
+}
+
+/* Lines that are all slow are alike; a few milliseconds are no reason to move ranges. */
+static void
+lines_are_compared_with_one_another(void **state)
+{
+    static const unsigned far[NODES] = {60, 70, 80, 65}, busy[NODES] = {1, 1, 6, 1};
+    (void)state;
+    assert_int_equal(elected(alike, far, 0), 15);
+    assert_int_equal(elected(alike, busy, 0), 15);
+}
+
+/* Who serves has to become clearly slow, and who does not, clearly fast. */
+static void
+a_line_in_between_changes_nothing(void **state)
+{
+    static const unsigned between[NODES] = {10, 10, 25, 10};
+    (void)state;
+    for (unsigned serves = 0; serves < 2; serves++) {
+        struct sample view = view_of(alike, between);
+        view.push->group = view.group;
+        for (unsigned m = 0; m < NODES; m++)
+            view.push->group.seats[m].serves = m != 2 || serves;
+        assert_int_equal(elect(&view), serves ? 15 : 11);
+        free(view.core);
+        free(view.push);
+    }
+}
+
+static void
+a_trip_is_measured_once_and_a_long_one_counts_little(void **state)
+{
+    struct push_trip trip = {.waits = false};
+    (void)state;
+    push_trip_end(&trip, (struct wall){5}); /* nothing was asked */
+    assert_int_equal(trip.mean.count, 0);
+    push_trip_begin(&trip, (struct wall){1000});
+    push_trip_end(&trip, (struct wall){3000});
+    push_trip_end(&trip, (struct wall){9000}); /* the second answer */
+    assert_int_equal(trip.mean.us, 2000);
+    push_trip_begin(&trip, (struct wall){10000});
+    push_trip_end(&trip, (struct wall){10000000}); /* the node was stopped */
+    assert_int_equal(trip.mean.us, 2000 * (1 + PUSH_MEAN_MOST) / 2);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_that_are_alike_serve),
+        cmocka_unit_test(who_computes_much_more_slowly_serves_only_if_there_are_no_others),
+        cmocka_unit_test(who_is_on_a_slow_line_does_not_serve_however_fast_it_computes),
+        cmocka_unit_test(somebody_always_serves),
+        cmocka_unit_test(lines_are_compared_with_one_another),
+        cmocka_unit_test(a_line_in_between_changes_nothing),
+        cmocka_unit_test(a_trip_is_measured_once_and_a_long_one_counts_little),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
