@@ -318,13 +318,15 @@ fault_do(struct sim *sim, enum sim_fault kind)
 }
 
 /* Nobody hangs: twice the time that the slowest node would need to compute everything alone and that sums need
- * twice around the ring, and a few seconds for time-outs, after the last fault and the last pause. */
+ * twice around the ring, or to and from servers, and a few seconds for time-outs, after the last fault and the last pause. */
 static void
 deadline_set(struct sim *sim)
 {
     struct sim_profile *p = &sim->profile;
-    uint64_t slowest_us = 0, from_us = sim->now;
+    uint64_t slowest_us = 0, from_us = sim->now, trips = p->nodes;
     for (unsigned i = 0; i < p->nodes; i++) {
+        if (p->servers[i]) /* two ranges at a time, and one server has all in the worst case */
+            trips = p->nodes + p->vector / p->chunk_elems / 2;
         if (p->compute_us[i] > slowest_us)
             slowest_us = p->compute_us[i];
         if (sim->nodes[i].up && sim->nodes[i].paused_until > from_us)
@@ -342,7 +344,7 @@ deadline_set(struct sim *sim)
         if (p->line_bits[i]) /* what a round may take on it */
             grace_us += p->rounds * UINT64_C(1000000);
     uint64_t hop_us = p->delay_us + p->jitter_us + (p->far ? SIM_FAR_US : 0);
-    uint64_t round_us = slowest_us * work + 2ull * p->nodes * hop_us;
+    uint64_t round_us = slowest_us * work + 2 * trips * hop_us;
     p->deadline_us = from_us + 2 * round_us * p->rounds + grace_us;
 }
 
