@@ -174,22 +174,23 @@ train_tell_hopeless(struct run *run)
     return true;
 }
 
-/* For --peers N: who is here, and, once, what to check when the others do not come. */
-static void
+/* For --peers N: who is here, and, once, what to check when the others do not come. False: it waits for nobody. */
+static bool
 tell_waiting(struct run *run)
 {
     struct mesh_status status;
     char line[WAITING_LINE];
     mesh_status(run->mesh, &status);
     if (!status.core.waiting)
-        return;
+        return false;
     waiting_peers(&status, line);
     metrics_doing(run->metrics, line);
     if (run->hinted || status.core.waiting_us < WAITING_HINT_US || waiting_gaps(&status) > 0)
-        return;
+        return true;
     run->hinted = true;
     waiting_peers_hint(&status, line);
     train_say(run, 4, "%s", line);
+    return true;
 }
 
 void
@@ -215,10 +216,8 @@ train_tell_doing(struct run *run)
 {
     struct mesh_stats stats;
     mesh_stats(run->mesh, &stats);
-    if (stats.core.catching_up)
+    if (!tell_waiting(run) && stats.core.catching_up)
         metrics_doing(run->metrics, "catching up");
-    else
-        tell_waiting(run);
 }
 
 /* `why`: there is no checkpoint; or NULL. */
