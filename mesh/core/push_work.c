@@ -395,6 +395,7 @@ gather(struct push *push, const struct core *core, int source)
         return;
     if (push->work != PUSH_GATHERING || (source != push->source && push->to_pull > 0)) {
         push->work = PUSH_GATHERING;
+        push->cut = 0; /* a copy that comes late would be read over the final model */
         push->source = source;
         push->number++;
         pull_all(push);

@@ -1,5 +1,6 @@
 /* test_push_parts.c - parts of the engine push, called one by one: what an owner does with what its backup and the workers
- * say, what a worker does when a range has gone back, and what members do when their leader has forgotten all.
+ * say, what a worker does when a range has gone back or a copy of a cut comes late, and what members do when their leader
+ * has forgotten all.
  *
  * Two nodes, this one and node 2, and one range. Behind each of these rules stands another one, or what it saves is rare: no
  * schedule of the simulator finds them missing (tests/sim/plants.c). */
@@ -25,7 +26,7 @@ static struct {
     struct push *push;
     struct push_range *range;
     struct proto_msg sent, bulk; /* the last ones; type 0: none */
-    unsigned taken;
+    unsigned taken, copied;
 } at;
 
 static uint64_t gradient = 3;
@@ -59,6 +60,13 @@ on_copy(void *ctx, unsigned range, void *out)
 }
 
 static void
+on_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint64_t history)
+{
+    (void)ctx, (void)range, (void)copy, (void)taken, (void)history;
+    at.copied++;
+}
+
+static void
 on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size)
 {
     (void)ctx, (void)link, (void)body, (void)size;
@@ -89,8 +97,11 @@ on_handle(void *ctx, void *handle)
 static void
 open_as(unsigned rank, uint64_t mutant)
 {
-    static const struct push_trainer trainer = {
-        .take = on_take, .hash = on_hash, .gradient = on_gradient, .copy = on_copy};
+    static const struct push_trainer trainer = {.take = on_take,
+                                                .hash = on_hash,
+                                                .gradient = on_gradient,
+                                                .copy = on_copy,
+                                                .save_range = on_save_range};
     static const struct core_wire wire = {
         .send = on_send, .send_bulk = on_send_bulk, .keep = on_frame, .release = on_handle};
     static const struct core_program program = {.log = NULL};
@@ -274,6 +285,40 @@ members_forget_with_a_leader_that_forgot_all(void **state)
     assert_int_equal(after_claim(0, MUTANT_PUSH_FORGOT), PUSH_AS_BEFORE);
 }
 
+/* This node copies the cut after 8 tickets. Then, perhaps, all tickets are done, and it asks for the final model. Does it take
+ * the copy of the cut that comes now? */
+static bool
+takes_a_copy_of_the_cut(bool all_done)
+{
+    uint8_t body[PUSH_SET_SIZE + sizeof gradient] = {0};
+    const struct push_set set = {.floor = 8};
+    push_set_write(&set, body);
+    open_as(1, 0);
+    at.push->cut = 8;
+    at.push->cut_number = at.push->number = 1;
+    if (all_done)
+        push_set_raise(&at.push->leases.done, TICKETS);
+    push_work_step(at.push, at.core);
+    assert_int_equal(at.push->work, all_done ? PUSH_GATHERING : PUSH_WORKING);
+    struct proto_value value = {
+        .group_hash = GROUP, .number = 1, .taken = 8, .history = 9, .whole = true};
+    value.check = push_body_check(GROUP, 0, 1, body, sizeof body);
+    struct core_frame frame = {body, sizeof body, body};
+    push_cut_on_copy(at.push, at.core, 0, &value, &frame);
+    bool takes = at.copied == 1;
+    assert_int_equal(at.range->read_history, takes ? 9 : 0);
+    close_all();
+    return takes;
+}
+
+static void
+no_copy_of_a_cut_comes_into_the_final_model(void **state)
+{
+    (void)state;
+    assert_true(takes_a_copy_of_the_cut(false));
+    assert_false(takes_a_copy_of_the_cut(true));
+}
+
 int
 main(void)
 {
@@ -283,6 +328,7 @@ main(void)
         cmocka_unit_test(what_a_range_that_went_back_did_not_take_is_computed_again),
         cmocka_unit_test(what_a_range_had_is_pushed_again_in_the_next_group),
         cmocka_unit_test(members_forget_with_a_leader_that_forgot_all),
+        cmocka_unit_test(no_copy_of_a_cut_comes_into_the_final_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
