@@ -324,6 +324,9 @@ trainer(struct core_config *config, struct shell *shell)
     struct sim_push_node *node = &sim_push_run->node[shell->node->index];
     struct sim_push_file *disk = &sim_push_run->disk[shell->node->index];
     memset(node, 0, sizeof *node);
+    if (sim_push_run->told >> shell->node->index &
+        1) /* who has come back may make the model alone */
+        sim_push_run->end_calm = false;
     sim_push_run->config.saved = NULL;
     if (shell->node->id != shell->node->index + 1) /* it was started without its disk */
         disk->there = false;
@@ -399,7 +402,7 @@ begin(struct sim *sim)
     push->records = push->computeds = 0;
     push->lost = push->single = push->power = false;
     push->end = push->told = 0;
-    push->end_us = 0;
+    push->end_us = push->left_end = 0;
     push->hostile = !sim->mutant && !sim->play.scenario && !sim->fixed.nodes && sim->seed % 16 == 7;
     struct push_config *config = &push->config;
     config->per_step = (unsigned)(1 + pick(sim, 6));

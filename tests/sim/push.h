@@ -90,6 +90,8 @@ struct sim_push {
     unsigned end, told;
     bool end_calm; /* nothing else happens */
     uint64_t end_ticket, end_us;
+    /* No ticket from this one on was leased, as far as those knew who have ended. */
+    uint64_t left_end;
 };
 
 extern struct sim_push *sim_push_run; /* of the present schedule */

@@ -37,7 +37,7 @@ sim_push_ended(void *ctx, bool saved)
 static uint64_t
 leased(const struct sim *sim)
 {
-    uint64_t most = 0;
+    uint64_t most = sim_push_run->left_end;
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         uint64_t end = sim->nodes[i].up ? sim->nodes[i].core->push->leases.end : 0;
         most = end > most ? end : most;
@@ -69,6 +69,8 @@ judge_late(struct sim *sim, const struct sim_node *node)
 static void
 leave(struct sim *sim, struct sim_node *node)
 {
+    uint64_t end = node->core->push->leases.end, *most = &sim_push_run->left_end;
+    *most = end > *most ? end : *most;
     core_leave(node->core, sim->now);
     shell_crash(sim, node->index, false);
     node->left = true;
