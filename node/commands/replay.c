@@ -55,7 +55,7 @@ compute(struct replay *replay, struct replay_computed *c)
     push_shard_compute(replay->base.work, &replay->state, &replay->step, c->exponent, c->ticket,
                        replay->base.own);
     const int32_t *tail = replay->base.own + ranges->param_count;
-    c->loss = tail[TAIL_SAMPLES] ? state_tail_loss(tail) / (double)tail[TAIL_SAMPLES] : 0;
+    c->loss = replay_lines_loss(state_tail_mean(tail));
     for (unsigned r = 0; r < ranges->count; r++)
         push_ranges_gradient(ranges, r, replay->base.own, replay->state.exponent,
                              c->gradient + gradient_at(ranges, r));

@@ -88,7 +88,7 @@ compute(struct replay *r, struct actor *a)
     a->computing = false;
     replay_lines_add(&r->lines, &(struct replay_step){.journal = a->start->folder,
                                                       .step = a->state.header->step,
-                                                      .loss = event.loss});
+                                                      .loss = replay_lines_loss(event.loss)});
     replay_progress(&r->base, ++r->steps, r->pieces.read_count, "steps");
 }
 

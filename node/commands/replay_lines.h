@@ -11,7 +11,7 @@ struct replay_step {
     size_t journal;  /* of whom */
     uint64_t step;   /* from 1, as in the line */
     uint64_t shards; /* 0: any */
-    double loss;     /* NaN: not computed again, or not finite */
+    double loss;     /* NaN: not computed again; infinite: not finite, so the line has none */
 };
 
 struct replay_lines { /* zeros: none */
@@ -20,6 +20,8 @@ struct replay_lines { /* zeros: none */
     bool failed; /* there was no memory for all */
 };
 
+/* Of a step that was computed again, whose mean loss is NaN if a gradient is not finite. */
+double replay_lines_loss(double mean);
 void replay_lines_add(struct replay_lines *lines, const struct replay_step *step);
 void replay_lines_fini(struct replay_lines *lines);
 /* Reads the lines of all folders that have a journal, and prints findings. */

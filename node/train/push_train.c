@@ -203,7 +203,6 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct evalu
     struct mesh_stats stats;
     uint64_t step = ticket / push->step.tickets;
     double rows = tail[TAIL_SAMPLES];
-    bool known = rows > 0 && !tail[TAIL_BAD];
     const struct train_test test = news ? evaluation_name(news) : (struct train_test){.step = 0};
     mesh_stats(run->mesh, &stats);
     if (stats.core.members > run->peers_max)
@@ -212,7 +211,7 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct evalu
         .step = step + 1,
         .steps_total = state_steps_total(&run->state),
         .epoch = step / state_epoch_steps(&run->state.job),
-        .loss = known ? state_tail_loss(tail) / rows : (double)NAN,
+        .loss = state_tail_mean(tail),
         .accuracy = run->state.job.labels && rows > 0
                         ? tail[TAIL_CORRECT] / (rows * (double)run->state.job.labels)
                         : -1,

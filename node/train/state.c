@@ -402,7 +402,7 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
     memset(event, 0, sizeof *event);
     event->samples = (uint64_t)tail[TAIL_SAMPLES];
     if (event->samples) {
-        event->loss = tail[TAIL_BAD] ? (double)NAN : state_tail_loss(tail) / (double)event->samples;
+        event->loss = state_tail_mean(tail);
         double labels = (double)event->samples * (double)now->job.labels;
         event->accuracy = labels > 0 ? tail[TAIL_CORRECT] / labels : -1;
     }

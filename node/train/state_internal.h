@@ -37,5 +37,7 @@ void state_hash_forget(const struct state *state, uint64_t *hash);
 
 /* Loss summed over the samples. */
 double state_tail_loss(const int32_t *tail);
+/* Its mean; NaN if there are no samples, or a gradient is not finite. */
+double state_tail_mean(const int32_t *tail);
 
 #endif

@@ -3,6 +3,8 @@
  * A loss is a fixed-point number in three limbs, so that the sum over any number of shards is exact. */
 #include "node/train/state_internal.h"
 
+#include <math.h>
+
 #include "compress/check.h"
 
 enum { LIMB_BITS = 24 };
@@ -52,4 +54,11 @@ state_tail_loss(const int32_t *tail)
     for (int i = 3; i-- > 0;)
         sum = sum * (1 << LIMB_BITS) + tail[TAIL_LOSS + i];
     return sum * LOSS_UNIT;
+}
+
+double
+state_tail_mean(const int32_t *tail)
+{
+    bool known = tail[TAIL_SAMPLES] > 0 && !tail[TAIL_BAD];
+    return known ? state_tail_loss(tail) / (double)tail[TAIL_SAMPLES] : (double)NAN;
 }
