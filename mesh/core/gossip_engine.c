@@ -134,6 +134,7 @@ on_replica(struct gossip *g, const struct core *core, int i, const struct proto_
         return;
     }
     g->of[i].said = *said;
+    g->others_train |= said->stage > GOSSIP_NEW;
     g->of[i].known = true;
     gossip_count_hear(g, core, core->peers.peers[i].node, said->units);
     gossip_count_hear(g, core, (struct proto_node){said->start_id, said->start_incarnation},

@@ -149,7 +149,7 @@ whole(const struct gossip *g, const struct core *core, const struct proto_plan *
 bool
 gossip_plan_waits(const struct gossip *g, const struct core *core)
 {
-    if (g->plan.plans > 0 || g->stage != GOSSIP_NEW)
+    if (g->plan.plans > 0 || g->others_train || g->stage != GOSSIP_NEW)
         return false;
     size_t here = choose(g, core).count;
     for (int i = 0; i < core->peers.high; i++) {

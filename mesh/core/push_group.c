@@ -214,8 +214,9 @@ gathered(const struct push *push, const struct core *core, const struct choice *
     if (push->base == 0 && push->forgot_at.us &&
         !awake_reached(core->awake, awake_after(push->forgot_at, PUSH_LEAVE_US)))
         return false; /* those whose history stays will let it in */
-    if (push->groups > 0 || core->config.peers_min > 1)
-        return push->groups > 0 || here >= core->config.peers_min;
+    bool trains = push->groups > 0 || push->others_train;
+    if (trains || core->config.peers_min > 1)
+        return trains || here >= core->config.peers_min;
     return (choice->n > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US) ||
            awake_since(core->awake, core->started_at) >= core->config.gather_us;
 }
@@ -489,8 +490,8 @@ push_group_on_claim(struct push *push, const struct core *core, int from,
     if ((of->known && claim->number <= of->said.number) || claim->counter > PUSH_COUNTER_MAX)
         return PUSH_AS_BEFORE;
     *of = (struct push_claim){true, *claim};
-    bool leader =
-        push->group_hash != 0 && core_node_equal(push->group.leader, core->peers.peers[from].node);
+    push->others_train |= claim->group_hash != 0;
+    bool leader = push->group_hash && core_node_equal(push->group.leader, node_of(core, from));
     if (leader && claim->group_hash == push->group_hash && claim->tickets == push->config.tickets)
         push_set_raise(&push->leases.done, claim->tickets);
     bool forgot = claim->group_hash == 0 && claim->base == 0 && claim->counter >= push->counter;

@@ -1,0 +1,82 @@
+/* test_gossip_plan.c - whom a node waits for before its first plan. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "mesh/core/engine.h"
+#include "mesh/core/gossip.h"
+#include "mesh/core/internal.h"
+
+enum { VALUES = 4 };
+
+static struct core *core;
+static int32_t own[VALUES], sum[VALUES];
+
+/* This node has values, waits for 3 nodes, and has met node 2. */
+static void
+open_waiting(void)
+{
+    static const struct core_bucket bucket = {0, VALUES};
+    static const struct core_wire wire = {.send_bulk = NULL};
+    static const struct core_program program = {.log = NULL};
+    static const struct gossip_trainer trainer = {.note = NULL};
+    static const struct gossip_config gossip = {.trainer = &trainer, .steps = 9, .count = VALUES};
+    const struct core_config config = {.engine = &engine_gossip,
+                                       .gossip = &gossip,
+                                       .wire = &wire,
+                                       .program = &program,
+                                       .self = {1, 1},
+                                       .shards = 4,
+                                       .peers_min = 3,
+                                       .bucket_count = 1,
+                                       .buckets = &bucket,
+                                       .own = own,
+                                       .sum = sum};
+    assert_int_equal(core_new(&core, &config, 1000000), 0);
+    core->peers.peers[0] = (struct peer){.state = PEER_UP, .node = {2, 1}, .announced = true};
+    core->peers.high = 1;
+    core->gossip->stage = GOSSIP_NEW;
+}
+
+static void
+hears(enum gossip_stage stage)
+{
+    struct proto_msg msg = {.type = PROTO_REPLICA, .replica = {.stage = (uint16_t)stage}};
+    engine_gossip.message(core, 0, &msg);
+}
+
+static void
+a_node_waits_for_as_many_as_it_was_told(void **state)
+{
+    (void)state;
+    open_waiting();
+    hears(GOSSIP_NEW);
+    assert_true(gossip_plan_waits(core->gossip, core));
+    core_destroy(&core);
+}
+
+/* Else it would wait for ever when those who train have died. */
+static void
+a_node_that_heard_others_train_waits_for_nobody(void **state)
+{
+    (void)state;
+    open_waiting();
+    hears(GOSSIP_TRAINING);
+    core->peers.peers[0].state = PEER_FREE;
+    assert_false(gossip_plan_waits(core->gossip, core));
+    core_destroy(&core);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_node_waits_for_as_many_as_it_was_told),
+        cmocka_unit_test(a_node_that_heard_others_train_waits_for_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
