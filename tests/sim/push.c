@@ -324,9 +324,8 @@ trainer(struct core_config *config, struct shell *shell)
     struct sim_push_node *node = &sim_push_run->node[shell->node->index];
     struct sim_push_file *disk = &sim_push_run->disk[shell->node->index];
     memset(node, 0, sizeof *node);
-    if (sim_push_run->told >> shell->node->index &
-        1) /* who has come back may make the model alone */
-        sim_push_run->end_calm = false;
+    if (sim_push_run->told >> shell->node->index & 1)
+        sim_push_run->end_calm = false; /* who has come back may make the model alone */
     sim_push_run->config.saved = NULL;
     if (shell->node->id != shell->node->index + 1) /* it was started without its disk */
         disk->there = false;
