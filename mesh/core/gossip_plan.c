@@ -149,7 +149,7 @@ whole(const struct gossip *g, const struct core *core, const struct proto_plan *
 bool
 gossip_plan_waits(const struct gossip *g, const struct core *core)
 {
-    if (g->plan.plans > 0 || g->others_train || g->stage != GOSSIP_NEW)
+    if (g->plan.plans > 0 || g->stage != GOSSIP_NEW)
         return false;
     size_t here = choose(g, core).count;
     for (int i = 0; i < core->peers.high; i++) {
@@ -159,7 +159,7 @@ gossip_plan_waits(const struct gossip *g, const struct core *core)
             return true; /* it goes on from a later checkpoint, and this node will join */
         here += g->of[i].said.saved < g->saved;
     }
-    if (core->config.peers_min > 1)
+    if (core->config.peers_min > 1 && !g->others_train)
         return here < core->config.peers_min;
     bool quiet = here > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US;
     return !quiet && awake_since(core->awake, core->started_at) < core->config.gather_us;

@@ -279,7 +279,7 @@ struct push {
     uint64_t begun; /* the base with which this node began; 0: it began with nothing */
     unsigned rank;
     bool leads;
-    bool others_train; /* a node that was heard is in a group: nobody is waited for any more */
+    bool others_train; /* a node that was heard is in a group: peers_min counts no more */
     uint64_t told;     /* bitmap of ranks whose holdings came */
     uint64_t counter;  /* highest one known */
     uint64_t claim_number;

@@ -214,9 +214,9 @@ gathered(const struct push *push, const struct core *core, const struct choice *
     if (push->base == 0 && push->forgot_at.us &&
         !awake_reached(core->awake, awake_after(push->forgot_at, PUSH_LEAVE_US)))
         return false; /* those whose history stays will let it in */
-    bool trains = push->groups > 0 || push->others_train;
-    if (trains || core->config.peers_min > 1)
-        return trains || here >= core->config.peers_min;
+    bool waits = core->config.peers_min > 1 && !push->others_train;
+    if (push->groups > 0 || waits)
+        return push->groups > 0 || here >= core->config.peers_min;
     return (choice->n > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US) ||
            awake_since(core->awake, core->started_at) >= core->config.gather_us;
 }
