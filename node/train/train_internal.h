@@ -60,6 +60,7 @@ struct run {
     double slow_since;
     uint64_t slow_told; /* bitmap: that was said */
     unsigned peers_max;
+    bool last_alone;               /* the last round was this node's alone */
     struct train_journal *journal; /* in a free way of training; else NULL */
     struct push_run *push;         /* with a free mesh.sync: push_train.c; else NULL */
     bool hinted;                   /* what to check while it waits, or trains alone, was said */

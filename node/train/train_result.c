@@ -85,7 +85,8 @@ static void
 tell_apart(struct run *run, const struct mesh_stats *stats)
 {
     bool inexact = !run->config->train.exact && !train_is_free(run->config);
-    if (inexact && stats->core.equal == 0 && (stats->core.shared > 0 || run->resumed))
+    if (inexact && run->last_alone && stats->core.equal == 0 &&
+        (stats->core.shared > 0 || run->resumed))
         train_say(run, 4,
                   "no other node ended together with this one. With train.exact: no, any others of "
                   "this run have other weights: compare their sha256");

@@ -72,6 +72,7 @@ train_report(struct run *run, const struct state_event *event, const struct mesh
     mesh_stats(run->mesh, &stats);
     if (task->members > run->peers_max)
         run->peers_max = task->members;
+    run->last_alone = task->members == 1;
     struct metrics_step line = {
         .step = h->step,
         .steps_total = state_steps_total(&run->state),
