@@ -104,7 +104,10 @@ if [ "$LONG" -gt 0 ]; then
 fi
 
 echo "a folder that is taken"
-rm -rf "$WORK"/[ac] "$WORK"/b/*
+rm -rf "$WORK"/[ac] "$WORK"/b/* "$WORK/reference"
+STEPS=$((6 * STEPS)) # so that there are steps left when the disk is full
+write_job "$WORK/job.yaml" $STEPS
+reference "$WORK/job.yaml"
 start_all
 wait_until 60 "step 20" reached 20 a b c
 "$MESHNODE" "$WORK/job.yaml" --out "$WORK/a" --set "mesh.group=$GROUP" $LINK >"$WORK/second.log" 2>&1
@@ -123,9 +126,7 @@ unset "PID[b]"
 [ $status = 1 ] || fail "b ended with status $status, expected 1"
 says b 'error: .*No space left on device: the results could not be written' || fail "b does not say why"
 grep -q '"alarm": *"NO CHECKPOINT since step' "$WORK/b/metrics.jsonl" ||
-    says b 'metrics.jsonl: No space left on device; training goes on' ||
-    says b 'checkpoint-[0-9]*: cannot write: No space left on device; training goes on' || # after the last step
-    fail "no alarm in b's metrics"
+    says b 'metrics.jsonl: No space left on device; training goes on' || fail "no alarm in b's metrics"
 [ ! -e "$WORK/b/result.json" ] || fail "b has a result"
 ! says b '^results in' || fail "b says where its results are, but has none"
 same_hash reference a c
