@@ -51,7 +51,7 @@ progress  = $(if $(TODO),$(eval DONE += x); printf 'compiling %d of %d files$(if
 x86      := $(filter x86_64-%,$(target))
 avx2     := -mavx2 -mfma
 avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512
-rooms    := proto compress nn nn/* mesh mesh/* node node/*
+rooms    := proto compress nn nn/* mesh mesh/* mesh/core/* node node/*
 lib_all  := $(wildcard $(rooms:%=%/*.c))
 simd_src := $(filter %_simd.c,$(lib_all))
 lib_src  := $(filter-out $(simd_src) node/cli/main.c,$(lib_all))

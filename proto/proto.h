@@ -40,7 +40,7 @@ enum {
     PROTO_JOB_MAX = 1 << 16,   /* bytes of a job's text */
     PROTO_BEACON_MAX = 255,    /* bytes of a beacon: zbeacon's limit */
     PROTO_NODE_SIZE = 17,      /* bytes of an encoded node */
-    PROTO_STAGES_MAX = 16,     /* stages of a replica: mesh/core/gossip.h */
+    PROTO_STAGES_MAX = 16,     /* stages of a replica: mesh/core/gossip/gossip.h */
     PROTO_PARTS_MAX = 1 << 20, /* parts of a replica */
 };
 
@@ -119,7 +119,7 @@ struct proto_peers {
 struct proto_hearing {
     struct proto_node node;
     uint32_t
-        lag_us; /* how long its chunks of a round take to get here; 0: unknown (mesh/core/straggler.h) */
+        lag_us; /* how long its chunks of a round take to get here; 0: unknown (mesh/core/group/straggler.h) */
 };
 
 struct proto_heartbeat {
@@ -202,7 +202,8 @@ struct proto_offer {
     uint64_t round;
     uint64_t state_hash; /* of the whole state */
     uint64_t size;       /* bytes of the whole state; <= PROTO_STATE_MAX */
-    uint64_t check;      /* XXH3-64 of the body, with the other fields as seed: mesh/core/serve.h */
+    uint64_t
+        check; /* XXH3-64 of the body, with the other fields as seed: mesh/core/transfer/serve.h */
 };
 
 struct proto_state {
@@ -291,7 +292,7 @@ struct proto_ask {
     uint32_t part;      /* elements [part * PROTO_CHUNK_MAX, ...) */
     uint64_t plan_hash; /* for this plan, */
     uint64_t phase;     /* and this phase of it */
-    uint64_t check;     /* of the body and the other fields: mesh/core/gossip.h */
+    uint64_t check;     /* of the body and the other fields: mesh/core/gossip/gossip.h */
 };
 
 enum proto_flow_kind {
@@ -313,7 +314,7 @@ struct proto_flow {
     uint64_t check;            /* as in ASK */
 };
 
-/* --- The engine push: mesh/core/push.h. A ticket in hand is its number plus one; 0: none. --------- */
+/* --- The engine push: mesh/core/push/push.h. A ticket in hand is its number plus one; 0: none. --------- */
 
 struct proto_claim {
     uint64_t group_hash; /* the group that the sender took up last; 0: none */

@@ -10,8 +10,8 @@
 #ifndef MESH_ENGINE_H
 #define MESH_ENGINE_H
 
-#include "mesh/core/heartbeat.h"
 #include "mesh/core/internal.h"
+#include "mesh/core/sessions/heartbeat.h"
 
 struct engine {
     bool

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mesh/core/gossip.h"
+#include "mesh/core/gossip/gossip.h"
 #include "mesh/mesh.h"
 #include "mesh/net/actor_pulse.h"
 #include "mesh/net/actor_starve.h"

@@ -3,7 +3,7 @@
 #include "mesh/net/actor.h"
 
 #include "mesh/core/engine.h"
-#include "mesh/core/push.h"
+#include "mesh/core/push/push.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <sys/resource.h>
 
 #include "mesh/core/engine.h"
-#include "mesh/core/servers.h"
+#include "mesh/core/rounds/servers.h"
 #include "mesh/net/discover.h"
 #include "proto/fail.h"
 #include "proto/mix.h"

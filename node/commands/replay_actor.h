@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mesh/core/gossip_flow.h"
+#include "mesh/core/gossip/gossip_flow.h"
 #include "node/commands/replay_lines.h"
 #include "node/commands/replay_pieces.h"
 #include "node/train/replica.h"

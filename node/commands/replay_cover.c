@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mesh/core/divide.h"
+#include "mesh/core/group/divide.h"
 #include "proto/bits.h"
 
 struct covering {

@@ -1,4 +1,4 @@
-/* replay_gossip.c - see replay_gossip.h. How a run follows from its events: mesh/core/gossip.h. */
+/* replay_gossip.c - see replay_gossip.h. How a run follows from its events: mesh/core/gossip/gossip.h. */
 #include "node/commands/replay_gossip.h"
 
 #include <errno.h>

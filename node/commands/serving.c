@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mesh/core/gossip_graph.h"
-#include "mesh/core/servers.h"
+#include "mesh/core/gossip/gossip_graph.h"
+#include "mesh/core/rounds/servers.h"
 #include "mesh/mesh.h"
 #include "node/job/config_key.h"
 #include "node/train/buckets.h"

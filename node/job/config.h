@@ -103,7 +103,7 @@ struct config {
         struct proto_endpoint seed[64];
         size_t seed_count;
     } mesh;
-    struct {       /* with topology gossip: mesh/core/gossip.h */
+    struct {       /* with topology gossip: mesh/core/gossip/gossip.h */
         int graph; /* enum gossip_kind */
         bool push_sum;
         bool gradients; /* of: what is averaged: node/train/track.h */

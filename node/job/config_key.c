@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mesh/core/gossip_graph.h"
+#include "mesh/core/gossip/gossip_graph.h"
 #include "node/job/config_hint.h"
 #include "node/job/parse.h"
 

@@ -1,6 +1,6 @@
 /* gossip_journal.h - the records of a node that gossips, in the journal of its run (node/results/journal.h).
  *
- * A record is one event of mesh/core/gossip.h, in the order in which the node noted them; its type is the event. The data
+ * A record is one event of mesh/core/gossip/gossip.h, in the order in which the node noted them; its type is the event. The data
  * are those numbers of the note from which the run follows, as varint.h says:
  *
  *     BEGAN     the cut that it went on from; or the hash of the parameters of the checkpoint after the last step; 0: it began
@@ -24,7 +24,7 @@
 #ifndef NODE_GOSSIP_JOURNAL_H
 #define NODE_GOSSIP_JOURNAL_H
 
-#include "mesh/core/gossip.h"
+#include "mesh/core/gossip/gossip.h"
 
 enum { GOSSIP_RECORD_MAX = 80, GOSSIP_NAMES = 64 };
 

@@ -6,7 +6,7 @@
 #ifndef NODE_GOSSIP_TRAIN_H
 #define NODE_GOSSIP_TRAIN_H
 
-#include "mesh/core/gossip.h"
+#include "mesh/core/gossip/gossip.h"
 #include "node/train/train_internal.h"
 
 /* Does the job gossip? */

@@ -13,7 +13,7 @@
 
 #include <linux/magic.h>
 
-#include "mesh/core/gossip.h"
+#include "mesh/core/gossip/gossip.h"
 #include "mesh/mesh.h"
 #include "nn/files.h"
 #include "node/train/buckets.h"

@@ -18,7 +18,7 @@
 #ifndef NODE_PUSH_JOURNAL_H
 #define NODE_PUSH_JOURNAL_H
 
-#include "mesh/core/push.h"
+#include "mesh/core/push/push.h"
 
 enum {
     PUSH_NOTE_COMPUTED = 2,

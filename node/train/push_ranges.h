@@ -1,6 +1,6 @@
 /* push_ranges.h - the parameters of a run in a free mode (mesh.sync ssp, softsync, async), cut into ranges.
  *
- * A range is some whole exponent blocks. Three things of it travel (mesh/core/push.h), each as it lies in memory:
+ * A range is some whole exponent blocks. Three things of it travel (mesh/core/push/push.h), each as it lies in memory:
  *
  *     gradient   integers [elements, int32] | exponents [blocks, int16]        of one ticket, as the worker quantised it
  *     value      parameters [float] | exponents [int16]                        what a worker computes from
@@ -24,7 +24,7 @@
 #ifndef NODE_PUSH_RANGES_H
 #define NODE_PUSH_RANGES_H
 
-#include "mesh/core/push.h"
+#include "mesh/core/push/push.h"
 #include "node/train/state.h"
 
 enum { PUSH_LEFT_OUT = INT16_MIN }; /* no block has such an exponent */

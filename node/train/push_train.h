@@ -1,4 +1,4 @@
-/* push_train.h - the trainer of a run in a free mode: mesh.sync ssp, softsync or async. mesh/core/push.h has the idea,
+/* push_train.h - the trainer of a run in a free mode: mesh.sync ssp, softsync or async. mesh/core/push/push.h has the idea,
  * push_ranges.h the arithmetic.
  *
  *     run.state    what this node's worker computes from; in the end the model

@@ -12,7 +12,7 @@
 #ifndef NODE_REPLICA_H
 #define NODE_REPLICA_H
 
-#include "mesh/core/gossip.h"
+#include "mesh/core/gossip/gossip.h"
 #include "node/train/track.h"
 #include "node/train/work.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mesh/core/gossip_flow.h"
+#include "mesh/core/gossip/gossip_flow.h"
 #include "node/cli/waiting.h"
 #include "node/job/config_key.h"
 #include "node/train/gossip_train.h"

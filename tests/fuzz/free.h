@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "mesh/core/engine.h"
-#include "mesh/core/gossip.h"
-#include "mesh/core/push.h"
+#include "mesh/core/gossip/gossip.h"
+#include "mesh/core/push/push.h"
 #include "proto/bytes.h"
 #include "tests/support/judged.h"
 #include "tests/support/made_up.h"

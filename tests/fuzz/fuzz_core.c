@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "compress/check.h"
-#include "mesh/core/transfer.h"
+#include "mesh/core/transfer/transfer.h"
 #include "proto/bytes.h"
 #include "tests/support/judged.h"
 

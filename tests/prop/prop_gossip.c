@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/gossip_flow.h"
-#include "mesh/core/gossip_graph.h"
+#include "mesh/core/gossip/gossip_flow.h"
+#include "mesh/core/gossip/gossip_graph.h"
 #include "tests/support/rand.h"
 
 enum { MOST = 64, VALUES = 32 };

@@ -3,7 +3,7 @@
 #ifndef SIM_GOSSIP_H
 #define SIM_GOSSIP_H
 
-#include "mesh/core/gossip.h"
+#include "mesh/core/gossip/gossip.h"
 #include "tests/sim/engine.h"
 #include "tests/sim/sim.h"
 

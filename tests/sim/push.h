@@ -3,7 +3,7 @@
 #ifndef SIM_PUSH_H
 #define SIM_PUSH_H
 
-#include "mesh/core/push.h"
+#include "mesh/core/push/push.h"
 #include "tests/sim/engine.h"
 
 enum {

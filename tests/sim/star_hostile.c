@@ -3,8 +3,8 @@
  * server's totals are, too: of these nobody but an audit or the ledger could say that they are not. So whatever it sends, every
  * state must still be the reference's. */
 #include "compress/check.h"
-#include "mesh/core/collective_internal.h"
 #include "mesh/core/internal.h"
+#include "mesh/core/rounds/collective_internal.h"
 #include "proto/mix.h"
 #include "tests/sim/shell.h"
 

@@ -107,9 +107,9 @@ def peer_fields(text):
 
 
 def check_symbols(objects):
-    sources = [os.path.basename(path)[:-2] for path in sorted(glob.glob('mesh/core/*.c'))]
+    sources = [os.path.basename(path)[:-2] for path in sorted(glob.glob('mesh/core/**/*.c', recursive=True))]
     defined, used = symbols([path for name in sources for set in ('', '.base', '.avx2', '.avx512')
-                             for path in glob.glob(f'{objects}/{name}{set}.o')])
+                             for path in glob.glob(f'{objects}/**/{name}{set}.o', recursive=True)])
     known = others(objects) | PURE
     arrows = set()
     for name in sorted(used):
@@ -130,13 +130,14 @@ def check_symbols(objects):
 
 def check_static(objects):
     """What no other file names needs no name for them. A variant of a loop is named by a macro."""
-    defined, _ = symbols([path for path in glob.glob(f'{objects}/*.o') if os.path.basename(path).count('.') == 1])
+    defined, _ = symbols([path for path in glob.glob(f'{objects}/**/*.o', recursive=True) if os.path.basename(path).count('.') == 1])
     words = {path: collections.Counter(re.findall(r'\w+', open(path).read()))
              for folder in ('mesh', 'node', 'tests') for path in glob.glob(f'{folder}/**/*.[ch]', recursive=True)}
+    path_of = {os.path.basename(path)[:-2]: path for path in words if path.startswith('mesh/core/') and path.endswith('.c')}
     for symbol, name in sorted(defined.items()):
         if symbol.startswith('__'):  # of a sanitizer
             continue
-        own = f'mesh/core/{name}.c'
+        own = path_of.get(name)
         in_sources = any(words[path][symbol] for path in words if path.endswith('.c') and path != own)
         in_headers = sum(words[path][symbol] for path in words if path.endswith('.h'))
         if own in words and not in_sources and in_headers < 2:  # one is its declaration
@@ -144,7 +145,7 @@ def check_static(objects):
 
 
 def check_sources():
-    for path in sorted(glob.glob('mesh/core/*.[ch]')):
+    for path in sorted(glob.glob('mesh/core/**/*.[ch]', recursive=True)):
         name = os.path.basename(path)[:-2]
         text = open(path).read()
         if name not in STOREY and name != 'internal':
@@ -154,7 +155,7 @@ def check_sources():
             refuse(f'{path} asserts nothing')
         if name == 'internal':
             continue
-        for other in re.findall(r'^#include "mesh/core/(\w+)\.h"', text, re.M):
+        for other in re.findall(r'^#include "mesh/core/(?:\w+/)?(\w+)\.h"', text, re.M):
             if other not in SHARED and STOREY[other] > STOREY[name]:
                 refuse(f'{path} includes upwards: {other}.h')
         if name not in CONDUCTORS | {'engine'}:
@@ -166,7 +167,7 @@ def main():
     arrows = check_symbols(sys.argv[1])
     check_static(sys.argv[1])
     check_sources()
-    sizes = {path: len(open(path).read().split('\n')) - 1 for path in glob.glob('mesh/core/*.c')}
+    sizes = {path: len(open(path).read().split('\n')) - 1 for path in glob.glob('mesh/core/**/*.c', recursive=True)}
     length = sorted(n for path in sizes for n in functions(path))
     for name, most in OTHER_ENGINES.items():
         its = {(a, b) for a, b in arrows if part(a) == name or part(b) == name}
@@ -180,7 +181,7 @@ def main():
         'arrows': len(arrows),
         'parts': len(among_parts(arrows)),
         'circle': len(circle(arrows)),
-        'peer': peer_fields(open('mesh/core/peers.h').read()),
+        'peer': peer_fields(open('mesh/core/sessions/peers.h').read()),
         'file': max(sizes.values()),
         'median': int(statistics.median(length)),
         'p90': length[len(length) * 9 // 10],

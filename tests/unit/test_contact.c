@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/contact.h"
-#include "mesh/core/rendezvous.h"
+#include "mesh/core/sessions/contact.h"
+#include "mesh/core/sessions/rendezvous.h"
 #include "tests/support/lone.h"
 
 enum { PATIENCE_MS = CONTACT_PATIENCE_US / 1000 + 500 };

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/divide.h"
+#include "mesh/core/group/divide.h"
 #include "proto/proto.h"
 #include "tests/support/rand.h"
 

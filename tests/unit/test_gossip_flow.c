@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/gossip_flow.h"
+#include "mesh/core/gossip/gossip_flow.h"
 
 static void
 an_average_flows_from_one_end_to_the_other(void **state)

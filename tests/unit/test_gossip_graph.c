@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/gossip_graph.h"
+#include "mesh/core/gossip/gossip_graph.h"
 
 enum { MOST = 64 };
 

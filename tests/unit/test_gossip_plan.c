@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "mesh/core/engine.h"
-#include "mesh/core/gossip.h"
+#include "mesh/core/gossip/gossip.h"
 #include "mesh/core/internal.h"
 
 enum { VALUES = 4 };

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/lag.h"
+#include "mesh/core/group/lag.h"
 
 enum { MS = 1000, WAY = 3 * MS /* of the quickest message */ };
 

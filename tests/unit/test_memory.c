@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/gossip.h"
+#include "mesh/core/gossip/gossip.h"
 #include "mesh/mesh.h"
 #include "node/train/memory.h"
 #include "tests/support/folder.h"

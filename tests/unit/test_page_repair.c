@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/page_repair.h"
+#include "mesh/core/transfer/page_repair.h"
 #include "tests/support/lone.h"
 
 enum { STEP = 300, ROUND = 333, NUMBER = 7 };

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/link.h"
-#include "mesh/core/peers.h"
-#include "mesh/core/rendezvous.h"
+#include "mesh/core/sessions/link.h"
+#include "mesh/core/sessions/peers.h"
+#include "mesh/core/sessions/rendezvous.h"
 #include "tests/support/lone.h"
 
 static unsigned

@@ -1,6 +1,6 @@
 /* Who owns ranges: all that are alike, not who computes much more slowly, and not who is on a slow line, however fast it
  * computes. */
-#include "mesh/core/push.h"
+#include "mesh/core/push/push.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

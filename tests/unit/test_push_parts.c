@@ -17,7 +17,7 @@
 
 #include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
-#include "mesh/core/push.h"
+#include "mesh/core/push/push.h"
 
 enum { GROUP = 77, TICKETS = 24, NOW = 1000000, HASH = 5 };
 

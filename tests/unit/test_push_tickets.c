@@ -1,5 +1,5 @@
 /* Sets of tickets, and leases: each ticket to one member at a time, none beyond the bound, none twice. */
-#include "mesh/core/push_tickets.h"
+#include "mesh/core/push/push_tickets.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

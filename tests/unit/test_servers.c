@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/servers.h"
+#include "mesh/core/rounds/servers.h"
 #include "proto/mix.h"
 
 enum { RANGES = 4096, MIB = 1 << 20 };

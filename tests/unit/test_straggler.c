@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "mesh/core/group/straggler.h"
 #include "mesh/core/internal.h"
-#include "mesh/core/straggler.h"
 #include "tests/support/lone.h"
 #include "tests/support/rand.h"
 

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/gossip_flow.h"
-#include "mesh/core/gossip_graph.h"
+#include "mesh/core/gossip/gossip_flow.h"
+#include "mesh/core/gossip/gossip_graph.h"
 #include "node/train/track.h"
 #include "tests/support/rand.h"
 

@@ -1,0 +1,379 @@
+/* gossip_copy.c - copies of values: who joins copies a neighbour, the leader adds up the copies of all members to the last
+ * mean, and the others copy its result. See gossip.h.
+ *
+ * Copies for joiners and of results are put together in config.own, which the trainer does not need then: the values stay
+ * as they are until the last part has come. */
+#include <assert.h>
+
+#include "mesh/core/gossip/gossip.h"
+#include "mesh/core/internal.h"
+#include "proto/bits.h"
+
+static bool
+says(const struct gossip *g, const struct core *core, int i, enum gossip_stage from,
+     enum gossip_stage to)
+{
+    const struct gossip_peer *peer = &g->of[i];
+    return view_usable(core, i) && !gossip_wait_out(g, core->peers.peers[i].node, core->awake) &&
+           peer->known && peer->said.stage >= from && peer->said.stage <= to;
+}
+
+/* --- Sending ------------------------------------------------------------------------------------- */
+
+static bool
+may_copy(const struct gossip *g, const struct proto_ask *ask)
+{
+    switch (ask->kind) {
+    case PROTO_ASK_COPY:
+        return g->stage >= GOSSIP_TRAINING && g->stage <= GOSSIP_QUIET;
+    case PROTO_ASK_LAST:
+        return g->stage == GOSSIP_QUIET && g->plan.active && ask->plan_hash == g->plan.hash &&
+               g->copy.what == GOSSIP_FETCH_NONE;
+    default:
+        return g->stage == GOSSIP_DONE;
+    }
+}
+
+void
+gossip_copy_on_ask(struct gossip *g, const struct core *core, int i, const struct proto_ask *ask)
+{
+    static const enum proto_flow_kind kinds[PROTO_ASKS_END] = {
+        [PROTO_ASK_COPY] = PROTO_FLOW_COPY,
+        [PROTO_ASK_LAST] = PROTO_FLOW_LAST,
+        [PROTO_ASK_RESULT] = PROTO_FLOW_RESULT,
+    };
+    if (ask->part >= g->part_count || !may_copy(g, ask) || !core->peers.peers[i].announced)
+        return;
+    struct proto_msg msg = {.type = PROTO_FLOW,
+                            .flow = {.kind = (uint16_t)kinds[ask->kind],
+                                     .to = core->peers.peers[i].node.incarnation,
+                                     .link = ask->link,
+                                     .number = ++g->copy.sent,
+                                     .part = ask->part,
+                                     .plan_hash = ask->plan_hash,
+                                     .phase = ask->phase,
+                                     .weight = (uint64_t)g->weight[ask->part]}};
+    size_t count = gossip_count(&core->config, ask->part);
+    gossip_flow_snapshot(g->scratch, g->values + gossip_first(&core->config, ask->part), count);
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_COPIED,
+                                                     .peer = core->peers.peers[i].node,
+                                                     .number = g->copy.sent,
+                                                     .part = ask->part,
+                                                     .share = ask->kind,
+                                                     .weight = g->weight[ask->part]});
+    g->copy.sent_at = core->awake;
+    gossip_link_post(core, i, &msg, g->scratch, count);
+}
+
+/* --- Fetching ------------------------------------------------------------------------------------ */
+
+static void
+begin(struct gossip *g, enum gossip_fetch what)
+{
+    g->copy.what = what;
+    g->copy.left = g->part_count;
+    g->copy.retry_at = (struct awake){0};
+    g->copy.retry_us = 0;
+    for (size_t p = 0; p < g->part_count; p++)
+        g->copy.got[p] = 0;
+}
+
+/* All ranks of the plan but our own. */
+static uint64_t
+others(const struct gossip *g)
+{
+    uint64_t all = bits_below(g->plan.now.count);
+    return all & ~(UINT64_C(1) << g->plan.rank);
+}
+
+/* Asks for the next parts of a donor's copy; `of`: its rank for a mean, else 0. */
+static void
+ask(struct gossip *g, const struct core *core, int i, unsigned of)
+{
+    static const enum proto_ask_kind kinds[] = {[GOSSIP_FETCH_VALUES] = PROTO_ASK_COPY,
+                                                [GOSSIP_FETCH_RESULT] = PROTO_ASK_RESULT,
+                                                [GOSSIP_FETCH_MEAN] = PROTO_ASK_LAST};
+    struct gossip_link *link = gossip_link_of(g, core, core->peers.peers[i].node);
+    struct gossip_donor *donor = &g->copy.of[of];
+    struct proto_msg msg = {.type = PROTO_ASK,
+                            .ask = {.kind = (uint16_t)kinds[g->copy.what],
+                                    .to = link->node.incarnation,
+                                    .link = link->mine,
+                                    .plan_hash = g->copy.plan}};
+    if (!core->peers.peers[i].announced)
+        return;
+    for (; donor->under < GOSSIP_WINDOW && donor->next < g->part_count; donor->next++) {
+        if (g->copy.got[donor->next] >> of & 1)
+            continue;
+        msg.ask.part = donor->next;
+        gossip_link_post(core, i, &msg, NULL, 0);
+        donor->under++;
+    }
+}
+
+/* Nothing came for a while: what is missing is asked for again. */
+static void
+ask_again(struct gossip *g, const struct core *core)
+{
+    if (awake_before(core->awake, g->copy.retry_at))
+        return;
+    g->copy.retry_us = backoff_us(g->copy.retry_us, GOSSIP_RETRY_US, GOSSIP_RETRY_MAX_US);
+    g->copy.retry_at = awake_after(core->awake, g->copy.retry_us);
+    for (int k = 0; k < PROTO_PEERS_MAX; k++)
+        g->copy.of[k] = (struct gossip_donor){.next = 0};
+}
+
+static void
+ask_missing(struct gossip *g, const struct core *core)
+{
+    ask_again(g, core);
+    if (g->copy.what != GOSSIP_FETCH_MEAN) {
+        ask(g, core, peers_find(core, g->copy.from), 0);
+        return;
+    }
+    for (uint64_t left = others(g); left; left &= left - 1) {
+        unsigned rank = (unsigned)__builtin_ctzll(left);
+        int i = peers_find(core, g->plan.now.members[rank].node);
+        if (i >= 0)
+            ask(g, core, i, rank);
+    }
+}
+
+/* --- The last mean ------------------------------------------------------------------------------- */
+
+/* The values of all members are at rest, and we are the one to add them up. */
+static bool
+mean_due(const struct gossip *g, const struct core *core)
+{
+    if (g->stage != GOSSIP_QUIET || !g->plan.active || g->cut ||
+        !core_node_equal(g->plan.now.leader, core->config.self))
+        return false;
+    for (uint64_t left = others(g); left; left &= left - 1) {
+        int i = peers_find(core, g->plan.now.members[__builtin_ctzll(left)].node);
+        if (i < 0 || !says(g, core, i, GOSSIP_QUIET, GOSSIP_QUIET) ||
+            gossip_cut_rests(&g->of[i].said) || g->of[i].said.plan_hash != g->plan.hash)
+            return false;
+    }
+    return true;
+}
+
+static void
+finish(struct gossip *g, const struct core *core)
+{
+    g->copy.what = GOSSIP_FETCH_NONE;
+    g->on = false;
+    g->stage = GOSSIP_ENDING;
+    gossip_flow_snapshot(core->config.sum, g->values, core->config.gossip->count);
+    for (size_t p = 0; p < g->part_count; p++)
+        g->weight[p] = g->weight_at[p] = GOSSIP_ONE;
+    core->config.gossip->trainer->finish(core->config.gossip->trainer_ctx);
+}
+
+static void
+mean_begin(struct gossip *g, const struct core *core)
+{
+    begin(g, GOSSIP_FETCH_MEAN);
+    g->copy.plan = g->plan.hash;
+    if (others(g) == 0)
+        g->copy.left = 0;
+    gossip_flow_snapshot(core->config.sum, g->values, core->config.gossip->count);
+    for (size_t p = 0; p < g->part_count; p++)
+        g->weight_at[p] = g->weight[p];
+    for (size_t p = 0; p < g->part_count; p++)
+        gossip_flow_set(g->values + gossip_first(&core->config, p),
+                        core->config.sum + gossip_first(&core->config, p),
+                        gossip_count(&core->config, p));
+    gossip_note(&core->config,
+                &(struct gossip_note){.event = GOSSIP_MEAN_BEGAN, .plan = g->plan.hash});
+}
+
+static void
+mean_end(struct gossip *g, const struct core *core)
+{
+    for (size_t p = 0; p < g->part_count; p++)
+        if (g->weight[p] > 0)
+            gossip_flow_mean(g->values + gossip_first(&core->config, p), g->weight[p],
+                             gossip_count(&core->config, p));
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_MEAN, .plan = g->plan.hash});
+    finish(g, core);
+}
+
+void
+gossip_copy_break(struct gossip *g, const struct core *core)
+{
+    if (g->copy.what != GOSSIP_FETCH_MEAN || core_mutant(MUTANT_GOSSIP_MEAN))
+        return;
+    g->copy.what = GOSSIP_FETCH_NONE;
+    gossip_flow_set(g->values, core->config.sum, core->config.gossip->count);
+    for (size_t p = 0; p < g->part_count; p++)
+        g->weight[p] = g->weight_at[p];
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_MEAN_VOID});
+}
+
+/* --- Joining, and results ------------------------------------------------------------------------ */
+
+/* Who has what we need; -1: nobody. Of results that of the lowest id: after a split there may be two. */
+static int
+donor(const struct gossip *g, const struct core *core, enum gossip_stage from, enum gossip_stage to)
+{
+    int best = -1;
+    for (int i = 0; i < core->peers.high; i++)
+        if (says(g, core, i, from, to) &&
+            (best < 0 || core->peers.peers[i].node.id < core->peers.peers[best].node.id))
+            best = i;
+    return best;
+}
+
+/* After a split there may be two results. All take that of the node with the lowest id. */
+bool
+gossip_copy_other(const struct gossip *g, const struct core *core)
+{
+    int i = donor(g, core, GOSSIP_DONE, GOSSIP_DONE);
+    return i >= 0 && core->peers.peers[i].node.id < core->config.self.id &&
+           g->of[i].said.result != g->result;
+}
+
+/* The present donor, if it still has it, else another one. */
+static int
+donor_again(const struct gossip *g, const struct core *core, enum gossip_fetch what,
+            enum gossip_stage from, enum gossip_stage to)
+{
+    int now = g->copy.what == what ? peers_find(core, g->copy.from) : -1;
+    return now >= 0 && says(g, core, now, from, to) ? now : donor(g, core, from, to);
+}
+
+/* Fetches from another one when the donor is lost, or no longer has it. */
+static void
+choose(struct gossip *g, const struct core *core)
+{
+    int result = g->computing || g->stage == GOSSIP_START || g->stage == GOSSIP_ENDING ||
+                         (g->stage == GOSSIP_DONE && !gossip_copy_other(g, core))
+                     ? -1
+                     : donor_again(g, core, GOSSIP_FETCH_RESULT, GOSSIP_DONE, GOSSIP_DONE);
+    int values = result >= 0 || g->stage != GOSSIP_JOINING
+                     ? -1
+                     : donor_again(g, core, GOSSIP_FETCH_VALUES, GOSSIP_TRAINING, GOSSIP_QUIET);
+    enum gossip_fetch what = result >= 0   ? GOSSIP_FETCH_RESULT
+                             : values >= 0 ? GOSSIP_FETCH_VALUES
+                                           : GOSSIP_FETCH_NONE;
+    int i = result >= 0 ? result : values;
+    if (g->copy.what == GOSSIP_FETCH_MEAN && what == GOSSIP_FETCH_NONE)
+        return;
+    if (g->copy.what == GOSSIP_FETCH_MEAN)
+        gossip_copy_break(g, core);
+    if (what == g->copy.what && (i < 0 || core_node_equal(g->copy.from, core->peers.peers[i].node)))
+        return;
+    begin(g, what);
+    g->copy.plan = 0;
+    if (i >= 0)
+        g->copy.from = core->peers.peers[i].node;
+}
+
+/* A joiner has a neighbour's values now, and goes on where it is. */
+static void
+joined(struct gossip *g, const struct core *core)
+{
+    const struct gossip_config *config = core->config.gossip;
+    size_t params =
+        core_mutant(MUTANT_GOSSIP_EXTRA) ? config->count : config->count - config->extra;
+    uint64_t total;
+    memset(g->values, 0, config->count * sizeof *g->values);
+    gossip_flow_set(g->values, core->config.own, params);
+    g->copy.what = GOSSIP_FETCH_NONE;
+    g->stage = GOSSIP_TRAINING;
+    gossip_count_join(g, core, &g->step, &total);
+    g->total = total > g->total ? total : g->total;
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_ADOPTED,
+                                                     .peer = g->copy.from,
+                                                     .step = g->step,
+                                                     .total = g->total});
+}
+
+static void
+has_result(struct gossip *g, const struct core *core)
+{
+    gossip_flow_set(g->values, core->config.own, core->config.gossip->count);
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_RESULT, .peer = g->copy.from});
+    finish(g, core);
+}
+
+/* --- Coming -------------------------------------------------------------------------------------- */
+
+static bool
+wanted(const struct gossip *g, const struct core *core, int i, const struct proto_flow *flow,
+       unsigned *of)
+{
+    static const enum proto_flow_kind kinds[] = {[GOSSIP_FETCH_VALUES] = PROTO_FLOW_COPY,
+                                                 [GOSSIP_FETCH_RESULT] = PROTO_FLOW_RESULT,
+                                                 [GOSSIP_FETCH_MEAN] = PROTO_FLOW_LAST};
+    struct proto_node node = core->peers.peers[i].node;
+    int rank = gossip_rank(g, node);
+    if (g->copy.what == GOSSIP_FETCH_NONE || flow->kind != kinds[g->copy.what])
+        return false;
+    *of = 0;
+    if (g->copy.what != GOSSIP_FETCH_MEAN)
+        return core_node_equal(g->copy.from, node);
+    *of = rank < 0 ? 0 : (unsigned)rank;
+    return rank >= 0 && (unsigned)rank != g->plan.rank &&
+           (flow->plan_hash == g->plan.hash || core_mutant(MUTANT_GOSSIP_MEAN));
+}
+
+static void
+take(struct gossip *g, const struct core *core, const struct proto_flow *flow, const void *body)
+{
+    size_t first = gossip_first(&core->config, flow->part);
+    size_t count = gossip_count(&core->config, flow->part);
+    if (g->copy.what == GOSSIP_FETCH_MEAN) {
+        gossip_flow_add(g->values + first, body, count);
+        g->weight[flow->part] += (int64_t)flow->weight;
+    } else {
+        memcpy(core->config.own + first, body, count * sizeof(int32_t));
+    }
+}
+
+void
+gossip_copy_on_flow(struct gossip *g, const struct core *core, int i, const struct proto_flow *flow,
+                    const struct core_frame *frame)
+{
+    unsigned of;
+    uint64_t all = g->copy.what == GOSSIP_FETCH_MEAN ? others(g) : 1;
+    if (flow->part >= g->part_count || !wanted(g, core, i, flow, &of) ||
+        (g->copy.got[flow->part] >> of & 1) ||
+        frame->size != gossip_count(&core->config, flow->part) * sizeof(int32_t) ||
+        flow->weight > (uint64_t)GOSSIP_WEIGHT_MAX)
+        return;
+    take(g, core, flow, frame->data);
+    gossip_wait_heard(gossip_link_of(g, core, core->peers.peers[i].node), core->awake);
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_GOT,
+                                                     .peer = core->peers.peers[i].node,
+                                                     .number = flow->number,
+                                                     .part = flow->part,
+                                                     .weight = (int64_t)flow->weight});
+    g->copy.got[flow->part] |= UINT64_C(1) << of;
+    g->copy.left -= g->copy.got[flow->part] == all;
+    if (g->copy.of[of].under > 0)
+        g->copy.of[of].under--;
+    g->copy.retry_us = GOSSIP_RETRY_US;
+    g->copy.retry_at = awake_after(core->awake, GOSSIP_RETRY_US);
+}
+
+void
+gossip_copy_step(struct gossip *g, const struct core *core)
+{
+    choose(g, core);
+    if (g->copy.what == GOSSIP_FETCH_NONE && mean_due(g, core))
+        mean_begin(g, core);
+    if (g->copy.what == GOSSIP_FETCH_NONE)
+        return;
+    if (g->copy.left > 0) {
+        ask_missing(g, core);
+        return;
+    }
+    assert(g->stage != GOSSIP_START && g->stage != GOSSIP_ENDING);
+    if (g->copy.what == GOSSIP_FETCH_MEAN)
+        mean_end(g, core);
+    else if (g->copy.what == GOSSIP_FETCH_RESULT)
+        has_result(g, core);
+    else
+        joined(g, core);
+}

@@ -1,0 +1,99 @@
+/* gossip_count.c - how many shards were computed by all. See gossip.h.
+ *
+ * Every start of a node counts what it computed itself, and nobody counts for another one: a grow-only counter (Shapiro et
+ * al., SSS 2011). Each node keeps the highest count that it heard of each start. It hears those of its peers from
+ * themselves, and those of the dead from others: each REPLICA tells one more start, in turn. So the sum never counts
+ * anything twice, however many nodes die and come back, and it is never above what was really computed. Who has not
+ * heard of a dead start trains a little more.
+ *
+ * A checkpoint has all of these counts. So a node that goes on from one counts the starts before it, its own among them,
+ * each for itself, like any other. */
+#include <assert.h>
+
+#include "mesh/core/gossip/gossip.h"
+#include "mesh/core/internal.h"
+
+uint64_t
+gossip_count_most(const struct core *core)
+{
+    uint64_t due = core->config.gossip->steps * core->config.shards;
+    return due + PEERS_MAX * (uint64_t)core->config.shards; /* all end with their present step */
+}
+
+/* The place of this start: its own, a free one, or that with the least. */
+static struct gossip_start *
+place_of(struct gossip *g, struct proto_node node)
+{
+    struct gossip_start *least = &g->starts[0];
+    for (int k = 0; k < GOSSIP_STARTS; k++) {
+        if (core_node_equal(g->starts[k].node, node) && !core_mutant(MUTANT_GOSSIP_COUNT))
+            return &g->starts[k];
+        if (g->starts[k].units < least->units)
+            least = &g->starts[k];
+    }
+    return least;
+}
+
+void
+gossip_count_hear(struct gossip *g, const struct core *core, struct proto_node node, uint64_t units)
+{
+    if (node.id == 0 || core_node_equal(node, core->config.self) || units == 0 ||
+        units > gossip_count_most(core))
+        return;
+    struct gossip_start *start = place_of(g, node);
+    if (units <= start->units)
+        return; /* known, or an earlier cut; or there is no place, and the others have more */
+    *start = (struct gossip_start){node, units};
+}
+
+void
+gossip_count_add(struct gossip *g)
+{
+    uint64_t units = g->base + g->units;
+    if (g->stage < GOSSIP_TRAINING)
+        return;
+    for (int k = 0; k < GOSSIP_STARTS; k++)
+        units += g->starts[k].units;
+    if (units > g->total)
+        g->total = units;
+}
+
+struct gossip_start
+gossip_count_tell(struct gossip *g)
+{
+    for (int k = 0; k < GOSSIP_STARTS; k++) {
+        const struct gossip_start *start = &g->starts[g->start_next++ % GOSSIP_STARTS];
+        if (start->units > 0)
+            return *start;
+    }
+    return (struct gossip_start){.units = 0};
+}
+
+static void
+insert(uint64_t *sorted, unsigned count, uint64_t value)
+{
+    while (count > 0 && sorted[count - 1] > value) {
+        sorted[count] = sorted[count - 1];
+        count--;
+    }
+    sorted[count] = value;
+}
+
+void
+gossip_count_join(const struct gossip *g, const struct core *core, uint64_t *step, uint64_t *total)
+{
+    uint64_t steps[PEERS_MAX], totals[PEERS_MAX];
+    uint64_t due = core->config.gossip->steps * core->config.shards;
+    unsigned count = 0;
+    assert(step && total);
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct proto_replica *said = &g->of[i].said;
+        if (!view_usable(core, i) || !g->of[i].known || said->stage < GOSSIP_TRAINING)
+            continue;
+        insert(steps, count, said->step);
+        insert(totals, count, said->known < due ? said->known : due);
+        count++;
+    }
+    *step = count ? steps[(count - 1) / 2] : 0;
+    *total = count ? totals[(count - 1) / 2] : 0;
+}

@@ -1,0 +1,422 @@
+/* gossip_engine.c - the table of the engine "gossip": its memory, and what it is told. See gossip.h. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "mesh/core/engine.h"
+#include "mesh/core/gossip/gossip.h"
+#include "mesh/core/internal.h"
+
+/* --- Life ---------------------------------------------------------------------------------------- */
+
+static size_t
+slots_of(size_t parts)
+{
+    return parts < GOSSIP_SLOTS_MIN ? GOSSIP_SLOTS_MIN : parts;
+}
+
+uint64_t
+gossip_size(size_t count, uint32_t chunk_elems)
+{
+    uint64_t chunk = chunk_elems < count ? chunk_elems : count, parts = (count + chunk - 1) / chunk;
+    uint64_t slots = slots_of(parts), bodies = slots + 1 + GOSSIP_KEPT_MAX;
+    uint64_t part =
+        GOSSIP_LINKS * sizeof(struct gossip_part) + 2 * sizeof(int64_t) + sizeof(uint64_t);
+    return sizeof(struct gossip) + count * sizeof(int64_t) + parts * part +
+           slots * sizeof(struct gossip_slot) + bodies * chunk * sizeof(int32_t);
+}
+
+static bool
+allocate(struct gossip *g, const struct core_config *config)
+{
+    size_t parts = g->part_count, chunk = config->chunk_elems;
+    g->slot_count = slots_of(parts);
+    g->values = calloc(config->gossip->count, sizeof *g->values);
+    g->weight = calloc(2 * parts, sizeof *g->weight);
+    g->parts = calloc(GOSSIP_LINKS * parts, sizeof *g->parts);
+    g->slots = calloc(g->slot_count, sizeof *g->slots);
+    g->flows = calloc((g->slot_count + 1) * chunk, sizeof *g->flows);
+    g->copy.got = calloc(parts, sizeof *g->copy.got);
+    return g->values && g->weight && g->parts && g->slots && g->flows && g->copy.got;
+}
+
+static int
+on_start(struct core *core)
+{
+    const struct core_config *config = &core->config;
+    assert(config->gossip && config->gossip->extra < config->gossip->count);
+    assert(!(config->gossip->async && config->gossip->push_sum));
+    size_t chunk = config->chunk_elems;
+    if (chunk > config->gossip->count)
+        core->config.chunk_elems = (uint32_t)(chunk = config->gossip->count);
+    struct gossip *g = core->gossip = calloc(1, sizeof *g);
+    if (!g)
+        return -ENOMEM;
+    g->part_count = (config->gossip->count + chunk - 1) / chunk;
+    if (!allocate(g, config))
+        return -ENOMEM;
+    g->weight_at = g->weight + g->part_count;
+    g->scratch = g->flows + g->slot_count * chunk;
+    for (size_t s = 0; s < g->slot_count; s++)
+        g->slots[s].flow = g->flows + s * chunk;
+    for (int l = 0; l < GOSSIP_LINKS; l++)
+        g->links[l].parts = g->parts + (size_t)l * g->part_count;
+    for (size_t p = 0; p < GOSSIP_LINKS * g->part_count; p++)
+        g->parts[p].slot = -1;
+    return 0;
+}
+
+static void
+on_end(struct core *core)
+{
+    struct gossip *g = core->gossip;
+    if (!g)
+        return;
+    gossip_link_end(g, core);
+    free(g->values);
+    free(g->weight);
+    free(g->parts);
+    free(g->slots);
+    free(g->flows);
+    free(g->copy.got);
+    free(g);
+    core->gossip = NULL;
+}
+
+static void
+on_step(struct core *core)
+{
+    struct gossip *g = core->gossip;
+    if (g->stage != GOSSIP_START)
+        gossip_step(g, core);
+    if (g->told_plan != g->plan.hash || g->told_stage != g->stage ||
+        g->told_cut != gossip_cut_say(g) || g->told_saved != g->saved ||
+        g->told_without != g->without)
+        core_tell(core);
+}
+
+static void
+on_tick(struct core *core)
+{
+    gossip_settle_tick(core->gossip, core);
+    gossip_wait_tick(core->gossip, core);
+}
+
+/* --- Messages ------------------------------------------------------------------------------------ */
+
+/* It counts more than the job has. Says so the first time: it may come with every heartbeat. */
+static void
+refuse(const struct core *core, int i, const struct proto_replica *said)
+{
+    char who[PROTO_WHO_MAX];
+    if (core->gossip->of[i].refused)
+        return;
+    core->gossip->of[i].refused = true;
+    report_who(core, i, who);
+    core_log(core, 3,
+             "%s says that it is in stage %u at step %llu and has computed %llu shards, another "
+             "node %llu; "
+             "there are %d stages, and this job has at most %llu shards: it is left out",
+             who, said->stage, (unsigned long long)said->step, (unsigned long long)said->units,
+             (unsigned long long)said->start_units, GOSSIP_STAGES,
+             (unsigned long long)gossip_count_most(core));
+}
+
+static void
+on_replica(struct gossip *g, const struct core *core, int i, const struct proto_replica *said)
+{
+    uint64_t most = gossip_count_most(core);
+    bool sound = said->stage < GOSSIP_STAGES && said->units <= most && said->step <= most &&
+                 said->start_units <= most;
+    if (!sound) { /* without a word of it, no plan has it as a member */
+        refuse(core, i, said);
+        g->of[i].known = false;
+        return;
+    }
+    g->of[i].said = *said;
+    g->others_train |= said->stage > GOSSIP_NEW;
+    g->of[i].known = true;
+    gossip_count_hear(g, core, core->peers.peers[i].node, said->units);
+    gossip_count_hear(g, core, (struct proto_node){said->start_id, said->start_incarnation},
+                      said->start_units);
+}
+
+static void
+on_message(struct core *core, int i, const struct proto_msg *msg)
+{
+    struct gossip *g = core->gossip;
+    if (msg->type == PROTO_REPLICA)
+        on_replica(g, core, i, &msg->replica);
+    if (msg->type == PROTO_PLAN && gossip_plan_on_plan(g, core, i, &msg->plan)) {
+        g->stage = g->stage == GOSSIP_NEW ? GOSSIP_TRAINING : g->stage;
+        gossip_plan_changed(g, core);
+    }
+}
+
+static void
+on_ask(struct core *core, int i, const struct proto_ask *ask, struct core_frame *frame)
+{
+    struct gossip *g = core->gossip;
+    if (ask->to != core->config.self.incarnation && !core_mutant(MUTANT_GOSSIP_GHOST))
+        return; /* for the process that had our port before */
+    if (ask->kind >= PROTO_ASK_COPY)
+        gossip_copy_on_ask(g, core, i, ask);
+    else
+        gossip_give_on_ask(g, core, i, ask, frame);
+}
+
+static void
+on_flow(struct core *core, int i, const struct proto_flow *flow, const struct core_frame *frame)
+{
+    struct gossip *g = core->gossip;
+    if (flow->to != core->config.self.incarnation && !core_mutant(MUTANT_GOSSIP_GHOST))
+        return;
+    /* Members of a cut have settled what is between them. What another node sends now it sends again. */
+    bool rests = g->cut && g->stage == GOSSIP_QUIET;
+    if (flow->kind >= PROTO_FLOW_COPY)
+        gossip_copy_on_flow(g, core, i, flow, frame);
+    else if (g->stage < GOSSIP_ENDING && !rests) /* a result does not change */
+        gossip_link_on_flow(g, core, i, flow, frame);
+}
+
+static void
+on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
+{
+    bool ours = msg->type == PROTO_ASK || msg->type == PROTO_FLOW;
+    if (core->gossip->stage == GOSSIP_START || !ours ||
+        !gossip_link_sound(core->gossip, core, i, msg, frame))
+        return;
+    if (msg->type == PROTO_ASK)
+        on_ask(core, i, &msg->ask, frame);
+    else
+        on_flow(core, i, &msg->flow, frame);
+}
+
+/* Time in which the trainer could not run does not count as busy. */
+static void
+on_starved(struct core *core, uint64_t us)
+{
+    struct gossip *g = core->gossip;
+    struct awake later = awake_after(g->compute_at, us);
+    g->compute_at = awake_before(later, core->awake) ? later : core->awake;
+}
+
+static void
+on_bucket(struct core *core, size_t bucket)
+{
+    struct gossip *g = core->gossip;
+    if (bucket + 1 < core->config.bucket_count)
+        return;
+    assert(g->computing);
+    gossip_flow_add(g->values, core->config.own, core->config.gossip->count);
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_UPDATED, .step = g->step});
+    g->computing = false;
+    g->due = true;
+    g->compute_us = awake_since(core->awake, g->compute_at);
+    g->step++;
+    g->units += (uint64_t)__builtin_popcountll(g->shards);
+}
+
+/* The trainer has values, or has taken over the result. */
+static void
+on_applied(struct core *core, const struct core_state *now)
+{
+    struct gossip *g = core->gossip;
+    assert(g->stage == GOSSIP_START || g->stage == GOSSIP_ENDING);
+    core->applied_at = core->awake;
+    if (g->stage == GOSSIP_ENDING) {
+        g->stage = GOSSIP_DONE;
+        g->result = now->hash;
+        return;
+    }
+    gossip_flow_set(g->values, core->config.own, core->config.gossip->count);
+    for (size_t p = 0; p < g->part_count; p++)
+        g->weight[p] = GOSSIP_ONE;
+    g->step = now->round;
+    g->total = (now->done ? core->config.gossip->steps : g->step) * core->config.shards;
+    g->base = g->total;
+    gossip_cut_begin(g, core);
+    g->begun = g->total;
+    g->stage = GOSSIP_NEW;
+    core->started_at = g->plan.idle_at = core->awake;
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_BEGAN, .step = g->step});
+}
+
+/* --- The trainer, and peers --------------------------------------------------------------------------------------- */
+
+/* Counts grow by what peers say, which may be anything. */
+static uint64_t
+sayable(uint64_t count)
+{
+    return count < PROTO_ROUND_MAX ? count : PROTO_ROUND_MAX;
+}
+
+static void
+on_beat_out(const struct core *core, struct proto_heartbeat *beat)
+{
+    struct gossip *g = core->gossip;
+    struct gossip_start start = gossip_count_tell(g);
+    struct proto_msg msg = {.type = PROTO_REPLICA,
+                            .replica = {.plan_hash = g->plan.hash,
+                                        .stage = (uint16_t)g->stage,
+                                        .step = sayable(g->step),
+                                        .units = sayable(g->units),
+                                        .known = sayable(g->total),
+                                        .result = g->result,
+                                        .cut = gossip_cut_say(g),
+                                        .saved = g->saved,
+                                        .phase = sayable(g->phase),
+                                        .without = g->without,
+                                        .start_id = start.node.id,
+                                        .start_incarnation = start.node.incarnation,
+                                        .start_units = start.units}};
+    beat->round = sayable(g->step);
+    beat->idle = !g->plan.active;
+    beat->done = g->stage == GOSSIP_DONE;
+    beat->busy_us = g->computing ? awake_since(core->awake, g->compute_at) + 1 : 0;
+    g->told_plan = g->plan.hash;
+    g->told_stage = g->stage;
+    g->told_cut = gossip_cut_say(g);
+    g->told_saved = g->saved;
+    g->told_without = g->without;
+    peers_send_all(core, &msg);
+}
+
+static bool
+on_interrupt(struct core *core)
+{
+    return gossip_cut_end(core->gossip, core);
+}
+
+static void
+on_peer_gone(struct core *core, int i)
+{
+    core->gossip->of[i].known = false;
+    gossip_link_gone(core->gossip, core);
+}
+
+static void
+on_peer_up(struct core *core, int i)
+{
+    core->gossip->of[i].known = false;
+    gossip_settle(core->gossip, core, i);
+}
+
+static void
+on_peer_forget(struct core *core, int i)
+{
+    core->gossip->of[i] = (struct gossip_peer){.known = false};
+}
+
+/* --- Questions ----------------------------------------------------------------------------------- */
+
+/* It has another result: one of the two is going to copy the other's. */
+static bool
+differs(const struct core *core, int i)
+{
+    const struct gossip_peer *peer = &core->gossip->of[i];
+    return peer->known && peer->said.stage == GOSSIP_DONE &&
+           peer->said.result != core->gossip->result;
+}
+
+static bool
+may_end(const struct core *core)
+{
+    if (core->gossip->stage != GOSSIP_DONE || gossip_copy_other(core->gossip, core))
+        return false;
+    for (int i = 0; i < core->peers.high; i++)
+        if ((!core->view.of[i].beat.done || differs(core, i)) &&
+            view_lags(core, i, core->gossip->copy.sent_at, core->gossip->compute_us))
+            return false;
+    return true;
+}
+
+static bool
+waits(const struct core *core)
+{
+    return core->config.peers_min > 1 && gossip_plan_waits(core->gossip, core);
+}
+
+static void
+stats(const struct core *core, struct core_stats *out)
+{
+    const struct gossip *g = core->gossip;
+    out->round = g->step;
+    out->plans = g->plan.plans;
+    out->aborts = g->plan.aborts;
+    out->step_us = g->compute_us;
+    out->shared = g->shared;
+    out->distance = g->distance;
+    out->catching_up = g->stage == GOSSIP_JOINING || g->copy.what != GOSSIP_FETCH_NONE;
+    if (!g->plan.active)
+        return;
+    out->members = (unsigned)g->plan.now.count;
+    out->plan = g->plan.hash;
+    out->plan_round = g->plan.now.round;
+    out->mine = g->plan.now.members[g->plan.rank].shards;
+    out->leader = core_node_equal(g->plan.now.leader, core->config.self);
+}
+
+static const char *
+wrong(const struct core *core)
+{
+    const struct gossip *g = core->gossip;
+    unsigned kept = 0, used = 0;
+    for (size_t p = 0; p < GOSSIP_LINKS * g->part_count; p++) {
+        kept += g->parts[p].frame.handle != NULL;
+        used += g->parts[p].slot >= 0;
+        if (g->parts[p].slot >= 0 && !g->slots[g->parts[p].slot].used)
+            return "a flow that is kept has no place";
+    }
+    for (size_t s = 0; s < g->slot_count; s++)
+        used -= g->slots[s].used;
+    if (used != 0)
+        return "a place of a flow is lost";
+    if (kept != g->kept)
+        return "frames that wait are miscounted";
+    if (g->on && !g->plan.active)
+        return "a phase without a plan";
+    if (g->stage == GOSSIP_QUIET && (g->on || g->computing))
+        return "a node at rest is in a phase";
+    return NULL;
+}
+
+const int64_t *
+gossip_values(const struct core *core)
+{
+    return core->gossip->values;
+}
+
+const int64_t *
+gossip_weights(const struct core *core)
+{
+    return core->gossip->weight;
+}
+
+const int64_t *
+gossip_read_weights(const struct core *core)
+{
+    return core->gossip->weight_at;
+}
+
+const struct engine engine_gossip = {
+    .equal_states = false,
+    .start = on_start,
+    .end = on_end,
+    .step = on_step,
+    .tick = on_tick,
+    .message = on_message,
+    .bulk = on_bulk,
+    .bucket = on_bucket,
+    .applied = on_applied,
+    .starved = on_starved,
+    .interrupt = on_interrupt,
+    .beat_out = on_beat_out,
+    .peer_gone = on_peer_gone,
+    .peer_up = on_peer_up,
+    .peer_forget = on_peer_forget,
+    .may_end = may_end,
+    .waits = waits,
+    .stats = stats,
+    .wrong = wrong,
+};

@@ -1,0 +1,91 @@
+/* gossip_flow.c - see gossip_flow.h. */
+#include "mesh/core/gossip/gossip_flow.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "mesh/core/mutant.h"
+
+static int32_t
+cut_off(int64_t value)
+{
+    return (int32_t)(value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value);
+}
+
+/* Element k of a vector of the wire. */
+static int32_t
+at(const void *body, size_t k)
+{
+    int32_t value;
+    memcpy(&value, (const uint8_t *)body + k * sizeof value, sizeof value);
+    return value;
+}
+
+void
+gossip_flow_snapshot(int32_t *out, const int64_t *values, size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        out[k] = cut_off(values[k]);
+}
+
+void
+gossip_flow_average(int32_t *flow, int64_t *values, const int32_t *mine, const void *body,
+                    unsigned parts, size_t count)
+{
+    assert(parts >= 2); /* so that a part of a difference has 32 bits */
+    for (size_t k = 0; k < count; k++) {
+        flow[k] = (int32_t)(((int64_t)mine[k] - at(body, k)) / (int64_t)parts);
+        values[k] -= core_mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
+    }
+}
+
+void
+gossip_flow_share(int32_t *flow, int64_t *values, const int32_t *mine, unsigned parts, size_t count)
+{
+    assert(parts >= 2);
+    for (size_t k = 0; k < count; k++) {
+        flow[k] = (int32_t)(mine[k] / (int64_t)parts);
+        values[k] -= core_mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
+    }
+}
+
+void
+gossip_flow_add(int64_t *values, const void *body, size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        values[k] += at(body, k);
+}
+
+void
+gossip_flow_set(int64_t *values, const void *body, size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        values[k] = at(body, k);
+}
+
+void
+gossip_flow_mean(int64_t *values, int64_t weight, size_t count)
+{
+    assert(weight > 0);
+    for (size_t k = 0; k < count; k++)
+        values[k] = gossip_flow_ratio(values[k], weight);
+}
+
+void
+gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, size_t part,
+                   size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        out[k] = cut_off(gossip_flow_ratio(values[k], weight[k / part]));
+}
+
+double
+gossip_flow_distance(const int32_t *mine, const void *body, size_t count)
+{
+    double sum = 0;
+    for (size_t k = 0; k < count; k++) {
+        double difference = (double)mine[k] - (double)at(body, k);
+        sum += difference * difference;
+    }
+    return sum;
+}

@@ -1,0 +1,284 @@
+/* gossip_plan.c - the ranks of a gossip mesh: the node with the lowest id says who is in it.
+ *
+ * The leader is the usable node with the lowest id. It makes a plan when the set of nodes that can take part changes, and
+ * repeats it to members that do not say that they have it. The members are a clique, chosen greedily by rising id, as in
+ * plan.h. A member drops a plan when it no longer hears one of the others. Who is without a plan for CORE_STARVED_US
+ * makes one with the higher ids.
+ *
+ * A plan only says who waits for whom. Flows are settled by their numbers, whatever became of the plan: a wrong view
+ * costs time and no unit of any value. */
+#include <assert.h>
+
+#include "mesh/core/gossip/gossip.h"
+#include "mesh/core/group/divide.h"
+#include "mesh/core/internal.h"
+
+enum { AGAIN_US = 2 * CORE_HEARTBEAT_US, DEAF_US = 6 * CORE_HEARTBEAT_US };
+
+/* A member whose trainer hangs keeps all others waiting. */
+static bool
+hangs(const struct gossip *g, const struct core *core, int i)
+{
+    return core->view.of[i].beat.busy_us > GOSSIP_HUNG_US + 4 * g->compute_us;
+}
+
+static bool
+wants_in(const struct gossip *g, const struct core *core, int i)
+{
+    const struct gossip_peer *peer = &g->of[i];
+    /* Who is new when others have computed has to copy values first. A member begins with our plan, and says so later. */
+    bool late =
+        g->total > g->begun && !(g->plan.active && gossip_rank(g, core->peers.peers[i].node) >= 0);
+    enum gossip_stage first = late ? GOSSIP_TRAINING : GOSSIP_NEW;
+    bool fits = peer->said.stage != GOSSIP_NEW || peer->said.saved == g->saved;
+    return view_usable(core, i) && peer->known && peer->said.stage >= first && fits &&
+           peer->said.stage <= GOSSIP_QUIET && !hangs(g, core, i) &&
+           !gossip_wait_out(g, core->peers.peers[i].node, core->awake);
+}
+
+static uint64_t
+id_of(const struct core *core, int i)
+{
+    return i < 0 ? core->config.self.id : core->peers.peers[i].node.id;
+}
+
+/* The next peer in the order of ids after `id`, or -1; `left_out`: peers that are not meant. */
+static int
+next_by_id(const struct gossip *g, const struct core *core, uint64_t left_out, uint64_t id)
+{
+    int best = -1;
+    for (int i = 0; i < core->peers.high; i++)
+        if (wants_in(g, core, i) && !(left_out >> i & 1) && id_of(core, i) > id &&
+            (best < 0 || id_of(core, i) < id_of(core, best)))
+            best = i;
+    return best;
+}
+
+struct choice {
+    size_t count;
+    int peer[PROTO_PEERS_MAX]; /* -1: this node; by rising id */
+};
+
+static bool
+hears_all(const struct core *core, const struct choice *choice, int i)
+{
+    for (size_t k = 0; k < choice->count; k++)
+        if (choice->peer[k] >= 0 && !view_mutual(core, choice->peer[k], i))
+            return false;
+    return true;
+}
+
+static struct choice
+choose(const struct gossip *g, const struct core *core)
+{
+    struct choice choice = {.count = 1, .peer = {-1}};
+    uint64_t id = core->config.self.id, left_out = gossip_wait_left_out(g, core);
+    if (left_out >> PEERS_MAX & 1)
+        return choice; /* it is this node: alone */
+    for (int i; (i = next_by_id(g, core, left_out, id)) >= 0; id = id_of(core, i))
+        if (hears_all(core, &choice, i))
+            choice.peer[choice.count++] = i;
+    return choice;
+}
+
+static bool
+lowest(const struct gossip *g, const struct core *core)
+{
+    int first = next_by_id(g, core, gossip_wait_left_out(g, core), 0);
+    return first < 0 || id_of(core, first) > core->config.self.id;
+}
+
+/* --- Is there a plan? ------------------------------------------------------------------------------ */
+
+static void
+bury(struct gossip *g, const struct core *core)
+{
+    g->plan.past[g->plan.past_next++ % GOSSIP_PASTS] = g->plan.hash;
+    g->plan.active = false;
+    g->plan.hash = 0;
+    g->plan.idle_at = core->awake;
+}
+
+static void
+adopt(struct gossip *g, const struct core *core, const struct proto_plan *plan, unsigned rank)
+{
+    if (g->plan.active)
+        bury(g, core);
+    g->plan.active = true;
+    g->plan.now = *plan;
+    g->plan.hash = proto_plan_hash(plan);
+    g->plan.rank = rank;
+    g->plan.adopted_at = core->awake;
+    g->plan.plans++;
+}
+
+bool
+gossip_plan_was(const struct gossip *g, uint64_t hash)
+{
+    for (int k = 0; k < GOSSIP_PASTS; k++)
+        if (hash != 0 && g->plan.past[k] == hash)
+            return true;
+    return false;
+}
+
+static bool
+ours(const struct core *core, struct proto_node node)
+{
+    return core_node_equal(node, core->config.self);
+}
+
+/* Are all others there, and does nobody leave out another one? */
+static bool
+whole(const struct gossip *g, const struct core *core, const struct proto_plan *plan)
+{
+    uint64_t left_out = gossip_wait_left_out(g, core);
+    if (plan->count > 1 && left_out >> PEERS_MAX & 1)
+        return false;
+    for (size_t r = 0; r < plan->count; r++) {
+        int i = ours(core, plan->members[r].node) ? -1 : peers_find(core, plan->members[r].node);
+        if (!ours(core, plan->members[r].node) &&
+            (i < 0 || !view_usable(core, i) ||
+             gossip_wait_out(g, core->peers.peers[i].node, core->awake) || (left_out >> i & 1)))
+            return false;
+    }
+    return true;
+}
+
+/* --- Leading --------------------------------------------------------------------------------------- */
+
+bool
+gossip_plan_waits(const struct gossip *g, const struct core *core)
+{
+    if (g->plan.plans > 0 || g->stage != GOSSIP_NEW)
+        return false;
+    size_t here = choose(g, core).count;
+    for (int i = 0; i < core->peers.high; i++) {
+        if (!view_usable(core, i) || !g->of[i].known || g->of[i].said.stage != GOSSIP_NEW)
+            continue;
+        if (g->of[i].said.saved > g->saved)
+            return true; /* it goes on from a later checkpoint, and this node will join */
+        here += g->of[i].said.saved < g->saved;
+    }
+    if (core->config.peers_min > 1 && !g->others_train)
+        return here < core->config.peers_min;
+    bool quiet = here > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US;
+    return !quiet && awake_since(core->awake, core->started_at) < core->config.gather_us;
+}
+
+static bool
+same(const struct gossip *g, const struct core *core, const struct choice *choice)
+{
+    const struct proto_plan *plan = &g->plan.now;
+    bool equal = g->plan.active && ours(core, plan->leader) && plan->count == choice->count;
+    for (size_t k = 0; equal && k < choice->count; k++)
+        equal = plan->members[k].node.id == id_of(core, choice->peer[k]);
+    return equal;
+}
+
+static void
+propose(struct gossip *g, const struct core *core, const struct choice *choice)
+{
+    struct proto_msg msg = {.type = PROTO_PLAN};
+    uint64_t none[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
+    uint32_t equal[PROTO_PEERS_MAX] = {0};
+    divide_shards(core->all, choice->count, none, equal, shards);
+    for (size_t k = 0; k < choice->count; k++) {
+        int i = choice->peer[k];
+        msg.plan.members[k].node = i < 0 ? core->config.self : core->peers.peers[i].node;
+        msg.plan.members[k].shards = shards[k];
+    }
+    msg.plan.round = g->step;
+    msg.plan.counter = ++g->plan.counter;
+    msg.plan.leader = core->config.self;
+    msg.plan.complete = core->all;
+    msg.plan.count = choice->count;
+    for (size_t k = 0; k < choice->count; k++)
+        if (choice->peer[k] >= 0)
+            peers_send(core, choice->peer[k], &msg);
+    assert(choice->peer[0] == -1);
+    adopt(g, core, &msg.plan, 0);
+    g->plan.told_at = core->awake;
+}
+
+/* Sends the plan again to those who do not have it. True: some have dropped it, and another one is needed. */
+static bool
+repeat(struct gossip *g, const struct core *core, const struct choice *choice)
+{
+    struct proto_msg msg = {.type = PROTO_PLAN, .plan = g->plan.now};
+    bool missing = false;
+    if (awake_since(core->awake, g->plan.told_at) < AGAIN_US)
+        return false;
+    g->plan.told_at = core->awake;
+    for (size_t k = 1; k < choice->count; k++) {
+        if (g->of[choice->peer[k]].said.plan_hash == g->plan.hash)
+            continue;
+        missing = true;
+        peers_send(core, choice->peer[k], &msg);
+    }
+    return missing && awake_since(core->awake, g->plan.adopted_at) > DEAF_US;
+}
+
+void
+gossip_plan_again(struct gossip *g, const struct core *core)
+{
+    struct choice choice = choose(g, core);
+    propose(g, core, &choice);
+}
+
+static bool
+lead(struct gossip *g, const struct core *core)
+{
+    bool hungry = !g->plan.active && awake_since(core->awake, g->plan.idle_at) > CORE_STARVED_US;
+    bool mine = g->plan.active && ours(core, g->plan.now.leader);
+    bool alone =
+        gossip_wait_left_out(g, core) >> PEERS_MAX & 1; /* no other one has us in its plan */
+    if ((!lowest(g, core) && !hungry && !mine && !alone) || gossip_plan_waits(g, core))
+        return false;
+    struct choice choice = choose(g, core);
+    if (same(g, core, &choice) && !repeat(g, core, &choice))
+        return false;
+    propose(g, core, &choice);
+    return true;
+}
+
+bool
+gossip_plan_step(struct gossip *g, const struct core *core)
+{
+    bool before = g->plan.active;
+    bool part = g->stage >= GOSSIP_NEW && g->stage <= GOSSIP_QUIET;
+    if (before && (!part || !whole(g, core, &g->plan.now))) {
+        bury(g, core);
+        g->plan.aborts++;
+    }
+    return (part && lead(g, core)) || before != g->plan.active;
+}
+
+/* --- Obeying --------------------------------------------------------------------------------------- */
+
+/* May this plan take the place of ours? */
+static bool
+precedes(const struct gossip *g, const struct proto_plan *plan)
+{
+    const struct proto_plan *now = &g->plan.now;
+    if (!g->plan.active)
+        return true;
+    if (core_node_equal(plan->leader, now->leader))
+        return plan->counter > now->counter;
+    return plan->leader.id < now->leader.id;
+}
+
+bool
+gossip_plan_on_plan(struct gossip *g, const struct core *core, int from,
+                    const struct proto_plan *plan)
+{
+    int rank = -1;
+    for (size_t r = 0; r < plan->count; r++)
+        if (ours(core, plan->members[r].node))
+            rank = (int)r;
+    bool part = g->stage >= GOSSIP_NEW && g->stage <= GOSSIP_QUIET;
+    if (!part || rank < 0 || !core_node_equal(plan->leader, core->peers.peers[from].node) ||
+        !precedes(g, plan) || gossip_plan_was(g, proto_plan_hash(plan)) || !whole(g, core, plan))
+        return false;
+    adopt(g, core, plan, (unsigned)rank);
+    return true;
+}

@@ -1,0 +1,217 @@
+/* gossip_wait.c - a member stays connected and does not answer: who goes on without it. See gossip.h.
+ *
+ * A member owes something when it could give it at once: it says that it is in this phase or in a later one, or a flow is
+ * under way that any core settles, whatever it does, or it offered copies. Who is in an earlier phase computes, or waits
+ * itself, and owes nothing to that phase; how long it may compute is a matter of the plan (gossip_plan.c). When nothing
+ * that counts has come for GOSSIP_PATIENCE_US from a member that owes something, it is left out for a while, the longer
+ * the more often. If it answers in this while, it, or the line to it, was only slow, and the next time waits twice as
+ * long. While its heartbeats do not come either, nothing counts. Without it there is another plan with other neighbours,
+ * so the weights are doubly stochastic as always, and what is under way with it is settled when it answers again.
+ *
+ * Each node says whom it leaves out: two that cannot be in one plan, a *breach*. All hear it. As long as there are breaches,
+ * those with the most of them are left out; of two with one breach it is who complains, or both do. So a member that
+ * lies pushes out nobody but itself. */
+#include <assert.h>
+
+#include "mesh/core/gossip/gossip.h"
+#include "mesh/core/internal.h"
+
+enum { SELF = PEERS_MAX }; /* behind the peers: this node */
+
+static uint64_t
+id_at(const struct core *core, int x)
+{
+    return x == SELF ? core->config.self.id : core->peers.peers[x].node.id;
+}
+
+/* Whom does it leave out? 0: nobody. */
+static uint64_t
+without(const struct gossip *g, const struct core *core, int x)
+{
+    if (x == SELF)
+        return g->without;
+    return view_usable(core, x) && g->of[x].known ? g->of[x].said.without : 0;
+}
+
+/* --- Does it answer? ------------------------------------------------------------------------------ */
+
+static bool
+awaits_copy(const struct gossip *g, struct proto_node node)
+{
+    int rank = gossip_rank(g, node);
+    if (g->copy.what == GOSSIP_FETCH_NONE)
+        return false;
+    if (g->copy.what != GOSSIP_FETCH_MEAN)
+        return core_node_equal(g->copy.from, node);
+    for (size_t p = 0; rank >= 0 && p < g->part_count; p++)
+        if (!(g->copy.got[p] >> rank & 1))
+            return true;
+    return false;
+}
+
+/* Does the present phase wait for a flow from it, or for an ASK? */
+static bool
+awaits_flow(const struct gossip *g, const struct gossip_link *link)
+{
+    int rank = gossip_rank(g, link->node);
+    bool takes = g->on && rank >= 0 && (g->takes >> rank & 1);
+    bool gives = g->on && rank >= 0 && (g->gives >> rank & 1);
+    for (size_t p = 0; (takes || gives) && p < g->part_count; p++) {
+        const struct gossip_part *part = &link->parts[p];
+        if (takes && !(part->got && part->got_plan == g->plan.hash && part->got_phase == g->phase))
+            return true;
+        if (gives && !(part->gave_plan == g->plan.hash && part->gave_phase == g->phase))
+            return true;
+    }
+    return false;
+}
+
+static bool
+keeps(const struct gossip *g, const struct gossip_link *link)
+{
+    for (size_t p = 0; p < g->part_count; p++)
+        if (link->parts[p].slot >= 0)
+            return true;
+    return false;
+}
+
+static bool
+owes(const struct gossip *g, const struct core *core, const struct gossip_link *link, int i)
+{
+    const struct proto_replica *said = &g->of[i].said;
+    bool member = gossip_rank(g, link->node) >= 0;
+    bool here =
+        said->plan_hash == g->plan.hash && (core->config.gossip->async || said->phase >= g->phase);
+    if (!view_usable(core, i) || !g->of[i].known)
+        return false; /* the plan ends by itself */
+    if (awaits_copy(g, link->node))
+        return true;
+    if (!member)
+        return false;
+    if (said->plan_hash != g->plan.hash || keeps(g, link) || (here && awaits_flow(g, link)))
+        return true;
+    /* outside a phase, what is open is being settled */
+    return gossip_link_open(g, link->node) && (here || !g->on);
+}
+
+static void
+leave_out(const struct core *core, struct gossip_link *link, int i)
+{
+    char who[PROTO_WHO_MAX];
+    assert(link->node.id != 0);
+    if (awake_since(core->awake, link->out_until) > GOSSIP_OUT_MAX_US)
+        link->out_us = 0; /* long ago */
+    if (awake_before(link->heard_at, link->out_at))
+        link->slow = 0; /* not a word since the last time */
+    link->out_us = backoff_us(link->out_us, GOSSIP_OUT_US, GOSSIP_OUT_MAX_US);
+    link->out_at = core->awake;
+    link->out_until = awake_after(core->awake, link->out_us);
+    report_who(core, i, who);
+    core_log(core, 4, "%s is connected and does not answer: going on without it for %llu ms", who,
+             (unsigned long long)(link->out_us / 1000));
+}
+
+/* Its heartbeats come. While they do not, it does not run, or its line is down: whether it is lost then, they say. */
+static bool
+beats(const struct core *core, int i)
+{
+    return awake_since(core->awake, core->view.of[i].heard_at) < 3 * CORE_HEARTBEAT_US;
+}
+
+/* Does it owe something, and for too long? */
+static bool
+fails(const struct core *core, const struct gossip_link *link, int i)
+{
+    struct awake since = awake_later(link->owes_since, link->heard_at);
+    uint64_t patience_us = (uint64_t)GOSSIP_PATIENCE_US << link->slow;
+    return awake_since(core->awake, since) >= patience_us && !core_mutant(MUTANT_GOSSIP_PATIENCE) &&
+           view_usable(core, i);
+}
+
+void
+gossip_wait_tick(struct gossip *g, const struct core *core)
+{
+    struct awake last = core->awake;
+    g->without = 0;
+    for (int l = 0; l < GOSSIP_LINKS; l++) {
+        struct gossip_link *link = &g->links[l];
+        int i = link->node.id ? peers_find(core, link->node) : -1;
+        if (i < 0 || gossip_link_out(link, core->awake) || !beats(core, i) ||
+            !owes(g, core, link, i))
+            link->owes_since = core->awake;
+        else if (fails(core, link, i))
+            leave_out(core, link, i);
+        if (i >= 0 && awake_before(last, link->out_until)) {
+            last = link->out_until;
+            g->without = link->node.id;
+        }
+    }
+}
+
+/* --- Whom all leave out --------------------------------------------------------------------------- */
+
+/* The peers that count, and this node. */
+struct here {
+    unsigned count;
+    int of[PEERS_MAX + 1];
+};
+
+static struct here
+all_here(const struct core *core)
+{
+    struct here here = {.count = 0};
+    for (int x = 0; x < core->peers.high; x++)
+        if (view_usable(core, x))
+            here.of[here.count++] = x;
+    here.of[here.count++] = SELF;
+    return here;
+}
+
+static unsigned
+breaches(const struct gossip *g, const struct core *core, const struct here *here, int x,
+         uint64_t left_out)
+{
+    unsigned count = 0;
+    for (unsigned k = 0; k < here->count; k++) {
+        int y = here->of[k];
+        if (y == x || (left_out >> y & 1))
+            continue;
+        count += (without(g, core, x) != 0 && without(g, core, x) == id_at(core, y)) ||
+                 (without(g, core, y) != 0 && without(g, core, y) == id_at(core, x));
+    }
+    return count;
+}
+
+/* The most breaches that one has. */
+static unsigned
+most_breaches(const struct gossip *g, const struct core *core, const struct here *here,
+              uint64_t left_out)
+{
+    unsigned most = 0;
+    for (unsigned k = 0; k < here->count; k++) {
+        bool out = left_out >> here->of[k] & 1;
+        unsigned count = out ? 0 : breaches(g, core, here, here->of[k], left_out);
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+uint64_t
+gossip_wait_left_out(const struct gossip *g, const struct core *core)
+{
+    uint64_t left_out = 0;
+    struct here here = all_here(core);
+    bool any = false;
+    for (unsigned k = 0; k < here.count; k++)
+        any = any || without(g, core, here.of[k]) != 0;
+    for (unsigned most; any && (most = most_breaches(g, core, &here, left_out)) > 0;) {
+        uint64_t before = left_out;
+        for (unsigned k = 0; k < here.count; k++) {
+            int x = here.of[k];
+            if (!(before >> x & 1) && (most > 1 || without(g, core, x) != 0) &&
+                breaches(g, core, &here, x, before) == most)
+                left_out |= UINT64_C(1) << x;
+        }
+    }
+    return left_out;
+}

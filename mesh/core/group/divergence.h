@@ -1,0 +1,128 @@
+/* divergence.h - decides whose state is wrong when nodes hold different states before the same round.
+ *
+ * The run is a pure function: before equal rounds all nodes have equal states. Every chunk of a sum names the hash of
+ * the state that it was computed from (collective.h), so no sum becomes final with a part from another one. A heartbeat
+ * names round and hash of the sender's state, and TOTAL names the hash of the state that the total is for.
+ *
+ * One table has what each peer said last of a round that this node has reached, too: (peer, round, hash). A node
+ * remembers the hashes of its own last DIVERGENCE_PAST states, so it can compare rounds that are long over: nodes that
+ * trained apart in a split find a wrong state when they meet. A peer *differs* if its hash is not ours before that
+ * round. A difference stays until the peer says the same as we before the same or a later round.
+ *
+ * A count for each round before which somebody differs, the lowest first: the witnesses of another state against those
+ * of ours. Who differs before a later round speaks against us there, too. If our state wins, who differs there is
+ * outvoted, and the next round is counted without it. The first round whose count our state does not win is disputed.
+ * A *witness* has computed its states itself, each from the one before, since one that both sides had (`origin`). Its
+ * heartbeat says when it took a copy last. Who took one later than that says only what its donor says: all copies of a
+ * side without a witness count as one. So a wrong state has one voice, that of the node where the bit flipped, however
+ * often it was copied. If nobody who differs ever had a state of ours, who never took a copy is a witness of theirs, and
+ * all who have our state are ours.
+ *
+ *     SOUND --as many against it, or more--> OPEN --all have told, or DIVERGENCE_GRACE_US--> the trainer goes back
+ *       ^                                     |                                                |
+ *       +-- more are for it ------------------+                                                |
+ *       +-- core_on_applied, of an older state: the table is empty, and is filled again -------+
+ *
+ * SOUND: more are for our state than against it. Who differs is in no plan of ours and gives us no state (excluded).
+ * OPEN: this node makes no plan. It asks: a node that is ahead is followed, and its first TOTAL tells what it had. All
+ * are waited for only until DIVERGENCE_GRACE_US; for rounds that are over always that long, since after a split not all
+ * come at once. The members of a plan that was dropped because states differ are waited for, too, by those who do not
+ * know yet who differs.
+ * Going back: the trainer takes an older state that it can vouch for, below the disputed round and not above the state
+ * that both sides had; if no witness of the other side had one of ours, not above the newest that others had, too.
+ * - If more differ, this node then follows the others.
+ * - If as many differ (a tie), both sides go back and compute again, and the pure function decides. Until it has
+ *   computed the disputed round, a node takes nothing from those ahead, who may not have gone back yet.
+ * - If those who differ have no witness, each counts from the second tie on.
+ * - After DIVERGENCE_TIES ties with the same peer, without a round on which both agree, they compute different bits:
+ *   they part.
+ *
+ * With train.exact: no (config.inexact), a state depends on how the shards were divided. Nodes that trained apart
+ * differ and none of them is wrong. Then nobody looks at the past, a node that follows another takes a copy of its
+ * state, and of two states before the same round that of more nodes is kept, or the one with the smaller hash. The copy
+ * comes from those who have got further than the follower had, if there are any: others may have what it gave up.
+ *
+ * Limits: all who differ are one side of the count, also if they contradict each other. A node that only claims another
+ * hash costs the others time and nothing else: three or more nodes outvote it, and between two, the other one computes
+ * a round again at most DIVERGENCE_TIES times. A wrong state is found only when another node that hears of it has
+ * computed the same round. If all take a copy of it before anybody else computes that round, it is kept. A checkpoint
+ * counts as computed, also one that holds a copy. */
+#ifndef MESH_DIVERGENCE_H
+#define MESH_DIVERGENCE_H
+
+#include "mesh/core/sessions/clock.h"
+#include "mesh/core/sessions/peers.h"
+
+enum {
+    DIVERGENCE_GRACE_US = 120000, /* how long to wait for what the others had */
+    DIVERGENCE_TIES = 4,
+    DIVERGENCE_PAST = 1024, /* rounds */
+};
+
+/* What peers[i] said last of a state that we had, too. */
+struct divergence_peer {
+    uint64_t round, hash; /* its state before `round`; hash 0: not yet */
+    uint64_t same;        /* + 1; the newest round before which it had our state */
+    uint64_t since;       /* as in its last heartbeat */
+    bool outvoted;        /* it differs, and is in the minority: a line said so */
+    uint64_t tied_round;  /* the last round in which as many had its state as ours, */
+    unsigned ties;        /* how often that happened, */
+    bool tied;            /* and it has not gone back since */
+    bool apart;           /* it happened too often: no plans with it any more */
+    bool untold;          /* it has not told its hash since a plan with it was dropped for it */
+};
+
+struct divergence {
+    struct divergence_peer of[PEERS_MAX]; /* index: as in struct peers */
+    bool open;              /* somebody differs, and we do not know that our state is right; */
+    struct awake since;     /* since then; 0: it is not so */
+    struct awake warned_at; /* when a plan was dropped because states differ */
+    struct awake said_at;   /* when a line said that a copy of inexact weights is taken */
+    uint64_t dispute; /* nothing is taken from nodes ahead until we have computed up to here */
+    uint64_t sure;    /* + 1; the newest round before which others had the same state */
+    uint64_t
+        own_since; /* this node computed its states since the one before this round: see proto.h */
+    /* hash of our state before round % DIVERGENCE_PAST, for the rounds */
+    uint64_t past[DIVERGENCE_PAST];
+    uint64_t past_from, past_to;
+};
+
+/* What is to be done. The engine does it (rounds_act.c). */
+struct divergence_verdict {
+    bool differ; /* the plan ends: its members hold different states */
+    bool back;   /* the trainer goes back below `round`; */
+    bool copy;   /* then this node takes a copy of the state of those ahead */
+    uint64_t round;
+    const char *why;
+};
+
+static inline void
+divergence_init(struct divergence *d)
+{
+    *d = (struct divergence){.past_to = UINT64_MAX - 1}; /* none */
+}
+struct divergence_verdict divergence_step(struct divergence *d, const struct core *core);
+/* What peers[i] says of its state in core->view is new. */
+void divergence_said(struct divergence *d, const struct core *core, int i);
+/* peers[i], which we follow, had the state of this hash before core->round. */
+struct divergence_verdict divergence_followed(struct divergence *d, const struct core *core, int i,
+                                              uint64_t hash);
+/* core->round and core->state_hash are new. `copied`: not computed here from the one before. */
+void divergence_applied(struct divergence *d, const struct core *core, bool copied);
+/* The plan is about to be dropped because its members hold different states. */
+void divergence_warn(struct divergence *d, const struct core *core);
+/* Others had the same state as we before this round. */
+void divergence_agreed(struct divergence *d, uint64_t round);
+/* peers[i] will be another node from now on. */
+void divergence_forget(struct divergence *d, int i);
+/* True if nobody has another state before this round, or if fewer nodes have another one than have this one. */
+bool divergence_trusts(const struct core *core, uint64_t round, uint64_t hash);
+
+/* Did we part with peers[i]? */
+static inline bool
+divergence_parted(const struct divergence *d, int i)
+{
+    return d->of[i].apart;
+}
+
+#endif

@@ -1,0 +1,317 @@
+/* plan.c - the life of a plan: see plan.h for the states and the rules. */
+#include "mesh/core/group/plan.h"
+
+#include <assert.h>
+
+#include "mesh/core/internal.h"
+#include "mesh/core/rounds/servers.h"
+
+/* --- Beginning and ending ---------------------------------------------------------------------- */
+
+/* Members count as idle, and what they have as known, only from their next heartbeat on. */
+static void
+members_busy(struct plan *plan)
+{
+    for (size_t r = 0; r < plan->now.count; r++)
+        if (plan->peer[r] >= 0)
+            plan->busy |= UINT64_C(1) << plan->peer[r];
+}
+
+void
+plan_round(struct plan *plan, const struct core *core)
+{
+    assert(plan->active);
+    plan->round_at = core->awake;
+    plan->progress_at = core->awake;
+}
+
+void
+plan_adopt(struct plan *plan, const struct core *core)
+{
+    const struct plan_draft *draft = &plan->draft;
+    assert(draft->rank < draft->plan.count);
+    plan->active = true;
+    plan->held = false;
+    plan->now = draft->plan;
+    plan->hash = draft->hash;
+    plan->rank = draft->rank;
+    plan->hold = UINT64_MAX;
+    memcpy(plan->peer, draft->peer, draft->plan.count * sizeof *draft->peer);
+    members_busy(plan);
+    plan->adopted_at = core->awake;
+    plan->plans++;
+    core_log(core, 7, "plan %016llx: round %llu, %u members, %d shards here",
+             (unsigned long long)plan->hash, (unsigned long long)plan->now.round,
+             (unsigned)plan->now.count, __builtin_popcountll(plan_mine(plan)));
+}
+
+static bool
+is_dead(const struct plan *plan, uint64_t hash)
+{
+    for (unsigned k = 0; k < PLAN_DEAD_MAX; k++)
+        if (plan->dead[k] == hash)
+            return !core_mutant(MUTANT_DEAD);
+    return false;
+}
+
+/* Each member says so of the same plan: it takes one place. */
+static void
+bury(struct plan *plan, uint64_t hash)
+{
+    if (!is_dead(plan, hash))
+        plan->dead[plan->dead_next++ % PLAN_DEAD_MAX] = hash;
+}
+
+void
+plan_rest(struct plan *plan, const struct core *core)
+{
+    bury(plan, plan->hash);
+    plan->active = false;
+    plan->hold = UINT64_MAX;
+    plan->idle_at = core->awake;
+}
+
+void
+plan_drop(struct plan *plan, const struct core *core, const char *why, bool differ)
+{
+    assert(plan->active);
+    core_log(core, 7, "round %llu: plan of %u dropped: %s", (unsigned long long)core->round,
+             (unsigned)plan->now.count, why);
+    plan->aborts++;
+    if (plan_leads(plan, core->config.self)) {
+        plan->fails = plan->fails_round == core->round ? plan->fails + 1 : 1;
+        plan->fails_round = core->round;
+    }
+    struct proto_msg msg = {.type = PROTO_ABORT,
+                            .abort = {.plan_hash = plan->hash, .differ = differ}};
+    plan_tell(plan, core, &msg);
+    members_busy(plan);
+    plan_rest(plan, core);
+}
+
+bool
+plan_applied(struct plan *plan, const struct core *core, uint64_t *us)
+{
+    plan->patience = 0;
+    if (!plan->active) {
+        plan->idle_at = core->awake;
+        return false;
+    }
+    *us = awake_since(core->awake, plan->round_at);
+    plan->recent_us[plan->recent_next++ % PLAN_RECENT] = *us;
+    if (!core->done && core->round < plan->hold)
+        return false;
+    plan->held = true;
+    return true;
+}
+
+const char *
+plan_lost(const struct plan *plan, const struct core *core, int i, const char *why)
+{
+    bool leads = plan_leads(plan, core->config.self);
+    return plan_member(plan, i) && !(leads && core_mutant(MUTANT_UNNOTICED)) ? why : NULL;
+}
+
+/* --- Hung trainers ----------------------------------------------------------------------------- */
+
+/* Nobody knows how long a trainer takes that is slower than ours and has not finished anything yet. */
+static uint64_t
+stuck_us(const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    uint64_t most = plan_recent_max(core);
+    uint64_t own_us = contribution_busy_us(&core->contribution, core->awake);
+    uint64_t shards = (uint64_t)__builtin_popcountll(said->have);
+    uint64_t expected_us = said->speed ? UINT64_C(1000000) * 1000000 * shards / said->speed : most;
+    most = expected_us > most ? expected_us : most;
+    most = own_us > most ? own_us : most;
+    return CORE_PROGRESS_US + 4 * most;
+}
+
+static void
+judge_stuck(struct plan *plan, const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    char who[PROTO_WHO_MAX];
+    if (plan->of[i].stuck || said->busy_us <= stuck_us(core, i) || core_mutant(MUTANT_STUCK))
+        return;
+    plan->of[i].stuck = true;
+    core_log(core, 4, "%s is too slow (no work for %.1f s): going on without it until it is faster",
+             report_who(core, i, who), (double)said->busy_us / 1e6);
+}
+
+/* --- Running ----------------------------------------------------------------------------------- */
+
+/* Since when it rests at a round that we have passed. */
+static void
+mark_behind(struct plan *plan, const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    struct plan_peer *peer = &plan->of[i];
+    if (!said->idle || said->round >= core->round)
+        peer->behind_at.us = 0;
+    else if (peer->behind_at.us == 0)
+        peer->behind_at = core->awake;
+}
+
+/* What a member says of itself contradicts the plan. */
+static const char *
+contradiction(const struct plan *plan, const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    uint64_t age_us = awake_since(core->awake, plan->adopted_at);
+    uint64_t still_us = awake_since(core->awake, plan->progress_at);
+    if (!core->view.of[i].hears_me && still_us > CORE_HEARTBEAT_US && !core_mutant(MUTANT_HEARING))
+        return "a member does not hear us";
+    if (plan->of[i].stuck)
+        return "a member's trainer hangs";
+    /* One that is a round ahead has sent all of this round: it may still be on the way. */
+    uint64_t patience_us = said->round > core->round ? CORE_SUSPECT_US : CORE_HEARTBEAT_US;
+    if (said->idle && age_us > PLAN_GRACE_US && still_us > patience_us)
+        return "a member is idle";
+    if (said->round > core->round + 1)
+        return "a member is ahead";
+    return NULL;
+}
+
+const char *
+plan_on_beat(struct plan *plan, const struct core *core, int i)
+{
+    plan_heard(plan, i);
+    plan->others_train |=
+        core->view.of[i].beat.speed > 0; /* it has computed since it was started */
+    judge_stuck(plan, core, i);
+    mark_behind(plan, core, i);
+    if (!plan->active)
+        return NULL;
+    if (plan_member(plan, i))
+        return contradiction(plan, core, i);
+    return plan_leads(plan, core->config.self) ? plan_consider(plan, core, i) : NULL;
+}
+
+const char *
+plan_tick(struct plan *plan, const struct core *core)
+{
+    const char *why = NULL;
+    if (!plan->active)
+        return NULL;
+    if (core->contribution.state != TRAINER_FREE)
+        plan_progress(plan,
+                      core->awake); /* my own computing and applying take the time they take */
+    uint64_t most_us = (CORE_PROGRESS_US + 4 * plan_recent_max(core)) << plan->patience;
+    if (awake_since(core->awake, plan->progress_at) > most_us && !core_mutant(MUTANT_PROGRESS)) {
+        if (plan->patience < PLAN_PATIENCE_MAX)
+            plan->patience++;
+        return "no progress";
+    }
+    if (plan_leads(plan, core->config.self))
+        for (int i = 0; i < core->peers.high && !why; i++)
+            why = plan_consider(plan, core, i);
+    return why;
+}
+
+/* --- What others decide -------------------------------------------------------------------------- */
+
+static bool
+covers(const struct core *core, const struct proto_plan *plan)
+{
+    uint64_t seen = 0;
+    for (size_t k = 0; k < plan->count; k++) {
+        if ((seen & plan->members[k].shards) && !core_mutant(MUTANT_TWICE))
+            return false;
+        seen |= plan->members[k].shards;
+    }
+    return seen == plan->complete && seen == core->all && servers_valid(plan);
+}
+
+/* May this node be in a plan with peers[i], which is no other member? */
+static bool
+accepts(const struct core *core, const int *peer, unsigned count, int i)
+{
+    if (i < 0 || core->view.of[i].suspected || divergence_excludes(core, i))
+        return false;
+    for (unsigned k = 0; k < count; k++)
+        if (peer[k] == i)
+            return false;
+    return true;
+}
+
+/* Who the members are to us; false when one is unknown or we are not among them. */
+static bool
+resolve(const struct core *core, struct plan_draft *draft)
+{
+    bool me = false;
+    for (unsigned k = 0; k < draft->plan.count; k++) {
+        struct proto_node node = draft->plan.members[k].node;
+        if (core_node_equal(node, core->config.self)) {
+            if (me)
+                return false;
+            me = true;
+            draft->rank = k;
+            draft->peer[k] = -1;
+            continue;
+        }
+        draft->peer[k] = peers_find(core, node);
+        if (!accepts(core, draft->peer, k, draft->peer[k]))
+            return false;
+    }
+    return me;
+}
+
+/* A newer plan of the same leader replaces the present one: the old one is over for it. */
+static bool
+replaces(const struct plan *plan, const struct proto_plan *msg)
+{
+    return plan->active && core_node_equal(msg->leader, plan->now.leader) &&
+           msg->counter > plan->now.counter;
+}
+
+static bool
+of_round(const struct core *core, const struct proto_plan *msg)
+{
+    return msg->round == core->round ||
+           (core_mutant(MUTANT_PLAN_ROUND) && msg->round + 1 == core->round);
+}
+
+bool
+plan_on_plan(struct plan *plan, const struct core *core, int from, const struct proto_plan *msg)
+{
+    uint64_t hash = proto_plan_hash(msg);
+    assert(from >= 0 && from < core->peers.high);
+    if ((plan->active && plan->hash == hash) ||
+        !core_node_equal(msg->leader, core->peers.peers[from].node))
+        return false;
+    bool ready = contribution_settled(&core->contribution) && !divergence_open(core) &&
+                 !core->done && !core->leaving && core->fetch.stage != FETCH_COMPLETE &&
+                 of_round(core, msg) && (!plan->active || replaces(plan, msg));
+    plan->draft.plan = *msg;
+    plan->draft.hash = hash;
+    if (ready && !is_dead(plan, hash) && covers(core, msg) && resolve(core, &plan->draft))
+        return true;
+    struct proto_msg no = {.type = PROTO_ABORT, .abort = {.plan_hash = hash}};
+    peers_send(core, from, &no);
+    return false;
+}
+
+bool
+plan_on_hold(struct plan *plan, const struct core *core, int from, const struct proto_hold *msg)
+{
+    if (!plan->active || msg->plan_hash != plan->hash ||
+        !core_node_equal(plan->now.leader, core->peers.peers[from].node))
+        return false;
+    if (msg->round < plan->hold)
+        plan->hold = msg->round;
+    if (core->round < plan->hold || !contribution_settled(&core->contribution))
+        return false;
+    plan->held = true;
+    return true;
+}
+
+enum plan_end
+plan_on_abort(struct plan *plan, int from, const struct proto_abort *msg)
+{
+    if (plan->active && msg->plan_hash == plan->hash && plan_member(plan, from))
+        return msg->differ ? PLAN_DIFFERS : PLAN_ABORTED;
+    bury(plan, msg->plan_hash);
+    return PLAN_GOES_ON;
+}

@@ -1,0 +1,233 @@
+/* plan.h - who computes and sums which shards: the leader decides, everybody obeys.
+ *
+ *          all usable peers idle at my round (or waited for long enough), I am the leader
+ *     IDLE ----------------------------- PLAN ---------------------------------> ACTIVE --+ applied:
+ *       ^                                                                          |  ^    | next round
+ *       +---- ABORT, member suspected/gone/restarted/deaf/idle, no progress, HOLD -+  +----+
+ *
+ * The leader is the usable node with the lowest id among those that are not behind. The members are a clique:
+ * usable, idle peers of the same round that hear one another, chosen greedily in the order of ids.
+ *
+ * When a node wants to join, the leader holds the plan: all members finish the running round and stop. The newcomer
+ * has followed their totals (fetch.h) and gets this last one, and the next plan has one more member. They wait at most
+ * CORE_WAIT_US, or, for a node that has nearly caught up, at most the longest of the last PLAN_RECENT rounds. Rounds
+ * below PLAN_SHORT_US may end faster than a node can follow them: then the leader also holds the plan for a node that
+ * has followed in vain for PLAN_CHASE_US, and waits as long again while that node comes nearer. Then the next plan is
+ * made without it. When two plans meet after a split, the one that is behind gives up. Between equal rounds, the plan
+ * whose leader has the higher id gives up.
+ *
+ * A plan lasts round after round without another message. A node that was idle for CORE_STARVED_US makes a plan
+ * with the higher ids only. A leader whose plans failed PLAN_FAILS times makes a plan with itself alone. Both are
+ * always safe.
+ *
+ * The leader measures speeds during the plan. When another division of the shards would make a round PLAN_GAIN
+ * quarters as fast, the leader holds the plan and divides again. Any division gives the same sums. With config.even,
+ * speeds do not count: members get equally many shards, and the leader divides again when one has more than its share
+ * because it kept what it had computed.
+ *
+ * A member whose trainer hangs (heartbeat.h) ends the plan. It joins a plan again only when its trainer makes
+ * progress.
+ *
+ * No progress is the time in which no chunk arrived and this node did not compute. It may be four of the longest
+ * recent rounds or computes + CORE_PROGRESS_US. The limit doubles after each failure, because nobody knows how long
+ * the first round takes on the other machines. */
+#ifndef MESH_PLAN_H
+#define MESH_PLAN_H
+
+#include "mesh/core/sessions/clock.h"
+#include "mesh/core/sessions/peers.h"
+
+enum {
+    /* after this many aborted plans in a row at one round, the leader plans alone */
+    PLAN_FAILS = 3,
+    PLAN_QUIET_US = 300000, /* no new peer came for this long: go on before gather_us is over */
+    PLAN_RECENT = 8,        /* rounds whose time is remembered */
+    PLAN_PATIENCE_MAX = 6,  /* how often the limit for progress may double */
+    /* plans that are over and remembered, for a PLAN that arrives late or twice */
+    PLAN_DEAD_MAX = 8,
+    PLAN_GRACE_US = 150000, /* for this long after PLAN a member may still say "idle" */
+    PLAN_AGAIN_US = 100000, /* time between two holds for the same peer, doubled each time */
+    PLAN_AGAIN_MAX_US = 8000000,
+    PLAN_SHORT_US = 20000,  /* shorter rounds end before their totals have travelled: */
+    PLAN_CHASE_US = 300000, /* the mesh waits for a node that followed in vain for this long, */
+    PLAN_CHASE_MAX_US = 8000000, /* and again after twice that time, and so on */
+    PLAN_GAIN = 5,               /* quarters: a new division must be 5/4 as fast */
+    PLAN_GAIN_US = 5000,         /* and must save this much per round */
+    PLAN_BALANCE_US = 1000000,   /* time between two new divisions, doubled each time */
+    PLAN_BALANCE_MAX_US = 30000000,
+    /* a plan this many rounds ahead belongs to another part of the mesh: join it */
+    PLAN_MERGE_ROUNDS = 1,
+};
+
+/* What a node remembers about a peer for its plans. */
+struct plan_peer {
+    bool stuck; /* its trainer hangs */
+    /* since when it stays behind us without progress; 0: it does not */
+    struct awake behind_at;
+    struct awake hold_at;  /* no plan is held for it before this time */
+    uint64_t hold_us;      /* the waiting time for that, doubled each time it did not join */
+    struct awake chase_at; /* the same for waiting for it when rounds are short */
+    uint64_t chase_us;
+};
+
+/* A plan, and who its members are to us. */
+struct plan_draft {
+    struct proto_plan plan;
+    uint64_t hash;
+    unsigned rank;
+    int peer[PROTO_PEERS_MAX]; /* index of each rank in peers; -1: this node */
+};
+
+struct plan {
+    struct plan_peer of[PEERS_MAX]; /* index: as in struct peers */
+    uint64_t busy; /* bitmap of peers that count as busy until their next heartbeat */
+    bool active;
+    struct proto_plan now;
+    uint64_t hash;
+    unsigned rank;
+    int peer[PROTO_PEERS_MAX]; /* index of each rank in peers; -1: this node */
+    uint64_t hold;             /* the first round that must not start; UINT64_MAX: none */
+    bool held;                 /* the last plan ended by a hold */
+    uint64_t counter;          /* counter of the last plan that this node made */
+    struct awake idle_at;      /* when this node became idle */
+    struct awake adopted_at;
+    struct awake progress_at;
+    struct awake round_at; /* when the present round began */
+    uint64_t recent_us[PLAN_RECENT];
+    unsigned recent_next;
+    unsigned patience;
+    unsigned fails;
+    uint64_t fails_round;
+    struct awake balance_at; /* no new division before this time */
+    uint64_t balance_us;
+    uint64_t dead[PLAN_DEAD_MAX];
+    unsigned dead_next;
+    uint64_t plans;
+    bool others_train; /* a node that was heard has computed something: nobody is waited for */
+    uint64_t aborts;
+    struct plan_draft draft; /* the plan to adopt next */
+    uint64_t
+        in_vain; /* bitmap of peers for which the last plan was held, and which are not in this one */
+};
+
+static inline void
+plan_init(struct plan *plan)
+{
+    *plan = (struct plan){.hold = UINT64_MAX};
+}
+
+/* --- Beginning and ending: the engine calls these, and tells the collective and the other parts --- */
+
+/* plan->draft is the plan from now on. */
+void plan_adopt(struct plan *plan, const struct core *core);
+void plan_round(struct plan *plan, const struct core *core); /* a round of it begins */
+/* The plan is over without the round; `differ`: as members hold different states. The members are told. */
+void plan_drop(struct plan *plan, const struct core *core, const char *why, bool differ);
+/* No plan any more. */
+void plan_rest(struct plan *plan, const struct core *core);
+/* The round took `us` and was applied; core->round is the next one. True: it was the last of this plan. */
+bool plan_applied(struct plan *plan, const struct core *core, uint64_t *us);
+/* The members finish core->round and stop before the round after it. */
+void plan_hold(struct plan *plan, const struct core *core);
+
+/* --- What happens: each returns why the plan is to be dropped, or NULL ---------------------------- */
+
+const char *plan_tick(struct plan *plan, const struct core *core);
+/* A heartbeat of peers[i] came. */
+const char *plan_on_beat(struct plan *plan, const struct core *core, int i);
+/* peers[i] is suspected or its session has ended. */
+const char *plan_lost(const struct plan *plan, const struct core *core, int i, const char *why);
+
+/* --- What others decide --------------------------------------------------------------------------- */
+
+/* True: plan->draft is to be adopted. */
+bool plan_on_plan(struct plan *plan, const struct core *core, int from,
+                  const struct proto_plan *msg);
+/* True: the plan ends here and now. */
+bool plan_on_hold(struct plan *plan, const struct core *core, int from,
+                  const struct proto_hold *msg);
+enum plan_end { PLAN_GOES_ON, PLAN_ABORTED, PLAN_DIFFERS };
+enum plan_end plan_on_abort(struct plan *plan, int from, const struct proto_abort *msg);
+
+/* --- Leading: plan_lead.c ------------------------------------------------------------------------- */
+
+/* Makes a plan if this node is the leader and it is time. True: plan->draft is to be adopted. */
+bool plan_lead(struct plan *plan, const struct core *core);
+/* Holds the plan if another division of the shards is much faster by the speeds known by now; with config.even, if a
+ * member has more than its share. */
+void plan_balance(struct plan *plan, const struct core *core);
+/* Does the first plan wait for config.peers_min nodes? */
+bool plan_waits_for_peers(const struct core *core);
+/* How long the others have waited for this node to make the next plan; 0 when this node is not the one to make it. */
+uint64_t plan_waits_us(const struct core *core);
+/* Somebody usable is not in the plan that this node leads: holds it if it is worth it, or returns why to drop it. */
+const char *plan_consider(struct plan *plan, const struct core *core, int i);
+/* Sends to all other members. */
+void plan_tell(const struct plan *plan, const struct core *core, const struct proto_msg *msg);
+
+/* --- The life of a slot --------------------------------------------------------------------------- */
+
+static inline void
+plan_up(struct plan *plan, int i)
+{
+    plan->of[i] = (struct plan_peer){0};
+}
+
+/* What kept a peer out of the plan is over: it is worth a hold at once. */
+static inline void
+plan_healed(struct plan *plan, int i)
+{
+    plan->of[i].hold_us = plan->of[i].chase_us = 0;
+    plan->of[i].hold_at.us = plan->of[i].chase_at.us = 0;
+}
+
+/* --- Questions ------------------------------------------------------------------------------------ */
+
+static inline bool
+plan_leads(const struct plan *plan, struct proto_node self)
+{
+    return plan->active && plan->now.leader.id == self.id &&
+           plan->now.leader.incarnation == self.incarnation;
+}
+
+/* The shards of this node. */
+static inline uint64_t
+plan_mine(const struct plan *plan)
+{
+    return plan->now.members[plan->rank].shards;
+}
+
+/* Is peer i a member of the present plan? */
+static inline bool
+plan_member(const struct plan *plan, int i)
+{
+    for (size_t r = 0; plan->active && r < plan->now.count; r++)
+        if (plan->peer[r] == i)
+            return true;
+    return false;
+}
+
+/* What peers[i] says of itself counts again. */
+static inline void
+plan_heard(struct plan *plan, int i)
+{
+    plan->busy &= ~(UINT64_C(1) << i);
+}
+
+static inline void
+plan_progress(struct plan *plan, struct awake now)
+{
+    plan->progress_at = now;
+}
+
+/* The trainer of peers[i] has made progress. */
+static inline void
+plan_moves(struct plan *plan, int i)
+{
+    if (!plan->of[i].stuck)
+        return;
+    plan->of[i].stuck = false;
+    plan_healed(plan, i);
+}
+
+#endif

@@ -1,0 +1,423 @@
+/* plan_lead.c - the leader: who is to be in the next plan, and when the present one is held. See plan.h. */
+#include <assert.h>
+
+#include "mesh/core/group/divide.h"
+#include "mesh/core/group/plan_elect.h"
+#include "mesh/core/internal.h"
+
+void
+plan_tell(const struct plan *plan, const struct core *core, const struct proto_msg *msg)
+{
+    for (size_t r = 0; r < plan->now.count; r++)
+        if (plan->peer[r] >= 0)
+            peers_send(core, plan->peer[r], msg);
+}
+
+/* --- Who is ready ------------------------------------------------------------------------------- */
+
+/* Could peers[i] be a member of the next plan? */
+static bool
+wants_in(const struct core *core, int i)
+{
+    return view_usable(core, i) && !core->view.of[i].beat.done && !core->plan.of[i].stuck &&
+           !divergence_excludes(core, i) && !straggler_benched(core, i);
+}
+
+/* Our own trainer hangs: others are to lead. */
+static bool
+stuck_here(const struct core *core)
+{
+    uint64_t busy_us = contribution_busy_us(&core->contribution, core->awake);
+    return busy_us > CORE_PROGRESS_US + 4 * plan_recent_max(core) && !core_mutant(MUTANT_STUCK);
+}
+
+/* Idle for long, although nothing is being fetched: nobody plans for us. */
+static bool
+starved(const struct core *core)
+{
+    struct awake since = core->plan.idle_at;
+    if (core->plan.plans == 0) /* nobody was to plan before */
+        since = awake_later(since, awake_after(core->started_at, core->config.gather_us));
+    if (core->plan.plans == 0 && core->config.peers_min > 1) /* nor before all had come */
+        since = awake_later(since, core->peers.newest_at);
+    return awake_before(awake_after(since, CORE_STARVED_US), core->awake) &&
+           !fetch_moving(core, CORE_STARVED_US) && !core_mutant(MUTANT_STARVED);
+}
+
+/* Is this a beginning, with a checkpoint or without? Not for who was in a plan, or has come to a mesh that trains. Who has
+ * gone back to the first state computes alone until the dispute is over. */
+static bool
+begins(const struct core *core)
+{
+    return core->plan.plans == 0 && !core->plan.others_train &&
+           core->divergence.dispute <= core->round;
+}
+
+/* Has everybody come who is waited for before the first plan? */
+static bool
+gathered(const struct core *core)
+{
+    if (!begins(core))
+        return true;
+    unsigned here = 1;
+    for (int i = 0; i < core->peers.high; i++)
+        here += wants_in(core, i);
+    if (core->config.peers_min > 1)
+        return here >= core->config.peers_min;
+    bool quiet = here > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US;
+    return quiet || awake_since(core->awake, core->started_at) >= core->config.gather_us;
+}
+
+bool
+plan_waits_for_peers(const struct core *core)
+{
+    return core->config.peers_min > 1 && core->contribution.state != TRAINER_START && !core->done &&
+           !gathered(core);
+}
+
+static bool
+is_leader(const struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (wants_in(core, i) && core->view.of[i].beat.round >= core->round &&
+            core->peers.peers[i].node.id < core->config.self.id)
+            return false;
+    return true;
+}
+
+static bool
+somebody_ahead(const struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (view_usable(core, i) && core->view.of[i].beat.round > core->round &&
+            !divergence_excludes(core, i))
+            return true;
+    return false;
+}
+
+/* Will peers[i] never get in while we go on? */
+static bool
+chases(const struct core *core, int i)
+{
+    const struct plan_peer *peer = &core->plan.of[i];
+    return plan_says_idle(core, i) && core->view.of[i].beat.round < core->round &&
+           peer->behind_at.us > 0 && awake_since(core->awake, peer->behind_at) >= PLAN_CHASE_US &&
+           awake_reached(core->awake, peer->chase_at) && plan_recent_max(core) < PLAN_SHORT_US;
+}
+
+/* Is the next plan for us to make? */
+static bool
+leads_next(const struct core *core, bool hungry)
+{
+    if (!plan_idle(core) || core->done || core->leaving || core->fetch.stage == FETCH_COMPLETE ||
+        divergence_open(core) || !gathered(core) || stuck_here(core) || core->straggler.benched)
+        return false;
+    return hungry || (!somebody_ahead(core) && is_leader(core));
+}
+
+uint64_t
+plan_waits_us(const struct core *core)
+{
+    bool waits = core->plan.plans > 0 && leads_next(core, false);
+    return waits ? awake_since(core->awake, core->plan.idle_at) : 0;
+}
+
+/* --- Choosing the members ------------------------------------------------------------------------ */
+
+struct choice {
+    size_t n;
+    int peer[PROTO_PEERS_MAX]; /* -1 myself */
+    bool wait;                 /* somebody else may be ready soon */
+};
+
+static bool
+chosen(const struct choice *choice, int i)
+{
+    for (size_t k = 0; k < choice->n; k++)
+        if (choice->peer[k] == i)
+            return true;
+    return false;
+}
+
+static bool
+hears_all(const struct core *core, const struct choice *choice, int i)
+{
+    for (size_t k = 0; k < choice->n; k++)
+        if (choice->peer[k] >= 0 && !view_mutual(core, choice->peer[k], i))
+            return false;
+    return true;
+}
+
+static uint64_t
+id_of(const struct core *core, int i)
+{
+    return i < 0 ? core->config.self.id : core->peers.peers[i].node.id;
+}
+
+static void
+choice_add(const struct core *core, struct choice *choice, int i)
+{
+    size_t k = choice->n++;
+    for (; k > 0 && id_of(core, choice->peer[k - 1]) > id_of(core, i); k--)
+        choice->peer[k] = choice->peer[k - 1];
+    choice->peer[k] = i;
+}
+
+/* The next peer in the order of ids after `id`, or -1. */
+static int
+next_by_id(const struct core *core, uint64_t id)
+{
+    int best = -1;
+    for (int i = 0; i < core->peers.high; i++)
+        if (wants_in(core, i) && id_of(core, i) > id &&
+            (best < 0 || id_of(core, i) < id_of(core, best)))
+            best = i;
+    return best;
+}
+
+/* Members by and by in the order of ids, each hearing and heard by all before it. */
+static void
+choose(const struct core *core, bool hungry, struct choice *choice)
+{
+    *choice = (struct choice){.n = 0};
+    choice_add(core, choice, -1);
+    uint64_t id = hungry ? core->config.self.id : 0;
+    for (int i; (i = next_by_id(core, id)) >= 0; id = id_of(core, i)) {
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        bool idle = plan_says_idle(core, i);
+        if (!hears_all(core, choice, i))
+            continue;
+        if (idle && said->round == core->round)
+            choice_add(core, choice, i);
+        else if (awake_reached(core->awake, core->plan.of[i].hold_at) &&
+                 (!core->plan.held || said->ready || !idle || chases(core, i)))
+            choice->wait = true;
+    }
+}
+
+/* Is somebody about to catch up, who is waited for up to a round? */
+static bool
+nearly(const struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        struct awake at = core->serve.of[i].served_at;
+        bool served = at.us > 0 && awake_since(core->awake, at) < CORE_WAIT_US;
+        if (wants_in(core, i) && said->round < core->round && (said->ready || served))
+            return true;
+    }
+    return false;
+}
+
+/* Does somebody whom we stand still for come nearer? */
+static bool
+closes_in(const struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (wants_in(core, i) && chases(core, i) &&
+            awake_since(core->awake, core->view.of[i].moved_at) < CORE_WAIT_US)
+            return true;
+    return false;
+}
+
+/* How long to wait at an idle boundary. */
+static bool
+waited(const struct core *core)
+{
+    uint64_t most_us = CORE_WAIT_US;
+    if (nearly(core) && plan_recent_max(core) > most_us)
+        most_us = plan_recent_max(core);
+    if (closes_in(core))
+        most_us = PLAN_CHASE_US;
+    return awake_since(core->awake, core->plan.idle_at) >= most_us && !core_mutant(MUTANT_WAIT);
+}
+
+/* All who are waited for have come, but have they heard of one another? */
+static bool
+too_few(const struct core *core, const struct choice *choice)
+{
+    return begins(core) && choice->n < core->config.peers_min;
+}
+
+/* --- Making the plan ----------------------------------------------------------------------------- */
+
+/* Who did not get in is not waited for again at once. */
+static void
+hold_later(struct plan *plan, const struct core *core, const struct choice *choice)
+{
+    plan->in_vain = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        struct plan_peer *peer = &plan->of[i];
+        if (chosen(choice, i)) {
+            peer->hold_us = peer->chase_us = 0;
+            continue;
+        }
+        if (chases(core, i)) { /* the mesh stood still for it, whatever is heard of it */
+            peer->chase_us = backoff_us(peer->chase_us, PLAN_CHASE_US, PLAN_CHASE_MAX_US);
+            peer->chase_at = awake_after(core->awake, peer->chase_us);
+        }
+        if (awake_before(core->awake, peer->hold_at))
+            continue;
+        peer->hold_us = backoff_us(peer->hold_us, PLAN_AGAIN_US, PLAN_AGAIN_MAX_US);
+        peer->hold_at = awake_after(core->awake, peer->hold_us);
+        if (wants_in(core, i) && hears_all(core, choice, i))
+            plan->in_vain |= UINT64_C(1) << i;
+    }
+}
+
+/* Sets the members' shards. */
+static void
+divide(const struct core *core, const struct choice *choice, struct proto_plan *plan)
+{
+    uint64_t have[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
+    uint32_t speed[PROTO_PEERS_MAX] = {0};
+    for (size_t k = 0; k < choice->n; k++) {
+        int i = choice->peer[k];
+        have[k] = i < 0 ? contribution_keeps(core) : core->view.of[i].beat.have;
+        if (!core->config.even) /* without a speed all count as equal */
+            speed[k] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
+    }
+    divide_shards(core->all, choice->n, have, speed, shards);
+    if (core_mutant(MUTANT_TWICE) && choice->n > 1)
+        shards[shards[0] & 1] |= 1; /* shard 0 */
+    for (size_t k = 0; k < choice->n; k++)
+        plan->members[k].shards = shards[k];
+    plan->complete = core->all;
+}
+
+static void
+propose(struct plan *plan, const struct core *core, const struct choice *choice)
+{
+    struct plan_draft *draft = &plan->draft;
+    struct proto_msg msg = {.type = PROTO_PLAN};
+    for (size_t k = 0; k < choice->n; k++) {
+        int i = choice->peer[k];
+        msg.plan.members[k].node = i < 0 ? core->config.self : core->peers.peers[i].node;
+        draft->peer[k] = i;
+        draft->rank = i < 0 ? (unsigned)k : draft->rank;
+    }
+    divide(core, choice, &msg.plan);
+    msg.plan.round = core->round;
+    msg.plan.counter = ++plan->counter;
+    msg.plan.leader = core->config.self;
+    msg.plan.count = choice->n;
+    hold_later(plan, core, choice);
+    draft->plan = msg.plan;
+    plan_elect(plan, core, draft);
+    msg.plan = draft->plan;
+    for (size_t k = 0; k < choice->n; k++)
+        if (choice->peer[k] >= 0)
+            peers_send(core, choice->peer[k], &msg);
+    draft->hash = proto_plan_hash(&msg.plan);
+}
+
+bool
+plan_lead(struct plan *plan, const struct core *core)
+{
+    bool hungry = starved(core);
+    struct choice choice = {.n = 1, .peer = {-1}};
+    if (!leads_next(core, hungry))
+        return false;
+    if (plan->fails < PLAN_FAILS || plan->fails_round != core->round) {
+        choose(core, hungry, &choice);
+        if (!hungry && ((choice.wait && !waited(core)) || too_few(core, &choice)))
+            return false;
+    }
+    propose(plan, core, &choice);
+    return true;
+}
+
+/* --- Holding it ---------------------------------------------------------------------------------- */
+
+void
+plan_hold(struct plan *plan, const struct core *core)
+{
+    struct proto_msg msg = {.type = PROTO_HOLD,
+                            .hold = {.plan_hash = plan->hash, .round = core->round + 1}};
+    assert(plan->active);
+    plan->hold = core->round + 1;
+    plan_tell(plan, core, &msg);
+}
+
+static bool
+hears_plan(const struct plan *plan, const struct core *core, int i)
+{
+    for (size_t r = 0; r < plan->now.count; r++)
+        if (plan->peer[r] >= 0 && !view_mutual(core, plan->peer[r], i))
+            return false;
+    return true;
+}
+
+const char *
+plan_consider(struct plan *plan, const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    bool idle = plan_says_idle(core, i);
+    if (!view_usable(core, i) || plan->of[i].stuck || plan_member(plan, i) ||
+        divergence_excludes(core, i))
+        return NULL;
+    if (said->round > core->round + PLAN_MERGE_ROUNDS &&
+        awake_reached(core->awake, core->fetch.of[i].avoid_at))
+        return "another group is ahead";
+    if (said->done || straggler_benched(core, i) ||
+        awake_before(core->awake, plan->of[i].hold_at) || core_mutant(MUTANT_HOLD) ||
+        !hears_plan(plan, core, i) || plan->hold != UINT64_MAX)
+        return NULL;
+    bool yields = !idle && !said->ready && core->peers.peers[i].node.id < core->config.self.id &&
+                  said->round + PLAN_MERGE_ROUNDS >= core->round;
+    bool waits = said->ready || (idle && said->round == core->round + 1) || chases(core, i);
+    if (waits || yields)
+        plan_hold(plan, core);
+    return NULL;
+}
+
+/* Is the present division much slower than one by the speeds known by now? */
+static bool
+unbalanced(const struct plan *plan, const struct core *core)
+{
+    size_t n = plan->now.count;
+    uint64_t none[PROTO_PEERS_MAX] = {0}, mine[PROTO_PEERS_MAX] = {0},
+             better[PROTO_PEERS_MAX] = {0};
+    uint32_t speed[PROTO_PEERS_MAX] = {0};
+    for (size_t m = 0; m < n; m++) {
+        int i = plan->peer[m];
+        mine[m] = plan->now.members[m].shards;
+        speed[m] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
+        if (speed[m] == 0) /* who has nothing to compute would never show how fast it is */
+            return mine[m] == 0 && n <= core->config.shards;
+    }
+    divide_shards(core->all, n, none, speed, better);
+    uint64_t now_us = divide_makespan_us(n, mine, speed),
+             then_us = divide_makespan_us(n, better, speed);
+    return 4 * now_us > PLAN_GAIN * then_us && now_us > then_us + PLAN_GAIN_US;
+}
+
+/* Has a member more shards than its share? Who kept what it had computed when a plan was dropped may have. */
+static bool
+uneven(const struct plan *plan, const struct core *core)
+{
+    size_t share = (core->config.shards + plan->now.count - 1) / plan->now.count;
+    for (size_t m = 0; m < plan->now.count; m++)
+        if ((size_t)__builtin_popcountll(plan->now.members[m].shards) > share)
+            return true;
+    return false;
+}
+
+void
+plan_balance(struct plan *plan, const struct core *core)
+{
+    bool even = core->config.even, due = !awake_before(core->awake, plan->balance_at);
+    if (!plan_leads(plan, core->config.self) || plan->now.count < 2 || plan->hold != UINT64_MAX ||
+        core->pinned)
+        return;
+    bool divides = even ? uneven(plan, core) : due && unbalanced(plan, core);
+    if (!divides && !(due && plan_elects_better(plan, core)))
+        return;
+    plan->balance_us = backoff_us(plan->balance_us, PLAN_BALANCE_US, PLAN_BALANCE_MAX_US);
+    plan->balance_at = awake_after(core->awake, plan->balance_us);
+    core_log(core, 7, "round %llu: %s", (unsigned long long)core->round,
+             !divides ? "electing the servers anew"
+             : even   ? "dividing the shards anew in equal parts"
+                      : "dividing the shards anew by speed");
+    plan_hold(plan, core);
+}

@@ -1,0 +1,358 @@
+/* push.c - the engine "push": it drives the group, the ranges and the worker in this order. See push.h. */
+#include "mesh/core/push/push.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "mesh/core/engine.h"
+#include "mesh/core/internal.h"
+
+/* --- Life ----------------------------------------------------------------------------------------- */
+
+static size_t
+body_max(const struct push_config *config)
+{
+    size_t most = 16 * (size_t)config->range_count; /* the holdings */
+    for (unsigned k = 0; k < config->range_count; k++) {
+        const struct push_size *size = &config->size[k];
+        size_t copy = PUSH_SET_SIZE + (size->copy > size->value ? size->copy : size->value);
+        assert(copy <= PROTO_BLOCK_MAX && size->gradient <= PROTO_BLOCK_MAX);
+        most = copy > most ? copy : most;
+    }
+    return most;
+}
+
+static int
+start(struct core *core)
+{
+    const struct push_config *config = core->config.push;
+    struct push *push = core->push = calloc(1, sizeof *push);
+    if (!push)
+        return -ENOMEM;
+    assert(config->range_count >= 1 && config->range_count <= PUSH_RANGES_MAX);
+    assert(config->tickets >= 1 && config->per_step >= 1 && config->group >= 1);
+    assert(config->first % config->per_step == 0 && config->first < config->tickets);
+    push->config = *config;
+    push->source = -1;
+    push->leases.tickets = config->tickets;
+    push->leases.per_step = config->per_step;
+    push->leases.bound = config->bound;
+    push->leases.done.floor = push->leases.end = push->saved = config->first;
+    push->range = calloc(config->range_count, sizeof *push->range);
+    push->history = calloc(config->range_count, sizeof *push->history);
+    push->body = calloc(1, body_max(config));
+    if (!push->range || !push->history || !push->body)
+        return -ENOMEM;
+    push_range_init(push);
+    return 0;
+}
+
+static void
+end(struct core *core)
+{
+    struct push *push = core->push;
+    if (push && push->range && push->body) {
+        push_group_forget(push);
+        push_range_forget(push, core);
+    }
+    if (push) {
+        free(push->range);
+        free(push->history);
+        free(push->body);
+    }
+    free(push);
+    core->push = NULL;
+}
+
+/* --- Steps ---------------------------------------------------------------------------------------- */
+
+static uint32_t
+shown_us(uint64_t us)
+{
+    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
+static void
+claim(struct push *push, const struct core *core)
+{
+    struct proto_msg msg = {.type = PROTO_CLAIM,
+                            .claim = {.group_hash = push->group_hash,
+                                      .base = push->base,
+                                      .counter = push->counter,
+                                      .number = ++push->claim_number,
+                                      .tickets = push_set_count(&push->leases.done),
+                                      .final_hash = push->final_hash,
+                                      .leads = push->leads,
+                                      .cut = push_cut_told(push),
+                                      .saved = push->saved,
+                                      .compute_us = shown_us(push_ticket_us(push, true, -1)),
+                                      .line_us = shown_us(push_line_us(push, true, -1))}};
+    push->claim_at = wall_after(core->now, CORE_HEARTBEAT_US);
+    peers_send_all(core, &msg);
+}
+
+static void
+carry_out(struct core *core, enum push_verdict verdict)
+{
+    struct push *push = core->push;
+    if (verdict == PUSH_AS_BEFORE)
+        return;
+    if (verdict == PUSH_FORGET) {
+        core->done = core->finished = false;
+        push_group_forget(push);
+        push_work_forget(push);
+        push_cut_forget(push);
+        push_range_forget(push, core);
+    } else {
+        push_range_group(push, core);
+        push_work_group(push, core);
+        push_cut_group(push);
+    }
+    claim(push, core);
+}
+
+static void
+on_step(struct core *core)
+{
+    struct push *push = core->push;
+    uint64_t base = push->base, final = push->final_hash, cut = push_cut_told(push),
+             saved = push->saved;
+    if (!push->started)
+        return;
+    carry_out(core, push_group_step(push, core));
+    push_range_step(push, core);
+    push_cut_step(push, core);
+    push_work_step(push, core);
+    core->round = push->leases.done.floor;
+    if (push->base != base || push->final_hash != final || push_cut_told(push) != cut ||
+        push->saved != saved)
+        claim(push, core);
+}
+
+static void
+on_tick(struct core *core)
+{
+    if (core->push->started && wall_reached(core->now, core->push->claim_at))
+        claim(core->push, core);
+}
+
+/* --- Messages ------------------------------------------------------------------------------------- */
+
+static void
+on_message(struct core *core, int i, const struct proto_msg *msg)
+{
+    struct push *push = core->push;
+    switch (msg->type) {
+    case PROTO_CLAIM:
+        carry_out(core, push_group_on_claim(push, core, i, &msg->claim));
+        break;
+    case PROTO_GROUP:
+        carry_out(core, push_group_on_group(push, core, i, &msg->group));
+        break;
+    case PROTO_PULL:
+        push_copy_on_pull(push, core, i, &msg->pull);
+        break;
+    case PROTO_APPLIED:
+        if (msg->applied.group_hash != push->group_hash ||
+            msg->applied.range >= push->config.range_count)
+            break;
+        push_range_on_applied(push, core, i, &msg->applied);
+        push_work_on_applied(push, core, i, &msg->applied);
+        break;
+    case PROTO_TAKE:
+        push_lease_on_take(push, core, i, &msg->take);
+        break;
+    case PROTO_LEASE:
+        push_work_on_lease(push, core, i, &msg->lease);
+        break;
+    default:
+        break;
+    }
+}
+
+static void
+on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
+{
+    struct push *push = core->push;
+    switch (msg->type) {
+    case PROTO_HOLDINGS:
+        push_copy_on_holdings(push, core, i, &msg->holdings, frame->data, frame->size);
+        break;
+    case PROTO_VALUE:
+        if (msg->value.whole && msg->value.number)
+            push_cut_on_copy(push, core, i, &msg->value, frame);
+        else if (msg->value.whole)
+            push_copy_on_copy(push, core, i, &msg->value, frame);
+        else
+            push_work_on_value(push, core, i, &msg->value, frame);
+        break;
+    case PROTO_PUSH:
+        push_range_on_push(push, core, i, &msg->push, frame);
+        break;
+    default:
+        break;
+    }
+}
+
+/* --- The trainer ---------------------------------------------------------------------------------- */
+
+static void
+on_bucket(struct core *core, size_t bucket)
+{
+    assert(bucket == 0);
+    push_work_computed(core->push, core);
+}
+
+/* The trainer begins, or it has the final model. */
+static void
+on_applied(struct core *core, const struct core_state *now)
+{
+    struct push *push = core->push;
+    core->applied_at = core->awake;
+    if (!now->done) {
+        assert(!push->started);
+        push->started = true;
+        push->again_us = PUSH_AGAIN_US;
+        core->started_at = core->awake;
+        push_cut_begin(push, core);
+        claim(push, core);
+        return;
+    }
+    push->started = core->done = true;
+    push_copy_keep(push);
+    push_work_finished(push, now->hash);
+    claim(push, core);
+    core_tell(core);
+}
+
+static bool
+on_interrupt(struct core *core)
+{
+    return push_cut_end(core->push, core);
+}
+
+/* --- Peers ---------------------------------------------------------------------------------------- */
+
+static void
+on_beat_out(const struct core *core, struct proto_heartbeat *beat)
+{
+    beat->round = core->round;
+    beat->done = core->done;
+    beat->idle = true;
+}
+
+static void
+on_peer_up(struct core *core, int i)
+{
+    core->push->of[i].known = false;
+    if (core->push->started)
+        claim(core->push, core);
+}
+
+static void
+on_peer_forget(struct core *core, int i)
+{
+    core->push->of[i].known = false;
+}
+
+/* --- Looking -------------------------------------------------------------------------------------- */
+
+static bool
+may_end(const struct core *core)
+{
+    if (!core->done)
+        return false;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct push_claim *of = &core->push->of[i];
+        bool has = of->known && of->said.final_hash == core->push->final_hash;
+        if (!has && view_lags(core, i, core->applied_at, 0))
+            return false;
+    }
+    return true;
+}
+
+static bool
+waits(const struct core *core)
+{
+    const struct push *push = core->push;
+    return core->config.peers_min > 1 && push->started && push->groups == 0 && !core->done;
+}
+
+/* Who takes twice as long for a ticket gets half as many. */
+static void
+slow_of(const struct core *core, struct core_stats *out)
+{
+    const struct proto_group *group = &core->push->group;
+    uint64_t work[PROTO_PEERS_MAX];
+    int peer[PROTO_PEERS_MAX];
+    for (size_t m = 0; m < group->count; m++) {
+        peer[m] = peers_find(core, group->seats[m].node);
+        bool self = core_node_equal(group->seats[m].node, core->config.self);
+        uint64_t us = push_ticket_us(core->push, self, peer[m]);
+        if (us == 0)
+            return;
+        work[m] = UINT64_C(1000000000000) / us;
+    }
+    core_stats_slow(out, group->count, peer, work);
+}
+
+static void
+stats(const struct core *core, struct core_stats *out)
+{
+    const struct push *push = core->push;
+    out->round = core->round;
+    out->plans = push->groups;
+    out->plan = push->group_hash;
+    out->members = (unsigned)push->group.count;
+    out->leader = push->leads;
+    out->catching_up = push->started && push->base == 0 && push->groups > 0;
+    out->lost = push->final_hash ? push->missing : push->lost;
+    out->shared = push->shared;
+    for (int i = 0; i < core->peers.high; i++)
+        if (view_usable(core, i) && core->view.of[i].beat.round > out->ahead)
+            out->ahead = core->view.of[i].beat.round;
+    slow_of(core, out);
+}
+
+static const char *
+wrong(const struct core *core)
+{
+    const struct push *push = core->push;
+    unsigned to_pull = 0, to_push = 0;
+    for (unsigned k = 0; k < push->config.range_count; k++) {
+        const struct push_range *r = &push->range[k];
+        to_pull += !r->pulled;
+        to_push += !r->pushed;
+        if (r->stage == PUSH_SERVING && (r->owner != push->rank || !r->held))
+            return "a range is served that this node does not own or hold";
+        if (r->first >= 0 && r->stage == PUSH_ELSEWHERE)
+            return "a push waits for a range that is not served";
+    }
+    bool reads = push->job[PUSH_AHEAD].in_hand || push->work == PUSH_GATHERING;
+    if ((reads && to_pull != push->to_pull) ||
+        to_push * (push->job[PUSH_BEHIND].in_hand != 0) != push->to_push)
+        return "the ranges that did not answer are miscounted";
+    return NULL;
+}
+
+const struct engine engine_push = {
+    .equal_states = false,
+    .start = start,
+    .end = end,
+    .step = on_step,
+    .tick = on_tick,
+    .message = on_message,
+    .bulk = on_bulk,
+    .bucket = on_bucket,
+    .applied = on_applied,
+    .interrupt = on_interrupt,
+    .beat_out = on_beat_out,
+    .peer_gone = on_peer_forget,
+    .peer_up = on_peer_up,
+    .peer_forget = on_peer_forget,
+    .may_end = may_end,
+    .waits = waits,
+    .stats = stats,
+    .wrong = wrong,
+};

@@ -1,0 +1,396 @@
+/* push_range.c - what an owner does with pushes, and its backup with what the owner sends. See push.h. */
+#include <assert.h>
+
+#include "mesh/core/internal.h"
+#include "mesh/core/push/push.h"
+#include "proto/mix.h"
+
+static const struct push_trainer *
+trainer(const struct push *push)
+{
+    return push->config.trainer;
+}
+
+/* --- Pushes that wait ----------------------------------------------------------------------------- */
+
+void
+push_range_init(struct push *push)
+{
+    for (int k = 0; k < PUSH_QUEUE_MAX; k++)
+        push->waiting[k].next = k + 1 < PUSH_QUEUE_MAX ? k + 1 : -1;
+    push->spare = 0;
+    for (unsigned k = 0; k < push->config.range_count; k++)
+        push->range[k].first = push->range[k].last = -1;
+}
+
+static void
+pop(struct push *push, const struct core *core, struct push_range *r)
+{
+    int k = r->first;
+    assert(k >= 0);
+    if (push->waiting[k].handle)
+        core->config.wire->release(core->config.wire_ctx, push->waiting[k].handle);
+    r->first = push->waiting[k].next;
+    if (r->first < 0)
+        r->last = -1;
+    r->offered = false;
+    push->waiting[k].next = push->spare;
+    push->spare = k;
+}
+
+static bool
+waits(const struct push *push, const struct push_range *r, unsigned rank, uint64_t ticket)
+{
+    for (int k = r->first; k >= 0; k = push->waiting[k].next)
+        if (push->waiting[k].rank == rank && push->waiting[k].ticket == ticket)
+            return true;
+    return false;
+}
+
+/* --- Taking gradients ----------------------------------------------------------------------------- */
+
+static void
+take(struct push *push, unsigned range, const struct push_waiting *from)
+{
+    struct push_range *r = &push->range[range];
+    unsigned group = push->config.group;
+    bool last = push_set_count(&r->set) + 1 == push->config.tickets;
+    struct push_taken taken = {
+        .range = range,
+        .ticket = from->ticket,
+        .number = from->number,
+        .who = from->who,
+        .count = r->taken,
+        .tau = r->taken / group - (from->read < r->taken ? from->read : r->taken) / group,
+        .updates = (r->taken + 1) % group == 0 || last,
+        .before = r->history,
+    };
+    taken.after = push_taken_after(&taken);
+    trainer(push)->take(push->config.trainer_ctx, &taken, from->gradient);
+    push_set_add(&r->set, from->ticket);
+    r->taken++;
+    r->history = taken.after;
+    r->hash = trainer(push)->hash(push->config.trainer_ctx, range);
+}
+
+static bool
+has(const struct push_range *r, uint64_t ticket)
+{
+    return push_set_has(&r->set, ticket) && !core_mutant(MUTANT_PUSH_TAKEN);
+}
+
+/* The range has what member `rank` pushed. */
+static void
+answer(struct push *push, const struct core *core, unsigned range, unsigned rank, uint64_t ticket)
+{
+    struct push_range *r = &push->range[range];
+    struct proto_msg msg = {.type = PROTO_APPLIED,
+                            .applied = {.group_hash = push->group_hash,
+                                        .range = (uint16_t)range,
+                                        .in_hand = ticket + 1,
+                                        .taken = r->taken,
+                                        .hash = r->hash}};
+    if (rank != push->rank) {
+        push_group_send(push, core, rank, &msg);
+    } else if (push->job[PUSH_BEHIND].in_hand == ticket + 1) {
+        push_work_pushed(push, r);
+    }
+}
+
+/* To the backup, which applies it first. */
+static void
+offer(struct push *push, const struct core *core, unsigned range)
+{
+    struct push_range *r = &push->range[range];
+    const struct push_waiting *w = &push->waiting[r->first];
+    size_t size = push->config.size[range].gradient;
+    struct proto_msg msg = {.type = PROTO_PUSH,
+                            .push = {.group_hash = push->group_hash,
+                                     .range = (uint16_t)range,
+                                     .ticket = w->ticket,
+                                     .read = w->read,
+                                     .taken = r->taken + 1,
+                                     .number = w->number,
+                                     .who = w->who}};
+    msg.push.check = push_body_check(push->group_hash, range, w->ticket, w->gradient, size);
+    r->offered = true;
+    r->asked_at = core->awake;
+    push_group_bulk(push, core, r->backup, &msg, w->gradient, size);
+}
+
+static void
+take_first(struct push *push, const struct core *core, unsigned range)
+{
+    struct push_range *r = &push->range[range];
+    const struct push_waiting first = push->waiting[r->first];
+    take(push, range, &first);
+    pop(push, core, r);
+    answer(push, core, range, first.rank, first.ticket);
+}
+
+/* Goes on with what waits, until the backup is waited for. */
+static void
+advance(struct push *push, const struct core *core, unsigned range)
+{
+    struct push_range *r = &push->range[range];
+    while (r->stage == PUSH_SERVING && r->first >= 0 && !r->offered) {
+        const struct push_waiting first = push->waiting[r->first];
+        if (has(r, first.ticket)) {
+            pop(push, core, r);
+            answer(push, core, range, first.rank, first.ticket);
+        } else if (r->backup == r->owner || core_mutant(MUTANT_PUSH_BACKUP)) {
+            take_first(push, core, range);
+        } else {
+            offer(push, core, range);
+        }
+    }
+}
+
+/* A push of a member. Returns the slot where it waits, or -1. */
+static int
+enter(struct push *push, const struct core *core, unsigned range, const struct push_waiting *in)
+{
+    struct push_range *r = &push->range[range];
+    if (r->owner != push->rank || r->stage != PUSH_SERVING)
+        return -1;
+    bool newer = in->read > r->taken + core_mutant(MUTANT_PUSH_NEWER);
+    if (newer) { /* it was lost since, and begun from older values; or somebody lies */
+        push->again |= in->rank == push->rank;
+        answer(push, core, range, in->rank, in->ticket);
+    }
+    if (newer || in->ticket >= push->config.tickets ||
+        (in->ticket >= r->set.floor && in->ticket - r->set.floor >= PUSH_WINDOW)) {
+        if (push->refused++ == 0)
+            core_log(core, 4,
+                     "push: a gradient for ticket %llu from parameters %llu is refused: "
+                     "range %u is at %llu",
+                     (unsigned long long)in->ticket, (unsigned long long)in->read, range,
+                     (unsigned long long)r->taken);
+        return -1;
+    }
+    if (has(r, in->ticket)) {
+        answer(push, core, range, in->rank, in->ticket);
+        return -1;
+    }
+    if (waits(push, r, in->rank, in->ticket) || push->spare < 0)
+        return -1;
+    int k = push->spare;
+    push->spare = push->waiting[k].next;
+    push->waiting[k] = *in;
+    push->waiting[k].next = -1;
+    if (r->last >= 0)
+        push->waiting[r->last].next = k;
+    else
+        r->first = k;
+    r->last = k;
+    return k;
+}
+
+void
+push_range_own(struct push *push, const struct core *core, unsigned range)
+{
+    const struct push_waiting in = {.rank = push->rank,
+                                    .ticket = push->job[PUSH_BEHIND].in_hand - 1,
+                                    .read = push->range[range].behind_read,
+                                    .number = push->job[PUSH_BEHIND].number,
+                                    .who = core->config.self,
+                                    .gradient =
+                                        trainer(push)->gradient(push->config.trainer_ctx, range)};
+    if (enter(push, core, range, &in) >= 0)
+        advance(push, core, range);
+}
+
+/* From the owner: this node is the backup. */
+static void
+follow(struct push *push, const struct core *core, unsigned rank, const struct proto_push *msg,
+       const void *gradient)
+{
+    struct push_range *r = &push->range[msg->range];
+    const struct push_waiting in = {.ticket = msg->ticket,
+                                    .read = msg->read,
+                                    .number = msg->number,
+                                    .who = msg->who,
+                                    .gradient = gradient};
+    if (r->backup != push->rank || r->owner != rank || !r->held)
+        return;
+    push_group_hold(push);
+    if (msg->taken == r->taken + 1 && !has(r, msg->ticket))
+        take(push, msg->range, &in);
+    if (msg->taken == r->taken)
+        answer(push, core, msg->range, rank, msg->ticket);
+}
+
+void
+push_range_on_push(struct push *push, const struct core *core, int from,
+                   const struct proto_push *msg, struct core_frame *frame)
+{
+    int rank = push_group_rank(push, core, from);
+    if (msg->group_hash != push->group_hash || rank < 0 || push->work >= PUSH_FINISHING ||
+        msg->ticket >= push->config.tickets || msg->range >= push->config.range_count ||
+        frame->size != push->config.size[msg->range].gradient ||
+        msg->check !=
+            push_body_check(msg->group_hash, msg->range, msg->ticket, frame->data, frame->size))
+        return;
+    if (msg->taken > 0) {
+        follow(push, core, (unsigned)rank, msg, frame->data);
+        return;
+    }
+    const struct push_waiting in = {.rank = (unsigned)rank,
+                                    .ticket = msg->ticket,
+                                    .read = msg->read,
+                                    .number = msg->number,
+                                    .who = core->peers.peers[from].node,
+                                    .gradient = frame->data,
+                                    .handle = frame->handle};
+    int k = enter(push, core, msg->range, &in);
+    if (k < 0)
+        return;
+    core->config.wire->keep(core->config.wire_ctx, frame);
+    push->waiting[k].handle = frame->handle;
+    advance(push, core, msg->range);
+}
+
+/* --- Steps ---------------------------------------------------------------------------------------- */
+
+/* What was not answered: was there something? */
+static bool
+again(struct push *push, const struct core *core, unsigned range)
+{
+    struct push_range *r = &push->range[range];
+    if (!awake_reached(core->awake, awake_after(r->asked_at, push->again_us)))
+        return false;
+    if (r->stage == PUSH_FETCHING)
+        push_copy_ask(push, core, range);
+    else if (r->stage == PUSH_COPYING)
+        push_copy_give(push, core, range);
+    else if (r->stage == PUSH_SERVING && r->offered)
+        offer(push, core, range);
+    return r->stage != PUSH_SERVING || r->offered;
+}
+
+void
+push_range_step(struct push *push, const struct core *core)
+{
+    if (push->group_hash == 0 || push->work >= PUSH_FINISHING)
+        return;
+    if (!push_group_stands(push)) {
+        if (!awake_reached(core->awake, awake_after(push->told_at, PUSH_AGAIN_US)))
+            return;
+        push->told_at = core->awake;
+        for (unsigned r = 0; r < push->group.count; r++)
+            if (!(push->told >> r & 1))
+                push_copy_tell(push, core, r, true);
+        return;
+    }
+    push_group_hold(push);
+    bool late = false;
+    for (unsigned k = 0; k < push->config.range_count; k++) {
+        struct push_range *r = &push->range[k];
+        if (r->owner != push->rank)
+            continue;
+        if (r->stage == PUSH_ELSEWHERE)
+            push_copy_begin(push, core, k);
+        else
+            late |= again(push, core, k);
+        advance(push, core, k);
+    }
+    if (late)
+        push_slower(push);
+}
+
+/* --- Messages ------------------------------------------------------------------------------------- */
+
+/* The backup's bits at the same count are others: it gets a copy of the owner's. */
+static void
+compare(struct push *push, const struct core *core, const struct proto_applied *applied)
+{
+    struct push_range *r = &push->range[applied->range];
+    if (r->hash == applied->hash || core_mutant(MUTANT_PUSH_DIFFER))
+        return;
+    if (push->differ++ == 0)
+        core_log(core, 3,
+                 "push: owner and backup of range %u differ after %llu gradients: memory "
+                 "or processor of one of them is broken",
+                 applied->range, (unsigned long long)r->taken);
+    push_copy_give(push, core, applied->range);
+}
+
+void
+push_range_on_applied(struct push *push, const struct core *core, int from,
+                      const struct proto_applied *applied)
+{
+    int rank = push_group_rank(push, core, from);
+    struct push_range *r = &push->range[applied->range];
+    if (r->owner != push->rank || rank < 0 || r->backup != (unsigned)rank ||
+        push->work >= PUSH_FINISHING)
+        return;
+    if (applied->in_hand == 0 && r->stage == PUSH_COPYING && applied->taken == r->taken) {
+        r->stage = PUSH_SERVING;
+        compare(push, core, applied);
+    } else if (applied->in_hand != 0 && r->offered && applied->taken == r->taken + 1 &&
+               push->waiting[r->first].ticket + 1 == applied->in_hand) {
+        take_first(push, core, applied->range);
+        compare(push, core, applied);
+    }
+    advance(push, core, applied->range);
+}
+
+/* --- Groups --------------------------------------------------------------------------------------- */
+
+/* The member with the highest weight for a range (rendezvous hashing: Thaler and Ravishankar, 1998), which serves if one
+ * does, other than `but`. */
+static unsigned
+highest(const struct push *push, unsigned range, unsigned but)
+{
+    unsigned best = but;
+    uint64_t most = 0;
+    for (unsigned m = 0; m < push->group.count; m++) {
+        const struct proto_seat *seat = &push->group.seats[m];
+        uint64_t weight = mix64_pair(seat->node.id, range) >> 1 | (uint64_t)seat->serves << 63;
+        if (m != but && (best == but || weight > most)) {
+            best = m;
+            most = weight;
+        }
+    }
+    return best;
+}
+
+void
+push_range_group(struct push *push, const struct core *core)
+{
+    push_leases_clear(&push->leases);
+    push_copy_end(push);
+    /* Of a ticket above the floor nobody else may know that it is done: who gets it asks the ranges. */
+    push->leases.done = (struct push_set){.floor = push->leases.done.floor};
+    for (unsigned k = 0; k < push->config.range_count; k++) {
+        struct push_range *r = &push->range[k];
+        while (r->first >= 0)
+            pop(push, core, r);
+        r->stage = PUSH_ELSEWHERE;
+        r->owner = r->backup = PROTO_PEERS_MAX;
+        /* A copy from before another one owned it: what was read is newer. */
+        if (r->held && r->read && r->read_taken > r->taken)
+            r->held = core_mutant(MUTANT_PUSH_STALE);
+        if (push->group_hash == 0)
+            continue;
+        r->owner = highest(push, k, PROTO_PEERS_MAX);
+        r->backup = highest(push, k, r->owner);
+        r->best = push->rank;
+        r->best_holding = push_copy_holding(r);
+        r->backup_history = 0;
+        r->asked_at = core->awake;
+    }
+    for (unsigned m = 0; m < push->group.count; m++)
+        if (m != push->rank)
+            push_copy_tell(push, core, m, true);
+}
+
+void
+push_range_forget(struct push *push, const struct core *core)
+{
+    for (unsigned k = 0; k < push->config.range_count; k++)
+        push->range[k].held = push->range[k].read = false;
+    push->leases.done = (struct push_set){.floor = push->config.first};
+    push->leases.end = push->config.first;
+    push_range_group(push, core);
+}

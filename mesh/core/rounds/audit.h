@@ -1,0 +1,101 @@
+/* audit.h - audits: sometimes a node computes a shard of another member again before the round may be committed.
+ *
+ * Each member commits itself with its contribution. The claims bucket, which is exchanged before the last bucket,
+ * has a few words for every shard (a checksum of its gradient: node/train/ledger.h). For a share of all (round, member)
+ * pairs, this node keeps its last bucket back until it has computed one of the member's shards itself and got the
+ * claimed words. It draws the pairs with a hash of a private seed that no other node knows. So nobody can commit a
+ * round that is being audited, nobody knows beforehand which round is audited, and the claims are sent before
+ * anybody can find out.
+ *
+ *     claims final --due--> AUDITING --equal--> last bucket goes out
+ *                              +--differ--> ACCUSE to all, last bucket stays --grace--> expelled, plan aborted
+ *
+ * When a member accuses another one, every node audits the accused, in this plan at once and in every later round.
+ * So each node expels only on its own evidence, and a false accusation only costs time. An expelled node is refused
+ * by its id for the rest of the run.
+ *
+ * Audits find a node that computes wrongly and commits itself to it. They do not find a forger that changes sums on
+ * their way through it, or that finds a wrong gradient with the right checksum. */
+#ifndef MESH_AUDIT_H
+#define MESH_AUDIT_H
+
+#include "mesh/core/group/plan.h"
+#include "mesh/core/sessions/clock.h"
+
+enum { AUDIT_GRACE_US = 100000 }; /* time for the others to check the accused themselves */
+
+struct audit {
+    uint64_t plan; /* the plan that `due` belongs to */
+    uint64_t round;
+    uint64_t due;              /* shards to compute again before the last bucket may be sent */
+    uint64_t asked;            /* the shard that is being computed again; 0: none */
+    struct proto_node owner;   /* the node whose shard it is */
+    uint64_t owner_plan;       /* and the plan in which it is */
+    struct proto_node accused; /* the node that we accuse; id 0: none */
+    struct awake accused_at;
+    uint64_t suspect[PROTO_PEERS_MAX];
+    unsigned suspects; /* counted since the start; only the last PROTO_PEERS_MAX are remembered */
+    uint64_t audits;
+};
+
+/* What the trainer is to compute again. */
+struct audit_task {
+    uint64_t shard;       /* one bit */
+    const int32_t *claim; /* [words]: what its owner says; a part of config.sum */
+    size_t words;
+};
+
+/* What is to be done about an accused node. */
+struct audit_verdict {
+    struct proto_node expel; /* refuse this node for good; id 0: nobody */
+    bool abort;              /* and abort the plan: the accused is a member */
+};
+
+/* A round of the present plan begins: draws what to audit. */
+void audit_round(struct audit *audit, const struct core *core);
+/* The trainer is free for what audit_wants. */
+struct audit_task audit_begin(struct audit *audit, const struct core *core);
+/* The trainer's answer. */
+struct audit_verdict audit_answer(struct audit *audit, const struct core *core, bool equal);
+struct audit_verdict audit_tick(struct audit *audit, const struct core *core);
+void audit_on_accuse(struct audit *audit, const struct core *core, int from,
+                     const struct proto_accuse *msg);
+
+/* Is `due` of the present round and plan? */
+static inline bool
+audit_present(const struct audit *audit, const struct plan *plan, uint64_t round)
+{
+    return plan->active && audit->plan == plan->hash && audit->round == round;
+}
+
+/* Must the last bucket be kept back? */
+static inline bool
+audit_holds(const struct audit *audit, const struct plan *plan, uint64_t round)
+{
+    return audit->asked || audit->accused.id || (audit_present(audit, plan, round) && audit->due);
+}
+
+/* Is a shard to be computed again, when its claim is final and the trainer free? */
+static inline bool
+audit_wants(const struct audit *audit, const struct plan *plan, uint64_t round)
+{
+    return audit_present(audit, plan, round) && audit->due && !audit->asked && !audit->accused.id;
+}
+
+static inline bool
+audit_listed(const uint64_t *list, unsigned count, uint64_t id)
+{
+    for (unsigned i = 0; i < count && i < PROTO_PEERS_MAX; i++)
+        if (list[i] == id)
+            return true;
+    return false;
+}
+
+/* Did we or another node accuse it? Then no state is taken from it. */
+static inline bool
+audit_suspects(const struct audit *audit, uint64_t id)
+{
+    return audit->accused.id == id || audit_listed(audit->suspect, audit->suspects, id);
+}
+
+#endif

@@ -1,0 +1,468 @@
+/* collective.c - see collective.h for the nets, and who keeps what. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mesh/core/rounds/collective_internal.h"
+
+/* --- Life ------------------------------------------------------------------------------------- */
+
+/* stride * n <= chunks of the bucket + 2n for every n up to PROTO_PEERS_MAX. */
+static size_t
+stages_max(const struct collective *c)
+{
+    size_t total = 0;
+    for (size_t b = 0; b < c->setup.bucket_count; b++)
+        total += chunks_of(c, c->setup.buckets[b].count) + (size_t)2 * PROTO_PEERS_MAX;
+    return total;
+}
+
+/* Each bucket gets room for its ranges. Returns how many there may be of all. */
+static size_t
+cut_room(struct collective *c)
+{
+    size_t ranges = 0;
+    for (size_t b = 0; b < c->setup.bucket_count; b++) {
+        c->cuts[b].range = ranges;
+        ranges += servers_ranges_max(&c->setup.buckets[b], c->setup.chunk_elems);
+    }
+    return ranges;
+}
+
+int
+collective_new(struct collective **out, const struct collective_setup *setup,
+               const struct collective_ops *ops, void *ctx)
+{
+    assert(setup->chunk_elems > 0 && setup->chunk_elems <= PROTO_CHUNK_MAX);
+    struct collective *c = calloc(1, sizeof *c);
+    if (!c)
+        return -ENOMEM;
+    c->setup = *setup;
+    if (c->setup.direct_bytes > coding_bytes(PROTO_CODING_RAW, PROTO_CHUNK_MAX))
+        c->setup.direct_bytes = coding_bytes(PROTO_CODING_RAW, PROTO_CHUNK_MAX);
+    c->ops = *ops;
+    c->ctx = ctx;
+    c->cuts = calloc(setup->bucket_count + 1, sizeof *c->cuts);
+    size_t stages = stages_max(c), ranges = c->cuts ? cut_room(c) : 0;
+    c->kept_max = 2 * stages + PROTO_PEERS_MAX * ranges;
+    c->ranges = calloc(ranges + 1, sizeof *c->ranges);
+    c->lanes = calloc(setup->bucket_count + 1, sizeof *c->lanes);
+    c->stages = calloc(stages + 1, 1);
+    c->kept = calloc(c->kept_max + 1, sizeof *c->kept);
+    if (!c->cuts || !c->ranges || !c->lanes || !c->stages || !c->kept) {
+        collective_destroy(&c);
+        return -ENOMEM;
+    }
+    *out = c;
+    return 0;
+}
+
+static void
+kept_remove(struct collective *c, size_t k)
+{
+    c->ops.release(c->ctx, c->kept[k].frame.handle);
+    c->kept[k] = c->kept[--c->kept_count];
+}
+
+void
+collective_destroy(struct collective **c)
+{
+    if (!*c)
+        return;
+    while ((*c)->kept_count > 0)
+        kept_remove(*c, (*c)->kept_count - 1);
+    free((*c)->cuts);
+    free((*c)->ranges);
+    free((*c)->lanes);
+    free((*c)->stages);
+    free((*c)->kept);
+    free(*c);
+    *c = NULL;
+}
+
+/* The ranges of a bucket get their servers. */
+static void
+cut_owners(struct collective *c, const struct proto_plan *plan, size_t b)
+{
+    const struct core_bucket *bucket = &c->setup.buckets[b];
+    struct cut *cut = &c->cuts[b];
+    struct servers_deal deal;
+    cut->by = servers_cut(bucket, c->setup.chunk_elems, plan);
+    assert(cut->by.count <= servers_ranges_max(bucket, c->setup.chunk_elems));
+    servers_deal(&deal, plan, coding_bytes(PROTO_CODING_RAW, bucket->count), b, cut->by.count);
+    for (size_t r = 0; r < cut->by.count; r++) {
+        unsigned owner = servers_deal_next(&deal);
+        uint64_t elems = servers_end(&cut->by, bucket, r) - servers_begin(&cut->by, bucket, r);
+        c->ranges[cut->range + r].owner = (uint8_t)owner;
+        c->serves += owner == c->rank ? coding_bytes(PROTO_CODING_RAW, elems) : 0;
+        c->served += coding_bytes(PROTO_CODING_RAW, elems);
+    }
+}
+
+/* Which buckets have servers under this plan? */
+static void
+cut_plan(struct collective *c, const struct proto_plan *plan)
+{
+    c->serves = c->served = 0;
+    for (size_t b = 0; b < c->setup.bucket_count; b++) {
+        uint64_t bytes = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[b].count);
+        c->cuts[b].served = c->n > 1 && servers_take(plan, bytes);
+        if (c->cuts[b].served)
+            cut_owners(c, plan, b);
+    }
+}
+
+void
+collective_plan(struct collective *c, const struct proto_plan *plan, uint64_t hash, unsigned rank)
+{
+    assert(rank < plan->count);
+    c->planned = true;
+    c->running = false;
+    c->broken = false;
+    c->plan = hash;
+    c->n = (unsigned)plan->count;
+    c->rank = rank;
+    c->mine = plan->members[rank].shards;
+    c->complete = plan->complete;
+    for (size_t m = 0; m < plan->count; m++)
+        c->members[m] = plan->members[m].node;
+    cut_plan(c, plan);
+    for (size_t k = c->kept_count; k-- > 0;)
+        if (c->kept[k].chunk.plan_hash != hash)
+            kept_remove(c, k);
+}
+
+void
+collective_stop(struct collective *c)
+{
+    for (size_t k = c->kept_count; k-- > 0;)
+        if (c->planned && c->kept[k].chunk.plan_hash == c->plan)
+            kept_remove(c, k);
+    c->planned = false;
+    c->running = false;
+}
+
+void
+collective_tick(struct collective *c)
+{
+    for (size_t k = c->kept_count; k-- > 0;) {
+        struct kept *kept = &c->kept[k];
+        if (c->planned && kept->chunk.plan_hash == c->plan)
+            continue;
+        if (kept->old)
+            kept_remove(c, k);
+        else
+            kept->old = true;
+    }
+}
+
+/* --- Receiving -------------------------------------------------------------------------------- */
+
+static enum verdict
+another_state(struct collective *c, unsigned from, const struct proto_chunk *chunk)
+{
+    c->diverged = true;
+    c->diverged_rank = from;
+    c->diverged_state = chunk->state_hash;
+    return bad(c, "another state", chunk);
+}
+
+static int
+member_of(const struct collective *c, struct proto_node node)
+{
+    for (unsigned r = 0; r < c->n; r++)
+        if (c->members[r].id == node.id && c->members[r].incarnation == node.incarnation)
+            return (int)r;
+    return -1;
+}
+
+/* A chunk of the present plan and round. */
+static enum verdict
+take(struct collective *c, struct proto_node node, enum proto_type type,
+     const struct proto_chunk *chunk, struct core_frame *frame)
+{
+    int from = member_of(c, node);
+    if (from >= 0 && from != (int)c->rank && chunk->state_hash != c->state &&
+        !core_mutant(MUTANT_ODD))
+        return another_state(c, (unsigned)from, chunk);
+    if (from < 0 || from == (int)c->rank || chunk->bucket >= c->setup.bucket_count ||
+        chunk->bucket < c->first_bucket)
+        return bad(c, "not of this plan", chunk);
+    if (!coding_fits(chunk->coding, chunk->count, frame->size))
+        return bad(c, "wrong size", chunk);
+    if (c->lanes[chunk->bucket].left == 0)
+        return VERDICT_DONE;
+    const struct route *route = c->lanes[chunk->bucket].route;
+    if (type == PROTO_GATHER)
+        return route->gather(c, chunk, (unsigned)from, frame);
+    if (chunk->direct != route->direct)
+        return bad(c, "wrong range", chunk);
+    return route->reduce(c, chunk, (unsigned)from, frame);
+}
+
+static bool
+fenced(const struct collective *c, const struct proto_chunk *chunk)
+{
+    if (!c->planned)
+        return true;
+    return chunk->plan_hash != c->plan && !core_mutant(MUTANT_FENCE);
+}
+
+/* Is its plan or its round not the present one? */
+static bool
+waits(const struct collective *c, const struct proto_chunk *chunk)
+{
+    bool fence = fenced(c, chunk) && !core_mutant(MUTANT_DRAIN_FENCE);
+    bool round = chunk->round != c->round && !core_mutant(MUTANT_DRAIN_ROUND);
+    return fence || round;
+}
+
+/* Everything kept that has become possible; taking one chunk may make another possible. */
+static void
+drain(struct collective *c)
+{
+    bool again = c->running;
+    while (again && !c->broken) {
+        again = false;
+        for (size_t k = c->kept_count; k-- > 0 && !c->broken;) {
+            struct kept *kept = &c->kept[k];
+            if (waits(c, &kept->chunk))
+                continue;
+            if (take(c, kept->from, kept->type, &kept->chunk, &kept->frame) == VERDICT_LATER)
+                continue;
+            kept_remove(c, k);
+            again = true;
+        }
+    }
+}
+
+static bool
+kept_already(const struct collective *c, struct proto_node from, const struct proto_msg *msg)
+{
+    for (size_t k = 0; k < c->kept_count; k++) {
+        const struct kept *kept = &c->kept[k];
+        const struct proto_chunk *a = &kept->chunk, *b = &msg->chunk;
+        if (kept->type == msg->type && kept->from.id == from.id && a->plan_hash == b->plan_hash &&
+            a->round == b->round && a->bucket == b->bucket && a->first == b->first)
+            return true;
+    }
+    return false;
+}
+
+static void
+keep(struct collective *c, struct proto_node from, const struct proto_msg *msg,
+     struct core_frame *frame)
+{
+    if (msg->chunk.bucket >= c->setup.bucket_count)
+        return;
+    /* How many members a plan not yet known has, and so what goes direct in it, is not known either. */
+    uint64_t most = c->setup.buckets[msg->chunk.bucket].count;
+    if (!msg->chunk.direct && most > c->setup.chunk_elems)
+        most = c->setup.chunk_elems;
+    if (frame->size > coding_bytes(PROTO_CODING_RAW, most) || c->kept_count == c->kept_max ||
+        kept_already(c, from, msg))
+        return;
+    c->ops.keep(c->ctx, frame);
+    c->kept[c->kept_count++] =
+        (struct kept){.type = msg->type, .from = from, .chunk = msg->chunk, .frame = *frame};
+}
+
+void
+collective_chunk(struct collective *c, struct proto_node from, const struct proto_msg *msg,
+                 struct core_frame *frame, uint64_t round)
+{
+    const struct proto_chunk *chunk = &msg->chunk;
+    if (c->broken && c->planned && chunk->plan_hash == c->plan)
+        return;
+    if (!fenced(c, chunk) && c->running && chunk->round == c->round) {
+        if (take(c, from, msg->type, chunk, frame) == VERDICT_LATER) {
+            keep(c, from, msg, frame);
+            return;
+        }
+        drain(c);
+        return;
+    }
+    if (chunk->round == round || chunk->round == round + 1)
+        keep(c, from, msg, frame);
+}
+
+/* --- Rounds ----------------------------------------------------------------------------------- */
+
+/* Between two, a direct exchange sends the bytes of a ring in half the hops: one message each suffices. */
+static uint64_t
+direct_bytes(const struct collective *c)
+{
+    bool pair = c->n == 2 && c->setup.direct_bytes > 0;
+    return pair ? coding_bytes(PROTO_CODING_RAW, PROTO_CHUNK_MAX) : c->setup.direct_bytes;
+}
+
+static const struct route *
+route_of(const struct collective *c, size_t bucket)
+{
+    bool small = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[bucket].count) <= direct_bytes(c);
+    if (c->cuts[bucket].served)
+        return &route_star;
+    return c->n == 1 || small ? &route_direct : &route_ring;
+}
+
+/* Returns how many stages the lane has. */
+static size_t
+lane_begin(struct collective *c, size_t bucket, size_t stage)
+{
+    c->lanes[bucket] = (struct lane){.route = route_of(c, bucket), .stage = stage};
+    if (c->setup.buckets[bucket].count == 0)
+        return 0;
+    return c->lanes[bucket].route->begin(c, bucket);
+}
+
+void
+collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint64_t state)
+{
+    assert(c->planned);
+    c->running = true;
+    c->open = false;
+    c->broken = false;
+    c->diverged = false;
+    c->round = round;
+    c->state = state;
+    c->first_bucket = first_bucket;
+    c->ready = 0;
+    c->left = 0;
+    size_t stage = 0;
+    for (size_t b = first_bucket; b < c->setup.bucket_count; b++) {
+        stage += lane_begin(c, b, stage);
+        c->left += c->lanes[b].left > 0;
+    }
+    memset(c->stages, STAGE_WAITING, stage);
+    for (size_t k = c->kept_count; k-- > 0;)
+        if (c->kept[k].chunk.plan_hash == c->plan && c->kept[k].chunk.round < round)
+            kept_remove(c, k);
+}
+
+static void
+lane_push(struct collective *c, size_t bucket)
+{
+    struct lane *lane = &c->lanes[bucket];
+    if (!lane->sent && lane->left > 0 && c->n > 1)
+        lane->route->send(c, bucket);
+    lane->sent = true;
+    if (lane->left > 0)
+        lane->route->open(c, bucket);
+}
+
+static void
+push(struct collective *c)
+{
+    for (size_t b = c->first_bucket; b < c->ready; b++)
+        lane_push(c, b);
+    drain(c);
+}
+
+void
+collective_open(struct collective *c)
+{
+    if (!c->running || c->broken || c->open)
+        return;
+    c->open = true;
+    if (c->served > 0)
+        drain(c);
+}
+
+void
+collective_ready(struct collective *c, size_t end)
+{
+    assert(end <= c->setup.bucket_count);
+    if (!c->running || c->broken || end <= c->ready)
+        return;
+    c->open = true;
+    c->ready = end;
+    push(c);
+}
+
+/* --- Lending ---------------------------------------------------------------------------------- */
+
+static bool
+lend(struct collective *c, size_t bucket)
+{
+    struct lane *lane = &c->lanes[bucket];
+    bool can = lane->left == 0 && !lane->lent;
+    lane->lent = lane->lent || can;
+    return can;
+}
+
+bool
+collective_final(struct collective *c, size_t *bucket)
+{
+    size_t last = c->setup.bucket_count - 1;
+    if (collective_status(c) != COLLECTIVE_RUNNING || c->ready <= last || c->lanes[last].left > 0)
+        return false;
+    if (lend(c, last)) {
+        *bucket = last;
+        return true;
+    }
+    for (size_t b = c->first_bucket; b < last; b++)
+        if (lend(c, b)) {
+            *bucket = b;
+            return true;
+        }
+    return false;
+}
+
+/* --- Looking ---------------------------------------------------------------------------------- */
+
+enum collective_status
+collective_status(const struct collective *c)
+{
+    if (!c->planned || !c->running)
+        return COLLECTIVE_OFF;
+    if (c->broken)
+        return COLLECTIVE_BROKEN;
+    return c->left == 0 && c->ready == c->setup.bucket_count ? COLLECTIVE_FINAL
+                                                             : COLLECTIVE_RUNNING;
+}
+
+bool
+collective_complete(const struct collective *c, size_t bucket)
+{
+    return c->planned && c->running && !c->broken && bucket < c->ready &&
+           c->lanes[bucket].left == 0;
+}
+
+uint64_t
+collective_served(const struct collective *c, uint64_t *by_servers)
+{
+    *by_servers = c->planned ? c->served : 0;
+    return c->planned ? c->serves : 0;
+}
+
+const char *
+collective_why(const struct collective *c)
+{
+    return c->why;
+}
+
+bool
+collective_diverged(const struct collective *c, unsigned *rank, uint64_t *state)
+{
+    *rank = c->diverged_rank;
+    *state = c->diverged_state;
+    return c->broken && c->diverged;
+}
+
+uint64_t
+collective_progress(const struct collective *c)
+{
+    return c->progress;
+}
+
+size_t
+collective_keep_max(const struct collective *c)
+{
+    return c->kept_max;
+}
+
+size_t
+collective_kept(const struct collective *c)
+{
+    return c->kept_count;
+}

@@ -1,0 +1,193 @@
+/* collective_internal.h - what the collective and its routes share. collective.c has the members, the rounds, and what
+ * came too early; a route has the way of one bucket. collective.c
+ * checks sender, fence, state and size before it calls a route; a route checks range, coverage and checksum with the
+ * functions below, at every chunk that it adds or takes. */
+#ifndef MESH_COLLECTIVE_INTERNAL_H
+#define MESH_COLLECTIVE_INTERNAL_H
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "compress/check.h"
+#include "compress/coding.h"
+#include "mesh/core/mutant.h"
+#include "mesh/core/rounds/collective.h"
+#include "mesh/core/rounds/servers.h"
+
+enum stage { STAGE_WAITING, STAGE_PASSED, STAGE_FINAL };
+enum verdict { VERDICT_DONE, VERDICT_LATER, VERDICT_BAD };
+
+/* The way that a bucket takes. */
+struct route {
+    bool direct; /* its chunks say so */
+    /* The stages that it needs in lane->stages; sets lane->left. */
+    size_t (*begin)(struct collective *c, size_t bucket);
+    /* My contribution is complete: sends it. */
+    void (*send)(struct collective *c, size_t bucket);
+    /* It may be added to, and sum may be written; called after `send`, perhaps again. */
+    void (*open)(struct collective *c, size_t bucket);
+    /* A REDUCE and a GATHER of the member with rank `from`. */
+    enum verdict (*reduce)(struct collective *c, const struct proto_chunk *chunk, unsigned from,
+                           struct core_frame *frame);
+    enum verdict (*gather)(struct collective *c, const struct proto_chunk *chunk, unsigned from,
+                           struct core_frame *frame);
+};
+
+extern const struct route route_ring, route_direct, route_star;
+
+/* A range of a bucket that servers sum, in the present round. */
+struct range {
+    uint8_t owner; /* rank of its server, in this plan */
+    bool final;    /* sum has its total */
+    uint64_t
+        taken; /* bit r: the contribution of rank r is in sum; only at its server, as all below */
+    uint64_t covered; /* shards in sum; mine are counted from the start */
+    uint64_t check;   /* of sum */
+};
+
+/* How a bucket is cut when servers sum it. */
+struct cut {
+    struct servers_cut by; /* in this plan, if it is served */
+    size_t range;          /* index of its first range in c->ranges */
+    bool served;           /* somebody serves it, in this plan */
+};
+
+/* One bucket in the present round. */
+struct lane {
+    const struct route *route;
+    bool sent;        /* my contribution is on its way */
+    bool lent;        /* collective_final has named it */
+    bool begun;       /* direct only: sum may be written */
+    size_t stage;     /* index of its first chunk in c->stages */
+    size_t stride;    /* ring only: chunks of the longest segment */
+    uint64_t covered; /* direct only: shards in sum */
+    size_t left;      /* chunks or contributions that are not final */
+};
+
+struct kept {
+    enum proto_type type;
+    bool old; /* survived a tick while no plan wanted it */
+    struct proto_node from;
+    struct proto_chunk chunk;
+    struct core_frame frame;
+};
+
+struct collective {
+    struct collective_setup setup;
+    struct collective_ops ops;
+    void *ctx;
+    struct lane *lanes;
+    uint8_t *stages;
+    struct cut *cuts; /* [bucket_count] */
+    struct range *ranges;
+    struct kept *kept;
+    size_t kept_count, kept_max;
+
+    bool planned;
+    uint64_t plan;
+    unsigned n, rank;
+    uint64_t mine;     /* my shards */
+    uint64_t complete; /* the shards of a complete sum */
+    struct proto_node members[PROTO_PEERS_MAX];
+
+    uint64_t serves, served; /* bytes of a round with this node as their server, with any */
+
+    bool running; /* a round was begun */
+    bool open;    /* nobody reads sum any more: it may be written */
+    bool broken;
+    bool diverged; /* as a member computes from another state: */
+    unsigned diverged_rank;
+    uint64_t diverged_state;
+    uint64_t round;
+    uint64_t state; /* hash of what is computed from */
+    size_t first_bucket;
+    size_t ready;
+    size_t left; /* lanes that are not final */
+    uint64_t progress;
+    char why[128];
+};
+
+static inline size_t
+chunks_of(const struct collective *c, uint64_t count)
+{
+    return (size_t)((count + c->setup.chunk_elems - 1) / c->setup.chunk_elems);
+}
+
+/* --- The checks of a route: fence and state are in collective.c ------------------------------------------------ */
+
+static inline void
+fail(struct collective *c, const char *what, const struct proto_chunk *chunk)
+{
+    c->broken = true;
+    snprintf(c->why, sizeof c->why, "%s in bucket %u, elements %llu+%u, hop %u", what,
+             (unsigned)chunk->bucket, (unsigned long long)chunk->first, (unsigned)chunk->count,
+             (unsigned)chunk->hop);
+}
+
+static inline enum verdict
+bad(struct collective *c, const char *what, const struct proto_chunk *chunk)
+{
+    fail(c, what, chunk);
+    return VERDICT_BAD;
+}
+
+static inline void
+send_own(struct collective *c, unsigned rank, const struct proto_chunk *chunk)
+{
+    struct proto_msg msg = {.type = PROTO_REDUCE, .chunk = *chunk};
+    c->ops.send(c->ctx, rank, &msg, c->setup.own + chunk->first,
+                coding_bytes(chunk->coding, chunk->count));
+}
+
+static inline struct proto_chunk
+own_chunk(const struct collective *c, size_t bucket, uint64_t first, uint64_t count)
+{
+    return (struct proto_chunk){
+        .plan_hash = c->plan,
+        .round = c->round,
+        .bucket = (uint16_t)bucket,
+        .direct = c->lanes[bucket].route->direct,
+        .first = first,
+        .count = (uint32_t)count,
+        .coding = PROTO_CODING_RAW,
+        .coverage = c->mine,
+        .check = check_of(c->setup.own + first, 0, count),
+        .state_hash = c->state,
+    };
+}
+
+static inline bool
+check_differs(uint64_t a, uint64_t b)
+{
+    return a != b && !core_mutant(MUTANT_CHECK);
+}
+
+/* Shards that coverage is about: all. */
+static inline uint64_t
+counted(void)
+{
+    return core_mutant(MUTANT_ZERO) ? ~UINT64_C(1) : ~UINT64_C(0);
+}
+
+static inline bool
+overlaps(uint64_t a, uint64_t b)
+{
+    return (a & b & counted()) != 0 && !core_mutant(MUTANT_COVERAGE);
+}
+
+static inline bool
+whole(const struct collective *c, uint64_t coverage)
+{
+    return (coverage & counted()) == (c->complete & counted()) || core_mutant(MUTANT_COVERAGE);
+}
+
+static inline void
+lane_count(struct collective *c, struct lane *lane)
+{
+    assert(lane->left > 0);
+    c->progress++;
+    if (--lane->left == 0)
+        c->left--;
+}
+
+#endif

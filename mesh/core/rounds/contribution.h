@@ -1,0 +1,115 @@
+/* contribution.h - what the trainer is doing, what is in `own`, and which memory is still being sent.
+ *
+ *     START --applied--> FREE --compute--> COMPUTING --last bucket--> FREE
+ *                         |  --commit---> COMMITTING --applied-----> FREE (next round)
+ *                         |  --adopt----> ADOPTING --applied, bad--> FREE
+ *                         |  --audit----> AUDITING --answer--------> FREE
+ *
+ *     any --damaged, or outvoted (divergence.h)--> DAMAGED --applied, an older state--> FREE
+ *
+ * `own` keeps the sum of this node's shards until the round is applied, through any number of plans. If a new plan
+ * adds shards, only these are computed. If it takes a shard away, all are computed again, because shards cannot be
+ * subtracted one by one. Nobody writes to `own` while parts of it are being sent.
+ *
+ * While FREE, the trainer may borrow buckets of `sum` that are already final and work ahead with them. A new plan
+ * does not write to `sum` while the trainer has a bucket. */
+#ifndef MESH_CONTRIBUTION_H
+#define MESH_CONTRIBUTION_H
+
+#include "mesh/core/sessions/clock.h"
+#include "mesh/core/sessions/peers.h"
+
+enum trainer_state {
+    TRAINER_START,
+    TRAINER_FREE,
+    TRAINER_COMPUTING,
+    TRAINER_COMMITTING,
+    TRAINER_ADOPTING,
+    TRAINER_AUDITING,
+    TRAINER_DAMAGED,
+};
+
+enum {
+    /* sends to suspected peers that block a new plan: drop these peers after this time */
+    CONTRIBUTION_DRAIN_US = 20000,
+    /* sends that block a new plan although nobody is suspected: drop all peers after this time */
+    CONTRIBUTION_DRAIN_ALL_US = 1000000,
+};
+
+struct contribution {
+    enum trainer_state state;
+    bool filled;        /* own[] is the sum of `has` for core->round; false: own[] is invalid */
+    uint64_t has;       /* the shards in own[] */
+    uint64_t computing; /* the shards being added */
+    /* the shards in the sum that is being applied, and in that of the round before, if this node was in its plan: see
+     * core_state.pinned */
+    uint64_t applying, held;
+    size_t ready;       /* number of buckets of own[] that contain has | computing */
+    unsigned in_flight; /* bodies that are lent */
+    bool waiting;       /* in this event, the core waits for the end of sends */
+    bool blocked;       /* it did in the last event, too; since then */
+    struct awake blocked_at;
+    struct awake moved_at; /* when the trainer got its last task, or last made progress */
+    struct wall compute_at;
+    struct wall commit_at; /* when the trainer got a total that it has not applied; 0: none */
+    bool lent;             /* the trainer reads a part of sum */
+    struct wall lent_at;
+    uint64_t ahead_us;   /* the trainer worked ahead for the next round; for this long */
+    uint64_t saved_us;   /* the same for this round; counts as computing */
+    uint64_t compute_us; /* time of the last compute */
+    uint32_t speed;      /* shards per 1e6 seconds of one shard: see proto_heartbeat */
+};
+
+/* The trainer is about to get a task. */
+void contribution_ask(struct contribution *own, const struct core *core, enum trainer_state state);
+/* An event begins; an event ends: is somebody still waited for? */
+void contribution_begin(struct contribution *own);
+void contribution_end(struct contribution *own);
+/* Brings own[] to exactly the shards `need`: asks the trainer to compute, or fills it with zeros. Returns how many
+ * buckets of it may be sent now; 0: none yet. */
+size_t contribution_fill(struct contribution *own, const struct core *core, uint64_t need);
+/* Peers that keep our memory busy for too long, a bitmap: without their sessions, the shell returns it. */
+uint64_t contribution_blockers(struct contribution *own, const struct core *core);
+/* The trainer is asked to apply the total of a plan's round. */
+void contribution_commit(struct contribution *own, const struct core *core);
+/* The trainer has finished this bucket. False: the bucket is not exchanged in this round. */
+bool contribution_bucket(struct contribution *own, const struct core *core, size_t bucket);
+/* The trainer borrows a part of sum, or gives it back. */
+void contribution_lend(struct contribution *own, const struct core *core);
+void contribution_returned(struct contribution *own, const struct core *core);
+/* The trainer has finished committing, adopting, or going back. */
+void contribution_applied(struct contribution *own);
+/* The trainer refuses to apply the total: the round is done again. */
+void contribution_refused(struct contribution *own);
+/* The trainer's state and its present task are void. */
+void contribution_damaged(struct contribution *own);
+/* The trainer waited for a processor for so long. */
+void contribution_starved(struct contribution *own, const struct core *core, uint64_t us);
+
+/* Shards of core->round that are in own[] or being added to it. */
+static inline uint64_t
+contribution_have(const struct contribution *own)
+{
+    if (own->state == TRAINER_COMPUTING)
+        return own->has | own->computing;
+    return own->filled ? own->has : 0;
+}
+
+/* May the core read the state and adopt a plan now? */
+static inline bool
+contribution_settled(const struct contribution *own)
+{
+    return own->state == TRAINER_FREE || own->state == TRAINER_COMPUTING ||
+           own->state == TRAINER_AUDITING;
+}
+
+/* How long the trainer has made no progress with its task; 0 when it has no task. */
+static inline uint64_t
+contribution_busy_us(const struct contribution *own, struct awake now)
+{
+    bool asked = own->state == TRAINER_COMPUTING || own->state == TRAINER_COMMITTING ||
+                 own->state == TRAINER_ADOPTING || own->state == TRAINER_AUDITING || own->lent;
+    return asked ? awake_since(now, own->moved_at) + 1 : 0;
+}
+
+#endif

@@ -1,0 +1,439 @@
+/* rounds.c - the engine "rounds": one exact all-reduce after the other, by plans. It drives the parts in their order,
+ * and carries out what they return. No part calls another one that changes something. */
+#include "mesh/core/rounds/rounds.h"
+
+#include <assert.h>
+
+#include "mesh/core/engine.h"
+#include "mesh/core/internal.h"
+
+/* --- Plans begin --------------------------------------------------------------------------------- */
+
+/* A round of it begins. */
+static void
+begin(struct core *core)
+{
+    plan_round(&core->plan, core);
+    collective_round(core->collective, core->round, core->first_bucket, core->state_hash);
+    audit_round(&core->audit, core);
+}
+
+/* core->plan.draft is the plan from now on. */
+static void
+adopt(struct core *core)
+{
+    assert(contribution_settled(&core->contribution));
+    if (core->plan.active) /* the same leader's newer plan replaces it */
+        collective_stop(core->collective);
+    fetch_planned(&core->fetch, core);
+    plan_adopt(&core->plan, core);
+    collective_plan(core->collective, &core->plan.now, core->plan.hash, core->plan.rank);
+    straggler_plan(&core->straggler, core);
+    begin(core);
+}
+
+/* --- Steps ---------------------------------------------------------------------------------------- */
+
+/* A state that is fetched and the copy for others take turns in one memory. */
+static void
+catch_up(struct core *core)
+{
+    struct fetch *fetch = &core->fetch;
+    bool goes_on = fetch_step(fetch, core);
+    if (goes_on && fetch->stage == FETCH_FOLLOWING)
+        rounds_on_fetch(core, fetch_follow_step(fetch, core));
+    if (goes_on && fetch_uses_state_in(fetch)) {
+        serve_yield(&core->serve);
+        rounds_on_fetch(core, fetch_copy_step(fetch, core));
+    }
+    rounds_on_divergence(core, divergence_step(&core->divergence, core));
+    serve_step(&core->serve, core);
+    if (serve_uses_state_in(&core->serve))
+        fetch_yield(fetch);
+}
+
+static void
+lead(struct core *core)
+{
+    if (!plan_lead(&core->plan, core))
+        return;
+    for (uint64_t left = core->plan.in_vain; left; left &= left - 1)
+        straggler_held_in_vain(&core->straggler, core, __builtin_ctzll(left));
+    adopt(core);
+}
+
+/* What this node adds to the running round. */
+static void
+contribute(struct core *core)
+{
+    struct contribution *own = &core->contribution;
+    size_t all = core->config.bucket_count;
+    contribution_begin(own);
+    if (core->plan.active && contribution_settled(own) &&
+        collective_status(core->collective) == COLLECTIVE_RUNNING) {
+        if (!own->lent || core_mutant(MUTANT_LENT))
+            collective_open(core->collective);
+        size_t end = contribution_fill(own, core, plan_mine(&core->plan));
+        if (end > 0)
+            collective_ready(
+                core->collective,
+                end == all && audit_holds(&core->audit, &core->plan, core->round) ? all - 1 : end);
+    }
+    contribution_end(own);
+}
+
+static void
+commit(struct core *core)
+{
+    if (!core->plan.active || !contribution_settled(&core->contribution) ||
+        collective_status(core->collective) != COLLECTIVE_FINAL)
+        return;
+    serve_finish(&core->serve, core);
+    core->shared += core->plan.now.count > 1;
+    contribution_commit(&core->contribution, core);
+}
+
+/* A claim that is final is computed again when the trainer has nothing else to do. */
+static void
+audit(struct core *core)
+{
+    struct contribution *own = &core->contribution;
+    if (!audit_wants(&core->audit, &core->plan, core->round) || own->state != TRAINER_FREE ||
+        !own->filled || !collective_complete(core->collective, core->config.audit_bucket))
+        return;
+    struct audit_task task = audit_begin(&core->audit, core);
+    contribution_ask(own, core, TRAINER_AUDITING);
+    plan_progress(&core->plan, core->awake);
+    core->config.trainer->audit(core->config.trainer_ctx, core->round, task.shard, task.claim,
+                                task.words);
+}
+
+static void
+on_step(struct core *core)
+{
+    rounds_on_broken(core);
+    catch_up(core);
+    lead(core);
+    contribute(core);
+    commit(core);
+    audit(core);
+    rounds_on_broken(core);
+}
+
+static void
+on_tick(struct core *core)
+{
+    rounds_abort(core, plan_tick(&core->plan, core));
+    rounds_drop_blockers(core);
+    rounds_on_audit(core, audit_tick(&core->audit, core));
+    rounds_on_straggler(core, straggler_tick(&core->straggler, core, plan_recent_max(core)));
+    if (awake_before(core->awake, core->sweep_at))
+        return;
+    core->sweep_at = awake_after(core->awake, CORE_SWEEP_US);
+    collective_tick(core->collective);
+}
+
+/* --- Messages ------------------------------------------------------------------------------------- */
+
+static void
+on_message(struct core *core, int i, const struct proto_msg *msg)
+{
+    enum plan_end end = PLAN_GOES_ON;
+    switch (msg->type) {
+    case PROTO_PLAN:
+        if (plan_on_plan(&core->plan, core, i, &msg->plan))
+            adopt(core);
+        break;
+    case PROTO_HOLD:
+        if (plan_on_hold(&core->plan, core, i, &msg->hold))
+            rounds_rest(core);
+        break;
+    case PROTO_ABORT:
+        end = plan_on_abort(&core->plan, i, &msg->abort);
+        if (end == PLAN_ABORTED)
+            rounds_abort(core, "a member dropped it");
+        if (end == PLAN_DIFFERS)
+            rounds_differ(core);
+        break;
+    case PROTO_ACCUSE:
+        audit_on_accuse(&core->audit, core, i, &msg->accuse);
+        break;
+    case PROTO_BENCH:
+        rounds_on_straggler(core, straggler_on_bench(&core->straggler, core, &msg->bench));
+        break;
+    case PROTO_FETCH:
+        serve_on_fetch(&core->serve, core, i, &msg->fetch);
+        break;
+    case PROTO_FOLLOW:
+        serve_on_follow(&core->serve, core, i, &msg->follow);
+        break;
+    default:
+        break;
+    }
+}
+
+static void
+on_chunk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
+{
+    if (msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
+        straggler_chunk(&core->straggler, core, i, &msg->chunk);
+    uint64_t before = collective_progress(core->collective);
+    collective_chunk(core->collective, core->peers.peers[i].node, msg, frame, core->round);
+    if (collective_progress(core->collective) != before)
+        plan_progress(&core->plan, core->awake);
+}
+
+static void
+on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
+{
+    switch (msg->type) {
+    case PROTO_REDUCE:
+    case PROTO_GATHER:
+        on_chunk(core, i, msg, frame);
+        break;
+    case PROTO_STATE:
+        fetch_on_block(&core->fetch, core, i, &msg->state, frame->data, frame->size);
+        break;
+    case PROTO_OFFER:
+        fetch_on_offer(&core->fetch, core, i, &msg->offer, frame->data, frame->size);
+        break;
+    case PROTO_TOTAL:
+        rounds_on_fetch(core, fetch_on_total(&core->fetch, core, i, &msg->total, frame));
+        break;
+    default:
+        break;
+    }
+}
+
+static bool
+on_sent(struct core *core)
+{
+    assert(core->contribution.in_flight > 0);
+    core->contribution.in_flight--;
+    return core->contribution.blocked;
+}
+
+static void
+on_leave(struct core *core)
+{
+    rounds_abort(core, "this node leaves");
+}
+
+/* --- The trainer ---------------------------------------------------------------------------------- */
+
+static void
+on_bucket(struct core *core, size_t bucket)
+{
+    if (contribution_bucket(&core->contribution, core, bucket))
+        plan_progress(&core->plan, core->awake);
+}
+
+static bool
+on_lend(struct core *core, size_t *bucket)
+{
+    struct contribution *own = &core->contribution;
+    if (own->lent || own->state != TRAINER_FREE || !core->plan.active ||
+        !collective_final(core->collective, bucket))
+        return false;
+    contribution_lend(own, core);
+    return true;
+}
+
+static void
+on_returned(struct core *core)
+{
+    contribution_returned(&core->contribution, core);
+}
+
+/* What the task that has just ended says about the state before it. */
+static void
+agreed(struct core *core, enum trainer_state was, uint64_t round)
+{
+    if (was == TRAINER_COMMITTING && (!core->plan.active || core->plan.now.count > 1))
+        divergence_agreed(&core->divergence, core->round);
+    else if (was == TRAINER_ADOPTING || was == TRAINER_START)
+        divergence_agreed(&core->divergence, round);
+}
+
+static void
+next_round(struct core *core)
+{
+    uint64_t us = 0;
+    bool active = core->plan.active, last = plan_applied(&core->plan, core, &us);
+    if (!active) {
+        rounds_tell(core);
+        return;
+    }
+    enum straggler_verdict verdict = straggler_round(&core->straggler, core, us);
+    if (verdict == STRAGGLER_BENCHED)
+        rounds_tell(core);
+    if (last) {
+        rounds_rest(core);
+        return;
+    }
+    begin(core);
+    if (verdict != STRAGGLER_GO_ON)
+        plan_hold(&core->plan, core);
+    else
+        plan_balance(&core->plan, core);
+}
+
+static void
+on_applied(struct core *core, const struct core_state *now)
+{
+    if (core->contribution.state == TRAINER_START)
+        core->started_at = core->awake;
+    if (core->contribution.state == TRAINER_COMMITTING)
+        serve_committed(&core->serve, core);
+    if (core->contribution.commit_at.us > 0)
+        straggler_applied(&core->straggler, core);
+    enum trainer_state was = core->contribution.state;
+    agreed(core, was, now->round);
+    contribution_applied(&core->contribution);
+    fetch_applied(&core->fetch, core, now->round);
+    core->round = now->round;
+    core->round_us = awake_since(core->awake, core->applied_at);
+    core->applied_at = core->awake;
+    core->state_hash = now->hash;
+    core->first_bucket = now->first_bucket;
+    core->done = now->done;
+    core->pinned = now->pinned;
+    divergence_applied(&core->divergence, core, was == TRAINER_ADOPTING || was == TRAINER_START);
+    next_round(core);
+}
+
+static void
+on_state_bad(struct core *core)
+{
+    assert(core->contribution.state == TRAINER_ADOPTING);
+    core->contribution.state = TRAINER_FREE;
+    fetch_bad(&core->fetch, core);
+}
+
+static void
+on_total_bad(struct core *core)
+{
+    assert(core->contribution.state == TRAINER_COMMITTING);
+    contribution_refused(&core->contribution);
+    fetch_total_bad(&core->fetch, core);
+    rounds_abort(core, "its total is damaged");
+}
+
+static void
+on_damaged(struct core *core)
+{
+    rounds_void_state(core, "this node's state is damaged");
+}
+
+static void
+on_audited(struct core *core, bool equal)
+{
+    assert(core->contribution.state == TRAINER_AUDITING);
+    core->contribution.state = TRAINER_FREE;
+    plan_progress(&core->plan, core->awake);
+    rounds_on_audit(core, audit_answer(&core->audit, core, equal));
+}
+
+static void
+on_starved(struct core *core, uint64_t us)
+{
+    contribution_starved(&core->contribution, core, us);
+}
+
+/* --- Peers ---------------------------------------------------------------------------------------- */
+
+static void
+on_beat_out(const struct core *core, struct proto_heartbeat *beat)
+{
+    beat->round = core->round;
+    beat->idle = plan_idle(core);
+    beat->ready = fetch_ready(core);
+    beat->done = core->done;
+    beat->have = contribution_keeps(core);
+    beat->state_hash = core->state_hash;
+    beat->since = core->divergence.own_since;
+    beat->speed = core->contribution.speed;
+    beat->busy_us = contribution_busy_us(&core->contribution, core->awake);
+    beat->benched = core->straggler.benched;
+    beat->apply_us = core->straggler.apply_us;
+}
+
+static void
+on_beat(struct core *core, int i, const struct heartbeat_news *news)
+{
+    straggler_beat(&core->straggler, core, i, news->back);
+    if (news->moves)
+        plan_moves(&core->plan, i);
+    for (uint64_t left = news->healed; left; left &= left - 1)
+        plan_healed(&core->plan, __builtin_ctzll(left));
+    divergence_said(&core->divergence, core, i);
+    rounds_abort(core, plan_on_beat(&core->plan, core, i));
+    plan_heard(&core->plan, i);
+}
+
+static void
+on_peer_back(struct core *core, int i)
+{
+    plan_healed(&core->plan, i);
+}
+
+static void
+on_peer_lost(struct core *core, int i, const char *why)
+{
+    rounds_abort(core, plan_lost(&core->plan, core, i, why));
+}
+
+static void
+on_peer_gone(struct core *core, int i)
+{
+    fetch_gone(&core->fetch, core, i);
+    serve_gone(&core->serve, i);
+}
+
+static void
+on_peer_up(struct core *core, int i)
+{
+    plan_up(&core->plan, i);
+    straggler_up(&core->straggler, i);
+}
+
+static void
+on_peer_forget(struct core *core, int i)
+{
+    plan_up(&core->plan, i);
+    serve_forget(&core->serve, i);
+    fetch_forget(&core->fetch, i);
+    divergence_forget(&core->divergence, i);
+}
+
+const struct engine engine_rounds = {
+    .equal_states = true,
+    .start = rounds_start,
+    .end = rounds_end,
+    .step = on_step,
+    .tick = on_tick,
+    .message = on_message,
+    .bulk = on_bulk,
+    .sent = on_sent,
+    .leave = on_leave,
+    .bucket = on_bucket,
+    .lend = on_lend,
+    .returned = on_returned,
+    .applied = on_applied,
+    .state_bad = on_state_bad,
+    .total_bad = on_total_bad,
+    .damaged = on_damaged,
+    .audited = on_audited,
+    .starved = on_starved,
+    .beat_out = on_beat_out,
+    .beat = on_beat,
+    .peer_back = on_peer_back,
+    .peer_lost = on_peer_lost,
+    .peer_gone = on_peer_gone,
+    .peer_up = on_peer_up,
+    .peer_forget = on_peer_forget,
+    .may_end = rounds_may_end,
+    .waits = plan_waits_for_peers,
+    .stats = rounds_stats,
+    .wrong = rounds_wrong,
+};

@@ -1,0 +1,325 @@
+/* rounds_act.c - what the engine "rounds" does when rounds.c says so: plans end, the state is void, verdicts are carried
+ * out, chunks get to the sessions; and how it begins, ends, and answers questions. */
+#include <assert.h>
+
+#include "mesh/core/engine.h"
+#include "mesh/core/rounds/rounds.h"
+
+/* --- Plans end ------------------------------------------------------------------------------------ */
+
+void
+rounds_tell(struct core *core)
+{
+    core_tell(core);
+}
+
+static void
+stop(struct core *core)
+{
+    collective_stop(core->collective);
+    core_tell(core);
+}
+
+/* The plan is over and the next one may begin. */
+void
+rounds_rest(struct core *core)
+{
+    plan_rest(&core->plan, core);
+    stop(core);
+}
+
+void
+rounds_abort(struct core *core, const char *why)
+{
+    if (!why || !core->plan.active)
+        return;
+    plan_drop(&core->plan, core, why, false);
+    stop(core);
+}
+
+void
+rounds_differ(struct core *core)
+{
+    if (!core->plan.active)
+        return;
+    divergence_warn(&core->divergence, core);
+    plan_drop(&core->plan, core, "its members hold different states", true);
+    stop(core);
+}
+
+/* The state is not what it was said to be: nothing of it may get to the others. */
+void
+rounds_void_state(struct core *core, const char *why)
+{
+    contribution_damaged(&core->contribution);
+    core->state_hash = 0;
+    core->done = false;
+    core->damages++;
+    serve_reset(&core->serve, core);
+    fetch_reset(&core->fetch, core);
+    rounds_abort(core, why);
+    core_tell(core);
+}
+
+/* A member sent what does not fit: by the state that it was computed from, or else. */
+void
+rounds_on_broken(struct core *core)
+{
+    unsigned rank;
+    uint64_t state;
+    if (collective_status(core->collective) != COLLECTIVE_BROKEN)
+        return;
+    if (!collective_diverged(core->collective, &rank, &state)) {
+        rounds_abort(core, collective_why(core->collective));
+        return;
+    }
+    int i = core->plan.peer[rank];
+    heartbeat_state(&core->view, core, i, state);
+    divergence_said(&core->divergence, core, i);
+    rounds_differ(core);
+}
+
+/* --- What the parts return ------------------------------------------------------------------------ */
+
+void
+rounds_on_divergence(struct core *core, struct divergence_verdict verdict)
+{
+    if (verdict.differ)
+        rounds_differ(core);
+    if (!verdict.back)
+        return;
+    rounds_void_state(core, verdict.why);
+    if (verdict.copy)
+        fetch_needs_copy(&core->fetch, verdict.round);
+    core->config.trainer->back(core->config.trainer_ctx, verdict.round);
+}
+
+/* What catching up came to. */
+void
+rounds_on_fetch(struct core *core, struct fetch_verdict verdict)
+{
+    if (verdict.told)
+        rounds_on_divergence(
+            core, divergence_followed(&core->divergence, core, verdict.from, verdict.hash));
+    if (verdict.commit) {
+        contribution_ask(&core->contribution, core, TRAINER_COMMITTING);
+        serve_finish(&core->serve, core);
+        core->shared++;
+        core->config.trainer->commit(core->config.trainer_ctx, core->round);
+    }
+    if (verdict.adopt) {
+        serve_reset(&core->serve, core);
+        contribution_ask(&core->contribution, core, TRAINER_ADOPTING);
+        core->shared++;
+        core->config.trainer->adopt(core->config.trainer_ctx, verdict.round, verdict.hash);
+    }
+}
+
+void
+rounds_on_straggler(struct core *core, enum straggler_verdict verdict)
+{
+    if (verdict == STRAGGLER_ABORT)
+        rounds_abort(core, "a member that has come back is too slow");
+    if (verdict == STRAGGLER_BACK)
+        core->plan.idle_at = core->awake;
+    if (verdict == STRAGGLER_BACK || verdict == STRAGGLER_BENCHED)
+        core_tell(core);
+}
+
+void
+rounds_on_audit(struct core *core, struct audit_verdict verdict)
+{
+    if (verdict.expel.id)
+        sessions_expel(&core->peers, core, verdict.expel);
+    if (verdict.abort)
+        rounds_abort(core, "a member was expelled");
+}
+
+/* A peer that does not read keeps our memory busy. */
+void
+rounds_drop_blockers(struct core *core)
+{
+    for (uint64_t left = contribution_blockers(&core->contribution, core); left; left &= left - 1)
+        sessions_silent(&core->peers, core, __builtin_ctzll(left), "does not take what we send");
+}
+
+/* --- The collective sends to ranks; sessions are peers -------------------------------------------- */
+
+/* A chunk as it leaves. */
+static struct proto_msg
+stamp(const struct core *core, const struct proto_msg *msg)
+{
+    struct proto_msg stamped = {.type = msg->type, .chunk = msg->chunk};
+    stamped.chunk.sent_us = core->now.us;
+    return stamped;
+}
+
+static void
+on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body, size_t body_size)
+{
+    struct core *core = ctx;
+    const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
+    assert(core->plan.active && rank != core->plan.rank);
+    if (peer->state != PEER_UP || !peer->announced)
+        return;
+    core->contribution.in_flight++;
+    struct proto_msg stamped = stamp(core, msg);
+    core->config.wire->send_bulk(core->config.wire_ctx, (unsigned)peer->link, &stamped, body,
+                                 body_size, true);
+}
+
+static void
+on_pass_on(void *ctx, uint64_t ranks, const struct proto_msg *msg, struct core_frame *frame)
+{
+    struct core *core = ctx;
+    unsigned links[PROTO_PEERS_MAX];
+    size_t count = 0;
+    assert(core->plan.active && !(ranks >> core->plan.rank & 1));
+    for (uint64_t left = ranks; left; left &= left - 1) {
+        const struct peer *peer = &core->peers.peers[core->plan.peer[__builtin_ctzll(left)]];
+        if (peer->state == PEER_UP && peer->announced)
+            links[count++] = (unsigned)peer->link;
+    }
+    struct proto_msg stamped = stamp(core, msg);
+    if (count > 0)
+        core->config.wire->pass_on(core->config.wire_ctx, links, count, &stamped, frame);
+}
+
+static void
+on_keep(void *ctx, struct core_frame *frame)
+{
+    struct core *core = ctx;
+    core->config.wire->keep(core->config.wire_ctx, frame);
+}
+
+static void
+on_release(void *ctx, void *handle)
+{
+    struct core *core = ctx;
+    core->config.wire->release(core->config.wire_ctx, handle);
+}
+
+/* --- The engine begins and ends -------------------------------------------------------------------- */
+
+int
+rounds_start(struct core *core)
+{
+    const struct collective_setup setup = {
+        .bucket_count = core->config.bucket_count,
+        .buckets = core->buckets,
+        .own = core->config.own,
+        .sum = core->config.sum,
+        .chunk_elems = core->config.chunk_elems,
+        .direct_bytes = core->config.direct_bytes,
+    };
+    assert(core->config.trainer || core->config.hello.wants_job);
+    static const struct collective_ops ops = {on_send, on_pass_on, on_keep, on_release};
+    plan_init(&core->plan);
+    divergence_init(&core->divergence);
+    int error = transfer_init(&core->transfer, &core->config);
+    error = error ? error : collective_new(&core->collective, &setup, &ops, core);
+    return error ? error : fetch_init(&core->fetch, core);
+}
+
+void
+rounds_end(struct core *core)
+{
+    collective_destroy(&core->collective);
+    fetch_fini(&core->fetch, core);
+    transfer_fini(&core->transfer);
+}
+
+/* --- What it says of itself ------------------------------------------------------------------------ */
+
+/* Whom a node that is done still has to serve. */
+static bool
+lags(const struct core *core, int i)
+{
+    bool has = core->view.of[i].beat.done && !divergence_excludes(core, i);
+    assert(core->done);
+    return !has && !divergence_parted(&core->divergence, i) &&
+           view_lags(core, i, core->serve.of[i].served_at, core->round_us);
+}
+
+bool
+rounds_may_end(const struct core *core)
+{
+    if (!core->done || divergence_open(core))
+        return false;
+    for (int i = 0; i < core->peers.high; i++)
+        if (lags(core, i))
+            return false;
+    return true;
+}
+
+/* Nobody does much less than an equal share of shards but for its speed, unless there are too few shards. */
+static void
+slow_of(const struct core *core, struct core_stats *out)
+{
+    const struct plan *plan = &core->plan;
+    uint64_t work[PROTO_PEERS_MAX];
+    for (size_t m = 0; m < plan->now.count; m++)
+        work[m] = (uint64_t)__builtin_popcountll(plan->now.members[m].shards);
+    if (plan->now.count <= core->config.shards)
+        core_stats_slow(out, plan->now.count, plan->peer, work);
+}
+
+void
+rounds_stats(const struct core *core, struct core_stats *out)
+{
+    out->round = core->round;
+    out->plans = core->plan.plans;
+    out->aborts = core->plan.aborts;
+    out->waits_us = plan_waits_us(core);
+    out->step_us = plan_recent_max(core);
+    out->damages = core->damages;
+    out->audits = core->audit.audits;
+    out->expulsions = core->peers.admit.expulsions;
+    out->catching_up = core->fetch.stage != FETCH_NONE;
+    out->benched = core->straggler.benched;
+    out->shared = core->shared;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        out->equal += said->round == core->round && said->state_hash != 0 &&
+                      said->state_hash == core->state_hash;
+        if (view_usable(core, i) && said->round > out->ahead)
+            out->ahead = said->round;
+    }
+    if (!core->plan.active)
+        return;
+    out->members = (unsigned)core->plan.now.count;
+    out->plan = core->plan.hash;
+    out->plan_round = core->plan.now.round;
+    out->mine = plan_mine(&core->plan);
+    for (size_t m = 0; m < core->plan.now.count && core->plan.now.count > 1; m++)
+        out->servers += core->plan.now.members[m].duties != 0;
+    out->served = collective_served(core->collective, &out->by_servers);
+    out->leader = plan_leads(&core->plan, core->config.self);
+    slow_of(core, out);
+}
+
+const char *
+rounds_wrong(const struct core *core)
+{
+    const struct plan *plan = &core->plan;
+    for (int i = 0; i < core->peers.high; i++) {
+        bool up = core->peers.peers[i].state == PEER_UP;
+        if (plan_member(plan, i) && (!up || core->view.of[i].suspected))
+            return "a member of the plan has no session, or is suspected";
+        if (!up && (core->serve.followers[i].on || (core->serve.due >> i & 1)))
+            return "a peer without a session is served";
+    }
+    if (plan->active && plan->now.round > core->round)
+        return "a plan is of a later round";
+    if (plan->active && collective_status(core->collective) == COLLECTIVE_OFF)
+        return "a plan without its collective";
+    if (!plan->active && collective_status(core->collective) != COLLECTIVE_OFF)
+        return "a collective without its plan";
+    if (plan->active && core->fetch.stage != FETCH_NONE)
+        return "a member of a plan still catches up";
+    if (fetch_uses_state_in(&core->fetch) && serve_uses_state_in(&core->serve))
+        return "a fetched state and the copy for others are in one memory";
+    if (core->contribution.has & ~core->all)
+        return "a contribution has shards that the job does not have";
+    return NULL;
+}

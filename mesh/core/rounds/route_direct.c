@@ -1,0 +1,88 @@
+/* route_direct.c - a bucket that is small goes from every member to every other one: one step instead of the 2(n-1) of
+ * a ring. A member that is alone takes it, too. */
+#include <assert.h>
+
+#include "mesh/core/rounds/collective_internal.h"
+
+static void
+send(struct collective *c, size_t bucket)
+{
+    const struct core_bucket *b = &c->setup.buckets[bucket];
+    struct proto_chunk chunk = own_chunk(c, bucket, b->first, b->count);
+    for (unsigned d = 1; d < c->n; d++)
+        send_own(c, (c->rank + d) % c->n, &chunk);
+}
+
+/* Sum starts as my contribution, with others it is written when the first comes. */
+static void
+open_bucket(struct collective *c, size_t bucket)
+{
+    struct lane *lane = &c->lanes[bucket];
+    const struct core_bucket *b = &c->setup.buckets[bucket];
+    if (lane->begun || lane->left == 0)
+        return;
+    if (lane->left == 1 && !whole(c, c->mine)) {
+        struct proto_chunk chunk = own_chunk(c, bucket, b->first, 0);
+        fail(c, "a shard is missing", &chunk);
+        return;
+    }
+    lane->begun = true;
+    if (c->n == 1)
+        check_copy(c->setup.sum + b->first, c->setup.own + b->first, b->count);
+    lane->covered = c->mine;
+    lane_count(c, lane);
+}
+
+static enum verdict
+take(struct collective *c, const struct proto_chunk *chunk, unsigned from, struct core_frame *frame)
+{
+    struct lane *lane = &c->lanes[chunk->bucket];
+    const struct core_bucket *b = &c->setup.buckets[chunk->bucket];
+    assert(chunk->direct && c->n > 1);
+    if (chunk->first != b->first || chunk->count != b->count)
+        return bad(c, "wrong range", chunk);
+    if (!lane->begun)
+        return VERDICT_LATER;
+    uint8_t *taken = &c->stages[lane->stage + from];
+    if (*taken && !core_mutant(MUTANT_DIRECT_AGAIN))
+        return VERDICT_DONE;
+    if (overlaps(chunk->coverage, lane->covered) && !core_mutant(MUTANT_DIRECT))
+        return bad(c, "a shard counted twice", chunk);
+    int32_t *sum = c->setup.sum + b->first;
+    bool first = lane->left == c->n - 1;
+    uint64_t before, after;
+    check_sum(sum, first ? c->setup.own + b->first : sum, frame->data, b->count, &before, &after);
+    if (check_differs(check_add(before, chunk->check), after))
+        return bad(c, "wrong checksum", chunk);
+    *taken = STAGE_FINAL;
+    lane->covered |= chunk->coverage;
+    if (lane->left == 1 && !whole(c, lane->covered))
+        return bad(c, "a shard is missing", chunk);
+    lane_count(c, lane);
+    return VERDICT_DONE;
+}
+
+/* What is sent directly is final where it arrives. */
+static enum verdict
+no_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from,
+          struct core_frame *frame)
+{
+    (void)from, (void)frame;
+    return bad(c, "wrong range", chunk);
+}
+
+static size_t
+begin(struct collective *c, size_t bucket)
+{
+    c->lanes[bucket].left = c->n;
+    return c->n;
+}
+
+const struct route route_direct = {
+    .direct = true,
+    .begin = begin,
+    .send = send,
+    .open = open_bucket,
+    .reduce = take,
+    .gather = no_gather,
+};

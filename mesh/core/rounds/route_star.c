@@ -1,0 +1,282 @@
+/* route_star.c - a bucket is cut into ranges, each with a server among the members (servers.h). All others send their
+ * contribution to a range to its server; it adds them as they come, straight from the received frame, and sends the
+ * total to all as soon as it has the last one. A member has STAR_WINDOW contributions to a server under way: each total
+ * that comes back lets it send one more. So while one range is summed, others are on their way in both directions, but
+ * what is summed is in the server's caches, and a line that several send to has little to queue.
+ *
+ *     member     REDUCE, to the server of the range:    own contribution, hop h
+ *     server     GATHER, to all others:                 total of all members, hop h
+ *
+ * h is the number of the range modulo PROTO_PEERS_MAX: a header in which a bit of `first` flipped contradicts itself.
+ * A member sends 1 - s of the bucket to servers, and n - 1 times the part s that it serves itself. With equal parts
+ * s = 1/n that is 2(n-1)/n of the bucket, as in the ring, but in two trips.
+ *
+ * A range at its server, with x contributions in sum:
+ *
+ *     x = 0 --others'--> 0 < x < n - 1 --own bucket ready: += own--> ... --the last: sum and frame--> FINAL, GATHER
+ *
+ * The last contribution of the others waits for our own one: its frame carries the total away, to all members, without
+ * a copy. */
+#include <assert.h>
+
+#include "mesh/core/rounds/collective_internal.h"
+#include "proto/bits.h"
+
+enum { STAR_WINDOW = 2 /* contributions under way from a member to a server, of a bucket */ };
+
+static const struct cut *
+cut_of(const struct collective *c, size_t bucket)
+{
+    return &c->cuts[bucket];
+}
+
+static size_t
+begin(struct collective *c, size_t bucket)
+{
+    const struct cut *cut = cut_of(c, bucket);
+    assert(c->n > 1 && cut->served);
+    for (size_t r = 0; r < cut->by.count; r++) {
+        struct range *range = &c->ranges[cut->range + r];
+        *range = (struct range){.owner = range->owner, .covered = c->mine};
+    }
+    c->lanes[bucket].left = cut->by.count;
+    return 0;
+}
+
+static uint16_t
+hop_of(size_t r)
+{
+    return (uint16_t)(r % PROTO_PEERS_MAX);
+}
+
+static void
+send_range(struct collective *c, size_t bucket, size_t r)
+{
+    const struct core_bucket *b = &c->setup.buckets[bucket];
+    const struct cut *cut = cut_of(c, bucket);
+    uint64_t first = servers_begin(&cut->by, b, r);
+    struct proto_chunk chunk = own_chunk(c, bucket, first, servers_end(&cut->by, b, r) - first);
+    chunk.hop = hop_of(r);
+    send_own(c, c->ranges[cut->range + r].owner, &chunk);
+}
+
+/* The first range of `owner` from r on; the number of ranges: none. */
+static size_t
+range_from(const struct collective *c, const struct cut *cut, unsigned owner, size_t r)
+{
+    while (r < cut->by.count && c->ranges[cut->range + r].owner != owner)
+        r++;
+    return r;
+}
+
+/* The range that comes `many` after r among those of its server; the number of ranges: none. */
+static size_t
+range_after(const struct collective *c, const struct cut *cut, size_t r, unsigned many)
+{
+    unsigned owner = c->ranges[cut->range + r].owner;
+    for (; many > 0 && r < cut->by.count; many--)
+        r = range_from(c, cut, owner, r + 1);
+    return r;
+}
+
+/* The first ranges of each server, one of each, beginning with the next rank, then another of each: no two members send
+ * to one server at a time, and all contributions to a range come at about the same time. */
+static void
+send(struct collective *c, size_t bucket)
+{
+    const struct cut *cut = cut_of(c, bucket);
+    size_t next[PROTO_PEERS_MAX] = {0};
+    for (unsigned w = 0; w < STAR_WINDOW; w++)
+        for (unsigned k = 1; k < c->n; k++) {
+            unsigned owner = (c->rank + k) % c->n;
+            size_t r = range_from(c, cut, owner, next[owner]);
+            next[owner] = r + 1;
+            if (r < cut->by.count)
+                send_range(c, bucket, r);
+        }
+}
+
+/* A total came from its server: it may have one more contribution. */
+static void
+send_next(struct collective *c, size_t bucket, size_t r)
+{
+    const struct cut *cut = cut_of(c, bucket);
+    size_t next = range_after(c, cut, r, STAR_WINDOW);
+    if (next < cut->by.count)
+        send_range(c, bucket, next);
+}
+
+/* The net of ranges: which one is this? NULL if it is none. */
+static struct range *
+range_of(const struct collective *c, const struct proto_chunk *chunk)
+{
+    const struct core_bucket *b = &c->setup.buckets[chunk->bucket];
+    const struct cut *cut = cut_of(c, chunk->bucket);
+    if (chunk->first < b->first || chunk->first - b->first >= b->count || chunk->count == 0 ||
+        chunk->count > b->count - (chunk->first - b->first))
+        return NULL;
+    size_t r = (size_t)((chunk->first - cut->by.first) / cut->by.elems);
+    bool exact = chunk->first == servers_begin(&cut->by, b, r) &&
+                 chunk->first + chunk->count == servers_end(&cut->by, b, r);
+    if (!exact || chunk->hop != hop_of(r))
+        return NULL;
+    return &c->ranges[cut->range + r];
+}
+
+/* Is this member the server of the range? */
+static bool
+owned_by(const struct range *range, unsigned rank)
+{
+    return range->owner == rank || core_mutant(MUTANT_STAR_OWNER);
+}
+
+/* --- At the server -------------------------------------------------------------------------------- */
+
+/* Our own contribution, for ranges to which others came first. */
+static void
+add_own(struct collective *c, struct range *range, const struct proto_chunk *chunk)
+{
+    int32_t *sum = c->setup.sum + chunk->first;
+    uint64_t mine, after;
+    check_sum(sum, c->setup.own + chunk->first, sum, chunk->count, &mine, &after);
+    range->taken |= UINT64_C(1) << c->rank;
+    range->check = check_add(range->check, mine);
+    if (check_differs(range->check, after))
+        fail(c, "wrong checksum", chunk);
+}
+
+static void
+open_bucket(struct collective *c, size_t bucket)
+{
+    const struct core_bucket *b = &c->setup.buckets[bucket];
+    const struct cut *cut = cut_of(c, bucket);
+    struct lane *lane = &c->lanes[bucket];
+    bool again = lane->begun && !core_mutant(MUTANT_STAR_OWN);
+    for (size_t r = 0; !again && r < cut->by.count; r++) {
+        struct range *range = &c->ranges[cut->range + r];
+        if (range->owner != c->rank || range->taken == 0 || range->final)
+            continue;
+        uint64_t first = servers_begin(&cut->by, b, r);
+        struct proto_chunk chunk = own_chunk(c, bucket, first, servers_end(&cut->by, b, r) - first);
+        add_own(c, range, &chunk);
+    }
+    lane->begun = true;
+}
+
+/* The first contribution of the others when our own one is not ready. False: a checksum is wrong. */
+static bool
+add_first(struct collective *c, struct range *range, const struct proto_chunk *chunk,
+          const struct core_frame *frame)
+{
+    uint64_t check = check_copy(c->setup.sum + chunk->first, frame->data, chunk->count);
+    range->check = chunk->check;
+    return !check_differs(check, chunk->check);
+}
+
+/* Adds a contribution to sum, or to our own one; with `last` its frame has the total, too. */
+static bool
+add(struct collective *c, struct range *range, const struct proto_chunk *chunk,
+    struct core_frame *frame, bool last)
+{
+    int32_t *sum = c->setup.sum + chunk->first;
+    bool first = range->taken == 0;
+    const int32_t *base = first ? c->setup.own + chunk->first : sum;
+    uint64_t before, after;
+    if (first && c->ready <= chunk->bucket)
+        return add_first(c, range, chunk, frame);
+    if (last)
+        check_sum_copy(sum, base, frame->data, chunk->count, &before, &after);
+    else
+        check_sum(sum, base, frame->data, chunk->count, &before, &after);
+    if (first) {
+        range->taken = UINT64_C(1) << c->rank;
+        range->check = before;
+    }
+    range->check = check_add(range->check, chunk->check);
+    return !check_differs(range->check, after);
+}
+
+/* All have contributed: the total goes to all others. */
+static enum verdict
+finish(struct collective *c, struct range *range, const struct proto_chunk *chunk,
+       struct core_frame *frame)
+{
+    bool early = core_mutant(MUTANT_STAR_EARLY);
+    if (!whole(c, range->covered) && !early)
+        return bad(c, "a shard is missing", chunk);
+    struct proto_msg msg = {.type = PROTO_GATHER, .chunk = *chunk};
+    msg.chunk.coverage = early ? c->complete : range->covered;
+    msg.chunk.check = range->check;
+    range->final = true;
+    lane_count(c, &c->lanes[chunk->bucket]);
+    uint64_t all = bits_below(c->n);
+    c->ops.pass_on(c->ctx, all & ~(UINT64_C(1) << c->rank), &msg, frame);
+    return VERDICT_DONE;
+}
+
+/* Is this the last contribution of the others? */
+static bool
+completes(const struct collective *c, const struct range *range)
+{
+    uint64_t others = range->taken & ~(UINT64_C(1) << c->rank);
+    unsigned missing = c->n - 1 - (unsigned)__builtin_popcountll(others);
+    return missing <= (core_mutant(MUTANT_STAR_EARLY) ? 2 : 1);
+}
+
+static enum verdict
+take_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from,
+            struct core_frame *frame)
+{
+    struct range *range = range_of(c, chunk);
+    if (!range)
+        return bad(c, "wrong range", chunk);
+    if (!owned_by(range, c->rank))
+        return bad(c, "a range of another server", chunk);
+    if (range->final || ((range->taken >> from & 1) && !core_mutant(MUTANT_STAR_AGAIN)))
+        return VERDICT_DONE;
+    bool last = completes(c, range);
+    if (!c->open || (last && c->ready <= chunk->bucket))
+        return VERDICT_LATER;
+    if (overlaps(chunk->coverage, range->covered))
+        return bad(c, "a shard counted twice", chunk);
+    if (!add(c, range, chunk, frame, last))
+        return bad(c, "wrong checksum", chunk);
+    range->taken |= UINT64_C(1) << from;
+    range->covered |= chunk->coverage;
+    c->progress++;
+    return last ? finish(c, range, chunk, frame) : VERDICT_DONE;
+}
+
+/* --- At the others -------------------------------------------------------------------------------- */
+
+static enum verdict
+take_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from,
+            struct core_frame *frame)
+{
+    struct range *range = range_of(c, chunk);
+    if (!range)
+        return bad(c, "wrong range", chunk);
+    if (!owned_by(range, from))
+        return bad(c, "a total from another member than the server", chunk);
+    if (range->final)
+        return VERDICT_DONE;
+    if (!c->lanes[chunk->bucket].sent)
+        return bad(c, "a total without this node", chunk);
+    if (!whole(c, chunk->coverage))
+        return bad(c, "a shard is missing", chunk);
+    uint64_t check = check_copy(c->setup.sum + chunk->first, frame->data, chunk->count);
+    if (check_differs(check, chunk->check))
+        return bad(c, "wrong checksum", chunk);
+    range->final = true;
+    lane_count(c, &c->lanes[chunk->bucket]);
+    send_next(c, chunk->bucket, (size_t)(range - c->ranges) - cut_of(c, chunk->bucket)->range);
+    return VERDICT_DONE;
+}
+
+const struct route route_star = {
+    .begin = begin,
+    .send = send,
+    .open = open_bucket,
+    .reduce = take_reduce,
+    .gather = take_gather,
+};

@@ -1,0 +1,204 @@
+/* heartbeat.c - see heartbeat.h for what silence means. */
+#include "mesh/core/sessions/heartbeat.h"
+
+#include <assert.h>
+
+#include "mesh/core/internal.h"
+
+enum { SCORES = 8 /* are told at a time, at most */ };
+
+/* Again and again: who is asked may have been killed, or may not have had our HELLO yet. */
+static void
+ask_for_job(const struct core *core)
+{
+    struct proto_msg ask = {.type = PROTO_JOB};
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state == PEER_UP)
+            peers_send(core, i, &ask);
+}
+
+/* What this node's evaluations came to. */
+static void
+tell_scores(const struct core *core)
+{
+    const struct core_program *program = core->config.program;
+    struct proto_msg msg = {.type = PROTO_SCORE};
+    for (int k = 0; k < SCORES && program->scored; k++) {
+        if (!program->scored(core->config.program_ctx, &msg.score))
+            return;
+        peers_send_all(core, &msg);
+    }
+}
+
+void
+heartbeat_score(const struct core *core, const struct proto_score *score)
+{
+    const struct core_program *program = core->config.program;
+    if (program->hear_score && score->shard < core->config.shards)
+        program->hear_score(core->config.program_ctx, score);
+}
+
+void
+heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat)
+{
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT, .heartbeat = *beat};
+    struct proto_heartbeat *out = &msg.heartbeat;
+    view->beat_at = wall_after(core->now, CORE_HEARTBEAT_US);
+    if (core->leaving)
+        return;
+    if (core->config.hello.wants_job) {
+        ask_for_job(core);
+        return;
+    }
+    out->sent_us = core->now.us;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        const struct heard *heard = &core->view.of[i];
+        if (peer->state == PEER_UP && !heard->suspected && !peer->hello.wants_job)
+            out->hears[out->hears_count++] =
+                (struct proto_hearing){peer->node, core->straggler.of[i].lag.us};
+    }
+    peers_send_all(core, &msg);
+    tell_scores(core);
+}
+
+bool
+heartbeat_heard(struct view *view, const struct core *core, int i)
+{
+    bool healed = view->of[i].suspected;
+    view->of[i].heard_at = core->awake;
+    view->of[i].suspected = false;
+    return healed;
+}
+
+/* How fast its rounds are, from two heartbeats with some time between. */
+static void
+take_round(struct heard *heard, const struct core *core, uint64_t round)
+{
+    uint64_t us = wall_since(core->now, heard->counted_at);
+    if (heard->beat.round != round)
+        heard->moved_at = core->awake;
+    if (heard->counted_at.us && us < CORE_HEARTBEAT_US)
+        return;
+    bool moved = heard->counted_at.us && round > heard->counted_round;
+    heard->round_us = moved ? us / (round - heard->counted_round) : 0;
+    heard->counted_at = core->now;
+    heard->counted_round = round;
+}
+
+/* Whom peers[i] hears. Returns a bitmap of those who are worth a hold, as one hears another again. */
+static uint64_t
+take_hears(struct heard *heard, const struct core *core, int i, const struct proto_heartbeat *beat)
+{
+    uint64_t before = heard->hears;
+    bool deaf = !heard->hears_me;
+    heard->hears = 0;
+    heard->hears_me = false;
+    for (size_t h = 0; h < beat->hears_count; h++) {
+        const struct proto_hearing *hearing = &beat->hears[h];
+        if (core_node_equal(hearing->node, core->config.self)) {
+            heard->hears_me = true;
+            heard->lag_us[PEERS_MAX] = hearing->lag_us;
+        }
+        int j = peers_find(core, hearing->node);
+        if (j < 0)
+            continue;
+        heard->hears |= UINT64_C(1) << j;
+        heard->lag_us[j] = hearing->lag_us;
+    }
+    uint64_t healed = heard->hears & ~before;
+    return healed || (deaf && heard->hears_me) ? healed | UINT64_C(1) << i : 0;
+}
+
+struct heartbeat_news
+heartbeat_take(struct view *view, const struct core *core, int i,
+               const struct proto_heartbeat *beat)
+{
+    struct heard *heard = &view->of[i];
+    struct heartbeat_news news = {.moves = beat->busy_us < heard->beat.busy_us,
+                                  .back = heard->beat.benched && !beat->benched};
+    take_round(heard, core, beat->round);
+    heard->beat = *beat;
+    heard->beat.have &= core->all;
+    news.healed = take_hears(heard, core, i, beat);
+    if (news.back)
+        news.healed |= UINT64_C(1) << i;
+    return news;
+}
+
+void
+heartbeat_state(struct view *view, const struct core *core, int i, uint64_t state)
+{
+    view->of[i].beat.round = core->round;
+    view->of[i].beat.state_hash = state;
+}
+
+void
+heartbeat_up(struct view *view, const struct core *core, int i)
+{
+    assert(core->peers.peers[i].state == PEER_UP);
+    view->of[i] = (struct heard){.heard_at = core->awake, .moved_at = core->awake};
+}
+
+void
+heartbeat_gone(struct view *view, int i)
+{
+    struct heard *heard = &view->of[i];
+    heard->hears_me = false;
+    heard->hears = 0;
+    heard->beat.idle = false;
+    heard->beat.ready = false;
+    heard->counted_at.us = 0;
+}
+
+void
+heartbeat_forget(struct view *view, int i)
+{
+    for (int j = 0; j < PEERS_MAX; j++)
+        view->of[j].hears &= ~(UINT64_C(1) << i);
+    view->of[i] = (struct heard){.suspected = false};
+}
+
+/* When more than half of the mesh is silent at once, we may be the one that does not hear. */
+static bool
+hush(const struct core *core)
+{
+    unsigned mesh = 1, silent = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        const struct heard *heard = &core->view.of[i];
+        if (peer->state != PEER_UP || peer->hello.wants_job)
+            continue;
+        mesh++;
+        silent += awake_since(core->awake, heard->heard_at) > HEARTBEAT_HUSH_US;
+    }
+    return 2 * silent > mesh && !core_mutant(MUTANT_HALF);
+}
+
+/* Has peers[i] been silent for so long that it is not to be counted on? */
+static bool
+lost(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    const struct heard *heard = &core->view.of[i];
+    uint64_t silent_us = awake_since(core->awake, heard->heard_at);
+    if (silent_us <= CORE_SUSPECT_US || peer->hello.wants_job || core_mutant(MUTANT_SILENCE))
+        return false;
+    return silent_us > CORE_SPLIT_US || !hush(core);
+}
+
+enum heartbeat_verdict
+heartbeat_watch(struct view *view, const struct core *core, int i)
+{
+    struct heard *heard = &view->of[i];
+    uint64_t silent_us = awake_since(core->awake, heard->heard_at);
+    char who[PROTO_WHO_MAX];
+    if (silent_us > CORE_FORGET_US && !core_mutant(MUTANT_FORGET))
+        return HEARTBEAT_LOST;
+    if (heard->suspected || !lost(core, i))
+        return HEARTBEAT_AS_BEFORE;
+    heard->suspected = true;
+    core_log(core, 7, "%s is silent for %u ms", report_who(core, i, who),
+             (unsigned)(silent_us / 1000));
+    return HEARTBEAT_SUSPECTED;
+}

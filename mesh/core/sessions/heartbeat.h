@@ -1,0 +1,57 @@
+/* heartbeat.h - which nodes are alive: heartbeats, and what follows when they do not come.
+ *
+ * Every CORE_HEARTBEAT_US, and when something changed that others wait for, a node tells all peers its round, which
+ * nodes it hears, and for how long its trainer has made no progress. core.c calls these functions for what the wire
+ * brings, and the engine for the heartbeat itself.
+ *
+ * A peer that is silent for CORE_SUSPECT_US is suspected. After CORE_FORGET_US its session ends. Both times are
+ * measured in core->awake. This clock stops while this node does not run, and runs slower when its ticks come late.
+ * So a node that was paused or gets too little CPU does not blame the others (Lifeguard: Dadgar et al., DSN-W
+ * 2018). When more than half of the mesh is silent, they are suspected only after CORE_SPLIT_US: more likely this
+ * node hears nobody. After that it goes on all the same, with the nodes it hears or alone. The smaller side of a
+ * split must do so.
+ *
+ * A node that sends heartbeats may still hang. Its heartbeats say for how long its trainer has made no progress
+ * with its task. If this is longer than a plan may be without progress, the node is *stuck*: it is in no plan until
+ * its trainer makes progress. */
+#ifndef MESH_HEARTBEAT_H
+#define MESH_HEARTBEAT_H
+
+#include "mesh/core/sessions/view.h"
+
+enum {
+    /* a peer that missed two heartbeats counts as silent when we ask whether most of the mesh is */
+    HEARTBEAT_HUSH_US = 125000,
+};
+
+/* What a heartbeat of peers[i] brought. */
+struct heartbeat_news {
+    uint64_t healed; /* bitmap of peers that something kept out of plans, and that is over */
+    bool moves;      /* its trainer has made progress */
+    bool back;       /* it is not left out any more */
+};
+
+enum heartbeat_verdict {
+    HEARTBEAT_AS_BEFORE,
+    HEARTBEAT_SUSPECTED, /* it is suspected from now on */
+    HEARTBEAT_LOST,      /* its session is to end */
+};
+
+/* Sends a heartbeat to all peers now. A node without a job asks for one instead. */
+void heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat);
+/* A peer tells what an evaluation came to: the program hears of it. Heartbeats bring what this node has to tell. */
+void heartbeat_score(const struct core *core, const struct proto_score *score);
+/* A message of peers[i] came. Returns true if it was suspected. */
+bool heartbeat_heard(struct view *view, const struct core *core, int i);
+struct heartbeat_news heartbeat_take(struct view *view, const struct core *core, int i,
+                                     const struct proto_heartbeat *beat);
+/* A chunk of peers[i] was computed from a state with this hash before core->round. */
+void heartbeat_state(struct view *view, const struct core *core, int i, uint64_t state);
+/* Has peers[i], which is up, been silent for too long? */
+enum heartbeat_verdict heartbeat_watch(struct view *view, const struct core *core, int i);
+/* A session with peers[i] begins; it has ended; slot i is free, and nobody hears it. */
+void heartbeat_up(struct view *view, const struct core *core, int i);
+void heartbeat_gone(struct view *view, int i);
+void heartbeat_forget(struct view *view, int i);
+
+#endif

@@ -1,0 +1,124 @@
+/* peers.c - see peers.h for the states of a peer. */
+#include "mesh/core/sessions/peers.h"
+
+#include <assert.h>
+
+#include "mesh/core/internal.h"
+
+void
+peers_forget(struct peers *peers, int i)
+{
+    assert(peers->peers[i].state != PEER_UP);
+    peers->peers[i] = (struct peer){.link = -1};
+    admit_forget(&peers->admit, i);
+    report_forget(&peers->report, i);
+    peers->news.forgotten |= UINT64_C(1) << i;
+}
+
+void
+peers_unlink(struct peers *peers, const struct core *core, int i)
+{
+    struct peer *peer = &peers->peers[i];
+    if (peer->link < 0)
+        return;
+    int link = peer->link;
+    peer->link = -1;
+    peer->link_up = false;
+    link_close(&peers->links, core, link);
+}
+
+void
+peers_retry_later(const struct core *core, struct peer *peer)
+{
+    peer->state = PEER_KNOWN;
+    peer->retry_at = wall_after(core->now, peer->retry_us);
+    peer->retry_us = backoff_us(peer->retry_us, LINK_RETRY_US, LINK_RETRY_MAX_US);
+}
+
+void
+peers_drop(struct peers *peers, const struct core *core, int i, enum report_end end,
+           const char *why)
+{
+    struct peer *peer = &peers->peers[i];
+    char who[PROTO_WHO_MAX];
+    if (peer->state != PEER_UP) {
+        peers_unlink(peers, core, i);
+        return;
+    }
+    assert(!(peers->news.up >> i & 1));
+    core_log(core, 7, "the session with %s ends: %s", report_who(core, i, who), why);
+    contact_lost(&peers->contacts, core, peer->node);
+    int link = peer->link;
+    peer->link = -1;
+    peer->link_up = false;
+    peer->greeted = false;
+    peer->retry_us = LINK_RETRY_US;
+    peer->found_at = core->now;
+    peers_retry_later(core, peer);
+    report_gone(&peers->report, core, i, end);
+    if (peer->announced)
+        link_close_announced(&peers->links, core, link);
+    else
+        link_close(&peers->links, core, link);
+    peers->news.gone |= UINT64_C(1) << i;
+    peers->news.why[i] = why;
+}
+
+void
+peers_connect(struct peers *peers, const struct core *core, int i)
+{
+    struct peer *peer = &peers->peers[i];
+    peer->link = link_open(&peers->links, core, LINK_PEER, i, &peer->at);
+    peer->number = link_number(&peers->links);
+    peer->link_up = false;
+    peer->since = core->now;
+    if (peer->link < 0)
+        peers_retry_later(core, peer);
+    else if (peer->state != PEER_REFUSED)
+        peer->state = PEER_CONNECTING;
+}
+
+/* A slot for a new node: a free one, else that of the node found longest ago among those that never said HELLO. */
+static int
+peer_slot(struct peers *peers, const struct core *core)
+{
+    int best = -1;
+    for (int i = 0; i < peers->high; i++) {
+        const struct peer *peer = &peers->peers[i];
+        if (peer->state == PEER_FREE)
+            return i;
+        if (peer->state != PEER_UP && !peer->greeted &&
+            (best < 0 || wall_before(peer->found_at, peers->peers[best].found_at)))
+            best = i;
+    }
+    if (peers->high < PEERS_MAX)
+        return peers->high++;
+    if (best >= 0) {
+        peers_unlink(peers, core, best);
+        peers_forget(peers, best);
+    }
+    return best;
+}
+
+void
+peers_begin(struct peers *peers, const struct core *core, int i, struct proto_node node,
+            const struct proto_endpoint *at)
+{
+    struct peer *peer = &peers->peers[i];
+    assert(peer->state == PEER_FREE);
+    peer->state = PEER_KNOWN;
+    peer->node = node;
+    peer->at = *at;
+    peer->retry_us = LINK_RETRY_US;
+    peer->found_at = core->now;
+}
+
+int
+peers_add(struct peers *peers, const struct core *core, struct proto_node node,
+          const struct proto_endpoint *at)
+{
+    int i = peer_slot(peers, core);
+    if (i >= 0)
+        peers_begin(peers, core, i, node, at);
+    return i;
+}

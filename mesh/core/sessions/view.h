@@ -1,0 +1,29 @@
+/* view.h - what is known of each peer from its messages: its last heartbeat, when it was heard, and whether it is
+ * suspected. heartbeat.c alone writes it; all others only read. A heartbeat is kept as it came but for what its comments
+ * say: shards that the job does not have are cut off, and chunks of a newer round change its round. */
+#ifndef MESH_VIEW_H
+#define MESH_VIEW_H
+
+#include "mesh/core/sessions/clock.h"
+#include "mesh/core/sessions/peers.h"
+
+struct heard {
+    struct proto_heartbeat beat; /* its last heartbeat; round and state_hash also from its chunks */
+    struct awake heard_at;       /* when its last message came */
+    struct awake moved_at;       /* when its round changed */
+    uint64_t round_us;           /* time of one of its last rounds; 0: unknown */
+    struct wall counted_at;      /* when round_us was measured, */
+    uint64_t counted_round;      /* and at which round */
+    bool suspected;              /* it has been silent for too long */
+    bool hears_me;
+    uint64_t hears; /* bit i: it hears peers[i] */
+    /* lag of chunks from peers[j] to it; the last entry is the lag from us */
+    uint32_t lag_us[PROTO_PEERS_MAX];
+};
+
+struct view {
+    struct heard of[PEERS_MAX]; /* index: as in struct peers */
+    struct wall beat_at;        /* when the next heartbeat is due */
+};
+
+#endif

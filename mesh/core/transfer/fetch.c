@@ -1,0 +1,234 @@
+/* fetch.c - the stages of catching up, how each begins, and whom it may be learnt from: see fetch.h. What is done in
+ * them is in fetch_copy.c and fetch_follow.c, which stand on this file. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "mesh/core/transfer/fetch_internal.h"
+
+int
+fetch_init(struct fetch *fetch, const struct core *core)
+{
+    *fetch = (struct fetch){.from = -1};
+    fetch->blocks = calloc(core->transfer.blocks, 1);
+    return fetch->blocks ? 0 : -ENOMEM;
+}
+
+void
+fetch_kept_remove(struct fetch *fetch, const struct core *core, size_t k)
+{
+    assert(k < fetch->kept_count);
+    core->config.wire->release(core->config.wire_ctx, fetch->kept[k].frame.handle);
+    fetch->kept[k] = fetch->kept[--fetch->kept_count];
+}
+
+void
+fetch_kept_drop(struct fetch *fetch, const struct core *core)
+{
+    while (fetch->kept_count > 0)
+        fetch_kept_remove(fetch, core, fetch->kept_count - 1);
+}
+
+void
+fetch_fini(struct fetch *fetch, const struct core *core)
+{
+    fetch_kept_drop(fetch, core);
+    free(fetch->blocks);
+}
+
+void
+fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_stage next)
+{
+    if (fetch->stage == FETCH_FOLLOWING)
+        fetch_kept_drop(fetch, core);
+    assert(fetch->kept_count == 0);
+    fetch->stage = next;
+    fetch->sure = false;
+    fetch->since = core->awake;
+    fetch->progress_at = core->awake;
+    fetch->asked_at = core->awake;
+    fetch->from = -1;
+    fetch->tried = 0;
+    fetch->block = 0;
+}
+
+void
+fetch_reset(struct fetch *fetch, const struct core *core)
+{
+    if (fetch->stage != FETCH_NONE)
+        fetch_enter(fetch, core, FETCH_NONE);
+    fetch->listed = false;
+    fetch->adopted = false;
+}
+
+void
+fetch_planned(struct fetch *fetch, const struct core *core)
+{
+    fetch_reset(fetch, core);
+    fetch->rest_us = 0;
+    fetch->copies = 0;
+}
+
+void
+fetch_forget(struct fetch *fetch, int i)
+{
+    assert(fetch->from != i);
+    fetch->of[i] = (struct fetch_peer){0};
+}
+
+/* Usable, and its trainer goes on. */
+static bool
+fetch_runs(const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    const struct plan_peer *planned = &core->plan.of[i];
+    return view_usable(core, i) && !plan_says_idle(core, i) && !said->done && !planned->stuck;
+}
+
+bool
+fetch_fit(const struct core *core, int i)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    const struct fetch_peer *fetched = &core->fetch.of[i];
+    return view_usable(core, i) && awake_reached(core->awake, fetched->avoid_at) &&
+           said->state_hash != 0 && !divergence_excludes(core, i) &&
+           !audit_suspects(&core->audit, peer->node.id) &&
+           divergence_trusts(core, said->round, said->state_hash);
+}
+
+bool
+fetch_ahead(const struct core *core, int i)
+{
+    return fetch_fit(core, i) && core->view.of[i].beat.round > core->round;
+}
+
+bool
+fetch_gives(const struct core *core, int i)
+{
+    const struct fetch_donor *donor = &core->fetch.donors[i];
+    return donor->offered && fetch_list_equal(&donor->list, &core->fetch.list) &&
+           fetch_fit(core, i) && divergence_trusts(core, donor->list.round, donor->list.hash);
+}
+
+bool
+fetch_anybody(const struct core *core, bool (*is)(const struct core *core, int i))
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (is(core, i))
+            return true;
+    return false;
+}
+
+bool
+fetch_moving(const struct core *core, uint64_t us)
+{
+    const struct fetch *fetch = &core->fetch;
+    if (fetch->stage == FETCH_NONE)
+        return awake_before(core->awake, fetch->rest_at) && fetch_anybody(core, fetch_runs);
+    bool later = fetch->stage == FETCH_FOLLOWING ? fetch->from >= 0 && fetch_runs(core, fetch->from)
+                                                 : fetch_anybody(core, fetch_runs);
+    return later || awake_since(core->awake, fetch->progress_at) < us;
+}
+
+bool
+fetch_ready(const struct core *core)
+{
+    const struct fetch *fetch = &core->fetch;
+    bool sure = fetch->sure || awake_since(core->awake, fetch->since) >= FETCH_SURE_US;
+    if (fetch->stage != FETCH_FOLLOWING || fetch->from < 0 || !sure || core->plan.active ||
+        core->done)
+        return false;
+    for (int i = 0; i < core->peers.high; i++)
+        if (view_usable(core, i) && core->view.of[i].beat.round > core->round + 1)
+            return false;
+    return true;
+}
+
+void
+fetch_applied(struct fetch *fetch, const struct core *core, uint64_t round)
+{
+    bool follows_on = fetch->stage == FETCH_FOLLOWING && round == core->round + 1;
+    if (fetch->stage == FETCH_COMPLETE && round == fetch->list.round) {
+        fetch_enter(fetch, core, FETCH_FOLLOWING);
+        fetch->listed = false;
+        fetch->adopted = fetch->sure = true;
+        fetch->copies = 0;
+    } else if (follows_on && !core->plan.active) {
+        fetch->block = 0;
+    } else if (fetch->stage != FETCH_NONE) {
+        fetch_reset(fetch, core);
+    }
+}
+
+void
+fetch_ask_begin(struct fetch *fetch, const struct core *core, uint64_t round)
+{
+    fetch_enter(fetch, core, FETCH_ASKING);
+    fetch->wanted = round;
+    fetch->offered_at.us = 0;
+    fetch->ask_us = FETCH_ASK_US;
+    for (int i = 0; i < core->peers.high; i++)
+        fetch->donors[i] = (struct fetch_donor){.ask_us = FETCH_BLOCK_US};
+}
+
+uint64_t
+fetch_name_round(const struct core *core)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct heard *heard = &core->view.of[i];
+        if (!fetch_ahead(core, i))
+            continue;
+        uint64_t more =
+            fetch_runs(core, i) && heard->round_us ? FETCH_AHEAD_US / heard->round_us : 0;
+        uint64_t round = heard->beat.round + (more < FETCH_AHEAD_MAX ? more : FETCH_AHEAD_MAX);
+        most = round > most ? round : most;
+    }
+    return most < PROTO_ROUND_MAX ? most : PROTO_ROUND_MAX;
+}
+
+static bool
+runs_here(const struct core *core, int i)
+{
+    return fetch_runs(core, i) && core->view.of[i].beat.round == core->round;
+}
+
+/* It is at rest, perhaps for our sake. */
+static bool
+rests_ahead(const struct core *core, int i)
+{
+    return fetch_ahead(core, i) && plan_says_idle(core, i);
+}
+
+/* Somebody may have the totals already: that would be the shortest way. */
+static void
+none_step(struct fetch *fetch, const struct core *core)
+{
+    bool waits = awake_since(core->awake, core->plan.idle_at) >= FETCH_IDLE_US;
+    bool rested = awake_reached(core->awake, fetch->rest_at) || fetch_anybody(core, rests_ahead);
+    if (fetch->copies && fetch_anybody(core, fetch_ahead))
+        fetch_ask_begin(fetch, core, fetch_name_round(core));
+    else if (rested &&
+             (fetch_anybody(core, fetch_ahead) || (waits && fetch_anybody(core, runs_here))))
+        fetch_enter(fetch, core, FETCH_FOLLOWING);
+}
+
+bool
+fetch_step(struct fetch *fetch, const struct core *core)
+{
+    bool adopting = core->contribution.state == TRAINER_ADOPTING;
+    if (core->plan.active || core->leaving || core->done) {
+        if (fetch->stage != FETCH_NONE && !adopting)
+            fetch_reset(fetch, core);
+        return false;
+    }
+    if (fetch->stage == FETCH_COMPLETE && !adopting &&
+        !divergence_trusts(core, fetch->list.round, fetch->list.hash))
+        fetch_reset(fetch, core);
+    if (!contribution_settled(&core->contribution))
+        return false;
+    if (fetch->stage == FETCH_NONE)
+        none_step(fetch, core);
+    return true;
+}

@@ -1,0 +1,181 @@
+/* fetch.h - how a node that is behind catches up with the others and joins them again.
+ *
+ *     NONE --somebody is ahead--> FOLLOWING --nobody has the totals from here on--> ASKING --OFFERs--> BLOCKS
+ *       ^                           |  ^                                              ^                |  |
+ *       |                           |  |                      donors lost: what is here stays +--------+  |
+ *       +-- in a plan; overtaken ---+  +----- adopted ----- COMPLETE <--------------------- all are here -+
+ *
+ * ASKING names a round a little ahead of the known ones and asks every node ahead for a copy of the state before
+ * it. Such copies are equal on all nodes, so blocks of one state may come from several donors. Each OFFER lists the
+ * hashes of all blocks. The list that most donors offer is used, and a block is accepted from any donor if it has
+ * the right hash. A block that a donor does not send, or sends wrong, is asked from another donor. The trainer
+ * checks the hash of the whole.
+ *
+ * Meanwhile the mesh goes on. FOLLOWING gets the total of each later round from one donor, which has them in its
+ * log (serve.h). The trainer applies them like the totals of any round. FOLLOW limits how much may be under way. A
+ * node that follows and is at most one round behind says so in its heartbeats. Only then does the leader hold its
+ * plan, until the last total has arrived. A node that missed no round, or only rounds that are in a log, needs no
+ * state at all. */
+#ifndef MESH_FETCH_H
+#define MESH_FETCH_H
+
+#include <assert.h>
+
+#include "mesh/core/core.h"
+#include "mesh/core/sessions/clock.h"
+#include "mesh/core/sessions/peers.h"
+
+enum {
+    FETCH_WINDOW = 4, /* blocks per FETCH; two FETCHes may be open with each donor */
+    /* without an offer after this time: ask again, doubled each time up to */
+    FETCH_ASK_US = 100000,
+    FETCH_ASK_MAX_US = 1000000,
+    FETCH_AHEAD_US = 100000, /* the named round is this far ahead of a running one */
+    FETCH_AHEAD_MAX = 1024,  /* rounds */
+    FETCH_VOTE_US = 20000,   /* how long to wait for further offers */
+    FETCH_BLOCK_US = 200000, /* without a block after this time: ask again, doubled each time */
+    FETCH_TRIES = 3,         /* after this many tries, this donor is not asked any more */
+    FETCH_AVOID_US = 500000, /* a donor that did not answer is not asked for this long */
+    FETCH_BAD_US = 5000000,  /* the same for donors whose state was wrong */
+    FETCH_IDLE_US = 300000,  /* in no plan for this long: follow a node of the same round */
+    /* without a total after this time: ask again, doubled each time up to FETCH_ASK_MAX_US */
+    FETCH_FOLLOW_US = 200000,
+    /* when the donor did not say for this long that it has no totals, it has them */
+    FETCH_SURE_US = 100000,
+    /* without a total that the donor should have after this time: follow another one */
+    FETCH_LOST_US = 1000000,
+    FETCH_FOLLOW_BYTES = 8 << 20, /* bytes of totals that may be under way; that is */
+    FETCH_FOLLOW_LEAST = 8,       /* at least this many blocks */
+    FETCH_FOLLOW_MAX = 128,       /* and at most this many */
+    FETCH_AGAIN_US = 20000,       /* nobody to follow: ask again after this time */
+    /* overtaken by the mesh: ask again after this time, doubled each time */
+    FETCH_REST_US = 250000,
+    FETCH_REST_MAX_US = 8000000,
+    FETCH_SAY_US = 60000000, /* at most one line in this time says that a copy is under way */
+};
+
+enum fetch_stage { FETCH_NONE, FETCH_ASKING, FETCH_BLOCKS, FETCH_COMPLETE, FETCH_FOLLOWING };
+
+/* An offered state. Equal lists mean equal states. */
+struct fetch_list {
+    uint64_t round, hash, check;
+};
+
+struct fetch_donor {
+    bool asked, offered;
+    struct fetch_list list;
+    uint64_t under_way; /* blocks asked for and not received */
+    struct awake since; /* when it was asked or answered */
+    uint64_t ask_us;    /* without a block after this time: ask again */
+    unsigned tries;
+};
+
+struct fetch_kept {
+    struct proto_total total;
+    struct core_frame frame;
+};
+
+struct fetch_peer {
+    struct awake avoid_at; /* no state is fetched from it before this time */
+};
+
+struct fetch {
+    struct fetch_peer of[PEERS_MAX]; /* index: as in struct peers */
+    enum fetch_stage stage;
+    struct awake progress_at; /* when anything came, or the stage began */
+    struct awake asked_at;
+    uint64_t ask_us;
+    uint64_t wanted;         /* the round named in ASKING */
+    struct awake offered_at; /* when the first offer came; 0: none yet */
+    struct awake said_at;    /* when a line said that a copy is under way */
+    struct fetch_donor donors[PEERS_MAX];
+
+    struct fetch_list list; /* the chosen list */
+    bool
+        listed; /* its hashes are in core->transfer.hashes, and `blocks` says which blocks are here */
+    uint64_t here,
+        next; /* number of blocks that are here; all blocks below `next` are here or asked for */
+    uint8_t *blocks; /* [transfer.blocks] FETCH_HERE, FETCH_MISSING or the donor that was asked */
+
+    int from;       /* donor of totals; -1: none */
+    uint64_t tried; /* bitmap of peers that did not have the totals */
+    /* Needs a state first: no totals lead from our state to theirs. Then this is the round before which theirs was
+     * another one, + 1; 0: not so. */
+    uint64_t copies;
+    bool sure;          /* the donor has the totals */
+    struct awake since; /* when the stage began */
+    bool adopted;       /* and was in no plan since; if it is overtaken now, it is too slow */
+    uint64_t block;     /* next block of the total of core->round, */
+    uint64_t commit;    /* and which total of the donor's that is: as in struct proto_total */
+    uint64_t told_round, told_block;          /* from the last FOLLOW */
+    struct fetch_kept kept[FETCH_FOLLOW_MAX]; /* totals that came too early */
+    size_t kept_count;
+    struct awake rest_at; /* nobody is asked before this time */
+    uint64_t rest_us;
+};
+
+/* What is to be done. The engine does it (rounds_act.c). */
+struct fetch_verdict {
+    bool commit; /* sum has the total of core->round: the trainer is to apply it */
+    bool
+        adopt; /* state_in has the state before `round` with this `hash`: the trainer is to take it */
+    bool told; /* `from`, which is followed, had the state with this `hash` before core->round; */
+    int from;  /* if that is not ours, nobody is followed any more */
+    uint64_t round, hash;
+};
+
+int fetch_init(struct fetch *fetch, const struct core *core);
+void fetch_fini(struct fetch *fetch, const struct core *core);
+/* Begins and ends stages. Returns whether the present one may go on now, with fetch_follow_step in FOLLOWING or else
+ * with fetch_copy_step. */
+bool fetch_step(struct fetch *fetch, const struct core *core);
+struct fetch_verdict fetch_follow_step(struct fetch *fetch, const struct core *core);
+struct fetch_verdict fetch_copy_step(struct fetch *fetch, const struct core *core);
+/* The trainer has a new state, the one before `round`. */
+void fetch_applied(struct fetch *fetch, const struct core *core, uint64_t round);
+/* The state to be adopted is wrong; the total to be committed is. */
+void fetch_bad(struct fetch *fetch, const struct core *core);
+void fetch_total_bad(struct fetch *fetch, const struct core *core);
+/* This node is in a plan. */
+void fetch_planned(struct fetch *fetch, const struct core *core);
+void fetch_reset(struct fetch *fetch, const struct core *core);
+/* The session with peers[i] ended. */
+void fetch_gone(struct fetch *fetch, const struct core *core, int i);
+/* Slot i will be another node. */
+void fetch_forget(struct fetch *fetch, int i);
+void fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
+                    const struct proto_offer *offer, const void *body, size_t size);
+void fetch_on_block(struct fetch *fetch, const struct core *core, int from,
+                    const struct proto_state *msg, const void *body, size_t size);
+struct fetch_verdict fetch_on_total(struct fetch *fetch, const struct core *core, int from,
+                                    const struct proto_total *total, struct core_frame *frame);
+/* Is this node catching up: did something come within `us`, or is the node that it follows in a plan? */
+bool fetch_moving(const struct core *core, uint64_t us);
+/* Would this node soon be at the mesh's round if the mesh waited? */
+bool fetch_ready(const struct core *core);
+
+/* Before `round` we had another state than those ahead, and totals do not lead from ours to theirs: the next state that
+ * comes is a copy. */
+static inline void
+fetch_needs_copy(struct fetch *fetch, uint64_t round)
+{
+    fetch->copies = round + 1;
+}
+
+/* Is a state put together in state_in? */
+static inline bool
+fetch_uses_state_in(const struct fetch *fetch)
+{
+    return fetch->stage == FETCH_ASKING || fetch->stage == FETCH_BLOCKS ||
+           fetch->stage == FETCH_COMPLETE;
+}
+
+/* A copy for others lies in the memory in which blocks of an earlier try may have been: they are lost. */
+static inline void
+fetch_yield(struct fetch *fetch)
+{
+    assert(!fetch_uses_state_in(fetch));
+    fetch->listed = false;
+}
+
+#endif

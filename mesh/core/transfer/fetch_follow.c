@@ -1,0 +1,292 @@
+/* fetch_follow.c - the totals of the rounds since, one after the other, from one donor who has them in its log. */
+#include <assert.h>
+#include <string.h>
+
+#include "mesh/core/transfer/fetch_internal.h"
+
+static uint64_t
+follow_window(const struct core *core)
+{
+    uint64_t block = transfer_total_size(core->buckets, 0, core->config.bucket_count);
+    block = block < core->config.block_size ? block : core->config.block_size;
+    uint64_t count = FETCH_FOLLOW_BYTES / (block + 1);
+    count = count < FETCH_FOLLOW_LEAST ? FETCH_FOLLOW_LEAST : count;
+    return count > FETCH_FOLLOW_MAX ? FETCH_FOLLOW_MAX : count;
+}
+
+static void
+follow(struct fetch *fetch, const struct core *core, bool again)
+{
+    struct proto_msg msg = {.type = PROTO_FOLLOW,
+                            .follow = {.round = core->round,
+                                       .block = fetch->block,
+                                       .count = (uint16_t)follow_window(core),
+                                       .again = again}};
+    fetch->told_round = core->round;
+    fetch->told_block = fetch->block;
+    fetch->asked_at = core->awake;
+    peers_send(core, fetch->from, &msg);
+}
+
+static void
+follow_begin(struct fetch *fetch, const struct core *core)
+{
+    bool behind = fetch_anybody(core, fetch_ahead);
+    int best = -1;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        const struct plan_peer *planned = &core->plan.of[i];
+        if (!fetch_fit(core, i) || planned->stuck || (fetch->tried >> i & 1) ||
+            said->round < core->round + behind)
+            continue;
+        uint64_t self =
+            core->config.self.id; /* joiners that come together go to different donors */
+        if (best < 0 || (peer->node.id ^ self) < (core->peers.peers[best].node.id ^ self))
+            best = i;
+    }
+    fetch->from = best;
+    if (core->config.inexact)
+        fetch->block = 0; /* its total of this round may be the sum of other members */
+    fetch->ask_us = FETCH_FOLLOW_US;
+    fetch->progress_at = core->awake;
+    if (best >= 0)
+        follow(fetch, core, true);
+}
+
+/* Nobody has the totals, or has them no more. */
+static void
+overtaken(struct fetch *fetch, const struct core *core)
+{
+    if (!fetch->adopted && fetch_anybody(core, fetch_ahead)) {
+        fetch_ask_begin(fetch, core, fetch_name_round(core));
+        return;
+    }
+    fetch->rest_at = awake_after(core->awake, FETCH_AGAIN_US);
+    if (fetch->adopted && fetch->tried) {
+        if (fetch->rest_us == 0)
+            core_log(core, 4, "this node receives more slowly than the others train: trying again");
+        fetch->rest_us = backoff_us(fetch->rest_us, FETCH_REST_US, FETCH_REST_MAX_US);
+        fetch->rest_at = awake_after(core->awake, fetch->rest_us);
+    }
+    fetch_reset(fetch, core);
+}
+
+static void
+scatter(const struct core *core, uint64_t at, const uint8_t *body, size_t size)
+{
+    for (size_t b = core->first_bucket; b < core->config.bucket_count && size > 0; b++) {
+        uint64_t whole = core->buckets[b].count * sizeof(int32_t);
+        if (at < whole) {
+            size_t part = whole - at < size ? (size_t)(whole - at) : size;
+            memcpy((uint8_t *)(core->config.sum + core->buckets[b].first) + at, body, part);
+            body += part;
+            size -= part;
+            at = 0;
+        } else {
+            at -= whole;
+        }
+    }
+}
+
+/* Which state the one that we follow had. If it is another one, ours has changed since it was adopted, or its has. Of one
+ * that is gone only totals are left, which were kept: nobody is there to differ from. */
+static struct fetch_verdict
+told(struct fetch *fetch, const struct core *core, uint64_t hash)
+{
+    struct fetch_verdict verdict = {.told = fetch->from >= 0, .from = fetch->from, .hash = hash};
+    if (core_mutant(MUTANT_FOLLOW_STATE))
+        verdict.told = false;
+    else if (hash != core->state_hash)
+        fetch_reset(fetch, core);
+    return verdict;
+}
+
+/* The total is to come again from its first block on. */
+static void
+anew(struct fetch *fetch, const struct core *core)
+{
+    fetch->block = 0;
+    fetch->told_round = core->round;
+    fetch->told_block = 1; /* so tell again */
+}
+
+/* Is it of another total than the blocks before it? The donor went back, and the round was summed again; only exact sums
+ * are equal then. */
+static bool
+of_another_total(const struct core *core, const struct proto_total *total)
+{
+    const struct fetch *fetch = &core->fetch;
+    return core->config.inexact && fetch->block > 0 && total->commit != fetch->commit &&
+           !core_mutant(MUTANT_TWO_TOTALS);
+}
+
+/* The block whose turn it is; the last one completes the total. */
+static struct fetch_verdict
+total_take(struct fetch *fetch, const struct core *core, const struct proto_total *total,
+           const void *body, size_t size)
+{
+    uint64_t whole =
+        transfer_total_size(core->buckets, core->first_bucket, core->config.bucket_count);
+    uint64_t at = fetch->block * core->config.block_size, rest = whole - at;
+    assert(at < whole);
+    bool fits = size == (rest < core->config.block_size ? rest : core->config.block_size);
+    if (transfer_total_check(total, body, size) != total->check ||
+        (!fits && core_mutant(MUTANT_TOTAL_SIZE)))
+        return (struct fetch_verdict){.commit = false};
+    struct fetch_verdict verdict = told(fetch, core, total->state_hash);
+    /* The size comes last: which buckets a round has, and so the size of its total, is a part of the state. */
+    if (fetch->stage != FETCH_FOLLOWING || !fits)
+        return verdict;
+    if (of_another_total(core, total)) {
+        anew(fetch, core);
+        return verdict;
+    }
+    scatter(core, at, body, size);
+    fetch->commit = total->commit;
+    fetch->block++;
+    fetch->sure = true;
+    fetch->progress_at = core->awake;
+    verdict.commit = fetch->block * core->config.block_size >= whole;
+    return verdict;
+}
+
+/* May sum be written, and the trainer be asked? */
+static bool
+follows(const struct core *core)
+{
+    return core->fetch.stage == FETCH_FOLLOWING && core->contribution.state == TRAINER_FREE &&
+           !core->contribution.lent && !core->plan.active;
+}
+
+static bool
+its_turn(const struct core *core, const struct proto_total *total)
+{
+    bool before = core_mutant(MUTANT_FOLLOW_ROUND) && total->round + 1 == core->round;
+    return (total->round == core->round || before) && total->block == core->fetch.block;
+}
+
+/* Is the turn of this total still to come? */
+static bool
+later(const struct core *core, const struct proto_total *total)
+{
+    return total->round > core->round ||
+           (total->round == core->round && total->block > core->fetch.block);
+}
+
+static struct fetch_verdict
+kept_take(struct fetch *fetch, const struct core *core)
+{
+    struct fetch_verdict verdict = {.commit = false};
+    for (size_t k = 0; k < fetch->kept_count && follows(core) && !verdict.commit;) {
+        const struct fetch_kept *kept = &fetch->kept[k];
+        if (its_turn(core, &kept->total)) {
+            verdict = total_take(fetch, core, &kept->total, kept->frame.data, kept->frame.size);
+            if (fetch->stage != FETCH_FOLLOWING)
+                return verdict; /* nothing is kept any more */
+        } else if (later(core, &kept->total)) {
+            k++;
+            continue;
+        }
+        fetch_kept_remove(fetch, core, k);
+        k = 0;
+    }
+    return verdict;
+}
+
+static void
+total_keep(struct fetch *fetch, const struct core *core, const struct proto_total *total,
+           struct core_frame *frame)
+{
+    if (fetch->kept_count >= follow_window(core) || total->round < core->round ||
+        (total->round == core->round && total->block < fetch->block) ||
+        frame->size > core->config.block_size)
+        return;
+    for (size_t k = 0; k < fetch->kept_count; k++)
+        if (fetch->kept[k].total.round == total->round &&
+            fetch->kept[k].total.block == total->block)
+            return;
+    core->config.wire->keep(core->config.wire_ctx, frame);
+    fetch->kept[fetch->kept_count++] = (struct fetch_kept){*total, *frame};
+}
+
+/* The donor does not have the total: its state was another one before this round, or its log is shorter. */
+static struct fetch_verdict
+none_there(struct fetch *fetch, const struct core *core, const struct proto_total *total)
+{
+    struct fetch_verdict verdict = {.told = false};
+    if (total->state_hash != 0 && transfer_total_check(total, "", 0) == total->check)
+        verdict = told(fetch, core, total->state_hash);
+    if (fetch->stage != FETCH_FOLLOWING)
+        return verdict;
+    /* when not even the first total came, the others hardly have more */
+    fetch->tried |= fetch->sure ? 1ull << fetch->from : UINT64_MAX;
+    fetch->from = -1;
+    return verdict;
+}
+
+struct fetch_verdict
+fetch_on_total(struct fetch *fetch, const struct core *core, int from,
+               const struct proto_total *total, struct core_frame *frame)
+{
+    struct fetch_verdict nothing = {.commit = false};
+    if (fetch->stage != FETCH_FOLLOWING || fetch->from != from)
+        return nothing;
+    if (frame->size == 0)
+        return its_turn(core, total) ? none_there(fetch, core, total) : nothing;
+    if (follows(core) && its_turn(core, total))
+        return total_take(fetch, core, total, frame->data, frame->size);
+    total_keep(fetch, core, total, frame);
+    return nothing;
+}
+
+void
+fetch_total_bad(struct fetch *fetch, const struct core *core)
+{
+    if (fetch->stage == FETCH_FOLLOWING)
+        anew(fetch, core);
+}
+
+/* Half of what was allowed has come, or nothing for long. */
+static void
+follow_more(struct fetch *fetch, const struct core *core)
+{
+    uint64_t block = core->config.block_size;
+    uint64_t each =
+        (transfer_total_size(core->buckets, 0, core->config.bucket_count) + block - 1) / block;
+    uint64_t came = (core->round - fetch->told_round) * each + fetch->block;
+    struct awake since = awake_later(fetch->asked_at, fetch->progress_at);
+    if (fetch->block < fetch->told_block && core->round == fetch->told_round) {
+        follow(fetch, core, true); /* a total was bad */
+    } else if (came >= fetch->told_block + follow_window(core) / 2) {
+        follow(fetch, core, false);
+    } else if (awake_since(core->awake, fetch->progress_at) >
+                   (fetch->sure ? FETCH_LOST_US : FETCH_SURE_US) &&
+               fetch_anybody(core, fetch_ahead)) {
+        fetch->tried |= 1ull << fetch->from;
+        fetch->from = -1;
+    } else if (awake_since(core->awake, since) >= fetch->ask_us) {
+        fetch_ask_later(fetch);
+        follow(fetch, core, true);
+    }
+}
+
+struct fetch_verdict
+fetch_follow_step(struct fetch *fetch, const struct core *core)
+{
+    assert(fetch->stage == FETCH_FOLLOWING);
+    struct fetch_verdict verdict = kept_take(fetch, core);
+    if (verdict.commit || fetch->stage != FETCH_FOLLOWING)
+        return verdict;
+    if (fetch->from >= 0 && (!fetch_fit(core, fetch->from) || core->plan.of[fetch->from].stuck))
+        fetch->from = -1;
+    if (fetch->from < 0) {
+        fetch_kept_drop(fetch, core);
+        follow_begin(fetch, core);
+    }
+    if (fetch->from >= 0)
+        follow_more(fetch, core);
+    else
+        overtaken(fetch, core);
+    return verdict;
+}

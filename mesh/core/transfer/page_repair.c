@@ -1,0 +1,161 @@
+/* page_repair.c - see page_repair.h. */
+#include "mesh/core/transfer/page_repair.h"
+
+#include <assert.h>
+
+#include "mesh/core/internal.h"
+
+void
+page_repair_init(struct page_repair *repair)
+{
+    *repair = (struct page_repair){.asked = -1};
+}
+
+/* --- Asking ------------------------------------------------------------------------------------ */
+
+void
+page_repair_want(struct page_repair *repair, const struct core *core, const struct proto_page *want)
+{
+    repair->wants = true;
+    repair->want = *want;
+    repair->asked = -1;
+    repair->tried = 0;
+    repair->turn++;
+    repair->wanted_at = core->awake;
+}
+
+static void
+give(struct page_repair *repair, const struct core *core, uint64_t round, const void *data,
+     size_t size)
+{
+    assert(repair->wants);
+    repair->wants = false;
+    repair->asked = -1;
+    if (core->config.program->page)
+        core->config.program->page(core->config.program_ctx, round, data, size);
+}
+
+static void
+give_up_on(struct page_repair *repair, int i)
+{
+    assert(repair->asked == i);
+    repair->tried |= core_mutant(MUTANT_PAGE_NONE) ? UINT64_MAX : 1ull << i;
+    repair->asked = -1;
+}
+
+static int
+next_to_ask(const struct page_repair *repair, const struct core *core)
+{
+    int high = core->peers.high;
+    for (int k = 0; k < high; k++) {
+        int i = (int)((repair->turn + (uint64_t)k) % (uint64_t)high);
+        if (!(repair->tried >> i & 1) && view_usable(core, i))
+            return i;
+    }
+    return -1;
+}
+
+static void
+ask(struct page_repair *repair, const struct core *core, int i)
+{
+    struct proto_msg msg = {.type = PROTO_WANT, .page = repair->want};
+    repair->asked = i;
+    repair->asked_at = core->awake;
+    peers_send(core, i, &msg);
+}
+
+void
+page_repair_on_page(struct page_repair *repair, const struct core *core, int from,
+                    const struct proto_page *page, const void *body, size_t size)
+{
+    bool number = page->page_number == repair->want.page_number || core_mutant(MUTANT_PAGE_NUMBER);
+    if (!repair->wants || repair->asked != from || page->step != repair->want.step || !number)
+        return;
+    if (size == 0 || size > PROTO_PAGE_MAX || page->round == 0 ||
+        (repair->want.round != 0 && page->round != repair->want.round &&
+         !core_mutant(MUTANT_PAGE_ROUND)))
+        give_up_on(repair, from);
+    else
+        give(repair, core, page->round, body, size);
+}
+
+/* --- Answering --------------------------------------------------------------------------------- */
+
+void
+page_repair_on_want(struct page_repair *repair, int from, const struct proto_page *want)
+{
+    repair->waits[from] = *want;
+    repair->waiting |= 1ull << from;
+}
+
+void
+page_repair_gone(struct page_repair *repair, int i)
+{
+    repair->waiting &= ~(1ull << i);
+    if (repair->asked == i && !core_mutant(MUTANT_PAGE_ASKED))
+        give_up_on(repair, i);
+}
+
+static void
+answer(struct page_repair *repair, const struct core *core, uint64_t round, const void *data,
+       size_t size)
+{
+    struct proto_msg msg = {.type = PROTO_PAGE, .page = repair->answer};
+    int i = peers_find(core,
+                       core_mutant(MUTANT_PAGE_TO) ? core->peers.peers[0].node : repair->answer_to);
+    repair->answering = false;
+    msg.page.round = round;
+    if (i >= 0 && core->peers.peers[i].announced)
+        peers_send_bulk(core, i, &msg, data, size);
+}
+
+void
+page_repair_read(struct page_repair *repair, const struct core *core, uint64_t round,
+                 const void *data, size_t size)
+{
+    assert(repair->answering);
+    assert(size <= PROTO_PAGE_MAX);
+    answer(repair, core, round, data, size);
+}
+
+/* False: we have no checkpoints. */
+static bool
+ask_program(const struct core *core, const struct proto_page *page)
+{
+    const struct core_program *program = core->config.program;
+    return program->want &&
+           program->want(core->config.program_ctx, page->step, page->round, page->page_number);
+}
+
+static void
+answer_next(struct page_repair *repair, const struct core *core)
+{
+    while (repair->waiting && !repair->answering) {
+        int i = __builtin_ctzll(repair->waiting);
+        repair->waiting &= repair->waiting - 1;
+        repair->answer = repair->waits[i];
+        repair->answer_to = core->peers.peers[i].node;
+        repair->answering = true;
+        if (!ask_program(core, &repair->answer))
+            answer(repair, core, 0, NULL, 0);
+    }
+}
+
+void
+page_repair_step(struct page_repair *repair, const struct core *core)
+{
+    answer_next(repair, core);
+    if (!repair->wants)
+        return;
+    if (repair->asked >= 0 && !core_mutant(MUTANT_PAGE_ASKED) &&
+        (!view_usable(core, repair->asked) ||
+         awake_since(core->awake, repair->asked_at) > PAGE_REPAIR_ASK_US))
+        give_up_on(repair, repair->asked);
+    if (repair->asked >= 0)
+        return;
+    int i = next_to_ask(repair, core);
+    if (i >= 0)
+        ask(repair, core, i);
+    else if (awake_since(core->awake, repair->wanted_at) >= PAGE_REPAIR_REST_US)
+        give(repair, core, 0, NULL, 0);
+}

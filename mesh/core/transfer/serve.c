@@ -1,0 +1,314 @@
+/* serve.c - see serve.h for the states and the log. */
+#include "mesh/core/transfer/serve.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "mesh/core/internal.h"
+#include "proto/hash.h"
+
+/* --- The copy ------------------------------------------------------------------------------------ */
+
+void
+serve_reset(struct serve *serve, const struct core *core)
+{
+    bool logs = serve->logs;
+    *serve = (struct serve){.state = SERVE_NONE, .commits = serve->commits};
+    if (logs)
+        core->config.trainer->forget(core->config.trainer_ctx);
+}
+
+static void
+log_begin(struct serve *serve, const struct core *core)
+{
+    serve->logs = true;
+    serve->first = core->round;
+    serve->next = 0;
+}
+
+/* Can who takes the copy go on from it? */
+static bool
+copy_counts(const struct serve *serve)
+{
+    return serve_uses_state_in(serve) && serve->logs && serve->first <= serve->round;
+}
+
+static bool
+may_copy(const struct serve *serve, const struct core *core)
+{
+    bool rests =
+        !core->plan.active && awake_since(core->awake, core->plan.idle_at) >= SERVE_REST_US;
+    bool waited = awake_since(core->awake, serve->wanted_at) >= SERVE_WAIT_US;
+    return contribution_settled(&core->contribution) && !divergence_open(core) &&
+           !fetch_uses_state_in(&core->fetch) &&
+           (core->round >= serve->round || core->done || rests || waited);
+}
+
+static void
+copy_begin(struct serve *serve, const struct core *core)
+{
+    if (!serve->logs)
+        log_begin(serve, core);
+    serve->state = SERVE_COPYING;
+    serve->round = core->round + core_mutant(MUTANT_STATE);
+    serve->hash = core->state_hash;
+    serve->copied = 0;
+}
+
+static void
+copy_some(struct serve *serve, const struct core *core, uint64_t most)
+{
+    assert(!fetch_uses_state_in(&core->fetch));
+    const uint8_t *state = core->config.trainer->state(core->config.trainer_ctx);
+    for (; most > 0 && serve->copied < core->transfer.blocks; most--) {
+        size_t size = transfer_block_size(&core->config, serve->copied);
+        uint8_t *to = transfer_block(&core->config, serve->copied);
+        memcpy(to, state + (to - core->config.state_in), size);
+        core->transfer.hashes[serve->copied++] = hash64(to, size);
+    }
+    if (serve->copied == core->transfer.blocks)
+        serve->state = SERVE_COPIED;
+}
+
+void
+serve_finish(struct serve *serve, const struct core *core)
+{
+    if (serve->state == SERVE_COPYING && !core_mutant(MUTANT_TORN))
+        copy_some(serve, core, UINT64_MAX);
+}
+
+static void
+offer(struct serve *serve, const struct core *core, int to)
+{
+    assert(serve->copied == core->transfer.blocks);
+    struct serve_peer *served = &serve->of[to];
+    struct proto_msg msg = {.type = PROTO_OFFER,
+                            .offer = {.round = serve->round,
+                                      .state_hash = serve->hash,
+                                      .size = core->config.state_size}};
+    size_t size = (size_t)core->transfer.blocks * sizeof *core->transfer.hashes;
+    msg.offer.check = transfer_offer_check(&msg.offer, core->transfer.hashes, size);
+    served->served_at = core->awake;
+    served->served_block = UINT64_MAX; /* none */
+    peers_send_bulk(core, to, &msg, core->transfer.hashes, size);
+}
+
+static void
+send_blocks(const struct serve *serve, const struct core *core, int to, uint64_t first,
+            uint64_t count)
+{
+    for (uint64_t b = first; b < first + count && b < core->transfer.blocks; b++) {
+        struct proto_msg msg = {.type = PROTO_STATE, .state = {.round = serve->round, .block = b}};
+        peers_send_bulk(core, to, &msg, transfer_block(&core->config, b),
+                        transfer_block_size(&core->config, b));
+    }
+}
+
+/* The copy is not here any more. */
+static void
+send_none(const struct core *core, int to, const struct proto_fetch *fetch)
+{
+    struct proto_msg msg = {.type = PROTO_STATE,
+                            .state = {.round = fetch->round, .block = fetch->block}};
+    peers_send_bulk(core, to, &msg, core->transfer.hashes, 0);
+}
+
+/* A copy is asked for: the one that there is, if its owner can still go on from it, or a new one. */
+static void
+ask(struct serve *serve, const struct core *core, int from, uint64_t round)
+{
+    uint64_t his = core->view.of[from].beat.round;
+    if (his >= core->round)
+        return;
+    bool useful = copy_counts(serve) && serve->round > his;
+    bool sooner = serve->state == SERVE_WANTED && round < serve->round;
+    if (sooner || (serve->state != SERVE_WANTED && !useful)) {
+        serve->state = SERVE_WANTED;
+        serve->round = round;
+        serve->wanted_at = core->awake;
+    }
+    serve->due |= 1ull << from;
+}
+
+void
+serve_on_fetch(struct serve *serve, const struct core *core, int from,
+               const struct proto_fetch *fetch)
+{
+    const struct peer *peer = &core->peers.peers[from];
+    struct serve_peer *served = &serve->of[from];
+    if (!peer->announced || core->contribution.state == TRAINER_START || divergence_open(core) ||
+        (core->done && core_mutant(MUTANT_DONE)))
+        return;
+    serve->asked_at = core->awake;
+    if (fetch->count == 0) {
+        ask(serve, core, from, fetch->round);
+        return;
+    }
+    bool again = served->served_at.us > 0 && served->served_block == fetch->block &&
+                 awake_since(core->awake, served->served_at) < SERVE_REPEAT_US;
+    if (again)
+        return;
+    served->served_at = core->awake;
+    served->served_block = fetch->block;
+    if (serve->state == SERVE_COPIED && serve->round == fetch->round)
+        send_blocks(serve, core, from, fetch->block,
+                    fetch->count < SERVE_BLOCKS_MAX ? fetch->count : SERVE_BLOCKS_MAX);
+    else
+        send_none(core, from, fetch);
+}
+
+/* --- The log of totals --------------------------------------------------------------------------- */
+
+static struct serve_total *
+total_of(struct serve *serve, uint64_t round)
+{
+    return &serve->totals[round % SERVE_ROUNDS_MAX];
+}
+
+static void
+drop_overlapping(struct serve *serve, const struct core *core, size_t at, size_t end)
+{
+    while (serve->first < core->round) {
+        const struct serve_total *oldest = total_of(serve, serve->first);
+        bool room = oldest->at >= end || oldest->at + oldest->size <= at;
+        if (room && core->round - serve->first < SERVE_ROUNDS_MAX)
+            return;
+        serve->first++;
+    }
+}
+
+void
+serve_committed(struct serve *serve, const struct core *core)
+{
+    serve->commits++;
+    if (!serve->logs)
+        return;
+    size_t size = (size_t)transfer_total_size(core->buckets, core->first_bucket,
+                                              core->config.bucket_count),
+           at = serve->next;
+    if (size > core->config.log_size) { /* nobody can follow */
+        serve->first = core->round + 1;
+        return;
+    }
+    if (at + size > core->config.log_size) {
+        drop_overlapping(serve, core, at, core->config.log_size);
+        at = 0;
+    }
+    drop_overlapping(serve, core, at, at + size);
+    assert(at + size <= core->config.log_size);
+    *total_of(serve, core->round) =
+        (struct serve_total){at, size, core->state_hash, serve->commits};
+    serve->next = at + size;
+    for (size_t b = core->first_bucket; b < core->config.bucket_count; b++) {
+        size_t bytes = core->buckets[b].count * sizeof(int32_t);
+        memcpy(core->config.log + at, core->config.sum + core->buckets[b].first, bytes);
+        at += bytes;
+    }
+}
+
+static void
+send_total(struct serve *serve, const struct core *core, int to, uint64_t round, uint64_t block)
+{
+    struct serve_peer *served = &serve->of[to];
+    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round, .block = block}};
+    if (core_mutant(MUTANT_TOTAL) && round > serve->first)
+        round--;
+    size_t size = 0;
+    const uint8_t *body = core->config.log;
+    msg.total.state_hash = divergence_past(core, round);
+    if (serve->logs && round >= serve->first) {
+        size_t skip = (size_t)block * core->config.block_size;
+        const struct serve_total *total = total_of(serve, round);
+        size = skip < total->size ? total->size - skip : 0;
+        size = size < core->config.block_size ? size : core->config.block_size;
+        body += total->at + skip;
+        msg.total.state_hash = total->state_hash;
+        msg.total.commit = total->commit;
+    }
+    msg.total.check = transfer_total_check(&msg.total, body, size);
+    served->served_at = core->awake;
+    peers_send_bulk(core, to, &msg, body, size);
+}
+
+/* Push what this follower may have and there is. */
+static void
+push(struct serve *serve, const struct core *core, int to)
+{
+    struct serve_follower *f = &serve->followers[to];
+    while (f->on && f->round < core->round &&
+           (f->round < f->end_round || (f->round == f->end_round && f->block < f->end_block))) {
+        send_total(serve, core, to, f->round, f->block);
+        if (!serve->logs || f->round < serve->first) {
+            f->on = false; /* it was told */
+            return;
+        }
+        f->block++;
+        if (f->block * core->config.block_size >= total_of(serve, f->round)->size) {
+            f->round++;
+            f->block = 0;
+        }
+    }
+}
+
+void
+serve_on_follow(struct serve *serve, const struct core *core, int from,
+                const struct proto_follow *follow)
+{
+    struct serve_follower *f = &serve->followers[from];
+    bool has_state =
+        contribution_settled(&core->contribution) || core->contribution.state == TRAINER_COMMITTING;
+    if (!core->peers.peers[from].announced || !has_state || follow->round > core->round ||
+        (core->done && core_mutant(MUTANT_DONE)))
+        return;
+    serve->asked_at = core->awake;
+    if (!serve->logs)
+        log_begin(serve, core);
+    uint64_t all = (transfer_total_size(core->buckets, 0, core->config.bucket_count) +
+                    core->config.block_size - 1) /
+                   core->config.block_size;
+    bool skips =
+        follow->round > f->round || (follow->round == f->round && follow->block > f->block);
+    if (!f->on || follow->again || skips) {
+        f->round = follow->round;
+        f->block = follow->block;
+    }
+    f->on = true;
+    f->end_round = follow->round + (follow->block + follow->count) / all;
+    f->end_block = (follow->block + follow->count) % all;
+    push(serve, core, from);
+}
+
+/* --- Steps --------------------------------------------------------------------------------------- */
+
+void
+serve_gone(struct serve *serve, int i)
+{
+    serve->due &= ~(1ull << i);
+    serve->followers[i].on = false;
+}
+
+void
+serve_forget(struct serve *serve, int i)
+{
+    assert(!serve->followers[i].on && !(serve->due >> i & 1));
+    serve->of[i] = (struct serve_peer){0};
+}
+
+void
+serve_step(struct serve *serve, const struct core *core)
+{
+    if (serve->state == SERVE_NONE && !serve->logs)
+        return;
+    if (awake_since(core->awake, serve->asked_at) > SERVE_IDLE_US) {
+        serve_reset(serve, core);
+        return;
+    }
+    if (serve->state == SERVE_WANTED && may_copy(serve, core))
+        copy_begin(serve, core);
+    if (serve->state == SERVE_COPYING && contribution_settled(&core->contribution))
+        copy_some(serve, core, SERVE_COPY_BLOCKS);
+    for (; serve->state == SERVE_COPIED && serve->due; serve->due &= serve->due - 1)
+        offer(serve, core, __builtin_ctzll(serve->due));
+    for (int i = 0; serve->logs && i < core->peers.high; i++)
+        push(serve, core, i);
+}

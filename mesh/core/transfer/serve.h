@@ -1,0 +1,99 @@
+/* serve.h - what a node gives to nodes that are behind: a copy of its state, and the totals of the rounds since.
+ *
+ *     NONE --FETCH asks--> WANTED --that round, or at rest--> COPYING --all blocks--> COPIED --OFFER-->
+ *       ^                                                                               |
+ *       +---- nobody asked for SERVE_IDLE_US, or the log has left the copy behind <-----+
+ *
+ * The copy is the state before one round, so every node can give the same blocks of it while training goes on. It
+ * lies in state_in while nothing is fetched (transfer.h). A few blocks are copied per event, and the rest before
+ * the next commit. From then on, the total of every round goes into a log of bounded size; new totals overwrite the
+ * oldest. A follower says how much it can take (FOLLOW) and gets totals as soon as they exist. If the log no longer
+ * has the total that a follower needs, it gets an empty TOTAL. */
+#ifndef MESH_SERVE_H
+#define MESH_SERVE_H
+
+#include "mesh/core/core.h"
+#include "mesh/core/sessions/clock.h"
+#include "mesh/core/sessions/peers.h"
+
+enum {
+    SERVE_IDLE_US = 3000000, /* nobody asked for this long: delete the copy and the log */
+    SERVE_REST_US = 10000,   /* in no plan for this long, or */
+    /* asked this long ago: the wanted round may never come, so copy the present state */
+    SERVE_WAIT_US = 200000,
+    SERVE_REPEAT_US = 20000, /* the same blocks are not sent again within this time */
+    SERVE_COPY_BLOCKS = 16,  /* blocks copied in one event */
+    SERVE_ROUNDS_MAX = 1024, /* rounds in the log */
+    SERVE_BLOCKS_MAX = 16,   /* blocks of the copy for one FETCH */
+};
+
+enum serve_state { SERVE_NONE, SERVE_WANTED, SERVE_COPYING, SERVE_COPIED };
+
+struct serve_follower {
+    bool on;
+    uint64_t round, block;         /* the next one to send */
+    uint64_t end_round, end_block; /* the first one that may not be sent */
+};
+
+struct serve_peer {
+    struct awake served_at; /* when a block of state was sent to it */
+    uint64_t served_block;
+};
+
+/* A total in the log. */
+struct serve_total {
+    size_t at, size;
+    uint64_t state_hash; /* of the state to which it was applied */
+    uint64_t commit;     /* as in struct proto_total */
+};
+
+struct serve {
+    struct serve_peer of[PEERS_MAX]; /* index: as in struct peers */
+    enum serve_state state;
+    uint64_t round; /* the wanted round, later the round of the copy */
+    uint64_t hash;
+    struct awake wanted_at;
+    uint64_t copied; /* blocks copied so far */
+    uint64_t due;    /* bitmap of peers that wait for an OFFER */
+    struct awake asked_at;
+    uint64_t commits; /* totals applied */
+
+    bool logs; /* the log has the totals of the rounds [first, core->round) */
+    uint64_t first;
+    size_t next;                                 /* where the log continues */
+    struct serve_total totals[SERVE_ROUNDS_MAX]; /* index: round % SERVE_ROUNDS_MAX */
+    struct serve_follower followers[PEERS_MAX];
+};
+
+void serve_step(struct serve *serve, const struct core *core);
+/* The state is about to change: copies now what is still missing. */
+void serve_finish(struct serve *serve, const struct core *core);
+/* The total in sum was applied to the state before core->round. */
+void serve_committed(struct serve *serve, const struct core *core);
+/* The state changes without a total, or is not what it was said to be. */
+void serve_reset(struct serve *serve, const struct core *core);
+/* The session with peers[i] ended. */
+void serve_gone(struct serve *serve, int i);
+/* Slot i will be another node. */
+void serve_forget(struct serve *serve, int i);
+void serve_on_fetch(struct serve *serve, const struct core *core, int from,
+                    const struct proto_fetch *fetch);
+void serve_on_follow(struct serve *serve, const struct core *core, int from,
+                     const struct proto_follow *follow);
+
+/* Is the copy in state_in? */
+static inline bool
+serve_uses_state_in(const struct serve *serve)
+{
+    return serve->state == SERVE_COPYING || serve->state == SERVE_COPIED;
+}
+
+/* A state is to be fetched into the memory of the copy. */
+static inline void
+serve_yield(struct serve *serve)
+{
+    if (serve_uses_state_in(serve))
+        serve->state = SERVE_NONE;
+}
+
+#endif
